@@ -1,0 +1,5 @@
+//! Generates the configuration of each adapter.
+
+fn main() {
+    mixer_adapter_build::adapter("denier/config.proto");
+}

@@ -1,0 +1,8 @@
+//! The server with all adapters that come with it.
+
+use mixer_adapters::denier::Denier;
+
+#[global_allocator]
+static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
+
+mixer_adapter::main!(Denier);

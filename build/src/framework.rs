@@ -1,0 +1,108 @@
+//! What the framework itself is built from: its own protos, and the standard templates.
+
+use std::{
+    fs,
+    path::{Path, PathBuf},
+};
+
+use prost_reflect::{DescriptorPool, FileDescriptor};
+use protox::file::{ChainFileResolver, IncludeFileResolver};
+
+use crate::{
+    Error, comments, descriptor_set,
+    embedded::{self, InMemory},
+    output::Output,
+    rust,
+    source::compile,
+    template::Template,
+};
+
+/// All protos below one folder, and the templates of another.
+pub(crate) struct Framework {
+    templates: Vec<Template>,
+    pool: DescriptorPool,
+}
+
+impl Framework {
+    pub(crate) fn open(protos: &Path, templates: &Path) -> Result<Self, Error> {
+        let templates = files_below(templates)?.iter().map(Template::open).collect::<Result<Vec<_>, _>>()?;
+        let services = templates
+            .iter()
+            .map(|template| (template.service_proto_name().to_owned(), template.service_proto().to_owned()))
+            .collect::<Vec<_>>();
+        let mut names: Vec<PathBuf> = embedded::names().map(PathBuf::from).collect();
+        names.extend(files_below(protos)?.iter().map(|path| relative(path, protos)));
+        names.extend(services.iter().map(|(name, _)| PathBuf::from(name)));
+
+        let mut files = ChainFileResolver::new();
+        files.add(IncludeFileResolver::new(protos.to_owned()));
+        files.add(InMemory(services));
+        let pool = compile(files, names).map_err(|error| Error::compile(protos, &error))?.descriptor_pool();
+        Ok(Self { templates, pool })
+    }
+
+    /// An encoded `FileDescriptorSet` of everything, for reflection.
+    pub(crate) fn descriptor_set(&self) -> Vec<u8> {
+        descriptor_set::encode(self.pool.files())
+    }
+
+    /// Writes the files that [`crate::framework`] names.
+    pub(crate) fn write(&self, output: &Output) -> Result<(), Error> {
+        output.write("descriptors.bin", self.descriptor_set())?;
+        for template in &self.templates {
+            template.write(output)?;
+        }
+        output.write("templates.rs", self.modules())?;
+
+        let is_template =
+            |file: &FileDescriptor| self.templates.iter().any(|t| t.service_proto_name() == file.name());
+        let file = self.pool.files().filter(|file| !is_template(file)).map(|file| {
+            let mut file = file.file_descriptor_proto().clone();
+            comments::clean(&mut file);
+            file
+        });
+        let services = tonic_prost_build::configure().build_transport(false).service_generator();
+        rust::framework_config()
+            .service_generator(services)
+            .out_dir(output.folder())
+            .include_file("protos.rs")
+            .compile_fds(prost_types::FileDescriptorSet { file: file.collect() })
+            .map_err(Error::Rust)
+    }
+
+    /// One module a template, and the templates themselves beside them.
+    fn modules(&self) -> String {
+        self.templates
+            .iter()
+            .map(|template| {
+                let (name, package, interface) = (template.name(), template.package(), template.interface());
+                format!(
+                    "/// The messages of the template `{name}`.\n\
+                     pub mod {name} {{ include!(concat!(env!(\"OUT_DIR\"), \"/{package}.rs\")); }}\n\
+                     pub use {name}::{interface};\n"
+                )
+            })
+            .collect()
+    }
+}
+
+/// The path of a file as an import names it.
+fn relative(path: &Path, folder: &Path) -> PathBuf {
+    path.strip_prefix(folder).unwrap_or(path).to_owned()
+}
+
+/// All protos in a folder and below, in the order of their paths.
+fn files_below(folder: &Path) -> Result<Vec<PathBuf>, Error> {
+    let unreadable = |source| Error::Read { path: folder.to_owned(), source };
+    let mut files = Vec::new();
+    for entry in fs::read_dir(folder).map_err(unreadable)? {
+        let path = entry.map_err(unreadable)?.path();
+        if path.is_dir() {
+            files.extend(files_below(&path)?);
+        } else if path.extension().is_some_and(|extension| extension == "proto") {
+            files.push(path);
+        }
+    }
+    files.sort();
+    Ok(files)
+}

@@ -1,0 +1,25 @@
+use std::{
+    env, fs,
+    path::{Path, PathBuf},
+};
+
+use crate::Error;
+
+/// The folder generated files are written to.
+pub(crate) struct Output(PathBuf);
+
+impl Output {
+    /// The `OUT_DIR` cargo gives a build script.
+    pub(crate) fn of_build_script() -> Result<Self, Error> {
+        env::var_os("OUT_DIR").map(|folder| Self(folder.into())).ok_or(Error::NoOutDir)
+    }
+
+    pub(crate) fn folder(&self) -> &Path {
+        &self.0
+    }
+
+    pub(crate) fn write(&self, name: &str, content: impl AsRef<[u8]>) -> Result<(), Error> {
+        let path = self.0.join(name);
+        fs::write(&path, content).map_err(|source| Error::Write { path, source })
+    }
+}

@@ -1,0 +1,32 @@
+use std::fmt::{self, Display, Formatter};
+
+use super::model::Model;
+use crate::comments;
+
+/// The call of `mixer_adapter::declare_template!` that makes a template of the generated messages.
+pub(crate) struct Declaration<'a>(pub(crate) &'a Model);
+
+impl Display for Declaration<'_> {
+    fn fmt(&self, f: &mut Formatter<'_>) -> fmt::Result {
+        let Model { package, interface, name, variety, template, .. } = self.0;
+        let response = self.0.response(|name| {
+            format!("::mixer_adapter::proto::istio::mixer::adapter::model::v1beta1::{name}")
+        });
+        writeln!(f, "::mixer_adapter::declare_template! {{")?;
+        for line in comments::rustdoc(&template.comment) {
+            writeln!(f, "    /// {line}")?;
+        }
+        writeln!(
+            f,
+            "    {variety:?} {interface} {{
+        name: \"{name}\",
+        package: \"{package}\",
+        method: \"/{package}.Handle{interface}Service/Handle{interface}\",
+        descriptor: include_bytes!(concat!(env!(\"OUT_DIR\"), \"/{package}.bin\")),
+        request: Handle{interface}Request,
+        response: {response},
+    }}
+}}"
+        )
+    }
+}

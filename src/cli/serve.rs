@@ -1,0 +1,171 @@
+use std::{net::SocketAddr, sync::Arc, time::Duration};
+
+use anyhow::Context as _;
+use clap::Args;
+use tokio_util::sync::CancellationToken;
+use tracing_subscriber::EnvFilter;
+
+use super::values;
+use crate::{
+    handler::{AdaptersBuilder, Closing, TableLimits},
+    host::Host,
+    service::{Bound, Server, ServerOptions, Workers},
+};
+
+/// Run the server.
+#[derive(Debug, Args)]
+pub(super) struct Serve {
+    /// Where gRPC is served; port 0 takes a free port, which is printed
+    #[arg(long, value_name = "HOST:PORT", default_value = "127.0.0.1:9091", env = "MIXER_ADAPTER_LISTEN", value_parser = values::address)]
+    listen: SocketAddr,
+
+    /// Where people and machines look: /healthz /readyz /metrics /sessions; plain HTTP
+    #[arg(long, value_name = "HOST:PORT", default_value = "127.0.0.1:15014", env = "MIXER_ADAPTER_ADMIN", value_parser = values::address)]
+    admin: SocketAddr,
+
+    /// Threads that serve calls, each with its own connections [default: one a core]
+    #[arg(long, value_name = "N", env = "MIXER_ADAPTER_THREADS")]
+    threads: Option<usize>,
+
+    /// Handlers kept open for calls that bring their configuration along
+    #[arg(long, value_name = "N", default_value_t = 10_000, env = "MIXER_ADAPTER_HANDLER_CACHE")]
+    handler_cache: u64,
+
+    /// End sessions and kept handlers that are not used for that long; 0 never does
+    #[arg(long, value_name = "DURATION", default_value = "24h", env = "MIXER_ADAPTER_SESSION_IDLE", value_parser = values::duration)]
+    session_idle: Duration,
+
+    /// End connections after that long, so that Mixers find new replicas; 0 never does
+    #[arg(long, value_name = "DURATION", default_value = "0", env = "MIXER_ADAPTER_MAX_CONNECTION_AGE", value_parser = values::duration)]
+    max_connection_age: Duration,
+
+    /// The longest request message in bytes
+    #[arg(long, value_name = "BYTES", default_value_t = 4 << 20, env = "MIXER_ADAPTER_MAX_MESSAGE_SIZE")]
+    max_message_size: usize,
+
+    /// Calls served at a time
+    #[arg(long, value_name = "N", default_value_t = 16_384, env = "MIXER_ADAPTER_MAX_CALLS")]
+    max_calls: usize,
+
+    /// Calls served at a time on one connection
+    #[arg(long, value_name = "N", default_value_t = 1_024, env = "MIXER_ADAPTER_MAX_CALLS_PER_CONNECTION")]
+    max_calls_per_connection: u32,
+
+    /// Connections at a time
+    #[arg(long, value_name = "N", default_value_t = 10_000, env = "MIXER_ADAPTER_MAX_CONNECTIONS")]
+    max_connections: usize,
+
+    /// The longest a call may take; 0 leaves it to the caller's deadline
+    #[arg(long, value_name = "DURATION", default_value = "0", env = "MIXER_ADAPTER_CALL_TIMEOUT", value_parser = values::duration)]
+    call_timeout: Duration,
+
+    /// How often an idle client is asked whether it is still there; 0 never does
+    #[arg(long, value_name = "DURATION", default_value = "30s", env = "MIXER_ADAPTER_KEEPALIVE", value_parser = values::duration)]
+    keepalive: Duration,
+
+    /// How long calls in flight and handlers may take to finish when the server is stopped
+    #[arg(long, value_name = "DURATION", default_value = "10s", env = "MIXER_ADAPTER_GRACE", value_parser = values::duration)]
+    grace: Duration,
+
+    /// What is logged, to stderr: error, warn, info, debug, trace, or as in RUST_LOG
+    #[arg(long, value_name = "FILTER", default_value = "info", env = "MIXER_ADAPTER_LOG")]
+    log: String,
+
+    /// Log as JSON, a line an event
+    #[arg(long, env = "MIXER_ADAPTER_LOG_JSON")]
+    log_json: bool,
+}
+
+impl Serve {
+    /// Serves until SIGTERM or Ctrl-C; a second one ends at once.
+    pub(super) fn run(self, add: impl FnOnce(AdaptersBuilder) -> AdaptersBuilder) -> anyhow::Result<()> {
+        self.start_logging()?;
+        // Admin, housekeeping and closing are apart from the threads that serve calls.
+        let background = tokio::runtime::Builder::new_multi_thread()
+            .worker_threads(2)
+            .thread_name("background")
+            .enable_all()
+            .build()
+            .context("the runtime cannot start")?;
+        let adapters = super::adapters(&background, add)?;
+        let limits = TableLimits {
+            cached_handlers: self.handler_cache,
+            idle: values::unless_zero(self.session_idle),
+            ..TableLimits::default()
+        };
+        let host = Arc::new(Host::new(adapters, limits, Closing::on(background.handle().clone())));
+        let threads =
+            self.threads.unwrap_or_else(|| std::thread::available_parallelism().map_or(1, usize::from));
+        let workers = Workers::start(threads).context("the threads that serve calls cannot start")?;
+        background.block_on(async {
+            let server = Server::new(host.clone(), self.options());
+            let bound = server.bind(self.listen, Some(self.admin)).await?;
+            let stop = stop_on_signal()?;
+            greet(&host, &bound)?;
+            Ok(bound.run(&workers, stop).await?)
+        })
+    }
+
+    fn options(&self) -> ServerOptions {
+        ServerOptions {
+            max_message_size: self.max_message_size,
+            max_concurrent_calls: self.max_calls,
+            max_calls_per_connection: self.max_calls_per_connection,
+            max_connections: self.max_connections,
+            max_connection_age: values::unless_zero(self.max_connection_age),
+            grace: self.grace,
+            keepalive: values::unless_zero(self.keepalive),
+            call_timeout: values::unless_zero(self.call_timeout),
+            session_idle: values::unless_zero(self.session_idle),
+            ..ServerOptions::default()
+        }
+    }
+
+    fn start_logging(&self) -> anyhow::Result<()> {
+        let filter =
+            EnvFilter::try_new(&self.log).with_context(|| format!("--log {:?} is no filter", self.log))?;
+        let logging = tracing_subscriber::fmt().with_env_filter(filter).with_writer(std::io::stderr);
+        match self.log_json {
+            true => logging.json().init(),
+            false => logging.init(),
+        }
+        Ok(())
+    }
+}
+
+/// Cancelled by the first SIGTERM or Ctrl-C; the second one ends the process.
+fn stop_on_signal() -> anyhow::Result<CancellationToken> {
+    use tokio::signal::unix::{SignalKind, signal};
+    let mut terminate = signal(SignalKind::terminate()).context("SIGTERM cannot be caught")?;
+    let mut interrupt = signal(SignalKind::interrupt()).context("SIGINT cannot be caught")?;
+    let stop = CancellationToken::new();
+    let first = stop.clone();
+    tokio::spawn(async move {
+        loop {
+            tokio::select! {
+                _ = terminate.recv() => {}
+                _ = interrupt.recv() => {}
+            }
+            if first.is_cancelled() {
+                std::process::exit(130);
+            }
+            tracing::info!("stopping; a second signal stops at once");
+            first.cancel();
+        }
+    });
+    Ok(stop)
+}
+
+/// What is served, and where.
+fn greet(host: &Host, bound: &Bound) -> anyhow::Result<()> {
+    println!("Adapters:");
+    for adapter in host.adapters().iter() {
+        let templates: Vec<&str> = adapter.templates.iter().map(|template| template.name).collect();
+        println!("  {:<14} {}", adapter.name, templates.join(", "));
+    }
+    println!("gRPC on {}", bound.grpc_address()?);
+    if let Some(admin) = bound.admin_address()? {
+        println!("Admin on http://{admin}");
+    }
+    Ok(())
+}

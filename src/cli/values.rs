@@ -1,0 +1,29 @@
+use std::{
+    net::{SocketAddr, ToSocketAddrs as _},
+    time::Duration,
+};
+
+use crate::value::parse_duration;
+
+/// A length as Go writes it: `300ms`, `5s`, `24h`.
+pub(super) fn duration(text: &str) -> Result<Duration, String> {
+    match parse_duration(text).map(u64::try_from) {
+        Some(Ok(nanos)) => Ok(Duration::from_nanos(nanos)),
+        _ => Err("write it like 300ms, 5s, 1m30s or 24h".to_owned()),
+    }
+}
+
+/// A length of which zero means "never".
+pub(super) fn unless_zero(length: Duration) -> Option<Duration> {
+    (!length.is_zero()).then_some(length)
+}
+
+/// An address to listen on; a bare port is one of this machine only.
+pub(super) fn address(text: &str) -> Result<SocketAddr, String> {
+    if let Ok(port) = text.trim_start_matches(':').parse::<u16>() {
+        return Ok(SocketAddr::from(([127, 0, 0, 1], port)));
+    }
+    let addresses =
+        text.to_socket_addrs().map_err(|error| format!("{error}; write HOST:PORT, port 0 for a free one"))?;
+    addresses.into_iter().next().ok_or_else(|| "the name has no address".to_owned())
+}

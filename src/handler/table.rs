@@ -1,0 +1,167 @@
+use std::{
+    collections::HashMap,
+    sync::{Arc, Mutex, PoisonError, Weak},
+    time::Duration,
+};
+
+use moka::sync::Cache;
+use prost::bytes::Bytes;
+
+use super::{AdapterInfo, Adapters, CallError, Closing, Digest, Handler};
+use crate::adapter::{AdapterError, InferredTypes};
+
+/// How large and how long-lived the table's caches are.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct TableLimits {
+    /// How many configurations that came with calls are kept open.
+    pub cached_handlers: u64,
+    /// A configuration that no call brought for that long is let go; `None` keeps it until it is evicted.
+    pub idle: Option<Duration>,
+    /// How long a configuration that was refused is answered with that refusal before it is tried again.
+    pub remember_refusals: Duration,
+}
+
+impl Default for TableLimits {
+    fn default() -> Self {
+        Self {
+            cached_handlers: 10_000,
+            idle: Some(Duration::from_secs(24 * 60 * 60)),
+            remember_refusals: Duration::from_secs(5),
+        }
+    }
+}
+
+/// Opens handlers, each configuration once, and keeps those that calls bring their configuration for.
+///
+/// A handler lives while somebody holds it: sessions, this table's cache, calls. Equal configurations find the live
+/// handler, so sessions and calls without one share it.
+pub struct HandlerTable {
+    adapters: Arc<Adapters>,
+    /// By the bytes of the configuration as they came: Mixer from 1.1 on sends the same bytes every time.
+    cached: Cache<Sent, Arc<Handler>>,
+    /// By the digest of the canonical configuration. One entry a live handler or one being opened.
+    live: Mutex<HashMap<Digest, Arc<Slot>>>,
+    refusals: Cache<Digest, CallError>,
+    closing: Closing,
+}
+
+/// A configuration as it was sent.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+struct Sent {
+    adapter: usize,
+    config: Bytes,
+}
+
+/// One configuration's handler; the lock is held while it is opened, so that it is opened once.
+type Slot = tokio::sync::Mutex<Weak<Handler>>;
+
+/// How many refused configurations are remembered.
+const REFUSALS: u64 = 1_000;
+
+impl HandlerTable {
+    /// An empty table.
+    pub fn new(adapters: Arc<Adapters>, limits: TableLimits, closing: Closing) -> Self {
+        let mut cached = Cache::builder().max_capacity(limits.cached_handlers);
+        if let Some(idle) = limits.idle {
+            cached = cached.time_to_idle(idle);
+        }
+        let refusals = Cache::builder().max_capacity(REFUSALS).time_to_live(limits.remember_refusals).build();
+        Self { adapters, cached: cached.build(), live: Mutex::default(), refusals, closing }
+    }
+
+    /// The handler kept for a configuration with exactly these bytes.
+    pub(crate) fn cached(&self, adapter: &AdapterInfo, config: &Bytes) -> Option<Arc<Handler>> {
+        self.cached.get(&Sent { adapter: adapter.index, config: config.clone() })
+    }
+
+    /// Keeps a handler for configurations with exactly these bytes.
+    pub(crate) fn keep(&self, handler: &Arc<Handler>, config: &Bytes) {
+        // A copy: the bytes of a request share the buffer they were received in.
+        let config = Bytes::copy_from_slice(config);
+        self.cached.insert(Sent { adapter: handler.adapter().index, config }, handler.clone());
+    }
+
+    /// How many configurations that came with calls are kept.
+    pub fn cached_count(&self) -> u64 {
+        self.cached.run_pending_tasks();
+        self.cached.entry_count()
+    }
+
+    /// How many handlers are open.
+    pub fn live_count(&self) -> usize {
+        let live = self.live.lock().unwrap_or_else(PoisonError::into_inner);
+        live.values().filter(|slot| slot.try_lock().is_ok_and(|handler| handler.strong_count() > 0)).count()
+    }
+
+    /// Lets go of what expired; called now and then, since an idle cache does nothing by itself.
+    pub fn sweep(&self) {
+        self.cached.run_pending_tasks();
+        let mut live = self.live.lock().unwrap_or_else(PoisonError::into_inner);
+        live.retain(|_, slot| !Self::is_dead(slot));
+        if live.capacity() > 4 * live.len() + 1024 {
+            live.shrink_to_fit();
+        }
+    }
+
+    /// Lets go of every handler that only the cache holds.
+    pub fn clear(&self) {
+        self.cached.invalidate_all();
+        self.cached.run_pending_tasks();
+    }
+
+    /// A slot that nobody waits on and whose handler is closed.
+    fn is_dead(slot: &Arc<Slot>) -> bool {
+        Arc::strong_count(slot) == 1 && slot.try_lock().is_ok_and(|handler| handler.strong_count() == 0)
+    }
+
+    /// The adapter's view of a configuration: its canonical bytes.
+    pub(crate) fn canonical(&self, adapter: &AdapterInfo, config: Bytes) -> Result<Bytes, CallError> {
+        self.adapters.entry(adapter).canonical(config).map_err(|error| CallError::Unreadable {
+            adapter: adapter.name,
+            source: super::ParamsError::whole(error.to_string()),
+        })
+    }
+
+    /// Asks the adapter whether it would take this canonical configuration.
+    pub(crate) fn validate(
+        &self,
+        adapter: &AdapterInfo,
+        config: &Bytes,
+        types: &InferredTypes,
+    ) -> Result<(), CallError> {
+        self.adapters.entry(adapter).validate(config, types).map_err(|error| refused(adapter, error))
+    }
+
+    /// The live handler of a canonical configuration, opened if there is none. However many ask at once, it is opened
+    /// once; a refusal is remembered briefly.
+    pub(crate) async fn open(&self, adapter: &AdapterInfo, config: Bytes) -> Result<Arc<Handler>, CallError> {
+        let digest = Digest::of([adapter.name.as_bytes(), &config]);
+        let slot = {
+            let mut live = self.live.lock().unwrap_or_else(PoisonError::into_inner);
+            live.entry(digest).or_default().clone()
+        };
+        let mut handler = slot.lock().await;
+        if let Some(handler) = handler.upgrade() {
+            return Ok(handler);
+        }
+        if let Some(refusal) = self.refusals.get(&digest) {
+            return Err(refusal);
+        }
+        match self.adapters.entry(adapter).open(config, self.closing.clone()).await {
+            Ok(opened) => {
+                let opened = Arc::new(opened);
+                *handler = Arc::downgrade(&opened);
+                Ok(opened)
+            }
+            Err(error) => {
+                let refusal = refused(adapter, error);
+                self.refusals.insert(digest, refusal.clone());
+                Err(refusal)
+            }
+        }
+    }
+}
+
+fn refused(adapter: &AdapterInfo, error: AdapterError) -> CallError {
+    CallError::Refused { adapter: adapter.name, source: Arc::new(error) }
+}

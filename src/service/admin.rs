@@ -1,0 +1,68 @@
+//! The admin port: plain HTTP for people and machines. Nothing here shows a configuration, which may hold secrets.
+
+use std::sync::{Arc, Mutex, PoisonError};
+
+use axum::{
+    Json, Router,
+    extract::State,
+    http::{StatusCode, header::CONTENT_TYPE},
+    response::{Html, IntoResponse},
+    routing::get,
+};
+use prometheus_client::{encoding::text::encode, registry::Registry};
+
+use super::{Readiness, page};
+use crate::{host::Host, session::SessionSummary};
+
+/// How many sessions `/sessions` lists.
+const SESSIONS_LISTED: usize = 1_000;
+
+/// What the admin port shows.
+#[derive(Clone)]
+pub(super) struct Admin {
+    pub(super) host: Arc<Host>,
+    pub(super) readiness: Readiness,
+    pub(super) registry: Arc<Mutex<Registry>>,
+}
+
+pub(super) fn router(admin: Admin) -> Router {
+    Router::new()
+        .route("/", get(|State(admin): State<Admin>| async move { Html(page::render(&admin.host)) }))
+        .route("/healthz", get(|| async { "ok\n" }))
+        .route("/readyz", get(ready))
+        .route("/metrics", get(metrics))
+        .route("/sessions", get(sessions))
+        .with_state(admin)
+}
+
+async fn ready(State(admin): State<Admin>) -> (StatusCode, String) {
+    let pending = admin.readiness.pending();
+    match pending.is_empty() {
+        true => (StatusCode::OK, "ready\n".to_owned()),
+        false => (StatusCode::SERVICE_UNAVAILABLE, format!("waiting for: {}\n", pending.join(", "))),
+    }
+}
+
+async fn metrics(State(admin): State<Admin>) -> impl IntoResponse {
+    let mut text = String::new();
+    let registry = admin.registry.lock().unwrap_or_else(PoisonError::into_inner);
+    match encode(&mut text, &registry) {
+        Ok(()) => {
+            let content_type = "application/openmetrics-text; version=1.0.0; charset=utf-8";
+            ([(CONTENT_TYPE, content_type)], text).into_response()
+        }
+        Err(error) => (StatusCode::INTERNAL_SERVER_ERROR, error.to_string()).into_response(),
+    }
+}
+
+#[derive(serde::Serialize)]
+struct Sessions {
+    total: usize,
+    sessions: Vec<SessionSummary>,
+}
+
+async fn sessions(State(admin): State<Admin>) -> Json<Sessions> {
+    let store = admin.host.sessions();
+    let total = store.counts().iter().map(|(_, count)| count).sum();
+    Json(Sessions { total, sessions: store.list(SESSIONS_LISTED) })
+}

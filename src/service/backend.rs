@@ -1,0 +1,103 @@
+//! `InfrastructureBackend`: Validate, CreateSession, CloseSession. Every answer carries a status.
+
+use std::sync::Arc;
+
+use prost::Message as _;
+
+use super::grpc::{Rpc, rpc};
+use crate::{
+    handler::CallError,
+    host::{Host, NewSession},
+    proto::{
+        Any, Status,
+        istio::mixer::adapter::model::v1beta1::{
+            CloseSessionRequest, CloseSessionResponse, CreateSessionRequest, CreateSessionResponse,
+            ValidateRequest, ValidateResponse,
+        },
+    },
+};
+
+pub(super) const SERVICE: &str = "istio.mixer.adapter.model.v1beta1.InfrastructureBackend";
+
+pub(super) fn methods(host: &Arc<Host>) -> [(&'static str, Rpc); 3] {
+    let validate = {
+        let host = host.clone();
+        rpc(move |request: ValidateRequest, _| {
+            let outcome = host.validate(NewSession {
+                adapter_config: request.adapter_config,
+                inferred_types: request.inferred_types,
+            });
+            async move { Ok(ValidateResponse { status: Some(status(outcome.err())) }) }
+        })
+    };
+    let create = {
+        let host = host.clone();
+        rpc(move |request: CreateSessionRequest, caller| {
+            let host = host.clone();
+            async move {
+                let new = NewSession {
+                    adapter_config: request.adapter_config,
+                    inferred_types: request.inferred_types,
+                };
+                Ok(match host.create_session(new, caller.connection).await {
+                    Ok(id) => {
+                        CreateSessionResponse { session_id: id.to_string(), status: Some(status(None)) }
+                    }
+                    Err(error) => {
+                        CreateSessionResponse { session_id: String::new(), status: Some(status(Some(error))) }
+                    }
+                })
+            }
+        })
+    };
+    let close = {
+        let host = host.clone();
+        rpc(move |request: CloseSessionRequest, _| {
+            let outcome = host.close_session(&request.session_id);
+            async move { Ok(CloseSessionResponse { status: Some(status(outcome.err())) }) }
+        })
+    };
+    [
+        ("/istio.mixer.adapter.model.v1beta1.InfrastructureBackend/Validate", validate),
+        ("/istio.mixer.adapter.model.v1beta1.InfrastructureBackend/CreateSession", create),
+        ("/istio.mixer.adapter.model.v1beta1.InfrastructureBackend/CloseSession", close),
+    ]
+}
+
+/// `google.rpc.BadRequest`: the fields that were refused, for programs.
+#[derive(Clone, PartialEq, prost::Message)]
+struct BadRequest {
+    #[prost(message, repeated, tag = "1")]
+    field_violations: Vec<FieldViolation>,
+}
+
+#[derive(Clone, PartialEq, prost::Message)]
+struct FieldViolation {
+    #[prost(string, tag = "1")]
+    field: String,
+    #[prost(string, tag = "2")]
+    description: String,
+}
+
+fn status(error: Option<CallError>) -> Status {
+    let Some(error) = error else { return Status::default() };
+    let violations: Vec<FieldViolation> = match &error {
+        CallError::Refused { source, .. } => source
+            .violations()
+            .iter()
+            .map(|fault| FieldViolation { field: fault.field.clone(), description: fault.reason.clone() })
+            .collect(),
+        CallError::Unreadable { source, .. } if !source.field.is_empty() => {
+            vec![FieldViolation { field: source.field.clone(), description: source.reason.clone() }]
+        }
+        _ => Vec::new(),
+    };
+    let details = match violations.is_empty() {
+        true => Vec::new(),
+        false => vec![Any {
+            type_url: "type.googleapis.com/google.rpc.BadRequest".to_owned(),
+            value: BadRequest { field_violations: violations }.encode_to_vec().into(),
+        }],
+    };
+    Status { code: error.code() as i32, message: error.to_string(), details }
+}

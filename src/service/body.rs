@@ -1,0 +1,59 @@
+use std::{
+    convert::Infallible,
+    pin::Pin,
+    task::{Context, Poll},
+};
+
+use bytes::Bytes;
+use http::{HeaderMap, HeaderName, HeaderValue, Response, header::CONTENT_TYPE};
+use http_body::{Body, Frame, SizeHint};
+use tonic::Status;
+
+/// The body of a unary answer: one gRPC frame and the trailers that say OK, or nothing where the headers said why not.
+#[derive(Debug, Default)]
+pub(super) struct Unary {
+    frame: Option<Bytes>,
+    trailers: bool,
+}
+
+const GRPC: HeaderValue = HeaderValue::from_static("application/grpc");
+
+/// An answer.
+pub(super) fn ok(frame: Bytes) -> Response<Unary> {
+    let mut response = Response::new(Unary { frame: Some(frame), trailers: true });
+    response.headers_mut().insert(CONTENT_TYPE, GRPC);
+    response
+}
+
+/// An error in place of an answer.
+pub(super) fn error(status: Status) -> Response<Unary> {
+    status.into_http()
+}
+
+impl Body for Unary {
+    type Data = Bytes;
+    type Error = Infallible;
+
+    fn poll_frame(
+        mut self: Pin<&mut Self>,
+        _: &mut Context<'_>,
+    ) -> Poll<Option<Result<Frame<Bytes>, Infallible>>> {
+        if let Some(frame) = self.frame.take() {
+            return Poll::Ready(Some(Ok(Frame::data(frame))));
+        }
+        if std::mem::take(&mut self.trailers) {
+            let mut trailers = HeaderMap::with_capacity(1);
+            trailers.insert(HeaderName::from_static("grpc-status"), HeaderValue::from_static("0"));
+            return Poll::Ready(Some(Ok(Frame::trailers(trailers))));
+        }
+        Poll::Ready(None)
+    }
+
+    fn is_end_stream(&self) -> bool {
+        self.frame.is_none() && !self.trailers
+    }
+
+    fn size_hint(&self) -> SizeHint {
+        SizeHint::with_exact(self.frame.as_ref().map_or(0, |frame| frame.len() as u64))
+    }
+}

@@ -1,0 +1,47 @@
+use std::time::Duration;
+
+use http::HeaderMap;
+use tonic::Status;
+
+/// How long the caller waits: the header `grpc-timeout`, up to eight digits and a unit.
+pub(super) fn grpc_timeout(headers: &HeaderMap) -> Result<Option<Duration>, Status> {
+    let Some(header) = headers.get("grpc-timeout") else { return Ok(None) };
+    let timeout = header.to_str().ok().and_then(parse);
+    timeout.map(Some).ok_or_else(|| {
+        Status::invalid_argument(format!(
+            "grpc-timeout {header:?} is not up to eight digits and one of H M S m u n"
+        ))
+    })
+}
+
+fn parse(text: &str) -> Option<Duration> {
+    let (digits, unit) = text.split_at_checked(text.len().checked_sub(1)?)?;
+    if digits.is_empty() || digits.len() > 8 || !digits.bytes().all(|digit| digit.is_ascii_digit()) {
+        return None;
+    }
+    let amount: u64 = digits.parse().ok()?;
+    Some(match unit {
+        "H" => Duration::from_secs(amount * 3600),
+        "M" => Duration::from_secs(amount * 60),
+        "S" => Duration::from_secs(amount),
+        "m" => Duration::from_millis(amount),
+        "u" => Duration::from_micros(amount),
+        "n" => Duration::from_nanos(amount),
+        _ => return None,
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::parse;
+    use std::time::Duration;
+
+    #[test]
+    fn timeouts_have_up_to_eight_digits_and_a_unit() {
+        assert_eq!(parse("199m"), Some(Duration::from_millis(199)));
+        assert_eq!(parse("99999999H"), Some(Duration::from_secs(99_999_999 * 3600)));
+        for bad in ["", "m", "1", "1x", "123456789m", "-1S", "1.5S", "1µ"] {
+            assert_eq!(parse(bad), None, "{bad:?}");
+        }
+    }
+}

@@ -1,0 +1,83 @@
+//! What `/metrics` shows of a host: read from the host at the time of asking, so that nothing is counted twice.
+
+use std::sync::{Arc, atomic::Ordering::Relaxed};
+
+use prometheus_client::{
+    collector::Collector,
+    encoding::{DescriptorEncoder, EncodeMetric},
+    metrics::{MetricType, counter::ConstCounter, gauge::ConstGauge},
+    registry::Registry,
+};
+
+use crate::{host::Host, metrics::Calls};
+
+pub(super) fn registry(host: &Arc<Host>) -> Registry {
+    let mut registry = Registry::default();
+    let methods = host.adapters().methods();
+    let series = methods.flat_map(|method| {
+        let (template, _) = method.template();
+        method.metrics().into_iter().map(move |(adapter, metrics)| (adapter, template, metrics))
+    });
+    let mut series: Vec<_> = series.collect();
+    series.sort_by_key(|(adapter, template, _)| (*adapter, *template));
+    registry.register_collector(Box::new(Calls { series }));
+    registry.register_collector(Box::new(HostMetrics { host: host.clone() }));
+    registry
+}
+
+struct HostMetrics {
+    host: Arc<Host>,
+}
+
+impl std::fmt::Debug for HostMetrics {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str("HostMetrics")
+    }
+}
+
+impl Collector for HostMetrics {
+    fn encode(&self, mut encoder: DescriptorEncoder<'_>) -> Result<(), std::fmt::Error> {
+        let host = &self.host;
+        let mut sessions =
+            encoder.encode_descriptor("adapter_sessions", "Live sessions", None, MetricType::Gauge)?;
+        for (adapter, count) in host.sessions().counts() {
+            ConstGauge::new(count as i64).encode(sessions.encode_family(&[("adapter", adapter)])?)?;
+        }
+        let mut opens = encoder.encode_descriptor(
+            "adapter_session_opens",
+            "CreateSession calls, by result",
+            None,
+            MetricType::Counter,
+        )?;
+        let counts = host.counts();
+        for (result, count) in [("ok", &counts.opened), ("refused", &counts.refused)] {
+            ConstCounter::new(count.load(Relaxed)).encode(opens.encode_family(&[("result", result)])?)?;
+        }
+        let mut ends = encoder.encode_descriptor(
+            "adapter_session_ends",
+            "Sessions that ended: closed by their last CloseSession, or expired for want of use",
+            None,
+            MetricType::Counter,
+        )?;
+        for (reason, count) in [("closed", &counts.closed), ("expired", &counts.expired)] {
+            ConstCounter::new(count.load(Relaxed)).encode(ends.encode_family(&[("reason", reason)])?)?;
+        }
+        let mut panics =
+            encoder.encode_descriptor("adapter_panics", "Panics in handlers", None, MetricType::Counter)?;
+        for adapter in host.adapters().iter() {
+            let count = ConstCounter::new(adapter.panics());
+            count.encode(panics.encode_family(&[("adapter", adapter.name)])?)?;
+        }
+        let handlers = host.handlers();
+        let cached = encoder.encode_descriptor(
+            "adapter_cached_handlers",
+            "Handlers kept for calls that bring their configuration",
+            None,
+            MetricType::Gauge,
+        )?;
+        ConstGauge::new(handlers.cached_count() as i64).encode(cached)?;
+        let open =
+            encoder.encode_descriptor("adapter_open_handlers", "Open handlers", None, MetricType::Gauge)?;
+        ConstGauge::new(handlers.live_count() as i64).encode(open)
+    }
+}

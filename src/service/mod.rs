@@ -1,0 +1,20 @@
+//! What listens: the gRPC port with all services, and the admin port for people and machines.
+//!
+//! The services are thin: decode, call the [`Host`](crate::host::Host), encode.
+
+mod admin;
+mod backend;
+mod body;
+mod connection;
+mod deadline;
+mod frame;
+mod grpc;
+mod listener;
+mod metrics;
+mod page;
+mod readiness;
+mod server;
+
+pub use listener::Workers;
+pub use readiness::{Pending, Readiness};
+pub use server::{Bound, Server, ServerError, ServerOptions};

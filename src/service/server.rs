@@ -1,0 +1,243 @@
+use std::{
+    collections::HashMap,
+    io,
+    net::SocketAddr,
+    sync::{Arc, Mutex, atomic::AtomicUsize},
+    time::Duration,
+};
+
+use tokio::net::TcpListener;
+use tokio_util::{sync::CancellationToken, task::TaskTracker};
+use tonic::service::Routes;
+
+use super::{
+    Readiness, Workers,
+    admin::{self, Admin},
+    backend,
+    connection::{self, ConnectionLimits},
+    grpc::{CallLimits, Grpc},
+    listener, metrics,
+};
+use crate::{host::Host, session::TICKS_TO_EXPIRE};
+
+/// How a server treats connections and calls.
+#[derive(Clone, Debug)]
+pub struct ServerOptions {
+    /// The longest request message in bytes; a longer one is RESOURCE_EXHAUSTED.
+    pub max_message_size: usize,
+    /// Calls served at a time, all connections together; one more is RESOURCE_EXHAUSTED.
+    pub max_concurrent_calls: usize,
+    /// Calls served at a time on one connection; further ones wait in the client.
+    pub max_calls_per_connection: u32,
+    /// Connections at a time; further ones wait to be accepted.
+    pub max_connections: usize,
+    /// Connections end after that long, so that the one connection a real Mixer keeps for ever moves on to other
+    /// replicas; `None` keeps them.
+    pub max_connection_age: Option<Duration>,
+    /// How long calls may go on when their connection or the server ends.
+    pub grace: Duration,
+    /// How often an idle peer is asked whether it is still there; `None` never asks.
+    pub keepalive: Option<Duration>,
+    /// How long it may take to answer that.
+    pub keepalive_timeout: Duration,
+    /// The longest a call may take, also when its caller would wait longer; `None` leaves it to the caller.
+    pub call_timeout: Option<Duration>,
+    /// A session without use for that long ends: Mixers that die never close theirs. `None` keeps them.
+    pub session_idle: Option<Duration>,
+}
+
+impl Default for ServerOptions {
+    fn default() -> Self {
+        Self {
+            max_message_size: 4 << 20,
+            max_concurrent_calls: 16_384,
+            max_calls_per_connection: 1_024,
+            max_connections: 10_000,
+            max_connection_age: None,
+            grace: Duration::from_secs(10),
+            keepalive: Some(Duration::from_secs(30)),
+            keepalive_timeout: Duration::from_secs(20),
+            call_timeout: None,
+            session_idle: Some(Duration::from_secs(24 * 60 * 60)),
+        }
+    }
+}
+
+/// Why a server could not start.
+#[derive(Debug, thiserror::Error)]
+pub enum ServerError {
+    /// The address cannot be listened on.
+    #[error("cannot listen on {address}: {source}")]
+    Listen {
+        /// The address.
+        address: SocketAddr,
+        /// Why not.
+        source: io::Error,
+    },
+    /// The reflection service could not read the descriptors.
+    #[error("the descriptors cannot be served by reflection: {0}")]
+    Reflection(#[from] tonic_reflection::server::Error),
+}
+
+/// A host with its options, not listening yet.
+pub struct Server {
+    host: Arc<Host>,
+    options: ServerOptions,
+    readiness: Readiness,
+}
+
+impl Server {
+    /// Serves that host.
+    pub fn new(host: Arc<Host>, options: ServerOptions) -> Self {
+        Self { host, options, readiness: Readiness::default() }
+    }
+
+    /// What `/readyz` waits for.
+    pub fn readiness(&self) -> &Readiness {
+        &self.readiness
+    }
+
+    /// Listens on the gRPC address, and on the admin address if there is one. Port 0 takes a free port.
+    pub async fn bind(self, grpc: SocketAddr, admin: Option<SocketAddr>) -> Result<Bound, ServerError> {
+        let bind = async |address| {
+            TcpListener::bind(address).await.map_err(|source| ServerError::Listen { address, source })
+        };
+        let admin = match admin {
+            Some(address) => Some(bind(address).await?),
+            None => None,
+        };
+        Ok(Bound { grpc: bind(grpc).await?, admin, server: self })
+    }
+}
+
+/// A server that listens. Connections are accepted once it [runs](Self::run).
+pub struct Bound {
+    grpc: TcpListener,
+    admin: Option<TcpListener>,
+    server: Server,
+}
+
+impl Bound {
+    /// The gRPC address, with the port that was taken.
+    pub fn grpc_address(&self) -> io::Result<SocketAddr> {
+        self.grpc.local_addr()
+    }
+
+    /// The admin address, with the port that was taken.
+    pub fn admin_address(&self) -> io::Result<Option<SocketAddr>> {
+        self.admin.as_ref().map(TcpListener::local_addr).transpose()
+    }
+
+    /// Serves until `stop` is cancelled, then ends in order: not ready, no new connections, calls in flight finish,
+    /// sessions and handlers close. Each of the last two steps takes at most [`ServerOptions::grace`].
+    pub async fn run(self, workers: &Workers, stop: CancellationToken) -> Result<(), ServerError> {
+        let Server { host, options, readiness } = self.server;
+        let (health_reporter, health) = tonic_health::server::health_reporter();
+        let services = service_names(&host);
+        for service in &services {
+            health_reporter.set_service_status(service, tonic_health::ServingStatus::Serving).await;
+        }
+        let grpc = Arc::new(Grpc {
+            rpcs: HashMap::from(backend::methods(&host)),
+            routes: reflection(&host)?.add_service(health).prepare(),
+            limits: CallLimits {
+                message_size: options.max_message_size,
+                concurrent: options.max_concurrent_calls,
+                timeout: options.call_timeout,
+            },
+            in_flight: AtomicUsize::new(0),
+            host: host.clone(),
+        });
+        let draining = CancellationToken::new();
+        let background = TaskTracker::new();
+        if let Some(listener) = self.admin {
+            let admin = Admin {
+                host: host.clone(),
+                readiness: readiness.clone(),
+                registry: Arc::new(Mutex::new(metrics::registry(&host))),
+            };
+            background.spawn(serve_admin(listener, admin, draining.clone()));
+        }
+        background.spawn(keep_time(host.clone(), options.session_idle, draining.clone()));
+
+        let limits = ConnectionLimits {
+            streams: options.max_calls_per_connection,
+            max_age: options.max_connection_age,
+            max_age_grace: options.grace,
+            keepalive: options.keepalive,
+            keepalive_timeout: options.keepalive_timeout,
+        };
+        let connections = TaskTracker::new();
+        let serve = {
+            let stop = stop.clone();
+            move |stream, id| connection::serve(stream, id, grpc.clone(), limits, stop.clone())
+        };
+        listener::accept(self.grpc, workers, options.max_connections, stop, &connections, serve).await;
+
+        let _never_ready_again = readiness.register("shutdown");
+        for service in &services {
+            health_reporter.set_service_status(service, tonic_health::ServingStatus::NotServing).await;
+        }
+        connections.close();
+        tracing::info!(connections = connections.len(), "calls in flight finish");
+        // Connections end by themselves within the grace period; the margin is for their tasks to be seen ending.
+        let margin = Duration::from_millis(500);
+        let _ = tokio::time::timeout(options.grace + margin, connections.wait()).await;
+        let unclosed = host.close(options.grace).await;
+        if unclosed > 0 {
+            tracing::warn!(unclosed, "handlers took too long to close; what they had buffered may be lost");
+        }
+        draining.cancel();
+        background.close();
+        background.wait().await;
+        Ok(())
+    }
+}
+
+/// The services that health knows by name; the empty one is the server.
+fn service_names(host: &Host) -> Vec<String> {
+    let mut names = vec![String::new(), backend::SERVICE.to_owned()];
+    let methods = host.adapters().templates().filter_map(|template| template.method.split('/').nth(1));
+    names.extend(methods.map(str::to_owned));
+    names
+}
+
+fn reflection(host: &Host) -> Result<Routes, ServerError> {
+    let builder = || {
+        let builder = tonic_reflection::server::Builder::configure()
+            .register_encoded_file_descriptor_set(crate::proto::DESCRIPTORS)
+            .register_encoded_file_descriptor_set(tonic_health::pb::FILE_DESCRIPTOR_SET);
+        let own = host.adapters().iter().map(|adapter| adapter.config_descriptor);
+        let own = own.chain(host.adapters().templates().map(|template| template.descriptor));
+        own.fold(builder, |builder, set| builder.register_encoded_file_descriptor_set(set))
+    };
+    // Older clients ask for v1alpha.
+    Ok(Routes::new(builder().build_v1()?).add_service(builder().build_v1alpha()?))
+}
+
+async fn serve_admin(listener: TcpListener, admin: Admin, stop: CancellationToken) {
+    let served = axum::serve(listener, admin::router(admin)).with_graceful_shutdown(stop.cancelled_owned());
+    if let Err(error) = served.await {
+        tracing::error!(%error, "the admin port ended");
+    }
+}
+
+/// How often idle handlers are looked for where sessions never expire.
+const SWEEP: Duration = Duration::from_secs(60);
+
+async fn keep_time(host: Arc<Host>, session_idle: Option<Duration>, stop: CancellationToken) {
+    let tick = session_idle.map_or(SWEEP, |idle| (idle / TICKS_TO_EXPIRE).max(Duration::from_millis(1)));
+    let mut ticks = tokio::time::interval(tick);
+    ticks.set_missed_tick_behavior(tokio::time::MissedTickBehavior::Delay);
+    ticks.tick().await;
+    loop {
+        tokio::select! {
+            _ = ticks.tick() => {}
+            () = stop.cancelled() => return,
+        }
+        match session_idle {
+            Some(_) => host.tick(),
+            None => host.handlers().sweep(),
+        }
+    }
+}
