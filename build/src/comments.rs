@@ -13,15 +13,15 @@ pub(crate) fn clean(file: &mut FileDescriptorProto) {
     }
 }
 
-/// The lines of a comment as Markdown without code of Rust: four spaces make a code block in Markdown, and rustdoc
-/// compiles code blocks that name no language, or Rust. Outside fences lines lose their indentation; fences become text.
+/// The lines of a comment as Markdown without code of Rust. rustdoc compiles code blocks that name no language, or Rust,
+/// and takes indented lines for code too, in lists and quotations as well. So fences at the start of a line become fences
+/// of text, and outside of them there is neither indentation nor a fence.
 pub(crate) fn rustdoc(comment: &str) -> Vec<String> {
     let mut fence = None;
     comment
         .lines()
         .map(|line| {
-            let trimmed = line.trim();
-            let marker = ["```", "~~~"].into_iter().find(|marker| trimmed.starts_with(marker));
+            let marker = ["```", "~~~"].into_iter().find(|marker| line.trim().starts_with(marker));
             match (fence, marker) {
                 (None, Some(marker)) => {
                     fence = Some(marker);
@@ -32,8 +32,37 @@ pub(crate) fn rustdoc(comment: &str) -> Vec<String> {
                     marker.to_owned()
                 }
                 (Some(_), _) => line.strip_prefix(' ').unwrap_or(line).to_owned(),
-                (None, None) => trimmed.to_owned(),
+                (None, None) => {
+                    let words: Vec<_> = line.split_whitespace().collect();
+                    words.join(" ").replace("```", "`").replace("~~~", "~")
+                }
             }
         })
         .collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::rustdoc;
+
+    #[test]
+    fn prose_stays_as_it_is() {
+        assert_eq!(rustdoc(" One line.\n Another, with `code`.\n"), ["One line.", "Another, with `code`."]);
+    }
+
+    #[test]
+    fn indented_lines_are_prose() {
+        assert_eq!(rustdoc(" For example:\n\n     let x = 5\n"), ["For example:", "", "let x = 5"]);
+        assert_eq!(rustdoc(" -     let x = 5\n >\tlet y = 6"), ["- let x = 5", "> let y = 6"]);
+    }
+
+    #[test]
+    fn fences_hold_text() {
+        assert_eq!(
+            rustdoc(" ```rust\n let x = 5\n   let y = 6\n ```\n"),
+            ["```text", "let x = 5", "  let y = 6", "```"]
+        );
+        assert_eq!(rustdoc(" ~~~\n ```\n ~~~"), ["~~~text", "```", "~~~"]);
+        assert_eq!(rustdoc(" - ```rust\n   let x = 5\n"), ["- `rust", "let x = 5"]);
+    }
 }

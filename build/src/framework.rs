@@ -106,3 +106,55 @@ fn files_below(folder: &Path) -> Result<Vec<PathBuf>, Error> {
     files.sort();
     Ok(files)
 }
+
+#[cfg(test)]
+#[allow(clippy::unwrap_used)]
+mod tests {
+    use prost_reflect::DescriptorPool;
+
+    use super::*;
+
+    fn framework() -> Framework {
+        Framework::open(Path::new("../proto"), Path::new("../templates")).unwrap()
+    }
+
+    #[test]
+    fn the_set_describes_all_services_with_the_options_of_templates() {
+        let pool = DescriptorPool::decode(&*framework().descriptor_set()).unwrap();
+        for service in [
+            "istio.mixer.v1.Mixer",
+            "istio.mixer.adapter.model.v1beta1.InfrastructureBackend",
+            "listentry.HandleListEntryService",
+            "adapter.template.kubernetes.HandleKubernetesService",
+        ] {
+            assert!(pool.get_service_by_name(service).is_some(), "{service}");
+        }
+        let name = "istio.mixer.adapter.model.v1beta1.template_name";
+        let name = pool.get_extension_by_name(name).unwrap();
+        let listentry = pool.get_file_by_name("listentry/template_handler_service.proto").unwrap();
+        assert_eq!(listentry.options().get_extension(&name).as_str(), Some("listentry"));
+        assert!(pool.files().all(|file| file.file_descriptor_proto().source_code_info.is_none()));
+    }
+
+    #[test]
+    fn the_files_the_framework_includes_are_written() {
+        let folder = tempfile::tempdir().unwrap();
+        framework().write(&Output::to(folder.path())).unwrap();
+        let read = |name: &str| fs::read_to_string(folder.path().join(name)).unwrap();
+
+        let templates = read("templates.rs");
+        assert!(templates.contains("pub mod kubernetes { include!(concat!(env!(\"OUT_DIR\"), \"/adapter.template.kubernetes.rs\")); }"));
+        assert!(templates.contains("pub use listentry::ListEntry;"));
+        assert!(read("listentry.rs").contains("pub struct InstanceMsg"));
+        assert!(fs::read(folder.path().join("listentry.bin")).unwrap().len() > 1000);
+
+        let protos = read("protos.rs");
+        assert!(protos.contains("include!(\"istio.mixer.adapter.model.v1beta1.rs\");"));
+        assert!(!protos.contains("listentry"), "templates have modules of their own");
+        let model = read("istio.mixer.adapter.model.v1beta1.rs");
+        assert!(model.contains("pub mod infrastructure_backend_server"));
+        assert!(model.contains("pub mod infrastructure_backend_client"));
+        let policy = read("istio.policy.v1beta1.rs");
+        assert!(policy.contains("pub struct DirectHttpResponse") && !policy.contains("pub struct Value"));
+    }
+}

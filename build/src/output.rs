@@ -14,6 +14,11 @@ impl Output {
         env::var_os("OUT_DIR").map(|folder| Self(folder.into())).ok_or(Error::NoOutDir)
     }
 
+    #[cfg(test)]
+    pub(crate) fn to(folder: &Path) -> Self {
+        Self(folder.to_owned())
+    }
+
     pub(crate) fn folder(&self) -> &Path {
         &self.0
     }

@@ -41,7 +41,14 @@ fn the_standard_templates_have_the_services_of_istio() {
 #[test]
 fn each_shape_of_field_becomes_what_mixgen_makes_of_it() {
     let expected = expected(include_str!("data/shapes.txt"));
-    assert_eq!(described(&sample("shapes")), expected["formsoffields"]);
+    let template = sample("shapes");
+    assert_eq!(described(&template), expected["formsoffields"]);
+    let rust = template.rust().unwrap().split_whitespace().collect::<String>();
+    assert!(rust.contains("pubparts:::mixer_adapter::prost::alloc::vec::Vec<PartMsg>,"), "{rust}");
+    assert!(
+        rust.contains("pubpart:::core::option::Option<::mixer_adapter::prost::alloc::boxed::Box<PartMsg>>,"),
+        "{rust}"
+    );
 }
 
 #[test]

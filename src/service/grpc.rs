@@ -134,6 +134,7 @@ async fn within<T>(
     }
 }
 
+#[allow(clippy::result_large_err)] // the refusal is the response itself, made once a call
 /// gRPC is POST with its own content type, and bodies as they are.
 fn check_protocol(request: &Request<Incoming>) -> Result<(), Response<Unary>> {
     let plain = |code: StatusCode| {

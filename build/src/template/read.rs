@@ -14,7 +14,9 @@ use crate::{
     source_info::{comment, path},
 };
 
-const OPTIONS: &str = "istio.mixer.adapter.model.v1beta1";
+/// The options of extensions.proto.
+const VARIETY: &str = "istio.mixer.adapter.model.v1beta1.template_variety";
+const NAME: &str = "istio.mixer.adapter.model.v1beta1.template_name";
 
 pub(crate) fn read(source: &Source) -> Result<Model, Error> {
     let file = &source.file;
@@ -28,10 +30,13 @@ pub(crate) fn read(source: &Source) -> Result<Model, Error> {
 
     let (mut template, mut output, mut messages) = (None, None, Vec::new());
     for message in file.messages() {
+        // `fields()` goes by number; generated fields come in the order of the file, as mixgen's do.
+        let fields = message.descriptor_proto().field.iter();
+        let fields = fields.filter_map(|field| message.get_field_by_name(field.name()));
         let read = Message {
             name: message.name().to_owned(),
             comment: comment(file.file_descriptor_proto(), message.path()).unwrap_or_default().to_owned(),
-            fields: message.fields().filter_map(|f| field::read(&f, variety, &mut refusals)).collect(),
+            fields: fields.filter_map(|field| field::read(&field, variety, &mut refusals)).collect(),
         };
         match message.name() {
             "Template" => template = Some(read),
@@ -67,14 +72,15 @@ pub(crate) fn read(source: &Source) -> Result<Model, Error> {
 }
 
 fn variety(file: &FileDescriptor, refusals: &mut Refusals) -> Option<Variety> {
-    for import in with_imports(file).iter().filter(|import| *import != file) {
-        if option(import, "template_variety").is_some() {
-            refusals.add(&[], Reason::SecondVariety { import: import.name().to_owned() });
+    for (import, index) in file.dependencies().zip(0..) {
+        let second = with_imports(&import).into_iter().find(|file| option(file, VARIETY).is_some());
+        if let Some(second) = second {
+            let import = second.name().to_owned();
+            refusals.add(&[path::FILE_DEPENDENCY, index], Reason::SecondVariety { import });
         }
     }
-    let variety = option(file, "template_variety")
-        .and_then(|value| value.as_enum_number())
-        .and_then(Variety::from_number);
+    let variety =
+        option(file, VARIETY).and_then(|value| value.as_enum_number()).and_then(Variety::from_number);
     if variety.is_none() {
         refusals.add(&[], Reason::NoVariety);
     }
@@ -97,9 +103,9 @@ fn names(file: &FileDescriptor, refusals: &mut Refusals) -> Option<Names> {
     if !is_name(segment) {
         refusals.add(&[path::FILE_PACKAGE], Reason::PackageName { segment: segment.to_owned() });
     }
-    let given = option(file, "template_name").and_then(|value| value.as_str().map(str::to_owned));
+    let given = option(file, NAME).and_then(|value| value.as_str().map(str::to_owned));
     if let Some(name) = given.as_ref().filter(|name| !is_name(name)) {
-        refusals.add(&[path::FILE_OPTIONS], Reason::TemplateName { name: name.clone() });
+        refusals.add(&option_path(file, NAME), Reason::TemplateName { name: name.clone() });
     }
     let name = given.as_deref().unwrap_or(segment);
     let (first, rest) = name.split_at_checked(1)?;
@@ -111,9 +117,14 @@ fn is_name(text: &str) -> bool {
 }
 
 fn option(file: &FileDescriptor, name: &str) -> Option<Value> {
-    let extension = file.parent_pool().get_extension_by_name(&format!("{OPTIONS}.{name}"))?;
+    let extension = file.parent_pool().get_extension_by_name(name)?;
     let options: DynamicMessage = file.options();
     options.has_extension(&extension).then(|| options.get_extension(&extension).into_owned())
+}
+
+fn option_path(file: &FileDescriptor, name: &str) -> Vec<i32> {
+    let number = file.parent_pool().get_extension_by_name(name).map(|extension| extension.number() as i32);
+    [path::FILE_OPTIONS].into_iter().chain(number).collect()
 }
 
 /// Everything else would be dropped without a word.

@@ -15,13 +15,13 @@ fn known() -> DescriptorPool {
 }
 
 /// The names of the files of a set, in order.
-pub fn files(set: &[u8]) -> Vec<String> {
+pub(crate) fn files(set: &[u8]) -> Vec<String> {
     let set = <prost_types::FileDescriptorSet as prost::Message>::decode(set).unwrap();
     set.file.iter().map(|file| file.name().to_owned()).collect()
 }
 
 /// What a set says of the handler service in one of its files.
-pub fn service(set: &[u8], file: &str) -> String {
+pub(crate) fn service(set: &[u8], file: &str) -> String {
     let mut pool = known();
     pool.decode_file_descriptor_set(set).unwrap();
     let file = pool.get_file_by_name(file).unwrap();
