@@ -11,7 +11,7 @@
 //!
 //! ```text
 //! mod config {
-//!     include!(concat!(env!("OUT_DIR"), "/adapter.denylist.config.rs"));
+//!     mixer_adapter::include_proto!("adapter.denylist.config");
 //! }
 //! use config::Params;
 //! ```
@@ -40,7 +40,7 @@
 //!
 //! ```text
 //! mod tagcheck {
-//!     include!(concat!(env!("OUT_DIR"), "/tagcheck.rs"));
+//!     mixer_adapter::include_proto!("tagcheck");
 //! }
 //! use tagcheck::TagCheck;
 //! ```

@@ -144,7 +144,8 @@ pub enum Reason {
     /// A type templates cannot have.
     #[error(
         "templates cannot have `{found}` here: use string, int64, double, bool, a message of this file, or Value, \
-             IPAddress, TimeStamp, Duration, DNSName, EmailAddress, Uri of istio.policy.v1beta1"
+             IPAddress, TimeStamp, Duration, DNSName, EmailAddress, Uri of istio.policy.v1beta1, or a map of these by \
+             string"
     )]
     FieldType {
         /// The type.
