@@ -9,6 +9,7 @@ pub mod handler;
 pub mod host;
 pub mod metrics;
 pub mod proto;
+pub mod remote;
 pub mod service;
 pub mod session;
 pub mod template;
