@@ -1,8 +1,6 @@
 //! The fields of messages, in the words of their proto files.
 
-use std::collections::BTreeSet;
-
-use prost_reflect::{EnumDescriptor, FieldDescriptor, Kind, MessageDescriptor};
+use prost_reflect::{FieldDescriptor, Kind, MessageDescriptor};
 use serde::Serialize;
 
 /// One field.
@@ -28,43 +26,29 @@ pub(super) struct Declared {
     pub(super) values: Vec<String>,
 }
 
-/// The message, and behind it each message and enum of its file's package that its fields lead to.
+/// The message, and behind it what its fields lead to: messages of its package, and enums.
 pub(super) fn declared(message: &MessageDescriptor) -> Vec<Declared> {
-    let package = message.parent_file().package_name().to_owned();
-    let mut declared = Vec::new();
-    let mut seen = BTreeSet::new();
-    let mut waiting = vec![Kind::Message(message.clone())];
-    while let Some(kind) = waiting.pop() {
-        match kind {
-            Kind::Message(message) if message.parent_file().package_name() == package => {
-                if seen.insert(message.full_name().to_owned()) {
-                    waiting.extend(
-                        message
-                            .fields()
-                            .map(|field| value_kind(&field))
-                            .collect::<Vec<_>>()
-                            .into_iter()
-                            .rev(),
-                    );
-                    declared.push(message_declared(&message));
-                }
+    let mut found = Vec::new();
+    declare(Kind::Message(message.clone()), message.package_name(), &mut found);
+    found
+}
+
+fn declare(kind: Kind, package: &str, found: &mut Vec<Declared>) {
+    let known = |name: &str| found.iter().any(|declared| declared.name == name);
+    match kind {
+        Kind::Message(message) if message.package_name() == package && !known(message.full_name()) => {
+            let name = message.full_name().to_owned();
+            found.push(Declared { name, fields: fields(&message), values: Vec::new() });
+            for field in message.fields() {
+                declare(value_kind(&field), package, found);
             }
-            Kind::Enum(values) if seen.insert(values.full_name().to_owned()) => {
-                declared.push(enum_declared(&values))
-            }
-            _ => {}
         }
+        Kind::Enum(values) if !known(values.full_name()) => {
+            let names = values.values().map(|value| value.name().to_owned()).collect();
+            found.push(Declared { name: values.full_name().to_owned(), fields: Vec::new(), values: names });
+        }
+        _ => {}
     }
-    declared
-}
-
-fn message_declared(message: &MessageDescriptor) -> Declared {
-    Declared { name: message.full_name().to_owned(), fields: fields(message), values: Vec::new() }
-}
-
-fn enum_declared(values: &EnumDescriptor) -> Declared {
-    let names = values.values().map(|value| value.name().to_owned());
-    Declared { name: values.full_name().to_owned(), fields: Vec::new(), values: names.collect() }
 }
 
 /// The fields of a message, in the order of its file.

@@ -86,11 +86,11 @@ pub(super) fn status_code(check: &CheckResult) -> i32 {
 
 /// Mixer looks a grant up by the instance's full name, and takes a missing one for nothing.
 fn granted(result: &QuotaResult, prepared: &Prepared) -> &'static str {
-    let asked = prepared.quota_request.iter().flat_map(|request| &request.quotas);
-    let grants = asked.map(|(name, params)| {
+    let asked = prepared.quota_request.iter().flat_map(|request| &request.quotas).next();
+    let amounts = asked.map(|(name, params)| {
         (params.amount, result.quotas.get(name).map_or(0, |result| result.granted_amount))
     });
-    match grants.last() {
+    match amounts {
         Some((_, 0)) | None => "nothing granted",
         Some((amount, granted)) if granted < amount => "partly granted",
         Some(_) => "granted",
