@@ -65,7 +65,7 @@ fn a_session_is_opened_used_and_closed() {
     assert_eq!(ran.code, 0, "{ran:?}");
     assert_eq!(ran.json()["answer"]["status"]["code"], "UNAUTHENTICATED");
     let steps: Vec<&str> = ran.stderr.lines().collect();
-    assert_eq!(steps[0], "instance i.instance.ns: listentry.Type, 2 bytes");
+    assert_eq!(steps[0], "i.instance.ns: listentry.Type {\"value\":\"INT64\"}");
     assert_eq!(steps[1], "Validate: OK");
     assert!(steps[2].starts_with("CreateSession: OK, session "), "{}", steps[2]);
     assert_eq!(steps[3], "CloseSession: OK");
@@ -236,7 +236,7 @@ fn flags_are_taken_from_the_environment() {
     let mut command = support::binary();
     command.args(["call", "checknothing"]);
     command.env("MIXER_ADAPTER_ADDRESS", &server.grpc).env("MIXER_ADAPTER_ADAPTER", "denier");
-    command.env("MIXER_ADAPTER_CONFIG", r#"{"status": {"code": 12}}"#).env("MIXER_ADAPTER_JSON", "true");
+    command.env("MIXER_ADAPTER_CONFIG", r#"{"status": {"code": 12}}"#).env("MIXER_ADAPTER_JSON", "1");
     let ran = support::Ran::from(command.output().unwrap());
     assert_eq!(ran.json()["answer"]["status"]["code"], "UNIMPLEMENTED");
 }

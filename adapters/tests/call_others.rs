@@ -3,7 +3,10 @@
 
 mod support;
 
-use std::time::{Duration, Instant};
+use std::{
+    process::Stdio,
+    time::{Duration, Instant},
+};
 
 use base64::{Engine as _, engine::general_purpose::STANDARD};
 use mixer_adapter::{
@@ -321,6 +324,41 @@ fn a_session_is_closed_also_when_the_call_fails() {
     let ran = call(&other.address, &["checknothing", "--session"]);
     assert_eq!(ran.code, 1);
     assert!(ran.stderr.ends_with("CloseSession: OK\nerror: UNAVAILABLE: overloaded\n"), "{}", ran.stderr);
+}
+
+#[test]
+fn a_session_is_closed_also_when_the_call_is_interrupted() {
+    let other = Recorder::start(|path| match path.rsplit('/').next() {
+        Some("Validate") => Ok(ValidateResponse { status: Some(Status::default()) }.encode_to_vec()),
+        Some("CreateSession") => {
+            Ok(CreateSessionResponse { session_id: "s-1".to_owned(), status: None }.encode_to_vec())
+        }
+        Some("CloseSession") => Ok(Vec::new()),
+        _ => {
+            std::thread::sleep(Duration::from_secs(1));
+            Ok(Vec::new())
+        }
+    });
+    let mut command = support::binary();
+    command.args(["call", "checknothing", "--session", "--address", &other.address]);
+    let child = command.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
+    while other.calls().len() < 2 {
+        std::thread::sleep(Duration::from_millis(10));
+    }
+    // Until the call itself is made.
+    std::thread::sleep(Duration::from_millis(200));
+    support::signal(child.id(), "INT");
+    let ran = support::Ran::from(child.wait_with_output().unwrap());
+    assert_eq!(ran.code, 1);
+    assert!(ran.stderr.ends_with("CloseSession: OK\nerror: CANCELLED: interrupted\n"), "{}", ran.stderr);
+}
+
+#[test]
+fn instances_of_one_name_and_several_types_are_refused() {
+    let instances = ["--instance", r#"{"value": 1}"#, "--instance", r#"{"value": 2.5}"#, "--session"];
+    let ran = run(&[&["call", "metric"], &instances[..]].concat());
+    assert_eq!(ran.code, 2);
+    assert!(ran.stderr.contains("`metric.instance.istio-system` differ in the types"), "{}", ran.stderr);
 }
 
 #[test]

@@ -20,7 +20,7 @@ pub(super) struct List {
     names: Vec<String>,
 
     /// Print JSON
-    #[arg(long, env = "MIXER_ADAPTER_JSON")]
+    #[arg(long, env = "MIXER_ADAPTER_JSON", value_parser = super::values::switch())]
     json: bool,
 }
 

@@ -25,7 +25,7 @@ pub(super) struct Manifest {
     namespace: String,
 
     /// Add an example for each adapter: a handler, an instance a template, and a rule
-    #[arg(long, env = "MIXER_ADAPTER_HANDLER_EXAMPLE")]
+    #[arg(long, env = "MIXER_ADAPTER_HANDLER_EXAMPLE", value_parser = super::values::switch())]
     handler_example: bool,
 
     /// Where the handlers of the example say that Mixer finds the adapters
@@ -37,7 +37,7 @@ pub(super) struct Manifest {
     /// What a released Mixer does with session_based is to send no configuration with its calls, and no session id
     /// either, so that the adapter never learns which handler a call is for. This is for Mixers of your own that do
     /// open sessions.
-    #[arg(long, env = "MIXER_ADAPTER_SESSION_BASED")]
+    #[arg(long, env = "MIXER_ADAPTER_SESSION_BASED", value_parser = super::values::switch())]
     session_based: bool,
 }
 

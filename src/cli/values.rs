@@ -41,3 +41,8 @@ pub(super) fn target(text: &str) -> Result<String, String> {
         }
     }
 }
+
+/// A flag, which an environment variable may also set to `1`, `yes`, `on` or `false`.
+pub(super) fn switch() -> clap::builder::BoolishValueParser {
+    clap::builder::BoolishValueParser::new()
+}

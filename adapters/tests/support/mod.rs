@@ -91,9 +91,14 @@ impl Server {
     }
 
     pub(crate) fn signal(&self, name: &str) {
-        let pid = self.child.id().to_string();
-        assert!(Command::new("kill").args([&format!("-{name}"), &pid]).status().unwrap().success());
+        signal(self.child.id(), name);
     }
+}
+
+/// Sends a signal to a process that the test started.
+pub(crate) fn signal(process: u32, name: &str) {
+    let process = process.to_string();
+    assert!(Command::new("kill").args([&format!("-{name}"), &process]).status().unwrap().success());
 }
 
 impl Drop for Server {

@@ -75,7 +75,7 @@ pub(super) struct Call {
     instance_name: Option<String>,
 
     /// Open a session for the calls (Validate, CreateSession) and close it behind them; each step is told on stderr
-    #[arg(long, env = "MIXER_ADAPTER_SESSION")]
+    #[arg(long, env = "MIXER_ADAPTER_SESSION", value_parser = values::switch())]
     session: bool,
 
     /// How much quota to ask for [default: 1]
@@ -83,7 +83,7 @@ pub(super) struct Call {
     quota_amount: Option<i64>,
 
     /// Take a part of the quota where all of it is not to be had
-    #[arg(long, env = "MIXER_ADAPTER_BEST_EFFORT")]
+    #[arg(long, env = "MIXER_ADAPTER_BEST_EFFORT", value_parser = values::switch())]
     best_effort: bool,
 
     /// The id by which the adapter knows a call that is repeated [default: one of its own for each call]
@@ -107,7 +107,7 @@ pub(super) struct Call {
     connections: u32,
 
     /// Print JSON
-    #[arg(long, env = "MIXER_ADAPTER_JSON")]
+    #[arg(long, env = "MIXER_ADAPTER_JSON", value_parser = values::switch())]
     json: bool,
 }
 

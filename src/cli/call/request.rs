@@ -19,6 +19,8 @@ pub(super) struct Prepared {
     pub(super) instances: Vec<DynamicMessage>,
     pub(super) adapter_config: Option<Any>,
     pub(super) quota_request: Option<QuotaRequest>,
+    /// Empty where no session is asked for.
+    pub(super) inferred_types: BTreeMap<String, DynamicMessage>,
 }
 
 impl Prepared {
@@ -28,23 +30,39 @@ impl Prepared {
         let method = PathAndQuery::try_from(template.method()).map_err(|error| {
             Usage(format!("the method {:?} cannot be called: {error}", template.method()))
         })?;
+        let inferred_types = match call.session {
+            true => inferred_types(&template, &instances)?,
+            false => BTreeMap::new(),
+        };
         Ok(Self {
             method,
+            inferred_types,
             adapter_config: adapter_config(call, adapters, &template)?,
             quota_request: quota_request(call, &template, &instances)?,
             instances,
             template,
         })
     }
+}
 
-    /// The types that a session announces for these instances, by their names.
-    pub(super) fn inferred_types(&self) -> BTreeMap<String, Any> {
-        let types = self
-            .instances
-            .iter()
-            .filter_map(|instance| Some((instance_name(instance), self.template.inferred_type(instance)?)));
-        types.collect()
+/// The types that a session announces for these instances, by their names.
+fn inferred_types(
+    template: &DynamicTemplate,
+    instances: &[DynamicMessage],
+) -> Result<BTreeMap<String, DynamicMessage>, Usage> {
+    let mut types = BTreeMap::new();
+    for instance in instances {
+        let name = instance_name(instance);
+        let Some(inferred) = template.inferred_type(instance) else {
+            return Err(Usage(format!("--session: the template `{}` has no message Type", template.name())));
+        };
+        if types.insert(name.clone(), inferred.clone()).is_some_and(|known| known != inferred) {
+            return Err(Usage(format!(
+                "--session: instances called `{name}` differ in the types of their values; give each its \"name\""
+            )));
+        }
     }
+    Ok(types)
 }
 
 fn template(call: &Call, adapters: &Adapters) -> Result<DynamicTemplate, Usage> {

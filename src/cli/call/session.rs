@@ -1,6 +1,9 @@
 //! A session around calls, as Mixer's own session client makes it; each step is told on stderr.
 
-use std::{io::Write as _, time::Duration};
+use std::{collections::BTreeMap, io::Write as _, time::Duration};
+
+use prost::Message as _;
+use prost_reflect::{DynamicMessage, ReflectMessage as _};
 
 use super::{failure::Failure, request::Prepared};
 use crate::{
@@ -20,10 +23,13 @@ pub(super) async fn open(
     prepared: &Prepared,
     timeout: Option<Duration>,
 ) -> Result<String, Failure> {
-    let (adapter_config, inferred_types) = (prepared.adapter_config.clone(), prepared.inferred_types());
-    for (name, inferred) in &inferred_types {
-        tell(&format!("instance {name}: {}, {} bytes", inferred.type_url, inferred.value.len()));
+    for (name, inferred) in &prepared.inferred_types {
+        let fields = serde_json::to_string(inferred).unwrap_or_default();
+        tell(&format!("{name}: {} {fields}", inferred.descriptor().full_name()));
     }
+    let adapter_config = prepared.adapter_config.clone();
+    let inferred_types: BTreeMap<String, Any> =
+        prepared.inferred_types.iter().map(|(name, inferred)| (name.clone(), pack(inferred))).collect();
     let request =
         ValidateRequest { adapter_config: adapter_config.clone(), inferred_types: inferred_types.clone() };
     let answer = remote.rpc::<ValidateResponse>(VALIDATE, &request, timeout).await;
@@ -41,6 +47,12 @@ pub(super) async fn open(
     }
     tell(&format!("CreateSession: OK, session {}", answer.session_id));
     Ok(answer.session_id)
+}
+
+/// As Mixer's session client packs a type: its name alone for type_url, without a slash (mixer-wire.md, "The bypass
+/// adapter").
+fn pack(inferred: &DynamicMessage) -> Any {
+    Any { type_url: inferred.descriptor().full_name().to_owned(), value: inferred.encode_to_vec().into() }
 }
 
 /// What the calls of a session carry in place of a configuration (mixer-wire.md, fact 3).

@@ -5,25 +5,15 @@ use prost_reflect::{
 };
 
 use super::DynamicTemplate;
-use crate::{
-    proto::Any,
-    value::{Value as Attribute, ValueType},
-};
+use crate::value::{Value as Attribute, ValueType};
 
 const VALUE: &str = "istio.policy.v1beta1.Value";
 
 impl DynamicTemplate {
-    /// The template's `Type` for the values of an instance; `None` for a template without that message.
-    ///
-    /// A field that is absent leaves its type out. Packed as Mixer's session client packs it: the bare message name as
-    /// type_url, without a slash (mixer-wire.md, "The bypass adapter").
-    pub fn inferred_type(&self, instance: &DynamicMessage) -> Option<Any> {
-        let message = self.instance_type.as_ref()?;
-        let inferred = infer(message, instance);
-        Some(Any {
-            type_url: message.full_name().to_owned(),
-            value: prost::Message::encode_to_vec(&inferred).into(),
-        })
+    /// The template's `Type` for the values of an instance; `None` for a template without that message. A field that is
+    /// absent leaves its type out.
+    pub fn inferred_type(&self, instance: &DynamicMessage) -> Option<DynamicMessage> {
+        Some(infer(self.instance_type.as_ref()?, instance))
     }
 }
 

@@ -154,8 +154,7 @@ fn types_are_inferred_from_the_values_of_an_instance() {
         json!({"name": "m", "value": 1.5, "dimensions": {"ip": {"ip_address_value": "1.2.3.4"}, "user": "u"}}),
     );
     let inferred = template.inferred_type(&instance).unwrap();
-    assert_eq!(inferred.type_url, "metric.Type");
-    let inferred = metric::Type::decode(inferred.value).unwrap();
+    let inferred = inferred.transcode_to::<metric::Type>().unwrap();
     assert_eq!(inferred.value(), ValueType::Double);
     let dimensions =
         [("ip".to_owned(), ValueType::IpAddress as i32), ("user".to_owned(), ValueType::String as i32)];
@@ -163,7 +162,7 @@ fn types_are_inferred_from_the_values_of_an_instance() {
 
     let template = standard::<ListEntry>();
     let absent = template.inferred_type(&self::instance(&template, json!({}))).unwrap();
-    assert_eq!(listentry::Type::decode(absent.value).unwrap(), listentry::Type::default());
+    assert_eq!(absent.transcode_to::<listentry::Type>().unwrap(), listentry::Type::default());
 }
 
 #[test]
@@ -171,7 +170,7 @@ fn types_within_messages_are_inferred_too() {
     let template = standard::<crate::template::Authorization>();
     let instance = instance(&template, json!({"subject": {"user": "u", "properties": {"age": 7}}}));
     let inferred = template.inferred_type(&instance).unwrap();
-    let inferred = crate::template::authorization::Type::decode(inferred.value).unwrap();
+    let inferred = inferred.transcode_to::<crate::template::authorization::Type>().unwrap();
     let properties = inferred.subject.unwrap().properties;
     assert_eq!(properties, [("age".to_owned(), ValueType::Int64 as i32)].into());
 }
