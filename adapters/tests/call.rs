@@ -56,40 +56,6 @@ fn quota_is_asked_for_by_the_name_of_the_instance() {
 }
 
 #[test]
-fn a_session_is_opened_used_and_closed() {
-    let server = Server::start(&[]);
-    let config = r#"{"status": {"code": 16}}"#;
-    let instance = r#"{"name": "i.instance.ns", "value": 5}"#;
-    let arguments = ["listentry", "--adapter", "denier", "--config", config, "--instance", instance];
-    let ran = server.call(&[&arguments[..], &["--session", "--json"]].concat());
-    assert_eq!(ran.code, 0, "{ran:?}");
-    assert_eq!(ran.json()["answer"]["status"]["code"], "UNAUTHENTICATED");
-    let steps: Vec<&str> = ran.stderr.lines().collect();
-    assert_eq!(steps[0], "i.instance.ns: listentry.Type {\"value\":\"INT64\"}");
-    assert_eq!(steps[1], "Validate: OK");
-    assert!(steps[2].starts_with("CreateSession: OK, session "), "{}", steps[2]);
-    assert_eq!(steps[3], "CloseSession: OK");
-    let left = server.get("/sessions");
-    assert!(!left.contains("i.instance.ns"), "{left}");
-}
-
-#[test]
-fn a_session_that_is_refused_fails_at_the_step_that_refused_it() {
-    let server = Server::start(&[]);
-    let arguments =
-        ["checknothing", "--adapter", "denier", "--config", r#"{"valid_duration": "-1s"}"#, "--session"];
-    let ran = server.call(&arguments);
-    assert_eq!(ran.code, 1);
-    let error = ran.stderr.lines().last().unwrap();
-    assert!(
-        error.starts_with("error: Validate: INVALID_ARGUMENT: ") && error.contains("valid_duration"),
-        "{error}"
-    );
-    let ran = server.call(&[&arguments[..], &["--json"]].concat());
-    assert_eq!((ran.code, &ran.json()["error"]["step"]), (1, &json!("Validate")));
-}
-
-#[test]
 fn a_grpc_error_is_shown_by_name_and_fails() {
     let server = Server::start(&[]);
     let arguments = ["checknothing", "--adapter", "denier", "--config", r#"{"valid_duration": "-1s"}"#];

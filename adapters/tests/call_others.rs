@@ -3,10 +3,7 @@
 
 mod support;
 
-use std::{
-    process::Stdio,
-    time::{Duration, Instant},
-};
+use std::time::{Duration, Instant};
 
 use base64::{Engine as _, engine::general_purpose::STANDARD};
 use mixer_adapter::{
@@ -14,15 +11,12 @@ use mixer_adapter::{
     proto::{
         Any, CheckResult, QuotaResult, Status,
         istio::{
-            mixer::adapter::model::v1beta1::{
-                CloseSessionRequest, CreateSessionRequest, CreateSessionResponse, ValidateRequest,
-                ValidateResponse, quota_request::QuotaParams, quota_result,
-            },
+            mixer::adapter::model::v1beta1::{quota_request::QuotaParams, quota_result},
             policy::v1beta1::DirectHttpResponse,
         },
     },
     template::{listentry::HandleListEntryRequest, metric, quota::HandleQuotaRequest},
-    value::{IpAddress, Value, ValueType},
+    value::{IpAddress, Value},
 };
 use serde_json::json;
 use support::{
@@ -260,105 +254,6 @@ fn a_check_with_output_shows_both() {
     );
     let text = call(&other.address, &arguments).stdout;
     assert!(text.starts_with("allowed\n") && text.contains("output\n  int64Primitive: 7\n"), "{text}");
-}
-
-#[test]
-fn a_session_is_made_as_mixers_session_client_makes_it() {
-    let other = Recorder::start(|path| match path.rsplit('/').next() {
-        Some("Validate") => Ok(ValidateResponse { status: Some(Status::default()) }.encode_to_vec()),
-        Some("CreateSession") => {
-            Ok(CreateSessionResponse { session_id: "s-1".to_owned(), status: None }.encode_to_vec())
-        }
-        _ => Ok(Vec::new()),
-    });
-    let instance = r#"{"name": "m", "value": 1.5, "dimensions": {"user": "u"}}"#;
-    let ran = call(&other.address, &["metric", "--instance", instance, "--adapter", "denier", "--session"]);
-    assert_eq!(ran.code, 0, "{ran:?}");
-    let calls = other.calls();
-    let methods = calls.iter().map(|call| call.path.rsplit('/').next().unwrap()).collect::<Vec<_>>();
-    assert_eq!(methods, ["Validate", "CreateSession", "HandleMetric", "CloseSession"]);
-    assert!(calls.iter().all(|call| call.connection == calls[0].connection), "one connection");
-
-    let validate = ValidateRequest::decode(calls[0].message.clone()).unwrap();
-    let create = CreateSessionRequest::decode(calls[1].message.clone()).unwrap();
-    assert_eq!(
-        (&validate.adapter_config, &validate.inferred_types),
-        (&create.adapter_config, &create.inferred_types)
-    );
-    let inferred = &create.inferred_types["m"];
-    assert_eq!(inferred.type_url, "metric.Type");
-    let inferred = metric::Type::decode(inferred.value.clone()).unwrap();
-    assert_eq!(inferred.value(), ValueType::Double);
-    assert_eq!(inferred.dimensions, [("user".to_owned(), ValueType::String as i32)].into());
-
-    let request = metric::HandleMetricRequest::decode(calls[2].message.clone()).unwrap();
-    let session = Any { type_url: "google.protobuf.Any.type_url".to_owned(), value: "s-1".into() };
-    assert_eq!(request.adapter_config, Some(session));
-    assert_eq!(CloseSessionRequest::decode(calls[3].message.clone()).unwrap().session_id, "s-1");
-}
-
-#[test]
-fn answers_that_a_session_cannot_go_on_from_are_told() {
-    let other = obliging();
-    let ran = call(&other.address, &["checknothing", "--session"]);
-    assert_eq!(ran.code, 1);
-    assert!(ran.stderr.contains("error: Validate: INTERNAL: the answer has no status"), "{}", ran.stderr);
-    let other = Recorder::start(|path| match path.ends_with("Validate") {
-        true => Ok(ValidateResponse { status: Some(Status::default()) }.encode_to_vec()),
-        false => Ok(Vec::new()),
-    });
-    let ran = call(&other.address, &["checknothing", "--session"]);
-    assert!(ran.stderr.contains("error: CreateSession: INTERNAL: "), "{}", ran.stderr);
-}
-
-#[test]
-fn a_session_is_closed_also_when_the_call_fails() {
-    let other = Recorder::start(|path| match path.rsplit('/').next() {
-        Some("Validate") => Ok(ValidateResponse { status: Some(Status::default()) }.encode_to_vec()),
-        Some("CreateSession") => {
-            Ok(CreateSessionResponse { session_id: "s-1".to_owned(), status: None }.encode_to_vec())
-        }
-        Some("CloseSession") => Ok(Vec::new()),
-        _ => Err((14, "overloaded")),
-    });
-    let ran = call(&other.address, &["checknothing", "--session"]);
-    assert_eq!(ran.code, 1);
-    assert!(ran.stderr.ends_with("CloseSession: OK\nerror: UNAVAILABLE: overloaded\n"), "{}", ran.stderr);
-}
-
-#[test]
-fn a_session_is_closed_also_when_the_call_is_interrupted() {
-    let other = Recorder::start(|path| match path.rsplit('/').next() {
-        Some("Validate") => Ok(ValidateResponse { status: Some(Status::default()) }.encode_to_vec()),
-        Some("CreateSession") => {
-            Ok(CreateSessionResponse { session_id: "s-1".to_owned(), status: None }.encode_to_vec())
-        }
-        Some("CloseSession") => Ok(Vec::new()),
-        _ => {
-            std::thread::sleep(Duration::from_secs(1));
-            Ok(Vec::new())
-        }
-    });
-    let mut command = support::binary();
-    command.args(["call", "checknothing", "--session", "--address", &other.address]);
-    let child = command.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
-    while other.calls().len() < 2 {
-        std::thread::sleep(Duration::from_millis(10));
-    }
-    // Until the call itself is made.
-    std::thread::sleep(Duration::from_millis(200));
-    support::signal(child.id(), "INT");
-    let ran = support::Ran::from(child.wait_with_output().unwrap());
-    assert_eq!(ran.code, 1);
-    assert!(ran.stderr.ends_with("CloseSession: OK\nerror: CANCELLED: interrupted\n"), "{}", ran.stderr);
-}
-
-#[test]
-fn instances_of_one_name_and_several_types_are_refused() {
-    let instances = ["--instance", r#"{"value": 1}"#, "--instance", r#"{"value": 2.5}"#, "--session"];
-    let ran = run(&[&["call", "metric"], &instances[..]].concat());
-    assert_eq!(ran.code, 2);
-    assert!(ran.stderr.contains("`metric.instance.istio-system` differ in the types"), "{}", ran.stderr);
 }
 
 #[test]
