@@ -2,3 +2,5 @@
 
 #[path = "../denier/mod.rs"]
 pub mod denier;
+#[path = "../memquota/mod.rs"]
+pub mod memquota;
