@@ -4,3 +4,5 @@
 pub mod denier;
 #[path = "../memquota/mod.rs"]
 pub mod memquota;
+#[path = "../stdio/mod.rs"]
+pub mod stdio;
