@@ -191,11 +191,13 @@ mod tests {
     }
 
     #[test]
-    fn a_clock_read_late_counts_with_the_newest_tick() {
+    fn a_tick_takes_one_slot_and_a_clock_read_late_counts_with_the_newest() {
         let mut window = window(3);
-        window.add(1, at(5));
-        window.add(1, at(4));
-        assert_eq!(window.in_use(at(7)), 2);
+        for tick in [5, 5, 4] {
+            window.add(1, at(tick));
+        }
+        assert_eq!(window.slots(), 1);
+        assert_eq!(window.in_use(at(7)), 3);
         assert_eq!(window.in_use(at(8)), 0);
     }
 
