@@ -2,4 +2,6 @@
 
 fn main() {
     mixer_adapter_build::adapter("denier/config.proto");
+    mixer_adapter_build::adapter("memquota/config.proto");
+    mixer_adapter_build::adapter("stdio/config.proto");
 }

@@ -2,3 +2,7 @@
 
 #[path = "../denier/mod.rs"]
 pub mod denier;
+#[path = "../memquota/mod.rs"]
+pub mod memquota;
+#[path = "../stdio/mod.rs"]
+pub mod stdio;
