@@ -2,4 +2,5 @@
 
 fn main() {
     mixer_adapter_build::adapter("denier/config.proto");
+    mixer_adapter_build::adapter("noop/config.proto");
 }

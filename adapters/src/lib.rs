@@ -2,3 +2,5 @@
 
 #[path = "../denier/mod.rs"]
 pub mod denier;
+#[path = "../noop/mod.rs"]
+pub mod noop;

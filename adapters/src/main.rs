@@ -1,8 +1,8 @@
 //! The server with all adapters that come with it.
 
-use mixer_adapters::denier::Denier;
+use mixer_adapters::{denier::Denier, noop::Noop};
 
 #[global_allocator]
 static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
 
-mixer_adapter::main!(Denier);
+mixer_adapter::main!(Denier, Noop);
