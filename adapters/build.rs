@@ -2,5 +2,6 @@
 
 fn main() {
     mixer_adapter_build::adapter("denier/config.proto");
+    mixer_adapter_build::adapter("list/config.proto");
     mixer_adapter_build::adapter("noop/config.proto");
 }

@@ -2,5 +2,7 @@
 
 #[path = "../denier/mod.rs"]
 pub mod denier;
+#[path = "../list/mod.rs"]
+pub mod list;
 #[path = "../noop/mod.rs"]
 pub mod noop;
