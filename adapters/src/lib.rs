@@ -6,3 +6,7 @@ pub mod denier;
 pub mod memquota;
 #[path = "../stdio/mod.rs"]
 pub mod stdio;
+#[path = "../list/mod.rs"]
+pub mod list;
+#[path = "../noop/mod.rs"]
+pub mod noop;

@@ -1,8 +1,8 @@
 //! The server with all adapters that come with it.
 
-use mixer_adapters::{denier::Denier, memquota::MemQuota, stdio::Stdio};
+use mixer_adapters::{denier::Denier, list::List, memquota::MemQuota, noop::Noop, stdio::Stdio};
 
 #[global_allocator]
 static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
 
-mixer_adapter::main!(Denier, MemQuota, Stdio);
+mixer_adapter::main!(Denier, List, MemQuota, Noop, Stdio);
