@@ -7,6 +7,7 @@ mod closing;
 mod digest;
 mod entry;
 mod params;
+mod presence;
 mod servers;
 mod table;
 
