@@ -6,6 +6,7 @@ mod call_error;
 mod closing;
 mod digest;
 mod entry;
+mod kept;
 mod params;
 mod presence;
 mod servers;
