@@ -41,7 +41,7 @@ fn the_standard_templates_have_the_services_of_istio() {
 #[test]
 fn templates_of_an_author_have_the_services_mixer_was_recorded_with() {
     let expected = expected(include_str!("data/own-templates.txt"));
-    for path in ["../examples/tagcheck/template.proto", "../tests/recorded/ownergen.proto"] {
+    for path in ["../examples/tagcheck/template.proto", "../tests/adapters/protos/ownergen.proto"] {
         let template = Template::open(path).unwrap();
         assert_eq!(described(&template), expected[template.name()]);
     }
