@@ -57,6 +57,8 @@ pub(crate) trait AnyAdapter: Send + Sync {
     fn open(&self, config: Bytes, closing: Closing) -> BoxFuture<'_, Result<Handler, AdapterError>>;
 }
 
+pub(crate) const SHUTTING_DOWN: &str = "the server is shutting down";
+
 /// What a panic said.
 pub(crate) fn panic_message(panic: &(dyn Any + Send)) -> &str {
     if let Some(text) = panic.downcast_ref::<&str>() {
@@ -99,10 +101,9 @@ impl<A: Adapter> AnyAdapter for Typed<A> {
             let opening = std::panic::AssertUnwindSafe(async { A::open(config).await }).catch_unwind();
             let opened = match &self.threads {
                 None => opening.await,
-                Some(threads) => threads
-                    .run(opening)
-                    .await
-                    .map_err(|error| AdapterError::unavailable(error.to_string()))?,
+                Some(threads) => {
+                    threads.run(opening).await.ok_or_else(|| AdapterError::unavailable(SHUTTING_DOWN))?
+                }
             };
             let object = opened.unwrap_or_else(|panic| {
                 self.info.panics.inc();
