@@ -7,6 +7,7 @@ mod closing;
 mod digest;
 mod entry;
 mod kept;
+mod live;
 mod params;
 mod presence;
 mod servers;

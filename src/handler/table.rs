@@ -1,6 +1,5 @@
 use std::{
-    collections::HashMap,
-    sync::{Arc, Mutex, PoisonError, Weak},
+    sync::{Arc, Mutex, MutexGuard, PoisonError},
     time::Duration,
 };
 
@@ -10,6 +9,7 @@ use prost::bytes::Bytes;
 use super::{
     AdapterInfo, Adapters, CallError, Closing, Digest, Handler,
     kept::{Kept, Sent},
+    live::Live,
 };
 use crate::adapter::{AdapterError, InferredTypes};
 
@@ -41,14 +41,10 @@ impl Default for TableLimits {
 pub struct HandlerTable {
     adapters: Arc<Adapters>,
     kept: Kept,
-    /// By the digest of the canonical configuration. One entry a live handler or one being opened.
-    live: Mutex<HashMap<Digest, Arc<Slot>>>,
+    live: Mutex<Live>,
     refusals: Cache<Digest, CallError>,
     closing: Closing,
 }
-
-/// One configuration's handler; the lock is held while it is opened, so that it is opened once.
-type Slot = tokio::sync::Mutex<Weak<Handler>>;
 
 /// How many refused configurations are remembered.
 const REFUSALS: u64 = 1_000;
@@ -80,18 +76,13 @@ impl HandlerTable {
 
     /// How many handlers are open.
     pub fn live_count(&self) -> usize {
-        let live = self.live.lock().unwrap_or_else(PoisonError::into_inner);
-        live.values().filter(|slot| slot.try_lock().is_ok_and(|handler| handler.strong_count() > 0)).count()
+        self.live().count()
     }
 
     /// Lets go of what expired; called now and then, since an idle cache does nothing by itself.
     pub fn sweep(&self) {
         self.kept.sweep();
-        let mut live = self.live.lock().unwrap_or_else(PoisonError::into_inner);
-        live.retain(|_, slot| !Self::is_dead(slot));
-        if live.capacity() > 4 * live.len() + 1024 {
-            live.shrink_to_fit();
-        }
+        self.live().sweep();
     }
 
     /// Lets go of every handler that only the cache holds.
@@ -99,9 +90,8 @@ impl HandlerTable {
         self.kept.clear();
     }
 
-    /// A slot that nobody waits on and whose handler is closed.
-    fn is_dead(slot: &Arc<Slot>) -> bool {
-        Arc::strong_count(slot) == 1 && slot.try_lock().is_ok_and(|handler| handler.strong_count() == 0)
+    fn live(&self) -> MutexGuard<'_, Live> {
+        self.live.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// The adapter's view of a configuration: its canonical bytes.
@@ -126,10 +116,7 @@ impl HandlerTable {
     /// once; a refusal is remembered briefly.
     pub(crate) async fn open(&self, adapter: &AdapterInfo, config: Bytes) -> Result<Arc<Handler>, CallError> {
         let digest = Digest::of([adapter.name.as_bytes(), &config]);
-        let slot = {
-            let mut live = self.live.lock().unwrap_or_else(PoisonError::into_inner);
-            live.entry(digest).or_default().clone()
-        };
+        let slot = self.live().slot(digest);
         let mut handler = slot.lock().await;
         if let Some(handler) = handler.upgrade() {
             return Ok(handler);
