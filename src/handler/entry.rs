@@ -1,4 +1,4 @@
-use std::{any::Any, fmt, future::Future, marker::PhantomData, pin::Pin, sync::Arc};
+use std::{any::Any, fmt, future::Future, marker::PhantomData, panic::AssertUnwindSafe, pin::Pin, sync::Arc};
 
 use futures_util::FutureExt as _;
 use prost::{Message as _, bytes::Bytes};
@@ -40,7 +40,7 @@ impl Drop for Handler {
         let (close, adapter) = (self.close, self.adapter.clone());
         self.closing.spawn(async move {
             // A panic in `close` is the adapter's defect; the handler is gone all the same.
-            if std::panic::AssertUnwindSafe(close(object)).catch_unwind().await.is_err() {
+            if AssertUnwindSafe(close(object)).catch_unwind().await.is_err() {
                 adapter.panics.inc();
                 tracing::error!(adapter = adapter.name, "the handler panicked while it was closed");
             }
@@ -80,6 +80,11 @@ impl<A: Adapter> Typed<A> {
     fn decode(config: Bytes) -> Result<A::Config, AdapterError> {
         A::Config::decode(config).map_err(|error| AdapterError::invalid(error.to_string()))
     }
+
+    fn panicked(&self, panic: &(dyn Any + Send)) -> AdapterError {
+        self.info.panics.inc();
+        AdapterError::new(Code::Internal, format!("it panicked: {}", panic_message(panic)))
+    }
 }
 
 impl<A: Adapter> AnyAdapter for Typed<A> {
@@ -92,23 +97,24 @@ impl<A: Adapter> AnyAdapter for Typed<A> {
     }
 
     fn validate(&self, config: &Bytes, types: &InferredTypes) -> Result<(), AdapterError> {
-        A::validate(&Self::decode(config.clone())?, types).map_err(AdapterError::from)
+        let config = Self::decode(config.clone())?;
+        let validating = AssertUnwindSafe(|| A::validate(&config, types));
+        std::panic::catch_unwind(validating)
+            .map_err(|panic| self.panicked(&*panic))?
+            .map_err(AdapterError::from)
     }
 
     fn open(&self, config: Bytes, closing: Closing) -> BoxFuture<'_, Result<Handler, AdapterError>> {
         Box::pin(async move {
             let config = Self::decode(config)?;
-            let opening = std::panic::AssertUnwindSafe(async { A::open(config).await }).catch_unwind();
+            let opening = AssertUnwindSafe(async { A::open(config).await }).catch_unwind();
             let opened = match &self.threads {
                 None => opening.await,
                 Some(threads) => {
                     threads.run(opening).await.ok_or_else(|| AdapterError::unavailable(SHUTTING_DOWN))?
                 }
             };
-            let object = opened.unwrap_or_else(|panic| {
-                self.info.panics.inc();
-                Err(AdapterError::new(Code::Internal, format!("it panicked: {}", panic_message(&*panic))))
-            })?;
+            let object = opened.unwrap_or_else(|panic| Err(self.panicked(&*panic)))?;
             Ok(Handler {
                 adapter: self.info.clone(),
                 object: Some(Box::new(object)),
