@@ -14,6 +14,7 @@ pub struct Handler {
     adapter: Arc<AdapterInfo>,
     object: Option<Box<dyn Any + Send + Sync>>,
     close: fn(Box<dyn Any + Send + Sync>) -> BoxFuture<'static, ()>,
+    threads: Option<BlockingThreads>,
     closing: Closing,
 }
 
@@ -37,10 +38,15 @@ impl fmt::Debug for Handler {
 impl Drop for Handler {
     fn drop(&mut self) {
         let Some(object) = self.object.take() else { return };
-        let (close, adapter) = (self.close, self.adapter.clone());
+        let (close, adapter, threads) = (self.close, self.adapter.clone(), self.threads.clone());
         self.closing.spawn(async move {
+            let closing = AssertUnwindSafe(async move { close(object).await }).catch_unwind();
+            let closed = match threads {
+                None => Some(closing.await),
+                Some(threads) => threads.run(closing).await,
+            };
             // A panic in `close` is the adapter's defect; the handler is gone all the same.
-            if AssertUnwindSafe(close(object)).catch_unwind().await.is_err() {
+            if closed.is_some_and(|closed| closed.is_err()) {
                 adapter.panics.inc();
                 tracing::error!(adapter = adapter.name, "the handler panicked while it was closed");
             }
@@ -122,6 +128,7 @@ impl<A: Adapter> AnyAdapter for Typed<A> {
                     Ok(adapter) => Box::pin(adapter.close()),
                     Err(_) => Box::pin(std::future::ready(())),
                 },
+                threads: self.threads.clone(),
                 closing,
             })
         })
