@@ -6,7 +6,10 @@ mod call_error;
 mod closing;
 mod digest;
 mod entry;
+mod kept;
+mod live;
 mod params;
+mod presence;
 mod servers;
 mod table;
 
