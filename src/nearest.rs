@@ -17,7 +17,7 @@ pub(crate) fn nearest<'a>(word: &str, known: impl IntoIterator<Item = &'a str>) 
 }
 
 /// The known names as a clause: `did you mean "actions"?`, or all of them where none is near.
-pub(crate) fn suggestion<'a>(word: &str, known: &[&'a str]) -> String {
+pub(crate) fn suggestion(word: &str, known: &[&str]) -> String {
     match nearest(word, known.iter().copied()) {
         Some(name) => format!("did you mean {name}?"),
         None if known.is_empty() => "there are none".to_owned(),
