@@ -5,9 +5,11 @@ extern crate self as mixer_adapter;
 
 pub mod adapter;
 pub mod cli;
+pub mod config;
 pub mod handler;
 pub mod host;
 pub mod metrics;
+mod nearest;
 pub mod proto;
 pub mod remote;
 pub mod service;
