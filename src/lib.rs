@@ -9,6 +9,7 @@ pub mod config;
 pub mod handler;
 pub mod host;
 pub mod metrics;
+pub mod mixer;
 mod nearest;
 pub mod proto;
 pub mod remote;

@@ -2,11 +2,11 @@
 
 #[path = "../denier/mod.rs"]
 pub mod denier;
-#[path = "../memquota/mod.rs"]
-pub mod memquota;
-#[path = "../stdio/mod.rs"]
-pub mod stdio;
 #[path = "../list/mod.rs"]
 pub mod list;
+#[path = "../memquota/mod.rs"]
+pub mod memquota;
 #[path = "../noop/mod.rs"]
 pub mod noop;
+#[path = "../stdio/mod.rs"]
+pub mod stdio;

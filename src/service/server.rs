@@ -18,7 +18,7 @@ use super::{
     grpc::{CallLimits, Grpc},
     listener, metrics,
 };
-use crate::{host::Host, session::TICKS_TO_EXPIRE};
+use crate::{host::Host, mixer::Mixer, session::TICKS_TO_EXPIRE};
 
 /// How a server treats connections and calls.
 #[derive(Clone, Debug)]
@@ -82,6 +82,7 @@ pub enum ServerError {
 /// A host with its options, not listening yet.
 pub struct Server {
     host: Arc<Host>,
+    mixer: Option<Arc<Mixer>>,
     options: ServerOptions,
     readiness: Readiness,
 }
@@ -89,7 +90,14 @@ pub struct Server {
 impl Server {
     /// Serves that host.
     pub fn new(host: Arc<Host>, options: ServerOptions) -> Self {
-        Self { host, options, readiness: Readiness::default() }
+        Self { host, mixer: None, options, readiness: Readiness::default() }
+    }
+
+    /// Serves the Mixer API too, by that engine.
+    #[must_use]
+    pub fn mixer(mut self, mixer: Arc<Mixer>) -> Self {
+        self.mixer = Some(mixer);
+        self
     }
 
     /// What `/readyz` waits for.
@@ -131,14 +139,16 @@ impl Bound {
     /// Serves until `stop` is cancelled, then ends in order: not ready, no new connections, calls in flight finish,
     /// sessions and handlers close. Each of the last two steps takes at most [`ServerOptions::grace`].
     pub async fn run(self, workers: &Workers, stop: CancellationToken) -> Result<(), ServerError> {
-        let Server { host, options, readiness } = self.server;
+        let Server { host, mixer, options, readiness } = self.server;
         let (health_reporter, health) = tonic_health::server::health_reporter();
-        let services = service_names(&host);
+        let services = service_names(&host, mixer.is_some());
         for service in &services {
             health_reporter.set_service_status(service, tonic_health::ServingStatus::Serving).await;
         }
+        let mut rpcs = HashMap::from(backend::methods(&host));
+        rpcs.extend(mixer.iter().flat_map(super::mixer::methods));
         let grpc = Arc::new(Grpc {
-            rpcs: HashMap::from(backend::methods(&host)),
+            rpcs,
             routes: reflection(&host)?.add_service(health).prepare(),
             limits: CallLimits {
                 message_size: options.max_message_size,
@@ -195,8 +205,11 @@ impl Bound {
 }
 
 /// The services that health knows by name; the empty one is the server.
-fn service_names(host: &Host) -> Vec<String> {
+fn service_names(host: &Host, mixer: bool) -> Vec<String> {
     let mut names = vec![String::new(), backend::SERVICE.to_owned()];
+    if mixer {
+        names.push(super::mixer::SERVICE.to_owned());
+    }
     let methods = host.adapters().templates().filter_map(|template| template.method.split('/').nth(1));
     names.extend(methods.map(str::to_owned));
     names

@@ -23,6 +23,18 @@ pub struct DynamicTemplate {
     response: MessageDescriptor,
     instance: MessageDescriptor,
     instance_type: Option<MessageDescriptor>,
+    type_name: String,
+    output: Option<MessageDescriptor>,
+    fields: RequestFields,
+}
+
+/// The numbers of a request message's fields; what it lacks is not sent.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct RequestFields {
+    pub(crate) instance: u32,
+    pub(crate) adapter_config: Option<u32>,
+    pub(crate) dedup_id: Option<u32>,
+    pub(crate) quota_request: Option<u32>,
 }
 
 impl DynamicTemplate {
@@ -37,18 +49,38 @@ impl DynamicTemplate {
             .ok_or_else(|| DescriptorError("it has no service `Handle..` with a method".to_owned()))?;
         let (service, request) = (method.parent_service(), method.input());
         let field = ["instance", "instances"].iter().find_map(|name| request.get_field_by_name(name));
-        let instance = field.and_then(|field| field.kind().as_message().cloned()).ok_or_else(|| {
+        let instance = field.and_then(|field| Some((field.number(), field.kind().as_message()?.clone())));
+        let (instance_field, instance) = instance.ok_or_else(|| {
             DescriptorError(format!("{} has no message `instance` or `instances`", request.full_name()))
         })?;
         let package = |file: FileDescriptor| file.package_name().to_owned();
-        let instance_type = format!("{}.Type", package(service.parent_file()));
+        let package = package(service.parent_file());
+        let type_name = format!("{package}.Type");
+        let output = match variety {
+            Variety::AttributeGenerator | Variety::CheckWithOutput => {
+                let name = format!("{package}.OutputMsg");
+                let output = set.pool.get_message_by_name(&name);
+                Some(output.ok_or_else(|| DescriptorError(format!("it has no message `{name}`")))?)
+            }
+            Variety::Check | Variety::Report | Variety::Quota => None,
+        };
+        let number = |name: &str| request.get_field_by_name(name).map(|field| field.number());
+        let fields = RequestFields {
+            instance: instance_field,
+            adapter_config: number("adapter_config"),
+            dedup_id: number("dedup_id"),
+            quota_request: number("quota_request"),
+        };
         Ok(Self {
             name,
             variety,
             method: format!("/{}/{}", service.full_name(), method.name()),
             response: method.output(),
             instance,
-            instance_type: set.pool.get_message_by_name(&instance_type),
+            instance_type: set.pool.get_message_by_name(&type_name),
+            type_name,
+            output,
+            fields,
             request,
         })
     }
@@ -71,6 +103,20 @@ impl DynamicTemplate {
     /// One request's payload, `InstanceMsg`.
     pub fn instance(&self) -> &MessageDescriptor {
         &self.instance
+    }
+
+    /// What is made out of attributes, `OutputMsg`, for the varieties that have one.
+    pub fn output(&self) -> Option<&MessageDescriptor> {
+        self.output.as_ref()
+    }
+
+    /// The full name of its `Type`, `listentry.Type`.
+    pub fn type_name(&self) -> &str {
+        &self.type_name
+    }
+
+    pub(crate) fn fields(&self) -> RequestFields {
+        self.fields
     }
 
     /// The message on the wire.

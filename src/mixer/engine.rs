@@ -1,0 +1,37 @@
+use std::sync::{Arc, PoisonError, RwLock};
+
+use super::Snapshot;
+
+/// The engine: the snapshot that requests see now.
+#[derive(Debug)]
+pub struct Mixer {
+    current: RwLock<Arc<Snapshot>>,
+}
+
+impl Mixer {
+    /// An engine without any rule.
+    pub fn new() -> Self {
+        Self { current: RwLock::new(Arc::new(Snapshot::empty())) }
+    }
+
+    /// What requests see now. A request keeps it to its end.
+    pub fn snapshot(&self) -> Arc<Snapshot> {
+        self.current.read().unwrap_or_else(PoisonError::into_inner).clone()
+    }
+
+    /// Has requests from now on see another snapshot. Handlers of the former one that this one does not have are closed
+    /// when its last request has ended.
+    pub fn swap(&self, snapshot: Snapshot) {
+        let snapshot = Arc::new(snapshot);
+        let former =
+            std::mem::replace(&mut *self.current.write().unwrap_or_else(PoisonError::into_inner), snapshot);
+        // Outside of the lock: dropping it may close handlers.
+        drop(former);
+    }
+}
+
+impl Default for Mixer {
+    fn default() -> Self {
+        Self::new()
+    }
+}
