@@ -8,6 +8,7 @@ pub mod cli;
 pub mod handler;
 pub mod host;
 pub mod metrics;
+pub mod mixer;
 pub mod proto;
 pub mod service;
 pub mod session;
