@@ -87,21 +87,17 @@ impl RemoteAdapter {
         request: Bytes,
         deadline: Option<Instant>,
     ) -> Result<Bytes, Status> {
-        self.call_with(path, &[&request], deadline).await
+        self.call_until(path, &[&request], self.until(deadline)).await
     }
 
-    /// The same with a request in pieces: protobuf may be put together from fields in any order.
-    pub(super) async fn call_with(
-        &self,
-        path: &PathAndQuery,
-        request: &[&[u8]],
-        deadline: Option<Instant>,
-    ) -> Result<Bytes, Status> {
+    /// The deadline, or the end of the handler's timeout from now if that is earlier.
+    pub(super) fn until(&self, deadline: Option<Instant>) -> Option<Instant> {
         let own = self.timeout.and_then(|timeout| Instant::now().checked_add(timeout));
-        self.call_until(path, request, deadline.into_iter().chain(own).min()).await
+        deadline.into_iter().chain(own).min()
     }
 
-    /// The same without the handler's timeout, which is for calls at request time.
+    /// Calls a method without regard to the handler's timeout. The request may come in pieces: protobuf may be put
+    /// together from fields in any order.
     pub(super) async fn call_until(
         &self,
         path: &PathAndQuery,
@@ -109,6 +105,11 @@ impl RemoteAdapter {
         deadline: Option<Instant>,
     ) -> Result<Bytes, Status> {
         within(deadline, self.attempt(path, exchange::frame(request)?, deadline)).await
+    }
+
+    /// Host and port, for messages.
+    pub(super) fn address(&self) -> String {
+        self.balancer.address()
     }
 
     /// Waits until there is a connection.

@@ -106,8 +106,12 @@ impl Balancer {
             Found::Nothing(why) => why,
             Found::Soon => "the connection has just ended".into(),
         };
-        let address = self.dialer.address.authority();
+        let address = self.address();
         Err(Status::unavailable(format!("the adapter at {address} cannot be reached: {why}")))
+    }
+
+    pub(super) fn address(&self) -> String {
+        self.dialer.address.authority()
     }
 
     /// Waits until there is a connection.

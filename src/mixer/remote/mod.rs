@@ -12,11 +12,13 @@ mod link;
 mod options;
 #[path = "no_security.rs"]
 mod security;
+mod session;
 mod settings;
 
 pub use adapter::RemoteAdapter;
 pub use backoff::Backoff;
 pub use options::{Options, Resolver};
+pub use session::{OpenError, Refused, Session, SessionState, Step};
 pub use settings::check_connection;
 
 #[cfg(test)]

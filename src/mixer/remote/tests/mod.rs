@@ -4,9 +4,11 @@
 
 mod calls;
 mod connections;
+mod contract;
 mod malformed;
 mod probe;
 mod scripted;
+mod sessions;
 
 use std::{net::SocketAddr, time::Duration};
 
@@ -15,8 +17,11 @@ use http::uri::PathAndQuery;
 use prost::Message as _;
 use tokio::runtime::Handle;
 
-use super::{Backoff, Options, RemoteAdapter};
+use self::probe::configured;
+use super::{Backoff, OpenError, Options, RemoteAdapter, Session};
 use crate::{
+    handler::Closing,
+    host::NewSession,
     proto::{Any, istio::policy::v1beta1::Connection},
     template::{CheckNothing, Template as _, checknothing},
 };
@@ -54,6 +59,34 @@ fn request(adapter_config: Option<Any>) -> Bytes {
     checknothing::HandleCheckNothingRequest { instance: Some(instance), adapter_config, dedup_id }
         .encode_to_vec()
         .into()
+}
+
+/// The number of `adapter_config` in requests of the standard templates.
+const ADAPTER_CONFIG: u32 = 2;
+
+/// What a session with that configuration is opened with.
+fn new(adapter_config: Any) -> NewSession {
+    let instance = Any { type_url: "checknothing.Type".to_owned(), value: Bytes::new() };
+    NewSession {
+        adapter_config: Some(adapter_config),
+        inferred_types: [("i.instance.ns".to_owned(), instance)].into(),
+    }
+}
+
+async fn open(address: SocketAddr, config: &str) -> Result<(Session, Closing), OpenError> {
+    let closing = Closing::on(Handle::current());
+    let session = Session::open(&connection(address), new(configured(config)), &quick(), &closing).await?;
+    Ok((session, closing))
+}
+
+async fn ask(session: &Session) -> Result<Bytes, tonic::Status> {
+    soon(session.call(&check(), ADAPTER_CONFIG, request(None), None)).await
+}
+
+/// Drops a session and waits until that is done.
+async fn close(session: Session, closing: Closing) {
+    drop(session);
+    assert_eq!(closing.finish(Duration::from_secs(10)).await, 0);
 }
 
 /// Waits for what comes soon.

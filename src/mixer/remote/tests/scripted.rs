@@ -15,7 +15,7 @@ use prost::Message;
 use tokio::{
     io::{AsyncRead, AsyncWrite},
     net::{TcpListener, TcpStream},
-    sync::mpsc,
+    sync::{Semaphore, mpsc},
 };
 use tokio_util::sync::{CancellationToken, DropGuard};
 
@@ -54,6 +54,8 @@ pub(super) enum Act {
     CutAnswer,
     /// The connection goes.
     Cut,
+    /// Something, once it is permitted.
+    Once(Arc<Semaphore>, Box<Act>),
     /// No answer, until the client gives up: then it is told here.
     Hang(mpsc::UnboundedSender<Reason>),
 }
@@ -200,9 +202,17 @@ async fn serve<S>(
             _ = std::future::poll_fn(|cx| http.poll_closed(cx)) => return,
         };
         let seen = Seen { connection, head: Arc::new(Request::from_parts(head, ())), body };
-        let act = script(&seen);
+        let mut act = script(&seen);
         let _ = report.send(seen);
+        if let Act::Once(permitted, then) = act {
+            tokio::select! {
+                permit = permitted.acquire() => permit.unwrap().forget(),
+                _ = std::future::poll_fn(|cx| http.poll_closed(cx)) => return,
+            }
+            act = *then;
+        }
         match act {
+            Act::Once(..) => unreachable!("once is enough"),
             Act::Answer(head, pieces, trailers) => answer(&mut respond, head, pieces, trailers),
             Act::Reset(reason) => respond.send_reset(reason),
             Act::Cut => return,
