@@ -12,6 +12,7 @@ use bytes::Bytes;
 use tokio::time::Instant;
 use tonic::Status;
 
+use super::remote::{RemoteAdapter, Session};
 use crate::{
     handler::{BoxFuture, CallError, Caller, Claim, FRAME_PREFIX, Handler, Resolver},
     host::Host,
@@ -20,10 +21,10 @@ use crate::{
 
 /// What answers a handler's calls.
 pub trait Target: Send + Sync {
-    /// Sends a request of a template's method and returns the answer's bytes.
+    /// Sends a request of a template and returns the answer's bytes.
     fn call<'a>(
         &'a self,
-        method: &'a str,
+        template: &'a DynamicTemplate,
         request: Bytes,
         deadline: Option<Instant>,
     ) -> BoxFuture<'a, Result<Bytes, Status>>;
@@ -57,7 +58,7 @@ impl RuntimeHandler {
         quota: Option<QuotaParams<'_>>,
         deadline: Option<Instant>,
     ) -> Result<Bytes, Status> {
-        self.target.call(template.method(), self.request(template, instances, quota), deadline).await
+        self.target.call(template, self.request(template, instances, quota), deadline).await
     }
 
     fn request(
@@ -146,18 +147,69 @@ impl InProcess {
 impl Target for InProcess {
     fn call<'a>(
         &'a self,
-        method: &'a str,
+        template: &'a DynamicTemplate,
         request: Bytes,
         deadline: Option<Instant>,
     ) -> BoxFuture<'a, Result<Bytes, Status>> {
-        match self.host.adapters().method(method) {
+        match self.host.adapters().method(template.method()) {
             Some(served) => {
                 let answer = served.call(request, self, Caller { connection: 0, deadline });
                 Box::pin(async move { Ok(answer.await?.split_off(FRAME_PREFIX)) })
             }
             None => Box::pin(std::future::ready(Err(Status::unimplemented(format!(
-                "adapter `{}` does not serve {method}",
-                self.handler.adapter().name
+                "adapter `{}` does not serve {}",
+                self.handler.adapter().name,
+                template.method()
+            ))))),
+        }
+    }
+
+    fn adapter_config(&self) -> Option<Bytes> {
+        None
+    }
+}
+
+/// An adapter elsewhere that is sent its configuration with each call.
+pub struct Elsewhere {
+    adapter: RemoteAdapter,
+    adapter_config: Option<Bytes>,
+}
+
+impl Elsewhere {
+    /// Calls that adapter with that configuration, an encoded `google.protobuf.Any`.
+    pub fn new(adapter: RemoteAdapter, adapter_config: Option<Bytes>) -> Self {
+        Self { adapter, adapter_config }
+    }
+}
+
+impl Target for Elsewhere {
+    fn call<'a>(
+        &'a self,
+        template: &'a DynamicTemplate,
+        request: Bytes,
+        deadline: Option<Instant>,
+    ) -> BoxFuture<'a, Result<Bytes, Status>> {
+        Box::pin(self.adapter.call(template.path(), request, deadline))
+    }
+
+    fn adapter_config(&self) -> Option<Bytes> {
+        self.adapter_config.clone()
+    }
+}
+
+/// An adapter elsewhere that has its configuration by a session: the session's id goes into each call.
+impl Target for Session {
+    fn call<'a>(
+        &'a self,
+        template: &'a DynamicTemplate,
+        request: Bytes,
+        deadline: Option<Instant>,
+    ) -> BoxFuture<'a, Result<Bytes, Status>> {
+        match template.fields().adapter_config {
+            Some(number) => Box::pin(Session::call(self, template.path(), number, request, deadline)),
+            None => Box::pin(std::future::ready(Err(Status::internal(format!(
+                "{} has no adapter_config to carry a session",
+                template.method()
             ))))),
         }
     }

@@ -5,18 +5,21 @@ pub mod attribute;
 pub mod build;
 pub mod dictionary;
 pub mod dispatch;
+mod control;
 mod engine;
 pub mod expression;
 mod handler;
 pub mod instance;
 mod output;
 mod references;
+pub mod remote;
 mod rules;
 mod snapshot;
 pub mod trace;
 
+pub use control::{ConfigStatus, Controller};
 pub use engine::Mixer;
-pub use handler::{InProcess, RuntimeHandler, Target};
+pub use handler::{Elsewhere, InProcess, RuntimeHandler, Target};
 pub use references::References;
 pub use snapshot::Snapshot;
 

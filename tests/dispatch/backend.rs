@@ -15,6 +15,7 @@ use mixer_adapter::{
         build::{Connect, HandlerSpec, OpenFault, Opened, Use},
     },
     prost::Message as _,
+    template::DynamicTemplate,
     tonic::{Code, Status},
 };
 use prost_reflect::DynamicMessage;
@@ -97,12 +98,12 @@ struct Scripted {
 impl Target for Scripted {
     fn call<'a>(
         &'a self,
-        method: &'a str,
+        template: &'a DynamicTemplate,
         request: Bytes,
         _: Option<Instant>,
     ) -> BoxFuture<'a, Result<Bytes, Status>> {
         Box::pin(async move {
-            let answer = self.answer(method, request);
+            let answer = self.answer(template.method(), request);
             match self.timeout {
                 None => answer.await,
                 Some(timeout) => tokio::time::timeout(timeout, answer)

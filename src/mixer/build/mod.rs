@@ -13,7 +13,7 @@ mod schemas;
 use std::sync::Arc;
 
 pub use handlers::{HandlerSpec, Use};
-pub use open::{Connect, OpenFault, Opened};
+pub use open::{Connect, Connector, OpenFault, Opened};
 
 use super::{
     attribute::Vocabulary,

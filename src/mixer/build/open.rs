@@ -6,14 +6,17 @@ use std::{
 };
 
 use futures_util::future::join_all;
+use prost::Message as _;
 
 use super::handlers::{HandlerSpec, Use};
 use crate::{
+    adapter::ConfigErrors,
     config::{Fault, ResourceName},
-    handler::{BoxFuture, Digest},
-    host::Host,
+    handler::{BoxFuture, Closing, Digest},
+    host::{Host, NewSession},
     mixer::{
-        handler::{InProcess, RuntimeHandler, Target},
+        handler::{Elsewhere, InProcess, RuntimeHandler, Target},
+        remote::{self, OpenError, RemoteAdapter, Session},
         snapshot::Snapshot,
     },
 };
@@ -30,22 +33,49 @@ pub trait Connect: Send + Sync {
     fn connect<'a>(&'a self, spec: &'a HandlerSpec) -> BoxFuture<'a, Result<Opened, OpenFault>>;
 }
 
-/// Opens handlers in this process only.
-impl Connect for Arc<Host> {
+/// Opens handlers in this process and elsewhere.
+pub struct Connector {
+    /// The adapters of this process.
+    pub host: Arc<Host>,
+    /// How adapters elsewhere are called.
+    pub remote: remote::Options,
+    /// Where connections are kept, and sessions ended.
+    pub closing: Closing,
+}
+
+impl Connect for Connector {
     fn connect<'a>(&'a self, spec: &'a HandlerSpec) -> BoxFuture<'a, Result<Opened, OpenFault>> {
         Box::pin(async move {
             match &spec.used {
                 Use::InProcess { adapter, config } => {
-                    let handler = self.handlers().open(adapter, config.clone()).await;
+                    let handler = self.host.handlers().open(adapter, config.clone()).await;
                     let handler = handler.map_err(|error| spec.refusal(&error))?;
-                    Ok(Box::new(InProcess::new(self.clone(), handler)) as Opened)
+                    Ok(Box::new(InProcess::new(self.host.clone(), handler)) as Opened)
                 }
-                Use::Remote { .. } => {
-                    Err(vec![spec.fault("adapter", "adapters elsewhere are not called from here")])
+                Use::Remote { connection, adapter_config, session_based: false } => {
+                    let adapter = RemoteAdapter::new(connection, &self.remote, self.closing.runtime())
+                        .map_err(|errors| faults(spec, errors))?;
+                    let config = adapter_config.as_ref().map(|any| any.encode_to_vec().into());
+                    Ok(Box::new(Elsewhere::new(adapter, config)) as Opened)
+                }
+                Use::Remote { connection, adapter_config, session_based: true } => {
+                    let types = spec.instances.iter().map(|(name, (_, any))| (name.clone(), any.clone()));
+                    let new = NewSession { adapter_config: adapter_config.clone(), inferred_types: types.collect() };
+                    match Session::open(connection, new, &self.remote, &self.closing).await {
+                        Ok(session) => Ok(Box::new(session) as Opened),
+                        Err(OpenError::Connection(errors)) => Err(faults(spec, errors)),
+                        Err(OpenError::Refused(refused)) => Err(vec![spec.fault("params", refused.to_string())]),
+                    }
                 }
             }
         })
     }
+}
+
+/// The faults of a connection, whose fields are named from the spec on.
+fn faults(spec: &HandlerSpec, errors: ConfigErrors) -> Vec<Fault> {
+    let violations = errors.into_violations().into_iter();
+    violations.map(|violation| spec.fault(&violation.field, violation.reason)).collect()
 }
 
 /// Opens all handlers at the same time, but for those that the former snapshot has already.

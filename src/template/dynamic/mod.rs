@@ -6,6 +6,7 @@ mod request;
 #[cfg(test)]
 mod tests;
 
+use http::uri::PathAndQuery;
 use prost_reflect::{FileDescriptor, MessageDescriptor};
 
 pub use descriptor_set::{DescriptorError, DescriptorSet};
@@ -18,7 +19,7 @@ use super::Variety;
 pub struct DynamicTemplate {
     name: String,
     variety: Variety,
-    method: String,
+    method: PathAndQuery,
     request: MessageDescriptor,
     response: MessageDescriptor,
     instance: MessageDescriptor,
@@ -74,7 +75,7 @@ impl DynamicTemplate {
         Ok(Self {
             name,
             variety,
-            method: format!("/{}/{}", service.full_name(), method.name()),
+            method: path(&format!("/{}/{}", service.full_name(), method.name()))?,
             response: method.output(),
             instance,
             instance_type: set.pool.get_message_by_name(&type_name),
@@ -97,6 +98,10 @@ impl DynamicTemplate {
 
     /// The path of its gRPC method, `/listentry.HandleListEntryService/HandleListEntry`.
     pub fn method(&self) -> &str {
+        self.method.as_str()
+    }
+
+    pub(crate) fn path(&self) -> &PathAndQuery {
         &self.method
     }
 
@@ -128,6 +133,11 @@ impl DynamicTemplate {
     pub fn response_message(&self) -> &MessageDescriptor {
         &self.response
     }
+}
+
+/// Names in a descriptor are checked by whoever made it, not by whoever reads it.
+fn path(method: &str) -> Result<PathAndQuery, DescriptorError> {
+    method.parse().map_err(|_| DescriptorError(format!("{method:?} is no name of a method")))
 }
 
 fn identity(set: &DescriptorSet) -> Result<(String, Variety), DescriptorError> {
