@@ -6,3 +6,5 @@ pub mod denier;
 pub mod list;
 #[path = "../noop/mod.rs"]
 pub mod noop;
+#[path = "../prometheus/mod.rs"]
+pub mod prometheus;
