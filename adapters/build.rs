@@ -6,4 +6,5 @@ fn main() {
     mixer_adapter_build::adapter("stdio/config.proto");
     mixer_adapter_build::adapter("list/config.proto");
     mixer_adapter_build::adapter("noop/config.proto");
+    mixer_adapter_build::adapter("prometheus/config.proto");
 }

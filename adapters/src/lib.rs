@@ -10,3 +10,5 @@ pub mod memquota;
 pub mod noop;
 #[path = "../stdio/mod.rs"]
 pub mod stdio;
+#[path = "../prometheus/mod.rs"]
+pub mod prometheus;

@@ -18,6 +18,7 @@ use clap::{Parser, Subcommand};
 use crate::handler::{AdapterInfo, Adapters, AdaptersBuilder, list};
 
 /// A whole program that serves the adapters named: command line, gRPC, health, reflection, metrics, graceful end.
+/// `; sample = TEXT` behind the names gives it the configuration (YAML) that it runs with when it is given none.
 ///
 /// ```ignore
 /// mixer_adapter::main!(DenyList);
@@ -26,7 +27,12 @@ use crate::handler::{AdapterInfo, Adapters, AdaptersBuilder, list};
 macro_rules! main {
     ($($adapter:ty),+ $(,)?) => {
         fn main() -> ::std::process::ExitCode {
-            $crate::cli::run(|adapters| adapters$(.add::<$adapter>())+)
+            $crate::cli::run(|adapters| adapters$(.add::<$adapter>())+, None)
+        }
+    };
+    ($($adapter:ty),+; sample = $sample:expr) => {
+        fn main() -> ::std::process::ExitCode {
+            $crate::cli::run(|adapters| adapters$(.add::<$adapter>())+, Some($sample))
         }
     };
 }
@@ -69,9 +75,12 @@ enum Command {
 struct Usage(String);
 
 /// Runs the program with the adapters that `add` adds. What [`main!`](crate::main) calls.
-pub fn run(add: impl FnOnce(AdaptersBuilder) -> AdaptersBuilder) -> ExitCode {
+pub fn run(
+    add: impl FnOnce(AdaptersBuilder) -> AdaptersBuilder,
+    sample: Option<&'static str>,
+) -> ExitCode {
     let outcome = match Arguments::parse().command {
-        Command::Serve(serve) => serve.run(add).map(|()| ExitCode::SUCCESS),
+        Command::Serve(serve) => serve.run(add, sample).map(|()| ExitCode::SUCCESS),
         Command::Call(call) => with_adapters(add, |adapters| call.run(adapters)),
         Command::Adapters(list) => with_adapters(add, |adapters| list.run(adapters)),
         Command::Manifest(manifest) => with_adapters(add, |adapters| manifest.run(adapters)),

@@ -13,7 +13,10 @@ use super::{
     build::{Blueprint, BuildOptions, Connect},
 };
 use crate::{
-    config::{ConfigSet, Fault, source::{Source, Update}},
+    config::{
+        ConfigSet,
+        source::{Source, Update},
+    },
     host::Host,
 };
 
@@ -81,7 +84,7 @@ impl Controller {
         faults.extend(found);
         let blueprint = Blueprint::read(&set, faults, &self.host);
         let former = self.mixer.snapshot();
-        match blueprint.build(Some(&former), &*self.connect, &self.options).await {
+        match blueprint.build(former.as_deref(), &*self.connect, &self.options).await {
             Ok((snapshot, faults)) => {
                 self.mixer.swap(snapshot);
                 for fault in &faults {

@@ -5,24 +5,24 @@ use super::Snapshot;
 /// The engine: the snapshot that requests see now.
 #[derive(Debug)]
 pub struct Mixer {
-    current: RwLock<Arc<Snapshot>>,
+    current: RwLock<Option<Arc<Snapshot>>>,
 }
 
 impl Mixer {
-    /// An engine without any rule.
+    /// An engine without configuration yet.
     pub fn new() -> Self {
-        Self { current: RwLock::new(Arc::new(Snapshot::empty())) }
+        Self { current: RwLock::new(None) }
     }
 
-    /// What requests see now. A request keeps it to its end.
-    pub fn snapshot(&self) -> Arc<Snapshot> {
+    /// What requests see now; nothing before the first configuration. A request keeps it to its end.
+    pub fn snapshot(&self) -> Option<Arc<Snapshot>> {
         self.current.read().unwrap_or_else(PoisonError::into_inner).clone()
     }
 
     /// Has requests from now on see another snapshot. Handlers of the former one that this one does not have are closed
     /// when its last request has ended.
     pub fn swap(&self, snapshot: Snapshot) {
-        let snapshot = Arc::new(snapshot);
+        let snapshot = Some(Arc::new(snapshot));
         let former =
             std::mem::replace(&mut *self.current.write().unwrap_or_else(PoisonError::into_inner), snapshot);
         // Outside of the lock: dropping it may close handlers.

@@ -18,7 +18,7 @@ use super::{
     grpc::{CallLimits, Grpc},
     listener, metrics,
 };
-use crate::{host::Host, mixer::Mixer, session::TICKS_TO_EXPIRE};
+use crate::{host::Host, mixer::{ConfigStatus, Mixer}, session::TICKS_TO_EXPIRE};
 
 /// How a server treats connections and calls.
 #[derive(Clone, Debug)]
@@ -83,6 +83,7 @@ pub enum ServerError {
 pub struct Server {
     host: Arc<Host>,
     mixer: Option<Arc<Mixer>>,
+    config: Option<Arc<Mutex<ConfigStatus>>>,
     options: ServerOptions,
     readiness: Readiness,
 }
@@ -90,13 +91,20 @@ pub struct Server {
 impl Server {
     /// Serves that host.
     pub fn new(host: Arc<Host>, options: ServerOptions) -> Self {
-        Self { host, mixer: None, options, readiness: Readiness::default() }
+        Self { host, mixer: None, config: None, options, readiness: Readiness::default() }
     }
 
     /// Serves the Mixer API too, by that engine.
     #[must_use]
     pub fn mixer(mut self, mixer: Arc<Mixer>) -> Self {
         self.mixer = Some(mixer);
+        self
+    }
+
+    /// Shows on `/config` what is known about the configuration.
+    #[must_use]
+    pub fn config_status(mut self, status: Arc<Mutex<ConfigStatus>>) -> Self {
+        self.config = Some(status);
         self
     }
 
@@ -139,7 +147,7 @@ impl Bound {
     /// Serves until `stop` is cancelled, then ends in order: not ready, no new connections, calls in flight finish,
     /// sessions and handlers close. Each of the last two steps takes at most [`ServerOptions::grace`].
     pub async fn run(self, workers: &Workers, stop: CancellationToken) -> Result<(), ServerError> {
-        let Server { host, mixer, options, readiness } = self.server;
+        let Server { host, mixer, config, options, readiness } = self.server;
         let (health_reporter, health) = tonic_health::server::health_reporter();
         let services = service_names(&host, mixer.is_some());
         for service in &services {
@@ -165,6 +173,7 @@ impl Bound {
                 host: host.clone(),
                 readiness: readiness.clone(),
                 registry: Arc::new(Mutex::new(metrics::registry(&host))),
+                config,
             };
             background.spawn(serve_admin(listener, admin, draining.clone()));
         }

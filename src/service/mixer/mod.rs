@@ -47,6 +47,11 @@ pub(super) fn methods(mixer: &Arc<Mixer>) -> [(&'static str, Rpc); 2] {
     ]
 }
 
+/// Before the first configuration nothing is known that could allow a request.
+fn not_configured() -> Status {
+    Status::unavailable("there is no configuration yet")
+}
+
 /// Both sides must have the client's words.
 fn known_words(global_word_count: u32) -> Result<usize, Status> {
     let count = usize::try_from(global_word_count).unwrap_or(usize::MAX);
@@ -62,7 +67,7 @@ fn known_words(global_word_count: u32) -> Result<usize, Status> {
 /// Answers a Check.
 pub async fn check(mixer: &Mixer, asked: CheckRequest, caller: Caller) -> Result<CheckResponse, Status> {
     let known_words = known_words(asked.global_word_count)?;
-    let snapshot = mixer.snapshot();
+    let snapshot = mixer.snapshot().ok_or_else(not_configured)?;
     let attributes = asked.attributes.unwrap_or_default();
     let decoder = Decoder::new(&snapshot, &attributes.words);
     let mut bag = Bag::new(snapshot.vocabulary().clone());
@@ -112,7 +117,7 @@ pub async fn check(mixer: &Mixer, asked: CheckRequest, caller: Caller) -> Result
 /// Answers a Report.
 pub async fn report(mixer: &Mixer, asked: ReportRequest, caller: Caller) -> Result<ReportResponse, Status> {
     known_words(asked.global_word_count)?;
-    let snapshot = mixer.snapshot();
+    let snapshot = mixer.snapshot().ok_or_else(not_configured)?;
     let delta = asked.repeated_attributes_semantics() == RepeatedAttributesSemantics::DeltaEncoding;
     let mut report = Report::default();
     let mut state: Option<Bag> = None;
