@@ -8,7 +8,7 @@ pub mod list;
 pub mod memquota;
 #[path = "../noop/mod.rs"]
 pub mod noop;
-#[path = "../stdio/mod.rs"]
-pub mod stdio;
 #[path = "../prometheus/mod.rs"]
 pub mod prometheus;
+#[path = "../stdio/mod.rs"]
+pub mod stdio;

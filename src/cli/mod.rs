@@ -58,7 +58,7 @@ Examples:
 #[derive(Debug, Subcommand)]
 enum Command {
     #[command(after_help = SERVE_EXAMPLES)]
-    Serve(serve::Serve),
+    Serve(Box<serve::Serve>),
     #[command(after_help = call::EXAMPLES)]
     Call(Box<call::Call>),
     #[command(after_help = adapters::EXAMPLES)]
@@ -75,10 +75,7 @@ enum Command {
 struct Usage(String);
 
 /// Runs the program with the adapters that `add` adds. What [`main!`](crate::main) calls.
-pub fn run(
-    add: impl FnOnce(AdaptersBuilder) -> AdaptersBuilder,
-    sample: Option<&'static str>,
-) -> ExitCode {
+pub fn run(add: impl FnOnce(AdaptersBuilder) -> AdaptersBuilder, sample: Option<&'static str>) -> ExitCode {
     let outcome = match Arguments::parse().command {
         Command::Serve(serve) => serve.run(add, sample).map(|()| ExitCode::SUCCESS),
         Command::Call(call) => with_adapters(add, |adapters| call.run(adapters)),

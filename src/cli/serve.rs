@@ -8,7 +8,10 @@ use tracing_subscriber::EnvFilter;
 
 use super::values;
 use crate::{
-    config::{self, ConfigUrl, source::{Change, Update}},
+    config::{
+        self, ConfigUrl,
+        source::{Change, Update},
+    },
     handler::{AdaptersBuilder, Closing, TableLimits},
     host::Host,
     mixer::{
@@ -35,7 +38,12 @@ pub(super) struct Serve {
     config: Option<ConfigUrl>,
 
     /// The namespace whose rules apply to every request, and of resources that name none
-    #[arg(long, value_name = "NAMESPACE", default_value = "istio-system", env = "MIXER_ADAPTER_DEFAULT_CONFIG_NAMESPACE")]
+    #[arg(
+        long,
+        value_name = "NAMESPACE",
+        default_value = "istio-system",
+        env = "MIXER_ADAPTER_DEFAULT_CONFIG_NAMESPACE"
+    )]
     default_config_namespace: String,
 
     /// Leave out what is faulty in the configuration, as Mixer does, in place of refusing all of it
@@ -123,7 +131,8 @@ impl Serve {
         background.block_on(async {
             let mixer = Arc::new(Mixer::new());
             let controller = self.controller(&mixer, &host, background.handle());
-            let server = Server::new(host.clone(), self.options()).mixer(mixer).config_status(controller.status());
+            let server =
+                Server::new(host.clone(), self.options()).mixer(mixer).config_status(controller.status());
             let configured = server.readiness().register("configuration");
             let bound = server.bind(self.listen, Some(self.admin)).await?;
             let stop = stop_on_signal()?;
@@ -133,8 +142,10 @@ impl Serve {
                     let source = url.source(&self.default_config_namespace)?;
                     background.spawn(controller.follow(source, configured));
                 }
-                (None, Some(sample)) => use_sample(controller, sample, &self.default_config_namespace).await?,
-                (None, None) => {}
+                (None, Some(sample)) => {
+                    use_sample(controller, sample, &self.default_config_namespace).await?
+                }
+                (None, None) => drop(configured),
             }
             Ok(bound.run(&workers, stop).await?)
         })
@@ -184,7 +195,8 @@ impl Serve {
 /// Runs with the configuration that comes with the program.
 async fn use_sample(mut controller: Controller, sample: &str, namespace: &str) -> anyhow::Result<()> {
     let parsed = config::parse(sample, "the sample", namespace);
-    let (update, answered) = Update::new("the sample".into(), Change::full_sets(parsed.resources), parsed.faults);
+    let (update, answered) =
+        Update::new("the sample".into(), Change::full_sets(parsed.resources), parsed.faults);
     controller.apply(update).await;
     match answered.await? {
         config::source::Answer::Applied => Ok(()),

@@ -96,8 +96,10 @@ impl Controller {
                 self.note(|status| {
                     status.applied += 1;
                     status.applied_at = seconds_now();
-                    status.resources =
-                        resources.into_iter().map(|(collection, count)| (collection.to_string(), count)).collect();
+                    status.resources = resources
+                        .into_iter()
+                        .map(|(collection, count)| (collection.to_string(), count))
+                        .collect();
                     status.versions.extend(versions);
                     status.faults = faults.iter().map(ToString::to_string).collect();
                     status.refusal.clear();

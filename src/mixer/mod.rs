@@ -3,9 +3,9 @@
 
 pub mod attribute;
 pub mod build;
+mod control;
 pub mod dictionary;
 pub mod dispatch;
-mod control;
 mod engine;
 pub mod expression;
 mod handler;

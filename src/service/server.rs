@@ -18,7 +18,11 @@ use super::{
     grpc::{CallLimits, Grpc},
     listener, metrics,
 };
-use crate::{host::Host, mixer::{ConfigStatus, Mixer}, session::TICKS_TO_EXPIRE};
+use crate::{
+    host::Host,
+    mixer::{ConfigStatus, Mixer},
+    session::TICKS_TO_EXPIRE,
+};
 
 /// How a server treats connections and calls.
 #[derive(Clone, Debug)]

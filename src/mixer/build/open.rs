@@ -60,11 +60,16 @@ impl Connect for Connector {
                 }
                 Use::Remote { connection, adapter_config, session_based: true } => {
                     let types = spec.instances.iter().map(|(name, (_, any))| (name.clone(), any.clone()));
-                    let new = NewSession { adapter_config: adapter_config.clone(), inferred_types: types.collect() };
+                    let new = NewSession {
+                        adapter_config: adapter_config.clone(),
+                        inferred_types: types.collect(),
+                    };
                     match Session::open(connection, new, &self.remote, &self.closing).await {
                         Ok(session) => Ok(Box::new(session) as Opened),
                         Err(OpenError::Connection(errors)) => Err(faults(spec, errors)),
-                        Err(OpenError::Refused(refused)) => Err(vec![spec.fault("params", refused.to_string())]),
+                        Err(OpenError::Refused(refused)) => {
+                            Err(vec![spec.fault("params", refused.to_string())])
+                        }
                     }
                 }
             }

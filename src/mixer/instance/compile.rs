@@ -317,7 +317,10 @@ fn compile_scalar(
                 }
             },
             _ => {
-                return Err(fault(path, format!("{literal:?} in quotes is a STRING; write the value itself")));
+                return Err(fault(
+                    path,
+                    format!("{literal:?} in quotes is a STRING; write the value itself"),
+                ));
             }
         }
         return Ok(Field::Constant(field));
