@@ -11,6 +11,7 @@ pub mod host;
 pub mod metrics;
 mod nearest;
 pub mod proto;
+pub mod remote;
 pub mod service;
 pub mod session;
 pub mod template;

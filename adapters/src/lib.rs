@@ -2,3 +2,11 @@
 
 #[path = "../denier/mod.rs"]
 pub mod denier;
+#[path = "../memquota/mod.rs"]
+pub mod memquota;
+#[path = "../stdio/mod.rs"]
+pub mod stdio;
+#[path = "../list/mod.rs"]
+pub mod list;
+#[path = "../noop/mod.rs"]
+pub mod noop;

@@ -1,11 +1,15 @@
 //! Configuration written as JSON or YAML (or sent as a `google.protobuf.Struct`), read by the descriptor of an adapter's
 //! `Params`: proto3 JSON, with Go's durations allowed as a real Mixer has them (mixer-wire.md, "The request bytes").
+//! Instances written as JSON are read in the same way.
 
 use prost::{Message as _, bytes::Bytes};
 use prost_reflect::{Cardinality, DynamicMessage, EnumDescriptor, FieldDescriptor, Kind, MessageDescriptor};
 use serde_json::{Map, Number, Value as Json};
 
-use crate::{nearest::suggestion, value::parse_duration};
+use crate::{
+    nearest::suggestion,
+    value::{parse_duration, write_out},
+};
 
 /// What is wrong with a configuration.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
@@ -27,16 +31,20 @@ impl ParamsError {
     }
 }
 
-/// Reads JSON as that message; the result is the message's bytes. Field names may be those of the proto file or camelCase,
-/// `null` is left out, an unknown field is an error.
+/// Reads JSON as that message; the result is the message's bytes, as by [`read_json`].
 pub fn read_params(message: &MessageDescriptor, json: Json) -> Result<Bytes, ParamsError> {
+    read_json(message, json).map(|message| message.encode_to_vec().into())
+}
+
+/// Reads JSON as that message. Field names may be those of the proto file or camelCase, `null` is left out, an unknown
+/// field is an error. Attribute values may be written in short: `"x"` for `{"string_value": "x"}`, `"1.2.3.4"` for the
+/// bytes of an address.
+pub fn read_json(message: &MessageDescriptor, json: Json) -> Result<DynamicMessage, ParamsError> {
     let json = read_message(message, json, "")?;
     let mut path = serde_path_to_error::Track::new();
     let reader = serde_path_to_error::Deserializer::new(json, &mut path);
-    match DynamicMessage::deserialize(message.clone(), reader) {
-        Ok(dynamic) => Ok(dynamic.encode_to_vec().into()),
-        Err(error) => Err(ParamsError { field: path.path().to_string(), reason: error.to_string() }),
-    }
+    DynamicMessage::deserialize(message.clone(), reader)
+        .map_err(|error| ParamsError { field: path.path().to_string(), reason: error.to_string() })
 }
 
 /// A `google.protobuf.Struct` as JSON. Numbers without a fraction become integers: a Struct has no others.
@@ -63,6 +71,7 @@ fn read_message(message: &MessageDescriptor, json: Json, path: &str) -> Result<J
     if message.full_name().starts_with("google.protobuf.") {
         return Ok(json);
     }
+    let json = write_out(message.full_name(), json).map_err(|expected| ParamsError::at(path, expected))?;
     let Json::Object(fields) = json else {
         return Err(ParamsError::at(
             path,

@@ -1,13 +1,16 @@
 use std::{
-    collections::HashMap,
-    sync::{Arc, Mutex, PoisonError, Weak},
+    sync::{Arc, Mutex, MutexGuard, PoisonError},
     time::Duration,
 };
 
 use moka::sync::Cache;
 use prost::bytes::Bytes;
 
-use super::{AdapterInfo, Adapters, CallError, Closing, Digest, Handler};
+use super::{
+    AdapterInfo, Adapters, CallError, Closing, Digest, Handler,
+    kept::{Kept, Sent},
+    live::Live,
+};
 use crate::adapter::{AdapterError, InferredTypes};
 
 /// How large and how long-lived the table's caches are.
@@ -37,23 +40,11 @@ impl Default for TableLimits {
 /// handler, so sessions and calls without one share it.
 pub struct HandlerTable {
     adapters: Arc<Adapters>,
-    /// By the bytes of the configuration as they came: Mixer from 1.1 on sends the same bytes every time.
-    cached: Cache<Sent, Arc<Handler>>,
-    /// By the digest of the canonical configuration. One entry a live handler or one being opened.
-    live: Mutex<HashMap<Digest, Arc<Slot>>>,
+    kept: Kept,
+    live: Mutex<Live>,
     refusals: Cache<Digest, CallError>,
     closing: Closing,
 }
-
-/// A configuration as it was sent.
-#[derive(Clone, Debug, PartialEq, Eq, Hash)]
-struct Sent {
-    adapter: usize,
-    config: Bytes,
-}
-
-/// One configuration's handler; the lock is held while it is opened, so that it is opened once.
-type Slot = tokio::sync::Mutex<Weak<Handler>>;
 
 /// How many refused configurations are remembered.
 const REFUSALS: u64 = 1_000;
@@ -61,57 +52,46 @@ const REFUSALS: u64 = 1_000;
 impl HandlerTable {
     /// An empty table.
     pub fn new(adapters: Arc<Adapters>, limits: TableLimits, closing: Closing) -> Self {
-        let mut cached = Cache::builder().max_capacity(limits.cached_handlers);
-        if let Some(idle) = limits.idle {
-            cached = cached.time_to_idle(idle);
-        }
+        let kept = Kept::new(limits.cached_handlers, limits.idle);
         let refusals = Cache::builder().max_capacity(REFUSALS).time_to_live(limits.remember_refusals).build();
-        Self { adapters, cached: cached.build(), live: Mutex::default(), refusals, closing }
+        Self { adapters, kept, live: Mutex::default(), refusals, closing }
     }
 
     /// The handler kept for a configuration with exactly these bytes.
     pub(crate) fn cached(&self, adapter: &AdapterInfo, config: &Bytes) -> Option<Arc<Handler>> {
-        self.cached.get(&Sent { adapter: adapter.index, config: config.clone() })
+        self.kept.find(&Sent { adapter: adapter.index, config: config.clone() })
     }
 
     /// Keeps a handler for configurations with exactly these bytes.
     pub(crate) fn keep(&self, handler: &Arc<Handler>, config: &Bytes) {
         // A copy: the bytes of a request share the buffer they were received in.
         let config = Bytes::copy_from_slice(config);
-        self.cached.insert(Sent { adapter: handler.adapter().index, config }, handler.clone());
+        self.kept.keep(Sent { adapter: handler.adapter().index, config }, handler);
     }
 
     /// How many configurations that came with calls are kept.
     pub fn cached_count(&self) -> u64 {
-        self.cached.run_pending_tasks();
-        self.cached.entry_count()
+        self.kept.count()
     }
 
     /// How many handlers are open.
     pub fn live_count(&self) -> usize {
-        let live = self.live.lock().unwrap_or_else(PoisonError::into_inner);
-        live.values().filter(|slot| slot.try_lock().is_ok_and(|handler| handler.strong_count() > 0)).count()
+        self.live().count()
     }
 
     /// Lets go of what expired; called now and then, since an idle cache does nothing by itself.
     pub fn sweep(&self) {
-        self.cached.run_pending_tasks();
-        let mut live = self.live.lock().unwrap_or_else(PoisonError::into_inner);
-        live.retain(|_, slot| !Self::is_dead(slot));
-        if live.capacity() > 4 * live.len() + 1024 {
-            live.shrink_to_fit();
-        }
+        self.kept.sweep();
+        self.live().sweep();
     }
 
     /// Lets go of every handler that only the cache holds.
     pub fn clear(&self) {
-        self.cached.invalidate_all();
-        self.cached.run_pending_tasks();
+        self.kept.clear();
     }
 
-    /// A slot that nobody waits on and whose handler is closed.
-    fn is_dead(slot: &Arc<Slot>) -> bool {
-        Arc::strong_count(slot) == 1 && slot.try_lock().is_ok_and(|handler| handler.strong_count() == 0)
+    fn live(&self) -> MutexGuard<'_, Live> {
+        self.live.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// The adapter's view of a configuration: its canonical bytes.
@@ -136,10 +116,7 @@ impl HandlerTable {
     /// once; a refusal is remembered briefly.
     pub(crate) async fn open(&self, adapter: &AdapterInfo, config: Bytes) -> Result<Arc<Handler>, CallError> {
         let digest = Digest::of([adapter.name.as_bytes(), &config]);
-        let slot = {
-            let mut live = self.live.lock().unwrap_or_else(PoisonError::into_inner);
-            live.entry(digest).or_default().clone()
-        };
+        let slot = self.live().slot(digest);
         let mut handler = slot.lock().await;
         if let Some(handler) = handler.upgrade() {
             return Ok(handler);
