@@ -119,7 +119,7 @@ fn json_that_does_not_fit_names_the_field() {
     let cases: [(&[&str], &str); 8] = [
         (
             &["listentry", "--instance", r#"{"vale": "x"}"#],
-            "--instance: vale: no such field; known are: value, name",
+            "--instance: vale: no such field; did you mean value?",
         ),
         (
             &["listentry", "--instance", r#"{"value": {"int64_value": "x"}}"#],

@@ -75,34 +75,53 @@ impl Document {
     /// Reads one document that begins at that line of its file. Size and aliases are bounded, and depth is to 64; the reader recurses,
     /// which a stack of [`STACK`] bears.
     pub(super) fn read(text: &str, first_line: u32) -> Result<Self, Unreadable> {
-        let options: Options = serde_saphyr::options! { legacy_octal_numbers: true, with_snippet: false };
+        let last_line = first_line.saturating_add(u32::try_from(text.lines().count()).unwrap_or(u32::MAX));
+        let place = Place { first_line, last_line: last_line.saturating_sub(1).max(first_line) };
+        let options: Options = serde_saphyr::options! {
+            legacy_octal_numbers: true,
+            with_snippet: false,
+            // A list of all resources of a cluster may be long, but aliases are for people.
+            budget: serde_saphyr::budget! { max_nodes: 2_000_000, max_events: 4_000_000 },
+            alias_limits: serde_saphyr::alias_limits! { max_total_replayed_events: 10_000 },
+        };
         let tree = serde_saphyr::from_str_with_options::<Spanned<Tree>>(text, options).map_err(|error| {
             let line = error.location().map_or(1, |location| location.line());
             Unreadable {
-                line: absolute(first_line, line),
+                line: place.line(line),
                 reason: DefaultMessageFormatter.format_message(error.without_snippet()).into_owned(),
             }
         })?;
-        let mut reader = Reader { text, first_line, path: String::new(), booleans: Vec::new() };
+        let mut reader = Reader { text, place, path: String::new(), booleans: Vec::new() };
         let (json, lines) = reader.value(tree);
         Ok(Self { json, lines, booleans: reader.booleans })
     }
 }
 
-fn absolute(first_line: u32, line: u64) -> u32 {
-    first_line.saturating_add(u32::try_from(line).unwrap_or(u32::MAX)).saturating_sub(1)
+/// The lines of the file that a document stands in.
+#[derive(Clone, Copy)]
+struct Place {
+    first_line: u32,
+    last_line: u32,
+}
+
+impl Place {
+    /// The line of the file. The end of the text is on its last line, and YAML has line breaks that editors do not show.
+    fn line(self, in_document: u64) -> u32 {
+        let offset = u32::try_from(in_document).unwrap_or(u32::MAX).saturating_sub(1);
+        self.first_line.saturating_add(offset).min(self.last_line)
+    }
 }
 
 struct Reader<'a> {
     text: &'a str,
-    first_line: u32,
+    place: Place,
     path: String,
     booleans: Vec<Boolean>,
 }
 
 impl Reader<'_> {
     fn value(&mut self, tree: Spanned<Tree>) -> (Json, Lines) {
-        let line = absolute(self.first_line, tree.referenced.line());
+        let line = self.place.line(tree.referenced.line());
         let written = self.written(tree.defined);
         match tree.value {
             Tree::Null => (Json::Null, Lines::leaf(line)),
@@ -138,7 +157,7 @@ impl Reader<'_> {
     }
 
     fn field(&mut self, key: Spanned<String>, item: Spanned<Tree>) -> (String, Json, Lines) {
-        let line = absolute(self.first_line, key.referenced.line());
+        let line = self.place.line(key.referenced.line());
         let step = match key.value.contains(['.', '[', '"']) {
             true => format!("[{:?}]", key.value),
             false => format!(".{}", key.value),

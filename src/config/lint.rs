@@ -36,6 +36,7 @@ pub fn lint(set: &ConfigSet, is_quota: impl Fn(&ResourceName) -> bool) -> Vec<Fa
         }
     }
     quotas_of_two_rules(set, is_quota, &mut faults);
+    faults.sort_by(|one, other| one.origin.cmp(&other.origin));
     faults
 }
 
@@ -68,12 +69,7 @@ fn quotes_within_quotes(entry: &Entry, params: &Map<String, Json>, faults: &mut 
     while let Some((path, value)) = open.pop() {
         match value {
             Json::String(text) => {
-                if let Some(inner) = literal(text).filter(|inner| inner.contains(&text[..1])) {
-                    let reason = format!(
-                        "is no expression but the literal text {inner}, because it begins and ends with {}; put it in \
-                         parentheses if an expression is meant",
-                        &text[..1],
-                    );
+                if let Some(reason) = odd_literal(text) {
                     faults.push(entry.resource.warning(&path, reason));
                 }
             }
@@ -94,10 +90,24 @@ fn step(name: &str) -> String {
     if name.contains(['.', '[', '"']) { format!("[{name:?}]") } else { format!(".{name}") }
 }
 
-/// What a literal stands for; `None` for an expression.
-fn literal(text: &str) -> Option<&str> {
+/// What is odd about a text if it is a literal.
+fn odd_literal(text: &str) -> Option<String> {
     let quote = text.chars().next().filter(|quote| matches!(quote, '"' | '\'' | '`'))?;
-    text.strip_prefix(quote)?.strip_suffix(quote)
+    let inner = text.strip_prefix(quote)?.strip_suffix(quote)?;
+    let mut escaped = false;
+    let ends_within = inner.chars().any(|letter| {
+        let ends = letter == quote && !escaped;
+        escaped = letter == '\\' && !escaped && quote != '`';
+        ends
+    });
+    if ends_within {
+        return Some(format!(
+            "is no expression but the literal text {inner}, because it begins and ends with {quote}; put it in \
+             parentheses if an expression is meant"
+        ));
+    }
+    let is_odd = quote != '`' && inner.contains('\\');
+    is_odd.then(|| format!("is the text {inner}, backslashes included: nothing is escaped here"))
 }
 
 /// Such a quota is granted in full whenever one of the rules does not match, whatever the adapter says to the others
@@ -151,32 +161,33 @@ spec:
   template: t
   params:
     good: '"text"'
-    expression: '("x-") + a + ("-y")'
+    expression: '("x-" + a + "-y")'
     concatenation: '"x-" + source.name + "-y"'
     dimensions:
       path: '"a" | "b"'
       list: ['`x` | `y`']
 "#;
-        let hint = "put it in parentheses if an expression is meant";
+        let expected = [
+            ("x.yaml:9", "concatenation", "x-\" + source.name + \"-y", "\""),
+            ("x.yaml:11", "dimensions.path", "a\" | \"b", "\""),
+            ("x.yaml:12", "dimensions.list[0]", "x` | `y", "`"),
+        ]
+        .map(|(place, field, text, quote)| {
+            format!(
+                "{place}: warning: i.instance.ns: spec.params.{field}: is no expression but the literal text {text}, because \
+                 it begins and ends with {quote}; put it in parentheses if an expression is meant"
+            )
+        });
+        assert_eq!(lints(text), expected);
+    }
+
+    #[test]
+    fn a_backslash_in_a_literal_stays() {
+        let text = "kind: instance\nmetadata: {name: i}\nspec:\n  template: t\n  params: {a: '\"x\\\"y\"', b: '\"x\"'}\n";
         assert_eq!(
-            {
-                let mut found = lints(text);
-                found.sort();
-                found
-            },
+            lints(text),
             [
-                format!(
-                    "x.yaml:11: warning: i.instance.ns: spec.params.dimensions.path: is no expression but the literal text \
-                     a\" | \"b, because it begins and ends with \"; {hint}"
-                ),
-                format!(
-                    "x.yaml:12: warning: i.instance.ns: spec.params.dimensions.list[0]: is no expression but the literal text \
-                     x` | `y, because it begins and ends with `; {hint}"
-                ),
-                format!(
-                    "x.yaml:9: warning: i.instance.ns: spec.params.concatenation: is no expression but the literal text \
-                     x-\" + source.name + \"-y, because it begins and ends with \"; {hint}"
-                ),
+                "x.yaml:5: warning: i.instance.ns: spec.params.a: is the text x\\\"y, backslashes included: nothing is escaped here"
             ]
         );
     }
