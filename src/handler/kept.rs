@@ -11,6 +11,7 @@ use super::Handler;
 
 /// The handlers of configurations that came with calls, found by the bytes of the configuration as they came: Mixer from
 /// 1.1 on sends the same bytes every time.
+#[derive(Clone)]
 pub(super) struct Kept {
     /// Says which are kept. A cache frees what it removed at some later time, which would be too late to close handlers:
     /// so it only knows where they are.
