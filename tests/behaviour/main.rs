@@ -2,6 +2,8 @@
 #![allow(clippy::unwrap_used, unreachable_pub)]
 
 mod bad_requests;
+mod handlers;
+mod misbehaviour;
 mod recorded;
 mod requests;
 #[path = "../support/mod.rs"]
