@@ -83,6 +83,22 @@ impl Client {
         }
     }
 
+    /// A request of whose body only the beginning is ever sent.
+    pub async fn exchange_unfinished(
+        &self,
+        request: Request<()>,
+        body: &'static [u8],
+    ) -> Result<(), Failure> {
+        let mut requests = self.requests.clone().ready().await.map_err(broken)?;
+        let (response, mut stream) = requests.send_request(request, false).map_err(broken)?;
+        stream.send_data(Bytes::from_static(body), false).map_err(broken)?;
+        let head = response.await.map_err(broken)?;
+        match Status::from_header_map(head.headers()) {
+            None => Ok(()),
+            Some(status) => Err(Failure { code: status.code(), message: status.message().to_owned() }),
+        }
+    }
+
     /// Head, body and trailers as they came.
     pub async fn raw(
         &self,
