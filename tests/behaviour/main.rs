@@ -4,6 +4,7 @@
 mod admin;
 mod bad_requests;
 mod connections;
+mod counts;
 mod handlers;
 mod misbehaviour;
 mod recorded;
