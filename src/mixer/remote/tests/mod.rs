@@ -6,9 +6,17 @@ mod calls;
 mod connections;
 mod contract;
 mod malformed;
+#[cfg(feature = "tls")]
+mod mutual;
+#[cfg(feature = "tls")]
+mod oauth;
+#[cfg(feature = "tls")]
+mod pki;
 mod probe;
 mod scripted;
 mod sessions;
+#[cfg(feature = "tls")]
+mod tls;
 
 use std::{net::SocketAddr, time::Duration};
 

@@ -6,6 +6,7 @@ use std::{
         Arc,
         atomic::{AtomicUsize, Ordering::SeqCst},
     },
+    time::Duration,
 };
 
 use bytes::{Bytes, BytesMut};
@@ -129,7 +130,7 @@ impl Scripted {
         S: AsyncRead + AsyncWrite + Unpin + Send + 'static,
         F: Future<Output = Option<S>> + Send + 'static,
     {
-        let listener = TcpListener::bind(address).await.unwrap();
+        let listener = listen(address).await;
         let address = listener.local_addr().unwrap();
         let stop = CancellationToken::new();
         let (report, seen) = mpsc::unbounded_channel();
@@ -182,6 +183,19 @@ impl Scripted {
     }
 }
 
+/// Listens, also where a server was just dropped.
+async fn listen(address: SocketAddr) -> TcpListener {
+    super::soon(async {
+        loop {
+            match TcpListener::bind(address).await {
+                Ok(listener) => return listener,
+                Err(_) => tokio::time::sleep(Duration::from_millis(1)).await,
+            }
+        }
+    })
+    .await
+}
+
 async fn serve<S>(
     stream: S,
     connection: usize,
@@ -222,7 +236,7 @@ async fn serve<S>(
                 let mut stream = respond.send_response(response, false).unwrap();
                 stream.send_data(Bytes::from_static(b"\0\0\0\0\x09half"), false).unwrap();
                 // Until what was written has gone out.
-                let flushed = tokio::time::sleep(std::time::Duration::from_millis(20));
+                let flushed = tokio::time::sleep(Duration::from_millis(20));
                 tokio::select! {
                     _ = std::future::poll_fn(|cx| http.poll_closed(cx)) => {}
                     () = flushed => {}
