@@ -8,8 +8,8 @@ use tonic::Code;
 
 use super::{
     check, connection,
-    pki::{Authority, Certified, Files, secured, secured_at},
-    quick, request,
+    pki::{Authority, Certified, Files, secured, secured_on},
+    port, quick, request,
     scripted::Act,
     soon, until,
 };
@@ -102,19 +102,19 @@ async fn a_certificate_and_key_that_change_count_for_the_next_connection() {
     let (authority, files) = (Authority::new(), Files::new());
     let (first, second) = (authority.issue(&[MIXER]), authority.issue(&[MIXER]));
     let theirs = authority.issue(&[MIXER]);
-    let to = secured(&theirs, Some(&authority), |_| Act::ok(b"")).await;
-    let address = to.server.address;
-    let remote = remote(address, mutual(&files, &authority, &first));
+    let port = port();
+    let to = secured_on(&port, &theirs, Some(&authority), |_| Act::ok(b"")).await;
+    let remote = remote(port.address, mutual(&files, &authority, &first));
     ask(&remote).await.unwrap();
     // The key alone does not go with the certificate yet: the former pair serves on.
     files.write("key.pem", &second.key);
     drop(to);
-    let to = secured_at(address, &theirs, Some(&authority), |_| Act::ok(b"")).await;
+    let to = secured_on(&port, &theirs, Some(&authority), |_| Act::ok(b"")).await;
     until(async || ask(&remote).await.is_ok()).await;
     assert_eq!(to.shown.lock().unwrap()[0].1, Some(der(&first)));
     files.write("cert.pem", &second.certificate);
     drop(to);
-    let to = secured_at(address, &theirs, Some(&authority), |_| Act::ok(b"")).await;
+    let to = secured_on(&port, &theirs, Some(&authority), |_| Act::ok(b"")).await;
     until(async || ask(&remote).await.is_ok()).await;
     assert_eq!(to.shown.lock().unwrap()[0].1, Some(der(&second)));
 }

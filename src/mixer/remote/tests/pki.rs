@@ -1,7 +1,7 @@
 //! Certificates, and servers that show them.
 
 use std::{
-    net::{IpAddr, Ipv4Addr},
+    net::IpAddr,
     path::PathBuf,
     sync::{
         Arc, Mutex,
@@ -28,7 +28,10 @@ use tokio_rustls::{
     server::TlsStream,
 };
 
-use super::scripted::{Act, Scripted, Seen};
+use super::{
+    Port, port,
+    scripted::{Act, Scripted, Seen},
+};
 
 /// Signs certificates.
 pub(super) struct Authority(CertifiedIssuer<'static, KeyPair>);
@@ -126,11 +129,11 @@ pub(super) async fn secured(
     clients: Option<&Authority>,
     script: impl Fn(&Seen) -> Act + Send + Sync + 'static,
 ) -> Secured {
-    secured_at((Ipv4Addr::LOCALHOST, 0).into(), certified, clients, script).await
+    secured_on(&port(), certified, clients, script).await
 }
 
-pub(super) async fn secured_at(
-    address: std::net::SocketAddr,
+pub(super) async fn secured_on(
+    port: &Port,
     certified: &Certified,
     clients: Option<&Authority>,
     script: impl Fn(&Seen) -> Act + Send + Sync + 'static,
@@ -148,7 +151,7 @@ pub(super) async fn secured_at(
             Some(stream)
         }
     };
-    Secured { server: Scripted::over(address, script, wrap).await, shown }
+    Secured { server: Scripted::over(port, script, wrap).await, shown }
 }
 
 /// Answers one HTTP request a connection, over TLS, always the same.

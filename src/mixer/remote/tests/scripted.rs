@@ -20,6 +20,8 @@ use tokio::{
 };
 use tokio_util::sync::{CancellationToken, DropGuard};
 
+use super::{Port, port};
+
 /// A call as it came in.
 #[derive(Clone, Debug)]
 pub(super) struct Seen {
@@ -110,19 +112,16 @@ pub(super) struct Scripted {
 
 impl Scripted {
     pub(super) async fn start(script: impl Fn(&Seen) -> Act + Send + Sync + 'static) -> Self {
-        Self::at(([127, 0, 0, 1], 0).into(), script).await
+        Self::on(&port(), script).await
     }
 
-    pub(super) async fn at(
-        address: SocketAddr,
-        script: impl Fn(&Seen) -> Act + Send + Sync + 'static,
-    ) -> Self {
-        Self::over(address, script, async |stream| Some(stream)).await
+    pub(super) async fn on(port: &Port, script: impl Fn(&Seen) -> Act + Send + Sync + 'static) -> Self {
+        Self::over(port, script, async |stream| Some(stream)).await
     }
 
     /// `wrap` makes what HTTP/2 runs over of a TCP stream: TLS.
     pub(super) async fn over<S, F>(
-        address: SocketAddr,
+        port: &Port,
         script: impl Fn(&Seen) -> Act + Send + Sync + 'static,
         wrap: impl Fn(TcpStream) -> F + Send + Sync + 'static,
     ) -> Self
@@ -130,8 +129,8 @@ impl Scripted {
         S: AsyncRead + AsyncWrite + Unpin + Send + 'static,
         F: Future<Output = Option<S>> + Send + 'static,
     {
+        let address = port.address;
         let listener = listen(address).await;
-        let address = listener.local_addr().unwrap();
         let stop = CancellationToken::new();
         let (report, seen) = mpsc::unbounded_channel();
         let (connections, open) = (Arc::new(AtomicUsize::new(0)), Arc::new(AtomicUsize::new(0)));

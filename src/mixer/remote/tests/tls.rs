@@ -7,8 +7,8 @@ use tonic::Code;
 
 use super::{
     check, connection,
-    pki::{Authority, Files, secured, secured_at},
-    quick, request,
+    pki::{Authority, Files, secured, secured_on},
+    port, quick, request,
     scripted::{Act, Scripted},
     soon, until,
 };
@@ -137,19 +137,19 @@ async fn a_token_that_changes_is_sent_and_one_that_cannot_be_read_is_not_forgott
 async fn certificates_that_change_count_for_the_next_connection() {
     let (old, new, files) = (Authority::new(), Authority::new(), Files::new());
     let (ca, token) = (files.write("ca.pem", &old.pem()), files.write("token", "s3cret"));
-    let first = secured(&old.issue(&["adapter.example"]), None, |_| Act::ok(b"old")).await;
-    let address = first.server.address;
-    let (connection, _) = with_token(address, ca, token);
+    let port = port();
+    let first = secured_on(&port, &old.issue(&["adapter.example"]), None, |_| Act::ok(b"old")).await;
+    let (connection, _) = with_token(port.address, ca, token);
     let remote = remote(&connection);
     assert_eq!(ask(&remote).await.unwrap(), "old");
     // In the middle of being replaced: what was there before serves on.
     files.write("ca.pem", "-----BEGIN CERT");
     drop(first);
-    let again = secured_at(address, &old.issue(&["adapter.example"]), None, |_| Act::ok(b"again")).await;
+    let again = secured_on(&port, &old.issue(&["adapter.example"]), None, |_| Act::ok(b"again")).await;
     until(async || ask(&remote).await.is_ok_and(|answer| answer == "again")).await;
     drop(again);
     files.write("ca.pem", &new.pem());
-    let _last = secured_at(address, &new.issue(&["adapter.example"]), None, |_| Act::ok(b"new")).await;
+    let _last = secured_on(&port, &new.issue(&["adapter.example"]), None, |_| Act::ok(b"new")).await;
     until(async || ask(&remote).await.is_ok_and(|answer| answer == "new")).await;
 }
 
