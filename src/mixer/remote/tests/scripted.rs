@@ -107,7 +107,7 @@ pub(super) struct Scripted {
     connections: Arc<AtomicUsize>,
     open: Arc<AtomicUsize>,
     seen: mpsc::UnboundedReceiver<Seen>,
-    _stop: DropGuard,
+    stop: Option<DropGuard>,
 }
 
 impl Scripted {
@@ -158,7 +158,13 @@ impl Scripted {
         };
         let stopped = stop.clone();
         tokio::spawn(async move { stopped.run_until_cancelled(accept).await });
-        Self { address, connections, open, seen, _stop: stop.drop_guard() }
+        Self { address, connections, open, seen, stop: Some(stop.drop_guard()) }
+    }
+
+    /// Ends it and its connections.
+    pub(super) async fn stop(&mut self) {
+        self.stop = None;
+        super::until(async || self.open() == 0).await;
     }
 
     /// How many connections there were.
