@@ -5,11 +5,13 @@ use std::{
 
 use moka::sync::Cache;
 use prost::bytes::Bytes;
+use tokio::sync::oneshot;
 
 use super::{
     AdapterInfo, Adapters, CallError, Closing, Digest, Handler,
+    entry::AnyAdapter,
     kept::{Kept, Sent},
-    live::Live,
+    live::{Live, Slot},
 };
 use crate::adapter::{AdapterError, InferredTypes};
 
@@ -42,9 +44,15 @@ pub struct HandlerTable {
     adapters: Arc<Adapters>,
     kept: Kept,
     live: Mutex<Live>,
-    refusals: Cache<Digest, CallError>,
+    refusals: Refusals,
     closing: Closing,
 }
+
+/// The configurations that were refused a moment ago, with the refusal.
+type Refusals = Cache<Digest, CallError>;
+
+/// How long a handler is held open whose caller was gone when it was: for that caller's next try.
+const HELD: Duration = Duration::from_secs(10);
 
 /// How many refused configurations are remembered.
 const REFUSALS: u64 = 1_000;
@@ -114,25 +122,63 @@ impl HandlerTable {
 
     /// The live handler of a canonical configuration, opened if there is none. However many ask at once, it is opened
     /// once; a refusal is remembered briefly.
+    ///
+    /// It is opened apart from its caller, on the runtime that outlives calls: one whose deadline is shorter than opening
+    /// takes finds it open the next time.
     pub(crate) async fn open(&self, adapter: &AdapterInfo, config: Bytes) -> Result<Arc<Handler>, CallError> {
         let digest = Digest::of([adapter.name.as_bytes(), &config]);
         let slot = self.live().slot(digest);
+        let opening = Opening {
+            adapter: self.adapters.entry(adapter).clone(),
+            config,
+            digest,
+            refusals: self.refusals.clone(),
+            closing: self.closing.clone(),
+        };
+        let (answer, opened) = oneshot::channel();
+        self.closing.runtime().spawn(async move {
+            let outcome = opening.run(slot).await;
+            if let Err(Ok(unwanted)) = answer.send(outcome) {
+                tokio::time::sleep(HELD).await;
+                drop(unwanted);
+            }
+        });
+        let name = adapter.name;
+        opened.await.unwrap_or_else(|_| {
+            let error = AdapterError::unavailable("the server is shutting down");
+            Err(CallError::Refused { adapter: name, source: Arc::new(error) })
+        })
+    }
+}
+
+/// What it takes to open one configuration.
+struct Opening {
+    adapter: Arc<dyn AnyAdapter>,
+    config: Bytes,
+    digest: Digest,
+    refusals: Refusals,
+    closing: Closing,
+}
+
+impl Opening {
+    /// Opens it, unless somebody else did while this waited for the slot.
+    async fn run(self, slot: Arc<Slot>) -> Result<Arc<Handler>, CallError> {
         let mut handler = slot.lock().await;
         if let Some(handler) = handler.upgrade() {
             return Ok(handler);
         }
-        if let Some(refusal) = self.refusals.get(&digest) {
+        if let Some(refusal) = self.refusals.get(&self.digest) {
             return Err(refusal);
         }
-        match self.adapters.entry(adapter).open(config, self.closing.clone()).await {
+        match self.adapter.open(self.config, self.closing).await {
             Ok(opened) => {
                 let opened = Arc::new(opened);
                 *handler = Arc::downgrade(&opened);
                 Ok(opened)
             }
             Err(error) => {
-                let refusal = refused(adapter, error);
-                self.refusals.insert(digest, refusal.clone());
+                let refusal = refused(self.adapter.info(), error);
+                self.refusals.insert(self.digest, refusal.clone());
                 Err(refusal)
             }
         }
