@@ -2,7 +2,6 @@ use std::{net::SocketAddr, sync::Arc, time::Duration};
 
 use anyhow::Context as _;
 use clap::Args;
-use tokio::runtime::Handle as Runtime;
 use tokio_util::sync::CancellationToken;
 use tracing_subscriber::EnvFilter;
 
@@ -130,7 +129,7 @@ impl Serve {
         let workers = Workers::start(threads).context("the threads that serve calls cannot start")?;
         background.block_on(async {
             let mixer = Arc::new(Mixer::new());
-            let controller = self.controller(&mixer, &host, background.handle());
+            let controller = self.controller(&mixer, &host);
             let server =
                 Server::new(host.clone(), self.options()).mixer(mixer).config_status(controller.status());
             let configured = server.readiness().register("configuration");
@@ -151,11 +150,11 @@ impl Serve {
         })
     }
 
-    fn controller(&self, mixer: &Arc<Mixer>, host: &Arc<Host>, runtime: &Runtime) -> Controller {
+    fn controller(&self, mixer: &Arc<Mixer>, host: &Arc<Host>) -> Controller {
         let connector = Connector {
             host: host.clone(),
             remote: remote::Options::default(),
-            closing: Closing::on(runtime.clone()),
+            closing: host.closing().clone(),
         };
         let options = BuildOptions {
             default_namespace: self.default_config_namespace.clone(),
