@@ -5,11 +5,14 @@ extern crate self as mixer_adapter;
 
 pub mod adapter;
 pub mod cli;
+pub mod config;
 pub mod handler;
 pub mod host;
 pub mod metrics;
 pub mod mixer;
+mod nearest;
 pub mod proto;
+pub mod remote;
 pub mod service;
 pub mod session;
 pub mod template;
