@@ -9,6 +9,7 @@ use std::{
     },
 };
 
+use base64::{Engine as _, engine::general_purpose::STANDARD};
 use rcgen::{
     BasicConstraints, CertificateParams, CertifiedIssuer, DnType, IsCa, KeyPair, KeyUsagePurpose, SanType,
 };
@@ -54,7 +55,7 @@ impl Authority {
     }
 
     pub(super) fn pem(&self) -> String {
-        self.0.pem()
+        pem("CERTIFICATE", self.0.der())
     }
 
     /// A certificate for names, IP addresses and URIs.
@@ -62,9 +63,13 @@ impl Authority {
         let mut params = CertificateParams::new([]).unwrap();
         params.subject_alt_names = names.iter().map(|name| subject(name)).collect();
         let key = KeyPair::generate().unwrap();
-        let certificate = params.signed_by(&key, &self.0).unwrap().pem();
-        Certified { certificate, key: key.serialize_pem() }
+        let certificate = pem("CERTIFICATE", params.signed_by(&key, &self.0).unwrap().der());
+        Certified { certificate, key: pem("PRIVATE KEY", &key.serialize_der()) }
     }
+}
+
+fn pem(kind: &str, der: &[u8]) -> String {
+    format!("-----BEGIN {kind}-----\n{}\n-----END {kind}-----\n", STANDARD.encode(der))
 }
 
 fn subject(name: &str) -> SanType {
