@@ -143,7 +143,8 @@ fn commands_and_flags_in_the_documentation_exist() {
 fn links_in_the_documentation_lead_to_files() {
     let mut seen = 0;
     for (path, text) in pages() {
-        for target in text.split("](").skip(1).map(|rest| rest.split(')').next().unwrap()) {
+        let prose: String = text.split('`').step_by(2).collect();
+        for target in prose.split("](").skip(1).map(|rest| rest.split(')').next().unwrap()) {
             // The tour of the library links to items of the library, which rustdoc looks at.
             if target.contains("://") || path.ends_with("docs/overview.md") {
                 continue;
