@@ -5,6 +5,7 @@ mod call;
 mod completions;
 mod fields;
 mod manifest;
+mod remote;
 mod serve;
 mod values;
 

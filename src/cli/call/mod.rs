@@ -19,8 +19,8 @@ use failure::Failure;
 use load::{Calls, Load};
 use request::Prepared;
 
-use super::values;
-use crate::{handler::Adapters, proto::Any, remote::RemoteAdapter};
+use super::{remote::Remote, values};
+use crate::{handler::Adapters, proto::Any};
 
 pub(super) const EXAMPLES: &str = "\
 Examples:
@@ -142,7 +142,7 @@ impl Call {
     async fn call(&self, prepared: &Arc<Prepared>) -> Result<Outcome, Failure> {
         let mut remotes = Vec::new();
         for _ in 0..self.connections.min(self.concurrency) {
-            let remote = RemoteAdapter::connect(&self.address).await;
+            let remote = Remote::connect(&self.address).await;
             remotes.push(remote.map_err(|status| {
                 Failure::of_step("connecting", &status)
                     .hint("nothing may be served there: `serve` serves these adapters, --address names another server")
@@ -166,7 +166,7 @@ impl Call {
     async fn calls(
         &self,
         prepared: &Arc<Prepared>,
-        remotes: Vec<RemoteAdapter>,
+        remotes: Vec<Remote>,
         adapter_config: Option<&Any>,
         timeout: Option<Duration>,
     ) -> Result<Outcome, Failure> {

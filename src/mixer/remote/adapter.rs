@@ -112,6 +112,11 @@ impl RemoteAdapter {
         self.balancer.address()
     }
 
+    /// Waits for the first connection. UNAVAILABLE with the reason where it cannot be made.
+    pub async fn ready(&self) -> Result<(), Status> {
+        self.balancer.sender().await.map(drop)
+    }
+
     /// Waits until there is a connection.
     pub(super) async fn connected(&self) {
         self.balancer.connected().await;
@@ -150,6 +155,6 @@ pub(super) async fn within<T>(
         None => call.await,
         Some(deadline) => tokio::time::timeout_at(deadline, call)
             .await
-            .unwrap_or_else(|_| Err(Status::deadline_exceeded("the adapter did not answer in time"))),
+            .unwrap_or_else(|_| Err(Status::deadline_exceeded("no answer in time"))),
     }
 }
