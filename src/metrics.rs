@@ -1,6 +1,7 @@
 //! Counts of calls, by adapter, template and gRPC code, recorded without locks.
 
 use std::{
+    borrow::Cow,
     sync::{
         Arc,
         atomic::{AtomicU64, Ordering::Relaxed},
@@ -30,8 +31,9 @@ pub struct CallMetrics {
     latency: Latency,
 }
 
+/// How long something took, in buckets.
 #[derive(Debug, Default)]
-struct Latency {
+pub(crate) struct Latency {
     buckets: [AtomicU64; BOUNDS.len() + 1],
     nanos: AtomicU64,
 }
@@ -40,10 +42,7 @@ impl CallMetrics {
     /// Counts a call that ended.
     pub fn record(&self, code: Code, took: Duration) {
         self.codes[code as usize].fetch_add(1, Relaxed);
-        let seconds = took.as_secs_f64();
-        let bucket = BOUNDS.iter().position(|bound| seconds <= *bound).unwrap_or(BOUNDS.len());
-        self.latency.buckets[bucket].fetch_add(1, Relaxed);
-        self.latency.nanos.fetch_add(u64::try_from(took.as_nanos()).unwrap_or(u64::MAX), Relaxed);
+        self.latency.record(took);
     }
 
     /// How many calls ended with that code.
@@ -52,10 +51,19 @@ impl CallMetrics {
     }
 }
 
+impl Latency {
+    pub(crate) fn record(&self, took: Duration) {
+        let seconds = took.as_secs_f64();
+        let bucket = BOUNDS.iter().position(|bound| seconds <= *bound).unwrap_or(BOUNDS.len());
+        self.buckets[bucket].fetch_add(1, Relaxed);
+        self.nanos.fetch_add(u64::try_from(took.as_nanos()).unwrap_or(u64::MAX), Relaxed);
+    }
+}
+
 impl EncodeMetric for &Latency {
     fn encode(&self, mut encoder: MetricEncoder<'_>) -> Result<(), std::fmt::Error> {
         let counts: Vec<u64> = self.buckets.iter().map(|bucket| bucket.load(Relaxed)).collect();
-        let bounds = BOUNDS.iter().copied().chain([f64::MAX]);
+        let bounds = BOUNDS.iter().copied().chain([f64::INFINITY]);
         let buckets: Vec<(f64, u64)> = bounds.zip(counts.iter().copied()).collect();
         let sum = Duration::from_nanos(self.nanos.load(Relaxed)).as_secs_f64();
         encoder.encode_histogram::<NoLabelSet>(sum, counts.iter().sum(), &buckets, None)
@@ -102,6 +110,14 @@ impl Collector for Calls {
             (&metrics.latency).encode(latency.encode_family(&labels)?)?;
         }
         Ok(())
+    }
+}
+
+/// A code of `google.rpc.Code` by name; a number that is none of them stays one, as Mixer writes it.
+pub fn status_name(code: i32) -> Cow<'static, str> {
+    match code {
+        0..=16 => code_name(Code::from_i32(code)).into(),
+        other => format!("code {other}").into(),
     }
 }
 

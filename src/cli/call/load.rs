@@ -13,8 +13,8 @@ use std::{
 
 use tonic::Status;
 
-use super::{answer::Answer, failure::code_name, request::Prepared};
-use crate::{cli::remote::Remote, proto::Any, template::HandleRequest};
+use super::{answer::Answer, request::Prepared};
+use crate::{cli::remote::Remote, metrics::status_name, proto::Any, template::HandleRequest};
 
 /// Calls that differ in their dedup_id only.
 #[derive(Clone)]
@@ -160,7 +160,7 @@ impl Kind {
     pub(super) fn name(&self) -> String {
         match self {
             Self::Answer(summary) => summary.clone().into_owned(),
-            Self::Error(code) => code_name(*code),
+            Self::Error(code) => status_name(*code).into_owned(),
         }
     }
 }

@@ -1,8 +1,6 @@
 //! Calls adapters as Mixer would.
 
 mod answer;
-mod failure;
-mod input;
 mod load;
 mod print;
 mod request;
@@ -15,11 +13,10 @@ use clap::Args;
 use tonic::{Code, Status};
 
 use answer::Answer;
-use failure::Failure;
 use load::{Calls, Load};
 use request::Prepared;
 
-use super::{remote::Remote, values};
+use super::{failure::Failure, remote::Remote, values};
 use crate::{handler::Adapters, proto::Any};
 
 pub(super) const EXAMPLES: &str = "\

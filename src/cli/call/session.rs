@@ -5,9 +5,9 @@ use std::{collections::BTreeMap, io::Write as _, time::Duration};
 use prost::Message as _;
 use prost_reflect::{DynamicMessage, ReflectMessage as _};
 
-use super::{failure::Failure, request::Prepared};
+use super::request::Prepared;
 use crate::{
-    cli::remote::Remote,
+    cli::{failure::Failure, remote::Remote},
     proto::{
         Any, Status,
         istio::mixer::adapter::model::v1beta1::{

@@ -21,7 +21,7 @@ use super::{
     snapshot::{Identity, Snapshot, global_slots},
 };
 use crate::{
-    config::{ConfigSet, Fault},
+    config::{ConfigSet, Fault, ResourceName, lint},
     host::Host,
 };
 use actions::RuleSpec;
@@ -64,6 +64,8 @@ impl Blueprint {
         let handlers = handlers::read(set, &adapters, host, &mut faults);
         let instances = instances::read(set, &templates, &vocabulary, &mut faults);
         let rules = actions::read(set, &handlers, &instances, &vocabulary, &mut faults);
+        let is_quota = |name: &ResourceName| instances.get(name).is_some_and(instances::Compiled::is_quota);
+        faults.extend(lint(set, is_quota));
         let handlers = handlers::in_use(handlers, &rules);
         handlers::validate(&handlers, host, &mut faults);
         Self { vocabulary, handlers, rules, faults }
@@ -98,6 +100,7 @@ impl Blueprint {
             handlers: opened.values().cloned().collect(),
             policy: options.policy,
             has_faults,
+            rules: self.rules.len(),
             ..Snapshot::empty()
         };
         assemble::tables(self.rules, &opened, &options.default_namespace, &mut snapshot);

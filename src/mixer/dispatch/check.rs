@@ -9,7 +9,7 @@ use super::{
     policy::{Failure, OnFailure, fatal},
 };
 use crate::{
-    mixer::trace::{Step, Trace},
+    mixer::trace::{Phase, Step, Trace},
     proto::{CheckResult, Status, istio::mixer::v1::RouteDirective},
     template::Variety,
 };
@@ -44,7 +44,7 @@ impl<'s> Request<'s> {
         let mut planned: Vec<Planned<'s>> = Vec::new();
         let mut planner = self.planner(false);
         for conditions in &mut conditions {
-            planner.plan("check", conditions, |_, _| true, |call| planned.push(call));
+            planner.plan(Phase::Check, conditions, |_, _| true, |call| planned.push(call));
         }
         let mut failures = planner.failures;
 
