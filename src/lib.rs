@@ -15,6 +15,7 @@ pub mod proto;
 pub mod service;
 pub mod session;
 pub mod template;
+pub mod testing;
 pub mod value;
 
 pub use adapter::{Adapter, AdapterError, Check, Code, Grant, Handle, QuotaArgs};

@@ -8,6 +8,7 @@ use std::{
 
 use bytes::Bytes;
 use mixer_adapter::AdapterError;
+use mixer_adapter::metrics::events;
 use tokio::{
     task::JoinSet,
     time::{Instant, MissedTickBehavior, interval_at},
@@ -120,6 +121,7 @@ impl Refresher {
                 self.fetched = Some(fingerprint);
             }
             Err(reason) => {
+                events("listchecker", "fetches_failed").add(1);
                 let reason = format!("fetching {} failed: {reason}", self.fetcher.url());
                 match current.fail(reason.clone()) {
                     true => tracing::warn!("{reason}; the list stays as it is"),

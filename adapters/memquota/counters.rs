@@ -7,7 +7,7 @@ use std::{
     time::Duration,
 };
 
-use mixer_adapter::{Grant, QuotaArgs};
+use mixer_adapter::{Grant, QuotaArgs, metrics::events};
 
 use super::{
     counter::{Counter, Span},
@@ -80,6 +80,7 @@ impl Counters {
         let granted = shard.grant(counter, limit, args, now, self.room);
         drop(shard);
         granted.inspect_err(|_| {
+            events("memquota", "calls_without_room").add(1);
             if self.refused.fetch_add(1, Relaxed) == 0 {
                 tracing::warn!(
                     "memquota has no room for more counters and denies new ones until some are no longer in use: \

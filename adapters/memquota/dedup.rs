@@ -9,7 +9,7 @@ use std::{
     time::Duration,
 };
 
-use mixer_adapter::{Grant, QuotaArgs};
+use mixer_adapter::{Grant, QuotaArgs, metrics::events};
 
 use super::digest::Digester;
 
@@ -81,6 +81,7 @@ impl Dedup {
         if shard.recent.len() >= self.answers {
             let old = shard.old.len() as u64;
             shard.turn();
+            events("memquota", "answers_forgotten").add(old);
             if self.forgotten.fetch_add(old, Relaxed) == 0 && old > 0 {
                 tracing::warn!(
                     period = ?self.period,

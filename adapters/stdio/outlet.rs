@@ -9,6 +9,8 @@ use std::{
 
 use tokio::{sync::watch, time::timeout};
 
+use mixer_adapter::metrics::events;
+
 use super::{file::Rotation, sink::Sink};
 
 /// Lines are refused while so many bytes wait; what waits is never more than this and the lines of one call.
@@ -239,6 +241,7 @@ impl Queue {
     }
 
     fn lose(&self, state: &mut State, lines: u64, reason: &str) {
+        events("stdio", "lines_lost").add(lines);
         state.lost += lines;
         state.untold += lines;
         state.unwarned += lines;

@@ -61,6 +61,7 @@ impl Configuration {
                 timeout: self.on_timeout,
                 config_error: self.on_config_error,
             },
+            ..BuildOptions::default()
         }
     }
 

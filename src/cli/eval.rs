@@ -1,6 +1,9 @@
 use std::{fs, path::PathBuf, process::ExitCode, sync::Arc};
 
-use clap::Args;
+use clap::{
+    Args,
+    builder::{PossibleValuesParser, TypedValueParser},
+};
 use serde_json::{Map, Value as Json, json};
 
 use super::{
@@ -11,7 +14,7 @@ use super::{
 use crate::{
     mixer::{
         attribute::{AttributeValue, Bag, Reads, Vocabulary},
-        expression::{CompileError, EvalError, Expression, cases},
+        expression::{CompileError, EvalError, Expression, Language, cases},
     },
     nearest::suggestion,
     value::ValueType,
@@ -49,6 +52,10 @@ pub(super) struct Eval {
     /// Declare an attribute: my.size=INT64; may be repeated
     #[arg(long = "type", value_name = "NAME=TYPE", value_parser = declaration)]
     types: Vec<(String, ValueType)>,
+
+    /// The language, as the annotation policy.istio.io/lang has it: CEL or COMPAT; Mixer's own where it is not given
+    #[arg(long = "lang", value_name = "LANG", env = "MIXER_ADAPTER_LANG", ignore_case = true, value_parser = language())]
+    language: Option<Language>,
 
     /// Run a file of cases: print those that come out otherwise than expected, and how many passed
     #[arg(long, value_name = "FILE", env = "MIXER_ADAPTER_CASES", conflicts_with_all = ["expression", "arguments", "types"])]
@@ -113,7 +120,7 @@ impl Eval {
             }
         }
         let types = Arc::new(types);
-        let expression = match Expression::compile(text, &types) {
+        let expression = match Expression::compile_in(self.language.unwrap_or_default(), text, &types) {
             Ok(expression) => expression,
             Err(error) => return Ok(Outcome::CompileError(error)),
         };
@@ -138,7 +145,8 @@ impl Eval {
     fn run_cases(&self, file: &PathBuf) -> anyhow::Result<ExitCode> {
         let wrong = |why: String| Usage(format!("--cases: {}: {why}", file.display()));
         let text = fs::read_to_string(file).map_err(|error| wrong(format!("cannot be read: {error}")))?;
-        let report = cases::run(&text).map_err(|error| wrong(error.to_string()))?;
+        let report =
+            cases::run(&text, self.language.unwrap_or_default()).map_err(|error| wrong(error.to_string()))?;
         match self.json {
             true => super::print_json(&cases_json(&report))?,
             false => super::print(&format!("{report}\n"))?,
@@ -190,6 +198,10 @@ fn cases_json(report: &cases::Report) -> Json {
         "failed": report.failures.len(),
         "failures": failures.collect::<Vec<_>>(),
     })
+}
+
+fn language() -> impl TypedValueParser<Value = Language> {
+    PossibleValuesParser::new(["CEL", "COMPAT"]).map(|name| Language::annotated(&name.to_uppercase()))
 }
 
 /// `my.size=INT64`.

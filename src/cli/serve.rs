@@ -1,5 +1,6 @@
 use std::{
     fmt::Write as _,
+    io::IsTerminal as _,
     net::{Ipv6Addr, SocketAddr},
     sync::Arc,
     time::Duration,
@@ -7,7 +8,6 @@ use std::{
 
 use anyhow::Context as _;
 use clap::Args;
-use tokio::runtime::Handle as Runtime;
 use tokio_util::sync::CancellationToken;
 use tracing_subscriber::EnvFilter;
 
@@ -22,7 +22,11 @@ use crate::{
     },
     handler::{AdaptersBuilder, Closing, TableLimits},
     host::Host,
-    mixer::{Controller, Mixer, build::Connector, remote},
+    mixer::{
+        Controller, Mixer,
+        build::{BuildOptions, Connector},
+        remote,
+    },
     service::{Bound, Server, ServerOptions, Workers},
 };
 
@@ -39,6 +43,11 @@ pub(super) struct Serve {
 
     #[command(flatten)]
     configuration: Configuration,
+
+    /// Answers of checks kept for requests that would be answered alike, for as long as adapters say; 0 keeps none, as
+    /// Mixer does since 1.1
+    #[arg(long, value_name = "N", default_value_t = 0, env = "MIXER_ADAPTER_CHECK_CACHE")]
+    check_cache: u64,
 
     /// Say why a request is answered as it is, also on ports that other machines can connect to: `check --explain`, and
     /// /explain on the admin port. Ports of this machine only always do
@@ -94,7 +103,7 @@ pub(super) struct Serve {
     log: String,
 
     /// Log as JSON, a line an event
-    #[arg(long, env = "MIXER_ADAPTER_LOG_JSON", value_parser = values::switch())]
+    #[arg(long, env = "MIXER_ADAPTER_LOG_JSON", value_parser = values::switch(), action = clap::ArgAction::SetTrue)]
     log_json: bool,
 }
 
@@ -125,7 +134,7 @@ impl Serve {
         let workers = Workers::start(threads).context("the threads that serve calls cannot start")?;
         background.block_on(async {
             let mixer = Arc::new(Mixer::new());
-            let controller = self.controller(&mixer, &host, background.handle());
+            let controller = self.controller(&mixer, &host);
             let server =
                 Server::new(host.clone(), self.options()).mixer(mixer).config_status(controller.status());
             let configured = server.readiness().register("configuration");
@@ -139,7 +148,8 @@ impl Serve {
                     background.spawn(controller.follow(source, configured));
                 }
                 (None, Some(sample)) => {
-                    use_sample(controller, sample, &self.configuration.default_config_namespace).await?
+                    use_sample(controller, sample, &self.configuration.default_config_namespace).await?;
+                    drop(configured);
                 }
                 (None, None) => drop(configured),
             }
@@ -147,13 +157,14 @@ impl Serve {
         })
     }
 
-    fn controller(&self, mixer: &Arc<Mixer>, host: &Arc<Host>, runtime: &Runtime) -> Controller {
+    fn controller(&self, mixer: &Arc<Mixer>, host: &Arc<Host>) -> Controller {
         let connector = Connector {
             host: host.clone(),
             remote: remote::Options::default(),
-            closing: Closing::on(runtime.clone()),
+            closing: host.closing().clone(),
         };
-        Controller::new(mixer.clone(), host.clone(), Arc::new(connector), self.configuration.options())
+        let options = BuildOptions { check_cache: self.check_cache, ..self.configuration.options() };
+        Controller::new(mixer.clone(), host.clone(), Arc::new(connector), options)
     }
 
     fn options(&self) -> ServerOptions {
@@ -175,7 +186,10 @@ impl Serve {
     fn start_logging(&self) -> anyhow::Result<()> {
         let filter =
             EnvFilter::try_new(&self.log).with_context(|| format!("--log {:?} is no filter", self.log))?;
-        let logging = tracing_subscriber::fmt().with_env_filter(filter).with_writer(std::io::stderr);
+        let colours =
+            std::io::stderr().is_terminal() && std::env::var_os("NO_COLOR").is_none_or(|no| no.is_empty());
+        let logging =
+            tracing_subscriber::fmt().with_env_filter(filter).with_writer(std::io::stderr).with_ansi(colours);
         match self.log_json {
             true => logging.json().init(),
             false => logging.init(),

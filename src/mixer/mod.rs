@@ -3,6 +3,7 @@
 
 pub mod attribute;
 pub mod build;
+mod cache;
 mod control;
 mod counts;
 pub mod dictionary;

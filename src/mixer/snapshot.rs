@@ -7,6 +7,7 @@ use std::{
 
 use super::{
     attribute::{AttributeValue, Attributes, Bag, Reads, Vocabulary},
+    cache::CheckCache,
     dictionary::WORDS,
     dispatch::FailurePolicy,
     handler::RuntimeHandler,
@@ -26,6 +27,8 @@ pub struct Snapshot {
     pub(crate) generators: Table,
     pub(crate) handlers: Vec<Arc<RuntimeHandler>>,
     pub(crate) policy: FailurePolicy,
+    /// Answers of checks, if they are kept.
+    pub(crate) cache: Option<CheckCache>,
     /// Whether parts of the configuration were left out because of faults.
     pub(crate) has_faults: bool,
     /// How many rules there are.
@@ -58,6 +61,7 @@ impl Snapshot {
             generators: Table::default(),
             handlers: Vec::new(),
             policy: FailurePolicy::default(),
+            cache: None,
             has_faults: false,
             rules: 0,
             since: Instant::now(),

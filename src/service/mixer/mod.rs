@@ -134,11 +134,7 @@ async fn answer(
     asked: &CheckRequest,
     known_words: usize,
 ) -> Result<CheckResponse, Status> {
-    let preprocessed = request.generate().await;
-    preprocessed.map_err(|error| Status::internal(format!("preprocessing attributes failed: {error}")))?;
-    let answer = request.check().await;
-    let answer =
-        answer.map_err(|error| Status::internal(format!("performing check operation failed: {error}")))?;
+    let answer = request.answer().await.map_err(|error| Status::internal(error.to_string()))?;
     let referenced = |request: &Request<'_>| {
         references::encode(&request.references().list(request.vocabulary()), known_words)
     };
