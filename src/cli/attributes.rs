@@ -60,19 +60,19 @@ impl Attributes {
 }
 
 fn read(argument: &str, types: &Vocabulary) -> Result<Vec<Written>, Usage> {
-    let refuse = |why: String| Usage(format!("--attributes: {why}"));
-    let (text, place) = input::text("--attributes", argument)?;
-    if place.is_empty() {
-        return Ok(vec![read_text(&text, types).map_err(|error| refuse(error.to_string()))?]);
+    let (text, _) = input::text("--attributes", argument)?;
+    if !argument.starts_with('@') {
+        let read = read_text(&text, types).map_err(|error| Usage(format!("--attributes: {error}")))?;
+        return Ok(vec![read]);
     }
+    let refuse = |why: String| Usage(format!("--attributes {argument}: {why}"));
     let read: Json =
-        serde_saphyr::from_str(&text).map_err(|error| refuse(format!("this is no YAML{place}: {error}")))?;
+        serde_saphyr::from_str(&text).map_err(|error| refuse(format!("this is no YAML: {error}")))?;
     let requests = match read {
         Json::Array(requests) => requests,
         request => vec![request],
     };
-    let requests = requests
-        .iter()
-        .map(|request| read_json(request, types).map_err(|error| refuse(format!("{error} (in{place})"))));
+    let requests =
+        requests.iter().map(|request| read_json(request, types).map_err(|error| refuse(error.to_string())));
     requests.collect()
 }

@@ -140,8 +140,6 @@ impl Serve {
             let configured = server.readiness().register("configuration");
             let bound = server.bind(self.listen, Some(self.admin)).await?;
             let stop = stop_on_signal()?;
-            // The server goes on where nobody reads this.
-            let _ = super::print(&greeting(&host, &bound)?);
             match (&self.configuration.config, sample) {
                 (Some(url), _) => {
                     let source = url.source(&self.configuration.default_config_namespace)?;
@@ -153,6 +151,8 @@ impl Serve {
                 }
                 (None, None) => drop(configured),
             }
+            // The server goes on where nobody reads this.
+            let _ = super::print(&greeting(&host, &bound)?);
             Ok(bound.run(&workers, stop).await?)
         })
     }

@@ -65,19 +65,21 @@ impl EngineMetrics {
         Ok(())
     }
 
-    /// Nothing before the first configuration.
     fn snapshot(&self, encoder: &mut DescriptorEncoder<'_>) -> Encoded {
-        let Some(snapshot) = self.mixer.snapshot() else { return Ok(()) };
-        let size = snapshot.size();
-        gauge(encoder, "mixer_rules", "Rules in use", size.rules as f64)?;
-        gauge(encoder, "mixer_handlers", "Handlers in use by rules", size.handlers as f64)?;
+        let size = self.mixer.snapshot().map(|snapshot| snapshot.size());
+        let (rules, handlers) = size.map_or((0, 0), |size| (size.rules, size.handlers));
+        gauge(encoder, "mixer_rules", "Rules in use", rules as f64)?;
+        gauge(encoder, "mixer_handlers", "Handlers in use by rules", handlers as f64)?;
         let age = encoder.encode_descriptor(
             "mixer_snapshot_age",
-            "Time since the configuration in use was put to use",
+            "Time since the configuration in use was put to use; nothing before the first",
             Some(&Unit::Seconds),
             MetricType::Gauge,
         )?;
-        ConstGauge::new(size.age.as_secs_f64()).encode(age)
+        match size {
+            Some(size) => ConstGauge::new(size.age.as_secs_f64()).encode(age),
+            None => Ok(()),
+        }
     }
 
     fn updates(&self, encoder: &mut DescriptorEncoder<'_>) -> Encoded {

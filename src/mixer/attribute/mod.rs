@@ -13,4 +13,4 @@ pub use bag::{Attributes, Bag};
 pub use reads::{Reads, Reference};
 pub use value::{AttributeValue, StringMap};
 pub use vocabulary::{Conflict, Declaration, Vocabulary};
-pub use written::{Unreadable, Written, read_json, read_text};
+pub use written::{Unreadable, Written, read_json, read_pairs, read_text};

@@ -50,9 +50,21 @@ pub fn read_text(text: &str, types: &Vocabulary) -> Result<Written, Unreadable> 
                 ))
             })?;
         let name = name.trim();
-        Ok((name.to_owned(), read_value(name, value, types)?))
+        Ok((name.to_owned(), read_value(name, value, types, &unescape)?))
     });
     attributes.collect()
+}
+
+/// Reads names and values that are apart already, as in the query of a URL: what [`read_text`] reads, without escapes.
+pub fn read_pairs(
+    pairs: impl IntoIterator<Item = (String, String)>,
+    types: &Vocabulary,
+) -> Result<Written, Unreadable> {
+    let pairs = pairs.into_iter().map(|(name, value)| {
+        let value = read_value(&name, &value, types, &str::to_owned)?;
+        Ok((name, value))
+    });
+    pairs.collect()
 }
 
 /// Reads an object of names and values. Texts are read as behind the `=` of a command line, but for escapes; numbers,
@@ -67,30 +79,27 @@ pub fn read_json(json: &Json, types: &Vocabulary) -> Result<Written, Unreadable>
     attributes.iter().map(|(name, value)| Ok((name.clone(), json_value(name, value, types)?))).collect()
 }
 
-fn read_value(name: &str, text: &str, types: &Vocabulary) -> Result<AttributeValue, Unreadable> {
+fn read_value(
+    name: &str,
+    text: &str,
+    types: &Vocabulary,
+    unescape: &dyn Fn(&str) -> String,
+) -> Result<AttributeValue, Unreadable> {
     let declared = types.find(name).map(|declared| declared.value_type);
     let (kind, text) = match (prefixed(text), declared) {
         (Some(prefixed), _) => prefixed,
         (None, Some(declared)) => (Kind::Typed(declared), text),
         (None, None) => return Ok(by_form(&unescape(text))),
     };
-    typed(kind, text, &unescape).ok_or_else(|| wrong(name, kind, text, declared))
+    typed(kind, text, unescape).ok_or_else(|| wrong(name, kind, text, declared))
 }
 
 fn json_value(name: &str, json: &Json, types: &Vocabulary) -> Result<AttributeValue, Unreadable> {
     let declared = types.find(name).map(|declared| declared.value_type);
     let kind = declared.map(Kind::Typed);
-    let text = |text: &str| text.to_owned();
     let value = match (json, declared) {
-        (Json::String(written), _) => match prefixed(written) {
-            Some((kind, written)) => {
-                return typed(kind, written, &text).ok_or_else(|| wrong(name, kind, written, declared));
-            }
-            None => match kind {
-                Some(kind) => typed(kind, written, &text),
-                None => Some(written.as_str().into()),
-            },
-        },
+        (Json::String(text), None) if prefixed(text).is_none() => Some(text.as_str().into()),
+        (Json::String(text), _) => return read_value(name, text, types, &str::to_owned),
         (Json::Bool(truth), Some(ValueType::Bool) | None) => Some((*truth).into()),
         (Json::Number(number), Some(ValueType::Double)) => number.as_f64().map(Into::into),
         (Json::Number(number), Some(ValueType::Int64)) => number.as_i64().map(Into::into),
@@ -309,6 +318,15 @@ mod tests {
         .map(|(name, value)| (name.to_owned(), value))
         .into();
         assert_eq!(read_json(&json, &standard()), Ok(expected));
+    }
+
+    #[test]
+    fn pairs_are_read_as_they_stand() {
+        let pairs = [("request.path", r"/a\,b=c"), ("a.b", "5"), ("source.ip", "::1")];
+        let pairs = pairs.map(|(name, value)| (name.to_owned(), value.to_owned()));
+        let values: Vec<_> =
+            read_pairs(pairs, &standard()).unwrap().into_iter().map(|(_, value)| value).collect();
+        assert_eq!(values, [r"/a\,b=c".into(), 5.into(), "::1".parse::<std::net::IpAddr>().unwrap().into()]);
     }
 
     #[test]

@@ -19,7 +19,7 @@ use crate::{
     handler::Caller,
     mixer::{
         Mixer,
-        attribute::{Unreadable, Vocabulary, read_json},
+        attribute::{Unreadable, Vocabulary, Written, read_json, read_pairs},
         dictionary::WORDS,
         trace::Trace,
     },
@@ -50,9 +50,8 @@ pub(in crate::service) async fn refusal() -> (StatusCode, &'static str) {
 
 async fn by_query(State(mixer): State<Arc<Mixer>>, RawQuery(query): RawQuery) -> Response {
     let (quotas, attributes): (Vec<_>, Vec<_>) = parameters(query).partition(|(name, _)| name == "quota");
-    let texts = attributes.into_iter().map(|(name, value)| (name, Value::String(value)));
-    let quotas = quotas.into_iter().map(|(_, quota)| quota).collect();
-    explain(&mixer, Value::Object(texts.collect()), quotas).await
+    let read = |types: &Vocabulary| Ok(Asked::Check(compressed(&read_pairs(attributes, types)?)));
+    explain(&mixer, read, quotas.into_iter().map(|(_, quota)| quota).collect()).await
 }
 
 async fn by_body(
@@ -69,16 +68,27 @@ async fn by_body(
         }
         quotas.push(value);
     }
-    explain(&mixer, attributes, quotas).await
+    let read = |types: &Vocabulary| {
+        let one = |attributes| Ok(compressed(&read_json(attributes, types)?));
+        match &attributes {
+            Value::Array(requests) => requests.iter().map(one).collect::<Result<_, _>>().map(Asked::Report),
+            request => one(request).map(Asked::Check),
+        }
+    };
+    explain(&mixer, read, quotas).await
 }
 
-async fn explain(mixer: &Mixer, attributes: Value, quotas: Vec<String>) -> Response {
+async fn explain(
+    mixer: &Mixer,
+    read: impl FnOnce(&Vocabulary) -> Result<Asked, Unreadable>,
+    quotas: Vec<String>,
+) -> Response {
     let Some(snapshot) = mixer.snapshot() else {
         return (StatusCode::SERVICE_UNAVAILABLE, "there is no configuration yet\n").into_response();
     };
     let caller = Caller { connection: 0, deadline: Some(Instant::now() + TIMEOUT) };
     let global_word_count = WORDS.len() as u32;
-    let (response, trace) = match compressed(&attributes, snapshot.vocabulary()) {
+    let (response, trace) = match read(snapshot.vocabulary()) {
         Err(error) => return refuse(&error.to_string()),
         Ok(Asked::Check(attributes)) => {
             let quotas = quotas.into_iter().map(|name| (name, QuotaParams { amount: 1, best_effort: false }));
@@ -111,15 +121,8 @@ enum Asked {
     Report(Vec<CompressedAttributes>),
 }
 
-fn compressed(attributes: &Value, vocabulary: &Vocabulary) -> Result<Asked, Unreadable> {
-    let one = |attributes: &Value| {
-        let read = read_json(attributes, vocabulary)?;
-        Ok(compress(read.iter().map(|(name, value)| (name.as_str(), value)), WORDS.len()))
-    };
-    match attributes {
-        Value::Array(requests) => requests.iter().map(one).collect::<Result<_, _>>().map(Asked::Report),
-        request => one(request).map(Asked::Check),
-    }
+fn compressed(attributes: &Written) -> CompressedAttributes {
+    compress(attributes.iter().map(|(name, value)| (name.as_str(), value)), WORDS.len())
 }
 
 fn explanation(response: Result<Value, Status>, trace: &Trace) -> Value {
