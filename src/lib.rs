@@ -12,7 +12,6 @@ pub mod metrics;
 pub mod mixer;
 mod nearest;
 pub mod proto;
-pub mod remote;
 pub mod service;
 pub mod session;
 pub mod template;

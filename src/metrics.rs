@@ -1,6 +1,7 @@
 //! Counts of calls, by adapter, template and gRPC code, recorded without locks.
 
 use std::{
+    borrow::Cow,
     collections::BTreeMap,
     sync::{
         Arc, Mutex, PoisonError,
@@ -31,8 +32,9 @@ pub struct CallMetrics {
     latency: Latency,
 }
 
+/// How long something took, in buckets.
 #[derive(Debug, Default)]
-struct Latency {
+pub(crate) struct Latency {
     buckets: [AtomicU64; BOUNDS.len() + 1],
     nanos: AtomicU64,
 }
@@ -41,15 +43,21 @@ impl CallMetrics {
     /// Counts a call that ended.
     pub fn record(&self, code: Code, took: Duration) {
         self.codes[code as usize].fetch_add(1, Relaxed);
-        let seconds = took.as_secs_f64();
-        let bucket = BOUNDS.iter().position(|bound| seconds <= *bound).unwrap_or(BOUNDS.len());
-        self.latency.buckets[bucket].fetch_add(1, Relaxed);
-        self.latency.nanos.fetch_add(u64::try_from(took.as_nanos()).unwrap_or(u64::MAX), Relaxed);
+        self.latency.record(took);
     }
 
     /// How many calls ended with that code.
     pub fn count(&self, code: Code) -> u64 {
         self.codes[code as usize].load(Relaxed)
+    }
+}
+
+impl Latency {
+    pub(crate) fn record(&self, took: Duration) {
+        let seconds = took.as_secs_f64();
+        let bucket = BOUNDS.iter().position(|bound| seconds <= *bound).unwrap_or(BOUNDS.len());
+        self.buckets[bucket].fetch_add(1, Relaxed);
+        self.nanos.fetch_add(u64::try_from(took.as_nanos()).unwrap_or(u64::MAX), Relaxed);
     }
 }
 
@@ -113,6 +121,14 @@ impl Collector for Calls {
             (&metrics.latency).encode(latency.encode_family(&labels)?)?;
         }
         Ok(())
+    }
+}
+
+/// A code of `google.rpc.Code` by name; a number that is none of them stays one, as Mixer writes it.
+pub fn status_name(code: i32) -> Cow<'static, str> {
+    match code {
+        0..=16 => code_name(Code::from_i32(code)).into(),
+        other => format!("code {other}").into(),
     }
 }
 

@@ -103,7 +103,8 @@ fn nobody_at_the_address_is_told_with_what_to_try() {
     let free = std::net::TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().to_string();
     let ran = call(&free, &["checknothing"]);
     assert_eq!(ran.code, 1);
-    let expected = format!("error: connecting: UNAVAILABLE: cannot connect to {free}: Connection refused");
+    let expected =
+        format!("error: connecting: UNAVAILABLE: {free} cannot be reached: {free}: Connection refused");
     assert!(ran.stderr.starts_with(&expected) && ran.stderr.contains("--address"), "{}", ran.stderr);
 }
 

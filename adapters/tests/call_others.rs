@@ -52,7 +52,9 @@ fn a_check_has_the_bytes_that_mixer_would_send() {
     assert_eq!(calls[0].path, "/listentry.HandleListEntryService/HandleListEntry");
     assert_eq!(calls[0].headers["content-type"], "application/grpc");
     let timeout = calls[0].headers["grpc-timeout"].to_str().unwrap();
-    assert!(["60000000u", "60000m", "60S", "1M"].contains(&timeout), "{timeout}");
+    // What is left of the minute, never more.
+    let left: u64 = timeout.strip_suffix('u').unwrap().parse().unwrap();
+    assert!((50_000_000..=60_000_000).contains(&left), "{timeout}");
     let request = HandleListEntryRequest::decode(calls[0].message.clone()).unwrap();
     let instance = request.instance.unwrap();
     assert_eq!(instance.name, "listentry.instance.istio-system");
@@ -284,7 +286,7 @@ fn an_adapter_that_never_answers_is_waited_for_until_the_timeout() {
     let start = Instant::now();
     let ran = call(&address, &["checknothing", "--timeout", "300ms"]);
     assert_eq!(ran.code, 1);
-    assert!(ran.stderr.starts_with("error: DEADLINE_EXCEEDED: no answer within 300ms"), "{}", ran.stderr);
+    assert!(ran.stderr.starts_with("error: DEADLINE_EXCEEDED: no answer in time"), "{}", ran.stderr);
     assert!(start.elapsed() >= Duration::from_millis(300));
 }
 

@@ -6,7 +6,19 @@ mod support;
 use serde_json::json;
 use support::{Server, binary, run};
 
-const COMMANDS: [&str; 5] = ["serve", "call", "adapters", "manifest", "completions"];
+const COMMANDS: [&str; 11] = [
+    "serve",
+    "check",
+    "report",
+    "quota",
+    "explain",
+    "validate",
+    "eval",
+    "call",
+    "adapters",
+    "manifest",
+    "completions",
+];
 
 #[test]
 fn help_tells_every_command_with_examples() {

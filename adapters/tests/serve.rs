@@ -97,3 +97,128 @@ fn what_is_logged_to_a_file_or_pipe_has_no_colours() {
         assert!(log.contains(expected) && !log.contains('\u{1b}'), "{log:?}");
     }
 }
+
+#[test]
+fn a_directory_that_is_not_there_is_told_once_and_waited_for() {
+    let parent = tempfile::tempdir().unwrap();
+    let directory = parent.path().join("config");
+    let log = tempfile::NamedTempFile::new().unwrap();
+    let mut serve = binary();
+    serve.args(["serve", "--listen", "127.0.0.1:0", "--admin", "127.0.0.1:0", "--log", "error", "--config"]);
+    serve.arg(&directory).stderr(log.reopen().unwrap());
+    let (server, _) = Server::spawn(&mut serve);
+    until(&server, "/config", |status| status.contains(r#""rejected":1"#));
+    assert!(server.get("/readyz").starts_with("HTTP/1.1 503"));
+    let check = || run(&["check", "--address", &server.grpc]);
+    assert!(check().stderr.contains("UNAVAILABLE: there is no configuration yet"), "{:?}", check());
+    // Longer than a directory that cannot be watched is looked at again.
+    std::thread::sleep(Duration::from_millis(2500));
+    let told = fs::read_to_string(log.path()).unwrap();
+    assert_eq!(told.lines().count(), 2, "{told}");
+    assert!(told.contains(&format!("{}: cannot be read: ", directory.display())), "{told}");
+    assert!(told.contains("until there is a good one, checks and reports are UNAVAILABLE"), "{told}");
+
+    fs::create_dir(&directory).unwrap();
+    write(&directory, &rule("closed"));
+    until(&server, "/readyz", is_ready);
+    assert!(check().stdout.starts_with("denied: "), "{:?}", check());
+}
+
+#[test]
+fn a_change_of_the_configuration_changes_what_checks_are_answered() {
+    let directory = tempfile::tempdir().unwrap();
+    write(directory.path(), &rule("closed"));
+    let server = Server::start(&["--config", directory.path().to_str().unwrap()]);
+    until(&server, "/readyz", is_ready);
+    let check = || run(&["check", "--address", &server.grpc]).stdout;
+    assert!(check().starts_with("denied: FAILED_PRECONDITION: "));
+    fs::remove_file(directory.path().join("rules.yaml")).unwrap();
+    until(&server, "/config", |status| status.contains(r#""applied":2"#));
+    assert!(check().starts_with("allowed\n"));
+}
+
+#[test]
+fn what_fails_is_answered_as_its_policy_says() {
+    let directory = tempfile::tempdir().unwrap();
+    let conditional =
+        rule("closed").replace("spec:\n  actions", "spec:\n  match: source.name == \"x\"\n  actions");
+    write(directory.path(), &conditional);
+    let config = directory.path().to_str().unwrap();
+    for (arguments, expected) in [
+        (&[][..], "allowed\n"),
+        (&["--on-match-error", "open"], "allowed\n"),
+        (
+            &["--on-match-error", "closed"],
+            "denied: UNAVAILABLE: condition of close.rule.istio-system: attribute",
+        ),
+    ] {
+        let server = Server::start(&[&["--config", config], arguments].concat());
+        until(&server, "/readyz", is_ready);
+        let ran = run(&["check", "--address", &server.grpc]);
+        assert!(ran.stdout.starts_with(expected), "{arguments:?}: {ran:?}");
+        assert!(server.get("/metrics").contains("\nmixer_condition_errors_total 1\n"));
+    }
+}
+
+#[test]
+fn what_becomes_of_requests_and_configuration_is_counted() {
+    let server = Server::start(&[]);
+    until(&server, "/readyz", is_ready);
+    let ask = |arguments: &[&str]| run(&[arguments, &["--address", &server.grpc]].concat());
+    ask(&["check", "-a", "request.path=/admin"]);
+    ask(&["check", "-a", "request.path=/x"]);
+    ask(&["quota", "requests", "--amount", "60"]);
+    ask(&["quota", "requests", "--amount", "60", "--best-effort"]);
+    ask(&["quota", "requests", "--amount", "60"]);
+    ask(&["report", "-a", "response.code=0", "-a", "response.code=0"]);
+    ask(&["report", "-a", "response.code=200"]);
+    let page = server.get("/metrics");
+    for series in [
+        r#"mixer_checks_total{outcome="allowed"} 4"#,
+        r#"mixer_checks_total{outcome="denied"} 1"#,
+        r#"mixer_check_duration_seconds_bucket{le="+Inf"} 5"#,
+        r#"mixer_quotas_total{outcome="granted"} 1"#,
+        r#"mixer_quotas_total{outcome="partial"} 1"#,
+        r#"mixer_quotas_total{outcome="refused"} 1"#,
+        r#"mixer_reports_total{outcome="delivered"} 1"#,
+        r#"mixer_reports_total{outcome="failed"} 1"#,
+        "mixer_reported_requests_total 3",
+        r#"mixer_config_updates_total{result="applied"} 1"#,
+        "mixer_rules 3.0",
+        "mixer_handlers 3.0",
+        "mixer_config_is_stale 0.0",
+    ] {
+        assert!(page.lines().any(|line| line == series), "{series}: {page}");
+    }
+}
+
+#[test]
+fn the_line_to_try_is_a_command_that_works() {
+    let (server, printed) = Server::start_and_print(&[]);
+    until(&server, "/readyz", is_ready);
+    let line = printed.lines().last().unwrap();
+    let arguments: Vec<&str> = line.split('`').nth(1).unwrap().split(' ').skip(1).collect();
+    let ran = run(&arguments);
+    assert!(ran.code == 0 && ran.stdout.starts_with("denied: PERMISSION_DENIED: "), "{line}: {ran:?}");
+}
+
+#[test]
+fn a_server_whose_output_nobody_reads_serves_all_the_same() {
+    let directory = tempfile::tempdir().unwrap();
+    write(directory.path(), &rule("closed"));
+    let (reader, writer) = std::io::pipe().unwrap();
+    drop(reader);
+    // A port that was free a moment ago: nobody is told which one it is.
+    let admin = std::net::TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().to_string();
+    let mut serve = binary();
+    serve.args(["serve", "--listen", "127.0.0.1:0", "--admin", &admin, "--log", "error", "--config"]);
+    let mut child = serve.arg(directory.path()).stdout(writer).spawn().unwrap();
+    let start = Instant::now();
+    while std::net::TcpStream::connect(&admin).is_err() {
+        assert!(child.try_wait().unwrap().is_none(), "the server ended");
+        assert!(start.elapsed() < Duration::from_secs(20));
+        std::thread::sleep(Duration::from_millis(50));
+    }
+    child.kill().unwrap();
+    child.wait().unwrap();
+}

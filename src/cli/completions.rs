@@ -20,16 +20,8 @@ impl Completions {
     pub(super) fn run(self) -> anyhow::Result<ExitCode> {
         let mut command = super::Arguments::command();
         let mut script = Vec::new();
-        clap_complete::generate(self.shell, &mut command, program(), &mut script);
+        clap_complete::generate(self.shell, &mut command, super::program(), &mut script);
         super::print(&String::from_utf8(script)?)?;
         Ok(ExitCode::SUCCESS)
     }
-}
-
-/// What the program is called by: adapters of other people have programs of their own names.
-fn program() -> String {
-    let path = std::env::args_os().next().map(std::path::PathBuf::from);
-    let name =
-        path.as_deref().and_then(|path| path.file_stem()).map(|name| name.to_string_lossy().into_owned());
-    name.unwrap_or_else(|| env!("CARGO_PKG_NAME").to_owned())
 }

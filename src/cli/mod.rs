@@ -1,11 +1,20 @@
 //! The command line of an adapter's program: `mixer_adapter::main!(MyAdapter)` is all of one.
 
 mod adapters;
+mod ask;
+mod attributes;
 mod call;
 mod completions;
+mod configuration;
+mod eval;
+mod explain;
+mod failure;
 mod fields;
+mod input;
 mod manifest;
+mod remote;
 mod serve;
+mod validate;
 mod values;
 
 use std::{
@@ -52,6 +61,7 @@ Flags can be given as environment variables, too: each command's --help names th
 const SERVE_EXAMPLES: &str = "\
 Examples:
   mixer-adapter serve
+  mixer-adapter serve --config config/      a directory of YAML files, watched for changes
   mixer-adapter serve --listen 127.0.0.1:0 --admin 127.0.0.1:0     free ports, printed at the start
   MIXER_ADAPTER_LOG=debug mixer-adapter serve --max-connection-age 30m";
 
@@ -59,6 +69,18 @@ Examples:
 enum Command {
     #[command(after_help = SERVE_EXAMPLES)]
     Serve(Box<serve::Serve>),
+    #[command(after_help = ask::CHECK_EXAMPLES)]
+    Check(ask::Check),
+    #[command(after_help = ask::REPORT_EXAMPLES)]
+    Report(ask::Report),
+    #[command(after_help = ask::QUOTA_EXAMPLES)]
+    Quota(ask::Quota),
+    #[command(after_help = explain::EXAMPLES)]
+    Explain(Box<explain::Explain>),
+    #[command(after_help = validate::EXAMPLES)]
+    Validate(validate::Validate),
+    #[command(after_help = eval::EXAMPLES)]
+    Eval(eval::Eval),
     #[command(after_help = call::EXAMPLES)]
     Call(Box<call::Call>),
     #[command(after_help = adapters::EXAMPLES)]
@@ -78,6 +100,12 @@ struct Usage(String);
 pub fn run(add: impl FnOnce(AdaptersBuilder) -> AdaptersBuilder, sample: Option<&'static str>) -> ExitCode {
     let outcome = match Arguments::parse().command {
         Command::Serve(serve) => serve.run(add, sample).map(|()| ExitCode::SUCCESS),
+        Command::Check(check) => check.run(),
+        Command::Report(report) => report.run(),
+        Command::Quota(quota) => quota.run(),
+        Command::Explain(explain) => explain.run(add, sample),
+        Command::Validate(validate) => validate.run(add),
+        Command::Eval(eval) => eval.run(),
         Command::Call(call) => with_adapters(add, |adapters| call.run(adapters)),
         Command::Adapters(list) => with_adapters(add, |adapters| list.run(adapters)),
         Command::Manifest(manifest) => with_adapters(add, |adapters| manifest.run(adapters)),
@@ -88,8 +116,7 @@ pub fn run(add: impl FnOnce(AdaptersBuilder) -> AdaptersBuilder, sample: Option<
         // Whoever read the output has seen enough: `mixer-adapter adapters | head`.
         Err(error) if is_broken_pipe(&error) => ExitCode::SUCCESS,
         Err(error) => {
-            // Nobody is left to be told where stderr is closed.
-            let _ = writeln!(io::stderr(), "error: {error:#}");
+            print_error(&format!("error: {error:#}"));
             if error.is::<Usage>() { ExitCode::from(2) } else { ExitCode::FAILURE }
         }
     }
@@ -136,6 +163,19 @@ fn print(text: &str) -> io::Result<()> {
     let mut stdout = io::stdout().lock();
     stdout.write_all(text.as_bytes())?;
     stdout.flush()
+}
+
+/// Writes a line to stderr. Nobody is left to be told where that is closed.
+fn print_error(text: &str) {
+    let _ = writeln!(io::stderr(), "{}", text.trim_end());
+}
+
+/// What the program is called by: adapters of other people have programs of their own names.
+fn program() -> String {
+    let path = std::env::args_os().next().map(std::path::PathBuf::from);
+    let name =
+        path.as_deref().and_then(|path| path.file_stem()).map(|name| name.to_string_lossy().into_owned());
+    name.unwrap_or_else(|| env!("CARGO_PKG_NAME").to_owned())
 }
 
 fn print_json(json: &impl serde::Serialize) -> anyhow::Result<()> {

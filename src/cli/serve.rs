@@ -1,14 +1,23 @@
-use std::{io::IsTerminal as _, net::SocketAddr, sync::Arc, time::Duration};
+use std::{
+    fmt::Write as _,
+    io::IsTerminal as _,
+    net::{Ipv6Addr, SocketAddr},
+    sync::Arc,
+    time::Duration,
+};
 
 use anyhow::Context as _;
 use clap::Args;
 use tokio_util::sync::CancellationToken;
 use tracing_subscriber::EnvFilter;
 
-use super::values;
+use super::{
+    configuration::{Configuration, SAMPLE},
+    values,
+};
 use crate::{
     config::{
-        self, ConfigUrl,
+        self,
         source::{Change, Update},
     },
     handler::{AdaptersBuilder, Closing, TableLimits},
@@ -21,33 +30,29 @@ use crate::{
     service::{Bound, Server, ServerOptions, Workers},
 };
 
-/// Run the server.
+/// Run the server: adapters for a real Mixer, and a Mixer of its own
 #[derive(Debug, Args)]
 pub(super) struct Serve {
     /// Where gRPC is served; port 0 takes a free port, which is printed
     #[arg(long, value_name = "HOST:PORT", default_value = "127.0.0.1:9091", env = "MIXER_ADAPTER_LISTEN", value_parser = values::address)]
     listen: SocketAddr,
 
-    /// Where people and machines look: /healthz /readyz /metrics /sessions; plain HTTP
+    /// Where people and machines look: /healthz /readyz /metrics /config /sessions /explain; plain HTTP
     #[arg(long, value_name = "HOST:PORT", default_value = "127.0.0.1:15014", env = "MIXER_ADAPTER_ADMIN", value_parser = values::address)]
     admin: SocketAddr,
 
-    /// The configuration: a directory of YAML or JSON files, watched for changes [default: a sample that comes with it]
-    #[arg(long, value_name = "DIR|URL", env = "MIXER_ADAPTER_CONFIG")]
-    config: Option<ConfigUrl>,
+    #[command(flatten)]
+    configuration: Configuration,
 
-    /// The namespace whose rules apply to every request, and of resources that name none
-    #[arg(
-        long,
-        value_name = "NAMESPACE",
-        default_value = "istio-system",
-        env = "MIXER_ADAPTER_DEFAULT_CONFIG_NAMESPACE"
-    )]
-    default_config_namespace: String,
+    /// Answers of checks kept for requests that would be answered alike, for as long as adapters say; 0 keeps none, as
+    /// Mixer does since 1.1
+    #[arg(long, value_name = "N", default_value_t = 0, env = "MIXER_ADAPTER_CHECK_CACHE")]
+    check_cache: u64,
 
-    /// Leave out what is faulty in the configuration, as Mixer does, in place of refusing all of it
-    #[arg(long, env = "MIXER_ADAPTER_LENIENT", value_parser = values::switch(), action = clap::ArgAction::SetTrue)]
-    lenient: bool,
+    /// Say why a request is answered as it is, also on ports that other machines can connect to: `check --explain`, and
+    /// /explain on the admin port. Ports of this machine only always do
+    #[arg(long, env = "MIXER_ADAPTER_EXPLAIN", value_parser = values::switch())]
+    explain: bool,
 
     /// Threads that serve calls, each with its own connections [default: one a core]
     #[arg(long, value_name = "N", env = "MIXER_ADAPTER_THREADS")]
@@ -135,18 +140,19 @@ impl Serve {
             let configured = server.readiness().register("configuration");
             let bound = server.bind(self.listen, Some(self.admin)).await?;
             let stop = stop_on_signal()?;
-            greet(&host, &bound)?;
-            match (&self.config, sample) {
+            match (&self.configuration.config, sample) {
                 (Some(url), _) => {
-                    let source = url.source(&self.default_config_namespace)?;
+                    let source = url.source(&self.configuration.default_config_namespace)?;
                     background.spawn(controller.follow(source, configured));
                 }
                 (None, Some(sample)) => {
-                    use_sample(controller, sample, &self.default_config_namespace).await?;
+                    use_sample(controller, sample, &self.configuration.default_config_namespace).await?;
                     drop(configured);
                 }
                 (None, None) => drop(configured),
             }
+            // The server goes on where nobody reads this.
+            let _ = super::print(&greeting(&host, &bound)?);
             Ok(bound.run(&workers, stop).await?)
         })
     }
@@ -157,11 +163,7 @@ impl Serve {
             remote: remote::Options::default(),
             closing: host.closing().clone(),
         };
-        let options = BuildOptions {
-            default_namespace: self.default_config_namespace.clone(),
-            lenient: self.lenient,
-            ..BuildOptions::default()
-        };
+        let options = BuildOptions { check_cache: self.check_cache, ..self.configuration.options() };
         Controller::new(mixer.clone(), host.clone(), Arc::new(connector), options)
     }
 
@@ -176,6 +178,7 @@ impl Serve {
             keepalive: values::unless_zero(self.keepalive),
             call_timeout: values::unless_zero(self.call_timeout),
             session_idle: values::unless_zero(self.session_idle),
+            explain: self.explain,
             ..ServerOptions::default()
         }
     }
@@ -197,9 +200,8 @@ impl Serve {
 
 /// Runs with the configuration that comes with the program.
 async fn use_sample(mut controller: Controller, sample: &str, namespace: &str) -> anyhow::Result<()> {
-    let parsed = config::parse(sample, "the sample", namespace);
-    let (update, answered) =
-        Update::new("the sample".into(), Change::full_sets(parsed.resources), parsed.faults);
+    let parsed = config::parse(sample, SAMPLE, namespace);
+    let (update, answered) = Update::new(SAMPLE.into(), Change::full_sets(parsed.resources), parsed.faults);
     controller.apply(update).await;
     match answered.await? {
         config::source::Answer::Applied => Ok(()),
@@ -234,15 +236,36 @@ fn stop_on_signal() -> anyhow::Result<CancellationToken> {
 }
 
 /// What is served, and where.
-fn greet(host: &Host, bound: &Bound) -> anyhow::Result<()> {
-    println!("Adapters:");
+fn greeting(host: &Host, bound: &Bound) -> anyhow::Result<String> {
+    let mut text = "Adapters:\n".to_owned();
     for adapter in host.adapters().iter() {
         let templates: Vec<&str> = adapter.templates.iter().map(|template| template.name).collect();
-        println!("  {:<14} {}", adapter.name, templates.join(", "));
+        let _ = writeln!(text, "  {:<14} {}", adapter.name, templates.join(", "));
     }
-    println!("gRPC on {}", bound.grpc_address()?);
+    let address = bound.grpc_address()?;
+    let _ = writeln!(text, "gRPC on {address}");
     if let Some(admin) = bound.admin_address()? {
-        println!("Admin on http://{admin}");
+        let _ = writeln!(text, "Admin on http://{admin}");
     }
-    Ok(())
+    let elsewhere = match address == SocketAddr::from(([127, 0, 0, 1], DEFAULT_PORT)) {
+        true => String::new(),
+        false => format!(" --address {}", reachable(address)),
+    };
+    let program = super::program();
+    let _ = writeln!(
+        text,
+        "Try `{program} check --attributes request.path=/admin{elsewhere}` in another terminal"
+    );
+    Ok(text)
+}
+
+const DEFAULT_PORT: u16 = 9091;
+
+/// Where this machine reaches what listens there.
+fn reachable(address: SocketAddr) -> SocketAddr {
+    match (address.ip().is_unspecified(), address.is_ipv4()) {
+        (false, _) => address,
+        (true, true) => SocketAddr::from(([127, 0, 0, 1], address.port())),
+        (true, false) => SocketAddr::from((Ipv6Addr::LOCALHOST, address.port())),
+    }
 }

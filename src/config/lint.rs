@@ -5,61 +5,27 @@ use std::collections::BTreeMap;
 use serde_json::{Map, Value as Json};
 
 use super::{ConfigSet, Entry, Fault, Kind, ResourceName, Spec, Target};
-use crate::value::ValueType;
 
 /// Looks at a set for the traps that Mixer's users are known to have met. `is_quota` says whether an instance, by its full name, is of
-/// a template for quotas. Besides warnings there is one error: a handler that can never be called.
+/// a template for quotas.
 pub fn lint(set: &ConfigSet, is_quota: impl Fn(&ResourceName) -> bool) -> Vec<Fault> {
     let mut faults = Vec::new();
-    attributes_of_two_types(set, &mut faults);
     for entry in set.iter() {
-        match entry.spec.as_deref() {
-            Ok(Spec::Handler(handler)) => {
-                let address = handler.connection.as_ref().map(|connection| connection.address.as_str());
-                let is_remote = matches!(handler.adapter, Target::Resource(_));
-                if is_remote && address.unwrap_or_default().is_empty() {
-                    let reason = "the adapter cannot be called without an address (and kills a real Mixer without a connection)";
-                    faults.push(entry.resource.error("connection.address", reason));
-                }
+        let Ok(Spec::Instance(instance)) = entry.spec.as_deref() else { continue };
+        match &instance.params {
+            None => {
+                let reason = "read as {}; a real Mixer dies at the first request, so write params: {}";
+                faults.push(entry.resource.warning("params", reason));
             }
-            Ok(Spec::Instance(instance)) => match &instance.params {
-                None => {
-                    let reason = "read as {}; a real Mixer dies at the first request, so write params: {}";
-                    faults.push(entry.resource.warning("params", reason));
-                }
-                Some(params) if matches!(instance.template, Target::Resource(_)) => {
-                    quotes_within_quotes(entry, params, &mut faults);
-                }
-                Some(_) => {}
-            },
-            _ => {}
+            Some(params) if matches!(instance.template, Target::Resource(_)) => {
+                quotes_within_quotes(entry, params, &mut faults);
+            }
+            Some(_) => {}
         }
     }
     quotas_of_two_rules(set, is_quota, &mut faults);
     faults.sort_by(|one, other| one.origin.cmp(&other.origin));
     faults
-}
-
-/// Manifests of all namespaces make one vocabulary (mixer-runtime.md, section 2.2).
-fn attributes_of_two_types(set: &ConfigSet, faults: &mut Vec<Fault>) {
-    let mut first: BTreeMap<&str, (i32, &Entry)> = BTreeMap::new();
-    for entry in set.of_role(Kind::AttributeManifest) {
-        let Ok(Spec::AttributeManifest(manifest)) = entry.spec.as_deref() else { continue };
-        for (name, info) in &manifest.attributes {
-            let (kind, other) = first.entry(name).or_insert((info.value_type, entry));
-            if *kind != info.value_type {
-                let kind_name = |kind| ValueType::try_from(kind).unwrap_or(ValueType::Unspecified);
-                let reason = format!(
-                    "{} here, {} in {} ({}); that one counts here, any of the two with a real Mixer",
-                    kind_name(info.value_type),
-                    kind_name(*kind),
-                    other.name(),
-                    other.resource.origin,
-                );
-                faults.push(entry.resource.warning(&format!("attributes[{name:?}]"), reason));
-            }
-        }
-    }
 }
 
 /// A string that begins and ends with the same quote is a literal to its end, whatever is between (mixer-runtime.md, section 2.4).
@@ -202,41 +168,6 @@ spec:
             found,
             [
                 "x.yaml:4: warning: without.instance.ns: spec.params: read as {}; a real Mixer dies at the first request, so write params: {}"
-            ]
-        );
-    }
-
-    #[test]
-    fn a_remote_handler_needs_an_address_and_one_compiled_in_does_not() {
-        let handler = |name, spec| format!("---\nkind: handler\nmetadata: {{name: {name}}}\nspec: {spec}\n");
-        let text = [
-            handler("a", "{adapter: x}"),
-            handler("b", "{adapter: x, connection: {timeout: 1s}}"),
-            handler("c", "{adapter: x, connection: {address: \"h:1\"}}"),
-            handler("d", "{compiledAdapter: denier}"),
-        ];
-        let found: Vec<_> = lints(&text.concat());
-        let starts = [
-            "x.yaml:4: a.handler.ns: spec.connection.address: ",
-            "x.yaml:8: b.handler.ns: spec.connection.address: ",
-        ];
-        assert_eq!(found.len(), 2);
-        assert!(found.iter().zip(starts).all(|(found, start)| found.starts_with(start)), "{found:?}");
-    }
-
-    #[test]
-    fn an_attribute_of_two_types_names_both_manifests() {
-        let manifest = |name, kind| {
-            format!(
-                "---\nkind: attributemanifest\nmetadata: {{name: {name}}}\nspec:\n  attributes:\n    a.b: {{valueType: {kind}}}\n"
-            )
-        };
-        let text = [manifest("one", "STRING"), manifest("same", "STRING"), manifest("two", "INT64")].concat();
-        assert_eq!(
-            lints(&text),
-            [
-                "x.yaml:18: warning: two.attributemanifest.ns: spec.attributes[\"a.b\"]: INT64 here, STRING in \
-              one.attributemanifest.ns (x.yaml:2); that one counts here, any of the two with a real Mixer"
             ]
         );
     }

@@ -14,7 +14,7 @@ use super::{
 };
 use crate::{
     config::{
-        ConfigSet,
+        ConfigSet, Fault,
         source::{Source, Update},
     },
     host::Host,
@@ -87,9 +87,7 @@ impl Controller {
         match blueprint.build(former.as_deref(), &*self.connect, &self.options).await {
             Ok((snapshot, faults)) => {
                 self.mixer.swap(snapshot);
-                for fault in &faults {
-                    tracing::warn!("{fault}");
-                }
+                self.tell_new(&faults);
                 let resources = set.counts();
                 tracing::info!(%source, resources = resources.values().sum::<usize>(), "configuration in use");
                 self.set = set;
@@ -116,13 +114,25 @@ impl Controller {
                         for fault in &faults {
                             tracing::error!("{fault}");
                         }
-                        tracing::error!(%source, "the configuration is refused; the last good one stays in use");
+                        match &former {
+                            Some(_) => tracing::error!(%source, "the configuration is refused; the last good one stays in use"),
+                            None => tracing::error!(%source, "the configuration is refused; until there is a good one, checks and reports are UNAVAILABLE"),
+                        }
                         status.refusal = refusal;
                     }
                 });
                 responder.reject(faults);
                 false
             }
+        }
+    }
+
+    /// Tells the faults that are let through, but for those of the configuration before.
+    fn tell_new(&self, faults: &[Fault]) {
+        let status = self.status.lock().unwrap_or_else(PoisonError::into_inner);
+        let told = |fault: &String| status.faults.contains(fault);
+        for fault in faults.iter().map(ToString::to_string).filter(|fault| !told(fault)) {
+            tracing::warn!("{fault}");
         }
     }
 

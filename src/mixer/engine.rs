@@ -3,19 +3,25 @@ use std::sync::{
     atomic::{AtomicBool, Ordering::SeqCst},
 };
 
-use super::Snapshot;
+use super::{Counts, Snapshot};
 
-/// The engine: the snapshot that requests see now.
+/// The engine: the snapshot that requests see now, and what became of requests.
 #[derive(Debug)]
 pub struct Mixer {
     current: RwLock<Option<Arc<Snapshot>>>,
+    counts: Counts,
     closed: AtomicBool,
 }
 
 impl Mixer {
     /// An engine without configuration yet.
     pub fn new() -> Self {
-        Self { current: RwLock::new(None), closed: AtomicBool::new(false) }
+        Self { current: RwLock::new(None), counts: Counts::default(), closed: AtomicBool::new(false) }
+    }
+
+    /// What became of requests.
+    pub fn counts(&self) -> &Counts {
+        &self.counts
     }
 
     /// What requests see now; nothing before the first configuration. A request keeps it to its end.

@@ -31,6 +31,12 @@ pub trait Target: Send + Sync {
 
     /// The configuration that goes into each request: an encoded `google.protobuf.Any`.
     fn adapter_config(&self) -> Option<Bytes>;
+
+    /// Whether calls of a template are made at all. Where they are not, a trace shows what would be called, and
+    /// everything goes on as if the handler were not there.
+    fn is_called(&self, _: &DynamicTemplate) -> bool {
+        true
+    }
 }
 
 /// A handler resource at work. Equal handlers of successive snapshots are one.
@@ -48,6 +54,11 @@ impl RuntimeHandler {
     /// A handler of that name.
     pub fn new(name: Arc<str>, signature: crate::handler::Digest, target: Box<dyn Target>) -> Self {
         Self { name, signature, target, calls: AtomicU64::new(0) }
+    }
+
+    /// Whether calls of a template are made at all.
+    pub(crate) fn is_called(&self, template: &DynamicTemplate) -> bool {
+        self.target.is_called(template)
     }
 
     /// Calls the adapter with one or more encoded instances.

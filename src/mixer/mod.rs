@@ -5,6 +5,7 @@ pub mod attribute;
 pub mod build;
 mod cache;
 mod control;
+mod counts;
 pub mod dictionary;
 pub mod dispatch;
 mod engine;
@@ -19,10 +20,12 @@ mod snapshot;
 pub mod trace;
 
 pub use control::{ConfigStatus, Controller};
+pub use counts::{Checked, Counts};
+pub(crate) use counts::{GRANTED, REPORTED};
 pub use engine::Mixer;
 pub use handler::{Elsewhere, InProcess, RuntimeHandler, Target};
 pub use references::References;
-pub use snapshot::Snapshot;
+pub use snapshot::{Snapshot, SnapshotSize};
 
 use prost_reflect::{DynamicMessage, MessageDescriptor};
 

@@ -1,6 +1,9 @@
 //! A snapshot: one consistent set of configuration, compiled. A request sees one from start to end.
 
-use std::sync::Arc;
+use std::{
+    sync::Arc,
+    time::{Duration, Instant},
+};
 
 use super::{
     attribute::{AttributeValue, Attributes, Bag, Reads, Vocabulary},
@@ -28,12 +31,21 @@ pub struct Snapshot {
     pub(crate) cache: Option<CheckCache>,
     /// Whether parts of the configuration were left out because of faults.
     pub(crate) has_faults: bool,
+    /// How many rules there are.
+    pub(crate) rules: usize,
+    /// When it was built.
+    pub(crate) since: Instant,
 }
 
 impl Snapshot {
     /// The attributes that exist.
     pub fn vocabulary(&self) -> &Arc<Vocabulary> {
         &self.vocabulary
+    }
+
+    /// How much there is, and since when.
+    pub fn size(&self) -> SnapshotSize {
+        SnapshotSize { rules: self.rules, handlers: self.handlers.len(), age: self.since.elapsed() }
     }
 
     /// A snapshot without any rule.
@@ -51,8 +63,21 @@ impl Snapshot {
             policy: FailurePolicy::default(),
             cache: None,
             has_faults: false,
+            rules: 0,
+            since: Instant::now(),
         }
     }
+}
+
+/// How much is in a snapshot.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct SnapshotSize {
+    /// How many rules do something.
+    pub rules: usize,
+    /// How many handlers these rules lead to.
+    pub handlers: usize,
+    /// How long ago it was built.
+    pub age: Duration,
 }
 
 pub(crate) fn global_slots(vocabulary: &Vocabulary) -> Box<[Option<u32>]> {

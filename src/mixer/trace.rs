@@ -1,11 +1,11 @@
 //! Why a request got the answer it got.
 
-use std::time::Duration;
+use std::{fmt, time::Duration};
 
-use serde::Serialize;
+use serde::{Deserialize, Serialize};
 
 /// Everything the engine did for one request, in order.
-#[derive(Clone, Debug, Default, PartialEq, Serialize)]
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct Trace {
     /// The namespace whose rules apply, beside the default one.
     pub namespace: String,
@@ -13,14 +13,49 @@ pub struct Trace {
     pub steps: Vec<Step>,
 }
 
+/// What of a request is being done.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Phase {
+    /// Attributes are generated.
+    Generate,
+    /// It is checked.
+    Check,
+    /// Headers are changed.
+    Headers,
+    /// A quota is asked for.
+    Quota,
+    /// It is reported.
+    Report,
+}
+
+impl fmt::Display for Phase {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Self::Generate => "generate",
+            Self::Check => "check",
+            Self::Headers => "headers",
+            Self::Quota => "quota",
+            Self::Report => "report",
+        })
+    }
+}
+
 /// One thing that was done.
-#[derive(Clone, Debug, PartialEq, Serialize)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(tag = "step", rename_all = "snake_case")]
 pub enum Step {
+    /// What follows is about one of several requests that were reported together.
+    Request {
+        /// Its place among them, from 1.
+        number: usize,
+        /// The namespace whose rules apply to it, beside the default one.
+        namespace: String,
+    },
     /// A rule's condition was looked at.
     Rule {
-        /// The phase: generate, check, quota, report.
-        phase: &'static str,
+        /// What for.
+        phase: Phase,
         /// The rule's full name.
         rule: String,
         /// The condition; empty where there is none.
@@ -42,7 +77,7 @@ pub enum Step {
         #[serde(skip_serializing_if = "Option::is_none")]
         error: Option<String>,
     },
-    /// An adapter was called.
+    /// An adapter was called. Without answer and error, it was only found out that it would be called.
     Call {
         /// The handler's full name.
         handler: String,
@@ -84,6 +119,24 @@ pub enum Step {
 }
 
 impl Trace {
+    /// Goes on with what was done for one of several requests.
+    pub(crate) fn add_request(&mut self, number: usize, request: Trace) {
+        self.steps.push(Step::Request { number, namespace: request.namespace });
+        self.steps.extend(request.steps);
+    }
+
+    /// A call that is not made.
+    pub(crate) fn uncalled(&mut self, handler: &str, template: &str, instance: &str) {
+        self.steps.push(Step::Call {
+            handler: handler.to_owned(),
+            template: template.to_owned(),
+            instances: vec![instance.to_owned()],
+            answer: None,
+            error: None,
+            micros: 0,
+        });
+    }
+
     pub(crate) fn call(
         &mut self,
         handler: &str,
@@ -107,16 +160,19 @@ impl Trace {
     }
 }
 
-impl std::fmt::Display for Trace {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        writeln!(f, "namespace {:?}", self.namespace)?;
+impl fmt::Display for Trace {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        if !matches!(self.steps.first(), Some(Step::Request { .. })) {
+            writeln!(f, "namespace {:?}", self.namespace)?;
+        }
         self.steps.iter().try_for_each(|step| step.fmt(f))
     }
 }
 
-impl std::fmt::Display for Step {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+impl fmt::Display for Step {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
+            Step::Request { number, namespace } => writeln!(f, "request {number}, namespace {namespace:?}"),
             Step::Rule { phase, rule, condition, matched, error } => {
                 let outcome = match error {
                     Some(error) => format!("error: {error}"),
@@ -131,6 +187,9 @@ impl std::fmt::Display for Step {
             }
             Step::Instance { instance, error, .. } => {
                 writeln!(f, "  instance {instance}: NOT BUILT: {}", error.as_deref().unwrap_or_default())
+            }
+            Step::Call { handler, template, instances, answer: None, error: None, .. } => {
+                writeln!(f, "  call {handler} ({template}: {}) NOT MADE", instances.join(", "))
             }
             Step::Call { handler, template, instances, answer, error, micros } => {
                 let instances = instances.join(", ");

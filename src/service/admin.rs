@@ -1,4 +1,5 @@
-//! The admin port: plain HTTP for people and machines. Nothing here shows a configuration, which may hold secrets.
+//! The admin port: plain HTTP for people and machines. Nothing but `/explain` shows
+//! anything of a configuration, which may hold secrets.
 
 use std::sync::{Arc, Mutex, PoisonError};
 
@@ -26,7 +27,7 @@ pub(super) struct Admin {
     pub(super) config: Option<Arc<Mutex<ConfigStatus>>>,
 }
 
-pub(super) fn router(admin: Admin) -> Router {
+pub(super) fn router(admin: Admin, explain: Router) -> Router {
     Router::new()
         .route("/", get(|State(admin): State<Admin>| async move { Html(page::render(&admin.host)) }))
         .route("/healthz", get(|| async { "ok\n" }))
@@ -35,6 +36,7 @@ pub(super) fn router(admin: Admin) -> Router {
         .route("/sessions", get(sessions))
         .route("/config", get(config))
         .with_state(admin)
+        .merge(explain)
 }
 
 async fn ready(State(admin): State<Admin>) -> (StatusCode, String) {

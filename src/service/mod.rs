@@ -7,6 +7,8 @@ mod backend;
 mod body;
 mod connection;
 mod deadline;
+mod engine_metrics;
+mod explain;
 mod frame;
 mod grpc;
 mod listener;

@@ -36,4 +36,4 @@ const HEAD: &str = "<!doctype html><meta charset=utf-8><title>mixer-adapter</tit
 <h1>mixer-adapter</h1><table><tr><th>adapter<th>what it does<th>templates<th>sessions</tr>\n";
 
 const TAIL: &str = "<p><a href=/healthz>healthz</a> · <a href=/readyz>readyz</a> · <a href=/metrics>metrics</a> · \
-<a href=/sessions>sessions</a></p>\n";
+<a href=/sessions>sessions</a> · <a href=/config>config</a></p>\n";

@@ -6,6 +6,7 @@ use std::{
     time::Duration,
 };
 
+use axum::{Router, routing::any};
 use tokio::net::TcpListener;
 use tokio_util::{sync::CancellationToken, task::TaskTracker};
 use tonic::service::Routes;
@@ -15,6 +16,8 @@ use super::{
     admin::{self, Admin},
     backend,
     connection::{self, ConnectionLimits},
+    engine_metrics::EngineMetrics,
+    explain,
     grpc::{CallLimits, Grpc},
     listener, metrics,
 };
@@ -48,6 +51,9 @@ pub struct ServerOptions {
     pub call_timeout: Option<Duration>,
     /// A session without use for that long ends: Mixers that die never close theirs. `None` keeps them.
     pub session_idle: Option<Duration>,
+    /// Say why the engine answers what it answers, also on ports that other machines can connect to: an explanation shows
+    /// conditions of rules and what adapters are sent. Ports of this machine only always explain.
+    pub explain: bool,
 }
 
 impl Default for ServerOptions {
@@ -63,6 +69,7 @@ impl Default for ServerOptions {
             keepalive_timeout: Duration::from_secs(20),
             call_timeout: None,
             session_idle: Some(Duration::from_secs(24 * 60 * 60)),
+            explain: false,
         }
     }
 }
@@ -159,6 +166,8 @@ impl Bound {
         }
         let mut rpcs = HashMap::from(backend::methods(&host));
         rpcs.extend(mixer.iter().flat_map(super::mixer::methods));
+        let explains = |listener: &TcpListener| options.explain || is_loopback(listener);
+        rpcs.extend(mixer.iter().filter(|_| explains(&self.grpc)).flat_map(explain::methods));
         let grpc = Arc::new(Grpc {
             rpcs,
             routes: reflection(&host)?.add_service(health).prepare(),
@@ -170,16 +179,24 @@ impl Bound {
             in_flight: AtomicUsize::new(0),
             host: host.clone(),
         });
+        let mut registry = metrics::registry(&host);
+        if let Some(mixer) = mixer.clone() {
+            registry.register_collector(Box::new(EngineMetrics { mixer, config: config.clone() }));
+        }
         let draining = CancellationToken::new();
         let background = TaskTracker::new();
         if let Some(listener) = self.admin {
             let admin = Admin {
                 host: host.clone(),
                 readiness: readiness.clone(),
-                registry: Arc::new(Mutex::new(metrics::registry(&host))),
+                registry: Arc::new(Mutex::new(registry)),
                 config,
             };
-            background.spawn(serve_admin(listener, admin, draining.clone()));
+            let explain = match mixer.as_ref().filter(|_| explains(&listener)) {
+                Some(mixer) => explain::router(mixer.clone()),
+                None => Router::new().route("/explain", any(explain::refusal)),
+            };
+            background.spawn(serve_admin(listener, admin::router(admin, explain), draining.clone()));
         }
         background.spawn(keep_time(host.clone(), options.session_idle, draining.clone()));
 
@@ -224,7 +241,7 @@ impl Bound {
 fn service_names(host: &Host, mixer: bool) -> Vec<String> {
     let mut names = vec![String::new(), backend::SERVICE.to_owned()];
     if mixer {
-        names.push(super::mixer::SERVICE.to_owned());
+        names.extend([super::mixer::SERVICE, explain::SERVICE].map(str::to_owned));
     }
     let methods = host.adapters().templates().filter_map(|template| template.method.split('/').nth(1));
     names.extend(methods.map(str::to_owned));
@@ -244,8 +261,13 @@ fn reflection(host: &Host) -> Result<Routes, ServerError> {
     Ok(Routes::new(builder().build_v1()?).add_service(builder().build_v1alpha()?))
 }
 
-async fn serve_admin(listener: TcpListener, admin: Admin, stop: CancellationToken) {
-    let served = axum::serve(listener, admin::router(admin)).with_graceful_shutdown(stop.cancelled_owned());
+/// Whether only this machine can connect.
+fn is_loopback(listener: &TcpListener) -> bool {
+    listener.local_addr().is_ok_and(|address| address.ip().is_loopback())
+}
+
+async fn serve_admin(listener: TcpListener, router: Router, stop: CancellationToken) {
+    let served = axum::serve(listener, router).with_graceful_shutdown(stop.cancelled_owned());
     if let Err(error) = served.await {
         tracing::error!(%error, "the admin port ended");
     }

@@ -65,8 +65,18 @@ impl Server {
 
     /// The same, with what it printed at its start.
     pub(crate) fn start_and_print(arguments: &[&str]) -> (Self, String) {
-        let ports = ["serve", "--listen", "127.0.0.1:0", "--admin", "127.0.0.1:0", "--log", "error"];
-        let mut child = binary().args(ports).args(arguments).stdout(Stdio::piped()).spawn().unwrap();
+        Self::start_on("127.0.0.1:0", arguments)
+    }
+
+    /// The same, both ports on that address.
+    pub(crate) fn start_on(address: &str, arguments: &[&str]) -> (Self, String) {
+        let ports = ["serve", "--listen", address, "--admin", address, "--log", "error"];
+        Self::spawn(binary().args(ports).args(arguments))
+    }
+
+    /// The same, of a command that is complete.
+    pub(crate) fn spawn(serve: &mut Command) -> (Self, String) {
+        let mut child = serve.stdout(Stdio::piped()).spawn().unwrap();
         let mut stdout = BufReader::new(child.stdout.take().unwrap());
         let mut printed = String::new();
         let mut read = |before: &str| {
@@ -79,6 +89,7 @@ impl Server {
             }
         };
         let (grpc, admin) = (read("gRPC on "), read("Admin on http://"));
+        read("Try ");
         (Self { grpc, admin, child, _stdout: stdout }, printed)
     }
 
@@ -88,8 +99,23 @@ impl Server {
 
     /// What the admin port answers, headers included.
     pub(crate) fn get(&self, path: &str) -> String {
-        let mut stream = TcpStream::connect(&self.admin).unwrap();
-        write!(stream, "GET {path} HTTP/1.1\r\nhost: test\r\nconnection: close\r\n\r\n").unwrap();
+        self.send(&format!("GET {path} HTTP/1.1\r\nhost: test\r\nconnection: close\r\n\r\n"))
+    }
+
+    /// What the admin port answers to JSON, headers included.
+    pub(crate) fn post(&self, path: &str, json: &str) -> String {
+        let length = json.len();
+        self.send(&format!(
+            "POST {path} HTTP/1.1\r\nhost: test\r\nconnection: close\r\ncontent-type: application/json\r\n\
+             content-length: {length}\r\n\r\n{json}"
+        ))
+    }
+
+    /// What the admin port answers to a request as it is.
+    pub(crate) fn send(&self, request: &str) -> String {
+        let port = self.admin.rsplit_once(':').unwrap().1;
+        let mut stream = TcpStream::connect(format!("127.0.0.1:{port}")).unwrap();
+        stream.write_all(request.as_bytes()).unwrap();
         let mut answer = String::new();
         stream.read_to_string(&mut answer).unwrap();
         answer

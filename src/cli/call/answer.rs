@@ -8,9 +8,9 @@ use prost_types::Duration;
 use serde_json::{Map, Value as Json, json};
 use tonic::Status;
 
-use super::{failure::code_name, request::Prepared};
+use super::request::Prepared;
 use crate::{
-    metrics,
+    metrics::status_name,
     proto::{self, CheckResult, QuotaResult},
     template::Variety,
     value,
@@ -47,10 +47,7 @@ impl Answer {
     /// In few words, to count answers by.
     pub(super) fn summary(&self, prepared: &Prepared) -> Cow<'static, str> {
         match self {
-            Self::Check(check) | Self::CheckWithOutput(check, _) => match status_code(check) {
-                code @ 0..=16 => metrics::code_name(tonic::Code::from_i32(code)).into(),
-                code => code_name(code).into(),
-            },
+            Self::Check(check) | Self::CheckWithOutput(check, _) => status_name(status_code(check)),
             Self::Quota(result) => granted(result, prepared).into(),
             Self::Report => "reported".into(),
             Self::Output(_) => "answered".into(),
@@ -100,7 +97,7 @@ fn granted(result: &QuotaResult, prepared: &Prepared) -> &'static str {
 fn check_json(check: &CheckResult) -> Json {
     let status = check.status.clone().unwrap_or_default();
     let mut json = json!({
-        "status": { "code": code_name(status.code), "message": status.message },
+        "status": { "code": status_name(status.code), "message": status.message },
         "valid_duration": duration(check.valid_duration),
         "valid_use_count": check.valid_use_count,
     });
@@ -117,7 +114,7 @@ fn quota_json(result: &QuotaResult) -> Json {
             "valid_duration": duration(grant.valid_duration),
         });
         if let Some(status) = &grant.status {
-            json["status"] = json!({ "code": code_name(status.code), "message": status.message });
+            json["status"] = json!({ "code": status_name(status.code), "message": status.message });
         }
         (name.clone(), json)
     });

@@ -13,8 +13,8 @@ use std::{
 
 use tonic::Status;
 
-use super::{answer::Answer, failure::code_name, request::Prepared};
-use crate::{proto::Any, remote::RemoteAdapter, template::HandleRequest};
+use super::{answer::Answer, request::Prepared};
+use crate::{cli::remote::Remote, metrics::status_name, proto::Any, template::HandleRequest};
 
 /// Calls that differ in their dedup_id only.
 #[derive(Clone)]
@@ -77,17 +77,17 @@ impl Calls {
         }
     }
 
-    pub(super) async fn call(&self, remote: &RemoteAdapter, index: u32) -> Result<Answer, Status> {
+    pub(super) async fn call(&self, remote: &Remote, index: u32) -> Result<Answer, Status> {
         let request = match &self.dedup_id {
             DedupId::Same(id) => self.request.with_dedup_id(id),
             DedupId::From(start) => self.request.with_dedup_id(&(start + u64::from(index)).to_string()),
         };
-        let answer = remote.call(self.prepared.method.clone(), request, self.timeout).await?;
+        let answer = remote.call(&self.prepared.method, request, self.timeout).await?;
         Answer::decode(&self.prepared, answer)
     }
 
     /// So many calls, so many of them at a time, on these connections in turn.
-    pub(super) async fn run(self, remotes: Vec<RemoteAdapter>, count: u32, concurrency: u32) -> Load {
+    pub(super) async fn run(self, remotes: Vec<Remote>, count: u32, concurrency: u32) -> Load {
         let (start, next) = (Instant::now(), Arc::new(AtomicU32::new(0)));
         let connections = remotes.len();
         let mut callers = tokio::task::JoinSet::new();
@@ -116,7 +116,7 @@ impl Calls {
 
     async fn call_again_and_again(
         self,
-        remote: RemoteAdapter,
+        remote: Remote,
         next: Arc<AtomicU32>,
         count: u32,
     ) -> (Vec<u32>, BTreeMap<Kind, Count>) {
@@ -160,7 +160,7 @@ impl Kind {
     pub(super) fn name(&self) -> String {
         match self {
             Self::Answer(summary) => summary.clone().into_owned(),
-            Self::Error(code) => code_name(*code),
+            Self::Error(code) => status_name(*code).into_owned(),
         }
     }
 }

@@ -1,8 +1,6 @@
 //! Calls adapters as Mixer would.
 
 mod answer;
-mod failure;
-mod input;
 mod load;
 mod print;
 mod request;
@@ -15,12 +13,11 @@ use clap::Args;
 use tonic::{Code, Status};
 
 use answer::Answer;
-use failure::Failure;
 use load::{Calls, Load};
 use request::Prepared;
 
-use super::values;
-use crate::{handler::Adapters, proto::Any, remote::RemoteAdapter};
+use super::{failure::Failure, remote::Remote, values};
+use crate::{handler::Adapters, proto::Any};
 
 pub(super) const EXAMPLES: &str = "\
 Examples:
@@ -142,7 +139,7 @@ impl Call {
     async fn call(&self, prepared: &Arc<Prepared>) -> Result<Outcome, Failure> {
         let mut remotes = Vec::new();
         for _ in 0..self.connections.min(self.concurrency) {
-            let remote = RemoteAdapter::connect(&self.address).await;
+            let remote = Remote::connect(&self.address).await;
             remotes.push(remote.map_err(|status| {
                 Failure::of_step("connecting", &status)
                     .hint("nothing may be served there: `serve` serves these adapters, --address names another server")
@@ -166,7 +163,7 @@ impl Call {
     async fn calls(
         &self,
         prepared: &Arc<Prepared>,
-        remotes: Vec<RemoteAdapter>,
+        remotes: Vec<Remote>,
         adapter_config: Option<&Any>,
         timeout: Option<Duration>,
     ) -> Result<Outcome, Failure> {

@@ -6,12 +6,12 @@ use serde_json::{Value as Json, json};
 
 use super::{
     answer::{self, Answer},
-    failure::code_name,
     load::{Kind, Load},
     request::Prepared,
 };
 use crate::{
     cli,
+    metrics::status_name,
     proto::{CheckResult, QuotaResult},
 };
 
@@ -47,8 +47,8 @@ fn check_text(check: &CheckResult) -> String {
     let mut text = match (status.code, status.message.as_str()) {
         (0, "") => "allowed\n".to_owned(),
         (0, message) => format!("allowed: {message}\n"),
-        (code, "") => format!("denied: {}\n", code_name(code)),
-        (code, message) => format!("denied: {}: {message}\n", code_name(code)),
+        (code, "") => format!("denied: {}\n", status_name(code)),
+        (code, message) => format!("denied: {}: {message}\n", status_name(code)),
     };
     if let Json::Array(details) = &Answer::Check(check.clone()).to_json()["status"]["details"] {
         for detail in details {

@@ -4,9 +4,9 @@ use http::uri::PathAndQuery;
 use prost_reflect::{DynamicMessage, MessageDescriptor, ReflectMessage as _, Value};
 use serde_json::Value as Json;
 
-use super::{Call, input};
+use super::Call;
 use crate::{
-    cli::{Usage, find},
+    cli::{Usage, find, input},
     handler::{Adapters, list, read_json, read_params},
     proto::{Any, QuotaRequest, istio::mixer::adapter::model::v1beta1::quota_request::QuotaParams},
     template::{DescriptorSet, DynamicTemplate, STANDARD, Variety},

@@ -5,8 +5,9 @@ use std::{collections::BTreeMap, io::Write as _, time::Duration};
 use prost::Message as _;
 use prost_reflect::{DynamicMessage, ReflectMessage as _};
 
-use super::{failure::Failure, request::Prepared};
+use super::request::Prepared;
 use crate::{
+    cli::{failure::Failure, remote::Remote},
     proto::{
         Any, Status,
         istio::mixer::adapter::model::v1beta1::{
@@ -14,12 +15,11 @@ use crate::{
             ValidateRequest, ValidateResponse,
         },
     },
-    remote::RemoteAdapter,
 };
 
 /// Validates the configuration and makes a session with it. Returns its id.
 pub(super) async fn open(
-    remote: &RemoteAdapter,
+    remote: &Remote,
     prepared: &Prepared,
     timeout: Option<Duration>,
 ) -> Result<String, Failure> {
@@ -64,7 +64,7 @@ pub(super) fn config(session: &str) -> Any {
 }
 
 pub(super) async fn close(
-    remote: &RemoteAdapter,
+    remote: &Remote,
     session_id: String,
     timeout: Option<Duration>,
 ) -> Result<(), Failure> {

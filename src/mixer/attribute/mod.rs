@@ -7,8 +7,10 @@ mod bag;
 mod reads;
 mod value;
 mod vocabulary;
+mod written;
 
 pub use bag::{Attributes, Bag};
 pub use reads::{Reads, Reference};
 pub use value::{AttributeValue, StringMap};
 pub use vocabulary::{Conflict, Declaration, Vocabulary};
+pub use written::{Unreadable, Written, read_json, read_pairs, read_text};

@@ -1,4 +1,4 @@
-use std::{net::IpAddr, sync::Arc};
+use std::{fmt, net::IpAddr, sync::Arc};
 
 use bytes::Bytes;
 use prost_types::Timestamp;
@@ -62,6 +62,22 @@ impl AttributeValue {
             Value::Duration(length) => AttributeValue::Duration(i64::try_from(length.nanos()).ok()?),
             Value::StringMap(map) => AttributeValue::StringMap(map.into()),
         })
+    }
+}
+
+impl fmt::Display for AttributeValue {
+    /// As [`Value`] reads.
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            AttributeValue::String(text) => f.write_str(text),
+            AttributeValue::Int64(number) => number.fmt(f),
+            AttributeValue::Double(number) => number.fmt(f),
+            AttributeValue::Bool(truth) => truth.fmt(f),
+            AttributeValue::Timestamp(instant) => instant.fmt(f),
+            AttributeValue::Duration(nanos) => f.write_str(&value::format_duration((*nanos).into())),
+            AttributeValue::Bytes(bytes) => value::IpAddress { value: bytes.clone() }.fmt(f),
+            AttributeValue::StringMap(map) => Value::StringMap(map.into()).fmt(f),
+        }
     }
 }
 

@@ -24,6 +24,12 @@ pub(super) struct Compiled {
     pub(super) bindings: Option<Arc<Bindings>>,
 }
 
+impl Compiled {
+    pub(super) fn is_quota(&self) -> bool {
+        self.instance.template.variety() == Variety::Quota
+    }
+}
+
 pub(super) type Instances = BTreeMap<ResourceName, Compiled>;
 
 pub(super) fn read(

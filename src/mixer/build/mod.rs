@@ -22,7 +22,7 @@ use super::{
     snapshot::{Identity, Snapshot, global_slots},
 };
 use crate::{
-    config::{ConfigSet, Fault},
+    config::{ConfigSet, Fault, ResourceName, lint},
     host::Host,
 };
 use actions::RuleSpec;
@@ -69,6 +69,8 @@ impl Blueprint {
         let handlers = handlers::read(set, &adapters, host, &mut faults);
         let instances = instances::read(set, &templates, &vocabulary, &mut faults);
         let rules = actions::read(set, &handlers, &instances, &vocabulary, &mut faults);
+        let is_quota = |name: &ResourceName| instances.get(name).is_some_and(instances::Compiled::is_quota);
+        faults.extend(lint(set, is_quota));
         let handlers = handlers::in_use(handlers, &rules);
         handlers::validate(&handlers, host, &mut faults);
         Self { vocabulary, handlers, rules, faults }
@@ -104,6 +106,7 @@ impl Blueprint {
             policy: options.policy,
             cache: (options.check_cache > 0).then(|| CheckCache::new(options.check_cache)),
             has_faults,
+            rules: self.rules.len(),
             ..Snapshot::empty()
         };
         assemble::tables(self.rules, &opened, &options.default_namespace, &mut snapshot);

@@ -9,7 +9,7 @@ use super::{
     policy::{Failure, OnFailure, fatal},
 };
 use crate::{
-    mixer::trace::{Step, Trace},
+    mixer::trace::{Phase, Step, Trace},
     proto::{CheckResult, Status, istio::mixer::v1::RouteDirective},
     template::Variety,
 };
@@ -52,7 +52,10 @@ impl<'s> Request<'s> {
 
     /// Has attributes generated and checks, or takes the answer that is kept for a request like this one.
     pub async fn answer(&mut self) -> Result<CheckAnswer, DispatchError> {
-        if let Some(answer) = self.find_answer() {
+        // Who traces a request wants to know how it is answered.
+        if self.trace.is_none()
+            && let Some(answer) = self.find_answer()
+        {
             return Ok(answer);
         }
         let asked = self.snapshot.cache.is_some().then(|| self.bag.clone());
@@ -71,7 +74,7 @@ impl<'s> Request<'s> {
         let mut planned: Vec<Planned<'s>> = Vec::new();
         let mut planner = self.planner(false);
         for conditions in &mut conditions {
-            planner.plan("check", conditions, |_, _| true, |call| planned.push(call));
+            planner.plan(Phase::Check, conditions, |_, _| true, |call| planned.push(call));
         }
         let mut failures = planner.failures;
 

@@ -11,7 +11,7 @@ use super::{
 use crate::mixer::{
     attribute::{AttributeValue, Bag, Reads, Vocabulary},
     rules::Bindings,
-    trace::Step,
+    trace::{Phase, Step},
 };
 use crate::value::ValueType;
 
@@ -25,7 +25,7 @@ impl<'s> Request<'s> {
         let mut conditions = Conditions::of(snapshot.generators.of(&self.namespace));
         let mut planner = self.planner(true);
         for conditions in &mut conditions {
-            planner.plan("generate", conditions, |_, _| true, |call| planned.push(call));
+            planner.plan(Phase::Generate, conditions, |_, _| true, |call| planned.push(call));
         }
         // A denial cannot be given in this phase: what the policy closes on is fatal here.
         let mut failures = fatal(&planner.failures);
@@ -45,7 +45,7 @@ impl<'s> Request<'s> {
         for (slot, attribute, value) in generated {
             let fresh = self.bag.at(slot).is_none();
             if let Some(trace) = &mut self.trace {
-                let value = fresh.then(|| format!("{value:?}"));
+                let value = fresh.then(|| value.to_string());
                 trace.steps.push(Step::Generated { attribute: attribute.to_string(), value });
             }
             if fresh {

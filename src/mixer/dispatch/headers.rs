@@ -8,7 +8,7 @@ use crate::{
         attribute::{Bag, Reads},
         expression::Evaluated,
         rules::{HeaderRule, HeaderTemplate, Rules},
-        trace::Step,
+        trace::{Phase, Step},
     },
     proto::istio::mixer::v1::{HeaderOperation, RouteDirective, header_operation::Operation},
 };
@@ -24,7 +24,7 @@ impl<'s> Request<'s> {
         let mut directive = RouteDirective::default();
         for rule in &rules.operations {
             let mut planner = self.planner(false);
-            if !planner.matches("headers", &rule.rule, rule.condition, conditions) {
+            if !planner.matches(Phase::Headers, &rule.rule, rule.condition, conditions) {
                 continue;
             }
             let extra = outputs_of(rule, outputs);

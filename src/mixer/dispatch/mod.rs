@@ -17,7 +17,12 @@ pub use policy::{FailurePolicy, OnFailure};
 pub use quota::{QuotaAnswer, QuotaAsk};
 pub use report::Report;
 
-use super::{attribute::Bag, references::References, snapshot::Snapshot, trace::Trace};
+use super::{
+    attribute::{Bag, Vocabulary},
+    references::References,
+    snapshot::Snapshot,
+    trace::Trace,
+};
 
 /// One request on its way through the phases.
 #[derive(Debug)]
@@ -31,6 +36,7 @@ pub struct Request<'s> {
     /// Whether attribute generators have run.
     pub(crate) generated: bool,
     pub(crate) trace: Option<Box<Trace>>,
+    condition_errors: u64,
 }
 
 /// Why the engine has no answer: each failure in words, every one of them. The Mixer API answers INTERNAL to a check and
@@ -55,7 +61,8 @@ impl<'s> Request<'s> {
         let mut references = References::default();
         let namespace = snapshot.identity.namespace(&bag, &mut references.before).to_owned();
         let trace = traced.then(|| Box::new(Trace { namespace: namespace.clone(), steps: Vec::new() }));
-        Self { snapshot, bag, references, namespace, deadline, generated: false, trace }
+        let generated = false;
+        Self { snapshot, bag, references, namespace, deadline, generated, trace, condition_errors: 0 }
     }
 
     /// What the answers depend on.
@@ -63,9 +70,19 @@ impl<'s> Request<'s> {
         &self.references
     }
 
+    /// The attributes that there can be.
+    pub fn vocabulary(&self) -> &Vocabulary {
+        &self.snapshot.vocabulary
+    }
+
     /// The attributes, with those that generators made.
     pub fn attributes(&self) -> &Bag {
         &self.bag
+    }
+
+    /// How many conditions could not be evaluated.
+    pub fn condition_errors(&self) -> u64 {
+        self.condition_errors
     }
 
     /// What was done, if the request is traced.

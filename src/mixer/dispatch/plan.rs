@@ -4,7 +4,7 @@ use super::{Request, policy::Failure};
 use crate::mixer::{
     attribute::{Attributes, Bag, Reads},
     rules::{Condition, Destination, Entry, Rules},
-    trace::{Step, Trace},
+    trace::{Phase, Step, Trace},
 };
 
 /// One call to be made: an instance, or all instances of a report's destination.
@@ -41,6 +41,10 @@ pub(super) struct Planner<'r> {
     pub(super) reads: &'r mut Reads,
     pub(super) trace: Option<&'r mut Trace>,
     pub(super) failures: Vec<Failure>,
+    /// Whether a call was left out because its handler is not called.
+    pub(super) uncalled: bool,
+    /// How many conditions could not be evaluated.
+    pub(super) condition_errors: &'r mut u64,
     pub(super) match_error: super::OnFailure,
     pub(super) adapter_error: super::OnFailure,
 }
@@ -57,6 +61,8 @@ impl<'s> Request<'s> {
             reads,
             trace: self.trace.as_deref_mut(),
             failures: Vec::new(),
+            uncalled: false,
+            condition_errors: &mut self.condition_errors,
             match_error: self.snapshot.policy.match_error,
             adapter_error: self.snapshot.policy.adapter_error,
         }
@@ -67,7 +73,7 @@ impl Planner<'_> {
     /// Whether a condition holds. One that cannot be evaluated does not (mixer-runtime.md, section 3.2).
     pub(super) fn matches(
         &mut self,
-        phase: &'static str,
+        phase: Phase,
         rule: &str,
         index: usize,
         conditions: &mut Conditions<'_>,
@@ -86,6 +92,7 @@ impl Planner<'_> {
         };
         conditions.known[index] = Some(matched);
         if let Some(error) = &error {
+            *self.condition_errors += 1;
             tracing::debug!(rule, condition = condition.text, error, "a condition could not be evaluated");
             self.failures.extend(self.match_error.of_condition(|| format!("condition of {rule}: {error}")));
         }
@@ -96,7 +103,7 @@ impl Planner<'_> {
     /// The calls of all instances that are wanted, in the order of the rules.
     pub(super) fn plan<'s>(
         &mut self,
-        phase: &'static str,
+        phase: Phase,
         conditions: &mut Conditions<'s>,
         mut wanted: impl FnMut(&'s Entry, bool) -> bool,
         mut planned: impl FnMut(Planned<'s>),
@@ -109,10 +116,22 @@ impl Planner<'_> {
                         && matched
                         && let Some(instance) = self.build(entry)
                     {
-                        planned(Planned { rules: conditions.index, destination, entry, instance });
+                        match destination.handler.is_called(&destination.template) {
+                            true => {
+                                planned(Planned { rules: conditions.index, destination, entry, instance })
+                            }
+                            false => self.leave_out(destination, entry),
+                        }
                     }
                 }
             }
+        }
+    }
+
+    fn leave_out(&mut self, destination: &Destination, entry: &Entry) {
+        self.uncalled = true;
+        if let Some(trace) = &mut self.trace {
+            trace.uncalled(&destination.handler.name, destination.template.name(), &entry.instance.name);
         }
     }
 
@@ -142,7 +161,7 @@ impl Planner<'_> {
 
     fn trace_rule(
         &mut self,
-        phase: &'static str,
+        phase: Phase,
         rule: &str,
         condition: &Condition,
         matched: bool,

@@ -8,7 +8,13 @@ use super::{
     combine::DEFAULT_DURATION,
     plan::{Conditions, Planned},
 };
-use crate::{mixer::handler::QuotaParams, mixer::trace::Step, proto::QuotaResult};
+use crate::{
+    mixer::{
+        handler::QuotaParams,
+        trace::{Phase, Step},
+    },
+    proto::QuotaResult,
+};
 
 /// What a quota is asked for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -60,7 +66,10 @@ impl<'s> Request<'s> {
                 }
                 asked_for
             };
-            planner.plan("quota", conditions, asked_for, |call| planned.push(call));
+            planner.plan(Phase::Quota, conditions, asked_for, |call| planned.push(call));
+        }
+        if planner.uncalled && planned.is_empty() {
+            answer = in_full;
         }
         if !found {
             tracing::debug!(quota = ask.name, "a quota that is not configured is granted in full");

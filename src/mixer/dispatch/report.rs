@@ -11,7 +11,10 @@ use super::{
     plan::{Conditions, Planned},
     policy::Failure,
 };
-use crate::mixer::{rules::Destination, trace::Trace};
+use crate::mixer::{
+    rules::Destination,
+    trace::{Phase, Trace},
+};
 
 /// A batch of reports being put together.
 #[derive(Debug, Default)]
@@ -42,7 +45,7 @@ impl<'s> Report<'s> {
         let mut conditions = Conditions::of(request.snapshot.reports.of(&request.namespace));
         let mut planner = request.planner(false);
         for conditions in &mut conditions {
-            planner.plan("report", conditions, |_, _| true, |planned| self.buffer(planned));
+            planner.plan(Phase::Report, conditions, |_, _| true, |planned| self.buffer(planned));
         }
         let failures = planner.failures.into_iter().map(|failure| match failure {
             Failure::Fatal(text) | Failure::Deny(text) => text,

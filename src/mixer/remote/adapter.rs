@@ -112,6 +112,11 @@ impl RemoteAdapter {
         self.balancer.address()
     }
 
+    /// Waits for the first connection. UNAVAILABLE with the reason where it cannot be made.
+    pub async fn ready(&self) -> Result<(), Status> {
+        self.balancer.sender().await.map(drop)
+    }
+
     /// Waits until there is a connection.
     pub(super) async fn connected(&self) {
         self.balancer.connected().await;
@@ -156,5 +161,5 @@ pub(super) async fn within<T>(
 }
 
 fn too_late() -> Status {
-    Status::deadline_exceeded("the adapter did not answer in time")
+    Status::deadline_exceeded("no answer in time")
 }

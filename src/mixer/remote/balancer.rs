@@ -107,7 +107,7 @@ impl Balancer {
             Found::Soon => "the connection has just ended".into(),
         };
         let address = self.address();
-        Err(Status::unavailable(format!("the adapter at {address} cannot be reached: {why}")))
+        Err(Status::unavailable(format!("{address} cannot be reached: {why}")))
     }
 
     pub(super) fn address(&self) -> String {

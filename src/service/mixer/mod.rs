@@ -1,9 +1,15 @@
 //! The Mixer API, `istio.mixer.v1.Mixer`: Check and Report of a proxy (mixer-runtime.md, sections 3.3 and 4).
 
 mod attributes;
+mod compress;
+mod json;
 mod references;
 
-use std::sync::Arc;
+pub use compress::compress;
+pub use json::{check_json, status_json};
+pub use references::referenced;
+
+use std::{sync::Arc, time::Instant};
 
 use tonic::Status;
 
@@ -11,10 +17,11 @@ use super::grpc::{Rpc, rpc};
 use crate::{
     handler::Caller,
     mixer::{
-        Mixer,
+        Checked, Mixer,
         attribute::Bag,
         dictionary::WORDS,
         dispatch::{QuotaAsk, Report, Request},
+        trace::Trace,
     },
     proto::istio::mixer::v1::{
         CheckRequest, CheckResponse, ReportRequest, ReportResponse,
@@ -66,16 +73,70 @@ fn known_words(global_word_count: u32) -> Result<usize, Status> {
 
 /// Answers a Check.
 pub async fn check(mixer: &Mixer, asked: CheckRequest, caller: Caller) -> Result<CheckResponse, Status> {
+    counted_check(mixer, asked, caller, None).await
+}
+
+/// Answers a Check, and says what led to the answer.
+pub async fn explain_check(
+    mixer: &Mixer,
+    asked: CheckRequest,
+    caller: Caller,
+) -> (Result<CheckResponse, Status>, Trace) {
+    let mut trace = Trace::default();
+    let answer = counted_check(mixer, asked, caller, Some(&mut trace)).await;
+    (answer, trace)
+}
+
+async fn counted_check(
+    mixer: &Mixer,
+    asked: CheckRequest,
+    caller: Caller,
+    trace: Option<&mut Trace>,
+) -> Result<CheckResponse, Status> {
+    let start = Instant::now();
+    let answer = traced_check(mixer, asked, caller, trace).await;
+    let status = |response: &CheckResponse| Some(response.precondition.as_ref()?.status.as_ref()?.code);
+    let outcome = match answer.as_ref().map(status) {
+        Ok(Some(0)) => Checked::Allowed,
+        Ok(_) => Checked::Denied,
+        Err(_) => Checked::Failed,
+    };
+    mixer.counts().check(outcome, start.elapsed());
+    answer
+}
+
+async fn traced_check(
+    mixer: &Mixer,
+    asked: CheckRequest,
+    caller: Caller,
+    trace: Option<&mut Trace>,
+) -> Result<CheckResponse, Status> {
     let known_words = known_words(asked.global_word_count)?;
     let snapshot = mixer.snapshot().ok_or_else(not_configured)?;
-    let attributes = asked.attributes.unwrap_or_default();
-    let decoder = Decoder::new(&snapshot, &attributes.words);
+    let attributes = asked.attributes.as_ref();
+    let decoder = Decoder::new(&snapshot, attributes.map_or(&[][..], |attributes| &attributes.words));
     let mut bag = Bag::new(snapshot.vocabulary().clone());
-    decoder.read(&attributes, &mut bag);
-    let mut request = Request::new(&snapshot, bag, caller.deadline, false);
+    if let Some(attributes) = attributes {
+        decoder.read(attributes, &mut bag);
+    }
+    let mut request = Request::new(&snapshot, bag, caller.deadline, trace.is_some());
+    let answer = answer(mixer, &mut request, &asked, known_words).await;
+    mixer.counts().condition_errors(request.condition_errors());
+    if let Some(trace) = trace {
+        *trace = request.into_trace().unwrap_or_default();
+    }
+    answer
+}
+
+async fn answer(
+    mixer: &Mixer,
+    request: &mut Request<'_>,
+    asked: &CheckRequest,
+    known_words: usize,
+) -> Result<CheckResponse, Status> {
     let answer = request.answer().await.map_err(|error| Status::internal(error.to_string()))?;
     let referenced = |request: &Request<'_>| {
-        references::encode(&request.references().list(snapshot.vocabulary()), known_words)
+        references::encode(&request.references().list(request.vocabulary()), known_words)
     };
     let allowed = answer.status.code == 0;
     let mut response = CheckResponse {
@@ -83,28 +144,29 @@ pub async fn check(mixer: &Mixer, asked: CheckRequest, caller: Caller) -> Result
             status: Some(answer.status),
             valid_duration: Some(answer.valid_duration),
             valid_use_count: answer.valid_use_count,
-            referenced_attributes: Some(referenced(&request)),
+            referenced_attributes: Some(referenced(request)),
             route_directive: answer.directive,
         }),
         quotas: Default::default(),
     };
     if allowed {
-        for (name, params) in asked.quotas {
+        for (name, params) in &asked.quotas {
             let granted = request
                 .quota(QuotaAsk {
-                    name: &name,
+                    name,
                     dedup_id: &asked.deduplication_id,
                     amount: params.amount,
                     best_effort: params.best_effort,
                 })
                 .await;
+            mixer.counts().quota(granted.granted, params.amount);
             let result = QuotaResult {
                 valid_duration: Some(granted.valid_duration),
                 granted_amount: granted.granted,
-                referenced_attributes: Some(referenced(&request)),
+                referenced_attributes: Some(referenced(request)),
                 status: None,
             };
-            response.quotas.insert(name, result);
+            response.quotas.insert(name.clone(), result);
         }
     }
     Ok(response)
@@ -112,12 +174,44 @@ pub async fn check(mixer: &Mixer, asked: CheckRequest, caller: Caller) -> Result
 
 /// Answers a Report.
 pub async fn report(mixer: &Mixer, asked: ReportRequest, caller: Caller) -> Result<ReportResponse, Status> {
+    counted_report(mixer, asked, caller, None).await
+}
+
+/// Answers a Report, and says what became of it.
+pub async fn explain_report(
+    mixer: &Mixer,
+    asked: ReportRequest,
+    caller: Caller,
+) -> (Result<ReportResponse, Status>, Trace) {
+    let mut trace = Trace::default();
+    let answer = counted_report(mixer, asked, caller, Some(&mut trace)).await;
+    (answer, trace)
+}
+
+async fn counted_report(
+    mixer: &Mixer,
+    asked: ReportRequest,
+    caller: Caller,
+    trace: Option<&mut Trace>,
+) -> Result<ReportResponse, Status> {
+    let requests = asked.attributes.len();
+    let answer = traced_report(mixer, asked, caller, trace).await;
+    mixer.counts().report(requests, answer.is_ok());
+    answer
+}
+
+async fn traced_report(
+    mixer: &Mixer,
+    asked: ReportRequest,
+    caller: Caller,
+    mut trace: Option<&mut Trace>,
+) -> Result<ReportResponse, Status> {
     known_words(asked.global_word_count)?;
     let snapshot = mixer.snapshot().ok_or_else(not_configured)?;
     let delta = asked.repeated_attributes_semantics() == RepeatedAttributesSemantics::DeltaEncoding;
     let mut report = Report::default();
     let mut state: Option<Bag> = None;
-    for attributes in &asked.attributes {
+    for (index, attributes) in asked.attributes.iter().enumerate() {
         let words = if attributes.words.is_empty() { &asked.default_words } else { &attributes.words };
         let decoder = Decoder::new(&snapshot, words);
         let bag = match state.as_ref().filter(|_| delta) {
@@ -134,10 +228,14 @@ pub async fn report(mixer: &Mixer, asked: ReportRequest, caller: Caller) -> Resu
                 bag
             }
         };
-        let mut request = Request::new(&snapshot, bag.clone(), caller.deadline, false);
+        let mut request = Request::new(&snapshot, bag.clone(), caller.deadline, trace.is_some());
         report.add(&mut request).await;
+        mixer.counts().condition_errors(request.condition_errors());
+        if let (Some(trace), Some(request)) = (trace.as_deref_mut(), request.into_trace()) {
+            trace.add_request(index + 1, request);
+        }
         state = Some(bag);
     }
-    report.flush(caller.deadline, None).await.map_err(|error| Status::unknown(error.to_string()))?;
+    report.flush(caller.deadline, trace).await.map_err(|error| Status::unknown(error.to_string()))?;
     Ok(ReportResponse {})
 }

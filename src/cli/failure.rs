@@ -1,15 +1,15 @@
-use std::fmt;
+use std::{borrow::Cow, fmt};
 
 use serde_json::{Value as Json, json};
 use tonic::{Code, Status};
 
-use crate::{metrics, proto};
+use crate::{metrics::status_name, proto};
 
 /// A step that got no answer, or an answer that the next step cannot go on from.
 #[derive(Debug, thiserror::Error)]
 pub(super) struct Failure {
     step: Option<&'static str>,
-    code: String,
+    code: Cow<'static, str>,
     message: String,
     /// What to try, where that can be told.
     hint: Option<String>,
@@ -40,7 +40,7 @@ impl Failure {
     }
 
     fn new(step: Option<&'static str>, code: i32, message: &str) -> Self {
-        Self { step, code: code_name(code), message: message.to_owned(), hint: None }
+        Self { step, code: status_name(code), message: message.to_owned(), hint: None }
     }
 
     pub(super) fn hint(mut self, hint: impl Into<String>) -> Self {
@@ -71,13 +71,5 @@ impl fmt::Display for Failure {
             }
         }
         Ok(())
-    }
-}
-
-/// A code of `google.rpc.Code` by name; Mixer writes a number that is none of them as a number, too.
-pub(super) fn code_name(code: i32) -> String {
-    match code {
-        0..=16 => metrics::code_name(Code::from_i32(code)).to_owned(),
-        other => format!("code {other}"),
     }
 }

@@ -6,8 +6,8 @@ use serde_json::Value as Json;
 
 use crate::{cli::Usage, template::DescriptorSet};
 
-/// JSON in place, `@FILE`, or `@-` for stdin.
-pub(super) fn json(flag: &str, argument: &str) -> Result<Json, Usage> {
+/// A text in place, `@FILE`, or `@-` for stdin; and where it was read, for messages.
+pub(super) fn text(flag: &str, argument: &str) -> Result<(String, String), Usage> {
     let (text, place) = match argument.strip_prefix('@') {
         None => (Ok(argument.to_owned()), String::new()),
         Some("-") => {
@@ -17,6 +17,12 @@ pub(super) fn json(flag: &str, argument: &str) -> Result<Json, Usage> {
         Some(file) => (fs::read_to_string(file), format!(" of {file}")),
     };
     let text = text.map_err(|error| Usage(format!("{flag}: {argument:?} cannot be read: {error}")))?;
+    Ok((text, place))
+}
+
+/// JSON in place or in a file.
+pub(super) fn json(flag: &str, argument: &str) -> Result<Json, Usage> {
+    let (text, place) = text(flag, argument)?;
     serde_json::from_str(&text).map_err(|error| {
         Usage(format!("{flag}: this is no JSON: {error}{place}; write it like '{{\"value\": \"x\"}}'"))
     })

@@ -1,0 +1,141 @@
+//! `validate`: faults and warnings with their places, and exit codes for CI.
+#![allow(clippy::unwrap_used)]
+
+mod support;
+
+use std::{fs, path::Path};
+
+use base64::{Engine as _, engine::general_purpose::STANDARD};
+use serde_json::json;
+use support::{Ran, run};
+
+fn validate(arguments: &[&str]) -> Ran {
+    run(&[&["validate"], arguments].concat())
+}
+
+/// A directory with the configuration of a recorded case, complete with descriptors and addresses.
+fn recorded(case: &str) -> tempfile::TempDir {
+    let data = Path::new(env!("CARGO_MANIFEST_DIR")).join("../tests/data/dispatch/config");
+    let imports = Path::new(env!("CARGO_MANIFEST_DIR")).join("../build/proto");
+    let directory = tempfile::tempdir().unwrap();
+    let case = format!("cases/{case}.yaml");
+    for file in ["base/attributes.yaml", "base/templates.yaml", "base/adapter.yaml", &case] {
+        let mut text = fs::read_to_string(data.join(file)).unwrap();
+        for proto in fs::read_dir(data.join("protos")).unwrap() {
+            let proto = proto.unwrap().path();
+            let name = proto.file_stem().unwrap().to_str().unwrap();
+            let placeholder = format!("${{descriptor:{name}}}");
+            if text.contains(&placeholder) {
+                let mut compiler = protox::Compiler::new([&data.join("protos"), &imports]).unwrap();
+                compiler.include_imports(true).open_file(&proto).unwrap();
+                let set = compiler.encode_file_descriptor_set();
+                text = text.replace(&placeholder, &STANDARD.encode(set));
+            }
+        }
+        let text = text.replace("${b1}", "127.0.0.1:1").replace("${b2}", "127.0.0.1:2");
+        let name = Path::new(file).file_name().unwrap();
+        fs::write(directory.path().join(name), text).unwrap();
+    }
+    directory
+}
+
+#[test]
+fn the_sample_has_no_fault() {
+    let ran = validate(&["--warnings-as-errors", "../examples/config"]);
+    assert_eq!((ran.code, ran.stdout.as_str()), (0, "9 resources: 0 errors, 0 warnings\n"));
+    assert_eq!(validate(&["--config", "../examples/config/sample.yaml"]).code, 0);
+}
+
+#[test]
+fn a_recorded_configuration_that_a_real_mixer_takes_has_no_error() {
+    let directory = recorded("check-min");
+    let ran = validate(&[directory.path().to_str().unwrap()]);
+    assert!(ran.code == 0 && ran.stdout.ends_with(": 0 errors, 0 warnings\n"), "{ran:?}");
+}
+
+#[test]
+fn what_a_real_mixer_logs_and_drops_is_an_error_with_its_place() {
+    for (case, place) in [
+        (
+            "rule-unknown-field",
+            "rule-unknown-field.yaml:38: bad.rule.istio-system: spec.actoins: no such field",
+        ),
+        (
+            "handler-one-bad-one-good",
+            "handler-one-bad-one-good.yaml:29: r1.rule.istio-system: spec.actions[0].handler: there is no handler missing",
+        ),
+        ("match-unknown-attribute", "match-unknown-attribute.yaml:"),
+    ] {
+        let directory = recorded(case);
+        let ran = validate(&[directory.path().to_str().unwrap()]);
+        assert!(ran.code == 1 && ran.stdout.contains(place), "{case}: {ran:?}");
+        assert!(ran.stdout.ends_with(": 1 error, 0 warnings\n"), "{case}: {ran:?}");
+    }
+}
+
+#[test]
+fn a_warning_fails_only_when_it_shall() {
+    let directory = recorded("quota-same-instance-two-rules");
+    let directory = directory.path().to_str().unwrap();
+    let ran = validate(&[directory]);
+    assert!(ran.code == 0 && ran.stdout.ends_with(": 0 errors, 1 warning\n"), "{ran:?}");
+    assert!(
+        ran.stdout.contains(": warning: r2.rule.istio-system: spec.actions[0].instances[0]: "),
+        "{ran:?}"
+    );
+    assert_eq!(validate(&["--warnings-as-errors", directory]).code, 1);
+}
+
+#[test]
+fn faults_are_for_programs_too() {
+    let file = tempfile::NamedTempFile::with_suffix(".yaml").unwrap();
+    let handler = "kind: handler\nmetadata: {name: h}\nspec: {compiledAdapter: denier, params: {cod: 7}}\n";
+    let rule = "---\nkind: rule\nmetadata: {name: r, namespace: ns}\nspec:\n  match: request.paht == \"x\"\n";
+    fs::write(file.path(), format!("{handler}{rule}")).unwrap();
+    let path = file.path().to_str().unwrap();
+    let ran = validate(&["--json", path]);
+    assert_eq!(ran.code, 1);
+    let json = ran.json();
+    assert_eq!((&json["errors"], &json["warnings"]), (&json!(2), &json!(0)), "{json}");
+    let fault = &json["faults"][0];
+    assert_eq!(
+        (&fault["severity"], &fault["file"], &fault["line"]),
+        (&json!("error"), &json!(path), &json!(3))
+    );
+    let expected = (json!("h.handler.istio-system"), json!("spec.params.cod"));
+    assert_eq!((&fault["resource"], &fault["field"]), (&expected.0, &expected.1));
+    let second = &json["faults"][1];
+    assert_eq!((&second["line"], &second["field"]), (&json!(8), &json!("spec.match")));
+    let reason = second["reason"].as_str().unwrap();
+    assert!(reason.starts_with("there is no attribute `request.paht`") && reason.contains("^^^"), "{reason}");
+    assert_eq!(json["resources"]["istio/policy/v1beta1/rules"], 1);
+}
+
+#[test]
+fn each_thing_wrong_is_told_once() {
+    let file = tempfile::NamedTempFile::with_suffix(".yaml").unwrap();
+    let adapter = run(&["manifest", "denier"]).stdout;
+    let handler = "---\nkind: handler\nmetadata: {name: h}\nspec: {adapter: denier, params: {}}\n";
+    let manifest = |name: &str, value_type: &str| {
+        format!(
+            "---\nkind: attributemanifest\nmetadata: {{name: {name}}}\nspec: {{attributes: {{a.b: {{valueType: {value_type}}}}}}}\n"
+        )
+    };
+    let text = [adapter.as_str(), handler, &manifest("one", "STRING"), &manifest("two", "INT64")].concat();
+    fs::write(file.path(), text).unwrap();
+    let ran = validate(&[file.path().to_str().unwrap()]);
+    assert_eq!(ran.code, 1);
+    assert_eq!(ran.stdout.matches("h.handler.istio-system: spec.connection.address: ").count(), 1, "{ran:?}");
+    assert_eq!(ran.stdout.matches("two.attributemanifest.istio-system: ").count(), 1, "{ran:?}");
+    assert!(ran.stdout.ends_with(": 2 errors, 0 warnings\n"), "{ran:?}");
+}
+
+#[test]
+fn a_place_that_cannot_be_read_is_an_error_and_a_wrong_command_line_another() {
+    let ran = validate(&["nowhere"]);
+    assert!(ran.code == 1 && ran.stdout.starts_with("nowhere: cannot be read: "), "{ran:?}");
+    for arguments in [&[][..], &["mcp://127.0.0.1:1"], &["a", "--config", "b"]] {
+        let ran = validate(arguments);
+        assert!(ran.code == 2 && ran.stdout.is_empty() && !ran.stderr.is_empty(), "{arguments:?}: {ran:?}");
+    }
+}

@@ -1,0 +1,104 @@
+//! `--config` and what goes with it.
+
+use clap::{Args, builder::TypedValueParser};
+
+use super::{Usage, values};
+use crate::{
+    config::{self, ConfigSet, ConfigUrl, Fault},
+    mixer::{
+        build::BuildOptions,
+        dispatch::{FailurePolicy, OnFailure},
+    },
+};
+
+/// Which configuration, and what is done where it or a call is at fault.
+#[derive(Debug, Args)]
+pub(super) struct Configuration {
+    /// The configuration: a directory of YAML or JSON files, or one such file [default: a sample that comes with it]
+    #[arg(long, value_name = "DIR|URL", env = "MIXER_ADAPTER_CONFIG")]
+    pub(super) config: Option<ConfigUrl>,
+
+    /// The namespace whose rules apply to every request, and of resources that name none
+    #[arg(
+        long,
+        value_name = "NAMESPACE",
+        default_value = "istio-system",
+        env = "MIXER_ADAPTER_DEFAULT_CONFIG_NAMESPACE"
+    )]
+    pub(super) default_config_namespace: String,
+
+    /// Leave out what is faulty in the configuration, as Mixer does, in place of refusing all of it
+    #[arg(long, env = "MIXER_ADAPTER_LENIENT", value_parser = values::switch(), action = clap::ArgAction::SetTrue)]
+    lenient: bool,
+
+    /// A rule's condition cannot be evaluated: `mixer` and `open` skip the rule, `closed` denies the check
+    #[arg(long, value_name = "POLICY", default_value = "mixer", env = "MIXER_ADAPTER_ON_MATCH_ERROR", value_parser = on_failure())]
+    on_match_error: OnFailure,
+
+    /// An instance cannot be built, or an adapter fails: `mixer` fails the check with a gRPC error, `open` goes on
+    /// without it, `closed` denies the check
+    #[arg(long, value_name = "POLICY", default_value = "mixer", env = "MIXER_ADAPTER_ON_ADAPTER_ERROR", value_parser = on_failure())]
+    on_adapter_error: OnFailure,
+
+    /// An adapter does not answer in time: as --on-adapter-error
+    #[arg(long, value_name = "POLICY", default_value = "mixer", env = "MIXER_ADAPTER_ON_TIMEOUT", value_parser = on_failure())]
+    on_timeout: OnFailure,
+
+    /// The configuration is in use with faults, by --lenient: `closed` denies every check until they are corrected
+    #[arg(long, value_name = "POLICY", default_value = "mixer", env = "MIXER_ADAPTER_ON_CONFIG_ERROR", value_parser = on_failure())]
+    on_config_error: OnFailure,
+}
+
+impl Configuration {
+    /// How a snapshot is built of it.
+    pub(super) fn options(&self) -> BuildOptions {
+        BuildOptions {
+            default_namespace: self.default_config_namespace.clone(),
+            lenient: self.lenient,
+            policy: FailurePolicy {
+                match_error: self.on_match_error,
+                adapter_error: self.on_adapter_error,
+                timeout: self.on_timeout,
+                config_error: self.on_config_error,
+            },
+            ..BuildOptions::default()
+        }
+    }
+
+    /// The resources now, and what is wrong with them so far.
+    pub(super) fn read(&self, sample: Option<&'static str>) -> Result<(ConfigSet, Vec<Fault>), Usage> {
+        match (&self.config, sample) {
+            (Some(url), _) => read(url, &self.default_config_namespace),
+            (None, Some(sample)) => Ok(set(config::parse(sample, SAMPLE, &self.default_config_namespace))),
+            (None, None) => Err(Usage("--config: this program has no sample; give a directory".to_owned())),
+        }
+    }
+}
+
+/// What the configuration that comes with a program is called.
+pub(super) const SAMPLE: &str = "the sample";
+
+/// The resources of a directory or a file, and what is wrong with them so far.
+pub(super) fn read(url: &ConfigUrl, default_namespace: &str) -> Result<(ConfigSet, Vec<Fault>), Usage> {
+    match url {
+        ConfigUrl::Files(path) => Ok(set(config::read(path, default_namespace))),
+        url => Err(Usage(format!("{url} is no directory and no file; only `serve` follows servers"))),
+    }
+}
+
+fn set(parsed: config::Parsed) -> (ConfigSet, Vec<Fault>) {
+    let mut faults = parsed.faults;
+    let (set, found) = ConfigSet::of(parsed.resources);
+    faults.extend(found);
+    (set, faults)
+}
+
+fn on_failure() -> impl TypedValueParser<Value = OnFailure> {
+    clap::builder::PossibleValuesParser::new(["mixer", "open", "closed"]).map(|policy| {
+        match policy.as_str() {
+            "open" => OnFailure::Open,
+            "closed" => OnFailure::Closed,
+            _ => OnFailure::Mixer,
+        }
+    })
+}

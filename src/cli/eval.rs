@@ -1,0 +1,219 @@
+use std::{fs, path::PathBuf, process::ExitCode, sync::Arc};
+
+use clap::{
+    Args,
+    builder::{PossibleValuesParser, TypedValueParser},
+};
+use serde_json::{Map, Value as Json, json};
+
+use super::{
+    Usage,
+    attributes::{Attributes, how_to_write},
+    values,
+};
+use crate::{
+    mixer::{
+        attribute::{AttributeValue, Bag, Reads, Vocabulary},
+        expression::{CompileError, EvalError, Expression, Language, cases},
+    },
+    nearest::suggestion,
+    value::ValueType,
+};
+
+pub(super) const EXAMPLES: &str = concat!(
+    "\
+Examples:
+  mixer-adapter eval '(request.path | \"/\").startsWith(\"/admin\")' --attributes request.path=/admin/x
+  mixer-adapter eval 'request.headers[\"x-user\"] | \"nobody\"'
+  mixer-adapter eval 'my.size > 5' --type my.size=INT64 --attributes my.size=7
+  mixer-adapter eval --cases cases.jsonl
+
+The standard attributes are declared; --type declares others, and so does a value in --attributes.
+A file of cases has a line of JSON for each: \"id\", \"expr\", \"attributes\" (name to type), \"bag\" (name to
+{\"t\": \"string\", \"v\": \"x\"}) and \"expect\" (\"type\" and \"value\", or \"error\" with \"phase\" and \"kind\").
+
+",
+    how_to_write!(),
+    "
+
+Exit codes: 0 it has a value (all cases passed), 1 it has none (a case failed), 2 the command line is wrong."
+);
+
+/// Evaluate an expression, or a file of cases
+#[derive(Debug, Args)]
+pub(super) struct Eval {
+    /// The expression
+    #[arg(value_name = "EXPR", required_unless_present = "cases", allow_hyphen_values = true)]
+    expression: Option<String>,
+
+    #[command(flatten)]
+    attributes: Attributes,
+
+    /// Declare an attribute: my.size=INT64; may be repeated
+    #[arg(long = "type", value_name = "NAME=TYPE", value_parser = declaration)]
+    types: Vec<(String, ValueType)>,
+
+    /// The language, as the annotation policy.istio.io/lang has it: CEL or COMPAT; Mixer's own where it is not given
+    #[arg(long = "lang", value_name = "LANG", env = "MIXER_ADAPTER_LANG", ignore_case = true, value_parser = language())]
+    language: Option<Language>,
+
+    /// Run a file of cases: print those that come out otherwise than expected, and how many passed
+    #[arg(long, value_name = "FILE", env = "MIXER_ADAPTER_CASES", conflicts_with_all = ["expression", "arguments", "types"])]
+    cases: Option<PathBuf>,
+
+    /// Print JSON
+    #[arg(long, env = "MIXER_ADAPTER_JSON", value_parser = values::switch())]
+    json: bool,
+}
+
+/// What came of an expression.
+enum Outcome {
+    Value { value: AttributeValue, value_type: ValueType, read: Vec<(String, bool)> },
+    CompileError(CompileError),
+    EvalError(EvalError),
+}
+
+impl Eval {
+    pub(super) fn run(self) -> anyhow::Result<ExitCode> {
+        if let Some(file) = &self.cases {
+            return self.run_cases(file);
+        }
+        let text = self.expression.as_deref().unwrap_or_default();
+        let outcome = self.evaluate(text)?;
+        match (&outcome, self.json) {
+            (outcome, true) => super::print_json(&outcome.to_json())?,
+            (Outcome::Value { value, value_type, read }, false) => {
+                let read = read.iter().map(|(name, present)| match present {
+                    true => name.clone(),
+                    false => format!("{name} (absent)"),
+                });
+                let read: Vec<_> = read.collect();
+                let mut text = format!("{} {value_type}\n", value_json(value));
+                if !read.is_empty() {
+                    text.push_str(&format!("read: {}\n", read.join(", ")));
+                }
+                super::print(&text)?;
+            }
+            (Outcome::CompileError(error), false) => super::print_error(&error.render(text)),
+            (Outcome::EvalError(error), false) => super::print_error(&error.render(text)),
+        }
+        Ok(match outcome {
+            Outcome::Value { .. } => ExitCode::SUCCESS,
+            Outcome::CompileError(_) | Outcome::EvalError(_) => ExitCode::FAILURE,
+        })
+    }
+
+    fn evaluate(&self, text: &str) -> Result<Outcome, Usage> {
+        let mut types = Vocabulary::new();
+        for (name, value_type) in &self.types {
+            types
+                .declare(name.as_str(), *value_type)
+                .map_err(|conflict| Usage(format!("--type: {conflict}")))?;
+        }
+        types.declare_standard();
+        let attributes = self.attributes.request(&types)?;
+        for (name, value) in &attributes {
+            if types.find(name).is_none() {
+                let value_type = ValueType::from_str_name(value.kind()).unwrap_or(ValueType::IpAddress);
+                // Cannot clash: it is not declared.
+                let _ = types.declare(name.as_str(), value_type);
+            }
+        }
+        let types = Arc::new(types);
+        let expression = match Expression::compile_in(self.language.unwrap_or_default(), text, &types) {
+            Ok(expression) => expression,
+            Err(error) => return Ok(Outcome::CompileError(error)),
+        };
+        let mut bag = Bag::new(types.clone());
+        for (name, value) in attributes {
+            bag.insert(name, value);
+        }
+        let mut reads = Reads::default();
+        Ok(match expression.eval(&bag, &mut reads) {
+            Ok(value) => {
+                let name = |name: &str, key: Option<&str>| match key {
+                    Some(key) => format!("{name}[{key}]"),
+                    None => name.to_owned(),
+                };
+                let read = reads.all(&types).map(|read| (name(read.name, read.key), read.present)).collect();
+                Outcome::Value { value: value.into(), value_type: expression.value_type(), read }
+            }
+            Err(error) => Outcome::EvalError(error),
+        })
+    }
+
+    fn run_cases(&self, file: &PathBuf) -> anyhow::Result<ExitCode> {
+        let wrong = |why: String| Usage(format!("--cases: {}: {why}", file.display()));
+        let text = fs::read_to_string(file).map_err(|error| wrong(format!("cannot be read: {error}")))?;
+        let report =
+            cases::run(&text, self.language.unwrap_or_default()).map_err(|error| wrong(error.to_string()))?;
+        match self.json {
+            true => super::print_json(&cases_json(&report))?,
+            false => super::print(&format!("{report}\n"))?,
+        }
+        Ok(if report.failures.is_empty() { ExitCode::SUCCESS } else { ExitCode::FAILURE })
+    }
+}
+
+impl Outcome {
+    fn to_json(&self) -> Json {
+        let error = |phase: &str, kind: &str, message: String| json!({ "error": { "phase": phase, "kind": kind, "message": message } });
+        match self {
+            Self::Value { value, value_type, read } => {
+                let read = read.iter().map(|(name, present)| json!({ "name": name, "present": present }));
+                json!({
+                    "value": value_json(value),
+                    "type": value_type.as_str_name(),
+                    "read": read.collect::<Vec<_>>(),
+                })
+            }
+            Self::CompileError(wrong) => error("compile", wrong.kind().as_str(), wrong.to_string()),
+            Self::EvalError(wrong) => error("eval", wrong.kind().as_str(), wrong.to_string()),
+        }
+    }
+}
+
+fn value_json(value: &AttributeValue) -> Json {
+    match value {
+        AttributeValue::Int64(number) => (*number).into(),
+        // JSON has no infinity.
+        AttributeValue::Double(number) if number.is_finite() => (*number).into(),
+        AttributeValue::Bool(truth) => (*truth).into(),
+        AttributeValue::StringMap(map) => {
+            let entries = map.iter().map(|(key, value)| (key.to_string(), Json::from(&**value)));
+            entries.collect::<Map<_, _>>().into()
+        }
+        other => other.to_string().into(),
+    }
+}
+
+fn cases_json(report: &cases::Report) -> Json {
+    let failures = report.failures.iter().map(
+        |failure| json!({ "id": failure.id, "expression": failure.expression, "reasons": failure.reasons }),
+    );
+    json!({
+        "passed": report.passed,
+        "safer": report.safer,
+        "skipped": report.skipped,
+        "failed": report.failures.len(),
+        "failures": failures.collect::<Vec<_>>(),
+    })
+}
+
+fn language() -> impl TypedValueParser<Value = Language> {
+    PossibleValuesParser::new(["CEL", "COMPAT"]).map(|name| Language::annotated(&name.to_uppercase()))
+}
+
+/// `my.size=INT64`.
+fn declaration(text: &str) -> Result<(String, ValueType), String> {
+    let (name, value_type) =
+        text.split_once('=').filter(|(name, _)| !name.is_empty()).ok_or("write NAME=TYPE, my.size=INT64")?;
+    let value_type = value_type.to_uppercase();
+    let known = (1..).map_while(|number| ValueType::try_from(number).ok()).map(ValueType::as_str_name);
+    let known: Vec<_> = known.collect();
+    let value_type =
+        ValueType::from_str_name(&value_type)
+            .filter(|known| *known != ValueType::Unspecified)
+            .ok_or_else(|| format!("there is no type {value_type}; {}", suggestion(&value_type, &known)))?;
+    Ok((name.to_owned(), value_type))
+}

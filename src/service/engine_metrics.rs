@@ -1,0 +1,128 @@
+//! What `/metrics` shows of the engine: read when it is asked for.
+
+use std::sync::{
+    Arc, Mutex, PoisonError,
+    atomic::{AtomicU64, Ordering::Relaxed},
+};
+
+use prometheus_client::{
+    collector::Collector,
+    encoding::{DescriptorEncoder, EncodeMetric},
+    metrics::{MetricType, counter::ConstCounter, gauge::ConstGauge},
+    registry::Unit,
+};
+
+use crate::mixer::{Checked, ConfigStatus, GRANTED, Mixer, REPORTED};
+
+/// The engine's requests, and its configuration where somebody keeps that up to date.
+pub(super) struct EngineMetrics {
+    pub(super) mixer: Arc<Mixer>,
+    pub(super) config: Option<Arc<Mutex<ConfigStatus>>>,
+}
+
+impl std::fmt::Debug for EngineMetrics {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str("EngineMetrics")
+    }
+}
+
+type Encoded = Result<(), std::fmt::Error>;
+
+impl Collector for EngineMetrics {
+    fn encode(&self, mut encoder: DescriptorEncoder<'_>) -> Encoded {
+        self.requests(&mut encoder)?;
+        self.snapshot(&mut encoder)?;
+        self.updates(&mut encoder)
+    }
+}
+
+impl EngineMetrics {
+    fn requests(&self, encoder: &mut DescriptorEncoder<'_>) -> Encoded {
+        let counts = self.mixer.counts();
+        counter(encoder, "mixer_checks", "Checks, by outcome", "outcome", &Checked::NAMES, &counts.checks)?;
+        let latency = encoder.encode_descriptor(
+            "mixer_check_duration",
+            "Time from a decoded check to its answer",
+            Some(&Unit::Seconds),
+            MetricType::Histogram,
+        )?;
+        (&counts.check_latency).encode(latency)?;
+        let help = "Reports, by whether all of a report was delivered";
+        counter(encoder, "mixer_reports", help, "outcome", &REPORTED, &counts.reports)?;
+        let help = "Quotas asked for, by what was granted: all of it, a part, nothing";
+        counter(encoder, "mixer_quotas", help, "outcome", &GRANTED, &counts.quotas)?;
+        for (name, help, count) in [
+            ("mixer_reported_requests", "Requests in reports", &counts.reported_requests),
+            (
+                "mixer_condition_errors",
+                "Conditions of rules that could not be evaluated",
+                &counts.condition_errors,
+            ),
+        ] {
+            let encoder = encoder.encode_descriptor(name, help, None, MetricType::Counter)?;
+            ConstCounter::new(count.load(Relaxed)).encode(encoder)?;
+        }
+        Ok(())
+    }
+
+    fn snapshot(&self, encoder: &mut DescriptorEncoder<'_>) -> Encoded {
+        let size = self.mixer.snapshot().map(|snapshot| snapshot.size());
+        let (rules, handlers) = size.map_or((0, 0), |size| (size.rules, size.handlers));
+        gauge(encoder, "mixer_rules", "Rules in use", rules as f64)?;
+        gauge(encoder, "mixer_handlers", "Handlers in use by rules", handlers as f64)?;
+        let age = encoder.encode_descriptor(
+            "mixer_snapshot_age",
+            "Time since the configuration in use was put to use; nothing before the first",
+            Some(&Unit::Seconds),
+            MetricType::Gauge,
+        )?;
+        match size {
+            Some(size) => ConstGauge::new(size.age.as_secs_f64()).encode(age),
+            None => Ok(()),
+        }
+    }
+
+    fn updates(&self, encoder: &mut DescriptorEncoder<'_>) -> Encoded {
+        let Some(config) = &self.config else { return Ok(()) };
+        let status = config.lock().unwrap_or_else(PoisonError::into_inner).clone();
+        let updates = [AtomicU64::new(status.applied), AtomicU64::new(status.rejected)];
+        let help = "Updates of the configuration, by whether they were put to use";
+        counter(encoder, "mixer_config_updates", help, "result", &["applied", "rejected"], &updates)?;
+        let help = "Faults of the configuration in use that were let through, warnings among them";
+        gauge(encoder, "mixer_config_faults", help, status.faults.len() as f64)?;
+        let help = "Whether the last update was refused, so that an older configuration is in use: 0 or 1";
+        gauge(encoder, "mixer_config_is_stale", help, f64::from(u8::from(!status.refusal.is_empty())))?;
+        let mut resources = encoder.encode_descriptor(
+            "mixer_config_resources",
+            "Resources in use, by collection",
+            None,
+            MetricType::Gauge,
+        )?;
+        for (collection, count) in &status.resources {
+            let labels = [("collection", collection.as_str())];
+            ConstGauge::new(*count as i64).encode(resources.encode_family(&labels)?)?;
+        }
+        Ok(())
+    }
+}
+
+/// One series for each value of a label.
+fn counter<const N: usize>(
+    encoder: &mut DescriptorEncoder<'_>,
+    name: &str,
+    help: &str,
+    label: &str,
+    values: &[&str; N],
+    counts: &[AtomicU64; N],
+) -> Encoded {
+    let mut encoder = encoder.encode_descriptor(name, help, None, MetricType::Counter)?;
+    for (value, count) in values.iter().zip(counts) {
+        ConstCounter::new(count.load(Relaxed)).encode(encoder.encode_family(&[(label, *value)])?)?;
+    }
+    Ok(())
+}
+
+fn gauge(encoder: &mut DescriptorEncoder<'_>, name: &str, help: &str, value: f64) -> Encoded {
+    let encoder = encoder.encode_descriptor(name, help, None, MetricType::Gauge)?;
+    ConstGauge::new(value).encode(encoder)
+}
