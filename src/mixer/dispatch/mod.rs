@@ -17,7 +17,12 @@ pub use policy::{FailurePolicy, OnFailure};
 pub use quota::{QuotaAnswer, QuotaAsk};
 pub use report::Report;
 
-use super::{attribute::Bag, references::References, snapshot::Snapshot, trace::Trace};
+use super::{
+    attribute::{Bag, Vocabulary},
+    references::References,
+    snapshot::Snapshot,
+    trace::Trace,
+};
 
 /// One request on its way through the phases.
 #[derive(Debug)]
@@ -54,7 +59,12 @@ impl<'s> Request<'s> {
         &self.references
     }
 
-    /// The attributes, with those that generators made.
+    /// The attributes there are.
+    pub fn vocabulary(&self) -> &'s Vocabulary {
+        self.snapshot.vocabulary()
+    }
+
+    /// Its attributes, with those that generators made.
     pub fn attributes(&self) -> &Bag {
         &self.bag
     }

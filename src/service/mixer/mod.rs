@@ -3,7 +3,7 @@
 mod attributes;
 mod references;
 
-use std::sync::Arc;
+use std::{collections::BTreeMap, sync::Arc};
 
 use tonic::Status;
 
@@ -15,9 +15,11 @@ use crate::{
         attribute::Bag,
         dictionary::WORDS,
         dispatch::{QuotaAsk, Report, Request},
+        trace::Trace,
     },
     proto::istio::mixer::v1::{
         CheckRequest, CheckResponse, ReportRequest, ReportResponse,
+        check_request::QuotaParams,
         check_response::{PreconditionResult, QuotaResult},
         report_request::RepeatedAttributesSemantics,
     },
@@ -66,20 +68,49 @@ fn known_words(global_word_count: u32) -> Result<usize, Status> {
 
 /// Answers a Check.
 pub async fn check(mixer: &Mixer, asked: CheckRequest, caller: Caller) -> Result<CheckResponse, Status> {
+    explained_check(mixer, asked, caller, None).await
+}
+
+/// Answers a Check, and tells why in a trace, if there is one.
+pub async fn explained_check(
+    mixer: &Mixer,
+    asked: CheckRequest,
+    caller: Caller,
+    trace: Option<&mut Trace>,
+) -> Result<CheckResponse, Status> {
     let known_words = known_words(asked.global_word_count)?;
     let snapshot = mixer.snapshot().ok_or_else(not_configured)?;
     let attributes = asked.attributes.unwrap_or_default();
     let decoder = Decoder::new(&snapshot, &attributes.words);
     let mut bag = Bag::new(snapshot.vocabulary().clone());
     decoder.read(&attributes, &mut bag);
-    let mut request = Request::new(&snapshot, bag, caller.deadline, false);
+    let mut request = Request::new(&snapshot, bag, caller.deadline, trace.is_some());
+    let quotas = Quotas { dedup_id: &asked.deduplication_id, asked: asked.quotas };
+    let answer = answer(&mut request, quotas, known_words).await;
+    if let (Some(trace), Some(made)) = (trace, request.into_trace()) {
+        *trace = made;
+    }
+    answer
+}
+
+/// The quotas that a Check asks for once it is allowed.
+struct Quotas<'a> {
+    dedup_id: &'a str,
+    asked: BTreeMap<String, QuotaParams>,
+}
+
+async fn answer(
+    request: &mut Request<'_>,
+    quotas: Quotas<'_>,
+    known_words: usize,
+) -> Result<CheckResponse, Status> {
     let preprocessed = request.generate().await;
     preprocessed.map_err(|error| Status::internal(format!("preprocessing attributes failed: {error}")))?;
     let answer = request.check().await;
     let answer =
         answer.map_err(|error| Status::internal(format!("performing check operation failed: {error}")))?;
     let referenced = |request: &Request<'_>| {
-        references::encode(&request.references().list(snapshot.vocabulary()), known_words)
+        references::encode(&request.references().list(request.vocabulary()), known_words)
     };
     let allowed = answer.status.code == 0;
     let mut response = CheckResponse {
@@ -87,17 +118,17 @@ pub async fn check(mixer: &Mixer, asked: CheckRequest, caller: Caller) -> Result
             status: Some(answer.status),
             valid_duration: Some(answer.valid_duration),
             valid_use_count: answer.valid_use_count,
-            referenced_attributes: Some(referenced(&request)),
+            referenced_attributes: Some(referenced(request)),
             route_directive: answer.directive,
         }),
         quotas: Default::default(),
     };
     if allowed {
-        for (name, params) in asked.quotas {
+        for (name, params) in quotas.asked {
             let granted = request
                 .quota(QuotaAsk {
                     name: &name,
-                    dedup_id: &asked.deduplication_id,
+                    dedup_id: quotas.dedup_id,
                     amount: params.amount,
                     best_effort: params.best_effort,
                 })
@@ -105,7 +136,7 @@ pub async fn check(mixer: &Mixer, asked: CheckRequest, caller: Caller) -> Result
             let result = QuotaResult {
                 valid_duration: Some(granted.valid_duration),
                 granted_amount: granted.granted,
-                referenced_attributes: Some(referenced(&request)),
+                referenced_attributes: Some(referenced(request)),
                 status: None,
             };
             response.quotas.insert(name, result);
@@ -116,6 +147,16 @@ pub async fn check(mixer: &Mixer, asked: CheckRequest, caller: Caller) -> Result
 
 /// Answers a Report.
 pub async fn report(mixer: &Mixer, asked: ReportRequest, caller: Caller) -> Result<ReportResponse, Status> {
+    explained_report(mixer, asked, caller, None).await
+}
+
+/// Answers a Report, and tells why in traces, if they are wanted: one for each of its bags, and one for the delivery.
+pub async fn explained_report(
+    mixer: &Mixer,
+    asked: ReportRequest,
+    caller: Caller,
+    mut traces: Option<&mut Vec<Trace>>,
+) -> Result<ReportResponse, Status> {
     known_words(asked.global_word_count)?;
     let snapshot = mixer.snapshot().ok_or_else(not_configured)?;
     let delta = asked.repeated_attributes_semantics() == RepeatedAttributesSemantics::DeltaEncoding;
@@ -138,10 +179,18 @@ pub async fn report(mixer: &Mixer, asked: ReportRequest, caller: Caller) -> Resu
                 bag
             }
         };
-        let mut request = Request::new(&snapshot, bag.clone(), caller.deadline, false);
+        let mut request = Request::new(&snapshot, bag.clone(), caller.deadline, traces.is_some());
         report.add(&mut request).await;
+        if let Some(traces) = traces.as_deref_mut() {
+            traces.extend(request.into_trace());
+        }
         state = Some(bag);
     }
-    report.flush(caller.deadline, None).await.map_err(|error| Status::unknown(error.to_string()))?;
+    let mut delivery = traces.is_some().then(Trace::default);
+    let delivered = report.flush(caller.deadline, delivery.as_mut()).await;
+    if let Some(traces) = traces {
+        traces.extend(delivery);
+    }
+    delivered.map_err(|error| Status::unknown(error.to_string()))?;
     Ok(ReportResponse {})
 }
