@@ -56,7 +56,7 @@ impl CallMetrics {
 impl EncodeMetric for &Latency {
     fn encode(&self, mut encoder: MetricEncoder<'_>) -> Result<(), std::fmt::Error> {
         let counts: Vec<u64> = self.buckets.iter().map(|bucket| bucket.load(Relaxed)).collect();
-        let bounds = BOUNDS.iter().copied().chain([f64::MAX]);
+        let bounds = BOUNDS.iter().copied().chain([f64::INFINITY]);
         let buckets: Vec<(f64, u64)> = bounds.zip(counts.iter().copied()).collect();
         let sum = Duration::from_nanos(self.nanos.load(Relaxed)).as_secs_f64();
         encoder.encode_histogram::<NoLabelSet>(sum, counts.iter().sum(), &buckets, None)

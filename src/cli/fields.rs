@@ -64,7 +64,8 @@ fn label(field: &FieldDescriptor) -> Option<String> {
     if field.is_list() {
         return Some("repeated".to_owned());
     }
-    field.containing_oneof().map(|oneof| format!("one of {}", oneof.name()))
+    let oneof = field.containing_oneof().filter(|oneof| !oneof.is_synthetic());
+    oneof.map(|oneof| format!("one of {}", oneof.name()))
 }
 
 fn type_name(field: &FieldDescriptor) -> String {

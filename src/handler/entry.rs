@@ -2,6 +2,7 @@ use std::{any::Any, fmt, future::Future, marker::PhantomData, panic::AssertUnwin
 
 use futures_util::FutureExt as _;
 use prost::{Message as _, bytes::Bytes};
+use tokio_util::task::task_tracker::TaskTrackerToken;
 
 use super::{AdapterInfo, Closing, blocking::BlockingThreads};
 use crate::adapter::{Adapter, AdapterError, Code, InferredTypes};
@@ -16,6 +17,8 @@ pub struct Handler {
     close: fn(Box<dyn Any + Send + Sync>) -> BoxFuture<'static, ()>,
     threads: Option<BlockingThreads>,
     closing: Closing,
+    // Let go of after the closing has begun, so that there is no moment at which nothing seems open.
+    _open: TaskTrackerToken,
 }
 
 impl Handler {
@@ -129,6 +132,7 @@ impl<A: Adapter> AnyAdapter for Typed<A> {
                     Err(_) => Box::pin(std::future::ready(())),
                 },
                 threads: self.threads.clone(),
+                _open: closing.opened(),
                 closing,
             })
         })

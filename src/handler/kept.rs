@@ -4,13 +4,14 @@ use std::{
     time::Duration,
 };
 
-use moka::sync::Cache;
+use moka::{notification::RemovalCause, sync::Cache};
 use prost::bytes::Bytes;
 
 use super::Handler;
 
 /// The handlers of configurations that came with calls, found by the bytes of the configuration as they came: Mixer from
 /// 1.1 on sends the same bytes every time.
+#[derive(Clone)]
 pub(super) struct Kept {
     /// Says which are kept. A cache frees what it removed at some later time, which would be too late to close handlers:
     /// so it only knows where they are.
@@ -31,14 +32,17 @@ impl Kept {
     /// Keeps so many, each for that long after its last call.
     pub(super) fn new(at_most: u64, idle: Option<Duration>) -> Self {
         let handlers: Arc<Mutex<Handlers>> = Arc::default();
-        let removed_from = handlers.clone();
+        let evicted_from = handlers.clone();
         let mut order = Cache::builder().max_capacity(at_most).eviction_listener(
-            move |sent: Arc<Sent>, removed: Weak<Handler>, _| {
-                let mut handlers = lock(&removed_from);
-                // What was replaced is another one's place by now.
+            move |sent: Arc<Sent>, evicted: Weak<Handler>, cause| {
+                if cause == RemovalCause::Replaced {
+                    return;
+                }
+                let mut handlers = lock(&evicted_from);
+                // Another handler may have come in its place meanwhile.
                 let is_there = handlers
                     .get(&*sent)
-                    .is_some_and(|kept| std::ptr::eq(Arc::as_ptr(kept), removed.as_ptr()));
+                    .is_some_and(|kept| std::ptr::eq(Arc::as_ptr(kept), evicted.as_ptr()));
                 let handler = if is_there { handlers.remove(&*sent) } else { None };
                 drop(handlers);
                 drop(handler);
@@ -55,9 +59,15 @@ impl Kept {
     }
 
     pub(super) fn keep(&self, sent: Sent, handler: &Arc<Handler>) {
+        if self.order.policy().max_capacity() == Some(0) {
+            // A cache for nothing takes nothing in, and would never say that it let go of it.
+            return;
+        }
         let replaced = lock(&self.handlers).insert(sent.clone(), handler.clone());
         drop(replaced);
         self.order.insert(sent, Arc::downgrade(handler));
+        // What must make room for it closes now, not with the next call.
+        self.order.run_pending_tasks();
     }
 
     pub(super) fn count(&self) -> u64 {

@@ -9,7 +9,7 @@ use tokio::sync::oneshot;
 
 use super::{
     AdapterInfo, Adapters, CallError, Closing, Digest, Handler,
-    entry::AnyAdapter,
+    entry::{AnyAdapter, SHUTTING_DOWN},
     kept::{Kept, Sent},
     live::{Live, Slot},
 };
@@ -24,6 +24,8 @@ pub struct TableLimits {
     pub idle: Option<Duration>,
     /// How long a configuration that was refused is answered with that refusal before it is tried again.
     pub remember_refusals: Duration,
+    /// How long an adapter may take to open a handler; after that it is refused as UNAVAILABLE.
+    pub open_timeout: Duration,
 }
 
 impl Default for TableLimits {
@@ -32,6 +34,7 @@ impl Default for TableLimits {
             cached_handlers: 10_000,
             idle: Some(Duration::from_secs(24 * 60 * 60)),
             remember_refusals: Duration::from_secs(5),
+            open_timeout: Duration::from_secs(60),
         }
     }
 }
@@ -45,14 +48,12 @@ pub struct HandlerTable {
     kept: Kept,
     live: Mutex<Live>,
     refusals: Refusals,
+    open_timeout: Duration,
     closing: Closing,
 }
 
 /// The configurations that were refused a moment ago, with the refusal.
 type Refusals = Cache<Digest, CallError>;
-
-/// How long a handler is held open whose caller was gone when it was: for that caller's next try.
-const HELD: Duration = Duration::from_secs(10);
 
 /// How many refused configurations are remembered.
 const REFUSALS: u64 = 1_000;
@@ -62,7 +63,7 @@ impl HandlerTable {
     pub fn new(adapters: Arc<Adapters>, limits: TableLimits, closing: Closing) -> Self {
         let kept = Kept::new(limits.cached_handlers, limits.idle);
         let refusals = Cache::builder().max_capacity(REFUSALS).time_to_live(limits.remember_refusals).build();
-        Self { adapters, kept, live: Mutex::default(), refusals, closing }
+        Self { adapters, kept, live: Mutex::default(), refusals, open_timeout: limits.open_timeout, closing }
     }
 
     /// The handler kept for a configuration with exactly these bytes.
@@ -124,30 +125,27 @@ impl HandlerTable {
     /// once; a refusal is remembered briefly.
     ///
     /// It is opened apart from its caller, on the runtime that outlives calls: one whose deadline is shorter than opening
-    /// takes finds it open the next time.
+    /// takes finds it open the next time, kept like the handlers of calls.
     pub(crate) async fn open(&self, adapter: &AdapterInfo, config: Bytes) -> Result<Arc<Handler>, CallError> {
         let digest = Digest::of([adapter.name.as_bytes(), &config]);
         let slot = self.live().slot(digest);
         let opening = Opening {
             adapter: self.adapters.entry(adapter).clone(),
-            config,
+            config: config.clone(),
             digest,
             refusals: self.refusals.clone(),
             closing: self.closing.clone(),
+            timeout: self.open_timeout,
         };
         let (answer, opened) = oneshot::channel();
+        let (kept, unwanted_as) = (self.kept.clone(), Sent { adapter: adapter.index, config });
         self.closing.runtime().spawn(async move {
             let outcome = opening.run(slot).await;
             if let Err(Ok(unwanted)) = answer.send(outcome) {
-                tokio::time::sleep(HELD).await;
-                drop(unwanted);
+                kept.keep(unwanted_as, &unwanted);
             }
         });
-        let name = adapter.name;
-        opened.await.unwrap_or_else(|_| {
-            let error = AdapterError::unavailable("the server is shutting down");
-            Err(CallError::Refused { adapter: name, source: Arc::new(error) })
-        })
+        opened.await.unwrap_or_else(|_| Err(refused(adapter, AdapterError::unavailable(SHUTTING_DOWN))))
     }
 }
 
@@ -158,6 +156,7 @@ struct Opening {
     digest: Digest,
     refusals: Refusals,
     closing: Closing,
+    timeout: Duration,
 }
 
 impl Opening {
@@ -170,7 +169,10 @@ impl Opening {
         if let Some(refusal) = self.refusals.get(&self.digest) {
             return Err(refusal);
         }
-        match self.adapter.open(self.config, self.closing).await {
+        let opening = self.adapter.open(self.config, self.closing);
+        let not_open =
+            |_| Err(AdapterError::unavailable(format!("it was not open after {:?}", self.timeout)));
+        match tokio::time::timeout(self.timeout, opening).await.unwrap_or_else(not_open) {
             Ok(opened) => {
                 let opened = Arc::new(opened);
                 *handler = Arc::downgrade(&opened);

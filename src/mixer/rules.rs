@@ -3,7 +3,10 @@
 use std::{collections::HashMap, sync::Arc};
 
 use super::{
-    attribute::Vocabulary, expression::Expression, handler::RuntimeHandler, instance::Instance,
+    attribute::Vocabulary,
+    expression::{Expression, Language},
+    handler::RuntimeHandler,
+    instance::Instance,
     output::Outputs,
 };
 use crate::{
@@ -30,8 +33,8 @@ pub(crate) struct Rules {
     pub(crate) operations: Vec<HeaderRule>,
     /// How many entries the groups of all destinations have.
     pub(crate) entries: usize,
-    /// The place of each condition, by its text.
-    pub(crate) condition_places: HashMap<String, usize>,
+    /// The place of each condition, by its language and text.
+    pub(crate) condition_places: HashMap<(Language, String), usize>,
     /// The place of each destination, by handler and method.
     pub(crate) destination_places: HashMap<(Arc<str>, String), usize>,
 }

@@ -17,6 +17,13 @@ pub struct Trace {
 #[derive(Clone, Debug, PartialEq, Serialize)]
 #[serde(tag = "step", rename_all = "snake_case")]
 pub enum Step {
+    /// What follows is about one of several requests that were reported together.
+    Request {
+        /// Its place among them, from 1.
+        number: usize,
+        /// The namespace whose rules apply to it, beside the default one.
+        namespace: String,
+    },
     /// A rule's condition was looked at.
     Rule {
         /// The phase: generate, check, quota, report.
@@ -84,6 +91,12 @@ pub enum Step {
 }
 
 impl Trace {
+    /// Goes on with what was done for one of several requests.
+    pub(crate) fn add_request(&mut self, number: usize, request: Trace) {
+        self.steps.push(Step::Request { number, namespace: request.namespace });
+        self.steps.extend(request.steps);
+    }
+
     pub(crate) fn call(
         &mut self,
         handler: &str,
@@ -109,7 +122,9 @@ impl Trace {
 
 impl std::fmt::Display for Trace {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        writeln!(f, "namespace {:?}", self.namespace)?;
+        if !matches!(self.steps.first(), Some(Step::Request { .. })) {
+            writeln!(f, "namespace {:?}", self.namespace)?;
+        }
         self.steps.iter().try_for_each(|step| step.fmt(f))
     }
 }
@@ -117,6 +132,7 @@ impl std::fmt::Display for Trace {
 impl std::fmt::Display for Step {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         match self {
+            Step::Request { number, namespace } => writeln!(f, "request {number}, namespace {namespace:?}"),
             Step::Rule { phase, rule, condition, matched, error } => {
                 let outcome = match error {
                     Some(error) => format!("error: {error}"),

@@ -71,7 +71,7 @@ impl Default for ServerOptions {
 #[derive(Debug, thiserror::Error)]
 pub enum ServerError {
     /// The address cannot be listened on.
-    #[error("cannot listen on {address}: {source}")]
+    #[error("cannot listen on {address}")]
     Listen {
         /// The address.
         address: SocketAddr,
@@ -206,6 +206,9 @@ impl Bound {
         // Connections end by themselves within the grace period; the margin is for their tasks to be seen ending.
         let margin = Duration::from_millis(500);
         let _ = tokio::time::timeout(options.grace + margin, connections.wait()).await;
+        if let Some(mixer) = mixer {
+            mixer.close();
+        }
         let unclosed = host.close(options.grace).await;
         if unclosed > 0 {
             tracing::warn!(unclosed, "handlers took too long to close; what they had buffered may be lost");

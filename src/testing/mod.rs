@@ -1,4 +1,4 @@
-//! Tests of adapters: a Mixer in the test that says why.
+//! Tests of adapters: a Mixer in the test that says why, and a suite that holds any adapter to its contract.
 //!
 //! A [`FakeMixer`] is the engine of this project with a test's configuration. It calls the adapter under test as a Mixer
 //! would, by gRPC over a pair of pipes in the process: no port, no server to start, any number of tests at a time.
@@ -46,12 +46,40 @@
 //!
 //! Start with [`FakeMixer::with`]; for calls without rules and attributes see [`Setup::params`]. docs/testing.md is the
 //! tutorial.
+//!
+//! One line in the adapter's file holds it to the contract in `docs/adapter-contract.md`:
+//!
+//! ```ignore
+//! mixer_adapter::testing::compliance!(DenyList);
+//! // With a configuration that it takes, and one that it refuses because of a field:
+//! mixer_adapter::testing::compliance!(ListChecker, config("overrides: [a, b]"), refuses("ttl", "ttl: -1s"));
+//! ```
 
+mod compliance;
 mod fake_mixer;
+mod faulty;
+mod instances;
+mod rules;
+mod subject;
 
-#[doc(inline)]
-pub use crate::attributes;
+pub use compliance::{Compliance, Violation};
 pub use fake_mixer::{
     Answer, Ask, Attributes, Call, FakeHandler, FakeMixer, Fault, IntoParams, NoAdapter, Params, Refused,
     Setup, Verdict,
 };
+
+#[doc(inline)]
+pub use crate::attributes;
+pub use crate::compliance;
+
+/// Makes a test of an adapter: that it keeps the contract. What follows its name are the methods of
+/// [`Compliance`](crate::testing::Compliance) that say more about it.
+#[macro_export]
+macro_rules! compliance {
+    ($adapter:ty $(, $method:ident $arguments:tt)* $(,)?) => {
+        #[test]
+        fn keeps_the_adapter_contract() {
+            $crate::testing::Compliance::<$adapter>::new()$(.$method $arguments)*.run();
+        }
+    };
+}

@@ -16,6 +16,7 @@ use mixer_adapter::{
     value::Value,
 };
 use test_adapters::params;
+use tokio::task::JoinHandle;
 
 use crate::support::{Client, Failure, any};
 
@@ -25,7 +26,7 @@ pub fn probe(ledger: &str) -> params::probe::Params {
 }
 
 pub fn blocker(ledger: &str) -> params::blocker::Params {
-    params::blocker::Params { ledger: ledger.to_owned() }
+    params::blocker::Params { ledger: ledger.to_owned(), ..Default::default() }
 }
 
 pub fn bystander(ledger: &str) -> params::bystander::Params {
@@ -89,4 +90,10 @@ pub fn session_id(id: &str) -> Option<Any> {
 /// The answer of a probe to a command.
 pub async fn told(client: &Client, ledger: &str, command: &str) -> Result<CheckResult, Failure> {
     client.call(ListEntry::METHOD, &entry(any(&probe(ledger)), command)).await
+}
+
+/// The same, in the background.
+pub fn telling(client: &Client, ledger: &str, command: &str) -> JoinHandle<Result<CheckResult, Failure>> {
+    let (client, ledger, command) = (client.clone(), ledger.to_owned(), command.to_owned());
+    tokio::spawn(async move { told(&client, &ledger, &command).await })
 }

@@ -100,7 +100,7 @@ async fn the_trace_says_why() {
         .await
         .unwrap();
     let check = mixer.check(order("allow")).await;
-    let rules = check.traces[0].steps.iter().filter_map(|step| match step {
+    let rules = check.trace.steps.iter().filter_map(|step| match step {
         Step::Rule { rule, matched, error, .. } => Some((rule.as_str(), *matched, error.is_some())),
         _ => None,
     });

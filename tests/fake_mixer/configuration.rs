@@ -43,7 +43,11 @@ async fn parameters_may_be_text_json_or_the_adapter_s_own_message() {
     }
 }
 
-/// Resources as they are given to a real Mixer: the address and TLS are not used.
+/// Resources as they are given to a real Mixer: the address and TLS are not used. Each test has a ledger of its own.
+fn resources(ledger: &str) -> String {
+    RESOURCES.replace("LEDGER", ledger)
+}
+
 const RESOURCES: &str = "
 apiVersion: config.istio.io/v1alpha2
 kind: handler
@@ -53,12 +57,12 @@ spec:
   connection:
     address: dns:///probe.example.com:443
     authentication: {tls: {ca_certificates: /nowhere.pem}}
-  params: {ledger: resources}
+  params: {ledger: LEDGER}
 ---
 apiVersion: config.istio.io/v1alpha2
 kind: handler
 metadata: {name: compiled, namespace: istio-system}
-spec: {compiledAdapter: bystander, params: {ledger: compiled}}
+spec: {compiledAdapter: bystander, params: {ledger: LEDGER-compiled}}
 ---
 apiVersion: config.istio.io/v1alpha2
 kind: instance
@@ -82,23 +86,24 @@ spec:
 #[tokio::test]
 async fn several_adapters_serve_resources_that_were_written_for_a_real_mixer() {
     let setup = FakeMixer::with::<Probe>().and::<Bystander>();
-    let mixer = setup.config(RESOURCES).start().await.unwrap();
+    let mixer = setup.config(&resources("several")).start().await.unwrap();
     let check = mixer.check(order("deny")).await;
     check.expect_denied(Code::PermissionDenied, "told to deny").expect_calls(2);
-    assert_eq!((ledger("resources").entered(), ledger("compiled").entered()), (1, 1));
+    assert_eq!((ledger("several").entered(), ledger("several-compiled").entered()), (1, 1));
 }
 
 #[tokio::test]
 async fn a_reload_changes_what_changed_and_a_refused_one_nothing() {
+    let resources = resources("reloaded");
     let setup = FakeMixer::with::<Probe>().and::<Bystander>();
-    let mixer = setup.config(RESOURCES).start().await.unwrap();
+    let mixer = setup.config(&resources).start().await.unwrap();
     mixer.check(order("deny")).await.expect_denied(Code::PermissionDenied, "");
-    let refused = mixer.reload(&RESOURCES.replace("request.path", "request.pth")).await.unwrap_err();
+    let refused = mixer.reload(&resources.replace("request.path", "request.pth")).await.unwrap_err();
     assert!(refused.to_string().contains("request.pth"), "{refused}");
     mixer.check(order("deny")).await.expect_denied(Code::PermissionDenied, "");
-    mixer.reload(&RESOURCES.replace("request.path", "\"request.path | \\\"deny\\\"\"")).await.unwrap();
+    mixer.reload(&resources.replace("request.path", "\"request.path | \\\"deny\\\"\"")).await.unwrap();
     mixer.check(order("allow")).await.expect_allowed();
-    assert_eq!(ledger("compiled").opened(), 1);
+    assert_eq!(ledger("reloaded-compiled").opened(), 1);
 }
 
 #[tokio::test]

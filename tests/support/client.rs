@@ -14,14 +14,17 @@ use mixer_adapter::{
     },
     tonic::{Code, Status},
 };
-use tokio::{net::TcpStream, task::JoinHandle};
+use tokio::{net::TcpStream, task::AbortHandle};
+use tokio_util::sync::CancellationToken;
 
 const BACKEND: &str = "/istio.mixer.adapter.model.v1beta1.InfrastructureBackend";
 
-/// One HTTP/2 connection, on which bytes are sent as they are given.
+/// One HTTP/2 connection, on which bytes are sent as they are given. Clones share it.
+#[derive(Clone)]
 pub struct Client {
     requests: SendRequest<Bytes>,
-    connection: JoinHandle<Result<(), h2::Error>>,
+    connection: AbortHandle,
+    ended: CancellationToken,
 }
 
 /// What a call got instead of an answer.
@@ -37,7 +40,14 @@ impl Client {
         let stream = TcpStream::connect(address).await.unwrap();
         stream.set_nodelay(true).unwrap();
         let (requests, connection) = h2::client::handshake(stream).await.unwrap();
-        Self { requests, connection: tokio::spawn(connection) }
+        let ended = CancellationToken::new();
+        let guard = ended.clone().drop_guard();
+        let connection = tokio::spawn(async move {
+            let _guard = guard;
+            // How it ended is for the calls on it to tell.
+            let _ = connection.await;
+        });
+        Self { requests, connection: connection.abort_handle(), ended }
     }
 
     /// A unary call with messages of their types.
@@ -69,6 +79,22 @@ impl Client {
         match status.filter_map(Status::from_header_map).next() {
             None => Err(Failure { code: Code::Unknown, message: format!("HTTP {}", head.status()) }),
             Some(status) if status.code() == Code::Ok => Ok(body.slice(5..)),
+            Some(status) => Err(Failure { code: status.code(), message: status.message().to_owned() }),
+        }
+    }
+
+    /// A request of whose body only the beginning is ever sent.
+    pub async fn exchange_unfinished(
+        &self,
+        request: Request<()>,
+        body: &'static [u8],
+    ) -> Result<(), Failure> {
+        let mut requests = self.requests.clone().ready().await.map_err(broken)?;
+        let (response, mut stream) = requests.send_request(request, false).map_err(broken)?;
+        stream.send_data(Bytes::from_static(body), false).map_err(broken)?;
+        let head = response.await.map_err(broken)?;
+        match Status::from_header_map(head.headers()) {
+            None => Ok(()),
             Some(status) => Err(Failure { code: status.code(), message: status.message().to_owned() }),
         }
     }
@@ -107,14 +133,13 @@ impl Client {
     }
 
     /// Breaks the connection off.
-    pub fn break_off(self) {
+    pub fn break_off(&self) {
         self.connection.abort();
     }
 
-    /// Waits until the server ended the connection.
-    pub async fn ended(self) -> Result<(), h2::Error> {
-        drop(self.requests);
-        self.connection.await.unwrap()
+    /// Waits until the connection has ended.
+    pub async fn ended(&self) {
+        self.ended.cancelled().await;
     }
 }
 

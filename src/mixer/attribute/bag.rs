@@ -10,6 +10,8 @@ use super::{AttributeValue, Reads, Vocabulary};
 #[derive(Clone, Debug)]
 pub struct Bag {
     vocabulary: Arc<Vocabulary>,
+    /// The slot of the first value.
+    first: u32,
     values: Vec<Option<AttributeValue>>,
     undeclared: Vec<(Arc<str>, AttributeValue)>,
 }
@@ -17,8 +19,8 @@ pub struct Bag {
 impl Bag {
     /// An empty bag.
     pub fn new(vocabulary: Arc<Vocabulary>) -> Self {
-        let values = vec![None; vocabulary.own_len()];
-        Self { vocabulary, values, undeclared: Vec::new() }
+        let (first, values) = (vocabulary.first_slot(), vec![None; vocabulary.own_len()]);
+        Self { vocabulary, first, values, undeclared: Vec::new() }
     }
 
     /// Sets an attribute, declared or not, whatever the type of the value.
@@ -34,7 +36,7 @@ impl Bag {
 
     /// Sets the attribute at a slot of this bag's vocabulary. A slot that is not this bag's is ignored.
     pub fn set(&mut self, slot: u32, value: impl Into<AttributeValue>) {
-        let own = slot.checked_sub(self.vocabulary.first_slot());
+        let own = slot.checked_sub(self.first);
         if let Some(place) = own.and_then(|own| self.values.get_mut(own as usize)) {
             *place = Some(value.into());
         }
@@ -49,14 +51,15 @@ impl Bag {
     }
 
     /// The value at a slot.
+    #[inline]
     pub fn at(&self, slot: u32) -> Option<&AttributeValue> {
-        let own = slot.checked_sub(self.vocabulary.first_slot())?;
+        let own = slot.checked_sub(self.first)?;
         self.values.get(own as usize)?.as_ref()
     }
 
     /// Every attribute that has a value: declared ones by slot, then the others as they came.
     pub fn iter(&self) -> impl Iterator<Item = (&Arc<str>, &AttributeValue)> {
-        let declared = (self.vocabulary.first_slot()..)
+        let declared = (self.first..)
             .zip(&self.values)
             .filter_map(|(slot, value)| Some((self.vocabulary.at(slot)?.name, value.as_ref()?)));
         declared.chain(self.undeclared.iter().map(|(name, value)| (name, value)))
@@ -82,6 +85,7 @@ pub struct Attributes<'a> {
 
 impl<'a> Attributes<'a> {
     /// The value at a slot; the read is recorded, found or not.
+    #[inline]
     pub fn read(self, slot: u32, reads: &mut Reads) -> Option<&'a AttributeValue> {
         let value = match (self.bag.at(slot), self.extra) {
             (None, Some(extra)) => extra.at(slot),

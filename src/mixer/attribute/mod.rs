@@ -4,13 +4,11 @@
 //! the slot the vocabulary gave each name. [`Reads`] remembers which of them were looked at.
 
 mod bag;
-mod compress;
 mod reads;
 mod value;
 mod vocabulary;
 
 pub use bag::{Attributes, Bag};
-pub use compress::compress;
 pub use reads::{Reads, Reference};
 pub use value::{AttributeValue, StringMap};
 pub use vocabulary::{Conflict, Declaration, Vocabulary};

@@ -5,12 +5,15 @@ use std::sync::Arc;
 use super::{
     handlers::Handlers,
     headers::{HeaderSpec, operations},
-    index::{of_kind, resolve},
+    index::{language, of_kind, resolve},
     instances::{Compiled, Instances},
 };
 use crate::{
     config::{ConfigSet, Fault, Kind, Resource, ResourceName, Spec},
-    mixer::{attribute::Vocabulary, expression::Expression},
+    mixer::{
+        attribute::Vocabulary,
+        expression::{Expression, Language},
+    },
     proto::istio::policy::v1beta1,
     value::ValueType,
 };
@@ -19,6 +22,7 @@ use crate::{
 #[derive(Debug)]
 pub(super) struct RuleSpec {
     pub(super) name: ResourceName,
+    pub(super) language: Language,
     /// The condition's text, without the blanks around it.
     pub(super) condition: String,
     /// `None` where it always holds.
@@ -88,7 +92,8 @@ fn rule(
         }
         return None;
     }
-    Some(RuleSpec { name: resource.name.clone(), condition, expression, actions, headers })
+    let language = language(resource);
+    Some(RuleSpec { name: resource.name.clone(), language, condition, expression, actions, headers })
 }
 
 fn compile_condition(
@@ -97,7 +102,7 @@ fn compile_condition(
     vocabulary: &Vocabulary,
     faults: &mut Vec<Fault>,
 ) -> Option<Expression> {
-    match Expression::compile(text, vocabulary) {
+    match Expression::compile_in(language(resource), text, vocabulary) {
         Ok(expression) if expression.value_type() == ValueType::Bool => Some(expression),
         Ok(expression) => {
             let reason =

@@ -6,6 +6,7 @@ use super::{actions::RuleSpec, headers::HeaderSpec};
 use crate::{
     config::ResourceName,
     mixer::{
+        expression::{Expression, Language},
         handler::RuntimeHandler,
         instance::Instance,
         rules::{Condition, Destination, Entry, Group, HeaderRule, Rules, Table},
@@ -44,7 +45,7 @@ fn rules_of<'t>(table: &'t mut Table, namespace: &str, default_namespace: &str) 
 }
 
 fn add(rule: RuleSpec, opened: &Opened, default_namespace: &str, snapshot: &mut Snapshot) {
-    let RuleSpec { name, condition, expression, actions, headers } = rule;
+    let RuleSpec { name, language, condition, expression, actions, headers } = rule;
     let namespace = name.namespace().to_owned();
     let rule: Arc<str> = name.to_string().into();
     let expression = expression.map(Arc::new);
@@ -54,7 +55,7 @@ fn add(rule: RuleSpec, opened: &Opened, default_namespace: &str, snapshot: &mut 
         for (place, compiled) in action.instances.iter().enumerate() {
             let variety = compiled.instance.template.variety();
             let rules = rules_of(table(snapshot, variety), &namespace, default_namespace);
-            let condition = rules.condition(&condition, expression.as_ref());
+            let condition = rules.condition(language, &condition, expression.as_ref());
             let index = rules.entries;
             rules.entries += 1;
             let entry =
@@ -68,7 +69,7 @@ fn add(rule: RuleSpec, opened: &Opened, default_namespace: &str, snapshot: &mut 
     }
     if let Some(HeaderSpec { vocabulary, outputs, request, response }) = headers {
         let rules = rules_of(&mut snapshot.checks, &namespace, default_namespace);
-        let condition = rules.condition(&condition, expression.as_ref());
+        let condition = rules.condition(language, &condition, expression.as_ref());
         let outputs = outputs
             .into_iter()
             .filter_map(|(action, place, outputs)| Some((*check_entries.get(&(action, place))?, outputs)))
@@ -78,18 +79,14 @@ fn add(rule: RuleSpec, opened: &Opened, default_namespace: &str, snapshot: &mut 
 }
 
 impl Rules {
-    /// The place of a condition; equal texts share one.
-    fn condition(
-        &mut self,
-        text: &str,
-        expression: Option<&Arc<crate::mixer::expression::Expression>>,
-    ) -> usize {
-        if let Some(index) = self.condition_places.get(text) {
+    /// The place of a condition; equal texts of one language share one.
+    fn condition(&mut self, language: Language, text: &str, expression: Option<&Arc<Expression>>) -> usize {
+        if let Some(index) = self.condition_places.get(&(language, text.to_owned())) {
             return *index;
         }
         let index = self.conditions.len();
         self.conditions.push(Condition { text: text.to_owned(), expression: expression.cloned() });
-        self.condition_places.insert(text.to_owned(), index);
+        self.condition_places.insert((language, text.to_owned()), index);
         index
     }
 

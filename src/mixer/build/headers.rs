@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use super::actions::ActionSpec;
+use super::{actions::ActionSpec, index::language};
 use crate::{
     config::{Fault, Resource},
     mixer::{attribute::Vocabulary, expression::Expression, output::Outputs, rules::HeaderTemplate},
@@ -82,7 +82,7 @@ fn operation(
     let texts = if operation == Operation::Remove { &[][..] } else { &template.values };
     for (index, text) in texts.iter().enumerate() {
         let field = format!("{field}.values[{index}]");
-        let expression = Expression::compile(text, vocabulary)
+        let expression = Expression::compile_in(language(resource), text, vocabulary)
             .map_err(|error| resource.error(&field, format!("{error}\n{}", error.render(text))))?;
         if !matches!(expression.value_type(), String | Uri | DnsName | EmailAddress) {
             let reason =

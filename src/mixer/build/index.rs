@@ -1,6 +1,9 @@
 use std::collections::BTreeMap;
 
-use crate::config::{ConfigSet, Fault, Kind, Resource, ResourceName, Spec};
+use crate::{
+    config::{ConfigSet, Fault, Kind, Resource, ResourceName, Spec},
+    mixer::expression::Language,
+};
 
 /// The resources of a kind that could be understood, by namespace and name: the order in which rules are considered is
 /// theirs. What could not be understood is a fault.
@@ -18,6 +21,12 @@ pub(super) fn of_kind<'c>(
         }
     }
     understood
+}
+
+/// The language of a resource's expressions (mixer-runtime.md, section 1.5).
+pub(super) fn language(resource: &Resource) -> Language {
+    let annotation = resource.annotations.get("policy.istio.io/lang");
+    annotation.map_or(Language::Cexl, |language| Language::annotated(language))
 }
 
 /// What a reference means, among the usable things of a kind.

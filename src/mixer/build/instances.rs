@@ -6,7 +6,7 @@ use std::{
 };
 
 use super::{
-    index::{of_kind, resolve},
+    index::{language, of_kind, resolve},
     schemas::Templates,
 };
 use crate::{
@@ -79,7 +79,7 @@ fn instance(
     };
     let params = spec.params.clone().unwrap_or_default();
     let name: Arc<str> = resource.name.to_string().into();
-    let instance = Instance::compile(name, template.clone(), params, vocabulary)
+    let instance = Instance::compile(name, template.clone(), params, vocabulary, language(resource))
         .map_err(|error| resource.error(&format!("params.{}", error.field), error.reason))?;
     let bindings = match (template.variety(), template.output()) {
         (Variety::AttributeGenerator, Some(output)) => {
@@ -108,7 +108,7 @@ fn bindings(
             faults.push(resource.error(&field, format!("there is no attribute {attribute:?}")));
             continue;
         };
-        match Expression::compile(text, &extended) {
+        match Expression::compile_in(language(resource), text, &extended) {
             Err(error) => faults.push(resource.error(&field, format!("{error}\n{}", error.render(text)))),
             Ok(expression) if expression.value_type() != declared.value_type => {
                 let reason = format!(

@@ -89,10 +89,13 @@ impl CompileError {
     }
 }
 
-/// Why an expression has no value for a request.
+/// Why an expression has no value for a request. Cloning one shares it.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-#[error("{kind}")]
-pub struct EvalError {
+#[error("{}", .0.kind)]
+pub struct EvalError(Arc<Fault>);
+
+#[derive(Debug, PartialEq, Eq)]
+struct Fault {
     kind: EvalErrorKind,
     span: Span,
 }
@@ -168,7 +171,7 @@ impl EvalErrorKind {
 
 impl EvalError {
     pub(crate) fn new(kind: EvalErrorKind, span: Span) -> Self {
-        Self { kind, span }
+        Self(Arc::new(Fault { kind, span }))
     }
 
     pub(crate) fn conversion(to: ValueType, span: Span, message: impl Into<Box<str>>) -> Self {
@@ -177,17 +180,17 @@ impl EvalError {
 
     /// What went wrong.
     pub fn kind(&self) -> &EvalErrorKind {
-        &self.kind
+        &self.0.kind
     }
 
     /// The part of the text that has no value.
     pub fn span(&self) -> Span {
-        self.span
+        self.0.span
     }
 
     /// Several lines: the message, the place in `source`, marked, and what to do.
     pub fn render(&self, source: &str) -> String {
-        let help = match &self.kind {
+        let help = match &self.0.kind {
             EvalErrorKind::MissingAttribute { name } => {
                 Some(format!("`{name} | ..` gives it a value to fall back to"))
             }
@@ -196,6 +199,6 @@ impl EvalError {
             }
             _ => None,
         };
-        render(source, self.span, self, help.as_deref())
+        render(source, self.0.span, self, help.as_deref())
     }
 }

@@ -22,11 +22,15 @@
 //! ```
 
 pub mod cases;
+#[cfg(feature = "cel")]
+mod cel;
 mod code;
 mod compile;
 mod error;
 mod evaluated;
 mod format;
+#[doc(hidden)]
+pub mod fuzzing;
 mod span;
 mod syntax;
 
@@ -45,25 +49,79 @@ use crate::{
     value::ValueType,
 };
 
+/// What an expression is written in: the annotation `policy.istio.io/lang` of a rule or an instance.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
+pub enum Language {
+    /// Mixer's own language.
+    #[default]
+    Cexl,
+    /// The Common Expression Language, with attributes as objects. Missing attributes read as zero values.
+    Cel,
+    /// Mixer's own language, read as CEL.
+    Compat,
+}
+
+impl Language {
+    /// The language an annotation names; anything but `CEL` and `COMPAT` is Mixer's own, as in a real Mixer.
+    pub fn annotated(annotation: &str) -> Self {
+        match annotation {
+            "CEL" => Language::Cel,
+            "COMPAT" => Language::Compat,
+            _ => Language::Cexl,
+        }
+    }
+}
+
 /// A compiled expression.
 #[derive(Debug)]
-pub struct Expression {
-    typed: Typed,
+pub struct Expression(Program);
+
+#[derive(Debug)]
+enum Program {
+    Cexl(Typed),
+    #[cfg(feature = "cel")]
+    Cel(cel::Program),
 }
 
 impl Expression {
-    /// Compiles a text. The expression can read bags of this vocabulary, and of one that stands over it.
+    /// Compiles a text in Mixer's own language. The expression can read bags of this vocabulary, and of one that
+    /// stands over it.
     ///
     /// # Errors
     /// The text is no expression, names what does not exist or mixes types; the error says where.
     pub fn compile(text: &str, vocabulary: &Vocabulary) -> Result<Self, CompileError> {
         let ast = syntax::parse(text)?;
-        Ok(Self { typed: compile::compile(&ast, vocabulary)? })
+        Ok(Self(Program::Cexl(compile::compile(&ast, vocabulary)?)))
     }
 
-    /// The type of its values.
+    /// Compiles a text in one of the languages.
+    ///
+    /// # Errors
+    /// As [`Expression::compile`]. Without the feature `cel` of this crate, every text in CEL or COMPAT is refused.
+    pub fn compile_in(language: Language, text: &str, vocabulary: &Vocabulary) -> Result<Self, CompileError> {
+        match language {
+            Language::Cexl => Self::compile(text, vocabulary),
+            #[cfg(feature = "cel")]
+            Language::Cel => Ok(Self(Program::Cel(cel::compile(text, vocabulary)?))),
+            #[cfg(feature = "cel")]
+            Language::Compat => Ok(Self(Program::Cel(cel::compile_compat(text, vocabulary)?))),
+            #[cfg(not(feature = "cel"))]
+            Language::Cel | Language::Compat => {
+                let message = "this program was built without CEL";
+                Err(CompileError::new(CompileErrorKind::Cel, Span::new(0, text.len()), message)
+                    .help("build it with the feature `cel`"))
+            }
+        }
+    }
+
+    /// The type of its values. UNSPECIFIED for an expression in CEL whose value no attribute could hold, or whose type
+    /// is not known before it is evaluated.
     pub fn value_type(&self) -> ValueType {
-        self.typed.value_type
+        match &self.0 {
+            Program::Cexl(typed) => typed.value_type,
+            #[cfg(feature = "cel")]
+            Program::Cel(program) => program.value_type(),
+        }
     }
 
     /// The value for a request. Every attribute looked at is added to `reads`, also where there is no value.
@@ -75,17 +133,11 @@ impl Expression {
         attributes: impl Into<Attributes<'a>>,
         reads: &mut Reads,
     ) -> Result<Evaluated<'a>, EvalError> {
-        let env = &mut Env { attributes: attributes.into(), reads };
-        Ok(match &self.typed.code {
-            Code::Text(expr) => Evaluated::text(self.typed.value_type, expr.value(env)?),
-            Code::Int(expr) => Evaluated::Int64(expr.value(env)?),
-            Code::Double(expr) => Evaluated::Double(expr.value(env)?),
-            Code::Truth(expr) => Evaluated::Bool(expr.value(env)?),
-            Code::Instant(expr) => Evaluated::Timestamp(expr.value(env)?.instant),
-            Code::Length(expr) => Evaluated::Duration(expr.value(env)?),
-            Code::Address(expr) => Evaluated::IpAddress(expr.value(env)?),
-            Code::Map(expr) => Evaluated::StringMap(Cow::Borrowed(expr.value(env)?.entries)),
-        })
+        match &self.0 {
+            Program::Cexl(typed) => evaluate(typed, &mut Env { attributes: attributes.into(), reads }),
+            #[cfg(feature = "cel")]
+            Program::Cel(program) => program.eval(attributes.into(), reads),
+        }
     }
 
     /// The value of a BOOL expression.
@@ -97,11 +149,27 @@ impl Expression {
         attributes: impl Into<Attributes<'a>>,
         reads: &mut Reads,
     ) -> Result<bool, EvalError> {
-        match &self.typed.code {
-            Code::Truth(expr) => expr.value(&mut Env { attributes: attributes.into(), reads }),
-            _ => {
-                Err(EvalError::new(EvalErrorKind::NotBool { actual: self.typed.value_type }, Span::default()))
+        if let Program::Cexl(Typed { code: Code::Truth(expr), .. }) = &self.0 {
+            return expr.value(&mut Env { attributes: attributes.into(), reads });
+        }
+        match self.eval(attributes, reads)? {
+            Evaluated::Bool(truth) => Ok(truth),
+            other => {
+                Err(EvalError::new(EvalErrorKind::NotBool { actual: other.value_type() }, Span::default()))
             }
         }
     }
+}
+
+fn evaluate<'a>(typed: &'a Typed, env: &mut Env<'a, '_>) -> Result<Evaluated<'a>, EvalError> {
+    Ok(match &typed.code {
+        Code::Text(expr) => Evaluated::text(typed.value_type, expr.value(env)?),
+        Code::Int(expr) => Evaluated::Int64(expr.value(env)?),
+        Code::Double(expr) => Evaluated::Double(expr.value(env)?),
+        Code::Truth(expr) => Evaluated::Bool(expr.value(env)?),
+        Code::Instant(expr) => Evaluated::Timestamp(expr.value(env)?.instant),
+        Code::Length(expr) => Evaluated::Duration(expr.value(env)?),
+        Code::Address(expr) => Evaluated::IpAddress(expr.value(env)?),
+        Code::Map(expr) => Evaluated::StringMap(Cow::Borrowed(expr.value(env)?.entries)),
+    })
 }

@@ -5,7 +5,10 @@ use serde_json::{Map, Value as Json};
 
 use super::{Field, Scalar, Source, Typed, wire};
 use crate::{
-    mixer::{attribute::Vocabulary, expression::Expression},
+    mixer::{
+        attribute::Vocabulary,
+        expression::{Expression, Language},
+    },
     value::{ValueType, parse_duration},
 };
 
@@ -26,11 +29,11 @@ pub(super) fn fields(
     name: &str,
     message: &MessageDescriptor,
     mut params: Map<String, Json>,
-    vocabulary: &Vocabulary,
+    compiler: &Compiler<'_>,
 ) -> Result<Vec<Field>, InstanceFault> {
     // Whatever stands in `name` gives way to the instance's full name.
     params.remove(NAME);
-    let mut fields = message_fields(message, params, "", &Compiler { vocabulary })?;
+    let mut fields = message_fields(message, params, "", compiler)?;
     if let Some(field) = message.get_field_by_name(NAME) {
         let mut constant = Vec::new();
         wire::bytes(field.number(), name.as_bytes(), &mut constant);
@@ -39,8 +42,10 @@ pub(super) fn fields(
     Ok(merge_constants(fields))
 }
 
-struct Compiler<'a> {
-    vocabulary: &'a Vocabulary,
+/// What expressions are compiled with.
+pub(super) struct Compiler<'a> {
+    pub(super) vocabulary: &'a Vocabulary,
+    pub(super) language: Language,
 }
 
 fn message_fields(
@@ -349,7 +354,7 @@ fn whole(number: &serde_json::Number) -> Option<i64> {
 
 impl Compiler<'_> {
     fn expression(&self, text: &str, path: &str) -> Result<Expression, InstanceFault> {
-        Expression::compile(text, self.vocabulary)
+        Expression::compile_in(self.language, text, self.vocabulary)
             .map_err(|error| fault(path, format!("{}\n{}", error, error.render(text))))
     }
 }

@@ -11,7 +11,7 @@ pub use encode::InstanceError;
 
 use super::{
     attribute::{Attributes, Reads, Vocabulary},
-    expression::Expression,
+    expression::{Expression, Language},
 };
 use crate::{template::DynamicTemplate, value::ValueType};
 
@@ -79,8 +79,10 @@ impl Instance {
         template: Arc<DynamicTemplate>,
         params: serde_json::Map<String, serde_json::Value>,
         vocabulary: &Vocabulary,
+        language: Language,
     ) -> Result<Self, InstanceFault> {
-        let fields = compile::fields(&name, template.instance(), params, vocabulary)?;
+        let compiler = compile::Compiler { vocabulary, language };
+        let fields = compile::fields(&name, template.instance(), params, &compiler)?;
         Ok(Self { name, template, fields })
     }
 

@@ -1,9 +1,13 @@
 //! The Mixer API, `istio.mixer.v1.Mixer`: Check and Report of a proxy (mixer-runtime.md, sections 3.3 and 4).
 
 mod attributes;
+mod compress;
 mod references;
 
-use std::{collections::BTreeMap, sync::Arc};
+pub use compress::compress;
+pub use references::referenced;
+
+use std::sync::Arc;
 
 use tonic::Status;
 
@@ -19,7 +23,6 @@ use crate::{
     },
     proto::istio::mixer::v1::{
         CheckRequest, CheckResponse, ReportRequest, ReportResponse,
-        check_request::QuotaParams,
         check_response::{PreconditionResult, QuotaResult},
         report_request::RepeatedAttributesSemantics,
     },
@@ -68,11 +71,21 @@ fn known_words(global_word_count: u32) -> Result<usize, Status> {
 
 /// Answers a Check.
 pub async fn check(mixer: &Mixer, asked: CheckRequest, caller: Caller) -> Result<CheckResponse, Status> {
-    explained_check(mixer, asked, caller, None).await
+    traced_check(mixer, asked, caller, None).await
 }
 
-/// Answers a Check, and tells why in a trace, if there is one.
-pub async fn explained_check(
+/// Answers a Check, and says what led to the answer.
+pub async fn explain_check(
+    mixer: &Mixer,
+    asked: CheckRequest,
+    caller: Caller,
+) -> (Result<CheckResponse, Status>, Trace) {
+    let mut trace = Trace::default();
+    let answer = traced_check(mixer, asked, caller, Some(&mut trace)).await;
+    (answer, trace)
+}
+
+async fn traced_check(
     mixer: &Mixer,
     asked: CheckRequest,
     caller: Caller,
@@ -80,35 +93,26 @@ pub async fn explained_check(
 ) -> Result<CheckResponse, Status> {
     let known_words = known_words(asked.global_word_count)?;
     let snapshot = mixer.snapshot().ok_or_else(not_configured)?;
-    let attributes = asked.attributes.unwrap_or_default();
-    let decoder = Decoder::new(&snapshot, &attributes.words);
+    let attributes = asked.attributes.as_ref();
+    let decoder = Decoder::new(&snapshot, attributes.map_or(&[][..], |attributes| &attributes.words));
     let mut bag = Bag::new(snapshot.vocabulary().clone());
-    decoder.read(&attributes, &mut bag);
+    if let Some(attributes) = attributes {
+        decoder.read(attributes, &mut bag);
+    }
     let mut request = Request::new(&snapshot, bag, caller.deadline, trace.is_some());
-    let quotas = Quotas { dedup_id: &asked.deduplication_id, asked: asked.quotas };
-    let answer = answer(&mut request, quotas, known_words).await;
-    if let (Some(trace), Some(made)) = (trace, request.into_trace()) {
-        *trace = made;
+    let answer = answer(&mut request, &asked, known_words).await;
+    if let Some(trace) = trace {
+        *trace = request.into_trace().unwrap_or_default();
     }
     answer
 }
 
-/// The quotas that a Check asks for once it is allowed.
-struct Quotas<'a> {
-    dedup_id: &'a str,
-    asked: BTreeMap<String, QuotaParams>,
-}
-
 async fn answer(
     request: &mut Request<'_>,
-    quotas: Quotas<'_>,
+    asked: &CheckRequest,
     known_words: usize,
 ) -> Result<CheckResponse, Status> {
-    let preprocessed = request.generate().await;
-    preprocessed.map_err(|error| Status::internal(format!("preprocessing attributes failed: {error}")))?;
-    let answer = request.check().await;
-    let answer =
-        answer.map_err(|error| Status::internal(format!("performing check operation failed: {error}")))?;
+    let answer = request.answer().await.map_err(|error| Status::internal(error.to_string()))?;
     let referenced = |request: &Request<'_>| {
         references::encode(&request.references().list(request.vocabulary()), known_words)
     };
@@ -124,11 +128,11 @@ async fn answer(
         quotas: Default::default(),
     };
     if allowed {
-        for (name, params) in quotas.asked {
+        for (name, params) in &asked.quotas {
             let granted = request
                 .quota(QuotaAsk {
-                    name: &name,
-                    dedup_id: quotas.dedup_id,
+                    name,
+                    dedup_id: &asked.deduplication_id,
                     amount: params.amount,
                     best_effort: params.best_effort,
                 })
@@ -139,7 +143,7 @@ async fn answer(
                 referenced_attributes: Some(referenced(request)),
                 status: None,
             };
-            response.quotas.insert(name, result);
+            response.quotas.insert(name.clone(), result);
         }
     }
     Ok(response)
@@ -147,22 +151,32 @@ async fn answer(
 
 /// Answers a Report.
 pub async fn report(mixer: &Mixer, asked: ReportRequest, caller: Caller) -> Result<ReportResponse, Status> {
-    explained_report(mixer, asked, caller, None).await
+    traced_report(mixer, asked, caller, None).await
 }
 
-/// Answers a Report, and tells why in traces, if they are wanted: one for each of its bags, and one for the delivery.
-pub async fn explained_report(
+/// Answers a Report, and says what became of it.
+pub async fn explain_report(
     mixer: &Mixer,
     asked: ReportRequest,
     caller: Caller,
-    mut traces: Option<&mut Vec<Trace>>,
+) -> (Result<ReportResponse, Status>, Trace) {
+    let mut trace = Trace::default();
+    let answer = traced_report(mixer, asked, caller, Some(&mut trace)).await;
+    (answer, trace)
+}
+
+async fn traced_report(
+    mixer: &Mixer,
+    asked: ReportRequest,
+    caller: Caller,
+    mut trace: Option<&mut Trace>,
 ) -> Result<ReportResponse, Status> {
     known_words(asked.global_word_count)?;
     let snapshot = mixer.snapshot().ok_or_else(not_configured)?;
     let delta = asked.repeated_attributes_semantics() == RepeatedAttributesSemantics::DeltaEncoding;
     let mut report = Report::default();
     let mut state: Option<Bag> = None;
-    for attributes in &asked.attributes {
+    for (index, attributes) in asked.attributes.iter().enumerate() {
         let words = if attributes.words.is_empty() { &asked.default_words } else { &attributes.words };
         let decoder = Decoder::new(&snapshot, words);
         let bag = match state.as_ref().filter(|_| delta) {
@@ -179,18 +193,13 @@ pub async fn explained_report(
                 bag
             }
         };
-        let mut request = Request::new(&snapshot, bag.clone(), caller.deadline, traces.is_some());
+        let mut request = Request::new(&snapshot, bag.clone(), caller.deadline, trace.is_some());
         report.add(&mut request).await;
-        if let Some(traces) = traces.as_deref_mut() {
-            traces.extend(request.into_trace());
+        if let (Some(trace), Some(request)) = (trace.as_deref_mut(), request.into_trace()) {
+            trace.add_request(index + 1, request);
         }
         state = Some(bag);
     }
-    let mut delivery = traces.is_some().then(Trace::default);
-    let delivered = report.flush(caller.deadline, delivery.as_mut()).await;
-    if let Some(traces) = traces {
-        traces.extend(delivery);
-    }
-    delivered.map_err(|error| Status::unknown(error.to_string()))?;
+    report.flush(caller.deadline, trace).await.map_err(|error| Status::unknown(error.to_string()))?;
     Ok(ReportResponse {})
 }

@@ -21,15 +21,14 @@ pub struct Answer<R> {
     pub result: Result<R, Status>,
     /// The calls of adapters, in the order in which they ended.
     pub calls: Vec<Call>,
-    /// What the engine did: one trace, or for a report one for each of its bags and one for the delivery. Empty for calls
-    /// that went past the engine.
-    pub traces: Vec<Trace>,
+    /// What the engine did. Empty for calls that went past it.
+    pub trace: Trace,
 }
 
 impl<R> Answer<R> {
     pub(super) fn map<S>(self, map: impl FnOnce(R) -> S) -> Answer<S> {
-        let Self { result, calls, traces } = self;
-        Answer { result: result.map(map), calls, traces }
+        let Self { result, calls, trace } = self;
+        Answer { result: result.map(map), calls, trace }
     }
 }
 
@@ -55,7 +54,7 @@ impl<R: Debug> Answer<R> {
     /// The trace says so somewhere.
     #[track_caller]
     pub fn expect_trace(&self, text: &str) -> &Self {
-        let traced = self.traces.iter().any(|trace| trace.to_string().contains(text));
+        let traced = self.trace.to_string().contains(text);
         if traced { self } else { self.fail(format_args!("{text:?} in the trace")) }
     }
 
@@ -129,15 +128,13 @@ impl<R: Debug> Display for Answer<R> {
             Ok(answer) => writeln!(f, "answer: {answer:?}")?,
             Err(status) => writeln!(f, "error: {}: {}", code_name(status.code()), status.message())?,
         }
-        for trace in &self.traces {
-            write!(f, "{trace}")?;
-        }
-        if !self.traces.is_empty() && self.traces.iter().all(|trace| trace.steps.is_empty()) {
-            writeln!(f, "no rule of this namespace or of the default one is there for such a request")?;
-        }
-        match &self.calls[..] {
-            [] => writeln!(f, "no adapter was called"),
-            calls => calls.iter().try_for_each(|call| writeln!(f, "called: {call}")),
+        write!(f, "{}", self.trace)?;
+        match (&self.trace.steps[..], &self.calls[..]) {
+            ([], []) => {
+                writeln!(f, "no rule of this namespace or the default one has an instance for such a request")
+            }
+            (_, []) => writeln!(f, "no adapter was called"),
+            (_, calls) => calls.iter().try_for_each(|call| writeln!(f, "called: {call}")),
         }
     }
 }

@@ -7,9 +7,9 @@ use super::{Answer, Attributes, FakeMixer, Verdict, call::recorded, verdict::dur
 use crate::{
     adapter::Grant,
     handler::Caller,
-    mixer::{dictionary::WORDS, trace::Trace},
+    mixer::dictionary::WORDS,
     proto::istio::mixer::v1::{CheckRequest, CheckResponse, check_request::QuotaParams},
-    service::mixer::explained_check,
+    service::mixer::explain_check,
 };
 
 /// A Check about to be sent: awaiting it sends it.
@@ -50,10 +50,8 @@ impl<'m, R> Ask<'m, R> {
     async fn send(self) -> Answer<CheckResponse> {
         let deadline = self.within.and_then(|within| Instant::now().checked_add(within));
         let caller = Caller { connection: 0, deadline };
-        let mut trace = Trace::default();
-        let check = explained_check(&self.mixer.mixer, self.request, caller, Some(&mut trace));
-        let (result, calls) = recorded(check).await;
-        Answer { result, calls, traces: vec![trace] }
+        let ((result, trace), calls) = recorded(explain_check(&self.mixer.mixer, self.request, caller)).await;
+        Answer { result, calls, trace }
     }
 }
 
@@ -87,8 +85,8 @@ impl<'m> IntoFuture for Ask<'m, Grant> {
 
     fn into_future(self) -> Self::IntoFuture {
         Box::pin(async move {
-            let Answer { result, calls, traces } = self.send().await;
-            Answer { result: result.and_then(grant), calls, traces }
+            let Answer { result, calls, trace } = self.send().await;
+            Answer { result: result.and_then(grant), calls, trace }
         })
     }
 }

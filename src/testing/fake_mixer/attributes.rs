@@ -1,8 +1,9 @@
 use std::collections::{BTreeMap, HashMap};
 
 use crate::{
-    mixer::attribute::{AttributeValue, compress},
+    mixer::{attribute::AttributeValue, dictionary::WORDS},
     proto::istio::mixer::v1::CompressedAttributes,
+    service::mixer::compress,
 };
 
 /// The attributes of a request, by name. The macro [`attributes!`](crate::attributes) makes them; maps turn into them, and
@@ -49,7 +50,7 @@ impl Attributes {
     }
 
     pub(super) fn compressed(&self) -> CompressedAttributes {
-        compress(self.0.iter().map(|(name, value)| (name.as_str(), value)))
+        compress(self.0.iter().map(|(name, value)| (name.as_str(), value)), WORDS.len())
     }
 }
 

@@ -5,7 +5,7 @@ use std::{
 
 use bytes::Bytes;
 use prost::Message as _;
-use prost_reflect::DynamicMessage;
+use prost_reflect::{DynamicMessage, Kind, MessageDescriptor, ReflectMessage as _, Value};
 use serde_json::Value as Json;
 use tonic::Status;
 
@@ -96,9 +96,9 @@ impl Call {
         self.json()["dedup_id"].as_str().unwrap_or_default().to_owned()
     }
 
-    /// The request, field by field.
+    /// The request, field by field, but for `adapter_config`: that is [`config`](Self::config).
     pub fn json(&self) -> Json {
-        trace_json(self.schema.request_message(), &self.request)
+        show(self.schema.request_message(), &self.request)
     }
 }
 
@@ -107,12 +107,7 @@ impl fmt::Display for Call {
         write!(f, "{} of {} with {} -> ", self.template, self.handler, self.json())?;
         match &self.answer {
             Err(status) => write!(f, "{}: {}", code_name(status.code()), status.message()),
-            Ok(answer)
-                if DynamicMessage::decode(self.schema.response_message().clone(), &answer[..]).is_err() =>
-            {
-                write!(f, "{} bytes that are no {}", answer.len(), self.schema.response_message().full_name())
-            }
-            Ok(answer) => write!(f, "{}", trace_json(self.schema.response_message(), answer)),
+            Ok(answer) => write!(f, "{}", show(self.schema.response_message(), answer)),
         }
     }
 }
@@ -120,5 +115,29 @@ impl fmt::Display for Call {
 impl fmt::Debug for Call {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         fmt::Display::fmt(self, f)
+    }
+}
+
+/// A message for people. What is in an Any is left out: its message may not be known.
+fn show(descriptor: &MessageDescriptor, message: &[u8]) -> Json {
+    let Ok(mut message) = DynamicMessage::decode(descriptor.clone(), message) else {
+        return Json::String(format!("{} bytes that are no {}", message.len(), descriptor.full_name()));
+    };
+    without_any(&mut message);
+    trace_json(descriptor, &message.encode_to_vec())
+}
+
+fn without_any(message: &mut DynamicMessage) {
+    let is_any = |kind: Kind| kind.as_message().is_some_and(|kind| kind.full_name() == "google.protobuf.Any");
+    for field in message.descriptor().fields() {
+        if is_any(field.kind()) {
+            message.clear_field(&field);
+        } else if !field.is_list()
+            && !field.is_map()
+            && message.has_field(&field)
+            && let Value::Message(inner) = message.get_field_mut(&field)
+        {
+            without_any(inner);
+        }
     }
 }

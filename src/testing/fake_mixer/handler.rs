@@ -15,7 +15,7 @@ use crate::{
     adapter::{Grant, QuotaArgs},
     handler::{BoxFuture, CallError, Caller, Digest, FRAME_PREFIX},
     host::{Host, NewSession},
-    mixer::{QuotaParams, RuntimeHandler, Target},
+    mixer::{QuotaParams, RuntimeHandler, Target, trace::Trace},
     proto::{Any, CheckResult, QuotaResult, ReportResult},
     session::SessionId,
     template::{DescriptorSet, DynamicTemplate, Template},
@@ -135,7 +135,7 @@ impl FakeHandler {
             T::Response::decode(answer).map_err(|error| Status::internal(error.to_string()))
         };
         let (result, calls) = recorded(send).await;
-        Answer { result, calls, traces: Vec::new() }
+        Answer { result, calls, trace: Trace::default() }
     }
 }
 

@@ -7,7 +7,7 @@ use std::{
     time::Duration,
 };
 
-use tokio::sync::Mutex;
+use tokio::{runtime::Handle as Runtime, sync::Mutex};
 
 use super::{
     Answer, Ask, Attributes, Fault, NoAdapter, Refused, Setup, Verdict, backend::Backend, call::recorded,
@@ -22,13 +22,13 @@ use crate::{
     handler::{Caller, Closing},
     host::Host,
     mixer::{
-        Controller, Mixer, Snapshot,
+        Controller, Mixer,
         build::{BuildOptions, Connector},
         dictionary::WORDS,
         remote::{self, Backoff},
     },
     proto::istio::mixer::v1::{ReportRequest, report_request::RepeatedAttributesSemantics},
-    service::mixer::explained_report,
+    service::mixer::explain_report,
 };
 
 /// The engine with a test's configuration: takes Check, Report and quota as a Mixer, calls adapters as one, and says why.
@@ -41,6 +41,7 @@ pub struct FakeMixer {
     host: Arc<Host>,
     backend: Arc<Backend>,
     controller: Mutex<Controller>,
+    /// Where connections are kept, and sessions ended.
     closing: Closing,
     /// Resources that a new configuration has, too, unless it has others of the same names.
     standing: Vec<Resource>,
@@ -64,11 +65,11 @@ impl FakeMixer {
 
     pub(super) fn new(
         host: Arc<Host>,
-        closing: Closing,
         standing: Vec<Resource>,
         address: Option<String>,
         options: BuildOptions,
     ) -> Self {
+        let closing = Closing::on(Runtime::current());
         let backend = Backend::new(host.clone());
         let here = remote::Options {
             wire: Some(backend.wire(closing.runtime().clone())),
@@ -109,10 +110,9 @@ impl FakeMixer {
             repeated_attributes_semantics: RepeatedAttributesSemantics::IndependentEncoding.into(),
             ..ReportRequest::default()
         };
-        let mut traces = Vec::new();
-        let report = explained_report(&self.mixer, request, Caller::default(), Some(&mut traces));
-        let (result, calls) = recorded(report).await;
-        Answer { result: result.map(drop), calls, traces }
+        let report = explain_report(&self.mixer, request, Caller::default());
+        let ((result, trace), calls) = recorded(report).await;
+        Answer { result: result.map(drop), calls, trace }
     }
 
     /// Has the next call of an adapter meet a fault, on its way by gRPC; of several, each call meets one. Handlers that name
@@ -156,7 +156,7 @@ impl FakeMixer {
     /// # Panics
     /// If they are not closed within ten seconds.
     pub async fn close(self) {
-        self.mixer.swap(Snapshot::empty());
+        self.mixer.close();
         // CloseSession, which closes handlers in turn.
         let sessions = self.closing.finish(CLOSED_WITHIN).await;
         let handlers = self.host.close(CLOSED_WITHIN).await;

@@ -1,7 +1,11 @@
-use prost_reflect::{DescriptorPool, DynamicMessage, ReflectMessage as _};
+use prost_reflect::{DynamicMessage, ReflectMessage as _};
 use serde_json::{Map, Value as Json};
 
-use crate::{adapter::Config, handler::read_params, proto::Any};
+use crate::{
+    adapter::Config,
+    handler::{read_params, with_presence},
+    proto::Any,
+};
 
 /// The parameters of a handler or an instance.
 #[derive(Clone, Debug, PartialEq)]
@@ -45,7 +49,7 @@ impl<C: Config> IntoParams for C {
     #[track_caller]
     fn into_params(self) -> Params {
         let value = self.encode_to_vec();
-        let message = DescriptorPool::decode(C::DESCRIPTOR)
+        let message = with_presence(C::DESCRIPTOR)
             .ok()
             .and_then(|pool| pool.get_message_by_name(C::NAME))
             .and_then(|message| DynamicMessage::decode(message, &value[..]).ok());

@@ -102,7 +102,7 @@ impl<A: Adapter> Setup<A> {
     /// If the adapters cannot be in one process, or outside of a tokio runtime.
     #[track_caller]
     pub fn params(self, params: impl IntoParams) -> FakeHandler {
-        match self.host(&Closing::on(Runtime::current())) {
+        match self.host() {
             Ok(host) => FakeHandler::new(host, params.into_params().into_config(A::NAME)),
             Err(error) => panic!("{error}"),
         }
@@ -205,8 +205,7 @@ impl<A> Setup<A> {
 
     /// Starts the engine. Must be called within a tokio runtime, which everything runs on.
     pub async fn start(mut self) -> Result<FakeMixer, Refused> {
-        let closing = Closing::on(Runtime::current());
-        let host = self.host(&closing)?;
+        let host = self.host()?;
         let mut standing = resources::manifest(host.adapters(), self.sessions);
         let more = std::mem::take(&mut self.templates).into_iter();
         standing.extend(more.map(|(name, descriptor)| resources::template(name, descriptor)));
@@ -214,14 +213,15 @@ impl<A> Setup<A> {
             standing.push(resources::attributes(&self.attributes));
         }
         let (resources, faults) = (std::mem::take(&mut self.resources), std::mem::take(&mut self.faults));
-        let mixer = FakeMixer::new(host, closing, standing, self.address, self.options);
+        let mixer = FakeMixer::new(host, standing, self.address, self.options);
         mixer.configure(resources, faults).await?;
         Ok(mixer)
     }
 
-    fn host(&self, closing: &Closing) -> Result<Arc<Host>, StartError> {
-        let builder = Adapters::builder(closing.runtime().clone());
+    fn host(&self) -> Result<Arc<Host>, StartError> {
+        let runtime = Runtime::current();
+        let builder = Adapters::builder(runtime.clone());
         let adapters = self.adapters.values().fold(builder, |builder, add| add(builder)).build()?;
-        Ok(Arc::new(Host::new(adapters, TableLimits::default(), closing.clone())))
+        Ok(Arc::new(Host::new(adapters, TableLimits::default(), Closing::on(runtime))))
     }
 }

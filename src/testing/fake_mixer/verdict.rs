@@ -1,14 +1,11 @@
 use std::time::Duration;
 
 use crate::{
-    mixer::dictionary::WORDS,
     proto::{
         CheckResult, Status,
-        istio::mixer::v1::{
-            ReferencedAttributes, RouteDirective, check_response::PreconditionResult,
-            referenced_attributes::Condition,
-        },
+        istio::mixer::v1::{ReferencedAttributes, RouteDirective, check_response::PreconditionResult},
     },
+    service::mixer::referenced,
 };
 
 /// The answer to a check: of the engine, which merged those of all adapters, or of one adapter.
@@ -62,22 +59,13 @@ pub(super) fn duration(duration: Option<prost_types::Duration>) -> Duration {
     duration.and_then(|duration| duration.try_into().ok()).unwrap_or_default()
 }
 
-fn references(referenced: &ReferencedAttributes) -> Vec<String> {
-    let word = |index: i32| match usize::try_from(index) {
-        Ok(global) => WORDS.get(global).map(|word| &**word),
-        Err(_) => referenced.words.get(index.unsigned_abs() as usize - 1).map(String::as_str),
-    };
-    let matches = referenced.attribute_matches.iter().map(|attribute| {
-        let mut text = word(attribute.name).unwrap_or("?").to_owned();
-        if attribute.map_key != 0 {
-            text.push_str(&format!("[{:?}]", word(attribute.map_key).unwrap_or("?")));
-        }
-        if attribute.condition() == Condition::Absence {
-            text.push_str(" (absent)");
-        }
-        text
+fn references(answered: &ReferencedAttributes) -> Vec<String> {
+    let references = referenced(answered).into_iter().map(|(attribute, key, condition)| {
+        let key = key.map(|key| format!("[{key:?}]")).unwrap_or_default();
+        let absent = if condition == "ABSENCE" { " (absent)" } else { "" };
+        format!("{attribute}{key}{absent}")
     });
-    let mut references: Vec<String> = matches.collect();
+    let mut references: Vec<String> = references.collect();
     references.sort();
     references
 }

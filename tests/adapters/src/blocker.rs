@@ -10,7 +10,10 @@ use crate::{
 
 /// Blocks its thread until its ledger's gate is open; with the value `hang` it waits for ever without blocking.
 #[derive(Debug)]
-pub struct Blocker(Entry);
+pub struct Blocker {
+    entry: Entry,
+    block_close: bool,
+}
 
 impl Adapter for Blocker {
     const NAME: &str = "blocker";
@@ -20,21 +23,24 @@ impl Adapter for Blocker {
     type Templates = (ListEntry,);
 
     async fn open(params: Params) -> Result<Self, AdapterError> {
-        Ok(Self(ledger(&params.ledger).opening()))
+        Ok(Self { entry: ledger(&params.ledger).opening(), block_close: params.block_close })
     }
 
     async fn close(self) {
-        self.0.close();
+        if self.block_close {
+            self.entry.ledger.block_at_gate();
+        }
+        self.entry.close();
     }
 }
 
 impl Handle<ListEntry> for Blocker {
     async fn handle(&self, instance: listentry::InstanceMsg) -> Result<Check, AdapterError> {
-        let call = self.0.call();
+        let call = self.entry.call();
         if instance.value.is_some_and(|value| value.to_string() == "hang") {
             std::future::pending::<()>().await;
         }
-        self.0.ledger.block_at_gate();
+        self.entry.ledger.block_at_gate();
         call.finish();
         Ok(Check::allow())
     }

@@ -6,7 +6,7 @@ use std::{
         Arc, LazyLock, Mutex, PoisonError,
         atomic::{AtomicBool, AtomicU64, Ordering::SeqCst},
     },
-    time::Duration,
+    time::{Duration, Instant},
 };
 
 /// The counts of all handlers that name this ledger in their configuration.
@@ -70,9 +70,10 @@ impl Ledger {
         }
     }
 
-    /// Blocks the thread until the gate is open.
+    /// Blocks the thread until the gate is open, at most ten seconds: a test that fails should not hang.
     pub fn block_at_gate(&self) {
-        while !self.gate.load(SeqCst) {
+        let start = Instant::now();
+        while !self.gate.load(SeqCst) && start.elapsed() < Duration::from_secs(10) {
             std::thread::sleep(Duration::from_millis(1));
         }
     }

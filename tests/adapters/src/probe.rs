@@ -46,10 +46,11 @@ impl Adapter for Probe {
         if params.ledger.is_empty() {
             return Err(ConfigErrors::one("ledger", "must be given"));
         }
-        if !params.fault.is_empty() {
-            return Err(ConfigErrors::one("fault", format!("it is {}", params.fault)));
+        match params.fault.as_str() {
+            "" => Ok(()),
+            "panic" => panic!("told to panic in validate"),
+            fault => Err(ConfigErrors::one("fault", format!("it is {fault}"))),
         }
-        Ok(())
     }
 
     async fn close(self) {

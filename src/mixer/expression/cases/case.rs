@@ -8,7 +8,7 @@ use serde::Deserialize;
 use crate::{
     mixer::{
         attribute::{AttributeValue, Bag, Vocabulary},
-        expression::format::timestamp,
+        expression::{Language, format::timestamp},
     },
     value::ValueType,
 };
@@ -23,6 +23,8 @@ pub(crate) struct Case {
     bag: BTreeMap<String, TypedValue>,
     expect: Outcome,
     expect_wire_referenced: Option<Vec<String>>,
+    observed_cel: Option<Outcome>,
+    observed_compat: Option<Outcome>,
     /// Functions that no release has and the case declares.
     #[serde(default)]
     pub(crate) needs_functions: Option<serde_json::Value>,
@@ -76,11 +78,15 @@ impl Case {
         Ok(bag)
     }
 
-    /// What is expected in Mixer's own language.
-    pub(crate) fn expected(&self) -> Outcome {
-        let mut outcome = self.expect.clone();
-        outcome.referenced_wire = self.expect_wire_referenced.clone();
-        outcome
+    /// What is expected in that language, if it was recorded.
+    pub(crate) fn expected(&self, language: Language) -> Option<Outcome> {
+        match language {
+            Language::Cexl => {
+                Some(Outcome { referenced_wire: self.expect_wire_referenced.clone(), ..self.expect.clone() })
+            }
+            Language::Cel => self.observed_cel.clone(),
+            Language::Compat => self.observed_compat.clone(),
+        }
     }
 }
 

@@ -60,7 +60,7 @@ pub(crate) fn parse(text: &str) -> Option<[u8; 16]> {
 }
 
 /// Whether two addresses are one: the 4 and the 16-byte form of an IPv4 address are.
-pub(super) fn same(a: &[u8], b: &[u8]) -> bool {
+pub(crate) fn same(a: &[u8], b: &[u8]) -> bool {
     a == b || is_mapped(a, b) || is_mapped(b, a)
 }
 

@@ -12,19 +12,23 @@ mod truth;
 
 use std::{fmt::Debug, sync::Arc};
 
+#[cfg(feature = "cel")]
+pub(crate) use address::same as same_address;
 pub(crate) use address::{Address, AddressOp, parse as parse_address};
 pub(crate) use map::Map;
 pub(crate) use number::{Double, DoubleOp, Int, IntOp};
 pub(crate) use text::{Form, Key, Text, TextOp};
 pub(crate) use time::{Instant, InstantOp, Length, Moment};
 pub(crate) use truth::{Comparison, Pattern, Relation, Truth, TruthOp};
+#[cfg(feature = "cel")]
+pub(crate) use {text::to_lower, truth::glob};
 
 use super::{
     error::{EvalError, EvalErrorKind},
     span::Span,
 };
 use crate::{
-    mixer::attribute::{AttributeValue, Attributes, Reads},
+    mixer::attribute::{AttributeValue, Attributes, Declaration, Reads},
     value::ValueType,
 };
 
@@ -148,30 +152,60 @@ pub(crate) enum Never {}
 /// An attribute in an expression.
 #[derive(Debug)]
 pub(crate) struct Attribute {
-    pub(crate) slot: u32,
-    pub(crate) name: Arc<str>,
-    pub(crate) declared: ValueType,
-    pub(crate) span: Span,
+    slot: u32,
+    name: Arc<str>,
+    declared: ValueType,
+    span: Span,
+    /// Made once: for many requests this is what a condition comes to.
+    missing: EvalError,
 }
 
 impl Attribute {
-    fn read<'a, K: Kind>(&self, env: &mut Env<'a, '_>) -> Result<Option<K::Value<'a>>, EvalError> {
-        let Some(value) = env.attributes.read(self.slot, env.reads) else { return Ok(None) };
+    pub(crate) fn new(declaration: Declaration<'_>, span: Span) -> Self {
+        let name = Arc::clone(declaration.name);
+        let missing = EvalError::new(EvalErrorKind::MissingAttribute { name: Arc::clone(&name) }, span);
+        Self { slot: declaration.slot, name, declared: declaration.value_type, span, missing }
+    }
+
+    #[cfg(feature = "cel")]
+    pub(crate) fn slot(&self) -> u32 {
+        self.slot
+    }
+
+    #[cfg(feature = "cel")]
+    pub(crate) fn declared(&self) -> ValueType {
+        self.declared
+    }
+
+    /// The value, which has to be there.
+    #[inline]
+    fn value<'a, K: Kind>(&self, env: &mut Env<'a, '_>) -> Result<K::Value<'a>, EvalError> {
+        match env.attributes.read(self.slot, env.reads) {
+            Some(value) => self.typed::<K>(value),
+            None => Err(self.missing.clone()),
+        }
+    }
+
+    /// The value, if it is there.
+    fn try_value<'a, K: Kind>(&self, env: &mut Env<'a, '_>) -> Result<Option<K::Value<'a>>, EvalError> {
+        match env.attributes.read(self.slot, env.reads) {
+            Some(value) => self.typed::<K>(value).map(Some),
+            None => Ok(None),
+        }
+    }
+
+    #[inline]
+    fn typed<'a, K: Kind>(&self, value: &'a AttributeValue) -> Result<K::Value<'a>, EvalError> {
         match K::read(value, self.slot) {
-            Some(value) => Ok(Some(value)),
+            Some(value) => Ok(value),
             None => Err(self.wrong_type(value.kind())),
         }
     }
 
     #[cold]
-    fn wrong_type(&self, actual: &'static str) -> EvalError {
+    pub(crate) fn wrong_type(&self, actual: &'static str) -> EvalError {
         let kind = EvalErrorKind::WrongType { name: Arc::clone(&self.name), declared: self.declared, actual };
         EvalError::new(kind, self.span)
-    }
-
-    #[cold]
-    fn missing(&self) -> EvalError {
-        EvalError::new(EvalErrorKind::MissingAttribute { name: Arc::clone(&self.name) }, self.span)
     }
 }
 
@@ -181,11 +215,20 @@ impl<K: Kind> Expr<K> {
     }
 
     /// The value, which has to be there.
+    #[inline]
     pub(crate) fn value<'a>(&'a self, env: &mut Env<'a, '_>) -> Result<K::Value<'a>, EvalError> {
         match self {
             Expr::Constant(constant) => Ok(K::constant(constant)),
-            Expr::Attribute(attribute) => attribute.read::<K>(env)?.ok_or_else(|| attribute.missing()),
+            Expr::Attribute(attribute) => attribute.value::<K>(env),
             Expr::Operation(operation) => K::run(operation, env),
+            Expr::FirstOf(..) | Expr::Conditional(_) | Expr::After(..) => self.chosen(env),
+        }
+    }
+
+    /// The value of one of the branches. Apart from `value`, to keep that small.
+    #[inline(never)]
+    fn chosen<'a>(&'a self, env: &mut Env<'a, '_>) -> Result<K::Value<'a>, EvalError> {
+        match self {
             Expr::FirstOf(choices, last) => match first(choices, env)? {
                 Some(value) => Ok(value),
                 None => last.value(env),
@@ -200,6 +243,7 @@ impl<K: Kind> Expr<K> {
                 }
                 expr.value(env)
             }
+            Expr::Constant(_) | Expr::Attribute(_) | Expr::Operation(_) => self.value(env),
         }
     }
 
@@ -207,7 +251,7 @@ impl<K: Kind> Expr<K> {
     /// (mixer-runtime.md, section 1.4). Operators never have one there, see [`Kind::try_run`].
     pub(crate) fn try_value<'a>(&'a self, env: &mut Env<'a, '_>) -> Result<Option<K::Value<'a>>, EvalError> {
         match self {
-            Expr::Attribute(attribute) => attribute.read::<K>(env),
+            Expr::Attribute(attribute) => attribute.try_value::<K>(env),
             Expr::Operation(operation) => K::try_run(operation, env),
             Expr::FirstOf(choices, last) => match first(choices, env)? {
                 Some(value) => Ok(Some(value)),

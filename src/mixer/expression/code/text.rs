@@ -60,27 +60,11 @@ impl Kind for Text {
         }
     }
 
+    #[inline]
     fn run<'a>(operation: &'a TextOp, env: &mut Env<'a, '_>) -> Result<Cow<'a, str>, EvalError> {
         match operation {
-            TextOp::Entry(map, key) => {
-                let map = map.value(env)?;
-                let value = match key {
-                    Key::Constant(key) => map.get(key, env, || Arc::clone(key)),
-                    Key::Computed(key) => {
-                        let key = key.value(env)?;
-                        map.get(&key, env, || Arc::from(&*key))
-                    }
-                };
-                // Outside `|` a missing key reads as the empty text.
-                Ok(Cow::Borrowed(value.unwrap_or_default()))
-            }
-            TextOp::Concat(parts) => {
-                let mut text = String::new();
-                for part in parts {
-                    text.push_str(&part.value(env)?);
-                }
-                Ok(Cow::Owned(text))
-            }
+            TextOp::Entry(map, key) => entry(map, key, env),
+            TextOp::Concat(parts) => concat(parts, env),
             TextOp::ToLower(text) => Ok(to_lower(text.value(env)?)),
             TextOp::Checked(form, text, span) => form.check(text.value(env)?, *span),
             TextOp::ConditionalString(condition, yes, no) => {
@@ -93,25 +77,55 @@ impl Kind for Text {
 
     fn try_run<'a>(operation: &'a TextOp, env: &mut Env<'a, '_>) -> Result<Option<Cow<'a, str>>, EvalError> {
         match operation {
-            TextOp::Entry(map, key) => {
-                let Some(map) = map.try_value(env)? else { return Ok(None) };
-                let value = match key {
-                    Key::Constant(key) => map.get(key, env, || Arc::clone(key)),
-                    Key::Computed(key) => {
-                        let Some(key) = key.try_value(env)? else { return Ok(None) };
-                        map.get(&key, env, || Arc::from(&*key))
-                    }
-                };
-                Ok(value.map(Cow::Borrowed))
-            }
+            TextOp::Entry(map, key) => try_entry(map, key, env),
             TextOp::Concat(_) => Self::run(operation, env).map(|_| None),
             _ => Self::run(operation, env).map(Some),
         }
     }
 }
 
+/// A map entry, with the empty text for one that is not there.
+#[inline(never)]
+fn entry<'a>(map: &'a Expr<Map>, key: &'a Key, env: &mut Env<'a, '_>) -> Result<Cow<'a, str>, EvalError> {
+    let map = map.value(env)?;
+    let value = match key {
+        Key::Constant(key) => map.get(key, env, || Arc::clone(key)),
+        Key::Computed(key) => {
+            let key = key.value(env)?;
+            map.get(&key, env, || Arc::from(&*key))
+        }
+    };
+    Ok(Cow::Borrowed(value.unwrap_or_default()))
+}
+
+/// A map entry, if the map, the key and the entry are there.
+fn try_entry<'a>(
+    map: &'a Expr<Map>,
+    key: &'a Key,
+    env: &mut Env<'a, '_>,
+) -> Result<Option<Cow<'a, str>>, EvalError> {
+    let Some(map) = map.try_value(env)? else { return Ok(None) };
+    let value = match key {
+        Key::Constant(key) => map.get(key, env, || Arc::clone(key)),
+        Key::Computed(key) => {
+            let Some(key) = key.try_value(env)? else { return Ok(None) };
+            map.get(&key, env, || Arc::from(&*key))
+        }
+    };
+    Ok(value.map(Cow::Borrowed))
+}
+
+#[inline(never)]
+fn concat<'a>(parts: &'a [Expr<Text>], env: &mut Env<'a, '_>) -> Result<Cow<'a, str>, EvalError> {
+    let mut text = String::new();
+    for part in parts {
+        text.push_str(&part.value(env)?);
+    }
+    Ok(Cow::Owned(text))
+}
+
 /// Letter by letter, as in Go: no letter becomes two, and a sigma is the same everywhere.
-fn to_lower(text: Cow<'_, str>) -> Cow<'_, str> {
+pub(crate) fn to_lower(text: Cow<'_, str>) -> Cow<'_, str> {
     let lower = |c: char| c.to_lowercase().next().unwrap_or(c);
     if text.chars().all(|c| lower(c) == c) { text } else { Cow::Owned(text.chars().map(lower).collect()) }
 }

@@ -103,6 +103,7 @@ impl Kind for Truth {
         }
     }
 
+    #[inline]
     fn run<'a>(operation: &'a TruthOp, env: &mut Env<'a, '_>) -> Result<bool, EvalError> {
         match operation {
             TruthOp::And(terms) => until(terms, false, env),
@@ -114,24 +115,19 @@ impl Kind for Truth {
             TruthOp::Instants(comparison) => comparison.run(env),
             TruthOp::Addresses(comparison) => comparison.run(env),
             TruthOp::SameForm { form, negated, left, right, span } => {
-                let (left, right) = (left.value(env)?, right.value(env)?);
-                Ok(form.same(&left, &right, *span)? != *negated)
+                both(left, right, env, |left, right| Ok(form.same(left, right, *span)? != *negated))
             }
-            TruthOp::Glob(text, pattern) => {
-                let text = text.value(env)?;
-                Ok(glob(&text, &pattern.value(env)?))
-            }
+            TruthOp::Glob(text, pattern) => both(text, pattern, env, |text, pattern| Ok(glob(text, pattern))),
             TruthOp::Matches(pattern, text, span) => matches(pattern, text, *span, env),
             TruthOp::StartsWith(text, prefix) => {
-                let text = text.value(env)?;
-                Ok(text.starts_with(&*prefix.value(env)?))
+                both(text, prefix, env, |text, prefix| Ok(text.starts_with(prefix)))
             }
             TruthOp::EndsWith(text, suffix) => {
-                let text = text.value(env)?;
-                Ok(text.ends_with(&*suffix.value(env)?))
+                both(text, suffix, env, |text, suffix| Ok(text.ends_with(suffix)))
             }
         }
     }
+
     fn try_run<'a>(operation: &'a TruthOp, env: &mut Env<'a, '_>) -> Result<Option<bool>, EvalError> {
         let value = Self::run(operation, env)?;
         let is_function = matches!(
@@ -142,7 +138,20 @@ impl Kind for Truth {
     }
 }
 
+/// Tests two texts. A function of its own for each operation, so that the choice between them needs no stack.
+#[inline(never)]
+fn both<'a>(
+    left: &'a Expr<Text>,
+    right: &'a Expr<Text>,
+    env: &mut Env<'a, '_>,
+    test: impl FnOnce(&str, &str) -> Result<bool, EvalError>,
+) -> Result<bool, EvalError> {
+    let left = left.value(env)?;
+    test(&left, &right.value(env)?)
+}
+
 /// Evaluates term by term until one decides.
+#[inline(never)]
 fn until<'a>(terms: &'a [Expr<Truth>], decisive: bool, env: &mut Env<'a, '_>) -> Result<bool, EvalError> {
     for term in terms {
         if term.value(env)? == decisive {
@@ -153,7 +162,7 @@ fn until<'a>(terms: &'a [Expr<Truth>], decisive: bool, env: &mut Env<'a, '_>) ->
 }
 
 /// One `*`, at the end or else at the start, stands for anything.
-fn glob(text: &str, pattern: &str) -> bool {
+pub(crate) fn glob(text: &str, pattern: &str) -> bool {
     match (pattern.strip_suffix('*'), pattern.strip_prefix('*')) {
         (Some(prefix), _) => text.starts_with(prefix),
         (None, Some(suffix)) => text.ends_with(suffix),
@@ -161,6 +170,7 @@ fn glob(text: &str, pattern: &str) -> bool {
     }
 }
 
+#[inline(never)]
 fn matches<'a>(
     pattern: &'a Pattern,
     text: &'a Expr<Text>,
@@ -187,6 +197,7 @@ pub(crate) trait Compared: Kind {
 }
 
 impl<K: Compared> Comparison<K> {
+    #[inline(never)]
     fn run<'a>(&'a self, env: &mut Env<'a, '_>) -> Result<bool, EvalError> {
         let left = self.left.value(env)?;
         let right = self.right.value(env)?;

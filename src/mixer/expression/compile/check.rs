@@ -13,6 +13,12 @@ use crate::{
 /// The function a call names, called the way that function is called.
 pub(crate) fn callee(call: &Call) -> Result<Function, CompileError> {
     let name = &call.name;
+    if let (true, Some(entry)) = (call.on_entry, &call.receiver) {
+        let span = entry.span.to(call.name_span);
+        let message = "a method cannot be called on a map entry directly";
+        return Err(CompileError::new(CompileErrorKind::UnsupportedSyntax, span, message)
+            .help("put parentheses around it: `(m[\"k\"]).startsWith(..)`"));
+    }
     let Some(function) = Function::named(name) else {
         return Err(unknown(name, call.name_span));
     };

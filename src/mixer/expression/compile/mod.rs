@@ -56,7 +56,7 @@ fn attribute(name: &str, span: Span, vocabulary: &Vocabulary) -> Result<(Code, V
         });
     };
     let declared = declaration.value_type;
-    let attribute = Attribute { slot: declaration.slot, name: Arc::clone(declaration.name), declared, span };
+    let attribute = Attribute::new(declaration, span);
     let code = match declared {
         ValueType::String | ValueType::DnsName | ValueType::EmailAddress | ValueType::Uri => {
             Code::Text(Expr::Attribute(attribute))

@@ -66,6 +66,8 @@ pub(crate) struct Call {
     pub(crate) name: String,
     pub(crate) name_span: Span,
     pub(crate) receiver: Option<Box<Ast>>,
+    /// The receiver is a map entry without parentheses around it, which is no syntax of Mixer's own language.
+    pub(crate) on_entry: bool,
     pub(crate) arguments: Vec<Ast>,
 }
 

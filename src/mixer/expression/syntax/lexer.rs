@@ -135,8 +135,8 @@ impl Lexer<'_> {
             let rest = self.rest();
             let skipped = if rest.starts_with("//") {
                 rest.find('\n').unwrap_or(rest.len())
-            } else if rest.starts_with("/*") {
-                match rest[2..].find("*/") {
+            } else if let Some(comment) = rest.strip_prefix("/*") {
+                match comment.find("*/") {
                     Some(end) => end + 4,
                     None => return Err(self.error(start, start + 2, "this comment has no end")),
                 }

@@ -5,6 +5,8 @@ mod lexer;
 mod literal;
 mod parser;
 
+#[cfg(feature = "cel")]
+pub(crate) use ast::MAX_NESTING;
 pub(crate) use ast::{Ast, Call, Chain, Node};
 pub(crate) use literal::Literal;
 pub(crate) use parser::parse;

@@ -57,8 +57,8 @@ enum Operand {
     Name(Vec<Token>),
     Value {
         ast: Ast,
-        /// Whether a method can be called on it as it stands; an index needs parentheses.
-        receiver: bool,
+        /// Whether it is a map entry without parentheses around it.
+        entry: bool,
     },
 }
 
@@ -179,9 +179,9 @@ impl Parser<'_> {
             TokenKind::Char | TokenKind::Text | TokenKind::RawText => self.literal(token),
             TokenKind::Operator("(") => {
                 self.next += 1;
-                let ast = self.nested(|parser| parser.expression(1))?;
-                self.expect(")")?;
-                Ok(Operand::Value { ast, receiver: true })
+                let mut ast = self.nested(|parser| parser.expression(1))?;
+                ast.span = token.span.to(self.expect(")")?.span);
+                Ok(Operand::Value { ast, entry: false })
             }
             TokenKind::Operator("[") => Err(self.unsupported(token.span, "there are no lists")),
             TokenKind::Keyword
@@ -199,7 +199,7 @@ impl Parser<'_> {
     fn literal(&mut self, token: Token) -> Result<Operand, CompileError> {
         self.next += 1;
         let literal = literal(token.kind, self.text(token), token.span)?;
-        Ok(Operand::Value { ast: Ast::new(Node::Literal(literal), token.span)?, receiver: true })
+        Ok(Operand::Value { ast: Ast::new(Node::Literal(literal), token.span)?, entry: false })
     }
 
     /// What follows a dot.
@@ -211,21 +211,16 @@ impl Parser<'_> {
                 segments.push(token);
                 Ok(Operand::Name(segments))
             }
-            (TokenKind::Identifier, Operand::Value { ast, receiver }) => {
+            (TokenKind::Identifier, Operand::Value { ast, entry: on_entry }) => {
                 self.next += 1;
                 if self.take("(").is_none() {
                     return Err(self.unsupported(ast.span.to(token.span), "a value has no fields"));
                 }
-                if !receiver {
-                    return Err(self
-                        .unsupported(ast.span.to(token.span), "a method cannot be called on this directly")
-                        .help("put parentheses around it: `(m[\"k\"]).startsWith(..)`"));
-                }
                 let (arguments, end) = self.nested(Self::arguments)?;
                 let span = ast.span.to(end);
-                let ast =
-                    call(self.text(token).to_owned(), token.span, Some(Box::new(ast)), arguments, span)?;
-                Ok(Operand::Value { ast, receiver: true })
+                let (name, receiver) = (self.text(token).to_owned(), Some(Box::new(ast)));
+                let call = Call { name, name_span: token.span, receiver, on_entry, arguments };
+                Ok(Operand::Value { ast: Ast::new(Node::Call(call), span)?, entry: false })
             }
             (TokenKind::Operator("("), _) => {
                 Err(self.unsupported(token.span, "there are no type assertions"))
@@ -269,7 +264,7 @@ impl Parser<'_> {
             false => Some(Box::new(self.attribute(&segments)?)),
         };
         let ast = call(self.text(method).to_owned(), method.span, receiver, arguments, span)?;
-        Ok(Operand::Value { ast, receiver: true })
+        Ok(Operand::Value { ast, entry: false })
     }
 
     fn index(&mut self, operand: Operand) -> Result<Operand, CompileError> {
@@ -285,7 +280,7 @@ impl Parser<'_> {
         let end = self.expect("]")?;
         let span = map.span.to(end.span);
         let ast = call("[]".to_owned(), bracket.span.to(end.span), None, vec![map, key], span)?;
-        Ok(Operand::Value { ast, receiver: false })
+        Ok(Operand::Value { ast, entry: true })
     }
 
     fn value(&self, operand: Operand) -> Result<Ast, CompileError> {
@@ -319,5 +314,5 @@ fn call(
     arguments: Vec<Ast>,
     span: Span,
 ) -> Result<Ast, CompileError> {
-    Ast::new(Node::Call(Call { name, name_span, receiver, arguments }), span)
+    Ast::new(Node::Call(Call { name, name_span, receiver, on_entry: false, arguments }), span)
 }

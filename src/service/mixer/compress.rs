@@ -1,0 +1,77 @@
+//! Attributes as a client of the Mixer API sends them.
+
+use std::collections::BTreeMap;
+
+use crate::{
+    mixer::{attribute::AttributeValue, dictionary},
+    proto::istio::mixer::v1::{CompressedAttributes, StringMap},
+};
+
+/// Compresses attributes with the first `known_words` of the global dictionary and words of the message's own
+/// (mixer-runtime.md, section 4). Of two values of one attribute the last counts.
+pub fn compress<'a>(
+    attributes: impl IntoIterator<Item = (&'a str, &'a AttributeValue)>,
+    known_words: usize,
+) -> CompressedAttributes {
+    let last: BTreeMap<&str, &AttributeValue> = attributes.into_iter().collect();
+    let mut words = Words { known: known_words, own: Vec::new() };
+    let mut compressed = CompressedAttributes::default();
+    for (name, value) in last {
+        let name = words.index(name);
+        match value {
+            AttributeValue::String(text) => {
+                compressed.strings.insert(name, words.index(text));
+            }
+            AttributeValue::Int64(number) => {
+                compressed.int64s.insert(name, *number);
+            }
+            AttributeValue::Double(number) => {
+                compressed.doubles.insert(name, *number);
+            }
+            AttributeValue::Bool(truth) => {
+                compressed.bools.insert(name, *truth);
+            }
+            AttributeValue::Timestamp(instant) => {
+                compressed.timestamps.insert(name, *instant);
+            }
+            AttributeValue::Duration(nanos) => {
+                const SECOND: i64 = 1_000_000_000;
+                // The remainder of a division by a second fits 32 bits.
+                let (seconds, nanos) = (nanos / SECOND, (nanos % SECOND) as i32);
+                compressed.durations.insert(name, prost_types::Duration { seconds, nanos });
+            }
+            AttributeValue::Bytes(bytes) => {
+                compressed.bytes.insert(name, bytes.to_vec());
+            }
+            AttributeValue::StringMap(map) => {
+                let entries = map.iter().map(|(key, value)| (words.index(key), words.index(value)));
+                compressed.string_maps.insert(name, StringMap { entries: entries.collect() });
+            }
+        }
+    }
+    compressed.words = words.own;
+    compressed
+}
+
+/// The words that a message has beside those both sides know.
+pub(super) struct Words {
+    pub(super) known: usize,
+    pub(super) own: Vec<String>,
+}
+
+impl Words {
+    /// From 0 up a word of the dictionary, below 0 one of the message's own.
+    pub(super) fn index(&mut self, word: &str) -> i32 {
+        match dictionary::index(word).filter(|index| *index < self.known) {
+            // The dictionary and a message's words are far fewer than 2^31.
+            Some(global) => global as i32,
+            None => {
+                let place = self.own.iter().position(|known| known == word).unwrap_or_else(|| {
+                    self.own.push(word.to_owned());
+                    self.own.len() - 1
+                });
+                -(place as i32) - 1
+            }
+        }
+    }
+}
