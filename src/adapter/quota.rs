@@ -20,6 +20,13 @@ pub struct QuotaArgs {
     pub dedup_id: String,
 }
 
+/// That amount, all or nothing, in a call without an id.
+impl From<i64> for QuotaArgs {
+    fn from(amount: i64) -> Self {
+        Self { amount, best_effort: false, dedup_id: String::new() }
+    }
+}
+
 /// The answer of a quota call.
 ///
 /// ```

@@ -22,6 +22,7 @@ pub(crate) use entry::BoxFuture;
 pub use entry::Handler;
 pub(crate) use params::struct_to_json;
 pub use params::{ParamsError, read_json, read_params};
+pub(crate) use presence::{present, with_presence};
 pub use servers::{Caller, Claim, Method, Resolver};
 pub(crate) use servers::{FRAME_PREFIX, frame};
 pub use table::{HandlerTable, TableLimits};

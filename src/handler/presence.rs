@@ -1,7 +1,7 @@
 //! Configuration messages in which every scalar says whether it is there, so that a zero that was written stays one.
 
 use prost::Message as _;
-use prost_reflect::{DescriptorError, DescriptorPool};
+use prost_reflect::{DescriptorError, DescriptorPool, MessageDescriptor};
 use prost_types::{
     DescriptorProto, FileDescriptorSet, OneofDescriptorProto,
     field_descriptor_proto::{Label, Type},
@@ -11,13 +11,20 @@ use prost_types::{
 ///
 /// The set that a real Mixer is given has no `optional` (its parser does not know it), and Mixer itself writes zeros
 /// (mixer-wire.md, "The request bytes"). On the wire nothing changes but that.
-pub(super) fn with_presence(set: &[u8]) -> Result<DescriptorPool, String> {
+pub(crate) fn with_presence(set: &[u8]) -> Result<DescriptorPool, String> {
     let mut set = FileDescriptorSet::decode(set).map_err(|error| error.to_string())?;
     let proto3 = set.file.iter_mut().filter(|file| file.syntax() == "proto3");
     for message in proto3.flat_map(|file| &mut file.message_type) {
         make_optional(message);
     }
     DescriptorPool::from_file_descriptor_set(set).map_err(|error: DescriptorError| error.to_string())
+}
+
+/// That message, with presence.
+pub(crate) fn present(message: &MessageDescriptor) -> Result<MessageDescriptor, String> {
+    let pool = with_presence(&message.parent_pool().encode_to_vec())?;
+    pool.get_message_by_name(message.full_name())
+        .ok_or_else(|| format!("no message `{}`", message.full_name()))
 }
 
 fn make_optional(message: &mut DescriptorProto) {

@@ -48,10 +48,10 @@ impl Host {
         let no_types = InferredTypes::default();
         let (adapter, canonical) = self.assign(Some(config), &[template], &no_types)?;
         self.handlers.validate(&adapter, &canonical, &no_types)?;
-        let handler = self.handlers.open(&adapter, canonical).await?;
-        if sent.message_name() == adapter.config.full_name() {
-            self.handlers.keep(&handler, &sent.value);
-        }
+        let handler = self.handlers.open(&adapter, canonical.clone()).await?;
+        // The next call looks for the bytes it brings. A Struct is not looked for, but its handler lives on, too.
+        let is_own = sent.message_name() == adapter.config.full_name();
+        self.handlers.keep(&handler, if is_own { &sent.value } else { &canonical });
         Ok(handler)
     }
 

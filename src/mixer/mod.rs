@@ -23,6 +23,7 @@ pub use control::{ConfigStatus, Controller};
 pub use counts::{Checked, Counts};
 pub(crate) use counts::{GRANTED, REPORTED};
 pub use engine::Mixer;
+pub(crate) use handler::QuotaParams;
 pub use handler::{Elsewhere, InProcess, RuntimeHandler, Target};
 pub use references::References;
 pub use snapshot::{Snapshot, SnapshotSize};
@@ -30,7 +31,7 @@ pub use snapshot::{Snapshot, SnapshotSize};
 use prost_reflect::{DynamicMessage, MessageDescriptor};
 
 /// A message as a person reads it: for traces.
-fn trace_json(message: &MessageDescriptor, encoded: &[u8]) -> serde_json::Value {
+pub(crate) fn trace_json(message: &MessageDescriptor, encoded: &[u8]) -> serde_json::Value {
     let options =
         prost_reflect::SerializeOptions::new().use_proto_field_name(true).stringify_64_bit_integers(false);
     DynamicMessage::decode(message.clone(), encoded)

@@ -19,7 +19,7 @@ use prost::Message;
 use tonic::{Code, Status, service::Routes};
 use tower_service::Service as _;
 
-use super::{body, body::Unary, deadline::grpc_timeout, frame::read_message};
+use super::{ServerOptions, backend, body, body::Unary, deadline::grpc_timeout, frame::read_message};
 use crate::{
     handler::{BoxFuture, Caller, frame},
     host::Host,
@@ -59,7 +59,7 @@ pub(super) struct CallLimits {
 }
 
 /// All gRPC services of the port.
-pub(super) struct Grpc {
+pub(crate) struct Grpc {
     pub(super) host: Arc<Host>,
     pub(super) rpcs: HashMap<&'static str, Rpc>,
     pub(super) routes: Routes,
@@ -68,6 +68,30 @@ pub(super) struct Grpc {
 }
 
 impl Grpc {
+    /// What an adapter server has to have: the templates' services and `InfrastructureBackend`.
+    pub(crate) fn of_adapters(host: Arc<Host>) -> Self {
+        let options = ServerOptions::default();
+        Self {
+            rpcs: HashMap::from(backend::methods(&host)),
+            routes: Routes::default(),
+            limits: CallLimits {
+                message_size: options.max_message_size,
+                concurrent: options.max_concurrent_calls,
+                timeout: options.call_timeout,
+            },
+            in_flight: AtomicUsize::new(0),
+            host,
+        }
+    }
+
+    /// Serves a request, whoever reads the answer.
+    pub(crate) async fn answer(&self, request: Request<Incoming>) -> Response<tonic::body::Body> {
+        match self.serve(request, 0).await {
+            Ok(response) => response.map(tonic::body::Body::new),
+            Err(never) => match never {},
+        }
+    }
+
     pub(super) async fn serve(
         &self,
         request: Request<Incoming>,

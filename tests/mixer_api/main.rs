@@ -67,15 +67,18 @@ fn words() -> impl Strategy<Value = Vec<String>> {
     prop::collection::vec(prop_oneof![4 => word, 1 => any::<String>()], 0..8)
 }
 
+fn indices() -> impl Strategy<Value = BTreeMap<i32, i32>> {
+    prop::collection::btree_map(index(), index(), 0..6)
+}
+
 fn attributes() -> impl Strategy<Value = CompressedAttributes> {
-    let texts = prop::collection::btree_map(index(), index(), 0..6);
     let numbers = prop::collection::btree_map(index(), any::<i64>(), 0..4);
     let doubles = prop::collection::btree_map(index(), any::<f64>(), 0..2);
     let truths = prop::collection::btree_map(index(), any::<bool>(), 0..2);
     let lengths = prop::collection::btree_map(index(), (any::<i64>(), any::<i32>()), 0..2);
     let bytes = prop::collection::btree_map(index(), prop::collection::vec(any::<u8>(), 0..20), 0..2);
-    let maps = prop::collection::btree_map(index(), texts.clone(), 0..2);
-    let all = (words(), texts, numbers, doubles, truths, lengths, bytes, maps);
+    let maps = prop::collection::btree_map(index(), indices(), 0..2);
+    let all = (words(), indices(), numbers, doubles, truths, lengths, bytes, maps);
     all.prop_map(|(words, strings, int64s, doubles, bools, lengths, bytes, maps)| CompressedAttributes {
         words,
         strings,

@@ -1,4 +1,9 @@
-use std::{fmt, net::IpAddr, sync::Arc};
+use std::{
+    fmt,
+    net::{IpAddr, Ipv4Addr, Ipv6Addr},
+    sync::Arc,
+    time::{Duration, SystemTime},
+};
 
 use bytes::Bytes;
 use prost_types::Timestamp;
@@ -106,6 +111,37 @@ attribute_from! {
 impl From<IpAddr> for AttributeValue {
     fn from(addr: IpAddr) -> Self {
         AttributeValue::Bytes(value::IpAddress::from(addr).value)
+    }
+}
+
+impl From<Ipv4Addr> for AttributeValue {
+    fn from(addr: Ipv4Addr) -> Self {
+        IpAddr::V4(addr).into()
+    }
+}
+
+impl From<Ipv6Addr> for AttributeValue {
+    fn from(addr: Ipv6Addr) -> Self {
+        IpAddr::V6(addr).into()
+    }
+}
+
+impl From<SystemTime> for AttributeValue {
+    fn from(time: SystemTime) -> Self {
+        AttributeValue::Timestamp(time.into())
+    }
+}
+
+/// A duration beyond the 292 years an attribute can hold is cut to them.
+impl From<Duration> for AttributeValue {
+    fn from(length: Duration) -> Self {
+        AttributeValue::Duration(i64::try_from(length.as_nanos()).unwrap_or(i64::MAX))
+    }
+}
+
+impl<K: Into<Arc<str>>, V: Into<Arc<str>>, const N: usize> From<[(K, V); N]> for AttributeValue {
+    fn from(entries: [(K, V); N]) -> Self {
+        AttributeValue::StringMap(entries.into_iter().collect())
     }
 }
 

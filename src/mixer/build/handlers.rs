@@ -24,7 +24,7 @@ use crate::{
 };
 
 /// A handler resource, read and resolved.
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 pub struct HandlerSpec {
     /// The full name.
     pub name: ResourceName,

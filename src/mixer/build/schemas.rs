@@ -7,6 +7,7 @@ use prost_reflect::MessageDescriptor;
 use super::index::{of_kind, resolve};
 use crate::{
     config::{ConfigSet, Fault, Kind, Resource, ResourceName, Spec},
+    handler::present,
     mixer::attribute::Vocabulary,
     proto::istio::mixer::adapter::model::v1beta1::Info,
     template::{DescriptorSet, DynamicTemplate},
@@ -107,7 +108,8 @@ fn adapter(
         true => None,
         false => {
             let params = DescriptorSet::from_base64(&info.config).and_then(|set| set.params());
-            Some(params.map_err(|error| resource.error("config", error.to_string()))?)
+            let params = params.map_err(|error| error.to_string()).and_then(|params| present(&params));
+            Some(params.map_err(|error| resource.error("config", error))?)
         }
     };
     Ok(AdapterSpec { templates: served, params, session_based: info.session_based })

@@ -90,6 +90,9 @@ impl Dialer {
     async fn connect(&self, to: Option<SocketAddr>) -> Result<(Sender, Driver), String> {
         let within = self.options.connect_timeout;
         let connected = async {
+            if let Some(wire) = &self.options.wire {
+                return self.handshake(wire.connect()).await;
+            }
             let stream = self.stream(to).await?;
             stream.set_nodelay(true).map_err(|error| error.to_string())?;
             match &self.security {

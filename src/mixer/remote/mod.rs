@@ -17,7 +17,7 @@ mod settings;
 
 pub use adapter::RemoteAdapter;
 pub use backoff::Backoff;
-pub use options::{Options, Resolver};
+pub use options::{Options, Resolver, Wire};
 pub use session::{OpenError, Refused, Session, SessionState, Step};
 pub use settings::check_connection;
 

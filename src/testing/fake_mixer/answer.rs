@@ -1,0 +1,146 @@
+use std::{
+    fmt::{self, Debug, Display},
+    time::Duration,
+};
+
+use tonic::Status;
+
+use super::{Call, Verdict};
+use crate::{
+    adapter::{Code, Grant},
+    metrics::code_name,
+    mixer::trace::Trace,
+    template::Template,
+};
+
+/// What came of a request, and why. An expectation that does not hold panics with all of it.
+#[derive(Clone)]
+#[must_use = "an answer that nobody looks at proves nothing; say what you expect of it"]
+pub struct Answer<R> {
+    /// The answer, or the gRPC error in its place.
+    pub result: Result<R, Status>,
+    /// The calls of adapters, in the order in which they ended.
+    pub calls: Vec<Call>,
+    /// What the engine did. Empty for calls that went past it.
+    pub trace: Trace,
+}
+
+impl<R> Answer<R> {
+    pub(super) fn map<S>(self, map: impl FnOnce(R) -> S) -> Answer<S> {
+        let Self { result, calls, trace } = self;
+        Answer { result: result.map(map), calls, trace }
+    }
+}
+
+impl<R: Debug> Answer<R> {
+    /// An answer and no error came; it is returned.
+    #[track_caller]
+    pub fn expect_ok(&self) -> &R {
+        match &self.result {
+            Ok(answer) => answer,
+            Err(_) => self.fail("an answer"),
+        }
+    }
+
+    /// An error came, with that code, and with that text in its message.
+    #[track_caller]
+    pub fn expect_error(&self, code: Code, message: &str) -> &Self {
+        match &self.result {
+            Err(status) if status.code() == code.into() && status.message().contains(message) => self,
+            _ => self.fail(format_args!("the error {}: {message}", code_name(code.into()))),
+        }
+    }
+
+    /// The trace says so somewhere.
+    #[track_caller]
+    pub fn expect_trace(&self, text: &str) -> &Self {
+        let traced = self.trace.to_string().contains(text);
+        if traced { self } else { self.fail(format_args!("{text:?} in the trace")) }
+    }
+
+    /// So many calls of adapters were made.
+    #[track_caller]
+    pub fn expect_calls(&self, count: usize) -> &Self {
+        if self.calls.len() == count { self } else { self.fail(format_args!("{count} calls of adapters")) }
+    }
+
+    /// What the adapter was given in the only call of that template: see [`Call::input`].
+    #[track_caller]
+    pub fn input<T: Template>(&self) -> T::Input {
+        let mut calls = self.calls.iter().filter(|call| call.template == T::NAME);
+        match (calls.next(), calls.next()) {
+            (Some(call), None) => call.input::<T>(),
+            _ => self.fail(format_args!("one call of {}", T::NAME)),
+        }
+    }
+
+    #[track_caller]
+    fn fail(&self, expected: impl Display) -> ! {
+        panic!("expected {expected}\n{self}")
+    }
+}
+
+impl Answer<Verdict> {
+    /// The request may go on.
+    #[track_caller]
+    pub fn expect_allowed(&self) -> &Self {
+        match &self.result {
+            Ok(verdict) if verdict.is_allowed() => self,
+            _ => self.fail("the request to be allowed"),
+        }
+    }
+
+    /// The request is denied with that code, and with that text in the message.
+    #[track_caller]
+    pub fn expect_denied(&self, code: Code, message: &str) -> &Self {
+        match &self.result {
+            Ok(Verdict { status, .. }) if status.code == code as i32 && status.message.contains(message) => {
+                self
+            }
+            _ => self.fail(format_args!("a denial with {}: {message}", code_name(code.into()))),
+        }
+    }
+
+    /// The answer may be kept so long and for so many requests.
+    #[track_caller]
+    pub fn expect_valid(&self, duration: Duration, uses: i32) -> &Self {
+        match &self.result {
+            Ok(verdict) if (verdict.valid_duration, verdict.valid_use_count) == (duration, uses) => self,
+            _ => self.fail(format_args!("an answer that holds for {duration:?} and {uses} uses")),
+        }
+    }
+}
+
+impl Answer<Grant> {
+    /// So much was granted.
+    #[track_caller]
+    pub fn expect_granted(&self, amount: i64) -> &Self {
+        match &self.result {
+            Ok(grant) if grant.amount() == amount => self,
+            _ => self.fail(format_args!("{amount} to be granted")),
+        }
+    }
+}
+
+impl<R: Debug> Display for Answer<R> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match &self.result {
+            Ok(answer) => writeln!(f, "answer: {answer:?}")?,
+            Err(status) => writeln!(f, "error: {}: {}", code_name(status.code()), status.message())?,
+        }
+        write!(f, "{}", self.trace)?;
+        match (&self.trace.steps[..], &self.calls[..]) {
+            ([], []) => {
+                writeln!(f, "no rule of this namespace or the default one has an instance for such a request")
+            }
+            (_, []) => writeln!(f, "no adapter was called"),
+            (_, calls) => calls.iter().try_for_each(|call| writeln!(f, "called: {call}")),
+        }
+    }
+}
+
+impl<R: Debug> Debug for Answer<R> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        Display::fmt(self, f)
+    }
+}

@@ -1,0 +1,105 @@
+use std::{future::IntoFuture, marker::PhantomData, pin::Pin, time::Duration};
+
+use tokio::time::Instant;
+use tonic::Status;
+
+use super::{Answer, Attributes, FakeMixer, Verdict, call::recorded, verdict::duration};
+use crate::{
+    adapter::Grant,
+    handler::Caller,
+    mixer::dictionary::WORDS,
+    proto::istio::mixer::v1::{CheckRequest, CheckResponse, check_request::QuotaParams},
+    service::mixer::explain_check,
+};
+
+/// A Check about to be sent: awaiting it sends it.
+#[must_use = "it is sent when it is awaited"]
+pub struct Ask<'m, R> {
+    mixer: &'m FakeMixer,
+    request: CheckRequest,
+    within: Option<Duration>,
+    answer: PhantomData<fn() -> R>,
+}
+
+type Sent<'m, R> = Pin<Box<dyn Future<Output = Answer<R>> + Send + 'm>>;
+
+impl<'m, R> Ask<'m, R> {
+    pub(super) fn new(mixer: &'m FakeMixer, attributes: &Attributes, dedup_id: String) -> Self {
+        let request = CheckRequest {
+            attributes: Some(attributes.compressed()),
+            global_word_count: WORDS.len() as u32,
+            deduplication_id: dedup_id,
+            ..CheckRequest::default()
+        };
+        Self { mixer, request, within: None, answer: PhantomData }
+    }
+
+    /// How long the answer is waited for.
+    pub fn within(mut self, timeout: Duration) -> Self {
+        self.within = Some(timeout);
+        self
+    }
+
+    /// What names the request, so that the same one sent again counts once. Each request has an id of its own where none is
+    /// given.
+    pub fn dedup_id(mut self, id: impl Into<String>) -> Self {
+        self.request.deduplication_id = id.into();
+        self
+    }
+
+    async fn send(self) -> Answer<CheckResponse> {
+        let deadline = self.within.and_then(|within| Instant::now().checked_add(within));
+        let caller = Caller { connection: 0, deadline };
+        let ((result, trace), calls) = recorded(explain_check(&self.mixer.mixer, self.request, caller)).await;
+        Answer { result, calls, trace }
+    }
+}
+
+impl<'m> Ask<'m, Grant> {
+    pub(super) fn quota(mut self, name: &str, amount: i64) -> Self {
+        self.request.quotas = [(name.to_owned(), QuotaParams { amount, best_effort: false })].into();
+        self
+    }
+
+    /// Less than the amount is welcome too.
+    pub fn best_effort(mut self) -> Self {
+        self.request.quotas.values_mut().for_each(|params| params.best_effort = true);
+        self
+    }
+}
+
+impl<'m> IntoFuture for Ask<'m, Verdict> {
+    type Output = Answer<Verdict>;
+    type IntoFuture = Sent<'m, Verdict>;
+
+    fn into_future(self) -> Self::IntoFuture {
+        Box::pin(
+            async move { self.send().await.map(|response| response.precondition.unwrap_or_default().into()) },
+        )
+    }
+}
+
+impl<'m> IntoFuture for Ask<'m, Grant> {
+    type Output = Answer<Grant>;
+    type IntoFuture = Sent<'m, Grant>;
+
+    fn into_future(self) -> Self::IntoFuture {
+        Box::pin(async move {
+            let Answer { result, calls, trace } = self.send().await;
+            Answer { result: result.and_then(grant), calls, trace }
+        })
+    }
+}
+
+/// The only quota of an answer; a denial comes before any quota.
+fn grant(mut response: CheckResponse) -> Result<Grant, Status> {
+    let status = response.precondition.unwrap_or_default().status.unwrap_or_default();
+    if status.code != 0 {
+        let denied = format!("denied before the quota was asked for: {}", status.message);
+        return Err(Status::new(status.code.into(), denied));
+    }
+    match response.quotas.pop_first() {
+        Some((_, quota)) => Ok(Grant::of(quota.granted_amount).for_(duration(quota.valid_duration))),
+        None => Err(Status::internal("the answer has no quota")),
+    }
+}

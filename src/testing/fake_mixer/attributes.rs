@@ -1,0 +1,83 @@
+use std::collections::{BTreeMap, HashMap};
+
+use crate::{
+    mixer::{attribute::AttributeValue, dictionary::WORDS},
+    proto::istio::mixer::v1::CompressedAttributes,
+    service::mixer::compress,
+};
+
+/// The attributes of a request, by name. The macro [`attributes!`](crate::attributes) makes them; maps turn into them, and
+/// pairs of names and values collect into them.
+///
+/// ```
+/// use mixer_adapter::testing::Attributes;
+/// use std::collections::HashMap;
+/// let from_a_map = Attributes::from(HashMap::from([("request.path", "/x")]));
+/// assert_eq!(from_a_map, mixer_adapter::attributes! { "request.path" => "/x" });
+/// ```
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Attributes(BTreeMap<String, AttributeValue>);
+
+/// The attributes of a request: names and values, of the types that turn into an
+/// [`AttributeValue`](crate::mixer::attribute::AttributeValue).
+///
+/// ```
+/// use mixer_adapter::testing::attributes;
+/// use std::{net::Ipv4Addr, time::{Duration, SystemTime}};
+/// attributes! {
+///     "request.path" => "/x",
+///     "request.size" => 42,
+///     "request.time" => SystemTime::now(),
+///     "request.headers" => [("x-user", "ada"), ("host", "example.com")],
+///     "response.duration" => Duration::from_millis(3),
+///     "source.ip" => Ipv4Addr::LOCALHOST,
+///     "connection.mtls" => true,
+/// };
+/// ```
+#[macro_export]
+macro_rules! attributes {
+    ($($name:expr => $value:expr),* $(,)?) => {
+        $crate::testing::Attributes::default()$(.with($name, $value))*
+    };
+}
+
+impl Attributes {
+    /// These and one more; one of the same name gives way.
+    #[must_use]
+    pub fn with(mut self, name: impl Into<String>, value: impl Into<AttributeValue>) -> Self {
+        self.0.insert(name.into(), value.into());
+        self
+    }
+
+    pub(super) fn compressed(&self) -> CompressedAttributes {
+        compress(self.0.iter().map(|(name, value)| (name.as_str(), value)), WORDS.len())
+    }
+}
+
+impl<K: Into<String>, V: Into<AttributeValue>> FromIterator<(K, V)> for Attributes {
+    fn from_iter<I: IntoIterator<Item = (K, V)>>(attributes: I) -> Self {
+        Self(attributes.into_iter().map(|(name, value)| (name.into(), value.into())).collect())
+    }
+}
+
+impl<K: Into<String>, V: Into<AttributeValue>> From<BTreeMap<K, V>> for Attributes {
+    fn from(attributes: BTreeMap<K, V>) -> Self {
+        attributes.into_iter().collect()
+    }
+}
+
+impl<K: Into<String>, V: Into<AttributeValue>> From<HashMap<K, V>> for Attributes {
+    fn from(attributes: HashMap<K, V>) -> Self {
+        attributes.into_iter().collect()
+    }
+}
+
+/// A report of one request.
+impl IntoIterator for Attributes {
+    type Item = Self;
+    type IntoIter = std::iter::Once<Self>;
+
+    fn into_iter(self) -> Self::IntoIter {
+        std::iter::once(self)
+    }
+}

@@ -1,0 +1,99 @@
+//! The adapters of a test as a server: the gRPC services of their host on pipes, with faults on the way.
+
+use std::{
+    collections::VecDeque,
+    convert::Infallible,
+    sync::{Arc, Mutex, MutexGuard, PoisonError},
+};
+
+use bytes::{BufMut as _, Bytes, BytesMut};
+use http::{HeaderMap, HeaderValue, Request, Response, header::CONTENT_TYPE};
+use http_body_util::{BodyExt as _, Full};
+use hyper::{body::Incoming, server::conn::http2, service::service_fn};
+use hyper_util::rt::{TokioExecutor, TokioIo};
+use tokio::{io::DuplexStream, runtime::Handle as Runtime};
+use tokio_util::sync::CancellationToken;
+use tonic::{Status, body::Body};
+
+use super::{Fault, fault::NO_MESSAGE};
+use crate::{handler::FRAME_PREFIX, host::Host, mixer::remote::Wire, service::Grpc};
+
+/// How much a pipe holds before its writer waits.
+const PIPE: usize = 64 << 10;
+
+pub(super) struct Backend {
+    host: Arc<Host>,
+    grpc: Grpc,
+    faults: Mutex<VecDeque<Fault>>,
+}
+
+impl Backend {
+    pub(super) fn new(host: Arc<Host>) -> Arc<Self> {
+        Arc::new(Self { grpc: Grpc::of_adapters(host.clone()), host, faults: Mutex::default() })
+    }
+
+    /// The next call that meets none yet meets this fault.
+    pub(super) fn inject(&self, fault: Fault) {
+        self.faults().push_back(fault);
+    }
+
+    /// Connections to it, served on that runtime.
+    pub(super) fn wire(self: &Arc<Self>, runtime: Runtime) -> Wire {
+        let backend = self.clone();
+        Wire::new(move || {
+            let (client, server) = tokio::io::duplex(PIPE);
+            runtime.spawn(backend.clone().serve(server));
+            client
+        })
+    }
+
+    async fn serve(self: Arc<Self>, stream: DuplexStream) {
+        let cut = CancellationToken::new();
+        let service = service_fn(|request| {
+            let (backend, cut) = (self.clone(), cut.clone());
+            async move { Ok::<_, Infallible>(backend.answer(request, &cut).await) }
+        });
+        let http = http2::Builder::new(TokioExecutor::new());
+        let _ = cut.run_until_cancelled(http.serve_connection(TokioIo::new(stream), service)).await;
+    }
+
+    async fn answer(&self, request: Request<Incoming>, cut: &CancellationToken) -> Response<Body> {
+        match self.fault(request.uri().path()) {
+            None => {}
+            Some(Fault::Delay(delay)) => tokio::time::sleep(delay).await,
+            Some(Fault::Error(code, message)) => return Status::new(code.into(), message).into_http(),
+            Some(Fault::Dropped) => {
+                cut.cancel();
+                std::future::pending::<()>().await;
+            }
+            Some(Fault::Malformed) => return message(&NO_MESSAGE),
+            Some(Fault::Answer(bytes)) => return message(&bytes),
+            Some(Fault::LostSessions) => _ = self.host.sessions().clear(),
+        }
+        self.grpc.answer(request).await
+    }
+
+    /// Sessions are made and closed undisturbed.
+    fn fault(&self, path: &str) -> Option<Fault> {
+        self.host.adapters().method(path)?;
+        self.faults().pop_front()
+    }
+
+    fn faults(&self) -> MutexGuard<'_, VecDeque<Fault>> {
+        self.faults.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// An answer with that message.
+fn message(message: &Bytes) -> Response<Body> {
+    let mut frame = BytesMut::with_capacity(FRAME_PREFIX + message.len());
+    frame.put_u8(0);
+    // Written by a test: far below 4 GiB.
+    frame.put_u32(message.len() as u32);
+    frame.put_slice(message);
+    let ok = HeaderMap::from_iter([(Status::GRPC_STATUS, HeaderValue::from_static("0"))]);
+    let body = Full::new(frame.freeze()).with_trailers(async { Some(Ok(ok)) });
+    let mut response = Response::new(Body::new(body));
+    response.headers_mut().insert(CONTENT_TYPE, HeaderValue::from_static("application/grpc"));
+    response
+}

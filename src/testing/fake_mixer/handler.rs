@@ -1,0 +1,203 @@
+use std::{
+    fmt::{self, Debug},
+    sync::Arc,
+    time::Duration,
+};
+
+use bytes::Bytes;
+use prost::Message;
+use prost_reflect::{DynamicMessage, Value};
+use tokio::time::Instant;
+use tonic::Status;
+
+use super::{Answer, Verdict, call::recorded, connect::Watched, verdict::duration};
+use crate::{
+    adapter::{Grant, QuotaArgs},
+    handler::{BoxFuture, CallError, Caller, Digest, FRAME_PREFIX},
+    host::{Host, NewSession},
+    mixer::{QuotaParams, RuntimeHandler, Target, trace::Trace},
+    proto::{Any, CheckResult, QuotaResult, ReportResult},
+    session::SessionId,
+    template::{DescriptorSet, DynamicTemplate, Template},
+};
+
+/// An adapter with a configuration, called straight: the bytes of a Mixer's request, without rules, attributes, expressions
+/// and gRPC. [`Setup::params`](super::Setup::params) makes one.
+///
+/// Each call brings the configuration along, until there is a [session](Self::session).
+pub struct FakeHandler {
+    host: Arc<Host>,
+    config: Any,
+    session: Option<SessionId>,
+    handler: RuntimeHandler,
+}
+
+/// How long a handler may take to close.
+const CLOSED_WITHIN: Duration = Duration::from_secs(10);
+
+impl FakeHandler {
+    pub(super) fn new(host: Arc<Host>, config: Any) -> Self {
+        let handler = handler(&host, &config, &config);
+        Self { host, config, session: None, handler }
+    }
+
+    /// Has the adapter look at the configuration, without opening a handler.
+    ///
+    /// # Errors
+    /// The adapter refuses it.
+    pub fn validate(&self) -> Result<(), CallError> {
+        self.host.validate(self.new_session())
+    }
+
+    /// Opens a session, with Validate and CreateSession: from now on calls bring its id, and it is closed when this is dropped.
+    ///
+    /// # Errors
+    /// The adapter refuses the configuration.
+    pub async fn session(mut self) -> Result<Self, CallError> {
+        self.validate()?;
+        let id = self.host.create_session(self.new_session(), 0).await?;
+        let any = Any {
+            type_url: "google.protobuf.Any.type_url".to_owned(),
+            value: id.to_string().into_bytes().into(),
+        };
+        self.handler = handler(&self.host, &self.config, &any);
+        if let Some(former) = self.session.replace(id) {
+            self.host.close_session(&former.to_string())?;
+        }
+        Ok(self)
+    }
+
+    /// A check, by a template of that variety. An instance without a name is called `TEMPLATE.instance.istio-system`.
+    pub async fn check<T: Template<Response = CheckResult>>(&self, instance: T::Instance) -> Answer<Verdict> {
+        self.call::<T>(instance).await.map(Verdict::from)
+    }
+
+    /// A report of some instances.
+    pub async fn report<T: Template<Response = ReportResult>>(
+        &self,
+        instances: impl IntoIterator<Item = T::Instance>,
+    ) -> Answer<()> {
+        self.send::<T>(instances.into_iter().collect(), None).await.map(drop)
+    }
+
+    /// A quota: an amount, or all arguments of a call.
+    pub async fn quota<T: Template<Response = QuotaResult>>(
+        &self,
+        instance: T::Instance,
+        args: impl Into<QuotaArgs>,
+    ) -> Answer<Grant> {
+        let answer = self.send::<T>(vec![instance], Some(args.into())).await;
+        answer.map(|result| {
+            let granted = result.quotas.into_values().next().unwrap_or_default();
+            Grant::of(granted.granted_amount).for_(duration(granted.valid_duration))
+        })
+    }
+
+    /// A call of a template of any variety but report and quota, with the whole message that the adapter answers.
+    pub async fn call<T: Template>(&self, instance: T::Instance) -> Answer<T::Response> {
+        self.send::<T>(vec![instance], None).await
+    }
+
+    /// Lets go of the handler and waits until it is closed, so that what it does last can be looked at.
+    ///
+    /// # Panics
+    /// If it is not closed within ten seconds.
+    pub async fn close(self) {
+        let host = self.host.clone();
+        drop(self);
+        assert!(host.close(CLOSED_WITHIN).await == 0, "the handler does not close");
+    }
+
+    fn new_session(&self) -> NewSession {
+        NewSession { adapter_config: Some(self.config.clone()), ..NewSession::default() }
+    }
+
+    async fn send<T: Template>(
+        &self,
+        instances: Vec<T::Instance>,
+        quota: Option<QuotaArgs>,
+    ) -> Answer<T::Response> {
+        let send = async {
+            let schema = DescriptorSet::decode(T::DESCRIPTOR).and_then(|set| DynamicTemplate::new(&set));
+            let schema = schema.map_err(|error| Status::internal(error.to_string()))?;
+            let named: Result<Vec<(String, Vec<u8>)>, _> =
+                instances.iter().map(|instance| named(&schema, &instance.encode_to_vec())).collect();
+            let (names, instances): (Vec<_>, Vec<_>) =
+                named.map_err(|error| Status::internal(error.to_string()))?.into_iter().unzip();
+            let quota = quota.as_ref().map(|args| QuotaParams {
+                name: "",
+                instance: names.first().map_or("", String::as_str),
+                dedup_id: &args.dedup_id,
+                amount: args.amount,
+                best_effort: args.best_effort,
+            });
+            let answer = self.handler.call(&schema, &instances, quota, None).await?;
+            T::Response::decode(answer).map_err(|error| Status::internal(error.to_string()))
+        };
+        let (result, calls) = recorded(send).await;
+        Answer { result, calls, trace: Trace::default() }
+    }
+}
+
+impl Drop for FakeHandler {
+    fn drop(&mut self) {
+        if let Some(id) = self.session.take() {
+            // It may have expired.
+            let _ = self.host.close_session(&id.to_string());
+        }
+    }
+}
+
+impl Debug for FakeHandler {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "FakeHandler({})", self.config.message_name())
+    }
+}
+
+/// A handler whose calls bring that `adapter_config`.
+fn handler(host: &Arc<Host>, config: &Any, adapter_config: &Any) -> RuntimeHandler {
+    let target = Straight { host: host.clone(), adapter_config: adapter_config.encode_to_vec().into() };
+    let name = "the-handler.handler.istio-system";
+    let watched =
+        Watched { handler: name.to_owned(), config: Some(config.clone()), target: Box::new(target) };
+    RuntimeHandler::new(name.into(), Digest::of([]), Box::new(watched))
+}
+
+/// The instance with a name, and that name.
+fn named(template: &DynamicTemplate, instance: &[u8]) -> Result<(String, Vec<u8>), prost::DecodeError> {
+    let mut message = DynamicMessage::decode(template.instance().clone(), instance)?;
+    let name = message.get_field_by_name("name").and_then(|name| name.as_str().map(str::to_owned));
+    let name = name.filter(|name| !name.is_empty()).unwrap_or_else(|| {
+        let name = format!("{}.instance.istio-system", template.name());
+        // Templates made without Istio's generator may have no such field.
+        let _ = message.try_set_field_by_name("name", Value::String(name.clone()));
+        name
+    });
+    Ok((name, message.encode_to_vec()))
+}
+
+/// The methods of a host, called with the bytes of requests.
+struct Straight {
+    host: Arc<Host>,
+    adapter_config: Bytes,
+}
+
+impl Target for Straight {
+    fn call<'a>(
+        &'a self,
+        template: &'a DynamicTemplate,
+        request: Bytes,
+        deadline: Option<Instant>,
+    ) -> BoxFuture<'a, Result<Bytes, Status>> {
+        Box::pin(async move {
+            match self.host.call(template.method(), request, Caller { connection: 0, deadline }).await {
+                Some(answer) => Ok(answer?.split_off(FRAME_PREFIX)),
+                None => Err(Status::unimplemented(format!("no adapter here serves {}", template.name()))),
+            }
+        })
+    }
+
+    fn adapter_config(&self) -> Option<Bytes> {
+        Some(self.adapter_config.clone())
+    }
+}

@@ -1,0 +1,82 @@
+use prost_reflect::{DynamicMessage, ReflectMessage as _};
+use serde_json::{Map, Value as Json};
+
+use crate::{
+    adapter::Config,
+    handler::{read_params, with_presence},
+    proto::Any,
+};
+
+/// The parameters of a handler or an instance.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Params {
+    fields: Map<String, Json>,
+    /// The message they were, if they were one.
+    message: Option<Any>,
+}
+
+/// What can be given as parameters: YAML or JSON text, a JSON value, or an adapter's own `Params`.
+///
+/// # Panics
+/// Text that is no YAML, and values that are no objects, are a mistake in the test.
+pub trait IntoParams {
+    /// The parameters.
+    fn into_params(self) -> Params;
+}
+
+impl IntoParams for &str {
+    #[track_caller]
+    fn into_params(self) -> Params {
+        match serde_saphyr::from_str::<Json>(self) {
+            Ok(json) => json.into_params(),
+            Err(error) => panic!("the parameters are no YAML: {error}\n{self}"),
+        }
+    }
+}
+
+impl IntoParams for Json {
+    #[track_caller]
+    fn into_params(self) -> Params {
+        match self {
+            Json::Null => Params { fields: Map::new(), message: None },
+            Json::Object(fields) => Params { fields, message: None },
+            other => panic!("parameters are an object, not {other}"),
+        }
+    }
+}
+
+impl<C: Config> IntoParams for C {
+    #[track_caller]
+    fn into_params(self) -> Params {
+        let value = self.encode_to_vec();
+        let message = with_presence(C::DESCRIPTOR)
+            .ok()
+            .and_then(|pool| pool.get_message_by_name(C::NAME))
+            .and_then(|message| DynamicMessage::decode(message, &value[..]).ok());
+        let Some(Ok(Json::Object(fields))) = message.map(serde_json::to_value) else {
+            panic!("{} has no usable descriptor", C::NAME)
+        };
+        let message = Any { type_url: format!("type.googleapis.com/{}", C::NAME), value: value.into() };
+        Params { fields, message: Some(message) }
+    }
+}
+
+impl Params {
+    pub(super) fn into_json(self) -> Json {
+        Json::Object(self.fields)
+    }
+
+    /// As `adapter_config`: the message they were, or a Struct that names the adapter.
+    #[track_caller]
+    pub(super) fn into_config(mut self, adapter: &str) -> Any {
+        if let Some(message) = self.message {
+            return message;
+        }
+        self.fields.insert("_adapter".to_owned(), adapter.into());
+        let message = prost_types::Struct::default().descriptor();
+        match read_params(&message, Json::Object(self.fields)) {
+            Ok(value) => Any { type_url: "type.googleapis.com/google.protobuf.Struct".to_owned(), value },
+            Err(error) => panic!("the parameters are no Struct: {error}"),
+        }
+    }
+}

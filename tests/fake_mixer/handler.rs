@@ -1,0 +1,71 @@
+//! A handler alone.
+
+use mixer_adapter::{
+    Code, QuotaArgs,
+    template::{CheckNothing, ListEntry, Metric, Quota, listentry, metric, quota},
+    testing::FakeMixer,
+};
+use test_adapters::{Bystander, Probe, ledger, probe::Params};
+
+fn entry(value: &str) -> listentry::InstanceMsg {
+    listentry::InstanceMsg { value: Some(value.into()), ..Default::default() }
+}
+
+#[tokio::test]
+async fn a_handler_is_called_without_rules() {
+    let probe = FakeMixer::with::<Probe>().params("{ledger: alone, grant: 3}");
+    probe.check::<ListEntry>(entry("allow")).await.expect_allowed();
+    let denied = probe.check::<ListEntry>(entry("deny")).await;
+    denied.expect_denied(Code::PermissionDenied, "told to deny");
+    assert_eq!(denied.input::<ListEntry>().name, "listentry.instance.istio-system");
+    // Here the code is the adapter's own.
+    probe.check::<ListEntry>(entry("fail")).await.expect_error(Code::Unavailable, "told to fail");
+    probe.report::<Metric>([metric::InstanceMsg::default()]).await.expect_ok();
+    probe.quota::<Quota>(quota::InstanceMsg::default(), 3).await.expect_granted(3);
+    let args = QuotaArgs { amount: 4, best_effort: true, dedup_id: "x".to_owned() };
+    let granted = probe.quota::<Quota>(quota::InstanceMsg::default(), args.clone()).await;
+    assert_eq!(granted.expect_granted(3).input::<Quota>().1, args);
+    probe.close().await;
+    assert_eq!((ledger("alone").opened(), ledger("alone").closed()), (1, 1));
+}
+
+#[tokio::test]
+async fn a_template_that_the_adapter_does_not_serve_is_an_error() {
+    let probe = FakeMixer::with::<Bystander>().and::<Probe>().params("ledger: unserved");
+    let nothing = probe.check::<CheckNothing>(Default::default()).await;
+    nothing.expect_error(Code::InvalidArgument, "adapter `probe` does not serve template `checknothing`");
+}
+
+#[tokio::test]
+async fn a_bad_configuration_is_the_answer_to_each_call() {
+    let probe = FakeMixer::with::<Probe>().params("{ledger: bad, sequence: 1}");
+    probe
+        .check::<ListEntry>(entry("allow"))
+        .await
+        .expect_error(Code::InvalidArgument, "sequence: no such field");
+    let probe = FakeMixer::with::<Probe>().params("{ledger: bad, fault: crooked}");
+    probe
+        .check::<ListEntry>(entry("allow"))
+        .await
+        .expect_error(Code::InvalidArgument, "fault: it is crooked");
+    assert_eq!(ledger("bad").opened(), 0);
+}
+
+#[tokio::test]
+async fn a_session_is_open_before_the_first_call_and_closed_when_it_is_dropped() {
+    let params = Params { ledger: "session-alone".to_owned(), ..Params::default() };
+    let probe = FakeMixer::with::<Probe>().params(params).session().await.unwrap();
+    let ledger = ledger("session-alone");
+    assert_eq!(ledger.opened(), 1);
+    probe.check::<ListEntry>(entry("deny")).await.expect_denied(Code::PermissionDenied, "");
+    probe.close().await;
+    assert_eq!((ledger.opened(), ledger.closed()), (1, 1));
+}
+
+#[tokio::test]
+async fn a_session_is_refused_with_the_adapter_s_reason() {
+    let probe = FakeMixer::with::<Probe>().params("{ledger: refused, fault: crooked}");
+    assert_eq!(probe.validate().unwrap_err().code(), Code::InvalidArgument);
+    let error = probe.session().await.unwrap_err();
+    assert_eq!(error.to_string(), "adapter `probe` refuses its configuration: fault: it is crooked");
+}
