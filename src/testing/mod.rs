@@ -3,7 +3,7 @@
 //! A [`FakeMixer`] is the engine of this project with a test's configuration. It calls the adapter under test as a Mixer
 //! would, by gRPC over a pair of pipes in the process: no port, no server to start, any number of tests at a time.
 //!
-//! ```
+//! ```no_run
 //! # use mixer_adapter::{Adapter, AdapterError, Check, Code, Handle, adapter::Config};
 //! # use mixer_adapter::template::{ListEntry, listentry};
 //! # #[derive(Clone, PartialEq, mixer_adapter::prost::Message)]
