@@ -4,7 +4,11 @@
 
 use std::net::SocketAddr;
 
-use mixer_adapter::{prost_types, value::Value};
+use mixer_adapter::{
+    prost_types,
+    testing::{FakeMixer, attributes},
+    value::Value,
+};
 use tokio::{
     io::{AsyncReadExt as _, AsyncWriteExt as _},
     net::TcpStream,
@@ -262,4 +266,23 @@ async fn an_address_that_cannot_be_had_refuses_the_handler_and_says_which() {
     drop(taken);
     let exporter = Arc::new(Exporter::new(address));
     Prometheus::open_on(&exporter, &params(&[])).unwrap().close().await;
+}
+
+#[tokio::test]
+async fn a_mixer_s_reports_are_on_the_page() {
+    let mixer = FakeMixer::with::<Prometheus>()
+        .handler(
+            "page",
+            "metrics: [{instance_name: requests.instance.istio-system, kind: COUNTER, label_names: [code]}]",
+        )
+        .instance::<Metric>("requests", "{value: '1', dimensions: {code: response.code | 200}}")
+        .rule(r#"context.protocol == "http""#, "page", ["requests"])
+        .start()
+        .await
+        .unwrap();
+    let answered = |code: i64| attributes! { "context.protocol" => "http", "response.code" => code };
+    mixer.report([answered(200), answered(404), answered(200)]).await.expect_calls(1).expect_ok();
+    let page = scrape(&EXPORTER).await.join("\n");
+    assert!(page.contains("istio_requests_instance_istio_system{code=\"200\"} 2"), "{page}");
+    assert!(page.contains("istio_requests_instance_istio_system{code=\"404\"} 1"), "{page}");
 }
