@@ -283,6 +283,7 @@ async fn a_mixer_s_reports_are_on_the_page() {
     let answered = |code: i64| attributes! { "context.protocol" => "http", "response.code" => code };
     mixer.report([answered(200), answered(404), answered(200)]).await.expect_calls(1).expect_ok();
     let page = scrape(&EXPORTER).await.join("\n");
-    assert!(page.contains("istio_requests_instance_istio_system{code=\"200\"} 2"), "{page}");
-    assert!(page.contains("istio_requests_instance_istio_system{code=\"404\"} 1"), "{page}");
+    // Dots become underscores and hyphens go, as in the original.
+    assert!(page.contains("istio_requests_instance_istiosystem{code=\"200\"} 2"), "{page}");
+    assert!(page.contains("istio_requests_instance_istiosystem{code=\"404\"} 1"), "{page}");
 }
