@@ -5,6 +5,7 @@ extern crate self as mixer_adapter;
 
 pub mod adapter;
 pub mod cli;
+pub mod config;
 pub mod handler;
 pub mod host;
 pub mod metrics;

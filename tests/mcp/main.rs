@@ -1,0 +1,9 @@
+//! MCP: what sinks and sources do, case by case, and against what was recorded of Galley.
+//!
+//! Tests that cover a case of Istio's own (spec: mcp-and-xds.md c) name it.
+
+#![allow(clippy::unwrap_used)]
+
+mod messages;
+mod sink;
+mod source;
