@@ -4,6 +4,9 @@
 
 #![allow(clippy::unwrap_used)]
 
+mod convergence;
 mod messages;
+mod replay;
+
 mod sink;
 mod source;

@@ -64,7 +64,7 @@ impl Sink {
                 Output::Send(_, request) => self.sent.push(request),
                 Output::Decide(change) => self.changes.push(change),
                 Output::End(id, status) => self.ended.push((id, status)),
-                Output::Accepted(_) => self.accepted += 1,
+                Output::Accepted { .. } => self.accepted += 1,
             }
         }
     }
@@ -442,16 +442,16 @@ fn two_sources_of_the_same_content_do_not_disturb_each_other() {
         sink.answer().response_nonce
     };
     assert_eq!(second(push(RULES, "x", &["ns/a@1"])), "x");
-    sink.accept(increment(RULES, "2", &["ns/b@1"], &[]));
-    sink.changes.pop();
-    sink.machine.received(2, increment(RULES, "y", &["ns/b@1"], &[]), sink.now);
+    assert!(
+        !sink.accept(push(RULES, "2", &["ns/b@1"])).incremental,
+        "the other may push something else meanwhile"
+    );
+    sink.machine.received(2, increment(RULES, "y", &["ns/c@1"], &[]), sink.now);
     sink.run();
-    assert_eq!(sink.answer().response_nonce, "y");
-    sink.machine.received(2, increment(RULES, "z", &[], &["ns/a"]), sink.now);
-    sink.run();
-    sink.decide(RULES, Ok(()));
+    assert_eq!(sink.ended[0].0, 2, "an increment to what the other has replaced is worth nothing");
     assert_eq!(sink.held(RULES), ["ns/b@1"]);
-    assert!(sink.ended.is_empty());
+    sink.sent.clear();
+    assert!(sink.accept(push(RULES, "3", &["ns/c@1"])).incremental, "alone again");
 }
 
 #[test]
@@ -468,6 +468,35 @@ fn while_the_application_decides_other_collections_go_on_and_the_newest_full_pus
     assert_eq!(of_change(&sink.changes[2]).1, ["ns/a@3"], "what came between is moot");
     sink.decide(RULES, Ok(()));
     assert_eq!(sink.answer().response_nonce, "4");
+}
+
+#[test]
+fn what_the_application_refused_is_asked_for_again_when_something_else_has_changed() {
+    let mut sink = Sink::of(&[RULES, HANDLERS]).open();
+    sink.accept(push(RULES, "1", &["ns/a@1"]));
+    sink.receive(push(RULES, "2", &["ns/a@2"]));
+    sink.decide(RULES, Err(fault("ns/a", "there is no handler ns/h")));
+    sink.sent.clear();
+    sink.receive(push(HANDLERS, "3", &["ns/h@1"]));
+    sink.decide(HANDLERS, Ok(()));
+    assert_eq!(sink.sent.remove(0).response_nonce, "3");
+    let again = sink.answer();
+    assert_eq!((again.collection.as_str(), again.response_nonce.as_str()), (RULES, ""));
+
+    sink.receive(increment(RULES, "4", &["ns/b@1"], &[]));
+    assert_eq!(sink.ended.len(), 1, "an increment may be based on what the request was taken to acknowledge");
+
+    sink.reopen(STREAM);
+    sink.accept(push(RULES, "1", &["ns/a@2"]));
+    assert_eq!(sink.accept(push(HANDLERS, "2", &["ns/h@2"])).response_nonce, "2", "and that is all");
+}
+
+#[test]
+fn what_is_bad_in_itself_is_not_asked_for_again() {
+    let mut sink = Sink::of(&[RULES, HANDLERS]).open();
+    sink.receive(push(RULES, "1", &["ns/a_@1"]));
+    assert_eq!(error(&sink.answer()).0, 3);
+    assert_eq!(sink.accept(push(HANDLERS, "2", &["ns/h@1"])).response_nonce, "2");
 }
 
 #[test]

@@ -24,20 +24,28 @@ pub(super) struct Collection {
     /// Whether that was on a stream, rather than from the cache.
     pub(super) synced: bool,
     /// What the application is asked about.
-    pub(super) deciding: Option<Deciding>,
+    pub(super) deciding: Option<Proposal>,
     waiting: VecDeque<(StreamId, Resources)>,
     /// What was refused last, unless something was accepted since.
     pub(super) refused: Option<Refused>,
+    /// Set if it was the application that refused that, or resources that were skipped: the [context](Proposal::context) it did so
+    /// in. In another it might not.
+    pub(super) refused_in: Option<u64>,
     /// Since when the source is known not to serve it.
     pub(super) unsupported: Option<Instant>,
 }
 
 /// A change the application is asked about.
 #[derive(Debug)]
-pub(super) struct Deciding {
+pub(super) struct Proposal {
     pub(super) origin: Origin,
     pub(super) version: String,
+    pub(super) incremental: bool,
     pub(super) difference: Difference,
+    /// How many changes, of all collections, had been accepted when the application was first asked.
+    pub(super) context: u64,
+    /// Whether the application refused resources that are left out of it now.
+    pub(super) skipped: bool,
 }
 
 /// Where a change comes from, and so whom to answer.
@@ -65,6 +73,7 @@ impl Collection {
             deciding: None,
             waiting: VecDeque::new(),
             refused: None,
+            refused_in: None,
             unsupported: None,
         }
     }
@@ -88,23 +97,27 @@ impl Collection {
     }
 
     /// Asks the application about a change.
-    pub(super) fn propose(&mut self, origin: Origin, version: String, difference: Difference) -> Change {
+    pub(super) fn propose(&mut self, proposal: Proposal) -> Change {
         let change = Change {
             collection: self.name.clone(),
-            version: version.clone(),
+            version: proposal.version.clone(),
             full: !self.accepted,
-            resources: difference.changed.clone(),
-            removed: difference.removed.clone(),
+            resources: proposal.difference.changed.clone(),
+            removed: proposal.difference.removed.clone(),
         };
-        self.deciding = Some(Deciding { origin, version, difference });
+        self.deciding = Some(proposal);
         change
     }
 
     /// The application accepted a change.
-    pub(super) fn accept(&mut self, deciding: Deciding) {
+    pub(super) fn accept(&mut self, proposal: Proposal) {
         self.accepted = true;
-        self.synced |= matches!(deciding.origin, Origin::Push { .. });
+        self.synced |= matches!(proposal.origin, Origin::Push { .. });
         self.refused = None;
-        self.held.apply(deciding.difference, deciding.version);
+        // An increment says nothing of what was refused before.
+        if proposal.skipped || !proposal.incremental {
+            self.refused_in = proposal.skipped.then_some(proposal.context);
+        }
+        self.held.apply(proposal.difference, proposal.version);
     }
 }

@@ -25,6 +25,18 @@ impl Difference {
     pub(super) fn is_empty(&self) -> bool {
         self.changed.is_empty() && self.removed.is_empty()
     }
+
+    /// Whether it concerns that resource.
+    pub(super) fn names(&self, name: &str) -> bool {
+        self.changed.iter().any(|changed| changed.name == name)
+            || self.removed.iter().any(|removed| removed == name)
+    }
+
+    /// Leaves these resources as they are.
+    pub(super) fn leave_out(&mut self, left_out: impl Fn(&str) -> bool) {
+        self.changed.retain(|changed| !left_out(&changed.name));
+        self.removed.retain(|removed| !left_out(removed));
+    }
 }
 
 impl Held {

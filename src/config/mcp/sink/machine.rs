@@ -8,16 +8,15 @@ use tonic::{Code, Status};
 
 use super::{
     CollectionView, Mode, SinkOptions,
-    collection::{Collection, Deciding, Origin, Refused},
+    collection::{Collection, Origin, Proposal},
     held::Difference,
-    push::Push,
     request::{nack, request, unsupported_collection},
-    stream::Stream,
+    stream::{Base, Stream},
 };
 use crate::{
     config::mcp::{
         Resource,
-        change::{Change, Rejection, Verdict},
+        change::{Change, Verdict},
     },
     proto::istio::mcp::v1alpha1::{RequestResources, Resources, SinkNode},
 };
@@ -35,8 +34,13 @@ pub enum Output {
     /// Ask the application, and tell [`Machine::decided`] what it said. At most one change of a collection is asked about at a
     /// time.
     Decide(Change),
-    /// For information: the application has accepted the collection, and the sink holds it.
-    Accepted(Arc<str>),
+    /// For information: what the sink holds of a collection is what a source has just pushed.
+    Accepted {
+        /// The collection.
+        collection: Arc<str>,
+        /// Whether that was news.
+        changed: bool,
+    },
 }
 
 /// What a stream was good for.
@@ -54,14 +58,16 @@ pub struct Closed {
 /// What is held outlives streams; nonces die with them.
 #[derive(Debug)]
 pub struct Machine {
-    options: SinkOptions,
-    node: SinkNode,
-    collections: BTreeMap<Arc<str>, Collection>,
-    streams: BTreeMap<StreamId, Stream>,
-    outputs: VecDeque<Output>,
+    pub(super) options: SinkOptions,
+    pub(super) node: SinkNode,
+    pub(super) collections: BTreeMap<Arc<str>, Collection>,
+    pub(super) streams: BTreeMap<StreamId, Stream>,
+    pub(super) outputs: VecDeque<Output>,
     /// Stands for all collections that were not asked for.
     unknown: Arc<str>,
     probed: Option<Instant>,
+    /// How many changes were accepted.
+    pub(super) context: u64,
 }
 
 impl Machine {
@@ -79,6 +85,7 @@ impl Machine {
             outputs: VecDeque::new(),
             unknown: "".into(),
             probed: None,
+            context: 0,
             options,
         }
     }
@@ -86,8 +93,14 @@ impl Machine {
     /// Offers the application what a cache kept of a collection. Only before the first stream.
     pub fn restore(&mut self, collection: &str, version: String, resources: Vec<Arc<Resource>>) {
         if let Some(collection) = self.collections.get_mut(collection) {
-            let difference = Difference { changed: resources, removed: Vec::new() };
-            let change = collection.propose(Origin::Cache, version, difference);
+            let change = collection.propose(Proposal {
+                origin: Origin::Cache,
+                version,
+                incremental: false,
+                difference: Difference { changed: resources, removed: Vec::new() },
+                context: self.context,
+                skipped: false,
+            });
             self.outputs.push_back(Output::Decide(change));
         }
     }
@@ -100,7 +113,7 @@ impl Machine {
             if self.options.mode == Mode::Resume && !collection.held.is_empty() {
                 request.incremental = true;
                 request.initial_resource_versions = collection.held.versions();
-                stream.set_base(name, collection.held.generation());
+                stream.set_base(name, Base::Generation(collection.held.generation()));
             }
             stream.say(name, request, now);
         }
@@ -133,17 +146,21 @@ impl Machine {
     pub fn decided(&mut self, collection: &str, verdict: Verdict, now: Instant) {
         let Some(collection) = self.collections.get_mut(collection) else { return };
         let name = collection.name.clone();
-        let Some(mut deciding) = collection.deciding.take() else { return };
+        let Some(mut proposal) = collection.deciding.take() else { return };
         let accepted = collection.accepted;
         match verdict {
-            Ok(()) => self.accept(&name, deciding, now),
-            Err(rejection) if !self.skip_bad(&mut deciding.difference, &rejection) => {
-                self.refuse(&name, deciding.origin, deciding.version, rejection, now);
+            Ok(()) => self.accept(&name, proposal, now),
+            Err(rejection) if !self.skip_bad(&mut proposal, &rejection) => {
+                if let Some(collection) = self.collections.get_mut(&name) {
+                    collection.refused_in = Some(proposal.context);
+                }
+                self.refuse(&name, proposal.origin, proposal.version, rejection, now);
             }
-            Err(_) if accepted && deciding.difference.is_empty() => self.accept(&name, deciding, now),
-            Err(_) => self.propose(&name, deciding.origin, deciding.version, deciding.difference),
+            Err(_) if accepted && proposal.difference.is_empty() => self.accept(&name, proposal, now),
+            Err(_) => self.propose(&name, proposal),
         }
         self.process(&name, now);
+        self.ask_again(now);
     }
 
     /// A stream ended, with that status, or because of this side.
@@ -206,124 +223,6 @@ impl Machine {
     /// What is known of a collection.
     pub fn collection(&self, name: &str) -> Option<CollectionView<'_>> {
         self.collections.get(name).map(CollectionView)
-    }
-
-    /// Looks at the pushes that wait, up to the first that the application has to decide on.
-    fn process(&mut self, name: &Arc<str>, now: Instant) {
-        while let Some((id, push)) = self.collections.get_mut(name).and_then(Collection::next) {
-            self.look_at(name, id, Push::read(push), now);
-        }
-    }
-
-    fn look_at(&mut self, name: &Arc<str>, id: StreamId, mut push: Push, now: Instant) {
-        let Some(collection) = self.collections.get(name) else { return };
-        let origin = Origin::Push { stream: id, nonce: push.nonce.clone() };
-        let version = push.version.clone();
-        if !push.faults.is_empty() {
-            let rejection = Rejection { faults: std::mem::take(&mut push.faults) };
-            if !self.options.skip_bad_resources {
-                return self.refuse(name, origin, version, rejection, now);
-            }
-            tracing::warn!(collection = &**name, version, %rejection, "bad resources are left out");
-        }
-        let incremental = push.incremental;
-        let difference = collection.held.compare(push);
-        if incremental && !self.is_based(collection, id, &difference) {
-            let text = "the push is incremental, but not based on what the sink has";
-            self.refuse(name, origin, version, Rejection::whole(text), now);
-            // The next stream begins with the whole state; on this one it would come only when the version moves.
-            if let Some(stream) = self.streams.get_mut(&id) {
-                stream.end(Status::failed_precondition(format!("{name}: {text}")));
-            }
-        } else if difference.is_empty() && collection.accepted {
-            self.accept(name, Deciding { origin, version, difference }, now);
-        } else {
-            self.propose(name, origin, version, difference);
-        }
-    }
-
-    /// Whether increments on a stream start from what is held. They do also when another source has pushed the same before, and
-    /// when there is nothing that could be missed.
-    fn is_based(&self, collection: &Collection, id: StreamId, difference: &Difference) -> bool {
-        match self.streams.get(&id).and_then(|stream| stream.base(&collection.name)) {
-            Some(base) => base == collection.held.generation() || difference.is_empty(),
-            None => collection.held.is_empty(),
-        }
-    }
-
-    fn propose(&mut self, name: &Arc<str>, origin: Origin, version: String, difference: Difference) {
-        if let Some(collection) = self.collections.get_mut(name) {
-            let change = collection.propose(origin, version, difference);
-            self.outputs.push_back(Output::Decide(change));
-        }
-    }
-
-    fn accept(&mut self, name: &Arc<str>, deciding: Deciding, now: Instant) {
-        let Some(collection) = self.collections.get_mut(name) else { return };
-        let changed = !deciding.difference.is_empty();
-        let answer = match &deciding.origin {
-            Origin::Push { stream, nonce } => Some((*stream, nonce.clone())),
-            Origin::Cache => None,
-        };
-        collection.accept(deciding);
-        self.outputs.push_back(Output::Accepted(name.clone()));
-        let generation = collection.held.generation();
-        let stream = answer.and_then(|(id, nonce)| Some((self.streams.get_mut(&id)?, nonce)));
-        let Some((stream, nonce)) = stream else { return };
-        stream.set_good();
-        stream.set_base(name, generation);
-        let ack = RequestResources {
-            response_nonce: nonce,
-            incremental: self.options.mode != Mode::Full,
-            ..request(&self.node, name)
-        };
-        if changed { stream.say(name, ack, now) } else { stream.say_idle(name, ack, now) }
-    }
-
-    fn refuse(
-        &mut self,
-        name: &Arc<str>,
-        origin: Origin,
-        version: String,
-        rejection: Rejection,
-        now: Instant,
-    ) {
-        let Some(collection) = self.collections.get_mut(name) else { return };
-        let text = format!("{name}: {rejection}");
-        let refused = Some(Refused { version, rejection });
-        // Told once, not on every retry.
-        if collection.refused != refused {
-            tracing::warn!(
-                version = refused.as_ref().map(|r| &*r.version),
-                "configuration is refused: {text}"
-            );
-            collection.refused = refused;
-        }
-        if let Origin::Push { stream, nonce } = origin
-            && let Some(stream) = self.streams.get_mut(&stream)
-        {
-            // Without `incremental`: what comes next is to be whole.
-            let refusal = nack(request(&self.node, name), nonce, Code::InvalidArgument, text);
-            stream.say_idle(name, refusal, now);
-        }
-    }
-
-    /// Takes what was refused out of a change, if bad resources are skipped and all that was refused are such.
-    fn skip_bad(&self, difference: &mut Difference, rejection: &Rejection) -> bool {
-        let part = |name: &String| {
-            difference.changed.iter().any(|changed| changed.name == *name)
-                || difference.removed.contains(name)
-        };
-        let skip = self.options.skip_bad_resources
-            && !rejection.faults.is_empty()
-            && rejection.faults.iter().all(|fault| part(&fault.resource));
-        if skip {
-            tracing::warn!(%rejection, "bad resources are left out");
-            let bad = |name: &str| rejection.faults.iter().any(|fault| fault.resource == name);
-            difference.changed.retain(|changed| !bad(&changed.name));
-            difference.removed.retain(|removed| !bad(removed));
-        }
-        skip
     }
 
     /// When a collection that was left out is to be tried again.

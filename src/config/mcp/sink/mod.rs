@@ -1,5 +1,6 @@
 //! The sink: asks for collections, and takes what sources push.
 
+mod answer;
 mod collection;
 mod held;
 mod machine;

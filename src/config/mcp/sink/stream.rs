@@ -15,9 +15,20 @@ pub(super) struct Stream {
     idle_rate: Rate,
     idle: BTreeMap<Arc<str>, Bucket>,
     outbox: Vec<Message>,
-    bases: BTreeMap<Arc<str>, u64>,
+    bases: BTreeMap<Arc<str>, Base>,
     good: bool,
     ending: Option<Status>,
+}
+
+/// What a source thinks the sink has of a collection: what it computes increments from.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Base {
+    /// The sink has told nothing.
+    Nothing,
+    /// What was held at that generation.
+    Generation(u64),
+    /// Either of several things.
+    Unsure,
 }
 
 #[derive(Debug)]
@@ -40,31 +51,32 @@ impl Stream {
         }
     }
 
-    /// Says something about a collection, in the place of what was not said about it yet.
+    /// Says something about a collection: an answer in the place of one that was not sent yet, or a question.
     pub(super) fn say(&mut self, collection: &Arc<str>, request: RequestResources, at: Instant) {
-        match self.outbox.iter_mut().find(|message| message.collection == *collection) {
-            Some(message) => *message = Message { collection: collection.clone(), at, request },
-            None => self.outbox.push(Message { collection: collection.clone(), at, request }),
+        let message = Message { collection: collection.clone(), at, request };
+        match self.outbox.iter_mut().find(|other| other.replaces(&message)) {
+            Some(place) => *place = message,
+            None => self.outbox.push(message),
         }
     }
 
     /// Answers a push that changed nothing. A source that answers such an answer with the same push again is slowed down.
     pub(super) fn say_idle(&mut self, collection: &Arc<str>, request: RequestResources, now: Instant) {
         let bucket = self.idle.entry(collection.clone()).or_insert_with(|| Bucket::new(self.idle_rate));
-        // Of what replaces an answer that still waits, only one is counted: it will be sent once.
-        let waits = self.outbox.iter().find(|message| message.collection == *collection && message.at > now);
-        let at = waits.map(|message| message.at);
-        let at = at.unwrap_or_else(|| bucket.take(now));
-        self.say(collection, request, at);
+        // Of what replaces something that still waits, only one is counted: it will be sent once.
+        let message = Message { collection: collection.clone(), at: now, request };
+        let waits = self.outbox.iter().find(|other| other.replaces(&message) && other.at > now);
+        let at = waits.map(|message| message.at).unwrap_or_else(|| bucket.take(now));
+        self.say(collection, message.request, at);
     }
 
-    /// The generation of a collection that the source knows the sink to have.
-    pub(super) fn base(&self, collection: &Arc<str>) -> Option<u64> {
-        self.bases.get(collection).copied()
+    /// What the source thinks the sink has of a collection.
+    pub(super) fn base(&self, collection: &Arc<str>) -> Base {
+        self.bases.get(collection).copied().unwrap_or(Base::Nothing)
     }
 
-    pub(super) fn set_base(&mut self, collection: &Arc<str>, generation: u64) {
-        self.bases.insert(collection.clone(), generation);
+    pub(super) fn set_base(&mut self, collection: &Arc<str>, base: Base) {
+        self.bases.insert(collection.clone(), base);
     }
 
     /// A push on it was accepted.
@@ -90,14 +102,33 @@ impl Stream {
         if self.requests.wait(now).is_some() {
             return None;
         }
-        let due = self.outbox.iter().position(|message| message.at <= now)?;
+        let due =
+            (0..self.outbox.len()).find(|index| self.may_go(*index) && self.outbox[*index].at <= now)?;
         self.requests.take(now);
         Some(self.outbox.remove(due).request)
     }
 
     /// When there is something to send, if there is.
     pub(super) fn due(&self, now: Instant) -> Option<Instant> {
-        let first = self.outbox.iter().map(|message| message.at).min()?;
+        let may_go = (0..self.outbox.len()).filter(|index| self.may_go(*index));
+        let first = may_go.map(|index| self.outbox[index].at).min()?;
         Some(self.requests.wait(now).map_or(first, |earliest| first.max(earliest)))
+    }
+
+    /// A question goes after the answer: while a push is under way it would be taken for the answer.
+    fn may_go(&self, index: usize) -> bool {
+        let message = &self.outbox[index];
+        let answer = |other: &&Message| other.is_answer() && other.collection == message.collection;
+        message.is_answer() || self.outbox.iter().find(answer).is_none()
+    }
+}
+
+impl Message {
+    fn is_answer(&self) -> bool {
+        !self.request.response_nonce.is_empty() || self.request.error_detail.is_some()
+    }
+
+    fn replaces(&self, other: &Self) -> bool {
+        self.collection == other.collection && self.is_answer() == other.is_answer()
     }
 }
