@@ -117,6 +117,7 @@ impl World {
                     assert!(self.asked.insert(collection, change).is_none(), "one at a time");
                 }
                 Output::End(stream, _) => {
+                    self.sink.closed(stream, None, self.now);
                     if stream == self.stream {
                         self.connect();
                     }

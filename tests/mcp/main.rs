@@ -9,4 +9,5 @@ mod messages;
 mod replay;
 
 mod sink;
+mod sockets;
 mod source;

@@ -451,6 +451,7 @@ fn two_sources_of_the_same_content_do_not_disturb_each_other() {
     assert_eq!(sink.ended[0].0, 2, "an increment to what the other has replaced is worth nothing");
     assert_eq!(sink.held(RULES), ["ns/b@1"]);
     sink.sent.clear();
+    sink.machine.closed(2, None, sink.now);
     assert!(sink.accept(push(RULES, "3", &["ns/c@1"])).incremental, "alone again");
 }
 

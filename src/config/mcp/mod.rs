@@ -3,9 +3,13 @@
 //! Both sides are state machines without sockets, clocks or tasks ([`sink::Machine`], [`source::Machine`]), and thin drivers
 //! around them. Either side may dial the other.
 
+mod backoff;
 mod change;
+mod listen;
 mod name;
+mod peer;
 mod rate;
+mod redial;
 mod resource;
 mod version;
 
@@ -13,6 +17,9 @@ pub mod sink;
 pub mod source;
 
 pub use change::{Change, Delivery, Fault, Rejection, Verdict};
+pub use listen::{ServiceOptions, listen};
+pub use peer::Peer;
 pub use rate::Rate;
+pub use redial::DialOptions;
 pub use resource::Resource;
 pub use version::ContentVersion;

@@ -4,6 +4,7 @@ use std::{
     time::Instant,
 };
 
+use prost::Message as _;
 use tonic::{Code, Status};
 
 use super::{
@@ -24,12 +25,15 @@ use crate::{
 /// Tells streams apart; chosen by the caller, never twice.
 pub type StreamId = u64;
 
+/// The longest request in bytes: sources take up to 1 MiB (spec: mcp-and-xds.md b, source 10).
+const LONGEST_REQUEST: usize = 1 << 20;
+
 /// What the driver of a [`Machine`] has to do.
 #[derive(Debug)]
 pub enum Output {
     /// Send that on the stream.
     Send(StreamId, RequestResources),
-    /// End the stream with that status. The machine has forgotten it.
+    /// End the stream with that status, and say so to [`Machine::closed`].
     End(StreamId, Status),
     /// Ask the application, and tell [`Machine::decided`] what it said. At most one change of a collection is asked about at a
     /// time.
@@ -90,6 +94,11 @@ impl Machine {
         }
     }
 
+    /// What the sink tells sources about itself.
+    pub fn node(&self) -> &SinkNode {
+        &self.node
+    }
+
     /// Offers the application what a cache kept of a collection. Only before the first stream.
     pub fn restore(&mut self, collection: &str, version: String, resources: Vec<Arc<Resource>>) {
         if let Some(collection) = self.collections.get_mut(collection) {
@@ -111,9 +120,17 @@ impl Machine {
         for (name, collection) in self.collections.iter().filter(|(_, c)| c.unsupported.is_none()) {
             let mut request = request(&self.node, name);
             if self.options.mode == Mode::Resume && !collection.held.is_empty() {
-                request.incremental = true;
-                request.initial_resource_versions = collection.held.versions();
-                stream.set_base(name, Base::Generation(collection.held.generation()));
+                let versions = collection.held.versions();
+                let resume = RequestResources {
+                    incremental: true,
+                    initial_resource_versions: versions,
+                    ..request.clone()
+                };
+                // Galley reads no longer requests; the whole collection is the way out.
+                if resume.encoded_len() <= LONGEST_REQUEST {
+                    request = resume;
+                    stream.set_base(name, Base::Generation(collection.held.generation()));
+                }
             }
             stream.say(name, request, now);
         }
@@ -122,7 +139,7 @@ impl Machine {
 
     /// A push arrived.
     pub fn received(&mut self, id: StreamId, push: Resources, now: Instant) {
-        let Some(stream) = self.streams.get_mut(&id) else { return };
+        let Some(stream) = self.streams.get_mut(&id).filter(|stream| !stream.is_ending()) else { return };
         let Some(collection) = self.collections.get_mut(push.collection.as_str()) else {
             // Also what a source says first that has dialed: it asks to be asked (spec: mcp-and-xds.md b, source 14).
             let text = format!("unsupported collection {}", push.collection);
@@ -195,8 +212,7 @@ impl Machine {
             if let Some(request) = stream.next(now) {
                 return Some(Output::Send(id, request));
             }
-            if let Some(status) = stream.ending().cloned() {
-                self.streams.remove(&id);
+            if let Some(status) = stream.over() {
                 return Some(Output::End(id, status));
             }
         }

@@ -1,17 +1,27 @@
 //! The sink: asks for collections, and takes what sources push.
 
 mod answer;
+mod cache;
 mod collection;
+mod dial;
+mod driver;
 mod held;
 mod machine;
 mod push;
 mod request;
+mod service;
+mod status;
 mod stream;
 mod view;
 
 use std::{collections::BTreeMap, time::Duration};
 
+pub use cache::Cache;
+pub use dial::dial;
+pub use driver::Sink;
 pub use machine::{Closed, Machine, Output, StreamId};
+pub use service::ResourceSinkService;
+pub use status::{CollectionStatus, Entry, Refusal, SinkStatus};
 pub use view::CollectionView;
 
 use super::Rate;

@@ -17,7 +17,8 @@ pub(super) struct Stream {
     outbox: Vec<Message>,
     bases: BTreeMap<Arc<str>, Base>,
     good: bool,
-    ending: Option<Status>,
+    /// Why it is to end, until that is told.
+    ending: Option<Option<Status>>,
 }
 
 /// What a source thinks the sink has of a collection: what it computes increments from.
@@ -90,11 +91,19 @@ impl Stream {
 
     /// Ends it once everything that can be said now is said.
     pub(super) fn end(&mut self, status: Status) {
-        self.ending.get_or_insert(status);
+        self.ending.get_or_insert(Some(status));
     }
 
-    pub(super) fn ending(&self) -> Option<&Status> {
-        self.ending.as_ref()
+    /// Whether it is to end, or has.
+    pub(super) fn is_ending(&self) -> bool {
+        self.ending.is_some()
+    }
+
+    /// Why it is to end now. Nothing is said on it any more.
+    pub(super) fn over(&mut self) -> Option<Status> {
+        let status = self.ending.as_mut()?.take();
+        self.outbox.clear();
+        status
     }
 
     /// What to send now.

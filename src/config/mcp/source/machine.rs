@@ -112,14 +112,27 @@ impl Machine {
         Ok(Meaning::Asked)
     }
 
-    /// The next push, if one is due.
-    pub fn next(&mut self, catalogue: &Catalogue) -> Option<Resources> {
-        let due = self.order.iter().position(|collection| {
-            let watch = self.collections.get(collection);
+    /// The version of a collection that was pushed last.
+    pub(super) fn sent(&self, collection: &str) -> Option<ContentVersion> {
+        self.collections.get(collection)?.sent
+    }
+
+    /// Whether there is a [next](Self::next) push.
+    pub(super) fn is_due(&self, catalogue: &Catalogue) -> bool {
+        self.due(catalogue).is_some()
+    }
+
+    fn due(&self, catalogue: &Catalogue) -> Option<&String> {
+        self.order.iter().find(|collection| {
+            let watch = self.collections.get(*collection);
             let snapshot = catalogue.snapshot(collection);
             watch.zip(snapshot).is_some_and(|(watch, snapshot)| watch.is_due(snapshot))
-        })?;
-        let collection = self.order[due].clone();
+        })
+    }
+
+    /// The next push, if one is due.
+    pub fn next(&mut self, catalogue: &Catalogue) -> Option<Resources> {
+        let collection = self.due(catalogue)?.clone();
         let state = catalogue.snapshot(&collection)?.clone();
         self.nonces += 1;
         let nonce = self.nonces.to_string();
