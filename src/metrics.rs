@@ -1,8 +1,9 @@
 //! Counts of calls, by adapter, template and gRPC code, recorded without locks.
 
 use std::{
+    collections::BTreeMap,
     sync::{
-        Arc,
+        Arc, Mutex, PoisonError,
         atomic::{AtomicU64, Ordering::Relaxed},
     },
     time::Duration,
@@ -55,7 +56,7 @@ impl CallMetrics {
 impl EncodeMetric for &Latency {
     fn encode(&self, mut encoder: MetricEncoder<'_>) -> Result<(), std::fmt::Error> {
         let counts: Vec<u64> = self.buckets.iter().map(|bucket| bucket.load(Relaxed)).collect();
-        let bounds = BOUNDS.iter().copied().chain([f64::MAX]);
+        let bounds = BOUNDS.iter().copied().chain([f64::INFINITY]);
         let buckets: Vec<(f64, u64)> = bounds.zip(counts.iter().copied()).collect();
         let sum = Duration::from_nanos(self.nanos.load(Relaxed)).as_secs_f64();
         encoder.encode_histogram::<NoLabelSet>(sum, counts.iter().sum(), &buckets, None)
@@ -90,6 +91,16 @@ impl Collector for Calls {
                     ConstCounter::new(count).encode(calls.encode_family(&labels)?)?;
                 }
             }
+        }
+        let mut events = encoder.encode_descriptor(
+            "adapter_events",
+            "What adapters count: things dropped, refused or failed, by adapter and event",
+            None,
+            MetricType::Counter,
+        )?;
+        for ((adapter, event), count) in &*EVENTS.lock().unwrap_or_else(PoisonError::into_inner) {
+            let labels = [("adapter", *adapter), ("event", *event)];
+            ConstCounter::new(count.count()).encode(events.encode_family(&labels)?)?;
         }
         let mut latency = encoder.encode_descriptor(
             "adapter_handle_duration",
@@ -127,3 +138,36 @@ pub fn code_name(code: Code) -> &'static str {
         Code::Unauthenticated => "UNAUTHENTICATED",
     }
 }
+
+/// Counts something that an adapter wants to be seen on the metrics page: what it dropped, refused or could not fetch.
+///
+/// It is `adapter_events_total{adapter, event}`, one count a process however many handlers there are, so that it never
+/// goes back when a handler closes. Ask for it once, when a handler is opened.
+///
+/// ```
+/// let lost = mixer_adapter::metrics::events("stdio", "lines_lost");
+/// lost.add(3);
+/// assert_eq!(mixer_adapter::metrics::events("stdio", "lines_lost").count(), 3);
+/// ```
+pub fn events(adapter: &'static str, event: &'static str) -> Events {
+    let mut known = EVENTS.lock().unwrap_or_else(PoisonError::into_inner);
+    known.entry((adapter, event)).or_default().clone()
+}
+
+/// A count of events; clones count together.
+#[derive(Clone, Debug, Default)]
+pub struct Events(Arc<AtomicU64>);
+
+impl Events {
+    /// So many more.
+    pub fn add(&self, count: u64) {
+        self.0.fetch_add(count, Relaxed);
+    }
+
+    /// How many there were.
+    pub fn count(&self) -> u64 {
+        self.0.load(Relaxed)
+    }
+}
+
+static EVENTS: Mutex<BTreeMap<(&'static str, &'static str), Events>> = Mutex::new(BTreeMap::new());

@@ -2,3 +2,13 @@
 
 #[path = "../denier/mod.rs"]
 pub mod denier;
+#[path = "../list/mod.rs"]
+pub mod list;
+#[path = "../memquota/mod.rs"]
+pub mod memquota;
+#[path = "../noop/mod.rs"]
+pub mod noop;
+#[path = "../prometheus/mod.rs"]
+pub mod prometheus;
+#[path = "../stdio/mod.rs"]
+pub mod stdio;

@@ -70,19 +70,26 @@ impl Framework {
             .map_err(Error::Rust)
     }
 
-    /// One module a template, and the templates themselves beside them.
+    /// One module a template, the templates themselves beside them, and a list of them.
     fn modules(&self) -> String {
-        self.templates
-            .iter()
-            .map(|template| {
-                let (name, package, interface) = (template.name(), template.package(), template.interface());
-                format!(
-                    "/// The messages of the template `{name}`.\n\
+        let entries = self.templates.iter().map(|template| {
+            let interface = template.interface();
+            format!("(<{interface} as crate::template::Template>::NAME, <{interface} as crate::template::Template>::DESCRIPTOR), ")
+        });
+        let list = format!(
+            "/// The name and the descriptor of each standard template and of `kubernetes`.\n\
+             pub const STANDARD: &[(&str, &[u8])] = &[{}];\n",
+            entries.collect::<String>()
+        );
+        let modules = self.templates.iter().map(|template| {
+            let (name, package, interface) = (template.name(), template.package(), template.interface());
+            format!(
+                "/// The messages of the template `{name}`.\n\
                      pub mod {name} {{ include!(concat!(env!(\"OUT_DIR\"), \"/{package}.rs\")); }}\n\
                      pub use {name}::{interface};\n"
-                )
-            })
-            .collect()
+            )
+        });
+        modules.chain([list]).collect()
     }
 }
 

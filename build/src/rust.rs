@@ -45,6 +45,8 @@ pub(crate) fn framework_config() -> Config {
 /// For code outside the framework: what the framework has generated is used, not generated again.
 pub(crate) fn author_config() -> Config {
     let mut config = framework_config();
+    // Prost's own Debug of a map names the crate `prost`, which authors do not depend on.
+    config.skip_debug(["."]).type_attribute(".", "#[derive(Debug)]");
     for (proto, rust) in FRAMEWORK {
         config.extern_path(*proto, format!("::mixer_adapter::proto::{rust}"));
     }

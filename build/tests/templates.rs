@@ -39,6 +39,15 @@ fn the_standard_templates_have_the_services_of_istio() {
 }
 
 #[test]
+fn templates_of_an_author_have_the_services_mixer_was_recorded_with() {
+    let expected = expected(include_str!("data/own-templates.txt"));
+    for path in ["../examples/tagcheck/template.proto", "../tests/adapters/protos/ownergen.proto"] {
+        let template = Template::open(path).unwrap();
+        assert_eq!(described(&template), expected[template.name()]);
+    }
+}
+
+#[test]
 fn each_shape_of_field_becomes_what_mixgen_makes_of_it() {
     let expected = expected(include_str!("data/shapes.txt"));
     let template = sample("shapes");

@@ -7,8 +7,17 @@ use tracing_subscriber::EnvFilter;
 
 use super::values;
 use crate::{
+    config::{
+        self, ConfigUrl,
+        source::{Change, Update},
+    },
     handler::{AdaptersBuilder, Closing, TableLimits},
     host::Host,
+    mixer::{
+        Controller, Mixer,
+        build::{BuildOptions, Connector},
+        remote,
+    },
     service::{Bound, Server, ServerOptions, Workers},
 };
 
@@ -22,6 +31,23 @@ pub(super) struct Serve {
     /// Where people and machines look: /healthz /readyz /metrics /sessions; plain HTTP
     #[arg(long, value_name = "HOST:PORT", default_value = "127.0.0.1:15014", env = "MIXER_ADAPTER_ADMIN", value_parser = values::address)]
     admin: SocketAddr,
+
+    /// The configuration: a directory of YAML or JSON files, watched for changes [default: a sample that comes with it]
+    #[arg(long, value_name = "DIR|URL", env = "MIXER_ADAPTER_CONFIG")]
+    config: Option<ConfigUrl>,
+
+    /// The namespace whose rules apply to every request, and of resources that name none
+    #[arg(
+        long,
+        value_name = "NAMESPACE",
+        default_value = "istio-system",
+        env = "MIXER_ADAPTER_DEFAULT_CONFIG_NAMESPACE"
+    )]
+    default_config_namespace: String,
+
+    /// Leave out what is faulty in the configuration, as Mixer does, in place of refusing all of it
+    #[arg(long, env = "MIXER_ADAPTER_LENIENT", value_parser = values::switch(), action = clap::ArgAction::SetTrue)]
+    lenient: bool,
 
     /// Threads that serve calls, each with its own connections [default: one a core]
     #[arg(long, value_name = "N", env = "MIXER_ADAPTER_THREADS")]
@@ -78,7 +104,11 @@ pub(super) struct Serve {
 
 impl Serve {
     /// Serves until SIGTERM or Ctrl-C; a second one ends at once.
-    pub(super) fn run(self, add: impl FnOnce(AdaptersBuilder) -> AdaptersBuilder) -> anyhow::Result<()> {
+    pub(super) fn run(
+        self,
+        add: impl FnOnce(AdaptersBuilder) -> AdaptersBuilder,
+        sample: Option<&'static str>,
+    ) -> anyhow::Result<()> {
         self.start_logging()?;
         // Admin, housekeeping and closing are apart from the threads that serve calls.
         let background = tokio::runtime::Builder::new_multi_thread()
@@ -98,12 +128,40 @@ impl Serve {
             self.threads.unwrap_or_else(|| std::thread::available_parallelism().map_or(1, usize::from));
         let workers = Workers::start(threads).context("the threads that serve calls cannot start")?;
         background.block_on(async {
-            let server = Server::new(host.clone(), self.options());
+            let mixer = Arc::new(Mixer::new());
+            let controller = self.controller(&mixer, &host);
+            let server =
+                Server::new(host.clone(), self.options()).mixer(mixer).config_status(controller.status());
+            let configured = server.readiness().register("configuration");
             let bound = server.bind(self.listen, Some(self.admin)).await?;
             let stop = stop_on_signal()?;
             greet(&host, &bound)?;
+            match (&self.config, sample) {
+                (Some(url), _) => {
+                    let source = url.source(&self.default_config_namespace)?;
+                    background.spawn(controller.follow(source, configured));
+                }
+                (None, Some(sample)) => {
+                    use_sample(controller, sample, &self.default_config_namespace).await?
+                }
+                (None, None) => drop(configured),
+            }
             Ok(bound.run(&workers, stop).await?)
         })
+    }
+
+    fn controller(&self, mixer: &Arc<Mixer>, host: &Arc<Host>) -> Controller {
+        let connector = Connector {
+            host: host.clone(),
+            remote: remote::Options::default(),
+            closing: host.closing().clone(),
+        };
+        let options = BuildOptions {
+            default_namespace: self.default_config_namespace.clone(),
+            lenient: self.lenient,
+            ..BuildOptions::default()
+        };
+        Controller::new(mixer.clone(), host.clone(), Arc::new(connector), options)
     }
 
     fn options(&self) -> ServerOptions {
@@ -130,6 +188,21 @@ impl Serve {
             false => logging.init(),
         }
         Ok(())
+    }
+}
+
+/// Runs with the configuration that comes with the program.
+async fn use_sample(mut controller: Controller, sample: &str, namespace: &str) -> anyhow::Result<()> {
+    let parsed = config::parse(sample, "the sample", namespace);
+    let (update, answered) =
+        Update::new("the sample".into(), Change::full_sets(parsed.resources), parsed.faults);
+    controller.apply(update).await;
+    match answered.await? {
+        config::source::Answer::Applied => Ok(()),
+        config::source::Answer::Rejected(faults) => {
+            let faults: Vec<String> = faults.iter().map(ToString::to_string).collect();
+            anyhow::bail!("the sample configuration is not usable: {}", faults.join("; "))
+        }
     }
 }
 

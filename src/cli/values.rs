@@ -27,3 +27,22 @@ pub(super) fn address(text: &str) -> Result<SocketAddr, String> {
         text.to_socket_addrs().map_err(|error| format!("{error}; write HOST:PORT, port 0 for a free one"))?;
     addresses.into_iter().next().ok_or_else(|| "the name has no address".to_owned())
 }
+
+/// An address to call: a host or an address, and a port.
+pub(super) fn target(text: &str) -> Result<String, String> {
+    let is_host = |host: &str| {
+        !host.is_empty() && !host.contains('/') && (host.starts_with('[') || !host.contains(':'))
+    };
+    let port = text.rsplit_once(':').filter(|(host, _)| is_host(host));
+    match port.map(|(_, port)| port.parse::<u16>()) {
+        Some(Ok(port)) if port > 0 => Ok(text.to_owned()),
+        _ => {
+            Err("write HOST:PORT, such as 127.0.0.1:9091, adapter.example.com:9091 or [::1]:9091".to_owned())
+        }
+    }
+}
+
+/// A flag, which an environment variable may also set to `1`, `yes`, `on` or `false`.
+pub(super) fn switch() -> clap::builder::BoolishValueParser {
+    clap::builder::BoolishValueParser::new()
+}

@@ -1,3 +1,34 @@
-//! Where configuration comes from.
+//! Configuration: resources, where they come from, and what is wrong with them.
+//!
+//! ```text
+//! text --parse--> resources --source--> changes --apply--> set --> (the engine builds a snapshot)
+//! ```
+//!
+//! A [`Resource`] is who it is and a spec as JSON; an [`Entry`] of a [`ConfigSet`] is a resource understood; a [`Fault`] says what is
+//! wrong, in which file and line, in which field. Nothing here knows templates, adapters or expressions: that is the
+//! engine's part.
 
+mod collection;
+mod document;
+mod fault;
+mod lines;
+mod lint;
 pub mod mcp;
+mod name;
+mod parse;
+mod resource;
+mod set;
+pub mod source;
+mod spec;
+mod url;
+
+pub use collection::Collection;
+pub use fault::{Fault, Origin, Severity};
+pub use lint::lint;
+pub use name::{Kind, ResourceName};
+pub use parse::{Parsed, parse};
+pub use resource::Resource;
+pub use set::{ConfigSet, Entry, Unresolved};
+pub use source::read;
+pub use spec::{Handler, Instance, Spec, Target};
+pub use url::{ConfigUrl, ConfigUrlError};

@@ -6,12 +6,13 @@ use std::{
 };
 
 use prometheus_client::metrics::counter::Counter;
-use prost_reflect::{DescriptorPool, MessageDescriptor};
+use prost_reflect::MessageDescriptor;
 use tokio::runtime::Handle as Runtime;
 
 use super::{
     blocking::BlockingThreads,
     entry::{AnyAdapter, Typed},
+    presence::with_presence,
     servers::{Method, Servers, TypedServer},
 };
 use crate::{
@@ -28,7 +29,7 @@ pub struct AdapterInfo {
     pub name: &'static str,
     /// [`Adapter::DESCRIPTION`].
     pub description: &'static str,
-    /// The configuration message.
+    /// The configuration message, with presence for every field.
     pub config: MessageDescriptor,
     /// [`Config::DESCRIPTOR`].
     pub config_descriptor: &'static [u8],
@@ -259,7 +260,7 @@ impl AdaptersBuilder {
 
 fn config_message<A: Adapter>() -> Result<MessageDescriptor, StartError> {
     let fault = |why: String| StartError::Descriptor { adapter: A::NAME, why };
-    let pool = DescriptorPool::decode(A::Config::DESCRIPTOR).map_err(|error| fault(error.to_string()))?;
+    let pool = with_presence(A::Config::DESCRIPTOR).map_err(fault)?;
     pool.get_message_by_name(A::Config::NAME)
         .ok_or_else(|| fault(format!("no message `{}`", A::Config::NAME)))
 }

@@ -1,6 +1,9 @@
 use std::{future::Future, sync::Arc};
 
-use tokio::{runtime::Handle, sync::Semaphore, task::JoinError};
+use tokio::{
+    runtime::Handle,
+    sync::{Semaphore, oneshot},
+};
 
 /// How many threads one blocking adapter may hold at a time.
 const THREADS: usize = 64;
@@ -18,21 +21,28 @@ impl BlockingThreads {
         Self { runtime, free: Arc::new(Semaphore::new(THREADS)) }
     }
 
-    /// Runs a future to its end on a thread of its own, waiting for one that is free. Whoever stops waiting leaves the
-    /// thread running until the call returns: a blocked thread cannot be stopped.
-    pub(crate) async fn run<F>(&self, work: F) -> Result<F::Output, JoinError>
+    /// Runs a future to its end on a thread of its own, waiting for one that is free; `None` when the server shuts down
+    /// before it is done. Where nobody waits any more it ends at its next `.await`: a blocked thread cannot be stopped.
+    pub(crate) async fn run<F>(&self, work: F) -> Option<F::Output>
     where
         F: Future<Output: Send> + Send + 'static,
     {
         // The semaphore is never closed, so that there always is a permit to wait for.
         let permit = self.free.clone().acquire_owned().await.ok();
         let runtime = self.runtime.clone();
-        self.runtime
-            .spawn_blocking(move || {
-                let output = runtime.block_on(work);
-                drop(permit);
-                output
-            })
-            .await
+        let (mut done, output) = oneshot::channel();
+        self.runtime.spawn_blocking(move || {
+            runtime.block_on(async {
+                tokio::select! {
+                    biased;
+                    () = done.closed() => {}
+                    output = work => {
+                        let _ = done.send(output);
+                    }
+                }
+            });
+            drop(permit);
+        });
+        output.await.ok()
     }
 }

@@ -1,9 +1,9 @@
 use std::{future::Future, time::Duration};
 
 use tokio::runtime::Handle;
-use tokio_util::task::TaskTracker;
+use tokio_util::task::{TaskTracker, task_tracker::TaskTrackerToken};
 
-/// Where handlers are closed: a runtime that outlives those that serve calls, and a count of what is still closing.
+/// Where handlers are closed: a runtime that outlives those that serve calls, and a count of what is not closed yet.
 #[derive(Clone, Debug)]
 pub struct Closing {
     runtime: Handle,
@@ -21,12 +21,17 @@ impl Closing {
         &self.runtime
     }
 
+    /// Counts something as open until the result is dropped.
+    pub(crate) fn opened(&self) -> TaskTrackerToken {
+        self.tasks.token()
+    }
+
     /// Closes one handler, in the background.
-    pub fn spawn(&self, close: impl Future<Output = ()> + Send + 'static) {
+    pub(crate) fn spawn(&self, close: impl Future<Output = ()> + Send + 'static) {
         self.tasks.spawn_on(close, &self.runtime);
     }
 
-    /// Waits until everything that was to be closed is, at most that long. Returns how many were not.
+    /// Waits until everything is closed, at most that long: also what calls still hold. Returns how many were not.
     pub async fn finish(&self, at_most: Duration) -> usize {
         self.tasks.close();
         // Time over is not an error here: the count says what was left.

@@ -1,7 +1,8 @@
-use std::{any::Any, fmt, future::Future, marker::PhantomData, pin::Pin, sync::Arc};
+use std::{any::Any, fmt, future::Future, marker::PhantomData, panic::AssertUnwindSafe, pin::Pin, sync::Arc};
 
 use futures_util::FutureExt as _;
 use prost::{Message as _, bytes::Bytes};
+use tokio_util::task::task_tracker::TaskTrackerToken;
 
 use super::{AdapterInfo, Closing, blocking::BlockingThreads};
 use crate::adapter::{Adapter, AdapterError, Code, InferredTypes};
@@ -14,7 +15,10 @@ pub struct Handler {
     adapter: Arc<AdapterInfo>,
     object: Option<Box<dyn Any + Send + Sync>>,
     close: fn(Box<dyn Any + Send + Sync>) -> BoxFuture<'static, ()>,
+    threads: Option<BlockingThreads>,
     closing: Closing,
+    // Let go of after the closing has begun, so that there is no moment at which nothing seems open.
+    _open: TaskTrackerToken,
 }
 
 impl Handler {
@@ -37,10 +41,15 @@ impl fmt::Debug for Handler {
 impl Drop for Handler {
     fn drop(&mut self) {
         let Some(object) = self.object.take() else { return };
-        let (close, adapter) = (self.close, self.adapter.clone());
+        let (close, adapter, threads) = (self.close, self.adapter.clone(), self.threads.clone());
         self.closing.spawn(async move {
+            let closing = AssertUnwindSafe(async move { close(object).await }).catch_unwind();
+            let closed = match threads {
+                None => Some(closing.await),
+                Some(threads) => threads.run(closing).await,
+            };
             // A panic in `close` is the adapter's defect; the handler is gone all the same.
-            if std::panic::AssertUnwindSafe(close(object)).catch_unwind().await.is_err() {
+            if closed.is_some_and(|closed| closed.is_err()) {
                 adapter.panics.inc();
                 tracing::error!(adapter = adapter.name, "the handler panicked while it was closed");
             }
@@ -56,6 +65,8 @@ pub(crate) trait AnyAdapter: Send + Sync {
     fn validate(&self, config: &Bytes, types: &InferredTypes) -> Result<(), AdapterError>;
     fn open(&self, config: Bytes, closing: Closing) -> BoxFuture<'_, Result<Handler, AdapterError>>;
 }
+
+pub(crate) const SHUTTING_DOWN: &str = "the server is shutting down";
 
 /// What a panic said.
 pub(crate) fn panic_message(panic: &(dyn Any + Send)) -> &str {
@@ -78,6 +89,11 @@ impl<A: Adapter> Typed<A> {
     fn decode(config: Bytes) -> Result<A::Config, AdapterError> {
         A::Config::decode(config).map_err(|error| AdapterError::invalid(error.to_string()))
     }
+
+    fn panicked(&self, panic: &(dyn Any + Send)) -> AdapterError {
+        self.info.panics.inc();
+        AdapterError::new(Code::Internal, format!("it panicked: {}", panic_message(panic)))
+    }
 }
 
 impl<A: Adapter> AnyAdapter for Typed<A> {
@@ -90,24 +106,24 @@ impl<A: Adapter> AnyAdapter for Typed<A> {
     }
 
     fn validate(&self, config: &Bytes, types: &InferredTypes) -> Result<(), AdapterError> {
-        A::validate(&Self::decode(config.clone())?, types).map_err(AdapterError::from)
+        let config = Self::decode(config.clone())?;
+        let validating = AssertUnwindSafe(|| A::validate(&config, types));
+        std::panic::catch_unwind(validating)
+            .map_err(|panic| self.panicked(&*panic))?
+            .map_err(AdapterError::from)
     }
 
     fn open(&self, config: Bytes, closing: Closing) -> BoxFuture<'_, Result<Handler, AdapterError>> {
         Box::pin(async move {
             let config = Self::decode(config)?;
-            let opening = std::panic::AssertUnwindSafe(async { A::open(config).await }).catch_unwind();
+            let opening = AssertUnwindSafe(async { A::open(config).await }).catch_unwind();
             let opened = match &self.threads {
                 None => opening.await,
-                Some(threads) => threads
-                    .run(opening)
-                    .await
-                    .map_err(|error| AdapterError::unavailable(error.to_string()))?,
+                Some(threads) => {
+                    threads.run(opening).await.ok_or_else(|| AdapterError::unavailable(SHUTTING_DOWN))?
+                }
             };
-            let object = opened.unwrap_or_else(|panic| {
-                self.info.panics.inc();
-                Err(AdapterError::new(Code::Internal, format!("it panicked: {}", panic_message(&*panic))))
-            })?;
+            let object = opened.unwrap_or_else(|panic| Err(self.panicked(&*panic)))?;
             Ok(Handler {
                 adapter: self.info.clone(),
                 object: Some(Box::new(object)),
@@ -115,6 +131,8 @@ impl<A: Adapter> AnyAdapter for Typed<A> {
                     Ok(adapter) => Box::pin(adapter.close()),
                     Err(_) => Box::pin(std::future::ready(())),
                 },
+                threads: self.threads.clone(),
+                _open: closing.opened(),
                 closing,
             })
         })

@@ -1,11 +1,15 @@
 //! Configuration written as JSON or YAML (or sent as a `google.protobuf.Struct`), read by the descriptor of an adapter's
 //! `Params`: proto3 JSON, with Go's durations allowed as a real Mixer has them (mixer-wire.md, "The request bytes").
+//! Instances written as JSON are read in the same way.
 
 use prost::{Message as _, bytes::Bytes};
-use prost_reflect::{Cardinality, DynamicMessage, FieldDescriptor, Kind, MessageDescriptor};
+use prost_reflect::{Cardinality, DynamicMessage, EnumDescriptor, FieldDescriptor, Kind, MessageDescriptor};
 use serde_json::{Map, Number, Value as Json};
 
-use crate::value::parse_duration;
+use crate::{
+    nearest::suggestion,
+    value::{parse_duration, write_out},
+};
 
 /// What is wrong with a configuration.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
@@ -27,16 +31,20 @@ impl ParamsError {
     }
 }
 
-/// Reads JSON as that message; the result is the message's bytes. Field names may be those of the proto file or camelCase,
-/// `null` is left out, an unknown field is an error.
+/// Reads JSON as that message; the result is the message's bytes, as by [`read_json`].
 pub fn read_params(message: &MessageDescriptor, json: Json) -> Result<Bytes, ParamsError> {
+    read_json(message, json).map(|message| message.encode_to_vec().into())
+}
+
+/// Reads JSON as that message. Field names may be those of the proto file or camelCase, `null` is left out, an unknown
+/// field is an error. Attribute values may be written in short: `"x"` for `{"string_value": "x"}`, `"1.2.3.4"` for the
+/// bytes of an address.
+pub fn read_json(message: &MessageDescriptor, json: Json) -> Result<DynamicMessage, ParamsError> {
     let json = read_message(message, json, "")?;
     let mut path = serde_path_to_error::Track::new();
     let reader = serde_path_to_error::Deserializer::new(json, &mut path);
-    match DynamicMessage::deserialize(message.clone(), reader) {
-        Ok(dynamic) => Ok(dynamic.encode_to_vec().into()),
-        Err(error) => Err(ParamsError { field: path.path().to_string(), reason: error.to_string() }),
-    }
+    DynamicMessage::deserialize(message.clone(), reader)
+        .map_err(|error| ParamsError { field: path.path().to_string(), reason: error.to_string() })
 }
 
 /// A `google.protobuf.Struct` as JSON. Numbers without a fraction become integers: a Struct has no others.
@@ -63,6 +71,7 @@ fn read_message(message: &MessageDescriptor, json: Json, path: &str) -> Result<J
     if message.full_name().starts_with("google.protobuf.") {
         return Ok(json);
     }
+    let json = write_out(message.full_name(), json).map_err(|expected| ParamsError::at(path, expected))?;
     let Json::Object(fields) = json else {
         return Err(ParamsError::at(
             path,
@@ -73,15 +82,19 @@ fn read_message(message: &MessageDescriptor, json: Json, path: &str) -> Result<J
     for (name, value) in fields {
         let Some(field) = message.get_field_by_name(&name).or_else(|| message.get_field_by_json_name(&name))
         else {
-            let known = message.fields().map(|field| field.name().to_owned()).collect::<Vec<_>>().join(", ");
-            let known = if known.is_empty() { "none".to_owned() } else { known };
-            return Err(ParamsError::at(&join(path, &name), format!("no such field; known are: {known}")));
+            let fields: Vec<_> = message.fields().collect();
+            let known: Vec<_> = fields.iter().map(FieldDescriptor::name).collect();
+            let reason = format!("no such field; {}", suggestion(&name, &known));
+            return Err(ParamsError::at(&join(path, &name), reason));
         };
         if value.is_null() {
             continue;
         }
         let value = read_field(&field, value, &join(path, field.name()))?;
-        read.insert(field.name().to_owned(), value);
+        if read.insert(field.name().to_owned(), value).is_some() {
+            let reason = format!("given twice, as {} and {}", field.name(), field.json_name());
+            return Err(ParamsError::at(&join(path, field.name()), reason));
+        }
     }
     Ok(Json::Object(read))
 }
@@ -115,14 +128,55 @@ fn read_field(field: &FieldDescriptor, json: Json, path: &str) -> Result<Json, P
 }
 
 fn read_kind(kind: &Kind, json: Json, path: &str) -> Result<Json, ParamsError> {
-    match (kind, json) {
-        (Kind::Message(message), json) => read_message(message, json, path),
-        (Kind::Double | Kind::Float | Kind::Enum(_), json) => Ok(json),
+    let (expected, got) = match (kind, json) {
+        (Kind::Message(message), json) => return read_message(message, json, path),
+        (Kind::Enum(names), json) => return read_enum(names, json, path),
+        (Kind::Double | Kind::Float, json @ (Json::Number(_) | Json::String(_))) => return Ok(json),
+        (Kind::Double | Kind::Float, json) => ("a number", json),
+        (Kind::Bool, json @ Json::Bool(_)) => return Ok(json),
+        (Kind::Bool, json) => ("true or false", json),
+        (Kind::String, json @ Json::String(_)) => return Ok(json),
+        (Kind::String, json @ (Json::Number(_) | Json::Bool(_))) => ("text in quotes", json),
+        (Kind::String, json) => ("text", json),
+        (Kind::Bytes, json @ Json::String(_)) => return Ok(json),
+        (Kind::Bytes, json) => ("base64", json),
         (_, Json::Number(number)) => match whole_number(&number) {
-            Some(whole) => Ok(Json::Number(whole)),
-            None => Err(ParamsError::at(path, format!("expected a whole number, not {number}"))),
+            Some(whole) => return Ok(Json::Number(whole)),
+            None => ("a whole number", Json::Number(number)),
         },
-        (_, json) => Ok(json),
+        (_, json @ Json::String(_)) => return Ok(json),
+        (_, json) => ("a whole number", json),
+    };
+    Err(ParamsError::at(path, format!("expected {expected}, not {}", described(&got))))
+}
+
+fn read_enum(names: &EnumDescriptor, json: Json, path: &str) -> Result<Json, ParamsError> {
+    let values: Vec<_> = names.values().collect();
+    let known: Vec<_> = values.iter().map(prost_reflect::EnumValueDescriptor::name).collect();
+    match json {
+        Json::String(name) if known.contains(&name.as_str()) => Ok(Json::String(name)),
+        Json::String(name) => {
+            let reason = format!("{name:?} is no {}; {}", names.name(), suggestion(&name, &known));
+            Err(ParamsError::at(path, reason))
+        }
+        other => match other.as_number().and_then(whole_number) {
+            Some(number) => Ok(Json::Number(number)),
+            None => {
+                let reason = format!("expected one of {}, not {}", known.join(", "), described(&other));
+                Err(ParamsError::at(path, reason))
+            }
+        },
+    }
+}
+
+fn described(json: &Json) -> String {
+    match json {
+        Json::Null => "nothing".to_owned(),
+        Json::Bool(truth) => truth.to_string(),
+        Json::Number(number) => number.to_string(),
+        Json::String(text) => format!("{text:?}"),
+        Json::Array(_) => "a list".to_owned(),
+        Json::Object(_) => "an object".to_owned(),
     }
 }
 
@@ -154,4 +208,67 @@ fn read_duration(json: Json, path: &str) -> Result<Json, ParamsError> {
 
 fn join(path: &str, name: &str) -> String {
     if path.is_empty() { name.to_owned() } else { format!("{path}.{name}") }
+}
+
+#[cfg(test)]
+#[allow(clippy::unwrap_used)]
+mod tests {
+    use prost_reflect::DescriptorPool;
+    use serde_json::json;
+
+    use super::*;
+    use crate::proto::{DESCRIPTORS, istio::policy::v1beta1};
+
+    fn read(message: &str, json: Json) -> Result<Bytes, String> {
+        let pool = DescriptorPool::decode(DESCRIPTORS).unwrap();
+        let message = pool.get_message_by_name(&format!("istio.policy.v1beta1.{message}")).unwrap();
+        read_params(&message, json).map_err(|error| error.to_string())
+    }
+
+    #[test]
+    fn fields_may_be_in_snake_and_camel_case_and_durations_as_go_writes_them() {
+        for name in ["sampling_duration", "samplingDuration"] {
+            for length in ["90s", "1m30s", "90000ms"] {
+                let bytes = read("RateLimitSampling", json!({name: length})).unwrap();
+                let read = v1beta1::RateLimitSampling::decode(bytes).unwrap();
+                assert_eq!(read.sampling_duration.map(|length| length.seconds), Some(90), "{name}: {length}");
+            }
+        }
+    }
+
+    #[test]
+    fn a_refusal_names_the_field_and_what_would_be_right() {
+        let cases = [
+            (json!({"actoins": []}), "actoins: no such field; did you mean actions?"),
+            (json!({"match": true}), "match: expected text in quotes, not true"),
+            (json!({"actions": {}}), "actions: expected a list: the field is repeated"),
+            (
+                json!({"actions": [{"instances": [7]}]}),
+                "actions[0].instances[0]: expected text in quotes, not 7",
+            ),
+            (
+                json!({"request_header_operations": [{"operation": "REMOVED"}]}),
+                "request_header_operations[0].operation: \"REMOVED\" is no Operation; did you mean REMOVE?",
+            ),
+            (
+                json!({"requestHeaderOperations": [{"operation": "x"}]}),
+                "request_header_operations[0].operation: \"x\" is no Operation; known are: REPLACE, REMOVE, APPEND",
+            ),
+            (
+                json!({"sampling": {"random": {"use_independent_randomness": "yes"}}}),
+                "sampling.random.use_independent_randomness: expected true or false, not \"yes\"",
+            ),
+            (
+                json!({"sampling": {"rate_limit": {"sampling_rate": 1.5}}}),
+                "sampling.rate_limit.sampling_rate: expected a whole number, not 1.5",
+            ),
+            (
+                json!({"request_header_operations": [], "requestHeaderOperations": []}),
+                "request_header_operations: given twice, as request_header_operations and requestHeaderOperations",
+            ),
+        ];
+        for (json, reason) in cases {
+            assert_eq!(read("Rule", json.clone()), Err(reason.to_owned()), "{json}");
+        }
+    }
 }

@@ -11,7 +11,7 @@ use prost::{
 use super::{
     CallError, Handler,
     blocking::BlockingThreads,
-    entry::{BoxFuture, panic_message},
+    entry::{BoxFuture, SHUTTING_DOWN, panic_message},
 };
 use crate::{
     adapter::{AdapterError, Handle},
@@ -114,9 +114,10 @@ impl<A: Handle<T>, T: Template> Serve<T> for TypedServer<A> {
         match self.threads.clone() {
             None => Box::pin(call),
             Some(threads) => Box::pin(async move {
-                threads.run(call).await.unwrap_or_else(|_| {
-                    Err(Failure::Error(AdapterError::unavailable("the server is shutting down")))
-                })
+                threads
+                    .run(call)
+                    .await
+                    .unwrap_or_else(|| Err(Failure::Error(AdapterError::unavailable(SHUTTING_DOWN))))
             }),
         }
     }

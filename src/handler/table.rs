@@ -1,13 +1,18 @@
 use std::{
-    collections::HashMap,
-    sync::{Arc, Mutex, PoisonError, Weak},
+    sync::{Arc, Mutex, MutexGuard, PoisonError},
     time::Duration,
 };
 
 use moka::sync::Cache;
 use prost::bytes::Bytes;
+use tokio::sync::oneshot;
 
-use super::{AdapterInfo, Adapters, CallError, Closing, Digest, Handler};
+use super::{
+    AdapterInfo, Adapters, CallError, Closing, Digest, Handler,
+    entry::{AnyAdapter, SHUTTING_DOWN},
+    kept::{Kept, Sent},
+    live::{Live, Slot},
+};
 use crate::adapter::{AdapterError, InferredTypes};
 
 /// How large and how long-lived the table's caches are.
@@ -19,6 +24,8 @@ pub struct TableLimits {
     pub idle: Option<Duration>,
     /// How long a configuration that was refused is answered with that refusal before it is tried again.
     pub remember_refusals: Duration,
+    /// How long an adapter may take to open a handler; after that it is refused as UNAVAILABLE.
+    pub open_timeout: Duration,
 }
 
 impl Default for TableLimits {
@@ -27,6 +34,7 @@ impl Default for TableLimits {
             cached_handlers: 10_000,
             idle: Some(Duration::from_secs(24 * 60 * 60)),
             remember_refusals: Duration::from_secs(5),
+            open_timeout: Duration::from_secs(60),
         }
     }
 }
@@ -37,23 +45,15 @@ impl Default for TableLimits {
 /// handler, so sessions and calls without one share it.
 pub struct HandlerTable {
     adapters: Arc<Adapters>,
-    /// By the bytes of the configuration as they came: Mixer from 1.1 on sends the same bytes every time.
-    cached: Cache<Sent, Arc<Handler>>,
-    /// By the digest of the canonical configuration. One entry a live handler or one being opened.
-    live: Mutex<HashMap<Digest, Arc<Slot>>>,
-    refusals: Cache<Digest, CallError>,
+    kept: Kept,
+    live: Mutex<Live>,
+    refusals: Refusals,
+    open_timeout: Duration,
     closing: Closing,
 }
 
-/// A configuration as it was sent.
-#[derive(Clone, Debug, PartialEq, Eq, Hash)]
-struct Sent {
-    adapter: usize,
-    config: Bytes,
-}
-
-/// One configuration's handler; the lock is held while it is opened, so that it is opened once.
-type Slot = tokio::sync::Mutex<Weak<Handler>>;
+/// The configurations that were refused a moment ago, with the refusal.
+type Refusals = Cache<Digest, CallError>;
 
 /// How many refused configurations are remembered.
 const REFUSALS: u64 = 1_000;
@@ -61,57 +61,46 @@ const REFUSALS: u64 = 1_000;
 impl HandlerTable {
     /// An empty table.
     pub fn new(adapters: Arc<Adapters>, limits: TableLimits, closing: Closing) -> Self {
-        let mut cached = Cache::builder().max_capacity(limits.cached_handlers);
-        if let Some(idle) = limits.idle {
-            cached = cached.time_to_idle(idle);
-        }
+        let kept = Kept::new(limits.cached_handlers, limits.idle);
         let refusals = Cache::builder().max_capacity(REFUSALS).time_to_live(limits.remember_refusals).build();
-        Self { adapters, cached: cached.build(), live: Mutex::default(), refusals, closing }
+        Self { adapters, kept, live: Mutex::default(), refusals, open_timeout: limits.open_timeout, closing }
     }
 
     /// The handler kept for a configuration with exactly these bytes.
     pub(crate) fn cached(&self, adapter: &AdapterInfo, config: &Bytes) -> Option<Arc<Handler>> {
-        self.cached.get(&Sent { adapter: adapter.index, config: config.clone() })
+        self.kept.find(&Sent { adapter: adapter.index, config: config.clone() })
     }
 
     /// Keeps a handler for configurations with exactly these bytes.
     pub(crate) fn keep(&self, handler: &Arc<Handler>, config: &Bytes) {
         // A copy: the bytes of a request share the buffer they were received in.
         let config = Bytes::copy_from_slice(config);
-        self.cached.insert(Sent { adapter: handler.adapter().index, config }, handler.clone());
+        self.kept.keep(Sent { adapter: handler.adapter().index, config }, handler);
     }
 
     /// How many configurations that came with calls are kept.
     pub fn cached_count(&self) -> u64 {
-        self.cached.run_pending_tasks();
-        self.cached.entry_count()
+        self.kept.count()
     }
 
     /// How many handlers are open.
     pub fn live_count(&self) -> usize {
-        let live = self.live.lock().unwrap_or_else(PoisonError::into_inner);
-        live.values().filter(|slot| slot.try_lock().is_ok_and(|handler| handler.strong_count() > 0)).count()
+        self.live().count()
     }
 
     /// Lets go of what expired; called now and then, since an idle cache does nothing by itself.
     pub fn sweep(&self) {
-        self.cached.run_pending_tasks();
-        let mut live = self.live.lock().unwrap_or_else(PoisonError::into_inner);
-        live.retain(|_, slot| !Self::is_dead(slot));
-        if live.capacity() > 4 * live.len() + 1024 {
-            live.shrink_to_fit();
-        }
+        self.kept.sweep();
+        self.live().sweep();
     }
 
     /// Lets go of every handler that only the cache holds.
     pub fn clear(&self) {
-        self.cached.invalidate_all();
-        self.cached.run_pending_tasks();
+        self.kept.clear();
     }
 
-    /// A slot that nobody waits on and whose handler is closed.
-    fn is_dead(slot: &Arc<Slot>) -> bool {
-        Arc::strong_count(slot) == 1 && slot.try_lock().is_ok_and(|handler| handler.strong_count() == 0)
+    fn live(&self) -> MutexGuard<'_, Live> {
+        self.live.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// The adapter's view of a configuration: its canonical bytes.
@@ -134,28 +123,64 @@ impl HandlerTable {
 
     /// The live handler of a canonical configuration, opened if there is none. However many ask at once, it is opened
     /// once; a refusal is remembered briefly.
+    ///
+    /// It is opened apart from its caller, on the runtime that outlives calls: one whose deadline is shorter than opening
+    /// takes finds it open the next time, kept like the handlers of calls.
     pub(crate) async fn open(&self, adapter: &AdapterInfo, config: Bytes) -> Result<Arc<Handler>, CallError> {
         let digest = Digest::of([adapter.name.as_bytes(), &config]);
-        let slot = {
-            let mut live = self.live.lock().unwrap_or_else(PoisonError::into_inner);
-            live.entry(digest).or_default().clone()
+        let slot = self.live().slot(digest);
+        let opening = Opening {
+            adapter: self.adapters.entry(adapter).clone(),
+            config: config.clone(),
+            digest,
+            refusals: self.refusals.clone(),
+            closing: self.closing.clone(),
+            timeout: self.open_timeout,
         };
+        let (answer, opened) = oneshot::channel();
+        let (kept, unwanted_as) = (self.kept.clone(), Sent { adapter: adapter.index, config });
+        self.closing.runtime().spawn(async move {
+            let outcome = opening.run(slot).await;
+            if let Err(Ok(unwanted)) = answer.send(outcome) {
+                kept.keep(unwanted_as, &unwanted);
+            }
+        });
+        opened.await.unwrap_or_else(|_| Err(refused(adapter, AdapterError::unavailable(SHUTTING_DOWN))))
+    }
+}
+
+/// What it takes to open one configuration.
+struct Opening {
+    adapter: Arc<dyn AnyAdapter>,
+    config: Bytes,
+    digest: Digest,
+    refusals: Refusals,
+    closing: Closing,
+    timeout: Duration,
+}
+
+impl Opening {
+    /// Opens it, unless somebody else did while this waited for the slot.
+    async fn run(self, slot: Arc<Slot>) -> Result<Arc<Handler>, CallError> {
         let mut handler = slot.lock().await;
         if let Some(handler) = handler.upgrade() {
             return Ok(handler);
         }
-        if let Some(refusal) = self.refusals.get(&digest) {
+        if let Some(refusal) = self.refusals.get(&self.digest) {
             return Err(refusal);
         }
-        match self.adapters.entry(adapter).open(config, self.closing.clone()).await {
+        let opening = self.adapter.open(self.config, self.closing);
+        let not_open =
+            |_| Err(AdapterError::unavailable(format!("it was not open after {:?}", self.timeout)));
+        match tokio::time::timeout(self.timeout, opening).await.unwrap_or_else(not_open) {
             Ok(opened) => {
                 let opened = Arc::new(opened);
                 *handler = Arc::downgrade(&opened);
                 Ok(opened)
             }
             Err(error) => {
-                let refusal = refused(adapter, error);
-                self.refusals.insert(digest, refusal.clone());
+                let refusal = refused(self.adapter.info(), error);
+                self.refusals.insert(self.digest, refusal.clone());
                 Err(refusal)
             }
         }

@@ -75,6 +75,11 @@ impl Host {
         &*self.sessions
     }
 
+    /// Where handlers are closed; [`close`](Self::close) waits for all of it.
+    pub fn closing(&self) -> &Closing {
+        &self.closing
+    }
+
     /// What happened to sessions since the start.
     pub fn counts(&self) -> &Counts {
         &self.counts

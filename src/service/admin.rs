@@ -12,7 +12,7 @@ use axum::{
 use prometheus_client::{encoding::text::encode, registry::Registry};
 
 use super::{Readiness, page};
-use crate::{host::Host, session::SessionSummary};
+use crate::{host::Host, mixer::ConfigStatus, session::SessionSummary};
 
 /// How many sessions `/sessions` lists.
 const SESSIONS_LISTED: usize = 1_000;
@@ -23,6 +23,7 @@ pub(super) struct Admin {
     pub(super) host: Arc<Host>,
     pub(super) readiness: Readiness,
     pub(super) registry: Arc<Mutex<Registry>>,
+    pub(super) config: Option<Arc<Mutex<ConfigStatus>>>,
 }
 
 pub(super) fn router(admin: Admin) -> Router {
@@ -32,6 +33,7 @@ pub(super) fn router(admin: Admin) -> Router {
         .route("/readyz", get(ready))
         .route("/metrics", get(metrics))
         .route("/sessions", get(sessions))
+        .route("/config", get(config))
         .with_state(admin)
 }
 
@@ -59,6 +61,11 @@ async fn metrics(State(admin): State<Admin>) -> impl IntoResponse {
 struct Sessions {
     total: usize,
     sessions: Vec<SessionSummary>,
+}
+
+/// What configuration is in use, and why the last one is not; nothing of what it says.
+async fn config(State(admin): State<Admin>) -> Json<Option<ConfigStatus>> {
+    Json(admin.config.map(|status| status.lock().unwrap_or_else(PoisonError::into_inner).clone()))
 }
 
 async fn sessions(State(admin): State<Admin>) -> Json<Sessions> {

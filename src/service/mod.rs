@@ -11,6 +11,7 @@ mod frame;
 mod grpc;
 mod listener;
 mod metrics;
+pub mod mixer;
 mod page;
 mod readiness;
 mod server;

@@ -18,7 +18,11 @@ use super::{
     grpc::{CallLimits, Grpc},
     listener, metrics,
 };
-use crate::{host::Host, session::TICKS_TO_EXPIRE};
+use crate::{
+    host::Host,
+    mixer::{ConfigStatus, Mixer},
+    session::TICKS_TO_EXPIRE,
+};
 
 /// How a server treats connections and calls.
 #[derive(Clone, Debug)]
@@ -82,6 +86,8 @@ pub enum ServerError {
 /// A host with its options, not listening yet.
 pub struct Server {
     host: Arc<Host>,
+    mixer: Option<Arc<Mixer>>,
+    config: Option<Arc<Mutex<ConfigStatus>>>,
     options: ServerOptions,
     readiness: Readiness,
 }
@@ -89,7 +95,21 @@ pub struct Server {
 impl Server {
     /// Serves that host.
     pub fn new(host: Arc<Host>, options: ServerOptions) -> Self {
-        Self { host, options, readiness: Readiness::default() }
+        Self { host, mixer: None, config: None, options, readiness: Readiness::default() }
+    }
+
+    /// Serves the Mixer API too, by that engine.
+    #[must_use]
+    pub fn mixer(mut self, mixer: Arc<Mixer>) -> Self {
+        self.mixer = Some(mixer);
+        self
+    }
+
+    /// Shows on `/config` what is known about the configuration.
+    #[must_use]
+    pub fn config_status(mut self, status: Arc<Mutex<ConfigStatus>>) -> Self {
+        self.config = Some(status);
+        self
     }
 
     /// What `/readyz` waits for.
@@ -131,14 +151,16 @@ impl Bound {
     /// Serves until `stop` is cancelled, then ends in order: not ready, no new connections, calls in flight finish,
     /// sessions and handlers close. Each of the last two steps takes at most [`ServerOptions::grace`].
     pub async fn run(self, workers: &Workers, stop: CancellationToken) -> Result<(), ServerError> {
-        let Server { host, options, readiness } = self.server;
+        let Server { host, mixer, config, options, readiness } = self.server;
         let (health_reporter, health) = tonic_health::server::health_reporter();
-        let services = service_names(&host);
+        let services = service_names(&host, mixer.is_some());
         for service in &services {
             health_reporter.set_service_status(service, tonic_health::ServingStatus::Serving).await;
         }
+        let mut rpcs = HashMap::from(backend::methods(&host));
+        rpcs.extend(mixer.iter().flat_map(super::mixer::methods));
         let grpc = Arc::new(Grpc {
-            rpcs: HashMap::from(backend::methods(&host)),
+            rpcs,
             routes: reflection(&host)?.add_service(health).prepare(),
             limits: CallLimits {
                 message_size: options.max_message_size,
@@ -155,6 +177,7 @@ impl Bound {
                 host: host.clone(),
                 readiness: readiness.clone(),
                 registry: Arc::new(Mutex::new(metrics::registry(&host))),
+                config,
             };
             background.spawn(serve_admin(listener, admin, draining.clone()));
         }
@@ -183,6 +206,9 @@ impl Bound {
         // Connections end by themselves within the grace period; the margin is for their tasks to be seen ending.
         let margin = Duration::from_millis(500);
         let _ = tokio::time::timeout(options.grace + margin, connections.wait()).await;
+        if let Some(mixer) = mixer {
+            mixer.close();
+        }
         let unclosed = host.close(options.grace).await;
         if unclosed > 0 {
             tracing::warn!(unclosed, "handlers took too long to close; what they had buffered may be lost");
@@ -195,8 +221,11 @@ impl Bound {
 }
 
 /// The services that health knows by name; the empty one is the server.
-fn service_names(host: &Host) -> Vec<String> {
+fn service_names(host: &Host, mixer: bool) -> Vec<String> {
     let mut names = vec![String::new(), backend::SERVICE.to_owned()];
+    if mixer {
+        names.push(super::mixer::SERVICE.to_owned());
+    }
     let methods = host.adapters().templates().filter_map(|template| template.method.split('/').nth(1));
     names.extend(methods.map(str::to_owned));
     names

@@ -4,11 +4,13 @@
 //! comes from the same generator, `mixer_adapter_build::template`, in the author's build.rs.
 
 mod declare;
+mod dynamic;
 mod standard;
 mod variety;
 
 use prost::Message;
 
+pub use dynamic::{DescriptorError, DescriptorSet, DynamicTemplate, HandleRequest};
 pub use standard::*;
 pub use variety::Variety;
 

@@ -1,0 +1,211 @@
+use std::{collections::VecDeque, time::Duration};
+
+/// The unit in which time passes for windows (adapters.md, section 1.2).
+const TICK: Duration = Duration::from_millis(100);
+
+/// The most ticks a window has: one of more than an hour has longer ticks instead, which bounds its memory.
+const MOST_TICKS: u128 = 36_000;
+
+/// How a window divides time.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Span {
+    tick: Duration,
+    ticks: u64,
+}
+
+impl Span {
+    /// A window of whole seconds, at least as long as `valid`.
+    pub(super) fn of(valid: Duration) -> Self {
+        let seconds = u128::from(valid.as_secs()) + u128::from(valid.subsec_nanos() > 0);
+        let ticks = seconds * 10;
+        let longer = ticks.div_ceil(MOST_TICKS).max(1);
+        // At most MOST_TICKS of a length that limits.rs bounds: both fit.
+        Self {
+            tick: TICK * u32::try_from(longer).unwrap_or(u32::MAX),
+            ticks: u64::try_from(ticks.div_ceil(longer)).unwrap_or(u64::MAX),
+        }
+    }
+
+    fn tick_at(&self, now: Duration) -> u64 {
+        u64::try_from(now.as_nanos() / self.tick.as_nanos().max(1)).unwrap_or(u64::MAX)
+    }
+}
+
+/// What is in use of one quota by one combination of dimensions.
+///
+/// With a span it is a rolling window: what was added in a tick is given back when the window has moved past that tick.
+/// Without, it stays in use until it is released.
+#[derive(Debug)]
+pub(super) struct Counter {
+    span: Option<Span>,
+    in_use: i64,
+    /// What was added, by tick, oldest first, only ticks in which something was; empty without a span.
+    slots: VecDeque<Slot>,
+}
+
+#[derive(Debug)]
+struct Slot {
+    tick: u64,
+    amount: i64,
+}
+
+impl Counter {
+    pub(super) fn new(span: Option<Span>) -> Self {
+        Self { span, in_use: 0, slots: VecDeque::new() }
+    }
+
+    /// What is in use now.
+    pub(super) fn in_use(&mut self, now: Duration) -> i64 {
+        if let Some(span) = self.span {
+            let tick = span.tick_at(now);
+            while let Some(oldest) =
+                self.slots.front().filter(|slot| slot.tick.saturating_add(span.ticks) <= tick)
+            {
+                self.in_use -= oldest.amount;
+                self.slots.pop_front();
+            }
+        }
+        self.in_use
+    }
+
+    /// Puts an amount to use, which the caller knows to be there.
+    pub(super) fn add(&mut self, amount: i64, now: Duration) {
+        self.in_use += amount;
+        let Some(span) = self.span else { return };
+        let tick = span.tick_at(now);
+        match self.slots.back_mut() {
+            // Another thread may have read its clock later and have come here first.
+            Some(newest) if newest.tick >= tick => newest.amount += amount,
+            _ => self.slots.push_back(Slot { tick, amount }),
+        }
+    }
+
+    /// Gives back at most that much of what is in use, the newest first; returns how much it was.
+    pub(super) fn release(&mut self, amount: u64, now: Duration) -> i64 {
+        let released = i64::try_from(amount).unwrap_or(i64::MAX).min(self.in_use(now));
+        self.in_use -= released;
+        if self.span.is_some() {
+            let mut rest = released;
+            while let Some(newest) = self.slots.back_mut() {
+                if newest.amount > rest {
+                    newest.amount -= rest;
+                    break;
+                }
+                rest -= newest.amount;
+                self.slots.pop_back();
+            }
+        }
+        released
+    }
+
+    /// How much memory it takes, in slots.
+    pub(super) fn slots(&self) -> usize {
+        self.slots.len()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn window(ticks: u64) -> Counter {
+        Counter::new(Some(Span { tick: TICK, ticks }))
+    }
+
+    fn at(tick: u32) -> Duration {
+        TICK * tick
+    }
+
+    fn alloc(counter: &mut Counter, max: i64, amount: i64, now: Duration) -> bool {
+        let fits = amount <= max - counter.in_use(now);
+        if fits {
+            counter.add(amount, now);
+        }
+        fits
+    }
+
+    /// rollingWindow_test.go, TestAlloc: (amount, tick, granted, available after), limit 5, three ticks.
+    #[test]
+    fn a_window_gives_back_what_it_moved_past() {
+        let cases = [
+            (6, 1, false, 5),
+            (1, 1, true, 4),
+            (2, 1, true, 2),
+            (2, 1, true, 0),
+            (1, 1, false, 0),
+            (2, 1, false, 0),
+            (1, 2, false, 0),
+            (1, 3, false, 0),
+            (1, 4, true, 4),
+            (4, 5, true, 0),
+            (1, 5, false, 0),
+            (1, 7, true, 0),
+            (1, 7, false, 0),
+            (1, 8, true, 3),
+            (5, 11, true, 0),
+        ];
+        let mut window = window(3);
+        for (amount, tick, granted, available) in cases {
+            assert_eq!(alloc(&mut window, 5, amount, at(tick)), granted, "{amount} at {tick}");
+            assert_eq!(5 - window.in_use(at(tick)), available, "{amount} at {tick}");
+        }
+    }
+
+    /// rollingWindow_test.go, TestRelease: (amount, tick; to release, tick; released, available after).
+    #[test]
+    fn a_release_gives_back_what_is_in_use_newest_first() {
+        let cases = [
+            (4, 0, 4, 0, 4, 5),
+            (4, 0, 4, 1, 4, 5),
+            (4, 0, 4, 4, 0, 5),
+            (2, 10, 0, 10, 0, 3),
+            (2, 11, 0, 11, 0, 1),
+            (0, 13, 4, 13, 2, 5),
+            (5, 13, 5, 13, 5, 5),
+        ];
+        let mut window = window(3);
+        for (amount, tick, release, release_tick, released, available) in cases {
+            assert!(alloc(&mut window, 5, amount, at(tick)), "{amount} at {tick}");
+            assert_eq!(window.release(release, at(release_tick)), released, "{release} at {release_tick}");
+            assert_eq!(5 - window.in_use(at(release_tick)), available, "{release} at {release_tick}");
+        }
+    }
+
+    #[test]
+    fn without_a_span_only_a_release_gives_back() {
+        let mut cell = Counter::new(None);
+        cell.add(7, at(0));
+        assert_eq!(cell.in_use(at(u32::MAX)), 7);
+        assert_eq!(cell.release(5, at(1)), 5);
+        assert_eq!(cell.release(5, at(1)), 2);
+        assert_eq!(cell.in_use(at(1)), 0);
+    }
+
+    #[test]
+    fn a_window_is_whole_seconds_long_in_at_most_36000_ticks() {
+        let span = |millis| Span::of(Duration::from_millis(millis));
+        assert_eq!(span(1), Span { tick: TICK, ticks: 10 });
+        assert_eq!(span(60_000), Span { tick: TICK, ticks: 600 });
+        assert_eq!(span(3_600_000), Span { tick: TICK, ticks: 36_000 });
+        assert_eq!(span(86_400_000), Span { tick: TICK * 24, ticks: 36_000 });
+    }
+
+    #[test]
+    fn a_tick_takes_one_slot_and_a_clock_read_late_counts_with_the_newest() {
+        let mut window = window(3);
+        for tick in [5, 5, 4] {
+            window.add(1, at(tick));
+        }
+        assert_eq!(window.slots(), 1);
+        assert_eq!(window.in_use(at(7)), 3);
+        assert_eq!(window.in_use(at(8)), 0);
+    }
+
+    #[test]
+    fn releasing_more_than_a_number_holds_releases_what_there_is() {
+        let mut window = window(3);
+        window.add(5, at(0));
+        assert_eq!(window.release(u64::MAX, at(0)), 5);
+        assert_eq!((window.in_use(at(0)), window.slots()), (0, 0));
+    }
+}

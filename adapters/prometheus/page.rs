@@ -1,0 +1,202 @@
+//! The page that is scraped: Prometheus' text format, version 0.0.4. It shows names as they are, which the newer OpenMetrics
+//! does not (it makes every counter end in `_total`).
+
+use std::{fmt::Write as _, sync::Arc, time::Instant};
+
+use super::{
+    definition::Kind,
+    family::{Dropped, Family, Sample},
+};
+
+pub(super) const CONTENT_TYPE: &str = "text/plain; version=0.0.4; charset=utf-8";
+/// What the names of metrics about the page itself begin with, and no other's.
+pub(super) const OWN_PREFIX: &str = "mixer_adapter_prometheus_";
+
+/// What there is to show.
+#[derive(Debug, Default)]
+pub(super) struct Contents {
+    /// Each metric with its help text, by name.
+    pub(super) families: Vec<(Arc<Family>, String)>,
+    /// How many metrics another of the same name hides.
+    pub(super) hidden: usize,
+}
+
+/// Writes the page.
+pub(super) fn render(contents: &Contents, now: Instant) -> String {
+    let mut page = String::new();
+    for (family, help) in &contents.families {
+        let samples = family.samples(now);
+        if samples.is_empty() {
+            continue;
+        }
+        let definition = family.definition();
+        let kind = match definition.kind {
+            Kind::Gauge => "gauge",
+            Kind::Counter => "counter",
+            Kind::Distribution(_) => "histogram",
+        };
+        head(&mut page, &definition.name, help, kind);
+        for (labels, sample) in &samples {
+            match (sample, &definition.kind) {
+                (Sample::Distribution { counts, sum }, Kind::Distribution(bounds)) => {
+                    distribution(&mut page, &definition.name, labels, bounds, counts, *sum);
+                }
+                (Sample::Value(value), _) => line(&mut page, &definition.name, "", labels, *value),
+                (Sample::Distribution { .. }, Kind::Gauge | Kind::Counter) => {}
+            }
+        }
+    }
+    own(&mut page, contents);
+    page
+}
+
+/// The metrics about the page itself.
+fn own(page: &mut String, contents: &Contents) {
+    let dropped = format!("{OWN_PREFIX}dropped_total");
+    head(page, &dropped, "Updates that were not recorded, by metric and reason", "counter");
+    for (family, _) in &contents.families {
+        for (reason, text) in Dropped::ALL {
+            let count = family.dropped(reason);
+            if count > 0 {
+                let labels = format!("metric=\"{}\",reason=\"{text}\"", family.definition().name);
+                line(page, &dropped, "", &labels, count as f64);
+            }
+        }
+    }
+    let hidden = format!("{OWN_PREFIX}hidden_metrics");
+    head(
+        page,
+        &hidden,
+        "Metrics not shown because a newer one has the same name and another definition",
+        "gauge",
+    );
+    line(page, &hidden, "", "", contents.hidden as f64);
+}
+
+fn head(page: &mut String, name: &str, help: &str, kind: &str) {
+    let help = help.replace('\\', r"\\").replace('\n', r"\n");
+    // Writing to a String does not fail.
+    let _ = writeln!(page, "# HELP {name} {help}\n# TYPE {name} {kind}");
+}
+
+fn distribution(page: &mut String, name: &str, labels: &str, bounds: &[f64], counts: &[u64], sum: f64) {
+    let comma = if labels.is_empty() { "" } else { "," };
+    let mut total = 0;
+    let mut bucket = String::new();
+    for (bound, count) in bounds.iter().chain([&f64::INFINITY]).zip(counts) {
+        total += count;
+        bucket.clear();
+        bucket.push_str(labels);
+        bucket.push_str(comma);
+        bucket.push_str("le=\"");
+        number(&mut bucket, *bound);
+        bucket.push('"');
+        line(page, name, "_bucket", &bucket, total as f64);
+    }
+    line(page, name, "_sum", labels, sum);
+    line(page, name, "_count", labels, total as f64);
+}
+
+fn line(page: &mut String, name: &str, suffix: &str, labels: &str, value: f64) {
+    page.push_str(name);
+    page.push_str(suffix);
+    if !labels.is_empty() {
+        page.push('{');
+        page.push_str(labels);
+        page.push('}');
+    }
+    page.push(' ');
+    number(page, value);
+    page.push('\n');
+}
+
+fn number(text: &mut String, number: f64) {
+    let _ = match number {
+        f64::INFINITY => write!(text, "+Inf"),
+        f64::NEG_INFINITY => write!(text, "-Inf"),
+        number if number.abs() >= 1e21 || (number != 0.0 && number.abs() < 1e-6) => {
+            write!(text, "{number:e}")
+        }
+        number => write!(text, "{number}"),
+    };
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used)]
+
+    use super::{super::definition::Definition, *};
+
+    fn family(name: &str, kind: Kind, values: &[(&str, f64)]) -> Arc<Family> {
+        let family = Family::new(Definition { name: name.to_owned(), kind, labels: Vec::new() });
+        for (labels, value) in values {
+            // A refusal is part of what is shown.
+            let _ = family.record(labels, *value, None);
+        }
+        Arc::new(family)
+    }
+
+    // By https://prometheus.io/docs/instrumenting/exposition_formats/#text-based-format.
+    #[test]
+    fn the_page_is_in_the_text_format() {
+        let families = vec![
+            (
+                family("c_total", Kind::Counter, &[("a=\"2\"", 1e21), ("a=\"1\"", 3.0), ("a=\"1\"", -1.0)]),
+                "back\\slash\nline".to_owned(),
+            ),
+            (family("d", Kind::Distribution(vec![0.5, 1e-7]), &[]), "none".to_owned()),
+            (family("g", Kind::Gauge, &[("", f64::NAN)]), "g".to_owned()),
+            (
+                family(
+                    "h",
+                    Kind::Distribution(vec![0.5, 5.0]),
+                    &[("x=\"y\"", 0.5), ("x=\"y\"", 7.25), ("", 1.0)],
+                ),
+                "h".to_owned(),
+            ),
+        ];
+        let page = render(&Contents { families, hidden: 1 }, Instant::now());
+        let expected = r#"# HELP c_total back\\slash\nline
+# TYPE c_total counter
+c_total{a="1"} 3
+c_total{a="2"} 1e21
+# HELP g g
+# TYPE g gauge
+g NaN
+# HELP h h
+# TYPE h histogram
+h_bucket{le="0.5"} 0
+h_bucket{le="5"} 1
+h_bucket{le="+Inf"} 1
+h_sum 1
+h_count 1
+h_bucket{x="y",le="0.5"} 1
+h_bucket{x="y",le="5"} 1
+h_bucket{x="y",le="+Inf"} 2
+h_sum{x="y"} 7.75
+h_count{x="y"} 2
+# HELP mixer_adapter_prometheus_dropped_total Updates that were not recorded, by metric and reason
+# TYPE mixer_adapter_prometheus_dropped_total counter
+mixer_adapter_prometheus_dropped_total{metric="c_total",reason="negative_increment"} 1
+# HELP mixer_adapter_prometheus_hidden_metrics Metrics not shown because a newer one has the same name and another definition
+# TYPE mixer_adapter_prometheus_hidden_metrics gauge
+mixer_adapter_prometheus_hidden_metrics 1
+"#;
+        assert_eq!(page, expected);
+    }
+
+    #[test]
+    fn numbers_are_short() {
+        for (value, expected) in [
+            (-0.5, "-0.5"),
+            (1e-7, "1e-7"),
+            (123456789.0, "123456789"),
+            (f64::NEG_INFINITY, "-Inf"),
+            (0.0, "0"),
+        ] {
+            let mut text = String::new();
+            number(&mut text, value);
+            assert_eq!(text, expected);
+        }
+    }
+}

@@ -1,0 +1,97 @@
+//! The command line itself: help, lists, completions, and readers that go away.
+#![allow(clippy::unwrap_used)]
+
+mod support;
+
+use serde_json::json;
+use support::{Server, binary, run};
+
+const COMMANDS: [&str; 5] = ["serve", "call", "adapters", "manifest", "completions"];
+
+#[test]
+fn help_tells_every_command_with_examples() {
+    let help = run(&["--help"]);
+    assert_eq!(help.code, 0);
+    for command in COMMANDS {
+        assert!(
+            help.stdout.lines().any(|line| line.trim_start().starts_with(command)),
+            "{command}: {}",
+            help.stdout
+        );
+        for flag in ["--help", "-h"] {
+            let help = run(&[command, flag]);
+            assert_eq!(help.code, 0);
+            assert!(help.stdout.contains("Examples:\n"), "{command}: {}", help.stdout);
+        }
+    }
+}
+
+#[test]
+fn a_wrong_command_line_exits_with_2() {
+    for arguments in
+        [&[][..], &["sreve"], &["serve", "--lisen", "x"], &["completions", "tcsh"], &["adapters", "x"]]
+    {
+        let ran = run(arguments);
+        assert_eq!(ran.code, 2, "{arguments:?}");
+        assert!(!ran.stderr.is_empty() && ran.stdout.is_empty(), "{ran:?}");
+    }
+}
+
+#[test]
+fn adapters_are_listed_with_templates_and_fields() {
+    let ran = run(&["adapters", "denier"]);
+    let expected = "\
+denier: Denies every check with a fixed status.
+  templates
+    checknothing  check
+    listentry     check
+    quota         quota
+  configuration adapter.denier.config.Params
+    status           google.rpc.Status
+    valid_duration   google.protobuf.Duration
+    valid_use_count  int32
+";
+    assert_eq!((ran.code, ran.stdout.as_str()), (0, expected));
+
+    let all = run(&["adapters", "--json"]).json();
+    let denier = all.as_array().unwrap().iter().find(|adapter| adapter["name"] == "denier").unwrap();
+    let expected = json!({
+        "name": "listentry", "variety": "check", "method": "/listentry.HandleListEntryService/HandleListEntry",
+    });
+    assert_eq!(denier["templates"][1], expected);
+    assert_eq!(denier["config"][0]["name"], "adapter.denier.config.Params");
+    assert_eq!(denier["config"][0]["fields"][2], json!({"name": "valid_use_count", "type": "int32"}));
+}
+
+#[test]
+fn completions_know_commands_and_flags() {
+    for shell in ["bash", "zsh", "fish", "elvish", "powershell"] {
+        let ran = run(&["completions", shell]);
+        assert_eq!(ran.code, 0);
+        for word in ["mixer-adapter", "manifest", "handler-example"] {
+            assert!(ran.stdout.contains(word), "{shell}: {word}");
+        }
+    }
+}
+
+#[test]
+fn a_reader_that_goes_away_is_no_error() {
+    let server = Server::start(&[]);
+    let call = ["call", "checknothing", "--adapter", "denier", "--address", &server.grpc];
+    let call_often = [&call[..], &["--count", "3", "--json"]].concat();
+    for arguments in [
+        &["adapters"][..],
+        &["adapters", "--json"],
+        &["manifest"],
+        &["completions", "bash"],
+        &call,
+        &call_often,
+    ] {
+        let (reader, writer) = std::io::pipe().unwrap();
+        drop(reader);
+        let output =
+            binary().args(arguments).stdout(writer).stderr(std::process::Stdio::piped()).output().unwrap();
+        let stderr = String::from_utf8(output.stderr).unwrap();
+        assert_eq!((output.status.code(), stderr.as_str()), (Some(0), ""), "{arguments:?}");
+    }
+}

@@ -1,0 +1,110 @@
+//! The binary in a process of its own.
+#![allow(dead_code, reason = "each test file uses a part of it")]
+
+pub(crate) mod recorder;
+
+use std::{
+    io::{BufRead as _, BufReader, Read as _, Write as _},
+    net::TcpStream,
+    process::{Child, ChildStdout, Command, Output, Stdio},
+};
+
+use serde_json::Value as Json;
+
+/// The binary, without what the environment of the tests would tell it.
+pub(crate) fn binary() -> Command {
+    let mut command = Command::new(env!("CARGO_BIN_EXE_mixer-adapter"));
+    for (name, _) in std::env::vars().filter(|(name, _)| name.starts_with("MIXER_ADAPTER_")) {
+        command.env_remove(name);
+    }
+    command
+}
+
+/// How a command of the binary ended.
+#[derive(Debug)]
+pub(crate) struct Ran {
+    pub(crate) code: i32,
+    pub(crate) stdout: String,
+    pub(crate) stderr: String,
+}
+
+impl Ran {
+    pub(crate) fn json(&self) -> Json {
+        serde_json::from_str(&self.stdout).unwrap_or_else(|error| panic!("{error}: {self:?}"))
+    }
+}
+
+impl From<Output> for Ran {
+    fn from(output: Output) -> Self {
+        let text = |bytes| String::from_utf8(bytes).unwrap();
+        Self { code: output.status.code().unwrap(), stdout: text(output.stdout), stderr: text(output.stderr) }
+    }
+}
+
+pub(crate) fn run(arguments: &[&str]) -> Ran {
+    binary().args(arguments).stdin(Stdio::null()).output().unwrap().into()
+}
+
+/// `call` of whatever is served at that address.
+pub(crate) fn call(address: &str, arguments: &[&str]) -> Ran {
+    run(&[&["call", "--address", address], arguments].concat())
+}
+
+/// `serve` on free ports; killed where it still runs when this is dropped.
+pub(crate) struct Server {
+    pub(crate) grpc: String,
+    pub(crate) admin: String,
+    pub(crate) child: Child,
+    _stdout: BufReader<ChildStdout>,
+}
+
+impl Server {
+    pub(crate) fn start(arguments: &[&str]) -> Self {
+        let ports = ["serve", "--listen", "127.0.0.1:0", "--admin", "127.0.0.1:0", "--log", "error"];
+        let mut child = binary().args(ports).args(arguments).stdout(Stdio::piped()).spawn().unwrap();
+        let mut stdout = BufReader::new(child.stdout.take().unwrap());
+        let mut read = |before: &str| {
+            let mut line = String::new();
+            loop {
+                line.clear();
+                assert!(stdout.read_line(&mut line).unwrap() > 0, "the server printed no line {before:?}");
+                if let Some(address) = line.strip_prefix(before) {
+                    return address.trim().to_owned();
+                }
+            }
+        };
+        let (grpc, admin) = (read("gRPC on "), read("Admin on http://"));
+        Self { grpc, admin, child, _stdout: stdout }
+    }
+
+    pub(crate) fn call(&self, arguments: &[&str]) -> Ran {
+        call(&self.grpc, arguments)
+    }
+
+    /// What the admin port answers, headers included.
+    pub(crate) fn get(&self, path: &str) -> String {
+        let mut stream = TcpStream::connect(&self.admin).unwrap();
+        write!(stream, "GET {path} HTTP/1.1\r\nhost: test\r\nconnection: close\r\n\r\n").unwrap();
+        let mut answer = String::new();
+        stream.read_to_string(&mut answer).unwrap();
+        answer
+    }
+
+    pub(crate) fn signal(&self, name: &str) {
+        signal(self.child.id(), name);
+    }
+}
+
+/// Sends a signal to a process that the test started.
+pub(crate) fn signal(process: u32, name: &str) {
+    let process = process.to_string();
+    assert!(Command::new("kill").args([&format!("-{name}"), &process]).status().unwrap().success());
+}
+
+impl Drop for Server {
+    fn drop(&mut self) {
+        // It may have ended already.
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+    }
+}

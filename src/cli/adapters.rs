@@ -1,0 +1,97 @@
+use std::{fmt::Write as _, process::ExitCode};
+
+use clap::Args;
+use serde::Serialize;
+
+use super::fields::{Declared, declared};
+use crate::handler::{AdapterInfo, Adapters};
+
+pub(super) const EXAMPLES: &str = "\
+Examples:
+  mixer-adapter adapters            all adapters
+  mixer-adapter adapters denier     one of them
+  mixer-adapter adapters --json | jq -r '.[].name'";
+
+/// List the adapters of this program with their templates and configuration
+#[derive(Debug, Args)]
+pub(super) struct List {
+    /// Only these adapters
+    #[arg(value_name = "NAME")]
+    names: Vec<String>,
+
+    /// Print JSON
+    #[arg(long, env = "MIXER_ADAPTER_JSON", value_parser = super::values::switch())]
+    json: bool,
+}
+
+#[derive(Serialize)]
+struct Described<'a> {
+    name: &'a str,
+    description: &'a str,
+    templates: Vec<DescribedTemplate<'a>>,
+    /// The configuration message first, then what its fields lead to.
+    config: Vec<Declared>,
+}
+
+#[derive(Serialize)]
+struct DescribedTemplate<'a> {
+    name: &'a str,
+    variety: String,
+    method: &'a str,
+}
+
+impl List {
+    pub(super) fn run(self, adapters: &Adapters) -> anyhow::Result<ExitCode> {
+        let chosen = super::chosen(adapters, &self.names)?;
+        let described = chosen.into_iter().map(describe).collect::<Vec<_>>();
+        match self.json {
+            true => super::print_json(&described)?,
+            false => super::print(&described.iter().map(table).collect::<Vec<_>>().join("\n"))?,
+        }
+        Ok(ExitCode::SUCCESS)
+    }
+}
+
+fn describe(adapter: &AdapterInfo) -> Described<'_> {
+    let templates = adapter.templates.iter().map(|template| DescribedTemplate {
+        name: template.name,
+        variety: template.variety.to_string(),
+        method: template.method,
+    });
+    Described {
+        name: adapter.name,
+        description: adapter.description,
+        templates: templates.collect(),
+        config: declared(&adapter.config),
+    }
+}
+
+fn table(adapter: &Described<'_>) -> String {
+    let mut text = format!("{}: {}\n  templates\n", adapter.name, adapter.description);
+    let templates = adapter.templates.iter().map(|template| [template.name, &template.variety]);
+    columns(&mut text, &templates.collect::<Vec<_>>());
+    for (index, declared) in adapter.config.iter().enumerate() {
+        let what = if index == 0 { "configuration " } else { "" };
+        let _ = writeln!(text, "  {what}{}", declared.name);
+        let fields = declared.fields.iter();
+        let fields =
+            fields.map(|field| [&field.name, &field.kind, field.label.as_deref().unwrap_or_default()]);
+        columns(&mut text, &fields.collect::<Vec<_>>());
+        columns(&mut text, &declared.values.iter().map(|value| [value.as_str()]).collect::<Vec<_>>());
+        if declared.fields.is_empty() && declared.values.is_empty() {
+            text.push_str("    no fields\n");
+        }
+    }
+    text
+}
+
+/// Rows with their columns below each other.
+fn columns<const N: usize>(text: &mut String, rows: &[[&str; N]]) {
+    let widths: [usize; N] =
+        std::array::from_fn(|n| rows.iter().map(|row| row[n].len()).max().unwrap_or_default());
+    for row in rows {
+        let cells = row.iter().zip(widths).map(|(cell, width)| format!("{cell:width$}"));
+        let line = cells.collect::<Vec<_>>().join("  ");
+        let _ = writeln!(text, "    {}", line.trim_end());
+    }
+}

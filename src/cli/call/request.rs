@@ -1,0 +1,185 @@
+use std::collections::BTreeMap;
+
+use http::uri::PathAndQuery;
+use prost_reflect::{DynamicMessage, MessageDescriptor, ReflectMessage as _, Value};
+use serde_json::Value as Json;
+
+use super::{Call, input};
+use crate::{
+    cli::{Usage, find},
+    handler::{Adapters, list, read_json, read_params},
+    proto::{Any, QuotaRequest, istio::mixer::adapter::model::v1beta1::quota_request::QuotaParams},
+    template::{DescriptorSet, DynamicTemplate, STANDARD, Variety},
+};
+
+/// What is sent, read from the command line.
+pub(super) struct Prepared {
+    pub(super) template: DynamicTemplate,
+    pub(super) method: PathAndQuery,
+    pub(super) instances: Vec<DynamicMessage>,
+    pub(super) adapter_config: Option<Any>,
+    pub(super) quota_request: Option<QuotaRequest>,
+    /// Empty where no session is asked for.
+    pub(super) inferred_types: BTreeMap<String, DynamicMessage>,
+}
+
+impl Prepared {
+    pub(super) fn read(call: &Call, adapters: &Adapters) -> Result<Self, Usage> {
+        let template = template(call, adapters)?;
+        let instances = instances(call, &template)?;
+        let method = PathAndQuery::try_from(template.method()).map_err(|error| {
+            Usage(format!("the method {:?} cannot be called: {error}", template.method()))
+        })?;
+        let inferred_types = match call.session {
+            true => inferred_types(&template, &instances)?,
+            false => BTreeMap::new(),
+        };
+        Ok(Self {
+            method,
+            inferred_types,
+            adapter_config: adapter_config(call, adapters, &template)?,
+            quota_request: quota_request(call, &template, &instances)?,
+            instances,
+            template,
+        })
+    }
+}
+
+/// The types that a session announces for these instances, by their names.
+fn inferred_types(
+    template: &DynamicTemplate,
+    instances: &[DynamicMessage],
+) -> Result<BTreeMap<String, DynamicMessage>, Usage> {
+    let mut types = BTreeMap::new();
+    for instance in instances {
+        let name = instance_name(instance);
+        let Some(inferred) = template.inferred_type(instance) else {
+            return Err(Usage(format!("--session: the template `{}` has no message Type", template.name())));
+        };
+        if types.insert(name.clone(), inferred.clone()).is_some_and(|known| known != inferred) {
+            return Err(Usage(format!(
+                "--session: instances called `{name}` differ in the types of their values; give each its \"name\""
+            )));
+        }
+    }
+    Ok(types)
+}
+
+fn template(call: &Call, adapters: &Adapters) -> Result<DynamicTemplate, Usage> {
+    let (flag, set) = match (&call.descriptor, &call.template) {
+        (Some(descriptor), _) => ("--descriptor", input::descriptor("--descriptor", descriptor)?),
+        (None, name) => {
+            let name = name.as_deref().unwrap_or_default();
+            let served = adapters.templates().map(|template| (template.name, template.descriptor));
+            let known: BTreeMap<&str, &[u8]> = STANDARD.iter().copied().chain(served).collect();
+            let Some(descriptor) = known.get(name) else {
+                let known = list(known.keys());
+                return Err(Usage(format!(
+                    "there is no template `{name}` here; there is {known}. Give somebody else's with --descriptor"
+                )));
+            };
+            (
+                "TEMPLATE",
+                DescriptorSet::decode(*descriptor).map_err(|error| Usage(format!("{name}: {error}")))?,
+            )
+        }
+    };
+    DynamicTemplate::new(&set).map_err(|error| Usage(format!("{flag}: {error}")))
+}
+
+fn instances(call: &Call, template: &DynamicTemplate) -> Result<Vec<DynamicMessage>, Usage> {
+    let empty = ["{}".to_owned()];
+    let arguments = if call.instances.is_empty() { &empty[..] } else { &call.instances };
+    if arguments.len() > 1 && template.variety() != Variety::Report {
+        return Err(Usage(format!(
+            "--instance: a call of `{}` has one instance; only reports have several",
+            template.name()
+        )));
+    }
+    let name = match &call.instance_name {
+        Some(name) => name.clone(),
+        None => format!("{}.instance.istio-system", template.name()),
+    };
+    let instances = arguments.iter().map(|argument| {
+        let json = input::json("--instance", argument)?;
+        let mut instance = read_json(template.instance(), json).map_err(|error| {
+            Usage(format!("--instance: {error} (in {})", template.instance().full_name()))
+        })?;
+        if instance_name(&instance).is_empty() {
+            // Templates made without Istio's generator may have no such field.
+            let _ = instance.try_set_field_by_name("name", Value::String(name.clone()));
+        }
+        Ok(instance)
+    });
+    instances.collect()
+}
+
+fn instance_name(instance: &DynamicMessage) -> String {
+    let name = instance.get_field_by_name("name");
+    name.and_then(|name| name.as_str().map(str::to_owned)).unwrap_or_default()
+}
+
+fn quota_request(
+    call: &Call,
+    template: &DynamicTemplate,
+    instances: &[DynamicMessage],
+) -> Result<Option<QuotaRequest>, Usage> {
+    if template.variety() != Variety::Quota {
+        let flag = if call.best_effort {
+            Some("--best-effort")
+        } else {
+            call.quota_amount.map(|_| "--quota-amount")
+        };
+        return match flag {
+            None => Ok(None),
+            Some(flag) => Err(Usage(format!(
+                "{flag}: only quota templates are asked for an amount; `{}` is a {}",
+                template.name(),
+                template.variety()
+            ))),
+        };
+    }
+    let params = QuotaParams { amount: call.quota_amount.unwrap_or(1), best_effort: call.best_effort };
+    Ok(Some(QuotaRequest {
+        quotas: instances.iter().map(|instance| (instance_name(instance), params)).collect(),
+    }))
+}
+
+/// What Mixer would send as the handler's configuration; nothing where neither a configuration nor an adapter is given.
+fn adapter_config(
+    call: &Call,
+    adapters: &Adapters,
+    template: &DynamicTemplate,
+) -> Result<Option<Any>, Usage> {
+    let config = call.config.as_ref().map(|config| input::json("--config", config)).transpose()?;
+    let known = config_message(call, adapters, template, config.is_some())?;
+    let message = match (known, &config) {
+        (Some(message), _) => message,
+        (None, Some(_)) => prost_types::Struct::default().descriptor(),
+        (None, None) => return Ok(None),
+    };
+    let value = read_params(&message, config.unwrap_or(Json::Object(Default::default())))
+        .map_err(|error| Usage(format!("--config: {error} (in {})", message.full_name())))?;
+    Ok(Some(Any { type_url: format!("type.googleapis.com/{}", message.full_name()), value }))
+}
+
+/// The message that configures the adapter, if it is known.
+fn config_message(
+    call: &Call,
+    adapters: &Adapters,
+    template: &DynamicTemplate,
+    has_config: bool,
+) -> Result<Option<MessageDescriptor>, Usage> {
+    if let Some(descriptor) = &call.config_descriptor {
+        let set = input::descriptor("--config-descriptor", descriptor)?;
+        return set.params().map(Some).map_err(|error| Usage(format!("--config-descriptor: {error}")));
+    }
+    if let Some(name) = &call.adapter {
+        return Ok(Some(find(adapters, name)?.config.clone()));
+    }
+    let mut serving = adapters.iter().filter(|adapter| adapter.serves(template.name()));
+    match (has_config, serving.next(), serving.next()) {
+        (true, Some(only), None) => Ok(Some(only.config.clone())),
+        _ => Ok(None),
+    }
+}

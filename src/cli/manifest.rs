@@ -1,0 +1,128 @@
+use std::{collections::BTreeSet, fmt::Write as _, process::ExitCode};
+
+use base64::{Engine as _, engine::general_purpose::STANDARD};
+use clap::Args;
+
+mod example;
+
+use crate::handler::{AdapterInfo, Adapters, TemplateInfo};
+
+pub(super) const EXAMPLES: &str = "\
+Examples:
+  mixer-adapter manifest | kubectl apply -f -
+  mixer-adapter manifest denier --handler-example --address denier.example.com:9091
+  mixer-adapter manifest > config/adapters.yaml    for `mixs server --configStoreURL=fs://$PWD/config`";
+
+/// Print the `template` and `adapter` resources that a real Mixer needs to call these adapters, as YAML
+#[derive(Debug, Args)]
+pub(super) struct Manifest {
+    /// Only these adapters, with their templates
+    #[arg(value_name = "NAME")]
+    names: Vec<String>,
+
+    /// The namespace of the resources
+    #[arg(long, value_name = "NAMESPACE", default_value = "istio-system", env = "MIXER_ADAPTER_NAMESPACE", value_parser = namespace)]
+    namespace: String,
+
+    /// Add an example for each adapter: a handler, an instance a template, and a rule
+    #[arg(long, env = "MIXER_ADAPTER_HANDLER_EXAMPLE", value_parser = super::values::switch())]
+    handler_example: bool,
+
+    /// Where the handlers of the example say that Mixer finds the adapters
+    #[arg(long, value_name = "HOST:PORT", default_value = "127.0.0.1:9091", env = "MIXER_ADAPTER_ADDRESS", value_parser = super::values::target)]
+    address: String,
+
+    /// Say `session_based: true`. Leave it: no released Mixer (1.0 to 1.7) sends a session id
+    ///
+    /// What a released Mixer does with session_based is to send no configuration with its calls, and no session id
+    /// either, so that the adapter never learns which handler a call is for. This is for Mixers of your own that do
+    /// open sessions.
+    #[arg(long, env = "MIXER_ADAPTER_SESSION_BASED", value_parser = super::values::switch())]
+    session_based: bool,
+}
+
+impl Manifest {
+    pub(super) fn run(self, adapters: &Adapters) -> anyhow::Result<ExitCode> {
+        let chosen = super::chosen(adapters, &self.names)?;
+        super::print(&self.resources(&chosen))?;
+        Ok(ExitCode::SUCCESS)
+    }
+
+    fn resources(&self, adapters: &[&AdapterInfo]) -> String {
+        let mut documents = Vec::new();
+        let mut templates = BTreeSet::new();
+        for template in adapters.iter().flat_map(|adapter| &adapter.templates) {
+            if templates.insert(template.name) {
+                documents.push(self.template(template));
+            }
+        }
+        documents.extend(adapters.iter().map(|adapter| self.adapter(adapter)));
+        if self.handler_example {
+            documents.extend(adapters.iter().flat_map(|adapter| self.example(adapter)));
+        }
+        documents.join("---\n")
+    }
+
+    fn template(&self, template: &TemplateInfo) -> String {
+        let descriptor = STANDARD.encode(template.descriptor);
+        self.resource("template", template.name, &format!("  descriptor: \"{descriptor}\"\n"))
+    }
+
+    /// Always with `config`: without it a real Mixer sends no configuration at all.
+    fn adapter(&self, adapter: &AdapterInfo) -> String {
+        let mut spec = format!("  description: {}\n", quoted(adapter.description));
+        let _ = writeln!(spec, "  session_based: {}", self.session_based);
+        spec.push_str("  templates:\n");
+        for template in &adapter.templates {
+            let _ = writeln!(spec, "  - {}", name(template.name));
+        }
+        let _ = writeln!(spec, "  config: \"{}\"", STANDARD.encode(adapter.config_descriptor));
+        self.resource("adapter", adapter.name, &spec)
+    }
+
+    fn resource(&self, kind: &str, resource: &str, spec: &str) -> String {
+        format!(
+            "apiVersion: config.istio.io/v1alpha2\nkind: {kind}\nmetadata:\n  name: {}\n  namespace: {}\nspec:\n{spec}",
+            name(resource),
+            name(&self.namespace),
+        )
+    }
+}
+
+/// A name of a resource: in quotes where YAML 1.1 would take it for something else, as in `on`, `y` or `1e3`.
+fn name(name: &str) -> String {
+    const WORDS: [&str; 10] = ["y", "n", "yes", "no", "on", "off", "true", "false", "null", "nan"];
+    match WORDS.contains(&name) || !name.starts_with(|first: char| first.is_ascii_alphabetic()) {
+        true => quoted(name),
+        false => name.to_owned(),
+    }
+}
+
+/// Text in double quotes; JSON's are YAML's, too.
+fn quoted(text: &str) -> String {
+    serde_json::Value::from(text).to_string()
+}
+
+/// A DNS label.
+fn namespace(text: &str) -> Result<String, String> {
+    let good = |byte: u8| matches!(byte, b'a'..=b'z' | b'0'..=b'9' | b'-');
+    let ends = |byte: Option<&u8>| byte.is_some_and(|byte| *byte != b'-');
+    let bytes = text.as_bytes();
+    if bytes.len() <= 63 && bytes.iter().copied().all(good) && ends(bytes.first()) && ends(bytes.last()) {
+        return Ok(text.to_owned());
+    }
+    Err("a namespace has at most 63 lower-case letters, digits and dashes".to_owned())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn names_that_yaml_would_not_read_as_text_are_quoted() {
+        for word in ["on", "y", "no", "123", "1e3"] {
+            assert_eq!(name(word), format!("\"{word}\""));
+        }
+        assert_eq!(name("list-entry"), "list-entry");
+    }
+}

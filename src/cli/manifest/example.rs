@@ -1,0 +1,81 @@
+//! Examples of the resources that operators write: handler, instances and rule.
+
+use std::fmt::Write as _;
+
+use prost_reflect::MessageDescriptor;
+
+use super::{Manifest, name, quoted};
+use crate::{
+    cli::fields::fields,
+    handler::{AdapterInfo, TemplateInfo},
+    template::{DescriptorSet, DynamicTemplate, Variety},
+};
+
+/// True for no request until somebody puts a host of their own in.
+const MATCH: &str = "destination.service.host == \"example.default.svc.cluster.local\"";
+
+impl Manifest {
+    pub(super) fn example(&self, adapter: &AdapterInfo) -> Vec<String> {
+        let mut resources = vec![self.handler(adapter)];
+        resources.extend(adapter.templates.iter().map(|template| self.instance(adapter, template)));
+        resources.push(self.rule(adapter));
+        resources
+    }
+
+    fn handler(&self, adapter: &AdapterInfo) -> String {
+        let spec = format!(
+            "  adapter: {}\n  connection:\n    address: {}\n{}  params: {{}}\n",
+            name(adapter.name),
+            quoted(&self.address),
+            known_fields(&adapter.config),
+        );
+        self.resource("handler", adapter.name, &spec)
+    }
+
+    /// `params` is there even without any: a real Mixer dies at the first request without it (mixer-wire.md, section d).
+    fn instance(&self, adapter: &AdapterInfo, template: &TemplateInfo) -> String {
+        let message = DescriptorSet::decode(template.descriptor).and_then(|set| DynamicTemplate::new(&set));
+        let known = message.map(|template| known_fields(template.instance())).unwrap_or_default();
+        let mut spec = format!("  template: {}\n{known}  params: {{}}\n", name(template.name));
+        if template.variety == Variety::AttributeGenerator {
+            spec.push_str("  # which attribute becomes what: source.namespace: output.source_namespace\n");
+            spec.push_str("  attribute_bindings: {}\n");
+        }
+        self.resource("instance", &instance_name(adapter, template), &spec)
+    }
+
+    fn rule(&self, adapter: &AdapterInfo) -> String {
+        let mut spec = format!(
+            "  # for which requests: put your own condition here\n  match: {}\n  actions:\n",
+            quoted(MATCH)
+        );
+        for template in &adapter.templates {
+            let _ = writeln!(spec, "  - handler: {}", name(adapter.name));
+            let _ = writeln!(spec, "    instances:\n    - {}", instance_name(adapter, template));
+            if template.variety == Variety::CheckWithOutput {
+                // The output is known to header operations by this name.
+                let _ = writeln!(spec, "    name: {}", template.name);
+            }
+        }
+        self.resource("rule", adapter.name, &spec)
+    }
+}
+
+fn instance_name(adapter: &AdapterInfo, template: &TemplateInfo) -> String {
+    format!("{}-{}", adapter.name, template.name)
+}
+
+/// A comment that lists what `params` can have.
+fn known_fields(message: &MessageDescriptor) -> String {
+    let mut comment = String::new();
+    // The instance's name is the resource's, not a parameter.
+    for field in fields(message).iter().filter(|field| !(field.name == "name" && is_instance(message))) {
+        let label = field.label.as_deref().map(|label| format!(" ({label})")).unwrap_or_default();
+        let _ = writeln!(comment, "  #   {}: {}{label}", field.name, field.kind);
+    }
+    if comment.is_empty() { comment } else { format!("  # params can have:\n{comment}") }
+}
+
+fn is_instance(message: &MessageDescriptor) -> bool {
+    message.name() == "InstanceMsg"
+}

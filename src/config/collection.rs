@@ -1,0 +1,162 @@
+use std::{borrow::Cow, fmt};
+
+use super::Kind;
+
+/// The API group of Mixer's configuration.
+const GROUP: &str = "config.istio.io";
+
+/// One kind of resource as sources of configuration name it, `istio/policy/v1beta1/rules` (mcp-and-xds.md, section d).
+/// Any text may be one: sources also carry what is not Mixer's.
+#[derive(Clone, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub struct Collection(Cow<'static, str>);
+
+const COLLECTIONS: [(&str, Kind); 6] = [
+    ("istio/policy/v1beta1/attributemanifests", Kind::AttributeManifest),
+    ("istio/config/v1alpha2/templates", Kind::Template),
+    ("istio/config/v1alpha2/adapters", Kind::Adapter),
+    ("istio/policy/v1beta1/handlers", Kind::Handler),
+    ("istio/policy/v1beta1/instances", Kind::Instance),
+    ("istio/policy/v1beta1/rules", Kind::Rule),
+];
+
+/// The kinds of Istio 1.0 to 1.4 that are named after a template (then the resource is an instance) or an adapter (then it is a
+/// handler), and their collections under `istio/config/v1alpha2/legacy/`.
+const LEGACY: [(&str, &str, Kind); 31] = [
+    ("apikey", "apikeys", Kind::Instance),
+    ("authorization", "authorizations", Kind::Instance),
+    ("checknothing", "checknothings", Kind::Instance),
+    ("edge", "edges", Kind::Instance),
+    ("kubernetes", "kuberneteses", Kind::Instance),
+    ("listentry", "listentries", Kind::Instance),
+    ("logentry", "logentries", Kind::Instance),
+    ("metric", "metrics", Kind::Instance),
+    ("quota", "quotas", Kind::Instance),
+    ("reportnothing", "reportnothings", Kind::Instance),
+    ("tracespan", "tracespans", Kind::Instance),
+    ("bypass", "bypasses", Kind::Handler),
+    ("circonus", "circonuses", Kind::Handler),
+    ("cloudwatch", "cloudwatches", Kind::Handler),
+    ("denier", "deniers", Kind::Handler),
+    ("dogstatsd", "dogstatsds", Kind::Handler),
+    ("fluentd", "fluentds", Kind::Handler),
+    ("kubernetesenv", "kubernetesenvs", Kind::Handler),
+    ("listchecker", "listcheckers", Kind::Handler),
+    ("memquota", "memquotas", Kind::Handler),
+    ("noop", "noops", Kind::Handler),
+    ("opa", "opas", Kind::Handler),
+    ("prometheus", "prometheuses", Kind::Handler),
+    ("rbac", "rbacs", Kind::Handler),
+    ("redisquota", "redisquotas", Kind::Handler),
+    ("signalfx", "signalfxs", Kind::Handler),
+    ("solarwinds", "solarwindses", Kind::Handler),
+    ("stackdriver", "stackdrivers", Kind::Handler),
+    ("statsd", "statsds", Kind::Handler),
+    ("stdio", "stdios", Kind::Handler),
+    ("zipkin", "zipkins", Kind::Handler),
+];
+const LEGACY_PREFIX: &str = "istio/config/v1alpha2/legacy/";
+
+/// Whether resources of this API version are for Mixer; those without one are taken to be.
+pub(super) fn is_mixers(api_version: &str) -> bool {
+    let group = api_version.split_once('/').map_or(api_version, |(group, _)| group);
+    group.is_empty() || group == GROUP
+}
+
+/// The legacy kinds.
+pub(super) fn legacy_kinds() -> impl Iterator<Item = &'static str> {
+    LEGACY.iter().map(|(kind, ..)| *kind)
+}
+
+impl Collection {
+    /// A collection of that name; slashes around it do not count.
+    pub fn new(name: &str) -> Self {
+        let name = name.trim_matches('/');
+        match COLLECTIONS.iter().find(|(known, _)| *known == name) {
+            Some((known, _)) => Self(Cow::Borrowed(known)),
+            None => Self(Cow::Owned(name.to_owned())),
+        }
+    }
+
+    /// The six collections of Mixer's own kinds, in the order they are processed in.
+    pub fn mixer() -> impl Iterator<Item = Self> {
+        COLLECTIONS.iter().map(|(name, _)| Self(Cow::Borrowed(name)))
+    }
+
+    /// Where resources of this API version and kind belong. An empty API version is Mixer's own. What is not Mixer's goes to
+    /// `k8s/<apiVersion>/<kind>`.
+    pub fn of(api_version: &str, kind: &Kind) -> Self {
+        if is_mixers(api_version) {
+            if let Some((name, _)) = COLLECTIONS.iter().find(|(_, known)| known == kind) {
+                return Self(Cow::Borrowed(name));
+            }
+            if let Some((_, plural, _)) = LEGACY.iter().find(|(legacy, ..)| *legacy == kind.as_str()) {
+                return Self(Cow::Owned(format!("{LEGACY_PREFIX}{plural}")));
+            }
+        }
+        Self(Cow::Owned(format!("k8s/{api_version}/{kind}")))
+    }
+
+    /// The kind of the resources in this collection, where they are Mixer's.
+    pub fn kind(&self) -> Option<Kind> {
+        match self.legacy() {
+            Some((kind, ..)) => Some(Kind::from(*kind)),
+            None => self.role(),
+        }
+    }
+
+    /// What the resources are to Mixer: one of its six kinds, also where they are of a legacy kind; `None` where they are
+    /// nothing to it.
+    pub fn role(&self) -> Option<Kind> {
+        let known = COLLECTIONS.iter().find(|(name, _)| *name == self.0).map(|(_, kind)| kind);
+        known.or_else(|| self.legacy().map(|(_, _, role)| role)).cloned()
+    }
+
+    fn legacy(&self) -> Option<&'static (&'static str, &'static str, Kind)> {
+        let plural = self.0.strip_prefix(LEGACY_PREFIX)?;
+        LEGACY.iter().find(|(_, known, _)| *known == plural)
+    }
+
+    /// The name, `istio/policy/v1beta1/rules`.
+    pub fn as_str(&self) -> &str {
+        &self.0
+    }
+}
+
+impl fmt::Display for Collection {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.0)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_kind_of_mixer_has_its_collection_and_back() {
+        for kind in Kind::ALL {
+            let collection = Collection::of("config.istio.io/v1alpha2", &kind);
+            assert_eq!(collection.kind(), Some(kind.clone()));
+            assert_eq!(Collection::new(collection.as_str()), collection);
+        }
+        let rules = Collection::of("", &Kind::Rule);
+        assert_eq!(rules.as_str(), "istio/policy/v1beta1/rules");
+        assert_eq!(Collection::new("/istio/policy/v1beta1/rules/"), rules);
+    }
+
+    #[test]
+    fn a_kind_named_after_a_template_is_an_instance_and_one_named_after_an_adapter_a_handler() {
+        let entry = Collection::of("config.istio.io/v1alpha2", &Kind::from("listentry"));
+        assert_eq!(entry.as_str(), "istio/config/v1alpha2/legacy/listentries");
+        assert_eq!((entry.kind(), entry.role()), (Some(Kind::from("listentry")), Some(Kind::Instance)));
+        let denier = Collection::new("istio/config/v1alpha2/legacy/deniers");
+        assert_eq!((denier.kind(), denier.role()), (Some(Kind::from("denier")), Some(Kind::Handler)));
+    }
+
+    #[test]
+    fn a_kind_of_that_name_in_another_group_is_not_mixers() {
+        let role = Collection::of("rbac.example.com/v1", &Kind::Rule);
+        assert_eq!((role.as_str(), role.role()), ("k8s/rbac.example.com/v1/rule", None));
+        assert_eq!(Collection::of("v1", &Kind::from("Service")).as_str(), "k8s/v1/Service");
+    }
+}

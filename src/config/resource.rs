@@ -1,0 +1,63 @@
+use std::collections::BTreeMap;
+
+use serde_json::Value as Json;
+
+use super::{Collection, Fault, Kind, Origin, ResourceName, lines::Lines};
+
+/// A resource as it was read: who it is, and its spec as JSON, not yet understood.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Resource {
+    /// The full name.
+    pub name: ResourceName,
+    /// The collection it belongs to.
+    pub collection: Collection,
+    /// `metadata.labels`.
+    pub labels: BTreeMap<String, String>,
+    /// `metadata.annotations`.
+    pub annotations: BTreeMap<String, String>,
+    /// The spec, an object.
+    pub spec: Json,
+    /// Where it begins.
+    pub origin: Origin,
+    pub(super) lines: Lines,
+}
+
+impl Resource {
+    /// A resource that was not written in lines: made by a program, or received.
+    pub fn new(name: ResourceName, collection: Collection, spec: Json, source: &str) -> Self {
+        Self {
+            name,
+            collection,
+            labels: BTreeMap::new(),
+            annotations: BTreeMap::new(),
+            spec,
+            origin: Origin { source: source.into(), line: 0 },
+            lines: Lines::default(),
+        }
+    }
+
+    /// What it is to Mixer: one of its six kinds, also if it is of a legacy kind; `None` if it is nothing to it.
+    pub fn role(&self) -> Option<Kind> {
+        self.collection.role()
+    }
+
+    /// An error in a field of the spec, `actions[0].handler`; empty for the whole resource.
+    pub fn error(&self, field: &str, reason: impl Into<Box<str>>) -> Fault {
+        self.locate(field, Fault::error(reason))
+    }
+
+    /// A warning about a field of the spec; empty for the whole resource.
+    pub fn warning(&self, field: &str, reason: impl Into<Box<str>>) -> Fault {
+        self.locate(field, Fault::warning(reason))
+    }
+
+    fn locate(&self, field: &str, fault: Fault) -> Fault {
+        let fault = fault.of(self.name.clone());
+        if field.is_empty() {
+            return fault.at(&self.origin.source, self.origin.line);
+        }
+        let line = self.lines.of_field(&self.spec, field);
+        let separator = if field.starts_with('[') { "" } else { "." };
+        fault.at(&self.origin.source, line).in_field(format!("spec{separator}{field}"))
+    }
+}

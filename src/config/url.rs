@@ -1,0 +1,138 @@
+use std::{fmt, path::PathBuf, str::FromStr};
+
+use http::uri::Authority;
+
+use super::source::{FileSource, Source};
+
+/// Where configuration comes from, as `--config` names it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum ConfigUrl {
+    /// A directory or a file: `fs:///dir`, or a plain path.
+    Files(PathBuf),
+    /// A server of the Mesh Configuration Protocol: `mcp://host:port`, or `mcps://` for TLS.
+    Mcp {
+        /// The server, `host:port`.
+        address: Authority,
+        /// Whether the connection is TLS.
+        tls: bool,
+    },
+    /// An xDS server that carries MCP resources: `xds://host:port`.
+    Xds {
+        /// The server, `host:port`.
+        address: Authority,
+    },
+}
+
+/// Why a text is no [`ConfigUrl`], or why one cannot be used.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum ConfigUrlError {
+    /// Nothing is given.
+    #[error(
+        "no configuration is named; write a directory, fs:///dir, mcp://host:port, mcps://host:port or xds://host:port"
+    )]
+    Empty,
+    /// Another scheme.
+    #[error(
+        "{0}:// is not known; write a directory, fs:///dir, mcp://host:port, mcps://host:port or xds://host:port"
+    )]
+    Scheme(String),
+    /// `fs://dir` means a host.
+    #[error("fs://{0} has a host; write fs:///{0} for a path from the root, or just {0}")]
+    RelativePath(String),
+    /// Not `host:port`.
+    #[error("{0:?} is no host:port")]
+    Address(String),
+    /// Nothing here can read from there.
+    #[error("{0}: this program cannot read configuration from there yet; give a directory")]
+    Unsupported(ConfigUrl),
+}
+
+impl FromStr for ConfigUrl {
+    type Err = ConfigUrlError;
+
+    fn from_str(text: &str) -> Result<Self, ConfigUrlError> {
+        let Some((scheme, rest)) = text.split_once("://") else {
+            return match text {
+                "" => Err(ConfigUrlError::Empty),
+                path => Ok(Self::Files(path.into())),
+            };
+        };
+        match scheme {
+            "fs" if rest.starts_with('/') => Ok(Self::Files(rest.into())),
+            "fs" => Err(ConfigUrlError::RelativePath(rest.to_owned())),
+            "mcp" | "mcps" => Ok(Self::Mcp { address: address(rest)?, tls: scheme == "mcps" }),
+            "xds" => Ok(Self::Xds { address: address(rest)? }),
+            other => Err(ConfigUrlError::Scheme(other.to_owned())),
+        }
+    }
+}
+
+fn address(text: &str) -> Result<Authority, ConfigUrlError> {
+    let wrong = || ConfigUrlError::Address(text.to_owned());
+    let authority: Authority = text.strip_suffix('/').unwrap_or(text).parse().map_err(|_| wrong())?;
+    let complete = !authority.host().is_empty() && authority.port_u16().is_some() && !text.contains('@');
+    if complete { Ok(authority) } else { Err(wrong()) }
+}
+
+impl ConfigUrl {
+    /// The source that is there. Resources without a namespace are of the default one.
+    pub fn source(&self, default_namespace: &str) -> Result<Box<dyn Source>, ConfigUrlError> {
+        match self {
+            Self::Files(path) => Ok(Box::new(FileSource::new(path, default_namespace))),
+            Self::Mcp { .. } | Self::Xds { .. } => Err(ConfigUrlError::Unsupported(self.clone())),
+        }
+    }
+}
+
+impl fmt::Display for ConfigUrl {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Files(path) => write!(f, "fs://{}", path.display()),
+            Self::Mcp { address, tls: false } => write!(f, "mcp://{address}"),
+            Self::Mcp { address, tls: true } => write!(f, "mcps://{address}"),
+            Self::Xds { address } => write!(f, "xds://{address}"),
+        }
+    }
+}
+
+#[cfg(test)]
+#[allow(clippy::unwrap_used)]
+mod tests {
+    use super::*;
+
+    fn read(text: &str) -> Result<ConfigUrl, String> {
+        text.parse().map_err(|error: ConfigUrlError| error.to_string())
+    }
+
+    #[test]
+    fn a_path_is_a_directory_with_and_without_scheme() {
+        assert_eq!(read("fs:///etc/mixer"), Ok(ConfigUrl::Files("/etc/mixer".into())));
+        assert_eq!(read("./conf"), Ok(ConfigUrl::Files("./conf".into())));
+        assert_eq!(
+            read("fs://conf"),
+            Err("fs://conf has a host; write fs:///conf for a path from the root, or just conf".to_owned())
+        );
+    }
+
+    #[test]
+    fn servers_are_named_by_host_and_port() {
+        for text in ["mcp://galley:9901", "mcps://galley.istio-system.svc:15019", "xds://[::1]:15010"] {
+            assert_eq!(read(text).map(|url| url.to_string()), Ok(text.to_owned()));
+        }
+        assert!(matches!(read("mcps://h:1"), Ok(ConfigUrl::Mcp { tls: true, .. })));
+        for wrong in
+            ["mcp://", "mcp://galley", "mcp://:9901", "xds://h:99999", "xds://u@h:1", "mcp://h:1/path"]
+        {
+            assert!(read(wrong).is_err_and(|error| error.ends_with("is no host:port")), "{wrong}");
+        }
+    }
+
+    #[test]
+    fn what_cannot_be_read_yet_says_so() {
+        let error =
+            |text: &str| text.parse::<ConfigUrl>().and_then(|url| url.source("ns").map(|_| ())).unwrap_err();
+        assert!(error("mcp://h:1").to_string().starts_with("mcp://h:1: this program cannot"));
+        assert_eq!(error("k8s://"), ConfigUrlError::Scheme("k8s".to_owned()));
+        assert_eq!(error(""), ConfigUrlError::Empty);
+    }
+}

@@ -1,0 +1,106 @@
+//! From resources to a snapshot (mixer-runtime.md, section 2.3): attributes, templates, adapters, handlers, instances and
+//! rules, in this order. Every fault is found, not only the first, and says which field of which resource it is in.
+
+mod actions;
+mod assemble;
+mod handlers;
+mod headers;
+mod index;
+mod instances;
+mod open;
+mod schemas;
+
+use std::sync::Arc;
+
+pub use handlers::{HandlerSpec, Use};
+pub use open::{Connect, Connector, OpenFault, Opened};
+
+use super::{
+    attribute::Vocabulary,
+    dispatch::FailurePolicy,
+    snapshot::{Identity, Snapshot, global_slots},
+};
+use crate::{
+    config::{ConfigSet, Fault},
+    host::Host,
+};
+use actions::RuleSpec;
+
+/// How a snapshot is built.
+pub struct BuildOptions {
+    /// The namespace whose rules apply to every request: `istio-system` unless said otherwise.
+    pub default_namespace: String,
+    /// Leave out what is faulty, as a real Mixer does, in place of refusing the whole.
+    pub lenient: bool,
+    /// What becomes of requests when something fails.
+    pub policy: FailurePolicy,
+}
+
+impl Default for BuildOptions {
+    fn default() -> Self {
+        Self {
+            default_namespace: "istio-system".to_owned(),
+            lenient: false,
+            policy: FailurePolicy::default(),
+        }
+    }
+}
+
+/// Configuration that is read, resolved and compiled; its handlers are not open yet.
+pub struct Blueprint {
+    vocabulary: Arc<Vocabulary>,
+    handlers: Vec<Arc<HandlerSpec>>,
+    rules: Vec<RuleSpec>,
+    faults: Vec<Fault>,
+}
+
+impl Blueprint {
+    /// Reads a set of resources, of which `faults` are known already. `host` has the adapters of this process, which
+    /// `compiledAdapter` names.
+    pub fn read(set: &ConfigSet, mut faults: Vec<Fault>, host: &Host) -> Self {
+        let vocabulary = Arc::new(schemas::vocabulary(set, &mut faults));
+        let templates = schemas::templates(set, &mut faults);
+        let adapters = schemas::adapters(set, &templates, &mut faults);
+        let handlers = handlers::read(set, &adapters, host, &mut faults);
+        let instances = instances::read(set, &templates, &vocabulary, &mut faults);
+        let rules = actions::read(set, &handlers, &instances, &vocabulary, &mut faults);
+        let handlers = handlers::in_use(handlers, &rules);
+        handlers::validate(&handlers, host, &mut faults);
+        Self { vocabulary, handlers, rules, faults }
+    }
+
+    /// What is wrong with the configuration.
+    pub fn faults(&self) -> &[Fault] {
+        &self.faults
+    }
+
+    /// Opens its handlers, taking over those of the former snapshot that stayed the same, and puts the snapshot together.
+    /// The faults are all that were found; unless the options are lenient, an error among them refuses the whole.
+    pub async fn build(
+        self,
+        former: Option<&Snapshot>,
+        connect: &dyn Connect,
+        options: &BuildOptions,
+    ) -> Result<(Snapshot, Vec<Fault>), Vec<Fault>> {
+        let mut faults = self.faults;
+        if !options.lenient && faults.iter().any(Fault::is_error) {
+            return Err(faults);
+        }
+        let opened = open::open_all(&self.handlers, former, connect, &mut faults).await;
+        let has_faults = faults.iter().any(Fault::is_error);
+        if has_faults && !options.lenient {
+            return Err(faults);
+        }
+        let mut snapshot = Snapshot {
+            identity: Identity::of(&self.vocabulary),
+            global_slots: global_slots(&self.vocabulary),
+            vocabulary: self.vocabulary,
+            handlers: opened.values().cloned().collect(),
+            policy: options.policy,
+            has_faults,
+            ..Snapshot::empty()
+        };
+        assemble::tables(self.rules, &opened, &options.default_namespace, &mut snapshot);
+        Ok((snapshot, faults))
+    }
+}

@@ -1,0 +1,136 @@
+//! What keeps the engine's snapshot up to date: configuration comes, is built, and is swapped in or refused.
+
+use std::{
+    collections::BTreeMap,
+    sync::{Arc, Mutex, PoisonError},
+    time::SystemTime,
+};
+
+use tokio::sync::mpsc;
+
+use super::{
+    Mixer,
+    build::{Blueprint, BuildOptions, Connect},
+};
+use crate::{
+    config::{
+        ConfigSet,
+        source::{Source, Update},
+    },
+    host::Host,
+};
+
+/// Follows sources of configuration.
+pub struct Controller {
+    mixer: Arc<Mixer>,
+    host: Arc<Host>,
+    connect: Arc<dyn Connect>,
+    options: BuildOptions,
+    set: ConfigSet,
+    status: Arc<Mutex<ConfigStatus>>,
+}
+
+/// What is known about the configuration in use, for people.
+#[derive(Clone, Debug, Default, serde::Serialize)]
+pub struct ConfigStatus {
+    /// How many updates were put to use.
+    pub applied: u64,
+    /// How many were refused.
+    pub rejected: u64,
+    /// Seconds since the epoch, of the last that was put to use.
+    pub applied_at: Option<u64>,
+    /// How many resources there are, by collection.
+    pub resources: BTreeMap<String, usize>,
+    /// The version that each source calls its state, by collection.
+    pub versions: BTreeMap<String, String>,
+    /// What is wrong with the configuration in use, and yet let through.
+    pub faults: Vec<String>,
+    /// Why the last update was refused; empty once a later one is in use.
+    pub refusal: Vec<String>,
+}
+
+impl Controller {
+    /// Keeps that engine up to date.
+    pub fn new(mixer: Arc<Mixer>, host: Arc<Host>, connect: Arc<dyn Connect>, options: BuildOptions) -> Self {
+        Self { mixer, host, connect, options, set: ConfigSet::default(), status: Arc::default() }
+    }
+
+    /// What is known about the configuration in use, as it changes.
+    pub fn status(&self) -> Arc<Mutex<ConfigStatus>> {
+        self.status.clone()
+    }
+
+    /// Follows a source for as long as it goes on. `first` is dropped when a configuration is in use.
+    pub async fn follow(mut self, source: Box<dyn Source>, first: impl Sized) {
+        let (updates, mut received) = mpsc::channel(1);
+        let running = source.run(updates);
+        let mut first = Some(first);
+        let followed = async {
+            while let Some(update) = received.recv().await {
+                if self.apply(update).await {
+                    first = None;
+                }
+            }
+        };
+        tokio::join!(running, followed);
+    }
+
+    /// Puts an update to use, or refuses it. Returns whether it is in use.
+    pub async fn apply(&mut self, update: Update) -> bool {
+        let Update { source, changes, mut faults, responder } = update;
+        let versions: Vec<(String, String)> =
+            changes.iter().map(|change| (change.collection.to_string(), change.version.clone())).collect();
+        let (set, found) = self.set.apply(changes);
+        faults.extend(found);
+        let blueprint = Blueprint::read(&set, faults, &self.host);
+        let former = self.mixer.snapshot();
+        match blueprint.build(former.as_deref(), &*self.connect, &self.options).await {
+            Ok((snapshot, faults)) => {
+                self.mixer.swap(snapshot);
+                for fault in &faults {
+                    tracing::warn!("{fault}");
+                }
+                let resources = set.counts();
+                tracing::info!(%source, resources = resources.values().sum::<usize>(), "configuration in use");
+                self.set = set;
+                self.note(|status| {
+                    status.applied += 1;
+                    status.applied_at = seconds_now();
+                    status.resources = resources
+                        .into_iter()
+                        .map(|(collection, count)| (collection.to_string(), count))
+                        .collect();
+                    status.versions.extend(versions);
+                    status.faults = faults.iter().map(ToString::to_string).collect();
+                    status.refusal.clear();
+                });
+                responder.ack();
+                true
+            }
+            Err(faults) => {
+                let refusal: Vec<String> = faults.iter().map(ToString::to_string).collect();
+                self.note(|status| {
+                    status.rejected += 1;
+                    // A refusal that is the same as the last one was told already.
+                    if status.refusal != refusal {
+                        for fault in &faults {
+                            tracing::error!("{fault}");
+                        }
+                        tracing::error!(%source, "the configuration is refused; the last good one stays in use");
+                        status.refusal = refusal;
+                    }
+                });
+                responder.reject(faults);
+                false
+            }
+        }
+    }
+
+    fn note(&self, change: impl FnOnce(&mut ConfigStatus)) {
+        change(&mut self.status.lock().unwrap_or_else(PoisonError::into_inner));
+    }
+}
+
+fn seconds_now() -> Option<u64> {
+    SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).ok().map(|since| since.as_secs())
+}

@@ -1,0 +1,66 @@
+//! From a request's attributes to the calls of handlers, and from their answers to one (mixer-runtime.md, section 3).
+
+mod calls;
+mod check;
+mod combine;
+mod generate;
+mod headers;
+mod plan;
+mod policy;
+mod quota;
+mod report;
+
+use tokio::time::Instant;
+
+pub use check::CheckAnswer;
+pub use policy::{FailurePolicy, OnFailure};
+pub use quota::{QuotaAnswer, QuotaAsk};
+pub use report::Report;
+
+use super::{attribute::Bag, references::References, snapshot::Snapshot, trace::Trace};
+
+/// One request on its way through the phases.
+#[derive(Debug)]
+pub struct Request<'s> {
+    pub(crate) snapshot: &'s Snapshot,
+    /// Its attributes, with those that generators add.
+    pub(crate) bag: Bag,
+    pub(crate) references: References,
+    pub(crate) namespace: String,
+    pub(crate) deadline: Option<Instant>,
+    pub(crate) trace: Option<Box<Trace>>,
+}
+
+/// Why the engine has no answer: each failure in words, every one of them. The Mixer API answers INTERNAL to a check and
+/// UNKNOWN to a report.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("{}", .failures.join("; "))]
+pub struct DispatchError {
+    /// What failed.
+    pub failures: Vec<String>,
+}
+
+impl<'s> Request<'s> {
+    /// A request with these attributes, which must be of the snapshot's vocabulary.
+    pub fn new(snapshot: &'s Snapshot, bag: Bag, deadline: Option<Instant>, traced: bool) -> Self {
+        let mut references = References::default();
+        let namespace = snapshot.identity.namespace(&bag, &mut references.before).to_owned();
+        let trace = traced.then(|| Box::new(Trace { namespace: namespace.clone(), steps: Vec::new() }));
+        Self { snapshot, bag, references, namespace, deadline, trace }
+    }
+
+    /// What the answers depend on.
+    pub fn references(&self) -> &References {
+        &self.references
+    }
+
+    /// The attributes, with those that generators made.
+    pub fn attributes(&self) -> &Bag {
+        &self.bag
+    }
+
+    /// What was done, if the request is traced.
+    pub fn into_trace(self) -> Option<Trace> {
+        self.trace.map(|trace| *trace)
+    }
+}

@@ -1,0 +1,133 @@
+//! DNS names: the checks `dnsName` makes and when two names are one.
+//!
+//! The original asks an IDNA library with most rules switched off. Kept here are the rules that have been seen to
+//! matter; its tables of code points (normalization, bidirectional text) are not.
+
+use std::borrow::Cow;
+
+/// The name with its punycode labels decoded, its letter case kept.
+pub(crate) fn to_unicode(name: &str) -> Result<Cow<'_, str>, String> {
+    // A dot at the end is the root, not an empty label.
+    let (labels, root) = match name.strip_suffix('.') {
+        Some(labels) => (labels, "."),
+        None => (name, ""),
+    };
+    let mut decoded = Vec::new();
+    for label in labels.split('.') {
+        decoded.push(check(label)?);
+    }
+    if decoded.iter().all(|label| matches!(label, Cow::Borrowed(_))) {
+        return Ok(Cow::Borrowed(name));
+    }
+    Ok(Cow::Owned(decoded.join(".") + root))
+}
+
+fn check(label: &str) -> Result<Cow<'_, str>, String> {
+    if label.is_empty() {
+        return Err("it has an empty label".to_owned());
+    }
+    let label = match label.strip_prefix("xn--") {
+        Some(encoded) => {
+            Cow::Owned(decode(encoded).ok_or_else(|| format!("the label `{label}` is broken punycode"))?)
+        }
+        None => Cow::Borrowed(label),
+    };
+    if label.starts_with('-') || label.ends_with('-') {
+        return Err(format!("the label `{label}` starts or ends with `-`"));
+    }
+    if label.len() > 4 && label.as_bytes()[2..4] == *b"--" {
+        return Err(format!("the label `{label}` has `--` at its third character, which is reserved"));
+    }
+    Ok(label)
+}
+
+/// Whether two names are one: letter case, one dot at the end and punycode make no difference.
+pub(crate) fn same(a: &str, b: &str) -> bool {
+    let (a, b) = (a.strip_suffix('.').unwrap_or(a), b.strip_suffix('.').unwrap_or(b));
+    if a.eq_ignore_ascii_case(b) {
+        return true;
+    }
+    let plain =
+        |name: &str| name.is_ascii() && !name.as_bytes().windows(4).any(|w| w.eq_ignore_ascii_case(b"xn--"));
+    if plain(a) && plain(b) {
+        return false;
+    }
+    a.split('.').map(canonical).eq(b.split('.').map(canonical))
+}
+
+fn canonical(label: &str) -> String {
+    let label = label.to_lowercase();
+    label.strip_prefix("xn--").and_then(decode).unwrap_or(label)
+}
+
+/// Punycode (RFC 3492), without its prefix.
+fn decode(encoded: &str) -> Option<String> {
+    let (basic, digits) = encoded.rsplit_once('-').unwrap_or(("", encoded));
+    if !basic.is_ascii() {
+        return None;
+    }
+    let mut output: Vec<char> = basic.chars().collect();
+    let (mut code, mut position, mut bias) = (128u32, 0u32, 72u32);
+    let mut digits = digits.bytes();
+    while digits.len() > 0 {
+        let start = position;
+        let (mut weight, mut base) = (1u32, 36u32);
+        loop {
+            let digit = match digits.next()? {
+                letter @ (b'a'..=b'z' | b'A'..=b'Z') => letter.to_ascii_lowercase() - b'a',
+                number @ b'0'..=b'9' => number - b'0' + 26,
+                _ => return None,
+            };
+            position = position.checked_add(u32::from(digit).checked_mul(weight)?)?;
+            let threshold = base.saturating_sub(bias).clamp(1, 26);
+            if u32::from(digit) < threshold {
+                break;
+            }
+            weight = weight.checked_mul(36 - threshold)?;
+            base += 36;
+        }
+        let length = output.len() as u32 + 1;
+        bias = adapt(position - start, length, start == 0);
+        code = code.checked_add(position / length)?;
+        position %= length;
+        output.insert(position as usize, char::from_u32(code)?);
+        position += 1;
+    }
+    Some(output.into_iter().collect())
+}
+
+fn adapt(delta: u32, length: u32, first: bool) -> u32 {
+    let mut delta = if first { delta / 700 } else { delta / 2 };
+    delta += delta / length;
+    let mut bias = 0;
+    while delta > 35 * 26 / 2 {
+        delta /= 35;
+        bias += 36;
+    }
+    bias + 36 * delta / (delta + 38)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn labels_are_checked_and_decoded() {
+        assert_eq!(to_unicode("xn--bcher-kva.example.").as_deref(), Ok("bücher.example."));
+        assert_eq!(to_unicode("xn--wgbl6a.xn--mgberp4a5d4ar").as_deref(), Ok("قطر.السعودية"));
+        for name in ["FOO.com.", "a_b.com", "*.foo.com", "a b", "bücher.example"] {
+            assert_eq!(to_unicode(name).as_deref(), Ok(name));
+        }
+        for name in ["", ".", "foo..com", "-a.com", "a-.com", "ab--cd.com", "xn--a!.com", "xn--99999999999"] {
+            assert!(to_unicode(name).is_err(), "{name}");
+        }
+    }
+
+    #[test]
+    fn names_are_one_whatever_their_case_form_or_final_dot() {
+        assert!(same("foo.com", "FOO.com."));
+        assert!(same("XN--bcher-KVA.example", "Bücher.example"));
+        assert!(!same("foo.com", "foo.com.."));
+        assert!(!same("xn--bcher-kva.example", "bucher.example"));
+    }
+}

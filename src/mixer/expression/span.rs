@@ -1,0 +1,89 @@
+use std::fmt::{self, Display, Write as _};
+
+/// A place in the text of an expression: bytes `start..end`.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Span {
+    /// Where it starts.
+    pub start: u32,
+    /// Where it ends; equal to `start` for a place between two characters.
+    pub end: u32,
+}
+
+impl Span {
+    pub(crate) fn new(start: usize, end: usize) -> Self {
+        // A text is at most `MAX_LENGTH` bytes long, which fits.
+        Self { start: start as u32, end: end as u32 }
+    }
+
+    /// From the start of this place to the end of the other.
+    pub(crate) fn to(self, other: Span) -> Self {
+        Self { start: self.start, end: other.end }
+    }
+}
+
+/// Writes an error the way rustc does: the message, the line it is about, carets below the place, and what to do.
+/// A span that does not fit `source` (which is not the text the error is about) leaves the line out.
+pub(crate) fn render(source: &str, span: Span, message: &dyn Display, help: Option<&str>) -> String {
+    let mut out = format!("error: {message}\n");
+    if let Some(place) = Place::of(source, span) {
+        // Writing to a String does not fail.
+        let _ = place.write(&mut out);
+    }
+    if let Some(help) = help {
+        let _ = writeln!(out, "  = help: {help}");
+    }
+    out
+}
+
+struct Place<'s> {
+    number: usize,
+    line: &'s str,
+    before: &'s str,
+    marked: &'s str,
+}
+
+impl<'s> Place<'s> {
+    fn of(source: &'s str, span: Span) -> Option<Self> {
+        let (start, end) = (span.start as usize, span.end as usize);
+        let head = source.get(..start)?;
+        let marked = source.get(start..end)?.lines().next().unwrap_or_default();
+        let line_start = head.rfind('\n').map_or(0, |newline| newline + 1);
+        let line = source[line_start..].lines().next().unwrap_or_default();
+        Some(Self { number: head.matches('\n').count() + 1, line, before: &head[line_start..], marked })
+    }
+
+    fn column(&self) -> usize {
+        self.before.chars().count() + 1
+    }
+
+    fn write(&self, out: &mut String) -> fmt::Result {
+        let gutter = " ".repeat(self.number.to_string().len());
+        let indent: String = self.before.chars().map(|c| if c == '\t' { '\t' } else { ' ' }).collect();
+        let carets = "^".repeat(self.marked.chars().count().max(1));
+        writeln!(out, "{gutter}--> {}:{}", self.number, self.column())?;
+        writeln!(out, "{gutter} |")?;
+        writeln!(out, "{} | {}", self.number, self.line)?;
+        writeln!(out, "{gutter} | {indent}{carets}")
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_caret_stands_below_the_place_on_its_line_whatever_stands_before_it() {
+        let text =
+            render("ü ||\n\t\"é\" == x", Span::new(15, 16), &"unknown attribute `x`", Some("declare it"));
+        assert_eq!(
+            text,
+            "error: unknown attribute `x`\n --> 2:9\n  |\n2 | \t\"é\" == x\n  | \t       ^\n  = help: declare it\n"
+        );
+    }
+
+    #[test]
+    fn a_place_at_the_end_has_one_caret_and_a_foreign_one_no_line() {
+        assert!(render("as ==", Span::new(5, 5), &"m", None).ends_with("1 | as ==\n  |      ^\n"));
+        assert_eq!(render("é", Span::new(1, 9), &"m", None), "error: m\n");
+    }
+}

@@ -1,0 +1,25 @@
+//! Adapters that run elsewhere, called over gRPC as Mixer calls them.
+//!
+//! A [`RemoteAdapter`] is what a handler with a `connection` calls; a [`Session`] is the same for an adapter with
+//! `session_based: true`, which is given its configuration once, ahead of the calls.
+
+mod adapter;
+mod address;
+mod backoff;
+mod balancer;
+mod exchange;
+mod link;
+mod options;
+#[path = "no_security.rs"]
+mod security;
+mod session;
+mod settings;
+
+pub use adapter::RemoteAdapter;
+pub use backoff::Backoff;
+pub use options::{Options, Resolver};
+pub use session::{OpenError, Refused, Session, SessionState, Step};
+pub use settings::check_connection;
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,147 @@
+//! The Mixer API, `istio.mixer.v1.Mixer`: Check and Report of a proxy (mixer-runtime.md, sections 3.3 and 4).
+
+mod attributes;
+mod references;
+
+use std::sync::Arc;
+
+use tonic::Status;
+
+use super::grpc::{Rpc, rpc};
+use crate::{
+    handler::Caller,
+    mixer::{
+        Mixer,
+        attribute::Bag,
+        dictionary::WORDS,
+        dispatch::{QuotaAsk, Report, Request},
+    },
+    proto::istio::mixer::v1::{
+        CheckRequest, CheckResponse, ReportRequest, ReportResponse,
+        check_response::{PreconditionResult, QuotaResult},
+        report_request::RepeatedAttributesSemantics,
+    },
+};
+use attributes::{Decoder, update};
+
+pub(super) const SERVICE: &str = "istio.mixer.v1.Mixer";
+
+pub(super) fn methods(mixer: &Arc<Mixer>) -> [(&'static str, Rpc); 2] {
+    let checks = mixer.clone();
+    let reports = mixer.clone();
+    [
+        (
+            "/istio.mixer.v1.Mixer/Check",
+            rpc(move |request, caller| {
+                let mixer = checks.clone();
+                async move { check(&mixer, request, caller).await }
+            }),
+        ),
+        (
+            "/istio.mixer.v1.Mixer/Report",
+            rpc(move |request, caller| {
+                let mixer = reports.clone();
+                async move { report(&mixer, request, caller).await }
+            }),
+        ),
+    ]
+}
+
+/// Before the first configuration nothing is known that could allow a request.
+fn not_configured() -> Status {
+    Status::unavailable("there is no configuration yet")
+}
+
+/// Both sides must have the client's words.
+fn known_words(global_word_count: u32) -> Result<usize, Status> {
+    let count = usize::try_from(global_word_count).unwrap_or(usize::MAX);
+    if count > WORDS.len() {
+        return Err(Status::internal(format!(
+            "the caller's global dictionary has {count} words, this one {}: the caller is of a later release",
+            WORDS.len()
+        )));
+    }
+    Ok(count)
+}
+
+/// Answers a Check.
+pub async fn check(mixer: &Mixer, asked: CheckRequest, caller: Caller) -> Result<CheckResponse, Status> {
+    let known_words = known_words(asked.global_word_count)?;
+    let snapshot = mixer.snapshot().ok_or_else(not_configured)?;
+    let attributes = asked.attributes.unwrap_or_default();
+    let decoder = Decoder::new(&snapshot, &attributes.words);
+    let mut bag = Bag::new(snapshot.vocabulary().clone());
+    decoder.read(&attributes, &mut bag);
+    let mut request = Request::new(&snapshot, bag, caller.deadline, false);
+    let preprocessed = request.generate().await;
+    preprocessed.map_err(|error| Status::internal(format!("preprocessing attributes failed: {error}")))?;
+    let answer = request.check().await;
+    let answer =
+        answer.map_err(|error| Status::internal(format!("performing check operation failed: {error}")))?;
+    let referenced = |request: &Request<'_>| {
+        references::encode(&request.references().list(snapshot.vocabulary()), known_words)
+    };
+    let allowed = answer.status.code == 0;
+    let mut response = CheckResponse {
+        precondition: Some(PreconditionResult {
+            status: Some(answer.status),
+            valid_duration: Some(answer.valid_duration),
+            valid_use_count: answer.valid_use_count,
+            referenced_attributes: Some(referenced(&request)),
+            route_directive: answer.directive,
+        }),
+        quotas: Default::default(),
+    };
+    if allowed {
+        for (name, params) in asked.quotas {
+            let granted = request
+                .quota(QuotaAsk {
+                    name: &name,
+                    dedup_id: &asked.deduplication_id,
+                    amount: params.amount,
+                    best_effort: params.best_effort,
+                })
+                .await;
+            let result = QuotaResult {
+                valid_duration: Some(granted.valid_duration),
+                granted_amount: granted.granted,
+                referenced_attributes: Some(referenced(&request)),
+                status: None,
+            };
+            response.quotas.insert(name, result);
+        }
+    }
+    Ok(response)
+}
+
+/// Answers a Report.
+pub async fn report(mixer: &Mixer, asked: ReportRequest, caller: Caller) -> Result<ReportResponse, Status> {
+    known_words(asked.global_word_count)?;
+    let snapshot = mixer.snapshot().ok_or_else(not_configured)?;
+    let delta = asked.repeated_attributes_semantics() == RepeatedAttributesSemantics::DeltaEncoding;
+    let mut report = Report::default();
+    let mut state: Option<Bag> = None;
+    for attributes in &asked.attributes {
+        let words = if attributes.words.is_empty() { &asked.default_words } else { &attributes.words };
+        let decoder = Decoder::new(&snapshot, words);
+        let bag = match state.as_ref().filter(|_| delta) {
+            Some(state) => match update(&decoder, attributes, state) {
+                Ok(bag) => bag,
+                Err(why) => {
+                    report.fail(format!("request could not be processed due to invalid attributes: {why}"));
+                    continue;
+                }
+            },
+            None => {
+                let mut bag = Bag::new(snapshot.vocabulary().clone());
+                decoder.read(attributes, &mut bag);
+                bag
+            }
+        };
+        let mut request = Request::new(&snapshot, bag.clone(), caller.deadline, false);
+        report.add(&mut request).await;
+        state = Some(bag);
+    }
+    report.flush(caller.deadline, None).await.map_err(|error| Status::unknown(error.to_string()))?;
+    Ok(ReportResponse {})
+}

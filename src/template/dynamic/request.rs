@@ -1,0 +1,61 @@
+use prost::{
+    Message as _,
+    bytes::{Bytes, BytesMut},
+    encoding,
+};
+use prost_reflect::{DynamicMessage, Value};
+
+use super::DynamicTemplate;
+use crate::proto::{Any, QuotaRequest};
+
+/// An encoded request of a template, but for its dedup_id: that differs from call to call.
+#[derive(Clone, Debug)]
+pub struct HandleRequest {
+    encoded: Bytes,
+    dedup_id: Option<u32>,
+}
+
+impl HandleRequest {
+    /// The request on the wire.
+    pub fn with_dedup_id(&self, id: &str) -> Bytes {
+        let Some(tag) = self.dedup_id else { return self.encoded.clone() };
+        let mut request = BytesMut::with_capacity(self.encoded.len() + id.len() + 16);
+        request.extend_from_slice(&self.encoded);
+        encoding::string::encode(tag, &id.to_owned(), &mut request);
+        request.freeze()
+    }
+}
+
+impl DynamicTemplate {
+    /// Makes a request of these instances. Like Mixer's, it has whichever of the fields the template's request message
+    /// has (mixer-wire.md, section c); a template that is not a report takes the first instance.
+    pub fn request(
+        &self,
+        instances: Vec<DynamicMessage>,
+        adapter_config: Option<&Any>,
+        quota_request: Option<&QuotaRequest>,
+    ) -> HandleRequest {
+        let mut request = DynamicMessage::new(self.request.clone());
+        let mut instances = instances.into_iter().map(Value::Message);
+        if self.request.get_field_by_name("instances").is_some_and(|field| field.is_list()) {
+            request.set_field_by_name("instances", Value::List(instances.collect()));
+        } else if let Some(instance) = instances.next() {
+            request.set_field_by_name("instance", instance);
+        }
+        let mut set = |name: &str, encoded: Option<Vec<u8>>| {
+            let field = self.request.get_field_by_name(name);
+            let message = field.and_then(|field| field.kind().as_message().cloned());
+            if let (Some(message), Some(encoded)) = (message, encoded)
+                && let Ok(value) = DynamicMessage::decode(message, &encoded[..])
+            {
+                request.set_field_by_name(name, Value::Message(value));
+            }
+        };
+        set("adapter_config", adapter_config.map(Any::encode_to_vec));
+        set("quota_request", quota_request.map(QuotaRequest::encode_to_vec));
+        HandleRequest {
+            encoded: request.encode_to_vec().into(),
+            dedup_id: self.request.get_field_by_name("dedup_id").map(|field| field.number()),
+        }
+    }
+}

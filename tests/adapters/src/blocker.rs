@@ -1,0 +1,47 @@
+use mixer_adapter::{
+    Adapter, AdapterError, Check, Handle,
+    template::{ListEntry, listentry},
+};
+
+use crate::{
+    ledger::{Entry, ledger},
+    params::blocker::Params,
+};
+
+/// Blocks its thread until its ledger's gate is open; with the value `hang` it waits for ever without blocking.
+#[derive(Debug)]
+pub struct Blocker {
+    entry: Entry,
+    block_close: bool,
+}
+
+impl Adapter for Blocker {
+    const NAME: &str = "blocker";
+    const DESCRIPTION: &str = "Blocks its thread.";
+    const BLOCKING: bool = true;
+    type Config = Params;
+    type Templates = (ListEntry,);
+
+    async fn open(params: Params) -> Result<Self, AdapterError> {
+        Ok(Self { entry: ledger(&params.ledger).opening(), block_close: params.block_close })
+    }
+
+    async fn close(self) {
+        if self.block_close {
+            self.entry.ledger.block_at_gate();
+        }
+        self.entry.close();
+    }
+}
+
+impl Handle<ListEntry> for Blocker {
+    async fn handle(&self, instance: listentry::InstanceMsg) -> Result<Check, AdapterError> {
+        let call = self.entry.call();
+        if instance.value.is_some_and(|value| value.to_string() == "hang") {
+            std::future::pending::<()>().await;
+        }
+        self.entry.ledger.block_at_gate();
+        call.finish();
+        Ok(Check::allow())
+    }
+}

@@ -1,0 +1,133 @@
+//! What happened to handlers, written down where a test can read it.
+
+use std::{
+    collections::HashMap,
+    sync::{
+        Arc, LazyLock, Mutex, PoisonError,
+        atomic::{AtomicBool, AtomicU64, Ordering::SeqCst},
+    },
+    time::{Duration, Instant},
+};
+
+/// The counts of all handlers that name this ledger in their configuration.
+#[derive(Debug, Default)]
+pub struct Ledger {
+    opened: AtomicU64,
+    closed: AtomicU64,
+    leaked: AtomicU64,
+    entered: AtomicU64,
+    finished: AtomicU64,
+    abandoned: AtomicU64,
+    gate: AtomicBool,
+}
+
+/// The ledger of that name. A test takes a name of its own.
+pub fn ledger(name: &str) -> Arc<Ledger> {
+    static LEDGERS: LazyLock<Mutex<HashMap<String, Arc<Ledger>>>> = LazyLock::new(Mutex::default);
+    LEDGERS.lock().unwrap_or_else(PoisonError::into_inner).entry(name.to_owned()).or_default().clone()
+}
+
+impl Ledger {
+    /// How many times a handler was to be opened, also in vain.
+    pub fn opened(&self) -> u64 {
+        self.opened.load(SeqCst)
+    }
+
+    /// How many handlers were closed.
+    pub fn closed(&self) -> u64 {
+        self.closed.load(SeqCst)
+    }
+
+    /// How many handlers went away without being closed.
+    pub fn leaked(&self) -> u64 {
+        self.leaked.load(SeqCst)
+    }
+
+    /// How many calls reached a handler.
+    pub fn entered(&self) -> u64 {
+        self.entered.load(SeqCst)
+    }
+
+    /// How many calls ran to their end, whatever it was.
+    pub fn finished(&self) -> u64 {
+        self.finished.load(SeqCst)
+    }
+
+    /// How many calls were dropped before their end.
+    pub fn abandoned(&self) -> u64 {
+        self.abandoned.load(SeqCst)
+    }
+
+    /// Lets everything go on that waits, now and later.
+    pub fn open_gate(&self) {
+        self.gate.store(true, SeqCst);
+    }
+
+    /// Waits until the gate is open.
+    pub async fn pass_gate(&self) {
+        while !self.gate.load(SeqCst) {
+            tokio::time::sleep(Duration::from_millis(1)).await;
+        }
+    }
+
+    /// Blocks the thread until the gate is open, at most ten seconds: a test that fails should not hang.
+    pub fn block_at_gate(&self) {
+        let start = Instant::now();
+        while !self.gate.load(SeqCst) && start.elapsed() < Duration::from_secs(10) {
+            std::thread::sleep(Duration::from_millis(1));
+        }
+    }
+
+    pub(crate) fn opening(self: &Arc<Self>) -> Entry {
+        self.opened.fetch_add(1, SeqCst);
+        Entry { ledger: self.clone(), closed: false }
+    }
+}
+
+/// A handler's own line in a ledger.
+#[derive(Debug)]
+pub(crate) struct Entry {
+    pub(crate) ledger: Arc<Ledger>,
+    closed: bool,
+}
+
+impl Entry {
+    pub(crate) fn close(mut self) {
+        self.closed = true;
+        self.ledger.closed.fetch_add(1, SeqCst);
+    }
+
+    pub(crate) fn call(&self) -> Call {
+        self.ledger.entered.fetch_add(1, SeqCst);
+        Call { ledger: self.ledger.clone(), finished: false }
+    }
+}
+
+impl Drop for Entry {
+    fn drop(&mut self) {
+        if !self.closed {
+            self.ledger.leaked.fetch_add(1, SeqCst);
+        }
+    }
+}
+
+/// A call in progress.
+pub(crate) struct Call {
+    ledger: Arc<Ledger>,
+    finished: bool,
+}
+
+impl Call {
+    pub(crate) fn finish(mut self) {
+        self.finished = true;
+        self.ledger.finished.fetch_add(1, SeqCst);
+    }
+}
+
+impl Drop for Call {
+    fn drop(&mut self) {
+        if !self.finished {
+            self.ledger.abandoned.fetch_add(1, SeqCst);
+        }
+    }
+}

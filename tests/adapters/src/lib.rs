@@ -1,0 +1,39 @@
+//! Adapters that the framework's tests serve. What they do is told by their configuration and by the instances they get.
+
+mod blocker;
+mod bystander;
+pub mod ledger;
+pub mod probe;
+pub mod recorded;
+
+pub use blocker::Blocker;
+pub use bystander::Bystander;
+pub use ledger::{Ledger, ledger};
+pub use probe::Probe;
+pub use recorded::Recorded;
+
+/// The configuration messages, by adapter.
+pub mod params {
+    pub mod blocker {
+        mixer_adapter::include_proto!("test.blocker");
+    }
+    pub mod bystander {
+        mixer_adapter::include_proto!("test.bystander");
+    }
+    pub mod probe {
+        mixer_adapter::include_proto!("test.probe");
+    }
+    pub mod recorded {
+        mixer_adapter::include_proto!("example.mixer");
+    }
+}
+
+/// An attribute generator that a real Mixer was recorded with.
+pub mod ownergen {
+    mixer_adapter::include_proto!("example.ownergen");
+}
+
+/// A check with output that a real Mixer was recorded with.
+pub mod tagcheck {
+    mixer_adapter::include_proto!("example.tagcheck");
+}

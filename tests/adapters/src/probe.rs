@@ -1,0 +1,103 @@
+//! The adapter that misbehaves when told to.
+
+use mixer_adapter::{
+    Adapter, AdapterError, Check, Code, Grant, Handle, QuotaArgs,
+    adapter::{ConfigErrors, InferredTypes},
+    template::{ListEntry, Metric, Quota, listentry, metric, quota},
+};
+
+use crate::ledger::{Entry, ledger};
+pub use crate::params::probe::Params;
+
+/// Does what the value of a list entry says: `allow`, `deny`, `fail`, `panic`, `hang` (for ever) or `wait` (for the gate).
+#[derive(Debug)]
+pub struct Probe {
+    entry: Entry,
+    params: Params,
+}
+
+impl Adapter for Probe {
+    const NAME: &str = "probe";
+    const DESCRIPTION: &str = "Misbehaves when told to.";
+    type Config = Params;
+    type Templates = (ListEntry, Metric, Quota);
+
+    async fn open(params: Params) -> Result<Self, AdapterError> {
+        let entry = ledger(&params.ledger).opening();
+        let refused = match params.open.as_str() {
+            "fail" => Some(AdapterError::unavailable("the back-end is not there")),
+            "panic" => panic!("told to panic in open"),
+            "wait" => {
+                entry.ledger.pass_gate().await;
+                None
+            }
+            _ => None,
+        };
+        match refused {
+            None => Ok(Self { entry, params }),
+            Some(error) => {
+                entry.close();
+                Err(error)
+            }
+        }
+    }
+
+    fn validate(params: &Params, _: &InferredTypes) -> Result<(), ConfigErrors> {
+        if params.ledger.is_empty() {
+            return Err(ConfigErrors::one("ledger", "must be given"));
+        }
+        match params.fault.as_str() {
+            "" => Ok(()),
+            "panic" => panic!("told to panic in validate"),
+            fault => Err(ConfigErrors::one("fault", format!("it is {fault}"))),
+        }
+    }
+
+    async fn close(self) {
+        self.entry.close();
+    }
+}
+
+impl Probe {
+    async fn obey(&self, command: &str) -> Result<Check, AdapterError> {
+        let call = self.entry.call();
+        let answer = match command {
+            "deny" => Ok(Check::deny(Code::PermissionDenied, "told to deny")),
+            "fail" => Err(AdapterError::unavailable("told to fail")),
+            "panic" => panic!("told to panic"),
+            "hang" => std::future::pending().await,
+            "wait" => {
+                self.entry.ledger.pass_gate().await;
+                Ok(Check::allow())
+            }
+            _ => Ok(Check::allow()),
+        };
+        call.finish();
+        answer
+    }
+}
+
+impl Handle<ListEntry> for Probe {
+    async fn handle(&self, instance: listentry::InstanceMsg) -> Result<Check, AdapterError> {
+        let command = instance.value.map(|value| value.to_string()).unwrap_or_default();
+        let check = self.obey(&command).await?;
+        // The use count tells whose configuration answered.
+        Ok(check.uses(u32::try_from(self.params.maybe.unwrap_or(1000)).unwrap_or_default()))
+    }
+}
+
+impl Handle<Metric> for Probe {
+    async fn handle(&self, instances: Vec<metric::InstanceMsg>) -> Result<(), AdapterError> {
+        for instance in instances {
+            self.obey(&instance.monitored_resource_type).await?;
+        }
+        Ok(())
+    }
+}
+
+impl Handle<Quota> for Probe {
+    async fn handle(&self, _: (quota::InstanceMsg, QuotaArgs)) -> Result<Grant, AdapterError> {
+        self.entry.call().finish();
+        Ok(Grant::of(self.params.grant))
+    }
+}

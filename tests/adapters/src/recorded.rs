@@ -1,0 +1,213 @@
+//! The adapter that answers the requests recorded from a real Mixer, from its configuration and from their instances.
+
+use std::{
+    sync::{Mutex, PoisonError},
+    time::Duration,
+};
+
+use mixer_adapter::{
+    Adapter, AdapterError, Check, Code, Grant, Handle, QuotaArgs,
+    adapter::{ConfigErrors, InferredTypes},
+    prost::Message,
+    proto::Status,
+    template::{
+        ApiKey, Authorization, CheckNothing, Kubernetes, ListEntry, Metric, Quota, ReportNothing, TraceSpan,
+        apikey, authorization, checknothing, kubernetes, listentry, metric, quota, reportnothing, tracespan,
+    },
+    value::DnsName,
+};
+
+pub use crate::params::recorded::Params;
+use crate::{
+    ownergen::{self, OwnerGen},
+    params::recorded::params::Mode,
+    tagcheck::{self, TagCheck},
+};
+
+/// How many tests can serve this adapter at a time.
+pub const LOGS: usize = 8;
+
+/// Writes down each instance as it got it, in the log of that number, so that tests do not read what others wrote.
+///
+/// Its answers: checks are denied if their text is in `deny` (those without text if `mode` is ON), and carry `greeting` in
+/// the message, `ttl` and `limit` as validity; quotas are granted up to `limit`; attributes are made of the instance and
+/// the configuration.
+#[derive(Debug)]
+pub struct Recorded<const LOG: usize>(Params);
+
+/// Instances as they were handed to a handler.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Seen {
+    /// The handler's configuration.
+    pub config: Params,
+    /// The full name of the instance message.
+    pub message: String,
+    /// The instances, encoded again.
+    pub instances: Vec<Vec<u8>>,
+    /// Of a quota call.
+    pub quota: Option<QuotaArgs>,
+}
+
+static SEEN: [Mutex<Vec<Seen>>; LOGS] = [const { Mutex::new(Vec::new()) }; LOGS];
+
+/// What the handlers of one log were handed since this was last asked.
+pub fn take_seen<const LOG: usize>() -> Vec<Seen> {
+    std::mem::take(&mut SEEN[LOG].lock().unwrap_or_else(PoisonError::into_inner))
+}
+
+impl<const LOG: usize> Adapter for Recorded<LOG> {
+    const NAME: &str = "recorded";
+    const DESCRIPTION: &str = "Answers from its configuration and its instances.";
+    type Config = Params;
+    type Templates = (
+        CheckNothing,
+        ListEntry,
+        ApiKey,
+        Authorization,
+        Metric,
+        ReportNothing,
+        TraceSpan,
+        Quota,
+        Kubernetes,
+        OwnerGen,
+        TagCheck,
+    );
+
+    async fn open(params: Params) -> Result<Self, AdapterError> {
+        Ok(Self(params))
+    }
+
+    fn validate(params: &Params, _: &InferredTypes) -> Result<(), ConfigErrors> {
+        match params.limit {
+            1.. => Ok(()),
+            _ => Err(ConfigErrors::one("limit", "must be positive")),
+        }
+    }
+}
+
+impl<const LOG: usize> Recorded<LOG> {
+    fn see<M: Message + mixer_adapter::prost::Name>(&self, instances: &[M], quota: Option<QuotaArgs>) {
+        let instances = instances.iter().map(Message::encode_to_vec).collect();
+        let seen = Seen { config: self.0.clone(), message: M::full_name(), instances, quota };
+        SEEN[LOG].lock().unwrap_or_else(PoisonError::into_inner).push(seen);
+    }
+
+    fn denies(&self, text: &str) -> bool {
+        self.0.deny.iter().any(|denied| denied == text)
+    }
+
+    fn ttl(&self) -> Duration {
+        self.0.ttl.and_then(|ttl| ttl.try_into().ok()).unwrap_or_default()
+    }
+
+    fn check(&self, denied: bool) -> Check {
+        let code = if denied { Code::PermissionDenied as i32 } else { 0 };
+        let status = Status { code, message: self.0.greeting.clone(), details: Vec::new() };
+        Check::from_status(status).for_(self.ttl()).uses(u32::try_from(self.0.limit).unwrap_or_default())
+    }
+}
+
+impl<const LOG: usize> Handle<CheckNothing> for Recorded<LOG> {
+    async fn handle(&self, instance: checknothing::InstanceMsg) -> Result<Check, AdapterError> {
+        self.see(&[instance], None);
+        Ok(self.check(self.0.mode() == Mode::On))
+    }
+}
+
+impl<const LOG: usize> Handle<ListEntry> for Recorded<LOG> {
+    async fn handle(&self, instance: listentry::InstanceMsg) -> Result<Check, AdapterError> {
+        let denied = instance.value.as_ref().is_some_and(|value| self.denies(&value.to_string()));
+        self.see(&[instance], None);
+        Ok(self.check(denied))
+    }
+}
+
+impl<const LOG: usize> Handle<ApiKey> for Recorded<LOG> {
+    async fn handle(&self, instance: apikey::InstanceMsg) -> Result<Check, AdapterError> {
+        let denied = self.denies(&instance.api_key);
+        self.see(&[instance], None);
+        Ok(self.check(denied))
+    }
+}
+
+impl<const LOG: usize> Handle<Authorization> for Recorded<LOG> {
+    async fn handle(&self, instance: authorization::InstanceMsg) -> Result<Check, AdapterError> {
+        let denied = instance.subject.as_ref().is_some_and(|subject| self.denies(&subject.user));
+        self.see(&[instance], None);
+        Ok(self.check(denied))
+    }
+}
+
+impl<const LOG: usize> Handle<Metric> for Recorded<LOG> {
+    async fn handle(&self, instances: Vec<metric::InstanceMsg>) -> Result<(), AdapterError> {
+        self.see(&instances, None);
+        Ok(())
+    }
+}
+
+impl<const LOG: usize> Handle<ReportNothing> for Recorded<LOG> {
+    async fn handle(&self, instances: Vec<reportnothing::InstanceMsg>) -> Result<(), AdapterError> {
+        self.see(&instances, None);
+        Ok(())
+    }
+}
+
+impl<const LOG: usize> Handle<TraceSpan> for Recorded<LOG> {
+    async fn handle(&self, instances: Vec<tracespan::InstanceMsg>) -> Result<(), AdapterError> {
+        self.see(&instances, None);
+        Ok(())
+    }
+}
+
+impl<const LOG: usize> Handle<Quota> for Recorded<LOG> {
+    async fn handle(&self, (instance, args): (quota::InstanceMsg, QuotaArgs)) -> Result<Grant, AdapterError> {
+        let grant = Grant::of(args.amount.min(self.0.limit)).for_(self.ttl());
+        self.see(&[instance], Some(args));
+        Ok(grant)
+    }
+}
+
+impl<const LOG: usize> Handle<Kubernetes> for Recorded<LOG> {
+    async fn handle(&self, instance: kubernetes::InstanceMsg) -> Result<kubernetes::OutputMsg, AdapterError> {
+        self.see(std::slice::from_ref(&instance), None);
+        Ok(kubernetes::OutputMsg {
+            source_pod_name: format!("{}-name", instance.source_uid),
+            source_pod_ip: instance.source_ip,
+            source_namespace: self.0.greeting.clone(),
+            source_labels: self.0.labels.clone(),
+            ..kubernetes::OutputMsg::default()
+        })
+    }
+}
+
+impl<const LOG: usize> Handle<OwnerGen> for Recorded<LOG> {
+    async fn handle(&self, instance: ownergen::InstanceMsg) -> Result<ownergen::OutputMsg, AdapterError> {
+        self.see(std::slice::from_ref(&instance), None);
+        Ok(ownergen::OutputMsg {
+            owner: format!("owner-of-{}", instance.uid),
+            rank: instance.depth + self.0.limit,
+            score: instance.weight * self.0.ratio,
+            active: instance.deep && self.0.strict,
+            tags: self.0.labels.clone(),
+            addr: instance.r#where,
+            lease: instance.span,
+            host: Some(DnsName { value: format!("{}.example.com", self.0.greeting) }),
+        })
+    }
+}
+
+impl<const LOG: usize> Handle<TagCheck> for Recorded<LOG> {
+    async fn handle(
+        &self,
+        instance: tagcheck::InstanceMsg,
+    ) -> Result<(Check, tagcheck::OutputMsg), AdapterError> {
+        self.see(std::slice::from_ref(&instance), None);
+        let nested = instance.nested.unwrap_or_default();
+        let any = instance.any.map(|any| any.to_string()).unwrap_or_default();
+        let mut tags = instance.tags;
+        tags.extend(self.0.labels.clone());
+        let output =
+            tagcheck::OutputMsg { verdict: format!("{} {any}", nested.label), cost: nested.count * 2, tags };
+        Ok((self.check(self.denies(&instance.subject)), output))
+    }
+}

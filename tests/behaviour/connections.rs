@@ -1,0 +1,189 @@
+//! How many calls and connections at a time, and how they end.
+
+use std::time::{Duration, Instant};
+
+use mixer_adapter::{
+    handler::TableLimits,
+    prost::Message as _,
+    service::ServerOptions,
+    template::{ListEntry, Template as _},
+    tonic::Code,
+};
+use test_adapters::{Probe, ledger};
+use tokio::{
+    io::{AsyncReadExt as _, AsyncWriteExt as _},
+    net::TcpStream,
+};
+
+use crate::{
+    requests::{entry, probe, session, telling, told},
+    support::{Client, Serving, any, until},
+};
+
+async fn with_options(options: ServerOptions) -> Serving {
+    Serving::with(|adapters| adapters.add::<Probe>(), options, TableLimits::default()).await
+}
+
+#[tokio::test]
+async fn one_call_more_than_the_server_takes_is_refused() {
+    let serving = with_options(ServerOptions { max_concurrent_calls: 2, ..Default::default() }).await;
+    let (one, other, ledger) = (serving.connect().await, serving.connect().await, ledger("max calls"));
+    let calls = [telling(&one, "max calls", "wait"), telling(&other, "max calls", "wait")];
+    until("two calls are served", || ledger.entered() == 2).await;
+    let failure = told(&one, "max calls", "allow").await.unwrap_err();
+    assert_eq!(failure.code, Code::ResourceExhausted);
+    assert_eq!(failure.message, "2 calls are being served already; try again");
+    ledger.open_gate();
+    for call in calls {
+        assert!(call.await.unwrap().is_ok());
+    }
+    assert!(told(&one, "max calls", "allow").await.is_ok());
+}
+
+#[tokio::test]
+async fn one_call_more_than_a_connection_takes_waits() {
+    let serving = with_options(ServerOptions { max_calls_per_connection: 1, ..Default::default() }).await;
+    let (client, other, ledger) = (serving.connect().await, serving.connect().await, ledger("max streams"));
+    // The client learns the limit with the server's settings.
+    assert!(told(&client, "max streams", "allow").await.is_ok());
+    let first = telling(&client, "max streams", "wait");
+    until("the first call is served", || ledger.entered() == 2).await;
+    let second = telling(&client, "max streams", "allow");
+    assert!(told(&other, "max streams", "allow").await.is_ok(), "other connections have their own limit");
+    assert_eq!(ledger.entered(), 3, "the second call is not served yet");
+    ledger.open_gate();
+    assert!(first.await.unwrap().is_ok());
+    assert!(second.await.unwrap().is_ok());
+}
+
+#[tokio::test]
+async fn one_connection_more_than_the_server_takes_waits() {
+    let serving = with_options(ServerOptions { max_connections: 1, ..Default::default() }).await;
+    let first = serving.connect().await;
+    assert!(told(&first, "max connections", "allow").await.is_ok());
+    let address = serving.grpc;
+    let second = tokio::spawn(async move {
+        let client = Client::connect(address).await;
+        told(&client, "max connections", "allow").await
+    });
+    tokio::time::sleep(Duration::from_millis(50)).await;
+    assert!(!second.is_finished());
+    drop(first);
+    assert!(second.await.unwrap().is_ok());
+}
+
+#[tokio::test]
+async fn an_old_connection_is_ended_after_its_calls_in_flight() {
+    let serving = with_options(ServerOptions {
+        max_connection_age: Some(Duration::from_millis(100)),
+        ..Default::default()
+    })
+    .await;
+    let (client, ledger) = (serving.connect().await, ledger("age"));
+    let call = telling(&client, "age", "wait");
+    until("the call is served", || ledger.entered() == 1).await;
+    // GOAWAY: the connection takes no more calls.
+    let start = Instant::now();
+    while told(&client, "age", "allow").await.is_ok() {
+        assert!(start.elapsed() < Duration::from_secs(5), "the connection is never ended");
+    }
+    assert!(!call.is_finished());
+    ledger.open_gate();
+    assert!(call.await.unwrap().is_ok(), "the call in flight finishes");
+    client.ended().await;
+    assert!(told(&serving.connect().await, "age", "allow").await.is_ok());
+}
+
+#[tokio::test]
+async fn a_call_that_outlasts_the_grace_of_its_old_connection_is_cut_off() {
+    let serving = with_options(ServerOptions {
+        max_connection_age: Some(Duration::from_millis(50)),
+        grace: Duration::from_millis(50),
+        ..Default::default()
+    })
+    .await;
+    let (client, ledger) = (serving.connect().await, ledger("age cut"));
+    let failure = told(&client, "age cut", "hang").await.unwrap_err();
+    assert_eq!(failure.code, Code::Unavailable);
+    assert_eq!(ledger.abandoned(), 1);
+}
+
+#[tokio::test]
+async fn a_stopping_server_finishes_calls_in_flight_and_closes_every_handler() {
+    let serving = Serving::start(|adapters| adapters.add::<Probe>()).await;
+    let (client, idle, ledger) = (serving.connect().await, serving.connect().await, ledger("stops"));
+    assert!(told(&idle, "stops", "allow").await.is_ok());
+    let mut config = probe("stops");
+    config.seq = 1;
+    assert_eq!(idle.create_session(session(any(&config))).await.status.unwrap().code, 0);
+    let calls: Vec<_> = (0..10).map(|_| telling(&client, "stops", "wait")).collect();
+    until("the calls are served", || ledger.entered() == 11).await;
+
+    serving.begin_stop();
+    idle.ended().await;
+    assert!(TcpStream::connect(serving.grpc).await.is_err(), "no new connections");
+    assert_eq!(serving.get("/readyz").await, (503, "waiting for: shutdown\n".to_owned()));
+    assert_eq!(serving.get("/healthz").await.0, 200);
+    assert!(calls.iter().all(|call| !call.is_finished()));
+    ledger.open_gate();
+    for call in calls {
+        assert!(call.await.unwrap().is_ok());
+    }
+    serving.stop().await;
+    assert_eq!((ledger.opened(), ledger.closed(), ledger.leaked()), (2, 2, 0));
+    assert_eq!(ledger.finished(), 11);
+}
+
+#[tokio::test]
+async fn a_stopping_server_cuts_calls_off_after_the_grace_and_still_closes_their_handlers() {
+    let serving =
+        with_options(ServerOptions { grace: Duration::from_millis(100), ..Default::default() }).await;
+    let (client, ledger) = (serving.connect().await, ledger("stops hard"));
+    let call = telling(&client, "stops hard", "hang");
+    until("the call is served", || ledger.entered() == 1).await;
+    serving.stop().await;
+    assert_eq!(call.await.unwrap().unwrap_err().code, Code::Unavailable);
+    assert_eq!((ledger.abandoned(), ledger.closed(), ledger.leaked()), (1, 1, 0));
+}
+
+#[tokio::test]
+async fn a_peer_that_is_gone_without_a_word_is_noticed() {
+    let serving = with_options(ServerOptions {
+        keepalive: Some(Duration::from_millis(50)),
+        keepalive_timeout: Duration::from_millis(50),
+        ..Default::default()
+    })
+    .await;
+    // A client that sends the preface and empty settings, and then never answers a ping.
+    let mut silent = TcpStream::connect(serving.grpc).await.unwrap();
+    silent.write_all(b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n\0\0\0\x04\0\0\0\0\0").await.unwrap();
+    let mut received = Vec::new();
+    tokio::time::timeout(Duration::from_secs(5), silent.read_to_end(&mut received)).await.unwrap().unwrap();
+    // One that answers stays.
+    let client = serving.connect().await;
+    tokio::time::sleep(Duration::from_millis(200)).await;
+    assert!(told(&client, "keepalive", "allow").await.is_ok());
+}
+
+#[tokio::test]
+async fn a_connection_that_speaks_no_http2_is_ended() {
+    let serving = Serving::start(|adapters| adapters.add::<Probe>()).await;
+    let mut stranger = TcpStream::connect(serving.grpc).await.unwrap();
+    stranger.write_all(b"GET / HTTP/1.1\r\nhost: localhost\r\n\r\n").await.unwrap();
+    let mut received = Vec::new();
+    let ended = tokio::time::timeout(Duration::from_secs(5), stranger.read_to_end(&mut received)).await;
+    assert!(ended.is_ok());
+    assert!(told(&serving.connect().await, "no http2", "allow").await.is_ok());
+}
+
+#[tokio::test]
+async fn deadlines_run_while_the_request_is_still_being_sent() {
+    let serving = Serving::start(|adapters| adapters.add::<Probe>()).await;
+    let client = serving.connect().await;
+    let mut request = crate::support::post(ListEntry::METHOD);
+    request.headers_mut().insert("grpc-timeout", "50m".parse().unwrap());
+    let failure = client.exchange_unfinished(request, b"\0\0\0\0\x0aabc").await;
+    assert_eq!(failure.unwrap_err().code, Code::DeadlineExceeded);
+    let request = entry(any(&probe("half sent")), "allow").encode_to_vec();
+    assert!(client.send(ListEntry::METHOD, &request).await.is_ok());
+}

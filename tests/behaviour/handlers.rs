@@ -1,0 +1,224 @@
+//! When handlers are opened, shared, kept and closed.
+
+use std::time::Duration;
+
+use bytes::Bytes;
+use futures_util::future::join_all;
+use mixer_adapter::{
+    handler::TableLimits,
+    prost::Message as _,
+    proto::{Any, CheckResult},
+    service::ServerOptions,
+    template::{CheckNothing, ListEntry, Template as _},
+    tonic::Code,
+};
+use test_adapters::{Bystander, Probe, ledger, params::probe::Params};
+
+use crate::{
+    requests::{entry, nothing, probe, session, telling, told},
+    support::{Client, Failure, Serving, any, until},
+};
+
+async fn with_limits(limits: TableLimits) -> Serving {
+    Serving::with(|adapters| adapters.add::<Probe>(), ServerOptions::default(), limits).await
+}
+
+async fn call(client: &Client, config: &Params) -> Result<CheckResult, Failure> {
+    client.call(ListEntry::METHOD, &entry(any(config), "allow")).await
+}
+
+#[tokio::test]
+async fn ten_thousand_configurations_are_bounded_by_the_cache_and_closed_once_each() {
+    let limits = TableLimits { cached_handlers: 100, ..Default::default() };
+    let serving = with_limits(limits).await;
+    let (client, ledger) = (serving.connect().await, ledger("10,000"));
+    for batch in 0..100 {
+        let configs = (0..100).map(|n| Params { seq: batch * 100 + n, ..probe("10,000") });
+        let calls = configs.map(async |config| call(&client, &config).await);
+        for answer in join_all(calls).await {
+            assert!(answer.is_ok(), "{answer:?}");
+        }
+        // Beyond the bound are only those whose calls or closing have just ended.
+        let open = ledger.opened() - ledger.closed();
+        assert!(open <= 250, "{open} handlers are open");
+    }
+    assert_eq!(ledger.opened(), 10_000);
+    assert_eq!(serving.metric("adapter_cached_handlers").await, 100.0);
+    assert_eq!(serving.metric("adapter_open_handlers").await, 100.0);
+    until("evicted handlers are closed", || ledger.closed() == 9_900).await;
+    serving.stop().await;
+    assert_eq!((ledger.closed(), ledger.leaked()), (10_000, 0));
+}
+
+#[tokio::test]
+async fn a_hundred_first_calls_open_their_handler_once() {
+    let serving = with_limits(TableLimits::default()).await;
+    let (client, ledger) = (serving.connect().await, ledger("first calls"));
+    let config = Params { open: "wait".to_owned(), ..probe("first calls") };
+    let calls = join_all((0..100).map(|_| call(&client, &config)));
+    let gate = async {
+        until("the handler is being opened", || ledger.opened() == 1).await;
+        tokio::time::sleep(Duration::from_millis(50)).await;
+        ledger.open_gate();
+    };
+    let (answers, ()) = tokio::join!(calls, gate);
+    assert!(answers.iter().all(Result::is_ok));
+    assert_eq!((ledger.opened(), ledger.entered()), (1, 100));
+    serving.stop().await;
+    assert_eq!(ledger.closed(), 1);
+}
+
+#[tokio::test]
+async fn a_failed_opening_is_remembered_briefly_and_reported_each_time() {
+    let limits = TableLimits { remember_refusals: Duration::from_millis(500), ..Default::default() };
+    let serving = with_limits(limits).await;
+    let (client, ledger) = (serving.connect().await, ledger("fails to open"));
+    let config = Params { open: "fail".to_owned(), ..probe("fails to open") };
+    let expected = Failure {
+        code: Code::Unavailable,
+        message: "adapter `probe` refuses its configuration: the back-end is not there".to_owned(),
+    };
+    for answer in join_all((0..20).map(|_| call(&client, &config))).await {
+        assert_eq!(answer.unwrap_err(), expected);
+    }
+    assert_eq!(call(&client, &config).await.unwrap_err(), expected);
+    let status = client.create_session(session(any(&config))).await.status.unwrap();
+    assert_eq!((status.code, status.message), (expected.code as i32, expected.message.clone()));
+    assert_eq!(ledger.opened(), 1);
+
+    tokio::time::sleep(Duration::from_millis(600)).await;
+    assert_eq!(call(&client, &config).await.unwrap_err(), expected);
+    assert_eq!(ledger.opened(), 2, "it is tried again");
+    assert_eq!(serving.metric("adapter_open_handlers").await, 0.0);
+}
+
+#[tokio::test]
+async fn a_panic_while_opening_is_a_refusal() {
+    let serving = with_limits(TableLimits::default()).await;
+    let client = serving.connect().await;
+    let config = Params { open: "panic".to_owned(), ..probe("panics in open") };
+    let failure = call(&client, &config).await.unwrap_err();
+    assert_eq!(failure.code, Code::Internal);
+    assert_eq!(
+        failure.message,
+        "adapter `probe` refuses its configuration: it panicked: told to panic in open"
+    );
+    assert_eq!(serving.metric("adapter_panics_total{adapter=\"probe\"}").await, 1.0);
+    assert!(call(&client, &probe("panics in open")).await.is_ok(), "other configurations are none the worse");
+}
+
+#[tokio::test]
+async fn a_panic_while_validating_is_a_refusal() {
+    let serving = with_limits(TableLimits::default()).await;
+    let client = serving.connect().await;
+    let config = Params { fault: "panic".to_owned(), ..probe("panics in validate") };
+    let expected = "adapter `probe` refuses its configuration: it panicked: told to panic in validate";
+    let failure = call(&client, &config).await.unwrap_err();
+    assert_eq!(failure, Failure { code: Code::Internal, message: expected.to_owned() });
+    let status = client.create_session(session(any(&config))).await.status.unwrap();
+    assert_eq!((status.code, &*status.message), (Code::Internal as i32, expected));
+    assert_eq!(serving.metric("adapter_panics_total{adapter=\"probe\"}").await, 2.0);
+}
+
+#[tokio::test]
+async fn opening_goes_on_when_the_first_caller_stops_waiting() {
+    let serving = with_limits(TableLimits::default()).await;
+    let (client, ledger) = (serving.connect().await, ledger("slow to open"));
+    let config = Params { open: "wait".to_owned(), ..probe("slow to open") };
+    let request = entry(any(&config), "allow").encode_to_vec();
+    for _ in 0..3 {
+        let failure =
+            client.send_within(ListEntry::METHOD, &request, Duration::from_millis(30)).await.unwrap_err();
+        assert_eq!(failure.code, Code::DeadlineExceeded);
+    }
+    ledger.open_gate();
+    assert!(call(&client, &config).await.is_ok());
+    assert_eq!((ledger.opened(), ledger.leaked()), (1, 0));
+    serving.stop().await;
+    assert_eq!(ledger.closed(), 1);
+}
+
+#[tokio::test]
+async fn an_opening_that_never_ends_is_given_up() {
+    let limits = TableLimits { open_timeout: Duration::from_millis(50), ..Default::default() };
+    let serving = with_limits(limits).await;
+    let client = serving.connect().await;
+    let config = Params { open: "wait".to_owned(), ..probe("never opens") };
+    let failure = call(&client, &config).await.unwrap_err();
+    assert_eq!(failure.code, Code::Unavailable);
+    assert_eq!(failure.message, "adapter `probe` refuses its configuration: it was not open after 50ms");
+}
+
+#[tokio::test]
+async fn a_handler_that_is_not_kept_closes_after_its_last_call() {
+    let serving = with_limits(TableLimits { cached_handlers: 0, ..Default::default() }).await;
+    let (client, ledger) = (serving.connect().await, ledger("not kept"));
+    let first = telling(&client, "not kept", "wait");
+    until("the first call is in the handler", || ledger.entered() == 1).await;
+    let second = telling(&client, "not kept", "wait");
+    until("the second call is in the handler", || ledger.entered() == 2).await;
+    assert_eq!((ledger.opened(), ledger.closed()), (1, 0), "equal configurations share a handler");
+    ledger.open_gate();
+    assert!(first.await.unwrap().is_ok() && second.await.unwrap().is_ok());
+    until("it is closed", || ledger.closed() == 1).await;
+    assert!(told(&client, "not kept", "allow").await.is_ok());
+    until("the next one is closed too", || (ledger.opened(), ledger.closed()) == (2, 2)).await;
+}
+
+#[tokio::test]
+async fn handlers_nobody_calls_are_let_go() {
+    let serving =
+        with_limits(TableLimits { idle: Some(Duration::from_millis(100)), ..Default::default() }).await;
+    let (client, ledger) = (serving.connect().await, ledger("idle handler"));
+    assert!(told(&client, "idle handler", "allow").await.is_ok());
+    assert_eq!(ledger.closed(), 0);
+    let host = serving.host.clone();
+    until("the idle handler is closed", || {
+        host.tick();
+        ledger.closed() == 1
+    })
+    .await;
+}
+
+#[tokio::test]
+async fn equal_configurations_share_a_handler_however_they_are_written() {
+    let serving = with_limits(TableLimits::default()).await;
+    let (client, ledger) = (serving.connect().await, ledger("equal"));
+    // Field 2 (seq) is 7, field 1 (ledger) is "equal": in order, in reverse with a padded length, and with a field that
+    // is not known.
+    for value in
+        [&b"\x0a\x05equal\x10\x07"[..], b"\x10\x07\x0a\x85\x00equal", b"\x0a\x05equal\x10\x07\x98\x06\x01"]
+    {
+        let config = Any {
+            type_url: "type.googleapis.com/test.probe.Params".to_owned(),
+            value: Bytes::copy_from_slice(value),
+        };
+        let answer: Result<CheckResult, _> =
+            client.call(ListEntry::METHOD, &entry(Some(config.clone()), "allow")).await;
+        assert!(answer.is_ok(), "{value:?}");
+        assert_eq!(client.create_session(session(Some(config))).await.status.unwrap().code, 0);
+    }
+    assert_eq!(ledger.opened(), 1);
+    serving.stop().await;
+    assert_eq!(ledger.closed(), 1);
+}
+
+#[tokio::test]
+async fn a_call_without_configuration_runs_with_the_only_adapter_that_needs_none() {
+    let serving = Serving::start(|adapters| adapters.add::<Probe>().add::<Bystander>()).await;
+    let client = serving.connect().await;
+    let opened = ledger("").opened();
+    for _ in 0..3 {
+        assert!(client.call::<CheckResult>(CheckNothing::METHOD, &nothing(None)).await.is_ok());
+    }
+    assert_eq!(ledger("").opened() - opened, 1);
+
+    let failure = client.call::<CheckResult>(ListEntry::METHOD, &entry(None, "allow")).await.unwrap_err();
+    assert_eq!(failure.code, Code::FailedPrecondition);
+    assert_eq!(
+        failure.message,
+        "no configuration for template `listentry`: the request has no adapter_config (no session id, no configuration), \
+         no live session names `entry.instance.istio-system`, and the only adapter that serves the template, `probe`, needs \
+         one (adapter `probe` refuses its configuration: ledger: must be given); open a session or send adapter_config"
+    );
+}

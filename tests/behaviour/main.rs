@@ -1,0 +1,14 @@
+//! What a server does, seen by its clients over real sockets.
+#![allow(clippy::unwrap_used, unreachable_pub)]
+
+mod admin;
+mod bad_requests;
+mod connections;
+mod counts;
+mod handlers;
+mod misbehaviour;
+mod recorded;
+mod requests;
+mod sessions;
+#[path = "../support/mod.rs"]
+mod support;

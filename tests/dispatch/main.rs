@@ -1,0 +1,32 @@
+//! The recorded dispatch cases of a real Mixer 1.3.8, run against the engine in this process: the same configuration and
+//! the same request bytes lead to the same calls of adapters and the same answers (`tests/data/dispatch`, whose format
+//! is described in its README).
+
+#![allow(clippy::unwrap_used)]
+
+mod backend;
+mod case;
+mod compare;
+mod config;
+
+use case::Case;
+
+/// Cases in which a real Mixer is wrong, and the engine differs on purpose; docs/compatibility.md says how.
+const DIFFERENT_ON_PURPOSE: &[&str] = &[];
+
+#[tokio::test(start_paused = true)]
+async fn the_recorded_cases_of_a_real_mixer_have_the_recorded_outcome() {
+    let mut failed = Vec::new();
+    let mut passed = 0;
+    for case in Case::all() {
+        let differences = case.run().await;
+        match (differences.is_empty(), DIFFERENT_ON_PURPOSE.contains(&case.id.as_str())) {
+            (true, false) | (false, true) => passed += 1,
+            (true, true) => failed.push(format!("{}: no longer differs", case.id)),
+            (false, false) => failed.push(format!("{}:\n    {}", case.id, differences.join("\n    "))),
+        }
+    }
+    println!("{passed} passed, {} failed", failed.len());
+    assert!(failed.is_empty(), "{} of the recorded cases differ:\n{}", failed.len(), failed.join("\n"));
+    assert_eq!(passed, 123);
+}
