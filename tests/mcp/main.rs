@@ -6,7 +6,9 @@
 
 mod convergence;
 mod messages;
+mod misbehaving;
 mod replay;
+mod scripted;
 
 mod sink;
 mod sockets;

@@ -4,7 +4,7 @@ use std::{sync::Arc, time::Duration};
 
 use tokio::sync::{mpsc, watch};
 use tokio_util::sync::CancellationToken;
-use tonic::{Status, Streaming};
+use tonic::{Code, Status, Streaming};
 
 use super::{
     Catalogue, Machine, Meaning, PeerStatus,
@@ -14,6 +14,9 @@ use crate::{
     config::mcp::{Change, Rate, rate::Bucket},
     proto::istio::mcp::v1alpha1::{RequestResources, Resources},
 };
+
+/// How long a sink that does not read is waited for to hear why its stream ends.
+const LAST_WORD: Duration = Duration::from_secs(5);
 
 /// How a source behaves.
 #[derive(Clone, Copy, Debug)]
@@ -54,6 +57,11 @@ impl Source {
     /// Takes a change in, and pushes it where it is news.
     pub fn apply(&self, change: &Change) {
         self.catalogue.send_if_modified(|catalogue| Arc::make_mut(catalogue).apply(change));
+    }
+
+    /// What it serves now.
+    pub fn catalogue(&self) -> Arc<Catalogue> {
+        self.catalogue.borrow().clone()
     }
 
     /// Ends all streams, so that sinks look for another source.
@@ -106,22 +114,19 @@ impl Source {
                                 good |= meaning == Meaning::Accepted;
                                 continue;
                             }
-                            Err(status) => {
-                                let _ = pushes.send(Err(status.clone())).await;
-                                status
-                            }
+                            Err(status) => status,
                         }
                     }
                     Ok(None) => Status::ok("the sink ended it"),
                     Err(status) => status,
                 },
                 Ok(()) = catalogue.changed() => continue,
-                () = self.closed.cancelled() => {
-                    let status = Status::unavailable("the source is going away");
-                    let _ = pushes.send(Err(status.clone())).await;
-                    status
-                }
+                () = self.closed.cancelled() => Status::unavailable("the source is going away"),
             };
+            if status.code() != Code::Ok {
+                // A sink that is gone, or does not read, does not hear it.
+                let _ = pushes.send_timeout(Err(status.clone()), LAST_WORD).await;
+            }
             return Served { status, good };
         }
     }
