@@ -5,6 +5,7 @@
 #![allow(clippy::unwrap_used)]
 
 mod convergence;
+mod follow;
 mod messages;
 mod misbehaving;
 mod replay;

@@ -4,7 +4,11 @@
 //! around them. Either side may dial the other.
 
 mod backoff;
+mod body;
 mod change;
+mod convert;
+mod feed;
+mod follow;
 mod listen;
 mod name;
 mod peer;
@@ -17,6 +21,8 @@ pub mod sink;
 pub mod source;
 
 pub use change::{Change, Delivery, Fault, Rejection, Verdict};
+pub use feed::feed;
+pub use follow::{McpSource, deliver, mixer_collections, sink_id};
 pub use listen::{ServiceOptions, listen};
 pub use peer::Peer;
 pub use rate::Rate;
