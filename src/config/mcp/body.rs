@@ -3,13 +3,18 @@
 use std::sync::LazyLock;
 
 use base64::{Engine as _, engine::general_purpose::STANDARD};
+use prost::Message;
 use prost_reflect::{DescriptorPool, DynamicMessage};
+use prost_types::Struct;
 use serde_json::{Value as Json, json};
 
 use crate::{
     config::{Collection, Kind},
     handler::{ParamsError, read_params},
-    proto::{Any, DESCRIPTORS},
+    proto::{
+        Any, DESCRIPTORS,
+        istio::policy::v1beta1::{AttributeManifest, Handler, Instance, Rule},
+    },
 };
 
 /// What type URLs begin with.
@@ -33,17 +38,30 @@ pub(super) fn to_spec(body: &Any) -> Result<Json, String> {
 
 /// The spec of a resource as a body of the type that its collection has (spec: mcp-and-xds.md d): those of Mixer's own kinds have
 /// messages, all others are a `google.protobuf.Struct`.
+///
+/// The same spec always becomes the same bytes.
 pub(super) fn of_spec(collection: &Collection, spec: Json) -> Result<Any, ParamsError> {
-    let name = match collection.kind() {
-        Some(Kind::AttributeManifest) => "istio.policy.v1beta1.AttributeManifest",
-        Some(Kind::Handler) => "istio.policy.v1beta1.Handler",
-        Some(Kind::Instance) => "istio.policy.v1beta1.Instance",
-        Some(Kind::Rule) => "istio.policy.v1beta1.Rule",
-        Some(Kind::Template | Kind::Adapter | Kind::Other(_)) | None => "google.protobuf.Struct",
-    };
-    let missing = || ParamsError { field: String::new(), reason: format!("{name} is not known here") };
-    let descriptor = POOL.get_message_by_name(name).ok_or_else(missing)?;
-    Ok(Any { type_url: format!("{HOST}{name}"), value: read_params(&descriptor, spec)? })
+    match collection.kind() {
+        Some(Kind::AttributeManifest) => {
+            encode::<AttributeManifest>("istio.policy.v1beta1.AttributeManifest", spec)
+        }
+        Some(Kind::Handler) => encode::<Handler>("istio.policy.v1beta1.Handler", spec),
+        Some(Kind::Instance) => encode::<Instance>("istio.policy.v1beta1.Instance", spec),
+        Some(Kind::Rule) => encode::<Rule>("istio.policy.v1beta1.Rule", spec),
+        Some(Kind::Template | Kind::Adapter | Kind::Other(_)) | None => {
+            encode::<Struct>("google.protobuf.Struct", spec)
+        }
+    }
+}
+
+fn encode<M: Message + Default>(name: &str, spec: Json) -> Result<Any, ParamsError> {
+    let wrong = |reason| ParamsError { field: String::new(), reason };
+    let descriptor = POOL.get_message_by_name(name);
+    let descriptor = descriptor.ok_or_else(|| wrong(format!("{name} is not known here")))?;
+    let bytes = read_params(&descriptor, spec)?;
+    // Maps are in no order until they are in a message of ours.
+    let message = M::decode(bytes).map_err(|error| wrong(format!("it is no {name}: {error}")))?;
+    Ok(Any { type_url: format!("{HOST}{name}"), value: message.encode_to_vec().into() })
 }
 
 /// A Struct has no integers: numbers that are whole are taken for them, as they are in YAML.
@@ -87,6 +105,19 @@ mod tests {
             let spec = json!({ "session_based": false, "templates": ["a.b"], "port": 80 });
             let (name, back) = there_and_back(collection, spec.clone());
             assert_eq!((name.as_str(), back), ("google.protobuf.Struct", spec), "{collection}");
+        }
+    }
+
+    #[test]
+    fn the_same_spec_always_becomes_the_same_bytes() {
+        let fields: serde_json::Map<_, _> = (0..50).map(|n| (format!("field{n}"), json!(n))).collect();
+        for (collection, spec) in [
+            ("istio/config/v1alpha2/adapters", json!(fields)),
+            ("istio/policy/v1beta1/handlers", json!({ "adapter": "a", "params": fields })),
+        ] {
+            let collection = Collection::new(collection);
+            let bytes = of_spec(&collection, spec.clone()).unwrap();
+            assert!((0..5).all(|_| of_spec(&collection, spec.clone()).unwrap() == bytes));
         }
     }
 
