@@ -75,6 +75,8 @@ impl Handle<Quota> for Denier {
     }
 }
 
+mixer_adapter::testing::compliance!(Denier, refuses("valid_duration", "valid_duration: -1s"));
+
 #[cfg(test)]
 mod tests {
     #![allow(clippy::unwrap_used)]

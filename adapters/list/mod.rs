@@ -107,5 +107,11 @@ impl List {
     }
 }
 
+mixer_adapter::testing::compliance!(
+    List,
+    config("overrides: [a]"),
+    refuses("caching_interval", "caching_interval: -1s")
+);
+
 #[cfg(test)]
 mod tests;

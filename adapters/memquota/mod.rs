@@ -6,6 +6,12 @@ mod dedup;
 mod digest;
 mod limits;
 mod literal;
+mixer_adapter::testing::compliance!(
+    MemQuota,
+    config("quotas: [{name: example.instance.istio-system, max_amount: 10, valid_duration: 60s}]"),
+    refuses("quotas[0].max_amount", "quotas: [{name: a, max_amount: -1}]")
+);
+
 #[cfg(test)]
 mod tests;
 

@@ -90,6 +90,8 @@ impl Handle<TraceSpan> for Noop {
     }
 }
 
+mixer_adapter::testing::compliance!(Noop);
+
 #[cfg(test)]
 mod tests {
     #![allow(clippy::unwrap_used)]

@@ -162,5 +162,13 @@ fn summary(mut faults: Vec<String>) -> String {
     if more == 0 { named } else { format!("{named}; and {more} more") }
 }
 
+mixer_adapter::testing::compliance!(
+    Prometheus,
+    config(
+        "metrics: [{name: requests, instance_name: example.instance.istio-system, kind: COUNTER, label_names: [path]}]"
+    ),
+    refuses("metrics[0].kind", "metrics: [{name: a, instance_name: b}]")
+);
+
 #[cfg(test)]
 mod tests;

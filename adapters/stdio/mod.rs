@@ -5,6 +5,12 @@ mod line;
 mod outlet;
 mod settings;
 mod sink;
+mixer_adapter::testing::compliance!(
+    Stdio,
+    config("{log_stream: FILE, output_path: /dev/null}"),
+    refuses("output_path", "log_stream: FILE")
+);
+
 #[cfg(test)]
 mod tests;
 mod time;

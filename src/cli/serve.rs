@@ -1,4 +1,4 @@
-use std::{net::SocketAddr, sync::Arc, time::Duration};
+use std::{io::IsTerminal as _, net::SocketAddr, sync::Arc, time::Duration};
 
 use anyhow::Context as _;
 use clap::Args;
@@ -98,7 +98,7 @@ pub(super) struct Serve {
     log: String,
 
     /// Log as JSON, a line an event
-    #[arg(long, env = "MIXER_ADAPTER_LOG_JSON")]
+    #[arg(long, env = "MIXER_ADAPTER_LOG_JSON", value_parser = values::switch(), action = clap::ArgAction::SetTrue)]
     log_json: bool,
 }
 
@@ -142,7 +142,8 @@ impl Serve {
                     background.spawn(controller.follow(source, configured));
                 }
                 (None, Some(sample)) => {
-                    use_sample(controller, sample, &self.default_config_namespace).await?
+                    use_sample(controller, sample, &self.default_config_namespace).await?;
+                    drop(configured);
                 }
                 (None, None) => drop(configured),
             }
@@ -182,7 +183,10 @@ impl Serve {
     fn start_logging(&self) -> anyhow::Result<()> {
         let filter =
             EnvFilter::try_new(&self.log).with_context(|| format!("--log {:?} is no filter", self.log))?;
-        let logging = tracing_subscriber::fmt().with_env_filter(filter).with_writer(std::io::stderr);
+        let colours =
+            std::io::stderr().is_terminal() && std::env::var_os("NO_COLOR").is_none_or(|no| no.is_empty());
+        let logging =
+            tracing_subscriber::fmt().with_env_filter(filter).with_writer(std::io::stderr).with_ansi(colours);
         match self.log_json {
             true => logging.json().init(),
             false => logging.init(),

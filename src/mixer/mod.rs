@@ -3,6 +3,7 @@
 
 pub mod attribute;
 pub mod build;
+mod cache;
 mod control;
 pub mod dictionary;
 pub mod dispatch;

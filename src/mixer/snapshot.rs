@@ -4,6 +4,7 @@ use std::sync::Arc;
 
 use super::{
     attribute::{AttributeValue, Attributes, Bag, Reads, Vocabulary},
+    cache::CheckCache,
     dictionary::WORDS,
     dispatch::FailurePolicy,
     handler::RuntimeHandler,
@@ -23,6 +24,8 @@ pub struct Snapshot {
     pub(crate) generators: Table,
     pub(crate) handlers: Vec<Arc<RuntimeHandler>>,
     pub(crate) policy: FailurePolicy,
+    /// Answers of checks, if they are kept.
+    pub(crate) cache: Option<CheckCache>,
     /// Whether parts of the configuration were left out because of faults.
     pub(crate) has_faults: bool,
 }
@@ -46,6 +49,7 @@ impl Snapshot {
             generators: Table::default(),
             handlers: Vec::new(),
             policy: FailurePolicy::default(),
+            cache: None,
             has_faults: false,
         }
     }

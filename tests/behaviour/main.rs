@@ -3,6 +3,7 @@
 
 mod admin;
 mod bad_requests;
+mod compliance;
 mod connections;
 mod counts;
 mod handlers;

@@ -60,21 +60,26 @@ pub(crate) struct Server {
 
 impl Server {
     pub(crate) fn start(arguments: &[&str]) -> Self {
+        Self::start_and_print(arguments).0
+    }
+
+    /// The same, with what it printed at its start.
+    pub(crate) fn start_and_print(arguments: &[&str]) -> (Self, String) {
         let ports = ["serve", "--listen", "127.0.0.1:0", "--admin", "127.0.0.1:0", "--log", "error"];
         let mut child = binary().args(ports).args(arguments).stdout(Stdio::piped()).spawn().unwrap();
         let mut stdout = BufReader::new(child.stdout.take().unwrap());
+        let mut printed = String::new();
         let mut read = |before: &str| {
-            let mut line = String::new();
             loop {
-                line.clear();
-                assert!(stdout.read_line(&mut line).unwrap() > 0, "the server printed no line {before:?}");
-                if let Some(address) = line.strip_prefix(before) {
+                let start = printed.len();
+                assert!(stdout.read_line(&mut printed).unwrap() > 0, "the server printed no line {before:?}");
+                if let Some(address) = printed[start..].strip_prefix(before) {
                     return address.trim().to_owned();
                 }
             }
         };
         let (grpc, admin) = (read("gRPC on "), read("Admin on http://"));
-        Self { grpc, admin, child, _stdout: stdout }
+        (Self { grpc, admin, child, _stdout: stdout }, printed)
     }
 
     pub(crate) fn call(&self, arguments: &[&str]) -> Ran {

@@ -1,14 +1,10 @@
 //! Denies what is on a list. `cargo run -p denylist -- serve`
-use mixer_adapter::{
-    Adapter, AdapterError, Check, Code, Handle,
-    template::{ListEntry, listentry},
-};
+use mixer_adapter::template::{ListEntry, listentry};
+use mixer_adapter::{Adapter, AdapterError, Check, Code, Handle};
 use std::collections::HashSet;
-
 mixer_adapter::include_proto!("denylist"); // Params, from config.proto
 
 struct DenyList(HashSet<String>);
-
 impl Adapter for DenyList {
     const NAME: &str = "denylist";
     const DESCRIPTION: &str = "Denies what is on a list.";
@@ -18,7 +14,6 @@ impl Adapter for DenyList {
         Ok(Self(params.entries.into_iter().collect()))
     }
 }
-
 impl Handle<ListEntry> for DenyList {
     async fn handle(&self, entry: listentry::InstanceMsg) -> Result<Check, AdapterError> {
         let listed = entry.value.is_some_and(|value| self.0.contains(&value.to_string()));
@@ -27,3 +22,4 @@ impl Handle<ListEntry> for DenyList {
 }
 
 mixer_adapter::main!(DenyList);
+mixer_adapter::testing::compliance!(DenyList, config("entries: [bob]"));

@@ -43,6 +43,7 @@ impl Handle<TagCheck> for Required {
 }
 
 mixer_adapter::main!(Required);
+mixer_adapter::testing::compliance!(Required, config("required: {team: red}"));
 
 #[cfg(test)]
 mod tests {

@@ -17,6 +17,7 @@ pub use open::{Connect, Connector, OpenFault, Opened};
 
 use super::{
     attribute::Vocabulary,
+    cache::CheckCache,
     dispatch::FailurePolicy,
     snapshot::{Identity, Snapshot, global_slots},
 };
@@ -34,6 +35,9 @@ pub struct BuildOptions {
     pub lenient: bool,
     /// What becomes of requests when something fails.
     pub policy: FailurePolicy,
+    /// How many answers of checks are kept for requests that would be answered alike; 0 keeps none, as a real Mixer
+    /// does since 1.1.
+    pub check_cache: u64,
 }
 
 impl Default for BuildOptions {
@@ -42,6 +46,7 @@ impl Default for BuildOptions {
             default_namespace: "istio-system".to_owned(),
             lenient: false,
             policy: FailurePolicy::default(),
+            check_cache: 0,
         }
     }
 }
@@ -97,6 +102,7 @@ impl Blueprint {
             vocabulary: self.vocabulary,
             handlers: opened.values().cloned().collect(),
             policy: options.policy,
+            cache: (options.check_cache > 0).then(|| CheckCache::new(options.check_cache)),
             has_faults,
             ..Snapshot::empty()
         };

@@ -37,6 +37,33 @@ struct WithOutput {
 }
 
 impl<'s> Request<'s> {
+    /// The answer that is kept for a request like this one, if there is one. It has the references of the request that
+    /// was answered, which this one shares.
+    pub fn find_answer(&mut self) -> Option<CheckAnswer> {
+        let (answer, references) = self.snapshot.cache.as_ref()?.find(&self.bag)?;
+        self.references = references;
+        if let Some(trace) = &mut self.trace {
+            trace.steps.push(Step::Merged {
+                outcome: "the answer to an earlier request holds for this one".to_owned(),
+            });
+        }
+        Some(answer)
+    }
+
+    /// Has attributes generated and checks, or takes the answer that is kept for a request like this one.
+    pub async fn answer(&mut self) -> Result<CheckAnswer, DispatchError> {
+        if let Some(answer) = self.find_answer() {
+            return Ok(answer);
+        }
+        let asked = self.snapshot.cache.is_some().then(|| self.bag.clone());
+        self.generate().await.map_err(|error| error.within("preprocessing attributes failed"))?;
+        let answer = self.check().await.map_err(|error| error.within("performing check operation failed"))?;
+        if let (Some(cache), Some(asked)) = (&self.snapshot.cache, asked) {
+            cache.keep(&asked, &self.references, &answer);
+        }
+        Ok(answer)
+    }
+
     /// Checks: every instance of every rule that matches is sent, and the answers are merged.
     pub async fn check(&mut self) -> Result<CheckAnswer, DispatchError> {
         let snapshot = self.snapshot;

@@ -19,6 +19,7 @@ impl<'s> Request<'s> {
     /// Has attribute generators make their attributes. Those that the request brings stay as they are, and of several
     /// generators the first to answer counts.
     pub async fn generate(&mut self) -> Result<(), DispatchError> {
+        self.generated = true;
         let snapshot = self.snapshot;
         let mut planned: Vec<Planned<'s>> = Vec::new();
         let mut conditions = Conditions::of(snapshot.generators.of(&self.namespace));

@@ -28,6 +28,8 @@ pub struct Request<'s> {
     pub(crate) references: References,
     pub(crate) namespace: String,
     pub(crate) deadline: Option<Instant>,
+    /// Whether attribute generators have run.
+    pub(crate) generated: bool,
     pub(crate) trace: Option<Box<Trace>>,
 }
 
@@ -40,13 +42,20 @@ pub struct DispatchError {
     pub failures: Vec<String>,
 }
 
+impl DispatchError {
+    /// The same, with the phase in which it came up.
+    fn within(self, phase: &str) -> Self {
+        Self { failures: vec![format!("{phase}: {self}")] }
+    }
+}
+
 impl<'s> Request<'s> {
     /// A request with these attributes, which must be of the snapshot's vocabulary.
     pub fn new(snapshot: &'s Snapshot, bag: Bag, deadline: Option<Instant>, traced: bool) -> Self {
         let mut references = References::default();
         let namespace = snapshot.identity.namespace(&bag, &mut references.before).to_owned();
         let trace = traced.then(|| Box::new(Trace { namespace: namespace.clone(), steps: Vec::new() }));
-        Self { snapshot, bag, references, namespace, deadline, trace }
+        Self { snapshot, bag, references, namespace, deadline, generated: false, trace }
     }
 
     /// What the answers depend on.

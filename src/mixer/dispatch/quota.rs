@@ -37,6 +37,13 @@ impl<'s> Request<'s> {
     /// adapter that fails grants nothing. Of several handlers the first to answer counts.
     pub async fn quota(&mut self, ask: QuotaAsk<'_>) -> QuotaAnswer {
         self.references.restart();
+        // A check whose answer was kept ran no generators.
+        if !self.generated
+            && let Err(error) = self.generate().await
+        {
+            tracing::warn!(quota = ask.name, %error, "no quota granted: attributes could not be generated");
+            return QuotaAnswer::default();
+        }
         let snapshot = self.snapshot;
         let in_full = QuotaAnswer { granted: ask.amount, valid_duration: DEFAULT_DURATION };
         let mut answer = QuotaAnswer::default();

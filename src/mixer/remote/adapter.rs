@@ -131,6 +131,9 @@ impl RemoteAdapter {
             };
             let mut sender = self.balancer.sender().await?;
             let timeout = deadline.map(|deadline| deadline.saturating_duration_since(Instant::now()));
+            if timeout.is_some_and(|timeout| timeout.is_zero()) {
+                return Err(too_late());
+            }
             let request = exchange::request(&self.origin, path, frame.clone(), timeout, token)?;
             match sender.send(request).await {
                 Ok(response) => return exchange::answer(response, self.max_response_size).await,
@@ -148,8 +151,10 @@ pub(super) async fn within<T>(
 ) -> Result<T, Status> {
     match deadline {
         None => call.await,
-        Some(deadline) => tokio::time::timeout_at(deadline, call)
-            .await
-            .unwrap_or_else(|_| Err(Status::deadline_exceeded("the adapter did not answer in time"))),
+        Some(deadline) => tokio::time::timeout_at(deadline, call).await.unwrap_or_else(|_| Err(too_late())),
     }
+}
+
+fn too_late() -> Status {
+    Status::deadline_exceeded("the adapter did not answer in time")
 }

@@ -69,9 +69,9 @@ impl Dialer {
                         publish(Link::Connecting);
                         continue;
                     }
-                    // Once may be an adapter that has just restarted; again and again is none.
+                    // Once or twice may be an adapter that has just restarted; again and again is none.
                     publish(match rests.taken() {
-                        0 => Link::Connecting,
+                        0..3 => Link::Connecting,
                         _ => Link::Down("it ends every connection as soon as it is made".into()),
                     });
                 }

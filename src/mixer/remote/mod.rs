@@ -10,7 +10,7 @@ mod balancer;
 mod exchange;
 mod link;
 mod options;
-#[path = "no_security.rs"]
+#[cfg_attr(not(feature = "tls"), path = "no_security.rs")]
 mod security;
 mod session;
 mod settings;

@@ -41,3 +41,18 @@ impl Settings {
         }
     }
 }
+
+#[cfg(all(test, not(feature = "tls")))]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn authentication_is_refused_where_it_was_not_built_in() {
+        let address = "adapter:9091".to_owned();
+        let connection = Connection { address, timeout: None, authentication: Some(Default::default()) };
+        let error = check_connection(&connection).map_err(|error| error.to_string());
+        assert!(
+            error.is_err_and(|error| error.starts_with("connection.authentication: this build has no TLS"))
+        );
+    }
+}

@@ -73,11 +73,7 @@ pub async fn check(mixer: &Mixer, asked: CheckRequest, caller: Caller) -> Result
     let mut bag = Bag::new(snapshot.vocabulary().clone());
     decoder.read(&attributes, &mut bag);
     let mut request = Request::new(&snapshot, bag, caller.deadline, false);
-    let preprocessed = request.generate().await;
-    preprocessed.map_err(|error| Status::internal(format!("preprocessing attributes failed: {error}")))?;
-    let answer = request.check().await;
-    let answer =
-        answer.map_err(|error| Status::internal(format!("performing check operation failed: {error}")))?;
+    let answer = request.answer().await.map_err(|error| Status::internal(error.to_string()))?;
     let referenced = |request: &Request<'_>| {
         references::encode(&request.references().list(snapshot.vocabulary()), known_words)
     };

@@ -2,12 +2,14 @@
 
 mod blocker;
 mod bystander;
+mod careless;
 pub mod ledger;
 pub mod probe;
 pub mod recorded;
 
 pub use blocker::Blocker;
 pub use bystander::Bystander;
+pub use careless::Careless;
 pub use ledger::{Ledger, ledger};
 pub use probe::Probe;
 pub use recorded::Recorded;
@@ -19,6 +21,9 @@ pub mod params {
     }
     pub mod bystander {
         mixer_adapter::include_proto!("test.bystander");
+    }
+    pub mod careless {
+        mixer_adapter::include_proto!("test.careless");
     }
     pub mod probe {
         mixer_adapter::include_proto!("test.probe");

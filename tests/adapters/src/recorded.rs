@@ -161,9 +161,14 @@ impl<const LOG: usize> Handle<TraceSpan> for Recorded<LOG> {
 
 impl<const LOG: usize> Handle<Quota> for Recorded<LOG> {
     async fn handle(&self, (instance, args): (quota::InstanceMsg, QuotaArgs)) -> Result<Grant, AdapterError> {
-        let grant = Grant::of(args.amount.min(self.0.limit)).for_(self.ttl());
+        let granted = match args.amount {
+            ..=0 => 0,
+            amount if amount <= self.0.limit => amount,
+            _ if args.best_effort => self.0.limit,
+            _ => 0,
+        };
         self.see(&[instance], Some(args));
-        Ok(grant)
+        Ok(Grant::of(granted).for_(self.ttl()))
     }
 }
 
@@ -185,7 +190,7 @@ impl<const LOG: usize> Handle<OwnerGen> for Recorded<LOG> {
         self.see(std::slice::from_ref(&instance), None);
         Ok(ownergen::OutputMsg {
             owner: format!("owner-of-{}", instance.uid),
-            rank: instance.depth + self.0.limit,
+            rank: instance.depth.saturating_add(self.0.limit),
             score: instance.weight * self.0.ratio,
             active: instance.deep && self.0.strict,
             tags: self.0.labels.clone(),
@@ -206,8 +211,11 @@ impl<const LOG: usize> Handle<TagCheck> for Recorded<LOG> {
         let any = instance.any.map(|any| any.to_string()).unwrap_or_default();
         let mut tags = instance.tags;
         tags.extend(self.0.labels.clone());
-        let output =
-            tagcheck::OutputMsg { verdict: format!("{} {any}", nested.label), cost: nested.count * 2, tags };
+        let output = tagcheck::OutputMsg {
+            verdict: format!("{} {any}", nested.label),
+            cost: nested.count.saturating_mul(2),
+            tags,
+        };
         Ok((self.check(self.denies(&instance.subject)), output))
     }
 }

@@ -101,12 +101,24 @@ async fn a_call_that_takes_too_long_is_deadline_exceeded_and_given_up() {
     let (tell, mut told) = mpsc::unbounded_channel();
     let server = Scripted::start(move |_| Act::Hang(tell.clone())).await;
     let mut to = connection(server.address);
-    to.timeout = Some(prost_types::Duration { seconds: 0, nanos: 50_000_000 });
+    to.timeout = Some(prost_types::Duration { seconds: 0, nanos: 250_000_000 });
     let remote = RemoteAdapter::new(&to, &quick(), &tokio::runtime::Handle::current()).unwrap();
     let error = remote.call(&check(), request(None), None).await.unwrap_err();
     assert_eq!(error.code(), Code::DeadlineExceeded);
     assert_eq!(soon(told.recv()).await, Some(Reason::CANCEL));
     assert_eq!(server.open(), 1, "the connection lives");
+}
+
+#[tokio::test]
+async fn a_call_that_comes_too_late_is_not_sent() {
+    let mut server = Scripted::start(|_| Act::ok(b"")).await;
+    let remote = remote(server.address);
+    remote.call(&check(), request(None), None).await.unwrap();
+    server.rest();
+    let error = remote.call(&check(), request(None), Some(Instant::now())).await.unwrap_err();
+    assert_eq!(error.code(), Code::DeadlineExceeded);
+    remote.call(&check(), "next".into(), None).await.unwrap();
+    assert_eq!(server.rest().iter().map(|seen| &seen.body[5..]).collect::<Vec<_>>(), [b"next"]);
 }
 
 #[tokio::test]

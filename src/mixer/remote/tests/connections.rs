@@ -8,7 +8,7 @@ use tokio::{io::AsyncReadExt as _, net::TcpListener, runtime::Handle, sync::mpsc
 use tonic::Code;
 
 use super::{
-    check, connection,
+    check, connection, port,
     probe::{Running, configured, reason},
     quick, remote, request,
     scripted::{Act, Scripted},
@@ -18,11 +18,6 @@ use crate::{
     mixer::remote::{Options, RemoteAdapter, Resolver},
     service::ServerOptions,
 };
-
-/// An address where nobody listens.
-async fn nobody() -> SocketAddr {
-    TcpListener::bind("127.0.0.1:0").await.unwrap().local_addr().unwrap()
-}
 
 /// A name whose addresses a test changes.
 fn name(addresses: &Arc<Mutex<Vec<SocketAddr>>>) -> Resolver {
@@ -58,7 +53,8 @@ async fn one_connection_is_made_with_the_first_call_and_ends_with_the_adapter() 
 
 #[tokio::test]
 async fn where_nobody_listens_is_unavailable_at_once_and_back_within_a_second() {
-    let address = nobody().await;
+    let port = port();
+    let address = port.address;
     let remote = RemoteAdapter::new(&connection(address), &Options::default(), &Handle::current()).unwrap();
     for _ in 0..10 {
         let before = Instant::now();
@@ -69,7 +65,7 @@ async fn where_nobody_listens_is_unavailable_at_once_and_back_within_a_second() 
     }
     // Long enough for the rests to have grown.
     tokio::time::sleep(Duration::from_millis(1200)).await;
-    let _server = Scripted::at(address, |_| Act::ok(b"back")).await;
+    let _server = Scripted::on(&port, |_| Act::ok(b"back")).await;
     let started = Instant::now();
     until(async || ask(&remote).await.is_ok()).await;
     assert!(started.elapsed() < Duration::from_secs(1), "{:?}", started.elapsed());
@@ -81,18 +77,18 @@ async fn calls_go_on_when_an_adapter_restarts() {
     let remote = remote(adapter.address);
     let call = async || remote.call(&check(), request(Some(configured("here"))), None).await;
     assert_eq!(reason(call().await.unwrap()), "here");
-    let address = adapter.stop().await;
+    let port = adapter.stop().await;
     until(async || call().await.is_err_and(|error| error.code() == Code::Unavailable)).await;
-    let _adapter = Running::with(address, ServerOptions::default()).await;
+    let _adapter = Running::on(port, ServerOptions::default()).await;
     until(async || call().await.is_ok()).await;
 }
 
 /// A server ends its connections in order so that its callers find new replicas; no call may fail of it.
 #[tokio::test]
 async fn connections_that_end_in_order_lose_no_call() {
-    let age = Some(Duration::from_millis(10));
+    let age = Some(Duration::from_millis(20));
     let options = ServerOptions { max_connection_age: age, ..ServerOptions::default() };
-    let adapter = Running::with(([127, 0, 0, 1], 0).into(), options).await;
+    let adapter = Running::on(port(), options).await;
     let remote = remote(adapter.address);
     let end = Instant::now() + Duration::from_millis(300);
     let caller = async || {
@@ -133,13 +129,13 @@ async fn a_dns_name_has_a_connection_to_each_address_and_calls_take_turns() {
 #[tokio::test]
 async fn an_address_that_is_down_gets_no_calls_until_it_is_back() {
     let first = Scripted::start(|_| Act::ok(b"first")).await;
-    let down = nobody().await;
-    let addresses = Arc::new(Mutex::new(vec![first.address, down]));
+    let down = port();
+    let addresses = Arc::new(Mutex::new(vec![first.address, down.address]));
     let remote = named("dns:///adapter:1", &addresses);
     for _ in 0..20 {
         assert_eq!(ask(&remote).await.unwrap(), "first");
     }
-    let mut second = Scripted::at(down, |_| Act::ok(b"second")).await;
+    let mut second = Scripted::on(&down, |_| Act::ok(b"second")).await;
     until(async || ask(&remote).await.unwrap() == "second").await;
     drop(first);
     until(async || ask(&remote).await.is_ok_and(|answer| answer == "second")).await;
@@ -175,7 +171,8 @@ async fn an_address_that_leaves_its_name_finishes_its_calls() {
 #[tokio::test]
 async fn a_plain_name_has_one_connection_to_the_first_address_that_answers() {
     let servers = [Scripted::start(|_| Act::ok(b"")).await, Scripted::start(|_| Act::ok(b"")).await];
-    let known = vec![nobody().await, servers[0].address, servers[1].address];
+    let down = port();
+    let known = vec![down.address, servers[0].address, servers[1].address];
     let remote = named("adapter:1", &Arc::new(Mutex::new(known)));
     for _ in 0..10 {
         ask(&remote).await.unwrap();

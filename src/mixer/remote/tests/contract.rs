@@ -25,7 +25,7 @@ use super::{
 };
 use crate::{
     handler::Closing,
-    mixer::remote::{OpenError, Options, Session, SessionState, Step},
+    mixer::remote::{OpenError, Options, Resolver, Session, SessionState, Step},
     proto::{
         Any, CheckResult, Status,
         istio::mixer::adapter::model::v1beta1::{
@@ -89,6 +89,36 @@ async fn a_session_is_validated_created_named_in_calls_and_closed_on_one_connect
     assert_eq!(handle.encode_to_vec(), request(None), "the rest of the request is as it was");
     assert_eq!(calls[3].message::<CloseSessionRequest>().session_id, "s1");
     assert_eq!(server.connections(), 1);
+}
+
+/// A session is known to the replica that made it; another one is asked for its own when that has gone.
+#[tokio::test]
+async fn a_session_keeps_to_one_replica_of_a_name() {
+    let other = |seen: &Seen| match seen.path().rsplit('/').next() {
+        Some("Validate") => validated(None),
+        Some("CreateSession") => created("other"),
+        _ if seen.body.windows(5).any(|text| text == b"other") => Act::message(&CheckResult::default()),
+        _ => Act::error("5", "no such session"),
+    };
+    let mut servers = [Scripted::start(faultless()).await, Scripted::start(other).await];
+    let addresses = servers.each_ref().map(|server| server.address).to_vec();
+    let resolver = Resolver::new(move |_, _| {
+        let addresses = addresses.clone();
+        async { Ok(addresses) }
+    });
+    let options = Options { resolver, ..quick() };
+    let closing = Closing::on(Handle::current());
+    let to = connection("dns:///adapter:1");
+    let session = Session::open(&to, new(configured("x")), &options, &closing).await.unwrap();
+    for _ in 0..10 {
+        ask(&session).await.unwrap();
+    }
+    assert_eq!(servers.each_ref().map(Scripted::connections), [1, 0]);
+    let [first, second] = &mut servers;
+    first.stop().await;
+    until(async || ask(&session).await.is_ok()).await;
+    let calls = second.rest();
+    assert_eq!(methods(&calls), ["HandleCheckNothing", "Validate", "CreateSession", "HandleCheckNothing"]);
 }
 
 #[tokio::test]

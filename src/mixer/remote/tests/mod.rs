@@ -6,16 +6,24 @@ mod calls;
 mod connections;
 mod contract;
 mod malformed;
+#[cfg(feature = "tls")]
+mod mutual;
+#[cfg(feature = "tls")]
+mod oauth;
+#[cfg(feature = "tls")]
+mod pki;
 mod probe;
 mod scripted;
 mod sessions;
+#[cfg(feature = "tls")]
+mod tls;
 
 use std::{net::SocketAddr, time::Duration};
 
 use bytes::Bytes;
 use http::uri::PathAndQuery;
 use prost::Message as _;
-use tokio::runtime::Handle;
+use tokio::{net::TcpSocket, runtime::Handle};
 
 use self::probe::configured;
 use super::{Backoff, OpenError, Options, RemoteAdapter, Session};
@@ -87,6 +95,21 @@ async fn ask(session: &Session) -> Result<Bytes, tonic::Status> {
 async fn close(session: Session, closing: Closing) {
     drop(session);
     assert_eq!(closing.finish(Duration::from_secs(10)).await, 0);
+}
+
+/// A port that nobody else is given, also while nobody listens on it: tests run beside one another, and one's client that
+/// tries again must not find another's server.
+struct Port {
+    address: SocketAddr,
+    _bound: TcpSocket,
+}
+
+fn port() -> Port {
+    let bound = TcpSocket::new_v4().unwrap();
+    // Lets a server listen on it too.
+    bound.set_reuseaddr(true).unwrap();
+    bound.bind(([127, 0, 0, 1], 0).into()).unwrap();
+    Port { address: bound.local_addr().unwrap(), _bound: bound }
 }
 
 /// Waits for what comes soon.

@@ -6,6 +6,7 @@ use prost::Message as _;
 use tokio::{runtime::Handle as Runtime, task::JoinHandle};
 use tokio_util::sync::CancellationToken;
 
+use super::{Port, port};
 use crate::{
     Adapter, AdapterError, Check, Code, Handle,
     adapter::{Config, ConfigErrors, InferredTypes},
@@ -76,6 +77,7 @@ pub(super) fn reason(answer: impl AsRef<[u8]>) -> String {
 /// The adapter on a port of its own.
 pub(super) struct Running {
     pub(super) address: SocketAddr,
+    port: Port,
     pub(super) host: Arc<Host>,
     stop: CancellationToken,
     served: JoinHandle<()>,
@@ -83,33 +85,31 @@ pub(super) struct Running {
 
 impl Running {
     pub(super) async fn start() -> Self {
-        Self::with(([127, 0, 0, 1], 0).into(), ServerOptions::default()).await
+        Self::on(port(), ServerOptions::default()).await
     }
 
-    pub(super) async fn with(address: SocketAddr, options: ServerOptions) -> Self {
+    pub(super) async fn on(port: Port, options: ServerOptions) -> Self {
         let adapters = Adapters::builder(Runtime::current()).add::<Probe>().build().unwrap();
         let closing = Closing::on(Runtime::current());
         let host = Arc::new(Host::new(adapters, TableLimits::default(), closing));
         let options = ServerOptions { grace: Duration::from_millis(100), ..options };
-        let bound = Server::new(host.clone(), options).bind(address, None).await.unwrap();
-        let address = bound.grpc_address().unwrap();
+        let bound = Server::new(host.clone(), options).bind(port.address, None).await.unwrap();
         let stop = CancellationToken::new();
         let stopped = stop.clone();
         let served = tokio::spawn(async move { bound.run(&Workers::here(), stopped).await.unwrap() });
-        Self { address, host, stop, served }
+        Self { address: port.address, port, host, stop, served }
     }
 
     /// Stops it, sessions and all.
-    pub(super) async fn stop(self) -> SocketAddr {
+    pub(super) async fn stop(self) -> Port {
         self.stop.cancel();
         self.served.await.unwrap();
-        self.address
+        self.port
     }
 
     /// Stops it and starts it again where it was, without its sessions.
     pub(super) async fn restart(self) -> Self {
-        let address = self.stop().await;
-        Self::with(address, ServerOptions::default()).await
+        Self::on(self.stop().await, ServerOptions::default()).await
     }
 
     /// How many CreateSession calls have no CloseSession yet.

@@ -6,6 +6,7 @@ use std::{
         Arc,
         atomic::{AtomicUsize, Ordering::SeqCst},
     },
+    time::Duration,
 };
 
 use bytes::{Bytes, BytesMut};
@@ -18,6 +19,8 @@ use tokio::{
     sync::{Semaphore, mpsc},
 };
 use tokio_util::sync::{CancellationToken, DropGuard};
+
+use super::{Port, port};
 
 /// A call as it came in.
 #[derive(Clone, Debug)]
@@ -104,24 +107,21 @@ pub(super) struct Scripted {
     connections: Arc<AtomicUsize>,
     open: Arc<AtomicUsize>,
     seen: mpsc::UnboundedReceiver<Seen>,
-    _stop: DropGuard,
+    stop: Option<DropGuard>,
 }
 
 impl Scripted {
     pub(super) async fn start(script: impl Fn(&Seen) -> Act + Send + Sync + 'static) -> Self {
-        Self::at(([127, 0, 0, 1], 0).into(), script).await
+        Self::on(&port(), script).await
     }
 
-    pub(super) async fn at(
-        address: SocketAddr,
-        script: impl Fn(&Seen) -> Act + Send + Sync + 'static,
-    ) -> Self {
-        Self::over(address, script, async |stream| Some(stream)).await
+    pub(super) async fn on(port: &Port, script: impl Fn(&Seen) -> Act + Send + Sync + 'static) -> Self {
+        Self::over(port, script, async |stream| Some(stream)).await
     }
 
     /// `wrap` makes what HTTP/2 runs over of a TCP stream: TLS.
     pub(super) async fn over<S, F>(
-        address: SocketAddr,
+        port: &Port,
         script: impl Fn(&Seen) -> Act + Send + Sync + 'static,
         wrap: impl Fn(TcpStream) -> F + Send + Sync + 'static,
     ) -> Self
@@ -129,8 +129,8 @@ impl Scripted {
         S: AsyncRead + AsyncWrite + Unpin + Send + 'static,
         F: Future<Output = Option<S>> + Send + 'static,
     {
-        let listener = TcpListener::bind(address).await.unwrap();
-        let address = listener.local_addr().unwrap();
+        let address = port.address;
+        let listener = listen(address).await;
         let stop = CancellationToken::new();
         let (report, seen) = mpsc::unbounded_channel();
         let (connections, open) = (Arc::new(AtomicUsize::new(0)), Arc::new(AtomicUsize::new(0)));
@@ -158,7 +158,13 @@ impl Scripted {
         };
         let stopped = stop.clone();
         tokio::spawn(async move { stopped.run_until_cancelled(accept).await });
-        Self { address, connections, open, seen, _stop: stop.drop_guard() }
+        Self { address, connections, open, seen, stop: Some(stop.drop_guard()) }
+    }
+
+    /// Ends it and its connections.
+    pub(super) async fn stop(&mut self) {
+        self.stop = None;
+        super::until(async || self.open() == 0).await;
     }
 
     /// How many connections there were.
@@ -180,6 +186,19 @@ impl Scripted {
     pub(super) fn rest(&mut self) -> Vec<Seen> {
         std::iter::from_fn(|| self.seen.try_recv().ok()).collect()
     }
+}
+
+/// Listens, also where a server was just dropped.
+async fn listen(address: SocketAddr) -> TcpListener {
+    super::soon(async {
+        loop {
+            match TcpListener::bind(address).await {
+                Ok(listener) => return listener,
+                Err(_) => tokio::time::sleep(Duration::from_millis(1)).await,
+            }
+        }
+    })
+    .await
 }
 
 async fn serve<S>(
@@ -222,7 +241,7 @@ async fn serve<S>(
                 let mut stream = respond.send_response(response, false).unwrap();
                 stream.send_data(Bytes::from_static(b"\0\0\0\0\x09half"), false).unwrap();
                 // Until what was written has gone out.
-                let flushed = tokio::time::sleep(std::time::Duration::from_millis(20));
+                let flushed = tokio::time::sleep(Duration::from_millis(20));
                 tokio::select! {
                     _ = std::future::poll_fn(|cx| http.poll_closed(cx)) => {}
                     () = flushed => {}

@@ -6,7 +6,7 @@ use tokio::time::Instant;
 use tonic::Code;
 
 use super::{
-    ask, close, open,
+    ask, close, open, port,
     probe::{Running, reason},
     soon, until,
 };
@@ -50,7 +50,8 @@ async fn a_refused_configuration_opens_no_session_and_says_why() {
 
 #[tokio::test]
 async fn a_session_with_an_adapter_that_is_not_there_is_pending_until_it_is() {
-    let address = Running::start().await.stop().await;
+    let port = port();
+    let address = port.address;
     let (session, closing) = open(address, "late").await.unwrap();
     for _ in 0..3 {
         let before = Instant::now();
@@ -59,7 +60,7 @@ async fn a_session_with_an_adapter_that_is_not_there_is_pending_until_it_is() {
     }
     let SessionState::Pending { why } = session.state() else { panic!("{:?}", session.state()) };
     assert!(why.message().contains(&address.to_string()), "{why:?}");
-    let adapter = Running::with(address, ServerOptions::default()).await;
+    let adapter = Running::on(port, ServerOptions::default()).await;
     soon(session.opened()).await;
     assert_eq!(reason(ask(&session).await.unwrap()), "late");
     assert_eq!(adapter.claims(), 1);
@@ -138,7 +139,7 @@ async fn equal_sessions_share_one_and_give_back_their_own_claim() {
 async fn closing_a_session_whose_adapter_has_gone_takes_no_time() {
     let adapter = Running::start().await;
     let (session, closing) = open(adapter.address, "gone").await.unwrap();
-    adapter.stop().await;
+    let _port = adapter.stop().await;
     let before = Instant::now();
     close(session, closing).await;
     assert!(before.elapsed() < Duration::from_secs(1));

@@ -1,0 +1,37 @@
+//! What the engine costs: a Check over gRPC against a bare tonic server that answers the same bytes with a constant, rules
+//! as they grow in number, reports of a hundred requests, and building a snapshot.
+//!
+//! `cargo bench -p mixer-adapters --bench engine`. docs/performance.md says how to read it.
+
+#[path = "engine/bare.rs"]
+mod bare;
+#[path = "engine/build.rs"]
+mod build;
+#[path = "load/client.rs"]
+mod client;
+#[path = "load/measure.rs"]
+mod measure;
+#[path = "engine/rules.rs"]
+mod rules;
+#[path = "engine/subject.rs"]
+mod subject;
+
+#[global_allocator]
+static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
+
+fn main() {
+    let filter = std::env::args().skip(1).find(|argument| !argument.starts_with('-')).unwrap_or_default();
+    let wanted = |name: &str| name.contains(&filter);
+    if wanted("check") {
+        subject::compare();
+    }
+    if wanted("rules") {
+        rules::grow();
+    }
+    if wanted("report") {
+        rules::report_hundred();
+    }
+    if wanted("build") {
+        build::time();
+    }
+}

@@ -1,0 +1,218 @@
+//! What README.md and docs/ say is so.
+#![allow(clippy::unwrap_used)]
+
+mod support;
+
+use std::{
+    collections::BTreeSet,
+    fs,
+    path::{Path, PathBuf},
+};
+
+use support::{Server, run};
+
+fn root() -> &'static Path {
+    Path::new(env!("CARGO_MANIFEST_DIR")).parent().unwrap()
+}
+
+fn read(path: &str) -> String {
+    fs::read_to_string(root().join(path)).unwrap()
+}
+
+/// All pages of prose, with their paths from the root.
+fn pages() -> Vec<(PathBuf, String)> {
+    let mut pages = vec!["README.md".into(), "CONTRIBUTING.md".into(), "CHANGELOG.md".into()];
+    for folder in ["docs", "adapters/*", "examples/*"] {
+        let (folder, below) = (folder.trim_end_matches("/*"), folder.ends_with("/*"));
+        for entry in fs::read_dir(root().join(folder)).unwrap() {
+            let path = entry.unwrap().path();
+            let path = if below { path.join("README.md") } else { path };
+            if path.extension().is_some_and(|extension| extension == "md") && path.exists() {
+                pages.push(path.strip_prefix(root()).unwrap().to_owned());
+            }
+        }
+    }
+    pages.into_iter().map(|path: PathBuf| (path.clone(), read(path.to_str().unwrap()))).collect()
+}
+
+/// What stands between ```LANGUAGE and ```.
+fn blocks<'a>(text: &'a str, language: &str) -> Vec<&'a str> {
+    let begin = format!("\n```{language}\n");
+    text.split(&begin).skip(1).map(|rest| &rest[..rest.find("```").unwrap()]).collect()
+}
+
+#[test]
+fn the_adapter_in_the_readme_is_the_example() {
+    let example = read("examples/denylist/src/main.rs");
+    assert_eq!(blocks(&read("README.md"), "rust"), [example.as_str()]);
+    assert!(example.lines().filter(|line| !line.trim().is_empty()).count() <= 25);
+    // The guide has it without the line that says what it is.
+    let (_, program) = example.split_once('\n').unwrap();
+    assert!(blocks(&read("docs/writing-an-adapter.md"), "rust").contains(&program));
+}
+
+#[test]
+fn serve_prints_what_the_readme_shows() {
+    let shown = blocks(&read("README.md"), "text")[0].to_owned();
+    let (server, printed) = Server::start_and_print(&[]);
+    let printed = printed.replace(&server.grpc, "127.0.0.1:9091").replace(&server.admin, "127.0.0.1:15014");
+    assert_eq!(shown, printed);
+}
+
+#[test]
+fn the_line_to_try_prints_what_the_readme_shows() {
+    let readme = read("README.md");
+    let line = readme.lines().find(|line| line.starts_with("    cargo run --release -- call ")).unwrap();
+    let server = Server::start(&[]);
+    let mut arguments = words(line.split_once(" -- ").unwrap().1);
+    arguments.extend(["--address".to_owned(), server.grpc.clone()]);
+    let ran = run(&arguments.iter().map(String::as_str).collect::<Vec<_>>());
+    assert_eq!(ran.stdout[..ran.stdout.find("took ").unwrap()], *blocks(&readme, "text")[1], "{ran:?}");
+}
+
+/// A command line in words; text in single quotes is one.
+fn words(line: &str) -> Vec<String> {
+    let mut words = vec![String::new()];
+    for (index, part) in line.split('\'').enumerate() {
+        if index % 2 == 1 {
+            words.last_mut().unwrap().push_str(part);
+            continue;
+        }
+        for (index, word) in part.split(' ').enumerate() {
+            if index > 0 {
+                words.push(String::new());
+            }
+            words.last_mut().unwrap().push_str(word);
+        }
+    }
+    words.retain(|word| !word.is_empty());
+    words
+}
+
+/// The commands of `--help`.
+fn commands() -> BTreeSet<String> {
+    let help = run(&["--help"]).stdout;
+    let section = help.split("Commands:\n").nth(1).unwrap().split("\n\n").next().unwrap().to_owned();
+    let commands = section.lines().filter(|line| !line.starts_with("   "));
+    commands.map(|line| line.split_whitespace().next().unwrap().to_owned()).collect()
+}
+
+#[test]
+fn the_readme_lists_the_commands_there_are() {
+    let readme = read("README.md");
+    let table = readme.split("\n## Commands\n").nth(1).unwrap().split("\n## ").next().unwrap();
+    let listed = table.lines().filter_map(|line| line.strip_prefix("| `")?.split('`').next());
+    let mut there: BTreeSet<String> = commands();
+    there.remove("help");
+    assert_eq!(listed.map(str::to_owned).collect::<BTreeSet<_>>(), there);
+}
+
+#[test]
+fn commands_and_flags_in_the_documentation_exist() {
+    let commands = commands();
+    let mut seen = 0;
+    for (path, text) in pages() {
+        let lines =
+            text.lines().flat_map(|line| line.split('`')).map(|part| part.trim().trim_start_matches("$ "));
+        for line in lines {
+            let called = line.split(" | ").next().unwrap();
+            let Some(arguments) = called.strip_prefix("mixer-adapter ").or_else(|| {
+                called.strip_prefix("cargo run").and_then(|rest| Some(rest.split_once(" -- ")?.1))
+            }) else {
+                continue;
+            };
+            let words = words(arguments);
+            let command = &words[0];
+            if command == "=" {
+                continue; // a line of Cargo.toml
+            }
+            assert!(commands.contains(command), "{}: there is no command {command}: {line}", path.display());
+            let help = run(&[command, "--help"]).stdout;
+            for flag in words.iter().filter(|word| word.starts_with("--")) {
+                let flag = flag.split('=').next().unwrap();
+                let known = help.split_whitespace().any(|word| word.trim_end_matches(',') == flag);
+                assert!(known, "{}: {command} has no flag {flag}: {line}", path.display());
+            }
+            seen += 1;
+        }
+    }
+    assert!(seen > 15, "only {seen} command lines found");
+}
+
+#[test]
+fn links_in_the_documentation_lead_to_files() {
+    let mut seen = 0;
+    for (path, text) in pages() {
+        let prose: String = text.split('`').step_by(2).collect();
+        for target in prose.split("](").skip(1).map(|rest| rest.split(')').next().unwrap()) {
+            // The tour of the library links to items of the library, which rustdoc looks at.
+            if target.contains("://") || path.ends_with("docs/overview.md") {
+                continue;
+            }
+            let file = root().join(&path).with_file_name(target.split('#').next().unwrap());
+            assert!(file.exists(), "{}: {target} is not there", path.display());
+            seen += 1;
+        }
+    }
+    assert!(seen > 30, "only {seen} links found");
+}
+
+#[test]
+fn every_flag_of_serve_is_explained() {
+    let text = read("docs/operating.md");
+    let help = run(&["serve", "--help"]).stdout;
+    let flags = help.lines().filter_map(|line| line.trim_start().strip_prefix("--")?.split(' ').next());
+    for flag in flags {
+        assert!(text.contains(&format!("`--{flag}`")), "docs/operating.md says nothing of --{flag}");
+    }
+}
+
+#[test]
+fn every_metric_is_explained_and_every_one_explained_is_there() {
+    let text = read("docs/operating.md");
+    let server = Server::start(&[]);
+    let page = server.get("/metrics");
+    let served: BTreeSet<&str> =
+        page.lines().filter_map(|line| line.strip_prefix("# TYPE ")?.split(' ').next()).collect();
+    let section =
+        text.split("\n## Metrics\n").nth(1).unwrap().split("The prometheus adapter's").next().unwrap();
+    let explained: BTreeSet<&str> = section
+        .lines()
+        .filter_map(|line| line.strip_prefix("| `")?.split('`').next())
+        .map(|name| name.trim_end_matches("_total"))
+        .collect();
+    assert_eq!(explained, served);
+}
+
+/// All of the repository's Rust.
+fn sources(folder: &Path, text: &mut String) {
+    for entry in fs::read_dir(folder).unwrap() {
+        let path = entry.unwrap().path();
+        let name = path.file_name().unwrap().to_string_lossy();
+        if path.is_dir() && !name.starts_with('.') && name != "target" {
+            sources(&path, text);
+        } else if path.extension().is_some_and(|extension| extension == "rs") {
+            text.push_str(&fs::read_to_string(&path).unwrap());
+        }
+    }
+}
+
+#[test]
+fn the_tests_named_by_the_list_of_differences_exist() {
+    let mut code = String::new();
+    sources(root(), &mut code);
+    let cases = read("tests/data/dispatch/cases.jsonl");
+    let mut seen = 0;
+    for line in read("docs/compatibility.md").lines() {
+        let Some(tests) = line.strip_suffix(" |").and_then(|line| line.rsplit(" | ").next()) else {
+            continue;
+        };
+        for test in tests.split(", ").filter_map(|test| test.strip_prefix('`')?.strip_suffix('`')) {
+            let is_function = code.contains(&format!("fn {test}("));
+            let is_case = cases.contains(&format!("\"id\": \"{test}\""));
+            assert!(is_function || is_case, "docs/compatibility.md: there is no test {test}");
+            seen += 1;
+        }
+    }
+    assert!(seen > 80, "only {seen} tests found");
+}

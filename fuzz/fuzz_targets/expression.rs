@@ -1,0 +1,10 @@
+#![no_main]
+
+use libfuzzer_sys::fuzz_target;
+use mixer_adapter::mixer::expression::{Language, fuzzing};
+
+fuzz_target!(|text: &str| {
+    for language in [Language::Cexl, Language::Cel, Language::Compat] {
+        fuzzing::run(language, text);
+    }
+});

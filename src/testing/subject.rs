@@ -1,0 +1,134 @@
+use std::{collections::BTreeMap, sync::Arc};
+
+use prost::bytes::Bytes;
+use prost_reflect::DynamicMessage;
+use serde_json::Value as Json;
+use tokio::{runtime::Handle, time::Instant};
+
+use super::{Compliance, instances};
+use crate::{
+    adapter::Adapter,
+    handler::{
+        AdapterInfo, Adapters, CallError, Caller, Closing, ParamsError, TableLimits, TemplateInfo,
+        read_params,
+    },
+    host::{Host, NewSession},
+    proto::{Any, QuotaRequest, istio::mixer::adapter::model::v1beta1::quota_request::QuotaParams},
+    session::SessionId,
+    template::{DescriptorSet, DynamicTemplate, Variety},
+};
+
+/// The adapter of a suite (or one made of it), hosted anew: what one rule does to it, others do not see.
+pub(super) struct Subject<'a, A> {
+    pub(super) host: Arc<Host>,
+    pub(super) info: Arc<AdapterInfo>,
+    pub(super) templates: Vec<DynamicTemplate>,
+    pub(super) suite: &'a Compliance<A>,
+}
+
+/// What calls run with.
+#[derive(Clone, Debug)]
+pub(super) enum With<'a> {
+    Config(&'a Any),
+    Session(&'a str),
+}
+
+impl<'a, A: Adapter> Subject<'a, A> {
+    /// Hosts `Hosted`, which stands for the adapter of the suite.
+    pub(super) fn new<Hosted: Adapter>(suite: &'a Compliance<A>) -> Result<Self, String> {
+        let runtime = Handle::current();
+        let adapters = Adapters::builder(runtime.clone()).add::<Hosted>().build();
+        let adapters = adapters.map_err(|error| error.to_string())?;
+        let info = adapters.find(Hosted::NAME).cloned().ok_or("the adapter is not found by its name")?;
+        let templates = info.templates.iter().map(|template| {
+            let read = DescriptorSet::decode(template.descriptor).and_then(|set| DynamicTemplate::new(&set));
+            let read = read.map_err(|error| format!("the descriptor of `{}`: {error}", template.name))?;
+            let described = (read.name(), read.variety(), read.method());
+            if described != (template.name, template.variety, template.method) {
+                let TemplateInfo { name, variety, method, .. } = template;
+                return Err(format!("`{name}` is {variety} at {method}, its descriptor says {described:?}"));
+            }
+            Ok(read)
+        });
+        let templates = templates.collect::<Result<_, _>>()?;
+        let host = Arc::new(Host::new(adapters, TableLimits::default(), Closing::on(runtime)));
+        Ok(Self { host, info, templates, suite })
+    }
+
+    /// A configuration as text, as the message that calls carry.
+    pub(super) fn read(&self, text: &str) -> Result<Any, ParamsError> {
+        let whole = |error: String| ParamsError { field: String::new(), reason: error };
+        let json: Json = serde_saphyr::from_str(text).map_err(|error| whole(error.to_string()))?;
+        let value = read_params(&self.info.config, json)?;
+        let type_url = format!("type.googleapis.com/{}", self.info.config.full_name());
+        Ok(Any { type_url, value })
+    }
+
+    /// The suite's configuration.
+    pub(super) fn config(&self) -> Result<Any, String> {
+        self.read(&self.suite.config).map_err(|error| error.to_string())
+    }
+
+    /// A new claim on a session with that configuration, which announces no instances.
+    pub(super) async fn create_session(&self, config: &Any) -> Result<SessionId, CallError> {
+        let new = NewSession { adapter_config: Some(config.clone()), inferred_types: BTreeMap::new() };
+        self.host.create_session(new, 1).await
+    }
+
+    /// A call with an instance that has nothing but its name.
+    pub(super) async fn call(&self, template: &DynamicTemplate, with: With<'_>) -> Result<Bytes, CallError> {
+        self.call_with(template, with, instances::empty(template.instance(), &self.suite.instance), 1, true)
+            .await
+    }
+
+    /// A call whose caller waits as long as the suite is patient.
+    pub(super) async fn call_with(
+        &self,
+        template: &DynamicTemplate,
+        with: With<'_>,
+        instance: DynamicMessage,
+        amount: i64,
+        best_effort: bool,
+    ) -> Result<Bytes, CallError> {
+        let request = self.request(template, with, instance, amount, best_effort);
+        let caller = Caller { connection: 1, deadline: Instant::now().checked_add(self.suite.patience) };
+        self.send(template, request, caller).await
+    }
+
+    pub(super) async fn send(
+        &self,
+        template: &DynamicTemplate,
+        request: Bytes,
+        caller: Caller,
+    ) -> Result<Bytes, CallError> {
+        match self.host.call(template.method(), request, caller).await {
+            Some(answer) => answer,
+            // `new` found the same method in the descriptor as in the adapter.
+            None => unreachable!("{} is not served", template.method()),
+        }
+    }
+
+    pub(super) fn request(
+        &self,
+        template: &DynamicTemplate,
+        with: With<'_>,
+        instance: DynamicMessage,
+        amount: i64,
+        best_effort: bool,
+    ) -> Bytes {
+        let quotas = [(self.suite.instance.clone(), QuotaParams { amount, best_effort })].into();
+        let quota = (template.variety() == Variety::Quota).then_some(QuotaRequest { quotas });
+        let config = match with {
+            With::Config(config) => config.clone(),
+            With::Session(id) => {
+                Any { type_url: "google.protobuf.Any.type_url".to_owned(), value: id.to_owned().into() }
+            }
+        };
+        template.request(vec![instance], Some(&config), quota.as_ref()).with_dedup_id("1")
+    }
+
+    /// Ends everything; how many handlers were not closed in time.
+    pub(super) async fn close(&self) -> usize {
+        self.host.close(self.suite.patience).await
+    }
+}

@@ -1,0 +1,140 @@
+//! Whatever a proxy sends, the Mixer API answers: random bytes, and requests that are well formed but make no sense.
+
+#![allow(clippy::unwrap_used)]
+
+mod engine;
+
+use std::collections::BTreeMap;
+
+use mixer_adapter::{
+    handler::Caller,
+    prost::Message as _,
+    proto::istio::mixer::v1::{
+        CheckRequest, CompressedAttributes, ReportRequest, StringMap, check_request::QuotaParams,
+    },
+    service::mixer::{check, report},
+    tonic::Code,
+};
+use proptest::prelude::*;
+
+/// What is done with any bytes; also what a fuzzer runs. An answer refers only to words that it or the client has.
+fn serve(bytes: &[u8]) {
+    engine::RUNTIME.block_on(async {
+        if let Ok(request) = CheckRequest::decode(bytes) {
+            let known = i32::try_from(request.global_word_count).unwrap_or(i32::MAX);
+            match check(&engine::MIXER, request, Caller::default()).await {
+                Ok(response) => {
+                    let referenced = response.precondition.unwrap().referenced_attributes.unwrap();
+                    for reference in referenced.attribute_matches {
+                        let own = -(i32::try_from(referenced.words.len()).unwrap());
+                        assert!((own..known.max(0)).contains(&reference.name), "{reference:?}");
+                    }
+                }
+                Err(status) => assert_eq!(status.code(), Code::Internal),
+            }
+        }
+        if let Ok(request) = ReportRequest::decode(bytes)
+            && let Err(status) = report(&engine::MIXER, request, Caller::default()).await
+        {
+            assert!(matches!(status.code(), Code::Internal | Code::Unknown));
+        }
+    });
+}
+
+/// Attributes that a real Mixer dies of when it reads them in a condition (mixer-runtime.md, section 1.4): a map and an
+/// address sent as texts.
+#[test]
+fn a_map_or_an_address_sent_as_a_text_is_that_requests_error_and_nothing_more() {
+    for name in ["request.headers", "source.ip"] {
+        let attributes = CompressedAttributes {
+            words: vec![name.to_owned(), "text".to_owned()],
+            strings: [(-1, -2)].into(),
+            ..CompressedAttributes::default()
+        };
+        let request = CheckRequest { attributes: Some(attributes), ..CheckRequest::default() };
+        let answer = engine::RUNTIME.block_on(check(&engine::MIXER, request, Caller::default()));
+        // The rule that reads it does not match; the instance that reads it fails the request.
+        assert_eq!(answer.unwrap_err().code(), Code::Internal, "{name}");
+    }
+}
+
+fn index() -> impl Strategy<Value = i32> {
+    prop_oneof![-8..8_i32, 150..230_i32, any::<i32>()]
+}
+
+fn words() -> impl Strategy<Value = Vec<String>> {
+    let word = prop::sample::select(engine::WORDS.to_vec()).prop_map(str::to_owned);
+    prop::collection::vec(prop_oneof![4 => word, 1 => any::<String>()], 0..8)
+}
+
+fn attributes() -> impl Strategy<Value = CompressedAttributes> {
+    let texts = prop::collection::btree_map(index(), index(), 0..6);
+    let numbers = prop::collection::btree_map(index(), any::<i64>(), 0..4);
+    let doubles = prop::collection::btree_map(index(), any::<f64>(), 0..2);
+    let truths = prop::collection::btree_map(index(), any::<bool>(), 0..2);
+    let lengths = prop::collection::btree_map(index(), (any::<i64>(), any::<i32>()), 0..2);
+    let bytes = prop::collection::btree_map(index(), prop::collection::vec(any::<u8>(), 0..20), 0..2);
+    let maps = prop::collection::btree_map(index(), texts.clone(), 0..2);
+    let all = (words(), texts, numbers, doubles, truths, lengths, bytes, maps);
+    all.prop_map(|(words, strings, int64s, doubles, bools, lengths, bytes, maps)| CompressedAttributes {
+        words,
+        strings,
+        int64s,
+        doubles,
+        bools,
+        timestamps: lengths
+            .iter()
+            .map(|(index, (seconds, nanos))| {
+                (*index, mixer_adapter::prost_types::Timestamp { seconds: *seconds, nanos: *nanos })
+            })
+            .collect(),
+        durations: lengths
+            .into_iter()
+            .map(|(index, (seconds, nanos))| (index, mixer_adapter::prost_types::Duration { seconds, nanos }))
+            .collect(),
+        bytes,
+        string_maps: maps.into_iter().map(|(index, entries)| (index, StringMap { entries })).collect(),
+    })
+}
+
+fn quotas() -> impl Strategy<Value = BTreeMap<String, QuotaParams>> {
+    let params = (any::<i64>(), any::<bool>());
+    let name = prop_oneof![Just("requests".to_owned()), Just("REQUESTS".to_owned()), any::<String>()];
+    let params = params.prop_map(|(amount, best_effort)| QuotaParams { amount, best_effort });
+    prop::collection::btree_map(name, params, 0..3)
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(512))]
+
+    #[test]
+    fn random_bytes_are_answered(bytes in prop::collection::vec(any::<u8>(), 0..200)) {
+        serve(&bytes);
+    }
+
+    #[test]
+    fn checks_that_make_no_sense_are_answered(
+        attributes in attributes(), count in prop_oneof![0..230_u32, any::<u32>()], quotas in quotas(),
+    ) {
+        let request = CheckRequest {
+            attributes: Some(attributes),
+            global_word_count: count,
+            deduplication_id: "d".to_owned(),
+            quotas,
+        };
+        serve(&request.encode_to_vec());
+    }
+
+    #[test]
+    fn reports_that_make_no_sense_are_answered(
+        attributes in prop::collection::vec(attributes(), 0..4), default_words in words(), semantics in 0..3_i32,
+    ) {
+        let request = ReportRequest {
+            attributes,
+            default_words,
+            global_word_count: 200,
+            repeated_attributes_semantics: semantics,
+        };
+        serve(&request.encode_to_vec());
+    }
+}
