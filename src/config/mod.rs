@@ -13,6 +13,7 @@ mod document;
 mod fault;
 mod lines;
 mod lint;
+pub mod mcp;
 mod name;
 mod parse;
 mod resource;

@@ -2,7 +2,10 @@ use std::{fmt, path::PathBuf, str::FromStr};
 
 use http::uri::Authority;
 
-use super::source::{FileSource, Source};
+use super::{
+    mcp::{self, McpSource, Peer, sink::SinkOptions},
+    source::{FileSource, Source},
+};
 
 /// Where configuration comes from, as `--config` names it.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -79,7 +82,11 @@ impl ConfigUrl {
     pub fn source(&self, default_namespace: &str) -> Result<Box<dyn Source>, ConfigUrlError> {
         match self {
             Self::Files(path) => Ok(Box::new(FileSource::new(path, default_namespace))),
-            Self::Mcp { .. } | Self::Xds { .. } => Err(ConfigUrlError::Unsupported(self.clone())),
+            Self::Mcp { address, tls: false } => {
+                let options = SinkOptions::new(mcp::sink_id(), mcp::mixer_collections());
+                Ok(Box::new(McpSource::new(Peer::new(address.as_str()), options)))
+            }
+            Self::Mcp { tls: true, .. } | Self::Xds { .. } => Err(ConfigUrlError::Unsupported(self.clone())),
         }
     }
 }
@@ -131,7 +138,7 @@ mod tests {
     fn what_cannot_be_read_yet_says_so() {
         let error =
             |text: &str| text.parse::<ConfigUrl>().and_then(|url| url.source("ns").map(|_| ())).unwrap_err();
-        assert!(error("mcp://h:1").to_string().starts_with("mcp://h:1: this program cannot"));
+        assert!(error("xds://h:1").to_string().starts_with("xds://h:1: this program cannot"));
         assert_eq!(error("k8s://"), ConfigUrlError::Scheme("k8s".to_owned()));
         assert_eq!(error(""), ConfigUrlError::Empty);
     }

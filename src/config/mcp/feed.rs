@@ -1,0 +1,29 @@
+use tokio::sync::mpsc;
+
+use super::{convert, source};
+use crate::config::source::{Source, Update};
+
+/// Serves what a source of configuration has, files for example, to sinks. What is broken, or cannot be sent, is left out and
+/// reported; its neighbours go out. Goes on for as long as the source does.
+pub async fn feed(server: source::Source, configuration: Box<dyn Source>) {
+    let (updates, mut arriving) = mpsc::channel(1);
+    let serve = async {
+        while let Some(update) = arriving.recv().await {
+            take(&server, update);
+        }
+    };
+    tokio::join!(configuration.run(updates), serve);
+}
+
+fn take(server: &source::Source, update: Update) {
+    let mut faults = update.faults;
+    for change in &update.changes {
+        let (change, unfit) = convert::of_update(change);
+        faults.extend(unfit);
+        server.apply(&change);
+    }
+    for fault in faults {
+        tracing::warn!(source = %update.source, "{fault}");
+    }
+    update.responder.ack();
+}

@@ -1,0 +1,31 @@
+//! MCP, the Mesh Configuration Protocol: collections of resources that a source pushes to sinks.
+//!
+//! Both sides are state machines without sockets, clocks or tasks ([`sink::Machine`], [`source::Machine`]), and thin drivers
+//! around them. Either side may dial the other.
+
+mod backoff;
+mod body;
+mod change;
+mod convert;
+mod feed;
+mod follow;
+mod listen;
+mod name;
+mod peer;
+mod rate;
+mod redial;
+mod resource;
+mod version;
+
+pub mod sink;
+pub mod source;
+
+pub use change::{Change, Delivery, Fault, Rejection, Verdict};
+pub use feed::feed;
+pub use follow::{McpSource, deliver, mixer_collections, sink_id};
+pub use listen::{ServiceOptions, listen};
+pub use peer::Peer;
+pub use rate::Rate;
+pub use redial::DialOptions;
+pub use resource::Resource;
+pub use version::ContentVersion;

@@ -1,0 +1,73 @@
+//! Names of resources: `namespace/name`, or `name` alone.
+
+/// The longest label of DNS, and the longest name of Kubernetes.
+const LABEL: usize = 63;
+const SEGMENT: usize = 253;
+
+/// A name as sinks and sources use it: the one slash in front that old documents show is dropped (spec: mcp-and-xds.md a).
+pub(super) fn normal(name: &str) -> &str {
+    name.strip_prefix('/').unwrap_or(name)
+}
+
+/// Says what is wrong with a name.
+///
+/// Its segments are DNS labels, or several joined by dots: Kubernetes names and the service names of Nacos are such. Case
+/// does not matter to DNS, and Nacos sends upper case.
+pub(super) fn check(name: &str) -> Result<(), String> {
+    if name.is_empty() {
+        return Err("it has no name".to_owned());
+    }
+    for segment in name.split('/') {
+        if segment.is_empty() {
+            return Err(format!("the name {name:?} has an empty segment"));
+        }
+        if segment.len() > SEGMENT {
+            return Err(format!("the name {name:?} has a segment longer than {SEGMENT} characters"));
+        }
+        if let Some(label) = segment.split('.').find(|label| !is_label(label)) {
+            return Err(format!("the name {name:?} is not made of DNS labels: {label:?} is none"));
+        }
+    }
+    Ok(())
+}
+
+fn is_label(text: &str) -> bool {
+    let inner = |c: u8| c.is_ascii_alphanumeric() || c == b'-';
+    let bytes = text.as_bytes();
+    text.len() <= LABEL
+        && bytes.iter().all(|c| inner(*c))
+        && bytes.first().is_some_and(u8::is_ascii_alphanumeric)
+        && bytes.last().is_some_and(u8::is_ascii_alphanumeric)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn segments_are_dns_labels_which_dots_may_join() {
+        for name in [
+            "tally",
+            "istio-system/tally",
+            "a/b/c/d",
+            "shop/reviews.v2.prod",
+            "nacos/Svc.DEFAULT-GROUP.public",
+            "1/2",
+        ] {
+            assert_eq!(check(name), Ok(()), "{name}");
+        }
+        for name in ["", "/", "a//b", "a/", "a b", "a/b_c", "-a", "a-", "a/.", "a..b", "ä", "ns/name\n"] {
+            assert!(check(name).is_err(), "{name:?}");
+        }
+        assert!(check(&"a".repeat(63)).is_ok());
+        assert!(check(&"a".repeat(64)).is_err());
+        assert!(check(&vec!["a".repeat(60); 5].join(".")).is_err());
+    }
+
+    #[test]
+    fn one_slash_in_front_is_dropped() {
+        assert_eq!(normal("/ns/name"), "ns/name");
+        assert_eq!(normal("ns/name"), "ns/name");
+        assert_eq!(normal("//name"), "/name", "which is then refused");
+    }
+}

@@ -1,0 +1,93 @@
+use std::{
+    hash::{BuildHasher as _, Hasher as _, RandomState},
+    time::Duration,
+};
+
+use futures_util::future::BoxFuture;
+use tokio::time::Instant;
+use tokio_util::sync::CancellationToken;
+use tonic::{Code, Status};
+
+use super::{Peer, backoff::Backoff};
+
+/// How a peer is dialed, and what is taken from it.
+#[derive(Clone, Debug)]
+pub struct DialOptions {
+    /// The wait before the second try.
+    pub first_wait: Duration,
+    /// The longest wait between tries; the wait for a peer that wants to know who one is.
+    pub longest_wait: Duration,
+    /// The longest message in bytes; a longer one ends the stream.
+    pub max_message_size: usize,
+}
+
+impl Default for DialOptions {
+    fn default() -> Self {
+        Self {
+            first_wait: Duration::from_secs(1),
+            longest_wait: Duration::from_secs(60),
+            max_message_size: 64 << 20,
+        }
+    }
+}
+
+/// How a stream ended.
+pub(super) struct Ended {
+    pub(super) status: Status,
+    /// Something came of it.
+    pub(super) good: bool,
+    /// The next stream will be another one, so that there is no reason to wait.
+    pub(super) resolved: bool,
+}
+
+impl Ended {
+    pub(super) fn in_vain(status: Status) -> Self {
+        Self { status, good: false, resolved: false }
+    }
+}
+
+/// The wait when the reason of the last end is gone.
+const RESOLVED: Duration = Duration::from_millis(100);
+
+/// Keeps a stream to a peer open until told to stop, which the stream is told too.
+pub(super) async fn redial(
+    peer: &Peer,
+    options: &DialOptions,
+    stop: CancellationToken,
+    stream: impl Fn(CancellationToken) -> BoxFuture<'static, Ended>,
+) {
+    let mut backoff = Backoff::new(options.first_wait, options.longest_wait);
+    let mut told = String::new();
+    loop {
+        let started = Instant::now();
+        let ended = stream(stop.clone()).await;
+        if stop.is_cancelled() {
+            return;
+        }
+        backoff.ended(ended.good, started.elapsed());
+        let wait = match ended.status.code() {
+            _ if ended.resolved => RESOLVED,
+            Code::Unauthenticated | Code::PermissionDenied => {
+                backoff.wait(chance()).max(options.longest_wait)
+            }
+            _ => backoff.wait(chance()),
+        };
+        let text = format!("{:?}: {}", ended.status.code(), ended.status.message());
+        // A reason is told once, not on every try.
+        if text != told || ended.good {
+            tracing::warn!(%peer, ?wait, "the configuration stream ended: {text}");
+        } else {
+            tracing::debug!(%peer, ?wait, "and again: {text}");
+        }
+        told = text;
+        tokio::select! {
+            () = tokio::time::sleep(wait) => {}
+            () = stop.cancelled() => return,
+        }
+    }
+}
+
+/// Some number: the standard library seeds its hashers by chance.
+fn chance() -> u32 {
+    RandomState::new().build_hasher().finish() as u32
+}

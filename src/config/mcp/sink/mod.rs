@@ -1,0 +1,88 @@
+//! The sink: asks for collections, and takes what sources push.
+
+mod answer;
+mod cache;
+mod collection;
+mod dial;
+mod driver;
+mod held;
+mod machine;
+mod push;
+mod request;
+mod service;
+mod status;
+mod stream;
+mod view;
+
+use std::{collections::BTreeMap, time::Duration};
+
+pub use cache::Cache;
+pub use dial::dial;
+pub use driver::Sink;
+pub use machine::{Closed, Machine, Output, StreamId};
+pub use service::ResourceSinkService;
+pub use status::{CollectionStatus, Entry, Refusal, SinkStatus};
+pub use view::CollectionView;
+
+use super::Rate;
+
+/// A collection that a sink asks for.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Wanted {
+    /// Such as `istio/policy/v1beta1/rules`.
+    pub collection: String,
+    /// Whether the sink is ready only with it. One that is not is asked for all the same.
+    pub required: bool,
+}
+
+/// Whether a sink asks for changes alone.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Mode {
+    /// Never: every push is the whole collection.
+    Full,
+    /// After the first push of a stream, which is whole. Correct with every source known (spec: mcp-and-xds.md g3).
+    FullFirst,
+    /// From the start, telling the source what the sink has. Only for sources that heed it: those of Istio do not, and what is
+    /// deleted while the sink is away stays for ever.
+    Resume,
+}
+
+/// How a sink behaves.
+#[derive(Clone, Debug)]
+pub struct SinkOptions {
+    /// The id of the sink; it should be its own, and the same after a restart.
+    pub id: String,
+    /// Told to sources with the id.
+    pub annotations: BTreeMap<String, String>,
+    /// What to ask for.
+    pub collections: Vec<Wanted>,
+    /// Whether to ask for changes alone.
+    pub mode: Mode,
+    /// Takes the good resources of a push that has bad ones, and keeps what it had of the bad ones. Otherwise the push is
+    /// refused.
+    pub skip_bad_resources: bool,
+    /// Requests on one stream. Galley takes 100 at once and then one a second; the others wait there, and nothing is lost.
+    pub requests: Rate,
+    /// Answers that follow from no change, for one collection of a stream: to pushes that are refused, or equal to what the sink
+    /// has. Slows a source down that sends the same again and again.
+    pub idle_replies: Rate,
+    /// How long a collection that the source does not serve is left out before one such is asked for again.
+    pub retry_unsupported: Duration,
+}
+
+impl SinkOptions {
+    /// A sink of that id, for these collections, all of them required.
+    pub fn new<C: Into<String>>(id: impl Into<String>, collections: impl IntoIterator<Item = C>) -> Self {
+        let wanted = |collection: C| Wanted { collection: collection.into(), required: true };
+        Self {
+            id: id.into(),
+            annotations: BTreeMap::new(),
+            collections: collections.into_iter().map(wanted).collect(),
+            mode: Mode::FullFirst,
+            skip_bad_resources: false,
+            requests: Rate { burst: 100, every: Duration::from_millis(100) },
+            idle_replies: Rate { burst: 10, every: Duration::from_secs(5) },
+            retry_unsupported: Duration::from_secs(600),
+        }
+    }
+}

@@ -1,0 +1,165 @@
+//! The task that runs a source: one for each stream, with a state machine of its own.
+
+use std::{sync::Arc, time::Duration};
+
+use tokio::sync::{mpsc, watch};
+use tokio_util::sync::CancellationToken;
+use tonic::{Code, Status, Streaming};
+
+use super::{
+    Catalogue, Machine, Meaning, PeerStatus,
+    status::{Registered, Registry},
+};
+use crate::{
+    config::mcp::{Change, Rate, rate::Bucket},
+    proto::istio::mcp::v1alpha1::{RequestResources, Resources},
+};
+
+/// How long a sink that does not read is waited for to hear why its stream ends.
+const LAST_WORD: Duration = Duration::from_secs(5);
+
+/// How a source behaves.
+#[derive(Clone, Copy, Debug)]
+pub struct SourceOptions {
+    /// Sends changes only to sinks that ask for changes only.
+    pub incremental: bool,
+    /// Requests on one stream; others wait to be read.
+    pub requests: Rate,
+}
+
+impl Default for SourceOptions {
+    fn default() -> Self {
+        Self { incremental: true, requests: Rate { burst: 100, every: Duration::from_secs(1) } }
+    }
+}
+
+/// A source that serves what it was given last to any number of sinks.
+#[derive(Clone, Debug)]
+pub struct Source {
+    catalogue: Arc<watch::Sender<Arc<Catalogue>>>,
+    options: SourceOptions,
+    registry: Registry,
+    closed: CancellationToken,
+}
+
+impl Source {
+    /// Serves that.
+    pub fn new(catalogue: Catalogue, options: SourceOptions) -> Self {
+        let (catalogue, _) = watch::channel(Arc::new(catalogue));
+        Self {
+            catalogue: Arc::new(catalogue),
+            options,
+            registry: Registry::default(),
+            closed: CancellationToken::new(),
+        }
+    }
+
+    /// Takes a change in, and pushes it where it is news.
+    pub fn apply(&self, change: &Change) {
+        self.catalogue.send_if_modified(|catalogue| Arc::make_mut(catalogue).apply(change));
+    }
+
+    /// What it serves now.
+    pub fn catalogue(&self) -> Arc<Catalogue> {
+        self.catalogue.borrow().clone()
+    }
+
+    /// Ends all streams, so that sinks look for another source.
+    pub fn close(&self) {
+        self.closed.cancel();
+    }
+
+    /// The sinks that are connected.
+    pub fn sinks(&self) -> Vec<PeerStatus> {
+        self.registry.peers()
+    }
+
+    /// Serves one stream until it ends. The result says why.
+    pub(super) async fn exchange(
+        self,
+        peer: String,
+        mut requests: Streaming<RequestResources>,
+        pushes: mpsc::Sender<Result<Resources, Status>>,
+    ) -> Served {
+        let mut machine = Machine::new(self.options.incremental);
+        let mut catalogue = self.catalogue.subscribe();
+        let mut bucket = Bucket::new(self.options.requests);
+        let registered = self.registry.register(peer);
+        let mut good = false;
+        loop {
+            let current = catalogue.borrow_and_update().clone();
+            let due = machine.is_due(&current);
+            let request = async {
+                let now = tokio::time::Instant::now().into_std();
+                if let Some(at) = bucket.wait(now) {
+                    tokio::time::sleep_until(at.into()).await;
+                }
+                requests.message().await
+            };
+            let status = tokio::select! {
+                // Made only when there is room for it, from what is newest then.
+                room = pushes.reserve(), if due => match (room, machine.next(&current)) {
+                    (Ok(room), Some(push)) => {
+                        room.send(Ok(push));
+                        continue;
+                    }
+                    (Ok(_), None) => continue,
+                    (Err(_), _) => Status::cancelled("the sink is gone"),
+                },
+                request = request => match request {
+                    Ok(Some(request)) => {
+                        bucket.take(tokio::time::Instant::now().into_std());
+                        match take(&mut machine, request, &current, &registered) {
+                            Ok(meaning) => {
+                                good |= meaning == Meaning::Accepted;
+                                continue;
+                            }
+                            Err(status) => status,
+                        }
+                    }
+                    Ok(None) => Status::ok("the sink ended it"),
+                    Err(status) => status,
+                },
+                Ok(()) = catalogue.changed() => continue,
+                () = self.closed.cancelled() => Status::unavailable("the source is going away"),
+            };
+            if status.code() != Code::Ok {
+                // A sink that is gone, or does not read, does not hear it.
+                let _ = pushes.send_timeout(Err(status.clone()), LAST_WORD).await;
+            }
+            return Served { status, good };
+        }
+    }
+}
+
+/// How a stream ended.
+pub(super) struct Served {
+    pub(super) status: Status,
+    /// The sink accepted something.
+    pub(super) good: bool,
+}
+
+fn take(
+    machine: &mut Machine,
+    request: RequestResources,
+    catalogue: &Catalogue,
+    registered: &Registered,
+) -> Result<Meaning, Status> {
+    let collection = request.collection.clone();
+    let node = request.sink_node.clone().unwrap_or_default();
+    let meaning = machine.requested(request, catalogue)?;
+    match &meaning {
+        Meaning::Refused(error) => tracing::warn!(
+            sink = node.id,
+            peer = registered.peer(),
+            collection,
+            code = error.code,
+            "a sink refuses configuration: {}",
+            error.message
+        ),
+        Meaning::Stale => tracing::debug!(sink = node.id, collection, "an answer to no push is ignored"),
+        Meaning::Asked | Meaning::Accepted | Meaning::Triggered => {}
+    }
+    registered.record(node, &collection, &meaning, machine);
+    Ok(meaning)
+}

@@ -1,0 +1,17 @@
+//! The source: serves collections, and pushes their changes to sinks.
+
+mod catalogue;
+mod dial;
+mod driver;
+mod machine;
+mod service;
+mod snapshot;
+mod status;
+
+pub use catalogue::Catalogue;
+pub use dial::dial;
+pub use driver::{Source, SourceOptions};
+pub use machine::{Machine, Meaning, TRIGGER};
+pub use service::ResourceSourceService;
+pub use snapshot::Snapshot;
+pub use status::{PeerStatus, WatchStatus};

@@ -1,0 +1,49 @@
+use super::Resource;
+
+/// The version of a collection: a digest of its content that does not depend on the order of resources, and that a change of
+/// one resource moves in constant time.
+///
+/// It is the sum of the resources' digests. That is enough for telling versions apart, and no protection from somebody who
+/// makes up resources in order to have two contents share one.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct ContentVersion(u128);
+
+impl ContentVersion {
+    /// The version of that content.
+    pub fn of<'a>(resources: impl IntoIterator<Item = &'a Resource>) -> Self {
+        let mut version = Self::default();
+        resources.into_iter().for_each(|resource| version.add(resource.digest()));
+        version
+    }
+
+    pub(super) fn add(&mut self, digest: u128) {
+        self.0 = self.0.wrapping_add(digest);
+    }
+
+    pub(super) fn remove(&mut self, digest: u128) {
+        self.0 = self.0.wrapping_sub(digest);
+    }
+}
+
+impl std::fmt::Display for ContentVersion {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "{:032x}", self.0)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn order_does_not_matter_and_taking_out_undoes_putting_in() {
+        let resource = |name: &str| Resource { name: name.to_owned(), ..Resource::default() };
+        let (a, b, c) = (resource("a"), resource("b"), resource("c"));
+        let mut version = ContentVersion::of([&a, &b, &c]);
+        assert_eq!(version, ContentVersion::of([&c, &a, &b]));
+        version.remove(b.digest());
+        assert_eq!(version, ContentVersion::of([&c, &a]));
+        assert_ne!(version, ContentVersion::of([&a]));
+        assert_eq!(ContentVersion::default().to_string(), "0".repeat(32), "nothing has a version too");
+    }
+}

@@ -1,0 +1,271 @@
+//! Whatever happens, what the sink holds becomes what the source holds: both state machines with an unreliable connection
+//! between them, and an application that refuses bad resources.
+//!
+//! The measure is that of Istio's stress test: the sink computes the system version over what the application accepted.
+
+use std::{
+    collections::{BTreeMap, VecDeque},
+    sync::Arc,
+    time::{Duration, Instant},
+};
+
+use mixer_adapter::{
+    config::mcp::{
+        Change, ContentVersion, Fault, Rejection, Resource,
+        sink::{self, Mode, Output, SinkOptions},
+        source::{self, Catalogue},
+    },
+    proto::istio::mcp::v1alpha1::{RequestResources, Resources},
+};
+use proptest::prelude::*;
+
+use crate::messages::{HANDLERS, RULES, resource};
+
+const COLLECTIONS: [&str; 2] = [RULES, HANDLERS];
+
+#[derive(Clone, Debug)]
+enum Step {
+    /// The source's resource of that number gets that version; version 0 is bad.
+    Put {
+        collection: usize,
+        name: u8,
+        version: u8,
+    },
+    Remove {
+        collection: usize,
+        name: u8,
+    },
+    /// One message arrives.
+    ToSink,
+    ToSource,
+    /// The application decides what it was asked about a collection.
+    Decide(usize),
+    /// The connection is lost with what is on it, and made anew.
+    Cut,
+    /// A second passes.
+    Sleep,
+}
+
+fn step() -> impl Strategy<Value = Step> {
+    prop_oneof![
+        4 => (0..2_usize, 0..4_u8, 0..4_u8).prop_map(|(collection, name, version)| Step::Put { collection, name, version }),
+        2 => (0..2_usize, 0..4_u8).prop_map(|(collection, name)| Step::Remove { collection, name }),
+        6 => Just(Step::ToSink),
+        6 => Just(Step::ToSource),
+        5 => (0..2_usize).prop_map(Step::Decide),
+        1 => Just(Step::Cut),
+        1 => Just(Step::Sleep),
+    ]
+}
+
+struct World {
+    catalogue: Catalogue,
+    source: source::Machine,
+    incremental: bool,
+    sink: sink::Machine,
+    stream: u64,
+    now: Instant,
+    up: VecDeque<RequestResources>,
+    down: VecDeque<Resources>,
+    asked: BTreeMap<usize, Change>,
+    /// What the application has, made of the changes it accepted.
+    decisions: usize,
+    live: [BTreeMap<String, Arc<Resource>>; 2],
+}
+
+impl World {
+    fn new(mode: Mode, incremental: bool, skip_bad_resources: bool) -> Self {
+        let options = SinkOptions { mode, skip_bad_resources, ..SinkOptions::new("sink", COLLECTIONS) };
+        let mut world = Self {
+            catalogue: Catalogue::of(COLLECTIONS),
+            source: source::Machine::new(incremental),
+            incremental,
+            sink: sink::Machine::new(options),
+            stream: 0,
+            now: Instant::now(),
+            up: VecDeque::new(),
+            down: VecDeque::new(),
+            asked: BTreeMap::new(),
+            decisions: 0,
+            live: Default::default(),
+        };
+        world.connect();
+        world
+    }
+
+    fn connect(&mut self) {
+        self.source = source::Machine::new(self.incremental);
+        self.up.clear();
+        self.down.clear();
+        self.stream += 1;
+        self.sink.opened(self.stream, self.now);
+        self.flow();
+    }
+
+    /// Does what the machines say.
+    fn flow(&mut self) {
+        while let Some(push) = self.source.next(&self.catalogue) {
+            self.down.push_back(push);
+        }
+        while let Some(output) = self.sink.poll(self.now) {
+            match output {
+                Output::Send(stream, request) if stream == self.stream => self.up.push_back(request),
+                Output::Send(..) | Output::Accepted { .. } => {}
+                Output::Decide(change) => {
+                    let collection =
+                        COLLECTIONS.iter().position(|name| *name == &*change.collection).unwrap();
+                    assert!(self.asked.insert(collection, change).is_none(), "one at a time");
+                }
+                Output::End(stream, _) => {
+                    self.sink.closed(stream, None, self.now);
+                    if stream == self.stream {
+                        self.connect();
+                    }
+                }
+            }
+        }
+    }
+
+    fn change(&mut self, collection: usize, resources: Vec<Arc<Resource>>, removed: Vec<String>) {
+        let collection = COLLECTIONS[collection].into();
+        let change = Change { collection, version: String::new(), full: false, resources, removed };
+        self.catalogue.apply(&change);
+        self.flow();
+    }
+
+    fn put(&mut self, collection: usize, name: u8, version: u8) {
+        let resource = Resource {
+            name: format!("ns/r{name}"),
+            version: version.to_string(),
+            body: resource(&format!("ns/r{name}@{version}")).body.unwrap(),
+            ..Resource::default()
+        };
+        self.change(collection, vec![Arc::new(resource)], vec![]);
+    }
+
+    fn remove(&mut self, collection: usize, name: u8) {
+        self.change(collection, vec![], vec![format!("ns/r{name}")]);
+    }
+
+    fn push_arrives(&mut self) -> bool {
+        let push = self.down.pop_front();
+        let arrived = push.is_some();
+        if let Some(push) = push {
+            self.sink.received(self.stream, push, self.now);
+            self.flow();
+        }
+        arrived
+    }
+
+    fn request_arrives(&mut self) -> bool {
+        let request = self.up.pop_front();
+        let arrived = request.is_some();
+        if let Some(request) = request {
+            self.source.requested(request, &self.catalogue).unwrap();
+            self.flow();
+        }
+        arrived
+    }
+
+    /// The application decides; resources of version 0 are bad, and a rule of version 3 is without a handler.
+    fn decide(&mut self, collection: usize) -> bool {
+        let Some(change) = self.asked.remove(&collection) else { return false };
+        self.decisions += 1;
+        let lonely = collection == 0 && self.live[1].is_empty();
+        let bad = |version: &str| version == "0" || (version == "3" && lonely);
+        let bad = change.resources.iter().filter(|resource| bad(&resource.version));
+        let faults: Vec<_> =
+            bad.map(|resource| Fault { resource: resource.name.clone(), reason: "bad".to_owned() }).collect();
+        let verdict = if faults.is_empty() { Ok(()) } else { Err(Rejection { faults }) };
+        if verdict.is_ok() {
+            let live = &mut self.live[collection];
+            if change.full {
+                live.clear();
+            }
+            live.retain(|name, _| !change.removed.contains(name));
+            live.extend(change.resources.into_iter().map(|resource| (resource.name.clone(), resource)));
+        }
+        self.sink.decided(COLLECTIONS[collection], verdict, self.now);
+        self.flow();
+        true
+    }
+
+    fn cut(&mut self) {
+        self.sink.closed(self.stream, None, self.now);
+        self.connect();
+    }
+
+    fn take(&mut self, step: &Step) {
+        match *step {
+            Step::Put { collection, name, version } => self.put(collection, name, version),
+            Step::Remove { collection, name } => self.remove(collection, name),
+            Step::ToSink => _ = self.push_arrives(),
+            Step::ToSource => _ = self.request_arrives(),
+            Step::Decide(collection) => _ = self.decide(collection),
+            Step::Cut => self.cut(),
+            Step::Sleep => {
+                self.now += Duration::from_secs(1);
+                self.flow();
+            }
+        }
+    }
+
+    /// Lets everything that is on its way arrive.
+    fn settle(&mut self) {
+        for _ in 0..10_000 {
+            let moved = self.push_arrives() | self.request_arrives() | self.decide(0) | self.decide(1);
+            if !moved {
+                let Some(wakeup) = self.sink.wakeup(self.now) else { return };
+                self.now = wakeup;
+                self.flow();
+            }
+        }
+        panic!("the two never come to rest");
+    }
+
+    fn assert_equal(&self) {
+        for (collection, live) in COLLECTIONS.iter().zip(&self.live) {
+            let Some(snapshot) = self.catalogue.snapshot(collection) else { continue };
+            let view = self.sink.collection(collection).unwrap();
+            assert!(view.resources().eq(live.values()), "the sink holds what the application accepted");
+            let held = ContentVersion::of(view.resources().map(|resource| &**resource));
+            assert_eq!(held, snapshot.version(), "{collection}");
+            assert_eq!(view.version(), snapshot.version().to_string());
+        }
+    }
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig { cases: 512, failure_persistence: None, ..ProptestConfig::default() })]
+
+    #[test]
+    fn the_sink_converges_to_the_source(
+        steps in proptest::collection::vec(step(), 0..120),
+        mode in prop_oneof![Just(Mode::Full), Just(Mode::FullFirst), Just(Mode::Resume)],
+        incremental in any::<bool>(),
+        skip_bad in any::<bool>(),
+    ) {
+        let mut world = World::new(mode, incremental, skip_bad);
+        for step in &steps {
+            world.take(step);
+        }
+        // What is still bad is made good.
+        for (collection, name) in COLLECTIONS.iter().enumerate() {
+            let resources = world.catalogue.snapshot(name).cloned();
+            for resource in resources.iter().flat_map(|snapshot| snapshot.resources()) {
+                if resource.version == "0" {
+                    world.put(collection, resource.name.trim_start_matches("ns/r").parse().unwrap(), 9);
+                }
+            }
+        }
+        world.put(1, 0, 9);
+        world.settle();
+        world.assert_equal();
+        // And it stays so on the next stream, where nothing is an event.
+        world.cut();
+        let decisions = world.decisions;
+        world.settle();
+        world.assert_equal();
+        prop_assert_eq!(world.decisions, decisions);
+    }
+}

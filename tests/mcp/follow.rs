@@ -1,0 +1,205 @@
+//! Configuration by MCP as the engine takes it, and files as MCP serves them.
+
+use std::{fs, time::Duration};
+
+use mixer_adapter::config::{
+    Fault, Kind, ResourceName,
+    mcp::{McpSource, Peer, feed, mixer_collections, sink::SinkOptions, source},
+    source::{Content, FileSource, Source as _, Update},
+};
+use serde_json::json;
+use tokio::{
+    sync::mpsc,
+    time::{sleep, timeout},
+};
+
+use crate::{
+    messages::*,
+    sockets::{eager, serve, set, source, source_routes},
+};
+
+async fn next(updates: &mut mpsc::Receiver<Update>) -> Update {
+    timeout(Duration::from_secs(10), updates.recv()).await.unwrap().unwrap()
+}
+
+fn follow(address: std::net::SocketAddr, collections: &[&str]) -> mpsc::Receiver<Update> {
+    let options = SinkOptions::new("sink", collections.iter().copied());
+    let source = McpSource::new(Peer::new(address.to_string()), options).dialed(eager());
+    let (updates, received) = mpsc::channel(1);
+    tokio::spawn(Box::new(source).run(updates));
+    received
+}
+
+fn plain(name: &ResourceName) -> String {
+    name.to_string().trim_end_matches('.').to_owned()
+}
+
+/// Collection, names added, names removed, of each change.
+fn shape(update: &Update) -> Vec<(String, Vec<String>, Vec<String>)> {
+    let shape = update.changes.iter().map(|change| {
+        let (added, removed) = match &change.content {
+            Content::Full(resources) => (resources, Vec::new()),
+            Content::Partial { added, removed } => (added, removed.clone()),
+        };
+        let added = added.iter().map(|resource| plain(&resource.name)).collect();
+        let removed = removed.iter().map(plain).collect();
+        (change.collection.to_string(), added, removed)
+    });
+    shape.collect()
+}
+
+fn of(collection: &str, added: &[&str], removed: &[&str]) -> (String, Vec<String>, Vec<String>) {
+    let list = |names: &[&str]| names.iter().map(|name| (*name).to_owned()).collect();
+    (collection.to_owned(), list(added), list(removed))
+}
+
+/// A rule that can be read, as `name@version`.
+fn set_rules(source: &source::Source, rules: &[&str]) {
+    use mixer_adapter::{
+        config::mcp::{Change, Resource},
+        prost::Message as _,
+        proto::{Any, istio::policy::v1beta1::Rule},
+    };
+    let resources = rules.iter().map(|text| {
+        let (name, version) = text.split_once('@').unwrap();
+        let rule = Rule { r#match: format!("version == {version:?}"), ..Rule::default() };
+        let type_url = "type.googleapis.com/istio.policy.v1beta1.Rule".to_owned();
+        let body = Any { type_url, value: rule.encode_to_vec().into() };
+        let resource =
+            Resource { name: name.to_owned(), version: version.to_owned(), body, ..Resource::default() };
+        std::sync::Arc::new(resource)
+    });
+    source.apply(&Change {
+        collection: RULES.into(),
+        version: String::new(),
+        full: true,
+        resources: resources.collect(),
+        removed: Vec::new(),
+    });
+}
+
+async fn until_told(source: &source::Source, mut told: impl FnMut(&source::PeerStatus) -> bool) {
+    timeout(Duration::from_secs(10), async {
+        while !source.sinks().first().is_some_and(&mut told) {
+            sleep(Duration::from_millis(5)).await;
+        }
+    })
+    .await
+    .unwrap();
+}
+
+#[tokio::test]
+async fn the_first_update_waits_for_every_required_collection_and_later_ones_bring_changes() {
+    let source = source();
+    set_rules(&source, &["ns/a@1", "rootless@1"]);
+    let listening = serve(source_routes(&source)).await;
+    let mut updates = follow(listening.address, &[RULES, HANDLERS]);
+    sleep(Duration::from_millis(400)).await;
+    assert!(updates.try_recv().is_err(), "handlers are not there");
+    set(&source, HANDLERS, &[]);
+    let update = next(&mut updates).await;
+    assert_eq!(update.source.as_ref(), format!("mcp://{}", listening.address));
+    assert_eq!(shape(&update), [of(HANDLERS, &[], &[]), of(RULES, &["a.rule.ns", "rootless.rule"], &[])]);
+    let Content::Full(rules) = &update.changes[1].content else { panic!() };
+    assert_eq!(rules[0].spec, json!({ "match": "version == \"1\"" }));
+    update.responder.ack();
+    until_told(&source, |sink| sink.collections.len() == 2).await;
+
+    set_rules(&source, &["ns/a@2"]);
+    let update = next(&mut updates).await;
+    assert_eq!(shape(&update), [of(RULES, &["a.rule.ns"], &["rootless.rule"])]);
+}
+
+#[tokio::test]
+async fn of_an_update_that_is_refused_what_is_good_by_itself_is_taken() {
+    let source = source();
+    set_rules(&source, &["ns/a@1"]);
+    set(&source, HANDLERS, &[]);
+    let listening = serve(source_routes(&source)).await;
+    let mut updates = follow(listening.address, &[RULES, HANDLERS]);
+    let fault = || {
+        let rule = ResourceName::new("a", Kind::Rule, "ns");
+        vec![Fault::error("no such attribute").of(rule).in_field("spec.match"), Fault::warning("odd")]
+    };
+    let both = next(&mut updates).await;
+    assert_eq!(both.changes.len(), 2);
+    both.responder.reject(fault());
+    let handlers = next(&mut updates).await;
+    assert_eq!(shape(&handlers), [of(HANDLERS, &[], &[])], "in the order Mixer processes kinds");
+    handlers.responder.ack();
+    let rules = next(&mut updates).await;
+    assert_eq!(shape(&rules), [of(RULES, &["a.rule.ns"], &[])]);
+    rules.responder.reject(fault());
+    until_told(&source, |sink| {
+        let refused = sink.collections.get(RULES).and_then(|watch| watch.refused.clone());
+        let accepted = sink.collections.get(HANDLERS).is_some_and(|watch| watch.accepted.is_some());
+        accepted
+            && refused.is_some_and(|(_, why)| why == format!("{RULES}: ns/a: spec.match: no such attribute"))
+    })
+    .await;
+}
+
+#[tokio::test]
+async fn a_body_that_cannot_be_read_is_refused_by_name() {
+    let source = source();
+    set(&source, RULES, &["ns/a@1"]);
+    let listening = serve(source_routes(&source)).await;
+    let mut updates = follow(listening.address, &[RULES]);
+    until_told(&source, |sink| {
+        let refused = sink.collections.get(RULES).and_then(|watch| watch.refused.clone());
+        refused.is_some_and(|(_, why)| {
+            why.starts_with(&format!("{RULES}: ns/a: its body is no istio.policy.v1beta1.Rule: "))
+        })
+    })
+    .await;
+    assert!(updates.try_recv().is_err());
+}
+
+#[tokio::test]
+async fn files_reach_the_engine_through_a_source_and_a_sink_as_they_were_written() {
+    let directory = tempfile::tempdir().unwrap();
+    let write = |name: &str, text: &str| fs::write(directory.path().join(name), text).unwrap();
+    write(
+        "a.yaml",
+        "apiVersion: config.istio.io/v1alpha2\nkind: rule\nmetadata: {name: r, namespace: ns, labels: {a: b}}\n\
+         spec:\n  match: request.path == \"/\"\n  actions:\n  - handler: h\n    instances: [i]\n---\n\
+         apiVersion: config.istio.io/v1alpha2\nkind: handler\nmetadata: {name: h, namespace: ns}\n\
+         spec:\n  compiledAdapter: denier\n  params: {status: {code: 7}}\n",
+    );
+    write("broken.yaml", "kind: rule\nmetadata: {name: [}\n");
+    write(
+        "unfit.yaml",
+        "apiVersion: config.istio.io/v1alpha2\nkind: rule\nmetadata: {name: not_a_label, namespace: ns}\n",
+    );
+    let source = source();
+    tokio::spawn(feed(source.clone(), Box::new(FileSource::new(directory.path(), "default"))));
+    let listening = serve(source_routes(&source)).await;
+    let collections: Vec<String> = mixer_collections().collect();
+    timeout(Duration::from_secs(10), async {
+        while source.catalogue().collections().filter(|(_, snapshot)| snapshot.is_some()).count() < 6 {
+            sleep(Duration::from_millis(5)).await;
+        }
+    })
+    .await
+    .unwrap();
+    let mut updates = follow(listening.address, &collections.iter().map(String::as_str).collect::<Vec<_>>());
+    let update = next(&mut updates).await;
+    let resources: Vec<_> = update
+        .changes
+        .iter()
+        .flat_map(|change| match &change.content {
+            Content::Full(resources) => resources.clone(),
+            Content::Partial { .. } => panic!("the first is full"),
+        })
+        .collect();
+    let names: Vec<_> = resources.iter().map(|resource| resource.name.to_string()).collect();
+    assert_eq!(names, ["h.handler.ns", "r.rule.ns"]);
+    assert_eq!(
+        resources[0].spec,
+        json!({ "compiledAdapter": "denier", "params": { "status": { "code": 7 } } })
+    );
+    let rule =
+        json!({ "match": "request.path == \"/\"", "actions": [{ "handler": "h", "instances": ["i"] }] });
+    assert_eq!(resources[1].spec, rule);
+    assert_eq!(resources[1].labels["a"], "b");
+}

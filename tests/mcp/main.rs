@@ -1,0 +1,16 @@
+//! MCP: what sinks and sources do, case by case, and against what was recorded of Galley.
+//!
+//! Tests that cover a case of Istio's own (spec: mcp-and-xds.md c) name it.
+
+#![allow(clippy::unwrap_used)]
+
+mod convergence;
+mod follow;
+mod messages;
+mod misbehaving;
+mod replay;
+mod scripted;
+
+mod sink;
+mod sockets;
+mod source;
