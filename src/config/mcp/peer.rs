@@ -26,7 +26,7 @@ impl Peer {
     }
 
     /// Connects. The error says what it could not.
-    pub(super) async fn connect(&self) -> Result<Channel, Status> {
+    pub(in crate::config) async fn connect(&self) -> Result<Channel, Status> {
         let connected = match self.endpoint() {
             Ok(endpoint) => endpoint.connect().await,
             Err(error) => Err(error),
