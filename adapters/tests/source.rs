@@ -178,7 +178,7 @@ async fn a_directory_that_is_missing_is_waited_for_and_one_that_goes_missing_del
     fs::create_dir(&ready).unwrap();
     fs::write(ready.join("a.yaml"), rule("a")).unwrap();
     fs::rename(&ready, &directory).unwrap();
-    let mut pushed = vec![sink.push().await, sink.push().await];
+    let mut pushed = [sink.push().await, sink.push().await];
     pushed.sort_by_key(|(_, names)| names.len());
     assert_eq!((&pushed[0].1, &pushed[1].1), (&vec![], &vec!["ns/a".to_owned()]));
     assert!(server.get("/readyz").starts_with("HTTP/1.1 200"));

@@ -71,7 +71,8 @@ impl Source {
     pub fn apply_all(&self, changes: &[Change]) {
         self.catalogue.send_if_modified(|catalogue| {
             let catalogue = Arc::make_mut(catalogue);
-            changes.iter().fold(false, |modified, change| catalogue.apply(change) || modified)
+            let news = changes.iter().filter(|change| catalogue.apply(change));
+            news.count() > 0
         });
     }
 
