@@ -21,6 +21,7 @@ mod set;
 pub mod source;
 mod spec;
 mod url;
+pub mod xds;
 
 pub use collection::Collection;
 pub use fault::{Fault, Origin, Severity};
