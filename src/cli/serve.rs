@@ -11,7 +11,7 @@ use super::{
 use crate::{
     config::{
         self,
-        source::{Change, Update},
+        source::{Change, SourceSettings, Update},
     },
     handler::{AdaptersBuilder, Closing, TableLimits},
     host::Host,
@@ -130,7 +130,8 @@ impl Serve {
             let stop = signals::stop()?;
             match (&self.configuration.config, sample) {
                 (Some(url), _) => {
-                    let source = url.source(&self.configuration.default_config_namespace)?;
+                    let source =
+                        url.source(&SourceSettings::new(&self.configuration.default_config_namespace))?;
                     background.spawn(controller.follow(source, configured));
                 }
                 (None, Some(sample)) => {
