@@ -1,4 +1,4 @@
-use std::{fmt::Write as _, net::SocketAddr, sync::Arc, time::Duration};
+use std::{collections::BTreeSet, fmt::Write as _, net::SocketAddr, sync::Arc, time::Duration};
 
 use anyhow::Context as _;
 use clap::Args;
@@ -20,6 +20,7 @@ use crate::{
         build::{BuildOptions, Connector},
         remote,
     },
+    proto::envoy::config::core::v3::Extension,
     service::{Bound, Server, ServerOptions, Workers},
 };
 
@@ -130,8 +131,11 @@ impl Serve {
             let stop = signals::stop()?;
             match (&self.configuration.config, sample) {
                 (Some(url), _) => {
-                    let source =
-                        url.source(&SourceSettings::new(&self.configuration.default_config_namespace))?;
+                    let settings = SourceSettings {
+                        extensions: extensions(&host),
+                        ..SourceSettings::new(&self.configuration.default_config_namespace)
+                    };
+                    let source = url.source(&settings)?;
                     background.spawn(controller.follow(source, configured));
                 }
                 (None, Some(sample)) => {
@@ -171,6 +175,22 @@ impl Serve {
             ..ServerOptions::default()
         }
     }
+}
+
+/// The adapters and their templates, as servers of xDS are told of them.
+fn extensions(host: &Host) -> Vec<Extension> {
+    let extension = |category: &str, name: &str| Extension {
+        name: name.to_owned(),
+        category: category.to_owned(),
+        ..Extension::default()
+    };
+    let adapters = host.adapters().iter().map(|adapter| extension("mixer.adapters", adapter.name));
+    let templates: BTreeSet<&str> = host
+        .adapters()
+        .iter()
+        .flat_map(|adapter| adapter.templates.iter().map(|template| template.name))
+        .collect();
+    adapters.chain(templates.into_iter().map(|name| extension("mixer.templates", name))).collect()
 }
 
 /// Runs with the configuration that comes with the program.

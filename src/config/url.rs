@@ -5,6 +5,7 @@ use http::uri::Authority;
 use super::{
     mcp::{McpSource, Peer},
     source::{FileSource, Source, SourceSettings},
+    xds::{self, sink::Form},
 };
 
 /// Where configuration comes from, as `--config` names it.
@@ -19,10 +20,12 @@ pub enum ConfigUrl {
         /// Whether the connection is TLS.
         tls: bool,
     },
-    /// An xDS server that carries MCP resources: `xds://host:port`.
+    /// An xDS server that carries MCP resources: `xds://host:port`, or `xds://host:port?delta` for changes rather than whole sets.
     Xds {
         /// The server, `host:port`.
         address: Authority,
+        /// How it is spoken to.
+        form: Form,
     },
 }
 
@@ -64,7 +67,13 @@ impl FromStr for ConfigUrl {
             "fs" if rest.starts_with('/') => Ok(Self::Files(rest.into())),
             "fs" => Err(ConfigUrlError::RelativePath(rest.to_owned())),
             "mcp" | "mcps" => Ok(Self::Mcp { address: address(rest)?, tls: scheme == "mcps" }),
-            "xds" => Ok(Self::Xds { address: address(rest)? }),
+            "xds" => {
+                let (rest, form) = match rest.strip_suffix("?delta") {
+                    Some(rest) => (rest, Form::Delta),
+                    None => (rest, Form::StateOfTheWorld),
+                };
+                Ok(Self::Xds { address: address(rest)?, form })
+            }
             other => Err(ConfigUrlError::Scheme(other.to_owned())),
         }
     }
@@ -85,7 +94,11 @@ impl ConfigUrl {
             Self::Mcp { address, tls: false } => {
                 Ok(Box::new(McpSource::of(Peer::new(address.as_str()), settings)))
             }
-            Self::Mcp { tls: true, .. } | Self::Xds { .. } => Err(ConfigUrlError::Unsupported(self.clone())),
+            Self::Xds { address, form } => {
+                let source = McpSource::of(Peer::new(address.as_str()), settings);
+                Ok(Box::new(source.by_xds(*form, xds::sink::own_node(settings))))
+            }
+            Self::Mcp { tls: true, .. } => Err(ConfigUrlError::Unsupported(self.clone())),
         }
     }
 }
@@ -96,7 +109,8 @@ impl fmt::Display for ConfigUrl {
             Self::Files(path) => write!(f, "fs://{}", path.display()),
             Self::Mcp { address, tls: false } => write!(f, "mcp://{address}"),
             Self::Mcp { address, tls: true } => write!(f, "mcps://{address}"),
-            Self::Xds { address } => write!(f, "xds://{address}"),
+            Self::Xds { address, form: Form::StateOfTheWorld } => write!(f, "xds://{address}"),
+            Self::Xds { address, form: Form::Delta } => write!(f, "xds://{address}?delta"),
         }
     }
 }
@@ -122,13 +136,24 @@ mod tests {
 
     #[test]
     fn servers_are_named_by_host_and_port() {
-        for text in ["mcp://galley:9901", "mcps://galley.istio-system.svc:15019", "xds://[::1]:15010"] {
+        for text in [
+            "mcp://galley:9901",
+            "mcps://galley.istio-system.svc:15019",
+            "xds://[::1]:15010",
+            "xds://istiod:15010?delta",
+        ] {
             assert_eq!(read(text).map(|url| url.to_string()), Ok(text.to_owned()));
         }
         assert!(matches!(read("mcps://h:1"), Ok(ConfigUrl::Mcp { tls: true, .. })));
-        for wrong in
-            ["mcp://", "mcp://galley", "mcp://:9901", "xds://h:99999", "xds://u@h:1", "mcp://h:1/path"]
-        {
+        for wrong in [
+            "mcp://",
+            "mcp://galley",
+            "mcp://:9901",
+            "xds://h:99999",
+            "xds://h:1?sigma",
+            "xds://u@h:1",
+            "mcp://h:1/path",
+        ] {
             assert!(read(wrong).is_err_and(|error| error.ends_with("is no host:port")), "{wrong}");
         }
     }
@@ -140,7 +165,7 @@ mod tests {
                 .and_then(|url| url.source(&SourceSettings::new("ns")).map(|_| ()))
                 .unwrap_err()
         };
-        assert!(error("xds://h:1").to_string().starts_with("xds://h:1: this program cannot"));
+        assert!(error("mcps://h:1").to_string().starts_with("mcps://h:1: this program cannot"));
         assert_eq!(error("k8s://"), ConfigUrlError::Scheme("k8s".to_owned()));
         assert_eq!(error(""), ConfigUrlError::Empty);
     }

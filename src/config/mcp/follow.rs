@@ -12,9 +12,13 @@ use super::{
     Delivery, DialOptions, Peer, convert,
     sink::{self, Cache, Sink, SinkOptions},
 };
-use crate::config::{
-    Collection, Kind,
-    source::{Answer, Source, SourceSettings, Update},
+use crate::{
+    config::{
+        Collection, Kind,
+        source::{Answer, Source, SourceSettings, Update},
+        xds::sink as xds,
+    },
+    proto::envoy::config::core::v3::Node,
 };
 
 /// How long pushes of several collections are gathered after the last one: what belongs together comes together, but in no order.
@@ -29,15 +33,23 @@ const LONGEST: Duration = Duration::from_secs(2);
 #[derive(Debug)]
 pub struct McpSource {
     source: Peer,
+    protocol: Protocol,
     options: SinkOptions,
     dial: DialOptions,
     cache: Option<Cache>,
 }
 
+/// What is spoken with the source.
+#[derive(Debug)]
+enum Protocol {
+    Mcp,
+    Xds(xds::Form, Box<Node>),
+}
+
 impl McpSource {
     /// Configuration from the `ResourceSource` of a peer.
     pub fn new(source: Peer, options: SinkOptions) -> Self {
-        Self { source, options, dial: DialOptions::default(), cache: None }
+        Self { source, protocol: Protocol::Mcp, options, dial: DialOptions::default(), cache: None }
     }
 
     /// The same, as the settings of sources say.
@@ -56,6 +68,14 @@ impl McpSource {
         Self { dial, ..self }
     }
 
+    /// The same, from the `AggregatedDiscoveryService` of the peer, of a client that says so of itself.
+    #[must_use]
+    pub fn by_xds(self, form: xds::Form, node: Node) -> Self {
+        let id = node.id.clone();
+        let options = SinkOptions { id, mode: form.mode(), resync: Some(xds::RESYNC), ..self.options };
+        Self { source: self.source.xds(), protocol: Protocol::Xds(form, Box::new(node)), options, ..self }
+    }
+
     /// The same, kept on disk.
     #[must_use]
     pub fn kept(self, cache: Cache) -> Self {
@@ -69,7 +89,12 @@ impl McpSource {
         let (sink, changes) = Sink::start(self.options, self.cache);
         let stop = CancellationToken::new();
         let _stop = stop.clone().drop_guard();
-        tokio::spawn(sink::dial(sink, self.source, self.dial, stop));
+        match self.protocol {
+            Protocol::Mcp => tokio::spawn(sink::dial(sink, self.source, self.dial, stop)),
+            Protocol::Xds(form, node) => {
+                tokio::spawn(xds::dial(sink, self.source, form, *node, self.dial, stop))
+            }
+        };
         deliver(&name, &required, changes, &updates).await;
     }
 }
@@ -86,10 +111,15 @@ impl Source for McpSource {
 
 /// An id for the sink of this program: the host's name tells it from others, and is what a pod is called.
 pub fn sink_id() -> String {
-    match std::env::var("HOSTNAME") {
-        Ok(host) if !host.is_empty() => format!("mixer-adapter~{host}"),
-        _ => "mixer-adapter".to_owned(),
+    match environment("HOSTNAME") {
+        Some(host) => format!("mixer-adapter~{host}"),
+        None => "mixer-adapter".to_owned(),
     }
+}
+
+/// What the environment says, unless that is nothing.
+pub(in crate::config) fn environment(variable: &str) -> Option<String> {
+    std::env::var(variable).ok().filter(|value| !value.is_empty())
 }
 
 /// The six collections of Mixer's own kinds.

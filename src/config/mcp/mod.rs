@@ -8,7 +8,7 @@ pub(super) mod body;
 mod change;
 mod convert;
 mod feed;
-mod follow;
+pub(super) mod follow;
 pub(super) mod listen;
 mod name;
 mod peer;

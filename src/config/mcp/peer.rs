@@ -13,16 +13,23 @@ pub(super) const KEEPALIVE: Duration = Duration::from_secs(30);
 /// How long the answer to that may take.
 pub(super) const KEEPALIVE_TIMEOUT: Duration = Duration::from_secs(10);
 
-/// Somebody to dial, as `mcp://host:port` names it.
+/// Somebody to dial, as `mcp://host:port` names it; the scheme is for people.
 #[derive(Clone, Debug)]
 pub struct Peer {
+    scheme: &'static str,
     address: String,
 }
 
 impl Peer {
     /// The peer at `host:port`, without TLS.
     pub fn new(address: impl Into<String>) -> Self {
-        Self { address: address.into() }
+        Self { scheme: "mcp", address: address.into() }
+    }
+
+    /// The same, spoken to by xDS.
+    #[must_use]
+    pub fn xds(self) -> Self {
+        Self { scheme: "xds", ..self }
     }
 
     /// Connects. The error says what it could not.
@@ -47,7 +54,7 @@ impl Peer {
 
 impl fmt::Display for Peer {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "mcp://{}", self.address)
+        write!(f, "{}://{}", self.scheme, self.address)
     }
 }
 

@@ -8,7 +8,7 @@ use crate::{
         DialOptions, Peer,
         redial::redial,
         sink::{
-            Sink,
+            Mode, Sink,
             dial::connected,
             driver::{Requests, Stream},
         },
@@ -19,13 +19,23 @@ use crate::{
     },
 };
 
-/// How a server of xDS is spoken to.
+/// How a server of xDS is spoken to. The sink has to be of the same [mode](Self::mode).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Form {
     /// Whole sets.
     StateOfTheWorld,
-    /// Changes. The sink's mode is to be [`Delta`](crate::config::mcp::sink::Mode::Delta).
+    /// Changes.
     Delta,
+}
+
+impl Form {
+    /// How a sink is to ask that speaks so.
+    pub fn mode(self) -> Mode {
+        match self {
+            Self::StateOfTheWorld => Mode::Full,
+            Self::Delta => Mode::Delta,
+        }
+    }
 }
 
 /// Keeps a sink connected to the `AggregatedDiscoveryService` of a peer, until told to stop.

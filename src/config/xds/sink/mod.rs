@@ -12,8 +12,15 @@ mod state_of_the_world;
 mod types;
 mod unwrap;
 
+use std::time::Duration;
+
 pub use delta::Delta;
 pub use dial::{Form, dial};
 pub use dialect::{Dialect, Heard};
-pub use node::node;
+pub use node::{node, own_node};
+
 pub use state_of_the_world::StateOfTheWorld;
+
+/// How often everything is asked for again: istiod pushes only what concerns the proxy that it takes a client for
+/// (spec: mcp-and-xds.md e).
+pub const RESYNC: Duration = Duration::from_secs(300);

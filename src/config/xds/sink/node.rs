@@ -2,10 +2,20 @@ use std::collections::BTreeMap;
 
 use prost_types::{Struct, Value, value::Kind};
 
-use crate::proto::envoy::config::core::v3::{Extension, Node, node::UserAgentVersionType};
+use crate::{
+    config::{mcp::follow::environment, source::SourceSettings},
+    proto::envoy::config::core::v3::{Extension, Node, node::UserAgentVersionType},
+};
 
 /// The features of this client that a server may want to know of: it takes resources in the wrapper of MCP, and without.
 const FEATURES: [&str; 2] = ["io.istio.mcp.wrapped-resources", "io.istio.mcp.bare-resources"];
+
+/// What the sink of this program says of itself. Where it runs in a pod, it says which: `HOSTNAME` and `POD_NAMESPACE`.
+pub fn own_node(settings: &SourceSettings) -> Node {
+    let name = environment("HOSTNAME").unwrap_or_else(|| env!("CARGO_PKG_NAME").to_owned());
+    let namespace = environment("POD_NAMESPACE").unwrap_or_else(|| settings.default_namespace.clone());
+    node(&name, &namespace, settings.extensions.clone())
+}
 
 /// What a sink says of itself, in the form istiod insists on: an id of four parts with a valid address in it, and the generator that
 /// has configuration rather than what Envoy makes of it (spec: mcp-and-xds.md e).

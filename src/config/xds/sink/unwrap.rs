@@ -19,10 +19,9 @@ const DISCOVERED: &str = "envoy.service.discovery.v3.Resource";
 
 /// A resource of a response that is whole.
 pub(super) fn any(any: Any) -> Resource {
-    match Discovered::decode(any.value.clone()) {
-        Ok(Discovered { name, version, resource: Some(any), .. }) if is(&any, DISCOVERED) => {
-            read(any, &name, &version)
-        }
+    let discovered = if is(&any, DISCOVERED) { Discovered::decode(any.value.clone()).ok() } else { None };
+    match discovered {
+        Some(Discovered { name, version, resource: Some(any), .. }) => read(any, &name, &version),
         _ => read(any, "", ""),
     }
 }
