@@ -14,7 +14,8 @@ use crate::{
 /// Which configuration, and what is done where it or a call is at fault.
 #[derive(Debug, Args)]
 pub(super) struct Configuration {
-    /// The configuration: a directory of YAML or JSON files, or one such file [default: a sample that comes with it]
+    /// The configuration: a directory of YAML or JSON files, or one such file; or a server, mcp://host:port or xds://host:port
+    /// [default: a sample that comes with it]
     #[arg(long, value_name = "DIR|URL", env = "MIXER_ADAPTER_CONFIG")]
     pub(super) config: Option<ConfigUrl>,
 

@@ -65,6 +65,7 @@ const SERVE_EXAMPLES: &str = "\
 Examples:
   mixer-adapter serve
   mixer-adapter serve --config config/      a directory of YAML files, watched for changes
+  mixer-adapter serve --config xds://istiod.istio-system:15010      whatever a control plane pushes
   mixer-adapter serve --listen 127.0.0.1:0 --admin 127.0.0.1:0     free ports, printed at the start
   MIXER_ADAPTER_LOG=debug mixer-adapter serve --max-connection-age 30m";
 

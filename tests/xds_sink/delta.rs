@@ -16,7 +16,7 @@ use crate::{
     messages::*,
 };
 
-const GATEWAYS: &str = "k8s/networking.istio.io/v1/Gateway";
+const GATEWAYS: &str = "istio/networking/v1alpha3/gateways";
 const NEW: &str = "networking.istio.io/v1/Gateway";
 const OLD: &str = "networking.istio.io/v1alpha3/Gateway";
 

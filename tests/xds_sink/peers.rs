@@ -40,7 +40,7 @@ use tonic::{Request, Response, Status, Streaming, service::Routes};
 use crate::{client::options, messages::*};
 
 const SOON: Duration = Duration::from_secs(10);
-const SERVICE_ENTRIES: &str = "k8s/networking.istio.io/v1/ServiceEntry";
+const SERVICE_ENTRIES: &str = "istio/networking/v1alpha3/serviceentries";
 const OLD: &str = "networking.istio.io/v1alpha3/ServiceEntry";
 const NEW: &str = "networking.istio.io/v1/ServiceEntry";
 
