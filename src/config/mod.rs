@@ -11,6 +11,7 @@
 mod collection;
 mod document;
 mod fault;
+mod istio;
 mod lines;
 mod lint;
 pub mod mcp;
@@ -21,6 +22,7 @@ mod set;
 pub mod source;
 mod spec;
 mod url;
+pub mod xds;
 
 pub use collection::Collection;
 pub use fault::{Fault, Origin, Severity};
