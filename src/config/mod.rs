@@ -12,6 +12,7 @@ mod claim;
 mod collection;
 mod document;
 mod fault;
+mod istio;
 mod lines;
 mod lint;
 mod listen_url;

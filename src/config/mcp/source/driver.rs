@@ -1,6 +1,9 @@
 //! The task that runs a source: one for each stream, with a state machine of its own.
 
-use std::{sync::Arc, time::Duration};
+use std::{
+    sync::{Arc, Mutex, PoisonError},
+    time::Duration,
+};
 
 use tokio::sync::{mpsc, watch};
 use tokio_util::sync::CancellationToken;
@@ -11,7 +14,10 @@ use super::{
     status::{Registered, Registry},
 };
 use crate::{
-    config::mcp::{Change, Rate, rate::Bucket},
+    config::{
+        Fault,
+        mcp::{Change, Rate, rate::Bucket},
+    },
     proto::istio::mcp::v1alpha1::{RequestResources, Resources},
 };
 
@@ -39,6 +45,7 @@ pub struct Source {
     catalogue: Arc<watch::Sender<Arc<Catalogue>>>,
     options: SourceOptions,
     registry: Registry,
+    faults: Arc<Mutex<Arc<[Fault]>>>,
     closed: CancellationToken,
 }
 
@@ -50,13 +57,38 @@ impl Source {
             catalogue: Arc::new(catalogue),
             options,
             registry: Registry::default(),
+            faults: Arc::default(),
             closed: CancellationToken::new(),
         }
     }
 
     /// Takes a change in, and pushes it where it is news.
     pub fn apply(&self, change: &Change) {
-        self.catalogue.send_if_modified(|catalogue| Arc::make_mut(catalogue).apply(change));
+        self.apply_all(std::slice::from_ref(change));
+    }
+
+    /// Takes in changes that belong together: nobody is shown some of them only.
+    pub fn apply_all(&self, changes: &[Change]) {
+        self.catalogue.send_if_modified(|catalogue| {
+            let catalogue = Arc::make_mut(catalogue);
+            let news = changes.iter().filter(|change| catalogue.apply(change));
+            news.count() > 0
+        });
+    }
+
+    /// Waits until something was taken in.
+    pub async fn filled(&self) {
+        // The sender lives as long as this does.
+        let _ = self.catalogue.subscribe().wait_for(|catalogue| catalogue.is_filled()).await;
+    }
+
+    /// What cannot be served of the configuration that is.
+    pub fn faults(&self) -> Arc<[Fault]> {
+        self.faults.lock().unwrap_or_else(PoisonError::into_inner).clone()
+    }
+
+    pub(in crate::config::mcp) fn set_faults(&self, faults: Vec<Fault>) {
+        *self.faults.lock().unwrap_or_else(PoisonError::into_inner) = faults.into();
     }
 
     /// What it serves now.
