@@ -3,6 +3,7 @@ use std::{fmt, path::PathBuf, str::FromStr};
 use http::uri::Authority;
 
 use super::{
+    Collection,
     mcp::{McpSource, Peer},
     source::{FileSource, Source, SourceSettings},
     xds::{self, sink::Form},
@@ -20,7 +21,7 @@ pub enum ConfigUrl {
         /// Whether the connection is TLS.
         tls: bool,
     },
-    /// An xDS server that carries MCP resources: `xds://host:port`, or `xds://host:port?delta` for changes rather than whole sets.
+    /// An xDS server that carries MCP resources: `xds://host:port`, or `xds+delta://host:port` for changes rather than whole sets.
     Xds {
         /// The server, `host:port`.
         address: Authority,
@@ -48,6 +49,30 @@ pub enum ConfigUrlError {
     /// Not `host:port`.
     #[error("{0:?} is no host:port")]
     Address(String),
+    /// Another scheme, where only MCP is served.
+    #[error("{0}:// cannot be listened on; write HOST:PORT, mcp://HOST:PORT or mcps://HOST:PORT")]
+    ListenScheme(String),
+    /// No such collection.
+    #[error(
+        "no collection is called {0:?}; write attributemanifests, templates, adapters, handlers, instances, rules, or a full \
+         name such as istio/policy/v1beta1/rules"
+    )]
+    Collection(String),
+    /// Two sources name the same collection.
+    #[error("{collection} is to come from {first} and from {second}; name it for one of them only")]
+    ClaimedTwice {
+        /// The collection.
+        collection: Collection,
+        /// The source that is named first.
+        first: String,
+        /// The other one.
+        second: String,
+    },
+    /// Two sources name no collections.
+    #[error(
+        "{0} and {1} are both for all collections; say what one of them is for, as in {1}?collections=rules,handlers"
+    )]
+    TwoForAll(String, String),
     /// Nothing here can read from there.
     #[error("{0}: this program cannot read configuration from there yet; give a directory")]
     Unsupported(ConfigUrl),
@@ -67,13 +92,8 @@ impl FromStr for ConfigUrl {
             "fs" if rest.starts_with('/') => Ok(Self::Files(rest.into())),
             "fs" => Err(ConfigUrlError::RelativePath(rest.to_owned())),
             "mcp" | "mcps" => Ok(Self::Mcp { address: address(rest)?, tls: scheme == "mcps" }),
-            "xds" => {
-                let (rest, form) = match rest.strip_suffix("?delta") {
-                    Some(rest) => (rest, Form::Delta),
-                    None => (rest, Form::StateOfTheWorld),
-                };
-                Ok(Self::Xds { address: address(rest)?, form })
-            }
+            "xds" => Ok(Self::Xds { address: address(rest)?, form: Form::StateOfTheWorld }),
+            "xds+delta" => Ok(Self::Xds { address: address(rest)?, form: Form::Delta }),
             other => Err(ConfigUrlError::Scheme(other.to_owned())),
         }
     }
@@ -86,6 +106,13 @@ fn address(text: &str) -> Result<Authority, ConfigUrlError> {
     if complete { Ok(authority) } else { Err(wrong()) }
 }
 
+fn scheme(form: Form) -> &'static str {
+    match form {
+        Form::StateOfTheWorld => "xds",
+        Form::Delta => "xds+delta",
+    }
+}
+
 impl ConfigUrl {
     /// The source that is there.
     pub fn source(&self, settings: &SourceSettings) -> Result<Box<dyn Source>, ConfigUrlError> {
@@ -95,8 +122,8 @@ impl ConfigUrl {
                 Ok(Box::new(McpSource::of(Peer::new(address.as_str()), settings)))
             }
             Self::Xds { address, form } => {
-                let source = McpSource::of(Peer::new(address.as_str()), settings);
-                Ok(Box::new(source.by_xds(*form, xds::sink::own_node(settings))))
+                let server = Peer::new(address.as_str()).called(scheme(*form));
+                Ok(Box::new(McpSource::by_xds(server, *form, xds::sink::own_node(settings), settings)))
             }
             Self::Mcp { tls: true, .. } => Err(ConfigUrlError::Unsupported(self.clone())),
         }
@@ -109,8 +136,7 @@ impl fmt::Display for ConfigUrl {
             Self::Files(path) => write!(f, "fs://{}", path.display()),
             Self::Mcp { address, tls: false } => write!(f, "mcp://{address}"),
             Self::Mcp { address, tls: true } => write!(f, "mcps://{address}"),
-            Self::Xds { address, form: Form::StateOfTheWorld } => write!(f, "xds://{address}"),
-            Self::Xds { address, form: Form::Delta } => write!(f, "xds://{address}?delta"),
+            Self::Xds { address, form } => write!(f, "{}://{address}", scheme(*form)),
         }
     }
 }
@@ -140,7 +166,7 @@ mod tests {
             "mcp://galley:9901",
             "mcps://galley.istio-system.svc:15019",
             "xds://[::1]:15010",
-            "xds://istiod:15010?delta",
+            "xds+delta://istiod:15010",
         ] {
             assert_eq!(read(text).map(|url| url.to_string()), Ok(text.to_owned()));
         }
@@ -150,7 +176,7 @@ mod tests {
             "mcp://galley",
             "mcp://:9901",
             "xds://h:99999",
-            "xds://h:1?sigma",
+            "xds://h:1?delta",
             "xds://u@h:1",
             "mcp://h:1/path",
         ] {

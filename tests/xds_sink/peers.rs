@@ -131,7 +131,7 @@ impl Following {
             longest_wait: Duration::from_millis(50),
             ..DialOptions::default()
         };
-        let server = Peer::new(address.to_string()).xds();
+        let server = Peer::new(address.to_string()).called("xds");
         tokio::spawn(dial(sink.clone(), server, form, node("pod", "ns", vec![]), eager, dialing.clone()));
         Self { changes, sink, streams, _stop: [serving.drop_guard(), dialing.drop_guard()] }
     }

@@ -1,21 +1,30 @@
 //! A sink as a source of configuration for the engine.
 
-use std::{collections::BTreeMap, future::Future, pin::Pin, sync::Arc, time::Duration};
+use std::{
+    collections::BTreeMap,
+    future::Future,
+    pin::Pin,
+    sync::{Arc, OnceLock},
+    time::Duration,
+};
 
+use futures_util::{FutureExt as _, future::BoxFuture};
 use tokio::{
+    net::TcpListener,
     sync::mpsc,
     time::{Instant, timeout_at},
 };
 use tokio_util::sync::CancellationToken;
+use tonic::service::Routes;
 
 use super::{
-    Delivery, DialOptions, Peer, convert,
-    sink::{self, Cache, Sink, SinkOptions},
+    Delivery, DialOptions, Peer, convert, listen,
+    sink::{self, Cache, ResourceSinkService, Sink, SinkOptions},
 };
 use crate::{
     config::{
         Collection, Kind,
-        source::{Answer, Source, SourceSettings, Update},
+        source::{Answer, Source, SourceSettings, SourceStatus, Update, Watched},
         xds::sink as xds,
     },
     proto::envoy::config::core::v3::Node,
@@ -26,20 +35,27 @@ const QUIET: Duration = Duration::from_millis(200);
 /// The longest they are, however many come.
 const LONGEST: Duration = Duration::from_secs(2);
 
-/// Configuration that arrives by MCP.
+/// Configuration that arrives by MCP, from a source that is dialed or from those that dial.
 ///
 /// Pushes that arrive together are one update. When it is refused, each is tried by itself, in the order Mixer processes kinds, so that
 /// one bad rule does not hold up the handlers that came with it.
 #[derive(Debug)]
 pub struct McpSource {
-    source: Peer,
-    protocol: Protocol,
+    name: String,
+    way: Way,
     options: SinkOptions,
-    dial: DialOptions,
     cache: Option<Cache>,
+    running: Arc<Running>,
 }
 
-/// What is spoken with the source.
+/// How the sink comes by its streams.
+#[derive(Debug)]
+enum Way {
+    Dial(Protocol, Peer, DialOptions),
+    Listen(TcpListener),
+}
+
+/// What is spoken with who is dialed.
 #[derive(Debug)]
 enum Protocol {
     Mcp,
@@ -49,63 +65,113 @@ enum Protocol {
 impl McpSource {
     /// Configuration from the `ResourceSource` of a peer.
     pub fn new(source: Peer, options: SinkOptions) -> Self {
-        Self { source, protocol: Protocol::Mcp, options, dial: DialOptions::default(), cache: None }
+        Self::by(source.to_string(), Way::Dial(Protocol::Mcp, source, DialOptions::default()), options)
     }
 
     /// The same, as the settings of sources say.
     pub fn of(source: Peer, settings: &SourceSettings) -> Self {
+        Self { cache: settings.cache.clone(), ..Self::new(source, options(settings)) }
+    }
+
+    /// Configuration from the `AggregatedDiscoveryService` of a peer, to a client that says so of itself.
+    pub fn by_xds(server: Peer, form: xds::Form, node: Node, settings: &SourceSettings) -> Self {
         let options = SinkOptions {
-            collections: settings.collections.clone(),
-            skip_bad_resources: settings.skip_bad_resources,
-            ..SinkOptions::new(sink_id(), [] as [&str; 0])
+            id: node.id.clone(),
+            mode: form.mode(),
+            resync: Some(xds::RESYNC),
+            ..options(settings)
         };
-        Self { cache: settings.cache.clone(), ..Self::new(source, options) }
+        let name = server.to_string();
+        let way = Way::Dial(Protocol::Xds(form, Box::new(node)), server, DialOptions::default());
+        Self { cache: settings.cache.clone(), ..Self::by(name, way, options) }
     }
 
     /// The same, dialed otherwise.
     #[must_use]
-    pub fn dialed(self, dial: DialOptions) -> Self {
-        Self { dial, ..self }
+    pub fn dialed(mut self, options: DialOptions) -> Self {
+        if let Way::Dial(_, _, dial) = &mut self.way {
+            *dial = options;
+        }
+        self
     }
 
-    /// The same, from the `AggregatedDiscoveryService` of the peer, of a client that says so of itself.
-    #[must_use]
-    pub fn by_xds(self, form: xds::Form, node: Node) -> Self {
-        let id = node.id.clone();
-        let options = SinkOptions { id, mode: form.mode(), resync: Some(xds::RESYNC), ..self.options };
-        Self { source: self.source.xds(), protocol: Protocol::Xds(form, Box::new(node)), options, ..self }
+    /// Configuration from sources that dial that listener. They find the service `ResourceSink` there.
+    pub fn listening(listener: TcpListener, settings: &SourceSettings) -> Self {
+        let address =
+            listener.local_addr().map_or_else(|_| "unknown".to_owned(), |address| address.to_string());
+        let name = format!("sources that dial mcp://{address}");
+        Self { cache: settings.cache.clone(), ..Self::by(name, Way::Listen(listener), options(settings)) }
     }
 
-    /// The same, kept on disk.
-    #[must_use]
-    pub fn kept(self, cache: Cache) -> Self {
-        Self { cache: Some(cache), ..self }
+    fn by(name: String, way: Way, options: SinkOptions) -> Self {
+        Self { name, way, options, cache: None, running: Arc::default() }
     }
 
     async fn follow(self, updates: mpsc::Sender<Update>) {
-        let name = self.source.to_string();
         let required = self.options.collections.iter().filter(|wanted| wanted.required);
         let required: Vec<String> = required.map(|wanted| wanted.collection.clone()).collect();
         let (sink, changes) = Sink::start(self.options, self.cache);
+        let _ = self.running.sink.set((self.name.clone(), sink.clone()));
         let stop = CancellationToken::new();
         let _stop = stop.clone().drop_guard();
-        match self.protocol {
-            Protocol::Mcp => tokio::spawn(sink::dial(sink, self.source, self.dial, stop)),
-            Protocol::Xds(form, node) => {
-                tokio::spawn(xds::dial(sink, self.source, form, *node, self.dial, stop))
+        match self.way {
+            Way::Dial(Protocol::Mcp, source, dial) => tokio::spawn(sink::dial(sink, source, dial, stop)),
+            Way::Dial(Protocol::Xds(form, node), server, dial) => {
+                tokio::spawn(xds::dial(sink, server, form, *node, dial, stop))
+            }
+            Way::Listen(listener) => {
+                let service = ResourceSinkService::serve(sink, &ResourceSinkService::default_options());
+                tokio::spawn(listen(listener, Routes::new(service), stop))
             }
         };
-        deliver(&name, &required, changes, &updates).await;
+        deliver(&self.name, &required, changes, &updates).await;
+    }
+}
+
+fn options(settings: &SourceSettings) -> SinkOptions {
+    SinkOptions {
+        collections: settings.collections.clone(),
+        skip_bad_resources: settings.skip_bad_resources,
+        ..SinkOptions::new(sink_id(), [] as [&str; 0])
     }
 }
 
 impl Source for McpSource {
     fn name(&self) -> String {
-        self.source.to_string()
+        self.name.clone()
+    }
+
+    fn watched(&self) -> Vec<Arc<dyn Watched>> {
+        vec![self.running.clone()]
     }
 
     fn run(self: Box<Self>, updates: mpsc::Sender<Update>) -> Pin<Box<dyn Future<Output = ()> + Send>> {
         Box::pin(self.follow(updates))
+    }
+}
+
+/// The sink of a source, once it runs.
+#[derive(Debug, Default)]
+struct Running {
+    sink: OnceLock<(String, Sink)>,
+}
+
+impl Watched for Running {
+    fn status(&self) -> BoxFuture<'_, Option<SourceStatus>> {
+        let status = async {
+            let (source, sink) = self.sink.get()?;
+            Some(SourceStatus { source: source.clone(), ..sink.status().await? })
+        };
+        status.boxed()
+    }
+
+    fn reconsider(&self) -> BoxFuture<'_, ()> {
+        let asked = async {
+            if let Some((_, sink)) = self.sink.get() {
+                sink.reconsider().await;
+            }
+        };
+        asked.boxed()
     }
 }
 

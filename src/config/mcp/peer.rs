@@ -26,10 +26,10 @@ impl Peer {
         Self { scheme: "mcp", address: address.into() }
     }
 
-    /// The same, spoken to by xDS.
+    /// The same, with the scheme of another protocol.
     #[must_use]
-    pub fn xds(self) -> Self {
-        Self { scheme: "xds", ..self }
+    pub fn called(self, scheme: &'static str) -> Self {
+        Self { scheme, ..self }
     }
 
     /// Connects. The error says what it could not.
