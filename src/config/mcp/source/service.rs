@@ -57,7 +57,8 @@ impl ResourceSource for ResourceSourceService {
         let (pushes, outgoing) = mpsc::channel(1);
         let source = self.source.clone();
         tokio::spawn(async move {
-            let served = source.exchange(peer.clone(), request.into_inner(), pushes).await;
+            let (machine, rate) = (source.machine(), source.requests());
+            let served = source.exchange(machine, peer.clone(), request.into_inner(), pushes, rate).await;
             tracing::info!(peer, status = %served.status, "the stream of a sink is over");
             drop(admitted);
         });
