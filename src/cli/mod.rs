@@ -11,9 +11,12 @@ mod explain;
 mod failure;
 mod fields;
 mod input;
+mod logging;
 mod manifest;
 mod remote;
 mod serve;
+mod signals;
+mod source;
 mod validate;
 mod values;
 
@@ -69,6 +72,8 @@ Examples:
 enum Command {
     #[command(after_help = SERVE_EXAMPLES)]
     Serve(Box<serve::Serve>),
+    #[command(after_help = source::EXAMPLES)]
+    Source(Box<source::Source>),
     #[command(after_help = ask::CHECK_EXAMPLES)]
     Check(ask::Check),
     #[command(after_help = ask::REPORT_EXAMPLES)]
@@ -100,6 +105,7 @@ struct Usage(String);
 pub fn run(add: impl FnOnce(AdaptersBuilder) -> AdaptersBuilder, sample: Option<&'static str>) -> ExitCode {
     let outcome = match Arguments::parse().command {
         Command::Serve(serve) => serve.run(add, sample).map(|()| ExitCode::SUCCESS),
+        Command::Source(source) => source.run(),
         Command::Check(check) => check.run(),
         Command::Report(report) => report.run(),
         Command::Quota(quota) => quota.run(),

@@ -1,24 +1,17 @@
-use std::{
-    fmt::Write as _,
-    io::IsTerminal as _,
-    net::{Ipv6Addr, SocketAddr},
-    sync::Arc,
-    time::Duration,
-};
+use std::{fmt::Write as _, net::SocketAddr, sync::Arc, time::Duration};
 
 use anyhow::Context as _;
 use clap::Args;
-use tokio_util::sync::CancellationToken;
-use tracing_subscriber::EnvFilter;
 
 use super::{
     configuration::{Configuration, SAMPLE},
-    values,
+    logging::Logging,
+    signals, values,
 };
 use crate::{
     config::{
         self,
-        source::{Change, Update},
+        source::{Change, SourceSettings, Update},
     },
     handler::{AdaptersBuilder, Closing, TableLimits},
     host::Host,
@@ -98,13 +91,8 @@ pub(super) struct Serve {
     #[arg(long, value_name = "DURATION", default_value = "10s", env = "MIXER_ADAPTER_GRACE", value_parser = values::duration)]
     grace: Duration,
 
-    /// What is logged, to stderr: error, warn, info, debug, trace, or as in RUST_LOG
-    #[arg(long, value_name = "FILTER", default_value = "info", env = "MIXER_ADAPTER_LOG")]
-    log: String,
-
-    /// Log as JSON, a line an event
-    #[arg(long, env = "MIXER_ADAPTER_LOG_JSON", value_parser = values::switch(), action = clap::ArgAction::SetTrue)]
-    log_json: bool,
+    #[command(flatten)]
+    logging: Logging,
 }
 
 impl Serve {
@@ -114,7 +102,7 @@ impl Serve {
         add: impl FnOnce(AdaptersBuilder) -> AdaptersBuilder,
         sample: Option<&'static str>,
     ) -> anyhow::Result<()> {
-        self.start_logging()?;
+        self.logging.start()?;
         // Admin, housekeeping and closing are apart from the threads that serve calls.
         let background = tokio::runtime::Builder::new_multi_thread()
             .worker_threads(2)
@@ -139,10 +127,11 @@ impl Serve {
                 Server::new(host.clone(), self.options()).mixer(mixer).config_status(controller.status());
             let configured = server.readiness().register("configuration");
             let bound = server.bind(self.listen, Some(self.admin)).await?;
-            let stop = stop_on_signal()?;
+            let stop = signals::stop()?;
             match (&self.configuration.config, sample) {
                 (Some(url), _) => {
-                    let source = url.source(&self.configuration.default_config_namespace)?;
+                    let source =
+                        url.source(&SourceSettings::new(&self.configuration.default_config_namespace))?;
                     background.spawn(controller.follow(source, configured));
                 }
                 (None, Some(sample)) => {
@@ -182,20 +171,6 @@ impl Serve {
             ..ServerOptions::default()
         }
     }
-
-    fn start_logging(&self) -> anyhow::Result<()> {
-        let filter =
-            EnvFilter::try_new(&self.log).with_context(|| format!("--log {:?} is no filter", self.log))?;
-        let colours =
-            std::io::stderr().is_terminal() && std::env::var_os("NO_COLOR").is_none_or(|no| no.is_empty());
-        let logging =
-            tracing_subscriber::fmt().with_env_filter(filter).with_writer(std::io::stderr).with_ansi(colours);
-        match self.log_json {
-            true => logging.json().init(),
-            false => logging.init(),
-        }
-        Ok(())
-    }
 }
 
 /// Runs with the configuration that comes with the program.
@@ -212,29 +187,6 @@ async fn use_sample(mut controller: Controller, sample: &str, namespace: &str) -
     }
 }
 
-/// Cancelled by the first SIGTERM or Ctrl-C; the second one ends the process.
-fn stop_on_signal() -> anyhow::Result<CancellationToken> {
-    use tokio::signal::unix::{SignalKind, signal};
-    let mut terminate = signal(SignalKind::terminate()).context("SIGTERM cannot be caught")?;
-    let mut interrupt = signal(SignalKind::interrupt()).context("SIGINT cannot be caught")?;
-    let stop = CancellationToken::new();
-    let first = stop.clone();
-    tokio::spawn(async move {
-        loop {
-            tokio::select! {
-                _ = terminate.recv() => {}
-                _ = interrupt.recv() => {}
-            }
-            if first.is_cancelled() {
-                std::process::exit(130);
-            }
-            tracing::info!("stopping; a second signal stops at once");
-            first.cancel();
-        }
-    });
-    Ok(stop)
-}
-
 /// What is served, and where.
 fn greeting(host: &Host, bound: &Bound) -> anyhow::Result<String> {
     let mut text = "Adapters:\n".to_owned();
@@ -249,7 +201,7 @@ fn greeting(host: &Host, bound: &Bound) -> anyhow::Result<String> {
     }
     let elsewhere = match address == SocketAddr::from(([127, 0, 0, 1], DEFAULT_PORT)) {
         true => String::new(),
-        false => format!(" --address {}", reachable(address)),
+        false => format!(" --address {}", values::reachable(address)),
     };
     let program = super::program();
     let _ = writeln!(
@@ -260,12 +212,3 @@ fn greeting(host: &Host, bound: &Bound) -> anyhow::Result<String> {
 }
 
 const DEFAULT_PORT: u16 = 9091;
-
-/// Where this machine reaches what listens there.
-fn reachable(address: SocketAddr) -> SocketAddr {
-    match (address.ip().is_unspecified(), address.is_ipv4()) {
-        (false, _) => address,
-        (true, true) => SocketAddr::from(([127, 0, 0, 1], address.port())),
-        (true, false) => SocketAddr::from((Ipv6Addr::LOCALHOST, address.port())),
-    }
-}

@@ -1,5 +1,5 @@
 use std::{
-    net::{SocketAddr, ToSocketAddrs as _},
+    net::{Ipv6Addr, SocketAddr, ToSocketAddrs as _},
     time::Duration,
 };
 
@@ -39,6 +39,15 @@ pub(super) fn target(text: &str) -> Result<String, String> {
         _ => {
             Err("write HOST:PORT, such as 127.0.0.1:9091, adapter.example.com:9091 or [::1]:9091".to_owned())
         }
+    }
+}
+
+/// Where this machine reaches what listens there.
+pub(super) fn reachable(address: SocketAddr) -> SocketAddr {
+    match (address.ip().is_unspecified(), address.is_ipv4()) {
+        (false, _) => address,
+        (true, true) => SocketAddr::from(([127, 0, 0, 1], address.port())),
+        (true, false) => SocketAddr::from((Ipv6Addr::LOCALHOST, address.port())),
     }
 }
 

@@ -3,8 +3,8 @@ use std::{fmt, path::PathBuf, str::FromStr};
 use http::uri::Authority;
 
 use super::{
-    mcp::{self, McpSource, Peer, sink::SinkOptions},
-    source::{FileSource, Source},
+    mcp::{McpSource, Peer},
+    source::{FileSource, Source, SourceSettings},
 };
 
 /// Where configuration comes from, as `--config` names it.
@@ -78,13 +78,12 @@ fn address(text: &str) -> Result<Authority, ConfigUrlError> {
 }
 
 impl ConfigUrl {
-    /// The source that is there. Resources without a namespace are of the default one.
-    pub fn source(&self, default_namespace: &str) -> Result<Box<dyn Source>, ConfigUrlError> {
+    /// The source that is there.
+    pub fn source(&self, settings: &SourceSettings) -> Result<Box<dyn Source>, ConfigUrlError> {
         match self {
-            Self::Files(path) => Ok(Box::new(FileSource::new(path, default_namespace))),
+            Self::Files(path) => Ok(Box::new(FileSource::new(path, &settings.default_namespace))),
             Self::Mcp { address, tls: false } => {
-                let options = SinkOptions::new(mcp::sink_id(), mcp::mixer_collections());
-                Ok(Box::new(McpSource::new(Peer::new(address.as_str()), options)))
+                Ok(Box::new(McpSource::of(Peer::new(address.as_str()), settings)))
             }
             Self::Mcp { tls: true, .. } | Self::Xds { .. } => Err(ConfigUrlError::Unsupported(self.clone())),
         }
@@ -136,8 +135,11 @@ mod tests {
 
     #[test]
     fn what_cannot_be_read_yet_says_so() {
-        let error =
-            |text: &str| text.parse::<ConfigUrl>().and_then(|url| url.source("ns").map(|_| ())).unwrap_err();
+        let error = |text: &str| {
+            text.parse::<ConfigUrl>()
+                .and_then(|url| url.source(&SourceSettings::new("ns")).map(|_| ()))
+                .unwrap_err()
+        };
         assert!(error("xds://h:1").to_string().starts_with("xds://h:1: this program cannot"));
         assert_eq!(error("k8s://"), ConfigUrlError::Scheme("k8s".to_owned()));
         assert_eq!(error(""), ConfigUrlError::Empty);

@@ -11,6 +11,8 @@ use axum::{
     routing::get,
 };
 use prometheus_client::{encoding::text::encode, registry::Registry};
+use tokio::net::TcpListener;
+use tokio_util::sync::CancellationToken;
 
 use super::{Readiness, page};
 use crate::{host::Host, mixer::ConfigStatus, session::SessionSummary};
@@ -28,28 +30,43 @@ pub(super) struct Admin {
 }
 
 pub(super) fn router(admin: Admin, explain: Router) -> Router {
+    let vitals = vitals(admin.readiness.clone(), admin.registry.clone());
     Router::new()
         .route("/", get(|State(admin): State<Admin>| async move { Html(page::render(&admin.host)) }))
-        .route("/healthz", get(|| async { "ok\n" }))
-        .route("/readyz", get(ready))
-        .route("/metrics", get(metrics))
         .route("/sessions", get(sessions))
         .route("/config", get(config))
         .with_state(admin)
+        .merge(vitals)
         .merge(explain)
 }
 
-async fn ready(State(admin): State<Admin>) -> (StatusCode, String) {
-    let pending = admin.readiness.pending();
+/// What every process shows of itself: `/healthz`, `/readyz` and `/metrics`.
+pub(crate) fn vitals(readiness: Readiness, registry: Arc<Mutex<Registry>>) -> Router {
+    Router::new()
+        .route("/healthz", get(|| async { "ok\n" }))
+        .route("/readyz", get(ready).with_state(readiness))
+        .route("/metrics", get(metrics).with_state(registry))
+}
+
+/// Serves the admin port until it is told to stop.
+pub(crate) async fn serve(listener: TcpListener, router: Router, stop: CancellationToken) {
+    let served = axum::serve(listener, router).with_graceful_shutdown(stop.cancelled_owned());
+    if let Err(error) = served.await {
+        tracing::error!(%error, "the admin port ended");
+    }
+}
+
+async fn ready(State(readiness): State<Readiness>) -> (StatusCode, String) {
+    let pending = readiness.pending();
     match pending.is_empty() {
         true => (StatusCode::OK, "ready\n".to_owned()),
         false => (StatusCode::SERVICE_UNAVAILABLE, format!("waiting for: {}\n", pending.join(", "))),
     }
 }
 
-async fn metrics(State(admin): State<Admin>) -> impl IntoResponse {
+async fn metrics(State(registry): State<Arc<Mutex<Registry>>>) -> impl IntoResponse {
     let mut text = String::new();
-    let registry = admin.registry.lock().unwrap_or_else(PoisonError::into_inner);
+    let registry = registry.lock().unwrap_or_else(PoisonError::into_inner);
     match encode(&mut text, &registry) {
         Ok(()) => {
             let content_type = "application/openmetrics-text; version=1.0.0; charset=utf-8";

@@ -18,6 +18,7 @@ mod page;
 mod readiness;
 mod server;
 
+pub(crate) use admin::{serve as serve_admin, vitals};
 pub(crate) use grpc::Grpc;
 pub use listener::Workers;
 pub use readiness::{Pending, Readiness};

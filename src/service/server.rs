@@ -196,7 +196,7 @@ impl Bound {
                 Some(mixer) => explain::router(mixer.clone()),
                 None => Router::new().route("/explain", any(explain::refusal)),
             };
-            background.spawn(serve_admin(listener, admin::router(admin, explain), draining.clone()));
+            background.spawn(admin::serve(listener, admin::router(admin, explain), draining.clone()));
         }
         background.spawn(keep_time(host.clone(), options.session_idle, draining.clone()));
 
@@ -264,13 +264,6 @@ fn reflection(host: &Host) -> Result<Routes, ServerError> {
 /// Whether only this machine can connect.
 fn is_loopback(listener: &TcpListener) -> bool {
     listener.local_addr().is_ok_and(|address| address.ip().is_loopback())
-}
-
-async fn serve_admin(listener: TcpListener, router: Router, stop: CancellationToken) {
-    let served = axum::serve(listener, router).with_graceful_shutdown(stop.cancelled_owned());
-    if let Err(error) = served.await {
-        tracing::error!(%error, "the admin port ended");
-    }
 }
 
 /// How often idle handlers are looked for where sessions never expire.

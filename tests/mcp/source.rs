@@ -210,6 +210,8 @@ fn an_unknown_collection_ends_the_stream_unless_the_catalogue_is_open() {
 
     source.catalogue = source.catalogue.clone().open();
     assert_eq!(source.request(request("no/such")), Meaning::Asked);
+    assert_eq!(source.next(), None, "nobody knows yet what there is");
+    source.set(RULES, &["a@1"]);
     assert_eq!(source.full(), (s("1"), vec![]));
 }
 

@@ -17,13 +17,16 @@ pub async fn feed(server: source::Source, configuration: Box<dyn Source>) {
 
 fn take(server: &source::Source, update: Update) {
     let mut faults = update.faults;
-    for change in &update.changes {
+    let served = update.changes.iter().map(|change| {
         let (change, unfit) = convert::of_update(change);
         faults.extend(unfit);
-        server.apply(&change);
-    }
-    for fault in faults {
+        change
+    });
+    let served: Vec<_> = served.collect();
+    for fault in &faults {
         tracing::warn!(source = %update.source, "{fault}");
     }
+    server.set_faults(faults);
+    server.apply_all(&served);
     update.responder.ack();
 }

@@ -14,7 +14,7 @@ use super::{
 };
 use crate::config::{
     Collection, Kind,
-    source::{Answer, Source, Update},
+    source::{Answer, Source, SourceSettings, Update},
 };
 
 /// How long pushes of several collections are gathered after the last one: what belongs together comes together, but in no order.
@@ -38,6 +38,16 @@ impl McpSource {
     /// Configuration from the `ResourceSource` of a peer.
     pub fn new(source: Peer, options: SinkOptions) -> Self {
         Self { source, options, dial: DialOptions::default(), cache: None }
+    }
+
+    /// The same, as the settings of sources say.
+    pub fn of(source: Peer, settings: &SourceSettings) -> Self {
+        let options = SinkOptions {
+            collections: settings.collections.clone(),
+            skip_bad_resources: settings.skip_bad_resources,
+            ..SinkOptions::new(sink_id(), [] as [&str; 0])
+        };
+        Self { cache: settings.cache.clone(), ..Self::new(source, options) }
     }
 
     /// The same, dialed otherwise.

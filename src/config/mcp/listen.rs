@@ -1,4 +1,4 @@
-use std::{sync::Arc, time::Duration};
+use std::{pin::pin, sync::Arc, time::Duration};
 
 use futures_util::stream;
 use hyper::{server::conn::http2, service::service_fn};
@@ -57,8 +57,11 @@ const STREAMS: u32 = 100;
 /// How long accepting rests after it failed: out of file descriptors, it would fail again at once.
 const REST: Duration = Duration::from_millis(100);
 
-/// Serves MCP on a port of its own until told to stop. Then connections are cut off: their clients come back, elsewhere
-/// perhaps.
+/// How long the last answers on a connection may take to be sent when it is to end.
+const LAST_ANSWERS: Duration = Duration::from_millis(500);
+
+/// Serves MCP on a port of its own until told to stop. Streams that have ended by then are answered in full, others are
+/// cut off: their clients come back, elsewhere perhaps.
 pub async fn listen(listener: TcpListener, services: Routes, stop: CancellationToken) {
     let services = services.prepare();
     let free = Arc::new(Semaphore::new(CONNECTIONS));
@@ -70,10 +73,7 @@ pub async fn listen(listener: TcpListener, services: Routes, stop: CancellationT
                 Ok((stream, _)) => {
                     let (services, stop) = (services.clone(), stop.clone());
                     connections.spawn(async move {
-                        tokio::select! {
-                            () = serve(stream, services) => {}
-                            () = stop.cancelled() => {}
-                        }
+                        serve(stream, services, stop).await;
                         drop(permit);
                     });
                 }
@@ -92,8 +92,8 @@ pub async fn listen(listener: TcpListener, services: Routes, stop: CancellationT
     connections.wait().await;
 }
 
-/// Serves one connection to its end.
-async fn serve(stream: TcpStream, services: Routes) {
+/// Serves one connection to its end, or until told to stop.
+async fn serve(stream: TcpStream, services: Routes, stop: CancellationToken) {
     // The peer has gone already if this fails, and nobody is there to tell.
     let _ = stream.set_nodelay(true);
     let peer = TcpConnectInfo { local_addr: stream.local_addr().ok(), remote_addr: stream.peer_addr().ok() };
@@ -109,7 +109,15 @@ async fn serve(stream: TcpStream, services: Routes) {
         .keep_alive_interval(KEEPALIVE)
         .keep_alive_timeout(KEEPALIVE_TIMEOUT)
         .serve_connection(TokioIo::new(stream), service);
-    if let Err(error) = served.await {
+    let mut served = pin!(served);
+    let ended = tokio::select! {
+        ended = served.as_mut() => Ok(ended),
+        () = stop.cancelled() => {
+            served.as_mut().graceful_shutdown();
+            tokio::time::timeout(LAST_ANSWERS, served).await
+        }
+    };
+    if let Ok(Err(error)) = ended {
         tracing::debug!(%error, "a connection broke off");
     }
 }

@@ -5,6 +5,7 @@
 //! has. A source sends one update and waits for the answer, so what changes meanwhile is sent once, in its newest state.
 
 mod files;
+mod settings;
 mod watch;
 
 use std::{collections::BTreeMap, future::Future, pin::Pin, sync::Arc};
@@ -13,6 +14,7 @@ use sha2::{Digest as _, Sha256};
 use tokio::sync::{mpsc, oneshot};
 
 pub use files::read;
+pub use settings::{SourceSettings, Wanted};
 pub use watch::FileSource;
 
 use super::{Collection, Fault, Resource, ResourceName};

@@ -27,7 +27,8 @@ const POLL: Duration = Duration::from_secs(1);
 /// How often they are looked at where it can: it cannot for links that lead elsewhere, nor on network file systems.
 const SLOW_POLL: Duration = Duration::from_secs(10);
 
-/// A directory (or one file) of configuration. Sends everything there is whenever something changed.
+/// A directory (or one file) of configuration. Sends everything there is whenever something changed. While the path is missing, that
+/// is a fault and no change.
 #[derive(Clone, Debug)]
 pub struct FileSource {
     root: PathBuf,
@@ -53,14 +54,14 @@ impl FileSource {
                 if seen.is_some() {
                     now = self.at_rest(now).await;
                 }
-                let mut read = self.read().await;
+                let (mut there, mut read) = self.read().await;
                 if seen.is_some() && read.faults.iter().any(Fault::is_error) {
                     time::sleep(SECOND_LOOK).await;
                     now = self.at_rest(self.look().await).await;
-                    read = self.read().await;
+                    (there, read) = self.read().await;
                 }
                 seen = Some(now);
-                let changes = changes(read.resources, &mut sent);
+                let changes = if there { changes(read.resources, &mut sent) } else { Vec::new() };
                 let (update, answer) = Update::new(name.clone(), changes, read.faults);
                 if updates.send(update).await.is_err() {
                     return;
@@ -98,13 +99,20 @@ impl FileSource {
         spawn_blocking(move || Look::at(&root)).await.unwrap_or_default()
     }
 
-    async fn read(&self) -> Parsed {
+    /// What there is, and whether that is so: where the path itself is missing, nothing is known, which is not the same as an empty
+    /// directory.
+    async fn read(&self) -> (bool, Parsed) {
         let Self { root, default_namespace } = self.clone();
-        let failed = |_| Parsed {
-            resources: Vec::new(),
-            faults: vec![Fault::error("the reader failed").at(&self.name().into(), 0)],
+        let failed = |_| {
+            let fault = Fault::error("the reader failed").at(&self.name().into(), 0);
+            (false, Parsed { resources: Vec::new(), faults: vec![fault] })
         };
-        spawn_blocking(move || files::read(&root, &default_namespace)).await.unwrap_or_else(failed)
+        let read = move || {
+            let there = root.exists();
+            let read = files::read(&root, &default_namespace);
+            (there && root.exists(), read)
+        };
+        spawn_blocking(read).await.unwrap_or_else(failed)
     }
 }
 

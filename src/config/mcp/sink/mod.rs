@@ -25,15 +25,7 @@ pub use status::{CollectionStatus, Entry, Refusal, SinkStatus};
 pub use view::CollectionView;
 
 use super::Rate;
-
-/// A collection that a sink asks for.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Wanted {
-    /// Such as `istio/policy/v1beta1/rules`.
-    pub collection: String,
-    /// Whether the sink is ready only with it. One that is not is asked for all the same.
-    pub required: bool,
-}
+use crate::config::source::Wanted;
 
 /// Whether a sink asks for changes alone.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -21,7 +21,8 @@ impl Catalogue {
     }
 
     /// Answers requests for collections nobody has heard of with nothing, rather than by ending the stream as Galley does: the
-    /// sinks of Istio are not ready before every collection was answered (spec: mcp-and-xds.md f, nacos 5301).
+    /// sinks of Istio are not ready before every collection was answered (spec: mcp-and-xds.md f, nacos 5301). Until
+    /// something was taken in they wait: to answer nothing would delete what sinks have.
     #[must_use]
     pub fn open(self) -> Self {
         Self { open: true, ..self }
@@ -54,8 +55,13 @@ impl Catalogue {
     pub fn snapshot(&self, collection: &str) -> Option<&Arc<Snapshot>> {
         match self.collections.get(collection) {
             Some(slot) => slot.as_ref(),
-            None => self.open.then_some(&self.empty),
+            None => (self.open && self.is_filled()).then_some(&self.empty),
         }
+    }
+
+    /// Whether anything was taken in yet.
+    pub fn is_filled(&self) -> bool {
+        self.collections.values().any(Option::is_some)
     }
 
     /// The collections, in the order of their names.

@@ -1,13 +1,19 @@
 //! The task that runs a source: one for each stream, with a state machine of its own.
 
-use std::{sync::Arc, time::Duration};
+use std::{
+    sync::{Arc, Mutex, PoisonError},
+    time::Duration,
+};
 
 use tokio::sync::{mpsc, watch};
 use tokio_util::sync::CancellationToken;
 use tonic::{Code, Status, Streaming};
 
 use super::{Catalogue, Machine, Meaning, PeerStatus, dialogue::Dialogue, status::Registry};
-use crate::config::mcp::{Change, Rate, rate::Bucket};
+use crate::config::{
+    Fault,
+    mcp::{Change, Rate, rate::Bucket},
+};
 
 /// How long a sink that does not read is waited for to hear why its stream ends.
 const LAST_WORD: Duration = Duration::from_secs(5);
@@ -33,6 +39,7 @@ pub struct Source {
     catalogue: Arc<watch::Sender<Arc<Catalogue>>>,
     options: SourceOptions,
     registry: Registry,
+    faults: Arc<Mutex<Arc<[Fault]>>>,
     closed: CancellationToken,
 }
 
@@ -44,13 +51,38 @@ impl Source {
             catalogue: Arc::new(catalogue),
             options,
             registry: Registry::default(),
+            faults: Arc::default(),
             closed: CancellationToken::new(),
         }
     }
 
     /// Takes a change in, and pushes it where it is news.
     pub fn apply(&self, change: &Change) {
-        self.catalogue.send_if_modified(|catalogue| Arc::make_mut(catalogue).apply(change));
+        self.apply_all(std::slice::from_ref(change));
+    }
+
+    /// Takes in changes that belong together: nobody is shown some of them only.
+    pub fn apply_all(&self, changes: &[Change]) {
+        self.catalogue.send_if_modified(|catalogue| {
+            let catalogue = Arc::make_mut(catalogue);
+            let news = changes.iter().filter(|change| catalogue.apply(change));
+            news.count() > 0
+        });
+    }
+
+    /// Waits until something was taken in.
+    pub async fn filled(&self) {
+        // The sender lives as long as this does.
+        let _ = self.catalogue.subscribe().wait_for(|catalogue| catalogue.is_filled()).await;
+    }
+
+    /// What cannot be served of the configuration that is.
+    pub fn faults(&self) -> Arc<[Fault]> {
+        self.faults.lock().unwrap_or_else(PoisonError::into_inner).clone()
+    }
+
+    pub(in crate::config::mcp) fn set_faults(&self, faults: Vec<Fault>) {
+        *self.faults.lock().unwrap_or_else(PoisonError::into_inner) = faults.into();
     }
 
     /// A stream of MCP that has just opened.

@@ -1,0 +1,288 @@
+//! The command `source`.
+#![allow(clippy::unwrap_used)]
+
+mod support;
+
+use std::{
+    collections::BTreeMap,
+    fs,
+    io::{BufRead as _, BufReader},
+    path::Path,
+    process::{Child, Stdio},
+    time::{Duration, Instant},
+};
+
+use mixer_adapter::{
+    config::mcp::{
+        listen,
+        sink::{ResourceSinkService, Sink, SinkOptions},
+    },
+    proto::{
+        Status,
+        istio::mcp::v1alpha1::{
+            RequestResources, Resources, SinkNode, resource_source_client::ResourceSourceClient,
+        },
+    },
+    tonic::{
+        Code, Streaming,
+        service::Routes,
+        transport::{Channel, Endpoint},
+    },
+};
+use serde_json::Value as Json;
+use support::{Server, binary, run};
+use tokio::{net::TcpListener, sync::mpsc, time::timeout};
+use tokio_util::sync::CancellationToken;
+
+const RULES: &str = "istio/policy/v1beta1/rules";
+
+/// `source` of that directory.
+fn start(directory: &Path, arguments: &[&str]) -> Server {
+    let ports = ["source", "--listen", "127.0.0.1:0", "--admin", "127.0.0.1:0", "--log", "error", "--config"];
+    Server::spawn(binary().args(ports).arg(directory).args(arguments)).0
+}
+
+fn rule(name: &str) -> String {
+    format!(
+        "---\napiVersion: config.istio.io/v1alpha2\nkind: rule\nmetadata: {{name: {name}, namespace: ns}}\nspec: {{match: 'true'}}\n"
+    )
+}
+
+/// `/config`, once it is as it should be.
+fn config(server: &Server, ready: impl Fn(&Json) -> bool) -> Json {
+    let end = Instant::now() + Duration::from_secs(30);
+    loop {
+        let answer = server.get("/config");
+        let json: Json = serde_json::from_str(answer.split("\r\n\r\n").nth(1).unwrap()).unwrap();
+        if ready(&json) {
+            return json;
+        }
+        assert!(Instant::now() < end, "{json:#}");
+        std::thread::sleep(Duration::from_millis(20));
+    }
+}
+
+async fn client(server: &Server) -> ResourceSourceClient<Channel> {
+    let endpoint = Endpoint::from_shared(format!("http://{}", server.grpc)).unwrap();
+    ResourceSourceClient::new(endpoint.connect().await.unwrap())
+}
+
+/// A sink, by hand.
+struct Stream {
+    requests: mpsc::Sender<RequestResources>,
+    pushes: Streaming<Resources>,
+}
+
+impl Stream {
+    async fn open(server: &Server) -> Self {
+        let mut client = client(server).await;
+        let (requests, mut outgoing) = mpsc::channel(16);
+        let outgoing = futures_util::stream::poll_fn(move |context| outgoing.poll_recv(context));
+        let pushes = client.establish_resource_stream(outgoing).await.unwrap().into_inner();
+        Self { requests, pushes }
+    }
+
+    async fn say(&self, collection: &str, nonce: &str, refusal: Option<&str>) {
+        let sink_node =
+            Some(SinkNode { id: "by-hand".to_owned(), annotations: BTreeMap::new().into_iter().collect() });
+        let error_detail =
+            refusal.map(|message| Status { code: 3, message: message.to_owned(), details: Vec::new() });
+        let (collection, response_nonce) = (collection.to_owned(), nonce.to_owned());
+        let request = RequestResources {
+            sink_node,
+            collection,
+            response_nonce,
+            error_detail,
+            ..RequestResources::default()
+        };
+        self.requests.send(request).await.unwrap();
+    }
+
+    /// The next push: its nonce and the names in it.
+    async fn push(&mut self) -> (String, Vec<String>) {
+        let push = timeout(Duration::from_secs(30), self.pushes.message()).await.unwrap().unwrap().unwrap();
+        let names = push.resources.into_iter().map(|resource| resource.metadata.unwrap().name);
+        (push.nonce, names.collect())
+    }
+
+    async fn is_silent(&mut self) -> bool {
+        timeout(Duration::from_millis(300), self.pushes.message()).await.is_err()
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_directory_is_served_its_changes_are_pushed_and_config_says_who_has_what() {
+    let directory = tempfile::tempdir().unwrap();
+    let path = directory.path().join("rules.yaml");
+    fs::write(&path, rule("a")).unwrap();
+    let server = start(directory.path(), &[]);
+    let mut sink = Stream::open(&server).await;
+    sink.say(RULES, "", None).await;
+    let (first, names) = sink.push().await;
+    assert_eq!(names, ["ns/a"]);
+    sink.say(RULES, &first, None).await;
+    let status = config(&server, |json| json["sinks"][0]["collections"][RULES]["accepted"].is_string());
+    assert_eq!(status["sinks"][0]["id"], "by-hand");
+    assert_eq!(status["collections"][RULES]["resources"], 1);
+    assert_eq!(status["sinks"][0]["collections"][RULES]["accepted"], status["collections"][RULES]["version"]);
+
+    fs::write(&path, rule("a") + &rule("b")).unwrap();
+    let (second, names) = sink.push().await;
+    assert_eq!(names, ["ns/a", "ns/b"]);
+    sink.say(RULES, &second, Some("ns/b is bad")).await;
+    let status = config(&server, |json| json["sinks"][0]["collections"][RULES]["refused"].is_array());
+    let refused = &status["sinks"][0]["collections"][RULES]["refused"];
+    assert_eq!(*refused, serde_json::json!([status["collections"][RULES]["version"], "ns/b is bad"]));
+    assert!(sink.is_silent().await, "what was refused is not sent again");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn every_collection_is_answered() {
+    let directory = tempfile::tempdir().unwrap();
+    let server = start(directory.path(), &[]);
+    let mut sink = Stream::open(&server).await;
+    for collection in [RULES, "istio/networking/v1alpha3/gateways", "no/such"] {
+        sink.say(collection, "", None).await;
+        assert_eq!(sink.push().await.1, [""; 0], "{collection}");
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_broken_file_is_left_out_and_reported_and_its_neighbours_go_out() {
+    let directory = tempfile::tempdir().unwrap();
+    fs::write(directory.path().join("a.yaml"), "kind: rule\nmetadata: {name: [}\n").unwrap();
+    fs::write(directory.path().join("b.yaml"), rule("b") + &rule("not_a_label")).unwrap();
+    let server = start(directory.path(), &[]);
+    let mut sink = Stream::open(&server).await;
+    sink.say(RULES, "", None).await;
+    assert_eq!(sink.push().await.1, ["ns/b"]);
+    let faults = config(&server, |_| true)["faults"].to_string();
+    assert!(faults.contains("a.yaml:2: cannot be read: "), "{faults}");
+    assert!(faults.contains("not_a_label.rule.ns: cannot be served by MCP: "), "{faults}");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_directory_that_is_missing_is_waited_for_and_one_that_goes_missing_deletes_nothing() {
+    let parent = tempfile::tempdir().unwrap();
+    let directory = parent.path().join("later");
+    let server = start(&directory, &[]);
+    let faults = config(&server, |json| json["faults"][0].is_string())["faults"].to_string();
+    assert!(faults.contains("later: cannot be read: "), "{faults}");
+    assert!(server.get("/readyz").ends_with("waiting for: configuration\n"));
+    let mut sink = Stream::open(&server).await;
+    sink.say(RULES, "", None).await;
+    sink.say("no/such", "", None).await;
+    assert!(sink.is_silent().await, "nobody knows yet what there is");
+
+    let ready = parent.path().join("ready");
+    fs::create_dir(&ready).unwrap();
+    fs::write(ready.join("a.yaml"), rule("a")).unwrap();
+    fs::rename(&ready, &directory).unwrap();
+    let mut pushed = [sink.push().await, sink.push().await];
+    pushed.sort_by_key(|(_, names)| names.len());
+    assert_eq!((&pushed[0].1, &pushed[1].1), (&vec![], &vec!["ns/a".to_owned()]));
+    assert!(server.get("/readyz").starts_with("HTTP/1.1 200"));
+
+    sink.say(RULES, &pushed[1].0, None).await;
+    fs::rename(&directory, parent.path().join("gone")).unwrap();
+    config(&server, |json| json["faults"][0].is_string());
+    assert!(sink.is_silent().await);
+    assert_eq!(config(&server, |_| true)["collections"][RULES]["resources"], 1);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_source_that_is_stopped_says_so_to_its_sinks_and_ends() {
+    let directory = tempfile::tempdir().unwrap();
+    fs::write(directory.path().join("a.yaml"), rule("a")).unwrap();
+    let mut server = start(directory.path(), &[]);
+    let mut sink = Stream::open(&server).await;
+    sink.say(RULES, "", None).await;
+    sink.push().await;
+    server.signal("TERM");
+    let ended = timeout(Duration::from_secs(30), sink.pushes.message()).await.unwrap().unwrap_err();
+    assert_eq!((ended.code(), ended.message()), (Code::Unavailable, "the source is going away"));
+    drop(sink);
+    assert_eq!(exit_code(&mut server.child), 0);
+}
+
+fn exit_code(child: &mut Child) -> i32 {
+    let end = Instant::now() + Duration::from_secs(30);
+    loop {
+        if let Some(status) = child.try_wait().unwrap() {
+            return status.code().unwrap();
+        }
+        assert!(Instant::now() < end, "it still runs");
+        std::thread::sleep(Duration::from_millis(10));
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn sinks_are_dialed_and_served() {
+    let directory = tempfile::tempdir().unwrap();
+    fs::write(directory.path().join("a.yaml"), rule("a")).unwrap();
+    let (sink, mut deliveries) = Sink::start(SinkOptions::new("listening", [RULES]), None);
+    let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let address = format!("mcp://{}", listener.local_addr().unwrap());
+    let service = ResourceSinkService::serve(sink, &ResourceSinkService::default_options());
+    tokio::spawn(listen(listener, Routes::new(service), CancellationToken::new()));
+    let server = start(directory.path(), &["--sink", &address]);
+    let delivery = timeout(Duration::from_secs(30), deliveries.recv()).await.unwrap().unwrap();
+    assert_eq!(delivery.change().resources[0].name, "ns/a");
+    delivery.accept();
+    let status = config(&server, |json| json["sinks"][0]["collections"][RULES]["accepted"].is_string());
+    assert_eq!(status["sinks"][0]["peer"], address.as_str());
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn sinks_beyond_the_limit_are_turned_away() {
+    let directory = tempfile::tempdir().unwrap();
+    let server = start(directory.path(), &["--max-sinks", "1"]);
+    let mut first = Stream::open(&server).await;
+    first.say(RULES, "", None).await;
+    first.push().await;
+    let mut client = client(&server).await;
+    let refused = client.establish_resource_stream(futures_util::stream::pending()).await.unwrap_err();
+    assert_eq!(refused.code(), Code::ResourceExhausted);
+}
+
+#[test]
+fn there_is_no_admin_port_unless_asked_for() {
+    let directory = tempfile::tempdir().unwrap();
+    let mut child = binary()
+        .args(["source", "--listen", "127.0.0.1:0", "--config"])
+        .arg(directory.path())
+        .stdout(Stdio::piped())
+        .stderr(Stdio::null())
+        .spawn()
+        .unwrap();
+    let lines = BufReader::new(child.stdout.take().unwrap()).lines().map(Result::unwrap);
+    let printed: Vec<_> = lines.take_while(|line| !line.starts_with("Try ")).collect();
+    child.kill().unwrap();
+    child.wait().unwrap();
+    assert_eq!(printed.len(), 2, "{printed:?}");
+    assert!(printed[0].starts_with("Serving fs://"), "{printed:?}");
+    assert!(printed[1].starts_with("gRPC on 127.0.0.1:"), "{printed:?}");
+}
+
+#[test]
+fn a_command_line_that_is_wrong_says_what_would_be_right() {
+    let taken = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
+    let taken = taken.local_addr().unwrap().to_string();
+    let cases: [(&[&str], i32, &str); 6] = [
+        (&["source"], 2, "--config <DIR>"),
+        (
+            &["source", "--config", "mcp://h:1"],
+            2,
+            "--config mcp://h:1: only files can be served; give a directory",
+        ),
+        (&["source", "--config", ".", "--sink", "h:1"], 2, "write mcp://HOST:PORT"),
+        (&["source", "--config", ".", "--max-requests", "0"], 2, "--max-requests"),
+        (&["source", "--config", ".", "--log", "a=b=c"], 1, "--log \"a=b=c\" is no filter"),
+        (&["source", "--config", ".", "--listen", &taken], 1, &format!("cannot listen on {taken}")),
+    ];
+    for (arguments, code, reason) in cases {
+        let ran = run(arguments);
+        assert_eq!(ran.code, code, "{ran:?}");
+        assert!(ran.stderr.contains(reason), "{ran:?}");
+    }
+}
