@@ -3,4 +3,6 @@
 
 mod type_url;
 
+pub mod source;
+
 pub use type_url::{collection_of, type_urls_of};

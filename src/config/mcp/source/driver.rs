@@ -91,7 +91,7 @@ impl Source {
     }
 
     /// How often a sink may ask.
-    pub(super) fn requests(&self) -> Rate {
+    pub(crate) fn requests(&self) -> Rate {
         self.options.requests
     }
 
@@ -111,7 +111,7 @@ impl Source {
     }
 
     /// Serves one stream until it ends. The result says why.
-    pub(crate) async fn exchange<D: Dialogue>(
+    pub(super) async fn exchange<D: Dialogue>(
         self,
         mut dialogue: D,
         peer: String,
@@ -171,8 +171,8 @@ impl Source {
 }
 
 /// How a stream ended.
-pub(crate) struct Served {
-    pub(crate) status: Status,
+pub(super) struct Served {
+    pub(super) status: Status,
     /// The sink accepted something.
-    pub(crate) good: bool,
+    pub(super) good: bool,
 }

@@ -15,6 +15,7 @@ pub(crate) use dialogue::{Dialogue, Heard, SinkId};
 pub use driver::{Source, SourceOptions};
 pub use machine::{Machine, Meaning, TRIGGER};
 pub use service::ResourceSourceService;
+pub(crate) use service::open;
 pub use snapshot::Snapshot;
 pub(crate) use snapshot::{Delta, Entries, Entry};
 pub use status::{PeerStatus, WatchStatus};

@@ -141,7 +141,7 @@ impl Entry {
     fn new(resource: &Resource) -> Self {
         let mut resource = resource.clone();
         if resource.version.is_empty() {
-            resource.version = format!("{:016x}", resource.digest() >> 64);
+            resource.version = version(resource.digest());
         }
         Self { digest: resource.digest(), resource }
     }
@@ -150,10 +150,18 @@ impl Entry {
         &self.resource
     }
 
-    /// A digest of all of it.
-    pub(crate) fn digest(&self) -> u128 {
-        self.digest
+    pub(crate) fn name(&self) -> &str {
+        &self.resource.name
     }
+
+    /// A version of its own, that moves with all of it.
+    pub(crate) fn version(&self) -> String {
+        version(self.digest)
+    }
+}
+
+fn version(digest: u128) -> String {
+    format!("{:016x}", digest >> 64)
 }
 
 impl PartialEq for Entry {
