@@ -47,10 +47,6 @@ impl Sotw {
         assert_eq!(self.request(ack(push, names)), Meaning::Accepted);
     }
 
-    pub(crate) fn nack(&mut self, push: &DiscoveryResponse, names: &str) {
-        assert!(matches!(self.request(nack(push, "", names)), Meaning::Refused(_)));
-    }
-
     pub(crate) fn next(&mut self) -> Option<DiscoveryResponse> {
         self.stream.next(&self.catalogue)
     }
