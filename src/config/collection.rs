@@ -1,6 +1,6 @@
 use std::{borrow::Cow, fmt};
 
-use super::Kind;
+use super::{Kind, istio::Istio};
 
 /// The API group of Mixer's configuration.
 const GROUP: &str = "config.istio.io";
@@ -73,7 +73,10 @@ impl Collection {
         let name = name.trim_matches('/');
         match COLLECTIONS.iter().find(|(known, _)| *known == name) {
             Some((known, _)) => Self(Cow::Borrowed(known)),
-            None => Self(Cow::Owned(name.to_owned())),
+            None => match Istio::in_collection(name) {
+                Some(known) => Self(Cow::Borrowed(known.collection)),
+                None => Self(Cow::Owned(name.to_owned())),
+            },
         }
     }
 
@@ -82,8 +85,8 @@ impl Collection {
         COLLECTIONS.iter().map(|(name, _)| Self(Cow::Borrowed(name)))
     }
 
-    /// Where resources of this API version and kind belong. An empty API version is Mixer's own. What is not Mixer's goes to
-    /// `k8s/<apiVersion>/<kind>`.
+    /// Where resources of this API version and kind belong. An empty API version is Mixer's own. Each other kind of Istio has one
+    /// collection, whatever the version. What is not Istio's goes to `k8s/<apiVersion>/<kind>`.
     pub fn of(api_version: &str, kind: &Kind) -> Self {
         if is_mixers(api_version) {
             if let Some((name, _)) = COLLECTIONS.iter().find(|(_, known)| known == kind) {
@@ -93,14 +96,48 @@ impl Collection {
                 return Self(Cow::Owned(format!("{LEGACY_PREFIX}{plural}")));
             }
         }
+        if let Some(known) = Istio::of(api_version, kind.as_str()) {
+            return Self(Cow::Borrowed(known.collection));
+        }
         Self(Cow::Owned(format!("k8s/{api_version}/{kind}")))
     }
 
-    /// The kind of the resources in this collection, where they are Mixer's.
+    /// Where resources belong whose specs are that message, if one of Istio's kinds has it.
+    pub fn of_message(message: &str) -> Option<Self> {
+        let istios = || Istio::of_message(message).map(|known| Self(Cow::Borrowed(known.collection)));
+        Self::mixer().find(|collection| collection.message() == Some(message)).or_else(istios)
+    }
+
+    /// The kind of the resources in this collection, where they are Istio's.
     pub fn kind(&self) -> Option<Kind> {
-        match self.legacy() {
-            Some((kind, ..)) => Some(Kind::from(*kind)),
-            None => self.role(),
+        match (self.legacy(), Istio::in_collection(&self.0)) {
+            (Some((kind, ..)), _) => Some(Kind::from(*kind)),
+            (None, Some(known)) => Some(Kind::from(known.kind)),
+            (None, None) => self.role(),
+        }
+    }
+
+    /// The API versions under which the resources in this collection are stored, the newest first; none where they are not Istio's.
+    pub fn api_versions(&self) -> Vec<String> {
+        match Istio::in_collection(&self.0) {
+            Some(known) => {
+                known.versions.iter().map(|version| format!("{}/{version}", known.group)).collect()
+            }
+            None => self.role().map(|_| format!("{GROUP}/v1alpha2")).into_iter().collect(),
+        }
+    }
+
+    /// The message that specs in this collection are, where it has one.
+    pub fn message(&self) -> Option<&'static str> {
+        if let Some(known) = Istio::in_collection(&self.0) {
+            return Some(known.message);
+        }
+        match self.legacy().is_none().then(|| self.role())?? {
+            Kind::AttributeManifest => Some("istio.policy.v1beta1.AttributeManifest"),
+            Kind::Handler => Some("istio.policy.v1beta1.Handler"),
+            Kind::Instance => Some("istio.policy.v1beta1.Instance"),
+            Kind::Rule => Some("istio.policy.v1beta1.Rule"),
+            Kind::Template | Kind::Adapter | Kind::Other(_) => None,
         }
     }
 
@@ -151,6 +188,34 @@ mod tests {
         assert_eq!((entry.kind(), entry.role()), (Some(Kind::from("listentry")), Some(Kind::Instance)));
         let denier = Collection::new("istio/config/v1alpha2/legacy/deniers");
         assert_eq!((denier.kind(), denier.role()), (Some(Kind::from("denier")), Some(Kind::Handler)));
+    }
+
+    /// `istio/networking/v1alpha3/...` is what Galley 1.3 serves, whatever version the resources were written in.
+    #[test]
+    fn every_kind_of_istio_has_its_collection_and_back() {
+        for (api_version, kind, name) in [
+            ("networking.istio.io/v1", "ServiceEntry", "istio/networking/v1alpha3/serviceentries"),
+            ("networking.istio.io/v1beta1", "VirtualService", "istio/networking/v1alpha3/virtualservices"),
+            ("networking.istio.io/v1alpha3", "EnvoyFilter", "istio/networking/v1alpha3/envoyfilters"),
+            ("authentication.istio.io/v1alpha1", "MeshPolicy", "istio/authentication/v1alpha1/meshpolicies"),
+            ("rbac.istio.io/v1alpha1", "ClusterRbacConfig", "istio/rbac/v1alpha1/clusterrbacconfigs"),
+            ("security.istio.io/v1", "AuthorizationPolicy", "istio/security/v1beta1/authorizationpolicies"),
+            ("config.istio.io/v1alpha2", "HTTPAPISpec", "istio/config/v1alpha2/httpapispecs"),
+            ("config.istio.io/v1alpha2", "QuotaSpec", "istio/mixer/v1/config/client/quotaspecs"),
+        ] {
+            let collection = Collection::of(api_version, &Kind::from(kind));
+            assert_eq!((collection.as_str(), collection.role()), (name, None));
+            assert_eq!(Collection::new(name).kind(), Some(Kind::from(kind)), "{name}");
+            let versions = collection.api_versions();
+            assert!(versions.iter().all(|version| Collection::of(version, &Kind::from(kind)) == collection));
+            assert!(!versions.is_empty());
+        }
+        let gateways = Collection::new("istio/networking/v1alpha3/gateways");
+        assert_eq!(gateways.api_versions(), ["networking.istio.io/v1", "networking.istio.io/v1alpha3"]);
+        assert_eq!(gateways.message(), Some("istio.networking.v1alpha3.Gateway"));
+        assert_eq!(Collection::of_message("istio.networking.v1alpha3.Gateway"), Some(gateways));
+        let other = Collection::of("networking.k8s.io/v1", &Kind::from("Gateway"));
+        assert_eq!((other.as_str(), other.kind()), ("k8s/networking.k8s.io/v1/Gateway", None));
     }
 
     #[test]

@@ -11,6 +11,7 @@
 mod collection;
 mod document;
 mod fault;
+mod istio;
 mod lines;
 mod lint;
 pub mod mcp;

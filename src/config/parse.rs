@@ -144,7 +144,7 @@ impl Parser {
         lines: &Lines,
         booleans: &[Boolean],
     ) {
-        if let (None, Kind::Other(kind)) = (collection.role(), name.kind()) {
+        if let (None, Kind::Other(kind)) = (collection.kind(), name.kind()) {
             let known = Kind::ALL.iter().map(Kind::as_str).chain(collection::legacy_kinds());
             let hint = nearest(kind, known).map(|near| format!("; did you mean {near}?")).unwrap_or_default();
             let reason = format!("nothing here reads this kind{hint}");

@@ -6,64 +6,39 @@ use crate::config::{Collection, Kind};
 const HOST: &str = "type.googleapis.com/";
 /// How Istio writes the group without a name.
 const CORE: &str = "core";
-/// The one version of Mixer's kinds.
-const MIXER: &str = "config.istio.io/v1alpha2";
 /// The collections of what is in no table.
 const KUBERNETES: &str = "k8s/";
-/// The version under which sources have the kinds of Istio's groups, since Istio 1.24 and before. One answers to another version with
-/// nothing, not with an error.
-const VERSIONS: [&str; 2] = ["v1", "v1alpha3"];
-
-/// The messages of the collections that have one of their own.
-const MESSAGES: [(&str, Kind); 4] = [
-    ("istio.policy.v1beta1.AttributeManifest", Kind::AttributeManifest),
-    ("istio.policy.v1beta1.Handler", Kind::Handler),
-    ("istio.policy.v1beta1.Instance", Kind::Instance),
-    ("istio.policy.v1beta1.Rule", Kind::Rule),
-];
 
 /// The collection of the resources of a type.
 ///
 /// `group/version/Kind` is what a Kubernetes resource of that API version and kind belongs to; the group without a name is written
-/// `core`. `type.googleapis.com/MESSAGE` is Mixer's collection of these messages, or else one that has the message's name. Anything
+/// `core`. `type.googleapis.com/MESSAGE` is Istio's collection of these messages, or else one that has the message's name. Anything
 /// else is itself the name of a collection, as in `AggregatedMeshConfigService`.
 pub fn collection_of(type_url: &str) -> Collection {
     let parts: Vec<&str> = type_url.split('/').collect();
     match parts[..] {
-        [_, message] => match MESSAGES.iter().find(|(known, _)| *known == message) {
-            Some((_, kind)) => Collection::of(MIXER, kind),
-            None => Collection::new(message),
-        },
+        [_, message] => Collection::of_message(message).unwrap_or_else(|| Collection::new(message)),
         [CORE, version, kind] => Collection::of(version, &Kind::from(kind)),
         [group, version, kind] => Collection::of(&format!("{group}/{version}"), &Kind::from(kind)),
         _ => Collection::new(type_url),
     }
 }
 
-/// The type URLs to ask for a collection by, the likeliest first: where the answer to one is empty, the next may have another.
+/// The type URLs to ask for a collection by, the likeliest first: a source that has the resources in another version answers with
+/// nothing, not with an error, and then the next may have another answer.
 pub fn type_urls_of(collection: &Collection) -> Vec<String> {
     let name = collection.as_str();
     if let Some(resource) = name.strip_prefix(KUBERNETES) {
-        return kubernetes(resource);
+        let without_group = resource.matches('/').count() == 1;
+        return vec![if without_group { format!("{CORE}/{resource}") } else { resource.to_owned() }];
     }
-    match (collection.role(), collection.kind()) {
-        (Some(_), Some(kind)) => vec![format!("{MIXER}/{kind}")],
-        _ if name.contains('/') => vec![name.to_owned()],
-        _ => vec![format!("{HOST}{name}")],
-    }
-}
-
-/// The type URLs of `group/version/kind`, or `version/kind` of the group without a name.
-fn kubernetes(resource: &str) -> Vec<String> {
-    let parts: Vec<&str> = resource.split('/').collect();
-    match parts[..] {
-        [group, own, kind] if group.ends_with(".istio.io") => {
-            let [now, before] = VERSIONS;
-            let before = if own == now { before } else { own };
-            [now, before].map(|version| format!("{group}/{version}/{kind}")).to_vec()
+    match collection.kind() {
+        Some(kind) => {
+            let versions = collection.api_versions().into_iter();
+            versions.map(|api_version| format!("{api_version}/{kind}")).collect()
         }
-        [version, kind] => vec![format!("{CORE}/{version}/{kind}")],
-        _ => vec![resource.to_owned()],
+        None if name.contains('/') => vec![name.to_owned()],
+        None => vec![format!("{HOST}{name}")],
     }
 }
 
@@ -125,14 +100,16 @@ mod tests {
     /// istiod stores v1 from 1.24, v1alpha3 before.
     #[test]
     fn istios_kinds_are_asked_for_by_the_new_version_and_then_by_the_old() {
-        for collection in ["k8s/networking.istio.io/v1/Gateway", "k8s/networking.istio.io/v1alpha3/Gateway"] {
-            let collection = Collection::new(collection);
+        for version in ["networking.istio.io/v1", "networking.istio.io/v1alpha3"] {
+            let collection = Collection::of(version, &Kind::from("Gateway"));
             let both = ["networking.istio.io/v1/Gateway", "networking.istio.io/v1alpha3/Gateway"];
             assert_eq!(type_urls_of(&collection), both);
         }
-        let old = Collection::new("k8s/security.istio.io/v1beta1/PeerAuthentication");
+        let old = Collection::of("security.istio.io/v1beta1", &Kind::from("PeerAuthentication"));
         let both =
             ["security.istio.io/v1/PeerAuthentication", "security.istio.io/v1beta1/PeerAuthentication"];
         assert_eq!(type_urls_of(&old), both);
+        let message = collection_of("type.googleapis.com/istio.networking.v1alpha3.Gateway");
+        assert_eq!(message.as_str(), "istio/networking/v1alpha3/gateways");
     }
 }
