@@ -77,8 +77,10 @@ impl<Asks: Send, Push: Send> Dialogue for Translated<Asks, Push> {
 
     fn heard(&mut self, request: Asks, catalogue: &Catalogue) -> Result<Heard, Status> {
         let mut request = (self.read)(request);
-        let collection = collection_of(&request.collection).as_str().to_owned();
-        let name = std::mem::replace(&mut request.collection, collection.clone());
+        let name = std::mem::take(&mut request.collection);
+        let is_type = name.split('/').count() == 2;
+        let collection = if is_type { collection_of(&name).as_str().to_owned() } else { name.clone() };
+        request.collection.clone_from(&collection);
         let heard = self.machine.heard(request, catalogue)?;
         self.names.insert(collection, name);
         Ok(heard)
