@@ -8,12 +8,14 @@
 //! wrong, in which file and line, in which field. Nothing here knows templates, adapters or expressions: that is the
 //! engine's part.
 
+mod claim;
 mod collection;
 mod document;
 mod fault;
 mod istio;
 mod lines;
 mod lint;
+mod listen_url;
 pub mod mcp;
 mod name;
 mod parse;
@@ -24,9 +26,11 @@ mod spec;
 mod url;
 pub mod xds;
 
+pub use claim::{Claim, Claimed, ConfigPart, claims, collection};
 pub use collection::Collection;
 pub use fault::{Fault, Origin, Severity};
 pub use lint::lint;
+pub use listen_url::ListenUrl;
 pub use name::{Kind, ResourceName};
 pub use parse::{Parsed, parse};
 pub use resource::Resource;
