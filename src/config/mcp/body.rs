@@ -36,6 +36,13 @@ pub(super) fn to_spec(body: &Any) -> Result<Json, String> {
     Ok(whole_numbers(spec))
 }
 
+/// The text in the field `name` of a body, where its type is known here and has one.
+pub(in crate::config) fn named(body: &Any) -> Option<String> {
+    let descriptor = POOL.get_message_by_name(body.message_name())?;
+    let message = DynamicMessage::decode(descriptor, body.value.clone()).ok()?;
+    message.get_field_by_name("name")?.as_str().map(str::to_owned)
+}
+
 /// The spec of a resource as a body of the type that its collection has (spec: mcp-and-xds.md d): those of Mixer's own kinds have
 /// messages, all others are a `google.protobuf.Struct`.
 ///

@@ -76,7 +76,8 @@ pub(super) fn of_update(change: &config::source::Change) -> (Change, Vec<config:
 
 fn of_resource(resource: &config::Resource) -> Result<Resource, config::Fault> {
     let name = full_name(&resource.name);
-    name::check(&name).map_err(|reason| resource.error("", format!("cannot be served by MCP: {reason}")))?;
+    name::check(resource.collection.as_str(), &name)
+        .map_err(|reason| resource.error("", format!("cannot be served by MCP: {reason}")))?;
     let body = body::of_spec(&resource.collection, resource.spec.clone());
     let body = body.map_err(|error| resource.error(&error.field, error.reason))?;
     Ok(Resource {
