@@ -9,6 +9,7 @@
 //! engine's part.
 
 mod collection;
+mod discovery;
 mod document;
 mod fault;
 mod istio;
@@ -16,11 +17,13 @@ mod lines;
 mod lint;
 pub mod mcp;
 mod name;
+mod ordered;
 mod parse;
 mod resource;
 mod set;
 pub mod source;
 mod spec;
+mod types;
 mod url;
 pub mod xds;
 
@@ -33,4 +36,5 @@ pub use resource::Resource;
 pub use set::{ConfigSet, Entry, Unresolved};
 pub use source::read;
 pub use spec::{Handler, Instance, Spec, Target};
+pub use types::{Types, TypesError};
 pub use url::{ConfigUrl, ConfigUrlError};
