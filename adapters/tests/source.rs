@@ -175,17 +175,24 @@ async fn resources_of_envoy_are_served_and_what_is_wrong_inside_of_them_has_a_li
     sink.say("envoy.config.cluster.v3.Cluster", "", None).await;
     assert_eq!(sink.push().await.1, ["outbound|80||a.b"]);
     let faults = config(&server, |_| true)["faults"].to_string();
-    let bad = "envoy.yaml:7: bad.envoy.config.cluster.v3.Cluster: connect_timeout: \\\"soon\\\" is no duration; ";
+    let bad =
+        "envoy.yaml:7: bad.envoy.config.cluster.v3.Cluster: connect_timeout: \\\"soon\\\" is no duration; ";
     assert!(faults.contains(bad), "{faults}");
-    assert!(faults.contains("envoy.yaml:8: outbound|80||a.b.envoy.config.cluster.v3.Cluster: is given twice; "), "{faults}");
+    assert!(
+        faults.contains("envoy.yaml:8: outbound|80||a.b.envoy.config.cluster.v3.Cluster: is given twice; "),
+        "{faults}"
+    );
 }
 
 #[test]
 fn resources_of_envoy_are_nothing_to_serve() {
     let directory = tempfile::tempdir().unwrap();
-    fs::write(directory.path().join("mixer.yaml"), include_str!("../../examples/config/sample.yaml")).unwrap();
-    let cluster = "{'@type': type.googleapis.com/envoy.config.cluster.v3.Cluster, name: a, connect_timeout: soon}";
-    fs::write(directory.path().join("envoy.yaml"), format!("resources:\n- {cluster}\n- {{name: b}}\n")).unwrap();
+    fs::write(directory.path().join("mixer.yaml"), include_str!("../../examples/config/sample.yaml"))
+        .unwrap();
+    let cluster =
+        "{'@type': type.googleapis.com/envoy.config.cluster.v3.Cluster, name: a, connect_timeout: soon}";
+    fs::write(directory.path().join("envoy.yaml"), format!("resources:\n- {cluster}\n- {{name: b}}\n"))
+        .unwrap();
     let server = Server::start(&["--config", directory.path().to_str().unwrap()]);
     let status = config(&server, |json| json["applied"] == 1);
     assert_eq!(status["resources"]["envoy.config.cluster.v3.Cluster"], 1);
@@ -310,7 +317,11 @@ fn a_command_line_that_is_wrong_says_what_would_be_right() {
         (&["source", "--config", ".", "--max-requests", "0"], 2, "--max-requests"),
         (&["source", "--config", ".", "--log", "a=b=c"], 1, "--log \"a=b=c\" is no filter"),
         (&["source", "--config", ".", "--descriptors", "no/such"], 1, "--descriptors no/such: No such file"),
-        (&["source", "--config", ".", "--descriptors", "Cargo.toml"], 1, "this is no encoded FileDescriptorSet"),
+        (
+            &["source", "--config", ".", "--descriptors", "Cargo.toml"],
+            1,
+            "this is no encoded FileDescriptorSet",
+        ),
         (&["source", "--config", ".", "--listen", &taken], 1, &format!("cannot listen on {taken}")),
     ];
     for (arguments, code, reason) in cases {
