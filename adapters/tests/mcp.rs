@@ -14,14 +14,14 @@ use mixer_adapter::{
     config::{
         Types,
         mcp::{
-            feed, listen,
-            source::{Catalogue, ResourceSourceService, Source, SourceOptions},
+            DialOptions, Peer, feed, listen,
+            source::{self, Catalogue, ResourceSourceService, Source, SourceOptions},
         },
         source::FileSource,
     },
     tonic::service::Routes,
 };
-use support::Server;
+use support::{Server, run};
 use tokio_util::sync::{CancellationToken, DropGuard};
 
 /// Serves that directory in a runtime of its own, until the second is dropped.
@@ -73,4 +73,88 @@ fn the_server_takes_its_configuration_from_a_source_and_follows_it() {
     fs::write(&path, format!("{sample}{more}")).unwrap();
     until(&server, "/config", "\"applied\":2");
     until(&server, "/config", "\"rejected\":0");
+}
+
+const SAMPLE: &str = include_str!("../../examples/config/sample.yaml");
+
+/// A directory with a part of the sample: the documents of these kinds.
+fn part(kinds: &[&str]) -> tempfile::TempDir {
+    let directory = tempfile::tempdir().unwrap();
+    let of_kind = |document: &&str| kinds.iter().any(|kind| document.contains(&format!("\nkind: {kind}\n")));
+    let documents: Vec<&str> = SAMPLE.split("\n---\n").filter(of_kind).collect();
+    assert!(!documents.is_empty());
+    fs::write(directory.path().join("part.yaml"), documents.join("\n---\n")).unwrap();
+    directory
+}
+
+#[test]
+fn a_restart_without_its_source_serves_what_the_cache_kept() {
+    let (directory, cache) = (part(&["handler", "instance", "rule"]), tempfile::tempdir().unwrap());
+    let cached = cache.path().join("made/when/needed");
+    let (address, source) = serve(directory.path());
+    let url = format!("mcp://{address}");
+    let arguments = ["--config", &url, "--config-cache", cached.to_str().unwrap()];
+    let server = Server::start(&arguments);
+    until(&server, "/readyz", "200 OK");
+    let end = Instant::now() + Duration::from_secs(20);
+    while fs::read_dir(&cached).unwrap().count() < 6 {
+        assert!(Instant::now() < end, "the cache is not written");
+        std::thread::sleep(Duration::from_millis(20));
+    }
+    drop((server, source));
+    let again = Server::start(&arguments);
+    until(&again, "/readyz", "200 OK");
+    until(&again, "/config", "\"synced\":false");
+    let denied = run(&["check", "--address", &again.grpc, "--attributes", "request.path=/admin"]);
+    assert!(denied.stdout.contains("PERMISSION_DENIED"), "{denied:?}");
+}
+
+#[test]
+fn collections_come_from_several_sources_and_readiness_says_which_are_missing() {
+    let (rules, rest) = (part(&["rule"]), part(&["handler", "instance"]));
+    let late = tempfile::tempdir().unwrap();
+    let (address, _source) = serve(late.path());
+    let mcp = format!("mcp://{address}?collections=istio/none,rules");
+    let rest_path = rest.path().to_str().unwrap();
+    let server = Server::start(&["--config", rest_path, "--config", &mcp]);
+    until(&server, "/readyz", "istio/none");
+    assert!(server.get("/healthz").contains("200 OK"), "alive all the same");
+    drop(server);
+    let server = Server::start(&["--config", rest_path, "--config", &mcp, "--config-optional", "istio/none"]);
+    until(&server, "/readyz", "200 OK");
+    until(&server, "/config", "\"istio/policy/v1beta1/handlers\":3");
+    fs::copy(rules.path().join("part.yaml"), late.path().join("part.yaml")).unwrap();
+    until(&server, "/config", "\"istio/policy/v1beta1/rules\":3");
+    until(&server, "/config", &format!("\"source\":\"mcp://{address}\""));
+}
+
+#[test]
+fn two_sources_for_one_collection_are_a_usage_error() {
+    let ran = run(&["serve", "--config", "conf", "--config", "mcp://127.0.0.1:1"]);
+    assert_eq!(ran.code, 2);
+    assert!(ran.stderr.contains("fs://conf and mcp://127.0.0.1:1 are both for all collections"), "{ran:?}");
+}
+
+#[test]
+fn a_source_that_dials_configures_the_server() {
+    let directory = part(&["handler", "instance", "rule"]);
+    let (server, printed) = Server::start_and_print(&["--mcp-listen", "0"]);
+    let address = printed.split("Sources of configuration may dial ").nth(1).unwrap();
+    let address = address.split_whitespace().next().unwrap().to_owned();
+    assert!(address.starts_with("127.0.0.1:"), "{address}");
+    until(&server, "/readyz", "istio/policy/v1beta1/rules");
+    let files = FileSource::new(directory.path(), "istio-system");
+    let stop = CancellationToken::new();
+    let stopped = stop.clone();
+    let dialing = std::thread::spawn(move || {
+        tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap().block_on(async {
+            let source = Source::new(Catalogue::default().open(), SourceOptions::default());
+            tokio::spawn(feed(source.clone(), Box::new(files)));
+            source::dial(source, Peer::new(address), DialOptions::default(), stopped).await;
+        });
+    });
+    until(&server, "/readyz", "200 OK");
+    until(&server, "/config", "\"istio/policy/v1beta1/rules\":3");
+    stop.cancel();
+    dialing.join().unwrap();
 }

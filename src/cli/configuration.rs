@@ -2,9 +2,9 @@
 
 use clap::{Args, builder::TypedValueParser};
 
-use super::{Usage, values};
+use super::{Usage, sources::files, values};
 use crate::{
-    config::{self, ConfigSet, ConfigUrl, Fault},
+    config::{self, ConfigPart, ConfigSet, ConfigUrl, Fault, Parsed},
     mixer::{
         build::BuildOptions,
         dispatch::{FailurePolicy, OnFailure},
@@ -14,9 +14,10 @@ use crate::{
 /// Which configuration, and what is done where it or a call is at fault.
 #[derive(Debug, Args)]
 pub(super) struct Configuration {
-    /// The configuration: a directory of YAML or JSON files, or one such file [default: a sample that comes with it]
-    #[arg(long, value_name = "DIR|URL", env = "MIXER_ADAPTER_CONFIG")]
-    pub(super) config: Option<ConfigUrl>,
+    /// The configuration: a directory of YAML or JSON files, one such file, or mcp://HOST:PORT. Can be given several times,
+    /// with collections for each: mcp://HOST:PORT?collections=rules,handlers [default: a sample that comes with it]
+    #[arg(long, value_name = "DIR|URL", env = "MIXER_ADAPTER_CONFIG", value_delimiter = ';')]
+    pub(super) config: Vec<ConfigPart>,
 
     /// The namespace whose rules apply to every request, and of resources that name none
     #[arg(
@@ -67,10 +68,19 @@ impl Configuration {
 
     /// The resources now, and what is wrong with them so far.
     pub(super) fn read(&self, sample: Option<&'static str>) -> Result<(ConfigSet, Vec<Fault>), Usage> {
-        match (&self.config, sample) {
-            (Some(url), _) => read(url, &self.default_config_namespace),
-            (None, Some(sample)) => Ok(set(config::parse(sample, SAMPLE, &self.default_config_namespace))),
-            (None, None) => Err(Usage("--config: this program has no sample; give a directory".to_owned())),
+        match (&self.config[..], sample) {
+            ([], Some(sample)) => Ok(set(config::parse(sample, SAMPLE, &self.default_config_namespace))),
+            ([], None) => Err(Usage("--config: this program has no sample; give a directory".to_owned())),
+            (parts, _) => {
+                let mut all = Parsed::default();
+                for (path, claim) in files(parts)? {
+                    let parsed = config::read(path, &self.default_config_namespace);
+                    let own = |resource: &config::Resource| claim.takes(&resource.collection);
+                    all.resources.extend(parsed.resources.into_iter().filter(own));
+                    all.faults.extend(parsed.faults);
+                }
+                Ok(set(all))
+            }
         }
     }
 }

@@ -17,6 +17,7 @@ mod remote;
 mod serve;
 mod signals;
 mod source;
+mod sources;
 mod validate;
 mod values;
 
@@ -65,6 +66,9 @@ const SERVE_EXAMPLES: &str = "\
 Examples:
   mixer-adapter serve
   mixer-adapter serve --config config/      a directory of YAML files, watched for changes
+  mixer-adapter serve --config mcp://galley:9901 --config-cache /var/cache/mixer-adapter
+  mixer-adapter serve --config config/ --config 'mcp://galley:9901?collections=rules,handlers'
+  mixer-adapter serve --mcp-listen 9901     sources of configuration dial this program
   mixer-adapter serve --listen 127.0.0.1:0 --admin 127.0.0.1:0     free ports, printed at the start
   MIXER_ADAPTER_LOG=debug mixer-adapter serve --max-connection-age 30m";
 

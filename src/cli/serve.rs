@@ -6,17 +6,19 @@ use clap::Args;
 use super::{
     configuration::{Configuration, SAMPLE},
     logging::Logging,
-    signals, values,
+    signals,
+    sources::{Opened, Sources},
+    values,
 };
 use crate::{
     config::{
         self,
-        source::{Change, SourceSettings, Update},
+        source::{Change, Update},
     },
     handler::{AdaptersBuilder, Closing, TableLimits},
     host::Host,
     mixer::{
-        Controller, Mixer,
+        Awaited, Controller, Mixer,
         build::{BuildOptions, Connector},
         remote,
     },
@@ -36,6 +38,9 @@ pub(super) struct Serve {
 
     #[command(flatten)]
     configuration: Configuration,
+
+    #[command(flatten)]
+    sources: Sources,
 
     /// Answers of checks kept for requests that would be answered alike, for as long as adapters say; 0 keeps none, as
     /// Mixer does since 1.1
@@ -125,14 +130,20 @@ impl Serve {
             let controller = self.controller(&mixer, &host);
             let server =
                 Server::new(host.clone(), self.options()).mixer(mixer).config_status(controller.status());
-            let configured = server.readiness().register("configuration");
+            let readiness = server.readiness().clone();
+            let configured = readiness.register("configuration");
             let bound = server.bind(self.listen, Some(self.admin)).await?;
             let stop = signals::stop()?;
-            match (&self.configuration.config, sample) {
-                (Some(url), _) => {
-                    let source =
-                        url.source(&SourceSettings::new(&self.configuration.default_config_namespace))?;
-                    background.spawn(controller.follow(source, configured));
+            let opened = self.sources.open(&self.configuration).await?;
+            let mcp = opened.as_ref().and_then(|opened| opened.listening);
+            match (opened, sample) {
+                (Some(Opened { source, required, .. }), _) => {
+                    let collections = required.into_iter().map(|collection| {
+                        let pending = readiness.register(collection.as_str());
+                        (collection, pending)
+                    });
+                    let awaited = Awaited { first: Some(configured), collections: collections.collect() };
+                    background.spawn(controller.follow(source, awaited));
                 }
                 (None, Some(sample)) => {
                     use_sample(controller, sample, &self.configuration.default_config_namespace).await?;
@@ -141,7 +152,7 @@ impl Serve {
                 (None, None) => drop(configured),
             }
             // The server goes on where nobody reads this.
-            let _ = super::print(&greeting(&host, &bound)?);
+            let _ = super::print(&greeting(&host, &bound, mcp)?);
             Ok(bound.run(&workers, stop).await?)
         })
     }
@@ -188,7 +199,7 @@ async fn use_sample(mut controller: Controller, sample: &str, namespace: &str) -
 }
 
 /// What is served, and where.
-fn greeting(host: &Host, bound: &Bound) -> anyhow::Result<String> {
+fn greeting(host: &Host, bound: &Bound, mcp: Option<SocketAddr>) -> anyhow::Result<String> {
     let mut text = "Adapters:\n".to_owned();
     for adapter in host.adapters().iter() {
         let templates: Vec<&str> = adapter.templates.iter().map(|template| template.name).collect();
@@ -198,6 +209,9 @@ fn greeting(host: &Host, bound: &Bound) -> anyhow::Result<String> {
     let _ = writeln!(text, "gRPC on {address}");
     if let Some(admin) = bound.admin_address()? {
         let _ = writeln!(text, "Admin on http://{admin}");
+    }
+    if let Some(mcp) = mcp {
+        let _ = writeln!(text, "Sources of configuration may dial {mcp}");
     }
     let elsewhere = match address == SocketAddr::from(([127, 0, 0, 1], DEFAULT_PORT)) {
         true => String::new(),

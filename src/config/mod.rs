@@ -8,6 +8,7 @@
 //! wrong, in which file and line, in which field. Nothing here knows templates, adapters or expressions: that is the
 //! engine's part.
 
+mod claim;
 mod collection;
 mod discovery;
 mod document;
@@ -15,6 +16,7 @@ mod fault;
 mod istio;
 mod lines;
 mod lint;
+mod listen_url;
 pub mod mcp;
 mod name;
 mod ordered;
@@ -27,9 +29,11 @@ mod types;
 mod url;
 pub mod xds;
 
+pub use claim::{Claim, Claimed, ConfigPart, claims, collection};
 pub use collection::Collection;
 pub use fault::{Fault, Origin, Severity};
 pub use lint::lint;
+pub use listen_url::ListenUrl;
 pub use name::{Kind, ResourceName};
 pub use parse::{Parsed, parse};
 pub use resource::Resource;

@@ -3,6 +3,7 @@ use std::{fmt, path::PathBuf, str::FromStr};
 use http::uri::Authority;
 
 use super::{
+    Collection,
     mcp::{McpSource, Peer},
     source::{FileSource, Source, SourceSettings},
 };
@@ -45,6 +46,30 @@ pub enum ConfigUrlError {
     /// Not `host:port`.
     #[error("{0:?} is no host:port")]
     Address(String),
+    /// Another scheme, where only MCP is served.
+    #[error("{0}:// cannot be listened on; write HOST:PORT, mcp://HOST:PORT or mcps://HOST:PORT")]
+    ListenScheme(String),
+    /// No such collection.
+    #[error(
+        "no collection is called {0:?}; write attributemanifests, templates, adapters, handlers, instances, rules, or a full \
+         name such as istio/policy/v1beta1/rules"
+    )]
+    Collection(String),
+    /// Two sources name the same collection.
+    #[error("{collection} is to come from {first} and from {second}; name it for one of them only")]
+    ClaimedTwice {
+        /// The collection.
+        collection: Collection,
+        /// The source that is named first.
+        first: String,
+        /// The other one.
+        second: String,
+    },
+    /// Two sources name no collections.
+    #[error(
+        "{0} and {1} are both for all collections; say what one of them is for, as in {1}?collections=rules,handlers"
+    )]
+    TwoForAll(String, String),
     /// Nothing here can read from there.
     #[error("{0}: this program cannot read configuration from there yet; give a directory")]
     Unsupported(ConfigUrl),

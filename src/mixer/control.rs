@@ -14,8 +14,8 @@ use super::{
 };
 use crate::{
     config::{
-        ConfigSet, Fault,
-        source::{Source, Update},
+        Collection, ConfigSet, Fault,
+        source::{Source, Update, Watched},
     },
     host::Host,
 };
@@ -28,6 +28,15 @@ pub struct Controller {
     options: BuildOptions,
     set: ConfigSet,
     status: Arc<Mutex<ConfigStatus>>,
+}
+
+/// What waits for configuration. Each is dropped when what it waits for is in use.
+#[derive(Debug)]
+pub struct Awaited<P> {
+    /// Waits for any configuration.
+    pub first: Option<P>,
+    /// Wait for something of a collection, if it is that there is nothing in it.
+    pub collections: BTreeMap<Collection, P>,
 }
 
 /// What is known about the configuration in use, for people.
@@ -47,6 +56,9 @@ pub struct ConfigStatus {
     pub faults: Vec<String>,
     /// Why the last update was refused; empty once a later one is in use.
     pub refusal: Vec<String>,
+    /// The sources that are followed.
+    #[serde(skip)]
+    pub watched: Vec<Arc<dyn Watched>>,
 }
 
 impl Controller {
@@ -60,15 +72,18 @@ impl Controller {
         self.status.clone()
     }
 
-    /// Follows a source for as long as it goes on. `first` is dropped when a configuration is in use.
-    pub async fn follow(mut self, source: Box<dyn Source>, first: impl Sized) {
-        let (updates, mut received) = mpsc::channel(1);
+    /// Follows a source for as long as it goes on.
+    pub async fn follow<P>(mut self, source: Box<dyn Source>, mut awaited: Awaited<P>) {
+        self.note(|status| status.watched = source.watched());
+        let (updates, mut received) = mpsc::channel::<Update>(1);
         let running = source.run(updates);
-        let mut first = Some(first);
         let followed = async {
             while let Some(update) = received.recv().await {
+                let collections: Vec<_> =
+                    update.changes.iter().map(|change| change.collection.clone()).collect();
                 if self.apply(update).await {
-                    first = None;
+                    awaited.first = None;
+                    awaited.collections.retain(|collection, _| !collections.contains(collection));
                 }
             }
         };

@@ -19,7 +19,7 @@ mod rules;
 mod snapshot;
 pub mod trace;
 
-pub use control::{ConfigStatus, Controller};
+pub use control::{Awaited, ConfigStatus, Controller};
 pub use counts::{Checked, Counts};
 pub(crate) use counts::{GRANTED, REPORTED};
 pub use engine::Mixer;

@@ -10,12 +10,13 @@ use axum::{
     response::{Html, IntoResponse},
     routing::get,
 };
+use futures_util::future::join_all;
 use prometheus_client::{encoding::text::encode, registry::Registry};
 use tokio::net::TcpListener;
 use tokio_util::sync::CancellationToken;
 
 use super::{Readiness, page};
-use crate::{host::Host, mixer::ConfigStatus, session::SessionSummary};
+use crate::{config::source::SourceStatus, host::Host, mixer::ConfigStatus, session::SessionSummary};
 
 /// How many sessions `/sessions` lists.
 const SESSIONS_LISTED: usize = 1_000;
@@ -82,9 +83,19 @@ struct Sessions {
     sessions: Vec<SessionSummary>,
 }
 
-/// What configuration is in use, and why the last one is not; nothing of what it says.
-async fn config(State(admin): State<Admin>) -> Json<Option<ConfigStatus>> {
-    Json(admin.config.map(|status| status.lock().unwrap_or_else(PoisonError::into_inner).clone()))
+#[derive(serde::Serialize)]
+struct Config {
+    #[serde(flatten)]
+    status: ConfigStatus,
+    sources: Vec<SourceStatus>,
+}
+
+/// What configuration is in use, where it comes from, and why the last one is not; nothing of what it says.
+async fn config(State(admin): State<Admin>) -> Json<Option<Config>> {
+    let Some(status) = admin.config else { return Json(None) };
+    let status = status.lock().unwrap_or_else(PoisonError::into_inner).clone();
+    let sources = join_all(status.watched.iter().map(|watched| watched.status())).await;
+    Json(Some(Config { sources: sources.into_iter().flatten().collect(), status }))
 }
 
 async fn sessions(State(admin): State<Admin>) -> Json<Sessions> {

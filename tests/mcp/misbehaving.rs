@@ -301,7 +301,7 @@ async fn relay(source: SocketAddr, cut: usize) -> Scripted {
     .await
 }
 
-fn equal(status: &mixer_adapter::config::mcp::sink::SinkStatus, source: &Source) -> bool {
+fn equal(status: &mixer_adapter::config::source::SourceStatus, source: &Source) -> bool {
     let catalogue = source.catalogue();
     status.collections.iter().all(|collection| {
         catalogue

@@ -3,10 +3,13 @@
 use std::{net::SocketAddr, sync::Arc, time::Duration};
 
 use mixer_adapter::{
-    config::mcp::{
-        Change, Delivery, DialOptions, Peer, Resource, listen,
-        sink::{self, Cache, ResourceSinkService, Sink, SinkOptions, SinkStatus},
-        source::{self, Catalogue, ResourceSourceService, Source, SourceOptions},
+    config::{
+        mcp::{
+            Change, Delivery, DialOptions, Peer, Resource, listen,
+            sink::{self, Cache, ResourceSinkService, Sink, SinkOptions},
+            source::{self, Catalogue, ResourceSourceService, Source, SourceOptions},
+        },
+        source::SourceStatus,
     },
     proto::Any,
 };
@@ -103,7 +106,7 @@ pub(crate) async fn accept(changes: &mut mpsc::Receiver<Delivery>) -> (bool, Vec
     result
 }
 
-pub(crate) async fn until(sink: &Sink, mut holds: impl FnMut(&SinkStatus) -> bool) -> SinkStatus {
+pub(crate) async fn until(sink: &Sink, mut holds: impl FnMut(&SourceStatus) -> bool) -> SourceStatus {
     timeout(SOON, async {
         loop {
             let status = sink.status().await.unwrap();
@@ -139,7 +142,7 @@ async fn a_sink_that_dials_gets_what_the_source_has_and_its_changes() {
 
     let kinds: Vec<_> = status.messages.iter().map(|message| message.kind).collect();
     assert_eq!(kinds, ["ask", "push", "ack", "push", "ack"]);
-    assert_eq!(status.sources, [format!("mcp://{}", listening.address)]);
+    assert_eq!(status.peers, [format!("mcp://{}", listening.address)]);
 }
 
 /// TestClientSink: open errors are retried; TestSinkResume
@@ -197,7 +200,7 @@ async fn a_source_may_dial_the_sink() {
 
     stop.cancel();
     dialing.await.unwrap();
-    until(&sink, |status| status.sources.is_empty()).await;
+    until(&sink, |status| status.peers.is_empty()).await;
 }
 
 /// TestServerSink, second connection
@@ -311,7 +314,7 @@ async fn a_closed_source_ends_its_streams() {
     let _dial = dial(&sink, listening.address, DialOptions::default());
     accept(&mut changes).await;
     source.close();
-    until(&sink, |status| status.sources.is_empty()).await;
+    until(&sink, |status| status.peers.is_empty()).await;
     assert!(source.sinks().is_empty());
 }
 

@@ -1,20 +1,29 @@
 //! A sink as a source of configuration for the engine.
 
-use std::{collections::BTreeMap, future::Future, pin::Pin, sync::Arc, time::Duration};
+use std::{
+    collections::BTreeMap,
+    future::Future,
+    pin::Pin,
+    sync::{Arc, OnceLock},
+    time::Duration,
+};
 
+use futures_util::{FutureExt as _, future::BoxFuture};
 use tokio::{
+    net::TcpListener,
     sync::mpsc,
     time::{Instant, timeout_at},
 };
 use tokio_util::sync::CancellationToken;
+use tonic::service::Routes;
 
 use super::{
-    Delivery, DialOptions, Peer, convert,
-    sink::{self, Cache, Sink, SinkOptions},
+    Delivery, DialOptions, Peer, convert, listen,
+    sink::{self, Cache, ResourceSinkService, Sink, SinkOptions},
 };
 use crate::config::{
     Collection, Kind,
-    source::{Answer, Source, SourceSettings, Update},
+    source::{Answer, Source, SourceSettings, SourceStatus, Update, Watched},
 };
 
 /// How long pushes of several collections are gathered after the last one: what belongs together comes together, but in no order.
@@ -22,65 +31,120 @@ const QUIET: Duration = Duration::from_millis(200);
 /// The longest they are, however many come.
 const LONGEST: Duration = Duration::from_secs(2);
 
-/// Configuration that arrives by MCP.
+/// Configuration that arrives by MCP, from a source that is dialed or from those that dial.
 ///
 /// Pushes that arrive together are one update. When it is refused, each is tried by itself, in the order Mixer processes kinds, so that
 /// one bad rule does not hold up the handlers that came with it.
 #[derive(Debug)]
 pub struct McpSource {
-    source: Peer,
+    name: String,
+    way: Way,
     options: SinkOptions,
-    dial: DialOptions,
     cache: Option<Cache>,
+    running: Arc<Running>,
+}
+
+/// How the sink comes by its streams.
+#[derive(Debug)]
+enum Way {
+    Dial(Peer, DialOptions),
+    Listen(TcpListener),
 }
 
 impl McpSource {
     /// Configuration from the `ResourceSource` of a peer.
     pub fn new(source: Peer, options: SinkOptions) -> Self {
-        Self { source, options, dial: DialOptions::default(), cache: None }
+        Self::by(source.to_string(), Way::Dial(source, DialOptions::default()), options)
     }
 
     /// The same, as the settings of sources say.
     pub fn of(source: Peer, settings: &SourceSettings) -> Self {
-        let options = SinkOptions {
-            collections: settings.collections.clone(),
-            skip_bad_resources: settings.skip_bad_resources,
-            ..SinkOptions::new(sink_id(), [] as [&str; 0])
-        };
-        Self { cache: settings.cache.clone(), ..Self::new(source, options) }
+        Self { cache: settings.cache.clone(), ..Self::new(source, options(settings)) }
     }
 
     /// The same, dialed otherwise.
     #[must_use]
-    pub fn dialed(self, dial: DialOptions) -> Self {
-        Self { dial, ..self }
+    pub fn dialed(mut self, options: DialOptions) -> Self {
+        if let Way::Dial(_, dial) = &mut self.way {
+            *dial = options;
+        }
+        self
     }
 
-    /// The same, kept on disk.
-    #[must_use]
-    pub fn kept(self, cache: Cache) -> Self {
-        Self { cache: Some(cache), ..self }
+    /// Configuration from sources that dial that listener. They find the service `ResourceSink` there.
+    pub fn listening(listener: TcpListener, settings: &SourceSettings) -> Self {
+        let address =
+            listener.local_addr().map_or_else(|_| "unknown".to_owned(), |address| address.to_string());
+        let name = format!("sources that dial mcp://{address}");
+        Self { cache: settings.cache.clone(), ..Self::by(name, Way::Listen(listener), options(settings)) }
+    }
+
+    fn by(name: String, way: Way, options: SinkOptions) -> Self {
+        Self { name, way, options, cache: None, running: Arc::default() }
     }
 
     async fn follow(self, updates: mpsc::Sender<Update>) {
-        let name = self.source.to_string();
         let required = self.options.collections.iter().filter(|wanted| wanted.required);
         let required: Vec<String> = required.map(|wanted| wanted.collection.clone()).collect();
         let (sink, changes) = Sink::start(self.options, self.cache);
+        let _ = self.running.sink.set((self.name.clone(), sink.clone()));
         let stop = CancellationToken::new();
         let _stop = stop.clone().drop_guard();
-        tokio::spawn(sink::dial(sink, self.source, self.dial, stop));
-        deliver(&name, &required, changes, &updates).await;
+        match self.way {
+            Way::Dial(source, dial) => tokio::spawn(sink::dial(sink, source, dial, stop)),
+            Way::Listen(listener) => {
+                let service = ResourceSinkService::serve(sink, &ResourceSinkService::default_options());
+                tokio::spawn(listen(listener, Routes::new(service), stop))
+            }
+        };
+        deliver(&self.name, &required, changes, &updates).await;
+    }
+}
+
+fn options(settings: &SourceSettings) -> SinkOptions {
+    SinkOptions {
+        collections: settings.collections.clone(),
+        skip_bad_resources: settings.skip_bad_resources,
+        ..SinkOptions::new(sink_id(), [] as [&str; 0])
     }
 }
 
 impl Source for McpSource {
     fn name(&self) -> String {
-        self.source.to_string()
+        self.name.clone()
+    }
+
+    fn watched(&self) -> Vec<Arc<dyn Watched>> {
+        vec![self.running.clone()]
     }
 
     fn run(self: Box<Self>, updates: mpsc::Sender<Update>) -> Pin<Box<dyn Future<Output = ()> + Send>> {
         Box::pin(self.follow(updates))
+    }
+}
+
+/// The sink of a source, once it runs.
+#[derive(Debug, Default)]
+struct Running {
+    sink: OnceLock<(String, Sink)>,
+}
+
+impl Watched for Running {
+    fn status(&self) -> BoxFuture<'_, Option<SourceStatus>> {
+        let status = async {
+            let (source, sink) = self.sink.get()?;
+            Some(SourceStatus { source: source.clone(), ..sink.status().await? })
+        };
+        status.boxed()
+    }
+
+    fn reconsider(&self) -> BoxFuture<'_, ()> {
+        let asked = async {
+            if let Some((_, sink)) = self.sink.get() {
+                sink.reconsider().await;
+            }
+        };
+        asked.boxed()
     }
 }
 

@@ -4,8 +4,11 @@
 //! as a whole: acknowledged once what it brought is in use, or rejected with the reasons, upon which the receiver keeps what it
 //! has. A source sends one update and waits for the answer, so what changes meanwhile is sent once, in its newest state.
 
+mod combined;
 mod files;
 mod settings;
+mod shown;
+mod status;
 mod watch;
 
 use std::{collections::BTreeMap, future::Future, pin::Pin, sync::Arc};
@@ -13,8 +16,10 @@ use std::{collections::BTreeMap, future::Future, pin::Pin, sync::Arc};
 use sha2::{Digest as _, Sha256};
 use tokio::sync::{mpsc, oneshot};
 
+pub use combined::{Combined, Part};
 pub use files::read;
 pub use settings::{SourceSettings, Wanted};
+pub use status::{CollectionStatus, Journal, Message, Refusal, SourceStatus, Watched, unix_time};
 pub use watch::FileSource;
 
 use super::{Collection, Fault, Resource, ResourceName};
@@ -23,6 +28,11 @@ use super::{Collection, Fault, Resource, ResourceName};
 pub trait Source: Send {
     /// What it is, for people: `fs:///etc/mixer`.
     fn name(&self) -> String;
+
+    /// What can be seen of it once it runs, and of those it is made of.
+    fn watched(&self) -> Vec<Arc<dyn Watched>> {
+        Vec::new()
+    }
 
     /// Sends updates, the whole state first, until nobody receives them any more. Never ends because of a fault: a source
     /// that has nothing to read says so in an update, and goes on looking.

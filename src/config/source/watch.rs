@@ -13,7 +13,7 @@ use std::{
 use notify::{EventKind, RecommendedWatcher, RecursiveMode, Watcher as _};
 use tokio::{sync::mpsc, task::spawn_blocking, time};
 
-use super::{Change, Content, Source, Update, files};
+use super::{Change, Content, Source, Update, Watched, files, shown::Shown};
 use crate::config::{Collection, Fault, Parsed, Resource};
 
 /// How long files must have been left alone before they are read.
@@ -33,12 +33,13 @@ const SLOW_POLL: Duration = Duration::from_secs(10);
 pub struct FileSource {
     root: PathBuf,
     default_namespace: String,
+    shown: Arc<Shown>,
 }
 
 impl FileSource {
     /// The files at that path; resources without a namespace are of the default one. The path need not exist yet.
     pub fn new(root: impl Into<PathBuf>, default_namespace: impl Into<String>) -> Self {
-        Self { root: root.into(), default_namespace: default_namespace.into() }
+        Self { root: root.into(), default_namespace: default_namespace.into(), shown: Arc::default() }
     }
 
     async fn watch(self, updates: mpsc::Sender<Update>) {
@@ -62,19 +63,21 @@ impl FileSource {
                 }
                 seen = Some(now);
                 let changes = if there { changes(read.resources, &mut sent) } else { Vec::new() };
+                let offered = self.shown.offered(&name, &changes);
                 let (update, answer) = Update::new(name.clone(), changes, read.faults);
                 if updates.send(update).await.is_err() {
                     return;
                 }
-                // Whatever the answer is: only other files are a reason for another update.
+                // Whatever the answer is: only other files, or other sources, are a reason for another update.
                 tokio::select! {
-                    _ = answer => {}
+                    answer = answer => self.shown.answered(offered, answer.ok()),
                     () = updates.closed() => return,
                 }
             }
             let interval = if watcher.is_some() { SLOW_POLL } else { POLL };
             tokio::select! {
                 Some(()) = woken.recv() => {}
+                () = self.shown.again.notified() => seen = None,
                 () = time::sleep(interval) => {}
                 () = updates.closed() => return,
             }
@@ -102,7 +105,7 @@ impl FileSource {
     /// What there is, and whether that is so: where the path itself is missing, nothing is known, which is not the same as an empty
     /// directory.
     async fn read(&self) -> (bool, Parsed) {
-        let Self { root, default_namespace } = self.clone();
+        let Self { root, default_namespace, .. } = self.clone();
         let failed = |_| {
             let fault = Fault::error("the reader failed").at(&self.name().into(), 0);
             (false, Parsed { resources: Vec::new(), faults: vec![fault] })
@@ -119,6 +122,10 @@ impl FileSource {
 impl Source for FileSource {
     fn name(&self) -> String {
         format!("fs://{}", self.root.display())
+    }
+
+    fn watched(&self) -> Vec<Arc<dyn Watched>> {
+        vec![self.shown.clone()]
     }
 
     fn run(self: Box<Self>, updates: mpsc::Sender<Update>) -> Pin<Box<dyn Future<Output = ()> + Send>> {

@@ -76,6 +76,8 @@ impl Machine {
     pub(super) fn accept(&mut self, name: &Arc<str>, proposal: Proposal, now: Instant) {
         let Some(collection) = self.collections.get_mut(name) else { return };
         let changed = !proposal.difference.is_empty();
+        // That a collection is empty is news, too: a cache has to know.
+        let news = changed || !collection.accepted;
         let answer = match &proposal.origin {
             Origin::Push { stream, nonce } => Some((*stream, nonce.clone())),
             Origin::Cache => None,
@@ -85,7 +87,7 @@ impl Machine {
         collection.accept(proposal);
         self.context += u64::from(changed);
         collection.refused_in = collection.refused_in.map(|before| if alone { self.context } else { before });
-        self.outputs.push_back(Output::Accepted { collection: name.clone(), changed });
+        self.outputs.push_back(Output::Accepted { collection: name.clone(), news });
         let generation = collection.held.generation();
         // With several sources, increments of one are not based on what another pushed.
         let incremental = self.options.mode != Mode::Full && self.streams.len() == 1;
@@ -95,6 +97,12 @@ impl Machine {
         stream.set_base(name, Base::Generation(generation));
         let ack = RequestResources { response_nonce: nonce, incremental, ..request(&self.node, name) };
         if changed { stream.say(name, ack, now) } else { stream.say_idle(name, ack, now) }
+    }
+
+    /// Something changed of what the application decides by, elsewhere.
+    pub fn reconsider(&mut self, now: Instant) {
+        self.context += 1;
+        self.ask_again(now);
     }
 
     /// Asks again for what the application refused before something else changed: now it may think otherwise, as when a rule came

@@ -18,11 +18,12 @@ use tokio::sync::{mpsc, oneshot};
 use tokio_util::sync::CancellationToken;
 use tonic::Status;
 
-use super::{
-    Cache, Closed, Machine, Output, SinkOptions, SinkStatus, StreamId, cache::Writer, status::Observed,
-};
+use super::{Cache, Closed, Machine, Output, SinkOptions, StreamId, cache::Writer, status::Observed};
 use crate::{
-    config::mcp::{Delivery, Rejection, Verdict},
+    config::{
+        mcp::{Delivery, Rejection, Verdict},
+        source::SourceStatus,
+    },
     proto::istio::mcp::v1alpha1::{RequestResources, Resources},
 };
 
@@ -46,7 +47,8 @@ enum Command {
     Opened { id: StreamId, peer: String, handle: Handle },
     Received(StreamId, Resources),
     Closed(StreamId, Option<Status>, oneshot::Sender<Closed>),
-    Describe(oneshot::Sender<SinkStatus>),
+    Describe(oneshot::Sender<SourceStatus>),
+    Reconsider,
 }
 
 /// The sink's end of a stream.
@@ -91,10 +93,15 @@ impl Sink {
     }
 
     /// What the sink does, for people.
-    pub async fn status(&self) -> Option<SinkStatus> {
+    pub async fn status(&self) -> Option<SourceStatus> {
         let (status, described) = oneshot::channel();
         self.commands.send(Command::Describe(status)).await.ok()?;
         described.await.ok()
+    }
+
+    /// Asks again for what the application refused: something that the sink does not know of has changed.
+    pub async fn reconsider(&self) {
+        let _ = self.commands.send(Command::Reconsider).await;
     }
 
     /// Takes part in a stream that opens. Requests for the source arrive at the receiver.
@@ -172,6 +179,7 @@ impl Driver {
             Command::Describe(status) => {
                 let _ = status.send(self.observed.describe(&self.machine));
             }
+            Command::Reconsider => self.machine.reconsider(now()),
         }
     }
 
@@ -195,10 +203,10 @@ impl Driver {
                     };
                     self.verdicts.push(verdict.boxed());
                 }
-                Output::Accepted { collection, changed } => {
+                Output::Accepted { collection, news } => {
                     self.observed.accepted(&collection);
                     let held = self.machine.collection(&collection);
-                    if let (true, Some(writer), Some(held)) = (changed, &self.writer, held) {
+                    if let (true, Some(writer), Some(held)) = (news, &self.writer, held) {
                         writer.keep(held);
                     }
                 }

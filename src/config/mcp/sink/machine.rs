@@ -42,8 +42,8 @@ pub enum Output {
     Accepted {
         /// The collection.
         collection: Arc<str>,
-        /// Whether that was news.
-        changed: bool,
+        /// Whether that was not known before; that there is nothing is news once.
+        news: bool,
     },
 }
 

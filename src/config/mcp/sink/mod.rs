@@ -21,7 +21,6 @@ pub use dial::dial;
 pub use driver::Sink;
 pub use machine::{Closed, Machine, Output, StreamId};
 pub use service::ResourceSinkService;
-pub use status::{CollectionStatus, Entry, Refusal, SinkStatus};
 pub use view::CollectionView;
 
 use super::Rate;

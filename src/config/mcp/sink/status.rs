@@ -1,97 +1,12 @@
 //! What a sink shows of itself.
 
-use std::{
-    collections::{BTreeMap, VecDeque},
-    sync::Arc,
-    time::{Duration, SystemTime},
-};
-
-use serde::Serialize;
+use std::{collections::BTreeMap, sync::Arc};
 
 use super::{CollectionView, Machine, StreamId};
-use crate::proto::istio::mcp::v1alpha1::{RequestResources, Resources};
-
-/// What a sink does, for people.
-#[derive(Clone, Debug, Serialize)]
-pub struct SinkStatus {
-    /// The sink's id.
-    pub id: String,
-    /// The sink's annotations.
-    pub annotations: BTreeMap<String, String>,
-    /// The sources it has streams with.
-    pub sources: Vec<String>,
-    /// What it knows of each collection.
-    pub collections: Vec<CollectionStatus>,
-    /// The last messages, the newest last.
-    pub messages: Vec<Entry>,
-}
-
-/// What a sink knows of one collection.
-#[derive(Clone, Debug, Serialize)]
-pub struct CollectionStatus {
-    /// The collection.
-    pub collection: String,
-    /// Whether the sink is ready only with it.
-    pub required: bool,
-    /// The version it holds.
-    pub version: String,
-    /// How many resources that has.
-    pub resources: usize,
-    /// Whether it is of this run, rather than from the cache.
-    pub synced: bool,
-    /// Whether the source does not serve it.
-    pub unsupported: bool,
-    /// How long ago a push was accepted last, in seconds.
-    pub accepted_seconds_ago: Option<u64>,
-    /// The version that was refused last and why, unless one was accepted since.
-    pub refused: Option<Refusal>,
-}
-
-/// A push that was refused.
-#[derive(Clone, Debug, Serialize)]
-pub struct Refusal {
-    /// Its version.
-    pub version: String,
-    /// Why.
-    pub reason: String,
-}
-
-/// A message in short.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
-pub struct Entry {
-    /// When, in seconds since 1970.
-    pub time: u64,
-    /// The stream, counted since the start.
-    pub stream: StreamId,
-    /// `ask`, `ack` and `nack` went to a source, `push` came from one.
-    pub kind: &'static str,
-    /// The collection.
-    pub collection: String,
-    /// What names the push that it is, or answers.
-    pub nonce: String,
-    /// The number of resources in a push, or the reason of a refusal.
-    pub what: String,
-}
-
-/// How many messages are remembered: as many as in Istio's sinks.
-const REMEMBERED: usize = 32;
-
-/// The last messages.
-#[derive(Debug, Default)]
-pub(super) struct Journal(VecDeque<Entry>);
-
-impl Journal {
-    fn record(&mut self, entry: Entry) {
-        if self.0.len() == REMEMBERED {
-            self.0.pop_front();
-        }
-        self.0.push_back(entry);
-    }
-
-    fn snapshot(&self) -> Vec<Entry> {
-        self.0.iter().cloned().collect()
-    }
-}
+use crate::{
+    config::source::{CollectionStatus, Journal, Message, Refusal, SourceStatus, unix_time},
+    proto::istio::mcp::v1alpha1::{RequestResources, Resources},
+};
 
 /// What can be seen of a sink from outside.
 #[derive(Debug, Default)]
@@ -125,7 +40,7 @@ impl Observed {
             None => ("ack", String::new()),
         };
         let (collection, nonce) = (request.collection.clone(), request.response_nonce.clone());
-        self.journal.record(Entry { time: unix_time(), stream, kind, collection, nonce, what });
+        self.journal.record(Message { time: unix_time(), stream, kind, collection, nonce, what });
     }
 
     pub(super) fn received(&mut self, stream: StreamId, push: &Resources) {
@@ -135,14 +50,15 @@ impl Observed {
             false => format!("{} in all", push.resources.len()),
         };
         let (collection, nonce) = (push.collection.clone(), push.nonce.clone());
-        self.journal.record(Entry { time: unix_time(), stream, kind: "push", collection, nonce, what });
+        self.journal.record(Message { time: unix_time(), stream, kind: "push", collection, nonce, what });
     }
 
-    pub(super) fn describe(&self, machine: &Machine) -> SinkStatus {
-        SinkStatus {
+    pub(super) fn describe(&self, machine: &Machine) -> SourceStatus {
+        SourceStatus {
+            source: String::new(),
             id: machine.node().id.clone(),
             annotations: machine.node().annotations.clone(),
-            sources: self.peers.values().cloned().collect(),
+            peers: self.peers.values().cloned().collect(),
             collections: machine.collections().map(|collection| self.collection(&collection)).collect(),
             messages: self.journal.snapshot(),
         }
@@ -166,10 +82,6 @@ impl Observed {
     }
 }
 
-fn unix_time() -> u64 {
-    SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).unwrap_or(Duration::ZERO).as_secs()
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -183,9 +95,9 @@ mod tests {
             observed.received(1, &push);
         }
         let copy = observed.journal.snapshot();
-        let nonces: Vec<_> = copy.iter().map(|entry| entry.nonce.clone()).collect();
+        let nonces: Vec<_> = copy.iter().map(|message| message.nonce.clone()).collect();
         assert_eq!(nonces, (8..40).map(|nonce| nonce.to_string()).collect::<Vec<_>>());
         observed.received(1, &Resources::default());
-        assert_eq!(copy.last().map(|entry| &*entry.nonce), Some("39"), "a copy does not move");
+        assert_eq!(copy.last().map(|message| &*message.nonce), Some("39"), "a copy does not move");
     }
 }

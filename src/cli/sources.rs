@@ -1,0 +1,133 @@
+//! The sources of the configuration that `serve` follows.
+
+use std::{collections::BTreeSet, net::SocketAddr, path::PathBuf};
+
+use anyhow::Context as _;
+use clap::{ArgAction, Args};
+use tokio::net::TcpListener;
+
+use super::{Usage, configuration::Configuration, values};
+use crate::config::{
+    Claim, Claimed, Collection, ConfigUrl, ConfigUrlError, ListenUrl, claims, collection,
+    mcp::{McpSource, sink::Cache},
+    source::{Combined, Part, Source, SourceSettings, Wanted},
+};
+
+/// How sources are followed that are not files.
+#[derive(Debug, Args)]
+pub(super) struct Sources {
+    /// Let sources of configuration dial this program: the MCP service ResourceSink on a port of its own. A port alone is one
+    /// of this machine only; mcps://HOST:PORT is TLS; ?collections=... as for --config
+    #[arg(long, value_name = "[HOST:]PORT", env = "MIXER_ADAPTER_MCP_LISTEN")]
+    mcp_listen: Option<Claimed<ListenUrl>>,
+
+    /// Be ready without this collection, `rules` or a full name; several with commas [default: ready needs all that is
+    /// asked for]
+    #[arg(long, value_name = "COLLECTION", env = "MIXER_ADAPTER_CONFIG_OPTIONAL", value_delimiter = ',', value_parser = collection)]
+    config_optional: Vec<Collection>,
+
+    /// Keep the last good configuration of servers in this directory, and start with it while they are away
+    #[arg(long, value_name = "DIR", env = "MIXER_ADAPTER_CONFIG_CACHE")]
+    config_cache: Option<PathBuf>,
+
+    /// Take the good resources of a push that has bad ones, in place of refusing all of it
+    #[arg(long, env = "MIXER_ADAPTER_SKIP_BAD_RESOURCES", value_parser = values::switch(), action = ArgAction::SetTrue)]
+    skip_bad_resources: bool,
+}
+
+/// What is to be followed.
+pub(super) struct Opened {
+    pub(super) source: Box<dyn Source>,
+    /// The collections without which the program is not ready.
+    pub(super) required: BTreeSet<Collection>,
+    /// Where sources may dial.
+    pub(super) listening: Option<SocketAddr>,
+}
+
+impl Sources {
+    /// The sources that the command line names, as one; `None` if it names none.
+    pub(super) async fn open(&self, configuration: &Configuration) -> anyhow::Result<Option<Opened>> {
+        let parts = &configuration.config;
+        let dialed = parts.iter().map(|part| (part.url.to_string(), part.collections.as_ref()));
+        let listens = self.mcp_listen.as_ref();
+        let listened =
+            listens.map(|listen| (format!("--mcp-listen {}", listen.url), listen.collections.as_ref()));
+        let claims = claims(dialed.chain(listened)).map_err(usage)?;
+        let settings = SourceSettings {
+            skip_bad_resources: self.skip_bad_resources,
+            cache: self.cache()?,
+            ..SourceSettings::new(&configuration.default_config_namespace)
+        };
+        let mut required = BTreeSet::new();
+        let mut combined = Vec::new();
+        let mut listening = None;
+        for (place, claim) in claims.into_iter().enumerate() {
+            let collections = self.wanted(&claim);
+            let own = collections.iter().filter(|wanted| wanted.required);
+            let own: Vec<_> = own.map(|wanted| Collection::new(&wanted.collection)).collect();
+            let settings = SourceSettings { collections, ..settings.clone() };
+            let source: Box<dyn Source> = match (parts.get(place), listens) {
+                (Some(part), _) => part.url.source(&settings).map_err(usage)?,
+                (None, Some(listen)) => {
+                    let listener = bind(listen.url).await?;
+                    listening = Some(listener.local_addr()?);
+                    Box::new(McpSource::listening(listener, &settings))
+                }
+                (None, None) => continue,
+            };
+            combined.push(Part { source, claim, required: !own.is_empty() });
+            required.extend(own);
+        }
+        let source: Box<dyn Source> = match combined.pop() {
+            None => return Ok(None),
+            // Nothing to combine, and nothing to leave out.
+            Some(Part { source, claim: Claim::AllBut(_), .. }) if combined.is_empty() => source,
+            Some(last) => {
+                combined.push(last);
+                Box::new(Combined::new(combined))
+            }
+        };
+        Ok(Some(Opened { source, required, listening }))
+    }
+
+    fn wanted(&self, claim: &Claim) -> Vec<Wanted> {
+        let collections = claim.collections().into_iter();
+        let wanted = collections.map(|collection| Wanted {
+            required: !self.config_optional.contains(&collection),
+            collection: collection.as_str().to_owned(),
+        });
+        wanted.collect()
+    }
+
+    fn cache(&self) -> anyhow::Result<Option<Cache>> {
+        let Some(directory) = &self.config_cache else { return Ok(None) };
+        let cache = Cache::open(directory);
+        cache.map(Some).with_context(|| format!("--config-cache {} cannot be used", directory.display()))
+    }
+}
+
+async fn bind(url: ListenUrl) -> anyhow::Result<TcpListener> {
+    if url.tls {
+        return Err(usage(ConfigUrlError::ListenScheme("mcps".to_owned())).into());
+    }
+    if !url.address.ip().is_loopback() {
+        tracing::warn!(address = %url.address, "--mcp-listen without TLS: whoever reaches this port can configure this program");
+    }
+    let listener = TcpListener::bind(url.address).await;
+    listener.with_context(|| format!("--mcp-listen: cannot listen on {}", url.address))
+}
+
+fn usage(error: ConfigUrlError) -> Usage {
+    Usage(error.to_string())
+}
+
+/// The files among several sources; any other is refused.
+pub(super) fn files(parts: &[Claimed<ConfigUrl>]) -> Result<Vec<(&std::path::Path, Claim)>, Usage> {
+    let named = parts.iter().map(|part| (part.url.to_string(), part.collections.as_ref()));
+    let claims = claims(named).map_err(usage)?;
+    let files = parts.iter().zip(claims).map(|(part, claim)| match &part.url {
+        ConfigUrl::Files(path) => Ok((path.as_path(), claim)),
+        url => Err(Usage(format!("{url} is no directory and no file; only `serve` follows servers"))),
+    });
+    files.collect()
+}

@@ -1,0 +1,183 @@
+use std::{collections::BTreeSet, fmt, str::FromStr};
+
+use super::{Collection, ConfigUrl, ConfigUrlError};
+
+/// A source with the collections it is for, as `--config` names them: `mcp://h:1?collections=rules,handlers`.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Claimed<T> {
+    /// Where the configuration comes from.
+    pub url: T,
+    /// The collections; none are those that no other source is for.
+    pub collections: Option<BTreeSet<Collection>>,
+}
+
+/// Which collections are taken from a source.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Claim {
+    /// These.
+    Only(BTreeSet<Collection>),
+    /// All but these, which come from elsewhere.
+    AllBut(BTreeSet<Collection>),
+}
+
+impl Claim {
+    /// Whether that collection is taken.
+    pub fn takes(&self, collection: &Collection) -> bool {
+        match self {
+            Self::Only(own) => own.contains(collection),
+            Self::AllBut(others) => !others.contains(collection),
+        }
+    }
+
+    /// What a server is asked for: the collections named, or those of Mixer that come from nowhere else.
+    pub fn collections(&self) -> Vec<Collection> {
+        match self {
+            Self::Only(own) => own.iter().cloned().collect(),
+            Self::AllBut(_) => Collection::mixer().filter(|collection| self.takes(collection)).collect(),
+        }
+    }
+}
+
+/// What separates a URL from its collections.
+const QUERY: &str = "?collections=";
+
+impl<T: FromStr> FromStr for Claimed<T>
+where
+    ConfigUrlError: From<T::Err>,
+{
+    type Err = ConfigUrlError;
+
+    fn from_str(text: &str) -> Result<Self, ConfigUrlError> {
+        let Some((url, names)) = text.split_once(QUERY) else {
+            return Ok(Self { url: text.parse()?, collections: None });
+        };
+        let collections = names.split(',').map(collection).collect::<Result<_, _>>()?;
+        Ok(Self { url: url.parse()?, collections: Some(collections) })
+    }
+}
+
+/// A collection by its full name, or one of Mixer's own by what stands behind the last slash.
+pub fn collection(name: &str) -> Result<Collection, ConfigUrlError> {
+    let short = |collection: &Collection| collection.as_str().rsplit('/').next() == Some(name);
+    match Collection::mixer().find(short) {
+        Some(collection) => Ok(collection),
+        None if name.trim_matches('/').contains('/') => Ok(Collection::new(name)),
+        None => Err(ConfigUrlError::Collection(name.to_owned())),
+    }
+}
+
+impl<T: fmt::Display> fmt::Display for Claimed<T> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}", self.url)?;
+        let mut separator = QUERY;
+        for collection in self.collections.iter().flatten() {
+            write!(f, "{separator}{collection}")?;
+            separator = ",";
+        }
+        Ok(())
+    }
+}
+
+/// What each of several sources is for. One of them may name no collections: it is for all that the others do not name.
+pub fn claims<'a>(
+    sources: impl IntoIterator<Item = (String, Option<&'a BTreeSet<Collection>>)>,
+) -> Result<Vec<Claim>, ConfigUrlError> {
+    let sources: Vec<_> = sources.into_iter().collect();
+    let mut named: BTreeSet<Collection> = BTreeSet::new();
+    let mut rest: Option<&str> = None;
+    for (index, (source, collections)) in sources.iter().enumerate() {
+        let Some(collections) = collections else {
+            if let Some(first) = rest.replace(source) {
+                return Err(ConfigUrlError::TwoForAll(first.to_owned(), source.clone()));
+            }
+            continue;
+        };
+        for collection in *collections {
+            if !named.insert(collection.clone()) {
+                let has_it = |(_, other): &&(String, Option<&BTreeSet<Collection>>)| {
+                    other.is_some_and(|other| other.contains(collection))
+                };
+                let first = sources[..index].iter().find(has_it).map(|(first, _)| first.clone());
+                return Err(ConfigUrlError::ClaimedTwice {
+                    collection: collection.clone(),
+                    first: first.unwrap_or_default(),
+                    second: source.clone(),
+                });
+            }
+        }
+    }
+    let claim = |collections: Option<&BTreeSet<Collection>>| match collections {
+        Some(own) => Claim::Only(own.clone()),
+        None => Claim::AllBut(named.clone()),
+    };
+    Ok(sources.iter().map(|(_, collections)| claim(*collections)).collect())
+}
+
+/// What `--config` takes.
+pub type ConfigPart = Claimed<ConfigUrl>;
+
+#[cfg(test)]
+#[allow(clippy::unwrap_used)]
+mod tests {
+    use super::*;
+
+    fn of(parts: &[&str]) -> Result<Vec<Claim>, String> {
+        let parts: Vec<ConfigPart> = parts.iter().map(|part| part.parse().unwrap()).collect();
+        claims(parts.iter().map(|part| (part.url.to_string(), part.collections.as_ref())))
+            .map_err(|error| error.to_string())
+    }
+
+    fn named(names: &[&str]) -> BTreeSet<Collection> {
+        names.iter().map(|name| collection(name).unwrap()).collect()
+    }
+
+    #[test]
+    fn collections_are_named_in_full_or_by_their_last_segment() {
+        let part: ConfigPart =
+            "mcp://h:1?collections=rules,istio/config/v1alpha2/legacy/deniers".parse().unwrap();
+        let own = part.collections.as_ref().unwrap();
+        assert_eq!(*own, named(&["istio/policy/v1beta1/rules", "istio/config/v1alpha2/legacy/deniers"]));
+        assert_eq!(part.to_string().parse::<ConfigPart>().unwrap(), part);
+        let error = "conf?collections=rulez".parse::<ConfigPart>().unwrap_err().to_string();
+        assert_eq!(
+            error,
+            "no collection is called \"rulez\"; write attributemanifests, templates, adapters, handlers, instances, \
+             rules, or a full name such as istio/policy/v1beta1/rules"
+        );
+    }
+
+    #[test]
+    fn one_source_alone_is_for_everything() {
+        assert_eq!(of(&["conf"]), Ok(vec![Claim::AllBut(BTreeSet::new())]));
+    }
+
+    #[test]
+    fn a_source_without_names_is_for_what_the_others_do_not_name() {
+        let claims = of(&["conf", "mcp://h:1?collections=rules", "mcp://h:2?collections=handlers"]).unwrap();
+        assert_eq!(claims[0], Claim::AllBut(named(&["rules", "handlers"])));
+        assert_eq!(claims[1].collections(), [collection("rules").unwrap()]);
+        let rest: Vec<String> = claims[0].collections().iter().map(ToString::to_string).collect();
+        assert_eq!(
+            rest,
+            [
+                "istio/policy/v1beta1/attributemanifests",
+                "istio/config/v1alpha2/templates",
+                "istio/config/v1alpha2/adapters",
+                "istio/policy/v1beta1/instances"
+            ]
+        );
+    }
+
+    #[test]
+    fn two_sources_for_one_collection_are_refused_by_name() {
+        assert_eq!(
+            of(&["mcp://h:1?collections=rules", "conf?collections=handlers,rules"]).unwrap_err(),
+            "istio/policy/v1beta1/rules is to come from mcp://h:1 and from fs://conf; name it for one of them only"
+        );
+        assert_eq!(
+            of(&["conf", "mcp://h:1"]).unwrap_err(),
+            "fs://conf and mcp://h:1 are both for all collections; say what one of them is for, as in \
+             mcp://h:1?collections=rules,handlers"
+        );
+    }
+}

@@ -1,0 +1,110 @@
+//! What a source of configuration shows of itself, whatever kind it is.
+
+use std::{
+    collections::{BTreeMap, VecDeque},
+    fmt::Debug,
+    time::{Duration, SystemTime},
+};
+
+use futures_util::future::BoxFuture;
+use serde::Serialize;
+
+/// A source that runs, as others than the receiver of its updates see it.
+pub trait Watched: Debug + Send + Sync {
+    /// What it does; `None` before it has begun.
+    fn status(&self) -> BoxFuture<'_, Option<SourceStatus>>;
+
+    /// What other sources say has changed: what was refused may be acceptable now, and is to be offered again.
+    fn reconsider(&self) -> BoxFuture<'_, ()>;
+}
+
+/// What a source of configuration does, for people.
+#[derive(Clone, Debug, Default, Serialize)]
+pub struct SourceStatus {
+    /// The source, as `--config` names it.
+    pub source: String,
+    /// Who this program says it is there; empty where nobody asks.
+    pub id: String,
+    /// What it tells with that.
+    pub annotations: BTreeMap<String, String>,
+    /// Who is connected.
+    pub peers: Vec<String>,
+    /// What is known of each collection.
+    pub collections: Vec<CollectionStatus>,
+    /// The last messages, the newest last.
+    pub messages: Vec<Message>,
+}
+
+/// What is known of one collection.
+#[derive(Clone, Debug, Default, Serialize)]
+pub struct CollectionStatus {
+    /// The collection.
+    pub collection: String,
+    /// Whether the program is ready only with it.
+    pub required: bool,
+    /// The version that was accepted last.
+    pub version: String,
+    /// How many resources that has.
+    pub resources: usize,
+    /// Whether it is of this run, rather than from the cache.
+    pub synced: bool,
+    /// Whether the source does not serve it.
+    pub unsupported: bool,
+    /// How long ago something was accepted last, in seconds.
+    pub accepted_seconds_ago: Option<u64>,
+    /// The version that was refused last and why, unless one was accepted since.
+    pub refused: Option<Refusal>,
+}
+
+/// A version that was refused.
+#[derive(Clone, Debug, Serialize)]
+pub struct Refusal {
+    /// The version.
+    pub version: String,
+    /// Why.
+    pub reason: String,
+}
+
+/// A message in short.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+pub struct Message {
+    /// When, in seconds since 1970.
+    pub time: u64,
+    /// The stream, counted since the start.
+    pub stream: u64,
+    /// `ask`, `ack` and `nack` went to the source, `push` came from it.
+    pub kind: &'static str,
+    /// The collection.
+    pub collection: String,
+    /// What names the push that it is, or answers.
+    pub nonce: String,
+    /// The number of resources in a push, or the reason of a refusal.
+    pub what: String,
+}
+
+/// How many messages are remembered: as many as in Istio's sinks.
+const REMEMBERED: usize = 32;
+
+/// The last messages.
+#[derive(Debug, Default)]
+pub struct Journal(VecDeque<Message>);
+
+impl Journal {
+    /// Notes a message, which may push out the oldest.
+    pub fn record(&mut self, message: Message) {
+        if self.0.len() == REMEMBERED {
+            self.0.pop_front();
+        }
+        self.0.push_back(message);
+    }
+
+    /// What is remembered, the newest last.
+    pub fn snapshot(&self) -> Vec<Message> {
+        self.0.iter().cloned().collect()
+    }
+}
+
+/// The time, in seconds since 1970.
+pub fn unix_time() -> u64 {
+    SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).unwrap_or(Duration::ZERO).as_secs()
+}
