@@ -149,7 +149,7 @@ fn a_source_that_dials_configures_the_server() {
     let dialing = std::thread::spawn(move || {
         tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap().block_on(async {
             let source = Source::new(Catalogue::default().open(), SourceOptions::default());
-            tokio::spawn(feed(source.clone(), Box::new(files)));
+            tokio::spawn(feed(source.clone(), Box::new(files), Types::default()));
             source::dial(source, Peer::new(address), DialOptions::default(), stopped).await;
         });
     });
