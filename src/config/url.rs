@@ -6,6 +6,7 @@ use super::{
     Collection,
     mcp::{McpSource, Peer},
     source::{FileSource, Source, SourceSettings},
+    xds::{self, sink::Form},
 };
 
 /// Where configuration comes from, as `--config` names it.
@@ -20,10 +21,12 @@ pub enum ConfigUrl {
         /// Whether the connection is TLS.
         tls: bool,
     },
-    /// An xDS server that carries MCP resources: `xds://host:port`.
+    /// An xDS server that carries MCP resources: `xds://host:port`, or `xds+delta://host:port` for changes rather than whole sets.
     Xds {
         /// The server, `host:port`.
         address: Authority,
+        /// How it is spoken to.
+        form: Form,
     },
 }
 
@@ -89,7 +92,8 @@ impl FromStr for ConfigUrl {
             "fs" if rest.starts_with('/') => Ok(Self::Files(rest.into())),
             "fs" => Err(ConfigUrlError::RelativePath(rest.to_owned())),
             "mcp" | "mcps" => Ok(Self::Mcp { address: address(rest)?, tls: scheme == "mcps" }),
-            "xds" => Ok(Self::Xds { address: address(rest)? }),
+            "xds" => Ok(Self::Xds { address: address(rest)?, form: Form::StateOfTheWorld }),
+            "xds+delta" => Ok(Self::Xds { address: address(rest)?, form: Form::Delta }),
             other => Err(ConfigUrlError::Scheme(other.to_owned())),
         }
     }
@@ -102,6 +106,13 @@ fn address(text: &str) -> Result<Authority, ConfigUrlError> {
     if complete { Ok(authority) } else { Err(wrong()) }
 }
 
+fn scheme(form: Form) -> &'static str {
+    match form {
+        Form::StateOfTheWorld => "xds",
+        Form::Delta => "xds+delta",
+    }
+}
+
 impl ConfigUrl {
     /// The source that is there.
     pub fn source(&self, settings: &SourceSettings) -> Result<Box<dyn Source>, ConfigUrlError> {
@@ -110,7 +121,11 @@ impl ConfigUrl {
             Self::Mcp { address, tls: false } => {
                 Ok(Box::new(McpSource::of(Peer::new(address.as_str()), settings)))
             }
-            Self::Mcp { tls: true, .. } | Self::Xds { .. } => Err(ConfigUrlError::Unsupported(self.clone())),
+            Self::Xds { address, form } => {
+                let server = Peer::new(address.as_str()).called(scheme(*form));
+                Ok(Box::new(McpSource::by_xds(server, *form, xds::sink::own_node(settings), settings)))
+            }
+            Self::Mcp { tls: true, .. } => Err(ConfigUrlError::Unsupported(self.clone())),
         }
     }
 }
@@ -121,7 +136,7 @@ impl fmt::Display for ConfigUrl {
             Self::Files(path) => write!(f, "fs://{}", path.display()),
             Self::Mcp { address, tls: false } => write!(f, "mcp://{address}"),
             Self::Mcp { address, tls: true } => write!(f, "mcps://{address}"),
-            Self::Xds { address } => write!(f, "xds://{address}"),
+            Self::Xds { address, form } => write!(f, "{}://{address}", scheme(*form)),
         }
     }
 }
@@ -147,13 +162,24 @@ mod tests {
 
     #[test]
     fn servers_are_named_by_host_and_port() {
-        for text in ["mcp://galley:9901", "mcps://galley.istio-system.svc:15019", "xds://[::1]:15010"] {
+        for text in [
+            "mcp://galley:9901",
+            "mcps://galley.istio-system.svc:15019",
+            "xds://[::1]:15010",
+            "xds+delta://istiod:15010",
+        ] {
             assert_eq!(read(text).map(|url| url.to_string()), Ok(text.to_owned()));
         }
         assert!(matches!(read("mcps://h:1"), Ok(ConfigUrl::Mcp { tls: true, .. })));
-        for wrong in
-            ["mcp://", "mcp://galley", "mcp://:9901", "xds://h:99999", "xds://u@h:1", "mcp://h:1/path"]
-        {
+        for wrong in [
+            "mcp://",
+            "mcp://galley",
+            "mcp://:9901",
+            "xds://h:99999",
+            "xds://h:1?delta",
+            "xds://u@h:1",
+            "mcp://h:1/path",
+        ] {
             assert!(read(wrong).is_err_and(|error| error.ends_with("is no host:port")), "{wrong}");
         }
     }
@@ -165,7 +191,7 @@ mod tests {
                 .and_then(|url| url.source(&SourceSettings::new("ns")).map(|_| ()))
                 .unwrap_err()
         };
-        assert!(error("xds://h:1").to_string().starts_with("xds://h:1: this program cannot"));
+        assert!(error("mcps://h:1").to_string().starts_with("mcps://h:1: this program cannot"));
         assert_eq!(error("k8s://"), ConfigUrlError::Scheme("k8s".to_owned()));
         assert_eq!(error(""), ConfigUrlError::Empty);
     }

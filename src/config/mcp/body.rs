@@ -29,6 +29,14 @@ pub(super) fn to_spec(body: &Any) -> Result<Json, String> {
     Ok(whole_numbers(spec))
 }
 
+/// What a body is called, where its type is known and has a name: the one of the cluster in endpoints of Envoy, its own elsewhere.
+pub(in crate::config) fn named(body: &Any) -> Option<String> {
+    let descriptor = Types::default().find(body.message_name())?;
+    let message = DynamicMessage::decode(descriptor, body.value.clone()).ok()?;
+    let text = |field| message.get_field_by_name(field)?.as_str().map(str::to_owned);
+    text("name").or_else(|| text("cluster_name"))
+}
+
 /// The spec of a resource as a body: of the type that it names under `@type`, or that its collection has (spec: mcp-and-xds.md d) if that
 /// type is known. All others are a `google.protobuf.Struct`.
 ///

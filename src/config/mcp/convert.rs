@@ -82,8 +82,8 @@ pub(super) fn of_update(types: &Types, change: &config::source::Change) -> (Chan
 
 fn of_resource(types: &Types, resource: &config::Resource) -> Result<Resource, config::Fault> {
     let name = full_name(&resource.name);
-    let checked = if resource.collection.is_of_messages() { Ok(()) } else { name::check(&name) };
-    checked.map_err(|reason| resource.error("", format!("cannot be served by MCP: {reason}")))?;
+    name::check(resource.collection.as_str(), &name)
+        .map_err(|reason| resource.error("", format!("cannot be served by MCP: {reason}")))?;
     let body = body::of_spec(types, &resource.collection, resource.spec.clone());
     let body = body.map_err(|error| resource.error(&error.field, error.reason))?;
     Ok(Resource {

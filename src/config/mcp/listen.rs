@@ -123,7 +123,9 @@ async fn serve(stream: TcpStream, services: Routes, stop: CancellationToken) {
 }
 
 /// What arrives at a channel, as a stream.
-pub(super) fn outbox<T>(mut channel: mpsc::Receiver<T>) -> impl futures_util::Stream<Item = T> + Send
+pub(in crate::config) fn outbox<T>(
+    mut channel: mpsc::Receiver<T>,
+) -> impl futures_util::Stream<Item = T> + Send
 where
     T: Send,
 {

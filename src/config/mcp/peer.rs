@@ -13,20 +13,27 @@ pub(super) const KEEPALIVE: Duration = Duration::from_secs(30);
 /// How long the answer to that may take.
 pub(super) const KEEPALIVE_TIMEOUT: Duration = Duration::from_secs(10);
 
-/// Somebody to dial, as `mcp://host:port` names it.
+/// Somebody to dial, as `mcp://host:port` names it; the scheme is for people.
 #[derive(Clone, Debug)]
 pub struct Peer {
+    scheme: &'static str,
     address: String,
 }
 
 impl Peer {
     /// The peer at `host:port`, without TLS.
     pub fn new(address: impl Into<String>) -> Self {
-        Self { address: address.into() }
+        Self { scheme: "mcp", address: address.into() }
+    }
+
+    /// The same, with the scheme of another protocol.
+    #[must_use]
+    pub fn called(self, scheme: &'static str) -> Self {
+        Self { scheme, ..self }
     }
 
     /// Connects. The error says what it could not.
-    pub(super) async fn connect(&self) -> Result<Channel, Status> {
+    pub(in crate::config) async fn connect(&self) -> Result<Channel, Status> {
         let connected = match self.endpoint() {
             Ok(endpoint) => endpoint.connect().await,
             Err(error) => Err(error),
@@ -47,7 +54,7 @@ impl Peer {
 
 impl fmt::Display for Peer {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "mcp://{}", self.address)
+        write!(f, "{}://{}", self.scheme, self.address)
     }
 }
 

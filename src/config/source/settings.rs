@@ -1,4 +1,7 @@
-use crate::config::{Collection, mcp::sink::Cache};
+use crate::{
+    config::{Collection, mcp::sink::Cache},
+    proto::envoy::config::core::v3::Extension,
+};
 
 /// What a source is asked for, and how what arrives is treated: the same for every kind of source.
 #[derive(Clone, Debug)]
@@ -11,6 +14,8 @@ pub struct SourceSettings {
     pub skip_bad_resources: bool,
     /// Where the last good configuration is kept, for a restart without its source.
     pub cache: Option<Cache>,
+    /// What the program can be configured to do, told to servers of xDS: its adapters and their templates.
+    pub extensions: Vec<Extension>,
 }
 
 /// A collection that is asked for.
@@ -32,6 +37,7 @@ impl SourceSettings {
             collections: Collection::mixer().map(wanted).collect(),
             skip_bad_resources: false,
             cache: None,
+            extensions: Vec::new(),
         }
     }
 }
