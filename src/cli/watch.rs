@@ -211,5 +211,5 @@ impl Watch {
 
 /// What a resource says; what cannot be read of it says why.
 fn body(resource: &Resource) -> Json {
-    resource.spec().unwrap_or_else(|reason| Json::String(reason))
+    resource.spec().unwrap_or_else(Json::String)
 }
