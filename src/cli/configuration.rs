@@ -114,10 +114,12 @@ fn set(parsed: config::Parsed) -> (ConfigSet, Vec<Fault>) {
 }
 
 fn on_field() -> impl TypedValueParser<Value = OnField> {
-    clap::builder::PossibleValuesParser::new(["warn", "ignore", "refuse"]).map(|policy| match policy.as_str() {
-        "ignore" => OnField::Ignore,
-        "refuse" => OnField::Refuse,
-        _ => OnField::Warn,
+    clap::builder::PossibleValuesParser::new(["warn", "ignore", "refuse"]).map(|policy| {
+        match policy.as_str() {
+            "ignore" => OnField::Ignore,
+            "refuse" => OnField::Refuse,
+            _ => OnField::Warn,
+        }
     })
 }
 

@@ -3,7 +3,9 @@
 
 use std::collections::HashMap;
 
-use prost_reflect::{DynamicMessage, ReflectMessage as _, EnumDescriptor, FieldDescriptor, Kind, MapKey, Value};
+use prost_reflect::{
+    DynamicMessage, EnumDescriptor, FieldDescriptor, Kind, MapKey, ReflectMessage as _, Value,
+};
 
 use super::{Fault, Resource, fault::Topic};
 
@@ -86,7 +88,11 @@ fn look_at_value(of: &EnumDescriptor, number: i32, path: &str, found: &mut Vec<F
     let Some(value) = of.get_value(number) else { return };
     let options = &value.enum_value_descriptor_proto().options;
     if options.as_ref().is_some_and(|options| options.deprecated()) {
-        let reason = format!("{} is deprecated in {}: a coming version will not have it", value.name(), of.full_name());
+        let reason = format!(
+            "{} is deprecated in {}: a coming version will not have it",
+            value.name(),
+            of.full_name()
+        );
         found.push(Finding { field: path.to_owned(), topic: Topic::DeprecatedField, reason });
     }
 }
@@ -108,7 +114,6 @@ fn in_order(entries: &HashMap<MapKey, Value>) -> Vec<(String, &Value)> {
 fn is_deprecated(field: &FieldDescriptor) -> bool {
     field.field_descriptor_proto().options.as_ref().is_some_and(|options| options.deprecated())
 }
-
 
 #[cfg(test)]
 #[allow(clippy::unwrap_used)]
@@ -174,7 +179,10 @@ mod tests {
         let found: Vec<_> = found.iter().map(|finding| (&*finding.field, &finding.reason[..40])).collect();
         assert_eq!(
             found,
-            [("", "field 77 is not one that shop.v1beta1.Or"), ("lines[0]", "field 9 is not one that shop.v1beta1.Lin")]
+            [
+                ("", "field 77 is not one that shop.v1beta1.Or"),
+                ("lines[0]", "field 9 is not one that shop.v1beta1.Lin")
+            ]
         );
     }
 
