@@ -58,8 +58,7 @@ fn a_field_that_is_not_known_is_told_with_its_version_and_path_and_refused_where
     newer(directory.path());
     let source = source(directory.path());
     let url = format!("mcp://{}", source.grpc);
-    let unknown =
-        "newer.rule.istio-system: field 99 is not one that istio.policy.v1beta1.Rule has here";
+    let unknown = "newer.rule.istio-system: field 99 is not one that istio.policy.v1beta1.Rule has here";
 
     let warns = Server::start(&["--config", &url]);
     until(&warns, "/config", unknown);
