@@ -71,7 +71,7 @@ pub enum ConfigUrlError {
     )]
     TwoForAll(String, String),
     /// Nothing here can read from there.
-    #[error("{0}: this program cannot read configuration from there yet; give a directory")]
+    #[error("{0}: this program cannot read configuration from there")]
     Unsupported(ConfigUrl),
 }
 
@@ -107,10 +107,15 @@ impl ConfigUrl {
     pub fn source(&self, settings: &SourceSettings) -> Result<Box<dyn Source>, ConfigUrlError> {
         match self {
             Self::Files(path) => Ok(Box::new(FileSource::new(path, &settings.default_namespace))),
-            Self::Mcp { address, tls: false } => {
-                Ok(Box::new(McpSource::of(Peer::new(address.as_str()), settings)))
+            Self::Mcp { address, tls } => {
+                let peer = match (tls, &settings.tls) {
+                    (false, _) => Peer::new(address.as_str()),
+                    (true, Some(security)) => Peer::secured(address.as_str(), security.clone()),
+                    (true, None) => return Err(ConfigUrlError::Unsupported(self.clone())),
+                };
+                Ok(Box::new(McpSource::of(peer, settings)))
             }
-            Self::Mcp { tls: true, .. } | Self::Xds { .. } => Err(ConfigUrlError::Unsupported(self.clone())),
+            Self::Xds { .. } => Err(ConfigUrlError::Unsupported(self.clone())),
         }
     }
 }

@@ -1,9 +1,24 @@
-use std::{fmt, time::Duration};
+use std::{
+    convert::Infallible,
+    fmt,
+    future::pending,
+    io,
+    sync::Arc,
+    task::{Context, Poll},
+    time::Duration,
+};
 
+use futures_util::future::{BoxFuture, FutureExt as _};
+use http::Uri;
+use hyper_util::rt::TokioIo;
+use tokio::net::TcpStream;
 use tonic::{
     Status,
     transport::{Channel, Endpoint},
 };
+use tower_service::Service;
+
+use crate::tls;
 
 /// How long a connection may take to make.
 const CONNECT: Duration = Duration::from_secs(10);
@@ -13,25 +28,44 @@ pub(super) const KEEPALIVE: Duration = Duration::from_secs(30);
 /// How long the answer to that may take.
 pub(super) const KEEPALIVE_TIMEOUT: Duration = Duration::from_secs(10);
 
-/// Somebody to dial, as `mcp://host:port` names it.
+/// Somebody to dial, as `mcp://host:port` names it, or `mcps://host:port` for TLS.
 #[derive(Clone, Debug)]
 pub struct Peer {
     address: String,
+    security: Option<Arc<tls::Client>>,
 }
 
 impl Peer {
     /// The peer at `host:port`, without TLS.
     pub fn new(address: impl Into<String>) -> Self {
-        Self { address: address.into() }
+        Self { address: address.into(), security: None }
     }
 
-    /// Connects. The error says what it could not.
+    /// The peer at `host:port`, over TLS.
+    pub fn secured(address: impl Into<String>, security: Arc<tls::Client>) -> Self {
+        Self { address: address.into(), security: Some(security) }
+    }
+
+    /// Connects; over TLS once its files are there. The error says what it could not.
     pub(super) async fn connect(&self) -> Result<Channel, Status> {
-        let connected = match self.endpoint() {
-            Ok(endpoint) => endpoint.connect().await,
-            Err(error) => Err(error),
+        let connected = match (self.endpoint(), &self.security) {
+            (Ok(endpoint), None) => endpoint.connect().await,
+            (Ok(endpoint), Some(security)) => {
+                security.ready().await;
+                let dialer = Dialer { address: self.address.clone(), security: security.clone() };
+                endpoint.connect_with_connector(dialer).await
+            }
+            (Err(error), _) => Err(error),
         };
         connected.map_err(|error| Status::unavailable(format!("cannot connect: {}", with_causes(&error))))
+    }
+
+    /// Keeps an eye on what connections need, for as long as it is waited for.
+    pub(super) async fn watch(&self) -> Infallible {
+        match &self.security {
+            Some(security) => security.watch().await,
+            None => pending().await,
+        }
     }
 
     fn endpoint(&self) -> Result<Endpoint, tonic::transport::Error> {
@@ -47,7 +81,35 @@ impl Peer {
 
 impl fmt::Display for Peer {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "mcp://{}", self.address)
+        let scheme = if self.security.is_some() { "mcps" } else { "mcp" };
+        write!(f, "{scheme}://{}", self.address)
+    }
+}
+
+/// Makes the connections of one peer that are TLS.
+struct Dialer {
+    address: String,
+    security: Arc<tls::Client>,
+}
+
+impl Service<Uri> for Dialer {
+    type Response = TokioIo<tls::Secured>;
+    type Error = io::Error;
+    type Future = BoxFuture<'static, io::Result<Self::Response>>;
+
+    fn poll_ready(&mut self, _: &mut Context<'_>) -> Poll<io::Result<()>> {
+        Poll::Ready(Ok(()))
+    }
+
+    fn call(&mut self, _: Uri) -> Self::Future {
+        let (address, security) = (self.address.clone(), self.security.clone());
+        let connected = async move {
+            let stream = TcpStream::connect(&address).await?;
+            stream.set_nodelay(true)?;
+            let host = address.rsplit_once(':').map_or(&*address, |(host, _)| host);
+            security.secure(host, stream).await.map(TokioIo::new).map_err(io::Error::other)
+        };
+        connected.boxed()
     }
 }
 

@@ -60,7 +60,10 @@ pub(super) async fn redial(
     let mut told = String::new();
     loop {
         let started = Instant::now();
-        let ended = stream(stop.clone()).await;
+        let ended = tokio::select! {
+            ended = stream(stop.clone()) => ended,
+            never = peer.watch() => match never {},
+        };
         if stop.is_cancelled() {
             return;
         }

@@ -1,4 +1,9 @@
-use crate::config::{Collection, mcp::sink::Cache};
+use std::sync::Arc;
+
+use crate::{
+    config::{Collection, mcp::sink::Cache},
+    tls,
+};
 
 /// What a source is asked for, and how what arrives is treated: the same for every kind of source.
 #[derive(Clone, Debug)]
@@ -11,6 +16,8 @@ pub struct SourceSettings {
     pub skip_bad_resources: bool,
     /// Where the last good configuration is kept, for a restart without its source.
     pub cache: Option<Cache>,
+    /// What servers that are TLS are dialed with; none are without it.
+    pub tls: Option<Arc<tls::Client>>,
 }
 
 /// A collection that is asked for.
@@ -32,6 +39,7 @@ impl SourceSettings {
             collections: Collection::mixer().map(wanted).collect(),
             skip_bad_resources: false,
             cache: None,
+            tls: None,
         }
     }
 }
