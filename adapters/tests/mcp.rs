@@ -12,6 +12,7 @@ use std::{
 
 use mixer_adapter::{
     config::{
+        Types,
         mcp::{
             DialOptions, Peer, feed, listen,
             source::{self, Catalogue, ResourceSourceService, Source, SourceOptions},
@@ -32,7 +33,7 @@ fn serve(directory: &std::path::Path) -> (SocketAddr, DropGuard) {
     std::thread::spawn(move || {
         tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap().block_on(async {
             let source = Source::new(Catalogue::default(), SourceOptions::default());
-            tokio::spawn(feed(source.clone(), Box::new(files)));
+            tokio::spawn(feed(source.clone(), Box::new(files), Types::default()));
             while source.catalogue().collections().count() < 6 {
                 tokio::time::sleep(Duration::from_millis(5)).await;
             }
@@ -148,7 +149,7 @@ fn a_source_that_dials_configures_the_server() {
     let dialing = std::thread::spawn(move || {
         tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap().block_on(async {
             let source = Source::new(Catalogue::default().open(), SourceOptions::default());
-            tokio::spawn(feed(source.clone(), Box::new(files)));
+            tokio::spawn(feed(source.clone(), Box::new(files), Types::default()));
             source::dial(source, Peer::new(address), DialOptions::default(), stopped).await;
         });
     });

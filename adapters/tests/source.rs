@@ -162,6 +162,44 @@ async fn a_broken_file_is_left_out_and_reported_and_its_neighbours_go_out() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
+async fn resources_of_envoy_are_served_and_what_is_wrong_inside_of_them_has_a_line_and_a_field() {
+    let directory = tempfile::tempdir().unwrap();
+    let cluster = "'@type': type.googleapis.com/envoy.config.cluster.v3.Cluster";
+    let text = format!(
+        "resources:\n- {cluster}\n  name: outbound|80||a.b\n  connect_timeout: 1s\n- {cluster}\n  name: bad\n  connect_timeout: soon\n\
+         - {cluster}\n  name: outbound|80||a.b\n"
+    );
+    fs::write(directory.path().join("envoy.yaml"), text).unwrap();
+    let server = start(directory.path(), &[]);
+    let mut sink = Stream::open(&server).await;
+    sink.say("envoy.config.cluster.v3.Cluster", "", None).await;
+    assert_eq!(sink.push().await.1, ["outbound|80||a.b"]);
+    let faults = config(&server, |_| true)["faults"].to_string();
+    let bad =
+        "envoy.yaml:7: bad.envoy.config.cluster.v3.Cluster: connect_timeout: \\\"soon\\\" is no duration; ";
+    assert!(faults.contains(bad), "{faults}");
+    assert!(
+        faults.contains("envoy.yaml:8: outbound|80||a.b.envoy.config.cluster.v3.Cluster: is given twice; "),
+        "{faults}"
+    );
+}
+
+#[test]
+fn resources_of_envoy_are_nothing_to_serve() {
+    let directory = tempfile::tempdir().unwrap();
+    fs::write(directory.path().join("mixer.yaml"), include_str!("../../examples/config/sample.yaml"))
+        .unwrap();
+    let cluster =
+        "{'@type': type.googleapis.com/envoy.config.cluster.v3.Cluster, name: a, connect_timeout: soon}";
+    fs::write(directory.path().join("envoy.yaml"), format!("resources:\n- {cluster}\n- {{name: b}}\n"))
+        .unwrap();
+    let server = Server::start(&["--config", directory.path().to_str().unwrap()]);
+    let status = config(&server, |json| json["applied"] == 1);
+    assert_eq!(status["resources"]["envoy.config.cluster.v3.Cluster"], 1);
+    assert_eq!(status["rejected"], 0);
+}
+
+#[tokio::test(flavor = "multi_thread")]
 async fn a_directory_that_is_missing_is_waited_for_and_one_that_goes_missing_deletes_nothing() {
     let parent = tempfile::tempdir().unwrap();
     let directory = parent.path().join("later");
@@ -268,7 +306,7 @@ fn there_is_no_admin_port_unless_asked_for() {
 fn a_command_line_that_is_wrong_says_what_would_be_right() {
     let taken = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
     let taken = taken.local_addr().unwrap().to_string();
-    let cases: [(&[&str], i32, &str); 6] = [
+    let cases: [(&[&str], i32, &str); 8] = [
         (&["source"], 2, "--config <DIR>"),
         (
             &["source", "--config", "mcp://h:1"],
@@ -278,6 +316,12 @@ fn a_command_line_that_is_wrong_says_what_would_be_right() {
         (&["source", "--config", ".", "--sink", "h:1"], 2, "write mcp://HOST:PORT"),
         (&["source", "--config", ".", "--max-requests", "0"], 2, "--max-requests"),
         (&["source", "--config", ".", "--log", "a=b=c"], 1, "--log \"a=b=c\" is no filter"),
+        (&["source", "--config", ".", "--descriptors", "no/such"], 1, "--descriptors no/such: No such file"),
+        (
+            &["source", "--config", ".", "--descriptors", "Cargo.toml"],
+            1,
+            "this is no encoded FileDescriptorSet",
+        ),
         (&["source", "--config", ".", "--listen", &taken], 1, &format!("cannot listen on {taken}")),
     ];
     for (arguments, code, reason) in cases {

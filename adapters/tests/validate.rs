@@ -86,6 +86,35 @@ fn a_warning_fails_only_when_it_shall() {
     assert_eq!(validate(&["--warnings-as-errors", directory]).code, 1);
 }
 
+/// The warnings about a rule with that condition, and with one instance for a check and one for a report.
+fn warnings_of(condition: &str, instance: &str) -> Vec<String> {
+    let text = format!(
+        "kind: handler\nmetadata: {{name: h}}\nspec: {{compiledAdapter: noop, params: {{}}}}\n---\n\
+         kind: instance\nmetadata: {{name: check}}\nspec: {{compiledTemplate: checknothing, params: {{}}}}\n---\n\
+         kind: instance\nmetadata: {{name: report}}\nspec:\n  compiledTemplate: logentry\n  params: {{severity: 'toLower(request.path) | \"info\"'}}\n---\n\
+         kind: rule\nmetadata: {{name: r}}\nspec:\n  match: {condition}\n  actions: [{{handler: h, instances: [{instance}]}}]\n"
+    );
+    let file = tempfile::NamedTempFile::with_suffix(".yaml").unwrap();
+    fs::write(file.path(), text).unwrap();
+    let ran = validate(&["--json", file.path().to_str().unwrap()]);
+    assert_eq!(ran.code, 0, "{ran:?}");
+    let json = ran.json();
+    let faults = json["faults"].as_array().unwrap().iter();
+    faults.filter(|fault| fault["severity"] == "warning").map(|fault| fault["field"].to_string()).collect()
+}
+
+/// A condition that cannot be evaluated does not match (mixer-runtime.md, section 3.2).
+#[test]
+fn a_check_that_is_skipped_where_an_attribute_of_the_caller_is_missing_is_warned_about() {
+    let logs = r#""spec.params.severity""#;
+    let matches = r#""spec.match""#;
+    assert_eq!(warnings_of("source.namespace != \"prod\"", "check"), [logs, matches]);
+    assert_eq!(warnings_of("source.namespace != \"prod\"", "report"), [logs]);
+    assert_eq!(warnings_of("(source.namespace | \"\") != \"prod\"", "check"), [logs]);
+    assert_eq!(warnings_of("request.path != \"/\"", "check"), [logs]);
+    assert_eq!(warnings_of("(request.path == \"/\") | false", "report"), [logs, matches]);
+}
+
 #[test]
 fn faults_are_for_programs_too() {
     let file = tempfile::NamedTempFile::with_suffix(".yaml").unwrap();

@@ -1,9 +1,8 @@
 #![no_main]
 
 use libfuzzer_sys::fuzz_target;
-use mixer_adapter::config::{ConfigSet, lint, parse};
 
-fuzz_target!(|text: &str| {
-    let (set, _) = ConfigSet::of(parse(text, "fuzzed.yaml", "ns").resources);
-    lint(&set, |instance| instance.name().len() > 1);
-});
+#[path = "../../tests/config_text/read.rs"]
+mod read;
+
+fuzz_target!(|text: &str| read::read(text));

@@ -14,7 +14,8 @@ use crate::{
 /// Which configuration, and what is done where it or a call is at fault.
 #[derive(Debug, Args)]
 pub(super) struct Configuration {
-    /// The configuration: a directory of YAML or JSON files, one such file, or mcp://HOST:PORT. Can be given several times,
+    /// The configuration: a directory of YAML or JSON files, one such file, mcp://HOST:PORT, xds://HOST:PORT (whole sets) or
+    /// xds+delta://HOST:PORT (changes). Can be given several times,
     /// with collections for each: mcp://HOST:PORT?collections=rules,handlers [default: a sample that comes with it]
     #[arg(long, value_name = "DIR|URL", env = "MIXER_ADAPTER_CONFIG", value_delimiter = ';')]
     pub(super) config: Vec<ConfigPart>,

@@ -69,6 +69,7 @@ Examples:
   mixer-adapter serve --config config/      a directory of YAML files, watched for changes
   mixer-adapter serve --config mcp://galley:9901 --config-cache /var/cache/mixer-adapter
   mixer-adapter serve --config config/ --config 'mcp://galley:9901?collections=rules,handlers'
+  mixer-adapter serve --config xds://istiod.istio-system:15010      whatever a control plane pushes
   mixer-adapter serve --mcp-listen 9901     sources of configuration dial this program
   mixer-adapter serve --listen 127.0.0.1:0 --admin 127.0.0.1:0     free ports, printed at the start
   MIXER_ADAPTER_LOG=debug mixer-adapter serve --max-connection-age 30m";

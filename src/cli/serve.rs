@@ -1,4 +1,4 @@
-use std::{fmt::Write as _, net::SocketAddr, sync::Arc, time::Duration};
+use std::{collections::BTreeSet, fmt::Write as _, net::SocketAddr, sync::Arc, time::Duration};
 
 use anyhow::Context as _;
 use clap::Args;
@@ -22,6 +22,7 @@ use crate::{
         build::{BuildOptions, Connector},
         remote,
     },
+    proto::envoy::config::core::v3::Extension,
     service::{Bound, Server, ServerOptions, Workers},
 };
 
@@ -134,7 +135,7 @@ impl Serve {
             let configured = readiness.register("configuration");
             let bound = server.bind(self.listen, Some(self.admin)).await?;
             let stop = signals::stop()?;
-            let opened = self.sources.open(&self.configuration).await?;
+            let opened = self.sources.open(&self.configuration, extensions(&host)).await?;
             let mcp = opened.as_ref().and_then(|opened| opened.listening);
             match (opened, sample) {
                 (Some(Opened { source, required, .. }), _) => {
@@ -182,6 +183,19 @@ impl Serve {
             ..ServerOptions::default()
         }
     }
+}
+
+/// The adapters and their templates, as servers of xDS are told of them.
+fn extensions(host: &Host) -> Vec<Extension> {
+    let extension = |category: &str, name: &str| Extension {
+        name: name.to_owned(),
+        category: category.to_owned(),
+        ..Extension::default()
+    };
+    let adapters = host.adapters().iter().map(|adapter| extension("mixer.adapters", adapter.name));
+    let served = host.adapters().iter().flat_map(|adapter| &adapter.templates);
+    let templates: BTreeSet<&str> = served.map(|template| template.name).collect();
+    adapters.chain(templates.into_iter().map(|name| extension("mixer.templates", name))).collect()
 }
 
 /// Runs with the configuration that comes with the program.

@@ -7,10 +7,13 @@ use clap::{ArgAction, Args};
 use tokio::net::TcpListener;
 
 use super::{Usage, configuration::Configuration, security::Security, values};
-use crate::config::{
-    Claim, Claimed, Collection, ConfigUrl, ConfigUrlError, ListenUrl, claims, collection,
-    mcp::{Listener, McpSource, sink::Cache},
-    source::{Combined, Part, Source, SourceSettings, Wanted},
+use crate::{
+    config::{
+        Claim, Claimed, Collection, ConfigUrl, ConfigUrlError, ListenUrl, claims, collection,
+        mcp::{Listener, McpSource, sink::Cache},
+        source::{Combined, Part, Source, SourceSettings, Wanted},
+    },
+    proto::envoy::config::core::v3::Extension,
 };
 
 /// How sources are followed that are not files.
@@ -48,19 +51,24 @@ pub(super) struct Opened {
 }
 
 impl Sources {
-    /// The sources that the command line names, as one; `None` if it names none.
-    pub(super) async fn open(&self, configuration: &Configuration) -> anyhow::Result<Option<Opened>> {
+    /// The sources that the command line names, as one; `None` if it names none. Servers of xDS are told of the extensions.
+    pub(super) async fn open(
+        &self,
+        configuration: &Configuration,
+        extensions: Vec<Extension>,
+    ) -> anyhow::Result<Option<Opened>> {
         let parts = &configuration.config;
         let dialed = parts.iter().map(|part| (part.url.to_string(), part.collections.as_ref()));
         let listens = self.mcp_listen.as_ref();
         let listened =
             listens.map(|listen| (format!("--mcp-listen {}", listen.url), listen.collections.as_ref()));
         let claims = claims(dialed.chain(listened)).map_err(usage)?;
-        let secured = parts.iter().any(|part| matches!(part.url, ConfigUrl::Mcp { tls: true, .. }));
+        let secured = parts.iter().any(|part| part.url.is_tls());
         let settings = SourceSettings {
             tls: secured.then(|| self.security.client()).transpose()?,
             skip_bad_resources: self.skip_bad_resources,
             cache: self.cache()?,
+            extensions,
             ..SourceSettings::new(&configuration.default_config_namespace)
         };
         let mut required = BTreeSet::new();

@@ -153,6 +153,12 @@ impl Collection {
         LEGACY.iter().find(|(_, known, _)| *known == plural)
     }
 
+    /// Whether it is called by the message that its resources are, as Envoy's are: `envoy.config.cluster.v3.Cluster`. Such resources have
+    /// names of any text, and no namespace.
+    pub fn is_of_messages(&self) -> bool {
+        !self.0.contains('/')
+    }
+
     /// The name, `istio/policy/v1beta1/rules`.
     pub fn as_str(&self) -> &str {
         &self.0

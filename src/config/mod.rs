@@ -10,6 +10,7 @@
 
 mod claim;
 mod collection;
+mod discovery;
 mod document;
 mod fault;
 mod istio;
@@ -18,11 +19,13 @@ mod lint;
 mod listen_url;
 pub mod mcp;
 mod name;
+mod ordered;
 mod parse;
 mod resource;
 mod set;
 pub mod source;
 mod spec;
+mod types;
 mod url;
 pub mod xds;
 
@@ -37,4 +40,5 @@ pub use resource::Resource;
 pub use set::{ConfigSet, Entry, Unresolved};
 pub use source::read;
 pub use spec::{Handler, Instance, Spec, Target};
+pub use types::{Types, TypesError};
 pub use url::{ConfigUrl, ConfigUrlError};

@@ -53,7 +53,7 @@ impl fmt::Display for Kind {
     }
 }
 
-/// The full name of a resource, which Mixer writes `name.kind.namespace`. Cheap to clone.
+/// The full name of a resource, which Mixer writes `name.kind.namespace`; others may have no namespace. Cheap to clone.
 #[derive(Clone, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct ResourceName {
     kind: Kind,
@@ -108,7 +108,10 @@ impl ResourceName {
 
 impl fmt::Display for ResourceName {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{}.{}.{}", self.name, self.kind, self.namespace)
+        match self.namespace() {
+            "" => write!(f, "{}.{}", self.name, self.kind),
+            namespace => write!(f, "{}.{}.{namespace}", self.name, self.kind),
+        }
     }
 }
 

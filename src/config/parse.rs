@@ -5,7 +5,7 @@ use std::{collections::BTreeMap, sync::Arc, thread};
 use serde_json::{Map, Value as Json};
 
 use super::{
-    Collection, Fault, Kind, Origin, Resource, ResourceName, collection,
+    Collection, Fault, Kind, Origin, Resource, ResourceName, collection, discovery,
     document::{self, Boolean, Document},
     lines::Lines,
 };
@@ -20,8 +20,8 @@ pub struct Parsed {
     pub faults: Vec<Fault>,
 }
 
-/// Reads resources from YAML or JSON: documents with `kind`, `metadata.name` and `spec`, or lists of them (`kind: List`, as kubectl
-/// prints). A resource without a namespace gets the default one. `source` is how faults name the text, usually a path.
+/// Reads resources from YAML or JSON: documents with `kind`, `metadata.name` and `spec`, lists of them (`kind: List`, as kubectl prints), or
+/// documents with `resources`, as Envoy has them in its own files. A resource without a namespace gets the default one. `source` is how faults name the text, usually a path.
 pub fn parse(text: &str, source: &str, default_namespace: &str) -> Parsed {
     let mut parser = Parser {
         source: source.into(),
@@ -66,6 +66,11 @@ impl Parser {
     }
 
     fn document(&mut self, mut document: Document) {
+        if discovery::is_response(&document.json) {
+            let read = discovery::read(document, &self.source);
+            self.parsed.resources.extend(read.resources);
+            return self.parsed.faults.extend(read.faults);
+        }
         let is_list = document.json["kind"].as_str().is_some_and(|kind| kind.ends_with("List"));
         if !(is_list && document.json["items"].is_array()) {
             return self.resource(document);

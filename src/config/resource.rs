@@ -15,7 +15,7 @@ pub struct Resource {
     pub labels: BTreeMap<String, String>,
     /// `metadata.annotations`.
     pub annotations: BTreeMap<String, String>,
-    /// The spec, an object.
+    /// The spec, an object; the whole of a resource that is not written with one, as those of Envoy are.
     pub spec: Json,
     /// Where it begins.
     pub origin: Origin,
@@ -56,8 +56,11 @@ impl Resource {
         if field.is_empty() {
             return fault.at(&self.origin.source, self.origin.line);
         }
-        let line = self.lines.of_field(&self.spec, field);
-        let separator = if field.starts_with('[') { "" } else { "." };
-        fault.at(&self.origin.source, line).in_field(format!("spec{separator}{field}"))
+        let fault = fault.at(&self.origin.source, self.lines.of_field(&self.spec, field));
+        match field.starts_with('[') {
+            _ if self.collection.is_of_messages() => fault.in_field(field),
+            true => fault.in_field(format!("spec{field}")),
+            false => fault.in_field(format!("spec.{field}")),
+        }
     }
 }

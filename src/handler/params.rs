@@ -11,6 +11,9 @@ use crate::{
     value::{parse_duration, write_out},
 };
 
+/// Where the JSON of a `google.protobuf.Any` says its type.
+const ANY_TYPE: &str = "@type";
+
 /// What is wrong with a configuration.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("{}{reason}", if field.is_empty() { String::new() } else { format!("{field}: ") })]
@@ -68,6 +71,9 @@ fn read_message(message: &MessageDescriptor, json: Json, path: &str) -> Result<J
     if message.full_name() == "google.protobuf.Duration" {
         return read_duration(json, path);
     }
+    if message.full_name() == "google.protobuf.Any" {
+        return read_any(message, json, path);
+    }
     if message.full_name().starts_with("google.protobuf.") {
         return Ok(json);
     }
@@ -97,6 +103,35 @@ fn read_message(message: &MessageDescriptor, json: Json, path: &str) -> Result<J
         }
     }
     Ok(Json::Object(read))
+}
+
+/// A message of the type that it names.
+fn read_any(any: &MessageDescriptor, mut json: Json, path: &str) -> Result<Json, ParamsError> {
+    let Some(fields) = json.as_object_mut() else {
+        return Err(ParamsError::at(
+            path,
+            format!("expected an object with @type, not {}", described(&json)),
+        ));
+    };
+    if fields.is_empty() {
+        return Ok(json);
+    }
+    let named = fields.remove(ANY_TYPE);
+    let Some(type_url) = named.as_ref().and_then(Json::as_str) else {
+        let reason = "no @type says what it is; write it like type.googleapis.com/google.protobuf.Empty";
+        return Err(ParamsError::at(path, reason));
+    };
+    let name = type_url.rsplit('/').next().unwrap_or_default();
+    let Some(message) = any.parent_pool().get_message_by_name(name) else {
+        return Err(ParamsError::at(&join(path, ANY_TYPE), format!("there is no type {name} here")));
+    };
+    // The messages with a JSON of their own have it under `value`.
+    let mut json = match name.starts_with("google.protobuf.") {
+        true => json,
+        false => read_message(&message, json, path)?,
+    };
+    json[ANY_TYPE] = type_url.into();
+    Ok(json)
 }
 
 fn read_field(field: &FieldDescriptor, json: Json, path: &str) -> Result<Json, ParamsError> {

@@ -11,11 +11,15 @@ use crate::handler::Digest;
 /// Something made of files, and made again when they change. While they cannot be used, as in the middle of being replaced, the
 /// former serves on.
 pub(crate) struct Reloaded<T, E> {
-    files: Box<dyn Fn() -> Result<Vec<Vec<u8>>, E> + Send + Sync>,
-    make: Box<dyn Fn(&[Vec<u8>]) -> Result<T, E> + Send + Sync>,
+    files: Box<dyn Fn() -> Result<Contents, E> + Send + Sync>,
+    make: Box<Make<T, E>>,
     rest: Duration,
     state: Mutex<State<T>>,
 }
+
+/// What the files hold, in their order.
+type Contents = Vec<Vec<u8>>;
+type Make<T, E> = dyn Fn(&[Vec<u8>]) -> Result<T, E> + Send + Sync;
 
 struct State<T> {
     /// Of the files' contents.
@@ -34,7 +38,7 @@ where
     /// Reads the files and makes the first. They are read again when it is asked for, but not within `rest` of the last time.
     pub(crate) fn load(
         rest: Duration,
-        files: impl Fn() -> Result<Vec<Vec<u8>>, E> + Send + Sync + 'static,
+        files: impl Fn() -> Result<Contents, E> + Send + Sync + 'static,
         make: impl Fn(&[Vec<u8>]) -> Result<T, E> + Send + Sync + 'static,
     ) -> Result<Self, E> {
         let contents = files()?;

@@ -3,7 +3,7 @@
 use std::{fs, time::Duration};
 
 use mixer_adapter::config::{
-    Fault, Kind, ResourceName,
+    Fault, Kind, ResourceName, Types,
     mcp::{McpSource, Peer, feed, mixer_collections, sink::SinkOptions, source},
     source::{Content, FileSource, Source as _, Update},
 };
@@ -172,7 +172,11 @@ async fn files_reach_the_engine_through_a_source_and_a_sink_as_they_were_written
         "apiVersion: config.istio.io/v1alpha2\nkind: rule\nmetadata: {name: not_a_label, namespace: ns}\n",
     );
     let source = source();
-    tokio::spawn(feed(source.clone(), Box::new(FileSource::new(directory.path(), "default"))));
+    tokio::spawn(feed(
+        source.clone(),
+        Box::new(FileSource::new(directory.path(), "default")),
+        Types::default(),
+    ));
     let listening = serve(source_routes(&source)).await;
     let collections: Vec<String> = mixer_collections().collect();
     timeout(Duration::from_secs(10), async {

@@ -18,20 +18,6 @@ use mixer_adapter::{
 };
 use tokio::{runtime::Runtime, time::Instant};
 
-/// Words that mean something to the rules.
-pub(crate) const WORDS: [&str; 10] = [
-    "request.path",
-    "request.headers",
-    "source.ip",
-    "request.time",
-    "response.duration",
-    "response.code",
-    "connection.mtls",
-    "destination.namespace",
-    "here",
-    "x",
-];
-
 pub(crate) static RUNTIME: LazyLock<Runtime> = LazyLock::new(|| {
     tokio::runtime::Builder::new_multi_thread().worker_threads(1).enable_all().build().unwrap()
 });

@@ -3,43 +3,22 @@
 #![allow(clippy::unwrap_used)]
 
 mod engine;
+mod serve;
 
 use std::collections::BTreeMap;
 
+use base64::{Engine as _, engine::general_purpose::STANDARD};
 use mixer_adapter::{
     handler::Caller,
     prost::Message as _,
     proto::istio::mixer::v1::{
         CheckRequest, CompressedAttributes, ReportRequest, StringMap, check_request::QuotaParams,
     },
-    service::mixer::{check, report},
+    service::mixer::check,
     tonic::Code,
 };
 use proptest::prelude::*;
-
-/// What is done with any bytes; also what a fuzzer runs. An answer refers only to words that it or the client has.
-fn serve(bytes: &[u8]) {
-    engine::RUNTIME.block_on(async {
-        if let Ok(request) = CheckRequest::decode(bytes) {
-            let known = i32::try_from(request.global_word_count).unwrap_or(i32::MAX);
-            match check(&engine::MIXER, request, Caller::default()).await {
-                Ok(response) => {
-                    let referenced = response.precondition.unwrap().referenced_attributes.unwrap();
-                    for reference in referenced.attribute_matches {
-                        let own = -(i32::try_from(referenced.words.len()).unwrap());
-                        assert!((own..known.max(0)).contains(&reference.name), "{reference:?}");
-                    }
-                }
-                Err(status) => assert_eq!(status.code(), Code::Internal),
-            }
-        }
-        if let Ok(request) = ReportRequest::decode(bytes)
-            && let Err(status) = report(&engine::MIXER, request, Caller::default()).await
-        {
-            assert!(matches!(status.code(), Code::Internal | Code::Unknown));
-        }
-    });
-}
+use serve::serve;
 
 /// Attributes that a real Mixer dies of when it reads them in a condition (mixer-runtime.md, section 1.4): a map and an
 /// address sent as texts.
@@ -58,12 +37,42 @@ fn a_map_or_an_address_sent_as_a_text_is_that_requests_error_and_nothing_more() 
     }
 }
 
+/// The requests of the recorded cases: what fuzzing starts from, too.
+fn recorded() -> Vec<Vec<u8>> {
+    let cases = include_str!("../data/dispatch/cases.jsonl").lines();
+    let cases = cases.map(|line| serde_json::from_str::<serde_json::Value>(line).unwrap());
+    let requests = cases.flat_map(|case| case["calls"].as_array().unwrap().clone());
+    let requests = requests.filter_map(|call| STANDARD.decode(call["request_b64"].as_str()?).ok());
+    requests.filter(|request| !request.is_empty()).collect()
+}
+
+#[test]
+fn recorded_checks_and_reports_are_answered() {
+    let recorded = recorded();
+    assert!(recorded.len() > 100);
+    recorded.iter().for_each(|request| serve(request));
+}
+
 fn index() -> impl Strategy<Value = i32> {
     prop_oneof![-8..8_i32, 150..230_i32, any::<i32>()]
 }
 
+/// Words that mean something to the rules.
+const WORDS: [&str; 10] = [
+    "request.path",
+    "request.headers",
+    "source.ip",
+    "request.time",
+    "response.duration",
+    "response.code",
+    "connection.mtls",
+    "destination.namespace",
+    "here",
+    "x",
+];
+
 fn words() -> impl Strategy<Value = Vec<String>> {
-    let word = prop::sample::select(engine::WORDS.to_vec()).prop_map(str::to_owned);
+    let word = prop::sample::select(WORDS.to_vec()).prop_map(str::to_owned);
     prop::collection::vec(prop_oneof![4 => word, 1 => any::<String>()], 0..8)
 }
 
@@ -109,6 +118,16 @@ fn quotas() -> impl Strategy<Value = BTreeMap<String, QuotaParams>> {
 
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(512))]
+
+    #[test]
+    fn recorded_checks_with_a_stretch_replaced_are_answered(
+        recorded in prop::sample::select(recorded()), at in any::<prop::sample::Index>(), length in 0..8_usize,
+        bytes in prop::collection::vec(any::<u8>(), 0..8),
+    ) {
+        let start = at.index(recorded.len() + 1);
+        let end = (start + length).min(recorded.len());
+        serve(&[&recorded[..start], &bytes, &recorded[end..]].concat());
+    }
 
     #[test]
     fn random_bytes_are_answered(bytes in prop::collection::vec(any::<u8>(), 0..200)) {

@@ -1,6 +1,6 @@
 mod admin;
 
-use std::{net::SocketAddr, process::ExitCode, time::Duration};
+use std::{fs, net::SocketAddr, path::PathBuf, process::ExitCode, time::Duration};
 
 use anyhow::Context as _;
 use clap::Args;
@@ -11,7 +11,7 @@ use tonic::service::Routes;
 use super::{Usage, logging::Logging, signals, values};
 use crate::{
     config::{
-        ConfigUrl,
+        ConfigUrl, Types,
         mcp::{
             DialOptions, Peer, Rate, ServiceOptions, feed, listen,
             source::{self, Catalogue, ResourceSourceService, SourceOptions},
@@ -62,6 +62,10 @@ pub(super) struct Source {
     )]
     default_config_namespace: String,
 
+    /// Types of resources, beside Envoy's: an encoded FileDescriptorSet with all that it imports; can be given several times
+    #[arg(long, value_name = "FILE", env = "MIXER_ADAPTER_DESCRIPTORS", value_delimiter = ',')]
+    descriptors: Vec<PathBuf>,
+
     /// Streams of sinks at a time; one more is RESOURCE_EXHAUSTED
     #[arg(long, value_name = "N", default_value_t = 10_000, env = "MIXER_ADAPTER_MAX_SINKS")]
     max_sinks: usize,
@@ -96,16 +100,26 @@ impl Source {
             .into());
         };
         let files = FileSource::new(directory, &self.default_config_namespace);
+        let types = self.types()?;
         self.logging.start()?;
         let runtime = tokio::runtime::Builder::new_multi_thread()
             .enable_all()
             .build()
             .context("the runtime cannot start")?;
-        runtime.block_on(self.serve(files))?;
+        runtime.block_on(self.serve(files, types))?;
         Ok(ExitCode::SUCCESS)
     }
 
-    async fn serve(&self, files: FileSource) -> anyhow::Result<()> {
+    fn types(&self) -> anyhow::Result<Types> {
+        let mut types = Types::default();
+        for path in &self.descriptors {
+            let name = || format!("--descriptors {}", path.display());
+            types.add(&fs::read(path).with_context(name)?).with_context(name)?;
+        }
+        Ok(types)
+    }
+
+    async fn serve(&self, files: FileSource, types: Types) -> anyhow::Result<()> {
         let source = source::Source::new(
             Catalogue::default().open(),
             SourceOptions { requests: per_second(self.max_requests), ..SourceOptions::default() },
@@ -122,7 +136,7 @@ impl Source {
         // The server goes on where nobody reads this.
         let _ = super::print(&self.greeting(&listener, admin.as_ref())?);
 
-        tokio::spawn(feed(source.clone(), Box::new(files)));
+        tokio::spawn(feed(source.clone(), Box::new(files), types));
         let readiness = Readiness::default();
         let configured = readiness.register("configuration");
         let first = source.clone();

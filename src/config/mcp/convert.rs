@@ -1,9 +1,9 @@
 //! MCP's resources and changes as the rest of the program has them, and back.
 
-use std::sync::Arc;
+use std::{collections::BTreeMap, sync::Arc};
 
 use super::{Change, Fault, Rejection, Resource, body, name};
-use crate::config::{self, Collection, Kind, ResourceName, source::Content};
+use crate::config::{self, Collection, Kind, ResourceName, Types, source::Content};
 
 /// A change as an update has it. The rejection names the resources that cannot be read.
 pub(super) fn to_update(change: &Change, source: &str) -> Result<config::source::Change, Rejection> {
@@ -51,15 +51,21 @@ pub(super) fn to_rejection(collection: &str, faults: &[config::Fault]) -> Reject
 }
 
 /// A change as it can be served, without the resources that cannot, and why they cannot.
-pub(super) fn of_update(change: &config::source::Change) -> (Change, Vec<config::Fault>) {
+pub(super) fn of_update(types: &Types, change: &config::source::Change) -> (Change, Vec<config::Fault>) {
     let (full, resources, removed) = match &change.content {
         Content::Full(resources) => (true, resources, &Vec::new()),
         Content::Partial { added, removed } => (false, added, removed),
     };
     let mut faults = Vec::new();
     let mut served = Vec::with_capacity(resources.len());
+    let mut names = BTreeMap::new();
     for resource in resources {
-        match of_resource(resource) {
+        if let Some(first) = names.insert(&resource.name, &resource.origin) {
+            faults.push(resource.error("", format!("is given twice; the first is at {first}")));
+            names.insert(&resource.name, first);
+            continue;
+        }
+        match of_resource(types, resource) {
             Ok(resource) => served.push(Arc::new(resource)),
             Err(fault) => faults.push(fault),
         }
@@ -74,10 +80,11 @@ pub(super) fn of_update(change: &config::source::Change) -> (Change, Vec<config:
     (change, faults)
 }
 
-fn of_resource(resource: &config::Resource) -> Result<Resource, config::Fault> {
+fn of_resource(types: &Types, resource: &config::Resource) -> Result<Resource, config::Fault> {
     let name = full_name(&resource.name);
-    name::check(&name).map_err(|reason| resource.error("", format!("cannot be served by MCP: {reason}")))?;
-    let body = body::of_spec(&resource.collection, resource.spec.clone());
+    name::check(resource.collection.as_str(), &name)
+        .map_err(|reason| resource.error("", format!("cannot be served by MCP: {reason}")))?;
+    let body = body::of_spec(types, &resource.collection, resource.spec.clone());
     let body = body.map_err(|error| resource.error(&error.field, error.reason))?;
     Ok(Resource {
         name,

@@ -20,9 +20,13 @@ use super::{
     Delivery, DialOptions, Listener, Peer, convert, listen,
     sink::{self, Cache, ResourceSinkService, Sink, SinkOptions},
 };
-use crate::config::{
-    Collection, Kind,
-    source::{Answer, Source, SourceSettings, SourceStatus, Update, Watched},
+use crate::{
+    config::{
+        Collection, Kind,
+        source::{Answer, Source, SourceSettings, SourceStatus, Update, Watched},
+        xds::sink as xds,
+    },
+    proto::envoy::config::core::v3::Node,
 };
 
 /// How long pushes of several collections are gathered after the last one: what belongs together comes together, but in no order.
@@ -46,14 +50,21 @@ pub struct McpSource {
 /// How the sink comes by its streams.
 #[derive(Debug)]
 enum Way {
-    Dial(Peer, DialOptions),
+    Dial(Protocol, Peer, DialOptions),
     Listen(Listener),
+}
+
+/// What is spoken with who is dialed.
+#[derive(Debug)]
+enum Protocol {
+    Mcp,
+    Xds(xds::Form, Box<Node>),
 }
 
 impl McpSource {
     /// Configuration from the `ResourceSource` of a peer.
     pub fn new(source: Peer, options: SinkOptions) -> Self {
-        Self::by(source.to_string(), Way::Dial(source, DialOptions::default()), options)
+        Self::by(source.to_string(), Way::Dial(Protocol::Mcp, source, DialOptions::default()), options)
     }
 
     /// The same, as the settings of sources say.
@@ -61,10 +72,23 @@ impl McpSource {
         Self { cache: settings.cache.clone(), ..Self::new(source, options(settings)) }
     }
 
+    /// Configuration from the `AggregatedDiscoveryService` of a peer, to a client that says so of itself.
+    pub fn by_xds(server: Peer, form: xds::Form, node: Node, settings: &SourceSettings) -> Self {
+        let options = SinkOptions {
+            id: node.id.clone(),
+            mode: form.mode(),
+            resync: Some(xds::RESYNC),
+            ..options(settings)
+        };
+        let name = server.to_string();
+        let way = Way::Dial(Protocol::Xds(form, Box::new(node)), server, DialOptions::default());
+        Self { cache: settings.cache.clone(), ..Self::by(name, way, options) }
+    }
+
     /// The same, dialed otherwise.
     #[must_use]
     pub fn dialed(mut self, options: DialOptions) -> Self {
-        if let Way::Dial(_, dial) = &mut self.way {
+        if let Way::Dial(_, _, dial) = &mut self.way {
             *dial = options;
         }
         self
@@ -89,7 +113,10 @@ impl McpSource {
         let stop = CancellationToken::new();
         let _stop = stop.clone().drop_guard();
         match self.way {
-            Way::Dial(source, dial) => tokio::spawn(sink::dial(sink, source, dial, stop)),
+            Way::Dial(Protocol::Mcp, source, dial) => tokio::spawn(sink::dial(sink, source, dial, stop)),
+            Way::Dial(Protocol::Xds(form, node), server, dial) => {
+                tokio::spawn(xds::dial(sink, server, form, *node, dial, stop))
+            }
             Way::Listen(listener) => {
                 let service = ResourceSinkService::serve(sink, &ResourceSinkService::default_options());
                 tokio::spawn(listen(listener, Routes::new(service), stop))
@@ -148,10 +175,15 @@ impl Watched for Running {
 
 /// An id for the sink of this program: the host's name tells it from others, and is what a pod is called.
 pub fn sink_id() -> String {
-    match std::env::var("HOSTNAME") {
-        Ok(host) if !host.is_empty() => format!("mixer-adapter~{host}"),
-        _ => "mixer-adapter".to_owned(),
+    match environment("HOSTNAME") {
+        Some(host) => format!("mixer-adapter~{host}"),
+        None => "mixer-adapter".to_owned(),
     }
+}
+
+/// What the environment says, unless that is nothing.
+pub(in crate::config) fn environment(variable: &str) -> Option<String> {
+    std::env::var(variable).ok().filter(|value| !value.is_empty())
 }
 
 /// The six collections of Mixer's own kinds.

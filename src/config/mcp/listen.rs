@@ -201,7 +201,9 @@ where
 }
 
 /// What arrives at a channel, as a stream.
-pub(super) fn outbox<T>(mut channel: mpsc::Receiver<T>) -> impl futures_util::Stream<Item = T> + Send
+pub(in crate::config) fn outbox<T>(
+    mut channel: mpsc::Receiver<T>,
+) -> impl futures_util::Stream<Item = T> + Send
 where
     T: Send,
 {

@@ -4,16 +4,16 @@
 //! around them. Either side may dial the other.
 
 mod backoff;
-mod body;
+pub(super) mod body;
 mod change;
 mod convert;
 mod feed;
-mod follow;
-mod listen;
+pub(super) mod follow;
+pub(super) mod listen;
 mod name;
 mod peer;
 mod rate;
-mod redial;
+pub(super) mod redial;
 mod resource;
 mod version;
 

@@ -9,13 +9,17 @@ pub(super) fn normal(name: &str) -> &str {
     name.strip_prefix('/').unwrap_or(name)
 }
 
-/// Says what is wrong with a name.
+/// Says what is wrong with the name of a resource of that collection.
 ///
-/// Its segments are DNS labels, or several joined by dots: Kubernetes names and the service names of Nacos are such. Case
+/// Where collections are called by the message of their resources these are Envoy's, and so are the names: any text. Elsewhere the segments are DNS labels, or several joined by dots: Kubernetes names and the service names of Nacos are such. Case
 /// does not matter to DNS, and Nacos sends upper case.
-pub(super) fn check(name: &str) -> Result<(), String> {
+pub(super) fn check(collection: &str, name: &str) -> Result<(), String> {
     if name.is_empty() {
         return Err("it has no name".to_owned());
+    }
+    if !collection.contains('/') {
+        let control = name.chars().any(char::is_control);
+        return if control { Err(format!("the name {name:?} has control characters")) } else { Ok(()) };
     }
     for segment in name.split('/') {
         if segment.is_empty() {
@@ -54,14 +58,22 @@ mod tests {
             "nacos/Svc.DEFAULT-GROUP.public",
             "1/2",
         ] {
-            assert_eq!(check(name), Ok(()), "{name}");
+            assert_eq!(check("a/b", name), Ok(()), "{name}");
         }
         for name in ["", "/", "a//b", "a/", "a b", "a/b_c", "-a", "a-", "a/.", "a..b", "ä", "ns/name\n"] {
-            assert!(check(name).is_err(), "{name:?}");
+            assert!(check("a/b", name).is_err(), "{name:?}");
         }
-        assert!(check(&"a".repeat(63)).is_ok());
-        assert!(check(&"a".repeat(64)).is_err());
-        assert!(check(&vec!["a".repeat(60); 5].join(".")).is_err());
+        assert!(check("a/b", &"a".repeat(63)).is_ok());
+        assert!(check("a/b", &"a".repeat(64)).is_err());
+        assert!(check("a/b", &vec!["a".repeat(60); 5].join(".")).is_err());
+    }
+
+    #[test]
+    fn envoy_names_its_resources_as_it_likes() {
+        let clusters = "envoy.config.cluster.v3.Cluster";
+        assert_eq!(check(clusters, "outbound|80||httpbin.default.svc.cluster.local"), Ok(()));
+        assert!(check(clusters, "").is_err());
+        assert!(check(clusters, "a\nb").is_err());
     }
 
     #[test]

@@ -1,8 +1,5 @@
 use std::{
-    convert::Infallible,
-    fmt,
-    future::pending,
-    io,
+    fmt, io,
     sync::Arc,
     task::{Context, Poll},
     time::Duration,
@@ -28,9 +25,10 @@ pub(super) const KEEPALIVE: Duration = Duration::from_secs(30);
 /// How long the answer to that may take.
 pub(super) const KEEPALIVE_TIMEOUT: Duration = Duration::from_secs(10);
 
-/// Somebody to dial, as `mcp://host:port` names it, or `mcps://host:port` for TLS.
+/// Somebody to dial, as `mcp://host:port` names it, or `mcps://host:port` for TLS; the scheme is for people.
 #[derive(Clone, Debug)]
 pub struct Peer {
+    scheme: &'static str,
     address: String,
     security: Option<Arc<tls::Client>>,
 }
@@ -38,16 +36,22 @@ pub struct Peer {
 impl Peer {
     /// The peer at `host:port`, without TLS.
     pub fn new(address: impl Into<String>) -> Self {
-        Self { address: address.into(), security: None }
+        Self { scheme: "mcp", address: address.into(), security: None }
     }
 
     /// The peer at `host:port`, over TLS.
     pub fn secured(address: impl Into<String>, security: Arc<tls::Client>) -> Self {
-        Self { address: address.into(), security: Some(security) }
+        Self { scheme: "mcps", address: address.into(), security: Some(security) }
+    }
+
+    /// The same, with the scheme of another protocol.
+    #[must_use]
+    pub fn called(self, scheme: &'static str) -> Self {
+        Self { scheme, ..self }
     }
 
     /// Connects; over TLS once its files are there. The error says what it could not.
-    pub(super) async fn connect(&self) -> Result<Channel, Status> {
+    pub(in crate::config) async fn connect(&self) -> Result<Channel, Status> {
         let connected = match (self.endpoint(), &self.security) {
             (Ok(endpoint), None) => endpoint.connect().await,
             (Ok(endpoint), Some(security)) => {
@@ -60,11 +64,12 @@ impl Peer {
         connected.map_err(|error| Status::unavailable(format!("cannot connect: {}", with_causes(&error))))
     }
 
-    /// Keeps an eye on what connections need, for as long as it is waited for.
-    pub(super) async fn watch(&self) -> Infallible {
-        match &self.security {
-            Some(security) => security.watch().await,
-            None => pending().await,
+    /// Does something, and meanwhile keeps an eye on the files that connections need.
+    pub(in crate::config) async fn watching<T>(&self, work: impl Future<Output = T>) -> T {
+        let Some(security) = &self.security else { return work.await };
+        tokio::select! {
+            done = work => done,
+            never = security.watch() => match never {},
         }
     }
 
@@ -81,8 +86,7 @@ impl Peer {
 
 impl fmt::Display for Peer {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let scheme = if self.security.is_some() { "mcps" } else { "mcp" };
-        write!(f, "{scheme}://{}", self.address)
+        write!(f, "{}://{}", self.scheme, self.address)
     }
 }
 

@@ -1,4 +1,5 @@
 use std::{
+    fmt::Display,
     hash::{BuildHasher as _, Hasher as _, RandomState},
     time::Duration,
 };
@@ -8,7 +9,7 @@ use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 use tonic::{Code, Status};
 
-use super::{Peer, backoff::Backoff};
+use super::backoff::Backoff;
 
 /// How a peer is dialed, and what is taken from it.
 #[derive(Clone, Debug)]
@@ -32,16 +33,16 @@ impl Default for DialOptions {
 }
 
 /// How a stream ended.
-pub(super) struct Ended {
-    pub(super) status: Status,
+pub(in crate::config) struct Ended {
+    pub(in crate::config) status: Status,
     /// Something came of it.
-    pub(super) good: bool,
+    pub(in crate::config) good: bool,
     /// The next stream will be another one, so that there is no reason to wait.
-    pub(super) resolved: bool,
+    pub(in crate::config) resolved: bool,
 }
 
 impl Ended {
-    pub(super) fn in_vain(status: Status) -> Self {
+    pub(in crate::config) fn in_vain(status: Status) -> Self {
         Self { status, good: false, resolved: false }
     }
 }
@@ -50,8 +51,8 @@ impl Ended {
 const RESOLVED: Duration = Duration::from_millis(100);
 
 /// Keeps a stream to a peer open until told to stop, which the stream is told too.
-pub(super) async fn redial(
-    peer: &Peer,
+pub(in crate::config) async fn redial(
+    peer: &impl Display,
     options: &DialOptions,
     stop: CancellationToken,
     stream: impl Fn(CancellationToken) -> BoxFuture<'static, Ended>,
@@ -60,10 +61,7 @@ pub(super) async fn redial(
     let mut told = String::new();
     loop {
         let started = Instant::now();
-        let ended = tokio::select! {
-            ended = stream(stop.clone()) => ended,
-            never = peer.watch() => match never {},
-        };
+        let ended = stream(stop.clone()).await;
         if stop.is_cancelled() {
             return;
         }

@@ -31,12 +31,12 @@ pub struct Resource {
 
 impl Resource {
     /// Reads a resource as it arrived. The fault names it, by its place in the push if it has no name.
-    pub(super) fn read(message: ResourceMessage, place: usize) -> Result<Self, Fault> {
+    pub(super) fn read(collection: &str, message: ResourceMessage, place: usize) -> Result<Self, Fault> {
         let metadata = message.metadata.unwrap_or_default();
         let name = name::normal(&metadata.name);
         let called = || if name.is_empty() { format!("resource {}", place + 1) } else { name.to_owned() };
         let fault = |reason: String| Fault { resource: called(), reason };
-        name::check(name).map_err(fault)?;
+        name::check(collection, name).map_err(fault)?;
         let body = message.body.ok_or_else(|| fault("it has no body".to_owned()))?;
         if !body.type_url.contains('/') || body.message_name().is_empty() {
             return Err(fault(format!(
@@ -99,7 +99,7 @@ mod tests {
 
     #[test]
     fn a_resource_without_metadata_name_body_or_type_is_a_fault_that_names_it() {
-        let read = |message, place| Resource::read(message, place).unwrap_err().to_string();
+        let read = |message, place| Resource::read("a/b", message, place).unwrap_err().to_string();
         assert_eq!(read(ResourceMessage::default(), 0), "resource 1: it has no name");
         assert_eq!(read(message("", "a/b"), 4), "resource 5: it has no name");
         let bodiless = ResourceMessage { body: None, ..message("ns/a", "") };
@@ -116,14 +116,14 @@ mod tests {
         let mut old = message("/ns/a", "type.googleapis.com/istio.policy.v1beta1.Rule");
         let year_1 = Timestamp { seconds: -62_135_596_800, nanos: 0 };
         old.metadata.as_mut().unwrap().create_time = Some(year_1);
-        let read = Resource::read(old, 0).unwrap();
+        let read = Resource::read("a/b", old, 0).unwrap();
         assert_eq!((read.name.as_str(), read.created), ("ns/a", Some(year_1)));
         assert_eq!(read.to_message().metadata.unwrap().create_time, Some(year_1));
     }
 
     #[test]
     fn the_digest_moves_with_every_part() {
-        let resource = Resource::read(message("ns/a", "a/b"), 0).unwrap();
+        let resource = Resource::read("a/b", message("ns/a", "a/b"), 0).unwrap();
         let mut digests = vec![resource.digest()];
         let change = |edit: fn(&mut Resource)| {
             let mut other = resource.clone();

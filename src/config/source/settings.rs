@@ -2,6 +2,7 @@ use std::sync::Arc;
 
 use crate::{
     config::{Collection, mcp::sink::Cache},
+    proto::envoy::config::core::v3::Extension,
     tls,
 };
 
@@ -18,6 +19,8 @@ pub struct SourceSettings {
     pub cache: Option<Cache>,
     /// What servers that are TLS are dialed with; none are without it.
     pub tls: Option<Arc<tls::Client>>,
+    /// What the program can be configured to do, told to servers of xDS: its adapters and their templates.
+    pub extensions: Vec<Extension>,
 }
 
 /// A collection that is asked for.
@@ -40,6 +43,7 @@ impl SourceSettings {
             skip_bad_resources: false,
             cache: None,
             tls: None,
+            extensions: Vec::new(),
         }
     }
 }

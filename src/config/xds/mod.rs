@@ -1,6 +1,7 @@
 //! xDS, the protocol of Envoy, as it carries the configuration of a mesh: whole sets of resources of a type, or their changes
 //! (spec: mcp-and-xds.md e).
 
+pub mod sink;
 mod type_url;
 
 pub use type_url::{collection_of, type_urls_of};

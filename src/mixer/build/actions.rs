@@ -92,8 +92,45 @@ fn rule(
         }
         return None;
     }
+    if let Some(expression) = &expression {
+        warn_of_condition(resource, expression, &actions, faults);
+    }
     let language = language(resource);
     Some(RuleSpec { name: resource.name.clone(), language, condition, expression, actions, headers })
+}
+
+/// Attributes that exist only where whoever calls is known, or says so: a request from outside of the mesh, or without
+/// credentials, lacks them.
+const OF_THE_CALLER: [&str; 7] = [
+    "api.",
+    "origin.",
+    "request.api_key",
+    "request.auth.",
+    "request.referer",
+    "request.useragent",
+    "source.",
+];
+
+/// What is not wrong with a condition but probably not meant: a rule whose condition cannot be evaluated is skipped
+/// (mixer-runtime.md, section 3.2), and so is the check that it is there for.
+fn warn_of_condition(
+    resource: &Resource,
+    condition: &Expression,
+    actions: &[ActionSpec],
+    faults: &mut Vec<Fault>,
+) {
+    faults.extend(condition.idle_fallbacks().iter().map(|idle| resource.warning("match", idle.to_string())));
+    let checks = actions.iter().flat_map(|action| &action.instances).any(Compiled::is_check);
+    let of_the_caller = |name: &&str| OF_THE_CALLER.iter().any(|prefix| name.starts_with(prefix));
+    let missing: Vec<&str> = condition.needed().iter().map(|name| &**name).filter(of_the_caller).collect();
+    if let (true, Some(first)) = (checks, missing.first()) {
+        let reason = format!(
+            "a request without {} is not checked: the condition cannot be evaluated, and Mixer skips the rule; give it a \
+             value to fall back to, ({first} | \"\"), or serve with --on-match-error closed",
+            missing.join(" or "),
+        );
+        faults.push(resource.warning("match", reason));
+    }
 }
 
 fn compile_condition(

@@ -25,6 +25,10 @@ pub(super) struct Compiled {
 }
 
 impl Compiled {
+    pub(super) fn is_check(&self) -> bool {
+        self.instance.template.variety() == Variety::Check
+    }
+
     pub(super) fn is_quota(&self) -> bool {
         self.instance.template.variety() == Variety::Quota
     }
@@ -87,6 +91,10 @@ fn instance(
     let name: Arc<str> = resource.name.to_string().into();
     let instance = Instance::compile(name, template.clone(), params, vocabulary, language(resource))
         .map_err(|error| resource.error(&format!("params.{}", error.field), error.reason))?;
+    for (path, expression) in instance.expressions() {
+        let idle = expression.idle_fallbacks().iter();
+        faults.extend(idle.map(|idle| resource.warning(&format!("params.{path}"), idle.to_string())));
+    }
     let bindings = match (template.variety(), template.output()) {
         (Variety::AttributeGenerator, Some(output)) => {
             Some(Arc::new(bindings(resource, &spec.attribute_bindings, output.clone(), vocabulary, faults)))

@@ -31,11 +31,13 @@ mod evaluated;
 mod format;
 #[doc(hidden)]
 pub mod fuzzing;
+mod presence;
 mod span;
 mod syntax;
 
 pub use error::{CompileError, CompileErrorKind, EvalError, EvalErrorKind};
 pub use evaluated::Evaluated;
+pub use presence::IdleFallback;
 pub use span::Span;
 
 use std::borrow::Cow;
@@ -43,6 +45,7 @@ use std::borrow::Cow;
 use self::{
     code::{Code, Env},
     compile::Typed,
+    presence::Presence,
 };
 use crate::{
     mixer::attribute::{Attributes, Reads, Vocabulary},
@@ -74,7 +77,10 @@ impl Language {
 
 /// A compiled expression.
 #[derive(Debug)]
-pub struct Expression(Program);
+pub struct Expression {
+    program: Program,
+    presence: Presence,
+}
 
 #[derive(Debug)]
 enum Program {
@@ -91,7 +97,8 @@ impl Expression {
     /// The text is no expression, names what does not exist or mixes types; the error says where.
     pub fn compile(text: &str, vocabulary: &Vocabulary) -> Result<Self, CompileError> {
         let ast = syntax::parse(text)?;
-        Ok(Self(Program::Cexl(compile::compile(&ast, vocabulary)?)))
+        let program = Program::Cexl(compile::compile(&ast, vocabulary)?);
+        Ok(Self { program, presence: Presence::of(&ast, text) })
     }
 
     /// Compiles a text in one of the languages.
@@ -102,9 +109,9 @@ impl Expression {
         match language {
             Language::Cexl => Self::compile(text, vocabulary),
             #[cfg(feature = "cel")]
-            Language::Cel => Ok(Self(Program::Cel(cel::compile(text, vocabulary)?))),
+            Language::Cel => Ok(cel::compile(text, vocabulary)?.into()),
             #[cfg(feature = "cel")]
-            Language::Compat => Ok(Self(Program::Cel(cel::compile_compat(text, vocabulary)?))),
+            Language::Compat => Ok(cel::compile_compat(text, vocabulary)?.into()),
             #[cfg(not(feature = "cel"))]
             Language::Cel | Language::Compat => {
                 let message = "this program was built without CEL";
@@ -114,10 +121,21 @@ impl Expression {
         }
     }
 
+    /// The attributes without which it may have no value, in the order of their names. In CEL there are none: what is missing
+    /// reads as a zero value.
+    pub fn needed(&self) -> &[Box<str>] {
+        &self.presence.needed
+    }
+
+    /// Where a `|` in it does not do what it seems to.
+    pub fn idle_fallbacks(&self) -> &[IdleFallback] {
+        &self.presence.idle
+    }
+
     /// The type of its values. UNSPECIFIED for an expression in CEL whose value no attribute could hold, or whose type
     /// is not known before it is evaluated.
     pub fn value_type(&self) -> ValueType {
-        match &self.0 {
+        match &self.program {
             Program::Cexl(typed) => typed.value_type,
             #[cfg(feature = "cel")]
             Program::Cel(program) => program.value_type(),
@@ -133,7 +151,7 @@ impl Expression {
         attributes: impl Into<Attributes<'a>>,
         reads: &mut Reads,
     ) -> Result<Evaluated<'a>, EvalError> {
-        match &self.0 {
+        match &self.program {
             Program::Cexl(typed) => evaluate(typed, &mut Env { attributes: attributes.into(), reads }),
             #[cfg(feature = "cel")]
             Program::Cel(program) => program.eval(attributes.into(), reads),
@@ -149,7 +167,7 @@ impl Expression {
         attributes: impl Into<Attributes<'a>>,
         reads: &mut Reads,
     ) -> Result<bool, EvalError> {
-        if let Program::Cexl(Typed { code: Code::Truth(expr), .. }) = &self.0 {
+        if let Program::Cexl(Typed { code: Code::Truth(expr), .. }) = &self.program {
             return expr.value(&mut Env { attributes: attributes.into(), reads });
         }
         match self.eval(attributes, reads)? {
@@ -158,6 +176,13 @@ impl Expression {
                 Err(EvalError::new(EvalErrorKind::NotBool { actual: other.value_type() }, Span::default()))
             }
         }
+    }
+}
+
+#[cfg(feature = "cel")]
+impl From<cel::Program> for Expression {
+    fn from(program: cel::Program) -> Self {
+        Self { program: Program::Cel(program), presence: Presence::default() }
     }
 }
 

@@ -86,6 +86,22 @@ impl Instance {
         Ok(Self { name, template, fields })
     }
 
+    /// Its expressions, each with the path of its field, `dimensions["code"]`.
+    pub fn expressions(&self) -> Vec<(&str, &Expression)> {
+        let mut found = Vec::new();
+        let mut open: Vec<&Field> = self.fields.iter().collect();
+        while let Some(field) = open.pop() {
+            match field {
+                Field::Constant(_) | Field::ConstantValue(..) => {}
+                Field::Scalar(_, _, source) | Field::Typed(_, _, source) => {
+                    found.push((&*source.path, &source.expression));
+                }
+                Field::Message(_, fields) | Field::Packed(_, fields) => open.extend(fields),
+            }
+        }
+        found
+    }
+
     /// Appends the instance that these attributes make, an encoded `InstanceMsg`.
     pub fn encode(
         &self,

@@ -34,7 +34,10 @@ impl Machine {
         }
         if push.incremental && !self.is_based(collection, id) {
             let text = "the push is incremental, but not based on what the sink has";
-            self.refuse(name, origin, version, Rejection::whole(text), now);
+            // Where there are only increments it is nobody's fault: the one before was refused.
+            if self.options.mode != Mode::Delta {
+                self.refuse(name, origin, version, Rejection::whole(text), now);
+            }
             // The next stream begins with the whole state; on this one it would come only when the version moves.
             if let Some(stream) = self.streams.get_mut(&id) {
                 stream.end(Status::failed_precondition(format!("{name}: {text}")));
@@ -114,6 +117,13 @@ impl Machine {
         for collection in self.collections.values_mut().filter(refused) {
             collection.refused_in = None;
             for stream in self.streams.values_mut() {
+                if self.options.mode == Mode::Delta {
+                    stream.end(Status::aborted(format!(
+                        "{} was refused before other configuration came, and is asked for again",
+                        collection.name
+                    )));
+                    continue;
+                }
                 // Should a push be under way, this will be taken for an acknowledgement of it.
                 stream.set_base(&collection.name, Base::Unsure);
                 stream.say_idle(&collection.name, request(&self.node, &collection.name), now);
@@ -143,6 +153,9 @@ impl Machine {
         if let Origin::Push { stream, nonce } = origin
             && let Some(stream) = self.streams.get_mut(&stream)
         {
+            if self.options.mode == Mode::Delta {
+                stream.set_base(name, Base::Unsure);
+            }
             // Without `incremental`: what comes next is to be whole.
             let refusal = nack(request(&self.node, name), nonce, Code::InvalidArgument, text);
             stream.say_idle(name, refusal, now);

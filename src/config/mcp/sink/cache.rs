@@ -99,12 +99,10 @@ impl Kept {
         let bytes = fs::read(path).map_err(|error| error.to_string())?;
         let push = Resources::decode(&*bytes).map_err(|error| error.to_string())?;
         let resources = push.resources.into_iter().enumerate();
-        let resources = resources.map(|(place, resource)| Resource::read(resource, place).map(Arc::new));
-        Ok(Self {
-            collection: push.collection,
-            version: push.system_version_info,
-            resources: resources.collect::<Result<_, _>>().map_err(|fault| fault.to_string())?,
-        })
+        let resources = resources
+            .map(|(place, resource)| Resource::read(&push.collection, resource, place).map(Arc::new));
+        let resources = resources.collect::<Result<_, _>>().map_err(|fault| fault.to_string())?;
+        Ok(Self { collection: push.collection, version: push.system_version_info, resources })
     }
 }
 

@@ -1,4 +1,4 @@
-use std::future::ready;
+use std::future::{Future, ready};
 
 use futures_util::{FutureExt as _, StreamExt as _};
 use tokio_util::sync::CancellationToken;
@@ -17,12 +17,18 @@ use crate::{
 /// Keeps a sink connected to the `ResourceSource` of a peer, until told to stop.
 pub async fn dial(sink: Sink, source: Peer, options: DialOptions, stop: CancellationToken) {
     let max_message_size = options.max_message_size;
-    let stream = |stop| stream(sink.clone(), source.clone(), max_message_size, stop).boxed();
-    redial(&source, &options, stop, stream).await;
+    let speak = move |stream, channel, requests| exchange(stream, channel, requests, max_message_size);
+    let stream = |stop| connected(sink.clone(), source.clone(), stop, speak).boxed();
+    source.watching(redial(&source, &options, stop, stream)).await;
 }
 
-/// One stream, from connecting to its end.
-async fn stream(sink: Sink, source: Peer, max_message_size: usize, stop: CancellationToken) -> Ended {
+/// One stream, from connecting to its end. `speak` speaks on it, and says why it ended.
+pub(in crate::config) async fn connected<F: Future<Output = Status>>(
+    sink: Sink,
+    source: Peer,
+    stop: CancellationToken,
+    speak: impl FnOnce(driver::Stream, Channel, driver::Requests) -> F,
+) -> Ended {
     let channel = tokio::select! {
         connected = source.connect() => match connected {
             Ok(channel) => channel,
@@ -32,7 +38,7 @@ async fn stream(sink: Sink, source: Peer, max_message_size: usize, stop: Cancell
     };
     let (stream, requests) = sink.open(source.to_string()).await;
     let status = tokio::select! {
-        status = exchange(&stream, channel, requests, max_message_size) => status,
+        status = speak(stream.clone(), channel, requests) => status,
         () = stream.ended.cancelled() => Status::aborted("the sink ended it"),
         () = stop.cancelled() => Status::cancelled("the sink is not to dial any more"),
     };
@@ -42,7 +48,7 @@ async fn stream(sink: Sink, source: Peer, max_message_size: usize, stop: Cancell
 }
 
 async fn exchange(
-    stream: &driver::Stream,
+    stream: driver::Stream,
     channel: Channel,
     requests: driver::Requests,
     max_message_size: usize,

@@ -34,7 +34,7 @@ const UNREAD: usize = 128;
 const UNHANDLED: usize = 4;
 
 /// What a sink says on one stream, and in the end why it ends it.
-pub(super) type Requests = mpsc::Receiver<Result<RequestResources, Status>>;
+pub(in crate::config) type Requests = mpsc::Receiver<Result<RequestResources, Status>>;
 
 /// A sink that runs, until the last clone of this is dropped.
 #[derive(Clone, Debug)]
@@ -58,12 +58,12 @@ struct Handle {
 }
 
 /// A stream as its transport sees it.
-#[derive(Debug)]
-pub(super) struct Stream {
+#[derive(Clone, Debug)]
+pub(in crate::config) struct Stream {
     id: StreamId,
     sink: Sink,
     /// The sink wants it to end.
-    pub(super) ended: CancellationToken,
+    pub(in crate::config) ended: CancellationToken,
 }
 
 impl Sink {
@@ -105,7 +105,7 @@ impl Sink {
     }
 
     /// Takes part in a stream that opens. Requests for the source arrive at the receiver.
-    pub(super) async fn open(&self, peer: String) -> (Stream, Requests) {
+    pub(in crate::config) async fn open(&self, peer: String) -> (Stream, Requests) {
         let id = self.next.fetch_add(1, Relaxed) + 1;
         let (requests, outbox) = mpsc::channel(UNREAD);
         let ended = CancellationToken::new();
@@ -118,12 +118,12 @@ impl Sink {
 
 impl Stream {
     /// Hands a push over. Waits while the sink is busy, and so slows the source down.
-    pub(super) async fn received(&self, push: Resources) {
+    pub(in crate::config) async fn received(&self, push: Resources) {
         let _ = self.sink.commands.send(Command::Received(self.id, push)).await;
     }
 
     /// The stream is over.
-    pub(super) async fn closed(self, status: Option<Status>) -> Closed {
+    pub(in crate::config) async fn closed(self, status: Option<Status>) -> Closed {
         let (closed, told) = oneshot::channel();
         let _ = self.sink.commands.send(Command::Closed(self.id, status, closed)).await;
         told.await.unwrap_or_default()

@@ -116,10 +116,10 @@ impl Machine {
 
     /// A stream opened: everything is asked for, in the order of the collections' names.
     pub fn opened(&mut self, id: StreamId, now: Instant) {
-        let mut stream = Stream::new(&self.options);
+        let mut stream = Stream::new(&self.options, now);
         for (name, collection) in self.collections.iter().filter(|(_, c)| c.unsupported.is_none()) {
             let mut request = request(&self.node, name);
-            if self.options.mode == Mode::Resume && !collection.held.is_empty() {
+            if matches!(self.options.mode, Mode::Resume | Mode::Delta) && !collection.held.is_empty() {
                 let versions = collection.held.versions();
                 let resume = RequestResources {
                     incremental: true,
@@ -207,6 +207,7 @@ impl Machine {
             return Some(output);
         }
         self.probe(now);
+        self.resync(now);
         for (id, stream) in &mut self.streams {
             let id = *id;
             if let Some(request) = stream.next(now) {
@@ -223,7 +224,8 @@ impl Machine {
     pub fn wakeup(&self, now: Instant) -> Option<Instant> {
         let due = self.streams.values().filter_map(|stream| stream.due(now)).min();
         let probe = self.next_probe().filter(|_| !self.streams.is_empty());
-        due.into_iter().chain(probe).min()
+        let resync = self.streams.values().filter_map(Stream::resync).min();
+        due.into_iter().chain(probe).chain(resync).min()
     }
 
     /// The required collections that nothing was accepted of yet, neither from a source nor from a cache.
@@ -245,6 +247,18 @@ impl Machine {
     fn next_probe(&self) -> Option<Instant> {
         let left_out = self.collections.values().any(|collection| collection.unsupported.is_some());
         self.probed.filter(|_| left_out).map(|probed| probed + self.options.retry_unsupported)
+    }
+
+    /// Asks for everything again where it is time to. What the sink has stays what increments start from.
+    fn resync(&mut self, now: Instant) {
+        let asked = self.collections.values().filter(|collection| collection.unsupported.is_none());
+        let asked: Vec<_> = asked.map(|collection| collection.name.clone()).collect();
+        for stream in self.streams.values_mut().filter(|stream| stream.resync().is_some_and(|at| at <= now)) {
+            stream.resynced(now);
+            for collection in &asked {
+                stream.say(collection, request(&self.node, collection), now);
+            }
+        }
     }
 
     /// Asks for one collection that was left out, the one left out longest: if it still is not served the stream ends for it.

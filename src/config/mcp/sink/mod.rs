@@ -3,8 +3,8 @@
 mod answer;
 mod cache;
 mod collection;
-mod dial;
-mod driver;
+pub(in crate::config) mod dial;
+pub(in crate::config) mod driver;
 mod held;
 mod machine;
 mod push;
@@ -36,6 +36,9 @@ pub enum Mode {
     /// From the start, telling the source what the sink has. Only for sources that heed it: those of Istio do not, and what is
     /// deleted while the sink is away stays for ever.
     Resume,
+    /// There is nothing else: whatever comes after the first push of a stream is changes alone. Who refuses some lacks them from
+    /// then on, and has to begin with another stream, where the source is told what the sink has. The delta form of xDS.
+    Delta,
 }
 
 /// How a sink behaves.
@@ -59,6 +62,9 @@ pub struct SinkOptions {
     pub idle_replies: Rate,
     /// How long a collection that the source does not serve is left out before one such is asked for again.
     pub retry_unsupported: Duration,
+    /// How often everything is asked for again though nothing seems to have changed. Only for sources that do not tell everything by
+    /// themselves: those of MCP take a question for the answer to the push that is under way.
+    pub resync: Option<Duration>,
 }
 
 impl SinkOptions {
@@ -74,6 +80,7 @@ impl SinkOptions {
             requests: Rate { burst: 100, every: Duration::from_millis(100) },
             idle_replies: Rate { burst: 10, every: Duration::from_secs(5) },
             retry_unsupported: Duration::from_secs(600),
+            resync: None,
         }
     }
 }

@@ -29,7 +29,7 @@ impl Push {
             ..Self::default()
         };
         for (place, resource) in message.resources.into_iter().enumerate() {
-            match Resource::read(resource, place) {
+            match Resource::read(&message.collection, resource, place) {
                 Ok(resource) => push.add(resource),
                 Err(fault) => push.fault(fault),
             }

@@ -1,4 +1,8 @@
-use std::{collections::BTreeMap, sync::Arc, time::Instant};
+use std::{
+    collections::BTreeMap,
+    sync::Arc,
+    time::{Duration, Instant},
+};
 
 use tonic::Status;
 
@@ -16,6 +20,7 @@ pub(super) struct Stream {
     idle: BTreeMap<Arc<str>, Bucket>,
     outbox: Vec<Message>,
     bases: BTreeMap<Arc<str>, Base>,
+    resync: Option<(Duration, Instant)>,
     good: bool,
     /// Why it is to end, until that is told.
     ending: Option<Option<Status>>,
@@ -40,13 +45,14 @@ struct Message {
 }
 
 impl Stream {
-    pub(super) fn new(options: &SinkOptions) -> Self {
+    pub(super) fn new(options: &SinkOptions, now: Instant) -> Self {
         Self {
             requests: Bucket::new(options.requests),
             idle_rate: options.idle_replies,
             idle: BTreeMap::new(),
             outbox: Vec::new(),
             bases: BTreeMap::new(),
+            resync: options.resync.map(|every| (every, now + every)),
             good: false,
             ending: None,
         }
@@ -78,6 +84,16 @@ impl Stream {
 
     pub(super) fn set_base(&mut self, collection: &Arc<str>, base: Base) {
         self.bases.insert(collection.clone(), base);
+    }
+
+    /// When everything is to be asked for again.
+    pub(super) fn resync(&self) -> Option<Instant> {
+        self.resync.map(|(_, at)| at)
+    }
+
+    /// Everything is asked for again.
+    pub(super) fn resynced(&mut self, now: Instant) {
+        self.resync = self.resync.map(|(every, _)| (every, now + every));
     }
 
     /// A push on it was accepted.

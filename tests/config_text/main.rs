@@ -1,26 +1,12 @@
 //! Whatever the text, reading it ends with resources and faults: nothing panics, and every fault can be read.
 #![allow(clippy::unwrap_used)]
 
+mod read;
+
 use std::fs;
 
-use mixer_adapter::config::{ConfigSet, lint, parse, source::Change};
 use proptest::prelude::*;
-
-/// What is done with any text; also what a fuzzer runs.
-fn read(text: &str) {
-    let parsed = parse(text, "x.yaml", "ns");
-    let (set, faults) = ConfigSet::of(parsed.resources.clone());
-    let known = set.iter().count();
-    let lints = lint(&set, |instance| instance.name().len() > 1);
-    for fault in parsed.faults.iter().chain(&faults).chain(&lints) {
-        let line = fault.origin.as_ref().unwrap().line as usize;
-        assert!(line <= text.lines().count().max(1), "{fault} in {} lines", text.lines().count());
-        assert!(!fault.reason.is_empty());
-    }
-    let (again, _) = set.apply(Change::full_sets(parsed.resources));
-    assert_eq!(again.iter().count(), known);
-    assert!(set.iter().zip(again.iter()).all(|(one, other)| one.is_unchanged(other)));
-}
+use read::read;
 
 fn corpus() -> Vec<String> {
     let directory = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/data/config_text");

@@ -1,0 +1,60 @@
+//! Messages as bytes that are always the same, so that what is equal has an equal version.
+
+use prost::{
+    Message as _,
+    encoding::{WireType, encode_key, encode_varint},
+};
+use prost_reflect::{DynamicMessage, FieldDescriptor, Kind, ReflectMessage as _, Value};
+
+/// Encodes a message with its maps, which have no order of their own, in that of their keys; also inside of an `Any`, where the type is
+/// known to the message's pool.
+pub(super) fn encode(message: &DynamicMessage) -> Vec<u8> {
+    let descriptor = message.descriptor();
+    let reordered = (descriptor.full_name() == "google.protobuf.Any").then(|| reorder_any(message)).flatten();
+    let message = reordered.as_ref().unwrap_or(message);
+    let mut bytes = Vec::new();
+    for (field, value) in message.fields() {
+        match value {
+            Value::Map(entries) => {
+                let Kind::Message(entry) = field.kind() else { continue };
+                let mut entries: Vec<_> = entries.iter().collect();
+                entries.sort_by_key(|(key, _)| *key);
+                for (key, value) in entries {
+                    let mut pair = DynamicMessage::new(entry.clone());
+                    pair.set_field(&entry.map_entry_key_field(), key.clone().into());
+                    pair.set_field(&entry.map_entry_value_field(), value.clone());
+                    put(&field, &pair, &mut bytes);
+                }
+            }
+            Value::Message(inner) => put(&field, inner, &mut bytes),
+            Value::List(items) if matches!(field.kind(), Kind::Message(_)) => {
+                items.iter().filter_map(Value::as_message).for_each(|item| put(&field, item, &mut bytes));
+            }
+            scalar => {
+                let mut alone = DynamicMessage::new(descriptor.clone());
+                alone.set_field(&field, scalar.clone());
+                bytes.extend(alone.encode_to_vec());
+            }
+        }
+    }
+    bytes
+}
+
+fn put(field: &FieldDescriptor, message: &DynamicMessage, bytes: &mut Vec<u8>) {
+    let inner = encode(message);
+    encode_key(field.number(), WireType::LengthDelimited, bytes);
+    encode_varint(inner.len() as u64, bytes);
+    bytes.extend(inner);
+}
+
+/// The same `Any` with its content encoded anew; `None` where the content is not known.
+fn reorder_any(any: &DynamicMessage) -> Option<DynamicMessage> {
+    let type_url = any.get_field_by_name("type_url")?;
+    let name = type_url.as_str()?.rsplit('/').next()?;
+    let content = any.descriptor().parent_pool().get_message_by_name(name)?;
+    let value = any.get_field_by_name("value")?;
+    let content = DynamicMessage::decode(content, value.as_bytes()?.clone()).ok()?;
+    let mut reordered = any.clone();
+    reordered.set_field_by_name("value", Value::Bytes(encode(&content).into()));
+    Some(reordered)
+}

@@ -1,0 +1,113 @@
+use std::collections::BTreeMap;
+
+use super::{
+    Dialect, Heard,
+    types::{Answer, Arrived, Types},
+    unwrap,
+};
+use crate::proto::{
+    Status,
+    envoy::{
+        config::core::v3::Node,
+        service::discovery::v3::{DeltaDiscoveryRequest, DeltaDiscoveryResponse},
+    },
+    istio::mcp::v1alpha1::{RequestResources, Resources},
+};
+
+/// All resources of a type, to a server that knows of names.
+const WILDCARD: &str = "*";
+
+/// Changes: `DeltaAggregatedResources` (spec: mcp-and-xds.md e).
+///
+/// The first response for a type is the whole set unless the server was told what the sink has: there is nothing else that a sink could
+/// lack. So is one with a resource that has no name, as of Nacos: without a name it could never be removed.
+#[derive(Debug)]
+pub struct Delta {
+    node: Node,
+    types: Types,
+    asked: BTreeMap<String, Base>,
+}
+
+/// What the server takes the sink to have of a type.
+#[derive(Clone, Copy, Debug, PartialEq)]
+enum Base {
+    Nothing,
+    Something,
+}
+
+impl Delta {
+    /// A stream that has just opened, of a client that says so of itself.
+    pub fn new(node: Node) -> Self {
+        Self { node, types: Types::default(), asked: BTreeMap::new() }
+    }
+
+    /// Asks for everything of a type. Versions are told only where the answer can be of no other type URL.
+    fn question(&mut self, type_url: String, versions: BTreeMap<String, String>) -> DeltaDiscoveryRequest {
+        let request =
+            DeltaDiscoveryRequest { node: Some(self.node.clone()), ..DeltaDiscoveryRequest::default() };
+        if self.asked.contains_key(&type_url) {
+            let resource_names_subscribe = vec![WILDCARD.to_owned()];
+            return DeltaDiscoveryRequest { type_url, resource_names_subscribe, ..request };
+        }
+        let initial_resource_versions =
+            if self.types.is_only(&type_url) { versions } else { BTreeMap::new() };
+        let base = if initial_resource_versions.is_empty() { Base::Nothing } else { Base::Something };
+        self.asked.insert(type_url.clone(), base);
+        DeltaDiscoveryRequest { type_url, initial_resource_versions, ..request }
+    }
+
+    fn answer(&self, answer: Answer, error_detail: Option<Status>) -> DeltaDiscoveryRequest {
+        DeltaDiscoveryRequest {
+            node: Some(self.node.clone()),
+            type_url: answer.type_url,
+            response_nonce: answer.nonce,
+            error_detail,
+            ..DeltaDiscoveryRequest::default()
+        }
+    }
+}
+
+impl Dialect for Delta {
+    type Request = DeltaDiscoveryRequest;
+    type Response = DeltaDiscoveryResponse;
+
+    fn said(&mut self, request: RequestResources) -> Vec<DeltaDiscoveryRequest> {
+        if request.response_nonce.is_empty() {
+            let urls = self.types.ask(&request.collection);
+            let versions = request.initial_resource_versions;
+            return urls.into_iter().map(|url| self.question(url, versions.clone())).collect();
+        }
+        let answer = self.types.answer(&request.collection, &request.response_nonce);
+        answer.map(|answer| self.answer(answer, request.error_detail)).into_iter().collect()
+    }
+
+    fn heard(&mut self, response: DeltaDiscoveryResponse) -> Heard<DeltaDiscoveryRequest> {
+        let DeltaDiscoveryResponse {
+            system_version_info, resources, type_url, nonce, removed_resources, ..
+        } = response;
+        let first = self.asked.insert(type_url.clone(), Base::Something) == Some(Base::Nothing);
+        let arrived = self.types.arrived(&type_url, resources.is_empty());
+        let answer = Answer { type_url, nonce, version: system_version_info.clone() };
+        match arrived {
+            Arrived::Of(collection) => {
+                let nonce = self.types.remember(&collection, answer);
+                let incremental = !first && resources.iter().all(unwrap::is_named);
+                let resources = resources.into_iter().filter_map(unwrap::resource).collect();
+                let push = Resources {
+                    system_version_info,
+                    collection,
+                    resources,
+                    removed_resources,
+                    nonce,
+                    incremental,
+                };
+                Heard { push: Some(push), replies: Vec::new() }
+            }
+            Arrived::Nothing => Heard { push: None, replies: vec![self.answer(answer, None)] },
+            Arrived::Empty { next } => {
+                let replies = vec![self.answer(answer, None), self.question(next, BTreeMap::new())];
+                Heard { push: None, replies }
+            }
+        }
+    }
+}

@@ -1,0 +1,25 @@
+use crate::proto::istio::mcp::v1alpha1::{RequestResources, Resources};
+
+/// One stream in another protocol than MCP: what the sink says is translated into its requests, and its responses into pushes. It
+/// dies with the stream.
+pub trait Dialect: Send {
+    /// What goes to the server.
+    type Request: Send + 'static;
+    /// What comes from it.
+    type Response;
+
+    /// What the sink says, a question or an answer to a push.
+    fn said(&mut self, request: RequestResources) -> Vec<Self::Request>;
+
+    /// What the server says.
+    fn heard(&mut self, response: Self::Response) -> Heard<Self::Request>;
+}
+
+/// What a response means.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Heard<Request> {
+    /// What the sink is to decide on.
+    pub push: Option<Resources>,
+    /// What is said to the server at once, without asking the sink.
+    pub replies: Vec<Request>,
+}

@@ -1,0 +1,130 @@
+//! A sink and one dialect of xDS, without sockets: what it sends and asks piles up.
+
+use std::time::{Duration, Instant};
+
+use mixer_adapter::config::{
+    mcp::{
+        Change, Fault, Rejection,
+        sink::{Machine, Mode, Output, SinkOptions},
+    },
+    xds::sink::{Dialect, node},
+};
+use mixer_adapter::proto::envoy::config::core::v3::Node;
+use tonic::Status;
+
+use crate::messages::Shape;
+
+pub(crate) fn somebody() -> Node {
+    node("pod", "ns", Vec::new())
+}
+
+pub(crate) struct Client<D: Dialect> {
+    pub(crate) machine: Machine,
+    pub(crate) now: Instant,
+    pub(crate) ended: Vec<Status>,
+    new: fn(Node) -> D,
+    dialect: D,
+    stream: u64,
+    sent: Vec<D::Request>,
+    asked: Vec<Change>,
+}
+
+impl<D: Dialect> Client<D>
+where
+    D::Request: Shape,
+{
+    /// One with a stream.
+    pub(crate) fn open(new: fn(Node) -> D, options: SinkOptions) -> Self {
+        let mut client = Self {
+            machine: Machine::new(options),
+            now: Instant::now(),
+            ended: vec![],
+            new,
+            dialect: new(somebody()),
+            stream: 0,
+            sent: vec![],
+            asked: vec![],
+        };
+        client.reopen();
+        client
+    }
+
+    /// The stream is lost, and there is another one.
+    pub(crate) fn reopen(&mut self) {
+        self.machine.closed(self.stream, None, self.now);
+        self.stream += 1;
+        self.dialect = (self.new)(somebody());
+        self.sent.clear();
+        self.machine.opened(self.stream, self.now);
+        self.run();
+    }
+
+    fn run(&mut self) {
+        while let Some(output) = self.machine.poll(self.now) {
+            match output {
+                Output::Send(_, request) => self.sent.extend(self.dialect.said(request)),
+                Output::Decide(change) => self.asked.push(change),
+                Output::End(id, status) => {
+                    self.machine.closed(id, None, self.now);
+                    self.ended.push(status);
+                }
+                Output::Accepted { .. } => {}
+            }
+        }
+    }
+
+    pub(crate) fn hear(&mut self, response: D::Response) {
+        let heard = self.dialect.heard(response);
+        self.sent.extend(heard.replies);
+        if let Some(push) = heard.push {
+            self.machine.received(self.stream, push, self.now);
+        }
+        self.run();
+    }
+
+    /// The requests sent since the last call.
+    pub(crate) fn sent(&mut self) -> Vec<String> {
+        std::mem::take(&mut self.sent).iter().map(Shape::shape).collect()
+    }
+
+    /// The changes asked about since the last call, all of them accepted: `=` or `+`, names with versions, `-` names removed.
+    pub(crate) fn accept(&mut self) -> Vec<String> {
+        self.decide(Ok(()))
+    }
+
+    pub(crate) fn refuse(&mut self, resource: &str, reason: &str) -> Vec<String> {
+        let fault = Fault { resource: resource.to_owned(), reason: reason.to_owned() };
+        self.decide(Err(Rejection { faults: vec![fault] }))
+    }
+
+    fn decide(&mut self, verdict: Result<(), Rejection>) -> Vec<String> {
+        let asked = std::mem::take(&mut self.asked);
+        let told = asked.iter().map(shape).collect();
+        for change in asked {
+            self.machine.decided(&change.collection, verdict.clone(), self.now);
+            self.run();
+        }
+        told
+    }
+
+    pub(crate) fn wait(&mut self, time: Duration) {
+        self.now += time;
+        self.run();
+    }
+
+    pub(crate) fn holds(&self, collection: &str) -> Vec<String> {
+        let view = self.machine.collection(collection).unwrap();
+        view.resources().map(|resource| format!("{}@{}", resource.name, resource.version)).collect()
+    }
+}
+
+fn shape(change: &Change) -> String {
+    let named = change.resources.iter().map(|resource| format!(" {}@{}", resource.name, resource.version));
+    let removed = change.removed.iter().map(|name| format!(" -{name}"));
+    let sign = if change.full { "=" } else { "+" };
+    format!("{} {sign}{}", change.collection, named.chain(removed).collect::<String>())
+}
+
+pub(crate) fn options(mode: Mode, collections: &[&str]) -> SinkOptions {
+    SinkOptions { mode, ..SinkOptions::new("sink", collections.iter().copied()) }
+}

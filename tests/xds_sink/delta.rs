@@ -1,0 +1,178 @@
+//! Changes.
+
+use std::time::Duration;
+
+use mixer_adapter::{
+    config::{
+        mcp::sink::{Mode, SinkOptions},
+        xds::sink::Delta,
+    },
+    proto::envoy::service::discovery::v3::{DeltaDiscoveryResponse, Resource},
+};
+use tonic::Code;
+
+use crate::{
+    client::{Client, options},
+    messages::*,
+};
+
+const GATEWAYS: &str = "istio/networking/v1alpha3/gateways";
+const NEW: &str = "networking.istio.io/v1/Gateway";
+const OLD: &str = "networking.istio.io/v1alpha3/Gateway";
+
+fn client(collections: &[&str]) -> Client<Delta> {
+    Client::open(Delta::new, options(Mode::Delta, collections))
+}
+
+/// One that holds these rules.
+fn holding(resources: &[&str]) -> Client<Delta> {
+    let mut client = client(&[RULES]);
+    client.hear(changes(RULE, "n0", resources, &[]));
+    client.accept();
+    client.sent();
+    client
+}
+
+#[test]
+fn changes_are_applied_to_what_is_held_and_acknowledged_by_nonce() {
+    let mut client = client(&[RULES]);
+    assert_eq!(client.sent(), [format!("ask {RULE} [] {{}}")], "a subscription to everything");
+    client.hear(changes(RULE, "n1", &["ns/a@1", "ns/b@1"], &[]));
+    assert_eq!(client.accept(), [format!("{RULES} = ns/a@1 ns/b@1")]);
+    assert_eq!(client.sent(), [format!("ack {RULE} n1")]);
+    client.hear(changes(RULE, "n2", &["ns/c@1", "ns/a@2"], &["ns/b", "ns/never-there"]));
+    assert_eq!(client.accept(), [format!("{RULES} + ns/a@2 ns/c@1 -ns/b")]);
+    assert_eq!(client.sent(), [format!("ack {RULE} n2")]);
+    assert_eq!(client.holds(RULES), ["ns/a@2", "ns/c@1"]);
+}
+
+#[test]
+fn a_new_stream_tells_what_is_held_and_takes_what_changed_meanwhile() {
+    let mut client = holding(&["ns/a@1", "ns/b@2"]);
+    client.reopen();
+    assert_eq!(client.sent(), [format!("ask {RULE} [] {{\"ns/a\": \"1\", \"ns/b\": \"2\"}}")]);
+    client.hear(changes(RULE, "1", &["ns/c@1"], &["ns/a"]));
+    assert_eq!(client.accept(), [format!("{RULES} + ns/c@1 -ns/a")]);
+    assert_eq!(client.holds(RULES), ["ns/b@2", "ns/c@1"]);
+}
+
+#[test]
+fn after_a_refusal_the_next_change_comes_on_a_stream_that_tells_what_is_held() {
+    let mut client = holding(&["ns/a@1"]);
+    client.hear(changes(RULE, "n1", &["ns/a@2", "ns/b@1"], &[]));
+    client.refuse("ns/a", "bad");
+    assert_eq!(client.sent(), [format!("nack {RULE} n1: {RULES}: ns/a: bad")]);
+    assert!(client.ended.is_empty(), "the server may have nothing better");
+    // The server may take ns/b for known: that it refused is not the sink's state.
+    client.hear(changes(RULE, "n2", &["ns/a@3"], &[]));
+    assert_eq!(client.accept(), [""; 0]);
+    assert_eq!(client.ended.pop().map(|status| status.code()), Some(Code::FailedPrecondition));
+    let refused = client.machine.collection(RULES).unwrap().refused().map(|(_, reason)| reason.to_string());
+    assert_eq!(refused.as_deref(), Some("ns/a: bad"), "the reason people can do something about");
+    client.reopen();
+    assert_eq!(client.sent(), [format!("ask {RULE} [] {{\"ns/a\": \"1\"}}")]);
+    client.hear(changes(RULE, "1", &["ns/a@3", "ns/b@1"], &[]));
+    assert_eq!(client.accept(), [format!("{RULES} + ns/a@3 ns/b@1")]);
+}
+
+#[test]
+fn what_was_refused_is_asked_for_again_by_another_stream_when_other_configuration_came() {
+    let mut client = client(&[RULES, HANDLERS]);
+    client.hear(changes(RULE, "n1", &["ns/a@1"], &[]));
+    client.refuse("ns/a", "no such handler");
+    client.hear(changes(HANDLER, "n2", &["ns/h@1"], &[]));
+    client.accept();
+    assert_eq!(client.ended.pop().map(|status| status.code()), Some(Code::Aborted));
+    client.reopen();
+    assert_eq!(
+        client.sent(),
+        [format!("ask {HANDLER} [] {{\"ns/h\": \"1\"}}"), format!("ask {RULE} [] {{}}")]
+    );
+}
+
+#[test]
+fn asking_again_subscribes_to_everything_and_the_answer_is_taken_as_changes() {
+    let resync = Some(Duration::from_secs(300));
+    let options = SinkOptions { resync, ..options(Mode::Delta, &[RULES]) };
+    let mut client = Client::open(Delta::new, options);
+    client.hear(changes(RULE, "n1", &["ns/a@1", "ns/b@1"], &[]));
+    client.accept();
+    client.sent();
+    client.wait(Duration::from_secs(300));
+    assert_eq!(client.sent(), [format!("ask {RULE} [\"*\"] {{}}")]);
+    client.hear(changes(RULE, "n2", &["ns/a@2"], &[]));
+    assert_eq!(client.accept(), [format!("{RULES} + ns/a@2")]);
+    assert_eq!(client.holds(RULES), ["ns/a@2", "ns/b@1"]);
+}
+
+/// More names than servers read in one request: nothing is told, and so the first response is everything.
+#[test]
+fn with_too_much_to_tell_the_first_response_is_the_whole_set() {
+    let mut client = client(&[RULES]);
+    let names: Vec<_> = (0..30_000).map(|n| format!("ns/a-rule-with-a-name-of-some-length-{n}@1")).collect();
+    let names: Vec<_> = names.iter().map(String::as_str).collect();
+    client.hear(changes(RULE, "n1", &names, &[]));
+    client.accept();
+    client.reopen();
+    assert_eq!(client.sent(), [format!("ask {RULE} [] {{}}")]);
+    client.hear(changes(RULE, "1", &["ns/b@1"], &[]));
+    client.accept();
+    assert_eq!(client.holds(RULES), ["ns/b@1"]);
+    assert!(client.ended.is_empty());
+}
+
+/// Of a kind with two versions, no server is told names: it would say that they are gone where it has only the other version.
+#[test]
+fn a_kind_of_istio_is_looked_for_by_both_versions_anew_on_each_stream() {
+    let mut client = client(&[GATEWAYS]);
+    for stream in ["first", "second"] {
+        assert_eq!(client.sent(), [format!("ask {NEW} [] {{}}")], "{stream}");
+        client.hear(changes(NEW, "1", &[], &[]));
+        assert_eq!(client.sent(), [format!("ack {NEW} 1"), format!("ask {OLD} [] {{}}")]);
+        client.hear(changes(OLD, "2", &["ns/a@1"], &[]));
+        client.accept();
+        assert_eq!(client.holds(GATEWAYS), ["ns/a@1"], "{stream}");
+        client.reopen();
+    }
+}
+
+/// Nacos sends bare resources without names, all of them each time.
+#[test]
+fn a_response_with_a_nameless_resource_is_the_whole_set() {
+    let response = |nonce: &str, bodies: &[&'static str]| DeltaDiscoveryResponse {
+        resources: bodies
+            .iter()
+            .map(|body| Resource { resource: Some(any("example.Entry", *body)), ..Resource::default() })
+            .collect(),
+        ..changes(RULE, nonce, &[], &[])
+    };
+    let mut client = client(&[RULES]);
+    client.hear(response("n1", &["a", "b"]));
+    client.accept();
+    assert_eq!(client.holds(RULES).len(), 2);
+    client.hear(response("n2", &["b"]));
+    client.accept();
+    assert_eq!(client.holds(RULES).len(), 1);
+}
+
+#[test]
+fn a_resource_that_only_lives_on_is_nothing_new() {
+    use mixer_adapter::prost_types::Duration;
+    let mut client = holding(&["ns/a@1"]);
+    let heartbeat =
+        Resource { name: "ns/a".to_owned(), ttl: Some(Duration::default()), ..Resource::default() };
+    client.hear(DeltaDiscoveryResponse { resources: vec![heartbeat], ..changes(RULE, "n1", &[], &[]) });
+    assert_eq!(client.accept(), [""; 0]);
+    assert_eq!(client.sent(), [format!("ack {RULE} n1")]);
+    assert_eq!(client.holds(RULES), ["ns/a@1"]);
+}
+
+#[test]
+fn a_resource_without_a_version_around_it_has_that_of_its_metadata() {
+    let mut client = client(&[RULES]);
+    let resource = Resource { version: String::new(), ..named("ns/a@77") };
+    client.hear(DeltaDiscoveryResponse { resources: vec![resource], ..changes(RULE, "n1", &[], &[]) });
+    client.accept();
+    client.reopen();
+    assert_eq!(client.sent(), [format!("ask {RULE} [] {{\"ns/a\": \"77\"}}")]);
+}

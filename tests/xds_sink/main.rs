@@ -1,0 +1,9 @@
+//! The sink over xDS: what it says to servers, and what it makes of what they say (spec: mcp-and-xds.md e).
+
+#![allow(clippy::unwrap_used)]
+
+mod client;
+mod delta;
+mod messages;
+mod peers;
+mod state_of_the_world;
