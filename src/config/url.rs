@@ -126,12 +126,21 @@ fn scheme(form: Form, tls: bool) -> &'static str {
 impl ConfigUrl {
     /// The source that is there.
     pub fn source(&self, settings: &SourceSettings) -> Result<Box<dyn Source>, ConfigUrlError> {
+        match (self, self.server(settings)?) {
+            (Self::Files(path), _) => Ok(Box::new(FileSource::new(path, &settings.default_namespace))),
+            (_, Some(server)) => Ok(Box::new(server)),
+            (_, None) => Err(ConfigUrlError::NoTls(self.clone())),
+        }
+    }
+
+    /// The server that is there; `None` where there are files.
+    pub fn server(&self, settings: &SourceSettings) -> Result<Option<McpSource>, ConfigUrlError> {
         match self {
-            Self::Files(path) => Ok(Box::new(FileSource::new(path, &settings.default_namespace))),
-            Self::Mcp { address, .. } => Ok(Box::new(McpSource::of(self.peer(address, settings)?, settings))),
+            Self::Files(_) => Ok(None),
+            Self::Mcp { address, .. } => Ok(Some(McpSource::of(self.peer(address, settings)?, settings))),
             Self::Xds { address, form, tls } => {
                 let server = self.peer(address, settings)?.called(scheme(*form, *tls));
-                Ok(Box::new(McpSource::by_xds(server, *form, xds::sink::own_node(settings), settings)))
+                Ok(Some(McpSource::by_xds(server, *form, xds::sink::own_node(settings), settings)))
             }
         }
     }
