@@ -34,7 +34,8 @@ Exit codes: 0 it has come, or nobody reads any more, 1 it has not in the time of
 /// Print what a server of configuration pushes, as it comes
 #[derive(Debug, Args)]
 pub(super) struct Watch {
-    /// The server: mcp://HOST:PORT, xds://HOST:PORT (whole sets) or xds+delta://HOST:PORT (changes)
+    /// The server: mcp://HOST:PORT, xds://HOST:PORT (whole sets) or xds+delta://HOST:PORT (changes); mcps://, xdss:// and
+    /// xdss+delta:// for TLS; mcp+aggregated:// for Istio 1.0
     #[arg(value_name = "URL")]
     server: ConfigUrl,
 
