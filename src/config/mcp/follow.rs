@@ -10,15 +10,14 @@ use std::{
 
 use futures_util::{FutureExt as _, future::BoxFuture};
 use tokio::{
-    net::TcpListener,
     sync::mpsc,
     time::{Instant, timeout_at},
 };
-use tokio_util::sync::CancellationToken;
+use tokio_util::sync::{CancellationToken, DropGuard};
 use tonic::service::Routes;
 
 use super::{
-    Delivery, DialOptions, Peer, convert, listen,
+    Delivery, DialOptions, Listener, Peer, convert, listen,
     sink::{self, Cache, ResourceSinkService, Sink, SinkOptions},
 };
 use crate::{
@@ -52,7 +51,7 @@ pub struct McpSource {
 #[derive(Debug)]
 enum Way {
     Dial(Protocol, Peer, DialOptions),
-    Listen(TcpListener),
+    Listen(Listener),
 }
 
 /// What is spoken with who is dialed.
@@ -96,10 +95,9 @@ impl McpSource {
     }
 
     /// Configuration from sources that dial that listener. They find the service `ResourceSink` there.
-    pub fn listening(listener: TcpListener, settings: &SourceSettings) -> Self {
-        let address =
-            listener.local_addr().map_or_else(|_| "unknown".to_owned(), |address| address.to_string());
-        let name = format!("sources that dial mcp://{address}");
+    pub fn listening(listener: impl Into<Listener>, settings: &SourceSettings) -> Self {
+        let listener = listener.into();
+        let name = format!("sources that dial {listener}");
         Self { cache: settings.cache.clone(), ..Self::by(name, Way::Listen(listener), options(settings)) }
     }
 
@@ -107,13 +105,12 @@ impl McpSource {
         Self { name, way, options, cache: None, running: Arc::default() }
     }
 
-    async fn follow(self, updates: mpsc::Sender<Update>) {
-        let required = self.options.collections.iter().filter(|wanted| wanted.required);
-        let required: Vec<String> = required.map(|wanted| wanted.collection.clone()).collect();
+    /// Starts to follow. What is pushed is for the caller to decide on.
+    pub fn connect(self) -> Following {
         let (sink, changes) = Sink::start(self.options, self.cache);
         let _ = self.running.sink.set((self.name.clone(), sink.clone()));
         let stop = CancellationToken::new();
-        let _stop = stop.clone().drop_guard();
+        let stopped = stop.clone().drop_guard();
         match self.way {
             Way::Dial(Protocol::Mcp, source, dial) => tokio::spawn(sink::dial(sink, source, dial, stop)),
             Way::Dial(Protocol::Xds(form, node), server, dial) => {
@@ -124,8 +121,24 @@ impl McpSource {
                 tokio::spawn(listen(listener, Routes::new(service), stop))
             }
         };
-        deliver(&self.name, &required, changes, &updates).await;
+        Following { changes, _stopped: stopped }
     }
+
+    async fn follow(self, updates: mpsc::Sender<Update>) {
+        let required = self.options.collections.iter().filter(|wanted| wanted.required);
+        let required: Vec<String> = required.map(|wanted| wanted.collection.clone()).collect();
+        let name = self.name.clone();
+        let following = self.connect();
+        deliver(&name, &required, following.changes, &updates).await;
+    }
+}
+
+/// A server that is followed until this is dropped.
+#[derive(Debug)]
+pub struct Following {
+    /// What it pushes.
+    pub changes: mpsc::Receiver<Delivery>,
+    _stopped: DropGuard,
 }
 
 fn options(settings: &SourceSettings) -> SinkOptions {
