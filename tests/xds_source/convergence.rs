@@ -257,14 +257,14 @@ impl<C: Client> World<C> {
         self.change(at, &[format!("{name}@{version}")], vec![]);
     }
 
-    fn to_client(&mut self) -> bool {
+    fn push_arrives(&mut self) -> bool {
         let Some(push) = self.down.pop_front() else { return false };
         let answer = C::arrived(push, &mut self.held, self.lenient);
         self.up.push_back(answer);
         true
     }
 
-    fn to_server(&mut self) -> bool {
+    fn request_arrives(&mut self) -> bool {
         let Some(request) = self.up.pop_front() else { return false };
         self.server.requested(request);
         self.flow();
@@ -317,8 +317,8 @@ impl<C: Client> World<C> {
         match *step {
             Step::Put(at, name, version) => self.put(at, &format!("r{name}"), version),
             Step::Remove(at, name) => self.change(at, &[], vec![format!("r{name}")]),
-            Step::ToClient => _ = self.to_client(),
-            Step::ToServer => _ = self.to_server(),
+            Step::ToClient => _ = self.push_arrives(),
+            Step::ToServer => _ = self.request_arrives(),
             Step::Want(at, name) => self.want(at, name),
             Step::Leave(at, name) => self.leave(at, name),
             Step::Cut => self.cut(),
@@ -327,7 +327,7 @@ impl<C: Client> World<C> {
 
     fn settle(&mut self) {
         for _ in 0..1000 {
-            if !(self.to_client() | self.to_server()) {
+            if !(self.push_arrives() | self.request_arrives()) {
                 return;
             }
         }
