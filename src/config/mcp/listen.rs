@@ -29,19 +29,19 @@ pub struct ServiceOptions {
 
 /// Lets streams in.
 #[derive(Debug)]
-pub(super) struct Admission {
+pub(crate) struct Admission {
     free: Arc<Semaphore>,
     rate: Mutex<Bucket>,
 }
 
 impl Admission {
-    pub(super) fn new(options: &ServiceOptions) -> Self {
+    pub(crate) fn new(options: &ServiceOptions) -> Self {
         let free = Arc::new(Semaphore::new(options.max_streams.min(Semaphore::MAX_PERMITS)));
         Self { free, rate: Mutex::new(Bucket::new(options.new_streams)) }
     }
 
     /// Waits for the turn of a new stream. It counts until the result is dropped.
-    pub(super) async fn enter(&self) -> Result<OwnedSemaphorePermit, Status> {
+    pub(crate) async fn enter(&self) -> Result<OwnedSemaphorePermit, Status> {
         let full = |_| Status::resource_exhausted("too many streams are open; try again later");
         let permit = self.free.clone().try_acquire_owned().map_err(full)?;
         let at = self.rate.lock().await.take(tokio::time::Instant::now().into_std());

@@ -55,7 +55,7 @@ impl Resource {
     }
 
     /// The resource as it travels; the body's bytes are shared.
-    pub(super) fn to_message(&self) -> ResourceMessage {
+    pub(crate) fn to_message(&self) -> ResourceMessage {
         ResourceMessage {
             metadata: Some(Metadata {
                 name: self.name.clone(),

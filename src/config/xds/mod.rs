@@ -4,4 +4,6 @@
 pub mod sink;
 mod type_url;
 
+pub mod source;
+
 pub use type_url::{collection_of, type_urls_of};

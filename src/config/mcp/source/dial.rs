@@ -43,7 +43,8 @@ async fn stream(source: Source, sink: Peer, max_message_size: usize) -> Ended {
         Ok(response) => response.into_inner(),
         Err(status) => return Ended::in_vain(status),
     };
-    let served = source.exchange(sink.to_string(), requests, pushes).await;
+    let (machine, rate) = (source.machine(), source.requests());
+    let served = source.exchange(machine, sink.to_string(), requests, pushes, rate).await;
     Ended { status: served.status, good: served.good, resolved: false }
 }
 

@@ -9,16 +9,10 @@ use tokio::sync::{mpsc, watch};
 use tokio_util::sync::CancellationToken;
 use tonic::{Code, Status, Streaming};
 
-use super::{
-    Catalogue, Machine, Meaning, PeerStatus,
-    status::{Registered, Registry},
-};
-use crate::{
-    config::{
-        Fault,
-        mcp::{Change, Rate, rate::Bucket},
-    },
-    proto::istio::mcp::v1alpha1::{RequestResources, Resources},
+use super::{Catalogue, Machine, Meaning, PeerStatus, dialogue::Dialogue, status::Registry};
+use crate::config::{
+    Fault,
+    mcp::{Change, Rate, rate::Bucket},
 };
 
 /// How long a sink that does not read is waited for to hear why its stream ends.
@@ -91,6 +85,16 @@ impl Source {
         *self.faults.lock().unwrap_or_else(PoisonError::into_inner) = faults.into();
     }
 
+    /// A stream of MCP that has just opened.
+    pub(super) fn machine(&self) -> Machine {
+        Machine::new(self.options.incremental)
+    }
+
+    /// How often a sink may ask.
+    pub(crate) fn requests(&self) -> Rate {
+        self.options.requests
+    }
+
     /// What it serves now.
     pub fn catalogue(&self) -> Arc<Catalogue> {
         self.catalogue.borrow().clone()
@@ -107,20 +111,21 @@ impl Source {
     }
 
     /// Serves one stream until it ends. The result says why.
-    pub(super) async fn exchange(
+    pub(super) async fn exchange<D: Dialogue>(
         self,
+        mut dialogue: D,
         peer: String,
-        mut requests: Streaming<RequestResources>,
-        pushes: mpsc::Sender<Result<Resources, Status>>,
+        mut requests: Streaming<D::Request>,
+        pushes: mpsc::Sender<Result<D::Push, Status>>,
+        rate: Rate,
     ) -> Served {
-        let mut machine = Machine::new(self.options.incremental);
         let mut catalogue = self.catalogue.subscribe();
-        let mut bucket = Bucket::new(self.options.requests);
+        let mut bucket = Bucket::new(rate);
         let registered = self.registry.register(peer);
         let mut good = false;
         loop {
             let current = catalogue.borrow_and_update().clone();
-            let due = machine.is_due(&current);
+            let due = dialogue.is_due(&current);
             let request = async {
                 let now = tokio::time::Instant::now().into_std();
                 if let Some(at) = bucket.wait(now) {
@@ -130,7 +135,7 @@ impl Source {
             };
             let status = tokio::select! {
                 // Made only when there is room for it, from what is newest then.
-                room = pushes.reserve(), if due => match (room, machine.next(&current)) {
+                room = pushes.reserve(), if due => match (room, dialogue.next(&current)) {
                     (Ok(room), Some(push)) => {
                         room.send(Ok(push));
                         continue;
@@ -141,9 +146,10 @@ impl Source {
                 request = request => match request {
                     Ok(Some(request)) => {
                         bucket.take(tokio::time::Instant::now().into_std());
-                        match take(&mut machine, request, &current, &registered) {
-                            Ok(meaning) => {
-                                good |= meaning == Meaning::Accepted;
+                        match dialogue.heard(request, &current) {
+                            Ok(heard) => {
+                                good |= heard.meaning == Meaning::Accepted;
+                                registered.record(heard);
                                 continue;
                             }
                             Err(status) => status,
@@ -169,29 +175,4 @@ pub(super) struct Served {
     pub(super) status: Status,
     /// The sink accepted something.
     pub(super) good: bool,
-}
-
-fn take(
-    machine: &mut Machine,
-    request: RequestResources,
-    catalogue: &Catalogue,
-    registered: &Registered,
-) -> Result<Meaning, Status> {
-    let collection = request.collection.clone();
-    let node = request.sink_node.clone().unwrap_or_default();
-    let meaning = machine.requested(request, catalogue)?;
-    match &meaning {
-        Meaning::Refused(error) => tracing::warn!(
-            sink = node.id,
-            peer = registered.peer(),
-            collection,
-            code = error.code,
-            "a sink refuses configuration: {}",
-            error.message
-        ),
-        Meaning::Stale => tracing::debug!(sink = node.id, collection, "an answer to no push is ignored"),
-        Meaning::Asked | Meaning::Accepted | Meaning::Triggered => {}
-    }
-    registered.record(node, &collection, &meaning, machine);
-    Ok(meaning)
 }

@@ -148,8 +148,8 @@ impl Machine {
         };
         Some(match delta {
             Some(delta) => Resources {
-                resources: delta.changed.iter().map(|resource| resource.to_message()).collect(),
-                removed_resources: delta.removed,
+                resources: delta.changed.iter().map(|entry| entry.resource().to_message()).collect(),
+                removed_resources: delta.removed.iter().map(|(name, _)| name.to_string()).collect(),
                 incremental: true,
                 ..push
             },

@@ -2,6 +2,7 @@
 
 mod catalogue;
 mod dial;
+mod dialogue;
 mod driver;
 mod machine;
 mod service;
@@ -10,8 +11,11 @@ mod status;
 
 pub use catalogue::Catalogue;
 pub use dial::dial;
+pub(crate) use dialogue::{Dialogue, Heard, SinkId};
 pub use driver::{Source, SourceOptions};
 pub use machine::{Machine, Meaning, TRIGGER};
 pub use service::ResourceSourceService;
+pub(crate) use service::open;
 pub use snapshot::Snapshot;
+pub(crate) use snapshot::{Delta, Entries, Entry};
 pub use status::{PeerStatus, WatchStatus};

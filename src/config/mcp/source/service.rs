@@ -1,10 +1,10 @@
 use std::{net::SocketAddr, time::Duration};
 
-use futures_util::{StreamExt as _, stream::BoxStream};
+use futures_util::StreamExt as _;
 use tokio::sync::mpsc;
-use tonic::{Request, Response, Status, Streaming, metadata::MetadataValue};
+use tonic::{Request, Response, Status, Streaming, codegen::BoxStream, metadata::MetadataValue};
 
-use super::Source;
+use super::{Dialogue, Source};
 use crate::{
     config::mcp::{
         Rate, ServiceOptions,
@@ -45,24 +45,40 @@ impl ResourceSourceService {
 
 #[tonic::async_trait]
 impl ResourceSource for ResourceSourceService {
-    type EstablishResourceStreamStream = BoxStream<'static, Result<Resources, Status>>;
+    type EstablishResourceStreamStream = BoxStream<Resources>;
 
     async fn establish_resource_stream(
         &self,
         request: Request<Streaming<RequestResources>>,
     ) -> Result<Response<Self::EstablishResourceStreamStream>, Status> {
-        let admitted = self.admission.enter().await?;
-        let peer = request.remote_addr().as_ref().map_or_else(|| "unknown".to_owned(), SocketAddr::to_string);
-        tracing::info!(peer, "a sink has dialed");
-        let (pushes, outgoing) = mpsc::channel(1);
-        let source = self.source.clone();
-        tokio::spawn(async move {
-            let served = source.exchange(peer.clone(), request.into_inner(), pushes).await;
-            tracing::info!(peer, status = %served.status, "the stream of a sink is over");
-            drop(admitted);
-        });
-        let mut response = Response::new(outbox(outgoing).boxed());
-        response.metadata_mut().insert(VERSION, MetadataValue::from_static(env!("CARGO_PKG_VERSION")));
-        Ok(response)
+        let (machine, rate) = (self.source.machine(), self.source.requests());
+        open(self.source.clone(), &self.admission, machine, rate, request).await
     }
+}
+
+/// Lets a stream in, and serves it in a task of its own.
+pub(crate) async fn open<D>(
+    source: Source,
+    admission: &Admission,
+    dialogue: D,
+    rate: Rate,
+    request: Request<Streaming<D::Request>>,
+) -> Result<Response<BoxStream<D::Push>>, Status>
+where
+    D: Dialogue + 'static,
+    D::Push: 'static,
+{
+    let admitted = admission.enter().await?;
+    let peer = request.remote_addr().as_ref().map_or_else(|| "unknown".to_owned(), SocketAddr::to_string);
+    tracing::info!(peer, "a sink has dialed");
+    let (pushes, outgoing) = mpsc::channel(1);
+    tokio::spawn(async move {
+        let served = source.exchange(dialogue, peer.clone(), request.into_inner(), pushes, rate).await;
+        tracing::info!(peer, status = %served.status, "the stream of a sink is over");
+        drop(admitted);
+    });
+    let pushes: BoxStream<D::Push> = outbox(outgoing).boxed();
+    let mut response = Response::new(pushes);
+    response.metadata_mut().insert(VERSION, MetadataValue::from_static(env!("CARGO_PKG_VERSION")));
+    Ok(response)
 }

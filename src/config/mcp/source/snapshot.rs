@@ -1,30 +1,27 @@
 use std::{
     collections::{BTreeMap, BTreeSet},
-    sync::Arc,
+    sync::{Arc, LazyLock},
 };
 
+use imbl::{OrdMap, ordmap::DiffItem};
+
 use crate::config::mcp::{Change, ContentVersion, Resource};
+
+/// Resources by name. Copies share what is equal in them, and are compared in time that grows with what is not.
+pub(crate) type Entries = OrdMap<Arc<str>, Arc<Entry>>;
 
 /// One state of a collection, shared by all streams that it is pushed to.
 #[derive(Clone, Debug, Default)]
 pub struct Snapshot {
     version: ContentVersion,
-    resources: BTreeMap<String, Arc<Entry>>,
-    /// What led here from the state before: most sinks are there.
-    step: Option<Arc<Step>>,
+    entries: Entries,
 }
 
+/// A resource that is served. Entries are equal when their resources are.
 #[derive(Debug)]
-struct Entry {
+pub(crate) struct Entry {
     resource: Resource,
     digest: u128,
-}
-
-#[derive(Debug)]
-struct Step {
-    from: ContentVersion,
-    /// What changed, by name; `None` is gone.
-    delta: Vec<(String, Option<Arc<Entry>>)>,
 }
 
 /// What a sink is known to have of a collection.
@@ -40,10 +37,10 @@ pub(super) enum Known {
 }
 
 /// The way from what a sink has to a snapshot.
-#[derive(Debug, Default, PartialEq)]
-pub(super) struct Delta {
-    pub(super) changed: Vec<Resource>,
-    pub(super) removed: Vec<String>,
+#[derive(Debug, Default)]
+pub(crate) struct Delta {
+    pub(crate) changed: Vec<Arc<Entry>>,
+    pub(crate) removed: Vec<(Arc<str>, Arc<Entry>)>,
 }
 
 impl Snapshot {
@@ -54,83 +51,89 @@ impl Snapshot {
 
     /// The resources, in the order of their names.
     pub fn resources(&self) -> impl ExactSizeIterator<Item = &Resource> {
-        self.resources.values().map(|entry| &entry.resource)
+        self.entries.values().map(|entry| &entry.resource)
+    }
+
+    /// The same by their names.
+    pub(crate) fn entries(&self) -> &Entries {
+        &self.entries
     }
 
     /// The state after a change. A resource without a version gets its digest for one, so that sinks can name what they have.
     pub(super) fn after(&self, change: &Change) -> Self {
-        let mut next = Self { version: self.version, resources: self.resources.clone(), step: None };
-        let mut removed: BTreeSet<&str> = change.removed.iter().map(String::as_str).collect();
+        let mut next = self.clone();
         if change.full {
-            let kept: BTreeSet<&str> =
-                change.resources.iter().map(|resource| resource.name.as_str()).collect();
-            removed = self.resources.keys().map(String::as_str).filter(|name| !kept.contains(name)).collect();
+            let kept: BTreeSet<&str> = change.resources.iter().map(|resource| &*resource.name).collect();
+            self.entries.keys().filter(|name| !kept.contains(&***name)).for_each(|name| next.remove(name));
+        } else {
+            change.removed.iter().for_each(|name| next.remove(name));
         }
-        let mut touched = removed.clone();
-        for name in removed {
-            if let Some(gone) = next.resources.remove(name) {
-                next.version.remove(gone.digest);
-            }
-        }
-        for resource in &change.resources {
-            let entry = Arc::new(Entry::new(resource));
-            next.version.add(entry.digest);
-            if let Some(old) = next.resources.insert(resource.name.clone(), entry) {
-                next.version.remove(old.digest);
-            }
-            touched.insert(&resource.name);
-        }
-        let delta = |name: &&str| match (self.resources.get(*name), next.resources.get(*name)) {
-            (Some(old), Some(new)) if old.digest == new.digest => None,
-            (None, None) => None,
-            (_, new) => Some(((*name).to_owned(), new.cloned())),
-        };
-        let delta = touched.iter().filter_map(delta).collect();
-        next.step = Some(Arc::new(Step { from: self.version, delta }));
+        change.resources.iter().for_each(|resource| next.put(Entry::new(resource)));
         next
+    }
+
+    /// What is equal stays in place, so that states go on sharing it.
+    fn put(&mut self, entry: Entry) {
+        let old = self.entries.get(&*entry.resource.name);
+        if old.is_some_and(|old| **old == entry) {
+            return;
+        }
+        if let Some(old) = old {
+            self.version.remove(old.digest);
+        }
+        self.version.add(entry.digest);
+        self.entries.insert(entry.resource.name.as_str().into(), Arc::new(entry));
+    }
+
+    fn remove(&mut self, name: &str) {
+        if let Some(gone) = self.entries.remove(name) {
+            self.version.remove(gone.digest);
+        }
+    }
+
+    /// What a sink has that has these versions of resources. Those it has otherwise than here are equal to nothing.
+    pub(crate) fn held(&self, versions: &BTreeMap<String, String>, version: fn(&Entry) -> String) -> Entries {
+        static OTHER: LazyLock<Arc<Entry>> = LazyLock::new(|| Arc::new(Entry::new(&Resource::default())));
+        let mut held = self.entries.clone();
+        for (name, entry) in &self.entries {
+            match versions.get(&**name) {
+                Some(known) if *known == version(entry) => {}
+                Some(_) => _ = held.insert(name.clone(), OTHER.clone()),
+                None => _ = held.remove(name),
+            }
+        }
+        for name in versions.keys().filter(|name| !self.entries.contains_key(name.as_str())) {
+            held.insert(name.as_str().into(), OTHER.clone());
+        }
+        held
     }
 
     /// What a sink lacks, or `None` if nothing is known of it and it needs everything.
     pub(super) fn since(&self, known: &Known) -> Option<Delta> {
         match known {
             Known::Nothing => None,
-            Known::State(state) => Some(self.since_state(state)),
+            Known::State(state) => Some(Delta::between(&state.entries, &self.entries)),
             Known::Versions(versions) => {
-                let entries = self.resources.iter();
-                let lacks =
-                    entries.filter(|(name, entry)| versions.get(*name) != Some(&entry.resource.version));
-                Some(Delta {
-                    changed: lacks.map(|(_, entry)| entry.resource.clone()).collect(),
-                    removed: versions
-                        .keys()
-                        .filter(|name| !self.resources.contains_key(*name))
-                        .cloned()
-                        .collect(),
-                })
+                let held = self.held(versions, |entry| entry.resource.version.clone());
+                Some(Delta::between(&held, &self.entries))
             }
         }
     }
+}
 
-    fn since_state(&self, state: &Snapshot) -> Delta {
-        if let Some(step) = self.step.as_ref().filter(|step| step.from == state.version) {
-            let mut delta = Delta::default();
-            for (name, entry) in &step.delta {
-                match entry {
-                    Some(entry) => delta.changed.push(entry.resource.clone()),
-                    None => delta.removed.push(name.clone()),
+impl Delta {
+    /// The way from one state to another.
+    pub(crate) fn between(old: &Entries, new: &Entries) -> Self {
+        let mut delta = Self::default();
+        for difference in old.diff(new) {
+            match difference {
+                DiffItem::Add(_, new) | DiffItem::Update { new: (_, new), .. } => {
+                    delta.changed.push(new.clone());
                 }
+                DiffItem::Remove(name, old) => delta.removed.push((name.clone(), old.clone())),
             }
-            return delta;
         }
-        let same = |(name, entry): &(&String, &Arc<Entry>)| {
-            state.resources.get(*name).is_some_and(|other| other.digest == entry.digest)
-        };
-        let changed = self.resources.iter().filter(|entry| !same(entry));
-        let removed = state.resources.keys().filter(|name| !self.resources.contains_key(*name));
-        Delta {
-            changed: changed.map(|(_, entry)| entry.resource.clone()).collect(),
-            removed: removed.cloned().collect(),
-        }
+        delta
     }
 }
 
@@ -138,9 +141,32 @@ impl Entry {
     fn new(resource: &Resource) -> Self {
         let mut resource = resource.clone();
         if resource.version.is_empty() {
-            resource.version = format!("{:016x}", resource.digest() >> 64);
+            resource.version = version(resource.digest());
         }
         Self { digest: resource.digest(), resource }
+    }
+
+    pub(crate) fn resource(&self) -> &Resource {
+        &self.resource
+    }
+
+    pub(crate) fn name(&self) -> &str {
+        &self.resource.name
+    }
+
+    /// A version of its own, that moves with all of it.
+    pub(crate) fn version(&self) -> String {
+        version(self.digest)
+    }
+}
+
+fn version(digest: u128) -> String {
+    format!("{:016x}", digest >> 64)
+}
+
+impl PartialEq for Entry {
+    fn eq(&self, other: &Self) -> bool {
+        self.digest == other.digest
     }
 }
 
@@ -168,7 +194,9 @@ mod tests {
 
     fn names(delta: Option<Delta>) -> Option<(Vec<String>, Vec<String>)> {
         delta.map(|delta| {
-            (delta.changed.into_iter().map(|r| r.name + "@" + &r.version).collect(), delta.removed)
+            let changed = delta.changed.iter().map(|entry| &entry.resource);
+            let changed = changed.map(|resource| format!("{}@{}", resource.name, resource.version));
+            (changed.collect(), delta.removed.iter().map(|(name, _)| name.to_string()).collect())
         })
     }
 
@@ -198,20 +226,18 @@ mod tests {
                 assert_eq!(delta, lists(changed, removed), "{acked:?} -> {current:?} from {known:?}");
             }
         }
-        assert_eq!(full(&[("a", "1")]).since(&Known::Nothing), None);
+        assert!(full(&[("a", "1")]).since(&Known::Nothing).is_none());
     }
 
     #[test]
-    fn the_step_from_the_state_before_is_the_same_as_comparing() {
+    fn a_change_names_what_comes_and_what_goes_and_its_last_word_on_a_resource_counts() {
         let before = full(&[("a", "1"), ("b", "1"), ("c", "1")]);
         let after = before.after(&change(
             false,
             &[("b", "2"), ("c", "1"), ("d", "1"), ("e", "1"), ("e", "2")],
             &["a", "c", "z"],
         ));
-        assert_eq!(names(after.since(&Known::State(before.clone()))), lists(&["b@2", "d@1", "e@2"], &["a"]));
-        let compared = Snapshot { step: None, ..after };
-        assert_eq!(names(compared.since(&Known::State(before))), lists(&["b@2", "d@1", "e@2"], &["a"]));
+        assert_eq!(names(after.since(&Known::State(before))), lists(&["b@2", "d@1", "e@2"], &["a"]));
     }
 
     #[test]

@@ -10,8 +10,7 @@ use std::{
 
 use serde::Serialize;
 
-use super::{Machine, Meaning};
-use crate::proto::istio::mcp::v1alpha1::SinkNode;
+use super::{Meaning, dialogue::Heard};
 
 /// A sink, as its source sees it.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
@@ -46,15 +45,14 @@ pub(super) struct Registry {
 #[derive(Debug)]
 pub(super) struct Registered {
     id: u64,
-    peer: String,
     registry: Registry,
 }
 
 impl Registry {
     pub(super) fn register(&self, peer: String) -> Registered {
         let id = self.next.fetch_add(1, Relaxed);
-        self.lock().insert(id, PeerStatus { peer: peer.clone(), ..PeerStatus::default() });
-        Registered { id, peer, registry: self.clone() }
+        self.lock().insert(id, PeerStatus { peer, ..PeerStatus::default() });
+        Registered { id, registry: self.clone() }
     }
 
     pub(super) fn peers(&self) -> Vec<PeerStatus> {
@@ -67,28 +65,43 @@ impl Registry {
 }
 
 impl Registered {
-    pub(super) fn peer(&self) -> &str {
-        &self.peer
-    }
-
-    /// Notes what a request said.
-    pub(super) fn record(&self, node: SinkNode, collection: &str, meaning: &Meaning, machine: &Machine) {
+    /// Notes what a request said. Why something is refused is logged, unless it was so the last time.
+    pub(super) fn record(&self, heard: Heard) {
         let mut peers = self.registry.lock();
         let Some(peer) = peers.get_mut(&self.id) else { return };
-        if !node.id.is_empty() {
-            (peer.id, peer.annotations) = (node.id, node.annotations);
+        if let Some(sink) = heard.sink {
+            (peer.id, peer.annotations) = (sink.id, sink.annotations);
         }
-        let Some(version) = machine.sent(collection).map(|version| version.to_string()) else { return };
-        match meaning {
-            Meaning::Accepted => {
+        let collection = heard.collection;
+        match (heard.meaning, heard.sent) {
+            (Meaning::Accepted, Some(version)) => {
                 let watch = WatchStatus { accepted: Some(version), refused: None };
-                peer.collections.insert(collection.to_owned(), watch);
+                peer.collections.insert(collection, watch);
             }
-            Meaning::Refused(error) => {
-                let watch = peer.collections.entry(collection.to_owned()).or_default();
-                watch.refused = Some((version, error.message.clone()));
+            (Meaning::Refused(error), Some(version)) => {
+                let known = peer.collections.get(&collection).and_then(|watch| watch.refused.as_ref());
+                if known.is_none_or(|(_, reason)| *reason != error.message) {
+                    let (peer, sink, code) = (&peer.peer, &peer.id, error.code);
+                    tracing::warn!(
+                        peer,
+                        sink,
+                        collection,
+                        code,
+                        "a sink refuses configuration: {}",
+                        error.message
+                    );
+                }
+                peer.collections.entry(collection).or_default().refused = Some((version, error.message));
             }
-            Meaning::Asked | Meaning::Stale | Meaning::Triggered => {}
+            (Meaning::Stale, _) => {
+                tracing::debug!(
+                    peer = peer.peer,
+                    sink = peer.id,
+                    collection,
+                    "an answer to no push is ignored"
+                );
+            }
+            _ => {}
         }
     }
 }

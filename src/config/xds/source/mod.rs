@@ -1,0 +1,22 @@
+//! The server of xDS: what a source of MCP serves, to those who ask by xDS (spec: envoy.md 3, mcp-and-xds.md e).
+//!
+//! ```text
+//! request --> SotwStream / DeltaStream --> Types (make before break) --> Watch (what the client has) --> push
+//!                                            ^
+//!                           Catalogue (the same that MCP serves)
+//! ```
+
+mod aggregated;
+mod delta;
+mod message;
+mod node;
+mod order;
+mod service;
+mod sotw;
+mod subscription;
+mod types;
+mod watch;
+
+pub use delta::DeltaStream;
+pub use service::{default_options, mount};
+pub use sotw::SotwStream;

@@ -1,0 +1,214 @@
+use std::{collections::BTreeSet, sync::Arc};
+
+use tonic::Status;
+
+/// Asks for all there are.
+const WILDCARD: &str = "*";
+/// How many names a client may ask for by one subscription.
+const NAMES: usize = 100_000;
+
+/// What a client wants of a type (spec: envoy.md 3, rule 6).
+///
+/// To name nothing means everything until a name was given; that is how clients asked before there was `*`. Afterwards it means
+/// nothing.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub(super) struct Subscription {
+    all: bool,
+    names: BTreeSet<Arc<str>>,
+    /// Whether names were given on this stream.
+    named: bool,
+    /// Whether the client never means everything by naming nothing, as those of gRPC.
+    explicit: bool,
+}
+
+/// What a client is owed, whether it changed or not.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub(super) struct Owed {
+    pub(super) all: bool,
+    pub(super) names: BTreeSet<Arc<str>>,
+}
+
+impl Subscription {
+    /// Of a client that wants nothing yet.
+    pub(super) fn new(explicit: bool) -> Self {
+        Self { explicit, ..Self::default() }
+    }
+
+    /// Whether everything is wanted.
+    pub(super) fn is_wildcard(&self) -> bool {
+        self.all
+    }
+
+    /// Whether nothing is wanted.
+    pub(super) fn is_empty(&self) -> bool {
+        !self.all && self.names.is_empty()
+    }
+
+    pub(super) fn contains(&self, name: &str) -> bool {
+        self.all || self.names.contains(name)
+    }
+
+    pub(super) fn names(&self) -> impl Iterator<Item = &Arc<str>> {
+        self.names.iter()
+    }
+
+    /// Wants exactly this from now on, as a request of the state of the world says. Returns what was not wanted before.
+    pub(super) fn replace(&mut self, names: &[String]) -> Result<Owed, Status> {
+        bounded(names.len())?;
+        let before = std::mem::take(self);
+        let legacy = names.is_empty() && !before.named && !before.explicit;
+        self.all = legacy || names.iter().any(|name| name == WILDCARD);
+        self.names = names.iter().filter(|name| *name != WILDCARD).map(|name| name.as_str().into()).collect();
+        self.named = before.named || !names.is_empty();
+        self.explicit = before.explicit;
+        Ok(Owed {
+            all: self.all && !before.all,
+            names: self.names.iter().filter(|name| !before.contains(name)).cloned().collect(),
+        })
+    }
+
+    /// Wants this too, as a request for changes says; the `first` of a type may ask for everything by naming nothing. Returns
+    /// what is to be sent, be it again: a client that subscribes to what it had has forgotten it (rule 7).
+    pub(super) fn add(&mut self, names: &[String], first: bool) -> Result<Owed, Status> {
+        let mut owed = Owed::default();
+        let legacy = first && names.is_empty() && !self.explicit;
+        if legacy || names.iter().any(|name| name == WILDCARD) {
+            (self.all, owed.all) = (true, true);
+        }
+        for name in names.iter().filter(|name| *name != WILDCARD) {
+            let name: Arc<str> = name.as_str().into();
+            self.names.insert(name.clone());
+            owed.names.insert(name);
+        }
+        bounded(self.names.len())?;
+        Ok(owed)
+    }
+
+    /// Does not want this any more. While everything is wanted, so is this still, and the client is to be told what has become
+    /// of it (rule 7).
+    pub(super) fn remove(&mut self, names: &[String]) -> BTreeSet<Arc<str>> {
+        for name in names {
+            self.names.remove(name.as_str());
+            self.all &= name != WILDCARD;
+        }
+        let told = names.iter().filter(|_| self.all);
+        told.map(|name| name.as_str().into()).collect()
+    }
+}
+
+impl Owed {
+    /// Everything that is wanted.
+    pub(super) fn all() -> Self {
+        Self { all: true, ..Self::default() }
+    }
+
+    pub(super) fn is_empty(&self) -> bool {
+        !self.all && self.names.is_empty()
+    }
+
+    pub(super) fn extend(&mut self, other: Self) {
+        self.all |= other.all;
+        self.names.extend(other.names);
+    }
+}
+
+fn bounded(names: usize) -> Result<(), Status> {
+    match names > NAMES {
+        true => {
+            Err(Status::resource_exhausted(format!("at most {NAMES} names of a type are served by name")))
+        }
+        false => Ok(()),
+    }
+}
+
+#[cfg(test)]
+#[allow(clippy::unwrap_used)]
+mod tests {
+    use super::*;
+
+    fn list(names: &str) -> Vec<String> {
+        names.split_whitespace().map(str::to_owned).collect()
+    }
+
+    /// `*` and names, as they are written in the tables.
+    fn text(all: bool, names: &BTreeSet<Arc<str>>) -> String {
+        let mut texts = if all { vec!["*"] } else { vec![] };
+        texts.extend(names.iter().map(|name| &**name));
+        texts.join(" ")
+    }
+
+    fn owed(owed: &Owed) -> String {
+        text(owed.all, &owed.names)
+    }
+
+    /// The names of each request, what is wanted after it, and what is new of that.
+    #[test]
+    fn rule_6_no_names_mean_everything_until_a_name_was_given() {
+        let cases: [&[(&str, &str, &str)]; 7] = [
+            &[("", "*", "*"), ("", "*", ""), ("a", "a", ""), ("", "", ""), ("*", "*", "*")],
+            &[("*", "*", "*"), ("", "", ""), ("", "", "")],
+            &[("* a", "* a", "* a"), ("* a b", "* a b", ""), ("* b", "* b", ""), ("b", "b", "")],
+            &[("a b", "a b", "a b"), ("b a", "a b", ""), ("a b c", "a b c", "c"), ("c", "c", "")],
+            &[("a", "a", "a"), ("", "", ""), ("a", "a", "a")],
+            &[("a", "a", "a"), ("b *", "* b", "* b"), ("b", "b", "")],
+            &[("a a", "a", "a")],
+        ];
+        for case in cases {
+            let mut subscription = Subscription::default();
+            for (names, wanted, new) in case {
+                let got = subscription.replace(&list(names)).unwrap();
+                assert_eq!(text(subscription.all, &subscription.names), *wanted, "{names:?} of {case:?}");
+                assert_eq!(owed(&got), *new, "{names:?} of {case:?}");
+            }
+        }
+    }
+
+    #[test]
+    fn rule_6_clients_of_grpc_mean_nothing_by_no_names() {
+        let mut subscription = Subscription::new(true);
+        assert_eq!(subscription.replace(&[]).unwrap(), Owed::default());
+        assert!(!subscription.is_wildcard());
+        assert_eq!(subscription.add(&[], true).unwrap(), Owed::default());
+        assert!(!subscription.is_wildcard());
+        assert!(subscription.replace(&list("*")).unwrap().all);
+        assert!(subscription.replace(&[]).unwrap().is_empty() && !subscription.is_wildcard());
+    }
+
+    /// What is subscribed to and what not any more, what is wanted then, and what is sent for it.
+    #[test]
+    fn rule_7_subscribing_again_is_answered_again_and_unsubscribing_under_a_wildcard_too() {
+        let cases: [&[(&str, &str, &str, &str)]; 6] = [
+            &[("", "", "*", "*"), ("", "", "*", ""), ("a", "", "* a", "a"), ("", "*", "a", "")],
+            &[("a", "", "a", "a"), ("", "", "a", ""), ("a b", "", "a b", "a b"), ("", "a", "b", "")],
+            &[("* a", "", "* a", "* a"), ("", "a", "*", "a"), ("", "b", "*", "b"), ("*", "", "*", "*")],
+            &[("a", "", "a", "a"), ("*", "", "* a", "*"), ("", "* a", "", "")],
+            &[("", "*", "", "*")],
+            &[("a", "a", "", "a")],
+        ];
+        for case in cases {
+            let mut subscription = Subscription::default();
+            for (index, (more, less, wanted, sent)) in case.iter().enumerate() {
+                let mut got = subscription.add(&list(more), index == 0).unwrap();
+                got.names.extend(subscription.remove(&list(less)));
+                assert_eq!(
+                    text(subscription.all, &subscription.names),
+                    *wanted,
+                    "{more:?} {less:?} of {case:?}"
+                );
+                assert_eq!(owed(&got), *sent, "{more:?} {less:?} of {case:?}");
+            }
+        }
+    }
+
+    #[test]
+    fn a_subscription_has_a_limit() {
+        let names: Vec<_> = (0..NAMES).map(|n| n.to_string()).collect();
+        let mut subscription = Subscription::default();
+        assert!(subscription.add(&names, true).is_ok());
+        assert!(subscription.add(&names, false).is_ok(), "the same");
+        let error = subscription.add(&list("another"), false).unwrap_err();
+        assert_eq!(error.message(), "at most 100000 names of a type are served by name");
+        let more = [names, list("another")].concat();
+        assert!(Subscription::default().replace(&more).is_err());
+    }
+}

@@ -1,0 +1,324 @@
+//! One source over real sockets: all services beside each other.
+
+use std::{net::SocketAddr, time::Duration};
+
+use futures_util::{StreamExt as _, stream};
+use mixer_adapter::{
+    config::{
+        mcp::{
+            listen,
+            source::{Catalogue, ResourceSourceService, Source, SourceOptions},
+        },
+        xds::source as xds,
+    },
+    proto::{
+        envoy::service::discovery::v3::{
+            DiscoveryRequest, DiscoveryResponse,
+            aggregated_discovery_service_client::AggregatedDiscoveryServiceClient,
+        },
+        istio::mcp::v1alpha1::{
+            IncrementalMeshConfigRequest, MeshConfigRequest, MeshConfigResponse, RequestResources, SinkNode,
+            aggregated_mesh_config_service_client::AggregatedMeshConfigServiceClient,
+            resource_source_client::ResourceSourceClient,
+        },
+    },
+};
+use tokio::{net::TcpListener, sync::mpsc, time::timeout};
+use tokio_util::sync::{CancellationToken, DropGuard};
+use tonic::{
+    Code, IntoStreamingRequest as _, Status, Streaming, client::Grpc, service::Routes, transport::Channel,
+};
+use tonic_prost::ProstCodec;
+
+use crate::messages::*;
+
+/// Patience of a test.
+const SOON: Duration = Duration::from_secs(10);
+const RULES: &str = "istio/policy/v1beta1/rules";
+
+struct Server {
+    source: Source,
+    address: SocketAddr,
+    _stop: DropGuard,
+}
+
+impl Server {
+    async fn start() -> Self {
+        let source = Source::new(Catalogue::default().open(), SourceOptions::default());
+        let options = ResourceSourceService::default_options();
+        let services = Routes::new(ResourceSourceService::serve(source.clone(), &options));
+        let services = xds::mount(services, &source, &xds::default_options());
+        let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+        let address = listener.local_addr().unwrap();
+        let stop = CancellationToken::new();
+        tokio::spawn(listen(listener, services, stop.clone()));
+        Self { source, address, _stop: stop.drop_guard() }
+    }
+
+    fn set(&self, type_url: &str, texts: &str) {
+        self.source.apply(&all(type_url, texts));
+    }
+
+    async fn channel(&self) -> Channel {
+        Channel::from_shared(format!("http://{}", self.address)).unwrap().connect().await.unwrap()
+    }
+
+    /// Waits until what is known of the clients is this.
+    async fn until(&self, holds: impl Fn(&[mixer_adapter::config::mcp::source::PeerStatus]) -> bool) {
+        let poll = async {
+            while !holds(&self.source.sinks()) {
+                tokio::time::sleep(Duration::from_millis(5)).await;
+            }
+        };
+        timeout(SOON, poll).await.unwrap();
+    }
+}
+
+/// Both directions of a stream.
+struct Stream<Asks, Push> {
+    asks: mpsc::UnboundedSender<Asks>,
+    pushes: Streaming<Push>,
+}
+
+impl<Asks: Send + 'static, Push> Stream<Asks, Push> {
+    fn say(&self, request: Asks) {
+        self.asks.send(request).unwrap();
+    }
+
+    async fn hear(&mut self) -> Push {
+        timeout(SOON, self.pushes.message()).await.unwrap().unwrap().unwrap()
+    }
+
+    async fn ends(&mut self) -> Status {
+        timeout(SOON, self.pushes.message()).await.unwrap().err().unwrap()
+    }
+}
+
+/// Requests as they are said, the first of which a server may wait for.
+fn outgoing<T: Send + 'static>(first: T) -> (mpsc::UnboundedSender<T>, impl stream::Stream<Item = T> + Send) {
+    let (asks, mut said) = mpsc::unbounded_channel();
+    asks.send(first).unwrap_or_else(|_| unreachable!());
+    (asks, stream::poll_fn(move |context| said.poll_recv(context)).boxed())
+}
+
+async fn ads(server: &Server, first: DiscoveryRequest) -> Stream<DiscoveryRequest, DiscoveryResponse> {
+    let mut client = AggregatedDiscoveryServiceClient::new(server.channel().await);
+    let (asks, said) = outgoing(first);
+    let pushes = client.stream_aggregated_resources(said).await.unwrap().into_inner();
+    Stream { asks, pushes }
+}
+
+#[tokio::test]
+async fn ads_serves_states_and_knows_what_was_accepted_and_refused() {
+    let server = Server::start().await;
+    server.set(CLUSTER, "a@1");
+    server.set(ENTRY, "ns/e@1");
+    let mut client = ads(&server, DiscoveryRequest { node: node("proxy"), ..ask(CLUSTER, "") }).await;
+    let first = client.hear().await;
+    assert_eq!((&*texts(&first), &*first.nonce), ("a@1", "1"));
+    assert_eq!(first.resources[0].type_url, CLUSTER);
+    assert!(first.control_plane.clone().unwrap().identifier.starts_with("mixer-adapter "));
+    client.say(ack(&first, ""));
+    client.say(ask(ENTRY, ""));
+    let entries = client.hear().await;
+    assert_eq!(named(&entries), "ns/e@1", "wrapped");
+    server.set(CLUSTER, "a@bad");
+    let bad = client.hear().await;
+    client.say(nack(&bad, &first.version_info, ""));
+    server
+        .until(|sinks| {
+            let [sink] = sinks else { return false };
+            let Some(watch) = sink.collections.get(CLUSTER) else { return false };
+            watch.accepted.as_ref() == Some(&first.version_info)
+                && watch.refused == Some((bad.version_info.clone(), "no".to_owned()))
+                && sink.id == "proxy"
+                && sink.annotations["cluster"] == "edge"
+        })
+        .await;
+    server.set(CLUSTER, "a@2");
+    assert_eq!(texts(&client.hear().await), "a@2");
+    drop(client);
+    server.until(<[_]>::is_empty).await;
+}
+
+#[tokio::test]
+async fn ads_serves_changes() {
+    let server = Server::start().await;
+    server.set(ENTRY, "ns/a@1 ns/b@1");
+    let mut client = AggregatedDiscoveryServiceClient::new(server.channel().await);
+    let (asks, said) = outgoing(subscribe(ENTRY, "", ""));
+    let pushes = client.delta_aggregated_resources(said).await.unwrap().into_inner();
+    let mut client = Stream { asks, pushes };
+    let push = client.hear().await;
+    let names: Vec<_> = push.resources.iter().map(|resource| &*resource.name).collect();
+    assert_eq!(names, ["ns/a", "ns/b"]);
+    let wrapped = push.resources[0].resource.as_ref().unwrap();
+    assert_eq!(wrapped.type_url, "type.googleapis.com/istio.mcp.v1alpha1.Resource");
+    client.say(accepted(&push));
+    server.set(ENTRY, "ns/b@1 ns/c@1");
+    let push = client.hear().await;
+    let names: Vec<_> = push.resources.iter().map(|resource| &*resource.name).collect();
+    assert_eq!((names, &*push.removed_resources), (vec!["ns/c"], &list("ns/a")[..]));
+}
+
+#[tokio::test]
+async fn each_type_has_its_own_service_and_needs_no_type_there() {
+    let server = Server::start().await;
+    let services = [
+        ("cluster.v3.ClusterDiscoveryService", "Clusters", "envoy.config.cluster.v3.Cluster"),
+        (
+            "endpoint.v3.EndpointDiscoveryService",
+            "Endpoints",
+            "envoy.config.endpoint.v3.ClusterLoadAssignment",
+        ),
+        ("listener.v3.ListenerDiscoveryService", "Listeners", "envoy.config.listener.v3.Listener"),
+        ("route.v3.RouteDiscoveryService", "Routes", "envoy.config.route.v3.RouteConfiguration"),
+        (
+            "route.v3.ScopedRoutesDiscoveryService",
+            "ScopedRoutes",
+            "envoy.config.route.v3.ScopedRouteConfiguration",
+        ),
+        ("route.v3.VirtualHostDiscoveryService", "VirtualHosts", "envoy.config.route.v3.VirtualHost"),
+        ("secret.v3.SecretDiscoveryService", "Secrets", "envoy.extensions.transport_sockets.tls.v3.Secret"),
+        ("runtime.v3.RuntimeDiscoveryService", "Runtime", "envoy.service.runtime.v3.Runtime"),
+        (
+            "extension.v3.ExtensionConfigDiscoveryService",
+            "ExtensionConfigs",
+            "envoy.config.core.v3.TypedExtensionConfig",
+        ),
+    ];
+    let channel = server.channel().await;
+    for (service, resources, message) in services {
+        let url = format!("type.googleapis.com/{message}");
+        server.set(&url, "a@1");
+        let mut grpc = Grpc::new(channel.clone());
+        grpc.ready().await.unwrap();
+        let path = format!("/envoy.service.{service}/Delta{resources}").parse().unwrap();
+        let (_asks, said) = outgoing(subscribe("", "a", ""));
+        let codec = ProstCodec::default();
+        let pushes = grpc.streaming(said.into_streaming_request(), path, codec).await.unwrap();
+        let mut client = Stream { asks: _asks, pushes: pushes.into_inner() };
+        let push: mixer_adapter::proto::envoy::service::discovery::v3::DeltaDiscoveryResponse =
+            client.hear().await;
+        assert_eq!((&*push.type_url, &*changes(&push)), (&*url, "a@1"));
+
+        grpc.ready().await.unwrap();
+        let path = format!("/envoy.service.{service}/Stream{resources}").parse().unwrap();
+        let (asks, said) = outgoing(ask("", "a"));
+        let pushes = grpc.streaming(said.into_streaming_request(), path, ProstCodec::default()).await;
+        if resources == "VirtualHosts" {
+            assert_eq!(pushes.err().unwrap().code(), Code::Unimplemented);
+            continue;
+        }
+        let mut client = Stream { asks, pushes: pushes.unwrap().into_inner() };
+        let push: DiscoveryResponse = client.hear().await;
+        assert_eq!((&*push.type_url, &*texts(&push)), (&*url, "a@1"));
+        client.say(DiscoveryRequest { type_url: "another".to_owned(), ..ack(&push, "a") });
+        assert_eq!(client.ends().await.code(), Code::InvalidArgument);
+    }
+}
+
+fn sink() -> Option<SinkNode> {
+    Some(SinkNode { id: "old".to_owned(), ..SinkNode::default() })
+}
+
+fn old_names(push: &MeshConfigResponse) -> Vec<String> {
+    push.resources.iter().map(|resource| resource.metadata.clone().unwrap().name).collect()
+}
+
+#[tokio::test]
+async fn sinks_of_istio_1_0_and_1_1_are_served_whole_collections() {
+    let server = Server::start().await;
+    let rule = "type.googleapis.com/istio.policy.v1beta1.Rule";
+    server.set(RULES, "ns/a@1 ns/b@1");
+    for type_url in [RULES, rule] {
+        let mut client = AggregatedMeshConfigServiceClient::new(server.channel().await);
+        let first = MeshConfigRequest {
+            sink_node: sink(),
+            type_url: type_url.to_owned(),
+            ..MeshConfigRequest::default()
+        };
+        let (asks, said) = outgoing(first.clone());
+        let pushes = client.stream_aggregated_resources(said).await.unwrap().into_inner();
+        let mut client = Stream { asks, pushes };
+        let push = client.hear().await;
+        assert_eq!((&*push.type_url, old_names(&push)), (type_url, list("ns/a ns/b")));
+        client.say(MeshConfigRequest {
+            version_info: push.version_info.clone(),
+            response_nonce: push.nonce.clone(),
+            ..first.clone()
+        });
+        server
+            .until(|sinks| sinks.iter().any(|sink| sink.id == "old" && sink.collections.contains_key(RULES)))
+            .await;
+        server.set(RULES, "ns/a@1");
+        let push = client.hear().await;
+        assert_eq!(old_names(&push), list("ns/a"));
+        server.set(RULES, "ns/a@1 ns/b@1");
+    }
+}
+
+#[tokio::test]
+async fn sinks_of_istio_1_1_are_served_changes() {
+    let server = Server::start().await;
+    server.set(RULES, "ns/a@1 ns/b@1");
+    let mut client = AggregatedMeshConfigServiceClient::new(server.channel().await);
+    let had = [("ns/gone".to_owned(), "1".to_owned())];
+    let first = IncrementalMeshConfigRequest {
+        sink_node: sink(),
+        type_url: RULES.to_owned(),
+        initial_resource_versions: had.into(),
+        ..IncrementalMeshConfigRequest::default()
+    };
+    let (asks, said) = outgoing(first);
+    let pushes = client.incremental_aggregated_resources(said).await.unwrap().into_inner();
+    let mut client = Stream { asks, pushes };
+    let push = client.hear().await;
+    assert_eq!((push.resources.len(), push.removed_resources), (2, list("ns/gone")));
+    client.say(IncrementalMeshConfigRequest {
+        type_url: RULES.to_owned(),
+        response_nonce: push.nonce,
+        ..IncrementalMeshConfigRequest::default()
+    });
+    server.set(RULES, "ns/a@2");
+    let push = client.hear().await;
+    assert_eq!((push.resources.len(), push.removed_resources), (1, list("ns/b")));
+}
+
+#[tokio::test]
+async fn mcp_and_xds_share_a_port_and_a_catalogue() {
+    let server = Server::start().await;
+    server.set(RULES, "ns/a@1");
+    let mut mcp = ResourceSourceClient::new(server.channel().await);
+    let ask_mcp = RequestResources { collection: RULES.to_owned(), ..RequestResources::default() };
+    let (asks, said) = outgoing(ask_mcp);
+    let pushes = mcp.establish_resource_stream(said).await.unwrap().into_inner();
+    let mut mcp = Stream { asks, pushes };
+    let whole = mcp.hear().await;
+    let mut wrapped = ads(&server, ask("config.istio.io/v1alpha2/rule", "")).await;
+    let push = wrapped.hear().await;
+    assert_eq!(named(&push), "ns/a@1");
+    assert_eq!(push.version_info, whole.system_version_info);
+    let mut bare = ads(&server, ask("type.googleapis.com/istio.policy.v1beta1.Rule", "")).await;
+    assert_eq!(texts(&bare.hear().await), "ns/a@1");
+    server.until(|sinks| sinks.len() == 3).await;
+}
+
+#[tokio::test]
+async fn streams_beyond_the_limit_are_refused() {
+    let source = Source::new(Catalogue::default().open(), SourceOptions::default());
+    let mut options = xds::default_options();
+    options.max_streams = 1;
+    let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let address = listener.local_addr().unwrap();
+    let stop = CancellationToken::new();
+    tokio::spawn(listen(listener, xds::mount(Routes::default(), &source, &options), stop.clone()));
+    let server = Server { source, address, _stop: stop.drop_guard() };
+    server.set(CLUSTER, "a@1");
+    let mut first = ads(&server, ask(CLUSTER, "")).await;
+    first.hear().await;
+    let mut client = AggregatedDiscoveryServiceClient::new(server.channel().await);
+    let (_asks, said) = outgoing(ask(CLUSTER, ""));
+    let refused = client.stream_aggregated_resources(said).await.err().unwrap();
+    assert_eq!(refused.code(), Code::ResourceExhausted);
+}
