@@ -6,7 +6,7 @@ mod support;
 use serde_json::json;
 use support::{Server, binary, run};
 
-const COMMANDS: [&str; 11] = [
+const COMMANDS: [&str; 12] = [
     "serve",
     "check",
     "report",
@@ -18,6 +18,7 @@ const COMMANDS: [&str; 11] = [
     "adapters",
     "manifest",
     "completions",
+    "watch",
 ];
 
 #[test]

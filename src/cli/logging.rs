@@ -23,16 +23,20 @@ pub(super) struct Logging {
 impl Logging {
     /// Logs from now on.
     pub(super) fn start(&self) -> anyhow::Result<()> {
-        let filter =
-            EnvFilter::try_new(&self.log).with_context(|| format!("--log {:?} is no filter", self.log))?;
-        let colours =
-            std::io::stderr().is_terminal() && std::env::var_os("NO_COLOR").is_none_or(|no| no.is_empty());
-        let logging =
-            tracing_subscriber::fmt().with_env_filter(filter).with_writer(std::io::stderr).with_ansi(colours);
-        match self.log_json {
-            true => logging.json().init(),
-            false => logging.init(),
-        }
-        Ok(())
+        start(&self.log, self.log_json)
     }
+}
+
+/// Logs what the filter lets through, from now on.
+pub(super) fn start(filter: &str, json: bool) -> anyhow::Result<()> {
+    let filter = EnvFilter::try_new(filter).with_context(|| format!("--log {filter:?} is no filter"))?;
+    let colours =
+        std::io::stderr().is_terminal() && std::env::var_os("NO_COLOR").is_none_or(|no| no.is_empty());
+    let logging =
+        tracing_subscriber::fmt().with_env_filter(filter).with_writer(std::io::stderr).with_ansi(colours);
+    match json {
+        true => logging.json().init(),
+        false => logging.init(),
+    }
+    Ok(())
 }

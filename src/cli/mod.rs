@@ -20,6 +20,7 @@ mod source;
 mod sources;
 mod validate;
 mod values;
+mod watch;
 
 use std::{
     io::{self, Write as _},
@@ -79,6 +80,8 @@ enum Command {
     Serve(Box<serve::Serve>),
     #[command(after_help = source::EXAMPLES)]
     Source(Box<source::Source>),
+    #[command(after_help = watch::EXAMPLES)]
+    Watch(Box<watch::Watch>),
     #[command(after_help = ask::CHECK_EXAMPLES)]
     Check(ask::Check),
     #[command(after_help = ask::REPORT_EXAMPLES)]
@@ -111,6 +114,7 @@ pub fn run(add: impl FnOnce(AdaptersBuilder) -> AdaptersBuilder, sample: Option<
     let outcome = match Arguments::parse().command {
         Command::Serve(serve) => serve.run(add, sample).map(|()| ExitCode::SUCCESS),
         Command::Source(source) => source.run(),
+        Command::Watch(watch) => watch.run(),
         Command::Check(check) => check.run(),
         Command::Report(report) => report.run(),
         Command::Quota(quota) => quota.run(),

@@ -116,14 +116,23 @@ fn scheme(form: Form) -> &'static str {
 impl ConfigUrl {
     /// The source that is there.
     pub fn source(&self, settings: &SourceSettings) -> Result<Box<dyn Source>, ConfigUrlError> {
+        Ok(match (self, self.server(settings)?) {
+            (_, Some(server)) => Box::new(server),
+            (Self::Files(path), _) => Box::new(FileSource::new(path, &settings.default_namespace)),
+            (_, None) => return Err(ConfigUrlError::Unsupported(self.clone())),
+        })
+    }
+
+    /// The server that is there; `None` where there are files.
+    pub fn server(&self, settings: &SourceSettings) -> Result<Option<McpSource>, ConfigUrlError> {
         match self {
-            Self::Files(path) => Ok(Box::new(FileSource::new(path, &settings.default_namespace))),
+            Self::Files(_) => Ok(None),
             Self::Mcp { address, tls: false } => {
-                Ok(Box::new(McpSource::of(Peer::new(address.as_str()), settings)))
+                Ok(Some(McpSource::of(Peer::new(address.as_str()), settings)))
             }
             Self::Xds { address, form } => {
                 let server = Peer::new(address.as_str()).called(scheme(*form));
-                Ok(Box::new(McpSource::by_xds(server, *form, xds::sink::own_node(settings), settings)))
+                Ok(Some(McpSource::by_xds(server, *form, xds::sink::own_node(settings), settings)))
             }
             Self::Mcp { tls: true, .. } => Err(ConfigUrlError::Unsupported(self.clone())),
         }

@@ -14,7 +14,7 @@ use tokio::{
     sync::mpsc,
     time::{Instant, timeout_at},
 };
-use tokio_util::sync::CancellationToken;
+use tokio_util::sync::{CancellationToken, DropGuard};
 use tonic::service::Routes;
 
 use super::{
@@ -107,13 +107,12 @@ impl McpSource {
         Self { name, way, options, cache: None, running: Arc::default() }
     }
 
-    async fn follow(self, updates: mpsc::Sender<Update>) {
-        let required = self.options.collections.iter().filter(|wanted| wanted.required);
-        let required: Vec<String> = required.map(|wanted| wanted.collection.clone()).collect();
+    /// Starts to follow. What is pushed is for the caller to decide on.
+    pub fn connect(self) -> Following {
         let (sink, changes) = Sink::start(self.options, self.cache);
         let _ = self.running.sink.set((self.name.clone(), sink.clone()));
         let stop = CancellationToken::new();
-        let _stop = stop.clone().drop_guard();
+        let stopped = stop.clone().drop_guard();
         match self.way {
             Way::Dial(Protocol::Mcp, source, dial) => tokio::spawn(sink::dial(sink, source, dial, stop)),
             Way::Dial(Protocol::Xds(form, node), server, dial) => {
@@ -124,8 +123,24 @@ impl McpSource {
                 tokio::spawn(listen(listener, Routes::new(service), stop))
             }
         };
-        deliver(&self.name, &required, changes, &updates).await;
+        Following { changes, _stopped: stopped }
     }
+
+    async fn follow(self, updates: mpsc::Sender<Update>) {
+        let required = self.options.collections.iter().filter(|wanted| wanted.required);
+        let required: Vec<String> = required.map(|wanted| wanted.collection.clone()).collect();
+        let name = self.name.clone();
+        let following = self.connect();
+        deliver(&name, &required, following.changes, &updates).await;
+    }
+}
+
+/// A server that is followed until this is dropped.
+#[derive(Debug)]
+pub struct Following {
+    /// What it pushes.
+    pub changes: mpsc::Receiver<Delivery>,
+    _stopped: DropGuard,
 }
 
 fn options(settings: &SourceSettings) -> SinkOptions {

@@ -3,9 +3,10 @@ use std::collections::BTreeMap;
 use bytes::Bytes;
 use prost::Message;
 use prost_types::Timestamp;
+use serde_json::Value as Json;
 use sha2::{Digest, Sha256};
 
-use super::{change::Fault, name};
+use super::{body, change::Fault, name};
 use crate::proto::{
     Any,
     istio::mcp::v1alpha1::{Metadata, Resource as ResourceMessage},
@@ -66,6 +67,11 @@ impl Resource {
             }),
             body: Some(self.body.clone()),
         }
+    }
+
+    /// What it says, as JSON; what is of a type not known here is under `@type` and `value`. The error is what is wrong with it.
+    pub fn spec(&self) -> Result<Json, String> {
+        body::to_spec(&self.body)
     }
 
     /// The same with bytes of its own, so that keeping one resource does not keep the whole push it came in.

@@ -1,0 +1,110 @@
+//! The command `watch`.
+#![allow(clippy::unwrap_used)]
+
+mod support;
+
+use std::{
+    fs,
+    io::{BufRead as _, BufReader},
+    path::Path,
+    process::{Child, ChildStdout, Stdio},
+};
+
+use serde_json::{Value as Json, json};
+use support::{Server, binary, run};
+
+fn rule(name: &str, condition: &str) -> String {
+    format!(
+        "---\napiVersion: config.istio.io/v1alpha2\nkind: rule\nmetadata: {{name: {name}, namespace: ns}}\nspec: {{match: '{condition}'}}\n"
+    )
+}
+
+/// `source` of that directory.
+fn serve(directory: &Path) -> Server {
+    let ports = ["source", "--listen", "127.0.0.1:0", "--admin", "127.0.0.1:0", "--log", "error", "--config"];
+    Server::spawn(binary().args(ports).arg(directory)).0
+}
+
+/// `watch` that goes on; killed when this is dropped.
+struct Watching {
+    child: Child,
+    lines: BufReader<ChildStdout>,
+}
+
+impl Watching {
+    fn start(arguments: &[&str]) -> Self {
+        let mut child = binary().arg("watch").args(arguments).stdout(Stdio::piped()).spawn().unwrap();
+        let lines = BufReader::new(child.stdout.take().unwrap());
+        Self { child, lines }
+    }
+
+    fn line(&mut self) -> String {
+        let mut line = String::new();
+        self.lines.read_line(&mut line).unwrap();
+        line.trim_end().to_owned()
+    }
+}
+
+impl Drop for Watching {
+    fn drop(&mut self) {
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+    }
+}
+
+const RULES: &str = "istio/policy/v1beta1/rules";
+
+/// A line without the version at its end, which is a digest.
+fn versionless(line: &str) -> &str {
+    line.rsplit_once(' ').unwrap().0
+}
+
+#[test]
+fn changes_are_printed_as_they_come() {
+    let directory = tempfile::tempdir().unwrap();
+    let path = directory.path().join("rules.yaml");
+    fs::write(&path, rule("a", "true") + &rule("b", "true")).unwrap();
+    let source = serve(directory.path());
+    let mut watching = Watching::start(&[&format!("mcp://{}", source.grpc), "--collection", "rules"]);
+    assert_eq!(versionless(&watching.line()), format!("added   {RULES} ns/a"));
+    assert_eq!(versionless(&watching.line()), format!("added   {RULES} ns/b"));
+    fs::write(&path, rule("a", "false") + &rule("c", "true")).unwrap();
+    assert_eq!(versionless(&watching.line()), format!("changed {RULES} ns/a"));
+    assert_eq!(versionless(&watching.line()), format!("added   {RULES} ns/c"));
+    assert_eq!(versionless(&watching.line()), format!("removed {RULES} ns/b"));
+}
+
+#[test]
+fn once_ends_after_the_first_state_and_bodies_are_printed_where_wanted() {
+    let directory = tempfile::tempdir().unwrap();
+    fs::write(directory.path().join("rules.yaml"), rule("a", "true")).unwrap();
+    let source = serve(directory.path());
+    let url = format!("mcp://{}", source.grpc);
+    let ran = run(&["watch", &url, "--collection", "rules,handlers", "--once", "--json", "--full"]);
+    assert_eq!((ran.code, ran.stderr.as_str()), (0, ""));
+    let mut events: Vec<Json> = ran.stdout.lines().map(|line| serde_json::from_str(line).unwrap()).collect();
+    events.sort_by_key(|event| event["collection"].to_string());
+    let told = |event: &Json| (event["event"].clone(), event["collection"].clone(), event["name"].clone());
+    assert_eq!(told(&events[0]), (json!("empty"), json!("istio/policy/v1beta1/handlers"), Json::Null));
+    assert_eq!(told(&events[1]), (json!("added"), json!(RULES), json!("ns/a")));
+    assert_eq!(events[1]["body"], json!({ "match": "true" }));
+
+    let ran = run(&["watch", &url, "--count", "1", "--collection", "rules", "--full"]);
+    assert_eq!(ran.code, 0);
+    let (line, body) = ran.stdout.split_once('\n').unwrap();
+    assert_eq!(versionless(line), format!("added   {RULES} ns/a"));
+    assert_eq!(serde_json::from_str::<Json>(body).unwrap(), json!({ "match": "true" }));
+}
+
+#[test]
+fn what_does_not_come_in_time_is_a_failure_and_files_are_no_server() {
+    let nobody = std::net::TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap();
+    let ran = run(&["watch", &format!("mcp://{nobody}"), "--once", "--timeout", "200ms"]);
+    assert_eq!((ran.code, ran.stdout.as_str()), (1, ""));
+    assert!(ran.stderr.contains("has not come in 200ms"), "{}", ran.stderr);
+    let ran = run(&["watch", "config/"]);
+    assert_eq!(ran.code, 2);
+    assert!(ran.stderr.contains("give a server"), "{}", ran.stderr);
+    let ran = run(&["watch", "mcp://127.0.0.1:1", "--collection", "rulez"]);
+    assert_eq!(ran.code, 2);
+}
