@@ -16,6 +16,7 @@ pub mod service;
 pub mod session;
 pub mod template;
 pub mod testing;
+pub mod tls;
 pub mod value;
 
 pub use adapter::{Adapter, AdapterError, Check, Code, Grant, Handle, QuotaArgs};

@@ -6,7 +6,7 @@ use super::{Usage, sources::files, values};
 use crate::{
     config::{self, ConfigPart, ConfigSet, ConfigUrl, Fault, Parsed},
     mixer::{
-        build::BuildOptions,
+        build::{BuildOptions, FieldPolicy, OnField},
         dispatch::{FailurePolicy, OnFailure},
     },
 };
@@ -49,6 +49,14 @@ pub(super) struct Configuration {
     /// The configuration is in use with faults, by --lenient: `closed` denies every check until they are corrected
     #[arg(long, value_name = "POLICY", default_value = "mixer", env = "MIXER_ADAPTER_ON_CONFIG_ERROR", value_parser = on_failure())]
     on_config_error: OnFailure,
+
+    /// What is received has a field that is not known here, as its sender has a newer API: `warn`, `ignore` or `refuse`
+    #[arg(long, value_name = "POLICY", default_value = "warn", env = "MIXER_ADAPTER_UNKNOWN_FIELDS", value_parser = on_field())]
+    unknown_fields: OnField,
+
+    /// The configuration has a field that is deprecated: `warn`, `ignore` or `refuse`
+    #[arg(long, value_name = "POLICY", default_value = "warn", env = "MIXER_ADAPTER_DEPRECATED_FIELDS", value_parser = on_field())]
+    deprecated_fields: OnField,
 }
 
 impl Configuration {
@@ -63,6 +71,7 @@ impl Configuration {
                 timeout: self.on_timeout,
                 config_error: self.on_config_error,
             },
+            fields: FieldPolicy { unknown: self.unknown_fields, deprecated: self.deprecated_fields },
             ..BuildOptions::default()
         }
     }
@@ -102,6 +111,16 @@ fn set(parsed: config::Parsed) -> (ConfigSet, Vec<Fault>) {
     let (set, found) = ConfigSet::of(parsed.resources);
     faults.extend(found);
     (set, faults)
+}
+
+fn on_field() -> impl TypedValueParser<Value = OnField> {
+    clap::builder::PossibleValuesParser::new(["warn", "ignore", "refuse"]).map(|policy| {
+        match policy.as_str() {
+            "ignore" => OnField::Ignore,
+            "refuse" => OnField::Refuse,
+            _ => OnField::Warn,
+        }
+    })
 }
 
 fn on_failure() -> impl TypedValueParser<Value = OnFailure> {

@@ -14,6 +14,7 @@ mod input;
 mod logging;
 mod manifest;
 mod remote;
+mod security;
 mod serve;
 mod signals;
 mod source;

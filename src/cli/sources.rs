@@ -6,11 +6,11 @@ use anyhow::Context as _;
 use clap::{ArgAction, Args};
 use tokio::net::TcpListener;
 
-use super::{Usage, configuration::Configuration, values};
+use super::{Usage, configuration::Configuration, security::Security, values};
 use crate::{
     config::{
         Claim, Claimed, Collection, ConfigUrl, ConfigUrlError, ListenUrl, claims, collection,
-        mcp::{McpSource, sink::Cache},
+        mcp::{Listener, McpSource, sink::Cache},
         source::{Combined, Part, Source, SourceSettings, Wanted},
     },
     proto::envoy::config::core::v3::Extension,
@@ -36,6 +36,9 @@ pub(super) struct Sources {
     /// Take the good resources of a push that has bad ones, in place of refusing all of it
     #[arg(long, env = "MIXER_ADAPTER_SKIP_BAD_RESOURCES", value_parser = values::switch(), action = ArgAction::SetTrue)]
     skip_bad_resources: bool,
+
+    #[command(flatten)]
+    security: Security,
 }
 
 /// What is to be followed.
@@ -60,7 +63,9 @@ impl Sources {
         let listened =
             listens.map(|listen| (format!("--mcp-listen {}", listen.url), listen.collections.as_ref()));
         let claims = claims(dialed.chain(listened)).map_err(usage)?;
+        let secured = parts.iter().any(|part| part.url.is_tls());
         let settings = SourceSettings {
+            tls: secured.then(|| self.security.client()).transpose()?,
             skip_bad_resources: self.skip_bad_resources,
             cache: self.cache()?,
             extensions,
@@ -77,8 +82,8 @@ impl Sources {
             let source: Box<dyn Source> = match (parts.get(place), listens) {
                 (Some(part), _) => part.url.source(&settings).map_err(usage)?,
                 (None, Some(listen)) => {
-                    let listener = bind(listen.url).await?;
-                    listening = Some(listener.local_addr()?);
+                    let (listener, address) = self.bind(listen.url).await?;
+                    listening = Some(address);
                     Box::new(McpSource::listening(listener, &settings))
                 }
                 (None, None) => continue,
@@ -112,17 +117,19 @@ impl Sources {
         let cache = Cache::open(directory);
         cache.map(Some).with_context(|| format!("--config-cache {} cannot be used", directory.display()))
     }
-}
 
-async fn bind(url: ListenUrl) -> anyhow::Result<TcpListener> {
-    if url.tls {
-        return Err(usage(ConfigUrlError::ListenScheme("mcps".to_owned())).into());
+    async fn bind(&self, url: ListenUrl) -> anyhow::Result<(Listener, SocketAddr)> {
+        let listener = TcpListener::bind(url.address).await;
+        let listener = listener.with_context(|| format!("--mcp-listen: cannot listen on {}", url.address))?;
+        let address = listener.local_addr()?;
+        if url.tls {
+            return Ok((Listener::secured(listener, self.security.server()?), address));
+        }
+        if !address.ip().is_loopback() {
+            tracing::warn!(%address, "--mcp-listen without TLS: whoever reaches this port can configure this program");
+        }
+        Ok((listener.into(), address))
     }
-    if !url.address.ip().is_loopback() {
-        tracing::warn!(address = %url.address, "--mcp-listen without TLS: whoever reaches this port can configure this program");
-    }
-    let listener = TcpListener::bind(url.address).await;
-    listener.with_context(|| format!("--mcp-listen: cannot listen on {}", url.address))
 }
 
 fn usage(error: ConfigUrlError) -> Usage {

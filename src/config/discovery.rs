@@ -79,6 +79,7 @@ fn resource(json: Json, lines: Lines, source: &Arc<str>) -> Result<Resource, (&'
         annotations: BTreeMap::new(),
         origin: Origin { source: source.clone(), line: lines.line },
         spec: json,
+        unknown: Vec::new(),
         lines,
     })
 }

@@ -29,6 +29,18 @@ pub enum Severity {
     Error,
 }
 
+/// What a fault is about, where it is decided apart from the others what becomes of it.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
+pub enum Topic {
+    /// The configuration itself.
+    #[default]
+    Configuration,
+    /// A field that is not known here.
+    UnknownField,
+    /// A field that is deprecated.
+    DeprecatedField,
+}
+
 /// One thing that is wrong with a configuration: what, where, and what to do.
 ///
 /// Reads as `dir/rules.yaml:12: r1.rule.istio-system: spec.actions[0].handler: there is no handler h1`; warnings say so.
@@ -36,6 +48,8 @@ pub enum Severity {
 pub struct Fault {
     /// How bad it is.
     pub severity: Severity,
+    /// What it is about.
+    pub topic: Topic,
     /// The resource, where it is known.
     pub resource: Option<ResourceName>,
     /// The file and the line, where they are known.
@@ -50,7 +64,8 @@ impl Fault {
     /// An error about nothing in particular yet.
     pub fn error(reason: impl Into<Box<str>>) -> Self {
         let severity = Severity::Error;
-        Self { severity, resource: None, origin: None, field: Box::default(), reason: reason.into() }
+        let (topic, field) = (Topic::default(), Box::default());
+        Self { severity, topic, resource: None, origin: None, field, reason: reason.into() }
     }
 
     /// A warning about nothing in particular yet.

@@ -11,6 +11,7 @@ use super::{ConfigSet, Entry, Fault, Kind, ResourceName, Spec, Target};
 pub fn lint(set: &ConfigSet, is_quota: impl Fn(&ResourceName) -> bool) -> Vec<Fault> {
     let mut faults = Vec::new();
     for entry in set.iter() {
+        faults.extend(entry.foreign.iter().map(|finding| finding.of(&entry.resource, "")));
         let Ok(Spec::Instance(instance)) = entry.spec.as_deref() else { continue };
         match &instance.params {
             None => {

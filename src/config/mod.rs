@@ -12,6 +12,7 @@ mod claim;
 mod collection;
 mod discovery;
 mod document;
+mod evolution;
 mod fault;
 mod istio;
 mod lines;
@@ -31,7 +32,9 @@ pub mod xds;
 
 pub use claim::{Claim, Claimed, ConfigPart, claims, collection};
 pub use collection::Collection;
-pub use fault::{Fault, Origin, Severity};
+pub use evolution::Finding;
+pub(crate) use evolution::findings;
+pub use fault::{Fault, Origin, Severity, Topic};
 pub use lint::lint;
 pub use listen_url::ListenUrl;
 pub use name::{Kind, ResourceName};

@@ -135,6 +135,7 @@ impl Parser {
             labels: texts(&json, "labels"),
             annotations: texts(&json, "annotations"),
             spec,
+            unknown: Vec::new(),
             origin: Origin { source: self.source.clone(), line: lines.line },
             lines: lines.take(&json, "spec"),
         })

@@ -2,7 +2,7 @@ use std::collections::BTreeMap;
 
 use serde_json::Value as Json;
 
-use super::{Collection, Fault, Kind, Origin, ResourceName, lines::Lines};
+use super::{Collection, Fault, Finding, Kind, Origin, ResourceName, lines::Lines};
 
 /// A resource as it was read: who it is, and its spec as JSON, not yet understood.
 #[derive(Clone, Debug, PartialEq)]
@@ -17,6 +17,8 @@ pub struct Resource {
     pub annotations: BTreeMap<String, String>,
     /// The spec, an object; the whole of a resource that is not written with one, as those of Envoy are.
     pub spec: Json,
+    /// What its sender's version of the API has and ours has not.
+    pub unknown: Vec<Finding>,
     /// Where it begins.
     pub origin: Origin,
     pub(super) lines: Lines,
@@ -31,6 +33,7 @@ impl Resource {
             labels: BTreeMap::new(),
             annotations: BTreeMap::new(),
             spec,
+            unknown: Vec::new(),
             origin: Origin { source: source.into(), line: 0 },
             lines: Lines::default(),
         }

@@ -4,7 +4,7 @@ use std::{
 };
 
 use super::{
-    Collection, Fault, Kind, Resource, ResourceName, Spec,
+    Collection, Fault, Finding, Kind, Resource, ResourceName, Spec,
     source::{Change, Content},
 };
 use crate::nearest::nearest;
@@ -25,17 +25,25 @@ pub struct Entry {
     pub resource: Resource,
     /// What it says, or why it cannot be understood.
     pub spec: Result<Arc<Spec>, Fault>,
+    /// What another version of the API would read otherwise.
+    pub foreign: Arc<[Finding]>,
 }
 
 impl Entry {
     /// Reads what a resource says. Where that is what it said before, the two share it.
     fn new(resource: Resource, before: Option<&Self>) -> Self {
-        let shared = before.filter(|before| before.resource.spec == resource.spec).map(|before| &before.spec);
-        let spec = match shared {
-            Some(Ok(spec)) => Ok(spec.clone()),
-            _ => Spec::read(&resource).map(Arc::new),
+        let same = |before: &&Self| {
+            before.resource.spec == resource.spec && before.resource.unknown == resource.unknown
         };
-        Self { resource, spec }
+        if let Some(Self { spec: Ok(spec), foreign, .. }) = before.filter(same) {
+            return Self { spec: Ok(spec.clone()), foreign: foreign.clone(), resource };
+        }
+        let (spec, deprecated) = match Spec::read(&resource) {
+            Ok((spec, deprecated)) => (Ok(Arc::new(spec)), deprecated),
+            Err(fault) => (Err(fault), Vec::new()),
+        };
+        let foreign = resource.unknown.iter().cloned().chain(deprecated).collect();
+        Self { spec, foreign, resource }
     }
 
     /// The full name.

@@ -5,9 +5,9 @@ use std::{collections::BTreeMap, sync::LazyLock};
 use prost_reflect::{DescriptorPool, MessageDescriptor};
 use serde_json::{Map, Value as Json};
 
-use super::{Fault, Kind, Resource};
+use super::{Fault, Finding, Kind, Resource, findings};
 use crate::{
-    handler::read_params,
+    handler::read_json,
     proto::{
         DESCRIPTORS,
         istio::{
@@ -91,29 +91,26 @@ static MESSAGES: LazyLock<Option<Messages>> = LazyLock::new(|| {
 
 impl Spec {
     /// Understands a resource's spec: field names in snake and camel case, durations as `90s` and as Go writes them. An unknown
-    /// field or a wrong type is an error, as it is to a real Mixer, and so is a resource that is nothing to Mixer.
-    pub fn read(resource: &Resource) -> Result<Self, Fault> {
+    /// field or a wrong type is an error, as it is to a real Mixer, and so is a resource that is nothing to Mixer. The findings
+    /// are the deprecated fields in it.
+    pub fn read(resource: &Resource) -> Result<(Self, Vec<Finding>), Fault> {
         let Some(messages) = &*MESSAGES else {
             return Err(resource.error("", "the program's own descriptors cannot be read"));
         };
         let role = resource.role();
         if let (Kind::Other(compiled), Some(role)) = (resource.name.kind(), &role) {
-            return Ok(legacy(compiled, role, resource));
+            return Ok((legacy(compiled, role, resource), Vec::new()));
         }
+        let spec = || resource.spec.clone();
         match role {
             Some(Kind::AttributeManifest) => {
-                message(resource, &messages.attribute_manifest, resource.spec.clone())
-                    .map(Self::AttributeManifest)
+                message(resource, &messages.attribute_manifest, spec(), Self::AttributeManifest)
             }
-            Some(Kind::Template) => {
-                message(resource, &messages.template, resource.spec.clone()).map(Self::Template)
-            }
-            Some(Kind::Adapter) => {
-                message(resource, &messages.adapter, resource.spec.clone()).map(Self::Adapter)
-            }
-            Some(Kind::Rule) => message(resource, &messages.rule, resource.spec.clone()).map(Self::Rule),
-            Some(Kind::Handler) => handler(resource, &messages.handler).map(Self::Handler),
-            Some(Kind::Instance) => instance(resource, &messages.instance).map(Self::Instance),
+            Some(Kind::Template) => message(resource, &messages.template, spec(), Self::Template),
+            Some(Kind::Adapter) => message(resource, &messages.adapter, spec(), Self::Adapter),
+            Some(Kind::Rule) => message(resource, &messages.rule, spec(), Self::Rule),
+            Some(Kind::Handler) => handler(resource, &messages.handler),
+            Some(Kind::Instance) => instance(resource, &messages.instance),
             Some(Kind::Other(_)) | None => Err(resource.error("", "this kind is nothing to Mixer")),
         }
     }
@@ -131,18 +128,21 @@ fn legacy(compiled: &str, role: &Kind, resource: &Resource) -> Spec {
     }
 }
 
-fn handler(resource: &Resource, descriptor: &MessageDescriptor) -> Result<Handler, Fault> {
+type Understood = Result<(Spec, Vec<Finding>), Fault>;
+
+fn handler(resource: &Resource, descriptor: &MessageDescriptor) -> Understood {
     let (params, rest) = split_params(resource)?;
-    let read: v1beta1::Handler = message(resource, descriptor, rest)?;
+    let (read, found) = message(resource, descriptor, rest, |read: v1beta1::Handler| read)?;
     let adapter = target(resource, "adapter", read.compiled_adapter, read.adapter)?;
-    Ok(Handler { adapter, params, connection: read.connection })
+    Ok((Spec::Handler(Handler { adapter, params, connection: read.connection }), found))
 }
 
-fn instance(resource: &Resource, descriptor: &MessageDescriptor) -> Result<Instance, Fault> {
+fn instance(resource: &Resource, descriptor: &MessageDescriptor) -> Understood {
     let (params, rest) = split_params(resource)?;
-    let read: v1beta1::Instance = message(resource, descriptor, rest)?;
+    let (read, found) = message(resource, descriptor, rest, |read: v1beta1::Instance| read)?;
     let template = target(resource, "template", read.compiled_template, read.template)?;
-    Ok(Instance { template, params, attribute_bindings: read.attribute_bindings })
+    let attribute_bindings = read.attribute_bindings;
+    Ok((Spec::Instance(Instance { template, params, attribute_bindings }), found))
 }
 
 fn target(resource: &Resource, field: &str, compiled: String, named: String) -> Result<Target, Fault> {
@@ -170,13 +170,16 @@ fn split_params(resource: &Resource) -> Result<(Option<Map<String, Json>>, Json)
     }
 }
 
-fn message<M: prost::Message + Default>(
+fn message<M: prost::Message + Default, S>(
     resource: &Resource,
     descriptor: &MessageDescriptor,
     json: Json,
-) -> Result<M, Fault> {
-    let bytes = read_params(descriptor, json).map_err(|error| resource.error(&error.field, error.reason))?;
-    M::decode(bytes).map_err(|error| resource.error("", error.to_string()))
+    spec: impl FnOnce(M) -> S,
+) -> Result<(S, Vec<Finding>), Fault> {
+    let read = read_json(descriptor, json).map_err(|error| resource.error(&error.field, error.reason))?;
+    let found = findings(&read);
+    let message = read.transcode_to().map_err(|error| resource.error("", error.to_string()))?;
+    Ok((spec(message), found))
 }
 
 #[cfg(test)]
@@ -193,7 +196,7 @@ mod tests {
         );
         let parsed = parse(&text, "x.yaml", "");
         assert_eq!(parsed.faults, [], "{text}");
-        Spec::read(&parsed.resources[0]).map_err(|fault| fault.to_string())
+        Spec::read(&parsed.resources[0]).map(|(spec, _)| spec).map_err(|fault| fault.to_string())
     }
 
     #[test]

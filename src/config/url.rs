@@ -21,12 +21,15 @@ pub enum ConfigUrl {
         /// Whether the connection is TLS.
         tls: bool,
     },
-    /// An xDS server that carries MCP resources: `xds://host:port`, or `xds+delta://host:port` for changes rather than whole sets.
+    /// An xDS server that carries MCP resources: `xds://host:port`, or `xds+delta://host:port` for changes rather than whole sets;
+    /// `xdss://` and `xdss+delta://` for TLS.
     Xds {
         /// The server, `host:port`.
         address: Authority,
         /// How it is spoken to.
         form: Form,
+        /// Whether the connection is TLS.
+        tls: bool,
     },
 }
 
@@ -73,9 +76,9 @@ pub enum ConfigUrlError {
         "{0} and {1} are both for all collections; say what one of them is for, as in {1}?collections=rules,handlers"
     )]
     TwoForAll(String, String),
-    /// Nothing here can read from there.
-    #[error("{0}: this program cannot read configuration from there yet; give a directory")]
-    Unsupported(ConfigUrl),
+    /// There is nothing to make the connection with.
+    #[error("{0}: no certificates are given for TLS")]
+    NoTls(ConfigUrl),
 }
 
 impl FromStr for ConfigUrl {
@@ -92,9 +95,10 @@ impl FromStr for ConfigUrl {
             "fs" if rest.starts_with('/') => Ok(Self::Files(rest.into())),
             "fs" => Err(ConfigUrlError::RelativePath(rest.to_owned())),
             "mcp" | "mcps" => Ok(Self::Mcp { address: address(rest)?, tls: scheme == "mcps" }),
-            "xds" => Ok(Self::Xds { address: address(rest)?, form: Form::StateOfTheWorld }),
-            "xds+delta" => Ok(Self::Xds { address: address(rest)?, form: Form::Delta }),
-            other => Err(ConfigUrlError::Scheme(other.to_owned())),
+            other => match XDS.iter().find(|(_, _, known)| *known == other) {
+                Some((form, tls, _)) => Ok(Self::Xds { address: address(rest)?, form: *form, tls: *tls }),
+                None => Err(ConfigUrlError::Scheme(other.to_owned())),
+            },
         }
     }
 }
@@ -106,35 +110,51 @@ fn address(text: &str) -> Result<Authority, ConfigUrlError> {
     if complete { Ok(authority) } else { Err(wrong()) }
 }
 
-fn scheme(form: Form) -> &'static str {
-    match form {
-        Form::StateOfTheWorld => "xds",
-        Form::Delta => "xds+delta",
-    }
+/// The schemes of xDS: the form, and whether it is TLS.
+const XDS: [(Form, bool, &str); 4] = [
+    (Form::StateOfTheWorld, false, "xds"),
+    (Form::StateOfTheWorld, true, "xdss"),
+    (Form::Delta, false, "xds+delta"),
+    (Form::Delta, true, "xdss+delta"),
+];
+
+fn scheme(form: Form, tls: bool) -> &'static str {
+    let known = XDS.iter().find(|(known, secured, _)| (*known, *secured) == (form, tls));
+    known.map_or("xds", |(_, _, scheme)| scheme)
 }
 
 impl ConfigUrl {
     /// The source that is there.
     pub fn source(&self, settings: &SourceSettings) -> Result<Box<dyn Source>, ConfigUrlError> {
-        Ok(match (self, self.server(settings)?) {
-            (_, Some(server)) => Box::new(server),
-            (Self::Files(path), _) => Box::new(FileSource::new(path, &settings.default_namespace)),
-            (_, None) => return Err(ConfigUrlError::Unsupported(self.clone())),
-        })
+        match (self, self.server(settings)?) {
+            (Self::Files(path), _) => Ok(Box::new(FileSource::new(path, &settings.default_namespace))),
+            (_, Some(server)) => Ok(Box::new(server)),
+            (_, None) => Err(ConfigUrlError::NoTls(self.clone())),
+        }
     }
 
     /// The server that is there; `None` where there are files.
     pub fn server(&self, settings: &SourceSettings) -> Result<Option<McpSource>, ConfigUrlError> {
         match self {
             Self::Files(_) => Ok(None),
-            Self::Mcp { address, tls: false } => {
-                Ok(Some(McpSource::of(Peer::new(address.as_str()), settings)))
-            }
-            Self::Xds { address, form } => {
-                let server = Peer::new(address.as_str()).called(scheme(*form));
+            Self::Mcp { address, .. } => Ok(Some(McpSource::of(self.peer(address, settings)?, settings))),
+            Self::Xds { address, form, tls } => {
+                let server = self.peer(address, settings)?.called(scheme(*form, *tls));
                 Ok(Some(McpSource::by_xds(server, *form, xds::sink::own_node(settings), settings)))
             }
-            Self::Mcp { tls: true, .. } => Err(ConfigUrlError::Unsupported(self.clone())),
+        }
+    }
+
+    /// Whether it is dialed over TLS.
+    pub fn is_tls(&self) -> bool {
+        matches!(self, Self::Mcp { tls: true, .. } | Self::Xds { tls: true, .. })
+    }
+
+    fn peer(&self, address: &Authority, settings: &SourceSettings) -> Result<Peer, ConfigUrlError> {
+        match (self.is_tls(), &settings.tls) {
+            (false, _) => Ok(Peer::new(address.as_str())),
+            (true, Some(security)) => Ok(Peer::secured(address.as_str(), security.clone())),
+            (true, None) => Err(ConfigUrlError::NoTls(self.clone())),
         }
     }
 }
@@ -145,7 +165,7 @@ impl fmt::Display for ConfigUrl {
             Self::Files(path) => write!(f, "fs://{}", path.display()),
             Self::Mcp { address, tls: false } => write!(f, "mcp://{address}"),
             Self::Mcp { address, tls: true } => write!(f, "mcps://{address}"),
-            Self::Xds { address, form } => write!(f, "{}://{address}", scheme(*form)),
+            Self::Xds { address, form, tls } => write!(f, "{}://{address}", scheme(*form, *tls)),
         }
     }
 }
@@ -176,6 +196,8 @@ mod tests {
             "mcps://galley.istio-system.svc:15019",
             "xds://[::1]:15010",
             "xds+delta://istiod:15010",
+            "xdss://istiod:15012",
+            "xdss+delta://istiod:15012",
         ] {
             assert_eq!(read(text).map(|url| url.to_string()), Ok(text.to_owned()));
         }
@@ -194,13 +216,13 @@ mod tests {
     }
 
     #[test]
-    fn what_cannot_be_read_yet_says_so() {
+    fn what_cannot_be_read_says_so() {
         let error = |text: &str| {
             text.parse::<ConfigUrl>()
                 .and_then(|url| url.source(&SourceSettings::new("ns")).map(|_| ()))
                 .unwrap_err()
         };
-        assert!(error("mcps://h:1").to_string().starts_with("mcps://h:1: this program cannot"));
+        assert_eq!(error("mcps://h:1").to_string(), "mcps://h:1: no certificates are given for TLS");
         assert_eq!(error("k8s://"), ConfigUrlError::Scheme("k8s".to_owned()));
         assert_eq!(error(""), ConfigUrlError::Empty);
     }

@@ -14,7 +14,7 @@ use super::{
 };
 use crate::{
     config::{
-        Collection, ConfigSet, Fault,
+        Collection, ConfigSet, Fault, Topic,
         source::{Source, Update, Watched},
     },
     host::Host,
@@ -52,6 +52,8 @@ pub struct ConfigStatus {
     pub resources: BTreeMap<String, usize>,
     /// The version that each source calls its state, by collection.
     pub versions: BTreeMap<String, String>,
+    /// How often a deprecated field came to be used.
+    pub deprecated_uses: u64,
     /// What is wrong with the configuration in use, and yet let through.
     pub faults: Vec<String>,
     /// Why the last update was refused; empty once a later one is in use.
@@ -102,12 +104,13 @@ impl Controller {
         match blueprint.build(former.as_deref(), &*self.connect, &self.options).await {
             Ok((snapshot, faults)) => {
                 self.mixer.swap(snapshot);
-                self.tell_new(&faults);
+                let deprecated_uses = self.tell_new(&faults);
                 let resources = set.counts();
                 tracing::info!(%source, resources = resources.values().sum::<usize>(), "configuration in use");
                 self.set = set;
                 self.note(|status| {
                     status.applied += 1;
+                    status.deprecated_uses += deprecated_uses;
                     status.applied_at = seconds_now();
                     status.resources = resources
                         .into_iter()
@@ -142,13 +145,16 @@ impl Controller {
         }
     }
 
-    /// Tells the faults that are let through, but for those of the configuration before.
-    fn tell_new(&self, faults: &[Fault]) {
+    /// Tells the faults that are let through, but for those of the configuration before. Returns how many of them are uses of
+    /// deprecated fields.
+    fn tell_new(&self, faults: &[Fault]) -> u64 {
         let status = self.status.lock().unwrap_or_else(PoisonError::into_inner);
-        let told = |fault: &String| status.faults.contains(fault);
-        for fault in faults.iter().map(ToString::to_string).filter(|fault| !told(fault)) {
+        let mut deprecated = 0;
+        for fault in faults.iter().filter(|fault| !status.faults.contains(&fault.to_string())) {
             tracing::warn!("{fault}");
+            deprecated += u64::from(fault.topic == Topic::DeprecatedField);
         }
+        deprecated
     }
 
     fn note(&self, change: impl FnOnce(&mut ConfigStatus)) {

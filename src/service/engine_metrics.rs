@@ -88,6 +88,9 @@ impl EngineMetrics {
         let updates = [AtomicU64::new(status.applied), AtomicU64::new(status.rejected)];
         let help = "Updates of the configuration, by whether they were put to use";
         counter(encoder, "mixer_config_updates", help, "result", &["applied", "rejected"], &updates)?;
+        let help = "Deprecated fields that configuration came to use";
+        let encoded = encoder.encode_descriptor("deprecated_feature_use", help, None, MetricType::Counter)?;
+        ConstCounter::new(status.deprecated_uses).encode(encoded)?;
         let help = "Faults of the configuration in use that were let through, warnings among them";
         gauge(encoder, "mixer_config_faults", help, status.faults.len() as f64)?;
         let help = "Whether the last update was refused, so that an older configuration is in use: 0 or 1";

@@ -5,7 +5,7 @@ use prost_reflect::{DynamicMessage, MessageDescriptor};
 use serde_json::{Value as Json, json};
 
 use crate::{
-    config::{Collection, Types, ordered},
+    config::{Collection, Finding, Topic, Types, findings, ordered},
     handler::{ParamsError, read_json},
     proto::Any,
 };
@@ -17,16 +17,17 @@ const VALUE: &str = "value";
 const STRUCT: &str = "google.protobuf.Struct";
 
 /// A body as the spec of a resource. What is of a type not known here stays as it is, under `@type` and `value`: it is carried, not
-/// understood.
-pub(super) fn to_spec(body: &Any) -> Result<Json, String> {
+/// understood. Of what is, the findings are the fields that its type has not here.
+pub(super) fn to_spec(body: &Any) -> Result<(Json, Vec<Finding>), String> {
     let name = body.message_name();
     let Some(descriptor) = Types::own(name) else {
-        return Ok(json!({ TYPE: body.type_url, VALUE: STANDARD.encode(&body.value) }));
+        return Ok((json!({ TYPE: body.type_url, VALUE: STANDARD.encode(&body.value) }), Vec::new()));
     };
     let message = DynamicMessage::decode(descriptor, body.value.clone());
     let message = message.map_err(|error| format!("its body is no {name}: {error}"))?;
-    let spec = serde_json::to_value(message).map_err(|error| format!("its {name} is no JSON: {error}"))?;
-    Ok(whole_numbers(spec))
+    let spec = serde_json::to_value(&message).map_err(|error| format!("its {name} is no JSON: {error}"))?;
+    let unknown = findings(&message).into_iter().filter(|finding| finding.topic == Topic::UnknownField);
+    Ok((whole_numbers(spec), unknown.collect()))
 }
 
 /// What a body is called, where its type is known and has a name: the one of the cluster in endpoints of Envoy, its own elsewhere.
@@ -113,7 +114,7 @@ mod tests {
 
     fn there_and_back(collection: &str, spec: Json) -> (String, Json) {
         let body = of_spec(&Types::default(), &Collection::new(collection), spec).unwrap();
-        (body.message_name().to_owned(), to_spec(&body).unwrap())
+        (body.message_name().to_owned(), to_spec(&body).unwrap().0)
     }
 
     #[test]
@@ -242,7 +243,7 @@ mod tests {
     fn a_body_that_was_carried_goes_out_as_it_came() {
         for type_url in ["t/a.b.C", &format!("{HOST}{LISTENERS}")] {
             let body = Any { type_url: type_url.to_owned(), value: vec![1, 2, 250].into() };
-            let spec = to_spec(&body).unwrap();
+            let (spec, _) = to_spec(&body).unwrap();
             assert_eq!(of_spec(&Types::default(), &Collection::new("any/thing"), spec), Ok(body));
         }
     }
@@ -281,7 +282,7 @@ mod tests {
     #[test]
     fn what_is_not_known_is_carried_and_what_is_broken_is_told() {
         let unknown = Any { type_url: "t/a.b.C".to_owned(), value: vec![1, 2].into() };
-        assert_eq!(to_spec(&unknown), Ok(json!({ "@type": "t/a.b.C", "value": "AQI=" })));
+        assert_eq!(to_spec(&unknown).unwrap().0, json!({ "@type": "t/a.b.C", "value": "AQI=" }));
         let broken = Any { type_url: "t/istio.policy.v1beta1.Rule".to_owned(), value: vec![0xff].into() };
         assert!(to_spec(&broken).unwrap_err().starts_with("its body is no istio.policy.v1beta1.Rule: "));
     }

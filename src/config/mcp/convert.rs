@@ -12,12 +12,13 @@ pub(super) fn to_update(change: &Change, source: &str) -> Result<config::source:
     let mut resources = Vec::with_capacity(change.resources.len());
     for resource in &change.resources {
         match body::to_spec(&resource.body) {
-            Ok(spec) => {
+            Ok((spec, unknown)) => {
                 let kind = kind(&collection, Some(resource));
                 let name = resource_name(&resource.name, kind);
                 let mut read = config::Resource::new(name, collection.clone(), spec, source);
                 read.labels.clone_from(&resource.labels);
                 read.annotations.clone_from(&resource.annotations);
+                read.unknown = unknown;
                 resources.push(read);
             }
             Err(reason) => faults.push(Fault { resource: resource.name.clone(), reason }),

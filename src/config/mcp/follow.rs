@@ -10,7 +10,6 @@ use std::{
 
 use futures_util::{FutureExt as _, future::BoxFuture};
 use tokio::{
-    net::TcpListener,
     sync::mpsc,
     time::{Instant, timeout_at},
 };
@@ -18,7 +17,7 @@ use tokio_util::sync::{CancellationToken, DropGuard};
 use tonic::service::Routes;
 
 use super::{
-    Delivery, DialOptions, Peer, convert, listen,
+    Delivery, DialOptions, Listener, Peer, convert, listen,
     sink::{self, Cache, ResourceSinkService, Sink, SinkOptions},
 };
 use crate::{
@@ -52,7 +51,7 @@ pub struct McpSource {
 #[derive(Debug)]
 enum Way {
     Dial(Protocol, Peer, DialOptions),
-    Listen(TcpListener),
+    Listen(Listener),
 }
 
 /// What is spoken with who is dialed.
@@ -96,10 +95,9 @@ impl McpSource {
     }
 
     /// Configuration from sources that dial that listener. They find the service `ResourceSink` there.
-    pub fn listening(listener: TcpListener, settings: &SourceSettings) -> Self {
-        let address =
-            listener.local_addr().map_or_else(|_| "unknown".to_owned(), |address| address.to_string());
-        let name = format!("sources that dial mcp://{address}");
+    pub fn listening(listener: impl Into<Listener>, settings: &SourceSettings) -> Self {
+        let listener = listener.into();
+        let name = format!("sources that dial {listener}");
         Self { cache: settings.cache.clone(), ..Self::by(name, Way::Listen(listener), options(settings)) }
     }
 

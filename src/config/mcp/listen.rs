@@ -1,9 +1,10 @@
-use std::{pin::pin, sync::Arc, time::Duration};
+use std::{fmt, future::pending, pin::pin, sync::Arc, time::Duration};
 
 use futures_util::stream;
 use hyper::{server::conn::http2, service::service_fn};
 use hyper_util::rt::{TokioExecutor, TokioIo, TokioTimer};
 use tokio::{
+    io::{AsyncRead, AsyncWrite},
     net::{TcpListener, TcpStream},
     sync::{Mutex, OwnedSemaphorePermit, Semaphore, mpsc},
 };
@@ -15,6 +16,7 @@ use super::{
     peer::{KEEPALIVE, KEEPALIVE_TIMEOUT},
     rate::{Bucket, Rate},
 };
+use crate::tls;
 
 /// How a service treats those who dial it.
 #[derive(Clone, Debug)]
@@ -60,20 +62,61 @@ const REST: Duration = Duration::from_millis(100);
 /// How long the last answers on a connection may take to be sent when it is to end.
 const LAST_ANSWERS: Duration = Duration::from_millis(500);
 
+/// A port that is listened on.
+#[derive(Debug)]
+pub struct Listener {
+    tcp: TcpListener,
+    security: Option<Arc<tls::Server>>,
+}
+
+impl From<TcpListener> for Listener {
+    /// Whoever can connect is served.
+    fn from(tcp: TcpListener) -> Self {
+        Self { tcp, security: None }
+    }
+}
+
+impl Listener {
+    /// Connections are TLS, and who is not on the list of those who may dial is refused.
+    pub fn secured(tcp: TcpListener, security: Arc<tls::Server>) -> Self {
+        Self { tcp, security: Some(security) }
+    }
+}
+
+impl fmt::Display for Listener {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(if self.security.is_some() { "mcps://" } else { "mcp://" })?;
+        match self.tcp.local_addr() {
+            Ok(address) => address.fmt(f),
+            Err(error) => error.fmt(f),
+        }
+    }
+}
+
 /// Serves MCP on a port of its own until told to stop. Streams that have ended by then are answered in full, others are
 /// cut off: their clients come back, elsewhere perhaps.
-pub async fn listen(listener: TcpListener, services: Routes, stop: CancellationToken) {
+pub async fn listen(listener: impl Into<Listener>, services: Routes, stop: CancellationToken) {
+    let Listener { tcp: listener, security } = listener.into();
     let services = services.prepare();
     let free = Arc::new(Semaphore::new(CONNECTIONS));
     let connections = TaskTracker::new();
+    let watch = async {
+        match &security {
+            Some(security) => security.watch().await,
+            None => pending().await,
+        }
+    };
     let accept = async {
+        if let Some(security) = &security {
+            security.ready().await;
+        }
         loop {
             let Ok(permit) = free.clone().acquire_owned().await else { return };
             match listener.accept().await {
                 Ok((stream, _)) => {
-                    let (services, stop) = (services.clone(), stop.clone());
+                    let (services, security, stop) = (services.clone(), security.clone(), stop.clone());
                     connections.spawn(async move {
-                        serve(stream, services, stop).await;
+                        serve(stream, security, services, stop).await;
                         drop(permit);
                     });
                 }
@@ -86,6 +129,7 @@ pub async fn listen(listener: TcpListener, services: Routes, stop: CancellationT
     };
     tokio::select! {
         () = accept => {}
+        never = watch => match never {},
         () = stop.cancelled() => {}
     }
     connections.close();
@@ -93,15 +137,49 @@ pub async fn listen(listener: TcpListener, services: Routes, stop: CancellationT
 }
 
 /// Serves one connection to its end, or until told to stop.
-async fn serve(stream: TcpStream, services: Routes, stop: CancellationToken) {
+async fn serve(
+    stream: TcpStream,
+    security: Option<Arc<tls::Server>>,
+    services: Routes,
+    stop: CancellationToken,
+) {
     // The peer has gone already if this fails, and nobody is there to tell.
     let _ = stream.set_nodelay(true);
     let peer = TcpConnectInfo { local_addr: stream.local_addr().ok(), remote_addr: stream.peer_addr().ok() };
+    let Some(security) = security else {
+        return exchange(stream, peer, None, services, stop).await;
+    };
+    let secured = tokio::select! {
+        secured = security.secure(stream) => secured,
+        () = stop.cancelled() => return,
+    };
+    match secured {
+        Ok((stream, identity)) => exchange(stream, peer, Some((security, identity)), services, stop).await,
+        Err(error) => tracing::info!(peer = ?peer.remote_addr, error, "a TLS handshake failed"),
+    }
+}
+
+/// Who may open streams, and who wants to.
+type Guard = Option<(Arc<tls::Server>, Option<tls::Identity>)>;
+
+async fn exchange<S>(stream: S, peer: TcpConnectInfo, guard: Guard, services: Routes, stop: CancellationToken)
+where
+    S: AsyncRead + AsyncWrite + Send + Unpin + 'static,
+{
+    let guard = Arc::new(guard);
     let service = service_fn(move |request: http::Request<hyper::body::Incoming>| {
         let mut request = request.map(Body::new);
         request.extensions_mut().insert(peer.clone());
-        let mut services = services.clone();
-        async move { services.call(request).await }
+        let (mut services, guard) = (services.clone(), guard.clone());
+        async move {
+            // By the list as it is now: streams that are open go on (mcp-and-xds.md, section b, Auth, TLS).
+            if let Some((security, identity)) = &*guard
+                && let Err(refused) = security.access().check(identity.as_ref()).await
+            {
+                return Ok(refused.into_http());
+            }
+            services.call(request).await
+        }
     });
     let served = http2::Builder::new(TokioExecutor::new())
         .timer(TokioTimer::new())

@@ -24,9 +24,12 @@ pub use change::{Change, Delivery, Fault, Rejection, Verdict};
 pub use feed::feed;
 pub use follow::{Following, McpSource, deliver, mixer_collections, sink_id};
 pub(crate) use listen::Admission;
-pub use listen::{ServiceOptions, listen};
+pub use listen::{Listener, ServiceOptions, listen};
 pub use peer::Peer;
 pub use rate::Rate;
 pub use redial::DialOptions;
 pub use resource::Resource;
 pub use version::ContentVersion;
+
+#[cfg(all(test, feature = "tls"))]
+mod secured_tests;

@@ -1,9 +1,21 @@
-use std::{fmt, time::Duration};
+use std::{
+    fmt, io,
+    sync::Arc,
+    task::{Context, Poll},
+    time::Duration,
+};
 
+use futures_util::future::{BoxFuture, FutureExt as _};
+use http::Uri;
+use hyper_util::rt::TokioIo;
+use tokio::net::TcpStream;
 use tonic::{
     Status,
     transport::{Channel, Endpoint},
 };
+use tower_service::Service;
+
+use crate::tls;
 
 /// How long a connection may take to make.
 const CONNECT: Duration = Duration::from_secs(10);
@@ -13,17 +25,23 @@ pub(super) const KEEPALIVE: Duration = Duration::from_secs(30);
 /// How long the answer to that may take.
 pub(super) const KEEPALIVE_TIMEOUT: Duration = Duration::from_secs(10);
 
-/// Somebody to dial, as `mcp://host:port` names it; the scheme is for people.
+/// Somebody to dial, as `mcp://host:port` names it, or `mcps://host:port` for TLS; the scheme is for people.
 #[derive(Clone, Debug)]
 pub struct Peer {
     scheme: &'static str,
     address: String,
+    security: Option<Arc<tls::Client>>,
 }
 
 impl Peer {
     /// The peer at `host:port`, without TLS.
     pub fn new(address: impl Into<String>) -> Self {
-        Self { scheme: "mcp", address: address.into() }
+        Self { scheme: "mcp", address: address.into(), security: None }
+    }
+
+    /// The peer at `host:port`, over TLS.
+    pub fn secured(address: impl Into<String>, security: Arc<tls::Client>) -> Self {
+        Self { scheme: "mcps", address: address.into(), security: Some(security) }
     }
 
     /// The same, with the scheme of another protocol.
@@ -32,13 +50,27 @@ impl Peer {
         Self { scheme, ..self }
     }
 
-    /// Connects. The error says what it could not.
+    /// Connects; over TLS once its files are there. The error says what it could not.
     pub(in crate::config) async fn connect(&self) -> Result<Channel, Status> {
-        let connected = match self.endpoint() {
-            Ok(endpoint) => endpoint.connect().await,
-            Err(error) => Err(error),
+        let connected = match (self.endpoint(), &self.security) {
+            (Ok(endpoint), None) => endpoint.connect().await,
+            (Ok(endpoint), Some(security)) => {
+                security.ready().await;
+                let dialer = Dialer { address: self.address.clone(), security: security.clone() };
+                endpoint.connect_with_connector(dialer).await
+            }
+            (Err(error), _) => Err(error),
         };
         connected.map_err(|error| Status::unavailable(format!("cannot connect: {}", with_causes(&error))))
+    }
+
+    /// Does something, and meanwhile keeps an eye on the files that connections need.
+    pub(in crate::config) async fn watching<T>(&self, work: impl Future<Output = T>) -> T {
+        let Some(security) = &self.security else { return work.await };
+        tokio::select! {
+            done = work => done,
+            never = security.watch() => match never {},
+        }
     }
 
     fn endpoint(&self) -> Result<Endpoint, tonic::transport::Error> {
@@ -55,6 +87,33 @@ impl Peer {
 impl fmt::Display for Peer {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "{}://{}", self.scheme, self.address)
+    }
+}
+
+/// Makes the connections of one peer that are TLS.
+struct Dialer {
+    address: String,
+    security: Arc<tls::Client>,
+}
+
+impl Service<Uri> for Dialer {
+    type Response = TokioIo<tls::Secured>;
+    type Error = io::Error;
+    type Future = BoxFuture<'static, io::Result<Self::Response>>;
+
+    fn poll_ready(&mut self, _: &mut Context<'_>) -> Poll<io::Result<()>> {
+        Poll::Ready(Ok(()))
+    }
+
+    fn call(&mut self, _: Uri) -> Self::Future {
+        let (address, security) = (self.address.clone(), self.security.clone());
+        let connected = async move {
+            let stream = TcpStream::connect(&address).await?;
+            stream.set_nodelay(true)?;
+            let host = address.rsplit_once(':').map_or(&*address, |(host, _)| host);
+            security.secure(host, stream).await.map(TokioIo::new).map_err(io::Error::other)
+        };
+        connected.boxed()
     }
 }
 

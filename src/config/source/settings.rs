@@ -1,6 +1,9 @@
+use std::sync::Arc;
+
 use crate::{
     config::{Collection, mcp::sink::Cache},
     proto::envoy::config::core::v3::Extension,
+    tls,
 };
 
 /// What a source is asked for, and how what arrives is treated: the same for every kind of source.
@@ -14,6 +17,8 @@ pub struct SourceSettings {
     pub skip_bad_resources: bool,
     /// Where the last good configuration is kept, for a restart without its source.
     pub cache: Option<Cache>,
+    /// What servers that are TLS are dialed with; none are without it.
+    pub tls: Option<Arc<tls::Client>>,
     /// What the program can be configured to do, told to servers of xDS: its adapters and their templates.
     pub extensions: Vec<Extension>,
 }
@@ -37,6 +42,7 @@ impl SourceSettings {
             collections: Collection::mixer().map(wanted).collect(),
             skip_bad_resources: false,
             cache: None,
+            tls: None,
             extensions: Vec::new(),
         }
     }

@@ -7,6 +7,7 @@ use std::{
 
 use bytes::Bytes;
 use prost::Message as _;
+use prost_reflect::MessageDescriptor;
 use serde_json::{Map, Value as Json};
 
 use super::{
@@ -16,8 +17,8 @@ use super::{
 };
 use crate::{
     adapter::{InferredType, InferredTypes},
-    config::{self, ConfigSet, Fault, Kind, Resource, ResourceName, Spec, Target},
-    handler::{AdapterInfo, Digest, read_params},
+    config::{self, ConfigSet, Fault, Kind, Resource, ResourceName, Spec, Target, findings},
+    handler::{AdapterInfo, Digest, read_json},
     host::Host,
     proto::{Any, istio::policy::v1beta1::Connection},
     template::DynamicTemplate,
@@ -88,7 +89,7 @@ pub(super) fn read(set: &ConfigSet, adapters: &Adapters, host: &Host, faults: &m
     let mut handlers = Handlers::new();
     for (resource, spec) in of_kind(set, Kind::Handler, faults) {
         let Spec::Handler(spec) = spec else { continue };
-        match handler(set, resource, spec, adapters, host) {
+        match handler(set, resource, spec, adapters, host, faults) {
             Ok(handler) => {
                 handlers.insert(resource.name.clone(), handler);
             }
@@ -104,10 +105,11 @@ fn handler(
     spec: &config::Handler,
     adapters: &Adapters,
     host: &Host,
+    faults: &mut Vec<Fault>,
 ) -> Result<Configured, Box<Fault>> {
     let params = spec.params.clone().unwrap_or_default();
     let reference = match &spec.adapter {
-        Target::Compiled(adapter) => return in_process(resource, adapter, params, host),
+        Target::Compiled(adapter) => return in_process(resource, adapter, params, host, faults),
         Target::Resource(reference) => reference,
     };
     let (_, adapter) = resolve(set, &Kind::Adapter, reference, resource.name.namespace(), adapters)
@@ -122,8 +124,7 @@ fn handler(
     let adapter_config = match &adapter.params {
         None => None,
         Some(message) => {
-            let value = read_params(message, Json::Object(params))
-                .map_err(|error| resource.error(&join("params", &error.field), error.reason))?;
+            let value = self::params(resource, message, params, faults)?;
             Some(Any { type_url: format!("type.googleapis.com/{}", message.full_name()), value })
         }
     };
@@ -135,11 +136,25 @@ fn handler(
     Ok(Configured { resource: resource.clone(), used, templates: Served::Remote(adapter.templates.clone()) })
 }
 
+/// The adapter's configuration, and warnings of what is deprecated in it.
+fn params(
+    resource: &Resource,
+    message: &MessageDescriptor,
+    params: Map<String, Json>,
+    faults: &mut Vec<Fault>,
+) -> Result<Bytes, Box<Fault>> {
+    let read = read_json(message, Json::Object(params))
+        .map_err(|error| resource.error(&join("params", &error.field), error.reason))?;
+    faults.extend(findings(&read).iter().map(|finding| finding.of(resource, "params")));
+    Ok(read.encode_to_vec().into())
+}
+
 fn in_process(
     resource: &Resource,
     adapter: &str,
     params: Map<String, Json>,
     host: &Host,
+    faults: &mut Vec<Fault>,
 ) -> Result<Configured, Box<Fault>> {
     let Some(adapter) = host.adapters().find(adapter) else {
         let known: Vec<&str> = host.adapters().iter().map(|adapter| adapter.name).collect();
@@ -147,8 +162,7 @@ fn in_process(
             format!("there is no adapter {adapter:?} in this process; there are {}", known.join(", "));
         return Err(resource.error("compiled_adapter", reason).into());
     };
-    let config = read_params(&adapter.config, Json::Object(params))
-        .map_err(|error| resource.error(&join("params", &error.field), error.reason))?;
+    let config = self::params(resource, &adapter.config, params, faults)?;
     let config = host
         .handlers()
         .canonical(adapter, config)

@@ -22,7 +22,7 @@ use super::{
     snapshot::{Identity, Snapshot, global_slots},
 };
 use crate::{
-    config::{ConfigSet, Fault, ResourceName, lint},
+    config::{ConfigSet, Fault, ResourceName, Severity, Topic, lint},
     host::Host,
 };
 use actions::RuleSpec;
@@ -35,6 +35,8 @@ pub struct BuildOptions {
     pub lenient: bool,
     /// What becomes of requests when something fails.
     pub policy: FailurePolicy,
+    /// What becomes of fields that another version of the API would read otherwise.
+    pub fields: FieldPolicy,
     /// How many answers of checks are kept for requests that would be answered alike; 0 keeps none, as a real Mixer
     /// does since 1.1.
     pub check_cache: u64,
@@ -46,8 +48,50 @@ impl Default for BuildOptions {
             default_namespace: "istio-system".to_owned(),
             lenient: false,
             policy: FailurePolicy::default(),
+            fields: FieldPolicy::default(),
             check_cache: 0,
         }
+    }
+}
+
+/// What becomes of fields that another version of the API would read otherwise (the versioning policy that Envoy's API began with,
+/// seed 003). A refusal is one of the whole configuration, also where it is read leniently.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct FieldPolicy {
+    /// Fields that are not known here, in what is received: whoever sent it has a newer API. Fields of files are read by name, and
+    /// one that is not known is always an error.
+    pub unknown: OnField,
+    /// Fields that are deprecated.
+    pub deprecated: OnField,
+}
+
+/// What becomes of a configuration with such a field.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum OnField {
+    /// It is used.
+    Ignore,
+    /// It is used, with a warning.
+    #[default]
+    Warn,
+    /// It is refused.
+    Refuse,
+}
+
+impl FieldPolicy {
+    /// Makes of the faults what the policy says. Says whether one of them refuses the configuration.
+    fn judge(self, faults: &mut Vec<Fault>) -> bool {
+        let of = |topic| match topic {
+            Topic::Configuration => None,
+            Topic::UnknownField => Some(self.unknown),
+            Topic::DeprecatedField => Some(self.deprecated),
+        };
+        faults.retain(|fault| of(fault.topic) != Some(OnField::Ignore));
+        let mut refused = false;
+        for fault in faults.iter_mut().filter(|fault| of(fault.topic) == Some(OnField::Refuse)) {
+            fault.severity = Severity::Error;
+            refused = true;
+        }
+        refused
     }
 }
 
@@ -90,7 +134,8 @@ impl Blueprint {
         options: &BuildOptions,
     ) -> Result<(Snapshot, Vec<Fault>), Vec<Fault>> {
         let mut faults = self.faults;
-        if !options.lenient && faults.iter().any(Fault::is_error) {
+        let refused = options.fields.judge(&mut faults);
+        if refused || (!options.lenient && faults.iter().any(Fault::is_error)) {
             return Err(faults);
         }
         let opened = open::open_all(&self.handlers, former, connect, &mut faults).await;

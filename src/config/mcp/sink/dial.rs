@@ -19,7 +19,7 @@ pub async fn dial(sink: Sink, source: Peer, options: DialOptions, stop: Cancella
     let max_message_size = options.max_message_size;
     let speak = move |stream, channel, requests| exchange(stream, channel, requests, max_message_size);
     let stream = |stop| connected(sink.clone(), source.clone(), stop, speak).boxed();
-    redial(&source, &options, stop, stream).await;
+    source.watching(redial(&source, &options, stop, stream)).await;
 }
 
 /// One stream, from connecting to its end. `speak` speaks on it, and says why it ended.

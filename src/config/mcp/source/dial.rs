@@ -28,7 +28,7 @@ pub async fn dial(source: Source, sink: Peer, options: DialOptions, stop: Cancel
         }
         .boxed()
     };
-    redial(&sink, &options, stop, stream).await;
+    sink.watching(redial(&sink, &options, stop, stream)).await;
 }
 
 /// One stream, from connecting to its end.

@@ -70,5 +70,5 @@ pub async fn dial(
         };
         connected(sink.clone(), server.clone(), stop, speak).boxed()
     };
-    redial(&server, &options, stop, stream).await;
+    server.watching(redial(&server, &options, stop, stream)).await;
 }

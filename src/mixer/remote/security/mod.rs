@@ -5,7 +5,6 @@ mod material;
 mod oauth;
 mod post;
 mod renewed;
-mod san;
 mod settings;
 mod token;
 
@@ -58,7 +57,7 @@ impl Security {
 
     /// TLS over a new connection, with certificates as they are in their files now.
     pub(super) async fn secure(&self, stream: TcpStream) -> Result<TlsStream<TcpStream>, String> {
-        let config = Material::current(&self.material).await;
+        let config = self.material.current().await;
         let secured = TlsConnector::from(config).connect(self.name.clone(), stream).await;
         secured.map_err(|error| format!("TLS as {:?}: {error}", self.name.to_str()))
     }

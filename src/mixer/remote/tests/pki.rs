@@ -1,19 +1,7 @@
-//! Certificates, and servers that show them.
+//! Servers that show certificates.
 
-use std::{
-    net::IpAddr,
-    path::PathBuf,
-    sync::{
-        Arc, Mutex,
-        atomic::{AtomicUsize, Ordering::SeqCst},
-    },
-};
+use std::sync::{Arc, Mutex};
 
-use base64::{Engine as _, engine::general_purpose::STANDARD};
-use rcgen::{
-    BasicConstraints, CertificateParams, CertifiedIssuer, DnType, IsCa, KeyPair, KeyUsagePurpose, SanType,
-};
-use tempfile::TempDir;
 use tokio::{
     io::{AsyncReadExt as _, AsyncWriteExt as _},
     net::{TcpListener, TcpStream},
@@ -33,72 +21,7 @@ use super::{
     Port, port,
     scripted::{Act, Scripted, Seen},
 };
-
-/// Signs certificates.
-pub(super) struct Authority(CertifiedIssuer<'static, KeyPair>);
-
-/// A certificate with its key, in PEM.
-pub(super) struct Certified {
-    pub(super) certificate: String,
-    pub(super) key: String,
-}
-
-impl Authority {
-    pub(super) fn new() -> Self {
-        // Two of one name would be taken for one another, and fail by their signatures.
-        static NUMBER: AtomicUsize = AtomicUsize::new(0);
-        let mut params = CertificateParams::new([]).unwrap();
-        params.distinguished_name.push(DnType::CommonName, NUMBER.fetch_add(1, SeqCst).to_string());
-        params.is_ca = IsCa::Ca(BasicConstraints::Unconstrained);
-        params.key_usages = vec![KeyUsagePurpose::KeyCertSign];
-        Self(CertifiedIssuer::self_signed(params, KeyPair::generate().unwrap()).unwrap())
-    }
-
-    pub(super) fn pem(&self) -> String {
-        pem("CERTIFICATE", self.0.der())
-    }
-
-    /// A certificate for names, IP addresses and URIs.
-    pub(super) fn issue(&self, names: &[&str]) -> Certified {
-        let mut params = CertificateParams::new([]).unwrap();
-        params.subject_alt_names = names.iter().map(|name| subject(name)).collect();
-        let key = KeyPair::generate().unwrap();
-        let certificate = pem("CERTIFICATE", params.signed_by(&key, &self.0).unwrap().der());
-        Certified { certificate, key: pem("PRIVATE KEY", &key.serialize_der()) }
-    }
-}
-
-fn pem(kind: &str, der: &[u8]) -> String {
-    format!("-----BEGIN {kind}-----\n{}\n-----END {kind}-----\n", STANDARD.encode(der))
-}
-
-fn subject(name: &str) -> SanType {
-    if let Ok(ip) = name.parse::<IpAddr>() {
-        return SanType::IpAddress(ip);
-    }
-    let text = name.try_into().unwrap();
-    if name.contains("://") { SanType::URI(text) } else { SanType::DnsName(text) }
-}
-
-/// Files that change.
-pub(super) struct Files(TempDir);
-
-impl Files {
-    pub(super) fn new() -> Self {
-        Self(tempfile::tempdir().unwrap())
-    }
-
-    /// Writes a file; its path.
-    pub(super) fn write(&self, name: &str, content: &str) -> String {
-        let path = self.path(name);
-        std::fs::write(&path, content).unwrap();
-        path.to_str().unwrap().to_owned()
-    }
-
-    pub(super) fn path(&self, name: &str) -> PathBuf {
-        self.0.path().join(name)
-    }
-}
+pub(super) use crate::tls::tests::pki::{Authority, Certified, Files};
 
 fn server_config(certified: &Certified, clients: Option<&Authority>) -> ServerConfig {
     let provider = Arc::new(ring::default_provider());
@@ -108,7 +31,7 @@ fn server_config(certified: &Certified, clients: Option<&Authority>) -> ServerCo
         None => builder.with_no_client_auth(),
         Some(authority) => {
             let mut roots = RootCertStore::empty();
-            roots.add(authority.0.der().clone()).unwrap();
+            roots.add(authority.der()).unwrap();
             let verifier = WebPkiClientVerifier::builder_with_provider(Arc::new(roots), provider);
             builder.with_client_cert_verifier(verifier.build().unwrap())
         }

@@ -12,40 +12,29 @@ use tokio_rustls::rustls::{
 };
 use webpki::EndEntityCert;
 
-/// Takes a server whose certificate chains to a trusted one and has one of these URI SANs, `spiffe://..`. Its DNS name is
-/// not looked at. This is Mixer's rule for mutual TLS (mixer-wire.md, section c, Connection).
+use super::Identity;
+
+/// Takes a server whose certificate chains to a trusted one and has one of these SANs, such as `spiffe://..`. The name it was
+/// dialed by is not looked at.
 #[derive(Debug)]
-pub(super) struct SanVerifier {
+pub(crate) struct SanVerifier {
     roots: Arc<RootCertStore>,
     accepted: Vec<String>,
+    /// Who the server is, for messages.
+    who: &'static str,
     algorithms: WebPkiSupportedAlgorithms,
 }
 
 impl SanVerifier {
-    /// Takes the URI SANs given, or without any those of the client's own certificate.
-    pub(super) fn new(
-        roots: Arc<RootCertStore>,
-        accepted: &[String],
-        own: &[CertificateDer<'_>],
-    ) -> Result<Self, String> {
-        let accepted = match own.first() {
-            _ if !accepted.is_empty() => accepted.to_vec(),
-            Some(own) => uris(own).map_err(|error| format!("cannot be read: {error}"))?,
-            None => Vec::new(),
-        };
-        if accepted.is_empty() {
-            return Err(
-                "has no URI SAN, and an adapter is taken for having the same one: use one that has, or name the \
-                 SANs of adapters in the options"
-                    .to_owned(),
-            );
-        }
+    /// Takes servers with one of the SANs given.
+    pub(crate) fn new(roots: Arc<RootCertStore>, accepted: Vec<String>, who: &'static str) -> Self {
         let algorithms = ring::default_provider().signature_verification_algorithms;
-        Ok(Self { roots, accepted, algorithms })
+        Self { roots, accepted, who, algorithms }
     }
 }
 
-fn uris(certificate: &CertificateDer<'_>) -> Result<Vec<String>, webpki::Error> {
+/// The URI SANs of a certificate.
+pub(crate) fn uris(certificate: &CertificateDer<'_>) -> Result<Vec<String>, webpki::Error> {
     let certificate = EndEntityCert::try_from(certificate)?;
     Ok(certificate.valid_uri_names().map(str::to_owned).collect())
 }
@@ -67,12 +56,14 @@ impl ServerCertVerifier for SanVerifier {
             now,
             self.algorithms.all,
         )?;
-        let uris = uris(end_entity).map_err(|_| CertificateError::BadEncoding)?;
-        if uris.iter().any(|uri| self.accepted.contains(uri)) {
+        let identity = Identity::of(end_entity).map_err(|_| CertificateError::BadEncoding)?;
+        if self.accepted.iter().any(|name| identity.has(name)) {
             return Ok(ServerCertVerified::assertion());
         }
         Err(Error::General(format!(
-            "the adapter's certificate has the URI SANs {uris:?}, none of {:?}",
+            "the certificate of {} has the SANs {:?}, none of {:?}",
+            self.who,
+            identity.names(),
             self.accepted
         )))
     }

@@ -1,0 +1,110 @@
+//! Configuration of another version of the API: fields that are not known, and fields that are deprecated.
+#![allow(clippy::unwrap_used)]
+
+mod support;
+
+use std::{
+    fs,
+    path::Path,
+    time::{Duration, Instant},
+};
+
+use base64::{Engine as _, engine::general_purpose::STANDARD};
+use mixer_adapter::{
+    prost::Message as _,
+    proto::istio::policy::v1beta1::{Action, Rule},
+};
+use support::{Server, binary};
+
+const SAMPLE: &str = include_str!("../../examples/config/sample.yaml");
+
+fn until(server: &Server, path: &str, text: &str) {
+    let end = Instant::now() + Duration::from_secs(30);
+    loop {
+        let answer = server.get(path);
+        if answer.contains(text) {
+            return;
+        }
+        assert!(Instant::now() < end, "{path} never has {text}: {answer}");
+        std::thread::sleep(Duration::from_millis(20));
+    }
+}
+
+/// The sample with one more rule, whose bytes have a field 99, as a newer API may have.
+fn newer(directory: &Path) {
+    let actions = vec![Action {
+        handler: "closed-paths".to_owned(),
+        instances: vec!["path".to_owned()],
+        ..Action::default()
+    }];
+    let mut rule = Rule { r#match: "false".to_owned(), actions, ..Rule::default() }.encode_to_vec();
+    rule.extend([0x98, 0x06, 0x01]);
+    let value = STANDARD.encode(rule);
+    let newer = format!(
+        "\n---\nkind: rule\nmetadata: {{name: newer, namespace: istio-system}}\n\
+         spec: {{\"@type\": type.googleapis.com/istio.policy.v1beta1.Rule, value: {value}}}\n"
+    );
+    fs::write(directory.join("config.yaml"), format!("{SAMPLE}{newer}")).unwrap();
+}
+
+fn source(directory: &Path) -> Server {
+    let ports = ["source", "--listen", "127.0.0.1:0", "--admin", "127.0.0.1:0", "--log", "error", "--config"];
+    Server::spawn(binary().args(ports).arg(directory)).0
+}
+
+#[test]
+fn a_field_that_is_not_known_is_told_with_its_version_and_path_and_refused_where_that_is_asked_for() {
+    let directory = tempfile::tempdir().unwrap();
+    newer(directory.path());
+    let source = source(directory.path());
+    let url = format!("mcp://{}", source.grpc);
+    let unknown = "newer.rule.istio-system: field 99 is not one that istio.policy.v1beta1.Rule has here";
+
+    let warns = Server::start(&["--config", &url]);
+    until(&warns, "/config", unknown);
+    until(&warns, "/metrics", "mixer_config_updates_total{result=\"applied\"} 1");
+
+    let ignores = Server::start(&["--config", &url, "--unknown-fields", "ignore"]);
+    until(&ignores, "/metrics", "mixer_config_updates_total{result=\"applied\"} 1");
+    until(&ignores, "/config", "\"faults\":[]");
+
+    let _refuses = Server::start(&["--config", &url, "--unknown-fields", "refuse"]);
+    // The source hears which resource, and why.
+    until(
+        &source,
+        "/config",
+        "istio-system/newer: field 99 is not one that istio.policy.v1beta1.Rule has here",
+    );
+}
+
+/// A handler whose params use a deprecated field of its adapter's configuration.
+fn deprecated(directory: &Path) {
+    let proto =
+        "syntax = \"proto3\"; package shop.v1; message Params { string old = 1 [deprecated = true]; }";
+    fs::write(directory.join("shop.proto"), proto).unwrap();
+    let mut compiler = protox::Compiler::new([directory]).unwrap();
+    compiler.include_imports(true).open_file("shop.proto").unwrap();
+    let descriptor = STANDARD.encode(compiler.encode_file_descriptor_set());
+    let text = format!(
+        "kind: adapter\nmetadata: {{name: shop}}\nspec: {{session_based: false, templates: [], config: {descriptor}}}\n---\n\
+         kind: handler\nmetadata: {{name: h}}\nspec: {{adapter: shop, params: {{old: x}}, connection: {{address: \"127.0.0.1:1\"}}}}\n"
+    );
+    fs::write(directory.join("config.yaml"), text).unwrap();
+}
+
+#[test]
+fn a_deprecated_field_is_told_and_counted_and_refused_where_that_is_asked_for() {
+    let directory = tempfile::tempdir().unwrap();
+    deprecated(directory.path());
+    let path = directory.path().to_str().unwrap();
+    let told = "h.handler.istio-system: spec.params.old: is deprecated in shop.v1.Params";
+
+    let warns = Server::start(&["--config", path]);
+    until(&warns, "/config", told);
+    until(&warns, "/metrics", "\ndeprecated_feature_use_total 1\n");
+
+    let refuses = Server::start(&["--config", path, "--deprecated-fields", "refuse"]);
+    until(&refuses, "/metrics", "mixer_config_updates_total{result=\"rejected\"} 1");
+    until(&refuses, "/config", told);
+    until(&refuses, "/metrics", "\ndeprecated_feature_use_total 0\n");
+}

@@ -1,0 +1,5 @@
+#![allow(clippy::unwrap_used)]
+
+mod access;
+mod connections;
+pub(crate) mod pki;

@@ -1,0 +1,84 @@
+//! Certificates to test with.
+
+use std::{
+    net::IpAddr,
+    path::PathBuf,
+    sync::atomic::{AtomicUsize, Ordering::SeqCst},
+};
+
+use base64::{Engine as _, engine::general_purpose::STANDARD};
+use rcgen::{
+    BasicConstraints, CertificateParams, CertifiedIssuer, DnType, IsCa, KeyPair, KeyUsagePurpose, SanType,
+};
+use tempfile::TempDir;
+use tokio_rustls::rustls::pki_types::CertificateDer;
+
+/// Signs certificates.
+pub(crate) struct Authority(CertifiedIssuer<'static, KeyPair>);
+
+/// A certificate with its key, in PEM.
+pub(crate) struct Certified {
+    pub(crate) certificate: String,
+    pub(crate) key: String,
+}
+
+impl Authority {
+    pub(crate) fn new() -> Self {
+        // Two of one name would be taken for one another, and fail by their signatures.
+        static NUMBER: AtomicUsize = AtomicUsize::new(0);
+        let mut params = CertificateParams::new([]).unwrap();
+        params.distinguished_name.push(DnType::CommonName, NUMBER.fetch_add(1, SeqCst).to_string());
+        params.is_ca = IsCa::Ca(BasicConstraints::Unconstrained);
+        params.key_usages = vec![KeyUsagePurpose::KeyCertSign];
+        Self(CertifiedIssuer::self_signed(params, KeyPair::generate().unwrap()).unwrap())
+    }
+
+    pub(crate) fn pem(&self) -> String {
+        pem("CERTIFICATE", self.0.der())
+    }
+
+    pub(crate) fn der(&self) -> CertificateDer<'static> {
+        self.0.der().clone()
+    }
+
+    /// A certificate for names, IP addresses and URIs.
+    pub(crate) fn issue(&self, names: &[&str]) -> Certified {
+        let mut params = CertificateParams::new([]).unwrap();
+        params.subject_alt_names = names.iter().map(|name| subject(name)).collect();
+        let key = KeyPair::generate().unwrap();
+        let certificate = pem("CERTIFICATE", params.signed_by(&key, &self.0).unwrap().der());
+        Certified { certificate, key: pem("PRIVATE KEY", &key.serialize_der()) }
+    }
+}
+
+fn pem(kind: &str, der: &[u8]) -> String {
+    format!("-----BEGIN {kind}-----\n{}\n-----END {kind}-----\n", STANDARD.encode(der))
+}
+
+fn subject(name: &str) -> SanType {
+    if let Ok(ip) = name.parse::<IpAddr>() {
+        return SanType::IpAddress(ip);
+    }
+    let text = name.try_into().unwrap();
+    if name.contains("://") { SanType::URI(text) } else { SanType::DnsName(text) }
+}
+
+/// Files that change.
+pub(crate) struct Files(TempDir);
+
+impl Files {
+    pub(crate) fn new() -> Self {
+        Self(tempfile::tempdir().unwrap())
+    }
+
+    /// Writes a file; its path.
+    pub(crate) fn write(&self, name: &str, content: &str) -> String {
+        let path = self.path(name);
+        std::fs::write(&path, content).unwrap();
+        path.to_str().unwrap().to_owned()
+    }
+
+    pub(crate) fn path(&self, name: &str) -> PathBuf {
+        self.0.path().join(name)
+    }
+}
