@@ -1,25 +1,28 @@
 //! Whatever happens, what the sink holds becomes what the source holds: both state machines with an unreliable connection
-//! between them, and an application that refuses bad resources.
+//! between them, in every form that it may have, and an application that refuses bad resources.
 //!
 //! The measure is that of Istio's stress test: the sink computes the system version over what the application accepted.
 
 use std::{
-    collections::{BTreeMap, VecDeque},
+    collections::BTreeMap,
     sync::Arc,
     time::{Duration, Instant},
 };
 
-use mixer_adapter::{
-    config::mcp::{
+use mixer_adapter::config::{
+    mcp::{
         Change, ContentVersion, Fault, Rejection, Resource,
         sink::{self, Mode, Output, SinkOptions},
-        source::{self, Catalogue},
+        source::Catalogue,
     },
-    proto::istio::mcp::v1alpha1::{RequestResources, Resources},
+    xds::sink::Versions,
 };
 use proptest::prelude::*;
 
-use crate::messages::{HANDLERS, RULES, resource};
+use crate::{
+    messages::{HANDLERS, RULES, resource},
+    wire::{Form, Wire},
+};
 
 const COLLECTIONS: [&str; 2] = [RULES, HANDLERS];
 
@@ -60,13 +63,12 @@ fn step() -> impl Strategy<Value = Step> {
 
 struct World {
     catalogue: Catalogue,
-    source: source::Machine,
-    incremental: bool,
+    form: Form,
+    versions: Versions,
+    wire: Box<dyn Wire>,
     sink: sink::Machine,
     stream: u64,
     now: Instant,
-    up: VecDeque<RequestResources>,
-    down: VecDeque<Resources>,
     asked: BTreeMap<usize, Change>,
     /// What the application has, made of the changes it accepted.
     decisions: usize,
@@ -74,17 +76,17 @@ struct World {
 }
 
 impl World {
-    fn new(mode: Mode, incremental: bool, skip_bad_resources: bool) -> Self {
+    fn new(form: Form, mode: Mode, skip_bad_resources: bool) -> Self {
         let options = SinkOptions { mode, skip_bad_resources, ..SinkOptions::new("sink", COLLECTIONS) };
+        let versions = Versions::default();
         let mut world = Self {
             catalogue: Catalogue::of(COLLECTIONS),
-            source: source::Machine::new(incremental),
-            incremental,
+            form,
+            wire: form.open(&versions),
+            versions,
             sink: sink::Machine::new(options),
             stream: 0,
             now: Instant::now(),
-            up: VecDeque::new(),
-            down: VecDeque::new(),
             asked: BTreeMap::new(),
             decisions: 0,
             live: Default::default(),
@@ -94,9 +96,7 @@ impl World {
     }
 
     fn connect(&mut self) {
-        self.source = source::Machine::new(self.incremental);
-        self.up.clear();
-        self.down.clear();
+        self.wire = self.form.open(&self.versions);
         self.stream += 1;
         self.sink.opened(self.stream, self.now);
         self.flow();
@@ -104,12 +104,10 @@ impl World {
 
     /// Does what the machines say.
     fn flow(&mut self) {
-        while let Some(push) = self.source.next(&self.catalogue) {
-            self.down.push_back(push);
-        }
+        self.wire.push(&self.catalogue);
         while let Some(output) = self.sink.poll(self.now) {
             match output {
-                Output::Send(stream, request) if stream == self.stream => self.up.push_back(request),
+                Output::Send(stream, request) if stream == self.stream => self.wire.say(request),
                 Output::Send(..) | Output::Accepted { .. } => {}
                 Output::Decide(change) => {
                     let collection =
@@ -148,22 +146,18 @@ impl World {
     }
 
     fn push_arrives(&mut self) -> bool {
-        let push = self.down.pop_front();
-        let arrived = push.is_some();
-        if let Some(push) = push {
+        let arrived = self.wire.to_sink();
+        let moved = arrived.is_some();
+        if let Some(push) = arrived.flatten() {
             self.sink.received(self.stream, push, self.now);
-            self.flow();
         }
-        arrived
+        self.flow();
+        moved
     }
 
     fn request_arrives(&mut self) -> bool {
-        let request = self.up.pop_front();
-        let arrived = request.is_some();
-        if let Some(request) = request {
-            self.source.requested(request, &self.catalogue).unwrap();
-            self.flow();
-        }
+        let arrived = self.wire.to_source(&self.catalogue);
+        self.flow();
         arrived
     }
 
@@ -245,27 +239,45 @@ proptest! {
         incremental in any::<bool>(),
         skip_bad in any::<bool>(),
     ) {
-        let mut world = World::new(mode, incremental, skip_bad);
-        for step in &steps {
-            world.take(step);
-        }
-        // What is still bad is made good.
-        for (collection, name) in COLLECTIONS.iter().enumerate() {
-            let resources = world.catalogue.snapshot(name).cloned();
-            for resource in resources.iter().flat_map(|snapshot| snapshot.resources()) {
-                if resource.version == "0" {
-                    world.put(collection, resource.name.trim_start_matches("ns/r").parse().unwrap(), 9);
-                }
-            }
-        }
-        world.put(1, 0, 9);
-        world.settle();
-        world.assert_equal();
-        // And it stays so on the next stream, where nothing is an event.
-        world.cut();
-        let decisions = world.decisions;
-        world.settle();
-        world.assert_equal();
-        prop_assert_eq!(world.decisions, decisions);
+        converges(World::new(Form::Mcp { incremental }, mode, skip_bad), &steps);
     }
+
+    #[test]
+    fn the_sink_converges_to_the_source_by_whole_sets_of_xds(
+        steps in proptest::collection::vec(step(), 0..120),
+        skip_bad in any::<bool>(),
+    ) {
+        converges(World::new(Form::StateOfTheWorld, Mode::Full, skip_bad), &steps);
+    }
+
+    #[test]
+    fn the_sink_converges_to_the_source_by_changes_of_xds(
+        steps in proptest::collection::vec(step(), 0..120),
+        skip_bad in any::<bool>(),
+    ) {
+        converges(World::new(Form::Delta, Mode::Delta, skip_bad), &steps);
+    }
+}
+
+fn converges(mut world: World, steps: &[Step]) {
+    for step in steps {
+        world.take(step);
+    }
+    // What is still bad is made good.
+    for (collection, name) in COLLECTIONS.iter().enumerate() {
+        let resources = world.catalogue.snapshot(name).cloned();
+        let names = resources.iter().flat_map(|snapshot| snapshot.resources());
+        for resource in names.filter(|resource| resource.version == "0") {
+            world.put(collection, resource.name.trim_start_matches("ns/r").parse().unwrap(), 9);
+        }
+    }
+    world.put(1, 0, 9);
+    world.settle();
+    world.assert_equal();
+    // And it stays so on the next stream, where nothing is an event.
+    world.cut();
+    let decisions = world.decisions;
+    world.settle();
+    world.assert_equal();
+    assert_eq!(world.decisions, decisions);
 }

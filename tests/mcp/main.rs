@@ -14,3 +14,4 @@ mod scripted;
 mod sink;
 mod sockets;
 mod source;
+mod wire;

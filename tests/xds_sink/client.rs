@@ -7,7 +7,7 @@ use mixer_adapter::config::{
         Change, Fault, Rejection,
         sink::{Machine, Mode, Output, SinkOptions},
     },
-    xds::sink::{Dialect, node},
+    xds::sink::{Dialect, Versions, node},
 };
 use mixer_adapter::proto::envoy::config::core::v3::Node;
 use tonic::Status;
@@ -22,7 +22,8 @@ pub(crate) struct Client<D: Dialect> {
     pub(crate) machine: Machine,
     pub(crate) now: Instant,
     pub(crate) ended: Vec<Status>,
-    new: fn(Node) -> D,
+    new: fn(Node, Versions) -> D,
+    versions: Versions,
     dialect: D,
     stream: u64,
     sent: Vec<D::Request>,
@@ -34,13 +35,15 @@ where
     D::Request: Shape,
 {
     /// One with a stream.
-    pub(crate) fn open(new: fn(Node) -> D, options: SinkOptions) -> Self {
+    pub(crate) fn open(new: fn(Node, Versions) -> D, options: SinkOptions) -> Self {
+        let versions = Versions::default();
         let mut client = Self {
             machine: Machine::new(options),
             now: Instant::now(),
             ended: vec![],
             new,
-            dialect: new(somebody()),
+            dialect: new(somebody(), versions.clone()),
+            versions,
             stream: 0,
             sent: vec![],
             asked: vec![],
@@ -53,7 +56,7 @@ where
     pub(crate) fn reopen(&mut self) {
         self.machine.closed(self.stream, None, self.now);
         self.stream += 1;
-        self.dialect = (self.new)(somebody());
+        self.dialect = (self.new)(somebody(), self.versions.clone());
         self.sent.clear();
         self.machine.opened(self.stream, self.now);
         self.run();

@@ -168,11 +168,19 @@ fn a_resource_that_only_lives_on_is_nothing_new() {
 }
 
 #[test]
-fn a_resource_without_a_version_around_it_has_that_of_its_metadata() {
+fn a_resource_is_told_by_the_version_around_it_and_else_by_that_of_its_metadata() {
     let mut client = client(&[RULES]);
-    let resource = Resource { version: String::new(), ..named("ns/a@77") };
-    client.hear(DeltaDiscoveryResponse { resources: vec![resource], ..changes(RULE, "n1", &[], &[]) });
+    let around = Resource { version: "digest".to_owned(), ..named("ns/a@1") };
+    let within = Resource { version: String::new(), ..named("ns/b@77") };
+    client.hear(DeltaDiscoveryResponse { resources: vec![around, within], ..changes(RULE, "n1", &[], &[]) });
     client.accept();
+    assert_eq!(client.holds(RULES), ["ns/a@1", "ns/b@77"]);
     client.reopen();
-    assert_eq!(client.sent(), [format!("ask {RULE} [] {{\"ns/a\": \"77\"}}")]);
+    assert_eq!(client.sent(), [format!("ask {RULE} [] {{\"ns/a\": \"digest\", \"ns/b\": \"77\"}}")]);
+    // What is refused is not told.
+    let refused = Resource { version: "other".to_owned(), ..named("ns/a@2") };
+    client.hear(DeltaDiscoveryResponse { resources: vec![refused], ..changes(RULE, "1", &[], &[]) });
+    client.refuse("ns/a", "bad");
+    client.reopen();
+    assert_eq!(client.sent(), [format!("ask {RULE} [] {{\"ns/a\": \"digest\", \"ns/b\": \"77\"}}")]);
 }

@@ -5,12 +5,15 @@ use std::time::Duration;
 use mixer_adapter::{
     config::{
         mcp::sink::{Mode, SinkOptions},
-        xds::sink::StateOfTheWorld,
+        xds::sink::{StateOfTheWorld, Versions},
     },
     prost::Message,
     proto::{
         Any,
-        envoy::service::discovery::v3::{DiscoveryResponse, Resource as Discovered},
+        envoy::{
+            config::core::v3::Node,
+            service::discovery::v3::{DiscoveryResponse, Resource as Discovered},
+        },
         istio::{mcp::v1alpha1::Resource as Wrapped, policy::v1beta1::Handler},
     },
 };
@@ -24,8 +27,12 @@ const GATEWAYS: &str = "istio/networking/v1alpha3/gateways";
 const NEW: &str = "networking.istio.io/v1/Gateway";
 const OLD: &str = "networking.istio.io/v1alpha3/Gateway";
 
+fn whole_sets(node: Node, _: Versions) -> StateOfTheWorld {
+    StateOfTheWorld::new(node)
+}
+
 fn client(collections: &[&str]) -> Client<StateOfTheWorld> {
-    Client::open(StateOfTheWorld::new, options(Mode::Full, collections))
+    Client::open(whole_sets, options(Mode::Full, collections))
 }
 
 #[test]
@@ -110,7 +117,7 @@ fn a_new_stream_asks_without_nonce_and_version_and_what_did_not_change_is_no_eve
 fn everything_is_asked_for_again_every_few_minutes() {
     let resync = Some(Duration::from_secs(300));
     let options = SinkOptions { resync, ..options(Mode::Full, &[RULES]) };
-    let mut client = Client::open(StateOfTheWorld::new, options);
+    let mut client = Client::open(whole_sets, options);
     client.hear(whole(RULE, "n1", &["ns/a@1"]));
     client.accept();
     client.sent();
@@ -157,7 +164,7 @@ fn a_collection_that_is_never_answered_is_pending_only_if_it_is_required() {
     const MESH: &str = "k8s/v1alpha1/MeshConfig";
     let mut options = options(Mode::Full, &[RULES, MESH]);
     options.collections[1].required = false;
-    let mut client = Client::open(StateOfTheWorld::new, options);
+    let mut client = Client::open(whole_sets, options);
     assert_eq!(client.sent(), [format!("ask {RULE} \"\""), "ask core/v1alpha1/MeshConfig \"\"".to_owned()]);
     assert_eq!(client.machine.pending().map(|name| &**name).collect::<Vec<_>>(), [RULES]);
     client.hear(whole(RULE, "n1", &[]));
@@ -233,7 +240,7 @@ fn a_resource_wrapped_to_give_it_a_name_has_that_name() {
         ..Discovered::default()
     };
     let named = any("envoy.service.discovery.v3.Resource", named.encode_to_vec());
-    assert_eq!(told(vec![named]), [format!("{HANDLERS} = ns/outer@7")]);
+    assert_eq!(told(vec![named]), [format!("{HANDLERS} = ns/outer@1")]);
 }
 
 /// Higress adds a field to the wrapper, and gives no versions.
@@ -266,7 +273,7 @@ fn bad_resources_are_refused_by_name_and_reason() {
 #[test]
 fn good_resources_are_taken_from_a_push_with_bad_ones_where_that_is_wanted() {
     let options = SinkOptions { skip_bad_resources: true, ..options(Mode::Full, &[RULES]) };
-    let mut client = Client::open(StateOfTheWorld::new, options);
+    let mut client = Client::open(whole_sets, options);
     let bodiless = Wrapped { metadata: Some(metadata("ns/bad@1")), body: None };
     let bad = any("istio.mcp.v1alpha1.Resource", bodiless.encode_to_vec());
     client.hear(DiscoveryResponse { resources: vec![bad, wrapped("ns/a@1")], ..whole(RULE, "n1", &[]) });

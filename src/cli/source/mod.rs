@@ -17,6 +17,7 @@ use crate::{
             source::{self, Catalogue, ResourceSourceService, SourceOptions},
         },
         source::FileSource,
+        xds,
     },
     service::Readiness,
 };
@@ -26,7 +27,8 @@ Examples:
   mixer-adapter source --config config/
   mixer-adapter source --config config/ --listen 0.0.0.0:9901 --admin 127.0.0.1:15014
   mixer-adapter source --config config/ --sink mcp://10.0.0.7:9901      also dials a sink
-  mixer-adapter serve --config mcp://127.0.0.1:9901                     a sink of it";
+  mixer-adapter serve --config mcp://127.0.0.1:9901                     a sink of it
+  mixer-adapter source --config envoy/ --listen 127.0.0.1:18000         for an Envoy, by xDS";
 
 /// Serve a directory of configuration to others, and push its changes to them
 #[derive(Debug, Args)]
@@ -74,12 +76,12 @@ pub(super) struct Source {
     #[arg(long, value_name = "N", default_value_t = 100, env = "MIXER_ADAPTER_MAX_NEW_SINKS", value_parser = clap::value_parser!(u32).range(1..))]
     max_new_sinks: u32,
 
-    /// Requests that are read from a stream in a second, after a burst of 100; others wait
+    /// Requests that are read from a stream of MCP in a second, after a burst of 100; others wait
     #[arg(long, value_name = "N", default_value_t = 1, env = "MIXER_ADAPTER_MAX_REQUESTS", value_parser = clap::value_parser!(u32).range(1..))]
     max_requests: u32,
 
-    /// The longest request message in bytes
-    #[arg(long, value_name = "BYTES", default_value_t = 1 << 20, env = "MIXER_ADAPTER_MAX_MESSAGE_SIZE")]
+    /// The longest request message in bytes; when they come back, sinks say at length what they have
+    #[arg(long, value_name = "BYTES", default_value_t = 16 << 20, env = "MIXER_ADAPTER_MAX_MESSAGE_SIZE")]
     max_message_size: usize,
 
     #[command(flatten)]
@@ -176,7 +178,8 @@ impl Source {
             new_streams: per_second(self.max_new_sinks),
             max_message_size: self.max_message_size,
         };
-        Routes::new(ResourceSourceService::serve(source.clone(), &options))
+        let mcp = Routes::new(ResourceSourceService::serve(source.clone(), &options));
+        xds::source::mount(mcp, source, &options)
     }
 
     /// What is served, and where.

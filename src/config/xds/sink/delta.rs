@@ -4,6 +4,7 @@ use super::{
     Dialect, Heard,
     types::{Answer, Arrived, Types},
     unwrap,
+    versions::{Push, Unanswered, Versions},
 };
 use crate::proto::{
     Status,
@@ -26,6 +27,8 @@ pub struct Delta {
     node: Node,
     types: Types,
     asked: BTreeMap<String, Base>,
+    versions: Versions,
+    unanswered: Unanswered,
 }
 
 /// What the server takes the sink to have of a type.
@@ -36,9 +39,15 @@ enum Base {
 }
 
 impl Delta {
-    /// A stream that has just opened, of a client that says so of itself.
-    pub fn new(node: Node) -> Self {
-        Self { node, types: Types::default(), asked: BTreeMap::new() }
+    /// A stream that has just opened, of a client that says so of itself. The versions are those of the stream before.
+    pub fn new(node: Node, versions: Versions) -> Self {
+        Self {
+            node,
+            types: Types::default(),
+            asked: BTreeMap::new(),
+            versions,
+            unanswered: Unanswered::default(),
+        }
     }
 
     /// Asks for everything of a type. Versions are told only where the answer can be of no other type URL.
@@ -74,8 +83,12 @@ impl Dialect for Delta {
     fn said(&mut self, request: RequestResources) -> Vec<DeltaDiscoveryRequest> {
         if request.response_nonce.is_empty() {
             let urls = self.types.ask(&request.collection);
-            let versions = request.initial_resource_versions;
+            let versions = self.versions.told(&request.collection, request.initial_resource_versions);
             return urls.into_iter().map(|url| self.question(url, versions.clone())).collect();
+        }
+        let push = self.unanswered.take(&request.collection, &request.response_nonce);
+        if let (Some(push), None) = (push, &request.error_detail) {
+            self.versions.accepted(push);
         }
         let answer = self.types.answer(&request.collection, &request.response_nonce);
         answer.map(|answer| self.answer(answer, request.error_detail)).into_iter().collect()
@@ -92,7 +105,19 @@ impl Dialect for Delta {
             Arrived::Of(collection) => {
                 let nonce = self.types.remember(&collection, answer);
                 let incremental = !first && resources.iter().all(unwrap::is_named);
-                let resources = resources.into_iter().filter_map(unwrap::resource).collect();
+                let mut changed = Vec::new();
+                let resources = resources.into_iter().filter_map(|discovered| {
+                    let version = discovered.version.clone();
+                    let resource = unwrap::resource(discovered)?;
+                    let metadata = resource.metadata.clone().unwrap_or_default();
+                    if !version.is_empty() {
+                        changed.push((metadata.name, metadata.version, version));
+                    }
+                    Some(resource)
+                });
+                let resources = resources.collect();
+                let push = Push { collection: collection.clone(), whole: !incremental, changed };
+                self.unanswered.push(nonce.clone(), push);
                 let push = Resources {
                     system_version_info,
                     collection,

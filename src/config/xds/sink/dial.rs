@@ -2,7 +2,7 @@ use futures_util::FutureExt as _;
 use tokio_util::sync::CancellationToken;
 use tonic::transport::Channel;
 
-use super::{Delta, StateOfTheWorld, exchange::exchange};
+use super::{Delta, StateOfTheWorld, Versions, exchange::exchange};
 use crate::{
     config::mcp::{
         DialOptions, Peer,
@@ -48,8 +48,9 @@ pub async fn dial(
     stop: CancellationToken,
 ) {
     let max_message_size = options.max_message_size;
+    let versions = Versions::default();
     let stream = |stop| {
-        let node = node.clone();
+        let (node, versions) = (node.clone(), versions.clone());
         let speak = move |stream: Stream, channel: Channel, requests: Requests| {
             let client = AggregatedDiscoveryServiceClient::new(channel);
             let mut client = client.max_decoding_message_size(max_message_size);
@@ -61,7 +62,7 @@ pub async fn dial(
                     exchange(stream, requests, dialect, call).boxed()
                 }
                 Form::Delta => {
-                    let dialect = Delta::new(node);
+                    let dialect = Delta::new(node, versions);
                     let call =
                         |requests| async move { client.delta_aggregated_resources(requests).await }.boxed();
                     exchange(stream, requests, dialect, call).boxed()

@@ -11,6 +11,7 @@ mod node;
 mod state_of_the_world;
 mod types;
 mod unwrap;
+mod versions;
 
 use std::time::Duration;
 
@@ -20,6 +21,7 @@ pub use dialect::{Dialect, Heard};
 pub use node::{node, own_node};
 
 pub use state_of_the_world::StateOfTheWorld;
+pub use versions::Versions;
 
 /// How often everything is asked for again: istiod pushes only what concerns the proxy that it takes a client for
 /// (spec: mcp-and-xds.md e).

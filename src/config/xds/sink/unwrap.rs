@@ -49,7 +49,7 @@ fn is(any: &Any, message: &str) -> bool {
 }
 
 /// The name around a resource counts first, then the one in its metadata, then that in its body; what has none is called by its content.
-/// The version around it counts before that in its metadata: it is what the server knows the resource by.
+/// Of versions, that in the metadata counts first.
 ///
 /// A wrapper that cannot be read is left as it is, for who reads the body to say why.
 fn read(any: Any, name: &str, version: &str) -> Resource {
@@ -59,7 +59,7 @@ fn read(any: Any, name: &str, version: &str) -> Resource {
     if !name.is_empty() {
         metadata.name = name.to_owned();
     }
-    if !version.is_empty() {
+    if metadata.version.is_empty() {
         metadata.version = version.to_owned();
     }
     if let (true, Some(body)) = (metadata.name.is_empty(), &resource.body) {

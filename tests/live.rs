@@ -1,0 +1,208 @@
+//! Pushes become live configuration while requests are served, over real sockets on both sides: no request fails, and what is
+//! refused changes nothing.
+#![allow(clippy::unwrap_used)]
+
+#[path = "support/mod.rs"]
+#[allow(dead_code, unreachable_pub, unused_imports)]
+mod support;
+
+use std::{
+    collections::BTreeMap,
+    future::Future,
+    net::SocketAddr,
+    pin::Pin,
+    sync::{
+        Arc, Mutex,
+        atomic::{AtomicBool, AtomicU64, Ordering::SeqCst},
+    },
+};
+
+use mixer_adapter::{
+    Code,
+    config::{
+        ConfigUrl, Types,
+        mcp::{
+            feed, listen,
+            source::{Catalogue, ResourceSourceService, Source, SourceOptions},
+        },
+        parse,
+        source::{self, Change, SourceSettings, Update},
+        xds,
+    },
+    handler::{Adapters, Closing, TableLimits},
+    host::Host,
+    mixer::{
+        Awaited, ConfigStatus, Controller, Mixer,
+        build::{BuildOptions, Connector},
+        remote,
+    },
+    proto::istio::mixer::v1::{CheckRequest, CheckResponse},
+    service::{Server, ServerOptions, Workers},
+    tonic::service::Routes,
+};
+use support::{Client, until};
+use test_adapters::Recorded;
+use tokio::{net::TcpListener, runtime::Handle, sync::mpsc, task::JoinSet};
+use tokio_util::sync::{CancellationToken, DropGuard};
+
+const TASKS: usize = 4;
+const PUSHES: u64 = 6;
+
+/// Every check is denied, in the name of the generation. Its rule is another one each time.
+fn config(generation: u64) -> String {
+    format!(
+        "---\nkind: handler\nmetadata: {{name: h}}\nspec: {{compiledAdapter: recorded, params: {{deny: [always], greeting: generation-{generation}, limit: 1}}}}\n\
+         ---\nkind: instance\nmetadata: {{name: i}}\nspec: {{compiledTemplate: listentry, params: {{value: '\"always\"'}}}}\n\
+         ---\nkind: rule\nmetadata: {{name: rule-{generation}}}\nspec: {{actions: [{{handler: h, instances: [i]}}]}}\n"
+    )
+}
+
+/// The same, whose handler cannot be built.
+fn broken(generation: u64) -> String {
+    config(generation).replace("deny:", "no-such-field:")
+}
+
+/// Configuration as a test says it.
+struct Said(mpsc::Receiver<String>);
+
+impl source::Source for Said {
+    fn name(&self) -> String {
+        "a test".to_owned()
+    }
+
+    fn run(mut self: Box<Self>, updates: mpsc::Sender<Update>) -> Pin<Box<dyn Future<Output = ()> + Send>> {
+        Box::pin(async move {
+            while let Some(text) = self.0.recv().await {
+                let resources = parse(&text, "said", "istio-system").resources;
+                let (update, _) = Update::new("a test".into(), Change::full_sets(resources), Vec::new());
+                updates.send(update).await.unwrap();
+            }
+        })
+    }
+}
+
+/// A control plane that speaks every form.
+struct ControlPlane {
+    address: SocketAddr,
+    source: Source,
+    say: mpsc::Sender<String>,
+    _stop: DropGuard,
+}
+
+impl ControlPlane {
+    async fn start() -> Self {
+        let source = Source::new(Catalogue::default().open(), SourceOptions::default());
+        let options = ResourceSourceService::default_options();
+        let services = Routes::new(ResourceSourceService::serve(source.clone(), &options));
+        let services = xds::source::mount(services, &source, &xds::source::default_options());
+        let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+        let address = listener.local_addr().unwrap();
+        let stop = CancellationToken::new();
+        tokio::spawn(listen(listener, services, stop.clone()));
+        let (say, said) = mpsc::channel(1);
+        tokio::spawn(feed(source.clone(), Box::new(Said(said)), Types::default()));
+        say.send(config(0)).await.unwrap();
+        source.filled().await;
+        Self { address, source, say, _stop: stop.drop_guard() }
+    }
+
+    /// Whether the sink refused something last.
+    fn is_refused(&self) -> bool {
+        self.source.sinks().iter().any(|sink| sink.collections.values().any(|watch| watch.refused.is_some()))
+    }
+}
+
+/// A server that follows a control plane.
+struct Mixing {
+    grpc: SocketAddr,
+    status: Arc<Mutex<ConfigStatus>>,
+    _stop: DropGuard,
+}
+
+impl Mixing {
+    async fn start(config: &str) -> Self {
+        let adapters = Adapters::builder(Handle::current()).add::<Recorded<1>>().build().unwrap();
+        let host = Arc::new(Host::new(adapters, TableLimits::default(), Closing::on(Handle::current())));
+        let mixer = Arc::new(Mixer::new());
+        let connector = Connector {
+            host: host.clone(),
+            remote: remote::Options::default(),
+            closing: host.closing().clone(),
+        };
+        let controller =
+            Controller::new(mixer.clone(), host.clone(), Arc::new(connector), BuildOptions::default());
+        let status = controller.status();
+        let server = Server::new(host, ServerOptions::default()).mixer(mixer);
+        let bound = server.bind(([127, 0, 0, 1], 0).into(), None).await.unwrap();
+        let grpc = bound.grpc_address().unwrap();
+        let stop = CancellationToken::new();
+        let stopped = stop.clone();
+        tokio::spawn(async move { bound.run(&Workers::here(), stopped).await });
+        let url: ConfigUrl = config.parse().unwrap();
+        let source = url.source(&SourceSettings::new("istio-system")).unwrap();
+        let awaited = Awaited::<()> { first: None, collections: BTreeMap::new() };
+        tokio::spawn(controller.follow(source, awaited));
+        let followed = status.clone();
+        until("there is configuration", || followed.lock().unwrap().applied > 0).await;
+        Self { grpc, status, _stop: stop.drop_guard() }
+    }
+}
+
+/// Checks until told to stop, each of which has to be answered by a generation that was in use meanwhile. Returns how many.
+async fn check(client: Client, seen: Arc<AtomicU64>, begun: Arc<AtomicU64>, enough: Arc<AtomicBool>) -> u64 {
+    let mut checks = 0;
+    while !enough.load(SeqCst) {
+        let before = seen.load(SeqCst);
+        let answer: CheckResponse =
+            client.call("/istio.mixer.v1.Mixer/Check", &CheckRequest::default()).await.unwrap();
+        let status = answer.precondition.unwrap().status.unwrap();
+        assert_eq!(status.code, Code::PermissionDenied as i32, "{}", status.message);
+        let generation: u64 = status.message.rsplit_once("generation-").unwrap().1.parse().unwrap();
+        assert!((before..=begun.load(SeqCst)).contains(&generation), "{generation} after {before}");
+        seen.fetch_max(generation, SeqCst);
+        checks += 1;
+    }
+    checks
+}
+
+async fn pushes_become_live(scheme: &str) {
+    let plane = ControlPlane::start().await;
+    let mixing = Mixing::start(&format!("{scheme}://{}", plane.address)).await;
+    let (seen, begun) = (Arc::new(AtomicU64::new(0)), Arc::new(AtomicU64::new(0)));
+    let enough = Arc::new(AtomicBool::new(false));
+    let mut tasks = JoinSet::new();
+    for _ in 0..TASKS {
+        let client = Client::connect(mixing.grpc).await;
+        tasks.spawn(check(client, seen.clone(), begun.clone(), enough.clone()));
+    }
+    for generation in 1..=PUSHES {
+        if generation == PUSHES / 2 {
+            let rejected = || mixing.status.lock().unwrap().rejected;
+            let before = rejected();
+            plane.say.send(broken(generation)).await.unwrap();
+            until("what is broken is refused", || rejected() > before && plane.is_refused()).await;
+        }
+        begun.store(generation, SeqCst);
+        plane.say.send(config(generation)).await.unwrap();
+        until("the push is live", || seen.load(SeqCst) == generation).await;
+    }
+    enough.store(true, SeqCst);
+    let checks = tasks.join_all().await;
+    assert!(checks.iter().all(|checks| *checks > PUSHES), "{checks:?}");
+    until("nothing is refused any more", || !plane.is_refused()).await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn no_request_fails_while_pushes_of_mcp_become_live() {
+    pushes_become_live("mcp").await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn no_request_fails_while_whole_sets_of_xds_become_live() {
+    pushes_become_live("xds").await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn no_request_fails_while_changes_of_xds_become_live() {
+    pushes_become_live("xds+delta").await;
+}

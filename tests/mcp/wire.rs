@@ -1,0 +1,153 @@
+//! The forms configuration travels in, between the two state machines: one unreliable connection, message by message.
+
+use std::collections::VecDeque;
+
+use mixer_adapter::{
+    config::{
+        mcp::source::{self, Catalogue},
+        xds::{
+            sink::{Delta, Dialect, Heard, StateOfTheWorld, Versions, node},
+            source::{DeltaStream, SotwStream},
+        },
+    },
+    proto::{
+        envoy::service::discovery::v3::{
+            DeltaDiscoveryRequest, DeltaDiscoveryResponse, DiscoveryRequest, DiscoveryResponse,
+        },
+        istio::mcp::v1alpha1::{RequestResources, Resources},
+    },
+};
+
+/// A connection, of any form.
+pub(crate) trait Wire {
+    /// The sink says that.
+    fn say(&mut self, request: RequestResources);
+    /// The source says what it has to.
+    fn push(&mut self, catalogue: &Catalogue);
+    /// One message arrives at the source, if any is on its way.
+    fn to_source(&mut self, catalogue: &Catalogue) -> bool;
+    /// One message arrives at the sink, if any is on its way, and may be for it.
+    fn to_sink(&mut self) -> Option<Option<Resources>>;
+}
+
+/// The source's end of a stream.
+trait Server {
+    type Request;
+    type Push;
+    fn requested(&mut self, request: Self::Request, catalogue: &Catalogue);
+    fn next(&mut self, catalogue: &Catalogue) -> Option<Self::Push>;
+}
+
+impl Server for source::Machine {
+    type Request = RequestResources;
+    type Push = Resources;
+
+    fn requested(&mut self, request: RequestResources, catalogue: &Catalogue) {
+        source::Machine::requested(self, request, catalogue).unwrap();
+    }
+
+    fn next(&mut self, catalogue: &Catalogue) -> Option<Resources> {
+        source::Machine::next(self, catalogue)
+    }
+}
+
+impl Server for SotwStream {
+    type Request = DiscoveryRequest;
+    type Push = DiscoveryResponse;
+
+    fn requested(&mut self, request: DiscoveryRequest, _: &Catalogue) {
+        SotwStream::requested(self, request).unwrap();
+    }
+
+    fn next(&mut self, catalogue: &Catalogue) -> Option<DiscoveryResponse> {
+        SotwStream::next(self, catalogue)
+    }
+}
+
+impl Server for DeltaStream {
+    type Request = DeltaDiscoveryRequest;
+    type Push = DeltaDiscoveryResponse;
+
+    fn requested(&mut self, request: DeltaDiscoveryRequest, _: &Catalogue) {
+        DeltaStream::requested(self, request).unwrap();
+    }
+
+    fn next(&mut self, catalogue: &Catalogue) -> Option<DeltaDiscoveryResponse> {
+        DeltaStream::next(self, catalogue)
+    }
+}
+
+/// MCP itself.
+struct Plain;
+
+impl Dialect for Plain {
+    type Request = RequestResources;
+    type Response = Resources;
+
+    fn said(&mut self, request: RequestResources) -> Vec<RequestResources> {
+        vec![request]
+    }
+
+    fn heard(&mut self, push: Resources) -> Heard<RequestResources> {
+        Heard { push: Some(push), replies: Vec::new() }
+    }
+}
+
+struct Stream<S: Server, D> {
+    server: S,
+    dialect: D,
+    up: VecDeque<S::Request>,
+    down: VecDeque<S::Push>,
+}
+
+impl<S: Server, D: Dialect<Request = S::Request, Response = S::Push>> Wire for Stream<S, D> {
+    fn say(&mut self, request: RequestResources) {
+        self.up.extend(self.dialect.said(request));
+    }
+
+    fn push(&mut self, catalogue: &Catalogue) {
+        while let Some(push) = self.server.next(catalogue) {
+            self.down.push_back(push);
+        }
+    }
+
+    fn to_source(&mut self, catalogue: &Catalogue) -> bool {
+        let request = self.up.pop_front();
+        let arrived = request.is_some();
+        request.into_iter().for_each(|request| self.server.requested(request, catalogue));
+        arrived
+    }
+
+    fn to_sink(&mut self) -> Option<Option<Resources>> {
+        let heard = self.dialect.heard(self.down.pop_front()?);
+        self.up.extend(heard.replies);
+        Some(heard.push)
+    }
+}
+
+/// How a source and a sink speak with each other.
+#[derive(Clone, Copy, Debug)]
+pub(crate) enum Form {
+    Mcp { incremental: bool },
+    StateOfTheWorld,
+    Delta,
+}
+
+impl Form {
+    /// A stream that has just opened.
+    pub(crate) fn open(self, versions: &Versions) -> Box<dyn Wire> {
+        let client = || node("sink", "ns", Vec::new());
+        match self {
+            Self::Mcp { incremental } => wire(source::Machine::new(incremental), Plain),
+            Self::StateOfTheWorld => wire(SotwStream::new(None), StateOfTheWorld::new(client())),
+            Self::Delta => wire(DeltaStream::new(None), Delta::new(client(), versions.clone())),
+        }
+    }
+}
+
+fn wire<S: Server + 'static, D>(server: S, dialect: D) -> Box<dyn Wire>
+where
+    D: Dialect<Request = S::Request, Response = S::Push> + 'static,
+{
+    Box::new(Stream { server, dialect, up: VecDeque::new(), down: VecDeque::new() })
+}
