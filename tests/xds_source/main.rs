@@ -2,7 +2,12 @@
 
 #![allow(clippy::unwrap_used)]
 
+mod arbitrary;
+mod convergence;
 mod messages;
+mod order;
 mod rules;
+mod scenarios;
 mod sockets;
+mod transcripts;
 mod world;

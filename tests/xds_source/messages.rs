@@ -53,12 +53,17 @@ pub(crate) fn all(type_url: &str, texts: &str) -> Change {
     }
 }
 
-/// What a body says: itself.
+/// What a resource says: the text it was made of, bare or wrapped.
 pub(crate) fn text(any: &Any) -> String {
+    if any.type_url.ends_with("istio.mcp.v1alpha1.Resource") {
+        let wrapped = mcp::Resource::decode(&*any.value).unwrap();
+        assert!(!wrapped.metadata.unwrap().version.is_empty());
+        return text(&wrapped.body.unwrap());
+    }
     String::from_utf8(any.value.to_vec()).unwrap()
 }
 
-/// The resources of a push in the order of their names.
+/// The resources of a push as it has them.
 pub(crate) fn texts(push: &DiscoveryResponse) -> String {
     push.resources.iter().map(text).collect::<Vec<_>>().join(" ")
 }
@@ -114,17 +119,4 @@ pub(crate) fn error(message: &str) -> Status {
 
 pub(crate) fn node(id: &str) -> Option<Node> {
     Some(Node { id: id.to_owned(), cluster: "edge".to_owned(), ..Node::default() })
-}
-
-/// The resources of a push, which may be wrapped.
-pub(crate) fn named(push: &DiscoveryResponse) -> String {
-    let named = |any: &Any| match any.type_url.ends_with("istio.mcp.v1alpha1.Resource") {
-        true => {
-            let wrapped = mcp::Resource::decode(&*any.value).unwrap();
-            assert_eq!(wrapped.metadata.unwrap().version.len(), 16);
-            text(&wrapped.body.unwrap())
-        }
-        false => text(any),
-    };
-    push.resources.iter().map(named).collect::<Vec<_>>().join(" ")
 }

@@ -195,12 +195,9 @@ fn rule_5_listeners_and_clusters_are_whole_and_routes_and_endpoints_are_what_is_
         let mut server = Sotw::new();
         server.set(type_url, "a@1 b@1 c@1");
         server.ask(type_url, "a b c");
-        let texts = |push: Option<_>| push.map(|push| named(&push)).unwrap();
-        let push = server.next();
-        server.ack(push.as_ref().unwrap(), "a b c");
-        assert_eq!(texts(push), "a@1 b@1 c@1");
+        server.pushes_well(type_url, "a@1 b@1 c@1", "a b c");
         server.set(type_url, "a@1 b@2");
-        assert_eq!(texts(server.next()), after, "{type_url}");
+        server.pushes_well(type_url, after, "a b c");
     }
 }
 

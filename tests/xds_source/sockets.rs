@@ -121,7 +121,7 @@ async fn ads_serves_states_and_knows_what_was_accepted_and_refused() {
     client.say(ack(&first, ""));
     client.say(ask(ENTRY, ""));
     let entries = client.hear().await;
-    assert_eq!(named(&entries), "ns/e@1", "wrapped");
+    assert_eq!(texts(&entries), "ns/e@1", "wrapped");
     server.set(CLUSTER, "a@bad");
     let bad = client.hear().await;
     client.say(nack(&bad, &first.version_info, ""));
@@ -297,7 +297,7 @@ async fn mcp_and_xds_share_a_port_and_a_catalogue() {
     let whole = mcp.hear().await;
     let mut wrapped = ads(&server, ask("config.istio.io/v1alpha2/rule", "")).await;
     let push = wrapped.hear().await;
-    assert_eq!(named(&push), "ns/a@1");
+    assert_eq!(texts(&push), "ns/a@1");
     assert_eq!(push.version_info, whole.system_version_info);
     let mut bare = ads(&server, ask("type.googleapis.com/istio.policy.v1beta1.Rule", "")).await;
     assert_eq!(texts(&bare.hear().await), "ns/a@1");

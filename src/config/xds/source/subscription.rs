@@ -39,11 +39,6 @@ impl Subscription {
         self.all
     }
 
-    /// Whether nothing is wanted.
-    pub(super) fn is_empty(&self) -> bool {
-        !self.all && self.names.is_empty()
-    }
-
     pub(super) fn contains(&self, name: &str) -> bool {
         self.all || self.names.contains(name)
     }
@@ -104,6 +99,10 @@ impl Owed {
 
     pub(super) fn is_empty(&self) -> bool {
         !self.all && self.names.is_empty()
+    }
+
+    pub(super) fn contains(&self, name: &str) -> bool {
+        self.all || self.names.contains(name)
     }
 
     pub(super) fn extend(&mut self, other: Self) {

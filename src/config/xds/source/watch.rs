@@ -31,6 +31,7 @@ pub(super) struct Watch {
     pending: Option<Owed>,
     /// The nonce and version of the last push.
     sent: Option<(String, String)>,
+    /// Whether the last push was refused, and what is in doubt since is still there.
     refused: bool,
 }
 
@@ -94,17 +95,34 @@ impl Watch {
         let asks = !owed.is_empty();
         self.asked |= asks;
         self.owed.extend(owed);
-        if nonce != Nonce::Pending {
-            return if asks || nonce == Nonce::None { Meaning::Asked } else { Meaning::Stale };
-        }
-        let told = self.pending.take().unwrap_or_default();
-        self.refused = error.is_some();
-        match error {
-            Some(error) => {
-                self.doubt.extend(told);
-                Meaning::Refused(error)
+        let meaning = match (nonce, error) {
+            (Nonce::Pending, error) => {
+                let told = self.pending.take().unwrap_or_default();
+                self.refused = error.is_some();
+                match error {
+                    Some(error) => {
+                        self.doubt.extend(told);
+                        Meaning::Refused(error)
+                    }
+                    None => Meaning::Accepted,
+                }
             }
-            None => Meaning::Accepted,
+            (Nonce::None, _) => Meaning::Asked,
+            _ if asks => Meaning::Asked,
+            _ => Meaning::Stale,
+        };
+        self.reconsider();
+        meaning
+    }
+
+    /// Without what it does not want any more, the client may accept what it refused with that.
+    fn reconsider(&mut self) {
+        let doubts = self.doubt.names.len();
+        self.doubt.names.retain(|name| self.subscription.contains(name));
+        if self.doubt.names.len() < doubts || (self.doubt.all && !self.subscription.is_wildcard()) {
+            self.owed.extend(take(&mut self.doubt));
+            self.asked |= !self.owed.is_empty();
+            self.refused &= self.asked;
         }
     }
 
@@ -128,8 +146,7 @@ impl Watch {
 
     /// Whether the client accepted all there is.
     pub(super) fn is_settled(&self, state: Option<&Snapshot>) -> bool {
-        let refused = self.refused && !self.subscription.is_empty();
-        !self.is_pending() && !refused && !state.is_some_and(|state| self.has_news(state))
+        !self.is_pending() && !self.refused && !state.is_some_and(|state| self.has_news(state))
     }
 
     /// Whether something is gone that the client was not told of, and could be.
@@ -158,17 +175,22 @@ impl Watch {
         delta.changed.retain(|entry| self.subscription.contains(entry.name()));
         delta.removed.retain(|(name, _)| self.subscription.contains(name));
         delta.changed.iter().for_each(|entry| _ = self.withheld.remove(entry.name()));
+        // A client that does not have something need not keep it, and one that refused it would refuse it again.
+        let lacked = |name: &str| owed.contains(name) || self.doubt.contains(name);
+        let relief = delta.removed.iter().any(|(name, _)| lacked(name));
         if withhold {
-            self.withheld.extend(delta.removed.drain(..));
+            let kept = |(name, _): &mut (Arc<str>, _)| !lacked(name);
+            self.withheld.extend(delta.removed.extract_if(.., kept));
         } else {
             delta.removed.extend(take(&mut self.withheld));
         }
-        let moved = !delta.changed.is_empty() || (!delta.removed.is_empty() && form != Form::Parts);
+        let tells = form != Form::Parts || relief;
+        let moved = !delta.changed.is_empty() || (!delta.removed.is_empty() && tells);
         if moved || owed.all {
             owed.extend(take(&mut self.doubt));
         }
         let (content, told) = match form {
-            Form::Whole if moved || asked => (self.whole(state), Owed::default()),
+            Form::Whole if moved || asked => (self.whole(state), self.everything()),
             Form::Whole => return None,
             Form::Parts | Form::Changes => self.news(state, delta, owed),
         };
@@ -177,6 +199,7 @@ impl Watch {
             // That there is nothing is an answer to a client that wants everything.
             let answers = form == Form::Changes && asked && self.subscription.is_wildcard();
             if content.entries.is_empty() && !removes && !answers {
+                self.refused &= !self.doubt.is_empty();
                 return None;
             }
         }
@@ -208,7 +231,15 @@ impl Watch {
         let gone = |name: &&Arc<str>| !now.contains_key(&***name) && !self.withheld.contains_key(&***name);
         let removed = names.iter().filter(gone).cloned().collect();
         let content = Content { version: state.version().to_string(), entries, removed };
-        (content, Owed { all: owed.all, names })
+        let mut told = if owed.all { self.everything() } else { Owed::default() };
+        told.names.extend(names);
+        (content, told)
+    }
+
+    /// All that is wanted, by name unless it is everything.
+    fn everything(&self) -> Owed {
+        let names = self.subscription.names().filter(|_| !self.subscription.is_wildcard());
+        Owed { all: self.subscription.is_wildcard(), names: names.cloned().collect() }
     }
 
     /// All that is wanted of a state.
