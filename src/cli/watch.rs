@@ -11,7 +11,7 @@ use serde::Serialize;
 use serde_json::Value as Json;
 use tokio::time::timeout;
 
-use super::{Usage, logging, values};
+use super::{Usage, logging, security::Certificates, values};
 use crate::config::{
     Collection, ConfigUrl, collection,
     mcp::{Change, Following, Resource},
@@ -34,7 +34,8 @@ Exit codes: 0 it has come, or nobody reads any more, 1 it has not in the time of
 /// Print what a server of configuration pushes, as it comes
 #[derive(Debug, Args)]
 pub(super) struct Watch {
-    /// The server: mcp://HOST:PORT, xds://HOST:PORT (whole sets) or xds+delta://HOST:PORT (changes)
+    /// The server: mcp://HOST:PORT, xds://HOST:PORT (whole sets) or xds+delta://HOST:PORT (changes); mcps://, xdss:// and
+    /// xdss+delta:// are TLS
     #[arg(value_name = "URL")]
     server: ConfigUrl,
 
@@ -54,6 +55,9 @@ pub(super) struct Watch {
     /// End when everything asked for has come once
     #[arg(long, env = "MIXER_ADAPTER_ONCE", value_parser = values::switch())]
     once: bool,
+
+    #[command(flatten)]
+    certificates: Certificates,
 
     /// End after so many events
     #[arg(long, value_name = "N", env = "MIXER_ADAPTER_COUNT", conflicts_with = "once", value_parser = clap::value_parser!(u64).range(1..))]
@@ -115,6 +119,7 @@ impl Watch {
             };
             settings.collections = collections.iter().map(wanted).collect();
         }
+        settings.tls = self.server.is_tls().then(|| self.certificates.client()).transpose()?;
         let server = self.server.server(&settings).map_err(|error| Usage(error.to_string()))?;
         let Some(server) = server else {
             return Err(Usage(format!("{}: give a server, mcp://HOST:PORT", self.server)).into());
