@@ -7,9 +7,9 @@ use clap::Args;
 use super::Usage;
 use crate::tls::{AccessSettings, Client, Credentials, Server};
 
-/// Who this program is on connections that are TLS, and whom it dials.
+/// Who this program is on mcps:// connections, and whom it dials.
 #[derive(Debug, Args)]
-pub(super) struct Certificates {
+pub(super) struct Identity {
     /// This program's certificate, for mcps://. The files of this and the next two are waited for, and followed when they change
     #[arg(
         long,
@@ -38,11 +38,11 @@ pub(super) struct Certificates {
     mcp_server_san: Vec<String>,
 }
 
-/// The same, and who may dial it.
+/// The same, and who may dial this program.
 #[derive(Debug, Args)]
 pub(super) struct Security {
     #[command(flatten)]
-    certificates: Certificates,
+    identity: Identity,
 
     /// Who may dial an mcps:// port, by a SAN of the certificate, spiffe://...; several with commas [default: nobody]
     #[arg(long, value_name = "SAN", env = "MIXER_ADAPTER_MCP_ALLOW", value_delimiter = ',')]
@@ -53,7 +53,7 @@ pub(super) struct Security {
     mcp_allow_file: Option<PathBuf>,
 }
 
-impl Certificates {
+impl Identity {
     /// For connections that are dialed.
     pub(super) fn client(&self) -> Result<Arc<Client>, Usage> {
         Client::new(self.credentials(), self.mcp_server_san.clone()).map_err(Usage)
@@ -71,12 +71,12 @@ impl Certificates {
 impl Security {
     /// For connections that are dialed.
     pub(super) fn client(&self) -> Result<Arc<Client>, Usage> {
-        self.certificates.client()
+        self.identity.client()
     }
 
     /// For a port.
     pub(super) fn server(&self) -> Result<Arc<Server>, Usage> {
         let access = AccessSettings { allow: self.mcp_allow.clone(), file: self.mcp_allow_file.clone() };
-        Server::new(self.certificates.credentials(), access).map_err(Usage)
+        Server::new(self.identity.credentials(), access).map_err(Usage)
     }
 }
