@@ -213,3 +213,25 @@ fn what_became_of_pushes_is_on_the_page_in_the_metrics_and_in_the_log_once() {
     let log = fs::read_to_string(log.path()).unwrap();
     assert_eq!(log.matches("configuration is refused: istio/policy/v1beta1/rules").count(), 1, "{log}");
 }
+
+/// A rule that needs a handler, and the handler, each for one source.
+const LATE_RULE: &str = "apiVersion: config.istio.io/v1alpha2\nkind: rule\nmetadata: {name: late, namespace: istio-system}\nspec: {match: \"true\", actions: [{handler: late, instances: [path]}]}\n";
+const LATE_HANDLER: &str = "apiVersion: config.istio.io/v1alpha2\nkind: handler\nmetadata: {name: late, namespace: istio-system}\nspec: {compiledAdapter: noop}\n";
+
+#[test]
+fn what_one_source_was_refused_for_is_taken_when_another_brings_what_was_missing() {
+    for (served, kind, here) in [("rules", "rule", "handler"), ("handlers", "handler", "rule")] {
+        let (theirs, ours) = (part(&[kind]), part(&["instance", here]));
+        let (address, _source) = serve(theirs.path());
+        let mcp = format!("mcp://{address}?collections={served}");
+        let server = Server::start(&["--config", ours.path().to_str().unwrap(), "--config", &mcp]);
+        until(&server, "/readyz", "200 OK");
+        let (rule, handler) = if kind == "rule" { (&theirs, &ours) } else { (&ours, &theirs) };
+        fs::write(rule.path().join("late.yaml"), LATE_RULE).unwrap();
+        until(&server, "/config", "\"refused\":{\"version\"");
+        fs::write(handler.path().join("late.yaml"), LATE_HANDLER).unwrap();
+        until(&server, "/config", "\"istio/policy/v1beta1/rules\":4");
+        until(&server, "/config", "\"refusal\":[]");
+        assert!(!server.get("/config").contains("\"refused\":{\"version\""), "{served}");
+    }
+}
