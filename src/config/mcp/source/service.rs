@@ -1,4 +1,4 @@
-use std::{net::SocketAddr, time::Duration};
+use std::time::Duration;
 
 use futures_util::StreamExt as _;
 use tokio::sync::mpsc;
@@ -8,7 +8,7 @@ use super::{Dialogue, Source};
 use crate::{
     config::mcp::{
         Rate, ServiceOptions,
-        listen::{Admission, outbox},
+        listen::{Admission, outbox, sender},
     },
     proto::istio::mcp::v1alpha1::{
         RequestResources, Resources,
@@ -69,7 +69,7 @@ where
     D::Push: 'static,
 {
     let admitted = admission.enter().await?;
-    let peer = request.remote_addr().as_ref().map_or_else(|| "unknown".to_owned(), SocketAddr::to_string);
+    let peer = sender(&request);
     tracing::info!(peer, "a sink has dialed");
     let (pushes, outgoing) = mpsc::channel(1);
     tokio::spawn(async move {
