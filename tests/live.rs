@@ -206,3 +206,13 @@ async fn no_request_fails_while_whole_sets_of_xds_become_live() {
 async fn no_request_fails_while_changes_of_xds_become_live() {
     pushes_become_live("xds+delta").await;
 }
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn no_request_fails_while_pushes_of_the_protocol_before_mcp_become_live() {
+    pushes_become_live("mcp+aggregated").await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn no_request_fails_while_changes_of_the_protocol_before_mcp_become_live() {
+    pushes_become_live("mcp+aggregated-delta").await;
+}

@@ -159,3 +159,79 @@ fn a_source_that_dials_configures_the_server() {
     stop.cancel();
     dialing.join().unwrap();
 }
+
+#[test]
+fn what_became_of_pushes_is_on_the_page_in_the_metrics_and_in_the_log_once() {
+    let directory = part(&["handler", "instance", "rule"]);
+    let mut source = support::binary();
+    let ports = ["source", "--listen", "127.0.0.1:0", "--admin", "127.0.0.1:0", "--log", "error", "--config"];
+    let (source, _) = Server::spawn(source.args(ports).arg(directory.path()));
+    let mut serve = support::binary();
+    let log = tempfile::NamedTempFile::new().unwrap();
+    let url = format!("mcp://{}", source.grpc);
+    let ports =
+        ["serve", "--listen", "127.0.0.1:0", "--admin", "127.0.0.1:0", "--log", "warn", "--config", &url];
+    let (server, _) = Server::spawn(serve.args(ports).stderr(log.reopen().unwrap()));
+    until(&server, "/readyz", "200 OK");
+    let broken = "apiVersion: config.istio.io/v1alpha2\nkind: rule\nmetadata: {name: one-more, namespace: istio-system}\nspec: {match: \"no.such == 1\", actions: [{handler: closed-paths, instances: [path]}]}\n";
+    fs::write(directory.path().join("more.yaml"), broken).unwrap();
+    until(&server, "/config", "\"kind\":\"nack\"");
+    let config = server.get("/config");
+    let json: serde_json::Value = serde_json::from_str(config.split_once("\r\n\r\n").unwrap().1).unwrap();
+    let shown = &json["sources"][0];
+    assert_eq!((&shown["source"], &shown["peers"][0]), (&url.as_str().into(), &url.as_str().into()));
+    assert!(shown["id"].as_str().unwrap().starts_with("mixer-adapter"));
+    let rules = shown["collections"].as_array().unwrap().iter();
+    let rules = rules.clone().find(|of| of["collection"] == "istio/policy/v1beta1/rules").unwrap();
+    assert_eq!((&rules["resources"], &rules["synced"]), (&3.into(), &true.into()));
+    let reason = rules["refused"]["reason"].as_str().unwrap();
+    assert!(reason.contains("one-more") && reason.contains("no.such"), "{reason}");
+    assert!(rules["accepted_seconds_ago"].as_u64().is_some());
+    assert!(shown["messages"].as_array().unwrap().len() <= 32);
+    let page = server.get("/");
+    assert!(page.contains(&format!("Configuration from {url}")) && page.contains("no.such"), "{page}");
+
+    let nacks = "istio_mcp_request_nacks_total{component=\"SIDE\",collection=\"istio/policy/v1beta1/rules\",code=\"INVALID_ARGUMENT\"} 1\n";
+    until(&server, "/metrics", &nacks.replace("SIDE", "mixer"));
+    until(&source, "/metrics", &nacks.replace("SIDE", "source"));
+    for (of, side) in [(&server, "mixer"), (&source, "source")] {
+        let metrics = of.get("/metrics");
+        for expected in [
+            "istio_mcp_clients_total{component=\"SIDE\"} 1\n",
+            "istio_mcp_reconnections{component=\"SIDE\"} 1\n",
+            "istio_mcp_request_acks_total{component=\"SIDE\",collection=\"istio/policy/v1beta1/rules\"} 1\n",
+            "istio_mcp_message_sizes_bytes_count{component=\"SIDE\",collection=\"istio/policy/v1beta1/rules\"} ",
+        ] {
+            let expected = expected.replace("SIDE", side);
+            assert!(metrics.contains(&expected), "{expected} in {metrics}");
+        }
+    }
+    // The source dies: the stream broke off, and nobody is connected.
+    drop(source);
+    until(&server, "/metrics", "istio_mcp_recv_failures_total{component=\"mixer\",code=\"");
+    until(&server, "/metrics", "istio_mcp_clients_total{component=\"mixer\"} 0\n");
+    let log = fs::read_to_string(log.path()).unwrap();
+    assert_eq!(log.matches("configuration is refused: istio/policy/v1beta1/rules").count(), 1, "{log}");
+}
+
+/// A rule that needs a handler, and the handler, each for one source.
+const LATE_RULE: &str = "apiVersion: config.istio.io/v1alpha2\nkind: rule\nmetadata: {name: late, namespace: istio-system}\nspec: {match: \"true\", actions: [{handler: late, instances: [path]}]}\n";
+const LATE_HANDLER: &str = "apiVersion: config.istio.io/v1alpha2\nkind: handler\nmetadata: {name: late, namespace: istio-system}\nspec: {compiledAdapter: noop}\n";
+
+#[test]
+fn what_one_source_was_refused_for_is_taken_when_another_brings_what_was_missing() {
+    for (served, kind, here) in [("rules", "rule", "handler"), ("handlers", "handler", "rule")] {
+        let (theirs, ours) = (part(&[kind]), part(&["instance", here]));
+        let (address, _source) = serve(theirs.path());
+        let mcp = format!("mcp://{address}?collections={served}");
+        let server = Server::start(&["--config", ours.path().to_str().unwrap(), "--config", &mcp]);
+        until(&server, "/readyz", "200 OK");
+        let (rule, handler) = if kind == "rule" { (&theirs, &ours) } else { (&ours, &theirs) };
+        fs::write(rule.path().join("late.yaml"), LATE_RULE).unwrap();
+        until(&server, "/config", "\"refused\":{\"version\"");
+        fs::write(handler.path().join("late.yaml"), LATE_HANDLER).unwrap();
+        until(&server, "/config", "\"istio/policy/v1beta1/rules\":4");
+        until(&server, "/config", "\"refusal\":[]");
+        assert!(!server.get("/config").contains("\"refused\":{\"version\""), "{served}");
+    }
+}

@@ -12,6 +12,7 @@ use std::{
     time::{Duration, Instant},
 };
 
+use base64::{Engine as _, engine::general_purpose::STANDARD};
 use mixer_adapter::{
     config::mcp::{
         listen,
@@ -29,6 +30,7 @@ use mixer_adapter::{
         transport::{Channel, Endpoint},
     },
 };
+use rcgen::{BasicConstraints, CertificateParams, CertifiedIssuer, IsCa, KeyPair, SanType};
 use serde_json::Value as Json;
 use support::{Server, binary, run};
 use tokio::{net::TcpListener, sync::mpsc, time::timeout};
@@ -271,6 +273,63 @@ async fn sinks_are_dialed_and_served() {
     assert_eq!(status["sinks"][0]["peer"], address.as_str());
 }
 
+fn pem(kind: &str, der: &[u8]) -> String {
+    format!("-----BEGIN {kind}-----\n{}\n-----END {kind}-----\n", STANDARD.encode(der))
+}
+
+/// Certificate, key and authority of somebody, as flags.
+fn identity(directory: &Path, authority: &CertifiedIssuer<'static, KeyPair>, name: &str) -> Vec<String> {
+    let mut params = CertificateParams::new([]).unwrap();
+    params.subject_alt_names = vec![SanType::URI(format!("spiffe://mesh/{name}").try_into().unwrap())];
+    let key = KeyPair::generate().unwrap();
+    let certificate = params.signed_by(&key, authority).unwrap();
+    let write = |file: &str, text: String| {
+        let path = directory.join(format!("{name}.{file}"));
+        fs::write(&path, text).unwrap();
+        path.display().to_string()
+    };
+    let files = [
+        ("--cert-file", write("cert", pem("CERTIFICATE", certificate.der()))),
+        ("--key-file", write("key", pem("PRIVATE KEY", &key.serialize_der()))),
+        ("--ca-cert-file", write("ca", pem("CERTIFICATE", authority.der()))),
+    ];
+    files.into_iter().flat_map(|(flag, path)| [flag.to_owned(), path]).collect()
+}
+
+#[test]
+fn over_tls_only_those_on_the_list_are_served() {
+    let directory = tempfile::tempdir().unwrap();
+    fs::write(directory.path().join("a.yaml"), include_str!("../../examples/config/sample.yaml")).unwrap();
+    let certificates = tempfile::tempdir().unwrap();
+    let mut params = CertificateParams::new([]).unwrap();
+    params.is_ca = IsCa::Ca(BasicConstraints::Unconstrained);
+    let authority = CertifiedIssuer::self_signed(params, KeyPair::generate().unwrap()).unwrap();
+    let identity = |name| identity(certificates.path(), &authority, name);
+    let source = Server::spawn(
+        binary()
+            .args(["source", "--listen", "mcps://127.0.0.1:0", "--admin", "127.0.0.1:0", "--log", "error"])
+            .args(["--mcp-allow", "spiffe://mesh/mixer", "--config"])
+            .arg(directory.path())
+            .args(identity("source")),
+    )
+    .0;
+    let url = format!("mcps://{}", source.grpc);
+    let sink = |name| {
+        let mut arguments = identity(name);
+        arguments.extend(["--config", &url, "--mcp-server-san", "spiffe://mesh/source"].map(str::to_owned));
+        Server::start(&arguments.iter().map(String::as_str).collect::<Vec<_>>())
+    };
+    let (listed, stranger) = (sink("mixer"), sink("stranger"));
+    let status = config(&source, |json| json["sinks"][0]["collections"][RULES]["accepted"].is_string());
+    assert_eq!(status["sinks"].as_array().unwrap().len(), 1, "{status:#}");
+    let end = Instant::now() + Duration::from_secs(30);
+    while !listed.get("/readyz").starts_with("HTTP/1.1 200") {
+        assert!(Instant::now() < end);
+        std::thread::sleep(Duration::from_millis(20));
+    }
+    assert!(stranger.get("/readyz").starts_with("HTTP/1.1 503"));
+}
+
 #[tokio::test(flavor = "multi_thread")]
 async fn sinks_beyond_the_limit_are_turned_away() {
     let directory = tempfile::tempdir().unwrap();
@@ -306,14 +365,15 @@ fn there_is_no_admin_port_unless_asked_for() {
 fn a_command_line_that_is_wrong_says_what_would_be_right() {
     let taken = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
     let taken = taken.local_addr().unwrap().to_string();
-    let cases: [(&[&str], i32, &str); 8] = [
+    let cases: [(&[&str], i32, &str); 9] = [
         (&["source"], 2, "--config <DIR>"),
         (
             &["source", "--config", "mcp://h:1"],
             2,
             "--config mcp://h:1: only files can be served; give a directory",
         ),
-        (&["source", "--config", ".", "--sink", "h:1"], 2, "write mcp://HOST:PORT"),
+        (&["source", "--config", ".", "--sink", "sinks/"], 2, "write mcp://HOST:PORT, or mcps:// for TLS"),
+        (&["source", "--config", ".", "--listen", "mcps://h"], 2, "\"h\" is no host:port"),
         (&["source", "--config", ".", "--max-requests", "0"], 2, "--max-requests"),
         (&["source", "--config", ".", "--log", "a=b=c"], 1, "--log \"a=b=c\" is no filter"),
         (&["source", "--config", ".", "--descriptors", "no/such"], 1, "--descriptors no/such: No such file"),

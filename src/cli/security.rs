@@ -7,9 +7,9 @@ use clap::Args;
 use super::Usage;
 use crate::tls::{AccessSettings, Client, Credentials, Server};
 
-/// Who this program is on mcps:// connections, and with whom it speaks.
+/// Who this program is on mcps:// connections, and whom it dials.
 #[derive(Debug, Args)]
-pub(super) struct Security {
+pub(super) struct Identity {
     /// This program's certificate, for mcps://. The files of this and the next two are waited for, and followed when they change
     #[arg(
         long,
@@ -36,6 +36,13 @@ pub(super) struct Security {
     /// the name that is dialed]
     #[arg(long, value_name = "SAN", env = "MIXER_ADAPTER_MCP_SERVER_SAN", value_delimiter = ',')]
     mcp_server_san: Vec<String>,
+}
+
+/// The same, and who may dial this program.
+#[derive(Debug, Args)]
+pub(super) struct Security {
+    #[command(flatten)]
+    identity: Identity,
 
     /// Who may dial an mcps:// port, by a SAN of the certificate, spiffe://...; several with commas [default: nobody]
     #[arg(long, value_name = "SAN", env = "MIXER_ADAPTER_MCP_ALLOW", value_delimiter = ',')]
@@ -46,16 +53,10 @@ pub(super) struct Security {
     mcp_allow_file: Option<PathBuf>,
 }
 
-impl Security {
+impl Identity {
     /// For connections that are dialed.
     pub(super) fn client(&self) -> Result<Arc<Client>, Usage> {
         Client::new(self.credentials(), self.mcp_server_san.clone()).map_err(Usage)
-    }
-
-    /// For a port.
-    pub(super) fn server(&self) -> Result<Arc<Server>, Usage> {
-        let access = AccessSettings { allow: self.mcp_allow.clone(), file: self.mcp_allow_file.clone() };
-        Server::new(self.credentials(), access).map_err(Usage)
     }
 
     fn credentials(&self) -> Credentials {
@@ -64,5 +65,18 @@ impl Security {
             key: self.key_file.clone(),
             authorities: self.ca_cert_file.clone(),
         }
+    }
+}
+
+impl Security {
+    /// For connections that are dialed.
+    pub(super) fn client(&self) -> Result<Arc<Client>, Usage> {
+        self.identity.client()
+    }
+
+    /// For a port.
+    pub(super) fn server(&self) -> Result<Arc<Server>, Usage> {
+        let access = AccessSettings { allow: self.mcp_allow.clone(), file: self.mcp_allow_file.clone() };
+        Server::new(self.identity.credentials(), access).map_err(Usage)
     }
 }

@@ -11,7 +11,7 @@ use serde::Serialize;
 use serde_json::Value as Json;
 use tokio::time::timeout;
 
-use super::{Usage, logging, values};
+use super::{Usage, logging, security::Identity, values};
 use crate::config::{
     Collection, ConfigUrl, collection,
     mcp::{Change, Following, Resource},
@@ -24,6 +24,7 @@ Examples:
   mixer-adapter watch mcp://127.0.0.1:9901
   mixer-adapter watch mcp://galley:9901 --collection rules --full
   mixer-adapter watch xds://istiod:15010 --collection networking.istio.io/v1/ServiceEntry --once
+  mixer-adapter watch xdss://istiod:15012 --cert-file cert.pem --key-file key.pem --ca-cert-file ca.pem
   mixer-adapter watch xds+delta://127.0.0.1:9901 --collection type.googleapis.com/envoy.config.cluster.v3.Cluster
   mixer-adapter watch mcp://127.0.0.1:9901 --once --timeout 5s --json | jq -r .name
 
@@ -34,7 +35,8 @@ Exit codes: 0 it has come, or nobody reads any more, 1 it has not in the time of
 /// Print what a server of configuration pushes, as it comes
 #[derive(Debug, Args)]
 pub(super) struct Watch {
-    /// The server: mcp://HOST:PORT, xds://HOST:PORT (whole sets) or xds+delta://HOST:PORT (changes)
+    /// The server: mcp://HOST:PORT, xds://HOST:PORT (whole sets) or xds+delta://HOST:PORT (changes); mcps://, xdss:// and
+    /// xdss+delta:// for TLS; mcp+aggregated:// for Istio 1.0
     #[arg(value_name = "URL")]
     server: ConfigUrl,
 
@@ -62,6 +64,9 @@ pub(super) struct Watch {
     /// Fail when what --once or --count waits for has not come in that time; 0 waits for ever
     #[arg(long, value_name = "DURATION", default_value = "0", env = "MIXER_ADAPTER_TIMEOUT", value_parser = values::duration)]
     timeout: Duration,
+
+    #[command(flatten)]
+    identity: Identity,
 
     /// What is logged, to stderr: error, warn, info, debug, trace, or as in RUST_LOG
     #[arg(long, value_name = "FILTER", default_value = "warn", env = "MIXER_ADAPTER_LOG")]
@@ -114,6 +119,9 @@ impl Watch {
                 required: true,
             };
             settings.collections = collections.iter().map(wanted).collect();
+        }
+        if self.server.is_tls() {
+            settings.tls = Some(self.identity.client()?);
         }
         let server = self.server.server(&settings).map_err(|error| Usage(error.to_string()))?;
         let Some(server) = server else {

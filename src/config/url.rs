@@ -22,7 +22,7 @@ pub enum ConfigUrl {
         tls: bool,
     },
     /// An xDS server that carries MCP resources: `xds://host:port`, or `xds+delta://host:port` for changes rather than whole sets;
-    /// `xdss://` and `xdss+delta://` for TLS.
+    /// `xdss://` and `xdss+delta://` for TLS. Or one of before MCP, `mcp+aggregated://` and `mcp+aggregated-delta://`.
     Xds {
         /// The server, `host:port`.
         address: Authority,
@@ -110,12 +110,16 @@ fn address(text: &str) -> Result<Authority, ConfigUrlError> {
     if complete { Ok(authority) } else { Err(wrong()) }
 }
 
-/// The schemes of xDS: the form, and whether it is TLS.
-const XDS: [(Form, bool, &str); 4] = [
+/// The schemes of xDS, and of what was before MCP: the form, and whether it is TLS.
+const XDS: [(Form, bool, &str); 8] = [
     (Form::StateOfTheWorld, false, "xds"),
     (Form::StateOfTheWorld, true, "xdss"),
     (Form::Delta, false, "xds+delta"),
     (Form::Delta, true, "xdss+delta"),
+    (Form::Aggregated, false, "mcp+aggregated"),
+    (Form::Aggregated, true, "mcps+aggregated"),
+    (Form::AggregatedChanges, false, "mcp+aggregated-delta"),
+    (Form::AggregatedChanges, true, "mcps+aggregated-delta"),
 ];
 
 fn scheme(form: Form, tls: bool) -> &'static str {
@@ -198,6 +202,8 @@ mod tests {
             "xds+delta://istiod:15010",
             "xdss://istiod:15012",
             "xdss+delta://istiod:15012",
+            "mcp+aggregated://galley:9901",
+            "mcps+aggregated-delta://galley:9901",
         ] {
             assert_eq!(read(text).map(|url| url.to_string()), Ok(text.to_owned()));
         }

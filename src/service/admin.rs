@@ -33,7 +33,7 @@ pub(super) struct Admin {
 pub(super) fn router(admin: Admin, explain: Router) -> Router {
     let vitals = vitals(admin.readiness.clone(), admin.registry.clone());
     Router::new()
-        .route("/", get(|State(admin): State<Admin>| async move { Html(page::render(&admin.host)) }))
+        .route("/", get(front))
         .route("/sessions", get(sessions))
         .route("/config", get(config))
         .with_state(admin)
@@ -90,12 +90,24 @@ struct Config {
     sources: Vec<SourceStatus>,
 }
 
+async fn front(State(admin): State<Admin>) -> Html<String> {
+    let sources = sources(&admin).await;
+    Html(page::render(&admin.host, &sources))
+}
+
+/// The sources of configuration that are followed, as they are now.
+async fn sources(admin: &Admin) -> Vec<SourceStatus> {
+    let Some(status) = &admin.config else { return Vec::new() };
+    let watched = status.lock().unwrap_or_else(PoisonError::into_inner).watched.clone();
+    join_all(watched.iter().map(|watched| watched.status())).await.into_iter().flatten().collect()
+}
+
 /// What configuration is in use, where it comes from, and why the last one is not; nothing of what it says.
 async fn config(State(admin): State<Admin>) -> Json<Option<Config>> {
+    let sources = sources(&admin).await;
     let Some(status) = admin.config else { return Json(None) };
     let status = status.lock().unwrap_or_else(PoisonError::into_inner).clone();
-    let sources = join_all(status.watched.iter().map(|watched| watched.status())).await;
-    Json(Some(Config { sources: sources.into_iter().flatten().collect(), status }))
+    Json(Some(Config { status, sources }))
 }
 
 async fn sessions(State(admin): State<Admin>) -> Json<Sessions> {

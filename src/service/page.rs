@@ -1,9 +1,12 @@
 use std::fmt::Write as _;
 
-use crate::host::Host;
+use crate::{
+    config::source::{CollectionStatus, SourceStatus},
+    host::Host,
+};
 
 /// The admin port's front page: what is served, and where the rest is.
-pub(super) fn render(host: &Host) -> String {
+pub(super) fn render(host: &Host, sources: &[SourceStatus]) -> String {
     let mut page = String::from(HEAD);
     let counts = host.sessions().counts();
     for adapter in host.adapters().iter() {
@@ -20,11 +23,60 @@ pub(super) fn render(host: &Host) -> String {
     }
     let _ = write!(
         page,
-        "</table><p>{} open handlers, {} of them kept for calls that bring their configuration.</p>{TAIL}",
+        "</table><p>{} open handlers, {} of them kept for calls that bring their configuration.</p>",
         host.handlers().live_count(),
         host.handlers().cached_count()
     );
-    page
+    for status in sources {
+        source(&mut page, status);
+    }
+    page + TAIL
+}
+
+/// A source of configuration: what it has, what was made of that, and what was said.
+fn source(page: &mut String, status: &SourceStatus) {
+    let _ = write!(page, "<h2>Configuration from {}</h2>", escape(&status.source));
+    if !status.id.is_empty() {
+        let peers = if status.peers.is_empty() { "nobody".to_owned() } else { status.peers.join(", ") };
+        let _ = write!(page, "<p>As {}; connected: {}.</p>", escape(&status.id), escape(&peers));
+    }
+    page.push_str("<table><tr><th>collection<th>resources<th>version<th>accepted<th>refused</tr>\n");
+    for collection in &status.collections {
+        let _ = writeln!(
+            page,
+            "<tr><td>{}</td><td>{}</td><td>{}</td><td>{}</td><td>{}</td></tr>",
+            escape(&collection.collection),
+            collection.resources,
+            escape(&collection.version),
+            accepted(collection),
+            collection.refused.as_ref().map_or_else(String::new, |refused| escape(&format!(
+                "{}: {}",
+                refused.version, refused.reason
+            ))),
+        );
+    }
+    page.push_str("</table><details><summary>the last messages</summary><table>\n");
+    for message in &status.messages {
+        let _ = writeln!(
+            page,
+            "<tr><td>{}</td><td>{}</td><td>{}</td><td>{}</td><td>{}</td></tr>",
+            message.time,
+            message.kind,
+            escape(&message.collection),
+            escape(&message.nonce),
+            escape(&message.what),
+        );
+    }
+    page.push_str("</table></details>\n");
+}
+
+fn accepted(collection: &CollectionStatus) -> String {
+    match collection.accepted_seconds_ago {
+        _ if collection.unsupported => "not served there".to_owned(),
+        Some(seconds) if collection.synced => format!("{seconds} s ago"),
+        Some(seconds) => format!("{seconds} s ago, from the cache"),
+        None => "not yet".to_owned(),
+    }
 }
 
 fn escape(text: &str) -> String {

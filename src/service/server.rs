@@ -22,6 +22,7 @@ use super::{
     listener, metrics,
 };
 use crate::{
+    config::mcp::metrics::McpMetrics,
     host::Host,
     mixer::{ConfigStatus, Mixer},
     session::TICKS_TO_EXPIRE,
@@ -180,6 +181,7 @@ impl Bound {
             host: host.clone(),
         });
         let mut registry = metrics::registry(&host);
+        registry.register_collector(Box::new(McpMetrics));
         if let Some(mixer) = mixer.clone() {
             registry.register_collector(Box::new(EngineMetrics { mixer, config: config.clone() }));
         }

@@ -5,6 +5,7 @@
 #![allow(clippy::unwrap_used)]
 
 mod convergence;
+mod endings;
 mod follow;
 mod messages;
 mod misbehaving;

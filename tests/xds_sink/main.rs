@@ -2,6 +2,7 @@
 
 #![allow(clippy::unwrap_used)]
 
+mod aggregated;
 mod client;
 mod delta;
 mod messages;

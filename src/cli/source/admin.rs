@@ -10,7 +10,10 @@ use tokio::net::TcpListener;
 use tokio_util::sync::CancellationToken;
 
 use crate::{
-    config::mcp::source::{PeerStatus, Source},
+    config::mcp::{
+        metrics::McpMetrics,
+        source::{PeerStatus, Source},
+    },
     service::{self, Readiness},
 };
 
@@ -22,7 +25,9 @@ pub(super) async fn serve(
     readiness: Readiness,
     stop: CancellationToken,
 ) {
-    let registry = Arc::new(Mutex::new(Registry::default()));
+    let mut registry = Registry::default();
+    registry.register_collector(Box::new(McpMetrics));
+    let registry = Arc::new(Mutex::new(registry));
     let config =
         get(|State((name, source)): State<(String, Source)>| async move { Json(status(name, &source)) });
     let router = service::vitals(readiness, registry).route("/config", config.with_state((name, source)));

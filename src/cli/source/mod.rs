@@ -8,12 +8,12 @@ use tokio::{net::TcpListener, time};
 use tokio_util::{sync::CancellationToken, task::TaskTracker};
 use tonic::service::Routes;
 
-use super::{Usage, logging::Logging, signals, values};
+use super::{Usage, logging::Logging, security::Security, signals, values};
 use crate::{
     config::{
-        ConfigUrl, Types,
+        ConfigUrl, ListenUrl, Types,
         mcp::{
-            DialOptions, Peer, Rate, ServiceOptions, feed, listen,
+            DialOptions, Listener, Peer, Rate, ServiceOptions, feed, listen,
             source::{self, Catalogue, ResourceSourceService, SourceOptions},
         },
         source::FileSource,
@@ -37,15 +37,15 @@ pub(super) struct Source {
     #[arg(long, value_name = "DIR", env = "MIXER_ADAPTER_CONFIG")]
     config: ConfigUrl,
 
-    /// Where sinks dial; port 0 takes a free port, which is printed
-    #[arg(long, value_name = "HOST:PORT", default_value = "127.0.0.1:9901", env = "MIXER_ADAPTER_LISTEN", value_parser = values::address)]
-    listen: SocketAddr,
+    /// Where sinks dial; mcps://HOST:PORT is TLS; port 0 takes a free port, which is printed
+    #[arg(long, value_name = "HOST:PORT", default_value = "127.0.0.1:9901", env = "MIXER_ADAPTER_LISTEN")]
+    listen: ListenUrl,
 
     /// Where people and machines look: /healthz /readyz /metrics /config; plain HTTP [default: nowhere]
     #[arg(long, value_name = "HOST:PORT", env = "MIXER_ADAPTER_ADMIN", value_parser = values::address)]
     admin: Option<SocketAddr>,
 
-    /// A sink to dial, mcp://HOST:PORT; can be given several times
+    /// A sink to dial, mcp://HOST:PORT, or mcps:// for TLS; can be given several times
     #[arg(
         long = "sink",
         value_name = "URL",
@@ -53,7 +53,7 @@ pub(super) struct Source {
         value_delimiter = ',',
         value_parser = sink
     )]
-    sinks: Vec<String>,
+    sinks: Vec<ConfigUrl>,
 
     /// The namespace of resources that name none
     #[arg(
@@ -85,6 +85,9 @@ pub(super) struct Source {
     max_message_size: usize,
 
     #[command(flatten)]
+    security: Security,
+
+    #[command(flatten)]
     logging: Logging,
 }
 
@@ -103,12 +106,13 @@ impl Source {
         };
         let files = FileSource::new(directory, &self.default_config_namespace);
         let types = self.types()?;
+        let sinks = self.peers()?;
         self.logging.start()?;
         let runtime = tokio::runtime::Builder::new_multi_thread()
             .enable_all()
             .build()
             .context("the runtime cannot start")?;
-        runtime.block_on(self.serve(files, types))?;
+        runtime.block_on(self.serve(files, types, sinks))?;
         Ok(ExitCode::SUCCESS)
     }
 
@@ -121,12 +125,27 @@ impl Source {
         Ok(types)
     }
 
-    async fn serve(&self, files: FileSource, types: Types) -> anyhow::Result<()> {
+    fn peers(&self) -> Result<Vec<Peer>, Usage> {
+        let secured = self.sinks.iter().any(ConfigUrl::is_tls);
+        let client = secured.then(|| self.security.client()).transpose()?;
+        let peers = self.sinks.iter().filter_map(|sink| match (sink, &client) {
+            (ConfigUrl::Mcp { address, tls: true }, Some(client)) => {
+                Some(Peer::secured(address.as_str(), client.clone()))
+            }
+            (ConfigUrl::Mcp { address, tls: false }, _) => Some(Peer::new(address.as_str())),
+            _ => None,
+        });
+        Ok(peers.collect())
+    }
+
+    async fn serve(&self, files: FileSource, types: Types, sinks: Vec<Peer>) -> anyhow::Result<()> {
         let source = source::Source::new(
             Catalogue::default().open(),
             SourceOptions { requests: per_second(self.max_requests), ..SourceOptions::default() },
         );
-        let listener = bind(self.listen).await?;
+        let listener = bind(self.listen.address).await?;
+        let address = listener.local_addr()?;
+        let listener = self.secured(listener, address)?;
         let admin = match self.admin {
             Some(address) => Some(bind(address).await?),
             None => None,
@@ -136,7 +155,7 @@ impl Source {
         let cut = CancellationToken::new();
         let tasks = TaskTracker::new();
         // The server goes on where nobody reads this.
-        let _ = super::print(&self.greeting(&listener, admin.as_ref())?);
+        let _ = super::print(&self.greeting(address, admin.as_ref())?);
 
         tokio::spawn(feed(source.clone(), Box::new(files), types));
         let readiness = Readiness::default();
@@ -149,9 +168,8 @@ impl Source {
         if let Some(admin) = admin {
             tasks.spawn(admin::serve(admin, self.config.to_string(), source.clone(), readiness, cut.clone()));
         }
-        for sink in &self.sinks {
-            let (source, sink) = (source.clone(), Peer::new(sink.as_str()));
-            let stop = cut.clone();
+        for sink in sinks {
+            let (source, stop) = (source.clone(), cut.clone());
             tasks.spawn(async move { source::dial(source, sink, DialOptions::default(), stop).await });
         }
         tasks.spawn(listen(listener, self.services(&source), cut.clone()));
@@ -171,6 +189,16 @@ impl Source {
         Ok(())
     }
 
+    fn secured(&self, listener: TcpListener, address: SocketAddr) -> Result<Listener, Usage> {
+        if self.listen.tls {
+            return Ok(Listener::secured(listener, self.security.server()?));
+        }
+        if !address.ip().is_loopback() {
+            tracing::warn!(%address, "--listen without TLS: whoever reaches this port can read the configuration");
+        }
+        Ok(listener.into())
+    }
+
     /// What sinks may call.
     fn services(&self, source: &source::Source) -> Routes {
         let options = ServiceOptions {
@@ -183,17 +211,14 @@ impl Source {
     }
 
     /// What is served, and where.
-    fn greeting(&self, listener: &TcpListener, admin: Option<&TcpListener>) -> anyhow::Result<String> {
-        let address = listener.local_addr()?;
+    fn greeting(&self, address: SocketAddr, admin: Option<&TcpListener>) -> anyhow::Result<String> {
         let mut lines = vec![format!("Serving {}", self.config), format!("gRPC on {address}")];
         if let Some(admin) = admin {
             lines.push(format!("Admin on http://{}", admin.local_addr()?));
         }
-        lines.push(format!(
-            "Try `{} serve --config mcp://{}` in another terminal\n",
-            super::program(),
-            values::reachable(address)
-        ));
+        let look = if self.listen.tls { "serve --config mcps" } else { "watch mcp" };
+        let reached = values::reachable(address);
+        lines.push(format!("Try `{} {look}://{reached}` in another terminal\n", super::program()));
         Ok(lines.join("\n"))
     }
 }
@@ -203,11 +228,11 @@ fn per_second(times: u32) -> Rate {
     Rate { burst: 100, every: Duration::from_secs(1) / times }
 }
 
-/// `host:port` of a sink.
-fn sink(text: &str) -> Result<String, String> {
+/// The URL of a sink.
+fn sink(text: &str) -> Result<ConfigUrl, String> {
     match text.parse() {
-        Ok(ConfigUrl::Mcp { address, tls: false }) => Ok(address.to_string()),
-        Ok(_) => Err("write mcp://HOST:PORT".to_owned()),
+        Ok(url @ ConfigUrl::Mcp { .. }) => Ok(url),
+        Ok(_) => Err("write mcp://HOST:PORT, or mcps:// for TLS".to_owned()),
         Err(error) => Err(error.to_string()),
     }
 }

@@ -77,7 +77,7 @@ impl McpSource {
         let options = SinkOptions {
             id: node.id.clone(),
             mode: form.mode(),
-            resync: Some(xds::RESYNC),
+            resync: form.resync(),
             ..options(settings)
         };
         let name = server.to_string();

@@ -10,6 +10,7 @@ mod convert;
 mod feed;
 pub(super) mod follow;
 pub(super) mod listen;
+pub mod metrics;
 mod name;
 mod peer;
 mod rate;

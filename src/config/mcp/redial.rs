@@ -66,16 +66,17 @@ pub(in crate::config) async fn redial(
             return;
         }
         backoff.ended(ended.good, started.elapsed());
-        let wait = match ended.status.code() {
+        let unwelcome = matches!(ended.status.code(), Code::Unauthenticated | Code::PermissionDenied);
+        let wait = match unwelcome {
             _ if ended.resolved => RESOLVED,
-            Code::Unauthenticated | Code::PermissionDenied => {
-                backoff.wait(chance()).max(options.longest_wait)
-            }
-            _ => backoff.wait(chance()),
+            true => backoff.wait(chance()).max(options.longest_wait),
+            false => backoff.wait(chance()),
         };
         let text = format!("{:?}: {}", ended.status.code(), ended.status.message());
-        // A reason is told once, not on every try.
-        if text != told || ended.good {
+        // A reason is told once, not on every try; but that one does not go away by itself.
+        if unwelcome {
+            tracing::error!(%peer, ?wait, "this program is not let in: {text}; it needs another identity, or another peer");
+        } else if text != told || ended.good {
             tracing::warn!(%peer, ?wait, "the configuration stream ended: {text}");
         } else {
             tracing::debug!(%peer, ?wait, "and again: {text}");

@@ -22,7 +22,6 @@ impl Machine {
     }
 
     fn look_at(&mut self, name: &Arc<str>, id: StreamId, mut push: Push, now: Instant) {
-        let Some(collection) = self.collections.get(name) else { return };
         let origin = Origin::Push { stream: id, nonce: push.nonce.clone() };
         let version = push.version.clone();
         if !push.faults.is_empty() {
@@ -30,8 +29,9 @@ impl Machine {
             if !self.options.skip_bad_resources {
                 return self.refuse(name, origin, version, rejection, now);
             }
-            tracing::warn!(collection = &**name, version, %rejection, "bad resources are left out");
+            self.tell_skipped(name, &version, &rejection);
         }
+        let Some(collection) = self.collections.get(name) else { return };
         if push.incremental && !self.is_based(collection, id) {
             let text = "the push is incremental, but not based on what the sink has";
             // Where there are only increments it is nobody's fault: the one before was refused.
@@ -163,15 +163,29 @@ impl Machine {
     }
 
     /// Takes what was refused out of a change, if bad resources are skipped and all that was refused are such.
-    pub(super) fn skip_bad(&self, proposal: &mut Proposal, rejection: &Rejection) -> bool {
+    pub(super) fn skip_bad(
+        &mut self,
+        name: &Arc<str>,
+        proposal: &mut Proposal,
+        rejection: &Rejection,
+    ) -> bool {
         let skip = self.options.skip_bad_resources
             && !rejection.faults.is_empty()
             && rejection.faults.iter().all(|fault| proposal.difference.names(&fault.resource));
         if skip {
-            tracing::warn!(version = proposal.version, %rejection, "bad resources are left out");
+            self.tell_skipped(name, &proposal.version, rejection);
             proposal.skipped = true;
             proposal.difference.leave_out(|name| rejection.faults.iter().any(|fault| fault.resource == name));
         }
         skip
+    }
+
+    /// Tells what is left out once, not with every push that has it again.
+    fn tell_skipped(&mut self, name: &Arc<str>, version: &str, rejection: &Rejection) {
+        let Some(collection) = self.collections.get_mut(name) else { return };
+        if collection.skipped.as_ref() != Some(rejection) {
+            tracing::warn!(collection = &**name, version, %rejection, "bad resources are left out");
+            collection.skipped = Some(rejection.clone());
+        }
     }
 }

@@ -28,6 +28,8 @@ pub(super) struct Collection {
     waiting: VecDeque<(StreamId, Resources)>,
     /// What was refused last, unless something was accepted since.
     pub(super) refused: Option<Refused>,
+    /// What was left out last, of a push that was accepted otherwise.
+    pub(super) skipped: Option<Rejection>,
     /// Set if it was the application that refused that, or resources that were skipped: the [context](Proposal::context) it did so
     /// in. In another it might not.
     pub(super) refused_in: Option<u64>,
@@ -73,6 +75,7 @@ impl Collection {
             deciding: None,
             waiting: VecDeque::new(),
             refused: None,
+            skipped: None,
             refused_in: None,
             unsupported: None,
         }

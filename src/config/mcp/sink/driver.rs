@@ -16,12 +16,12 @@ use futures_util::{
 };
 use tokio::sync::{mpsc, oneshot};
 use tokio_util::sync::CancellationToken;
-use tonic::Status;
+use tonic::{Code, Status};
 
 use super::{Cache, Closed, Machine, Output, SinkOptions, StreamId, cache::Writer, status::Observed};
 use crate::{
     config::{
-        mcp::{Delivery, Rejection, Verdict},
+        mcp::{Delivery, Rejection, Verdict, metrics::SINK},
         source::SourceStatus,
     },
     proto::istio::mcp::v1alpha1::{RequestResources, Resources},
@@ -172,7 +172,7 @@ impl Driver {
                 self.machine.received(id, push, now());
             }
             Command::Closed(id, status, told) => {
-                self.observed.closed(id);
+                self.observed.closed(id, status.as_ref());
                 self.streams.remove(&id);
                 let _ = told.send(self.machine.closed(id, status.as_ref(), now()));
             }
@@ -217,6 +217,7 @@ impl Driver {
     fn send(&mut self, id: StreamId, request: RequestResources) {
         let Some(handle) = self.streams.get(&id) else { return };
         if let Err(mpsc::error::TrySendError::Full(_)) = handle.requests.try_send(Ok(request)) {
+            SINK.not_sent(Code::ResourceExhausted);
             self.end(id, Status::resource_exhausted("the source does not read what the sink says"));
             self.machine.closed(id, None, now());
         }

@@ -167,7 +167,7 @@ impl Machine {
         let accepted = collection.accepted;
         match verdict {
             Ok(()) => self.accept(&name, proposal, now),
-            Err(rejection) if !self.skip_bad(&mut proposal, &rejection) => {
+            Err(rejection) if !self.skip_bad(&name, &mut proposal, &rejection) => {
                 if let Some(collection) = self.collections.get_mut(&name) {
                     collection.refused_in = Some(proposal.context);
                 }

@@ -2,9 +2,15 @@
 
 use std::{collections::BTreeMap, sync::Arc};
 
+use prost::Message as _;
+use tonic::{Code, Status};
+
 use super::{CollectionView, Machine, StreamId};
 use crate::{
-    config::source::{CollectionStatus, Journal, Message, Refusal, SourceStatus, unix_time},
+    config::{
+        mcp::metrics::{Client, SINK},
+        source::{CollectionStatus, Journal, Message, Refusal, SourceStatus, unix_time},
+    },
     proto::istio::mcp::v1alpha1::{RequestResources, Resources},
 };
 
@@ -12,21 +18,26 @@ use crate::{
 #[derive(Debug, Default)]
 pub(super) struct Observed {
     journal: Journal,
-    peers: BTreeMap<StreamId, String>,
+    peers: BTreeMap<StreamId, (String, Client)>,
     accepted: BTreeMap<Arc<str>, tokio::time::Instant>,
 }
 
 impl Observed {
     pub(super) fn opened(&mut self, id: StreamId, peer: String) {
-        self.peers.insert(id, peer);
+        self.peers.insert(id, (peer, SINK.opened()));
     }
 
-    pub(super) fn closed(&mut self, id: StreamId) {
+    pub(super) fn closed(&mut self, id: StreamId, status: Option<&Status>) {
         self.peers.remove(&id);
+        // What this side ended did not break.
+        let broke = |status: &&Status| !matches!(status.code(), Code::Ok | Code::Cancelled | Code::Aborted);
+        if let Some(status) = status.filter(broke) {
+            SINK.not_received(status.code());
+        }
     }
 
     pub(super) fn peer(&self, id: StreamId) -> &str {
-        self.peers.get(&id).map_or("", String::as_str)
+        self.peers.get(&id).map_or("", |(peer, _)| peer.as_str())
     }
 
     pub(super) fn accepted(&mut self, collection: &Arc<str>) {
@@ -35,15 +46,22 @@ impl Observed {
 
     pub(super) fn sent(&mut self, stream: StreamId, request: &RequestResources) {
         let (kind, what) = match &request.error_detail {
-            Some(error) => ("nack", error.message.clone()),
+            Some(error) => {
+                SINK.nacked(&request.collection, error.code);
+                ("nack", error.message.clone())
+            }
             None if request.response_nonce.is_empty() => ("ask", String::new()),
-            None => ("ack", String::new()),
+            None => {
+                SINK.acked(&request.collection);
+                ("ack", String::new())
+            }
         };
         let (collection, nonce) = (request.collection.clone(), request.response_nonce.clone());
         self.journal.record(Message { time: unix_time(), stream, kind, collection, nonce, what });
     }
 
     pub(super) fn received(&mut self, stream: StreamId, push: &Resources) {
+        SINK.received(&push.collection, push.encoded_len());
         let removed = push.removed_resources.len();
         let what = match push.incremental {
             true => format!("{} changed, {removed} removed", push.resources.len()),
@@ -58,7 +76,7 @@ impl Observed {
             source: String::new(),
             id: machine.node().id.clone(),
             annotations: machine.node().annotations.clone(),
-            peers: self.peers.values().cloned().collect(),
+            peers: self.peers.values().map(|(peer, _)| peer.clone()).collect(),
             collections: machine.collections().map(|collection| self.collection(&collection)).collect(),
             messages: self.journal.snapshot(),
         }

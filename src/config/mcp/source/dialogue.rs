@@ -7,7 +7,7 @@ use crate::proto::istio::mcp::v1alpha1::{RequestResources, Resources};
 
 /// A protocol as a source speaks it on one stream, without IO: requests go in, pushes come out.
 pub(crate) trait Dialogue: Send {
-    type Request: Send;
+    type Request: prost::Message;
     type Push: Send;
 
     /// A request arrived. An error ends the stream.

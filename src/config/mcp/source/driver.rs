@@ -5,6 +5,7 @@ use std::{
     time::Duration,
 };
 
+use prost::Message as _;
 use tokio::sync::{mpsc, watch};
 use tokio_util::sync::CancellationToken;
 use tonic::{Code, Status, Streaming};
@@ -12,7 +13,7 @@ use tonic::{Code, Status, Streaming};
 use super::{Catalogue, Machine, Meaning, PeerStatus, dialogue::Dialogue, status::Registry};
 use crate::config::{
     Fault,
-    mcp::{Change, Rate, rate::Bucket},
+    mcp::{Change, Rate, metrics::SOURCE, rate::Bucket},
 };
 
 /// How long a sink that does not read is waited for to hear why its stream ends.
@@ -141,13 +142,18 @@ impl Source {
                         continue;
                     }
                     (Ok(_), None) => continue,
-                    (Err(_), _) => Status::cancelled("the sink is gone"),
+                    (Err(_), _) => {
+                        SOURCE.not_sent(Code::Cancelled);
+                        Status::cancelled("the sink is gone")
+                    }
                 },
                 request = request => match request {
                     Ok(Some(request)) => {
                         bucket.take(tokio::time::Instant::now().into_std());
+                        let size = request.encoded_len();
                         match dialogue.heard(request, &current) {
                             Ok(heard) => {
+                                SOURCE.received(&heard.collection, size);
                                 good |= heard.meaning == Meaning::Accepted;
                                 registered.record(heard);
                                 continue;
@@ -156,7 +162,10 @@ impl Source {
                         }
                     }
                     Ok(None) => Status::ok("the sink ended it"),
-                    Err(status) => status,
+                    Err(status) => {
+                        SOURCE.not_received(status.code());
+                        status
+                    }
                 },
                 Ok(()) = catalogue.changed() => continue,
                 () = self.closed.cancelled() => Status::unavailable("the source is going away"),

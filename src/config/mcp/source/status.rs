@@ -11,6 +11,7 @@ use std::{
 use serde::Serialize;
 
 use super::{Meaning, dialogue::Heard};
+use crate::config::mcp::metrics::{Client, SOURCE};
 
 /// A sink, as its source sees it.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
@@ -46,13 +47,14 @@ pub(super) struct Registry {
 pub(super) struct Registered {
     id: u64,
     registry: Registry,
+    _client: Client,
 }
 
 impl Registry {
     pub(super) fn register(&self, peer: String) -> Registered {
         let id = self.next.fetch_add(1, Relaxed);
         self.lock().insert(id, PeerStatus { peer, ..PeerStatus::default() });
-        Registered { id, registry: self.clone() }
+        Registered { id, registry: self.clone(), _client: SOURCE.opened() }
     }
 
     pub(super) fn peers(&self) -> Vec<PeerStatus> {
@@ -73,6 +75,11 @@ impl Registered {
             (peer.id, peer.annotations) = (sink.id, sink.annotations);
         }
         let collection = heard.collection;
+        match &heard.meaning {
+            Meaning::Accepted => SOURCE.acked(&collection),
+            Meaning::Refused(error) => SOURCE.nacked(&collection, error.code),
+            _ => {}
+        }
         match (heard.meaning, heard.sent) {
             (Meaning::Accepted, Some(version)) => {
                 let watch = WatchStatus { accepted: Some(version), refused: None };

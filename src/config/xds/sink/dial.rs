@@ -1,8 +1,10 @@
+use std::time::Duration;
+
 use futures_util::FutureExt as _;
 use tokio_util::sync::CancellationToken;
 use tonic::transport::Channel;
 
-use super::{Delta, StateOfTheWorld, Versions, exchange::exchange};
+use super::{Delta, RESYNC, StateOfTheWorld, Versions, aggregated, exchange::exchange};
 use crate::{
     config::mcp::{
         DialOptions, Peer,
@@ -13,9 +15,12 @@ use crate::{
             driver::{Requests, Stream},
         },
     },
-    proto::envoy::{
-        config::core::v3::Node,
-        service::discovery::v3::aggregated_discovery_service_client::AggregatedDiscoveryServiceClient,
+    proto::{
+        envoy::{
+            config::core::v3::Node,
+            service::discovery::v3::aggregated_discovery_service_client::AggregatedDiscoveryServiceClient,
+        },
+        istio::mcp::v1alpha1::aggregated_mesh_config_service_client::AggregatedMeshConfigServiceClient,
     },
 };
 
@@ -26,19 +31,31 @@ pub enum Form {
     StateOfTheWorld,
     /// Changes.
     Delta,
+    /// Whole sets by the protocol before MCP, `AggregatedMeshConfigService`.
+    Aggregated,
+    /// Changes by it.
+    AggregatedChanges,
 }
 
 impl Form {
     /// How a sink is to ask that speaks so.
     pub fn mode(self) -> Mode {
         match self {
-            Self::StateOfTheWorld => Mode::Full,
-            Self::Delta => Mode::Delta,
+            Self::StateOfTheWorld | Self::Aggregated => Mode::Full,
+            Self::Delta | Self::AggregatedChanges => Mode::Delta,
+        }
+    }
+
+    /// How often a sink is to ask for everything again that speaks so.
+    pub fn resync(self) -> Option<Duration> {
+        match self {
+            Self::StateOfTheWorld | Self::Delta => Some(RESYNC),
+            Self::Aggregated | Self::AggregatedChanges => None,
         }
     }
 }
 
-/// Keeps a sink connected to the `AggregatedDiscoveryService` of a peer, until told to stop.
+/// Keeps a sink connected to the `AggregatedDiscoveryService`, or `AggregatedMeshConfigService`, of a peer, until told to stop.
 pub async fn dial(
     sink: Sink,
     server: Peer,
@@ -52,8 +69,10 @@ pub async fn dial(
     let stream = |stop| {
         let (node, versions) = (node.clone(), versions.clone());
         let speak = move |stream: Stream, channel: Channel, requests: Requests| {
-            let client = AggregatedDiscoveryServiceClient::new(channel);
+            let client = AggregatedDiscoveryServiceClient::new(channel.clone());
             let mut client = client.max_decoding_message_size(max_message_size);
+            let before = AggregatedMeshConfigServiceClient::new(channel);
+            let before = before.max_decoding_message_size(max_message_size);
             match form {
                 Form::StateOfTheWorld => {
                     let dialect = StateOfTheWorld::new(node);
@@ -67,6 +86,8 @@ pub async fn dial(
                         |requests| async move { client.delta_aggregated_resources(requests).await }.boxed();
                     exchange(stream, requests, dialect, call).boxed()
                 }
+                Form::Aggregated => aggregated::speak(before, stream, requests).boxed(),
+                Form::AggregatedChanges => aggregated::speak_changes(before, stream, requests).boxed(),
             }
         };
         connected(sink.clone(), server.clone(), stop, speak).boxed()

@@ -3,6 +3,7 @@
 //! What a sink decides, keeps and answers is the same in every form (see [`Machine`](crate::config::mcp::sink::Machine)). Here messages
 //! are translated where a stream begins and ends: [`Dialect`] has one implementation for each form.
 
+mod aggregated;
 mod delta;
 mod dial;
 mod dialect;
@@ -15,6 +16,7 @@ mod versions;
 
 use std::time::Duration;
 
+pub use aggregated::{Aggregated, AggregatedChanges};
 pub use delta::Delta;
 pub use dial::{Form, dial};
 pub use dialect::{Dialect, Heard};

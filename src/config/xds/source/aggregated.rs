@@ -71,7 +71,7 @@ struct Translated<Asks, Push> {
     write: fn(Resources) -> Push,
 }
 
-impl<Asks: Send, Push: Send> Dialogue for Translated<Asks, Push> {
+impl<Asks: prost::Message, Push: Send> Dialogue for Translated<Asks, Push> {
     type Request = Asks;
     type Push = Push;
 
