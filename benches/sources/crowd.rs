@@ -18,7 +18,7 @@ use crate::{
 /// Says to a process of this program that it is to be the sinks, of which address, how many and how.
 const ASKED: &str = "SOURCES_CROWD";
 const SINKS: usize = 1_000;
-const RESOURCES: u32 = 1_000;
+const RESOURCES: [u32; 2] = [100, 10_000];
 const CHANGES: usize = 5;
 
 pub(crate) struct Crowd {
@@ -116,7 +116,7 @@ pub(crate) fn run() {
         times.sort_unstable();
         let each = resident().saturating_sub(before) / SINKS as u64;
         println!(
-            "{protocol:<16} {:>20.0} {:>22.1} {each:>18}",
+            "{protocol:<16} {resources:>10} {:>20.0} {:>22.1} {each:>18}",
             all.as_secs_f64() * 1e3,
             times[CHANGES / 2].as_secs_f64() * 1e3,
         );
