@@ -66,7 +66,8 @@ impl fmt::Display for AccessList {
 pub struct AccessSettings {
     /// Names that are let in.
     pub allow: Vec<String>,
-    /// A file as Galley's `--accessListFile`: `allowed: [names]`, and `isblacklist: true` where they are who is kept out.
+    /// A file as Galley's `--accessListFile`: `allowed: [names]`, and `isblacklist: true` where they are who is kept out; then the
+    /// names above do not count.
     pub file: Option<PathBuf>,
 }
 

@@ -51,6 +51,12 @@ pub(super) fn of_spec(types: &Types, collection: &Collection, spec: Json) -> Res
     encode(format!("{HOST}{}", descriptor.full_name()), &descriptor, spec)
 }
 
+/// A message in JSON that says its type under `@type`.
+pub(in crate::config) fn of_any(types: &Types, json: Json) -> Result<Any, ParamsError> {
+    let type_url = json[TYPE].as_str().map(str::to_owned);
+    of_type(types, type_url.ok_or_else(|| at(TYPE, "is missing".to_owned()))?, json)
+}
+
 /// A spec that says its type: fields beside it, or its bytes in base64 under `value`, which is also how types travel that are not known.
 fn of_type(types: &Types, type_url: String, mut spec: Json) -> Result<Any, ParamsError> {
     let Some((_, name)) = type_url.rsplit_once('/') else {

@@ -9,7 +9,7 @@ use tokio::{
     sync::{Mutex, OwnedSemaphorePermit, Semaphore, mpsc},
 };
 use tokio_util::{sync::CancellationToken, task::TaskTracker};
-use tonic::{Status, body::Body, service::Routes, transport::server::TcpConnectInfo};
+use tonic::{Request, Status, body::Body, service::Routes, transport::server::TcpConnectInfo};
 use tower_service::Service as _;
 
 use super::{
@@ -162,14 +162,32 @@ async fn serve(
 /// Who may open streams, and who wants to.
 type Guard = Option<(Arc<tls::Server>, Option<tls::Identity>)>;
 
+/// Who the sender of a request is, by the certificate.
+#[derive(Clone, Debug)]
+struct Name(Arc<str>);
+
+/// Who sends a request, for people: where they are, and who their certificate says they are.
+pub(super) fn sender<T>(request: &Request<T>) -> String {
+    let address = request.remote_addr().map_or_else(|| "unknown".to_owned(), |address| address.to_string());
+    match request.extensions().get::<Name>() {
+        Some(Name(name)) => format!("{address} ({name})"),
+        None => address,
+    }
+}
+
 async fn exchange<S>(stream: S, peer: TcpConnectInfo, guard: Guard, services: Routes, stop: CancellationToken)
 where
     S: AsyncRead + AsyncWrite + Send + Unpin + 'static,
 {
+    let name = guard.iter().find_map(|(_, identity)| identity.as_ref()?.names().first());
+    let name = name.map(|name| Name(name.as_str().into()));
     let guard = Arc::new(guard);
     let service = service_fn(move |request: http::Request<hyper::body::Incoming>| {
         let mut request = request.map(Body::new);
         request.extensions_mut().insert(peer.clone());
+        if let Some(name) = &name {
+            request.extensions_mut().insert(name.clone());
+        }
         let (mut services, guard) = (services.clone(), guard.clone());
         async move {
             // By the list as it is now: streams that are open go on (mcp-and-xds.md, section b, Auth, TLS).

@@ -107,6 +107,8 @@ async fn a_sink_on_the_list_is_served_and_one_that_is_not_hears_why_new_streams_
     assert!(updates.try_recv().is_err());
     files.write("list", &format!("allowed: [\"{SINK}\"]"));
     next(&mut updates).await.responder.ack();
+    let peer = source.sinks()[0].peer.clone();
+    assert!(peer.starts_with("127.0.0.1:") && peer.ends_with(&format!(" ({SINK})")), "{peer}");
     // The stream that is open goes on when its sink is taken off the list.
     files.write("list", "allowed: []");
     sleep(Duration::from_millis(600)).await;

@@ -7,7 +7,7 @@ use super::{Sink, driver};
 use crate::{
     config::mcp::{
         Rate, ServiceOptions,
-        listen::{Admission, outbox},
+        listen::{Admission, outbox, sender},
     },
     proto::istio::mcp::v1alpha1::{
         RequestResources, Resources,
@@ -48,7 +48,7 @@ impl ResourceSink for ResourceSinkService {
         request: Request<Streaming<Resources>>,
     ) -> Result<Response<Self::EstablishResourceStreamStream>, Status> {
         let admitted = self.admission.enter().await?;
-        let peer = request.remote_addr().map_or_else(|| "unknown".to_owned(), |address| address.to_string());
+        let peer = sender(&request);
         tracing::info!(peer, metadata = ?request.metadata(), "a source of configuration has dialed");
         let (stream, requests) = self.sink.open(peer).await;
         tokio::spawn(async move {

@@ -1,6 +1,5 @@
 use std::{
     convert::Infallible,
-    net::SocketAddr,
     sync::Arc,
     task::{Context, Poll},
 };
@@ -18,7 +17,10 @@ use tower_service::Service;
 
 use super::{Dialogue, Source};
 use crate::{
-    config::mcp::{Rate, ServiceOptions, listen::Admission},
+    config::mcp::{
+        Rate, ServiceOptions,
+        listen::{Admission, sender},
+    },
     handler::frame,
 };
 
@@ -69,7 +71,7 @@ impl<F> Method<F> {
         let admitted = self.admission.enter().await?;
         let decoder = ProstCodec::<D::Push, D::Request>::default().decoder();
         let request = Request::from_http(request);
-        let peer = request.remote_addr().as_ref().map_or_else(|| "unknown".to_owned(), SocketAddr::to_string);
+        let peer = sender(&request);
         let requests =
             Streaming::new_request(decoder, request.into_inner(), None, Some(self.max_message_size));
         tracing::info!(peer, "a sink has dialed");
