@@ -90,15 +90,15 @@ impl Drop for Sinks {
 
 pub(crate) fn run() {
     println!(
-        "\n{SINKS} sinks on one source of {RESOURCES} resources, of which one changes; each on a connection of its own\n"
+        "\n{SINKS} sinks on one source, of whose resources one changes; each on a connection of its own\n"
     );
     println!(
-        "{:<16} {:>20} {:>22} {:>18}",
-        "protocol", "all have all, ms", "all have a change, ms", "bytes a sink"
+        "{:<16} {:>10} {:>20} {:>22} {:>18}",
+        "protocol", "resources", "all have all, ms", "all have a change, ms", "bytes a sink"
     );
-    for protocol in ["mcp", "xds delta"] {
+    for (protocol, resources) in RESOURCES.into_iter().flat_map(|n| [("mcp", n), ("xds delta", n)]) {
         let runtime = Builder::new_multi_thread().worker_threads(2).enable_all().build().unwrap();
-        let mut served = runtime.block_on(Served::start(RESOURCES));
+        let mut served = runtime.block_on(Served::start(resources));
         let before = resident();
         let start = Instant::now();
         let mut sinks = Sinks::start(served.address, protocol);
