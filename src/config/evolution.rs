@@ -7,7 +7,7 @@ use prost_reflect::{
     DynamicMessage, EnumDescriptor, FieldDescriptor, Kind, MapKey, ReflectMessage as _, Value,
 };
 
-use super::{Fault, Resource, fault::Topic};
+use super::{Fault, Resource, fault::Topic, types::content};
 
 /// A field of a message that another version of the API would read otherwise.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -40,6 +40,9 @@ pub(crate) fn findings(message: &DynamicMessage) -> Vec<Finding> {
 }
 
 fn look(message: &DynamicMessage, path: &str, found: &mut Vec<Finding>) {
+    if let Some(inner) = content(message) {
+        return look(&inner, path, found);
+    }
     let of = message.descriptor();
     for unknown in message.unknown_fields() {
         found.push(Finding {

@@ -6,11 +6,17 @@ use prost::{
 };
 use prost_reflect::{DynamicMessage, FieldDescriptor, Kind, ReflectMessage as _, Value};
 
+use super::types::content;
+
 /// Encodes a message with its maps, which have no order of their own, in that of their keys; also inside of an `Any`, where the type is
 /// known to the message's pool.
 pub(super) fn encode(message: &DynamicMessage) -> Vec<u8> {
     let descriptor = message.descriptor();
-    let reordered = (descriptor.full_name() == "google.protobuf.Any").then(|| reorder_any(message)).flatten();
+    let reordered = content(message).map(|content| {
+        let mut any = message.clone();
+        any.set_field_by_name("value", Value::Bytes(encode(&content).into()));
+        any
+    });
     let message = reordered.as_ref().unwrap_or(message);
     let mut bytes = Vec::new();
     for (field, value) in message.fields() {
@@ -45,16 +51,4 @@ fn put(field: &FieldDescriptor, message: &DynamicMessage, bytes: &mut Vec<u8>) {
     encode_key(field.number(), WireType::LengthDelimited, bytes);
     encode_varint(inner.len() as u64, bytes);
     bytes.extend(inner);
-}
-
-/// The same `Any` with its content encoded anew; `None` where the content is not known.
-fn reorder_any(any: &DynamicMessage) -> Option<DynamicMessage> {
-    let type_url = any.get_field_by_name("type_url")?;
-    let name = type_url.as_str()?.rsplit('/').next()?;
-    let content = any.descriptor().parent_pool().get_message_by_name(name)?;
-    let value = any.get_field_by_name("value")?;
-    let content = DynamicMessage::decode(content, value.as_bytes()?.clone()).ok()?;
-    let mut reordered = any.clone();
-    reordered.set_field_by_name("value", Value::Bytes(encode(&content).into()));
-    Some(reordered)
 }

@@ -2,7 +2,10 @@
 
 use std::sync::LazyLock;
 
-use prost_reflect::{DescriptorError, DescriptorPool, MessageDescriptor, prost_types::FileDescriptorSet};
+use prost_reflect::{
+    DescriptorError, DescriptorPool, DynamicMessage, MessageDescriptor, ReflectMessage as _,
+    prost_types::FileDescriptorSet,
+};
 
 use crate::proto::DESCRIPTORS;
 
@@ -55,6 +58,18 @@ impl Types {
         // Of Envoy's messages the program has the few that it speaks, and of those not all fields.
         OWN.get_message_by_name(name).filter(|_| !name.starts_with("envoy."))
     }
+}
+
+/// The message in a `google.protobuf.Any`, where its type is known in the same pool.
+pub(super) fn content(any: &DynamicMessage) -> Option<DynamicMessage> {
+    let descriptor = any.descriptor();
+    if descriptor.full_name() != "google.protobuf.Any" {
+        return None;
+    }
+    let (type_url, value) = (any.get_field_by_name("type_url")?, any.get_field_by_name("value")?);
+    let name = type_url.as_str()?.rsplit('/').next()?;
+    let content = descriptor.parent_pool().get_message_by_name(name)?;
+    DynamicMessage::decode(content, value.as_bytes()?.clone()).ok()
 }
 
 #[cfg(test)]

@@ -14,6 +14,8 @@ use super::{
 pub enum ConfigUrl {
     /// A directory or a file: `fs:///dir`, or a plain path.
     Files(PathBuf),
+    /// A file that holds a response of xDS, or a directory of such: `xds:///path`.
+    Responses(PathBuf),
     /// A server of the Mesh Configuration Protocol: `mcp://host:port`, or `mcps://` for TLS.
     Mcp {
         /// The server, `host:port`.
@@ -94,6 +96,7 @@ impl FromStr for ConfigUrl {
         match scheme {
             "fs" if rest.starts_with('/') => Ok(Self::Files(rest.into())),
             "fs" => Err(ConfigUrlError::RelativePath(rest.to_owned())),
+            "xds" if rest.starts_with('/') => Ok(Self::Responses(rest.into())),
             "mcp" | "mcps" => Ok(Self::Mcp { address: address(rest)?, tls: scheme == "mcps" }),
             other => match XDS.iter().find(|(_, _, known)| *known == other) {
                 Some((form, tls, _)) => Ok(Self::Xds { address: address(rest)?, form: *form, tls: *tls }),
@@ -137,10 +140,11 @@ impl ConfigUrl {
         }
     }
 
-    /// The server that is there; `None` where there are files.
+    /// The server that is there, or what is read like one; `None` where there are files of resources.
     pub fn server(&self, settings: &SourceSettings) -> Result<Option<McpSource>, ConfigUrlError> {
         match self {
             Self::Files(_) => Ok(None),
+            Self::Responses(path) => Ok(Some(McpSource::reading(path.clone(), settings))),
             Self::Mcp { address, .. } => Ok(Some(McpSource::of(self.peer(address, settings)?, settings))),
             Self::Xds { address, form, tls } => {
                 let server = self.peer(address, settings)?.called(scheme(*form, *tls));
@@ -167,6 +171,7 @@ impl fmt::Display for ConfigUrl {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Files(path) => write!(f, "fs://{}", path.display()),
+            Self::Responses(path) => write!(f, "xds://{}", path.display()),
             Self::Mcp { address, tls: false } => write!(f, "mcp://{address}"),
             Self::Mcp { address, tls: true } => write!(f, "mcps://{address}"),
             Self::Xds { address, form, tls } => write!(f, "{}://{address}", scheme(*form, *tls)),
@@ -204,6 +209,7 @@ mod tests {
             "xdss+delta://istiod:15012",
             "mcp+aggregated://galley:9901",
             "mcps+aggregated-delta://galley:9901",
+            "xds:///etc/rules.json",
         ] {
             assert_eq!(read(text).map(|url| url.to_string()), Ok(text.to_owned()));
         }

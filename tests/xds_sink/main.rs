@@ -5,6 +5,7 @@
 mod aggregated;
 mod client;
 mod delta;
+mod file;
 mod messages;
 mod peers;
 mod state_of_the_world;

@@ -231,6 +231,25 @@ fn a_resource_of_envoy_is_called_by_its_name() {
     assert_eq!(client.accept(), [format!("{CLUSTERS} = outbound|80||a@")]);
 }
 
+/// Routes, endpoints and secrets come in parts, and are never said to be gone (spec: envoy.md 3, rule 5).
+#[test]
+fn of_some_types_of_envoy_what_is_left_out_is_not_gone() {
+    const ROUTES: &str = "envoy.config.route.v3.RouteConfiguration";
+    let type_url = format!("type.googleapis.com/{ROUTES}");
+    let mut client = client(&[ROUTES]);
+    let push = |nonce: &str, names: &[&str]| {
+        let routes = names.iter().map(|name| any(ROUTES, [b"\x0a\x01", name.as_bytes()].concat()));
+        DiscoveryResponse { resources: routes.collect(), ..whole(&type_url, nonce, &[]) }
+    };
+    client.hear(push("n1", &["a", "b"]));
+    assert_eq!(client.accept(), [format!("{ROUTES} = a@ b@")]);
+    client.hear(push("n2", &["c"]));
+    assert_eq!(client.accept(), [format!("{ROUTES} + c@")]);
+    client.reopen();
+    client.hear(push("1", &["a", "c"]));
+    assert_eq!(client.accept(), [format!("{ROUTES} + -b")], "the first of a stream holds all there are");
+}
+
 #[test]
 fn a_resource_wrapped_to_give_it_a_name_has_that_name() {
     let named = Discovered {

@@ -30,6 +30,21 @@ pub(super) fn to_spec(body: &Any) -> Result<(Json, Vec<Finding>), String> {
     Ok((whole_numbers(spec), unknown.collect()))
 }
 
+/// A body for people: as [`to_spec`] has it, and also where its type is known but not this program's own.
+pub(super) fn readable(body: &Any) -> Result<Json, String> {
+    let foreign = || {
+        let descriptor = Types::default()
+            .find(body.message_name())
+            .filter(|_| Types::own(body.message_name()).is_none())?;
+        let message = DynamicMessage::decode(descriptor, body.value.clone()).ok()?;
+        // What is of a type that is not known inside of it has no JSON.
+        let mut spec = serde_json::to_value(&message).ok()?;
+        spec.as_object_mut()?.insert(TYPE.to_owned(), body.type_url.as_str().into());
+        Some(spec)
+    };
+    foreign().map_or_else(|| to_spec(body).map(|(spec, _)| spec), Ok)
+}
+
 /// What a body is called, where its type is known and has a name: the one of the cluster in endpoints of Envoy, its own elsewhere.
 pub(in crate::config) fn named(body: &Any) -> Option<String> {
     let descriptor = Types::default().find(body.message_name())?;
@@ -41,8 +56,12 @@ pub(in crate::config) fn named(body: &Any) -> Option<String> {
 /// The spec of a resource as a body: of the type that it names under `@type`, or that its collection has (spec: mcp-and-xds.md d) if that
 /// type is known. All others are a `google.protobuf.Struct`.
 ///
-/// The same spec always becomes the same bytes.
-pub(super) fn of_spec(types: &Types, collection: &Collection, spec: Json) -> Result<Any, ParamsError> {
+/// The same spec always becomes the same bytes. The findings are the deprecated fields in it.
+pub(super) fn of_spec(
+    types: &Types,
+    collection: &Collection,
+    spec: Json,
+) -> Result<(Any, Vec<Finding>), ParamsError> {
     if let Some(type_url) = spec[TYPE].as_str() {
         return of_type(types, type_url.to_owned(), spec);
     }
@@ -51,8 +70,14 @@ pub(super) fn of_spec(types: &Types, collection: &Collection, spec: Json) -> Res
     encode(format!("{HOST}{}", descriptor.full_name()), &descriptor, spec)
 }
 
+/// A message in JSON that says its type under `@type`.
+pub(in crate::config) fn of_any(types: &Types, json: Json) -> Result<Any, ParamsError> {
+    let type_url = json[TYPE].as_str().map(str::to_owned);
+    of_type(types, type_url.ok_or_else(|| at(TYPE, "is missing".to_owned()))?, json).map(|(body, _)| body)
+}
+
 /// A spec that says its type: fields beside it, or its bytes in base64 under `value`, which is also how types travel that are not known.
-fn of_type(types: &Types, type_url: String, mut spec: Json) -> Result<Any, ParamsError> {
+fn of_type(types: &Types, type_url: String, mut spec: Json) -> Result<(Any, Vec<Finding>), ParamsError> {
     let Some((_, name)) = type_url.rsplit_once('/') else {
         return Err(at(TYPE, format!("{type_url:?} is no type; write it like {HOST}{type_url}")));
     };
@@ -63,7 +88,7 @@ fn of_type(types: &Types, type_url: String, mut spec: Json) -> Result<Any, Param
     let alone = spec.as_object().is_some_and(|fields| fields.len() == 2);
     if let (Some(text), true, false) = (spec[VALUE].as_str(), alone, has_value) {
         let bytes = STANDARD.decode(text).map_err(|error| at(VALUE, format!("is no base64: {error}")))?;
-        return Ok(Any { type_url, value: bytes.into() });
+        return Ok((Any { type_url, value: bytes.into() }, Vec::new()));
     }
     let Some(descriptor) = descriptor else {
         let reason = format!(
@@ -81,9 +106,13 @@ fn of_type(types: &Types, type_url: String, mut spec: Json) -> Result<Any, Param
     encode(type_url, &descriptor, spec)
 }
 
-fn encode(type_url: String, descriptor: &MessageDescriptor, spec: Json) -> Result<Any, ParamsError> {
+fn encode(
+    type_url: String,
+    descriptor: &MessageDescriptor,
+    spec: Json,
+) -> Result<(Any, Vec<Finding>), ParamsError> {
     let message = read_json(descriptor, spec)?;
-    Ok(Any { type_url, value: ordered::encode(&message).into() })
+    Ok((Any { type_url, value: ordered::encode(&message).into() }, findings(&message)))
 }
 
 fn at(field: &str, reason: String) -> ParamsError {
@@ -113,7 +142,7 @@ mod tests {
     use super::*;
 
     fn there_and_back(collection: &str, spec: Json) -> (String, Json) {
-        let body = of_spec(&Types::default(), &Collection::new(collection), spec).unwrap();
+        let (body, _) = of_spec(&Types::default(), &Collection::new(collection), spec).unwrap();
         (body.message_name().to_owned(), to_spec(&body).unwrap().0)
     }
 
@@ -173,7 +202,8 @@ mod tests {
 
     fn encoded(spec: Json) -> Result<DynamicMessage, String> {
         let types = Types::default();
-        let body = of_spec(&types, &Collection::new(LISTENERS), spec).map_err(|error| error.to_string())?;
+        let (body, _) =
+            of_spec(&types, &Collection::new(LISTENERS), spec).map_err(|error| error.to_string())?;
         assert_eq!(body.type_url, format!("{HOST}{LISTENERS}"));
         Ok(DynamicMessage::decode(types.find(LISTENERS).unwrap(), body.value).unwrap())
     }
@@ -224,13 +254,43 @@ mod tests {
         }
     }
 
+    /// Both are marked so in Envoy's protos.
+    #[test]
+    fn deprecated_fields_are_told_with_their_path_also_deep_inside() {
+        let mut spec =
+            listener(json!({ "append_x_forwarded_port": true, "access_log_flush_interval": "5s" }));
+        spec["filter_chains"][0]["use_proxy_proto"] = true.into();
+        let (_, found) = of_spec(&Types::default(), &Collection::new(LISTENERS), spec).unwrap();
+        let found: Vec<_> = found.iter().map(|finding| finding.field.as_str()).collect();
+        assert_eq!(
+            found,
+            [
+                "filter_chains[0].filters[0].typed_config.access_log_flush_interval",
+                "filter_chains[0].use_proxy_proto"
+            ]
+        );
+    }
+
+    #[test]
+    fn people_are_shown_what_envoy_is_sent() {
+        let spec = listener(json!({ "stat_prefix": "x" }));
+        let (body, _) = of_spec(&Types::default(), &Collection::new(LISTENERS), spec).unwrap();
+        let shown = readable(&body).unwrap();
+        assert_eq!((&shown[TYPE], &shown["name"]), (&json!(body.type_url), &json!("front")));
+        assert_eq!(shown["filterChains"][0]["filters"][0]["typedConfig"]["statPrefix"], "x");
+        let rule = json!({ "match": "a == b" });
+        let (body, _) =
+            of_spec(&Types::default(), &Collection::new("istio/policy/v1beta1/rules"), rule.clone()).unwrap();
+        assert_eq!(readable(&body), Ok(rule));
+    }
+
     #[test]
     fn maps_inside_of_an_any_are_in_one_order_too() {
         let lua = json!({ TYPE: format!("{HOST}{LUA}"), "disabled": true });
         let filters: serde_json::Map<_, _> = (0..50).map(|n| (format!("f{n}"), lua.clone())).collect();
         let hosts = json!([{ "name": "h", "domains": ["*"], "typed_per_filter_config": filters }]);
         let spec = listener(json!({ "route_config": { "virtual_hosts": hosts } }));
-        let bytes = || of_spec(&Types::default(), &Collection::new(LISTENERS), spec.clone()).unwrap().value;
+        let bytes = || of_spec(&Types::default(), &Collection::new(LISTENERS), spec.clone()).unwrap().0.value;
         let first = bytes();
         assert!((0..5).all(|_| bytes() == first));
         let filters = encoded(spec.clone()).map(|listener| serde_json::to_value(listener).unwrap()).unwrap();
@@ -244,7 +304,8 @@ mod tests {
         for type_url in ["t/a.b.C", &format!("{HOST}{LISTENERS}")] {
             let body = Any { type_url: type_url.to_owned(), value: vec![1, 2, 250].into() };
             let (spec, _) = to_spec(&body).unwrap();
-            assert_eq!(of_spec(&Types::default(), &Collection::new("any/thing"), spec), Ok(body));
+            let back = of_spec(&Types::default(), &Collection::new("any/thing"), spec).unwrap();
+            assert_eq!(back, (body, vec![]));
         }
     }
 
@@ -268,7 +329,8 @@ mod tests {
     fn a_kind_of_istio_is_its_message_where_that_is_known_and_else_a_struct() {
         let entries = Collection::new("istio/networking/v1alpha3/serviceentries");
         let spec = json!({ "hosts": ["a.b"] });
-        let name = |types: &Types| of_spec(types, &entries, spec.clone()).unwrap().message_name().to_owned();
+        let name =
+            |types: &Types| of_spec(types, &entries, spec.clone()).unwrap().0.message_name().to_owned();
         let mut types = Types::default();
         assert_eq!(name(&types), STRUCT);
         let proto = "syntax = 'proto3'; package istio.networking.v1alpha3; message ServiceEntry { repeated string hosts = 1; }";
@@ -276,7 +338,7 @@ mod tests {
         let set = prost_types::FileDescriptorSet { file: vec![file.file_descriptor_proto().clone()] };
         types.add(&prost::Message::encode_to_vec(&set)).unwrap();
         assert_eq!(name(&types), "istio.networking.v1alpha3.ServiceEntry");
-        assert_eq!(of_spec(&types, &entries, spec).unwrap().value, b"\x0a\x03a.b"[..]);
+        assert_eq!(of_spec(&types, &entries, spec).unwrap().0.value, b"\x0a\x03a.b"[..]);
     }
 
     #[test]

@@ -3,7 +3,7 @@
 use std::{collections::BTreeMap, sync::Arc};
 
 use super::{Change, Fault, Rejection, Resource, body, name};
-use crate::config::{self, Collection, Kind, ResourceName, Types, source::Content};
+use crate::config::{self, Collection, Finding, Kind, ResourceName, Types, source::Content};
 
 /// A change as an update has it. The rejection names the resources that cannot be read.
 pub(super) fn to_update(change: &Change, source: &str) -> Result<config::source::Change, Rejection> {
@@ -67,7 +67,10 @@ pub(super) fn of_update(types: &Types, change: &config::source::Change) -> (Chan
             continue;
         }
         match of_resource(types, resource) {
-            Ok(resource) => served.push(Arc::new(resource)),
+            Ok((fit, deprecated)) => {
+                served.push(Arc::new(fit));
+                faults.extend(deprecated.iter().map(|finding| finding.of(resource, "")));
+            }
             Err(fault) => faults.push(fault),
         }
     }
@@ -81,19 +84,23 @@ pub(super) fn of_update(types: &Types, change: &config::source::Change) -> (Chan
     (change, faults)
 }
 
-fn of_resource(types: &Types, resource: &config::Resource) -> Result<Resource, config::Fault> {
+fn of_resource(
+    types: &Types,
+    resource: &config::Resource,
+) -> Result<(Resource, Vec<Finding>), config::Fault> {
     let name = full_name(&resource.name);
     name::check(resource.collection.as_str(), &name)
         .map_err(|reason| resource.error("", format!("cannot be served by MCP: {reason}")))?;
     let body = body::of_spec(types, &resource.collection, resource.spec.clone());
-    let body = body.map_err(|error| resource.error(&error.field, error.reason))?;
-    Ok(Resource {
+    let (body, deprecated) = body.map_err(|error| resource.error(&error.field, error.reason))?;
+    let fit = Resource {
         name,
         labels: resource.labels.clone(),
         annotations: resource.annotations.clone(),
         body,
         ..Resource::default()
-    })
+    };
+    Ok((fit, deprecated))
 }
 
 /// What resources of a collection are; those of collections nobody knows are called by the type of their bodies.

@@ -1,4 +1,4 @@
-use tokio::sync::mpsc;
+use tokio::{sync::mpsc, task::spawn_blocking};
 
 use super::{convert, source};
 use crate::config::{
@@ -12,7 +12,11 @@ pub async fn feed(server: source::Source, configuration: Box<dyn Source>, types:
     let (updates, mut arriving) = mpsc::channel(1);
     let serve = async {
         while let Some(update) = arriving.recv().await {
-            take(&server, update, &types);
+            let (server, types) = (server.clone(), types.clone());
+            // A directory may be large.
+            if let Err(error) = spawn_blocking(move || take(&server, update, &types)).await {
+                tracing::error!(%error, "the configuration could not be taken in; please report this as a bug");
+            }
         }
     };
     tokio::join!(configuration.run(updates), serve);
@@ -26,7 +30,8 @@ fn take(server: &source::Source, update: Update, types: &Types) {
         change
     });
     let served: Vec<_> = served.collect();
-    for fault in &faults {
+    let known = server.faults();
+    for fault in faults.iter().filter(|fault| !known.contains(fault)) {
         tracing::warn!(source = %update.source, "{fault}");
     }
     server.set_faults(faults);

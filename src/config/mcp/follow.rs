@@ -3,6 +3,7 @@
 use std::{
     collections::BTreeMap,
     future::Future,
+    path::PathBuf,
     pin::Pin,
     sync::{Arc, OnceLock},
     time::Duration,
@@ -52,6 +53,7 @@ pub struct McpSource {
 enum Way {
     Dial(Protocol, Peer, DialOptions),
     Listen(Listener),
+    Read(PathBuf),
 }
 
 /// What is spoken with who is dialed.
@@ -85,6 +87,13 @@ impl McpSource {
         Self { cache: settings.cache.clone(), ..Self::by(name, way, options) }
     }
 
+    /// Configuration from files that each hold a response of xDS: that one, or all in that directory.
+    pub fn reading(path: PathBuf, settings: &SourceSettings) -> Self {
+        let name = format!("xds://{}", path.display());
+        let options = SinkOptions { mode: sink::Mode::Full, ..options(settings) };
+        Self { cache: settings.cache.clone(), ..Self::by(name, Way::Read(path), options) }
+    }
+
     /// The same, dialed otherwise.
     #[must_use]
     pub fn dialed(mut self, options: DialOptions) -> Self {
@@ -116,6 +125,12 @@ impl McpSource {
             Way::Dial(Protocol::Xds(form, node), server, dial) => {
                 tokio::spawn(xds::dial(sink, server, form, *node, dial, stop))
             }
+            Way::Read(path) => tokio::spawn(async move {
+                tokio::select! {
+                    () = xds::file::follow(sink, path) => {}
+                    () = stop.cancelled() => {}
+                }
+            }),
             Way::Listen(listener) => {
                 let service = ResourceSinkService::serve(sink, &ResourceSinkService::default_options());
                 tokio::spawn(listen(listener, Routes::new(service), stop))

@@ -71,7 +71,7 @@ impl Resource {
 
     /// What it says, as JSON; what is of a type not known here is under `@type` and `value`. The error is what is wrong with it.
     pub fn spec(&self) -> Result<Json, String> {
-        body::to_spec(&self.body).map(|(spec, _)| spec)
+        body::readable(&self.body)
     }
 
     /// The same with bytes of its own, so that keeping one resource does not keep the whole push it came in.

@@ -36,9 +36,20 @@ pub(in crate::config) async fn connected<F: Future<Output = Status>>(
         },
         () = stop.cancelled() => return Ended::in_vain(Status::cancelled("")),
     };
-    let (stream, requests) = sink.open(source.to_string()).await;
+    let peer = source.to_string();
+    attended(sink, peer, stop, |stream, requests| speak(stream, channel, requests)).await
+}
+
+/// One stream with a peer of that name, however it is reached, to its end.
+pub(in crate::config) async fn attended<F: Future<Output = Status>>(
+    sink: Sink,
+    peer: String,
+    stop: CancellationToken,
+    speak: impl FnOnce(driver::Stream, driver::Requests) -> F,
+) -> Ended {
+    let (stream, requests) = sink.open(peer).await;
     let status = tokio::select! {
-        status = speak(stream.clone(), channel, requests) => status,
+        status = speak(stream.clone(), requests) => status,
         () = stream.ended.cancelled() => Status::aborted("the sink ended it"),
         () = stop.cancelled() => Status::cancelled("the sink is not to dial any more"),
     };

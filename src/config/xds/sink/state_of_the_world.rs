@@ -1,10 +1,11 @@
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use super::{
     Dialect, Heard,
     types::{Answer, Arrived, Types},
     unwrap,
 };
+use crate::config::xds::source::order::traits;
 use crate::proto::{
     Status,
     envoy::{
@@ -16,6 +17,8 @@ use crate::proto::{
 
 /// Whole sets: `StreamAggregatedResources` (spec: mcp-and-xds.md e).
 ///
+/// Of some of Envoy's types a response holds only what is new; the first of a stream holds everything there, too.
+///
 /// Questions name no version: a server that restarted may call another state by the version that the sink has, and would not send it.
 #[derive(Debug)]
 pub struct StateOfTheWorld {
@@ -23,12 +26,14 @@ pub struct StateOfTheWorld {
     types: Types,
     /// Type URL to the version accepted last.
     accepted: BTreeMap<String, String>,
+    /// The type URLs of which something was pushed.
+    pushed: BTreeSet<String>,
 }
 
 impl StateOfTheWorld {
     /// A stream that has just opened, of a client that says so of itself.
     pub fn new(node: Node) -> Self {
-        Self { node, types: Types::default(), accepted: BTreeMap::new() }
+        Self { node, types: Types::default(), accepted: BTreeMap::new(), pushed: BTreeSet::new() }
     }
 
     fn question(&self, type_url: String) -> DiscoveryRequest {
@@ -68,14 +73,21 @@ impl Dialect for StateOfTheWorld {
     fn heard(&mut self, response: DiscoveryResponse) -> Heard<DiscoveryRequest> {
         let DiscoveryResponse { version_info: version, resources, type_url, nonce, .. } = response;
         let arrived = self.types.arrived(&type_url, resources.is_empty());
+        let incremental = !self.pushed.insert(type_url.clone()) && !traits(&type_url).whole;
         let answer = Answer { type_url, nonce, version };
         match arrived {
             Arrived::Of(collection) => {
                 let system_version_info = answer.version.clone();
                 let nonce = self.types.remember(&collection, answer);
                 let resources = resources.into_iter().map(unwrap::any).collect();
-                let push =
-                    Resources { system_version_info, collection, resources, nonce, ..Resources::default() };
+                let push = Resources {
+                    system_version_info,
+                    collection,
+                    resources,
+                    nonce,
+                    incremental,
+                    ..Resources::default()
+                };
                 Heard { push: Some(push), replies: Vec::new() }
             }
             Arrived::Nothing => Heard { push: None, replies: vec![self.answer(answer, None)] },

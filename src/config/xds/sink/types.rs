@@ -1,6 +1,9 @@
 use std::collections::{BTreeMap, VecDeque};
 
-use crate::config::{Collection, xds::type_urls_of};
+use crate::config::{
+    Collection,
+    xds::{collection_of, type_urls_of},
+};
 
 /// How many pushes that wait for an answer are remembered. A sink does not answer those that a newer one made moot.
 const UNANSWERED: usize = 64;
@@ -76,11 +79,17 @@ impl Types {
         asked.is_none_or(|asked| asked.candidates.len() == 1)
     }
 
-    /// A push arrived. What nobody asked for is a collection of that name, for the sink to refuse.
+    /// A push arrived; a collection may come by another type URL than it was asked for. What nobody asked for is a collection of that
+    /// name, for the sink to refuse.
     pub(super) fn arrived(&mut self, type_url: &str, empty: bool) -> Arrived {
-        let unasked = || Arrived::Of(type_url.to_owned());
-        let Some((collection, place)) = self.urls.get(type_url) else { return unasked() };
-        let Some(asked) = self.collections.get_mut(collection) else { return unasked() };
+        let Some((collection, place)) = self.urls.get(type_url) else {
+            let collection = collection_of(type_url).as_str().to_owned();
+            let asked = self.collections.contains_key(&collection);
+            return Arrived::Of(if asked { collection } else { type_url.to_owned() });
+        };
+        let Some(asked) = self.collections.get_mut(collection) else {
+            return Arrived::Of(type_url.to_owned());
+        };
         match asked.chosen {
             Some(chosen) if chosen != *place => return Arrived::Nothing,
             None if empty && place + 1 < asked.tried => return Arrived::Nothing,

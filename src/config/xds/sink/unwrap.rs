@@ -68,20 +68,8 @@ fn read(any: Any, name: &str, version: &str) -> Resource {
     resource
 }
 
-/// A message of Envoy's that is a resource, as far as anybody knows it: the name is its first field.
-#[derive(Clone, PartialEq, Message)]
-struct Envoys {
-    #[prost(string, tag = "1")]
-    name: String,
-}
-
 fn name_in(body: &Any) -> Option<String> {
-    let name = match body::named(body) {
-        Some(name) => name,
-        None if body.message_name().starts_with("envoy.") => Envoys::decode(body.value.clone()).ok()?.name,
-        None => return None,
-    };
-    (!name.is_empty()).then_some(name)
+    body::named(body).filter(|name| !name.is_empty())
 }
 
 fn nameless(body: &Any) -> String {

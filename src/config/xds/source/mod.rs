@@ -10,7 +10,7 @@ mod aggregated;
 mod delta;
 mod message;
 mod node;
-mod order;
+pub(super) mod order;
 mod service;
 mod sotw;
 mod subscription;

@@ -18,11 +18,11 @@ pub(super) enum Rank {
 
 /// What is known of a type.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct Traits {
+pub(in crate::config::xds) struct Traits {
     pub(super) rank: Rank,
     /// Whether an answer of the state of the world holds all that is wanted, and deletes the rest. Of other types it holds what is
     /// new; they go when what refers to them does.
-    pub(super) whole: bool,
+    pub(in crate::config::xds) whole: bool,
 }
 
 const TYPES: [(&str, Rank, bool); 9] = [
@@ -39,7 +39,7 @@ const TYPES: [(&str, Rank, bool); 9] = [
 
 /// What is known of the type of that URL. Types that are not Envoy's are whole: istiod and its clients take them so
 /// (spec: mcp-and-xds.md e).
-pub(super) fn traits(type_url: &str) -> Traits {
+pub(in crate::config::xds) fn traits(type_url: &str) -> Traits {
     let message = type_url.rsplit('/').next().unwrap_or_default();
     let known = TYPES.iter().find(|(name, ..)| *name == message);
     known.map_or(Traits { rank: Rank::Other, whole: true }, |&(_, rank, whole)| Traits { rank, whole })
