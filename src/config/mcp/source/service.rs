@@ -1,29 +1,27 @@
-use std::time::Duration;
-
-use futures_util::StreamExt as _;
-use tokio::sync::mpsc;
-use tonic::{Request, Response, Status, Streaming, codegen::BoxStream, metadata::MetadataValue};
-
-use super::{Dialogue, Source};
-use crate::{
-    config::mcp::{
-        Rate, ServiceOptions,
-        listen::{Admission, outbox, sender},
-    },
-    proto::istio::mcp::v1alpha1::{
-        RequestResources, Resources,
-        resource_source_server::{ResourceSource, ResourceSourceServer},
-    },
+use std::{
+    convert::Infallible,
+    sync::Arc,
+    task::{Context, Poll},
+    time::Duration,
 };
 
-/// Where sources say which version of their program they are.
-const VERSION: &str = "config.source.version";
+use bytes::Bytes;
+use futures_util::{
+    FutureExt as _,
+    future::{BoxFuture, ready},
+};
+use tonic::{Status, body::Body, server::NamedService};
+use tower_service::Service;
+
+use super::{Machine, Method, Source};
+use crate::config::mcp::{Rate, ServiceOptions, listen::Admission};
+
+const METHOD: &str = "/istio.mcp.v1alpha1.ResourceSource/EstablishResourceStream";
 
 /// The service that sinks dial: `ResourceSource`.
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 pub struct ResourceSourceService {
-    source: Source,
-    admission: Admission,
+    streams: Method<fn(&Source) -> Machine>,
 }
 
 impl ResourceSourceService {
@@ -37,48 +35,33 @@ impl ResourceSourceService {
     }
 
     /// The service, for [`listen`](crate::config::mcp::listen()) or a server with others.
-    pub fn serve(source: Source, options: &ServiceOptions) -> ResourceSourceServer<Self> {
-        let service = Self { source, admission: Admission::new(options) };
-        ResourceSourceServer::new(service).max_decoding_message_size(options.max_message_size)
+    pub fn serve(source: Source, options: &ServiceOptions) -> Self {
+        let admission = Arc::new(Admission::new(options));
+        Self { streams: Method::new(&source, &admission, options, source.requests(), Source::machine) }
     }
 }
 
-#[tonic::async_trait]
-impl ResourceSource for ResourceSourceService {
-    type EstablishResourceStreamStream = BoxStream<Resources>;
-
-    async fn establish_resource_stream(
-        &self,
-        request: Request<Streaming<RequestResources>>,
-    ) -> Result<Response<Self::EstablishResourceStreamStream>, Status> {
-        let (machine, rate) = (self.source.machine(), self.source.requests());
-        open(self.source.clone(), &self.admission, machine, rate, request).await
-    }
+impl NamedService for ResourceSourceService {
+    const NAME: &'static str = "istio.mcp.v1alpha1.ResourceSource";
 }
 
-/// Lets a stream in, and serves it in a task of its own.
-pub(crate) async fn open<D>(
-    source: Source,
-    admission: &Admission,
-    dialogue: D,
-    rate: Rate,
-    request: Request<Streaming<D::Request>>,
-) -> Result<Response<BoxStream<D::Push>>, Status>
+impl<B> Service<http::Request<B>> for ResourceSourceService
 where
-    D: Dialogue + 'static,
-    D::Push: 'static,
+    B: http_body::Body<Data = Bytes> + Send + 'static,
+    B::Error: Into<Box<dyn std::error::Error + Send + Sync>>,
 {
-    let admitted = admission.enter().await?;
-    let peer = sender(&request);
-    tracing::info!(peer, "a sink has dialed");
-    let (pushes, outgoing) = mpsc::channel(1);
-    tokio::spawn(async move {
-        let served = source.exchange(dialogue, peer.clone(), request.into_inner(), pushes, rate).await;
-        tracing::info!(peer, status = %served.status, "the stream of a sink is over");
-        drop(admitted);
-    });
-    let pushes: BoxStream<D::Push> = outbox(outgoing).boxed();
-    let mut response = Response::new(pushes);
-    response.metadata_mut().insert(VERSION, MetadataValue::from_static(env!("CARGO_PKG_VERSION")));
-    Ok(response)
+    type Response = http::Response<Body>;
+    type Error = Infallible;
+    type Future = BoxFuture<'static, Result<Self::Response, Infallible>>;
+
+    fn poll_ready(&mut self, _: &mut Context<'_>) -> Poll<Result<(), Infallible>> {
+        Poll::Ready(Ok(()))
+    }
+
+    fn call(&mut self, request: http::Request<B>) -> Self::Future {
+        match request.uri().path() {
+            METHOD => self.streams.call(request),
+            _ => ready(Ok(Status::unimplemented("no such method").into_http())).boxed(),
+        }
+    }
 }

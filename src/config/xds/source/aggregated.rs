@@ -2,64 +2,38 @@
 
 use std::{collections::BTreeMap, sync::Arc};
 
-use tonic::{Request, Response, Status, Streaming, codegen::BoxStream};
+use tonic::Status;
 
 use crate::{
     config::{
         mcp::{
             Admission, ServiceOptions,
-            source::{Catalogue, Dialogue, Heard, Machine, Source, open},
+            source::{Catalogue, Dialogue, Heard, Machine, Method, Source},
         },
         xds::collection_of,
     },
     proto::istio::mcp::v1alpha1::{
         IncrementalMeshConfigRequest, IncrementalMeshConfigResponse, MeshConfigRequest, MeshConfigResponse,
         RequestResources, Resources,
-        aggregated_mesh_config_service_server::{
-            AggregatedMeshConfigService, AggregatedMeshConfigServiceServer,
-        },
     },
 };
 
-/// The service.
-pub(super) fn service(
-    source: Source,
-    admission: Arc<Admission>,
+const SERVICE: &str = "/istio.mcp.v1alpha1.AggregatedMeshConfigService";
+
+/// The service beside others.
+pub(super) fn mount(
+    router: axum::Router,
+    source: &Source,
+    admission: &Arc<Admission>,
     options: &ServiceOptions,
-) -> AggregatedMeshConfigServiceServer<impl AggregatedMeshConfigService> {
-    AggregatedMeshConfigServiceServer::new(Aggregated { source, admission })
-        .max_decoding_message_size(options.max_message_size)
-}
-
-#[derive(Debug)]
-struct Aggregated {
-    source: Source,
-    admission: Arc<Admission>,
-}
-
-#[tonic::async_trait]
-impl AggregatedMeshConfigService for Aggregated {
-    type StreamAggregatedResourcesStream = BoxStream<MeshConfigResponse>;
-    type IncrementalAggregatedResourcesStream = BoxStream<IncrementalMeshConfigResponse>;
-
-    async fn stream_aggregated_resources(
-        &self,
-        request: Request<Streaming<MeshConfigRequest>>,
-    ) -> Result<Response<Self::StreamAggregatedResourcesStream>, Status> {
-        let machine = Machine::new(false);
-        let dialogue = Translated { machine, names: BTreeMap::new(), read: read_whole, write: write_whole };
-        open(self.source.clone(), &self.admission, dialogue, self.source.requests(), request).await
-    }
-
-    async fn incremental_aggregated_resources(
-        &self,
-        request: Request<Streaming<IncrementalMeshConfigRequest>>,
-    ) -> Result<Response<Self::IncrementalAggregatedResourcesStream>, Status> {
-        let machine = Machine::new(true);
-        let dialogue =
-            Translated { machine, names: BTreeMap::new(), read: read_changes, write: write_changes };
-        open(self.source.clone(), &self.admission, dialogue, self.source.requests(), request).await
-    }
+) -> axum::Router {
+    let whole = |_: &Source| Translated::new(false, read_whole, write_whole);
+    let changes = |_: &Source| Translated::new(true, read_changes, write_changes);
+    let whole = Method::new(source, admission, options, source.requests(), whole);
+    let changes = Method::new(source, admission, options, source.requests(), changes);
+    router
+        .route_service(&format!("{SERVICE}/StreamAggregatedResources"), whole)
+        .route_service(&format!("{SERVICE}/IncrementalAggregatedResources"), changes)
 }
 
 /// A stream of MCP in other messages.
@@ -69,6 +43,12 @@ struct Translated<Asks, Push> {
     names: BTreeMap<String, String>,
     read: fn(Asks) -> RequestResources,
     write: fn(Resources) -> Push,
+}
+
+impl<Asks, Push> Translated<Asks, Push> {
+    fn new(incremental: bool, read: fn(Asks) -> RequestResources, write: fn(Resources) -> Push) -> Self {
+        Self { machine: Machine::new(incremental), names: BTreeMap::new(), read, write }
+    }
 }
 
 impl<Asks: prost::Message, Push: Send> Dialogue for Translated<Asks, Push> {
