@@ -6,14 +6,16 @@ use super::{
     unwrap,
     versions::{Push, Unanswered, Versions},
 };
-use crate::config::xds::collection_of;
-use crate::proto::{
-    Status,
-    envoy::{
-        config::core::v3::Node,
-        service::discovery::v3::{DeltaDiscoveryRequest, DeltaDiscoveryResponse},
+use crate::{
+    config::xds::collection_of,
+    proto::{
+        Status,
+        envoy::{
+            config::core::v3::Node,
+            service::discovery::v3::{DeltaDiscoveryRequest, DeltaDiscoveryResponse},
+        },
+        istio::mcp::v1alpha1::{RequestResources, Resources},
     },
-    istio::mcp::v1alpha1::{RequestResources, Resources},
 };
 
 /// All resources of a type, to a server that knows of names.

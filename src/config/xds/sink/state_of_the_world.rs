@@ -5,14 +5,16 @@ use super::{
     types::{Answer, Arrived, Types},
     unwrap,
 };
-use crate::config::xds::source::order::traits;
-use crate::proto::{
-    Status,
-    envoy::{
-        config::core::v3::Node,
-        service::discovery::v3::{DiscoveryRequest, DiscoveryResponse},
+use crate::{
+    config::xds::source::order::traits,
+    proto::{
+        Status,
+        envoy::{
+            config::core::v3::Node,
+            service::discovery::v3::{DiscoveryRequest, DiscoveryResponse},
+        },
+        istio::mcp::v1alpha1::{RequestResources, Resources},
     },
-    istio::mcp::v1alpha1::{RequestResources, Resources},
 };
 
 /// Whole sets: `StreamAggregatedResources` (spec: mcp-and-xds.md e).
