@@ -187,6 +187,18 @@ async fn resources_of_envoy_are_served_and_what_is_wrong_inside_of_them_has_a_li
 }
 
 #[test]
+fn the_resources_of_envoy_that_the_documentation_shows_are_served() {
+    let page = include_str!("../../docs/configuration.md");
+    let shown = page.split("### Resources of Envoy").nth(1).unwrap().split("```yaml\n").nth(1).unwrap();
+    let directory = tempfile::tempdir().unwrap();
+    fs::write(directory.path().join("shown.yaml"), shown.split("```").next().unwrap()).unwrap();
+    let server = start(directory.path(), &[]);
+    let status = config(&server, |json| json["collections"][RULES].is_object());
+    assert_eq!(status["faults"], serde_json::json!([]));
+    assert_eq!(status["collections"]["envoy.config.listener.v3.Listener"]["resources"], 1);
+}
+
+#[test]
 fn resources_of_envoy_are_nothing_to_serve() {
     let directory = tempfile::tempdir().unwrap();
     fs::write(directory.path().join("mixer.yaml"), include_str!("../../examples/config/sample.yaml"))

@@ -139,8 +139,8 @@ impl Serve {
             let mcp = opened.as_ref().and_then(|opened| opened.listening);
             match (opened, sample) {
                 (Some(Opened { source, required, .. }), _) => {
-                    let collections = required.into_iter().map(|collection| {
-                        let pending = readiness.register(collection.as_str());
+                    let collections = required.into_iter().map(|(collection, source)| {
+                        let pending = readiness.register(format!("{collection} from {source}"));
                         (collection, pending)
                     });
                     let awaited = Awaited { first: Some(configured), collections: collections.collect() };

@@ -1,6 +1,6 @@
 //! The sources of the configuration that `serve` follows.
 
-use std::{collections::BTreeSet, net::SocketAddr, path::PathBuf};
+use std::{collections::BTreeMap, net::SocketAddr, path::PathBuf};
 
 use anyhow::Context as _;
 use clap::{ArgAction, Args};
@@ -44,8 +44,8 @@ pub(super) struct Sources {
 /// What is to be followed.
 pub(super) struct Opened {
     pub(super) source: Box<dyn Source>,
-    /// The collections without which the program is not ready.
-    pub(super) required: BTreeSet<Collection>,
+    /// The collections without which the program is not ready, and where they come from.
+    pub(super) required: BTreeMap<Collection, String>,
     /// Where sources may dial.
     pub(super) listening: Option<SocketAddr>,
 }
@@ -71,7 +71,7 @@ impl Sources {
             extensions,
             ..SourceSettings::new(&configuration.default_config_namespace)
         };
-        let mut required = BTreeSet::new();
+        let mut required = BTreeMap::new();
         let mut combined = Vec::new();
         let mut listening = None;
         for (place, claim) in claims.into_iter().enumerate() {
@@ -88,8 +88,9 @@ impl Sources {
                 }
                 (None, None) => continue,
             };
+            let name = source.name();
             combined.push(Part { source, claim, required: !own.is_empty() });
-            required.extend(own);
+            required.extend(own.into_iter().map(|collection| (collection, name.clone())));
         }
         let source: Box<dyn Source> = match combined.pop() {
             None => return Ok(None),

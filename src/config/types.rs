@@ -53,6 +53,11 @@ impl Types {
         Self::own(name).or_else(|| self.extended.as_ref().unwrap_or(&ENVOY).get_message_by_name(name))
     }
 
+    /// The message of that full name, of those that this program speaks with others.
+    pub(super) fn spoken(name: &str) -> Option<MessageDescriptor> {
+        OWN.get_message_by_name(name)
+    }
+
     /// The message of that full name, if it is one of this program's own.
     pub(super) fn own(name: &str) -> Option<MessageDescriptor> {
         // Of Envoy's messages the program has the few that it speaks, and of those not all fields.

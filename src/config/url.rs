@@ -14,6 +14,13 @@ use super::{
 pub enum ConfigUrl {
     /// A directory or a file: `fs:///dir`, or a plain path.
     Files(PathBuf),
+    /// An xDS server that is asked now and then: `xds+http://host:port`, or `xds+https://` for TLS.
+    Rest {
+        /// The server, `host:port`.
+        address: Authority,
+        /// Whether the connection is TLS.
+        tls: bool,
+    },
     /// A file that holds a response of xDS, or a directory of such: `xds:///path`.
     Responses(PathBuf),
     /// A server of the Mesh Configuration Protocol: `mcp://host:port`, or `mcps://` for TLS.
@@ -97,6 +104,9 @@ impl FromStr for ConfigUrl {
             "fs" if rest.starts_with('/') => Ok(Self::Files(rest.into())),
             "fs" => Err(ConfigUrlError::RelativePath(rest.to_owned())),
             "xds" if rest.starts_with('/') => Ok(Self::Responses(rest.into())),
+            "xds+http" | "xds+https" => {
+                Ok(Self::Rest { address: address(rest)?, tls: scheme == "xds+https" })
+            }
             "mcp" | "mcps" => Ok(Self::Mcp { address: address(rest)?, tls: scheme == "mcps" }),
             other => match XDS.iter().find(|(_, _, known)| *known == other) {
                 Some((form, tls, _)) => Ok(Self::Xds { address: address(rest)?, form: *form, tls: *tls }),
@@ -146,6 +156,11 @@ impl ConfigUrl {
             Self::Files(_) => Ok(None),
             Self::Responses(path) => Ok(Some(McpSource::reading(path.clone(), settings))),
             Self::Mcp { address, .. } => Ok(Some(McpSource::of(self.peer(address, settings)?, settings))),
+            Self::Rest { address, tls } => {
+                let server =
+                    self.peer(address, settings)?.called(if *tls { "xds+https" } else { "xds+http" });
+                Ok(Some(McpSource::by_rest(server, xds::sink::own_node(settings), settings)))
+            }
             Self::Xds { address, form, tls } => {
                 let server = self.peer(address, settings)?.called(scheme(*form, *tls));
                 Ok(Some(McpSource::by_xds(server, *form, xds::sink::own_node(settings), settings)))
@@ -155,7 +170,10 @@ impl ConfigUrl {
 
     /// Whether it is dialed over TLS.
     pub fn is_tls(&self) -> bool {
-        matches!(self, Self::Mcp { tls: true, .. } | Self::Xds { tls: true, .. })
+        matches!(
+            self,
+            Self::Mcp { tls: true, .. } | Self::Xds { tls: true, .. } | Self::Rest { tls: true, .. }
+        )
     }
 
     fn peer(&self, address: &Authority, settings: &SourceSettings) -> Result<Peer, ConfigUrlError> {
@@ -174,6 +192,8 @@ impl fmt::Display for ConfigUrl {
             Self::Responses(path) => write!(f, "xds://{}", path.display()),
             Self::Mcp { address, tls: false } => write!(f, "mcp://{address}"),
             Self::Mcp { address, tls: true } => write!(f, "mcps://{address}"),
+            Self::Rest { address, tls: false } => write!(f, "xds+http://{address}"),
+            Self::Rest { address, tls: true } => write!(f, "xds+https://{address}"),
             Self::Xds { address, form, tls } => write!(f, "{}://{address}", scheme(*form, *tls)),
         }
     }
@@ -210,6 +230,7 @@ mod tests {
             "mcp+aggregated://galley:9901",
             "mcps+aggregated-delta://galley:9901",
             "xds:///etc/rules.json",
+            "xds+http://h:80",
         ] {
             assert_eq!(read(text).map(|url| url.to_string()), Ok(text.to_owned()));
         }

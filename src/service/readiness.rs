@@ -39,6 +39,6 @@ impl Drop for Pending {
     fn drop(&mut self) {
         let mut pending = self.readiness.lock();
         pending.remove(&self.task);
-        tracing::info!(task = self.task, remaining = pending.len(), "done");
+        tracing::debug!(task = self.task, remaining = pending.len(), "done");
     }
 }

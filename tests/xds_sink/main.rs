@@ -8,4 +8,5 @@ mod delta;
 mod file;
 mod messages;
 mod peers;
+mod rest;
 mod state_of_the_world;

@@ -61,6 +61,7 @@ enum Way {
 enum Protocol {
     Mcp,
     Xds(xds::Form, Box<Node>),
+    Rest(Box<Node>),
 }
 
 impl McpSource {
@@ -84,6 +85,14 @@ impl McpSource {
         };
         let name = server.to_string();
         let way = Way::Dial(Protocol::Xds(form, Box::new(node)), server, DialOptions::default());
+        Self { cache: settings.cache.clone(), ..Self::by(name, way, options) }
+    }
+
+    /// Configuration from a server of xDS that is asked now and then, over HTTP.
+    pub fn by_rest(server: Peer, node: Node, settings: &SourceSettings) -> Self {
+        let options = SinkOptions { id: node.id.clone(), mode: sink::Mode::Full, ..options(settings) };
+        let name = server.to_string();
+        let way = Way::Dial(Protocol::Rest(Box::new(node)), server, DialOptions::default());
         Self { cache: settings.cache.clone(), ..Self::by(name, way, options) }
     }
 
@@ -124,6 +133,9 @@ impl McpSource {
             Way::Dial(Protocol::Mcp, source, dial) => tokio::spawn(sink::dial(sink, source, dial, stop)),
             Way::Dial(Protocol::Xds(form, node), server, dial) => {
                 tokio::spawn(xds::dial(sink, server, form, *node, dial, stop))
+            }
+            Way::Dial(Protocol::Rest(node), server, _) => {
+                tokio::spawn(xds::poll(sink, server, *node, xds::REFRESH, stop))
             }
             Way::Read(path) => tokio::spawn(async move {
                 tokio::select! {

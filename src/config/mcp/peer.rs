@@ -8,7 +8,10 @@ use std::{
 use futures_util::future::{BoxFuture, FutureExt as _};
 use http::Uri;
 use hyper_util::rt::TokioIo;
-use tokio::net::TcpStream;
+use tokio::{
+    io::{AsyncRead, AsyncWrite},
+    net::TcpStream,
+};
 use tonic::{
     Status,
     transport::{Channel, Endpoint},
@@ -64,6 +67,24 @@ impl Peer {
         connected.map_err(|error| Status::unavailable(format!("cannot connect: {}", with_causes(&error))))
     }
 
+    /// Who it is, `host:port`.
+    pub(in crate::config) fn address(&self) -> &str {
+        &self.address
+    }
+
+    /// A connection for whatever is spoken on it.
+    pub(in crate::config) async fn stream(&self) -> io::Result<Box<dyn Stream>> {
+        match self.dialer() {
+            None => Ok(Box::new(TcpStream::connect(&self.address).await?)),
+            Some(mut dialer) => Ok(Box::new(dialer.call(Uri::default()).await?.into_inner())),
+        }
+    }
+
+    fn dialer(&self) -> Option<Dialer> {
+        let security = self.security.clone()?;
+        Some(Dialer { address: self.address.clone(), security })
+    }
+
     /// Does something, and meanwhile keeps an eye on the files that connections need.
     pub(in crate::config) async fn watching<T>(&self, work: impl Future<Output = T>) -> T {
         let Some(security) = &self.security else { return work.await };
@@ -89,6 +110,11 @@ impl fmt::Display for Peer {
         write!(f, "{}://{}", self.scheme, self.address)
     }
 }
+
+/// A connection, with TLS or without.
+pub(in crate::config) trait Stream: AsyncRead + AsyncWrite + Send + Unpin {}
+
+impl<S: AsyncRead + AsyncWrite + Send + Unpin> Stream for S {}
 
 /// Makes the connections of one peer that are TLS.
 struct Dialer {

@@ -90,6 +90,6 @@ pub(in crate::config) async fn redial(
 }
 
 /// Some number: the standard library seeds its hashers by chance.
-fn chance() -> u32 {
+pub(in crate::config) fn chance() -> u32 {
     RandomState::new().build_hasher().finish() as u32
 }

@@ -46,7 +46,7 @@ impl Combined {
             if required {
                 desk.awaited.insert(index);
             }
-            desk.seats.push(Seat { watched: source.watched(), refused: false });
+            desk.seats.push(Seat { name: source.name(), watched: source.watched(), refused: false });
             running.push(run(index, source, claim, arrivals.clone()));
         }
         drop(arrivals);
@@ -126,6 +126,7 @@ struct Desk {
 }
 
 struct Seat {
+    name: String,
     watched: Vec<Arc<dyn Watched>>,
     /// Whether the last update was refused.
     refused: bool,
@@ -133,7 +134,10 @@ struct Seat {
 
 impl Desk {
     fn take(&mut self, (index, update): (usize, Update)) {
-        self.awaited.remove(&index);
+        if self.awaited.remove(&index) && !self.awaited.is_empty() {
+            let missing: Vec<&str> = self.awaited.iter().map(|index| &*self.seats[*index].name).collect();
+            tracing::info!(source = %update.source, waiting_for = missing.join(", "), "the first configuration of one source is there");
+        }
         self.waiting.push((index, update));
     }
 

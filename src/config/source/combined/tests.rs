@@ -4,7 +4,10 @@ use std::sync::Mutex;
 
 use futures_util::{FutureExt as _, future::BoxFuture};
 use serde_json::json;
-use tokio::{sync::oneshot, time::Duration};
+use tokio::{
+    sync::{Notify, oneshot, watch},
+    time::Duration,
+};
 
 use super::*;
 use crate::config::{Kind, Resource, ResourceName, collection, source::SourceStatus};
@@ -179,4 +182,120 @@ async fn a_source_that_was_refused_is_asked_again_when_another_is_accepted_and_n
     .await
     .unwrap();
     assert_eq!((says_rules.asked_again(), says_rest.asked_again()), (1, 0));
+}
+
+/// A source that says its newest state when that changes, and again when it is asked to, as files do.
+struct Restated {
+    state: watch::Receiver<Vec<String>>,
+    collection: &'static str,
+    again: Arc<Again>,
+}
+
+#[derive(Debug, Default)]
+struct Again(Notify);
+
+impl Watched for Again {
+    fn status(&self) -> BoxFuture<'_, Option<SourceStatus>> {
+        std::future::ready(None).boxed()
+    }
+
+    fn reconsider(&self) -> BoxFuture<'_, ()> {
+        self.0.notify_one();
+        std::future::ready(()).boxed()
+    }
+}
+
+impl Source for Restated {
+    fn name(&self) -> String {
+        self.collection.to_owned()
+    }
+
+    fn watched(&self) -> Vec<Arc<dyn Watched>> {
+        vec![self.again.clone()]
+    }
+
+    fn run(mut self: Box<Self>, updates: mpsc::Sender<Update>) -> Pin<Box<dyn Future<Output = ()> + Send>> {
+        Box::pin(async move {
+            loop {
+                let names = self.state.borrow_and_update().clone();
+                let names: Vec<&str> = names.iter().map(String::as_str).collect();
+                let changes = vec![full(self.collection, &names)];
+                let (update, answer) = Update::new(self.collection.into(), changes, Vec::new());
+                if updates.send(update).await.is_err() || answer.await.is_err() {
+                    return;
+                }
+                tokio::select! {
+                    Ok(()) = self.state.changed() => {}
+                    () = self.again.0.notified() => {}
+                }
+            }
+        })
+    }
+}
+
+/// The names in a collection, where an update has it.
+fn names_in(update: &Update, short: &str) -> Option<BTreeSet<String>> {
+    let of = collection(short).unwrap();
+    let change = update.changes.iter().find(|change| change.collection == of)?;
+    let Content::Full(resources) = &change.content else { return None };
+    Some(resources.iter().map(|resource| resource.name.name().to_owned()).collect())
+}
+
+/// Rules are taken only with all the handlers that they are called after, and handlers only while no rule lacks them.
+async fn decide(
+    mut updates: mpsc::Receiver<Update>,
+    held: watch::Sender<(BTreeSet<String>, BTreeSet<String>)>,
+) {
+    while let Some(update) = updates.recv().await {
+        let (rules, handlers) = held.borrow().clone();
+        let rules = names_in(&update, "rules").unwrap_or(rules);
+        let handlers = names_in(&update, "handlers").unwrap_or(handlers);
+        match rules.is_subset(&handlers) {
+            true => {
+                held.send_replace((rules, handlers));
+                update.responder.ack();
+            }
+            false => update.responder.reject(fault()),
+        }
+    }
+}
+
+proptest::proptest! {
+    #![proptest_config(proptest::prelude::ProptestConfig::with_cases(64))]
+
+    /// Whatever is said in whatever order: once what both sources have fits together, it is in use, and nothing else is.
+    #[test]
+    fn what_fits_together_in_the_end_is_in_use(
+        steps in proptest::collection::vec((proptest::bool::ANY, 0u8..8, 0u64..3), 0..12),
+        last in 0u8..8,
+    ) {
+        let names = |bits: u8| -> Vec<String> {
+            (0..3).filter(|bit| bits >> bit & 1 == 1).map(|bit| format!("n{bit}")).collect()
+        };
+        let runtime = tokio::runtime::Builder::new_current_thread().enable_time().start_paused(true).build().unwrap();
+        runtime.block_on(async {
+            let (says_rules, rules) = watch::channel(Vec::new());
+            let (says_handlers, handlers) = watch::channel(Vec::new());
+            let of = |state, short| {
+                let source = Restated { state, collection: short, again: Arc::default() };
+                Part { source: Box::new(source), claim: only(short), required: true }
+            };
+            let updates = start(vec![of(rules, "rules"), of(handlers, "handlers")]);
+            let (held, mut seen) = watch::channel(Default::default());
+            tokio::spawn(decide(updates, held));
+            for (is_rules, bits, pause) in steps {
+                if is_rules { &says_rules } else { &says_handlers }.send_replace(names(bits));
+                for _ in 0..pause {
+                    tokio::task::yield_now().await;
+                }
+            }
+            says_rules.send_replace(names(last));
+            // Time enough to be refused for want of handlers.
+            tokio::time::sleep(Duration::from_millis(1)).await;
+            says_handlers.send_replace(names(7));
+            let expected = (names(last).into_iter().collect(), names(7).into_iter().collect());
+            let held = tokio::time::timeout(Duration::from_secs(5), seen.wait_for(|held| *held == expected)).await;
+            assert!(held.is_ok(), "what fits together is not in use");
+        });
+    }
 }

@@ -64,32 +64,28 @@ pub async fn dial(
     options: DialOptions,
     stop: CancellationToken,
 ) {
-    let max_message_size = options.max_message_size;
     let versions = Versions::default();
+    let longest = options.max_message_size;
+    let xds =
+        move |channel| AggregatedDiscoveryServiceClient::new(channel).max_decoding_message_size(longest);
+    let before =
+        move |channel| AggregatedMeshConfigServiceClient::new(channel).max_decoding_message_size(longest);
+    let speak = move |stream: Stream, channel: Channel, requests: Requests| match form {
+        Form::StateOfTheWorld => {
+            let mut client = xds(channel);
+            let call = |requests| async move { client.stream_aggregated_resources(requests).await }.boxed();
+            exchange(stream, requests, StateOfTheWorld::new(node.clone()), call).boxed()
+        }
+        Form::Delta => {
+            let mut client = xds(channel);
+            let call = |requests| async move { client.delta_aggregated_resources(requests).await }.boxed();
+            exchange(stream, requests, Delta::new(node.clone(), versions.clone()), call).boxed()
+        }
+        Form::Aggregated => aggregated::speak(before(channel), stream, requests).boxed(),
+        Form::AggregatedChanges => aggregated::speak_changes(before(channel), stream, requests).boxed(),
+    };
     let stream = |stop| {
-        let (node, versions) = (node.clone(), versions.clone());
-        let speak = move |stream: Stream, channel: Channel, requests: Requests| {
-            let client = AggregatedDiscoveryServiceClient::new(channel.clone());
-            let mut client = client.max_decoding_message_size(max_message_size);
-            let before = AggregatedMeshConfigServiceClient::new(channel);
-            let before = before.max_decoding_message_size(max_message_size);
-            match form {
-                Form::StateOfTheWorld => {
-                    let dialect = StateOfTheWorld::new(node);
-                    let call =
-                        |requests| async move { client.stream_aggregated_resources(requests).await }.boxed();
-                    exchange(stream, requests, dialect, call).boxed()
-                }
-                Form::Delta => {
-                    let dialect = Delta::new(node, versions);
-                    let call =
-                        |requests| async move { client.delta_aggregated_resources(requests).await }.boxed();
-                    exchange(stream, requests, dialect, call).boxed()
-                }
-                Form::Aggregated => aggregated::speak(before, stream, requests).boxed(),
-                Form::AggregatedChanges => aggregated::speak_changes(before, stream, requests).boxed(),
-            }
-        };
+        let speak = speak.clone();
         connected(sink.clone(), server.clone(), stop, speak).boxed()
     };
     server.watching(redial(&server, &options, stop, stream)).await;

@@ -11,6 +11,7 @@ mod exchange;
 pub(in crate::config) mod file;
 mod node;
 mod response;
+mod rest;
 mod state_of_the_world;
 mod types;
 mod unwrap;
@@ -23,6 +24,7 @@ pub use delta::Delta;
 pub use dial::{Form, dial};
 pub use dialect::{Dialect, Heard};
 pub use node::{node, own_node};
+pub use rest::{REFRESH, poll};
 
 pub use state_of_the_world::StateOfTheWorld;
 pub use versions::Versions;
