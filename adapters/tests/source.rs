@@ -64,6 +64,14 @@ fn config(server: &Server, ready: impl Fn(&Json) -> bool) -> Json {
     }
 }
 
+fn until_ready(server: &Server) {
+    let end = Instant::now() + Duration::from_secs(30);
+    while !server.get("/readyz").starts_with("HTTP/1.1 200") {
+        assert!(Instant::now() < end, "it is never ready");
+        std::thread::sleep(Duration::from_millis(20));
+    }
+}
+
 async fn client(server: &Server) -> ResourceSourceClient<Channel> {
     let endpoint = Endpoint::from_shared(format!("http://{}", server.grpc)).unwrap();
     ResourceSourceClient::new(endpoint.connect().await.unwrap())
@@ -233,7 +241,7 @@ async fn a_directory_that_is_missing_is_waited_for_and_one_that_goes_missing_del
     let mut pushed = [sink.push().await, sink.push().await];
     pushed.sort_by_key(|(_, names)| names.len());
     assert_eq!((&pushed[0].1, &pushed[1].1), (&vec![], &vec!["ns/a".to_owned()]));
-    assert!(server.get("/readyz").starts_with("HTTP/1.1 200"));
+    until_ready(&server);
 
     sink.say(RULES, &pushed[1].0, None).await;
     fs::rename(&directory, parent.path().join("gone")).unwrap();
@@ -334,11 +342,7 @@ fn over_tls_only_those_on_the_list_are_served() {
     let (listed, stranger) = (sink("mixer"), sink("stranger"));
     let status = config(&source, |json| json["sinks"][0]["collections"][RULES]["accepted"].is_string());
     assert_eq!(status["sinks"].as_array().unwrap().len(), 1, "{status:#}");
-    let end = Instant::now() + Duration::from_secs(30);
-    while !listed.get("/readyz").starts_with("HTTP/1.1 200") {
-        assert!(Instant::now() < end);
-        std::thread::sleep(Duration::from_millis(20));
-    }
+    until_ready(&listed);
     assert!(stranger.get("/readyz").starts_with("HTTP/1.1 503"));
 }
 
