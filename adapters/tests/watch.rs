@@ -108,3 +108,25 @@ fn what_does_not_come_in_time_is_a_failure_and_files_are_no_server() {
     let ran = run(&["watch", "mcp://127.0.0.1:1", "--collection", "rulez"]);
     assert_eq!(ran.code, 2);
 }
+
+#[test]
+fn every_form_prints_the_same_and_resources_of_envoy_are_printed_too() {
+    let directory = tempfile::tempdir().unwrap();
+    let cluster =
+        "resources:\n- '@type': type.googleapis.com/envoy.config.cluster.v3.Cluster\n  name: outbound|80\n";
+    fs::write(directory.path().join("rules.yaml"), rule("a", "true")).unwrap();
+    fs::write(directory.path().join("envoy.yaml"), cluster).unwrap();
+    let source = serve(directory.path());
+    for scheme in ["mcp", "xds", "xds+delta", "mcp+aggregated", "mcp+aggregated-delta"] {
+        let url = format!("{scheme}://{}", source.grpc);
+        let ran = run(&["watch", &url, "--collection", "rules", "--once", "--timeout", "20s"]);
+        assert_eq!((ran.code, versionless(&ran.stdout)), (0, &*format!("added   {RULES} ns/a")), "{scheme}");
+    }
+    let url = format!("xds+delta://{}", source.grpc);
+    let clusters = "type.googleapis.com/envoy.config.cluster.v3.Cluster";
+    let ran =
+        run(&["watch", &url, "--collection", clusters, "--once", "--json", "--full", "--timeout", "20s"]);
+    let event = ran.json();
+    assert_eq!((&event["event"], &event["name"]), (&json!("added"), &json!("outbound|80")));
+    assert_eq!(event["body"], json!({ "@type": clusters, "name": "outbound|80" }));
+}

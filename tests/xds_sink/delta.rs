@@ -136,6 +136,19 @@ fn a_kind_of_istio_is_looked_for_by_both_versions_anew_on_each_stream() {
     }
 }
 
+#[test]
+fn what_comes_of_the_newer_version_while_the_older_is_asked_for_is_the_whole_set() {
+    let mut client = client(&[GATEWAYS]);
+    client.hear(changes(NEW, "1", &["ns/old@1"], &[]));
+    client.accept();
+    client.reopen();
+    // Deleted while the sink was away, and another made since.
+    client.hear(changes(NEW, "1", &[], &[]));
+    client.hear(changes(NEW, "2", &["ns/new@1"], &[]));
+    client.accept();
+    assert_eq!(client.holds(GATEWAYS), ["ns/new@1"]);
+}
+
 /// Nacos sends bare resources without names, all of them each time.
 #[test]
 fn a_response_with_a_nameless_resource_is_the_whole_set() {

@@ -146,15 +146,20 @@ impl Desk {
     async fn offer(&mut self, updates: &mpsc::Sender<Update>) -> Option<()> {
         let mut waiting = std::mem::take(&mut self.waiting);
         let mut applied = Vec::new();
-        let all: Vec<_> = waiting.iter().map(|(_, update)| update).collect();
-        if all.len() > 1 && send(&all, updates).await? == Answer::Applied {
-            applied.append(&mut waiting);
+        if waiting.len() > 1 {
+            let all = Offer::of(waiting.iter().map(|(_, update)| update));
+            if all.send(updates).await? == Answer::Applied {
+                applied.append(&mut waiting);
+            }
         }
         let mut refused: Vec<(usize, Update, Vec<Fault>)> = Vec::new();
         while !waiting.is_empty() {
             let before = applied.len();
-            for (index, update) in waiting.drain(..) {
-                match send(&[&update], updates).await? {
+            let alone = waiting.len() == 1;
+            for (index, mut update) in waiting.drain(..) {
+                // What is alone is not tried again, so that nothing needs to be kept of it.
+                let offer = if alone { Offer::from(&mut update) } else { Offer::of([&update]) };
+                match offer.send(updates).await? {
                     Answer::Applied => applied.push((index, update)),
                     Answer::Rejected(faults) => refused.push((index, update, faults)),
                 }
@@ -182,14 +187,42 @@ impl Desk {
     }
 }
 
-/// Offers updates as one. `None` if nobody takes updates any more.
-async fn send(together: &[&Update], updates: &mpsc::Sender<Update>) -> Option<Answer> {
-    let names: Vec<&str> = together.iter().map(|update| &*update.source).collect();
-    let changes = together.iter().flat_map(|update| update.changes.iter().cloned()).collect();
-    let faults = together.iter().flat_map(|update| update.faults.iter().cloned()).collect();
-    let (update, answer) = Update::new(names.join(", ").into(), changes, faults);
-    updates.send(update).await.ok()?;
-    answer.await.ok()
+/// What is offered as one.
+struct Offer {
+    source: Arc<str>,
+    changes: Vec<Change>,
+    faults: Vec<Fault>,
+}
+
+impl Offer {
+    fn of<'a>(updates: impl IntoIterator<Item = &'a Update>) -> Self {
+        let (mut names, mut changes, mut faults) = (Vec::new(), Vec::new(), Vec::new());
+        for update in updates {
+            names.push(&*update.source);
+            changes.extend(update.changes.iter().cloned());
+            faults.extend(update.faults.iter().cloned());
+        }
+        Self { source: names.join(", ").into(), changes, faults }
+    }
+
+    /// `None` if nobody takes updates any more.
+    async fn send(self, updates: &mpsc::Sender<Update>) -> Option<Answer> {
+        let (update, answer) = Update::new(self.source, self.changes, self.faults);
+        updates.send(update).await.ok()?;
+        answer.await.ok()
+    }
+}
+
+impl From<&mut Update> for Offer {
+    /// Takes it out of the update, which is left with its responder.
+    fn from(update: &mut Update) -> Self {
+        let source = update.source.clone();
+        Self {
+            source,
+            changes: std::mem::take(&mut update.changes),
+            faults: std::mem::take(&mut update.faults),
+        }
+    }
 }
 
 #[cfg(test)]

@@ -1,4 +1,4 @@
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use super::{
     Dialect, Heard,
@@ -6,6 +6,7 @@ use super::{
     unwrap,
     versions::{Push, Unanswered, Versions},
 };
+use crate::config::xds::collection_of;
 use crate::proto::{
     Status,
     envoy::{
@@ -20,22 +21,18 @@ const WILDCARD: &str = "*";
 
 /// Changes: `DeltaAggregatedResources` (spec: mcp-and-xds.md e).
 ///
-/// The first response for a type is the whole set unless the server was told what the sink has: there is nothing else that a sink could
-/// lack. So is one with a resource that has no name, as of Nacos: without a name it could never be removed.
+/// The first response for a collection is the whole set unless the server was told what the sink has: there is nothing else that a sink
+/// could lack. So is one with a resource that has no name, as of Nacos: without a name it could never be removed.
 #[derive(Debug)]
 pub struct Delta {
     node: Node,
     types: Types,
-    asked: BTreeMap<String, Base>,
+    /// Type URLs.
+    asked: BTreeSet<String>,
+    /// The collections whose whole set was pushed, or of which the server was told what the sink has.
+    based: BTreeSet<String>,
     versions: Versions,
     unanswered: Unanswered,
-}
-
-/// What the server takes the sink to have of a type.
-#[derive(Clone, Copy, Debug, PartialEq)]
-enum Base {
-    Nothing,
-    Something,
 }
 
 impl Delta {
@@ -44,7 +41,8 @@ impl Delta {
         Self {
             node,
             types: Types::default(),
-            asked: BTreeMap::new(),
+            asked: BTreeSet::new(),
+            based: BTreeSet::new(),
             versions,
             unanswered: Unanswered::default(),
         }
@@ -54,14 +52,15 @@ impl Delta {
     fn question(&mut self, type_url: String, versions: BTreeMap<String, String>) -> DeltaDiscoveryRequest {
         let request =
             DeltaDiscoveryRequest { node: Some(self.node.clone()), ..DeltaDiscoveryRequest::default() };
-        if self.asked.contains_key(&type_url) {
+        if !self.asked.insert(type_url.clone()) {
             let resource_names_subscribe = vec![WILDCARD.to_owned()];
             return DeltaDiscoveryRequest { type_url, resource_names_subscribe, ..request };
         }
         let initial_resource_versions =
             if self.types.is_only(&type_url) { versions } else { BTreeMap::new() };
-        let base = if initial_resource_versions.is_empty() { Base::Nothing } else { Base::Something };
-        self.asked.insert(type_url.clone(), base);
+        if !initial_resource_versions.is_empty() {
+            self.based.insert(collection_of(&type_url).as_str().to_owned());
+        }
         DeltaDiscoveryRequest { type_url, initial_resource_versions, ..request }
     }
 
@@ -98,12 +97,12 @@ impl Dialect for Delta {
         let DeltaDiscoveryResponse {
             system_version_info, resources, type_url, nonce, removed_resources, ..
         } = response;
-        let first = self.asked.insert(type_url.clone(), Base::Something) == Some(Base::Nothing);
         let arrived = self.types.arrived(&type_url, resources.is_empty());
         let answer = Answer { type_url, nonce, version: system_version_info.clone() };
         match arrived {
             Arrived::Of(collection) => {
                 let nonce = self.types.remember(&collection, answer);
+                let first = self.based.insert(collection.clone());
                 let incremental = !first && resources.iter().all(unwrap::is_named);
                 let mut changed = Vec::new();
                 let resources = resources.into_iter().filter_map(|discovered| {
