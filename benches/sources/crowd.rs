@@ -17,6 +17,8 @@ use crate::{
 
 /// Says to a process of this program that it is to be the sinks, of which address, how many and how.
 const ASKED: &str = "SOURCES_CROWD";
+/// Says to one that it is to be the source, of how many resources.
+const SOURCE: &str = "SOURCES_SOURCE";
 const SINKS: usize = 1_000;
 const RESOURCES: [u32; 2] = [100, 10_000];
 const CHANGES: usize = 5;
@@ -69,6 +71,7 @@ impl Sinks {
     fn start(address: SocketAddr, protocol: &str) -> Self {
         let mut process = Command::new(env::current_exe().unwrap())
             .env(ASKED, format!("{address} {protocol}"))
+            .env_remove(SOURCE)
             .stdout(Stdio::piped())
             .spawn()
             .unwrap();
@@ -88,6 +91,7 @@ impl Drop for Sinks {
     }
 }
 
+/// Each source in a process of its own, so that none has memory left over from another.
 pub(crate) fn run() {
     println!(
         "\n{SINKS} sinks on one source, of whose resources one changes; each on a connection of its own\n"
@@ -96,31 +100,40 @@ pub(crate) fn run() {
         "{:<16} {:>10} {:>20} {:>22} {:>18}",
         "protocol", "resources", "all have all, ms", "all have a change, ms", "bytes a sink"
     );
-    for (protocol, resources) in RESOURCES.into_iter().flat_map(|n| [("mcp", n), ("xds delta", n)]) {
-        let runtime = Builder::new_multi_thread().worker_threads(2).enable_all().build().unwrap();
-        let mut served = runtime.block_on(Served::start(resources));
-        let before = resident();
-        let start = Instant::now();
-        let mut sinks = Sinks::start(served.address, protocol);
-        sinks.all_have_it();
-        let all = start.elapsed();
-        let mut times: Vec<Duration> = Vec::new();
-        for _ in 0..CHANGES {
-            std::thread::sleep(Duration::from_millis(200));
-            let start = Instant::now();
-            let _entered = runtime.enter();
-            served.change_one();
-            sinks.all_have_it();
-            times.push(start.elapsed());
-        }
-        times.sort_unstable();
-        let each = resident().saturating_sub(before) / SINKS as u64;
-        println!(
-            "{protocol:<16} {resources:>10} {:>20.0} {:>22.1} {each:>18}",
-            all.as_secs_f64() * 1e3,
-            times[CHANGES / 2].as_secs_f64() * 1e3,
-        );
+    for (protocol, resources) in RESOURCES.into_iter().flat_map(|n| [("mcp", n), ("xds", n)]) {
+        let source =
+            Command::new(env::current_exe().unwrap()).env(SOURCE, format!("{protocol} {resources}")).status();
+        assert!(source.unwrap().success());
     }
+}
+
+/// Measures a source, if this process is to be one.
+pub(crate) fn source() -> bool {
+    let Ok(asked) = env::var(SOURCE) else { return false };
+    let (protocol, resources) = asked.split_once(' ').unwrap();
+    let runtime = Builder::new_multi_thread().worker_threads(2).enable_all().build().unwrap();
+    let mut served = runtime.block_on(Served::start(resources.parse().unwrap()));
+    let before = resident();
+    let start = Instant::now();
+    let mut sinks = Sinks::start(served.address, protocol);
+    sinks.all_have_it();
+    let all = start.elapsed();
+    let mut times: Vec<Duration> = Vec::new();
+    for _ in 0..CHANGES {
+        std::thread::sleep(Duration::from_millis(200));
+        let start = Instant::now();
+        served.change_one();
+        sinks.all_have_it();
+        times.push(start.elapsed());
+    }
+    times.sort_unstable();
+    let each = resident().saturating_sub(before) / SINKS as u64;
+    println!(
+        "{protocol:<16} {resources:>10} {:>20.0} {:>22.1} {each:>18}",
+        all.as_secs_f64() * 1e3,
+        times[CHANGES / 2].as_secs_f64() * 1e3,
+    );
+    true
 }
 
 /// Bytes in memory.

@@ -10,6 +10,9 @@ fn main() {
     if let Some(crowd) = crowd::Crowd::asked_for() {
         return crowd.run();
     }
+    if crowd::source() {
+        return;
+    }
     change::run();
     crowd::run();
 }

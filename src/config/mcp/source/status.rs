@@ -66,6 +66,14 @@ impl Registry {
     }
 }
 
+impl WatchStatus {
+    /// Notes why a version was refused. Whether that is news: the version before was not refused for it.
+    fn refuse(&mut self, version: String, reason: &str) -> bool {
+        let known = self.refused.replace((version, reason.to_owned()));
+        known.is_none_or(|(_, known)| known != reason)
+    }
+}
+
 impl Registered {
     /// Notes what a request said. Why something is refused is logged, unless it was so the last time.
     pub(super) fn record(&self, heard: Heard) {
@@ -86,8 +94,8 @@ impl Registered {
                 peer.collections.insert(collection, watch);
             }
             (Meaning::Refused(error), Some(version)) => {
-                let known = peer.collections.get(&collection).and_then(|watch| watch.refused.as_ref());
-                if known.is_none_or(|(_, reason)| *reason != error.message) {
+                let watch = peer.collections.entry(collection.clone()).or_default();
+                if watch.refuse(version, &error.message) {
                     let (peer, sink, code) = (&peer.peer, &peer.id, error.code);
                     tracing::warn!(
                         peer,
@@ -98,7 +106,6 @@ impl Registered {
                         error.message
                     );
                 }
-                peer.collections.entry(collection).or_default().refused = Some((version, error.message));
             }
             (Meaning::Stale, _) => {
                 tracing::debug!(
@@ -116,5 +123,43 @@ impl Registered {
 impl Drop for Registered {
     fn drop(&mut self) {
         self.registry.lock().remove(&self.id);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::proto;
+
+    #[test]
+    fn a_reason_is_news_once_until_something_is_accepted() {
+        let mut watch = WatchStatus::default();
+        let told = [("1", "no"), ("2", "no"), ("3", "never"), ("4", "no")];
+        let told = told.map(|(version, reason)| watch.refuse(version.to_owned(), reason));
+        assert_eq!(told, [true, false, true, true]);
+    }
+
+    #[test]
+    fn what_is_accepted_ends_what_was_refused() {
+        let registry = Registry::default();
+        let registered = registry.register("1.2.3.4:5".to_owned());
+        let heard = |meaning, version: &str| Heard {
+            sink: None,
+            collection: "c".to_owned(),
+            meaning,
+            sent: Some(version.to_owned()),
+        };
+        let refusal = proto::Status { code: 3, message: "no".to_owned(), details: Vec::new() };
+        registered.record(heard(Meaning::Accepted, "1"));
+        registered.record(heard(Meaning::Refused(refusal), "2"));
+        registered.record(heard(Meaning::Stale, "2"));
+        let status = registry.peers().remove(0).collections.remove("c").unwrap_or_default();
+        let refused = Some(("2".to_owned(), "no".to_owned()));
+        assert_eq!(status, WatchStatus { accepted: Some("1".to_owned()), refused });
+        registered.record(heard(Meaning::Accepted, "3"));
+        let status = registry.peers().remove(0).collections.remove("c").unwrap_or_default();
+        assert_eq!(status, WatchStatus { accepted: Some("3".to_owned()), refused: None });
+        drop(registered);
+        assert_eq!(registry.peers(), []);
     }
 }

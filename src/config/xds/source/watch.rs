@@ -162,6 +162,46 @@ impl Watch {
         withhold: bool,
         nonce: &str,
     ) -> Option<Content> {
+        let asked = take(&mut self.asked);
+        let mut owed = take(&mut self.owed);
+        let Delta { changed, mut removed } = self.look(state);
+        changed.iter().for_each(|entry| _ = self.withheld.remove(entry.name()));
+        // A client that does not have something need not keep it, and one that refused it would refuse it again.
+        let lacked = |name: &str| owed.contains(name) || self.doubt.contains(name);
+        let tells = form != Form::Parts || removed.iter().any(|(name, _)| lacked(name));
+        if withhold {
+            let kept = |(name, _): &mut (Arc<str>, _)| !lacked(name);
+            self.withheld.extend(removed.extract_if(.., kept));
+        } else {
+            let withheld = take(&mut self.withheld).into_iter();
+            removed.extend(withheld.filter(|(name, _)| self.subscription.contains(name)));
+        }
+        let moved = !changed.is_empty() || (!removed.is_empty() && tells);
+        if moved || owed.all {
+            owed.extend(take(&mut self.doubt));
+        }
+        let (content, told) = match form {
+            Form::Whole if moved || asked => (self.whole(state), self.everything()),
+            Form::Whole => return None,
+            Form::Parts | Form::Changes => {
+                let (content, told) = self.news(state, Delta { changed, removed }, owed);
+                let removes = form == Form::Changes && !content.removed.is_empty();
+                // That there is nothing is an answer to a client that wants everything.
+                let answers = form == Form::Changes && asked && self.subscription.is_wildcard();
+                if content.entries.is_empty() && !removes && !answers {
+                    self.refused &= !self.doubt.is_empty();
+                    return None;
+                }
+                (content, told)
+            }
+        };
+        self.sent = Some((nonce.to_owned(), content.version.clone()));
+        self.pending = Some(told);
+        Some(content)
+    }
+
+    /// What a state has otherwise than the one last looked at, of what is wanted. From then on it is that one.
+    fn look(&mut self, state: &Snapshot) -> Delta {
         let now = state.entries();
         let claims = take(&mut self.claims);
         let base = match self.base.replace(now.clone()) {
@@ -169,43 +209,10 @@ impl Watch {
             None if claims.is_empty() => now.clone(),
             None => state.held(&claims, Entry::version),
         };
-        let asked = take(&mut self.asked);
-        let mut owed = take(&mut self.owed);
         let mut delta = Delta::between(&base, now);
         delta.changed.retain(|entry| self.subscription.contains(entry.name()));
         delta.removed.retain(|(name, _)| self.subscription.contains(name));
-        delta.changed.iter().for_each(|entry| _ = self.withheld.remove(entry.name()));
-        // A client that does not have something need not keep it, and one that refused it would refuse it again.
-        let lacked = |name: &str| owed.contains(name) || self.doubt.contains(name);
-        let relief = delta.removed.iter().any(|(name, _)| lacked(name));
-        if withhold {
-            let kept = |(name, _): &mut (Arc<str>, _)| !lacked(name);
-            self.withheld.extend(delta.removed.extract_if(.., kept));
-        } else {
-            delta.removed.extend(take(&mut self.withheld));
-        }
-        let tells = form != Form::Parts || relief;
-        let moved = !delta.changed.is_empty() || (!delta.removed.is_empty() && tells);
-        if moved || owed.all {
-            owed.extend(take(&mut self.doubt));
-        }
-        let (content, told) = match form {
-            Form::Whole if moved || asked => (self.whole(state), self.everything()),
-            Form::Whole => return None,
-            Form::Parts | Form::Changes => self.news(state, delta, owed),
-        };
-        if form != Form::Whole {
-            let removes = form == Form::Changes && !content.removed.is_empty();
-            // That there is nothing is an answer to a client that wants everything.
-            let answers = form == Form::Changes && asked && self.subscription.is_wildcard();
-            if content.entries.is_empty() && !removes && !answers {
-                self.refused &= !self.doubt.is_empty();
-                return None;
-            }
-        }
-        self.sent = Some((nonce.to_owned(), content.version.clone()));
-        self.pending = Some(told);
-        Some(content)
+        delta
     }
 
     /// All that is wanted, and what is kept.
