@@ -316,34 +316,83 @@ fn identity(directory: &Path, authority: &CertifiedIssuer<'static, KeyPair>, nam
     files.into_iter().flat_map(|(flag, path)| [flag.to_owned(), path]).collect()
 }
 
+/// A source of the sample that serves `spiffe://mesh/mixer` alone, over TLS, and who there is.
+struct Secured {
+    source: Server,
+    authority: CertifiedIssuer<'static, KeyPair>,
+    certificates: tempfile::TempDir,
+    _configuration: tempfile::TempDir,
+}
+
+impl Secured {
+    fn start() -> Self {
+        let configuration = tempfile::tempdir().unwrap();
+        fs::write(configuration.path().join("a.yaml"), include_str!("../../examples/config/sample.yaml"))
+            .unwrap();
+        let certificates = tempfile::tempdir().unwrap();
+        let mut params = CertificateParams::new([]).unwrap();
+        params.is_ca = IsCa::Ca(BasicConstraints::Unconstrained);
+        let authority = CertifiedIssuer::self_signed(params, KeyPair::generate().unwrap()).unwrap();
+        let source = Server::spawn(
+            binary()
+                .args([
+                    "source",
+                    "--listen",
+                    "mcps://127.0.0.1:0",
+                    "--admin",
+                    "127.0.0.1:0",
+                    "--log",
+                    "error",
+                ])
+                .args(["--mcp-allow", "spiffe://mesh/mixer", "--config"])
+                .arg(configuration.path())
+                .args(identity(certificates.path(), &authority, "source")),
+        )
+        .0;
+        Self { source, authority, certificates, _configuration: configuration }
+    }
+
+    /// The flags of somebody who dials it.
+    fn flags(&self, name: &str) -> Vec<String> {
+        let mut flags = identity(self.certificates.path(), &self.authority, name);
+        flags.extend(["--mcp-server-san", "spiffe://mesh/source"].map(str::to_owned));
+        flags
+    }
+
+    fn sink(&self, scheme: &str, name: &str) -> Server {
+        let mut arguments = self.flags(name);
+        arguments.extend(["--config".to_owned(), format!("{scheme}://{}", self.source.grpc)]);
+        Server::start(&arguments.iter().map(String::as_str).collect::<Vec<_>>())
+    }
+}
+
 #[test]
 fn over_tls_only_those_on_the_list_are_served() {
-    let directory = tempfile::tempdir().unwrap();
-    fs::write(directory.path().join("a.yaml"), include_str!("../../examples/config/sample.yaml")).unwrap();
-    let certificates = tempfile::tempdir().unwrap();
-    let mut params = CertificateParams::new([]).unwrap();
-    params.is_ca = IsCa::Ca(BasicConstraints::Unconstrained);
-    let authority = CertifiedIssuer::self_signed(params, KeyPair::generate().unwrap()).unwrap();
-    let identity = |name| identity(certificates.path(), &authority, name);
-    let source = Server::spawn(
-        binary()
-            .args(["source", "--listen", "mcps://127.0.0.1:0", "--admin", "127.0.0.1:0", "--log", "error"])
-            .args(["--mcp-allow", "spiffe://mesh/mixer", "--config"])
-            .arg(directory.path())
-            .args(identity("source")),
-    )
-    .0;
-    let url = format!("mcps://{}", source.grpc);
-    let sink = |name| {
-        let mut arguments = identity(name);
-        arguments.extend(["--config", &url, "--mcp-server-san", "spiffe://mesh/source"].map(str::to_owned));
-        Server::start(&arguments.iter().map(String::as_str).collect::<Vec<_>>())
-    };
-    let (listed, stranger) = (sink("mixer"), sink("stranger"));
-    let status = config(&source, |json| json["sinks"][0]["collections"][RULES]["accepted"].is_string());
+    let secured = Secured::start();
+    let (listed, stranger) = (secured.sink("mcps", "mixer"), secured.sink("mcps", "stranger"));
+    let status =
+        config(&secured.source, |json| json["sinks"][0]["collections"][RULES]["accepted"].is_string());
     assert_eq!(status["sinks"].as_array().unwrap().len(), 1, "{status:#}");
     until_ready(&listed);
     assert!(stranger.get("/readyz").starts_with("HTTP/1.1 503"));
+}
+
+#[test]
+fn every_form_is_served_over_tls_to_the_same_list() {
+    let secured = Secured::start();
+    let sinks = ["xdss", "xdss+delta", "mcps+aggregated"];
+    sinks.map(|scheme| secured.sink(scheme, "mixer")).iter().for_each(until_ready);
+    let watch = |scheme: &str, name: &str| {
+        let url = format!("{scheme}://{}", secured.source.grpc);
+        let mut arguments = vec!["watch", &url, "--once", "--timeout", "5s"];
+        let flags = secured.flags(name);
+        arguments.extend(flags.iter().map(String::as_str));
+        run(&arguments)
+    };
+    let seen = watch("xdss", "mixer");
+    assert!(seen.code == 0 && seen.stdout.contains("istio-system/closed-paths"), "{seen:?}");
+    let refused = watch("xdss+delta", "stranger");
+    assert!(refused.code == 1 && refused.stdout.is_empty(), "{refused:?}");
 }
 
 #[tokio::test(flavor = "multi_thread")]
