@@ -3,11 +3,7 @@
 
 mod support;
 
-use std::{
-    fs,
-    path::Path,
-    time::{Duration, Instant},
-};
+use std::{fs, path::Path};
 
 use base64::{Engine as _, engine::general_purpose::STANDARD};
 use mixer_adapter::{
@@ -17,18 +13,6 @@ use mixer_adapter::{
 use support::{Server, binary};
 
 const SAMPLE: &str = include_str!("../../examples/config/sample.yaml");
-
-fn until(server: &Server, path: &str, text: &str) {
-    let end = Instant::now() + Duration::from_secs(30);
-    loop {
-        let answer = server.get(path);
-        if answer.contains(text) {
-            return;
-        }
-        assert!(Instant::now() < end, "{path} never has {text}: {answer}");
-        std::thread::sleep(Duration::from_millis(20));
-    }
-}
 
 /// The sample with one more rule, whose bytes have a field 99, as a newer API may have.
 fn newer(directory: &Path) {
@@ -61,20 +45,17 @@ fn a_field_that_is_not_known_is_told_with_its_version_and_path_and_refused_where
     let unknown = "newer.rule.istio-system: field 99 is not one that istio.policy.v1beta1.Rule has here";
 
     let warns = Server::start(&["--config", &url]);
-    until(&warns, "/config", unknown);
-    until(&warns, "/metrics", "mixer_config_updates_total{result=\"applied\"} 1");
+    warns.until("/config", unknown);
+    warns.until("/metrics", "mixer_config_updates_total{result=\"applied\"} 1");
 
     let ignores = Server::start(&["--config", &url, "--unknown-fields", "ignore"]);
-    until(&ignores, "/metrics", "mixer_config_updates_total{result=\"applied\"} 1");
-    until(&ignores, "/config", "\"faults\":[]");
+    ignores.until("/metrics", "mixer_config_updates_total{result=\"applied\"} 1");
+    ignores.until("/config", "\"faults\":[]");
 
     let _refuses = Server::start(&["--config", &url, "--unknown-fields", "refuse"]);
     // The source hears which resource, and why.
-    until(
-        &source,
-        "/config",
-        "istio-system/newer: field 99 is not one that istio.policy.v1beta1.Rule has here",
-    );
+    source
+        .until("/config", "istio-system/newer: field 99 is not one that istio.policy.v1beta1.Rule has here");
 }
 
 /// A handler whose params use a deprecated field of its adapter's configuration.
@@ -100,11 +81,11 @@ fn a_deprecated_field_is_told_and_counted_and_refused_where_that_is_asked_for() 
     let told = "h.handler.istio-system: spec.params.old: is deprecated in shop.v1.Params";
 
     let warns = Server::start(&["--config", path]);
-    until(&warns, "/config", told);
-    until(&warns, "/metrics", "\ndeprecated_feature_use_total 1\n");
+    warns.until("/config", told);
+    warns.until("/metrics", "\ndeprecated_feature_use_total 1\n");
 
     let refuses = Server::start(&["--config", path, "--deprecated-fields", "refuse"]);
-    until(&refuses, "/metrics", "mixer_config_updates_total{result=\"rejected\"} 1");
-    until(&refuses, "/config", told);
-    until(&refuses, "/metrics", "\ndeprecated_feature_use_total 0\n");
+    refuses.until("/metrics", "mixer_config_updates_total{result=\"rejected\"} 1");
+    refuses.until("/config", told);
+    refuses.until("/metrics", "\ndeprecated_feature_use_total 0\n");
 }

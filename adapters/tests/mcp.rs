@@ -46,18 +46,6 @@ fn serve(directory: &std::path::Path) -> (SocketAddr, DropGuard) {
     (address.recv().unwrap(), stop.drop_guard())
 }
 
-fn until(server: &Server, path: &str, text: &str) {
-    let end = Instant::now() + Duration::from_secs(20);
-    loop {
-        let answer = server.get(path);
-        if answer.contains(text) {
-            return;
-        }
-        assert!(Instant::now() < end, "{path} never has {text}: {answer}");
-        std::thread::sleep(Duration::from_millis(20));
-    }
-}
-
 #[test]
 fn the_server_takes_its_configuration_from_a_source_and_follows_it() {
     let directory = tempfile::tempdir().unwrap();
@@ -66,13 +54,13 @@ fn the_server_takes_its_configuration_from_a_source_and_follows_it() {
     fs::write(&path, sample).unwrap();
     let (address, _source) = serve(directory.path());
     let server = Server::start(&["--config", &format!("mcp://{address}")]);
-    until(&server, "/readyz", "200 OK");
-    until(&server, "/config", "\"rejected\":0");
+    server.until("/readyz", "200 OK");
+    server.until("/config", "\"rejected\":0");
 
     let more = "\n---\napiVersion: config.istio.io/v1alpha2\nkind: rule\nmetadata: {name: one-more, namespace: istio-system}\nspec: {match: \"false\", actions: [{handler: closed-paths, instances: [path]}]}\n";
     fs::write(&path, format!("{sample}{more}")).unwrap();
-    until(&server, "/config", "\"applied\":2");
-    until(&server, "/config", "\"rejected\":0");
+    server.until("/config", "\"applied\":2");
+    server.until("/config", "\"rejected\":0");
 }
 
 const SAMPLE: &str = include_str!("../../examples/config/sample.yaml");
@@ -95,7 +83,7 @@ fn a_restart_without_its_source_serves_what_the_cache_kept() {
     let url = format!("mcp://{address}");
     let arguments = ["--config", &url, "--config-cache", cached.to_str().unwrap()];
     let server = Server::start(&arguments);
-    until(&server, "/readyz", "200 OK");
+    server.until("/readyz", "200 OK");
     let end = Instant::now() + Duration::from_secs(20);
     let is_whole = |file: &fs::DirEntry| file.path().extension().is_some_and(|end| end == "mcp");
     while fs::read_dir(&cached).unwrap().map(Result::unwrap).filter(is_whole).count() < 6 {
@@ -104,8 +92,8 @@ fn a_restart_without_its_source_serves_what_the_cache_kept() {
     }
     drop((server, source));
     let again = Server::start(&arguments);
-    until(&again, "/readyz", "200 OK");
-    until(&again, "/config", "\"synced\":false");
+    again.until("/readyz", "200 OK");
+    again.until("/config", "\"synced\":false");
     let denied = run(&["check", "--address", &again.grpc, "--attributes", "request.path=/admin"]);
     assert!(denied.stdout.contains("PERMISSION_DENIED"), "{denied:?}");
 }
@@ -118,15 +106,15 @@ fn collections_come_from_several_sources_and_readiness_says_which_are_missing() 
     let mcp = format!("mcp://{address}?collections=istio/none,rules");
     let rest_path = rest.path().to_str().unwrap();
     let server = Server::start(&["--config", rest_path, "--config", &mcp]);
-    until(&server, "/readyz", "istio/none");
+    server.until("/readyz", "istio/none");
     assert!(server.get("/healthz").contains("200 OK"), "alive all the same");
     drop(server);
     let server = Server::start(&["--config", rest_path, "--config", &mcp, "--config-optional", "istio/none"]);
-    until(&server, "/readyz", "200 OK");
-    until(&server, "/config", "\"istio/policy/v1beta1/handlers\":3");
+    server.until("/readyz", "200 OK");
+    server.until("/config", "\"istio/policy/v1beta1/handlers\":3");
     fs::copy(rules.path().join("part.yaml"), late.path().join("part.yaml")).unwrap();
-    until(&server, "/config", "\"istio/policy/v1beta1/rules\":3");
-    until(&server, "/config", &format!("\"source\":\"mcp://{address}\""));
+    server.until("/config", "\"istio/policy/v1beta1/rules\":3");
+    server.until("/config", &format!("\"source\":\"mcp://{address}\""));
 }
 
 #[test]
@@ -143,7 +131,7 @@ fn a_source_that_dials_configures_the_server() {
     let address = printed.split("Sources of configuration may dial ").nth(1).unwrap();
     let address = address.split_whitespace().next().unwrap().to_owned();
     assert!(address.starts_with("127.0.0.1:"), "{address}");
-    until(&server, "/readyz", "istio/policy/v1beta1/rules");
+    server.until("/readyz", "istio/policy/v1beta1/rules");
     let files = FileSource::new(directory.path(), "istio-system");
     let stop = CancellationToken::new();
     let stopped = stop.clone();
@@ -154,8 +142,8 @@ fn a_source_that_dials_configures_the_server() {
             source::dial(source, Peer::new(address), DialOptions::default(), stopped).await;
         });
     });
-    until(&server, "/readyz", "200 OK");
-    until(&server, "/config", "\"istio/policy/v1beta1/rules\":3");
+    server.until("/readyz", "200 OK");
+    server.until("/config", "\"istio/policy/v1beta1/rules\":3");
     stop.cancel();
     dialing.join().unwrap();
 }
@@ -172,10 +160,10 @@ fn what_became_of_pushes_is_on_the_page_in_the_metrics_and_in_the_log_once() {
     let ports =
         ["serve", "--listen", "127.0.0.1:0", "--admin", "127.0.0.1:0", "--log", "warn", "--config", &url];
     let (server, _) = Server::spawn(serve.args(ports).stderr(log.reopen().unwrap()));
-    until(&server, "/readyz", "200 OK");
+    server.until("/readyz", "200 OK");
     let broken = "apiVersion: config.istio.io/v1alpha2\nkind: rule\nmetadata: {name: one-more, namespace: istio-system}\nspec: {match: \"no.such == 1\", actions: [{handler: closed-paths, instances: [path]}]}\n";
     fs::write(directory.path().join("more.yaml"), broken).unwrap();
-    until(&server, "/config", "\"kind\":\"nack\"");
+    server.until("/config", "\"kind\":\"nack\"");
     let config = server.get("/config");
     let json: serde_json::Value = serde_json::from_str(config.split_once("\r\n\r\n").unwrap().1).unwrap();
     let shown = &json["sources"][0];
@@ -192,8 +180,8 @@ fn what_became_of_pushes_is_on_the_page_in_the_metrics_and_in_the_log_once() {
     assert!(page.contains(&format!("Configuration from {url}")) && page.contains("no.such"), "{page}");
 
     let nacks = "istio_mcp_request_nacks_total{component=\"SIDE\",collection=\"istio/policy/v1beta1/rules\",code=\"INVALID_ARGUMENT\"} 1\n";
-    until(&server, "/metrics", &nacks.replace("SIDE", "mixer"));
-    until(&source, "/metrics", &nacks.replace("SIDE", "source"));
+    server.until("/metrics", &nacks.replace("SIDE", "mixer"));
+    source.until("/metrics", &nacks.replace("SIDE", "source"));
     for (of, side) in [(&server, "mixer"), (&source, "source")] {
         let metrics = of.get("/metrics");
         for expected in [
@@ -208,8 +196,8 @@ fn what_became_of_pushes_is_on_the_page_in_the_metrics_and_in_the_log_once() {
     }
     // The source dies: the stream broke off, and nobody is connected.
     drop(source);
-    until(&server, "/metrics", "istio_mcp_recv_failures_total{component=\"mixer\",code=\"");
-    until(&server, "/metrics", "istio_mcp_clients_total{component=\"mixer\"} 0\n");
+    server.until("/metrics", "istio_mcp_recv_failures_total{component=\"mixer\",code=\"");
+    server.until("/metrics", "istio_mcp_clients_total{component=\"mixer\"} 0\n");
     let log = fs::read_to_string(log.path()).unwrap();
     assert_eq!(log.matches("configuration is refused: istio/policy/v1beta1/rules").count(), 1, "{log}");
 }
@@ -225,13 +213,13 @@ fn what_one_source_was_refused_for_is_taken_when_another_brings_what_was_missing
         let (address, _source) = serve(theirs.path());
         let mcp = format!("mcp://{address}?collections={served}");
         let server = Server::start(&["--config", ours.path().to_str().unwrap(), "--config", &mcp]);
-        until(&server, "/readyz", "200 OK");
+        server.until("/readyz", "200 OK");
         let (rule, handler) = if kind == "rule" { (&theirs, &ours) } else { (&ours, &theirs) };
         fs::write(rule.path().join("late.yaml"), LATE_RULE).unwrap();
-        until(&server, "/config", "\"refused\":{\"version\"");
+        server.until("/config", "\"refused\":{\"version\"");
         fs::write(handler.path().join("late.yaml"), LATE_HANDLER).unwrap();
-        until(&server, "/config", "\"istio/policy/v1beta1/rules\":4");
-        until(&server, "/config", "\"refusal\":[]");
+        server.until("/config", "\"istio/policy/v1beta1/rules\":4");
+        server.until("/config", "\"refusal\":[]");
         assert!(!server.get("/config").contains("\"refused\":{\"version\""), "{served}");
     }
 }

@@ -1,7 +1,7 @@
 //! What keeps the engine's snapshot up to date: configuration comes, is built, and is swapped in or refused.
 
 use std::{
-    collections::BTreeMap,
+    collections::{BTreeMap, HashSet},
     sync::{Arc, Mutex, PoisonError},
     time::SystemTime,
 };
@@ -149,10 +149,13 @@ impl Controller {
     /// deprecated fields.
     fn tell_new(&self, faults: &[Fault]) -> u64 {
         let status = self.status.lock().unwrap_or_else(PoisonError::into_inner);
+        let told: HashSet<&str> = status.faults.iter().map(String::as_str).collect();
         let mut deprecated = 0;
-        for fault in faults.iter().filter(|fault| !status.faults.contains(&fault.to_string())) {
-            tracing::warn!("{fault}");
-            deprecated += u64::from(fault.topic == Topic::DeprecatedField);
+        for (fault, text) in faults.iter().map(|fault| (fault, fault.to_string())) {
+            if !told.contains(text.as_str()) {
+                tracing::warn!("{text}");
+                deprecated += u64::from(fault.topic == Topic::DeprecatedField);
+            }
         }
         deprecated
     }

@@ -8,6 +8,7 @@ use std::{
     io::{BufRead as _, BufReader, Read as _, Write as _},
     net::TcpStream,
     process::{Child, ChildStdout, Command, Output, Stdio},
+    time::{Duration, Instant},
 };
 
 use serde_json::Value as Json;
@@ -101,6 +102,19 @@ impl Server {
     /// What the admin port answers, headers included.
     pub(crate) fn get(&self, path: &str) -> String {
         self.send(&format!("GET {path} HTTP/1.1\r\nhost: test\r\nconnection: close\r\n\r\n"))
+    }
+
+    /// Waits until what the admin port answers has that text.
+    pub(crate) fn until(&self, path: &str, text: &str) {
+        let end = Instant::now() + Duration::from_secs(30);
+        loop {
+            let answer = self.get(path);
+            if answer.contains(text) {
+                return;
+            }
+            assert!(Instant::now() < end, "{path} never has {text}: {answer}");
+            std::thread::sleep(Duration::from_millis(20));
+        }
     }
 
     /// What the admin port answers to JSON, headers included.
