@@ -4,12 +4,10 @@
 use std::{hint::black_box, sync::Arc};
 
 use criterion::{Criterion, criterion_group, criterion_main};
-use mixer_adapter::{
-    mixer::{
-        attribute::{AttributeValue, Bag, Reads, StringMap, Vocabulary},
-        expression::Expression,
-    },
-    value::ValueType,
+use mixer_adapter::value::ValueType;
+use mixer_adapter_engine::{
+    attribute::{AttributeValue, Bag, Reads, StringMap, Vocabulary},
+    expression::Expression,
 };
 
 const TABLE: &str = r#"ai == 20 || ar["foo"] == "bar""#;

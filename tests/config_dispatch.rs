@@ -3,7 +3,7 @@
 
 use std::{fs, path::Path};
 
-use mixer_adapter::config::{ConfigSet, Fault, Parsed, ResourceName, lint, parse};
+use mixer_adapter_config::{ConfigSet, Fault, Parsed, ResourceName, lint, parse};
 use serde_json::Value as Json;
 
 const DATA: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/data/dispatch");

@@ -3,7 +3,7 @@
 
 use std::{fs, os::unix::fs::symlink, path::Path, time::Duration};
 
-use mixer_adapter::config::{
+use mixer_adapter_config::{
     ConfigSet, Fault, read,
     source::{FileSource, Source as _, Update},
 };

@@ -3,12 +3,10 @@
 
 use std::sync::Arc;
 
-use mixer_adapter::{
-    mixer::{
-        attribute::{AttributeValue, Bag, Reads, StringMap, Vocabulary},
-        expression::Expression,
-    },
-    value::ValueType,
+use mixer_adapter::value::ValueType;
+use mixer_adapter_engine::{
+    attribute::{AttributeValue, Bag, Reads, StringMap, Vocabulary},
+    expression::Expression,
 };
 
 fn bag() -> Bag {

@@ -3,7 +3,7 @@
 
 use std::path::PathBuf;
 
-use mixer_adapter::mixer::expression::{Language, cases};
+use mixer_adapter_engine::expression::{Language, cases};
 
 const PROBES: &str = include_str!("data/expressions/probes.jsonl");
 

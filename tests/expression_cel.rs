@@ -4,12 +4,10 @@
 
 use std::sync::Arc;
 
-use mixer_adapter::{
-    mixer::{
-        attribute::{Bag, Reads, StringMap, Vocabulary},
-        expression::{CompileErrorKind, EvalErrorKind, Expression, Language},
-    },
-    value::{Value, ValueType},
+use mixer_adapter::value::{Value, ValueType};
+use mixer_adapter_engine::{
+    attribute::{Bag, Reads, StringMap, Vocabulary},
+    expression::{CompileErrorKind, EvalErrorKind, Expression, Language},
 };
 
 fn vocabulary() -> Arc<Vocabulary> {

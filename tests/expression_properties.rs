@@ -1,10 +1,8 @@
 //! No text and no request makes the expression language panic.
 #![allow(clippy::unwrap_used)]
 
-use mixer_adapter::{
-    mixer::expression::{Language, fuzzing},
-    value::ValueType,
-};
+use mixer_adapter::value::ValueType;
+use mixer_adapter_engine::expression::{Language, fuzzing};
 use proptest::prelude::*;
 
 /// What an expression can be made of, sensible or not.

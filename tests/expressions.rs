@@ -3,12 +3,10 @@
 
 use std::sync::Arc;
 
-use mixer_adapter::{
-    mixer::{
-        attribute::{AttributeValue, Bag, Reads, Vocabulary},
-        expression::{CompileErrorKind, EvalErrorKind, Evaluated, Expression},
-    },
-    value::{Value, ValueType},
+use mixer_adapter::value::{Value, ValueType};
+use mixer_adapter_engine::{
+    attribute::{AttributeValue, Bag, Reads, Vocabulary},
+    expression::{CompileErrorKind, EvalErrorKind, Evaluated, Expression},
 };
 
 fn vocabulary() -> Arc<Vocabulary> {

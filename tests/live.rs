@@ -19,26 +19,28 @@ use std::{
 
 use mixer_adapter::{
     Code,
-    config::{
-        ConfigUrl, Types,
-        mcp::{
-            feed, listen,
-            source::{Catalogue, ResourceSourceService, Source, SourceOptions},
-        },
-        parse,
-        source::{self, Change, SourceSettings, Update},
-        xds,
-    },
-    handler::{Adapters, Closing, TableLimits},
-    host::Host,
-    mixer::{
-        Awaited, ConfigStatus, Controller, Mixer,
-        build::{BuildOptions, Connector},
-        remote,
-    },
-    proto::istio::mixer::v1::{CheckRequest, CheckResponse},
     service::{Server, ServerOptions, Workers},
     tonic::service::Routes,
+};
+use mixer_adapter_config::{
+    ConfigUrl, Types,
+    mcp::{
+        feed, listen,
+        source::{Catalogue, ResourceSourceService, Source, SourceOptions},
+    },
+    parse,
+    source::{self, Change, SourceSettings, Update},
+    xds,
+};
+use mixer_adapter_engine::{
+    Awaited, ConfigStatus, Controller, Mixer,
+    build::{BuildOptions, Connector},
+    proto::istio::mixer::v1::{CheckRequest, CheckResponse},
+    remote,
+};
+use mixer_adapter_host::{
+    Host,
+    handler::{Adapters, Closing, TableLimits},
 };
 use support::{Client, until};
 use test_adapters::Recorded;

@@ -13,10 +13,12 @@ use std::{
 
 use mixer_adapter::{
     Code,
-    handler::{Adapters, Closing, TableLimits},
-    host::Host,
     service::{Server, ServerOptions, Workers},
     testing::{FakeMixer, Setup, attributes},
+};
+use mixer_adapter_host::{
+    Host,
+    handler::{Adapters, Closing, TableLimits},
 };
 use test_adapters::{Ledger, Probe, Recorded, ledger};
 use tokio::{runtime::Handle, task::JoinSet};

@@ -1,14 +1,8 @@
-//! The adapters that come with mixer-adapter, each in a folder of its own beside `src/`.
+//! The adapters that come with mixer-adapter, each a crate of its own in a folder beside `src/`.
 
-#[path = "../denier/mod.rs"]
-pub mod denier;
-#[path = "../list/mod.rs"]
-pub mod list;
-#[path = "../memquota/mod.rs"]
-pub mod memquota;
-#[path = "../noop/mod.rs"]
-pub mod noop;
-#[path = "../prometheus/mod.rs"]
-pub mod prometheus;
-#[path = "../stdio/mod.rs"]
-pub mod stdio;
+pub use mixer_adapter_denier as denier;
+pub use mixer_adapter_list as list;
+pub use mixer_adapter_memquota as memquota;
+pub use mixer_adapter_noop as noop;
+pub use mixer_adapter_prometheus as prometheus;
+pub use mixer_adapter_stdio as stdio;

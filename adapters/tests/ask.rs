@@ -5,17 +5,11 @@ mod support;
 
 use std::{collections::BTreeMap, fs};
 
-use mixer_adapter::{
-    prost::Message as _,
-    proto::{
-        Status,
-        istio::mixer::v1::{
-            CheckRequest, CheckResponse, HeaderOperation, ReferencedAttributes, ReportRequest,
-            RouteDirective,
-            check_response::{PreconditionResult, QuotaResult},
-            referenced_attributes::AttributeMatch,
-        },
-    },
+use mixer_adapter::{prost::Message as _, proto::Status};
+use mixer_adapter_engine::proto::istio::mixer::v1::{
+    CheckRequest, CheckResponse, HeaderOperation, ReferencedAttributes, ReportRequest, RouteDirective,
+    check_response::{PreconditionResult, QuotaResult},
+    referenced_attributes::AttributeMatch,
 };
 use serde_json::json;
 use support::{Ran, Server, recorder::Recorder, run};

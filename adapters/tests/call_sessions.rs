@@ -7,15 +7,12 @@ use std::{process::Stdio, time::Duration};
 
 use mixer_adapter::{
     prost::Message as _,
-    proto::{
-        Any, Status,
-        istio::mixer::adapter::model::v1beta1::{
-            CloseSessionRequest, CreateSessionRequest, CreateSessionResponse, ValidateRequest,
-            ValidateResponse,
-        },
-    },
+    proto::{Any, Status},
     template::metric,
     value::ValueType,
+};
+use mixer_adapter_engine::proto::istio::mixer::adapter::model::v1beta1::{
+    CloseSessionRequest, CreateSessionRequest, CreateSessionResponse, ValidateRequest, ValidateResponse,
 };
 use serde_json::json;
 use support::{

@@ -6,13 +6,11 @@ mod support;
 use std::{fs, path::Path};
 
 use base64::{Engine as _, engine::general_purpose::STANDARD};
-use mixer_adapter::{
-    prost::Message as _,
-    proto::istio::policy::v1beta1::{Action, Rule},
-};
+use mixer_adapter::prost::Message as _;
+use mixer_adapter_config::proto::istio::policy::v1beta1::{Action, Rule};
 use support::{Server, binary};
 
-const SAMPLE: &str = include_str!("../../examples/config/sample.yaml");
+const SAMPLE: &str = include_str!("../config/sample.yaml");
 
 /// The sample with one more rule, whose bytes have a field 99, as a newer API may have.
 fn newer(directory: &Path) {

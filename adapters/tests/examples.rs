@@ -7,9 +7,9 @@ use std::path::Path;
 use mixer_adapter::{
     Adapter,
     adapter::{Config, InferredTypes},
-    handler::read_params,
     prost::Message as _,
 };
+use mixer_adapter_core::json::read_params;
 use mixer_adapters::{denier::Denier, list::List, noop::Noop, prometheus::Prometheus};
 use serde_json::Value as Json;
 

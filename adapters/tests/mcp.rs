@@ -10,16 +10,14 @@ use std::{
     time::{Duration, Instant},
 };
 
-use mixer_adapter::{
-    config::{
-        Types,
-        mcp::{
-            DialOptions, Peer, feed, listen,
-            source::{self, Catalogue, ResourceSourceService, Source, SourceOptions},
-        },
-        source::FileSource,
+use mixer_adapter::tonic::service::Routes;
+use mixer_adapter_config::{
+    Types,
+    mcp::{
+        DialOptions, Peer, feed, listen,
+        source::{self, Catalogue, ResourceSourceService, Source, SourceOptions},
     },
-    tonic::service::Routes,
+    source::FileSource,
 };
 use support::{Server, run};
 use tokio_util::sync::{CancellationToken, DropGuard};
@@ -50,7 +48,7 @@ fn serve(directory: &std::path::Path) -> (SocketAddr, DropGuard) {
 fn the_server_takes_its_configuration_from_a_source_and_follows_it() {
     let directory = tempfile::tempdir().unwrap();
     let path = directory.path().join("config.yaml");
-    let sample = include_str!("../../examples/config/sample.yaml");
+    let sample = include_str!("../config/sample.yaml");
     fs::write(&path, sample).unwrap();
     let (address, _source) = serve(directory.path());
     let server = Server::start(&["--config", &format!("mcp://{address}")]);
@@ -63,7 +61,7 @@ fn the_server_takes_its_configuration_from_a_source_and_follows_it() {
     server.until("/config", "\"rejected\":0");
 }
 
-const SAMPLE: &str = include_str!("../../examples/config/sample.yaml");
+const SAMPLE: &str = include_str!("../config/sample.yaml");
 
 /// A directory with a part of the sample: the documents of these kinds.
 fn part(kinds: &[&str]) -> tempfile::TempDir {

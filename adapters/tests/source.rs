@@ -14,20 +14,20 @@ use std::{
 
 use base64::{Engine as _, engine::general_purpose::STANDARD};
 use mixer_adapter::{
-    config::mcp::{
-        listen,
-        sink::{ResourceSinkService, Sink, SinkOptions},
-    },
-    proto::{
-        Status,
-        istio::mcp::v1alpha1::{
-            RequestResources, Resources, SinkNode, resource_source_client::ResourceSourceClient,
-        },
-    },
+    proto::Status,
     tonic::{
         Code, Streaming,
         service::Routes,
         transport::{Channel, Endpoint},
+    },
+};
+use mixer_adapter_config::{
+    mcp::{
+        listen,
+        sink::{ResourceSinkService, Sink, SinkOptions},
+    },
+    proto::istio::mcp::v1alpha1::{
+        RequestResources, Resources, SinkNode, resource_source_client::ResourceSourceClient,
     },
 };
 use rcgen::{BasicConstraints, CertificateParams, CertifiedIssuer, IsCa, KeyPair, SanType};
@@ -209,8 +209,7 @@ fn the_resources_of_envoy_that_the_documentation_shows_are_served() {
 #[test]
 fn resources_of_envoy_are_nothing_to_serve() {
     let directory = tempfile::tempdir().unwrap();
-    fs::write(directory.path().join("mixer.yaml"), include_str!("../../examples/config/sample.yaml"))
-        .unwrap();
+    fs::write(directory.path().join("mixer.yaml"), include_str!("../config/sample.yaml")).unwrap();
     let cluster =
         "{'@type': type.googleapis.com/envoy.config.cluster.v3.Cluster, name: a, connect_timeout: soon}";
     fs::write(directory.path().join("envoy.yaml"), format!("resources:\n- {cluster}\n- {{name: b}}\n"))
@@ -327,8 +326,7 @@ struct Secured {
 impl Secured {
     fn start() -> Self {
         let configuration = tempfile::tempdir().unwrap();
-        fs::write(configuration.path().join("a.yaml"), include_str!("../../examples/config/sample.yaml"))
-            .unwrap();
+        fs::write(configuration.path().join("a.yaml"), include_str!("../config/sample.yaml")).unwrap();
         let certificates = tempfile::tempdir().unwrap();
         let mut params = CertificateParams::new([]).unwrap();
         params.is_ca = IsCa::Ca(BasicConstraints::Unconstrained);

@@ -41,9 +41,9 @@ fn recorded(case: &str) -> tempfile::TempDir {
 
 #[test]
 fn the_sample_has_no_fault() {
-    let ran = validate(&["--warnings-as-errors", "../examples/config"]);
+    let ran = validate(&["--warnings-as-errors", "config"]);
     assert_eq!((ran.code, ran.stdout.as_str()), (0, "9 resources: 0 errors, 0 warnings\n"));
-    assert_eq!(validate(&["--config", "../examples/config/sample.yaml"]).code, 0);
+    assert_eq!(validate(&["--config", "config/sample.yaml"]).code, 0);
 }
 
 #[test]

@@ -3,15 +3,13 @@
 use std::net::SocketAddr;
 
 use futures_util::{StreamExt as _, stream};
-use mixer_adapter::{
-    prost::Message,
-    proto::{
-        envoy::service::discovery::v3::{
-            DeltaDiscoveryRequest, DeltaDiscoveryResponse,
-            aggregated_discovery_service_client::AggregatedDiscoveryServiceClient,
-        },
-        istio::mcp::v1alpha1::{RequestResources, Resources, resource_source_client::ResourceSourceClient},
+use mixer_adapter::prost::Message;
+use mixer_adapter_config::proto::{
+    envoy::service::discovery::v3::{
+        DeltaDiscoveryRequest, DeltaDiscoveryResponse,
+        aggregated_discovery_service_client::AggregatedDiscoveryServiceClient,
     },
+    istio::mcp::v1alpha1::{RequestResources, Resources, resource_source_client::ResourceSourceClient},
 };
 use tokio::sync::mpsc;
 use tonic::{Streaming, transport::Channel};

@@ -2,15 +2,13 @@
 
 use std::{net::SocketAddr, sync::Arc};
 
-use mixer_adapter::{
-    config::{
-        mcp::{
-            Change, Rate, Resource, listen,
-            source::{Catalogue, ResourceSourceService, Source, SourceOptions},
-        },
-        xds::source as xds,
+use mixer_adapter::proto::Any;
+use mixer_adapter_config::{
+    mcp::{
+        Change, Rate, Resource, listen,
+        source::{Catalogue, ResourceSourceService, Source, SourceOptions},
     },
-    proto::Any,
+    xds::source as xds,
 };
 use tokio::net::TcpListener;
 use tokio_util::sync::CancellationToken;

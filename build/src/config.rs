@@ -69,10 +69,10 @@ impl ConfigProto {
     /// The Rust of its messages, `Params` as the configuration of an adapter.
     pub fn rust(&self) -> Result<String, Error> {
         let messages = rust::package(self.package(), &descriptor_set::with_imports(&self.file))?;
-        let (package, message) = (self.package(), self.message());
+        let (root, package, message) = (&*rust::ROOT, self.package(), self.message());
         Ok(rust::file(&format!(
             "{messages}
-impl ::mixer_adapter::adapter::Config for Params {{
+impl {root}::adapter::Config for Params {{
     const NAME: &'static str = \"{message}\";
     const DESCRIPTOR: &'static [u8] = include_bytes!(concat!(env!(\"OUT_DIR\"), \"/{package}.bin\"));
 }}

@@ -1,4 +1,4 @@
-//! What the framework itself is built from: its own protos, and the standard templates.
+//! What the crates of the framework are built from: their protos, and the standard templates.
 
 use std::{
     fs,
@@ -17,13 +17,13 @@ use crate::{
     template::Template,
 };
 
-/// All protos below one folder, and the templates of another.
-pub(crate) struct Framework {
+/// The protos and templates of `mixer-adapter-core`.
+pub(crate) struct Core {
     templates: Vec<Template>,
     pool: DescriptorPool,
 }
 
-impl Framework {
+impl Core {
     pub(crate) fn open(protos: &Path, templates: &Path) -> Result<Self, Error> {
         let templates = files_below(templates)?.iter().map(Template::open).collect::<Result<Vec<_>, _>>()?;
         let services = templates
@@ -46,7 +46,7 @@ impl Framework {
         descriptor_set::encode(self.pool.files())
     }
 
-    /// Writes the files that [`crate::framework`] names.
+    /// Writes the files that [`crate::core`] names.
     pub(crate) fn write(&self, output: &Output) -> Result<(), Error> {
         output.write("descriptors.bin", self.descriptor_set())?;
         for template in &self.templates {
@@ -61,9 +61,7 @@ impl Framework {
             comments::clean(&mut file);
             file
         });
-        let services = tonic_prost_build::configure().build_transport(false).service_generator();
         rust::framework_config()
-            .service_generator(services)
             .out_dir(output.folder())
             .include_file("protos.rs")
             .compile_fds(prost_types::FileDescriptorSet { file: file.collect() })
@@ -90,6 +88,41 @@ impl Framework {
             )
         });
         modules.chain([list]).collect()
+    }
+}
+
+/// The protos of a crate above `mixer-adapter-core`.
+pub(crate) struct Protos {
+    names: Vec<PathBuf>,
+    pool: DescriptorPool,
+}
+
+impl Protos {
+    pub(crate) fn open(folder: &Path) -> Result<Self, Error> {
+        let names: Vec<PathBuf> = files_below(folder)?.iter().map(|path| relative(path, folder)).collect();
+        let mut files = ChainFileResolver::new();
+        files.add(IncludeFileResolver::new(folder.to_owned()));
+        let pool = compile(files, &names).map_err(|error| Error::compile(folder, &error))?.descriptor_pool();
+        Ok(Self { names, pool })
+    }
+
+    /// Writes the files that [`crate::protos`] names.
+    pub(crate) fn write(&self, output: &Output) -> Result<(), Error> {
+        output.write("descriptors.bin", descriptor_set::encode(self.pool.files()))?;
+        let is_own = |file: &FileDescriptor| self.names.iter().any(|name| name == Path::new(file.name()));
+        // Imported files stay in the set: the generator looks up the enums they define.
+        let file = self.pool.files().map(|file| {
+            let mut file = file.file_descriptor_proto().clone();
+            comments::clean(&mut file);
+            file
+        });
+        let services = tonic_prost_build::configure().build_transport(false).service_generator();
+        rust::importing_config(&self.pool, is_own)
+            .service_generator(services)
+            .out_dir(output.folder())
+            .include_file("protos.rs")
+            .compile_fds(prost_types::FileDescriptorSet { file: file.collect() })
+            .map_err(Error::Rust)
     }
 }
 
@@ -121,19 +154,16 @@ mod tests {
 
     use super::*;
 
-    fn framework() -> Framework {
-        Framework::open(Path::new("../proto"), Path::new("../templates")).unwrap()
+    fn core() -> Core {
+        Core::open(Path::new("../crates/core/proto"), Path::new("../crates/core/templates")).unwrap()
     }
 
     #[test]
-    fn the_set_describes_all_services_with_the_options_of_templates() {
-        let pool = DescriptorPool::decode(&*framework().descriptor_set()).unwrap();
-        for service in [
-            "istio.mixer.v1.Mixer",
-            "istio.mixer.adapter.model.v1beta1.InfrastructureBackend",
-            "listentry.HandleListEntryService",
-            "adapter.template.kubernetes.HandleKubernetesService",
-        ] {
+    fn the_set_describes_all_templates_with_their_options() {
+        let pool = DescriptorPool::decode(&*core().descriptor_set()).unwrap();
+        for service in
+            ["listentry.HandleListEntryService", "adapter.template.kubernetes.HandleKubernetesService"]
+        {
             assert!(pool.get_service_by_name(service).is_some(), "{service}");
         }
         let name = "istio.mixer.adapter.model.v1beta1.template_name";
@@ -144,9 +174,9 @@ mod tests {
     }
 
     #[test]
-    fn the_files_the_framework_includes_are_written() {
+    fn the_files_the_core_includes_are_written() {
         let folder = tempfile::tempdir().unwrap();
-        framework().write(&Output::to(folder.path())).unwrap();
+        core().write(&Output::to(folder.path())).unwrap();
         let read = |name: &str| fs::read_to_string(folder.path().join(name)).unwrap();
 
         let templates = read("templates.rs");
@@ -158,10 +188,25 @@ mod tests {
         let protos = read("protos.rs");
         assert!(protos.contains("include!(\"istio.mixer.adapter.model.v1beta1.rs\");"));
         assert!(!protos.contains("listentry"), "templates have modules of their own");
+        let policy = read("istio.policy.v1beta1.rs");
+        assert!(policy.contains("pub struct DirectHttpResponse") && !policy.contains("pub struct Value"));
+    }
+
+    #[test]
+    fn a_crate_above_the_core_generates_its_services_and_imports_messages_of_the_core() {
+        let folder = tempfile::tempdir().unwrap();
+        let protos = Protos::open(Path::new("../crates/engine/proto")).unwrap();
+        protos.write(&Output::to(folder.path())).unwrap();
+        let read = |name: &str| fs::read_to_string(folder.path().join(name)).unwrap();
+
         let model = read("istio.mixer.adapter.model.v1beta1.rs");
         assert!(model.contains("pub mod infrastructure_backend_server"));
         assert!(model.contains("pub mod infrastructure_backend_client"));
-        let policy = read("istio.policy.v1beta1.rs");
-        assert!(policy.contains("pub struct DirectHttpResponse") && !policy.contains("pub struct Value"));
+        assert!(read("istio.mixer.v1.rs").contains("::proto::google::rpc::Status"));
+        assert!(!read("protos.rs").contains("google"));
+        let pool =
+            DescriptorPool::decode(&*fs::read(folder.path().join("descriptors.bin")).unwrap()).unwrap();
+        assert!(pool.get_service_by_name("istio.mixer.v1.Mixer").is_some());
+        assert!(pool.get_message_by_name("google.rpc.Status").is_some());
     }
 }

@@ -74,7 +74,7 @@ pub use error::Error;
 pub use refusal::{Reason, Refusal};
 pub use template::{Template, Variety};
 
-use framework::Framework;
+use framework::{Core, Protos};
 use output::Output;
 
 /// Generates an adapter's configuration: `<package>.rs` and `<package>.bin` in `OUT_DIR`.
@@ -102,16 +102,28 @@ pub fn template(template_proto: impl AsRef<Path>) {
     });
 }
 
-/// For the framework's own build.rs. Generates, in `OUT_DIR`:
+/// For the build.rs of `mixer-adapter-core`. Generates, in `OUT_DIR`:
 /// - `protos.rs`, the protos of the first folder and those templates import, as modules by package,
 /// - `templates.rs`, a module for each template of the second folder, and the templates themselves,
 /// - `descriptors.bin`, an encoded `FileDescriptorSet` of everything.
 #[doc(hidden)]
-pub fn framework(protos: impl AsRef<Path>, templates: impl AsRef<Path>) {
+pub fn core(protos: impl AsRef<Path>, templates: impl AsRef<Path>) {
     let (protos, templates) = (protos.as_ref(), templates.as_ref());
     finish(|| {
         rerun_if_changed(&[protos.to_owned(), templates.to_owned()]);
-        Framework::open(protos, templates)?.write(&Output::of_build_script()?)
+        Core::open(protos, templates)?.write(&Output::of_build_script()?)
+    });
+}
+
+/// For the build.rs of a crate above `mixer-adapter-core`. Generates, in `OUT_DIR`:
+/// - `protos.rs`, the messages and services of a folder's protos, as modules by package; what they import is the core's,
+/// - `descriptors.bin`, an encoded `FileDescriptorSet` of them and of what they import.
+#[doc(hidden)]
+pub fn protos(folder: impl AsRef<Path>) {
+    let folder = folder.as_ref();
+    finish(|| {
+        rerun_if_changed(&[folder.to_owned()]);
+        Protos::open(folder)?.write(&Output::of_build_script()?)
     });
 }
 

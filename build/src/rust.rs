@@ -1,11 +1,26 @@
 //! Rust of protos, by prost.
 
+use std::sync::LazyLock;
+
+use proc_macro_crate::{FoundCrate, crate_name};
 use prost_build::{Config, Module};
-use prost_reflect::FileDescriptor;
+use prost_reflect::{DescriptorPool, FileDescriptor, MessageDescriptor};
 
 use crate::{Error, comments};
 
-/// Values of attributes are written by hand in `mixer_adapter::value`.
+/// The path of the crate that generated code refers to: `mixer-adapter-core` or the facade `mixer-adapter`, under the name
+/// that the Cargo.toml of the crate being built gives it.
+pub(crate) static ROOT: LazyLock<String> = LazyLock::new(|| {
+    let found = crate_name("mixer-adapter-core").or_else(|_| crate_name("mixer-adapter"));
+    match found {
+        Ok(FoundCrate::Name(name)) => format!("::{name}"),
+        // Only the core generates code for itself; it names itself by `extern crate self`.
+        Ok(FoundCrate::Itself) => "::mixer_adapter_core".to_owned(),
+        Err(_) => "::mixer_adapter".to_owned(),
+    }
+});
+
+/// Values of attributes are written by hand in the core's module `value`.
 const VALUES: &[(&str, &str)] = &[
     ("Value", "Value"),
     ("ValueType", "ValueType"),
@@ -25,21 +40,68 @@ const FRAMEWORK: &[(&str, &str)] = &[
     (".istio.policy.v1beta1", "istio::policy::v1beta1"),
 ];
 
-/// What all generated code has in common: everything it needs is reached through `::mixer_adapter`.
+/// Settings that all generated code shares: everything it needs is reached through [`ROOT`].
 pub(crate) fn framework_config() -> Config {
+    let root = &*ROOT;
     let mut config = Config::new();
     config
-        .prost_path("::mixer_adapter::prost")
-        .prost_types_path("::mixer_adapter::prost_types")
+        .prost_path(format!("{root}::prost"))
+        .prost_types_path(format!("{root}::prost_types"))
         .btree_map(["."])
         .enable_type_names()
         .type_name_domain(["."], "type.googleapis.com")
-        .extern_path(".google.protobuf.Any", "::mixer_adapter::proto::Any");
+        .extern_path(".google.protobuf.Any", format!("{root}::proto::Any"));
     for (proto, rust) in VALUES {
-        config
-            .extern_path(format!(".istio.policy.v1beta1.{proto}"), format!("::mixer_adapter::value::{rust}"));
+        config.extern_path(format!(".istio.policy.v1beta1.{proto}"), format!("{root}::value::{rust}"));
     }
     config
+}
+
+/// Settings for a crate of the framework above the core: messages of files in `imported` are the core's.
+pub(crate) fn importing_config(pool: &DescriptorPool, is_own: impl Fn(&FileDescriptor) -> bool) -> Config {
+    let mut config = framework_config();
+    let imported =
+        pool.files().filter(|file| !is_own(file) && !file.package_name().starts_with("google.protobuf"));
+    for file in imported {
+        let module =
+            file.package_name().split('.').fold(format!("{}::proto", *ROOT), |path, part| path + "::" + part);
+        for message in file.messages() {
+            extern_message(&mut config, &message, &module);
+        }
+        for message in file.enums() {
+            extern_path(&mut config, message.full_name(), format!("{module}::{}", message.name()));
+        }
+    }
+    config
+}
+
+fn extern_message(config: &mut Config, message: &MessageDescriptor, module: &str) {
+    extern_path(config, message.full_name(), format!("{module}::{}", message.name()));
+    let module = format!("{module}::{}", snake_case(message.name()));
+    message.child_messages().for_each(|child| extern_message(config, &child, &module));
+    message
+        .child_enums()
+        .for_each(|child| extern_path(config, child.full_name(), format!("{module}::{}", child.name())));
+}
+
+fn extern_path(config: &mut Config, proto: &str, rust: String) {
+    let is_value = |name: &str| VALUES.iter().any(|(value, _)| *value == name);
+    // A path can be given only once, and `framework_config` has those of values.
+    if !proto.strip_prefix("istio.policy.v1beta1.").is_some_and(is_value) {
+        config.extern_path(format!(".{proto}"), rust);
+    }
+}
+
+/// `QuotaRequest` as prost names its module, `quota_request`.
+fn snake_case(name: &str) -> String {
+    let mut snake = String::new();
+    for letter in name.chars() {
+        if letter.is_uppercase() && !snake.is_empty() {
+            snake.push('_');
+        }
+        snake.extend(letter.to_lowercase());
+    }
+    snake
 }
 
 /// For code outside the framework: what the framework has generated is used, not generated again.
@@ -48,7 +110,7 @@ pub(crate) fn author_config() -> Config {
     // Prost's own Debug of a map names the crate `prost`, which authors do not depend on.
     config.skip_debug(["."]).type_attribute(".", "#[derive(Debug)]");
     for (proto, rust) in FRAMEWORK {
-        config.extern_path(*proto, format!("::mixer_adapter::proto::{rust}"));
+        config.extern_path(*proto, format!("{}::proto::{rust}", *ROOT));
     }
     config
 }

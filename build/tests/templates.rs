@@ -8,7 +8,7 @@ use std::{collections::BTreeMap, path::PathBuf};
 use mixer_adapter_build::Template;
 
 fn standard(name: &str) -> Template {
-    Template::open(format!("../templates/{name}/template.proto")).unwrap()
+    Template::open(format!("../crates/core/templates/{name}/template.proto")).unwrap()
 }
 
 fn sample(name: &str) -> Template {
@@ -31,7 +31,8 @@ fn the_standard_templates_have_the_services_of_istio() {
     for name in ["sampleapa", "checkproducer"] {
         assert_eq!(described(&sample(name)), expected.remove(name).unwrap());
     }
-    let folders = std::fs::read_dir("../templates").unwrap().map(|entry| entry.unwrap().file_name());
+    let folders =
+        std::fs::read_dir("../crates/core/templates").unwrap().map(|entry| entry.unwrap().file_name());
     assert_eq!(folders.count(), expected.len(), "each folder is one of the standard templates");
     for (name, expected) in expected {
         assert_eq!(described(&standard(name)), expected);

@@ -4,7 +4,7 @@ use clap::Args;
 use serde::Serialize;
 
 use super::fields::{Declared, declared};
-use crate::handler::{AdapterInfo, Adapters};
+use mixer_adapter_host::handler::{AdapterInfo, Adapters};
 
 pub(super) const EXAMPLES: &str = "\
 Examples:

@@ -4,7 +4,7 @@ use clap::Args;
 use serde_json::Value as Json;
 
 use super::{Usage, input};
-use crate::mixer::attribute::{Vocabulary, Written, read_json, read_text};
+use mixer_adapter_engine::attribute::{Vocabulary, Written, read_json, read_text};
 
 /// For the end of a command's help.
 macro_rules! how_to_write {

@@ -3,12 +3,10 @@
 use clap::{Args, builder::TypedValueParser};
 
 use super::{Usage, sources::files, values};
-use crate::{
-    config::{self, ConfigPart, ConfigSet, ConfigUrl, Fault, Parsed},
-    mixer::{
-        build::{BuildOptions, FieldPolicy, OnField},
-        dispatch::{FailurePolicy, OnFailure},
-    },
+use mixer_adapter_config::{self as config, ConfigPart, ConfigSet, ConfigUrl, Fault, Parsed};
+use mixer_adapter_engine::{
+    build::{BuildOptions, FieldPolicy, OnField},
+    dispatch::{FailurePolicy, OnFailure},
 };
 
 /// Which configuration, and what is done where it or a call is at fault.

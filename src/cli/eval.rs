@@ -11,13 +11,10 @@ use super::{
     attributes::{Attributes, how_to_write},
     values,
 };
-use crate::{
-    mixer::{
-        attribute::{AttributeValue, Bag, Reads, Vocabulary},
-        expression::{CompileError, EvalError, Expression, Language, cases},
-    },
-    nearest::suggestion,
-    value::ValueType,
+use mixer_adapter_core::{suggest::suggestion, value::ValueType};
+use mixer_adapter_engine::{
+    attribute::{AttributeValue, Bag, Reads, Vocabulary},
+    expression::{CompileError, EvalError, Expression, Language, cases},
 };
 
 pub(super) const EXAMPLES: &str = concat!(

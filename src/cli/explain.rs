@@ -12,16 +12,16 @@ use super::{
     failure::Failure,
     values,
 };
-use crate::{
+use crate::service::mixer::{explain_check, explain_report};
+use mixer_adapter_core::template::{DynamicTemplate, Variety};
+use mixer_adapter_engine::{
+    Mixer, Target,
+    build::{Blueprint, Connect, Connector, HandlerSpec, OpenFault, Opened, Use},
+    remote,
+};
+use mixer_adapter_host::{
+    Host,
     handler::{AdaptersBuilder, BoxFuture, Caller, Closing, TableLimits},
-    host::Host,
-    mixer::{
-        Mixer, Target,
-        build::{Blueprint, Connect, Connector, HandlerSpec, OpenFault, Opened, Use},
-        remote,
-    },
-    service::mixer::{explain_check, explain_report},
-    template::{DynamicTemplate, Variety},
 };
 
 pub(super) const EXAMPLES: &str = concat!(

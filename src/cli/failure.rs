@@ -3,7 +3,7 @@ use std::{borrow::Cow, fmt};
 use serde_json::{Value as Json, json};
 use tonic::{Code, Status};
 
-use crate::{metrics::status_name, proto};
+use mixer_adapter_core::{proto, status::status_name};
 
 /// A step that got no answer, or an answer that the next step cannot go on from.
 #[derive(Debug, thiserror::Error)]

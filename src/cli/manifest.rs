@@ -5,7 +5,7 @@ use clap::Args;
 
 mod example;
 
-use crate::handler::{AdapterInfo, Adapters, TemplateInfo};
+use mixer_adapter_host::handler::{AdapterInfo, Adapters, TemplateInfo};
 
 pub(super) const EXAMPLES: &str = "\
 Examples:

@@ -30,7 +30,7 @@ use std::{
 
 use clap::{Parser, Subcommand};
 
-use crate::handler::{AdapterInfo, Adapters, AdaptersBuilder, list};
+use mixer_adapter_host::handler::{AdapterInfo, Adapters, AdaptersBuilder, list};
 
 /// A whole program that serves the adapters named: command line, gRPC, health, reflection, metrics, graceful end.
 /// `; sample = TEXT` behind the names gives it the configuration (YAML) that it runs with when it is given none.

@@ -8,10 +8,8 @@ use prost::Message;
 use tokio::{runtime::Handle, time::Instant};
 use tonic::Status;
 
-use crate::{
-    mixer::remote::{Options, RemoteAdapter},
-    proto::istio::policy::v1beta1::Connection,
-};
+use mixer_adapter_config::proto::istio::policy::v1beta1::Connection;
+use mixer_adapter_engine::remote::{Options, RemoteAdapter};
 
 /// One connection to a server.
 #[derive(Clone, Debug)]

@@ -5,7 +5,7 @@ use std::{path::PathBuf, sync::Arc};
 use clap::Args;
 
 use super::Usage;
-use crate::tls::{AccessSettings, Client, Credentials, Server};
+use mixer_adapter_net::tls::{AccessSettings, Client, Credentials, Server};
 
 /// Who this program is on mcps:// connections, and whom it dials.
 #[derive(Debug, Args)]

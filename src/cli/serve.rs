@@ -10,20 +10,20 @@ use super::{
     sources::{Opened, Sources},
     values,
 };
-use crate::{
-    config::{
-        self,
-        source::{Change, Update},
-    },
-    handler::{AdaptersBuilder, Closing, TableLimits},
-    host::Host,
-    mixer::{
-        Awaited, Controller, Mixer,
-        build::{BuildOptions, Connector},
-        remote,
-    },
+use crate::service::{Bound, Server, ServerOptions, Workers};
+use mixer_adapter_config::{
+    self as config,
     proto::envoy::config::core::v3::Extension,
-    service::{Bound, Server, ServerOptions, Workers},
+    source::{Change, Update},
+};
+use mixer_adapter_engine::{
+    Awaited, Controller, Mixer,
+    build::{BuildOptions, Connector},
+    remote,
+};
+use mixer_adapter_host::{
+    Host,
+    handler::{AdaptersBuilder, Closing, TableLimits},
 };
 
 /// Run the server: adapters for a real Mixer, and a Mixer of its own

@@ -7,13 +7,11 @@ use clap::{ArgAction, Args};
 use tokio::net::TcpListener;
 
 use super::{Usage, configuration::Configuration, security::Security, values};
-use crate::{
-    config::{
-        Claim, Claimed, Collection, ConfigUrl, ConfigUrlError, ListenUrl, claims, collection,
-        mcp::{Listener, McpSource, sink::Cache},
-        source::{Combined, Part, Source, SourceSettings, Wanted},
-    },
+use mixer_adapter_config::{
+    Claim, Claimed, Collection, ConfigUrl, ConfigUrlError, ListenUrl, claims, collection,
+    mcp::{Listener, McpSource, sink::Cache},
     proto::envoy::config::core::v3::Extension,
+    source::{Combined, Part, Source, SourceSettings, Wanted},
 };
 
 /// How sources are followed that are not files.

@@ -5,11 +5,11 @@ use clap::Args;
 use serde::Serialize;
 
 use super::{Usage, configuration, values};
-use crate::{
-    config::{ConfigUrl, Fault, Severity},
+use mixer_adapter_config::{ConfigUrl, Fault, Severity};
+use mixer_adapter_engine::build::Blueprint;
+use mixer_adapter_host::{
+    Host,
     handler::{AdaptersBuilder, Closing, TableLimits},
-    host::Host,
-    mixer::build::Blueprint,
 };
 
 pub(super) const EXAMPLES: &str = "\

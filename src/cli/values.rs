@@ -3,7 +3,7 @@ use std::{
     time::Duration,
 };
 
-use crate::value::parse_duration;
+use mixer_adapter_core::value::parse_duration;
 
 /// A length as Go writes it: `300ms`, `5s`, `24h`.
 pub(super) fn duration(text: &str) -> Result<Duration, String> {

@@ -12,7 +12,7 @@ use serde_json::Value as Json;
 use tokio::time::timeout;
 
 use super::{Usage, logging, security::Identity, values};
-use crate::config::{
+use mixer_adapter_config::{
     Collection, ConfigUrl, collection,
     mcp::{Change, Following, Resource},
     source::{SourceSettings, Wanted},

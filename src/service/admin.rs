@@ -16,7 +16,9 @@ use tokio::net::TcpListener;
 use tokio_util::sync::CancellationToken;
 
 use super::{Readiness, page};
-use crate::{config::source::SourceStatus, host::Host, mixer::ConfigStatus, session::SessionSummary};
+use mixer_adapter_config::source::SourceStatus;
+use mixer_adapter_engine::ConfigStatus;
+use mixer_adapter_host::{Host, session::SessionSummary};
 
 /// How many sessions `/sessions` lists.
 const SESSIONS_LISTED: usize = 1_000;

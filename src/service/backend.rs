@@ -5,17 +5,12 @@ use std::sync::Arc;
 use prost::Message as _;
 
 use super::grpc::{Rpc, rpc};
-use crate::{
-    handler::CallError,
-    host::{Host, NewSession},
-    proto::{
-        Any, Status,
-        istio::mixer::adapter::model::v1beta1::{
-            CloseSessionRequest, CloseSessionResponse, CreateSessionRequest, CreateSessionResponse,
-            ValidateRequest, ValidateResponse,
-        },
-    },
+use mixer_adapter_core::proto::{Any, Status};
+use mixer_adapter_engine::proto::istio::mixer::adapter::model::v1beta1::{
+    CloseSessionRequest, CloseSessionResponse, CreateSessionRequest, CreateSessionResponse, ValidateRequest,
+    ValidateResponse,
 };
+use mixer_adapter_host::{Host, NewSession, handler::CallError};
 
 pub(super) const SERVICE: &str = "istio.mixer.adapter.model.v1beta1.InfrastructureBackend";
 

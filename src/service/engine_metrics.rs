@@ -12,7 +12,7 @@ use prometheus_client::{
     registry::Unit,
 };
 
-use crate::mixer::{Checked, ConfigStatus, GRANTED, Mixer, REPORTED};
+use mixer_adapter_engine::{Checked, ConfigStatus, GRANTED, Mixer, REPORTED};
 
 /// The engine's requests, and its configuration where somebody keeps that up to date.
 pub(super) struct EngineMetrics {

@@ -20,9 +20,10 @@ use tonic::{Code, Status, service::Routes};
 use tower_service::Service as _;
 
 use super::{ServerOptions, backend, body, body::Unary, deadline::grpc_timeout, frame::read_message};
-use crate::{
-    handler::{BoxFuture, Caller, frame},
-    host::Host,
+use mixer_adapter_core::frame::frame;
+use mixer_adapter_host::{
+    Host,
+    handler::{BoxFuture, Caller},
 };
 
 pub(super) type Body = Either<Unary, tonic::body::Body>;

@@ -9,7 +9,7 @@ use prometheus_client::{
     registry::Registry,
 };
 
-use crate::{host::Host, metrics::Calls};
+use mixer_adapter_host::{Host, metrics::Calls};
 
 pub(super) fn registry(host: &Arc<Host>) -> Registry {
     let mut registry = Registry::default();

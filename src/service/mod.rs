@@ -1,6 +1,6 @@
 //! What listens: the gRPC port with all services, and the admin port for people and machines.
 //!
-//! The services are thin: decode, call the [`Host`](crate::host::Host), encode.
+//! The services are thin: decode, call the [`Host`](mixer_adapter_host::Host), encode.
 
 mod admin;
 mod backend;

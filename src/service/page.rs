@@ -1,9 +1,7 @@
 use std::fmt::Write as _;
 
-use crate::{
-    config::source::{CollectionStatus, SourceStatus},
-    host::Host,
-};
+use mixer_adapter_config::source::{CollectionStatus, SourceStatus};
+use mixer_adapter_host::Host;
 
 /// The admin port's front page: what is served, and where the rest is.
 pub(super) fn render(host: &Host, sources: &[SourceStatus]) -> String {

@@ -21,12 +21,9 @@ use super::{
     grpc::{CallLimits, Grpc},
     listener, metrics,
 };
-use crate::{
-    config::mcp::metrics::McpMetrics,
-    host::Host,
-    mixer::{ConfigStatus, Mixer},
-    session::TICKS_TO_EXPIRE,
-};
+use mixer_adapter_config::mcp::metrics::McpMetrics;
+use mixer_adapter_engine::{ConfigStatus, Mixer};
+use mixer_adapter_host::{Host, session::TICKS_TO_EXPIRE};
 
 /// How a server treats connections and calls.
 #[derive(Clone, Debug)]
@@ -253,7 +250,8 @@ fn service_names(host: &Host, mixer: bool) -> Vec<String> {
 fn reflection(host: &Host) -> Result<Routes, ServerError> {
     let builder = || {
         let builder = tonic_reflection::server::Builder::configure()
-            .register_encoded_file_descriptor_set(crate::proto::DESCRIPTORS)
+            .register_encoded_file_descriptor_set(mixer_adapter_core::proto::DESCRIPTORS)
+            .register_encoded_file_descriptor_set(mixer_adapter_engine::proto::DESCRIPTORS)
             .register_encoded_file_descriptor_set(tonic_health::pb::FILE_DESCRIPTOR_SET);
         let own = host.adapters().iter().map(|adapter| adapter.config_descriptor);
         let own = own.chain(host.adapters().templates().map(|template| template.descriptor));

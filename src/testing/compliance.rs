@@ -1,7 +1,7 @@
 use std::{fmt, marker::PhantomData, time::Duration};
 
 use super::rules;
-use crate::adapter::Adapter;
+use mixer_adapter_core::adapter::Adapter;
 
 /// The compliance suite for one adapter. [`compliance!`](crate::compliance) makes a test of it.
 ///

@@ -2,7 +2,7 @@
 
 use std::{future::Future, marker::PhantomData};
 
-use crate::{
+use mixer_adapter_core::{
     adapter::{Adapter, AdapterError, ConfigErrors, Handle, InferredTypes, TemplateVisitor, Templates},
     template::Template,
 };

@@ -4,8 +4,9 @@
 //! would, by gRPC over a pair of pipes in the process: no port, no server to start, any number of tests at a time.
 //!
 //! ```no_run
-//! # use mixer_adapter::{Adapter, AdapterError, Check, Code, Handle, adapter::Config};
-//! # use mixer_adapter::template::{ListEntry, listentry};
+//! # use mixer_adapter::{Adapter, AdapterError, Check, Code, Handle};
+//! # use mixer_adapter::adapter::Config;
+//! # use mixer_adapter::template::{listentry, ListEntry};
 //! # #[derive(Clone, PartialEq, mixer_adapter::prost::Message)]
 //! # #[prost(prost_path = "mixer_adapter::prost")]
 //! # struct Params { #[prost(string, tag = "1")] value: String }

@@ -11,12 +11,15 @@ use super::{
     instances,
     subject::{Subject, With},
 };
-use crate::{
+use mixer_adapter_core::{
     adapter::{Adapter, Code},
-    handler::{CallError, Caller, read_params},
-    host::NewSession,
+    json::read_params,
     proto::Any,
     template::Variety,
+};
+use mixer_adapter_host::{
+    NewSession,
+    handler::{CallError, Caller},
 };
 
 type Kept = Result<(), String>;

@@ -6,16 +6,16 @@ use serde_json::Value as Json;
 use tokio::{runtime::Handle, time::Instant};
 
 use super::{Compliance, instances};
-use crate::{
+use mixer_adapter_core::{
     adapter::Adapter,
-    handler::{
-        AdapterInfo, Adapters, CallError, Caller, Closing, ParamsError, TableLimits, TemplateInfo,
-        read_params,
-    },
-    host::{Host, NewSession},
+    json::{ParamsError, read_params},
     proto::{Any, QuotaRequest, istio::mixer::adapter::model::v1beta1::quota_request::QuotaParams},
-    session::SessionId,
     template::{DescriptorSet, DynamicTemplate, Variety},
+};
+use mixer_adapter_host::{
+    Host, NewSession,
+    handler::{AdapterInfo, Adapters, CallError, Caller, Closing, TableLimits, TemplateInfo},
+    session::SessionId,
 };
 
 /// The adapter of a suite (or one made of it), hosted anew: what one rule does to it, others do not see.

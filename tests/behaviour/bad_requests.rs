@@ -3,16 +3,16 @@
 use bytes::Bytes;
 use mixer_adapter::{
     Adapter,
-    handler::TableLimits,
     prost::Message as _,
-    proto::{
-        Any, CheckResult, QuotaResult, Status,
-        istio::mixer::adapter::model::v1beta1::{CreateSessionRequest, ValidateRequest},
-    },
+    proto::{Any, CheckResult, QuotaResult, Status},
     service::ServerOptions,
     template::{CheckNothing, ListEntry, Metric, Quota, Template, listentry::HandleListEntryRequest},
     tonic::Code,
 };
+use mixer_adapter_engine::proto::istio::mixer::adapter::model::v1beta1::{
+    CreateSessionRequest, ValidateRequest,
+};
+use mixer_adapter_host::handler::TableLimits;
 use test_adapters::{Blocker, Bystander, Probe, Recorded, ledger, recorded};
 
 use crate::{

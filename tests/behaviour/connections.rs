@@ -3,12 +3,12 @@
 use std::time::{Duration, Instant};
 
 use mixer_adapter::{
-    handler::TableLimits,
     prost::Message as _,
     service::ServerOptions,
     template::{ListEntry, Template as _},
     tonic::Code,
 };
+use mixer_adapter_host::handler::TableLimits;
 use test_adapters::{Probe, ledger};
 use tokio::{
     io::{AsyncReadExt as _, AsyncWriteExt as _},

@@ -10,12 +10,14 @@ use std::{
 
 use mixer_adapter::{
     Code,
-    handler::{Adapters, Caller, Closing, TableLimits},
-    host::{Host, NewSession},
     prost::Message as _,
     proto::{Any, CheckResult},
-    session::TICKS_TO_EXPIRE,
     template::{ListEntry, Template as _},
+};
+use mixer_adapter_host::{
+    Host, NewSession,
+    handler::{Adapters, Caller, Closing, TableLimits},
+    session::TICKS_TO_EXPIRE,
 };
 use proptest::{
     collection::vec,

@@ -5,13 +5,13 @@ use std::time::Duration;
 use bytes::Bytes;
 use futures_util::future::join_all;
 use mixer_adapter::{
-    handler::TableLimits,
     prost::Message as _,
     proto::{Any, CheckResult},
     service::ServerOptions,
     template::{CheckNothing, ListEntry, Template as _},
     tonic::Code,
 };
+use mixer_adapter_host::handler::TableLimits;
 use test_adapters::{Bystander, Probe, ledger, params::probe::Params};
 
 use crate::{

@@ -3,13 +3,13 @@
 use std::time::Duration;
 
 use mixer_adapter::{
-    handler::TableLimits,
     prost::Message as _,
     proto::{CheckResult, QuotaResult, ReportResult},
     service::{ServerOptions, Workers},
     template::{ListEntry, Metric, Quota, Template as _},
     tonic::Code,
 };
+use mixer_adapter_host::handler::TableLimits;
 use test_adapters::{Blocker, Probe, ledger};
 
 use crate::{

@@ -3,13 +3,13 @@
 use mixer_adapter::{
     adapter::{Config, QuotaArgs},
     prost::{Message as _, bytes::Bytes},
-    proto::{
-        Any,
-        istio::mixer::adapter::model::v1beta1::{CreateSessionRequest, CreateSessionResponse},
-    },
+    proto::Any,
     template::Template as _,
     tonic::Code,
     value::Duration,
+};
+use mixer_adapter_engine::proto::istio::mixer::adapter::model::v1beta1::{
+    CreateSessionRequest, CreateSessionResponse,
 };
 use prost_reflect::{DescriptorPool, DynamicMessage, MessageDescriptor, MethodDescriptor, SerializeOptions};
 use serde_json::{Value as Json, json};
@@ -52,6 +52,7 @@ impl Request {
 /// Everything that occurs in the requests and their answers.
 fn descriptors() -> DescriptorPool {
     let mut pool = DescriptorPool::decode(mixer_adapter::proto::DESCRIPTORS).unwrap();
+    pool.decode_file_descriptor_set(mixer_adapter_engine::proto::DESCRIPTORS).unwrap();
     for set in [TagCheck::DESCRIPTOR, OwnerGen::DESCRIPTOR, <Params as Config>::DESCRIPTOR] {
         pool.decode_file_descriptor_set(set).unwrap();
     }

@@ -4,9 +4,7 @@ use mixer_adapter::{
     prost::bytes::Bytes,
     proto::{
         Any,
-        istio::mixer::adapter::model::v1beta1::{
-            CheckResult, CreateSessionRequest, QuotaRequest, quota_request::QuotaParams,
-        },
+        istio::mixer::adapter::model::v1beta1::{CheckResult, QuotaRequest, quota_request::QuotaParams},
     },
     template::{
         ListEntry, Template as _, checknothing::HandleCheckNothingRequest, listentry,
@@ -15,6 +13,7 @@ use mixer_adapter::{
     },
     value::Value,
 };
+use mixer_adapter_engine::proto::istio::mixer::adapter::model::v1beta1::CreateSessionRequest;
 use test_adapters::params;
 use tokio::task::JoinHandle;
 

@@ -2,14 +2,14 @@
 
 use mixer_adapter::{
     prost::Message as _,
-    proto::{
-        Any, CheckResult,
-        istio::mixer::adapter::model::v1beta1::{CreateSessionRequest, ValidateRequest},
-    },
-    session::TICKS_TO_EXPIRE,
+    proto::{Any, CheckResult},
     template::{ListEntry, Metric, Template as _},
     tonic::Code,
 };
+use mixer_adapter_engine::proto::istio::mixer::adapter::model::v1beta1::{
+    CreateSessionRequest, ValidateRequest,
+};
+use mixer_adapter_host::session::TICKS_TO_EXPIRE;
 use test_adapters::{Blocker, Probe, ledger, params::probe::Params};
 
 use crate::{

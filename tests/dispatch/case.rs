@@ -4,16 +4,18 @@ use std::{collections::BTreeMap, sync::Arc};
 
 use base64::{Engine as _, engine::general_purpose::STANDARD};
 use mixer_adapter::{
-    handler::{Adapters, Caller, Closing, TableLimits},
-    host::Host,
-    metrics::code_name,
-    mixer::{
-        Mixer,
-        build::{Blueprint, BuildOptions},
-    },
     prost::Message as _,
-    proto::istio::mixer::v1::{CheckRequest, ReportRequest},
     service::mixer::{check, report},
+};
+use mixer_adapter_core::status::status_name;
+use mixer_adapter_engine::{
+    Mixer,
+    build::{Blueprint, BuildOptions},
+    proto::istio::mixer::v1::{CheckRequest, ReportRequest},
+};
+use mixer_adapter_host::{
+    Host,
+    handler::{Adapters, Caller, Closing, TableLimits},
 };
 use serde::Deserialize;
 
@@ -106,7 +108,7 @@ impl Call {
             _ => report(mixer, ReportRequest::decode(&*request).unwrap(), caller).await.map(|_| None),
         };
         let mut differences = match (&self.expect.error, answer) {
-            (Some(expected), Err(status)) if expected.code == code_name(status.code()) => Vec::new(),
+            (Some(expected), Err(status)) if expected.code == status_name(status.code() as i32) => Vec::new(),
             (Some(expected), Err(status)) => {
                 vec![format!("expected {}, got {status}", expected.code)]
             }

@@ -1,9 +1,9 @@
 //! What was recorded against what came: decoded, never as bytes.
 
 use base64::{Engine as _, engine::general_purpose::STANDARD};
-use mixer_adapter::{
-    prost::Message as _,
-    proto::istio::mixer::v1::{CheckResponse, ReferencedAttributes, referenced_attributes::Condition},
+use mixer_adapter::prost::Message as _;
+use mixer_adapter_engine::proto::istio::mixer::v1::{
+    CheckResponse, ReferencedAttributes, referenced_attributes::Condition,
 };
 use prost_reflect::{DynamicMessage, MessageDescriptor, SerializeOptions};
 use serde_json::{Value as Json, json};
@@ -51,7 +51,7 @@ pub(crate) fn compare_response(expect: &Expect, response: CheckResponse) -> Vec<
 /// The references in the form of the cases, `map[key]=CONDITION`.
 fn list(referenced: &ReferencedAttributes) -> Vec<String> {
     let word = |index: i32| match usize::try_from(index) {
-        Ok(global) => mixer_adapter::mixer::dictionary::WORDS[global].to_string(),
+        Ok(global) => mixer_adapter_engine::dictionary::WORDS[global].to_string(),
         Err(_) => referenced.words[usize::try_from(-index - 1).unwrap()].clone(),
     };
     let mut list: Vec<String> = referenced

@@ -3,10 +3,8 @@
 use std::{collections::BTreeMap, path::PathBuf, sync::LazyLock};
 
 use base64::{Engine as _, engine::general_purpose::STANDARD};
-use mixer_adapter::{
-    config::{ConfigSet, Fault, parse},
-    template::STANDARD as TEMPLATES,
-};
+use mixer_adapter::template::STANDARD as TEMPLATES;
+use mixer_adapter_config::{ConfigSet, Fault, parse};
 use prost_reflect::DescriptorPool;
 
 pub(crate) fn data() -> PathBuf {
@@ -30,6 +28,7 @@ static DESCRIPTORS: LazyLock<BTreeMap<String, Vec<u8>>> = LazyLock::new(|| {
 /// Every message that the cases' templates and adapters have.
 pub(crate) static POOL: LazyLock<DescriptorPool> = LazyLock::new(|| {
     let mut pool = DescriptorPool::decode(mixer_adapter::proto::DESCRIPTORS).unwrap();
+    pool.decode_file_descriptor_set(mixer_adapter_engine::proto::DESCRIPTORS).unwrap();
     for set in DESCRIPTORS.values() {
         pool.decode_file_descriptor_set(set.as_slice()).unwrap();
     }

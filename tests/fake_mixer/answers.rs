@@ -2,11 +2,11 @@ use std::time::Duration;
 
 use mixer_adapter::{
     Code, QuotaArgs,
-    mixer::trace::Step,
     template::{ListEntry, Metric, Quota},
     testing::{FakeMixer, attributes},
     value::ValueType,
 };
+use mixer_adapter_engine::trace::Step;
 use test_adapters::{Probe, ledger, probe::Params};
 
 use crate::{obedient, order};

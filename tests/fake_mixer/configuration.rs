@@ -35,7 +35,7 @@ async fn parameters_may_be_text_json_or_the_adapter_s_own_message() {
             "json",
             FakeMixer::with::<Probe>().handler("h", serde_json::json!({"ledger": "typed", "maybe": "0"})),
         ),
-        ("typed", FakeMixer::with::<Probe>().handler("h", typed.clone())),
+        ("typed", FakeMixer::with::<Probe>().handler("h", mixer_adapter::testing::Params::message(&typed))),
     ] {
         let setup = setup.instance::<ListEntry>("order", "value: request.path").rule("true", "h", ["order"]);
         let check = setup.start().await.unwrap().check(order("allow")).await;

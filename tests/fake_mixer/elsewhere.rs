@@ -4,9 +4,11 @@ use std::sync::Arc;
 
 use mixer_adapter::{
     Code,
-    handler::{Adapters, Closing, TableLimits},
-    host::Host,
     service::{Server, ServerOptions, Workers},
+};
+use mixer_adapter_host::{
+    Host,
+    handler::{Adapters, Closing, TableLimits},
 };
 use test_adapters::{Probe, ledger};
 use tokio::runtime::Handle;

@@ -2,7 +2,8 @@
 
 use std::time::Duration;
 
-use mixer_adapter::{Code, mixer::build::BuildOptions, mixer::dispatch::FailurePolicy, testing::Fault};
+use mixer_adapter::{Code, testing::Fault};
+use mixer_adapter_engine::{build::BuildOptions, dispatch::FailurePolicy};
 use test_adapters::ledger;
 
 use crate::{obedient, order};

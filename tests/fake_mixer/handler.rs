@@ -54,7 +54,11 @@ async fn a_bad_configuration_is_the_answer_to_each_call() {
 #[tokio::test]
 async fn a_session_is_open_before_the_first_call_and_closed_when_it_is_dropped() {
     let params = Params { ledger: "session-alone".to_owned(), ..Params::default() };
-    let probe = FakeMixer::with::<Probe>().params(params).session().await.unwrap();
+    let probe = FakeMixer::with::<Probe>()
+        .params(mixer_adapter::testing::Params::message(&params))
+        .session()
+        .await
+        .unwrap();
     let ledger = ledger("session-alone");
     assert_eq!(ledger.opened(), 1);
     probe.check::<ListEntry>(entry("deny")).await.expect_denied(Code::PermissionDenied, "");

@@ -9,7 +9,7 @@ use std::{
     time::{Duration, Instant},
 };
 
-use mixer_adapter::config::{
+use mixer_adapter_config::{
     mcp::{
         Change, ContentVersion, Fault, Rejection, Resource,
         sink::{self, Mode, Output, SinkOptions},

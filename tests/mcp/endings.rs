@@ -2,8 +2,8 @@
 
 use std::{net::SocketAddr, time::Duration};
 
-use mixer_adapter::{
-    config::mcp::sink::{Sink, SinkOptions},
+use mixer_adapter_config::{
+    mcp::sink::{Sink, SinkOptions},
     proto::istio::mcp::v1alpha1::{
         RequestResources, Resources, resource_source_client::ResourceSourceClient,
     },

@@ -2,7 +2,7 @@
 
 use std::{fs, time::Duration};
 
-use mixer_adapter::config::{
+use mixer_adapter_config::{
     Fault, Kind, ResourceName, Types,
     mcp::{McpSource, Peer, feed, mixer_collections, sink::SinkOptions, source},
     source::{Content, FileSource, Source as _, Update},
@@ -55,10 +55,10 @@ fn of(collection: &str, added: &[&str], removed: &[&str]) -> (String, Vec<String
 
 /// A rule that can be read, as `name@version`.
 fn set_rules(source: &source::Source, rules: &[&str]) {
-    use mixer_adapter::{
-        config::mcp::{Change, Resource},
-        prost::Message as _,
-        proto::{Any, istio::policy::v1beta1::Rule},
+    use mixer_adapter::{prost::Message as _, proto::Any};
+    use mixer_adapter_config::{
+        mcp::{Change, Resource},
+        proto::istio::policy::v1beta1::Rule,
     };
     let resources = rules.iter().map(|text| {
         let (name, version) = text.split_once('@').unwrap();

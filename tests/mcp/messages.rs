@@ -1,9 +1,7 @@
 //! Messages, written shortly.
 
-use mixer_adapter::proto::{
-    Any, Status,
-    istio::mcp::v1alpha1::{Metadata, RequestResources, Resource, Resources},
-};
+use mixer_adapter::proto::{Any, Status};
+use mixer_adapter_config::proto::istio::mcp::v1alpha1::{Metadata, RequestResources, Resource, Resources};
 
 pub(crate) const RULES: &str = "istio/policy/v1beta1/rules";
 pub(crate) const HANDLERS: &str = "istio/policy/v1beta1/handlers";

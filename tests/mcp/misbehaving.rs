@@ -10,8 +10,8 @@ use std::{
 };
 
 use futures_util::StreamExt as _;
-use mixer_adapter::{
-    config::mcp::{
+use mixer_adapter_config::{
+    mcp::{
         DialOptions,
         sink::{Sink, SinkOptions},
         source::Source,
@@ -301,7 +301,7 @@ async fn relay(source: SocketAddr, cut: usize) -> Scripted {
     .await
 }
 
-fn equal(status: &mixer_adapter::config::source::SourceStatus, source: &Source) -> bool {
+fn equal(status: &mixer_adapter_config::source::SourceStatus, source: &Source) -> bool {
     let catalogue = source.catalogue();
     status.collections.iter().all(|collection| {
         catalogue

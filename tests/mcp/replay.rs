@@ -9,13 +9,13 @@ use std::{
     time::Instant,
 };
 
-use mixer_adapter::{
-    config::mcp::{
+use mixer_adapter::prost::Message;
+use mixer_adapter_config::{
+    mcp::{
         Change, Rejection, Resource,
         sink::{self, Mode, Output, SinkOptions},
         source::{self, Catalogue, TRIGGER},
     },
-    prost::Message,
     proto::istio::mcp::v1alpha1::{RequestResources, Resources},
 };
 use serde_json::Value as Json;

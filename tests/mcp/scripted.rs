@@ -9,7 +9,7 @@ use std::{
 };
 
 use futures_util::{StreamExt as _, future::BoxFuture, stream::BoxStream};
-use mixer_adapter::proto::istio::mcp::v1alpha1::{
+use mixer_adapter_config::proto::istio::mcp::v1alpha1::{
     RequestResources, Resources,
     resource_source_server::{ResourceSource, ResourceSourceServer},
 };

@@ -5,8 +5,8 @@ use std::{
     time::{Duration, Instant},
 };
 
-use mixer_adapter::{
-    config::mcp::{
+use mixer_adapter_config::{
+    mcp::{
         Change, Fault, Rejection,
         sink::{Closed, Machine, Mode, Output, SinkOptions, StreamId},
     },

@@ -2,16 +2,14 @@
 
 use std::{net::SocketAddr, sync::Arc, time::Duration};
 
-use mixer_adapter::{
-    config::{
-        mcp::{
-            Change, Delivery, DialOptions, Peer, Resource, listen,
-            sink::{self, Cache, ResourceSinkService, Sink, SinkOptions},
-            source::{self, Catalogue, ResourceSourceService, Source, SourceOptions},
-        },
-        source::SourceStatus,
+use mixer_adapter::proto::Any;
+use mixer_adapter_config::{
+    mcp::{
+        Change, Delivery, DialOptions, Peer, Resource, listen,
+        sink::{self, Cache, ResourceSinkService, Sink, SinkOptions},
+        source::{self, Catalogue, ResourceSourceService, Source, SourceOptions},
     },
-    proto::Any,
+    source::SourceStatus,
 };
 use tokio::{
     net::TcpListener,
@@ -289,7 +287,7 @@ async fn a_push_of_5_mb_arrives() {
 async fn streams_beyond_the_limit_are_refused_until_one_ends() {
     let source = source();
     set(&source, RULES, &["ns/a@1"]);
-    let options = mixer_adapter::config::mcp::ServiceOptions {
+    let options = mixer_adapter_config::mcp::ServiceOptions {
         max_streams: 1,
         ..ResourceSourceService::default_options()
     };

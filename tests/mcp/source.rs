@@ -2,8 +2,8 @@
 
 use std::sync::Arc;
 
-use mixer_adapter::{
-    config::mcp::{
+use mixer_adapter_config::{
+    mcp::{
         Change, ContentVersion, Resource,
         source::{Catalogue, Machine, Meaning, TRIGGER},
     },

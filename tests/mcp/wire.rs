@@ -2,19 +2,17 @@
 
 use std::collections::VecDeque;
 
-use mixer_adapter::{
-    config::{
-        mcp::source::{self, Catalogue},
-        xds::{
-            sink::{Delta, Dialect, Heard, StateOfTheWorld, Versions, node},
-            source::{DeltaStream, SotwStream},
-        },
-    },
+use mixer_adapter_config::{
+    mcp::source::{self, Catalogue},
     proto::{
         envoy::service::discovery::v3::{
             DeltaDiscoveryRequest, DeltaDiscoveryResponse, DiscoveryRequest, DiscoveryResponse,
         },
         istio::mcp::v1alpha1::{RequestResources, Resources},
+    },
+    xds::{
+        sink::{Delta, Dialect, Heard, StateOfTheWorld, Versions, node},
+        source::{DeltaStream, SotwStream},
     },
 };
 

@@ -6,15 +6,17 @@ use std::{future::Future, pin::Pin, sync::LazyLock};
 use base64::Engine as _;
 use bytes::Bytes;
 use mixer_adapter::{
-    config::{ConfigSet, parse},
-    handler::{Adapters, Closing, TableLimits},
-    host::Host,
-    mixer::{
-        Mixer, Target,
-        build::{Blueprint, BuildOptions, Connect, HandlerSpec, OpenFault, Opened},
-    },
     template::{DynamicTemplate, STANDARD},
     tonic::Status,
+};
+use mixer_adapter_config::{ConfigSet, parse};
+use mixer_adapter_engine::{
+    Mixer, Target,
+    build::{Blueprint, BuildOptions, Connect, HandlerSpec, OpenFault, Opened},
+};
+use mixer_adapter_host::{
+    Host,
+    handler::{Adapters, Closing, TableLimits},
 };
 use tokio::{runtime::Runtime, time::Instant};
 

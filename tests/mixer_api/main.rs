@@ -8,15 +8,11 @@ mod serve;
 use std::collections::BTreeMap;
 
 use base64::{Engine as _, engine::general_purpose::STANDARD};
-use mixer_adapter::{
-    handler::Caller,
-    prost::Message as _,
-    proto::istio::mixer::v1::{
-        CheckRequest, CompressedAttributes, ReportRequest, StringMap, check_request::QuotaParams,
-    },
-    service::mixer::check,
-    tonic::Code,
+use mixer_adapter::{prost::Message as _, service::mixer::check, tonic::Code};
+use mixer_adapter_engine::proto::istio::mixer::v1::{
+    CheckRequest, CompressedAttributes, ReportRequest, StringMap, check_request::QuotaParams,
 };
+use mixer_adapter_host::handler::Caller;
 use proptest::prelude::*;
 use serve::serve;
 

@@ -1,12 +1,12 @@
 //! One body for fuzzers and property tests.
 
 use mixer_adapter::{
-    handler::Caller,
     prost::Message as _,
-    proto::istio::mixer::v1::{CheckRequest, ReportRequest},
     service::mixer::{check, report},
     tonic::Code,
 };
+use mixer_adapter_engine::proto::istio::mixer::v1::{CheckRequest, ReportRequest};
+use mixer_adapter_host::handler::Caller;
 
 use super::engine;
 

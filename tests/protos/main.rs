@@ -8,16 +8,23 @@ use std::path::Path;
 
 use baseline::missing;
 use facts::{facts, is_googles};
-use mixer_adapter::proto::DESCRIPTORS;
 use prost_reflect::{DescriptorPool, FileDescriptor};
 
 fn pool() -> DescriptorPool {
-    DescriptorPool::decode(DESCRIPTORS).unwrap()
+    let mut pool = DescriptorPool::new();
+    for set in [
+        mixer_adapter_core::proto::DESCRIPTORS,
+        mixer_adapter_config::proto::DESCRIPTORS,
+        mixer_adapter_engine::proto::DESCRIPTORS,
+    ] {
+        pool.decode_file_descriptor_set(set).unwrap();
+    }
+    pool
 }
 
 #[test]
 fn what_is_published_stays() {
-    let baseline = Path::new(env!("CARGO_MANIFEST_DIR")).join("proto/baseline.txt");
+    let baseline = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/protos/baseline.txt");
     baseline::check(&facts(&pool()), &baseline);
 }
 

@@ -5,14 +5,12 @@ use h2::client::SendRequest;
 use http::{HeaderMap, Request, Response};
 use mixer_adapter::{
     prost::{Message, Name},
-    proto::{
-        Any,
-        istio::mixer::adapter::model::v1beta1::{
-            CloseSessionRequest, CloseSessionResponse, CreateSessionRequest, CreateSessionResponse,
-            ValidateRequest, ValidateResponse,
-        },
-    },
+    proto::Any,
     tonic::{Code, Status},
+};
+use mixer_adapter_engine::proto::istio::mixer::adapter::model::v1beta1::{
+    CloseSessionRequest, CloseSessionResponse, CreateSessionRequest, CreateSessionResponse, ValidateRequest,
+    ValidateResponse,
 };
 use tokio::{net::TcpStream, task::AbortHandle};
 use tokio_util::sync::CancellationToken;

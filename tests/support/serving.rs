@@ -1,9 +1,9 @@
 use std::{net::SocketAddr, sync::Arc, time::Duration};
 
-use mixer_adapter::{
+use mixer_adapter::service::{Server, ServerError, ServerOptions, Workers};
+use mixer_adapter_host::{
+    Host,
     handler::{Adapters, AdaptersBuilder, Closing, TableLimits},
-    host::Host,
-    service::{Server, ServerError, ServerOptions, Workers},
 };
 use tokio::{runtime::Handle, task::JoinHandle};
 use tokio_util::sync::CancellationToken;

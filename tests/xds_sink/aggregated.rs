@@ -1,15 +1,13 @@
 //! The protocol before MCP: `AggregatedMeshConfigService` of Istio 1.0 and 1.1.
 
-use mixer_adapter::{
-    config::{
-        mcp::sink::Mode,
-        xds::sink::{Aggregated, AggregatedChanges},
-    },
-    prost::Message,
+use mixer_adapter::prost::Message;
+use mixer_adapter_config::{
+    mcp::sink::Mode,
     proto::istio::mcp::v1alpha1::{
         IncrementalMeshConfigRequest, IncrementalMeshConfigResponse, MeshConfigRequest, MeshConfigResponse,
         Resource,
     },
+    xds::sink::{Aggregated, AggregatedChanges},
 };
 
 use crate::{

@@ -2,14 +2,14 @@
 
 use std::time::{Duration, Instant};
 
-use mixer_adapter::config::{
+use mixer_adapter_config::proto::envoy::config::core::v3::Node;
+use mixer_adapter_config::{
     mcp::{
         Change, Fault, Rejection,
         sink::{Machine, Mode, Output, SinkOptions},
     },
     xds::sink::{Dialect, Versions, node},
 };
-use mixer_adapter::proto::envoy::config::core::v3::Node;
 use tonic::Status;
 
 use crate::messages::Shape;

@@ -2,12 +2,10 @@
 
 use std::time::Duration;
 
-use mixer_adapter::{
-    config::{
-        mcp::sink::{Mode, SinkOptions},
-        xds::sink::Delta,
-    },
+use mixer_adapter_config::{
+    mcp::sink::{Mode, SinkOptions},
     proto::envoy::service::discovery::v3::{DeltaDiscoveryResponse, Resource},
+    xds::sink::Delta,
 };
 use tonic::Code;
 

@@ -7,12 +7,10 @@ use std::{
     time::Duration,
 };
 
-use mixer_adapter::{
-    config::{
-        mcp::{Fault, Following, McpSource, Rejection},
-        source::{SourceSettings, Wanted},
-    },
-    prost::Message as _,
+use mixer_adapter::prost::Message as _;
+use mixer_adapter_config::{
+    mcp::{Fault, Following, McpSource, Rejection},
+    source::{SourceSettings, Wanted},
 };
 use tempfile::TempDir;
 use tokio::time::timeout;

@@ -1,14 +1,11 @@
 //! Messages, written shortly. Resources are `name@version`, with a body that says the same.
 
-use mixer_adapter::{
-    prost::Message,
-    proto::{
-        Any,
-        envoy::service::discovery::v3::{
-            DeltaDiscoveryRequest, DeltaDiscoveryResponse, DiscoveryRequest, DiscoveryResponse, Resource,
-        },
-        istio::mcp::v1alpha1::{Metadata, Resource as Wrapped},
+use mixer_adapter::{prost::Message, proto::Any};
+use mixer_adapter_config::proto::{
+    envoy::service::discovery::v3::{
+        DeltaDiscoveryRequest, DeltaDiscoveryResponse, DiscoveryRequest, DiscoveryResponse, Resource,
     },
+    istio::mcp::v1alpha1::{Metadata, Resource as Wrapped},
 };
 
 pub(crate) const RULES: &str = "istio/policy/v1beta1/rules";

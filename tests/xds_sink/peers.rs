@@ -11,13 +11,10 @@ use std::{
 };
 
 use futures_util::{StreamExt as _, future::BoxFuture, stream::BoxStream};
-use mixer_adapter::{
-    config::{
-        mcp::{
-            Delivery, DialOptions, Peer, listen,
-            sink::{Sink, SinkOptions},
-        },
-        xds::sink::{Form, RESYNC, dial, node},
+use mixer_adapter_config::{
+    mcp::{
+        Delivery, DialOptions, Peer, listen,
+        sink::{Sink, SinkOptions},
     },
     proto::envoy::{
         config::core::v3::Node,
@@ -28,6 +25,7 @@ use mixer_adapter::{
             },
         },
     },
+    xds::sink::{Form, RESYNC, dial, node},
 };
 use tokio::{
     net::TcpListener,
@@ -353,7 +351,7 @@ async fn the_sink_says_which_peer_it_follows_and_what_was_said() {
 /// What seed 003 asks of clients.
 #[test]
 fn the_node_says_what_it_is_and_what_it_can_do() {
-    use mixer_adapter::proto::envoy::config::core::v3::{Extension, node::UserAgentVersionType};
+    use mixer_adapter_config::proto::envoy::config::core::v3::{Extension, node::UserAgentVersionType};
     let denier = Extension {
         name: "denier".to_owned(),
         category: "mixer.adapters".to_owned(),

@@ -10,8 +10,11 @@ use std::{
 };
 
 use axum::{Router, extract::State, http::StatusCode, http::Uri};
-use mixer_adapter::config::{
-    mcp::{Delivery, Fault, Peer, Rejection, sink::Mode, sink::Sink},
+use mixer_adapter_config::{
+    mcp::{
+        Delivery, Fault, Peer, Rejection,
+        sink::{Mode, Sink},
+    },
     xds::sink::poll,
 };
 use serde_json::{Value as Json, json};

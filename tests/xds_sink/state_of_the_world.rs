@@ -2,20 +2,17 @@
 
 use std::time::Duration;
 
-use mixer_adapter::{
-    config::{
-        mcp::sink::{Mode, SinkOptions},
-        xds::sink::{StateOfTheWorld, Versions},
-    },
-    prost::Message,
+use mixer_adapter::{prost::Message, proto::Any};
+use mixer_adapter_config::{
+    mcp::sink::{Mode, SinkOptions},
     proto::{
-        Any,
         envoy::{
             config::core::v3::Node,
             service::discovery::v3::{DiscoveryResponse, Resource as Discovered},
         },
         istio::{mcp::v1alpha1::Resource as Wrapped, policy::v1beta1::Handler},
     },
+    xds::sink::{StateOfTheWorld, Versions},
 };
 
 use crate::{

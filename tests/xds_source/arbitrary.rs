@@ -2,12 +2,12 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use mixer_adapter::{
-    config::xds::source::{DeltaStream, SotwStream},
+use mixer_adapter_config::{
     proto::envoy::{
         config::core::v3::Node,
         service::discovery::v3::{DeltaDiscoveryRequest, DiscoveryRequest},
     },
+    xds::source::{DeltaStream, SotwStream},
 };
 use proptest::{collection::vec, prelude::*};
 

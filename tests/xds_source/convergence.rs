@@ -6,16 +6,14 @@ use std::{
     sync::Arc,
 };
 
-use mixer_adapter::{
-    config::{
-        mcp::{Change, source::Catalogue},
-        xds::{
-            collection_of,
-            source::{DeltaStream, SotwStream},
-        },
-    },
+use mixer_adapter_config::{
+    mcp::{Change, source::Catalogue},
     proto::envoy::service::discovery::v3::{
         DeltaDiscoveryRequest, DeltaDiscoveryResponse, DiscoveryRequest, DiscoveryResponse,
+    },
+    xds::{
+        collection_of,
+        source::{DeltaStream, SotwStream},
     },
 };
 use proptest::prelude::*;

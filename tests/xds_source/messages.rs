@@ -2,13 +2,10 @@
 
 use std::sync::Arc;
 
-use mixer_adapter::{
-    config::{
-        mcp::{Change, Resource},
-        xds::collection_of,
-    },
+use mixer_adapter::proto::{Any, Status};
+use mixer_adapter_config::{
+    mcp::{Change, Resource},
     proto::{
-        Any, Status,
         envoy::{
             config::core::v3::Node,
             service::discovery::v3::{
@@ -17,6 +14,7 @@ use mixer_adapter::{
         },
         istio::mcp::v1alpha1 as mcp,
     },
+    xds::collection_of,
 };
 use prost::Message as _;
 

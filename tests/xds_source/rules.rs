@@ -2,12 +2,10 @@
 
 use std::collections::BTreeSet;
 
-use mixer_adapter::{
-    config::{
-        mcp::source::Meaning,
-        xds::source::{DeltaStream, SotwStream},
-    },
+use mixer_adapter_config::{
+    mcp::source::Meaning,
     proto::envoy::service::discovery::v3::{DeltaDiscoveryRequest, DiscoveryRequest},
+    xds::source::{DeltaStream, SotwStream},
 };
 use tonic::Code;
 

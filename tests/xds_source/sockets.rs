@@ -3,13 +3,10 @@
 use std::{net::SocketAddr, time::Duration};
 
 use futures_util::{StreamExt as _, stream};
-use mixer_adapter::{
-    config::{
-        mcp::{
-            listen,
-            source::{Catalogue, ResourceSourceService, Source, SourceOptions},
-        },
-        xds::source as xds,
+use mixer_adapter_config::{
+    mcp::{
+        listen,
+        source::{Catalogue, ResourceSourceService, Source, SourceOptions},
     },
     proto::{
         envoy::service::discovery::v3::{
@@ -22,6 +19,7 @@ use mixer_adapter::{
             resource_source_client::ResourceSourceClient,
         },
     },
+    xds::source as xds,
 };
 use tokio::{net::TcpListener, sync::mpsc, time::timeout};
 use tokio_util::sync::{CancellationToken, DropGuard};
@@ -64,7 +62,7 @@ impl Server {
     }
 
     /// Waits until what is known of the clients is this.
-    async fn until(&self, holds: impl Fn(&[mixer_adapter::config::mcp::source::PeerStatus]) -> bool) {
+    async fn until(&self, holds: impl Fn(&[mixer_adapter_config::mcp::source::PeerStatus]) -> bool) {
         let poll = async {
             while !holds(&self.source.sinks()) {
                 tokio::time::sleep(Duration::from_millis(5)).await;
@@ -198,7 +196,7 @@ async fn each_type_has_its_own_service_and_needs_no_type_there() {
         let codec = ProstCodec::default();
         let pushes = grpc.streaming(said.into_streaming_request(), path, codec).await.unwrap();
         let mut client = Stream { asks: _asks, pushes: pushes.into_inner() };
-        let push: mixer_adapter::proto::envoy::service::discovery::v3::DeltaDiscoveryResponse =
+        let push: mixer_adapter_config::proto::envoy::service::discovery::v3::DeltaDiscoveryResponse =
             client.hear().await;
         assert_eq!((&*push.type_url, &*changes(&push)), (&*url, "a@1"));
 

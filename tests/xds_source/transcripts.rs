@@ -1,7 +1,7 @@
 //! What was recorded of Envoy 1.40 (spec: envoy.md 3), by its shape: types, names, nonces and who says what when.
 
-use mixer_adapter::{
-    config::mcp::source::Meaning,
+use mixer_adapter_config::{
+    mcp::source::Meaning,
     proto::envoy::service::discovery::v3::{DeltaDiscoveryRequest, DiscoveryRequest},
 };
 

@@ -1,13 +1,11 @@
 //! A server with one stream, without sockets.
 
-use mixer_adapter::{
-    config::{
-        mcp::source::{Catalogue, Meaning},
-        xds::source::{DeltaStream, SotwStream},
-    },
+use mixer_adapter_config::{
+    mcp::source::{Catalogue, Meaning},
     proto::envoy::service::discovery::v3::{
         DeltaDiscoveryRequest, DeltaDiscoveryResponse, DiscoveryRequest, DiscoveryResponse,
     },
+    xds::source::{DeltaStream, SotwStream},
 };
 
 use crate::messages::*;

@@ -2,13 +2,11 @@
 
 use std::net::SocketAddr;
 
-use mixer_adapter::{
-    proto::istio::mixer::v1::{
-        CheckRequest, CheckResponse, ReportRequest, ReportResponse,
-        check_response::PreconditionResult,
-        mixer_server::{Mixer, MixerServer},
-    },
-    tonic::{self, Request, Response, Status},
+use mixer_adapter::tonic::{self, Request, Response, Status};
+use mixer_adapter_engine::proto::istio::mixer::v1::{
+    CheckRequest, CheckResponse, ReportRequest, ReportResponse,
+    check_response::PreconditionResult,
+    mixer_server::{Mixer, MixerServer},
 };
 
 struct Constant;

@@ -2,18 +2,16 @@
 
 use std::time::Instant;
 
-use mixer_adapter::{
-    config::{
-        Collection, ConfigSet, Kind, parse,
-        source::{Change, Content},
-    },
-    handler::Closing,
-    mixer::{
-        Snapshot,
-        build::{Blueprint, BuildOptions, Connector},
-        remote,
-    },
+use mixer_adapter_config::{
+    Collection, ConfigSet, Kind, parse,
+    source::{Change, Content},
 };
+use mixer_adapter_engine::{
+    Snapshot,
+    build::{Blueprint, BuildOptions, Connector},
+    remote,
+};
+use mixer_adapter_host::handler::Closing;
 
 use super::rules::{host, runtime};
 

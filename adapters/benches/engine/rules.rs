@@ -2,17 +2,17 @@
 
 use std::{sync::Arc, time::Instant};
 
-use mixer_adapter::{
-    config::{ConfigSet, parse},
-    handler::{Adapters, Caller, Closing, TableLimits},
-    host::Host,
-    mixer::{
-        Mixer,
-        build::{Blueprint, BuildOptions, Connector},
-        remote,
-    },
+use mixer_adapter::service::mixer::{check, report};
+use mixer_adapter_config::{ConfigSet, parse};
+use mixer_adapter_engine::{
+    Mixer,
+    build::{Blueprint, BuildOptions, Connector},
     proto::istio::mixer::v1::{CheckRequest, CompressedAttributes, ReportRequest},
-    service::mixer::{check, report},
+    remote,
+};
+use mixer_adapter_host::{
+    Host,
+    handler::{Adapters, Caller, Closing, TableLimits},
 };
 use mixer_adapters::noop::Noop;
 use tokio::runtime::{Builder, Handle, Runtime};

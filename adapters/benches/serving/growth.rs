@@ -2,12 +2,10 @@
 
 use std::sync::Arc;
 
-use mixer_adapter::{
-    adapter::Config,
+use mixer_adapter::{adapter::Config, prost::Message, proto::Any};
+use mixer_adapter_host::{
+    Host, NewSession,
     handler::{Adapters, Caller, Closing, TableLimits},
-    host::{Host, NewSession},
-    prost::Message,
-    proto::Any,
 };
 use mixer_adapters::list::{List, Params};
 

@@ -15,10 +15,10 @@ static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
 
 use std::{net::SocketAddr, sync::Arc};
 
-use mixer_adapter::{
+use mixer_adapter::service::{Server, ServerOptions, Workers};
+use mixer_adapter_host::{
+    Host,
     handler::{Adapters, Closing, TableLimits},
-    host::Host,
-    service::{Server, ServerOptions, Workers},
 };
 use mixer_adapters::{list::List, memquota::MemQuota, noop::Noop};
 use tokio_util::sync::CancellationToken;

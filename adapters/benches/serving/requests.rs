@@ -6,14 +6,12 @@ use bytes::{BufMut as _, Bytes, BytesMut};
 use mixer_adapter::{
     adapter::Config,
     prost::Message,
-    proto::{
-        Any, QuotaRequest,
-        istio::mixer::adapter::model::v1beta1::{
-            CreateSessionRequest, CreateSessionResponse, quota_request::QuotaParams,
-        },
-    },
+    proto::{Any, QuotaRequest, istio::mixer::adapter::model::v1beta1::quota_request::QuotaParams},
     template::{listentry, metric, quota},
     value::Value,
+};
+use mixer_adapter_engine::proto::istio::mixer::adapter::model::v1beta1::{
+    CreateSessionRequest, CreateSessionResponse,
 };
 use mixer_adapters::{list, memquota, noop};
 

@@ -1,18 +1,18 @@
 use std::fmt::{self, Display, Formatter};
 
 use super::model::Model;
-use crate::comments;
+use crate::{comments, rust::ROOT};
 
-/// The call of `mixer_adapter::declare_template!` that makes a template of the generated messages.
+/// The call of `declare_template!` that makes a template of the generated messages.
 pub(crate) struct Declaration<'a>(pub(crate) &'a Model);
 
 impl Display for Declaration<'_> {
     fn fmt(&self, f: &mut Formatter<'_>) -> fmt::Result {
         let Model { package, interface, name, variety, template, .. } = self.0;
-        let response = self.0.response(|name| {
-            format!("::mixer_adapter::proto::istio::mixer::adapter::model::v1beta1::{name}")
-        });
-        writeln!(f, "::mixer_adapter::declare_template! {{")?;
+        let response = self
+            .0
+            .response(|name| format!("{}::proto::istio::mixer::adapter::model::v1beta1::{name}", *ROOT));
+        writeln!(f, "{}::declare_template! {{", *ROOT)?;
         for line in comments::rustdoc(&template.comment) {
             writeln!(f, "    /// {line}")?;
         }

@@ -18,10 +18,12 @@ use std::{
 
 use tonic::Status;
 
-use crate::{
-    mixer::{attribute::Written, dictionary::WORDS, trace::Trace},
+use crate::service::mixer::compress;
+use mixer_adapter_engine::{
+    attribute::Written,
+    dictionary::WORDS,
     proto::istio::mixer::v1::{CheckRequest, ReportRequest, report_request::RepeatedAttributesSemantics},
-    service::mixer::compress,
+    trace::Trace,
 };
 
 /// What came of a question.
@@ -58,6 +60,8 @@ pub(super) fn all_words() -> usize {
     WORDS.len()
 }
 
-fn pairs(written: &Written) -> impl Iterator<Item = (&str, &crate::mixer::attribute::AttributeValue)> {
+fn pairs(
+    written: &Written,
+) -> impl Iterator<Item = (&str, &mixer_adapter_engine::attribute::AttributeValue)> {
     written.iter().map(|(name, value)| (name.as_str(), value))
 }

@@ -8,13 +8,12 @@ use tonic::Status;
 use super::Asked;
 use crate::{
     cli::{self, failure::Failure},
-    metrics::status_name,
-    proto::istio::mixer::v1::{
-        CheckRequest, CheckResponse, HeaderOperation, ReportRequest, ReportResponse, RouteDirective,
-        check_response::PreconditionResult, header_operation::Operation,
-    },
     service::mixer::{check_json, referenced},
-    value,
+};
+use mixer_adapter_core::{status::status_name, value};
+use mixer_adapter_engine::proto::istio::mixer::v1::{
+    CheckRequest, CheckResponse, HeaderOperation, ReportRequest, ReportResponse, RouteDirective,
+    check_response::PreconditionResult, header_operation::Operation,
 };
 
 /// Prints the answer to a check, or the failure in its place.

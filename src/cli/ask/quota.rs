@@ -3,13 +3,11 @@ use std::process::ExitCode;
 use clap::Args;
 
 use super::{check_request, print::print_check, server::Server};
-use crate::{
-    cli::{
-        attributes::{Attributes, how_to_write},
-        values,
-    },
-    proto::istio::mixer::v1::{CheckRequest, check_request::QuotaParams},
+use crate::cli::{
+    attributes::{Attributes, how_to_write},
+    values,
 };
+use mixer_adapter_engine::proto::istio::mixer::v1::{CheckRequest, check_request::QuotaParams};
 
 pub(crate) const EXAMPLES: &str = concat!(
     "\

@@ -6,13 +6,15 @@ use prost::Message;
 use tonic::{Code, Status};
 
 use super::Asked;
-use crate::{
-    cli::{Usage, failure::Failure, print_error, remote::Remote, values},
-    mixer::{attribute::Vocabulary, dictionary::WORDS, trace::Trace},
+use crate::cli::{Usage, failure::Failure, print_error, remote::Remote, values};
+use mixer_adapter_engine::{
+    attribute::Vocabulary,
+    dictionary::WORDS,
     proto::{
         istio::mixer::v1::{CheckRequest, CheckResponse, ReportRequest, ReportResponse},
         mixer_adapter::v1::{CheckExplanation, ReportExplanation},
     },
+    trace::Trace,
 };
 
 /// Which Mixer is asked, and how.
@@ -136,7 +138,7 @@ const NOBODY: &str = "nothing may be served there: `serve` is a Mixer, --address
 const NO_TRACE: &str =
     "does not say why: it is another Mixer, or listens for other machines without `serve --explain`";
 
-fn status(written: Option<crate::proto::Status>) -> Status {
+fn status(written: Option<mixer_adapter_core::proto::Status>) -> Status {
     let written = written.unwrap_or_default();
     Status::new(Code::from_i32(written.code), written.message)
 }

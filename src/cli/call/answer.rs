@@ -9,9 +9,9 @@ use serde_json::{Map, Value as Json, json};
 use tonic::Status;
 
 use super::request::Prepared;
-use crate::{
-    metrics::status_name,
+use mixer_adapter_core::{
     proto::{self, CheckResult, QuotaResult},
+    status::status_name,
     template::Variety,
     value,
 };

@@ -14,7 +14,8 @@ use std::{
 use tonic::Status;
 
 use super::{answer::Answer, request::Prepared};
-use crate::{cli::remote::Remote, metrics::status_name, proto::Any, template::HandleRequest};
+use crate::cli::remote::Remote;
+use mixer_adapter_core::{proto::Any, status::status_name, template::HandleRequest};
 
 /// Calls that differ in their dedup_id only.
 #[derive(Clone)]

@@ -17,7 +17,8 @@ use load::{Calls, Load};
 use request::Prepared;
 
 use super::{failure::Failure, remote::Remote, values};
-use crate::{handler::Adapters, proto::Any};
+use mixer_adapter_core::proto::Any;
+use mixer_adapter_host::handler::Adapters;
 
 pub(super) const EXAMPLES: &str = "\
 Examples:

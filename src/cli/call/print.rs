@@ -9,10 +9,10 @@ use super::{
     load::{Kind, Load},
     request::Prepared,
 };
-use crate::{
-    cli,
-    metrics::status_name,
+use crate::cli;
+use mixer_adapter_core::{
     proto::{CheckResult, QuotaResult},
+    status::status_name,
 };
 
 pub(super) fn answer(

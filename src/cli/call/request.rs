@@ -5,12 +5,13 @@ use prost_reflect::{DynamicMessage, MessageDescriptor, ReflectMessage as _, Valu
 use serde_json::Value as Json;
 
 use super::Call;
-use crate::{
-    cli::{Usage, find, input},
-    handler::{Adapters, list, read_json, read_params},
+use crate::cli::{Usage, find, input};
+use mixer_adapter_core::{
+    json::{read_json, read_params},
     proto::{Any, QuotaRequest, istio::mixer::adapter::model::v1beta1::quota_request::QuotaParams},
     template::{DescriptorSet, DynamicTemplate, STANDARD, Variety},
 };
+use mixer_adapter_host::handler::{Adapters, list};
 
 /// What is sent, read from the command line.
 pub(super) struct Prepared {

@@ -6,15 +6,11 @@ use prost::Message as _;
 use prost_reflect::{DynamicMessage, ReflectMessage as _};
 
 use super::request::Prepared;
-use crate::{
-    cli::{failure::Failure, remote::Remote},
-    proto::{
-        Any, Status,
-        istio::mixer::adapter::model::v1beta1::{
-            CloseSessionRequest, CloseSessionResponse, CreateSessionRequest, CreateSessionResponse,
-            ValidateRequest, ValidateResponse,
-        },
-    },
+use crate::cli::{failure::Failure, remote::Remote};
+use mixer_adapter_core::proto::{Any, Status};
+use mixer_adapter_engine::proto::istio::mixer::adapter::model::v1beta1::{
+    CloseSessionRequest, CloseSessionResponse, CreateSessionRequest, CreateSessionResponse, ValidateRequest,
+    ValidateResponse,
 };
 
 /// Validates the configuration and makes a session with it. Returns its id.

@@ -5,11 +5,9 @@ use std::fmt::Write as _;
 use prost_reflect::MessageDescriptor;
 
 use super::{Manifest, name, quoted};
-use crate::{
-    cli::fields::fields,
-    handler::{AdapterInfo, TemplateInfo},
-    template::{DescriptorSet, DynamicTemplate, Variety},
-};
+use crate::cli::fields::fields;
+use mixer_adapter_core::template::{DescriptorSet, DynamicTemplate, Variety};
+use mixer_adapter_host::handler::{AdapterInfo, TemplateInfo};
 
 /// True for no request until somebody puts a host of their own in.
 const MATCH: &str = "destination.service.host == \"example.default.svc.cluster.local\"";

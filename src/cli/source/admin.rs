@@ -9,12 +9,10 @@ use serde::Serialize;
 use tokio::net::TcpListener;
 use tokio_util::sync::CancellationToken;
 
-use crate::{
-    config::mcp::{
-        metrics::McpMetrics,
-        source::{PeerStatus, Source},
-    },
-    service::{self, Readiness},
+use crate::service::{self, Readiness};
+use mixer_adapter_config::mcp::{
+    metrics::McpMetrics,
+    source::{PeerStatus, Source},
 };
 
 /// The admin port of a source: what it serves, and who has what of it. Nothing of what the configuration says.

@@ -9,17 +9,15 @@ use tokio_util::{sync::CancellationToken, task::TaskTracker};
 use tonic::service::Routes;
 
 use super::{Usage, logging::Logging, security::Security, signals, values};
-use crate::{
-    config::{
-        ConfigUrl, ListenUrl, Types,
-        mcp::{
-            DialOptions, Listener, Peer, Rate, ServiceOptions, feed, listen,
-            source::{self, Catalogue, ResourceSourceService, SourceOptions},
-        },
-        source::FileSource,
-        xds,
+use crate::service::Readiness;
+use mixer_adapter_config::{
+    ConfigUrl, ListenUrl, Types,
+    mcp::{
+        DialOptions, Listener, Peer, Rate, ServiceOptions, feed, listen,
+        source::{self, Catalogue, ResourceSourceService, SourceOptions},
     },
-    service::Readiness,
+    source::FileSource,
+    xds,
 };
 
 pub(super) const EXAMPLES: &str = "\

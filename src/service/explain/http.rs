@@ -15,20 +15,18 @@ use tokio::time::Instant;
 use tonic::Status;
 
 use super::written;
-use crate::{
-    handler::Caller,
-    mixer::{
-        Mixer,
-        attribute::{Unreadable, Vocabulary, Written, read_json, read_pairs},
-        dictionary::WORDS,
-        trace::Trace,
-    },
+use crate::service::mixer::{check_json, compress, explain_check, explain_report, status_json};
+use mixer_adapter_engine::{
+    Mixer,
+    attribute::{Unreadable, Vocabulary, Written, read_json, read_pairs},
+    dictionary::WORDS,
     proto::istio::mixer::v1::{
         CheckRequest, CompressedAttributes, ReportRequest, check_request::QuotaParams,
         report_request::RepeatedAttributesSemantics,
     },
-    service::mixer::{check_json, compress, explain_check, explain_report, status_json},
+    trace::Trace,
 };
+use mixer_adapter_host::handler::Caller;
 
 /// How long adapters may take for one explanation.
 const TIMEOUT: Duration = Duration::from_secs(30);

@@ -10,10 +10,11 @@ use super::{
     grpc::{Rpc, rpc},
     mixer,
 };
-use crate::{
-    mixer::{Mixer, trace::Trace},
-    proto,
+use mixer_adapter_core::proto;
+use mixer_adapter_engine::{
+    Mixer,
     proto::mixer_adapter::v1::{CheckExplanation, ReportExplanation},
+    trace::Trace,
 };
 
 pub(super) use http::{refusal, router};

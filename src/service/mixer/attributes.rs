@@ -2,12 +2,10 @@
 
 use std::{collections::BTreeMap, sync::Arc};
 
-use crate::{
-    mixer::{
-        Snapshot,
-        attribute::{AttributeValue, Bag, StringMap},
-        dictionary::{self, WORDS},
-    },
+use mixer_adapter_engine::{
+    Snapshot,
+    attribute::{AttributeValue, Bag, StringMap},
+    dictionary::{self, WORDS},
     proto::istio::mixer::v1::CompressedAttributes,
 };
 

@@ -2,8 +2,9 @@
 
 use std::collections::BTreeMap;
 
-use crate::{
-    mixer::{attribute::AttributeValue, dictionary},
+use mixer_adapter_engine::{
+    attribute::AttributeValue,
+    dictionary,
     proto::istio::mixer::v1::{CompressedAttributes, StringMap},
 };
 

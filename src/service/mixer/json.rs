@@ -3,17 +3,11 @@
 use serde_json::{Map, Value as Json, json};
 
 use super::references::referenced;
-use crate::{
-    metrics::status_name,
-    proto::{
-        Status,
-        istio::mixer::v1::{
-            CheckResponse, HeaderOperation, ReferencedAttributes, RouteDirective,
-            check_response::{PreconditionResult, QuotaResult},
-            header_operation::Operation,
-        },
-    },
-    value::Duration,
+use mixer_adapter_core::{proto::Status, status::status_name, value::Duration};
+use mixer_adapter_engine::proto::istio::mixer::v1::{
+    CheckResponse, HeaderOperation, ReferencedAttributes, RouteDirective,
+    check_response::{PreconditionResult, QuotaResult},
+    header_operation::Operation,
 };
 
 /// Codes and header operations by name, durations as Go writes them, referenced attributes by their words.

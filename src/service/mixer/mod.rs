@@ -14,22 +14,20 @@ use std::{sync::Arc, time::Instant};
 use tonic::Status;
 
 use super::grpc::{Rpc, rpc};
-use crate::{
-    handler::Caller,
-    mixer::{
-        Checked, Mixer,
-        attribute::Bag,
-        dictionary::WORDS,
-        dispatch::{QuotaAsk, Report, Request},
-        trace::Trace,
-    },
+use attributes::{Decoder, update};
+use mixer_adapter_engine::{
+    Checked, Mixer,
+    attribute::Bag,
+    dictionary::WORDS,
+    dispatch::{QuotaAsk, Report, Request},
     proto::istio::mixer::v1::{
         CheckRequest, CheckResponse, ReportRequest, ReportResponse,
         check_response::{PreconditionResult, QuotaResult},
         report_request::RepeatedAttributesSemantics,
     },
+    trace::Trace,
 };
-use attributes::{Decoder, update};
+use mixer_adapter_host::handler::Caller;
 
 pub(super) const SERVICE: &str = "istio.mixer.v1.Mixer";
 

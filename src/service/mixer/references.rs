@@ -1,8 +1,9 @@
 //! Referenced attributes on the wire: indices of words the client has, and the words it has not.
 
 use super::compress::Words;
-use crate::{
-    mixer::{attribute::Reference, dictionary::WORDS},
+use mixer_adapter_engine::{
+    attribute::Reference,
+    dictionary::WORDS,
     proto::istio::mixer::v1::{
         ReferencedAttributes,
         referenced_attributes::{AttributeMatch, Condition},

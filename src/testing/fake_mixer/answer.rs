@@ -6,12 +6,12 @@ use std::{
 use tonic::Status;
 
 use super::{Call, Verdict};
-use crate::{
+use mixer_adapter_core::{
     adapter::{Code, Grant},
-    metrics::code_name,
-    mixer::trace::Trace,
+    status::status_name,
     template::Template,
 };
+use mixer_adapter_engine::trace::Trace;
 
 /// What came of a request, and why. An expectation that does not hold panics with all of it.
 #[derive(Clone)]
@@ -46,8 +46,8 @@ impl<R: Debug> Answer<R> {
     #[track_caller]
     pub fn expect_error(&self, code: Code, message: &str) -> &Self {
         match &self.result {
-            Err(status) if status.code() == code.into() && status.message().contains(message) => self,
-            _ => self.fail(format_args!("the error {}: {message}", code_name(code.into()))),
+            Err(status) if status.code() as i32 == code as i32 && status.message().contains(message) => self,
+            _ => self.fail(format_args!("the error {}: {message}", status_name(code as i32))),
         }
     }
 
@@ -97,7 +97,7 @@ impl Answer<Verdict> {
             Ok(Verdict { status, .. }) if status.code == code as i32 && status.message.contains(message) => {
                 self
             }
-            _ => self.fail(format_args!("a denial with {}: {message}", code_name(code.into()))),
+            _ => self.fail(format_args!("a denial with {}: {message}", status_name(code as i32))),
         }
     }
 
@@ -126,7 +126,7 @@ impl<R: Debug> Display for Answer<R> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match &self.result {
             Ok(answer) => writeln!(f, "answer: {answer:?}")?,
-            Err(status) => writeln!(f, "error: {}: {}", code_name(status.code()), status.message())?,
+            Err(status) => writeln!(f, "error: {}: {}", status_name(status.code() as i32), status.message())?,
         }
         write!(f, "{}", self.trace)?;
         match (&self.trace.steps[..], &self.calls[..]) {

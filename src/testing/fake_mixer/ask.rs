@@ -4,13 +4,13 @@ use tokio::time::Instant;
 use tonic::Status;
 
 use super::{Answer, Attributes, FakeMixer, Verdict, call::recorded, verdict::duration};
-use crate::{
-    adapter::Grant,
-    handler::Caller,
-    mixer::dictionary::WORDS,
+use crate::service::mixer::explain_check;
+use mixer_adapter_core::adapter::Grant;
+use mixer_adapter_engine::{
+    dictionary::WORDS,
     proto::istio::mixer::v1::{CheckRequest, CheckResponse, check_request::QuotaParams},
-    service::mixer::explain_check,
 };
+use mixer_adapter_host::handler::Caller;
 
 /// A Check about to be sent: awaiting it sends it.
 #[must_use = "it is sent when it is awaited"]

@@ -1,9 +1,8 @@
 use std::collections::{BTreeMap, HashMap};
 
-use crate::{
-    mixer::{attribute::AttributeValue, dictionary::WORDS},
-    proto::istio::mixer::v1::CompressedAttributes,
-    service::mixer::compress,
+use crate::service::mixer::compress;
+use mixer_adapter_engine::{
+    attribute::AttributeValue, dictionary::WORDS, proto::istio::mixer::v1::CompressedAttributes,
 };
 
 /// The attributes of a request, by name. The macro [`attributes!`](crate::attributes) makes them; maps turn into them, and
@@ -19,7 +18,7 @@ use crate::{
 pub struct Attributes(BTreeMap<String, AttributeValue>);
 
 /// The attributes of a request: names and values, of the types that turn into an
-/// [`AttributeValue`](crate::mixer::attribute::AttributeValue).
+/// [`AttributeValue`](mixer_adapter_engine::attribute::AttributeValue).
 ///
 /// ```
 /// use mixer_adapter::testing::attributes;

@@ -16,7 +16,10 @@ use tokio_util::sync::CancellationToken;
 use tonic::{Status, body::Body};
 
 use super::{Fault, fault::NO_MESSAGE};
-use crate::{handler::FRAME_PREFIX, host::Host, mixer::remote::Wire, service::Grpc};
+use crate::service::Grpc;
+use mixer_adapter_core::frame::FRAME_PREFIX;
+use mixer_adapter_engine::remote::Wire;
+use mixer_adapter_host::Host;
 
 /// How much a pipe holds before its writer waits.
 const PIPE: usize = 64 << 10;
@@ -61,7 +64,9 @@ impl Backend {
         match self.fault(request.uri().path()) {
             None => {}
             Some(Fault::Delay(delay)) => tokio::time::sleep(delay).await,
-            Some(Fault::Error(code, message)) => return Status::new(code.into(), message).into_http(),
+            Some(Fault::Error(code, message)) => {
+                return Status::new(tonic::Code::from(code as i32), message).into_http();
+            }
             Some(Fault::Dropped) => {
                 cut.cancel();
                 std::future::pending::<()>().await;

@@ -9,13 +9,13 @@ use prost_reflect::{DynamicMessage, Kind, MessageDescriptor, ReflectMessage as _
 use serde_json::Value as Json;
 use tonic::Status;
 
-use crate::{
+use mixer_adapter_core::{
     adapter::Config,
-    metrics::code_name,
-    mixer::trace_json,
     proto::Any,
+    status::status_name,
     template::{DynamicTemplate, Template},
 };
+use mixer_adapter_engine::trace_json;
 
 /// One call of an adapter that the engine made for a request.
 #[derive(Clone)]
@@ -106,7 +106,7 @@ impl fmt::Display for Call {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "{} of {} with {} -> ", self.template, self.handler, self.json())?;
         match &self.answer {
-            Err(status) => write!(f, "{}: {}", code_name(status.code()), status.message()),
+            Err(status) => write!(f, "{}: {}", status_name(status.code() as i32), status.message()),
             Ok(answer) => write!(f, "{}", show(self.schema.response_message(), answer)),
         }
     }

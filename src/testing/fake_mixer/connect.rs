@@ -7,16 +7,12 @@ use tokio::time::Instant;
 use tonic::Status;
 
 use super::call::Call;
-use crate::{
-    handler::BoxFuture,
-    host::Host,
-    mixer::{
-        Target,
-        build::{Connect, Connector, HandlerSpec, OpenFault, Opened, Use},
-    },
-    proto::Any,
-    template::DynamicTemplate,
+use mixer_adapter_core::{proto::Any, template::DynamicTemplate};
+use mixer_adapter_engine::{
+    Target,
+    build::{Connect, Connector, HandlerSpec, OpenFault, Opened, Use},
 };
+use mixer_adapter_host::{Host, handler::BoxFuture};
 
 /// Opens a test's handlers.
 pub(super) struct Places {

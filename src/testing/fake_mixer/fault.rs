@@ -2,7 +2,7 @@ use std::time::Duration;
 
 use bytes::Bytes;
 
-use crate::adapter::Code;
+use mixer_adapter_core::adapter::Code;
 
 /// What goes wrong between the engine and an adapter: see [`FakeMixer::inject`](super::FakeMixer::inject).
 #[derive(Clone, Debug, PartialEq, Eq)]

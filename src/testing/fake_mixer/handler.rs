@@ -11,14 +11,18 @@ use tokio::time::Instant;
 use tonic::Status;
 
 use super::{Answer, Verdict, call::recorded, connect::Watched, verdict::duration};
-use crate::{
+use mixer_adapter_core::{
     adapter::{Grant, QuotaArgs},
-    handler::{BoxFuture, CallError, Caller, Digest, FRAME_PREFIX},
-    host::{Host, NewSession},
-    mixer::{QuotaParams, RuntimeHandler, Target, trace::Trace},
+    digest::Digest,
+    frame::FRAME_PREFIX,
     proto::{Any, CheckResult, QuotaResult, ReportResult},
-    session::SessionId,
     template::{DescriptorSet, DynamicTemplate, Template},
+};
+use mixer_adapter_engine::{QuotaParams, RuntimeHandler, Target, trace::Trace};
+use mixer_adapter_host::{
+    Host, NewSession,
+    handler::{BoxFuture, CallError, Caller},
+    session::SessionId,
 };
 
 /// An adapter with a configuration, called straight: the bytes of a Mixer's request, without rules, attributes, expressions

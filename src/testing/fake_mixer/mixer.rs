@@ -13,22 +13,22 @@ use super::{
     Answer, Ask, Attributes, Fault, NoAdapter, Refused, Setup, Verdict, backend::Backend, call::recorded,
     connect::Places, resources::NAMESPACE,
 };
-use crate::{
-    adapter::{Adapter, Grant},
-    config::{
-        self, Resource,
-        source::{self, Change, Update},
-    },
-    handler::{Caller, Closing},
-    host::Host,
-    mixer::{
-        Controller, Mixer,
-        build::{BuildOptions, Connector},
-        dictionary::WORDS,
-        remote::{self, Backoff},
-    },
+use crate::service::mixer::explain_report;
+use mixer_adapter_config::{
+    self as config, Resource,
+    source::{self, Change, Update},
+};
+use mixer_adapter_core::adapter::{Adapter, Grant};
+use mixer_adapter_engine::{
+    Controller, Mixer,
+    build::{BuildOptions, Connector},
+    dictionary::WORDS,
     proto::istio::mixer::v1::{ReportRequest, report_request::RepeatedAttributesSemantics},
-    service::mixer::explain_report,
+    remote::{self, Backoff},
+};
+use mixer_adapter_host::{
+    Host,
+    handler::{Caller, Closing},
 };
 
 /// The engine with a test's configuration: takes Check, Report and quota as a Mixer, calls adapters as one, and says why.

@@ -1,11 +1,7 @@
 use prost_reflect::{DynamicMessage, ReflectMessage as _};
 use serde_json::{Map, Value as Json};
 
-use crate::{
-    adapter::Config,
-    handler::{read_params, with_presence},
-    proto::Any,
-};
+use mixer_adapter_core::{adapter::Config, json::read_params, optional_fields::with_presence, proto::Any};
 
 /// The parameters of a handler or an instance.
 #[derive(Clone, Debug, PartialEq)]
@@ -15,10 +11,10 @@ pub struct Params {
     message: Option<Any>,
 }
 
-/// What can be given as parameters: YAML or JSON text, a JSON value, or an adapter's own `Params`.
+/// Parameters of a handler or an instance: YAML or JSON text, a JSON value, or [`Params::message`] of an adapter's own `Params`.
 ///
 /// # Panics
-/// Text that is no YAML, and values that are no objects, are a mistake in the test.
+/// Panics on text that is not YAML and on values that are not objects: a mistake in the test.
 pub trait IntoParams {
     /// The parameters.
     fn into_params(self) -> Params;
@@ -45,10 +41,20 @@ impl IntoParams for Json {
     }
 }
 
-impl<C: Config> IntoParams for C {
-    #[track_caller]
+impl IntoParams for Params {
     fn into_params(self) -> Params {
-        let value = self.encode_to_vec();
+        self
+    }
+}
+
+impl Params {
+    /// The parameters of a handler, from the adapter's configuration message.
+    ///
+    /// # Panics
+    /// Panics if the message's descriptor does not describe it.
+    #[track_caller]
+    pub fn message<C: Config>(config: &C) -> Self {
+        let value = config.encode_to_vec();
         let message = with_presence(C::DESCRIPTOR)
             .ok()
             .and_then(|pool| pool.get_message_by_name(C::NAME))
@@ -59,9 +65,7 @@ impl<C: Config> IntoParams for C {
         let message = Any { type_url: format!("type.googleapis.com/{}", C::NAME), value: value.into() };
         Params { fields, message: Some(message) }
     }
-}
 
-impl Params {
     pub(super) fn into_json(self) -> Json {
         Json::Object(self.fields)
     }

@@ -5,12 +5,10 @@ use std::collections::BTreeMap;
 use base64::{Engine as _, engine::general_purpose::STANDARD as BASE64};
 use serde_json::{Value as Json, json};
 
-use crate::{
-    config::{Collection, Kind, Resource, ResourceName},
-    handler::Adapters,
-    mixer::attribute::Vocabulary,
-    value::ValueType,
-};
+use mixer_adapter_config::{Collection, Kind, Resource, ResourceName};
+use mixer_adapter_core::value::ValueType;
+use mixer_adapter_engine::attribute::Vocabulary;
+use mixer_adapter_host::handler::Adapters;
 
 /// The namespace of everything that names none, whose rules apply to every request.
 pub(super) const NAMESPACE: &str = "istio-system";

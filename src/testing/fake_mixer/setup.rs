@@ -7,14 +7,12 @@ use super::{
     FakeHandler, FakeMixer, IntoParams,
     resources::{self, NAMESPACE, resource},
 };
-use crate::{
-    adapter::Adapter,
-    config::{self, Fault, Kind, Resource},
+use mixer_adapter_config::{self as config, Fault, Kind, Resource};
+use mixer_adapter_core::{adapter::Adapter, template::Template, value::ValueType};
+use mixer_adapter_engine::build::BuildOptions;
+use mixer_adapter_host::{
+    Host,
     handler::{Adapters, AdaptersBuilder, Closing, StartError, TableLimits},
-    host::Host,
-    mixer::build::BuildOptions,
-    template::Template,
-    value::ValueType,
 };
 
 /// A fake Mixer being put together. `A` is the adapter named last: handlers are made of it.

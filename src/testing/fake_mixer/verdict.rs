@@ -1,11 +1,9 @@
 use std::time::Duration;
 
-use crate::{
-    proto::{
-        CheckResult, Status,
-        istio::mixer::v1::{ReferencedAttributes, RouteDirective, check_response::PreconditionResult},
-    },
-    service::mixer::referenced,
+use crate::service::mixer::referenced;
+use mixer_adapter_core::proto::{CheckResult, Status};
+use mixer_adapter_engine::proto::istio::mixer::v1::{
+    ReferencedAttributes, RouteDirective, check_response::PreconditionResult,
 };
 
 /// The answer to a check: of the engine, which merged those of all adapters, or of one adapter.

@@ -1,0 +1,242 @@
+use std::{
+    collections::{BTreeMap, HashMap, hash_map::Entry},
+    time::Duration,
+};
+
+use mixer_adapter_core::{adapter::ConfigErrors, prost_types, value::Value};
+
+use super::{Params, config::params, literal::Literal};
+
+/// Beyond this a window is a mistake: what is counted here does not outlive the process.
+const LONGEST: Duration = Duration::from_secs(365 * 24 * 60 * 60);
+
+/// How long a call sent again is recognized unless the configuration says otherwise (adapters.md, section 1.2).
+const DEFAULT_DEDUPLICATION: Duration = Duration::from_secs(1);
+
+/// The configuration, read.
+#[derive(Debug)]
+pub(super) struct Limits {
+    quotas: HashMap<String, Quota>,
+    /// How long a call sent again is recognized at least.
+    pub(super) deduplication: Duration,
+}
+
+/// One quota: its limit, and those that take its place.
+#[derive(Debug)]
+pub(super) struct Quota {
+    limit: Limit,
+    overrides: Vec<Override>,
+}
+
+#[derive(Debug)]
+struct Override {
+    dimensions: Vec<(String, Literal)>,
+    limit: Limit,
+}
+
+/// How much, and for how long.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Limit {
+    /// What may be in use; never negative.
+    pub(super) max: i64,
+    /// How long a use counts; `None`: until it is released.
+    pub(super) valid: Option<Duration>,
+}
+
+impl Limits {
+    /// All faults are found, each with the path of its field.
+    pub(super) fn read(params: &Params) -> Result<Self, ConfigErrors> {
+        let mut errors = ConfigErrors::default();
+        let mut quotas = HashMap::new();
+        for (index, quota) in params.quotas.iter().enumerate() {
+            let path = format!("quotas[{index}]");
+            let read = Quota::read(quota, &path, &mut errors);
+            if quota.name.is_empty() {
+                errors.refuse(format!("{path}.name"), "must be the name of a quota instance");
+            }
+            match quotas.entry(quota.name.clone()) {
+                Entry::Vacant(entry) => {
+                    entry.insert(read);
+                }
+                Entry::Occupied(_) => {
+                    let reason = format!("there is an entry for `{}` already", quota.name);
+                    errors.refuse(format!("{path}.name"), reason);
+                }
+            }
+        }
+        let deduplication = match &params.min_deduplication_duration {
+            None => DEFAULT_DEDUPLICATION,
+            Some(given) => read_duration(Some(given), "min_deduplication_duration", &mut errors)
+                .unwrap_or_else(|| {
+                    errors.refuse("min_deduplication_duration", "must be longer than zero");
+                    DEFAULT_DEDUPLICATION
+                }),
+        };
+        errors.into_result().map(|()| Self { quotas, deduplication })
+    }
+
+    /// The quota of an instance: the entry with its full name, else the one with the first part of it.
+    pub(super) fn find(&self, instance: &str) -> Option<&Quota> {
+        let short = instance.split('.').next().unwrap_or_default();
+        self.quotas.get(instance).or_else(|| self.quotas.get(short))
+    }
+
+    /// Why there is no quota for an instance, and what to do.
+    pub(super) fn missing(&self, instance: &str) -> String {
+        let mut known: Vec<&str> = self.quotas.keys().map(String::as_str).collect();
+        known.sort_unstable();
+        let known = if known.is_empty() { "none".to_owned() } else { known.join(", ") };
+        format!("no entry for instance `{instance}`: add one with its name; there are: {known}")
+    }
+}
+
+impl Quota {
+    fn read(quota: &params::Quota, path: &str, errors: &mut ConfigErrors) -> Self {
+        let overrides = quota.overrides.iter().enumerate().map(|(index, given)| Override {
+            dimensions: given
+                .dimensions
+                .iter()
+                .map(|(name, text)| (name.clone(), Literal::new(text)))
+                .collect(),
+            limit: Limit::read(
+                given.max_amount,
+                given.valid_duration.as_ref(),
+                &format!("{path}.overrides[{index}]"),
+                errors,
+            ),
+        });
+        let overrides = overrides.collect();
+        let limit = Limit::read(quota.max_amount, quota.valid_duration.as_ref(), path, errors);
+        Self { limit, overrides }
+    }
+
+    /// The limit for these dimensions: that of the first override all of whose dimensions match, else the quota's.
+    pub(super) fn limit(&self, dimensions: &BTreeMap<String, Value>) -> Limit {
+        let matches = |given: &&Override| {
+            given.dimensions.iter().all(|(name, literal)| literal.equals(dimensions.get(name)))
+        };
+        self.overrides.iter().find(matches).map_or(self.limit, |given| given.limit)
+    }
+}
+
+impl Limit {
+    fn read(max: i64, valid: Option<&prost_types::Duration>, path: &str, errors: &mut ConfigErrors) -> Self {
+        if max < 0 {
+            errors.refuse(format!("{path}.max_amount"), "must not be negative");
+        }
+        Self { max, valid: read_duration(valid, &format!("{path}.valid_duration"), errors) }
+    }
+}
+
+/// A duration; zero is as good as none.
+fn read_duration(
+    given: Option<&prost_types::Duration>,
+    path: &str,
+    errors: &mut ConfigErrors,
+) -> Option<Duration> {
+    match Duration::try_from(*given?) {
+        Ok(Duration::ZERO) => None,
+        Ok(length) if length <= LONGEST => Some(length),
+        Ok(_) => {
+            errors.refuse(path, "must not be longer than 365 days (8760h)");
+            Some(LONGEST)
+        }
+        Err(_) => {
+            errors.refuse(path, "must not be negative");
+            Some(LONGEST)
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used)]
+
+    use mixer_adapter_core::value::IpAddress;
+
+    use super::*;
+
+    /// TestHandler_Limit: (what the override demands, the instance's dimensions, whether the override is taken).
+    #[test]
+    fn the_first_override_whose_dimensions_all_match_is_taken() {
+        let ip = Value::from(IpAddress { value: vec![192, 10, 1, 118].into() });
+        type Case = (&'static str, Vec<(&'static str, &'static str)>, Vec<(&'static str, Value)>, i64);
+        let cases: [Case; 5] = [
+            ("match", vec![("destination", "dest1")], vec![("destination", "dest1".into())], 75),
+            ("other value", vec![("destination", "dest1")], vec![("destination", "dest2".into())], 42),
+            ("address", vec![("source.ip", "192.10.1.118")], vec![("source.ip", ip)], 75),
+            ("missing dimension", vec![("destination", "dest1")], vec![("source", "src1".into())], 42),
+            ("no dimensions match all", vec![], vec![("destination", "dest2".into())], 75),
+        ];
+        for (name, demanded, given, max) in cases {
+            let demanded = demanded.iter().map(|(name, text)| (name.to_string(), text.to_string()));
+            let quota = params::Quota {
+                name: "q".to_owned(),
+                max_amount: 42,
+                overrides: vec![params::Override {
+                    dimensions: demanded.collect(),
+                    max_amount: 75,
+                    ..Default::default()
+                }],
+                ..Default::default()
+            };
+            let limits = Limits::read(&Params { quotas: vec![quota], ..Default::default() }).unwrap();
+            let dimensions = given.into_iter().map(|(name, value)| (name.to_owned(), value)).collect();
+            assert_eq!(limits.find("q").unwrap().limit(&dimensions).max, max, "{name}");
+        }
+    }
+
+    #[test]
+    fn a_quota_is_found_by_the_full_name_before_the_first_part_of_it() {
+        let quota = |name: &str, max_amount| params::Quota {
+            name: name.to_owned(),
+            max_amount,
+            ..Default::default()
+        };
+        let quotas = vec![quota("requestcount", 1), quota("requestcount.instance.istio-system", 2)];
+        let limits = Limits::read(&Params { quotas, ..Default::default() }).unwrap();
+        let max = |name| limits.find(name).map(|quota| quota.limit(&BTreeMap::new()).max);
+        assert_eq!(max("requestcount.instance.istio-system"), Some(2));
+        assert_eq!(max("requestcount.quota.istio-system"), Some(1));
+        assert_eq!(max("requestcount"), Some(1));
+        assert_eq!(max("other.instance.istio-system"), None);
+    }
+
+    #[test]
+    fn calls_are_recognized_for_a_second_unless_said() {
+        assert_eq!(Limits::read(&Params::default()).unwrap().deduplication, Duration::from_secs(1));
+    }
+
+    #[test]
+    fn each_fault_names_its_field() {
+        let seconds = |seconds| Some(prost_types::Duration { seconds, nanos: 0 });
+        let params = Params {
+            quotas: vec![
+                params::Quota { max_amount: -1, valid_duration: seconds(-1), ..Default::default() },
+                params::Quota { name: "a".to_owned(), ..Default::default() },
+                params::Quota {
+                    name: "a".to_owned(),
+                    overrides: vec![params::Override {
+                        max_amount: -1,
+                        valid_duration: seconds(i64::MAX),
+                        ..Default::default()
+                    }],
+                    ..Default::default()
+                },
+            ],
+            min_deduplication_duration: seconds(0),
+        };
+        let violations = Limits::read(&params).unwrap_err().into_violations();
+        let fields: Vec<&str> = violations.iter().map(|violation| violation.field.as_str()).collect();
+        let expected = [
+            "quotas[0].max_amount",
+            "quotas[0].valid_duration",
+            "quotas[0].name",
+            "quotas[2].overrides[0].max_amount",
+            "quotas[2].overrides[0].valid_duration",
+            "quotas[2].name",
+            "min_deduplication_duration",
+        ];
+        assert_eq!(fields, expected);
+    }
+}

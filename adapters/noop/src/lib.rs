@@ -1,0 +1,149 @@
+//! Does nothing: admits every check, takes every report, grants every quota. For tests of everything around an adapter.
+
+use std::time::Duration;
+
+use mixer_adapter_core::{
+    Adapter, AdapterError, Check, Grant, Handle, QuotaArgs,
+    template::{
+        Authorization, CheckNothing, ListEntry, LogEntry, Metric, Quota, ReportNothing, TraceSpan,
+        authorization, checknothing, listentry, logentry, metric, quota, reportnothing, tracespan,
+    },
+};
+
+mod config {
+    #![allow(missing_docs, unreachable_pub)]
+    mixer_adapter_core::include_proto!("adapter.noop.config");
+}
+
+pub use config::Params;
+
+/// How long, and for how many uses, answers hold (adapters.md, section 1.2).
+const FOR_EVER: Duration = Duration::from_secs(1_000_000_000);
+const USES: u32 = 1_000_000_000;
+
+/// The handler, which has no state.
+#[derive(Debug)]
+pub struct Noop;
+
+impl Adapter for Noop {
+    const NAME: &str = "noop";
+    const DESCRIPTION: &str = "Admits, takes and grants everything.";
+    type Config = Params;
+    type Templates =
+        (Authorization, CheckNothing, ReportNothing, ListEntry, LogEntry, Metric, Quota, TraceSpan);
+
+    async fn open(_: Params) -> Result<Self, AdapterError> {
+        Ok(Self)
+    }
+}
+
+fn admit() -> Check {
+    Check::allow().for_(FOR_EVER).uses(USES)
+}
+
+impl Handle<Authorization> for Noop {
+    async fn handle(&self, _: authorization::InstanceMsg) -> Result<Check, AdapterError> {
+        Ok(admit())
+    }
+}
+
+impl Handle<CheckNothing> for Noop {
+    async fn handle(&self, _: checknothing::InstanceMsg) -> Result<Check, AdapterError> {
+        Ok(admit())
+    }
+}
+
+impl Handle<ListEntry> for Noop {
+    async fn handle(&self, _: listentry::InstanceMsg) -> Result<Check, AdapterError> {
+        Ok(admit())
+    }
+}
+
+impl Handle<Quota> for Noop {
+    async fn handle(&self, (_, args): (quota::InstanceMsg, QuotaArgs)) -> Result<Grant, AdapterError> {
+        // A release asks for a negative amount and is answered with what was released.
+        Ok(Grant::of(args.amount.saturating_abs()).for_(FOR_EVER))
+    }
+}
+
+impl Handle<ReportNothing> for Noop {
+    async fn handle(&self, _: Vec<reportnothing::InstanceMsg>) -> Result<(), AdapterError> {
+        Ok(())
+    }
+}
+
+impl Handle<LogEntry> for Noop {
+    async fn handle(&self, _: Vec<logentry::InstanceMsg>) -> Result<(), AdapterError> {
+        Ok(())
+    }
+}
+
+impl Handle<Metric> for Noop {
+    async fn handle(&self, _: Vec<metric::InstanceMsg>) -> Result<(), AdapterError> {
+        Ok(())
+    }
+}
+
+impl Handle<TraceSpan> for Noop {
+    async fn handle(&self, _: Vec<tracespan::InstanceMsg>) -> Result<(), AdapterError> {
+        Ok(())
+    }
+}
+
+#[cfg(test)]
+mixer_adapter::testing::compliance!(Noop);
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used)]
+
+    use mixer_adapter_core::{proto::CheckResult, template::Template};
+
+    use super::*;
+
+    async fn checks<T>()
+    where
+        T: Template<Input: Default, Answer = Check>,
+        Noop: Handle<T>,
+    {
+        let result = CheckResult::from(Handle::<T>::handle(&Noop, T::Input::default()).await.unwrap());
+        assert_eq!(result.status.unwrap().code, 0, "{}", T::NAME);
+        assert_eq!(result.valid_duration.unwrap().seconds, 1_000_000_000, "{}", T::NAME);
+        assert_eq!(result.valid_use_count, 1_000_000_000, "{}", T::NAME);
+    }
+
+    async fn reports<T>()
+    where
+        T: Template<Input = Vec<<T as Template>::Instance>, Answer = ()>,
+        Noop: Handle<T>,
+    {
+        Handle::<T>::handle(&Noop, Vec::new()).await.unwrap();
+        Handle::<T>::handle(&Noop, vec![T::Instance::default()]).await.unwrap();
+    }
+
+    // TestBasic of noop_test.go, and the values of adapters.md, section 1.2.
+    #[tokio::test]
+    async fn every_check_is_admitted_for_as_long_as_can_be_said() {
+        checks::<Authorization>().await;
+        checks::<CheckNothing>().await;
+        checks::<ListEntry>().await;
+    }
+
+    #[tokio::test]
+    async fn every_report_is_taken() {
+        reports::<ReportNothing>().await;
+        reports::<LogEntry>().await;
+        reports::<Metric>().await;
+        reports::<TraceSpan>().await;
+    }
+
+    #[tokio::test]
+    async fn quota_grants_what_is_asked_and_releases_what_is_released() {
+        for (amount, granted) in [(0, 0), (7, 7), (-7, 7), (i64::MIN, i64::MAX)] {
+            let args = QuotaArgs { amount, best_effort: false, dedup_id: String::new() };
+            let grant = Handle::<Quota>::handle(&Noop, (Default::default(), args)).await.unwrap();
+            assert_eq!(grant.amount(), granted);
+            assert_eq!(grant.valid_duration(), Duration::from_secs(1_000_000_000));
+        }
+    }
+}

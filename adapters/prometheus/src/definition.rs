@@ -1,0 +1,241 @@
+//! What a handler is configured to make: metrics, each from one instance.
+
+use std::{collections::HashMap, time::Duration};
+
+use mixer_adapter_core::{
+    adapter::{ConfigErrors, InferredTypes},
+    prost_types,
+    template::Metric as MetricTemplate,
+    value::ValueType,
+};
+
+use super::{
+    Params,
+    amount::may_be_amount,
+    buckets,
+    page::OWN_PREFIX,
+    params::{MetricInfo, MetricsExpirationPolicy, metric_info},
+};
+
+/// The namespace of metrics that have none.
+const DEFAULT_NAMESPACE: &str = "istio";
+/// Series cannot expire later: what is meant to be endless is not meant to overflow a clock.
+const LATEST_EXPIRY: Duration = Duration::from_secs(100 * 365 * 24 * 60 * 60);
+/// Expiry is not checked more often.
+const SHORTEST_CHECK_INTERVAL: Duration = Duration::from_millis(10);
+
+/// A configuration found good.
+#[derive(Debug)]
+pub(super) struct Settings {
+    pub(super) metrics: Vec<Metric>,
+    pub(super) expiry: Option<Expiry>,
+}
+
+/// When series are forgotten.
+#[derive(Debug)]
+pub(super) struct Expiry {
+    pub(super) after: Duration,
+    pub(super) check_interval: Duration,
+}
+
+/// A metric and where it comes from.
+#[derive(Clone, Debug, PartialEq)]
+pub(super) struct Metric {
+    /// The path of the field.
+    field: String,
+    pub(super) instance: String,
+    pub(super) help: String,
+    pub(super) definition: Definition,
+    /// The dimension of each label, in the order of the labels.
+    pub(super) dimensions: Vec<String>,
+}
+
+/// What a metric is. Metrics with equal definitions are the same metric, whichever handlers feed it.
+#[derive(Clone, Debug, PartialEq)]
+pub(super) struct Definition {
+    pub(super) name: String,
+    pub(super) kind: Kind,
+    /// In alphabetical order.
+    pub(super) labels: Vec<String>,
+}
+
+/// What is made of values.
+#[derive(Clone, Debug, PartialEq)]
+pub(super) enum Kind {
+    Gauge,
+    Counter,
+    /// With the bounds of its buckets but for the last, which is infinite.
+    Distribution(Vec<f64>),
+}
+
+impl Settings {
+    /// Reads a configuration; the error names every field that is wrong.
+    pub(super) fn read(params: &Params) -> Result<Self, ConfigErrors> {
+        let mut errors = ConfigErrors::default();
+        let mut metrics: Vec<Metric> = Vec::with_capacity(params.metrics.len());
+        for (index, info) in params.metrics.iter().enumerate() {
+            let field = format!("metrics[{index}]");
+            if let Some(metric) = Metric::read(&mut errors, &field, info) {
+                add(&mut errors, &mut metrics, metric);
+            }
+        }
+        let expiry =
+            params.metrics_expiration_policy.as_ref().and_then(|policy| Expiry::read(&mut errors, policy));
+        errors.into_result().map(|()| Self { metrics, expiry })
+    }
+
+    /// Whether the instances of a session have a number for a value, and a dimension for each label. Instances without a
+    /// metric are not looked at: they may be another handler's.
+    pub(super) fn check_types(&self, types: &InferredTypes) -> Result<(), ConfigErrors> {
+        let mut errors = ConfigErrors::default();
+        let types: HashMap<&str, _> = types.of::<MetricTemplate>().collect();
+        for metric in &self.metrics {
+            let (field, instance) = (&metric.field, metric.instance.as_str());
+            let Some(inferred) = types.get(instance) else { continue };
+            if let Ok(value_type) = ValueType::try_from(inferred.value)
+                && value_type != ValueType::Unspecified
+                && !may_be_amount(value_type)
+            {
+                let reason = format!("the value of {instance} is a {value_type}, which is no number");
+                errors.refuse(format!("{field}.instance_name"), reason);
+            }
+            for dimension in metric.dimensions.iter().filter(|name| !inferred.dimensions.contains_key(*name))
+            {
+                let reason = format!("{instance} has no dimension {dimension:?}");
+                errors.refuse(format!("{field}.label_names"), reason);
+            }
+        }
+        errors.into_result()
+    }
+}
+
+/// Adds a metric unless it is there already; one that contradicts another is refused, as it is in Prometheus.
+fn add(errors: &mut ConfigErrors, metrics: &mut Vec<Metric>, metric: Metric) {
+    for other in metrics.iter() {
+        let same = other.definition == metric.definition && other.help == metric.help;
+        if other.definition.name == metric.definition.name && !same {
+            let reason = format!(
+                "{} is another metric than that of {}: kind, labels, buckets and description must be equal",
+                metric.definition.name, other.field
+            );
+            return errors.refuse(format!("{}.name", metric.field), reason);
+        }
+        if other.instance == metric.instance {
+            if !same || other.dimensions != metric.dimensions {
+                let reason = format!("{:?} is already used by {}", metric.instance, other.field);
+                errors.refuse(format!("{}.instance_name", metric.field), reason);
+            }
+            return;
+        }
+    }
+    metrics.push(metric);
+}
+
+impl Metric {
+    fn read(errors: &mut ConfigErrors, field: &str, info: &MetricInfo) -> Option<Self> {
+        let namespace = match safe_name(&info.namespace) {
+            namespace if namespace.is_empty() => DEFAULT_NAMESPACE.to_owned(),
+            namespace => namespace,
+        };
+        let (given, given_in) = match info.name.as_str() {
+            "" => (&info.instance_name, "instance_name"),
+            _ => (&info.name, "name"),
+        };
+        let name = format!("{namespace}_{}", safe_name(given));
+        if given.is_empty() || !is_name(&name, ":") || name.starts_with(OWN_PREFIX) {
+            let reason = format!("{name:?} cannot be the name of a metric");
+            errors.refuse(format!("{field}.{given_in}"), reason);
+            return None;
+        }
+        let kind = match Kind::read(info) {
+            Ok(kind) => kind,
+            Err((part, reason)) => {
+                errors.refuse(format!("{field}.{part}"), reason);
+                return None;
+            }
+        };
+        let mut labels: Vec<(String, String)> =
+            info.label_names.iter().map(|dimension| (safe_name(dimension), dimension.clone())).collect();
+        labels.sort();
+        for (index, (label, dimension)) in labels.iter().enumerate() {
+            let taken = index > 0 && labels[index - 1].0 == *label;
+            let reserved =
+                label.starts_with("__") || (label == "le" && matches!(kind, Kind::Distribution(_)));
+            if taken || reserved || !is_name(label, "") {
+                let why = if taken { "is used twice" } else { "cannot be the name of a label" };
+                errors.refuse(format!("{field}.label_names"), format!("{dimension:?} {why}"));
+                return None;
+            }
+        }
+        let (labels, dimensions) = labels.into_iter().unzip();
+        let help = if info.description.is_empty() { given } else { &info.description };
+        Some(Self {
+            field: field.to_owned(),
+            instance: info.instance_name.clone(),
+            help: help.clone(),
+            definition: Definition { name, kind, labels },
+            dimensions,
+        })
+    }
+}
+
+impl Kind {
+    fn read(info: &MetricInfo) -> Result<Self, (&'static str, String)> {
+        match metric_info::Kind::try_from(info.kind) {
+            Ok(metric_info::Kind::Gauge) => Ok(Self::Gauge),
+            Ok(metric_info::Kind::Counter) => Ok(Self::Counter),
+            Ok(metric_info::Kind::Distribution) => buckets::bounds(info.buckets.as_ref())
+                .map(Self::Distribution)
+                .map_err(|reason| ("buckets", reason)),
+            Ok(metric_info::Kind::Unspecified) | Err(_) => {
+                Err(("kind", "must be GAUGE, COUNTER or DISTRIBUTION".to_owned()))
+            }
+        }
+    }
+}
+
+impl Expiry {
+    fn read(errors: &mut ConfigErrors, policy: &MetricsExpirationPolicy) -> Option<Self> {
+        let mut duration = |field, value: Option<prost_types::Duration>, least, rule: &str| {
+            let read = Duration::try_from(value.unwrap_or_default()).ok();
+            let good = read.filter(|duration| (least..=LATEST_EXPIRY).contains(duration));
+            if good.is_none() {
+                errors.refuse(
+                    format!("metrics_expiration_policy.{field}"),
+                    format!("must be {rule}, up to 100 years"),
+                );
+            }
+            good
+        };
+        let after = duration(
+            "metrics_expiry_duration",
+            policy.metrics_expiry_duration,
+            Duration::from_nanos(1),
+            "longer than 0s",
+        );
+        let check_interval = duration(
+            "expiry_check_interval_duration",
+            policy.expiry_check_interval_duration,
+            Duration::ZERO,
+            "0s or longer",
+        );
+        let (after, check_interval) = after.zip(check_interval)?;
+        let check_interval = if check_interval.is_zero() { after / 2 } else { check_interval };
+        Some(Self { after, check_interval: check_interval.max(SHORTEST_CHECK_INTERVAL) })
+    }
+}
+
+/// A name as Prometheus has it, made of one that Mixer has (adapters.md, section 1.3).
+fn safe_name(name: &str) -> String {
+    let name = name.strip_prefix('/').unwrap_or(name);
+    name.chars().filter(|c| *c != '-').map(|c| if matches!(c, '/' | '.' | ' ') { '_' } else { c }).collect()
+}
+
+/// Letters, underscores and, but for the first, digits; and what else is allowed.
+fn is_name(name: &str, allowed: &str) -> bool {
+    let is_letter = |c: char| c.is_ascii_alphabetic() || c == '_' || allowed.contains(c);
+    name.starts_with(is_letter) && name.chars().all(|c| is_letter(c) || c.is_ascii_digit())
+}
+
+#[cfg(test)]
+mod tests;

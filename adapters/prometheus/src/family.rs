@@ -1,0 +1,315 @@
+//! One metric with all its series.
+
+use std::{
+    collections::{BTreeMap, HashMap},
+    fmt::{self, Write as _},
+    sync::{
+        Arc, Mutex, MutexGuard, PoisonError,
+        atomic::{AtomicU64, Ordering::Relaxed},
+    },
+    time::Instant,
+};
+
+use mixer_adapter_core::value::Value;
+
+use super::definition::{Definition, Kind};
+
+/// How many series one metric may have. What would make more is dropped and counted: a label with an unbounded number of
+/// values must not use up the memory.
+const SERIES: usize = 10_000;
+
+/// One metric, shared by the handlers that feed it.
+#[derive(Debug)]
+pub(super) struct Family {
+    definition: Definition,
+    most: usize,
+    /// By the labels as the page shows them.
+    series: Mutex<HashMap<Arc<str>, Series>>,
+    dropped: [AtomicU64; Dropped::ALL.len()],
+}
+
+#[derive(Debug)]
+struct Series {
+    sample: Sample,
+    /// When it is forgotten unless it is updated.
+    expires: Option<Instant>,
+}
+
+/// The current value of a series.
+#[derive(Clone, Debug, PartialEq)]
+pub(super) enum Sample {
+    /// Of a gauge or a counter.
+    Value(f64),
+    Distribution {
+        /// One a bucket, the infinite one last; not cumulated.
+        counts: Box<[u64]>,
+        sum: f64,
+    },
+}
+
+/// Why an update was not recorded.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Dropped {
+    /// It would have made one series too many.
+    SeriesLimit,
+    /// It would have made a counter go down.
+    NegativeIncrement,
+    /// It would have made a counter or a sum infinite or no number, for ever.
+    NotFinite,
+}
+
+impl Dropped {
+    pub(super) const ALL: [(Self, &str); 3] = [
+        (Self::SeriesLimit, "series_limit"),
+        (Self::NegativeIncrement, "negative_increment"),
+        (Self::NotFinite, "not_finite"),
+    ];
+}
+
+impl Family {
+    pub(super) fn new(definition: Definition) -> Self {
+        Self::bounded(definition, SERIES)
+    }
+
+    fn bounded(definition: Definition, most: usize) -> Self {
+        Self { definition, most, series: Mutex::default(), dropped: Default::default() }
+    }
+
+    pub(super) fn definition(&self) -> &Definition {
+        &self.definition
+    }
+
+    /// Adds a value to the series with these labels, as [`write_labels`] writes them. An error is the caller's fault; a
+    /// series too many is not, and only counted.
+    pub(super) fn record(&self, labels: &str, amount: f64, expires: Option<Instant>) -> Result<(), String> {
+        match self.definition.kind {
+            Kind::Counter if amount < 0.0 => {
+                self.count(Dropped::NegativeIncrement);
+                return Err(format!("the counter {} cannot grow by {amount}", self.definition.name));
+            }
+            Kind::Counter | Kind::Distribution(_) if !amount.is_finite() => {
+                self.count(Dropped::NotFinite);
+                return Err(format!("{amount} would spoil {} for ever", self.definition.name));
+            }
+            Kind::Counter | Kind::Distribution(_) | Kind::Gauge => {}
+        }
+        let mut all = self.series();
+        if let Some(series) = all.get_mut(labels) {
+            series.sample.record(&self.definition.kind, amount);
+            series.expires = expires;
+        } else if all.len() < self.most {
+            let mut sample = Sample::zero(&self.definition.kind);
+            sample.record(&self.definition.kind, amount);
+            all.insert(labels.into(), Series { sample, expires });
+        } else {
+            drop(all);
+            if self.count(Dropped::SeriesLimit) == 0 {
+                tracing::warn!(
+                    metric = self.definition.name,
+                    limit = self.most,
+                    "a metric has too many series; more are dropped"
+                );
+            }
+        }
+        Ok(())
+    }
+
+    /// Forgets the series that expired.
+    pub(super) fn sweep(&self, now: Instant) {
+        let mut all = self.series();
+        all.retain(|_, series| series.is_alive(now));
+        if all.capacity() > 4 * all.len() + 64 {
+            all.shrink_to_fit();
+        }
+    }
+
+    /// The series that have not expired, in the order of their labels. Copied, so that updates do not wait for a page.
+    pub(super) fn samples(&self, now: Instant) -> Vec<(Arc<str>, Sample)> {
+        let all = self.series();
+        let alive = all.iter().filter(|(_, series)| series.is_alive(now));
+        let mut samples: Vec<_> =
+            alive.map(|(labels, series)| (labels.clone(), series.sample.clone())).collect();
+        drop(all);
+        samples.sort_by(|(a, _), (b, _)| a.cmp(b));
+        samples
+    }
+
+    /// How many updates were dropped for that reason.
+    pub(super) fn dropped(&self, reason: Dropped) -> u64 {
+        self.dropped[reason as usize].load(Relaxed)
+    }
+
+    fn count(&self, reason: Dropped) -> u64 {
+        self.dropped[reason as usize].fetch_add(1, Relaxed)
+    }
+
+    fn series(&self) -> MutexGuard<'_, HashMap<Arc<str>, Series>> {
+        self.series.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl Series {
+    fn is_alive(&self, now: Instant) -> bool {
+        self.expires.is_none_or(|expires| now < expires)
+    }
+}
+
+impl Sample {
+    fn zero(kind: &Kind) -> Self {
+        match kind {
+            Kind::Gauge | Kind::Counter => Self::Value(0.0),
+            Kind::Distribution(bounds) => {
+                Self::Distribution { counts: vec![0; bounds.len() + 1].into(), sum: 0.0 }
+            }
+        }
+    }
+
+    fn record(&mut self, kind: &Kind, amount: f64) {
+        match (self, kind) {
+            (Self::Value(value), Kind::Counter) => *value += amount,
+            (Self::Value(value), _) => *value = amount,
+            (Self::Distribution { counts, sum }, Kind::Distribution(bounds)) => {
+                let bucket = bounds.partition_point(|bound| *bound < amount);
+                if let Some(count) = counts.get_mut(bucket) {
+                    *count += 1;
+                }
+                *sum += amount;
+            }
+            (Self::Distribution { .. }, Kind::Gauge | Kind::Counter) => {}
+        }
+    }
+}
+
+/// Writes labels as they stand on the page, `a="x",b="y"`. A dimension that the instance lacks is an empty label, which
+/// to Prometheus is the same as none; dimensions without a label do not matter.
+pub(super) fn write_labels<'a>(
+    text: &mut String,
+    labels: impl Iterator<Item = (&'a String, &'a String)>,
+    dimensions: &BTreeMap<String, Value>,
+) {
+    for (label, dimension) in labels {
+        if !text.is_empty() {
+            text.push(',');
+        }
+        text.push_str(label);
+        text.push_str("=\"");
+        if let Some(value) = dimensions.get(dimension) {
+            // Writing to a String does not fail.
+            let _ = write!(Escaped(text), "{value}");
+        }
+        text.push('"');
+    }
+}
+
+/// Escapes what is written, as label values are.
+struct Escaped<'a>(&'a mut String);
+
+impl fmt::Write for Escaped<'_> {
+    fn write_str(&mut self, text: &str) -> fmt::Result {
+        for c in text.chars() {
+            match c {
+                '\\' => self.0.push_str(r"\\"),
+                '"' => self.0.push_str(r#"\""#),
+                '\n' => self.0.push_str(r"\n"),
+                c => self.0.push(c),
+            }
+        }
+        Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used)]
+
+    use std::time::Duration;
+
+    use super::*;
+
+    fn family(kind: Kind, most: usize) -> Family {
+        let labels = vec!["a".to_owned()];
+        Family::bounded(Definition { name: "m".to_owned(), kind, labels }, most)
+    }
+
+    fn samples(family: &Family, now: Instant) -> Vec<(String, Sample)> {
+        family.samples(now).into_iter().map(|(labels, sample)| (labels.to_string(), sample)).collect()
+    }
+
+    #[test]
+    fn counters_add_gauges_keep_the_last_and_distributions_count_by_size() {
+        let now = Instant::now();
+        for (kind, expected) in [
+            (Kind::Counter, Sample::Value(12.0)),
+            (Kind::Gauge, Sample::Value(5.0)),
+            (
+                Kind::Distribution(vec![2.0, 5.0]),
+                Sample::Distribution { counts: [1, 1, 1].into(), sum: 12.0 },
+            ),
+        ] {
+            let family = family(kind, 1);
+            for amount in [1.0, 6.0, 5.0] {
+                family.record("", amount, None).unwrap();
+            }
+            assert_eq!(samples(&family, now), [(String::new(), expected)]);
+        }
+    }
+
+    #[test]
+    fn series_too_many_are_dropped_and_counted_while_the_others_go_on() {
+        let family = family(Kind::Counter, 2);
+        for labels in ["1", "2", "3", "1", "4"] {
+            family.record(labels, 1.0, None).unwrap();
+        }
+        let series = [("1".to_owned(), Sample::Value(2.0)), ("2".to_owned(), Sample::Value(1.0))];
+        assert_eq!(samples(&family, Instant::now()), series);
+        assert_eq!(family.dropped(Dropped::SeriesLimit), 2);
+    }
+
+    // The original panicked at a negative increment; adapters.md, section 1.3.
+    #[test]
+    fn what_would_spoil_a_series_is_refused_and_counted() {
+        let counter = family(Kind::Counter, 1);
+        assert_eq!(counter.record("", -3.0, None).unwrap_err(), "the counter m cannot grow by -3");
+        assert_eq!(counter.record("", f64::NAN, None).unwrap_err(), "NaN would spoil m for ever");
+        assert_eq!(counter.dropped(Dropped::NegativeIncrement), 1);
+        assert_eq!(counter.dropped(Dropped::NotFinite), 1);
+        assert_eq!(samples(&counter, Instant::now()), []);
+        assert!(family(Kind::Distribution(vec![1.0]), 1).record("", f64::INFINITY, None).is_err());
+        family(Kind::Distribution(vec![1.0]), 1).record("", -3.0, None).unwrap();
+        family(Kind::Gauge, 1).record("", f64::NAN, None).unwrap();
+    }
+
+    // TestMetricExpiration, with a clock that is told.
+    #[test]
+    fn series_expire_unless_they_are_updated() {
+        let (start, minute) = (Instant::now(), Duration::from_secs(60));
+        let family = family(Kind::Counter, 9);
+        family.record("never", 1.0, None).unwrap();
+        family.record("stale", 1.0, Some(start + minute)).unwrap();
+        family.record("updated", 1.0, Some(start + minute)).unwrap();
+        family.record("updated", 1.0, Some(start + 2 * minute)).unwrap();
+        let labels = |now| samples(&family, now).into_iter().map(|(labels, _)| labels).collect::<Vec<_>>();
+        assert_eq!(labels(start), ["never", "stale", "updated"]);
+        assert_eq!(labels(start + minute), ["never", "updated"]);
+        family.sweep(start + minute);
+        assert_eq!(labels(start), ["never", "updated"]);
+        family.sweep(start + 2 * minute);
+        assert_eq!(labels(start), ["never"]);
+    }
+
+    #[test]
+    fn labels_are_written_escaped_and_empty_where_a_dimension_is_absent() {
+        let dimensions: BTreeMap<String, Value> = [
+            ("text", Value::from("a\"b\\c\nd")),
+            ("bool", true.into()),
+            ("other", 1.into()),
+            ("nothing", Value::Unspecified),
+        ]
+        .map(|(name, value)| (name.to_owned(), value))
+        .into();
+        let labels = ["bool", "missing", "nothing", "text"].map(str::to_owned);
+        let mut text = String::new();
+        write_labels(&mut text, labels.iter().zip(&labels), &dimensions);
+        assert_eq!(text, r#"bool="true",missing="",nothing="",text="a\"b\\c\nd""#);
+    }
+}

@@ -1,0 +1,175 @@
+//! Makes Prometheus metrics of metric instances, and serves them to be scraped.
+//!
+//! Behaviour: adapters.md, section 1.3, "prometheus"; what differs is in the README.
+
+mod amount;
+mod buckets;
+mod definition;
+mod exporter;
+mod family;
+mod page;
+mod server;
+
+use std::{
+    collections::HashMap,
+    sync::{Arc, LazyLock},
+    time::{Duration, Instant},
+};
+
+use mixer_adapter_core::{
+    Adapter, AdapterError, Handle,
+    adapter::{ConfigErrors, InferredTypes},
+    template::{Metric, metric},
+};
+use tokio::{task::JoinSet, time::MissedTickBehavior};
+
+use self::{
+    amount::amount,
+    definition::Settings,
+    exporter::{Exporter, Lease},
+    family::{Family, write_labels},
+};
+
+mod config {
+    #![allow(missing_docs, unreachable_pub)]
+    mixer_adapter_core::include_proto!("adapter.prometheus.config");
+}
+
+pub use config::{Params, params};
+
+/// Where metrics are served unless [`LISTEN`] says otherwise: the original's port, to this machine only. Tests take a free
+/// port, as several may run on one machine.
+const DEFAULT_ADDRESS: &str = if cfg!(test) { "127.0.0.1:0" } else { "127.0.0.1:42422" };
+/// The environment variable that says where, as IP:PORT.
+const LISTEN: &str = "MIXER_ADAPTER_PROMETHEUS_LISTEN";
+
+/// How many faults of one report its error names.
+const FAULTS_NAMED: usize = 5;
+
+/// The page of this process.
+static EXPORTER: LazyLock<Arc<Exporter>> = LazyLock::new(|| {
+    Arc::new(Exporter::new(std::env::var(LISTEN).unwrap_or_else(|_| DEFAULT_ADDRESS.to_owned())))
+});
+
+/// The handler: what becomes of which instance.
+#[derive(Debug)]
+pub struct Prometheus {
+    metrics: HashMap<String, Recorder>,
+    expiry: Option<Duration>,
+    _sweeping: JoinSet<()>,
+    _lease: Lease,
+}
+
+/// Where the values of one instance go.
+#[derive(Debug)]
+struct Recorder {
+    family: Arc<Family>,
+    /// The dimension of each label, in the order of the labels.
+    dimensions: Vec<String>,
+}
+
+impl Adapter for Prometheus {
+    const NAME: &str = "prometheus";
+    const DESCRIPTION: &str = "Makes Prometheus metrics and serves them to be scraped.";
+    type Config = Params;
+    type Templates = (Metric,);
+
+    async fn open(params: Params) -> Result<Self, AdapterError> {
+        Self::open_on(&EXPORTER, &params)
+    }
+
+    fn validate(params: &Params, types: &InferredTypes) -> Result<(), ConfigErrors> {
+        Settings::read(params)?.check_types(types)
+    }
+}
+
+impl Handle<Metric> for Prometheus {
+    async fn handle(&self, instances: Vec<metric::InstanceMsg>) -> Result<(), AdapterError> {
+        let now = Instant::now();
+        let mut labels = String::new();
+        let mut faults = Vec::new();
+        for instance in &instances {
+            if let Err(fault) = self.record(instance, now, &mut labels) {
+                faults.push(fault);
+            }
+        }
+        if faults.is_empty() { Ok(()) } else { Err(AdapterError::invalid(summary(faults))) }
+    }
+}
+
+impl Prometheus {
+    fn open_on(exporter: &Arc<Exporter>, params: &Params) -> Result<Self, AdapterError> {
+        let settings = Settings::read(params)?;
+        let lease = exporter.lease().map_err(|error| {
+            AdapterError::unavailable(format!(
+                "metrics cannot be served on {}, which {LISTEN} may change: {error}",
+                exporter.address()
+            ))
+        })?;
+        let metrics: HashMap<String, Recorder> = settings
+            .metrics
+            .into_iter()
+            .map(|metric| {
+                let family = lease.family(metric.definition, metric.help);
+                (metric.instance, Recorder { family, dimensions: metric.dimensions })
+            })
+            .collect();
+        let mut sweeping = JoinSet::new();
+        if let Some(expiry) = &settings.expiry {
+            let families = metrics.values().map(|recorder| recorder.family.clone()).collect();
+            sweeping.spawn_on(sweep(families, expiry.check_interval), lease.runtime());
+        }
+        let expiry = settings.expiry.map(|expiry| expiry.after);
+        Ok(Self { metrics, expiry, _sweeping: sweeping, _lease: lease })
+    }
+
+    fn record(
+        &self,
+        instance: &metric::InstanceMsg,
+        now: Instant,
+        labels: &mut String,
+    ) -> Result<(), String> {
+        let Some(recorder) = self.metrics.get(&instance.name) else {
+            return Err(format!("no metric is configured for the instance {}", instance.name));
+        };
+        let family = &recorder.family;
+        let amount = amount(instance.value.as_ref())
+            .map_err(|reason| format!("the value of {}: {reason}", instance.name))?;
+        labels.clear();
+        let names = &family.definition().labels;
+        write_labels(labels, names.iter().zip(&recorder.dimensions), &instance.dimensions);
+        let expires = self.expiry.map(|expiry| now + expiry);
+        family.record(labels, amount, expires).map_err(|refused| format!("{}: {refused}", instance.name))
+    }
+}
+
+/// Frees the memory of series that expired, until it is aborted.
+async fn sweep(families: Vec<Arc<Family>>, interval: Duration) {
+    let mut ticks = tokio::time::interval(interval);
+    ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);
+    loop {
+        ticks.tick().await;
+        let now = Instant::now();
+        families.iter().for_each(|family| family.sweep(now));
+    }
+}
+
+/// The first faults, and how many more there are.
+fn summary(mut faults: Vec<String>) -> String {
+    let more = faults.len().saturating_sub(FAULTS_NAMED);
+    faults.truncate(FAULTS_NAMED);
+    let named = faults.join("; ");
+    if more == 0 { named } else { format!("{named}; and {more} more") }
+}
+
+#[cfg(test)]
+mixer_adapter::testing::compliance!(
+    Prometheus,
+    config(
+        "metrics: [{name: requests, instance_name: example.instance.istio-system, kind: COUNTER, label_names: [path]}]"
+    ),
+    refuses("metrics[0].kind", "metrics: [{name: a, instance_name: b}]")
+);
+
+#[cfg(test)]
+mod tests;

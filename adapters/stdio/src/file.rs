@@ -1,0 +1,298 @@
+use std::{
+    ffi::OsStr,
+    fs::{self, File},
+    io,
+    path::{Path, PathBuf},
+    time::{Duration, SystemTime},
+};
+
+use mixer_adapter_core::prost_types::Timestamp;
+
+use super::{time::rfc3339, whole_lines::WholeLines};
+
+/// When a file is renamed and begun anew, and which of those renamed are kept.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Rotation {
+    /// No file grows larger, but for a single line that is.
+    pub(super) max_bytes: u64,
+    /// Older ones are removed.
+    pub(super) max_age: Option<Duration>,
+    /// If there are more, the oldest are removed.
+    pub(super) max_files: Option<usize>,
+}
+
+/// A file that lines are appended to.
+#[derive(Debug)]
+pub(super) struct LogFile {
+    path: PathBuf,
+    lines: WholeLines<File>,
+    size: u64,
+    /// Whether the latest attempt at a rotation failed; it is said once.
+    stuck: bool,
+}
+
+impl LogFile {
+    /// Opens a file, or makes it, with the directories it is in.
+    pub(super) fn open(path: PathBuf) -> io::Result<Self> {
+        if let Some(directory) = path.parent() {
+            fs::create_dir_all(directory)?;
+        }
+        let (lines, size) = append(&path)?;
+        Ok(Self { path, lines, size, stuck: false })
+    }
+
+    /// Appends whole lines, into as many files as the rotation demands. An error comes with what was not written.
+    pub(super) fn write<'a>(
+        &mut self,
+        mut lines: &'a [u8],
+        rotation: Option<Rotation>,
+        now: SystemTime,
+    ) -> Result<(), (&'a [u8], io::Error)> {
+        while !lines.is_empty() {
+            let fit = match rotation {
+                None => lines.len(),
+                Some(rotation) => {
+                    let room = rotation.max_bytes.saturating_sub(self.size);
+                    match whole_lines_within(lines, room) {
+                        0 if self.size > 0 && self.rotate(rotation, now) => continue,
+                        // A line larger than a file, or a file that cannot be renamed.
+                        0 => first_line(lines),
+                        fit => fit,
+                    }
+                }
+            };
+            let (now_due, later) = lines.split_at(fit);
+            if let Err((rest, error)) = self.lines.write(now_due) {
+                self.size += (now_due.len() - rest.len()) as u64;
+                return Err((&lines[now_due.len() - rest.len()..], error));
+            }
+            self.size += fit as u64;
+            lines = later;
+        }
+        Ok(())
+    }
+
+    /// Removes renamed files that are too old or too many.
+    pub(super) fn remove_old(&self, rotation: Rotation, now: SystemTime) {
+        let mut backups = self.backups();
+        backups.sort_unstable_by(|a, b| b.cmp(a));
+        for (index, (renamed, path)) in backups.iter().enumerate() {
+            let age = now.duration_since(*renamed).unwrap_or_default();
+            let old = rotation.max_age.is_some_and(|max| age > max);
+            if (old || rotation.max_files.is_some_and(|max| index >= max))
+                && let Err(error) = fs::remove_file(path)
+            {
+                tracing::warn!(path = %path.display(), %error, "a rotated file could not be removed");
+            }
+        }
+    }
+
+    /// Renames the file and begins it anew. On failure the lines go on into the file there is.
+    fn rotate(&mut self, rotation: Rotation, now: SystemTime) -> bool {
+        let begun = self.free_name(now).and_then(|backup| {
+            match fs::rename(&self.path, backup) {
+                // Somebody else moved it away.
+                Err(error) if error.kind() == io::ErrorKind::NotFound => {}
+                renamed => renamed?,
+            }
+            append(&self.path)
+        });
+        match begun {
+            Ok((lines, size)) => {
+                self.lines = lines;
+                self.size = size;
+                self.stuck = false;
+                self.remove_old(rotation, now);
+                true
+            }
+            Err(error) => {
+                if !self.stuck {
+                    self.stuck = true;
+                    tracing::warn!(path = %self.path.display(), %error, "the file cannot be rotated and grows on");
+                }
+                false
+            }
+        }
+    }
+
+    /// A name for the file to be renamed to that no file has: `mixer-2026-01-02T03-04-05.678.log`.
+    fn free_name(&self, now: SystemTime) -> io::Result<PathBuf> {
+        let (prefix, suffix) = self.name_parts();
+        let mut time = now;
+        loop {
+            let stamp = rfc3339(time.into(), 3).replace(':', "-");
+            let name = self.path.with_file_name(format!("{prefix}{}{suffix}", stamp.trim_end_matches('Z')));
+            if !name.try_exists()? {
+                return Ok(name);
+            }
+            time += Duration::from_millis(1);
+        }
+    }
+
+    /// The files it was renamed to, with the time in their names.
+    fn backups(&self) -> Vec<(SystemTime, PathBuf)> {
+        let (prefix, suffix) = self.name_parts();
+        let directory = self.path.parent().unwrap_or(Path::new("."));
+        let Ok(entries) = fs::read_dir(directory) else { return Vec::new() };
+        let renamed = |name: &OsStr| {
+            let stamp = name.to_str()?.strip_prefix(&prefix)?.strip_suffix(&suffix)?;
+            let (date, time) = stamp.split_once('T')?;
+            let time: Timestamp = format!("{date}T{}Z", time.replace('-', ":")).parse().ok()?;
+            SystemTime::try_from(time).ok()
+        };
+        let backup = |entry: fs::DirEntry| Some((renamed(&entry.file_name())?, entry.path()));
+        entries.flatten().filter_map(backup).collect()
+    }
+
+    /// What stands before and after the time in the names of renamed files.
+    fn name_parts(&self) -> (String, String) {
+        let text = |part: Option<&OsStr>| part.unwrap_or_default().to_string_lossy().into_owned();
+        let suffix = self.path.extension().map(|extension| format!(".{}", text(Some(extension))));
+        (format!("{}-", text(self.path.file_stem())), suffix.unwrap_or_default())
+    }
+}
+
+fn append(path: &Path) -> io::Result<(WholeLines<File>, u64)> {
+    let file = File::options().append(true).create(true).open(path)?;
+    let size = file.metadata()?.len();
+    Ok((WholeLines::new(file), size))
+}
+
+/// How many bytes of whole lines fit.
+fn whole_lines_within(lines: &[u8], room: u64) -> usize {
+    let most = usize::try_from(room).map_or(lines.len(), |room| room.min(lines.len()));
+    lines[..most].iter().rposition(|byte| *byte == b'\n').map_or(0, |end| end + 1)
+}
+
+fn first_line(lines: &[u8]) -> usize {
+    lines.iter().position(|byte| *byte == b'\n').map_or(lines.len(), |end| end + 1)
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used)]
+
+    use std::time::UNIX_EPOCH;
+
+    use super::*;
+
+    const DAY: Duration = Duration::from_secs(24 * 60 * 60);
+
+    fn rotation(max_bytes: u64) -> Rotation {
+        Rotation { max_bytes, max_age: None, max_files: None }
+    }
+
+    fn at(seconds: u64) -> SystemTime {
+        UNIX_EPOCH + Duration::from_secs(1_767_323_045 + seconds)
+    }
+
+    /// The files of a directory, by name, with what is in them.
+    fn files(directory: &Path) -> Vec<(String, String)> {
+        let mut files: Vec<(String, String)> = fs::read_dir(directory)
+            .unwrap()
+            .map(|file| {
+                let file = file.unwrap();
+                (file.file_name().into_string().unwrap(), fs::read_to_string(file.path()).unwrap())
+            })
+            .collect();
+        files.sort();
+        files
+    }
+
+    fn texts(directory: &Path) -> Vec<String> {
+        files(directory).into_iter().map(|(_, text)| text).collect()
+    }
+
+    #[test]
+    fn a_file_is_renamed_with_the_time_before_it_grows_too_large() {
+        let directory = tempfile::tempdir().unwrap();
+        let mut file = LogFile::open(directory.path().join("mixer.log")).unwrap();
+        for (second, line) in [(0, "aaaa\n"), (1, "bbbb\n"), (2, "cccc\n")] {
+            file.write(line.as_bytes(), Some(rotation(10)), at(second)).unwrap();
+        }
+        let expected = [("mixer-2026-01-02T03-04-07.000.log", "aaaa\nbbbb\n"), ("mixer.log", "cccc\n")];
+        assert_eq!(files(directory.path()), expected.map(|(name, text)| (name.to_owned(), text.to_owned())));
+    }
+
+    #[test]
+    fn many_lines_at_once_go_to_many_files_and_none_is_overwritten() {
+        let directory = tempfile::tempdir().unwrap();
+        let mut file = LogFile::open(directory.path().join("mixer")).unwrap();
+        file.write(b"a\nbb\nccc\ndddd\neeeeee\nf\n", Some(rotation(6)), at(0)).unwrap();
+        assert_eq!(texts(directory.path()), ["f\n", "a\nbb\n", "ccc\n", "dddd\n", "eeeeee\n"]);
+    }
+
+    #[test]
+    fn what_was_in_the_file_counts() {
+        let directory = tempfile::tempdir().unwrap();
+        let path = directory.path().join("mixer.log");
+        fs::write(&path, "before\n").unwrap();
+        let mut file = LogFile::open(path).unwrap();
+        file.write(b"after\n", Some(rotation(10)), at(0)).unwrap();
+        assert_eq!(texts(directory.path()), ["before\n", "after\n"]);
+    }
+
+    #[test]
+    fn without_a_rotation_a_file_grows() {
+        let directory = tempfile::tempdir().unwrap();
+        let mut file = LogFile::open(directory.path().join("mixer.log")).unwrap();
+        for _ in 0..100 {
+            file.write(b"line\n", None, at(0)).unwrap();
+        }
+        assert_eq!(texts(directory.path()), ["line\n".repeat(100)]);
+    }
+
+    #[test]
+    fn the_oldest_files_are_removed_where_there_are_too_many() {
+        let directory = tempfile::tempdir().unwrap();
+        let mut file = LogFile::open(directory.path().join("mixer.log")).unwrap();
+        let rotation = Rotation { max_files: Some(2), ..rotation(2) };
+        for (second, line) in [(0, "a\n"), (1, "b\n"), (2, "c\n"), (3, "d\n"), (4, "e\n")] {
+            file.write(line.as_bytes(), Some(rotation), at(second)).unwrap();
+        }
+        assert_eq!(texts(directory.path()), ["c\n", "d\n", "e\n"]);
+    }
+
+    #[test]
+    fn files_are_removed_when_the_time_in_their_name_is_too_long_ago_and_others_left_alone() {
+        let directory = tempfile::tempdir().unwrap();
+        let mut file = LogFile::open(directory.path().join("mixer.log")).unwrap();
+        let rotation = Rotation { max_age: Some(DAY), ..rotation(2) };
+        for others in
+            ["mixer-old.log", "mixer-2020-01-01T00-00-00.000.txt", "other-2020-01-01T00-00-00.000.log"]
+        {
+            fs::write(directory.path().join(others), "x\n").unwrap();
+        }
+        let day = DAY.as_secs();
+        for (second, line) in [(0, "a\n"), (1, "b\n"), (day, "c\n"), (day + 2, "d\n")] {
+            file.write(line.as_bytes(), Some(rotation), at(second)).unwrap();
+        }
+        let texts: Vec<String> = texts(directory.path()).into_iter().filter(|text| text != "x\n").collect();
+        assert_eq!(texts, ["b\n", "c\n", "d\n"]);
+        assert_eq!(files(directory.path()).len(), 3 + texts.len());
+    }
+
+    #[test]
+    fn a_file_moved_away_is_begun_anew() {
+        let directory = tempfile::tempdir().unwrap();
+        let path = directory.path().join("mixer.log");
+        let mut file = LogFile::open(path.clone()).unwrap();
+        file.write(b"a\n", Some(rotation(2)), at(0)).unwrap();
+        fs::remove_file(&path).unwrap();
+        file.write(b"b\n", Some(rotation(2)), at(1)).unwrap();
+        assert_eq!(texts(directory.path()), ["b\n"]);
+    }
+
+    #[test]
+    fn where_a_file_cannot_be_renamed_its_lines_go_on_into_it() {
+        let directory = tempfile::tempdir().unwrap();
+        let inner = directory.path().join("inner");
+        let mut file = LogFile::open(inner.join("mixer.log")).unwrap();
+        file.write(b"a\n", Some(rotation(2)), at(0)).unwrap();
+        // Without its directory the file has no name to rename and no place for a new one.
+        let moved = directory.path().join("moved");
+        fs::rename(&inner, &moved).unwrap();
+        file.write(b"b\nc\n", Some(rotation(2)), at(1)).unwrap();
+        assert_eq!(texts(&moved), ["a\nb\nc\n"]);
+    }
+}

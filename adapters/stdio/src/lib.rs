@@ -1,0 +1,140 @@
+//! Writes log entries and metrics, a line each, to a standard stream or a file.
+
+mod file;
+mod line;
+mod outlet;
+mod settings;
+mod sink;
+#[cfg(test)]
+mixer_adapter::testing::compliance!(
+    Stdio,
+    config("{log_stream: FILE, output_path: /dev/null}"),
+    refuses("output_path", "log_stream: FILE")
+);
+
+#[cfg(test)]
+mod tests;
+mod time;
+mod whole_lines;
+
+use std::{collections::BTreeMap, fmt::Write as _, time::SystemTime};
+
+use mixer_adapter_core::{
+    Adapter, AdapterError, Code, Handle,
+    adapter::{ConfigErrors, InferredTypes},
+    prost_types::Timestamp,
+    template::{LogEntry, Metric, logentry, metric},
+    value::Value,
+};
+
+use self::{
+    config::params::Level,
+    line::{Form, Line},
+    outlet::{Lost, OpenError, Outlet},
+    settings::{Levels, Settings},
+};
+
+mod config {
+    #![allow(missing_docs, unreachable_pub)]
+    mixer_adapter_core::include_proto!("adapter.stdio.config");
+}
+
+pub use config::{Params, params};
+
+/// The time of a log entry that has none, as in the original: Go's zero time.
+const NO_TIME: Timestamp = Timestamp { seconds: -62_135_596_800, nanos: 0 };
+
+/// The value of a metric that has none.
+static NO_VALUE: Value = Value::Unspecified;
+
+/// The handler: what lines look like, and the way to where they go.
+#[derive(Debug)]
+pub struct Stdio {
+    form: Form,
+    levels: Levels,
+    outlet: Outlet,
+}
+
+impl Stdio {
+    /// How many lines for this handler's stream or file were lost since it was opened: no room to wait, or a failure to
+    /// write.
+    pub fn lost(&self) -> u64 {
+        self.outlet.lost()
+    }
+
+    fn write<'a>(&self, lines: impl Iterator<Item = Line<'a>>) -> Result<(), AdapterError> {
+        let mut text = String::new();
+        for line in lines.filter(|line| line.level >= self.levels.output) {
+            // A String takes everything.
+            let _ = write!(text, "{line}");
+        }
+        Ok(self.outlet.write(text.as_bytes())?)
+    }
+
+    fn line<'a>(
+        &self,
+        level: Level,
+        time: Timestamp,
+        instance: &'a str,
+        value: Option<&'a Value>,
+        fields: &'a BTreeMap<String, Value>,
+    ) -> Line<'a> {
+        Line { form: self.form, level, time, instance, value, fields }
+    }
+}
+
+impl Adapter for Stdio {
+    const NAME: &str = "stdio";
+    const DESCRIPTION: &str = "Writes log entries and metrics to a standard stream or a file.";
+    type Config = Params;
+    type Templates = (LogEntry, Metric);
+
+    async fn open(params: Params) -> Result<Self, AdapterError> {
+        let Settings { target, rotation, form, levels } = Settings::read(&params)?;
+        let outlet = Outlet::open(target, rotation).await?;
+        Ok(Self { form, levels, outlet })
+    }
+
+    fn validate(params: &Params, _: &InferredTypes) -> Result<(), ConfigErrors> {
+        Settings::read(params).map(|_| ())
+    }
+
+    async fn close(self) {
+        self.outlet.close().await;
+    }
+}
+
+impl Handle<LogEntry> for Stdio {
+    async fn handle(&self, entries: Vec<logentry::InstanceMsg>) -> Result<(), AdapterError> {
+        self.write(entries.iter().map(|entry| {
+            let level = self.levels.of_severity(&entry.severity);
+            let time = entry.timestamp.map_or(NO_TIME, |time| time.value.unwrap_or_default());
+            self.line(level, time, &entry.name, None, &entry.variables)
+        }))
+    }
+}
+
+impl Handle<Metric> for Stdio {
+    async fn handle(&self, metrics: Vec<metric::InstanceMsg>) -> Result<(), AdapterError> {
+        let now = Timestamp::from(SystemTime::now());
+        self.write(metrics.iter().map(|metric| {
+            let value = metric.value.as_ref().unwrap_or(&NO_VALUE);
+            self.line(self.levels.metric, now, &metric.name, Some(value), &metric.dimensions)
+        }))
+    }
+}
+
+impl From<OpenError> for AdapterError {
+    fn from(error: OpenError) -> Self {
+        match &error {
+            OpenError::Unwritable { .. } => ConfigErrors::one("output_path", error.to_string()).into(),
+            OpenError::TooMany => Self::new(Code::ResourceExhausted, error.to_string()),
+        }
+    }
+}
+
+impl From<Lost> for AdapterError {
+    fn from(lost: Lost) -> Self {
+        Self::unavailable(lost.to_string())
+    }
+}

@@ -1,0 +1,43 @@
+use mixer_adapter_core::prost_types::Timestamp;
+
+/// An instant in UTC with so many digits of a second, as the original writes it: `2017-08-21T10:04:00.000000Z`. Further
+/// digits are cut.
+pub(super) fn rfc3339(time: Timestamp, digits: u32) -> String {
+    let mut time = time.normalized();
+    time.nanos -= time.nanos % 10_i32.pow(9_u32.saturating_sub(digits));
+    // Zeros at the end of the fraction are left out, by three.
+    let text = time.to_string();
+    let text = text.trim_end_matches('Z');
+    let (whole, fraction) = text.split_once('.').unwrap_or((text, ""));
+    format!("{whole}.{fraction:0<width$}Z", width = digits as usize)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn instants_have_as_many_digits_as_asked() {
+        let cases = [
+            ((-62_135_596_800, 0), 6, "0001-01-01T00:00:00.000000Z"),
+            ((1_503_309_840, 0), 6, "2017-08-21T10:04:00.000000Z"),
+            ((1_503_309_840, 120_000_000), 6, "2017-08-21T10:04:00.120000Z"),
+            ((1_503_309_840, 123_456_789), 6, "2017-08-21T10:04:00.123456Z"),
+            ((1_503_309_840, 123_456_789), 3, "2017-08-21T10:04:00.123Z"),
+            ((-1, 999_999_999), 6, "1969-12-31T23:59:59.999999Z"),
+            ((0, -1), 6, "1969-12-31T23:59:59.999999Z"),
+        ];
+        for ((seconds, nanos), digits, text) in cases {
+            assert_eq!(rfc3339(Timestamp { seconds, nanos }, digits), text);
+        }
+    }
+
+    #[test]
+    fn instants_beyond_the_calendar_are_written_all_the_same() {
+        for seconds in [i64::MIN, i64::MAX] {
+            for nanos in [i32::MIN, i32::MAX] {
+                assert!(rfc3339(Timestamp { seconds, nanos }, 6).ends_with('Z'));
+            }
+        }
+    }
+}

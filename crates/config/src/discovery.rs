@@ -1,0 +1,131 @@
+//! Resources of Envoy, as it reads them from files of its own: a `DiscoveryResponse`, whose resources say what they are under `@type`
+//! (mcp-and-xds.md, section e).
+
+use std::{collections::BTreeMap, sync::Arc};
+
+use serde_json::Value as Json;
+
+use super::{
+    Collection, Fault, Kind, Origin, Parsed, Resource, ResourceName, document::Document, lines::Lines,
+};
+
+const RESOURCES: &str = "resources";
+const TYPE: &str = "@type";
+
+/// The fields of the message, in both cases.
+const FIELDS: [&str; 12] = [
+    "version_info",
+    "versionInfo",
+    RESOURCES,
+    "canary",
+    "type_url",
+    "typeUrl",
+    "nonce",
+    "control_plane",
+    "controlPlane",
+    "resource_errors",
+    "resourceErrors",
+    TYPE,
+];
+
+/// Whether a document is one of these. Kustomize has `resources` in its files, too, but those are paths.
+pub(super) fn is_response(json: &Json) -> bool {
+    let Some(fields) = json.as_object() else { return false };
+    let resources = fields.get(RESOURCES).and_then(Json::as_array);
+    resources.is_some_and(|items| items.iter().all(Json::is_object))
+        && fields.keys().all(|field| FIELDS.contains(&field.as_str()))
+}
+
+/// The resources of a document. What is wrong with them is nothing to Mixer: it is warned about, and costs nothing else.
+pub(super) fn read(mut document: Document, source: &Arc<str>) -> Parsed {
+    let mut lines = document.lines.take(&document.json, RESOURCES);
+    let Json::Array(items) = document.json[RESOURCES].take() else { return Parsed::default() };
+    let mut parsed = Parsed::default();
+    for (index, (json, lines)) in items.into_iter().zip(&mut lines.children).enumerate() {
+        match resource(json, std::mem::take(lines), source) {
+            Ok(resource) => parsed.resources.push(resource),
+            Err((field, line, reason)) => {
+                let field = format!("{RESOURCES}[{index}].{field}");
+                parsed.faults.push(Fault::warning(reason).at(source, line).in_field(field));
+            }
+        }
+    }
+    parsed
+}
+
+fn resource(json: Json, lines: Lines, source: &Arc<str>) -> Result<Resource, (&'static str, u32, String)> {
+    let wrong = |field, reason: String| Err((field, lines.of_field(&json, field), reason));
+    let text = |field: &str| json.get(field).and_then(Json::as_str).filter(|text| !text.is_empty());
+    let Some(type_url) = text(TYPE) else {
+        return wrong(
+            TYPE,
+            "no type is given, such as type.googleapis.com/envoy.config.cluster.v3.Cluster".to_owned(),
+        );
+    };
+    let Some((_, message)) = type_url.rsplit_once('/') else {
+        return wrong(TYPE, format!("{type_url:?} is no type; write type.googleapis.com/{type_url}"));
+    };
+    let (field, camel) = match message.rsplit('.').next() {
+        Some("ClusterLoadAssignment") => ("cluster_name", "clusterName"),
+        _ => ("name", "name"),
+    };
+    let Some(name) = text(field).or_else(|| text(camel)) else {
+        return wrong(field, format!("a {message} is called by its {field}, and it has none"));
+    };
+    Ok(Resource {
+        name: ResourceName::new(name, Kind::Other(message.into()), ""),
+        collection: Collection::of_message(message).unwrap_or_else(|| Collection::new(message)),
+        labels: BTreeMap::new(),
+        annotations: BTreeMap::new(),
+        origin: Origin { source: source.clone(), line: lines.line },
+        spec: json,
+        unknown: Vec::new(),
+        lines,
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use crate::{Parsed, parse};
+
+    fn read(text: &str) -> (Vec<String>, Vec<String>) {
+        let Parsed { resources, faults } = parse(text, "x.yaml", "default");
+        let resources =
+            resources.iter().map(|resource| format!("{} in {}", resource.name.name(), resource.collection));
+        (resources.collect(), faults.iter().map(ToString::to_string).collect())
+    }
+
+    #[test]
+    fn resources_belong_to_the_collection_of_their_message_and_are_called_as_envoy_calls_them() {
+        let text = "version_info: '1'\nresources:\n- '@type': type.googleapis.com/envoy.config.cluster.v3.Cluster\n  name: outbound|80||a.b\n\
+                    - {'@type': type.googleapis.com/envoy.config.endpoint.v3.ClusterLoadAssignment, clusterName: a/b c}\n";
+        let clusters = "outbound|80||a.b in envoy.config.cluster.v3.Cluster";
+        let endpoints = "a/b c in envoy.config.endpoint.v3.ClusterLoadAssignment";
+        assert_eq!(read(text), (vec![clusters.to_owned(), endpoints.to_owned()], vec![]));
+        let json = r#"{"resources": [{"@type": "type.googleapis.com/istio.networking.v1alpha3.Gateway", "name": "g"}]}"#;
+        assert_eq!(read(json).0, ["g in istio/networking/v1alpha3/gateways"]);
+    }
+
+    #[test]
+    fn one_that_is_broken_is_told_with_its_line_and_costs_its_neighbours_nothing() {
+        let text = "resources:\n- name: a\n- '@type': type.googleapis.com/envoy.config.cluster.v3.Cluster\n\
+                    - {'@type': envoy.config.cluster.v3.Cluster, name: b}\n- {'@type': t/a.C, name: c}\n";
+        let (resources, faults) = read(text);
+        assert_eq!(resources, ["c in a.C"]);
+        assert_eq!(
+            faults,
+            [
+                "x.yaml:2: warning: resources[0].@type: no type is given, such as type.googleapis.com/envoy.config.cluster.v3.Cluster",
+                "x.yaml:3: warning: resources[1].name: a envoy.config.cluster.v3.Cluster is called by its name, and it has none",
+                "x.yaml:4: warning: resources[2].@type: \"envoy.config.cluster.v3.Cluster\" is no type; write type.googleapis.com/envoy.config.cluster.v3.Cluster",
+            ]
+        );
+    }
+
+    #[test]
+    fn what_only_looks_like_one_is_read_as_before() {
+        let kustomization = "resources:\n- a.yaml\n";
+        assert_eq!(read(kustomization).1, ["x.yaml:1: kind: no kind is given"]);
+        assert_eq!(read("resources: []\nimages: []\n").1, ["x.yaml:1: kind: no kind is given"]);
+    }
+}

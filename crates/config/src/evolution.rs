@@ -1,0 +1,198 @@
+//! Configuration of another version of the API: fields that are not known here, and fields that are on their way out (the
+//! versioning policy that Envoy's API began with, seed 003).
+
+use std::collections::HashMap;
+
+use prost_reflect::{
+    DynamicMessage, EnumDescriptor, FieldDescriptor, Kind, MapKey, ReflectMessage as _, Value,
+};
+
+use super::{Fault, Resource, fault::Topic, types::content};
+
+/// A field of a message that another version of the API would read otherwise.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Finding {
+    /// The path of the field, `actions[0].handler`; of the message around it where the field has no name here.
+    pub field: String,
+    /// Whether it is not known, or deprecated.
+    pub topic: Topic,
+    /// What it is, and of which version.
+    pub reason: String,
+}
+
+impl Finding {
+    /// As what is wrong with a resource: a warning, unless the policy says otherwise.
+    pub fn of(&self, resource: &Resource, below: &str) -> Fault {
+        let field = [below, &self.field].iter().filter(|part| !part.is_empty()).copied().collect::<Vec<_>>();
+        Fault { topic: self.topic, ..resource.warning(&field.join("."), self.reason.as_str()) }
+    }
+}
+
+/// How many findings are listed of one message; a newer sender has the same everywhere.
+const LISTED: usize = 20;
+
+/// What another version would read otherwise in a message, and in those within it.
+pub fn findings(message: &DynamicMessage) -> Vec<Finding> {
+    let mut found = Vec::new();
+    look(message, "", &mut found);
+    found.truncate(LISTED);
+    found
+}
+
+fn look(message: &DynamicMessage, path: &str, found: &mut Vec<Finding>) {
+    if let Some(inner) = content(message) {
+        return look(&inner, path, found);
+    }
+    let of = message.descriptor();
+    for unknown in message.unknown_fields() {
+        found.push(Finding {
+            field: path.to_owned(),
+            topic: Topic::UnknownField,
+            reason: format!(
+                "field {} is not one that {} has here: who sent it has another version of the API; it is left out",
+                unknown.number(),
+                of.full_name(),
+            ),
+        });
+    }
+    for (field, value) in message.fields() {
+        let path = if path.is_empty() { field.name().to_owned() } else { format!("{path}.{}", field.name()) };
+        if is_deprecated(&field) {
+            let reason = format!("is deprecated in {}: a coming version will not have it", of.full_name());
+            found.push(Finding { field: path.clone(), topic: Topic::DeprecatedField, reason });
+        }
+        look_into(&field.kind(), value, &path, found);
+        if found.len() > LISTED {
+            return;
+        }
+    }
+}
+
+fn look_into(kind: &Kind, value: &Value, path: &str, found: &mut Vec<Finding>) {
+    match (value, kind) {
+        (Value::Message(message), _) => look(message, path, found),
+        (Value::EnumNumber(number), Kind::Enum(of)) => look_at_value(of, *number, path, found),
+        (Value::List(items), _) => {
+            for (index, item) in items.iter().enumerate() {
+                look_into(kind, item, &format!("{path}[{index}]"), found);
+            }
+        }
+        (Value::Map(entries), Kind::Message(entry)) => {
+            let kind = entry.map_entry_value_field().kind();
+            for (key, value) in in_order(entries) {
+                look_into(&kind, value, &format!("{path}[{key}]"), found);
+            }
+        }
+        _ => {}
+    }
+}
+
+fn look_at_value(of: &EnumDescriptor, number: i32, path: &str, found: &mut Vec<Finding>) {
+    let Some(value) = of.get_value(number) else { return };
+    let options = &value.enum_value_descriptor_proto().options;
+    if options.as_ref().is_some_and(|options| options.deprecated()) {
+        let reason = format!(
+            "{} is deprecated in {}: a coming version will not have it",
+            value.name(),
+            of.full_name()
+        );
+        found.push(Finding { field: path.to_owned(), topic: Topic::DeprecatedField, reason });
+    }
+}
+
+fn in_order(entries: &HashMap<MapKey, Value>) -> Vec<(String, &Value)> {
+    let key = |key: &MapKey| match key {
+        MapKey::String(text) => format!("{text:?}"),
+        MapKey::Bool(key) => key.to_string(),
+        MapKey::I32(key) => key.to_string(),
+        MapKey::I64(key) => key.to_string(),
+        MapKey::U32(key) => key.to_string(),
+        MapKey::U64(key) => key.to_string(),
+    };
+    let mut entries: Vec<_> = entries.iter().map(|(name, value)| (key(name), value)).collect();
+    entries.sort_by(|one, other| one.0.cmp(&other.0));
+    entries
+}
+
+fn is_deprecated(field: &FieldDescriptor) -> bool {
+    field.field_descriptor_proto().options.as_ref().is_some_and(|options| options.deprecated())
+}
+
+#[cfg(test)]
+#[allow(clippy::unwrap_used)]
+mod tests {
+    use prost_reflect::DescriptorPool;
+
+    use super::*;
+
+    const PROTO: &str = r#"
+        syntax = "proto3";
+        package shop.v1beta1;
+        message Order {
+            string name = 1;
+            string old_name = 2 [deprecated = true];
+            repeated Line lines = 3;
+            map<string, Line> by_name = 4;
+            Way way = 5;
+        }
+        message Line { int32 count = 1; int32 amount = 2 [deprecated = true]; }
+        enum Way { POST = 0; FAX = 1 [deprecated = true]; }
+    "#;
+
+    fn order(json: serde_json::Value, more: &[u8]) -> DynamicMessage {
+        let folder = tempfile::tempdir().unwrap();
+        std::fs::write(folder.path().join("a.proto"), PROTO).unwrap();
+        let set = protox::compile(["a.proto"], [folder.path()]).unwrap();
+        let pool = DescriptorPool::from_file_descriptor_set(set).unwrap();
+        let of = pool.get_message_by_name("shop.v1beta1.Order").unwrap();
+        let mut bytes =
+            prost::Message::encode_to_vec(&mixer_adapter_core::json::read_json(&of, json).unwrap());
+        bytes.extend(more);
+        DynamicMessage::decode(of, &*bytes).unwrap()
+    }
+
+    fn told(message: &DynamicMessage) -> Vec<String> {
+        findings(message).iter().map(|finding| format!("{}: {}", finding.field, finding.reason)).collect()
+    }
+
+    #[test]
+    fn deprecated_fields_and_values_are_found_wherever_they_are() {
+        let plain = serde_json::json!({ "name": "x", "lines": [{ "count": 1 }], "way": "POST" });
+        assert_eq!(told(&order(plain, &[])), [""; 0]);
+        let old = serde_json::json!({
+            "old_name": "x", "lines": [{ "count": 1 }, { "amount": 2 }], "by_name": { "b": { "amount": 1 }, "a": {} }, "way": "FAX",
+        });
+        let out = "a coming version will not have it";
+        assert_eq!(
+            told(&order(old, &[])),
+            [
+                format!("old_name: is deprecated in shop.v1beta1.Order: {out}"),
+                format!("lines[1].amount: is deprecated in shop.v1beta1.Line: {out}"),
+                format!("by_name[\"b\"].amount: is deprecated in shop.v1beta1.Line: {out}"),
+                format!("way: FAX is deprecated in shop.v1beta1.Way: {out}"),
+            ]
+        );
+    }
+
+    #[test]
+    fn unknown_fields_are_found_by_number_and_place() {
+        // Field 77 of the order, and field 9 of a line.
+        let more = [0xe8, 0x04, 0x01, 0x1a, 0x02, 0x48, 0x01];
+        let found = findings(&order(serde_json::json!({}), &more));
+        assert!(found.iter().all(|finding| finding.topic == Topic::UnknownField));
+        let found: Vec<_> = found.iter().map(|finding| (&*finding.field, &finding.reason[..40])).collect();
+        assert_eq!(
+            found,
+            [
+                ("", "field 77 is not one that shop.v1beta1.Or"),
+                ("lines[0]", "field 9 is not one that shop.v1beta1.Lin")
+            ]
+        );
+    }
+
+    #[test]
+    fn what_is_the_same_everywhere_is_listed_to_a_limit() {
+        let lines = vec![serde_json::json!({ "amount": 1 }); 1000];
+        assert_eq!(findings(&order(serde_json::json!({ "lines": lines }), &[])).len(), LISTED);
+    }
+}

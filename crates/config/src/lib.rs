@@ -1,0 +1,48 @@
+//! Configuration: resources, where they come from, and what is wrong with them.
+//!
+//! ```text
+//! text --parse--> resources --source--> changes --apply--> set --> (the engine builds a snapshot)
+//! ```
+//!
+//! A [`Resource`] is who it is and a spec as JSON; an [`Entry`] of a [`ConfigSet`] is a resource understood; a [`Fault`] says what is
+//! wrong, in which file and line, in which field. Nothing here knows templates, adapters or expressions: that is the
+//! engine's part.
+
+mod claim;
+mod collection;
+mod discovery;
+mod document;
+mod evolution;
+mod fault;
+mod istio;
+mod lines;
+mod lint;
+mod listen_url;
+pub mod mcp;
+mod name;
+mod ordered;
+mod parse;
+pub mod proto;
+mod resource;
+mod set;
+pub mod source;
+mod spec;
+mod types;
+mod url;
+pub mod xds;
+
+pub use claim::{Claim, Claimed, ConfigPart, claims, collection};
+pub use collection::Collection;
+pub use evolution::Finding;
+pub use evolution::findings;
+pub use fault::{Fault, Origin, Severity, Topic};
+pub use lint::lint;
+pub use listen_url::ListenUrl;
+pub use name::{Kind, ResourceName};
+pub use parse::{Parsed, parse};
+pub use resource::Resource;
+pub use set::{ConfigSet, Entry, Unresolved};
+pub use source::read;
+pub use spec::{Handler, Instance, Spec, Target};
+pub use types::{Types, TypesError};
+pub use url::{ConfigUrl, ConfigUrlError};

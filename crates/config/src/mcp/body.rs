@@ -1,0 +1,351 @@
+//! Bodies of resources to specs and back, by descriptors.
+
+use base64::{Engine as _, engine::general_purpose::STANDARD};
+use prost_reflect::{DynamicMessage, MessageDescriptor};
+use serde_json::{Value as Json, json};
+
+use crate::{Collection, Finding, Topic, Types, findings, ordered};
+use mixer_adapter_core::{
+    json::{ParamsError, read_json},
+    proto::Any,
+};
+
+/// What type URLs begin with.
+const HOST: &str = "type.googleapis.com/";
+const TYPE: &str = "@type";
+const VALUE: &str = "value";
+const STRUCT: &str = "google.protobuf.Struct";
+
+/// A body as the spec of a resource. What is of a type not known here stays as it is, under `@type` and `value`: it is carried, not
+/// understood. Of what is, the findings are the fields that its type has not here.
+pub(super) fn to_spec(body: &Any) -> Result<(Json, Vec<Finding>), String> {
+    let name = body.message_name();
+    let Some(descriptor) = Types::own(name) else {
+        return Ok((json!({ TYPE: body.type_url, VALUE: STANDARD.encode(&body.value) }), Vec::new()));
+    };
+    let message = DynamicMessage::decode(descriptor, body.value.clone());
+    let message = message.map_err(|error| format!("its body is no {name}: {error}"))?;
+    let spec = serde_json::to_value(&message).map_err(|error| format!("its {name} is no JSON: {error}"))?;
+    let unknown = findings(&message).into_iter().filter(|finding| finding.topic == Topic::UnknownField);
+    Ok((whole_numbers(spec), unknown.collect()))
+}
+
+/// A body for people: as [`to_spec`] has it, and also where its type is known but not this program's own.
+pub(super) fn readable(body: &Any) -> Result<Json, String> {
+    let foreign = || {
+        let descriptor = Types::default()
+            .find(body.message_name())
+            .filter(|_| Types::own(body.message_name()).is_none())?;
+        let message = DynamicMessage::decode(descriptor, body.value.clone()).ok()?;
+        // What is of a type that is not known inside of it has no JSON.
+        let mut spec = serde_json::to_value(&message).ok()?;
+        spec.as_object_mut()?.insert(TYPE.to_owned(), body.type_url.as_str().into());
+        Some(spec)
+    };
+    foreign().map_or_else(|| to_spec(body).map(|(spec, _)| spec), Ok)
+}
+
+/// What a body is called, where its type is known and has a name: the one of the cluster in endpoints of Envoy, its own elsewhere.
+pub(crate) fn named(body: &Any) -> Option<String> {
+    let descriptor = Types::default().find(body.message_name())?;
+    let message = DynamicMessage::decode(descriptor, body.value.clone()).ok()?;
+    let text = |field| message.get_field_by_name(field)?.as_str().map(str::to_owned);
+    text("name").or_else(|| text("cluster_name"))
+}
+
+/// The spec of a resource as a body: of the type that it names under `@type`, or that its collection has (spec: mcp-and-xds.md d) if that
+/// type is known. All others are a `google.protobuf.Struct`.
+///
+/// The same spec always becomes the same bytes. The findings are the deprecated fields in it.
+pub(super) fn of_spec(
+    types: &Types,
+    collection: &Collection,
+    spec: Json,
+) -> Result<(Any, Vec<Finding>), ParamsError> {
+    if let Some(type_url) = spec[TYPE].as_str() {
+        return of_type(types, type_url.to_owned(), spec);
+    }
+    let own = collection.message().and_then(|name| types.find(name)).or_else(|| Types::own(STRUCT));
+    let descriptor = own.ok_or_else(|| at("", format!("{STRUCT} is not known here")))?;
+    encode(format!("{HOST}{}", descriptor.full_name()), &descriptor, spec)
+}
+
+/// A message in JSON that says its type under `@type`.
+pub(crate) fn of_any(types: &Types, json: Json) -> Result<Any, ParamsError> {
+    let type_url = json[TYPE].as_str().map(str::to_owned);
+    of_type(types, type_url.ok_or_else(|| at(TYPE, "is missing".to_owned()))?, json).map(|(body, _)| body)
+}
+
+/// A spec that says its type: fields beside it, or its bytes in base64 under `value`, which is also how types travel that are not known.
+fn of_type(types: &Types, type_url: String, mut spec: Json) -> Result<(Any, Vec<Finding>), ParamsError> {
+    let Some((_, name)) = type_url.rsplit_once('/') else {
+        return Err(at(TYPE, format!("{type_url:?} is no type; write it like {HOST}{type_url}")));
+    };
+    let descriptor = types.find(name);
+    let has_value = descriptor.as_ref().is_some_and(|message| {
+        message.full_name().starts_with("google.protobuf.") || message.get_field_by_name(VALUE).is_some()
+    });
+    let alone = spec.as_object().is_some_and(|fields| fields.len() == 2);
+    if let (Some(text), true, false) = (spec[VALUE].as_str(), alone, has_value) {
+        let bytes = STANDARD.decode(text).map_err(|error| at(VALUE, format!("is no base64: {error}")))?;
+        return Ok((Any { type_url, value: bytes.into() }, Vec::new()));
+    }
+    let Some(descriptor) = descriptor else {
+        let reason = format!(
+            "there is no type {name} here; add its descriptors (--descriptors), or write it as its bytes: {VALUE}: BASE64"
+        );
+        return Err(at(TYPE, reason));
+    };
+    if let Some(fields) = spec.as_object_mut() {
+        fields.remove(TYPE);
+    }
+    // The messages with a JSON of their own have it there.
+    if descriptor.full_name().starts_with("google.protobuf.") {
+        spec = spec[VALUE].take();
+    }
+    encode(type_url, &descriptor, spec)
+}
+
+fn encode(
+    type_url: String,
+    descriptor: &MessageDescriptor,
+    spec: Json,
+) -> Result<(Any, Vec<Finding>), ParamsError> {
+    let message = read_json(descriptor, spec)?;
+    Ok((Any { type_url, value: ordered::encode(&message).into() }, findings(&message)))
+}
+
+fn at(field: &str, reason: String) -> ParamsError {
+    ParamsError { field: field.to_owned(), reason }
+}
+
+/// A Struct has no integers: numbers that are whole are taken for them, as they are in YAML.
+fn whole_numbers(json: Json) -> Json {
+    match json {
+        Json::Number(number) => match number.as_f64() {
+            Some(float) if number.is_f64() && float.fract() == 0.0 && float.abs() < 9e15 => {
+                json!(float as i64)
+            }
+            _ => Json::Number(number),
+        },
+        Json::Array(items) => items.into_iter().map(whole_numbers).collect(),
+        Json::Object(fields) => {
+            fields.into_iter().map(|(name, value)| (name, whole_numbers(value))).collect()
+        }
+        other => other,
+    }
+}
+
+#[cfg(test)]
+#[allow(clippy::unwrap_used)]
+mod tests {
+    use super::*;
+
+    fn there_and_back(collection: &str, spec: Json) -> (String, Json) {
+        let (body, _) = of_spec(&Types::default(), &Collection::new(collection), spec).unwrap();
+        (body.message_name().to_owned(), to_spec(&body).unwrap().0)
+    }
+
+    #[test]
+    fn specs_travel_as_the_types_of_their_collections_and_come_back_as_they_were() {
+        let rule = json!({ "match": "a == b", "actions": [{ "handler": "h", "instances": ["i"] }] });
+        let (name, back) = there_and_back("istio/policy/v1beta1/rules", rule.clone());
+        assert_eq!((name.as_str(), back), ("istio.policy.v1beta1.Rule", rule));
+        let handler = json!({ "adapter": "a", "params": { "n": 5, "x": 0.5, "list": [1, "y"] }, "connection": { "address": "h:1" } });
+        let (name, back) = there_and_back("istio/policy/v1beta1/handlers", handler.clone());
+        assert_eq!((name.as_str(), back), ("istio.policy.v1beta1.Handler", handler));
+        for collection in
+            ["istio/config/v1alpha2/adapters", "istio/config/v1alpha2/legacy/deniers", "k8s/v1/Service"]
+        {
+            let spec = json!({ "session_based": false, "templates": ["a.b"], "port": 80 });
+            let (name, back) = there_and_back(collection, spec.clone());
+            assert_eq!((name.as_str(), back), ("google.protobuf.Struct", spec), "{collection}");
+        }
+    }
+
+    #[test]
+    fn the_same_spec_always_becomes_the_same_bytes() {
+        let fields: serde_json::Map<_, _> = (0..50).map(|n| (format!("field{n}"), json!(n))).collect();
+        for (collection, spec) in [
+            ("istio/config/v1alpha2/adapters", json!(fields)),
+            ("istio/policy/v1beta1/handlers", json!({ "adapter": "a", "params": fields })),
+        ] {
+            let collection = Collection::new(collection);
+            let bytes = of_spec(&Types::default(), &collection, spec.clone()).unwrap();
+            assert!((0..5).all(|_| of_spec(&Types::default(), &collection, spec.clone()).unwrap() == bytes));
+        }
+    }
+
+    #[test]
+    fn a_spec_that_does_not_fit_names_the_field() {
+        let rules = Collection::new("istio/policy/v1beta1/rules");
+        let error = of_spec(&Types::default(), &rules, json!({ "actoins": [] })).unwrap_err();
+        assert_eq!(error.to_string(), "actoins: no such field; did you mean actions?");
+    }
+
+    const LISTENERS: &str = "envoy.config.listener.v3.Listener";
+    const MANAGER: &str = "envoy.extensions.filters.network.http_connection_manager.v3.HttpConnectionManager";
+    const LUA: &str = "envoy.extensions.filters.http.lua.v3.LuaPerRoute";
+
+    fn listener(manager: Json) -> Json {
+        let mut config = manager;
+        config[TYPE] = format!("{HOST}{MANAGER}").into();
+        json!({
+            TYPE: format!("{HOST}{LISTENERS}"),
+            "name": "front",
+            "trafficDirection": "OUTBOUND",
+            "per_connection_buffer_limit_bytes": 1024,
+            "address": { "socket_address": { "address": "127.0.0.1", "portValue": 80 } },
+            "filter_chains": [{ "filters": [{ "name": "manager", "typed_config": config }] }],
+        })
+    }
+
+    fn encoded(spec: Json) -> Result<DynamicMessage, String> {
+        let types = Types::default();
+        let (body, _) =
+            of_spec(&types, &Collection::new(LISTENERS), spec).map_err(|error| error.to_string())?;
+        assert_eq!(body.type_url, format!("{HOST}{LISTENERS}"));
+        Ok(DynamicMessage::decode(types.find(LISTENERS).unwrap(), body.value).unwrap())
+    }
+
+    /// The fields and their numbers are those of Envoy's protos, the JSON is proto3's.
+    #[test]
+    fn a_resource_of_envoy_is_encoded_by_its_descriptor_and_so_is_what_is_inside() {
+        let manager = json!({
+            "statPrefix": "ingress",
+            "request_timeout": "1.5s",
+            "use_remote_address": true,
+            "server_header_transformation": "PASS_THROUGH",
+            "rds": { "route_config_name": "r", "config_source": { "ads": {}, "resource_api_version": "V3" } },
+        });
+        let listener = encoded(listener(manager)).unwrap();
+        let json = serde_json::to_value(&listener).unwrap();
+        assert_eq!(json["perConnectionBufferLimitBytes"], 1024, "a wrapper");
+        assert_eq!(json["trafficDirection"], "OUTBOUND");
+        assert_eq!(json["address"]["socketAddress"]["portValue"], 80);
+        let config = json!({
+            "@type": format!("{HOST}{MANAGER}"),
+            "statPrefix": "ingress",
+            "requestTimeout": "1.500s",
+            "useRemoteAddress": true,
+            "serverHeaderTransformation": "PASS_THROUGH",
+            "rds": { "routeConfigName": "r", "configSource": { "ads": {}, "resourceApiVersion": "V3" } },
+        });
+        assert_eq!(json["filterChains"][0]["filters"][0]["typedConfig"], config);
+    }
+
+    #[test]
+    fn what_does_not_fit_deep_inside_names_the_field() {
+        let config = "filter_chains[0].filters[0].typed_config";
+        for (manager, reason) in [
+            (json!({ "stat_prefx": "x" }), ".stat_prefx: no such field; did you mean stat_prefix?"),
+            (json!({ "stat_prefix": 7 }), ".stat_prefix: expected text in quotes, not 7"),
+            (
+                json!({ "request_timeout": "soon" }),
+                ".request_timeout: \"soon\" is no duration; write it like \"300ms\", \"5s\" or \"1m30s\"",
+            ),
+            (
+                json!({ "http_filters": [{ "name": "f", "typed_config": { "@type": "t/no.Such" } }] }),
+                ".http_filters[0].typed_config.@type: there is no type no.Such here",
+            ),
+            (json!({ "codec_type": "HTTP9" }), ".codec_type: \"HTTP9\" is no CodecType; did you mean HTTP1?"),
+        ] {
+            assert_eq!(encoded(listener(manager)).unwrap_err(), format!("{config}{reason}"));
+        }
+    }
+
+    /// Both are marked so in Envoy's protos.
+    #[test]
+    fn deprecated_fields_are_told_with_their_path_also_deep_inside() {
+        let mut spec =
+            listener(json!({ "append_x_forwarded_port": true, "access_log_flush_interval": "5s" }));
+        spec["filter_chains"][0]["use_proxy_proto"] = true.into();
+        let (_, found) = of_spec(&Types::default(), &Collection::new(LISTENERS), spec).unwrap();
+        let found: Vec<_> = found.iter().map(|finding| finding.field.as_str()).collect();
+        assert_eq!(
+            found,
+            [
+                "filter_chains[0].filters[0].typed_config.access_log_flush_interval",
+                "filter_chains[0].use_proxy_proto"
+            ]
+        );
+    }
+
+    #[test]
+    fn people_are_shown_what_envoy_is_sent() {
+        let spec = listener(json!({ "stat_prefix": "x" }));
+        let (body, _) = of_spec(&Types::default(), &Collection::new(LISTENERS), spec).unwrap();
+        let shown = readable(&body).unwrap();
+        assert_eq!((&shown[TYPE], &shown["name"]), (&json!(body.type_url), &json!("front")));
+        assert_eq!(shown["filterChains"][0]["filters"][0]["typedConfig"]["statPrefix"], "x");
+        let rule = json!({ "match": "a == b" });
+        let (body, _) =
+            of_spec(&Types::default(), &Collection::new("istio/policy/v1beta1/rules"), rule.clone()).unwrap();
+        assert_eq!(readable(&body), Ok(rule));
+    }
+
+    #[test]
+    fn maps_inside_of_an_any_are_in_one_order_too() {
+        let lua = json!({ TYPE: format!("{HOST}{LUA}"), "disabled": true });
+        let filters: serde_json::Map<_, _> = (0..50).map(|n| (format!("f{n}"), lua.clone())).collect();
+        let hosts = json!([{ "name": "h", "domains": ["*"], "typed_per_filter_config": filters }]);
+        let spec = listener(json!({ "route_config": { "virtual_hosts": hosts } }));
+        let bytes = || of_spec(&Types::default(), &Collection::new(LISTENERS), spec.clone()).unwrap().0.value;
+        let first = bytes();
+        assert!((0..5).all(|_| bytes() == first));
+        let filters = encoded(spec.clone()).map(|listener| serde_json::to_value(listener).unwrap()).unwrap();
+        let filters = &filters["filterChains"][0]["filters"][0]["typedConfig"]["routeConfig"]["virtualHosts"]
+            [0]["typedPerFilterConfig"];
+        assert_eq!((filters.as_object().unwrap().len(), &filters["f49"]["disabled"]), (50, &json!(true)));
+    }
+
+    #[test]
+    fn a_body_that_was_carried_goes_out_as_it_came() {
+        for type_url in ["t/a.b.C", &format!("{HOST}{LISTENERS}")] {
+            let body = Any { type_url: type_url.to_owned(), value: vec![1, 2, 250].into() };
+            let (spec, _) = to_spec(&body).unwrap();
+            let back = of_spec(&Types::default(), &Collection::new("any/thing"), spec).unwrap();
+            assert_eq!(back, (body, vec![]));
+        }
+    }
+
+    #[test]
+    fn a_type_that_is_not_known_or_no_type_is_told() {
+        let error =
+            |spec| of_spec(&Types::default(), &Collection::new("any/thing"), spec).unwrap_err().to_string();
+        assert_eq!(
+            error(json!({ "@type": "t/a.b.C", "name": "x" })),
+            "@type: there is no type a.b.C here; add its descriptors (--descriptors), or write it as its bytes: value: BASE64"
+        );
+        assert_eq!(
+            error(json!({ "@type": "a.b.C" })),
+            "@type: \"a.b.C\" is no type; write it like type.googleapis.com/a.b.C"
+        );
+        assert!(error(json!({ "@type": "t/a.b.C", "value": "?" })).starts_with("value: is no base64: "));
+    }
+
+    /// Galley sends these as the message; without descriptors nobody knows it.
+    #[test]
+    fn a_kind_of_istio_is_its_message_where_that_is_known_and_else_a_struct() {
+        let entries = Collection::new("istio/networking/v1alpha3/serviceentries");
+        let spec = json!({ "hosts": ["a.b"] });
+        let name =
+            |types: &Types| of_spec(types, &entries, spec.clone()).unwrap().0.message_name().to_owned();
+        let mut types = Types::default();
+        assert_eq!(name(&types), STRUCT);
+        let proto = "syntax = 'proto3'; package istio.networking.v1alpha3; message ServiceEntry { repeated string hosts = 1; }";
+        let file = protox::file::File::from_source("service_entry.proto", proto).unwrap();
+        let set = prost_types::FileDescriptorSet { file: vec![file.file_descriptor_proto().clone()] };
+        types.add(&prost::Message::encode_to_vec(&set)).unwrap();
+        assert_eq!(name(&types), "istio.networking.v1alpha3.ServiceEntry");
+        assert_eq!(of_spec(&types, &entries, spec).unwrap().0.value, b"\x0a\x03a.b"[..]);
+    }
+
+    #[test]
+    fn what_is_not_known_is_carried_and_what_is_broken_is_told() {
+        let unknown = Any { type_url: "t/a.b.C".to_owned(), value: vec![1, 2].into() };
+        assert_eq!(to_spec(&unknown).unwrap().0, json!({ "@type": "t/a.b.C", "value": "AQI=" }));
+        let broken = Any { type_url: "t/istio.policy.v1beta1.Rule".to_owned(), value: vec![0xff].into() };
+        assert!(to_spec(&broken).unwrap_err().starts_with("its body is no istio.policy.v1beta1.Rule: "));
+    }
+}

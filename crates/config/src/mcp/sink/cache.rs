@@ -1,0 +1,171 @@
+//! The last good configuration on disk, so that a restart without its source still serves.
+
+use std::{
+    collections::BTreeMap,
+    fs, io,
+    io::Write as _,
+    path::{Path, PathBuf},
+    sync::{Arc, Mutex, PoisonError},
+    time::Duration,
+};
+
+use prost::Message as _;
+use tokio::{sync::mpsc, task::JoinHandle};
+
+use super::CollectionView;
+use crate::{mcp::Resource, proto::istio::mcp::v1alpha1::Resources};
+
+/// How long changes are gathered before they are written.
+const GATHER: Duration = Duration::from_secs(1);
+
+/// A directory that holds one file for each collection: a full push of it, as MCP encodes it.
+#[derive(Clone, Debug)]
+pub struct Cache {
+    directory: PathBuf,
+}
+
+/// What a cache has of a collection.
+#[derive(Clone, Debug, PartialEq)]
+pub(super) struct Kept {
+    pub(super) collection: String,
+    pub(super) version: String,
+    pub(super) resources: Vec<Arc<Resource>>,
+}
+
+impl Cache {
+    /// The cache in that directory, which is made if need be.
+    pub fn open(directory: impl Into<PathBuf>) -> io::Result<Self> {
+        let directory = directory.into();
+        fs::create_dir_all(&directory)?;
+        Ok(Self { directory })
+    }
+
+    /// Everything it has. What cannot be read is left out and reported: a source will send it.
+    pub(super) fn load(&self) -> Vec<Kept> {
+        let files = match fs::read_dir(&self.directory) {
+            Ok(files) => files,
+            Err(error) => {
+                tracing::warn!(directory = %self.directory.display(), %error, "the configuration cache cannot be read");
+                return Vec::new();
+            }
+        };
+        let paths = files.filter_map(|file| Some(file.ok()?.path()));
+        let mut paths: Vec<_> = paths.filter(|path| path.extension().is_some_and(|end| end == END)).collect();
+        paths.sort();
+        let read = |path: &PathBuf| match Kept::read(path) {
+            Ok(kept) => Some(kept),
+            Err(error) => {
+                tracing::warn!(file = %path.display(), %error, "a file of the configuration cache is left out");
+                None
+            }
+        };
+        paths.iter().filter_map(read).collect()
+    }
+
+    /// Replaces what it has of a collection. The old is there until the new is whole.
+    fn write(&self, kept: &Kept) -> io::Result<()> {
+        let path = self.directory.join(file_name(&kept.collection));
+        let unfinished = path.with_extension("unfinished");
+        let push = Resources {
+            system_version_info: kept.version.clone(),
+            collection: kept.collection.clone(),
+            resources: kept.resources.iter().map(|resource| resource.to_message()).collect(),
+            ..Resources::default()
+        };
+        let mut file = fs::File::create(&unfinished)?;
+        file.write_all(&push.encode_to_vec())?;
+        file.sync_all()?;
+        fs::rename(&unfinished, &path)
+    }
+}
+
+/// How the files of a cache end.
+const END: &str = "mcp";
+
+/// One name for each collection: what is not plain is written in hexadecimal.
+fn file_name(collection: &str) -> String {
+    let mut name = String::new();
+    for byte in collection.bytes() {
+        match byte {
+            b'a'..=b'z' | b'A'..=b'Z' | b'0'..=b'9' | b'-' | b'_' => name.push(char::from(byte)),
+            _ => name.push_str(&format!("%{byte:02x}")),
+        }
+    }
+    format!("{name}.{END}")
+}
+
+impl Kept {
+    fn read(path: &Path) -> Result<Self, String> {
+        let bytes = fs::read(path).map_err(|error| error.to_string())?;
+        let push = Resources::decode(&*bytes).map_err(|error| error.to_string())?;
+        let resources = push.resources.into_iter().enumerate();
+        let resources = resources
+            .map(|(place, resource)| Resource::read(&push.collection, resource, place).map(Arc::new));
+        let resources = resources.collect::<Result<_, _>>().map_err(|fault| fault.to_string())?;
+        Ok(Self { collection: push.collection, version: push.system_version_info, resources })
+    }
+}
+
+/// Writes to a cache, on a thread for what blocks, and less often than things change.
+#[derive(Debug)]
+pub(super) struct Writer {
+    unwritten: Arc<Mutex<BTreeMap<Arc<str>, Kept>>>,
+    wake: mpsc::Sender<()>,
+    task: JoinHandle<()>,
+}
+
+impl Writer {
+    pub(super) fn start(cache: Cache) -> Self {
+        let unwritten = Arc::<Mutex<BTreeMap<Arc<str>, Kept>>>::default();
+        let (wake, mut woken) = mpsc::channel(1);
+        let task = tokio::spawn({
+            let unwritten = unwritten.clone();
+            async move {
+                loop {
+                    let more = woken.recv().await.is_some();
+                    if more {
+                        // Ends early when nothing more will come.
+                        let _ = tokio::time::timeout(GATHER, closed(&mut woken)).await;
+                    }
+                    let batch =
+                        std::mem::take(&mut *unwritten.lock().unwrap_or_else(PoisonError::into_inner));
+                    let cache = cache.clone();
+                    let written = tokio::task::spawn_blocking(move || {
+                        batch.values().try_for_each(|kept| cache.write(kept))
+                    });
+                    match written.await {
+                        Ok(Err(error)) => tracing::warn!(%error, "the configuration cache cannot be written"),
+                        Ok(Ok(())) => {}
+                        Err(error) => tracing::warn!(%error, "writing the configuration cache failed"),
+                    }
+                    if !more {
+                        return;
+                    }
+                }
+            }
+        });
+        Self { unwritten, wake, task }
+    }
+
+    pub(super) fn keep(&self, collection: CollectionView<'_>) {
+        let kept = Kept {
+            collection: collection.name().to_string(),
+            version: collection.version().to_owned(),
+            resources: collection.resources().cloned().collect(),
+        };
+        self.unwritten.lock().unwrap_or_else(PoisonError::into_inner).insert(collection.name().clone(), kept);
+        // Full means that it is woken already.
+        let _ = self.wake.try_send(());
+    }
+
+    /// Writes what is left.
+    pub(super) async fn finish(self) {
+        drop(self.wake);
+        let _ = self.task.await;
+    }
+}
+
+/// Waits until nothing can come any more, and drops what comes meanwhile: one waking stands for all.
+async fn closed(woken: &mut mpsc::Receiver<()>) {
+    while woken.recv().await.is_some() {}
+}

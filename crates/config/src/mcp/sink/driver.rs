@@ -1,0 +1,243 @@
+//! The task that runs a sink: streams and the application on one side of it, the state machine on the other.
+
+use std::{
+    collections::HashMap,
+    sync::{
+        Arc,
+        atomic::{AtomicU64, Ordering::Relaxed},
+    },
+    time::Instant,
+};
+
+use futures_util::{
+    StreamExt as _,
+    future::{BoxFuture, FutureExt as _},
+    stream::FuturesUnordered,
+};
+use tokio::sync::{mpsc, oneshot};
+use tokio_util::sync::CancellationToken;
+use tonic::{Code, Status};
+
+use super::{Cache, Closed, Machine, Output, SinkOptions, StreamId, cache::Writer, status::Observed};
+use crate::{
+    mcp::{Delivery, Rejection, Verdict, metrics::SINK},
+    proto::istio::mcp::v1alpha1::{RequestResources, Resources},
+    source::SourceStatus,
+};
+
+/// Requests that wait for the transport of one stream: more than go out in a burst, so that a source that does not read is
+/// recognised by it.
+const UNREAD: usize = 128;
+/// Messages of all streams that wait for the sink.
+const UNHANDLED: usize = 4;
+
+/// What a sink says on one stream, and in the end why it ends it.
+pub(crate) type Requests = mpsc::Receiver<Result<RequestResources, Status>>;
+
+/// A sink that runs, until the last clone of this is dropped.
+#[derive(Clone, Debug)]
+pub struct Sink {
+    commands: mpsc::Sender<Command>,
+    next: Arc<AtomicU64>,
+}
+
+enum Command {
+    Opened { id: StreamId, peer: String, handle: Handle },
+    Received(StreamId, Resources),
+    Closed(StreamId, Option<Status>, oneshot::Sender<Closed>),
+    Describe(oneshot::Sender<SourceStatus>),
+    Reconsider,
+}
+
+/// The sink's end of a stream.
+struct Handle {
+    requests: mpsc::Sender<Result<RequestResources, Status>>,
+    ended: CancellationToken,
+}
+
+/// A stream as its transport sees it.
+#[derive(Clone, Debug)]
+pub(crate) struct Stream {
+    id: StreamId,
+    sink: Sink,
+    /// The sink wants it to end.
+    pub(crate) ended: CancellationToken,
+}
+
+impl Sink {
+    /// Starts a sink on the runtime of the caller. What sources push arrives at the receiver, one change of a collection at a
+    /// time; if the receiver is dropped everything is refused.
+    ///
+    /// What the cache has is offered first. The caller connects it to sources, with [`dial`](super::dial) or the
+    /// [service](super::ResourceSinkService).
+    pub fn start(options: SinkOptions, cache: Option<Cache>) -> (Self, mpsc::Receiver<Delivery>) {
+        let (commands, inbox) = mpsc::channel(UNHANDLED);
+        // One place for each collection: there the machine asks about one change at a time.
+        let (deliveries, changes) = mpsc::channel(options.collections.len().max(1));
+        let mut machine = Machine::new(options);
+        for kept in cache.iter().flat_map(Cache::load) {
+            machine.restore(&kept.collection, kept.version, kept.resources);
+        }
+        let driver = Driver {
+            machine,
+            observed: Observed::default(),
+            streams: HashMap::new(),
+            deliveries,
+            verdicts: FuturesUnordered::new(),
+            writer: cache.map(Writer::start),
+        };
+        tokio::spawn(driver.run(inbox));
+        (Self { commands, next: Arc::default() }, changes)
+    }
+
+    /// What the sink does, for people.
+    pub async fn status(&self) -> Option<SourceStatus> {
+        let (status, described) = oneshot::channel();
+        self.commands.send(Command::Describe(status)).await.ok()?;
+        described.await.ok()
+    }
+
+    /// Asks again for what the application refused: something that the sink does not know of has changed.
+    pub async fn reconsider(&self) {
+        let _ = self.commands.send(Command::Reconsider).await;
+    }
+
+    /// Takes part in a stream that opens. Requests for the source arrive at the receiver.
+    pub(crate) async fn open(&self, peer: String) -> (Stream, Requests) {
+        let id = self.next.fetch_add(1, Relaxed) + 1;
+        let (requests, outbox) = mpsc::channel(UNREAD);
+        let ended = CancellationToken::new();
+        let handle = Handle { requests, ended: ended.clone() };
+        // A driver that is gone drops the handle, and so ends the stream.
+        let _ = self.commands.send(Command::Opened { id, peer, handle }).await;
+        (Stream { id, sink: self.clone(), ended }, outbox)
+    }
+}
+
+impl Stream {
+    /// Hands a push over. Waits while the sink is busy, and so slows the source down.
+    pub(crate) async fn received(&self, push: Resources) {
+        let _ = self.sink.commands.send(Command::Received(self.id, push)).await;
+    }
+
+    /// The stream is over.
+    pub(crate) async fn closed(self, status: Option<Status>) -> Closed {
+        let (closed, told) = oneshot::channel();
+        let _ = self.sink.commands.send(Command::Closed(self.id, status, closed)).await;
+        told.await.unwrap_or_default()
+    }
+}
+
+struct Driver {
+    machine: Machine,
+    observed: Observed,
+    streams: HashMap<StreamId, Handle>,
+    deliveries: mpsc::Sender<Delivery>,
+    verdicts: FuturesUnordered<BoxFuture<'static, (Arc<str>, Verdict)>>,
+    writer: Option<Writer>,
+}
+
+impl Driver {
+    async fn run(mut self, mut inbox: mpsc::Receiver<Command>) {
+        loop {
+            self.flow();
+            let wakeup = self.machine.wakeup(now());
+            tokio::select! {
+                command = inbox.recv() => match command {
+                    Some(command) => self.obey(command),
+                    None => break,
+                },
+                Some((collection, verdict)) = self.verdicts.next(), if !self.verdicts.is_empty() => {
+                    self.machine.decided(&collection, verdict, now());
+                }
+                () = sleep_until(wakeup) => {}
+            }
+        }
+        if let Some(writer) = self.writer {
+            writer.finish().await;
+        }
+    }
+
+    fn obey(&mut self, command: Command) {
+        match command {
+            Command::Opened { id, peer, handle } => {
+                self.observed.opened(id, peer);
+                self.streams.insert(id, handle);
+                self.machine.opened(id, now());
+            }
+            Command::Received(id, push) => {
+                self.observed.received(id, &push);
+                self.machine.received(id, push, now());
+            }
+            Command::Closed(id, status, told) => {
+                self.observed.closed(id, status.as_ref());
+                self.streams.remove(&id);
+                let _ = told.send(self.machine.closed(id, status.as_ref(), now()));
+            }
+            Command::Describe(status) => {
+                let _ = status.send(self.observed.describe(&self.machine));
+            }
+            Command::Reconsider => self.machine.reconsider(now()),
+        }
+    }
+
+    /// Does what the machine says.
+    fn flow(&mut self) {
+        while let Some(output) = self.machine.poll(now()) {
+            match output {
+                Output::Send(id, request) => {
+                    self.observed.sent(id, &request);
+                    self.send(id, request);
+                }
+                Output::End(id, status) => self.end(id, status),
+                Output::Decide(change) => {
+                    let collection = change.collection.clone();
+                    let (delivery, verdict) = Delivery::new(change);
+                    // Dropped when nobody takes deliveries any more, which is a verdict too.
+                    let _ = self.deliveries.try_send(delivery);
+                    let verdict = async move {
+                        let nobody = || Rejection::whole("nobody here takes configuration any more");
+                        (collection, verdict.await.unwrap_or_else(|_| Err(nobody())))
+                    };
+                    self.verdicts.push(verdict.boxed());
+                }
+                Output::Accepted { collection, news } => {
+                    self.observed.accepted(&collection);
+                    let held = self.machine.collection(&collection);
+                    if let (true, Some(writer), Some(held)) = (news, &self.writer, held) {
+                        writer.keep(held);
+                    }
+                }
+            }
+        }
+    }
+
+    fn send(&mut self, id: StreamId, request: RequestResources) {
+        let Some(handle) = self.streams.get(&id) else { return };
+        if let Err(mpsc::error::TrySendError::Full(_)) = handle.requests.try_send(Ok(request)) {
+            SINK.not_sent(Code::ResourceExhausted);
+            self.end(id, Status::resource_exhausted("the source does not read what the sink says"));
+            self.machine.closed(id, None, now());
+        }
+    }
+
+    fn end(&mut self, id: StreamId, status: Status) {
+        if let Some(handle) = self.streams.remove(&id) {
+            tracing::warn!(peer = self.observed.peer(id), %status, "the sink ends the stream");
+            let _ = handle.requests.try_send(Err(status));
+            handle.ended.cancel();
+        }
+    }
+}
+
+/// The time of the runtime, which tests may have stopped.
+fn now() -> Instant {
+    tokio::time::Instant::now().into_std()
+}
+
+async fn sleep_until(wakeup: Option<Instant>) {
+    match wakeup {
+        Some(at) => tokio::time::sleep_until(at.into()).await,
+        None => std::future::pending().await,
+    }
+}

@@ -1,0 +1,100 @@
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    sync::Arc,
+};
+
+use super::push::Push;
+use crate::mcp::Resource;
+
+/// What the sink has of a collection: what the application accepted last. It outlives streams.
+#[derive(Debug, Default)]
+pub(super) struct Held {
+    resources: BTreeMap<String, Arc<Resource>>,
+    version: String,
+    generation: u64,
+}
+
+/// What a push would change.
+#[derive(Debug, Default)]
+pub(super) struct Difference {
+    pub(super) changed: Vec<Arc<Resource>>,
+    pub(super) removed: Vec<String>,
+}
+
+impl Difference {
+    pub(super) fn is_empty(&self) -> bool {
+        self.changed.is_empty() && self.removed.is_empty()
+    }
+
+    /// Whether it concerns that resource.
+    pub(super) fn names(&self, name: &str) -> bool {
+        self.changed.iter().any(|changed| changed.name == name)
+            || self.removed.iter().any(|removed| removed == name)
+    }
+
+    /// Leaves these resources as they are.
+    pub(super) fn leave_out(&mut self, left_out: impl Fn(&str) -> bool) {
+        self.changed.retain(|changed| !left_out(&changed.name));
+        self.removed.retain(|removed| !left_out(removed));
+    }
+}
+
+impl Held {
+    pub(super) fn resources(&self) -> impl ExactSizeIterator<Item = &Arc<Resource>> {
+        self.resources.values()
+    }
+
+    /// The version of the collection, as its source called it.
+    pub(super) fn version(&self) -> &str {
+        &self.version
+    }
+
+    /// Moves with every change; a stream may send increments while it knows the newest.
+    pub(super) fn generation(&self) -> u64 {
+        self.generation
+    }
+
+    pub(super) fn is_empty(&self) -> bool {
+        self.resources.is_empty()
+    }
+
+    /// Name to version.
+    pub(super) fn versions(&self) -> BTreeMap<String, String> {
+        self.resources.values().map(|resource| (resource.name.clone(), resource.version.clone())).collect()
+    }
+
+    /// Compares a push with what is held. A resource changed if anything about it did: an equal version says nothing when the
+    /// source has restarted and counts from the beginning, as Galley does.
+    ///
+    /// A bad resource stays as it is held, and is not taken for gone.
+    pub(super) fn compare(&self, push: Push) -> Difference {
+        let gone: BTreeSet<String> = if push.incremental {
+            push.removed
+        } else {
+            let gone = |name: &&String| !push.resources.contains_key(*name) && !push.bad.contains(*name);
+            self.resources.keys().filter(gone).cloned().collect()
+        };
+        let differs =
+            |resource: &Resource| self.resources.get(&resource.name).is_none_or(|held| **held != *resource);
+        let changed = push.resources.into_values();
+        let changed = changed.filter(|resource| differs(resource) && !gone.contains(&resource.name));
+        Difference {
+            changed: changed.map(|resource| Arc::new(resource.detached())).collect(),
+            removed: gone.into_iter().filter(|name| self.resources.contains_key(name)).collect(),
+        }
+    }
+
+    /// Takes a change over.
+    pub(super) fn apply(&mut self, difference: Difference, version: String) {
+        self.version = version;
+        if difference.is_empty() {
+            return;
+        }
+        self.generation += 1;
+        for name in &difference.removed {
+            self.resources.remove(name);
+        }
+        let changed = difference.changed.into_iter();
+        self.resources.extend(changed.map(|resource| (resource.name.clone(), resource)));
+    }
+}

@@ -1,0 +1,277 @@
+use std::{
+    collections::{BTreeMap, VecDeque},
+    sync::Arc,
+    time::Instant,
+};
+
+use prost::Message as _;
+use tonic::{Code, Status};
+
+use super::{
+    CollectionView, Mode, SinkOptions,
+    collection::{Collection, Origin, Proposal},
+    held::Difference,
+    request::{nack, request, unsupported_collection},
+    stream::{Base, Stream},
+};
+use crate::{
+    mcp::{
+        Resource,
+        change::{Change, Verdict},
+    },
+    proto::istio::mcp::v1alpha1::{RequestResources, Resources, SinkNode},
+};
+
+/// Tells streams apart; chosen by the caller, never twice.
+pub type StreamId = u64;
+
+/// The longest request in bytes: sources take up to 1 MiB (spec: mcp-and-xds.md b, source 10).
+const LONGEST_REQUEST: usize = 1 << 20;
+
+/// What the driver of a [`Machine`] has to do.
+#[derive(Debug)]
+pub enum Output {
+    /// Send that on the stream.
+    Send(StreamId, RequestResources),
+    /// End the stream with that status, and say so to [`Machine::closed`].
+    End(StreamId, Status),
+    /// Ask the application, and tell [`Machine::decided`] what it said. At most one change of a collection is asked about at a
+    /// time.
+    Decide(Change),
+    /// For information: what the sink holds of a collection is what a source has just pushed.
+    Accepted {
+        /// The collection.
+        collection: Arc<str>,
+        /// Whether that was not known before; that there is nothing is news once.
+        news: bool,
+    },
+}
+
+/// What a stream was good for.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Closed {
+    /// A push on it was accepted.
+    pub good: bool,
+    /// The collection it ended for, as the source does not serve it. It is left out of the next streams.
+    pub unsupported: Option<Arc<str>>,
+}
+
+/// The protocol as a sink speaks it, for all of its streams and collections: messages, verdicts and the time go in, messages
+/// and changes come out. Either side may have dialed; several sources may be connected, as with the sinks of Istio.
+///
+/// What is held outlives streams; nonces die with them.
+#[derive(Debug)]
+pub struct Machine {
+    pub(super) options: SinkOptions,
+    pub(super) node: SinkNode,
+    pub(super) collections: BTreeMap<Arc<str>, Collection>,
+    pub(super) streams: BTreeMap<StreamId, Stream>,
+    pub(super) outputs: VecDeque<Output>,
+    /// Stands for all collections that were not asked for.
+    unknown: Arc<str>,
+    probed: Option<Instant>,
+    /// How many changes were accepted.
+    pub(super) context: u64,
+}
+
+impl Machine {
+    /// A sink that holds nothing and is connected to nothing.
+    pub fn new(options: SinkOptions) -> Self {
+        let node = SinkNode { id: options.id.clone(), annotations: options.annotations.clone() };
+        let collections = options.collections.iter().map(|wanted| {
+            let name: Arc<str> = wanted.collection.as_str().into();
+            (name.clone(), Collection::new(name, wanted.required))
+        });
+        Self {
+            node,
+            collections: collections.collect(),
+            streams: BTreeMap::new(),
+            outputs: VecDeque::new(),
+            unknown: "".into(),
+            probed: None,
+            context: 0,
+            options,
+        }
+    }
+
+    /// What the sink tells sources about itself.
+    pub fn node(&self) -> &SinkNode {
+        &self.node
+    }
+
+    /// Offers the application what a cache kept of a collection. Only before the first stream.
+    pub fn restore(&mut self, collection: &str, version: String, resources: Vec<Arc<Resource>>) {
+        if let Some(collection) = self.collections.get_mut(collection) {
+            let change = collection.propose(Proposal {
+                origin: Origin::Cache,
+                version,
+                incremental: false,
+                difference: Difference { changed: resources, removed: Vec::new() },
+                context: self.context,
+                skipped: false,
+            });
+            self.outputs.push_back(Output::Decide(change));
+        }
+    }
+
+    /// A stream opened: everything is asked for, in the order of the collections' names.
+    pub fn opened(&mut self, id: StreamId, now: Instant) {
+        let mut stream = Stream::new(&self.options, now);
+        for (name, collection) in self.collections.iter().filter(|(_, c)| c.unsupported.is_none()) {
+            let mut request = request(&self.node, name);
+            if matches!(self.options.mode, Mode::Resume | Mode::Delta) && !collection.held.is_empty() {
+                let versions = collection.held.versions();
+                let resume = RequestResources {
+                    incremental: true,
+                    initial_resource_versions: versions,
+                    ..request.clone()
+                };
+                // Galley reads no longer requests; the whole collection is the way out.
+                if resume.encoded_len() <= LONGEST_REQUEST {
+                    request = resume;
+                    stream.set_base(name, Base::Generation(collection.held.generation()));
+                }
+            }
+            stream.say(name, request, now);
+        }
+        self.streams.insert(id, stream);
+    }
+
+    /// A push arrived.
+    pub fn received(&mut self, id: StreamId, push: Resources, now: Instant) {
+        let Some(stream) = self.streams.get_mut(&id).filter(|stream| !stream.is_ending()) else { return };
+        let Some(collection) = self.collections.get_mut(push.collection.as_str()) else {
+            // Also what a source says first that has dialed: it asks to be asked (spec: mcp-and-xds.md b, source 14).
+            let text = format!("unsupported collection {}", push.collection);
+            let refusal = nack(request(&self.node, &push.collection), push.nonce, Code::Unimplemented, text);
+            stream.say_idle(&self.unknown, refusal, now);
+            return;
+        };
+        // The source does serve it.
+        collection.unsupported = None;
+        if !collection.enqueue(id, push) {
+            stream.end(Status::resource_exhausted(format!(
+                "too many pushes of {} at a time: a source waits for the answer to one before the next",
+                collection.name
+            )));
+        }
+        let name = collection.name.clone();
+        self.process(&name, now);
+    }
+
+    /// The application has decided on the change of a collection it was asked about.
+    pub fn decided(&mut self, collection: &str, verdict: Verdict, now: Instant) {
+        let Some(collection) = self.collections.get_mut(collection) else { return };
+        let name = collection.name.clone();
+        let Some(mut proposal) = collection.deciding.take() else { return };
+        let accepted = collection.accepted;
+        match verdict {
+            Ok(()) => self.accept(&name, proposal, now),
+            Err(rejection) if !self.skip_bad(&name, &mut proposal, &rejection) => {
+                if let Some(collection) = self.collections.get_mut(&name) {
+                    collection.refused_in = Some(proposal.context);
+                }
+                self.refuse(&name, proposal.origin, proposal.version, rejection, now);
+            }
+            Err(_) if accepted && proposal.difference.is_empty() => self.accept(&name, proposal, now),
+            Err(_) => self.propose(&name, proposal),
+        }
+        self.process(&name, now);
+        self.ask_again(now);
+    }
+
+    /// A stream ended, with that status, or because of this side.
+    pub fn closed(&mut self, id: StreamId, status: Option<&Status>, now: Instant) -> Closed {
+        let Some(stream) = self.streams.remove(&id) else { return Closed::default() };
+        let unsupported = status.and_then(unsupported_collection);
+        let unsupported = unsupported.and_then(|name| self.collections.get_mut(name)).map(|collection| {
+            if collection.unsupported.is_none() {
+                tracing::warn!(
+                    collection = &*collection.name,
+                    required = collection.required,
+                    "the source does not serve this collection; it is left out for now"
+                );
+            }
+            collection.unsupported = Some(now);
+            collection.name.clone()
+        });
+        if unsupported.is_some() {
+            self.probed.get_or_insert(now);
+        }
+        Closed { good: stream.good(), unsupported }
+    }
+
+    /// The next thing to do, until there is none.
+    pub fn poll(&mut self, now: Instant) -> Option<Output> {
+        if let Some(output) = self.outputs.pop_front() {
+            return Some(output);
+        }
+        self.probe(now);
+        self.resync(now);
+        for (id, stream) in &mut self.streams {
+            let id = *id;
+            if let Some(request) = stream.next(now) {
+                return Some(Output::Send(id, request));
+            }
+            if let Some(status) = stream.over() {
+                return Some(Output::End(id, status));
+            }
+        }
+        None
+    }
+
+    /// When to [poll](Self::poll) again if nothing happens before.
+    pub fn wakeup(&self, now: Instant) -> Option<Instant> {
+        let due = self.streams.values().filter_map(|stream| stream.due(now)).min();
+        let probe = self.next_probe().filter(|_| !self.streams.is_empty());
+        let resync = self.streams.values().filter_map(Stream::resync).min();
+        due.into_iter().chain(probe).chain(resync).min()
+    }
+
+    /// The required collections that nothing was accepted of yet, neither from a source nor from a cache.
+    pub fn pending(&self) -> impl Iterator<Item = &Arc<str>> {
+        self.collections.values().filter(|c| c.required && !c.accepted).map(|c| &c.name)
+    }
+
+    /// What is known of each collection, in the order of their names.
+    pub fn collections(&self) -> impl Iterator<Item = CollectionView<'_>> {
+        self.collections.values().map(CollectionView)
+    }
+
+    /// What is known of a collection.
+    pub fn collection(&self, name: &str) -> Option<CollectionView<'_>> {
+        self.collections.get(name).map(CollectionView)
+    }
+
+    /// When a collection that was left out is to be tried again.
+    fn next_probe(&self) -> Option<Instant> {
+        let left_out = self.collections.values().any(|collection| collection.unsupported.is_some());
+        self.probed.filter(|_| left_out).map(|probed| probed + self.options.retry_unsupported)
+    }
+
+    /// Asks for everything again where it is time to. What the sink has stays what increments start from.
+    fn resync(&mut self, now: Instant) {
+        let asked = self.collections.values().filter(|collection| collection.unsupported.is_none());
+        let asked: Vec<_> = asked.map(|collection| collection.name.clone()).collect();
+        for stream in self.streams.values_mut().filter(|stream| stream.resync().is_some_and(|at| at <= now)) {
+            stream.resynced(now);
+            for collection in &asked {
+                stream.say(collection, request(&self.node, collection), now);
+            }
+        }
+    }
+
+    /// Asks for one collection that was left out, the one left out longest: if it still is not served the stream ends for it.
+    fn probe(&mut self, now: Instant) {
+        if self.streams.is_empty() || self.next_probe().is_none_or(|next| next > now) {
+            return;
+        }
+        self.probed = Some(now);
+        let left_out = self.collections.values_mut().filter(|collection| collection.unsupported.is_some());
+        let Some(collection) = left_out.min_by_key(|collection| collection.unsupported) else { return };
+        collection.unsupported = Some(now);
+        for stream in self.streams.values_mut() {
+            stream.say(&collection.name, request(&self.node, &collection.name), now);
+        }
+    }
+}

@@ -1,0 +1,60 @@
+use std::collections::{BTreeMap, BTreeSet, btree_map::Entry};
+
+use crate::{
+    mcp::{Resource, change::Fault, name},
+    proto::istio::mcp::v1alpha1::Resources,
+};
+
+/// A push of one collection, read as far as it can be.
+#[derive(Debug, Default)]
+pub(super) struct Push {
+    pub(super) version: String,
+    pub(super) nonce: String,
+    pub(super) incremental: bool,
+    /// By name.
+    pub(super) resources: BTreeMap<String, Resource>,
+    pub(super) removed: BTreeSet<String>,
+    /// What is wrong with the resources that are not in `resources`.
+    pub(super) faults: Vec<Fault>,
+    /// The names of these.
+    pub(super) bad: BTreeSet<String>,
+}
+
+impl Push {
+    pub(super) fn read(message: Resources) -> Self {
+        let mut push = Self {
+            version: message.system_version_info,
+            nonce: message.nonce,
+            incremental: message.incremental,
+            ..Self::default()
+        };
+        for (place, resource) in message.resources.into_iter().enumerate() {
+            match Resource::read(&message.collection, resource, place) {
+                Ok(resource) => push.add(resource),
+                Err(fault) => push.fault(fault),
+            }
+        }
+        // In a full push these mean nothing.
+        if push.incremental {
+            push.removed =
+                message.removed_resources.iter().map(|name| name::normal(name).to_owned()).collect();
+        }
+        push
+    }
+
+    fn add(&mut self, resource: Resource) {
+        match self.resources.entry(resource.name.clone()) {
+            Entry::Vacant(place) => _ = place.insert(resource),
+            Entry::Occupied(first) if *first.get() == resource => {}
+            Entry::Occupied(_) => self.fault(Fault {
+                resource: resource.name,
+                reason: "it comes twice, with different content".to_owned(),
+            }),
+        }
+    }
+
+    fn fault(&mut self, fault: Fault) {
+        self.bad.insert(fault.resource.clone());
+        self.faults.push(fault);
+    }
+}

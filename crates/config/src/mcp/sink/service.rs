@@ -1,0 +1,76 @@
+use std::time::Duration;
+
+use futures_util::{StreamExt as _, stream::BoxStream};
+use tonic::{Request, Response, Status, Streaming};
+
+use super::{Sink, driver};
+use crate::{
+    mcp::{
+        Rate, ServiceOptions,
+        listen::{Admission, outbox, sender},
+    },
+    proto::istio::mcp::v1alpha1::{
+        RequestResources, Resources,
+        resource_sink_server::{ResourceSink, ResourceSinkServer},
+    },
+};
+
+/// The service that sources dial: `ResourceSink`. Several may be connected; the newest push of a collection counts.
+#[derive(Debug)]
+pub struct ResourceSinkService {
+    sink: Sink,
+    admission: Admission,
+}
+
+impl ResourceSinkService {
+    /// What sinks should use: few sources, large pushes.
+    pub fn default_options() -> ServiceOptions {
+        ServiceOptions {
+            max_streams: 16,
+            new_streams: Rate { burst: 100, every: Duration::from_secs(1) },
+            max_message_size: 64 << 20,
+        }
+    }
+
+    /// The service, for [`listen`](crate::mcp::listen()) or a server with others.
+    pub fn serve(sink: Sink, options: &ServiceOptions) -> ResourceSinkServer<Self> {
+        let service = Self { sink, admission: Admission::new(options) };
+        ResourceSinkServer::new(service).max_decoding_message_size(options.max_message_size)
+    }
+}
+
+#[tonic::async_trait]
+impl ResourceSink for ResourceSinkService {
+    type EstablishResourceStreamStream = BoxStream<'static, Result<RequestResources, Status>>;
+
+    async fn establish_resource_stream(
+        &self,
+        request: Request<Streaming<Resources>>,
+    ) -> Result<Response<Self::EstablishResourceStreamStream>, Status> {
+        let admitted = self.admission.enter().await?;
+        let peer = sender(&request);
+        tracing::info!(peer, metadata = ?request.metadata(), "a source of configuration has dialed");
+        let (stream, requests) = self.sink.open(peer).await;
+        tokio::spawn(async move {
+            receive(stream, request.into_inner()).await;
+            drop(admitted);
+        });
+        Ok(Response::new(outbox(requests).boxed()))
+    }
+}
+
+/// Takes pushes until the stream is over on either side.
+async fn receive(stream: driver::Stream, mut pushes: Streaming<Resources>) {
+    let status = loop {
+        tokio::select! {
+            push = pushes.message() => match push {
+                Ok(Some(push)) => stream.received(push).await,
+                Ok(None) => break Status::ok("the source ended it"),
+                Err(status) => break status,
+            },
+            () = stream.ended.cancelled() => break Status::aborted("the sink ended it"),
+        }
+    };
+    tracing::info!(%status, "the stream of a source of configuration is over");
+    stream.closed(Some(status)).await;
+}

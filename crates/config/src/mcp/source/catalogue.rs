@@ -1,0 +1,71 @@
+use std::{collections::BTreeMap, sync::Arc};
+
+use super::Snapshot;
+use crate::mcp::Change;
+
+/// What a source serves at one time.
+#[derive(Clone, Debug, Default)]
+pub struct Catalogue {
+    collections: BTreeMap<Arc<str>, Option<Arc<Snapshot>>>,
+    open: bool,
+    empty: Arc<Snapshot>,
+}
+
+impl Catalogue {
+    /// Serves these collections. Requests for them wait until the first change of each.
+    pub fn of<C: Into<Arc<str>>>(collections: impl IntoIterator<Item = C>) -> Self {
+        Self {
+            collections: collections.into_iter().map(|name| (name.into(), None)).collect(),
+            ..Self::default()
+        }
+    }
+
+    /// Answers requests for collections nobody has heard of with nothing, rather than by ending the stream as Galley does: the
+    /// sinks of Istio are not ready before every collection was answered (spec: mcp-and-xds.md f, nacos 5301). Until
+    /// something was taken in they wait: to answer nothing would delete what sinks have.
+    #[must_use]
+    pub fn open(self) -> Self {
+        Self { open: true, ..self }
+    }
+
+    /// Takes a change in; its collection need not be known. Returns whether the content is another now.
+    pub fn apply(&mut self, change: &Change) -> bool {
+        let slot = self.collections.entry(change.collection.clone()).or_default();
+        let next = slot.as_deref().unwrap_or(&self.empty).after(change);
+        if slot.as_ref().is_some_and(|current| current.version() == next.version()) {
+            return false;
+        }
+        *slot = Some(Arc::new(next));
+        true
+    }
+
+    /// Forgets what a collection holds, as at the start.
+    pub fn clear(&mut self, collection: &str) {
+        if let Some(slot) = self.collections.get_mut(collection) {
+            *slot = None;
+        }
+    }
+
+    /// Whether requests for a collection are answered.
+    pub(super) fn serves(&self, collection: &str) -> bool {
+        self.open || self.collections.contains_key(collection)
+    }
+
+    /// What a collection holds, if that is known yet.
+    pub fn snapshot(&self, collection: &str) -> Option<&Arc<Snapshot>> {
+        match self.collections.get(collection) {
+            Some(slot) => slot.as_ref(),
+            None => (self.open && self.is_filled()).then_some(&self.empty),
+        }
+    }
+
+    /// Whether anything was taken in yet.
+    pub fn is_filled(&self) -> bool {
+        self.collections.values().any(Option::is_some)
+    }
+
+    /// The collections, in the order of their names.
+    pub fn collections(&self) -> impl Iterator<Item = (&Arc<str>, Option<&Arc<Snapshot>>)> {
+        self.collections.iter().map(|(name, slot)| (name, slot.as_ref()))
+    }
+}

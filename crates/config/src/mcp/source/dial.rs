@@ -1,0 +1,55 @@
+use std::future::ready;
+
+use futures_util::{FutureExt as _, Stream, StreamExt as _};
+use tokio::sync::mpsc;
+use tokio_util::sync::CancellationToken;
+use tonic::Status;
+
+use super::{Source, TRIGGER};
+use crate::{
+    mcp::{
+        DialOptions, Peer,
+        listen::outbox,
+        redial::{Ended, redial},
+    },
+    proto::istio::mcp::v1alpha1::{Resources, resource_sink_client::ResourceSinkClient},
+};
+
+/// Keeps a source connected to the `ResourceSink` of a peer, until told to stop.
+pub async fn dial(source: Source, sink: Peer, options: DialOptions, stop: CancellationToken) {
+    let max_message_size = options.max_message_size;
+    let stream = |stop: CancellationToken| {
+        let stream = stream(source.clone(), sink.clone(), max_message_size);
+        async move {
+            tokio::select! {
+                ended = stream => ended,
+                () = stop.cancelled() => Ended::in_vain(Status::cancelled("")),
+            }
+        }
+        .boxed()
+    };
+    sink.watching(redial(&sink, &options, stop, stream)).await;
+}
+
+/// One stream, from connecting to its end.
+async fn stream(source: Source, sink: Peer, max_message_size: usize) -> Ended {
+    let channel = match sink.connect().await {
+        Ok(channel) => channel,
+        Err(status) => return Ended::in_vain(status),
+    };
+    let mut client = ResourceSinkClient::new(channel).max_decoding_message_size(max_message_size);
+    let (pushes, outgoing) = mpsc::channel(1);
+    let requests = match client.establish_resource_stream(said(outgoing)).await {
+        Ok(response) => response.into_inner(),
+        Err(status) => return Ended::in_vain(status),
+    };
+    let (machine, rate) = (source.machine(), source.requests());
+    let served = source.exchange(machine, sink.to_string(), requests, pushes, rate).await;
+    Ended { status: served.status, good: served.good, resolved: false }
+}
+
+/// What goes to the sink: first the trigger, as sinks that are dialed may wait for it before they ask.
+fn said(pushes: mpsc::Receiver<Result<Resources, Status>>) -> impl Stream<Item = Resources> + Send + 'static {
+    let trigger = Resources { collection: TRIGGER.to_owned(), ..Resources::default() };
+    futures_util::stream::iter([trigger]).chain(outbox(pushes).filter_map(|push| ready(push.ok())))
+}

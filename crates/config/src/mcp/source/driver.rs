@@ -1,0 +1,187 @@
+//! The task that runs a source: one for each stream, with a state machine of its own.
+
+use std::{
+    sync::{Arc, Mutex, PoisonError},
+    time::Duration,
+};
+
+use prost::Message as _;
+use tokio::sync::{mpsc, watch};
+use tokio_util::sync::CancellationToken;
+use tonic::{Code, Status, Streaming};
+
+use super::{Catalogue, Machine, Meaning, PeerStatus, dialogue::Dialogue, status::Registry};
+use crate::{
+    Fault,
+    mcp::{Change, Rate, metrics::SOURCE, rate::Bucket},
+};
+
+/// How long a sink that does not read is waited for to hear why its stream ends.
+const LAST_WORD: Duration = Duration::from_secs(5);
+
+/// How a source behaves.
+#[derive(Clone, Copy, Debug)]
+pub struct SourceOptions {
+    /// Sends changes only to sinks that ask for changes only.
+    pub incremental: bool,
+    /// Requests on one stream; others wait to be read.
+    pub requests: Rate,
+}
+
+impl Default for SourceOptions {
+    fn default() -> Self {
+        Self { incremental: true, requests: Rate { burst: 100, every: Duration::from_secs(1) } }
+    }
+}
+
+/// A source that serves what it was given last to any number of sinks.
+#[derive(Clone, Debug)]
+pub struct Source {
+    catalogue: Arc<watch::Sender<Arc<Catalogue>>>,
+    options: SourceOptions,
+    registry: Registry,
+    faults: Arc<Mutex<Arc<[Fault]>>>,
+    closed: CancellationToken,
+}
+
+impl Source {
+    /// Serves that.
+    pub fn new(catalogue: Catalogue, options: SourceOptions) -> Self {
+        let (catalogue, _) = watch::channel(Arc::new(catalogue));
+        Self {
+            catalogue: Arc::new(catalogue),
+            options,
+            registry: Registry::default(),
+            faults: Arc::default(),
+            closed: CancellationToken::new(),
+        }
+    }
+
+    /// Takes a change in, and pushes it where it is news.
+    pub fn apply(&self, change: &Change) {
+        self.apply_all(std::slice::from_ref(change));
+    }
+
+    /// Takes in changes that belong together: nobody is shown some of them only.
+    pub fn apply_all(&self, changes: &[Change]) {
+        self.catalogue.send_if_modified(|catalogue| {
+            let catalogue = Arc::make_mut(catalogue);
+            let news = changes.iter().filter(|change| catalogue.apply(change));
+            news.count() > 0
+        });
+    }
+
+    /// Waits until something was taken in.
+    pub async fn filled(&self) {
+        // The sender lives as long as this does.
+        let _ = self.catalogue.subscribe().wait_for(|catalogue| catalogue.is_filled()).await;
+    }
+
+    /// What cannot be served of the configuration that is.
+    pub fn faults(&self) -> Arc<[Fault]> {
+        self.faults.lock().unwrap_or_else(PoisonError::into_inner).clone()
+    }
+
+    pub(in crate::mcp) fn set_faults(&self, faults: Vec<Fault>) {
+        *self.faults.lock().unwrap_or_else(PoisonError::into_inner) = faults.into();
+    }
+
+    /// A stream of MCP that has just opened.
+    pub(super) fn machine(&self) -> Machine {
+        Machine::new(self.options.incremental)
+    }
+
+    /// How often a sink may ask.
+    pub(crate) fn requests(&self) -> Rate {
+        self.options.requests
+    }
+
+    /// What it serves now.
+    pub fn catalogue(&self) -> Arc<Catalogue> {
+        self.catalogue.borrow().clone()
+    }
+
+    /// Ends all streams, so that sinks look for another source.
+    pub fn close(&self) {
+        self.closed.cancel();
+    }
+
+    /// The sinks that are connected.
+    pub fn sinks(&self) -> Vec<PeerStatus> {
+        self.registry.peers()
+    }
+
+    /// Serves one stream until it ends. The result says why.
+    pub(super) async fn exchange<D: Dialogue>(
+        self,
+        mut dialogue: D,
+        peer: String,
+        mut requests: Streaming<D::Request>,
+        pushes: mpsc::Sender<Result<D::Push, Status>>,
+        rate: Rate,
+    ) -> Served {
+        let mut catalogue = self.catalogue.subscribe();
+        let mut bucket = Bucket::new(rate);
+        let registered = self.registry.register(peer);
+        let mut good = false;
+        loop {
+            let current = catalogue.borrow_and_update().clone();
+            let due = dialogue.is_due(&current);
+            let request = async {
+                let now = tokio::time::Instant::now().into_std();
+                if let Some(at) = bucket.wait(now) {
+                    tokio::time::sleep_until(at.into()).await;
+                }
+                requests.message().await
+            };
+            let status = tokio::select! {
+                // Made only when there is room for it, from what is newest then.
+                room = pushes.reserve(), if due => match (room, dialogue.next(&current)) {
+                    (Ok(room), Some(push)) => {
+                        room.send(Ok(push));
+                        continue;
+                    }
+                    (Ok(_), None) => continue,
+                    (Err(_), _) => {
+                        SOURCE.not_sent(Code::Cancelled);
+                        Status::cancelled("the sink is gone")
+                    }
+                },
+                request = request => match request {
+                    Ok(Some(request)) => {
+                        bucket.take(tokio::time::Instant::now().into_std());
+                        let size = request.encoded_len();
+                        match dialogue.heard(request, &current) {
+                            Ok(heard) => {
+                                SOURCE.received(&heard.collection, size);
+                                good |= heard.meaning == Meaning::Accepted;
+                                registered.record(heard);
+                                continue;
+                            }
+                            Err(status) => status,
+                        }
+                    }
+                    Ok(None) => Status::ok("the sink ended it"),
+                    Err(status) => {
+                        SOURCE.not_received(status.code());
+                        status
+                    }
+                },
+                Ok(()) = catalogue.changed() => continue,
+                () = self.closed.cancelled() => Status::unavailable("the source is going away"),
+            };
+            if status.code() != Code::Ok {
+                // A sink that is gone, or does not read, does not hear it.
+                let _ = pushes.send_timeout(Err(status.clone()), LAST_WORD).await;
+            }
+            return Served { status, good };
+        }
+    }
+}
+
+/// How a stream ended.
+pub(super) struct Served {
+    pub(super) status: Status,
+    /// The sink accepted something.
+    pub(super) good: bool,
+}

@@ -1,0 +1,135 @@
+use std::{
+    convert::Infallible,
+    sync::Arc,
+    task::{Context, Poll},
+};
+
+use bytes::Bytes;
+use futures_util::{FutureExt as _, Stream, future::BoxFuture, stream::unfold};
+use http::{HeaderMap, HeaderValue, header::CONTENT_TYPE};
+use http_body::Frame;
+use http_body_util::StreamBody;
+use prost::Message;
+use tokio::sync::mpsc;
+use tonic::{Request, Status, Streaming, body::Body, codec::Codec as _};
+use tonic_prost::ProstCodec;
+use tower_service::Service;
+
+use super::{Dialogue, Source};
+use crate::mcp::{
+    Rate, ServiceOptions,
+    listen::{Admission, sender},
+};
+use mixer_adapter_core::frame::frame;
+
+/// Where sources say which version of their program they are.
+const VERSION: &str = "config.source.version";
+const GRPC: HeaderValue = HeaderValue::from_static("application/grpc");
+
+/// A method of gRPC that serves streams of some dialogue.
+///
+/// Each push is encoded in memory of its own. In tonic's codec a stream goes on holding as much as its longest message needed, and
+/// the first push may be everything there is.
+#[derive(Clone, Debug)]
+pub(crate) struct Method<F> {
+    source: Source,
+    admission: Arc<Admission>,
+    max_message_size: usize,
+    requests: Rate,
+    dialogue: F,
+}
+
+impl<F> Method<F> {
+    /// A method that speaks what `dialogue` makes, and lets clients ask that often.
+    pub(crate) fn new(
+        source: &Source,
+        admission: &Arc<Admission>,
+        options: &ServiceOptions,
+        requests: Rate,
+        dialogue: F,
+    ) -> Self {
+        let (source, admission) = (source.clone(), admission.clone());
+        Self { source, admission, max_message_size: options.max_message_size, requests, dialogue }
+    }
+
+    /// Lets a stream in, and serves it in a task of its own.
+    async fn open<B, D>(self, request: http::Request<B>) -> Result<http::Response<Body>, Status>
+    where
+        F: Fn(&Source) -> D,
+        D: Dialogue + 'static,
+        D::Request: Default + 'static,
+        D::Push: Message + 'static,
+        B: http_body::Body<Data = Bytes> + Send + 'static,
+        B::Error: Into<Box<dyn std::error::Error + Send + Sync>>,
+    {
+        if let Some(encoding) = request.headers().get("grpc-encoding").filter(|value| *value != "identity") {
+            let encoding = String::from_utf8_lossy(encoding.as_bytes());
+            return Err(Status::unimplemented(format!("grpc-encoding {encoding} is not served")));
+        }
+        let admitted = self.admission.enter().await?;
+        let decoder = ProstCodec::<D::Push, D::Request>::default().decoder();
+        let request = Request::from_http(request);
+        let peer = sender(&request);
+        let requests =
+            Streaming::new_request(decoder, request.into_inner(), None, Some(self.max_message_size));
+        tracing::info!(peer, "a sink has dialed");
+        let (pushes, outgoing) = mpsc::channel(1);
+        let (dialogue, source) = ((self.dialogue)(&self.source), self.source);
+        tokio::spawn(async move {
+            let served = source.exchange(dialogue, peer.clone(), requests, pushes, self.requests).await;
+            tracing::info!(peer, status = %served.status, "the stream of a sink is over");
+            drop(admitted);
+        });
+        let mut response = http::Response::new(Body::new(StreamBody::new(frames(outgoing))));
+        response.headers_mut().insert(CONTENT_TYPE, GRPC);
+        response.headers_mut().insert(VERSION, HeaderValue::from_static(env!("CARGO_PKG_VERSION")));
+        Ok(response)
+    }
+}
+
+/// Pushes as they travel, and how the stream ended.
+fn frames<P: Message>(
+    pushes: mpsc::Receiver<Result<P, Status>>,
+) -> impl Stream<Item = Result<Frame<Bytes>, Infallible>> {
+    unfold(Some(pushes), |pushes| async {
+        let mut pushes = pushes?;
+        let (next, rest) = match pushes.recv().await {
+            Some(Ok(push)) => (Frame::data(frame(&push)), Some(pushes)),
+            Some(Err(status)) => (Frame::trailers(trailers(&status)), None),
+            None => (Frame::trailers(trailers(&Status::ok(""))), None),
+        };
+        Some((Ok(next), rest))
+    })
+}
+
+fn trailers(status: &Status) -> HeaderMap {
+    let mut trailers = HeaderMap::new();
+    if status.add_header(&mut trailers).is_err() {
+        // Its text cannot be a header.
+        trailers.insert(Status::GRPC_STATUS, HeaderValue::from(i32::from(status.code())));
+    }
+    trailers
+}
+
+impl<F, D, B> Service<http::Request<B>> for Method<F>
+where
+    F: Fn(&Source) -> D + Clone + Send + 'static,
+    D: Dialogue + 'static,
+    D::Request: Default + 'static,
+    D::Push: Message + 'static,
+    B: http_body::Body<Data = Bytes> + Send + 'static,
+    B::Error: Into<Box<dyn std::error::Error + Send + Sync>>,
+{
+    type Response = http::Response<Body>;
+    type Error = Infallible;
+    type Future = BoxFuture<'static, Result<Self::Response, Infallible>>;
+
+    fn poll_ready(&mut self, _: &mut Context<'_>) -> Poll<Result<(), Infallible>> {
+        Poll::Ready(Ok(()))
+    }
+
+    fn call(&mut self, request: http::Request<B>) -> Self::Future {
+        let opened = self.clone().open(request);
+        async { Ok(opened.await.unwrap_or_else(Status::into_http)) }.boxed()
+    }
+}

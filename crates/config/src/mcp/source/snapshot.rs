@@ -1,0 +1,268 @@
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    sync::{Arc, LazyLock},
+};
+
+use imbl::{OrdMap, ordmap::DiffItem};
+
+use crate::mcp::{Change, ContentVersion, Resource};
+
+/// Resources by name. Copies share what is equal in them, and are compared in time that grows with what is not.
+pub(crate) type Entries = OrdMap<Arc<str>, Arc<Entry>>;
+
+/// One state of a collection, shared by all streams that it is pushed to.
+#[derive(Clone, Debug, Default)]
+pub struct Snapshot {
+    version: ContentVersion,
+    entries: Entries,
+}
+
+/// A resource that is served. Entries are equal when their resources are.
+#[derive(Debug)]
+pub(crate) struct Entry {
+    resource: Resource,
+    digest: u128,
+}
+
+/// What a sink is known to have of a collection.
+#[derive(Clone, Debug, Default)]
+pub(super) enum Known {
+    /// Nothing can be said of it.
+    #[default]
+    Nothing,
+    /// A state it accepted on this stream.
+    State(Arc<Snapshot>),
+    /// What it says it had when the stream began: name to version.
+    Versions(BTreeMap<String, String>),
+}
+
+/// The way from what a sink has to a snapshot.
+#[derive(Debug, Default)]
+pub(crate) struct Delta {
+    pub(crate) changed: Vec<Arc<Entry>>,
+    pub(crate) removed: Vec<(Arc<str>, Arc<Entry>)>,
+}
+
+impl Snapshot {
+    /// A digest of the content.
+    pub fn version(&self) -> ContentVersion {
+        self.version
+    }
+
+    /// The resources, in the order of their names.
+    pub fn resources(&self) -> impl ExactSizeIterator<Item = &Resource> {
+        self.entries.values().map(|entry| &entry.resource)
+    }
+
+    /// The same by their names.
+    pub(crate) fn entries(&self) -> &Entries {
+        &self.entries
+    }
+
+    /// The state after a change. A resource without a version gets its digest for one, so that sinks can name what they have.
+    pub(super) fn after(&self, change: &Change) -> Self {
+        let mut next = self.clone();
+        if change.full {
+            let kept: BTreeSet<&str> = change.resources.iter().map(|resource| &*resource.name).collect();
+            self.entries.keys().filter(|name| !kept.contains(&***name)).for_each(|name| next.remove(name));
+        } else {
+            change.removed.iter().for_each(|name| next.remove(name));
+        }
+        change.resources.iter().for_each(|resource| next.put(Entry::new(resource)));
+        next
+    }
+
+    /// What is equal stays in place, so that states go on sharing it.
+    fn put(&mut self, entry: Entry) {
+        let old = self.entries.get(&*entry.resource.name);
+        if old.is_some_and(|old| **old == entry) {
+            return;
+        }
+        if let Some(old) = old {
+            self.version.remove(old.digest);
+        }
+        self.version.add(entry.digest);
+        self.entries.insert(entry.resource.name.as_str().into(), Arc::new(entry));
+    }
+
+    fn remove(&mut self, name: &str) {
+        if let Some(gone) = self.entries.remove(name) {
+            self.version.remove(gone.digest);
+        }
+    }
+
+    /// What a sink has that has these versions of resources. Those it has otherwise than here are equal to nothing.
+    pub(crate) fn held(&self, versions: &BTreeMap<String, String>, version: fn(&Entry) -> String) -> Entries {
+        static OTHER: LazyLock<Arc<Entry>> = LazyLock::new(|| Arc::new(Entry::new(&Resource::default())));
+        let mut held = self.entries.clone();
+        for (name, entry) in &self.entries {
+            match versions.get(&**name) {
+                Some(known) if *known == version(entry) => {}
+                Some(_) => _ = held.insert(name.clone(), OTHER.clone()),
+                None => _ = held.remove(name),
+            }
+        }
+        for name in versions.keys().filter(|name| !self.entries.contains_key(name.as_str())) {
+            held.insert(name.as_str().into(), OTHER.clone());
+        }
+        held
+    }
+
+    /// What a sink lacks, or `None` if nothing is known of it and it needs everything.
+    pub(super) fn since(&self, known: &Known) -> Option<Delta> {
+        match known {
+            Known::Nothing => None,
+            Known::State(state) => Some(Delta::between(&state.entries, &self.entries)),
+            Known::Versions(versions) => {
+                let held = self.held(versions, |entry| entry.resource.version.clone());
+                Some(Delta::between(&held, &self.entries))
+            }
+        }
+    }
+}
+
+impl Delta {
+    /// The way from one state to another.
+    pub(crate) fn between(old: &Entries, new: &Entries) -> Self {
+        let mut delta = Self::default();
+        for difference in old.diff(new) {
+            match difference {
+                DiffItem::Add(_, new) | DiffItem::Update { new: (_, new), .. } => {
+                    delta.changed.push(new.clone());
+                }
+                DiffItem::Remove(name, old) => delta.removed.push((name.clone(), old.clone())),
+            }
+        }
+        delta
+    }
+}
+
+impl Entry {
+    fn new(resource: &Resource) -> Self {
+        let mut resource = resource.clone();
+        if resource.version.is_empty() {
+            resource.version = version(resource.digest());
+        }
+        Self { digest: resource.digest(), resource }
+    }
+
+    pub(crate) fn resource(&self) -> &Resource {
+        &self.resource
+    }
+
+    pub(crate) fn name(&self) -> &str {
+        &self.resource.name
+    }
+
+    /// A version of its own, that moves with all of it.
+    pub(crate) fn version(&self) -> String {
+        version(self.digest)
+    }
+}
+
+fn version(digest: u128) -> String {
+    format!("{:016x}", digest >> 64)
+}
+
+impl PartialEq for Entry {
+    fn eq(&self, other: &Self) -> bool {
+        self.digest == other.digest
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn resource(name: &str, version: &str) -> Arc<Resource> {
+        Arc::new(Resource { name: name.to_owned(), version: version.to_owned(), ..Resource::default() })
+    }
+
+    fn change(full: bool, resources: &[(&str, &str)], removed: &[&str]) -> Change {
+        Change {
+            collection: "c".into(),
+            version: String::new(),
+            full,
+            resources: resources.iter().map(|(name, version)| resource(name, version)).collect(),
+            removed: removed.iter().map(|name| (*name).to_owned()).collect(),
+        }
+    }
+
+    fn full(resources: &[(&str, &str)]) -> Arc<Snapshot> {
+        Arc::new(Snapshot::default().after(&change(true, resources, &[])))
+    }
+
+    fn names(delta: Option<Delta>) -> Option<(Vec<String>, Vec<String>)> {
+        delta.map(|delta| {
+            let changed = delta.changed.iter().map(|entry| &entry.resource);
+            let changed = changed.map(|resource| format!("{}@{}", resource.name, resource.version));
+            (changed.collect(), delta.removed.iter().map(|(name, _)| name.to_string()).collect())
+        })
+    }
+
+    fn lists(changed: &[&str], removed: &[&str]) -> Option<(Vec<String>, Vec<String>)> {
+        let list = |names: &[&str]| names.iter().map(|name| (*name).to_owned()).collect();
+        Some((list(changed), list(removed)))
+    }
+
+    /// The cases of TestCalculateDelta, from a state of the stream and from versions the sink named.
+    #[test]
+    fn calculate_delta() {
+        let cases: [(&[_], &[_], &[&str], &[&str]); 8] = [
+            (&[], &[], &[], &[]),
+            (&[], &[("a", "1")], &["a@1"], &[]),
+            (&[("a", "1")], &[("a", "1")], &[], &[]),
+            (&[("a", "1")], &[("a", "2")], &["a@2"], &[]),
+            (&[("a", "1"), ("b", "1")], &[("b", "1")], &[], &["a"]),
+            (&[("a", "1"), ("b", "1")], &[], &[], &["a", "b"]),
+            (&[("a", "1"), ("b", "1")], &[("b", "2"), ("c", "1")], &["b@2", "c@1"], &["a"]),
+            (&[("a", "1")], &[("b", "1")], &["b@1"], &["a"]),
+        ];
+        for (acked, current, changed, removed) in cases {
+            let state = full(acked);
+            let versions = acked.iter().map(|(name, version)| ((*name).to_owned(), (*version).to_owned()));
+            for known in [Known::State(state), Known::Versions(versions.collect())] {
+                let delta = names(full(current).since(&known));
+                assert_eq!(delta, lists(changed, removed), "{acked:?} -> {current:?} from {known:?}");
+            }
+        }
+        assert!(full(&[("a", "1")]).since(&Known::Nothing).is_none());
+    }
+
+    #[test]
+    fn a_change_names_what_comes_and_what_goes_and_its_last_word_on_a_resource_counts() {
+        let before = full(&[("a", "1"), ("b", "1"), ("c", "1")]);
+        let after = before.after(&change(
+            false,
+            &[("b", "2"), ("c", "1"), ("d", "1"), ("e", "1"), ("e", "2")],
+            &["a", "c", "z"],
+        ));
+        assert_eq!(names(after.since(&Known::State(before))), lists(&["b@2", "d@1", "e@2"], &["a"]));
+    }
+
+    #[test]
+    fn the_version_is_that_of_the_content_however_it_came_about() {
+        let direct = full(&[("a", "2"), ("c", "1")]);
+        let steps = full(&[("a", "1"), ("b", "1")]).after(&change(false, &[("a", "2")], &[])).after(&change(
+            false,
+            &[("c", "1")],
+            &["b"],
+        ));
+        assert_eq!(steps.version(), direct.version());
+        assert_eq!(ContentVersion::of(steps.resources()), direct.version());
+        assert_ne!(full(&[("a", "1")]).version(), full(&[("a", "2")]).version());
+    }
+
+    #[test]
+    fn a_resource_without_a_version_gets_one_that_moves_with_it() {
+        let version = |body: &'static [u8]| {
+            let mut resource = Resource { name: "a".to_owned(), ..Resource::default() };
+            resource.body.value = bytes::Bytes::from_static(body);
+            let change = Change { resources: vec![Arc::new(resource)], ..change(true, &[], &[]) };
+            Snapshot::default().after(&change).resources().map(|r| r.version.clone()).collect::<String>()
+        };
+        assert_eq!(version(b"x"), version(b"x"));
+        assert_ne!(version(b"x"), version(b"y"));
+        assert_eq!(version(b"x").len(), 16);
+    }
+}

@@ -1,0 +1,165 @@
+//! What a source shows of its sinks.
+
+use std::{
+    collections::BTreeMap,
+    sync::{
+        Arc, Mutex, MutexGuard, PoisonError,
+        atomic::{AtomicU64, Ordering::Relaxed},
+    },
+};
+
+use serde::Serialize;
+
+use super::{Meaning, dialogue::Heard};
+use crate::mcp::metrics::{Client, SOURCE};
+
+/// A sink, as its source sees it.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
+pub struct PeerStatus {
+    /// Where it is.
+    pub peer: String,
+    /// Who it says it is.
+    pub id: String,
+    /// What it says of itself.
+    pub annotations: BTreeMap<String, String>,
+    /// What it has, by collection.
+    pub collections: BTreeMap<String, WatchStatus>,
+}
+
+/// What a sink has of a collection.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
+pub struct WatchStatus {
+    /// The version it accepted last.
+    pub accepted: Option<String>,
+    /// The version it refused last and why, unless it accepted one since.
+    pub refused: Option<(String, String)>,
+}
+
+/// The sinks that are connected.
+#[derive(Clone, Debug, Default)]
+pub(super) struct Registry {
+    peers: Arc<Mutex<BTreeMap<u64, PeerStatus>>>,
+    next: Arc<AtomicU64>,
+}
+
+/// One of them, until this is dropped.
+#[derive(Debug)]
+pub(super) struct Registered {
+    id: u64,
+    registry: Registry,
+    _client: Client,
+}
+
+impl Registry {
+    pub(super) fn register(&self, peer: String) -> Registered {
+        let id = self.next.fetch_add(1, Relaxed);
+        self.lock().insert(id, PeerStatus { peer, ..PeerStatus::default() });
+        Registered { id, registry: self.clone(), _client: SOURCE.opened() }
+    }
+
+    pub(super) fn peers(&self) -> Vec<PeerStatus> {
+        self.lock().values().cloned().collect()
+    }
+
+    fn lock(&self) -> MutexGuard<'_, BTreeMap<u64, PeerStatus>> {
+        self.peers.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl WatchStatus {
+    /// Notes why a version was refused. Whether that is news: the version before was not refused for it.
+    fn refuse(&mut self, version: String, reason: &str) -> bool {
+        let known = self.refused.replace((version, reason.to_owned()));
+        known.is_none_or(|(_, known)| known != reason)
+    }
+}
+
+impl Registered {
+    /// Notes what a request said. Why something is refused is logged, unless it was so the last time.
+    pub(super) fn record(&self, heard: Heard) {
+        let mut peers = self.registry.lock();
+        let Some(peer) = peers.get_mut(&self.id) else { return };
+        if let Some(sink) = heard.sink {
+            (peer.id, peer.annotations) = (sink.id, sink.annotations);
+        }
+        let collection = heard.collection;
+        match &heard.meaning {
+            Meaning::Accepted => SOURCE.acked(&collection),
+            Meaning::Refused(error) => SOURCE.nacked(&collection, error.code),
+            _ => {}
+        }
+        match (heard.meaning, heard.sent) {
+            (Meaning::Accepted, Some(version)) => {
+                let watch = WatchStatus { accepted: Some(version), refused: None };
+                peer.collections.insert(collection, watch);
+            }
+            (Meaning::Refused(error), Some(version)) => {
+                let watch = peer.collections.entry(collection.clone()).or_default();
+                if watch.refuse(version, &error.message) {
+                    let (peer, sink, code) = (&peer.peer, &peer.id, error.code);
+                    tracing::warn!(
+                        peer,
+                        sink,
+                        collection,
+                        code,
+                        "a sink refuses configuration: {}",
+                        error.message
+                    );
+                }
+            }
+            (Meaning::Stale, _) => {
+                tracing::debug!(
+                    peer = peer.peer,
+                    sink = peer.id,
+                    collection,
+                    "an answer to no push is ignored"
+                );
+            }
+            _ => {}
+        }
+    }
+}
+
+impl Drop for Registered {
+    fn drop(&mut self) {
+        self.registry.lock().remove(&self.id);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use mixer_adapter_core::proto;
+
+    #[test]
+    fn a_reason_is_news_once_until_something_is_accepted() {
+        let mut watch = WatchStatus::default();
+        let told = [("1", "no"), ("2", "no"), ("3", "never"), ("4", "no")];
+        let told = told.map(|(version, reason)| watch.refuse(version.to_owned(), reason));
+        assert_eq!(told, [true, false, true, true]);
+    }
+
+    #[test]
+    fn what_is_accepted_ends_what_was_refused() {
+        let registry = Registry::default();
+        let registered = registry.register("1.2.3.4:5".to_owned());
+        let heard = |meaning, version: &str| Heard {
+            sink: None,
+            collection: "c".to_owned(),
+            meaning,
+            sent: Some(version.to_owned()),
+        };
+        let refusal = proto::Status { code: 3, message: "no".to_owned(), details: Vec::new() };
+        registered.record(heard(Meaning::Accepted, "1"));
+        registered.record(heard(Meaning::Refused(refusal), "2"));
+        registered.record(heard(Meaning::Stale, "2"));
+        let status = registry.peers().remove(0).collections.remove("c").unwrap_or_default();
+        let refused = Some(("2".to_owned(), "no".to_owned()));
+        assert_eq!(status, WatchStatus { accepted: Some("1".to_owned()), refused });
+        registered.record(heard(Meaning::Accepted, "3"));
+        let status = registry.peers().remove(0).collections.remove("c").unwrap_or_default();
+        assert_eq!(status, WatchStatus { accepted: Some("3".to_owned()), refused: None });
+        drop(registered);
+        assert_eq!(registry.peers(), []);
+    }
+}

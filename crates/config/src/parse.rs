@@ -1,0 +1,377 @@
+//! Text to resources.
+
+use std::{collections::BTreeMap, sync::Arc, thread};
+
+use serde_json::{Map, Value as Json};
+
+use super::{
+    Collection, Fault, Kind, Origin, Resource, ResourceName, collection, discovery,
+    document::{self, Boolean, Document},
+    lines::Lines,
+};
+use mixer_adapter_core::suggest::nearest;
+
+/// What was read, and what is wrong with it. A fault never costs its neighbours.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Parsed {
+    /// The resources that could be read, in the order of the text.
+    pub resources: Vec<Resource>,
+    /// What could not be read, and what reads otherwise than it looks.
+    pub faults: Vec<Fault>,
+}
+
+/// Reads resources from YAML or JSON: documents with `kind`, `metadata.name` and `spec`, lists of them (`kind: List`, as kubectl prints), or
+/// documents with `resources`, as Envoy has them in its own files. A resource without a namespace gets the default one. `source` is how faults name the text, usually a path.
+pub fn parse(text: &str, source: &str, default_namespace: &str) -> Parsed {
+    let mut parser = Parser {
+        source: source.into(),
+        default_namespace: default_namespace.into(),
+        parsed: Parsed::default(),
+    };
+    // On a stack that is large enough, whoever calls.
+    let parsed = thread::scope(|scope| {
+        let thread = thread::Builder::new().stack_size(document::STACK);
+        let reading = thread.spawn_scoped(scope, || {
+            parser.documents(text);
+            parser.parsed
+        });
+        reading.map(|reading| reading.join())
+    });
+    let failed =
+        |reason: &str| Parsed { faults: vec![Fault::error(reason).at(&source.into(), 0)], resources: vec![] };
+    match parsed {
+        Ok(Ok(parsed)) => parsed,
+        Ok(Err(_)) => failed("the reader failed; please report this text as a bug"),
+        Err(error) => failed(&format!("no thread can be started to read it: {error}")),
+    }
+}
+
+struct Parser {
+    source: Arc<str>,
+    default_namespace: Arc<str>,
+    parsed: Parsed,
+}
+
+impl Parser {
+    fn documents(&mut self, text: &str) {
+        for (first_line, text) in document::split(text) {
+            match Document::read(text, first_line) {
+                Ok(Document { json: Json::Null, .. }) => {}
+                Ok(document) => self.document(document),
+                Err(error) => {
+                    self.fault(error.line, Fault::error(format!("cannot be read: {}", error.reason)))
+                }
+            }
+        }
+    }
+
+    fn document(&mut self, mut document: Document) {
+        if discovery::is_response(&document.json) {
+            let read = discovery::read(document, &self.source);
+            self.parsed.resources.extend(read.resources);
+            return self.parsed.faults.extend(read.faults);
+        }
+        let is_list = document.json["kind"].as_str().is_some_and(|kind| kind.ends_with("List"));
+        if !(is_list && document.json["items"].is_array()) {
+            return self.resource(document);
+        }
+        let mut lines = document.lines.take(&document.json, "items");
+        let Json::Array(items) = document.json["items"].take() else { return };
+        for (index, (json, lines)) in items.into_iter().zip(&mut lines.children).enumerate() {
+            let within = format!("items[{index}].");
+            let of_item = |boolean: &mut Boolean| boolean.field.starts_with(&within);
+            let mut booleans: Vec<_> = document.booleans.extract_if(.., of_item).collect();
+            booleans.iter_mut().for_each(|boolean| _ = boolean.field.drain(..within.len()));
+            self.resource(Document { json, lines: std::mem::take(lines), booleans });
+        }
+    }
+
+    fn resource(&mut self, document: Document) {
+        match self.read(document) {
+            Ok(resource) => self.parsed.resources.push(resource),
+            Err(fault) => self.parsed.faults.push(fault),
+        }
+    }
+
+    fn read(&mut self, document: Document) -> Result<Resource, Fault> {
+        let Document { json, mut lines, booleans } = document;
+        let refuse =
+            |field: &str, fault: Fault| fault.in_field(field).at(&self.source, lines.of_field(&json, field));
+        if !json.is_object() {
+            return Err(refuse("", Fault::error("expected a resource: an object with kind and metadata")));
+        }
+        let Some(kind) = json.get("kind").and_then(Json::as_str).map(Kind::from) else {
+            return Err(refuse("kind", Fault::error("no kind is given")));
+        };
+        let api_version = json.get("apiVersion").and_then(Json::as_str).unwrap_or_default();
+        let is_mixers = collection::is_mixers(api_version);
+        let identity = |field: &str, default: Option<&Arc<str>>| {
+            let path = format!("metadata.{field}");
+            let written = booleans.iter().find(|boolean| !boolean.is_key && boolean.field == path);
+            let given = match written {
+                Some(boolean) => Ok(Some(boolean.word.as_str())),
+                None => text(json.pointer(&format!("/metadata/{field}"))),
+            };
+            identity(field, given, default).map_err(|reason| {
+                // What is not for Mixer may be named as it likes.
+                let fault = if is_mixers { Fault::error(reason) } else { Fault::warning(reason) };
+                refuse(&path, fault)
+            })
+        };
+        let namespace = identity("namespace", Some(&self.default_namespace))?;
+        let name = ResourceName::new(identity("name", None)?, kind, namespace);
+        let spec = match json.get("spec") {
+            None | Some(Json::Null) => Json::Object(Map::new()),
+            Some(spec @ Json::Object(_)) => spec.clone(),
+            Some(_) => return Err(refuse("spec", Fault::error("expected an object").of(name))),
+        };
+        let collection = Collection::of(api_version, name.kind());
+        if is_mixers {
+            self.oddities(&name, &collection, &json, &lines, &booleans);
+        }
+        Ok(Resource {
+            name,
+            collection,
+            labels: texts(&json, "labels"),
+            annotations: texts(&json, "annotations"),
+            spec,
+            unknown: Vec::new(),
+            origin: Origin { source: self.source.clone(), line: lines.line },
+            lines: lines.take(&json, "spec"),
+        })
+    }
+
+    /// What a real Mixer reads otherwise than it looks.
+    fn oddities(
+        &mut self,
+        name: &ResourceName,
+        collection: &Collection,
+        json: &Json,
+        lines: &Lines,
+        booleans: &[Boolean],
+    ) {
+        if let (None, Kind::Other(kind)) = (collection.kind(), name.kind()) {
+            let known = Kind::ALL.iter().map(Kind::as_str).chain(collection::legacy_kinds());
+            let hint = nearest(kind, known).map(|near| format!("; did you mean {near}?")).unwrap_or_default();
+            let reason = format!("nothing here reads this kind{hint}");
+            self.fault(
+                lines.of_field(json, "kind"),
+                Fault::warning(reason).of(name.clone()).in_field("kind"),
+            );
+        }
+        for field in json.as_object().into_iter().flat_map(Map::keys) {
+            if !["apiVersion", "kind", "metadata", "spec", "status"].contains(&field.as_str()) {
+                let fault = Fault::warning("is not read; does it belong under spec?")
+                    .of(name.clone())
+                    .in_field(field.as_str());
+                self.fault(lines.of_field(json, field), fault);
+            }
+        }
+        for boolean in booleans {
+            let (word, truth) = (&boolean.word, boolean.truth);
+            let reason = match (boolean.is_key, boolean.field.as_str()) {
+                (true, _) => format!("a real Mixer reads the name {word} as {truth}; quote it"),
+                (_, "metadata.name" | "metadata.namespace") => {
+                    format!("a real Mixer reads {word} as {truth} and loses the resource; quote it")
+                }
+                _ => format!("{word} is read as {truth}; write {truth}, or quote it if the text is meant"),
+            };
+            self.fault(
+                boolean.line,
+                Fault::warning(reason).of(name.clone()).in_field(boolean.field.as_str()),
+            );
+        }
+    }
+
+    fn fault(&mut self, line: u32, fault: Fault) {
+        self.parsed.faults.push(fault.at(&self.source, line));
+    }
+}
+
+/// `metadata.name` or `metadata.namespace`.
+fn identity(
+    field: &str,
+    given: Result<Option<&str>, &Json>,
+    default: Option<&Arc<str>>,
+) -> Result<Arc<str>, String> {
+    let name = match (given, default) {
+        (Err(other), _) => return Err(format!("expected text, not {other}; quote it")),
+        (Ok(Some(name)), _) => name.into(),
+        (Ok(None), Some(default)) => default.clone(),
+        (Ok(None), None) => return Err(format!("no {field} is given")),
+    };
+    match (is_valid(&name), field) {
+        (true, "name") => Ok(name),
+        (true, _) if !name.contains('.') => Ok(name),
+        (_, "name") => {
+            Err(format!("{name:?} is no name: letters, digits, hyphens, underscores and dots are"))
+        }
+        _ => Err(format!("{name:?} is no namespace: letters, digits, hyphens and underscores are")),
+    }
+}
+
+fn text(json: Option<&Json>) -> Result<Option<&str>, &Json> {
+    match json {
+        None | Some(Json::Null) => Ok(None),
+        Some(Json::String(text)) => Ok(Some(text)),
+        Some(other) => Err(other),
+    }
+}
+
+fn is_valid(name: &str) -> bool {
+    (1..=253).contains(&name.len())
+        && name.bytes().all(|byte| byte.is_ascii_alphanumeric() || b"-_.".contains(&byte))
+}
+
+/// A map of texts in the metadata; what is no text in it is left out.
+fn texts(json: &Json, field: &str) -> BTreeMap<String, String> {
+    let map = json.pointer(&format!("/metadata/{field}")).and_then(Json::as_object);
+    let entries = map.into_iter().flatten();
+    entries.filter_map(|(key, value)| Some((key.clone(), value.as_str()?.to_owned()))).collect()
+}
+
+#[cfg(test)]
+#[allow(clippy::unwrap_used)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    fn faults(text: &str) -> Vec<String> {
+        parse(text, "x.yaml", "default").faults.iter().map(ToString::to_string).collect()
+    }
+
+    fn names(text: &str) -> Vec<String> {
+        parse(text, "x.yaml", "default").resources.iter().map(|resource| resource.name.to_string()).collect()
+    }
+
+    #[test]
+    fn a_resource_is_its_name_its_metadata_and_its_spec() {
+        let text = "apiVersion: config.istio.io/v1alpha2\nkind: rule\nmetadata:\n  name: r1\n  namespace: ns\n  \
+                    labels: {a: b}\n  annotations: {policy.istio.io/lang: CEL}\nspec:\n  match: a == b\nstatus: {}\n";
+        let parsed = parse(text, "x.yaml", "default");
+        assert_eq!(parsed.faults, []);
+        let [rule] = &parsed.resources[..] else { panic!("{parsed:?}") };
+        assert_eq!(rule.name, ResourceName::new("r1", Kind::Rule, "ns"));
+        assert_eq!(rule.collection.as_str(), "istio/policy/v1beta1/rules");
+        assert_eq!(rule.labels, BTreeMap::from([("a".to_owned(), "b".to_owned())]));
+        assert_eq!(rule.annotations["policy.istio.io/lang"], "CEL");
+        assert_eq!(rule.spec, json!({"match": "a == b"}));
+        assert_eq!(rule.error("match", "wrong").to_string(), "x.yaml:9: r1.rule.ns: spec.match: wrong");
+    }
+
+    #[test]
+    fn a_broken_document_costs_only_itself() {
+        let text = "kind: rule\nmetadata: {name: a}\n---\nkind: rule\nmetadata: {name: [}\n---\nkind: rule\nmetadata: {name: c}\n";
+        assert_eq!(names(text), ["a.rule.default", "c.rule.default"]);
+        let faults = faults(text);
+        assert!(matches!(&faults[..], [one] if one.starts_with("x.yaml:5: cannot be read: ")), "{faults:?}");
+    }
+
+    #[test]
+    fn what_makes_no_resource_is_refused_with_the_reason() {
+        let cases = [
+            ("- a\n- b\n", "x.yaml:1: expected a resource: an object with kind and metadata"),
+            ("just text", "x.yaml:1: expected a resource: an object with kind and metadata"),
+            ("metadata: {name: a}", "x.yaml:1: kind: no kind is given"),
+            ("kind: rule\n", "x.yaml:1: metadata.name: no name is given"),
+            ("kind: rule\nmetadata:\n  name: 7\n", "x.yaml:3: metadata.name: expected text, not 7; quote it"),
+            (
+                "kind: rule\nmetadata:\n  name: a/b\n",
+                "x.yaml:3: metadata.name: \"a/b\" is no name: letters, digits, hyphens, underscores and dots are",
+            ),
+            (
+                "kind: rule\nmetadata:\n  name: a\n  namespace: b.c\n",
+                "x.yaml:4: metadata.namespace: \"b.c\" is no namespace: letters, digits, hyphens and underscores are",
+            ),
+            (
+                "kind: rule\nmetadata: {name: a}\nspec: [1]\n",
+                "x.yaml:3: a.rule.default: spec: expected an object",
+            ),
+        ];
+        for (text, reason) in cases {
+            assert_eq!(faults(text), [reason], "{text}");
+            assert_eq!(names(text), [""; 0], "{text}");
+        }
+    }
+
+    #[test]
+    fn a_name_that_yaml_1_1_reads_as_a_boolean_is_taken_as_written_and_warned_about() {
+        let text = "kind: rule\nmetadata:\n  name: n\n  namespace: on\n";
+        assert_eq!(names(text), ["n.rule.on"]);
+        assert_eq!(
+            faults(text),
+            [
+                "x.yaml:3: warning: n.rule.on: metadata.name: a real Mixer reads n as false and loses the resource; quote it",
+                "x.yaml:4: warning: n.rule.on: metadata.namespace: a real Mixer reads on as true and loses the resource; quote it",
+            ]
+        );
+        assert_eq!(faults("kind: rule\nmetadata: {name: 'n'}\n"), [""; 0]);
+    }
+
+    #[test]
+    fn other_yaml_1_1_booleans_are_warned_about() {
+        let text = "kind: adapter\nmetadata: {name: a}\nspec:\n  session_based: yes\n  y: 1\n";
+        assert_eq!(
+            faults(text),
+            [
+                "x.yaml:4: warning: a.adapter.default: spec.session_based: yes is read as true; write true, or quote it if the text is meant",
+                "x.yaml:5: warning: a.adapter.default: spec.y: a real Mixer reads the name y as true; quote it",
+            ]
+        );
+    }
+
+    #[test]
+    fn fields_beside_the_spec_and_unknown_kinds_are_warned_about() {
+        assert_eq!(
+            faults("kind: rule\nmetadata: {name: a}\nspec: {}\nactions: []\n"),
+            ["x.yaml:4: warning: a.rule.default: actions: is not read; does it belong under spec?"]
+        );
+        assert_eq!(
+            faults("apiVersion: config.istio.io/v1alpha2\nkind: Rule\nmetadata: {name: a}\n"),
+            ["x.yaml:2: warning: a.Rule.default: kind: nothing here reads this kind; did you mean rule?"]
+        );
+    }
+
+    #[test]
+    fn what_is_not_for_mixer_is_carried_and_not_criticised() {
+        let text = "apiVersion: v1\nkind: Service\nmetadata: {name: a}\nextra: yes\n";
+        assert_eq!((names(text), faults(text)), (vec!["a.Service.default".to_owned()], vec![]));
+        let nameless = faults("apiVersion: kustomize.config.k8s.io/v1beta1\nkind: Kustomization\n");
+        assert_eq!(nameless, ["x.yaml:1: warning: metadata.name: no name is given"]);
+    }
+
+    #[test]
+    fn the_items_of_a_list_are_resources_with_lines_of_their_own() {
+        let text = "kind: List\napiVersion: v1\nitems:\n- kind: rule\n  metadata:\n    name: a\n- kind: rule\n  metadata:\n    name: off\n";
+        assert_eq!(names(text), ["a.rule.default", "off.rule.default"]);
+        let found = faults(text);
+        assert!(
+            matches!(&found[..], [one] if one.starts_with("x.yaml:9: warning: off.rule.default: metadata.name: "))
+        );
+        assert_eq!(names("{\"kind\": \"RuleList\", \"items\": []}"), [""; 0]);
+    }
+
+    #[test]
+    fn what_would_grow_without_bounds_is_refused() {
+        let bomb: String = (b'b'..=b'k')
+            .map(|name| {
+                let (name, previous) = (char::from(name), char::from(name - 1));
+                format!("{name}: &{name} [{}]\n", vec![format!("*{previous}"); 10].join(","))
+            })
+            .collect();
+        let texts = [
+            format!("a: &a [x,x,x,x,x,x,x,x,x,x]\n{bomb}"),
+            "[".repeat(100_000),
+            "{a: ".repeat(100_000),
+            "- ".repeat(100_000),
+        ];
+        for text in texts {
+            let parsed = parse(&text, "x.yaml", "");
+            assert_eq!((parsed.resources.len(), parsed.faults.len()), (0, 1), "{:.20}", text);
+        }
+        let deepest =
+            format!("kind: x\nmetadata: {{name: a}}\nspec: {{a: {}{}}}", "[".repeat(60), "]".repeat(60));
+        assert_eq!(parse(&deepest, "x.yaml", "a").resources.len(), 1);
+    }
+}

@@ -1,0 +1,352 @@
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    sync::Arc,
+};
+
+use super::{
+    Collection, Fault, Finding, Kind, Resource, ResourceName, Spec,
+    source::{Change, Content},
+};
+use mixer_adapter_core::suggest::nearest;
+
+/// All resources of Mixer's kinds that are known at one moment, by full name: what a snapshot is built from.
+///
+/// Never changed: [`apply`](Self::apply) makes the next one, and what did not change is shared between the two.
+#[derive(Clone, Debug, Default)]
+pub struct ConfigSet {
+    entries: BTreeMap<ResourceName, Arc<Entry>>,
+    others: BTreeMap<Collection, BTreeSet<ResourceName>>,
+}
+
+/// A resource and what it says.
+#[derive(Clone, Debug)]
+pub struct Entry {
+    /// The resource.
+    pub resource: Resource,
+    /// What it says, or why it cannot be understood.
+    pub spec: Result<Arc<Spec>, Fault>,
+    /// What another version of the API would read otherwise.
+    pub foreign: Arc<[Finding]>,
+}
+
+impl Entry {
+    /// Reads what a resource says. Where that is what it said before, the two share it.
+    fn new(resource: Resource, before: Option<&Self>) -> Self {
+        let same = |before: &&Self| {
+            before.resource.spec == resource.spec && before.resource.unknown == resource.unknown
+        };
+        if let Some(Self { spec: Ok(spec), foreign, .. }) = before.filter(same) {
+            return Self { spec: Ok(spec.clone()), foreign: foreign.clone(), resource };
+        }
+        let (spec, deprecated) = match Spec::read(&resource) {
+            Ok((spec, deprecated)) => (Ok(Arc::new(spec)), deprecated),
+            Err(fault) => (Err(fault), Vec::new()),
+        };
+        let foreign = resource.unknown.iter().cloned().chain(deprecated).collect();
+        Self { spec, foreign, resource }
+    }
+
+    /// The full name.
+    pub fn name(&self) -> &ResourceName {
+        &self.resource.name
+    }
+
+    /// Whether both mean the same to Mixer; where they were read does not count.
+    pub fn is_unchanged(&self, other: &Self) -> bool {
+        let same_spec = match (&self.spec, &other.spec) {
+            (Ok(one), Ok(other)) => Arc::ptr_eq(one, other) || one == other,
+            _ => self.resource.spec == other.resource.spec,
+        };
+        same_spec
+            && self.resource.annotations == other.resource.annotations
+            && self.resource.name == other.resource.name
+    }
+}
+
+impl ConfigSet {
+    /// A set of these resources alone, and what is wrong with them.
+    pub fn of(resources: Vec<Resource>) -> (Self, Vec<Fault>) {
+        Self::default().apply(Change::full_sets(resources))
+    }
+
+    /// The set after some changes that belong together, and what is wrong with what they bring: resources that cannot be
+    /// understood (they are in the set nevertheless, with the reason) and names given twice (the first stays).
+    pub fn apply(&self, changes: impl IntoIterator<Item = Change>) -> (Self, Vec<Fault>) {
+        let mut next = self.clone();
+        let mut faults = Vec::new();
+        for Change { collection, content, .. } in changes {
+            let added = match content {
+                Content::Full(resources) => {
+                    next.entries.retain(|_, entry| entry.resource.collection != collection);
+                    next.others.remove(&collection);
+                    resources
+                }
+                Content::Partial { added, removed } => {
+                    next.remove(&collection, &removed);
+                    added
+                }
+            };
+            if collection.role().is_some() {
+                next.entries.extend(self.entries_of(added, &mut faults));
+            } else {
+                let names = added.into_iter().map(|resource| resource.name);
+                next.others.entry(collection).or_default().extend(names);
+            }
+        }
+        (next, faults)
+    }
+
+    fn remove(&mut self, collection: &Collection, names: &[ResourceName]) {
+        for name in names {
+            self.entries.remove(name);
+            if let Some(others) = self.others.get_mut(collection) {
+                others.remove(name);
+            }
+        }
+    }
+
+    /// Entries of resources that come or change; what is here already is shared.
+    fn entries_of(
+        &self,
+        resources: Vec<Resource>,
+        faults: &mut Vec<Fault>,
+    ) -> BTreeMap<ResourceName, Arc<Entry>> {
+        let mut entries: BTreeMap<ResourceName, Arc<Entry>> = BTreeMap::new();
+        for resource in resources {
+            if let Some(first) = entries.get(&resource.name) {
+                let reason = format!("is given twice; the first is at {}", first.resource.origin);
+                faults.push(resource.error("", reason));
+                continue;
+            }
+            let before = self.get(&resource.name);
+            let entry = match before.filter(|before| before.resource == resource) {
+                Some(before) => before.clone(),
+                None => Arc::new(Entry::new(resource, before.map(Arc::as_ref))),
+            };
+            faults.extend(entry.spec.as_ref().err().cloned());
+            entries.insert(entry.name().clone(), entry);
+        }
+        entries
+    }
+
+    /// All entries, by kind in the order Mixer processes them, then namespace, then name.
+    pub fn iter(&self) -> impl Iterator<Item = &Arc<Entry>> {
+        self.entries.values()
+    }
+
+    /// The entries that are of that kind to Mixer, legacy kinds among them, by namespace and name within a kind.
+    pub fn of_role(&self, role: Kind) -> impl Iterator<Item = &Arc<Entry>> {
+        self.iter().filter(move |entry| entry.resource.role() == Some(role.clone()))
+    }
+
+    /// The entry of that full name.
+    pub fn get(&self, name: &ResourceName) -> Option<&Arc<Entry>> {
+        self.entries.get(name)
+    }
+
+    /// What a reference to a resource of that kind means from a namespace (mixer-runtime.md, section 2.1).
+    pub fn resolve(&self, kind: &Kind, reference: &str, namespace: &str) -> Result<&Arc<Entry>, Unresolved> {
+        let candidates = ResourceName::candidates(reference, kind, namespace);
+        let fits = |entry: &&Arc<Entry>| entry.resource.role().as_ref() == Some(kind);
+        match candidates.iter().find_map(|name| self.get(name).filter(fits)) {
+            Some(entry) => Ok(entry),
+            None => Err(self.unresolved(kind, reference, namespace, &candidates)),
+        }
+    }
+
+    fn unresolved(
+        &self,
+        kind: &Kind,
+        reference: &str,
+        namespace: &str,
+        tried: &[ResourceName],
+    ) -> Unresolved {
+        let mut reason = format!("there is no {kind} {reference}");
+        let tried: Vec<_> = tried.iter().map(ToString::to_string).collect();
+        if tried != [reference] {
+            reason.push_str(&format!(" (looked for {})", tried.join(", then ")));
+        }
+        let short = reference.split('.').next().unwrap_or_default();
+        let names = || self.of_role(kind.clone()).map(|entry| entry.name());
+        let similar = || nearest(short, names().map(ResourceName::name));
+        let meant = names().find(|name| name.name() == short);
+        if let Some(name) =
+            meant.or_else(|| similar().and_then(|near| names().find(|name| name.name() == near)))
+        {
+            reason.push_str(&format!("; write {} if {name} is meant", name.reference_from(namespace)));
+        }
+        Unresolved(reason)
+    }
+
+    /// How many resources there are of each collection, those that are nothing to Mixer included.
+    pub fn counts(&self) -> BTreeMap<Collection, usize> {
+        let others = self.others.iter().map(|(collection, names)| (collection.clone(), names.len()));
+        let mut counts: BTreeMap<_, _> = others.collect();
+        for entry in self.iter() {
+            *counts.entry(entry.resource.collection.clone()).or_default() += 1;
+        }
+        counts
+    }
+}
+
+/// A reference that means no resource there is: says what was looked for, and what was probably meant.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("{0}")]
+pub struct Unresolved(String);
+
+#[cfg(test)]
+#[allow(clippy::unwrap_used)]
+mod tests {
+    use super::*;
+    use crate::parse;
+
+    fn resources(text: &str) -> Vec<Resource> {
+        let parsed = parse(text, "x.yaml", "ns");
+        assert_eq!(parsed.faults, []);
+        parsed.resources
+    }
+
+    fn of(text: &str) -> ConfigSet {
+        let (set, faults) = ConfigSet::of(resources(text));
+        assert_eq!(faults, []);
+        set
+    }
+
+    fn rule(name: &str, condition: &str) -> String {
+        format!("---\nkind: rule\nmetadata: {{name: {name}}}\nspec: {{match: {condition}}}\n")
+    }
+
+    fn handler(name: &str, namespace: &str) -> String {
+        let metadata = format!("metadata: {{name: {name}, namespace: {namespace}}}");
+        format!("---\nkind: handler\n{metadata}\nspec: {{compiledAdapter: denier}}\n")
+    }
+
+    fn names(set: &ConfigSet) -> Vec<String> {
+        set.iter().map(|entry| entry.name().to_string()).collect()
+    }
+
+    #[test]
+    fn entries_are_in_the_order_mixer_processes_kinds_in_whatever_the_order_of_the_text() {
+        let set = of(&[rule("b", "a"), rule("a", "b"), handler("z", "ns"), handler("z", "a")].concat());
+        assert_eq!(names(&set), ["z.handler.a", "z.handler.ns", "a.rule.ns", "b.rule.ns"]);
+    }
+
+    #[test]
+    fn a_full_change_replaces_its_collection_and_no_other() {
+        let before = of(&[rule("a", "x"), rule("b", "x"), handler("h", "ns")].concat());
+        let rules = Collection::of("", &Kind::Rule);
+        let (after, faults) = before.apply([Change::new(rules, Content::Full(resources(&rule("b", "x"))))]);
+        assert_eq!(faults, []);
+        assert_eq!(names(&after), ["h.handler.ns", "b.rule.ns"]);
+        assert_eq!(names(&before).len(), 3, "the old set stays as it was");
+    }
+
+    #[test]
+    fn a_partial_change_adds_replaces_and_removes() {
+        let before = of(&[rule("a", "x"), rule("b", "x")].concat());
+        let content = Content::Partial {
+            added: resources(&[rule("b", "z"), rule("c", "x")].concat()),
+            removed: ["a", "never-there"].map(|name| ResourceName::new(name, Kind::Rule, "ns")).into(),
+        };
+        let (after, _) = before.apply([Change::new(Collection::of("", &Kind::Rule), content)]);
+        let read: Vec<_> = after
+            .iter()
+            .map(|entry| match entry.spec.as_deref() {
+                Ok(Spec::Rule(rule)) => (entry.name().name(), rule.r#match.as_str()),
+                other => panic!("{other:?}"),
+            })
+            .collect();
+        assert_eq!(read, [("b", "z"), ("c", "x")]);
+    }
+
+    #[test]
+    fn what_did_not_change_is_shared_and_what_moved_shares_its_spec() {
+        let before = of(&[rule("a", "x"), rule("b", "x"), rule("c", "x")].concat());
+        let text = [rule("a", "x"), "# moves the rest\n".to_owned(), rule("b", "x"), rule("c", "z")].concat();
+        let (after, _) = before.apply(Change::full_sets(resources(&text)));
+        let pairs: Vec<_> = before.iter().zip(after.iter()).collect();
+        assert!(Arc::ptr_eq(pairs[0].0, pairs[0].1));
+        assert_ne!(pairs[1].0.resource.origin, pairs[1].1.resource.origin);
+        assert!(Arc::ptr_eq(pairs[1].0.spec.as_ref().unwrap(), pairs[1].1.spec.as_ref().unwrap()));
+        let unchanged: Vec<_> = pairs.iter().map(|(before, after)| after.is_unchanged(before)).collect();
+        assert_eq!(unchanged, [true, true, false]);
+    }
+
+    #[test]
+    fn an_annotation_is_a_change() {
+        let [plain, annotated] = ["{name: r}", "{name: r, annotations: {policy.istio.io/lang: CEL}}"]
+            .map(|metadata| of(&format!("kind: rule\nmetadata: {metadata}\nspec: {{match: x}}")));
+        let (one, other) = (plain.iter().next().unwrap(), annotated.iter().next().unwrap());
+        assert!(!one.is_unchanged(other));
+    }
+
+    #[test]
+    fn a_name_given_twice_is_an_error_that_names_both_places_and_the_first_stays() {
+        let (set, faults) = ConfigSet::of(resources(&[rule("a", "first"), rule("a", "second")].concat()));
+        let faults: Vec<_> = faults.iter().map(ToString::to_string).collect();
+        assert_eq!(faults, ["x.yaml:6: a.rule.ns: is given twice; the first is at x.yaml:2"]);
+        assert!(
+            matches!(set.iter().next().unwrap().spec.as_deref(), Ok(Spec::Rule(rule)) if rule.r#match == "first")
+        );
+    }
+
+    #[test]
+    fn what_cannot_be_understood_is_in_the_set_with_the_reason_and_again_in_the_faults_of_the_next_full_change()
+     {
+        let text = "kind: rule\nmetadata: {name: a}\nspec: {mach: x}";
+        let (set, faults) = ConfigSet::of(resources(text));
+        assert_eq!(faults.len(), 1);
+        assert_eq!(set.iter().next().unwrap().spec, Err(faults[0].clone()));
+        assert_eq!(set.apply(Change::full_sets(resources(text))).1, faults);
+    }
+
+    #[test]
+    fn what_is_nothing_to_mixer_is_counted() {
+        let service = "---\napiVersion: v1\nkind: Service\nmetadata: {name: a}\n";
+        let set = of(&[rule("a", "x"), service.to_owned()].concat());
+        assert_eq!(names(&set), ["a.rule.ns"]);
+        let counts: Vec<_> = set.counts().iter().map(|(name, count)| format!("{name} {count}")).collect();
+        assert_eq!(counts, ["istio/policy/v1beta1/rules 1", "k8s/v1/Service 1"]);
+    }
+
+    #[test]
+    fn references_resolve_in_all_four_forms() {
+        let set = of(&[handler("h", "ns"), handler("h", "other")].concat());
+        let resolve =
+            |reference| set.resolve(&Kind::Handler, reference, "ns").map(|entry| entry.name().to_string());
+        assert_eq!(resolve("h").as_deref(), Ok("h.handler.ns"));
+        assert_eq!(resolve("h.handler").as_deref(), Ok("h.handler.ns"));
+        assert_eq!(resolve("h.other").as_deref(), Ok("h.handler.other"));
+        assert_eq!(resolve("h.handler.other").as_deref(), Ok("h.handler.other"));
+    }
+
+    #[test]
+    fn a_reference_is_not_resolved_to_a_resource_of_another_kind() {
+        let set = of(&[handler("h", "ns"), rule("r", "x")].concat());
+        assert!(set.resolve(&Kind::Handler, "r.rule.ns", "ns").is_err());
+        assert!(set.resolve(&Kind::Rule, "h.handler", "ns").is_err());
+    }
+
+    #[test]
+    fn legacy_kinds_are_found_by_a_name_with_their_kind() {
+        let set = of("kind: denier\nmetadata: {name: deny}\nspec: {status: {code: 7}}");
+        assert!(set.resolve(&Kind::Handler, "deny.denier", "ns").is_ok());
+        assert!(set.resolve(&Kind::Handler, "deny", "ns").is_err());
+    }
+
+    #[test]
+    fn a_reference_without_resource_says_what_was_looked_for_and_probably_meant() {
+        let set = of(&[handler("deny", "istio-system"), handler("local", "ns")].concat());
+        let resolve = |reference| set.resolve(&Kind::Handler, reference, "ns").unwrap_err().to_string();
+        assert_eq!(
+            resolve("deny"),
+            "there is no handler deny (looked for deny.handler.ns); write deny.istio-system if deny.handler.istio-system is meant"
+        );
+        assert_eq!(
+            resolve("lokal"),
+            "there is no handler lokal (looked for lokal.handler.ns); write local if local.handler.ns is meant"
+        );
+        assert_eq!(resolve("quota.handler.ns"), "there is no handler quota.handler.ns");
+        assert_eq!(resolve("x.y"), "there is no handler x.y (looked for x.y.ns, then x.handler.y)");
+    }
+}

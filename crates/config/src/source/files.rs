@@ -1,0 +1,97 @@
+use std::{
+    fs,
+    io::Read as _,
+    path::{Path, PathBuf},
+    sync::Arc,
+};
+
+use walkdir::{DirEntry, WalkDir};
+
+use crate::{Fault, Parsed, parse};
+
+/// The longest file that is read, in bytes.
+const MAX_FILE: u64 = 64 << 20;
+/// How many files are read at most.
+const MAX_FILES: usize = 100_000;
+/// How many resources are read at most.
+const MAX_RESOURCES: usize = 1_000_000;
+
+/// Reads all `*.yaml`, `*.yml` and `*.json` of a directory and those below it, by name, or one file of any name. What cannot be read
+/// is a fault and costs nothing else.
+///
+/// Names that begin with a dot are passed over. That is also how a mounted ConfigMap, whose files are links into `..data`, is
+/// read once.
+pub fn read(root: &Path, default_namespace: &str) -> Parsed {
+    let mut all = Parsed::default();
+    let (files, faults) = list(root);
+    all.faults = faults;
+    for path in files {
+        let source: Arc<str> = path.display().to_string().into();
+        let text = match read_text(&path) {
+            Ok(text) => text,
+            Err(reason) => {
+                all.faults.push(Fault::error(reason).at(&source, 0));
+                continue;
+            }
+        };
+        let parsed = parse(&text, &source, default_namespace);
+        if all.resources.len() + parsed.resources.len() > MAX_RESOURCES {
+            let reason =
+                format!("more than {MAX_RESOURCES} resources; this file and what follows is not read");
+            all.faults.push(Fault::error(reason).at(&source, 0));
+            break;
+        }
+        all.resources.extend(parsed.resources);
+        all.faults.extend(parsed.faults);
+    }
+    all
+}
+
+/// The files to read, in order, and what is wrong with the directory.
+pub(super) fn list(root: &Path) -> (Vec<PathBuf>, Vec<Fault>) {
+    let mut files = Vec::new();
+    let mut faults = Vec::new();
+    let walk = WalkDir::new(root).follow_links(true).sort_by_file_name();
+    for entry in walk.into_iter().filter_entry(|entry| entry.depth() == 0 || !is_hidden(entry)) {
+        match entry {
+            Ok(entry)
+                if entry.file_type().is_file() && (entry.depth() == 0 || is_configuration(entry.path())) =>
+            {
+                if files.len() == MAX_FILES {
+                    let reason = format!("more than {MAX_FILES} files; the rest is not read");
+                    faults.push(Fault::error(reason).at(&root.display().to_string().into(), 0));
+                    break;
+                }
+                files.push(entry.into_path());
+            }
+            Ok(_) => {}
+            Err(error) => {
+                let path = error.path().unwrap_or(root).display().to_string();
+                let reason = match error.io_error() {
+                    Some(io) => format!("cannot be read: {io}"),
+                    None => format!("cannot be read: {error}"),
+                };
+                faults.push(Fault::error(reason).at(&path.into(), 0));
+            }
+        }
+    }
+    (files, faults)
+}
+
+fn is_hidden(entry: &DirEntry) -> bool {
+    entry.file_name().as_encoded_bytes().starts_with(b".")
+}
+
+fn is_configuration(path: &Path) -> bool {
+    path.extension().is_some_and(|extension| extension == "yaml" || extension == "yml" || extension == "json")
+}
+
+fn read_text(path: &Path) -> Result<String, String> {
+    let mut bytes = Vec::new();
+    let file = fs::File::open(path).map_err(|error| format!("cannot be opened: {error}"))?;
+    file.take(MAX_FILE + 1).read_to_end(&mut bytes).map_err(|error| format!("cannot be read: {error}"))?;
+    if bytes.len() as u64 > MAX_FILE {
+        return Err(format!("is longer than {} MiB", MAX_FILE >> 20));
+    }
+    String::from_utf8(bytes).map_err(|error| format!("is not UTF-8: {error}"))
+}

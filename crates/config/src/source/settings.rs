@@ -1,0 +1,46 @@
+use std::sync::Arc;
+
+use crate::{Collection, mcp::sink::Cache, proto::envoy::config::core::v3::Extension};
+use mixer_adapter_net::tls;
+
+/// What a source is asked for, and how what arrives is treated: the same for every kind of source.
+#[derive(Clone, Debug)]
+pub struct SourceSettings {
+    /// The namespace of resources that name none.
+    pub default_namespace: String,
+    /// The collections to ask for. Files are read as a whole, whatever is listed here.
+    pub collections: Vec<Wanted>,
+    /// Takes the good resources of a push that has bad ones, and keeps what it had of the bad ones.
+    pub skip_bad_resources: bool,
+    /// Where the last good configuration is kept, for a restart without its source.
+    pub cache: Option<Cache>,
+    /// What servers that are TLS are dialed with; none are without it.
+    pub tls: Option<Arc<tls::Client>>,
+    /// What the program can be configured to do, told to servers of xDS: its adapters and their templates.
+    pub extensions: Vec<Extension>,
+}
+
+/// A collection that is asked for.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Wanted {
+    /// Such as `istio/policy/v1beta1/rules`.
+    pub collection: String,
+    /// Whether the program is ready only with it. One that is not is asked for all the same.
+    pub required: bool,
+}
+
+impl SourceSettings {
+    /// Mixer's own collections, all of them required.
+    pub fn new(default_namespace: impl Into<String>) -> Self {
+        let wanted =
+            |collection: Collection| Wanted { collection: collection.as_str().to_owned(), required: true };
+        Self {
+            default_namespace: default_namespace.into(),
+            collections: Collection::mixer().map(wanted).collect(),
+            skip_bad_resources: false,
+            cache: None,
+            tls: None,
+            extensions: Vec::new(),
+        }
+    }
+}

@@ -1,0 +1,198 @@
+use std::{
+    collections::BTreeSet,
+    fs,
+    future::Future,
+    io,
+    os::unix::fs::MetadataExt as _,
+    path::{Path, PathBuf},
+    pin::Pin,
+    sync::Arc,
+    time::Duration,
+};
+
+use notify::{EventKind, RecommendedWatcher, RecursiveMode, Watcher as _};
+use tokio::{sync::mpsc, task::spawn_blocking, time};
+
+use super::{Change, Content, Source, Update, Watched, files, shown::Shown};
+use crate::{Collection, Fault, Parsed, Resource};
+
+/// How long files must have been left alone before they are read.
+const QUIET: Duration = Duration::from_millis(100);
+/// How often that is tried; files that never come to rest are read then.
+const PATIENCE: usize = 20;
+/// How long what cannot be read is given to be written to its end.
+const SECOND_LOOK: Duration = Duration::from_millis(500);
+/// How often the files are looked at where the system cannot say what changes.
+const POLL: Duration = Duration::from_secs(1);
+/// How often they are looked at where it can: it cannot for links that lead elsewhere, nor on network file systems.
+const SLOW_POLL: Duration = Duration::from_secs(10);
+
+/// A directory (or one file) of configuration. Sends everything there is whenever something changed. While the path is missing, that
+/// is a fault and no change.
+#[derive(Clone, Debug)]
+pub struct FileSource {
+    root: PathBuf,
+    default_namespace: String,
+    shown: Arc<Shown>,
+}
+
+impl FileSource {
+    /// The files at that path; resources without a namespace are of the default one. The path need not exist yet.
+    pub fn new(root: impl Into<PathBuf>, default_namespace: impl Into<String>) -> Self {
+        Self { root: root.into(), default_namespace: default_namespace.into(), shown: Arc::default() }
+    }
+
+    async fn watch(self, updates: mpsc::Sender<Update>) {
+        let name: Arc<str> = self.name().into();
+        let mut seen = None;
+        let mut sent = BTreeSet::new();
+        loop {
+            // Watched first and anew each time: nothing is missed in between, and a directory that was replaced is found again.
+            let (wake, mut woken) = mpsc::channel(1);
+            let watcher = watcher(&self.root, wake);
+            let mut now = self.look().await;
+            if seen.as_ref() != Some(&now) {
+                if seen.is_some() {
+                    now = self.at_rest(now).await;
+                }
+                let (mut there, mut read) = self.read().await;
+                if seen.is_some() && read.faults.iter().any(Fault::is_error) {
+                    time::sleep(SECOND_LOOK).await;
+                    now = self.at_rest(self.look().await).await;
+                    (there, read) = self.read().await;
+                }
+                seen = Some(now);
+                let changes = if there { changes(read.resources, &mut sent) } else { Vec::new() };
+                let offered = self.shown.offered(&name, &changes);
+                let (update, answer) = Update::new(name.clone(), changes, read.faults);
+                if updates.send(update).await.is_err() {
+                    return;
+                }
+                // Whatever the answer is: only other files, or other sources, are a reason for another update.
+                tokio::select! {
+                    answer = answer => self.shown.answered(offered, answer.ok()),
+                    () = updates.closed() => return,
+                }
+            }
+            let interval = if watcher.is_some() { SLOW_POLL } else { POLL };
+            tokio::select! {
+                Some(()) = woken.recv() => {}
+                () = self.shown.again.notified() => seen = None,
+                () = time::sleep(interval) => {}
+                () = updates.closed() => return,
+            }
+        }
+    }
+
+    /// What the files look like once they have stopped changing.
+    async fn at_rest(&self, mut before: Look) -> Look {
+        for _ in 0..PATIENCE {
+            time::sleep(QUIET).await;
+            let now = self.look().await;
+            if now == before {
+                break;
+            }
+            before = now;
+        }
+        before
+    }
+
+    async fn look(&self) -> Look {
+        let root = self.root.clone();
+        spawn_blocking(move || Look::at(&root)).await.unwrap_or_default()
+    }
+
+    /// What there is, and whether that is so: where the path itself is missing, nothing is known, which is not the same as an empty
+    /// directory.
+    async fn read(&self) -> (bool, Parsed) {
+        let Self { root, default_namespace, .. } = self.clone();
+        let failed = |_| {
+            let fault = Fault::error("the reader failed").at(&self.name().into(), 0);
+            (false, Parsed { resources: Vec::new(), faults: vec![fault] })
+        };
+        let read = move || {
+            let there = root.exists();
+            let read = files::read(&root, &default_namespace);
+            (there && root.exists(), read)
+        };
+        spawn_blocking(read).await.unwrap_or_else(failed)
+    }
+}
+
+impl Source for FileSource {
+    fn name(&self) -> String {
+        format!("fs://{}", self.root.display())
+    }
+
+    fn watched(&self) -> Vec<Arc<dyn Watched>> {
+        vec![self.shown.clone()]
+    }
+
+    fn run(self: Box<Self>, updates: mpsc::Sender<Update>) -> Pin<Box<dyn Future<Output = ()> + Send>> {
+        Box::pin(self.watch(updates))
+    }
+}
+
+/// Full changes of what there is, and of the collections that had something when they were sent last.
+fn changes(resources: Vec<Resource>, sent: &mut BTreeSet<Collection>) -> Vec<Change> {
+    let mut changes = Change::full_sets(resources);
+    let now: BTreeSet<_> = changes.iter().map(|change| change.collection.clone()).collect();
+    let gone = sent.difference(&now).cloned();
+    changes.extend(gone.map(|collection| Change::new(collection, Content::Full(Vec::new()))));
+    *sent = now;
+    changes
+}
+
+/// Wakes when something below that path changes; `None` where that cannot be watched, so that it must be polled.
+fn watcher(root: &Path, wake: mpsc::Sender<()>) -> Option<RecommendedWatcher> {
+    let on_event = move |event: notify::Result<notify::Event>| {
+        if !event.is_ok_and(|event| matches!(event.kind, EventKind::Access(_))) {
+            // One waiting wake-up stands for any number of events.
+            let _ = wake.try_send(());
+        }
+    };
+    // A file may be replaced by another one: its directory knows.
+    let parent = root.parent().filter(|parent| !parent.as_os_str().is_empty()).unwrap_or(Path::new("."));
+    let (path, mode) = match root.is_file() {
+        true => (parent, RecursiveMode::NonRecursive),
+        false => (root, RecursiveMode::Recursive),
+    };
+    let watching = notify::recommended_watcher(on_event).and_then(|mut watcher| {
+        watcher.watch(path, mode)?;
+        Ok(watcher)
+    });
+    watching
+        .inspect_err(|error| tracing::debug!("polling {}: it cannot be watched: {error}", root.display()))
+        .ok()
+}
+
+/// What changes when a file does: any write or replacement, and any file that comes or goes.
+#[derive(Debug, Default, PartialEq, Eq)]
+struct Look {
+    files: Vec<(PathBuf, Result<Stamp, io::ErrorKind>)>,
+    faults: Vec<Fault>,
+}
+
+#[derive(Debug, PartialEq, Eq)]
+struct Stamp {
+    device: u64,
+    inode: u64,
+    length: u64,
+    changed: (i64, i64),
+}
+
+impl Look {
+    fn at(root: &Path) -> Self {
+        let (files, faults) = files::list(root);
+        let stamped = files.into_iter().map(|path| {
+            let stamp = fs::metadata(&path).map(|metadata| Stamp {
+                device: metadata.dev(),
+                inode: metadata.ino(),
+                length: metadata.len(),
+                changed: (metadata.ctime(), metadata.ctime_nsec()),
+            });
+            (path, stamp.map_err(|error| error.kind()))
+        });
+        Self { files: stamped.collect(), faults }
+    }
+}

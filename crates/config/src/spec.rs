@@ -1,0 +1,267 @@
+//! Specs understood: the messages of mixer-runtime.md, section 2.2, read by their descriptors.
+
+use std::{collections::BTreeMap, sync::LazyLock};
+
+use prost_reflect::{DescriptorPool, MessageDescriptor};
+use serde_json::{Map, Value as Json};
+
+use super::{Fault, Finding, Kind, Resource, findings};
+use crate::proto::DESCRIPTORS;
+use crate::proto::istio::{
+    mixer::adapter::model::v1beta1::{Info, Template},
+    policy::v1beta1::{self, AttributeManifest, Connection, Rule},
+};
+use mixer_adapter_core::json::read_json;
+
+/// What a resource says, by what it is to Mixer.
+#[derive(Clone, Debug, PartialEq)]
+pub enum Spec {
+    /// The attributes a part of the mesh produces.
+    AttributeManifest(AttributeManifest),
+    /// The schema of what adapters are handed.
+    Template(Template),
+    /// A plugin.
+    Adapter(Info),
+    /// An adapter with a configuration.
+    Handler(Handler),
+    /// How to make a template's instance out of attributes.
+    Instance(Instance),
+    /// When to do what.
+    Rule(Rule),
+}
+
+/// An adapter with a configuration: the spec of a `handler`, or of a legacy kind that is named after an adapter.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Handler {
+    /// The adapter.
+    pub adapter: Target,
+    /// The adapter's configuration as it was written; `None` if there is none, which is not the same as `{}`.
+    pub params: Option<Map<String, Json>>,
+    /// Where the adapter is, if it is not in this process.
+    pub connection: Option<Connection>,
+}
+
+/// How to make a template's instance: the spec of an `instance`, or of a legacy kind that is named after a template.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Instance {
+    /// The template.
+    pub template: Target,
+    /// An expression or a literal for each of the template's fields, as it was written; `None` if there is none, which
+    /// kills a real Mixer where `{}` does not (mixer-runtime.md, section 2.3).
+    pub params: Option<Map<String, Json>>,
+    /// For attribute generators: attribute names, and expressions over the output.
+    pub attribute_bindings: BTreeMap<String, String>,
+}
+
+/// The adapter of a handler or the template of an instance.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub enum Target {
+    /// Compiled in, by its own name: `compiledAdapter`, `compiledTemplate`.
+    Compiled(String),
+    /// A resource, by a reference that is resolved from the namespace of who names it.
+    Resource(String),
+}
+
+struct Messages {
+    attribute_manifest: MessageDescriptor,
+    template: MessageDescriptor,
+    adapter: MessageDescriptor,
+    handler: MessageDescriptor,
+    instance: MessageDescriptor,
+    rule: MessageDescriptor,
+}
+
+static MESSAGES: LazyLock<Option<Messages>> = LazyLock::new(|| {
+    let pool = DescriptorPool::decode(DESCRIPTORS).ok()?;
+    let policy = |name: &str| pool.get_message_by_name(&format!("istio.policy.v1beta1.{name}"));
+    let model = |name: &str| pool.get_message_by_name(&format!("istio.mixer.adapter.model.v1beta1.{name}"));
+    Some(Messages {
+        attribute_manifest: policy("AttributeManifest")?,
+        template: model("Template")?,
+        adapter: model("Info")?,
+        handler: policy("Handler")?,
+        instance: policy("Instance")?,
+        rule: policy("Rule")?,
+    })
+});
+
+impl Spec {
+    /// Understands a resource's spec: field names in snake and camel case, durations as `90s` and as Go writes them. An unknown
+    /// field or a wrong type is an error, as it is to a real Mixer, and so is a resource that is nothing to Mixer. The findings
+    /// are the deprecated fields in it.
+    pub fn read(resource: &Resource) -> Result<(Self, Vec<Finding>), Fault> {
+        let Some(messages) = &*MESSAGES else {
+            return Err(resource.error("", "the program's own descriptors cannot be read"));
+        };
+        let role = resource.role();
+        if let (Kind::Other(compiled), Some(role)) = (resource.name.kind(), &role) {
+            return Ok((legacy(compiled, role, resource), Vec::new()));
+        }
+        let spec = || resource.spec.clone();
+        match role {
+            Some(Kind::AttributeManifest) => {
+                message(resource, &messages.attribute_manifest, spec(), Self::AttributeManifest)
+            }
+            Some(Kind::Template) => message(resource, &messages.template, spec(), Self::Template),
+            Some(Kind::Adapter) => message(resource, &messages.adapter, spec(), Self::Adapter),
+            Some(Kind::Rule) => message(resource, &messages.rule, spec(), Self::Rule),
+            Some(Kind::Handler) => handler(resource, &messages.handler),
+            Some(Kind::Instance) => instance(resource, &messages.instance),
+            Some(Kind::Other(_)) | None => Err(resource.error("", "this kind is nothing to Mixer")),
+        }
+    }
+}
+
+/// A legacy resource's whole spec is the params of what its kind names.
+fn legacy(compiled: &str, role: &Kind, resource: &Resource) -> Spec {
+    let target = Target::Compiled(compiled.to_owned());
+    let params = resource.spec.as_object().cloned();
+    match role {
+        Kind::Instance => {
+            Spec::Instance(Instance { template: target, params, attribute_bindings: BTreeMap::new() })
+        }
+        _ => Spec::Handler(Handler { adapter: target, params, connection: None }),
+    }
+}
+
+type Understood = Result<(Spec, Vec<Finding>), Fault>;
+
+fn handler(resource: &Resource, descriptor: &MessageDescriptor) -> Understood {
+    let (params, rest) = split_params(resource)?;
+    let (read, found) = message(resource, descriptor, rest, |read: v1beta1::Handler| read)?;
+    let adapter = target(resource, "adapter", read.compiled_adapter, read.adapter)?;
+    Ok((Spec::Handler(Handler { adapter, params, connection: read.connection }), found))
+}
+
+fn instance(resource: &Resource, descriptor: &MessageDescriptor) -> Understood {
+    let (params, rest) = split_params(resource)?;
+    let (read, found) = message(resource, descriptor, rest, |read: v1beta1::Instance| read)?;
+    let template = target(resource, "template", read.compiled_template, read.template)?;
+    let attribute_bindings = read.attribute_bindings;
+    Ok((Spec::Instance(Instance { template, params, attribute_bindings }), found))
+}
+
+fn target(resource: &Resource, field: &str, compiled: String, named: String) -> Result<Target, Fault> {
+    match (compiled.is_empty(), named.is_empty()) {
+        (false, true) => Ok(Target::Compiled(compiled)),
+        (true, false) => Ok(Target::Resource(named)),
+        (true, true) => {
+            Err(resource.error("", format!("spec names no {field}; give {field} or compiled_{field}")))
+        }
+        (false, false) => {
+            Err(resource.error(field, format!("compiled_{field} is given as well; leave one out")))
+        }
+    }
+}
+
+/// The params as they were written, and the rest of the spec. Only what has no place in a Struct is kept apart here: the
+/// difference between no params and empty ones.
+fn split_params(resource: &Resource) -> Result<(Option<Map<String, Json>>, Json), Fault> {
+    let mut rest = resource.spec.clone();
+    let params = rest.as_object_mut().and_then(|fields| fields.remove("params"));
+    match params {
+        None | Some(Json::Null) => Ok((None, rest)),
+        Some(Json::Object(params)) => Ok((Some(params), rest)),
+        Some(_) => Err(resource.error("params", "expected an object")),
+    }
+}
+
+fn message<M: prost::Message + Default, S>(
+    resource: &Resource,
+    descriptor: &MessageDescriptor,
+    json: Json,
+    spec: impl FnOnce(M) -> S,
+) -> Result<(S, Vec<Finding>), Fault> {
+    let read = read_json(descriptor, json).map_err(|error| resource.error(&error.field, error.reason))?;
+    let found = findings(&read);
+    let message = read.transcode_to().map_err(|error| resource.error("", error.to_string()))?;
+    Ok((spec(message), found))
+}
+
+#[cfg(test)]
+#[allow(clippy::unwrap_used)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+    use crate::parse;
+
+    fn read(kind: &str, spec: &str) -> Result<Spec, String> {
+        let text = format!(
+            "apiVersion: config.istio.io/v1alpha2\nkind: {kind}\nmetadata: {{name: x, namespace: ns}}\nspec:\n{spec}"
+        );
+        let parsed = parse(&text, "x.yaml", "");
+        assert_eq!(parsed.faults, [], "{text}");
+        Spec::read(&parsed.resources[0]).map(|(spec, _)| spec).map_err(|fault| fault.to_string())
+    }
+
+    #[test]
+    fn params_that_are_absent_are_told_from_empty_ones() {
+        for (text, params) in [("", None), ("  params:\n", None), ("  params: {}\n", Some(Map::new()))] {
+            let Spec::Instance(instance) = read("instance", &format!("  template: t\n{text}")).unwrap()
+            else {
+                panic!()
+            };
+            assert_eq!(instance.params, params, "{text:?}");
+        }
+    }
+
+    #[test]
+    fn handlers_are_read_in_both_cases_and_with_durations_in_both_forms() {
+        let snake = "  compiled_adapter: denier\n  params: {code: 1}\n  connection: {address: \"h:1\", timeout: 1m30s}\n";
+        let camel = "  compiledAdapter: denier\n  params: {code: 1}\n  connection: {address: \"h:1\", timeout: 90s}\n";
+        let Spec::Handler(handler) = read("handler", snake).unwrap() else { panic!() };
+        assert_eq!(Ok(Spec::Handler(handler.clone())), read("handler", camel));
+        assert_eq!(handler.adapter, Target::Compiled("denier".to_owned()));
+        assert_eq!(handler.params, json!({"code": 1}).as_object().cloned());
+        assert_eq!(handler.connection.unwrap().timeout.unwrap().seconds, 90);
+    }
+
+    #[test]
+    fn a_kind_named_after_a_template_or_adapter_has_its_params_for_a_spec() {
+        let Spec::Instance(entry) = read("listentry", "  value: source.ip\n").unwrap() else { panic!() };
+        assert_eq!(entry.template, Target::Compiled("listentry".to_owned()));
+        assert_eq!(entry.params, json!({"value": "source.ip"}).as_object().cloned());
+        let Spec::Handler(denier) = read("denier", "  status: {code: 7}\n").unwrap() else { panic!() };
+        assert_eq!(denier.adapter, Target::Compiled("denier".to_owned()));
+    }
+
+    #[test]
+    fn a_spec_that_cannot_be_read_names_the_line_and_the_field() {
+        let cases = [
+            (
+                "rule",
+                "  match: \"true\"\n  actoins: []\n",
+                "x.yaml:6: x.rule.ns: spec.actoins: no such field; did you mean actions?",
+            ),
+            (
+                "attributemanifest",
+                "  attributes:\n    source.ip:\n      valueType: STRNG\n",
+                "x.yaml:7: x.attributemanifest.ns: spec.attributes[\"source.ip\"].value_type: \"STRNG\" is no ValueType; did you mean STRING?",
+            ),
+            (
+                "handler",
+                "  params: {}\n",
+                "x.yaml:1: x.handler.ns: spec names no adapter; give adapter or compiled_adapter",
+            ),
+            (
+                "instance",
+                "  template: t\n  compiledTemplate: quota\n",
+                "x.yaml:5: x.instance.ns: spec.template: compiled_template is given as well; leave one out",
+            ),
+            (
+                "instance",
+                "  template: t\n  params: [1]\n",
+                "x.yaml:6: x.instance.ns: spec.params: expected an object",
+            ),
+            (
+                "handler",
+                "  adapter: a\n  connection:\n    address: h\n    timeout: 5\n",
+                "x.yaml:8: x.handler.ns: spec.connection.timeout: expected a duration such as \"300ms\", \"5s\" or \"1m30s\"",
+            ),
+        ];
+        for (kind, spec, reason) in cases {
+            assert_eq!(read(kind, spec), Err(reason.to_owned()));
+        }
+    }
+}

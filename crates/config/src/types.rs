@@ -1,0 +1,127 @@
+//! The messages that bodies of resources may be.
+
+use std::sync::LazyLock;
+
+use prost_reflect::{
+    DescriptorError, DescriptorPool, DynamicMessage, MessageDescriptor, ReflectMessage as _,
+    prost_types::FileDescriptorSet,
+};
+
+use crate::proto::DESCRIPTORS;
+
+/// The messages of Envoy's configuration and extensions (`proto/README.md`).
+const ENVOY_DESCRIPTORS: &[u8] = include_bytes!("../proto/envoy.binpb");
+
+static OWN: LazyLock<DescriptorPool> =
+    LazyLock::new(|| DescriptorPool::decode(DESCRIPTORS).unwrap_or_default());
+static ENVOY: LazyLock<DescriptorPool> =
+    LazyLock::new(|| DescriptorPool::decode(ENVOY_DESCRIPTORS).unwrap_or_default());
+
+/// The messages that are known by their descriptors: those of this program, Envoy's (read when one is needed for the first time), and
+/// what was [added](Self::add).
+#[derive(Clone, Debug, Default)]
+pub struct Types {
+    /// Envoy's with others, so that either may be inside of the other.
+    extended: Option<DescriptorPool>,
+}
+
+/// Why descriptors cannot be added.
+#[derive(Debug, thiserror::Error)]
+pub enum TypesError {
+    /// The bytes are none.
+    #[error("this is no encoded FileDescriptorSet: {0}")]
+    NoSet(#[from] prost::DecodeError),
+    /// A file does not fit to the others, or what it imports is missing.
+    #[error("{0}; a set has to hold what its files import (protoc --include_imports)")]
+    Unfit(#[from] DescriptorError),
+}
+
+impl Types {
+    /// Adds the messages of an encoded `FileDescriptorSet`. Files that are known already are passed over.
+    pub fn add(&mut self, set: &[u8]) -> Result<(), TypesError> {
+        let set: FileDescriptorSet = prost::Message::decode(set)?;
+        let mut pool = self.extended.as_ref().unwrap_or(&ENVOY).clone();
+        let new: Vec<_> =
+            set.file.into_iter().filter(|file| pool.get_file_by_name(file.name()).is_none()).collect();
+        pool.add_file_descriptor_protos(new)?;
+        self.extended = Some(pool);
+        Ok(())
+    }
+
+    /// The message of that full name.
+    pub(super) fn find(&self, name: &str) -> Option<MessageDescriptor> {
+        Self::own(name).or_else(|| self.extended.as_ref().unwrap_or(&ENVOY).get_message_by_name(name))
+    }
+
+    /// The message of that full name, of those that this program speaks with others.
+    pub(super) fn spoken(name: &str) -> Option<MessageDescriptor> {
+        OWN.get_message_by_name(name)
+    }
+
+    /// The message of that full name, if it is one of this program's own.
+    pub(super) fn own(name: &str) -> Option<MessageDescriptor> {
+        // Of Envoy's messages the program has the few that it speaks, and of those not all fields.
+        OWN.get_message_by_name(name).filter(|_| !name.starts_with("envoy."))
+    }
+}
+
+/// The message in a `google.protobuf.Any`, where its type is known in the same pool.
+pub(super) fn content(any: &DynamicMessage) -> Option<DynamicMessage> {
+    let descriptor = any.descriptor();
+    if descriptor.full_name() != "google.protobuf.Any" {
+        return None;
+    }
+    let (type_url, value) = (any.get_field_by_name("type_url")?, any.get_field_by_name("value")?);
+    let name = type_url.as_str()?.rsplit('/').next()?;
+    let content = descriptor.parent_pool().get_message_by_name(name)?;
+    DynamicMessage::decode(content, value.as_bytes()?.clone()).ok()
+}
+
+#[cfg(test)]
+#[allow(clippy::unwrap_used)]
+mod tests {
+    use prost::Message as _;
+    use prost_reflect::prost_types::{DescriptorProto, FileDescriptorProto};
+
+    use super::*;
+
+    fn set(file: &str, package: &str, imports: &[&str]) -> Vec<u8> {
+        let message = DescriptorProto { name: Some("Widget".to_owned()), ..DescriptorProto::default() };
+        let file = FileDescriptorProto {
+            name: Some(file.to_owned()),
+            package: Some(package.to_owned()),
+            message_type: vec![message],
+            dependency: imports.iter().map(|import| (*import).to_owned()).collect(),
+            ..FileDescriptorProto::default()
+        };
+        FileDescriptorSet { file: vec![file] }.encode_to_vec()
+    }
+
+    #[test]
+    fn envoys_messages_are_known_in_full_and_others_can_be_added() {
+        let mut types = Types::default();
+        let node = types.find("envoy.config.core.v3.Node").unwrap();
+        assert!(node.get_field_by_name("locality").is_some());
+        assert!(types.find("istio.policy.v1beta1.Rule").is_some());
+        assert!(types.find("example.Widget").is_none());
+        types.add(&set("example.proto", "example", &["envoy/config/core/v3/base.proto"])).unwrap();
+        assert!(types.find("example.Widget").is_some());
+        types.add(&set("example.proto", "example", &[])).unwrap();
+        types.add(&set("another.proto", "another", &["example.proto"])).unwrap();
+        assert!(types.find("another.Widget").is_some());
+        assert!(types.find("envoy.config.listener.v3.Listener").is_some());
+    }
+
+    #[test]
+    fn what_is_no_set_or_incomplete_is_refused() {
+        let mut types = Types::default();
+        let error = types.add(b"syntax = \"proto3\";").unwrap_err().to_string();
+        assert!(error.starts_with("this is no encoded FileDescriptorSet: "), "{error}");
+        let error = types.add(&set("a.proto", "a", &["not/there.proto"])).unwrap_err().to_string();
+        assert!(
+            error.contains("not/there.proto") && error.ends_with("(protoc --include_imports)"),
+            "{error}"
+        );
+        assert!(types.find("envoy.config.listener.v3.Listener").is_some(), "a failure costs nothing");
+    }
+}

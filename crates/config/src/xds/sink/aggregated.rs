@@ -1,0 +1,151 @@
+//! The protocols before MCP was what it became: `AggregatedMeshConfigService`, of Istio 1.0 and 1.1 (spec: mcp-and-xds.md a).
+//!
+//! Collections go by their names in place of type URLs, and resources are those of MCP.
+
+use std::collections::BTreeMap;
+
+use futures_util::{
+    FutureExt as _,
+    future::{BoxFuture, select_all},
+};
+use tokio::sync::mpsc;
+use tonic::{Status, transport::Channel};
+
+use super::{
+    Dialect, Heard,
+    exchange::exchange,
+    types::{Answer, Types},
+};
+use crate::{
+    mcp::sink::driver::{Requests, Stream},
+    proto::istio::mcp::v1alpha1::{
+        IncrementalMeshConfigRequest, IncrementalMeshConfigResponse, MeshConfigRequest, MeshConfigResponse,
+        RequestResources, Resources,
+        aggregated_mesh_config_service_client::AggregatedMeshConfigServiceClient,
+    },
+};
+
+type Client = AggregatedMeshConfigServiceClient<Channel>;
+
+/// Whole collections: `StreamAggregatedResources`.
+#[derive(Debug, Default)]
+pub struct Aggregated {
+    types: Types,
+    /// Collection to the version accepted last.
+    accepted: BTreeMap<String, String>,
+}
+
+impl Dialect for Aggregated {
+    type Request = MeshConfigRequest;
+    type Response = MeshConfigResponse;
+
+    fn said(&mut self, request: RequestResources) -> Vec<MeshConfigRequest> {
+        let RequestResources { sink_node, collection: type_url, response_nonce, error_detail, .. } = request;
+        let question = MeshConfigRequest { sink_node, type_url, ..MeshConfigRequest::default() };
+        if response_nonce.is_empty() {
+            return vec![question];
+        }
+        let Some(answer) = self.types.answer(&question.type_url, &response_nonce) else { return Vec::new() };
+        if error_detail.is_none() {
+            self.accepted.insert(answer.type_url.clone(), answer.version);
+        }
+        let version_info = self.accepted.get(&answer.type_url).cloned().unwrap_or_default();
+        vec![MeshConfigRequest { version_info, response_nonce: answer.nonce, error_detail, ..question }]
+    }
+
+    fn heard(&mut self, response: MeshConfigResponse) -> Heard<MeshConfigRequest> {
+        let MeshConfigResponse { version_info: version, resources, type_url: collection, nonce } = response;
+        let system_version_info = version.clone();
+        let nonce = self.types.remember(&collection, Answer { type_url: collection.clone(), nonce, version });
+        let push = Resources { system_version_info, collection, resources, nonce, ..Resources::default() };
+        Heard { push: Some(push), replies: Vec::new() }
+    }
+}
+
+/// Changes of one collection: `IncrementalAggregatedResources`. What is pushed does not say of which it is, so that each has a stream of
+/// its own. The first push is the whole collection, unless the server was told what the sink has.
+#[derive(Debug)]
+pub struct AggregatedChanges {
+    collection: String,
+    types: Types,
+    whole: bool,
+}
+
+impl AggregatedChanges {
+    /// A stream that has just opened, for that collection.
+    pub fn new(collection: impl Into<String>) -> Self {
+        Self { collection: collection.into(), types: Types::default(), whole: true }
+    }
+}
+
+impl Dialect for AggregatedChanges {
+    type Request = IncrementalMeshConfigRequest;
+    type Response = IncrementalMeshConfigResponse;
+
+    fn said(&mut self, request: RequestResources) -> Vec<IncrementalMeshConfigRequest> {
+        let RequestResources { sink_node, collection: type_url, initial_resource_versions, .. } = request;
+        let RequestResources { response_nonce, error_detail, .. } = request;
+        let said = IncrementalMeshConfigRequest {
+            sink_node,
+            type_url,
+            error_detail,
+            ..IncrementalMeshConfigRequest::default()
+        };
+        if response_nonce.is_empty() {
+            self.whole &= initial_resource_versions.is_empty();
+            return vec![IncrementalMeshConfigRequest { initial_resource_versions, ..said }];
+        }
+        let answer = self.types.answer(&self.collection, &response_nonce);
+        let answer =
+            answer.map(|Answer { nonce, .. }| IncrementalMeshConfigRequest { response_nonce: nonce, ..said });
+        answer.into_iter().collect()
+    }
+
+    fn heard(&mut self, response: IncrementalMeshConfigResponse) -> Heard<IncrementalMeshConfigRequest> {
+        let IncrementalMeshConfigResponse { system_version_info, resources, removed_resources, nonce } =
+            response;
+        let collection = self.collection.clone();
+        let nonce = self.types.remember(&collection, Answer { nonce, ..Answer::default() });
+        let incremental = !std::mem::take(&mut self.whole);
+        let push =
+            Resources { system_version_info, collection, resources, removed_resources, nonce, incremental };
+        Heard { push: Some(push), replies: Vec::new() }
+    }
+}
+
+/// Whole collections, on one stream.
+pub(super) async fn speak(mut client: Client, stream: Stream, requests: Requests) -> Status {
+    let call = |requests| async move { client.stream_aggregated_resources(requests).await }.boxed();
+    exchange(stream, requests, Aggregated::default(), call).await
+}
+
+/// Requests for one collection that wait for its stream.
+const UNREAD: usize = 16;
+
+/// Changes, on a stream for each collection. They end together: to the sink they are one.
+pub(super) async fn speak_changes(client: Client, stream: Stream, mut requests: Requests) -> Status {
+    let mut inboxes: BTreeMap<String, mpsc::Sender<_>> = BTreeMap::new();
+    let mut streams: Vec<BoxFuture<'static, Status>> = vec![std::future::pending().boxed()];
+    loop {
+        let request = tokio::select! {
+            (status, ..) = select_all(&mut streams) => return status,
+            request = requests.recv() => request,
+        };
+        let request = match request {
+            Some(Ok(request)) => request,
+            Some(Err(status)) => return status,
+            None => return Status::aborted("the sink is gone"),
+        };
+        let inbox = inboxes.entry(request.collection.clone()).or_insert_with_key(|collection| {
+            let (inbox, own) = mpsc::channel(UNREAD);
+            let (mut client, dialect) = (client.clone(), AggregatedChanges::new(collection));
+            let call =
+                |requests| async move { client.incremental_aggregated_resources(requests).await }.boxed();
+            streams.push(exchange(stream.clone(), own, dialect, call).boxed());
+            inbox
+        });
+        if inbox.try_send(Ok(request)).is_err() {
+            return Status::resource_exhausted("the server does not read what the sink says");
+        }
+    }
+}

@@ -1,0 +1,139 @@
+use std::collections::{BTreeMap, BTreeSet};
+
+use super::{
+    Dialect, Heard,
+    types::{Answer, Arrived, Types},
+    unwrap,
+    versions::{Push, Unanswered, Versions},
+};
+use crate::{
+    proto::{
+        envoy::{
+            config::core::v3::Node,
+            service::discovery::v3::{DeltaDiscoveryRequest, DeltaDiscoveryResponse},
+        },
+        istio::mcp::v1alpha1::{RequestResources, Resources},
+    },
+    xds::collection_of,
+};
+use mixer_adapter_core::proto::Status;
+
+/// All resources of a type, to a server that knows of names.
+const WILDCARD: &str = "*";
+
+/// Changes: `DeltaAggregatedResources` (spec: mcp-and-xds.md e).
+///
+/// The first response for a collection is the whole set unless the server was told what the sink has: there is nothing else that a sink
+/// could lack. So is one with a resource that has no name, as of Nacos: without a name it could never be removed.
+#[derive(Debug)]
+pub struct Delta {
+    node: Node,
+    types: Types,
+    /// Type URLs.
+    asked: BTreeSet<String>,
+    /// The collections whose whole set was pushed, or of which the server was told what the sink has.
+    based: BTreeSet<String>,
+    versions: Versions,
+    unanswered: Unanswered,
+}
+
+impl Delta {
+    /// A stream that has just opened, of a client that says so of itself. The versions are those of the stream before.
+    pub fn new(node: Node, versions: Versions) -> Self {
+        Self {
+            node,
+            types: Types::default(),
+            asked: BTreeSet::new(),
+            based: BTreeSet::new(),
+            versions,
+            unanswered: Unanswered::default(),
+        }
+    }
+
+    /// Asks for everything of a type. Versions are told only where the answer can be of no other type URL.
+    fn question(&mut self, type_url: String, versions: BTreeMap<String, String>) -> DeltaDiscoveryRequest {
+        let request =
+            DeltaDiscoveryRequest { node: Some(self.node.clone()), ..DeltaDiscoveryRequest::default() };
+        if !self.asked.insert(type_url.clone()) {
+            let resource_names_subscribe = vec![WILDCARD.to_owned()];
+            return DeltaDiscoveryRequest { type_url, resource_names_subscribe, ..request };
+        }
+        let initial_resource_versions =
+            if self.types.is_only(&type_url) { versions } else { BTreeMap::new() };
+        if !initial_resource_versions.is_empty() {
+            self.based.insert(collection_of(&type_url).as_str().to_owned());
+        }
+        DeltaDiscoveryRequest { type_url, initial_resource_versions, ..request }
+    }
+
+    fn answer(&self, answer: Answer, error_detail: Option<Status>) -> DeltaDiscoveryRequest {
+        DeltaDiscoveryRequest {
+            node: Some(self.node.clone()),
+            type_url: answer.type_url,
+            response_nonce: answer.nonce,
+            error_detail,
+            ..DeltaDiscoveryRequest::default()
+        }
+    }
+}
+
+impl Dialect for Delta {
+    type Request = DeltaDiscoveryRequest;
+    type Response = DeltaDiscoveryResponse;
+
+    fn said(&mut self, request: RequestResources) -> Vec<DeltaDiscoveryRequest> {
+        if request.response_nonce.is_empty() {
+            let urls = self.types.ask(&request.collection);
+            let versions = self.versions.told(&request.collection, request.initial_resource_versions);
+            return urls.into_iter().map(|url| self.question(url, versions.clone())).collect();
+        }
+        let push = self.unanswered.take(&request.collection, &request.response_nonce);
+        if let (Some(push), None) = (push, &request.error_detail) {
+            self.versions.accepted(push);
+        }
+        let answer = self.types.answer(&request.collection, &request.response_nonce);
+        answer.map(|answer| self.answer(answer, request.error_detail)).into_iter().collect()
+    }
+
+    fn heard(&mut self, response: DeltaDiscoveryResponse) -> Heard<DeltaDiscoveryRequest> {
+        let DeltaDiscoveryResponse {
+            system_version_info, resources, type_url, nonce, removed_resources, ..
+        } = response;
+        let arrived = self.types.arrived(&type_url, resources.is_empty());
+        let answer = Answer { type_url, nonce, version: system_version_info.clone() };
+        match arrived {
+            Arrived::Of(collection) => {
+                let nonce = self.types.remember(&collection, answer);
+                let first = self.based.insert(collection.clone());
+                let incremental = !first && resources.iter().all(unwrap::is_named);
+                let mut changed = Vec::new();
+                let resources = resources.into_iter().filter_map(|discovered| {
+                    let version = discovered.version.clone();
+                    let resource = unwrap::resource(discovered)?;
+                    let metadata = resource.metadata.clone().unwrap_or_default();
+                    if !version.is_empty() {
+                        changed.push((metadata.name, metadata.version, version));
+                    }
+                    Some(resource)
+                });
+                let resources = resources.collect();
+                let push = Push { collection: collection.clone(), whole: !incremental, changed };
+                self.unanswered.push(nonce.clone(), push);
+                let push = Resources {
+                    system_version_info,
+                    collection,
+                    resources,
+                    removed_resources,
+                    nonce,
+                    incremental,
+                };
+                Heard { push: Some(push), replies: Vec::new() }
+            }
+            Arrived::Nothing => Heard { push: None, replies: vec![self.answer(answer, None)] },
+            Arrived::Empty { next } => {
+                let replies = vec![self.answer(answer, None), self.question(next, BTreeMap::new())];
+                Heard { push: None, replies }
+            }
+        }
+    }
+}

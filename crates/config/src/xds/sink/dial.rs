@@ -1,0 +1,92 @@
+use std::time::Duration;
+
+use futures_util::FutureExt as _;
+use tokio_util::sync::CancellationToken;
+use tonic::transport::Channel;
+
+use super::{Delta, RESYNC, StateOfTheWorld, Versions, aggregated, exchange::exchange};
+use crate::{
+    mcp::{
+        DialOptions, Peer,
+        redial::redial,
+        sink::{
+            Mode, Sink,
+            dial::connected,
+            driver::{Requests, Stream},
+        },
+    },
+    proto::{
+        envoy::{
+            config::core::v3::Node,
+            service::discovery::v3::aggregated_discovery_service_client::AggregatedDiscoveryServiceClient,
+        },
+        istio::mcp::v1alpha1::aggregated_mesh_config_service_client::AggregatedMeshConfigServiceClient,
+    },
+};
+
+/// How a server of xDS is spoken to. The sink has to be of the same [mode](Self::mode).
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Form {
+    /// Whole sets.
+    StateOfTheWorld,
+    /// Changes.
+    Delta,
+    /// Whole sets by the protocol before MCP, `AggregatedMeshConfigService`.
+    Aggregated,
+    /// Changes by it.
+    AggregatedChanges,
+}
+
+impl Form {
+    /// How a sink is to ask that speaks so.
+    pub fn mode(self) -> Mode {
+        match self {
+            Self::StateOfTheWorld | Self::Aggregated => Mode::Full,
+            Self::Delta | Self::AggregatedChanges => Mode::Delta,
+        }
+    }
+
+    /// How often a sink is to ask for everything again that speaks so.
+    pub fn resync(self) -> Option<Duration> {
+        match self {
+            Self::StateOfTheWorld | Self::Delta => Some(RESYNC),
+            Self::Aggregated | Self::AggregatedChanges => None,
+        }
+    }
+}
+
+/// Keeps a sink connected to the `AggregatedDiscoveryService`, or `AggregatedMeshConfigService`, of a peer, until told to stop.
+pub async fn dial(
+    sink: Sink,
+    server: Peer,
+    form: Form,
+    node: Node,
+    options: DialOptions,
+    stop: CancellationToken,
+) {
+    let versions = Versions::default();
+    let longest = options.max_message_size;
+    let xds =
+        move |channel| AggregatedDiscoveryServiceClient::new(channel).max_decoding_message_size(longest);
+    let before =
+        move |channel| AggregatedMeshConfigServiceClient::new(channel).max_decoding_message_size(longest);
+    let speak = move |stream: Stream, channel: Channel, requests: Requests| match form {
+        Form::StateOfTheWorld => {
+            let mut client = xds(channel);
+            let call = |requests| async move { client.stream_aggregated_resources(requests).await }.boxed();
+            exchange(stream, requests, StateOfTheWorld::new(node.clone()), call).boxed()
+        }
+        Form::Delta => {
+            let mut client = xds(channel);
+            let call = |requests| async move { client.delta_aggregated_resources(requests).await }.boxed();
+            exchange(stream, requests, Delta::new(node.clone(), versions.clone()), call).boxed()
+        }
+        Form::Aggregated => aggregated::speak(before(channel), stream, requests).boxed(),
+        Form::AggregatedChanges => aggregated::speak_changes(before(channel), stream, requests).boxed(),
+    };
+    let stream = |stop| {
+        let speak = speak.clone();
+        connected(sink.clone(), server.clone(), stop, speak).boxed()
+    };
+    server.watching(redial(&server, &options, stop, stream)).await;
+}

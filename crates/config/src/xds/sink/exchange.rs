@@ -1,0 +1,91 @@
+use std::{
+    future::pending,
+    pin::Pin,
+    task::{Context, Poll},
+};
+
+use futures_util::future::BoxFuture;
+use tokio::sync::mpsc::{self, error::TrySendError};
+use tonic::{Status, Streaming};
+
+use super::Dialect;
+use crate::mcp::sink::driver::{Requests, Stream};
+
+/// Requests that wait for the transport.
+const UNREAD: usize = 128;
+
+/// What is said on a stream.
+pub(super) struct Outgoing<T>(mpsc::Receiver<T>);
+
+impl<T> futures_util::Stream for Outgoing<T> {
+    type Item = T;
+
+    fn poll_next(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Option<T>> {
+        self.0.poll_recv(context)
+    }
+}
+
+/// A call that opens a stream.
+pub(super) type Call<Response> = BoxFuture<'static, Result<tonic::Response<Streaming<Response>>, Status>>;
+
+/// One stream of a sink in another dialect, until it ends. `call` opens it with the requests it is to send.
+pub(super) async fn exchange<D: Dialect>(
+    stream: Stream,
+    mut requests: Requests,
+    mut dialect: D,
+    call: impl FnOnce(Outgoing<D::Request>) -> Call<D::Response>,
+) -> Status {
+    let (said, outgoing) = mpsc::channel(UNREAD);
+    let mut call = call(Outgoing(outgoing));
+    let mut responses: Option<Streaming<D::Response>> = None;
+    loop {
+        let request = async {
+            // What does not fit is left to the sink, which ends the stream of a server that does not read.
+            let _room = said.reserve().await;
+            requests.recv().await
+        };
+        let opening = responses.is_none();
+        let response = async {
+            match &mut responses {
+                Some(responses) => responses.message().await,
+                None => pending().await,
+            }
+        };
+        let replies = tokio::select! {
+            opened = &mut call, if opening => match opened {
+                Ok(response) => {
+                    tracing::info!(metadata = ?response.metadata(), "connected to a server of configuration");
+                    responses = Some(response.into_inner());
+                    continue;
+                }
+                Err(status) => return status,
+            },
+            request = request => match request {
+                Some(Ok(request)) => dialect.said(request),
+                Some(Err(status)) => return status,
+                None => return Status::aborted("the sink is gone"),
+            },
+            response = response => match response {
+                Ok(Some(response)) => {
+                    let heard = dialect.heard(response);
+                    if let Some(push) = heard.push {
+                        stream.received(push).await;
+                    }
+                    heard.replies
+                }
+                Ok(None) => return Status::ok("the server ended it"),
+                Err(status) => return status,
+            },
+        };
+        for reply in replies {
+            match said.try_send(reply) {
+                Ok(()) => {}
+                Err(TrySendError::Full(_)) => {
+                    return Status::resource_exhausted("the server does not read what the sink says");
+                }
+                // The call has ended, and will say why.
+                Err(TrySendError::Closed(_)) => {}
+            }
+        }
+    }
+}

@@ -1,0 +1,182 @@
+//! Files that hold responses, one of a type each: how Envoy is configured without a server (spec: mcp-and-xds.md e).
+
+use std::{
+    collections::BTreeMap,
+    fs, io,
+    os::unix::fs::MetadataExt as _,
+    path::{Path, PathBuf},
+    time::{Duration, SystemTime},
+};
+
+use notify::{EventKind, RecommendedWatcher, RecursiveMode, Watcher as _};
+use prost::Message as _;
+use serde_json::Value as Json;
+use tokio::{sync::mpsc, task::spawn_blocking, time};
+use tonic::{Code, Status};
+
+use super::{Dialect, StateOfTheWorld, response};
+use crate::{
+    mcp::{
+        redial::Ended,
+        sink::{
+            Sink,
+            dial::attended,
+            driver::{Requests, Stream},
+        },
+    },
+    proto::envoy::{config::core::v3::Node, service::discovery::v3::DiscoveryResponse},
+};
+
+/// The longest file that is read, in bytes.
+const MAX_FILE: u64 = 64 << 20;
+/// How many files of a directory are read.
+const MAX_FILES: usize = 1000;
+/// How often files are looked at where the system does not say that something moved.
+const POLL: Duration = Duration::from_secs(5);
+
+/// The code of the refusal of a collection that was not asked for.
+const UNIMPLEMENTED: i32 = Code::Unimplemented as i32;
+
+/// What a path is now. To write in place does not change it, to move another file there does, and so does swapping a link on the way
+/// to it, as Kubernetes does.
+#[derive(Clone, Debug, PartialEq)]
+struct Identity {
+    device: u64,
+    inode: u64,
+    made: Option<SystemTime>,
+}
+
+/// Hands the files at that path to a sink, one file or all of a directory, whenever others were moved there. A file that cannot be
+/// read, or is refused, leaves what was there before.
+pub(crate) async fn follow(sink: Sink, path: PathBuf) {
+    let stop = tokio_util::sync::CancellationToken::new();
+    loop {
+        let (own, name) = (path.clone(), format!("xds://{}", path.display()));
+        let speak = |stream, requests| speak(own, stream, requests);
+        let Ended { status, .. } = attended(sink.clone(), name, stop.clone(), speak).await;
+        tracing::warn!(path = %path.display(), %status, "the files are read anew");
+        time::sleep(POLL).await;
+    }
+}
+
+async fn speak(path: PathBuf, stream: Stream, mut requests: Requests) -> Status {
+    let mut dialect = StateOfTheWorld::new(Node::default());
+    let mut seen = BTreeMap::new();
+    let mut nonces = 0_u64;
+    let mut asked = false;
+    loop {
+        // Watched before it is looked at, so that nothing is missed in between.
+        let (wake, mut woken) = mpsc::channel(1);
+        let _watcher = watcher(&path, wake);
+        if asked {
+            let root = path.clone();
+            let now = spawn_blocking(move || list(&root)).await.unwrap_or_default();
+            let moved = now.iter().filter(|(file, identity)| seen.get(*file) != Some(*identity));
+            for file in moved.map(|(file, _)| file.clone()) {
+                let name = file.display().to_string();
+                match spawn_blocking(move || read(&file)).await {
+                    Ok(Ok(response)) => {
+                        nonces += 1;
+                        let nonce = nonces.to_string();
+                        let heard = dialect.heard(DiscoveryResponse { nonce, ..response });
+                        if let Some(push) = heard.push {
+                            stream.received(push).await;
+                        }
+                    }
+                    Ok(Err(reason)) => tracing::warn!(file = name, "the file is left out: {reason}"),
+                    Err(error) => tracing::warn!(file = name, %error, "reading the file failed"),
+                }
+            }
+            seen = now;
+        }
+        tokio::select! {
+            Some(()) = woken.recv(), if asked => {}
+            () = time::sleep(POLL), if asked => {}
+            request = requests.recv() => match request {
+                // Nobody hears what is answered; a question is for what there is.
+                Some(Ok(request)) => {
+                    let mut said = Some(request);
+                    while let Some(request) = said {
+                        if request.response_nonce.is_empty() {
+                            seen.clear();
+                        }
+                        // Of others, the sink tells itself.
+                        if let Some(error) = request.error_detail.as_ref().filter(|error| error.code == UNIMPLEMENTED) {
+                            tracing::warn!(path = %path.display(), "a file is left out: {}", error.message);
+                        }
+                        dialect.said(request);
+                        said = requests.try_recv().ok().and_then(Result::ok);
+                    }
+                    asked = true;
+                }
+                Some(Err(status)) => return status,
+                None => return Status::aborted("the sink is gone"),
+            },
+        }
+    }
+}
+
+/// The files at a path, and what they are now.
+fn list(root: &Path) -> BTreeMap<PathBuf, Identity> {
+    let files = match fs::read_dir(root) {
+        Ok(entries) => {
+            let paths = entries.filter_map(|entry| Some(entry.ok()?.path()));
+            let visible = paths.filter(|path| {
+                path.file_name().is_some_and(|name| !name.as_encoded_bytes().starts_with(b"."))
+            });
+            visible.take(MAX_FILES).collect()
+        }
+        Err(_) => vec![root.to_owned()],
+    };
+    files.into_iter().filter_map(|path| Some((path.clone(), identity(&path)?))).collect()
+}
+
+fn identity(path: &Path) -> Option<Identity> {
+    let metadata = fs::metadata(path).ok().filter(fs::Metadata::is_file)?;
+    Some(Identity { device: metadata.dev(), inode: metadata.ino(), made: metadata.created().ok() })
+}
+
+/// Reads a response: JSON or YAML where the name says so, and else as it travels.
+fn read(path: &Path) -> Result<DiscoveryResponse, String> {
+    let told = |error: io::Error| format!("it cannot be read: {error}");
+    let length = fs::metadata(path).map_err(told)?.len();
+    if length > MAX_FILE {
+        return Err(format!("it is longer than {} MiB", MAX_FILE >> 20));
+    }
+    let bytes = fs::read(path).map_err(told)?;
+    let mut response = match path.extension().and_then(|extension| extension.to_str()) {
+        Some("json") => response::of_json(
+            serde_json::from_slice(&bytes).map_err(|error| format!("it is no JSON: {error}"))?,
+        )?,
+        Some("yaml" | "yml") => {
+            let text = String::from_utf8(bytes).map_err(|error| format!("it is no UTF-8: {error}"))?;
+            let json: Json =
+                serde_saphyr::from_str(&text).map_err(|error| format!("it is no YAML: {error}"))?;
+            response::of_json(json)?
+        }
+        _ => DiscoveryResponse::decode(&*bytes)
+            .map_err(|error| format!("it is no DiscoveryResponse, nor called .json or .yaml: {error}"))?,
+    };
+    if response.type_url.is_empty() {
+        // As in files for Envoy, whose resources say their type themselves.
+        let first = response.resources.first();
+        response.type_url = first.map(|any| any.type_url.clone()).ok_or("it has no type_url")?;
+    }
+    Ok(response)
+}
+
+/// Wakes when something in the directory of the path changes, or in the path itself.
+fn watcher(path: &Path, wake: mpsc::Sender<()>) -> Option<RecommendedWatcher> {
+    let on_event = move |event: notify::Result<notify::Event>| {
+        // That somebody looks is no change: this program does.
+        if !event.is_ok_and(|event| matches!(event.kind, EventKind::Access(_))) {
+            // One waiting wake-up stands for any number of events.
+            let _ = wake.try_send(());
+        }
+    };
+    let parent = path.parent().filter(|parent| !parent.as_os_str().is_empty()).unwrap_or(Path::new("."));
+    let directory = if path.is_dir() { path } else { parent };
+    let mut watcher = notify::recommended_watcher(on_event).ok()?;
+    watcher.watch(directory, RecursiveMode::NonRecursive).ok()?;
+    Some(watcher)
+}

@@ -1,0 +1,41 @@
+use std::collections::BTreeMap;
+
+use prost_types::{Struct, Value, value::Kind};
+
+use crate::{
+    mcp::follow::environment,
+    proto::envoy::config::core::v3::{Extension, Node, node::UserAgentVersionType},
+    source::SourceSettings,
+};
+
+/// The features of this client that a server may want to know of: it takes resources in the wrapper of MCP, and without.
+const FEATURES: [&str; 2] = ["io.istio.mcp.wrapped-resources", "io.istio.mcp.bare-resources"];
+
+/// What the sink of this program says of itself. Where it runs in a pod, it says which: `HOSTNAME` and `POD_NAMESPACE`.
+pub fn own_node(settings: &SourceSettings) -> Node {
+    let name = environment("HOSTNAME").unwrap_or_else(|| "mixer-adapter".to_owned());
+    let namespace = environment("POD_NAMESPACE").unwrap_or_else(|| settings.default_namespace.clone());
+    node(&name, &namespace, settings.extensions.clone())
+}
+
+/// What a sink says of itself, in the form istiod insists on: an id of four parts with a valid address in it, and the generator that
+/// has configuration rather than what Envoy makes of it (spec: mcp-and-xds.md e).
+///
+/// Extensions are what the program can be configured to do: its adapters and their templates.
+pub fn node(name: &str, namespace: &str, extensions: Vec<Extension>) -> Node {
+    let text = |text: &str| Value { kind: Some(Kind::StringValue(text.to_owned())) };
+    let fields = [("GENERATOR", "api"), ("NAMESPACE", namespace)];
+    let fields = fields.map(|(key, value)| (key.to_owned(), text(value)));
+    Node {
+        id: format!("sidecar~127.0.0.1~{name}.{namespace}~{namespace}.svc.cluster.local"),
+        cluster: "mixer-adapter".to_owned(),
+        metadata: Some(Struct { fields: BTreeMap::from(fields) }),
+        user_agent_name: "mixer-adapter".to_owned(),
+        user_agent_version_type: Some(UserAgentVersionType::UserAgentVersion(
+            env!("CARGO_PKG_VERSION").to_owned(),
+        )),
+        extensions,
+        client_features: FEATURES.map(str::to_owned).to_vec(),
+        ..Node::default()
+    }
+}

@@ -1,0 +1,29 @@
+//! Responses as text: what a file holds, and what a server of REST answers.
+
+use serde::Deserialize;
+use serde_json::Value as Json;
+
+use crate::{Types, mcp::body, proto::envoy::service::discovery::v3::DiscoveryResponse};
+
+#[derive(Deserialize)]
+struct Response {
+    #[serde(default, alias = "versionInfo")]
+    version_info: String,
+    #[serde(default)]
+    resources: Vec<Json>,
+    #[serde(default, alias = "typeUrl")]
+    type_url: String,
+    #[serde(default)]
+    nonce: String,
+}
+
+/// Reads a `DiscoveryResponse` in the JSON of protobuf, in lower camel or snake case. The error names the resource by its place.
+pub(super) fn of_json(json: Json) -> Result<DiscoveryResponse, String> {
+    let Response { version_info, resources, type_url, nonce } =
+        serde_json::from_value(json).map_err(|error| format!("it is no DiscoveryResponse: {error}"))?;
+    let resources = resources.into_iter().enumerate().map(|(place, resource)| {
+        body::of_any(&Types::default(), resource).map_err(|error| format!("resource {}: {error}", place + 1))
+    });
+    let resources = resources.collect::<Result<_, _>>()?;
+    Ok(DiscoveryResponse { version_info, resources, type_url, nonce, ..DiscoveryResponse::default() })
+}

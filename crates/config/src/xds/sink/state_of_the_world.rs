@@ -1,0 +1,101 @@
+use std::collections::{BTreeMap, BTreeSet};
+
+use super::{
+    Dialect, Heard,
+    types::{Answer, Arrived, Types},
+    unwrap,
+};
+use crate::{
+    proto::{
+        envoy::{
+            config::core::v3::Node,
+            service::discovery::v3::{DiscoveryRequest, DiscoveryResponse},
+        },
+        istio::mcp::v1alpha1::{RequestResources, Resources},
+    },
+    xds::source::order::traits,
+};
+use mixer_adapter_core::proto::Status;
+
+/// Whole sets: `StreamAggregatedResources` (spec: mcp-and-xds.md e).
+///
+/// Of some of Envoy's types a response holds only what is new; the first of a stream holds everything there, too.
+///
+/// Questions name no version: a server that restarted may call another state by the version that the sink has, and would not send it.
+#[derive(Debug)]
+pub struct StateOfTheWorld {
+    node: Node,
+    types: Types,
+    /// Type URL to the version accepted last.
+    accepted: BTreeMap<String, String>,
+    /// The type URLs of which something was pushed.
+    pushed: BTreeSet<String>,
+}
+
+impl StateOfTheWorld {
+    /// A stream that has just opened, of a client that says so of itself.
+    pub fn new(node: Node) -> Self {
+        Self { node, types: Types::default(), accepted: BTreeMap::new(), pushed: BTreeSet::new() }
+    }
+
+    fn question(&self, type_url: String) -> DiscoveryRequest {
+        DiscoveryRequest { node: Some(self.node.clone()), type_url, ..DiscoveryRequest::default() }
+    }
+
+    fn answer(
+        &mut self,
+        Answer { type_url, nonce, version }: Answer,
+        error: Option<Status>,
+    ) -> DiscoveryRequest {
+        if error.is_none() {
+            self.accepted.insert(type_url.clone(), version);
+        }
+        DiscoveryRequest {
+            version_info: self.accepted.get(&type_url).cloned().unwrap_or_default(),
+            response_nonce: nonce,
+            error_detail: error,
+            ..self.question(type_url)
+        }
+    }
+}
+
+impl Dialect for StateOfTheWorld {
+    type Request = DiscoveryRequest;
+    type Response = DiscoveryResponse;
+
+    fn said(&mut self, request: RequestResources) -> Vec<DiscoveryRequest> {
+        if request.response_nonce.is_empty() {
+            let urls = self.types.ask(&request.collection);
+            return urls.into_iter().map(|url| self.question(url)).collect();
+        }
+        let answer = self.types.answer(&request.collection, &request.response_nonce);
+        answer.map(|answer| self.answer(answer, request.error_detail)).into_iter().collect()
+    }
+
+    fn heard(&mut self, response: DiscoveryResponse) -> Heard<DiscoveryRequest> {
+        let DiscoveryResponse { version_info: version, resources, type_url, nonce, .. } = response;
+        let arrived = self.types.arrived(&type_url, resources.is_empty());
+        let incremental = !self.pushed.insert(type_url.clone()) && !traits(&type_url).whole;
+        let answer = Answer { type_url, nonce, version };
+        match arrived {
+            Arrived::Of(collection) => {
+                let system_version_info = answer.version.clone();
+                let nonce = self.types.remember(&collection, answer);
+                let resources = resources.into_iter().map(unwrap::any).collect();
+                let push = Resources {
+                    system_version_info,
+                    collection,
+                    resources,
+                    nonce,
+                    incremental,
+                    ..Resources::default()
+                };
+                Heard { push: Some(push), replies: Vec::new() }
+            }
+            Arrived::Nothing => Heard { push: None, replies: vec![self.answer(answer, None)] },
+            Arrived::Empty { next } => {
+                Heard { push: None, replies: vec![self.answer(answer, None), self.question(next)] }
+            }
+        }
+    }
+}

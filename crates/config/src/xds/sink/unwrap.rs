@@ -1,0 +1,79 @@
+//! Resources as servers of xDS send them: wrapped as those of MCP, or bare.
+
+use prost::Message;
+use sha2::{Digest as _, Sha256};
+
+use crate::{
+    mcp::body,
+    proto::{
+        envoy::service::discovery::v3::Resource as Discovered,
+        istio::mcp::v1alpha1::{Metadata, Resource},
+    },
+};
+use mixer_adapter_core::proto::Any;
+
+/// What carries metadata and a body, as istiod sends it.
+const WRAPPER: &str = "istio.mcp.v1alpha1.Resource";
+/// What gives a resource its name where there is no other place for it.
+const DISCOVERED: &str = "envoy.service.discovery.v3.Resource";
+
+/// A resource of a response that is whole.
+pub(super) fn any(any: Any) -> Resource {
+    let discovered = if is(&any, DISCOVERED) { Discovered::decode(any.value.clone()).ok() } else { None };
+    match discovered {
+        Some(Discovered { name, version, resource: Some(any), .. }) => read(any, &name, &version),
+        _ => read(any, "", ""),
+    }
+}
+
+/// A resource of a response of changes. One that says only that it lives on is nothing new.
+pub(super) fn resource(discovered: Discovered) -> Option<Resource> {
+    let Discovered { name, version, resource, ttl, .. } = discovered;
+    match resource {
+        Some(any) => Some(read(any, &name, &version)),
+        None if ttl.is_some() => None,
+        None => {
+            Some(Resource { metadata: Some(Metadata { name, version, ..Metadata::default() }), body: None })
+        }
+    }
+}
+
+/// Whether a resource of a response of changes has a name that another response can call it by.
+pub(super) fn is_named(discovered: &Discovered) -> bool {
+    let unnamed = |any: &Any| !is(any, WRAPPER) && name_in(any).is_none();
+    !discovered.name.is_empty() || !discovered.resource.as_ref().is_some_and(unnamed)
+}
+
+fn is(any: &Any, message: &str) -> bool {
+    any.message_name() == message
+}
+
+/// The name around a resource counts first, then the one in its metadata, then that in its body; what has none is called by its content.
+/// Of versions, that in the metadata counts first.
+///
+/// A wrapper that cannot be read is left as it is, for who reads the body to say why.
+fn read(any: Any, name: &str, version: &str) -> Resource {
+    let wrapped = if is(&any, WRAPPER) { Resource::decode(any.value.clone()).ok() } else { None };
+    let mut resource = wrapped.unwrap_or_else(|| Resource { metadata: None, body: Some(any) });
+    let metadata = resource.metadata.get_or_insert_default();
+    if !name.is_empty() {
+        metadata.name = name.to_owned();
+    }
+    if metadata.version.is_empty() {
+        metadata.version = version.to_owned();
+    }
+    if let (true, Some(body)) = (metadata.name.is_empty(), &resource.body) {
+        metadata.name = name_in(body).unwrap_or_else(|| nameless(body));
+    }
+    resource
+}
+
+fn name_in(body: &Any) -> Option<String> {
+    body::named(body).filter(|name| !name.is_empty())
+}
+
+fn nameless(body: &Any) -> String {
+    let digest = Sha256::digest(&body.value);
+    let digits: String = digest.iter().take(8).map(|byte| format!("{byte:02x}")).collect();
+    format!("nameless-{digits}")
+}

@@ -1,0 +1,117 @@
+//! `AggregatedMeshConfigService`, the protocol of Istio 1.0 and 1.1: that of MCP in other messages (spec: mcp-and-xds.md a).
+
+use std::{collections::BTreeMap, sync::Arc};
+
+use tonic::Status;
+
+use crate::{
+    mcp::{
+        Admission, ServiceOptions,
+        source::{Catalogue, Dialogue, Heard, Machine, Method, Source},
+    },
+    proto::istio::mcp::v1alpha1::{
+        IncrementalMeshConfigRequest, IncrementalMeshConfigResponse, MeshConfigRequest, MeshConfigResponse,
+        RequestResources, Resources,
+    },
+    xds::collection_of,
+};
+
+const SERVICE: &str = "/istio.mcp.v1alpha1.AggregatedMeshConfigService";
+
+/// The service beside others.
+pub(super) fn mount(
+    router: axum::Router,
+    source: &Source,
+    admission: &Arc<Admission>,
+    options: &ServiceOptions,
+) -> axum::Router {
+    let whole = |_: &Source| Translated::new(false, read_whole, write_whole);
+    let changes = |_: &Source| Translated::new(true, read_changes, write_changes);
+    let whole = Method::new(source, admission, options, source.requests(), whole);
+    let changes = Method::new(source, admission, options, source.requests(), changes);
+    router
+        .route_service(&format!("{SERVICE}/StreamAggregatedResources"), whole)
+        .route_service(&format!("{SERVICE}/IncrementalAggregatedResources"), changes)
+}
+
+/// A stream of MCP in other messages.
+struct Translated<Asks, Push> {
+    machine: Machine,
+    /// What the sink calls the collections: 1.0 by the type of their resources, 1.1 as they are called.
+    names: BTreeMap<String, String>,
+    read: fn(Asks) -> RequestResources,
+    write: fn(Resources) -> Push,
+}
+
+impl<Asks, Push> Translated<Asks, Push> {
+    fn new(incremental: bool, read: fn(Asks) -> RequestResources, write: fn(Resources) -> Push) -> Self {
+        Self { machine: Machine::new(incremental), names: BTreeMap::new(), read, write }
+    }
+}
+
+impl<Asks: prost::Message, Push: Send> Dialogue for Translated<Asks, Push> {
+    type Request = Asks;
+    type Push = Push;
+
+    fn heard(&mut self, request: Asks, catalogue: &Catalogue) -> Result<Heard, Status> {
+        let mut request = (self.read)(request);
+        let name = std::mem::take(&mut request.collection);
+        let is_type = name.split('/').count() == 2;
+        let collection = if is_type { collection_of(&name).as_str().to_owned() } else { name.clone() };
+        request.collection.clone_from(&collection);
+        let heard = self.machine.heard(request, catalogue)?;
+        self.names.insert(collection, name);
+        Ok(heard)
+    }
+
+    fn is_due(&self, catalogue: &Catalogue) -> bool {
+        Dialogue::is_due(&self.machine, catalogue)
+    }
+
+    fn next(&mut self, catalogue: &Catalogue) -> Option<Push> {
+        let mut push = self.machine.next(catalogue)?;
+        if let Some(name) = self.names.get(&push.collection) {
+            push.collection.clone_from(name);
+        }
+        Some((self.write)(push))
+    }
+}
+
+fn read_whole(request: MeshConfigRequest) -> RequestResources {
+    RequestResources {
+        sink_node: request.sink_node,
+        collection: request.type_url,
+        response_nonce: request.response_nonce,
+        error_detail: request.error_detail,
+        ..RequestResources::default()
+    }
+}
+
+fn write_whole(push: Resources) -> MeshConfigResponse {
+    MeshConfigResponse {
+        version_info: push.system_version_info,
+        resources: push.resources,
+        type_url: push.collection,
+        nonce: push.nonce,
+    }
+}
+
+fn read_changes(request: IncrementalMeshConfigRequest) -> RequestResources {
+    RequestResources {
+        sink_node: request.sink_node,
+        collection: request.type_url,
+        initial_resource_versions: request.initial_resource_versions,
+        response_nonce: request.response_nonce,
+        error_detail: request.error_detail,
+        incremental: true,
+    }
+}
+
+fn write_changes(push: Resources) -> IncrementalMeshConfigResponse {
+    IncrementalMeshConfigResponse {
+        system_version_info: push.system_version_info,
+        resources: push.resources,
+        removed_resources: push.removed_resources,
+        nonce: push.nonce,
+    }
+}

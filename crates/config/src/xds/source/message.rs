@@ -1,0 +1,38 @@
+//! Resources as they travel.
+
+use prost::Message as _;
+
+use crate::{
+    mcp::source::Entry,
+    proto::envoy::{config::core::v3::ControlPlane, service::discovery::v3::Resource},
+};
+use mixer_adapter_core::proto::Any;
+
+/// What resources are wrapped in that are not asked for by the type of their bodies.
+const WRAPPER: &str = "type.googleapis.com/istio.mcp.v1alpha1.Resource";
+
+/// A resource as the type it is asked for by has it: `type.googleapis.com/MESSAGE` is the bare body, `group/version/Kind` is wrapped
+/// with its metadata (spec: mcp-and-xds.md e).
+pub(super) fn any(entry: &Entry, type_url: &str) -> Any {
+    let resource = entry.resource();
+    let is_bare = type_url.split('/').count() == 2;
+    match is_bare {
+        true => resource.body.clone(),
+        false => Any { type_url: WRAPPER.to_owned(), value: resource.to_message().encode_to_vec().into() },
+    }
+}
+
+/// The same with its name and its own version.
+pub(super) fn resource(entry: &Entry, type_url: &str) -> Resource {
+    Resource {
+        version: entry.version(),
+        resource: Some(any(entry, type_url)),
+        name: entry.name().to_owned(),
+        ..Resource::default()
+    }
+}
+
+/// Who answers.
+pub(super) fn control_plane() -> ControlPlane {
+    ControlPlane { identifier: concat!("mixer-adapter ", env!("CARGO_PKG_VERSION")).to_owned() }
+}

@@ -1,0 +1,94 @@
+use std::{sync::Arc, time::Duration};
+
+use tonic::service::Routes;
+
+use super::{DeltaStream, SotwStream, aggregated};
+use crate::mcp::{
+    Admission, Rate, ServiceOptions,
+    source::{Method, Source},
+};
+
+/// The methods, without `Stream` or `Delta` and what follows it, and what that is; and the type where it is one (spec: envoy.md 3).
+const METHODS: [(&str, &str, Option<&str>); 10] = [
+    ("discovery.v3.AggregatedDiscoveryService", "AggregatedResources", None),
+    (
+        "listener.v3.ListenerDiscoveryService",
+        "Listeners",
+        Some("type.googleapis.com/envoy.config.listener.v3.Listener"),
+    ),
+    (
+        "route.v3.RouteDiscoveryService",
+        "Routes",
+        Some("type.googleapis.com/envoy.config.route.v3.RouteConfiguration"),
+    ),
+    (
+        "route.v3.ScopedRoutesDiscoveryService",
+        "ScopedRoutes",
+        Some("type.googleapis.com/envoy.config.route.v3.ScopedRouteConfiguration"),
+    ),
+    (
+        "route.v3.VirtualHostDiscoveryService",
+        "VirtualHosts",
+        Some("type.googleapis.com/envoy.config.route.v3.VirtualHost"),
+    ),
+    (
+        "cluster.v3.ClusterDiscoveryService",
+        "Clusters",
+        Some("type.googleapis.com/envoy.config.cluster.v3.Cluster"),
+    ),
+    (
+        "endpoint.v3.EndpointDiscoveryService",
+        "Endpoints",
+        Some("type.googleapis.com/envoy.config.endpoint.v3.ClusterLoadAssignment"),
+    ),
+    (
+        "secret.v3.SecretDiscoveryService",
+        "Secrets",
+        Some("type.googleapis.com/envoy.extensions.transport_sockets.tls.v3.Secret"),
+    ),
+    (
+        "runtime.v3.RuntimeDiscoveryService",
+        "Runtime",
+        Some("type.googleapis.com/envoy.service.runtime.v3.Runtime"),
+    ),
+    (
+        "extension.v3.ExtensionConfigDiscoveryService",
+        "ExtensionConfigs",
+        Some("type.googleapis.com/envoy.config.core.v3.TypedExtensionConfig"),
+    ),
+];
+/// The type that is served as changes only.
+const CHANGES_ONLY: &str = "VirtualHosts";
+
+/// How often a client may ask on one stream. It answers each push of each type.
+const REQUESTS: Rate = Rate { burst: 1000, every: Duration::from_millis(10) };
+
+/// What servers of xDS should use: when they come back, clients say at length what they have.
+pub fn default_options() -> ServiceOptions {
+    ServiceOptions {
+        max_streams: 10_000,
+        new_streams: Rate { burst: 100, every: Duration::from_millis(10) },
+        max_message_size: 16 << 20,
+    }
+}
+
+/// The services of xDS beside others: ADS, those of one type each, and `AggregatedMeshConfigService`, all of which serve what the
+/// source does.
+pub fn mount(mut services: Routes, source: &Source, options: &ServiceOptions) -> Routes {
+    let admission = Arc::new(Admission::new(options));
+    let router = services.axum_router_mut();
+    let mut grown = aggregated::mount(std::mem::take(router), source, &admission, options);
+    for (service, resources, only) in METHODS {
+        let path = |form: &str| format!("/envoy.service.{service}/{form}{resources}");
+        let delta =
+            Method::new(source, &admission, options, REQUESTS, move |_: &Source| DeltaStream::new(only));
+        grown = grown.route_service(&path("Delta"), delta);
+        if resources != CHANGES_ONLY {
+            let sotw =
+                Method::new(source, &admission, options, REQUESTS, move |_: &Source| SotwStream::new(only));
+            grown = grown.route_service(&path("Stream"), sotw);
+        }
+    }
+    *router = grown;
+    services
+}

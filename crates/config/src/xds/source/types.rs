@@ -1,0 +1,121 @@
+use std::sync::Arc;
+
+use tonic::Status;
+
+use super::{
+    order::{Rank, Traits, traits},
+    watch::{Content, Form, Watch},
+};
+use crate::{mcp::source::Catalogue, xds::collection_of};
+
+/// How many types a client may ask for on one stream.
+const TYPES: usize = 100;
+
+/// The types a client asked for on one stream, in the order they go out: make before break (spec: envoy.md 3, rule 8).
+#[derive(Debug)]
+pub(super) struct Types {
+    form: fn(Traits) -> Form,
+    nonces: u64,
+    types: Vec<Type>,
+}
+
+#[derive(Debug)]
+pub(super) struct Type {
+    pub(super) url: Arc<str>,
+    collection: String,
+    traits: Traits,
+    pub(super) watch: Watch,
+    /// Whether what refers to it was pushed since it was, so that the client may wait to hear of it again (rule 9).
+    pub(super) warms: bool,
+}
+
+/// A push of a type.
+#[derive(Debug)]
+pub(super) struct Push {
+    pub(super) url: Arc<str>,
+    pub(super) nonce: String,
+    pub(super) content: Content,
+}
+
+/// What can be tried next: the type at that place, with or without removals.
+#[derive(Clone, Copy)]
+struct Due {
+    place: usize,
+    withhold: bool,
+}
+
+impl Types {
+    pub(super) fn new(form: fn(Traits) -> Form) -> Self {
+        Self { form, nonces: 0, types: Vec::new() }
+    }
+
+    pub(super) fn get(&mut self, url: &str) -> Option<&mut Type> {
+        self.types.iter_mut().find(|known| &*known.url == url)
+    }
+
+    /// A type that was not asked for before on this stream.
+    pub(super) fn open(&mut self, url: &str, watch: Watch) -> Result<(), Status> {
+        if self.types.len() == TYPES {
+            return Err(Status::resource_exhausted(format!("at most {TYPES} types are served on a stream")));
+        }
+        let traits = traits(url);
+        let place = self.types.partition_point(|other| other.traits.rank <= traits.rank);
+        let collection = collection_of(url).as_str().to_owned();
+        self.types.insert(place, Type { url: url.into(), collection, traits, watch, warms: false });
+        Ok(())
+    }
+
+    /// The version of a type that was pushed last.
+    pub(super) fn version(&mut self, url: &str) -> Option<String> {
+        self.get(url)?.watch.version().cloned()
+    }
+
+    pub(super) fn is_due(&self, catalogue: &Catalogue) -> bool {
+        self.due(catalogue).is_some()
+    }
+
+    /// The next push.
+    pub(super) fn next(&mut self, catalogue: &Catalogue) -> Option<Push> {
+        while let Some(Due { place, withhold }) = self.due(catalogue) {
+            let due = &mut self.types[place];
+            let state = catalogue.snapshot(&due.collection)?;
+            let nonce = (self.nonces + 1).to_string();
+            if let Some(content) = due.watch.next(state, (self.form)(due.traits), withhold, &nonce) {
+                self.nonces += 1;
+                let url = due.url.clone();
+                due.warms = false;
+                if due.traits.rank == Rank::Cluster {
+                    let endpoints = self.types.iter_mut().filter(|other| other.traits.rank == Rank::Endpoint);
+                    endpoints.for_each(|other| other.warms = true);
+                }
+                return Some(Push { url, nonce, content });
+            }
+        }
+        None
+    }
+
+    fn due(&self, catalogue: &Catalogue) -> Option<Due> {
+        let withhold = |rank: Rank| rank.is_referred_to() && !self.is_settled(catalogue);
+        let mut waits = false;
+        for (place, Type { collection, traits, watch, .. }) in self.types.iter().enumerate() {
+            if !catalogue.snapshot(collection).is_some_and(|state| watch.has_news(state)) {
+                continue;
+            }
+            // What is asked for may be what others wait for, and does not wait itself.
+            if watch.is_pending() || (waits && traits.rank.is_ordered() && !watch.is_asked()) {
+                waits |= traits.rank.is_ordered();
+                continue;
+            }
+            return Some(Due { place, withhold: withhold(traits.rank) });
+        }
+        let withheld = |known: &Type| known.watch.withholds() && !withhold(known.traits.rank);
+        self.types.iter().position(withheld).map(|place| Due { place, withhold: false })
+    }
+
+    /// Whether the client accepted all that refers to clusters.
+    fn is_settled(&self, catalogue: &Catalogue) -> bool {
+        let mut referring = self.types.iter().filter(|known| known.traits.rank.refers());
+        referring
+            .all(|known| known.watch.is_settled(catalogue.snapshot(&known.collection).map(|state| &**state)))
+    }
+}

@@ -1,0 +1,257 @@
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    mem::take,
+    sync::Arc,
+};
+
+use super::subscription::{Owed, Subscription};
+use crate::mcp::source::{Delta, Entries, Entry, Meaning, Snapshot};
+use mixer_adapter_core::proto;
+
+/// What a client has of a type, and what it lacks: the same for both forms of the protocol.
+///
+/// The client has what `base` holds of what it subscribes to, except for the resources that it is `owed` or that are in `doubt`. So
+/// one state, shared with the other streams, and a few names say all of it.
+#[derive(Debug, Default)]
+pub(super) struct Watch {
+    subscription: Subscription,
+    base: Option<Entries>,
+    /// What the client says it had before this stream: name to version.
+    claims: BTreeMap<String, String>,
+    /// What it asked for, whether it changed or not.
+    owed: Owed,
+    asked: bool,
+    /// What it refused, some of which it may have taken all the same. It is sent with the next change.
+    doubt: Owed,
+    /// What is gone, and goes on being served until nothing refers to it.
+    withheld: Entries,
+    /// What the push under way tells of.
+    pending: Option<Owed>,
+    /// The nonce and version of the last push.
+    sent: Option<(String, String)>,
+    /// Whether the last push was refused, and what is in doubt since is still there.
+    refused: bool,
+}
+
+/// How resources are told to a client.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Form {
+    /// All there are; others are deleted.
+    Whole,
+    /// What changed; deletions are not told.
+    Parts,
+    /// What changed, and what is gone.
+    Changes,
+}
+
+/// What is sent.
+#[derive(Debug)]
+pub(super) struct Content {
+    pub(super) version: String,
+    pub(super) entries: Vec<Arc<Entry>>,
+    pub(super) removed: Vec<Arc<str>>,
+}
+
+/// What a nonce says of a request.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Nonce {
+    /// It is none, or nothing was pushed yet: a request of its own.
+    None,
+    /// That of the push under way, which the request answers.
+    Pending,
+    /// That of the last push, which was answered before.
+    Last,
+    /// That of an older push, or of another stream.
+    Stale,
+}
+
+impl Watch {
+    /// Of a client that subscribes to what it is owed.
+    pub(super) fn new(subscription: Subscription, mut owed: Owed, claims: BTreeMap<String, String>) -> Self {
+        let asked = !owed.is_empty();
+        // Of what it has it gets what differs.
+        owed.all &= claims.is_empty();
+        owed.names.retain(|name| !claims.contains_key(&**name));
+        Self { subscription, owed, asked, claims, ..Self::default() }
+    }
+
+    pub(super) fn nonce(&self, nonce: &str) -> Nonce {
+        match &self.sent {
+            Some((last, _)) if last == nonce && self.is_pending() => Nonce::Pending,
+            Some((last, _)) if last == nonce => Nonce::Last,
+            Some(_) if !nonce.is_empty() => Nonce::Stale,
+            _ => Nonce::None,
+        }
+    }
+
+    pub(super) fn subscription(&mut self) -> &mut Subscription {
+        &mut self.subscription
+    }
+
+    /// A request that is not stale arrived, which asks for something and may answer the push under way.
+    pub(super) fn answered(&mut self, nonce: Nonce, owed: Owed, error: Option<proto::Status>) -> Meaning {
+        let asks = !owed.is_empty();
+        self.asked |= asks;
+        self.owed.extend(owed);
+        let meaning = match (nonce, error) {
+            (Nonce::Pending, error) => {
+                let told = self.pending.take().unwrap_or_default();
+                self.refused = error.is_some();
+                match error {
+                    Some(error) => {
+                        self.doubt.extend(told);
+                        Meaning::Refused(error)
+                    }
+                    None => Meaning::Accepted,
+                }
+            }
+            (Nonce::None, _) => Meaning::Asked,
+            _ if asks => Meaning::Asked,
+            _ => Meaning::Stale,
+        };
+        self.reconsider();
+        meaning
+    }
+
+    /// Without what it does not want any more, the client may accept what it refused with that.
+    fn reconsider(&mut self) {
+        let doubts = self.doubt.names.len();
+        self.doubt.names.retain(|name| self.subscription.contains(name));
+        if self.doubt.names.len() < doubts || (self.doubt.all && !self.subscription.is_wildcard()) {
+            self.owed.extend(take(&mut self.doubt));
+            self.asked |= !self.owed.is_empty();
+            self.refused &= self.asked;
+        }
+    }
+
+    pub(super) fn is_pending(&self) -> bool {
+        self.pending.is_some()
+    }
+
+    pub(super) fn is_asked(&self) -> bool {
+        self.asked
+    }
+
+    /// The version of the last push.
+    pub(super) fn version(&self) -> Option<&String> {
+        self.sent.as_ref().map(|(_, version)| version)
+    }
+
+    /// Whether a state might be news: it is not the one last looked at, or something is asked for.
+    pub(super) fn has_news(&self, state: &Snapshot) -> bool {
+        self.asked || !self.base.as_ref().is_some_and(|base| base.ptr_eq(state.entries()))
+    }
+
+    /// Whether the client accepted all there is.
+    pub(super) fn is_settled(&self, state: Option<&Snapshot>) -> bool {
+        !self.is_pending() && !self.refused && !state.is_some_and(|state| self.has_news(state))
+    }
+
+    /// Whether something is gone that the client was not told of, and could be.
+    pub(super) fn withholds(&self) -> bool {
+        !self.withheld.is_empty() && !self.is_pending() && !self.refused
+    }
+
+    /// What a state has that the client lacks, if it is to be sent; removals may be withheld. The state counts as looked at.
+    pub(super) fn next(
+        &mut self,
+        state: &Snapshot,
+        form: Form,
+        withhold: bool,
+        nonce: &str,
+    ) -> Option<Content> {
+        let asked = take(&mut self.asked);
+        let mut owed = take(&mut self.owed);
+        let Delta { changed, mut removed } = self.look(state);
+        changed.iter().for_each(|entry| _ = self.withheld.remove(entry.name()));
+        // A client that does not have something need not keep it, and one that refused it would refuse it again.
+        let lacked = |name: &str| owed.contains(name) || self.doubt.contains(name);
+        let tells = form != Form::Parts || removed.iter().any(|(name, _)| lacked(name));
+        if withhold {
+            let kept = |(name, _): &mut (Arc<str>, _)| !lacked(name);
+            self.withheld.extend(removed.extract_if(.., kept));
+        } else {
+            let withheld = take(&mut self.withheld).into_iter();
+            removed.extend(withheld.filter(|(name, _)| self.subscription.contains(name)));
+        }
+        let moved = !changed.is_empty() || (!removed.is_empty() && tells);
+        if moved || owed.all {
+            owed.extend(take(&mut self.doubt));
+        }
+        let (content, told) = match form {
+            Form::Whole if moved || asked => (self.whole(state), self.everything()),
+            Form::Whole => return None,
+            Form::Parts | Form::Changes => {
+                let (content, told) = self.news(state, Delta { changed, removed }, owed);
+                let removes = form == Form::Changes && !content.removed.is_empty();
+                // That there is nothing is an answer to a client that wants everything.
+                let answers = form == Form::Changes && asked && self.subscription.is_wildcard();
+                if content.entries.is_empty() && !removes && !answers {
+                    self.refused &= !self.doubt.is_empty();
+                    return None;
+                }
+                (content, told)
+            }
+        };
+        self.sent = Some((nonce.to_owned(), content.version.clone()));
+        self.pending = Some(told);
+        Some(content)
+    }
+
+    /// What a state has otherwise than the one last looked at, of what is wanted. From then on it is that one.
+    fn look(&mut self, state: &Snapshot) -> Delta {
+        let now = state.entries();
+        let claims = take(&mut self.claims);
+        let base = match self.base.replace(now.clone()) {
+            Some(base) => base,
+            None if claims.is_empty() => now.clone(),
+            None => state.held(&claims, Entry::version),
+        };
+        let mut delta = Delta::between(&base, now);
+        delta.changed.retain(|entry| self.subscription.contains(entry.name()));
+        delta.removed.retain(|(name, _)| self.subscription.contains(name));
+        delta
+    }
+
+    /// All that is wanted, and what is kept.
+    fn whole(&self, state: &Snapshot) -> Content {
+        let kept = self.withheld.values().filter(|entry| self.subscription.contains(entry.name()));
+        let mut version = state.version().to_string();
+        if !self.withheld.is_empty() {
+            // What is sent when they go has another version.
+            version = format!("{version}-{}", self.withheld.len());
+        }
+        let entries = self.wanted(state.entries()).into_iter().chain(kept.cloned()).collect();
+        Content { version, entries, removed: Vec::new() }
+    }
+
+    /// What changed and what is owed, and the names of it.
+    fn news(&self, state: &Snapshot, delta: Delta, owed: Owed) -> (Content, Owed) {
+        let now = state.entries();
+        let mut names: BTreeSet<Arc<str>> = delta.removed.into_iter().map(|(name, _)| name).collect();
+        names.extend(owed.names.into_iter().filter(|name| self.subscription.contains(name)));
+        names.extend(delta.changed.iter().map(|entry| Arc::from(entry.name())));
+        let there = names.iter().filter_map(|name| now.get(&**name));
+        let entries = if owed.all { self.wanted(now) } else { there.cloned().collect() };
+        let gone = |name: &&Arc<str>| !now.contains_key(&***name) && !self.withheld.contains_key(&***name);
+        let removed = names.iter().filter(gone).cloned().collect();
+        let content = Content { version: state.version().to_string(), entries, removed };
+        let mut told = if owed.all { self.everything() } else { Owed::default() };
+        told.names.extend(names);
+        (content, told)
+    }
+
+    /// All that is wanted, by name unless it is everything.
+    fn everything(&self) -> Owed {
+        let names = self.subscription.names().filter(|_| !self.subscription.is_wildcard());
+        Owed { all: self.subscription.is_wildcard(), names: names.cloned().collect() }
+    }
+
+    /// All that is wanted of a state.
+    fn wanted(&self, now: &Entries) -> Vec<Arc<Entry>> {
+        match self.subscription.is_wildcard() {
+            true => now.values().cloned().collect(),
+            false => self.subscription.names().filter_map(|name| now.get(&**name)).cloned().collect(),
+        }
+    }
+}

@@ -1,0 +1,247 @@
+//! Configuration written as JSON or YAML (or sent as a `google.protobuf.Struct`), read by the descriptor of an adapter's
+//! `Params`: proto3 JSON, with Go's durations allowed as a real Mixer has them (mixer-wire.md, "The request bytes").
+//! Instances written as JSON are read in the same way.
+
+use prost::{Message as _, bytes::Bytes};
+use prost_reflect::{Cardinality, DynamicMessage, EnumDescriptor, FieldDescriptor, Kind, MessageDescriptor};
+use serde_json::{Map, Number, Value as Json};
+
+use crate::{
+    suggest::suggestion,
+    value::{parse_duration, write_out},
+};
+
+/// Where the JSON of a `google.protobuf.Any` says its type.
+const ANY_TYPE: &str = "@type";
+
+/// What is wrong with a configuration.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("{}{reason}", if field.is_empty() { String::new() } else { format!("{field}: ") })]
+pub struct ParamsError {
+    /// The path of the field, `quotas[0].max_amount`; empty for the whole.
+    pub field: String,
+    /// What is wrong with it and what it should be.
+    pub reason: String,
+}
+
+impl ParamsError {
+    /// An error of the whole configuration.
+    pub fn whole(reason: impl Into<String>) -> Self {
+        Self { field: String::new(), reason: reason.into() }
+    }
+
+    fn at(path: &str, reason: impl Into<String>) -> Self {
+        Self { field: path.to_owned(), reason: reason.into() }
+    }
+}
+
+/// Reads JSON as that message; the result is the message's bytes, as by [`read_json`].
+pub fn read_params(message: &MessageDescriptor, json: Json) -> Result<Bytes, ParamsError> {
+    read_json(message, json).map(|message| message.encode_to_vec().into())
+}
+
+/// Reads JSON as that message. Field names may be those of the proto file or camelCase, `null` is left out, an unknown
+/// field is an error. Attribute values may be written in short: `"x"` for `{"string_value": "x"}`, `"1.2.3.4"` for the
+/// bytes of an address.
+pub fn read_json(message: &MessageDescriptor, json: Json) -> Result<DynamicMessage, ParamsError> {
+    let json = read_message(message, json, "")?;
+    let mut path = serde_path_to_error::Track::new();
+    let reader = serde_path_to_error::Deserializer::new(json, &mut path);
+    DynamicMessage::deserialize(message.clone(), reader)
+        .map_err(|error| ParamsError { field: path.path().to_string(), reason: error.to_string() })
+}
+
+/// A `google.protobuf.Struct` as JSON. Numbers without a fraction become integers: a Struct has no others.
+pub fn struct_to_json(fields: prost_types::Struct) -> Map<String, Json> {
+    fields.fields.into_iter().map(|(name, value)| (name, value_to_json(value))).collect()
+}
+
+fn value_to_json(value: prost_types::Value) -> Json {
+    use prost_types::value::Kind;
+    match value.kind {
+        None | Some(Kind::NullValue(_)) => Json::Null,
+        Some(Kind::NumberValue(number)) => Number::from_f64(number).map_or(Json::Null, Json::Number),
+        Some(Kind::StringValue(text)) => Json::String(text),
+        Some(Kind::BoolValue(truth)) => Json::Bool(truth),
+        Some(Kind::StructValue(fields)) => Json::Object(struct_to_json(fields)),
+        Some(Kind::ListValue(list)) => Json::Array(list.values.into_iter().map(value_to_json).collect()),
+    }
+}
+
+fn read_message(message: &MessageDescriptor, json: Json, path: &str) -> Result<Json, ParamsError> {
+    if message.full_name() == "google.protobuf.Duration" {
+        return read_duration(json, path);
+    }
+    if message.full_name() == "google.protobuf.Any" {
+        return read_any(message, json, path);
+    }
+    if message.full_name().starts_with("google.protobuf.") {
+        return Ok(json);
+    }
+    let json = write_out(message.full_name(), json).map_err(|expected| ParamsError::at(path, expected))?;
+    let Json::Object(fields) = json else {
+        return Err(ParamsError::at(
+            path,
+            format!("expected an object with the fields of {}", message.full_name()),
+        ));
+    };
+    let mut read = Map::with_capacity(fields.len());
+    for (name, value) in fields {
+        let Some(field) = message.get_field_by_name(&name).or_else(|| message.get_field_by_json_name(&name))
+        else {
+            let fields: Vec<_> = message.fields().collect();
+            let known: Vec<_> = fields.iter().map(FieldDescriptor::name).collect();
+            let reason = format!("no such field; {}", suggestion(&name, &known));
+            return Err(ParamsError::at(&join(path, &name), reason));
+        };
+        if value.is_null() {
+            continue;
+        }
+        let value = read_field(&field, value, &join(path, field.name()))?;
+        if read.insert(field.name().to_owned(), value).is_some() {
+            let reason = format!("given twice, as {} and {}", field.name(), field.json_name());
+            return Err(ParamsError::at(&join(path, field.name()), reason));
+        }
+    }
+    Ok(Json::Object(read))
+}
+
+/// A message of the type that it names.
+fn read_any(any: &MessageDescriptor, mut json: Json, path: &str) -> Result<Json, ParamsError> {
+    let Some(fields) = json.as_object_mut() else {
+        return Err(ParamsError::at(
+            path,
+            format!("expected an object with @type, not {}", described(&json)),
+        ));
+    };
+    if fields.is_empty() {
+        return Ok(json);
+    }
+    let named = fields.remove(ANY_TYPE);
+    let Some(type_url) = named.as_ref().and_then(Json::as_str) else {
+        let reason = "no @type says what it is; write it like type.googleapis.com/google.protobuf.Empty";
+        return Err(ParamsError::at(path, reason));
+    };
+    let name = type_url.rsplit('/').next().unwrap_or_default();
+    let Some(message) = any.parent_pool().get_message_by_name(name) else {
+        return Err(ParamsError::at(&join(path, ANY_TYPE), format!("there is no type {name} here")));
+    };
+    // The messages with a JSON of their own have it under `value`.
+    let mut json = match name.starts_with("google.protobuf.") {
+        true => json,
+        false => read_message(&message, json, path)?,
+    };
+    json[ANY_TYPE] = type_url.into();
+    Ok(json)
+}
+
+fn read_field(field: &FieldDescriptor, json: Json, path: &str) -> Result<Json, ParamsError> {
+    if field.is_map() {
+        let Json::Object(entries) = json else {
+            return Err(ParamsError::at(path, "expected an object: the field is a map"));
+        };
+        let value_kind = match field.kind() {
+            Kind::Message(entry) => entry.map_entry_value_field().kind(),
+            other => other,
+        };
+        let entries = entries.into_iter().map(|(key, value)| {
+            let value = read_kind(&value_kind, value, &format!("{path}[{key:?}]"))?;
+            Ok((key, value))
+        });
+        return Ok(Json::Object(entries.collect::<Result<_, _>>()?));
+    }
+    if field.cardinality() == Cardinality::Repeated {
+        let Json::Array(items) = json else {
+            return Err(ParamsError::at(path, "expected a list: the field is repeated"));
+        };
+        let items = items
+            .into_iter()
+            .enumerate()
+            .map(|(index, item)| read_kind(&field.kind(), item, &format!("{path}[{index}]")));
+        return Ok(Json::Array(items.collect::<Result<_, _>>()?));
+    }
+    read_kind(&field.kind(), json, path)
+}
+
+fn read_kind(kind: &Kind, json: Json, path: &str) -> Result<Json, ParamsError> {
+    let (expected, got) = match (kind, json) {
+        (Kind::Message(message), json) => return read_message(message, json, path),
+        (Kind::Enum(names), json) => return read_enum(names, json, path),
+        (Kind::Double | Kind::Float, json @ (Json::Number(_) | Json::String(_))) => return Ok(json),
+        (Kind::Double | Kind::Float, json) => ("a number", json),
+        (Kind::Bool, json @ Json::Bool(_)) => return Ok(json),
+        (Kind::Bool, json) => ("true or false", json),
+        (Kind::String, json @ Json::String(_)) => return Ok(json),
+        (Kind::String, json @ (Json::Number(_) | Json::Bool(_))) => ("text in quotes", json),
+        (Kind::String, json) => ("text", json),
+        (Kind::Bytes, json @ Json::String(_)) => return Ok(json),
+        (Kind::Bytes, json) => ("base64", json),
+        (_, Json::Number(number)) => match whole_number(&number) {
+            Some(whole) => return Ok(Json::Number(whole)),
+            None => ("a whole number", Json::Number(number)),
+        },
+        (_, json @ Json::String(_)) => return Ok(json),
+        (_, json) => ("a whole number", json),
+    };
+    Err(ParamsError::at(path, format!("expected {expected}, not {}", described(&got))))
+}
+
+fn read_enum(names: &EnumDescriptor, json: Json, path: &str) -> Result<Json, ParamsError> {
+    let values: Vec<_> = names.values().collect();
+    let known: Vec<_> = values.iter().map(prost_reflect::EnumValueDescriptor::name).collect();
+    match json {
+        Json::String(name) if known.contains(&name.as_str()) => Ok(Json::String(name)),
+        Json::String(name) => {
+            let reason = format!("{name:?} is no {}; {}", names.name(), suggestion(&name, &known));
+            Err(ParamsError::at(path, reason))
+        }
+        other => match other.as_number().and_then(whole_number) {
+            Some(number) => Ok(Json::Number(number)),
+            None => {
+                let reason = format!("expected one of {}, not {}", known.join(", "), described(&other));
+                Err(ParamsError::at(path, reason))
+            }
+        },
+    }
+}
+
+fn described(json: &Json) -> String {
+    match json {
+        Json::Null => "nothing".to_owned(),
+        Json::Bool(truth) => truth.to_string(),
+        Json::Number(number) => number.to_string(),
+        Json::String(text) => format!("{text:?}"),
+        Json::Array(_) => "a list".to_owned(),
+        Json::Object(_) => "an object".to_owned(),
+    }
+}
+
+/// `5.0` as `5`; beyond 2^53 a double no longer tells which whole number was meant.
+fn whole_number(number: &Number) -> Option<Number> {
+    const EXACT: f64 = 9_007_199_254_740_992.0;
+    if number.is_i64() || number.is_u64() {
+        return Some(number.clone());
+    }
+    let double = number.as_f64().filter(|double| double.fract() == 0.0 && double.abs() <= EXACT)?;
+    Some(Number::from(double as i64))
+}
+
+/// Go's spelling (`1m30s`) as proto3 JSON's (`90s`).
+fn read_duration(json: Json, path: &str) -> Result<Json, ParamsError> {
+    let Json::String(text) = &json else {
+        return Err(ParamsError::at(path, "expected a duration such as \"300ms\", \"5s\" or \"1m30s\""));
+    };
+    let Some(nanos) = parse_duration(text) else {
+        return Err(ParamsError::at(
+            path,
+            format!("{text:?} is no duration; write it like \"300ms\", \"5s\" or \"1m30s\""),
+        ));
+    };
+    let sign = if nanos < 0 { "-" } else { "" };
+    let nanos = nanos.unsigned_abs();
+    Ok(Json::String(format!("{sign}{}.{:09}s", nanos / 1_000_000_000, nanos % 1_000_000_000)))
+}
+
+fn join(path: &str, name: &str) -> String {
+    if path.is_empty() { name.to_owned() } else { format!("{path}.{name}") }
+}

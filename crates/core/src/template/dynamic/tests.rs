@@ -1,0 +1,176 @@
+#![allow(clippy::unwrap_used)]
+
+use base64::{Engine as _, engine::general_purpose::STANDARD};
+use prost::Message as _;
+use prost_reflect::DynamicMessage;
+use serde_json::{Value as Json, json};
+
+use super::*;
+use crate::{
+    json::read_json,
+    proto::{Any, QuotaRequest, istio::mixer::adapter::model::v1beta1::quota_request::QuotaParams},
+    template::{ListEntry, Metric, Quota, STANDARD as TEMPLATES, Template, listentry, metric, quota},
+    value::{Value, ValueType},
+};
+
+fn sample(name: &str) -> DynamicTemplate {
+    let path = format!("../../build/tests/data/templates/{name}.proto");
+    let set = mixer_adapter_build::Template::open(path).unwrap().descriptor_set();
+    DynamicTemplate::new(&DescriptorSet::decode(set).unwrap()).unwrap()
+}
+
+fn standard<T: Template>() -> DynamicTemplate {
+    DynamicTemplate::new(&DescriptorSet::decode(T::DESCRIPTOR).unwrap()).unwrap()
+}
+
+fn instance(template: &DynamicTemplate, json: Json) -> DynamicMessage {
+    read_json(template.instance(), json).unwrap()
+}
+
+#[test]
+fn every_standard_template_is_found_in_its_descriptor() {
+    for (name, descriptor) in TEMPLATES {
+        let template = DynamicTemplate::new(&DescriptorSet::decode(*descriptor).unwrap()).unwrap();
+        assert_eq!(template.name(), *name);
+        assert!(template.instance().full_name().ends_with("InstanceMsg"));
+    }
+    assert_eq!(standard::<ListEntry>().method(), "/listentry.HandleListEntryService/HandleListEntry");
+    assert_eq!(standard::<Quota>().variety(), Variety::Quota);
+}
+
+#[test]
+fn templates_of_others_are_found_with_their_variety_and_answer() {
+    let template = sample("checkproducer");
+    assert_eq!(template.variety(), Variety::CheckWithOutput);
+    assert_eq!(template.method(), "/checkproducer.HandleCheckProducerService/HandleCheckProducer");
+    assert_eq!(template.response_message().full_name(), "checkproducer.HandleCheckProducerResponse");
+    assert_eq!(sample("sampleapa").variety(), Variety::AttributeGenerator);
+}
+
+#[test]
+fn descriptors_are_read_from_base64_with_and_without_padding_and_line_breaks() {
+    let text = STANDARD.encode(ListEntry::DESCRIPTOR);
+    let broken =
+        text.as_bytes().chunks(76).map(|line| String::from_utf8_lossy(line) + "\n").collect::<String>();
+    for text in [text.as_str(), broken.as_str(), text.trim_end_matches('=')] {
+        assert_eq!(
+            DynamicTemplate::new(&DescriptorSet::from_base64(text).unwrap()).unwrap().name(),
+            "listentry"
+        );
+    }
+}
+
+#[test]
+fn imports_that_nobody_knows_are_taken_as_empty() {
+    let imports =
+        |file: &mut prost_types::FileDescriptorProto| file.dependency.push("gogoproto/gogo.proto".to_owned());
+    let mut file = prost_types::FileDescriptorProto {
+        name: Some("config.proto".to_owned()),
+        package: Some("other".to_owned()),
+        message_type: vec![prost_types::DescriptorProto {
+            name: Some("Params".to_owned()),
+            ..Default::default()
+        }],
+        ..Default::default()
+    };
+    imports(&mut file);
+    let set = prost_types::FileDescriptorSet { file: vec![file] }.encode_to_vec();
+    assert_eq!(DescriptorSet::decode(set).unwrap().params().unwrap().full_name(), "other.Params");
+}
+
+#[test]
+fn what_is_no_template_is_refused_with_the_reason() {
+    let refusal = |set: Result<DescriptorSet, DescriptorError>| {
+        set.and_then(|set| DynamicTemplate::new(&set)).unwrap_err().to_string()
+    };
+    assert!(refusal(DescriptorSet::from_base64("!")).contains("no base64"));
+    assert!(refusal(DescriptorSet::from_base64("AAAA")).contains("no google.protobuf.FileDescriptorSet"));
+    assert!(refusal(DescriptorSet::decode(&b""[..])).contains("it has no file"));
+    assert!(
+        refusal(DescriptorSet::decode(crate::proto::DESCRIPTORS))
+            .contains("both have the option template_variety")
+    );
+    let params = DescriptorSet::decode(ListEntry::DESCRIPTOR).unwrap().params().unwrap_err().to_string();
+    assert!(params.contains("`Params`"), "{params}");
+}
+
+#[test]
+fn the_options_of_a_template_are_held_to_what_mixer_accepts() {
+    let refusal = |options: descriptor_set::FileOptions| {
+        let file =
+            descriptor_set::File { name: "t.proto".to_owned(), options: Some(options), ..Default::default() };
+        let set =
+            DescriptorSet::decode([&[0x0a, file.encoded_len() as u8], &file.encode_to_vec()[..]].concat());
+        DynamicTemplate::new(&set.unwrap()).unwrap_err().to_string()
+    };
+    let options = |variety, name: Option<&str>| descriptor_set::FileOptions {
+        template_variety: variety,
+        template_name: name.map(str::to_owned),
+    };
+    assert!(refusal(options(None, Some("t"))).contains("no file has the option template_variety"));
+    assert!(refusal(options(Some(0), None)).contains("no option template_name"));
+    assert!(refusal(options(Some(0), Some("t-1"))).contains("letters only"));
+    assert!(refusal(options(Some(9), Some("t"))).contains("there is no template_variety 9"));
+    assert!(refusal(options(Some(0), Some("t"))).contains("no service `Handle..`"));
+}
+
+#[test]
+fn a_request_holds_the_fields_of_its_template() {
+    let template = standard::<Quota>();
+    let config = Any {
+        type_url: "type.googleapis.com/adapter.x.Params".to_owned(),
+        value: b"\x08\x01".as_ref().into(),
+    };
+    let asked =
+        QuotaRequest { quotas: [("q".to_owned(), QuotaParams { amount: 3, best_effort: true })].into() };
+    let instance = instance(&template, json!({"name": "q", "dimensions": {"user": "u", "port": 80}}));
+    let request = template.request(vec![instance], Some(&config), Some(&asked)).with_dedup_id("d-1");
+    let expected = quota::HandleQuotaRequest {
+        instance: Some(quota::InstanceMsg {
+            name: "q".to_owned(),
+            dimensions: [("user".to_owned(), Value::from("u")), ("port".to_owned(), Value::Int64(80))].into(),
+        }),
+        adapter_config: Some(config),
+        dedup_id: "d-1".to_owned(),
+        quota_request: Some(asked),
+    };
+    assert_eq!(quota::HandleQuotaRequest::decode(request).unwrap(), expected);
+}
+
+#[test]
+fn a_report_holds_all_instances() {
+    let template = standard::<Metric>();
+    let instances = ["a", "b"].map(|name| instance(&template, json!({"name": name, "value": 1}))).to_vec();
+    let request = template.request(instances, None, None).with_dedup_id("");
+    let request = metric::HandleMetricRequest::decode(request).unwrap();
+    assert_eq!(request.instances.iter().map(|i| i.name.as_str()).collect::<Vec<_>>(), ["a", "b"]);
+}
+
+#[test]
+fn types_are_inferred_from_the_values_of_an_instance() {
+    let template = standard::<Metric>();
+    let instance = instance(
+        &template,
+        json!({"name": "m", "value": 1.5, "dimensions": {"ip": {"ip_address_value": "1.2.3.4"}, "user": "u"}}),
+    );
+    let inferred = template.inferred_type(&instance).unwrap();
+    let inferred = inferred.transcode_to::<metric::Type>().unwrap();
+    assert_eq!(inferred.value(), ValueType::Double);
+    let dimensions =
+        [("ip".to_owned(), ValueType::IpAddress as i32), ("user".to_owned(), ValueType::String as i32)];
+    assert_eq!(inferred.dimensions, dimensions.into());
+
+    let template = standard::<ListEntry>();
+    let absent = template.inferred_type(&self::instance(&template, json!({}))).unwrap();
+    assert_eq!(absent.transcode_to::<listentry::Type>().unwrap(), listentry::Type::default());
+}
+
+#[test]
+fn types_within_messages_are_inferred_too() {
+    let template = standard::<crate::template::Authorization>();
+    let instance = instance(&template, json!({"subject": {"user": "u", "properties": {"age": 7}}}));
+    let inferred = template.inferred_type(&instance).unwrap();
+    let inferred = inferred.transcode_to::<crate::template::authorization::Type>().unwrap();
+    let properties = inferred.subject.unwrap().properties;
+    assert_eq!(properties, [("age".to_owned(), ValueType::Int64 as i32)].into());
+}

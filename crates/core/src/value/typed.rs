@@ -1,0 +1,134 @@
+//! The message types around single values: `istio.policy.v1beta1.{IPAddress, Duration, TimeStamp, ...}`.
+
+use std::{
+    collections::BTreeMap,
+    net::{IpAddr, Ipv4Addr, Ipv6Addr},
+    time::{Duration as StdDuration, SystemTime},
+};
+
+use prost::bytes::Bytes;
+
+/// `istio.policy.v1beta1.IPAddress`: 4 or 16 bytes, as the proxy sent them. `ip("..")` in an expression always makes
+/// 16; a quoted constant in the configuration of a real Mixer arrives as the text of the address (mixer-wire.md,
+/// "The request bytes").
+#[derive(Clone, PartialEq, Eq, Hash, prost::Message)]
+pub struct IpAddress {
+    /// The bytes on the wire.
+    #[prost(bytes = "bytes", tag = "1")]
+    pub value: Bytes,
+}
+
+impl IpAddress {
+    /// The address: v4-mapped IPv6 as IPv4, text parsed; `None` where the bytes are no address.
+    pub fn addr(&self) -> Option<IpAddr> {
+        if let Ok(four) = <[u8; 4]>::try_from(&self.value[..]) {
+            return Some(IpAddr::V4(Ipv4Addr::from(four)));
+        }
+        if let Ok(sixteen) = <[u8; 16]>::try_from(&self.value[..]) {
+            return Some(IpAddr::V6(Ipv6Addr::from(sixteen)).to_canonical());
+        }
+        std::str::from_utf8(&self.value).ok()?.parse().ok()
+    }
+}
+
+impl From<IpAddr> for IpAddress {
+    fn from(addr: IpAddr) -> Self {
+        let value = match addr {
+            IpAddr::V4(v4) => Bytes::copy_from_slice(&v4.octets()),
+            IpAddr::V6(v6) => Bytes::copy_from_slice(&v6.octets()),
+        };
+        Self { value }
+    }
+}
+
+/// `istio.policy.v1beta1.Duration`.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, prost::Message)]
+pub struct Duration {
+    /// Absent in a message without content; counts as zero.
+    #[prost(message, optional, tag = "1")]
+    pub value: Option<prost_types::Duration>,
+}
+
+impl Duration {
+    /// The length in nanoseconds; negative durations exist.
+    pub fn nanos(&self) -> i128 {
+        self.value.map_or(0, |d| i128::from(d.seconds) * 1_000_000_000 + i128::from(d.nanos))
+    }
+
+    /// The length, if it is not negative.
+    pub fn get(&self) -> Option<StdDuration> {
+        self.value.unwrap_or_default().try_into().ok()
+    }
+}
+
+impl From<StdDuration> for Duration {
+    fn from(length: StdDuration) -> Self {
+        // Lengths over 292 billion years do not fit the message and are cut to its maximum.
+        let seconds = i64::try_from(length.as_secs()).unwrap_or(i64::MAX);
+        Self { value: Some(prost_types::Duration { seconds, nanos: length.subsec_nanos() as i32 }) }
+    }
+}
+
+/// `istio.policy.v1beta1.TimeStamp`.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, prost::Message)]
+pub struct TimeStamp {
+    /// Absent in a message without content; counts as the epoch.
+    #[prost(message, optional, tag = "1")]
+    pub value: Option<prost_types::Timestamp>,
+}
+
+impl TimeStamp {
+    /// The instant, where the platform's clock can hold it.
+    pub fn get(&self) -> Option<SystemTime> {
+        self.value.unwrap_or_default().try_into().ok()
+    }
+}
+
+impl From<SystemTime> for TimeStamp {
+    fn from(instant: SystemTime) -> Self {
+        Self { value: Some(instant.into()) }
+    }
+}
+
+macro_rules! text_message {
+    ($(#[doc = $doc:literal] $name:ident),* $(,)?) => {
+        $(
+            #[doc = $doc]
+            #[derive(Clone, PartialEq, Eq, Hash, prost::Message)]
+            pub struct $name {
+                /// The text, unchecked: Mixer does not check constants in its configuration.
+                #[prost(string, tag = "1")]
+                pub value: String,
+            }
+
+            impl From<&str> for $name {
+                fn from(text: &str) -> Self {
+                    Self { value: text.to_owned() }
+                }
+            }
+        )*
+    };
+}
+
+text_message! {
+    #[doc = "`istio.policy.v1beta1.DNSName`."]
+    DnsName,
+    #[doc = "`istio.policy.v1beta1.EmailAddress`."]
+    EmailAddress,
+    #[doc = "`istio.policy.v1beta1.Uri`."]
+    Uri,
+}
+
+/// `istio.policy.v1beta1.StringMap`.
+#[derive(Clone, PartialEq, Eq, Hash, prost::Message)]
+pub struct StringMap {
+    /// The entries, by key.
+    #[prost(btree_map = "string, string", tag = "1")]
+    pub value: BTreeMap<String, String>,
+}
+
+impl<K: Into<String>, V: Into<String>> FromIterator<(K, V)> for StringMap {
+    fn from_iter<I: IntoIterator<Item = (K, V)>>(entries: I) -> Self {
+        Self { value: entries.into_iter().map(|(key, value)| (key.into(), value.into())).collect() }
+    }
+}

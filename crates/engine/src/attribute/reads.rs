@@ -1,0 +1,175 @@
+use std::sync::Arc;
+
+use super::{AttributeValue, Vocabulary};
+
+/// Which attributes were read, and whether each was there: what the Mixer API answers as referenced attributes, so
+/// that a client knows when it may reuse an answer (mixer-runtime.md, sections 1.4 and 4).
+///
+/// Recording allocates nothing once the buffers have grown; [`Reads::clear`] keeps them for the next evaluation.
+#[derive(Clone, Debug, Default)]
+pub struct Reads {
+    slots: Vec<Word>,
+    /// Those of this evaluation come first. Behind them are left those of earlier ones, because a request reads what
+    /// the one before it has read, and a key that is kept need not be counted up and down.
+    keys: Vec<KeyRead>,
+    /// How many keys are those of this evaluation.
+    key_count: usize,
+}
+
+/// What is known of 64 slots, a bit each.
+#[derive(Clone, Copy, Debug, Default)]
+struct Word {
+    read: u64,
+    present: u64,
+    /// Those that are string maps. It depends on the keys read from one what an answer depends on.
+    map: u64,
+}
+
+#[derive(Clone, Debug)]
+struct KeyRead {
+    slot: u32,
+    key: Arc<str>,
+    present: bool,
+}
+
+/// One read: of an attribute, or of one key of a string map.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub struct Reference<'a> {
+    /// The attribute.
+    pub name: &'a str,
+    /// The key, for a string map that was there.
+    pub key: Option<&'a str>,
+    /// Whether there was a value: EXACT, otherwise ABSENCE.
+    pub present: bool,
+}
+
+impl Reads {
+    /// Remembers that the attribute at a slot was looked at and what was found.
+    #[inline]
+    pub fn record(&mut self, slot: u32, found: Option<&AttributeValue>) {
+        let (index, bit) = (slot as usize / 64, 1 << (slot % 64));
+        let word = match self.slots.get_mut(index) {
+            Some(word) => word,
+            None => self.grow(index),
+        };
+        word.read |= bit;
+        match found {
+            None => {}
+            Some(AttributeValue::StringMap(_)) => {
+                word.present |= bit;
+                word.map |= bit;
+            }
+            Some(_) => word.present |= bit,
+        }
+    }
+
+    #[cold]
+    fn grow(&mut self, index: usize) -> &mut Word {
+        self.slots.resize(index + 1, Word::default());
+        &mut self.slots[index]
+    }
+
+    /// Remembers that a key of the string map at a slot was looked up. `keep` makes the key to hold on to; it is asked
+    /// only for the first read of that key.
+    pub fn record_key(&mut self, slot: u32, key: &str, present: bool, keep: impl FnOnce() -> Arc<str>) {
+        let (known, left) = self.keys.split_at_mut(self.key_count);
+        let is_this =
+            |read: &KeyRead| read.slot == slot && (std::ptr::eq::<str>(&*read.key, key) || *read.key == *key);
+        if known.iter().any(is_this) {
+            return;
+        }
+        match left.first_mut() {
+            Some(read) if is_this(read) => read.present = present,
+            Some(read) => *read = KeyRead { slot, key: keep(), present },
+            None => self.keys.push(KeyRead { slot, key: keep(), present }),
+        }
+        self.key_count += 1;
+    }
+
+    /// Forgets everything and keeps the buffers.
+    pub fn clear(&mut self) {
+        self.slots.fill(Word::default());
+        self.key_count = 0;
+    }
+
+    /// What an answer depends on, as the Mixer API lists it: string maps by their keys only, a string map that is
+    /// not there by its name. Reads of attributes that `vocabulary` does not have (the extra ones of an extended
+    /// vocabulary, when this is its base) are not listed.
+    pub fn referenced<'a>(&'a self, vocabulary: &'a Vocabulary) -> impl Iterator<Item = Reference<'a>> {
+        self.attributes(vocabulary, false).chain(self.key_reads(vocabulary)).map(|reference| {
+            // On the wire an empty key is none.
+            Reference { key: reference.key.filter(|key| !key.is_empty()), ..reference }
+        })
+    }
+
+    /// Every read, those of string maps that were there included: what a trace shows.
+    pub fn all<'a>(&'a self, vocabulary: &'a Vocabulary) -> impl Iterator<Item = Reference<'a>> {
+        self.attributes(vocabulary, true).chain(self.key_reads(vocabulary))
+    }
+
+    fn attributes<'a>(
+        &'a self,
+        vocabulary: &'a Vocabulary,
+        maps: bool,
+    ) -> impl Iterator<Item = Reference<'a>> {
+        (0..self.slots.len() as u32 * 64).filter_map(move |slot| {
+            let word = self.slots[slot as usize / 64];
+            let is = |bits: u64| bits & (1 << (slot % 64)) != 0;
+            if !is(word.read) || is(word.map) && !maps {
+                return None;
+            }
+            Some(Reference { name: vocabulary.at(slot)?.name, key: None, present: is(word.present) })
+        })
+    }
+
+    fn key_reads<'a>(&'a self, vocabulary: &'a Vocabulary) -> impl Iterator<Item = Reference<'a>> {
+        self.keys[..self.key_count].iter().filter_map(|read| {
+            let name = vocabulary.at(read.slot)?.name;
+            Some(Reference { name, key: Some(&read.key), present: read.present })
+        })
+    }
+}
+
+#[cfg(test)]
+#[allow(clippy::unwrap_used)]
+mod tests {
+    use super::*;
+    use crate::attribute::StringMap;
+    use mixer_adapter_core::value::ValueType;
+
+    #[test]
+    fn a_map_is_referenced_by_its_keys_and_a_missing_map_by_its_name() {
+        let mut vocabulary = Vocabulary::new();
+        let here = vocabulary.declare("here", ValueType::StringMap).unwrap();
+        let gone = vocabulary.declare("gone", ValueType::StringMap).unwrap();
+        let mut reads = Reads::default();
+        reads.record(here, Some(&StringMap::default().into()));
+        reads.record(gone, None);
+        for _ in 0..2 {
+            reads.record_key(here, "k", false, || "k".into());
+        }
+        let key = Reference { name: "here", key: Some("k"), present: false };
+        let absent = Reference { name: "gone", key: None, present: false };
+        let map = Reference { name: "here", key: None, present: true };
+        assert_eq!(reads.referenced(&vocabulary).collect::<Vec<_>>(), [absent, key]);
+        assert_eq!(reads.all(&vocabulary).collect::<Vec<_>>(), [map, absent, key]);
+        reads.clear();
+        assert_eq!(reads.all(&vocabulary).count(), 0);
+        reads.record_key(here, "k", true, || unreachable!("this key was kept"));
+        reads.record_key(here, "l", true, || "l".into());
+        let keys: Vec<_> =
+            reads.all(&vocabulary).map(|reference| (reference.key, reference.present)).collect();
+        assert_eq!(keys, [(Some("k"), true), (Some("l"), true)]);
+    }
+
+    #[test]
+    fn reads_of_extra_attributes_are_not_listed_for_the_base() {
+        let base = Arc::new(Vocabulary::new());
+        let mut extended = Vocabulary::over(Arc::clone(&base));
+        let slot = extended.declare("output.x", ValueType::String).unwrap();
+        let mut reads = Reads::default();
+        reads.record(slot, None);
+        assert_eq!(reads.referenced(&base).count(), 0);
+        assert_eq!(reads.referenced(&extended).count(), 1);
+    }
+}

@@ -1,0 +1,218 @@
+use std::{
+    fmt,
+    net::{IpAddr, Ipv4Addr, Ipv6Addr},
+    sync::Arc,
+    time::{Duration, SystemTime},
+};
+
+use bytes::Bytes;
+use prost_types::Timestamp;
+
+use mixer_adapter_core::value::{self, Value};
+
+/// One attribute value of a request, as the Mixer API carries it: the eight kinds of `istio.mixer.v1`'s
+/// `AttributeValue`. Cloning one shares its content.
+///
+/// An IP_ADDRESS travels as bytes, and an EMAIL_ADDRESS, URI or DNS_NAME as a string. Nothing says that a request
+/// sends a value of the declared type; whoever reads a value has to look.
+#[derive(Clone, Debug, PartialEq)]
+pub enum AttributeValue {
+    /// STRING, EMAIL_ADDRESS, URI, DNS_NAME
+    String(Arc<str>),
+    /// INT64
+    Int64(i64),
+    /// DOUBLE
+    Double(f64),
+    /// BOOL
+    Bool(bool),
+    /// TIMESTAMP, in UTC
+    Timestamp(Timestamp),
+    /// DURATION, in nanoseconds
+    Duration(i64),
+    /// IP_ADDRESS: 4 or 16 bytes, if it is one
+    Bytes(Bytes),
+    /// STRING_MAP
+    StringMap(StringMap),
+}
+
+impl AttributeValue {
+    /// The kind, named like the type it is the usual value of: `STRING`, `INT64`, .. and `BYTES`.
+    pub fn kind(&self) -> &'static str {
+        match self {
+            AttributeValue::String(_) => "STRING",
+            AttributeValue::Int64(_) => "INT64",
+            AttributeValue::Double(_) => "DOUBLE",
+            AttributeValue::Bool(_) => "BOOL",
+            AttributeValue::Timestamp(_) => "TIMESTAMP",
+            AttributeValue::Duration(_) => "DURATION",
+            AttributeValue::Bytes(_) => "BYTES",
+            AttributeValue::StringMap(_) => "STRING_MAP",
+        }
+    }
+
+    /// The attribute value that carries `value`; `None` for a value without kind and for a duration beyond the 292
+    /// years an attribute can hold.
+    pub fn from_value(value: &Value) -> Option<Self> {
+        Some(match value {
+            Value::Unspecified => return None,
+            Value::String(text) => text.as_str().into(),
+            Value::EmailAddress(email) => email.value.as_str().into(),
+            Value::DnsName(name) => name.value.as_str().into(),
+            Value::Uri(uri) => uri.value.as_str().into(),
+            Value::Int64(number) => AttributeValue::Int64(*number),
+            Value::Double(number) => AttributeValue::Double(*number),
+            Value::Bool(truth) => AttributeValue::Bool(*truth),
+            Value::IpAddress(ip) => AttributeValue::Bytes(ip.value.clone()),
+            Value::TimeStamp(time) => AttributeValue::Timestamp(time.value.unwrap_or_default()),
+            Value::Duration(length) => AttributeValue::Duration(i64::try_from(length.nanos()).ok()?),
+            Value::StringMap(map) => AttributeValue::StringMap(map.into()),
+        })
+    }
+}
+
+impl fmt::Display for AttributeValue {
+    /// As [`Value`] reads.
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            AttributeValue::String(text) => f.write_str(text),
+            AttributeValue::Int64(number) => number.fmt(f),
+            AttributeValue::Double(number) => number.fmt(f),
+            AttributeValue::Bool(truth) => truth.fmt(f),
+            AttributeValue::Timestamp(instant) => instant.fmt(f),
+            AttributeValue::Duration(nanos) => f.write_str(&value::format_duration((*nanos).into())),
+            AttributeValue::Bytes(bytes) => value::IpAddress { value: bytes.clone() }.fmt(f),
+            AttributeValue::StringMap(map) => Value::StringMap(map.into()).fmt(f),
+        }
+    }
+}
+
+macro_rules! attribute_from {
+    ($($source:ty => $kind:ident),* $(,)?) => {
+        $(impl From<$source> for AttributeValue {
+            fn from(value: $source) -> Self {
+                AttributeValue::$kind(value.into())
+            }
+        })*
+    };
+}
+
+attribute_from! {
+    &str => String,
+    String => String,
+    Arc<str> => String,
+    i64 => Int64,
+    f64 => Double,
+    bool => Bool,
+    Timestamp => Timestamp,
+    Bytes => Bytes,
+    StringMap => StringMap,
+}
+
+impl From<IpAddr> for AttributeValue {
+    fn from(addr: IpAddr) -> Self {
+        AttributeValue::Bytes(value::IpAddress::from(addr).value)
+    }
+}
+
+impl From<Ipv4Addr> for AttributeValue {
+    fn from(addr: Ipv4Addr) -> Self {
+        IpAddr::V4(addr).into()
+    }
+}
+
+impl From<Ipv6Addr> for AttributeValue {
+    fn from(addr: Ipv6Addr) -> Self {
+        IpAddr::V6(addr).into()
+    }
+}
+
+impl From<SystemTime> for AttributeValue {
+    fn from(time: SystemTime) -> Self {
+        AttributeValue::Timestamp(time.into())
+    }
+}
+
+/// A duration beyond the 292 years an attribute can hold is cut to them.
+impl From<Duration> for AttributeValue {
+    fn from(length: Duration) -> Self {
+        AttributeValue::Duration(i64::try_from(length.as_nanos()).unwrap_or(i64::MAX))
+    }
+}
+
+impl<K: Into<Arc<str>>, V: Into<Arc<str>>, const N: usize> From<[(K, V); N]> for AttributeValue {
+    fn from(entries: [(K, V); N]) -> Self {
+        AttributeValue::StringMap(entries.into_iter().collect())
+    }
+}
+
+/// The entries of a STRING_MAP attribute, sorted by key. Cloning shares them.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct StringMap(Arc<[(Arc<str>, Arc<str>)]>);
+
+impl StringMap {
+    /// The value under that key.
+    pub fn get(&self, key: &str) -> Option<&Arc<str>> {
+        let index = self.0.binary_search_by(|(candidate, _)| (**candidate).cmp(key)).ok()?;
+        Some(&self.0[index].1)
+    }
+
+    /// The entries, by key.
+    pub fn iter(&self) -> impl ExactSizeIterator<Item = (&Arc<str>, &Arc<str>)> {
+        self.0.iter().map(|(key, value)| (key, value))
+    }
+
+    /// How many entries there are.
+    pub fn len(&self) -> usize {
+        self.0.len()
+    }
+
+    /// Whether there are none.
+    pub fn is_empty(&self) -> bool {
+        self.0.is_empty()
+    }
+}
+
+impl<K: Into<Arc<str>>, V: Into<Arc<str>>> FromIterator<(K, V)> for StringMap {
+    /// Of several entries with one key the last stays.
+    fn from_iter<I: IntoIterator<Item = (K, V)>>(entries: I) -> Self {
+        let mut entries: Vec<(Arc<str>, Arc<str>)> =
+            entries.into_iter().map(|(key, value)| (key.into(), value.into())).collect();
+        entries.reverse();
+        entries.sort_by(|(a, _), (b, _)| a.cmp(b));
+        entries.dedup_by(|(later, _), (kept, _)| later == kept);
+        Self(entries.into())
+    }
+}
+
+impl From<&value::StringMap> for StringMap {
+    fn from(map: &value::StringMap) -> Self {
+        map.value.iter().map(|(key, value)| (key.as_str(), value.as_str())).collect()
+    }
+}
+
+impl From<&StringMap> for value::StringMap {
+    fn from(map: &StringMap) -> Self {
+        map.iter().map(|(key, value)| (&**key, &**value)).collect()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_last_entry_of_a_key_stays() {
+        let map: StringMap = [("b", "1"), ("a", "2"), ("b", "3"), ("a", "4")].into_iter().collect();
+        assert_eq!(map.len(), 2);
+        assert_eq!(map.get("b").map(|value| &**value), Some("3"));
+        assert_eq!(map.get("a").map(|value| &**value), Some("4"));
+        assert_eq!(map.get("c"), None);
+    }
+
+    #[test]
+    fn a_duration_no_attribute_can_hold_is_refused() {
+        let forever = value::Duration { value: Some(prost_types::Duration { seconds: i64::MAX, nanos: 0 }) };
+        assert_eq!(AttributeValue::from_value(&Value::Duration(forever)), None);
+        assert_eq!(AttributeValue::from_value(&Value::Unspecified), None);
+    }
+}

@@ -1,0 +1,204 @@
+//! Rules: conditions, and what is done where they match.
+
+use std::sync::Arc;
+
+use super::{
+    handlers::Handlers,
+    headers::{HeaderSpec, operations},
+    index::{language, of_kind, resolve},
+    instances::{Compiled, Instances},
+};
+use crate::{
+    attribute::Vocabulary,
+    expression::{Expression, Language},
+};
+use mixer_adapter_config::{
+    ConfigSet, Fault, Kind, Resource, ResourceName, Spec, proto::istio::policy::v1beta1,
+};
+use mixer_adapter_core::value::ValueType;
+
+/// A rule, read and resolved.
+#[derive(Debug)]
+pub(super) struct RuleSpec {
+    pub(super) name: ResourceName,
+    pub(super) language: Language,
+    /// The condition's text, without the blanks around it.
+    pub(super) condition: String,
+    /// `None` where it always holds.
+    pub(super) expression: Option<Expression>,
+    pub(super) actions: Vec<ActionSpec>,
+    pub(super) headers: Option<HeaderSpec>,
+}
+
+#[derive(Debug)]
+pub(super) struct ActionSpec {
+    /// By which the header operations of the rule name its outputs.
+    pub(super) name: String,
+    pub(super) handler: ResourceName,
+    pub(super) instances: Vec<Compiled>,
+}
+
+pub(super) fn read(
+    set: &ConfigSet,
+    handlers: &Handlers,
+    instances: &Instances,
+    vocabulary: &Arc<Vocabulary>,
+    faults: &mut Vec<Fault>,
+) -> Vec<RuleSpec> {
+    let usable = Usable { set, handlers, instances };
+    let mut rules = Vec::new();
+    for (resource, spec) in of_kind(set, Kind::Rule, faults) {
+        if let Spec::Rule(spec) = spec {
+            rules.extend(rule(resource, spec, &usable, vocabulary, faults));
+        }
+    }
+    rules
+}
+
+/// What rules can refer to.
+struct Usable<'c> {
+    set: &'c ConfigSet,
+    handlers: &'c Handlers,
+    instances: &'c Instances,
+}
+
+fn rule(
+    resource: &Resource,
+    read: &v1beta1::Rule,
+    usable: &Usable<'_>,
+    vocabulary: &Arc<Vocabulary>,
+    faults: &mut Vec<Fault>,
+) -> Option<RuleSpec> {
+    let condition = read.r#match.trim().to_owned();
+    let expression = match condition.as_str() {
+        "" | "true" => None,
+        text => Some(compile_condition(resource, text, vocabulary, faults)?),
+    };
+    let mut actions = Vec::new();
+    for (index, action) in read.actions.iter().enumerate() {
+        actions.extend(self::action(resource, index, action, usable, faults));
+    }
+    let headers = operations(resource, read, &actions, vocabulary, faults);
+    if actions.is_empty() && headers.is_none() {
+        if read.actions.is_empty()
+            && read.request_header_operations.is_empty()
+            && read.response_header_operations.is_empty()
+        {
+            faults.push(
+                resource
+                    .error("actions", "the rule does nothing: it has neither actions nor header operations"),
+            );
+        }
+        return None;
+    }
+    if let Some(expression) = &expression {
+        warn_of_condition(resource, expression, &actions, faults);
+    }
+    let language = language(resource);
+    Some(RuleSpec { name: resource.name.clone(), language, condition, expression, actions, headers })
+}
+
+/// Attributes that exist only where whoever calls is known, or says so: a request from outside of the mesh, or without
+/// credentials, lacks them.
+const OF_THE_CALLER: [&str; 7] = [
+    "api.",
+    "origin.",
+    "request.api_key",
+    "request.auth.",
+    "request.referer",
+    "request.useragent",
+    "source.",
+];
+
+/// What is not wrong with a condition but probably not meant: a rule whose condition cannot be evaluated is skipped
+/// (mixer-runtime.md, section 3.2), and so is the check that it is there for.
+fn warn_of_condition(
+    resource: &Resource,
+    condition: &Expression,
+    actions: &[ActionSpec],
+    faults: &mut Vec<Fault>,
+) {
+    faults.extend(condition.idle_fallbacks().iter().map(|idle| resource.warning("match", idle.to_string())));
+    let checks = actions.iter().flat_map(|action| &action.instances).any(Compiled::is_check);
+    let of_the_caller = |name: &&str| OF_THE_CALLER.iter().any(|prefix| name.starts_with(prefix));
+    let missing: Vec<&str> = condition.needed().iter().map(|name| &**name).filter(of_the_caller).collect();
+    if let (true, Some(first)) = (checks, missing.first()) {
+        let reason = format!(
+            "a request without {} is not checked: the condition cannot be evaluated, and Mixer skips the rule; give it a \
+             value to fall back to, ({first} | \"\"), or serve with --on-match-error closed",
+            missing.join(" or "),
+        );
+        faults.push(resource.warning("match", reason));
+    }
+}
+
+fn compile_condition(
+    resource: &Resource,
+    text: &str,
+    vocabulary: &Vocabulary,
+    faults: &mut Vec<Fault>,
+) -> Option<Expression> {
+    match Expression::compile_in(language(resource), text, vocabulary) {
+        Ok(expression) if expression.value_type() == ValueType::Bool => Some(expression),
+        Ok(expression) => {
+            let reason =
+                format!("the expression is of type {}; a condition is BOOL", expression.value_type());
+            faults.push(resource.error("match", reason));
+            None
+        }
+        Err(error) => {
+            faults.push(resource.error("match", format!("{error}\n{}", error.render(text))));
+            None
+        }
+    }
+}
+
+/// An action without its handler, or without any instance, is left out; so is an instance that is not there.
+fn action(
+    resource: &Resource,
+    index: usize,
+    action: &v1beta1::Action,
+    usable: &Usable<'_>,
+    faults: &mut Vec<Fault>,
+) -> Option<ActionSpec> {
+    let namespace = resource.name.namespace();
+    let Usable { set, handlers, instances } = usable;
+    let found = resolve(set, &Kind::Handler, &action.handler, namespace, handlers);
+    let (handler, configured) =
+        found.map_err(|why| faults.push(resource.error(&format!("actions[{index}].handler"), why))).ok()?;
+    let mut compiled: Vec<Compiled> = Vec::new();
+    for (place, reference) in action.instances.iter().enumerate() {
+        let field = format!("actions[{index}].instances[{place}]");
+        let found = match resolve(set, &Kind::Instance, reference, namespace, instances) {
+            Ok((_, found)) => found,
+            Err(why) => {
+                faults.push(resource.error(&field, why));
+                continue;
+            }
+        };
+        if compiled.iter().any(|known| known.instance.name == found.instance.name) {
+            faults.push(
+                resource.error(&field, format!("{} is named twice; it is sent once", found.instance.name)),
+            );
+            continue;
+        }
+        if !configured.serves(&found.instance.template) {
+            let reason = format!(
+                "the adapter of {handler} does not serve template {:?}, which {} is of",
+                found.instance.template.name(),
+                found.instance.name
+            );
+            faults.push(resource.error(&field, reason));
+            continue;
+        }
+        compiled.push(found.clone());
+    }
+    if compiled.is_empty() {
+        if action.instances.is_empty() {
+            faults
+                .push(resource.error(&format!("actions[{index}].instances"), "the action has no instances"));
+        }
+        return None;
+    }
+    Some(ActionSpec { name: action.name.clone(), handler: handler.clone(), instances: compiled })
+}

@@ -1,0 +1,116 @@
+//! Rules into tables: by variety and namespace, equal conditions once, instances by handler and template.
+
+use std::{collections::BTreeMap, sync::Arc};
+
+use super::{actions::RuleSpec, headers::HeaderSpec};
+use crate::{
+    expression::{Expression, Language},
+    handler::RuntimeHandler,
+    instance::Instance,
+    rules::{Condition, Destination, Entry, Group, HeaderRule, Rules, Table},
+    snapshot::Snapshot,
+};
+use mixer_adapter_config::ResourceName;
+use mixer_adapter_core::template::Variety;
+
+type Opened = BTreeMap<ResourceName, Arc<RuntimeHandler>>;
+
+pub(super) fn tables(
+    rules: Vec<RuleSpec>,
+    opened: &Opened,
+    default_namespace: &str,
+    snapshot: &mut Snapshot,
+) {
+    for rule in rules {
+        add(rule, opened, default_namespace, snapshot);
+    }
+}
+
+fn table(snapshot: &mut Snapshot, variety: Variety) -> &mut Table {
+    match variety {
+        Variety::Check | Variety::CheckWithOutput => &mut snapshot.checks,
+        Variety::Report => &mut snapshot.reports,
+        Variety::Quota => &mut snapshot.quotas,
+        Variety::AttributeGenerator => &mut snapshot.generators,
+    }
+}
+
+fn rules_of<'t>(table: &'t mut Table, namespace: &str, default_namespace: &str) -> &'t mut Rules {
+    match namespace == default_namespace {
+        true => &mut table.default,
+        false => table.by_namespace.entry(namespace.into()).or_default(),
+    }
+}
+
+fn add(rule: RuleSpec, opened: &Opened, default_namespace: &str, snapshot: &mut Snapshot) {
+    let RuleSpec { name, language, condition, expression, actions, headers } = rule;
+    let namespace = name.namespace().to_owned();
+    let rule: Arc<str> = name.to_string().into();
+    let expression = expression.map(Arc::new);
+    let mut check_entries = BTreeMap::new();
+    for (action_index, action) in actions.iter().enumerate() {
+        let Some(handler) = opened.get(&action.handler) else { continue };
+        for (place, compiled) in action.instances.iter().enumerate() {
+            let variety = compiled.instance.template.variety();
+            let rules = rules_of(table(snapshot, variety), &namespace, default_namespace);
+            let condition = rules.condition(language, &condition, expression.as_ref());
+            let index = rules.entries;
+            rules.entries += 1;
+            let entry =
+                Entry { index, instance: compiled.instance.clone(), bindings: compiled.bindings.clone() };
+            let destination = rules.destination(handler, &compiled.instance);
+            destination.group(&rule, condition, action_index).entries.push(entry);
+            if matches!(variety, Variety::Check | Variety::CheckWithOutput) {
+                check_entries.insert((action_index, place), index);
+            }
+        }
+    }
+    if let Some(HeaderSpec { vocabulary, outputs, request, response }) = headers {
+        let rules = rules_of(&mut snapshot.checks, &namespace, default_namespace);
+        let condition = rules.condition(language, &condition, expression.as_ref());
+        let outputs = outputs
+            .into_iter()
+            .filter_map(|(action, place, outputs)| Some((*check_entries.get(&(action, place))?, outputs)))
+            .collect();
+        rules.operations.push(HeaderRule { rule, condition, vocabulary, outputs, request, response });
+    }
+}
+
+impl Rules {
+    /// The place of a condition; equal texts of one language share one.
+    fn condition(&mut self, language: Language, text: &str, expression: Option<&Arc<Expression>>) -> usize {
+        if let Some(index) = self.condition_places.get(&(language, text.to_owned())) {
+            return *index;
+        }
+        let index = self.conditions.len();
+        self.conditions.push(Condition { text: text.to_owned(), expression: expression.cloned() });
+        self.condition_places.insert((language, text.to_owned()), index);
+        index
+    }
+
+    fn destination(&mut self, handler: &Arc<RuntimeHandler>, instance: &Instance) -> &mut Destination {
+        let key = (handler.name.clone(), instance.template.method().to_owned());
+        let next = self.destinations.len();
+        let index = *self.destination_places.entry(key).or_insert(next);
+        if index == next {
+            self.destinations.push(Destination {
+                handler: handler.clone(),
+                template: instance.template.clone(),
+                groups: Vec::new(),
+            });
+        }
+        &mut self.destinations[index]
+    }
+}
+
+impl Destination {
+    /// The group of an action; its instances come one after the other.
+    fn group(&mut self, rule: &Arc<str>, condition: usize, action: usize) -> &mut Group {
+        let same = self.groups.last().is_some_and(|last| last.rule == *rule && last.action == action);
+        if !same {
+            self.groups.push(Group { rule: rule.clone(), action, condition, entries: Vec::new() });
+        }
+        let last = self.groups.len() - 1;
+        &mut self.groups[last]
+    }
+}

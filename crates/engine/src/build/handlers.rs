@@ -1,0 +1,276 @@
+//! Handlers as they are configured, before they are opened.
+
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    sync::Arc,
+};
+
+use bytes::Bytes;
+use prost::Message as _;
+use prost_reflect::MessageDescriptor;
+use serde_json::{Map, Value as Json};
+
+use super::{
+    actions::RuleSpec,
+    index::{of_kind, resolve},
+    schemas::Adapters,
+};
+use mixer_adapter_config::{
+    self as config, ConfigSet, Fault, Kind, Resource, ResourceName, Spec, Target, findings,
+    proto::istio::policy::v1beta1::Connection,
+};
+use mixer_adapter_core::{
+    adapter::{InferredType, InferredTypes},
+    digest::Digest,
+    json::read_json,
+    proto::Any,
+    template::DynamicTemplate,
+};
+use mixer_adapter_host::{Host, handler::AdapterInfo};
+
+/// A handler resource, read and resolved.
+#[derive(Clone, Debug)]
+pub struct HandlerSpec {
+    /// The full name.
+    pub name: ResourceName,
+    /// What it is used for, and how.
+    pub used: Use,
+    /// The instances it is called with: their `Type` messages by their full names, and their templates' names.
+    pub instances: BTreeMap<String, (String, Any)>,
+    resource: Resource,
+}
+
+/// What answers a handler's calls.
+#[derive(Clone, Debug)]
+pub enum Use {
+    /// An adapter of this process, with its canonical configuration.
+    InProcess {
+        /// The adapter.
+        adapter: Arc<AdapterInfo>,
+        /// The configuration.
+        config: Bytes,
+    },
+    /// An adapter elsewhere.
+    Remote {
+        /// Where and how it is reached.
+        connection: Box<Connection>,
+        /// The configuration it is sent, unless it has none.
+        adapter_config: Option<Any>,
+        /// Whether it gets its configuration by a session.
+        session_based: bool,
+    },
+}
+
+/// A handler as rules refer to it.
+#[derive(Debug)]
+pub(super) struct Configured {
+    resource: Resource,
+    used: Use,
+    templates: Served,
+}
+
+#[derive(Debug)]
+enum Served {
+    InProcess(Arc<AdapterInfo>),
+    Remote(Vec<Arc<DynamicTemplate>>),
+}
+
+pub(super) type Handlers = BTreeMap<ResourceName, Configured>;
+
+impl Configured {
+    /// Whether its adapter serves that template.
+    pub(super) fn serves(&self, template: &DynamicTemplate) -> bool {
+        match &self.templates {
+            Served::InProcess(adapter) => {
+                adapter.templates.iter().any(|served| served.method == template.method())
+            }
+            Served::Remote(templates) => templates.iter().any(|served| served.method() == template.method()),
+        }
+    }
+}
+
+pub(super) fn read(set: &ConfigSet, adapters: &Adapters, host: &Host, faults: &mut Vec<Fault>) -> Handlers {
+    let mut handlers = Handlers::new();
+    for (resource, spec) in of_kind(set, Kind::Handler, faults) {
+        let Spec::Handler(spec) = spec else { continue };
+        match handler(set, resource, spec, adapters, host, faults) {
+            Ok(handler) => {
+                handlers.insert(resource.name.clone(), handler);
+            }
+            Err(fault) => faults.push(*fault),
+        }
+    }
+    handlers
+}
+
+fn handler(
+    set: &ConfigSet,
+    resource: &Resource,
+    spec: &config::Handler,
+    adapters: &Adapters,
+    host: &Host,
+    faults: &mut Vec<Fault>,
+) -> Result<Configured, Box<Fault>> {
+    let params = spec.params.clone().unwrap_or_default();
+    let reference = match &spec.adapter {
+        Target::Compiled(adapter) => return in_process(resource, adapter, params, host, faults),
+        Target::Resource(reference) => reference,
+    };
+    let (_, adapter) = resolve(set, &Kind::Adapter, reference, resource.name.namespace(), adapters)
+        .map_err(|why| resource.error("adapter", why))?;
+    let connection = spec.connection.clone().unwrap_or_default();
+    if connection.address.is_empty() {
+        return Err(resource
+            .error("connection.address", "a handler elsewhere needs an address, host:port")
+            .into());
+    }
+    // What an adapter without a configuration is given is ignored, as in a real Mixer.
+    let adapter_config = match &adapter.params {
+        None => None,
+        Some(message) => {
+            let value = self::params(resource, message, params, faults)?;
+            Some(Any { type_url: format!("type.googleapis.com/{}", message.full_name()), value })
+        }
+    };
+    let used = Use::Remote {
+        connection: Box::new(connection),
+        adapter_config,
+        session_based: adapter.session_based,
+    };
+    Ok(Configured { resource: resource.clone(), used, templates: Served::Remote(adapter.templates.clone()) })
+}
+
+/// The adapter's configuration, and warnings of what is deprecated in it.
+fn params(
+    resource: &Resource,
+    message: &MessageDescriptor,
+    params: Map<String, Json>,
+    faults: &mut Vec<Fault>,
+) -> Result<Bytes, Box<Fault>> {
+    let read = read_json(message, Json::Object(params))
+        .map_err(|error| resource.error(&join("params", &error.field), error.reason))?;
+    faults.extend(findings(&read).iter().map(|finding| finding.of(resource, "params")));
+    Ok(read.encode_to_vec().into())
+}
+
+fn in_process(
+    resource: &Resource,
+    adapter: &str,
+    params: Map<String, Json>,
+    host: &Host,
+    faults: &mut Vec<Fault>,
+) -> Result<Configured, Box<Fault>> {
+    let Some(adapter) = host.adapters().find(adapter) else {
+        let known: Vec<&str> = host.adapters().iter().map(|adapter| adapter.name).collect();
+        let reason =
+            format!("there is no adapter {adapter:?} in this process; there are {}", known.join(", "));
+        return Err(resource.error("compiled_adapter", reason).into());
+    };
+    let config = self::params(resource, &adapter.config, params, faults)?;
+    let config = host
+        .handlers()
+        .canonical(adapter, config)
+        .map_err(|error| resource.error("params", error.to_string()))?;
+    let used = Use::InProcess { adapter: adapter.clone(), config };
+    Ok(Configured { resource: resource.clone(), used, templates: Served::InProcess(adapter.clone()) })
+}
+
+/// The handlers that rules lead to, each with the instances it will be called with.
+pub(super) fn in_use(handlers: Handlers, rules: &[RuleSpec]) -> Vec<Arc<HandlerSpec>> {
+    let mut instances: BTreeMap<&ResourceName, BTreeMap<String, (String, Any)>> = BTreeMap::new();
+    for action in rules.iter().flat_map(|rule| &rule.actions) {
+        let of_handler = instances.entry(&action.handler).or_default();
+        for instance in &action.instances {
+            let inferred = Any {
+                // Without a slash, as a real Mixer's session client sends it (mixer-wire.md, "The bypass adapter").
+                type_url: instance.instance.template.type_name().to_owned(),
+                value: instance.instance.inferred_type().into(),
+            };
+            of_handler.insert(
+                instance.instance.name.to_string(),
+                (instance.instance.template.name().to_owned(), inferred),
+            );
+        }
+    }
+    let used = handlers.into_iter().filter_map(|(name, configured)| {
+        let instances = instances.get(&name)?.clone();
+        Some(Arc::new(HandlerSpec { name, used: configured.used, instances, resource: configured.resource }))
+    });
+    used.collect()
+}
+
+/// Asks adapters of this process whether they would take their configuration and instances.
+pub(super) fn validate(handlers: &[Arc<HandlerSpec>], host: &Host, faults: &mut Vec<Fault>) {
+    for spec in handlers {
+        if let Use::InProcess { adapter, config } = &spec.used
+            && let Err(error) = host.handlers().validate(adapter, config, &spec.inferred_types(adapter))
+        {
+            faults.extend(spec.refusal(&error));
+        }
+    }
+}
+
+impl HandlerSpec {
+    /// What the handler stands for. Of two handlers with an equal signature one will do.
+    pub(crate) fn signature(&self) -> Digest {
+        let name = self.name.to_string();
+        let mut parts: Vec<Vec<u8>> = vec![name.into_bytes()];
+        match &self.used {
+            Use::InProcess { adapter, config } => {
+                parts.push(adapter.name.as_bytes().to_vec());
+                parts.push(config.to_vec());
+            }
+            Use::Remote { connection, adapter_config, session_based } => {
+                parts.push(connection.encode_to_vec());
+                parts.push(adapter_config.as_ref().map(Any::encode_to_vec).unwrap_or_default());
+                if *session_based {
+                    for (instance, (_, inferred)) in &self.instances {
+                        parts.push(instance.clone().into_bytes());
+                        parts.push(inferred.encode_to_vec());
+                    }
+                }
+            }
+        }
+        Digest::of(parts.iter().map(Vec::as_slice))
+    }
+
+    /// The instances' types as an adapter of this process is asked to validate them.
+    pub(crate) fn inferred_types(&self, adapter: &AdapterInfo) -> InferredTypes {
+        let types = self.instances.iter().filter_map(|(instance, (template, any))| {
+            let served = adapter.templates.iter().find(|served| served.name == template)?;
+            Some(InferredType {
+                instance: instance.clone(),
+                template: served.name,
+                encoded: any.value.clone(),
+            })
+        });
+        InferredTypes::new(types.collect())
+    }
+
+    /// A fault of this handler's resource.
+    pub fn fault(&self, field: &str, reason: impl Into<Box<str>>) -> Fault {
+        self.resource.error(field, reason)
+    }
+
+    /// An adapter's refusal, field by field where it names fields.
+    pub(crate) fn refusal(&self, error: &mixer_adapter_host::handler::CallError) -> Vec<Fault> {
+        use mixer_adapter_host::handler::CallError;
+        match error {
+            CallError::Refused { source, .. } if !source.violations().is_empty() => source
+                .violations()
+                .iter()
+                .map(|violation| self.fault(&join("params", &violation.field), violation.reason.clone()))
+                .collect(),
+            error => vec![self.fault("params", error.to_string())],
+        }
+    }
+
+    /// The names of the templates it is called with.
+    pub fn templates(&self) -> BTreeSet<&str> {
+        self.instances.values().map(|(template, _)| template.as_str()).collect()
+    }
+}
+
+fn join(path: &str, field: &str) -> String {
+    if field.is_empty() { path.to_owned() } else { format!("{path}.{field}") }
+}

@@ -1,0 +1,95 @@
+//! Header operations of rules, compiled over the outputs of the rule's named actions.
+
+use std::sync::Arc;
+
+use super::{actions::ActionSpec, index::language};
+use crate::{
+    attribute::Vocabulary, expression::Expression, output::Outputs,
+    proto::istio::mixer::v1::header_operation::Operation, rules::HeaderTemplate,
+};
+use mixer_adapter_config::{
+    Fault, Resource,
+    proto::istio::policy::v1beta1::{
+        Rule,
+        rule::{HeaderOperationTemplate, header_operation_template::Operation as Configured},
+    },
+};
+use mixer_adapter_core::template::Variety;
+
+#[derive(Debug)]
+pub(super) struct HeaderSpec {
+    pub(super) vocabulary: Arc<Vocabulary>,
+    /// The action and instance whose output is read, with its place in the vocabulary.
+    pub(super) outputs: Vec<(usize, usize, Outputs)>,
+    pub(super) request: Vec<HeaderTemplate>,
+    pub(super) response: Vec<HeaderTemplate>,
+}
+
+/// The operations of a rule. One that does not compile drops them all, as in a real Mixer; the rule's actions stay.
+pub(super) fn operations(
+    resource: &Resource,
+    rule: &Rule,
+    actions: &[ActionSpec],
+    vocabulary: &Arc<Vocabulary>,
+    faults: &mut Vec<Fault>,
+) -> Option<HeaderSpec> {
+    if rule.request_header_operations.is_empty() && rule.response_header_operations.is_empty() {
+        return None;
+    }
+    let mut extended = Vocabulary::over(vocabulary.clone());
+    let mut outputs = Vec::new();
+    for (action_index, action) in actions.iter().enumerate().filter(|(_, action)| !action.name.is_empty()) {
+        for (place, compiled) in action.instances.iter().enumerate() {
+            let template = &compiled.instance.template;
+            if let (Variety::CheckWithOutput, Some(output)) = (template.variety(), template.output()) {
+                let prefix = format!("{}.output", action.name);
+                outputs.push((action_index, place, Outputs::declare(output.clone(), &prefix, &mut extended)));
+            }
+        }
+    }
+    let compile = |field: &str, templates: &[HeaderOperationTemplate], faults: &mut Vec<Fault>| {
+        let compiled = templates
+            .iter()
+            .enumerate()
+            .map(|(index, template)| operation(resource, &format!("{field}[{index}]"), template, &extended));
+        compiled.collect::<Result<Vec<_>, Box<Fault>>>().map_err(|fault| faults.push(*fault)).ok()
+    };
+    let request = compile("request_header_operations", &rule.request_header_operations, faults);
+    let response = compile("response_header_operations", &rule.response_header_operations, faults);
+    let (request, response) = (request?, response?);
+    Some(HeaderSpec { vocabulary: Arc::new(extended), outputs, request, response })
+}
+
+fn operation(
+    resource: &Resource,
+    field: &str,
+    template: &HeaderOperationTemplate,
+    vocabulary: &Vocabulary,
+) -> Result<HeaderTemplate, Box<Fault>> {
+    use mixer_adapter_core::value::ValueType::{DnsName, EmailAddress, String, Uri};
+    let operation = match template.operation() {
+        Configured::Replace => Operation::Replace,
+        Configured::Remove => Operation::Remove,
+        Configured::Append => Operation::Append,
+    };
+    if template.name.is_empty() {
+        return Err(resource
+            .error(&format!("{field}.name"), "an operation needs the name of a header")
+            .into());
+    }
+    let mut values = Vec::new();
+    // The values of a removal mean nothing.
+    let texts = if operation == Operation::Remove { &[][..] } else { &template.values };
+    for (index, text) in texts.iter().enumerate() {
+        let field = format!("{field}.values[{index}]");
+        let expression = Expression::compile_in(language(resource), text, vocabulary)
+            .map_err(|error| resource.error(&field, format!("{error}\n{}", error.render(text))))?;
+        if !matches!(expression.value_type(), String | Uri | DnsName | EmailAddress) {
+            let reason =
+                format!("the expression is of type {}; a header's value is STRING", expression.value_type());
+            return Err(resource.error(&field, reason).into());
+        }
+        values.push(expression);
+    }
+    Ok(HeaderTemplate { name: template.name.clone(), operation, values })
+}

@@ -1,0 +1,42 @@
+use std::collections::BTreeMap;
+
+use crate::expression::Language;
+use mixer_adapter_config::{ConfigSet, Fault, Kind, Resource, ResourceName, Spec};
+
+/// The resources of a kind that could be understood, by namespace and name: the order in which rules are considered is
+/// theirs. What could not be understood is a fault.
+pub(super) fn of_kind<'c>(
+    set: &'c ConfigSet,
+    kind: Kind,
+    faults: &mut Vec<Fault>,
+) -> Vec<(&'c Resource, &'c Spec)> {
+    let mut understood = Vec::new();
+    for entry in set.of_role(kind) {
+        match &entry.spec {
+            Ok(spec) => understood.push((&entry.resource, &**spec)),
+            Err(fault) if faults.contains(fault) => {}
+            Err(fault) => faults.push(fault.clone()),
+        }
+    }
+    understood
+}
+
+/// The language of a resource's expressions (mixer-runtime.md, section 1.5).
+pub(super) fn language(resource: &Resource) -> Language {
+    let annotation = resource.annotations.get("policy.istio.io/lang");
+    annotation.map_or(Language::Cexl, |language| Language::annotated(language))
+}
+
+/// What a reference means, among the usable things of a kind.
+pub(super) fn resolve<'t, T>(
+    set: &ConfigSet,
+    kind: &Kind,
+    reference: &str,
+    namespace: &str,
+    usable: &'t BTreeMap<ResourceName, T>,
+) -> Result<(&'t ResourceName, &'t T), String> {
+    let entry = set.resolve(kind, reference, namespace).map_err(|unresolved| unresolved.to_string())?;
+    usable
+        .get_key_value(entry.name())
+        .ok_or_else(|| format!("{} is not usable, for faults of its own", entry.name()))
+}

@@ -1,0 +1,137 @@
+//! Instances, compiled against their templates, with the bindings of attribute generators.
+
+use std::{
+    collections::BTreeMap,
+    sync::{Arc, LazyLock},
+};
+
+use super::{
+    index::{language, of_kind, resolve},
+    schemas::Templates,
+};
+use crate::{
+    attribute::Vocabulary, expression::Expression, instance::Instance, output::Outputs, rules::Bindings,
+};
+use mixer_adapter_config::{self as config, ConfigSet, Fault, Kind, Resource, ResourceName, Spec, Target};
+use mixer_adapter_core::template::{DescriptorSet, DynamicTemplate, STANDARD, Variety};
+
+/// An instance as rules refer to it.
+#[derive(Clone, Debug)]
+pub(super) struct Compiled {
+    pub(super) instance: Arc<Instance>,
+    pub(super) bindings: Option<Arc<Bindings>>,
+}
+
+impl Compiled {
+    pub(super) fn is_check(&self) -> bool {
+        self.instance.template.variety() == Variety::Check
+    }
+
+    pub(super) fn is_quota(&self) -> bool {
+        self.instance.template.variety() == Variety::Quota
+    }
+}
+
+pub(super) type Instances = BTreeMap<ResourceName, Compiled>;
+
+pub(super) fn read(
+    set: &ConfigSet,
+    templates: &Templates,
+    vocabulary: &Arc<Vocabulary>,
+    faults: &mut Vec<Fault>,
+) -> Instances {
+    let mut instances = Instances::new();
+    for (resource, spec) in of_kind(set, Kind::Instance, faults) {
+        let Spec::Instance(spec) = spec else { continue };
+        match instance(set, resource, spec, templates, vocabulary, faults) {
+            Ok(compiled) => {
+                instances.insert(resource.name.clone(), compiled);
+            }
+            Err(fault) => faults.push(*fault),
+        }
+    }
+    instances
+}
+
+/// The templates of this program, which `compiledTemplate` names.
+static COMPILED: LazyLock<BTreeMap<&'static str, Arc<DynamicTemplate>>> = LazyLock::new(|| {
+    let compiled = STANDARD.iter().filter_map(|(name, descriptor)| {
+        let set = DescriptorSet::decode(*descriptor).ok()?;
+        Some((*name, Arc::new(DynamicTemplate::new(&set).ok()?)))
+    });
+    compiled.collect()
+});
+
+fn compiled_template(resource: &Resource, name: &str) -> Result<Arc<DynamicTemplate>, Box<Fault>> {
+    COMPILED.get(name).cloned().ok_or_else(|| {
+        let known: Vec<&str> = COMPILED.keys().copied().collect();
+        let reason = format!("there is no template {name:?} in this program; there are {}", known.join(", "));
+        resource.error("compiled_template", reason).into()
+    })
+}
+
+fn instance(
+    set: &ConfigSet,
+    resource: &Resource,
+    spec: &config::Instance,
+    templates: &Templates,
+    vocabulary: &Arc<Vocabulary>,
+    faults: &mut Vec<Fault>,
+) -> Result<Compiled, Box<Fault>> {
+    let template = match &spec.template {
+        Target::Compiled(name) => compiled_template(resource, name)?,
+        Target::Resource(reference) => {
+            let found = resolve(set, &Kind::Template, reference, resource.name.namespace(), templates);
+            found.map_err(|why| resource.error("template", why))?.1.clone()
+        }
+    };
+    let params = spec.params.clone().unwrap_or_default();
+    let name: Arc<str> = resource.name.to_string().into();
+    let instance = Instance::compile(name, template.clone(), params, vocabulary, language(resource))
+        .map_err(|error| resource.error(&format!("params.{}", error.field), error.reason))?;
+    for (path, expression) in instance.expressions() {
+        let idle = expression.idle_fallbacks().iter();
+        faults.extend(idle.map(|idle| resource.warning(&format!("params.{path}"), idle.to_string())));
+    }
+    let bindings = match (template.variety(), template.output()) {
+        (Variety::AttributeGenerator, Some(output)) => {
+            Some(Arc::new(bindings(resource, &spec.attribute_bindings, output.clone(), vocabulary, faults)))
+        }
+        _ => None,
+    };
+    Ok(Compiled { instance: Arc::new(instance), bindings })
+}
+
+/// A binding that does not compile is left out, as in a real Mixer; it is a fault all the same.
+fn bindings(
+    resource: &Resource,
+    expressions: &BTreeMap<String, String>,
+    output: prost_reflect::MessageDescriptor,
+    vocabulary: &Arc<Vocabulary>,
+    faults: &mut Vec<Fault>,
+) -> Bindings {
+    let mut extended = Vocabulary::over(vocabulary.clone());
+    let outputs = Outputs::declare(output, "output", &mut extended);
+    let extended = Arc::new(extended);
+    let mut attributes = Vec::new();
+    for (attribute, text) in expressions {
+        let field = format!("attribute_bindings[{attribute:?}]");
+        let Some(declared) = vocabulary.find(attribute) else {
+            faults.push(resource.error(&field, format!("there is no attribute {attribute:?}")));
+            continue;
+        };
+        match Expression::compile_in(language(resource), text, &extended) {
+            Err(error) => faults.push(resource.error(&field, format!("{error}\n{}", error.render(text)))),
+            Ok(expression) if expression.value_type() != declared.value_type => {
+                let reason = format!(
+                    "the expression is of type {}; the attribute is {}",
+                    expression.value_type(),
+                    declared.value_type
+                );
+                faults.push(resource.error(&field, reason));
+            }
+            Ok(expression) => attributes.push((declared.slot, declared.name.clone(), expression)),
+        }
+    }
+    Bindings { vocabulary: extended, outputs, attributes }
+}

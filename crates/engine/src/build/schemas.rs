@@ -1,0 +1,117 @@
+//! Attributes, templates and adapters.
+
+use std::{collections::BTreeMap, sync::Arc};
+
+use prost_reflect::MessageDescriptor;
+
+use super::index::{of_kind, resolve};
+use crate::attribute::Vocabulary;
+use mixer_adapter_config::{
+    ConfigSet, Fault, Kind, Resource, ResourceName, Spec, proto::istio::mixer::adapter::model::v1beta1::Info,
+};
+use mixer_adapter_core::{
+    optional_fields::present,
+    template::{DescriptorSet, DynamicTemplate},
+    value::ValueType,
+};
+
+pub(super) type Templates = BTreeMap<ResourceName, Arc<DynamicTemplate>>;
+pub(super) type Adapters = BTreeMap<ResourceName, AdapterSpec>;
+
+/// An adapter resource: an adapter that runs elsewhere.
+#[derive(Debug)]
+pub(super) struct AdapterSpec {
+    /// The templates it serves.
+    pub(super) templates: Vec<Arc<DynamicTemplate>>,
+    /// Its configuration message, if it has one.
+    pub(super) params: Option<MessageDescriptor>,
+    pub(super) session_based: bool,
+}
+
+/// The attributes that tell a request's namespace have a meaning to the engine itself.
+const IDENTITY: [&str; 3] = ["context.reporter.kind", "destination.namespace", "source.namespace"];
+
+/// The attributes of all manifests as one vocabulary; without any manifest, the standard one.
+pub(super) fn vocabulary(set: &ConfigSet, faults: &mut Vec<Fault>) -> Vocabulary {
+    let mut vocabulary = Vocabulary::new();
+    let manifests = of_kind(set, Kind::AttributeManifest, faults);
+    for (resource, spec) in &manifests {
+        let Spec::AttributeManifest(manifest) = spec else { continue };
+        for (name, info) in &manifest.attributes {
+            let value_type = ValueType::try_from(info.value_type).unwrap_or_default();
+            let field = format!("attributes[{name:?}].value_type");
+            if value_type == ValueType::Unspecified {
+                faults.push(resource.error(&field, "an attribute needs a type, STRING for example"));
+            } else if let Err(conflict) = vocabulary.declare(name.as_str(), value_type) {
+                let reason = format!(
+                    "{} is declared as {} by another manifest; which of both counts would be chance",
+                    conflict.name, conflict.first
+                );
+                faults.push(resource.error(&field, reason));
+            }
+        }
+    }
+    if manifests.is_empty() {
+        vocabulary.declare_standard();
+    }
+    for name in IDENTITY {
+        if vocabulary.find(name).is_none() {
+            // Cannot clash: it is not declared.
+            let _ = vocabulary.declare(name, ValueType::String);
+        }
+    }
+    vocabulary
+}
+
+pub(super) fn templates(set: &ConfigSet, faults: &mut Vec<Fault>) -> Templates {
+    let mut templates = Templates::new();
+    for (resource, spec) in of_kind(set, Kind::Template, faults) {
+        let Spec::Template(template) = spec else { continue };
+        match DescriptorSet::from_base64(&template.descriptor).and_then(|set| DynamicTemplate::new(&set)) {
+            Ok(template) => {
+                templates.insert(resource.name.clone(), Arc::new(template));
+            }
+            Err(error) => faults.push(resource.error("descriptor", error.to_string())),
+        }
+    }
+    templates
+}
+
+pub(super) fn adapters(set: &ConfigSet, templates: &Templates, faults: &mut Vec<Fault>) -> Adapters {
+    let mut adapters = Adapters::new();
+    for (resource, spec) in of_kind(set, Kind::Adapter, faults) {
+        let Spec::Adapter(info) = spec else { continue };
+        match adapter(set, resource, info, templates) {
+            Ok(adapter) => {
+                adapters.insert(resource.name.clone(), adapter);
+            }
+            Err(fault) => faults.push(*fault),
+        }
+    }
+    adapters
+}
+
+/// One template that does not resolve spoils the whole adapter, as in a real Mixer.
+fn adapter(
+    set: &ConfigSet,
+    resource: &Resource,
+    info: &Info,
+    templates: &Templates,
+) -> Result<AdapterSpec, Box<Fault>> {
+    let namespace = resource.name.namespace();
+    let mut served = Vec::new();
+    for (index, reference) in info.templates.iter().enumerate() {
+        let found = resolve(set, &Kind::Template, reference, namespace, templates);
+        let (_, template) = found.map_err(|why| resource.error(&format!("templates[{index}]"), why))?;
+        served.push(template.clone());
+    }
+    let params = match info.config.is_empty() {
+        true => None,
+        false => {
+            let params = DescriptorSet::from_base64(&info.config).and_then(|set| set.params());
+            let params = params.map_err(|error| error.to_string()).and_then(|params| present(&params));
+            Some(params.map_err(|error| resource.error("config", error))?)
+        }
+    };
+    Ok(AdapterSpec { templates: served, params, session_based: info.session_based })
+}

@@ -1,0 +1,91 @@
+//! Calls of handlers, all of a phase at the same time, answered in the order in which they complete.
+
+use std::time::Duration;
+
+use bytes::Bytes;
+use futures_util::stream::{FuturesUnordered, StreamExt as _};
+use tokio::time::Instant;
+use tonic::{Code, Status};
+
+use super::{Request, plan::Planned, policy::Failure};
+use crate::{handler::QuotaParams, trace::Trace};
+use mixer_adapter_core::status::status_name;
+
+/// A call that completed.
+pub(super) struct Answered<'s> {
+    pub(super) planned: Planned<'s>,
+    pub(super) answer: Result<Bytes, Status>,
+    took: Duration,
+}
+
+pub(super) async fn call_all<'s>(
+    planned: Vec<Planned<'s>>,
+    quota: Option<QuotaParams<'_>>,
+    deadline: Option<Instant>,
+) -> Vec<Answered<'s>> {
+    if planned.len() == 1 {
+        let mut answered = Vec::with_capacity(1);
+        for planned in planned {
+            answered.push(call(planned, quota, deadline).await);
+        }
+        return answered;
+    }
+    let calls: FuturesUnordered<_> =
+        planned.into_iter().map(|planned| call(planned, quota, deadline)).collect();
+    calls.collect().await
+}
+
+async fn call<'s>(
+    planned: Planned<'s>,
+    quota: Option<QuotaParams<'_>>,
+    deadline: Option<Instant>,
+) -> Answered<'s> {
+    let start = std::time::Instant::now();
+    let destination = planned.destination;
+    let quota = quota.map(|quota| QuotaParams { instance: &planned.entry.instance.name, ..quota });
+    let instances = std::slice::from_ref(&planned.instance);
+    let answer = destination.handler.call(&destination.template, instances, quota, deadline).await;
+    Answered { answer, took: start.elapsed(), planned }
+}
+
+impl Answered<'_> {
+    pub(super) fn handler(&self) -> &str {
+        &self.planned.destination.handler.name
+    }
+
+    pub(super) fn trace(
+        &self,
+        trace: Option<&mut Trace>,
+        outcome: impl FnOnce() -> Result<serde_json::Value, String>,
+    ) {
+        if let Some(trace) = trace {
+            let instances = vec![self.planned.entry.instance.name.to_string()];
+            trace.call(
+                self.handler(),
+                self.planned.destination.template.name(),
+                instances,
+                outcome(),
+                self.took,
+            );
+        }
+    }
+}
+
+impl Request<'_> {
+    /// An adapter's error as a failure of the request.
+    pub(super) fn failure(&self, handler: &str, status: &Status) -> Option<Failure> {
+        let policy = match status.code() {
+            Code::DeadlineExceeded => self.snapshot.policy.timeout,
+            _ => self.snapshot.policy.adapter_error,
+        };
+        policy.of_call(|| failure_text(handler, status))
+    }
+}
+
+pub(super) fn failure_text(handler: &str, status: &Status) -> String {
+    format!("{handler}: {}", status_text(status))
+}
+
+pub(super) fn status_text(status: &Status) -> String {
+    format!("{}: {}", status_name(status.code() as i32), status.message())
+}

@@ -1,0 +1,177 @@
+use bytes::Bytes;
+use prost::Message as _;
+
+use super::{
+    DispatchError, Request,
+    calls::{Answered, call_all, status_text},
+    combine::{Combined, DEFAULT_DURATION, DEFAULT_USES},
+    plan::{Conditions, Planned},
+    policy::{Failure, OnFailure, fatal},
+};
+use crate::{
+    proto::istio::mixer::v1::RouteDirective,
+    trace::{Phase, Step, Trace},
+};
+use mixer_adapter_core::{
+    proto::{CheckResult, Status},
+    template::Variety,
+};
+
+/// The answer to a check.
+#[derive(Clone, Debug, PartialEq)]
+pub struct CheckAnswer {
+    /// OK, or why not.
+    pub status: Status,
+    /// How long the answer may be kept.
+    pub valid_duration: prost_types::Duration,
+    /// For how many requests.
+    pub valid_use_count: i32,
+    /// What is to be done to headers, or to be answered in place of the service.
+    pub directive: Option<RouteDirective>,
+}
+
+/// The answer of a check with output, of any template.
+#[derive(Clone, PartialEq, prost::Message)]
+struct WithOutput {
+    #[prost(message, optional, tag = "1")]
+    result: Option<CheckResult>,
+    #[prost(bytes = "bytes", optional, tag = "2")]
+    output: Option<Bytes>,
+}
+
+impl<'s> Request<'s> {
+    /// The answer that is kept for a request like this one, if there is one. It has the references of the request that
+    /// was answered, which this one shares.
+    pub fn find_answer(&mut self) -> Option<CheckAnswer> {
+        let (answer, references) = self.snapshot.cache.as_ref()?.find(&self.bag)?;
+        self.references = references;
+        if let Some(trace) = &mut self.trace {
+            trace.steps.push(Step::Merged {
+                outcome: "the answer to an earlier request holds for this one".to_owned(),
+            });
+        }
+        Some(answer)
+    }
+
+    /// Has attributes generated and checks, or takes the answer that is kept for a request like this one.
+    pub async fn answer(&mut self) -> Result<CheckAnswer, DispatchError> {
+        // Who traces a request wants to know how it is answered.
+        if self.trace.is_none()
+            && let Some(answer) = self.find_answer()
+        {
+            return Ok(answer);
+        }
+        let asked = self.snapshot.cache.is_some().then(|| self.bag.clone());
+        self.generate().await.map_err(|error| error.within("preprocessing attributes failed"))?;
+        let answer = self.check().await.map_err(|error| error.within("performing check operation failed"))?;
+        if let (Some(cache), Some(asked)) = (&self.snapshot.cache, asked) {
+            cache.keep(&asked, &self.references, &answer);
+        }
+        Ok(answer)
+    }
+
+    /// Checks: every instance of every rule that matches is sent, and the answers are merged.
+    pub async fn check(&mut self) -> Result<CheckAnswer, DispatchError> {
+        let snapshot = self.snapshot;
+        let mut conditions = Conditions::of(snapshot.checks.of(&self.namespace));
+        let mut planned: Vec<Planned<'s>> = Vec::new();
+        let mut planner = self.planner(false);
+        for conditions in &mut conditions {
+            planner.plan(Phase::Check, conditions, |_, _| true, |call| planned.push(call));
+        }
+        let mut failures = planner.failures;
+
+        let (operating, operations) = snapshot.checks.with_operations(&self.namespace);
+        let mut outputs: Vec<Option<Bytes>> = Vec::new();
+        if !operations.operations.is_empty() {
+            outputs.resize(operations.entries, None);
+        }
+        let mut combined = Combined::default();
+        for answered in call_all(planned, None, self.deadline).await {
+            match self.take(&answered) {
+                Ok((result, output)) => {
+                    combined.add(answered.handler(), result);
+                    let planned = answered.planned;
+                    if planned.rules == operating
+                        && let Some(place) = outputs.get_mut(planned.entry.index)
+                    {
+                        *place = output;
+                    }
+                }
+                Err(failure) => failures.extend(failure),
+            }
+        }
+        self.fail(&mut combined, failures)?;
+        if !combined.is_denied()
+            && let Some(conditions) = conditions.get_mut(operating)
+        {
+            combined.directive = self.header_operations(operations, conditions, &outputs);
+        }
+        Ok(finish(combined, self.trace.as_deref_mut()))
+    }
+
+    /// What an adapter said, or the failure it is.
+    fn take(&mut self, answered: &Answered<'_>) -> Result<(CheckResult, Option<Bytes>), Option<Failure>> {
+        let decoded = answered.answer.clone().and_then(|bytes| {
+            let undecodable = |error: prost::DecodeError| {
+                tonic::Status::internal(format!("the answer cannot be decoded: {error}"))
+            };
+            match answered.planned.destination.template.variety() {
+                Variety::CheckWithOutput => {
+                    let answer = WithOutput::decode(bytes).map_err(undecodable)?;
+                    Ok((answer.result.unwrap_or_default(), answer.output))
+                }
+                _ => Ok((CheckResult::decode(bytes).map_err(undecodable)?, None)),
+            }
+        });
+        let outcome = || match &decoded {
+            Ok((result, _)) => Ok(describe(result)),
+            Err(status) => Err(status_text(status)),
+        };
+        answered.trace(self.trace.as_deref_mut(), outcome);
+        decoded.map_err(|status| self.failure(answered.handler(), &status))
+    }
+
+    /// Does with failures what the policy says.
+    fn fail(&self, combined: &mut Combined, failures: Vec<Failure>) -> Result<(), DispatchError> {
+        let fatal = fatal(&failures);
+        if !fatal.is_empty() {
+            return Err(DispatchError { failures: fatal });
+        }
+        for failure in failures {
+            if let Failure::Deny(text) = failure {
+                combined.deny(text);
+            }
+        }
+        if self.snapshot.has_faults && self.snapshot.policy.config_error == OnFailure::Closed {
+            combined.deny("the configuration has faults".to_owned());
+        }
+        Ok(())
+    }
+}
+
+fn finish(mut combined: Combined, trace: Option<&mut Trace>) -> CheckAnswer {
+    if combined.says_nothing_of_validity() {
+        combined.valid_duration = DEFAULT_DURATION;
+        combined.valid_use_count = DEFAULT_USES;
+    }
+    if let Some(trace) = trace {
+        trace.steps.push(Step::Merged { outcome: combined.describe() });
+    }
+    CheckAnswer {
+        status: combined.status(),
+        valid_duration: combined.valid_duration,
+        valid_use_count: combined.valid_use_count,
+        directive: combined.directive,
+    }
+}
+
+fn describe(result: &CheckResult) -> serde_json::Value {
+    let status = result.status.clone().unwrap_or_default();
+    serde_json::json!({
+        "code": mixer_adapter_core::status::status_name(tonic::Code::from_i32(status.code) as i32),
+        "message": status.message,
+        "valid_duration": result.valid_duration.unwrap_or_default().to_string(),
+        "valid_use_count": result.valid_use_count,
+    })
+}

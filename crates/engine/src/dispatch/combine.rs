@@ -1,0 +1,144 @@
+//! Several answers of checks as one (mixer-runtime.md, section 3.6).
+
+use prost::Message as _;
+
+use crate::proto::istio::mixer::v1::{HeaderOperation, RouteDirective, header_operation::Operation};
+use mixer_adapter_core::{
+    proto::{CheckResult, Status, istio::policy::v1beta1::DirectHttpResponse},
+    status::status_name,
+};
+
+/// What Mixer answers where no adapter says for how long: one minute and 10000 uses.
+pub(super) const DEFAULT_DURATION: prost_types::Duration = prost_types::Duration { seconds: 60, nanos: 0 };
+pub(super) const DEFAULT_USES: i32 = 10_000;
+
+/// The answers so far, in the order in which they came.
+#[derive(Debug, Default)]
+pub(super) struct Combined {
+    pub(super) valid_duration: prost_types::Duration,
+    pub(super) valid_use_count: i32,
+    denied: bool,
+    code: i32,
+    messages: Vec<String>,
+    pub(super) directive: Option<RouteDirective>,
+}
+
+impl Combined {
+    /// Adds an answer. One that says nothing so far gives way to the next; of two, the shorter validity counts.
+    pub(super) fn add(&mut self, handler: &str, result: CheckResult) {
+        let status = result.status.unwrap_or_default();
+        let duration = result.valid_duration.unwrap_or_default();
+        if self.says_nothing_of_validity() {
+            self.valid_duration = duration;
+            self.valid_use_count = result.valid_use_count;
+        } else {
+            if nanos(&duration) < nanos(&self.valid_duration) {
+                self.valid_duration = duration;
+            }
+            self.valid_use_count = self.valid_use_count.min(result.valid_use_count);
+        }
+        if status.code != 0 {
+            if !self.denied {
+                self.denied = true;
+                self.code = status.code;
+                self.directive = direct_response(&status);
+            }
+            self.messages.push(format!("{handler}:{}", status.message));
+        }
+    }
+
+    /// A denial by the failure policy; nobody is to keep it.
+    pub(super) fn deny(&mut self, why: String) {
+        if !self.denied {
+            self.denied = true;
+            self.code = tonic::Code::Unavailable as i32;
+        }
+        self.messages.push(why);
+        self.valid_duration = prost_types::Duration::default();
+        self.valid_use_count = -1;
+    }
+
+    pub(super) fn is_denied(&self) -> bool {
+        self.denied
+    }
+
+    /// The merged status.
+    pub(super) fn status(&self) -> Status {
+        Status { code: self.code, message: self.messages.join(", "), details: Vec::new() }
+    }
+
+    /// Allowed, and nobody said for how long; header operations alone say nothing about it either.
+    pub(super) fn says_nothing_of_validity(&self) -> bool {
+        !self.denied && self.valid_duration == prost_types::Duration::default() && self.valid_use_count == 0
+    }
+
+    /// In words, for a trace.
+    pub(super) fn describe(&self) -> String {
+        let outcome = match self.denied {
+            false => "allowed".to_owned(),
+            true => format!(
+                "denied, {}: {}",
+                status_name(tonic::Code::from_i32(self.code) as i32),
+                self.messages.join(", ")
+            ),
+        };
+        let duration = mixer_adapter_core::value::format_duration(nanos(&self.valid_duration));
+        format!("{outcome}; valid for {duration} and {} uses", self.valid_use_count)
+    }
+}
+
+fn nanos(duration: &prost_types::Duration) -> i128 {
+    i128::from(duration.seconds) * 1_000_000_000 + i128::from(duration.nanos)
+}
+
+/// The direct response that the details of a denial ask for.
+fn direct_response(status: &Status) -> Option<RouteDirective> {
+    // Without a slash before the name a real Mixer ignores it (mixer-wire.md, section a).
+    let details = status.details.iter().find(|any| {
+        any.type_url
+            .rsplit_once('/')
+            .is_some_and(|(_, name)| name == "istio.policy.v1beta1.DirectHttpResponse")
+    })?;
+    let response = DirectHttpResponse::decode(details.value.clone()).ok()?;
+    let code = match response.code {
+        0 => http_code(status.code),
+        code => u32::try_from(code).unwrap_or(500),
+    };
+    let mut operations = Vec::new();
+    for (name, value) in response.headers {
+        let operation = |value: &str, operation: Operation| HeaderOperation {
+            name: name.clone(),
+            value: value.to_owned(),
+            operation: operation as i32,
+        };
+        match name.eq_ignore_ascii_case("set-cookie") {
+            true => operations.extend(value.split(',').map(|cookie| operation(cookie, Operation::Append))),
+            false => operations.push(operation(&value, Operation::Replace)),
+        }
+    }
+    Some(RouteDirective {
+        request_header_operations: Vec::new(),
+        response_header_operations: operations,
+        direct_response_code: code,
+        direct_response_body: response.body,
+    })
+}
+
+/// The HTTP status for a code of `google.rpc` (mixer-wire.md, section a).
+fn http_code(code: i32) -> u32 {
+    match code {
+        0 => 200,
+        1 => 408,
+        3 | 11 => 400,
+        4 => 504,
+        5 => 404,
+        6 | 10 => 409,
+        7 => 403,
+        8 => 429,
+        9 => 412,
+        12 => 501,
+        14 => 503,
+        16 => 401,
+        _ => 500,
+    }
+}

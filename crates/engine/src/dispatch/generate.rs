@@ -1,0 +1,118 @@
+//! Attribute generation, before every other phase (mixer-runtime.md, section 3.8).
+
+use std::sync::Arc;
+
+use super::{
+    DispatchError, Request,
+    calls::{Answered, call_all, failure_text, status_text},
+    plan::{Conditions, Planned},
+    policy::{Failure, fatal},
+};
+use crate::{
+    attribute::{AttributeValue, Bag, Reads, Vocabulary},
+    rules::Bindings,
+    trace::{Phase, Step},
+};
+use mixer_adapter_core::value::ValueType;
+
+impl<'s> Request<'s> {
+    /// Has attribute generators make their attributes. Those that the request brings stay as they are, and of several
+    /// generators the first to answer counts.
+    pub async fn generate(&mut self) -> Result<(), DispatchError> {
+        self.generated = true;
+        let snapshot = self.snapshot;
+        let mut planned: Vec<Planned<'s>> = Vec::new();
+        let mut conditions = Conditions::of(snapshot.generators.of(&self.namespace));
+        let mut planner = self.planner(true);
+        for conditions in &mut conditions {
+            planner.plan(Phase::Generate, conditions, |_, _| true, |call| planned.push(call));
+        }
+        // A denial cannot be given in this phase: what the policy closes on is fatal here.
+        let mut failures = fatal(&planner.failures);
+        failures.extend(planner.failures.into_iter().filter_map(|failure| match failure {
+            Failure::Deny(text) => Some(text),
+            Failure::Fatal(_) => None,
+        }));
+        let mut generated: Vec<(u32, Arc<str>, AttributeValue)> = Vec::new();
+        for answered in call_all(planned, None, self.deadline).await {
+            if let Err(failure) = self.bind(&answered, &mut generated) {
+                failures.push(failure);
+            }
+        }
+        if !failures.is_empty() {
+            return Err(DispatchError { failures });
+        }
+        for (slot, attribute, value) in generated {
+            let fresh = self.bag.at(slot).is_none();
+            if let Some(trace) = &mut self.trace {
+                let value = fresh.then(|| value.to_string());
+                trace.steps.push(Step::Generated { attribute: attribute.to_string(), value });
+            }
+            if fresh {
+                self.bag.set(slot, value);
+                self.references.generated.push(slot);
+            }
+        }
+        // Generators ran by the namespace that the request brings; from here on a generated one counts.
+        if !self.references.generated.is_empty() {
+            self.namespace = snapshot.identity.namespace(&self.bag, &mut self.references.after).to_owned();
+        }
+        Ok(())
+    }
+
+    /// Evaluates the bindings of one generator over its answer.
+    fn bind(
+        &mut self,
+        answered: &Answered<'s>,
+        generated: &mut Vec<(u32, Arc<str>, AttributeValue)>,
+    ) -> Result<(), String> {
+        let outcome = || match &answered.answer {
+            Ok(answer) => {
+                let output = answered.planned.destination.template.output();
+                Ok(output.map_or(serde_json::Value::Null, |output| crate::trace_json(output, answer)))
+            }
+            Err(status) => Err(status_text(status)),
+        };
+        answered.trace(self.trace.as_deref_mut(), outcome);
+        let answer = answered.answer.as_ref().map_err(|status| failure_text(answered.handler(), status))?;
+        let Some(bindings) = &answered.planned.entry.bindings else { return Ok(()) };
+        let Bindings { vocabulary, outputs, attributes } = &**bindings;
+        let mut extra = Bag::new(vocabulary.clone());
+        outputs
+            .read(answer, &mut extra)
+            .map_err(|error| format!("{}: the answer cannot be decoded: {error}", answered.handler()))?;
+        for (slot, attribute, expression) in attributes {
+            let mut reads = Reads::default();
+            let value = expression.eval(self.bag.with(&extra), &mut reads).map(AttributeValue::from);
+            self.merge_reads(&reads, vocabulary, true);
+            let value = value.map_err(|error| {
+                format!("{}: binding of attribute {attribute}: {error}", answered.planned.entry.instance.name)
+            })?;
+            generated.push((*slot, attribute.clone(), value));
+        }
+        Ok(())
+    }
+
+    /// Adds reads over an extended vocabulary to those of the request.
+    pub(super) fn merge_reads(&mut self, reads: &Reads, extended: &Vocabulary, before: bool) {
+        let base = self.bag.vocabulary().clone();
+        // A map that no key was read from.
+        let is_whole_map = |name: &str| {
+            extended.find(name).is_some_and(|declared| declared.value_type == ValueType::StringMap)
+                && !reads.all(extended).any(|other| other.name == name && other.key.is_some())
+        };
+        for reference in reads.all(extended) {
+            let target = if before { &mut self.references.before } else { &mut self.references.after };
+            match base.find(reference.name) {
+                Some(declared) => match reference.key {
+                    None => target.record(declared.slot, self.bag.at(declared.slot)),
+                    Some(key) => target.record_key(declared.slot, key, reference.present, || key.into()),
+                },
+                None if reference.key.is_none() && (!reference.present || is_whole_map(reference.name)) => {
+                    self.references.absent_outputs.push(reference.name.into());
+                }
+                None => {}
+            }
+        }
+    }
+}

@@ -1,0 +1,105 @@
+//! Header operations of rules, with the outputs of their actions (mixer-runtime.md, section 3.6).
+
+use bytes::Bytes;
+
+use super::{Request, plan::Conditions};
+use crate::{
+    attribute::{Bag, Reads},
+    expression::Evaluated,
+    proto::istio::mixer::v1::{HeaderOperation, RouteDirective, header_operation::Operation},
+    rules::{HeaderRule, HeaderTemplate, Rules},
+    trace::{Phase, Step},
+};
+
+impl<'s> Request<'s> {
+    /// What the rules that match do to headers; `None` if nothing.
+    pub(super) fn header_operations(
+        &mut self,
+        rules: &'s Rules,
+        conditions: &mut Conditions<'s>,
+        outputs: &[Option<Bytes>],
+    ) -> Option<RouteDirective> {
+        let mut directive = RouteDirective::default();
+        for rule in &rules.operations {
+            let mut planner = self.planner(false);
+            if !planner.matches(Phase::Headers, &rule.rule, rule.condition, conditions) {
+                continue;
+            }
+            let extra = outputs_of(rule, outputs);
+            for template in &rule.request {
+                self.operate(rule, template, &extra, &mut directive.request_header_operations);
+            }
+            for template in &rule.response {
+                self.operate(rule, template, &extra, &mut directive.response_header_operations);
+            }
+        }
+        (directive != RouteDirective::default()).then_some(directive)
+    }
+
+    fn operate(
+        &mut self,
+        rule: &HeaderRule,
+        template: &HeaderTemplate,
+        extra: &Bag,
+        operations: &mut Vec<HeaderOperation>,
+    ) {
+        let kind = template.operation;
+        let operation =
+            |value: String| HeaderOperation { name: template.name.clone(), value, operation: kind as i32 };
+        if kind == Operation::Remove {
+            operations.push(operation(String::new()));
+            self.trace_header(rule, template, || "removed".to_owned());
+            return;
+        }
+        for value in &template.values {
+            let mut reads = Reads::default();
+            let value = value.eval(self.bag.with(extra), &mut reads).map(into_text);
+            self.merge_reads(&reads, &rule.vocabulary, false);
+            match value {
+                Ok(value) if value.is_empty() => {
+                    self.trace_header(rule, template, || "left out: the value is empty".to_owned());
+                }
+                Ok(value) => {
+                    self.trace_header(rule, template, || format!("{kind:?} {value:?}"));
+                    operations.push(operation(value));
+                }
+                Err(error) => self.trace_header(rule, template, || format!("left out: {error}")),
+            }
+        }
+    }
+
+    fn trace_header(
+        &mut self,
+        rule: &HeaderRule,
+        template: &HeaderTemplate,
+        outcome: impl FnOnce() -> String,
+    ) {
+        if let Some(trace) = &mut self.trace {
+            let (rule, header) = (rule.rule.to_string(), template.name.clone());
+            trace.steps.push(Step::Header { rule, header, outcome: outcome() });
+        }
+    }
+}
+
+fn into_text(value: Evaluated<'_>) -> String {
+    match value {
+        Evaluated::String(text)
+        | Evaluated::EmailAddress(text)
+        | Evaluated::Uri(text)
+        | Evaluated::DnsName(text) => text.into_owned(),
+        // Compiling lets no other type through.
+        _ => String::new(),
+    }
+}
+
+/// The outputs of the rule's actions, those that came, as attributes.
+fn outputs_of(rule: &HeaderRule, outputs: &[Option<Bytes>]) -> Bag {
+    let mut bag = Bag::new(rule.vocabulary.clone());
+    for (entry, declared) in &rule.outputs {
+        if let Some(Some(output)) = outputs.get(*entry) {
+            // An output that cannot be decoded is one that is not there.
+            let _ = declared.read(output, &mut bag);
+        }
+    }
+    bag
+}

@@ -1,0 +1,175 @@
+//! Which calls a request leads to: conditions evaluated, instances built.
+
+use super::{Request, policy::Failure};
+use crate::{
+    attribute::{Attributes, Bag, Reads},
+    rules::{Condition, Destination, Entry, Rules},
+    trace::{Phase, Step, Trace},
+};
+
+/// One call to be made: an instance, or all instances of a report's destination.
+#[derive(Debug)]
+pub(super) struct Planned<'s> {
+    /// Whose rules led to it: 0 for the default namespace, 1 for the request's own.
+    pub(super) rules: usize,
+    pub(super) destination: &'s Destination,
+    pub(super) entry: &'s Entry,
+    pub(super) instance: Vec<u8>,
+}
+
+/// The conditions of one namespace's rules, each evaluated at most once a request.
+pub(super) struct Conditions<'s> {
+    index: usize,
+    rules: &'s Rules,
+    known: Vec<Option<bool>>,
+}
+
+impl<'s> Conditions<'s> {
+    /// The conditions of each of these rules.
+    pub(super) fn of(rules: impl Iterator<Item = &'s Rules>) -> Vec<Self> {
+        rules.enumerate().map(|(index, rules)| Self::new(index, rules)).collect()
+    }
+
+    fn new(index: usize, rules: &'s Rules) -> Self {
+        Self { index, rules, known: vec![None; rules.conditions.len()] }
+    }
+}
+
+/// What planning needs of a request, borrowed apart so that bag and reads can be used together.
+pub(super) struct Planner<'r> {
+    pub(super) bag: &'r Bag,
+    pub(super) reads: &'r mut Reads,
+    pub(super) trace: Option<&'r mut Trace>,
+    pub(super) failures: Vec<Failure>,
+    /// Whether a call was left out because its handler is not called.
+    pub(super) uncalled: bool,
+    /// How many conditions could not be evaluated.
+    pub(super) condition_errors: &'r mut u64,
+    pub(super) match_error: super::OnFailure,
+    pub(super) adapter_error: super::OnFailure,
+}
+
+impl<'s> Request<'s> {
+    /// A planner over this request; `before` tells whether attributes are generated yet.
+    pub(super) fn planner(&mut self, before: bool) -> Planner<'_> {
+        let reads = match before {
+            true => &mut self.references.before,
+            false => &mut self.references.after,
+        };
+        Planner {
+            bag: &self.bag,
+            reads,
+            trace: self.trace.as_deref_mut(),
+            failures: Vec::new(),
+            uncalled: false,
+            condition_errors: &mut self.condition_errors,
+            match_error: self.snapshot.policy.match_error,
+            adapter_error: self.snapshot.policy.adapter_error,
+        }
+    }
+}
+
+impl Planner<'_> {
+    /// Whether a condition holds. One that cannot be evaluated does not (mixer-runtime.md, section 3.2).
+    pub(super) fn matches(
+        &mut self,
+        phase: Phase,
+        rule: &str,
+        index: usize,
+        conditions: &mut Conditions<'_>,
+    ) -> bool {
+        let Some(condition) = conditions.rules.conditions.get(index) else { return false };
+        if let Some(known) = conditions.known.get(index).copied().flatten() {
+            self.trace_rule(phase, rule, condition, known, None);
+            return known;
+        }
+        let (matched, error) = match &condition.expression {
+            None => (true, None),
+            Some(expression) => match expression.eval_bool(self.bag, self.reads) {
+                Ok(matched) => (matched, None),
+                Err(error) => (false, Some(error.to_string())),
+            },
+        };
+        conditions.known[index] = Some(matched);
+        if let Some(error) = &error {
+            *self.condition_errors += 1;
+            tracing::debug!(rule, condition = condition.text, error, "a condition could not be evaluated");
+            self.failures.extend(self.match_error.of_condition(|| format!("condition of {rule}: {error}")));
+        }
+        self.trace_rule(phase, rule, condition, matched, error);
+        matched
+    }
+
+    /// The calls of all instances that are wanted, in the order of the rules.
+    pub(super) fn plan<'s>(
+        &mut self,
+        phase: Phase,
+        conditions: &mut Conditions<'s>,
+        mut wanted: impl FnMut(&'s Entry, bool) -> bool,
+        mut planned: impl FnMut(Planned<'s>),
+    ) {
+        for destination in &conditions.rules.destinations {
+            for group in &destination.groups {
+                let matched = self.matches(phase, &group.rule, group.condition, conditions);
+                for entry in &group.entries {
+                    if wanted(entry, matched)
+                        && matched
+                        && let Some(instance) = self.build(entry)
+                    {
+                        match destination.handler.is_called(&destination.template) {
+                            true => {
+                                planned(Planned { rules: conditions.index, destination, entry, instance })
+                            }
+                            false => self.leave_out(destination, entry),
+                        }
+                    }
+                }
+            }
+        }
+    }
+
+    fn leave_out(&mut self, destination: &Destination, entry: &Entry) {
+        self.uncalled = true;
+        if let Some(trace) = &mut self.trace {
+            trace.uncalled(&destination.handler.name, destination.template.name(), &entry.instance.name);
+        }
+    }
+
+    fn build(&mut self, entry: &Entry) -> Option<Vec<u8>> {
+        let mut encoded = Vec::with_capacity(128);
+        let built = entry.instance.encode(Attributes::from(self.bag), self.reads, &mut encoded);
+        if let Some(trace) = &mut self.trace {
+            let name = entry.instance.name.to_string();
+            trace.steps.push(match &built {
+                Ok(()) => Step::Instance {
+                    instance: name,
+                    built: Some(crate::trace_json(entry.instance.template.instance(), &encoded)),
+                    error: None,
+                },
+                Err(error) => Step::Instance { instance: name, built: None, error: Some(error.to_string()) },
+            });
+        }
+        match built {
+            Ok(()) => Some(encoded),
+            Err(error) => {
+                let text = || format!("instance {} cannot be built: {error}", entry.instance.name);
+                self.failures.extend(self.adapter_error.of_call(text));
+                None
+            }
+        }
+    }
+
+    fn trace_rule(
+        &mut self,
+        phase: Phase,
+        rule: &str,
+        condition: &Condition,
+        matched: bool,
+        error: Option<String>,
+    ) {
+        if let Some(trace) = &mut self.trace {
+            let (rule, condition) = (rule.to_owned(), condition.text.clone());
+            trace.steps.push(Step::Rule { phase, rule, condition, matched, error });
+        }
+    }
+}

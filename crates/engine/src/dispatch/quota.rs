@@ -1,0 +1,133 @@
+//! Quota, after a check that was allowed (mixer-runtime.md, section 3.7).
+
+use prost::Message as _;
+
+use super::{
+    Request,
+    calls::{Answered, call_all, status_text},
+    combine::DEFAULT_DURATION,
+    plan::{Conditions, Planned},
+};
+use crate::{
+    handler::QuotaParams,
+    trace::{Phase, Step},
+};
+use mixer_adapter_core::proto::QuotaResult;
+
+/// What a quota is asked for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct QuotaAsk<'a> {
+    /// The short name of a quota instance, in any case.
+    pub name: &'a str,
+    /// Names the request, so that one that is sent again counts once.
+    pub dedup_id: &'a str,
+    /// How much.
+    pub amount: i64,
+    /// Whether part of it will do.
+    pub best_effort: bool,
+}
+
+/// What was granted.
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+pub struct QuotaAnswer {
+    /// How much, as the adapter says.
+    pub granted: i64,
+    /// For how long.
+    pub valid_duration: prost_types::Duration,
+}
+
+impl<'s> Request<'s> {
+    /// Asks for a quota. One that is not configured, or whose rule does not match, is granted in full for a minute; an
+    /// adapter that fails grants nothing. Of several handlers the first to answer counts.
+    pub async fn quota(&mut self, ask: QuotaAsk<'_>) -> QuotaAnswer {
+        self.references.restart();
+        // A check whose answer was kept ran no generators.
+        if !self.generated
+            && let Err(error) = self.generate().await
+        {
+            tracing::warn!(quota = ask.name, %error, "no quota granted: attributes could not be generated");
+            return QuotaAnswer::default();
+        }
+        let snapshot = self.snapshot;
+        let in_full = QuotaAnswer { granted: ask.amount, valid_duration: DEFAULT_DURATION };
+        let mut answer = QuotaAnswer::default();
+        let mut found = false;
+        let mut planned: Vec<Planned<'s>> = Vec::new();
+        let mut conditions = Conditions::of(snapshot.quotas.of(&self.namespace));
+        let mut planner = self.planner(false);
+        for conditions in &mut conditions {
+            let asked_for = |entry: &'s crate::rules::Entry, matched: bool| {
+                let asked_for = entry.short_name().eq_ignore_ascii_case(ask.name);
+                found |= asked_for;
+                if asked_for && !matched {
+                    answer = in_full;
+                }
+                asked_for
+            };
+            planner.plan(Phase::Quota, conditions, asked_for, |call| planned.push(call));
+        }
+        if planner.uncalled && planned.is_empty() {
+            answer = in_full;
+        }
+        if !found {
+            tracing::debug!(quota = ask.name, "a quota that is not configured is granted in full");
+            answer = in_full;
+        }
+        let params = QuotaParams {
+            name: ask.name,
+            instance: "",
+            dedup_id: ask.dedup_id,
+            amount: ask.amount,
+            best_effort: ask.best_effort,
+        };
+        for answered in call_all(planned, Some(params), self.deadline).await {
+            let granted = self.granted(&answered);
+            if answer == QuotaAnswer::default() {
+                answer = granted;
+            }
+        }
+        if let Some(trace) = &mut self.trace {
+            let outcome = format!("quota {}: granted {} of {}", ask.name, answer.granted, ask.amount);
+            trace.steps.push(Step::Merged { outcome });
+        }
+        answer
+    }
+
+    /// What an adapter granted; nothing where it failed, or answered for another instance.
+    fn granted(&mut self, answered: &Answered<'_>) -> QuotaAnswer {
+        let instance = &*answered.planned.entry.instance.name;
+        let result = answered.answer.clone().and_then(|bytes| {
+            let result = QuotaResult::decode(bytes)
+                .map_err(|error| tonic::Status::internal(format!("the answer cannot be decoded: {error}")))?;
+            result.quotas.get(instance).cloned().ok_or_else(|| {
+                let answered: Vec<&String> = result.quotas.keys().collect();
+                tonic::Status::internal(format!(
+                    "no grant for `{instance}` in the answer, only for {answered:?}"
+                ))
+            })
+        });
+        let outcome = || match &result {
+            Ok(result) => Ok(serde_json::json!({
+                "granted_amount": result.granted_amount,
+                "valid_duration": result.valid_duration.unwrap_or_default().to_string(),
+            })),
+            Err(status) => Err(status_text(status)),
+        };
+        answered.trace(self.trace.as_deref_mut(), outcome);
+        match result {
+            Ok(result) => QuotaAnswer {
+                granted: result.granted_amount,
+                valid_duration: result.valid_duration.unwrap_or_default(),
+            },
+            Err(status) => {
+                tracing::warn!(
+                    handler = answered.handler(),
+                    instance,
+                    error = status_text(&status),
+                    "no quota granted"
+                );
+                QuotaAnswer::default()
+            }
+        }
+    }
+}

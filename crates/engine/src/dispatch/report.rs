@@ -1,0 +1,107 @@
+//! Reports: the instances of all requests of a batch, sent to each destination in one call (mixer-runtime.md, 3.5).
+
+use std::time::Instant as Clock;
+
+use futures_util::stream::{FuturesUnordered, StreamExt as _};
+use tokio::time::Instant;
+
+use super::{
+    DispatchError, Request,
+    calls::{failure_text, status_text},
+    plan::{Conditions, Planned},
+    policy::Failure,
+};
+use crate::{
+    rules::Destination,
+    trace::{Phase, Trace},
+};
+
+/// A batch of reports being put together.
+#[derive(Debug, Default)]
+pub struct Report<'s> {
+    batches: Vec<Batch<'s>>,
+    failures: Vec<String>,
+}
+
+#[derive(Debug)]
+struct Batch<'s> {
+    destination: &'s Destination,
+    names: Vec<&'s str>,
+    instances: Vec<Vec<u8>>,
+}
+
+impl<'s> Report<'s> {
+    /// Notes something that keeps part of the batch from being delivered.
+    pub fn fail(&mut self, failure: String) {
+        self.failures.push(failure);
+    }
+
+    /// Adds what the rules make of one request. What cannot be built is left out and fails the batch in the end.
+    pub async fn add(&mut self, request: &mut Request<'s>) {
+        if let Err(error) = request.generate().await {
+            self.failures.extend(error.failures);
+            return;
+        }
+        let mut conditions = Conditions::of(request.snapshot.reports.of(&request.namespace));
+        let mut planner = request.planner(false);
+        for conditions in &mut conditions {
+            planner.plan(Phase::Report, conditions, |_, _| true, |planned| self.buffer(planned));
+        }
+        let failures = planner.failures.into_iter().map(|failure| match failure {
+            Failure::Fatal(text) | Failure::Deny(text) => text,
+        });
+        self.failures.extend(failures);
+    }
+
+    fn buffer(&mut self, planned: Planned<'s>) {
+        let destination = planned.destination;
+        let index = self.batches.iter().position(|batch| std::ptr::eq(batch.destination, destination));
+        let batch = match index {
+            Some(index) => &mut self.batches[index],
+            None => {
+                self.batches.push(Batch { destination, names: Vec::new(), instances: Vec::new() });
+                let last = self.batches.len() - 1;
+                &mut self.batches[last]
+            }
+        };
+        batch.names.push(&planned.entry.instance.name);
+        batch.instances.push(planned.instance);
+    }
+
+    /// Delivers everything that could be built; an error tells what could not, or was not taken.
+    pub async fn flush(
+        mut self,
+        deadline: Option<Instant>,
+        mut trace: Option<&mut Trace>,
+    ) -> Result<(), DispatchError> {
+        let calls: FuturesUnordered<_> = self
+            .batches
+            .iter()
+            .map(|batch| async move {
+                let start = Clock::now();
+                let Destination { handler, template, .. } = batch.destination;
+                let answer = handler.call(template, &batch.instances, None, deadline).await;
+                (batch, answer, start.elapsed())
+            })
+            .collect();
+        let answers: Vec<_> = calls.collect().await;
+        for (batch, answer, took) in answers {
+            let Destination { handler, template, .. } = batch.destination;
+            if let Some(trace) = trace.as_deref_mut() {
+                let names = batch.names.iter().map(|name| (*name).to_owned()).collect();
+                let outcome = match &answer {
+                    Ok(_) => Ok(serde_json::Value::Object(Default::default())),
+                    Err(status) => Err(status_text(status)),
+                };
+                trace.call(&handler.name, template.name(), names, outcome, took);
+            }
+            if let Err(status) = answer {
+                self.failures.push(failure_text(&handler.name, &status));
+            }
+        }
+        match self.failures.is_empty() {
+            true => Ok(()),
+            false => Err(DispatchError { failures: self.failures }),
+        }
+    }
+}

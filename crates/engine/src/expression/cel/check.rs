@@ -1,0 +1,276 @@
+//! Names and types of a CEL expression: attributes become slots, and what can never be evaluated is refused. The `cel`
+//! crate has no such check of its own.
+
+use std::mem;
+
+use cel::common::ast::{
+    CallExpr, ComprehensionExpr, EntryExpr, Expr, IdedExpr, LiteralValue, MapExpr, SelectExpr,
+};
+use regex::Regex;
+
+use super::{macros, overloads, reserved, spans::Spans, types::Type};
+use crate::{
+    attribute::{Declaration, Vocabulary},
+    expression::{
+        code::Attribute,
+        error::{CompileError, CompileErrorKind},
+        format::pattern,
+        syntax::MAX_NESTING,
+    },
+};
+
+/// The most parts an expression may have once its macros are expanded; `pick` repeats what it picks from.
+const MAX_PARTS: usize = 20_000;
+
+/// The names that `type(x)` is compared with.
+const TYPE_NAMES: [&str; 10] =
+    ["bool", "bytes", "double", "int", "list", "map", "null_type", "string", "type", "uint"];
+
+pub(crate) struct Checker<'c> {
+    vocabulary: &'c Vocabulary,
+    spans: &'c Spans<'c>,
+    /// The variables of the comprehensions around.
+    scope: Vec<(String, Type)>,
+    /// The attributes it reads: `#0`, `#1`, ..
+    pub(crate) used: Vec<Attribute>,
+    /// Its constant patterns: `~0`, `~1`, ..
+    pub(crate) patterns: Vec<Regex>,
+    parts: usize,
+    depth: usize,
+    /// The deepest nesting there was.
+    pub(crate) deepest: usize,
+}
+
+type Checked = Result<(Expr, Type), CompileError>;
+
+impl<'c> Checker<'c> {
+    pub(crate) fn new(vocabulary: &'c Vocabulary, spans: &'c Spans<'c>) -> Self {
+        Self {
+            vocabulary,
+            spans,
+            scope: Vec::new(),
+            used: Vec::new(),
+            patterns: Vec::new(),
+            parts: 0,
+            depth: 0,
+            deepest: 0,
+        }
+    }
+
+    /// Rewrites an expression to one that can be evaluated, and says of what type it is.
+    pub(crate) fn check(&mut self, node: &mut IdedExpr) -> Result<Type, CompileError> {
+        self.parts += 1;
+        self.depth += 1;
+        self.deepest = self.deepest.max(self.depth);
+        if self.parts > MAX_PARTS || self.depth > MAX_NESTING {
+            let message = format!(
+                "this expression has more than {MAX_PARTS} parts, or is nested more than {MAX_NESTING} levels deep"
+            );
+            return Err(CompileError::new(CompileErrorKind::TooLarge, self.spans.of(node.id, ""), message));
+        }
+        macros::expand(node);
+        let (expr, checked) = match mem::take(&mut node.expr) {
+            Expr::Literal(literal) => {
+                let literal_type = literal_type(&literal);
+                (Expr::Literal(literal), literal_type)
+            }
+            Expr::Ident(name) => self.name(name, node.id)?,
+            Expr::Select(select) => self.select(select, node.id)?,
+            Expr::Call(call) => self.call(call, node.id)?,
+            Expr::List(mut list) => {
+                let mut item = None;
+                for element in &mut list.elements {
+                    let element = self.check(element)?;
+                    item = Some(item.map_or(element.clone(), |item: Type| item.join(element)));
+                }
+                (Expr::List(list), Type::List(Box::new(item.unwrap_or(Type::Open))))
+            }
+            Expr::Map(map) => self.map(map, node.id)?,
+            Expr::Comprehension(comprehension) => self.comprehension(*comprehension, node.id)?,
+            Expr::Struct(_) | Expr::Unspecified => {
+                return Err(self.error(
+                    CompileErrorKind::UnsupportedSyntax,
+                    node.id,
+                    "",
+                    "messages cannot be made here",
+                ));
+            }
+        };
+        node.expr = expr;
+        self.depth -= 1;
+        Ok(checked)
+    }
+
+    fn error(&self, kind: CompileErrorKind, id: u64, name: &str, message: impl Into<String>) -> CompileError {
+        CompileError::new(kind, self.spans.of(id, name), message)
+    }
+
+    fn name(&mut self, name: String, id: u64) -> Checked {
+        let name = reserved::unmark(&name).to_owned();
+        if let Some((_, variable)) = self.scope.iter().rev().find(|(variable, _)| *variable == name) {
+            let variable = variable.clone();
+            return Ok((Expr::Ident(name), variable));
+        }
+        match self.attribute(&name, id) {
+            Some(found) => Ok(found),
+            None if TYPE_NAMES.contains(&name.as_str()) => Ok((Expr::Ident(name), Type::Meta)),
+            None => {
+                let message = format!("there is no attribute `{name}`");
+                Err(self.error(CompileErrorKind::UnknownAttribute, id, &name, message))
+            }
+        }
+    }
+
+    /// An attribute, or what attribute names start with.
+    fn attribute(&mut self, name: &str, id: u64) -> Option<(Expr, Type)> {
+        if let Some(declaration) = self.vocabulary.find(name) {
+            let index = self.used(declaration, id);
+            return Some((Expr::Ident(format!("#{index}")), Type::of(declaration.value_type)));
+        }
+        let is_prefix =
+            |candidate: &str| candidate.strip_prefix(name).is_some_and(|rest| rest.starts_with('.'));
+        let known = self.vocabulary.iter().any(|declaration| is_prefix(declaration.name));
+        known.then(|| (Expr::Ident(name.to_owned()), Type::Object(name.to_owned())))
+    }
+
+    fn used(&mut self, declaration: Declaration<'_>, id: u64) -> usize {
+        match self.used.iter().position(|attribute| attribute.slot() == declaration.slot) {
+            Some(index) => index,
+            None => {
+                self.used.push(Attribute::new(declaration, self.spans.of(id, declaration.name)));
+                self.used.len() - 1
+            }
+        }
+    }
+
+    fn select(&mut self, mut select: SelectExpr, id: u64) -> Checked {
+        match self.check(&mut select.operand)? {
+            Type::Object(prefix) => {
+                let name = format!("{prefix}.{}", select.field);
+                match self.attribute(&name, id) {
+                    Some((Expr::Ident(attribute), _)) if select.test => {
+                        Ok(match attribute.strip_prefix('#') {
+                            Some(index) => (Expr::Ident(format!("?{index}")), Type::Bool),
+                            None => (Expr::Literal(LiteralValue::Boolean(true.into())), Type::Bool),
+                        })
+                    }
+                    Some(found) => Ok(found),
+                    None => {
+                        let message = format!("there is no attribute `{name}`");
+                        Err(self.error(CompileErrorKind::UnknownAttribute, id, &name, message))
+                    }
+                }
+            }
+            Type::Map(_, value) => {
+                let selected = if select.test { Type::Bool } else { *value };
+                Ok((Expr::Select(select), selected))
+            }
+            Type::Dyn | Type::Open => {
+                let selected = if select.test { Type::Bool } else { Type::Dyn };
+                Ok((Expr::Select(select), selected))
+            }
+            other => {
+                let message = format!("{other} has no field `{}`", select.field);
+                Err(self.error(CompileErrorKind::ArgumentType, id, &select.field, message))
+            }
+        }
+    }
+
+    fn call(&mut self, mut call: CallExpr, id: u64) -> Checked {
+        let mut operands = Vec::with_capacity(call.args.len() + 1);
+        for operand in call.target.as_deref_mut().into_iter().chain(&mut call.args) {
+            operands.push(self.check(operand)?);
+        }
+        let name = &call.func_name;
+        let readable = name.trim_matches(['_', '@']).replace('_', " ");
+        if !overloads::is_known(name) {
+            let message = format!("there is no function `{readable}`");
+            return Err(self.error(CompileErrorKind::UnknownFunction, id, name, message));
+        }
+        let Some(result) = overloads::result(name, call.target.is_some(), &operands) else {
+            let operands: Vec<_> = operands.iter().map(Type::to_string).collect();
+            let message = format!("`{readable}` does not take {}", operands.join(", "));
+            return Err(self.error(CompileErrorKind::ArgumentType, id, name, message));
+        };
+        match (name.as_str(), operands.as_slice()) {
+            ("matches", _) => {
+                self.prepare(&mut call.args);
+                call.args.splice(..0, call.target.take().map(|target| *target));
+                "@matches".clone_into(&mut call.func_name);
+            }
+            // Texts are read as everywhere in Mixer, not as the library would.
+            ("timestamp", [Type::String]) => "@timestamp".clone_into(&mut call.func_name),
+            ("duration", [Type::String]) => "@duration".clone_into(&mut call.func_name),
+            _ => {}
+        }
+        Ok((Expr::Call(call), result))
+    }
+
+    /// Compiles a pattern that is known already. One that is none stays, and is an error when it is evaluated.
+    fn prepare(&mut self, arguments: &mut [IdedExpr]) {
+        for argument in arguments {
+            if let Expr::Literal(LiteralValue::String(source)) = &argument.expr
+                && let Ok(regex) = pattern::compile(source)
+            {
+                argument.expr = Expr::Ident(format!("~{}", self.patterns.len()));
+                self.patterns.push(regex);
+            }
+        }
+    }
+
+    fn map(&mut self, mut map: MapExpr, id: u64) -> Checked {
+        let mut types: Option<(Type, Type)> = None;
+        for entry in &mut map.entries {
+            let EntryExpr::MapEntry(entry) = &mut entry.expr else {
+                return Err(self.error(CompileErrorKind::UnsupportedSyntax, id, "", "this is no map"));
+            };
+            let (key, value) = (self.check(&mut entry.key)?, self.check(&mut entry.value)?);
+            types = Some(match types {
+                None => (key, value),
+                Some((keys, values)) => (keys.join(key), values.join(value)),
+            });
+        }
+        let (keys, values) = types.unwrap_or((Type::Open, Type::Open));
+        Ok((Expr::Map(map), Type::Map(Box::new(keys), Box::new(values))))
+    }
+
+    fn comprehension(&mut self, mut comprehension: ComprehensionExpr, id: u64) -> Checked {
+        let range = self.check(&mut comprehension.iter_range)?;
+        let item = match range {
+            Type::List(item) => *item,
+            Type::Map(key, _) if Type::Map(key.clone(), Box::new(Type::String)) != Type::string_map() => *key,
+            Type::Dyn | Type::Open => Type::Dyn,
+            other => {
+                let message = format!("{other} cannot be gone through");
+                return Err(self.error(CompileErrorKind::ArgumentType, id, "", message));
+            }
+        };
+        let outer = self.scope.len();
+        let accumulator = self.check(&mut comprehension.accu_init)?;
+        self.scope.push((comprehension.accu_var.clone(), accumulator));
+        let inner = self.scope.len();
+        self.scope.push((comprehension.iter_var.clone(), item));
+        if let Some(second) = &comprehension.iter_var2 {
+            self.scope.push((second.clone(), Type::Dyn));
+        }
+        self.check(&mut comprehension.loop_cond)?;
+        let step = self.check(&mut comprehension.loop_step)?;
+        self.scope.truncate(inner);
+        self.scope[outer].1 = step;
+        let result = self.check(&mut comprehension.result)?;
+        self.scope.truncate(outer);
+        Ok((Expr::Comprehension(Box::new(comprehension)), result))
+    }
+}
+
+fn literal_type(literal: &LiteralValue) -> Type {
+    match literal {
+        LiteralValue::Boolean(_) => Type::Bool,
+        LiteralValue::Bytes(_) => Type::Bytes,
+        LiteralValue::Double(_) => Type::Double,
+        LiteralValue::Int(_) => Type::Int,
+        LiteralValue::Null => Type::Null,
+        LiteralValue::String(_) => Type::String,
+        LiteralValue::UInt(_) => Type::Uint,
+    }
+}

@@ -1,0 +1,263 @@
+//! Expressions in CEL and COMPAT, evaluated by the `cel` crate (mixer-runtime.md, section 1.5; what differs from a
+//! real Mixer is in docs/cel.md).
+
+mod check;
+mod functions;
+mod macros;
+mod overloads;
+mod reserved;
+mod resolver;
+mod spans;
+mod translate;
+mod types;
+mod values;
+
+use std::{
+    borrow::Cow,
+    collections::HashMap,
+    fmt, mem,
+    sync::{Arc, Mutex, PoisonError},
+};
+
+use cel::{
+    Context, Env, ExecutionError, Value,
+    common::{
+        ast::IdedExpr,
+        types::{CelBool, CelDouble, CelDuration, CelInt, CelMap, CelString, CelTimestamp},
+        value::Val,
+    },
+    parser::PrattParser,
+};
+use prost_types::Timestamp;
+use regex::Regex;
+
+use self::{
+    check::Checker,
+    resolver::Resolver,
+    spans::Spans,
+    translate::Translator,
+    values::{FormValue, IpValue, MapValue},
+};
+use super::{
+    Evaluated,
+    code::Attribute,
+    error::{CompileError, CompileErrorKind, EvalError, EvalErrorKind},
+    span::Span,
+    syntax,
+};
+use crate::attribute::{Attributes, Reads, StringMap, Vocabulary};
+use mixer_adapter_core::value::ValueType;
+
+/// The most operators a text in CEL may have. The parser recurses without a bound of its own on some of them.
+const MAX_OPERATORS: usize = 2000;
+/// The most of them that choose between two values.
+const MAX_CHOICES: usize = 200;
+/// The stack that is enough for any expression, in bytes.
+const STACK_SIZE: usize = 32 << 20;
+/// How deep an expression may be nested to be evaluated on the stack of the caller.
+const MAX_SHALLOW: usize = 32;
+
+/// A compiled expression in CEL or COMPAT.
+pub(crate) struct Program {
+    ast: IdedExpr,
+    env: Arc<Env>,
+    used: Vec<Attribute>,
+    patterns: Vec<Regex>,
+    value_type: ValueType,
+    /// How deep it is nested.
+    depth: usize,
+    span: Span,
+}
+
+impl fmt::Debug for Program {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Program")
+            .field("ast", &self.ast)
+            .field("value_type", &self.value_type)
+            .finish_non_exhaustive()
+    }
+}
+
+/// Compiles an expression in CEL.
+pub(crate) fn compile(text: &str, vocabulary: &Vocabulary) -> Result<Program, CompileError> {
+    let whole = Span::new(0, text.len());
+    let count = |symbols: &str| text.bytes().filter(|byte| symbols.as_bytes().contains(byte)).count();
+    if count("+-*/%<>=!?.[({,:") > MAX_OPERATORS || count("?") > MAX_CHOICES {
+        let message =
+            format!("this expression has more than {MAX_OPERATORS} operators, or {MAX_CHOICES} `?`");
+        return Err(CompileError::new(CompileErrorKind::TooLarge, whole, message));
+    }
+    let compiled = on_large_stack(|| {
+        let parsed = PrattParser::new().parse(&reserved::mark(text)).map_err(|errors| {
+            match errors.errors.first() {
+                Some(error) => {
+                    CompileError::new(CompileErrorKind::Cel, place(text, error.pos), error.msg.clone())
+                }
+                None => CompileError::new(CompileErrorKind::Cel, whole, "this is no CEL expression"),
+            }
+        })?;
+        check(parsed, &Spans::Text(text), vocabulary, whole)
+    });
+    compiled.unwrap_or_else(|message| Err(CompileError::new(CompileErrorKind::Cel, whole, message)))
+}
+
+/// Compiles an expression in Mixer's own language that is to be read as CEL.
+pub(crate) fn compile_compat(text: &str, vocabulary: &Vocabulary) -> Result<Program, CompileError> {
+    let whole = Span::new(0, text.len());
+    let compiled = on_large_stack(|| {
+        let ast = syntax::parse(text)?;
+        let mut translator = Translator { source: text, spans: HashMap::new() };
+        let translated = translator.translate(&ast)?;
+        check(translated, &Spans::Parts(translator.spans), vocabulary, whole)
+    });
+    compiled.unwrap_or_else(|message| Err(CompileError::new(CompileErrorKind::Cel, whole, message)))
+}
+
+fn check(
+    mut ast: IdedExpr,
+    spans: &Spans<'_>,
+    vocabulary: &Vocabulary,
+    span: Span,
+) -> Result<Program, CompileError> {
+    let mut checker = Checker::new(vocabulary, spans);
+    let value_type = checker.check(&mut ast)?.value_type();
+    let Checker { used, patterns, deepest: depth, .. } = checker;
+    let env =
+        functions::ENV.clone().map_err(|error| CompileError::new(CompileErrorKind::Cel, span, error))?;
+    Ok(Program { ast, env, used, patterns, value_type, depth, span })
+}
+
+/// Runs on a stack that is large enough for any expression. The `cel` crate needs more for each level of nesting than
+/// the stack of an ordinary thread has room for.
+fn on_large_stack<T: Send>(run: impl FnOnce() -> T + Send) -> Result<T, String> {
+    std::thread::scope(|scope| {
+        let thread = std::thread::Builder::new().stack_size(STACK_SIZE).spawn_scoped(scope, run);
+        let thread = thread.map_err(|error| format!("there is no thread for this expression: {error}"))?;
+        thread.join().map_err(|_| "the interpreter of CEL failed".to_owned())
+    })
+}
+
+/// The place of a line and a column, both from 1.
+fn place(text: &str, (line, column): (isize, isize)) -> Span {
+    let before = usize::try_from(line - 1).unwrap_or(0);
+    let start: usize = text.split_inclusive('\n').take(before).map(str::len).sum();
+    let column = usize::try_from(column - 1).unwrap_or(0);
+    let offset = text[start..].char_indices().nth(column).map_or(text.len() - start, |(offset, _)| offset);
+    let end = text[start + offset..].chars().next().map_or(0, char::len_utf8);
+    Span::new(start + offset, start + offset + end)
+}
+
+impl Program {
+    /// The type of its values; UNSPECIFIED for what is no attribute's type, such as a list.
+    pub(crate) fn value_type(&self) -> ValueType {
+        self.value_type
+    }
+
+    pub(crate) fn eval(
+        &self,
+        attributes: Attributes<'_>,
+        reads: &mut Reads,
+    ) -> Result<Evaluated<'static>, EvalError> {
+        if self.depth <= MAX_SHALLOW {
+            return self.run(attributes, reads);
+        }
+        let failed =
+            |message: String| EvalError::new(EvalErrorKind::Cel { message: message.into() }, self.span);
+        on_large_stack(|| self.run(attributes, reads)).unwrap_or_else(|message| Err(failed(message)))
+    }
+
+    fn run(&self, attributes: Attributes<'_>, reads: &mut Reads) -> Result<Evaluated<'static>, EvalError> {
+        let noted = Arc::new(Mutex::new(mem::take(reads)));
+        let failed = Mutex::new(None);
+        let resolver = Resolver {
+            used: &self.used,
+            patterns: &self.patterns,
+            attributes,
+            noted: Arc::clone(&noted),
+            failed,
+        };
+        let value = {
+            let mut context = Context::with_env(Arc::clone(&self.env));
+            context.set_variable_resolver(&resolver);
+            match Value::resolve_val(&self.ast, &context) {
+                Ok(value) => self.value(value.as_ref()),
+                Err(error) => Err(self.error(error)),
+            }
+        };
+        *reads = mem::take(&mut noted.lock().unwrap_or_else(PoisonError::into_inner));
+        let failed = resolver.failed.into_inner().unwrap_or_else(PoisonError::into_inner);
+        failed.map_or(value, Err)
+    }
+
+    fn error(&self, error: ExecutionError) -> EvalError {
+        let kind = match error {
+            ExecutionError::FunctionError { function, message } => {
+                let to = match function.as_str() {
+                    "ip" => Some(ValueType::IpAddress),
+                    "email" => Some(ValueType::EmailAddress),
+                    "dnsName" => Some(ValueType::DnsName),
+                    "uri" => Some(ValueType::Uri),
+                    "timestamp" => Some(ValueType::Timestamp),
+                    "duration" => Some(ValueType::Duration),
+                    _ => None,
+                };
+                match to {
+                    Some(to) => EvalErrorKind::Conversion { to, message: message.into() },
+                    None if function == "matches" => EvalErrorKind::Pattern { message: message.into() },
+                    None => EvalErrorKind::Cel { message: format!("{function}: {message}").into() },
+                }
+            }
+            other => EvalErrorKind::Cel { message: other.to_string().into() },
+        };
+        EvalError::new(kind, self.span)
+    }
+
+    fn value(&self, value: &dyn Val) -> Result<Evaluated<'static>, EvalError> {
+        let evaluated = match self.value_type {
+            ValueType::String => value
+                .downcast_ref::<CelString>()
+                .map(|text| Evaluated::String(Cow::Owned(text.inner().to_owned()))),
+            ValueType::Int64 => {
+                value.downcast_ref::<CelInt>().map(|number| Evaluated::Int64(*number.inner()))
+            }
+            ValueType::Double => {
+                value.downcast_ref::<CelDouble>().map(|number| Evaluated::Double(*number.inner()))
+            }
+            ValueType::Bool => value.downcast_ref::<CelBool>().map(|truth| Evaluated::Bool(*truth.inner())),
+            ValueType::Timestamp => value.downcast_ref::<CelTimestamp>().map(|time| {
+                // Below a second there are fewer than 2^31 nanoseconds.
+                let nanos = time.inner().timestamp_subsec_nanos() as i32;
+                Evaluated::Timestamp(Timestamp { seconds: time.inner().timestamp(), nanos })
+            }),
+            ValueType::Duration => value
+                .downcast_ref::<CelDuration>()
+                .and_then(|length| length.inner().num_nanoseconds().map(Evaluated::Duration)),
+            ValueType::IpAddress => {
+                value.downcast_ref::<IpValue>().map(|ip| Evaluated::IpAddress(Cow::Owned(ip.0.to_vec())))
+            }
+            ValueType::EmailAddress | ValueType::Uri | ValueType::DnsName => value
+                .downcast_ref::<FormValue>()
+                .map(|value| Evaluated::text(self.value_type, Cow::Owned(value.text.to_string()))),
+            ValueType::StringMap => {
+                string_map(value).map(|entries| Evaluated::StringMap(Cow::Owned(entries)))
+            }
+            ValueType::Unspecified => None,
+        };
+        evaluated.ok_or_else(|| {
+            let message = format!(
+                "the value, a {}, is of no attribute type that is known beforehand",
+                value.get_type().name()
+            );
+            EvalError::new(EvalErrorKind::Cel { message: message.into() }, self.span)
+        })
+    }
+}
+
+fn string_map(value: &dyn Val) -> Option<StringMap> {
+    if let Some(map) = value.downcast_ref::<MapValue>() {
+        return Some(map.entries.clone());
+    }
+    let map = value.downcast_ref::<CelMap>()?;
+    let text = |value: &dyn Val| value.downcast_ref::<CelString>().map(|text| text.inner().to_owned());
+    map.inner().iter().map(|(key, value)| Some((text(key.inner())?, text(value.as_ref())?))).collect()
+}

@@ -1,0 +1,139 @@
+//! Attributes as CEL reads them.
+
+use std::sync::{Arc, Mutex, PoisonError};
+
+use cel::{
+    common::{
+        types::{CelBool, CelDouble, CelDuration, CelInt, CelNull, CelString, CelTimestamp},
+        value::{CowVal, Val},
+    },
+    context::VariableResolver,
+};
+use chrono::{DateTime, FixedOffset};
+use prost_types::Timestamp;
+use regex::Regex;
+
+use super::values::{FormValue, IpValue, MapValue, Noted, PatternValue};
+use crate::{
+    attribute::{AttributeValue, Attributes, StringMap},
+    expression::{
+        code::{Attribute, Form},
+        error::EvalError,
+    },
+};
+use mixer_adapter_core::value::ValueType;
+
+/// Finds what the names of a checked expression stand for: `#2` is its attribute 2, `?2` whether the request has that
+/// attribute, `~0` its pattern 0. None of these can be written in CEL.
+pub(crate) struct Resolver<'a> {
+    pub(crate) used: &'a [Attribute],
+    pub(crate) patterns: &'a [Regex],
+    pub(crate) attributes: Attributes<'a>,
+    pub(crate) noted: Noted,
+    /// A resolver cannot fail. What went wrong is left here, and decides.
+    pub(crate) failed: Mutex<Option<EvalError>>,
+}
+
+impl VariableResolver for Resolver<'_> {
+    fn resolve<'b>(&'b self, name: &str) -> Option<CowVal<'b, 'b>> {
+        let index: usize = name.get(1..)?.parse().ok()?;
+        match name.as_bytes()[0] {
+            b'#' => self.used.get(index).map(|attribute| self.value(attribute)),
+            b'?' => {
+                let present = self.read(self.used.get(index)?).is_some();
+                Some(CowVal::owned(CelBool::from(present)))
+            }
+            b'~' => Some(CowVal::owned(PatternValue(self.patterns.get(index)?.clone()))),
+            _ => None,
+        }
+    }
+}
+
+impl<'a> Resolver<'a> {
+    /// Nothing is read any more once something has failed.
+    fn read(&self, attribute: &Attribute) -> Option<&'a AttributeValue> {
+        if self.failed.lock().unwrap_or_else(PoisonError::into_inner).is_some() {
+            return None;
+        }
+        let mut reads = self.noted.lock().unwrap_or_else(PoisonError::into_inner);
+        self.attributes.read(attribute.slot(), &mut reads)
+    }
+
+    fn value<'b>(&'b self, attribute: &Attribute) -> CowVal<'b, 'b> {
+        let declared = attribute.declared();
+        let value: Box<dyn Val + 'b> = match self.read(attribute) {
+            None => self.default(declared),
+            Some(value) => match self.typed(declared, value, attribute.slot()) {
+                Some(value) => value,
+                None => {
+                    let mut failed = self.failed.lock().unwrap_or_else(PoisonError::into_inner);
+                    failed.get_or_insert_with(|| attribute.wrong_type(value.kind()));
+                    Box::new(CelNull)
+                }
+            },
+        };
+        CowVal::Owned(value)
+    }
+
+    fn typed<'b>(
+        &'b self,
+        declared: ValueType,
+        value: &'b AttributeValue,
+        slot: u32,
+    ) -> Option<Box<dyn Val + 'b>> {
+        Some(match (declared, value) {
+            (ValueType::String, AttributeValue::String(text)) => Box::new(CelString::from(&**text)),
+            (ValueType::Int64, AttributeValue::Int64(number) | AttributeValue::Duration(number)) => {
+                Box::new(CelInt::from(*number))
+            }
+            (ValueType::Double, AttributeValue::Double(number)) => Box::new(CelDouble::from(*number)),
+            (ValueType::Bool, AttributeValue::Bool(truth)) => Box::new(CelBool::from(*truth)),
+            (ValueType::Duration, AttributeValue::Duration(nanos)) => {
+                Box::new(CelDuration::from(chrono::Duration::nanoseconds(*nanos)))
+            }
+            (ValueType::Timestamp, AttributeValue::Timestamp(instant)) => {
+                Box::new(CelTimestamp::from(date_time(*instant)?))
+            }
+            (ValueType::IpAddress, AttributeValue::Bytes(bytes)) => Box::new(IpValue(bytes.clone())),
+            (ValueType::StringMap, AttributeValue::StringMap(entries)) => {
+                Box::new(MapValue { entries: entries.clone(), source: Some((slot, Arc::clone(&self.noted))) })
+            }
+            (_, AttributeValue::String(text)) => {
+                Box::new(FormValue { form: form(declared)?, text: Arc::clone(text) })
+            }
+            _ => return None,
+        })
+    }
+
+    /// A missing attribute is no error in CEL: it reads as the zero of its type (mixer-runtime.md, section 1.5).
+    fn default<'b>(&self, declared: ValueType) -> Box<dyn Val + 'b> {
+        match declared {
+            ValueType::String => Box::new(CelString::from("")),
+            ValueType::Int64 => Box::new(CelInt::from(0)),
+            ValueType::Double => Box::new(CelDouble::from(0.0)),
+            ValueType::Bool => Box::new(CelBool::from(false)),
+            ValueType::Duration => Box::new(CelDuration::from(chrono::Duration::zero())),
+            ValueType::Timestamp => Box::new(CelTimestamp::from(DateTime::UNIX_EPOCH.fixed_offset())),
+            ValueType::IpAddress => Box::new(IpValue(bytes::Bytes::new())),
+            ValueType::StringMap => Box::new(MapValue { entries: StringMap::default(), source: None }),
+            _ => match form(declared) {
+                Some(form) => Box::new(FormValue { form, text: Arc::from("") }),
+                None => Box::new(CelNull),
+            },
+        }
+    }
+}
+
+fn form(value_type: ValueType) -> Option<Form> {
+    match value_type {
+        ValueType::EmailAddress => Some(Form::Email),
+        ValueType::Uri => Some(Form::Uri),
+        ValueType::DnsName => Some(Form::DnsName),
+        _ => None,
+    }
+}
+
+pub(crate) fn date_time(instant: Timestamp) -> Option<DateTime<FixedOffset>> {
+    let nanos = u32::try_from(instant.nanos).ok()?;
+    Some(DateTime::from_timestamp(instant.seconds, nanos)?.fixed_offset())
+}

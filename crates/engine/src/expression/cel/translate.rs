@@ -1,0 +1,134 @@
+//! COMPAT: an expression in Mixer's own language, read as CEL. `|` becomes `pick`, a text that reads as a duration
+//! becomes one; everything else means what it means in CEL (mixer-runtime.md, section 1.5).
+
+use std::collections::HashMap;
+
+use cel::common::ast::{CallExpr, Expr, IdedExpr, LiteralValue, SelectExpr};
+
+use crate::expression::{
+    error::{CompileError, CompileErrorKind},
+    span::Span,
+    syntax::{Ast, Call, Chain, Literal, Node},
+};
+use mixer_adapter_core::value::format_duration;
+
+pub(crate) struct Translator<'s> {
+    pub(crate) source: &'s str,
+    pub(crate) spans: HashMap<u64, Span>,
+}
+
+impl Translator<'_> {
+    pub(crate) fn translate(&mut self, ast: &Ast) -> Result<IdedExpr, CompileError> {
+        let expr = match &ast.node {
+            Node::Literal(literal) => self.literal(literal, ast.span),
+            Node::Attribute(name) => return Ok(self.name(name, ast.span)),
+            Node::Chain(chain, operands) => {
+                let operands =
+                    operands.iter().map(|operand| self.translate(operand)).collect::<Result<_, _>>()?;
+                return Ok(self.chain(*chain, operands, ast.span));
+            }
+            Node::Call(call) => self.call(call)?,
+        };
+        Ok(self.part(expr, ast.span))
+    }
+
+    fn part(&mut self, expr: Expr, span: Span) -> IdedExpr {
+        let id = self.spans.len() as u64 + 1;
+        self.spans.insert(id, span);
+        IdedExpr { id, expr }
+    }
+
+    fn literal(&mut self, literal: &Literal, span: Span) -> Expr {
+        match literal {
+            Literal::Text(text) => string(text),
+            Literal::Int(number) => Expr::Literal(LiteralValue::Int((*number).into())),
+            Literal::Double(number) => Expr::Literal(LiteralValue::Double((*number).into())),
+            Literal::Bool(truth) => {
+                // CEL knows these words in small letters only.
+                let word = &self.source[span.start as usize..span.end as usize];
+                match word.contains(char::is_uppercase) {
+                    true => Expr::Ident(word.to_owned()),
+                    false => Expr::Literal(LiteralValue::Boolean((*truth).into())),
+                }
+            }
+            Literal::Duration(nanos) => {
+                let text = self.part(string(&format_duration(i128::from(*nanos))), span);
+                function("duration", vec![text])
+            }
+        }
+    }
+
+    fn name(&mut self, name: &str, span: Span) -> IdedExpr {
+        if name == "null" {
+            return self.part(Expr::Literal(LiteralValue::Null), span);
+        }
+        let mut segments = name.split('.');
+        let first = segments.next().unwrap_or_default();
+        let mut node = self.part(Expr::Ident(first.to_owned()), span);
+        for field in segments {
+            let select = SelectExpr { operand: Box::new(node), field: field.to_owned(), test: false };
+            node = self.part(Expr::Select(select), span);
+        }
+        node
+    }
+
+    fn chain(&mut self, chain: Chain, mut operands: Vec<IdedExpr>, span: Span) -> IdedExpr {
+        let name = match chain {
+            Chain::Or => "_||_",
+            Chain::And => "_&&_",
+            Chain::Add => "_+_",
+            Chain::FirstOf => return self.part(function("pick", operands), span),
+        };
+        if chain == Chain::Add {
+            let pair = |left, right| self.part(function(name, vec![left, right]), span);
+            return operands.into_iter().reduce(pair).unwrap_or_default();
+        }
+        // Halved again and again, so that a long chain is not nested deeply.
+        match operands.len() {
+            0 | 1 => operands.pop().unwrap_or_default(),
+            length => {
+                let right = operands.split_off(length / 2);
+                let (left, right) = (self.chain(chain, operands, span), self.chain(chain, right, span));
+                self.part(function(name, vec![left, right]), span)
+            }
+        }
+    }
+
+    fn call(&mut self, call: &Call) -> Result<Expr, CompileError> {
+        let name = match (call.name.as_str(), call.arguments.len()) {
+            ("-", 1) => "-_",
+            ("!", 1) => "!_",
+            ("-", 2) => "_-_",
+            ("*", 2) => "_*_",
+            ("/", 2) => "_/_",
+            ("%", 2) => "_%_",
+            ("==", 2) => "_==_",
+            ("!=", 2) => "_!=_",
+            ("<", 2) => "_<_",
+            ("<=", 2) => "_<=_",
+            (">", 2) => "_>_",
+            (">=", 2) => "_>=_",
+            ("[]", 2) => "_[_]",
+            (name, _) if name.starts_with(char::is_alphabetic) => name,
+            (operator, _) => {
+                let message = format!("there is no operator `{operator}` in CEL");
+                return Err(CompileError::new(CompileErrorKind::UnknownFunction, call.name_span, message));
+            }
+        };
+        let target = match &call.receiver {
+            Some(receiver) => Some(Box::new(self.translate(receiver)?)),
+            None => None,
+        };
+        let args =
+            call.arguments.iter().map(|argument| self.translate(argument)).collect::<Result<_, _>>()?;
+        Ok(Expr::Call(CallExpr { func_name: name.to_owned(), target, args }))
+    }
+}
+
+fn string(text: &str) -> Expr {
+    Expr::Literal(LiteralValue::String(text.to_owned().into()))
+}
+
+fn function(name: &str, args: Vec<IdedExpr>) -> Expr {
+    Expr::Call(CallExpr { func_name: name.to_owned(), target: None, args })
+}

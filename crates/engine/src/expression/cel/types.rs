@@ -1,0 +1,110 @@
+use std::fmt;
+
+use mixer_adapter_core::value::ValueType;
+
+/// The type of a part of a CEL expression, as far as it is known before there is a request.
+#[derive(Clone, Debug, PartialEq)]
+pub(crate) enum Type {
+    /// Known only when it is evaluated.
+    Dyn,
+    /// Not decided yet: what an empty list has elements of.
+    Open,
+    Null,
+    Bool,
+    Int,
+    Uint,
+    Double,
+    String,
+    Bytes,
+    Timestamp,
+    Duration,
+    Ip,
+    Email,
+    Uri,
+    DnsName,
+    /// The type of types.
+    Meta,
+    List(Box<Type>),
+    Map(Box<Type>, Box<Type>),
+    /// What attribute names start with: `request`, where there is `request.path`.
+    Object(String),
+}
+
+impl Type {
+    pub(crate) fn string_map() -> Self {
+        Type::Map(Box::new(Type::String), Box::new(Type::String))
+    }
+
+    pub(crate) fn of(value_type: ValueType) -> Self {
+        match value_type {
+            ValueType::Unspecified => Type::Dyn,
+            ValueType::String => Type::String,
+            ValueType::Int64 => Type::Int,
+            ValueType::Double => Type::Double,
+            ValueType::Bool => Type::Bool,
+            ValueType::Timestamp => Type::Timestamp,
+            ValueType::IpAddress => Type::Ip,
+            ValueType::EmailAddress => Type::Email,
+            ValueType::Uri => Type::Uri,
+            ValueType::DnsName => Type::DnsName,
+            ValueType::Duration => Type::Duration,
+            ValueType::StringMap => Type::string_map(),
+        }
+    }
+
+    /// The attribute type with these values; UNSPECIFIED where there is none.
+    pub(crate) fn value_type(&self) -> ValueType {
+        match self {
+            Type::String => ValueType::String,
+            Type::Int => ValueType::Int64,
+            Type::Double => ValueType::Double,
+            Type::Bool => ValueType::Bool,
+            Type::Timestamp => ValueType::Timestamp,
+            Type::Ip => ValueType::IpAddress,
+            Type::Email => ValueType::EmailAddress,
+            Type::Uri => ValueType::Uri,
+            Type::DnsName => ValueType::DnsName,
+            Type::Duration => ValueType::Duration,
+            map if *map == Type::string_map() => ValueType::StringMap,
+            _ => ValueType::Unspecified,
+        }
+    }
+
+    /// Whether a value of this type can stand where the other is wanted.
+    pub(crate) fn fits(&self, wanted: &Type) -> bool {
+        match (self, wanted) {
+            (Type::Dyn | Type::Open, _) | (_, Type::Dyn | Type::Open) => true,
+            (Type::List(item), Type::List(wanted)) => item.fits(wanted),
+            (Type::Map(key, value), Type::Map(wanted_key, wanted)) => {
+                key.fits(wanted_key) && value.fits(wanted)
+            }
+            (actual, wanted) => actual == wanted,
+        }
+    }
+
+    /// The type of values that are of one or of the other type.
+    pub(crate) fn join(self, other: Type) -> Type {
+        match (self, other) {
+            (Type::Open, known) | (known, Type::Open) => known,
+            (Type::List(a), Type::List(b)) => Type::List(Box::new(a.join(*b))),
+            (a, b) if a == b => a,
+            _ => Type::Dyn,
+        }
+    }
+}
+
+impl fmt::Display for Type {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Type::List(item) => write!(f, "list({item})"),
+            Type::Map(key, value) => write!(f, "map({key}, {value})"),
+            Type::Object(name) => write!(f, "{name}.*"),
+            Type::Dyn | Type::Open => f.write_str("dyn"),
+            Type::Null => f.write_str("null"),
+            Type::Uint => f.write_str("uint"),
+            Type::Bytes => f.write_str("bytes"),
+            Type::Meta => f.write_str("type"),
+            other => other.value_type().fmt(f),
+        }
+    }
+}

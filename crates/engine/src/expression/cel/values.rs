@@ -1,0 +1,150 @@
+//! Values that CEL itself does not have: attributes of Mixer's own types, seen through the crate's traits.
+
+use std::{
+    any::Any,
+    sync::{Arc, Mutex, PoisonError},
+};
+
+use bytes::Bytes;
+use cel::{
+    ExecutionError,
+    common::{
+        traits::{Container, Indexer},
+        types::{CelString, MAP_TYPE, Type},
+        value::{CowVal, StaticVal, Val},
+    },
+};
+use regex::Regex;
+
+use crate::{
+    attribute::{Reads, StringMap},
+    expression::code::{Form, same_address},
+};
+
+/// What an evaluation notes, shared by the values that are looked into.
+pub(crate) type Noted = Arc<Mutex<Reads>>;
+
+/// IP_ADDRESS
+#[derive(Clone, Debug)]
+pub(crate) struct IpValue(pub(crate) Bytes);
+
+/// EMAIL_ADDRESS, URI or DNS_NAME
+#[derive(Clone, Debug)]
+pub(crate) struct FormValue {
+    pub(crate) form: Form,
+    pub(crate) text: Arc<str>,
+}
+
+/// STRING_MAP, and the slot for which its keys are noted.
+#[derive(Clone, Debug)]
+pub(crate) struct MapValue {
+    pub(crate) entries: StringMap,
+    pub(crate) source: Option<(u32, Noted)>,
+}
+
+/// A pattern that was compiled with the expression.
+#[derive(Clone, Debug)]
+pub(crate) struct PatternValue(pub(crate) Regex);
+
+impl MapValue {
+    fn find(&self, key: &dyn Val) -> Result<(Arc<str>, Option<&Arc<str>>), ExecutionError> {
+        let Some(key) = key.downcast_ref::<CelString>() else {
+            let got = key.get_type().name().to_owned();
+            return Err(ExecutionError::UnexpectedType { got, want: "string".to_owned() });
+        };
+        let key: Arc<str> = Arc::from(key.inner());
+        let value = self.entries.get(&key);
+        if let Some((slot, noted)) = &self.source {
+            let mut reads = noted.lock().unwrap_or_else(PoisonError::into_inner);
+            reads.record_key(*slot, &key, value.is_some(), || Arc::clone(&key));
+        }
+        Ok((key, value))
+    }
+}
+
+impl Indexer for MapValue {
+    fn get<'b, 'v>(&'b self, key: &dyn Val) -> Result<CowVal<'b, 'v>, ExecutionError>
+    where
+        Self: 'v,
+    {
+        match self.find(key)? {
+            (_, Some(value)) => Ok(CowVal::owned(CelString::from(value.to_string()))),
+            (key, None) => Err(ExecutionError::no_such_key(&key)),
+        }
+    }
+
+    fn steal<'v>(self: Box<Self>, key: &dyn Val) -> Result<Box<dyn Val + 'v>, ExecutionError>
+    where
+        Self: 'v,
+    {
+        self.get(key).map(CowVal::into_owned)
+    }
+}
+
+impl Container for MapValue {
+    fn contains(&self, key: &dyn Val) -> Result<bool, ExecutionError> {
+        Ok(self.find(key)?.1.is_some())
+    }
+}
+
+static IP: Type = Type::new_unspecified_type("istio.policy.v1beta1.IPAddress");
+static FORM: Type = Type::new_unspecified_type("istio.policy.v1beta1.text");
+static MAP: Type = MAP_TYPE;
+static PATTERN: Type = Type::new_unspecified_type("pattern");
+
+macro_rules! val {
+    ($name:ident, $type:ident { $($extra:tt)* }) => {
+        impl Val for $name {
+            fn get_type(&self) -> &Type {
+                &$type
+            }
+
+            fn cel_type() -> &'static Type {
+                &$type
+            }
+
+            fn clone_as_boxed<'v>(&self) -> Box<dyn Val + 'v> {
+                Box::new(self.clone())
+            }
+
+            fn as_any(&self) -> Option<&dyn Any> {
+                Some(self)
+            }
+
+            $($extra)*
+        }
+
+        impl StaticVal for $name {}
+    };
+}
+
+val!(IpValue, IP {
+    fn equals(&self, other: &dyn Val) -> bool {
+        other.downcast_ref::<IpValue>().is_some_and(|other| same_address(&self.0, &other.0))
+    }
+});
+
+val!(FormValue, FORM {
+    /// Texts that do not have the form, which a request may send, are equal to none.
+    fn equals(&self, other: &dyn Val) -> bool {
+        other.downcast_ref::<FormValue>().is_some_and(|other| {
+            let span = Default::default();
+            self.form == other.form && self.form.same(&self.text, &other.text, span).unwrap_or(false)
+        })
+    }
+});
+
+val!(MapValue, MAP {
+    fn as_indexer<'b, 'v>(&'b self) -> Option<&'b (dyn Indexer + 'v)>
+    where
+        Self: 'v,
+    {
+        Some(self)
+    }
+
+    fn as_container(&self) -> Option<&dyn Container> {
+        Some(self)
+    }
+});
+
+val!(PatternValue, PATTERN {});

@@ -1,0 +1,109 @@
+use std::borrow::Cow;
+
+use bytes::Bytes;
+use prost_types::Timestamp;
+
+use crate::attribute::{AttributeValue, StringMap};
+use mixer_adapter_core::value::{self, Value, ValueType};
+
+/// The value of an expression, borrowed from the expression or the request where it can be.
+#[derive(Clone, Debug, PartialEq)]
+pub enum Evaluated<'a> {
+    /// STRING
+    String(Cow<'a, str>),
+    /// EMAIL_ADDRESS
+    EmailAddress(Cow<'a, str>),
+    /// URI
+    Uri(Cow<'a, str>),
+    /// DNS_NAME
+    DnsName(Cow<'a, str>),
+    /// INT64
+    Int64(i64),
+    /// DOUBLE
+    Double(f64),
+    /// BOOL
+    Bool(bool),
+    /// TIMESTAMP
+    Timestamp(Timestamp),
+    /// DURATION, in nanoseconds
+    Duration(i64),
+    /// IP_ADDRESS; the bytes of a request need not be an address
+    IpAddress(Cow<'a, [u8]>),
+    /// STRING_MAP
+    StringMap(Cow<'a, StringMap>),
+}
+
+impl<'a> Evaluated<'a> {
+    /// A text as a value of one of the types that texts are values of.
+    pub(crate) fn text(value_type: ValueType, text: Cow<'a, str>) -> Self {
+        match value_type {
+            ValueType::EmailAddress => Evaluated::EmailAddress(text),
+            ValueType::Uri => Evaluated::Uri(text),
+            ValueType::DnsName => Evaluated::DnsName(text),
+            _ => Evaluated::String(text),
+        }
+    }
+
+    /// The type of the value.
+    pub fn value_type(&self) -> ValueType {
+        match self {
+            Evaluated::String(_) => ValueType::String,
+            Evaluated::EmailAddress(_) => ValueType::EmailAddress,
+            Evaluated::Uri(_) => ValueType::Uri,
+            Evaluated::DnsName(_) => ValueType::DnsName,
+            Evaluated::Int64(_) => ValueType::Int64,
+            Evaluated::Double(_) => ValueType::Double,
+            Evaluated::Bool(_) => ValueType::Bool,
+            Evaluated::Timestamp(_) => ValueType::Timestamp,
+            Evaluated::Duration(_) => ValueType::Duration,
+            Evaluated::IpAddress(_) => ValueType::IpAddress,
+            Evaluated::StringMap(_) => ValueType::StringMap,
+        }
+    }
+}
+
+impl From<Evaluated<'_>> for Value {
+    fn from(evaluated: Evaluated<'_>) -> Self {
+        match evaluated {
+            Evaluated::String(text) => Value::String(text.into_owned()),
+            Evaluated::EmailAddress(text) => {
+                Value::EmailAddress(value::EmailAddress { value: text.into_owned() })
+            }
+            Evaluated::Uri(text) => Value::Uri(value::Uri { value: text.into_owned() }),
+            Evaluated::DnsName(text) => Value::DnsName(value::DnsName { value: text.into_owned() }),
+            Evaluated::Int64(number) => Value::Int64(number),
+            Evaluated::Double(number) => Value::Double(number),
+            Evaluated::Bool(truth) => Value::Bool(truth),
+            Evaluated::Timestamp(instant) => Value::TimeStamp(value::TimeStamp { value: Some(instant) }),
+            Evaluated::Duration(nanos) => {
+                const SECOND: i64 = 1_000_000_000;
+                // The remainder of a division by a second fits 32 bits.
+                let length =
+                    prost_types::Duration { seconds: nanos / SECOND, nanos: (nanos % SECOND) as i32 };
+                Value::Duration(value::Duration { value: Some(length) })
+            }
+            Evaluated::IpAddress(bytes) => {
+                Value::IpAddress(value::IpAddress { value: Bytes::from(bytes.into_owned()) })
+            }
+            Evaluated::StringMap(map) => Value::StringMap((&*map).into()),
+        }
+    }
+}
+
+impl From<Evaluated<'_>> for AttributeValue {
+    fn from(evaluated: Evaluated<'_>) -> Self {
+        match evaluated {
+            Evaluated::String(text)
+            | Evaluated::EmailAddress(text)
+            | Evaluated::Uri(text)
+            | Evaluated::DnsName(text) => AttributeValue::String(text.into()),
+            Evaluated::Int64(number) => AttributeValue::Int64(number),
+            Evaluated::Double(number) => AttributeValue::Double(number),
+            Evaluated::Bool(truth) => AttributeValue::Bool(truth),
+            Evaluated::Timestamp(instant) => AttributeValue::Timestamp(instant),
+            Evaluated::Duration(nanos) => AttributeValue::Duration(nanos),
+            Evaluated::IpAddress(bytes) => AttributeValue::Bytes(Bytes::from(bytes.into_owned())),
+            Evaluated::StringMap(map) => AttributeValue::StringMap(map.into_owned()),
+        }
+    }
+}

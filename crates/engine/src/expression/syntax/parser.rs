@@ -1,0 +1,318 @@
+//! Go's expression grammar, as much of it as the language accepts (mixer-runtime.md, section 1.1).
+
+use super::{
+    ast::{Ast, Call, Chain, MAX_NESTING, Node, too_deep},
+    lexer::{Token, TokenKind, tokens},
+    literal::{Literal, literal},
+};
+use crate::expression::{
+    error::{CompileError, CompileErrorKind},
+    span::Span,
+};
+
+/// The longest text that is read, in bytes.
+const MAX_LENGTH: usize = 1 << 20;
+
+pub(crate) fn parse(source: &str) -> Result<Ast, CompileError> {
+    if source.len() > MAX_LENGTH {
+        let message = format!("this expression is longer than {MAX_LENGTH} bytes");
+        return Err(CompileError::new(CompileErrorKind::TooLarge, Span::default(), message));
+    }
+    let mut parser = Parser { source, tokens: tokens(source)?, next: 0, nesting: 0 };
+    let ast = parser.expression(1)?;
+    match parser.token().kind {
+        TokenKind::End => Ok(ast),
+        TokenKind::LineEnd => Err(parser
+            .unexpected("the expression ended with this line")
+            .help("break lines after an operator, not before it")),
+        TokenKind::Operator("=") => Err(parser.unexpected("`=` is no operator").help("`==` compares")),
+        _ => Err(parser.unexpected("the expression should end here")),
+    }
+}
+
+/// How tightly an operator between two operands binds; `==` loosest but `&&` and `||`, unlike in C.
+fn precedence(kind: TokenKind) -> Option<(u8, &'static str)> {
+    let TokenKind::Operator(symbol) = kind else { return None };
+    let level = match symbol {
+        "||" => 1,
+        "&&" => 2,
+        "==" | "!=" | "<" | "<=" | ">" | ">=" => 3,
+        "+" | "-" | "|" | "^" => 4,
+        "*" | "/" | "%" | "<<" | ">>" | "&" | "&^" => 5,
+        _ => return None,
+    };
+    Some((level, symbol))
+}
+
+struct Parser<'s> {
+    source: &'s str,
+    tokens: Vec<Token>,
+    next: usize,
+    nesting: usize,
+}
+
+/// An operand while more can follow it.
+enum Operand {
+    /// `a.b.c`: an attribute, or a function or method when `(` follows.
+    Name(Vec<Token>),
+    Value {
+        ast: Ast,
+        /// Whether it is a map entry without parentheses around it.
+        entry: bool,
+    },
+}
+
+impl Parser<'_> {
+    fn token(&self) -> Token {
+        self.tokens[self.next]
+    }
+
+    fn text(&self, token: Token) -> &str {
+        &self.source[token.span.start as usize..token.span.end as usize]
+    }
+
+    /// Takes the next token if it is that operator.
+    fn take(&mut self, symbol: &str) -> Option<Token> {
+        let token = self.token();
+        let found = matches!(token.kind, TokenKind::Operator(operator) if operator == symbol);
+        self.next += usize::from(found);
+        found.then_some(token)
+    }
+
+    fn expect(&mut self, symbol: &str) -> Result<Token, CompileError> {
+        self.take(symbol).ok_or_else(|| self.unexpected(format!("`{symbol}` should stand here")))
+    }
+
+    fn unexpected(&self, message: impl Into<String>) -> CompileError {
+        CompileError::new(CompileErrorKind::Parse, self.token().span, message)
+    }
+
+    fn unsupported(&self, span: Span, message: impl Into<String>) -> CompileError {
+        CompileError::new(CompileErrorKind::UnsupportedSyntax, span, message)
+    }
+
+    fn nested<T>(
+        &mut self,
+        inner: impl FnOnce(&mut Self) -> Result<T, CompileError>,
+    ) -> Result<T, CompileError> {
+        if self.nesting == MAX_NESTING {
+            return Err(too_deep(self.token().span));
+        }
+        self.nesting += 1;
+        let result = inner(self);
+        self.nesting -= 1;
+        result
+    }
+
+    /// Operators that bind at least as tightly as `lowest`, left to right.
+    fn expression(&mut self, lowest: u8) -> Result<Ast, CompileError> {
+        let mut left = self.unary()?;
+        while let Some((level, symbol)) = precedence(self.token().kind).filter(|&(level, _)| level >= lowest)
+        {
+            left = match Chain::of(symbol) {
+                Some(chain) => self.chain(chain, left, level)?,
+                None => {
+                    let operator = self.token();
+                    self.next += 1;
+                    let right = self.expression(level + 1)?;
+                    let span = left.span.to(right.span);
+                    call(symbol.to_owned(), operator.span, None, vec![left, right], span)?
+                }
+            };
+        }
+        Ok(left)
+    }
+
+    /// All operands up to the first operator that is another one.
+    fn chain(&mut self, chain: Chain, first: Ast, level: u8) -> Result<Ast, CompileError> {
+        let mut span = first.span;
+        let mut operands = vec![first];
+        while self.take(chain.symbol()).is_some() {
+            let operand = self.expression(level + 1)?;
+            span = span.to(operand.span);
+            operands.push(operand);
+        }
+        Ast::new(Node::Chain(chain, operands), span)
+    }
+
+    fn unary(&mut self) -> Result<Ast, CompileError> {
+        let operator = self.token();
+        match operator.kind {
+            TokenKind::Operator("+" | "-" | "!" | "^" | "&" | "<-") => {
+                self.next += 1;
+                let operand = self.nested(Self::unary)?;
+                let span = operator.span.to(operand.span);
+                let name = self.text(operator).to_owned();
+                call(name, operator.span, None, vec![operand], span)
+            }
+            TokenKind::Operator("*") => Err(self.unsupported(operator.span, "there are no pointers")),
+            _ => self.primary(),
+        }
+    }
+
+    fn primary(&mut self) -> Result<Ast, CompileError> {
+        let mut operand = self.operand()?;
+        loop {
+            operand = if self.take(".").is_some() {
+                self.selection(operand)?
+            } else if self.take("(").is_some() {
+                let (arguments, end) = self.nested(Self::arguments)?;
+                self.call(operand, arguments, end)?
+            } else if self.take("[").is_some() {
+                self.index(operand)?
+            } else if matches!((self.token().kind, &operand), (TokenKind::Operator("{"), Operand::Name(_))) {
+                return Err(self.unsupported(self.token().span, "there are no composite values"));
+            } else {
+                return self.value(operand);
+            };
+        }
+    }
+
+    fn operand(&mut self) -> Result<Operand, CompileError> {
+        let token = self.token();
+        match token.kind {
+            TokenKind::Identifier => {
+                self.next += 1;
+                Ok(Operand::Name(vec![token]))
+            }
+            TokenKind::Int | TokenKind::Float | TokenKind::Imaginary => self.literal(token),
+            TokenKind::Char | TokenKind::Text | TokenKind::RawText => self.literal(token),
+            TokenKind::Operator("(") => {
+                self.next += 1;
+                let mut ast = self.nested(|parser| parser.expression(1))?;
+                ast.span = token.span.to(self.expect(")")?.span);
+                Ok(Operand::Value { ast, entry: false })
+            }
+            TokenKind::Operator("[") => Err(self.unsupported(token.span, "there are no lists")),
+            TokenKind::Keyword
+                if matches!(self.text(token), "func" | "map" | "struct" | "chan" | "interface") =>
+            {
+                Err(self.unsupported(token.span, format!("`{}` is a keyword of Go", self.text(token))))
+            }
+            TokenKind::Keyword => {
+                Err(self.unexpected(format!("`{}` is a keyword and names no attribute", self.text(token))))
+            }
+            _ => Err(self.unexpected("a value should stand here")),
+        }
+    }
+
+    fn literal(&mut self, token: Token) -> Result<Operand, CompileError> {
+        self.next += 1;
+        let literal = literal(token.kind, self.text(token), token.span)?;
+        Ok(Operand::Value { ast: Ast::new(Node::Literal(literal), token.span)?, entry: false })
+    }
+
+    /// What follows a dot.
+    fn selection(&mut self, operand: Operand) -> Result<Operand, CompileError> {
+        let token = self.token();
+        match (token.kind, operand) {
+            (TokenKind::Identifier, Operand::Name(mut segments)) => {
+                self.next += 1;
+                segments.push(token);
+                Ok(Operand::Name(segments))
+            }
+            (TokenKind::Identifier, Operand::Value { ast, entry: on_entry }) => {
+                self.next += 1;
+                if self.take("(").is_none() {
+                    return Err(self.unsupported(ast.span.to(token.span), "a value has no fields"));
+                }
+                let (arguments, end) = self.nested(Self::arguments)?;
+                let span = ast.span.to(end);
+                let (name, receiver) = (self.text(token).to_owned(), Some(Box::new(ast)));
+                let call = Call { name, name_span: token.span, receiver, on_entry, arguments };
+                Ok(Operand::Value { ast: Ast::new(Node::Call(call), span)?, entry: false })
+            }
+            (TokenKind::Operator("("), _) => {
+                Err(self.unsupported(token.span, "there are no type assertions"))
+            }
+            (TokenKind::Keyword, _) => {
+                let message =
+                    format!("`{}` is a keyword and cannot be part of an attribute name", self.text(token));
+                Err(self.unexpected(message))
+            }
+            _ => Err(self.unexpected("a name should stand after the dot")),
+        }
+    }
+
+    /// The arguments of a call up to its closing parenthesis, and the place of that.
+    fn arguments(&mut self) -> Result<(Vec<Ast>, Span), CompileError> {
+        let mut arguments = Vec::new();
+        loop {
+            if let Some(end) = self.take(")") {
+                return Ok((arguments, end.span));
+            }
+            arguments.push(self.expression(1)?);
+            if let Some(dots) = self.take("...") {
+                return Err(self.unsupported(dots.span, "arguments are written one by one"));
+            }
+            if self.take(",").is_none() {
+                return Ok((arguments, self.expect(")")?.span));
+            }
+        }
+    }
+
+    /// A call of a function, or of a method on an attribute.
+    fn call(&mut self, callee: Operand, arguments: Vec<Ast>, end: Span) -> Result<Operand, CompileError> {
+        let mut segments = match callee {
+            Operand::Name(segments) => segments,
+            Operand::Value { ast, .. } => return Err(self.unsupported(ast.span, "this is no function")),
+        };
+        let span = segments[0].span.to(end);
+        let method = segments.pop().unwrap_or(self.token());
+        let receiver = match segments.is_empty() {
+            true => None,
+            false => Some(Box::new(self.attribute(&segments)?)),
+        };
+        let ast = call(self.text(method).to_owned(), method.span, receiver, arguments, span)?;
+        Ok(Operand::Value { ast, entry: false })
+    }
+
+    fn index(&mut self, operand: Operand) -> Result<Operand, CompileError> {
+        let bracket = self.tokens[self.next - 1];
+        let map = self.value(operand)?;
+        if let Some(colon) = self.take(":") {
+            return Err(self.unsupported(colon.span, "there are no slices"));
+        }
+        let key = self.nested(|parser| parser.expression(1))?;
+        if let Some(colon) = self.take(":") {
+            return Err(self.unsupported(colon.span, "there are no slices"));
+        }
+        let end = self.expect("]")?;
+        let span = map.span.to(end.span);
+        let ast = call("[]".to_owned(), bracket.span.to(end.span), None, vec![map, key], span)?;
+        Ok(Operand::Value { ast, entry: true })
+    }
+
+    fn value(&self, operand: Operand) -> Result<Ast, CompileError> {
+        match operand {
+            Operand::Name(segments) => self.name(&segments),
+            Operand::Value { ast, .. } => Ok(ast),
+        }
+    }
+
+    /// An attribute, or `true` or `false` in any case.
+    fn name(&self, segments: &[Token]) -> Result<Ast, CompileError> {
+        let truth = match segments {
+            [only] if self.text(*only).eq_ignore_ascii_case("true") => true,
+            [only] if self.text(*only).eq_ignore_ascii_case("false") => false,
+            _ => return self.attribute(segments),
+        };
+        Ast::new(Node::Literal(Literal::Bool(truth)), segments[0].span)
+    }
+
+    fn attribute(&self, segments: &[Token]) -> Result<Ast, CompileError> {
+        let span = segments.iter().map(|token| token.span).reduce(Span::to).unwrap_or_default();
+        let name = segments.iter().map(|&token| self.text(token)).collect::<Vec<_>>().join(".");
+        Ast::new(Node::Attribute(name), span)
+    }
+}
+
+fn call(
+    name: String,
+    name_span: Span,
+    receiver: Option<Box<Ast>>,
+    arguments: Vec<Ast>,
+    span: Span,
+) -> Result<Ast, CompileError> {
+    Ast::new(Node::Call(Call { name, name_span, receiver, on_entry: false, arguments }), span)
+}

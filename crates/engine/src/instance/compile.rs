@@ -1,0 +1,399 @@
+//! From the `params` of an instance to its fields (mixer-runtime.md, section 2.4).
+
+use prost_reflect::{FieldDescriptor, Kind, MessageDescriptor};
+use serde_json::{Map, Value as Json};
+
+use super::{Field, Scalar, Source, Typed, wire};
+use crate::{
+    attribute::Vocabulary,
+    expression::{Expression, Language},
+};
+use mixer_adapter_core::value::{ValueType, parse_duration};
+
+/// What is wrong with an instance's params.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("{field}: {reason}")]
+pub struct InstanceFault {
+    /// The path of the field, `dimensions["code"]`.
+    pub field: String,
+    /// What is wrong with it and what it should be.
+    pub reason: String,
+}
+
+/// The field that every InstanceMsg has for its name.
+const NAME: &str = "name";
+
+pub(super) fn fields(
+    name: &str,
+    message: &MessageDescriptor,
+    mut params: Map<String, Json>,
+    compiler: &Compiler<'_>,
+) -> Result<Vec<Field>, InstanceFault> {
+    // Whatever stands in `name` gives way to the instance's full name.
+    params.remove(NAME);
+    let mut fields = message_fields(message, params, "", compiler)?;
+    if let Some(field) = message.get_field_by_name(NAME) {
+        let mut constant = Vec::new();
+        wire::bytes(field.number(), name.as_bytes(), &mut constant);
+        fields.push(Field::Constant(constant));
+    }
+    Ok(merge_constants(fields))
+}
+
+/// What expressions are compiled with.
+pub(super) struct Compiler<'a> {
+    pub(super) vocabulary: &'a Vocabulary,
+    pub(super) language: Language,
+}
+
+fn message_fields(
+    message: &MessageDescriptor,
+    params: Map<String, Json>,
+    path: &str,
+    compiler: &Compiler<'_>,
+) -> Result<Vec<Field>, InstanceFault> {
+    let mut fields = Vec::new();
+    for (name, json) in params {
+        let Some(field) = message.get_field_by_name(&name).or_else(|| message.get_field_by_json_name(&name))
+        else {
+            let known: Vec<String> = message
+                .fields()
+                .filter(|field| field.name() != NAME)
+                .map(|field| field.name().to_owned())
+                .collect();
+            let known = if known.is_empty() {
+                "it has no fields".to_owned()
+            } else {
+                format!("known are: {}", known.join(", "))
+            };
+            return Err(fault(&join(path, &name), format!("no such field in the template; {known}")));
+        };
+        if !json.is_null() {
+            compile_field(&field, json, &join(path, field.name()), compiler, &mut fields)?;
+        }
+    }
+    // In the order of their numbers, whatever the order in the file.
+    fields.sort_by_key(number);
+    Ok(fields)
+}
+
+fn compile_field(
+    field: &FieldDescriptor,
+    json: Json,
+    path: &str,
+    compiler: &Compiler<'_>,
+    fields: &mut Vec<Field>,
+) -> Result<(), InstanceFault> {
+    let number = field.number();
+    if field.is_map() {
+        let Json::Object(entries) = json else {
+            return Err(fault(path, "expected an object: the field is a map"));
+        };
+        let Kind::Message(entry) = field.kind() else { return Ok(()) };
+        let value = entry.map_entry_value_field();
+        for (key, json) in entries {
+            let mut content = vec![Field::Constant(Vec::new())];
+            if let Field::Constant(bytes) = &mut content[0] {
+                wire::bytes(1, key.as_bytes(), bytes);
+            }
+            content.push(compile_one(2, &value.kind(), json, &format!("{path}[{key:?}]"), compiler)?);
+            fields.push(Field::Message(number, content));
+        }
+        return Ok(());
+    }
+    if field.is_list() {
+        let Json::Array(items) = json else {
+            return Err(fault(path, "expected a list: the field is repeated"));
+        };
+        let items = items.into_iter().enumerate().map(|(index, item)| {
+            compile_one(number, &field.kind(), item, &format!("{path}[{index}]"), compiler)
+        });
+        let items = items.collect::<Result<Vec<_>, _>>()?;
+        match field.is_packed() {
+            true => fields.push(Field::Packed(number, items)),
+            false => fields.extend(items),
+        }
+        return Ok(());
+    }
+    fields.push(compile_one(number, &field.kind(), json, path, compiler)?);
+    Ok(())
+}
+
+fn compile_one(
+    number: u32,
+    kind: &Kind,
+    json: Json,
+    path: &str,
+    compiler: &Compiler<'_>,
+) -> Result<Field, InstanceFault> {
+    match kind {
+        Kind::Message(message) => match typed(message) {
+            Some(typed) => compile_typed(number, typed, json, path, compiler),
+            None => match json {
+                Json::Object(params) => {
+                    Ok(Field::Message(number, message_fields(message, params, path, compiler)?))
+                }
+                _ => Err(fault(path, format!("expected an object with the fields of {}", message.name()))),
+            },
+        },
+        kind => compile_scalar(number, scalar(kind, path)?, json, path, compiler),
+    }
+}
+
+/// The messages of `istio.policy.v1beta1` that stand for one value.
+fn typed(message: &MessageDescriptor) -> Option<Typed> {
+    let of = match message.full_name().strip_prefix("istio.policy.v1beta1.")? {
+        "Value" => return Some(Typed::Value),
+        "IPAddress" => ValueType::IpAddress,
+        "TimeStamp" => ValueType::Timestamp,
+        "Duration" => ValueType::Duration,
+        "DNSName" => ValueType::DnsName,
+        "EmailAddress" => ValueType::EmailAddress,
+        "Uri" => ValueType::Uri,
+        "StringMap" => ValueType::StringMap,
+        _ => return None,
+    };
+    Some(Typed::Of(of))
+}
+
+fn compile_typed(
+    number: u32,
+    typed: Typed,
+    json: Json,
+    path: &str,
+    compiler: &Compiler<'_>,
+) -> Result<Field, InstanceFault> {
+    let text = match (typed, json) {
+        // A number in YAML is a double: params travel as a Struct, which knows no other numbers.
+        (Typed::Value, Json::Number(number_value)) => {
+            let double = number_value.as_f64().unwrap_or_default();
+            return Ok(constant_value(number, ValueType::Double, |content| {
+                wire::fixed64(3, double.to_le_bytes(), content)
+            }));
+        }
+        (Typed::Value, Json::Bool(truth)) => {
+            return Ok(constant_value(number, ValueType::Bool, |content| {
+                wire::varint(4, u64::from(truth), content)
+            }));
+        }
+        (_, Json::String(text)) => text,
+        _ => {
+            return Err(fault(
+                path,
+                "expected an expression, or a constant in quotes within the quotes of YAML",
+            ));
+        }
+    };
+    if let Some(literal) = quoted(&text) {
+        return typed_constant(number, typed, literal, path);
+    }
+    let expression = compiler.expression(&text, path)?;
+    match (typed, expression.value_type()) {
+        (Typed::Value, ValueType::StringMap) => Err(fault(
+            path,
+            "a STRING_MAP cannot be put into a Value; take one of its entries, `headers[\"x\"]`",
+        )),
+        (Typed::Of(wanted), actual) if wanted != actual => Err(wrong_type(path, wanted, actual)),
+        _ => Ok(Field::Typed(number, typed, Source { path: path.into(), expression })),
+    }
+}
+
+/// A quoted constant is the text between its quotes, as it stands. A real Mixer writes it into any of these messages
+/// unchecked, which corrupts all but those that hold a text; here it must be a constant of the field's type.
+fn typed_constant(number: u32, typed: Typed, literal: &str, path: &str) -> Result<Field, InstanceFault> {
+    const SECOND: i64 = 1_000_000_000;
+    let wrong = |example: &str| fault(path, format!("{literal:?} is none; write it like {example}"));
+    Ok(match typed {
+        Typed::Value => {
+            constant_value(number, ValueType::String, |content| wire::bytes(1, literal.as_bytes(), content))
+        }
+        Typed::Of(ValueType::IpAddress) => {
+            let addr: std::net::IpAddr = literal.parse().map_err(|_| wrong("ip(\"10.0.0.1\")"))?;
+            let addr = mixer_adapter_core::value::IpAddress::from(addr);
+            constant(number, |content| wire::bytes(1, &addr.value, content))
+        }
+        Typed::Of(ValueType::Duration) => {
+            let nanos = parse_duration(literal).ok_or_else(|| wrong("\"1m30s\""))?;
+            let length = prost_types::Duration { seconds: nanos / SECOND, nanos: (nanos % SECOND) as i32 };
+            constant(number, |content| wire::bytes(1, &prost::Message::encode_to_vec(&length), content))
+        }
+        Typed::Of(ValueType::Timestamp) => {
+            let instant: prost_types::Timestamp =
+                literal.parse().map_err(|_| wrong("\"2019-05-06T07:08:09Z\""))?;
+            constant(number, |content| wire::bytes(1, &prost::Message::encode_to_vec(&instant), content))
+        }
+        Typed::Of(ValueType::StringMap) => return Err(wrong("request.headers")),
+        Typed::Of(_) => constant(number, |content| wire::bytes(1, literal.as_bytes(), content)),
+    })
+}
+
+fn constant(number: u32, content: impl FnOnce(&mut Vec<u8>)) -> Field {
+    Field::Constant(message_field(number, content))
+}
+
+fn constant_value(number: u32, value_type: ValueType, content: impl FnOnce(&mut Vec<u8>)) -> Field {
+    Field::ConstantValue(number, value_type, message_field(number, content))
+}
+
+fn message_field(number: u32, content: impl FnOnce(&mut Vec<u8>)) -> Vec<u8> {
+    let (mut field, mut inner) = (Vec::new(), Vec::new());
+    content(&mut inner);
+    wire::bytes(number, &inner, &mut field);
+    field
+}
+
+fn scalar(kind: &Kind, path: &str) -> Result<Scalar, InstanceFault> {
+    Ok(match kind {
+        Kind::String => Scalar::String,
+        Kind::Int64 | Kind::Uint64 => Scalar::Int64,
+        Kind::Sint64 => Scalar::Sint64,
+        Kind::Fixed64 | Kind::Sfixed64 => Scalar::Fixed64,
+        Kind::Fixed32 | Kind::Sfixed32 => Scalar::Fixed32,
+        Kind::Int32 => Scalar::Int32,
+        Kind::Sint32 => Scalar::Sint32,
+        Kind::Uint32 => Scalar::Uint32,
+        Kind::Double => Scalar::Double,
+        Kind::Float => Scalar::Float,
+        Kind::Bool => Scalar::Bool,
+        Kind::Enum(descriptor) => Scalar::Enum(descriptor.clone()),
+        Kind::Bytes | Kind::Message(_) => {
+            return Err(fault(path, "fields of bytes cannot be filled from attributes"));
+        }
+    })
+}
+
+fn compile_scalar(
+    number: u32,
+    scalar: Scalar,
+    json: Json,
+    path: &str,
+    compiler: &Compiler<'_>,
+) -> Result<Field, InstanceFault> {
+    let expected = |what: &str| fault(path, format!("expected {what} or an expression"));
+    let text = match (&scalar, json) {
+        (_, Json::String(text)) => text,
+        (Scalar::Bool, Json::Bool(truth)) => {
+            let mut field = Vec::new();
+            wire::varint(number, u64::from(truth), &mut field);
+            return Ok(Field::Constant(field));
+        }
+        (Scalar::Double | Scalar::Float, Json::Number(value)) => {
+            let mut field = Vec::new();
+            super::encode::double(number, &scalar, value.as_f64().unwrap_or_default(), &mut field);
+            return Ok(Field::Constant(field));
+        }
+        (Scalar::Enum(descriptor), Json::Number(value)) => {
+            let value = whole(&value).and_then(|value| i32::try_from(value).ok());
+            let value = value.ok_or_else(|| expected(&format!("a value of {}", descriptor.name())))?;
+            let mut field = Vec::new();
+            wire::varint(number, i64::from(value) as u64, &mut field);
+            return Ok(Field::Constant(field));
+        }
+        (Scalar::String | Scalar::Bool, _) => {
+            return Err(expected("a constant in quotes within the quotes of YAML"));
+        }
+        (_, Json::Number(value)) => {
+            let value = whole(&value).ok_or_else(|| expected("a whole number"))?;
+            let mut field = Vec::new();
+            super::encode::integer(number, &scalar, value, &mut field);
+            return Ok(Field::Constant(field));
+        }
+        _ => return Err(expected("a number")),
+    };
+    if let Some(literal) = quoted(&text) {
+        let mut field = Vec::new();
+        match &scalar {
+            Scalar::String => wire::bytes(number, literal.as_bytes(), &mut field),
+            Scalar::Enum(descriptor) => match descriptor.get_value_by_name(literal) {
+                Some(value) => wire::varint(number, i64::from(value.number()) as u64, &mut field),
+                None => {
+                    let known: Vec<String> =
+                        descriptor.values().map(|value| value.name().to_owned()).collect();
+                    return Err(fault(
+                        path,
+                        format!(
+                            "{literal:?} is no value of {}; known are: {}",
+                            descriptor.name(),
+                            known.join(", ")
+                        ),
+                    ));
+                }
+            },
+            _ => {
+                return Err(fault(
+                    path,
+                    format!("{literal:?} in quotes is a STRING; write the value itself"),
+                ));
+            }
+        }
+        return Ok(Field::Constant(field));
+    }
+    let expression = compiler.expression(&text, path)?;
+    let actual = expression.value_type();
+    let wanted = match &scalar {
+        Scalar::String => ValueType::String,
+        Scalar::Double | Scalar::Float => ValueType::Double,
+        Scalar::Bool => ValueType::Bool,
+        Scalar::Enum(_) if actual == ValueType::String => ValueType::String,
+        _ => ValueType::Int64,
+    };
+    if actual != wanted {
+        return Err(wrong_type(path, wanted, actual));
+    }
+    Ok(Field::Scalar(number, scalar, Source { path: path.into(), expression }))
+}
+
+/// A Struct's number as a whole one.
+fn whole(number: &serde_json::Number) -> Option<i64> {
+    number
+        .as_i64()
+        .or_else(|| number.as_f64().filter(|number| number.fract() == 0.0).map(|number| number as i64))
+}
+
+impl Compiler<'_> {
+    fn expression(&self, text: &str, path: &str) -> Result<Expression, InstanceFault> {
+        Expression::compile_in(self.language, text, self.vocabulary)
+            .map_err(|error| fault(path, format!("{}\n{}", error, error.render(text))))
+    }
+}
+
+/// The text of a constant: it begins and ends with the same quote, whatever stands between; nothing is unescaped.
+fn quoted(text: &str) -> Option<&str> {
+    ['"', '\'', '`'].iter().find_map(|quote| text.strip_prefix(*quote)?.strip_suffix(*quote))
+}
+
+fn merge_constants(fields: Vec<Field>) -> Vec<Field> {
+    let mut merged: Vec<Field> = Vec::with_capacity(fields.len());
+    for field in fields {
+        match (merged.last_mut(), field) {
+            (Some(Field::Constant(before)), Field::Constant(after)) => before.extend_from_slice(&after),
+            (_, field) => merged.push(field),
+        }
+    }
+    merged
+}
+
+fn number(field: &Field) -> u32 {
+    match field {
+        Field::Constant(bytes) => {
+            prost::encoding::decode_key(&mut &bytes[..]).map_or(0, |(number, _)| number)
+        }
+        Field::ConstantValue(number, ..)
+        | Field::Scalar(number, ..)
+        | Field::Typed(number, ..)
+        | Field::Message(number, _)
+        | Field::Packed(number, _) => *number,
+    }
+}
+
+fn wrong_type(path: &str, wanted: ValueType, actual: ValueType) -> InstanceFault {
+    fault(path, format!("the expression is of type {actual}; the field takes {wanted}"))
+}
+
+fn fault(path: &str, reason: impl Into<String>) -> InstanceFault {
+    InstanceFault { field: path.to_owned(), reason: reason.into() }
+}
+
+fn join(path: &str, name: &str) -> String {
+    if path.is_empty() { name.to_owned() } else { format!("{path}.{name}") }
+}

@@ -1,0 +1,233 @@
+//! From attributes to the bytes of an instance. Fields that are set are written even when they are zero or empty, as a
+//! real Mixer does: an adapter can tell them from absent ones.
+
+use super::{Field, Scalar, Source, Typed, wire};
+use crate::{
+    attribute::{Attributes, Reads},
+    expression::{EvalError, Evaluated},
+};
+
+/// Why an instance could not be built for a request.
+#[derive(Clone, Debug, thiserror::Error)]
+pub enum InstanceError {
+    /// An expression has no value.
+    #[error("{field}: {source}")]
+    Eval {
+        /// The path of the field.
+        field: Box<str>,
+        /// Why not.
+        source: EvalError,
+    },
+    /// A text that is the name of no value of the field's enum.
+    #[error("{field}: {text:?} is no value of {enumeration}")]
+    NoEnumValue {
+        /// The path of the field.
+        field: Box<str>,
+        /// The text.
+        text: String,
+        /// The enum.
+        enumeration: String,
+    },
+}
+
+pub(super) fn fields(
+    fields: &[Field],
+    attributes: Attributes<'_>,
+    reads: &mut Reads,
+    message: &mut Vec<u8>,
+) -> Result<(), InstanceError> {
+    for field in fields {
+        match field {
+            Field::Constant(bytes) | Field::ConstantValue(_, _, bytes) => message.extend_from_slice(bytes),
+            Field::Scalar(number, kind, source) => {
+                scalar(*number, kind, source, eval(source, attributes, reads)?, message)?;
+            }
+            Field::Typed(number, typed, source) => {
+                let value = eval(source, attributes, reads)?;
+                wire::nested(*number, message, |message| {
+                    match typed {
+                        Typed::Value => policy_value(&value, message),
+                        Typed::Of(_) => policy_message(&value, message),
+                    }
+                    Ok(())
+                })?;
+            }
+            Field::Message(number, content) => {
+                wire::nested(*number, message, |message| self::fields(content, attributes, reads, message))?;
+            }
+            Field::Packed(number, items) => {
+                wire::nested(*number, message, |message| packed(items, attributes, reads, message))?;
+            }
+        }
+    }
+    Ok(())
+}
+
+fn eval<'a>(
+    source: &'a Source,
+    attributes: Attributes<'a>,
+    reads: &mut Reads,
+) -> Result<Evaluated<'a>, InstanceError> {
+    let value = source.expression.eval(attributes, reads);
+    value.map_err(|error| InstanceError::Eval { field: source.path.clone(), source: error })
+}
+
+/// The items without their keys, which each of them was compiled with.
+fn packed(
+    items: &[Field],
+    attributes: Attributes<'_>,
+    reads: &mut Reads,
+    message: &mut Vec<u8>,
+) -> Result<(), InstanceError> {
+    let mut item = Vec::new();
+    for field in items {
+        item.clear();
+        fields(std::slice::from_ref(field), attributes, reads, &mut item)?;
+        let mut rest = &item[..];
+        if prost::encoding::decode_key(&mut rest).is_ok() {
+            message.extend_from_slice(rest);
+        }
+    }
+    Ok(())
+}
+
+fn scalar(
+    number: u32,
+    scalar: &Scalar,
+    source: &Source,
+    value: Evaluated<'_>,
+    message: &mut Vec<u8>,
+) -> Result<(), InstanceError> {
+    match (scalar, value) {
+        (Scalar::Enum(descriptor), Evaluated::String(text)) => {
+            let Some(value) = descriptor.get_value_by_name(&text) else {
+                return Err(InstanceError::NoEnumValue {
+                    field: source.path.clone(),
+                    text: text.into_owned(),
+                    enumeration: descriptor.name().to_owned(),
+                });
+            };
+            wire::varint(number, i64::from(value.number()) as u64, message);
+        }
+        (_, Evaluated::String(text)) => wire::bytes(number, text.as_bytes(), message),
+        (_, Evaluated::Int64(value)) => integer(number, scalar, value, message),
+        (_, Evaluated::Double(value)) => double(number, scalar, value, message),
+        (_, Evaluated::Bool(truth)) => wire::varint(number, u64::from(truth), message),
+        // Compiling lets no other type through.
+        _ => {}
+    }
+    Ok(())
+}
+
+/// Numbers that do not fit a field of 32 bits are cut, as a real Mixer does.
+pub(super) fn integer(number: u32, scalar: &Scalar, value: i64, message: &mut Vec<u8>) {
+    match scalar {
+        Scalar::Sint64 => wire::varint(number, wire::zigzag(value), message),
+        Scalar::Sint32 => wire::varint(number, wire::zigzag(i64::from(value as i32)) & 0xffff_ffff, message),
+        Scalar::Int32 | Scalar::Enum(_) => wire::varint(number, i64::from(value as i32) as u64, message),
+        Scalar::Uint32 => wire::varint(number, u64::from(value as u32), message),
+        Scalar::Fixed64 => wire::fixed64(number, value.to_le_bytes(), message),
+        Scalar::Fixed32 => wire::fixed32(number, (value as i32).to_le_bytes(), message),
+        _ => wire::varint(number, value as u64, message),
+    }
+}
+
+pub(super) fn double(number: u32, scalar: &Scalar, value: f64, message: &mut Vec<u8>) {
+    match scalar {
+        Scalar::Float => wire::fixed32(number, (value as f32).to_le_bytes(), message),
+        _ => wire::fixed64(number, value.to_le_bytes(), message),
+    }
+}
+
+/// The content of `istio.policy.v1beta1.Value`.
+fn policy_value(value: &Evaluated<'_>, message: &mut Vec<u8>) {
+    match value {
+        Evaluated::String(text) => wire::bytes(1, text.as_bytes(), message),
+        Evaluated::Int64(number) => wire::varint(2, *number as u64, message),
+        Evaluated::Double(number) => wire::fixed64(3, number.to_le_bytes(), message),
+        Evaluated::Bool(truth) => wire::varint(4, u64::from(*truth), message),
+        Evaluated::IpAddress(_) => typed_value(5, value, message),
+        Evaluated::Timestamp(_) => typed_value(6, value, message),
+        Evaluated::Duration(_) => typed_value(7, value, message),
+        Evaluated::EmailAddress(_) => typed_value(8, value, message),
+        Evaluated::DnsName(_) => typed_value(9, value, message),
+        Evaluated::Uri(_) => typed_value(10, value, message),
+        Evaluated::StringMap(_) => typed_value(11, value, message),
+    }
+}
+
+fn typed_value(number: u32, value: &Evaluated<'_>, message: &mut Vec<u8>) {
+    let _: Result<(), std::convert::Infallible> = wire::nested(number, message, |message| {
+        policy_message(value, message);
+        Ok(())
+    });
+}
+
+/// The content of `istio.policy.v1beta1`'s message around a single value.
+fn policy_message(value: &Evaluated<'_>, message: &mut Vec<u8>) {
+    match value {
+        Evaluated::String(text)
+        | Evaluated::EmailAddress(text)
+        | Evaluated::DnsName(text)
+        | Evaluated::Uri(text) => wire::bytes(1, text.as_bytes(), message),
+        Evaluated::IpAddress(address) => wire::bytes(1, address, message),
+        Evaluated::Timestamp(instant) => seconds(instant.seconds, instant.nanos, message),
+        Evaluated::Duration(nanos) => {
+            seconds(nanos / 1_000_000_000, (nanos % 1_000_000_000) as i32, message);
+        }
+        Evaluated::StringMap(map) => {
+            for (key, value) in map.iter() {
+                let _: Result<(), std::convert::Infallible> = wire::nested(1, message, |entry| {
+                    wire::bytes(1, key.as_bytes(), entry);
+                    wire::bytes(2, value.as_bytes(), entry);
+                    Ok(())
+                });
+            }
+        }
+        // No message stands around these.
+        Evaluated::Int64(_) | Evaluated::Double(_) | Evaluated::Bool(_) => {}
+    }
+}
+
+/// A Timestamp or Duration in field 1.
+fn seconds(seconds: i64, nanos: i32, message: &mut Vec<u8>) {
+    let _: Result<(), std::convert::Infallible> = wire::nested(1, message, |message| {
+        wire::varint(1, seconds as u64, message);
+        wire::varint(2, i64::from(nanos) as u64, message);
+        Ok(())
+    });
+}
+
+/// The content of the `Type` message that goes with these fields: `Value` fields as their types, messages and maps of
+/// them likewise, nothing else (mixer-wire.md, "Code generator").
+pub(super) fn types(fields: &[Field], message: &mut Vec<u8>) {
+    for field in fields {
+        match field {
+            Field::Typed(number, Typed::Value, source) => {
+                wire::varint(*number, source.expression.value_type() as u64, message);
+            }
+            Field::ConstantValue(number, value_type, _) => wire::varint(*number, *value_type as u64, message),
+            Field::Message(number, content) if has_types(content) => {
+                let _: Result<(), std::convert::Infallible> = wire::nested(*number, message, |message| {
+                    // The key of a map entry stands before its value.
+                    if let [Field::Constant(key), Field::Typed(2, ..) | Field::ConstantValue(2, ..)] =
+                        &content[..]
+                    {
+                        message.extend_from_slice(key);
+                    }
+                    types(content, message);
+                    Ok(())
+                });
+            }
+            _ => {}
+        }
+    }
+}
+
+fn has_types(fields: &[Field]) -> bool {
+    fields.iter().any(|field| match field {
+        Field::Typed(_, Typed::Value, _) | Field::ConstantValue(..) => true,
+        Field::Message(_, content) => has_types(content),
+        _ => false,
+    })
+}

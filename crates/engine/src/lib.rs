@@ -1,0 +1,42 @@
+//! The engine: a Mixer. Attributes come in, rules say which handlers are called with which instances, and what they
+//! answer is merged into one answer.
+
+pub mod attribute;
+pub mod build;
+mod cache;
+mod control;
+mod counts;
+pub mod dictionary;
+pub mod dispatch;
+mod engine;
+pub mod expression;
+mod handler;
+pub mod instance;
+mod output;
+pub mod proto;
+mod references;
+pub mod remote;
+mod rules;
+mod snapshot;
+pub mod trace;
+
+pub use control::{Awaited, ConfigStatus, Controller};
+pub use counts::{Checked, Counts};
+pub use counts::{GRANTED, REPORTED};
+pub use engine::Mixer;
+pub use handler::QuotaParams;
+pub use handler::{Elsewhere, InProcess, RuntimeHandler, Target};
+pub use references::References;
+pub use snapshot::{Snapshot, SnapshotSize};
+
+use prost_reflect::{DynamicMessage, MessageDescriptor};
+
+/// A message as a person reads it: for traces.
+pub fn trace_json(message: &MessageDescriptor, encoded: &[u8]) -> serde_json::Value {
+    let options =
+        prost_reflect::SerializeOptions::new().use_proto_field_name(true).stringify_64_bit_integers(false);
+    DynamicMessage::decode(message.clone(), encoded)
+        .ok()
+        .and_then(|message| message.serialize_with_options(serde_json::value::Serializer, &options).ok())
+        .unwrap_or_else(|| serde_json::Value::String("it cannot be decoded".to_owned()))
+}

@@ -1,0 +1,113 @@
+//! What adapters answer for expressions to use: the fields of an `OutputMsg` as attributes (mixer-runtime.md, 3.8).
+
+use std::sync::Arc;
+
+use prost_reflect::{
+    Cardinality, DynamicMessage, Kind, MessageDescriptor, ReflectMessage as _, Value as Field,
+};
+
+use super::attribute::{AttributeValue, Bag, StringMap, Vocabulary};
+use mixer_adapter_core::value::ValueType;
+
+/// The outputs of one message, as attributes of a vocabulary.
+#[derive(Debug)]
+pub(crate) struct Outputs {
+    message: MessageDescriptor,
+    /// By field number: the slot in the extended vocabulary.
+    slots: Vec<(u32, u32)>,
+}
+
+impl Outputs {
+    /// Declares `PREFIX.field` for each field of the message.
+    pub(crate) fn declare(message: MessageDescriptor, prefix: &str, vocabulary: &mut Vocabulary) -> Self {
+        let mut slots = Vec::new();
+        for field in message.fields() {
+            let Some(value_type) = output_type(&field) else { continue };
+            if let Ok(slot) = vocabulary.declare(format!("{prefix}.{}", field.name()), value_type) {
+                slots.push((field.number(), slot));
+            }
+        }
+        Self { message, slots }
+    }
+
+    /// Puts the fields that are in the message into the bag: a proto3 field with its zero value is not.
+    pub(crate) fn read(&self, encoded: &[u8], bag: &mut Bag) -> Result<(), prost::DecodeError> {
+        let output = DynamicMessage::decode(self.message.clone(), encoded)?;
+        for (number, slot) in &self.slots {
+            let Some(field) = output.descriptor().get_field(*number) else { continue };
+            if output.has_field(&field)
+                && let Some(value) = attribute(&output.get_field(&field))
+            {
+                bag.set(*slot, value);
+            }
+        }
+        Ok(())
+    }
+}
+
+/// The type of an output in expressions; `None` where it has none.
+fn output_type(field: &prost_reflect::FieldDescriptor) -> Option<ValueType> {
+    if field.is_map() {
+        let Kind::Message(entry) = field.kind() else { return None };
+        let text = entry.map_entry_key_field().kind() == Kind::String
+            && entry.map_entry_value_field().kind() == Kind::String;
+        return text.then_some(ValueType::StringMap);
+    }
+    if field.cardinality() == Cardinality::Repeated {
+        return None;
+    }
+    Some(match field.kind() {
+        Kind::String => ValueType::String,
+        Kind::Double | Kind::Float => ValueType::Double,
+        Kind::Bool => ValueType::Bool,
+        Kind::Bytes => return None,
+        Kind::Message(message) => match message.full_name() {
+            "istio.policy.v1beta1.IPAddress" => ValueType::IpAddress,
+            "istio.policy.v1beta1.Duration" | "google.protobuf.Duration" => ValueType::Duration,
+            "istio.policy.v1beta1.TimeStamp" | "google.protobuf.Timestamp" => ValueType::Timestamp,
+            "istio.policy.v1beta1.DNSName" => ValueType::DnsName,
+            "istio.policy.v1beta1.EmailAddress" => ValueType::EmailAddress,
+            "istio.policy.v1beta1.Uri" => ValueType::Uri,
+            _ => return None,
+        },
+        _ => ValueType::Int64,
+    })
+}
+
+fn attribute(field: &Field) -> Option<AttributeValue> {
+    Some(match field {
+        Field::String(text) => AttributeValue::String(text.as_str().into()),
+        Field::Bool(truth) => AttributeValue::Bool(*truth),
+        Field::F64(number) => AttributeValue::Double(*number),
+        Field::F32(number) => AttributeValue::Double(f64::from(*number)),
+        Field::I64(number) => AttributeValue::Int64(*number),
+        Field::U64(number) => AttributeValue::Int64(*number as i64),
+        Field::I32(number) | Field::EnumNumber(number) => AttributeValue::Int64(i64::from(*number)),
+        Field::U32(number) => AttributeValue::Int64(i64::from(*number)),
+        Field::Map(entries) => {
+            let entries = entries.iter().filter_map(|(key, value)| Some((key.as_str()?, value.as_str()?)));
+            AttributeValue::StringMap(entries.collect::<StringMap>())
+        }
+        Field::Message(message) => return message_attribute(message),
+        Field::Bytes(_) | Field::List(_) => return None,
+    })
+}
+
+fn message_attribute(message: &DynamicMessage) -> Option<AttributeValue> {
+    let whole = message.descriptor();
+    match whole.full_name() {
+        "google.protobuf.Duration" => {
+            let length: prost_types::Duration = message.transcode_to().ok()?;
+            let nanos = i128::from(length.seconds) * 1_000_000_000 + i128::from(length.nanos);
+            Some(AttributeValue::Duration(i64::try_from(nanos).ok()?))
+        }
+        "google.protobuf.Timestamp" => Some(AttributeValue::Timestamp(message.transcode_to().ok()?)),
+        // The messages of istio.policy.v1beta1 hold their value in field 1.
+        _ => match &*message.get_field_by_number(1)? {
+            Field::Bytes(bytes) => Some(AttributeValue::Bytes(bytes.clone())),
+            Field::String(text) => Some(AttributeValue::String(Arc::from(text.as_str()))),
+            Field::Message(inner) => message_attribute(inner),
+            _ => None,
+        },
+    }
+}

@@ -1,0 +1,396 @@
+//! One unary gRPC call over HTTP/2: the request's head and frame, the answer's frame and status.
+//!
+//! tonic's client is not used here: its timeouts are CANCELLED, its limit on sizes is OUT_OF_RANGE, it panics on malformed
+//! status details, and it does not tell a call that was never processed from one that was.
+
+use std::{
+    error::Error as _,
+    sync::{
+        Arc,
+        atomic::{AtomicBool, Ordering::Relaxed},
+    },
+    time::Duration,
+};
+
+use base64::{Engine as _, engine};
+use bytes::{BufMut as _, Bytes, BytesMut};
+use h2::Reason;
+use http::{
+    HeaderMap, HeaderName, HeaderValue, Method, Request, Response, StatusCode, Uri, Version,
+    header::{CONTENT_TYPE, TE, USER_AGENT},
+    uri::{Authority, PathAndQuery, Scheme},
+};
+use http_body_util::{BodyExt as _, Full};
+use hyper::{
+    body::Incoming,
+    client::conn::{TrySendError, http2::SendRequest},
+};
+use tonic::{Code, Status};
+
+use mixer_adapter_core::frame::FRAME_PREFIX;
+
+/// Sends requests on one connection.
+#[derive(Clone, Debug)]
+pub(super) struct Sender {
+    http: SendRequest<Full<Bytes>>,
+    answered: Arc<AtomicBool>,
+}
+
+impl Sender {
+    pub(super) fn new(http: SendRequest<Full<Bytes>>) -> Self {
+        Self { http, answered: Arc::default() }
+    }
+
+    /// Whether the connection has ended.
+    pub(super) fn is_closed(&self) -> bool {
+        self.http.is_closed()
+    }
+
+    /// What tells whether any request on the connection was answered.
+    pub(super) fn answered(&self) -> Arc<AtomicBool> {
+        self.answered.clone()
+    }
+
+    /// Sends a request and waits for the head of its answer.
+    pub(super) async fn send(
+        &mut self,
+        request: Request<Full<Bytes>>,
+    ) -> Result<Response<Incoming>, Failure> {
+        let answer = self.http.try_send_request(request).await.map_err(Failure::of)?;
+        // Not written each time: the connection's callers share it.
+        if !self.answered.load(Relaxed) {
+            self.answered.store(true, Relaxed);
+        }
+        Ok(answer)
+    }
+}
+
+const GRPC: HeaderValue = HeaderValue::from_static("application/grpc");
+const TRAILERS: HeaderValue = HeaderValue::from_static("trailers");
+const OURS: HeaderValue = HeaderValue::from_static(concat!("mixer-adapter/", env!("CARGO_PKG_VERSION")));
+
+/// Whom requests are for.
+#[derive(Clone, Debug)]
+pub(super) struct Origin {
+    pub(super) scheme: Scheme,
+    pub(super) authority: Authority,
+}
+
+/// A message given in pieces, with its gRPC prefix.
+pub(super) fn frame(pieces: &[&[u8]]) -> Result<Bytes, Status> {
+    let length: usize = pieces.iter().map(|piece| piece.len()).sum();
+    let prefix = u32::try_from(length)
+        .map_err(|_| Status::resource_exhausted(format!("a request of {length} bytes cannot be sent")))?;
+    let mut frame = BytesMut::with_capacity(FRAME_PREFIX + length);
+    frame.put_u8(0);
+    frame.put_u32(prefix);
+    pieces.iter().for_each(|piece| frame.put_slice(piece));
+    Ok(frame.freeze())
+}
+
+/// A request with that frame. `token` is the header that says who calls.
+pub(super) fn request(
+    origin: &Origin,
+    path: &PathAndQuery,
+    frame: Bytes,
+    timeout: Option<Duration>,
+    token: Option<(HeaderName, HeaderValue)>,
+) -> Result<Request<Full<Bytes>>, Status> {
+    let uri = Uri::builder()
+        .scheme(origin.scheme.clone())
+        .authority(origin.authority.clone())
+        .path_and_query(path.clone())
+        .build()
+        .map_err(|error| Status::internal(format!("{path} cannot be called: {error}")))?;
+    let mut request = Request::new(Full::new(frame));
+    *request.method_mut() = Method::POST;
+    *request.version_mut() = Version::HTTP_2;
+    *request.uri_mut() = uri;
+    let headers = request.headers_mut();
+    headers.insert(TE, TRAILERS);
+    headers.insert(CONTENT_TYPE, GRPC);
+    headers.insert(USER_AGENT, OURS);
+    if let Some(timeout) = timeout {
+        headers.insert("grpc-timeout", grpc_timeout(timeout));
+    }
+    headers.extend(token);
+    Ok(request)
+}
+
+/// Up to eight digits and a unit, rounded down: the adapter must not think that it has more time than there is.
+fn grpc_timeout(timeout: Duration) -> HeaderValue {
+    const DIGITS: u128 = 100_000_000;
+    let (amount, unit) = match (timeout.as_micros(), timeout.as_millis(), timeout.as_secs()) {
+        (micros, ..) if micros < DIGITS => (micros, 'u'),
+        (_, millis, _) if millis < DIGITS => (millis, 'm'),
+        (.., seconds) => (u128::from(seconds).min(DIGITS - 1), 'S'),
+    };
+    // Digits and a letter are always a header's value.
+    HeaderValue::from_str(&format!("{amount}{unit}")).unwrap_or(HeaderValue::from_static("0u"))
+}
+
+/// Why a request got no answer.
+#[derive(Debug)]
+pub(super) enum Failure {
+    /// The adapter has certainly not begun with it: it may be sent again.
+    Unprocessed(Status),
+    /// The adapter may have seen it.
+    Lost(Status),
+}
+
+impl Failure {
+    fn of(mut error: TrySendError<Request<Full<Bytes>>>) -> Self {
+        let unsent = error.take_message().is_some();
+        let error = error.into_error();
+        let status = broken(&error);
+        // What a server must send for streams that it has not begun (RFC 9113, sections 6.8 and 8.7).
+        let refused = h2_error(&error).is_some_and(|error| match error.reason() {
+            Some(Reason::REFUSED_STREAM) => error.is_remote() && error.is_reset(),
+            Some(Reason::NO_ERROR) => error.is_remote() && error.is_go_away(),
+            _ => false,
+        });
+        if unsent || refused { Self::Unprocessed(status) } else { Self::Lost(status) }
+    }
+}
+
+fn h2_error(error: &hyper::Error) -> Option<&h2::Error> {
+    error.source()?.downcast_ref()
+}
+
+/// The status that a broken stream or connection stands for (gRPC over HTTP/2, "Errors").
+fn broken(error: &hyper::Error) -> Status {
+    let reset = h2_error(error);
+    let reason = reset.filter(|error| error.is_reset()).and_then(h2::Error::reason);
+    let code = match reason {
+        None | Some(Reason::REFUSED_STREAM) => Code::Unavailable,
+        Some(Reason::CANCEL) => Code::Cancelled,
+        Some(Reason::ENHANCE_YOUR_CALM) => Code::ResourceExhausted,
+        Some(Reason::INADEQUATE_SECURITY) => Code::PermissionDenied,
+        Some(_) => Code::Internal,
+    };
+    let what = if reason.is_some() { "call" } else { "connection to the adapter" };
+    let why = reset.map_or_else(|| error.to_string(), ToString::to_string);
+    Status::new(code, format!("the {what} broke off: {why}"))
+}
+
+/// The message of an answer that ends in OK, at most so many bytes; any other answer is the error.
+pub(super) async fn answer(response: Response<Incoming>, at_most: usize) -> Result<Bytes, Status> {
+    let (head, mut body) = response.into_parts();
+    if let Some(status) = status(&head.headers) {
+        return Err(unless_ok(status).unwrap_or_else(no_message));
+    }
+    check_head(head.status, &head.headers)?;
+    let mut message = Message { at_most, ..Message::default() };
+    let mut trailers = None;
+    while let Some(frame) = body.frame().await {
+        match frame.map_err(|error| broken(&error))?.into_data() {
+            Ok(data) => message.push(data)?,
+            Err(frame) => trailers = frame.into_trailers().ok(),
+        }
+    }
+    let Some(status) = trailers.as_ref().and_then(status) else {
+        return Err(Status::unknown(
+            "the answer ended without a status: it may have been cut off on its way",
+        ));
+    };
+    match unless_ok(status) {
+        Some(status) => Err(status),
+        None => message.finish(),
+    }
+}
+
+fn unless_ok(status: Status) -> Option<Status> {
+    (status.code() != Code::Ok).then_some(status)
+}
+
+fn no_message() -> Status {
+    Status::internal("the answer is OK but has no message")
+}
+
+/// Whether an answer without a status in its head can be gRPC at all.
+fn check_head(code: StatusCode, headers: &HeaderMap) -> Result<(), Status> {
+    if code != StatusCode::OK {
+        let meant = match code {
+            StatusCode::BAD_REQUEST => Code::Internal,
+            StatusCode::UNAUTHORIZED => Code::Unauthenticated,
+            StatusCode::FORBIDDEN => Code::PermissionDenied,
+            StatusCode::NOT_FOUND => Code::Unimplemented,
+            StatusCode::TOO_MANY_REQUESTS
+            | StatusCode::BAD_GATEWAY
+            | StatusCode::SERVICE_UNAVAILABLE
+            | StatusCode::GATEWAY_TIMEOUT => Code::Unavailable,
+            _ => Code::Unknown,
+        };
+        return Err(Status::new(meant, format!("the answer is HTTP {code}, not gRPC")));
+    }
+    let content_type = headers.get(CONTENT_TYPE).map_or(&b""[..], HeaderValue::as_bytes);
+    if !content_type.starts_with(b"application/grpc") {
+        let content_type = String::from_utf8_lossy(content_type);
+        return Err(Status::unknown(format!(
+            "the answer has content-type {content_type:?}, not application/grpc"
+        )));
+    }
+    Ok(())
+}
+
+/// The status in an answer's trailers, or in its head where that is all of it.
+fn status(headers: &HeaderMap) -> Option<Status> {
+    let number = headers.get("grpc-status")?.to_str().unwrap_or_default();
+    let text = headers.get("grpc-message").map_or(&b""[..], HeaderValue::as_bytes);
+    let text = percent_encoding::percent_decode(text).decode_utf8_lossy();
+    let code = match number.parse() {
+        Ok(number) => Code::from_i32(number),
+        Err(_) => return Some(Status::unknown(format!("grpc-status {number:?} is no number; {text}"))),
+    };
+    // Details are for programs; an answer is not lost for details that cannot be read.
+    let details = headers.get("grpc-status-details-bin").and_then(|details| BASE64.decode(details).ok());
+    Some(Status::with_details(code, text, details.unwrap_or_default().into()))
+}
+
+/// Padded or not: gRPC takes both.
+const BASE64: engine::GeneralPurpose = engine::GeneralPurpose::new(
+    &base64::alphabet::STANDARD,
+    engine::GeneralPurposeConfig::new().with_decode_padding_mode(engine::DecodePaddingMode::Indifferent),
+);
+
+/// The one message of an answer, while it comes in.
+#[derive(Default)]
+struct Message {
+    at_most: usize,
+    first: Bytes,
+    more: BytesMut,
+}
+
+impl Message {
+    fn push(&mut self, data: Bytes) -> Result<(), Status> {
+        if self.first.is_empty() {
+            // By far the most frequent: the message comes in one piece and need not be copied.
+            self.first = data;
+        } else {
+            self.more.extend_from_slice(&data);
+        }
+        self.length().map(drop)
+    }
+
+    /// The length in the prefix, if that is there; checked before the rest is waited for.
+    fn length(&self) -> Result<Option<usize>, Status> {
+        let mut prefix = [0; FRAME_PREFIX];
+        let have = self.first.iter().chain(&self.more[..]);
+        if prefix.iter_mut().zip(have).map(|(byte, have)| *byte = *have).count() < FRAME_PREFIX {
+            return Ok(None);
+        }
+        match prefix[0] {
+            0 => {}
+            1 => return Err(Status::internal("the answer is compressed, which was not asked for")),
+            flags => {
+                return Err(Status::internal(format!("the answer has {flags:#04x} for flags of a message")));
+            }
+        }
+        let length = u32::from_be_bytes([prefix[1], prefix[2], prefix[3], prefix[4]]);
+        let length = usize::try_from(length).unwrap_or(usize::MAX);
+        if length > self.at_most {
+            return Err(Status::resource_exhausted(format!(
+                "the answer is {length} bytes long; at most {} are taken",
+                self.at_most
+            )));
+        }
+        if self.first.len() + self.more.len() > FRAME_PREFIX + length {
+            return Err(Status::internal("the answer has more than one message"));
+        }
+        Ok(Some(length))
+    }
+
+    fn finish(self) -> Result<Bytes, Status> {
+        let have = self.first.len() + self.more.len();
+        if have == 0 {
+            return Err(no_message());
+        }
+        match self.length()? {
+            Some(length) if have == FRAME_PREFIX + length => {}
+            _ => return Err(Status::internal("the answer ends in the middle of its message")),
+        }
+        let mut whole = match self.more.is_empty() {
+            true => self.first,
+            false => [&self.first[..], &self.more[..]].concat().into(),
+        };
+        Ok(whole.split_off(FRAME_PREFIX))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn timeouts_have_up_to_eight_digits_and_round_down() {
+        for (timeout, text) in [
+            (Duration::from_millis(200), "200000u"),
+            (Duration::from_nanos(1_999), "1u"),
+            (Duration::from_micros(99_999_999), "99999999u"),
+            (Duration::from_micros(100_000_999), "100000m"),
+            (Duration::from_secs(100_000), "100000S"),
+            (Duration::MAX, "99999999S"),
+        ] {
+            assert_eq!(grpc_timeout(timeout), text);
+        }
+    }
+
+    fn read(pieces: &[&'static [u8]]) -> Result<Bytes, Code> {
+        let mut message = Message { at_most: 8, ..Message::default() };
+        let pushed = pieces.iter().try_for_each(|piece| message.push(Bytes::from_static(piece)));
+        pushed.and_then(|()| message.finish()).map_err(|status| status.code())
+    }
+
+    #[test]
+    fn a_message_comes_in_one_piece_or_in_many() {
+        assert_eq!(read(&[b"\0\0\0\0\x03abc"]), Ok("abc".into()));
+        assert_eq!(read(&[b"\0\0\0\0\0"]), Ok("".into()));
+        assert_eq!(read(&[b"\0\0", b"\0\0\x03a", b"", b"b", b"c"]), Ok("abc".into()));
+    }
+
+    #[test]
+    fn broken_messages_are_internal_errors_and_long_ones_exhaust() {
+        for pieces in [
+            &[][..],
+            &[&b"\0\0"[..]],
+            &[b"\0\0\0\0\x03ab"],
+            &[b"\0\0\0\0\x03abcd"],
+            &[b"\0\0\0\0\x03abc", b"\0\0\0\0\0"],
+            &[b"\x01\0\0\0\x01a"],
+            &[b"\x07\0\0\0\x01a"],
+        ] {
+            assert_eq!(read(pieces), Err(Code::Internal), "{pieces:?}");
+        }
+        assert_eq!(read(&[b"\0\0\0\0\x09"]), Err(Code::ResourceExhausted));
+    }
+
+    fn status_of(headers: &[(&'static str, &'static str)]) -> Option<Status> {
+        let headers =
+            headers.iter().map(|(name, value)| (name.parse().ok(), HeaderValue::from_static(value)));
+        status(&headers.filter_map(|(name, value)| Some((name?, value))).collect())
+    }
+
+    #[test]
+    fn a_status_has_a_code_a_text_and_details() {
+        let status = status_of(&[
+            ("grpc-status", "7"),
+            ("grpc-message", "not%20today%2C%20%C3%BC"),
+            ("grpc-status-details-bin", "CAc"),
+        ]);
+        let status = status.unwrap_or_else(|| Status::ok(""));
+        assert_eq!((status.code(), status.message()), (Code::PermissionDenied, "not today, ü"));
+        assert_eq!(status.details(), [8, 7]);
+        assert!(status_of(&[("grpc-message", "x")]).is_none());
+    }
+
+    #[test]
+    fn a_malformed_status_is_still_a_status() {
+        for (headers, code) in [
+            ([("grpc-status", "x"), ("grpc-message", "")], Code::Unknown),
+            ([("grpc-status", "99"), ("grpc-message", "%zz%ff")], Code::Unknown),
+            ([("grpc-status", "5"), ("grpc-status-details-bin", "!")], Code::NotFound),
+        ] {
+            assert_eq!(status_of(&headers).map(|status| status.code()), Some(code), "{headers:?}");
+        }
+    }
+}

@@ -1,0 +1,187 @@
+use std::{
+    future::Future,
+    sync::{Arc, Mutex, MutexGuard, PoisonError},
+    time::Duration,
+};
+
+use futures_util::{FutureExt as _, future::Shared};
+use tokio::{runtime::Handle, time::Instant};
+use tonic::Status;
+
+use mixer_adapter_host::handler::BoxFuture;
+
+/// A value that is made when it is first asked for and again when it is old: once however many ask, and to its end even
+/// when they go away.
+pub(super) struct Renewed<T> {
+    state: Arc<Mutex<State<T>>>,
+    runtime: Handle,
+    /// How long a failure is the answer before it is tried again.
+    rest: Duration,
+}
+
+/// A value and how long it serves.
+#[derive(Clone, Debug)]
+pub(super) struct Kept<T> {
+    pub(super) value: T,
+    /// From then on it is made again in the background.
+    pub(super) renew_at: Instant,
+    /// From then on it is waited for.
+    pub(super) wait_at: Instant,
+    /// From then on it does not even serve where it cannot be made again; `None`: it always does.
+    pub(super) good_until: Option<Instant>,
+}
+
+struct State<T> {
+    last: Option<Kept<T>>,
+    failed: Option<(Status, Instant)>,
+    making: Option<Making<T>>,
+}
+
+type Making<T> = Shared<BoxFuture<'static, Result<T, Status>>>;
+
+impl<T: Clone + Send + Sync + 'static> Renewed<T> {
+    /// `first`: where one was made already.
+    pub(super) fn new(runtime: Handle, rest: Duration, first: Option<Kept<T>>) -> Self {
+        let state = State { last: first, failed: None, making: None };
+        Self { state: Arc::new(Mutex::new(state)), runtime, rest }
+    }
+
+    /// The value, made by `make` if need be.
+    pub(super) async fn get<F>(&self, make: impl FnOnce() -> F) -> Result<T, Status>
+    where
+        F: Future<Output = Result<Kept<T>, Status>> + Send + 'static,
+    {
+        let (old, making) = {
+            let mut state = lock(&self.state);
+            let now = Instant::now();
+            let mut wait = true;
+            let mut old = None;
+            if let Some(kept) = &state.last {
+                if now < kept.renew_at {
+                    return Ok(kept.value.clone());
+                }
+                wait = now >= kept.wait_at;
+                old = kept.good_until.is_none_or(|until| now < until).then(|| kept.value.clone());
+            }
+            if let Some((why, until)) = &state.failed
+                && now < *until
+            {
+                return old.ok_or_else(|| why.clone());
+            }
+            let making = match &state.making {
+                Some(making) => making.clone(),
+                None => state.making.insert(self.begin(make())).clone(),
+            };
+            match old {
+                Some(old) if !wait => return Ok(old),
+                old => (old, making),
+            }
+        };
+        making.await.or_else(|why| old.ok_or(why))
+    }
+
+    fn begin(&self, work: impl Future<Output = Result<Kept<T>, Status>> + Send + 'static) -> Making<T> {
+        let (state, rest) = (self.state.clone(), self.rest);
+        let task = self.runtime.spawn(async move {
+            let made = work.await;
+            let mut state = lock(&state);
+            state.making = None;
+            match made {
+                Ok(kept) => {
+                    state.failed = None;
+                    Ok(state.last.insert(kept).value.clone())
+                }
+                Err(why) => {
+                    tracing::warn!(why = why.message(), "a token cannot be renewed");
+                    state.failed = Some((why.clone(), Instant::now() + rest));
+                    Err(why)
+                }
+            }
+        });
+        let made =
+            async move { task.await.unwrap_or_else(|_| Err(Status::unavailable("the program is ending"))) };
+        (Box::pin(made) as BoxFuture<'static, _>).shared()
+    }
+}
+
+fn lock<T>(state: &Mutex<State<T>>) -> MutexGuard<'_, State<T>> {
+    state.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+#[cfg(test)]
+#[allow(clippy::unwrap_used)]
+mod tests {
+    use std::sync::atomic::{AtomicU32, Ordering::SeqCst};
+
+    use super::*;
+
+    /// Numbers that are renewed after 10 s, waited for after 20 s and good for 30 s; each takes 1 s to make.
+    struct Numbers {
+        renewed: Renewed<u32>,
+        made: Arc<AtomicU32>,
+        failing: bool,
+    }
+
+    impl Numbers {
+        fn new() -> Self {
+            let renewed = Renewed::new(Handle::current(), Duration::from_secs(2), None);
+            Self { renewed, made: Arc::default(), failing: false }
+        }
+
+        async fn get(&self) -> Option<u32> {
+            let (made, failing) = (self.made.clone(), self.failing);
+            let made = self.renewed.get(|| async move {
+                let now = Instant::now();
+                tokio::time::sleep(Duration::from_secs(1)).await;
+                let value = made.fetch_add(1, SeqCst) + 1;
+                let at = |seconds| now + Duration::from_secs(seconds);
+                let kept = Kept { value, renew_at: at(10), wait_at: at(20), good_until: Some(at(30)) };
+                if failing { Err(Status::unavailable("no")) } else { Ok(kept) }
+            });
+            made.await.ok()
+        }
+    }
+
+    async fn after(seconds: u64) {
+        tokio::time::sleep(Duration::from_secs(seconds)).await;
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_value_is_made_once_and_renewed_behind_the_back_of_its_users() {
+        let numbers = Numbers::new();
+        let started = Instant::now();
+        assert_eq!(tokio::join!(numbers.get(), numbers.get()), (Some(1), Some(1)));
+        after(8).await;
+        assert_eq!(numbers.get().await, Some(1));
+        after(2).await;
+        assert_eq!(numbers.get().await, Some(1), "served while the next is made");
+        assert_eq!(started.elapsed(), Duration::from_secs(11), "only the first was waited for");
+        after(2).await;
+        assert_eq!(numbers.get().await, Some(2));
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn an_old_value_is_waited_for() {
+        let numbers = Numbers::new();
+        numbers.get().await;
+        after(20).await;
+        assert_eq!(numbers.get().await, Some(2));
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_value_that_cannot_be_renewed_serves_while_it_is_good_and_failures_are_remembered() {
+        let mut numbers = Numbers::new();
+        numbers.get().await;
+        numbers.failing = true;
+        after(24).await;
+        assert_eq!(numbers.get().await, Some(1), "still good");
+        after(5).await;
+        assert_eq!(numbers.get().await, None, "good no more");
+        let before = (Instant::now(), numbers.made.load(SeqCst));
+        assert_eq!(numbers.get().await, None);
+        assert_eq!((Instant::now(), numbers.made.load(SeqCst)), before, "not tried again at once");
+        numbers.failing = false;
+        after(2).await;
+        assert!(numbers.get().await.is_some());
+    }
+}

@@ -1,0 +1,232 @@
+use std::{fmt, net::IpAddr, path::PathBuf};
+
+use http::{HeaderName, Uri, header::AUTHORIZATION};
+use tokio_rustls::rustls::pki_types::ServerName;
+
+use super::token::{Header, Prefix};
+use mixer_adapter_config::proto::istio::policy::v1beta1::{
+    Authentication, Mutual, OAuth, Tls,
+    authentication::AuthType,
+    tls::{AuthHeader, TokenSource, TokenType},
+};
+use mixer_adapter_core::adapter::ConfigErrors;
+
+/// A connection's `authentication`, read. Holds paths of secrets, never secrets.
+#[derive(Debug)]
+pub(in super::super) struct Settings {
+    pub(super) trust: TrustSettings,
+    pub(super) server_name: Option<String>,
+    pub(super) token: Option<TokenSettings>,
+}
+
+/// Files by which the two sides know each other.
+#[derive(Debug)]
+pub(super) struct TrustSettings {
+    /// What the fields below are part of: `connection.authentication.tls`.
+    pub(super) field: &'static str,
+    pub(super) ca_certificates: Option<PathBuf>,
+    pub(super) identity: Option<IdentitySettings>,
+}
+
+/// Who the client is, for mutual TLS.
+#[derive(Debug)]
+pub(super) struct IdentitySettings {
+    pub(super) private_key: PathBuf,
+    pub(super) client_certificate: PathBuf,
+}
+
+#[derive(Debug)]
+pub(super) struct TokenSettings {
+    pub(super) header: Header,
+    pub(super) source: SourceSettings,
+}
+
+#[derive(Debug)]
+pub(super) enum SourceSettings {
+    File(PathBuf),
+    OAuth(OAuthSettings),
+}
+
+pub(super) struct OAuthSettings {
+    pub(super) client_id: String,
+    pub(super) client_secret: PathBuf,
+    pub(super) token_url: Uri,
+    /// `grant_type`, the scopes and the endpoint's own parameters.
+    pub(super) params: Vec<(String, String)>,
+}
+
+impl OAuthSettings {
+    /// Where tokens come from, for messages: a query may hold secrets.
+    pub(super) fn endpoint(&self) -> String {
+        let (scheme, authority) = (self.token_url.scheme_str(), self.token_url.authority());
+        let authority = authority.map_or("", |authority| authority.as_str());
+        format!("{}://{authority}{}", scheme.unwrap_or_default(), self.token_url.path())
+    }
+}
+
+/// Without the parameters, which may be secrets.
+impl fmt::Debug for OAuthSettings {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "OAuthSettings({} at {})", self.client_id, self.endpoint())
+    }
+}
+
+const TLS: &str = "connection.authentication.tls";
+const MUTUAL: &str = "connection.authentication.mutual";
+
+impl Settings {
+    /// Collects every fault that shows without reading a file.
+    pub(in super::super) fn read(authentication: &Authentication, errors: &mut ConfigErrors) -> Option<Self> {
+        match &authentication.auth_type {
+            Some(AuthType::Tls(tls)) => read_tls(tls, errors),
+            Some(AuthType::Mutual(mutual)) => read_mutual(mutual, errors),
+            None => {
+                errors.refuse(
+                    "connection.authentication",
+                    "names neither tls nor mutual; leave it out for a connection in the clear",
+                );
+                None
+            }
+        }
+    }
+}
+
+fn read_tls(tls: &Tls, errors: &mut ConfigErrors) -> Option<Settings> {
+    let server_name = server_name(TLS, &tls.server_name, errors);
+    let header = match &tls.token_type {
+        Some(TokenType::AuthHeader(number)) => match AuthHeader::try_from(*number) {
+            Ok(AuthHeader::Plain) => Some(Header { name: AUTHORIZATION, prefix: Prefix::None }),
+            Ok(AuthHeader::Bearer) => Some(Header { name: AUTHORIZATION, prefix: Prefix::Bearer }),
+            Err(_) => {
+                errors.refuse(format!("{TLS}.auth_header"), format!("{number} is neither PLAIN nor BEARER"));
+                None
+            }
+        },
+        Some(TokenType::CustomHeader(name)) => custom_header(name, errors),
+        None => match &tls.token_source {
+            // As in Mixer, which does not look at the header's settings here.
+            Some(TokenSource::Oauth(_)) => Some(Header { name: AUTHORIZATION, prefix: Prefix::FromServer }),
+            Some(TokenSource::TokenPath(_)) => {
+                errors.refuse(TLS, "token_path needs auth_header (PLAIN or BEARER) or custom_header");
+                None
+            }
+            None => None,
+        },
+    };
+    let source = match &tls.token_source {
+        Some(TokenSource::TokenPath(path)) => {
+            required_path(&format!("{TLS}.token_path"), path, errors).map(SourceSettings::File)
+        }
+        Some(TokenSource::Oauth(oauth)) => read_oauth(oauth, errors).map(SourceSettings::OAuth),
+        None => {
+            errors.refuse(TLS, "needs token_path or oauth, as in Mixer");
+            None
+        }
+    };
+    Some(Settings {
+        trust: TrustSettings { field: TLS, ca_certificates: path(&tls.ca_certificates), identity: None },
+        server_name,
+        token: Some(TokenSettings { header: header?, source: source? }),
+    })
+}
+
+fn read_mutual(mutual: &Mutual, errors: &mut ConfigErrors) -> Option<Settings> {
+    let server_name = server_name(MUTUAL, &mutual.server_name, errors);
+    let private_key = required_path(&format!("{MUTUAL}.private_key"), &mutual.private_key, errors);
+    let client_certificate =
+        required_path(&format!("{MUTUAL}.client_certificate"), &mutual.client_certificate, errors);
+    let identity = IdentitySettings { private_key: private_key?, client_certificate: client_certificate? };
+    let ca_certificates = path(&mutual.ca_certificates);
+    let trust = TrustSettings { field: MUTUAL, ca_certificates, identity: Some(identity) };
+    Some(Settings { trust, server_name, token: None })
+}
+
+fn read_oauth(oauth: &OAuth, errors: &mut ConfigErrors) -> Option<OAuthSettings> {
+    let field = |name: &str| format!("{TLS}.oauth.{name}");
+    let client_secret = required_path(&field("client_secret"), &oauth.client_secret, errors);
+    if oauth.client_id.is_empty() {
+        errors.refuse(field("client_id"), "is missing");
+    }
+    let token_url = match token_url(&oauth.token_url) {
+        Ok(url) => Some(url),
+        Err(reason) => {
+            errors.refuse(field("token_url"), reason);
+            None
+        }
+    };
+    let mut params = vec![("grant_type".to_owned(), "client_credentials".to_owned())];
+    if !oauth.scopes.is_empty() {
+        params.push(("scope".to_owned(), oauth.scopes.join(" ")));
+    }
+    for (name, value) in &oauth.endpoint_params {
+        match &name[..] {
+            // Some servers want another name for the same thing.
+            "grant_type" => value.clone_into(&mut params[0].1),
+            "client_id" | "client_secret" => {
+                errors.refuse(field("endpoint_params"), format!("{name:?} has a field of its own"));
+            }
+            "scope" if !oauth.scopes.is_empty() => {
+                errors.refuse(field("endpoint_params"), "\"scope\" is given by scopes already");
+            }
+            _ => params.push((name.clone(), value.clone())),
+        }
+    }
+    let client_id = oauth.client_id.clone();
+    Some(OAuthSettings { client_id, client_secret: client_secret?, token_url: token_url?, params })
+}
+
+/// The secret goes there: over TLS, or to this machine. What is wrong is told without the URL, whose query may be secret.
+fn token_url(text: &str) -> Result<Uri, String> {
+    if text.is_empty() {
+        return Err("is missing".to_owned());
+    }
+    let url: Uri = text.parse().map_err(|error| format!("is no URL: {error}"))?;
+    if url.authority().is_some_and(|authority| authority.as_str().contains('@')) {
+        return Err("must not hold a user or a password".to_owned());
+    }
+    let host = url.host().unwrap_or_default().trim_matches(['[', ']']);
+    let here = host == "localhost" || host.parse().is_ok_and(|ip: IpAddr| ip.is_loopback());
+    match url.scheme_str() {
+        Some("https") if ServerName::try_from(host).is_ok() => Ok(url),
+        Some("http") if here => Ok(url),
+        Some("http") => Err("would send the secret in the clear: use https".to_owned()),
+        _ => Err("is not https://host/path".to_owned()),
+    }
+}
+
+fn server_name(field: &str, name: &str, errors: &mut ConfigErrors) -> Option<String> {
+    if !name.is_empty() && ServerName::try_from(name).is_err() {
+        errors.refuse(format!("{field}.server_name"), format!("{name:?} is no DNS name and no IP address"));
+    }
+    (!name.is_empty()).then(|| name.to_owned())
+}
+
+fn custom_header(name: &str, errors: &mut ConfigErrors) -> Option<Header> {
+    // HTTP/2 has lower-case names only.
+    let parsed: Option<HeaderName> = name.to_ascii_lowercase().parse().ok();
+    let taken = |name: &HeaderName| {
+        matches!(
+            name.as_str(),
+            "te" | "content-type" | "user-agent" | "host" | "connection" | "content-length"
+        ) || name.as_str().starts_with("grpc-")
+            || name.as_str().ends_with("-bin")
+    };
+    match parsed.filter(|name| !taken(name)) {
+        Some(name) => Some(Header { name, prefix: Prefix::None }),
+        None => {
+            errors.refuse(format!("{TLS}.custom_header"), format!("a token cannot be sent as {name:?}"));
+            None
+        }
+    }
+}
+
+fn path(text: &str) -> Option<PathBuf> {
+    (!text.is_empty()).then(|| text.into())
+}
+
+fn required_path(field: &str, text: &str, errors: &mut ConfigErrors) -> Option<PathBuf> {
+    if text.is_empty() {
+        errors.refuse(field, "is missing: the path of a file");
+    }
+    path(text)
+}

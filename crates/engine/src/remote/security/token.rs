@@ -1,0 +1,123 @@
+use std::{path::PathBuf, sync::Arc, time::Duration};
+
+use http::{HeaderName, HeaderValue};
+use tokio::{runtime::Handle, time::Instant};
+use tonic::Status;
+
+use super::{
+    file,
+    material::Material,
+    oauth::OAuth,
+    renewed::{Kept, Renewed},
+    settings::{SourceSettings, TokenSettings},
+};
+use crate::remote::Options;
+use mixer_adapter_core::adapter::ConfigErrors;
+
+/// How a token is sent.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) struct Header {
+    pub(super) name: HeaderName,
+    pub(super) prefix: Prefix,
+}
+
+/// What stands before the token.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Prefix {
+    None,
+    Bearer,
+    /// What the OAuth server calls the token's type.
+    FromServer,
+}
+
+impl Header {
+    /// The header's value, which does not show itself. `kind`: what an OAuth server calls the token's type.
+    pub(super) fn value(&self, token: &[u8], kind: &str) -> Result<HeaderValue, String> {
+        // Files end in a newline, which no header may hold.
+        let token = token.trim_ascii();
+        if token.is_empty() {
+            return Err("holds no token".to_owned());
+        }
+        let prefix = match self.prefix {
+            Prefix::None => "",
+            Prefix::FromServer if !kind.is_empty() && !kind.eq_ignore_ascii_case("bearer") => kind,
+            Prefix::FromServer | Prefix::Bearer => "Bearer",
+        };
+        let value = match prefix {
+            "" => token.to_vec(),
+            prefix => [prefix.as_bytes(), b" ", token].concat(),
+        };
+        let mut value = HeaderValue::from_maybe_shared(bytes::Bytes::from(value))
+            .map_err(|_| "holds a token with a character that no header can carry".to_owned())?;
+        value.set_sensitive(true);
+        Ok(value)
+    }
+}
+
+/// The token that a handler's calls carry, as fresh as need be.
+pub(super) struct Token {
+    header: Header,
+    source: Source,
+    value: Renewed<HeaderValue>,
+}
+
+enum Source {
+    File { path: PathBuf, age: Duration },
+    OAuth(Arc<OAuth>),
+}
+
+const TOKEN_PATH: &str = "connection.authentication.tls.token_path";
+
+impl Token {
+    /// Reads a token's file; a token from an OAuth server is fetched with the first call.
+    pub(super) fn load(
+        settings: TokenSettings,
+        material: &Arc<Material>,
+        options: &Options,
+        runtime: &Handle,
+    ) -> Result<Self, ConfigErrors> {
+        let TokenSettings { header, source } = settings;
+        let (source, first, rest) = match source {
+            SourceSettings::File(path) => {
+                let age = options.token_file_age;
+                let content = file::read(TOKEN_PATH, &path)?;
+                let value = from_file(&header, &content, age)?;
+                (Source::File { path, age }, Some(value), age)
+            }
+            SourceSettings::OAuth(settings) => {
+                let oauth = OAuth::new(settings, material.clone(), header.clone())?;
+                (Source::OAuth(Arc::new(oauth)), None, options.reconnect.longest)
+            }
+        };
+        Ok(Self { header, source, value: Renewed::new(runtime.clone(), rest, first) })
+    }
+
+    /// The header of a call made now.
+    pub(super) async fn header(&self) -> Result<(HeaderName, HeaderValue), Status> {
+        let value = match &self.source {
+            Source::File { path, age } => {
+                let (header, path, age) = (&self.header, path, *age);
+                self.value
+                    .get(|| {
+                        let (header, path) = (header.clone(), path.clone());
+                        async move {
+                            let content = file::read_aside(TOKEN_PATH.to_owned(), path).await;
+                            content
+                                .and_then(|content| from_file(&header, &content, age))
+                                .map_err(|error| Status::unavailable(error.to_string()))
+                        }
+                    })
+                    .await
+            }
+            Source::OAuth(oauth) => self.value.get(|| oauth.clone().fetch()).await,
+        };
+        Ok((self.header.name.clone(), value?))
+    }
+}
+
+/// A file's token serves until the file is read again, and on where that cannot be read.
+fn from_file(header: &Header, content: &[u8], age: Duration) -> Result<Kept<HeaderValue>, ConfigErrors> {
+    let value = header.value(content, "").map_err(|why| ConfigErrors::one(TOKEN_PATH, why))?;
+    let again = Instant::now() + age;
+    Ok(Kept { value, renew_at: again, wait_at: again, good_until: None })
+}

@@ -1,0 +1,59 @@
+use std::time::Duration;
+
+use super::{address::Address, security};
+use mixer_adapter_config::proto::istio::policy::v1beta1::Connection;
+use mixer_adapter_core::adapter::ConfigErrors;
+
+/// A handler's connection, read.
+#[derive(Debug)]
+pub(super) struct Settings {
+    pub(super) address: Address,
+    pub(super) timeout: Option<Duration>,
+    pub(super) security: Option<security::Settings>,
+}
+
+/// Looks for the faults of a handler's connection that show without its files and without the network. The fields in the
+/// errors start at the handler, `connection.authentication.tls.token_path`.
+pub fn check_connection(connection: &Connection) -> Result<(), ConfigErrors> {
+    Settings::read(connection).map(drop)
+}
+
+impl Settings {
+    pub(super) fn read(connection: &Connection) -> Result<Self, ConfigErrors> {
+        let mut errors = ConfigErrors::default();
+        let address = Address::parse(&connection.address)
+            .map_err(|reason| errors.refuse("connection.address", reason))
+            .ok();
+        let timeout = connection.timeout.and_then(|timeout| {
+            let timeout = Duration::try_from(timeout).ok().filter(|timeout| !timeout.is_zero());
+            if timeout.is_none() {
+                errors.refuse("connection.timeout", "must be longer than 0 s; leave it out for no limit");
+            }
+            timeout
+        });
+        let security = connection
+            .authentication
+            .as_ref()
+            .and_then(|authentication| security::Settings::read(authentication, &mut errors));
+        match (address, errors.into_result()) {
+            (Some(address), Ok(())) => Ok(Self { address, timeout, security }),
+            (_, Err(errors)) => Err(errors),
+            (None, Ok(())) => Err(ConfigErrors::one("connection.address", "is missing")),
+        }
+    }
+}
+
+#[cfg(all(test, not(feature = "tls")))]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn authentication_is_refused_where_it_was_not_built_in() {
+        let address = "adapter:9091".to_owned();
+        let connection = Connection { address, timeout: None, authentication: Some(Default::default()) };
+        let error = check_connection(&connection).map_err(|error| error.to_string());
+        assert!(
+            error.is_err_and(|error| error.starts_with("connection.authentication: this build has no TLS"))
+        );
+    }
+}

@@ -1,0 +1,212 @@
+//! Why a request got the answer it got.
+
+use std::{fmt, time::Duration};
+
+use serde::{Deserialize, Serialize};
+
+/// Everything the engine did for one request, in order.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct Trace {
+    /// The namespace whose rules apply, beside the default one.
+    pub namespace: String,
+    /// What was done in each phase.
+    pub steps: Vec<Step>,
+}
+
+/// What of a request is being done.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Phase {
+    /// Attributes are generated.
+    Generate,
+    /// It is checked.
+    Check,
+    /// Headers are changed.
+    Headers,
+    /// A quota is asked for.
+    Quota,
+    /// It is reported.
+    Report,
+}
+
+impl fmt::Display for Phase {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Self::Generate => "generate",
+            Self::Check => "check",
+            Self::Headers => "headers",
+            Self::Quota => "quota",
+            Self::Report => "report",
+        })
+    }
+}
+
+/// One thing that was done.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(tag = "step", rename_all = "snake_case")]
+pub enum Step {
+    /// What follows is about one of several requests that were reported together.
+    Request {
+        /// Its place among them, from 1.
+        number: usize,
+        /// The namespace whose rules apply to it, beside the default one.
+        namespace: String,
+    },
+    /// A rule's condition was looked at.
+    Rule {
+        /// What for.
+        phase: Phase,
+        /// The rule's full name.
+        rule: String,
+        /// The condition; empty where there is none.
+        condition: String,
+        /// Whether it matched.
+        matched: bool,
+        /// Why it could not be evaluated, which counts as no match.
+        #[serde(skip_serializing_if = "Option::is_none")]
+        error: Option<String>,
+    },
+    /// An instance was built, or could not be.
+    Instance {
+        /// The instance's full name.
+        instance: String,
+        /// What an adapter gets.
+        #[serde(skip_serializing_if = "Option::is_none")]
+        built: Option<serde_json::Value>,
+        /// Why it could not be built.
+        #[serde(skip_serializing_if = "Option::is_none")]
+        error: Option<String>,
+    },
+    /// An adapter was called. Without answer and error, it was only found out that it would be called.
+    Call {
+        /// The handler's full name.
+        handler: String,
+        /// The template.
+        template: String,
+        /// The instances sent.
+        instances: Vec<String>,
+        /// What it answered.
+        #[serde(skip_serializing_if = "Option::is_none")]
+        answer: Option<serde_json::Value>,
+        /// Or why there is no answer.
+        #[serde(skip_serializing_if = "Option::is_none")]
+        error: Option<String>,
+        /// How long it took, in microseconds.
+        micros: u64,
+    },
+    /// An attribute was generated.
+    Generated {
+        /// The attribute.
+        attribute: String,
+        /// Its value; absent where the attribute was there already.
+        #[serde(skip_serializing_if = "Option::is_none")]
+        value: Option<String>,
+    },
+    /// A header operation was made, or left out.
+    Header {
+        /// The rule.
+        rule: String,
+        /// The header.
+        header: String,
+        /// What was done or why nothing was.
+        outcome: String,
+    },
+    /// The answers were merged.
+    Merged {
+        /// The outcome in words.
+        outcome: String,
+    },
+}
+
+impl Trace {
+    /// Goes on with what was done for one of several requests.
+    pub fn add_request(&mut self, number: usize, request: Trace) {
+        self.steps.push(Step::Request { number, namespace: request.namespace });
+        self.steps.extend(request.steps);
+    }
+
+    /// A call that is not made.
+    pub(crate) fn uncalled(&mut self, handler: &str, template: &str, instance: &str) {
+        self.steps.push(Step::Call {
+            handler: handler.to_owned(),
+            template: template.to_owned(),
+            instances: vec![instance.to_owned()],
+            answer: None,
+            error: None,
+            micros: 0,
+        });
+    }
+
+    pub(crate) fn call(
+        &mut self,
+        handler: &str,
+        template: &str,
+        instances: Vec<String>,
+        outcome: Result<serde_json::Value, String>,
+        took: Duration,
+    ) {
+        let (answer, error) = match outcome {
+            Ok(answer) => (Some(answer), None),
+            Err(error) => (None, Some(error)),
+        };
+        self.steps.push(Step::Call {
+            handler: handler.to_owned(),
+            template: template.to_owned(),
+            instances,
+            answer,
+            error,
+            micros: u64::try_from(took.as_micros()).unwrap_or(u64::MAX),
+        });
+    }
+}
+
+impl fmt::Display for Trace {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        if !matches!(self.steps.first(), Some(Step::Request { .. })) {
+            writeln!(f, "namespace {:?}", self.namespace)?;
+        }
+        self.steps.iter().try_for_each(|step| step.fmt(f))
+    }
+}
+
+impl fmt::Display for Step {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Step::Request { number, namespace } => writeln!(f, "request {number}, namespace {namespace:?}"),
+            Step::Rule { phase, rule, condition, matched, error } => {
+                let outcome = match error {
+                    Some(error) => format!("error: {error}"),
+                    None if *matched => "matched".to_owned(),
+                    None => "did not match".to_owned(),
+                };
+                let condition = if condition.is_empty() { "(always)" } else { condition };
+                writeln!(f, "{phase}: rule {rule}: {condition} -> {outcome}")
+            }
+            Step::Instance { instance, built: Some(built), .. } => {
+                writeln!(f, "  instance {instance}: {built}")
+            }
+            Step::Instance { instance, error, .. } => {
+                writeln!(f, "  instance {instance}: NOT BUILT: {}", error.as_deref().unwrap_or_default())
+            }
+            Step::Call { handler, template, instances, answer: None, error: None, .. } => {
+                writeln!(f, "  call {handler} ({template}: {}) NOT MADE", instances.join(", "))
+            }
+            Step::Call { handler, template, instances, answer, error, micros } => {
+                let instances = instances.join(", ");
+                let outcome = match (answer, error) {
+                    (Some(answer), _) => answer.to_string(),
+                    (None, error) => format!("ERROR: {}", error.as_deref().unwrap_or_default()),
+                };
+                writeln!(f, "  call {handler} ({template}: {instances}) in {micros} µs -> {outcome}")
+            }
+            Step::Generated { attribute, value: Some(value) } => {
+                writeln!(f, "  attribute {attribute} = {value}")
+            }
+            Step::Generated { attribute, value: None } => {
+                writeln!(f, "  attribute {attribute} was there already")
+            }
+            Step::Header { rule, header, outcome } => writeln!(f, "  header {header} by {rule}: {outcome}"),
+            Step::Merged { outcome } => writeln!(f, "merged: {outcome}"),
+        }
+    }
+}

@@ -1,0 +1,133 @@
+//! Which adapter a configuration is for.
+
+use std::sync::Arc;
+
+use prost::{Message as _, bytes::Bytes};
+use serde_json::{Map, Value as Json};
+
+use super::Host;
+use crate::handler::{AdapterInfo, CallError, list};
+use mixer_adapter_core::{
+    adapter::InferredTypes,
+    json::{ParamsError, read_params, struct_to_json},
+    proto::Any,
+};
+
+/// In a Struct, names the adapter that the other fields configure.
+const ADAPTER_FIELD: &str = "_adapter";
+
+impl Host {
+    /// The adapter that a configuration is for, and the configuration in canonical bytes.
+    ///
+    /// A message is for the adapter that is configured by it. A Struct (all that Mixer's own session client can send for
+    /// an adapter it does not know), or no configuration, is for the adapter named by `_adapter`, else for the only one
+    /// that serves all of `templates` and accepts it.
+    pub(super) fn assign(
+        &self,
+        config: Option<Any>,
+        templates: &[&str],
+        types: &InferredTypes,
+    ) -> Result<(Arc<AdapterInfo>, Bytes), CallError> {
+        let Some(any) = config else { return self.assign_fields(Map::new(), templates, types) };
+        match any.message_name() {
+            "google.protobuf.Struct" => {
+                let fields = prost_types::Struct::decode(any.value)
+                    .map_err(|source| CallError::Undecodable { message: "google.protobuf.Struct", source })?;
+                self.assign_fields(struct_to_json(fields), templates, types)
+            }
+            message => {
+                let Some(adapter) = self.adapters.configured_by(message) else {
+                    return Err(CallError::UnknownConfig {
+                        type_url: any.type_url,
+                        known: self.adapters.config_names(),
+                    });
+                };
+                must_serve(adapter, templates)?;
+                Ok((adapter.clone(), self.handlers.canonical(adapter, any.value)?))
+            }
+        }
+    }
+
+    fn assign_fields(
+        &self,
+        mut fields: Map<String, Json>,
+        templates: &[&str],
+        types: &InferredTypes,
+    ) -> Result<(Arc<AdapterInfo>, Bytes), CallError> {
+        if let Some(name) = fields.remove(ADAPTER_FIELD) {
+            return self.assign_named(&name, fields, templates);
+        }
+        let candidates: Vec<&Arc<AdapterInfo>> = self
+            .adapters
+            .iter()
+            .filter(|adapter| templates.iter().all(|template| adapter.serves(template)))
+            .collect();
+        let mut accepting = Vec::new();
+        let mut refusing = Vec::new();
+        for adapter in candidates {
+            match self.read_fields(adapter, fields.clone()).and_then(|config| {
+                self.handlers.validate(adapter, &config, types)?;
+                Ok(config)
+            }) {
+                Ok(config) => accepting.push((adapter.clone(), config)),
+                Err(error) => refusing.push(error),
+            }
+        }
+        match accepting.len() {
+            1 => Ok(accepting.remove(0)),
+            0 if refusing.len() == 1 => Err(refusing.remove(0)),
+            0 => Err(CallError::Unassigned { why: self.nobody_accepts(templates, &refusing) }),
+            _ => Err(CallError::Unassigned {
+                why: format!(
+                    "{} accept it; say which with \"{ADAPTER_FIELD}\", or send its own configuration message",
+                    list(accepting.iter().map(|(adapter, _)| adapter.name))
+                ),
+            }),
+        }
+    }
+
+    fn assign_named(
+        &self,
+        name: &Json,
+        fields: Map<String, Json>,
+        templates: &[&str],
+    ) -> Result<(Arc<AdapterInfo>, Bytes), CallError> {
+        let adapter = name.as_str().and_then(|name| self.adapters.find(name));
+        let Some(adapter) = adapter else {
+            return Err(CallError::Unassigned {
+                why: format!(
+                    "\"{ADAPTER_FIELD}\" is {name}; adapters here are {}",
+                    list(self.adapters.iter().map(|adapter| adapter.name))
+                ),
+            });
+        };
+        must_serve(adapter, templates)?;
+        Ok((adapter.clone(), self.read_fields(adapter, fields)?))
+    }
+
+    fn read_fields(&self, adapter: &AdapterInfo, fields: Map<String, Json>) -> Result<Bytes, CallError> {
+        let config = read_params(&adapter.config, Json::Object(fields))
+            .map_err(|source: ParamsError| CallError::Unreadable { adapter: adapter.name, source })?;
+        self.handlers.canonical(adapter, config)
+    }
+
+    fn nobody_accepts(&self, templates: &[&str], refusing: &[CallError]) -> String {
+        if refusing.is_empty() {
+            let known = list(self.adapters.iter().map(|adapter| adapter.name));
+            return format!("no adapter here serves {} together; adapters are {known}", list(templates));
+        }
+        let reasons: Vec<String> = refusing.iter().map(ToString::to_string).collect();
+        format!("no adapter that serves {} accepts it: {}", list(templates), reasons.join("; "))
+    }
+}
+
+fn must_serve(adapter: &AdapterInfo, templates: &[&str]) -> Result<(), CallError> {
+    match templates.iter().find(|template| !adapter.serves(template)) {
+        None => Ok(()),
+        Some(template) => Err(CallError::NotServed {
+            adapter: adapter.name,
+            template: (*template).to_owned(),
+            served: adapter.template_names(),
+        }),
+    }
+}

@@ -1,0 +1,141 @@
+use std::{any::Any, fmt, future::Future, marker::PhantomData, panic::AssertUnwindSafe, pin::Pin, sync::Arc};
+
+use futures_util::FutureExt as _;
+use prost::{Message as _, bytes::Bytes};
+use tokio_util::task::task_tracker::TaskTrackerToken;
+
+use super::{AdapterInfo, Closing, blocking::BlockingThreads};
+use mixer_adapter_core::adapter::{Adapter, AdapterError, Code, InferredTypes};
+
+/// A boxed future that can move between threads.
+pub type BoxFuture<'a, T> = Pin<Box<dyn Future<Output = T> + Send + 'a>>;
+
+/// An open handler: an adapter with one configuration. Closed once, when the last session, cache entry and call that
+/// hold it have let go.
+pub struct Handler {
+    adapter: Arc<AdapterInfo>,
+    object: Option<Box<dyn Any + Send + Sync>>,
+    close: fn(Box<dyn Any + Send + Sync>) -> BoxFuture<'static, ()>,
+    threads: Option<BlockingThreads>,
+    closing: Closing,
+    // Let go of after the closing has begun, so that there is no moment at which nothing seems open.
+    _open: TaskTrackerToken,
+}
+
+impl Handler {
+    /// The adapter it is a handler of.
+    pub fn adapter(&self) -> &Arc<AdapterInfo> {
+        &self.adapter
+    }
+
+    pub(crate) fn object<A: Adapter>(&self) -> Option<&A> {
+        self.object.as_ref()?.downcast_ref()
+    }
+}
+
+impl fmt::Debug for Handler {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "Handler({})", self.adapter.name)
+    }
+}
+
+impl Drop for Handler {
+    fn drop(&mut self) {
+        let Some(object) = self.object.take() else { return };
+        let (close, adapter, threads) = (self.close, self.adapter.clone(), self.threads.clone());
+        self.closing.spawn(async move {
+            let closing = AssertUnwindSafe(async move { close(object).await }).catch_unwind();
+            let closed = match threads {
+                None => Some(closing.await),
+                Some(threads) => threads.run(closing).await,
+            };
+            // A panic in `close` is the adapter's defect; the handler is gone all the same.
+            if closed.is_some_and(|closed| closed.is_err()) {
+                adapter.panics.inc();
+                tracing::error!(adapter = adapter.name, "the handler panicked while it was closed");
+            }
+        });
+    }
+}
+
+/// An adapter without its type.
+pub(crate) trait AnyAdapter: Send + Sync {
+    fn info(&self) -> &Arc<AdapterInfo>;
+    /// The configuration in its canonical form: decoded and encoded again, maps in order, unknown fields left out.
+    fn canonical(&self, config: Bytes) -> Result<Bytes, prost::DecodeError>;
+    fn validate(&self, config: &Bytes, types: &InferredTypes) -> Result<(), AdapterError>;
+    fn open(&self, config: Bytes, closing: Closing) -> BoxFuture<'_, Result<Handler, AdapterError>>;
+}
+
+pub(crate) const SHUTTING_DOWN: &str = "the server is shutting down";
+
+/// What a panic said.
+pub(crate) fn panic_message(panic: &(dyn Any + Send)) -> &str {
+    if let Some(text) = panic.downcast_ref::<&str>() {
+        text
+    } else if let Some(text) = panic.downcast_ref::<String>() {
+        text
+    } else {
+        "without a message"
+    }
+}
+
+pub(crate) struct Typed<A> {
+    pub(crate) info: Arc<AdapterInfo>,
+    pub(crate) threads: Option<BlockingThreads>,
+    pub(crate) adapter: PhantomData<fn() -> A>,
+}
+
+impl<A: Adapter> Typed<A> {
+    fn decode(config: Bytes) -> Result<A::Config, AdapterError> {
+        A::Config::decode(config).map_err(|error| AdapterError::invalid(error.to_string()))
+    }
+
+    fn panicked(&self, panic: &(dyn Any + Send)) -> AdapterError {
+        self.info.panics.inc();
+        AdapterError::new(Code::Internal, format!("it panicked: {}", panic_message(panic)))
+    }
+}
+
+impl<A: Adapter> AnyAdapter for Typed<A> {
+    fn info(&self) -> &Arc<AdapterInfo> {
+        &self.info
+    }
+
+    fn canonical(&self, config: Bytes) -> Result<Bytes, prost::DecodeError> {
+        A::Config::decode(config).map(|config| config.encode_to_vec().into())
+    }
+
+    fn validate(&self, config: &Bytes, types: &InferredTypes) -> Result<(), AdapterError> {
+        let config = Self::decode(config.clone())?;
+        let validating = AssertUnwindSafe(|| A::validate(&config, types));
+        std::panic::catch_unwind(validating)
+            .map_err(|panic| self.panicked(&*panic))?
+            .map_err(AdapterError::from)
+    }
+
+    fn open(&self, config: Bytes, closing: Closing) -> BoxFuture<'_, Result<Handler, AdapterError>> {
+        Box::pin(async move {
+            let config = Self::decode(config)?;
+            let opening = AssertUnwindSafe(async { A::open(config).await }).catch_unwind();
+            let opened = match &self.threads {
+                None => opening.await,
+                Some(threads) => {
+                    threads.run(opening).await.ok_or_else(|| AdapterError::unavailable(SHUTTING_DOWN))?
+                }
+            };
+            let object = opened.unwrap_or_else(|panic| Err(self.panicked(&*panic)))?;
+            Ok(Handler {
+                adapter: self.info.clone(),
+                object: Some(Box::new(object)),
+                close: |object| match object.downcast::<A>() {
+                    Ok(adapter) => Box::pin(adapter.close()),
+                    Err(_) => Box::pin(std::future::ready(())),
+                },
+                threads: self.threads.clone(),
+                _open: closing.opened(),
+                closing,
+            })
+        })
+    }
+}

@@ -1,0 +1,129 @@
+//! Counts of calls, by adapter, template and gRPC code, recorded without locks.
+
+use std::{
+    sync::{
+        Arc,
+        atomic::{AtomicU64, Ordering::Relaxed},
+    },
+    time::Duration,
+};
+
+use mixer_adapter_core::{metrics::event_counts, status::status_name};
+use prometheus_client::{
+    collector::Collector,
+    encoding::{DescriptorEncoder, EncodeMetric, MetricEncoder, NoLabelSet},
+    metrics::{MetricType, counter::ConstCounter},
+    registry::Unit,
+};
+use tonic::Code;
+
+/// The upper bounds of the latency buckets, in seconds.
+const BOUNDS: [f64; 14] =
+    [0.000_025, 0.000_1, 0.000_25, 0.000_5, 0.001, 0.002_5, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 1.0, 5.0];
+
+/// The codes of gRPC, by number.
+const CODES: usize = 17;
+
+/// The calls of one template to one adapter.
+#[derive(Debug, Default)]
+pub struct CallMetrics {
+    codes: [AtomicU64; CODES],
+    latency: Latency,
+}
+
+/// How long something took, in buckets.
+#[derive(Debug, Default)]
+pub struct Latency {
+    buckets: [AtomicU64; BOUNDS.len() + 1],
+    nanos: AtomicU64,
+}
+
+impl CallMetrics {
+    /// Counts a call that ended.
+    pub fn record(&self, code: Code, took: Duration) {
+        self.codes[code as usize].fetch_add(1, Relaxed);
+        self.latency.record(took);
+    }
+
+    /// How many calls ended with that code.
+    pub fn count(&self, code: Code) -> u64 {
+        self.codes[code as usize].load(Relaxed)
+    }
+}
+
+impl Latency {
+    /// Records one duration.
+    pub fn record(&self, took: Duration) {
+        let seconds = took.as_secs_f64();
+        let bucket = BOUNDS.iter().position(|bound| seconds <= *bound).unwrap_or(BOUNDS.len());
+        self.buckets[bucket].fetch_add(1, Relaxed);
+        self.nanos.fetch_add(u64::try_from(took.as_nanos()).unwrap_or(u64::MAX), Relaxed);
+    }
+}
+
+impl EncodeMetric for &Latency {
+    fn encode(&self, mut encoder: MetricEncoder<'_>) -> Result<(), std::fmt::Error> {
+        let counts: Vec<u64> = self.buckets.iter().map(|bucket| bucket.load(Relaxed)).collect();
+        let bounds = BOUNDS.iter().copied().chain([f64::INFINITY]);
+        let buckets: Vec<(f64, u64)> = bounds.zip(counts.iter().copied()).collect();
+        let sum = Duration::from_nanos(self.nanos.load(Relaxed)).as_secs_f64();
+        encoder.encode_histogram::<NoLabelSet>(sum, counts.iter().sum(), &buckets, None)
+    }
+
+    fn metric_type(&self) -> MetricType {
+        MetricType::Histogram
+    }
+}
+
+/// All calls, for the metrics page.
+#[derive(Debug)]
+pub struct Calls {
+    /// Adapter (empty where a call reached none), template, counts.
+    pub series: Vec<(&'static str, &'static str, Arc<CallMetrics>)>,
+}
+
+impl Collector for Calls {
+    fn encode(&self, mut encoder: DescriptorEncoder<'_>) -> Result<(), std::fmt::Error> {
+        let mut calls = encoder.encode_descriptor(
+            "adapter_calls",
+            "Calls that ended, by adapter (empty where none was reached), template and gRPC code",
+            None,
+            MetricType::Counter,
+        )?;
+        for (adapter, template, metrics) in &self.series {
+            for code in (0..CODES as i32).map(Code::from_i32) {
+                let count = metrics.count(code);
+                // Codes that never came up are left out, but for OK, which shows that the series exists.
+                if count > 0 || code == Code::Ok {
+                    let labels = [
+                        ("adapter", *adapter),
+                        ("template", *template),
+                        ("code", &*status_name(code as i32)),
+                    ];
+                    ConstCounter::new(count).encode(calls.encode_family(&labels)?)?;
+                }
+            }
+        }
+        let mut events = encoder.encode_descriptor(
+            "adapter_events",
+            "What adapters count: things dropped, refused or failed, by adapter and event",
+            None,
+            MetricType::Counter,
+        )?;
+        for (adapter, event, count) in event_counts() {
+            let labels = [("adapter", adapter), ("event", event)];
+            ConstCounter::new(count).encode(events.encode_family(&labels)?)?;
+        }
+        let mut latency = encoder.encode_descriptor(
+            "adapter_handle_duration",
+            "Time from a decoded request to its answer",
+            Some(&Unit::Seconds),
+            MetricType::Histogram,
+        )?;
+        for (adapter, template, metrics) in &self.series {
+            let labels = [("adapter", *adapter), ("template", *template)];
+            (&metrics.latency).encode(latency.encode_family(&labels)?)?;
+        }
+        Ok(())
+    }
+}

@@ -1,0 +1,3 @@
+//! Network plumbing that the crates of mixer-adapter share.
+
+pub mod tls;
