@@ -18,7 +18,7 @@ const CHECK: &str = "/istio.mixer.v1.Mixer/Check";
 const REPORT: &str = "/istio.mixer.v1.Mixer/Report";
 const UNIMPLEMENTED: u8 = 12;
 
-/// Indices of the global dictionary (vectors: global-dictionary.txt).
+/// Indices of the global dictionary (docs/behaviour/mixer-api.md#the-global-dictionary).
 const SOURCE_IP: i32 = 0;
 const REQUEST_PATH: i32 = 17;
 

@@ -1,4 +1,5 @@
-//! The resources that `manifest` prints, read as a real Mixer reads them (mixer-wire.md, section d).
+//! The resources that `manifest` prints, read as a real Mixer reads them
+//! (docs/behaviour/configuration.md#template-and-adapter-resources).
 #![allow(clippy::unwrap_used)]
 
 mod support;

@@ -103,7 +103,7 @@ fn warnings_of(condition: &str, instance: &str) -> Vec<String> {
     faults.filter(|fault| fault["severity"] == "warning").map(|fault| fault["field"].to_string()).collect()
 }
 
-/// A condition that cannot be evaluated does not match (mixer-runtime.md, section 3.2).
+/// A condition that cannot be evaluated does not match (docs/behaviour/dispatch.md#conditions).
 #[test]
 fn a_check_that_is_skipped_where_an_attribute_of_the_caller_is_missing_is_warned_about() {
     let logs = r#""spec.params.severity""#;

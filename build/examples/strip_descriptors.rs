@@ -1,4 +1,4 @@
-//! Makes `proto/envoy.binpb` of the descriptors that come with the crate envoy-types; `proto/README.md` has the command.
+//! Makes `crates/config/proto/envoy.binpb` of the descriptors that come with the crate envoy-types; crates/config/proto/README.md has the command.
 //!
 //! Names, numbers and types stay, and what is deprecated; comments, options, services and extensions go.
 

@@ -1,7 +1,7 @@
 //! Encoded `FileDescriptorSet`s, as they go into resources: without comments, with all options.
 //!
 //! Everything here goes through dynamic messages: prost-types drops the options template_variety and template_name
-//! (rust.md 1.4).
+//! (docs/behaviour/libraries.md#options-in-prost-types).
 
 use prost::Message;
 use prost_reflect::{DynamicMessage, FileDescriptor, ReflectMessage, Value};

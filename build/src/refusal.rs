@@ -19,7 +19,7 @@ pub struct Refusal {
 /// What is wrong with a template or an adapter's configuration, and what to do.
 ///
 /// "Stricter than mixgen" marks what Istio's own generator lets through: it then makes wrong or broken protos, or drops
-/// what was written without a word (mixer-wire.md, "Code generator").
+/// what was written without a word (docs/behaviour/code-generator.md#faults-that-mixgen-lets-through).
 #[derive(Debug, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum Reason {

@@ -19,7 +19,8 @@ use tokio_util::{
 };
 
 /// The threads that serve calls, each with a runtime of its own: a current-thread runtime costs about half the CPU of a
-/// shared one per request (spec: rust.md 2.1), and what blocks one thread leaves the others and the admin port alone.
+/// shared one per request (docs/behaviour/libraries.md#runtimes), and what blocks one thread leaves the others and the admin port
+/// alone.
 #[derive(Clone, Debug)]
 pub struct Workers {
     workers: Arc<[Worker]>,

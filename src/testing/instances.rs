@@ -4,7 +4,7 @@ use prost_reflect::{
     Cardinality, DynamicMessage, FieldDescriptor, Kind, MapKey, MessageDescriptor, OneofDescriptor, Value,
 };
 
-/// The field with the instance's name (mixer-wire.md, section b).
+/// The field with the instance's name (docs/behaviour/templates.md#the-field-name).
 const NAME: u32 = 72_295_727;
 
 /// Messages within messages are filled to this depth.
@@ -86,7 +86,7 @@ fn one(field: &FieldDescriptor, filling: Filling, depth: usize) -> Value {
         Kind::Int64 => Value::I64(filling.pick([1, 0, -1, i64::MAX, i64::MIN])),
         Kind::Int32 => Value::I32(filling.pick([1, 0, -1, i32::MAX, i32::MIN])),
         Kind::Message(descriptor) => Value::Message(message(&descriptor, filling, depth - 1)),
-        // No other kind may stand in a template (mixer-wire.md, "Code generator").
+        // No other kind may stand in a template (docs/behaviour/code-generator.md#allowed-field-types).
         other => Value::default_value(&other),
     }
 }

@@ -16,7 +16,7 @@ async fn a_check_is_allowed_denied_or_an_error_with_code_and_message() {
     let mixer = obedient("answers").start().await.unwrap();
     mixer.check(order("allow")).await.expect_allowed().expect_valid(Duration::from_secs(5), 1000);
     mixer.check(order("deny")).await.expect_denied(Code::PermissionDenied, "told to deny");
-    // Whatever an adapter's error is, a Mixer's is INTERNAL (mixer-wire.md, fact 8).
+    // Whatever an adapter's error is, a Mixer's is INTERNAL (docs/behaviour/adapter-calls.md#errors-of-an-adapter).
     mixer
         .check(order("fail"))
         .await
@@ -65,7 +65,7 @@ async fn a_quota_brings_its_arguments_and_its_grant() {
     let quota = mixer.quota("requests", 5, from("ada")).best_effort().dedup_id("x-").await;
     let (instance, args) = quota.expect_granted(3).input::<Quota>();
     assert_eq!(instance.dimensions, [("source".to_owned(), "ada".into())].into());
-    // The quota's name behind the request's id (mixer-runtime.md, section 3.7).
+    // The quota's name behind the request's id (docs/behaviour/adapter-calls.md#deduplication-ids).
     assert_eq!(args, QuotaArgs { amount: 5, best_effort: true, dedup_id: "x-requests".to_owned() });
     // All or nothing: the answer breaks the contract, and a quota that fails grants nothing.
     mixer.quota("requests", 5, from("ada")).await.expect_granted(0).expect_trace("ERROR: INTERNAL");

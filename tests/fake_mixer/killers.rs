@@ -1,4 +1,5 @@
-//! The two inputs that end the process of a real Mixer (mixer-runtime.md, sections 1.4 and 2.3).
+//! The two inputs that end the process of a real Mixer (docs/behaviour/expressions.md#wrong-types-in-a-request and
+//! docs/behaviour/configuration.md#what-ends-the-process).
 
 use mixer_adapter::{
     Code,
@@ -29,7 +30,7 @@ async fn an_attribute_of_another_type_than_declared_fails_its_own_request_alone(
         .unwrap();
     let ip = mixer.check(attributes! { "request.method" => "GET", "source.ip" => "10.0.0.1" }).await;
     ip.expect_error(Code::Internal, "source.ip").expect_trace("NOT BUILT").expect_calls(0);
-    // In a condition: the rule is skipped (section 3.2).
+    // In a condition: the rule is skipped (docs/behaviour/dispatch.md#conditions).
     let map = mixer.check(attributes! { "request.method" => "PUT", "request.headers" => "x" }).await;
     map.expect_allowed().expect_trace("error: ").expect_calls(0);
     let ok = attributes! { "request.headers" => [("method", "POST"), ("x", "deny")] };

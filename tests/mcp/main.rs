@@ -1,6 +1,6 @@
 //! MCP: what sinks and sources do, case by case, and against what was recorded of Galley.
 //!
-//! Tests that cover a case of Istio's own (spec: mcp-and-xds.md c) name it.
+//! Tests that cover a case of Istio's own (docs/behaviour/mcp.md#istios-test-cases) name it.
 
 #![allow(clippy::unwrap_used)]
 

@@ -108,7 +108,7 @@ async fn a_source_that_pushes_again_and_again_is_not_answered_in_a_hot_loop() {
     }
 }
 
-/// Where Istio's sinks of 1.6 and later dial in a hot loop (spec: mcp-and-xds.md b, sink 11).
+/// Where Istio's sinks of 1.6 and later dial in a hot loop (docs/behaviour/mcp.md#reconnecting).
 #[tokio::test]
 async fn a_source_that_opens_streams_and_ends_them_is_dialed_ever_less_often() {
     for status in [Status::ok(""), Status::unavailable("no")] {

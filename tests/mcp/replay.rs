@@ -180,7 +180,8 @@ fn our_source_answers_as_galley_did() {
                     }
                 }
             }
-            // A source that dials ends a stream it is asked nonsense on; Galley left it open (spec: b, source 14).
+            // A source that dials ends a stream it is asked nonsense on; Galley left it open
+            // (docs/behaviour/mcp.md#sources-that-dial).
             let nonsense = path.ends_with("05-dial-unknown.jsonl");
             assert_eq!(errors.len(), usize::from(nonsense), "{}", path.display());
             assert!(compared > 0 || nonsense || path.ends_with("04-dial-down.jsonl"), "{}", path.display());

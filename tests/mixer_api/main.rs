@@ -16,8 +16,8 @@ use mixer_adapter_host::handler::Caller;
 use proptest::prelude::*;
 use serve::serve;
 
-/// Attributes that a real Mixer dies of when it reads them in a condition (mixer-runtime.md, section 1.4): a map and an
-/// address sent as texts.
+/// Attributes that a real Mixer dies of when it reads them in a condition (docs/behaviour/expressions.md#wrong-types-in-a-request):
+/// a map and an address sent as texts.
 #[test]
 fn a_map_or_an_address_sent_as_a_text_is_that_requests_error_and_nothing_more() {
     for name in ["request.headers", "source.ip"] {

@@ -141,7 +141,7 @@ impl Client {
     }
 }
 
-/// A gRPC request as a real Mixer sends it (mixer-wire.md, fact 12).
+/// A gRPC request as a real Mixer sends it (docs/behaviour/adapter-calls.md#http-headers-of-a-call).
 pub fn post(path: &str) -> Request<()> {
     Request::post(format!("http://localhost{path}"))
         .header("content-type", "application/grpc")

@@ -1,4 +1,4 @@
-//! The sink over xDS: what it says to servers, and what it makes of what they say (spec: mcp-and-xds.md e).
+//! The sink over xDS: what it says to servers, and what it makes of what they say (docs/behaviour/xds.md).
 
 #![allow(clippy::unwrap_used)]
 

@@ -348,7 +348,7 @@ async fn the_sink_says_which_peer_it_follows_and_what_was_said() {
     assert_eq!(kinds.await.unwrap(), ["ask", "push", "ack"]);
 }
 
-/// What seed 003 asks of clients.
+/// What a client says of itself: docs/behaviour/xds.md#versions-of-the-api.
 #[test]
 fn the_node_says_what_it_is_and_what_it_can_do() {
     use mixer_adapter_config::proto::envoy::config::core::v3::{Extension, node::UserAgentVersionType};

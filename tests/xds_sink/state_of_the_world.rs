@@ -228,7 +228,8 @@ fn a_resource_of_envoy_is_called_by_its_name() {
     assert_eq!(client.accept(), [format!("{CLUSTERS} = outbound|80||a@")]);
 }
 
-/// Routes, endpoints and secrets come in parts, and are never said to be gone (spec: envoy.md 3, rule 5).
+/// Routes, endpoints and secrets come in parts, and are never said to be gone
+/// (docs/behaviour/xds.md#rule-5-what-a-missing-resource-means).
 #[test]
 fn of_some_types_of_envoy_what_is_left_out_is_not_gone() {
     const ROUTES: &str = "envoy.config.route.v3.RouteConfiguration";

@@ -1,4 +1,4 @@
-//! The server of xDS: its rules one by one (spec: envoy.md 3), what was recorded of Envoy, and real sockets.
+//! The server of xDS: its rules one by one (docs/behaviour/xds.md#rules-for-servers), what was recorded of Envoy, and real sockets.
 
 #![allow(clippy::unwrap_used)]
 

@@ -1,4 +1,4 @@
-//! Make before break: rule 8 of spec envoy.md, section 3.
+//! Make before break: docs/behaviour/xds.md#rule-8-order.
 
 use crate::{messages::*, world::*};
 

@@ -1,4 +1,4 @@
-//! The ten rules of spec envoy.md, section 3.
+//! The ten rules of docs/behaviour/xds.md#rules-for-servers.
 
 use std::collections::BTreeSet;
 
@@ -54,7 +54,7 @@ fn rule_2_the_version_of_a_first_request_is_no_acceptance() {
     assert_eq!(push.nonce, "1", "nonces are those of the stream");
 }
 
-/// istiod, as a client, sends the time for a nonce (spec: mcp-and-xds.md e).
+/// istiod, as a client, sends the time for a nonce (docs/behaviour/xds.md#istiod-as-a-sink).
 #[test]
 fn rule_2_a_type_not_seen_on_the_stream_is_answered_whatever_the_nonce() {
     let mut server = Sotw::new();

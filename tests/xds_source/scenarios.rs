@@ -1,5 +1,6 @@
-//! The scenarios of the conformance suite `ii/xds-test-harness` (spec: envoy.md 3), as tables: what there is, what is wanted, what
-//! changes, and what the client gets for it; and after each that the server says nothing more.
+//! The scenarios of the conformance suite `ii/xds-test-harness` (docs/behaviour/xds.md#the-scenarios-of-xds-test-harness), as
+//! tables: what there is, what is wanted, what changes, and what the client gets for it; and after each that the server says
+//! nothing more.
 
 use crate::{messages::*, world::*};
 

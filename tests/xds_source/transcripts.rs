@@ -1,4 +1,5 @@
-//! What was recorded of Envoy 1.40 (spec: envoy.md 3), by its shape: types, names, nonces and who says what when.
+//! What was recorded of Envoy 1.40 (docs/behaviour/xds.md#envoy-as-a-client), by its shape: types, names, nonces and who says what
+//! when.
 
 use mixer_adapter_config::{
     mcp::source::Meaning,

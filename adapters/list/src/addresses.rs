@@ -126,7 +126,7 @@ mod tests {
         }
     }
 
-    // A defect of the original, adapters.md section 1.2: `::1` became `::1/32` and let `::2` in.
+    // A defect of the original, docs/behaviour/adapters.md#addresses-of-listchecker: `::1` became `::1/32` and let `::2` in.
     #[test]
     fn an_ipv6_address_without_a_length_is_that_address() {
         assert!(!contains("whitelist: ['::1']", "::2"));

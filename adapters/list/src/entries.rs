@@ -142,7 +142,8 @@ mod tests {
         }
     }
 
-    // Observed on Go and Rust: adapters.md, section 1.2, "Rust traps"; iota subscripts follow from Go's simple mapping.
+    // Observed on Go and Rust: docs/behaviour/adapters.md#letter-case-and-patterns; iota subscripts follow from Go's simple
+    // mapping.
     #[test]
     fn case_is_folded_letter_by_letter() {
         for (entry, value, listed) in [

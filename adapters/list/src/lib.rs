@@ -1,6 +1,6 @@
 //! Checks a value against a list of strings, addresses or patterns, written in the configuration or fetched from a URL.
 //!
-//! Behaviour: adapters.md, section 1.2, "list"; what differs is in the README.
+//! Behaviour: docs/behaviour/adapters.md#listchecker; what differs is in the README.
 
 mod addresses;
 mod entries;

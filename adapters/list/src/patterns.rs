@@ -211,7 +211,7 @@ mod tests {
         compile([pattern].into_iter()).unwrap().is_match(text)
     }
 
-    // Expectations are Go's: adapters.md, section 1.2, "Rust traps", and the syntax page of package regexp/syntax.
+    // Expectations are Go's: docs/behaviour/adapters.md#letter-case-and-patterns, and the syntax page of package regexp/syntax.
     #[test]
     fn patterns_mean_what_they_mean_to_go() {
         for (pattern, text, expected) in [

@@ -1,4 +1,4 @@
-//! The configuration, with its defaults, which are the original's (adapters.md, section 1.2).
+//! The configuration, with its defaults, which are the original's (docs/behaviour/adapters.md#listchecker).
 
 use std::time::Duration;
 

@@ -91,7 +91,8 @@ async fn until(list: &List, succeeds: bool) -> Option<AdapterError> {
     }
 }
 
-// TestStringList. The original's table says NOT_FOUND, which its test helper does not compare; adapters.md section 1.2.
+// TestStringList. The original's table says NOT_FOUND, which its test helper does not compare;
+// docs/behaviour/adapters.md#answers-of-listchecker.
 #[tokio::test]
 async fn strings_fetched_and_overridden_are_whitelisted() {
     let (_, url) = provider("ABC\nDEF").await;
@@ -250,6 +251,6 @@ async fn values_that_cannot_be_listed_are_invalid() {
     let absent = ask(&list, None).await.unwrap().status.unwrap();
     assert_eq!(absent.code, INVALID_ARGUMENT);
     assert_eq!(absent.message, "the instance has no value, which is not a valid string or IP address");
-    // A defect of the original, adapters.md section 1.2: an empty string was refused as no string.
+    // A defect of the original, docs/behaviour/adapters.md#answers-of-listchecker: an empty string was refused as no string.
     assert_eq!(status(&list, "").await.0, PERMISSION_DENIED);
 }

@@ -1,6 +1,6 @@
 use std::{collections::VecDeque, time::Duration};
 
-/// The unit in which time passes for windows (adapters.md, section 1.2).
+/// The unit in which time passes for windows (docs/behaviour/adapters.md#windows-of-memquota).
 const TICK: Duration = Duration::from_millis(100);
 
 /// The most ticks a window has: one of more than an hour has longer ticks instead, which bounds its memory.

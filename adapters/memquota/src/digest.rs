@@ -65,7 +65,7 @@ mod tests {
         entries.iter().map(|(name, value)| (name.to_string(), value.clone())).collect()
     }
 
-    /// The collisions of the original's keys (adapters.md, section 1.2, memquota).
+    /// The collisions of the original's keys (docs/behaviour/adapters.md#counters-of-memquota).
     #[test]
     fn dimensions_that_only_look_alike_have_counters_of_their_own() {
         let map = |entries: &[(&str, &str)]| Value::from(entries.iter().copied().collect::<StringMap>());

@@ -10,7 +10,8 @@ use super::{Params, config::params, literal::Literal};
 /// Beyond this a window is a mistake: what is counted here does not outlive the process.
 const LONGEST: Duration = Duration::from_secs(365 * 24 * 60 * 60);
 
-/// How long a call sent again is recognized unless the configuration says otherwise (adapters.md, section 1.2).
+/// How long a call sent again is recognized unless the configuration says otherwise
+/// (docs/behaviour/adapters.md#deduplication-of-memquota).
 const DEFAULT_DEDUPLICATION: Duration = Duration::from_secs(1);
 
 /// The configuration, read.

@@ -6,7 +6,8 @@ use mixer_adapter_core::{
 };
 
 /// A configured text that values are compared with: equal if the text, read as the value's type, is the value
-/// (adapters.md, section 1.1, `StringEquals`). Read once as every type, since the value's is known only with a request.
+/// (docs/behaviour/values.md#comparing-with-configured-text). Read once as every type, since the value's is known only with a
+/// request.
 #[derive(Debug)]
 pub(super) struct Literal {
     text: String,

@@ -17,7 +17,7 @@ mod config {
 
 pub use config::Params;
 
-/// How long, and for how many uses, answers hold (adapters.md, section 1.2).
+/// How long, and for how many uses, answers hold (docs/behaviour/adapters.md#noop).
 const FOR_EVER: Duration = Duration::from_secs(1_000_000_000);
 const USES: u32 = 1_000_000_000;
 
@@ -121,7 +121,7 @@ mod tests {
         Handle::<T>::handle(&Noop, vec![T::Instance::default()]).await.unwrap();
     }
 
-    // TestBasic of noop_test.go, and the values of adapters.md, section 1.2.
+    // TestBasic of noop_test.go, and the values of docs/behaviour/adapters.md#noop.
     #[tokio::test]
     async fn every_check_is_admitted_for_as_long_as_can_be_said() {
         checks::<Authorization>().await;

@@ -1,6 +1,7 @@
 use mixer_adapter_core::value::{Value, ValueType};
 
-/// The number that a value stands for: durations in seconds, texts if they are numbers (adapters.md, section 1.3).
+/// The number that a value stands for: durations in seconds, texts if they are numbers
+/// (docs/behaviour/adapters.md#metrics-and-labels).
 pub(super) fn amount(value: Option<&Value>) -> Result<f64, String> {
     match value {
         None => Err("there is none".to_owned()),

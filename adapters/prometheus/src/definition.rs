@@ -225,7 +225,7 @@ impl Expiry {
     }
 }
 
-/// A name as Prometheus has it, made of one that Mixer has (adapters.md, section 1.3).
+/// A name as Prometheus has it, made of one that Mixer has (docs/behaviour/adapters.md#metrics-and-labels).
 fn safe_name(name: &str) -> String {
     let name = name.strip_prefix('/').unwrap_or(name);
     name.chars().filter(|c| *c != '-').map(|c| if matches!(c, '/' | '.' | ' ') { '_' } else { c }).collect()

@@ -265,7 +265,7 @@ mod tests {
         assert_eq!(family.dropped(Dropped::SeriesLimit), 2);
     }
 
-    // The original panicked at a negative increment; adapters.md, section 1.3.
+    // The original panicked at a negative increment; docs/behaviour/adapters.md#defects-of-prometheus.
     #[test]
     fn what_would_spoil_a_series_is_refused_and_counted() {
         let counter = family(Kind::Counter, 1);

@@ -1,6 +1,6 @@
 //! Makes Prometheus metrics of metric instances, and serves them to be scraped.
 //!
-//! Behaviour: adapters.md, section 1.3, "prometheus"; what differs is in the README.
+//! Behaviour: docs/behaviour/adapters.md#prometheus; what differs is in the README.
 
 mod amount;
 mod buckets;

@@ -142,7 +142,7 @@ async fn faults_are_named_and_the_rest_is_recorded() {
     assert!(page.contains(dropped), "{page}");
 }
 
-// The original panicked at each; adapters.md, section 1.3.
+// The original panicked at each; docs/behaviour/adapters.md#defects-of-prometheus.
 #[tokio::test]
 async fn dimensions_need_not_match_labels() {
     let exporter = exporter();

@@ -8,7 +8,7 @@ use mixer_adapter_core::{prost_types::Timestamp, value::Value};
 
 use super::{config::params::Level, time::rfc3339};
 
-/// What a line looks like (adapters.md, section 1.3).
+/// What a line looks like (docs/behaviour/adapters.md#lines-of-stdio).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Form {
     /// `{"level":"info","time":"..","instance":"..","name":value}`

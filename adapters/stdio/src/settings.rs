@@ -14,7 +14,7 @@ use super::{
     outlet::Target,
 };
 
-/// The severities known without configuration, each also in lower case (adapters.md, section 1.3).
+/// The severities known without configuration, each also in lower case (docs/behaviour/adapters.md#severities-of-stdio).
 const SEVERITIES: [(&str, Level); 7] = [
     ("INFORMATIONAL", Level::Info),
     ("INFO", Level::Info),

@@ -19,8 +19,8 @@ use declaration::Declaration;
 use model::Model;
 use service::ServiceProto;
 
-/// The protos of a template's descriptor set a real Mixer wants to see; everything else it knows (mixer-wire.md,
-/// section 0, fact 11).
+/// The protos of a template's descriptor set a real Mixer wants to see; everything else it knows
+/// (docs/behaviour/configuration.md#what-a-template-descriptor-needs).
 const NEEDED_BY_MIXER: &str = "policy/v1beta1/";
 
 /// A template, read from its file and found good.

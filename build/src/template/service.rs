@@ -1,5 +1,5 @@
-//! The text of the handler service proto: what Mixer calls, and the messages of the calls (mixer-wire.md, "Code
-//! generator").
+//! The text of the handler service proto: what Mixer calls, and the messages of the calls
+//! (docs/behaviour/code-generator.md#services-and-messages).
 
 use std::fmt::{self, Display, Formatter};
 

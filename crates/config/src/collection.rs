@@ -5,7 +5,7 @@ use super::{Kind, istio::Istio};
 /// The API group of Mixer's configuration.
 const GROUP: &str = "config.istio.io";
 
-/// One kind of resource as sources of configuration name it, `istio/policy/v1beta1/rules` (mcp-and-xds.md, section d).
+/// One kind of resource as sources of configuration name it, `istio/policy/v1beta1/rules` (docs/behaviour/mcp.md#collections).
 /// Any text may be one: sources also carry what is not Mixer's.
 #[derive(Clone, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct Collection(Cow<'static, str>);

@@ -1,5 +1,5 @@
 //! Resources of Envoy, as it reads them from files of its own: a `DiscoveryResponse`, whose resources say what they are under `@type`
-//! (mcp-and-xds.md, section e).
+//! (docs/behaviour/xds.md#files).
 
 use std::{collections::BTreeMap, sync::Arc};
 

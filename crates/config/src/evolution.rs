@@ -1,5 +1,5 @@
-//! Configuration of another version of the API: fields that are not known here, and fields that are on their way out (the
-//! versioning policy that Envoy's API began with, seed 003).
+//! Configuration of another version of the API: fields that are not known here, and fields that are on their way out
+//! (docs/behaviour/xds.md#versions-of-the-api).
 
 use std::collections::HashMap;
 

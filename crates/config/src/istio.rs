@@ -1,5 +1,5 @@
 //! The kinds of Istio that are nothing to Mixer, and what sources and messages call them: what Galley and Pilot have in their tables
-//! (mcp-and-xds.md, section d and the collections that the recorded Galley serves).
+//! (docs/behaviour/mcp.md#collections and the collections that the recorded Galley serves).
 
 /// One of the kinds.
 #[derive(Debug, PartialEq, Eq)]

@@ -29,7 +29,8 @@ pub fn lint(set: &ConfigSet, is_quota: impl Fn(&ResourceName) -> bool) -> Vec<Fa
     faults
 }
 
-/// A string that begins and ends with the same quote is a literal to its end, whatever is between (mixer-runtime.md, section 2.4).
+/// A string that begins and ends with the same quote is a literal to its end, whatever is between
+/// (docs/behaviour/configuration.md#params-of-instances-template).
 fn quotes_within_quotes(entry: &Entry, params: &Map<String, Json>, faults: &mut Vec<Fault>) {
     let mut open: Vec<(String, &Json)> =
         params.iter().map(|(name, value)| (format!("params{}", step(name)), value)).collect();
@@ -78,7 +79,7 @@ fn odd_literal(text: &str) -> Option<String> {
 }
 
 /// Such a quota is granted in full whenever one of the rules does not match, whatever the adapter says to the others
-/// (mixer-runtime.md, section 3.7).
+/// (docs/behaviour/dispatch.md#quota).
 fn quotas_of_two_rules(set: &ConfigSet, is_quota: impl Fn(&ResourceName) -> bool, faults: &mut Vec<Fault>) {
     let mut first: BTreeMap<&ResourceName, &ResourceName> = BTreeMap::new();
     for entry in set.of_role(Kind::Rule) {

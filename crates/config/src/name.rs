@@ -2,7 +2,7 @@ use std::{fmt, sync::Arc};
 
 /// The kind of a resource.
 ///
-/// Kinds are ordered as Mixer processes them (mixer-runtime.md, section 2.3), and so are names.
+/// Kinds are ordered as Mixer processes them (docs/behaviour/configuration.md#processing-order), and so are names.
 #[derive(Clone, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub enum Kind {
     /// The attributes a part of the mesh produces.
@@ -82,8 +82,8 @@ impl ResourceName {
         &self.namespace
     }
 
-    /// What a reference may mean, best first (mixer-runtime.md, section 2.1). `x` is of the own namespace. `x.y` is first
-    /// `x` of the kind `y` in the own namespace, then `x` of the expected kind in the namespace `y`. Three parts and more are
+    /// What a reference may mean, best first (docs/behaviour/configuration.md#references). `x` is of the own namespace. `x.y` is
+    /// first `x` of the kind `y` in the own namespace, then `x` of the expected kind in the namespace `y`. Three parts and more are
     /// a full name. There is no falling back to a default namespace.
     pub fn candidates(reference: &str, kind: &Kind, own_namespace: &str) -> Vec<Self> {
         let parts: Vec<&str> = reference.rsplitn(3, '.').collect();

@@ -144,7 +144,7 @@ impl ConfigSet {
         self.entries.get(name)
     }
 
-    /// What a reference to a resource of that kind means from a namespace (mixer-runtime.md, section 2.1).
+    /// What a reference to a resource of that kind means from a namespace (docs/behaviour/configuration.md#references).
     pub fn resolve(&self, kind: &Kind, reference: &str, namespace: &str) -> Result<&Arc<Entry>, Unresolved> {
         let candidates = ResourceName::candidates(reference, kind, namespace);
         let fits = |entry: &&Arc<Entry>| entry.resource.role().as_ref() == Some(kind);

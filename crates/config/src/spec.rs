@@ -1,4 +1,4 @@
-//! Specs understood: the messages of mixer-runtime.md, section 2.2, read by their descriptors.
+//! Specs understood: the messages of docs/behaviour/configuration.md#specs, read by their descriptors.
 
 use std::{collections::BTreeMap, sync::LazyLock};
 
@@ -47,7 +47,7 @@ pub struct Instance {
     /// The template.
     pub template: Target,
     /// An expression or a literal for each of the template's fields, as it was written; `None` if there is none, which
-    /// kills a real Mixer where `{}` does not (mixer-runtime.md, section 2.3).
+    /// kills a real Mixer where `{}` does not (docs/behaviour/configuration.md#what-ends-the-process).
     pub params: Option<Map<String, Json>>,
     /// For attribute generators: attribute names, and expressions over the output.
     pub attribute_bindings: BTreeMap<String, String>,

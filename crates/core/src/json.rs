@@ -1,6 +1,6 @@
 //! Configuration written as JSON or YAML (or sent as a `google.protobuf.Struct`), read by the descriptor of an adapter's
-//! `Params`: proto3 JSON, with Go's durations allowed as a real Mixer has them (mixer-wire.md, "The request bytes").
-//! Instances written as JSON are read in the same way.
+//! `Params`: proto3 JSON, with Go's durations allowed as a real Mixer has them
+//! (docs/behaviour/adapter-calls.md#configuration-in-calls). Instances written as JSON are read in the same way.
 
 use prost::{Message as _, bytes::Bytes};
 use prost_reflect::{Cardinality, DynamicMessage, EnumDescriptor, FieldDescriptor, Kind, MessageDescriptor};

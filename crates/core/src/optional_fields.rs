@@ -10,7 +10,7 @@ use prost_types::{
 /// Reads a descriptor set with every plain scalar made `optional`.
 ///
 /// The set that a real Mixer is given has no `optional` (its parser does not know it), and Mixer itself writes zeros
-/// (mixer-wire.md, "The request bytes"). On the wire nothing changes but that.
+/// (docs/behaviour/adapter-calls.md#encoding-of-requests). On the wire nothing changes but that.
 pub fn with_presence(set: &[u8]) -> Result<DescriptorPool, String> {
     let mut set = FileDescriptorSet::decode(set).map_err(|error| error.to_string())?;
     let proto3 = set.file.iter_mut().filter(|file| file.syntax() == "proto3");

@@ -2,7 +2,7 @@
 //!
 //! An answer depends on the attributes that were read for it, its references. Requests that are answered alike mostly
 //! read the same attributes, so there are few sets of them; each set with the values it had is a key. Clients of the
-//! Mixer API keep answers in the same way (mixer-runtime.md, section 4).
+//! Mixer API keep answers in the same way (docs/behaviour/mixer-api.md#referenced-attributes).
 
 use std::{
     sync::{

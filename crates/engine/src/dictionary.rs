@@ -1,4 +1,5 @@
-//! The global dictionary: words that client and server of the Mixer API need not send (mixer-runtime.md, section 4).
+//! The global dictionary: words that client and server of the Mixer API need not send
+//! (docs/behaviour/mixer-api.md#the-global-dictionary).
 
 use std::{
     collections::HashMap,

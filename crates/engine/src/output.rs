@@ -1,4 +1,5 @@
-//! What adapters answer for expressions to use: the fields of an `OutputMsg` as attributes (mixer-runtime.md, 3.8).
+//! What adapters answer for expressions to use: the fields of an `OutputMsg` as attributes
+//! (docs/behaviour/adapter-calls.md#attribute-generators-and-outputs).
 
 use std::sync::Arc;
 

@@ -12,7 +12,7 @@ use super::{
 use crate::proto::istio::mixer::v1::header_operation::Operation as HeaderOperationKind;
 use mixer_adapter_core::template::DynamicTemplate;
 
-/// The rules of one variety. CHECK_WITH_OUTPUT counts as CHECK (mixer-runtime.md, section 3.1).
+/// The rules of one variety. CHECK_WITH_OUTPUT counts as CHECK (docs/behaviour/dispatch.md#which-rules-apply).
 #[derive(Debug, Default)]
 pub(crate) struct Table {
     /// Those of the default configuration namespace, which apply to every request.
@@ -115,7 +115,7 @@ impl Table {
     }
 
     /// The rules whose header operations apply to a namespace. One with check rules of its own loses those of the
-    /// default namespace, as in a real Mixer (mixer-runtime.md, section 3.1, observed).
+    /// default namespace, as in a real Mixer (docs/behaviour/dispatch.md#header-operations).
     pub(crate) fn with_operations(&self, namespace: &str) -> (usize, &Rules) {
         match self.by_namespace.get(namespace) {
             Some(own) => (1, own),

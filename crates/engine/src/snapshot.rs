@@ -84,7 +84,7 @@ pub(crate) fn global_slots(vocabulary: &Vocabulary) -> Box<[Option<u32>]> {
     WORDS.iter().map(|word| vocabulary.find(word).map(|declared| declared.slot)).collect()
 }
 
-/// The attributes that tell which namespace's rules apply (mixer-runtime.md, section 3.1).
+/// The attributes that tell which namespace's rules apply (docs/behaviour/dispatch.md#which-rules-apply).
 #[derive(Debug)]
 pub(crate) struct Identity {
     reporter_kind: Option<u32>,

@@ -9,8 +9,8 @@ use crate::{
 };
 use mixer_adapter_core::{adapter::InferredTypes, proto::Any};
 
-/// The type_url of a session id in `adapter_config`, as the comments of the generated protos promise it (mixer-wire.md,
-/// fact 3). Its value is the id, plain or as a StringValue.
+/// The type_url of a session id in `adapter_config`, as the comments of the generated protos promise it
+/// (docs/behaviour/sessions.md#session-ids-in-calls). Its value is the id, plain or as a StringValue.
 const SESSION_ID: &str = "google.protobuf.Any.type_url";
 
 impl Resolver for Host {

@@ -29,7 +29,7 @@ pub(super) struct Calls {
 #[derive(Clone)]
 enum DedupId {
     Same(String),
-    /// Counts up from a random start, as Mixer's do (mixer-wire.md, fact 6).
+    /// Counts up from a random start, as Mixer's do (docs/behaviour/adapter-calls.md#deduplication-ids).
     From(u64),
 }
 

@@ -58,7 +58,7 @@ fn check_text(check: &CheckResult) -> String {
     text + &validity(check)
 }
 
-/// How a real Mixer and its proxies read the two numbers (mixer-wire.md, fact 7 and "Check").
+/// How a real Mixer and its proxies read the two numbers (docs/behaviour/adapter-calls.md#validity-of-a-check).
 fn validity(check: &CheckResult) -> String {
     let duration = answer::duration(check.valid_duration);
     let lasts = check.valid_duration.is_some_and(|length| length.seconds > 0 || length.nanos > 0);

@@ -45,13 +45,13 @@ pub(super) async fn open(
     Ok(answer.session_id)
 }
 
-/// As Mixer's session client packs a type: its name alone for type_url, without a slash (mixer-wire.md, "The bypass
-/// adapter").
+/// As Mixer's session client packs a type: its name alone for type_url, without a slash
+/// (docs/behaviour/sessions.md#the-bypass-adapter).
 fn pack(inferred: &DynamicMessage) -> Any {
     Any { type_url: inferred.descriptor().full_name().to_owned(), value: inferred.encode_to_vec().into() }
 }
 
-/// What the calls of a session carry in place of a configuration (mixer-wire.md, fact 3).
+/// What the calls of a session carry in place of a configuration (docs/behaviour/sessions.md#session-ids-in-calls).
 pub(super) fn config(session: &str) -> Any {
     Any {
         type_url: "google.protobuf.Any.type_url".to_owned(),

@@ -30,7 +30,8 @@ impl Manifest {
         self.resource("handler", adapter.name, &spec)
     }
 
-    /// `params` is there even without any: a real Mixer dies at the first request without it (mixer-wire.md, section d).
+    /// `params` is there even without any: a real Mixer dies at the first request without it
+    /// (docs/behaviour/configuration.md#what-ends-the-process).
     fn instance(&self, adapter: &AdapterInfo, template: &TemplateInfo) -> String {
         let message = DescriptorSet::decode(template.descriptor).and_then(|set| DynamicTemplate::new(&set));
         let known = message.map(|template| known_fields(template.instance())).unwrap_or_default();

@@ -221,7 +221,7 @@ impl Source {
     }
 }
 
-/// So often in a second, after a burst of as many as Galley lets through at once (spec: mcp-and-xds.md b, source 10).
+/// So often in a second, after a burst of as many as Galley lets through at once (docs/behaviour/mcp.md#limits-of-a-source).
 fn per_second(times: u32) -> Rate {
     Rate { burst: 100, every: Duration::from_secs(1) / times }
 }

@@ -1,4 +1,4 @@
-//! Compressed attributes: names, texts and keys as indices into a dictionary (mixer-runtime.md, section 4).
+//! Compressed attributes: names, texts and keys as indices into a dictionary (docs/behaviour/mixer-api.md#compressed-attributes).
 
 use std::{collections::BTreeMap, sync::Arc};
 

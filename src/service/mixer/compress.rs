@@ -9,7 +9,7 @@ use mixer_adapter_engine::{
 };
 
 /// Compresses attributes with the first `known_words` of the global dictionary and words of the message's own
-/// (mixer-runtime.md, section 4). Of two values of one attribute the last counts.
+/// (docs/behaviour/mixer-api.md#compressed-attributes). Of two values of one attribute the last counts.
 pub fn compress<'a>(
     attributes: impl IntoIterator<Item = (&'a str, &'a AttributeValue)>,
     known_words: usize,

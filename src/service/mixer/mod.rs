@@ -1,4 +1,5 @@
-//! The Mixer API, `istio.mixer.v1.Mixer`: Check and Report of a proxy (mixer-runtime.md, sections 3.3 and 4).
+//! The Mixer API, `istio.mixer.v1.Mixer`: Check and Report of a proxy (docs/behaviour/dispatch.md#phases-of-a-request and
+//! docs/behaviour/mixer-api.md).
 
 mod attributes;
 mod compress;

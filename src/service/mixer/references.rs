@@ -36,7 +36,7 @@ pub fn referenced(answered: &ReferencedAttributes) -> Vec<(String, Option<String
         word.unwrap_or_else(|| format!("(word {index})"))
     };
     let references = answered.attribute_matches.iter().map(|found| {
-        // Index 0 is "no key", though it is also a word's (mixer-runtime.md, section 4).
+        // Index 0 is "no key", though it is also a word's (docs/behaviour/mixer-api.md#referenced-attributes).
         let key = (found.map_key != 0).then(|| word(found.map_key));
         (word(found.name), key, found.condition().as_str_name())
     });

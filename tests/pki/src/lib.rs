@@ -1,5 +1,5 @@
 //! Certificate authorities and certificates for tests.
-#![allow(clippy::unwrap_used, missing_docs)]
+#![allow(clippy::unwrap_used, clippy::new_without_default, missing_docs)]
 
 use std::{
     net::IpAddr,

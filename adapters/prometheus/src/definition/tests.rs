@@ -199,7 +199,7 @@ fn inferred(instance: &str, value: ValueType, dimensions: &[&str]) -> InferredTy
     InferredType { instance: instance.to_owned(), template: "metric", encoded }
 }
 
-// The original panicked at the first request of such an instance; adapters.md, section 1.3.
+// The original panicked at the first request of such an instance; docs/behaviour/adapters.md#defects-of-prometheus.
 #[test]
 fn instances_that_do_not_fit_are_refused_with_their_session() {
     let settings = read(vec![info("i", ConfigKind::Counter, &["a", "b"])]).unwrap();

@@ -4,7 +4,7 @@ use std::time::Duration;
 ///
 /// The wait doubles with every stream that came to nothing, and starts over only after a good one: one that brought a push
 /// that was accepted, and that lasted longer than the wait before it. Opening a stream is not enough, or a peer that opens
-/// streams and refuses is dialed in a hot loop (spec: mcp-and-xds.md b, sink 11), and neither is a push, or one collection
+/// streams and refuses is dialed in a hot loop (docs/behaviour/mcp.md#reconnecting), and neither is a push, or one collection
 /// that is too large is fetched in one.
 #[derive(Clone, Debug)]
 pub(super) struct Backoff {

@@ -53,8 +53,8 @@ pub(crate) fn named(body: &Any) -> Option<String> {
     text("name").or_else(|| text("cluster_name"))
 }
 
-/// The spec of a resource as a body: of the type that it names under `@type`, or that its collection has (spec: mcp-and-xds.md d) if that
-/// type is known. All others are a `google.protobuf.Struct`.
+/// The spec of a resource as a body: of the type that it names under `@type`, or that its collection has
+/// (docs/behaviour/mcp.md#collections) if that type is known. All others are a `google.protobuf.Struct`.
 ///
 /// The same spec always becomes the same bytes. The findings are the deprecated fields in it.
 pub(super) fn of_spec(

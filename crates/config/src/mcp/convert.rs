@@ -106,7 +106,7 @@ fn kind(collection: &Collection, resource: Option<&Resource>) -> Kind {
     collection.kind().unwrap_or_else(unknown)
 }
 
-/// The last segment is the name, all before it the namespace (spec: mcp-and-xds.md d).
+/// The last segment is the name, all before it the namespace (docs/behaviour/mcp.md#resource-names).
 fn resource_name(name: &str, kind: Kind) -> ResourceName {
     let (namespace, name) = name.rsplit_once('/').unwrap_or(("", name));
     ResourceName::new(name, kind, namespace)

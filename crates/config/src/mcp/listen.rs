@@ -190,7 +190,7 @@ where
         }
         let (mut services, guard) = (services.clone(), guard.clone());
         async move {
-            // By the list as it is now: streams that are open go on (mcp-and-xds.md, section b, Auth, TLS).
+            // By the list as it is now: streams that are open go on (docs/behaviour/mcp.md#access-lists).
             if let Some((security, identity)) = &*guard
                 && let Err(refused) = security.access().check(identity.as_ref()).await
             {

@@ -1,4 +1,4 @@
-//! What streams of configuration count, under the names that Istio's own have (mcp-and-xds.md, section b, Metrics).
+//! What streams of configuration count, under the names that Istio's own have (docs/behaviour/mcp.md#metrics).
 
 use std::{
     collections::BTreeMap,

@@ -4,7 +4,8 @@
 const LABEL: usize = 63;
 const SEGMENT: usize = 253;
 
-/// A name as sinks and sources use it: the one slash in front that old documents show is dropped (spec: mcp-and-xds.md a).
+/// A name as sinks and sources use it: the one slash in front that old documents show is dropped
+/// (docs/behaviour/mcp.md#resource-names).
 pub(super) fn normal(name: &str) -> &str {
     name.strip_prefix('/').unwrap_or(name)
 }

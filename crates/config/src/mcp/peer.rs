@@ -23,7 +23,7 @@ use mixer_adapter_net::tls;
 /// How long a connection may take to make.
 const CONNECT: Duration = Duration::from_secs(10);
 /// Connections over which nothing comes are asked that often whether somebody is there: Galley allows no more, and a dead connection
-/// would keep old configuration for ever (spec: mcp-and-xds.md f, istio 13910, 18080).
+/// would keep old configuration for ever (docs/behaviour/mcp.md#keepalive).
 pub(super) const KEEPALIVE: Duration = Duration::from_secs(30);
 /// How long the answer to that may take.
 pub(super) const KEEPALIVE_TIMEOUT: Duration = Duration::from_secs(10);

@@ -47,7 +47,7 @@ mod tests {
         let start = Instant::now();
         let mut bucket = Bucket::new(Rate { burst: 100, every: SECOND });
         assert!((0..100).all(|_| bucket.take(start) == start));
-        // As Galley does: of 113 requests the last is taken after 13 s (spec: mcp-and-xds.md b, source 10).
+        // As Galley does: of 113 requests the last is taken after 13 s (docs/behaviour/mcp.md#limits-of-a-source).
         let late = (0..13).map(|_| bucket.take(start)).last();
         assert_eq!(late, Some(start + 13 * SECOND));
     }

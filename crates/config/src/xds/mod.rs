@@ -1,5 +1,5 @@
 //! xDS, the protocol of Envoy, as it carries the configuration of a mesh: whole sets of resources of a type, or their changes
-//! (spec: mcp-and-xds.md e).
+//! (docs/behaviour/xds.md).
 
 pub mod sink;
 mod type_url;

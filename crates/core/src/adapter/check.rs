@@ -26,7 +26,8 @@ pub struct Check {
 const DEFAULT_DURATION: Duration = Duration::from_secs(5);
 /// How many uses an answer holds for unless the handler says otherwise.
 const DEFAULT_USES: i32 = 1000;
-/// With a duration of 0 s, the only way to tell every Mixer not to keep an answer (mixer-wire.md, fact 7).
+/// With a duration of 0 s, the only way to tell every Mixer not to keep an answer
+/// (docs/behaviour/adapter-calls.md#validity-of-a-check).
 const NOT_CACHED: i32 = -1;
 
 impl Check {
@@ -47,7 +48,8 @@ impl Check {
     }
 
     /// Allowed, with a duration and a use count of zero, which a Mixer reads as "this adapter has no opinion": it
-    /// replaces them by one minute and 10000 uses of its own, whatever other adapters said (mixer-wire.md, fact 7).
+    /// replaces them by one minute and 10000 uses of its own, whatever other adapters said
+    /// (docs/behaviour/adapter-calls.md#validity-of-a-check).
     pub fn no_opinion() -> Self {
         Self { status: Status::default(), valid_duration: Duration::ZERO, valid_use_count: 0 }
     }

@@ -93,6 +93,6 @@ pub trait Adapter: Sized + Send + Sync + 'static {
 )]
 pub trait Handle<T: Template>: Adapter {
     /// Serves one call. A denial is an answer (`Check::deny`); an error means that the adapter failed, and a real Mixer
-    /// turns it into INTERNAL for the whole request, whatever its code (mixer-wire.md, fact 8).
+    /// turns it into INTERNAL for the whole request, whatever its code (docs/behaviour/adapter-calls.md#errors-of-an-adapter).
     fn handle(&self, input: T::Input) -> impl Future<Output = Result<T::Answer, AdapterError>> + Send;
 }

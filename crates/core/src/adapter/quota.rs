@@ -16,7 +16,7 @@ pub struct QuotaArgs {
     /// Whether part of the amount will do.
     pub best_effort: bool,
     /// Names the call: the same call sent again has the same id and must count once. Not unique among unrelated calls
-    /// of several Mixers (mixer-wire.md, fact 6), and empty from clients that have none.
+    /// of several Mixers (docs/behaviour/adapter-calls.md#deduplication-ids), and empty from clients that have none.
     pub dedup_id: String,
 }
 
@@ -72,7 +72,7 @@ impl Grant {
 }
 
 /// What a grant is held against, and the name it goes by in the answer: Mixer looks a grant up under the instance's
-/// full name and takes a missing one for zero (mixer-wire.md, fact 9).
+/// full name and takes a missing one for zero (docs/behaviour/adapter-calls.md#quota-answers).
 #[derive(Clone, Debug)]
 pub struct QuotaAsked {
     name: String,

@@ -18,7 +18,7 @@ use crate::proto::Any;
 
 /// A template: one schema, one variety, one gRPC method. Implemented by generated code only.
 ///
-/// The shapes follow from the variety (mixer-wire.md, "Code generator"):
+/// The shapes follow from the variety (docs/behaviour/code-generator.md#services-and-messages):
 ///
 /// | variety | what a handler gets ([`Input`](Self::Input)) | what it answers ([`Answer`](Self::Answer)) |
 /// |---|---|---|

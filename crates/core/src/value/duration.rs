@@ -1,4 +1,4 @@
-//! Durations as Go reads and writes them, which is how Mixer's configuration spells them (mixer-runtime.md, section 2.1).
+//! Durations as Go reads and writes them, which is how Mixer's configuration spells them (docs/behaviour/values.md#durations).
 
 /// A length in nanoseconds as Go writes it: `1h2m3.5s`, `1.5ms`, `0s`.
 pub fn format_duration(nanos: i128) -> String {

@@ -1,6 +1,6 @@
 //! Attribute values and their types, as they stand in the instances an adapter is handed.
 //!
-//! The eleven kinds are those of `istio.policy.v1beta1.Value` (mixer-wire.md, section a); the messages here are read
+//! The eleven kinds are those of `istio.policy.v1beta1.Value` (docs/behaviour/values.md#value-types); the messages here are read
 //! from and written to the wire directly, so an instance needs no conversion before an adapter sees it.
 
 mod duration;
@@ -48,7 +48,7 @@ pub enum Value {
     DnsName(DnsName),
     /// URI
     Uri(Uri),
-    /// STRING_MAP. No released Mixer puts one into a `Value` (mixer-wire.md, section c).
+    /// STRING_MAP. No released Mixer puts one into a `Value` (docs/behaviour/values.md#string-maps).
     StringMap(StringMap),
 }
 

@@ -1,4 +1,4 @@
-//! How values read as text: the rules of the original's `Stringify` (adapters.md, section 1.1).
+//! How values read as text: the rules of the original's `Stringify` (docs/behaviour/values.md#text-of-values).
 
 use std::{fmt, fmt::Write as _};
 

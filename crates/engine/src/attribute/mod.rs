@@ -1,4 +1,4 @@
-//! Attributes: what a request is described by (mixer-runtime.md, section 2.5).
+//! Attributes: what a request is described by (docs/behaviour/configuration.md#attribute-vocabulary).
 //!
 //! A [`Vocabulary`] says which attributes exist and of which type each is. A [`Bag`] holds one request's values, by
 //! the slot the vocabulary gave each name. [`Reads`] remembers which of them were looked at.

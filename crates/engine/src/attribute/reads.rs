@@ -3,7 +3,8 @@ use std::sync::Arc;
 use super::{AttributeValue, Vocabulary};
 
 /// Which attributes were read, and whether each was there: what the Mixer API answers as referenced attributes, so
-/// that a client knows when it may reuse an answer (mixer-runtime.md, sections 1.4 and 4).
+/// that a client knows when it may reuse an answer (docs/behaviour/expressions.md#referenced-attributes and
+/// docs/behaviour/mixer-api.md#referenced-attributes).
 ///
 /// Recording allocates nothing once the buffers have grown; [`Reads::clear`] keeps them for the next evaluation.
 #[derive(Clone, Debug, Default)]

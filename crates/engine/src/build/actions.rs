@@ -111,7 +111,7 @@ const OF_THE_CALLER: [&str; 7] = [
 ];
 
 /// What is not wrong with a condition but probably not meant: a rule whose condition cannot be evaluated is skipped
-/// (mixer-runtime.md, section 3.2), and so is the check that it is there for.
+/// (docs/behaviour/dispatch.md#conditions), and so is the check that it is there for.
 fn warn_of_condition(
     resource: &Resource,
     condition: &Expression,

@@ -182,7 +182,7 @@ pub(super) fn in_use(handlers: Handlers, rules: &[RuleSpec]) -> Vec<Arc<HandlerS
         let of_handler = instances.entry(&action.handler).or_default();
         for instance in &action.instances {
             let inferred = Any {
-                // Without a slash, as a real Mixer's session client sends it (mixer-wire.md, "The bypass adapter").
+                // Without a slash, as a real Mixer's session client sends it (docs/behaviour/sessions.md#the-bypass-adapter).
                 type_url: instance.instance.template.type_name().to_owned(),
                 value: instance.instance.inferred_type().into(),
             };

@@ -21,7 +21,7 @@ pub(super) fn of_kind<'c>(
     understood
 }
 
-/// The language of a resource's expressions (mixer-runtime.md, section 1.5).
+/// The language of a resource's expressions (docs/behaviour/expressions.md#cel-and-compat).
 pub(super) fn language(resource: &Resource) -> Language {
     let annotation = resource.annotations.get("policy.istio.io/lang");
     annotation.map_or(Language::Cexl, |language| Language::annotated(language))

@@ -1,5 +1,5 @@
-//! From resources to a snapshot (mixer-runtime.md, section 2.3): attributes, templates, adapters, handlers, instances and
-//! rules, in this order. Every fault is found, not only the first, and says which field of which resource it is in.
+//! From resources to a snapshot (docs/behaviour/configuration.md#processing-order): attributes, templates, adapters, handlers,
+//! instances and rules, in this order. Every fault is found, not only the first, and says which field of which resource it is in.
 
 mod actions;
 mod assemble;
@@ -52,8 +52,8 @@ impl Default for BuildOptions {
     }
 }
 
-/// What becomes of fields that another version of the API would read otherwise (the versioning policy that Envoy's API began with,
-/// seed 003). A refusal is one of the whole configuration, also where it is read leniently.
+/// What becomes of fields that another version of the API would read otherwise
+/// (docs/behaviour/xds.md#versions-of-the-api). A refusal is one of the whole configuration, also where it is read leniently.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct FieldPolicy {
     /// Fields that are not known here, in what is received: whoever sent it has a newer API. Fields of files are read by name, and

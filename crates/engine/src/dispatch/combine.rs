@@ -1,4 +1,4 @@
-//! Several answers of checks as one (mixer-runtime.md, section 3.6).
+//! Several answers of checks as one (docs/behaviour/dispatch.md#merging-check-answers).
 
 use prost::Message as _;
 
@@ -93,7 +93,7 @@ fn nanos(duration: &prost_types::Duration) -> i128 {
 
 /// The direct response that the details of a denial ask for.
 fn direct_response(status: &Status) -> Option<RouteDirective> {
-    // Without a slash before the name a real Mixer ignores it (mixer-wire.md, section a).
+    // Without a slash before the name a real Mixer ignores it (docs/behaviour/adapter-calls.md#direct-responses).
     let details = status.details.iter().find(|any| {
         any.type_url
             .rsplit_once('/')
@@ -124,7 +124,7 @@ fn direct_response(status: &Status) -> Option<RouteDirective> {
     })
 }
 
-/// The HTTP status for a code of `google.rpc` (mixer-wire.md, section a).
+/// The HTTP status for a code of `google.rpc` (docs/behaviour/adapter-calls.md#http-status-of-a-code).
 fn http_code(code: i32) -> u32 {
     match code {
         0 => 200,

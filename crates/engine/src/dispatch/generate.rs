@@ -1,4 +1,4 @@
-//! Attribute generation, before every other phase (mixer-runtime.md, section 3.8).
+//! Attribute generation, before every other phase (docs/behaviour/dispatch.md#attribute-generation).
 
 use std::sync::Arc;
 

@@ -1,4 +1,4 @@
-//! Header operations of rules, with the outputs of their actions (mixer-runtime.md, section 3.6).
+//! Header operations of rules, with the outputs of their actions (docs/behaviour/dispatch.md#header-operations).
 
 use bytes::Bytes;
 

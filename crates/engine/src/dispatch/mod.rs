@@ -1,4 +1,4 @@
-//! From a request's attributes to the calls of handlers, and from their answers to one (mixer-runtime.md, section 3).
+//! From a request's attributes to the calls of handlers, and from their answers to one (docs/behaviour/dispatch.md).
 
 mod calls;
 mod check;

@@ -70,7 +70,7 @@ impl<'s> Request<'s> {
 }
 
 impl Planner<'_> {
-    /// Whether a condition holds. One that cannot be evaluated does not (mixer-runtime.md, section 3.2).
+    /// Whether a condition holds. One that cannot be evaluated does not (docs/behaviour/dispatch.md#conditions).
     pub(super) fn matches(
         &mut self,
         phase: Phase,

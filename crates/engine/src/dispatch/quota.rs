@@ -1,4 +1,4 @@
-//! Quota, after a check that was allowed (mixer-runtime.md, section 3.7).
+//! Quota, after a check that was allowed (docs/behaviour/dispatch.md#quota).
 
 use prost::Message as _;
 

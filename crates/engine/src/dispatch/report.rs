@@ -1,4 +1,5 @@
-//! Reports: the instances of all requests of a batch, sent to each destination in one call (mixer-runtime.md, 3.5).
+//! Reports: the instances of all requests of a batch, sent to each destination in one call
+//! (docs/behaviour/dispatch.md#what-becomes-one-call).
 
 use std::time::Instant as Clock;
 

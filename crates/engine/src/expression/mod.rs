@@ -1,4 +1,4 @@
-//! The expression language of Mixer (mixer-runtime.md, section 1).
+//! The expression language of Mixer (docs/behaviour/expressions.md).
 //!
 //! An [`Expression`] is compiled once, over a [`Vocabulary`], and evaluated for every request. Compiling finds
 //! everything that is wrong with the expression; evaluating can only find something wrong with the request.

@@ -1,5 +1,5 @@
-//! What becomes of an expression where a request lacks attributes (mixer-runtime.md, section 1.4): the traps that can be seen
-//! before there is a request.
+//! What becomes of an expression where a request lacks attributes (docs/behaviour/expressions.md#attributes-that-are-absent): the
+//! traps that can be seen before there is a request.
 
 use std::fmt;
 
@@ -104,7 +104,7 @@ mod tests {
         assert_eq!(presence(r#"((a | b) | "") == "x""#).0, [""; 0]);
     }
 
-    /// The three of mixer-runtime.md, section 1.4.
+    /// The three of docs/behaviour/expressions.md#attributes-that-are-absent.
     #[test]
     fn a_fallback_for_what_cannot_be_absent_is_idle() {
         let idle = |text| presence(text).1;

@@ -1,4 +1,4 @@
-//! From the `params` of an instance to its fields (mixer-runtime.md, section 2.4).
+//! From the `params` of an instance to its fields (docs/behaviour/configuration.md#params-of-instances-template).
 
 use prost_reflect::{FieldDescriptor, Kind, MessageDescriptor};
 use serde_json::{Map, Value as Json};

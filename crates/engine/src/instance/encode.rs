@@ -199,7 +199,7 @@ fn seconds(seconds: i64, nanos: i32, message: &mut Vec<u8>) {
 }
 
 /// The content of the `Type` message that goes with these fields: `Value` fields as their types, messages and maps of
-/// them likewise, nothing else (mixer-wire.md, "Code generator").
+/// them likewise, nothing else (docs/behaviour/code-generator.md#field-types).
 pub(super) fn types(fields: &[Field], message: &mut Vec<u8>) {
     for field in fields {
         match field {

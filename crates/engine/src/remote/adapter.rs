@@ -17,7 +17,7 @@ use mixer_adapter_config::proto::istio::policy::v1beta1::Connection;
 use mixer_adapter_core::adapter::ConfigErrors;
 
 /// An adapter that runs elsewhere, as one handler calls it: over gRPC, on connections of its own that are made with the
-/// first call and made again when they end (mixer-wire.md, section c, Connection).
+/// first call and made again when they end (docs/behaviour/connections.md#connecting).
 ///
 /// Nothing is retried that the adapter may have seen.
 #[derive(Debug)]

@@ -7,7 +7,7 @@ pub(super) struct Address {
     pub(super) host: String,
     pub(super) port: u16,
     /// `dns:///host:port`: a connection to each of the name's addresses. Without it, as in Mixer, one connection to
-    /// whichever of them answers first (mixer-wire.md, section c, Connection).
+    /// whichever of them answers first (docs/behaviour/connections.md#connecting).
     pub(super) spread: bool,
 }
 

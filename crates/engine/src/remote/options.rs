@@ -31,7 +31,7 @@ pub struct Options {
     /// How long to rest before a session that an adapter would not make is tried again.
     pub setup_backoff: Backoff,
     /// With `mutual`: the URI SANs of which an adapter's certificate must have one. Empty: those of the client's own
-    /// certificate, as Mixer demands (mixer-wire.md, section c, Connection).
+    /// certificate, as Mixer demands (docs/behaviour/connections.md#mutual-tls).
     pub adapter_sans: Vec<String>,
     /// How old a token's file may be known: it is read again for the first call after that.
     pub token_file_age: Duration,

@@ -91,7 +91,7 @@ pub trait SessionStore: Send + Sync {
 
     /// The handler of the newest session that announced these instances of that template, preferring one claimed on the
     /// same connection: a real Mixer sends no session id, but makes a session and its calls on one connection
-    /// (mixer-wire.md, fact 3).
+    /// (docs/behaviour/sessions.md#finding-the-session-of-a-call).
     fn find(&self, template: &str, instances: &[&str], connection: u64) -> Option<Arc<Handler>>;
 
     /// Ends sessions without use for ten ticks; called once a tick. Returns how many.

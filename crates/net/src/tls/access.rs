@@ -13,8 +13,8 @@ use tonic::Status;
 
 use super::{Identity, file};
 
-/// Who may open streams, or who may not. An empty list lets nobody in; Istio's lets everybody in where it is missing (mcp-and-xds.md,
-/// section b, Auth, TLS).
+/// Who may open streams, or who may not. An empty list lets nobody in; Istio's lets everybody in where it is missing
+/// (docs/behaviour/mcp.md#access-lists).
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct AccessList {
     names: BTreeSet<String>,

@@ -12,7 +12,7 @@ pub struct Credentials {
 }
 
 impl Default for Credentials {
-    /// Where Istio puts them (mcp-and-xds.md, section b, Auth, TLS).
+    /// Where Istio puts them (docs/behaviour/mcp.md#certificate-files).
     fn default() -> Self {
         Self {
             certificate: "/etc/certs/cert-chain.pem".into(),

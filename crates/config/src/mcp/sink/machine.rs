@@ -25,7 +25,7 @@ use crate::{
 /// Tells streams apart; chosen by the caller, never twice.
 pub type StreamId = u64;
 
-/// The longest request in bytes: sources take up to 1 MiB (spec: mcp-and-xds.md b, source 10).
+/// The longest request in bytes: sources take up to 1 MiB (docs/behaviour/mcp.md#limits-of-a-source).
 const LONGEST_REQUEST: usize = 1 << 20;
 
 /// What the driver of a [`Machine`] has to do.
@@ -141,7 +141,7 @@ impl Machine {
     pub fn received(&mut self, id: StreamId, push: Resources, now: Instant) {
         let Some(stream) = self.streams.get_mut(&id).filter(|stream| !stream.is_ending()) else { return };
         let Some(collection) = self.collections.get_mut(push.collection.as_str()) else {
-            // Also what a source says first that has dialed: it asks to be asked (spec: mcp-and-xds.md b, source 14).
+            // Also what a source says first that has dialed: it asks to be asked (docs/behaviour/mcp.md#sources-that-dial).
             let text = format!("unsupported collection {}", push.collection);
             let refusal = nack(request(&self.node, &push.collection), push.nonce, Code::Unimplemented, text);
             stream.say_idle(&self.unknown, refusal, now);

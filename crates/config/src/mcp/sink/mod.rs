@@ -31,7 +31,8 @@ use crate::source::Wanted;
 pub enum Mode {
     /// Never: every push is the whole collection.
     Full,
-    /// After the first push of a stream, which is whole. Correct with every source known (spec: mcp-and-xds.md g3).
+    /// After the first push of a stream, which is whole. Correct with every source known
+    /// (docs/behaviour/mcp.md#incremental-pushes).
     FullFirst,
     /// From the start, telling the source what the sink has. Only for sources that heed it: those of Istio do not, and what is
     /// deleted while the sink is away stays for ever.

@@ -25,7 +25,7 @@ pub(super) fn nack(
     RequestResources { response_nonce: nonce, error_detail: Some(error), ..request }
 }
 
-/// The collection a source ended a stream for (spec: mcp-and-xds.md b, source 2).
+/// The collection a source ended a stream for (docs/behaviour/mcp.md#unknown-collections).
 pub(super) fn unsupported_collection(status: &Status) -> Option<&str> {
     let quoted = status.message().strip_prefix("unsupported collection ")?;
     (status.code() == Code::InvalidArgument).then(|| quoted.trim_matches('"'))

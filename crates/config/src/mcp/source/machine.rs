@@ -12,7 +12,7 @@ use crate::{
 };
 use mixer_adapter_core::proto::{self};
 
-/// What a source that dials sends first, for the sink to refuse it and then ask (spec: mcp-and-xds.md b, source 14).
+/// What a source that dials sends first, for the sink to refuse it and then ask (docs/behaviour/mcp.md#sources-that-dial).
 pub const TRIGGER: &str = "$triggerCollection";
 
 /// How many collections a sink may ask for on one stream.

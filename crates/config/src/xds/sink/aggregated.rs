@@ -1,4 +1,5 @@
-//! The protocols before MCP was what it became: `AggregatedMeshConfigService`, of Istio 1.0 and 1.1 (spec: mcp-and-xds.md a).
+//! The protocols before MCP was what it became: `AggregatedMeshConfigService`, of Istio 1.0 and 1.1
+//! (docs/behaviour/mcp.md#the-aggregated-service).
 //!
 //! Collections go by their names in place of type URLs, and resources are those of MCP.
 

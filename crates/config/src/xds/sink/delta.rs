@@ -21,7 +21,7 @@ use mixer_adapter_core::proto::Status;
 /// All resources of a type, to a server that knows of names.
 const WILDCARD: &str = "*";
 
-/// Changes: `DeltaAggregatedResources` (spec: mcp-and-xds.md e).
+/// Changes: `DeltaAggregatedResources` (docs/behaviour/xds.md#changes).
 ///
 /// The first response for a collection is the whole set unless the server was told what the sink has: there is nothing else that a sink
 /// could lack. So is one with a resource that has no name, as of Nacos: without a name it could never be removed.

@@ -1,4 +1,4 @@
-//! Files that hold responses, one of a type each: how Envoy is configured without a server (spec: mcp-and-xds.md e).
+//! Files that hold responses, one of a type each: how Envoy is configured without a server (docs/behaviour/xds.md#files).
 
 use std::{
     collections::BTreeMap,

@@ -30,5 +30,5 @@ pub use state_of_the_world::StateOfTheWorld;
 pub use versions::Versions;
 
 /// How often everything is asked for again: istiod pushes only what concerns the proxy that it takes a client for
-/// (spec: mcp-and-xds.md e).
+/// (docs/behaviour/xds.md#istiod-as-a-source).
 pub const RESYNC: Duration = Duration::from_secs(300);

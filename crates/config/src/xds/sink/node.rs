@@ -19,7 +19,7 @@ pub fn own_node(settings: &SourceSettings) -> Node {
 }
 
 /// What a sink says of itself, in the form istiod insists on: an id of four parts with a valid address in it, and the generator that
-/// has configuration rather than what Envoy makes of it (spec: mcp-and-xds.md e).
+/// has configuration rather than what Envoy makes of it (docs/behaviour/xds.md#istiod-as-a-source).
 ///
 /// Extensions are what the program can be configured to do: its adapters and their templates.
 pub fn node(name: &str, namespace: &str, extensions: Vec<Extension>) -> Node {

@@ -1,4 +1,4 @@
-//! Asking now and then, over HTTP: the form of xDS without a stream (spec: mcp-and-xds.md e).
+//! Asking now and then, over HTTP: the form of xDS without a stream (docs/behaviour/xds.md#rest).
 
 use std::{collections::BTreeMap, time::Duration};
 

@@ -17,7 +17,7 @@ use crate::{
 };
 use mixer_adapter_core::proto::Status;
 
-/// Whole sets: `StreamAggregatedResources` (spec: mcp-and-xds.md e).
+/// Whole sets: `StreamAggregatedResources` (docs/behaviour/xds.md#whole-sets).
 ///
 /// Of some of Envoy's types a response holds only what is new; the first of a stream holds everything there, too.
 ///

@@ -1,4 +1,5 @@
-//! `AggregatedMeshConfigService`, the protocol of Istio 1.0 and 1.1: that of MCP in other messages (spec: mcp-and-xds.md a).
+//! `AggregatedMeshConfigService`, the protocol of Istio 1.0 and 1.1: that of MCP in other messages
+//! (docs/behaviour/mcp.md#the-aggregated-service).
 
 use std::{collections::BTreeMap, sync::Arc};
 

@@ -12,7 +12,7 @@ use mixer_adapter_core::proto::Any;
 const WRAPPER: &str = "type.googleapis.com/istio.mcp.v1alpha1.Resource";
 
 /// A resource as the type it is asked for by has it: `type.googleapis.com/MESSAGE` is the bare body, `group/version/Kind` is wrapped
-/// with its metadata (spec: mcp-and-xds.md e).
+/// with its metadata (docs/behaviour/xds.md#istio-resources-over-xds).
 pub(super) fn any(entry: &Entry, type_url: &str) -> Any {
     let resource = entry.resource();
     let is_bare = type_url.split('/').count() == 2;

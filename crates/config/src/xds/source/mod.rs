@@ -1,4 +1,4 @@
-//! The server of xDS: what a source of MCP serves, to those who ask by xDS (spec: envoy.md 3, mcp-and-xds.md e).
+//! The server of xDS: what a source of MCP serves, to those who ask by xDS (docs/behaviour/xds.md).
 //!
 //! ```text
 //! request --> SotwStream / DeltaStream --> Types (make before break) --> Watch (what the client has) --> push

@@ -7,7 +7,7 @@ use crate::{mcp::source::SinkId, proto::envoy::config::core::v3::Node};
 /// How clients of gRPC call themselves, `gRPC Go` for example.
 const GRPC: &str = "gRPC";
 
-/// What a stream is asked for, and by whom. Only the first request has to say who asks (spec: envoy.md 3, rule 1).
+/// What a stream is asked for, and by whom. Only the first request has to say who asks (docs/behaviour/xds.md#rule-1-node).
 #[derive(Debug)]
 pub(super) struct Asking {
     only: Option<&'static str>,

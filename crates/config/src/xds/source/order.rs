@@ -1,4 +1,5 @@
-//! Envoy's types: in which order they go out, and what leaving a resource out means (spec: envoy.md 3, rules 5 and 8).
+//! Envoy's types: in which order they go out, and what leaving a resource out means
+//! (docs/behaviour/xds.md#rule-5-what-a-missing-resource-means and docs/behaviour/xds.md#rule-8-order).
 
 /// The place of a type in make-before-break order: what is referred to comes before what refers to it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -38,7 +39,7 @@ const TYPES: [(&str, Rank, bool); 9] = [
 ];
 
 /// What is known of the type of that URL. Types that are not Envoy's are whole: istiod and its clients take them so
-/// (spec: mcp-and-xds.md e).
+/// (docs/behaviour/xds.md#istiod-as-a-source).
 pub(in crate::xds) fn traits(type_url: &str) -> Traits {
     let message = type_url.rsplit('/').next().unwrap_or_default();
     let known = TYPES.iter().find(|(name, ..)| *name == message);

@@ -8,7 +8,8 @@ use crate::mcp::{
     source::{Method, Source},
 };
 
-/// The methods, without `Stream` or `Delta` and what follows it, and what that is; and the type where it is one (spec: envoy.md 3).
+/// The methods, without `Stream` or `Delta` and what follows it, and what that is; and the type where it is one
+/// (docs/behaviour/xds.md#services-and-methods).
 const METHODS: [(&str, &str, Option<&str>); 10] = [
     ("discovery.v3.AggregatedDiscoveryService", "AggregatedResources", None),
     (

@@ -7,7 +7,7 @@ const WILDCARD: &str = "*";
 /// How many names a client may ask for by one subscription.
 const NAMES: usize = 100_000;
 
-/// What a client wants of a type (spec: envoy.md 3, rule 6).
+/// What a client wants of a type (docs/behaviour/xds.md#rule-6-wildcards).
 ///
 /// To name nothing means everything until a name was given; that is how clients asked before there was `*`. Afterwards it means
 /// nothing.

@@ -11,7 +11,7 @@ use crate::{mcp::source::Catalogue, xds::collection_of};
 /// How many types a client may ask for on one stream.
 const TYPES: usize = 100;
 
-/// The types a client asked for on one stream, in the order they go out: make before break (spec: envoy.md 3, rule 8).
+/// The types a client asked for on one stream, in the order they go out: make before break (docs/behaviour/xds.md#rule-8-order).
 #[derive(Debug)]
 pub(super) struct Types {
     form: fn(Traits) -> Form,

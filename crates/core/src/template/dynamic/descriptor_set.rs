@@ -16,7 +16,7 @@ pub struct DescriptorError(pub(super) String);
 /// A `FileDescriptorSet` as `template` and `adapter` resources hold one.
 ///
 /// Files that it imports but leaves out are put in: Istio's and Google's from what is known here, any other as an empty
-/// file. A real Mixer does not need them either (mixer-wire.md, section d).
+/// file. A real Mixer does not need them either (docs/behaviour/configuration.md#what-a-template-descriptor-needs).
 #[derive(Clone, Debug)]
 pub struct DescriptorSet {
     pub(super) pool: DescriptorPool,

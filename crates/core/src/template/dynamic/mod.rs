@@ -14,7 +14,9 @@ pub use request::HandleRequest;
 
 use super::Variety;
 
-/// A template known by its descriptor, read by the rules of a real Mixer (mixer-wire.md, sections c and d).
+/// A template known by its descriptor, read by the rules of a real Mixer
+/// (docs/behaviour/adapter-calls.md#methods-and-request-fields and
+/// docs/behaviour/configuration.md#what-a-template-descriptor-needs).
 #[derive(Clone, Debug)]
 pub struct DynamicTemplate {
     name: String,

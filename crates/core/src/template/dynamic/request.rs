@@ -28,7 +28,7 @@ impl HandleRequest {
 
 impl DynamicTemplate {
     /// Makes a request of these instances. Like Mixer's, it has whichever of the fields the template's request message
-    /// has (mixer-wire.md, section c); a template that is not a report takes the first instance.
+    /// has (docs/behaviour/adapter-calls.md#methods-and-request-fields); a template that is not a report takes the first instance.
     pub fn request(
         &self,
         instances: Vec<DynamicMessage>,

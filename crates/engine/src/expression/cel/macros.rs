@@ -42,7 +42,7 @@ fn flatten(operands: Vec<IdedExpr>) -> Vec<IdedExpr> {
 }
 
 /// The first operand that is there. Only a field and a map entry can be missing; anything else ends the search
-/// (mixer-runtime.md, section 1.5).
+/// (docs/behaviour/expressions.md#cel-and-compat).
 fn pick(id: u64, choices: Vec<IdedExpr>) -> IdedExpr {
     let mut picked = None;
     for choice in choices.into_iter().rev() {

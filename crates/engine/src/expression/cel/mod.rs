@@ -1,4 +1,4 @@
-//! Expressions in CEL and COMPAT, evaluated by the `cel` crate (mixer-runtime.md, section 1.5; what differs from a
+//! Expressions in CEL and COMPAT, evaluated by the `cel` crate (docs/behaviour/expressions.md#cel-and-compat; what differs from a
 //! real Mixer is in docs/cel.md).
 
 mod check;

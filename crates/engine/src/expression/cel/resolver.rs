@@ -105,7 +105,7 @@ impl<'a> Resolver<'a> {
         })
     }
 
-    /// A missing attribute is no error in CEL: it reads as the zero of its type (mixer-runtime.md, section 1.5).
+    /// A missing attribute is no error in CEL: it reads as the zero of its type (docs/behaviour/expressions.md#cel-and-compat).
     fn default<'b>(&self, declared: ValueType) -> Box<dyn Val + 'b> {
         match declared {
             ValueType::String => Box::new(CelString::from("")),

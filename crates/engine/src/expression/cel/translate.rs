@@ -1,5 +1,5 @@
 //! COMPAT: an expression in Mixer's own language, read as CEL. `|` becomes `pick`, a text that reads as a duration
-//! becomes one; everything else means what it means in CEL (mixer-runtime.md, section 1.5).
+//! becomes one; everything else means what it means in CEL (docs/behaviour/expressions.md#cel-and-compat).
 
 use std::collections::HashMap;
 

@@ -246,7 +246,7 @@ impl<K: Kind> Expr<K> {
     }
 
     /// The value if there is one, on the left of `|`: an attribute, a map entry or a nested `|` may be missing
-    /// (mixer-runtime.md, section 1.4). Operators never have one there, see [`Kind::try_run`].
+    /// (docs/behaviour/expressions.md#attributes-that-are-absent). Operators never have one there, see [`Kind::try_run`].
     pub(crate) fn try_value<'a>(&'a self, env: &mut Env<'a, '_>) -> Result<Option<K::Value<'a>>, EvalError> {
         match self {
             Expr::Attribute(attribute) => attribute.try_value::<K>(env),

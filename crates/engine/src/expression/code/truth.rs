@@ -234,7 +234,7 @@ impl Compared for Int {
 }
 
 impl Compared for Double {
-    /// Equality compares bits: a NaN equals itself, and -0 is not 0 (mixer-runtime.md, section 1.3).
+    /// Equality compares bits: a NaN equals itself, and -0 is not 0 (docs/behaviour/expressions.md#equality).
     fn test(relation: Relation, left: &f64, right: &f64) -> bool {
         match relation {
             Relation::Equal | Relation::NotEqual => equal(relation, left.to_bits() == right.to_bits()),

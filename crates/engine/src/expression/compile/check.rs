@@ -1,4 +1,4 @@
-//! The type rules of calls, and what is said when one is broken (mixer-runtime.md, section 1.2).
+//! The type rules of calls, and what is said when one is broken (docs/behaviour/expressions.md#type-rules).
 
 use super::functions::{Function, Signature};
 use crate::expression::{

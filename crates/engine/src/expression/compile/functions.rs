@@ -1,4 +1,5 @@
-//! The functions and operators, and what they take (mixer-runtime.md, sections 1.2 and 1.3).
+//! The functions and operators, and what they take (docs/behaviour/expressions.md#type-rules and
+//! docs/behaviour/expressions.md#functions).
 
 use crate::expression::code::Relation;
 use mixer_adapter_core::value::ValueType::{self, *};
@@ -104,7 +105,7 @@ impl Function {
         Signature { receiver, arguments, returns }
     }
 
-    /// What becomes of operands it has too many, in the original (mixer-runtime.md, section 1.2).
+    /// What becomes of operands it has too many, in the original (docs/behaviour/expressions.md#type-rules).
     pub(crate) fn excess(self) -> Excess {
         use Function::*;
         match self {

@@ -1,4 +1,4 @@
-//! The texts that functions read: names, addresses, times and patterns (mixer-runtime.md, section 1.3).
+//! The texts that functions read: names, addresses, times and patterns (docs/behaviour/expressions.md#functions).
 
 pub(crate) mod dns;
 pub(crate) mod email;

@@ -1,4 +1,4 @@
-//! The tokens of Go, which the expression language is written in (mixer-runtime.md, section 1.1).
+//! The tokens of Go, which the expression language is written in (docs/behaviour/expressions.md#syntax).
 
 use crate::expression::{
     error::{CompileError, CompileErrorKind},

@@ -1,5 +1,5 @@
-//! What literals mean. A text that Go reads as a duration is one: `"1s"`, but also `"0"` (mixer-runtime.md, section
-//! 1.1).
+//! What literals mean. A text that Go reads as a duration is one: `"1s"`, but also `"0"`
+//! (docs/behaviour/expressions.md#literals).
 
 use super::lexer::TokenKind;
 use crate::expression::{

@@ -1,4 +1,4 @@
-//! Go's expression grammar, as much of it as the language accepts (mixer-runtime.md, section 1.1).
+//! Go's expression grammar, as much of it as the language accepts (docs/behaviour/expressions.md#syntax).
 
 use super::{
     ast::{Ast, Call, Chain, MAX_NESTING, Node, too_deep},

@@ -117,7 +117,7 @@ fn load(
 }
 
 /// The SANs of which an adapter is to have one: those given, or without any the URI SANs of the client's own certificate. Its DNS name
-/// is not looked at. This is Mixer's rule for mutual TLS (mixer-wire.md, section c, Connection).
+/// is not looked at. This is Mixer's rule for mutual TLS (docs/behaviour/connections.md#mutual-tls).
 fn accepted_sans(given: &[String], own: Option<&CertificateDer<'_>>) -> Result<Vec<String>, String> {
     let accepted = match own {
         _ if !given.is_empty() => given.to_vec(),

@@ -1,4 +1,4 @@
-//! How a handler and its adapter trust each other: TLS with a token, or mutual TLS (mixer-wire.md, section c, Connection).
+//! How a handler and its adapter trust each other: TLS with a token, or mutual TLS (docs/behaviour/connections.md).
 
 mod file;
 mod material;

@@ -1,6 +1,7 @@
 //! Sessions with adapters that have `session_based: true`: the client's side of `InfrastructureBackend`.
 //!
-//! No released Mixer does this (mixer-wire.md, facts 1 to 3); what is done here follows the interface's text.
+//! No released Mixer does this (docs/behaviour/sessions.md#what-released-mixers-do); what is done here follows the interface's
+//! text.
 
 mod setup;
 mod state;

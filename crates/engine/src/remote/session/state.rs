@@ -45,7 +45,7 @@ pub(super) struct Opened {
 }
 
 /// The type_url of a session id in `adapter_config`, from the comments of generated protos; its value is the id as it is
-/// (mixer-wire.md, fact 3).
+/// (docs/behaviour/sessions.md#session-ids-in-calls).
 const SESSION_ID: &str = "google.protobuf.Any.type_url";
 
 impl State {

@@ -1,5 +1,5 @@
-//! TestListAuthChecker (mcp-and-xds.md, section c), with two differences: an empty or missing list lets nobody in, and only the peer's
-//! own certificate counts, not those of its authorities.
+//! TestListAuthChecker (docs/behaviour/mcp.md#istios-test-cases), with two differences: an empty or missing list lets nobody in,
+//! and only the peer's own certificate counts, not those of its authorities.
 
 use std::time::Duration;
 

@@ -1,4 +1,5 @@
-//! The checklist of creds (mcp-and-xds.md, section c): certificates, keys and authorities that are missing, bad, or change.
+//! The checklist of creds (docs/behaviour/mcp.md#istios-test-cases): certificates, keys and authorities that are missing, bad, or
+//! change.
 
 use std::{fs, net::SocketAddr, os::unix::fs::symlink, path::Path, sync::Arc, time::Duration};
 
