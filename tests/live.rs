@@ -26,7 +26,7 @@ use mixer_adapter_config::{
     ConfigUrl, Types,
     mcp::{
         feed, listen,
-        source::{Catalogue, ResourceSourceService, Source, SourceOptions},
+        source::{Catalogue, ConfigServer, ConfigServerOptions, ResourceSourceService},
     },
     parse,
     source::{self, Change, SourceSettings, Update},
@@ -86,14 +86,14 @@ impl source::Source for Said {
 /// A control plane that speaks every form.
 struct ControlPlane {
     address: SocketAddr,
-    source: Source,
+    source: ConfigServer,
     say: mpsc::Sender<String>,
     _stop: DropGuard,
 }
 
 impl ControlPlane {
     async fn start() -> Self {
-        let source = Source::new(Catalogue::default().open(), SourceOptions::default());
+        let source = ConfigServer::new(Catalogue::default().open(), ConfigServerOptions::default());
         let options = ResourceSourceService::default_options();
         let services = Routes::new(ResourceSourceService::serve(source.clone(), &options));
         let services = xds::source::mount(services, &source, &xds::source::default_options());

@@ -15,7 +15,7 @@ use mixer_adapter_config::{
     Types,
     mcp::{
         DialOptions, Peer, feed, listen,
-        source::{self, Catalogue, ResourceSourceService, Source, SourceOptions},
+        source::{self, Catalogue, ConfigServer, ConfigServerOptions, ResourceSourceService},
     },
     source::FileSource,
 };
@@ -30,7 +30,7 @@ fn serve(directory: &std::path::Path) -> (SocketAddr, DropGuard) {
     let stopped = stop.clone();
     std::thread::spawn(move || {
         tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap().block_on(async {
-            let source = Source::new(Catalogue::default(), SourceOptions::default());
+            let source = ConfigServer::new(Catalogue::default(), ConfigServerOptions::default());
             tokio::spawn(feed(source.clone(), Box::new(files), Types::default()));
             while source.catalogue().collections().count() < 6 {
                 tokio::time::sleep(Duration::from_millis(5)).await;
@@ -135,7 +135,7 @@ fn a_source_that_dials_configures_the_server() {
     let stopped = stop.clone();
     let dialing = std::thread::spawn(move || {
         tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap().block_on(async {
-            let source = Source::new(Catalogue::default().open(), SourceOptions::default());
+            let source = ConfigServer::new(Catalogue::default().open(), ConfigServerOptions::default());
             tokio::spawn(feed(source.clone(), Box::new(files), Types::default()));
             source::dial(source, Peer::new(address), DialOptions::default(), stopped).await;
         });

@@ -6,7 +6,7 @@ use mixer_adapter::proto::Any;
 use mixer_adapter_config::{
     mcp::{
         Change, Rate, Resource, listen,
-        source::{Catalogue, ResourceSourceService, Source, SourceOptions},
+        source::{Catalogue, ConfigServer, ConfigServerOptions, ResourceSourceService},
     },
     xds::source as xds,
 };
@@ -21,18 +21,18 @@ pub(crate) const TYPE_URL: &str = "config.istio.io/v1alpha2/rule";
 const BODY: usize = 200;
 
 pub(crate) struct Served {
-    pub(crate) source: Source,
+    pub(crate) source: ConfigServer,
     pub(crate) address: SocketAddr,
     changes: u32,
 }
 
 impl Served {
     pub(crate) async fn start(resources: u32) -> Self {
-        let options = SourceOptions {
-            requests: Rate { burst: 1_000_000, ..SourceOptions::default().requests },
-            ..SourceOptions::default()
+        let options = ConfigServerOptions {
+            requests: Rate { burst: 1_000_000, ..ConfigServerOptions::default().requests },
+            ..ConfigServerOptions::default()
         };
-        let source = Source::new(Catalogue::default().open(), options);
+        let source = ConfigServer::new(Catalogue::default().open(), options);
         source.apply(&change(true, (0..resources).map(|number| resource(number, 0)).collect()));
         let mut options = xds::default_options();
         options.new_streams.burst = 1_000_000;

@@ -3,7 +3,7 @@
 use clap::{Args, builder::TypedValueParser};
 
 use super::{Usage, sources::files, values};
-use mixer_adapter_config::{self as config, ConfigPart, ConfigSet, ConfigUrl, Fault, Parsed};
+use mixer_adapter_config::{self as config, ConfigSet, ConfigUrl, Fault, Parsed, ScopedUrl};
 use mixer_adapter_engine::{
     build::{BuildOptions, FieldPolicy, OnField},
     dispatch::{FailurePolicy, OnFailure},
@@ -16,7 +16,7 @@ pub(super) struct Configuration {
     /// xds+delta://HOST:PORT (changes). Can be given several times,
     /// with collections for each: mcp://HOST:PORT?collections=rules,handlers [default: a sample that comes with it]
     #[arg(long, value_name = "DIR|URL", env = "MIXER_ADAPTER_CONFIG", value_delimiter = ';')]
-    pub(super) config: Vec<ConfigPart>,
+    pub(super) config: Vec<ScopedUrl>,
 
     /// The namespace whose rules apply to every request, and of resources that name none
     #[arg(
@@ -81,9 +81,9 @@ impl Configuration {
             ([], None) => Err(Usage("--config: this program has no sample; give a directory".to_owned())),
             (parts, _) => {
                 let mut all = Parsed::default();
-                for (path, claim) in files(parts)? {
+                for (path, filter) in files(parts)? {
                     let parsed = config::read(path, &self.default_config_namespace);
-                    let own = |resource: &config::Resource| claim.takes(&resource.collection);
+                    let own = |resource: &config::Resource| filter.takes(&resource.collection);
                     all.resources.extend(parsed.resources.into_iter().filter(own));
                     all.faults.extend(parsed.faults);
                 }

@@ -8,8 +8,9 @@ use tokio::net::TcpListener;
 
 use super::{Usage, configuration::Configuration, security::Security, values};
 use mixer_adapter_config::{
-    Claim, Claimed, Collection, ConfigUrl, ConfigUrlError, ListenUrl, claims, collection,
-    mcp::{Listener, McpSource, sink::Cache},
+    Collection, CollectionFilter, ConfigUrl, ConfigUrlError, ListenUrl, Scoped, collection,
+    collection_filters,
+    mcp::{Listener, StreamSource, sink::Cache},
     proto::envoy::config::core::v3::Extension,
     source::{Combined, Part, Source, SourceSettings, Wanted},
 };
@@ -20,7 +21,7 @@ pub(super) struct Sources {
     /// Let sources of configuration dial this program: the MCP service ResourceSink on a port of its own. A port alone is one
     /// of this machine only; mcps://HOST:PORT is TLS; ?collections=... as for --config
     #[arg(long, value_name = "[HOST:]PORT", env = "MIXER_ADAPTER_MCP_LISTEN")]
-    mcp_listen: Option<Claimed<ListenUrl>>,
+    mcp_listen: Option<Scoped<ListenUrl>>,
 
     /// Be ready without this collection, `rules` or a full name; several with commas [default: ready needs all that is
     /// asked for]
@@ -60,7 +61,7 @@ impl Sources {
         let listens = self.mcp_listen.as_ref();
         let listened =
             listens.map(|listen| (format!("--mcp-listen {}", listen.url), listen.collections.as_ref()));
-        let claims = claims(dialed.chain(listened)).map_err(usage)?;
+        let filters = collection_filters(dialed.chain(listened)).map_err(usage)?;
         let secured = parts.iter().any(|part| part.url.is_tls());
         let settings = SourceSettings {
             tls: secured.then(|| self.security.client()).transpose()?,
@@ -72,8 +73,8 @@ impl Sources {
         let mut required = BTreeMap::new();
         let mut combined = Vec::new();
         let mut listening = None;
-        for (place, claim) in claims.into_iter().enumerate() {
-            let collections = self.wanted(&claim);
+        for (place, filter) in filters.into_iter().enumerate() {
+            let collections = self.wanted(&filter);
             let own = collections.iter().filter(|wanted| wanted.required);
             let own: Vec<_> = own.map(|wanted| Collection::new(&wanted.collection)).collect();
             let settings = SourceSettings { collections, ..settings.clone() };
@@ -82,18 +83,18 @@ impl Sources {
                 (None, Some(listen)) => {
                     let (listener, address) = self.bind(listen.url).await?;
                     listening = Some(address);
-                    Box::new(McpSource::listening(listener, &settings))
+                    Box::new(StreamSource::listening(listener, &settings))
                 }
                 (None, None) => continue,
             };
             let name = source.name();
-            combined.push(Part { source, claim, required: !own.is_empty() });
+            combined.push(Part { source, filter, required: !own.is_empty() });
             required.extend(own.into_iter().map(|collection| (collection, name.clone())));
         }
         let source: Box<dyn Source> = match combined.pop() {
             None => return Ok(None),
             // Nothing to combine, and nothing to leave out.
-            Some(Part { source, claim: Claim::AllBut(_), .. }) if combined.is_empty() => source,
+            Some(Part { source, filter: CollectionFilter::AllBut(_), .. }) if combined.is_empty() => source,
             Some(last) => {
                 combined.push(last);
                 Box::new(Combined::new(combined))
@@ -102,8 +103,8 @@ impl Sources {
         Ok(Some(Opened { source, required, listening }))
     }
 
-    fn wanted(&self, claim: &Claim) -> Vec<Wanted> {
-        let collections = claim.collections().into_iter();
+    fn wanted(&self, filter: &CollectionFilter) -> Vec<Wanted> {
+        let collections = filter.collections().into_iter();
         let wanted = collections.map(|collection| Wanted {
             required: !self.config_optional.contains(&collection),
             collection: collection.as_str().to_owned(),
@@ -136,11 +137,11 @@ fn usage(error: ConfigUrlError) -> Usage {
 }
 
 /// The files among several sources; any other is refused.
-pub(super) fn files(parts: &[Claimed<ConfigUrl>]) -> Result<Vec<(&std::path::Path, Claim)>, Usage> {
+pub(super) fn files(parts: &[Scoped<ConfigUrl>]) -> Result<Vec<(&std::path::Path, CollectionFilter)>, Usage> {
     let named = parts.iter().map(|part| (part.url.to_string(), part.collections.as_ref()));
-    let claims = claims(named).map_err(usage)?;
-    let files = parts.iter().zip(claims).map(|(part, claim)| match &part.url {
-        ConfigUrl::Files(path) => Ok((path.as_path(), claim)),
+    let filters = collection_filters(named).map_err(usage)?;
+    let files = parts.iter().zip(filters).map(|(part, filter)| match &part.url {
+        ConfigUrl::Files(path) => Ok((path.as_path(), filter)),
         url => Err(Usage(format!("{url} is no directory and no file; only `serve` follows servers"))),
     });
     files.collect()

@@ -14,7 +14,7 @@ use tokio::time::timeout;
 use super::{Usage, logging, security::Identity, values};
 use mixer_adapter_config::{
     Collection, ConfigUrl, collection,
-    mcp::{Change, Following, Resource},
+    mcp::{Change, Resource, Subscription},
     source::{SourceSettings, Wanted},
     xds::collection_of,
 };
@@ -150,7 +150,7 @@ impl Watch {
         })
     }
 
-    async fn print(&self, mut following: Following, collections: usize) -> anyhow::Result<End> {
+    async fn print(&self, mut following: Subscription, collections: usize) -> anyhow::Result<End> {
         let mut known: BTreeMap<Arc<str>, BTreeSet<String>> = BTreeMap::new();
         let mut printed = 0;
         while let Some(delivery) = following.changes.recv().await {

@@ -21,7 +21,7 @@ use proptest::prelude::*;
 
 use crate::{
     messages::{HANDLERS, RULES, resource},
-    wire::{Form, Wire},
+    wire::{Variant, Wire},
 };
 
 const COLLECTIONS: [&str; 2] = [RULES, HANDLERS];
@@ -63,7 +63,7 @@ fn step() -> impl Strategy<Value = Step> {
 
 struct World {
     catalogue: Catalogue,
-    form: Form,
+    variant: Variant,
     versions: Versions,
     wire: Box<dyn Wire>,
     sink: sink::Machine,
@@ -76,13 +76,13 @@ struct World {
 }
 
 impl World {
-    fn new(form: Form, mode: Mode, skip_bad_resources: bool) -> Self {
+    fn new(variant: Variant, mode: Mode, skip_bad_resources: bool) -> Self {
         let options = SinkOptions { mode, skip_bad_resources, ..SinkOptions::new("sink", COLLECTIONS) };
         let versions = Versions::default();
         let mut world = Self {
             catalogue: Catalogue::of(COLLECTIONS),
-            form,
-            wire: form.open(&versions),
+            variant,
+            wire: variant.open(&versions),
             versions,
             sink: sink::Machine::new(options),
             stream: 0,
@@ -96,7 +96,7 @@ impl World {
     }
 
     fn connect(&mut self) {
-        self.wire = self.form.open(&self.versions);
+        self.wire = self.variant.open(&self.versions);
         self.stream += 1;
         self.sink.opened(self.stream, self.now);
         self.flow();
@@ -239,7 +239,7 @@ proptest! {
         incremental in any::<bool>(),
         skip_bad in any::<bool>(),
     ) {
-        converges(World::new(Form::Mcp { incremental }, mode, skip_bad), &steps);
+        converges(World::new(Variant::Mcp { incremental }, mode, skip_bad), &steps);
     }
 
     #[test]
@@ -247,7 +247,7 @@ proptest! {
         steps in proptest::collection::vec(step(), 0..120),
         skip_bad in any::<bool>(),
     ) {
-        converges(World::new(Form::StateOfTheWorld, Mode::Full, skip_bad), &steps);
+        converges(World::new(Variant::Sotw, Mode::Full, skip_bad), &steps);
     }
 
     #[test]
@@ -255,7 +255,7 @@ proptest! {
         steps in proptest::collection::vec(step(), 0..120),
         skip_bad in any::<bool>(),
     ) {
-        converges(World::new(Form::Delta, Mode::Delta, skip_bad), &steps);
+        converges(World::new(Variant::Delta, Mode::Delta, skip_bad), &steps);
     }
 }
 

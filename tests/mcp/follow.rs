@@ -4,7 +4,7 @@ use std::{fs, time::Duration};
 
 use mixer_adapter_config::{
     Fault, Kind, ResourceName, Types,
-    mcp::{McpSource, Peer, feed, mixer_collections, sink::SinkOptions, source},
+    mcp::{Peer, StreamSource, feed, mixer_collections, sink::SinkOptions, source},
     source::{Content, FileSource, Source as _, Update},
 };
 use serde_json::json;
@@ -24,7 +24,7 @@ async fn next(updates: &mut mpsc::Receiver<Update>) -> Update {
 
 fn follow(address: std::net::SocketAddr, collections: &[&str]) -> mpsc::Receiver<Update> {
     let options = SinkOptions::new("sink", collections.iter().copied());
-    let source = McpSource::new(Peer::new(address.to_string()), options).dialed(eager());
+    let source = StreamSource::new(Peer::new(address.to_string()), options).dialed(eager());
     let (updates, received) = mpsc::channel(1);
     tokio::spawn(Box::new(source).run(updates));
     received
@@ -54,7 +54,7 @@ fn of(collection: &str, added: &[&str], removed: &[&str]) -> (String, Vec<String
 }
 
 /// A rule that can be read, as `name@version`.
-fn set_rules(source: &source::Source, rules: &[&str]) {
+fn set_rules(source: &source::ConfigServer, rules: &[&str]) {
     use mixer_adapter::{prost::Message as _, proto::Any};
     use mixer_adapter_config::{
         mcp::{Change, Resource},
@@ -78,7 +78,7 @@ fn set_rules(source: &source::Source, rules: &[&str]) {
     });
 }
 
-async fn until_told(source: &source::Source, mut told: impl FnMut(&source::PeerStatus) -> bool) {
+async fn until_told(source: &source::ConfigServer, mut told: impl FnMut(&source::PeerStatus) -> bool) {
     timeout(Duration::from_secs(10), async {
         while !source.sinks().first().is_some_and(&mut told) {
             sleep(Duration::from_millis(5)).await;

@@ -14,7 +14,7 @@ use mixer_adapter_config::{
     mcp::{
         DialOptions,
         sink::{Sink, SinkOptions},
-        source::Source,
+        source::ConfigServer,
     },
     proto::istio::mcp::v1alpha1::resource_source_client::ResourceSourceClient,
 };
@@ -301,7 +301,7 @@ async fn relay(source: SocketAddr, cut: usize) -> Scripted {
     .await
 }
 
-fn equal(status: &mixer_adapter_config::source::SourceStatus, source: &Source) -> bool {
+fn equal(status: &mixer_adapter_config::source::SourceStatus, source: &ConfigServer) -> bool {
     let catalogue = source.catalogue();
     status.collections.iter().all(|collection| {
         catalogue

@@ -7,7 +7,7 @@ use mixer_adapter_config::{
     mcp::{
         Change, Delivery, DialOptions, Peer, Resource, listen,
         sink::{self, Cache, ResourceSinkService, Sink, SinkOptions},
-        source::{self, Catalogue, ResourceSourceService, Source, SourceOptions},
+        source::{self, Catalogue, ConfigServer, ConfigServerOptions, ResourceSourceService},
     },
     source::SourceStatus,
 };
@@ -52,15 +52,15 @@ pub(crate) async fn serve_on(services: Routes, address: SocketAddr) -> Listening
     Listening { address, stop, serving }
 }
 
-pub(crate) fn source_routes(source: &Source) -> Routes {
+pub(crate) fn source_routes(source: &ConfigServer) -> Routes {
     Routes::new(ResourceSourceService::serve(source.clone(), &ResourceSourceService::default_options()))
 }
 
-pub(crate) fn source() -> Source {
-    Source::new(Catalogue::of([RULES, HANDLERS, INSTANCES]), SourceOptions::default())
+pub(crate) fn source() -> ConfigServer {
+    ConfigServer::new(Catalogue::of([RULES, HANDLERS, INSTANCES]), ConfigServerOptions::default())
 }
 
-pub(crate) fn set(source: &Source, collection: &str, resources: &[&str]) {
+pub(crate) fn set(source: &ConfigServer, collection: &str, resources: &[&str]) {
     let resources = resources.iter().map(|text| {
         let (name, version) = text.split_once('@').unwrap();
         let body = resource(text).body.unwrap();

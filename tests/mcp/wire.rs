@@ -11,12 +11,12 @@ use mixer_adapter_config::{
         istio::mcp::v1alpha1::{RequestResources, Resources},
     },
     xds::{
-        sink::{Delta, Dialect, Heard, StateOfTheWorld, Versions, node},
+        sink::{Delta, Dialect, Heard, Sotw, Versions, node},
         source::{DeltaStream, SotwStream},
     },
 };
 
-/// A connection, of any form.
+/// A connection, of any variant.
 pub(crate) trait Wire {
     /// The sink says that.
     fn say(&mut self, request: RequestResources);
@@ -125,19 +125,19 @@ impl<S: Server, D: Dialect<Request = S::Request, Response = S::Push>> Wire for S
 
 /// How a source and a sink speak with each other.
 #[derive(Clone, Copy, Debug)]
-pub(crate) enum Form {
+pub(crate) enum Variant {
     Mcp { incremental: bool },
-    StateOfTheWorld,
+    Sotw,
     Delta,
 }
 
-impl Form {
+impl Variant {
     /// A stream that has just opened.
     pub(crate) fn open(self, versions: &Versions) -> Box<dyn Wire> {
         let client = || node("sink", "ns", Vec::new());
         match self {
             Self::Mcp { incremental } => wire(source::Machine::new(incremental), Plain),
-            Self::StateOfTheWorld => wire(SotwStream::new(None), StateOfTheWorld::new(client())),
+            Self::Sotw => wire(SotwStream::new(None), Sotw::new(client())),
             Self::Delta => wire(DeltaStream::new(None), Delta::new(client(), versions.clone())),
         }
     }

@@ -7,7 +7,7 @@ use mixer_adapter_config::{
         IncrementalMeshConfigRequest, IncrementalMeshConfigResponse, MeshConfigRequest, MeshConfigResponse,
         Resource,
     },
-    xds::sink::{Aggregated, AggregatedChanges},
+    xds::sink::{Aggregated, AggregatedDelta},
 };
 
 use crate::{
@@ -73,7 +73,7 @@ fn changes(nonce: &str, texts: &[&str], removed: &[&str]) -> IncrementalMeshConf
 
 #[test]
 fn changes_of_a_collection_are_applied_and_a_new_stream_tells_what_is_held() {
-    let mut client = Client::open(|_, _| AggregatedChanges::new(RULES), options(Mode::Delta, &[RULES]));
+    let mut client = Client::open(|_, _| AggregatedDelta::new(RULES), options(Mode::Delta, &[RULES]));
     assert_eq!(client.sent(), [format!("{RULES} {{}} \"\"")]);
     client.hear(changes("1", &["ns/a@1", "ns/b@1"], &[]));
     assert_eq!(client.accept(), [format!("{RULES} = ns/a@1 ns/b@1")]);

@@ -9,7 +9,7 @@ use std::{
 
 use mixer_adapter::prost::Message as _;
 use mixer_adapter_config::{
-    mcp::{Fault, Following, McpSource, Rejection},
+    mcp::{Fault, Rejection, StreamSource, Subscription},
     source::{SourceSettings, Wanted},
 };
 use tempfile::TempDir;
@@ -21,17 +21,17 @@ const SOON: Duration = Duration::from_secs(20);
 /// As long as a test waits for what is not to come.
 const LONG: Duration = Duration::from_millis(700);
 
-fn follow(path: &Path, collections: &[&str]) -> Following {
+fn follow(path: &Path, collections: &[&str]) -> Subscription {
     let wanted = |name: &&str| Wanted { collection: (*name).to_owned(), required: true };
     let settings = SourceSettings {
         collections: collections.iter().map(wanted).collect(),
         ..SourceSettings::new("istio-system")
     };
-    McpSource::reading(path.to_owned(), &settings).connect()
+    StreamSource::reading(path.to_owned(), &settings).connect()
 }
 
 /// The next change, in short, and accepted.
-async fn accept(following: &mut Following) -> String {
+async fn accept(following: &mut Subscription) -> String {
     let delivery = timeout(SOON, following.changes.recv()).await.unwrap().unwrap();
     let change = delivery.change();
     let named = change.resources.iter().map(|resource| format!(" {}@{}", resource.name, resource.version));
@@ -41,7 +41,7 @@ async fn accept(following: &mut Following) -> String {
     told
 }
 
-async fn is_silent(following: &mut Following) -> bool {
+async fn is_silent(following: &mut Subscription) -> bool {
     timeout(LONG, following.changes.recv()).await.is_err()
 }
 

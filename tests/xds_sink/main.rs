@@ -9,4 +9,4 @@ mod file;
 mod messages;
 mod peers;
 mod rest;
-mod state_of_the_world;
+mod sotw;

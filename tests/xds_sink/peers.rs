@@ -25,7 +25,7 @@ use mixer_adapter_config::{
             },
         },
     },
-    xds::sink::{Form, RESYNC, dial, node},
+    xds::sink::{RESYNC, Variant, dial, node},
 };
 use tokio::{
     net::TcpListener,
@@ -108,15 +108,15 @@ impl AggregatedDiscoveryService for Scripted {
 }
 
 /// A sink that follows a server.
-struct Following {
+struct Subscription {
     changes: mpsc::Receiver<Delivery>,
     sink: Sink,
     streams: Arc<AtomicUsize>,
     _stop: [DropGuard; 2],
 }
 
-impl Following {
-    async fn start(form: Form, server: Scripted, options: SinkOptions) -> Self {
+impl Subscription {
+    async fn start(variant: Variant, server: Scripted, options: SinkOptions) -> Self {
         let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
         let address: SocketAddr = listener.local_addr().unwrap();
         let streams = server.streams.clone();
@@ -130,7 +130,7 @@ impl Following {
             ..DialOptions::default()
         };
         let server = Peer::new(address.to_string()).called("xds");
-        tokio::spawn(dial(sink.clone(), server, form, node("pod", "ns", vec![]), eager, dialing.clone()));
+        tokio::spawn(dial(sink.clone(), server, variant, node("pod", "ns", vec![]), eager, dialing.clone()));
         Self { changes, sink, streams, _stop: [serving.drop_guard(), dialing.drop_guard()] }
     }
 
@@ -146,7 +146,7 @@ impl Following {
             changes: Box::new(|_, _| Box::pin(async { Status::unimplemented("") })),
             streams: Arc::default(),
         };
-        Self::start(Form::StateOfTheWorld, server, options(Form::StateOfTheWorld.mode(), collections)).await
+        Self::start(Variant::Sotw, server, options(Variant::Sotw.mode(), collections)).await
     }
 
     async fn delta<F>(
@@ -161,7 +161,7 @@ impl Following {
             changes: Box::new(move |before, conversation| Box::pin(script(before, conversation))),
             streams: Arc::default(),
         };
-        Self::start(Form::Delta, server, options(Form::Delta.mode(), collections)).await
+        Self::start(Variant::Delta, server, options(Variant::Delta.mode(), collections)).await
     }
 
     /// The next change, accepted: full or not, names changed, names removed.
@@ -217,7 +217,7 @@ async fn istiod_is_followed() {
         }
         Status::ok("")
     };
-    let mut following = Following::whole(&[RULES, SERVICE_ENTRIES], istiod).await;
+    let mut following = Subscription::whole(&[RULES, SERVICE_ENTRIES], istiod).await;
     let mut all = Vec::new();
     while all.last().is_none_or(|last: &(bool, Vec<String>, Vec<String>)| last.2.is_empty()) {
         all.push(following.accept().await);
@@ -245,7 +245,7 @@ async fn nacos_is_followed() {
         }
         Status::ok("")
     };
-    let mut following = Following::whole(&[SERVICE_ENTRIES, "k8s/v1alpha1/MeshConfig"], nacos).await;
+    let mut following = Subscription::whole(&[SERVICE_ENTRIES, "k8s/v1alpha1/MeshConfig"], nacos).await;
     assert_eq!(following.accept().await, (true, list(&["nacos/svc.default-group.public"]), vec![]));
     assert_eq!(following.accept().await, (false, list(&["nacos/b"]), vec![]));
 }
@@ -272,14 +272,14 @@ async fn the_changes_of_nacos_are_whole_sets() {
         }
         Status::ok("")
     };
-    let mut following = Following::delta(&[SERVICE_ENTRIES], nacos).await;
+    let mut following = Subscription::delta(&[SERVICE_ENTRIES], nacos).await;
     let (full, first, _) = following.accept().await;
     assert_eq!((full, first.len()), (true, 2));
     let (full, added, removed) = following.accept().await;
     assert_eq!((full, added.len(), removed.len()), (false, 1, 1));
 }
 
-/// A stream that breaks is opened again, and what was deleted meanwhile is gone, in either form.
+/// A stream that breaks is opened again, and what was deleted meanwhile is gone, in either variant.
 #[tokio::test]
 async fn what_is_deleted_while_the_stream_is_down_is_deleted_in_the_sink() {
     let server = |before, mut client: Whole| async move {
@@ -292,7 +292,7 @@ async fn what_is_deleted_while_the_stream_is_down_is_deleted_in_the_sink() {
         }
         Status::unavailable("going away")
     };
-    let mut following = Following::whole(&[RULES], server).await;
+    let mut following = Subscription::whole(&[RULES], server).await;
     assert_eq!(following.accept().await, (true, list(&["ns/a", "ns/b"]), vec![]));
     assert_eq!(following.accept().await, (false, vec![], list(&["ns/a"])));
 
@@ -309,7 +309,7 @@ async fn what_is_deleted_while_the_stream_is_down_is_deleted_in_the_sink() {
         }
         Status::unavailable("going away")
     };
-    let mut following = Following::delta(&[RULES], server).await;
+    let mut following = Subscription::delta(&[RULES], server).await;
     assert_eq!(following.accept().await, (true, list(&["ns/a", "ns/b"]), vec![]));
     assert_eq!(following.accept().await, (false, vec![], list(&["ns/a"])));
 }
@@ -318,7 +318,7 @@ async fn what_is_deleted_while_the_stream_is_down_is_deleted_in_the_sink() {
 #[tokio::test]
 async fn who_is_not_let_in_tries_again_slowly() {
     let server = |_, _: Whole| async { Status::permission_denied("not a control plane") };
-    let following = Following::whole(&[RULES], server).await;
+    let following = Subscription::whole(&[RULES], server).await;
     // The longest wait is 50 ms here, and counts from the first refusal.
     sleep(Duration::from_millis(130)).await;
     let streams = following.streams.load(SeqCst);
@@ -333,7 +333,7 @@ async fn the_sink_says_which_peer_it_follows_and_what_was_said() {
         while client.hear().await.is_some() {}
         Status::ok("")
     };
-    let mut following = Following::whole(&[RULES], server).await;
+    let mut following = Subscription::whole(&[RULES], server).await;
     following.accept().await;
     let kinds = timeout(SOON, async {
         loop {

@@ -6,7 +6,7 @@ use futures_util::{StreamExt as _, stream};
 use mixer_adapter_config::{
     mcp::{
         listen,
-        source::{Catalogue, ResourceSourceService, Source, SourceOptions},
+        source::{Catalogue, ConfigServer, ConfigServerOptions, ResourceSourceService},
     },
     proto::{
         envoy::service::discovery::v3::{
@@ -35,14 +35,14 @@ const SOON: Duration = Duration::from_secs(10);
 const RULES: &str = "istio/policy/v1beta1/rules";
 
 struct Server {
-    source: Source,
+    source: ConfigServer,
     address: SocketAddr,
     _stop: DropGuard,
 }
 
 impl Server {
     async fn start() -> Self {
-        let source = Source::new(Catalogue::default().open(), SourceOptions::default());
+        let source = ConfigServer::new(Catalogue::default().open(), ConfigServerOptions::default());
         let options = ResourceSourceService::default_options();
         let services = Routes::new(ResourceSourceService::serve(source.clone(), &options));
         let services = xds::mount(services, &source, &xds::default_options());
@@ -304,7 +304,7 @@ async fn mcp_and_xds_share_a_port_and_a_catalogue() {
 
 #[tokio::test]
 async fn streams_beyond_the_limit_are_refused() {
-    let source = Source::new(Catalogue::default().open(), SourceOptions::default());
+    let source = ConfigServer::new(Catalogue::default().open(), ConfigServerOptions::default());
     let mut options = xds::default_options();
     options.max_streams = 1;
     let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();

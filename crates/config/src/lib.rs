@@ -8,8 +8,8 @@
 //! wrong, in which file and line, in which field. Nothing here knows templates, adapters or expressions: that is the
 //! engine's part.
 
-mod claim;
 mod collection;
+mod collection_filter;
 mod discovery;
 mod document;
 mod evolution;
@@ -31,8 +31,8 @@ mod types;
 mod url;
 pub mod xds;
 
-pub use claim::{Claim, Claimed, ConfigPart, claims, collection};
 pub use collection::Collection;
+pub use collection_filter::{CollectionFilter, Scoped, ScopedUrl, collection, collection_filters};
 pub use evolution::Finding;
 pub use evolution::findings;
 pub use fault::{Fault, Origin, Severity, Topic};
@@ -41,7 +41,7 @@ pub use listen_url::ListenUrl;
 pub use name::{Kind, ResourceName};
 pub use parse::{Parsed, parse};
 pub use resource::Resource;
-pub use set::{ConfigSet, Entry, Unresolved};
+pub use set::{ConfigSet, Entry, ResolveError};
 pub use source::read;
 pub use spec::{Handler, Instance, Spec, Target};
 pub use types::{Types, TypesError};

@@ -145,7 +145,12 @@ impl ConfigSet {
     }
 
     /// What a reference to a resource of that kind means from a namespace (docs/behaviour/configuration.md#references).
-    pub fn resolve(&self, kind: &Kind, reference: &str, namespace: &str) -> Result<&Arc<Entry>, Unresolved> {
+    pub fn resolve(
+        &self,
+        kind: &Kind,
+        reference: &str,
+        namespace: &str,
+    ) -> Result<&Arc<Entry>, ResolveError> {
         let candidates = ResourceName::candidates(reference, kind, namespace);
         let fits = |entry: &&Arc<Entry>| entry.resource.role().as_ref() == Some(kind);
         match candidates.iter().find_map(|name| self.get(name).filter(fits)) {
@@ -160,7 +165,7 @@ impl ConfigSet {
         reference: &str,
         namespace: &str,
         tried: &[ResourceName],
-    ) -> Unresolved {
+    ) -> ResolveError {
         let mut reason = format!("there is no {kind} {reference}");
         let tried: Vec<_> = tried.iter().map(ToString::to_string).collect();
         if tried != [reference] {
@@ -175,7 +180,7 @@ impl ConfigSet {
         {
             reason.push_str(&format!("; write {} if {name} is meant", name.reference_from(namespace)));
         }
-        Unresolved(reason)
+        ResolveError(reason)
     }
 
     /// How many resources there are of each collection, those that are nothing to Mixer included.
@@ -192,7 +197,7 @@ impl ConfigSet {
 /// A reference that means no resource there is: says what was looked for, and what was probably meant.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("{0}")]
-pub struct Unresolved(String);
+pub struct ResolveError(String);
 
 #[cfg(test)]
 #[allow(clippy::unwrap_used)]

@@ -4,9 +4,9 @@ use http::uri::Authority;
 
 use super::{
     Collection,
-    mcp::{McpSource, Peer},
+    mcp::{Peer, StreamSource},
     source::{FileSource, Source, SourceSettings},
-    xds::{self, sink::Form},
+    xds::{self, sink::Variant},
 };
 
 /// Where configuration comes from, as `--config` names it.
@@ -36,7 +36,7 @@ pub enum ConfigUrl {
         /// The server, `host:port`.
         address: Authority,
         /// How it is spoken to.
-        form: Form,
+        variant: Variant,
         /// Whether the connection is TLS.
         tls: bool,
     },
@@ -72,7 +72,7 @@ pub enum ConfigUrlError {
     Collection(String),
     /// Two sources name the same collection.
     #[error("{collection} is to come from {first} and from {second}; name it for one of them only")]
-    ClaimedTwice {
+    DuplicateCollection {
         /// The collection.
         collection: Collection,
         /// The source that is named first.
@@ -84,7 +84,7 @@ pub enum ConfigUrlError {
     #[error(
         "{0} and {1} are both for all collections; say what one of them is for, as in {1}?collections=rules,handlers"
     )]
-    TwoForAll(String, String),
+    DuplicateCatchAll(String, String),
     /// There is nothing to make the connection with.
     #[error("{0}: no certificates are given for TLS")]
     NoTls(ConfigUrl),
@@ -109,7 +109,9 @@ impl FromStr for ConfigUrl {
             }
             "mcp" | "mcps" => Ok(Self::Mcp { address: address(rest)?, tls: scheme == "mcps" }),
             other => match XDS.iter().find(|(_, _, known)| *known == other) {
-                Some((form, tls, _)) => Ok(Self::Xds { address: address(rest)?, form: *form, tls: *tls }),
+                Some((variant, tls, _)) => {
+                    Ok(Self::Xds { address: address(rest)?, variant: *variant, tls: *tls })
+                }
                 None => Err(ConfigUrlError::Scheme(other.to_owned())),
             },
         }
@@ -123,20 +125,20 @@ fn address(text: &str) -> Result<Authority, ConfigUrlError> {
     if complete { Ok(authority) } else { Err(wrong()) }
 }
 
-/// The schemes of xDS, and of what was before MCP: the form, and whether it is TLS.
-const XDS: [(Form, bool, &str); 8] = [
-    (Form::StateOfTheWorld, false, "xds"),
-    (Form::StateOfTheWorld, true, "xdss"),
-    (Form::Delta, false, "xds+delta"),
-    (Form::Delta, true, "xdss+delta"),
-    (Form::Aggregated, false, "mcp+aggregated"),
-    (Form::Aggregated, true, "mcps+aggregated"),
-    (Form::AggregatedChanges, false, "mcp+aggregated-delta"),
-    (Form::AggregatedChanges, true, "mcps+aggregated-delta"),
+/// The schemes of xDS, and of what was before MCP: the variant, and whether it is TLS.
+const XDS: [(Variant, bool, &str); 8] = [
+    (Variant::Sotw, false, "xds"),
+    (Variant::Sotw, true, "xdss"),
+    (Variant::Delta, false, "xds+delta"),
+    (Variant::Delta, true, "xdss+delta"),
+    (Variant::Aggregated, false, "mcp+aggregated"),
+    (Variant::Aggregated, true, "mcps+aggregated"),
+    (Variant::AggregatedDelta, false, "mcp+aggregated-delta"),
+    (Variant::AggregatedDelta, true, "mcps+aggregated-delta"),
 ];
 
-fn scheme(form: Form, tls: bool) -> &'static str {
-    let known = XDS.iter().find(|(known, secured, _)| (*known, *secured) == (form, tls));
+fn scheme(variant: Variant, tls: bool) -> &'static str {
+    let known = XDS.iter().find(|(known, secured, _)| (*known, *secured) == (variant, tls));
     known.map_or("xds", |(_, _, scheme)| scheme)
 }
 
@@ -151,19 +153,19 @@ impl ConfigUrl {
     }
 
     /// The server that is there, or what is read like one; `None` where there are files of resources.
-    pub fn server(&self, settings: &SourceSettings) -> Result<Option<McpSource>, ConfigUrlError> {
+    pub fn server(&self, settings: &SourceSettings) -> Result<Option<StreamSource>, ConfigUrlError> {
         match self {
             Self::Files(_) => Ok(None),
-            Self::Responses(path) => Ok(Some(McpSource::reading(path.clone(), settings))),
-            Self::Mcp { address, .. } => Ok(Some(McpSource::of(self.peer(address, settings)?, settings))),
+            Self::Responses(path) => Ok(Some(StreamSource::reading(path.clone(), settings))),
+            Self::Mcp { address, .. } => Ok(Some(StreamSource::of(self.peer(address, settings)?, settings))),
             Self::Rest { address, tls } => {
                 let server =
                     self.peer(address, settings)?.called(if *tls { "xds+https" } else { "xds+http" });
-                Ok(Some(McpSource::by_rest(server, xds::sink::own_node(settings), settings)))
+                Ok(Some(StreamSource::by_rest(server, xds::sink::own_node(settings), settings)))
             }
-            Self::Xds { address, form, tls } => {
-                let server = self.peer(address, settings)?.called(scheme(*form, *tls));
-                Ok(Some(McpSource::by_xds(server, *form, xds::sink::own_node(settings), settings)))
+            Self::Xds { address, variant, tls } => {
+                let server = self.peer(address, settings)?.called(scheme(*variant, *tls));
+                Ok(Some(StreamSource::by_xds(server, *variant, xds::sink::own_node(settings), settings)))
             }
         }
     }
@@ -194,7 +196,7 @@ impl fmt::Display for ConfigUrl {
             Self::Mcp { address, tls: true } => write!(f, "mcps://{address}"),
             Self::Rest { address, tls: false } => write!(f, "xds+http://{address}"),
             Self::Rest { address, tls: true } => write!(f, "xds+https://{address}"),
-            Self::Xds { address, form, tls } => write!(f, "{}://{address}", scheme(*form, *tls)),
+            Self::Xds { address, variant, tls } => write!(f, "{}://{address}", scheme(*variant, *tls)),
         }
     }
 }

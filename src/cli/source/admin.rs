@@ -12,14 +12,14 @@ use tokio_util::sync::CancellationToken;
 use crate::service::{self, Readiness};
 use mixer_adapter_config::mcp::{
     metrics::McpMetrics,
-    source::{PeerStatus, Source},
+    source::{ConfigServer, PeerStatus},
 };
 
 /// The admin port of a source: what it serves, and who has what of it. Nothing of what the configuration says.
 pub(super) async fn serve(
     listener: TcpListener,
     name: String,
-    source: Source,
+    source: ConfigServer,
     readiness: Readiness,
     stop: CancellationToken,
 ) {
@@ -27,7 +27,9 @@ pub(super) async fn serve(
     registry.register_collector(Box::new(McpMetrics));
     let registry = Arc::new(Mutex::new(registry));
     let config =
-        get(|State((name, source)): State<(String, Source)>| async move { Json(status(name, &source)) });
+        get(
+            |State((name, source)): State<(String, ConfigServer)>| async move { Json(status(name, &source)) },
+        );
     let router = service::vitals(readiness, registry).route("/config", config.with_state((name, source)));
     service::serve_admin(listener, router, stop).await;
 }
@@ -47,7 +49,7 @@ struct Collection {
     resources: usize,
 }
 
-fn status(name: String, source: &Source) -> Status {
+fn status(name: String, source: &ConfigServer) -> Status {
     let catalogue = source.catalogue();
     let collections = catalogue.collections().filter_map(|(name, snapshot)| {
         let snapshot = snapshot?;

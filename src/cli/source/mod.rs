@@ -14,7 +14,7 @@ use mixer_adapter_config::{
     ConfigUrl, ListenUrl, Types,
     mcp::{
         DialOptions, Listener, Peer, Rate, ServiceOptions, feed, listen,
-        source::{self, Catalogue, ResourceSourceService, SourceOptions},
+        source::{self, Catalogue, ConfigServerOptions, ResourceSourceService},
     },
     source::FileSource,
     xds,
@@ -137,9 +137,9 @@ impl Source {
     }
 
     async fn serve(&self, files: FileSource, types: Types, sinks: Vec<Peer>) -> anyhow::Result<()> {
-        let source = source::Source::new(
+        let source = source::ConfigServer::new(
             Catalogue::default().open(),
-            SourceOptions { requests: per_second(self.max_requests), ..SourceOptions::default() },
+            ConfigServerOptions { requests: per_second(self.max_requests), ..ConfigServerOptions::default() },
         );
         let listener = bind(self.listen.address).await?;
         let address = listener.local_addr()?;
@@ -198,7 +198,7 @@ impl Source {
     }
 
     /// What sinks may call.
-    fn services(&self, source: &source::Source) -> Routes {
+    fn services(&self, source: &source::ConfigServer) -> Routes {
         let options = ServiceOptions {
             max_streams: self.max_sinks,
             new_streams: per_second(self.max_new_sinks),

@@ -38,7 +38,7 @@ const LONGEST: Duration = Duration::from_secs(2);
 /// Pushes that arrive together are one update. When it is refused, each is tried by itself, in the order Mixer processes kinds, so that
 /// one bad rule does not hold up the handlers that came with it.
 #[derive(Debug)]
-pub struct McpSource {
+pub struct StreamSource {
     name: String,
     way: Way,
     options: SinkOptions,
@@ -58,11 +58,11 @@ enum Way {
 #[derive(Debug)]
 enum Protocol {
     Mcp,
-    Xds(xds::Form, Box<Node>),
+    Xds(xds::Variant, Box<Node>),
     Rest(Box<Node>),
 }
 
-impl McpSource {
+impl StreamSource {
     /// Configuration from the `ResourceSource` of a peer.
     pub fn new(source: Peer, options: SinkOptions) -> Self {
         Self::by(source.to_string(), Way::Dial(Protocol::Mcp, source, DialOptions::default()), options)
@@ -74,15 +74,15 @@ impl McpSource {
     }
 
     /// Configuration from the `AggregatedDiscoveryService` of a peer, to a client that says so of itself.
-    pub fn by_xds(server: Peer, form: xds::Form, node: Node, settings: &SourceSettings) -> Self {
+    pub fn by_xds(server: Peer, variant: xds::Variant, node: Node, settings: &SourceSettings) -> Self {
         let options = SinkOptions {
             id: node.id.clone(),
-            mode: form.mode(),
-            resync: form.resync(),
+            mode: variant.mode(),
+            resync: variant.resync(),
             ..options(settings)
         };
         let name = server.to_string();
-        let way = Way::Dial(Protocol::Xds(form, Box::new(node)), server, DialOptions::default());
+        let way = Way::Dial(Protocol::Xds(variant, Box::new(node)), server, DialOptions::default());
         Self { cache: settings.cache.clone(), ..Self::by(name, way, options) }
     }
 
@@ -122,15 +122,15 @@ impl McpSource {
     }
 
     /// Starts to follow. What is pushed is for the caller to decide on.
-    pub fn connect(self) -> Following {
+    pub fn connect(self) -> Subscription {
         let (sink, changes) = Sink::start(self.options, self.cache);
         let _ = self.running.sink.set((self.name.clone(), sink.clone()));
         let stop = CancellationToken::new();
         let stopped = stop.clone().drop_guard();
         match self.way {
             Way::Dial(Protocol::Mcp, source, dial) => tokio::spawn(sink::dial(sink, source, dial, stop)),
-            Way::Dial(Protocol::Xds(form, node), server, dial) => {
-                tokio::spawn(xds::dial(sink, server, form, *node, dial, stop))
+            Way::Dial(Protocol::Xds(variant, node), server, dial) => {
+                tokio::spawn(xds::dial(sink, server, variant, *node, dial, stop))
             }
             Way::Dial(Protocol::Rest(node), server, _) => {
                 tokio::spawn(xds::poll(sink, server, *node, xds::REFRESH, stop))
@@ -146,7 +146,7 @@ impl McpSource {
                 tokio::spawn(listen(listener, Routes::new(service), stop))
             }
         };
-        Following { changes, _stopped: stopped }
+        Subscription { changes, _stopped: stopped }
     }
 
     async fn follow(self, updates: mpsc::Sender<Update>) {
@@ -160,7 +160,7 @@ impl McpSource {
 
 /// A server that is followed until this is dropped.
 #[derive(Debug)]
-pub struct Following {
+pub struct Subscription {
     /// What it pushes.
     pub changes: mpsc::Receiver<Delivery>,
     _stopped: DropGuard,
@@ -174,7 +174,7 @@ fn options(settings: &SourceSettings) -> SinkOptions {
     }
 }
 
-impl Source for McpSource {
+impl Source for StreamSource {
     fn name(&self) -> String {
         self.name.clone()
     }

@@ -23,7 +23,7 @@ pub mod source;
 
 pub use change::{Change, Delivery, Fault, Rejection, Verdict};
 pub use feed::feed;
-pub use follow::{Following, McpSource, deliver, mixer_collections, sink_id};
+pub use follow::{StreamSource, Subscription, deliver, mixer_collections, sink_id};
 pub(crate) use listen::Admission;
 pub use listen::{Listener, ServiceOptions, listen};
 pub use peer::Peer;

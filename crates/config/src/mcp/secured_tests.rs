@@ -12,9 +12,9 @@ use tokio_util::sync::{CancellationToken, DropGuard};
 use tonic::{Code, service::Routes};
 
 use super::{
-    Change, DialOptions, Listener, McpSource, Peer, Resource, listen,
+    Change, DialOptions, Listener, Peer, Resource, StreamSource, listen,
     sink::SinkOptions,
-    source::{self, Catalogue, ResourceSourceService, Source, SourceOptions},
+    source::{self, Catalogue, ConfigServer, ConfigServerOptions, ResourceSourceService},
 };
 use crate::source::{Source as _, SourceSettings, Update, Wanted};
 use mixer_adapter_core::proto::Any;
@@ -33,11 +33,11 @@ fn credentials(files: &Files, authority: &Authority, names: &[&str]) -> Credenti
     }
 }
 
-fn source() -> Source {
-    Source::new(Catalogue::of([COLLECTION]), SourceOptions::default())
+fn source() -> ConfigServer {
+    ConfigServer::new(Catalogue::of([COLLECTION]), ConfigServerOptions::default())
 }
 
-fn set(source: &Source, version: &str) {
+fn set(source: &ConfigServer, version: &str) {
     let body = Any { type_url: "t/google.protobuf.Struct".to_owned(), value: Vec::new().into() };
     let resource =
         Resource { name: "ns/a".to_owned(), version: version.to_owned(), body, ..Resource::default() };
@@ -50,7 +50,7 @@ fn set(source: &Source, version: &str) {
     });
 }
 
-async fn serve(source: &Source, security: Arc<tls::Server>) -> (SocketAddr, DropGuard) {
+async fn serve(source: &ConfigServer, security: Arc<tls::Server>) -> (SocketAddr, DropGuard) {
     let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
     let address = listener.local_addr().unwrap();
     let service = ResourceSourceService::serve(source.clone(), &ResourceSourceService::default_options());
@@ -67,7 +67,7 @@ fn eager() -> DialOptions {
 fn follow(address: SocketAddr, client: Arc<tls::Client>) -> mpsc::Receiver<Update> {
     let peer = Peer::secured(address.to_string(), client);
     assert_eq!(peer.to_string(), format!("mcps://{address}"));
-    let source = McpSource::new(peer, SinkOptions::new("sink", [COLLECTION])).dialed(eager());
+    let source = StreamSource::new(peer, SinkOptions::new("sink", [COLLECTION])).dialed(eager());
     let (updates, received) = mpsc::channel(1);
     tokio::spawn(Box::new(source).run(updates));
     received
@@ -123,7 +123,7 @@ async fn a_source_that_dials_a_sink_over_tls_configures_it() {
     let address = listener.local_addr().unwrap();
     let wanted = Wanted { collection: COLLECTION.to_owned(), required: true };
     let settings = SourceSettings { collections: vec![wanted], ..SourceSettings::new("ns") };
-    let sink = McpSource::listening(Listener::secured(listener, security), &settings);
+    let sink = StreamSource::listening(Listener::secured(listener, security), &settings);
     assert_eq!(sink.name(), format!("sources that dial mcps://{address}"));
     let (updates, mut received) = mpsc::channel(1);
     tokio::spawn(Box::new(sink).run(updates));

@@ -4,7 +4,7 @@ use futures_util::future::join_all;
 use tokio::sync::mpsc;
 
 use super::{Answer, Change, Content, Source, Update, Watched};
-use crate::{Claim, Fault};
+use crate::{CollectionFilter, Fault};
 
 /// Several sources as one, each with collections of its own.
 ///
@@ -20,19 +20,19 @@ pub struct Part {
     /// The source.
     pub source: Box<dyn Source>,
     /// The collections that are taken from it; what it says of others is left out.
-    pub claim: Claim,
+    pub filter: CollectionFilter,
     /// Whether the first configuration waits for it.
     pub required: bool,
 }
 
 impl std::fmt::Debug for Part {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("Part").field("source", &self.source.name()).field("claim", &self.claim).finish()
+        f.debug_struct("Part").field("source", &self.source.name()).field("filter", &self.filter).finish()
     }
 }
 
 impl Combined {
-    /// The sources of these parts. No two should claim the same collection.
+    /// The sources of these parts. No two filters should include the same collection.
     pub fn new(parts: Vec<Part>) -> Self {
         Self { parts }
     }
@@ -42,12 +42,12 @@ impl Combined {
         let (arrivals, mut arriving) = mpsc::channel(self.parts.len().max(1));
         let mut desk = Desk::default();
         let mut running = Vec::new();
-        for (index, Part { source, claim, required }) in self.parts.into_iter().enumerate() {
+        for (index, Part { source, filter, required }) in self.parts.into_iter().enumerate() {
             if required {
                 desk.awaited.insert(index);
             }
             desk.seats.push(Seat { name: source.name(), watched: source.watched(), refused: false });
-            running.push(run(index, source, claim, arrivals.clone()));
+            running.push(run(index, source, filter, arrivals.clone()));
         }
         drop(arrivals);
         let serve = async {
@@ -85,13 +85,18 @@ impl Source for Combined {
 }
 
 /// Runs one source, and passes on what it says of its own collections.
-async fn run(index: usize, source: Box<dyn Source>, claim: Claim, arrivals: mpsc::Sender<(usize, Update)>) {
+async fn run(
+    index: usize,
+    source: Box<dyn Source>,
+    filter: CollectionFilter,
+    arrivals: mpsc::Sender<(usize, Update)>,
+) {
     let (updates, mut received) = mpsc::channel::<Update>(1);
     let mut told = BTreeSet::new();
     let pass_on = async {
         while let Some(mut update) = received.recv().await {
             update.changes.retain(|change| {
-                let own = claim.takes(&change.collection);
+                let own = filter.takes(&change.collection);
                 if !own && brings_something(change) && told.insert(change.collection.clone()) {
                     tracing::warn!(
                         source = %update.source,

@@ -5,7 +5,7 @@ use tokio::sync::mpsc;
 use tokio_util::sync::CancellationToken;
 use tonic::Status;
 
-use super::{Source, TRIGGER};
+use super::{ConfigServer, TRIGGER};
 use crate::{
     mcp::{
         DialOptions, Peer,
@@ -16,7 +16,7 @@ use crate::{
 };
 
 /// Keeps a source connected to the `ResourceSink` of a peer, until told to stop.
-pub async fn dial(source: Source, sink: Peer, options: DialOptions, stop: CancellationToken) {
+pub async fn dial(source: ConfigServer, sink: Peer, options: DialOptions, stop: CancellationToken) {
     let max_message_size = options.max_message_size;
     let stream = |stop: CancellationToken| {
         let stream = stream(source.clone(), sink.clone(), max_message_size);
@@ -32,7 +32,7 @@ pub async fn dial(source: Source, sink: Peer, options: DialOptions, stop: Cancel
 }
 
 /// One stream, from connecting to its end.
-async fn stream(source: Source, sink: Peer, max_message_size: usize) -> Ended {
+async fn stream(source: ConfigServer, sink: Peer, max_message_size: usize) -> Ended {
     let channel = match sink.connect().await {
         Ok(channel) => channel,
         Err(status) => return Ended::in_vain(status),

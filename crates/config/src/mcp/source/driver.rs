@@ -21,14 +21,14 @@ const LAST_WORD: Duration = Duration::from_secs(5);
 
 /// How a source behaves.
 #[derive(Clone, Copy, Debug)]
-pub struct SourceOptions {
+pub struct ConfigServerOptions {
     /// Sends changes only to sinks that ask for changes only.
     pub incremental: bool,
     /// Requests on one stream; others wait to be read.
     pub requests: Rate,
 }
 
-impl Default for SourceOptions {
+impl Default for ConfigServerOptions {
     fn default() -> Self {
         Self { incremental: true, requests: Rate { burst: 100, every: Duration::from_secs(1) } }
     }
@@ -36,17 +36,17 @@ impl Default for SourceOptions {
 
 /// A source that serves what it was given last to any number of sinks.
 #[derive(Clone, Debug)]
-pub struct Source {
+pub struct ConfigServer {
     catalogue: Arc<watch::Sender<Arc<Catalogue>>>,
-    options: SourceOptions,
+    options: ConfigServerOptions,
     registry: Registry,
     faults: Arc<Mutex<Arc<[Fault]>>>,
     closed: CancellationToken,
 }
 
-impl Source {
+impl ConfigServer {
     /// Serves that.
-    pub fn new(catalogue: Catalogue, options: SourceOptions) -> Self {
+    pub fn new(catalogue: Catalogue, options: ConfigServerOptions) -> Self {
         let (catalogue, _) = watch::channel(Arc::new(catalogue));
         Self {
             catalogue: Arc::new(catalogue),

@@ -15,7 +15,7 @@ use tonic::{Request, Status, Streaming, body::Body, codec::Codec as _};
 use tonic_prost::ProstCodec;
 use tower_service::Service;
 
-use super::{Dialogue, Source};
+use super::{ConfigServer, Dialogue};
 use crate::mcp::{
     Rate, ServiceOptions,
     listen::{Admission, sender},
@@ -32,7 +32,7 @@ const GRPC: HeaderValue = HeaderValue::from_static("application/grpc");
 /// the first push may be everything there is.
 #[derive(Clone, Debug)]
 pub(crate) struct Method<F> {
-    source: Source,
+    source: ConfigServer,
     admission: Arc<Admission>,
     max_message_size: usize,
     requests: Rate,
@@ -42,7 +42,7 @@ pub(crate) struct Method<F> {
 impl<F> Method<F> {
     /// A method that speaks what `dialogue` makes, and lets clients ask that often.
     pub(crate) fn new(
-        source: &Source,
+        source: &ConfigServer,
         admission: &Arc<Admission>,
         options: &ServiceOptions,
         requests: Rate,
@@ -55,7 +55,7 @@ impl<F> Method<F> {
     /// Lets a stream in, and serves it in a task of its own.
     async fn open<B, D>(self, request: http::Request<B>) -> Result<http::Response<Body>, Status>
     where
-        F: Fn(&Source) -> D,
+        F: Fn(&ConfigServer) -> D,
         D: Dialogue + 'static,
         D::Request: Default + 'static,
         D::Push: Message + 'static,
@@ -113,7 +113,7 @@ fn trailers(status: &Status) -> HeaderMap {
 
 impl<F, D, B> Service<http::Request<B>> for Method<F>
 where
-    F: Fn(&Source) -> D + Clone + Send + 'static,
+    F: Fn(&ConfigServer) -> D + Clone + Send + 'static,
     D: Dialogue + 'static,
     D::Request: Default + 'static,
     D::Push: Message + 'static,

@@ -13,7 +13,7 @@ mod status;
 pub use catalogue::Catalogue;
 pub use dial::dial;
 pub(crate) use dialogue::{Dialogue, Heard, SinkId};
-pub use driver::{Source, SourceOptions};
+pub use driver::{ConfigServer, ConfigServerOptions};
 pub use machine::{Machine, Meaning, TRIGGER};
 pub(crate) use method::Method;
 pub use service::ResourceSourceService;

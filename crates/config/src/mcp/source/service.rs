@@ -13,7 +13,7 @@ use futures_util::{
 use tonic::{Status, body::Body, server::NamedService};
 use tower_service::Service;
 
-use super::{Machine, Method, Source};
+use super::{ConfigServer, Machine, Method};
 use crate::mcp::{Rate, ServiceOptions, listen::Admission};
 
 const METHOD: &str = "/istio.mcp.v1alpha1.ResourceSource/EstablishResourceStream";
@@ -21,7 +21,7 @@ const METHOD: &str = "/istio.mcp.v1alpha1.ResourceSource/EstablishResourceStream
 /// The service that sinks dial: `ResourceSource`.
 #[derive(Clone, Debug)]
 pub struct ResourceSourceService {
-    streams: Method<fn(&Source) -> Machine>,
+    streams: Method<fn(&ConfigServer) -> Machine>,
 }
 
 impl ResourceSourceService {
@@ -35,9 +35,9 @@ impl ResourceSourceService {
     }
 
     /// The service, for [`listen`](crate::mcp::listen()) or a server with others.
-    pub fn serve(source: Source, options: &ServiceOptions) -> Self {
+    pub fn serve(source: ConfigServer, options: &ServiceOptions) -> Self {
         let admission = Arc::new(Admission::new(options));
-        Self { streams: Method::new(&source, &admission, options, source.requests(), Source::machine) }
+        Self { streams: Method::new(&source, &admission, options, source.requests(), ConfigServer::machine) }
     }
 }
 

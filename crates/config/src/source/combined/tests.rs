@@ -72,19 +72,19 @@ impl Voice {
     }
 }
 
-fn part(name: &'static str, claim: Claim, required: bool) -> (Part, Voice) {
+fn part(name: &'static str, filter: CollectionFilter, required: bool) -> (Part, Voice) {
     let (says, said) = mpsc::channel(1);
     let asked_again = Arc::<Asked>::default();
     let source = Box::new(Told { name, says: said, asked_again: asked_again.clone() });
-    (Part { source, claim, required }, Voice { says, asked_again })
+    (Part { source, filter, required }, Voice { says, asked_again })
 }
 
-fn only(name: &str) -> Claim {
-    Claim::Only(BTreeSet::from([collection(name).unwrap()]))
+fn only(name: &str) -> CollectionFilter {
+    CollectionFilter::Only(BTreeSet::from([collection(name).unwrap()]))
 }
 
-fn all_but(name: &str) -> Claim {
-    Claim::AllBut(BTreeSet::from([collection(name).unwrap()]))
+fn all_but(name: &str) -> CollectionFilter {
+    CollectionFilter::AllBut(BTreeSet::from([collection(name).unwrap()]))
 }
 
 fn full(short: &str, names: &[&str]) -> Change {
@@ -278,7 +278,7 @@ proptest::proptest! {
             let (says_handlers, handlers) = watch::channel(Vec::new());
             let of = |state, short| {
                 let source = Restated { state, collection: short, again: Arc::default() };
-                Part { source: Box::new(source), claim: only(short), required: true }
+                Part { source: Box::new(source), filter: only(short), required: true }
             };
             let updates = start(vec![of(rules, "rules"), of(handlers, "handlers")]);
             let (held, mut seen) = watch::channel(Default::default());

@@ -66,20 +66,20 @@ impl Dialect for Aggregated {
 /// Changes of one collection: `IncrementalAggregatedResources`. What is pushed does not say of which it is, so that each has a stream of
 /// its own. The first push is the whole collection, unless the server was told what the sink has.
 #[derive(Debug)]
-pub struct AggregatedChanges {
+pub struct AggregatedDelta {
     collection: String,
     types: Types,
     whole: bool,
 }
 
-impl AggregatedChanges {
+impl AggregatedDelta {
     /// A stream that has just opened, for that collection.
     pub fn new(collection: impl Into<String>) -> Self {
         Self { collection: collection.into(), types: Types::default(), whole: true }
     }
 }
 
-impl Dialect for AggregatedChanges {
+impl Dialect for AggregatedDelta {
     type Request = IncrementalMeshConfigRequest;
     type Response = IncrementalMeshConfigResponse;
 
@@ -139,7 +139,7 @@ pub(super) async fn speak_changes(client: Client, stream: Stream, mut requests: 
         };
         let inbox = inboxes.entry(request.collection.clone()).or_insert_with_key(|collection| {
             let (inbox, own) = mpsc::channel(UNREAD);
-            let (mut client, dialect) = (client.clone(), AggregatedChanges::new(collection));
+            let (mut client, dialect) = (client.clone(), AggregatedDelta::new(collection));
             let call =
                 |requests| async move { client.incremental_aggregated_resources(requests).await }.boxed();
             streams.push(exchange(stream.clone(), own, dialect, call).boxed());

@@ -4,7 +4,7 @@ use futures_util::FutureExt as _;
 use tokio_util::sync::CancellationToken;
 use tonic::transport::Channel;
 
-use super::{Delta, RESYNC, StateOfTheWorld, Versions, aggregated, exchange::exchange};
+use super::{Delta, RESYNC, Sotw, Versions, aggregated, exchange::exchange};
 use crate::{
     mcp::{
         DialOptions, Peer,
@@ -26,31 +26,31 @@ use crate::{
 
 /// How a server of xDS is spoken to. The sink has to be of the same [mode](Self::mode).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Form {
+pub enum Variant {
     /// Whole sets.
-    StateOfTheWorld,
+    Sotw,
     /// Changes.
     Delta,
     /// Whole sets by the protocol before MCP, `AggregatedMeshConfigService`.
     Aggregated,
     /// Changes by it.
-    AggregatedChanges,
+    AggregatedDelta,
 }
 
-impl Form {
+impl Variant {
     /// How a sink is to ask that speaks so.
     pub fn mode(self) -> Mode {
         match self {
-            Self::StateOfTheWorld | Self::Aggregated => Mode::Full,
-            Self::Delta | Self::AggregatedChanges => Mode::Delta,
+            Self::Sotw | Self::Aggregated => Mode::Full,
+            Self::Delta | Self::AggregatedDelta => Mode::Delta,
         }
     }
 
     /// How often a sink is to ask for everything again that speaks so.
     pub fn resync(self) -> Option<Duration> {
         match self {
-            Self::StateOfTheWorld | Self::Delta => Some(RESYNC),
-            Self::Aggregated | Self::AggregatedChanges => None,
+            Self::Sotw | Self::Delta => Some(RESYNC),
+            Self::Aggregated | Self::AggregatedDelta => None,
         }
     }
 }
@@ -59,7 +59,7 @@ impl Form {
 pub async fn dial(
     sink: Sink,
     server: Peer,
-    form: Form,
+    variant: Variant,
     node: Node,
     options: DialOptions,
     stop: CancellationToken,
@@ -70,19 +70,19 @@ pub async fn dial(
         move |channel| AggregatedDiscoveryServiceClient::new(channel).max_decoding_message_size(longest);
     let before =
         move |channel| AggregatedMeshConfigServiceClient::new(channel).max_decoding_message_size(longest);
-    let speak = move |stream: Stream, channel: Channel, requests: Requests| match form {
-        Form::StateOfTheWorld => {
+    let speak = move |stream: Stream, channel: Channel, requests: Requests| match variant {
+        Variant::Sotw => {
             let mut client = xds(channel);
             let call = |requests| async move { client.stream_aggregated_resources(requests).await }.boxed();
-            exchange(stream, requests, StateOfTheWorld::new(node.clone()), call).boxed()
+            exchange(stream, requests, Sotw::new(node.clone()), call).boxed()
         }
-        Form::Delta => {
+        Variant::Delta => {
             let mut client = xds(channel);
             let call = |requests| async move { client.delta_aggregated_resources(requests).await }.boxed();
             exchange(stream, requests, Delta::new(node.clone(), versions.clone()), call).boxed()
         }
-        Form::Aggregated => aggregated::speak(before(channel), stream, requests).boxed(),
-        Form::AggregatedChanges => aggregated::speak_changes(before(channel), stream, requests).boxed(),
+        Variant::Aggregated => aggregated::speak(before(channel), stream, requests).boxed(),
+        Variant::AggregatedDelta => aggregated::speak_changes(before(channel), stream, requests).boxed(),
     };
     let stream = |stop| {
         let speak = speak.clone();

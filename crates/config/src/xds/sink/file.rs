@@ -14,7 +14,7 @@ use serde_json::Value as Json;
 use tokio::{sync::mpsc, task::spawn_blocking, time};
 use tonic::{Code, Status};
 
-use super::{Dialect, StateOfTheWorld, response};
+use super::{Dialect, Sotw, response};
 use crate::{
     mcp::{
         redial::Ended,
@@ -60,7 +60,7 @@ pub(crate) async fn follow(sink: Sink, path: PathBuf) {
 }
 
 async fn speak(path: PathBuf, stream: Stream, mut requests: Requests) -> Status {
-    let mut dialect = StateOfTheWorld::new(Node::default());
+    let mut dialect = Sotw::new(Node::default());
     let mut seen = BTreeMap::new();
     let mut nonces = 0_u64;
     let mut asked = false;

@@ -1,7 +1,7 @@
 //! The sink over xDS: MCP's sink, asking in another protocol.
 //!
 //! What a sink decides, keeps and answers is the same in every form (see [`Machine`](crate::mcp::sink::Machine)). Here messages
-//! are translated where a stream begins and ends: [`Dialect`] has one implementation for each form.
+//! are translated where a stream begins and ends: [`Dialect`] has one implementation for each variant.
 
 mod aggregated;
 mod delta;
@@ -12,21 +12,21 @@ pub(crate) mod file;
 mod node;
 mod response;
 mod rest;
-mod state_of_the_world;
+mod sotw;
 mod types;
 mod unwrap;
 mod versions;
 
 use std::time::Duration;
 
-pub use aggregated::{Aggregated, AggregatedChanges};
+pub use aggregated::{Aggregated, AggregatedDelta};
 pub use delta::Delta;
-pub use dial::{Form, dial};
+pub use dial::{Variant, dial};
 pub use dialect::{Dialect, Heard};
 pub use node::{node, own_node};
 pub use rest::{REFRESH, poll};
 
-pub use state_of_the_world::StateOfTheWorld;
+pub use sotw::Sotw;
 pub use versions::Versions;
 
 /// How often everything is asked for again: istiod pushes only what concerns the proxy that it takes a client for

@@ -15,7 +15,7 @@ use tokio::time::{Instant, sleep, sleep_until, timeout};
 use tokio_util::sync::CancellationToken;
 use tonic::Status;
 
-use super::{Dialect, StateOfTheWorld, response};
+use super::{Dialect, Sotw, response};
 use crate::{
     Types,
     mcp::{
@@ -87,7 +87,7 @@ async fn speak(
     stream: Stream,
     mut requests: Requests,
 ) -> Status {
-    let mut dialect = StateOfTheWorld::new(node);
+    let mut dialect = Sotw::new(node);
     // Type URL to what is said next.
     let mut next: BTreeMap<String, DiscoveryRequest> = BTreeMap::new();
     let mut at = Instant::now() + GATHER;

@@ -8,7 +8,7 @@ use tonic::Status;
 use crate::{
     mcp::{
         Admission, ServiceOptions,
-        source::{Catalogue, Dialogue, Heard, Machine, Method, Source},
+        source::{Catalogue, ConfigServer, Dialogue, Heard, Machine, Method},
     },
     proto::istio::mcp::v1alpha1::{
         IncrementalMeshConfigRequest, IncrementalMeshConfigResponse, MeshConfigRequest, MeshConfigResponse,
@@ -22,12 +22,12 @@ const SERVICE: &str = "/istio.mcp.v1alpha1.AggregatedMeshConfigService";
 /// The service beside others.
 pub(super) fn mount(
     router: axum::Router,
-    source: &Source,
+    source: &ConfigServer,
     admission: &Arc<Admission>,
     options: &ServiceOptions,
 ) -> axum::Router {
-    let whole = |_: &Source| Translated::new(false, read_whole, write_whole);
-    let changes = |_: &Source| Translated::new(true, read_changes, write_changes);
+    let whole = |_: &ConfigServer| Translated::new(false, read_whole, write_whole);
+    let changes = |_: &ConfigServer| Translated::new(true, read_changes, write_changes);
     let whole = Method::new(source, admission, options, source.requests(), whole);
     let changes = Method::new(source, admission, options, source.requests(), changes);
     router

@@ -5,7 +5,7 @@ use tonic::service::Routes;
 use super::{DeltaStream, SotwStream, aggregated};
 use crate::mcp::{
     Admission, Rate, ServiceOptions,
-    source::{Method, Source},
+    source::{ConfigServer, Method},
 };
 
 /// The methods, without `Stream` or `Delta` and what follows it, and what that is; and the type where it is one
@@ -75,18 +75,20 @@ pub fn default_options() -> ServiceOptions {
 
 /// The services of xDS beside others: ADS, those of one type each, and `AggregatedMeshConfigService`, all of which serve what the
 /// source does.
-pub fn mount(mut services: Routes, source: &Source, options: &ServiceOptions) -> Routes {
+pub fn mount(mut services: Routes, source: &ConfigServer, options: &ServiceOptions) -> Routes {
     let admission = Arc::new(Admission::new(options));
     let router = services.axum_router_mut();
     let mut grown = aggregated::mount(std::mem::take(router), source, &admission, options);
     for (service, resources, only) in METHODS {
         let path = |form: &str| format!("/envoy.service.{service}/{form}{resources}");
-        let delta =
-            Method::new(source, &admission, options, REQUESTS, move |_: &Source| DeltaStream::new(only));
+        let delta = Method::new(source, &admission, options, REQUESTS, move |_: &ConfigServer| {
+            DeltaStream::new(only)
+        });
         grown = grown.route_service(&path("Delta"), delta);
         if resources != CHANGES_ONLY {
-            let sotw =
-                Method::new(source, &admission, options, REQUESTS, move |_: &Source| SotwStream::new(only));
+            let sotw = Method::new(source, &admission, options, REQUESTS, move |_: &ConfigServer| {
+                SotwStream::new(only)
+            });
             grown = grown.route_service(&path("Stream"), sotw);
         }
     }

@@ -12,7 +12,7 @@ use mixer_adapter_config::{
         },
         istio::{mcp::v1alpha1::Resource as Wrapped, policy::v1beta1::Handler},
     },
-    xds::sink::{StateOfTheWorld, Versions},
+    xds::sink::{Sotw, Versions},
 };
 
 use crate::{
@@ -24,11 +24,11 @@ const GATEWAYS: &str = "istio/networking/v1alpha3/gateways";
 const NEW: &str = "networking.istio.io/v1/Gateway";
 const OLD: &str = "networking.istio.io/v1alpha3/Gateway";
 
-fn whole_sets(node: Node, _: Versions) -> StateOfTheWorld {
-    StateOfTheWorld::new(node)
+fn whole_sets(node: Node, _: Versions) -> Sotw {
+    Sotw::new(node)
 }
 
-fn client(collections: &[&str]) -> Client<StateOfTheWorld> {
+fn client(collections: &[&str]) -> Client<Sotw> {
     Client::open(whole_sets, options(Mode::Full, collections))
 }
 

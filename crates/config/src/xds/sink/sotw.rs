@@ -23,7 +23,7 @@ use mixer_adapter_core::proto::Status;
 ///
 /// Questions name no version: a server that restarted may call another state by the version that the sink has, and would not send it.
 #[derive(Debug)]
-pub struct StateOfTheWorld {
+pub struct Sotw {
     node: Node,
     types: Types,
     /// Type URL to the version accepted last.
@@ -32,7 +32,7 @@ pub struct StateOfTheWorld {
     pushed: BTreeSet<String>,
 }
 
-impl StateOfTheWorld {
+impl Sotw {
     /// A stream that has just opened, of a client that says so of itself.
     pub fn new(node: Node) -> Self {
         Self { node, types: Types::default(), accepted: BTreeMap::new(), pushed: BTreeSet::new() }
@@ -59,7 +59,7 @@ impl StateOfTheWorld {
     }
 }
 
-impl Dialect for StateOfTheWorld {
+impl Dialect for Sotw {
     type Request = DiscoveryRequest;
     type Response = DiscoveryResponse;
 

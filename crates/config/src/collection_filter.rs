@@ -4,7 +4,7 @@ use super::{Collection, ConfigUrl, ConfigUrlError};
 
 /// A source with the collections it is for, as `--config` names them: `mcp://h:1?collections=rules,handlers`.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Claimed<T> {
+pub struct Scoped<T> {
     /// Where the configuration comes from.
     pub url: T,
     /// The collections; none are those that no other source is for.
@@ -13,14 +13,14 @@ pub struct Claimed<T> {
 
 /// Which collections are taken from a source.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Claim {
+pub enum CollectionFilter {
     /// These.
     Only(BTreeSet<Collection>),
     /// All but these, which come from elsewhere.
     AllBut(BTreeSet<Collection>),
 }
 
-impl Claim {
+impl CollectionFilter {
     /// Whether that collection is taken.
     pub fn takes(&self, collection: &Collection) -> bool {
         match self {
@@ -41,7 +41,7 @@ impl Claim {
 /// What separates a URL from its collections.
 const QUERY: &str = "?collections=";
 
-impl<T: FromStr> FromStr for Claimed<T>
+impl<T: FromStr> FromStr for Scoped<T>
 where
     ConfigUrlError: From<T::Err>,
 {
@@ -66,7 +66,7 @@ pub fn collection(name: &str) -> Result<Collection, ConfigUrlError> {
     }
 }
 
-impl<T: fmt::Display> fmt::Display for Claimed<T> {
+impl<T: fmt::Display> fmt::Display for Scoped<T> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "{}", self.url)?;
         let mut separator = QUERY;
@@ -79,16 +79,16 @@ impl<T: fmt::Display> fmt::Display for Claimed<T> {
 }
 
 /// What each of several sources is for. One of them may name no collections: it is for all that the others do not name.
-pub fn claims<'a>(
+pub fn collection_filters<'a>(
     sources: impl IntoIterator<Item = (String, Option<&'a BTreeSet<Collection>>)>,
-) -> Result<Vec<Claim>, ConfigUrlError> {
+) -> Result<Vec<CollectionFilter>, ConfigUrlError> {
     let sources: Vec<_> = sources.into_iter().collect();
     let mut named: BTreeSet<Collection> = BTreeSet::new();
     let mut rest: Option<&str> = None;
     for (index, (source, collections)) in sources.iter().enumerate() {
         let Some(collections) = collections else {
             if let Some(first) = rest.replace(source) {
-                return Err(ConfigUrlError::TwoForAll(first.to_owned(), source.clone()));
+                return Err(ConfigUrlError::DuplicateCatchAll(first.to_owned(), source.clone()));
             }
             continue;
         };
@@ -98,7 +98,7 @@ pub fn claims<'a>(
                     other.is_some_and(|other| other.contains(collection))
                 };
                 let first = sources[..index].iter().find(has_it).map(|(first, _)| first.clone());
-                return Err(ConfigUrlError::ClaimedTwice {
+                return Err(ConfigUrlError::DuplicateCollection {
                     collection: collection.clone(),
                     first: first.unwrap_or_default(),
                     second: source.clone(),
@@ -106,24 +106,24 @@ pub fn claims<'a>(
             }
         }
     }
-    let claim = |collections: Option<&BTreeSet<Collection>>| match collections {
-        Some(own) => Claim::Only(own.clone()),
-        None => Claim::AllBut(named.clone()),
+    let filter = |collections: Option<&BTreeSet<Collection>>| match collections {
+        Some(own) => CollectionFilter::Only(own.clone()),
+        None => CollectionFilter::AllBut(named.clone()),
     };
-    Ok(sources.iter().map(|(_, collections)| claim(*collections)).collect())
+    Ok(sources.iter().map(|(_, collections)| filter(*collections)).collect())
 }
 
 /// What `--config` takes.
-pub type ConfigPart = Claimed<ConfigUrl>;
+pub type ScopedUrl = Scoped<ConfigUrl>;
 
 #[cfg(test)]
 #[allow(clippy::unwrap_used)]
 mod tests {
     use super::*;
 
-    fn of(parts: &[&str]) -> Result<Vec<Claim>, String> {
-        let parts: Vec<ConfigPart> = parts.iter().map(|part| part.parse().unwrap()).collect();
-        claims(parts.iter().map(|part| (part.url.to_string(), part.collections.as_ref())))
+    fn of(parts: &[&str]) -> Result<Vec<CollectionFilter>, String> {
+        let parts: Vec<ScopedUrl> = parts.iter().map(|part| part.parse().unwrap()).collect();
+        collection_filters(parts.iter().map(|part| (part.url.to_string(), part.collections.as_ref())))
             .map_err(|error| error.to_string())
     }
 
@@ -133,12 +133,12 @@ mod tests {
 
     #[test]
     fn collections_are_named_in_full_or_by_their_last_segment() {
-        let part: ConfigPart =
+        let part: ScopedUrl =
             "mcp://h:1?collections=rules,istio/config/v1alpha2/legacy/deniers".parse().unwrap();
         let own = part.collections.as_ref().unwrap();
         assert_eq!(*own, named(&["istio/policy/v1beta1/rules", "istio/config/v1alpha2/legacy/deniers"]));
-        assert_eq!(part.to_string().parse::<ConfigPart>().unwrap(), part);
-        let error = "conf?collections=rulez".parse::<ConfigPart>().unwrap_err().to_string();
+        assert_eq!(part.to_string().parse::<ScopedUrl>().unwrap(), part);
+        let error = "conf?collections=rulez".parse::<ScopedUrl>().unwrap_err().to_string();
         assert_eq!(
             error,
             "no collection is called \"rulez\"; write attributemanifests, templates, adapters, handlers, instances, \
@@ -148,15 +148,15 @@ mod tests {
 
     #[test]
     fn one_source_alone_is_for_everything() {
-        assert_eq!(of(&["conf"]), Ok(vec![Claim::AllBut(BTreeSet::new())]));
+        assert_eq!(of(&["conf"]), Ok(vec![CollectionFilter::AllBut(BTreeSet::new())]));
     }
 
     #[test]
     fn a_source_without_names_is_for_what_the_others_do_not_name() {
-        let claims = of(&["conf", "mcp://h:1?collections=rules", "mcp://h:2?collections=handlers"]).unwrap();
-        assert_eq!(claims[0], Claim::AllBut(named(&["rules", "handlers"])));
-        assert_eq!(claims[1].collections(), [collection("rules").unwrap()]);
-        let rest: Vec<String> = claims[0].collections().iter().map(ToString::to_string).collect();
+        let filters = of(&["conf", "mcp://h:1?collections=rules", "mcp://h:2?collections=handlers"]).unwrap();
+        assert_eq!(filters[0], CollectionFilter::AllBut(named(&["rules", "handlers"])));
+        assert_eq!(filters[1].collections(), [collection("rules").unwrap()]);
+        let rest: Vec<String> = filters[0].collections().iter().map(ToString::to_string).collect();
         assert_eq!(
             rest,
             [
