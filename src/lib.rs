@@ -1,5 +1,6 @@
 #![doc = include_str!("../docs/overview.md")]
 
+mod answer;
 pub mod cli;
 pub mod service;
 pub mod testing;

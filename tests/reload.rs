@@ -87,7 +87,7 @@ async fn reload_under_load(
                 let before = applied.load(SeqCst);
                 let check = mixer.check(attributes! {}).await;
                 check.expect_denied(Code::PermissionDenied, "").expect_calls(4);
-                let generation = generation(&check.expect_ok().status.message);
+                let generation = generation(&check.expect_ok().status().message);
                 assert!((before..=begun.load(SeqCst)).contains(&generation), "{generation} after {before}");
                 seen.insert(generation);
                 done.fetch_add(1, SeqCst);

@@ -123,7 +123,7 @@ route directive
   answer with 302 \"gone\"
   request header x-a set to \"1\"
   request header x-b removed
-  response header set-cookie gets \"c\" added
+  response header set-cookie appended with \"c\"
 took ";
     assert!(ran.code == 0 && ran.stdout.starts_with(expected), "{ran:?}");
 

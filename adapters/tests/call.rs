@@ -52,7 +52,7 @@ fn quota_is_asked_for_by_the_name_of_the_instance() {
     let expected = json!({"quotas": {"q.instance.ns": {"granted_amount": 0, "valid_duration": "0s"}}});
     assert_eq!(ran.json()["answer"], expected);
     let ran = server.call(&arguments);
-    assert_eq!(ran.stdout.lines().next(), Some("q.instance.ns: granted 0 of 5, valid for 0s"));
+    assert_eq!(ran.stdout.lines().next(), Some("quota q.instance.ns: granted 0 of 5, valid for 0s"));
 }
 
 #[test]

@@ -156,23 +156,23 @@ fn quota_is_looked_up_by_the_instances_name_as_mixer_does() {
     let other = Recorder::start(move |_| Ok(good.clone()));
     let arguments = ["quota", "--instance-name", "q", "--quota-amount", "5", "--best-effort"];
     let ran = call(&other.address, &arguments);
-    assert_eq!(ran.stdout.lines().next(), Some("q: granted 2 of 5, valid for 0s"));
+    assert_eq!(ran.stdout.lines().next(), Some("quota q: granted 2 of 5, valid for 0s"));
     let request = HandleQuotaRequest::decode(other.calls()[0].message.clone()).unwrap();
     let asked = request.quota_request.unwrap().quotas;
     assert_eq!(asked, [("q".to_owned(), QuotaParams { amount: 5, best_effort: true })].into());
 
     let other = Recorder::start(move |_| Ok(misnamed.clone()));
     let ran = call(&other.address, &arguments);
-    assert_eq!(ran.stdout.lines().next(), Some("q: not in the answer, which Mixer takes for 0 of 5"));
+    assert_eq!(ran.stdout.lines().next(), Some("quota q: not in the answer, which grants 0 of 5"));
 }
 
 #[test]
-fn validity_is_told_as_mixer_reads_it() {
+fn validity_is_printed_as_mixer_reads_it() {
     let cases = [
-        ((0, 0, 0), "no opinion on how long: 0s and 0 uses, which Mixer makes 1m0s and 10000 uses"),
-        ((7, 0, 0), "not to be kept: valid for 0s, 0 uses"),
-        ((0, 0, -1), "not to be kept: valid for 0s, -1 uses"),
-        ((0, 5, 0), "not to be kept: valid for 5s, 0 uses"),
+        ((0, 0, 0), "validity not set: 0s and 0 uses, which Mixer replaces with 1m0s and 10000 uses"),
+        ((7, 0, 0), "not cacheable: valid for 0s and 0 uses"),
+        ((0, 0, -1), "not cacheable: valid for 0s and -1 uses"),
+        ((0, 5, 0), "not cacheable: valid for 5s and 0 uses"),
         ((0, 5, -1), "valid for 5s, any number of uses"),
         ((0, 5, 3), "valid for 5s or 3 uses"),
     ];

@@ -66,12 +66,12 @@ mod subject;
 pub use compliance::{Compliance, Violation};
 pub use fake_mixer::{
     Answer, Ask, Attributes, Call, FakeHandler, FakeMixer, Fault, IntoParams, NoAdapter, Params, Refused,
-    Setup, Verdict,
+    Setup,
 };
 
-#[doc(inline)]
-pub use crate::attributes;
 pub use crate::compliance;
+#[doc(inline)]
+pub use crate::{answer::Verdict, attributes};
 
 /// Makes a test of an adapter: that it keeps the contract. What follows its name are the methods of
 /// [`Compliance`](crate::testing::Compliance) that say more about it.

@@ -117,7 +117,7 @@ async fn the_trace_says_why() {
     unbuilt
         .expect_error(Code::Internal, "my.attribute")
         .expect_trace("absent.instance.istio-system: NOT BUILT");
-    let references = &check.expect_ok().references;
+    let references = &check.expect_ok().references();
     assert_eq!(
         references[..],
         [

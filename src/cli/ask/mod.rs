@@ -6,6 +6,7 @@ mod quota;
 mod report;
 mod server;
 
+pub(super) use crate::service::mixer::report_request;
 pub(super) use check::{Check, EXAMPLES as CHECK_EXAMPLES};
 pub(super) use print::{print_check, print_report};
 pub(super) use quota::{Amount, EXAMPLES as QUOTA_EXAMPLES, Quota};
@@ -18,12 +19,9 @@ use std::{
 
 use tonic::Status;
 
-use crate::service::mixer::compress;
+use crate::service::mixer;
 use mixer_adapter_engine::{
-    attribute::Written,
-    dictionary::WORDS,
-    proto::istio::mixer::v1::{CheckRequest, ReportRequest, report_request::RepeatedAttributesSemantics},
-    trace::Trace,
+    attribute::Written, dictionary::WORDS, proto::istio::mixer::v1::CheckRequest, trace::Trace,
 };
 
 /// What came of a question.
@@ -34,34 +32,16 @@ pub(super) struct Asked<Answer> {
     pub(super) took: Duration,
 }
 
-/// A check of one request.
+/// A check of one request, with a deduplication id that no other check has.
 pub(super) fn check_request(attributes: &Written, known_words: usize) -> CheckRequest {
     CheckRequest {
-        attributes: Some(compress(pairs(attributes), known_words)),
-        global_word_count: known_words as u32,
-        // The keys of std's hash maps are random; nothing here needs a generator of random numbers.
+        // The keys of std's hash maps are random, which is enough for an id.
         deduplication_id: RandomState::new().build_hasher().finish().to_string(),
-        quotas: Default::default(),
+        ..mixer::check_request(attributes, known_words)
     }
 }
 
-/// A report of several requests, each of which stands for itself.
-pub(super) fn report_request(requests: &[Written], known_words: usize) -> ReportRequest {
-    ReportRequest {
-        attributes: requests.iter().map(|request| compress(pairs(request), known_words)).collect(),
-        default_words: Vec::new(),
-        global_word_count: known_words as u32,
-        repeated_attributes_semantics: RepeatedAttributesSemantics::IndependentEncoding.into(),
-    }
-}
-
-/// How many words of the global dictionary there are.
+/// The number of words in the global dictionary.
 pub(super) fn all_words() -> usize {
     WORDS.len()
-}
-
-fn pairs(
-    written: &Written,
-) -> impl Iterator<Item = (&str, &mixer_adapter_engine::attribute::AttributeValue)> {
-    written.iter().map(|(name, value)| (name.as_str(), value))
 }

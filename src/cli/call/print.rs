@@ -9,11 +9,7 @@ use super::{
     load::{Kind, Load},
     request::Prepared,
 };
-use crate::cli;
-use mixer_adapter_core::{
-    proto::{CheckResult, QuotaResult},
-    status::status_name,
-};
+use crate::{answer::quotas_text, cli};
 
 pub(super) fn answer(
     prepared: &Prepared,
@@ -28,11 +24,15 @@ pub(super) fn answer(
         );
     }
     let mut text = match answer {
-        Answer::Check(check) => check_text(check),
-        Answer::Quota(result) => quota_text(prepared, result),
+        Answer::Check(verdict) => verdict.to_string(),
+        Answer::Quota(result) => {
+            let requests = prepared.quota_request.iter().flat_map(|request| &request.quotas);
+            let amounts = requests.map(|(name, params)| (name.as_str(), params.amount));
+            quotas_text(amounts, &result.quotas)
+        }
         Answer::Report => format!("reported, {} in one call\n", instances(prepared.instances.len())),
         Answer::Output(output) => output_text(Some(output)),
-        Answer::CheckWithOutput(check, output) => check_text(check) + &output_text(output.as_ref()),
+        Answer::CheckWithOutput(verdict, output) => format!("{verdict}{}", output_text(output.as_ref())),
     };
     let _ = writeln!(text, "took {} ms", millis(took));
     Ok(cli::print(&text)?)
@@ -40,54 +40,6 @@ pub(super) fn answer(
 
 fn instances(count: usize) -> String {
     if count == 1 { "1 instance".to_owned() } else { format!("{count} instances") }
-}
-
-fn check_text(check: &CheckResult) -> String {
-    let status = check.status.clone().unwrap_or_default();
-    let mut text = match (status.code, status.message.as_str()) {
-        (0, "") => "allowed\n".to_owned(),
-        (0, message) => format!("allowed: {message}\n"),
-        (code, "") => format!("denied: {}\n", status_name(code)),
-        (code, message) => format!("denied: {}: {message}\n", status_name(code)),
-    };
-    if let Json::Array(details) = &Answer::Check(check.clone()).to_json()["status"]["details"] {
-        for detail in details {
-            let _ = writeln!(text, "detail: {detail}");
-        }
-    }
-    text + &validity(check)
-}
-
-/// How a real Mixer and its proxies read the two numbers (docs/behaviour/adapter-calls.md#validity-of-a-check).
-fn validity(check: &CheckResult) -> String {
-    let duration = answer::duration(check.valid_duration);
-    let lasts = check.valid_duration.is_some_and(|length| length.seconds > 0 || length.nanos > 0);
-    match (lasts, check.valid_use_count) {
-        (false, 0) if answer::status_code(check) == 0 => {
-            "no opinion on how long: 0s and 0 uses, which Mixer makes 1m0s and 10000 uses\n".to_owned()
-        }
-        (false, uses) => format!("not to be kept: valid for {duration}, {uses} uses\n"),
-        (true, 0) => format!("not to be kept: valid for {duration}, 0 uses\n"),
-        (true, uses) if uses < 0 => format!("valid for {duration}, any number of uses\n"),
-        (true, uses) => format!("valid for {duration} or {uses} uses\n"),
-    }
-}
-
-fn quota_text(prepared: &Prepared, result: &QuotaResult) -> String {
-    let mut text = String::new();
-    for (name, asked) in prepared.quota_request.iter().flat_map(|request| &request.quotas) {
-        let _ = match result.quotas.get(name) {
-            Some(grant) => writeln!(
-                text,
-                "{name}: granted {} of {}, valid for {}",
-                grant.granted_amount,
-                asked.amount,
-                answer::duration(grant.valid_duration),
-            ),
-            None => writeln!(text, "{name}: not in the answer, which Mixer takes for 0 of {}", asked.amount),
-        };
-    }
-    text
 }
 
 fn output_text(output: Option<&prost_reflect::DynamicMessage>) -> String {

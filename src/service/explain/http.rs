@@ -15,15 +15,15 @@ use tokio::time::Instant;
 use tonic::Status;
 
 use super::written;
-use crate::service::mixer::{check_json, compress, explain_check, explain_report, status_json};
+use crate::{
+    answer::{check_json, status_json},
+    service::mixer::{check_request, explain_check, explain_report, report_request},
+};
 use mixer_adapter_engine::{
     Mixer,
     attribute::{Unreadable, Vocabulary, Written, read_json, read_pairs},
     dictionary::WORDS,
-    proto::istio::mixer::v1::{
-        CheckRequest, CompressedAttributes, ReportRequest, check_request::QuotaParams,
-        report_request::RepeatedAttributesSemantics,
-    },
+    proto::istio::mixer::v1::{CheckRequest, ReportRequest, check_request::QuotaParams},
     trace::Trace,
 };
 use mixer_adapter_host::handler::Caller;
@@ -48,8 +48,8 @@ pub(in crate::service) async fn refusal() -> (StatusCode, &'static str) {
 
 async fn by_query(State(mixer): State<Arc<Mixer>>, RawQuery(query): RawQuery) -> Response {
     let (quotas, attributes): (Vec<_>, Vec<_>) = parameters(query).partition(|(name, _)| name == "quota");
-    let read = |types: &Vocabulary| Ok(Asked::Check(compressed(&read_pairs(attributes, types)?)));
-    explain(&mixer, read, quotas.into_iter().map(|(_, quota)| quota).collect()).await
+    let read = |types: &Vocabulary| Ok(Requested::check(&read_pairs(attributes, types)?, quotas));
+    explain(&mixer, read).await
 }
 
 async fn by_body(
@@ -57,70 +57,56 @@ async fn by_body(
     RawQuery(query): RawQuery,
     Json(attributes): Json<Value>,
 ) -> Response {
-    let mut quotas = Vec::new();
-    for (name, value) in parameters(query) {
-        if name != "quota" {
-            return refuse(&format!(
-                "attributes are in the body of a POST; the query has quota=NAME, not {name:?}"
-            ));
-        }
-        quotas.push(value);
+    let quotas: Vec<_> = parameters(query).collect();
+    if let Some((name, _)) = quotas.iter().find(|(name, _)| name != "quota") {
+        return bad_request(&format!(
+            "the query of a POST has only quota=NAME, not {name:?}; write attributes into the body"
+        ));
     }
-    let read = |types: &Vocabulary| {
-        let one = |attributes| Ok(compressed(&read_json(attributes, types)?));
-        match &attributes {
-            Value::Array(requests) => requests.iter().map(one).collect::<Result<_, _>>().map(Asked::Report),
-            request => one(request).map(Asked::Check),
+    let read = |types: &Vocabulary| match &attributes {
+        Value::Array(requests) => {
+            let requests: Result<Vec<_>, _> =
+                requests.iter().map(|request| read_json(request, types)).collect();
+            Ok(Requested::Report(report_request(&requests?, WORDS.len())))
         }
+        request => Ok(Requested::check(&read_json(request, types)?, quotas)),
     };
-    explain(&mixer, read, quotas).await
+    explain(&mixer, read).await
 }
 
-async fn explain(
-    mixer: &Mixer,
-    read: impl FnOnce(&Vocabulary) -> Result<Asked, Unreadable>,
-    quotas: Vec<String>,
-) -> Response {
+/// The request to explain.
+enum Requested {
+    Check(CheckRequest),
+    Report(ReportRequest),
+}
+
+impl Requested {
+    /// A check with a request of 1 for each of the quotas.
+    fn check(attributes: &Written, quotas: Vec<(String, String)>) -> Self {
+        let mut request = check_request(attributes, WORDS.len());
+        let params = QuotaParams { amount: 1, best_effort: false };
+        request.quotas = quotas.into_iter().map(|(_, name)| (name, params)).collect();
+        Self::Check(request)
+    }
+}
+
+async fn explain(mixer: &Mixer, read: impl FnOnce(&Vocabulary) -> Result<Requested, Unreadable>) -> Response {
     let Some(snapshot) = mixer.snapshot() else {
         return (StatusCode::SERVICE_UNAVAILABLE, "there is no configuration yet\n").into_response();
     };
     let caller = Caller { connection: 0, deadline: Some(Instant::now() + TIMEOUT) };
-    let global_word_count = WORDS.len() as u32;
     let (response, trace) = match read(snapshot.vocabulary()) {
-        Err(error) => return refuse(&error.to_string()),
-        Ok(Asked::Check(attributes)) => {
-            let quotas = quotas.into_iter().map(|name| (name, QuotaParams { amount: 1, best_effort: false }));
-            let request = CheckRequest {
-                attributes: Some(attributes),
-                global_word_count,
-                deduplication_id: String::new(),
-                quotas: quotas.collect(),
-            };
+        Err(error) => return bad_request(&error.to_string()),
+        Ok(Requested::Check(request)) => {
             let (answer, trace) = explain_check(mixer, request, caller).await;
             (answer.map(|response| check_json(&response)), trace)
         }
-        Ok(Asked::Report(attributes)) => {
-            let request = ReportRequest {
-                attributes,
-                default_words: Vec::new(),
-                global_word_count,
-                repeated_attributes_semantics: RepeatedAttributesSemantics::IndependentEncoding.into(),
-            };
+        Ok(Requested::Report(request)) => {
             let (answer, trace) = explain_report(mixer, request, caller).await;
             (answer.map(|_| json!({})), trace)
         }
     };
     Json(explanation(response, &trace)).into_response()
-}
-
-/// What is asked.
-enum Asked {
-    Check(CompressedAttributes),
-    Report(Vec<CompressedAttributes>),
-}
-
-fn compressed(attributes: &Written) -> CompressedAttributes {
-    compress(attributes.iter().map(|(name, value)| (name.as_str(), value)), WORDS.len())
 }
 
 fn explanation(response: Result<Value, Status>, trace: &Trace) -> Value {
@@ -130,8 +116,8 @@ fn explanation(response: Result<Value, Status>, trace: &Trace) -> Value {
     }
 }
 
-fn refuse(why: &str) -> Response {
-    (StatusCode::BAD_REQUEST, format!("{why}\n")).into_response()
+fn bad_request(reason: &str) -> Response {
+    (StatusCode::BAD_REQUEST, format!("{reason}\n")).into_response()
 }
 
 /// The parameters of a query, with `+` and `%` decoded.

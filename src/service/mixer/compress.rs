@@ -1,20 +1,18 @@
-//! Attributes as a client of the Mixer API sends them.
+//! Compression of attributes, as clients of the Mixer API do it.
 
 use std::collections::BTreeMap;
 
 use mixer_adapter_engine::{
-    attribute::AttributeValue,
+    attribute::{AttributeValue, Written},
     dictionary,
     proto::istio::mixer::v1::{CompressedAttributes, StringMap},
 };
 
-/// Compresses attributes with the first `known_words` of the global dictionary and words of the message's own
-/// (docs/behaviour/mixer-api.md#compressed-attributes). Of two values of one attribute the last counts.
-pub fn compress<'a>(
-    attributes: impl IntoIterator<Item = (&'a str, &'a AttributeValue)>,
-    known_words: usize,
-) -> CompressedAttributes {
-    let last: BTreeMap<&str, &AttributeValue> = attributes.into_iter().collect();
+/// Compresses attributes with the first `known_words` words of the global dictionary and words of the message's own
+/// (docs/behaviour/mixer-api.md#compressed-attributes). The last of several values of one attribute is used.
+pub(super) fn compress(attributes: &Written, known_words: usize) -> CompressedAttributes {
+    let last: BTreeMap<&str, &AttributeValue> =
+        attributes.iter().map(|(name, value)| (name.as_str(), value)).collect();
     let mut words = Words { known: known_words, own: Vec::new() };
     let mut compressed = CompressedAttributes::default();
     for (name, value) in last {
@@ -54,14 +52,14 @@ pub fn compress<'a>(
     compressed
 }
 
-/// The words that a message has beside those both sides know.
+/// The dictionary of a message: the first `known` global words, and its own.
 pub(super) struct Words {
     pub(super) known: usize,
     pub(super) own: Vec<String>,
 }
 
 impl Words {
-    /// From 0 up a word of the dictionary, below 0 one of the message's own.
+    /// Returns the index of a word: from 0 for global words, below 0 for the message's own.
     pub(super) fn index(&mut self, word: &str) -> i32 {
         match dictionary::index(word).filter(|index| *index < self.known) {
             // The dictionary and a message's words are far fewer than 2^31.

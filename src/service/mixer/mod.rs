@@ -3,12 +3,10 @@
 
 mod attributes;
 mod compress;
-mod json;
 mod references;
+mod requests;
 
-pub use compress::compress;
-pub use json::{check_json, status_json};
-pub use references::referenced;
+pub(crate) use requests::{check_request, report_request};
 
 use std::{sync::Arc, time::Instant};
 

@@ -5,7 +5,8 @@ use std::{
 
 use tonic::Status;
 
-use super::{Call, Verdict};
+use super::Call;
+use crate::answer::Verdict;
 use mixer_adapter_core::{
     adapter::{Code, Grant},
     status::status_name,
@@ -94,7 +95,9 @@ impl Answer<Verdict> {
     #[track_caller]
     pub fn expect_denied(&self, code: Code, message: &str) -> &Self {
         match &self.result {
-            Ok(Verdict { status, .. }) if status.code == code as i32 && status.message.contains(message) => {
+            Ok(verdict)
+                if verdict.status().code == code as i32 && verdict.status().message.contains(message) =>
+            {
                 self
             }
             _ => self.fail(format_args!("a denial with {}: {message}", status_name(code as i32))),
@@ -105,7 +108,7 @@ impl Answer<Verdict> {
     #[track_caller]
     pub fn expect_valid(&self, duration: Duration, uses: i32) -> &Self {
         match &self.result {
-            Ok(verdict) if (verdict.valid_duration, verdict.valid_use_count) == (duration, uses) => self,
+            Ok(verdict) if (verdict.valid_duration(), verdict.valid_use_count()) == (duration, uses) => self,
             _ => self.fail(format_args!("an answer that holds for {duration:?} and {uses} uses")),
         }
     }
@@ -143,4 +146,10 @@ impl<R: Debug> Debug for Answer<R> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         Display::fmt(self, f)
     }
+}
+
+/// The grant of an answer; a negative duration is zero.
+pub(super) fn grant(amount: i64, valid_duration: Option<prost_types::Duration>) -> Grant {
+    let duration = valid_duration.and_then(|duration| duration.try_into().ok());
+    Grant::of(amount).for_(duration.unwrap_or_default())
 }

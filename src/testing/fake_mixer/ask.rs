@@ -3,8 +3,11 @@ use std::{future::IntoFuture, marker::PhantomData, pin::Pin, time::Duration};
 use tokio::time::Instant;
 use tonic::Status;
 
-use super::{Answer, Attributes, FakeMixer, Verdict, call::recorded, verdict::duration};
-use crate::service::mixer::explain_check;
+use super::{Answer, Attributes, FakeMixer, answer::grant, call::recorded};
+use crate::{
+    answer::Verdict,
+    service::mixer::{check_request, explain_check},
+};
 use mixer_adapter_core::adapter::Grant;
 use mixer_adapter_engine::{
     dictionary::WORDS,
@@ -24,13 +27,9 @@ pub struct Ask<'m, R> {
 type Sent<'m, R> = Pin<Box<dyn Future<Output = Answer<R>> + Send + 'm>>;
 
 impl<'m, R> Ask<'m, R> {
-    pub(super) fn new(mixer: &'m FakeMixer, attributes: &Attributes, dedup_id: String) -> Self {
-        let request = CheckRequest {
-            attributes: Some(attributes.compressed()),
-            global_word_count: WORDS.len() as u32,
-            deduplication_id: dedup_id,
-            ..CheckRequest::default()
-        };
+    pub(super) fn new(mixer: &'m FakeMixer, attributes: Attributes, dedup_id: String) -> Self {
+        let request = check_request(&attributes.into_written(), WORDS.len());
+        let request = CheckRequest { deduplication_id: dedup_id, ..request };
         Self { mixer, request, within: None, answer: PhantomData }
     }
 
@@ -86,20 +85,20 @@ impl<'m> IntoFuture for Ask<'m, Grant> {
     fn into_future(self) -> Self::IntoFuture {
         Box::pin(async move {
             let Answer { result, calls, trace } = self.send().await;
-            Answer { result: result.and_then(grant), calls, trace }
+            Answer { result: result.and_then(only_grant), calls, trace }
         })
     }
 }
 
 /// The only quota of an answer; a denial comes before any quota.
-fn grant(mut response: CheckResponse) -> Result<Grant, Status> {
+fn only_grant(mut response: CheckResponse) -> Result<Grant, Status> {
     let status = response.precondition.unwrap_or_default().status.unwrap_or_default();
     if status.code != 0 {
         let denied = format!("denied before the quota was asked for: {}", status.message);
         return Err(Status::new(status.code.into(), denied));
     }
     match response.quotas.pop_first() {
-        Some((_, quota)) => Ok(Grant::of(quota.granted_amount).for_(duration(quota.valid_duration))),
+        Some((_, quota)) => Ok(grant(quota.granted_amount, quota.valid_duration)),
         None => Err(Status::internal("the answer has no quota")),
     }
 }

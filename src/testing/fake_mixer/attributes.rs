@@ -1,9 +1,6 @@
 use std::collections::{BTreeMap, HashMap};
 
-use crate::service::mixer::compress;
-use mixer_adapter_engine::{
-    attribute::AttributeValue, dictionary::WORDS, proto::istio::mixer::v1::CompressedAttributes,
-};
+use mixer_adapter_engine::attribute::{AttributeValue, Written};
 
 /// The attributes of a request, by name. The macro [`attributes!`](crate::attributes) makes them; maps turn into them, and
 /// pairs of names and values collect into them.
@@ -48,8 +45,8 @@ impl Attributes {
         self
     }
 
-    pub(super) fn compressed(&self) -> CompressedAttributes {
-        compress(self.0.iter().map(|(name, value)| (name.as_str(), value)), WORDS.len())
+    pub(super) fn into_written(self) -> Written {
+        self.0.into_iter().collect()
     }
 }
 

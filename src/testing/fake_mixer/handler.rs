@@ -10,7 +10,8 @@ use prost_reflect::{DynamicMessage, Value};
 use tokio::time::Instant;
 use tonic::Status;
 
-use super::{Answer, Verdict, call::recorded, connect::Watched, verdict::duration};
+use super::{Answer, answer::grant, call::recorded, connect::Watched};
+use crate::answer::Verdict;
 use mixer_adapter_core::{
     adapter::{Grant, QuotaArgs},
     digest::Digest,
@@ -93,7 +94,7 @@ impl FakeHandler {
         let answer = self.send::<T>(vec![instance], Some(args.into())).await;
         answer.map(|result| {
             let granted = result.quotas.into_values().next().unwrap_or_default();
-            Grant::of(granted.granted_amount).for_(duration(granted.valid_duration))
+            grant(granted.granted_amount, granted.valid_duration)
         })
     }
 

@@ -10,10 +10,13 @@ use std::{
 use tokio::{runtime::Handle as Runtime, sync::Mutex};
 
 use super::{
-    Answer, Ask, Attributes, Fault, NoAdapter, Refused, Setup, Verdict, backend::Backend, call::recorded,
+    Answer, Ask, Attributes, Fault, NoAdapter, Refused, Setup, backend::Backend, call::recorded,
     connect::Places, resources::NAMESPACE,
 };
-use crate::service::mixer::explain_report;
+use crate::{
+    answer::Verdict,
+    service::mixer::{explain_report, report_request},
+};
 use mixer_adapter_config::{
     self as config, Resource,
     source::{self, Change, Update},
@@ -23,7 +26,6 @@ use mixer_adapter_engine::{
     Controller, Mixer,
     build::{BuildOptions, Connector},
     dictionary::WORDS,
-    proto::istio::mixer::v1::{ReportRequest, report_request::RepeatedAttributesSemantics},
     remote::{self, Backoff},
 };
 use mixer_adapter_host::{
@@ -93,23 +95,19 @@ impl FakeMixer {
 
     /// Sends a Check.
     pub fn check(&self, attributes: impl Into<Attributes>) -> Ask<'_, Verdict> {
-        Ask::new(self, &attributes.into(), self.dedup_id())
+        Ask::new(self, attributes.into(), self.dedup_id())
     }
 
     /// Sends a Check that asks for a quota: an instance's short name and an amount. A request that is denied before that is
     /// an error, with the denial's code.
     pub fn quota(&self, name: &str, amount: i64, attributes: impl Into<Attributes>) -> Ask<'_, Grant> {
-        Ask::new(self, &attributes.into(), self.dedup_id()).quota(name, amount)
+        Ask::new(self, attributes.into(), self.dedup_id()).quota(name, amount)
     }
 
     /// Sends a Report of one request or, given several, of a batch.
     pub async fn report(&self, batch: impl IntoIterator<Item = Attributes>) -> Answer<()> {
-        let request = ReportRequest {
-            attributes: batch.into_iter().map(|attributes| attributes.compressed()).collect(),
-            global_word_count: WORDS.len() as u32,
-            repeated_attributes_semantics: RepeatedAttributesSemantics::IndependentEncoding.into(),
-            ..ReportRequest::default()
-        };
+        let requests: Vec<_> = batch.into_iter().map(Attributes::into_written).collect();
+        let request = report_request(&requests, WORDS.len());
         let report = explain_report(&self.mixer, request, Caller::default());
         let ((result, trace), calls) = recorded(report).await;
         Answer { result: result.map(drop), calls, trace }

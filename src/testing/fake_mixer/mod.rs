@@ -12,7 +12,6 @@ mod mixer;
 mod params;
 mod resources;
 mod setup;
-mod verdict;
 
 pub use answer::Answer;
 pub use ask::Ask;
@@ -23,4 +22,3 @@ pub use handler::FakeHandler;
 pub use mixer::FakeMixer;
 pub use params::{IntoParams, Params};
 pub use setup::{NoAdapter, Refused, Setup};
-pub use verdict::Verdict;

@@ -1,0 +1,69 @@
+//! Answers to checks and quota requests as text and as JSON: the one renderer behind `check`, `call`, `explain`, `/explain` on
+//! the admin port and the fake Mixer.
+
+mod json;
+mod quota;
+mod references;
+mod text;
+mod verdict;
+
+pub(crate) use json::{fields_json, status_json};
+pub(crate) use quota::QuotaAnswer;
+pub use verdict::Verdict;
+
+use std::collections::BTreeMap;
+
+use serde_json::{Map, Value as Json, json};
+
+use mixer_adapter_engine::proto::istio::mixer::v1::{CheckRequest, CheckResponse};
+
+#[cfg(test)]
+pub(crate) use references::{ReferencedAttribute, decode as decode_references};
+
+/// A Mixer's answer to a check and to the quota requests that came with it, as lines of text.
+pub(crate) fn check_text(request: &CheckRequest, response: &CheckResponse) -> String {
+    let mut text = match &response.precondition {
+        Some(precondition) => Verdict::from(precondition.clone()).to_string(),
+        None => "the answer has no check result\n".to_owned(),
+    };
+    let amounts = request.quotas.iter().map(|(name, params)| (name.as_str(), params.amount));
+    text.push_str(&quotas_text(amounts, &response.quotas));
+    text
+}
+
+/// A Mixer's answer to a check and to the quota requests that came with it, as JSON.
+pub(crate) fn check_json(response: &CheckResponse) -> Json {
+    let mut json = match &response.precondition {
+        Some(precondition) => Verdict::from(precondition.clone()).to_json(),
+        None => json!({}),
+    };
+    if !response.quotas.is_empty() {
+        json["quotas"] = quotas_json(&response.quotas);
+    }
+    json
+}
+
+/// Answers to quota requests, as lines of text.
+pub(crate) fn quotas_text<'a, A>(
+    requests: impl IntoIterator<Item = (&'a str, i64)>,
+    answers: &'a BTreeMap<String, A>,
+) -> String
+where
+    QuotaAnswer: From<&'a A>,
+{
+    let lines = requests.into_iter().map(|(name, amount)| {
+        let answer = answers.get(name).map(QuotaAnswer::from);
+        quota::line(name, amount, answer.as_ref()) + "\n"
+    });
+    lines.collect()
+}
+
+/// Answers to quota requests, as an object with the names of the quotas.
+pub(crate) fn quotas_json<'a, A: 'a>(answers: impl IntoIterator<Item = (&'a String, &'a A)>) -> Json
+where
+    QuotaAnswer: From<&'a A>,
+{
+    let quotas =
+        answers.into_iter().map(|(name, answer)| (name.clone(), QuotaAnswer::from(answer).to_json()));
+    quotas.collect::<Map<_, _>>().into()
+}
