@@ -3,7 +3,7 @@
 
 use mixer_adapter::prost::{Message as _, bytes::Bytes};
 use mixer_adapter_config::proto::{DESCRIPTORS, istio::policy::v1beta1};
-use mixer_adapter_core::json::read_params;
+use mixer_adapter_core::framework::json::read_params;
 use prost_reflect::DescriptorPool;
 use serde_json::{Value as Json, json};
 
@@ -37,7 +37,7 @@ fn a_refusal_names_the_field_and_what_would_be_right() {
         ),
         (
             json!({"requestHeaderOperations": [{"operation": "x"}]}),
-            "request_header_operations[0].operation: \"x\" is no Operation; known are: REPLACE, REMOVE, APPEND",
+            "request_header_operations[0].operation: \"x\" is not a value of Operation; expected one of: REPLACE, REMOVE, APPEND",
         ),
         (
             json!({"sampling": {"random": {"use_independent_randomness": "yes"}}}),

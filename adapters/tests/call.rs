@@ -141,7 +141,7 @@ fn json_that_does_not_fit_names_the_field() {
         (&["listentry", "--instance", r#"{"value":"#], "--instance: this is no JSON: "),
         (
             &["listentry", "--adapter", "denier", "--config", r#"{"valid_duration": "5"}"#],
-            "--config: valid_duration: \"5\" is no duration; write it like",
+            "--config: valid_duration: \"5\" is not a valid duration; write it like",
         ),
         (
             &["listentry", "--adapter", "denier", "--config", r#"{"status": {"cod": 1}}"#],

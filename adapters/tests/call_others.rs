@@ -301,11 +301,11 @@ fn descriptors_that_are_none_are_refused_with_the_reason() {
         "--descriptor: there is no file \"nowhere\", and this is no base64",
     );
     let proto = "../build/tests/data/templates/checkproducer.proto";
-    refused(&["--descriptor", proto], "this is no google.protobuf.FileDescriptorSet");
+    refused(&["--descriptor", proto], "the descriptor is not a google.protobuf.FileDescriptorSet");
     let template = descriptor("checkproducer");
     let template = template.path().to_str().unwrap();
     refused(
         &["--descriptor", template, "--config-descriptor", template],
-        "--config-descriptor: no file has a message `Params`",
+        "--config-descriptor: the descriptor has no message `Params`",
     );
 }

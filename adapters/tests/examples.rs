@@ -9,7 +9,7 @@ use mixer_adapter::{
     adapter::{Config, InferredTypes},
     prost::Message as _,
 };
-use mixer_adapter_core::json::read_params;
+use mixer_adapter_core::framework::json::read_params;
 use mixer_adapters::{denier::Denier, list::List, noop::Noop, prometheus::Prometheus};
 use serde_json::Value as Json;
 

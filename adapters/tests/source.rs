@@ -185,8 +185,7 @@ async fn resources_of_envoy_are_served_and_what_is_wrong_inside_of_them_has_a_li
     sink.say("envoy.config.cluster.v3.Cluster", "", None).await;
     assert_eq!(sink.push().await.1, ["outbound|80||a.b"]);
     let faults = config(&server, |_| true)["faults"].to_string();
-    let bad =
-        "envoy.yaml:7: bad.envoy.config.cluster.v3.Cluster: connect_timeout: \\\"soon\\\" is no duration; ";
+    let bad = "envoy.yaml:7: bad.envoy.config.cluster.v3.Cluster: connect_timeout: \\\"soon\\\" is not a valid duration; ";
     assert!(faults.contains(bad), "{faults}");
     assert!(
         faults.contains("envoy.yaml:8: outbound|80||a.b.envoy.config.cluster.v3.Cluster: is given twice; "),

@@ -75,6 +75,7 @@ impl ConfigProto {
 impl {root}::adapter::Config for Params {{
     const NAME: &'static str = \"{message}\";
     const DESCRIPTOR: &'static [u8] = include_bytes!(concat!(env!(\"OUT_DIR\"), \"/{package}.bin\"));
+    const GENERATED: () = ();
 }}
 "
         )))

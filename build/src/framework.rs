@@ -76,6 +76,7 @@ impl Core {
         });
         let list = format!(
             "/// The name and the descriptor of each standard template and of `kubernetes`.\n\
+             #[doc(hidden)]\n\
              pub const STANDARD: &[(&str, &[u8])] = &[{}];\n",
             entries.collect::<String>()
         );

@@ -5,8 +5,8 @@ use serde_json::{Map, Value as Json, json};
 
 use super::{Verdict, references::ReferencedAttribute, text::duration_text};
 use mixer_adapter_core::{
+    framework::status::status_name,
     proto::{self, Any, Status},
-    status::status_name,
 };
 use mixer_adapter_engine::proto::istio::mixer::v1::{
     HeaderOperation, RouteDirective, header_operation::Operation,

@@ -1,7 +1,7 @@
 use std::fmt;
 
 use super::{Verdict, json::detail_json};
-use mixer_adapter_core::{status::status_name, value};
+use mixer_adapter_core::{framework::status::status_name, value};
 use mixer_adapter_engine::proto::istio::mixer::v1::{
     HeaderOperation, RouteDirective, header_operation::Operation,
 };

@@ -11,7 +11,7 @@ use super::{
     attributes::{Attributes, how_to_write},
     values,
 };
-use mixer_adapter_core::{suggest::suggestion, value::ValueType};
+use mixer_adapter_core::{framework::suggest::suggestion, value::ValueType};
 use mixer_adapter_engine::{
     attribute::{AttributeValue, Bag, Reads, Vocabulary},
     expression::{CompileError, EvalError, Expression, Language, cases},

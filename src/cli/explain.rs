@@ -13,7 +13,7 @@ use super::{
     values,
 };
 use crate::service::mixer::{explain_check, explain_report};
-use mixer_adapter_core::template::{DynamicTemplate, Variety};
+use mixer_adapter_core::{framework::dynamic::DynamicTemplate, template::Variety};
 use mixer_adapter_engine::{
     Mixer, Target,
     build::{Blueprint, Connect, Connector, HandlerSpec, OpenFault, Opened, Use},

@@ -3,7 +3,7 @@ use std::{borrow::Cow, fmt};
 use serde_json::{Value as Json, json};
 use tonic::{Code, Status};
 
-use mixer_adapter_core::{proto, status::status_name};
+use mixer_adapter_core::{framework::status::status_name, proto};
 
 /// A step that got no answer, or an answer that the next step cannot go on from.
 #[derive(Debug, thiserror::Error)]

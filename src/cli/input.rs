@@ -5,7 +5,7 @@ use std::{fs, io::Read as _, path::Path};
 use serde_json::Value as Json;
 
 use crate::cli::Usage;
-use mixer_adapter_core::template::DescriptorSet;
+use mixer_adapter_core::framework::dynamic::DescriptorSet;
 
 /// A text in place, `@FILE`, or `@-` for stdin; and where it was read, for messages.
 pub(super) fn text(flag: &str, argument: &str) -> Result<(String, String), Usage> {

@@ -3,7 +3,7 @@ use http_body::Body;
 use http_body_util::BodyExt as _;
 use tonic::Status;
 
-use mixer_adapter_core::frame::FRAME_PREFIX;
+use mixer_adapter_core::framework::frame::FRAME_PREFIX;
 
 /// The one message in the body of a unary request, at most so many bytes.
 ///

@@ -20,7 +20,7 @@ use tonic::{Code, Status, service::Routes};
 use tower_service::Service as _;
 
 use super::{ServerOptions, backend, body, body::Unary, deadline::grpc_timeout, frame::read_message};
-use mixer_adapter_core::frame::frame;
+use mixer_adapter_core::framework::frame::frame;
 use mixer_adapter_host::{
     Host,
     handler::{BoxFuture, Caller},

@@ -3,7 +3,8 @@
 use std::{future::Future, marker::PhantomData};
 
 use mixer_adapter_core::{
-    adapter::{Adapter, AdapterError, ConfigErrors, Handle, InferredTypes, TemplateVisitor, Templates},
+    adapter::{Adapter, AdapterError, ConfigErrors, Handle, InferredTypes, Templates},
+    framework::TemplateVisitor,
     template::Template,
 };
 

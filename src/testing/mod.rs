@@ -13,6 +13,7 @@
 //! # impl Config for Params {
 //! #     const NAME: &'static str = "istio.policy.v1beta1.Uri";
 //! #     const DESCRIPTOR: &'static [u8] = mixer_adapter::proto::DESCRIPTORS;
+//! #     const GENERATED: () = ();
 //! # }
 //! # struct Closed(String);
 //! # impl Adapter for Closed {

@@ -13,7 +13,7 @@ use super::{
 };
 use mixer_adapter_core::{
     adapter::{Adapter, Code},
-    json::read_params,
+    framework::json::read_params,
     proto::Any,
     template::Variety,
 };

@@ -8,9 +8,12 @@ use tokio::{runtime::Handle, time::Instant};
 use super::{Compliance, instances};
 use mixer_adapter_core::{
     adapter::Adapter,
-    json::{ParamsError, read_params},
+    framework::{
+        dynamic::{DescriptorSet, DynamicTemplate},
+        json::{ParamsError, read_params},
+    },
     proto::{Any, QuotaRequest, istio::mixer::adapter::model::v1beta1::quota_request::QuotaParams},
-    template::{DescriptorSet, DynamicTemplate, Variety},
+    template::Variety,
 };
 use mixer_adapter_host::{
     Host, NewSession,

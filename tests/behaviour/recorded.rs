@@ -1,7 +1,7 @@
 //! The requests that a real Mixer 1.3.8 put on the wire, sent as they are (`tests/data/mixer`).
 
 use mixer_adapter::{
-    adapter::{Config, QuotaArgs},
+    adapter::{Config, QuotaRequest},
     prost::{Message as _, bytes::Bytes},
     proto::Any,
     template::Template as _,
@@ -238,11 +238,9 @@ fn assert_seen_quota(seen: &recorded::Seen, request: &Request) {
         return;
     };
     let asked = quotas.values().next().unwrap();
-    let expected = QuotaArgs {
-        amount: asked["amount"].as_str().unwrap().parse().unwrap(),
-        best_effort: asked["best_effort"].as_bool().unwrap(),
-        dedup_id: request.decoded["dedup_id"].as_str().unwrap().to_owned(),
-    };
+    let amount = asked["amount"].as_str().unwrap().parse().unwrap();
+    let mut expected = QuotaRequest::new(amount).with_dedup_id(request.decoded["dedup_id"].as_str().unwrap());
+    expected.best_effort = asked["best_effort"].as_bool().unwrap();
     assert_eq!(seen.quota, Some(expected), "request {}", request.number);
 }
 

@@ -11,9 +11,9 @@ use std::{
 use bytes::Bytes;
 use mixer_adapter::{
     prost::Message as _,
-    template::DynamicTemplate,
     tonic::{Code, Status},
 };
+use mixer_adapter_core::framework::dynamic::DynamicTemplate;
 use mixer_adapter_engine::{
     Target,
     build::{Connect, HandlerSpec, OpenFault, Opened, Use},
@@ -156,8 +156,9 @@ fn instance_names(request: &DynamicMessage) -> Vec<String> {
 
 /// A code by its number or its name.
 fn grpc_code(code: &serde_json::Value) -> Code {
-    let named =
-        |known: &Code| Some(&*mixer_adapter_core::status::status_name(*known as i32)) == code.as_str();
+    let named = |known: &Code| {
+        Some(&*mixer_adapter_core::framework::status::status_name(*known as i32)) == code.as_str()
+    };
     match code.as_i64() {
         Some(number) => Code::from_i32(i32::try_from(number).unwrap()),
         None => (0..17).map(Code::from_i32).find(named).unwrap(),

@@ -7,7 +7,7 @@ use mixer_adapter::{
     prost::Message as _,
     service::mixer::{check, report},
 };
-use mixer_adapter_core::status::status_name;
+use mixer_adapter_core::framework::status::status_name;
 use mixer_adapter_engine::{
     Mixer,
     build::{Blueprint, BuildOptions},

@@ -1,7 +1,7 @@
 use std::time::Duration;
 
 use mixer_adapter::{
-    Code, QuotaArgs,
+    Code, QuotaRequest,
     template::{ListEntry, Metric, Quota},
     testing::{FakeMixer, attributes},
     value::ValueType,
@@ -66,7 +66,7 @@ async fn a_quota_brings_its_arguments_and_its_grant() {
     let (instance, args) = quota.expect_granted(3).input::<Quota>();
     assert_eq!(instance.dimensions, [("source".to_owned(), "ada".into())].into());
     // The quota's name behind the request's id (docs/behaviour/adapter-calls.md#deduplication-ids).
-    assert_eq!(args, QuotaArgs { amount: 5, best_effort: true, dedup_id: "x-requests".to_owned() });
+    assert_eq!(args, QuotaRequest::new(5).with_best_effort().with_dedup_id("x-requests"));
     // All or nothing: the answer breaks the contract, and a quota that fails grants nothing.
     mixer.quota("requests", 5, from("ada")).await.expect_granted(0).expect_trace("ERROR: INTERNAL");
     mixer.quota("unknown", 5, from("ada")).await.expect_granted(5).expect_calls(0);

@@ -1,7 +1,7 @@
 //! A handler alone.
 
 use mixer_adapter::{
-    Code, QuotaArgs,
+    Code, QuotaRequest,
     template::{CheckNothing, ListEntry, Metric, Quota, listentry, metric, quota},
     testing::FakeMixer,
 };
@@ -22,7 +22,7 @@ async fn a_handler_is_called_without_rules() {
     probe.check::<ListEntry>(entry("fail")).await.expect_error(Code::Unavailable, "told to fail");
     probe.report::<Metric>([metric::InstanceMsg::default()]).await.expect_ok();
     probe.quota::<Quota>(quota::InstanceMsg::default(), 3).await.expect_granted(3);
-    let args = QuotaArgs { amount: 4, best_effort: true, dedup_id: "x".to_owned() };
+    let args = QuotaRequest::new(4).with_best_effort().with_dedup_id("x");
     let granted = probe.quota::<Quota>(quota::InstanceMsg::default(), args.clone()).await;
     assert_eq!(granted.expect_granted(3).input::<Quota>().1, args);
     probe.close().await;

@@ -5,11 +5,9 @@ use std::{future::Future, pin::Pin, sync::LazyLock};
 
 use base64::Engine as _;
 use bytes::Bytes;
-use mixer_adapter::{
-    template::{DynamicTemplate, STANDARD},
-    tonic::Status,
-};
+use mixer_adapter::{template::STANDARD, tonic::Status};
 use mixer_adapter_config::{ConfigSet, parse};
+use mixer_adapter_core::framework::dynamic::DynamicTemplate;
 use mixer_adapter_engine::{
     Mixer, Target,
     build::{Blueprint, BuildOptions, Connect, HandlerSpec, OpenFault, Opened},

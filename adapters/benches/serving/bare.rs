@@ -8,7 +8,6 @@ use std::{
 };
 
 use mixer_adapter::{
-    adapter::QuotaAsked,
     proto::{CheckResult, QuotaResult, ReportResult},
     template::{listentry::HandleListEntryRequest, metric::HandleMetricRequest, quota::HandleQuotaRequest},
     tonic::{
@@ -18,6 +17,7 @@ use mixer_adapter::{
         server::{Grpc, NamedService, UnaryService},
     },
 };
+use mixer_adapter_core::framework::QuotaContext;
 use tonic_prost::ProstCodec;
 
 /// A service with one method, as tonic's generator makes it.
@@ -65,8 +65,10 @@ impl Method for Quota {
     type Response = QuotaResult;
     fn answer(request: HandleQuotaRequest) -> QuotaResult {
         let name = request.instance.map(|instance| instance.name).unwrap_or_default();
-        match QuotaAsked::new(&name, request.quota_request, request.dedup_id) {
-            Ok((args, asked)) => asked.respond(mixer_adapter::Grant::of(args.amount)).unwrap_or_default(),
+        match QuotaContext::new(&name, request.quota_request, request.dedup_id) {
+            Ok((request, context)) => {
+                context.respond(mixer_adapter::Grant::amount(request.amount)).unwrap_or_default()
+            }
             Err(_) => QuotaResult::default(),
         }
     }

@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use mixer_adapter_core::{
-    Adapter, AdapterError, Check, Code, Grant, Handle, QuotaArgs,
+    Adapter, AdapterError, Check, Code, Grant, Handle, QuotaRequest,
     adapter::{ConfigErrors, InferredTypes},
     template::{CheckNothing, ListEntry, Quota, checknothing, listentry, quota},
 };
@@ -48,8 +48,8 @@ fn denial(params: Params) -> Result<Check, ConfigErrors> {
     let mut denial = Check::from_status(status);
     if let Some(valid) = params.valid_duration {
         let valid = Duration::try_from(valid)
-            .map_err(|_| ConfigErrors::one("valid_duration", "must not be negative"))?;
-        denial = denial.for_(valid);
+            .map_err(|_| ConfigErrors::single("valid_duration", "must not be negative"))?;
+        denial = denial.valid_for(valid);
     }
     if let Some(uses) = params.valid_use_count {
         denial = denial.uses(u32::try_from(uses).unwrap_or(0));
@@ -70,7 +70,7 @@ impl Handle<ListEntry> for Denier {
 }
 
 impl Handle<Quota> for Denier {
-    async fn handle(&self, _: (quota::InstanceMsg, QuotaArgs)) -> Result<Grant, AdapterError> {
+    async fn handle(&self, _: (quota::InstanceMsg, QuotaRequest)) -> Result<Grant, AdapterError> {
         Ok(Grant::nothing())
     }
 }
@@ -117,7 +117,7 @@ mod tests {
     async fn every_template_denies_by_default() {
         assert_eq!(check(Params::default()).await, (9, String::new(), 5, 1000));
         let denier = Denier::open(Params::default()).await.unwrap();
-        let args = QuotaArgs { amount: 3, best_effort: true, dedup_id: "1".to_owned() };
+        let args = QuotaRequest::new(3).with_best_effort().with_dedup_id("1");
         let grant = Handle::<Quota>::handle(&denier, (Default::default(), args)).await.unwrap();
         assert_eq!(grant, Grant::nothing());
         denier.close().await;

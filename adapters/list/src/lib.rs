@@ -86,7 +86,7 @@ impl Handle<ListEntry> for List {
             Source::Provided(provided) => provided.entries(Instant::now())?,
         };
         let check = self.check(&entries, entry.value.unwrap_or_default());
-        Ok(check.for_(self.caching_interval).uses(self.caching_use_count))
+        Ok(check.valid_for(self.caching_interval).uses(self.caching_use_count))
     }
 }
 

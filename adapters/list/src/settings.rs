@@ -41,16 +41,16 @@ impl Settings {
         };
         let caching_use_count =
             u32::try_from(params.caching_use_count.unwrap_or(10_000)).unwrap_or_else(|_| {
-                errors.refuse("caching_use_count", "must not be negative");
+                errors.push("caching_use_count", "must not be negative");
                 0
             });
         let kind = Kind::try_from(params.entry_type).unwrap_or_else(|_| {
-            errors.refuse("entry_type", format!("there is no entry type {}", params.entry_type));
+            errors.push("entry_type", format!("there is no entry type {}", params.entry_type));
             Kind::Strings
         });
         for (index, entry) in params.overrides.iter().enumerate() {
             if let Err(reason) = check_entry(kind, entry) {
-                errors.refuse(format!("overrides[{index}]"), reason);
+                errors.push(format!("overrides[{index}]"), reason);
             }
         }
         errors.into_result()?;
@@ -72,15 +72,15 @@ fn provider(
     ttl: Option<Duration>,
 ) -> Option<Provider> {
     if refresh_interval.is_some_and(|interval| interval < Duration::from_secs(1)) {
-        errors.refuse("refresh_interval", "must be at least 1s");
+        errors.push("refresh_interval", "must be at least 1s");
     }
     if ttl.zip(refresh_interval).is_some_and(|(ttl, interval)| ttl < interval) {
-        errors.refuse("ttl", "must not be shorter than refresh_interval");
+        errors.push("ttl", "must not be shorter than refresh_interval");
     }
     match provider_url(url) {
         Ok(url) => Some(Provider { url, refresh_interval: refresh_interval?, ttl: ttl? }),
         Err(reason) => {
-            errors.refuse("provider_url", reason);
+            errors.push("provider_url", reason);
             None
         }
     }
@@ -121,8 +121,8 @@ fn duration(
     let Some(value) = value else { return Some(Duration::from_secs(default_seconds)) };
     match Duration::try_from(value) {
         Ok(duration) if duration <= LONGEST => return Some(duration),
-        Ok(_) => errors.refuse(field, "must not be longer than 100 years"),
-        Err(_) => errors.refuse(field, "must not be negative"),
+        Ok(_) => errors.push(field, "must not be longer than 100 years"),
+        Err(_) => errors.push(field, "must not be negative"),
     }
     None
 }

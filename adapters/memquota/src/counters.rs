@@ -7,7 +7,7 @@ use std::{
     time::Duration,
 };
 
-use mixer_adapter_core::{Grant, QuotaArgs, metrics::events};
+use mixer_adapter_core::{Grant, QuotaRequest, metrics::events};
 
 use super::{
     counter::{Counter, Span},
@@ -69,13 +69,13 @@ impl Counters {
         &self,
         counter: u128,
         limit: Limit,
-        args: &QuotaArgs,
+        args: &QuotaRequest,
         now: Duration,
     ) -> Result<Grant, Full> {
         let shard = &self.shards[counter as usize % SHARDS];
         let mut shard = shard.lock().unwrap_or_else(PoisonError::into_inner);
         if args.amount < 0 {
-            return Ok(Grant::of(shard.release(counter, args.amount.unsigned_abs(), now)));
+            return Ok(Grant::amount(shard.release(counter, args.amount.unsigned_abs(), now)));
         }
         let granted = shard.grant(counter, limit, args, now, self.room);
         drop(shard);
@@ -108,7 +108,7 @@ impl Shard {
         &mut self,
         key: u128,
         limit: Limit,
-        args: &QuotaArgs,
+        args: &QuotaRequest,
         now: Duration,
         room: Room,
     ) -> Result<Grant, Full> {
@@ -140,7 +140,7 @@ impl Shard {
         let slots = counter.slots();
         counter.add(granted, now);
         self.slots += counter.slots() - slots;
-        Ok(Grant::of(granted).for_(limit.valid.unwrap_or_default()))
+        Ok(Grant::amount(granted).valid_for(limit.valid.unwrap_or_default()))
     }
 
     fn release(&mut self, key: u128, amount: u64, now: Duration) -> i64 {
@@ -176,8 +176,8 @@ mod tests {
     const MINUTE: Limit = Limit { max: 10, valid: Some(Duration::from_secs(60)) };
     const CELL: Limit = Limit { max: 10, valid: None };
 
-    fn ask(amount: i64) -> QuotaArgs {
-        QuotaArgs { amount, best_effort: false, dedup_id: String::new() }
+    fn ask(amount: i64) -> QuotaRequest {
+        QuotaRequest::new(amount)
     }
 
     fn at(seconds: u64) -> Duration {
@@ -216,13 +216,13 @@ mod tests {
     fn without_room_for_a_counter_nothing_is_granted_and_it_is_counted() {
         let counters = Counters::new(Room { counters: 1, slots: 10 });
         // The keys 16 apart are in one part.
-        assert_eq!(counters.apply(0, MINUTE, &ask(1), at(0)), Ok(Grant::of(1).for_(at(60))));
+        assert_eq!(counters.apply(0, MINUTE, &ask(1), at(0)), Ok(Grant::amount(1).valid_for(at(60))));
         assert_eq!(counters.apply(16, MINUTE, &ask(1), at(1)), Err(Full));
         assert_eq!(counters.refused(), 1);
         // Who has a counter already goes on.
-        assert_eq!(counters.apply(0, MINUTE, &ask(1), at(2)), Ok(Grant::of(1).for_(at(60))));
+        assert_eq!(counters.apply(0, MINUTE, &ask(1), at(2)), Ok(Grant::amount(1).valid_for(at(60))));
         // There is room again as soon as the first counter is no longer in use.
-        assert_eq!(counters.apply(16, MINUTE, &ask(1), at(62)), Ok(Grant::of(1).for_(at(60))));
+        assert_eq!(counters.apply(16, MINUTE, &ask(1), at(62)), Ok(Grant::amount(1).valid_for(at(60))));
         assert_eq!(counters.refused(), 1);
     }
 
@@ -233,8 +233,8 @@ mod tests {
             assert!(counters.apply(0, MINUTE, &ask(1), at(second)).is_ok());
         }
         assert_eq!(counters.apply(0, MINUTE, &ask(1), at(2)), Err(Full));
-        assert_eq!(counters.apply(0, MINUTE, &ask(-1), at(2)), Ok(Grant::of(1)));
+        assert_eq!(counters.apply(0, MINUTE, &ask(-1), at(2)), Ok(Grant::amount(1)));
         assert!(counters.apply(0, MINUTE, &ask(1), at(2)).is_ok());
-        assert_eq!(counters.apply(0, MINUTE, &ask(1), at(60)), Ok(Grant::of(1).for_(at(60))));
+        assert_eq!(counters.apply(0, MINUTE, &ask(1), at(60)), Ok(Grant::amount(1).valid_for(at(60))));
     }
 }

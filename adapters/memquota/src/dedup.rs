@@ -9,7 +9,7 @@ use std::{
     time::Duration,
 };
 
-use mixer_adapter_core::{Grant, QuotaArgs, metrics::events};
+use mixer_adapter_core::{Grant, QuotaRequest, metrics::events};
 
 use super::digest::Digester;
 
@@ -61,7 +61,7 @@ impl Dedup {
     pub(super) fn once<E>(
         &self,
         quota: &str,
-        args: &QuotaArgs,
+        args: &QuotaRequest,
         now: Duration,
         call: impl FnOnce() -> Result<Grant, E>,
     ) -> Result<Grant, E> {
@@ -75,7 +75,7 @@ impl Dedup {
         let mut shard = shard.lock().unwrap_or_else(PoisonError::into_inner);
         shard.turn_to(now.as_nanos() / self.period.as_nanos().max(1));
         if let Some(answer) = shard.find(id) {
-            return Ok(Grant::of(answer.amount).for_(answer.expires.saturating_sub(now)));
+            return Ok(Grant::amount(answer.amount).valid_for(answer.expires.saturating_sub(now)));
         }
         let grant = call()?;
         if shard.recent.len() >= self.answers {
@@ -91,7 +91,7 @@ impl Dedup {
             }
         }
         let expires = now.saturating_add(grant.valid_duration());
-        shard.recent.insert(id, Answer { amount: grant.amount(), expires });
+        shard.recent.insert(id, Answer { amount: grant.granted(), expires });
         Ok(grant)
     }
 
@@ -132,11 +132,11 @@ mod tests {
 
     use super::*;
 
-    fn args(dedup_id: &str, amount: i64) -> QuotaArgs {
-        QuotaArgs { amount, best_effort: false, dedup_id: dedup_id.to_owned() }
+    fn args(dedup_id: &str, amount: i64) -> QuotaRequest {
+        QuotaRequest::new(amount).with_dedup_id(dedup_id)
     }
 
-    fn once(dedup: &Dedup, quota: &str, args: &QuotaArgs, seconds: u64, grant: Grant) -> Grant {
+    fn once(dedup: &Dedup, quota: &str, args: &QuotaRequest, seconds: u64, grant: Grant) -> Grant {
         dedup.once(quota, args, Duration::from_secs(seconds), || Ok::<_, Infallible>(grant)).unwrap()
     }
 
@@ -146,17 +146,25 @@ mod tests {
         for (given, latest) in [(0, 19), (9, 19), (10, 29)] {
             let dedup = Dedup::new(Duration::from_secs(10));
             let ask = args("id", 1);
-            once(&dedup, "q", &ask, given, Grant::of(1));
-            assert_eq!(once(&dedup, "q", &ask, latest, Grant::of(2)), Grant::of(1), "given at {given}");
-            assert_eq!(once(&dedup, "q", &ask, latest + 1, Grant::of(2)), Grant::of(2), "given at {given}");
+            once(&dedup, "q", &ask, given, Grant::amount(1));
+            assert_eq!(
+                once(&dedup, "q", &ask, latest, Grant::amount(2)),
+                Grant::amount(1),
+                "given at {given}"
+            );
+            assert_eq!(
+                once(&dedup, "q", &ask, latest + 1, Grant::amount(2)),
+                Grant::amount(2),
+                "given at {given}"
+            );
         }
     }
 
     #[test]
     fn only_the_same_call_gets_the_answer() {
         let dedup = Dedup::new(Duration::from_secs(10));
-        once(&dedup, "q", &args("id", 5), 0, Grant::of(5));
-        assert_eq!(once(&dedup, "q", &args("id", 5), 0, Grant::nothing()), Grant::of(5));
+        once(&dedup, "q", &args("id", 5), 0, Grant::amount(5));
+        assert_eq!(once(&dedup, "q", &args("id", 5), 0, Grant::nothing()), Grant::amount(5));
         for (quota, ask) in [("other", args("id", 5)), ("q", args("id2", 5)), ("q", args("id", 9))] {
             assert_eq!(once(&dedup, quota, &ask, 0, Grant::nothing()), Grant::nothing());
         }
@@ -165,14 +173,14 @@ mod tests {
     #[test]
     fn a_call_without_an_id_is_like_no_other() {
         let dedup = Dedup::new(Duration::from_secs(10));
-        once(&dedup, "q", &args("", 1), 0, Grant::of(1));
-        assert_eq!(once(&dedup, "q", &args("", 1), 0, Grant::of(2)), Grant::of(2));
+        once(&dedup, "q", &args("", 1), 0, Grant::amount(1));
+        assert_eq!(once(&dedup, "q", &args("", 1), 0, Grant::amount(2)), Grant::amount(2));
     }
 
     #[test]
     fn a_call_sent_again_is_told_what_is_left_of_the_validity() {
         let dedup = Dedup::new(Duration::from_secs(100));
-        let grant = Grant::of(1).for_(Duration::from_secs(60));
+        let grant = Grant::amount(1).valid_for(Duration::from_secs(60));
         assert_eq!(once(&dedup, "q", &args("id", 1), 0, grant), grant);
         let left = |at| once(&dedup, "q", &args("id", 1), at, Grant::nothing()).valid_duration().as_secs();
         assert_eq!((left(50), left(70)), (10, 0));
@@ -182,14 +190,14 @@ mod tests {
     fn an_error_is_not_kept() {
         let dedup = Dedup::new(Duration::from_secs(10));
         assert_eq!(dedup.once("q", &args("id", 1), Duration::ZERO, || Err("full")), Err("full"));
-        assert_eq!(once(&dedup, "q", &args("id", 1), 0, Grant::of(1)), Grant::of(1));
+        assert_eq!(once(&dedup, "q", &args("id", 1), 0, Grant::amount(1)), Grant::amount(1));
     }
 
     #[test]
     fn memory_is_bounded_and_what_is_forgotten_for_that_is_counted() {
         let dedup = Dedup { answers: 10, ..Dedup::new(Duration::from_secs(3600)) };
         for id in 0..1000 {
-            once(&dedup, "q", &args(&id.to_string(), 1), 0, Grant::of(1));
+            once(&dedup, "q", &args(&id.to_string(), 1), 0, Grant::amount(1));
         }
         let kept =
             |shard: &Mutex<Shard>| shard.lock().map(|shard| shard.recent.len() + shard.old.len()).unwrap();

@@ -19,7 +19,7 @@ mod tests;
 use std::time::{Duration, Instant};
 
 use mixer_adapter_core::{
-    Adapter, AdapterError, Code, Grant, Handle, QuotaArgs,
+    Adapter, AdapterError, Code, Grant, Handle, QuotaRequest,
     adapter::{ConfigErrors, InferredTypes},
     template::{Quota, quota},
 };
@@ -73,7 +73,7 @@ impl MemQuota {
     fn answer(
         &self,
         instance: &quota::InstanceMsg,
-        args: &QuotaArgs,
+        args: &QuotaRequest,
         now: Duration,
     ) -> Result<Grant, AdapterError> {
         let quota = self.limits.find(&instance.name).ok_or_else(|| {
@@ -110,7 +110,7 @@ impl Adapter for MemQuota {
         let mut errors = ConfigErrors::default();
         for (instance, _) in types.of::<Quota>() {
             if limits.find(instance).is_none() {
-                errors.refuse("quotas", limits.missing(instance));
+                errors.push("quotas", limits.missing(instance));
             }
         }
         errors.into_result()
@@ -118,7 +118,10 @@ impl Adapter for MemQuota {
 }
 
 impl Handle<Quota> for MemQuota {
-    async fn handle(&self, (instance, args): (quota::InstanceMsg, QuotaArgs)) -> Result<Grant, AdapterError> {
+    async fn handle(
+        &self,
+        (instance, args): (quota::InstanceMsg, QuotaRequest),
+    ) -> Result<Grant, AdapterError> {
         self.answer(&instance, &args, self.opened.elapsed())
     }
 }

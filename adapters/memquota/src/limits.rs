@@ -53,7 +53,7 @@ impl Limits {
             let path = format!("quotas[{index}]");
             let read = Quota::read(quota, &path, &mut errors);
             if quota.name.is_empty() {
-                errors.refuse(format!("{path}.name"), "must be the name of a quota instance");
+                errors.push(format!("{path}.name"), "must be the name of a quota instance");
             }
             match quotas.entry(quota.name.clone()) {
                 Entry::Vacant(entry) => {
@@ -61,7 +61,7 @@ impl Limits {
                 }
                 Entry::Occupied(_) => {
                     let reason = format!("there is an entry for `{}` already", quota.name);
-                    errors.refuse(format!("{path}.name"), reason);
+                    errors.push(format!("{path}.name"), reason);
                 }
             }
         }
@@ -69,7 +69,7 @@ impl Limits {
             None => DEFAULT_DEDUPLICATION,
             Some(given) => read_duration(Some(given), "min_deduplication_duration", &mut errors)
                 .unwrap_or_else(|| {
-                    errors.refuse("min_deduplication_duration", "must be longer than zero");
+                    errors.push("min_deduplication_duration", "must be longer than zero");
                     DEFAULT_DEDUPLICATION
                 }),
         };
@@ -123,7 +123,7 @@ impl Quota {
 impl Limit {
     fn read(max: i64, valid: Option<&prost_types::Duration>, path: &str, errors: &mut ConfigErrors) -> Self {
         if max < 0 {
-            errors.refuse(format!("{path}.max_amount"), "must not be negative");
+            errors.push(format!("{path}.max_amount"), "must not be negative");
         }
         Self { max, valid: read_duration(valid, &format!("{path}.valid_duration"), errors) }
     }
@@ -139,11 +139,11 @@ fn read_duration(
         Ok(Duration::ZERO) => None,
         Ok(length) if length <= LONGEST => Some(length),
         Ok(_) => {
-            errors.refuse(path, "must not be longer than 365 days (8760h)");
+            errors.push(path, "must not be longer than 365 days (8760h)");
             Some(LONGEST)
         }
         Err(_) => {
-            errors.refuse(path, "must not be negative");
+            errors.push(path, "must not be negative");
             Some(LONGEST)
         }
     }

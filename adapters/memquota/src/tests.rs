@@ -30,8 +30,9 @@ fn instance(name: &str, dimensions: &[(&str, Value)]) -> quota::InstanceMsg {
     quota::InstanceMsg { name: name.to_owned(), dimensions }
 }
 
-fn args(dedup_id: &str, amount: i64, best_effort: bool) -> QuotaArgs {
-    QuotaArgs { amount, best_effort, dedup_id: dedup_id.to_owned() }
+fn args(dedup_id: &str, amount: i64, best_effort: bool) -> QuotaRequest {
+    let request = QuotaRequest::new(amount).with_dedup_id(dedup_id);
+    if best_effort { request.with_best_effort() } else { request }
 }
 
 /// memquota_test.go, TestAllocAndRelease. Each row asks with the id `A<id>`, then releases with the id `R<id>`.
@@ -76,9 +77,13 @@ fn quotas_are_granted_and_released_as_by_the_original() {
             let instance = instance(name, &dimensions);
             let answer =
                 handler.answer(&instance, &args(&format!("A{id}"), asked, best_effort), now).unwrap();
-            assert_eq!(answer, Grant::of(granted).for_(Duration::from_secs(valid)), "{name} {id} at {now:?}");
+            assert_eq!(
+                answer,
+                Grant::amount(granted).valid_for(Duration::from_secs(valid)),
+                "{name} {id} at {now:?}"
+            );
             let answer = handler.answer(&instance, &args(&format!("R{id}"), -release, false), now).unwrap();
-            assert_eq!(answer, Grant::of(released), "{name} R{id} at {now:?}");
+            assert_eq!(answer, Grant::amount(released), "{name} R{id} at {now:?}");
         }
     }
 }
@@ -90,7 +95,7 @@ fn a_call_sent_again_counts_once_until_its_answer_is_forgotten() {
     let granted = [("0", 0, 10), ("0", 0, 10), ("1", 0, 0), ("2", 10, 0), ("0", 20, 0)];
     for (id, seconds, amount) in granted {
         let answer = handler.answer(&instance("Q1", &[]), &args(id, 10, false), Duration::from_secs(seconds));
-        assert_eq!(answer.unwrap().amount(), amount, "{id} at {seconds}");
+        assert_eq!(answer.unwrap().granted(), amount, "{id} at {seconds}");
     }
 }
 
@@ -98,7 +103,7 @@ fn a_call_sent_again_counts_once_until_its_answer_is_forgotten() {
 fn calls_without_an_id_count_each() {
     let handler = handler(vec![quota("q", 3, 60)], 1);
     let granted: Vec<i64> = (0..5)
-        .map(|_| handler.answer(&instance("q", &[]), &args("", 1, false), Duration::ZERO).unwrap().amount())
+        .map(|_| handler.answer(&instance("q", &[]), &args("", 1, false), Duration::ZERO).unwrap().granted())
         .collect();
     assert_eq!(granted, [1, 1, 1, 0, 0]);
 }
@@ -107,7 +112,7 @@ fn calls_without_an_id_count_each() {
 fn best_effort_on_an_exhausted_window_grants_nothing_for_no_time() {
     let handler = handler(vec![quota("q", 3, 60)], 1);
     let ask = |amount| handler.answer(&instance("q", &[]), &args("", amount, true), Duration::ZERO).unwrap();
-    assert_eq!(ask(5), Grant::of(3).for_(Duration::from_secs(60)));
+    assert_eq!(ask(5), Grant::amount(3).valid_for(Duration::from_secs(60)));
     assert_eq!(ask(5), Grant::nothing());
 }
 
@@ -117,7 +122,7 @@ fn each_combination_of_dimensions_has_an_allowance_of_its_own() {
     for user in ["a", "b"] {
         let instance = instance("q", &[("user", user.into())]);
         let granted =
-            [1, 2].map(|_| handler.answer(&instance, &args("", 1, false), Duration::ZERO).unwrap().amount());
+            [1, 2].map(|_| handler.answer(&instance, &args("", 1, false), Duration::ZERO).unwrap().granted());
         assert_eq!(granted, [1, 0], "{user}");
     }
 }
@@ -137,11 +142,7 @@ fn an_instance_without_an_entry_is_an_error() {
 /// memquota_test.go, TestBadConfig.
 #[test]
 fn an_instance_without_an_entry_is_refused_where_instances_are_known() {
-    let inferred = |instance: &str| InferredType {
-        instance: instance.to_owned(),
-        template: "quota",
-        encoded: Default::default(),
-    };
+    let inferred = |instance: &str| InferredType::new(instance, "quota", &b""[..]);
     let params = Params { quotas: vec![quota("q", 1, 60)], ..Default::default() };
     assert_eq!(MemQuota::validate(&params, &InferredTypes::default()), Ok(()));
     let types = InferredTypes::new(vec![inferred("q.instance.ns")]);
@@ -158,7 +159,7 @@ async fn an_opened_handler_serves_calls() {
     let params = Params { quotas: vec![quota("q", 2, 60)], ..Default::default() };
     let handler = MemQuota::open(params).await.unwrap();
     let grant = handler.handle((instance("q.instance.ns", &[]), args("id", 2, false))).await.unwrap();
-    assert_eq!(grant, Grant::of(2).for_(Duration::from_secs(60)));
+    assert_eq!(grant, Grant::amount(2).valid_for(Duration::from_secs(60)));
     handler.close().await;
 }
 
@@ -174,7 +175,7 @@ fn threads_together_get_no_more_than_there_is() {
                     let args = args(&format!("{worker}-{call}"), 1, false);
                     let grant =
                         handler.answer(&instance("q", &[]), &args, Duration::from_millis(call)).unwrap();
-                    granted.fetch_add(grant.amount(), Relaxed);
+                    granted.fetch_add(grant.granted(), Relaxed);
                 }
             });
         }
@@ -192,7 +193,7 @@ fn a_call_sent_by_many_threads_counts_once() {
                     let args = args(&call.to_string(), 5, false);
                     assert_eq!(
                         handler.answer(&instance("q", &[]), &args, Duration::ZERO).unwrap(),
-                        Grant::of(5)
+                        Grant::amount(5)
                     );
                 }
             });
@@ -259,9 +260,9 @@ proptest! {
             let instance = instance("q", &[("user", (user as i64).into())]);
             let grant = handler.answer(&instance, &args("", amount, best_effort), now).unwrap();
             let model = &mut models[user];
-            prop_assert_eq!(grant.amount(), model.call(tick, ticks, amount, best_effort));
+            prop_assert_eq!(grant.granted(), model.call(tick, ticks, amount, best_effort));
             prop_assert!((0..=Model::MAX).contains(&model.in_use(tick, ticks)));
-            let held = if amount > 0 && grant.amount() > 0 && window { 2 } else { 0 };
+            let held = if amount > 0 && grant.granted() > 0 && window { 2 } else { 0 };
             prop_assert_eq!(grant.valid_duration(), Duration::from_secs(held));
         }
     }
@@ -274,7 +275,7 @@ proptest! {
         for (_, pause, amount, best_effort) in calls {
             now += Duration::from_millis(pause);
             let grant = handler.answer(&instance("q", &[]), &args("", amount, best_effort), now).unwrap();
-            log.push((now.as_millis() as u64 / 100, if amount < 0 { -grant.amount() } else { grant.amount() }));
+            log.push((now.as_millis() as u64 / 100, if amount < 0 { -grant.granted() } else { grant.granted() }));
             let (tick, _) = log[log.len() - 1];
             let net: i64 = log.iter().filter(|(then, _)| then + 20 > tick).map(|(_, amount)| amount).sum();
             prop_assert!(net <= Model::MAX, "{net} within 20 ticks of {tick}: {log:?}");

@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use mixer_adapter_core::{
-    Adapter, AdapterError, Check, Grant, Handle, QuotaArgs,
+    Adapter, AdapterError, Check, Grant, Handle, QuotaRequest,
     template::{
         Authorization, CheckNothing, ListEntry, LogEntry, Metric, Quota, ReportNothing, TraceSpan,
         authorization, checknothing, listentry, logentry, metric, quota, reportnothing, tracespan,
@@ -38,7 +38,7 @@ impl Adapter for Noop {
 }
 
 fn admit() -> Check {
-    Check::allow().for_(FOR_EVER).uses(USES)
+    Check::allow().valid_for(FOR_EVER).uses(USES)
 }
 
 impl Handle<Authorization> for Noop {
@@ -60,9 +60,9 @@ impl Handle<ListEntry> for Noop {
 }
 
 impl Handle<Quota> for Noop {
-    async fn handle(&self, (_, args): (quota::InstanceMsg, QuotaArgs)) -> Result<Grant, AdapterError> {
+    async fn handle(&self, (_, args): (quota::InstanceMsg, QuotaRequest)) -> Result<Grant, AdapterError> {
         // A release asks for a negative amount and is answered with what was released.
-        Ok(Grant::of(args.amount.saturating_abs()).for_(FOR_EVER))
+        Ok(Grant::amount(args.amount.saturating_abs()).valid_for(FOR_EVER))
     }
 }
 
@@ -140,9 +140,9 @@ mod tests {
     #[tokio::test]
     async fn quota_grants_what_is_asked_and_releases_what_is_released() {
         for (amount, granted) in [(0, 0), (7, 7), (-7, 7), (i64::MIN, i64::MAX)] {
-            let args = QuotaArgs { amount, best_effort: false, dedup_id: String::new() };
+            let args = QuotaRequest::new(amount);
             let grant = Handle::<Quota>::handle(&Noop, (Default::default(), args)).await.unwrap();
-            assert_eq!(grant.amount(), granted);
+            assert_eq!(grant.granted(), granted);
             assert_eq!(grant.valid_duration(), Duration::from_secs(1_000_000_000));
         }
     }

@@ -97,12 +97,12 @@ impl Settings {
                 && !may_be_amount(value_type)
             {
                 let reason = format!("the value of {instance} is a {value_type}, which is no number");
-                errors.refuse(format!("{field}.instance_name"), reason);
+                errors.push(format!("{field}.instance_name"), reason);
             }
             for dimension in metric.dimensions.iter().filter(|name| !inferred.dimensions.contains_key(*name))
             {
                 let reason = format!("{instance} has no dimension {dimension:?}");
-                errors.refuse(format!("{field}.label_names"), reason);
+                errors.push(format!("{field}.label_names"), reason);
             }
         }
         errors.into_result()
@@ -118,12 +118,12 @@ fn add(errors: &mut ConfigErrors, metrics: &mut Vec<Metric>, metric: Metric) {
                 "{} is another metric than that of {}: kind, labels, buckets and description must be equal",
                 metric.definition.name, other.field
             );
-            return errors.refuse(format!("{}.name", metric.field), reason);
+            return errors.push(format!("{}.name", metric.field), reason);
         }
         if other.instance == metric.instance {
             if !same || other.dimensions != metric.dimensions {
                 let reason = format!("{:?} is already used by {}", metric.instance, other.field);
-                errors.refuse(format!("{}.instance_name", metric.field), reason);
+                errors.push(format!("{}.instance_name", metric.field), reason);
             }
             return;
         }
@@ -144,13 +144,13 @@ impl Metric {
         let name = format!("{namespace}_{}", safe_name(given));
         if given.is_empty() || !is_name(&name, ":") || name.starts_with(OWN_PREFIX) {
             let reason = format!("{name:?} cannot be the name of a metric");
-            errors.refuse(format!("{field}.{given_in}"), reason);
+            errors.push(format!("{field}.{given_in}"), reason);
             return None;
         }
         let kind = match Kind::read(info) {
             Ok(kind) => kind,
             Err((part, reason)) => {
-                errors.refuse(format!("{field}.{part}"), reason);
+                errors.push(format!("{field}.{part}"), reason);
                 return None;
             }
         };
@@ -163,7 +163,7 @@ impl Metric {
                 label.starts_with("__") || (label == "le" && matches!(kind, Kind::Distribution(_)));
             if taken || reserved || !is_name(label, "") {
                 let why = if taken { "is used twice" } else { "cannot be the name of a label" };
-                errors.refuse(format!("{field}.label_names"), format!("{dimension:?} {why}"));
+                errors.push(format!("{field}.label_names"), format!("{dimension:?} {why}"));
                 return None;
             }
         }
@@ -200,7 +200,7 @@ impl Expiry {
             let read = Duration::try_from(value.unwrap_or_default()).ok();
             let good = read.filter(|duration| (least..=LATEST_EXPIRY).contains(duration));
             if good.is_none() {
-                errors.refuse(
+                errors.push(
                     format!("metrics_expiration_policy.{field}"),
                     format!("must be {rule}, up to 100 years"),
                 );

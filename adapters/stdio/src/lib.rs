@@ -127,7 +127,7 @@ impl Handle<Metric> for Stdio {
 impl From<OpenError> for AdapterError {
     fn from(error: OpenError) -> Self {
         match &error {
-            OpenError::Unwritable { .. } => ConfigErrors::one("output_path", error.to_string()).into(),
+            OpenError::Unwritable { .. } => ConfigErrors::single("output_path", error.to_string()).into(),
             OpenError::TooMany => Self::new(Code::ResourceExhausted, error.to_string()),
         }
     }

@@ -58,7 +58,7 @@ impl Settings {
     pub(super) fn read(params: &Params) -> Result<Self, ConfigErrors> {
         let mut errors = ConfigErrors::default();
         let stream = Stream::try_from(params.log_stream).unwrap_or_else(|_| {
-            errors.refuse("log_stream", "must be STDOUT, STDERR, FILE or ROTATED_FILE");
+            errors.push("log_stream", "must be STDOUT, STDERR, FILE or ROTATED_FILE");
             Stream::Stdout
         });
         let target = read_target(stream, &params.output_path, &mut errors);
@@ -110,14 +110,14 @@ fn read_target(stream: Stream, path: &str, errors: &mut ConfigErrors) -> Target 
     match standard {
         Some(target) => {
             if !path.is_empty() {
-                errors.refuse("output_path", "must be empty where log_stream is STDOUT or STDERR");
+                errors.push("output_path", "must be empty where log_stream is STDOUT or STDERR");
             }
             target
         }
         None => match absolute(Path::new(path)) {
             Ok(path) => Target::File(path),
             Err(_) => {
-                errors.refuse("output_path", "must be a file where log_stream is FILE or ROTATED_FILE");
+                errors.push("output_path", "must be a file where log_stream is FILE or ROTATED_FILE");
                 Target::Stdout
             }
         },
@@ -141,14 +141,14 @@ fn read_severities(given: &BTreeMap<String, i32>, errors: &mut ConfigErrors) -> 
 
 fn read_level(given: i32, path: &str, errors: &mut ConfigErrors) -> Level {
     Level::try_from(given).unwrap_or_else(|_| {
-        errors.refuse(path, "must be INFO, WARNING or ERROR");
+        errors.push(path, "must be INFO, WARNING or ERROR");
         Level::Info
     })
 }
 
 fn read_count(given: Option<i32>, path: &str, errors: &mut ConfigErrors) -> Option<u32> {
     let given = given?;
-    u32::try_from(given).map_err(|_| errors.refuse(path, "must not be negative")).ok()
+    u32::try_from(given).map_err(|_| errors.push(path, "must not be negative")).ok()
 }
 
 #[cfg(test)]

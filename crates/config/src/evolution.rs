@@ -145,8 +145,9 @@ mod tests {
         let set = protox::compile(["a.proto"], [folder.path()]).unwrap();
         let pool = DescriptorPool::from_file_descriptor_set(set).unwrap();
         let of = pool.get_message_by_name("shop.v1beta1.Order").unwrap();
-        let mut bytes =
-            prost::Message::encode_to_vec(&mixer_adapter_core::json::read_json(&of, json).unwrap());
+        let mut bytes = prost::Message::encode_to_vec(
+            &mixer_adapter_core::framework::json::read_json(&of, json).unwrap(),
+        );
         bytes.extend(more);
         DynamicMessage::decode(of, &*bytes).unwrap()
     }

@@ -9,7 +9,7 @@ use super::{
     document::{self, Boolean, Document},
     lines::Lines,
 };
-use mixer_adapter_core::suggest::nearest;
+use mixer_adapter_core::framework::suggest::suggest;
 
 /// What was read, and what is wrong with it. A fault never costs its neighbours.
 #[derive(Clone, Debug, Default, PartialEq)]
@@ -152,7 +152,7 @@ impl Parser {
     ) {
         if let (None, Kind::Other(kind)) = (collection.kind(), name.kind()) {
             let known = Kind::ALL.iter().map(Kind::as_str).chain(collection::legacy_kinds());
-            let hint = nearest(kind, known).map(|near| format!("; did you mean {near}?")).unwrap_or_default();
+            let hint = suggest(kind, known).map(|near| format!("; did you mean {near}?")).unwrap_or_default();
             let reason = format!("nothing here reads this kind{hint}");
             self.fault(
                 lines.of_field(json, "kind"),

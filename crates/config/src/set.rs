@@ -7,7 +7,7 @@ use super::{
     Collection, Fault, Finding, Kind, Resource, ResourceName, Spec,
     source::{Change, Content},
 };
-use mixer_adapter_core::suggest::nearest;
+use mixer_adapter_core::framework::suggest::suggest;
 
 /// All resources of Mixer's kinds that are known at one moment, by full name: what a snapshot is built from.
 ///
@@ -173,7 +173,7 @@ impl ConfigSet {
         }
         let short = reference.split('.').next().unwrap_or_default();
         let names = || self.of_role(kind.clone()).map(|entry| entry.name());
-        let similar = || nearest(short, names().map(ResourceName::name));
+        let similar = || suggest(short, names().map(ResourceName::name));
         let meant = names().find(|name| name.name() == short);
         if let Some(name) =
             meant.or_else(|| similar().and_then(|near| names().find(|name| name.name() == near)))

@@ -11,7 +11,7 @@ use crate::proto::istio::{
     mixer::adapter::model::v1beta1::{Info, Template},
     policy::v1beta1::{self, AttributeManifest, Connection, Rule},
 };
-use mixer_adapter_core::json::read_json;
+use mixer_adapter_core::framework::json::read_json;
 
 /// What a resource says, by what it is to Mixer.
 #[derive(Clone, Debug, PartialEq)]

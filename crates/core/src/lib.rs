@@ -1,28 +1,39 @@
-//! What an adapter is made of.
+//! The interface between an adapter and the framework that serves it.
 //!
-//! Start with [`Adapter`]: the trait an author implements, with one [`Handle`] for each template it serves. The templates are in
-//! [`template`], the values that instances hold in [`value`], the messages shared with Mixer in [`proto`]. Programs and tests
-//! are made with the crate `mixer-adapter`, which re-exports this one.
+//! Start with [`Adapter`], the trait that an author implements, and [`Handle`], which it implements once for each template.
+//! Then:
+//!
+//! - [`template`]: the standard templates, each with the messages its handlers receive;
+//! - [`Check`] and [`Grant`]: the answers of checks and quota calls; [`AdapterError`] and [`Code`]: failures;
+//! - [`adapter`]: validation of configurations ([`adapter::ConfigErrors`]) and types announced by sessions;
+//! - [`value`]: attribute values inside instances;
+//! - [`metrics`]: counters of an adapter on the metrics page;
+//! - [`proto`]: messages shared with Mixer.
+//!
+//! A library with an adapter depends on this crate alone. Programs and tests use the crate `mixer-adapter`, which
+//! re-exports it.
 
-// Generated code names this crate, here as in the crates of authors.
+// Generated code names this crate, both here and in the crates of authors.
 extern crate self as mixer_adapter_core;
 
 pub mod adapter;
-pub mod digest;
-pub mod frame;
-pub mod json;
+#[doc(hidden)]
+pub mod framework;
 pub mod metrics;
-pub mod optional_fields;
 pub mod proto;
-pub mod status;
-pub mod suggest;
 pub mod template;
 pub mod value;
 
-pub use adapter::{Adapter, AdapterError, Check, Code, Grant, Handle, QuotaArgs};
+pub use adapter::{Adapter, AdapterError, Check, Code, Grant, Handle, QuotaRequest};
 pub use {anyhow, prost, prost_types};
 
-/// Includes what `mixer_adapter_build` generated for a package: `mixer_adapter_core::include_proto!("adapter.denier.config");`
+/// Includes the code that `mixer_adapter_build` generated for a protobuf package.
+///
+/// ```ignore
+/// mod config {
+///     mixer_adapter_core::include_proto!("adapter.denier.config");
+/// }
+/// ```
 #[macro_export]
 macro_rules! include_proto {
     ($package:literal) => {

@@ -1,4 +1,4 @@
-//! Counts of adapters that are shown on the metrics page.
+//! Counters of adapters on the metrics page.
 
 use std::{
     collections::BTreeMap,
@@ -8,10 +8,10 @@ use std::{
     },
 };
 
-/// Counts something that an adapter wants to be seen on the metrics page: what it dropped, refused or could not fetch.
+/// Returns the counter `adapter_events_total{adapter, event}`, for events such as things dropped, refused or not fetched.
 ///
-/// It is `adapter_events_total{adapter, event}`, one count a process however many handlers there are, so that it never
-/// goes back when a handler closes. Ask for it once, when a handler is opened.
+/// The process has one counter for each adapter and event. All handlers share it, so that it does not decrease when a
+/// handler closes. Call this once, in [`Adapter::open`](crate::Adapter::open).
 ///
 /// ```
 /// let lost = mixer_adapter_core::metrics::events("stdio", "lines_lost");
@@ -23,23 +23,24 @@ pub fn events(adapter: &'static str, event: &'static str) -> Events {
     known.entry((adapter, event)).or_default().clone()
 }
 
-/// A count of events; clones count together.
+/// A counter of events. Clones share the count.
 #[derive(Clone, Debug, Default)]
 pub struct Events(Arc<AtomicU64>);
 
 impl Events {
-    /// So many more.
+    /// Adds to the counter.
     pub fn add(&self, count: u64) {
         self.0.fetch_add(count, Relaxed);
     }
 
-    /// How many there were.
+    /// Returns the count since the start of the process.
     pub fn count(&self) -> u64 {
         self.0.load(Relaxed)
     }
 }
 
-/// The counts of all events so far, each with its adapter and its event.
+/// Returns the counters of all adapters: adapter, event, count.
+#[doc(hidden)]
 pub fn event_counts() -> Vec<(&'static str, &'static str, u64)> {
     let known = EVENTS.lock().unwrap_or_else(PoisonError::into_inner);
     known.iter().map(|((adapter, event), count)| (*adapter, *event, count.count())).collect()

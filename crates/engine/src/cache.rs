@@ -20,7 +20,7 @@ use super::{
     attribute::{AttributeValue, Bag},
     dispatch::CheckAnswer,
 };
-use mixer_adapter_core::digest::Digest;
+use mixer_adapter_core::framework::digest::Digest;
 
 /// Answers of one snapshot.
 pub(crate) struct CheckCache {

@@ -13,7 +13,7 @@ use tokio::time::Instant;
 use tonic::Status;
 
 use super::remote::{RemoteAdapter, Session};
-use mixer_adapter_core::{frame::FRAME_PREFIX, template::DynamicTemplate};
+use mixer_adapter_core::framework::{dynamic::DynamicTemplate, frame::FRAME_PREFIX};
 use mixer_adapter_host::{
     Host,
     handler::{BoxFuture, CallError, Caller, Claim, Handler, Resolver},
@@ -45,7 +45,7 @@ pub struct RuntimeHandler {
     pub name: Arc<str>,
     /// What it stands for: adapter, configuration and connection, and for sessions the instances' types. A handler with
     /// an equal signature is taken over by the next snapshot.
-    pub(crate) signature: mixer_adapter_core::digest::Digest,
+    pub(crate) signature: mixer_adapter_core::framework::digest::Digest,
     target: Box<dyn Target>,
     calls: AtomicU64,
 }
@@ -54,7 +54,7 @@ impl RuntimeHandler {
     /// A handler of that name.
     pub fn new(
         name: Arc<str>,
-        signature: mixer_adapter_core::digest::Digest,
+        signature: mixer_adapter_core::framework::digest::Digest,
         target: Box<dyn Target>,
     ) -> Self {
         Self { name, signature, target, calls: AtomicU64::new(0) }

@@ -10,7 +10,7 @@ use super::{
     output::Outputs,
 };
 use crate::proto::istio::mixer::v1::header_operation::Operation as HeaderOperationKind;
-use mixer_adapter_core::template::DynamicTemplate;
+use mixer_adapter_core::framework::dynamic::DynamicTemplate;
 
 /// The rules of one variety. CHECK_WITH_OUTPUT counts as CHECK (docs/behaviour/dispatch.md#which-rules-apply).
 #[derive(Debug, Default)]

@@ -9,7 +9,7 @@ use super::Host;
 use crate::handler::{AdapterInfo, CallError, list};
 use mixer_adapter_core::{
     adapter::InferredTypes,
-    json::{ParamsError, read_params, struct_to_json},
+    framework::json::{ParamsError, read_params, struct_to_json},
     proto::Any,
 };
 

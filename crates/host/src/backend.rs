@@ -91,7 +91,7 @@ impl Host {
             return Err(CallError::InferredType { instance, why });
         };
         match method.canonical_type(any.value.clone()) {
-            Ok(encoded) => Ok(InferredType { instance, template: template.name, encoded }),
+            Ok(encoded) => Ok(InferredType::new(instance, template.name, encoded)),
             Err(error) => Err(CallError::InferredType { instance, why: format!("not a {message}: {error}") }),
         }
     }

@@ -8,7 +8,7 @@ use std::{
     time::Duration,
 };
 
-use mixer_adapter_core::{metrics::event_counts, status::status_name};
+use mixer_adapter_core::{framework::status::status_name, metrics::event_counts};
 use prometheus_client::{
     collector::Collector,
     encoding::{DescriptorEncoder, EncodeMetric, MetricEncoder, NoLabelSet},

@@ -10,8 +10,8 @@ use tonic::Status;
 use super::request::Prepared;
 use crate::answer::{Verdict, fields_json, quotas_json};
 use mixer_adapter_core::{
+    framework::status::status_name,
     proto::{CheckResult, QuotaResult},
-    status::status_name,
     template::Variety,
     value,
 };

@@ -15,7 +15,10 @@ use tonic::Status;
 
 use super::{answer::Answer, request::Prepared};
 use crate::cli::remote::Remote;
-use mixer_adapter_core::{proto::Any, status::status_name, template::HandleRequest};
+use mixer_adapter_core::{
+    framework::{dynamic::HandleRequest, status::status_name},
+    proto::Any,
+};
 
 /// Calls that differ in their dedup_id only.
 #[derive(Clone)]

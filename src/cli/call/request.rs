@@ -7,9 +7,12 @@ use serde_json::Value as Json;
 use super::Call;
 use crate::cli::{Usage, find, input};
 use mixer_adapter_core::{
-    json::{read_json, read_params},
+    framework::{
+        dynamic::{DescriptorSet, DynamicTemplate},
+        json::{read_json, read_params},
+    },
     proto::{Any, QuotaRequest, istio::mixer::adapter::model::v1beta1::quota_request::QuotaParams},
-    template::{DescriptorSet, DynamicTemplate, STANDARD, Variety},
+    template::{STANDARD, Variety},
 };
 use mixer_adapter_host::handler::{Adapters, list};
 

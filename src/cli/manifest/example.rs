@@ -6,7 +6,10 @@ use prost_reflect::MessageDescriptor;
 
 use super::{Manifest, name, quoted};
 use crate::cli::fields::fields;
-use mixer_adapter_core::template::{DescriptorSet, DynamicTemplate, Variety};
+use mixer_adapter_core::{
+    framework::dynamic::{DescriptorSet, DynamicTemplate},
+    template::Variety,
+};
 use mixer_adapter_host::handler::{AdapterInfo, TemplateInfo};
 
 /// True for no request until somebody puts a host of their own in.

@@ -9,7 +9,7 @@ use super::Call;
 use crate::answer::Verdict;
 use mixer_adapter_core::{
     adapter::{Code, Grant},
-    status::status_name,
+    framework::status::status_name,
     template::Template,
 };
 use mixer_adapter_engine::trace::Trace;
@@ -119,7 +119,7 @@ impl Answer<Grant> {
     #[track_caller]
     pub fn expect_granted(&self, amount: i64) -> &Self {
         match &self.result {
-            Ok(grant) if grant.amount() == amount => self,
+            Ok(grant) if grant.granted() == amount => self,
             _ => self.fail(format_args!("{amount} to be granted")),
         }
     }
@@ -151,5 +151,5 @@ impl<R: Debug> Debug for Answer<R> {
 /// The grant of an answer; a negative duration is zero.
 pub(super) fn grant(amount: i64, valid_duration: Option<prost_types::Duration>) -> Grant {
     let duration = valid_duration.and_then(|duration| duration.try_into().ok());
-    Grant::of(amount).for_(duration.unwrap_or_default())
+    Grant::amount(amount).valid_for(duration.unwrap_or_default())
 }

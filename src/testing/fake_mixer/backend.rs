@@ -17,7 +17,7 @@ use tonic::{Status, body::Body};
 
 use super::{Fault, fault::NO_MESSAGE};
 use crate::service::Grpc;
-use mixer_adapter_core::frame::FRAME_PREFIX;
+use mixer_adapter_core::framework::frame::FRAME_PREFIX;
 use mixer_adapter_engine::remote::Wire;
 use mixer_adapter_host::Host;
 

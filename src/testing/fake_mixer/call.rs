@@ -11,9 +11,9 @@ use tonic::Status;
 
 use mixer_adapter_core::{
     adapter::Config,
+    framework::{dynamic::DynamicTemplate, status::status_name},
     proto::Any,
-    status::status_name,
-    template::{DynamicTemplate, Template},
+    template::Template,
 };
 use mixer_adapter_engine::trace_json;
 

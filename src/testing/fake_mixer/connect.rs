@@ -7,7 +7,7 @@ use tokio::time::Instant;
 use tonic::Status;
 
 use super::call::Call;
-use mixer_adapter_core::{proto::Any, template::DynamicTemplate};
+use mixer_adapter_core::{framework::dynamic::DynamicTemplate, proto::Any};
 use mixer_adapter_engine::{
     Target,
     build::{Connect, Connector, HandlerSpec, OpenFault, Opened, Use},

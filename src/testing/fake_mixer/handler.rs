@@ -13,11 +13,14 @@ use tonic::Status;
 use super::{Answer, answer::grant, call::recorded, connect::Watched};
 use crate::answer::Verdict;
 use mixer_adapter_core::{
-    adapter::{Grant, QuotaArgs},
-    digest::Digest,
-    frame::FRAME_PREFIX,
+    adapter::{Grant, QuotaRequest},
+    framework::{
+        digest::Digest,
+        dynamic::{DescriptorSet, DynamicTemplate},
+        frame::FRAME_PREFIX,
+    },
     proto::{Any, CheckResult, QuotaResult, ReportResult},
-    template::{DescriptorSet, DynamicTemplate, Template},
+    template::Template,
 };
 use mixer_adapter_engine::{QuotaParams, RuntimeHandler, Target, trace::Trace};
 use mixer_adapter_host::{
@@ -89,7 +92,7 @@ impl FakeHandler {
     pub async fn quota<T: Template<Response = QuotaResult>>(
         &self,
         instance: T::Instance,
-        args: impl Into<QuotaArgs>,
+        args: impl Into<QuotaRequest>,
     ) -> Answer<Grant> {
         let answer = self.send::<T>(vec![instance], Some(args.into())).await;
         answer.map(|result| {
@@ -120,7 +123,7 @@ impl FakeHandler {
     async fn send<T: Template>(
         &self,
         instances: Vec<T::Instance>,
-        quota: Option<QuotaArgs>,
+        quota: Option<QuotaRequest>,
     ) -> Answer<T::Response> {
         let send = async {
             let schema = DescriptorSet::decode(T::DESCRIPTOR).and_then(|set| DynamicTemplate::new(&set));

@@ -1,7 +1,11 @@
 use prost_reflect::{DynamicMessage, ReflectMessage as _};
 use serde_json::{Map, Value as Json};
 
-use mixer_adapter_core::{adapter::Config, json::read_params, optional_fields::with_presence, proto::Any};
+use mixer_adapter_core::{
+    adapter::Config,
+    framework::{json::read_params, optional_fields::pool_with_optional_fields},
+    proto::Any,
+};
 
 /// The parameters of a handler or an instance.
 #[derive(Clone, Debug, PartialEq)]
@@ -55,7 +59,7 @@ impl Params {
     #[track_caller]
     pub fn message<C: Config>(config: &C) -> Self {
         let value = config.encode_to_vec();
-        let message = with_presence(C::DESCRIPTOR)
+        let message = pool_with_optional_fields(C::DESCRIPTOR)
             .ok()
             .and_then(|pool| pool.get_message_by_name(C::NAME))
             .and_then(|message| DynamicMessage::decode(message, &value[..]).ok());

@@ -1,5 +1,5 @@
 use mixer_adapter::{
-    Adapter, AdapterError, Check, Grant, Handle, QuotaArgs,
+    Adapter, AdapterError, Check, Grant, Handle, QuotaRequest,
     adapter::{ConfigErrors, InferredTypes},
     anyhow,
     template::{ListEntry, Quota, listentry, quota},
@@ -30,7 +30,7 @@ impl Adapter for Careless {
     fn validate(params: &Params, _: &InferredTypes) -> Result<(), ConfigErrors> {
         match params.size {
             20 => Ok(()),
-            10.. => Err(ConfigErrors::one("size", "must be below 10")),
+            10.. => Err(ConfigErrors::single("size", "must be below 10")),
             _ => Ok(()),
         }
     }
@@ -60,8 +60,8 @@ impl Handle<ListEntry> for Careless {
 }
 
 impl Handle<Quota> for Careless {
-    async fn handle(&self, (_, args): (quota::InstanceMsg, QuotaArgs)) -> Result<Grant, AdapterError> {
+    async fn handle(&self, (_, args): (quota::InstanceMsg, QuotaRequest)) -> Result<Grant, AdapterError> {
         let granted = if self.flaw == "grants what it has" { args.amount.min(1) } else { args.amount.max(0) };
-        Ok(Grant::of(granted))
+        Ok(Grant::amount(granted))
     }
 }

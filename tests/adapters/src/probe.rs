@@ -1,7 +1,7 @@
 //! The adapter that misbehaves when told to.
 
 use mixer_adapter::{
-    Adapter, AdapterError, Check, Code, Grant, Handle, QuotaArgs,
+    Adapter, AdapterError, Check, Code, Grant, Handle, QuotaRequest,
     adapter::{ConfigErrors, InferredTypes},
     template::{ListEntry, Metric, Quota, listentry, metric, quota},
 };
@@ -44,12 +44,12 @@ impl Adapter for Probe {
 
     fn validate(params: &Params, _: &InferredTypes) -> Result<(), ConfigErrors> {
         if params.ledger.is_empty() {
-            return Err(ConfigErrors::one("ledger", "must be given"));
+            return Err(ConfigErrors::single("ledger", "must be given"));
         }
         match params.fault.as_str() {
             "" => Ok(()),
             "panic" => panic!("told to panic in validate"),
-            fault => Err(ConfigErrors::one("fault", format!("it is {fault}"))),
+            fault => Err(ConfigErrors::single("fault", format!("it is {fault}"))),
         }
     }
 
@@ -96,8 +96,8 @@ impl Handle<Metric> for Probe {
 }
 
 impl Handle<Quota> for Probe {
-    async fn handle(&self, _: (quota::InstanceMsg, QuotaArgs)) -> Result<Grant, AdapterError> {
+    async fn handle(&self, _: (quota::InstanceMsg, QuotaRequest)) -> Result<Grant, AdapterError> {
         self.entry.call().finish();
-        Ok(Grant::of(self.params.grant))
+        Ok(Grant::amount(self.params.grant))
     }
 }

@@ -6,7 +6,7 @@ use std::{
 };
 
 use mixer_adapter::{
-    Adapter, AdapterError, Check, Code, Grant, Handle, QuotaArgs,
+    Adapter, AdapterError, Check, Code, Grant, Handle, QuotaRequest,
     adapter::{ConfigErrors, InferredTypes},
     prost::Message,
     proto::Status,
@@ -45,7 +45,7 @@ pub struct Seen {
     /// The instances, encoded again.
     pub instances: Vec<Vec<u8>>,
     /// Of a quota call.
-    pub quota: Option<QuotaArgs>,
+    pub quota: Option<QuotaRequest>,
 }
 
 static SEEN: [Mutex<Vec<Seen>>; LOGS] = [const { Mutex::new(Vec::new()) }; LOGS];
@@ -80,13 +80,13 @@ impl<const LOG: usize> Adapter for Recorded<LOG> {
     fn validate(params: &Params, _: &InferredTypes) -> Result<(), ConfigErrors> {
         match params.limit {
             1.. => Ok(()),
-            _ => Err(ConfigErrors::one("limit", "must be positive")),
+            _ => Err(ConfigErrors::single("limit", "must be positive")),
         }
     }
 }
 
 impl<const LOG: usize> Recorded<LOG> {
-    fn see<M: Message + mixer_adapter::prost::Name>(&self, instances: &[M], quota: Option<QuotaArgs>) {
+    fn see<M: Message + mixer_adapter::prost::Name>(&self, instances: &[M], quota: Option<QuotaRequest>) {
         let instances = instances.iter().map(Message::encode_to_vec).collect();
         let seen = Seen { config: self.0.clone(), message: M::full_name(), instances, quota };
         SEEN[LOG].lock().unwrap_or_else(PoisonError::into_inner).push(seen);
@@ -103,7 +103,7 @@ impl<const LOG: usize> Recorded<LOG> {
     fn check(&self, denied: bool) -> Check {
         let code = if denied { Code::PermissionDenied as i32 } else { 0 };
         let status = Status { code, message: self.0.greeting.clone(), details: Vec::new() };
-        Check::from_status(status).for_(self.ttl()).uses(u32::try_from(self.0.limit).unwrap_or_default())
+        Check::from_status(status).valid_for(self.ttl()).uses(u32::try_from(self.0.limit).unwrap_or_default())
     }
 }
 
@@ -160,7 +160,10 @@ impl<const LOG: usize> Handle<TraceSpan> for Recorded<LOG> {
 }
 
 impl<const LOG: usize> Handle<Quota> for Recorded<LOG> {
-    async fn handle(&self, (instance, args): (quota::InstanceMsg, QuotaArgs)) -> Result<Grant, AdapterError> {
+    async fn handle(
+        &self,
+        (instance, args): (quota::InstanceMsg, QuotaRequest),
+    ) -> Result<Grant, AdapterError> {
         let granted = match args.amount {
             ..=0 => 0,
             amount if amount <= self.0.limit => amount,
@@ -168,7 +171,7 @@ impl<const LOG: usize> Handle<Quota> for Recorded<LOG> {
             _ => 0,
         };
         self.see(&[instance], Some(args));
-        Ok(Grant::of(granted).for_(self.ttl()))
+        Ok(Grant::amount(granted).valid_for(self.ttl()))
     }
 }
 

@@ -195,8 +195,8 @@ fn series_expire_by_a_policy_that_makes_sense() {
 fn inferred(instance: &str, value: ValueType, dimensions: &[&str]) -> InferredType {
     let dimensions = dimensions.iter().map(|name| (name.to_string(), ValueType::String as i32)).collect();
     let value = value as i32;
-    let encoded = metric::Type { value, dimensions, ..metric::Type::default() }.encode_to_vec().into();
-    InferredType { instance: instance.to_owned(), template: "metric", encoded }
+    let encoded = metric::Type { value, dimensions, ..metric::Type::default() }.encode_to_vec();
+    InferredType::new(instance, "metric", encoded)
 }
 
 // The original panicked at the first request of such an instance; docs/behaviour/adapters.md#defects-of-prometheus.

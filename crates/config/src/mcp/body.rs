@@ -6,7 +6,7 @@ use serde_json::{Value as Json, json};
 
 use crate::{Collection, Finding, Topic, Types, findings, ordered};
 use mixer_adapter_core::{
-    json::{ParamsError, read_json},
+    framework::json::{ParamsError, read_json},
     proto::Any,
 };
 
@@ -242,11 +242,11 @@ mod tests {
             (json!({ "stat_prefix": 7 }), ".stat_prefix: expected text in quotes, not 7"),
             (
                 json!({ "request_timeout": "soon" }),
-                ".request_timeout: \"soon\" is no duration; write it like \"300ms\", \"5s\" or \"1m30s\"",
+                ".request_timeout: \"soon\" is not a valid duration; write it like \"300ms\", \"5s\" or \"1m30s\"",
             ),
             (
                 json!({ "http_filters": [{ "name": "f", "typed_config": { "@type": "t/no.Such" } }] }),
-                ".http_filters[0].typed_config.@type: there is no type no.Such here",
+                ".http_filters[0].typed_config.@type: type no.Such is not known",
             ),
             (json!({ "codec_type": "HTTP9" }), ".codec_type: \"HTTP9\" is no CodecType; did you mean HTTP1?"),
         ] {

@@ -16,7 +16,7 @@ use prometheus_client::{
 };
 use tonic::Code;
 
-use mixer_adapter_core::status::status_name;
+use mixer_adapter_core::framework::status::status_name;
 
 /// What one side of MCP, or of xDS, counts: all of its streams in this process together.
 #[derive(Debug)]

@@ -5,14 +5,14 @@ use prost::Message;
 use super::Code;
 use crate::proto::{Any, CheckResult, Status, istio::policy::v1beta1::DirectHttpResponse};
 
-/// The answer of a check: allowed or denied, and for how long and how many uses a caller may keep it.
+/// The answer of a check: allowed or denied, and for how long and how many requests a caller may cache it.
 ///
-/// Unless said otherwise an answer holds for 5 s or 1000 uses, whichever ends first.
+/// By default an answer is valid for 5 s or 1000 uses, whichever ends first.
 ///
 /// ```
 /// use mixer_adapter_core::{Check, Code};
 /// use std::time::Duration;
-/// Check::allow().for_(Duration::from_secs(60)).uses(100);
+/// Check::allow().valid_for(Duration::from_secs(60)).uses(100);
 /// Check::deny(Code::PermissionDenied, "not on the list").no_cache();
 /// ```
 #[derive(Clone, Debug, PartialEq)]
@@ -22,53 +22,53 @@ pub struct Check {
     valid_use_count: i32,
 }
 
-/// How long an answer holds unless the handler says otherwise.
+/// The default validity.
 const DEFAULT_DURATION: Duration = Duration::from_secs(5);
-/// How many uses an answer holds for unless the handler says otherwise.
+/// The default number of uses.
 const DEFAULT_USES: i32 = 1000;
-/// With a duration of 0 s, the only way to tell every Mixer not to keep an answer
+/// With a duration of 0 s, the only use count that keeps every Mixer from caching the answer
 /// (docs/behaviour/adapter-calls.md#validity-of-a-check).
 const NOT_CACHED: i32 = -1;
 
 impl Check {
-    /// The request may go on.
+    /// Allows the request.
     pub fn allow() -> Self {
         Self::with_status(Status::default())
     }
 
-    /// The request is refused, for the reason that its sender reads.
-    pub fn deny(code: Code, why: impl Into<String>) -> Self {
-        Self::with_status(Status { code: code as i32, message: why.into(), details: Vec::new() })
+    /// Denies the request. The sender of the request receives the message.
+    pub fn deny(code: Code, message: impl Into<String>) -> Self {
+        Self::with_status(Status { code: code as i32, message: message.into(), details: Vec::new() })
     }
 
-    /// The answer that a configured status stands for: code 0 allows, any other denies, also one that
-    /// `google.rpc.Code` does not know (Mixer passes those on).
+    /// Answers with a configured status: code 0 allows, any other code denies. Mixer forwards codes that
+    /// `google.rpc.Code` does not define.
     pub fn from_status(status: Status) -> Self {
         Self::with_status(status)
     }
 
-    /// Allowed, with a duration and a use count of zero, which a Mixer reads as "this adapter has no opinion": it
-    /// replaces them by one minute and 10000 uses of its own, whatever other adapters said
+    /// Allows with a duration and a use count of zero, which Mixer reads as "no opinion": it replaces them with one
+    /// minute and 10000 uses, whatever other adapters answer
     /// (docs/behaviour/adapter-calls.md#validity-of-a-check).
     pub fn no_opinion() -> Self {
         Self { status: Status::default(), valid_duration: Duration::ZERO, valid_use_count: 0 }
     }
 
-    /// How long the answer holds.
+    /// Sets how long the answer is valid; zero is the same as [`no_cache`](Self::no_cache).
     #[must_use]
-    pub fn for_(mut self, duration: Duration) -> Self {
+    pub fn valid_for(mut self, duration: Duration) -> Self {
         self.valid_duration = duration;
         self.uncached_unless_valid()
     }
 
-    /// How many requests the answer may serve; 0 is [`no_cache`](Self::no_cache).
+    /// Sets how many requests the answer may serve; zero is the same as [`no_cache`](Self::no_cache).
     #[must_use]
     pub fn uses(mut self, count: u32) -> Self {
         self.valid_use_count = i32::try_from(count).unwrap_or(i32::MAX);
         self.uncached_unless_valid()
     }
 
-    /// The answer holds for this request only.
+    /// Limits the answer to this request.
     #[must_use]
     pub fn no_cache(mut self) -> Self {
         self.valid_duration = Duration::ZERO;
@@ -76,10 +76,10 @@ impl Check {
         self
     }
 
-    /// What the denied client gets instead of the default answer of its proxy: HTTP status, body and headers. Mixer
-    /// looks at it only in a denial, and only in the first one.
+    /// Sets the HTTP status, body and headers that a denied client receives instead of the proxy's default response.
+    /// Mixer uses it only in a denial, and only the first one.
     #[must_use]
-    pub fn respond(mut self, response: &DirectHttpResponse) -> Self {
+    pub fn with_direct_response(mut self, response: &DirectHttpResponse) -> Self {
         self.status.details.push(Any {
             type_url: "type.googleapis.com/istio.policy.v1beta1.DirectHttpResponse".to_owned(),
             value: response.encode_to_vec().into(),
@@ -87,12 +87,12 @@ impl Check {
         self
     }
 
-    /// Whether the request may go on.
+    /// Returns whether the request is allowed.
     pub fn is_allowed(&self) -> bool {
         self.status.code == 0
     }
 
-    /// The status as it goes to Mixer.
+    /// Returns the status that is sent to Mixer.
     pub fn status(&self) -> &Status {
         &self.status
     }
@@ -101,7 +101,7 @@ impl Check {
         Self { status, valid_duration: DEFAULT_DURATION, valid_use_count: DEFAULT_USES }
     }
 
-    /// An answer that holds for no time or no use must not read as "no opinion".
+    /// Keeps an answer without validity from being read as "no opinion".
     fn uncached_unless_valid(self) -> Self {
         if self.valid_duration.is_zero() || self.valid_use_count == 0 { self.no_cache() } else { self }
     }
@@ -130,19 +130,19 @@ mod tests {
     }
 
     #[test]
-    fn answers_hold_for_five_seconds_and_a_thousand_uses_unless_said() {
+    fn answers_are_valid_for_five_seconds_and_a_thousand_uses_by_default() {
         assert_eq!(wire(Check::allow()), (0, 5, 1000));
         assert_eq!(wire(Check::deny(Code::NotFound, "x")), (5, 5, 1000));
-        assert_eq!(wire(Check::allow().for_(Duration::from_secs(60)).uses(7)), (0, 60, 7));
+        assert_eq!(wire(Check::allow().valid_for(Duration::from_secs(60)).uses(7)), (0, 60, 7));
     }
 
     #[test]
     fn an_answer_without_validity_is_never_cached_and_never_no_opinion() {
         for check in [
             Check::allow().no_cache(),
-            Check::allow().for_(Duration::ZERO),
+            Check::allow().valid_for(Duration::ZERO),
             Check::allow().uses(0),
-            Check::allow().uses(0).for_(Duration::ZERO),
+            Check::allow().uses(0).valid_for(Duration::ZERO),
         ] {
             assert_eq!(wire(check), (0, 0, -1));
         }

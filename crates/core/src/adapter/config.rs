@@ -1,30 +1,35 @@
 use std::fmt;
 
-/// An adapter's configuration: the message `Params` of its config.proto. Implemented by what
-/// `mixer_adapter_build::adapter` generates.
+/// An adapter's configuration: the message `Params` of its config.proto.
+///
+/// `mixer_adapter_build::adapter` generates the implementation; no other code should implement this trait.
 pub trait Config: prost::Message + Default + Clone + Send + Sync + 'static {
-    /// The full name of the message, `adapter.list.config.Params`: unique in a server, since Mixer's requests name the
-    /// adapter in no other way.
+    /// The full name of the message, `adapter.list.config.Params`. Unique in a server, because requests from Mixer
+    /// identify the adapter by this name only.
     const NAME: &'static str;
-    /// An encoded `FileDescriptorSet` with all imports: what goes into the adapter resource of a real Mixer.
+    /// An encoded `FileDescriptorSet` with all imports, as in the adapter resource of a real Mixer.
     const DESCRIPTOR: &'static [u8];
+    /// Implemented by generated code.
+    #[doc(hidden)]
+    const GENERATED: ();
 }
 
 /// One fault of a configuration.
 #[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
 pub struct Violation {
     /// The path of the field, `overrides[2].max_amount`.
     pub field: String,
-    /// What is wrong with it and what it should be.
+    /// What is wrong and what is expected, `must not be negative`.
     pub reason: String,
 }
 
-/// All faults of a configuration that were found.
+/// The faults of a configuration.
 ///
 /// ```
 /// use mixer_adapter_core::adapter::ConfigErrors;
 /// let mut errors = ConfigErrors::default();
-/// errors.refuse("ttl", "must not be shorter than refresh_interval");
+/// errors.push("ttl", "must not be shorter than refresh_interval");
 /// assert_eq!(errors.into_result().unwrap_err().to_string(), "ttl: must not be shorter than refresh_interval");
 /// ```
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -33,22 +38,25 @@ pub struct ConfigErrors {
 }
 
 impl ConfigErrors {
-    /// The one fault of a configuration.
-    pub fn one(field: impl Into<String>, reason: impl Into<String>) -> Self {
+    /// Creates the error of a configuration with one fault: the path of the field and the reason.
+    pub fn single(field: impl Into<String>, reason: impl Into<String>) -> Self {
         Self { violations: vec![Violation { field: field.into(), reason: reason.into() }] }
     }
 
-    /// Adds a fault: the path of the field, and what is wrong with it.
-    pub fn refuse(&mut self, field: impl Into<String>, reason: impl Into<String>) {
+    /// Adds a fault: the path of the field and the reason.
+    pub fn push(&mut self, field: impl Into<String>, reason: impl Into<String>) {
         self.violations.push(Violation { field: field.into(), reason: reason.into() });
     }
 
-    /// `Ok` if no fault was found.
+    /// Returns `Ok` if there are no faults.
+    ///
+    /// # Errors
+    /// Returns itself if there is a fault.
     pub fn into_result(self) -> Result<(), Self> {
         if self.violations.is_empty() { Ok(()) } else { Err(self) }
     }
 
-    /// The faults, in the order in which they were found.
+    /// Returns the faults in the order in which they were added.
     pub fn into_violations(self) -> Vec<Violation> {
         self.violations
     }

@@ -2,7 +2,7 @@ use std::{error::Error, fmt};
 
 use super::{ConfigErrors, Violation};
 
-/// Why something was refused or failed: the codes of `google.rpc.Code` but for OK, which is no failure.
+/// The reason of a denial or a failure: a code of `google.rpc.Code` other than OK.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[repr(i32)]
 pub enum Code {
@@ -40,10 +40,19 @@ pub enum Code {
     Unauthenticated = 16,
 }
 
-/// A failure of an adapter: not a denial, which is an answer.
+/// A failure of an adapter. A denial is not a failure but an answer ([`Check::deny`](super::Check::deny)).
 ///
-/// An `anyhow::Error` converts into one (INTERNAL, with its whole chain of causes), so `.context("..")?` works in a
-/// handler; [`ConfigErrors`] convert into INVALID_ARGUMENT.
+/// An [`anyhow::Error`] converts into INTERNAL with its whole chain of causes, so `.context("..")?` works in a handler;
+/// [`ConfigErrors`] convert into INVALID_ARGUMENT.
+///
+/// ```
+/// use mixer_adapter_core::{AdapterError, Code, anyhow::Context as _};
+///
+/// fn port(text: &str) -> Result<u16, AdapterError> {
+///     Ok(text.parse().context("reading the port")?)
+/// }
+/// assert_eq!(port("x").unwrap_err().code(), Code::Internal);
+/// ```
 #[derive(Debug)]
 pub struct AdapterError {
     code: Code,
@@ -53,27 +62,27 @@ pub struct AdapterError {
 }
 
 impl AdapterError {
-    /// A failure with the gRPC code that callers are to see.
+    /// Creates a failure with a gRPC code.
     pub fn new(code: Code, message: impl Into<String>) -> Self {
         Self { code, message: message.into(), violations: Vec::new(), source: None }
     }
 
-    /// UNAVAILABLE: a back-end cannot be reached just now.
+    /// Creates an UNAVAILABLE failure: a back end cannot be reached at the moment.
     pub fn unavailable(message: impl Into<String>) -> Self {
         Self::new(Code::Unavailable, message)
     }
 
-    /// INVALID_ARGUMENT: the configuration or the instance cannot be served as it is.
+    /// Creates an INVALID_ARGUMENT failure: the configuration or the instance cannot be served.
     pub fn invalid(message: impl Into<String>) -> Self {
         Self::new(Code::InvalidArgument, message)
     }
 
-    /// The code that callers see.
+    /// Returns the gRPC code.
     pub fn code(&self) -> Code {
         self.code
     }
 
-    /// The fields of the configuration that were refused; empty for any other failure.
+    /// Returns the faults of the configuration; empty for other failures.
     pub fn violations(&self) -> &[Violation] {
         &self.violations
     }

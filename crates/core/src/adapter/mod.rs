@@ -1,10 +1,9 @@
-//! What an adapter's author implements: [`Adapter`], and [`Handle`] for each template it serves.
+//! The traits that an author implements, [`Adapter`] and [`Handle`], with their answers and errors.
 
 mod check;
 mod config;
 mod error;
 mod inferred;
-mod name;
 mod quota;
 mod templates;
 
@@ -14,17 +13,18 @@ pub use check::Check;
 pub use config::{Config, ConfigErrors, Violation};
 pub use error::{AdapterError, Code};
 pub use inferred::{InferredType, InferredTypes};
-pub use name::is_valid_name;
-pub use quota::{Grant, QuotaArgs, QuotaAsked};
-pub use templates::{TemplateVisitor, Templates};
+pub use quota::{Grant, QuotaRequest};
+#[doc(hidden)]
+pub use templates::TemplateVisitor;
+pub use templates::Templates;
 
 use crate::template::Template;
 
-/// A plugin that checks, reports, grants quota or makes attributes, for the templates it names.
+/// A plugin that serves one or more templates: it checks requests, receives reports, grants quota or generates attributes.
 ///
-/// A value of the adapter's type is a *handler*: the adapter with one configuration. [`open`](Self::open) makes it,
-/// [`Handle::handle`] is called with each request, any number at a time, and [`close`](Self::close) ends it after its
-/// last call. Equal configurations share one handler, whichever Mixers and sessions ask for it.
+/// A value of the type is a *handler*: the adapter with one configuration. [`open`](Self::open) makes it,
+/// [`Handle::handle`] is called once per request and concurrently, and [`close`](Self::close) ends it after the last call.
+/// Mixers and sessions with equal configurations share one handler.
 ///
 /// ```
 /// use mixer_adapter_core::{Adapter, AdapterError, Check, Code, Handle, template::{checknothing, CheckNothing}};
@@ -32,7 +32,11 @@ use crate::template::Template;
 /// # #[derive(Clone, PartialEq, mixer_adapter_core::prost::Message)]
 /// # #[prost(prost_path = "mixer_adapter_core::prost")]
 /// # struct Params {}
-/// # impl Config for Params { const NAME: &'static str = "example.Params"; const DESCRIPTOR: &'static [u8] = &[]; }
+/// # impl Config for Params {
+/// #     const NAME: &'static str = "example.Params";
+/// #     const DESCRIPTOR: &'static [u8] = &[];
+/// #     const GENERATED: () = ();
+/// # }
 ///
 /// struct Closed;
 ///
@@ -54,45 +58,53 @@ use crate::template::Template;
 /// }
 /// ```
 pub trait Adapter: Sized + Send + Sync + 'static {
-    /// The name in configuration: `^[a-z]([-a-z0-9]*[a-z0-9])?$`, checked when the program is compiled.
+    /// The name in configuration: `^[a-z]([-a-z0-9]*[a-z0-9])?$`, at most 63 bytes, checked at compile time.
     const NAME: &'static str;
     /// One sentence for lists and for the adapter resource.
     const DESCRIPTION: &'static str;
-    /// Whether `handle` may block its thread (file or network calls that are not async, long computations). Such an
-    /// adapter runs on a bounded pool of threads of its own, so that it stalls nobody else.
+    /// Whether `open`, `handle` or `close` may block the thread (synchronous I/O, long computations). A blocking adapter
+    /// runs on its own bounded pool of threads, so that it does not delay other adapters.
     const BLOCKING: bool = false;
 
     /// The configuration: `Params` of the adapter's config.proto.
     type Config: Config;
-    /// The templates it serves, as a tuple: `(ListEntry, Quota)`. Each needs a [`Handle`].
+    /// The templates served, as a tuple such as `(ListEntry, Quota)`. Each requires a [`Handle`].
     type Templates: Templates<Self>;
 
-    /// Makes a handler. An error refuses the configuration: it becomes the answer to Validate and CreateSession, and to
-    /// each call that brings this configuration, until it is tried again some seconds later.
+    /// Makes a handler.
+    ///
+    /// # Errors
+    /// An error refuses the configuration. It is returned to CreateSession and to calls with this configuration until
+    /// `open` is tried again some seconds later.
     fn open(config: Self::Config) -> impl Future<Output = Result<Self, AdapterError>> + Send;
 
-    /// Looks for faults in a configuration without opening anything, and for instances it cannot serve. Called before
-    /// [`open`](Self::open), with the types of the session's instances; without types where a request brings its own
-    /// configuration.
+    /// Validates a configuration without opening anything. Called before [`open`](Self::open).
+    ///
+    /// `types` holds the types of the session's instances; it is empty when a call carries its own configuration.
+    ///
+    /// # Errors
+    /// All faults of the configuration, and instances that the adapter cannot serve.
     fn validate(config: &Self::Config, types: &InferredTypes) -> Result<(), ConfigErrors> {
         let (_, _) = (config, types);
         Ok(())
     }
 
-    /// Flushes what is buffered and lets go of everything. Called once, after the last call has ended; shutdown waits
-    /// for it.
+    /// Flushes buffers and releases resources. Called once, after the last call has ended; shutdown waits for it.
     fn close(self) -> impl Future<Output = ()> + Send {
         async {}
     }
 }
 
-/// How an adapter serves one template.
+/// Serves one template.
 #[diagnostic::on_unimplemented(
     message = "`{Self}` lists the template `{T}` but does not handle it",
-    note = "add `impl Handle<{T}> for {Self}`, or take `{T}` out of `type Templates`"
+    note = "add `impl Handle<{T}> for {Self}`, or remove `{T}` from `type Templates`"
 )]
 pub trait Handle<T: Template>: Adapter {
-    /// Serves one call. A denial is an answer (`Check::deny`); an error means that the adapter failed, and a real Mixer
-    /// turns it into INTERNAL for the whole request, whatever its code (docs/behaviour/adapter-calls.md#errors-of-an-adapter).
+    /// Serves one call. The types of input and answer follow from the template's variety ([`Template`]).
+    ///
+    /// # Errors
+    /// An error means that the adapter failed; a denial is an answer ([`Check::deny`]). A real Mixer turns an error into
+    /// INTERNAL for the whole request, whatever its code (docs/behaviour/adapter-calls.md#errors-of-an-adapter).
     fn handle(&self, input: T::Input) -> impl Future<Output = Result<T::Answer, AdapterError>> + Send;
 }

@@ -1,15 +1,17 @@
 use super::{Adapter, Handle};
 use crate::template::Template;
 
-/// A tuple of one to twelve templates, each of which the adapter handles.
+/// A tuple of one to twelve templates, each handled by the adapter: `(ListEntry, Quota)`.
 pub trait Templates<A: Adapter> {
-    /// Shows each template to the visitor, in order.
+    /// Calls the visitor for each template, in order.
+    #[doc(hidden)]
     fn visit(visitor: &mut impl TemplateVisitor<A>);
 }
 
-/// Something that is done once for each template of an adapter.
+/// A function over the templates of an adapter.
+#[doc(hidden)]
 pub trait TemplateVisitor<A: Adapter> {
-    /// Called for one template.
+    /// Visits one template.
     fn template<T: Template>(&mut self)
     where
         A: Handle<T>;

@@ -1,6 +1,6 @@
-/// What generated code calls once per template: `impl Template` in the shape of its variety.
+/// Implements `Template` in the shape of the variety. Generated code calls this once per template.
 ///
-/// The messages (`InstanceMsg`, `Type`, `OutputMsg`, the request) stand in the scope of the call.
+/// The messages (`InstanceMsg`, `Type`, `OutputMsg`, the request) must be in the scope of the call.
 #[doc(hidden)]
 #[macro_export]
 macro_rules! declare_template {
@@ -25,6 +25,7 @@ macro_rules! declare_template {
             const PACKAGE: &'static str = $package;
             const METHOD: &'static str = $method;
             const DESCRIPTOR: &'static [u8] = $descriptor;
+            const GENERATED: () = ();
 
             type Request = $request;
             type Response = $response;
@@ -42,9 +43,9 @@ macro_rules! declare_template {
     (@ Check $request:ident $response:ty) => {
         type Input = InstanceMsg;
         type Answer = $crate::Check;
-        type Asked = ();
+        type Context = ();
         $crate::declare_template!(@one_instance $request);
-        fn respond((): (), answer: $crate::Check) -> Result<$response, $crate::template::Breach> {
+        fn respond((): (), answer: $crate::Check) -> Result<$response, $crate::template::InvalidAnswerError> {
             Ok(answer.into())
         }
     };
@@ -52,9 +53,9 @@ macro_rules! declare_template {
     (@ CheckWithOutput $request:ident $response:ty) => {
         type Input = InstanceMsg;
         type Answer = ($crate::Check, OutputMsg);
-        type Asked = ();
+        type Context = ();
         $crate::declare_template!(@one_instance $request);
-        fn respond((): (), (check, output): Self::Answer) -> Result<$response, $crate::template::Breach> {
+        fn respond((): (), (check, output): Self::Answer) -> Result<$response, $crate::template::InvalidAnswerError> {
             type Response = $response;
             Ok(Response { result: Some(check.into()), output: Some(output) })
         }
@@ -63,9 +64,9 @@ macro_rules! declare_template {
     (@ AttributeGenerator $request:ident $response:ty) => {
         type Input = InstanceMsg;
         type Answer = OutputMsg;
-        type Asked = ();
+        type Context = ();
         $crate::declare_template!(@one_instance $request);
-        fn respond((): (), answer: OutputMsg) -> Result<$response, $crate::template::Breach> {
+        fn respond((): (), answer: OutputMsg) -> Result<$response, $crate::template::InvalidAnswerError> {
             Ok(answer)
         }
     };
@@ -73,33 +74,33 @@ macro_rules! declare_template {
     (@ Report $request:ident $response:ty) => {
         type Input = Vec<InstanceMsg>;
         type Answer = ();
-        type Asked = ();
+        type Context = ();
         fn instance_names(request: &$request) -> impl Iterator<Item = &str> {
             request.instances.iter().map(|instance| instance.name.as_str())
         }
-        fn split(request: $request) -> Result<(Vec<InstanceMsg>, ()), $crate::template::Malformed> {
+        fn split(request: $request) -> Result<(Vec<InstanceMsg>, ()), $crate::template::MalformedRequestError> {
             Ok((request.instances, ()))
         }
-        fn respond((): (), (): ()) -> Result<$response, $crate::template::Breach> {
+        fn respond((): (), (): ()) -> Result<$response, $crate::template::InvalidAnswerError> {
             Ok(Default::default())
         }
     };
 
     (@ Quota $request:ident $response:ty) => {
-        type Input = (InstanceMsg, $crate::QuotaArgs);
+        type Input = (InstanceMsg, $crate::QuotaRequest);
         type Answer = $crate::Grant;
-        type Asked = $crate::adapter::QuotaAsked;
+        type Context = $crate::framework::QuotaContext;
         fn instance_names(request: &$request) -> impl Iterator<Item = &str> {
             request.instance.iter().map(|instance| instance.name.as_str())
         }
-        fn split(request: $request) -> Result<(Self::Input, Self::Asked), $crate::template::Malformed> {
-            let instance = request.instance.ok_or($crate::template::Malformed::NoInstance)?;
-            let (args, asked) =
-                $crate::adapter::QuotaAsked::new(&instance.name, request.quota_request, request.dedup_id)?;
-            Ok(((instance, args), asked))
+        fn split(request: $request) -> Result<(Self::Input, Self::Context), $crate::template::MalformedRequestError> {
+            let instance = request.instance.ok_or($crate::template::MalformedRequestError::NoInstance)?;
+            let (request, context) =
+                $crate::framework::QuotaContext::new(&instance.name, request.quota_request, request.dedup_id)?;
+            Ok(((instance, request), context))
         }
-        fn respond(asked: Self::Asked, answer: $crate::Grant) -> Result<$response, $crate::template::Breach> {
-            asked.respond(answer)
+        fn respond(context: Self::Context, answer: $crate::Grant) -> Result<$response, $crate::template::InvalidAnswerError> {
+            context.respond(answer)
         }
     };
 
@@ -107,8 +108,8 @@ macro_rules! declare_template {
         fn instance_names(request: &$request) -> impl Iterator<Item = &str> {
             request.instance.iter().map(|instance| instance.name.as_str())
         }
-        fn split(request: $request) -> Result<(InstanceMsg, ()), $crate::template::Malformed> {
-            let instance = request.instance.ok_or($crate::template::Malformed::NoInstance)?;
+        fn split(request: $request) -> Result<(InstanceMsg, ()), $crate::template::MalformedRequestError> {
+            let instance = request.instance.ok_or($crate::template::MalformedRequestError::NoInstance)?;
             Ok((instance, ()))
         }
     };

@@ -1,106 +1,114 @@
-//! Templates: the schemas of what adapters are handed, each with its instance, answer and gRPC method.
+//! Templates: the schemas of the instances that adapters receive, each with its answer and gRPC method.
 //!
-//! The standard ten and `kubernetes` are here, generated from `templates/*/template.proto`; a template of an author's own
-//! comes from the same generator, `mixer_adapter_build::template`, in the author's build.rs.
+//! The standard templates and `kubernetes` are here: a marker type such as [`ListEntry`] and a module of messages such as
+//! [`listentry`] for each. `mixer_adapter_build::template` generates the same for a template of an author's own.
 
 mod declare;
-mod dynamic;
 mod standard;
 mod variety;
 
 use prost::Message;
 
-pub use dynamic::{DescriptorError, DescriptorSet, DynamicTemplate, HandleRequest};
 pub use standard::*;
 pub use variety::Variety;
 
 use crate::proto::Any;
 
-/// A template: one schema, one variety, one gRPC method. Implemented by generated code only.
+/// A schema with its variety and its gRPC method. Only generated code implements this trait.
 ///
-/// The shapes follow from the variety (docs/behaviour/code-generator.md#services-and-messages):
+/// The types of input and answer follow from the variety (docs/behaviour/code-generator.md#services-and-messages):
 ///
-/// | variety | what a handler gets ([`Input`](Self::Input)) | what it answers ([`Answer`](Self::Answer)) |
+/// | variety | [`Input`](Self::Input) of a handler | its [`Answer`](Self::Answer) |
 /// |---|---|---|
 /// | check | the instance | [`Check`](crate::Check) |
 /// | report | all instances of the call | `()` |
-/// | quota | the instance and its [`QuotaArgs`](crate::QuotaArgs) | [`Grant`](crate::Grant) |
+/// | quota | the instance and its [`QuotaRequest`](crate::QuotaRequest) | [`Grant`](crate::Grant) |
 /// | attribute generator | the instance | the template's `OutputMsg` |
 /// | check with output | the instance | [`Check`](crate::Check) and the template's `OutputMsg` |
 pub trait Template: Sized + Send + Sync + 'static {
     /// The name in configuration, `listentry`.
     const NAME: &'static str;
-    /// When Mixer calls it and what it answers.
+    /// When Mixer calls adapters for this template, and what they answer.
     const VARIETY: Variety;
     /// The protobuf package of its messages, `listentry`.
     const PACKAGE: &'static str;
     /// The path of its gRPC method, `/listentry.HandleListEntryService/HandleListEntry`.
     const METHOD: &'static str;
-    /// An encoded `FileDescriptorSet` that is enough for a real Mixer: the handler service's file and
+    /// An encoded `FileDescriptorSet` with what a real Mixer needs: the file of the handler service and
     /// `policy/v1beta1/{type,value_type}.proto`, without comments.
     const DESCRIPTOR: &'static [u8];
+    /// Implemented by generated code.
+    #[doc(hidden)]
+    const GENERATED: ();
 
-    /// The message on the wire.
+    /// The request message.
     type Request: Message + Default;
-    /// The answer on the wire.
+    /// The response message.
     type Response: Message + Default;
-    /// One request's payload: the template's `InstanceMsg`.
+    /// The payload of one request: the template's `InstanceMsg`.
     type Instance: Message + Default + Clone;
     /// The types of its `Value` fields, as sessions announce them: the template's `Type`.
     type Type: Message + Default + Clone;
-    /// What a handler is given.
+    /// The input of a handler.
     type Input: Send + 'static;
-    /// What a handler answers.
+    /// The answer of a handler.
     type Answer: Send + 'static;
-    /// What of the request the answer must be held against.
-    type Asked: Send + 'static;
+    /// The part of the request that the answer is validated against.
+    #[doc(hidden)]
+    type Context: Send + 'static;
 
-    /// Takes the configuration or session that came with the call out of the request.
+    /// Takes the configuration or session id out of the request.
+    #[doc(hidden)]
     fn take_adapter_config(request: &mut Self::Request) -> Option<Any>;
 
-    /// The full names of the request's instances, `checkpath.instance.istio-system`.
+    /// Returns the full names of the request's instances, `checkpath.instance.istio-system`.
+    #[doc(hidden)]
     fn instance_names(request: &Self::Request) -> impl Iterator<Item = &str>;
 
-    /// Splits a request into what the handler gets and what its answer is held against; an error is INVALID_ARGUMENT.
-    fn split(request: Self::Request) -> Result<(Self::Input, Self::Asked), Malformed>;
+    /// Splits a request into the handler's input and the context of its answer.
+    #[doc(hidden)]
+    fn split(request: Self::Request) -> Result<(Self::Input, Self::Context), MalformedRequestError>;
 
-    /// Makes the message on the wire; an answer that breaks the template's contract is an error.
-    fn respond(asked: Self::Asked, answer: Self::Answer) -> Result<Self::Response, Breach>;
+    /// Makes the response of an answer.
+    #[doc(hidden)]
+    fn respond(context: Self::Context, answer: Self::Answer) -> Result<Self::Response, InvalidAnswerError>;
 }
 
-/// A request that decodes but lacks what its template demands.
+/// A request that decodes but lacks what its template requires.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-pub enum Malformed {
+#[non_exhaustive]
+pub enum MalformedRequestError {
     /// The request has no instance.
     #[error("the request has no `instance`")]
     NoInstance,
     /// A quota call without `quota_request`.
     #[error("the request has no `quota_request`")]
     NoQuotaRequest,
-    /// None of the quotas asked for is the instance's.
-    #[error("`quota_request` asks for {asked:?}, none of them the instance `{instance}`")]
+    /// A quota call for several quotas, none of which is the instance's.
+    #[error("`quota_request` has the quotas {requested:?}, but not that of the instance `{instance}`")]
     OtherQuotas {
         /// The instance's full name.
         instance: String,
         /// The names in `quota_request.quotas`.
-        asked: Vec<String>,
+        requested: Vec<String>,
     },
 }
 
-/// An answer of a handler that breaks its template's contract: a defect of the adapter.
+/// An answer that violates its template's contract: a defect of the adapter.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-pub enum Breach {
+#[non_exhaustive]
+pub enum InvalidAnswerError {
     /// A negative amount was granted.
     #[error("granted {granted}, a negative amount")]
     NegativeGrant {
         /// The amount granted.
         granted: i64,
     },
-    /// Part of the amount was granted although the request was not best effort.
-    #[error("granted {granted} of {asked} although the request is not best effort: grant all or nothing")]
+    /// A part of the amount was granted although the request is not best effort.
+    #[error("granted {granted} of {requested} although the request is not best effort: grant all or nothing")]
     PartialGrant {
-        /// The amount asked for.
-        asked: i64,
+        /// The amount requested.
+        requested: i64,
         /// The amount granted.
         granted: i64,
     },

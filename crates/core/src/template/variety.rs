@@ -1,23 +1,24 @@
 use std::fmt;
 
-/// When a template's adapters are called and what they answer: `TemplateVariety` of extensions.proto.
+/// The kind of a template, which says when Mixer calls adapters and what they answer: `TemplateVariety` of
+/// extensions.proto.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 #[repr(i32)]
 pub enum Variety {
     /// A precondition check.
     Check = 0,
-    /// Telemetry after a request.
+    /// Telemetry, sent after the request.
     Report = 1,
     /// An allocation of quota.
     Quota = 2,
-    /// Makes attributes before checks and reports.
+    /// Generates attributes before checks and reports.
     AttributeGenerator = 3,
-    /// A check that also makes attributes, for header operations.
+    /// A check that also generates attributes, for header operations.
     CheckWithOutput = 4,
 }
 
 impl Variety {
-    /// The variety of that number in extensions.proto.
+    /// Returns the variety with a number in extensions.proto.
     pub fn from_number(number: i32) -> Option<Self> {
         Some(match number {
             0 => Self::Check,

@@ -4,14 +4,12 @@
 //! from and written to the wire directly, so an instance needs no conversion before an adapter sees it.
 
 mod duration;
-mod json;
 mod kind;
 mod message;
 mod text;
 mod typed;
 
 pub use duration::{format_duration, parse_duration};
-pub(crate) use json::write_out;
 pub use kind::ValueType;
 
 pub use typed::{DnsName, Duration, EmailAddress, IpAddress, StringMap, TimeStamp, Uri};

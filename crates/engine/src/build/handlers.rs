@@ -21,10 +21,8 @@ use mixer_adapter_config::{
 };
 use mixer_adapter_core::{
     adapter::{InferredType, InferredTypes},
-    digest::Digest,
-    json::read_json,
+    framework::{digest::Digest, dynamic::DynamicTemplate, json::read_json},
     proto::Any,
-    template::DynamicTemplate,
 };
 use mixer_adapter_host::{Host, handler::AdapterInfo};
 
@@ -238,11 +236,7 @@ impl HandlerSpec {
     pub(crate) fn inferred_types(&self, adapter: &AdapterInfo) -> InferredTypes {
         let types = self.instances.iter().filter_map(|(instance, (template, any))| {
             let served = adapter.templates.iter().find(|served| served.name == template)?;
-            Some(InferredType {
-                instance: instance.clone(),
-                template: served.name,
-                encoded: any.value.clone(),
-            })
+            Some(InferredType::new(instance, served.name, any.value.clone()))
         });
         InferredTypes::new(types.collect())
     }

@@ -13,7 +13,10 @@ use crate::{
     attribute::Vocabulary, expression::Expression, instance::Instance, output::Outputs, rules::Bindings,
 };
 use mixer_adapter_config::{self as config, ConfigSet, Fault, Kind, Resource, ResourceName, Spec, Target};
-use mixer_adapter_core::template::{DescriptorSet, DynamicTemplate, STANDARD, Variety};
+use mixer_adapter_core::{
+    framework::dynamic::{DescriptorSet, DynamicTemplate},
+    template::{STANDARD, Variety},
+};
 
 /// An instance as rules refer to it.
 #[derive(Clone, Debug)]

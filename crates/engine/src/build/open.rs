@@ -15,7 +15,7 @@ use crate::{
     snapshot::Snapshot,
 };
 use mixer_adapter_config::{Fault, ResourceName};
-use mixer_adapter_core::{adapter::ConfigErrors, digest::Digest};
+use mixer_adapter_core::{adapter::ConfigErrors, framework::digest::Digest};
 use mixer_adapter_host::{
     Host, NewSession,
     handler::{BoxFuture, Closing},

@@ -10,8 +10,10 @@ use mixer_adapter_config::{
     ConfigSet, Fault, Kind, Resource, ResourceName, Spec, proto::istio::mixer::adapter::model::v1beta1::Info,
 };
 use mixer_adapter_core::{
-    optional_fields::present,
-    template::{DescriptorSet, DynamicTemplate},
+    framework::{
+        dynamic::{DescriptorSet, DynamicTemplate},
+        optional_fields::message_with_optional_fields,
+    },
     value::ValueType,
 };
 
@@ -109,8 +111,8 @@ fn adapter(
         true => None,
         false => {
             let params = DescriptorSet::from_base64(&info.config).and_then(|set| set.params());
-            let params = params.map_err(|error| error.to_string()).and_then(|params| present(&params));
-            Some(params.map_err(|error| resource.error("config", error))?)
+            let params = params.and_then(|params| message_with_optional_fields(&params));
+            Some(params.map_err(|error| resource.error("config", error.to_string()))?)
         }
     };
     Ok(AdapterSpec { templates: served, params, session_based: info.session_based })

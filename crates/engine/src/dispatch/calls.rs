@@ -9,7 +9,7 @@ use tonic::{Code, Status};
 
 use super::{Request, plan::Planned, policy::Failure};
 use crate::{handler::QuotaParams, trace::Trace};
-use mixer_adapter_core::status::status_name;
+use mixer_adapter_core::framework::status::status_name;
 
 /// A call that completed.
 pub(super) struct Answered<'s> {

@@ -169,7 +169,7 @@ fn finish(mut combined: Combined, trace: Option<&mut Trace>) -> CheckAnswer {
 fn describe(result: &CheckResult) -> serde_json::Value {
     let status = result.status.clone().unwrap_or_default();
     serde_json::json!({
-        "code": mixer_adapter_core::status::status_name(tonic::Code::from_i32(status.code) as i32),
+        "code": mixer_adapter_core::framework::status::status_name(tonic::Code::from_i32(status.code) as i32),
         "message": status.message,
         "valid_duration": result.valid_duration.unwrap_or_default().to_string(),
         "valid_use_count": result.valid_use_count,

@@ -4,8 +4,8 @@ use prost::Message as _;
 
 use crate::proto::istio::mixer::v1::{HeaderOperation, RouteDirective, header_operation::Operation};
 use mixer_adapter_core::{
+    framework::status::status_name,
     proto::{CheckResult, Status, istio::policy::v1beta1::DirectHttpResponse},
-    status::status_name,
 };
 
 /// What Mixer answers where no adapter says for how long: one minute and 10000 uses.

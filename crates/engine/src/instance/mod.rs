@@ -13,7 +13,7 @@ use super::{
     attribute::{Attributes, Reads, Vocabulary},
     expression::{Expression, Language},
 };
-use mixer_adapter_core::{template::DynamicTemplate, value::ValueType};
+use mixer_adapter_core::{framework::dynamic::DynamicTemplate, value::ValueType};
 
 /// An instance resource, compiled against its template: fields that never change are bytes already, the others are
 /// expressions.

@@ -66,7 +66,7 @@ impl RemoteAdapter {
         let authority = named.map_or_else(|| address.authority(), str::to_owned);
         let authority: Authority = authority
             .parse()
-            .map_err(|error| ConfigErrors::one("connection.address", format!("{authority:?}: {error}")))?;
+            .map_err(|error| ConfigErrors::single("connection.address", format!("{authority:?}: {error}")))?;
         let dialer = Dialer { address, options: options.clone(), security: security.clone() };
         Ok(Self {
             balancer: Balancer::new(dialer, runtime.clone(), sticky),

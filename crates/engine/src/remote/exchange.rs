@@ -27,7 +27,7 @@ use hyper::{
 };
 use tonic::{Code, Status};
 
-use mixer_adapter_core::frame::FRAME_PREFIX;
+use mixer_adapter_core::framework::frame::FRAME_PREFIX;
 
 /// Sends requests on one connection.
 #[derive(Clone, Debug)]

@@ -13,7 +13,7 @@ pub(super) enum Settings {}
 
 impl Settings {
     pub(super) fn read(_: &Authentication, errors: &mut ConfigErrors) -> Option<Self> {
-        errors.refuse("connection.authentication", "this build has no TLS (the cargo feature `tls` is off)");
+        errors.push("connection.authentication", "this build has no TLS (the cargo feature `tls` is off)");
         None
     }
 }

@@ -22,12 +22,12 @@ impl Settings {
     pub(super) fn read(connection: &Connection) -> Result<Self, ConfigErrors> {
         let mut errors = ConfigErrors::default();
         let address = Address::parse(&connection.address)
-            .map_err(|reason| errors.refuse("connection.address", reason))
+            .map_err(|reason| errors.push("connection.address", reason))
             .ok();
         let timeout = connection.timeout.and_then(|timeout| {
             let timeout = Duration::try_from(timeout).ok().filter(|timeout| !timeout.is_zero());
             if timeout.is_none() {
-                errors.refuse("connection.timeout", "must be longer than 0 s; leave it out for no limit");
+                errors.push("connection.timeout", "must be longer than 0 s; leave it out for no limit");
             }
             timeout
         });
@@ -38,7 +38,7 @@ impl Settings {
         match (address, errors.into_result()) {
             (Some(address), Ok(())) => Ok(Self { address, timeout, security }),
             (_, Err(errors)) => Err(errors),
-            (None, Ok(())) => Err(ConfigErrors::one("connection.address", "is missing")),
+            (None, Ok(())) => Err(ConfigErrors::single("connection.address", "is missing")),
         }
     }
 }

@@ -14,9 +14,12 @@ use super::{
     entry::{AnyAdapter, Typed},
     servers::{Method, Servers, TypedServer},
 };
-use mixer_adapter_core::optional_fields::with_presence;
 use mixer_adapter_core::{
-    adapter::{Adapter, Config, Handle, TemplateVisitor, Templates, is_valid_name},
+    adapter::{Adapter, Config, Handle, Templates},
+    framework::{
+        TemplateVisitor, dynamic::DescriptorError, name::is_valid_name,
+        optional_fields::pool_with_optional_fields,
+    },
     template::{Template, Variety},
 };
 
@@ -83,7 +86,8 @@ impl TemplateInfo {
 }
 
 /// Why a set of adapters cannot be served together: a defect of the program, found at its start.
-#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
 pub enum StartError {
     /// Two adapters have one name.
     #[error("two adapters are called `{name}`")]
@@ -104,12 +108,12 @@ pub enum StartError {
         second: &'static str,
     },
     /// The configuration's descriptor cannot be read or lacks its message.
-    #[error("the configuration of adapter `{adapter}` has no usable descriptor: {why}")]
+    #[error("the configuration of adapter `{adapter}` has no usable descriptor: {source}")]
     Descriptor {
         /// The adapter.
         adapter: &'static str,
-        /// What is wrong.
-        why: String,
+        /// The fault.
+        source: DescriptorError,
     },
     /// Two templates have one name or method but are not the same.
     #[error("two different templates are called `{name}`")]
@@ -259,10 +263,10 @@ impl AdaptersBuilder {
 }
 
 fn config_message<A: Adapter>() -> Result<MessageDescriptor, StartError> {
-    let fault = |why: String| StartError::Descriptor { adapter: A::NAME, why };
-    let pool = with_presence(A::Config::DESCRIPTOR).map_err(fault)?;
+    let error = |source| StartError::Descriptor { adapter: A::NAME, source };
+    let pool = pool_with_optional_fields(A::Config::DESCRIPTOR).map_err(error)?;
     pool.get_message_by_name(A::Config::NAME)
-        .ok_or_else(|| fault(format!("no message `{}`", A::Config::NAME)))
+        .ok_or_else(|| error(DescriptorError::NoMessage(A::Config::NAME.to_owned())))
 }
 
 /// Adds an adapter to the server of each of its templates.

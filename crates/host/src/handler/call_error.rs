@@ -2,8 +2,8 @@ use std::sync::Arc;
 
 use mixer_adapter_core::{
     adapter::{AdapterError, Code},
-    json::ParamsError,
-    template::{Breach, Malformed},
+    framework::json::ParamsError,
+    template::{InvalidAnswerError, MalformedRequestError},
 };
 
 /// Why a call of a handler got no answer. Each becomes a gRPC status; a denial is none of these.
@@ -19,7 +19,7 @@ pub enum CallError {
     },
     /// The request lacks what its template demands.
     #[error("{0}")]
-    Malformed(#[from] Malformed),
+    MalformedRequest(#[from] MalformedRequestError),
     /// No configuration was found in any of the four ways.
     #[error(
         "no configuration for template `{template}`: the request has no adapter_config (no session id, no configuration), \
@@ -107,11 +107,11 @@ pub enum CallError {
     },
     /// The handler's answer breaks the template's contract.
     #[error("adapter `{adapter}` {source}")]
-    Breach {
+    InvalidAnswer {
         /// The adapter.
         adapter: &'static str,
         /// How.
-        source: Breach,
+        source: InvalidAnswerError,
     },
     /// The caller's deadline passed.
     #[error("the deadline passed before `{stage}` was done")]
@@ -126,7 +126,7 @@ impl CallError {
     pub fn code(&self) -> Code {
         match self {
             Self::Undecodable { .. }
-            | Self::Malformed(_)
+            | Self::MalformedRequest(_)
             | Self::UnknownConfig { .. }
             | Self::Unassigned { .. }
             | Self::NotServed { .. }
@@ -135,7 +135,7 @@ impl CallError {
             Self::NoConfiguration { .. } => Code::FailedPrecondition,
             Self::UnknownSession { .. } => Code::NotFound,
             Self::Refused { source, .. } | Self::Failed { source, .. } => source.code(),
-            Self::Panicked { .. } | Self::Breach { .. } => Code::Internal,
+            Self::Panicked { .. } | Self::InvalidAnswer { .. } => Code::Internal,
             Self::DeadlineExceeded { .. } => Code::DeadlineExceeded,
         }
     }

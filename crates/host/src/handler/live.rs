@@ -4,7 +4,7 @@ use std::{
 };
 
 use super::Handler;
-use mixer_adapter_core::digest::Digest;
+use mixer_adapter_core::framework::digest::Digest;
 
 /// One configuration's handler; the lock is held while it is opened, so that it is opened once.
 pub(super) type Slot = tokio::sync::Mutex<Weak<Handler>>;

@@ -13,7 +13,7 @@ use super::{
 use crate::metrics::CallMetrics;
 use mixer_adapter_core::{
     adapter::{AdapterError, Handle},
-    frame::frame,
+    framework::frame::frame,
     proto::Any as AnyMessage,
     template::{Template, Variety},
 };
@@ -191,7 +191,7 @@ impl<T: Template> Servers<T> {
                 CallError::Panicked { adapter: adapter.name, message: panic_message(&*panic).to_owned() }
             }
         })?;
-        T::respond(asked, answer).map_err(|source| CallError::Breach { adapter: adapter.name, source })
+        T::respond(asked, answer).map_err(|source| CallError::InvalidAnswer { adapter: adapter.name, source })
     }
 }
 

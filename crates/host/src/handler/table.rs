@@ -14,7 +14,7 @@ use super::{
     live::{Live, Slot},
 };
 use mixer_adapter_core::adapter::{AdapterError, InferredTypes};
-use mixer_adapter_core::digest::Digest;
+use mixer_adapter_core::framework::digest::Digest;
 
 /// How large and how long-lived the table's caches are.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -108,7 +108,7 @@ impl HandlerTable {
     pub fn canonical(&self, adapter: &AdapterInfo, config: Bytes) -> Result<Bytes, CallError> {
         self.adapters.entry(adapter).canonical(config).map_err(|error| CallError::Unreadable {
             adapter: adapter.name,
-            source: mixer_adapter_core::json::ParamsError::whole(error.to_string()),
+            source: mixer_adapter_core::framework::json::ParamsError::whole(error.to_string()),
         })
     }
 

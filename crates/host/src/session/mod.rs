@@ -10,7 +10,7 @@ use std::sync::{
 pub use memory::MemoryStore;
 
 use crate::handler::Handler;
-use mixer_adapter_core::digest::Digest;
+use mixer_adapter_core::framework::digest::Digest;
 
 /// A session's id: a digest of adapter, canonical configuration and inferred types, so that every Mixer with the same
 /// configuration shares one session.

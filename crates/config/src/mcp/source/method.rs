@@ -20,7 +20,7 @@ use crate::mcp::{
     Rate, ServiceOptions,
     listen::{Admission, sender},
 };
-use mixer_adapter_core::frame::frame;
+use mixer_adapter_core::framework::frame::frame;
 
 /// Where sources say which version of their program they are.
 const VERSION: &str = "config.source.version";

@@ -6,7 +6,7 @@ use mixer_adapter_net::tls;
 /// A whole file that a field names.
 pub(super) fn read(field: &str, path: &Path) -> Result<Vec<u8>, ConfigErrors> {
     tls::read(path)
-        .map_err(|error| ConfigErrors::one(field, format!("{} cannot be read: {error}", path.display())))
+        .map_err(|error| ConfigErrors::single(field, format!("{} cannot be read: {error}", path.display())))
 }
 
 /// The same off the threads that serve calls.
@@ -15,5 +15,5 @@ pub(super) async fn read_aside(field: String, path: PathBuf) -> Result<Vec<u8>, 
         let field = field.clone();
         move || read(&field, &path)
     });
-    aside.await.unwrap_or_else(|_| Err(ConfigErrors::one(field, "was not read: the program is ending")))
+    aside.await.unwrap_or_else(|_| Err(ConfigErrors::single(field, "was not read: the program is ending")))
 }

@@ -79,9 +79,10 @@ fn load(
     settings: &TrustSettings,
     adapter_sans: &[String],
 ) -> Result<Loaded, ConfigErrors> {
-    let fault = |name: &str, reason: String| ConfigErrors::one(format!("{}.{name}", settings.field), reason);
+    let fault =
+        |name: &str, reason: String| ConfigErrors::single(format!("{}.{name}", settings.field), reason);
     let [ca_certificates, key, client_certificate] = files else {
-        return Err(ConfigErrors::one(settings.field, "a file is missing"));
+        return Err(ConfigErrors::single(settings.field, "a file is missing"));
     };
     let mut roots = RootCertStore::empty();
     roots.add_parsable_certificates(SYSTEM.iter().cloned());
@@ -97,7 +98,7 @@ fn load(
     let roots = Arc::new(roots);
     let builder = ClientConfig::builder_with_provider(Arc::new(ring::default_provider()))
         .with_safe_default_protocol_versions()
-        .map_err(|error| ConfigErrors::one(settings.field, error.to_string()))?;
+        .map_err(|error| ConfigErrors::single(settings.field, error.to_string()))?;
     let mut config = if settings.identity.is_some() {
         let chain = certificates(client_certificate).map_err(|why| fault("client_certificate", why))?;
         let key = private_key(key).map_err(|why| fault("private_key", why))?;

@@ -40,7 +40,10 @@ impl Security {
         let Settings { trust, server_name, token } = settings;
         let name = server_name.as_ref().unwrap_or(&address.host).clone();
         let name = ServerName::try_from(name.clone()).map_err(|_| {
-            ConfigErrors::one("connection.address", format!("{name:?} cannot be the name in a certificate"))
+            ConfigErrors::single(
+                "connection.address",
+                format!("{name:?} cannot be the name in a certificate"),
+            )
         })?;
         let material = Arc::new(Material::load(trust, &options.adapter_sans)?);
         let token = match token {

@@ -135,7 +135,7 @@ fn basic(client_id: &str, secret: &str) -> HeaderValue {
 }
 
 fn secret(content: Vec<u8>) -> Result<String, ConfigErrors> {
-    let refused = |why: &str| ConfigErrors::one(CLIENT_SECRET, why);
+    let refused = |why: &str| ConfigErrors::single(CLIENT_SECRET, why);
     let mut secret = String::from_utf8(content).map_err(|_| refused("holds something that is not UTF-8"))?;
     secret.truncate(secret.trim_end().len());
     if secret.is_empty() { Err(refused("holds no secret")) } else { Ok(secret) }

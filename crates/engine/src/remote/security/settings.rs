@@ -81,7 +81,7 @@ impl Settings {
             Some(AuthType::Tls(tls)) => read_tls(tls, errors),
             Some(AuthType::Mutual(mutual)) => read_mutual(mutual, errors),
             None => {
-                errors.refuse(
+                errors.push(
                     "connection.authentication",
                     "names neither tls nor mutual; leave it out for a connection in the clear",
                 );
@@ -98,7 +98,7 @@ fn read_tls(tls: &Tls, errors: &mut ConfigErrors) -> Option<Settings> {
             Ok(AuthHeader::Plain) => Some(Header { name: AUTHORIZATION, prefix: Prefix::None }),
             Ok(AuthHeader::Bearer) => Some(Header { name: AUTHORIZATION, prefix: Prefix::Bearer }),
             Err(_) => {
-                errors.refuse(format!("{TLS}.auth_header"), format!("{number} is neither PLAIN nor BEARER"));
+                errors.push(format!("{TLS}.auth_header"), format!("{number} is neither PLAIN nor BEARER"));
                 None
             }
         },
@@ -107,7 +107,7 @@ fn read_tls(tls: &Tls, errors: &mut ConfigErrors) -> Option<Settings> {
             // As in Mixer, which does not look at the header's settings here.
             Some(TokenSource::Oauth(_)) => Some(Header { name: AUTHORIZATION, prefix: Prefix::FromServer }),
             Some(TokenSource::TokenPath(_)) => {
-                errors.refuse(TLS, "token_path needs auth_header (PLAIN or BEARER) or custom_header");
+                errors.push(TLS, "token_path needs auth_header (PLAIN or BEARER) or custom_header");
                 None
             }
             None => None,
@@ -119,7 +119,7 @@ fn read_tls(tls: &Tls, errors: &mut ConfigErrors) -> Option<Settings> {
         }
         Some(TokenSource::Oauth(oauth)) => read_oauth(oauth, errors).map(SourceSettings::OAuth),
         None => {
-            errors.refuse(TLS, "needs token_path or oauth, as in Mixer");
+            errors.push(TLS, "needs token_path or oauth, as in Mixer");
             None
         }
     };
@@ -145,12 +145,12 @@ fn read_oauth(oauth: &OAuth, errors: &mut ConfigErrors) -> Option<OAuthSettings>
     let field = |name: &str| format!("{TLS}.oauth.{name}");
     let client_secret = required_path(&field("client_secret"), &oauth.client_secret, errors);
     if oauth.client_id.is_empty() {
-        errors.refuse(field("client_id"), "is missing");
+        errors.push(field("client_id"), "is missing");
     }
     let token_url = match token_url(&oauth.token_url) {
         Ok(url) => Some(url),
         Err(reason) => {
-            errors.refuse(field("token_url"), reason);
+            errors.push(field("token_url"), reason);
             None
         }
     };
@@ -163,10 +163,10 @@ fn read_oauth(oauth: &OAuth, errors: &mut ConfigErrors) -> Option<OAuthSettings>
             // Some servers want another name for the same thing.
             "grant_type" => value.clone_into(&mut params[0].1),
             "client_id" | "client_secret" => {
-                errors.refuse(field("endpoint_params"), format!("{name:?} has a field of its own"));
+                errors.push(field("endpoint_params"), format!("{name:?} has a field of its own"));
             }
             "scope" if !oauth.scopes.is_empty() => {
-                errors.refuse(field("endpoint_params"), "\"scope\" is given by scopes already");
+                errors.push(field("endpoint_params"), "\"scope\" is given by scopes already");
             }
             _ => params.push((name.clone(), value.clone())),
         }
@@ -196,7 +196,7 @@ fn token_url(text: &str) -> Result<Uri, String> {
 
 fn server_name(field: &str, name: &str, errors: &mut ConfigErrors) -> Option<String> {
     if !name.is_empty() && ServerName::try_from(name).is_err() {
-        errors.refuse(format!("{field}.server_name"), format!("{name:?} is no DNS name and no IP address"));
+        errors.push(format!("{field}.server_name"), format!("{name:?} is no DNS name and no IP address"));
     }
     (!name.is_empty()).then(|| name.to_owned())
 }
@@ -214,7 +214,7 @@ fn custom_header(name: &str, errors: &mut ConfigErrors) -> Option<Header> {
     match parsed.filter(|name| !taken(name)) {
         Some(name) => Some(Header { name, prefix: Prefix::None }),
         None => {
-            errors.refuse(format!("{TLS}.custom_header"), format!("a token cannot be sent as {name:?}"));
+            errors.push(format!("{TLS}.custom_header"), format!("a token cannot be sent as {name:?}"));
             None
         }
     }
@@ -226,7 +226,7 @@ fn path(text: &str) -> Option<PathBuf> {
 
 fn required_path(field: &str, text: &str, errors: &mut ConfigErrors) -> Option<PathBuf> {
     if text.is_empty() {
-        errors.refuse(field, "is missing: the path of a file");
+        errors.push(field, "is missing: the path of a file");
     }
     path(text)
 }

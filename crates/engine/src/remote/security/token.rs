@@ -117,7 +117,7 @@ impl Token {
 
 /// A file's token serves until the file is read again, and on where that cannot be read.
 fn from_file(header: &Header, content: &[u8], age: Duration) -> Result<Kept<HeaderValue>, ConfigErrors> {
-    let value = header.value(content, "").map_err(|why| ConfigErrors::one(TOKEN_PATH, why))?;
+    let value = header.value(content, "").map_err(|why| ConfigErrors::single(TOKEN_PATH, why))?;
     let again = Instant::now() + age;
     Ok(Kept { value, renew_at: again, wait_at: again, good_until: None })
 }

@@ -29,6 +29,7 @@ pub(super) struct Params {
 impl Config for Params {
     const NAME: &str = "istio.policy.v1beta1.Uri";
     const DESCRIPTOR: &[u8] = mixer_adapter_core::proto::DESCRIPTORS;
+    const GENERATED: () = ();
 }
 
 /// `adapter_config` for it.
@@ -54,7 +55,7 @@ impl Adapter for Probe {
 
     fn validate(params: &Params, _: &InferredTypes) -> Result<(), ConfigErrors> {
         match &params.text[..] {
-            "invalid" => Err(ConfigErrors::one("value", "must not be invalid")),
+            "invalid" => Err(ConfigErrors::single("value", "must not be invalid")),
             _ => Ok(()),
         }
     }

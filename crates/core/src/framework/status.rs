@@ -1,8 +1,8 @@
-//! Status codes by name, as gRPC writes them.
+//! Names of status codes in gRPC's spelling.
 
 use std::borrow::Cow;
 
-/// A code of `google.rpc.Code` by name, `PERMISSION_DENIED`; any other number as Mixer writes it, `code 99`.
+/// Returns the name of a code of `google.rpc.Code`, `PERMISSION_DENIED`; other numbers are written as Mixer does, `code 99`.
 pub fn status_name(code: i32) -> Cow<'static, str> {
     match usize::try_from(code).ok().and_then(|code| NAMES.get(code)) {
         Some(name) => Cow::Borrowed(name),

@@ -1,4 +1,6 @@
-/// Whether a name is an adapter's: `^[a-z]([-a-z0-9]*[a-z0-9])?$`, which is also a label in DNS and in Kubernetes.
+//! Names of adapters.
+
+/// Returns whether a name can be an adapter's: `^[a-z]([-a-z0-9]*[a-z0-9])?$`, a label of DNS and of Kubernetes.
 pub const fn is_valid_name(name: &str) -> bool {
     let bytes = name.as_bytes();
     if bytes.is_empty()

@@ -1,18 +1,20 @@
-//! Attribute values as people write them in JSON.
+//! Short forms of attribute values in JSON.
 
 use std::net::IpAddr;
 
 use base64::{Engine as _, engine::general_purpose::STANDARD};
 use serde_json::{Value as Json, json};
 
-/// A value in short as proto3 JSON has it: `"x"`, `5` or `true` for a `Value`, `"1.2.3.4"` for an `IPAddress`, the text
-/// alone for a `Duration`, `TimeStamp`, `DNSName`, `EmailAddress` or `Uri`. What is written out, and messages that are
-/// not of `istio.policy.v1beta1`, stay as they are. An error says what was expected.
-pub(crate) fn write_out(message: &str, json: Json) -> Result<Json, &'static str> {
+use crate::value::IpAddress;
+
+/// Expands a short form to proto3 JSON: `"x"`, `5` or `true` for a `Value`, `"1.2.3.4"` for an `IPAddress`, the text alone
+/// for a `Duration`, `TimeStamp`, `DNSName`, `EmailAddress` or `Uri`. Other JSON, and messages of other packages than
+/// `istio.policy.v1beta1`, are returned unchanged. The error is what was expected.
+pub(super) fn expand(message: &str, json: Json) -> Result<Json, &'static str> {
     let Some(message) = message.strip_prefix("istio.policy.v1beta1.") else { return Ok(json) };
     match message {
-        "Value" => write_out_value(json),
-        "IPAddress" => write_out_address(json),
+        "Value" => expand_value(json),
+        "IPAddress" => expand_address(json),
         "Duration" | "TimeStamp" | "DNSName" | "EmailAddress" | "Uri" if !json.is_object() => {
             Ok(json!({ "value": json }))
         }
@@ -20,7 +22,7 @@ pub(crate) fn write_out(message: &str, json: Json) -> Result<Json, &'static str>
     }
 }
 
-fn write_out_value(json: Json) -> Result<Json, &'static str> {
+fn expand_value(json: Json) -> Result<Json, &'static str> {
     match json {
         Json::String(_) => Ok(json!({ "string_value": json })),
         Json::Bool(_) => Ok(json!({ "bool_value": json })),
@@ -33,14 +35,14 @@ fn write_out_value(json: Json) -> Result<Json, &'static str> {
     }
 }
 
-fn write_out_address(json: Json) -> Result<Json, &'static str> {
+fn expand_address(json: Json) -> Result<Json, &'static str> {
     let mut fields = match json {
         Json::Object(fields) => fields,
         text => serde_json::Map::from_iter([("value".to_owned(), text)]),
     };
     if let Some(Json::String(text)) = fields.get_mut("value") {
         if let Ok(address) = text.parse::<IpAddr>() {
-            *text = STANDARD.encode(super::IpAddress::from(address).value);
+            *text = STANDARD.encode(IpAddress::from(address).value);
         } else if STANDARD.decode(text.as_str()).is_err() {
             return Err("expected an address such as \"10.0.0.1\" or \"::1\", or its bytes in base64");
         }
@@ -52,12 +54,12 @@ fn write_out_address(json: Json) -> Result<Json, &'static str> {
 mod tests {
     use super::*;
 
-    fn written_out(message: &str, json: Json) -> Json {
-        write_out(&format!("istio.policy.v1beta1.{message}"), json).expect("can be written out")
+    fn expanded(message: &str, json: Json) -> Json {
+        expand(&format!("istio.policy.v1beta1.{message}"), json).expect("a short form")
     }
 
     #[test]
-    fn a_bare_value_is_of_the_kind_it_looks_like() {
+    fn the_kind_of_a_short_value_follows_from_its_json() {
         let cases = [
             (json!("x"), json!({"string_value": "x"})),
             (json!(5), json!({"int64_value": 5})),
@@ -66,23 +68,23 @@ mod tests {
             (json!({"uri_value": "/x"}), json!({"uri_value": "/x"})),
         ];
         for (short, long) in cases {
-            assert_eq!(written_out("Value", short), long);
+            assert_eq!(expanded("Value", short), long);
         }
-        assert!(write_out("istio.policy.v1beta1.Value", json!(["x"])).is_err());
+        assert!(expand("istio.policy.v1beta1.Value", json!(["x"])).is_err());
     }
 
     #[test]
     fn addresses_are_text_or_base64() {
         for address in [json!("1.2.3.4"), json!({"value": "1.2.3.4"}), json!("AQIDBA==")] {
-            assert_eq!(written_out("IPAddress", address), json!({"value": "AQIDBA=="}));
+            assert_eq!(expanded("IPAddress", address), json!({"value": "AQIDBA=="}));
         }
-        assert_eq!(written_out("IPAddress", json!("::1")), json!({"value": "AAAAAAAAAAAAAAAAAAAAAQ=="}));
-        assert!(write_out("istio.policy.v1beta1.IPAddress", json!("1.2.3")).is_err());
+        assert_eq!(expanded("IPAddress", json!("::1")), json!({"value": "AAAAAAAAAAAAAAAAAAAAAQ=="}));
+        assert!(expand("istio.policy.v1beta1.IPAddress", json!("1.2.3")).is_err());
     }
 
     #[test]
-    fn other_messages_stay_as_they_are() {
-        assert_eq!(write_out("listentry.InstanceMsg", json!("x")), Ok(json!("x")));
-        assert_eq!(written_out("Duration", json!("5s")), json!({"value": "5s"}));
+    fn other_messages_are_unchanged() {
+        assert_eq!(expand("listentry.InstanceMsg", json!("x")), Ok(json!("x")));
+        assert_eq!(expanded("Duration", json!("5s")), json!({"value": "5s"}));
     }
 }

@@ -1,31 +1,33 @@
-//! Configuration written as JSON or YAML (or sent as a `google.protobuf.Struct`), read by the descriptor of an adapter's
-//! `Params`: proto3 JSON, with Go's durations allowed as a real Mixer has them
-//! (docs/behaviour/adapter-calls.md#configuration-in-calls). Instances written as JSON are read in the same way.
+//! Reads messages from JSON by their descriptor: configurations (also YAML and `google.protobuf.Struct`) and instances.
+//!
+//! The format is proto3 JSON, with Go's durations as in a real Mixer
+//! (docs/behaviour/adapter-calls.md#configuration-in-calls).
+
+mod attribute_values;
 
 use prost::{Message as _, bytes::Bytes};
 use prost_reflect::{Cardinality, DynamicMessage, EnumDescriptor, FieldDescriptor, Kind, MessageDescriptor};
 use serde_json::{Map, Number, Value as Json};
 
-use crate::{
-    suggest::suggestion,
-    value::{parse_duration, write_out},
-};
+use super::suggest::suggestion;
+use crate::value::parse_duration;
+use attribute_values::expand;
 
-/// Where the JSON of a `google.protobuf.Any` says its type.
+/// The field with the type of a `google.protobuf.Any` in JSON.
 const ANY_TYPE: &str = "@type";
 
-/// What is wrong with a configuration.
+/// A fault of a message in JSON.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("{}{reason}", if field.is_empty() { String::new() } else { format!("{field}: ") })]
 pub struct ParamsError {
-    /// The path of the field, `quotas[0].max_amount`; empty for the whole.
+    /// The path of the field, `quotas[0].max_amount`; empty for the message itself.
     pub field: String,
-    /// What is wrong with it and what it should be.
+    /// What is wrong and what is expected.
     pub reason: String,
 }
 
 impl ParamsError {
-    /// An error of the whole configuration.
+    /// Creates an error of the message itself.
     pub fn whole(reason: impl Into<String>) -> Self {
         Self { field: String::new(), reason: reason.into() }
     }
@@ -35,14 +37,18 @@ impl ParamsError {
     }
 }
 
-/// Reads JSON as that message; the result is the message's bytes, as by [`read_json`].
+/// Same as [`read_json`], but returns the encoded message.
 pub fn read_params(message: &MessageDescriptor, json: Json) -> Result<Bytes, ParamsError> {
     read_json(message, json).map(|message| message.encode_to_vec().into())
 }
 
-/// Reads JSON as that message. Field names may be those of the proto file or camelCase, `null` is left out, an unknown
-/// field is an error. Attribute values may be written in short: `"x"` for `{"string_value": "x"}`, `"1.2.3.4"` for the
-/// bytes of an address.
+/// Reads a message from JSON.
+///
+/// Field names are those of the proto file or camelCase, `null` is ignored, and an unknown field is an error. Attribute
+/// values have short forms: `"x"` for `{"string_value": "x"}`, `"1.2.3.4"` for the bytes of an address.
+///
+/// # Errors
+/// The first fault, with the path of its field.
 pub fn read_json(message: &MessageDescriptor, json: Json) -> Result<DynamicMessage, ParamsError> {
     let json = read_message(message, json, "")?;
     let mut path = serde_path_to_error::Track::new();
@@ -51,7 +57,8 @@ pub fn read_json(message: &MessageDescriptor, json: Json) -> Result<DynamicMessa
         .map_err(|error| ParamsError { field: path.path().to_string(), reason: error.to_string() })
 }
 
-/// A `google.protobuf.Struct` as JSON. Numbers without a fraction become integers: a Struct has no others.
+/// Converts a `google.protobuf.Struct` to JSON. Numbers stay floating-point: a Struct has no integers, and [`read_json`]
+/// accepts `5.0` for `5`.
 pub fn struct_to_json(fields: prost_types::Struct) -> Map<String, Json> {
     fields.fields.into_iter().map(|(name, value)| (name, value_to_json(value))).collect()
 }
@@ -78,7 +85,7 @@ fn read_message(message: &MessageDescriptor, json: Json, path: &str) -> Result<J
     if message.full_name().starts_with("google.protobuf.") {
         return Ok(json);
     }
-    let json = write_out(message.full_name(), json).map_err(|expected| ParamsError::at(path, expected))?;
+    let json = expand(message.full_name(), json).map_err(|expected| ParamsError::at(path, expected))?;
     let Json::Object(fields) = json else {
         return Err(ParamsError::at(
             path,
@@ -106,7 +113,7 @@ fn read_message(message: &MessageDescriptor, json: Json, path: &str) -> Result<J
     Ok(Json::Object(read))
 }
 
-/// A message of the type that it names.
+/// Reads a `google.protobuf.Any` as a message of the type that it names.
 fn read_any(any: &MessageDescriptor, mut json: Json, path: &str) -> Result<Json, ParamsError> {
     let Some(fields) = json.as_object_mut() else {
         return Err(ParamsError::at(
@@ -119,14 +126,14 @@ fn read_any(any: &MessageDescriptor, mut json: Json, path: &str) -> Result<Json,
     }
     let named = fields.remove(ANY_TYPE);
     let Some(type_url) = named.as_ref().and_then(Json::as_str) else {
-        let reason = "no @type says what it is; write it like type.googleapis.com/google.protobuf.Empty";
+        let reason = "@type is missing; write it like type.googleapis.com/google.protobuf.Empty";
         return Err(ParamsError::at(path, reason));
     };
     let name = type_url.rsplit('/').next().unwrap_or_default();
     let Some(message) = any.parent_pool().get_message_by_name(name) else {
-        return Err(ParamsError::at(&join(path, ANY_TYPE), format!("there is no type {name} here")));
+        return Err(ParamsError::at(&join(path, ANY_TYPE), format!("type {name} is not known")));
     };
-    // The messages with a JSON of their own have it under `value`.
+    // Messages with a special JSON form have it under `value`.
     let mut json = match name.starts_with("google.protobuf.") {
         true => json,
         false => read_message(&message, json, path)?,
@@ -192,7 +199,8 @@ fn read_enum(names: &EnumDescriptor, json: Json, path: &str) -> Result<Json, Par
     match json {
         Json::String(name) if known.contains(&name.as_str()) => Ok(Json::String(name)),
         Json::String(name) => {
-            let reason = format!("{name:?} is no {}; {}", names.name(), suggestion(&name, &known));
+            let reason =
+                format!("{name:?} is not a value of {}; {}", names.name(), suggestion(&name, &known));
             Err(ParamsError::at(path, reason))
         }
         other => match other.as_number().and_then(whole_number) {
@@ -216,7 +224,7 @@ fn described(json: &Json) -> String {
     }
 }
 
-/// `5.0` as `5`; beyond 2^53 a double no longer tells which whole number was meant.
+/// Reads `5.0` as `5`. Beyond 2^53 a double does not determine the whole number.
 fn whole_number(number: &Number) -> Option<Number> {
     const EXACT: f64 = 9_007_199_254_740_992.0;
     if number.is_i64() || number.is_u64() {
@@ -226,7 +234,7 @@ fn whole_number(number: &Number) -> Option<Number> {
     Some(Number::from(double as i64))
 }
 
-/// Go's spelling (`1m30s`) as proto3 JSON's (`90s`).
+/// Converts Go's notation (`1m30s`) to that of proto3 JSON (`90s`).
 fn read_duration(json: Json, path: &str) -> Result<Json, ParamsError> {
     let Json::String(text) = &json else {
         return Err(ParamsError::at(path, "expected a duration such as \"300ms\", \"5s\" or \"1m30s\""));
@@ -234,7 +242,7 @@ fn read_duration(json: Json, path: &str) -> Result<Json, ParamsError> {
     let Some(nanos) = parse_duration(text) else {
         return Err(ParamsError::at(
             path,
-            format!("{text:?} is no duration; write it like \"300ms\", \"5s\" or \"1m30s\""),
+            format!("{text:?} is not a valid duration; write it like \"300ms\", \"5s\" or \"1m30s\""),
         ));
     };
     let sign = if nanos < 0 { "-" } else { "" };

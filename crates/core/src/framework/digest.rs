@@ -1,15 +1,15 @@
-//! Content named by its digest.
+//! Identifiers made from content.
 
 use std::fmt;
 
 use sha2::{Digest as _, Sha256};
 
-/// Names content by 128 bits of its SHA-256: equal content has an equal digest in every process.
+/// The first 128 bits of a SHA-256: equal content has an equal digest in every process.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct Digest([u8; 16]);
 
 impl Digest {
-    /// The digest of some parts in order; where one part ends and the next begins counts.
+    /// Returns the digest of a sequence of parts. The boundaries between parts are significant.
     pub fn of<'a>(parts: impl IntoIterator<Item = &'a [u8]>) -> Self {
         let mut hasher = Sha256::new();
         for part in parts {
@@ -21,7 +21,7 @@ impl Digest {
         Self(digest)
     }
 
-    /// Reads the 32 hexadecimal digits that [`Display`](fmt::Display) writes.
+    /// Parses the 32 hexadecimal digits that [`Display`](fmt::Display) writes.
     pub fn parse(text: &[u8]) -> Option<Self> {
         let text: &[u8; 32] = text.try_into().ok()?;
         let mut digest = [0; 16];
@@ -50,7 +50,7 @@ mod tests {
     use super::Digest;
 
     #[test]
-    fn digests_survive_their_text() {
+    fn digests_are_parsed_from_their_text() {
         let digest = Digest::of([&b"a"[..], b"b"]);
         assert_eq!(Digest::parse(digest.to_string().as_bytes()), Some(digest));
         for bad in ["", "0", &"g".repeat(32), &"A".repeat(32), &"0".repeat(33)] {
@@ -59,7 +59,7 @@ mod tests {
     }
 
     #[test]
-    fn boundaries_of_parts_count() {
+    fn boundaries_between_parts_are_significant() {
         assert_ne!(Digest::of([&b"ab"[..], b""]), Digest::of([&b"a"[..], b"b"]));
     }
 }

@@ -7,7 +7,7 @@ use serde_json::{Value as Json, json};
 
 use super::*;
 use crate::{
-    json::read_json,
+    framework::json::read_json,
     proto::{Any, QuotaRequest, istio::mixer::adapter::model::v1beta1::quota_request::QuotaParams},
     template::{ListEntry, Metric, Quota, STANDARD as TEMPLATES, Template, listentry, metric, quota},
     value::{Value, ValueType},
@@ -39,7 +39,7 @@ fn every_standard_template_is_found_in_its_descriptor() {
 }
 
 #[test]
-fn templates_of_others_are_found_with_their_variety_and_answer() {
+fn templates_of_others_are_found_with_their_variety_and_response() {
     let template = sample("checkproducer");
     assert_eq!(template.variety(), Variety::CheckWithOutput);
     assert_eq!(template.method(), "/checkproducer.HandleCheckProducerService/HandleCheckProducer");
@@ -61,7 +61,7 @@ fn descriptors_are_read_from_base64_with_and_without_padding_and_line_breaks() {
 }
 
 #[test]
-fn imports_that_nobody_knows_are_taken_as_empty() {
+fn unknown_imports_are_taken_as_empty() {
     let imports =
         |file: &mut prost_types::FileDescriptorProto| file.dependency.push("gogoproto/gogo.proto".to_owned());
     let mut file = prost_types::FileDescriptorProto {
@@ -79,12 +79,12 @@ fn imports_that_nobody_knows_are_taken_as_empty() {
 }
 
 #[test]
-fn what_is_no_template_is_refused_with_the_reason() {
+fn other_descriptors_are_refused_with_the_reason() {
     let refusal = |set: Result<DescriptorSet, DescriptorError>| {
         set.and_then(|set| DynamicTemplate::new(&set)).unwrap_err().to_string()
     };
-    assert!(refusal(DescriptorSet::from_base64("!")).contains("no base64"));
-    assert!(refusal(DescriptorSet::from_base64("AAAA")).contains("no google.protobuf.FileDescriptorSet"));
+    assert!(refusal(DescriptorSet::from_base64("!")).contains("not valid base64"));
+    assert!(refusal(DescriptorSet::from_base64("AAAA")).contains("not a google.protobuf.FileDescriptorSet"));
     assert!(refusal(DescriptorSet::decode(&b""[..])).contains("it has no file"));
     assert!(
         refusal(DescriptorSet::decode(crate::proto::DESCRIPTORS))
@@ -95,7 +95,7 @@ fn what_is_no_template_is_refused_with_the_reason() {
 }
 
 #[test]
-fn the_options_of_a_template_are_held_to_what_mixer_accepts() {
+fn options_of_a_template_are_validated_as_in_mixer() {
     let refusal = |options: descriptor_set::FileOptions| {
         let file =
             descriptor_set::File { name: "t.proto".to_owned(), options: Some(options), ..Default::default() };
@@ -110,7 +110,7 @@ fn the_options_of_a_template_are_held_to_what_mixer_accepts() {
     assert!(refusal(options(None, Some("t"))).contains("no file has the option template_variety"));
     assert!(refusal(options(Some(0), None)).contains("no option template_name"));
     assert!(refusal(options(Some(0), Some("t-1"))).contains("letters only"));
-    assert!(refusal(options(Some(9), Some("t"))).contains("there is no template_variety 9"));
+    assert!(refusal(options(Some(9), Some("t"))).contains("template_variety 9 is not defined"));
     assert!(refusal(options(Some(0), Some("t"))).contains("no service `Handle..`"));
 }
 
@@ -121,10 +121,10 @@ fn a_request_holds_the_fields_of_its_template() {
         type_url: "type.googleapis.com/adapter.x.Params".to_owned(),
         value: b"\x08\x01".as_ref().into(),
     };
-    let asked =
+    let quotas =
         QuotaRequest { quotas: [("q".to_owned(), QuotaParams { amount: 3, best_effort: true })].into() };
     let instance = instance(&template, json!({"name": "q", "dimensions": {"user": "u", "port": 80}}));
-    let request = template.request(vec![instance], Some(&config), Some(&asked)).with_dedup_id("d-1");
+    let request = template.request(vec![instance], Some(&config), Some(&quotas)).with_dedup_id("d-1");
     let expected = quota::HandleQuotaRequest {
         instance: Some(quota::InstanceMsg {
             name: "q".to_owned(),
@@ -132,7 +132,7 @@ fn a_request_holds_the_fields_of_its_template() {
         }),
         adapter_config: Some(config),
         dedup_id: "d-1".to_owned(),
-        quota_request: Some(asked),
+        quota_request: Some(quotas),
     };
     assert_eq!(quota::HandleQuotaRequest::decode(request).unwrap(), expected);
 }

@@ -1,6 +1,7 @@
-//! Templates that only exist as a descriptor: those of other people, in `template` resources and on the command line.
+//! Templates defined by a descriptor: those of others, in `template` resources and on the command line.
 
 mod descriptor_set;
+mod error;
 mod infer;
 mod request;
 #[cfg(test)]
@@ -9,12 +10,13 @@ mod tests;
 use http::uri::PathAndQuery;
 use prost_reflect::{FileDescriptor, MessageDescriptor};
 
-pub use descriptor_set::{DescriptorError, DescriptorSet};
+pub use descriptor_set::DescriptorSet;
+pub use error::DescriptorError;
 pub use request::HandleRequest;
 
-use super::Variety;
+use crate::template::Variety;
 
-/// A template known by its descriptor, read by the rules of a real Mixer
+/// A template defined by a descriptor, read by the rules of a real Mixer
 /// (docs/behaviour/adapter-calls.md#methods-and-request-fields and
 /// docs/behaviour/configuration.md#what-a-template-descriptor-needs).
 #[derive(Clone, Debug)]
@@ -31,21 +33,21 @@ pub struct DynamicTemplate {
     fields: RequestFields,
 }
 
-/// The numbers of a request message's fields; what it lacks is not sent.
+/// The field numbers of a request message; fields that it lacks are not sent.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct RequestFields {
     /// The instance or instances.
     pub instance: u32,
-    /// The configuration or session.
+    /// The configuration or session id.
     pub adapter_config: Option<u32>,
-    /// The id that all attempts of a call share.
+    /// The id shared by all attempts of a call.
     pub dedup_id: Option<u32>,
     /// The amounts requested.
     pub quota_request: Option<u32>,
 }
 
 impl DynamicTemplate {
-    /// Finds the template in a descriptor set: the one file with the option template_variety, and the first service
+    /// Finds the template in a descriptor set: the only file with the option template_variety, and the first service
     /// whose name begins with `Handle`.
     pub fn new(set: &DescriptorSet) -> Result<Self, DescriptorError> {
         let (name, variety) = identity(set)?;
@@ -53,13 +55,12 @@ impl DynamicTemplate {
         let method = service
             .filter(|service| service.name().starts_with("Handle"))
             .find_map(|service| service.methods().next())
-            .ok_or_else(|| DescriptorError("it has no service `Handle..` with a method".to_owned()))?;
+            .ok_or(DescriptorError::NoService)?;
         let (service, request) = (method.parent_service(), method.input());
         let field = ["instance", "instances"].iter().find_map(|name| request.get_field_by_name(name));
         let instance = field.and_then(|field| Some((field.number(), field.kind().as_message()?.clone())));
-        let (instance_field, instance) = instance.ok_or_else(|| {
-            DescriptorError(format!("{} has no message `instance` or `instances`", request.full_name()))
-        })?;
+        let (instance_field, instance) =
+            instance.ok_or_else(|| DescriptorError::NoInstance(request.full_name().to_owned()))?;
         let package = |file: FileDescriptor| file.package_name().to_owned();
         let package = package(service.parent_file());
         let type_name = format!("{package}.Type");
@@ -67,7 +68,7 @@ impl DynamicTemplate {
             Variety::AttributeGenerator | Variety::CheckWithOutput => {
                 let name = format!("{package}.OutputMsg");
                 let output = set.pool.get_message_by_name(&name);
-                Some(output.ok_or_else(|| DescriptorError(format!("it has no message `{name}`")))?)
+                Some(output.ok_or(DescriptorError::NoMessage(name))?)
             }
             Variety::Check | Variety::Report | Variety::Quota => None,
         };
@@ -92,86 +93,79 @@ impl DynamicTemplate {
         })
     }
 
-    /// The name in the descriptor, in lower case. The resource that holds the descriptor may be called otherwise.
+    /// Returns the name in the descriptor, in lower case. The resource with the descriptor may have another name.
     pub fn name(&self) -> &str {
         &self.name
     }
 
-    /// When it is called and what it answers.
+    /// Returns the variety.
     pub fn variety(&self) -> Variety {
         self.variety
     }
 
-    /// The path of its gRPC method, `/listentry.HandleListEntryService/HandleListEntry`.
+    /// Returns the path of the gRPC method, `/listentry.HandleListEntryService/HandleListEntry`.
     pub fn method(&self) -> &str {
         self.method.as_str()
     }
 
-    /// The path of its gRPC method, for requests.
+    /// Returns the path of the gRPC method, for HTTP requests.
     pub fn path(&self) -> &PathAndQuery {
         &self.method
     }
 
-    /// One request's payload, `InstanceMsg`.
+    /// Returns the payload of one request, `InstanceMsg`.
     pub fn instance(&self) -> &MessageDescriptor {
         &self.instance
     }
 
-    /// What is made out of attributes, `OutputMsg`, for the varieties that have one.
+    /// Returns the source of generated attributes, `OutputMsg`, for the varieties that have one.
     pub fn output(&self) -> Option<&MessageDescriptor> {
         self.output.as_ref()
     }
 
-    /// The full name of its `Type`, `listentry.Type`.
+    /// Returns the full name of its `Type`, `listentry.Type`.
     pub fn type_name(&self) -> &str {
         &self.type_name
     }
 
-    /// The numbers of the request message's fields.
+    /// Returns the field numbers of the request message.
     pub fn fields(&self) -> RequestFields {
         self.fields
     }
 
-    /// The message on the wire.
+    /// Returns the request message.
     pub fn request_message(&self) -> &MessageDescriptor {
         &self.request
     }
 
-    /// The answer on the wire.
+    /// Returns the response message.
     pub fn response_message(&self) -> &MessageDescriptor {
         &self.response
     }
 }
 
-/// Names in a descriptor are checked by whoever made it, not by whoever reads it.
 fn path(method: &str) -> Result<PathAndQuery, DescriptorError> {
-    method.parse().map_err(|_| DescriptorError(format!("{method:?} is no name of a method")))
+    // Descriptors come from others, and names in them are not validated.
+    method.parse().map_err(|_| DescriptorError::InvalidMethod(method.to_owned()))
 }
 
 fn identity(set: &DescriptorSet) -> Result<(String, Variety), DescriptorError> {
-    let mut found = set.files.iter().filter_map(|file| {
+    let mut templates = set.files.iter().filter_map(|file| {
         let options = file.options.as_ref()?;
-        Some((&file.name, options.template_variety?, options.template_name.as_deref()))
+        Some((file.name.clone(), options.template_variety?, options.template_name.clone()))
     });
-    let (file, variety, name) = found.next().ok_or_else(|| {
-        DescriptorError(
-            "no file has the option template_variety: this is no template's descriptor".to_owned(),
-        )
-    })?;
-    if let Some((other, ..)) = found.next() {
-        return Err(DescriptorError(format!("{file} and {other} both have the option template_variety")));
+    let (file, number, name) = templates.next().ok_or(DescriptorError::NoVariety)?;
+    if let Some((second, ..)) = templates.next() {
+        return Err(DescriptorError::TwoVarieties { first: file, second });
     }
-    let variety = Variety::from_number(variety)
-        .ok_or_else(|| DescriptorError(format!("{file}: there is no template_variety {variety}")))?;
+    let Some(variety) = Variety::from_number(number) else {
+        return Err(DescriptorError::UnknownVariety { file, number });
+    };
     match name {
         Some(name) if !name.is_empty() && name.bytes().all(|byte| byte.is_ascii_alphabetic()) => {
             Ok((name.to_ascii_lowercase(), variety))
         }
-        Some(name) => {
-            Err(DescriptorError(format!("{file}: template_name {name:?} must consist of letters only")))
-        }
-        None => Err(DescriptorError(format!(
-            "{file} has no option template_name: give the descriptor of the generated handler service, not of template.proto"
-        ))),
+        Some(name) => Err(DescriptorError::InvalidName { file, name }),
+        None => Err(DescriptorError::NoName { file }),
     }
 }

@@ -8,7 +8,7 @@ use prost_reflect::{DynamicMessage, Value};
 use super::DynamicTemplate;
 use crate::proto::{Any, QuotaRequest};
 
-/// An encoded request of a template, but for its dedup_id: that differs from call to call.
+/// An encoded request without its dedup_id, which differs from call to call.
 #[derive(Clone, Debug)]
 pub struct HandleRequest {
     encoded: Bytes,
@@ -16,7 +16,7 @@ pub struct HandleRequest {
 }
 
 impl HandleRequest {
-    /// The request on the wire.
+    /// Encodes the request with a dedup_id, if the template has the field.
     pub fn with_dedup_id(&self, id: &str) -> Bytes {
         let Some(tag) = self.dedup_id else { return self.encoded.clone() };
         let mut request = BytesMut::with_capacity(self.encoded.len() + id.len() + 16);
@@ -27,8 +27,8 @@ impl HandleRequest {
 }
 
 impl DynamicTemplate {
-    /// Makes a request of these instances. Like Mixer's, it has whichever of the fields the template's request message
-    /// has (docs/behaviour/adapter-calls.md#methods-and-request-fields); a template that is not a report takes the first instance.
+    /// Makes a request with the fields that the template's request message has, as Mixer does
+    /// (docs/behaviour/adapter-calls.md#methods-and-request-fields). A template that is not a report takes the first instance.
     pub fn request(
         &self,
         instances: Vec<DynamicMessage>,

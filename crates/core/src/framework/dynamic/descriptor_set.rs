@@ -8,15 +8,12 @@ use base64::{
 use prost::{Message, bytes::Bytes};
 use prost_reflect::{DescriptorPool, FileDescriptor, MessageDescriptor};
 
-/// What is wrong with a descriptor, so that a template or a configuration cannot be read by it.
-#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-#[error("{0}")]
-pub struct DescriptorError(pub(super) String);
+use super::DescriptorError;
 
-/// A `FileDescriptorSet` as `template` and `adapter` resources hold one.
+/// A `FileDescriptorSet` as in `template` and `adapter` resources.
 ///
-/// Files that it imports but leaves out are put in: Istio's and Google's from what is known here, any other as an empty
-/// file. A real Mixer does not need them either (docs/behaviour/configuration.md#what-a-template-descriptor-needs).
+/// Imports that the set lacks are added: those of Istio and Google from this crate, any other as an empty file. A real
+/// Mixer does not need them either (docs/behaviour/configuration.md#what-a-template-descriptor-needs).
 #[derive(Clone, Debug)]
 pub struct DescriptorSet {
     pub(super) pool: DescriptorPool,
@@ -24,7 +21,7 @@ pub struct DescriptorSet {
     pub(super) files: Vec<File>,
 }
 
-/// Of a `FileDescriptorProto`, what is looked at here. The options come as they are on the wire, since prost-types drops
+/// The fields of `FileDescriptorProto` that are read here. Options are decoded from the wire, because prost-types drops
 /// extensions.
 #[derive(Clone, PartialEq, Message)]
 pub(super) struct File {
@@ -55,42 +52,34 @@ static KNOWN: LazyLock<Option<DescriptorPool>> =
     LazyLock::new(|| DescriptorPool::decode(crate::proto::DESCRIPTORS).ok());
 
 impl DescriptorSet {
-    /// Reads the bytes of a set.
+    /// Decodes a set.
     pub fn decode(set: impl Into<Bytes>) -> Result<Self, DescriptorError> {
-        let unreadable = |error: &dyn std::fmt::Display| {
-            DescriptorError(format!("this is no google.protobuf.FileDescriptorSet: {error}"))
-        };
-        let mut set = Set::decode(set.into()).map_err(|error| unreadable(&error))?;
-        let files = set.file.iter().map(|file| File::decode(file.clone())).collect::<Result<Vec<_>, _>>();
-        let files = files.map_err(|error| unreadable(&error))?;
+        let mut set = Set::decode(set.into())?;
+        let files: Vec<File> =
+            set.file.iter().map(|file| File::decode(file.clone())).collect::<Result<_, _>>()?;
         if files.is_empty() {
-            return Err(unreadable(&"it has no file"));
+            return Err(DescriptorError::Empty);
         }
         set.file.extend(missing_imports(&files));
-        let pool = DescriptorPool::decode(set.encode_to_vec().as_slice())
-            .map_err(|error| DescriptorError(format!("the descriptors do not fit together: {error}")))?;
+        let pool = DescriptorPool::decode(set.encode_to_vec().as_slice())?;
         Ok(Self { pool, files })
     }
 
-    /// Reads a set in base64 as resources hold it: the standard alphabet, with or without padding and line breaks.
+    /// Decodes a set in base64, as in resources: the standard alphabet, with or without padding and line breaks.
     pub fn from_base64(text: &str) -> Result<Self, DescriptorError> {
         const LENIENT: GeneralPurpose = GeneralPurpose::new(
             &STANDARD,
             GeneralPurposeConfig::new().with_decode_padding_mode(DecodePaddingMode::Indifferent),
         );
         let text: String = text.split_ascii_whitespace().collect();
-        let set =
-            LENIENT.decode(text).map_err(|error| DescriptorError(format!("this is no base64: {error}")))?;
-        Self::decode(set)
+        Self::decode(LENIENT.decode(text)?)
     }
 
-    /// An adapter's configuration message: `Params` of the last file that has one, as Mixer chooses it.
+    /// Returns an adapter's configuration message: `Params` of the last file that has one, as Mixer chooses it.
     pub fn params(&self) -> Result<MessageDescriptor, DescriptorError> {
         let params =
             self.files().filter_map(|file| file.messages().find(|message| message.name() == "Params"));
-        params.last().ok_or_else(|| {
-            DescriptorError("no file has a message `Params`: this is no adapter's configuration".to_owned())
-        })
+        params.last().ok_or(DescriptorError::NoParams)
     }
 
     pub(super) fn files(&self) -> impl Iterator<Item = FileDescriptor> {
@@ -98,7 +87,7 @@ impl DescriptorSet {
     }
 }
 
-/// The encoded files that these import, directly or not, and that are not among them.
+/// Encodes the files that the given ones import, directly or not, and that are not among them.
 fn missing_imports(files: &[File]) -> Vec<Bytes> {
     let mut present: HashSet<String> = files.iter().map(|file| file.name.clone()).collect();
     let mut imports: Vec<String> = files.iter().flat_map(|file| file.dependency.clone()).collect();

@@ -1,4 +1,4 @@
-//! The types of an instance's values, as sessions announce them.
+//! Types of the values of an instance, as sessions announce them.
 
 use prost_reflect::{
     Cardinality, DynamicMessage, FieldDescriptor, Kind, MapKey, MessageDescriptor, ReflectMessage as _, Value,
@@ -10,14 +10,14 @@ use crate::value::{Value as Attribute, ValueType};
 const VALUE: &str = "istio.policy.v1beta1.Value";
 
 impl DynamicTemplate {
-    /// The template's `Type` for the values of an instance; `None` for a template without that message. A field that is
-    /// absent leaves its type out.
+    /// Returns the template's `Type` for the values of an instance, without types for absent fields; `None` if the
+    /// template has no such message.
     pub fn inferred_type(&self, instance: &DynamicMessage) -> Option<DynamicMessage> {
         Some(infer(self.instance_type.as_ref()?, instance))
     }
 }
 
-/// Fields of instance and type have the same numbers.
+/// Infers the types of a message. Its fields have the same numbers in the instance and in the type.
 fn infer(message: &MessageDescriptor, instance: &DynamicMessage) -> DynamicMessage {
     let mut inferred = DynamicMessage::new(message.clone());
     for (field, value) in instance.fields() {
@@ -45,7 +45,7 @@ fn infer_field(target: &FieldDescriptor, value: &Value) -> Option<Value> {
             let mut types = items.iter().filter_map(|item| infer_one(&kind, item));
             match target.cardinality() {
                 Cardinality::Repeated => Some(Value::List(types.collect())),
-                // Repeated values have one type.
+                // The values of a repeated field have the same type.
                 _ => types.next(),
             }
         }

@@ -1,0 +1,15 @@
+//! Parts that the other crates of the framework and generated code use. They are not for authors, and change without notice.
+
+pub mod digest;
+pub mod dynamic;
+pub mod frame;
+pub mod json;
+pub mod name;
+pub mod optional_fields;
+mod quota_context;
+pub mod status;
+pub mod suggest;
+
+pub use quota_context::QuotaContext;
+
+pub use crate::{adapter::TemplateVisitor, metrics::event_counts};
