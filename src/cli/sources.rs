@@ -123,7 +123,7 @@ impl Sources {
         let listener = listener.with_context(|| format!("--mcp-listen: cannot listen on {}", url.address))?;
         let address = listener.local_addr()?;
         if url.tls {
-            return Ok((Listener::secured(listener, self.security.server()?), address));
+            return Ok((Listener::with_tls(listener, self.security.server()?), address));
         }
         if !address.ip().is_loopback() {
             tracing::warn!(%address, "--mcp-listen without TLS: whoever reaches this port can configure this program");

@@ -1,7 +1,10 @@
 //! The admin port: plain HTTP for people and machines. Nothing but `/explain` shows
 //! anything of a configuration, which may hold secrets.
 
-use std::sync::{Arc, Mutex, PoisonError};
+use std::{
+    sync::{Arc, Mutex, PoisonError},
+    time::Duration,
+};
 
 use axum::{
     Json, Router,
@@ -19,6 +22,7 @@ use super::{Readiness, page};
 use mixer_adapter_config::source::SourceStatus;
 use mixer_adapter_engine::ConfigStatus;
 use mixer_adapter_host::{Host, session::SessionSummary};
+use mixer_adapter_net::{ConnectionLimits, Listener, Protocol, Workers};
 
 /// How many sessions `/sessions` lists.
 const SESSIONS_LISTED: usize = 1_000;
@@ -51,12 +55,17 @@ pub(crate) fn vitals(readiness: Readiness, registry: Arc<Mutex<Registry>>) -> Ro
         .route("/metrics", get(metrics).with_state(registry))
 }
 
-/// Serves the admin port until it is told to stop.
+/// Limits of the admin port.
+const LIMITS: ConnectionLimits = ConnectionLimits {
+    protocol: Protocol::Http1 { header_timeout: Duration::from_secs(10) },
+    max_connections: 1_000,
+    max_age: None,
+    grace: Duration::from_millis(500),
+};
+
+/// Serves the admin port until `stop` is cancelled.
 pub(crate) async fn serve(listener: TcpListener, router: Router, stop: CancellationToken) {
-    let served = axum::serve(listener, router).with_graceful_shutdown(stop.cancelled_owned());
-    if let Err(error) = served.await {
-        tracing::error!(%error, "the admin port ended");
-    }
+    Listener::from(listener).serve(LIMITS, &Workers::here(), move |_| router.clone(), stop).await;
 }
 
 async fn ready(State(readiness): State<Readiness>) -> (StatusCode, String) {

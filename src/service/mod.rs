@@ -4,14 +4,9 @@
 
 mod admin;
 mod backend;
-mod body;
-mod connection;
-mod deadline;
 mod engine_metrics;
 mod explain;
-mod frame;
 mod grpc;
-mod listener;
 mod metrics;
 pub mod mixer;
 mod page;
@@ -19,7 +14,8 @@ mod readiness;
 mod server;
 
 pub(crate) use admin::{serve as serve_admin, vitals};
-pub(crate) use grpc::Grpc;
-pub use listener::Workers;
+pub(crate) use grpc::adapter_services;
+pub use grpc::{GrpcService, HostMethods};
+pub use mixer_adapter_net::Workers;
 pub use readiness::{Pending, Readiness};
 pub use server::{Bound, Server, ServerError, ServerOptions};

@@ -2,7 +2,7 @@ use std::{
     collections::HashMap,
     io,
     net::SocketAddr,
-    sync::{Arc, Mutex, atomic::AtomicUsize},
+    sync::{Arc, Mutex},
     time::Duration,
 };
 
@@ -10,20 +10,21 @@ use axum::{Router, routing::any};
 use tokio::net::TcpListener;
 use tokio_util::{sync::CancellationToken, task::TaskTracker};
 use tonic::service::Routes;
+use tower_layer::{Identity, Layer};
 
 use super::{
-    Readiness, Workers,
+    Readiness,
     admin::{self, Admin},
     backend,
-    connection::{self, ConnectionLimits},
     engine_metrics::EngineMetrics,
     explain,
-    grpc::{CallLimits, Grpc},
-    listener, metrics,
+    grpc::{GrpcService, HostMethods},
+    metrics,
 };
 use mixer_adapter_config::mcp::metrics::McpMetrics;
 use mixer_adapter_engine::{ConfigStatus, Mixer};
 use mixer_adapter_host::{Host, session::TICKS_TO_EXPIRE};
+use mixer_adapter_net::{Connection, ConnectionLimits, HttpService, Listener, Protocol, Workers};
 
 /// How a server treats connections and calls.
 #[derive(Clone, Debug)]
@@ -68,6 +69,21 @@ impl Default for ServerOptions {
             call_timeout: None,
             session_idle: Some(Duration::from_secs(24 * 60 * 60)),
             explain: false,
+        }
+    }
+}
+
+impl ServerOptions {
+    fn connection_limits(&self) -> ConnectionLimits {
+        ConnectionLimits {
+            protocol: Protocol::Http2 {
+                max_streams: self.max_calls_per_connection,
+                keepalive: self.keepalive,
+                keepalive_timeout: self.keepalive_timeout,
+            },
+            max_connections: self.max_connections,
+            max_age: self.max_connection_age,
+            grace: self.grace,
         }
     }
 }
@@ -155,7 +171,26 @@ impl Bound {
 
     /// Serves until `stop` is cancelled, then ends in order: not ready, no new connections, calls in flight finish,
     /// sessions and handlers close. Each of the last two steps takes at most [`ServerOptions::grace`].
+    ///
+    /// # Errors
+    /// Descriptors of an adapter that reflection cannot serve.
     pub async fn run(self, workers: &Workers, stop: CancellationToken) -> Result<(), ServerError> {
+        self.run_with_layer(workers, Identity::new(), stop).await
+    }
+
+    /// Like [`run`](Self::run), with a layer around the gRPC services of each connection.
+    ///
+    /// # Errors
+    /// As [`run`](Self::run).
+    pub async fn run_with_layer<L>(
+        self,
+        workers: &Workers,
+        layer: L,
+        stop: CancellationToken,
+    ) -> Result<(), ServerError>
+    where
+        L: Layer<GrpcService, Service: HttpService> + Clone + Send + 'static,
+    {
         let Server { host, mixer, config, options, readiness } = self.server;
         let (health_reporter, health) = tonic_health::server::health_reporter();
         let services = service_names(&host, mixer.is_some());
@@ -166,17 +201,9 @@ impl Bound {
         rpcs.extend(mixer.iter().flat_map(super::mixer::methods));
         let explains = |listener: &TcpListener| options.explain || is_loopback(listener);
         rpcs.extend(mixer.iter().filter(|_| explains(&self.grpc)).flat_map(explain::methods));
-        let grpc = Arc::new(Grpc {
-            rpcs,
-            routes: reflection(&host)?.add_service(health).prepare(),
-            limits: CallLimits {
-                message_size: options.max_message_size,
-                concurrent: options.max_concurrent_calls,
-                timeout: options.call_timeout,
-            },
-            in_flight: AtomicUsize::new(0),
-            host: host.clone(),
-        });
+        let methods = HostMethods { host: host.clone(), rpcs };
+        let routes = reflection(&host)?.add_service(health).prepare();
+        let grpc = GrpcService::new(methods, options.call_limits(), routes);
         let mut registry = metrics::registry(&host);
         registry.register_collector(Box::new(McpMetrics));
         if let Some(mixer) = mixer.clone() {
@@ -199,29 +226,18 @@ impl Bound {
         }
         background.spawn(keep_time(host.clone(), options.session_idle, draining.clone()));
 
-        let limits = ConnectionLimits {
-            streams: options.max_calls_per_connection,
-            max_age: options.max_connection_age,
-            max_age_grace: options.grace,
-            keepalive: options.keepalive,
-            keepalive_timeout: options.keepalive_timeout,
+        let make_service = move |connection: &Connection| layer.layer(grpc.on_connection(connection.id));
+        let serve =
+            Listener::from(self.grpc).serve(options.connection_limits(), workers, make_service, stop.clone());
+        let withdraw = async {
+            stop.cancelled().await;
+            let shutdown = readiness.register("shutdown");
+            for service in &services {
+                health_reporter.set_service_status(service, tonic_health::ServingStatus::NotServing).await;
+            }
+            shutdown
         };
-        let connections = TaskTracker::new();
-        let serve = {
-            let stop = stop.clone();
-            move |stream, id| connection::serve(stream, id, grpc.clone(), limits, stop.clone())
-        };
-        listener::accept(self.grpc, workers, options.max_connections, stop, &connections, serve).await;
-
-        let _never_ready_again = readiness.register("shutdown");
-        for service in &services {
-            health_reporter.set_service_status(service, tonic_health::ServingStatus::NotServing).await;
-        }
-        connections.close();
-        tracing::info!(connections = connections.len(), "calls in flight finish");
-        // Connections end by themselves within the grace period; the margin is for their tasks to be seen ending.
-        let margin = Duration::from_millis(500);
-        let _ = tokio::time::timeout(options.grace + margin, connections.wait()).await;
+        let ((), _never_ready_again) = tokio::join!(serve, withdraw);
         if let Some(mixer) = mixer {
             mixer.close();
         }

@@ -426,7 +426,7 @@ async fn a_message_of_64_megabytes_is_refused_and_its_connection_lives() {
     for method in methods(&serving) {
         let failure = client.send(&method, &message).await.unwrap_err();
         assert_eq!(failure.code, Code::ResourceExhausted, "{method}: {}", failure.message);
-        assert_eq!(failure.message, "the message is 67108864 bytes long; at most 4194304 are taken");
+        assert_eq!(failure.message, "the message has 67108864 bytes; the limit is 4194304");
         assert!(told(&client, "64 MB", "allow").await.is_ok(), "{method}");
     }
     assert_unharmed(serving).await;

@@ -75,7 +75,7 @@ impl Exporter {
             stopped => {
                 let families = self.families.clone();
                 let page = move || page::render(&families.contents(), Instant::now());
-                stopped.insert(Server::start(&self.address, Arc::new(page))?)
+                stopped.insert(Server::start(&self.address, page)?)
             }
         };
         let runtime = server.runtime().clone();

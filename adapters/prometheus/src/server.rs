@@ -2,9 +2,12 @@
 
 use std::{
     convert::Infallible,
-    fmt, io,
+    fmt,
+    future::{Ready, ready},
+    io,
     net::{SocketAddr, TcpListener},
     sync::Arc,
+    task::{Context, Poll},
     thread::{self, JoinHandle},
     time::Duration,
 };
@@ -12,56 +15,57 @@ use std::{
 use bytes::Bytes;
 use http::{Method, Request, Response, StatusCode, header::CONTENT_TYPE};
 use http_body_util::Full;
-use hyper::{body::Incoming, server::conn::http1, service::service_fn};
-use hyper_util::rt::{TokioIo, TokioTimer};
-use tokio::{
-    runtime::{Builder, Handle},
-    sync::{Semaphore, oneshot},
-};
+use mixer_adapter_net::{ConnectionLimits, Listener, Protocol, Workers};
+use tokio::runtime::{Builder, Handle};
+use tokio_util::sync::{CancellationToken, DropGuard};
+use tower_service::Service;
 
 use super::page;
 
-/// Where the page is, as in the original.
+/// The path of the page, as in the original.
 const PATH: &str = "/metrics";
-/// How many scrapers are served at a time; others wait.
-const CONNECTIONS: usize = 64;
-/// How long a scraper may take to ask.
-const REQUEST_TIMEOUT: Duration = Duration::from_secs(10);
-/// How long a connection lives, whatever its scraper does; Prometheus makes a new one.
-const CONNECTION_AGE: Duration = Duration::from_secs(300);
-/// How long to wait before connections are taken again when one could not be.
-const BREATH: Duration = Duration::from_millis(100);
 
-pub(super) type Page = Arc<dyn Fn() -> String + Send + Sync>;
+const LIMITS: ConnectionLimits = ConnectionLimits {
+    protocol: Protocol::Http1 { header_timeout: Duration::from_secs(10) },
+    max_connections: 64,
+    // Prometheus reconnects.
+    max_age: Some(Duration::from_secs(300)),
+    grace: Duration::ZERO,
+};
 
-/// A running server; it ends when this is dropped.
+/// A running server; it stops when this is dropped.
 pub(super) struct Server {
     pub(super) address: SocketAddr,
     runtime: Handle,
-    stop: Option<oneshot::Sender<Infallible>>,
+    stop: Option<DropGuard>,
     thread: Option<JoinHandle<()>>,
 }
 
 impl Server {
     /// Serves at IP:PORT; port 0 takes a free port.
-    pub(super) fn start(address: &str, page: Page) -> io::Result<Self> {
+    pub(super) fn start(
+        address: &str,
+        page: impl Fn() -> String + Send + Sync + 'static,
+    ) -> io::Result<Self> {
         let listener = TcpListener::bind(address)?;
         listener.set_nonblocking(true)?;
         let address = listener.local_addr()?;
         let runtime = Builder::new_current_thread().enable_all().build()?;
         let handle = runtime.handle().clone();
-        let (stop, stopped) = oneshot::channel();
+        let listener = {
+            let _entered = runtime.enter();
+            Listener::from(tokio::net::TcpListener::from_std(listener)?)
+        };
+        let service = PageService(Arc::new(page));
+        let stop = CancellationToken::new();
+        let stopped = stop.clone();
         let thread = thread::Builder::new().name("prometheus".to_owned()).spawn(move || {
             runtime.block_on(async {
-                tokio::select! {
-                    // Nothing is ever sent: the sender going away is the signal.
-                    _ = stopped => {}
-                    error = serve(listener, page) => tracing::error!("metrics are served no more: {error}"),
-                }
+                listener.serve(LIMITS, &Workers::here(), move |_| service.clone(), stopped).await;
             });
         })?;
-        tracing::info!("metrics of the adapter prometheus are on http://{address}{PATH}");
-        Ok(Self { address, runtime: handle, stop: Some(stop), thread: Some(thread) })
+        tracing::info!("Prometheus endpoint on http://{address}{PATH}");
+        Ok(Self { address, runtime: handle, stop: Some(stop.drop_guard()), thread: Some(thread) })
     }
 
     pub(super) fn runtime(&self) -> &Handle {
@@ -76,7 +80,7 @@ impl Drop for Server {
         if let Some(thread) = self.thread.take()
             && thread.join().is_err()
         {
-            tracing::error!("the thread that serves metrics panicked");
+            tracing::error!("the thread of the Prometheus endpoint panicked");
         }
     }
 }
@@ -87,50 +91,28 @@ impl fmt::Debug for Server {
     }
 }
 
-/// Takes connections; ends only if it cannot begin.
-async fn serve(listener: TcpListener, page: Page) -> io::Error {
-    let listener = match tokio::net::TcpListener::from_std(listener) {
-        Ok(listener) => listener,
-        Err(error) => return error,
-    };
-    let free = Arc::new(Semaphore::new(CONNECTIONS));
-    loop {
-        // The semaphore is never closed, so that there always is a permit to wait for.
-        let permit = free.clone().acquire_owned().await.ok();
-        let stream = match listener.accept().await {
-            Ok((stream, _)) => stream,
-            Err(error) => {
-                tracing::warn!("a scraper could not connect: {error}");
-                tokio::time::sleep(BREATH).await;
-                continue;
-            }
-        };
-        let page = page.clone();
-        let answer = service_fn(move |request| {
-            let response = answer(&request, &page);
-            async { Ok::<_, Infallible>(response) }
-        });
-        let connection = http1::Builder::new()
-            .timer(TokioTimer::new())
-            .header_read_timeout(REQUEST_TIMEOUT)
-            .serve_connection(TokioIo::new(stream), answer);
-        tokio::spawn(async move {
-            if let Ok(Err(error)) = tokio::time::timeout(CONNECTION_AGE, connection).await {
-                tracing::debug!("a scraper's connection ended: {error}");
-            }
-            drop(permit);
-        });
-    }
-}
+/// Answers scrapes with the page.
+#[derive(Clone)]
+struct PageService(Arc<dyn Fn() -> String + Send + Sync>);
 
-fn answer(request: &Request<Incoming>, page: &Page) -> Response<Full<Bytes>> {
-    let (status, text) = match (request.uri().path(), request.method()) {
-        (PATH, &Method::GET | &Method::HEAD) => (StatusCode::OK, page()),
-        (PATH, _) => (StatusCode::METHOD_NOT_ALLOWED, "GET only\n".to_owned()),
-        _ => (StatusCode::NOT_FOUND, format!("metrics are on {PATH}\n")),
-    };
-    let mut response = Response::new(Full::from(text));
-    *response.status_mut() = status;
-    response.headers_mut().insert(CONTENT_TYPE, http::HeaderValue::from_static(page::CONTENT_TYPE));
-    response
+impl<B> Service<Request<B>> for PageService {
+    type Response = Response<Full<Bytes>>;
+    type Error = Infallible;
+    type Future = Ready<Result<Self::Response, Infallible>>;
+
+    fn poll_ready(&mut self, _: &mut Context<'_>) -> Poll<Result<(), Infallible>> {
+        Poll::Ready(Ok(()))
+    }
+
+    fn call(&mut self, request: Request<B>) -> Self::Future {
+        let (status, text) = match (request.uri().path(), request.method()) {
+            (PATH, &Method::GET | &Method::HEAD) => (StatusCode::OK, (self.0)()),
+            (PATH, _) => (StatusCode::METHOD_NOT_ALLOWED, "GET only\n".to_owned()),
+            _ => (StatusCode::NOT_FOUND, format!("metrics are on {PATH}\n")),
+        };
+        let mut response = Response::new(Full::from(text));
+        *response.status_mut() = status;
+        response.headers_mut().insert(CONTENT_TYPE, http::HeaderValue::from_static(page::CONTENT_TYPE));
+        ready(Ok(response))
+    }
 }

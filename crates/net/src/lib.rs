@@ -1,3 +1,16 @@
-//! Network plumbing that the crates of mixer-adapter share.
+//! Network plumbing of mixer-adapter, one of each machine.
+//!
+//! - [`Listener`]: accepts connections and serves HTTP on them, with limits, ages, drain and optional TLS.
+//! - [`Workers`]: the threads that connections are served on.
+//! - [`grpc::UnaryService`]: the unary path of a gRPC server, as a tower service.
+//! - [`tls`]: mutual TLS for both ends of a connection, with certificates that reload.
 
+mod connection;
+pub mod grpc;
+mod listener;
 pub mod tls;
+mod workers;
+
+pub use connection::{Connection, ConnectionLimits, HttpService, Protocol};
+pub use listener::Listener;
+pub use workers::Workers;

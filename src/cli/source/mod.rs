@@ -189,7 +189,7 @@ impl Source {
 
     fn secured(&self, listener: TcpListener, address: SocketAddr) -> Result<Listener, Usage> {
         if self.listen.tls {
-            return Ok(Listener::secured(listener, self.security.server()?));
+            return Ok(Listener::with_tls(listener, self.security.server()?));
         }
         if !address.ip().is_loopback() {
             tracing::warn!(%address, "--listen without TLS: whoever reaches this port can read the configuration");

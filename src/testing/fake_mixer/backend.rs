@@ -14,9 +14,10 @@ use hyper_util::rt::{TokioExecutor, TokioIo};
 use tokio::{io::DuplexStream, runtime::Handle as Runtime};
 use tokio_util::sync::CancellationToken;
 use tonic::{Status, body::Body};
+use tower_service::Service as _;
 
 use super::{Fault, fault::NO_MESSAGE};
-use crate::service::Grpc;
+use crate::service::{GrpcService, adapter_services};
 use mixer_adapter_core::framework::frame::FRAME_PREFIX;
 use mixer_adapter_engine::remote::Wire;
 use mixer_adapter_host::Host;
@@ -26,13 +27,13 @@ const PIPE: usize = 64 << 10;
 
 pub(super) struct Backend {
     host: Arc<Host>,
-    grpc: Grpc,
+    grpc: GrpcService,
     faults: Mutex<VecDeque<Fault>>,
 }
 
 impl Backend {
     pub(super) fn new(host: Arc<Host>) -> Arc<Self> {
-        Arc::new(Self { grpc: Grpc::of_adapters(host.clone()), host, faults: Mutex::default() })
+        Arc::new(Self { grpc: adapter_services(host.clone()), host, faults: Mutex::default() })
     }
 
     /// The next call that meets none yet meets this fault.
@@ -75,7 +76,10 @@ impl Backend {
             Some(Fault::Answer(bytes)) => return message(&bytes),
             Some(Fault::LostSessions) => _ = self.host.sessions().clear(),
         }
-        self.grpc.answer(request).await
+        match self.grpc.clone().call(request).await {
+            Ok(response) => response.map(Body::new),
+            Err(never) => match never {},
+        }
     }
 
     /// Sessions are made and closed undisturbed.

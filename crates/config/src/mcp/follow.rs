@@ -113,7 +113,10 @@ impl StreamSource {
     /// Configuration from sources that dial that listener. They find the service `ResourceSink` there.
     pub fn listening(listener: impl Into<Listener>, settings: &SourceSettings) -> Self {
         let listener = listener.into();
-        let name = format!("sources that dial {listener}");
+        let name = {
+            let scheme = if listener.tls().is_some() { "mcps" } else { "mcp" };
+            format!("sources that dial {scheme}://{listener}")
+        };
         Self { cache: settings.cache.clone(), ..Self::by(name, Way::Listen(listener), options(settings)) }
     }
 

@@ -1,35 +1,39 @@
-use std::{fmt, future::pending, pin::pin, sync::Arc, time::Duration};
-
-use futures_util::stream;
-use hyper::{server::conn::http2, service::service_fn};
-use hyper_util::rt::{TokioExecutor, TokioIo, TokioTimer};
-use tokio::{
-    io::{AsyncRead, AsyncWrite},
-    net::{TcpListener, TcpStream},
-    sync::{Mutex, OwnedSemaphorePermit, Semaphore, mpsc},
+use std::{
+    convert::Infallible,
+    sync::Arc,
+    task::{Context, Poll},
+    time::Duration,
 };
-use tokio_util::{sync::CancellationToken, task::TaskTracker};
+
+use futures_util::{
+    FutureExt as _,
+    future::BoxFuture,
+    stream::{self, Stream},
+};
+use hyper::body::Incoming;
+use tokio::sync::{Mutex, OwnedSemaphorePermit, Semaphore, mpsc};
+use tokio_util::sync::CancellationToken;
 use tonic::{Request, Status, body::Body, service::Routes, transport::server::TcpConnectInfo};
-use tower_service::Service as _;
+use tower_service::Service;
 
 use super::{
     peer::{KEEPALIVE, KEEPALIVE_TIMEOUT},
     rate::{Bucket, Rate},
 };
-use mixer_adapter_net::tls;
+use mixer_adapter_net::{Connection, ConnectionLimits, Listener, Protocol, Workers, tls};
 
-/// How a service treats those who dial it.
+/// Limits of a service on its clients.
 #[derive(Clone, Debug)]
 pub struct ServiceOptions {
     /// Streams at a time; one more is RESOURCE_EXHAUSTED.
     pub max_streams: usize,
-    /// How often a stream may open; others wait.
+    /// Rate of new streams; further ones wait.
     pub new_streams: Rate,
     /// The longest message in bytes; a longer one ends its stream.
     pub max_message_size: usize,
 }
 
-/// Lets streams in.
+/// Admits new streams by the limits of a service.
 #[derive(Debug)]
 pub(crate) struct Admission {
     free: Arc<Semaphore>,
@@ -42,7 +46,7 @@ impl Admission {
         Self { free, rate: Mutex::new(Bucket::new(options.new_streams)) }
     }
 
-    /// Waits for the turn of a new stream. It counts until the result is dropped.
+    /// Waits until a new stream may open. The stream counts until the permit is dropped.
     pub(crate) async fn enter(&self) -> Result<OwnedSemaphorePermit, Status> {
         let full = |_| Status::resource_exhausted("too many streams are open; try again later");
         let permit = self.free.clone().try_acquire_owned().map_err(full)?;
@@ -52,174 +56,81 @@ impl Admission {
     }
 }
 
-/// Connections at a time; further ones wait to be accepted.
-const CONNECTIONS: usize = 10_000;
-/// Streams at a time on one connection.
-const STREAMS: u32 = 100;
-/// How long accepting rests after it failed: out of file descriptors, it would fail again at once.
-const REST: Duration = Duration::from_millis(100);
+/// Limits of connections to a source or a sink.
+const LIMITS: ConnectionLimits = ConnectionLimits {
+    protocol: Protocol::Http2 {
+        max_streams: 100,
+        keepalive: Some(KEEPALIVE),
+        keepalive_timeout: KEEPALIVE_TIMEOUT,
+    },
+    max_connections: 10_000,
+    max_age: None,
+    grace: Duration::from_millis(500),
+};
 
-/// How long the last answers on a connection may take to be sent when it is to end.
-const LAST_ANSWERS: Duration = Duration::from_millis(500);
-
-/// A port that is listened on.
-#[derive(Debug)]
-pub struct Listener {
-    tcp: TcpListener,
-    security: Option<Arc<tls::Server>>,
-}
-
-impl From<TcpListener> for Listener {
-    /// Whoever can connect is served.
-    fn from(tcp: TcpListener) -> Self {
-        Self { tcp, security: None }
-    }
-}
-
-impl Listener {
-    /// Connections are TLS, and who is not on the list of those who may dial is refused.
-    pub fn secured(tcp: TcpListener, security: Arc<tls::Server>) -> Self {
-        Self { tcp, security: Some(security) }
-    }
-}
-
-impl fmt::Display for Listener {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(if self.security.is_some() { "mcps://" } else { "mcp://" })?;
-        match self.tcp.local_addr() {
-            Ok(address) => address.fmt(f),
-            Err(error) => error.fmt(f),
-        }
-    }
-}
-
-/// Serves MCP on a port of its own until told to stop. Streams that have ended by then are answered in full, others are
-/// cut off: their clients come back, elsewhere perhaps.
+/// Serves MCP on a port of its own until `stop` is cancelled. Streams that have ended by then are answered in full, others are cut
+/// off: their clients reconnect, to another replica perhaps.
 pub async fn listen(listener: impl Into<Listener>, services: Routes, stop: CancellationToken) {
-    let Listener { tcp: listener, security } = listener.into();
+    let listener = listener.into();
+    let tls = listener.tls().cloned();
     let services = services.prepare();
-    let free = Arc::new(Semaphore::new(CONNECTIONS));
-    let connections = TaskTracker::new();
-    let watch = async {
-        match &security {
-            Some(security) => security.watch().await,
-            None => pending().await,
-        }
+    let make_service = move |connection: &Connection| PeerService {
+        services: services.clone(),
+        guard: tls.clone().map(|tls| (tls, connection.identity.clone())),
+        address: TcpConnectInfo { local_addr: connection.local, remote_addr: connection.remote },
     };
-    let accept = async {
-        if let Some(security) = &security {
-            security.ready().await;
-        }
-        loop {
-            let Ok(permit) = free.clone().acquire_owned().await else { return };
-            match listener.accept().await {
-                Ok((stream, _)) => {
-                    let (services, security, stop) = (services.clone(), security.clone(), stop.clone());
-                    connections.spawn(async move {
-                        serve(stream, security, services, stop).await;
-                        drop(permit);
-                    });
+    listener.serve(LIMITS, &Workers::here(), make_service, stop).await;
+}
+
+/// The services for one peer: checks that it may open streams, and names it to them.
+#[derive(Clone)]
+struct PeerService {
+    services: Routes,
+    guard: Option<(Arc<tls::Server>, Option<tls::Identity>)>,
+    address: TcpConnectInfo,
+}
+
+impl Service<http::Request<Incoming>> for PeerService {
+    type Response = http::Response<Body>;
+    type Error = Infallible;
+    type Future = BoxFuture<'static, Result<Self::Response, Infallible>>;
+
+    fn poll_ready(&mut self, _: &mut Context<'_>) -> Poll<Result<(), Infallible>> {
+        Poll::Ready(Ok(()))
+    }
+
+    fn call(&mut self, request: http::Request<Incoming>) -> Self::Future {
+        let PeerService { mut services, guard, address } = self.clone();
+        let mut request = request.map(Body::new);
+        request.extensions_mut().insert(address);
+        let answer = async move {
+            if let Some((tls, identity)) = guard {
+                // By the current list; open streams go on (docs/behaviour/mcp.md#access-lists).
+                if let Err(refusal) = tls.access().check(identity.as_ref()).await {
+                    return Ok(refusal.into_http());
                 }
-                Err(error) => {
-                    tracing::warn!(%error, "a connection could not be accepted");
-                    tokio::time::sleep(REST).await;
+                if let Some(identity) = identity {
+                    request.extensions_mut().insert(identity);
                 }
             }
-        }
-    };
-    tokio::select! {
-        () = accept => {}
-        never = watch => match never {},
-        () = stop.cancelled() => {}
-    }
-    connections.close();
-    connections.wait().await;
-}
-
-/// Serves one connection to its end, or until told to stop.
-async fn serve(
-    stream: TcpStream,
-    security: Option<Arc<tls::Server>>,
-    services: Routes,
-    stop: CancellationToken,
-) {
-    // The peer has gone already if this fails, and nobody is there to tell.
-    let _ = stream.set_nodelay(true);
-    let peer = TcpConnectInfo { local_addr: stream.local_addr().ok(), remote_addr: stream.peer_addr().ok() };
-    let Some(security) = security else {
-        return exchange(stream, peer, None, services, stop).await;
-    };
-    let secured = tokio::select! {
-        secured = security.secure(stream) => secured,
-        () = stop.cancelled() => return,
-    };
-    match secured {
-        Ok((stream, identity)) => exchange(stream, peer, Some((security, identity)), services, stop).await,
-        Err(error) => tracing::info!(peer = ?peer.remote_addr, error, "a TLS handshake failed"),
+            services.call(request).await
+        };
+        answer.boxed()
     }
 }
 
-/// Who may open streams, and who wants to.
-type Guard = Option<(Arc<tls::Server>, Option<tls::Identity>)>;
-
-/// Who the sender of a request is, by the certificate.
-#[derive(Clone, Debug)]
-struct Name(Arc<str>);
-
-/// Who sends a request, for people: where they are, and who their certificate says they are.
-pub(super) fn sender<T>(request: &Request<T>) -> String {
+/// The peer that sent a request, for logs and status pages: its address, and the first name in its certificate.
+pub(super) fn peer_name<T>(request: &Request<T>) -> String {
     let address = request.remote_addr().map_or_else(|| "unknown".to_owned(), |address| address.to_string());
-    match request.extensions().get::<Name>() {
-        Some(Name(name)) => format!("{address} ({name})"),
+    let name = request.extensions().get::<tls::Identity>().and_then(|identity| identity.names().first());
+    match name {
+        Some(name) => format!("{address} ({name})"),
         None => address,
     }
 }
 
-async fn exchange<S>(stream: S, peer: TcpConnectInfo, guard: Guard, services: Routes, stop: CancellationToken)
-where
-    S: AsyncRead + AsyncWrite + Send + Unpin + 'static,
-{
-    let name = guard.iter().find_map(|(_, identity)| identity.as_ref()?.names().first());
-    let name = name.map(|name| Name(name.as_str().into()));
-    let guard = Arc::new(guard);
-    let service = service_fn(move |request: http::Request<hyper::body::Incoming>| {
-        let mut request = request.map(Body::new);
-        request.extensions_mut().insert(peer.clone());
-        if let Some(name) = &name {
-            request.extensions_mut().insert(name.clone());
-        }
-        let (mut services, guard) = (services.clone(), guard.clone());
-        async move {
-            // By the list as it is now: streams that are open go on (docs/behaviour/mcp.md#access-lists).
-            if let Some((security, identity)) = &*guard
-                && let Err(refused) = security.access().check(identity.as_ref()).await
-            {
-                return Ok(refused.into_http());
-            }
-            services.call(request).await
-        }
-    });
-    let served = http2::Builder::new(TokioExecutor::new())
-        .timer(TokioTimer::new())
-        .max_concurrent_streams(STREAMS)
-        .keep_alive_interval(KEEPALIVE)
-        .keep_alive_timeout(KEEPALIVE_TIMEOUT)
-        .serve_connection(TokioIo::new(stream), service);
-    let mut served = pin!(served);
-    let ended = tokio::select! {
-        ended = served.as_mut() => Ok(ended),
-        () = stop.cancelled() => {
-            served.as_mut().graceful_shutdown();
-            tokio::time::timeout(LAST_ANSWERS, served).await
-        }
-    };
-    if let Ok(Err(error)) = ended {
-        tracing::debug!(%error, "a connection broke off");
-    }
-}
-
-/// What arrives at a channel, as a stream.
-pub(crate) fn outbox<T>(mut channel: mpsc::Receiver<T>) -> impl futures_util::Stream<Item = T> + Send
+/// A channel's receiver as a stream.
+pub(crate) fn outbox<T>(mut channel: mpsc::Receiver<T>) -> impl Stream<Item = T> + Send
 where
     T: Send,
 {

@@ -55,7 +55,7 @@ async fn serve(source: &ConfigServer, security: Arc<tls::Server>) -> (SocketAddr
     let address = listener.local_addr().unwrap();
     let service = ResourceSourceService::serve(source.clone(), &ResourceSourceService::default_options());
     let stop = CancellationToken::new();
-    tokio::spawn(listen(Listener::secured(listener, security), Routes::new(service), stop.clone()));
+    tokio::spawn(listen(Listener::with_tls(listener, security), Routes::new(service), stop.clone()));
     (address, stop.drop_guard())
 }
 
@@ -123,7 +123,7 @@ async fn a_source_that_dials_a_sink_over_tls_configures_it() {
     let address = listener.local_addr().unwrap();
     let wanted = Wanted { collection: COLLECTION.to_owned(), required: true };
     let settings = SourceSettings { collections: vec![wanted], ..SourceSettings::new("ns") };
-    let sink = StreamSource::listening(Listener::secured(listener, security), &settings);
+    let sink = StreamSource::listening(Listener::with_tls(listener, security), &settings);
     assert_eq!(sink.name(), format!("sources that dial mcps://{address}"));
     let (updates, mut received) = mpsc::channel(1);
     tokio::spawn(Box::new(sink).run(updates));

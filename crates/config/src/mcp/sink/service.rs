@@ -7,7 +7,7 @@ use super::{Sink, driver};
 use crate::{
     mcp::{
         Rate, ServiceOptions,
-        listen::{Admission, outbox, sender},
+        listen::{Admission, outbox, peer_name},
     },
     proto::istio::mcp::v1alpha1::{
         RequestResources, Resources,
@@ -48,7 +48,7 @@ impl ResourceSink for ResourceSinkService {
         request: Request<Streaming<Resources>>,
     ) -> Result<Response<Self::EstablishResourceStreamStream>, Status> {
         let admitted = self.admission.enter().await?;
-        let peer = sender(&request);
+        let peer = peer_name(&request);
         tracing::info!(peer, metadata = ?request.metadata(), "a source of configuration has dialed");
         let (stream, requests) = self.sink.open(peer).await;
         tokio::spawn(async move {

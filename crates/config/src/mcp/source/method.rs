@@ -18,7 +18,7 @@ use tower_service::Service;
 use super::{ConfigServer, Dialogue};
 use crate::mcp::{
     Rate, ServiceOptions,
-    listen::{Admission, sender},
+    listen::{Admission, peer_name},
 };
 use mixer_adapter_core::framework::frame::frame;
 
@@ -69,7 +69,7 @@ impl<F> Method<F> {
         let admitted = self.admission.enter().await?;
         let decoder = ProstCodec::<D::Push, D::Request>::default().decoder();
         let request = Request::from_http(request);
-        let peer = sender(&request);
+        let peer = peer_name(&request);
         let requests =
             Streaming::new_request(decoder, request.into_inner(), None, Some(self.max_message_size));
         tracing::info!(peer, "a sink has dialed");

@@ -3,28 +3,29 @@ use http_body::Body;
 use http_body_util::BodyExt as _;
 use tonic::Status;
 
-use mixer_adapter_core::framework::frame::FRAME_PREFIX;
+/// The length of the prefix of a gRPC message: one byte of flags, four of length.
+const PREFIX: usize = 5;
 
-/// The one message in the body of a unary request, at most so many bytes.
+/// Reads the one message in the body of a unary request.
 ///
-/// A longer one is refused from its prefix, before its bytes are read: RESOURCE_EXHAUSTED, and the connection lives.
-pub(super) async fn read_message<B>(mut body: B, at_most: usize) -> Result<Bytes, Status>
+/// A message of more than `max` bytes is refused by its prefix, before it is read: RESOURCE_EXHAUSTED, and the connection stays.
+pub(super) async fn read_message<B>(mut body: B, max: usize) -> Result<Bytes, Status>
 where
     B: Body<Data = Bytes> + Unpin,
     B::Error: std::fmt::Display,
 {
     let mut first = next_data(&mut body).await?.unwrap_or_default();
-    if first.len() >= FRAME_PREFIX {
-        let length = message_length(&first, at_most)?;
-        if first.len() == FRAME_PREFIX + length {
-            // By far the most frequent: the message came in one piece and need not be copied.
+    if first.len() >= PREFIX {
+        let length = message_length(&first, max)?;
+        if first.len() == PREFIX + length {
+            // The common case: the message came in one piece and is not copied.
             expect_end(&mut body).await?;
-            first.advance(FRAME_PREFIX);
+            first.advance(PREFIX);
             return Ok(first);
         }
     }
     let mut message = BytesMut::from(&first[..]);
-    while message.len() < FRAME_PREFIX {
+    while message.len() < PREFIX {
         match next_data(&mut body).await? {
             Some(data) => message.extend_from_slice(&data),
             None if message.is_empty() => return Err(Status::invalid_argument("the request has no message")),
@@ -33,24 +34,24 @@ where
             }
         }
     }
-    let length = message_length(&message, at_most)?;
-    message.reserve((FRAME_PREFIX + length).saturating_sub(message.len()));
-    while message.len() < FRAME_PREFIX + length {
+    let length = message_length(&message, max)?;
+    message.reserve((PREFIX + length).saturating_sub(message.len()));
+    while message.len() < PREFIX + length {
         match next_data(&mut body).await? {
             Some(data) => message.extend_from_slice(&data),
             None => {
                 return Err(Status::invalid_argument(format!(
                     "the message ends after {} of {length} bytes",
-                    message.len() - FRAME_PREFIX
+                    message.len() - PREFIX
                 )));
             }
         }
     }
-    if message.len() > FRAME_PREFIX + length {
+    if message.len() > PREFIX + length {
         return Err(one_message());
     }
     expect_end(&mut body).await?;
-    message.advance(FRAME_PREFIX);
+    message.advance(PREFIX);
     Ok(message.freeze())
 }
 
@@ -60,8 +61,9 @@ where
     B::Error: std::fmt::Display,
 {
     while let Some(frame) = body.frame().await {
-        let frame = frame.map_err(|error| Status::cancelled(format!("the request broke off: {error}")))?;
-        // Anything but data is trailers, which say nothing in a request.
+        let frame =
+            frame.map_err(|error| Status::cancelled(format!("the request was broken off: {error}")))?;
+        // Anything but data is trailers, which have no meaning in a request.
         if let Ok(data) = frame.into_data() {
             return Ok(Some(data));
         }
@@ -88,19 +90,25 @@ fn one_message() -> Status {
     Status::invalid_argument("the request has more than one message")
 }
 
-fn message_length(prefix: &[u8], at_most: usize) -> Result<usize, Status> {
+fn message_length(prefix: &[u8], max: usize) -> Result<usize, Status> {
     match prefix[0] {
         0 => {}
-        1 => return Err(Status::unimplemented("compressed messages are not served; send them as they are")),
+        1 => {
+            return Err(Status::unimplemented(
+                "compressed messages are not supported; send them uncompressed",
+            ));
+        }
         flags => {
-            return Err(Status::invalid_argument(format!("{flags:#04x} are no flags of a gRPC message")));
+            return Err(Status::invalid_argument(format!(
+                "{flags:#04x} is not a valid flag byte of a gRPC message"
+            )));
         }
     }
     let length = u32::from_be_bytes([prefix[1], prefix[2], prefix[3], prefix[4]]);
     let length = usize::try_from(length).unwrap_or(usize::MAX);
-    if length > at_most {
+    if length > max {
         return Err(Status::resource_exhausted(format!(
-            "the message is {length} bytes long; at most {at_most} are taken"
+            "the message has {length} bytes; the limit is {max}"
         )));
     }
     Ok(length)
@@ -146,12 +154,12 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn compression_is_refused_by_name() {
+    async fn compressed_messages_are_unimplemented() {
         assert_eq!(read(&[b"\x01\0\0\0\x01a"]).await, Err(Code::Unimplemented));
     }
 
     #[tokio::test]
-    async fn a_long_message_is_refused_from_its_prefix() {
+    async fn a_message_over_the_limit_is_refused_by_its_prefix() {
         assert_eq!(read(&[b"\0\0\0\0\x09"]).await, Err(Code::ResourceExhausted));
     }
 }

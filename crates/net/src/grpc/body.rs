@@ -7,30 +7,24 @@ use std::{
 use bytes::Bytes;
 use http::{HeaderMap, HeaderName, HeaderValue, Response, header::CONTENT_TYPE};
 use http_body::{Body, Frame, SizeHint};
-use tonic::Status;
 
-/// The body of a unary answer: one gRPC frame and the trailers that say OK, or nothing where the headers said why not.
+/// The body of a unary answer: one gRPC frame and the trailers of OK, or nothing where the head has the status.
 #[derive(Debug, Default)]
-pub(super) struct Unary {
+pub struct UnaryBody {
     frame: Option<Bytes>,
     trailers: bool,
 }
 
 const GRPC: HeaderValue = HeaderValue::from_static("application/grpc");
 
-/// An answer.
-pub(super) fn ok(frame: Bytes) -> Response<Unary> {
-    let mut response = Response::new(Unary { frame: Some(frame), trailers: true });
+/// A response of OK with one framed message.
+pub(super) fn ok(frame: Bytes) -> Response<UnaryBody> {
+    let mut response = Response::new(UnaryBody { frame: Some(frame), trailers: true });
     response.headers_mut().insert(CONTENT_TYPE, GRPC);
     response
 }
 
-/// An error in place of an answer.
-pub(super) fn error(status: Status) -> Response<Unary> {
-    status.into_http()
-}
-
-impl Body for Unary {
+impl Body for UnaryBody {
     type Data = Bytes;
     type Error = Infallible;
 

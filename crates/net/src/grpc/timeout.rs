@@ -3,13 +3,13 @@ use std::time::Duration;
 use http::HeaderMap;
 use tonic::Status;
 
-/// How long the caller waits: the header `grpc-timeout`, up to eight digits and a unit.
+/// Reads the header `grpc-timeout`: up to eight digits and a unit.
 pub(super) fn grpc_timeout(headers: &HeaderMap) -> Result<Option<Duration>, Status> {
     let Some(header) = headers.get("grpc-timeout") else { return Ok(None) };
     let timeout = header.to_str().ok().and_then(parse);
     timeout.map(Some).ok_or_else(|| {
         Status::invalid_argument(format!(
-            "grpc-timeout {header:?} is not up to eight digits and one of H M S m u n"
+            "grpc-timeout {header:?} is not valid; write up to eight digits and one of H M S m u n"
         ))
     })
 }

@@ -1,0 +1,10 @@
+//! The unary path of a gRPC server: one message in, one message out, without tonic's codecs and router, which cost more than
+//! decoding a check does (docs/behaviour/libraries.md#runtimes).
+
+mod body;
+mod frame;
+mod service;
+mod timeout;
+
+pub use body::UnaryBody;
+pub use service::{Call, CallLimits, Methods, UnaryService};

@@ -1,0 +1,91 @@
+use std::{
+    future::Future,
+    io,
+    sync::{
+        Arc,
+        atomic::{AtomicUsize, Ordering::Relaxed},
+    },
+};
+
+use tokio::runtime::{Builder, Handle};
+use tokio_util::{
+    sync::{CancellationToken, DropGuard},
+    task::TaskTracker,
+};
+
+/// The threads that serve connections, each with a runtime of its own: a current-thread runtime costs about half the CPU of a
+/// shared one per request (docs/behaviour/libraries.md#runtimes), and a call that blocks one thread does not stop the others.
+#[derive(Clone, Debug)]
+pub struct Workers {
+    workers: Arc<[Worker]>,
+    _stop: Option<Arc<DropGuard>>,
+}
+
+#[derive(Debug)]
+struct Worker {
+    runtime: Handle,
+    connections: Arc<AtomicUsize>,
+}
+
+impl Workers {
+    /// Starts `threads` threads, at least one. They end when the last clone is dropped.
+    ///
+    /// # Errors
+    /// A runtime or a thread that the system does not provide.
+    pub fn start(threads: usize) -> io::Result<Self> {
+        let stop = CancellationToken::new();
+        let mut workers = Vec::with_capacity(threads);
+        for index in 0..threads.max(1) {
+            let runtime = Builder::new_current_thread().enable_all().build()?;
+            workers.push(Worker { runtime: runtime.handle().clone(), connections: Arc::default() });
+            let stop = stop.clone();
+            std::thread::Builder::new()
+                .name(format!("calls-{index}"))
+                .spawn(move || runtime.block_on(stop.cancelled()))?;
+        }
+        Ok(Self { workers: workers.into(), _stop: Some(Arc::new(stop.drop_guard())) })
+    }
+
+    /// Serves connections on the caller's runtime: for tests and for servers inside another program.
+    ///
+    /// # Panics
+    /// Outside a Tokio runtime.
+    pub fn here() -> Self {
+        let worker = Worker { runtime: Handle::current(), connections: Arc::default() };
+        Self { workers: [worker].into(), _stop: None }
+    }
+
+    /// Runs a connection on the thread that has the fewest.
+    pub(crate) fn spawn<F>(&self, tracker: &TaskTracker, connection: impl FnOnce() -> F + Send + 'static)
+    where
+        F: Future<Output = ()> + Send + 'static,
+    {
+        let Some(worker) = self.workers.iter().min_by_key(|worker| worker.connections.load(Relaxed)) else {
+            return;
+        };
+        let open = OpenConnection::count(worker.connections.clone());
+        tracker.spawn_on(
+            async move {
+                let _open = open;
+                connection().await;
+            },
+            &worker.runtime,
+        );
+    }
+}
+
+/// Counts a connection until it is dropped.
+struct OpenConnection(Arc<AtomicUsize>);
+
+impl OpenConnection {
+    fn count(counter: Arc<AtomicUsize>) -> Self {
+        counter.fetch_add(1, Relaxed);
+        Self(counter)
+    }
+}
+
+impl Drop for OpenConnection {
+    fn drop(&mut self) {
+        self.0.fetch_sub(1, Relaxed);
+    }
+}
