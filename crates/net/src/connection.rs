@@ -1,9 +1,4 @@
-use std::{
-    error::Error,
-    net::SocketAddr,
-    pin::pin,
-    time::{Duration, SystemTime, UNIX_EPOCH},
-};
+use std::{error::Error, net::SocketAddr, pin::pin, time::Duration};
 
 use bytes::Bytes;
 use http::{Request, Response};
@@ -21,7 +16,7 @@ use tokio::{
 use tokio_util::sync::CancellationToken;
 use tower_service::Service;
 
-use crate::tls;
+use crate::{random, tls};
 
 /// The HTTP version of a port, with the limits that belong to it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -116,7 +111,7 @@ pub(crate) async fn serve_stream(
     let mut connection = pin!(http.serve_connection(TokioIo::new(stream), TowerToHyperService::new(service)));
     let aged = async {
         match limits.max_age {
-            Some(age) => tokio::time::sleep(jittered(age, id)).await,
+            Some(age) => tokio::time::sleep(age.mul_f64(1.0 - 0.1 * random())).await,
             None => std::future::pending().await,
         }
     };
@@ -161,13 +156,4 @@ impl Protocol {
             }
         }
     }
-}
-
-/// Up to a tenth earlier, so that connections made together do not end together.
-fn jittered(age: Duration, id: u64) -> Duration {
-    let nanos = SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |now| u64::from(now.subsec_nanos()));
-    let tenth = age.as_nanos() as u64 / 10;
-    let early =
-        if tenth == 0 { 0 } else { nanos.wrapping_add(id).wrapping_mul(0x9e37_79b9_7f4a_7c15) % tenth };
-    age.saturating_sub(Duration::from_nanos(early))
 }

@@ -3,14 +3,17 @@
 //! - [`Listener`]: accepts connections and serves HTTP on them, with limits, ages, drain and optional TLS.
 //! - [`Workers`]: the threads that connections are served on.
 //! - [`grpc::UnaryService`]: the unary path of a gRPC server, as a tower service.
+//! - [`Backoff`]: delays between attempts, with jitter.
 //! - [`tls`]: mutual TLS for both ends of a connection, with certificates that reload.
 
+mod backoff;
 mod connection;
 pub mod grpc;
 mod listener;
 pub mod tls;
 mod workers;
 
+pub use backoff::{Backoff, Delays, random};
 pub use connection::{Connection, ConnectionLimits, HttpService, Protocol};
 pub use listener::Listener;
 pub use workers::Workers;

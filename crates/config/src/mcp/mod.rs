@@ -3,7 +3,6 @@
 //! Both sides are state machines without sockets, clocks or tasks ([`sink::Machine`], [`source::Machine`]), and thin drivers
 //! around them. Either side may dial the other.
 
-mod backoff;
 pub(super) mod body;
 mod change;
 mod convert;

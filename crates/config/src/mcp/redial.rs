@@ -1,22 +1,17 @@
-use std::{
-    fmt::Display,
-    hash::{BuildHasher as _, Hasher as _, RandomState},
-    time::Duration,
-};
+use std::{fmt::Display, time::Duration};
 
 use futures_util::future::BoxFuture;
+use mixer_adapter_net::{Backoff, Delays};
 use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 use tonic::{Code, Status};
 
-use super::backoff::Backoff;
-
-/// How a peer is dialed, and what is taken from it.
+/// Limits of outbound streams.
 #[derive(Clone, Debug)]
 pub struct DialOptions {
-    /// The wait before the second try.
+    /// The delay before the second attempt.
     pub first_wait: Duration,
-    /// The longest wait between tries; the wait for a peer that wants to know who one is.
+    /// The longest delay between attempts; the delay after a peer that refused this program's identity.
     pub longest_wait: Duration,
     /// The longest message in bytes; a longer one ends the stream.
     pub max_message_size: usize,
@@ -32,64 +27,101 @@ impl Default for DialOptions {
     }
 }
 
-/// How a stream ended.
+/// Outcome of a closed stream.
 pub(crate) struct Ended {
     pub(crate) status: Status,
-    /// Something came of it.
+    /// A push was accepted on it.
     pub(crate) good: bool,
-    /// The next stream will be another one, so that there is no reason to wait.
+    /// The next stream asks for something else, so there is no reason to wait.
     pub(crate) resolved: bool,
 }
 
 impl Ended {
+    /// A stream without any accepted push.
     pub(crate) fn in_vain(status: Status) -> Self {
         Self { status, good: false, resolved: false }
     }
+
+    /// The delay before the next stream.
+    ///
+    /// Delays start over only after a stream that brought an accepted push and lasted longer than the delay before it. Opening
+    /// a stream is not enough, or a peer that opens streams and refuses is dialed in a hot loop
+    /// (docs/behaviour/mcp.md#reconnecting), and neither is a push, or a peer with one collection that is too large sends all others
+    /// in that loop.
+    fn next_delay(&self, delays: &mut Delays, lasted: Duration) -> Duration {
+        if self.good && lasted > delays.last() {
+            delays.reset();
+        }
+        if self.resolved {
+            return RESOLVED;
+        }
+        delays.next_delay()
+    }
+
+    /// Whether the peer refused this program's identity.
+    fn unauthorized(&self) -> bool {
+        matches!(self.status.code(), Code::Unauthenticated | Code::PermissionDenied)
+    }
 }
 
-/// The wait when the reason of the last end is gone.
+/// The delay where the reason of the last end is gone.
 const RESOLVED: Duration = Duration::from_millis(100);
 
-/// Keeps a stream to a peer open until told to stop, which the stream is told too.
+/// Keeps a stream to a peer open until `stop` is cancelled, which the stream sees, too.
 pub(crate) async fn redial(
     peer: &impl Display,
     options: &DialOptions,
     stop: CancellationToken,
     stream: impl Fn(CancellationToken) -> BoxFuture<'static, Ended>,
 ) {
-    let mut backoff = Backoff::new(options.first_wait, options.longest_wait);
-    let mut told = String::new();
+    let mut delays = Backoff { first: options.first_wait, longest: options.longest_wait }.delays();
+    let mut last_logged = String::new();
     loop {
         let started = Instant::now();
         let ended = stream(stop.clone()).await;
         if stop.is_cancelled() {
             return;
         }
-        backoff.ended(ended.good, started.elapsed());
-        let unwelcome = matches!(ended.status.code(), Code::Unauthenticated | Code::PermissionDenied);
-        let wait = match unwelcome {
-            _ if ended.resolved => RESOLVED,
-            true => backoff.wait(chance()).max(options.longest_wait),
-            false => backoff.wait(chance()),
-        };
-        let text = format!("{:?}: {}", ended.status.code(), ended.status.message());
-        // A reason is told once, not on every try; but that one does not go away by itself.
-        if unwelcome {
-            tracing::error!(%peer, ?wait, "this program is not let in: {text}; it needs another identity, or another peer");
-        } else if text != told || ended.good {
-            tracing::warn!(%peer, ?wait, "the configuration stream ended: {text}");
-        } else {
-            tracing::debug!(%peer, ?wait, "and again: {text}");
+        let mut retry_in = ended.next_delay(&mut delays, started.elapsed());
+        if ended.unauthorized() && !ended.resolved {
+            retry_in = options.longest_wait;
         }
-        told = text;
+        let error = format!("{:?}: {}", ended.status.code(), ended.status.message());
+        if ended.unauthorized() {
+            // Logged each time: it does not go away by itself.
+            tracing::error!(%peer, ?retry_in, error, "the peer refused this program's identity; use another certificate or another peer");
+        } else if error != last_logged || ended.good {
+            tracing::warn!(%peer, ?retry_in, error, "configuration stream ended");
+        } else {
+            tracing::debug!(%peer, ?retry_in, error, "configuration stream ended");
+        }
+        last_logged = error;
         tokio::select! {
-            () = tokio::time::sleep(wait) => {}
+            () = tokio::time::sleep(retry_in) => {}
             () = stop.cancelled() => return,
         }
     }
 }
 
-/// Some number: the standard library seeds its hashers by chance.
-pub(crate) fn chance() -> u32 {
-    RandomState::new().build_hasher().finish() as u32
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const SECOND: Duration = Duration::from_secs(1);
+
+    #[test]
+    fn only_a_good_stream_that_outlasts_the_delay_before_it_starts_over() {
+        let ended = |good| Ended { good, ..Ended::in_vain(Status::ok("")) };
+        let mut delays = Backoff { first: SECOND, longest: 60 * SECOND }.delays();
+        let fell = |delay: Duration, full: u32| (full * SECOND / 2..=full * SECOND).contains(&delay);
+        assert!(fell(ended(false).next_delay(&mut delays, SECOND), 1));
+        assert!(fell(ended(false).next_delay(&mut delays, 100 * SECOND), 2), "opened and refused");
+        let shorter = delays.last() / 2;
+        assert!(
+            fell(ended(true).next_delay(&mut delays, shorter), 4),
+            "good, but shorter than the delay before"
+        );
+        let longer = delays.last() * 2;
+        assert!(fell(ended(true).next_delay(&mut delays, longer), 1));
+    }
 }

@@ -161,11 +161,11 @@ impl Keeper {
         let mut kept: BTreeMap<SocketAddr, DropGuard> = BTreeMap::new();
         let mut number = 0;
         let mut changes = self.links.subscribe();
-        let mut rests = self.dialer.options.reconnect.start();
+        let mut delays = self.dialer.options.reconnect.delays();
         loop {
             let again = match self.resolve().await {
                 Ok(addresses) => {
-                    rests.reset();
+                    delays.reset();
                     kept.retain(|address, _| addresses.contains(address));
                     for address in addresses {
                         kept.entry(address).or_insert_with(|| {
@@ -180,7 +180,7 @@ impl Keeper {
                 }
                 Err(why) => {
                     self.links.send_modify(|links| links.unresolved = Some(why.into()));
-                    rests.next()
+                    delays.next_delay()
                 }
             };
             let down = async {

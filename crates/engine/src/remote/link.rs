@@ -45,7 +45,7 @@ impl Dialer {
         retired: &CancellationToken,
         publish: impl Fn(Link),
     ) {
-        let mut rests = self.options.reconnect.start();
+        let mut delays = self.options.reconnect.delays();
         loop {
             let connected = tokio::select! {
                 connected = self.connect(to) => connected,
@@ -65,12 +65,12 @@ impl Dialer {
                         }
                     }
                     if answered.load(Relaxed) || since.elapsed() >= STABLE {
-                        rests.reset();
+                        delays.reset();
                         publish(Link::Connecting);
                         continue;
                     }
                     // Once or twice may be an adapter that has just restarted; again and again is none.
-                    publish(match rests.taken() {
+                    publish(match delays.failures() {
                         0..3 => Link::Connecting,
                         _ => Link::Down("it ends every connection as soon as it is made".into()),
                     });
@@ -81,7 +81,7 @@ impl Dialer {
                 }
             }
             tokio::select! {
-                () = tokio::time::sleep(rests.next()) => {}
+                () = tokio::time::sleep(delays.next_delay()) => {}
                 () = retired.cancelled() => return publish(Link::Connecting),
             }
         }

@@ -5,7 +5,6 @@
 
 mod adapter;
 mod address;
-mod backoff;
 mod balancer;
 mod exchange;
 mod link;
@@ -16,7 +15,7 @@ mod session;
 mod settings;
 
 pub use adapter::RemoteAdapter;
-pub use backoff::Backoff;
+pub use mixer_adapter_net::Backoff;
 pub use options::{Options, Resolver, Wire};
 pub use session::{OpenError, Refused, Session, SessionState, Step};
 pub use settings::check_connection;

@@ -10,8 +10,8 @@ use mixer_adapter_host::handler::BoxFuture;
 pub struct Options {
     /// How long it may take until a connection stands, TLS included.
     pub connect_timeout: Duration,
-    /// How long to rest before a connection is tried again. Calls fail at once meanwhile; the default never rests for
-    /// more than 0.9 s, so that an adapter that is back is called again within a second.
+    /// Delays before a connection is tried again; calls fail at once meanwhile. The longest one by default is 0.75 s, so that an
+    /// adapter that is back is called again within a second.
     pub reconnect: Backoff,
     /// How often a silent adapter is asked whether it is still there, while calls wait for it. Never while none does:
     /// some servers end connections that are asked too often. `None` never asks.
@@ -28,7 +28,7 @@ pub struct Options {
     pub setup_timeout: Duration,
     /// How long CloseSession may take.
     pub close_timeout: Duration,
-    /// How long to rest before a session that an adapter would not make is tried again.
+    /// Delays before a session that an adapter refused is tried again.
     pub setup_backoff: Backoff,
     /// With `mutual`: the URI SANs of which an adapter's certificate must have one. Empty: those of the client's own
     /// certificate, as Mixer demands (docs/behaviour/connections.md#mutual-tls).

@@ -20,7 +20,7 @@ use crate::{
     Types,
     mcp::{
         Peer,
-        redial::{Ended, chance},
+        redial::Ended,
         sink::{
             Sink,
             dial::attended,
@@ -33,6 +33,7 @@ use crate::{
     },
     xds::collection_of,
 };
+use mixer_adapter_net::random;
 
 /// How often a server is asked.
 pub const REFRESH: Duration = Duration::from_secs(10);
@@ -107,7 +108,7 @@ async fn speak(
                 None => return Status::aborted("the sink is gone"),
             },
             () = sleep_until(at) => {
-                at = Instant::now() + refresh.mul_f64(1.0 + 0.25 * f64::from(chance()) / f64::from(u32::MAX));
+                at = Instant::now() + refresh.mul_f64(1.0 + 0.25 * random());
                 for request in next.clone().into_values() {
                     let answer = match timeout(TIMEOUT, post(&server, &request)).await {
                         Ok(answer) => answer,

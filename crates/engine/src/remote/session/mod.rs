@@ -197,11 +197,11 @@ impl Shared {
 
     /// Tries to make the session, again and again, until it is there or nobody wants it any more.
     async fn retry(self: Arc<Self>) {
-        let mut rests = self.setup.backoff.start();
+        let mut delays = self.setup.backoff.delays();
         let mut changes = self.state.subscribe();
         loop {
             let reachable = async {
-                tokio::time::sleep(rests.next()).await;
+                tokio::time::sleep(delays.next_delay()).await;
                 self.setup.remote.connected().await;
             };
             tokio::select! {

@@ -5,8 +5,8 @@ use prost::Message as _;
 use tokio::time::Instant;
 use tonic::Status;
 
-use crate::remote::backoff::{Backoff, Rests};
 use mixer_adapter_core::proto::Any;
+use mixer_adapter_net::{Backoff, Delays};
 
 /// Whether a session is open, for those who ask.
 #[derive(Clone, Debug)]
@@ -74,11 +74,11 @@ impl State {
 /// When a session may be made again. NOT_FOUND may mean something else than the session: an adapter that says so often
 /// must not be asked for a new session each time.
 #[derive(Debug)]
-pub(super) struct Renewals(Mutex<(Rests, Instant)>);
+pub(super) struct Renewals(Mutex<(Delays, Instant)>);
 
 impl Renewals {
     pub(super) fn new(backoff: Backoff) -> Self {
-        Self(Mutex::new((backoff.start(), Instant::now())))
+        Self(Mutex::new((backoff.delays(), Instant::now())))
     }
 
     pub(super) fn may_begin(&self) -> bool {
@@ -87,15 +87,15 @@ impl Renewals {
 
     /// With the new session it is not found either.
     pub(super) fn was_in_vain(&self) {
-        let (rests, not_before) = &mut *self.lock();
-        *not_before = Instant::now() + rests.next();
+        let (delays, not_before) = &mut *self.lock();
+        *not_before = Instant::now() + delays.next_delay();
     }
 
     pub(super) fn was_of_use(&self) {
         self.lock().0.reset();
     }
 
-    fn lock(&self) -> std::sync::MutexGuard<'_, (Rests, Instant)> {
+    fn lock(&self) -> std::sync::MutexGuard<'_, (Delays, Instant)> {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
