@@ -1,4 +1,4 @@
-//! The common operators evaluate without allocating: the hot path of every rule.
+//! Common operators evaluate without allocating, because they are on the hot path of every rule.
 #![allow(clippy::unwrap_used)]
 
 use std::sync::Arc;
@@ -31,7 +31,7 @@ fn bag() -> Bag {
 }
 
 #[test]
-fn comparisons_fallbacks_entries_and_patterns_allocate_nothing() {
+fn comparisons_fallbacks_map_entries_and_patterns_do_not_allocate() {
     let control = allocation_counter::measure(|| drop(std::hint::black_box(String::from("x"))));
     assert_eq!(control.count_total, 1, "allocations are counted");
     let bag = bag();
@@ -46,7 +46,7 @@ fn comparisons_fallbacks_entries_and_patterns_allocate_nothing() {
     ] {
         let expression = Expression::compile(text, bag.vocabulary()).unwrap();
         let mut reads = Reads::default();
-        // The first evaluation makes room for what is read, and the pattern its scratch space.
+        // The first evaluation allocates the buffers of `reads` and the scratch space of the pattern.
         assert!(expression.eval_bool(&bag, &mut reads).unwrap(), "{text}");
         reads.clear();
         let counted = allocation_counter::measure(|| {

@@ -1,4 +1,4 @@
-//! The recorded behaviour of a real Mixer's expression language.
+//! Compares the expression language with the recorded behaviour of Mixer.
 #![allow(clippy::unwrap_used)]
 
 use std::path::PathBuf;
@@ -8,7 +8,7 @@ use mixer_adapter_engine::expression::{Language, cases};
 const PROBES: &str = include_str!("data/expressions/probes.jsonl");
 
 #[test]
-fn our_own_edge_cases_come_out_as_in_a_real_mixer() {
+fn edge_cases_have_the_outcome_recorded_from_mixer() {
     let report = cases::run(PROBES, Language::Cexl).unwrap();
     println!("{report}");
     assert!(report.failures.is_empty() && report.skipped.is_empty(), "{report}");
@@ -16,7 +16,7 @@ fn our_own_edge_cases_come_out_as_in_a_real_mixer() {
 }
 
 #[test]
-fn istio_s_own_table_comes_out_as_in_a_real_mixer() {
+fn the_cases_of_istio_s_test_table_have_the_outcome_recorded_from_mixer() {
     let Some(table) = table() else { return };
     let report = cases::run(&table, Language::Cexl).unwrap();
     println!("{report}");
@@ -24,10 +24,10 @@ fn istio_s_own_table_comes_out_as_in_a_real_mixer() {
     assert_eq!((report.passed, report.skipped.len()), (421, 2));
 }
 
-/// Those that differ are explained in docs/cel.md.
+/// docs/cel.md explains the differences.
 #[cfg(feature = "cel")]
 #[test]
-fn cel_and_compat_come_out_as_in_a_real_mixer_but_for_four_cases_each() {
+fn cel_and_compat_differ_from_the_recorded_outcome_in_four_cases_each() {
     for (language, different) in [
         (Language::Cel, ["probe-0003", "probe-0076", "probe-0189", "probe-0286"]),
         (Language::Compat, ["probe-0018", "probe-0076", "probe-0189", "probe-0286"]),
@@ -42,7 +42,8 @@ fn cel_and_compat_come_out_as_in_a_real_mixer_but_for_four_cases_each() {
     }
 }
 
-/// The public test table of Istio is not ours to carry; it lies beside the project, or where `EXPRESSION_TABLE` says.
+/// Reads Istio's public test table, which is not part of this repository: from the path in `EXPRESSION_TABLE`, or from
+/// beside the repository.
 fn table() -> Option<String> {
     let beside =
         || PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("../shared/vectors/expressions/table.jsonl");
@@ -50,7 +51,7 @@ fn table() -> Option<String> {
     match std::fs::read_to_string(&path) {
         Ok(table) => Some(table),
         Err(error) => {
-            println!("LEFT OUT: the table of Istio's own cases, {}: {error}", path.display());
+            println!("SKIPPED: cannot read Istio's test table, {}: {error}", path.display());
             None
         }
     }

@@ -1,4 +1,4 @@
-//! Expressions in CEL and COMPAT, where the recorded cases say nothing.
+//! Expressions in CEL and COMPAT, beyond the recorded cases.
 #![cfg(feature = "cel")]
 #![allow(clippy::unwrap_used)]
 
@@ -38,13 +38,13 @@ fn cel(text: &str) -> Expression {
         .unwrap_or_else(|error| panic!("{}", error.render(text)))
 }
 
-fn refused(text: &str) -> (CompileErrorKind, String) {
+fn compile_error(text: &str) -> (CompileErrorKind, String) {
     let error = Expression::compile_in(Language::Cel, text, &vocabulary()).unwrap_err();
     (error.kind(), error.render(text))
 }
 
 #[test]
-fn the_standard_language_works_on_attributes() {
+fn standard_functions_and_macros_work_on_attributes() {
     for (text, value) in [
         ("[1, 2, 3].map(x, x * size).exists(x, x == 9)", Value::Bool(true)),
         ("['/a', '/b'].filter(p, request.path.startsWith(p))[0]", Value::from("/a")),
@@ -71,26 +71,30 @@ fn the_standard_language_works_on_attributes() {
 }
 
 #[test]
-fn what_can_never_have_a_value_is_refused_when_it_is_compiled() {
+fn expressions_that_can_never_be_evaluated_do_not_compile() {
     for (text, kind, line) in [
-        ("request.paht == ''", CompileErrorKind::UnknownAttribute, "there is no attribute `request.paht`"),
-        ("nothing(1)", CompileErrorKind::UnknownFunction, "there is no function `nothing`"),
-        ("request.path + 1", CompileErrorKind::ArgumentType, "`+` does not take STRING, INT64"),
-        ("request.headers.all(k, true)", CompileErrorKind::ArgumentType, "cannot be gone through"),
+        ("request.paht == ''", CompileErrorKind::UnknownAttribute, "unknown attribute `request.paht`"),
+        ("nothing(1)", CompileErrorKind::UnknownFunction, "unknown function `nothing`"),
+        (
+            "request.path + 1",
+            CompileErrorKind::ArgumentType,
+            "`+` does not accept arguments of type STRING, INT64",
+        ),
+        ("request.headers.all(k, true)", CompileErrorKind::ArgumentType, "cannot iterate over"),
         ("request.path.x", CompileErrorKind::ArgumentType, "STRING has no field `x`"),
         ("request.path ==", CompileErrorKind::Cel, " --> 1:"),
     ] {
-        let (actual, rendered) = refused(text);
+        let (actual, rendered) = compile_error(text);
         assert!(actual == kind && rendered.contains(line), "{text}: {actual:?} {rendered}");
     }
 }
 
 #[test]
-fn a_wrong_type_in_a_request_is_an_error_even_where_cel_would_pass_over_it() {
+fn a_value_of_the_wrong_type_is_an_error_even_where_cel_would_ignore_it() {
     let mut bag = bag();
     bag.insert("request.headers", "text");
     let expression = cel("true || 'x' in request.headers");
-    assert_eq!(expression.eval_bool(&bag, &mut Reads::default()), Ok(true), "it is not read");
+    assert_eq!(expression.eval_bool(&bag, &mut Reads::default()), Ok(true), "the attribute is not read");
     let expression = cel("'x' in request.headers || true");
     let error = expression.eval_bool(&bag, &mut Reads::default()).unwrap_err();
     let (name, declared) = ("request.headers".into(), ValueType::StringMap);
@@ -98,11 +102,14 @@ fn a_wrong_type_in_a_request_is_an_error_even_where_cel_would_pass_over_it() {
 }
 
 #[test]
-fn a_value_no_attribute_can_hold_is_an_error() {
+fn a_value_of_a_type_that_attributes_do_not_have_is_an_error() {
     let expression = cel("[1, 2]");
     assert_eq!(expression.value_type(), ValueType::Unspecified);
     let error = expression.eval(&bag(), &mut Reads::default()).unwrap_err();
-    assert_eq!(error.to_string(), "the value, a list, is of no attribute type that is known beforehand");
+    assert_eq!(
+        error.to_string(),
+        "the value is of type list, not of an attribute type known at compile time"
+    );
 }
 
 #[test]
@@ -140,7 +147,7 @@ fn nesting_and_expansion_are_bounded() {
 
 #[test]
 fn an_annotation_other_than_cel_and_compat_is_mixer_s_own_language() {
-    assert_eq!(Language::annotated("CEL"), Language::Cel);
-    assert_eq!(Language::annotated("COMPAT"), Language::Compat);
-    assert_eq!(Language::annotated("cel"), Language::Cexl);
+    assert_eq!(Language::from_annotation("CEL"), Language::Cel);
+    assert_eq!(Language::from_annotation("COMPAT"), Language::Compat);
+    assert_eq!(Language::from_annotation("cel"), Language::Cexl);
 }

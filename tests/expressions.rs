@@ -1,4 +1,4 @@
-//! What the expression language says about texts and requests.
+//! Compile and evaluation errors of the expression language, and its limits.
 #![allow(clippy::unwrap_used)]
 
 use std::sync::Arc;
@@ -29,24 +29,24 @@ fn compile(text: &str) -> Expression {
 }
 
 #[test]
-fn an_unknown_attribute_is_marked_and_a_similar_one_named() {
+fn an_unknown_attribute_is_marked_and_a_similar_one_suggested() {
     let text = "ab &&\n  request.paht == \"/x\"";
     let error = Expression::compile(text, &vocabulary()).unwrap_err();
-    assert_eq!(error.to_string(), "there is no attribute `request.paht`");
+    assert_eq!(error.to_string(), "unknown attribute `request.paht`");
     let lines = [
-        "error: there is no attribute `request.paht`",
+        "error: unknown attribute `request.paht`",
         " --> 2:3",
         "  |",
         "2 |   request.paht == \"/x\"",
         "  |   ^^^^^^^^^^^^",
-        "  = help: there is one named `request.path`",
+        "  = help: did you mean `request.path`?",
         "",
     ];
     assert_eq!(error.render(text), lines.join("\n"));
 }
 
 #[test]
-fn errors_mark_what_is_wrong_and_nothing_else() {
+fn compile_errors_mark_only_the_faulty_part() {
     for (text, kind, marked) in [
         ("request.size == \"x\"", CompileErrorKind::ArgumentType, "\"x\""),
         ("ab || request.size", CompileErrorKind::ArgumentType, "request.size"),
@@ -73,7 +73,7 @@ fn errors_mark_what_is_wrong_and_nothing_else() {
 }
 
 #[test]
-fn a_missing_attribute_is_marked_where_it_is_needed() {
+fn a_missing_attribute_is_marked_in_the_source() {
     let text = "ab || request.path == \"/x\"";
     let mut bag = Bag::new(vocabulary());
     bag.insert("ab", false);
@@ -100,13 +100,13 @@ fn a_wrong_type_in_a_request_is_an_error_that_names_both_types() {
         let error = expression.eval(&bag, &mut Reads::default()).unwrap_err();
         let kind = EvalErrorKind::WrongType { name: name.into(), declared, actual: "STRING" };
         assert_eq!(error.kind(), &kind, "{text}");
-        let message = format!("attribute `{name}` is declared as {declared}, but the request sends STRING");
+        let message = format!("attribute `{name}` is declared as {declared}, but the request has STRING");
         assert_eq!(error.to_string(), message);
     }
 }
 
 #[test]
-fn where_the_original_ran_into_its_limits_there_is_a_value() {
+fn expressions_beyond_the_limits_of_mixer_are_evaluated() {
     let mut bag = Bag::new(vocabulary());
     bag.insert("request.path", "/X");
     bag.insert("request.size", 1);
@@ -146,7 +146,7 @@ fn nesting_is_bounded_and_chains_are_not_nested() {
 }
 
 #[test]
-fn a_computed_operand_on_the_left_of_a_choice_never_counts() {
+fn the_value_of_an_operator_on_the_left_of_a_fallback_is_ignored() {
     let mut bag = Bag::new(vocabulary());
     bag.insert("ab", true);
     bag.insert("request.path", "/x");
@@ -164,7 +164,7 @@ fn a_computed_operand_on_the_left_of_a_choice_never_counts() {
 }
 
 #[test]
-fn of_too_many_operands_a_function_takes_the_last_and_an_operator_the_first() {
+fn with_surplus_operands_a_function_uses_the_last_and_an_operator_the_first() {
     let mut bag = Bag::new(vocabulary());
     bag.insert("ab", true);
     bag.insert("request.path", "a");
@@ -183,7 +183,7 @@ fn of_too_many_operands_a_function_takes_the_last_and_an_operator_the_first() {
 }
 
 #[test]
-fn a_condition_has_to_be_bool() {
+fn a_condition_must_be_bool() {
     let expression = compile("request.size | 1");
     assert_eq!(expression.value_type(), ValueType::Int64);
     let error = expression.eval_bool(&Bag::new(vocabulary()), &mut Reads::default()).unwrap_err();
@@ -191,9 +191,9 @@ fn a_condition_has_to_be_bool() {
 }
 
 #[test]
-fn outputs_extend_the_attributes_without_a_copy_of_them() {
+fn outputs_extend_the_vocabulary_of_a_request() {
     let base = vocabulary();
-    let mut extended = Vocabulary::over(Arc::clone(&base));
+    let mut extended = Vocabulary::extending(Arc::clone(&base));
     extended.declare("output.user", ValueType::String).unwrap();
     let extended = Arc::new(extended);
     let expression = Expression::compile("request.path + \"#\" + output.user", &extended).unwrap();
@@ -204,12 +204,12 @@ fn outputs_extend_the_attributes_without_a_copy_of_them() {
     let mut reads = Reads::default();
     assert_eq!(expression.eval(bag.with(&outputs), &mut reads), Ok(Evaluated::String("/x#me".into())));
     let referenced: Vec<_> = reads.referenced(&base).map(|reference| reference.name).collect();
-    assert_eq!(referenced, ["request.path"], "outputs are no attributes of the request");
+    assert_eq!(referenced, ["request.path"], "outputs are not attributes of the request");
     assert!(expression.eval(&bag, &mut reads).is_err());
 }
 
 #[test]
-fn values_become_attributes_again() {
+fn values_convert_to_attribute_values() {
     let bag = Bag::new(vocabulary());
     for (text, attribute) in [
         ("uri(\"a\")", AttributeValue::from("a")),

@@ -226,8 +226,11 @@ fn what_is_no_mixer_and_what_fails_exits_with_1() {
 #[test]
 fn a_wrong_command_line_says_what_is_wrong_and_exits_with_2() {
     for (arguments, reason) in [
-        (&["check", "--attributes", "request.path"][..], "--attributes: \"request.path\" is no attribute"),
-        (&["check", "-a", "response.code=x"], "attribute response.code: \"x\" is no INT64"),
+        (
+            &["check", "--attributes", "request.path"][..],
+            "--attributes: \"request.path\" is not an attribute",
+        ),
+        (&["check", "-a", "response.code=x"], "attribute response.code: \"x\" is not a valid INT64"),
         (&["check", "-a", "@nowhere.yaml"], "--attributes: \"@nowhere.yaml\" cannot be read: "),
         (&["check", "--address", "nowhere"], "write HOST:PORT"),
         (

@@ -150,7 +150,7 @@ fn a_wrong_command_line_exits_with_2() {
         (&["--report", "--quota", "x"], "cannot be used with"),
         (&["--config", "mcp://127.0.0.1:1"], "is no directory and no file"),
         (&["--config", "ftp://x"], "ftp:// is not known"),
-        (&["-a", "x"], "is no attribute"),
+        (&["-a", "x"], "is not an attribute"),
     ] {
         let ran = run(&[&["explain"], arguments].concat());
         assert!(ran.code == 2 && ran.stderr.contains(reason), "{arguments:?}: {ran:?}");
@@ -188,7 +188,11 @@ fn the_admin_port_explains_a_report_of_several_requests() {
 #[test]
 fn the_admin_port_refuses_what_it_cannot_read() {
     let server = Server::start(&[]);
-    assert!(server.get("/explain?response.code=x").contains("attribute response.code: \"x\" is no INT64"));
+    assert!(
+        server
+            .get("/explain?response.code=x")
+            .contains("attribute response.code: \"x\" is not a valid INT64")
+    );
     for (path, sent) in [("/explain", "[1]"), ("/explain", "5"), ("/explain?request.path=/x", "{}")] {
         assert!(server.post(path, sent).starts_with("HTTP/1.1 400"), "{path} {sent}");
     }

@@ -136,7 +136,7 @@ fn faults_are_for_programs_too() {
     let second = &json["faults"][1];
     assert_eq!((&second["line"], &second["field"]), (&json!(8), &json!("spec.match")));
     let reason = second["reason"].as_str().unwrap();
-    assert!(reason.starts_with("there is no attribute `request.paht`") && reason.contains("^^^"), "{reason}");
+    assert!(reason.starts_with("unknown attribute `request.paht`") && reason.contains("^^^"), "{reason}");
     assert_eq!(json["resources"]["istio/policy/v1beta1/rules"], 1);
 }
 

@@ -4,7 +4,7 @@ use clap::Args;
 use serde_json::Value as Json;
 
 use super::{Usage, input};
-use mixer_adapter_engine::attribute::{Vocabulary, Written, read_json, read_text};
+use mixer_adapter_engine::attribute::{ParsedAttributes, Vocabulary, parse_json, parse_text};
 
 /// For the end of a command's help.
 macro_rules! how_to_write {
@@ -33,8 +33,8 @@ pub(super) struct Attributes {
 
 impl Attributes {
     /// One request: all that is given, in its order.
-    pub(super) fn request(&self, types: &Vocabulary) -> Result<Written, Usage> {
-        let mut request = Written::new();
+    pub(super) fn request(&self, types: &Vocabulary) -> Result<ParsedAttributes, Usage> {
+        let mut request = ParsedAttributes::new();
         for argument in &self.arguments {
             let [one] = &mut read(argument, types)?[..] else {
                 return Err(Usage(format!(
@@ -47,22 +47,22 @@ impl Attributes {
     }
 
     /// Several requests: one for each time that `--attributes` is given, and more where a file has a list.
-    pub(super) fn requests(&self, types: &Vocabulary) -> Result<Vec<Written>, Usage> {
+    pub(super) fn requests(&self, types: &Vocabulary) -> Result<Vec<ParsedAttributes>, Usage> {
         let mut requests = Vec::new();
         for argument in &self.arguments {
             requests.extend(read(argument, types)?);
         }
         match requests.is_empty() {
-            true => Ok(vec![Written::new()]),
+            true => Ok(vec![ParsedAttributes::new()]),
             false => Ok(requests),
         }
     }
 }
 
-fn read(argument: &str, types: &Vocabulary) -> Result<Vec<Written>, Usage> {
+fn read(argument: &str, types: &Vocabulary) -> Result<Vec<ParsedAttributes>, Usage> {
     let (text, _) = input::text("--attributes", argument)?;
     if !argument.starts_with('@') {
-        let read = read_text(&text, types).map_err(|error| Usage(format!("--attributes: {error}")))?;
+        let read = parse_text(&text, types).map_err(|error| Usage(format!("--attributes: {error}")))?;
         return Ok(vec![read]);
     }
     let refuse = |why: String| Usage(format!("--attributes {argument}: {why}"));
@@ -73,6 +73,6 @@ fn read(argument: &str, types: &Vocabulary) -> Result<Vec<Written>, Usage> {
         request => vec![request],
     };
     let requests =
-        requests.iter().map(|request| read_json(request, types).map_err(|error| refuse(error.to_string())));
+        requests.iter().map(|request| parse_json(request, types).map_err(|error| refuse(error.to_string())));
     requests.collect()
 }

@@ -198,7 +198,7 @@ fn cases_json(report: &cases::Report) -> Json {
 }
 
 fn language() -> impl TypedValueParser<Value = Language> {
-    PossibleValuesParser::new(["CEL", "COMPAT"]).map(|name| Language::annotated(&name.to_uppercase()))
+    PossibleValuesParser::new(["CEL", "COMPAT"]).map(|name| Language::from_annotation(&name.to_uppercase()))
 }
 
 /// `my.size=INT64`.

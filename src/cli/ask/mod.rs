@@ -21,7 +21,7 @@ use tonic::Status;
 
 use crate::service::mixer;
 use mixer_adapter_engine::{
-    attribute::Written, dictionary::WORDS, proto::istio::mixer::v1::CheckRequest, trace::Trace,
+    attribute::ParsedAttributes, dictionary::WORDS, proto::istio::mixer::v1::CheckRequest, trace::Trace,
 };
 
 /// What came of a question.
@@ -33,7 +33,7 @@ pub(super) struct Asked<Answer> {
 }
 
 /// A check of one request, with a deduplication id that no other check has.
-pub(super) fn check_request(attributes: &Written, known_words: usize) -> CheckRequest {
+pub(super) fn check_request(attributes: &ParsedAttributes, known_words: usize) -> CheckRequest {
     CheckRequest {
         // The keys of std's hash maps are random, which is enough for an id.
         deduplication_id: RandomState::new().build_hasher().finish().to_string(),

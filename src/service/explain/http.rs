@@ -21,7 +21,7 @@ use crate::{
 };
 use mixer_adapter_engine::{
     Mixer,
-    attribute::{Unreadable, Vocabulary, Written, read_json, read_pairs},
+    attribute::{ParseAttributesError, ParsedAttributes, Vocabulary, parse_json, parse_pairs},
     dictionary::WORDS,
     proto::istio::mixer::v1::{CheckRequest, ReportRequest, check_request::QuotaParams},
     trace::Trace,
@@ -48,7 +48,7 @@ pub(in crate::service) async fn refusal() -> (StatusCode, &'static str) {
 
 async fn by_query(State(mixer): State<Arc<Mixer>>, RawQuery(query): RawQuery) -> Response {
     let (quotas, attributes): (Vec<_>, Vec<_>) = parameters(query).partition(|(name, _)| name == "quota");
-    let read = |types: &Vocabulary| Ok(Requested::check(&read_pairs(attributes, types)?, quotas));
+    let read = |types: &Vocabulary| Ok(Requested::check(&parse_pairs(attributes, types)?, quotas));
     explain(&mixer, read).await
 }
 
@@ -66,10 +66,10 @@ async fn by_body(
     let read = |types: &Vocabulary| match &attributes {
         Value::Array(requests) => {
             let requests: Result<Vec<_>, _> =
-                requests.iter().map(|request| read_json(request, types)).collect();
+                requests.iter().map(|request| parse_json(request, types)).collect();
             Ok(Requested::Report(report_request(&requests?, WORDS.len())))
         }
-        request => Ok(Requested::check(&read_json(request, types)?, quotas)),
+        request => Ok(Requested::check(&parse_json(request, types)?, quotas)),
     };
     explain(&mixer, read).await
 }
@@ -82,7 +82,7 @@ enum Requested {
 
 impl Requested {
     /// A check with a request of 1 for each of the quotas.
-    fn check(attributes: &Written, quotas: Vec<(String, String)>) -> Self {
+    fn check(attributes: &ParsedAttributes, quotas: Vec<(String, String)>) -> Self {
         let mut request = check_request(attributes, WORDS.len());
         let params = QuotaParams { amount: 1, best_effort: false };
         request.quotas = quotas.into_iter().map(|(_, name)| (name, params)).collect();
@@ -90,7 +90,10 @@ impl Requested {
     }
 }
 
-async fn explain(mixer: &Mixer, read: impl FnOnce(&Vocabulary) -> Result<Requested, Unreadable>) -> Response {
+async fn explain(
+    mixer: &Mixer,
+    read: impl FnOnce(&Vocabulary) -> Result<Requested, ParseAttributesError>,
+) -> Response {
     let Some(snapshot) = mixer.snapshot() else {
         return (StatusCode::SERVICE_UNAVAILABLE, "there is no configuration yet\n").into_response();
     };

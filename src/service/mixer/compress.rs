@@ -3,14 +3,14 @@
 use std::collections::BTreeMap;
 
 use mixer_adapter_engine::{
-    attribute::{AttributeValue, Written},
+    attribute::{AttributeValue, ParsedAttributes},
     dictionary,
     proto::istio::mixer::v1::{CompressedAttributes, StringMap},
 };
 
 /// Compresses attributes with the first `known_words` words of the global dictionary and words of the message's own
 /// (docs/behaviour/mixer-api.md#compressed-attributes). The last of several values of one attribute is used.
-pub(super) fn compress(attributes: &Written, known_words: usize) -> CompressedAttributes {
+pub(super) fn compress(attributes: &ParsedAttributes, known_words: usize) -> CompressedAttributes {
     let last: BTreeMap<&str, &AttributeValue> =
         attributes.iter().map(|(name, value)| (name.as_str(), value)).collect();
     let mut words = Words { known: known_words, own: Vec::new() };

@@ -2,12 +2,12 @@
 
 use super::compress::compress;
 use mixer_adapter_engine::{
-    attribute::Written,
+    attribute::ParsedAttributes,
     proto::istio::mixer::v1::{CheckRequest, ReportRequest, report_request::RepeatedAttributesSemantics},
 };
 
 /// A check of one request, without a deduplication id and quotas.
-pub(crate) fn check_request(attributes: &Written, known_words: usize) -> CheckRequest {
+pub(crate) fn check_request(attributes: &ParsedAttributes, known_words: usize) -> CheckRequest {
     CheckRequest {
         attributes: Some(compress(attributes, known_words)),
         global_word_count: known_words as u32,
@@ -16,7 +16,7 @@ pub(crate) fn check_request(attributes: &Written, known_words: usize) -> CheckRe
 }
 
 /// A report of several requests, each encoded independently of the others.
-pub(crate) fn report_request(requests: &[Written], known_words: usize) -> ReportRequest {
+pub(crate) fn report_request(requests: &[ParsedAttributes], known_words: usize) -> ReportRequest {
     ReportRequest {
         attributes: requests.iter().map(|attributes| compress(attributes, known_words)).collect(),
         default_words: Vec::new(),

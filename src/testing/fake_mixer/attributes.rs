@@ -1,6 +1,6 @@
 use std::collections::{BTreeMap, HashMap};
 
-use mixer_adapter_engine::attribute::{AttributeValue, Written};
+use mixer_adapter_engine::attribute::{AttributeValue, ParsedAttributes};
 
 /// The attributes of a request, by name. The macro [`attributes!`](crate::attributes) makes them; maps turn into them, and
 /// pairs of names and values collect into them.
@@ -45,7 +45,7 @@ impl Attributes {
         self
     }
 
-    pub(super) fn into_written(self) -> Written {
+    pub(super) fn into_written(self) -> ParsedAttributes {
         self.0.into_iter().collect()
     }
 }

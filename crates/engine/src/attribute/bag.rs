@@ -4,26 +4,25 @@ use super::{AttributeValue, Reads, Vocabulary};
 
 /// The attributes of one request.
 ///
-/// Values of declared attributes are kept by slot. Undeclared ones are kept by name: no expression can read them, a
-/// trace can show them. A bag made for a vocabulary that stands over another holds the attributes added there; see
-/// [`Bag::with`].
+/// Declared attributes are stored by slot. Undeclared ones are stored by name; traces show them, but expressions cannot
+/// read them. A bag of a vocabulary that extends another one holds only the attributes added there; see [`Bag::with`].
 #[derive(Clone, Debug)]
 pub struct Bag {
     vocabulary: Arc<Vocabulary>,
-    /// The slot of the first value.
+    /// The slot of the first element of `values`.
     first: u32,
     values: Vec<Option<AttributeValue>>,
     undeclared: Vec<(Arc<str>, AttributeValue)>,
 }
 
 impl Bag {
-    /// An empty bag.
+    /// Creates an empty bag.
     pub fn new(vocabulary: Arc<Vocabulary>) -> Self {
         let (first, values) = (vocabulary.first_slot(), vec![None; vocabulary.own_len()]);
         Self { vocabulary, first, values, undeclared: Vec::new() }
     }
 
-    /// Sets an attribute, declared or not, whatever the type of the value.
+    /// Sets an attribute, which need not be declared nor of its declared type.
     pub fn insert(&mut self, name: impl Into<Arc<str>> + AsRef<str>, value: impl Into<AttributeValue>) {
         match self.vocabulary.own_slot(name.as_ref()) {
             Some(slot) => self.set(slot, value),
@@ -34,15 +33,15 @@ impl Bag {
         }
     }
 
-    /// Sets the attribute at a slot of this bag's vocabulary. A slot that is not this bag's is ignored.
+    /// Sets the attribute at a slot. A slot outside of this bag is ignored.
     pub fn set(&mut self, slot: u32, value: impl Into<AttributeValue>) {
         let own = slot.checked_sub(self.first);
-        if let Some(place) = own.and_then(|own| self.values.get_mut(own as usize)) {
-            *place = Some(value.into());
+        if let Some(entry) = own.and_then(|own| self.values.get_mut(own as usize)) {
+            *entry = Some(value.into());
         }
     }
 
-    /// The value of an attribute, declared or not.
+    /// Returns the value of an attribute, declared or not.
     pub fn get(&self, name: &str) -> Option<&AttributeValue> {
         match self.vocabulary.own_slot(name) {
             Some(slot) => self.at(slot),
@@ -50,14 +49,14 @@ impl Bag {
         }
     }
 
-    /// The value at a slot.
+    /// Returns the value at a slot.
     #[inline]
     pub fn at(&self, slot: u32) -> Option<&AttributeValue> {
         let own = slot.checked_sub(self.first)?;
         self.values.get(own as usize)?.as_ref()
     }
 
-    /// Every attribute that has a value: declared ones by slot, then the others as they came.
+    /// Iterates over all attributes with a value: declared ones by slot, then the others in insertion order.
     pub fn iter(&self) -> impl Iterator<Item = (&Arc<str>, &AttributeValue)> {
         let declared = (self.first..)
             .zip(&self.values)
@@ -65,18 +64,18 @@ impl Bag {
         declared.chain(self.undeclared.iter().map(|(name, value)| (name, value)))
     }
 
-    /// This bag and, in the slots after it, `extra`: what an expression over an extended vocabulary reads.
+    /// Combines this bag with `extra`, a bag of a vocabulary that extends this one.
     pub fn with<'a>(&'a self, extra: &'a Bag) -> Attributes<'a> {
         Attributes { bag: self, extra: Some(extra) }
     }
 
-    /// The vocabulary this bag was made for.
+    /// The vocabulary of this bag.
     pub fn vocabulary(&self) -> &Arc<Vocabulary> {
         &self.vocabulary
     }
 }
 
-/// What an expression reads: a request's bag, and possibly one with the attributes its vocabulary adds.
+/// The attributes that an expression reads: a request's bag and optionally one of an extending vocabulary.
 #[derive(Clone, Copy, Debug)]
 pub struct Attributes<'a> {
     bag: &'a Bag,
@@ -84,7 +83,7 @@ pub struct Attributes<'a> {
 }
 
 impl<'a> Attributes<'a> {
-    /// The value at a slot; the read is recorded, found or not.
+    /// Returns the value at a slot and records the read, even if there is no value.
     #[inline]
     pub fn read(self, slot: u32, reads: &mut Reads) -> Option<&'a AttributeValue> {
         let value = match (self.bag.at(slot), self.extra) {
@@ -109,7 +108,7 @@ mod tests {
     use mixer_adapter_core::value::ValueType;
 
     #[test]
-    fn undeclared_attributes_are_kept_by_name_and_overwritten() {
+    fn undeclared_attributes_are_stored_by_name_and_overwritten() {
         let mut vocabulary = Vocabulary::new();
         vocabulary.declare("a", ValueType::String).unwrap();
         let mut bag = Bag::new(Arc::new(vocabulary));
@@ -122,11 +121,11 @@ mod tests {
     }
 
     #[test]
-    fn extra_attributes_are_read_behind_the_request_s_own() {
+    fn extra_attributes_are_read_after_those_of_the_request() {
         let mut base = Vocabulary::new();
         base.declare("a", ValueType::String).unwrap();
         let base = Arc::new(base);
-        let mut extended = Vocabulary::over(Arc::clone(&base));
+        let mut extended = Vocabulary::extending(Arc::clone(&base));
         let slot = extended.declare("output.n", ValueType::Int64).unwrap();
         let mut bag = Bag::new(base);
         bag.insert("a", "x");

@@ -1,16 +1,16 @@
-//! Attributes: what a request is described by (docs/behaviour/configuration.md#attribute-vocabulary).
+//! Attributes, which describe a request (docs/behaviour/configuration.md#attribute-vocabulary).
 //!
-//! A [`Vocabulary`] says which attributes exist and of which type each is. A [`Bag`] holds one request's values, by
-//! the slot the vocabulary gave each name. [`Reads`] remembers which of them were looked at.
+//! A [`Vocabulary`] declares names and types and assigns each attribute a slot. A [`Bag`] holds the values of a request
+//! by slot. [`Reads`] records which of them were read.
 
 mod bag;
+mod parse;
 mod reads;
 mod value;
 mod vocabulary;
-mod written;
 
 pub use bag::{Attributes, Bag};
+pub use parse::{ParseAttributesError, ParsedAttributes, parse_json, parse_pairs, parse_text};
 pub use reads::{Reads, Reference};
 pub use value::{AttributeValue, StringMap};
-pub use vocabulary::{Conflict, Declaration, Vocabulary};
-pub use written::{Unreadable, Written, read_json, read_pairs, read_text};
+pub use vocabulary::{ConflictingTypesError, Declaration, Vocabulary};

@@ -2,27 +2,27 @@ use std::sync::Arc;
 
 use super::{AttributeValue, Vocabulary};
 
-/// Which attributes were read, and whether each was there: what the Mixer API answers as referenced attributes, so
-/// that a client knows when it may reuse an answer (docs/behaviour/expressions.md#referenced-attributes and
+/// Records which attributes were read and whether each was present. The Mixer API returns them as referenced attributes,
+/// by which a client decides whether to reuse an answer (docs/behaviour/expressions.md#referenced-attributes and
 /// docs/behaviour/mixer-api.md#referenced-attributes).
 ///
-/// Recording allocates nothing once the buffers have grown; [`Reads::clear`] keeps them for the next evaluation.
+/// Recording does not allocate once the buffers have grown; [`Reads::clear`] retains them for the next evaluation.
 #[derive(Clone, Debug, Default)]
 pub struct Reads {
     slots: Vec<Word>,
-    /// Those of this evaluation come first. Behind them are left those of earlier ones, because a request reads what
-    /// the one before it has read, and a key that is kept need not be counted up and down.
+    /// The keys of this evaluation, followed by those of earlier ones: a request often reads the same keys as the
+    /// previous one, and reusing them avoids reference counting.
     keys: Vec<KeyRead>,
-    /// How many keys are those of this evaluation.
+    /// The number of keys of this evaluation.
     key_count: usize,
 }
 
-/// What is known of 64 slots, a bit each.
+/// The reads of 64 slots, one bit each.
 #[derive(Clone, Copy, Debug, Default)]
 struct Word {
     read: u64,
     present: u64,
-    /// Those that are string maps. It depends on the keys read from one what an answer depends on.
+    /// String maps. An answer depends only on the keys read from them.
     map: u64,
 }
 
@@ -33,19 +33,19 @@ struct KeyRead {
     present: bool,
 }
 
-/// One read: of an attribute, or of one key of a string map.
+/// A read of an attribute or of one key of a string map.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Reference<'a> {
     /// The attribute.
     pub name: &'a str,
-    /// The key, for a string map that was there.
+    /// The key, for a string map that was present.
     pub key: Option<&'a str>,
-    /// Whether there was a value: EXACT, otherwise ABSENCE.
+    /// Whether it had a value: condition EXACT, otherwise ABSENCE.
     pub present: bool,
 }
 
 impl Reads {
-    /// Remembers that the attribute at a slot was looked at and what was found.
+    /// Records a read of the attribute at `slot` and its outcome.
     #[inline]
     pub fn record(&mut self, slot: u32, found: Option<&AttributeValue>) {
         let (index, bit) = (slot as usize / 64, 1 << (slot % 64));
@@ -70,40 +70,38 @@ impl Reads {
         &mut self.slots[index]
     }
 
-    /// Remembers that a key of the string map at a slot was looked up. `keep` makes the key to hold on to; it is asked
-    /// only for the first read of that key.
-    pub fn record_key(&mut self, slot: u32, key: &str, present: bool, keep: impl FnOnce() -> Arc<str>) {
-        let (known, left) = self.keys.split_at_mut(self.key_count);
+    /// Records a read of a key of the string map at `slot`. `new_key` is called only for the first read of the key.
+    pub fn record_key(&mut self, slot: u32, key: &str, present: bool, new_key: impl FnOnce() -> Arc<str>) {
+        let (known, stale) = self.keys.split_at_mut(self.key_count);
         let is_this =
             |read: &KeyRead| read.slot == slot && (std::ptr::eq::<str>(&*read.key, key) || *read.key == *key);
         if known.iter().any(is_this) {
             return;
         }
-        match left.first_mut() {
+        match stale.first_mut() {
             Some(read) if is_this(read) => read.present = present,
-            Some(read) => *read = KeyRead { slot, key: keep(), present },
-            None => self.keys.push(KeyRead { slot, key: keep(), present }),
+            Some(read) => *read = KeyRead { slot, key: new_key(), present },
+            None => self.keys.push(KeyRead { slot, key: new_key(), present }),
         }
         self.key_count += 1;
     }
 
-    /// Forgets everything and keeps the buffers.
+    /// Removes all reads but retains the buffers.
     pub fn clear(&mut self) {
         self.slots.fill(Word::default());
         self.key_count = 0;
     }
 
-    /// What an answer depends on, as the Mixer API lists it: string maps by their keys only, a string map that is
-    /// not there by its name. Reads of attributes that `vocabulary` does not have (the extra ones of an extended
-    /// vocabulary, when this is its base) are not listed.
+    /// Iterates over the referenced attributes of the Mixer API: string maps by their keys only, missing string maps by
+    /// name. Attributes that `vocabulary` does not have, such as those of a vocabulary that extends it, are skipped.
     pub fn referenced<'a>(&'a self, vocabulary: &'a Vocabulary) -> impl Iterator<Item = Reference<'a>> {
         self.attributes(vocabulary, false).chain(self.key_reads(vocabulary)).map(|reference| {
-            // On the wire an empty key is none.
+            // On the wire an empty key means no key.
             Reference { key: reference.key.filter(|key| !key.is_empty()), ..reference }
         })
     }
 
-    /// Every read, those of string maps that were there included: what a trace shows.
+    /// Iterates over all reads, including those of string maps that were present.
     pub fn all<'a>(&'a self, vocabulary: &'a Vocabulary) -> impl Iterator<Item = Reference<'a>> {
         self.attributes(vocabulary, true).chain(self.key_reads(vocabulary))
     }
@@ -156,7 +154,7 @@ mod tests {
         assert_eq!(reads.all(&vocabulary).collect::<Vec<_>>(), [map, absent, key]);
         reads.clear();
         assert_eq!(reads.all(&vocabulary).count(), 0);
-        reads.record_key(here, "k", true, || unreachable!("this key was kept"));
+        reads.record_key(here, "k", true, || unreachable!("the key is reused"));
         reads.record_key(here, "l", true, || "l".into());
         let keys: Vec<_> =
             reads.all(&vocabulary).map(|reference| (reference.key, reference.present)).collect();
@@ -164,9 +162,9 @@ mod tests {
     }
 
     #[test]
-    fn reads_of_extra_attributes_are_not_listed_for_the_base() {
+    fn reads_of_extending_attributes_are_not_listed_for_the_base() {
         let base = Arc::new(Vocabulary::new());
-        let mut extended = Vocabulary::over(Arc::clone(&base));
+        let mut extended = Vocabulary::extending(Arc::clone(&base));
         let slot = extended.declare("output.x", ValueType::String).unwrap();
         let mut reads = Reads::default();
         reads.record(slot, None);

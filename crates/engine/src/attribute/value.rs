@@ -10,11 +10,10 @@ use prost_types::Timestamp;
 
 use mixer_adapter_core::value::{self, Value};
 
-/// One attribute value of a request, as the Mixer API carries it: the eight kinds of `istio.mixer.v1`'s
-/// `AttributeValue`. Cloning one shares its content.
+/// A value of one of the eight kinds of `istio.mixer.v1.AttributeValue`. Cheap to clone.
 ///
-/// An IP_ADDRESS travels as bytes, and an EMAIL_ADDRESS, URI or DNS_NAME as a string. Nothing says that a request
-/// sends a value of the declared type; whoever reads a value has to look.
+/// IP_ADDRESS is represented as bytes, and EMAIL_ADDRESS, URI and DNS_NAME as strings. A request may have a value that
+/// is not of the declared type.
 #[derive(Clone, Debug, PartialEq)]
 pub enum AttributeValue {
     /// STRING, EMAIL_ADDRESS, URI, DNS_NAME
@@ -29,14 +28,14 @@ pub enum AttributeValue {
     Timestamp(Timestamp),
     /// DURATION, in nanoseconds
     Duration(i64),
-    /// IP_ADDRESS: 4 or 16 bytes, if it is one
+    /// IP_ADDRESS; a valid one has 4 or 16 bytes
     Bytes(Bytes),
     /// STRING_MAP
     StringMap(StringMap),
 }
 
 impl AttributeValue {
-    /// The kind, named like the type it is the usual value of: `STRING`, `INT64`, .. and `BYTES`.
+    /// The name of the kind: that of a type, such as `STRING` or `INT64`, or `BYTES`.
     pub fn kind(&self) -> &'static str {
         match self {
             AttributeValue::String(_) => "STRING",
@@ -50,8 +49,7 @@ impl AttributeValue {
         }
     }
 
-    /// The attribute value that carries `value`; `None` for a value without kind and for a duration beyond the 292
-    /// years an attribute can hold.
+    /// Converts a value; `None` for one without kind and for a duration out of range (292 years).
     pub fn from_value(value: &Value) -> Option<Self> {
         Some(match value {
             Value::Unspecified => return None,
@@ -61,24 +59,24 @@ impl AttributeValue {
             Value::Uri(uri) => uri.value.as_str().into(),
             Value::Int64(number) => AttributeValue::Int64(*number),
             Value::Double(number) => AttributeValue::Double(*number),
-            Value::Bool(truth) => AttributeValue::Bool(*truth),
+            Value::Bool(value) => AttributeValue::Bool(*value),
             Value::IpAddress(ip) => AttributeValue::Bytes(ip.value.clone()),
             Value::TimeStamp(time) => AttributeValue::Timestamp(time.value.unwrap_or_default()),
-            Value::Duration(length) => AttributeValue::Duration(i64::try_from(length.nanos()).ok()?),
+            Value::Duration(duration) => AttributeValue::Duration(i64::try_from(duration.nanos()).ok()?),
             Value::StringMap(map) => AttributeValue::StringMap(map.into()),
         })
     }
 }
 
 impl fmt::Display for AttributeValue {
-    /// As [`Value`] reads.
+    /// Formats the value like [`Value`].
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             AttributeValue::String(text) => f.write_str(text),
             AttributeValue::Int64(number) => number.fmt(f),
             AttributeValue::Double(number) => number.fmt(f),
-            AttributeValue::Bool(truth) => truth.fmt(f),
-            AttributeValue::Timestamp(instant) => instant.fmt(f),
+            AttributeValue::Bool(value) => value.fmt(f),
+            AttributeValue::Timestamp(time) => time.fmt(f),
             AttributeValue::Duration(nanos) => f.write_str(&value::format_duration((*nanos).into())),
             AttributeValue::Bytes(bytes) => value::IpAddress { value: bytes.clone() }.fmt(f),
             AttributeValue::StringMap(map) => Value::StringMap(map.into()).fmt(f),
@@ -132,10 +130,10 @@ impl From<SystemTime> for AttributeValue {
     }
 }
 
-/// A duration beyond the 292 years an attribute can hold is cut to them.
+/// Saturates at 292 years, the longest duration of an attribute.
 impl From<Duration> for AttributeValue {
-    fn from(length: Duration) -> Self {
-        AttributeValue::Duration(i64::try_from(length.as_nanos()).unwrap_or(i64::MAX))
+    fn from(duration: Duration) -> Self {
+        AttributeValue::Duration(i64::try_from(duration.as_nanos()).unwrap_or(i64::MAX))
     }
 }
 
@@ -145,41 +143,41 @@ impl<K: Into<Arc<str>>, V: Into<Arc<str>>, const N: usize> From<[(K, V); N]> for
     }
 }
 
-/// The entries of a STRING_MAP attribute, sorted by key. Cloning shares them.
+/// The value of a STRING_MAP attribute, sorted by key. Cheap to clone.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct StringMap(Arc<[(Arc<str>, Arc<str>)]>);
 
 impl StringMap {
-    /// The value under that key.
+    /// Returns the value of a key.
     pub fn get(&self, key: &str) -> Option<&Arc<str>> {
         let index = self.0.binary_search_by(|(candidate, _)| (**candidate).cmp(key)).ok()?;
         Some(&self.0[index].1)
     }
 
-    /// The entries, by key.
+    /// Iterates over the entries by key.
     pub fn iter(&self) -> impl ExactSizeIterator<Item = (&Arc<str>, &Arc<str>)> {
         self.0.iter().map(|(key, value)| (key, value))
     }
 
-    /// How many entries there are.
+    /// The number of entries.
     pub fn len(&self) -> usize {
         self.0.len()
     }
 
-    /// Whether there are none.
+    /// Returns whether the map is empty.
     pub fn is_empty(&self) -> bool {
         self.0.is_empty()
     }
 }
 
 impl<K: Into<Arc<str>>, V: Into<Arc<str>>> FromIterator<(K, V)> for StringMap {
-    /// Of several entries with one key the last stays.
+    /// The last of several entries with the same key wins.
     fn from_iter<I: IntoIterator<Item = (K, V)>>(entries: I) -> Self {
         let mut entries: Vec<(Arc<str>, Arc<str>)> =
             entries.into_iter().map(|(key, value)| (key.into(), value.into())).collect();
         entries.reverse();
         entries.sort_by(|(a, _), (b, _)| a.cmp(b));
-        entries.dedup_by(|(later, _), (kept, _)| later == kept);
+        entries.dedup_by(|(a, _), (b, _)| a == b);
         Self(entries.into())
     }
 }
@@ -201,7 +199,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_last_entry_of_a_key_stays() {
+    fn the_last_entry_of_a_key_wins() {
         let map: StringMap = [("b", "1"), ("a", "2"), ("b", "3"), ("a", "4")].into_iter().collect();
         assert_eq!(map.len(), 2);
         assert_eq!(map.get("b").map(|value| &**value), Some("3"));
@@ -210,9 +208,10 @@ mod tests {
     }
 
     #[test]
-    fn a_duration_no_attribute_can_hold_is_refused() {
-        let forever = value::Duration { value: Some(prost_types::Duration { seconds: i64::MAX, nanos: 0 }) };
-        assert_eq!(AttributeValue::from_value(&Value::Duration(forever)), None);
+    fn a_duration_out_of_range_is_not_converted() {
+        let out_of_range =
+            value::Duration { value: Some(prost_types::Duration { seconds: i64::MAX, nanos: 0 }) };
+        assert_eq!(AttributeValue::from_value(&Value::Duration(out_of_range)), None);
         assert_eq!(AttributeValue::from_value(&Value::Unspecified), None);
     }
 }

@@ -4,11 +4,11 @@ use mixer_adapter_core::value::ValueType;
 
 /// The declared attributes: the merged attribute manifests of a configuration.
 ///
-/// Every attribute has a slot, its place in a [`Bag`](super::Bag). Expressions are compiled to slots, so a vocabulary
-/// is filled first, then shared in an [`Arc`] by everything compiled over it and every bag read by that.
+/// Every attribute has a slot, its index in a [`Bag`](super::Bag). Expressions refer to slots, so a vocabulary is filled
+/// first and then shared in an [`Arc`] by expressions and bags.
 ///
-/// A vocabulary can stand over another one: its own attributes take the slots after the base's. So the `output.*` of
-/// an attribute generator extends the vocabulary for one rule without a copy of it.
+/// A vocabulary can extend another one; its own attributes take the slots after those of the base. This is how the
+/// `output.*` attributes of an attribute generator are added for one rule without a copy.
 #[derive(Clone, Debug, Default)]
 pub struct Vocabulary {
     base: Option<Arc<Vocabulary>>,
@@ -16,68 +16,71 @@ pub struct Vocabulary {
     declared: Vec<(Arc<str>, ValueType)>,
 }
 
-/// What a vocabulary knows of one attribute.
+/// The declaration of an attribute.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Declaration<'v> {
-    /// The full name, `request.path`.
+    /// The full name, such as `request.path`.
     pub name: &'v Arc<str>,
     /// The declared type.
     pub value_type: ValueType,
-    /// Its place in a bag.
+    /// The index in a bag.
     pub slot: u32,
 }
 
-/// Two declarations of one attribute that do not agree. Mixer lets one of them win at random.
+/// Two declarations of one attribute with different types. In Mixer one of them wins at random.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error(
     "attribute `{name}` is declared both as {first} and as {second}: use one type in all attribute manifests"
 )]
-pub struct Conflict {
+pub struct ConflictingTypesError {
     /// The attribute.
     pub name: Arc<str>,
-    /// The type of the first declaration, which stays.
+    /// The type of the first declaration, which remains in effect.
     pub first: ValueType,
-    /// The type of the refused one.
+    /// The type of the rejected declaration.
     pub second: ValueType,
 }
 
 impl Vocabulary {
-    /// A vocabulary without attributes.
+    /// Creates an empty vocabulary.
     pub fn new() -> Self {
         Self::default()
     }
 
-    /// A vocabulary that starts with all attributes of `base` and can be given more. A name declared again hides the
-    /// base's attribute of that name.
-    pub fn over(base: Arc<Vocabulary>) -> Self {
+    /// Creates a vocabulary that extends `base`. A name that is declared again hides that of the base.
+    pub fn extending(base: Arc<Vocabulary>) -> Self {
         Self { base: Some(base), ..Self::default() }
     }
 
-    /// Declares the standard attributes, those that Istio's own manifests have: for where there is no manifest at all.
+    /// Declares the attributes of Istio's own manifests, for use without a manifest.
     pub fn declare_standard(&mut self) {
         for line in include_str!("standard.tsv").lines().skip(1) {
             let mut columns = line.split('\t');
             if let (Some(name), Some(value_type)) =
                 (columns.next(), columns.next().and_then(ValueType::from_str_name))
             {
-                // The first declaration stays where there already is one.
+                // An existing declaration remains in effect.
                 let _ = self.declare(name, value_type);
             }
         }
     }
 
-    /// Declares an attribute and returns its slot. Declaring it again with the same type changes nothing.
+    /// Declares an attribute and returns its slot. Declaring it again with the same type has no effect.
     ///
     /// # Errors
-    /// The attribute is already declared with another type; the first declaration stays.
-    pub fn declare(&mut self, name: impl Into<Arc<str>>, value_type: ValueType) -> Result<u32, Conflict> {
+    /// The attribute is already declared with another type, which remains in effect.
+    pub fn declare(
+        &mut self,
+        name: impl Into<Arc<str>>,
+        value_type: ValueType,
+    ) -> Result<u32, ConflictingTypesError> {
         let name = name.into();
         if let Some(&slot) = self.slots.get(&name) {
             let first = self.declared[(slot - self.first_slot()) as usize].1;
             return if first == value_type {
                 Ok(slot)
             } else {
-                Err(Conflict { name, first, second: value_type })
+                Err(ConflictingTypesError { name, first, second: value_type })
             };
         }
         let slot = self.len() as u32;
@@ -86,7 +89,7 @@ impl Vocabulary {
         Ok(slot)
     }
 
-    /// The attribute of that name.
+    /// Returns the attribute named `name`.
     pub fn find(&self, name: &str) -> Option<Declaration<'_>> {
         match self.slots.get(name) {
             Some(&slot) => self.at(slot),
@@ -94,7 +97,7 @@ impl Vocabulary {
         }
     }
 
-    /// The attribute at that slot.
+    /// Returns the attribute at `slot`.
     pub fn at(&self, slot: u32) -> Option<Declaration<'_>> {
         match slot.checked_sub(self.first_slot()) {
             Some(own) => self.declared.get(own as usize).map(|&(ref name, value_type)| Declaration {
@@ -106,32 +109,32 @@ impl Vocabulary {
         }
     }
 
-    /// Every attribute, by slot.
+    /// Iterates over all attributes by slot.
     pub fn iter(&self) -> impl Iterator<Item = Declaration<'_>> {
         (0..self.len() as u32).filter_map(|slot| self.at(slot))
     }
 
-    /// How many attributes there are, the base's included.
+    /// The number of attributes, including those of the base.
     pub fn len(&self) -> usize {
         self.first_slot() as usize + self.declared.len()
     }
 
-    /// Whether nothing is declared.
+    /// Returns whether no attribute is declared.
     pub fn is_empty(&self) -> bool {
         self.len() == 0
     }
 
-    /// The slot of the first attribute that is not the base's.
+    /// The first slot after those of the base.
     pub(super) fn first_slot(&self) -> u32 {
         self.base.as_ref().map_or(0, |base| base.len() as u32)
     }
 
-    /// The slot of an attribute that is not the base's.
+    /// Returns the slot of an attribute that is declared here, not in the base.
     pub(super) fn own_slot(&self, name: &str) -> Option<u32> {
         self.slots.get(name).copied()
     }
 
-    /// How many attributes are not the base's.
+    /// The number of attributes declared here, not in the base.
     pub(super) fn own_len(&self) -> usize {
         self.declared.len()
     }
@@ -143,21 +146,21 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_first_of_two_types_stays_and_the_conflict_names_both() {
+    fn the_first_of_two_types_remains_and_the_error_names_both() {
         let mut vocabulary = Vocabulary::new();
         let slot = vocabulary.declare("request.size", ValueType::Int64).unwrap();
         assert_eq!(vocabulary.declare("request.size", ValueType::Int64), Ok(slot));
-        let conflict = vocabulary.declare("request.size", ValueType::String).unwrap_err();
-        assert_eq!((conflict.first, conflict.second), (ValueType::Int64, ValueType::String));
+        let error = vocabulary.declare("request.size", ValueType::String).unwrap_err();
+        assert_eq!((error.first, error.second), (ValueType::Int64, ValueType::String));
         assert_eq!(vocabulary.find("request.size").unwrap().value_type, ValueType::Int64);
     }
 
     #[test]
-    fn extra_attributes_take_the_slots_after_the_base_and_may_hide_it() {
+    fn extending_attributes_take_the_slots_after_the_base_and_may_hide_it() {
         let mut base = Vocabulary::new();
         base.declare("a", ValueType::String).unwrap();
         base.declare("output.b", ValueType::String).unwrap();
-        let mut extended = Vocabulary::over(Arc::new(base));
+        let mut extended = Vocabulary::extending(Arc::new(base));
         assert_eq!(extended.declare("output.b", ValueType::Int64), Ok(2));
         assert_eq!(extended.find("a").unwrap().slot, 0);
         assert_eq!(extended.find("output.b").unwrap().value_type, ValueType::Int64);

@@ -118,10 +118,12 @@ fn warn_of_condition(
     actions: &[ActionSpec],
     faults: &mut Vec<Fault>,
 ) {
-    faults.extend(condition.idle_fallbacks().iter().map(|idle| resource.warning("match", idle.to_string())));
+    faults
+        .extend(condition.unused_fallbacks().iter().map(|idle| resource.warning("match", idle.to_string())));
     let checks = actions.iter().flat_map(|action| &action.instances).any(Compiled::is_check);
     let of_the_caller = |name: &&str| OF_THE_CALLER.iter().any(|prefix| name.starts_with(prefix));
-    let missing: Vec<&str> = condition.needed().iter().map(|name| &**name).filter(of_the_caller).collect();
+    let missing: Vec<&str> =
+        condition.required_attributes().iter().map(|name| &**name).filter(of_the_caller).collect();
     if let (true, Some(first)) = (checks, missing.first()) {
         let reason = format!(
             "a request without {} is not checked: the condition cannot be evaluated, and Mixer skips the rule; give it a \

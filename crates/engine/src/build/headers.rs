@@ -36,7 +36,7 @@ pub(super) fn operations(
     if rule.request_header_operations.is_empty() && rule.response_header_operations.is_empty() {
         return None;
     }
-    let mut extended = Vocabulary::over(vocabulary.clone());
+    let mut extended = Vocabulary::extending(vocabulary.clone());
     let mut outputs = Vec::new();
     for (action_index, action) in actions.iter().enumerate().filter(|(_, action)| !action.name.is_empty()) {
         for (place, compiled) in action.instances.iter().enumerate() {

@@ -24,7 +24,7 @@ pub(super) fn of_kind<'c>(
 /// The language of a resource's expressions (docs/behaviour/expressions.md#cel-and-compat).
 pub(super) fn language(resource: &Resource) -> Language {
     let annotation = resource.annotations.get("policy.istio.io/lang");
-    annotation.map_or(Language::Cexl, |language| Language::annotated(language))
+    annotation.map_or(Language::Cexl, |language| Language::from_annotation(language))
 }
 
 /// What a reference means, among the usable things of a kind.

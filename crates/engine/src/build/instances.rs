@@ -93,7 +93,7 @@ fn instance(
     let instance = Instance::compile(name, template.clone(), params, vocabulary, language(resource))
         .map_err(|error| resource.error(&format!("params.{}", error.field), error.reason))?;
     for (path, expression) in instance.expressions() {
-        let idle = expression.idle_fallbacks().iter();
+        let idle = expression.unused_fallbacks().iter();
         faults.extend(idle.map(|idle| resource.warning(&format!("params.{path}"), idle.to_string())));
     }
     let bindings = match (template.variety(), template.output()) {
@@ -113,7 +113,7 @@ fn bindings(
     vocabulary: &Arc<Vocabulary>,
     faults: &mut Vec<Fault>,
 ) -> Bindings {
-    let mut extended = Vocabulary::over(vocabulary.clone());
+    let mut extended = Vocabulary::extending(vocabulary.clone());
     let outputs = Outputs::declare(output, "output", &mut extended);
     let extended = Arc::new(extended);
     let mut attributes = Vec::new();

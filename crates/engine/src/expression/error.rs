@@ -3,8 +3,7 @@ use std::{fmt, sync::Arc};
 use super::span::{Span, render};
 use mixer_adapter_core::value::ValueType;
 
-/// Why a text is no expression: one line as [`Display`](fmt::Display), with the text marked by
-/// [`render`](CompileError::render).
+/// A compile error: one line as [`Display`](fmt::Display); [`render`](CompileError::render) also shows the source.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("{message}")]
 pub struct CompileError {
@@ -14,20 +13,20 @@ pub struct CompileError {
     help: Option<String>,
 }
 
-/// The kinds of [`CompileError`], as the recorded cases of a real Mixer tell them apart.
+/// The kinds of [`CompileError`]; the recorded cases of Mixer distinguish the same.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum CompileErrorKind {
-    /// The text is no expression of Go's grammar.
+    /// The text is not an expression in Go's grammar.
     Parse,
-    /// Go's grammar has it, the expression language has not.
+    /// Valid in Go's grammar, but not in the expression language.
     UnsupportedSyntax,
-    /// A number or text that is out of range or badly written.
+    /// A literal that is malformed or out of range.
     Literal,
-    /// No attribute of that name is declared.
+    /// The attribute is not declared.
     UnknownAttribute,
-    /// There is no function or operator of that name.
+    /// The function or operator does not exist.
     UnknownFunction,
-    /// A function called as a method, or the reverse.
+    /// A function called as a method, or a method as a function.
     MethodKind,
     /// Too few arguments.
     Arity,
@@ -35,16 +34,16 @@ pub enum CompileErrorKind {
     ArgumentType,
     /// The receiver of a method has the wrong type.
     ReceiverType,
-    /// An operator that does not work for values of this type.
+    /// The operator is not defined for this type.
     UnsupportedOperandType,
-    /// The text is longer, or nested deeper, than this engine reads.
+    /// The expression exceeds the limit on length or nesting.
     TooLarge,
-    /// The text is not an expression of the annotated language, CEL or COMPAT.
+    /// The text is not valid in the annotated language, CEL or COMPAT.
     Cel,
 }
 
 impl CompileErrorKind {
-    /// The name the recorded cases use.
+    /// The name that the recorded cases use.
     pub fn as_str(self) -> &'static str {
         match self {
             Self::Parse => "parse_error",
@@ -73,42 +72,42 @@ impl CompileError {
         self
     }
 
-    /// What kind of error it is.
+    /// The kind of error.
     pub fn kind(&self) -> CompileErrorKind {
         self.kind
     }
 
-    /// Where in the text it is.
+    /// The location in the source.
     pub fn span(&self) -> Span {
         self.span
     }
 
-    /// Several lines: the message, the place in `source`, marked, and what to do.
+    /// Renders several lines: the message, the marked location in `source`, and a hint.
     pub fn render(&self, source: &str) -> String {
         render(source, self.span, self, self.help.as_deref())
     }
 }
 
-/// Why an expression has no value for a request. Cloning one shares it.
+/// A failed evaluation. Cheap to clone.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("{}", .0.kind)]
-pub struct EvalError(Arc<Fault>);
+pub struct EvalError(Arc<EvalErrorInner>);
 
 #[derive(Debug, PartialEq, Eq)]
-struct Fault {
+struct EvalErrorInner {
     kind: EvalErrorKind,
     span: Span,
 }
 
-/// What went wrong in an evaluation.
+/// The kinds of [`EvalError`].
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum EvalErrorKind {
-    /// The attribute is not in the request, and nothing stands in for it.
+    /// The request lacks the attribute, and the expression has no fallback.
     MissingAttribute {
         /// The attribute.
         name: Arc<str>,
     },
-    /// The request sends the attribute with a type that does not fit.
+    /// The attribute's value in the request is not of the declared type.
     WrongType {
         /// The attribute.
         name: Arc<str>,
@@ -117,26 +116,26 @@ pub enum EvalErrorKind {
         /// The kind of the value in the request.
         actual: &'static str,
     },
-    /// A text is not what a function reads it as.
+    /// A function's argument is not in the expected format.
     Conversion {
-        /// What it should be.
+        /// The expected format.
         to: ValueType,
-        /// The text, and why not.
+        /// The argument and what is wrong with it.
         message: Box<str>,
     },
-    /// The pattern of `matches` is no regular expression.
+    /// The pattern of `matches` is not a regular expression.
     Pattern {
-        /// Where the pattern is wrong.
+        /// The pattern and what is wrong with it.
         message: Box<str>,
     },
-    /// The expression is not BOOL, where the value decides something.
+    /// The expression is used as a condition but is not BOOL.
     NotBool {
-        /// What it is instead.
+        /// Its type.
         actual: ValueType,
     },
     /// An error of a CEL or COMPAT expression.
     Cel {
-        /// What the interpreter said.
+        /// The interpreter's message.
         message: Box<str>,
     },
 }
@@ -146,18 +145,18 @@ impl fmt::Display for EvalErrorKind {
         match self {
             Self::MissingAttribute { name } => write!(f, "attribute `{name}` is missing"),
             Self::WrongType { name, declared, actual } => {
-                write!(f, "attribute `{name}` is declared as {declared}, but the request sends {actual}")
+                write!(f, "attribute `{name}` is declared as {declared}, but the request has {actual}")
             }
-            Self::Conversion { to, message } => write!(f, "no {to}: {message}"),
-            Self::Pattern { message } => write!(f, "no regular expression: {message}"),
-            Self::NotBool { actual } => write!(f, "the expression is {actual}, a condition is BOOL"),
+            Self::Conversion { to, message } => write!(f, "not a valid {to}: {message}"),
+            Self::Pattern { message } => write!(f, "not a valid regular expression: {message}"),
+            Self::NotBool { actual } => write!(f, "a condition must be BOOL, but the expression is {actual}"),
             Self::Cel { message } => f.write_str(message),
         }
     }
 }
 
 impl EvalErrorKind {
-    /// The name the recorded cases use.
+    /// The name that the recorded cases use.
     pub fn as_str(&self) -> &'static str {
         match self {
             Self::MissingAttribute { .. } => "attribute_missing",
@@ -171,31 +170,38 @@ impl EvalErrorKind {
 
 impl EvalError {
     pub(crate) fn new(kind: EvalErrorKind, span: Span) -> Self {
-        Self(Arc::new(Fault { kind, span }))
+        Self(Arc::new(EvalErrorInner { kind, span }))
     }
 
     pub(crate) fn conversion(to: ValueType, span: Span, message: impl Into<Box<str>>) -> Self {
         Self::new(EvalErrorKind::Conversion { to, message: message.into() }, span)
     }
 
-    /// What went wrong.
+    /// The kind of error.
     pub fn kind(&self) -> &EvalErrorKind {
         &self.0.kind
     }
 
-    /// The part of the text that has no value.
+    /// The message without the kind's prefix, for functions that add their own.
+    #[cfg(feature = "cel")]
+    pub(crate) fn detail(&self) -> String {
+        match &self.0.kind {
+            EvalErrorKind::Conversion { message, .. } => message.to_string(),
+            other => other.to_string(),
+        }
+    }
+
+    /// The part of the source that has no value.
     pub fn span(&self) -> Span {
         self.0.span
     }
 
-    /// Several lines: the message, the place in `source`, marked, and what to do.
+    /// Renders several lines: the message, the marked location in `source`, and a hint.
     pub fn render(&self, source: &str) -> String {
         let help = match &self.0.kind {
-            EvalErrorKind::MissingAttribute { name } => {
-                Some(format!("`{name} | ..` gives it a value to fall back to"))
-            }
+            EvalErrorKind::MissingAttribute { name } => Some(format!("add a fallback: `{name} | ..`")),
             EvalErrorKind::WrongType { .. } => {
-                Some("correct the client, or the attribute manifest".to_owned())
+                Some("correct the client or the attribute manifest".to_owned())
             }
             _ => None,
         };

@@ -6,7 +6,7 @@ use prost_types::Timestamp;
 use crate::attribute::{AttributeValue, StringMap};
 use mixer_adapter_core::value::{self, Value, ValueType};
 
-/// The value of an expression, borrowed from the expression or the request where it can be.
+/// The value of an expression, borrowed from the expression or the request where possible.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Evaluated<'a> {
     /// STRING
@@ -27,15 +27,15 @@ pub enum Evaluated<'a> {
     Timestamp(Timestamp),
     /// DURATION, in nanoseconds
     Duration(i64),
-    /// IP_ADDRESS; the bytes of a request need not be an address
+    /// IP_ADDRESS; bytes from a request may be of any length
     IpAddress(Cow<'a, [u8]>),
     /// STRING_MAP
     StringMap(Cow<'a, StringMap>),
 }
 
 impl<'a> Evaluated<'a> {
-    /// A text as a value of one of the types that texts are values of.
-    pub(crate) fn text(value_type: ValueType, text: Cow<'a, str>) -> Self {
+    /// Creates a value of one of the types whose values are strings.
+    pub(crate) fn string(value_type: ValueType, text: Cow<'a, str>) -> Self {
         match value_type {
             ValueType::EmailAddress => Evaluated::EmailAddress(text),
             ValueType::Uri => Evaluated::Uri(text),
@@ -73,14 +73,14 @@ impl From<Evaluated<'_>> for Value {
             Evaluated::DnsName(text) => Value::DnsName(value::DnsName { value: text.into_owned() }),
             Evaluated::Int64(number) => Value::Int64(number),
             Evaluated::Double(number) => Value::Double(number),
-            Evaluated::Bool(truth) => Value::Bool(truth),
-            Evaluated::Timestamp(instant) => Value::TimeStamp(value::TimeStamp { value: Some(instant) }),
+            Evaluated::Bool(value) => Value::Bool(value),
+            Evaluated::Timestamp(time) => Value::TimeStamp(value::TimeStamp { value: Some(time) }),
             Evaluated::Duration(nanos) => {
                 const SECOND: i64 = 1_000_000_000;
-                // The remainder of a division by a second fits 32 bits.
-                let length =
+                // The remainder is less than a second, which fits 32 bits.
+                let duration =
                     prost_types::Duration { seconds: nanos / SECOND, nanos: (nanos % SECOND) as i32 };
-                Value::Duration(value::Duration { value: Some(length) })
+                Value::Duration(value::Duration { value: Some(duration) })
             }
             Evaluated::IpAddress(bytes) => {
                 Value::IpAddress(value::IpAddress { value: Bytes::from(bytes.into_owned()) })
@@ -99,8 +99,8 @@ impl From<Evaluated<'_>> for AttributeValue {
             | Evaluated::DnsName(text) => AttributeValue::String(text.into()),
             Evaluated::Int64(number) => AttributeValue::Int64(number),
             Evaluated::Double(number) => AttributeValue::Double(number),
-            Evaluated::Bool(truth) => AttributeValue::Bool(truth),
-            Evaluated::Timestamp(instant) => AttributeValue::Timestamp(instant),
+            Evaluated::Bool(value) => AttributeValue::Bool(value),
+            Evaluated::Timestamp(time) => AttributeValue::Timestamp(time),
             Evaluated::Duration(nanos) => AttributeValue::Duration(nanos),
             Evaluated::IpAddress(bytes) => AttributeValue::Bytes(Bytes::from(bytes.into_owned())),
             Evaluated::StringMap(map) => AttributeValue::StringMap(map.into_owned()),

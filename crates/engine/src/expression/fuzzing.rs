@@ -1,4 +1,4 @@
-//! One body for fuzzers and property tests.
+//! The body shared by the fuzz target and the property tests.
 
 use std::sync::{Arc, LazyLock};
 
@@ -9,7 +9,7 @@ use super::{Expression, Language};
 use crate::attribute::{AttributeValue, Bag, Reads, StringMap, Vocabulary};
 use mixer_adapter_core::value::{Value, ValueType};
 
-/// The attributes that texts given to [`run`] may name: two of every type, `as` and `bs`, `ai` and `bi`, ..
+/// The attributes that expressions given to [`run`] may use: two of every type, `as` and `bs`, `ai` and `bi`, ...
 pub const ATTRIBUTES: [(&str, ValueType); 11] = [
     ("s", ValueType::String),
     ("i", ValueType::Int64),
@@ -24,11 +24,11 @@ pub const ATTRIBUTES: [(&str, ValueType); 11] = [
     ("dns", ValueType::DnsName),
 ];
 
-/// Compiles a text and evaluates it against requests that send everything, nothing, and everything with a wrong type.
-/// Says whether it compiled.
+/// Compiles an expression and evaluates it for requests with all attributes, with none, and with wrong types. Returns
+/// whether it compiled.
 ///
 /// # Panics
-/// Something is wrong that no text and no request may cause.
+/// An invariant that holds for every expression and request is violated.
 pub fn run(language: Language, text: &str) -> bool {
     static BAGS: LazyLock<Vec<Bag>> = LazyLock::new(bags);
     let expression = match Expression::compile_in(language, text, BAGS[0].vocabulary()) {
@@ -62,7 +62,7 @@ fn bags() -> Vec<Bag> {
     let mut vocabulary = Vocabulary::new();
     for (name, value_type) in ATTRIBUTES {
         for letter in ["a", "b"] {
-            // The names differ, so the declarations cannot be in conflict.
+            // Cannot fail: the names differ.
             let _ = vocabulary.declare(format!("{letter}{name}"), value_type);
         }
     }

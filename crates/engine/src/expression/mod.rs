@@ -1,7 +1,7 @@
 //! The expression language of Mixer (docs/behaviour/expressions.md).
 //!
-//! An [`Expression`] is compiled once, over a [`Vocabulary`], and evaluated for every request. Compiling finds
-//! everything that is wrong with the expression; evaluating can only find something wrong with the request.
+//! An [`Expression`] is compiled once, against a [`Vocabulary`], and evaluated for every request. Errors in the
+//! expression are found by compilation; evaluation fails only because of the request.
 //!
 //! ```
 //! use std::sync::Arc;
@@ -28,16 +28,16 @@ mod code;
 mod compile;
 mod error;
 mod evaluated;
-mod format;
+mod formats;
 #[doc(hidden)]
 pub mod fuzzing;
-mod presence;
+mod nullability;
 mod span;
 mod syntax;
 
 pub use error::{CompileError, CompileErrorKind, EvalError, EvalErrorKind};
 pub use evaluated::Evaluated;
-pub use presence::IdleFallback;
+pub use nullability::UnusedFallback;
 pub use span::Span;
 
 use std::borrow::Cow;
@@ -45,12 +45,12 @@ use std::borrow::Cow;
 use self::{
     code::{Code, Env},
     compile::Typed,
-    presence::Presence,
+    nullability::Nullability,
 };
 use crate::attribute::{Attributes, Reads, Vocabulary};
 use mixer_adapter_core::value::ValueType;
 
-/// What an expression is written in: the annotation `policy.istio.io/lang` of a rule or an instance.
+/// The language of an expression: the annotation `policy.istio.io/lang` of a rule or an instance.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub enum Language {
     /// Mixer's own language.
@@ -58,13 +58,13 @@ pub enum Language {
     Cexl,
     /// The Common Expression Language, with attributes as objects. Missing attributes read as zero values.
     Cel,
-    /// Mixer's own language, read as CEL.
+    /// Mixer's own syntax with the semantics of CEL.
     Compat,
 }
 
 impl Language {
-    /// The language an annotation names; anything but `CEL` and `COMPAT` is Mixer's own, as in a real Mixer.
-    pub fn annotated(annotation: &str) -> Self {
+    /// Parses an annotation; any value but `CEL` and `COMPAT` means Mixer's own language, as in Mixer.
+    pub fn from_annotation(annotation: &str) -> Self {
         match annotation {
             "CEL" => Language::Cel,
             "COMPAT" => Language::Compat,
@@ -77,7 +77,7 @@ impl Language {
 #[derive(Debug)]
 pub struct Expression {
     program: Program,
-    presence: Presence,
+    nullability: Nullability,
 }
 
 #[derive(Debug)]
@@ -88,21 +88,21 @@ enum Program {
 }
 
 impl Expression {
-    /// Compiles a text in Mixer's own language. The expression can read bags of this vocabulary, and of one that
-    /// stands over it.
+    /// Compiles an expression in Mixer's own language. It can be evaluated with bags of `vocabulary` and of
+    /// vocabularies that extend it.
     ///
     /// # Errors
-    /// The text is no expression, names what does not exist or mixes types; the error says where.
+    /// The text is not an expression, uses unknown names or has type errors. The error has the location.
     pub fn compile(text: &str, vocabulary: &Vocabulary) -> Result<Self, CompileError> {
         let ast = syntax::parse(text)?;
         let program = Program::Cexl(compile::compile(&ast, vocabulary)?);
-        Ok(Self { program, presence: Presence::of(&ast, text) })
+        Ok(Self { program, nullability: Nullability::of(&ast, text) })
     }
 
-    /// Compiles a text in one of the languages.
+    /// Compiles an expression in the given language.
     ///
     /// # Errors
-    /// As [`Expression::compile`]. Without the feature `cel` of this crate, every text in CEL or COMPAT is refused.
+    /// As [`Expression::compile`]. Without the feature `cel` of this crate, every expression in CEL or COMPAT is an error.
     pub fn compile_in(language: Language, text: &str, vocabulary: &Vocabulary) -> Result<Self, CompileError> {
         match language {
             Language::Cexl => Self::compile(text, vocabulary),
@@ -112,26 +112,26 @@ impl Expression {
             Language::Compat => Ok(cel::compile_compat(text, vocabulary)?.into()),
             #[cfg(not(feature = "cel"))]
             Language::Cel | Language::Compat => {
-                let message = "this program was built without CEL";
+                let message = "this program was built without support for CEL";
                 Err(CompileError::new(CompileErrorKind::Cel, Span::new(0, text.len()), message)
                     .help("build it with the feature `cel`"))
             }
         }
     }
 
-    /// The attributes without which it may have no value, in the order of their names. In CEL there are none: what is missing
-    /// reads as a zero value.
-    pub fn needed(&self) -> &[Box<str>] {
-        &self.presence.needed
+    /// The attributes without which evaluation may fail, sorted by name. None in CEL, where missing attributes read as
+    /// zero values.
+    pub fn required_attributes(&self) -> &[Box<str>] {
+        &self.nullability.required
     }
 
-    /// Where a `|` in it does not do what it seems to.
-    pub fn idle_fallbacks(&self) -> &[IdleFallback] {
-        &self.presence.idle
+    /// The operands of `|` that are never used.
+    pub fn unused_fallbacks(&self) -> &[UnusedFallback] {
+        &self.nullability.unused_fallbacks
     }
 
-    /// The type of its values. UNSPECIFIED for an expression in CEL whose value no attribute could hold, or whose type
-    /// is not known before it is evaluated.
+    /// The type of its values. UNSPECIFIED for an expression in CEL whose type attributes do not have or is only known at
+    /// evaluation.
     pub fn value_type(&self) -> ValueType {
         match &self.program {
             Program::Cexl(typed) => typed.value_type,
@@ -140,10 +140,10 @@ impl Expression {
         }
     }
 
-    /// The value for a request. Every attribute looked at is added to `reads`, also where there is no value.
+    /// Evaluates the expression for a request. Every attribute that is read is added to `reads`, even if it is missing.
     ///
     /// # Errors
-    /// An attribute is missing or has another type than declared, or a text is not what a function reads it as.
+    /// An attribute is missing or not of its declared type, or an argument is not in the format that a function expects.
     pub fn eval<'a>(
         &'a self,
         attributes: impl Into<Attributes<'a>>,
@@ -156,20 +156,20 @@ impl Expression {
         }
     }
 
-    /// The value of a BOOL expression.
+    /// Evaluates a BOOL expression.
     ///
     /// # Errors
-    /// As [`Expression::eval`]; also when the expression is not BOOL.
+    /// As [`Expression::eval`]; also if the expression is not BOOL.
     pub fn eval_bool<'a>(
         &'a self,
         attributes: impl Into<Attributes<'a>>,
         reads: &mut Reads,
     ) -> Result<bool, EvalError> {
-        if let Program::Cexl(Typed { code: Code::Truth(expr), .. }) = &self.program {
+        if let Program::Cexl(Typed { code: Code::Bool(expr), .. }) = &self.program {
             return expr.value(&mut Env { attributes: attributes.into(), reads });
         }
         match self.eval(attributes, reads)? {
-            Evaluated::Bool(truth) => Ok(truth),
+            Evaluated::Bool(value) => Ok(value),
             other => {
                 Err(EvalError::new(EvalErrorKind::NotBool { actual: other.value_type() }, Span::default()))
             }
@@ -180,18 +180,18 @@ impl Expression {
 #[cfg(feature = "cel")]
 impl From<cel::Program> for Expression {
     fn from(program: cel::Program) -> Self {
-        Self { program: Program::Cel(program), presence: Presence::default() }
+        Self { program: Program::Cel(program), nullability: Nullability::default() }
     }
 }
 
 fn evaluate<'a>(typed: &'a Typed, env: &mut Env<'a, '_>) -> Result<Evaluated<'a>, EvalError> {
     Ok(match &typed.code {
-        Code::Text(expr) => Evaluated::text(typed.value_type, expr.value(env)?),
+        Code::Str(expr) => Evaluated::string(typed.value_type, expr.value(env)?),
         Code::Int(expr) => Evaluated::Int64(expr.value(env)?),
         Code::Double(expr) => Evaluated::Double(expr.value(env)?),
-        Code::Truth(expr) => Evaluated::Bool(expr.value(env)?),
-        Code::Instant(expr) => Evaluated::Timestamp(expr.value(env)?.instant),
-        Code::Length(expr) => Evaluated::Duration(expr.value(env)?),
+        Code::Bool(expr) => Evaluated::Bool(expr.value(env)?),
+        Code::Timestamp(expr) => Evaluated::Timestamp(expr.value(env)?.timestamp),
+        Code::Duration(expr) => Evaluated::Duration(expr.value(env)?),
         Code::Address(expr) => Evaluated::IpAddress(expr.value(env)?),
         Code::Map(expr) => Evaluated::StringMap(Cow::Borrowed(expr.value(env)?.entries)),
     })

@@ -1,33 +1,33 @@
 use std::fmt::{self, Display, Write as _};
 
-/// A place in the text of an expression: bytes `start..end`.
+/// A range in the source of an expression: bytes `start..end`.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Span {
-    /// Where it starts.
+    /// The offset of the first byte.
     pub start: u32,
-    /// Where it ends; equal to `start` for a place between two characters.
+    /// The offset after the last byte; equal to `start` for a position between two characters.
     pub end: u32,
 }
 
 impl Span {
     pub(crate) fn new(start: usize, end: usize) -> Self {
-        // A text is at most `MAX_LENGTH` bytes long, which fits.
+        // Expressions are at most `MAX_LENGTH` bytes long, which fits.
         Self { start: start as u32, end: end as u32 }
     }
 
-    /// From the start of this place to the end of the other.
+    /// Returns the range from the start of `self` to the end of `other`.
     pub(crate) fn to(self, other: Span) -> Self {
         Self { start: self.start, end: other.end }
     }
 }
 
-/// Writes an error the way rustc does: the message, the line it is about, carets below the place, and what to do.
-/// A span that does not fit `source` (which is not the text the error is about) leaves the line out.
+/// Renders an error as rustc does: the message, the source line with carets, and a hint. The line is omitted if the span
+/// is not within `source`.
 pub(crate) fn render(source: &str, span: Span, message: &dyn Display, help: Option<&str>) -> String {
     let mut out = format!("error: {message}\n");
-    if let Some(place) = Place::of(source, span) {
-        // Writing to a String does not fail.
-        let _ = place.write(&mut out);
+    if let Some(location) = Location::of(source, span) {
+        // Writing to a String cannot fail.
+        let _ = location.write(&mut out);
     }
     if let Some(help) = help {
         let _ = writeln!(out, "  = help: {help}");
@@ -35,14 +35,14 @@ pub(crate) fn render(source: &str, span: Span, message: &dyn Display, help: Opti
     out
 }
 
-struct Place<'s> {
+struct Location<'s> {
     number: usize,
     line: &'s str,
     before: &'s str,
     marked: &'s str,
 }
 
-impl<'s> Place<'s> {
+impl<'s> Location<'s> {
     fn of(source: &'s str, span: Span) -> Option<Self> {
         let (start, end) = (span.start as usize, span.end as usize);
         let head = source.get(..start)?;
@@ -72,7 +72,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_caret_stands_below_the_place_on_its_line_whatever_stands_before_it() {
+    fn carets_are_aligned_after_tabs_and_wide_characters() {
         let text =
             render("ü ||\n\t\"é\" == x", Span::new(15, 16), &"unknown attribute `x`", Some("declare it"));
         assert_eq!(
@@ -82,7 +82,7 @@ mod tests {
     }
 
     #[test]
-    fn a_place_at_the_end_has_one_caret_and_a_foreign_one_no_line() {
+    fn an_empty_span_has_one_caret_and_one_outside_of_the_source_no_line() {
         assert!(render("as ==", Span::new(5, 5), &"m", None).ends_with("1 | as ==\n  |      ^\n"));
         assert_eq!(render("é", Span::new(1, 9), &"m", None), "error: m\n");
     }

@@ -1,74 +1,73 @@
-//! Files of expression cases: run them and say what differs.
+//! Runs files of recorded expression cases and reports the differences.
 //!
-//! A file has one JSON object a line: an expression, the declared attributes, a bag and what a real Mixer made of it.
-//! Value, type, the phase and kind of an error and the referenced attributes have to be the same; texts of errors
-//! have not.
+//! A file has one JSON object a line: an expression, the declared attributes, a bag and Mixer's outcome. Value, type,
+//! phase and kind of an error, and referenced attributes must be equal; error texts may differ.
 //!
-//! In a few recorded cases the original crashed, ran into a fixed limit, or passed a value on that is not of the
-//! expression's type. This engine must not. Such a case passes when it is answered the safe way: with a
-//! `runtime_type_mismatch` where the request sends a wrong type, with `attribute_missing` where everything in a `|` is
-//! missing, otherwise with a value of the expression's type. [`Report::safer`] counts them.
+//! In a few recorded cases Mixer crashed, exceeded a fixed limit, or returned a value that is not of the expression's
+//! type, which this engine must not. Such a case passes with a safe outcome: `runtime_type_mismatch` if the request has a
+//! value of the wrong type, `attribute_missing` if all operands of a `|` are missing, otherwise a value of the
+//! expression's type. [`Report::safer`] counts them.
 
-mod case;
+mod record;
 
 use std::fmt::{self, Display};
 
-use case::{Case, Outcome};
+use record::{Case, Outcome, RecordError};
 
 use super::{CompileError, EvalError, Expression, Language};
 use crate::attribute::{AttributeValue, Reads, Reference, Vocabulary};
 use mixer_adapter_core::value::ValueType;
 
-/// What came of a file of cases. Its [`Display`] is the whole account; the last line is `N passed, M failed`.
+/// The results of a file of cases. [`Display`] lists the differences and ends with `N passed, M failed`.
 #[derive(Debug, Default)]
 pub struct Report {
-    /// How many cases came out as recorded, or safer.
+    /// Number of cases with the recorded or a safe outcome.
     pub passed: usize,
-    /// How many of those are answered where the original was not safe to imitate.
+    /// Number of those with a safe outcome in place of the recorded one.
     pub safer: usize,
-    /// The cases that need functions of their own, or were not recorded in this language, by name.
+    /// The ids of cases that need functions of their own or were not recorded in this language.
     pub skipped: Vec<String>,
-    /// The cases that did not come out as recorded.
+    /// The cases with another outcome.
     pub failures: Vec<Difference>,
 }
 
-/// A case that came out in another way than recorded.
+/// A case whose outcome differs from the recorded one.
 #[derive(Debug)]
 pub struct Difference {
-    /// The case.
+    /// The id of the case.
     pub id: String,
     /// The expression.
     pub expression: String,
-    /// What differs, one thing each.
+    /// The differences.
     pub reasons: Vec<String>,
 }
 
-/// A line that is no case.
+/// A line that is not a case.
 #[derive(Debug, thiserror::Error)]
-#[error("line {line}: this is no case: {reason}")]
-pub struct BadCase {
+#[error("line {line} is not a case: {source}")]
+pub struct CaseError {
     line: usize,
-    reason: String,
+    source: RecordError,
 }
 
-/// Runs all cases of a file in one of the languages; empty lines are left out. Of an error in CEL or COMPAT only the
-/// phase counts: the record tells few kinds apart there.
+/// Runs all cases of a file in one of the languages; empty lines are skipped. Of errors in CEL and COMPAT only the phase
+/// is compared: their records distinguish few kinds.
 ///
 /// # Errors
 /// A line is not a case.
-pub fn run(file: &str, language: Language) -> Result<Report, BadCase> {
+pub fn run(file: &str, language: Language) -> Result<Report, CaseError> {
     let mut report = Report::default();
     for (index, line) in file.lines().enumerate().filter(|(_, line)| !line.trim().is_empty()) {
-        let bad = |reason| BadCase { line: index + 1, reason };
-        let case = Case::read(line).map_err(bad)?;
-        let expected = match case.expected(language) {
-            Some(expected) if case.needs_functions.is_none() => expected,
+        let invalid = |source| CaseError { line: index + 1, source };
+        let case = Case::parse(line).map_err(invalid)?;
+        let recorded = match case.expected(language) {
+            Some(recorded) if case.needs_functions.is_none() => recorded,
             _ => {
                 report.skipped.push(case.id);
                 continue;
             }
         };
-        let (reasons, safer) = compare(&case, &expected, language).map_err(bad)?;
+        let (reasons, safer) = compare(&case, &recorded, language).map_err(invalid)?;
         if reasons.is_empty() {
             report.passed += 1;
             report.safer += usize::from(safer);
@@ -87,16 +86,12 @@ impl Display for Report {
         if !self.skipped.is_empty() {
             writeln!(
                 f,
-                "skipped, they need functions of their own or were not recorded: {}",
+                "skipped because they need functions of their own or were not recorded: {}",
                 self.skipped.join(", ")
             )?;
         }
         if self.safer > 0 {
-            writeln!(
-                f,
-                "in {} of them the original crashed or failed, and this engine does not",
-                self.safer
-            )?;
+            writeln!(f, "{} of them have a safe outcome where Mixer crashed or failed", self.safer)?;
         }
         write!(f, "{} passed, {} failed", self.passed, self.failures.len())
     }
@@ -109,15 +104,15 @@ impl Display for Difference {
     }
 }
 
-/// What this engine made of a case.
+/// The outcome in this engine.
 enum Actual {
     Value(AttributeValue),
     CompileError(CompileError),
     EvalError(EvalError),
 }
 
-/// What counts as the same.
-enum Wanted {
+/// The accepted outcomes.
+enum Expected {
     Value(AttributeValue),
     Error {
         phase: String,
@@ -127,8 +122,8 @@ enum Wanted {
     AnyValue,
 }
 
-/// What differs, and whether the case is one of those to be answered safer than recorded.
-fn compare(case: &Case, expected: &Outcome, language: Language) -> Result<(Vec<String>, bool), String> {
+/// Returns the differences, and whether the case requires a safe outcome in place of the recorded one.
+fn compare(case: &Case, recorded: &Outcome, language: Language) -> Result<(Vec<String>, bool), RecordError> {
     let vocabulary = case.vocabulary()?;
     let bag = case.bag(vocabulary.clone())?;
     let mut reads = Reads::default();
@@ -143,55 +138,55 @@ fn compare(case: &Case, expected: &Outcome, language: Language) -> Result<(Vec<S
             (actual, Some(expression.value_type()))
         }
     };
-    let recorded_type = expected.value_type()?;
-    let (mut wanted, safer) = wanted(expected, recorded_type)?;
+    let recorded_type = recorded.value_type()?;
+    let (mut expected, safer) = accepted(recorded, recorded_type)?;
     if language != Language::Cexl {
-        wanted.forget_kind();
+        expected.ignore_kind();
     }
-    if !wanted.is(&actual) {
-        reasons.push(format!("expected {wanted}, got {actual}"));
+    if !expected.matches(&actual) {
+        reasons.push(format!("expected {expected}, got {actual}"));
     }
-    if let (Some(wanted), Some(actual)) = (recorded_type, value_type)
-        && wanted != actual
+    if let (Some(expected), Some(actual)) = (recorded_type, value_type)
+        && expected != actual
     {
-        reasons.push(format!("expected the type {wanted}, got {actual}"));
+        reasons.push(format!("expected type {expected}, got {actual}"));
     }
-    let mut references = |name: &str, wanted: &Option<Vec<String>>, mut actual: Vec<String>| {
-        let Some(mut wanted) = wanted.clone() else { return };
-        wanted.sort();
+    let mut references = |name: &str, expected: &Option<Vec<String>>, mut actual: Vec<String>| {
+        let Some(mut expected) = expected.clone() else { return };
+        expected.sort();
         actual.sort();
-        if wanted != actual {
-            reasons.push(format!("expected {name} {wanted:?}, got {actual:?}"));
+        if expected != actual {
+            reasons.push(format!("expected {name} {expected:?}, got {actual:?}"));
         }
     };
-    references("referenced", &expected.referenced, all_references(&reads, &vocabulary));
-    references("referenced on the wire", &expected.referenced_wire, wire_references(&reads, &vocabulary));
+    references("referenced", &recorded.referenced, all_references(&reads, &vocabulary));
+    references("referenced on the wire", &recorded.referenced_wire, wire_references(&reads, &vocabulary));
     Ok((reasons, safer))
 }
 
-fn wanted(expected: &Outcome, value_type: Option<ValueType>) -> Result<(Wanted, bool), String> {
+fn accepted(recorded: &Outcome, value_type: Option<ValueType>) -> Result<(Expected, bool), RecordError> {
     let wrong_type =
-        || Wanted::Error { phase: "eval".to_owned(), kind: Some("runtime_type_mismatch".to_owned()) };
-    if let Some(error) = expected.error() {
+        || Expected::Error { phase: "eval".to_owned(), kind: Some("runtime_type_mismatch".to_owned()) };
+    if let Some(error) = recorded.error() {
         let safe = match (error.kind.as_str(), error.message.as_str()) {
             ("panic", message) if !message.contains("index out of range") => wrong_type(),
             ("interpreter_limit", "stack underflow") => {
-                Wanted::Error { phase: "eval".to_owned(), kind: Some("attribute_missing".to_owned()) }
+                Expected::Error { phase: "eval".to_owned(), kind: Some("attribute_missing".to_owned()) }
             }
-            ("panic" | "interpreter_limit", _) => Wanted::AnyValue,
+            ("panic" | "interpreter_limit", _) => Expected::AnyValue,
             (kind, _) => {
                 return Ok((
-                    Wanted::Error { phase: error.phase.clone(), kind: Some(kind.to_owned()) },
+                    Expected::Error { phase: error.phase.clone(), kind: Some(kind.to_owned()) },
                     false,
                 ));
             }
         };
         return Ok((safe, true));
     }
-    match (expected.value()?, value_type) {
+    match (recorded.value()?, value_type) {
         (Some(value), Some(value_type)) if !is_value_of(&value, value_type) => Ok((wrong_type(), true)),
-        (Some(value), _) => Ok((Wanted::Value(value), false)),
-        (None, _) => Err("it has neither a value nor an error".to_owned()),
+        (Some(value), _) => Ok((Expected::Value(value), false)),
+        (None, _) => Err(RecordError::NoOutcome),
     }
 }
 
@@ -206,25 +201,25 @@ fn is_value_of(value: &AttributeValue, value_type: ValueType) -> bool {
     }
 }
 
-impl Wanted {
-    fn forget_kind(&mut self) {
-        if let Wanted::Error { kind, .. } = self {
+impl Expected {
+    fn ignore_kind(&mut self) {
+        if let Expected::Error { kind, .. } = self {
             *kind = None;
         }
     }
 
-    fn is(&self, actual: &Actual) -> bool {
+    fn matches(&self, actual: &Actual) -> bool {
         match (self, actual) {
             (
-                Wanted::Value(AttributeValue::Double(wanted)),
+                Expected::Value(AttributeValue::Double(expected)),
                 Actual::Value(AttributeValue::Double(actual)),
-            ) => wanted.to_bits() == actual.to_bits(),
-            (Wanted::Value(wanted), Actual::Value(actual)) => wanted == actual,
-            (Wanted::AnyValue, Actual::Value(_)) => true,
-            (Wanted::Error { phase, kind }, Actual::CompileError(error)) => {
+            ) => expected.to_bits() == actual.to_bits(),
+            (Expected::Value(expected), Actual::Value(actual)) => expected == actual,
+            (Expected::AnyValue, Actual::Value(_)) => true,
+            (Expected::Error { phase, kind }, Actual::CompileError(error)) => {
                 phase == "compile" && kind.as_ref().is_none_or(|kind| kind == error.kind().as_str())
             }
-            (Wanted::Error { phase, kind }, Actual::EvalError(error)) => {
+            (Expected::Error { phase, kind }, Actual::EvalError(error)) => {
                 phase == "eval" && kind.as_ref().is_none_or(|kind| kind == error.kind().as_str())
             }
             _ => false,
@@ -232,13 +227,13 @@ impl Wanted {
     }
 }
 
-impl Display for Wanted {
+impl Display for Expected {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Wanted::Value(value) => write!(f, "{value:?}"),
-            Wanted::AnyValue => f.write_str("a value"),
-            Wanted::Error { phase, kind: Some(kind) } => write!(f, "the {phase} error {kind}"),
-            Wanted::Error { phase, kind: None } => write!(f, "an error of the phase {phase}"),
+            Expected::Value(value) => write!(f, "{value:?}"),
+            Expected::AnyValue => f.write_str("a value"),
+            Expected::Error { phase, kind: Some(kind) } => write!(f, "the {phase} error {kind}"),
+            Expected::Error { phase, kind: None } => write!(f, "an error of the phase {phase}"),
         }
     }
 }

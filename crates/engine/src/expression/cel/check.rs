@@ -1,5 +1,5 @@
-//! Names and types of a CEL expression: attributes become slots, and what can never be evaluated is refused. The `cel`
-//! crate has no such check of its own.
+//! The type checker for CEL expressions, which the `cel` crate does not have: resolves attribute names and rejects
+//! expressions that can never be evaluated.
 
 use std::mem;
 
@@ -14,13 +14,13 @@ use crate::{
     expression::{
         code::Attribute,
         error::{CompileError, CompileErrorKind},
-        format::pattern,
+        formats::pattern,
         syntax::MAX_NESTING,
     },
 };
 
-/// The most parts an expression may have once its macros are expanded; `pick` repeats what it picks from.
-const MAX_PARTS: usize = 20_000;
+/// Maximum number of nodes after macro expansion; `pick` duplicates its arguments.
+const MAX_NODES: usize = 20_000;
 
 /// The names that `type(x)` is compared with.
 const TYPE_NAMES: [&str; 10] =
@@ -29,15 +29,15 @@ const TYPE_NAMES: [&str; 10] =
 pub(crate) struct Checker<'c> {
     vocabulary: &'c Vocabulary,
     spans: &'c Spans<'c>,
-    /// The variables of the comprehensions around.
+    /// The variables of the enclosing comprehensions.
     scope: Vec<(String, Type)>,
-    /// The attributes it reads: `#0`, `#1`, ..
+    /// The attributes of the expression: `#0`, `#1`, ...
     pub(crate) used: Vec<Attribute>,
-    /// Its constant patterns: `~0`, `~1`, ..
+    /// Its constant patterns: `~0`, `~1`, ...
     pub(crate) patterns: Vec<Regex>,
-    parts: usize,
+    nodes: usize,
     depth: usize,
-    /// The deepest nesting there was.
+    /// The maximum of `depth` so far.
     pub(crate) deepest: usize,
 }
 
@@ -51,20 +51,20 @@ impl<'c> Checker<'c> {
             scope: Vec::new(),
             used: Vec::new(),
             patterns: Vec::new(),
-            parts: 0,
+            nodes: 0,
             depth: 0,
             deepest: 0,
         }
     }
 
-    /// Rewrites an expression to one that can be evaluated, and says of what type it is.
+    /// Rewrites an expression so that it can be evaluated, and returns its type.
     pub(crate) fn check(&mut self, node: &mut IdedExpr) -> Result<Type, CompileError> {
-        self.parts += 1;
+        self.nodes += 1;
         self.depth += 1;
         self.deepest = self.deepest.max(self.depth);
-        if self.parts > MAX_PARTS || self.depth > MAX_NESTING {
+        if self.nodes > MAX_NODES || self.depth > MAX_NESTING {
             let message = format!(
-                "this expression has more than {MAX_PARTS} parts, or is nested more than {MAX_NESTING} levels deep"
+                "this expression has more than {MAX_NODES} nodes, or is nested more than {MAX_NESTING} levels deep"
             );
             return Err(CompileError::new(CompileErrorKind::TooLarge, self.spans.of(node.id, ""), message));
         }
@@ -92,7 +92,7 @@ impl<'c> Checker<'c> {
                     CompileErrorKind::UnsupportedSyntax,
                     node.id,
                     "",
-                    "messages cannot be made here",
+                    "message literals are not supported",
                 ));
             }
         };
@@ -115,13 +115,13 @@ impl<'c> Checker<'c> {
             Some(found) => Ok(found),
             None if TYPE_NAMES.contains(&name.as_str()) => Ok((Expr::Ident(name), Type::Meta)),
             None => {
-                let message = format!("there is no attribute `{name}`");
+                let message = format!("unknown attribute `{name}`");
                 Err(self.error(CompileErrorKind::UnknownAttribute, id, &name, message))
             }
         }
     }
 
-    /// An attribute, or what attribute names start with.
+    /// Resolves an attribute, or a prefix of attribute names.
     fn attribute(&mut self, name: &str, id: u64) -> Option<(Expr, Type)> {
         if let Some(declaration) = self.vocabulary.find(name) {
             let index = self.used(declaration, id);
@@ -156,7 +156,7 @@ impl<'c> Checker<'c> {
                     }
                     Some(found) => Ok(found),
                     None => {
-                        let message = format!("there is no attribute `{name}`");
+                        let message = format!("unknown attribute `{name}`");
                         Err(self.error(CompileErrorKind::UnknownAttribute, id, &name, message))
                     }
                 }
@@ -184,12 +184,12 @@ impl<'c> Checker<'c> {
         let name = &call.func_name;
         let readable = name.trim_matches(['_', '@']).replace('_', " ");
         if !overloads::is_known(name) {
-            let message = format!("there is no function `{readable}`");
+            let message = format!("unknown function `{readable}`");
             return Err(self.error(CompileErrorKind::UnknownFunction, id, name, message));
         }
         let Some(result) = overloads::result(name, call.target.is_some(), &operands) else {
             let operands: Vec<_> = operands.iter().map(Type::to_string).collect();
-            let message = format!("`{readable}` does not take {}", operands.join(", "));
+            let message = format!("`{readable}` does not accept arguments of type {}", operands.join(", "));
             return Err(self.error(CompileErrorKind::ArgumentType, id, name, message));
         };
         match (name.as_str(), operands.as_slice()) {
@@ -198,7 +198,7 @@ impl<'c> Checker<'c> {
                 call.args.splice(..0, call.target.take().map(|target| *target));
                 "@matches".clone_into(&mut call.func_name);
             }
-            // Texts are read as everywhere in Mixer, not as the library would.
+            // Parsed as elsewhere in Mixer, not by the `cel` crate.
             ("timestamp", [Type::String]) => "@timestamp".clone_into(&mut call.func_name),
             ("duration", [Type::String]) => "@duration".clone_into(&mut call.func_name),
             _ => {}
@@ -206,7 +206,7 @@ impl<'c> Checker<'c> {
         Ok((Expr::Call(call), result))
     }
 
-    /// Compiles a pattern that is known already. One that is none stays, and is an error when it is evaluated.
+    /// Compiles constant patterns. An invalid one remains and is an error when it is evaluated.
     fn prepare(&mut self, arguments: &mut [IdedExpr]) {
         for argument in arguments {
             if let Expr::Literal(LiteralValue::String(source)) = &argument.expr
@@ -222,7 +222,12 @@ impl<'c> Checker<'c> {
         let mut types: Option<(Type, Type)> = None;
         for entry in &mut map.entries {
             let EntryExpr::MapEntry(entry) = &mut entry.expr else {
-                return Err(self.error(CompileErrorKind::UnsupportedSyntax, id, "", "this is no map"));
+                return Err(self.error(
+                    CompileErrorKind::UnsupportedSyntax,
+                    id,
+                    "",
+                    "only map entries are supported here",
+                ));
             };
             let (key, value) = (self.check(&mut entry.key)?, self.check(&mut entry.value)?);
             types = Some(match types {
@@ -241,7 +246,7 @@ impl<'c> Checker<'c> {
             Type::Map(key, _) if Type::Map(key.clone(), Box::new(Type::String)) != Type::string_map() => *key,
             Type::Dyn | Type::Open => Type::Dyn,
             other => {
-                let message = format!("{other} cannot be gone through");
+                let message = format!("cannot iterate over {other}");
                 return Err(self.error(CompileErrorKind::ArgumentType, id, "", message));
             }
         };

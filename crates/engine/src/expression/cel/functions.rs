@@ -1,4 +1,4 @@
-//! The functions Mixer adds to CEL.
+//! The functions that Mixer adds to CEL.
 
 use std::{
     borrow::Cow,
@@ -17,21 +17,21 @@ use cel::{
 
 use super::{
     resolver::date_time,
-    values::{FormValue, IpValue, MapValue, PatternValue},
+    values::{FormattedStr, IpValue, MapValue, PatternValue},
 };
 use crate::{
     attribute::StringMap,
     expression::{
-        code::{Form, Moment, glob, parse_address, to_lower},
-        format::pattern,
+        code::{StrFormat, ZonedTimestamp, glob, parse_address, to_lower},
+        formats::pattern,
         span::Span,
     },
 };
 use mixer_adapter_core::value::parse_duration;
 
-/// CEL's library and Mixer's functions.
-pub(crate) static ENV: LazyLock<Result<Arc<Env>, String>> =
-    LazyLock::new(|| environment().map(Arc::new).map_err(|error| error.to_string()));
+/// The standard library of CEL with Mixer's functions.
+pub(crate) static ENV: LazyLock<Result<Arc<Env>, DeclarationError>> =
+    LazyLock::new(|| environment().map(Arc::new));
 
 fn environment() -> Result<Env, DeclarationError> {
     let mut env = Env::default().with_optional_support(false).with_stdlib();
@@ -56,91 +56,91 @@ fn environment() -> Result<Env, DeclarationError> {
     Ok(env)
 }
 
-type Outcome<'b, 'v> = Result<CowVal<'b, 'v>, ExecutionError>;
+type CallResult<'b, 'v> = Result<CowVal<'b, 'v>, ExecutionError>;
 
 fn text<'a>(operands: &'a [CowVal<'_, '_>], index: usize) -> Result<&'a str, ExecutionError> {
     let operand = operands.get(index).and_then(|operand| operand.downcast_ref::<CelString>());
     operand.map(CelString::inner).ok_or(ExecutionError::MissingArgumentOrTarget)
 }
 
-fn own<'b, 'v>(value: impl Val + 'v) -> Outcome<'b, 'v> {
+fn own<'b, 'v>(value: impl Val + 'v) -> CallResult<'b, 'v> {
     Ok(CowVal::owned(value))
 }
 
-fn matches_glob<'b, 'v>(operands: Vec<CowVal<'b, 'v>>) -> Outcome<'b, 'v> {
+fn matches_glob<'b, 'v>(operands: Vec<CowVal<'b, 'v>>) -> CallResult<'b, 'v> {
     own(CelBool::from(glob(text(&operands, 0)?, text(&operands, 1)?)))
 }
 
-fn reverse<'b, 'v>(operands: Vec<CowVal<'b, 'v>>) -> Outcome<'b, 'v> {
+fn reverse<'b, 'v>(operands: Vec<CowVal<'b, 'v>>) -> CallResult<'b, 'v> {
     own(CelString::from(text(&operands, 0)?.chars().rev().collect::<String>()))
 }
 
-fn lower<'b, 'v>(operands: Vec<CowVal<'b, 'v>>) -> Outcome<'b, 'v> {
+fn lower<'b, 'v>(operands: Vec<CowVal<'b, 'v>>) -> CallResult<'b, 'v> {
     own(CelString::from(to_lower(Cow::Borrowed(text(&operands, 0)?)).into_owned()))
 }
 
-fn email<'b, 'v>(operands: Vec<CowVal<'b, 'v>>) -> Outcome<'b, 'v> {
-    form(Form::Email, "email", &operands)
+fn email<'b, 'v>(operands: Vec<CowVal<'b, 'v>>) -> CallResult<'b, 'v> {
+    formatted(StrFormat::Email, "email", &operands)
 }
 
-fn dns_name<'b, 'v>(operands: Vec<CowVal<'b, 'v>>) -> Outcome<'b, 'v> {
-    form(Form::DnsName, "dnsName", &operands)
+fn dns_name<'b, 'v>(operands: Vec<CowVal<'b, 'v>>) -> CallResult<'b, 'v> {
+    formatted(StrFormat::DnsName, "dnsName", &operands)
 }
 
-fn uri<'b, 'v>(operands: Vec<CowVal<'b, 'v>>) -> Outcome<'b, 'v> {
-    form(Form::Uri, "uri", &operands)
+fn uri<'b, 'v>(operands: Vec<CowVal<'b, 'v>>) -> CallResult<'b, 'v> {
+    formatted(StrFormat::Uri, "uri", &operands)
 }
 
-fn form<'b, 'v>(form: Form, name: &str, operands: &[CowVal<'b, 'v>]) -> Outcome<'b, 'v> {
-    match form.check(Cow::Borrowed(text(operands, 0)?), Span::default()) {
-        Ok(checked) => own(FormValue { form, text: Arc::from(&*checked) }),
-        Err(error) => Err(ExecutionError::function_error(name, error)),
+fn formatted<'b, 'v>(format: StrFormat, name: &str, operands: &[CowVal<'b, 'v>]) -> CallResult<'b, 'v> {
+    match format.validate(Cow::Borrowed(text(operands, 0)?), Span::default()) {
+        Ok(valid) => own(FormattedStr { format, text: Arc::from(&*valid) }),
+        Err(error) => Err(ExecutionError::function_error(name, error.detail())),
     }
 }
 
-fn ip<'b, 'v>(operands: Vec<CowVal<'b, 'v>>) -> Outcome<'b, 'v> {
+fn ip<'b, 'v>(operands: Vec<CowVal<'b, 'v>>) -> CallResult<'b, 'v> {
     let text = text(&operands, 0)?;
     match parse_address(text) {
         Some(address) => own(IpValue(Bytes::copy_from_slice(&address))),
         None => Err(ExecutionError::function_error(
             "ip",
-            format!("no IP_ADDRESS: `{text}` is neither IPv4 nor IPv6"),
+            format!("`{text}` is neither an IPv4 nor an IPv6 address"),
         )),
     }
 }
 
-fn empty_string_map<'b, 'v>(_: Vec<CowVal<'b, 'v>>) -> Outcome<'b, 'v> {
-    own(MapValue { entries: StringMap::default(), source: None })
+fn empty_string_map<'b, 'v>(_: Vec<CowVal<'b, 'v>>) -> CallResult<'b, 'v> {
+    own(MapValue { entries: StringMap::default(), recorder: None })
 }
 
-fn timestamp<'b, 'v>(operands: Vec<CowVal<'b, 'v>>) -> Outcome<'b, 'v> {
+fn timestamp<'b, 'v>(operands: Vec<CowVal<'b, 'v>>) -> CallResult<'b, 'v> {
     let text = text(&operands, 0)?;
-    let time = Moment::parse(text).and_then(|moment| date_time(moment.instant));
+    let time = ZonedTimestamp::parse(text).and_then(|zoned| date_time(zoned.timestamp));
     match time {
         Some(time) => own(CelTimestamp::from(time)),
         None => {
-            let message = format!("`{text}` is not written like `2006-01-02T15:04:05Z`");
+            let message = format!("`{text}` is not an RFC 3339 time; write it like `2006-01-02T15:04:05Z`");
             Err(ExecutionError::function_error("timestamp", message))
         }
     }
 }
 
-fn duration<'b, 'v>(operands: Vec<CowVal<'b, 'v>>) -> Outcome<'b, 'v> {
+fn duration<'b, 'v>(operands: Vec<CowVal<'b, 'v>>) -> CallResult<'b, 'v> {
     let text = text(&operands, 0)?;
     match parse_duration(text) {
         Some(nanos) => own(CelDuration::from(chrono::Duration::nanoseconds(nanos))),
         None => {
-            let message = format!("`{text}` is not written like `1m30s`");
+            let message = format!("write it like `300ms`, `5s` or `1m30s`, not `{text}`");
             Err(ExecutionError::function_error("duration", message))
         }
     }
 }
 
-/// `text.matches(pattern)`, with a pattern that is ready or one to be compiled.
-fn matches<'b, 'v>(operands: Vec<CowVal<'b, 'v>>) -> Outcome<'b, 'v> {
+/// `text.matches(pattern)`; a constant pattern is compiled with the expression, others here.
+fn matches<'b, 'v>(operands: Vec<CowVal<'b, 'v>>) -> CallResult<'b, 'v> {
     let searched = text(&operands, 0)?;
-    let ready = operands.get(1).and_then(|operand| operand.downcast_ref::<PatternValue>());
-    own(CelBool::from(match ready {
+    let compiled = operands.get(1).and_then(|operand| operand.downcast_ref::<PatternValue>());
+    own(CelBool::from(match compiled {
         Some(pattern) => pattern.0.is_match(searched),
         None => {
             let pattern = pattern::compile(text(&operands, 1)?);

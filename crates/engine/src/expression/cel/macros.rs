@@ -1,11 +1,11 @@
-//! The macros Mixer adds to CEL, `conditional(c, a, b)` and `pick(a, b, ..)`, and `has(a.b)`, which the parser of CEL
-//! has rewritten already, where it was that parser.
+//! The macros that Mixer adds to CEL, `conditional(c, a, b)` and `pick(a, b, ..)`, and `has(a.b)`, which only the CEL
+//! parser expands itself.
 
 use std::mem;
 
 use cel::common::ast::{CallExpr, Expr, IdedExpr, SelectExpr};
 
-/// Rewrites a node that is a call of a macro; its operands are left as they are.
+/// Expands a macro call; its arguments are not expanded.
 pub(crate) fn expand(node: &mut IdedExpr) {
     let Expr::Call(call) = &mut node.expr else { return };
     match (call.func_name.as_str(), &call.target, call.args.len()) {
@@ -19,14 +19,14 @@ pub(crate) fn expand(node: &mut IdedExpr) {
         ("pick", None, 1..) => {
             let choices = flatten(mem::take(&mut call.args));
             *node = pick(node.id, choices);
-            // What is picked can be a call of a macro itself.
+            // The result may be a macro call itself.
             expand(node);
         }
         _ => {}
     }
 }
 
-/// A `pick` among the operands of a `pick` is more of them.
+/// Replaces nested `pick` calls by their arguments.
 fn flatten(operands: Vec<IdedExpr>) -> Vec<IdedExpr> {
     let mut flat = Vec::with_capacity(operands.len());
     let mut rest: Vec<IdedExpr> = operands.into_iter().rev().collect();
@@ -41,12 +41,12 @@ fn flatten(operands: Vec<IdedExpr>) -> Vec<IdedExpr> {
     flat
 }
 
-/// The first operand that is there. Only a field and a map entry can be missing; anything else ends the search
+/// Selects the first operand that is present. Only fields and map entries can be missing
 /// (docs/behaviour/expressions.md#cel-and-compat).
 fn pick(id: u64, choices: Vec<IdedExpr>) -> IdedExpr {
     let mut picked = None;
     for choice in choices.into_iter().rev() {
-        picked = Some(match (presence(&choice), picked) {
+        picked = Some(match (is_present(&choice), picked) {
             (Some(present), Some(rest)) => call(id, "_?_:_", vec![present, choice, rest]),
             _ => choice,
         });
@@ -54,8 +54,8 @@ fn pick(id: u64, choices: Vec<IdedExpr>) -> IdedExpr {
     picked.unwrap_or_default()
 }
 
-/// An expression that says whether that one has a value.
-fn presence(choice: &IdedExpr) -> Option<IdedExpr> {
+/// Returns an expression that tests whether `choice` is present; `None` if it always is.
+fn is_present(choice: &IdedExpr) -> Option<IdedExpr> {
     match &choice.expr {
         Expr::Select(select) if !select.test => {
             let test = SelectExpr { test: true, ..select.clone() };

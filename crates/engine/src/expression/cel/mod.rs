@@ -1,5 +1,5 @@
-//! Expressions in CEL and COMPAT, evaluated by the `cel` crate (docs/behaviour/expressions.md#cel-and-compat; what differs from a
-//! real Mixer is in docs/cel.md).
+//! Expressions in CEL and COMPAT, evaluated by the `cel` crate (docs/behaviour/expressions.md#cel-and-compat; differences
+//! from Mixer are listed in docs/cel.md).
 
 mod check;
 mod functions;
@@ -15,7 +15,7 @@ mod values;
 use std::{
     borrow::Cow,
     collections::HashMap,
-    fmt, mem,
+    fmt, io, mem,
     sync::{Arc, Mutex, PoisonError},
 };
 
@@ -36,7 +36,7 @@ use self::{
     resolver::Resolver,
     spans::Spans,
     translate::Translator,
-    values::{FormValue, IpValue, MapValue},
+    values::{FormattedStr, IpValue, MapValue},
 };
 use super::{
     Evaluated,
@@ -48,13 +48,13 @@ use super::{
 use crate::attribute::{Attributes, Reads, StringMap, Vocabulary};
 use mixer_adapter_core::value::ValueType;
 
-/// The most operators a text in CEL may have. The parser recurses without a bound of its own on some of them.
+/// Maximum number of operators in a CEL expression. The parser recurses without a bound on some of them.
 const MAX_OPERATORS: usize = 2000;
-/// The most of them that choose between two values.
-const MAX_CHOICES: usize = 200;
-/// The stack that is enough for any expression, in bytes.
+/// Maximum number of conditional operators.
+const MAX_CONDITIONALS: usize = 200;
+/// Stack size in bytes that suffices for any expression.
 const STACK_SIZE: usize = 32 << 20;
-/// How deep an expression may be nested to be evaluated on the stack of the caller.
+/// Maximum nesting of an expression that is evaluated on the caller's stack.
 const MAX_SHALLOW: usize = 32;
 
 /// A compiled expression in CEL or COMPAT.
@@ -64,7 +64,7 @@ pub(crate) struct Program {
     used: Vec<Attribute>,
     patterns: Vec<Regex>,
     value_type: ValueType,
-    /// How deep it is nested.
+    /// Levels of nesting.
     depth: usize,
     span: Span,
 }
@@ -82,35 +82,35 @@ impl fmt::Debug for Program {
 pub(crate) fn compile(text: &str, vocabulary: &Vocabulary) -> Result<Program, CompileError> {
     let whole = Span::new(0, text.len());
     let count = |symbols: &str| text.bytes().filter(|byte| symbols.as_bytes().contains(byte)).count();
-    if count("+-*/%<>=!?.[({,:") > MAX_OPERATORS || count("?") > MAX_CHOICES {
+    if count("+-*/%<>=!?.[({,:") > MAX_OPERATORS || count("?") > MAX_CONDITIONALS {
         let message =
-            format!("this expression has more than {MAX_OPERATORS} operators, or {MAX_CHOICES} `?`");
+            format!("this expression has more than {MAX_OPERATORS} operators, or {MAX_CONDITIONALS} `?`");
         return Err(CompileError::new(CompileErrorKind::TooLarge, whole, message));
     }
     let compiled = on_large_stack(|| {
         let parsed = PrattParser::new().parse(&reserved::mark(text)).map_err(|errors| {
             match errors.errors.first() {
                 Some(error) => {
-                    CompileError::new(CompileErrorKind::Cel, place(text, error.pos), error.msg.clone())
+                    CompileError::new(CompileErrorKind::Cel, position(text, error.pos), error.msg.clone())
                 }
-                None => CompileError::new(CompileErrorKind::Cel, whole, "this is no CEL expression"),
+                None => CompileError::new(CompileErrorKind::Cel, whole, "not a valid CEL expression"),
             }
         })?;
-        check(parsed, &Spans::Text(text), vocabulary, whole)
+        check(parsed, &Spans::Source(text), vocabulary, whole)
     });
-    compiled.unwrap_or_else(|message| Err(CompileError::new(CompileErrorKind::Cel, whole, message)))
+    compiled.unwrap_or_else(|error| Err(CompileError::new(CompileErrorKind::Cel, whole, error.to_string())))
 }
 
-/// Compiles an expression in Mixer's own language that is to be read as CEL.
+/// Compiles an expression in Mixer's own syntax with the semantics of CEL.
 pub(crate) fn compile_compat(text: &str, vocabulary: &Vocabulary) -> Result<Program, CompileError> {
     let whole = Span::new(0, text.len());
     let compiled = on_large_stack(|| {
         let ast = syntax::parse(text)?;
         let mut translator = Translator { source: text, spans: HashMap::new() };
         let translated = translator.translate(&ast)?;
-        check(translated, &Spans::Parts(translator.spans), vocabulary, whole)
+        check(translated, &Spans::ById(translator.spans), vocabulary, whole)
     });
-    compiled.unwrap_or_else(|message| Err(CompileError::new(CompileErrorKind::Cel, whole, message)))
+    compiled.unwrap_or_else(|error| Err(CompileError::new(CompileErrorKind::Cel, whole, error.to_string())))
 }
 
 fn check(
@@ -122,23 +122,33 @@ fn check(
     let mut checker = Checker::new(vocabulary, spans);
     let value_type = checker.check(&mut ast)?.value_type();
     let Checker { used, patterns, deepest: depth, .. } = checker;
-    let env =
-        functions::ENV.clone().map_err(|error| CompileError::new(CompileErrorKind::Cel, span, error))?;
+    let env = functions::ENV
+        .clone()
+        .map_err(|error| CompileError::new(CompileErrorKind::Cel, span, error.to_string()))?;
     Ok(Program { ast, env, used, patterns, value_type, depth, span })
 }
 
-/// Runs on a stack that is large enough for any expression. The `cel` crate needs more for each level of nesting than
-/// the stack of an ordinary thread has room for.
-fn on_large_stack<T: Send>(run: impl FnOnce() -> T + Send) -> Result<T, String> {
+/// A failure of the thread that [`on_large_stack`] runs on.
+#[derive(Debug, thiserror::Error)]
+enum ThreadError {
+    #[error("cannot start a thread for this expression: {0}")]
+    Start(io::Error),
+    #[error("the CEL interpreter panicked")]
+    Panic,
+}
+
+/// Runs on a thread whose stack suffices for any expression: the `cel` crate needs more for each level of nesting than
+/// an ordinary thread offers.
+fn on_large_stack<T: Send>(run: impl FnOnce() -> T + Send) -> Result<T, ThreadError> {
     std::thread::scope(|scope| {
         let thread = std::thread::Builder::new().stack_size(STACK_SIZE).spawn_scoped(scope, run);
-        let thread = thread.map_err(|error| format!("there is no thread for this expression: {error}"))?;
-        thread.join().map_err(|_| "the interpreter of CEL failed".to_owned())
+        let thread = thread.map_err(ThreadError::Start)?;
+        thread.join().map_err(|_| ThreadError::Panic)
     })
 }
 
-/// The place of a line and a column, both from 1.
-fn place(text: &str, (line, column): (isize, isize)) -> Span {
+/// Returns the span of the character at a line and a column, both counted from 1.
+fn position(text: &str, (line, column): (isize, isize)) -> Span {
     let before = usize::try_from(line - 1).unwrap_or(0);
     let start: usize = text.split_inclusive('\n').take(before).map(str::len).sum();
     let column = usize::try_from(column - 1).unwrap_or(0);
@@ -148,7 +158,7 @@ fn place(text: &str, (line, column): (isize, isize)) -> Span {
 }
 
 impl Program {
-    /// The type of its values; UNSPECIFIED for what is no attribute's type, such as a list.
+    /// The type of its values; UNSPECIFIED for types that attributes do not have, such as a list.
     pub(crate) fn value_type(&self) -> ValueType {
         self.value_type
     }
@@ -161,20 +171,20 @@ impl Program {
         if self.depth <= MAX_SHALLOW {
             return self.run(attributes, reads);
         }
-        let failed =
-            |message: String| EvalError::new(EvalErrorKind::Cel { message: message.into() }, self.span);
-        on_large_stack(|| self.run(attributes, reads)).unwrap_or_else(|message| Err(failed(message)))
+        on_large_stack(|| self.run(attributes, reads)).unwrap_or_else(|error| {
+            let message = error.to_string().into();
+            Err(EvalError::new(EvalErrorKind::Cel { message }, self.span))
+        })
     }
 
     fn run(&self, attributes: Attributes<'_>, reads: &mut Reads) -> Result<Evaluated<'static>, EvalError> {
-        let noted = Arc::new(Mutex::new(mem::take(reads)));
-        let failed = Mutex::new(None);
+        let shared = Arc::new(Mutex::new(mem::take(reads)));
         let resolver = Resolver {
             used: &self.used,
             patterns: &self.patterns,
             attributes,
-            noted: Arc::clone(&noted),
-            failed,
+            reads: Arc::clone(&shared),
+            error: Mutex::new(None),
         };
         let value = {
             let mut context = Context::with_env(Arc::clone(&self.env));
@@ -184,9 +194,9 @@ impl Program {
                 Err(error) => Err(self.error(error)),
             }
         };
-        *reads = mem::take(&mut noted.lock().unwrap_or_else(PoisonError::into_inner));
-        let failed = resolver.failed.into_inner().unwrap_or_else(PoisonError::into_inner);
-        failed.map_or(value, Err)
+        *reads = mem::take(&mut shared.lock().unwrap_or_else(PoisonError::into_inner));
+        let error = resolver.error.into_inner().unwrap_or_else(PoisonError::into_inner);
+        error.map_or(value, Err)
     }
 
     fn error(&self, error: ExecutionError) -> EvalError {
@@ -223,9 +233,9 @@ impl Program {
             ValueType::Double => {
                 value.downcast_ref::<CelDouble>().map(|number| Evaluated::Double(*number.inner()))
             }
-            ValueType::Bool => value.downcast_ref::<CelBool>().map(|truth| Evaluated::Bool(*truth.inner())),
+            ValueType::Bool => value.downcast_ref::<CelBool>().map(|value| Evaluated::Bool(*value.inner())),
             ValueType::Timestamp => value.downcast_ref::<CelTimestamp>().map(|time| {
-                // Below a second there are fewer than 2^31 nanoseconds.
+                // A fraction of a second has fewer than 2^31 nanoseconds.
                 let nanos = time.inner().timestamp_subsec_nanos() as i32;
                 Evaluated::Timestamp(Timestamp { seconds: time.inner().timestamp(), nanos })
             }),
@@ -236,8 +246,8 @@ impl Program {
                 value.downcast_ref::<IpValue>().map(|ip| Evaluated::IpAddress(Cow::Owned(ip.0.to_vec())))
             }
             ValueType::EmailAddress | ValueType::Uri | ValueType::DnsName => value
-                .downcast_ref::<FormValue>()
-                .map(|value| Evaluated::text(self.value_type, Cow::Owned(value.text.to_string()))),
+                .downcast_ref::<FormattedStr>()
+                .map(|value| Evaluated::string(self.value_type, Cow::Owned(value.text.to_string()))),
             ValueType::StringMap => {
                 string_map(value).map(|entries| Evaluated::StringMap(Cow::Owned(entries)))
             }
@@ -245,7 +255,7 @@ impl Program {
         };
         evaluated.ok_or_else(|| {
             let message = format!(
-                "the value, a {}, is of no attribute type that is known beforehand",
+                "the value is of type {}, not of an attribute type known at compile time",
                 value.get_type().name()
             );
             EvalError::new(EvalErrorKind::Cel { message: message.into() }, self.span)

@@ -1,4 +1,4 @@
-//! What the functions and operators of CEL take and give: the standard ones of cel-go 0.2 and those Mixer added.
+//! The signatures of functions and operators: the standard library of cel-go 0.2 and Mixer's additions.
 
 use super::types::Type::{self, *};
 
@@ -13,7 +13,7 @@ const fn function(name: &'static str, operands: &'static [Type], returns: Type) 
     Overload { name, method: false, operands, returns }
 }
 
-/// The first operand is the receiver.
+/// A method; the first operand is the receiver.
 const fn method(name: &'static str, operands: &'static [Type], returns: Type) -> Overload {
     Overload { name, method: true, operands, returns }
 }
@@ -109,10 +109,10 @@ const OVERLOADS: &[Overload] = &[
     function("ip", &[String], Ip),
 ];
 
-/// Types with an order.
+/// Types that can be compared with `<`.
 const ORDERED: [Type; 8] = [Bool, Int, Uint, Double, String, Bytes, Timestamp, Duration];
 
-/// Whether there is a function or operator of that name at all.
+/// Returns whether a function or operator of this name exists.
 pub(crate) fn is_known(name: &str) -> bool {
     const GENERIC: [&str; 12] = [
         "_==_",
@@ -131,7 +131,8 @@ pub(crate) fn is_known(name: &str) -> bool {
     GENERIC.contains(&name) || OVERLOADS.iter().any(|overload| overload.name == name)
 }
 
-/// What a call gives for operands of these types, the receiver of a method first; `None` if it does not take them.
+/// Returns the type of a call with operands of these types, the receiver of a method first; `None` if no overload
+/// matches.
 pub(crate) fn result(name: &str, is_method: bool, operands: &[Type]) -> Option<Type> {
     match (name, operands) {
         ("_==_" | "_!=_", [left, right]) => {

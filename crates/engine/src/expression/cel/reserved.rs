@@ -1,4 +1,4 @@
-//! Names that today's CEL reserves and Mixer's did not: an attribute may be called `as` or `package`.
+//! Words that CEL reserves now but did not in Mixer's version: an attribute may be called `as` or `package`.
 
 const RESERVED: [&str; 17] = [
     "as",
@@ -20,10 +20,10 @@ const RESERVED: [&str; 17] = [
     "while",
 ];
 
-/// What a reserved name is marked with while it is parsed.
+/// The suffix of a reserved name during parsing.
 const MARK: &str = "__reserved";
 
-/// The text with reserved names marked. Fields, `a.package`, are not reserved.
+/// Appends [`MARK`] to reserved names. Field names such as `a.package` are not reserved.
 pub(crate) fn mark(text: &str) -> String {
     let mut out = String::with_capacity(text.len());
     let mut rest = text;
@@ -46,7 +46,7 @@ pub(crate) fn mark(text: &str) -> String {
     out
 }
 
-/// The name without its mark.
+/// Removes the mark of a reserved name.
 pub(crate) fn unmark(name: &str) -> &str {
     name.strip_suffix(MARK).filter(|name| RESERVED.contains(name)).unwrap_or(name)
 }
@@ -55,7 +55,7 @@ fn is_name(c: char) -> bool {
     c == '_' || c.is_ascii_alphanumeric()
 }
 
-/// The length of a text with its quotes, one or three at each end.
+/// Returns the length of a string literal with its quotes, one or three at each end.
 fn quoted(rest: &str, quote: char) -> usize {
     let triple: String = [quote; 3].iter().collect();
     let end = if rest.starts_with(&triple) { triple.as_str() } else { &triple[..1] };
@@ -77,7 +77,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn only_names_of_their_own_are_marked() {
+    fn only_whole_names_outside_of_strings_and_fields_are_marked() {
         assert_eq!(mark("as == 'as' && a.as . as // as"), "as__reserved == 'as' && a.as . as // as");
         assert_eq!(mark(r#"f(as, "\" as", ask)"#), r#"f(as__reserved, "\" as", ask)"#);
         assert_eq!(mark("\"\"\"as \" as\"\"\" + as"), "\"\"\"as \" as\"\"\" + as__reserved");

@@ -1,4 +1,4 @@
-//! Attributes as CEL reads them.
+//! Resolves the names of a CEL expression to attributes.
 
 use std::sync::{Arc, Mutex, PoisonError};
 
@@ -13,25 +13,25 @@ use chrono::{DateTime, FixedOffset};
 use prost_types::Timestamp;
 use regex::Regex;
 
-use super::values::{FormValue, IpValue, MapValue, Noted, PatternValue};
+use super::values::{FormattedStr, IpValue, MapValue, PatternValue, SharedReads};
 use crate::{
     attribute::{AttributeValue, Attributes, StringMap},
     expression::{
-        code::{Attribute, Form},
+        code::{Attribute, StrFormat},
         error::EvalError,
     },
 };
 use mixer_adapter_core::value::ValueType;
 
-/// Finds what the names of a checked expression stand for: `#2` is its attribute 2, `?2` whether the request has that
-/// attribute, `~0` its pattern 0. None of these can be written in CEL.
+/// Resolves the names of a checked expression: `#2` is its attribute 2, `?2` whether the request has that attribute,
+/// `~0` its pattern 0. No CEL source can spell these names.
 pub(crate) struct Resolver<'a> {
     pub(crate) used: &'a [Attribute],
     pub(crate) patterns: &'a [Regex],
     pub(crate) attributes: Attributes<'a>,
-    pub(crate) noted: Noted,
-    /// A resolver cannot fail. What went wrong is left here, and decides.
-    pub(crate) failed: Mutex<Option<EvalError>>,
+    pub(crate) reads: SharedReads,
+    /// The first error: [`VariableResolver::resolve`] cannot return one. It overrides the value.
+    pub(crate) error: Mutex<Option<EvalError>>,
 }
 
 impl VariableResolver for Resolver<'_> {
@@ -50,12 +50,12 @@ impl VariableResolver for Resolver<'_> {
 }
 
 impl<'a> Resolver<'a> {
-    /// Nothing is read any more once something has failed.
+    /// Reads an attribute unless an earlier read failed.
     fn read(&self, attribute: &Attribute) -> Option<&'a AttributeValue> {
-        if self.failed.lock().unwrap_or_else(PoisonError::into_inner).is_some() {
+        if self.error.lock().unwrap_or_else(PoisonError::into_inner).is_some() {
             return None;
         }
-        let mut reads = self.noted.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut reads = self.reads.lock().unwrap_or_else(PoisonError::into_inner);
         self.attributes.read(attribute.slot(), &mut reads)
     }
 
@@ -66,8 +66,8 @@ impl<'a> Resolver<'a> {
             Some(value) => match self.typed(declared, value, attribute.slot()) {
                 Some(value) => value,
                 None => {
-                    let mut failed = self.failed.lock().unwrap_or_else(PoisonError::into_inner);
-                    failed.get_or_insert_with(|| attribute.wrong_type(value.kind()));
+                    let mut error = self.error.lock().unwrap_or_else(PoisonError::into_inner);
+                    error.get_or_insert_with(|| attribute.wrong_type(value.kind()));
                     Box::new(CelNull)
                 }
             },
@@ -87,7 +87,7 @@ impl<'a> Resolver<'a> {
                 Box::new(CelInt::from(*number))
             }
             (ValueType::Double, AttributeValue::Double(number)) => Box::new(CelDouble::from(*number)),
-            (ValueType::Bool, AttributeValue::Bool(truth)) => Box::new(CelBool::from(*truth)),
+            (ValueType::Bool, AttributeValue::Bool(value)) => Box::new(CelBool::from(*value)),
             (ValueType::Duration, AttributeValue::Duration(nanos)) => {
                 Box::new(CelDuration::from(chrono::Duration::nanoseconds(*nanos)))
             }
@@ -95,17 +95,19 @@ impl<'a> Resolver<'a> {
                 Box::new(CelTimestamp::from(date_time(*instant)?))
             }
             (ValueType::IpAddress, AttributeValue::Bytes(bytes)) => Box::new(IpValue(bytes.clone())),
-            (ValueType::StringMap, AttributeValue::StringMap(entries)) => {
-                Box::new(MapValue { entries: entries.clone(), source: Some((slot, Arc::clone(&self.noted))) })
-            }
+            (ValueType::StringMap, AttributeValue::StringMap(entries)) => Box::new(MapValue {
+                entries: entries.clone(),
+                recorder: Some((slot, Arc::clone(&self.reads))),
+            }),
             (_, AttributeValue::String(text)) => {
-                Box::new(FormValue { form: form(declared)?, text: Arc::clone(text) })
+                Box::new(FormattedStr { format: str_format(declared)?, text: Arc::clone(text) })
             }
             _ => return None,
         })
     }
 
-    /// A missing attribute is no error in CEL: it reads as the zero of its type (docs/behaviour/expressions.md#cel-and-compat).
+    /// Returns the zero value as which a missing attribute reads in CEL
+    /// (docs/behaviour/expressions.md#cel-and-compat).
     fn default<'b>(&self, declared: ValueType) -> Box<dyn Val + 'b> {
         match declared {
             ValueType::String => Box::new(CelString::from("")),
@@ -115,20 +117,20 @@ impl<'a> Resolver<'a> {
             ValueType::Duration => Box::new(CelDuration::from(chrono::Duration::zero())),
             ValueType::Timestamp => Box::new(CelTimestamp::from(DateTime::UNIX_EPOCH.fixed_offset())),
             ValueType::IpAddress => Box::new(IpValue(bytes::Bytes::new())),
-            ValueType::StringMap => Box::new(MapValue { entries: StringMap::default(), source: None }),
-            _ => match form(declared) {
-                Some(form) => Box::new(FormValue { form, text: Arc::from("") }),
+            ValueType::StringMap => Box::new(MapValue { entries: StringMap::default(), recorder: None }),
+            _ => match str_format(declared) {
+                Some(format) => Box::new(FormattedStr { format, text: Arc::from("") }),
                 None => Box::new(CelNull),
             },
         }
     }
 }
 
-fn form(value_type: ValueType) -> Option<Form> {
+fn str_format(value_type: ValueType) -> Option<StrFormat> {
     match value_type {
-        ValueType::EmailAddress => Some(Form::Email),
-        ValueType::Uri => Some(Form::Uri),
-        ValueType::DnsName => Some(Form::DnsName),
+        ValueType::EmailAddress => Some(StrFormat::Email),
+        ValueType::Uri => Some(StrFormat::Uri),
+        ValueType::DnsName => Some(StrFormat::DnsName),
         _ => None,
     }
 }

@@ -2,20 +2,20 @@ use std::collections::HashMap;
 
 use crate::expression::span::Span;
 
-/// Where the parts of an expression are written.
+/// Source positions of the nodes of an expression.
 pub(crate) enum Spans<'s> {
-    /// Known for each part: of a COMPAT expression.
-    Parts(HashMap<u64, Span>),
-    /// The parser of CEL does not keep places. A name is looked for in the text.
-    Text(&'s str),
+    /// By node id, for COMPAT expressions.
+    ById(HashMap<u64, Span>),
+    /// The source text, in which names are searched: the CEL parser does not record positions.
+    Source(&'s str),
 }
 
 impl Spans<'_> {
-    /// The place of the part with that number, which is about `name`.
+    /// Returns the span of the node `id`, which mentions `name`.
     pub(crate) fn of(&self, id: u64, name: &str) -> Span {
         match self {
-            Spans::Parts(parts) => parts.get(&id).copied().unwrap_or_default(),
-            Spans::Text(text) => match text.find(name).filter(|_| !name.is_empty()) {
+            Spans::ById(spans) => spans.get(&id).copied().unwrap_or_default(),
+            Spans::Source(text) => match text.find(name).filter(|_| !name.is_empty()) {
                 Some(start) => Span::new(start, start + name.len()),
                 None => Span::new(0, text.len()),
             },

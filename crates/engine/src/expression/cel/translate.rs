@@ -1,5 +1,5 @@
-//! COMPAT: an expression in Mixer's own language, read as CEL. `|` becomes `pick`, a text that reads as a duration
-//! becomes one; everything else means what it means in CEL (docs/behaviour/expressions.md#cel-and-compat).
+//! COMPAT: translates Mixer's own syntax to CEL. `|` becomes `pick` and a string that parses as a duration becomes a
+//! duration; everything else has the semantics of CEL (docs/behaviour/expressions.md#cel-and-compat).
 
 use std::collections::HashMap;
 
@@ -29,10 +29,10 @@ impl Translator<'_> {
             }
             Node::Call(call) => self.call(call)?,
         };
-        Ok(self.part(expr, ast.span))
+        Ok(self.node(expr, ast.span))
     }
 
-    fn part(&mut self, expr: Expr, span: Span) -> IdedExpr {
+    fn node(&mut self, expr: Expr, span: Span) -> IdedExpr {
         let id = self.spans.len() as u64 + 1;
         self.spans.insert(id, span);
         IdedExpr { id, expr }
@@ -40,19 +40,19 @@ impl Translator<'_> {
 
     fn literal(&mut self, literal: &Literal, span: Span) -> Expr {
         match literal {
-            Literal::Text(text) => string(text),
+            Literal::Str(text) => string(text),
             Literal::Int(number) => Expr::Literal(LiteralValue::Int((*number).into())),
             Literal::Double(number) => Expr::Literal(LiteralValue::Double((*number).into())),
-            Literal::Bool(truth) => {
-                // CEL knows these words in small letters only.
+            Literal::Bool(value) => {
+                // CEL has these keywords in lower case only.
                 let word = &self.source[span.start as usize..span.end as usize];
                 match word.contains(char::is_uppercase) {
                     true => Expr::Ident(word.to_owned()),
-                    false => Expr::Literal(LiteralValue::Boolean((*truth).into())),
+                    false => Expr::Literal(LiteralValue::Boolean((*value).into())),
                 }
             }
             Literal::Duration(nanos) => {
-                let text = self.part(string(&format_duration(i128::from(*nanos))), span);
+                let text = self.node(string(&format_duration(i128::from(*nanos))), span);
                 function("duration", vec![text])
             }
         }
@@ -60,14 +60,14 @@ impl Translator<'_> {
 
     fn name(&mut self, name: &str, span: Span) -> IdedExpr {
         if name == "null" {
-            return self.part(Expr::Literal(LiteralValue::Null), span);
+            return self.node(Expr::Literal(LiteralValue::Null), span);
         }
         let mut segments = name.split('.');
         let first = segments.next().unwrap_or_default();
-        let mut node = self.part(Expr::Ident(first.to_owned()), span);
+        let mut node = self.node(Expr::Ident(first.to_owned()), span);
         for field in segments {
             let select = SelectExpr { operand: Box::new(node), field: field.to_owned(), test: false };
-            node = self.part(Expr::Select(select), span);
+            node = self.node(Expr::Select(select), span);
         }
         node
     }
@@ -77,19 +77,19 @@ impl Translator<'_> {
             Chain::Or => "_||_",
             Chain::And => "_&&_",
             Chain::Add => "_+_",
-            Chain::FirstOf => return self.part(function("pick", operands), span),
+            Chain::FirstOf => return self.node(function("pick", operands), span),
         };
         if chain == Chain::Add {
-            let pair = |left, right| self.part(function(name, vec![left, right]), span);
+            let pair = |left, right| self.node(function(name, vec![left, right]), span);
             return operands.into_iter().reduce(pair).unwrap_or_default();
         }
-        // Halved again and again, so that a long chain is not nested deeply.
+        // A balanced tree, so that a long chain is not nested deeply.
         match operands.len() {
             0 | 1 => operands.pop().unwrap_or_default(),
             length => {
                 let right = operands.split_off(length / 2);
                 let (left, right) = (self.chain(chain, operands, span), self.chain(chain, right, span));
-                self.part(function(name, vec![left, right]), span)
+                self.node(function(name, vec![left, right]), span)
             }
         }
     }
@@ -111,7 +111,7 @@ impl Translator<'_> {
             ("[]", 2) => "_[_]",
             (name, _) if name.starts_with(char::is_alphabetic) => name,
             (operator, _) => {
-                let message = format!("there is no operator `{operator}` in CEL");
+                let message = format!("CEL has no operator `{operator}`");
                 return Err(CompileError::new(CompileErrorKind::UnknownFunction, call.name_span, message));
             }
         };

@@ -2,12 +2,12 @@ use std::fmt;
 
 use mixer_adapter_core::value::ValueType;
 
-/// The type of a part of a CEL expression, as far as it is known before there is a request.
+/// The static type of a CEL expression.
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) enum Type {
-    /// Known only when it is evaluated.
+    /// Known only at evaluation.
     Dyn,
-    /// Not decided yet: what an empty list has elements of.
+    /// Not inferred yet, such as the element type of an empty list.
     Open,
     Null,
     Bool,
@@ -26,7 +26,7 @@ pub(crate) enum Type {
     Meta,
     List(Box<Type>),
     Map(Box<Type>, Box<Type>),
-    /// What attribute names start with: `request`, where there is `request.path`.
+    /// A prefix of attribute names: `request` if `request.path` is declared.
     Object(String),
 }
 
@@ -52,7 +52,7 @@ impl Type {
         }
     }
 
-    /// The attribute type with these values; UNSPECIFIED where there is none.
+    /// The attribute type with these values; UNSPECIFIED if there is none.
     pub(crate) fn value_type(&self) -> ValueType {
         match self {
             Type::String => ValueType::String,
@@ -70,7 +70,7 @@ impl Type {
         }
     }
 
-    /// Whether a value of this type can stand where the other is wanted.
+    /// Returns whether a value of this type is accepted where `wanted` is expected.
     pub(crate) fn fits(&self, wanted: &Type) -> bool {
         match (self, wanted) {
             (Type::Dyn | Type::Open, _) | (_, Type::Dyn | Type::Open) => true,
@@ -82,7 +82,7 @@ impl Type {
         }
     }
 
-    /// The type of values that are of one or of the other type.
+    /// Returns the common type of values of either type.
     pub(crate) fn join(self, other: Type) -> Type {
         match (self, other) {
             (Type::Open, known) | (known, Type::Open) => known,

@@ -1,4 +1,4 @@
-//! Values that CEL itself does not have: attributes of Mixer's own types, seen through the crate's traits.
+//! Values of types that CEL does not have: those of Mixer's attributes.
 
 use std::{
     any::Any,
@@ -18,11 +18,11 @@ use regex::Regex;
 
 use crate::{
     attribute::{Reads, StringMap},
-    expression::code::{Form, same_address},
+    expression::code::{StrFormat, addresses_equal},
 };
 
-/// What an evaluation notes, shared by the values that are looked into.
-pub(crate) type Noted = Arc<Mutex<Reads>>;
+/// The reads of an evaluation, shared with the maps whose keys it reads.
+pub(crate) type SharedReads = Arc<Mutex<Reads>>;
 
 /// IP_ADDRESS
 #[derive(Clone, Debug)]
@@ -30,19 +30,19 @@ pub(crate) struct IpValue(pub(crate) Bytes);
 
 /// EMAIL_ADDRESS, URI or DNS_NAME
 #[derive(Clone, Debug)]
-pub(crate) struct FormValue {
-    pub(crate) form: Form,
+pub(crate) struct FormattedStr {
+    pub(crate) format: StrFormat,
     pub(crate) text: Arc<str>,
 }
 
-/// STRING_MAP, and the slot for which its keys are noted.
+/// STRING_MAP, and the slot under which reads of its keys are recorded.
 #[derive(Clone, Debug)]
 pub(crate) struct MapValue {
     pub(crate) entries: StringMap,
-    pub(crate) source: Option<(u32, Noted)>,
+    pub(crate) recorder: Option<(u32, SharedReads)>,
 }
 
-/// A pattern that was compiled with the expression.
+/// A regular expression compiled with the expression.
 #[derive(Clone, Debug)]
 pub(crate) struct PatternValue(pub(crate) Regex);
 
@@ -54,8 +54,8 @@ impl MapValue {
         };
         let key: Arc<str> = Arc::from(key.inner());
         let value = self.entries.get(&key);
-        if let Some((slot, noted)) = &self.source {
-            let mut reads = noted.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some((slot, reads)) = &self.recorder {
+            let mut reads = reads.lock().unwrap_or_else(PoisonError::into_inner);
             reads.record_key(*slot, &key, value.is_some(), || Arc::clone(&key));
         }
         Ok((key, value))
@@ -88,7 +88,7 @@ impl Container for MapValue {
 }
 
 static IP: Type = Type::new_unspecified_type("istio.policy.v1beta1.IPAddress");
-static FORM: Type = Type::new_unspecified_type("istio.policy.v1beta1.text");
+static FORMATTED: Type = Type::new_unspecified_type("istio.policy.v1beta1.text");
 static MAP: Type = MAP_TYPE;
 static PATTERN: Type = Type::new_unspecified_type("pattern");
 
@@ -120,16 +120,17 @@ macro_rules! val {
 
 val!(IpValue, IP {
     fn equals(&self, other: &dyn Val) -> bool {
-        other.downcast_ref::<IpValue>().is_some_and(|other| same_address(&self.0, &other.0))
+        other.downcast_ref::<IpValue>().is_some_and(|other| addresses_equal(&self.0, &other.0))
     }
 });
 
-val!(FormValue, FORM {
-    /// Texts that do not have the form, which a request may send, are equal to none.
+val!(FormattedStr, FORMATTED {
+    /// Invalid strings, which a request may send, are equal to none.
     fn equals(&self, other: &dyn Val) -> bool {
-        other.downcast_ref::<FormValue>().is_some_and(|other| {
+        other.downcast_ref::<FormattedStr>().is_some_and(|other| {
             let span = Default::default();
-            self.form == other.form && self.form.same(&self.text, &other.text, span).unwrap_or(false)
+            self.format == other.format
+                && self.format.equal(&self.text, &other.text, span).unwrap_or(false)
         })
     }
 });

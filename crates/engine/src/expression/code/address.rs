@@ -3,20 +3,16 @@ use std::{
     net::{IpAddr, Ipv6Addr},
 };
 
-use super::{Env, Expr, Kind, text::Text};
+use super::{Address, Env, Expr, Kind, Str};
 use crate::{
     attribute::AttributeValue,
     expression::{error::EvalError, span::Span},
 };
 use mixer_adapter_core::value::ValueType;
 
-/// IP_ADDRESS, as bytes: those of a request may be no address at all.
-#[derive(Debug)]
-pub(crate) enum Address {}
-
 #[derive(Debug)]
 pub(crate) enum AddressOp {
-    Parse(Expr<Text>, Span),
+    Parse(Expr<Str>, Span),
 }
 
 impl Kind for Address {
@@ -43,13 +39,13 @@ impl Kind for Address {
             None => Err(EvalError::conversion(
                 ValueType::IpAddress,
                 *span,
-                format!("`{text}` is neither IPv4 nor IPv6"),
+                format!("`{text}` is neither an IPv4 nor an IPv6 address"),
             )),
         }
     }
 }
 
-/// The 16-byte form, even of an IPv4 address.
+/// Parses an address into its 16-byte form; an IPv4 address is mapped to IPv6.
 pub(crate) fn parse(text: &str) -> Option<[u8; 16]> {
     Some(match text.parse().ok()? {
         IpAddr::V4(address) => address.to_ipv6_mapped().octets(),
@@ -57,8 +53,8 @@ pub(crate) fn parse(text: &str) -> Option<[u8; 16]> {
     })
 }
 
-/// Whether two addresses are one: the 4 and the 16-byte form of an IPv4 address are.
-pub(crate) fn same(a: &[u8], b: &[u8]) -> bool {
+/// Returns whether two addresses are equal; the 4-byte and the 16-byte form of an IPv4 address are.
+pub(crate) fn equal(a: &[u8], b: &[u8]) -> bool {
     a == b || is_mapped(a, b) || is_mapped(b, a)
 }
 
@@ -73,11 +69,11 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_two_forms_of_an_ipv4_address_are_the_same_address() {
+    fn the_two_forms_of_an_ipv4_address_are_equal() {
         let mapped = parse("1.2.3.4").unwrap_or_default();
-        assert!(same(&[1, 2, 3, 4], &mapped) && same(&mapped, &[1, 2, 3, 4]) && same(&[], &[]));
+        assert!(equal(&[1, 2, 3, 4], &mapped) && equal(&mapped, &[1, 2, 3, 4]) && equal(&[], &[]));
         assert!(
-            !same(&[1, 2, 3, 4], &[1, 2, 3]) && !same(&[1, 2, 3, 4], &[0; 16]) && !same(&[0; 4], &[0; 16])
+            !equal(&[1, 2, 3, 4], &[1, 2, 3]) && !equal(&[1, 2, 3, 4], &[0; 16]) && !equal(&[0; 4], &[0; 16])
         );
     }
 }

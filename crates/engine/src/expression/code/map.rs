@@ -1,16 +1,12 @@
 use std::sync::Arc;
 
-use super::{Env, Kind, Never};
+use super::{Env, Kind, Map, Never};
 use crate::{
     attribute::{AttributeValue, StringMap},
     expression::error::EvalError,
 };
 
-/// STRING_MAP
-#[derive(Debug)]
-pub(crate) enum Map {}
-
-/// A map, and the slot of the attribute it is the value of, for which keys are noted as read.
+/// A map, and the slot of its attribute, under which reads of its keys are recorded.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct MapRef<'a> {
     pub(crate) entries: &'a StringMap,
@@ -22,11 +18,11 @@ impl<'a> MapRef<'a> {
         self,
         key: &str,
         env: &mut Env<'_, '_>,
-        keep: impl FnOnce() -> Arc<str>,
+        new_key: impl FnOnce() -> Arc<str>,
     ) -> Option<&'a str> {
         let value = self.entries.get(key);
         if let Some(slot) = self.slot {
-            env.reads.record_key(slot, key, value.is_some(), keep);
+            env.reads.record_key(slot, key, value.is_some(), new_key);
         }
         value.map(|value| &**value)
     }

@@ -1,27 +1,26 @@
-//! Compiled expressions: one tree of nodes, typed by what its values are.
+//! Compiled expressions: trees of typed nodes.
 //!
-//! An [`Expr`] of a [`Kind`] can only hold operations that give values of this kind, so nothing about the expression
-//! is left to check when it runs. What is checked is the request: an attribute may be missing or of another type.
+//! An [`Expr`] of a [`Kind`] contains only operations that return values of this kind, so evaluation checks nothing but
+//! the request: an attribute may be missing or of another type.
 
 mod address;
+mod boolean;
 mod map;
 mod number;
-mod text;
+mod string;
 mod time;
-mod truth;
 
 use std::{fmt::Debug, sync::Arc};
 
 #[cfg(feature = "cel")]
-pub(crate) use address::same as same_address;
-pub(crate) use address::{Address, AddressOp, parse as parse_address};
-pub(crate) use map::Map;
-pub(crate) use number::{Double, DoubleOp, Int, IntOp};
-pub(crate) use text::{Form, Key, Text, TextOp};
-pub(crate) use time::{Instant, InstantOp, Length, Moment};
-pub(crate) use truth::{Comparison, Pattern, Relation, Truth, TruthOp};
+pub(crate) use address::equal as addresses_equal;
+pub(crate) use address::{AddressOp, parse as parse_address};
+pub(crate) use boolean::{BoolOp, Comparison, Pattern, Relation};
+pub(crate) use number::{DoubleOp, IntOp};
+pub(crate) use string::{Key, StrFormat, StrOp};
+pub(crate) use time::{TimestampOp, ZonedTimestamp};
 #[cfg(feature = "cel")]
-pub(crate) use {text::to_lower, truth::glob};
+pub(crate) use {boolean::glob, string::to_lower};
 
 use super::{
     error::{EvalError, EvalErrorKind},
@@ -30,33 +29,32 @@ use super::{
 use crate::attribute::{AttributeValue, Attributes, Declaration, Reads};
 use mixer_adapter_core::value::ValueType;
 
-/// What an evaluation reads and where it notes that.
+/// The context of an evaluation.
 pub(crate) struct Env<'a, 'r> {
     pub(crate) attributes: Attributes<'a>,
     pub(crate) reads: &'r mut Reads,
 }
 
-/// The values some types share: texts are the values of STRING, URI, DNS_NAME and EMAIL_ADDRESS.
+/// A representation of values, shared by the types that have it: [`Str`] by STRING, URI, DNS_NAME and EMAIL_ADDRESS.
 pub(crate) trait Kind: Sized + 'static {
-    /// A value known when the expression is compiled.
+    /// A constant of an expression.
     type Constant: Debug + Send + Sync;
-    /// A value at run time, borrowed from the expression or from the request where it can be.
+    /// A value at evaluation, borrowed from the expression or the request where possible.
     type Value<'a>;
-    /// The functions and operators that give such values.
+    /// The functions and operators that return such values.
     type Operation: Debug + Send + Sync;
 
     fn constant(constant: &Self::Constant) -> Self::Value<'_>;
 
-    /// The value of an attribute; `None` if the request sends another type.
+    /// Converts the value of an attribute; `None` if it is of another type.
     fn read(value: &AttributeValue, slot: u32) -> Option<Self::Value<'_>>;
 
     fn run<'a>(operation: &'a Self::Operation, env: &mut Env<'a, '_>) -> Result<Self::Value<'a>, EvalError>;
 
-    /// Runs an operation on the left of `|`, where its value does not always count.
+    /// Runs an operation as the left operand of `|`; `None` continues with the right operand.
     ///
-    /// There a map entry may be missing. And the original has a defect that shows: it computes an operator (`==`,
-    /// `<`, `&&`, `||`, `+`, but not `|` and `[]`) or a `size`, and goes on to the right side all the same. What it
-    /// computes can raise an error, so it is not left out.
+    /// A map entry may be missing. Mixer also continues after evaluating an operator (`==`, `<`, `&&`, `||`, `+`, but not
+    /// `|` and `[]`) or `size`, a defect that is observable; they are evaluated because they may fail.
     fn try_run<'a>(
         operation: &'a Self::Operation,
         env: &mut Env<'a, '_>,
@@ -65,15 +63,15 @@ pub(crate) trait Kind: Sized + 'static {
     }
 }
 
-/// An expression whose values are of this kind.
+/// An expression with values of one kind.
 #[derive(Debug)]
 pub(crate) enum Expr<K: Kind> {
     Constant(K::Constant),
     Attribute(Attribute),
-    /// `a | b | c`: all but the last, and the last.
+    /// `a | b | c`: all operands but the last, and the last.
     FirstOf(Vec<Expr<K>>, Box<Expr<K>>),
-    Conditional(Box<(Expr<Truth>, Expr<K>, Expr<K>)>),
-    /// Operands that are evaluated and not used: the arguments a function has too many.
+    Conditional(Box<(Expr<Bool>, Expr<K>, Expr<K>)>),
+    /// Surplus arguments of a function, evaluated only for their errors, and the call itself.
     After(Vec<Code>, Box<Expr<K>>),
     Operation(Box<K::Operation>),
 }
@@ -81,26 +79,26 @@ pub(crate) enum Expr<K: Kind> {
 /// An expression of any kind.
 #[derive(Debug)]
 pub(crate) enum Code {
-    Text(Expr<Text>),
+    Str(Expr<Str>),
     Int(Expr<Int>),
     Double(Expr<Double>),
-    Truth(Expr<Truth>),
-    Instant(Expr<Instant>),
-    Length(Expr<Length>),
+    Bool(Expr<Bool>),
+    Timestamp(Expr<Timestamp>),
+    Duration(Expr<Duration>),
     Address(Expr<Address>),
     Map(Expr<Map>),
 }
 
-/// Does the same with the expression in a [`Code`], whatever its kind; gives code of that kind.
+/// Maps the expression in a [`Code`] to another of the same kind.
 macro_rules! each_kind {
     ($code:expr, $expr:ident => $result:expr) => {
         match $code {
-            Code::Text($expr) => Code::Text($result),
+            Code::Str($expr) => Code::Str($result),
             Code::Int($expr) => Code::Int($result),
             Code::Double($expr) => Code::Double($result),
-            Code::Truth($expr) => Code::Truth($result),
-            Code::Instant($expr) => Code::Instant($result),
-            Code::Length($expr) => Code::Length($result),
+            Code::Bool($expr) => Code::Bool($result),
+            Code::Timestamp($expr) => Code::Timestamp($result),
+            Code::Duration($expr) => Code::Duration($result),
             Code::Address($expr) => Code::Address($result),
             Code::Map($expr) => Code::Map($result),
         }
@@ -108,38 +106,50 @@ macro_rules! each_kind {
 }
 pub(crate) use each_kind;
 
-/// A kind as a part of [`Code`].
-pub(crate) trait Part: Kind {
-    /// The type whose values these are; for texts the plain one.
+/// A kind that is a variant of [`Code`].
+pub(crate) trait FromCode: Kind {
+    /// The type of the values; STRING for all that are strings.
     const TYPE: ValueType;
 
-    /// The expression, if it is of this kind.
-    fn of(code: Code) -> Option<Expr<Self>>;
+    /// Returns the expression if it is of this kind.
+    fn from_code(code: Code) -> Option<Expr<Self>>;
 }
 
-macro_rules! part {
-    ($($kind:ident: $value_type:ident),* $(,)?) => {
-        $(impl Part for $kind {
+macro_rules! kinds {
+    ($($(#[$doc:meta])* $kind:ident: $value_type:ident),* $(,)?) => {$(
+        $(#[$doc])*
+        #[derive(Debug)]
+        pub(crate) enum $kind {}
+
+        impl FromCode for $kind {
             const TYPE: ValueType = ValueType::$value_type;
 
-            fn of(code: Code) -> Option<Expr<Self>> {
+            fn from_code(code: Code) -> Option<Expr<Self>> {
                 match code {
                     Code::$kind(expr) => Some(expr),
                     _ => None,
                 }
             }
-        })*
-    };
+        }
+    )*};
 }
 
-part! {
-    Text: String,
+kinds! {
+    /// STRING, DNS_NAME, EMAIL_ADDRESS, URI
+    Str: String,
+    /// INT64
     Int: Int64,
+    /// DOUBLE
     Double: Double,
-    Truth: Bool,
-    Instant: Timestamp,
-    Length: Duration,
+    /// BOOL
+    Bool: Bool,
+    /// TIMESTAMP
+    Timestamp: Timestamp,
+    /// DURATION, in nanoseconds
+    Duration: Duration,
+    /// IP_ADDRESS, as bytes; those of a request may be of any length.
     Address: IpAddress,
+    /// STRING_MAP
     Map: StringMap,
 }
 
@@ -154,7 +164,7 @@ pub(crate) struct Attribute {
     name: Arc<str>,
     declared: ValueType,
     span: Span,
-    /// Made once: for many requests this is what a condition comes to.
+    /// Created once: for many requests it is the outcome of a condition.
     missing: EvalError,
 }
 
@@ -175,7 +185,7 @@ impl Attribute {
         self.declared
     }
 
-    /// The value, which has to be there.
+    /// Returns the value; an error if it is missing.
     #[inline]
     fn value<'a, K: Kind>(&self, env: &mut Env<'a, '_>) -> Result<K::Value<'a>, EvalError> {
         match env.attributes.read(self.slot, env.reads) {
@@ -184,7 +194,7 @@ impl Attribute {
         }
     }
 
-    /// The value, if it is there.
+    /// Returns the value; `None` if it is missing.
     fn try_value<'a, K: Kind>(&self, env: &mut Env<'a, '_>) -> Result<Option<K::Value<'a>>, EvalError> {
         match env.attributes.read(self.slot, env.reads) {
             Some(value) => self.typed::<K>(value).map(Some),
@@ -212,20 +222,20 @@ impl<K: Kind> Expr<K> {
         Expr::Operation(Box::new(operation))
     }
 
-    /// The value, which has to be there.
+    /// Returns the value; an error if it is missing.
     #[inline]
     pub(crate) fn value<'a>(&'a self, env: &mut Env<'a, '_>) -> Result<K::Value<'a>, EvalError> {
         match self {
             Expr::Constant(constant) => Ok(K::constant(constant)),
             Expr::Attribute(attribute) => attribute.value::<K>(env),
             Expr::Operation(operation) => K::run(operation, env),
-            Expr::FirstOf(..) | Expr::Conditional(_) | Expr::After(..) => self.chosen(env),
+            Expr::FirstOf(..) | Expr::Conditional(_) | Expr::After(..) => self.branch_value(env),
         }
     }
 
-    /// The value of one of the branches. Apart from `value`, to keep that small.
+    /// Evaluates the variants with branches. Not inlined into `value`, which must stay small.
     #[inline(never)]
-    fn chosen<'a>(&'a self, env: &mut Env<'a, '_>) -> Result<K::Value<'a>, EvalError> {
+    fn branch_value<'a>(&'a self, env: &mut Env<'a, '_>) -> Result<K::Value<'a>, EvalError> {
         match self {
             Expr::FirstOf(choices, last) => match first(choices, env)? {
                 Some(value) => Ok(value),
@@ -245,8 +255,8 @@ impl<K: Kind> Expr<K> {
         }
     }
 
-    /// The value if there is one, on the left of `|`: an attribute, a map entry or a nested `|` may be missing
-    /// (docs/behaviour/expressions.md#attributes-that-are-absent). Operators never have one there, see [`Kind::try_run`].
+    /// Evaluates the left operand of `|`: an attribute, a map entry or a nested `|` may be missing
+    /// (docs/behaviour/expressions.md#attributes-that-are-absent). For operators see [`Kind::try_run`].
     pub(crate) fn try_value<'a>(&'a self, env: &mut Env<'a, '_>) -> Result<Option<K::Value<'a>>, EvalError> {
         match self {
             Expr::Attribute(attribute) => attribute.try_value::<K>(env),
@@ -273,15 +283,15 @@ fn first<'a, K: Kind>(
 }
 
 impl Code {
-    /// Evaluates for the errors and the reads, not for the value.
+    /// Evaluates for errors and reads only.
     fn run<'a>(&'a self, env: &mut Env<'a, '_>) -> Result<(), EvalError> {
         match self {
-            Code::Text(expr) => expr.value(env).map(drop),
+            Code::Str(expr) => expr.value(env).map(drop),
             Code::Int(expr) => expr.value(env).map(drop),
             Code::Double(expr) => expr.value(env).map(drop),
-            Code::Truth(expr) => expr.value(env).map(drop),
-            Code::Instant(expr) => expr.value(env).map(drop),
-            Code::Length(expr) => expr.value(env).map(drop),
+            Code::Bool(expr) => expr.value(env).map(drop),
+            Code::Timestamp(expr) => expr.value(env).map(drop),
+            Code::Duration(expr) => expr.value(env).map(drop),
             Code::Address(expr) => expr.value(env).map(drop),
             Code::Map(expr) => expr.value(env).map(drop),
         }

@@ -1,16 +1,12 @@
-use super::{Env, Expr, Kind, text::Text};
+use super::{Double, Env, Expr, Int, Kind, Str};
 use crate::{attribute::AttributeValue, expression::error::EvalError};
-
-/// INT64
-#[derive(Debug)]
-pub(crate) enum Int {}
 
 #[derive(Debug)]
 pub(crate) enum IntOp {
-    /// Wraps around, as in Go.
+    /// Wraps on overflow, as in Go.
     Sum(Vec<Expr<Int>>),
-    /// The length of a text in bytes.
-    Size(Expr<Text>),
+    /// The length of a string in bytes.
+    Size(Expr<Str>),
 }
 
 impl Kind for Int {
@@ -42,10 +38,6 @@ impl Kind for Int {
         Self::run(operation, env).map(|_| None)
     }
 }
-
-/// DOUBLE
-#[derive(Debug)]
-pub(crate) enum Double {}
 
 #[derive(Debug)]
 pub(crate) enum DoubleOp {

@@ -1,77 +1,70 @@
-use prost_types::Timestamp;
-
-use super::{Env, Expr, Kind, Never, text::Text};
+use super::{Duration, Env, Expr, Kind, Never, Str, Timestamp};
 use crate::{
     attribute::AttributeValue,
-    expression::{error::EvalError, format::timestamp, span::Span},
+    expression::{error::EvalError, formats::timestamp, span::Span},
 };
 use mixer_adapter_core::value::ValueType;
 
-/// TIMESTAMP
-#[derive(Debug)]
-pub(crate) enum Instant {}
-
-/// A point in time with the zone it was written in.
+/// A timestamp with the time zone it was written in.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Moment {
-    pub(crate) instant: Timestamp,
-    /// Seconds ahead of UTC, unless it was written as UTC.
+pub(crate) struct ZonedTimestamp {
+    pub(crate) timestamp: prost_types::Timestamp,
+    /// Seconds east of UTC; `None` if it was written with `Z`.
     offset: Option<i32>,
 }
 
-impl Moment {
+impl ZonedTimestamp {
     pub(crate) fn parse(text: &str) -> Option<Self> {
-        let (instant, offset) = timestamp::parse(text)?;
-        Some(Self { instant, offset })
+        let (timestamp, offset) = timestamp::parse(text)?;
+        Some(Self { timestamp, offset })
     }
 
-    /// Where it stands on the time line.
+    /// Returns the nanoseconds since the Unix epoch.
     pub(super) fn nanos(self) -> i128 {
-        i128::from(self.instant.seconds) * 1_000_000_000 + i128::from(self.instant.nanos)
+        i128::from(self.timestamp.seconds) * 1_000_000_000 + i128::from(self.timestamp.nanos)
     }
 
-    /// Whether both are the same instant written in the same zone: what the original asks for in `<=` and `>=`.
+    /// Returns whether both are the same instant in the same zone, which is how Mixer decides equality in `<=` and
+    /// `>=`.
     pub(super) fn identical(self, other: Self) -> bool {
         self.nanos() == other.nanos() && self.offset == other.offset
     }
 }
 
 #[derive(Debug)]
-pub(crate) enum InstantOp {
-    Parse(Expr<Text>, Span),
+pub(crate) enum TimestampOp {
+    Parse(Expr<Str>, Span),
 }
 
-impl Kind for Instant {
-    type Constant = Moment;
-    type Value<'a> = Moment;
-    type Operation = InstantOp;
+impl Kind for Timestamp {
+    type Constant = ZonedTimestamp;
+    type Value<'a> = ZonedTimestamp;
+    type Operation = TimestampOp;
 
-    fn constant(constant: &Moment) -> Moment {
+    fn constant(constant: &ZonedTimestamp) -> ZonedTimestamp {
         *constant
     }
 
-    fn read(value: &AttributeValue, _: u32) -> Option<Moment> {
+    fn read(value: &AttributeValue, _: u32) -> Option<ZonedTimestamp> {
         match value {
-            AttributeValue::Timestamp(instant) => Some(Moment { instant: *instant, offset: None }),
+            AttributeValue::Timestamp(timestamp) => {
+                Some(ZonedTimestamp { timestamp: *timestamp, offset: None })
+            }
             _ => None,
         }
     }
 
-    fn run<'a>(operation: &'a InstantOp, env: &mut Env<'a, '_>) -> Result<Moment, EvalError> {
-        let InstantOp::Parse(text, span) = operation;
+    fn run<'a>(operation: &'a TimestampOp, env: &mut Env<'a, '_>) -> Result<ZonedTimestamp, EvalError> {
+        let TimestampOp::Parse(text, span) = operation;
         let text = text.value(env)?;
-        Moment::parse(&text).ok_or_else(|| {
-            let message = format!("`{text}` is not written like `2006-01-02T15:04:05Z`");
+        ZonedTimestamp::parse(&text).ok_or_else(|| {
+            let message = format!("`{text}` is not an RFC 3339 time; write it like `2006-01-02T15:04:05Z`");
             EvalError::conversion(ValueType::Timestamp, *span, message)
         })
     }
 }
 
-/// DURATION, in nanoseconds
-#[derive(Debug)]
-pub(crate) enum Length {}
-
-impl Kind for Length {
+impl Kind for Duration {
     type Constant = i64;
     type Value<'a> = i64;
     type Operation = Never;

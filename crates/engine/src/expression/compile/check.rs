@@ -1,4 +1,4 @@
-//! The type rules of calls, and what is said when one is broken (docs/behaviour/expressions.md#type-rules).
+//! The type rules of calls (docs/behaviour/expressions.md#type-rules) and their errors.
 
 use super::functions::{Function, Signature};
 use crate::expression::{
@@ -8,16 +8,16 @@ use crate::expression::{
 };
 use mixer_adapter_core::value::ValueType;
 
-/// The function a call names, called the way that function is called.
+/// Resolves the function of a call; an error if a method is called as a function or the reverse.
 pub(crate) fn callee(call: &Call) -> Result<Function, CompileError> {
     let name = &call.name;
     if let (true, Some(entry)) = (call.on_entry, &call.receiver) {
         let span = entry.span.to(call.name_span);
         let message = "a method cannot be called on a map entry directly";
         return Err(CompileError::new(CompileErrorKind::UnsupportedSyntax, span, message)
-            .help("put parentheses around it: `(m[\"k\"]).startsWith(..)`"));
+            .help("add parentheses: `(m[\"k\"]).startsWith(..)`"));
     }
-    let Some(function) = Function::named(name) else {
+    let Some(function) = Function::find(name) else {
         return Err(unknown(name, call.name_span));
     };
     let error = |message: String, help: String| {
@@ -25,10 +25,10 @@ pub(crate) fn callee(call: &Call) -> Result<Function, CompileError> {
     };
     match (function.signature().receiver, &call.receiver) {
         (None, Some(_)) => {
-            error(format!("`{name}` is no method"), format!("call it as a function, `{name}(..)`"))
+            error(format!("`{name}` is not a method"), format!("call it as a function, `{name}(..)`"))
         }
         (Some(_), None) => {
-            error(format!("`{name}` is a method"), format!("call it on a text, `\"..\".{name}(..)`"))
+            error(format!("`{name}` is a method"), format!("call it on a string, `\"..\".{name}(..)`"))
         }
         _ => Ok(function),
     }
@@ -36,29 +36,29 @@ pub(crate) fn callee(call: &Call) -> Result<Function, CompileError> {
 
 fn unknown(name: &str, span: Span) -> CompileError {
     let (what, help) = match name {
-        "!" => ("operator", Some("there is no negation: compare with `== false`")),
-        "-" => ("operator", Some("there is no subtraction, and there are no negative numbers")),
+        "!" => ("operator", Some("compare with `== false` instead")),
+        "-" => ("operator", Some("subtraction and negative numbers are not supported")),
         "*" | "/" | "%" | "<<" | ">>" | "&" | "&^" | "^" | "<-" => ("operator", None),
-        "has" => ("function", Some("`a | default` stands in for a missing attribute")),
-        "pick" => ("function", Some("`a | b` is the first of two that is there")),
+        "has" => ("function", Some("use `a | default` for an attribute that may be missing")),
+        "pick" => ("function", Some("use `a | b`")),
         _ => ("function", None),
     };
     let error =
-        CompileError::new(CompileErrorKind::UnknownFunction, span, format!("there is no {what} `{name}`"));
+        CompileError::new(CompileErrorKind::UnknownFunction, span, format!("unknown {what} `{name}`"));
     match help {
         Some(help) => error.help(help),
         None => error,
     }
 }
 
-/// The types of one call, filled in operand by operand.
-pub(crate) struct Checked<'c> {
+/// The type checker of one call.
+pub(crate) struct CallChecker<'c> {
     call: &'c Call,
     signature: Signature,
     any: Option<ValueType>,
 }
 
-impl<'c> Checked<'c> {
+impl<'c> CallChecker<'c> {
     pub(crate) fn new(call: &'c Call, function: Function) -> Self {
         Self { call, signature: function.signature(), any: None }
     }
@@ -67,21 +67,21 @@ impl<'c> Checked<'c> {
         let Some(wanted) = self.signature.receiver.and_then(|wanted| self.mismatch(wanted, actual)) else {
             return Ok(());
         };
-        let message = format!("`{}` is called on {wanted}, this is {actual}", self.call.name);
+        let message = format!("the receiver of `{}` must be {wanted}, but is {actual}", self.call.name);
         Err(CompileError::new(CompileErrorKind::ReceiverType, span, message))
     }
 
-    /// Too many are accepted, as Mixer does.
+    /// Checks that there are enough arguments. Surplus ones are accepted, as in Mixer.
     pub(crate) fn arity(&self, span: Span) -> Result<(), CompileError> {
         let (actual, wanted) = (self.call.arguments.len(), self.signature.arguments.len());
         if actual >= wanted {
             return Ok(());
         }
-        let message = format!("`{}` takes {wanted} argument(s), here it has {actual}", self.call.name);
+        let message = format!("`{}` takes {wanted} argument(s), but is called with {actual}", self.call.name);
         Err(CompileError::new(CompileErrorKind::Arity, span, message))
     }
 
-    /// Checks the argument at `index`; one too many may have any type.
+    /// Checks the argument at `index`; a surplus one may have any type.
     pub(crate) fn argument(
         &mut self,
         index: usize,
@@ -102,7 +102,7 @@ impl<'c> Checked<'c> {
         }
     }
 
-    /// The type that is wanted, where the actual one is another.
+    /// Returns the expected type if the actual one differs.
     fn mismatch(&mut self, wanted: ValueType, actual: ValueType) -> Option<ValueType> {
         let wanted = match wanted {
             ValueType::Unspecified => *self.any.get_or_insert(actual),
@@ -113,20 +113,18 @@ impl<'c> Checked<'c> {
 }
 
 pub(crate) fn argument_type(name: &str, wanted: ValueType, actual: ValueType, span: Span) -> CompileError {
-    let message = format!("`{name}` needs {wanted} here, this is {actual}");
+    let message = format!("`{name}` expects {wanted} here, but this is {actual}");
     let error = CompileError::new(CompileErrorKind::ArgumentType, span, message);
     match (wanted, actual) {
         (ValueType::String, ValueType::Duration) => {
-            error.help("a text that reads as a duration is one, even `\"0\"`")
+            error.help("a string that parses as a duration is a duration, even `\"0\"`")
         }
-        (ValueType::Timestamp, ValueType::String) => error.help("`timestamp(\"..\")` reads a text as a time"),
-        (ValueType::IpAddress, ValueType::String) => error.help("`ip(\"..\")` reads a text as an address"),
-        (ValueType::DnsName, ValueType::String) => error.help("`dnsName(\"..\")` reads a text as a name"),
-        (ValueType::Uri, ValueType::String) => error.help("`uri(\"..\")` reads a text as a URI"),
-        (ValueType::EmailAddress, ValueType::String) => {
-            error.help("`email(\"..\")` reads a text as an address")
-        }
-        (ValueType::Double, ValueType::Int64) => error.help("write a fraction: `1.0`"),
+        (ValueType::Timestamp, ValueType::String) => error.help("use `timestamp(\"..\")` to parse a time"),
+        (ValueType::IpAddress, ValueType::String) => error.help("use `ip(\"..\")` to parse an address"),
+        (ValueType::DnsName, ValueType::String) => error.help("use `dnsName(\"..\")` to parse a name"),
+        (ValueType::Uri, ValueType::String) => error.help("use `uri(\"..\")` to parse a URI"),
+        (ValueType::EmailAddress, ValueType::String) => error.help("use `email(\"..\")` to parse an address"),
+        (ValueType::Double, ValueType::Int64) => error.help("write it with a fraction: `1.0`"),
         _ => error,
     }
 }

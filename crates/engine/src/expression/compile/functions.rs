@@ -1,10 +1,10 @@
-//! The functions and operators, and what they take (docs/behaviour/expressions.md#type-rules and
+//! The functions and operators with their signatures (docs/behaviour/expressions.md#type-rules and
 //! docs/behaviour/expressions.md#functions).
 
 use crate::expression::code::Relation;
 use mixer_adapter_core::value::ValueType::{self, *};
 
-/// Operators are functions too: `a == b` may be written `EQ(a, b)`.
+/// A function or operator. Operators are functions, too: `a == b` may be written `EQ(a, b)`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Function {
     Or,
@@ -29,10 +29,9 @@ pub(crate) enum Function {
     EndsWith,
 }
 
-/// What a function takes and gives. UNSPECIFIED stands for one type the caller chooses: the first value passed for it
-/// decides.
+/// The types of a function. UNSPECIFIED stands for one type that the first operand of it determines.
 pub(crate) struct Signature {
-    /// A method's receiver; a function has none.
+    /// The receiver of a method; `None` for a function.
     pub(crate) receiver: Option<ValueType>,
     pub(crate) arguments: &'static [ValueType],
     pub(crate) returns: ValueType,
@@ -40,7 +39,7 @@ pub(crate) struct Signature {
 
 const ANY: ValueType = Unspecified;
 
-/// Every function, the way it is usually written, and the name every operator can be called by.
+/// Every function with its usual spelling and the name by which operators can be called.
 const NAMES: [(Function, &str, &str); 25] = [
     (Function::Or, "||", "LOR"),
     (Function::And, "&&", "LAND"),
@@ -70,15 +69,15 @@ const NAMES: [(Function, &str, &str); 25] = [
 ];
 
 impl Function {
-    /// The function of that name, or of that operator.
-    pub(crate) fn named(name: &str) -> Option<Self> {
+    /// Finds a function by its name or operator.
+    pub(crate) fn find(name: &str) -> Option<Self> {
         NAMES
             .iter()
             .find(|(_, symbol, word)| *symbol == name || *word == name)
             .map(|(function, ..)| *function)
     }
 
-    /// The name to call it by in messages: the operator, if it is one.
+    /// The name in messages: the symbol of an operator.
     pub(crate) fn name(self) -> &'static str {
         NAMES.iter().find(|(function, ..)| *function == self).map_or("", |(_, symbol, _)| symbol)
     }
@@ -105,7 +104,7 @@ impl Function {
         Signature { receiver, arguments, returns }
     }
 
-    /// What becomes of operands it has too many, in the original (docs/behaviour/expressions.md#type-rules).
+    /// How Mixer treats surplus operands (docs/behaviour/expressions.md#type-rules).
     pub(crate) fn excess(self) -> Excess {
         use Function::*;
         match self {
@@ -116,10 +115,10 @@ impl Function {
     }
 }
 
-/// What becomes of operands a function has too many.
+/// The treatment of surplus operands.
 pub(crate) enum Excess {
     Ignored,
     Used,
-    /// All are evaluated, the receiver among them, and the last ones are used.
+    /// All are evaluated, including the receiver, and the last ones are used.
     Evaluated,
 }

@@ -1,4 +1,4 @@
-//! From syntax tree to code: names become slots, types are checked, what is known already is computed.
+//! The compiler of Mixer's own language: resolves names to slots, checks types and folds constants.
 
 mod build;
 mod check;
@@ -7,7 +7,7 @@ mod functions;
 use std::sync::Arc;
 
 use self::{
-    check::{Checked, argument_type, callee},
+    check::{CallChecker, argument_type, callee},
     functions::{Excess, Function},
 };
 use super::{
@@ -19,7 +19,7 @@ use super::{
 use crate::attribute::Vocabulary;
 use mixer_adapter_core::value::ValueType;
 
-/// A compiled part of an expression.
+/// A compiled subexpression and its type.
 #[derive(Debug)]
 pub(crate) struct Typed {
     pub(crate) code: Code,
@@ -31,42 +31,42 @@ pub(crate) fn compile(ast: &Ast, vocabulary: &Vocabulary) -> Result<Typed, Compi
     let (code, value_type) = match &ast.node {
         Node::Literal(literal) => constant(literal),
         Node::Attribute(name) => attribute(name, ast.span, vocabulary)?,
-        Node::Chain(chain, operands) => return chained(*chain, operands, ast.span, vocabulary),
-        Node::Call(call) => return called(call, ast.span, vocabulary),
+        Node::Chain(chain, operands) => return compile_chain(*chain, operands, ast.span, vocabulary),
+        Node::Call(call) => return compile_call(call, ast.span, vocabulary),
     };
     Ok(Typed { code, value_type, span: ast.span })
 }
 
 fn constant(literal: &Literal) -> (Code, ValueType) {
     match literal {
-        Literal::Text(text) => (Code::Text(Expr::Constant(Arc::from(text.as_str()))), ValueType::String),
+        Literal::Str(text) => (Code::Str(Expr::Constant(Arc::from(text.as_str()))), ValueType::String),
         Literal::Int(number) => (Code::Int(Expr::Constant(*number)), ValueType::Int64),
         Literal::Double(number) => (Code::Double(Expr::Constant(*number)), ValueType::Double),
-        Literal::Bool(truth) => (Code::Truth(Expr::Constant(*truth)), ValueType::Bool),
-        Literal::Duration(nanos) => (Code::Length(Expr::Constant(*nanos)), ValueType::Duration),
+        Literal::Bool(value) => (Code::Bool(Expr::Constant(*value)), ValueType::Bool),
+        Literal::Duration(nanos) => (Code::Duration(Expr::Constant(*nanos)), ValueType::Duration),
     }
 }
 
 fn attribute(name: &str, span: Span, vocabulary: &Vocabulary) -> Result<(Code, ValueType), CompileError> {
     let error = |message: String| CompileError::new(CompileErrorKind::UnknownAttribute, span, message);
     let Some(declaration) = vocabulary.find(name) else {
-        let error = error(format!("there is no attribute `{name}`"));
+        let error = error(format!("unknown attribute `{name}`"));
         return Err(match similar(name, vocabulary) {
-            Some(similar) => error.help(format!("there is one named `{similar}`")),
-            None => error.help("attributes are declared in an attribute manifest"),
+            Some(similar) => error.help(format!("did you mean `{similar}`?")),
+            None => error.help("declare it in an attribute manifest"),
         });
     };
     let declared = declaration.value_type;
     let attribute = Attribute::new(declaration, span);
     let code = match declared {
         ValueType::String | ValueType::DnsName | ValueType::EmailAddress | ValueType::Uri => {
-            Code::Text(Expr::Attribute(attribute))
+            Code::Str(Expr::Attribute(attribute))
         }
         ValueType::Int64 => Code::Int(Expr::Attribute(attribute)),
         ValueType::Double => Code::Double(Expr::Attribute(attribute)),
-        ValueType::Bool => Code::Truth(Expr::Attribute(attribute)),
-        ValueType::Timestamp => Code::Instant(Expr::Attribute(attribute)),
-        ValueType::Duration => Code::Length(Expr::Attribute(attribute)),
+        ValueType::Bool => Code::Bool(Expr::Attribute(attribute)),
+        ValueType::Timestamp => Code::Timestamp(Expr::Attribute(attribute)),
+        ValueType::Duration => Code::Duration(Expr::Attribute(attribute)),
         ValueType::IpAddress => Code::Address(Expr::Attribute(attribute)),
         ValueType::StringMap => Code::Map(Expr::Attribute(attribute)),
         ValueType::Unspecified => {
@@ -76,7 +76,7 @@ fn attribute(name: &str, span: Span, vocabulary: &Vocabulary) -> Result<(Code, V
     Ok((code, declared))
 }
 
-/// The attribute whose name is closest to one that does not exist, if it is close at all.
+/// Returns the declared attribute whose name is most similar to `name`, if any is similar.
 fn similar<'v>(name: &str, vocabulary: &'v Vocabulary) -> Option<&'v str> {
     let close = |candidate: &&'v Arc<str>| candidate.len().abs_diff(name.len()) <= 2;
     let candidates = vocabulary.iter().map(|declaration| declaration.name).filter(close);
@@ -84,7 +84,7 @@ fn similar<'v>(name: &str, vocabulary: &'v Vocabulary) -> Option<&'v str> {
     (distance <= 2 && distance * 3 <= name.len()).then_some(closest)
 }
 
-/// How many bytes have to be put in, taken out or replaced.
+/// The Levenshtein distance in bytes.
 fn distance(a: &str, b: &str) -> usize {
     let mut row: Vec<usize> = (0..=b.len()).collect();
     for (i, x) in a.bytes().enumerate() {
@@ -98,7 +98,7 @@ fn distance(a: &str, b: &str) -> usize {
     row[b.len()]
 }
 
-fn chained(
+fn compile_chain(
     chain: Chain,
     operands: &[Ast],
     span: Span,
@@ -119,30 +119,30 @@ fn chained(
     build::chain(chain, compiled, span)
 }
 
-fn called(call: &Call, span: Span, vocabulary: &Vocabulary) -> Result<Typed, CompileError> {
+fn compile_call(call: &Call, span: Span, vocabulary: &Vocabulary) -> Result<Typed, CompileError> {
     let function = callee(call)?;
-    let mut checked = Checked::new(call, function);
+    let mut checker = CallChecker::new(call, function);
     let mut operands = Vec::with_capacity(call.arguments.len() + 1);
     if let Some(receiver) = &call.receiver {
         let receiver = compile(receiver, vocabulary)?;
-        checked.receiver(receiver.value_type, receiver.span)?;
+        checker.receiver(receiver.value_type, receiver.span)?;
         operands.push(receiver);
     }
-    checked.arity(span)?;
+    checker.arity(span)?;
     for (index, argument) in call.arguments.iter().enumerate() {
         let argument = compile(argument, vocabulary)?;
-        checked.argument(index, argument.value_type, argument.span)?;
+        checker.argument(index, argument.value_type, argument.span)?;
         operands.push(argument);
     }
     let unused = excess(function, &mut operands);
-    let mut typed = build::call(function, checked.returns(), operands, call.name_span, span)?;
+    let mut typed = build::call(function, checker.returns(), operands, call.name_span, span)?;
     if !unused.is_empty() {
         typed.code = build::after(unused, typed.code);
     }
     Ok(typed)
 }
 
-/// Takes away the operands a function has too many; returns those that are evaluated nevertheless.
+/// Removes surplus operands; returns those that are evaluated nevertheless.
 fn excess(function: Function, operands: &mut Vec<Typed>) -> Vec<Code> {
     let signature = function.signature();
     let wanted = signature.arguments.len() + usize::from(signature.receiver.is_some());

@@ -1,4 +1,4 @@
-//! What an expression says, before anything is known about its names.
+//! The syntax tree of an expression.
 
 use super::literal::Literal;
 use crate::expression::{
@@ -6,7 +6,7 @@ use crate::expression::{
     span::Span,
 };
 
-/// How deep an expression may be nested. Everything that walks one recurses at most this deep.
+/// Maximum nesting of an expression, which bounds all recursion over it.
 pub(crate) const MAX_NESTING: usize = 200;
 
 #[derive(Clone, Debug)]
@@ -19,14 +19,14 @@ pub(crate) struct Ast {
 #[derive(Clone, Debug)]
 pub(crate) enum Node {
     Literal(Literal),
-    /// A name with its dots: one flat attribute name.
+    /// A dotted name: one flat attribute name.
     Attribute(String),
-    /// `a || b || c`, however long: one node, so that a chain is not nested.
+    /// `a || b || c` of any length is one node, so that a chain does not count as nesting.
     Chain(Chain, Vec<Ast>),
     Call(Call),
 }
 
-/// The operators that are chained in practice. All four read left to right, so a chain means what the pairs mean.
+/// The operators that are chained in practice. All four are left-associative, so a chain equals nested pairs.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Chain {
     /// `||`
@@ -60,13 +60,13 @@ impl Chain {
     }
 }
 
-/// A function, a method or any other operator, by the name or symbol it was written with.
+/// A call of a function, a method or another operator, by its name or symbol.
 #[derive(Clone, Debug)]
 pub(crate) struct Call {
     pub(crate) name: String,
     pub(crate) name_span: Span,
     pub(crate) receiver: Option<Box<Ast>>,
-    /// The receiver is a map entry without parentheses around it, which is no syntax of Mixer's own language.
+    /// The receiver is a map entry without parentheses, which Mixer's own language does not allow.
     pub(crate) on_entry: bool,
     pub(crate) arguments: Vec<Ast>,
 }

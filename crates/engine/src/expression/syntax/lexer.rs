@@ -1,4 +1,4 @@
-//! The tokens of Go, which the expression language is written in (docs/behaviour/expressions.md#syntax).
+//! The tokens of Go, whose syntax the expression language has (docs/behaviour/expressions.md#syntax).
 
 use crate::expression::{
     error::{CompileError, CompileErrorKind},
@@ -15,11 +15,11 @@ pub(crate) enum TokenKind {
     /// `'x'`
     Char,
     /// `"x"`
-    Text,
+    Str,
     /// `` `x` ``
-    RawText,
+    RawStr,
     Operator(&'static str),
-    /// The semicolon Go puts at the end of a line that could end a statement.
+    /// The semicolon that Go inserts after a line that can end a statement.
     LineEnd,
     End,
 }
@@ -58,14 +58,14 @@ const KEYWORDS: [&str; 25] = [
     "var",
 ];
 
-/// Longer ones before their prefixes.
+/// Longer operators precede their prefixes.
 const OPERATORS: [&str; 47] = [
     "<<=", ">>=", "&^=", "...", "&&", "||", "<-", "++", "--", "==", "!=", "<=", ">=", ":=", "+=", "-=", "*=",
     "/=", "%=", "&=", "|=", "^=", "<<", ">>", "&^", "+", "-", "*", "/", "%", "&", "|", "^", "<", ">", "=",
     "!", "(", ")", "[", "]", "{", "}", ",", ";", ".", ":",
 ];
 
-/// Splits a text into tokens; the last one is `End`.
+/// Splits the source into tokens; the last one is `End`.
 pub(crate) fn tokens(source: &str) -> Result<Vec<Token>, CompileError> {
     let mut lexer = Lexer { source, at: 0 };
     let mut tokens = Vec::new();
@@ -107,7 +107,7 @@ impl Lexer<'_> {
             Some(c) if is_letter(c) => self.word(),
             Some(c) if c.is_ascii_digit() => self.number()?,
             Some('.') if self.rest()[1..].starts_with(|c: char| c.is_ascii_digit()) => self.number()?,
-            Some('"') => self.quoted('"', TokenKind::Text)?,
+            Some('"') => self.quoted('"', TokenKind::Str)?,
             Some('\'') => self.quoted('\'', TokenKind::Char)?,
             Some('`') => self.raw()?,
             Some(c) => self.operator(c)?,
@@ -127,7 +127,7 @@ impl Lexer<'_> {
         CompileError::new(CompileErrorKind::Parse, Span::new(start, end), message)
     }
 
-    /// Skips blanks and comments; returns where the first line in them ended.
+    /// Skips white space and comments; returns the offset of the first newline among them.
     fn skip_space(&mut self) -> Result<Option<usize>, CompileError> {
         let mut newline = None;
         loop {
@@ -138,7 +138,7 @@ impl Lexer<'_> {
             } else if let Some(comment) = rest.strip_prefix("/*") {
                 match comment.find("*/") {
                     Some(end) => end + 4,
-                    None => return Err(self.error(start, start + 2, "this comment has no end")),
+                    None => return Err(self.error(start, start + 2, "this comment is not terminated")),
                 }
             } else {
                 rest.find(|c| !matches!(c, ' ' | '\t' | '\r' | '\n')).unwrap_or(rest.len())
@@ -198,7 +198,7 @@ impl Lexer<'_> {
             text.ends_with('_') || text.contains("__") || text.contains("_.") || text.contains("._")
         };
         if misplaced(text) {
-            return Err(self.error(start, self.at, "`_` stands between two digits of a number"));
+            return Err(self.error(start, self.at, "`_` must separate two digits of a number"));
         }
         if self.peek() == Some('i') {
             self.at += 1;
@@ -209,12 +209,12 @@ impl Lexer<'_> {
         }
         let octal = !based && text.len() > 1 && text.starts_with('0');
         if octal && text.contains(['8', '9']) {
-            return Err(self.error(start, self.at, "a number that starts with 0 has only the digits 0 to 7"));
+            return Err(self.error(start, self.at, "an octal number has only the digits 0 to 7"));
         }
         Ok(TokenKind::Int)
     }
 
-    /// Skips the characters that fit and counts the digits among them.
+    /// Skips matching characters and returns the number of digits among them.
     fn skip_while(&mut self, fits: impl Fn(char) -> bool) -> usize {
         let rest = self.rest();
         let end = rest.find(|c| !fits(c)).unwrap_or(rest.len());
@@ -239,16 +239,16 @@ impl Lexer<'_> {
             }
         }
         let line = self.rest().lines().next().unwrap_or_default().len();
-        Err(self.error(start, start + line, format!("this text has no closing {quote}")))
+        Err(self.error(start, start + line, format!("this string has no closing {quote}")))
     }
 
     fn raw(&mut self) -> Result<TokenKind, CompileError> {
         match self.rest()[1..].find('`') {
             Some(end) => {
                 self.at += end + 2;
-                Ok(TokenKind::RawText)
+                Ok(TokenKind::RawStr)
             }
-            None => Err(self.error(self.at, self.at + 1, "this text has no closing `")),
+            None => Err(self.error(self.at, self.at + 1, "this string has no closing `")),
         }
     }
 
@@ -259,7 +259,7 @@ impl Lexer<'_> {
                 Ok(TokenKind::Operator(symbol))
             }
             None => {
-                let error = self.error(self.at, self.at + c.len_utf8(), format!("`{c}` has no meaning here"));
+                let error = self.error(self.at, self.at + c.len_utf8(), format!("unexpected `{c}`"));
                 Err(if c == '?' {
                     error.help("`conditional(condition, a, b)` chooses between two values")
                 } else {
@@ -319,10 +319,10 @@ mod tests {
     }
 
     #[test]
-    fn texts_end_on_their_line_unless_raw() {
+    fn strings_end_on_their_line_unless_raw() {
         use TokenKind::*;
-        assert_eq!(kinds(r#""a\"b" 'c' `d"#.to_owned().as_str().trim_end_matches(" `d")), [Text, Char, End]);
-        assert_eq!(kinds("`a\nb`"), [RawText, End]);
+        assert_eq!(kinds(r#""a\"b" 'c' `d"#.to_owned().as_str().trim_end_matches(" `d")), [Str, Char, End]);
+        assert_eq!(kinds("`a\nb`"), [RawStr, End]);
         for text in ["\"a\nb\"", "\"a\\", "'a", "`a", "/* a", "a ? b", "@"] {
             assert!(tokens(text).is_err(), "{text}");
         }

@@ -1,4 +1,4 @@
-//! What literals mean. A text that Go reads as a duration is one: `"1s"`, but also `"0"`
+//! Literals. A string that Go parses as a duration is a duration: `"1s"`, but also `"0"`
 //! (docs/behaviour/expressions.md#literals).
 
 use super::lexer::TokenKind;
@@ -10,7 +10,7 @@ use mixer_adapter_core::value::parse_duration;
 
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) enum Literal {
-    Text(String),
+    Str(String),
     Int(i64),
     Double(f64),
     Bool(bool),
@@ -18,38 +18,40 @@ pub(crate) enum Literal {
     Duration(i64),
 }
 
-/// Reads the text of a literal token.
+/// Parses a literal token.
 pub(crate) fn literal(kind: TokenKind, text: &str, span: Span) -> Result<Literal, CompileError> {
-    let refuse =
+    let error =
         |message: &str| Err(CompileError::new(CompileErrorKind::Literal, span, format!("{message}: {text}")));
     match kind {
         TokenKind::Int => match text.parse() {
             Ok(number) => Ok(Literal::Int(number)),
-            Err(_) if text.bytes().all(|b| b.is_ascii_digit()) => refuse("this number does not fit INT64"),
-            Err(_) => refuse("integers are written in plain decimal digits"),
+            Err(_) if text.bytes().all(|b| b.is_ascii_digit()) => {
+                error("this number is out of range for INT64")
+            }
+            Err(_) => error("integers are written in plain decimal digits"),
         },
         TokenKind::Float => match float(&text.replace('_', "")) {
             Some(number) if number.is_finite() => Ok(Literal::Double(number)),
-            _ => refuse("this number does not fit DOUBLE"),
+            _ => error("this number is out of range for DOUBLE"),
         },
-        TokenKind::Imaginary => refuse("imaginary numbers are not supported"),
-        TokenKind::RawText => Ok(text_or_duration(text.trim_matches('`').replace('\r', ""))),
+        TokenKind::Imaginary => error("imaginary numbers are not supported"),
+        TokenKind::RawStr => Ok(string_or_duration(text.trim_matches('`').replace('\r', ""))),
         _ => {
             let content = unquote(text, span)?;
             if kind == TokenKind::Char && content.chars().count() != 1 {
                 let message = "single quotes hold exactly one character";
                 return Err(CompileError::new(CompileErrorKind::Parse, span, message)
-                    .help("write a text in double quotes"));
+                    .help("write a string in double quotes"));
             }
-            Ok(text_or_duration(content))
+            Ok(string_or_duration(content))
         }
     }
 }
 
-fn text_or_duration(text: String) -> Literal {
+fn string_or_duration(text: String) -> Literal {
     match parse_duration(&text) {
         Some(nanos) => Literal::Duration(nanos),
-        None => Literal::Text(text),
+        None => Literal::Str(text),
     }
 }
 
@@ -65,11 +67,11 @@ fn float(text: &str) -> Option<f64> {
         .chain(fraction.chars())
         .try_fold(0.0, |value, digit| Some(value * 16.0 + f64::from(digit.to_digit(16)?)))?;
     let scale = exponent.checked_sub(i32::try_from(fraction.len()).ok()?.checked_mul(4)?)?;
-    // Halved, so that a scale below the smallest power of two does not become zero too early.
+    // In two steps: 2^scale itself may underflow.
     Some(value * 2f64.powi(scale / 2) * 2f64.powi(scale - scale / 2))
 }
 
-/// The content of `"..."` or `'...'`, escapes replaced.
+/// Returns the content of `"..."` or `'...'` with escapes replaced.
 fn unquote(text: &str, span: Span) -> Result<String, CompileError> {
     let quote = text.as_bytes()[0];
     let inner = &text[1..text.len() - 1];
@@ -81,7 +83,7 @@ fn unquote(text: &str, span: Span) -> Result<String, CompileError> {
         let Some(length) = unescape(escape, quote, &mut content) else {
             let at = span.start as usize + text.len() - 1 - escape.len();
             let end = at + 1 + escape[1..].chars().next().map_or(0, char::len_utf8);
-            let message = "this escape sequence does not exist, or does not stand for a character";
+            let message = "invalid escape sequence";
             return Err(CompileError::new(CompileErrorKind::Parse, Span::new(at, end), message)
                 .help("a backslash itself is written `\\\\`"));
         };
@@ -89,11 +91,11 @@ fn unquote(text: &str, span: Span) -> Result<String, CompileError> {
     }
     content.extend_from_slice(rest.as_bytes());
     String::from_utf8(content).map_err(|_| {
-        CompileError::new(CompileErrorKind::Literal, span, format!("this text is not UTF-8: {text}"))
+        CompileError::new(CompileErrorKind::Literal, span, format!("this string is not UTF-8: {text}"))
     })
 }
 
-/// Appends what the escape sequence at the start of `escape` stands for; returns its length.
+/// Appends the character of the escape sequence at the start of `escape`; returns the length of the sequence.
 fn unescape(escape: &str, quote: u8, content: &mut Vec<u8>) -> Option<usize> {
     let byte = escape.as_bytes().get(1)?;
     let plain = match byte {
@@ -142,20 +144,20 @@ mod tests {
 
     #[test]
     fn escapes_are_those_of_go() {
-        let text = |content: &str| Ok(Literal::Text(content.to_owned()));
-        assert_eq!(read(TokenKind::Text, r#""\x41\101\u00e9\U0001F600\t\"""#), text("AAé😀\t\""));
+        let text = |content: &str| Ok(Literal::Str(content.to_owned()));
+        assert_eq!(read(TokenKind::Str, r#""\x41\101\u00e9\U0001F600\t\"""#), text("AAé😀\t\""));
         assert_eq!(read(TokenKind::Char, r"'\''"), text("'"));
-        assert_eq!(read(TokenKind::Text, r#""\xc3\xa9""#), text("é"));
-        assert_eq!(read(TokenKind::RawText, "`\\n\r`"), text("\\n"));
+        assert_eq!(read(TokenKind::Str, r#""\xc3\xa9""#), text("é"));
+        assert_eq!(read(TokenKind::RawStr, "`\\n\r`"), text("\\n"));
         for bad in [r#""\q""#, r#""\'""#, r#""\x4""#, r#""\400""#, r#""\ud800""#, r#""\x4é""#] {
-            assert_eq!(read(TokenKind::Text, bad), Err(CompileErrorKind::Parse), "{bad}");
+            assert_eq!(read(TokenKind::Str, bad), Err(CompileErrorKind::Parse), "{bad}");
         }
-        assert_eq!(read(TokenKind::Text, r#""\xff""#), Err(CompileErrorKind::Literal));
+        assert_eq!(read(TokenKind::Str, r#""\xff""#), Err(CompileErrorKind::Literal));
         assert_eq!(read(TokenKind::Char, "'ab'"), Err(CompileErrorKind::Parse));
     }
 
     #[test]
-    fn numbers_out_of_range_are_refused() {
+    fn numbers_out_of_range_are_errors() {
         assert_eq!(read(TokenKind::Int, "9223372036854775808"), Err(CompileErrorKind::Literal));
         assert_eq!(read(TokenKind::Float, "1e400"), Err(CompileErrorKind::Literal));
         assert_eq!(read(TokenKind::Float, "1_0.5"), Ok(Literal::Double(10.5)));

@@ -1,4 +1,4 @@
-//! From text to syntax tree.
+//! The parser of Mixer's own expression language.
 
 mod ast;
 mod lexer;

@@ -1,4 +1,4 @@
-//! Go's expression grammar, as much of it as the language accepts (docs/behaviour/expressions.md#syntax).
+//! The subset of Go's expression grammar that the language accepts (docs/behaviour/expressions.md#syntax).
 
 use super::{
     ast::{Ast, Call, Chain, MAX_NESTING, Node, too_deep},
@@ -10,7 +10,7 @@ use crate::expression::{
     span::Span,
 };
 
-/// The longest text that is read, in bytes.
+/// Maximum length of an expression in bytes.
 const MAX_LENGTH: usize = 1 << 20;
 
 pub(crate) fn parse(source: &str) -> Result<Ast, CompileError> {
@@ -23,14 +23,16 @@ pub(crate) fn parse(source: &str) -> Result<Ast, CompileError> {
     match parser.token().kind {
         TokenKind::End => Ok(ast),
         TokenKind::LineEnd => Err(parser
-            .unexpected("the expression ended with this line")
+            .unexpected("unexpected end of line")
             .help("break lines after an operator, not before it")),
-        TokenKind::Operator("=") => Err(parser.unexpected("`=` is no operator").help("`==` compares")),
-        _ => Err(parser.unexpected("the expression should end here")),
+        TokenKind::Operator("=") => {
+            Err(parser.unexpected("`=` is not an operator").help("compare with `==`"))
+        }
+        _ => Err(parser.unexpected("expected the end of the expression")),
     }
 }
 
-/// How tightly an operator between two operands binds; `==` loosest but `&&` and `||`, unlike in C.
+/// The precedence of a binary operator, as in Go: that of `|` is higher than that of `==`.
 fn precedence(kind: TokenKind) -> Option<(u8, &'static str)> {
     let TokenKind::Operator(symbol) = kind else { return None };
     let level = match symbol {
@@ -51,13 +53,13 @@ struct Parser<'s> {
     nesting: usize,
 }
 
-/// An operand while more can follow it.
+/// A primary expression that may be continued by `.`, `(` or `[`.
 enum Operand {
-    /// `a.b.c`: an attribute, or a function or method when `(` follows.
+    /// `a.b.c`: an attribute, or a function or method if `(` follows.
     Name(Vec<Token>),
     Value {
         ast: Ast,
-        /// Whether it is a map entry without parentheses around it.
+        /// Whether it is a map entry without parentheses.
         entry: bool,
     },
 }
@@ -71,7 +73,7 @@ impl Parser<'_> {
         &self.source[token.span.start as usize..token.span.end as usize]
     }
 
-    /// Takes the next token if it is that operator.
+    /// Consumes the next token if it is the given operator.
     fn take(&mut self, symbol: &str) -> Option<Token> {
         let token = self.token();
         let found = matches!(token.kind, TokenKind::Operator(operator) if operator == symbol);
@@ -80,7 +82,7 @@ impl Parser<'_> {
     }
 
     fn expect(&mut self, symbol: &str) -> Result<Token, CompileError> {
-        self.take(symbol).ok_or_else(|| self.unexpected(format!("`{symbol}` should stand here")))
+        self.take(symbol).ok_or_else(|| self.unexpected(format!("expected `{symbol}`")))
     }
 
     fn unexpected(&self, message: impl Into<String>) -> CompileError {
@@ -104,7 +106,7 @@ impl Parser<'_> {
         result
     }
 
-    /// Operators that bind at least as tightly as `lowest`, left to right.
+    /// Parses operators of at least the precedence `lowest`.
     fn expression(&mut self, lowest: u8) -> Result<Ast, CompileError> {
         let mut left = self.unary()?;
         while let Some((level, symbol)) = precedence(self.token().kind).filter(|&(level, _)| level >= lowest)
@@ -123,7 +125,7 @@ impl Parser<'_> {
         Ok(left)
     }
 
-    /// All operands up to the first operator that is another one.
+    /// Parses the operands of a chain.
     fn chain(&mut self, chain: Chain, first: Ast, level: u8) -> Result<Ast, CompileError> {
         let mut span = first.span;
         let mut operands = vec![first];
@@ -145,7 +147,7 @@ impl Parser<'_> {
                 let name = self.text(operator).to_owned();
                 call(name, operator.span, None, vec![operand], span)
             }
-            TokenKind::Operator("*") => Err(self.unsupported(operator.span, "there are no pointers")),
+            TokenKind::Operator("*") => Err(self.unsupported(operator.span, "pointers are not supported")),
             _ => self.primary(),
         }
     }
@@ -161,7 +163,7 @@ impl Parser<'_> {
             } else if self.take("[").is_some() {
                 self.index(operand)?
             } else if matches!((self.token().kind, &operand), (TokenKind::Operator("{"), Operand::Name(_))) {
-                return Err(self.unsupported(self.token().span, "there are no composite values"));
+                return Err(self.unsupported(self.token().span, "composite literals are not supported"));
             } else {
                 return self.value(operand);
             };
@@ -176,23 +178,22 @@ impl Parser<'_> {
                 Ok(Operand::Name(vec![token]))
             }
             TokenKind::Int | TokenKind::Float | TokenKind::Imaginary => self.literal(token),
-            TokenKind::Char | TokenKind::Text | TokenKind::RawText => self.literal(token),
+            TokenKind::Char | TokenKind::Str | TokenKind::RawStr => self.literal(token),
             TokenKind::Operator("(") => {
                 self.next += 1;
                 let mut ast = self.nested(|parser| parser.expression(1))?;
                 ast.span = token.span.to(self.expect(")")?.span);
                 Ok(Operand::Value { ast, entry: false })
             }
-            TokenKind::Operator("[") => Err(self.unsupported(token.span, "there are no lists")),
+            TokenKind::Operator("[") => Err(self.unsupported(token.span, "lists are not supported")),
             TokenKind::Keyword
                 if matches!(self.text(token), "func" | "map" | "struct" | "chan" | "interface") =>
             {
                 Err(self.unsupported(token.span, format!("`{}` is a keyword of Go", self.text(token))))
             }
-            TokenKind::Keyword => {
-                Err(self.unexpected(format!("`{}` is a keyword and names no attribute", self.text(token))))
-            }
-            _ => Err(self.unexpected("a value should stand here")),
+            TokenKind::Keyword => Err(self
+                .unexpected(format!("`{}` is a keyword and cannot be an attribute name", self.text(token)))),
+            _ => Err(self.unexpected("expected a value")),
         }
     }
 
@@ -202,7 +203,7 @@ impl Parser<'_> {
         Ok(Operand::Value { ast: Ast::new(Node::Literal(literal), token.span)?, entry: false })
     }
 
-    /// What follows a dot.
+    /// Parses what follows a dot.
     fn selection(&mut self, operand: Operand) -> Result<Operand, CompileError> {
         let token = self.token();
         match (token.kind, operand) {
@@ -214,7 +215,7 @@ impl Parser<'_> {
             (TokenKind::Identifier, Operand::Value { ast, entry: on_entry }) => {
                 self.next += 1;
                 if self.take("(").is_none() {
-                    return Err(self.unsupported(ast.span.to(token.span), "a value has no fields"));
+                    return Err(self.unsupported(ast.span.to(token.span), "values do not have fields"));
                 }
                 let (arguments, end) = self.nested(Self::arguments)?;
                 let span = ast.span.to(end);
@@ -223,18 +224,18 @@ impl Parser<'_> {
                 Ok(Operand::Value { ast: Ast::new(Node::Call(call), span)?, entry: false })
             }
             (TokenKind::Operator("("), _) => {
-                Err(self.unsupported(token.span, "there are no type assertions"))
+                Err(self.unsupported(token.span, "type assertions are not supported"))
             }
             (TokenKind::Keyword, _) => {
                 let message =
                     format!("`{}` is a keyword and cannot be part of an attribute name", self.text(token));
                 Err(self.unexpected(message))
             }
-            _ => Err(self.unexpected("a name should stand after the dot")),
+            _ => Err(self.unexpected("expected a name after the dot")),
         }
     }
 
-    /// The arguments of a call up to its closing parenthesis, and the place of that.
+    /// Parses the arguments of a call; also returns the span of the closing parenthesis.
     fn arguments(&mut self) -> Result<(Vec<Ast>, Span), CompileError> {
         let mut arguments = Vec::new();
         loop {
@@ -243,7 +244,7 @@ impl Parser<'_> {
             }
             arguments.push(self.expression(1)?);
             if let Some(dots) = self.take("...") {
-                return Err(self.unsupported(dots.span, "arguments are written one by one"));
+                return Err(self.unsupported(dots.span, "variadic arguments are not supported"));
             }
             if self.take(",").is_none() {
                 return Ok((arguments, self.expect(")")?.span));
@@ -251,11 +252,11 @@ impl Parser<'_> {
         }
     }
 
-    /// A call of a function, or of a method on an attribute.
+    /// Parses a call of a function, or of a method of an attribute.
     fn call(&mut self, callee: Operand, arguments: Vec<Ast>, end: Span) -> Result<Operand, CompileError> {
         let mut segments = match callee {
             Operand::Name(segments) => segments,
-            Operand::Value { ast, .. } => return Err(self.unsupported(ast.span, "this is no function")),
+            Operand::Value { ast, .. } => return Err(self.unsupported(ast.span, "this is not a function")),
         };
         let span = segments[0].span.to(end);
         let method = segments.pop().unwrap_or(self.token());
@@ -271,11 +272,11 @@ impl Parser<'_> {
         let bracket = self.tokens[self.next - 1];
         let map = self.value(operand)?;
         if let Some(colon) = self.take(":") {
-            return Err(self.unsupported(colon.span, "there are no slices"));
+            return Err(self.unsupported(colon.span, "slices are not supported"));
         }
         let key = self.nested(|parser| parser.expression(1))?;
         if let Some(colon) = self.take(":") {
-            return Err(self.unsupported(colon.span, "there are no slices"));
+            return Err(self.unsupported(colon.span, "slices are not supported"));
         }
         let end = self.expect("]")?;
         let span = map.span.to(end.span);
@@ -290,14 +291,14 @@ impl Parser<'_> {
         }
     }
 
-    /// An attribute, or `true` or `false` in any case.
+    /// Converts a name to an attribute, or to `true` or `false` in any letter case.
     fn name(&self, segments: &[Token]) -> Result<Ast, CompileError> {
-        let truth = match segments {
+        let value = match segments {
             [only] if self.text(*only).eq_ignore_ascii_case("true") => true,
             [only] if self.text(*only).eq_ignore_ascii_case("false") => false,
             _ => return self.attribute(segments),
         };
-        Ast::new(Node::Literal(Literal::Bool(truth)), segments[0].span)
+        Ast::new(Node::Literal(Literal::Bool(value)), segments[0].span)
     }
 
     fn attribute(&self, segments: &[Token]) -> Result<Ast, CompileError> {

@@ -1,8 +1,8 @@
-//! Times as text: RFC 3339.
+//! Timestamps in RFC 3339.
 
 use prost_types::Timestamp;
 
-/// Reads a time; also returns how many seconds its zone is ahead of UTC, unless it is written `Z`.
+/// Parses a timestamp; also returns the offset of its zone in seconds east of UTC, unless it is written `Z`.
 pub(crate) fn parse(text: &str) -> Option<(Timestamp, Option<i32>)> {
     let (date, time) = (text.get(..10)?, text.get(10..)?);
     let [year, month, day] = numbers(date, '-', [4, 2, 2])?;
@@ -23,7 +23,7 @@ pub(crate) fn parse(text: &str) -> Option<(Timestamp, Option<i32>)> {
     Some((Timestamp { seconds, nanos }, offset))
 }
 
-/// Three numbers of these widths.
+/// Parses three numbers of the given widths.
 fn numbers(text: &str, separator: char, widths: [usize; 3]) -> Option<[i64; 3]> {
     let mut parts = text.split(separator);
     let mut numbers = [0; 3];
@@ -35,7 +35,7 @@ fn numbers(text: &str, separator: char, widths: [usize; 3]) -> Option<[i64; 3]> 
     parts.next().is_none().then_some(numbers)
 }
 
-/// The nanoseconds of `.5Z`, and what follows them. Digits below a nanosecond are dropped.
+/// Returns the nanoseconds of `.5Z` and the remainder. Digits below a nanosecond are dropped.
 fn fraction(text: &str) -> Option<(i32, &str)> {
     let Some(rest) = text.strip_prefix('.') else { return Some((0, text)) };
     let end = rest.find(|c: char| !c.is_ascii_digit()).unwrap_or(rest.len());
@@ -54,9 +54,9 @@ fn offset(zone: &str) -> Option<i32> {
     (hours <= 24 && minutes < 60).then_some(sign * (hours * 3600 + minutes * 60) as i32)
 }
 
-/// The days from the epoch to the first of a month of the Gregorian calendar; month 13 is the next January.
+/// Returns the days from the Unix epoch to the first day of a month; month 13 is the next January.
 fn days(year: i64, month: i64) -> i64 {
-    // Counted from March, so that the leap day is the last of the counted year.
+    // Years that start in March, so that the leap day is their last.
     let (year, month) = if month > 2 { (year, month - 3) } else { (year - 1, month + 9) };
     let leap_days = year.div_euclid(4) - year.div_euclid(100) + year.div_euclid(400);
     365 * year + leap_days + (153 * month + 2) / 5 - 719_468

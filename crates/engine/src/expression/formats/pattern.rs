@@ -1,31 +1,39 @@
-//! Regular expressions: RE2's syntax, as Go has it, run by the `regex` crate.
+//! Regular expressions in RE2's syntax, as Go implements it, run by the `regex` crate.
 //!
-//! Both match in linear time. They differ in what a few sequences mean; those are written differently here.
+//! Both match in linear time. The few sequences whose meaning differs are translated.
 
 use regex::{Regex, RegexBuilder};
 
-/// The most memory one compiled pattern may take. Patterns can come from a request.
+/// Maximum memory of a compiled pattern in bytes: patterns can come from a request.
 const MAX_SIZE: usize = 1 << 20;
 
-/// Compiles a pattern that is searched anywhere in a text.
-pub(crate) fn compile(pattern: &str) -> Result<Regex, String> {
+/// A string that is not a regular expression.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("`{pattern}`: {reason}")]
+pub(crate) struct PatternError {
+    pattern: String,
+    reason: String,
+}
+
+/// Compiles a pattern; it matches anywhere in a string.
+pub(crate) fn compile(pattern: &str) -> Result<Regex, PatternError> {
     let translated = translate(pattern);
     RegexBuilder::new(&translated)
         .size_limit(MAX_SIZE)
         .dfa_size_limit(MAX_SIZE)
         .build()
-        .map_err(|error| format!("`{pattern}`: {}", reason(&error)))
+        .map_err(|error| PatternError { pattern: pattern.to_owned(), reason: reason(&error) })
 }
 
-/// The last line of an error; the lines before it draw the translated pattern.
+/// Returns the last line of an error; the lines before it quote the translated pattern.
 fn reason(error: &regex::Error) -> String {
     let text = error.to_string();
     let last = text.lines().last().unwrap_or_default();
     last.strip_prefix("error: ").unwrap_or(last).to_owned()
 }
 
-/// Rewrites what the two syntaxes disagree on: `\d`, `\s`, `\w` and `\b` know only ASCII in Go, `\Q..\E` quotes, and
-/// a bracket or a doubled `&`, `-` or `~` in a class is itself.
+/// Translates what the two syntaxes disagree on: `\d`, `\s`, `\w` and `\b` are ASCII in Go, `\Q..\E` quotes, and a
+/// bracket or a doubled `&`, `-` or `~` in a class is literal.
 fn translate(pattern: &str) -> String {
     let mut out = String::with_capacity(pattern.len());
     let mut rest = pattern;
@@ -71,13 +79,13 @@ fn push(out: &mut String, text: &str, length: usize) -> usize {
     length
 }
 
-/// The length of `[`, `[^`, `[]` or `[^]`: a bracket that closes at once would close nothing, so it is itself.
+/// Returns the length of `[`, `[^`, `[]` or `[^]`: a bracket that would close an empty class is literal.
 fn opening(rest: &str) -> usize {
     let negated = 1 + usize::from(rest[1..].starts_with('^'));
     negated + usize::from(rest[negated..].starts_with(']'))
 }
 
-/// The length of `[:alpha:]`.
+/// Returns the length of a POSIX class such as `[:alpha:]`.
 fn posix(rest: &str) -> Option<usize> {
     let name = rest.strip_prefix("[:")?;
     let end = name.find(":]")?;
@@ -142,9 +150,9 @@ mod tests {
     }
 
     #[test]
-    fn a_broken_or_huge_pattern_is_an_error_that_quotes_it() {
+    fn an_invalid_or_huge_pattern_is_an_error_that_quotes_it() {
         for pattern in ["a(?!b)", "a(", "[a", "a\\", "(((a{100}){100}){100})", "*"] {
-            assert!(compile(pattern).unwrap_err().contains(pattern), "{pattern}");
+            assert!(compile(pattern).unwrap_err().to_string().contains(pattern), "{pattern}");
         }
     }
 }

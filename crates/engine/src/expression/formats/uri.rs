@@ -1,11 +1,36 @@
-//! URIs as Go's `net/url` reads them.
+//! URIs as Go's `net/url` parses them: validation and equality.
 
 use super::dns;
+
+/// A string that is not a URI.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub(crate) enum UriError {
+    #[error("the string is empty")]
+    Empty,
+    #[error("it contains a control character")]
+    ControlCharacter,
+    #[error("the scheme before `:` is missing")]
+    MissingScheme,
+    #[error("the first segment of a path without scheme contains `:`")]
+    ColonInFirstSegment,
+    #[error("`{0}` is not a valid user")]
+    User(String),
+    #[error("`{0}` is not a valid host")]
+    Host(String),
+    #[error("`{0}` lacks a closing `]`")]
+    UnclosedBracket(String),
+    #[error("`{0}` is not a valid port")]
+    Port(String),
+    #[error("`%` must be followed by two hexadecimal digits")]
+    Escape,
+    #[error("`{uri}`: {source}")]
+    Operand { uri: String, source: Box<UriError> },
+}
 
 struct Uri<'t> {
     scheme: &'t str,
     authority: Option<Authority<'t>>,
-    /// Everything after the authority.
+    /// Path, query and fragment.
     rest: &'t str,
 }
 
@@ -16,17 +41,17 @@ struct Authority<'t> {
     port: &'t str,
 }
 
-/// Says why a text is no URI; any relative reference is one.
-pub(crate) fn check(text: &str) -> Result<(), String> {
+/// Validates a URI; any relative reference is one.
+pub(crate) fn validate(text: &str) -> Result<(), UriError> {
     if text.is_empty() {
-        return Err("it is empty".to_owned());
+        return Err(UriError::Empty);
     }
     parse(text).map(drop)
 }
 
-fn parse(text: &str) -> Result<Uri<'_>, String> {
+fn parse(text: &str) -> Result<Uri<'_>, UriError> {
     if text.bytes().any(|b| b.is_ascii_control()) {
-        return Err("it has a control character".to_owned());
+        return Err(UriError::ControlCharacter);
     }
     let (scheme, after_scheme) = scheme(text)?;
     let (before_fragment, fragment) = after_scheme.split_once('#').unwrap_or((after_scheme, ""));
@@ -35,7 +60,7 @@ fn parse(text: &str) -> Result<Uri<'_>, String> {
     if !hierarchy.starts_with('/') {
         if scheme.is_empty() {
             if hierarchy.split('/').next().is_some_and(|segment| segment.contains(':')) {
-                return Err("a path without scheme has `:` in its first segment".to_owned());
+                return Err(UriError::ColonInFirstSegment);
             }
             check_escapes(hierarchy)?;
         }
@@ -51,75 +76,77 @@ fn parse(text: &str) -> Result<Uri<'_>, String> {
     Ok(Uri { scheme, authority: Some(authority(&hierarchy[2..end])?), rest: &after_scheme[end..] })
 }
 
-fn scheme(text: &str) -> Result<(&str, &str), String> {
+fn scheme(text: &str) -> Result<(&str, &str), UriError> {
     let end = text.find(|c: char| !c.is_ascii_alphanumeric() && !"+-.".contains(c)).unwrap_or(text.len());
     match text[end..].strip_prefix(':') {
-        Some(_) if end == 0 => Err("there is no scheme before the `:`".to_owned()),
+        Some(_) if end == 0 => Err(UriError::MissingScheme),
         Some(rest) if text.starts_with(|c: char| c.is_ascii_alphabetic()) => Ok((&text[..end], rest)),
         _ => Ok(("", text)),
     }
 }
 
-fn authority(text: &str) -> Result<Authority<'_>, String> {
-    let (user, place) = match text.rsplit_once('@') {
-        Some((user, place)) => (Some(user), place),
+fn authority(text: &str) -> Result<Authority<'_>, UriError> {
+    let (user, host_port) = match text.rsplit_once('@') {
+        Some((user, host_port)) => (Some(user), host_port),
         None => (None, text),
     };
     if let Some(user) = user {
         let fits = |c: char| c.is_ascii_alphanumeric() || "-._:~!$&'()*+,;=%@".contains(c);
         if !user.chars().all(fits) {
-            return Err(format!("`{user}` is no user name"));
+            return Err(UriError::User(user.to_owned()));
         }
         check_escapes(user)?;
     }
-    let (host, port) = match place.starts_with('[') {
-        true => place.split_at(place.rfind(']').ok_or_else(|| format!("`{place}` has no `]`"))? + 1),
-        false => place.split_at(place.rfind(':').unwrap_or(place.len())),
+    let (host, port) = match host_port.starts_with('[') {
+        true => host_port.split_at(
+            host_port.rfind(']').ok_or_else(|| UriError::UnclosedBracket(host_port.to_owned()))? + 1,
+        ),
+        false => host_port.split_at(host_port.rfind(':').unwrap_or(host_port.len())),
     };
     if !port.is_empty()
         && !port.strip_prefix(':').is_some_and(|digits| digits.bytes().all(|b| b.is_ascii_digit()))
     {
-        return Err(format!("`{port}` is no port"));
+        return Err(UriError::Port(port.to_owned()));
     }
     let fits = |c: char| c.is_ascii_alphanumeric() || "-_.~!$&'()*+,;=:[]<>\"%".contains(c) || !c.is_ascii();
     if !host.chars().all(fits) {
-        return Err(format!("`{host}` is no host"));
+        return Err(UriError::Host(host.to_owned()));
     }
     check_escapes(host)?;
     Ok(Authority { user, host: host.trim_start_matches('[').trim_end_matches(']'), port })
 }
 
-fn check_escapes(text: &str) -> Result<(), String> {
+fn check_escapes(text: &str) -> Result<(), UriError> {
     for (at, _) in text.match_indices('%') {
         let digits = text.as_bytes().get(at + 1..at + 3);
         if !digits.is_some_and(|digits| digits.iter().all(u8::is_ascii_hexdigit)) {
-            return Err("a `%` is not followed by two hexadecimal digits".to_owned());
+            return Err(UriError::Escape);
         }
     }
     Ok(())
 }
 
-/// Whether two URIs are one: the scheme in any letter case, and the host of http and https as a DNS name.
-pub(crate) fn same(a: &str, b: &str) -> Result<bool, String> {
+/// Returns whether two URIs are equal: the scheme in any letter case, and the host of http and https as a DNS name.
+pub(crate) fn equal(a: &str, b: &str) -> Result<bool, UriError> {
     if a == b {
         return Ok(true);
     }
-    let (a, b) = (read(a)?, read(b)?);
+    let (a, b) = (operand(a)?, operand(b)?);
     if !a.scheme.eq_ignore_ascii_case(b.scheme) || a.rest != b.rest {
         return Ok(false);
     }
     let is_http = a.scheme.eq_ignore_ascii_case("http") || a.scheme.eq_ignore_ascii_case("https");
     Ok(match (a.authority, b.authority) {
         (Some(a), Some(b)) => {
-            let host = if is_http { dns::same(a.host, b.host) } else { a.host == b.host };
+            let host = if is_http { dns::equal(a.host, b.host) } else { a.host == b.host };
             host && a.user == b.user && a.port == b.port
         }
         (a, b) => a.is_none() && b.is_none(),
     })
 }
 
-fn read(text: &str) -> Result<Uri<'_>, String> {
-    parse(text).map_err(|why| format!("`{text}`: {why}"))
+fn operand(text: &str) -> Result<Uri<'_>, UriError> {
+    parse(text).map_err(|error| UriError::Operand { uri: text.to_owned(), source: Box::new(error) })
 }
 
 #[cfg(test)]
@@ -138,7 +165,7 @@ mod tests {
             "mailto:a b",
             "a/b:c",
         ] {
-            assert_eq!(check(text), Ok(()), "{text}");
+            assert_eq!(validate(text), Ok(()), "{text}");
         }
         for text in [
             "",
@@ -151,18 +178,18 @@ mod tests {
             "http://a\n",
             "http://u^@a/",
         ] {
-            assert!(check(text).is_err(), "{text}");
+            assert!(validate(text).is_err(), "{text}");
         }
     }
 
     #[test]
     fn only_the_scheme_and_the_host_of_http_are_compared_loosely() {
-        assert_eq!(same("HTTP://A.com/p", "http://a.com./p"), Ok(true));
-        assert_eq!(same("http://a.com/P", "http://a.com/p"), Ok(false));
-        assert_eq!(same("http://a.com:80/", "http://a.com/"), Ok(false));
-        assert_eq!(same("http://u@a.com/", "http://a.com/"), Ok(false));
-        assert_eq!(same("MAILTO:a@b", "mailto:a@b"), Ok(true));
-        assert_eq!(same("mailto:A@b", "mailto:a@b"), Ok(false));
-        assert_eq!(same("ftp://A/", "ftp://a/"), Ok(false));
+        assert_eq!(equal("HTTP://A.com/p", "http://a.com./p"), Ok(true));
+        assert_eq!(equal("http://a.com/P", "http://a.com/p"), Ok(false));
+        assert_eq!(equal("http://a.com:80/", "http://a.com/"), Ok(false));
+        assert_eq!(equal("http://u@a.com/", "http://a.com/"), Ok(false));
+        assert_eq!(equal("MAILTO:a@b", "mailto:a@b"), Ok(true));
+        assert_eq!(equal("mailto:A@b", "mailto:a@b"), Ok(false));
+        assert_eq!(equal("ftp://A/", "ftp://a/"), Ok(false));
     }
 }

@@ -3,49 +3,42 @@ use std::{borrow::Cow, cmp::Ordering};
 use regex::Regex;
 
 use super::{
-    Env, Expr, Kind,
-    address::{self, Address},
-    number::{Double, Int},
-    text::{Form, Text},
-    time::{Instant, Moment},
+    Address, Bool, Double, Env, Expr, Int, Kind, Str, Timestamp, address, string::StrFormat,
+    time::ZonedTimestamp,
 };
 use crate::{
     attribute::AttributeValue,
     expression::{
         error::{EvalError, EvalErrorKind},
-        format::pattern,
+        formats::pattern::{self, PatternError},
         span::Span,
     },
 };
 
-/// BOOL
 #[derive(Debug)]
-pub(crate) enum Truth {}
-
-#[derive(Debug)]
-pub(crate) enum TruthOp {
-    And(Vec<Expr<Truth>>),
-    Or(Vec<Expr<Truth>>),
-    Texts(Comparison<Text>),
-    Ints(Comparison<Int>),
-    Doubles(Comparison<Double>),
-    Truths(Comparison<Truth>),
-    Instants(Comparison<Instant>),
-    Addresses(Comparison<Address>),
-    /// `==` and `!=` of texts that are one when their form says so.
-    SameForm {
-        form: Form,
+pub(crate) enum BoolOp {
+    And(Vec<Expr<Bool>>),
+    Or(Vec<Expr<Bool>>),
+    CompareStrs(Comparison<Str>),
+    CompareInts(Comparison<Int>),
+    CompareDoubles(Comparison<Double>),
+    CompareBools(Comparison<Bool>),
+    CompareTimestamps(Comparison<Timestamp>),
+    CompareAddresses(Comparison<Address>),
+    /// `==` and `!=` of types whose format defines equality.
+    FormatsEqual {
+        format: StrFormat,
         negated: bool,
-        left: Expr<Text>,
-        right: Expr<Text>,
+        left: Expr<Str>,
+        right: Expr<Str>,
         span: Span,
     },
     /// `match(text, pattern)`
-    Glob(Expr<Text>, Expr<Text>),
+    Glob(Expr<Str>, Expr<Str>),
     /// `pattern.matches(text)`
-    Matches(Pattern, Expr<Text>, Span),
-    StartsWith(Expr<Text>, Expr<Text>),
-    EndsWith(Expr<Text>, Expr<Text>),
+    Matches(Pattern, Expr<Str>, Span),
+    StartsWith(Expr<Str>, Expr<Str>),
+    EndsWith(Expr<Str>, Expr<Str>),
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -78,19 +71,19 @@ pub(crate) struct Comparison<K: Kind> {
     pub(crate) right: Expr<K>,
 }
 
-/// A regular expression, compiled when the expression is, if it is known then.
+/// The pattern of `matches`; a constant one is compiled with the expression.
 #[derive(Debug)]
 pub(crate) enum Pattern {
-    Ready(Regex),
-    /// It is no regular expression. That is an error of the evaluation, as it is for a computed one.
-    Broken(String),
-    Computed(Expr<Text>),
+    Compiled(Regex),
+    /// A constant that is not a regular expression: an evaluation error, as for a computed pattern.
+    Invalid(PatternError),
+    Computed(Expr<Str>),
 }
 
-impl Kind for Truth {
+impl Kind for Bool {
     type Constant = bool;
     type Value<'a> = bool;
-    type Operation = TruthOp;
+    type Operation = BoolOp;
 
     fn constant(constant: &bool) -> bool {
         *constant
@@ -98,51 +91,51 @@ impl Kind for Truth {
 
     fn read(value: &AttributeValue, _: u32) -> Option<bool> {
         match value {
-            AttributeValue::Bool(truth) => Some(*truth),
+            AttributeValue::Bool(value) => Some(*value),
             _ => None,
         }
     }
 
     #[inline]
-    fn run<'a>(operation: &'a TruthOp, env: &mut Env<'a, '_>) -> Result<bool, EvalError> {
+    fn run<'a>(operation: &'a BoolOp, env: &mut Env<'a, '_>) -> Result<bool, EvalError> {
         match operation {
-            TruthOp::And(terms) => until(terms, false, env),
-            TruthOp::Or(terms) => until(terms, true, env),
-            TruthOp::Texts(comparison) => comparison.run(env),
-            TruthOp::Ints(comparison) => comparison.run(env),
-            TruthOp::Doubles(comparison) => comparison.run(env),
-            TruthOp::Truths(comparison) => comparison.run(env),
-            TruthOp::Instants(comparison) => comparison.run(env),
-            TruthOp::Addresses(comparison) => comparison.run(env),
-            TruthOp::SameForm { form, negated, left, right, span } => {
-                both(left, right, env, |left, right| Ok(form.same(left, right, *span)? != *negated))
+            BoolOp::And(terms) => until(terms, false, env),
+            BoolOp::Or(terms) => until(terms, true, env),
+            BoolOp::CompareStrs(comparison) => comparison.run(env),
+            BoolOp::CompareInts(comparison) => comparison.run(env),
+            BoolOp::CompareDoubles(comparison) => comparison.run(env),
+            BoolOp::CompareBools(comparison) => comparison.run(env),
+            BoolOp::CompareTimestamps(comparison) => comparison.run(env),
+            BoolOp::CompareAddresses(comparison) => comparison.run(env),
+            BoolOp::FormatsEqual { format, negated, left, right, span } => {
+                both(left, right, env, |left, right| Ok(format.equal(left, right, *span)? != *negated))
             }
-            TruthOp::Glob(text, pattern) => both(text, pattern, env, |text, pattern| Ok(glob(text, pattern))),
-            TruthOp::Matches(pattern, text, span) => matches(pattern, text, *span, env),
-            TruthOp::StartsWith(text, prefix) => {
+            BoolOp::Glob(text, pattern) => both(text, pattern, env, |text, pattern| Ok(glob(text, pattern))),
+            BoolOp::Matches(pattern, text, span) => matches(pattern, text, *span, env),
+            BoolOp::StartsWith(text, prefix) => {
                 both(text, prefix, env, |text, prefix| Ok(text.starts_with(prefix)))
             }
-            TruthOp::EndsWith(text, suffix) => {
+            BoolOp::EndsWith(text, suffix) => {
                 both(text, suffix, env, |text, suffix| Ok(text.ends_with(suffix)))
             }
         }
     }
 
-    fn try_run<'a>(operation: &'a TruthOp, env: &mut Env<'a, '_>) -> Result<Option<bool>, EvalError> {
+    fn try_run<'a>(operation: &'a BoolOp, env: &mut Env<'a, '_>) -> Result<Option<bool>, EvalError> {
         let value = Self::run(operation, env)?;
         let is_function = matches!(
             operation,
-            TruthOp::Glob(..) | TruthOp::Matches(..) | TruthOp::StartsWith(..) | TruthOp::EndsWith(..)
+            BoolOp::Glob(..) | BoolOp::Matches(..) | BoolOp::StartsWith(..) | BoolOp::EndsWith(..)
         );
         Ok(is_function.then_some(value))
     }
 }
 
-/// Tests two texts. A function of its own for each operation, so that the choice between them needs no stack.
+/// Evaluates two operands and tests them. Not inlined: `run` would otherwise need a large stack frame.
 #[inline(never)]
 fn both<'a>(
-    left: &'a Expr<Text>,
-    right: &'a Expr<Text>,
+    left: &'a Expr<Str>,
+    right: &'a Expr<Str>,
     env: &mut Env<'a, '_>,
     test: impl FnOnce(&str, &str) -> Result<bool, EvalError>,
 ) -> Result<bool, EvalError> {
@@ -150,9 +143,9 @@ fn both<'a>(
     test(&left, &right.value(env)?)
 }
 
-/// Evaluates term by term until one decides.
+/// Evaluates terms until one has the decisive value.
 #[inline(never)]
-fn until<'a>(terms: &'a [Expr<Truth>], decisive: bool, env: &mut Env<'a, '_>) -> Result<bool, EvalError> {
+fn until<'a>(terms: &'a [Expr<Bool>], decisive: bool, env: &mut Env<'a, '_>) -> Result<bool, EvalError> {
     for term in terms {
         if term.value(env)? == decisive {
             return Ok(decisive);
@@ -161,7 +154,7 @@ fn until<'a>(terms: &'a [Expr<Truth>], decisive: bool, env: &mut Env<'a, '_>) ->
     Ok(!decisive)
 }
 
-/// One `*`, at the end or else at the start, stands for anything.
+/// Matches a pattern with at most one wildcard: a `*` at its end or, if there is none, at its start.
 pub(crate) fn glob(text: &str, pattern: &str) -> bool {
     match (pattern.strip_suffix('*'), pattern.strip_prefix('*')) {
         (Some(prefix), _) => text.starts_with(prefix),
@@ -173,30 +166,32 @@ pub(crate) fn glob(text: &str, pattern: &str) -> bool {
 #[inline(never)]
 fn matches<'a>(
     pattern: &'a Pattern,
-    text: &'a Expr<Text>,
+    text: &'a Expr<Str>,
     span: Span,
     env: &mut Env<'a, '_>,
 ) -> Result<bool, EvalError> {
-    let error = |message: String| EvalError::new(EvalErrorKind::Pattern { message: message.into() }, span);
+    let error = |error: &PatternError| {
+        EvalError::new(EvalErrorKind::Pattern { message: error.to_string().into() }, span)
+    };
     match pattern {
-        Pattern::Ready(regex) => Ok(regex.is_match(&text.value(env)?)),
-        Pattern::Broken(message) => {
+        Pattern::Compiled(regex) => Ok(regex.is_match(&text.value(env)?)),
+        Pattern::Invalid(invalid) => {
             text.value(env)?;
-            Err(error(message.clone()))
+            Err(error(invalid))
         }
         Pattern::Computed(expr) => {
             let (source, text) = (expr.value(env)?, text.value(env)?);
-            Ok(pattern::compile(&source).map_err(error)?.is_match(&text))
+            Ok(pattern::compile(&source).map_err(|invalid| error(&invalid))?.is_match(&text))
         }
     }
 }
 
 /// Kinds whose values can be compared.
-pub(crate) trait Compared: Kind {
+pub(crate) trait Comparable: Kind {
     fn test(relation: Relation, left: &Self::Value<'_>, right: &Self::Value<'_>) -> bool;
 }
 
-impl<K: Compared> Comparison<K> {
+impl<K: Comparable> Comparison<K> {
     #[inline(never)]
     fn run<'a>(&'a self, env: &mut Env<'a, '_>) -> Result<bool, EvalError> {
         let left = self.left.value(env)?;
@@ -216,47 +211,47 @@ fn ordered<T: PartialOrd + ?Sized>(relation: Relation, left: &T, right: &T) -> b
     }
 }
 
-/// For kinds that know equality only; the compiler makes no other comparison of them.
-fn equal(relation: Relation, same: bool) -> bool {
-    same != (relation == Relation::NotEqual)
+/// Compares kinds without an order; the compiler rejects other relations on them.
+fn equality(relation: Relation, equal: bool) -> bool {
+    equal != (relation == Relation::NotEqual)
 }
 
-impl Compared for Text {
+impl Comparable for Str {
     fn test(relation: Relation, left: &Cow<'_, str>, right: &Cow<'_, str>) -> bool {
         ordered::<str>(relation, left, right)
     }
 }
 
-impl Compared for Int {
+impl Comparable for Int {
     fn test(relation: Relation, left: &i64, right: &i64) -> bool {
         ordered(relation, left, right)
     }
 }
 
-impl Compared for Double {
+impl Comparable for Double {
     /// Equality compares bits: a NaN equals itself, and -0 is not 0 (docs/behaviour/expressions.md#equality).
     fn test(relation: Relation, left: &f64, right: &f64) -> bool {
         match relation {
-            Relation::Equal | Relation::NotEqual => equal(relation, left.to_bits() == right.to_bits()),
+            Relation::Equal | Relation::NotEqual => equality(relation, left.to_bits() == right.to_bits()),
             _ => ordered(relation, left, right),
         }
     }
 }
 
-impl Compared for Truth {
+impl Comparable for Bool {
     fn test(relation: Relation, left: &bool, right: &bool) -> bool {
-        equal(relation, left == right)
+        equality(relation, left == right)
     }
 }
 
-impl Compared for Address {
+impl Comparable for Address {
     fn test(relation: Relation, left: &Cow<'_, [u8]>, right: &Cow<'_, [u8]>) -> bool {
-        equal(relation, address::same(left, right))
+        equality(relation, address::equal(left, right))
     }
 }
 
-impl Compared for Instant {
-    fn test(relation: Relation, left: &Moment, right: &Moment) -> bool {
+impl Comparable for Timestamp {
+    fn test(relation: Relation, left: &ZonedTimestamp, right: &ZonedTimestamp) -> bool {
         let ordering = left.nanos().cmp(&right.nanos());
         match relation {
             Relation::Equal => ordering == Ordering::Equal,

@@ -1,4 +1,4 @@
-//! The format of a case: one JSON object on a line.
+//! The file format of a case: one JSON object per line.
 
 use std::{collections::BTreeMap, sync::Arc};
 
@@ -6,47 +6,64 @@ use base64::{Engine as _, engine::general_purpose::STANDARD as BASE64};
 use serde::Deserialize;
 
 use crate::{
-    attribute::{AttributeValue, Bag, Vocabulary},
-    expression::{Language, format::timestamp},
+    attribute::{AttributeValue, Bag, ConflictingTypesError, Vocabulary},
+    expression::{Language, formats::timestamp},
 };
 use mixer_adapter_core::value::ValueType;
 
-/// An expression, what it is evaluated against, and what came of it.
+/// An expression, the request it is evaluated for, and the recorded outcomes.
 #[derive(Debug, Deserialize)]
 pub(crate) struct Case {
     pub(crate) id: String,
     pub(crate) expr: String,
-    /// Declared attributes, by name.
+    /// The types of the declared attributes, by name.
     attributes: BTreeMap<String, String>,
     bag: BTreeMap<String, TypedValue>,
     expect: Outcome,
     expect_wire_referenced: Option<Vec<String>>,
     observed_cel: Option<Outcome>,
     observed_compat: Option<Outcome>,
-    /// Functions that no release has and the case declares.
+    /// Functions that the case declares and no release of Mixer has.
     #[serde(default)]
     pub(crate) needs_functions: Option<serde_json::Value>,
 }
 
-/// What was observed.
+/// A record that is not a case.
+#[derive(Debug, thiserror::Error)]
+pub(crate) enum RecordError {
+    #[error(transparent)]
+    Json(#[from] serde_json::Error),
+    #[error("unknown attribute type {0}")]
+    UnknownType(String),
+    #[error("unknown kind of value {0:?}")]
+    UnknownKind(String),
+    #[error("{value} is not a valid {kind}")]
+    InvalidValue { kind: String, value: serde_json::Value },
+    #[error(transparent)]
+    Declaration(#[from] ConflictingTypesError),
+    #[error("neither a value nor an error is recorded")]
+    NoOutcome,
+}
+
+/// The recorded outcome.
 #[derive(Clone, Debug, Deserialize)]
 pub(crate) struct Outcome {
     #[serde(rename = "type")]
     value_type: Option<String>,
     value: Option<TypedValue>,
-    error: Option<Failure>,
+    error: Option<RecordedError>,
     pub(crate) referenced: Option<Vec<String>>,
     pub(crate) referenced_wire: Option<Vec<String>>,
 }
 
 #[derive(Clone, Debug, Deserialize)]
-pub(crate) struct Failure {
+pub(crate) struct RecordedError {
     pub(crate) phase: String,
     pub(crate) kind: String,
     pub(crate) message: String,
 }
 
-/// A value and the name of its kind.
+/// A value with the name of its kind.
 #[derive(Clone, Debug, Deserialize)]
 struct TypedValue {
     t: String,
@@ -54,29 +71,27 @@ struct TypedValue {
 }
 
 impl Case {
-    pub(crate) fn read(line: &str) -> Result<Self, String> {
-        serde_json::from_str(line).map_err(|error| error.to_string())
+    pub(crate) fn parse(line: &str) -> Result<Self, RecordError> {
+        Ok(serde_json::from_str(line)?)
     }
 
-    pub(crate) fn vocabulary(&self) -> Result<Arc<Vocabulary>, String> {
+    pub(crate) fn vocabulary(&self) -> Result<Arc<Vocabulary>, RecordError> {
         let mut vocabulary = Vocabulary::new();
         for (name, value_type) in &self.attributes {
-            vocabulary
-                .declare(name.as_str(), read_type(value_type)?)
-                .map_err(|conflict| conflict.to_string())?;
+            vocabulary.declare(name.as_str(), parse_type(value_type)?)?;
         }
         Ok(Arc::new(vocabulary))
     }
 
-    pub(crate) fn bag(&self, vocabulary: Arc<Vocabulary>) -> Result<Bag, String> {
+    pub(crate) fn bag(&self, vocabulary: Arc<Vocabulary>) -> Result<Bag, RecordError> {
         let mut bag = Bag::new(vocabulary);
         for (name, value) in &self.bag {
-            bag.insert(name.as_str(), value.read()?);
+            bag.insert(name.as_str(), value.parse()?);
         }
         Ok(bag)
     }
 
-    /// What is expected in that language, if it was recorded.
+    /// Returns the expected outcome in a language, if it was recorded.
     pub(crate) fn expected(&self, language: Language) -> Option<Outcome> {
         match language {
             Language::Cexl => {
@@ -89,49 +104,47 @@ impl Case {
 }
 
 impl Outcome {
-    pub(crate) fn value_type(&self) -> Result<Option<ValueType>, String> {
-        self.value_type.as_deref().map(read_type).transpose()
+    pub(crate) fn value_type(&self) -> Result<Option<ValueType>, RecordError> {
+        self.value_type.as_deref().map(parse_type).transpose()
     }
 
-    pub(crate) fn value(&self) -> Result<Option<AttributeValue>, String> {
-        self.value.as_ref().map(TypedValue::read).transpose()
+    pub(crate) fn value(&self) -> Result<Option<AttributeValue>, RecordError> {
+        self.value.as_ref().map(TypedValue::parse).transpose()
     }
 
-    pub(crate) fn error(&self) -> Option<&Failure> {
+    pub(crate) fn error(&self) -> Option<&RecordedError> {
         self.error.as_ref()
     }
 }
 
-fn read_type(name: &str) -> Result<ValueType, String> {
-    ValueType::from_str_name(name).ok_or_else(|| format!("there is no type {name}"))
+fn parse_type(name: &str) -> Result<ValueType, RecordError> {
+    ValueType::from_str_name(name).ok_or_else(|| RecordError::UnknownType(name.to_owned()))
 }
 
 impl TypedValue {
-    fn read(&self) -> Result<AttributeValue, String> {
+    fn parse(&self) -> Result<AttributeValue, RecordError> {
         let value = match self.t.as_str() {
             "string" => self.v.as_str().map(AttributeValue::from),
             "int64" | "go_int" => self.number().map(AttributeValue::Int64),
             "double" => self.number().map(AttributeValue::Double),
             "bool" => self.v.as_bool().map(AttributeValue::Bool),
             "duration_ns" => self.number().map(AttributeValue::Duration),
-            "timestamp" => self
-                .v
-                .as_str()
-                .and_then(timestamp::parse)
-                .map(|(instant, _)| AttributeValue::Timestamp(instant)),
+            "timestamp" => {
+                self.v.as_str().and_then(timestamp::parse).map(|(time, _)| AttributeValue::Timestamp(time))
+            }
             "bytes" => {
                 let bytes = self.v.as_str().and_then(|text| BASE64.decode(text).ok());
                 bytes.map(|bytes| AttributeValue::Bytes(bytes.into()))
             }
             "string_map" => self.v.as_object().and_then(|entries| {
-                let text = |(key, value): (&String, &serde_json::Value)| {
+                let entry = |(key, value): (&String, &serde_json::Value)| {
                     Some((key.clone(), value.as_str()?.to_owned()))
                 };
-                Some(AttributeValue::StringMap(entries.iter().map(text).collect::<Option<_>>()?))
+                Some(AttributeValue::StringMap(entries.iter().map(entry).collect::<Option<_>>()?))
             }),
-            other => return Err(format!("there is no kind of value `{other}`")),
+            other => return Err(RecordError::UnknownKind(other.to_owned())),
         };
-        value.ok_or_else(|| format!("{} is no {}", self.v, self.t))
+        value.ok_or_else(|| RecordError::InvalidValue { kind: self.t.clone(), value: self.v.clone() })
     }
 
     fn number<T: std::str::FromStr>(&self) -> Option<T> {

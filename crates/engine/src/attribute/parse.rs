@@ -1,7 +1,7 @@
-//! Attributes as people write them: `request.path=/x,source.ip=ip:10.0.0.1`, or an object of YAML or JSON.
+//! Parses attributes as text, such as `request.path=/x,source.ip=ip:10.0.0.1`, or as a YAML or JSON object.
 //!
-//! A value is of the type that its prefix names; without a prefix, of the type that is declared for its attribute; an
-//! attribute that is not declared is INT64, DOUBLE or BOOL where it looks like one, and STRING otherwise.
+//! The type of a value is that of its prefix or else the declared type of the attribute. The type of an undeclared
+//! attribute is inferred: INT64, DOUBLE or BOOL if the value parses as one, otherwise STRING.
 
 use base64::{Engine as _, engine::general_purpose::STANDARD};
 use serde_json::Value as Json;
@@ -9,15 +9,51 @@ use serde_json::Value as Json;
 use super::{AttributeValue, StringMap, Vocabulary};
 use mixer_adapter_core::value::{ValueType, parse_duration};
 
-/// What is wrong with written attributes, and how to write them.
+/// Attributes that cannot be parsed.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-#[error("{0}")]
-pub struct Unreadable(String);
+#[non_exhaustive]
+pub enum ParseAttributesError {
+    /// Not of the form `NAME=VALUE`.
+    #[error("{0:?} is not an attribute; write NAME=VALUE, and \\, for a comma in a value")]
+    Assignment(String),
+    /// Not an object.
+    #[error("attributes must be an object such as {{\"request.path\": \"/x\"}}, not {0}")]
+    NotAnObject(&'static str),
+    /// A map with values that are not strings.
+    #[error("attribute {0}: the values of a map must be strings, in quotes")]
+    MapValue(String),
+    /// A kind of value that attributes do not have.
+    #[error("attribute {name}: {found} is not a valid value")]
+    Kind {
+        /// The attribute.
+        name: String,
+        /// The kind of the value.
+        found: &'static str,
+    },
+    /// A value that is not of the expected type.
+    #[error("attribute {name}: {value:?} is not a valid {expected}{}; write it like {example}, or string:TEXT for a string", because(*.declared))]
+    Value {
+        /// The attribute.
+        name: String,
+        /// The value.
+        value: String,
+        /// The expected type.
+        expected: &'static str,
+        /// A valid value.
+        example: &'static str,
+        /// Whether the type is that of the declaration.
+        declared: bool,
+    },
+}
 
-/// Names and values, in the order in which they were written; of two values of one attribute the last counts.
-pub type Written = Vec<(String, AttributeValue)>;
+fn because(declared: bool) -> &'static str {
+    if declared { ", its declared type" } else { "" }
+}
 
-/// A prefix and what it makes of the text behind it; `bytes` are any bytes in base64, where an address should be.
+/// Names and values in source order; the last of several values of an attribute wins.
+pub type ParsedAttributes = Vec<(String, AttributeValue)>;
+
+/// The prefixes with the types they denote; `bytes` are base64-encoded.
 const PREFIXES: [(&str, Kind); 9] = [
     ("string", Kind::Typed(ValueType::String)),
     ("int", Kind::Typed(ValueType::Int64)),
@@ -36,71 +72,66 @@ enum Kind {
     Bytes,
 }
 
-/// Reads `name=value,name=value`. In a value, `\,` is a comma and `\\` a backslash; the entries of a map are
-/// `key=value;key=value`, in which `\;` and `\=` stand for themselves, too.
-pub fn read_text(text: &str, types: &Vocabulary) -> Result<Written, Unreadable> {
+/// Parses `name=value,name=value`. In a value, `\,` is a comma and `\\` a backslash. A map is written
+/// `key=value;key=value`, with the escapes `\;` and `\=`.
+pub fn parse_text(text: &str, types: &Vocabulary) -> Result<ParsedAttributes, ParseAttributesError> {
     if text.trim().is_empty() {
-        return Ok(Written::new());
+        return Ok(ParsedAttributes::new());
     }
     let attributes = split(text, ',').into_iter().map(|attribute| {
-        let (name, value) =
-            attribute.split_once('=').filter(|(name, _)| !name.trim().is_empty()).ok_or_else(|| {
-                Unreadable(format!(
-                    "{attribute:?} is no attribute: write NAME=VALUE, and \\, for a comma in a value"
-                ))
-            })?;
+        let (name, value) = attribute
+            .split_once('=')
+            .filter(|(name, _)| !name.trim().is_empty())
+            .ok_or_else(|| ParseAttributesError::Assignment(attribute.to_owned()))?;
         let name = name.trim();
-        Ok((name.to_owned(), read_value(name, value, types, &unescape)?))
+        Ok((name.to_owned(), parse_value(name, value, types, &unescape)?))
     });
     attributes.collect()
 }
 
-/// Reads names and values that are apart already, as in the query of a URL: what [`read_text`] reads, without escapes.
-pub fn read_pairs(
+/// Parses names and values that are already separated, such as those of a URL's query, without escapes.
+pub fn parse_pairs(
     pairs: impl IntoIterator<Item = (String, String)>,
     types: &Vocabulary,
-) -> Result<Written, Unreadable> {
+) -> Result<ParsedAttributes, ParseAttributesError> {
     let pairs = pairs.into_iter().map(|(name, value)| {
-        let value = read_value(&name, &value, types, &str::to_owned)?;
+        let value = parse_value(&name, &value, types, &str::to_owned)?;
         Ok((name, value))
     });
     pairs.collect()
 }
 
-/// Reads an object of names and values. Texts are read as behind the `=` of a command line, but for escapes; numbers,
-/// truths and objects of texts are what they are.
-pub fn read_json(json: &Json, types: &Vocabulary) -> Result<Written, Unreadable> {
+/// Parses an object. Strings are parsed like the values of [`parse_text`], but without escapes; numbers, booleans and
+/// objects of strings are converted.
+pub fn parse_json(json: &Json, types: &Vocabulary) -> Result<ParsedAttributes, ParseAttributesError> {
     let Json::Object(attributes) = json else {
-        return Err(Unreadable(format!(
-            "attributes are an object of names and values, such as {{\"request.path\": \"/x\"}}; this is {}",
-            describe(json)
-        )));
+        return Err(ParseAttributesError::NotAnObject(describe(json)));
     };
     attributes.iter().map(|(name, value)| Ok((name.clone(), json_value(name, value, types)?))).collect()
 }
 
-fn read_value(
+fn parse_value(
     name: &str,
     text: &str,
     types: &Vocabulary,
     unescape: &dyn Fn(&str) -> String,
-) -> Result<AttributeValue, Unreadable> {
+) -> Result<AttributeValue, ParseAttributesError> {
     let declared = types.find(name).map(|declared| declared.value_type);
     let (kind, text) = match (prefixed(text), declared) {
         (Some(prefixed), _) => prefixed,
         (None, Some(declared)) => (Kind::Typed(declared), text),
-        (None, None) => return Ok(by_form(&unescape(text))),
+        (None, None) => return Ok(infer(&unescape(text))),
     };
-    typed(kind, text, unescape).ok_or_else(|| wrong(name, kind, text, declared))
+    typed(kind, text, unescape).ok_or_else(|| invalid(name, kind, text, declared))
 }
 
-fn json_value(name: &str, json: &Json, types: &Vocabulary) -> Result<AttributeValue, Unreadable> {
+fn json_value(name: &str, json: &Json, types: &Vocabulary) -> Result<AttributeValue, ParseAttributesError> {
     let declared = types.find(name).map(|declared| declared.value_type);
     let kind = declared.map(Kind::Typed);
     let value = match (json, declared) {
         (Json::String(text), None) if prefixed(text).is_none() => Some(text.as_str().into()),
-        (Json::String(text), _) => return read_value(name, text, types, &str::to_owned),
-        (Json::Bool(truth), Some(ValueType::Bool) | None) => Some((*truth).into()),
+        (Json::String(text), _) => return parse_value(name, text, types, &str::to_owned),
+        (Json::Bool(value), Some(ValueType::Bool) | None) => Some((*value).into()),
         (Json::Number(number), Some(ValueType::Double)) => number.as_f64().map(Into::into),
         (Json::Number(number), Some(ValueType::Int64)) => number.as_i64().map(Into::into),
         (Json::Number(number), None) => {
@@ -109,29 +140,29 @@ fn json_value(name: &str, json: &Json, types: &Vocabulary) -> Result<AttributeVa
         (Json::Object(entries), Some(ValueType::StringMap) | None) => {
             let entries = entries.iter().map(|(key, value)| Some((key.as_str(), value.as_str()?)));
             let entries = entries.collect::<Option<Vec<_>>>();
-            let wrong = || Unreadable(format!("attribute {name}: the values of a map are texts, in quotes"));
-            return Ok(entries.ok_or_else(wrong)?.into_iter().collect::<StringMap>().into());
+            let error = || ParseAttributesError::MapValue(name.to_owned());
+            return Ok(entries.ok_or_else(error)?.into_iter().collect::<StringMap>().into());
         }
         _ => None,
     };
     value.ok_or_else(|| match kind {
-        Some(kind) => wrong(name, kind, &json.to_string(), declared),
-        None => Unreadable(format!("attribute {name}: {} is no value of an attribute", describe(json))),
+        Some(kind) => invalid(name, kind, &json.to_string(), declared),
+        None => ParseAttributesError::Kind { name: name.to_owned(), found: describe(json) },
     })
 }
 
-/// A value that says its type.
+/// Splits the prefix from a value.
 fn prefixed(text: &str) -> Option<(Kind, &str)> {
     let (prefix, rest) = text.split_once(':')?;
     let (_, kind) = PREFIXES.iter().find(|(known, _)| *known == prefix)?;
     Some((*kind, rest))
 }
 
-fn by_form(text: &str) -> AttributeValue {
+fn infer(text: &str) -> AttributeValue {
     if let Ok(number) = text.parse::<i64>() {
         return number.into();
     }
-    // Not "inf" and "nan", which are more likely names.
+    // "inf" and "nan" are more likely names.
     let is_number = text.bytes().any(|byte| byte.is_ascii_digit());
     match (text, text.parse::<f64>()) {
         ("true", _) => true.into(),
@@ -141,7 +172,7 @@ fn by_form(text: &str) -> AttributeValue {
     }
 }
 
-/// A text as a value of that type. Maps are taken apart before `unescape` is applied to their pieces.
+/// Parses a value of a known type. Maps are split before their parts are unescaped.
 fn typed(kind: Kind, text: &str, unescape: &dyn Fn(&str) -> String) -> Option<AttributeValue> {
     let value_type = match kind {
         Kind::Bytes => {
@@ -169,8 +200,8 @@ fn typed(kind: Kind, text: &str, unescape: &dyn Fn(&str) -> String) -> Option<At
     })
 }
 
-fn wrong(name: &str, kind: Kind, text: &str, declared: Option<ValueType>) -> Unreadable {
-    let (what, example) = match kind {
+fn invalid(name: &str, kind: Kind, text: &str, declared: Option<ValueType>) -> ParseAttributesError {
+    let (expected, example) = match kind {
         Kind::Bytes => ("base64", "AAECAw=="),
         Kind::Typed(value_type) => match value_type {
             ValueType::Int64 => ("INT64", "200"),
@@ -180,28 +211,26 @@ fn wrong(name: &str, kind: Kind, text: &str, declared: Option<ValueType>) -> Unr
             ValueType::Timestamp => ("TIMESTAMP", "2019-05-06T07:08:09Z"),
             ValueType::Duration => ("DURATION", "1m30s"),
             ValueType::StringMap => ("STRING_MAP", "a=b;c=d"),
-            _ => ("STRING", "\"text\" in quotes"),
+            _ => ("STRING", "\"text\", in quotes"),
         },
     };
-    let is_declared = matches!(kind, Kind::Typed(value_type) if Some(value_type) == declared);
-    let because = if is_declared { ", which it is declared as" } else { "" };
-    Unreadable(format!(
-        "attribute {name}: {text:?} is no {what}{because}; write it like {example}, or string:TEXT where a text is meant"
-    ))
+    let declared = matches!(kind, Kind::Typed(value_type) if Some(value_type) == declared);
+    let (name, value) = (name.to_owned(), text.to_owned());
+    ParseAttributesError::Value { name, value, expected, example, declared }
 }
 
 fn describe(json: &Json) -> &'static str {
     match json {
-        Json::Null => "nothing (null)",
-        Json::Bool(_) => "true or false",
+        Json::Null => "null",
+        Json::Bool(_) => "a boolean",
         Json::Number(_) => "a number",
-        Json::String(_) => "a text",
+        Json::String(_) => "a string",
         Json::Array(_) => "a list",
         Json::Object(_) => "an object",
     }
 }
 
-/// The parts between separators that no backslash stands before; their escapes are still in them.
+/// Splits at separators that are not escaped; escapes are preserved.
 fn split(text: &str, separator: char) -> Vec<&str> {
     let mut parts = Vec::new();
     let (mut start, mut escaped) = (0, false);
@@ -216,13 +245,13 @@ fn split(text: &str, separator: char) -> Vec<&str> {
     parts
 }
 
-/// The text without the backslashes that keep what separates.
+/// Resolves escaped separators.
 fn unescape(text: &str) -> String {
     let mut unescaped = String::with_capacity(text.len());
     let mut letters = text.chars().peekable();
     while let Some(letter) = letters.next() {
-        let kept = letters.next_if(|next| letter == '\\' && matches!(next, ',' | ';' | '=' | '\\'));
-        unescaped.push(kept.unwrap_or(letter));
+        let escaped = letters.next_if(|next| letter == '\\' && matches!(next, ',' | ';' | '=' | '\\'));
+        unescaped.push(escaped.unwrap_or(letter));
     }
     unescaped
 }
@@ -241,9 +270,9 @@ mod tests {
     }
 
     fn one(text: &str) -> AttributeValue {
-        let written = read_text(text, &standard()).unwrap();
-        assert_eq!(written.len(), 1, "{text}");
-        written[0].1.clone()
+        let attributes = parse_text(text, &standard()).unwrap();
+        assert_eq!(attributes.len(), 1, "{text}");
+        attributes[0].1.clone()
     }
 
     fn map(entries: &[(&str, &str)]) -> AttributeValue {
@@ -251,7 +280,7 @@ mod tests {
     }
 
     #[test]
-    fn prefixes_name_the_type_whatever_is_declared() {
+    fn a_prefix_overrides_the_declared_type() {
         let time = prost_types::Timestamp { seconds: 1_557_126_489, nanos: 0 };
         for (text, value) in [
             ("response.code=string:200", AttributeValue::from("200")),
@@ -271,7 +300,7 @@ mod tests {
     }
 
     #[test]
-    fn without_prefix_the_declared_type_counts_and_then_the_form() {
+    fn without_a_prefix_the_declared_type_applies_or_the_type_is_inferred() {
         for (text, value) in [
             ("request.path=200", AttributeValue::from("200")),
             ("request.path=http://x", "http://x".into()),
@@ -289,27 +318,27 @@ mod tests {
     }
 
     #[test]
-    fn what_separates_is_kept_behind_a_backslash() {
-        let written = read_text(r"request.path=/a\,b=c\d, a.b=map:x\;y=1\,2;z=\\", &standard()).unwrap();
+    fn a_backslash_escapes_separators() {
+        let attributes = parse_text(r"request.path=/a\,b=c\d, a.b=map:x\;y=1\,2;z=\\", &standard()).unwrap();
         let expected = [
             ("request.path".to_owned(), AttributeValue::from(r"/a,b=c\d")),
             ("a.b".to_owned(), map(&[("x;y", "1,2"), ("z", r"\")])),
         ];
-        assert_eq!(written, expected);
-        assert_eq!(read_text(" ", &standard()), Ok(Vec::new()));
+        assert_eq!(attributes, expected);
+        assert_eq!(parse_text(" ", &standard()), Ok(Vec::new()));
     }
 
     #[test]
-    fn an_object_has_values_of_its_own_types() {
+    fn the_values_of_an_object_are_converted() {
         let json = json!({
-            "request.path": "/a,b", "response.code": 200, "a.number": 1.5, "a.truth": true, "a.text": "5",
+            "request.path": "/a,b", "response.code": 200, "a.number": 1.5, "a.flag": true, "a.text": "5",
             "request.headers": {"a": "b"}, "source.ip": "10.0.0.1", "a.length": "duration:5s",
         });
         let expected: Vec<(String, AttributeValue)> = [
+            ("a.flag", true.into()),
             ("a.length", AttributeValue::Duration(5_000_000_000)),
             ("a.number", 1.5.into()),
             ("a.text", "5".into()),
-            ("a.truth", true.into()),
             ("request.headers", map(&[("a", "b")])),
             ("request.path", "/a,b".into()),
             ("response.code", 200.into()),
@@ -317,44 +346,47 @@ mod tests {
         ]
         .map(|(name, value)| (name.to_owned(), value))
         .into();
-        assert_eq!(read_json(&json, &standard()), Ok(expected));
+        assert_eq!(parse_json(&json, &standard()), Ok(expected));
     }
 
     #[test]
-    fn pairs_are_read_as_they_stand() {
+    fn pairs_are_parsed_without_escapes() {
         let pairs = [("request.path", r"/a\,b=c"), ("a.b", "5"), ("source.ip", "::1")];
         let pairs = pairs.map(|(name, value)| (name.to_owned(), value.to_owned()));
         let values: Vec<_> =
-            read_pairs(pairs, &standard()).unwrap().into_iter().map(|(_, value)| value).collect();
+            parse_pairs(pairs, &standard()).unwrap().into_iter().map(|(_, value)| value).collect();
         assert_eq!(values, [r"/a\,b=c".into(), 5.into(), "::1".parse::<std::net::IpAddr>().unwrap().into()]);
     }
 
     #[test]
-    fn what_cannot_be_read_says_what_to_write() {
+    fn errors_show_how_to_write_the_value() {
         for (text, reason) in [
-            ("request.path", "\"request.path\" is no attribute: write NAME=VALUE"),
-            ("a.b=c,", "\"\" is no attribute"),
-            ("=x", "\"=x\" is no attribute"),
+            ("request.path", "\"request.path\" is not an attribute; write NAME=VALUE"),
+            ("a.b=c,", "\"\" is not an attribute"),
+            ("=x", "\"=x\" is not an attribute"),
             (
                 "response.code=x",
-                "attribute response.code: \"x\" is no INT64, which it is declared as; write it like 200, or string:TEXT",
+                "attribute response.code: \"x\" is not a valid INT64, its declared type; write it like 200, or string:TEXT",
             ),
-            ("a.b=ip:x", "attribute a.b: \"x\" is no IP_ADDRESS; write it like 10.0.0.1"),
-            ("a.b=map:x", "is no STRING_MAP"),
-            ("a.b=bytes:?", "is no base64"),
-            ("request.time=yesterday", "is no TIMESTAMP, which it is declared as; write it like 2019-05-06"),
+            ("a.b=ip:x", "attribute a.b: \"x\" is not a valid IP_ADDRESS; write it like 10.0.0.1"),
+            ("a.b=map:x", "is not a valid STRING_MAP"),
+            ("a.b=bytes:?", "is not a valid base64"),
+            (
+                "request.time=yesterday",
+                "is not a valid TIMESTAMP, its declared type; write it like 2019-05-06",
+            ),
         ] {
-            let error = read_text(text, &standard()).unwrap_err().to_string();
+            let error = parse_text(text, &standard()).unwrap_err().to_string();
             assert!(error.contains(reason), "{text}: {error}");
         }
         for (json, reason) in [
-            (json!(["x"]), "this is a list"),
-            (json!({"a.b": null}), "attribute a.b: nothing (null) is no value"),
-            (json!({"a.b": {"c": 5}}), "the values of a map are texts"),
-            (json!({"request.path": 5}), "attribute request.path: \"5\" is no STRING"),
-            (json!({"response.code": 5.5}), "is no INT64"),
+            (json!(["x"]), "not a list"),
+            (json!({"a.b": null}), "attribute a.b: null is not a valid value"),
+            (json!({"a.b": {"c": 5}}), "the values of a map must be strings"),
+            (json!({"request.path": 5}), "attribute request.path: \"5\" is not a valid STRING"),
+            (json!({"response.code": 5.5}), "is not a valid INT64"),
         ] {
-            let error = read_json(&json, &standard()).unwrap_err().to_string();
+            let error = parse_json(&json, &standard()).unwrap_err().to_string();
             assert!(error.contains(reason), "{json}: {error}");
         }
     }

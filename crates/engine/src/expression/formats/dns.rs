@@ -1,13 +1,26 @@
-//! DNS names: the checks `dnsName` makes and when two names are one.
+//! DNS names: validation and equality.
 //!
-//! The original asks an IDNA library with most rules switched off. Kept here are the rules that have been seen to
-//! matter; its tables of code points (normalization, bidirectional text) are not.
+//! Mixer uses an IDNA library with most rules disabled. Implemented here are the rules that were observed to matter, not
+//! the tables of code points (normalization, bidirectional text).
 
 use std::borrow::Cow;
 
-/// The name with its punycode labels decoded, its letter case kept.
-pub(crate) fn to_unicode(name: &str) -> Result<Cow<'_, str>, String> {
-    // A dot at the end is the root, not an empty label.
+/// A label that no DNS name may have.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub(crate) enum DnsNameError {
+    #[error("a label is empty")]
+    EmptyLabel,
+    #[error("label `{0}` is not valid punycode")]
+    Punycode(String),
+    #[error("label `{0}` starts or ends with `-`")]
+    OuterHyphen(String),
+    #[error("label `{0}` has `--` at its third character, which is reserved")]
+    ReservedHyphens(String),
+}
+
+/// Validates a name and decodes its punycode labels. Letter case is preserved.
+pub(crate) fn to_unicode(name: &str) -> Result<Cow<'_, str>, DnsNameError> {
+    // A trailing dot is the root, not an empty label.
     let (labels, root) = match name.strip_suffix('.') {
         Some(labels) => (labels, "."),
         None => (name, ""),
@@ -22,27 +35,25 @@ pub(crate) fn to_unicode(name: &str) -> Result<Cow<'_, str>, String> {
     Ok(Cow::Owned(decoded.join(".") + root))
 }
 
-fn check(label: &str) -> Result<Cow<'_, str>, String> {
+fn check(label: &str) -> Result<Cow<'_, str>, DnsNameError> {
     if label.is_empty() {
-        return Err("it has an empty label".to_owned());
+        return Err(DnsNameError::EmptyLabel);
     }
     let label = match label.strip_prefix("xn--") {
-        Some(encoded) => {
-            Cow::Owned(decode(encoded).ok_or_else(|| format!("the label `{label}` is broken punycode"))?)
-        }
+        Some(encoded) => Cow::Owned(decode(encoded).ok_or_else(|| DnsNameError::Punycode(label.to_owned()))?),
         None => Cow::Borrowed(label),
     };
     if label.starts_with('-') || label.ends_with('-') {
-        return Err(format!("the label `{label}` starts or ends with `-`"));
+        return Err(DnsNameError::OuterHyphen(label.into_owned()));
     }
     if label.len() > 4 && label.as_bytes()[2..4] == *b"--" {
-        return Err(format!("the label `{label}` has `--` at its third character, which is reserved"));
+        return Err(DnsNameError::ReservedHyphens(label.into_owned()));
     }
     Ok(label)
 }
 
-/// Whether two names are one: letter case, one dot at the end and punycode make no difference.
-pub(crate) fn same(a: &str, b: &str) -> bool {
+/// Returns whether two names are equal, regardless of letter case, one trailing dot and punycode.
+pub(crate) fn equal(a: &str, b: &str) -> bool {
     let (a, b) = (a.strip_suffix('.').unwrap_or(a), b.strip_suffix('.').unwrap_or(b));
     if a.eq_ignore_ascii_case(b) {
         return true;
@@ -60,7 +71,7 @@ fn canonical(label: &str) -> String {
     label.strip_prefix("xn--").and_then(decode).unwrap_or(label)
 }
 
-/// Punycode (RFC 3492), without its prefix.
+/// Decodes punycode (RFC 3492) without its prefix.
 fn decode(encoded: &str) -> Option<String> {
     let (basic, digits) = encoded.rsplit_once('-').unwrap_or(("", encoded));
     if !basic.is_ascii() {
@@ -124,10 +135,10 @@ mod tests {
     }
 
     #[test]
-    fn names_are_one_whatever_their_case_form_or_final_dot() {
-        assert!(same("foo.com", "FOO.com."));
-        assert!(same("XN--bcher-KVA.example", "Bücher.example"));
-        assert!(!same("foo.com", "foo.com.."));
-        assert!(!same("xn--bcher-kva.example", "bucher.example"));
+    fn names_are_equal_whatever_their_case_encoding_or_trailing_dot() {
+        assert!(equal("foo.com", "FOO.com."));
+        assert!(equal("XN--bcher-KVA.example", "Bücher.example"));
+        assert!(!equal("foo.com", "foo.com.."));
+        assert!(!equal("xn--bcher-kva.example", "bucher.example"));
     }
 }

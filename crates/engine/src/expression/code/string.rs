@@ -1,0 +1,162 @@
+use std::{borrow::Cow, fmt::Display, sync::Arc};
+
+use super::{Bool, Env, Expr, Kind, Map, Str};
+use crate::{
+    attribute::AttributeValue,
+    expression::{
+        error::EvalError,
+        formats::{dns, email, uri},
+        span::Span,
+    },
+};
+use mixer_adapter_core::value::ValueType;
+
+#[derive(Debug)]
+pub(crate) enum StrOp {
+    /// `map[key]`
+    Entry(Expr<Map>, Key),
+    Concat(Vec<Expr<Str>>),
+    ToLower(Expr<Str>),
+    /// `dnsName(..)`, `email(..)`, `uri(..)`
+    Validate(StrFormat, Expr<Str>, Span),
+    /// Unlike `conditional` it evaluates both branches.
+    ConditionalString(Expr<Bool>, Expr<Str>, Expr<Str>),
+}
+
+/// The key of a map entry. Reads of a constant key are recorded without a copy.
+#[derive(Debug)]
+pub(crate) enum Key {
+    Constant(Arc<str>),
+    Computed(Expr<Str>),
+}
+
+/// A type whose values are strings of a certain format, with its own validation and equality.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum StrFormat {
+    DnsName,
+    Email,
+    Uri,
+}
+
+impl Kind for Str {
+    type Constant = Arc<str>;
+    type Value<'a> = Cow<'a, str>;
+    type Operation = StrOp;
+
+    fn constant(constant: &Arc<str>) -> Cow<'_, str> {
+        Cow::Borrowed(constant)
+    }
+
+    fn read(value: &AttributeValue, _: u32) -> Option<Cow<'_, str>> {
+        match value {
+            AttributeValue::String(text) => Some(Cow::Borrowed(text)),
+            _ => None,
+        }
+    }
+
+    #[inline]
+    fn run<'a>(operation: &'a StrOp, env: &mut Env<'a, '_>) -> Result<Cow<'a, str>, EvalError> {
+        match operation {
+            StrOp::Entry(map, key) => entry(map, key, env),
+            StrOp::Concat(parts) => concat(parts, env),
+            StrOp::ToLower(text) => Ok(to_lower(text.value(env)?)),
+            StrOp::Validate(format, text, span) => format.validate(text.value(env)?, *span),
+            StrOp::ConditionalString(condition, yes, no) => {
+                let condition = condition.value(env)?;
+                let (yes, no) = (yes.value(env)?, no.value(env)?);
+                Ok(if condition { yes } else { no })
+            }
+        }
+    }
+
+    fn try_run<'a>(operation: &'a StrOp, env: &mut Env<'a, '_>) -> Result<Option<Cow<'a, str>>, EvalError> {
+        match operation {
+            StrOp::Entry(map, key) => try_entry(map, key, env),
+            StrOp::Concat(_) => Self::run(operation, env).map(|_| None),
+            _ => Self::run(operation, env).map(Some),
+        }
+    }
+}
+
+/// Evaluates a map entry; a missing entry is the empty string.
+#[inline(never)]
+fn entry<'a>(map: &'a Expr<Map>, key: &'a Key, env: &mut Env<'a, '_>) -> Result<Cow<'a, str>, EvalError> {
+    let map = map.value(env)?;
+    let value = match key {
+        Key::Constant(key) => map.get(key, env, || Arc::clone(key)),
+        Key::Computed(key) => {
+            let key = key.value(env)?;
+            map.get(&key, env, || Arc::from(&*key))
+        }
+    };
+    Ok(Cow::Borrowed(value.unwrap_or_default()))
+}
+
+/// Evaluates a map entry; `None` if the map, the key or the entry is missing.
+fn try_entry<'a>(
+    map: &'a Expr<Map>,
+    key: &'a Key,
+    env: &mut Env<'a, '_>,
+) -> Result<Option<Cow<'a, str>>, EvalError> {
+    let Some(map) = map.try_value(env)? else { return Ok(None) };
+    let value = match key {
+        Key::Constant(key) => map.get(key, env, || Arc::clone(key)),
+        Key::Computed(key) => {
+            let Some(key) = key.try_value(env)? else { return Ok(None) };
+            map.get(&key, env, || Arc::from(&*key))
+        }
+    };
+    Ok(value.map(Cow::Borrowed))
+}
+
+#[inline(never)]
+fn concat<'a>(parts: &'a [Expr<Str>], env: &mut Env<'a, '_>) -> Result<Cow<'a, str>, EvalError> {
+    let mut text = String::new();
+    for part in parts {
+        text.push_str(&part.value(env)?);
+    }
+    Ok(Cow::Owned(text))
+}
+
+/// Converts character by character, as Go does: a character never becomes two, and a final sigma is not special.
+pub(crate) fn to_lower(text: Cow<'_, str>) -> Cow<'_, str> {
+    let lower = |c: char| c.to_lowercase().next().unwrap_or(c);
+    if text.chars().all(|c| lower(c) == c) { text } else { Cow::Owned(text.chars().map(lower).collect()) }
+}
+
+impl StrFormat {
+    /// Validates a string; a DNS name is returned with its punycode decoded, the others unchanged.
+    pub(crate) fn validate(self, text: Cow<'_, str>, span: Span) -> Result<Cow<'_, str>, EvalError> {
+        let invalid = |error: &dyn Display| {
+            EvalError::conversion(self.value_type(), span, format!("`{text}`: {error}"))
+        };
+        let decoded = match self {
+            StrFormat::DnsName => match dns::to_unicode(&text).map_err(|error| invalid(&error))? {
+                Cow::Borrowed(_) => None,
+                Cow::Owned(decoded) => Some(decoded),
+            },
+            StrFormat::Email => email::validate(&text).map(|()| None).map_err(|error| invalid(&error))?,
+            StrFormat::Uri => uri::validate(&text).map(|()| None).map_err(|error| invalid(&error))?,
+        };
+        Ok(decoded.map_or(text, Cow::Owned))
+    }
+
+    /// Returns whether two values are equal. Values from a request may be invalid, which is an error.
+    pub(crate) fn equal(self, a: &str, b: &str, span: Span) -> Result<bool, EvalError> {
+        match self {
+            StrFormat::DnsName => Ok(dns::equal(a, b)),
+            StrFormat::Email => email::equal(a, b)
+                .map_err(|error| EvalError::conversion(self.value_type(), span, error.to_string())),
+            StrFormat::Uri => uri::equal(a, b)
+                .map_err(|error| EvalError::conversion(self.value_type(), span, error.to_string())),
+        }
+    }
+
+    pub(crate) fn value_type(self) -> ValueType {
+        match self {
+            StrFormat::DnsName => ValueType::DnsName,
+            StrFormat::Email => ValueType::EmailAddress,
+            StrFormat::Uri => ValueType::Uri,
+        }
+    }
+}

@@ -1,7 +1,0 @@
-//! The texts that functions read: names, addresses, times and patterns (docs/behaviour/expressions.md#functions).
-
-pub(crate) mod dns;
-pub(crate) mod email;
-pub(crate) mod pattern;
-pub(crate) mod timestamp;
-pub(crate) mod uri;
