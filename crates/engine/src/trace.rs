@@ -70,6 +70,9 @@ pub enum Step {
     Instance {
         /// The instance's full name.
         instance: String,
+        /// What became of the texts in its params.
+        #[serde(default, skip_serializing_if = "Vec::is_empty")]
+        params: Vec<Param>,
         /// What an adapter gets.
         #[serde(skip_serializing_if = "Option::is_none")]
         built: Option<serde_json::Value>,
@@ -116,6 +119,35 @@ pub enum Step {
         /// The outcome in words.
         outcome: String,
     },
+}
+
+/// What became of a text in the params of an instance.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Param {
+    /// The path of the field, `dimensions["code"]`.
+    pub field: String,
+    /// The text as it was written.
+    pub text: String,
+    /// Whether it is a literal: the text between the quotes, as it stands. Otherwise it is an expression.
+    #[serde(default, rename = "literal", skip_serializing_if = "std::ops::Not::not")]
+    pub is_literal: bool,
+    /// The value with its type, `"text" (STRING)`.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub value: Option<String>,
+    /// Or why there is none.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub error: Option<String>,
+}
+
+impl fmt::Display for Param {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let rule = if self.is_literal { "literal" } else { "expression" };
+        write!(f, "{}: {rule} {} -> ", self.field, self.text)?;
+        match (&self.value, &self.error) {
+            (Some(value), _) => f.write_str(value),
+            (None, error) => write!(f, "error: {}", error.as_deref().unwrap_or_default()),
+        }
+    }
 }
 
 impl Trace {
@@ -182,11 +214,15 @@ impl fmt::Display for Step {
                 let condition = if condition.is_empty() { "(always)" } else { condition };
                 writeln!(f, "{phase}: rule {rule}: {condition} -> {outcome}")
             }
-            Step::Instance { instance, built: Some(built), .. } => {
-                writeln!(f, "  instance {instance}: {built}")
-            }
-            Step::Instance { instance, error, .. } => {
-                writeln!(f, "  instance {instance}: NOT BUILT: {}", error.as_deref().unwrap_or_default())
+            Step::Instance { instance, params, built, error } => {
+                match built {
+                    Some(built) => writeln!(f, "  instance {instance}: {built}")?,
+                    None => {
+                        let error = error.as_deref().unwrap_or_default();
+                        writeln!(f, "  instance {instance}: NOT BUILT: {error}")?;
+                    }
+                }
+                params.iter().try_for_each(|param| writeln!(f, "    {param}"))
             }
             Step::Call { handler, template, instances, answer: None, error: None, .. } => {
                 writeln!(f, "  call {handler} ({template}: {}) NOT MADE", instances.join(", "))

@@ -10,7 +10,11 @@ use super::{
     schemas::Templates,
 };
 use crate::{
-    attribute::Vocabulary, expression::Expression, instance::Instance, output::Outputs, rules::Bindings,
+    attribute::Vocabulary,
+    expression::Expression,
+    instance::{Instance, TemplateSource},
+    output::Outputs,
+    rules::Bindings,
 };
 use mixer_adapter_config::{self as config, ConfigSet, Fault, Kind, Resource, ResourceName, Spec, Target};
 use mixer_adapter_core::{
@@ -81,16 +85,16 @@ fn instance(
     vocabulary: &Arc<Vocabulary>,
     faults: &mut Vec<Fault>,
 ) -> Result<Compiled, Box<Fault>> {
-    let template = match &spec.template {
-        Target::Compiled(name) => compiled_template(resource, name)?,
+    let (source, template) = match &spec.template {
+        Target::Compiled(name) => (TemplateSource::Compiled, compiled_template(resource, name)?),
         Target::Resource(reference) => {
             let found = resolve(set, &Kind::Template, reference, resource.name.namespace(), templates);
-            found.map_err(|why| resource.error("template", why))?.1.clone()
+            (TemplateSource::Resource, found.map_err(|why| resource.error("template", why))?.1.clone())
         }
     };
     let params = spec.params.clone().unwrap_or_default();
     let name: Arc<str> = resource.name.to_string().into();
-    let instance = Instance::compile(name, template.clone(), params, vocabulary, language(resource))
+    let instance = Instance::compile(name, source, template.clone(), params, vocabulary, language(resource))
         .map_err(|error| resource.error(&format!("params.{}", error.field), error.reason))?;
     for (path, expression) in instance.expressions() {
         let idle = expression.unused_fallbacks().iter();

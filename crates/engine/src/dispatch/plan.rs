@@ -139,14 +139,12 @@ impl Planner<'_> {
         let mut encoded = Vec::with_capacity(128);
         let built = entry.instance.encode(Attributes::from(self.bag), self.reads, &mut encoded);
         if let Some(trace) = &mut self.trace {
-            let name = entry.instance.name.to_string();
-            trace.steps.push(match &built {
-                Ok(()) => Step::Instance {
-                    instance: name,
-                    built: Some(crate::trace_json(entry.instance.template.instance(), &encoded)),
-                    error: None,
-                },
-                Err(error) => Step::Instance { instance: name, built: None, error: Some(error.to_string()) },
+            let json = || crate::trace_json(entry.instance.template.instance(), &encoded);
+            trace.steps.push(Step::Instance {
+                instance: entry.instance.name.to_string(),
+                params: entry.instance.explain(Attributes::from(self.bag)),
+                built: built.is_ok().then(json),
+                error: built.as_ref().err().map(ToString::to_string),
             });
         }
         match built {

@@ -140,6 +140,20 @@ impl Expression {
         }
     }
 
+    /// The value, if the expression is a literal.
+    pub fn constant(&self) -> Option<Evaluated<'_>> {
+        use code::Expr::Constant;
+        let Program::Cexl(typed) = &self.program else { return None };
+        Some(match &typed.code {
+            Code::Text(Constant(text)) => Evaluated::text(typed.value_type, Cow::Borrowed(text)),
+            Code::Int(Constant(number)) => Evaluated::Int64(*number),
+            Code::Double(Constant(number)) => Evaluated::Double(*number),
+            Code::Truth(Constant(truth)) => Evaluated::Bool(*truth),
+            Code::Length(Constant(nanos)) => Evaluated::Duration(*nanos),
+            _ => return None,
+        })
+    }
+
     /// Evaluates the expression for a request. Every attribute that is read is added to `reads`, even if it is missing.
     ///
     /// # Errors

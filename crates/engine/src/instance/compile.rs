@@ -1,12 +1,16 @@
 //! From the `params` of an instance to its fields (docs/behaviour/configuration.md#params-of-instances-template).
+//!
+//! Mixer reads them by one of two rules. In a template that is compiled in, every text is an expression; it may be empty, which
+//! leaves its field out, and nothing but a text may stand there. In a template that is a resource, a text within quotes is a
+//! literal, and numbers and booleans stand for themselves.
 
 use prost_reflect::{FieldDescriptor, Kind, MessageDescriptor};
 use serde_json::{Map, Value as Json};
 
-use super::{Field, Scalar, Source, Typed, wire};
+use super::{Constant, Field, Scalar, Source, TemplateSource, Typed, constant, wire};
 use crate::{
     attribute::Vocabulary,
-    expression::{Expression, Language},
+    expression::{Evaluated, Expression, Language},
 };
 use mixer_adapter_core::value::{ValueType, parse_duration};
 
@@ -27,10 +31,12 @@ pub(super) fn fields(
     name: &str,
     message: &MessageDescriptor,
     mut params: Map<String, Json>,
-    compiler: &Compiler<'_>,
+    compiler: &mut Compiler<'_>,
 ) -> Result<Vec<Field>, InstanceFault> {
-    // Whatever stands in `name` gives way to the instance's full name.
-    params.remove(NAME);
+    if compiler.source == TemplateSource::Resource {
+        // Whatever stands in `name` gives way to the instance's full name.
+        params.remove(NAME);
+    }
     let mut fields = message_fields(message, params, "", compiler)?;
     if let Some(field) = message.get_field_by_name(NAME) {
         let mut constant = Vec::new();
@@ -40,27 +46,28 @@ pub(super) fn fields(
     Ok(merge_constants(fields))
 }
 
-/// What expressions are compiled with.
+/// What params are compiled with, and the constants found in them.
 pub(super) struct Compiler<'a> {
     pub(super) vocabulary: &'a Vocabulary,
     pub(super) language: Language,
+    pub(super) source: TemplateSource,
+    pub(super) constants: Vec<Constant>,
 }
 
 fn message_fields(
     message: &MessageDescriptor,
     params: Map<String, Json>,
     path: &str,
-    compiler: &Compiler<'_>,
+    compiler: &mut Compiler<'_>,
 ) -> Result<Vec<Field>, InstanceFault> {
     let mut fields = Vec::new();
     for (name, json) in params {
-        let Some(field) = message.get_field_by_name(&name).or_else(|| message.get_field_by_json_name(&name))
-        else {
-            let known: Vec<String> = message
-                .fields()
-                .filter(|field| field.name() != NAME)
-                .map(|field| field.name().to_owned())
-                .collect();
+        let field = message.get_field_by_name(&name).or_else(|| message.get_field_by_json_name(&name));
+        // The name of an instance is not a param.
+        let is_param = |field: &FieldDescriptor| !path.is_empty() || field.name() != NAME;
+        let Some(field) = field.filter(is_param) else {
+            let known: Vec<String> =
+                message.fields().filter(is_param).map(|field| field.name().to_owned()).collect();
             let known = if known.is_empty() {
                 "it has no fields".to_owned()
             } else {
@@ -81,7 +88,7 @@ fn compile_field(
     field: &FieldDescriptor,
     json: Json,
     path: &str,
-    compiler: &Compiler<'_>,
+    compiler: &mut Compiler<'_>,
     fields: &mut Vec<Field>,
 ) -> Result<(), InstanceFault> {
     let number = field.number();
@@ -96,7 +103,11 @@ fn compile_field(
             if let Field::Constant(bytes) = &mut content[0] {
                 wire::bytes(1, key.as_bytes(), bytes);
             }
-            content.push(compile_one(2, &value.kind(), json, &format!("{path}[{key:?}]"), compiler)?);
+            let path = format!("{path}[{key:?}]");
+            let value = compile_one(2, &value.kind(), json, &path, compiler)?;
+            content.push(value.ok_or_else(|| {
+                fault(&path, "an entry cannot be empty; leave it out, or write an empty text as \"\\\"\\\"\"")
+            })?);
             fields.push(Field::Message(number, content));
         }
         return Ok(());
@@ -105,8 +116,8 @@ fn compile_field(
         let Json::Array(items) = json else {
             return Err(fault(path, "expected a list: the field is repeated"));
         };
-        let items = items.into_iter().enumerate().map(|(index, item)| {
-            compile_one(number, &field.kind(), item, &format!("{path}[{index}]"), compiler)
+        let items = items.into_iter().enumerate().filter_map(|(index, item)| {
+            compile_one(number, &field.kind(), item, &format!("{path}[{index}]"), compiler).transpose()
         });
         let items = items.collect::<Result<Vec<_>, _>>()?;
         match field.is_packed() {
@@ -115,29 +126,91 @@ fn compile_field(
         }
         return Ok(());
     }
-    fields.push(compile_one(number, &field.kind(), json, path, compiler)?);
+    fields.extend(compile_one(number, &field.kind(), json, path, compiler)?);
     Ok(())
 }
 
+/// What takes the value of one expression.
+enum Leaf {
+    Typed(Typed),
+    Scalar(Scalar),
+}
+
+/// One value; `None` where an empty text leaves it out.
 fn compile_one(
     number: u32,
     kind: &Kind,
     json: Json,
     path: &str,
-    compiler: &Compiler<'_>,
-) -> Result<Field, InstanceFault> {
-    match kind {
+    compiler: &mut Compiler<'_>,
+) -> Result<Option<Field>, InstanceFault> {
+    let leaf = match kind {
         Kind::Message(message) => match typed(message) {
-            Some(typed) => compile_typed(number, typed, json, path, compiler),
-            None => match json {
-                Json::Object(params) => {
-                    Ok(Field::Message(number, message_fields(message, params, path, compiler)?))
-                }
-                _ => Err(fault(path, format!("expected an object with the fields of {}", message.name()))),
-            },
+            Some(typed) => Leaf::Typed(typed),
+            None => {
+                let Json::Object(params) = json else {
+                    let reason = format!("expected an object with the fields of {}", message.name());
+                    return Err(fault(path, reason));
+                };
+                let fields = message_fields(message, params, path, compiler)?;
+                return Ok(Some(Field::Message(number, fields)));
+            }
         },
-        kind => compile_scalar(number, scalar(kind, path)?, json, path, compiler),
+        kind => Leaf::Scalar(scalar(kind, path)?),
+    };
+    match (compiler.source, leaf) {
+        (TemplateSource::Compiled, leaf) => match json {
+            Json::String(text) if text.is_empty() => Ok(None),
+            Json::String(text) => compile_expression(number, leaf, text, path, compiler).map(Some),
+            Json::Number(_) | Json::Bool(_) => {
+                let reason = format!("expected an expression, which is a text; write {:?}", json.to_string());
+                Err(fault(path, reason))
+            }
+            _ => Err(fault(path, "expected an expression, which is a text")),
+        },
+        (TemplateSource::Resource, Leaf::Typed(typed)) => {
+            compile_typed(number, typed, json, path, compiler).map(Some)
+        }
+        (TemplateSource::Resource, Leaf::Scalar(scalar)) => {
+            compile_scalar(number, scalar, json, path, compiler).map(Some)
+        }
     }
+}
+
+/// An expression; one that is a constant is evaluated here.
+fn compile_expression(
+    number: u32,
+    leaf: Leaf,
+    text: String,
+    path: &str,
+    compiler: &mut Compiler<'_>,
+) -> Result<Field, InstanceFault> {
+    let expression = compiler.expression(&text, path)?;
+    let actual = expression.value_type();
+    let wanted = match &leaf {
+        Leaf::Typed(Typed::Value) if actual == ValueType::StringMap && !compiler.takes_maps() => {
+            return Err(fault(
+                path,
+                "a STRING_MAP cannot be put into a Value; take one of its entries, `headers[\"x\"]`",
+            ));
+        }
+        Leaf::Typed(Typed::Value) => actual,
+        Leaf::Typed(Typed::Of(wanted)) => *wanted,
+        Leaf::Scalar(Scalar::String) => ValueType::String,
+        Leaf::Scalar(Scalar::Double | Scalar::Float) => ValueType::Double,
+        Leaf::Scalar(Scalar::Bool) => ValueType::Bool,
+        Leaf::Scalar(Scalar::Enum(_)) if actual == ValueType::String => ValueType::String,
+        Leaf::Scalar(_) => ValueType::Int64,
+    };
+    if actual != wanted {
+        return Err(wrong_type(path, wanted, &expression, &text));
+    }
+    let source = Source { path: path.into(), text: text.into(), expression };
+    let field = match leaf {
+        Leaf::Typed(typed) => Field::Typed(number, typed, source),
+        Leaf::Scalar(scalar) => Field::Scalar(number, scalar, source),
+    };
+    constant::fold(field, &mut compiler.constants)
 }
 
 /// The messages of `istio.policy.v1beta1` that stand for one value.
@@ -161,7 +234,7 @@ fn compile_typed(
     typed: Typed,
     json: Json,
     path: &str,
-    compiler: &Compiler<'_>,
+    compiler: &mut Compiler<'_>,
 ) -> Result<Field, InstanceFault> {
     let text = match (typed, json) {
         // A number in YAML is a double: params travel as a Struct, which knows no other numbers.
@@ -185,17 +258,10 @@ fn compile_typed(
         }
     };
     if let Some(literal) = quoted(&text) {
+        compiler.constants.push(Constant::literal(path, &text, literal));
         return typed_constant(number, typed, literal, path);
     }
-    let expression = compiler.expression(&text, path)?;
-    match (typed, expression.value_type()) {
-        (Typed::Value, ValueType::StringMap) => Err(fault(
-            path,
-            "a STRING_MAP cannot be put into a Value; take one of its entries, `headers[\"x\"]`",
-        )),
-        (Typed::Of(wanted), actual) if wanted != actual => Err(wrong_type(path, wanted, actual)),
-        _ => Ok(Field::Typed(number, typed, Source { path: path.into(), expression })),
-    }
+    compile_expression(number, Leaf::Typed(typed), text, path, compiler)
 }
 
 /// A quoted constant is the text between its quotes, as it stands. A real Mixer writes it into any of these messages
@@ -267,7 +333,7 @@ fn compile_scalar(
     scalar: Scalar,
     json: Json,
     path: &str,
-    compiler: &Compiler<'_>,
+    compiler: &mut Compiler<'_>,
 ) -> Result<Field, InstanceFault> {
     let expected = |what: &str| fault(path, format!("expected {what} or an expression"));
     let text = match (&scalar, json) {
@@ -301,6 +367,7 @@ fn compile_scalar(
         _ => return Err(expected("a number")),
     };
     if let Some(literal) = quoted(&text) {
+        compiler.constants.push(Constant::literal(path, &text, literal));
         let mut field = Vec::new();
         match &scalar {
             Scalar::String => wire::bytes(number, literal.as_bytes(), &mut field),
@@ -328,19 +395,7 @@ fn compile_scalar(
         }
         return Ok(Field::Constant(field));
     }
-    let expression = compiler.expression(&text, path)?;
-    let actual = expression.value_type();
-    let wanted = match &scalar {
-        Scalar::String => ValueType::String,
-        Scalar::Double | Scalar::Float => ValueType::Double,
-        Scalar::Bool => ValueType::Bool,
-        Scalar::Enum(_) if actual == ValueType::String => ValueType::String,
-        _ => ValueType::Int64,
-    };
-    if actual != wanted {
-        return Err(wrong_type(path, wanted, actual));
-    }
-    Ok(Field::Scalar(number, scalar, Source { path: path.into(), expression }))
+    compile_expression(number, Leaf::Scalar(scalar), text, path, compiler)
 }
 
 /// A Struct's number as a whole one.
@@ -354,6 +409,11 @@ impl Compiler<'_> {
     fn expression(&self, text: &str, path: &str) -> Result<Expression, InstanceFault> {
         Expression::compile_in(self.language, text, self.vocabulary)
             .map_err(|error| fault(path, format!("{}\n{}", error, error.render(text))))
+    }
+
+    /// Whether a STRING_MAP can be put into a `Value`: on the wire to an adapter elsewhere there is none.
+    fn takes_maps(&self) -> bool {
+        self.source == TemplateSource::Compiled
     }
 }
 
@@ -386,8 +446,44 @@ fn number(field: &Field) -> u32 {
     }
 }
 
-fn wrong_type(path: &str, wanted: ValueType, actual: ValueType) -> InstanceFault {
-    fault(path, format!("the expression is of type {actual}; the field takes {wanted}"))
+fn wrong_type(path: &str, wanted: ValueType, expression: &Expression, text: &str) -> InstanceFault {
+    let actual = expression.value_type();
+    let advice = match (wanted, expression.constant()) {
+        (ValueType::String, Some(Evaluated::Duration(_))) => concatenation(text).map(|concatenation| {
+            format!("a text that Go reads as a duration is one; write {concatenation} for the text")
+        }),
+        (ValueType::String, Some(_)) => Some(format!("write {:?} for the text", format!("{text:?}"))),
+        (wanted, Some(_)) => Some(format!("write it like {}", example(wanted))),
+        (_, None) => None,
+    };
+    let advice = advice.map_or_else(String::new, |advice| format!("; {advice}"));
+    fault(path, format!("the expression is of type {actual}; the field takes {wanted}{advice}"))
+}
+
+/// A quoted duration as the concatenation of two texts that are not.
+fn concatenation(text: &str) -> Option<String> {
+    let content = quoted(text)?;
+    let (at, _) = content.char_indices().next_back()?;
+    let (start, end) = content.split_at(at);
+    let is_text = |part: &str| parse_duration(part).is_none();
+    (is_text(start) && is_text(end)).then(|| format!("{start:?} + {end:?}"))
+}
+
+/// A constant expression of a type.
+fn example(value_type: ValueType) -> &'static str {
+    match value_type {
+        ValueType::Int64 => "42",
+        ValueType::Double => "4.2",
+        ValueType::Bool => "true",
+        ValueType::Timestamp => "timestamp(\"2019-05-06T07:08:09Z\")",
+        ValueType::IpAddress => "ip(\"10.0.0.1\")",
+        ValueType::EmailAddress => "email(\"user@example.com\")",
+        ValueType::Uri => "uri(\"http://example.com/\")",
+        ValueType::DnsName => "dnsName(\"example.com\")",
+        ValueType::Duration => "\"1m30s\"",
+        ValueType::StringMap => "request.headers",
+        ValueType::String | ValueType::Unspecified => "\"text\"",
+    }
 }
 
 fn fault(path: &str, reason: impl Into<String>) -> InstanceFault {

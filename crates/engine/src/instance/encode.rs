@@ -39,18 +39,8 @@ pub(super) fn fields(
     for field in fields {
         match field {
             Field::Constant(bytes) | Field::ConstantValue(_, _, bytes) => message.extend_from_slice(bytes),
-            Field::Scalar(number, kind, source) => {
-                scalar(*number, kind, source, eval(source, attributes, reads)?, message)?;
-            }
-            Field::Typed(number, typed, source) => {
-                let value = eval(source, attributes, reads)?;
-                wire::nested(*number, message, |message| {
-                    match typed {
-                        Typed::Value => policy_value(&value, message),
-                        Typed::Of(_) => policy_message(&value, message),
-                    }
-                    Ok(())
-                })?;
+            Field::Scalar(_, _, source) | Field::Typed(_, _, source) => {
+                value(field, &eval(source, attributes, reads)?, message)?;
             }
             Field::Message(number, content) => {
                 wire::nested(*number, message, |message| self::fields(content, attributes, reads, message))?;
@@ -61,6 +51,25 @@ pub(super) fn fields(
         }
     }
     Ok(())
+}
+
+/// A field of one value.
+pub(super) fn value(
+    field: &Field,
+    value: &Evaluated<'_>,
+    message: &mut Vec<u8>,
+) -> Result<(), InstanceError> {
+    match field {
+        Field::Scalar(number, kind, source) => scalar(*number, kind, source, value, message),
+        Field::Typed(number, typed, _) => wire::nested(*number, message, |message| {
+            match typed {
+                Typed::Value => policy_value(value, message),
+                Typed::Of(_) => policy_message(value, message),
+            }
+            Ok(())
+        }),
+        Field::Constant(_) | Field::ConstantValue(..) | Field::Message(..) | Field::Packed(..) => Ok(()),
+    }
 }
 
 fn eval<'a>(
@@ -95,24 +104,24 @@ fn scalar(
     number: u32,
     scalar: &Scalar,
     source: &Source,
-    value: Evaluated<'_>,
+    value: &Evaluated<'_>,
     message: &mut Vec<u8>,
 ) -> Result<(), InstanceError> {
     match (scalar, value) {
         (Scalar::Enum(descriptor), Evaluated::String(text)) => {
-            let Some(value) = descriptor.get_value_by_name(&text) else {
+            let Some(value) = descriptor.get_value_by_name(text) else {
                 return Err(InstanceError::NoEnumValue {
                     field: source.path.clone(),
-                    text: text.into_owned(),
+                    text: text.clone().into_owned(),
                     enumeration: descriptor.name().to_owned(),
                 });
             };
             wire::varint(number, i64::from(value.number()) as u64, message);
         }
         (_, Evaluated::String(text)) => wire::bytes(number, text.as_bytes(), message),
-        (_, Evaluated::Int64(value)) => integer(number, scalar, value, message),
-        (_, Evaluated::Double(value)) => double(number, scalar, value, message),
-        (_, Evaluated::Bool(truth)) => wire::varint(number, u64::from(truth), message),
+        (_, Evaluated::Int64(value)) => integer(number, scalar, *value, message),
+        (_, Evaluated::Double(value)) => double(number, scalar, *value, message),
+        (_, Evaluated::Bool(truth)) => wire::varint(number, u64::from(*truth), message),
         // Compiling lets no other type through.
         _ => {}
     }

@@ -1,7 +1,9 @@
 //! Instances: what a request's attributes make of an `instance` resource, in the bytes an adapter is sent.
 
 mod compile;
+mod constant;
 mod encode;
+mod explain;
 mod wire;
 
 use std::sync::Arc;
@@ -9,11 +11,22 @@ use std::sync::Arc;
 pub use compile::InstanceFault;
 pub use encode::InstanceError;
 
+use self::constant::Constant;
 use super::{
     attribute::{Attributes, Reads, Vocabulary},
     expression::{Expression, Language},
 };
 use mixer_adapter_core::{framework::dynamic::DynamicTemplate, value::ValueType};
+
+/// Where the template of an instance comes from, by which Mixer reads the instance's params.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum TemplateSource {
+    /// It is compiled in: `compiledTemplate`, and the kinds that are named after a template. Every text is an expression,
+    /// also one within quotes.
+    Compiled,
+    /// It is a resource: `template`. A text within quotes is a literal.
+    Resource,
+}
 
 /// An instance resource, compiled against its template: fields that never change are bytes already, the others are
 /// expressions.
@@ -24,6 +37,8 @@ pub struct Instance {
     /// The template.
     pub template: Arc<DynamicTemplate>,
     fields: Vec<Field>,
+    /// The params that are constant, which traces show.
+    constants: Vec<Constant>,
 }
 
 /// One field of a message.
@@ -47,6 +62,7 @@ enum Field {
 #[derive(Debug)]
 struct Source {
     path: Box<str>,
+    text: Box<str>,
     expression: Expression,
 }
 
@@ -76,26 +92,29 @@ impl Instance {
     /// Compiles the parameters of an instance.
     pub fn compile(
         name: Arc<str>,
+        source: TemplateSource,
         template: Arc<DynamicTemplate>,
         params: serde_json::Map<String, serde_json::Value>,
         vocabulary: &Vocabulary,
         language: Language,
     ) -> Result<Self, InstanceFault> {
-        let compiler = compile::Compiler { vocabulary, language };
-        let fields = compile::fields(&name, template.instance(), params, &compiler)?;
-        Ok(Self { name, template, fields })
+        let mut compiler = compile::Compiler { vocabulary, language, source, constants: Vec::new() };
+        let fields = compile::fields(&name, template.instance(), params, &mut compiler)?;
+        Ok(Self { name, template, fields, constants: compiler.constants })
     }
 
-    /// Its expressions, each with the path of its field, `dimensions["code"]`.
-    pub fn expressions(&self) -> Vec<(&str, &Expression)> {
+    /// Its expressions that are no constants, each with the path of its field, `dimensions["code"]`.
+    pub fn expressions(&self) -> impl Iterator<Item = (&str, &Expression)> {
+        self.sources().into_iter().map(|source| (&*source.path, &source.expression))
+    }
+
+    fn sources(&self) -> Vec<&Source> {
         let mut found = Vec::new();
         let mut open: Vec<&Field> = self.fields.iter().collect();
         while let Some(field) = open.pop() {
             match field {
                 Field::Constant(_) | Field::ConstantValue(..) => {}
-                Field::Scalar(_, _, source) | Field::Typed(_, _, source) => {
-                    found.push((&*source.path, &source.expression));
-                }
+                Field::Scalar(_, _, source) | Field::Typed(_, _, source) => found.push(source),
                 Field::Message(_, fields) | Field::Packed(_, fields) => open.extend(fields),
             }
         }
@@ -119,3 +138,6 @@ impl Instance {
         message
     }
 }
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,41 @@
+use super::{Field, InstanceFault, Typed, encode};
+use mixer_adapter_core::value::Value;
+
+/// A text in params that is the same for every request.
+#[derive(Debug)]
+pub(super) struct Constant {
+    pub(super) path: Box<str>,
+    /// As it was written.
+    pub(super) text: Box<str>,
+    /// Whether it is the text between quotes, and no expression.
+    pub(super) is_literal: bool,
+    pub(super) value: Value,
+}
+
+impl Constant {
+    pub(super) fn literal(path: &str, text: &str, literal: &str) -> Self {
+        Self { path: path.into(), text: text.into(), is_literal: true, value: literal.into() }
+    }
+}
+
+/// The bytes of a field whose expression is a constant, which is noted; any other field as it is.
+pub(super) fn fold(field: Field, constants: &mut Vec<Constant>) -> Result<Field, InstanceFault> {
+    let (Field::Scalar(number, _, source) | Field::Typed(number, _, source)) = &field else {
+        return Ok(field);
+    };
+    let Some(value) = source.expression.constant() else { return Ok(field) };
+    let mut bytes = Vec::new();
+    encode::value(&field, &value, &mut bytes)
+        .map_err(|error| InstanceFault { field: source.path.to_string(), reason: error.to_string() })?;
+    let value_type = value.value_type();
+    constants.push(Constant {
+        path: source.path.clone(),
+        text: source.text.clone(),
+        is_literal: false,
+        value: value.into(),
+    });
+    Ok(match &field {
+        Field::Typed(_, Typed::Value, _) => Field::ConstantValue(*number, value_type, bytes),
+        _ => Field::Constant(bytes),
+    })
+}

@@ -1,0 +1,42 @@
+//! What became of the texts in an instance's params, for a trace.
+
+use super::Instance;
+use crate::{
+    attribute::{Attributes, Reads},
+    trace::Param,
+};
+use mixer_adapter_core::value::Value;
+
+impl Instance {
+    /// The texts in the params with their values for a request, by their fields.
+    pub(crate) fn explain(&self, attributes: Attributes<'_>) -> Vec<Param> {
+        let constants = self.constants.iter().map(|constant| Param {
+            field: constant.path.to_string(),
+            text: constant.text.to_string(),
+            is_literal: constant.is_literal,
+            value: Some(describe(&constant.value)),
+            error: None,
+        });
+        let sources = self.sources();
+        let evaluated = sources.iter().map(|source| {
+            let value = source.expression.eval(attributes, &mut Reads::default());
+            let (value, error) = match value {
+                Ok(value) => (Some(describe(&value.into())), None),
+                Err(error) => (None, Some(error.to_string())),
+            };
+            let (field, text) = (source.path.to_string(), source.text.to_string());
+            Param { field, text, is_literal: false, value, error }
+        });
+        let mut params: Vec<Param> = constants.chain(evaluated).collect();
+        params.sort_by(|one, other| one.field.cmp(&other.field));
+        params
+    }
+}
+
+/// The value with its type; a text within quotes.
+fn describe(value: &Value) -> String {
+    match value {
+        Value::String(text) => format!("{text:?} (STRING)"),
+        other => format!("{other} ({})", other.value_type()),
+    }
+}
