@@ -263,7 +263,7 @@ fn a_check_of_our_own_server_says_why() {
     let server = Server::start(&[]);
     let ran = ask("check", &server.grpc, &["-a", "request.path=/admin", "--explain"]);
     assert_eq!(ran.code, 0, "{ran:?}");
-    assert!(ran.stdout.starts_with("denied: PERMISSION_DENIED: closed-paths.handler.istio-system:/admin is"));
+    assert!(ran.stdout.starts_with("denied: PERMISSION_DENIED: closed-paths.istio-system:/admin is"));
     for step in [
         "check: rule check-path.rule.istio-system: (always) -> matched\n",
         "  instance path.instance.istio-system: {",

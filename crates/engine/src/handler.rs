@@ -43,6 +43,8 @@ pub trait Target: Send + Sync {
 pub struct RuntimeHandler {
     /// The full name, `h1.handler.istio-system`.
     pub name: Arc<str>,
+    /// The name before the messages of its denials.
+    pub(crate) denial_name: Arc<str>,
     /// What it stands for: adapter, configuration and connection, and for sessions the instances' types. A handler with
     /// an equal signature is taken over by the next snapshot.
     pub(crate) signature: mixer_adapter_core::framework::digest::Digest,
@@ -57,7 +59,13 @@ impl RuntimeHandler {
         signature: mixer_adapter_core::framework::digest::Digest,
         target: Box<dyn Target>,
     ) -> Self {
-        Self { name, signature, target, calls: AtomicU64::new(0) }
+        Self { denial_name: name.clone(), name, signature, target, calls: AtomicU64::new(0) }
+    }
+
+    /// Puts another name than the full one before the messages of its denials.
+    #[must_use]
+    pub(crate) fn with_denial_name(self, denial_name: Arc<str>) -> Self {
+        Self { denial_name, ..self }
     }
 
     /// Whether calls of a template are made at all.

@@ -232,6 +232,17 @@ impl HandlerSpec {
         Digest::of(parts.iter().map(Vec::as_slice))
     }
 
+    /// The name before the messages of its denials: as in Mixer, `name.namespace` for a handler whose adapter is compiled in,
+    /// and the full name for all others, also for those of a kind that is named after the adapter.
+    pub(crate) fn denial_name(&self) -> Arc<str> {
+        match (&self.used, self.name.kind()) {
+            (Use::InProcess { .. }, Kind::Handler) => {
+                format!("{}.{}", self.name.name(), self.name.namespace()).into()
+            }
+            _ => self.name.to_string().into(),
+        }
+    }
+
     /// The instances' types as an adapter of this process is asked to validate them.
     pub(crate) fn inferred_types(&self, adapter: &AdapterInfo) -> InferredTypes {
         let types = self.instances.iter().filter_map(|(instance, (template, any))| {

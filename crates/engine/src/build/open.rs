@@ -100,7 +100,11 @@ pub(super) async fn open_all(
         }
         let name: Arc<str> = spec.name.to_string().into();
         let opened = connect.connect(spec).await;
-        (spec, opened.map(|target| Arc::new(RuntimeHandler::new(name, signature, target))))
+        let handler = opened.map(|target| {
+            let handler = RuntimeHandler::new(name, signature, target);
+            Arc::new(handler.with_denial_name(spec.denial_name()))
+        });
+        (spec, handler)
     });
     let mut handlers = BTreeMap::new();
     for (spec, opened) in join_all(open).await {

@@ -53,6 +53,11 @@ impl Answered<'_> {
         &self.planned.destination.handler.name
     }
 
+    /// The name before the messages of the handler's denials.
+    pub(super) fn denial_name(&self) -> &str {
+        &self.planned.destination.handler.denial_name
+    }
+
     pub(super) fn trace(
         &self,
         trace: Option<&mut Trace>,

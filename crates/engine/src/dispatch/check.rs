@@ -90,7 +90,7 @@ impl<'s> Request<'s> {
         for answered in call_all(planned, None, self.deadline).await {
             match self.take(&answered) {
                 Ok((result, output)) => {
-                    combined.add(answered.handler(), result);
+                    combined.add(answered.denial_name(), result);
                     let planned = answered.planned;
                     if planned.rules == operating
                         && let Some(place) = outputs.get_mut(planned.entry.index)
