@@ -5,7 +5,7 @@ use std::{borrow::Cow, collections::HashSet, fmt, net::IpAddr};
 use mixer_adapter_core::value::Value;
 use regex::RegexSet;
 
-use super::{addresses::Networks, patterns};
+use super::{addresses::Networks, patterns, printed};
 
 pub(super) use super::params::ListEntryType as Kind;
 
@@ -20,9 +20,9 @@ pub(super) enum Entries {
 }
 
 /// What is looked up.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Debug)]
 pub(super) enum Subject<'a> {
-    Text(&'a str),
+    Text(Cow<'a, str>),
     Address(IpAddr),
 }
 
@@ -67,19 +67,19 @@ impl Entries {
 }
 
 impl<'a> Subject<'a> {
-    /// The text or address of a value; the other kinds cannot be on a list.
+    /// The text or address of a value; bytes that are no address are looked up as Go prints them. The other kinds cannot be on a
+    /// list.
     pub(super) fn of(value: &'a Value) -> Result<Self, BadValue> {
-        match (value.as_str(), value.as_ip()) {
-            (Some(text), _) => Ok(Self::Text(text)),
-            (None, Some(address)) => Ok(Self::Address(address)),
-            (None, None) if *value == Value::Unspecified => {
-                Err(BadValue::NeitherTextNorAddress("the instance has no value, which".to_owned()))
+        match (value.as_str(), value) {
+            (Some(text), _) => Ok(Self::Text(text.into())),
+            (None, Value::IpAddress(ip)) => {
+                Ok(ip.addr().map_or_else(|| Self::Text(ip.to_string().into()), Self::Address))
             }
-            (None, None) => Err(BadValue::NeitherTextNorAddress(value.to_string())),
+            (None, value) => Err(BadValue::NeitherTextNorAddress(printed::print(value))),
         }
     }
 
-    fn text(&self) -> Cow<'a, str> {
+    fn text(&self) -> Cow<'_, str> {
         match self {
             Self::Text(text) => Cow::Borrowed(text),
             Self::Address(address) => Cow::Owned(address.to_string()),
@@ -88,7 +88,7 @@ impl<'a> Subject<'a> {
 
     fn address(&self) -> Result<IpAddr, BadValue> {
         match self {
-            Self::Text(text) => text.parse().map_err(|_| BadValue::NoAddress((*text).to_owned())),
+            Self::Text(text) => text.parse().map_err(|_| BadValue::NoAddress(text.to_string())),
             Self::Address(address) => Ok(*address),
         }
     }
@@ -129,7 +129,7 @@ mod tests {
 
     fn contains(kind: Kind, body: &[u8], overrides: &[&str], text: &str) -> bool {
         let overrides: Vec<String> = overrides.iter().map(ToString::to_string).collect();
-        Entries::parse(kind, body, &overrides).unwrap().contains(&Subject::Text(text)).unwrap()
+        Entries::parse(kind, body, &overrides).unwrap().contains(&Subject::Text(text.into())).unwrap()
     }
 
     #[test]
@@ -162,12 +162,16 @@ mod tests {
 
     #[test]
     fn only_texts_and_addresses_can_be_looked_up() {
-        assert!(matches!(Subject::of(&Value::from("")), Ok(Subject::Text(""))));
-        assert!(matches!(Subject::of(&Value::Uri("u".into())), Ok(Subject::Text("u"))));
+        let text = |value: Value| Subject::of(&value).unwrap().to_string();
+        assert_eq!(text("".into()), "");
+        assert_eq!(text(Value::Uri("u".into())), "u");
         let mapped: IpAddr = "::ffff:10.0.0.1".parse().unwrap();
-        assert_eq!(Subject::of(&Value::from(mapped)).unwrap().to_string(), "10.0.0.1");
+        assert_eq!(text(mapped.into()), "10.0.0.1");
+        let odd = mixer_adapter_core::value::IpAddress { value: vec![10, 0, 0].into() };
+        assert_eq!(text(odd.into()), "?0a0000");
         let error = Subject::of(&Value::from(7)).unwrap_err();
         assert_eq!(error.to_string(), "7 is not a valid string or IP address");
-        assert!(Subject::of(&Value::Unspecified).is_err());
+        let error = Subject::of(&Value::Unspecified).unwrap_err();
+        assert_eq!(error.to_string(), "<nil> is not a valid string or IP address");
     }
 }

@@ -6,6 +6,7 @@ mod addresses;
 mod entries;
 mod fetch;
 mod patterns;
+mod printed;
 mod provided;
 mod settings;
 #[cfg(feature = "https")]

@@ -250,7 +250,7 @@ async fn values_that_cannot_be_listed_are_invalid() {
     assert_eq!(status(&list, 7).await, invalid);
     let absent = ask(&list, None).await.unwrap().status.unwrap();
     assert_eq!(absent.code, INVALID_ARGUMENT);
-    assert_eq!(absent.message, "the instance has no value, which is not a valid string or IP address");
+    assert_eq!(absent.message, "<nil> is not a valid string or IP address");
     // A defect of the original, docs/behaviour/adapters.md#answers-of-listchecker: an empty string was refused as no string.
     assert_eq!(status(&list, "").await.0, PERMISSION_DENIED);
 }

@@ -2,7 +2,7 @@ use std::{collections::BTreeMap, net::IpAddr};
 
 use mixer_adapter_core::{
     prost_types::Timestamp,
-    value::{Value, parse_duration},
+    value::{Value, parse_duration, parse_float},
 };
 
 /// A configured text that values are compared with: equal if the text, read as the value's type, is the value
@@ -25,7 +25,7 @@ impl Literal {
         Self {
             text: text.to_owned(),
             int64: text.parse().ok(),
-            double: text.parse().ok(),
+            double: parse_float(text),
             bool: match text {
                 "1" | "t" | "T" | "true" | "TRUE" | "True" => Some(true),
                 "0" | "f" | "F" | "false" | "FALSE" | "False" => Some(false),

@@ -1,4 +1,4 @@
-use mixer_adapter_core::value::{Value, ValueType};
+use mixer_adapter_core::value::{Value, ValueType, parse_float};
 
 /// The number that a value stands for: durations in seconds, texts if they are numbers
 /// (docs/behaviour/adapters.md#metrics-and-labels).
@@ -8,7 +8,7 @@ pub(super) fn amount(value: Option<&Value>) -> Result<f64, String> {
         Some(Value::Int64(number)) => Ok(*number as f64),
         Some(Value::Double(number)) => Ok(*number),
         Some(Value::Duration(duration)) => Ok(duration.nanos() as f64 / 1e9),
-        Some(Value::String(text)) => parse(text).ok_or_else(|| format!("{text:?} is no number")),
+        Some(Value::String(text)) => parse_float(text).ok_or_else(|| format!("{text:?} is no number")),
         Some(other) => Err(format!("a {} is no number", other.value_type())),
     }
 }
@@ -16,13 +16,6 @@ pub(super) fn amount(value: Option<&Value>) -> Result<f64, String> {
 /// Whether values of that type can be numbers.
 pub(super) fn may_be_amount(value_type: ValueType) -> bool {
     matches!(value_type, ValueType::Int64 | ValueType::Double | ValueType::Duration | ValueType::String)
-}
-
-/// As Go reads it: what is too large is an error there and infinite here.
-fn parse(text: &str) -> Option<f64> {
-    let number: f64 = text.parse().ok()?;
-    let infinite = text.trim_start_matches(['+', '-']).starts_with(['i', 'I']);
-    (number.is_finite() || number.is_nan() || infinite).then_some(number)
 }
 
 #[cfg(test)]
@@ -42,6 +35,7 @@ mod tests {
         assert_eq!(amount(Duration::from_millis(386).into()), 0.386);
         assert_eq!(amount("8.243543".into()), 8.243543);
         assert_eq!(amount("-Inf".into()), f64::NEG_INFINITY);
+        assert_eq!(amount("1_000".into()), 1000.0);
         assert!(amount("nan".into()).is_nan());
     }
 

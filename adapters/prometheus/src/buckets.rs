@@ -19,7 +19,10 @@ pub(super) fn bounds(buckets: Option<&BucketsDefinition>) -> Result<Vec<f64>, St
         }
         Some(Definition::ExplicitBuckets(explicit)) => explicit.bounds.clone(),
         Some(Definition::LinearBuckets(Linear { num_finite_buckets, width, offset })) => {
-            (0..count(*num_finite_buckets)?).map(|index| offset + width * index as f64).collect()
+            // Added up as the original does, which rounds otherwise than a product.
+            std::iter::successors(Some(*offset), |bound| Some(bound + width))
+                .take(count(*num_finite_buckets)?)
+                .collect()
         }
         Some(Definition::ExponentialBuckets(Exponential { num_finite_buckets, growth_factor, scale })) => {
             std::iter::successors(Some(*scale), |bound| Some(bound * growth_factor))
@@ -75,6 +78,8 @@ mod tests {
     #[test]
     fn bounds_are_those_of_the_original() {
         assert_eq!(linear(1, 1.0, 4.0).unwrap(), [4.0, 5.0]);
+        // Recorded.
+        assert_eq!(linear(3, 0.1, -1.0).unwrap(), [-1.0, -0.9, -0.8, -0.700_000_000_000_000_1]);
         assert_eq!(explicit(&[6.0, 7.0]).unwrap(), [6.0, 7.0]);
         assert_eq!(exponential(3, 3.0, 4.0).unwrap(), [4.0, 12.0, 36.0, 108.0]);
         assert_eq!(exponential(198, 2.0, 0.14).unwrap().len(), 199);

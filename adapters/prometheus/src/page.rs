@@ -3,6 +3,8 @@
 
 use std::{fmt::Write as _, sync::Arc, time::Instant};
 
+use mixer_adapter_core::value::format_float;
+
 use super::{
     definition::Kind,
     family::{Dropped, Family, Sample},
@@ -111,14 +113,9 @@ fn line(page: &mut String, name: &str, suffix: &str, labels: &str, value: f64) {
 }
 
 fn number(text: &mut String, number: f64) {
-    let _ = match number {
-        f64::INFINITY => write!(text, "+Inf"),
-        f64::NEG_INFINITY => write!(text, "-Inf"),
-        number if number.abs() >= 1e21 || (number != 0.0 && number.abs() < 1e-6) => {
-            write!(text, "{number:e}")
-        }
-        number => write!(text, "{number}"),
-    };
+    // A negative zero is shown without its sign.
+    let number = if number == 0.0 { 0.0 } else { number };
+    text.push_str(&format_float(number));
 }
 
 #[cfg(test)]
@@ -159,7 +156,7 @@ mod tests {
         let expected = r#"# HELP c_total back\\slash\nline
 # TYPE c_total counter
 c_total{a="1"} 3
-c_total{a="2"} 1e21
+c_total{a="2"} 1e+21
 # HELP g g
 # TYPE g gauge
 g NaN
@@ -185,14 +182,16 @@ mixer_adapter_prometheus_hidden_metrics 1
         assert_eq!(page, expected);
     }
 
+    // Recorded.
     #[test]
-    fn numbers_are_short() {
+    fn numbers_are_written_as_by_the_original() {
         for (value, expected) in [
             (-0.5, "-0.5"),
-            (1e-7, "1e-7"),
-            (123456789.0, "123456789"),
+            (1e-7, "1e-07"),
+            (4e6, "4e+06"),
             (f64::NEG_INFINITY, "-Inf"),
             (0.0, "0"),
+            (-0.0, "0"),
         ] {
             let mut text = String::new();
             number(&mut text, value);

@@ -6,9 +6,9 @@ use std::{
     time::{Duration, SystemTime},
 };
 
-use mixer_adapter_core::prost_types::Timestamp;
+use mixer_adapter_core::{prost_types::Timestamp, value::format_timestamp};
 
-use super::{time::rfc3339, whole_lines::WholeLines};
+use super::whole_lines::WholeLines;
 
 /// When a file is renamed and begun anew, and which of those renamed are kept.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -120,7 +120,7 @@ impl LogFile {
         let (prefix, suffix) = self.name_parts();
         let mut time = now;
         loop {
-            let stamp = rfc3339(time.into(), 3).replace(':', "-");
+            let stamp = format_timestamp(time.into(), 3).replace(':', "-");
             let name = self.path.with_file_name(format!("{prefix}{}{suffix}", stamp.trim_end_matches('Z')));
             if !name.try_exists()? {
                 return Ok(name);

@@ -14,7 +14,6 @@ mixer_adapter::testing::compliance!(
 
 #[cfg(test)]
 mod tests;
-mod time;
 mod whole_lines;
 
 use std::{collections::BTreeMap, fmt::Write as _, time::SystemTime};

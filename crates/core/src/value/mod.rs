@@ -4,14 +4,17 @@
 //! from and written to the wire directly, so an instance needs no conversion before an adapter sees it.
 
 mod duration;
+mod float;
 mod kind;
 mod message;
 mod text;
+mod timestamp;
 mod typed;
 
 pub use duration::{format_duration, parse_duration};
+pub use float::{format_decimal, format_float, parse_float};
 pub use kind::ValueType;
-
+pub use timestamp::format_timestamp;
 pub use typed::{DnsName, Duration, EmailAddress, IpAddress, StringMap, TimeStamp, Uri};
 
 /// One attribute value: `istio.policy.v1beta1.Value`.
@@ -46,7 +49,8 @@ pub enum Value {
     DnsName(DnsName),
     /// URI
     Uri(Uri),
-    /// STRING_MAP. No released Mixer puts one into a `Value` (docs/behaviour/values.md#string-maps).
+    /// STRING_MAP. Mixer puts one into the instances of compiled templates only, and never on the wire
+    /// (docs/behaviour/values.md#string-maps).
     StringMap(StringMap),
 }
 

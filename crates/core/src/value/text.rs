@@ -1,8 +1,10 @@
-//! How values read as text: the rules of the original's `Stringify` (docs/behaviour/values.md#text-of-values).
+//! Values as text, as Mixer's adapters write them into labels and messages (docs/behaviour/values.md#text-of-values).
 
-use std::{fmt, fmt::Write as _};
+use std::fmt;
 
-use super::{Duration, IpAddress, TimeStamp, Value, format_duration};
+use super::{
+    Duration, IpAddress, StringMap, TimeStamp, Value, format_decimal, format_duration, format_timestamp,
+};
 
 impl fmt::Display for Value {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
@@ -10,7 +12,7 @@ impl fmt::Display for Value {
             Value::Unspecified => Ok(()),
             Value::String(text) => f.write_str(text),
             Value::Int64(number) => write!(f, "{number}"),
-            Value::Double(number) => write!(f, "{number}"),
+            Value::Double(number) => f.write_str(&format_decimal(*number)),
             Value::Bool(truth) => write!(f, "{truth}"),
             Value::IpAddress(ip) => ip.fmt(f),
             Value::TimeStamp(time) => time.fmt(f),
@@ -18,33 +20,41 @@ impl fmt::Display for Value {
             Value::EmailAddress(email) => f.write_str(&email.value),
             Value::DnsName(name) => f.write_str(&name.value),
             Value::Uri(uri) => f.write_str(&uri.value),
-            Value::StringMap(map) => {
-                for (index, (key, value)) in map.value.iter().enumerate() {
-                    if index > 0 {
-                        f.write_char('&')?;
-                    }
-                    write!(f, "{key}={value}")?;
-                }
-                Ok(())
-            }
+            Value::StringMap(map) => map.fmt(f),
         }
     }
 }
 
 impl fmt::Display for IpAddress {
-    /// The address, or the bytes in hexadecimal where they are none.
+    /// The address; bytes that are none in hexadecimal behind a question mark, and `<nil>` where there are none, as in Go.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self.addr() {
             Some(addr) => addr.fmt(f),
-            None => self.value.iter().try_for_each(|byte| write!(f, "{byte:02x}")),
+            None if self.value.is_empty() => f.write_str("<nil>"),
+            None => {
+                f.write_str("?")?;
+                self.value.iter().try_for_each(|byte| write!(f, "{byte:02x}"))
+            }
         }
     }
 }
 
 impl fmt::Display for TimeStamp {
-    /// RFC 3339, in UTC.
+    /// RFC 3339, in UTC, with six digits of a second.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        self.value.unwrap_or_default().fmt(f)
+        f.write_str(&format_timestamp(self.value.unwrap_or_default(), 6))
+    }
+}
+
+impl fmt::Display for StringMap {
+    /// The entries by their keys, `stringmap[k1:v1 k2:v2]`.
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("stringmap[")?;
+        for (index, (key, value)) in self.value.iter().enumerate() {
+            let space = if index > 0 { " " } else { "" };
+            write!(f, "{space}{key}:{value}")?;
+        }
+        f.write_str("]")
     }
 }
 
@@ -66,12 +76,22 @@ mod tests {
             assert_eq!(ip.to_string(), "10.1.2.3");
         }
         let nonsense = IpAddress { value: prost::bytes::Bytes::from_static(&[1, 0xab]) };
-        assert_eq!(nonsense.to_string(), "01ab");
+        assert_eq!(nonsense.to_string(), "?01ab");
+        assert_eq!(IpAddress::default().to_string(), "<nil>");
+    }
+
+    #[test]
+    fn infinite_numbers_have_a_sign_and_instants_six_digits() {
+        assert_eq!(Value::from(f64::INFINITY).to_string(), "+Inf");
+        assert_eq!(Value::from(1e-7).to_string(), "0.0000001");
+        let instant = prost_types::Timestamp { seconds: 1_557_126_489, nanos: 123_456_789 };
+        let instant = Value::TimeStamp(TimeStamp { value: Some(instant) });
+        assert_eq!(instant.to_string(), "2019-05-06T07:08:09.123456Z");
     }
 
     #[test]
     fn maps_read_sorted_by_key() {
         let map: super::super::StringMap = [("b", "2"), ("a", "1")].into_iter().collect();
-        assert_eq!(Value::StringMap(map).to_string(), "a=1&b=2");
+        assert_eq!(Value::StringMap(map).to_string(), "stringmap[a:1 b:2]");
     }
 }

@@ -6,7 +6,7 @@ use crate::expression::{
     error::{CompileError, CompileErrorKind},
     span::Span,
 };
-use mixer_adapter_core::value::parse_duration;
+use mixer_adapter_core::value::{parse_duration, parse_float};
 
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) enum Literal {
@@ -30,9 +30,9 @@ pub(crate) fn literal(kind: TokenKind, text: &str, span: Span) -> Result<Literal
             }
             Err(_) => error("integers are written in plain decimal digits"),
         },
-        TokenKind::Float => match float(&text.replace('_', "")) {
-            Some(number) if number.is_finite() => Ok(Literal::Double(number)),
-            _ => error("this number is out of range for DOUBLE"),
+        TokenKind::Float => match parse_float(text) {
+            Some(number) => Ok(Literal::Double(number)),
+            None => error("this number is out of range for DOUBLE"),
         },
         TokenKind::Imaginary => error("imaginary numbers are not supported"),
         TokenKind::RawStr => Ok(string_or_duration(text.trim_matches('`').replace('\r', ""))),
@@ -53,22 +53,6 @@ fn string_or_duration(text: String) -> Literal {
         Some(nanos) => Literal::Duration(nanos),
         None => Literal::Str(text),
     }
-}
-
-fn float(text: &str) -> Option<f64> {
-    let Some(digits) = text.strip_prefix("0x").or_else(|| text.strip_prefix("0X")) else {
-        return text.parse().ok();
-    };
-    let (mantissa, exponent) = digits.split_once(['p', 'P'])?;
-    let exponent: i32 = exponent.parse().ok()?;
-    let (whole, fraction) = mantissa.split_once('.').unwrap_or((mantissa, ""));
-    let value = whole
-        .chars()
-        .chain(fraction.chars())
-        .try_fold(0.0, |value, digit| Some(value * 16.0 + f64::from(digit.to_digit(16)?)))?;
-    let scale = exponent.checked_sub(i32::try_from(fraction.len()).ok()?.checked_mul(4)?)?;
-    // In two steps: 2^scale itself may underflow.
-    Some(value * 2f64.powi(scale / 2) * 2f64.powi(scale - scale / 2))
 }
 
 /// Returns the content of `"..."` or `'...'` with escapes replaced.

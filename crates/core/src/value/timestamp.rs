@@ -1,8 +1,10 @@
-use mixer_adapter_core::prost_types::Timestamp;
+//! Timestamps as Mixer's adapters write them.
 
-/// An instant in UTC with so many digits of a second, as the original writes it: `2017-08-21T10:04:00.000000Z`. Further
-/// digits are cut.
-pub(super) fn rfc3339(time: Timestamp, digits: u32) -> String {
+use prost_types::Timestamp;
+
+/// Formats an instant in UTC with a fixed number of digits of a second, `2017-08-21T10:04:00.000000Z` with 6. Further digits are
+/// cut off.
+pub fn format_timestamp(time: Timestamp, digits: u32) -> String {
     let mut time = time.normalized();
     time.nanos -= time.nanos % 10_i32.pow(9_u32.saturating_sub(digits));
     // Zeros at the end of the fraction are left out, by three.
@@ -28,7 +30,7 @@ mod tests {
             ((0, -1), 6, "1969-12-31T23:59:59.999999Z"),
         ];
         for ((seconds, nanos), digits, text) in cases {
-            assert_eq!(rfc3339(Timestamp { seconds, nanos }, digits), text);
+            assert_eq!(format_timestamp(Timestamp { seconds, nanos }, digits), text);
         }
     }
 
@@ -36,7 +38,7 @@ mod tests {
     fn instants_beyond_the_calendar_are_written_all_the_same() {
         for seconds in [i64::MIN, i64::MAX] {
             for nanos in [i32::MIN, i32::MAX] {
-                assert!(rfc3339(Timestamp { seconds, nanos }, 6).ends_with('Z'));
+                assert!(format_timestamp(Timestamp { seconds, nanos }, 6).ends_with('Z'));
             }
         }
     }
