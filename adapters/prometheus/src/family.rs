@@ -18,6 +18,9 @@ use super::definition::{Definition, Kind};
 /// values must not use up the memory.
 const SERIES: usize = 10_000;
 
+/// Larger whole increments are added like fractions.
+const TWO_TO_64: f64 = 18_446_744_073_709_551_616.0;
+
 /// One metric, shared by the handlers that feed it.
 #[derive(Debug)]
 pub(super) struct Family {
@@ -38,8 +41,12 @@ struct Series {
 /// The current value of a series.
 #[derive(Clone, Debug, PartialEq)]
 pub(super) enum Sample {
-    /// Of a gauge or a counter.
-    Value(f64),
+    Gauge(f64),
+    /// Whole increments are added apart from the others, as in the Go client, so that sums are rounded alike.
+    Counter {
+        whole: u128,
+        rest: f64,
+    },
     Distribution {
         /// One a bucket, the infinite one last; not cumulated.
         counts: Box<[u64]>,
@@ -157,7 +164,8 @@ impl Series {
 impl Sample {
     fn zero(kind: &Kind) -> Self {
         match kind {
-            Kind::Gauge | Kind::Counter => Self::Value(0.0),
+            Kind::Gauge => Self::Gauge(0.0),
+            Kind::Counter => Self::Counter { whole: 0, rest: 0.0 },
             Kind::Distribution(bounds) => {
                 Self::Distribution { counts: vec![0; bounds.len() + 1].into(), sum: 0.0 }
             }
@@ -166,8 +174,12 @@ impl Sample {
 
     fn record(&mut self, kind: &Kind, amount: f64) {
         match (self, kind) {
-            (Self::Value(value), Kind::Counter) => *value += amount,
-            (Self::Value(value), _) => *value = amount,
+            (Self::Gauge(value), _) => *value = amount,
+            (Self::Counter { whole, rest }, _) => match amount < TWO_TO_64 && amount.fract() == 0.0 {
+                // Never negative, and below 2^64: nothing is cut off.
+                true => *whole = whole.saturating_add(amount as u128),
+                false => *rest += amount,
+            },
             (Self::Distribution { counts, sum }, Kind::Distribution(bounds)) => {
                 let bucket = bounds.partition_point(|bound| *bound < amount);
                 if let Some(count) = counts.get_mut(bucket) {
@@ -239,8 +251,8 @@ mod tests {
     fn counters_add_gauges_keep_the_last_and_distributions_count_by_size() {
         let now = Instant::now();
         for (kind, expected) in [
-            (Kind::Counter, Sample::Value(12.0)),
-            (Kind::Gauge, Sample::Value(5.0)),
+            (Kind::Counter, Sample::Counter { whole: 12, rest: 0.0 }),
+            (Kind::Gauge, Sample::Gauge(5.0)),
             (
                 Kind::Distribution(vec![2.0, 5.0]),
                 Sample::Distribution { counts: [1, 1, 1].into(), sum: 12.0 },
@@ -260,9 +272,21 @@ mod tests {
         for labels in ["1", "2", "3", "1", "4"] {
             family.record(labels, 1.0, None).unwrap();
         }
-        let series = [("1".to_owned(), Sample::Value(2.0)), ("2".to_owned(), Sample::Value(1.0))];
+        let count = |whole| Sample::Counter { whole, rest: 0.0 };
+        let series = [("1".to_owned(), count(2)), ("2".to_owned(), count(1))];
         assert_eq!(samples(&family, Instant::now()), series);
         assert_eq!(family.dropped(Dropped::SeriesLimit), 2);
+    }
+
+    // The original's counter starts at 0 again beyond 2^64.
+    #[test]
+    fn counters_go_on_beyond_2_to_the_64() {
+        let family = family(Kind::Counter, 1);
+        for amount in [9_223_372_036_854_775_808.0, 9_223_372_036_854_775_808.0, 1e30, 0.5] {
+            family.record("", amount, None).unwrap();
+        }
+        let expected = Sample::Counter { whole: 1 << 64, rest: 1e30 + 0.5 };
+        assert_eq!(samples(&family, Instant::now()), [(String::new(), expected)]);
     }
 
     // The original panicked at a negative increment; docs/behaviour/adapters.md#defects-of-prometheus.

@@ -43,7 +43,10 @@ pub(super) fn render(contents: &Contents, now: Instant) -> String {
                 (Sample::Distribution { counts, sum }, Kind::Distribution(bounds)) => {
                     distribution(&mut page, &definition.name, labels, bounds, counts, *sum);
                 }
-                (Sample::Value(value), _) => line(&mut page, &definition.name, "", labels, *value),
+                (Sample::Gauge(value), _) => line(&mut page, &definition.name, "", labels, *value),
+                (Sample::Counter { whole, rest }, _) => {
+                    line(&mut page, &definition.name, "", labels, rest + *whole as f64);
+                }
                 (Sample::Distribution { .. }, Kind::Gauge | Kind::Counter) => {}
             }
         }
