@@ -83,10 +83,7 @@ impl<'s> Request<'s> {
 
 fn into_text(value: Evaluated<'_>) -> String {
     match value {
-        Evaluated::String(text)
-        | Evaluated::EmailAddress(text)
-        | Evaluated::Uri(text)
-        | Evaluated::DnsName(text) => text.into_owned(),
+        Evaluated::String(text) => text.into_owned(),
         // Compiling lets no other type through.
         _ => String::new(),
     }
