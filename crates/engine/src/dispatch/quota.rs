@@ -37,8 +37,9 @@ pub struct QuotaAnswer {
 }
 
 impl<'s> Request<'s> {
-    /// Asks for a quota. One that is not configured, or whose rule does not match, is granted in full for a minute; an
-    /// adapter that fails grants nothing. Of several handlers the first to answer counts.
+    /// Asks for a quota. One that is not configured, or whose rule does not match, is granted in full for a minute. Of several
+    /// handlers the first to answer counts. Where an instance cannot be built or an adapter fails, nothing is granted, unless the
+    /// failure policy is open.
     pub async fn quota(&mut self, ask: QuotaAsk<'_>) -> QuotaAnswer {
         self.references.restart();
         // A check whose answer was kept ran no generators.
@@ -69,6 +70,7 @@ impl<'s> Request<'s> {
         if planner.uncalled && planned.is_empty() {
             answer = in_full;
         }
+        let mut failed = !planner.failures.is_empty();
         if !found {
             tracing::debug!(quota = ask.name, "a quota that is not configured is granted in full");
             answer = in_full;
@@ -81,10 +83,14 @@ impl<'s> Request<'s> {
             best_effort: ask.best_effort,
         };
         for answered in call_all(planned, Some(params), self.deadline).await {
-            let granted = self.granted(&answered);
-            if answer == QuotaAnswer::default() {
-                answer = granted;
+            match self.granted(&answered) {
+                Ok(granted) if answer == QuotaAnswer::default() => answer = granted,
+                Ok(_) => {}
+                Err(status) => failed |= self.failure(answered.handler(), &status).is_some(),
             }
+        }
+        if failed {
+            answer = QuotaAnswer::default();
         }
         if let Some(trace) = &mut self.trace {
             let outcome = format!("quota {}: granted {} of {}", ask.name, answer.granted, ask.amount);
@@ -93,8 +99,8 @@ impl<'s> Request<'s> {
         answer
     }
 
-    /// What an adapter granted; nothing where it failed, or answered for another instance.
-    fn granted(&mut self, answered: &Answered<'_>) -> QuotaAnswer {
+    /// What an adapter granted; an error where it failed, or answered for another instance.
+    fn granted(&mut self, answered: &Answered<'_>) -> Result<QuotaAnswer, tonic::Status> {
         let instance = &*answered.planned.entry.instance.name;
         let result = answered.answer.clone().and_then(|bytes| {
             let result = QuotaResult::decode(bytes)
@@ -115,10 +121,10 @@ impl<'s> Request<'s> {
         };
         answered.trace(self.trace.as_deref_mut(), outcome);
         match result {
-            Ok(result) => QuotaAnswer {
+            Ok(result) => Ok(QuotaAnswer {
                 granted: result.granted_amount,
                 valid_duration: result.valid_duration.unwrap_or_default(),
-            },
+            }),
             Err(status) => {
                 tracing::warn!(
                     handler = answered.handler(),
@@ -126,7 +132,7 @@ impl<'s> Request<'s> {
                     error = status_text(&status),
                     "no quota granted"
                 );
-                QuotaAnswer::default()
+                Err(status)
             }
         }
     }
