@@ -3,7 +3,7 @@
 
 use mixer_adapter::prost::{Message as _, bytes::Bytes};
 use mixer_adapter_config::proto::{DESCRIPTORS, istio::policy::v1beta1};
-use mixer_adapter_core::framework::json::read_params;
+use mixer_adapter_core::framework::json::{read_json_leniently, read_params};
 use prost_reflect::DescriptorPool;
 use serde_json::{Value as Json, json};
 
@@ -55,4 +55,47 @@ fn a_refusal_names_the_field_and_what_would_be_right() {
     for (json, reason) in cases {
         assert_eq!(read("Rule", json.clone()), Err(reason.to_owned()), "{json}");
     }
+}
+
+fn read_leniently(json: Json) -> Json {
+    let pool = DescriptorPool::decode(DESCRIPTORS).unwrap();
+    let message = pool.get_message_by_name("istio.policy.v1beta1.Rule").unwrap();
+    serde_json::to_value(read_json_leniently(&message, json)).unwrap()
+}
+
+#[test]
+fn fields_before_a_fault_and_beside_an_unknown_one_are_kept() {
+    let operation = json!({"name": "x", "values": ["a"]});
+    let cases = [
+        (json!({"match": "m", "nosuch": 1}), json!({"match": "m"})),
+        // The number of match is lower than that of actions.
+        (json!({"match": 5, "actions": [{"handler": "h"}]}), json!({})),
+        (json!({"match": "m", "actions": 5}), json!({"match": "m"})),
+        (
+            json!({"actions": [{"handler": "h", "instances": ["i", 5, "j"], "name": "n"}, {"handler": "g"}]}),
+            json!({"actions": [{"handler": "h", "instances": ["i"]}]}),
+        ),
+        (
+            json!({"actions": [{"handler": "h", "nosuch": 1}], "requestHeaderOperations": [operation]}),
+            json!({"actions": [{"handler": "h"}]}),
+        ),
+        (
+            json!({"match": null, "requestHeaderOperations": [operation]}),
+            json!({"requestHeaderOperations": [operation]}),
+        ),
+        (json!([5]), json!({})),
+    ];
+    for (written, kept) in cases {
+        assert_eq!(read_leniently(written.clone()), kept, "{written}");
+    }
+}
+
+#[test]
+fn what_has_no_fault_is_read_as_a_whole() {
+    let rule = json!({
+        "match": "m",
+        "actions": [{"handler": "h", "instances": ["i", "j"]}, {"handler": "g"}],
+        "sampling": {"rateLimit": {"maxUnsampledEntries": "5", "samplingDuration": "90s"}},
+    });
+    assert_eq!(read_leniently(rule.clone()), rule);
 }

@@ -21,7 +21,7 @@ use mixer_adapter_config::{
 };
 use mixer_adapter_core::{
     adapter::{InferredType, InferredTypes},
-    framework::{digest::Digest, dynamic::DynamicTemplate, json::read_json},
+    framework::{digest::Digest, dynamic::DynamicTemplate, json::{read_json, read_json_leniently}},
     proto::Any,
 };
 use mixer_adapter_host::{Host, handler::AdapterInfo};
@@ -151,6 +151,29 @@ fn params(
     Ok(read.encode_to_vec().into())
 }
 
+/// The configuration of a compiled adapter. Faulty params are a fault of the resource; where that is let through, the handler has what
+/// could be read of them, as in Mixer, so that its checks do not go away.
+fn compiled_params(
+    resource: &Resource,
+    message: &MessageDescriptor,
+    params: Map<String, Json>,
+    faults: &mut Vec<Fault>,
+) -> Bytes {
+    self::params(resource, message, params.clone(), faults).unwrap_or_else(|mut fault| {
+        let kept = read_json_leniently(message, Json::Object(params));
+        let names: Vec<String> = kept.fields().map(|(field, _)| field.name().to_owned()).collect();
+        let of_them = match names.is_empty() {
+            true => "the defaults of all its fields".to_owned(),
+            false => {
+                format!("what could be read of {}, and the defaults of all other fields", names.join(", "))
+            }
+        };
+        fault.reason = format!("{}; with --lenient the handler has {of_them}", fault.reason).into();
+        faults.push(*fault);
+        kept.encode_to_vec().into()
+    })
+}
+
 fn in_process(
     resource: &Resource,
     adapter: &str,
@@ -164,7 +187,7 @@ fn in_process(
             format!("there is no adapter {adapter:?} in this process; there are {}", known.join(", "));
         return Err(resource.error("compiled_adapter", reason).into());
     };
-    let config = self::params(resource, &adapter.config, params, faults)?;
+    let config = compiled_params(resource, &adapter.config, params, faults);
     let config = host
         .handlers()
         .canonical(adapter, config)
@@ -197,15 +220,19 @@ pub(super) fn in_use(handlers: Handlers, rules: &[RuleSpec]) -> Vec<Arc<HandlerS
     used.collect()
 }
 
-/// Asks adapters of this process whether they would take their configuration and instances.
-pub(super) fn validate(handlers: &[Arc<HandlerSpec>], host: &Host, faults: &mut Vec<Fault>) {
-    for spec in handlers {
-        if let Use::InProcess { adapter, config } = &spec.used
-            && let Err(error) = host.handlers().validate(adapter, config, &spec.inferred_types(adapter))
-        {
-            faults.extend(spec.refusal(&error));
-        }
-    }
+/// Asks adapters of this process whether they would take their configuration and instances. Returns the handlers that none refuses.
+pub(super) fn validate(
+    mut handlers: Vec<Arc<HandlerSpec>>,
+    host: &Host,
+    faults: &mut Vec<Fault>,
+) -> Vec<Arc<HandlerSpec>> {
+    handlers.retain(|spec| {
+        let Use::InProcess { adapter, config } = &spec.used else { return true };
+        let validated = host.handlers().validate(adapter, config, &spec.inferred_types(adapter));
+        faults.extend(validated.as_ref().err().into_iter().flat_map(|error| spec.refusal(error)));
+        validated.is_ok()
+    });
+    handlers
 }
 
 impl HandlerSpec {

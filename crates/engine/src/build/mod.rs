@@ -113,8 +113,7 @@ impl Blueprint {
         let rules = actions::read(set, &handlers, &instances, &vocabulary, &mut faults);
         let is_quota = |name: &ResourceName| instances.get(name).is_some_and(instances::Compiled::is_quota);
         faults.extend(lint(set, is_quota));
-        let handlers = handlers::in_use(handlers, &rules);
-        handlers::validate(&handlers, host, &mut faults);
+        let handlers = handlers::validate(handlers::in_use(handlers, &rules), host, &mut faults);
         Self { vocabulary, handlers, rules, faults }
     }
 

@@ -5,6 +5,8 @@
 
 mod attribute_values;
 
+mod lenient;
+
 use prost::{Message as _, bytes::Bytes};
 use prost_reflect::{Cardinality, DynamicMessage, EnumDescriptor, FieldDescriptor, Kind, MessageDescriptor};
 use serde_json::{Map, Number, Value as Json};
@@ -12,6 +14,8 @@ use serde_json::{Map, Number, Value as Json};
 use super::suggest::suggestion;
 use crate::value::parse_duration;
 use attribute_values::expand;
+
+pub use lenient::read_json_leniently;
 
 /// The field with the type of a `google.protobuf.Any` in JSON.
 const ANY_TYPE: &str = "@type";

@@ -1,0 +1,101 @@
+//! Configuration that cannot be read as a whole, read as far as Mixer reads it.
+
+use prost_reflect::{DynamicMessage, FieldDescriptor, Kind, MessageDescriptor, ReflectMessage as _, Value};
+use serde_json::{Map, Value as Json};
+
+use super::read_json;
+
+/// Reads as much of JSON as Mixer keeps of the params of a compiled adapter when they are faulty. It reads the fields in the order of
+/// their numbers, those of a oneof last, and stops at the first one that cannot be read; of a message or a list it keeps what came
+/// before. An unknown field is found after all others of its message.
+pub fn read_json_leniently(message: &MessageDescriptor, json: Json) -> DynamicMessage {
+    let mut read = DynamicMessage::new(message.clone());
+    if let Json::Object(fields) = json {
+        // What is wrong is found by reading it as a whole.
+        let _ = read_fields(fields, &mut read);
+    }
+    read
+}
+
+/// Stopped at a fault.
+struct Stopped;
+
+fn read_fields(mut fields: Map<String, Json>, message: &mut DynamicMessage) -> Result<(), Stopped> {
+    let descriptor = message.descriptor();
+    let mut known: Vec<FieldDescriptor> = descriptor.fields().collect();
+    let is_choice =
+        |field: &FieldDescriptor| field.containing_oneof().is_some_and(|oneof| !oneof.is_synthetic());
+    known.sort_by_key(|field| (is_choice(field), field.number()));
+    for field in known {
+        let (written, json_name) = (fields.remove(field.name()), fields.remove(field.json_name()));
+        match json_name.or(written) {
+            None | Some(Json::Null) => {}
+            Some(json) => read_field(&field, json, message)?,
+        }
+    }
+    if fields.is_empty() { Ok(()) } else { Err(Stopped) }
+}
+
+fn read_field(field: &FieldDescriptor, json: Json, message: &mut DynamicMessage) -> Result<(), Stopped> {
+    match json {
+        Json::Object(entries) if field.is_map() => {
+            for (key, value) in entries {
+                let entry = Json::Object(Map::from_iter([(key, value)]));
+                merge(field, entry, message)?;
+            }
+            Ok(())
+        }
+        Json::Array(items) if field.is_list() => {
+            for item in items {
+                match nested(field) {
+                    Some(descriptor) => {
+                        let (item, outcome) = read_nested(&descriptor, item);
+                        if let Value::List(list) = message.get_field_mut(field) {
+                            list.push(item);
+                        }
+                        outcome?;
+                    }
+                    None => merge(field, Json::Array(vec![item]), message)?,
+                }
+            }
+            Ok(())
+        }
+        json => match nested(field).filter(|_| !field.is_list() && !field.is_map()) {
+            Some(descriptor) => {
+                let (value, outcome) = read_nested(&descriptor, json);
+                message.set_field(field, value);
+                outcome
+            }
+            None => merge(field, json, message),
+        },
+    }
+}
+
+/// The message that a field holds, unless it has a JSON form of its own.
+fn nested(field: &FieldDescriptor) -> Option<MessageDescriptor> {
+    match field.kind() {
+        Kind::Message(message) if !message.full_name().starts_with("google.protobuf.") => Some(message),
+        _ => None,
+    }
+}
+
+fn read_nested(descriptor: &MessageDescriptor, json: Json) -> (Value, Result<(), Stopped>) {
+    let mut read = DynamicMessage::new(descriptor.clone());
+    let outcome = match json {
+        Json::Object(fields) => read_fields(fields, &mut read),
+        _ => Err(Stopped),
+    };
+    (Value::Message(read), outcome)
+}
+
+/// Adds what a field of its own would be read as.
+fn merge(field: &FieldDescriptor, json: Json, message: &mut DynamicMessage) -> Result<(), Stopped> {
+    let alone = Json::Object(Map::from_iter([(field.name().to_owned(), json)]));
+    let read = read_json(&message.descriptor(), alone).map_err(|_| Stopped)?;
+    match (message.get_field_mut(field), read.get_field(field).into_owned()) {
+        (Value::List(list), Value::List(items)) => list.extend(items),
+        (Value::Map(map), Value::Map(entries)) => map.extend(entries),
+        (value, read) => *value = read,
+    }
+    Ok(())
+}
