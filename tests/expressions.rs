@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use mixer_adapter::value::{Value, ValueType};
 use mixer_adapter_engine::{
-    attribute::{AttributeValue, Bag, Reads, Vocabulary},
+    attribute::{AttributeValue, Bag, Reads, StringMap, Vocabulary},
     expression::{CompileErrorKind, EvalErrorKind, Evaluated, Expression},
 };
 
@@ -13,6 +13,7 @@ fn vocabulary() -> Arc<Vocabulary> {
     let mut vocabulary = Vocabulary::new();
     for (name, value_type) in [
         ("request.path", ValueType::String),
+        ("request.method", ValueType::String),
         ("request.size", ValueType::Int64),
         ("request.time", ValueType::Timestamp),
         ("request.headers", ValueType::StringMap),
@@ -120,6 +121,36 @@ fn expressions_beyond_the_limits_of_mixer_are_evaluated() {
     assert_eq!(value(&vec!["\"a\""; 70].join(" + ")), Value::from("a".repeat(70)));
     assert_eq!(value(&("request.size + (".repeat(41) + "1" + &")".repeat(41))), Value::Int64(42));
     assert_eq!(value(&("toLower(".repeat(70) + "request.path" + &")".repeat(70))), Value::from("/x"));
+}
+
+/// Mixer 1.3.8 answers the opposite of the first two, cannot evaluate the comparisons of names and URIs, and says that the times differ.
+#[test]
+fn what_the_original_computes_wrong_is_right_here() {
+    let mut bag = Bag::new(vocabulary());
+    bag.insert("request.size", 5);
+    for (text, value) in [
+        (r#"match(conditionalString(true || false, "x", "y"), "z")"#, false),
+        ("0 != 42 + request.size | 0", false),
+        (r#"dnsName("a_b.com") == dnsName("a_b.com")"#, true),
+        (r#"dnsName("a_b.com") != dnsName("b.com")"#, true),
+        (r#"uri("http://[::1]/") == uri("http://[::1]/")"#, true),
+        (r#"uri("http://[::1]/") == uri("http://[::2]/")"#, false),
+        (r#"timestamp("2019-05-06T09:08:09+02:00") >= timestamp("2019-05-06T09:08:09+02:00")"#, true),
+    ] {
+        assert_eq!(compile(text).eval_bool(&bag, &mut Reads::default()), Ok(value), "{text}");
+    }
+}
+
+/// The process of Mixer 1.3.8 ends.
+#[test]
+fn an_entry_whose_key_is_missing_falls_back_within_an_argument() {
+    let expression = compile(r#""b".matches(request.headers[request.method] | request.path | "x")"#);
+    let mut bag = Bag::new(vocabulary());
+    let headers = StringMap::from_iter([(Arc::from("GET"), Arc::from("b"))]);
+    bag.insert("request.headers", headers);
+    assert_eq!(expression.eval_bool(&bag, &mut Reads::default()), Ok(false));
+    bag.insert("request.path", "/b");
+    assert_eq!(expression.eval_bool(&bag, &mut Reads::default()), Ok(true));
 }
 
 #[test]

@@ -24,6 +24,14 @@ fn fields_may_be_in_snake_and_camel_case_and_durations_as_go_writes_them() {
     }
 }
 
+/// Mixer reads numbers as DOUBLEs, and those that are not exact not at all.
+#[test]
+fn whole_numbers_of_64_bits_are_exact() {
+    let bytes = read("RateLimitSampling", json!({"max_unsampled_entries": i64::MAX})).unwrap();
+    let read = v1beta1::RateLimitSampling::decode(bytes).unwrap();
+    assert_eq!(read.max_unsampled_entries, i64::MAX);
+}
+
 #[test]
 fn a_refusal_names_the_field_and_what_would_be_right() {
     let cases = [

@@ -167,3 +167,48 @@ fn leniently_a_handler_that_its_adapter_refuses_is_left_out_and_what_it_would_de
         assert!(lenient.stdout.contains(outcome) && lenient.stderr.contains(fault), "{lenient:?}");
     }
 }
+
+/// With 3, 5, 6 or 7 destinations in the default namespace, Mixer 1.3.8 answers by the rules of another namespace: lists that it makes
+/// for each namespace share their memory.
+#[test]
+fn the_rules_of_a_namespace_answer_for_no_other() {
+    for destinations in [3, 5, 6, 7] {
+        let mut config =
+            "kind: handler\nmetadata: {name: noop}\nspec: {compiledAdapter: noop, params: {}}\n---\n\
+             kind: instance\nmetadata: {name: all}\nspec: {compiledTemplate: checknothing, params: {}}\n---\n"
+                .to_owned();
+        for index in 0..destinations {
+            config += &format!(
+                "kind: handler\nmetadata: {{name: noop-{index}}}\nspec: {{compiledAdapter: noop, params: {{}}}}\n---\n\
+                 kind: rule\nmetadata: {{name: rule-{index}}}\nspec: {{actions: [{{handler: noop-{index}, instances: [all]}}]}}\n---\n"
+            );
+        }
+        for namespace in ["a", "b", "c"] {
+            config += &format!(
+                "kind: handler\nmetadata: {{name: deny, namespace: {namespace}}}\n\
+                 spec: {{compiledAdapter: denier, params: {{status: {{code: 7, message: 'by {namespace}'}}}}}}\n---\n\
+                 kind: rule\nmetadata: {{name: rule, namespace: {namespace}}}\n\
+                 spec: {{actions: [{{handler: deny, instances: [all.istio-system]}}]}}\n---\n"
+            );
+        }
+        for namespace in ["a", "b", "c"] {
+            let ran = explain(&config, &["-a", &format!("destination.namespace={namespace}")]);
+            let denied = format!("denied: PERMISSION_DENIED: deny.{namespace}:by {namespace}\n");
+            assert!(ran.stdout.starts_with(&denied), "{destinations} destinations: {ran:?}");
+        }
+    }
+}
+
+#[test]
+fn the_explanation_shows_the_expression_in_quotes_and_its_value() {
+    let config = check_path("h").replace("request.path}", "'\"user-\" + request.path + \"-bad\"'}")
+        + "kind: handler\nmetadata: {name: h, namespace: shop}\n\
+           spec: {compiledAdapter: listchecker, params: {overrides: [user-/admin-bad], blacklist: true}}\n";
+    let ran = explain(&config, &IN_SHOP);
+    assert!(
+        ran.stdout.starts_with("denied: PERMISSION_DENIED: h.shop:user-/admin-bad is blacklisted\n"),
+        "{ran:?}"
+    );
+    let param = r#"    value: expression "user-" + request.path + "-bad" -> "user-/admin-bad" (STRING)"#;
+    assert!(ran.stdout.contains(param), "{ran:?}");
+}

@@ -110,6 +110,16 @@ mod tests {
         assert!(!Literal::new("x").equals(None));
     }
 
+    // In the original it equals any of them.
+    #[test]
+    fn the_empty_text_equals_no_number_boolean_or_time() {
+        let values: [Value; 5] =
+            [0.into(), 0.0.into(), false.into(), UNIX_EPOCH.into(), Duration::from_secs(0).into()];
+        for value in values {
+            assert!(!equal("", value.clone()), "{value:?}");
+        }
+    }
+
     #[test]
     fn bytes_that_are_no_address_equal_nothing() {
         assert!(!equal("", IpAddress { value: vec![1, 2, 3].into() }));

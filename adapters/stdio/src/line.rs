@@ -238,6 +238,27 @@ mod tests {
         }
     }
 
+    // The original writes 1754 for the year 1, and 1816 for the year 9999.
+    #[test]
+    fn times_are_written_as_they_are_however_far_away() {
+        for (seconds, text) in [
+            (-62_135_596_800, "0001-01-01T00:00:00.000000Z"),
+            (253_402_300_799, "9999-12-31T23:59:59.000000Z"),
+        ] {
+            let time = TimeStamp { value: Some(Timestamp { seconds, nanos: 0 }) };
+            let line = line(Form::Json, Level::Info, None, &fields([("v", time.into())]));
+            assert!(line.ends_with(&format!("\"v\":\"{text}\"}}\n")), "{line}");
+        }
+    }
+
+    // The original writes the bytes in base64 in metrics, though not in log entries.
+    #[test]
+    fn addresses_in_metrics_are_addresses() {
+        let fields = fields([("d", IpAddress { value: vec![10, 0, 0, 1].into() }.into())]);
+        let line = line(Form::Json, Level::Info, Some(&1.into()), &fields);
+        assert!(line.ends_with("\"value\":1,\"d\":\"10.0.0.1\"}\n"), "{line}");
+    }
+
     #[test]
     fn a_value_without_a_kind_is_null() {
         let fields = fields([("a", Value::Unspecified)]);
