@@ -2,19 +2,18 @@
 
 use base64::{Engine as _, engine::general_purpose::STANDARD};
 use mixer_adapter::prost::Message as _;
-use mixer_adapter_engine::proto::istio::mixer::v1::{
-    CheckResponse, ReferencedAttributes, referenced_attributes::Condition,
-};
+use mixer_adapter_engine::proto::istio::mixer::v1::{CheckResponse, ReferencedAttributes};
 use prost_reflect::{DynamicMessage, MessageDescriptor, SerializeOptions};
 use serde_json::{Value as Json, json};
 
-use crate::{backend::Captured, case::Expect, config::POOL};
+use crate::{backend::Captured, case::Expect, config::POOL, referenced::referenced_attributes};
 
 pub(crate) fn compare_response(expect: &Expect, response: CheckResponse) -> Vec<String> {
     let mut expected = expect.response.clone().unwrap_or_default();
     let quota_names: Vec<String> = response.quotas.keys().cloned().collect();
-    let references =
-        |referenced: &Option<ReferencedAttributes>| json!(list(&referenced.clone().unwrap_or_default()));
+    let references = |referenced: &Option<ReferencedAttributes>| {
+        json!(referenced_attributes(&referenced.clone().unwrap_or_default()))
+    };
     let precondition = response.precondition.clone().unwrap_or_default();
     let mut differences = Vec::new();
     let mut compare = |what: String, expected: Json, got: Json| {
@@ -46,32 +45,6 @@ pub(crate) fn compare_response(expect: &Expect, response: CheckResponse) -> Vec<
     let expected = DynamicMessage::deserialize(message, expected).unwrap();
     compare("response".to_owned(), without_empty(canonical(&expected)), got);
     differences
-}
-
-/// The references in the form of the cases, `map[key]=CONDITION`.
-fn list(referenced: &ReferencedAttributes) -> Vec<String> {
-    let word = |index: i32| match usize::try_from(index) {
-        Ok(global) => mixer_adapter_engine::dictionary::WORDS[global].to_string(),
-        Err(_) => referenced.words[usize::try_from(-index - 1).unwrap()].clone(),
-    };
-    let mut list: Vec<String> = referenced
-        .attribute_matches
-        .iter()
-        .map(|attribute| {
-            let key = match attribute.map_key {
-                0 => String::new(),
-                key => format!("[{}]", word(key)),
-            };
-            let condition = match attribute.condition() {
-                Condition::Exact => "EXACT",
-                Condition::Absence => "ABSENCE",
-                _ => "?",
-            };
-            format!("{}{key}={condition}", word(attribute.name))
-        })
-        .collect();
-    list.sort();
-    list
 }
 
 /// The adapter calls as a set; the order of instances counts unless the case says otherwise.

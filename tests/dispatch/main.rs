@@ -8,6 +8,8 @@ mod backend;
 mod case;
 mod compare;
 mod config;
+#[path = "../support/referenced.rs"]
+mod referenced;
 
 use case::Case;
 

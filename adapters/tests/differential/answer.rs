@@ -1,6 +1,7 @@
 //! Our answers in the form in which the others were recorded.
 
-use mixer_adapter::{prost_types::Duration, service::mixer::referenced, tonic::Status};
+use crate::referenced::referenced_attributes;
+use mixer_adapter::{prost_types::Duration, tonic::Status};
 use mixer_adapter_core::status::status_name;
 use mixer_adapter_engine::proto::istio::mixer::v1::{CheckResponse, HeaderOperation, ReferencedAttributes};
 
@@ -64,12 +65,5 @@ fn nanos(duration: Option<Duration>) -> i128 {
 }
 
 fn references(answered: Option<ReferencedAttributes>) -> Vec<String> {
-    let references = referenced(&answered.unwrap_or_default());
-    let references = references.into_iter().map(|(name, key, condition)| match key {
-        Some(key) => format!("{name}[{key}]={condition}"),
-        None => format!("{name}={condition}"),
-    });
-    let mut references: Vec<String> = references.collect();
-    references.sort();
-    references
+    referenced_attributes(&answered.unwrap_or_default())
 }

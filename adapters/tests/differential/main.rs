@@ -8,6 +8,8 @@ mod case;
 mod compare;
 mod engine;
 mod known;
+#[path = "../../../tests/support/referenced.rs"]
+mod referenced;
 mod request;
 #[path = "../support/mod.rs"]
 mod support;
