@@ -2,7 +2,7 @@
 
 use crate::referenced::referenced_attributes;
 use mixer_adapter::{prost_types::Duration, tonic::Status};
-use mixer_adapter_core::status::status_name;
+use mixer_adapter_core::framework::status::status_name;
 use mixer_adapter_engine::proto::istio::mixer::v1::{CheckResponse, HeaderOperation, ReferencedAttributes};
 
 use crate::case::{Answer, Quota, Route};

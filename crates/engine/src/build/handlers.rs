@@ -21,7 +21,11 @@ use mixer_adapter_config::{
 };
 use mixer_adapter_core::{
     adapter::{InferredType, InferredTypes},
-    framework::{digest::Digest, dynamic::DynamicTemplate, json::{read_json, read_json_leniently}},
+    framework::{
+        digest::Digest,
+        dynamic::DynamicTemplate,
+        json::{read_json, read_json_leniently},
+    },
     proto::Any,
 };
 use mixer_adapter_host::{Host, handler::AdapterInfo};
