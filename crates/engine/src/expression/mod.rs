@@ -145,11 +145,11 @@ impl Expression {
         use code::Expr::Constant;
         let Program::Cexl(typed) = &self.program else { return None };
         Some(match &typed.code {
-            Code::Text(Constant(text)) => Evaluated::text(typed.value_type, Cow::Borrowed(text)),
+            Code::Str(Constant(text)) => Evaluated::string(typed.value_type, Cow::Borrowed(text)),
             Code::Int(Constant(number)) => Evaluated::Int64(*number),
             Code::Double(Constant(number)) => Evaluated::Double(*number),
-            Code::Truth(Constant(truth)) => Evaluated::Bool(*truth),
-            Code::Length(Constant(nanos)) => Evaluated::Duration(*nanos),
+            Code::Bool(Constant(truth)) => Evaluated::Bool(*truth),
+            Code::Duration(Constant(nanos)) => Evaluated::Duration(*nanos),
             _ => return None,
         })
     }
