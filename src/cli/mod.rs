@@ -30,7 +30,7 @@ use std::{
 
 use clap::{Parser, Subcommand};
 
-use mixer_adapter_host::handler::{AdapterInfo, Adapters, AdaptersBuilder, list};
+use mixer_adapter_host::handler::{AdapterInfo, Adapters, AdaptersBuilder, quoted_list};
 
 /// A whole program that serves the adapters named: command line, gRPC, health, reflection, metrics, graceful end.
 /// `; sample = TEXT` behind the names gives it the configuration (YAML) that it runs with when it is given none.
@@ -169,7 +169,7 @@ fn chosen<'a>(adapters: &'a Adapters, names: &[String]) -> Result<Vec<&'a Adapte
 
 fn find<'a>(adapters: &'a Adapters, name: &str) -> Result<&'a AdapterInfo, Usage> {
     adapters.find(name).map(|adapter| &**adapter).ok_or_else(|| {
-        let known = list(adapters.iter().map(|adapter| adapter.name));
+        let known = quoted_list(adapters.iter().map(|adapter| adapter.name));
         Usage(format!("there is no adapter `{name}` in this program; there is {known}"))
     })
 }

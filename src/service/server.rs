@@ -23,7 +23,7 @@ use super::{
 };
 use mixer_adapter_config::mcp::metrics::McpMetrics;
 use mixer_adapter_engine::{ConfigStatus, Mixer};
-use mixer_adapter_host::{Host, session::TICKS_TO_EXPIRE};
+use mixer_adapter_host::{Host, session::STEPS_TO_EXPIRE};
 use mixer_adapter_net::{Connection, ConnectionLimits, HttpService, Listener, Protocol, Workers};
 
 /// How a server treats connections and calls.
@@ -286,7 +286,7 @@ fn is_loopback(listener: &TcpListener) -> bool {
 const SWEEP: Duration = Duration::from_secs(60);
 
 async fn keep_time(host: Arc<Host>, session_idle: Option<Duration>, stop: CancellationToken) {
-    let tick = session_idle.map_or(SWEEP, |idle| (idle / TICKS_TO_EXPIRE).max(Duration::from_millis(1)));
+    let tick = session_idle.map_or(SWEEP, |idle| (idle / STEPS_TO_EXPIRE).max(Duration::from_millis(1)));
     let mut ticks = tokio::time::interval(tick);
     ticks.set_missed_tick_behavior(tokio::time::MissedTickBehavior::Delay);
     ticks.tick().await;
@@ -296,7 +296,7 @@ async fn keep_time(host: Arc<Host>, session_idle: Option<Duration>, stop: Cancel
             () = stop.cancelled() => return,
         }
         match session_idle {
-            Some(_) => host.tick(),
+            Some(_) => host.expire_idle(),
             None => host.handlers().sweep(),
         }
     }

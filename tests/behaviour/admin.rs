@@ -135,7 +135,7 @@ async fn the_sessions_page_says_who_holds_what_and_nothing_of_the_configuration(
             ],
         })
     );
-    serving.host.tick();
+    serving.host.expire_idle();
     assert_eq!(json_page(&serving).await["sessions"][0]["idle_tenths"], 1);
 }
 

@@ -158,7 +158,7 @@ async fn a_configuration_of_an_unknown_type_is_refused_with_the_known_ones() {
         assert_eq!(
             failure.message,
             format!(
-                "no adapter here is configured by `{type_url}`; known are `test.bystander.Params`, `test.probe.Params`"
+                "no adapter is configured by `{type_url}`; expected one of: `test.bystander.Params`, `test.probe.Params`"
             )
         );
         let status = client.create_session(session(config)).await.status.unwrap();
@@ -281,7 +281,7 @@ async fn a_struct_that_several_adapters_accept_must_name_one() {
     assert_eq!(ambiguous.code, Code::InvalidArgument as i32);
     assert_eq!(
         ambiguous.message,
-        "the configuration names no adapter: `blocker`, `probe` accept it; say which with \"_adapter\", or send its own \
+        "the configuration names no adapter: `blocker`, `probe` accept it; name one in \"_adapter\", or send its \
          configuration message"
     );
     let named = create(structure([("ledger", text("several")), ("_adapter", text("probe"))])).await;
@@ -291,7 +291,7 @@ async fn a_struct_that_several_adapters_accept_must_name_one() {
     let unknown = create(structure([("_adapter", text("nobody"))])).await.status.unwrap();
     assert_eq!(
         unknown.message,
-        "the configuration names no adapter: \"_adapter\" is \"nobody\"; adapters here are `blocker`, `probe`"
+        "the configuration names no adapter: \"_adapter\" is \"nobody\"; expected one of: `blocker`, `probe`"
     );
     // Only one of the two has the field.
     let only = create(structure([("ledger", text("several")), ("seq", number(7.0))])).await;
@@ -330,7 +330,7 @@ async fn inferred_types_must_be_of_templates_that_are_served() {
     assert_eq!(unknown.code, Code::InvalidArgument as i32);
     assert_eq!(
         unknown.message,
-        "inferred type of instance `i.instance.ns`: `tracespan.Type` is the Type of no template that is served here"
+        "inferred type of instance `i.instance.ns`: `tracespan.Type` is not the Type of a template that is served here"
     );
     let others = create(inferred("i.instance.ns", "checknothing")).await;
     assert_eq!(
@@ -356,7 +356,7 @@ async fn an_unknown_session_is_not_found() {
     assert_eq!(client.close_session(&made).await.status.unwrap().code, 0);
     for id in [&*made, "00000000000000000000000000000000", "s-1", ""] {
         let expected = format!(
-            "there is no session `{id}`: it was closed, expired, or never made here; make it again with CreateSession"
+            "session `{id}` does not exist: it was closed, it expired, or this server never had it; create it with CreateSession"
         );
         let failure =
             client.call::<CheckResult>(ListEntry::METHOD, &entry(session_id(id), "allow")).await.unwrap_err();

@@ -17,7 +17,7 @@ use mixer_adapter::{
 use mixer_adapter_host::{
     Host, NewSession,
     handler::{Adapters, Caller, Closing, TableLimits},
-    session::TICKS_TO_EXPIRE,
+    session::STEPS_TO_EXPIRE,
 };
 use proptest::{
     collection::vec,
@@ -56,7 +56,7 @@ fn step() -> impl Strategy<Value = Step> {
         1 => (0..CONFIGS).prop_map(Step::CallByConfig),
         2 => Just(Step::CallByInstance),
         1 => Just(Step::Reconnect),
-        1 => (1..=TICKS_TO_EXPIRE + 1).prop_map(Step::Ticks),
+        1 => (1..=STEPS_TO_EXPIRE + 1).prop_map(Step::Ticks),
     ]
 }
 
@@ -171,7 +171,7 @@ impl Model {
 
     fn tick(&mut self) {
         self.sessions.values_mut().for_each(|session| session.idle += 1);
-        self.sessions.retain(|_, session| session.idle <= TICKS_TO_EXPIRE);
+        self.sessions.retain(|_, session| session.idle <= STEPS_TO_EXPIRE);
     }
 }
 
@@ -215,7 +215,7 @@ async fn run_steps(host: &Host, name: &str, steps: &[(usize, Step)]) -> Model {
             }
             Step::Reconnect => connections[*client] = 100 + at as u64,
             Step::Ticks(ticks) => (0..*ticks).for_each(|_| {
-                host.tick();
+                host.expire_idle();
                 model.tick();
             }),
         }

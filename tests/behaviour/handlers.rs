@@ -174,7 +174,7 @@ async fn handlers_nobody_calls_are_let_go() {
     assert_eq!(ledger.closed(), 0);
     let host = serving.host.clone();
     until("the idle handler is closed", || {
-        host.tick();
+        host.expire_idle();
         ledger.closed() == 1
     })
     .await;

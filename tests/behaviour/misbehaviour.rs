@@ -76,7 +76,7 @@ async fn a_call_that_never_returns_ends_at_its_deadline() {
     let failure =
         client.send_within(ListEntry::METHOD, &request, Duration::from_millis(50)).await.unwrap_err();
     assert_eq!(failure.code, Code::DeadlineExceeded);
-    assert_eq!(failure.message, "the deadline passed before `listentry` was done");
+    assert_eq!(failure.message, "the deadline passed before `listentry` answered");
     assert_eq!((ledger.entered(), ledger.abandoned()), (1, 1), "the handler's future is dropped");
     assert_eq!(serving.metric(&calls("listentry", "DEADLINE_EXCEEDED")).await, 1.0);
     assert!(told(&client, "deadline", "allow").await.is_ok());

@@ -9,7 +9,7 @@ use mixer_adapter::{
 use mixer_adapter_engine::proto::istio::mixer::adapter::model::v1beta1::{
     CreateSessionRequest, ValidateRequest,
 };
-use mixer_adapter_host::session::TICKS_TO_EXPIRE;
+use mixer_adapter_host::session::STEPS_TO_EXPIRE;
 use test_adapters::{Blocker, Probe, ledger, params::probe::Params};
 
 use crate::{
@@ -219,14 +219,14 @@ async fn a_session_nobody_uses_expires_after_ten_ticks() {
     let serving = Serving::start(|adapters| adapters.add::<Probe>()).await;
     let (client, ledger) = (serving.connect().await, ledger("expires"));
     let id = create(&client, any(&probe("expires"))).await;
-    let tick = |times: u32| (0..times).for_each(|_| serving.host.tick());
-    tick(TICKS_TO_EXPIRE);
+    let tick = |times: u32| (0..times).for_each(|_| serving.host.expire_idle());
+    tick(STEPS_TO_EXPIRE);
     assert!(uses(&client, session_id(&id)).await.is_ok(), "a use by its id");
-    tick(TICKS_TO_EXPIRE);
+    tick(STEPS_TO_EXPIRE);
     assert!(uses(&client, None).await.is_ok(), "a use by its instance");
-    tick(TICKS_TO_EXPIRE);
+    tick(STEPS_TO_EXPIRE);
     assert_eq!(create(&client, any(&probe("expires"))).await, id, "another claim");
-    tick(TICKS_TO_EXPIRE);
+    tick(STEPS_TO_EXPIRE);
     assert_eq!(ledger.closed(), 0);
     tick(1);
     until("the handler of an expired session is closed", || ledger.closed() == 1).await;

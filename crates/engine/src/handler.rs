@@ -16,7 +16,7 @@ use super::remote::{RemoteAdapter, Session};
 use mixer_adapter_core::framework::{dynamic::DynamicTemplate, frame::FRAME_PREFIX};
 use mixer_adapter_host::{
     Host,
-    handler::{BoxFuture, CallError, Caller, Claim, Handler, Resolver},
+    handler::{BoxFuture, CallContext, CallError, Caller, Handler, Resolver},
 };
 
 /// What answers a handler's calls.
@@ -247,11 +247,11 @@ impl Target for Session {
 
 /// A call within the process brings its handler along.
 impl Resolver for InProcess {
-    fn open(&self, _: &Claim<'_>) -> Option<Arc<Handler>> {
+    fn open(&self, _: &CallContext<'_>) -> Option<Arc<Handler>> {
         Some(self.handler.clone())
     }
 
-    fn resolve<'a>(&'a self, _: Claim<'a>) -> BoxFuture<'a, Result<Arc<Handler>, CallError>> {
+    fn resolve<'a>(&'a self, _: CallContext<'a>) -> BoxFuture<'a, Result<Arc<Handler>, CallError>> {
         Box::pin(std::future::ready(Ok(self.handler.clone())))
     }
 }

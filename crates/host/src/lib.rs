@@ -1,27 +1,32 @@
-//! Hosts adapters: finds the handler each call runs with, and answers Validate, CreateSession and CloseSession.
+//! Hosts adapters: opens and closes handlers, keeps sessions, and selects the handler of each call.
 //!
-//! This is what the gRPC services call, and what the engine calls for adapters in its own process.
+//! Called by the gRPC services and, for adapters in the same process, by the engine.
+//!
+//! | question | file |
+//! |---|---|
+//! | which adapter is a configuration for | `select_adapter.rs` |
+//! | which handler is a call for | `select_handler.rs` |
+//! | who opens and closes sessions | `session/lifecycle.rs` |
+//! | who opens and closes handlers | `handler/table.rs`, `handler/closing.rs` |
+//! | where is a handler cached | `handler/cache.rs` |
+//! | where is the deadline of a call enforced | `handler/call.rs` |
 
-mod assign;
-mod backend;
 pub mod handler;
 pub mod metrics;
-mod resolve;
+mod select_adapter;
+mod select_handler;
 pub mod session;
 
-use std::sync::{
-    Arc,
-    atomic::{AtomicU64, Ordering::Relaxed},
-};
+use std::sync::{Arc, atomic::AtomicU64};
 
 use prost::bytes::Bytes;
-
-pub use backend::NewSession;
 
 use crate::{
     handler::{Adapters, CallError, Caller, Closing, HandlerTable, TableLimits},
     session::{MemoryStore, SessionStore},
 };
+
+pub use session::NewSession;
 
 /// The adapters of a process with their handlers and sessions.
 pub struct Host {
@@ -32,26 +37,26 @@ pub struct Host {
     counts: Counts,
 }
 
-/// What happened to sessions since the start.
+/// Counters of sessions since the start.
 #[derive(Debug, Default)]
 pub struct Counts {
-    /// Sessions made or claimed again.
+    /// Successful CreateSession calls.
     pub opened: AtomicU64,
-    /// CreateSession calls that were refused.
+    /// Refused CreateSession calls.
     pub refused: AtomicU64,
     /// Sessions ended by their last CloseSession.
     pub closed: AtomicU64,
-    /// Sessions ended for want of use.
+    /// Sessions that expired.
     pub expired: AtomicU64,
 }
 
 impl Host {
-    /// Hosts adapters, with sessions in memory.
+    /// Hosts adapters with sessions in memory.
     pub fn new(adapters: Adapters, limits: TableLimits, closing: Closing) -> Self {
         Self::with_store(adapters, limits, closing, Box::new(MemoryStore::default()))
     }
 
-    /// Hosts adapters, with sessions in that store.
+    /// Hosts adapters with sessions in a store.
     pub fn with_store(
         adapters: Adapters,
         limits: TableLimits,
@@ -63,52 +68,40 @@ impl Host {
         Self { adapters, handlers, sessions, closing, counts: Counts::default() }
     }
 
-    /// The adapters.
+    /// Returns the adapters.
     pub fn adapters(&self) -> &Adapters {
         &self.adapters
     }
 
-    /// The open handlers.
+    /// Returns the open handlers.
     pub fn handlers(&self) -> &HandlerTable {
         &self.handlers
     }
 
-    /// The sessions.
+    /// Returns the sessions.
     pub fn sessions(&self) -> &dyn SessionStore {
         &*self.sessions
     }
 
-    /// Where handlers are closed; [`close`](Self::close) waits for all of it.
+    /// Returns the closing of handlers, which [`close`](Self::close) waits for.
     pub fn closing(&self) -> &Closing {
         &self.closing
     }
 
-    /// What happened to sessions since the start.
+    /// Returns the counters of sessions.
     pub fn counts(&self) -> &Counts {
         &self.counts
     }
 
-    /// Serves one request of the method at that path, from and to gRPC frames; `None` if there is no such method.
+    /// Serves one request: an encoded message in, a gRPC frame out. Returns `None` if no template has this method.
     pub async fn call(&self, path: &str, request: Bytes, caller: Caller) -> Option<Result<Bytes, CallError>> {
         Some(self.adapters.method(path)?.call(request, self, caller).await)
     }
 
-    /// One tick of the clock by which sessions expire: ten ticks without use end a session. Also lets go of idle
-    /// handlers.
-    pub fn tick(&self) {
-        let expired = self.sessions.tick();
-        if expired > 0 {
-            self.counts.expired.fetch_add(expired as u64, Relaxed);
-            tracing::info!(expired, "sessions without use ended");
-        }
-        self.handlers.sweep();
-    }
-
-    /// Lets go of all sessions and handlers and waits until they are closed, at most that long. Returns how many were
-    /// not.
-    pub async fn close(&self, at_most: std::time::Duration) -> usize {
+    /// Ends all sessions and closes all handlers. Waits up to `timeout`, and returns how many handlers are still open.
+    pub async fn close(&self, timeout: std::time::Duration) -> usize {
         self.sessions.clear();
         self.handlers.clear();
-        self.closing.finish(at_most).await
+        self.closing.finish(timeout).await
     }
 }

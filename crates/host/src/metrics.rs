@@ -1,4 +1,4 @@
-//! Counts of calls, by adapter, template and gRPC code, recorded without locks.
+//! Metrics of calls by adapter, template and gRPC code, recorded without locks; names of these metrics.
 
 use std::{
     sync::{
@@ -21,7 +21,7 @@ use tonic::Code;
 const BOUNDS: [f64; 14] =
     [0.000_025, 0.000_1, 0.000_25, 0.000_5, 0.001, 0.002_5, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 1.0, 5.0];
 
-/// The codes of gRPC, by number.
+/// The number of gRPC codes.
 const CODES: usize = 17;
 
 /// The calls of one template to one adapter.
@@ -31,7 +31,7 @@ pub struct CallMetrics {
     latency: Latency,
 }
 
-/// How long something took, in buckets.
+/// A histogram of durations.
 #[derive(Debug, Default)]
 pub struct Latency {
     buckets: [AtomicU64; BOUNDS.len() + 1],
@@ -39,13 +39,13 @@ pub struct Latency {
 }
 
 impl CallMetrics {
-    /// Counts a call that ended.
+    /// Records a call that ended.
     pub fn record(&self, code: Code, took: Duration) {
         self.codes[code as usize].fetch_add(1, Relaxed);
         self.latency.record(took);
     }
 
-    /// How many calls ended with that code.
+    /// Returns how many calls ended with a code.
     pub fn count(&self, code: Code) -> u64 {
         self.codes[code as usize].load(Relaxed)
     }
@@ -75,10 +75,10 @@ impl EncodeMetric for &Latency {
     }
 }
 
-/// All calls, for the metrics page.
+/// Exports the metrics of all calls and the events of adapters.
 #[derive(Debug)]
 pub struct Calls {
-    /// Adapter (empty where a call reached none), template, counts.
+    /// Adapter (empty for calls that reached none), template, metrics.
     pub series: Vec<(&'static str, &'static str, Arc<CallMetrics>)>,
 }
 
@@ -93,7 +93,7 @@ impl Collector for Calls {
         for (adapter, template, metrics) in &self.series {
             for code in (0..CODES as i32).map(Code::from_i32) {
                 let count = metrics.count(code);
-                // Codes that never came up are left out, but for OK, which shows that the series exists.
+                // Codes without calls are omitted, except OK, which shows that the series exists.
                 if count > 0 || code == Code::Ok {
                     let labels = [
                         ("adapter", *adapter),

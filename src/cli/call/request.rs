@@ -14,7 +14,7 @@ use mixer_adapter_core::{
     proto::{Any, QuotaRequest, istio::mixer::adapter::model::v1beta1::quota_request::QuotaParams},
     template::{STANDARD, Variety},
 };
-use mixer_adapter_host::handler::{Adapters, list};
+use mixer_adapter_host::handler::{Adapters, quoted_list};
 
 /// What is sent, read from the command line.
 pub(super) struct Prepared {
@@ -77,7 +77,7 @@ fn template(call: &Call, adapters: &Adapters) -> Result<DynamicTemplate, Usage> 
             let served = adapters.templates().map(|template| (template.name, template.descriptor));
             let known: BTreeMap<&str, &[u8]> = STANDARD.iter().copied().chain(served).collect();
             let Some(descriptor) = known.get(name) else {
-                let known = list(known.keys());
+                let known = quoted_list(known.keys());
                 return Err(Usage(format!(
                     "there is no template `{name}` here; there is {known}. Give somebody else's with --descriptor"
                 )));

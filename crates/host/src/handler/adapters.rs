@@ -1,3 +1,5 @@
+//! The adapters of a process.
+
 use std::{
     any::Any,
     collections::{BTreeMap, HashMap},
@@ -11,8 +13,8 @@ use tokio::runtime::Handle as Runtime;
 
 use super::{
     blocking::BlockingThreads,
-    entry::{AnyAdapter, Typed},
-    servers::{Method, Servers, TypedServer},
+    call::{HandlerCaller, Method, TemplateMethod},
+    erased::{AnyAdapter, Typed},
 };
 use mixer_adapter_core::{
     adapter::{Adapter, Config, Handle, Templates},
@@ -23,16 +25,16 @@ use mixer_adapter_core::{
     template::{Template, Variety},
 };
 
-/// What there is to know about an adapter without its type.
+/// A description of an adapter.
 #[derive(Debug)]
 pub struct AdapterInfo {
-    /// Its place among the adapters of this process.
+    /// Its position among the adapters of the process.
     pub(crate) index: usize,
     /// [`Adapter::NAME`].
     pub name: &'static str,
     /// [`Adapter::DESCRIPTION`].
     pub description: &'static str,
-    /// The configuration message, with presence for every field.
+    /// The configuration message, in which every scalar field has presence.
     pub config: MessageDescriptor,
     /// [`Config::DESCRIPTOR`].
     pub config_descriptor: &'static [u8],
@@ -42,23 +44,23 @@ pub struct AdapterInfo {
 }
 
 impl AdapterInfo {
-    /// Whether it serves a template of that name.
+    /// Returns whether it serves a template.
     pub fn serves(&self, template: &str) -> bool {
         self.templates.iter().any(|served| served.name == template)
     }
 
-    /// How often its handlers panicked.
+    /// Returns how often its handlers panicked.
     pub fn panics(&self) -> u64 {
         self.panics.get()
     }
 
-    /// The names of its templates, for messages.
+    /// Returns the names of its templates, for messages.
     pub(crate) fn template_names(&self) -> String {
-        list(self.templates.iter().map(|template| template.name))
+        quoted_list(self.templates.iter().map(|template| template.name))
     }
 }
 
-/// What there is to know about a template without its type.
+/// A description of a template.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct TemplateInfo {
     /// [`Template::NAME`].
@@ -85,17 +87,17 @@ impl TemplateInfo {
     }
 }
 
-/// Why a set of adapters cannot be served together: a defect of the program, found at its start.
+/// A set of adapters that cannot be served together: a defect of the program, found when it starts.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum StartError {
-    /// Two adapters have one name.
-    #[error("two adapters are called `{name}`")]
+    /// Two adapters have the same name.
+    #[error("two adapters have the name `{name}`")]
     DuplicateAdapter {
         /// The name.
         name: &'static str,
     },
-    /// Two adapters have one configuration message, by which calls find theirs.
+    /// Two adapters have the same configuration message, which must identify the adapter of a call.
     #[error(
         "adapters `{first}` and `{second}` have the same configuration message `{message}`: give each its own package"
     )]
@@ -115,8 +117,8 @@ pub enum StartError {
         /// The fault.
         source: DescriptorError,
     },
-    /// Two templates have one name or method but are not the same.
-    #[error("two different templates are called `{name}`")]
+    /// Two different templates have the same name or method.
+    #[error("two different templates have the name `{name}`")]
     DuplicateTemplate {
         /// The name.
         name: &'static str,
@@ -133,7 +135,7 @@ pub struct Adapters {
 }
 
 impl Adapters {
-    /// No adapters yet. Those that block get their threads from that runtime.
+    /// Starts an empty set. Blocking adapters use threads of `runtime`.
     pub fn builder(runtime: Runtime) -> AdaptersBuilder {
         AdaptersBuilder {
             adapters: Self {
@@ -143,49 +145,49 @@ impl Adapters {
                 methods: HashMap::new(),
                 templates: BTreeMap::new(),
             },
-            servers: HashMap::new(),
+            template_methods: HashMap::new(),
             runtime,
             error: None,
         }
     }
 
-    /// All adapters, by name.
+    /// Returns all adapters, by name.
     pub fn iter(&self) -> impl Iterator<Item = &Arc<AdapterInfo>> {
         self.by_name.values().map(|index| self.entries[*index].info())
     }
 
-    /// The adapter of that name.
+    /// Returns the adapter with a name.
     pub fn find(&self, name: &str) -> Option<&Arc<AdapterInfo>> {
         self.by_name.get(name).map(|index| self.entries[*index].info())
     }
 
-    /// The adapter whose configuration is that message.
+    /// Returns the adapter with a configuration message.
     pub fn configured_by(&self, message: &str) -> Option<&Arc<AdapterInfo>> {
         self.by_config.get(message).map(|index| self.entries[*index].info())
     }
 
-    /// The names of all configuration messages, for messages.
+    /// Returns the names of all configuration messages, for errors.
     pub(crate) fn config_names(&self) -> String {
-        list(self.iter().map(|adapter| adapter.config.full_name()))
+        quoted_list(self.iter().map(|adapter| adapter.config.full_name()))
     }
 
-    /// All templates that some adapter serves, by name.
+    /// Returns all templates served, by name.
     pub fn templates(&self) -> impl Iterator<Item = &TemplateInfo> {
         self.templates.values()
     }
 
-    /// The template that has `message` as its `Type`, `metric.Type`.
+    /// Returns the template with a `Type` message, `metric.Type`.
     pub(crate) fn template_of_type(&self, message: &str) -> Option<&TemplateInfo> {
         let package = message.strip_suffix(".Type")?;
         self.templates.values().find(|template| template.package == package)
     }
 
-    /// The method at that path, `/listentry.HandleListEntryService/HandleListEntry`.
+    /// Returns the method at a path, `/listentry.HandleListEntryService/HandleListEntry`.
     pub fn method(&self, path: &str) -> Option<&Arc<dyn Method>> {
         self.methods.get(path)
     }
 
-    /// All methods, in no order.
+    /// Returns all methods, in no particular order.
     pub fn methods(&self) -> impl Iterator<Item = &Arc<dyn Method>> {
         self.methods.values()
     }
@@ -195,16 +197,17 @@ impl Adapters {
     }
 }
 
-/// Names for a message: `a`, `b` and `c`.
-pub fn list(names: impl IntoIterator<Item = impl AsRef<str>>) -> String {
+/// Formats names for a message: `` `a`, `b` ``, or `none`.
+pub fn quoted_list(names: impl IntoIterator<Item = impl AsRef<str>>) -> String {
     let names: Vec<String> = names.into_iter().map(|name| format!("`{}`", name.as_ref())).collect();
     if names.is_empty() { "none".to_owned() } else { names.join(", ") }
 }
 
-/// Adapters being put together.
+/// Builds a set of adapters.
 pub struct AdaptersBuilder {
     adapters: Adapters,
-    servers: HashMap<&'static str, Box<dyn Any + Send>>,
+    /// [`TemplateMethod`]s by path.
+    template_methods: HashMap<&'static str, Box<dyn Any + Send>>,
     runtime: Runtime,
     error: Option<StartError>,
 }
@@ -220,7 +223,10 @@ impl AdaptersBuilder {
         self
     }
 
-    /// The adapters, if they can be served together.
+    /// Returns the set.
+    ///
+    /// # Errors
+    /// The first conflict among the adapters that were added.
     pub fn build(self) -> Result<Adapters, StartError> {
         match self.error {
             Some(error) => Err(error),
@@ -242,10 +248,10 @@ impl AdaptersBuilder {
         }
         let threads = A::BLOCKING.then(|| BlockingThreads::new(self.runtime.clone()));
         let mut served =
-            Served { builder: self, index, threads: threads.clone(), templates: Vec::new(), clash: None };
+            Served { builder: self, index, threads: threads.clone(), templates: Vec::new(), conflict: None };
         A::Templates::visit(&mut served);
-        let Served { templates, clash, .. } = served;
-        if let Some(name) = clash {
+        let Served { templates, conflict, .. } = served;
+        if let Some(name) = conflict {
             return Err(StartError::DuplicateTemplate { name });
         }
         let info = Arc::new(AdapterInfo {
@@ -269,13 +275,13 @@ fn config_message<A: Adapter>() -> Result<MessageDescriptor, StartError> {
         .ok_or_else(|| error(DescriptorError::NoMessage(A::Config::NAME.to_owned())))
 }
 
-/// Adds an adapter to the server of each of its templates.
+/// Adds an adapter to the method of each of its templates.
 struct Served<'a> {
     builder: &'a mut AdaptersBuilder,
     index: usize,
     threads: Option<BlockingThreads>,
     templates: Vec<TemplateInfo>,
-    clash: Option<&'static str>,
+    conflict: Option<&'static str>,
 }
 
 impl<A: Adapter> TemplateVisitor<A> for Served<'_> {
@@ -287,16 +293,19 @@ impl<A: Adapter> TemplateVisitor<A> for Served<'_> {
         self.templates.push(info);
         let adapters = &mut self.builder.adapters;
         if adapters.templates.insert(T::NAME, info).is_some_and(|known| known != info) {
-            self.clash = Some(T::NAME);
+            self.conflict = Some(T::NAME);
             return;
         }
-        let servers =
-            self.builder.servers.entry(T::METHOD).or_insert_with(|| Box::new(Servers::<T>::default()));
-        let Some(servers) = servers.downcast_mut::<Servers<T>>() else {
-            self.clash = Some(T::NAME);
+        let method = self
+            .builder
+            .template_methods
+            .entry(T::METHOD)
+            .or_insert_with(|| Box::new(TemplateMethod::<T>::default()));
+        let Some(method) = method.downcast_mut::<TemplateMethod<T>>() else {
+            self.conflict = Some(T::NAME);
             return;
         };
-        servers.add(self.index, Arc::new(TypedServer::<A>::new(self.threads.clone())));
-        adapters.methods.insert(T::METHOD, Arc::new(servers.clone()));
+        method.add(self.index, Arc::new(HandlerCaller::<A>::new(self.threads.clone())));
+        adapters.methods.insert(T::METHOD, Arc::new(method.clone()));
     }
 }

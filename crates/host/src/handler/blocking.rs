@@ -1,3 +1,5 @@
+//! Threads for adapters that block.
+
 use std::{future::Future, sync::Arc};
 
 use tokio::{
@@ -5,11 +7,11 @@ use tokio::{
     sync::{Semaphore, oneshot},
 };
 
-/// How many threads one blocking adapter may hold at a time.
+/// The maximum number of threads of one blocking adapter.
 const THREADS: usize = 64;
 
-/// The threads of an adapter whose calls block. Each adapter has its own number of them, so that one that stalls leaves
-/// the threads of the others alone.
+/// The threads of one blocking adapter. Each adapter has a limit of its own, so that one that stalls does not take the
+/// threads of the others.
 #[derive(Clone)]
 pub(crate) struct BlockingThreads {
     runtime: Handle,
@@ -21,13 +23,14 @@ impl BlockingThreads {
         Self { runtime, free: Arc::new(Semaphore::new(THREADS)) }
     }
 
-    /// Runs a future to its end on a thread of its own, waiting for one that is free; `None` when the server shuts down
-    /// before it is done. Where nobody waits any more it ends at its next `.await`: a blocked thread cannot be stopped.
+    /// Runs a future on a thread of its own, after waiting for a free one. Returns `None` if the server shuts down first.
+    ///
+    /// When the caller is dropped, the future ends at its next `.await`; a blocked thread cannot be stopped.
     pub(crate) async fn run<F>(&self, work: F) -> Option<F::Output>
     where
         F: Future<Output: Send> + Send + 'static,
     {
-        // The semaphore is never closed, so that there always is a permit to wait for.
+        // The semaphore is never closed, so acquiring a permit does not fail.
         let permit = self.free.clone().acquire_owned().await.ok();
         let runtime = self.runtime.clone();
         let (mut done, output) = oneshot::channel();

@@ -1,3 +1,5 @@
+//! Errors of calls.
+
 use std::sync::Arc;
 
 use mixer_adapter_core::{
@@ -6,8 +8,9 @@ use mixer_adapter_core::{
     template::{InvalidAnswerError, MalformedRequestError},
 };
 
-/// Why a call of a handler got no answer. Each becomes a gRPC status; a denial is none of these.
+/// A call without an answer. Each error becomes a gRPC status; a denial is not an error.
 #[derive(Clone, Debug, thiserror::Error)]
+#[non_exhaustive]
 pub enum CallError {
     /// The request's bytes are not its message.
     #[error("the request is not a `{message}`: {source}")]
@@ -17,10 +20,10 @@ pub enum CallError {
         /// Where decoding stopped.
         source: prost::DecodeError,
     },
-    /// The request lacks what its template demands.
+    /// The request lacks what its template requires.
     #[error("{0}")]
     MalformedRequest(#[from] MalformedRequestError),
-    /// No configuration was found in any of the four ways.
+    /// The call has no configuration, and none was found for it.
     #[error(
         "no configuration for template `{template}`: the request has no adapter_config (no session id, no configuration), \
          no live session names {instances}, and {adapters}; open a session or send adapter_config"
@@ -33,19 +36,19 @@ pub enum CallError {
         /// Why no adapter could be called without configuration.
         adapters: String,
     },
-    /// The configuration is of no adapter here.
-    #[error("no adapter here is configured by `{type_url}`; known are {known}")]
+    /// The configuration message belongs to no adapter.
+    #[error("no adapter is configured by `{type_url}`; expected one of: {known}")]
     UnknownConfig {
         /// The type of the configuration.
         type_url: String,
         /// The configuration messages known.
         known: String,
     },
-    /// The configuration names no adapter and could be for several, or for none.
-    #[error("the configuration names no adapter: {why}")]
+    /// The configuration does not determine the adapter.
+    #[error("the configuration names no adapter: {reason}")]
     Unassigned {
-        /// Which adapters were considered and why none was chosen.
-        why: String,
+        /// The adapters that were considered, and why none was selected.
+        reason: String,
     },
     /// The configuration's adapter does not serve the template.
     #[error("adapter `{adapter}` does not serve template `{template}`; it serves {served}")]
@@ -57,36 +60,36 @@ pub enum CallError {
         /// What it serves.
         served: String,
     },
-    /// The configuration cannot be read.
+    /// The configuration does not decode.
     #[error("configuration of adapter `{adapter}`: {source}")]
     Unreadable {
         /// The adapter.
         adapter: &'static str,
-        /// What is wrong with it.
+        /// The fault.
         source: ParamsError,
     },
-    /// An instance's inferred type is not one the adapter can serve.
-    #[error("inferred type of instance `{instance}`: {why}")]
+    /// The inferred type of an instance belongs to no template, or does not decode.
+    #[error("inferred type of instance `{instance}`: {reason}")]
     InferredType {
         /// The instance's full name.
         instance: String,
-        /// What is wrong with it.
-        why: String,
+        /// The fault.
+        reason: String,
     },
-    /// No live session has this id.
+    /// No session has this id.
     #[error(
-        "there is no session `{id}`: it was closed, expired, or never made here; make it again with CreateSession"
+        "session `{id}` does not exist: it was closed, it expired, or this server never had it; create it with CreateSession"
     )]
     UnknownSession {
         /// The id in the request.
         id: String,
     },
-    /// The adapter refused its configuration, or could not be opened with it.
+    /// The adapter refused its configuration, or could not open a handler with it.
     #[error("adapter `{adapter}` refuses its configuration: {source}")]
     Refused {
         /// The adapter.
         adapter: &'static str,
-        /// Its reason.
+        /// The error of the adapter.
         source: Arc<AdapterError>,
     },
     /// The handler failed.
@@ -94,35 +97,35 @@ pub enum CallError {
     Failed {
         /// The adapter.
         adapter: &'static str,
-        /// Its reason.
+        /// The error of the adapter.
         source: Arc<AdapterError>,
     },
-    /// The handler panicked; the process lives on.
+    /// The handler panicked.
     #[error("adapter `{adapter}` panicked: {message}")]
     Panicked {
         /// The adapter.
         adapter: &'static str,
-        /// What the panic said.
+        /// The message of the panic.
         message: String,
     },
-    /// The handler's answer breaks the template's contract.
+    /// The handler's answer violates the template's contract.
     #[error("adapter `{adapter}` {source}")]
     InvalidAnswer {
         /// The adapter.
         adapter: &'static str,
-        /// How.
+        /// The violation.
         source: InvalidAnswerError,
     },
     /// The caller's deadline passed.
-    #[error("the deadline passed before `{stage}` was done")]
+    #[error("the deadline passed before `{template}` answered")]
     DeadlineExceeded {
-        /// What was being done.
-        stage: &'static str,
+        /// The template called.
+        template: &'static str,
     },
 }
 
 impl CallError {
-    /// The gRPC code it travels as.
+    /// Returns the gRPC code of the response.
     pub fn code(&self) -> Code {
         match self {
             Self::Undecodable { .. }

@@ -1,9 +1,11 @@
+//! Closing of handlers in the background.
+
 use std::{future::Future, time::Duration};
 
 use tokio::runtime::Handle;
 use tokio_util::task::{TaskTracker, task_tracker::TaskTrackerToken};
 
-/// Where handlers are closed: a runtime that outlives those that serve calls, and a count of what is not closed yet.
+/// Closes handlers on a runtime that outlives those that serve calls, and counts the handlers that are still open.
 #[derive(Clone, Debug)]
 pub struct Closing {
     runtime: Handle,
@@ -11,31 +13,31 @@ pub struct Closing {
 }
 
 impl Closing {
-    /// Closes handlers on that runtime.
+    /// Closes handlers on a runtime.
     pub fn on(runtime: Handle) -> Self {
         Self { runtime, tasks: TaskTracker::new() }
     }
 
-    /// The runtime that handlers are closed on.
+    /// Returns the runtime on which handlers are closed.
     pub fn runtime(&self) -> &Handle {
         &self.runtime
     }
 
-    /// Counts something as open until the result is dropped.
+    /// Counts a handler as open until the token is dropped.
     pub(crate) fn opened(&self) -> TaskTrackerToken {
         self.tasks.token()
     }
 
-    /// Closes one handler, in the background.
+    /// Closes one handler in the background.
     pub fn spawn(&self, close: impl Future<Output = ()> + Send + 'static) {
         self.tasks.spawn_on(close, &self.runtime);
     }
 
-    /// Waits until everything is closed, at most that long: also what calls still hold. Returns how many were not.
-    pub async fn finish(&self, at_most: Duration) -> usize {
+    /// Waits up to `timeout` for all handlers, including those in use by calls, and returns how many are still open.
+    pub async fn finish(&self, timeout: Duration) -> usize {
         self.tasks.close();
-        // Time over is not an error here: the count says what was left.
-        let _ = tokio::time::timeout(at_most, self.tasks.wait()).await;
+        // A timeout is not an error: the count says how many are left.
+        let _ = tokio::time::timeout(timeout, self.tasks.wait()).await;
         self.tasks.len()
     }
 }

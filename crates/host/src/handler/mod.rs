@@ -1,20 +1,18 @@
-//! Handlers: adapters with a configuration. The table here builds, shares, caches and closes them.
+//! Handlers, which are adapters with a configuration: opened, shared, cached, called and closed here.
 
 mod adapters;
 mod blocking;
+mod cache;
+mod call;
 mod call_error;
 mod closing;
-mod entry;
-mod kept;
-mod live;
-mod servers;
+mod erased;
+mod open_handlers;
 mod table;
 
-pub use adapters::list;
-pub use adapters::{AdapterInfo, Adapters, AdaptersBuilder, StartError, TemplateInfo};
+pub use adapters::{AdapterInfo, Adapters, AdaptersBuilder, StartError, TemplateInfo, quoted_list};
+pub use call::{CallContext, Caller, Method, Resolver};
 pub use call_error::CallError;
 pub use closing::Closing;
-pub use entry::BoxFuture;
-pub use entry::Handler;
-pub use servers::{Caller, Claim, Method, Resolver};
+pub use erased::{BoxFuture, Handler};
 pub use table::{HandlerTable, TableLimits};

@@ -1,3 +1,5 @@
+//! The table of handlers: opens each configuration once, and shares the handler.
+
 use std::{
     sync::{Arc, Mutex, MutexGuard, PoisonError},
     time::Duration,
@@ -9,23 +11,25 @@ use tokio::sync::oneshot;
 
 use super::{
     AdapterInfo, Adapters, CallError, Closing, Handler,
-    entry::{AnyAdapter, SHUTTING_DOWN},
-    kept::{Kept, Sent},
-    live::{Live, Slot},
+    cache::{CacheKey, HandlerCache},
+    erased::{AnyAdapter, SHUTTING_DOWN},
+    open_handlers::{Entry, OpenHandlers},
 };
-use mixer_adapter_core::adapter::{AdapterError, InferredTypes};
-use mixer_adapter_core::framework::digest::Digest;
+use mixer_adapter_core::{
+    adapter::{AdapterError, InferredTypes},
+    framework::{digest::Digest, json::ParamsError},
+};
 
-/// How large and how long-lived the table's caches are.
+/// Limits of the handler table.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct TableLimits {
-    /// How many configurations that came with calls are kept open.
+    /// The maximum number of handlers cached for configurations that came with calls.
     pub cached_handlers: u64,
-    /// A configuration that no call brought for that long is let go; `None` keeps it until it is evicted.
+    /// Evicts a cached handler after this time without a call; `None` disables eviction by time.
     pub idle: Option<Duration>,
-    /// How long a configuration that was refused is answered with that refusal before it is tried again.
+    /// How long a refusal is returned before the configuration is tried again.
     pub remember_refusals: Duration,
-    /// How long an adapter may take to open a handler; after that it is refused as UNAVAILABLE.
+    /// How long an adapter may take to open a handler; then it is refused as UNAVAILABLE.
     pub open_timeout: Duration,
 }
 
@@ -40,79 +44,86 @@ impl Default for TableLimits {
     }
 }
 
-/// Opens handlers, each configuration once, and keeps those that calls bring their configuration for.
+/// Opens each configuration once, and caches handlers of configurations that come with calls.
 ///
-/// A handler lives while somebody holds it: sessions, this table's cache, calls. Equal configurations find the live
-/// handler, so sessions and calls without one share it.
+/// A handler is open as long as a session, the cache or a call holds it. Equal configurations share the open handler,
+/// with or without a session.
 pub struct HandlerTable {
     adapters: Arc<Adapters>,
-    kept: Kept,
-    live: Mutex<Live>,
+    cache: HandlerCache,
+    open: Mutex<OpenHandlers>,
     refusals: Refusals,
     open_timeout: Duration,
     closing: Closing,
 }
 
-/// The configurations that were refused a moment ago, with the refusal.
+/// Recently refused configurations with the refusal.
 type Refusals = Cache<Digest, CallError>;
 
-/// How many refused configurations are remembered.
+/// The maximum number of remembered refusals.
 const REFUSALS: u64 = 1_000;
 
 impl HandlerTable {
-    /// An empty table.
+    /// Creates an empty table.
     pub fn new(adapters: Arc<Adapters>, limits: TableLimits, closing: Closing) -> Self {
-        let kept = Kept::new(limits.cached_handlers, limits.idle);
+        let cache = HandlerCache::new(limits.cached_handlers, limits.idle);
         let refusals = Cache::builder().max_capacity(REFUSALS).time_to_live(limits.remember_refusals).build();
-        Self { adapters, kept, live: Mutex::default(), refusals, open_timeout: limits.open_timeout, closing }
+        let open_timeout = limits.open_timeout;
+        Self { adapters, cache, open: Mutex::default(), refusals, open_timeout, closing }
     }
 
-    /// The handler kept for a configuration with exactly these bytes.
+    /// Returns the handler cached for exactly these bytes of configuration.
     pub(crate) fn cached(&self, adapter: &AdapterInfo, config: &Bytes) -> Option<Arc<Handler>> {
-        self.kept.find(&Sent { adapter: adapter.index, config: config.clone() })
+        self.cache.get(&CacheKey { adapter: adapter.index, config: config.clone() })
     }
 
-    /// Keeps a handler for configurations with exactly these bytes.
-    pub(crate) fn keep(&self, handler: &Arc<Handler>, config: &Bytes) {
-        // A copy: the bytes of a request share the buffer they were received in.
+    /// Caches a handler for exactly these bytes of configuration.
+    pub(crate) fn cache(&self, handler: &Arc<Handler>, config: &Bytes) {
+        // Copied, because the bytes of a request share its receive buffer.
         let config = Bytes::copy_from_slice(config);
-        self.kept.keep(Sent { adapter: handler.adapter().index, config }, handler);
+        self.cache.insert(CacheKey { adapter: handler.adapter().index, config }, handler);
     }
 
-    /// How many configurations that came with calls are kept.
+    /// Returns the number of cached handlers.
     pub fn cached_count(&self) -> u64 {
-        self.kept.count()
+        self.cache.count()
     }
 
-    /// How many handlers are open.
+    /// Returns the number of open handlers.
     pub fn live_count(&self) -> usize {
-        self.live().count()
+        self.open_handlers().count()
     }
 
-    /// Lets go of what expired; called now and then, since an idle cache does nothing by itself.
+    /// Evicts idle handlers. Called periodically, because an idle cache does nothing by itself.
     pub fn sweep(&self) {
-        self.kept.sweep();
-        self.live().sweep();
+        self.cache.sweep();
+        self.open_handlers().sweep();
     }
 
-    /// Lets go of every handler that only the cache holds.
+    /// Empties the cache. Handlers that nothing else holds are closed.
     pub fn clear(&self) {
-        self.kept.clear();
+        self.cache.clear();
     }
 
-    fn live(&self) -> MutexGuard<'_, Live> {
-        self.live.lock().unwrap_or_else(PoisonError::into_inner)
+    fn open_handlers(&self) -> MutexGuard<'_, OpenHandlers> {
+        self.open.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// The adapter's view of a configuration: its canonical bytes.
+    /// Decodes and encodes a configuration with the adapter's types, which makes its bytes canonical.
+    ///
+    /// # Errors
+    /// [`CallError::Unreadable`] if it does not decode.
     pub fn canonical(&self, adapter: &AdapterInfo, config: Bytes) -> Result<Bytes, CallError> {
         self.adapters.entry(adapter).canonical(config).map_err(|error| CallError::Unreadable {
             adapter: adapter.name,
-            source: mixer_adapter_core::framework::json::ParamsError::whole(error.to_string()),
+            source: ParamsError::whole(error.to_string()),
         })
     }
 
-    /// Asks the adapter whether it would take this canonical configuration.
+    /// Validates a canonical configuration with the adapter.
+    ///
+    /// # Errors
+    /// [`CallError::Refused`] with the faults that the adapter finds.
     pub fn validate(
         &self,
         adapter: &AdapterInfo,
@@ -122,14 +133,16 @@ impl HandlerTable {
         self.adapters.entry(adapter).validate(config, types).map_err(|error| refused(adapter, error))
     }
 
-    /// The live handler of a canonical configuration, opened if there is none. However many ask at once, it is opened
-    /// once; a refusal is remembered briefly.
+    /// Returns the open handler of a canonical configuration, or opens one. Concurrent callers share one opening.
     ///
-    /// It is opened apart from its caller, on the runtime that outlives calls: one whose deadline is shorter than opening
-    /// takes finds it open the next time, kept like the handlers of calls.
+    /// A handler is opened on the runtime that outlives calls. If the caller's deadline passes first, the handler is
+    /// cached for the next call.
+    ///
+    /// # Errors
+    /// [`CallError::Refused`] if the adapter refuses the configuration, or did so in the last seconds.
     pub async fn open(&self, adapter: &AdapterInfo, config: Bytes) -> Result<Arc<Handler>, CallError> {
         let digest = Digest::of([adapter.name.as_bytes(), &config]);
-        let slot = self.live().slot(digest);
+        let entry = self.open_handlers().entry(digest);
         let opening = Opening {
             adapter: self.adapters.entry(adapter).clone(),
             config: config.clone(),
@@ -139,18 +152,18 @@ impl HandlerTable {
             timeout: self.open_timeout,
         };
         let (answer, opened) = oneshot::channel();
-        let (kept, unwanted_as) = (self.kept.clone(), Sent { adapter: adapter.index, config });
+        let (cache, key) = (self.cache.clone(), CacheKey { adapter: adapter.index, config });
         self.closing.runtime().spawn(async move {
-            let outcome = opening.run(slot).await;
-            if let Err(Ok(unwanted)) = answer.send(outcome) {
-                kept.keep(unwanted_as, &unwanted);
+            let outcome = opening.run(entry).await;
+            if let Err(Ok(unclaimed)) = answer.send(outcome) {
+                cache.insert(key, &unclaimed);
             }
         });
         opened.await.unwrap_or_else(|_| Err(refused(adapter, AdapterError::unavailable(SHUTTING_DOWN))))
     }
 }
 
-/// What it takes to open one configuration.
+/// The opening of one configuration.
 struct Opening {
     adapter: Arc<dyn AnyAdapter>,
     config: Bytes,
@@ -161,9 +174,9 @@ struct Opening {
 }
 
 impl Opening {
-    /// Opens it, unless somebody else did while this waited for the slot.
-    async fn run(self, slot: Arc<Slot>) -> Result<Arc<Handler>, CallError> {
-        let mut handler = slot.lock().await;
+    /// Opens the handler, unless another caller did while this one waited for the entry.
+    async fn run(self, entry: Arc<Entry>) -> Result<Arc<Handler>, CallError> {
+        let mut handler = entry.lock().await;
         if let Some(handler) = handler.upgrade() {
             return Ok(handler);
         }

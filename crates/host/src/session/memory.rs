@@ -1,3 +1,5 @@
+//! Sessions in memory.
+
 use std::{
     collections::{BTreeMap, HashMap},
     sync::{
@@ -6,40 +8,41 @@ use std::{
     },
 };
 
-use super::{Session, SessionId, SessionStore, SessionSummary, TICKS_TO_EXPIRE};
+use super::{STEPS_TO_EXPIRE, Session, SessionId, SessionStore, SessionSummary};
 use crate::handler::Handler;
 
-/// Sessions of one process.
+/// The sessions of one process.
 #[derive(Debug, Default)]
 pub struct MemoryStore {
     sessions: RwLock<Sessions>,
-    tick: AtomicU32,
+    clock: AtomicU32,
 }
 
 #[derive(Debug, Default)]
 struct Sessions {
-    by_id: HashMap<SessionId, Held>,
-    /// By instance name and order of creation: the newest session of an instance is the last of its range.
+    by_id: HashMap<SessionId, StoredSession>,
+    /// By instance name and order of the newest claim: the newest session of an instance is the last of its range.
     by_instance: BTreeMap<(Arc<str>, u64), SessionId>,
     /// The same within one connection.
     by_connection: BTreeMap<(Arc<str>, u64, u64), SessionId>,
-    created: u64,
+    /// The number of claims so far, which orders them.
+    next_order: u64,
 }
 
 #[derive(Debug)]
-struct Held {
+struct StoredSession {
     session: Arc<Session>,
     claims: u32,
     /// The order of its newest claim.
     order: u64,
-    /// The connections of its newest claims, with their order.
+    /// The connections of its newest claims with their order.
     connections: Vec<(u64, u64)>,
 }
 
-/// A session remembers the connections of so many claims. Mixers that come and go without closing must not make it grow.
+/// The maximum number of connections stored for a session. Mixers that reconnect without closing must not make it grow.
 const CONNECTIONS: usize = 8;
 
-/// How many sessions of one instance are looked at for one that announced the other instances of a report too.
+/// The maximum number of sessions of one instance that are searched for one with all instances of a report.
 const CANDIDATES: usize = 16;
 
 impl MemoryStore {
@@ -52,30 +55,30 @@ impl MemoryStore {
     }
 
     fn used(&self, session: &Session) -> Arc<Handler> {
-        session.touch(self.tick.load(Relaxed));
+        session.touch(self.clock.load(Relaxed));
         session.handler.clone()
     }
 }
 
 impl Sessions {
-    /// Counts a claim, and makes the session the newest of its instances and of its connection.
-    fn claim(&mut self, id: &SessionId, connection: u64) -> Option<Arc<Session>> {
-        let order = self.created;
-        let held = self.by_id.get_mut(id)?;
-        self.created += 1;
-        held.claims = held.claims.saturating_add(1);
-        let former = std::mem::replace(&mut held.order, order);
-        let forgotten = match held.connections.iter().position(|(known, _)| *known == connection) {
-            Some(index) => Some(held.connections.remove(index)),
-            None if held.connections.len() == CONNECTIONS => Some(held.connections.remove(0)),
+    /// Adds a claim, which makes the session the newest of its instances and of its connection.
+    fn acquire(&mut self, id: &SessionId, connection: u64) -> Option<Arc<Session>> {
+        let order = self.next_order;
+        let stored = self.by_id.get_mut(id)?;
+        self.next_order += 1;
+        stored.claims = stored.claims.saturating_add(1);
+        let previous = std::mem::replace(&mut stored.order, order);
+        let dropped = match stored.connections.iter().position(|(known, _)| *known == connection) {
+            Some(index) => Some(stored.connections.remove(index)),
+            None if stored.connections.len() == CONNECTIONS => Some(stored.connections.remove(0)),
             None => None,
         };
-        held.connections.push((connection, order));
-        let session = held.session.clone();
+        stored.connections.push((connection, order));
+        let session = stored.session.clone();
         for instance in &session.instances {
-            self.by_instance.remove(&(instance.name.clone(), former));
+            self.by_instance.remove(&(instance.name.clone(), previous));
             self.by_instance.insert((instance.name.clone(), order), *id);
-            if let Some((connection, order)) = forgotten {
+            if let Some((connection, order)) = dropped {
                 self.by_connection.remove(&(instance.name.clone(), connection, order));
             }
             self.by_connection.insert((instance.name.clone(), connection, order), *id);
@@ -84,14 +87,14 @@ impl Sessions {
     }
 
     fn remove(&mut self, id: &SessionId) -> Option<Arc<Session>> {
-        let held = self.by_id.remove(id)?;
-        for instance in &held.session.instances {
-            self.by_instance.remove(&(instance.name.clone(), held.order));
-            for (connection, order) in &held.connections {
+        let stored = self.by_id.remove(id)?;
+        for instance in &stored.session.instances {
+            self.by_instance.remove(&(instance.name.clone(), stored.order));
+            for (connection, order) in &stored.connections {
                 self.by_connection.remove(&(instance.name.clone(), *connection, *order));
             }
         }
-        Some(held.session)
+        Some(stored.session)
     }
 
     fn find(&self, template: &str, instances: &[&str], connection: u64) -> Option<&Session> {
@@ -109,28 +112,33 @@ impl Sessions {
 }
 
 impl SessionStore for MemoryStore {
-    fn claim(&self, id: &SessionId, connection: u64) -> Option<Arc<Session>> {
-        let session = self.write().claim(id, connection)?;
-        session.touch(self.tick.load(Relaxed));
+    fn acquire(&self, id: &SessionId, connection: u64) -> Option<Arc<Session>> {
+        let session = self.write().acquire(id, connection)?;
+        session.touch(self.clock.load(Relaxed));
         Some(session)
     }
 
     fn create(&self, session: Session, connection: u64) -> Arc<Session> {
-        session.touch(self.tick.load(Relaxed));
+        session.touch(self.clock.load(Relaxed));
         let (id, session) = (session.id, Arc::new(session));
         let mut sessions = self.write();
-        let held = || Held { session: session.clone(), claims: 0, order: u64::MAX, connections: Vec::new() };
-        sessions.by_id.entry(id).or_insert_with(held);
-        sessions.claim(&id, connection).unwrap_or(session)
+        let stored = || StoredSession {
+            session: session.clone(),
+            claims: 0,
+            order: u64::MAX,
+            connections: Vec::new(),
+        };
+        sessions.by_id.entry(id).or_insert_with(stored);
+        sessions.acquire(&id, connection).unwrap_or(session)
     }
 
-    fn close(&self, id: &SessionId) -> Option<u64> {
-        // What ended is dropped after the lock is released: dropping it may close its handler.
+    fn release(&self, id: &SessionId) -> Option<u64> {
+        // Dropped after the lock is released, because dropping a session may close its handler.
         let _ended;
         let mut sessions = self.write();
-        let held = sessions.by_id.get_mut(id)?;
-        held.claims = held.claims.saturating_sub(1);
-        let left = held.claims;
+        let stored = sessions.by_id.get_mut(id)?;
+        stored.claims = stored.claims.saturating_sub(1);
+        let left = stored.claims;
         if left == 0 {
             _ended = sessions.remove(id);
         }
@@ -146,13 +154,14 @@ impl SessionStore for MemoryStore {
         self.read().find(template, instances, connection).map(|session| self.used(session))
     }
 
-    fn tick(&self) -> usize {
-        let tick = self.tick.fetch_add(1, Relaxed).wrapping_add(1);
-        let expired = |held: &Held| tick.wrapping_sub(held.session.used.load(Relaxed)) > TICKS_TO_EXPIRE;
+    fn expire_idle(&self) -> usize {
+        let now = self.clock.fetch_add(1, Relaxed).wrapping_add(1);
+        let expired =
+            |stored: &StoredSession| now.wrapping_sub(stored.session.used.load(Relaxed)) > STEPS_TO_EXPIRE;
         let idle: Vec<SessionId> =
-            self.read().by_id.iter().filter(|(_, held)| expired(held)).map(|(id, _)| *id).collect();
+            self.read().by_id.iter().filter(|(_, stored)| expired(stored)).map(|(id, _)| *id).collect();
         let mut sessions = self.write();
-        // Looked at again under the lock: a call may have come meanwhile.
+        // Checked again under the lock, because a call may have used the session meanwhile.
         let idle = idle.into_iter().filter(|id| sessions.by_id.get(id).is_some_and(expired));
         let idle: Vec<SessionId> = idle.collect();
         let ended: Vec<_> = idle.iter().filter_map(|id| sessions.remove(id)).collect();
@@ -167,25 +176,25 @@ impl SessionStore for MemoryStore {
 
     fn counts(&self) -> Vec<(&'static str, usize)> {
         let mut counts = BTreeMap::new();
-        for held in self.read().by_id.values() {
-            *counts.entry(held.session.handler.adapter().name).or_default() += 1;
+        for stored in self.read().by_id.values() {
+            *counts.entry(stored.session.handler.adapter().name).or_default() += 1;
         }
         counts.into_iter().collect()
     }
 
-    fn list(&self, at_most: usize) -> Vec<SessionSummary> {
-        let tick = self.tick.load(Relaxed);
+    fn list(&self, limit: usize) -> Vec<SessionSummary> {
+        let now = self.clock.load(Relaxed);
         let sessions = self.read();
-        let mut held: Vec<&Held> = sessions.by_id.values().collect();
-        held.sort_unstable_by_key(|held| held.session.id);
-        held.truncate(at_most);
-        let summary = |held: &Held| SessionSummary {
-            id: held.session.id.to_string(),
-            adapter: held.session.handler.adapter().name,
-            claims: u64::from(held.claims),
-            instances: held.session.instances.iter().map(|instance| instance.name.to_string()).collect(),
-            idle_tenths: tick.wrapping_sub(held.session.used.load(Relaxed)),
+        let mut stored: Vec<&StoredSession> = sessions.by_id.values().collect();
+        stored.sort_unstable_by_key(|stored| stored.session.id);
+        stored.truncate(limit);
+        let summary = |stored: &StoredSession| SessionSummary {
+            id: stored.session.id.to_string(),
+            adapter: stored.session.handler.adapter().name,
+            claims: u64::from(stored.claims),
+            instances: stored.session.instances.iter().map(|instance| instance.name.to_string()).collect(),
+            idle_tenths: now.wrapping_sub(stored.session.used.load(Relaxed)),
         };
-        held.into_iter().map(summary).collect()
+        stored.into_iter().map(summary).collect()
     }
 }

@@ -1,5 +1,6 @@
-//! Sessions: ref-counted claims on handlers, made by CreateSession, and the store that keeps them.
+//! Sessions: reference-counted claims on handlers, made by CreateSession, and their store.
 
+mod lifecycle;
 mod memory;
 
 use std::sync::{
@@ -7,13 +8,14 @@ use std::sync::{
     atomic::{AtomicU32, Ordering::Relaxed},
 };
 
+pub use lifecycle::NewSession;
 pub use memory::MemoryStore;
 
 use crate::handler::Handler;
 use mixer_adapter_core::framework::digest::Digest;
 
-/// A session's id: a digest of adapter, canonical configuration and inferred types, so that every Mixer with the same
-/// configuration shares one session.
+/// The id of a session: a digest of adapter, canonical configuration and inferred types. Mixers with the same configuration
+/// share one session.
 pub type SessionId = Digest;
 
 /// One session.
@@ -25,7 +27,7 @@ pub struct Session {
     pub handler: Arc<Handler>,
     /// The instances it announced.
     pub instances: Box<[AnnouncedInstance]>,
-    /// The store's tick at its last use.
+    /// The step of the store's clock at the last use.
     used: AtomicU32,
 }
 
@@ -39,73 +41,73 @@ pub struct AnnouncedInstance {
 }
 
 impl Session {
-    /// A session that nobody has claimed yet.
+    /// Creates a session without claims.
     pub fn new(id: SessionId, handler: Arc<Handler>, instances: Box<[AnnouncedInstance]>) -> Self {
         Self { id, handler, instances, used: AtomicU32::new(0) }
     }
 
-    /// Whether it announced all these instances, for that template.
+    /// Returns whether it announced all these instances for a template.
     fn announced(&self, template: &str, instances: &[&str]) -> bool {
         instances.iter().all(|name| {
             self.instances.iter().any(|announced| *announced.name == **name && announced.template == template)
         })
     }
 
-    fn touch(&self, tick: u32) {
-        // Most calls find the tick unchanged; not writing it keeps the cache line shared among cores.
-        if self.used.load(Relaxed) != tick {
-            self.used.store(tick, Relaxed);
+    fn touch(&self, step: u32) {
+        // Most calls find the step unchanged; not writing it keeps the cache line shared among cores.
+        if self.used.load(Relaxed) != step {
+            self.used.store(step, Relaxed);
         }
     }
 }
 
-/// A session as `/sessions` shows it: nothing of its configuration, which may hold secrets.
+/// A session as shown on `/sessions`, without its configuration, which may contain secrets.
 #[derive(Clone, Debug, PartialEq, Eq, serde::Serialize)]
 pub struct SessionSummary {
     /// Its id.
     pub id: String,
     /// Its adapter.
     pub adapter: &'static str,
-    /// How many CreateSession calls have no CloseSession yet.
+    /// The number of CreateSession calls without a CloseSession.
     pub claims: u64,
     /// The instances it announced.
     pub instances: Vec<String>,
-    /// In tenths of the time after which it expires.
+    /// The time since the last use, in tenths of the time after which it expires.
     pub idle_tenths: u32,
 }
 
-/// Where sessions are kept. In memory for one process ([`MemoryStore`]); replicas can share one behind this trait.
+/// A store of sessions: [`MemoryStore`] for one process; replicas can share another one.
 pub trait SessionStore: Send + Sync {
-    /// Claims a session that exists: one more CloseSession is due.
-    fn claim(&self, id: &SessionId, connection: u64) -> Option<Arc<Session>>;
+    /// Adds a claim to an existing session.
+    fn acquire(&self, id: &SessionId, connection: u64) -> Option<Arc<Session>>;
 
-    /// Keeps a new session with one claim; where an equal one was kept meanwhile, claims that.
+    /// Stores a new session with one claim. If an equal session was stored meanwhile, adds a claim to that.
     fn create(&self, session: Session, connection: u64) -> Arc<Session>;
 
-    /// Gives one claim back. The session ends with its last claim, its handler when the calls in flight are done.
-    /// Returns how many claims are left, `None` if there is no such session.
-    fn close(&self, id: &SessionId) -> Option<u64>;
+    /// Removes one claim. Without claims the session ends; its handler closes after calls in flight. Returns the number of
+    /// claims left, or `None` if there is no such session.
+    fn release(&self, id: &SessionId) -> Option<u64>;
 
-    /// The handler of a session, which counts as a use of it.
+    /// Returns the handler of a session and marks the session as used.
     fn handler(&self, id: &SessionId) -> Option<Arc<Handler>>;
 
-    /// The handler of the newest session that announced these instances of that template, preferring one claimed on the
-    /// same connection: a real Mixer sends no session id, but makes a session and its calls on one connection
+    /// Returns the handler of the newest session that announced these instances of a template, preferably of a session
+    /// from the same connection: a real Mixer sends no session id, but uses one connection for a session and its calls
     /// (docs/behaviour/sessions.md#finding-the-session-of-a-call).
     fn find(&self, template: &str, instances: &[&str], connection: u64) -> Option<Arc<Handler>>;
 
-    /// Ends sessions without use for ten ticks; called once a tick. Returns how many.
-    fn tick(&self) -> usize;
+    /// Advances the clock by one step, ends sessions that were not used for [`STEPS_TO_EXPIRE`] steps, and returns how many.
+    fn expire_idle(&self) -> usize;
 
-    /// Ends all sessions. Returns how many.
+    /// Ends all sessions and returns how many.
     fn clear(&self) -> usize;
 
-    /// How many sessions each adapter has.
+    /// Returns the number of sessions by adapter.
     fn counts(&self) -> Vec<(&'static str, usize)>;
 
-    /// Some sessions in order of their ids.
-    fn list(&self, at_most: usize) -> Vec<SessionSummary>;
+    /// Returns the first `limit` sessions in the order of their ids.
+    fn list(&self, limit: usize) -> Vec<SessionSummary>;
 }
 
-/// A session without use for so many ticks of its store expires.
-pub const TICKS_TO_EXPIRE: u32 = 10;
+/// The number of steps of the store's clock without use after which a session expires.
+pub const STEPS_TO_EXPIRE: u32 = 10;

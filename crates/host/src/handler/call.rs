@@ -1,4 +1,4 @@
-//! The gRPC method of each template: decodes a request, finds the handler it is for, calls it and encodes the answer.
+//! The call of a handler: decodes a request, finds its handler, calls it within the deadline and encodes the answer.
 
 use std::{any::Any, marker::PhantomData, panic::AssertUnwindSafe, sync::Arc, time::Instant};
 
@@ -8,7 +8,7 @@ use prost::{Message, bytes::Bytes};
 use super::{
     CallError, Handler,
     blocking::BlockingThreads,
-    entry::{BoxFuture, SHUTTING_DOWN, panic_message},
+    erased::{BoxFuture, SHUTTING_DOWN, panic_message},
 };
 use crate::metrics::CallMetrics;
 use mixer_adapter_core::{
@@ -18,39 +18,39 @@ use mixer_adapter_core::{
     template::{Template, Variety},
 };
 
-/// What a call brings along to find the handler it runs with.
+/// The parts of a call that determine its handler.
 #[derive(Debug)]
-pub struct Claim<'a> {
+pub struct CallContext<'a> {
     /// The template called.
     pub template: &'static str,
     /// The configuration or session id in the request.
     pub adapter_config: Option<AnyMessage>,
     /// The full names of the request's instances.
     pub instances: Vec<&'a str>,
-    /// The connection it came on; 0 for calls from within the process.
+    /// The connection of the caller; 0 for calls from within the process.
     pub connection: u64,
 }
 
-/// Finds the handler that a call runs with.
+/// Finds the handler of a call.
 pub trait Resolver: Send + Sync {
-    /// The handler, if it is open already and found without waiting. Takes nothing from the claim.
-    fn open(&self, claim: &Claim<'_>) -> Option<Arc<Handler>>;
-    /// The handler, opened if need be.
-    fn resolve<'a>(&'a self, claim: Claim<'a>) -> BoxFuture<'a, Result<Arc<Handler>, CallError>>;
+    /// Returns the handler if it is already open and found without waiting.
+    fn open(&self, call: &CallContext<'_>) -> Option<Arc<Handler>>;
+    /// Returns the handler, and opens it if necessary. Called after [`open`](Self::open) found none.
+    fn resolve<'a>(&'a self, call: CallContext<'a>) -> BoxFuture<'a, Result<Arc<Handler>, CallError>>;
 }
 
-/// Where and when a call came in.
+/// The origin of a call.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Caller {
     /// The connection; 0 for calls from within the process.
     pub connection: u64,
-    /// When its caller stops waiting.
+    /// When the caller stops waiting.
     pub deadline: Option<tokio::time::Instant>,
 }
 
-/// A gRPC method without its types.
+/// The gRPC method of a template, without its types.
 pub trait Method: Send + Sync {
-    /// Serves one request. The answer is a whole gRPC frame: five bytes of prefix, then the message.
+    /// Serves one request. The response is a gRPC frame: a prefix of five bytes and the message.
     fn call<'a>(
         &'a self,
         request: Bytes,
@@ -58,52 +58,55 @@ pub trait Method: Send + Sync {
         caller: Caller,
     ) -> BoxFuture<'a, Result<Bytes, CallError>>;
 
-    /// Its template's `Type` message, decoded and encoded again.
+    /// Decodes and encodes the template's `Type` message, which makes its bytes canonical.
     fn canonical_type(&self, encoded: Bytes) -> Result<Bytes, prost::DecodeError>;
 
-    /// The metrics of its calls, each with the adapter called; empty for calls that reached none.
+    /// Returns the metrics of its calls by adapter; the name is empty for calls that reached none.
     fn metrics(&self) -> Vec<(&'static str, Arc<CallMetrics>)>;
 
-    /// The name of its template.
+    /// Returns the name and the variety of its template.
     fn template(&self) -> (&'static str, Variety);
 }
 
-/// Serves one template for one adapter.
+/// Calls handlers of one adapter with one template.
 trait Serve<T: Template>: Send + Sync {
-    fn serve(&self, handler: Arc<Handler>, input: T::Input)
-    -> BoxFuture<'static, Result<T::Answer, Failure>>;
+    fn serve(
+        &self,
+        handler: Arc<Handler>,
+        input: T::Input,
+    ) -> BoxFuture<'static, Result<T::Answer, HandlerError>>;
 }
 
-enum Failure {
-    Error(AdapterError),
-    Panic(Box<dyn Any + Send>),
+enum HandlerError {
+    Failed(AdapterError),
+    Panicked(Box<dyn Any + Send>),
 }
 
-pub(crate) struct TypedServer<A> {
+pub(crate) struct HandlerCaller<A> {
     threads: Option<BlockingThreads>,
     adapter: PhantomData<fn() -> A>,
 }
 
-impl<A> TypedServer<A> {
+impl<A> HandlerCaller<A> {
     pub(crate) fn new(threads: Option<BlockingThreads>) -> Self {
         Self { threads, adapter: PhantomData }
     }
 }
 
-impl<A: Handle<T>, T: Template> Serve<T> for TypedServer<A> {
+impl<A: Handle<T>, T: Template> Serve<T> for HandlerCaller<A> {
     fn serve(
         &self,
         handler: Arc<Handler>,
         input: T::Input,
-    ) -> BoxFuture<'static, Result<T::Answer, Failure>> {
+    ) -> BoxFuture<'static, Result<T::Answer, HandlerError>> {
         let call = async move {
-            // The call holds the handler, so that it is not closed under it.
+            // The call holds the handler, which is therefore not closed meanwhile.
             let Some(adapter) = handler.object::<A>() else {
-                return Err(Failure::Error(AdapterError::unavailable("the handler is closed")));
+                return Err(HandlerError::Failed(AdapterError::unavailable("the handler is closed")));
             };
             match AssertUnwindSafe(async { adapter.handle(input).await }).catch_unwind().await {
-                Ok(answer) => answer.map_err(Failure::Error),
-                Err(panic) => Err(Failure::Panic(panic)),
+                Ok(answer) => answer.map_err(HandlerError::Failed),
+                Err(panic) => Err(HandlerError::Panicked(panic)),
             }
         };
         match self.threads.clone() {
@@ -112,46 +115,50 @@ impl<A: Handle<T>, T: Template> Serve<T> for TypedServer<A> {
                 threads
                     .run(call)
                     .await
-                    .unwrap_or_else(|| Err(Failure::Error(AdapterError::unavailable(SHUTTING_DOWN))))
+                    .unwrap_or_else(|| Err(HandlerError::Failed(AdapterError::unavailable(SHUTTING_DOWN))))
             }),
         }
     }
 }
 
-/// The adapters that serve one template, by their index.
-pub(crate) struct Servers<T: Template> {
-    by_adapter: Vec<Option<Server<T>>>,
+/// The method of one template: the adapters that serve it, by their index.
+pub(crate) struct TemplateMethod<T: Template> {
+    by_adapter: Vec<Option<ServingAdapter<T>>>,
     unresolved: Arc<CallMetrics>,
 }
 
-struct Server<T: Template> {
+struct ServingAdapter<T: Template> {
     adapter: &'static str,
     serve: Arc<dyn Serve<T>>,
     metrics: Arc<CallMetrics>,
 }
 
-impl<T: Template> Clone for Server<T> {
+impl<T: Template> Clone for ServingAdapter<T> {
     fn clone(&self) -> Self {
         Self { adapter: self.adapter, serve: self.serve.clone(), metrics: self.metrics.clone() }
     }
 }
 
-impl<T: Template> Clone for Servers<T> {
+impl<T: Template> Clone for TemplateMethod<T> {
     fn clone(&self) -> Self {
         Self { by_adapter: self.by_adapter.clone(), unresolved: self.unresolved.clone() }
     }
 }
 
-impl<T: Template> Default for Servers<T> {
+impl<T: Template> Default for TemplateMethod<T> {
     fn default() -> Self {
         Self { by_adapter: Vec::new(), unresolved: Arc::default() }
     }
 }
 
-impl<T: Template> Servers<T> {
-    pub(crate) fn add<A: Handle<T>>(&mut self, index: usize, server: Arc<TypedServer<A>>) {
+impl<T: Template> TemplateMethod<T> {
+    pub(crate) fn add<A: Handle<T>>(&mut self, index: usize, caller: Arc<HandlerCaller<A>>) {
         self.by_adapter.resize_with(index, || None);
-        self.by_adapter.push(Some(Server { adapter: A::NAME, serve: server, metrics: Arc::default() }));
+        self.by_adapter.push(Some(ServingAdapter {
+            adapter: A::NAME,
+            serve: caller,
+            metrics: Arc::default(),
+        }));
     }
 
     async fn serve(
@@ -159,19 +166,20 @@ impl<T: Template> Servers<T> {
         mut request: T::Request,
         resolver: &dyn Resolver,
         caller: Caller,
-        timed: &mut Timed,
+        timer: &mut CallTimer,
     ) -> Result<T::Response, CallError> {
         let adapter_config = T::take_adapter_config(&mut request);
         let handler = {
-            // The names only matter where nothing else tells whose configuration is meant.
+            // Instance names select a session only if the call carries no configuration.
             let instances = match adapter_config {
                 Some(_) => Vec::new(),
                 None => T::instance_names(&request).collect(),
             };
-            let claim = Claim { template: T::NAME, adapter_config, instances, connection: caller.connection };
-            match resolver.open(&claim) {
+            let call =
+                CallContext { template: T::NAME, adapter_config, instances, connection: caller.connection };
+            match resolver.open(&call) {
                 Some(handler) => handler,
-                None => resolver.resolve(claim).await?,
+                None => resolver.resolve(call).await?,
             }
         };
         let adapter = handler.adapter().clone();
@@ -182,20 +190,23 @@ impl<T: Template> Servers<T> {
                 served: adapter.template_names(),
             });
         };
-        timed.metrics = server.metrics.clone();
-        let (input, asked) = T::split(request)?;
-        let answer = server.serve.serve(handler, input).await.map_err(|failure| match failure {
-            Failure::Error(error) => CallError::Failed { adapter: adapter.name, source: Arc::new(error) },
-            Failure::Panic(panic) => {
+        timer.metrics = server.metrics.clone();
+        let (input, context) = T::split(request)?;
+        let answer = server.serve.serve(handler, input).await.map_err(|error| match error {
+            HandlerError::Failed(error) => {
+                CallError::Failed { adapter: adapter.name, source: Arc::new(error) }
+            }
+            HandlerError::Panicked(panic) => {
                 adapter.panics.inc();
                 CallError::Panicked { adapter: adapter.name, message: panic_message(&*panic).to_owned() }
             }
         })?;
-        T::respond(asked, answer).map_err(|source| CallError::InvalidAnswer { adapter: adapter.name, source })
+        T::respond(context, answer)
+            .map_err(|source| CallError::InvalidAnswer { adapter: adapter.name, source })
     }
 }
 
-impl<T: Template> Method for Servers<T> {
+impl<T: Template> Method for TemplateMethod<T> {
     fn call<'a>(
         &'a self,
         request: Bytes,
@@ -203,7 +214,7 @@ impl<T: Template> Method for Servers<T> {
         caller: Caller,
     ) -> BoxFuture<'a, Result<Bytes, CallError>> {
         Box::pin(async move {
-            let mut timed = Timed {
+            let mut timer = CallTimer {
                 metrics: self.unresolved.clone(),
                 start: Instant::now(),
                 code: tonic::Code::Cancelled,
@@ -213,17 +224,17 @@ impl<T: Template> Method for Servers<T> {
             let answer = match request {
                 Err(error) => Err(error),
                 Ok(request) => {
-                    let served = self.serve(request, resolver, caller, &mut timed);
+                    let served = self.serve(request, resolver, caller, &mut timer);
                     match caller.deadline {
                         None => served.await,
                         Some(deadline) => match tokio::time::timeout_at(deadline, served).await {
                             Ok(answer) => answer,
-                            Err(_) => Err(CallError::DeadlineExceeded { stage: T::NAME }),
+                            Err(_) => Err(CallError::DeadlineExceeded { template: T::NAME }),
                         },
                     }
                 }
             };
-            timed.code = match &answer {
+            timer.code = match &answer {
                 Ok(_) => tonic::Code::Ok,
                 Err(error) => tonic::Code::from(error.code() as i32),
             };
@@ -245,14 +256,14 @@ impl<T: Template> Method for Servers<T> {
     }
 }
 
-/// Records a call when it ends, also when it ends by its caller going away.
-struct Timed {
+/// Records a call when it ends, including when it is cancelled.
+struct CallTimer {
     metrics: Arc<CallMetrics>,
     start: Instant,
     code: tonic::Code,
 }
 
-impl Drop for Timed {
+impl Drop for CallTimer {
     fn drop(&mut self) {
         self.metrics.record(self.code, self.start.elapsed());
     }

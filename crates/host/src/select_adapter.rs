@@ -1,39 +1,41 @@
-//! Which adapter a configuration is for.
+//! Selects the adapter that a configuration is for.
 
 use std::sync::Arc;
 
 use prost::{Message as _, bytes::Bytes};
 use serde_json::{Map, Value as Json};
 
-use super::Host;
-use crate::handler::{AdapterInfo, CallError, list};
+use crate::{
+    Host,
+    handler::{AdapterInfo, CallError, quoted_list},
+};
 use mixer_adapter_core::{
     adapter::InferredTypes,
     framework::json::{ParamsError, read_params, struct_to_json},
     proto::Any,
 };
 
-/// In a Struct, names the adapter that the other fields configure.
+/// The field of a Struct that names the adapter configured by the other fields.
 const ADAPTER_FIELD: &str = "_adapter";
 
 impl Host {
-    /// The adapter that a configuration is for, and the configuration in canonical bytes.
+    /// Returns the adapter of a configuration, and the canonical bytes of the configuration.
     ///
-    /// A message is for the adapter that is configured by it. A Struct (all that Mixer's own session client can send for
-    /// an adapter it does not know), or no configuration, is for the adapter named by `_adapter`, else for the only one
-    /// that serves all of `templates` and accepts it.
-    pub(super) fn assign(
+    /// A message belongs to the adapter that is configured by it. A Struct (all that Mixer's session client can send for an
+    /// adapter it does not know), or no configuration, belongs to the adapter named by `_adapter`, or else to the only
+    /// adapter that serves all of `templates` and accepts it.
+    pub(crate) fn select_adapter(
         &self,
         config: Option<Any>,
         templates: &[&str],
         types: &InferredTypes,
     ) -> Result<(Arc<AdapterInfo>, Bytes), CallError> {
-        let Some(any) = config else { return self.assign_fields(Map::new(), templates, types) };
+        let Some(any) = config else { return self.select_by_fields(Map::new(), templates, types) };
         match any.message_name() {
             "google.protobuf.Struct" => {
                 let fields = prost_types::Struct::decode(any.value)
                     .map_err(|source| CallError::Undecodable { message: "google.protobuf.Struct", source })?;
-                self.assign_fields(struct_to_json(fields), templates, types)
+                self.select_by_fields(struct_to_json(fields), templates, types)
             }
             message => {
                 let Some(adapter) = self.adapters.configured_by(message) else {
@@ -42,20 +44,20 @@ impl Host {
                         known: self.adapters.config_names(),
                     });
                 };
-                must_serve(adapter, templates)?;
+                ensure_served(adapter, templates)?;
                 Ok((adapter.clone(), self.handlers.canonical(adapter, any.value)?))
             }
         }
     }
 
-    fn assign_fields(
+    fn select_by_fields(
         &self,
         mut fields: Map<String, Json>,
         templates: &[&str],
         types: &InferredTypes,
     ) -> Result<(Arc<AdapterInfo>, Bytes), CallError> {
         if let Some(name) = fields.remove(ADAPTER_FIELD) {
-            return self.assign_named(&name, fields, templates);
+            return self.select_by_name(&name, fields, templates);
         }
         let candidates: Vec<&Arc<AdapterInfo>> = self
             .adapters
@@ -76,17 +78,17 @@ impl Host {
         match accepting.len() {
             1 => Ok(accepting.remove(0)),
             0 if refusing.len() == 1 => Err(refusing.remove(0)),
-            0 => Err(CallError::Unassigned { why: self.nobody_accepts(templates, &refusing) }),
+            0 => Err(CallError::Unassigned { reason: self.no_adapter_accepts(templates, &refusing) }),
             _ => Err(CallError::Unassigned {
-                why: format!(
-                    "{} accept it; say which with \"{ADAPTER_FIELD}\", or send its own configuration message",
-                    list(accepting.iter().map(|(adapter, _)| adapter.name))
+                reason: format!(
+                    "{} accept it; name one in \"{ADAPTER_FIELD}\", or send its configuration message",
+                    quoted_list(accepting.iter().map(|(adapter, _)| adapter.name))
                 ),
             }),
         }
     }
 
-    fn assign_named(
+    fn select_by_name(
         &self,
         name: &Json,
         fields: Map<String, Json>,
@@ -95,13 +97,13 @@ impl Host {
         let adapter = name.as_str().and_then(|name| self.adapters.find(name));
         let Some(adapter) = adapter else {
             return Err(CallError::Unassigned {
-                why: format!(
-                    "\"{ADAPTER_FIELD}\" is {name}; adapters here are {}",
-                    list(self.adapters.iter().map(|adapter| adapter.name))
+                reason: format!(
+                    "\"{ADAPTER_FIELD}\" is {name}; expected one of: {}",
+                    quoted_list(self.adapters.iter().map(|adapter| adapter.name))
                 ),
             });
         };
-        must_serve(adapter, templates)?;
+        ensure_served(adapter, templates)?;
         Ok((adapter.clone(), self.read_fields(adapter, fields)?))
     }
 
@@ -111,17 +113,17 @@ impl Host {
         self.handlers.canonical(adapter, config)
     }
 
-    fn nobody_accepts(&self, templates: &[&str], refusing: &[CallError]) -> String {
+    fn no_adapter_accepts(&self, templates: &[&str], refusing: &[CallError]) -> String {
         if refusing.is_empty() {
-            let known = list(self.adapters.iter().map(|adapter| adapter.name));
-            return format!("no adapter here serves {} together; adapters are {known}", list(templates));
+            let known = quoted_list(self.adapters.iter().map(|adapter| adapter.name));
+            return format!("no adapter serves {} together; adapters are {known}", quoted_list(templates));
         }
         let reasons: Vec<String> = refusing.iter().map(ToString::to_string).collect();
-        format!("no adapter that serves {} accepts it: {}", list(templates), reasons.join("; "))
+        format!("no adapter that serves {} accepts it: {}", quoted_list(templates), reasons.join("; "))
     }
 }
 
-fn must_serve(adapter: &AdapterInfo, templates: &[&str]) -> Result<(), CallError> {
+fn ensure_served(adapter: &AdapterInfo, templates: &[&str]) -> Result<(), CallError> {
     match templates.iter().find(|template| !adapter.serves(template)) {
         None => Ok(()),
         Some(template) => Err(CallError::NotServed {

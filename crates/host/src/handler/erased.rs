@@ -1,3 +1,5 @@
+//! Adapters and handlers without their types.
+
 use std::{any::Any, fmt, future::Future, marker::PhantomData, panic::AssertUnwindSafe, pin::Pin, sync::Arc};
 
 use futures_util::FutureExt as _;
@@ -10,20 +12,19 @@ use mixer_adapter_core::adapter::{Adapter, AdapterError, Code, InferredTypes};
 /// A boxed future that can move between threads.
 pub type BoxFuture<'a, T> = Pin<Box<dyn Future<Output = T> + Send + 'a>>;
 
-/// An open handler: an adapter with one configuration. Closed once, when the last session, cache entry and call that
-/// hold it have let go.
+/// An open handler: an adapter with one configuration. It is closed when no session, cache entry or call holds it.
 pub struct Handler {
     adapter: Arc<AdapterInfo>,
     object: Option<Box<dyn Any + Send + Sync>>,
     close: fn(Box<dyn Any + Send + Sync>) -> BoxFuture<'static, ()>,
     threads: Option<BlockingThreads>,
     closing: Closing,
-    // Let go of after the closing has begun, so that there is no moment at which nothing seems open.
+    // Dropped after the closing task is spawned, so that the count of open handlers is never zero in between.
     _open: TaskTrackerToken,
 }
 
 impl Handler {
-    /// The adapter it is a handler of.
+    /// Returns the adapter.
     pub fn adapter(&self) -> &Arc<AdapterInfo> {
         &self.adapter
     }
@@ -49,10 +50,10 @@ impl Drop for Handler {
                 None => Some(closing.await),
                 Some(threads) => threads.run(closing).await,
             };
-            // A panic in `close` is the adapter's defect; the handler is gone all the same.
+            // A panic in `close` is a defect of the adapter; the handler is closed nevertheless.
             if closed.is_some_and(|closed| closed.is_err()) {
                 adapter.panics.inc();
-                tracing::error!(adapter = adapter.name, "the handler panicked while it was closed");
+                tracing::error!(adapter = adapter.name, "handler panicked in close");
             }
         });
     }
@@ -61,7 +62,7 @@ impl Drop for Handler {
 /// An adapter without its type.
 pub(crate) trait AnyAdapter: Send + Sync {
     fn info(&self) -> &Arc<AdapterInfo>;
-    /// The configuration in its canonical form: decoded and encoded again, maps in order, unknown fields left out.
+    /// Decodes and encodes a configuration: maps become sorted, and unknown fields are dropped.
     fn canonical(&self, config: Bytes) -> Result<Bytes, prost::DecodeError>;
     fn validate(&self, config: &Bytes, types: &InferredTypes) -> Result<(), AdapterError>;
     fn open(&self, config: Bytes, closing: Closing) -> BoxFuture<'_, Result<Handler, AdapterError>>;
@@ -69,7 +70,7 @@ pub(crate) trait AnyAdapter: Send + Sync {
 
 pub(crate) const SHUTTING_DOWN: &str = "the server is shutting down";
 
-/// What a panic said.
+/// Returns the message of a panic.
 pub(crate) fn panic_message(panic: &(dyn Any + Send)) -> &str {
     if let Some(text) = panic.downcast_ref::<&str>() {
         text

@@ -1,4 +1,4 @@
-//! Validate, CreateSession and CloseSession: the meaning of `InfrastructureBackend`.
+//! Opens, closes and expires sessions: Validate, CreateSession and CloseSession of `InfrastructureBackend`.
 
 use std::{
     collections::BTreeMap,
@@ -7,32 +7,39 @@ use std::{
 
 use prost::bytes::Bytes;
 
-use super::Host;
+use super::{AnnouncedInstance, Session, SessionId};
 use crate::{
+    Host,
     handler::{AdapterInfo, CallError},
-    session::{AnnouncedInstance, Session, SessionId},
 };
 use mixer_adapter_core::{
     adapter::{InferredType, InferredTypes},
     proto::Any,
 };
 
-/// What Validate and CreateSession are asked with.
+/// The request of Validate and CreateSession.
 #[derive(Clone, Debug, Default)]
 pub struct NewSession {
     /// The handler's configuration.
     pub adapter_config: Option<Any>,
-    /// The `Type` messages of the instances it will be called with, by their full names.
+    /// The `Type` messages of the instances that calls will carry, by their full names.
     pub inferred_types: BTreeMap<String, Any>,
 }
 
 impl Host {
-    /// Whether CreateSession would be accepted, as far as can be told without opening anything.
+    /// Validates a session without opening a handler.
+    ///
+    /// # Errors
+    /// The configuration or an inferred type is refused.
     pub fn validate(&self, new: NewSession) -> Result<(), CallError> {
         self.check(new).map(drop)
     }
 
-    /// Makes a session, or claims the equal one there is. Its id stays the same for the same configuration.
+    /// Creates a session, or acquires the existing one with the same configuration and types. Equal requests have the same
+    /// id.
+    ///
+    /// # Errors
+    /// The configuration or an inferred type is refused.
     pub async fn create_session(&self, new: NewSession, connection: u64) -> Result<SessionId, CallError> {
         let outcome = self.try_create_session(new, connection).await;
         let count = if outcome.is_ok() { &self.counts.opened } else { &self.counts.refused };
@@ -40,21 +47,35 @@ impl Host {
         outcome
     }
 
-    /// Gives a claim on a session back; the last one ends it. Calls in flight finish first.
+    /// Releases a claim on a session. The last release ends the session; its handler closes after calls in flight.
+    ///
+    /// # Errors
+    /// [`CallError::UnknownSession`] if there is no such session.
     pub fn close_session(&self, id: &str) -> Result<(), CallError> {
         let unknown = || CallError::UnknownSession { id: id.to_owned() };
         let left =
-            SessionId::parse(id.as_bytes()).and_then(|id| self.sessions.close(&id)).ok_or_else(unknown)?;
+            SessionId::parse(id.as_bytes()).and_then(|id| self.sessions.release(&id)).ok_or_else(unknown)?;
         if left == 0 {
             self.counts.closed.fetch_add(1, Relaxed);
         }
         Ok(())
     }
 
+    /// Ends idle sessions and evicts idle handlers. Called at intervals of the idle time of a session divided by
+    /// [`STEPS_TO_EXPIRE`](super::STEPS_TO_EXPIRE).
+    pub fn expire_idle(&self) {
+        let expired = self.sessions.expire_idle();
+        if expired > 0 {
+            self.counts.expired.fetch_add(expired as u64, Relaxed);
+            tracing::info!(expired, "idle sessions expired");
+        }
+        self.handlers.sweep();
+    }
+
     async fn try_create_session(&self, new: NewSession, connection: u64) -> Result<SessionId, CallError> {
         let (adapter, config, types) = self.check(new)?;
         let id = session_id(&adapter, &config, &types);
-        if self.sessions.claim(&id, connection).is_some() {
+        if self.sessions.acquire(&id, connection).is_some() {
             return Ok(id);
         }
         let handler = self.handlers.open(&adapter, config).await?;
@@ -71,7 +92,7 @@ impl Host {
         let mut templates: Vec<&str> = types.iter().map(|inferred| inferred.template).collect();
         templates.sort_unstable();
         templates.dedup();
-        let (adapter, config) = self.assign(new.adapter_config, &templates, &types)?;
+        let (adapter, config) = self.select_adapter(new.adapter_config, &templates, &types)?;
         self.handlers.validate(&adapter, &config, &types)?;
         Ok((adapter, config, types))
     }
@@ -87,17 +108,19 @@ impl Host {
         let Some((template, method)) =
             template.and_then(|template| Some((template, self.adapters.method(template.method)?)))
         else {
-            let why = format!("`{message}` is the Type of no template that is served here");
-            return Err(CallError::InferredType { instance, why });
+            let reason = format!("`{message}` is not the Type of a template that is served here");
+            return Err(CallError::InferredType { instance, reason });
         };
         match method.canonical_type(any.value.clone()) {
             Ok(encoded) => Ok(InferredType::new(instance, template.name, encoded)),
-            Err(error) => Err(CallError::InferredType { instance, why: format!("not a {message}: {error}") }),
+            Err(error) => {
+                Err(CallError::InferredType { instance, reason: format!("it is not a {message}: {error}") })
+            }
         }
     }
 }
 
-/// Equal for equal configuration, in every process.
+/// Makes the id of a session: equal for equal configurations and types, in every process.
 fn session_id(adapter: &AdapterInfo, config: &Bytes, types: &InferredTypes) -> SessionId {
     let types = types.iter().flat_map(|inferred| {
         [inferred.instance.as_bytes(), inferred.template.as_bytes(), inferred.encoded.as_ref()]

@@ -1,0 +1,103 @@
+//! Selects the handler of a call: by session id, by configuration, by the newest session with its instances, or the only
+//! adapter of its template without configuration, in this order.
+
+use std::sync::Arc;
+
+use crate::{
+    Host,
+    handler::{AdapterInfo, BoxFuture, CallContext, CallError, Handler, Resolver, quoted_list},
+    session::SessionId,
+};
+use mixer_adapter_core::{adapter::InferredTypes, proto::Any};
+
+/// The type_url of a session id in `adapter_config`, as in the comments of Mixer's generated protos
+/// (docs/behaviour/sessions.md#session-ids-in-calls). The value is the id, plain or as a StringValue.
+const SESSION_ID: &str = "google.protobuf.Any.type_url";
+
+impl Resolver for Host {
+    fn open(&self, call: &CallContext<'_>) -> Option<Arc<Handler>> {
+        match &call.adapter_config {
+            None => self.sessions.find(call.template, &call.instances, call.connection),
+            Some(config) if config.message_name() == SESSION_ID => {
+                self.sessions.handler(&session_id(config)?)
+            }
+            Some(config) => {
+                let adapter = self.adapters.configured_by(config.message_name())?;
+                self.handlers.cached(adapter, &config.value)
+            }
+        }
+    }
+
+    fn resolve<'a>(&'a self, call: CallContext<'a>) -> BoxFuture<'a, Result<Arc<Handler>, CallError>> {
+        Box::pin(async move {
+            match call.adapter_config {
+                // `open` found no such session.
+                Some(config) if config.message_name() == SESSION_ID => Err(CallError::UnknownSession {
+                    id: String::from_utf8_lossy(session_text(&config)).into_owned(),
+                }),
+                Some(config) => self.open_configured(config, call.template).await,
+                None => self.open_unconfigured(call.template, &call.instances).await,
+            }
+        })
+    }
+}
+
+impl Host {
+    async fn open_configured(&self, config: Any, template: &'static str) -> Result<Arc<Handler>, CallError> {
+        let sent = config.clone();
+        let no_types = InferredTypes::default();
+        let (adapter, canonical) = self.select_adapter(Some(config), &[template], &no_types)?;
+        self.handlers.validate(&adapter, &canonical, &no_types)?;
+        let handler = self.handlers.open(&adapter, canonical.clone()).await?;
+        // The cache is looked up by the bytes of a message as received. A Struct is not looked up; caching its handler under
+        // the canonical bytes keeps the handler open.
+        let is_own = sent.message_name() == adapter.config.full_name();
+        self.handlers.cache(&handler, if is_own { &sent.value } else { &canonical });
+        Ok(handler)
+    }
+
+    /// Opens the only adapter that serves the template, if it accepts an empty configuration.
+    async fn open_unconfigured(
+        &self,
+        template: &'static str,
+        instances: &[&str],
+    ) -> Result<Arc<Handler>, CallError> {
+        let serving: Vec<&Arc<AdapterInfo>> =
+            self.adapters.iter().filter(|adapter| adapter.serves(template)).collect();
+        let not_configured = |adapters: String| CallError::NoConfiguration {
+            template,
+            instances: quoted_list(instances),
+            adapters,
+        };
+        let [adapter] = serving[..] else {
+            let names = quoted_list(serving.iter().map(|adapter| adapter.name));
+            return Err(not_configured(format!("more than one adapter serves the template: {names}")));
+        };
+        let empty = self.handlers.canonical(adapter, Default::default())?;
+        if let Some(handler) = self.handlers.cached(adapter, &empty) {
+            return Ok(handler);
+        }
+        self.handlers.validate(adapter, &empty, &InferredTypes::default()).map_err(|error| {
+            not_configured(format!(
+                "the only adapter that serves the template, `{}`, needs one ({error})",
+                adapter.name
+            ))
+        })?;
+        let handler = self.handlers.open(adapter, empty.clone()).await?;
+        self.handlers.cache(&handler, &empty);
+        Ok(handler)
+    }
+}
+
+/// Returns the text of a session id, which may be in a StringValue.
+fn session_text(config: &Any) -> &[u8] {
+    match &config.value[..] {
+        // A StringValue of less than 128 bytes: the tag of field 1, the length, the text.
+        [0x0a, length, text @ ..] if usize::from(*length) == text.len() => text,
+        text => text,
+    }
+}
+
+fn session_id(config: &Any) -> Option<SessionId> {
+    SessionId::parse(session_text(config))
+}
