@@ -3,10 +3,7 @@
 
 use std::{fs, os::unix::fs::symlink, path::Path, time::Duration};
 
-use mixer_adapter_config::{
-    ConfigSet, Fault, read,
-    source::{FileSource, Source as _, Update},
-};
+use mixer_adapter_config::{Acceptance, ConfigSet, Fault, Offer, read, source::FileSource};
 use tokio::{sync::mpsc, time::timeout};
 
 fn rule(name: &str) -> String {
@@ -70,33 +67,33 @@ fn what_cannot_be_read_names_the_file_and_costs_nothing_else() {
 
 /// A running source, and the set its updates make.
 struct Running {
-    updates: mpsc::Receiver<Update>,
+    offers: mpsc::Receiver<Offer>,
     set: ConfigSet,
 }
 
 impl Running {
     fn start(directory: &Path) -> Self {
-        let (to, updates) = mpsc::channel(1);
-        tokio::spawn(Box::new(FileSource::new(directory, "ns")).run(to));
-        Self { updates, set: ConfigSet::default() }
+        let (target, offers) = mpsc::channel(1);
+        tokio::spawn(Acceptance::new(target).run(vec![FileSource::new(directory, "ns").into()]));
+        Self { offers, set: ConfigSet::default() }
     }
 
     /// Takes the next update: the names after it, and what is wrong with it.
     async fn next(&mut self) -> (Vec<String>, Vec<Fault>) {
-        let update = timeout(Duration::from_secs(30), self.updates.recv()).await.unwrap().unwrap();
-        let (set, mut faults) = self.set.apply(update.changes);
-        faults.extend(update.faults);
+        let offer = timeout(Duration::from_secs(30), self.offers.recv()).await.unwrap().unwrap();
+        let (set, mut faults) = self.set.apply(offer.content().changes.clone());
+        faults.extend(offer.content().faults.clone());
         if faults.is_empty() {
             self.set = set;
-            update.responder.ack();
+            offer.accept();
         } else {
-            update.responder.reject(faults.clone());
+            offer.refuse(faults.clone());
         }
         (self.set.iter().map(|entry| entry.name().name().to_owned()).collect(), faults)
     }
 
     async fn is_silent(&mut self) -> bool {
-        timeout(Duration::from_millis(500), self.updates.recv()).await.is_err()
+        timeout(Duration::from_millis(500), self.offers.recv()).await.is_err()
     }
 }
 
@@ -182,14 +179,4 @@ async fn a_directory_that_appears_later_is_found() {
     fs::create_dir(&directory).unwrap();
     fs::write(directory.join("a.yaml"), rule("a")).unwrap();
     assert_eq!(source.next().await.0, ["a"]);
-}
-
-#[tokio::test]
-async fn a_source_ends_when_nobody_listens() {
-    let directory = tempfile::tempdir().unwrap();
-    let (to, mut updates) = mpsc::channel(1);
-    let running = tokio::spawn(Box::new(FileSource::new(directory.path(), "ns")).run(to));
-    updates.recv().await.unwrap().responder.ack();
-    drop(updates);
-    timeout(Duration::from_secs(5), running).await.unwrap().unwrap();
 }

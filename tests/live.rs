@@ -23,13 +23,13 @@ use mixer_adapter::{
     tonic::service::Routes,
 };
 use mixer_adapter_config::{
-    ConfigUrl, Types,
+    Change, CollectionFilter, ConfigUrl, MergedSource, Offers, Types, Update,
     mcp::{
         feed, listen,
         source::{Catalogue, ConfigServer, ConfigServerOptions, ResourceSourceService},
     },
     parse,
-    source::{self, Change, SourceSettings, Update},
+    source::{self, SourceSettings},
     xds,
 };
 use mixer_adapter_engine::{
@@ -72,12 +72,13 @@ impl source::Source for Said {
         "a test".to_owned()
     }
 
-    fn run(mut self: Box<Self>, updates: mpsc::Sender<Update>) -> Pin<Box<dyn Future<Output = ()> + Send>> {
+    fn run(mut self: Box<Self>, mut offers: Offers) -> Pin<Box<dyn Future<Output = ()> + Send>> {
         Box::pin(async move {
             while let Some(text) = self.0.recv().await {
                 let resources = parse(&text, "said", "istio-system").resources;
-                let (update, _) = Update::new("a test".into(), Change::full_sets(resources), Vec::new());
-                updates.send(update).await.unwrap();
+                let changes = Change::full_sets(resources);
+                let update = Update { source: "a test".into(), changes, faults: Vec::new() };
+                offers.offer(update).await.unwrap().unwrap();
             }
         })
     }
@@ -102,7 +103,7 @@ impl ControlPlane {
         let stop = CancellationToken::new();
         tokio::spawn(listen(listener, services, stop.clone()));
         let (say, said) = mpsc::channel(1);
-        tokio::spawn(feed(source.clone(), Box::new(Said(said)), Types::default()));
+        tokio::spawn(feed(source.clone(), Said(said), Types::default()));
         say.send(config(0)).await.unwrap();
         source.filled().await;
         Self { address, source, say, _stop: stop.drop_guard() }
@@ -141,9 +142,12 @@ impl Mixing {
         let stopped = stop.clone();
         tokio::spawn(async move { bound.run(&Workers::here(), stopped).await });
         let url: ConfigUrl = config.parse().unwrap();
-        let source = url.source(&SourceSettings::new("istio-system")).unwrap();
+        let settings = SourceSettings::new("istio-system");
+        let source = url.source(&settings).unwrap();
+        let (filter, required) = (CollectionFilter::default(), settings.required());
+        let source = MergedSource { source, filter, required };
         let awaited = Awaited::<()> { first: None, collections: BTreeMap::new() };
-        tokio::spawn(controller.follow(source, awaited));
+        tokio::spawn(controller.follow(vec![source], awaited));
         let followed = status.clone();
         until("there is configuration", || followed.lock().unwrap().applied > 0).await;
         Self { grpc, status, _stop: stop.drop_guard() }

@@ -31,7 +31,7 @@ fn serve(directory: &std::path::Path) -> (SocketAddr, DropGuard) {
     std::thread::spawn(move || {
         tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap().block_on(async {
             let source = ConfigServer::new(Catalogue::default(), ConfigServerOptions::default());
-            tokio::spawn(feed(source.clone(), Box::new(files), Types::default()));
+            tokio::spawn(feed(source.clone(), files, Types::default()));
             while source.catalogue().collections().count() < 6 {
                 tokio::time::sleep(Duration::from_millis(5)).await;
             }
@@ -136,7 +136,7 @@ fn a_source_that_dials_configures_the_server() {
     let dialing = std::thread::spawn(move || {
         tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap().block_on(async {
             let source = ConfigServer::new(Catalogue::default().open(), ConfigServerOptions::default());
-            tokio::spawn(feed(source.clone(), Box::new(files), Types::default()));
+            tokio::spawn(feed(source.clone(), files, Types::default()));
             source::dial(source, Peer::new(address), DialOptions::default(), stopped).await;
         });
     });

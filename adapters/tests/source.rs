@@ -284,9 +284,9 @@ async fn sinks_are_dialed_and_served() {
     let service = ResourceSinkService::serve(sink, &ResourceSinkService::default_options());
     tokio::spawn(listen(listener, Routes::new(service), CancellationToken::new()));
     let server = start(directory.path(), &["--sink", &address]);
-    let delivery = timeout(Duration::from_secs(30), deliveries.recv()).await.unwrap().unwrap();
-    assert_eq!(delivery.change().resources[0].name, "ns/a");
-    delivery.accept();
+    let offer = timeout(Duration::from_secs(30), deliveries.recv()).await.unwrap().unwrap();
+    assert_eq!(offer.content().resources[0].name, "ns/a");
+    offer.accept();
     let status = config(&server, |json| json["sinks"][0]["collections"][RULES]["accepted"].is_string());
     assert_eq!(status["sinks"][0]["peer"], address.as_str());
 }

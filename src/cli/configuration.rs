@@ -83,7 +83,7 @@ impl Configuration {
                 let mut all = Parsed::default();
                 for (path, filter) in files(parts)? {
                     let parsed = config::read(path, &self.default_config_namespace);
-                    let own = |resource: &config::Resource| filter.takes(&resource.collection);
+                    let own = |resource: &config::Resource| filter.includes(&resource.collection);
                     all.resources.extend(parsed.resources.into_iter().filter(own));
                     all.faults.extend(parsed.faults);
                 }

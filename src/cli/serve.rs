@@ -1,4 +1,10 @@
-use std::{collections::BTreeSet, fmt::Write as _, net::SocketAddr, sync::Arc, time::Duration};
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    fmt::Write as _,
+    net::SocketAddr,
+    sync::Arc,
+    time::Duration,
+};
 
 use anyhow::Context as _;
 use clap::Args;
@@ -12,9 +18,7 @@ use super::{
 };
 use crate::service::{Bound, Server, ServerOptions, Workers};
 use mixer_adapter_config::{
-    self as config,
-    proto::envoy::config::core::v3::Extension,
-    source::{Change, Update},
+    self as config, Apply as _, Change, Update, proto::envoy::config::core::v3::Extension,
 };
 use mixer_adapter_engine::{
     Awaited, Controller, Mixer,
@@ -138,13 +142,17 @@ impl Serve {
             let opened = self.sources.open(&self.configuration, extensions(&host)).await?;
             let mcp = opened.as_ref().and_then(|opened| opened.listening);
             match (opened, sample) {
-                (Some(Opened { source, required, .. }), _) => {
-                    let collections = required.into_iter().map(|(collection, source)| {
-                        let pending = readiness.register(format!("{collection} from {source}"));
-                        (collection, pending)
-                    });
-                    let awaited = Awaited { first: Some(configured), collections: collections.collect() };
-                    background.spawn(controller.follow(source, awaited));
+                (Some(Opened { sources, .. }), _) => {
+                    let mut collections = BTreeMap::new();
+                    for merged in &sources {
+                        let name = merged.source.name();
+                        for collection in &merged.required {
+                            let pending = readiness.register(format!("{collection} from {name}"));
+                            collections.insert(collection.clone(), pending);
+                        }
+                    }
+                    let awaited = Awaited { first: Some(configured), collections };
+                    background.spawn(controller.follow(sources, awaited));
                 }
                 (None, Some(sample)) => {
                     use_sample(controller, sample, &self.configuration.default_config_namespace).await?;
@@ -201,15 +209,12 @@ fn extensions(host: &Host) -> Vec<Extension> {
 /// Runs with the configuration that comes with the program.
 async fn use_sample(mut controller: Controller, sample: &str, namespace: &str) -> anyhow::Result<()> {
     let parsed = config::parse(sample, SAMPLE, namespace);
-    let (update, answered) = Update::new(SAMPLE.into(), Change::full_sets(parsed.resources), parsed.faults);
-    controller.apply(update).await;
-    match answered.await? {
-        config::source::Answer::Applied => Ok(()),
-        config::source::Answer::Rejected(faults) => {
-            let faults: Vec<String> = faults.iter().map(ToString::to_string).collect();
-            anyhow::bail!("the sample configuration is not usable: {}", faults.join("; "))
-        }
-    }
+    let changes = Change::full_sets(parsed.resources);
+    let update = Update { source: SAMPLE.into(), changes, faults: parsed.faults };
+    controller.apply(update).await.map_err(|faults| {
+        let faults: Vec<String> = faults.iter().map(ToString::to_string).collect();
+        anyhow::anyhow!("the sample configuration is not usable: {}", faults.join("; "))
+    })
 }
 
 /// What is served, and where.

@@ -1,6 +1,6 @@
 //! The sources of the configuration that `serve` follows.
 
-use std::{collections::BTreeMap, net::SocketAddr, path::PathBuf};
+use std::{net::SocketAddr, path::PathBuf};
 
 use anyhow::Context as _;
 use clap::{ArgAction, Args};
@@ -8,11 +8,11 @@ use tokio::net::TcpListener;
 
 use super::{Usage, configuration::Configuration, security::Security, values};
 use mixer_adapter_config::{
-    Collection, CollectionFilter, ConfigUrl, ConfigUrlError, ListenUrl, Scoped, collection,
-    collection_filters,
-    mcp::{Listener, StreamSource, sink::Cache},
+    Collection, CollectionFilter, ConfigUrl, ConfigUrlError, ListenUrl, MergedSource, Scoped, StreamSource,
+    collection, collection_filters,
+    mcp::{Listener, sink::Cache},
     proto::envoy::config::core::v3::Extension,
-    source::{Combined, Part, Source, SourceSettings, Wanted},
+    source::{Source, SourceSettings, Wanted},
 };
 
 /// How sources are followed that are not files.
@@ -42,15 +42,13 @@ pub(super) struct Sources {
 
 /// What is to be followed.
 pub(super) struct Opened {
-    pub(super) source: Box<dyn Source>,
-    /// The collections without which the program is not ready, and where they come from.
-    pub(super) required: BTreeMap<Collection, String>,
+    pub(super) sources: Vec<MergedSource>,
     /// Where sources may dial.
     pub(super) listening: Option<SocketAddr>,
 }
 
 impl Sources {
-    /// The sources that the command line names, as one; `None` if it names none. Servers of xDS are told of the extensions.
+    /// The sources that the command line names; `None` if it names none. Servers of xDS are told of the extensions.
     pub(super) async fn open(
         &self,
         configuration: &Configuration,
@@ -70,37 +68,23 @@ impl Sources {
             extensions,
             ..SourceSettings::new(&configuration.default_config_namespace)
         };
-        let mut required = BTreeMap::new();
-        let mut combined = Vec::new();
+        let mut sources = Vec::new();
         let mut listening = None;
         for (place, filter) in filters.into_iter().enumerate() {
             let collections = self.wanted(&filter);
-            let own = collections.iter().filter(|wanted| wanted.required);
-            let own: Vec<_> = own.map(|wanted| Collection::new(&wanted.collection)).collect();
             let settings = SourceSettings { collections, ..settings.clone() };
             let source: Box<dyn Source> = match (parts.get(place), listens) {
                 (Some(part), _) => part.url.source(&settings).map_err(usage)?,
                 (None, Some(listen)) => {
                     let (listener, address) = self.bind(listen.url).await?;
                     listening = Some(address);
-                    Box::new(StreamSource::listening(listener, &settings))
+                    Box::new(StreamSource::listen(listener, &settings))
                 }
                 (None, None) => continue,
             };
-            let name = source.name();
-            combined.push(Part { source, filter, required: !own.is_empty() });
-            required.extend(own.into_iter().map(|collection| (collection, name.clone())));
+            sources.push(MergedSource { source, filter, required: settings.required() });
         }
-        let source: Box<dyn Source> = match combined.pop() {
-            None => return Ok(None),
-            // Nothing to combine, and nothing to leave out.
-            Some(Part { source, filter: CollectionFilter::AllBut(_), .. }) if combined.is_empty() => source,
-            Some(last) => {
-                combined.push(last);
-                Box::new(Combined::new(combined))
-            }
-        };
-        Ok(Some(Opened { source, required, listening }))
+        Ok((!sources.is_empty()).then_some(Opened { sources, listening }))
     }
 
     fn wanted(&self, filter: &CollectionFilter) -> Vec<Wanted> {

@@ -13,8 +13,8 @@ use tokio::time::timeout;
 
 use super::{Usage, logging, security::Identity, values};
 use mixer_adapter_config::{
-    Collection, ConfigUrl, collection,
-    mcp::{Change, Resource, Subscription},
+    Collection, ConfigUrl, Subscription, collection,
+    mcp::{Change, Resource},
     source::{SourceSettings, Wanted},
     xds::collection_of,
 };
@@ -150,11 +150,11 @@ impl Watch {
         })
     }
 
-    async fn print(&self, mut following: Subscription, collections: usize) -> anyhow::Result<End> {
+    async fn print(&self, mut subscription: Subscription, collections: usize) -> anyhow::Result<End> {
         let mut known: BTreeMap<Arc<str>, BTreeSet<String>> = BTreeMap::new();
         let mut printed = 0;
-        while let Some(delivery) = following.changes.recv().await {
-            let change = delivery.change();
+        while let Some(offer) = subscription.changes.recv().await {
+            let change = offer.content();
             let names = known.entry(change.collection.clone()).or_default();
             for event in self.events(change, names) {
                 super::print(&self.line(&event)?)?;
@@ -163,7 +163,7 @@ impl Watch {
                     return Ok(End::Enough);
                 }
             }
-            delivery.accept();
+            offer.accept();
             if self.once && known.len() == collections {
                 return Ok(End::Enough);
             }

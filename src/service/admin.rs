@@ -109,7 +109,7 @@ async fn front(State(admin): State<Admin>) -> Html<String> {
 /// The sources of configuration that are followed, as they are now.
 async fn sources(admin: &Admin) -> Vec<SourceStatus> {
     let Some(status) = &admin.config else { return Vec::new() };
-    let watched = status.lock().unwrap_or_else(PoisonError::into_inner).watched.clone();
+    let watched = status.lock().unwrap_or_else(PoisonError::into_inner).sources.clone();
     join_all(watched.iter().map(|watched| watched.status())).await.into_iter().flatten().collect()
 }
 

@@ -1,6 +1,6 @@
 //! One body for fuzzers and property tests.
 
-use mixer_adapter_config::{ConfigSet, lint, parse, source::Change};
+use mixer_adapter_config::{Change, ConfigSet, lint, parse};
 
 /// Reads any text: every fault is in it and says something, and reading it again changes nothing.
 pub(crate) fn read(text: &str) {

@@ -11,8 +11,8 @@ use std::{
 
 use mixer_adapter_config::{
     mcp::{
-        Change, ContentVersion, Fault, Rejection, Resource,
-        sink::{self, Mode, Output, SinkOptions},
+        Change, ContentVersion, Resource,
+        sink::{self, Mode, Nack, NackReason, Output, SinkOptions},
         source::Catalogue,
     },
     xds::sink::Versions,
@@ -168,9 +168,10 @@ impl World {
         let lonely = collection == 0 && self.live[1].is_empty();
         let bad = |version: &str| version == "0" || (version == "3" && lonely);
         let bad = change.resources.iter().filter(|resource| bad(&resource.version));
-        let faults: Vec<_> =
-            bad.map(|resource| Fault { resource: resource.name.clone(), reason: "bad".to_owned() }).collect();
-        let verdict = if faults.is_empty() { Ok(()) } else { Err(Rejection { faults }) };
+        let reasons: Vec<_> = bad
+            .map(|resource| NackReason { resource: resource.name.clone(), text: "bad".to_owned() })
+            .collect();
+        let verdict = if reasons.is_empty() { Ok(()) } else { Err(Nack { reasons }) };
         if verdict.is_ok() {
             let live = &mut self.live[collection];
             if change.full {

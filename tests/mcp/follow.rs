@@ -3,9 +3,10 @@
 use std::{fs, time::Duration};
 
 use mixer_adapter_config::{
-    Fault, Kind, ResourceName, Types,
-    mcp::{Peer, StreamSource, feed, mixer_collections, sink::SinkOptions, source},
-    source::{Content, FileSource, Source as _, Update},
+    Acceptance, CollectionFilter, Content, Fault, Kind, MergedSource, Offer, ResourceName, StreamSource,
+    Types,
+    mcp::{Peer, feed, source},
+    source::{FileSource, SourceSettings, Wanted},
 };
 use serde_json::json;
 use tokio::{
@@ -18,16 +19,19 @@ use crate::{
     sockets::{eager, serve, set, source, source_routes},
 };
 
-async fn next(updates: &mut mpsc::Receiver<Update>) -> Update {
-    timeout(Duration::from_secs(10), updates.recv()).await.unwrap().unwrap()
+async fn next(offers: &mut mpsc::Receiver<Offer>) -> Offer {
+    timeout(Duration::from_secs(10), offers.recv()).await.unwrap().unwrap()
 }
 
-fn follow(address: std::net::SocketAddr, collections: &[&str]) -> mpsc::Receiver<Update> {
-    let options = SinkOptions::new("sink", collections.iter().copied());
-    let source = StreamSource::new(Peer::new(address.to_string()), options).dialed(eager());
-    let (updates, received) = mpsc::channel(1);
-    tokio::spawn(Box::new(source).run(updates));
-    received
+fn follow(address: std::net::SocketAddr, collections: &[&str]) -> mpsc::Receiver<Offer> {
+    let wanted = collections.iter().map(|name| Wanted { collection: (*name).to_owned(), required: true });
+    let settings = SourceSettings { collections: wanted.collect(), ..SourceSettings::new("ns") };
+    let source = StreamSource::mcp(Peer::new(address.to_string()), &settings).with_dial_options(eager());
+    let (filter, required) = (CollectionFilter::default(), settings.required());
+    let source = MergedSource { source: Box::new(source), filter, required };
+    let (target, offers) = mpsc::channel(1);
+    tokio::spawn(Acceptance::new(target).run(vec![source]));
+    offers
 }
 
 fn plain(name: &ResourceName) -> String {
@@ -35,8 +39,8 @@ fn plain(name: &ResourceName) -> String {
 }
 
 /// Collection, names added, names removed, of each change.
-fn shape(update: &Update) -> Vec<(String, Vec<String>, Vec<String>)> {
-    let shape = update.changes.iter().map(|change| {
+fn shape(offer: &Offer) -> Vec<(String, Vec<String>, Vec<String>)> {
+    let shape = offer.content().changes.iter().map(|change| {
         let (added, removed) = match &change.content {
             Content::Full(resources) => (resources, Vec::new()),
             Content::Partial { added, removed } => (added, removed.clone()),
@@ -98,11 +102,11 @@ async fn the_first_update_waits_for_every_required_collection_and_later_ones_bri
     assert!(updates.try_recv().is_err(), "handlers are not there");
     set(&source, HANDLERS, &[]);
     let update = next(&mut updates).await;
-    assert_eq!(update.source.as_ref(), format!("mcp://{}", listening.address));
+    assert_eq!(update.content().source.as_ref(), format!("mcp://{}", listening.address));
     assert_eq!(shape(&update), [of(HANDLERS, &[], &[]), of(RULES, &["a.rule.ns", "rootless.rule"], &[])]);
-    let Content::Full(rules) = &update.changes[1].content else { panic!() };
+    let Content::Full(rules) = &update.content().changes[1].content else { panic!() };
     assert_eq!(rules[0].spec, json!({ "match": "version == \"1\"" }));
-    update.responder.ack();
+    update.accept();
     until_told(&source, |sink| sink.collections.len() == 2).await;
 
     set_rules(&source, &["ns/a@2"]);
@@ -122,14 +126,14 @@ async fn of_an_update_that_is_refused_what_is_good_by_itself_is_taken() {
         vec![Fault::error("no such attribute").of(rule).in_field("spec.match"), Fault::warning("odd")]
     };
     let both = next(&mut updates).await;
-    assert_eq!(both.changes.len(), 2);
-    both.responder.reject(fault());
+    assert_eq!(both.content().changes.len(), 2);
+    both.refuse(fault());
     let handlers = next(&mut updates).await;
     assert_eq!(shape(&handlers), [of(HANDLERS, &[], &[])], "in the order Mixer processes kinds");
-    handlers.responder.ack();
+    handlers.accept();
     let rules = next(&mut updates).await;
     assert_eq!(shape(&rules), [of(RULES, &["a.rule.ns"], &[])]);
-    rules.responder.reject(fault());
+    rules.refuse(fault());
     until_told(&source, |sink| {
         let refused = sink.collections.get(RULES).and_then(|watch| watch.refused.clone());
         let accepted = sink.collections.get(HANDLERS).is_some_and(|watch| watch.accepted.is_some());
@@ -172,13 +176,10 @@ async fn files_reach_the_engine_through_a_source_and_a_sink_as_they_were_written
         "apiVersion: config.istio.io/v1alpha2\nkind: rule\nmetadata: {name: not_a_label, namespace: ns}\n",
     );
     let source = source();
-    tokio::spawn(feed(
-        source.clone(),
-        Box::new(FileSource::new(directory.path(), "default")),
-        Types::default(),
-    ));
+    tokio::spawn(feed(source.clone(), FileSource::new(directory.path(), "default"), Types::default()));
     let listening = serve(source_routes(&source)).await;
-    let collections: Vec<String> = mixer_collections().collect();
+    let collections: Vec<String> =
+        SourceSettings::new("ns").required().iter().map(ToString::to_string).collect();
     timeout(Duration::from_secs(10), async {
         while source.catalogue().collections().filter(|(_, snapshot)| snapshot.is_some()).count() < 6 {
             sleep(Duration::from_millis(5)).await;
@@ -189,6 +190,7 @@ async fn files_reach_the_engine_through_a_source_and_a_sink_as_they_were_written
     let mut updates = follow(listening.address, &collections.iter().map(String::as_str).collect::<Vec<_>>());
     let update = next(&mut updates).await;
     let resources: Vec<_> = update
+        .content()
         .changes
         .iter()
         .flat_map(|change| match &change.content {

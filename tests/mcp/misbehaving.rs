@@ -322,8 +322,8 @@ async fn cut_off_after_any_of_20_messages_the_sink_comes_to_hold_what_the_source
         let (sink, mut changes) = Sink::start(SinkOptions::new("sink", [RULES, HANDLERS, INSTANCES]), None);
         let _dial = dial(&sink, relay.listening.address, eager());
         tokio::spawn(async move {
-            while let Some(delivery) = changes.recv().await {
-                delivery.accept();
+            while let Some(offer) = changes.recv().await {
+                offer.accept();
             }
         });
         for version in 2..6 {

@@ -12,8 +12,8 @@ use std::{
 use mixer_adapter::prost::Message;
 use mixer_adapter_config::{
     mcp::{
-        Change, Rejection, Resource,
-        sink::{self, Mode, Output, SinkOptions},
+        Change, Resource,
+        sink::{self, Mode, Nack, Output, SinkOptions},
         source::{self, Catalogue, TRIGGER},
     },
     proto::istio::mcp::v1alpha1::{RequestResources, Resources},
@@ -236,7 +236,7 @@ fn our_sink_takes_what_galley_pushed() {
                         let recorded = recorded_answer(&events[at..], *stream, push);
                         let refusal = recorded.and_then(|request| request.error_detail.as_ref());
                         let verdict = match refusal {
-                            Some(error) => Err(Rejection::whole(&*error.message)),
+                            Some(error) => Err(Nack::whole(&*error.message)),
                             None => Ok(()),
                         };
                         sink.received(*stream, push.clone(), now);
@@ -273,7 +273,7 @@ fn our_sink_takes_what_galley_pushed() {
 }
 
 /// What the sink says, if the application says that to everything it is asked.
-fn sent(sink: &mut sink::Machine, now: Instant, verdict: Result<(), Rejection>) -> Vec<RequestResources> {
+fn sent(sink: &mut sink::Machine, now: Instant, verdict: Result<(), Nack>) -> Vec<RequestResources> {
     let mut sent = Vec::new();
     while let Some(output) = sink.poll(now) {
         match output {

@@ -7,8 +7,8 @@ use std::{
 
 use mixer_adapter_config::{
     mcp::{
-        Change, Fault, Rejection,
-        sink::{Closed, Machine, Mode, Output, SinkOptions, StreamId},
+        Change,
+        sink::{Closed, Machine, Mode, Nack, NackReason, Output, SinkOptions, StreamId},
     },
     proto::istio::mcp::v1alpha1::{Metadata, RequestResources, Resources},
 };
@@ -74,7 +74,7 @@ impl Sink {
         self.run();
     }
 
-    fn decide(&mut self, collection: &str, verdict: Result<(), Rejection>) {
+    fn decide(&mut self, collection: &str, verdict: Result<(), Nack>) {
         self.machine.decided(collection, verdict, self.now);
         self.run();
     }
@@ -128,12 +128,12 @@ fn strings(texts: &[&str]) -> Vec<String> {
     texts.iter().map(|text| (*text).to_owned()).collect()
 }
 
-fn whole(reason: &str) -> Rejection {
-    Rejection::whole(reason)
+fn whole(reason: &str) -> Nack {
+    Nack::whole(reason)
 }
 
-fn fault(resource: &str, reason: &str) -> Rejection {
-    Rejection { faults: vec![Fault { resource: resource.to_owned(), reason: reason.to_owned() }] }
+fn fault(resource: &str, reason: &str) -> Nack {
+    Nack { reasons: vec![NackReason { resource: resource.to_owned(), text: reason.to_owned() }] }
 }
 
 /// TestCreateInitialRequests

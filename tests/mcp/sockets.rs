@@ -4,8 +4,9 @@ use std::{net::SocketAddr, sync::Arc, time::Duration};
 
 use mixer_adapter::proto::Any;
 use mixer_adapter_config::{
+    Offer,
     mcp::{
-        Change, Delivery, DialOptions, Peer, Resource, listen,
+        Change, DialOptions, Peer, Resource, listen,
         sink::{self, Cache, ResourceSinkService, Sink, SinkOptions},
         source::{self, Catalogue, ConfigServer, ConfigServerOptions, ResourceSourceService},
     },
@@ -90,17 +91,17 @@ pub(crate) fn dial(sink: &Sink, address: SocketAddr, options: DialOptions) -> Dr
     stop.drop_guard()
 }
 
-pub(crate) fn start(collections: &[&str]) -> (Sink, mpsc::Receiver<Delivery>) {
+pub(crate) fn start(collections: &[&str]) -> (Sink, mpsc::Receiver<Offer<Change>>) {
     Sink::start(SinkOptions::new("sink", collections.iter().copied()), None)
 }
 
 /// The next change, accepted: full or not, names changed, names removed.
-pub(crate) async fn accept(changes: &mut mpsc::Receiver<Delivery>) -> (bool, Vec<String>, Vec<String>) {
-    let delivery = timeout(SOON, changes.recv()).await.unwrap().unwrap();
-    let change = delivery.change();
+pub(crate) async fn accept(changes: &mut mpsc::Receiver<Offer<Change>>) -> (bool, Vec<String>, Vec<String>) {
+    let offer = timeout(SOON, changes.recv()).await.unwrap().unwrap();
+    let change = offer.content();
     let named = change.resources.iter().map(|resource| format!("{}@{}", resource.name, resource.version));
     let result = (change.full, named.collect(), change.removed.clone());
-    delivery.accept();
+    offer.accept();
     result
 }
 
@@ -232,7 +233,7 @@ async fn a_refusal_reaches_the_source_and_the_next_version_the_sink() {
     // Dropped: nobody decided.
     drop(timeout(SOON, changes.recv()).await.unwrap().unwrap());
     let status = until(&sink, |status| status.collections[0].refused.is_some()).await;
-    let told = "nobody here takes configuration any more";
+    let told = "this program does not take configuration any more";
     assert_eq!(status.collections[0].refused.as_ref().unwrap().reason, told);
     let reason = timeout(SOON, async {
         loop {
@@ -278,8 +279,8 @@ async fn a_push_of_5_mb_arrives() {
     let listening = serve(source_routes(&source)).await;
     let (sink, mut changes) = start(&[RULES]);
     let _dial = dial(&sink, listening.address, eager());
-    let delivery = timeout(SOON, changes.recv()).await.unwrap().unwrap();
-    assert_eq!(delivery.change().resources[0].body.value.len(), 5_000_000);
+    let offer = timeout(SOON, changes.recv()).await.unwrap().unwrap();
+    assert_eq!(offer.content().resources[0].body.value.len(), 5_000_000);
 }
 
 /// TestServerSinkRateLimitter, TestConnRateLimit

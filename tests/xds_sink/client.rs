@@ -5,8 +5,8 @@ use std::time::{Duration, Instant};
 use mixer_adapter_config::proto::envoy::config::core::v3::Node;
 use mixer_adapter_config::{
     mcp::{
-        Change, Fault, Rejection,
-        sink::{Machine, Mode, Output, SinkOptions},
+        Change,
+        sink::{Machine, Mode, Nack, NackReason, Output, SinkOptions},
     },
     xds::sink::{Dialect, Versions, node},
 };
@@ -96,11 +96,11 @@ where
     }
 
     pub(crate) fn refuse(&mut self, resource: &str, reason: &str) -> Vec<String> {
-        let fault = Fault { resource: resource.to_owned(), reason: reason.to_owned() };
-        self.decide(Err(Rejection { faults: vec![fault] }))
+        let reason = NackReason { resource: resource.to_owned(), text: reason.to_owned() };
+        self.decide(Err(Nack { reasons: vec![reason] }))
     }
 
-    fn decide(&mut self, verdict: Result<(), Rejection>) -> Vec<String> {
+    fn decide(&mut self, verdict: Result<(), Nack>) -> Vec<String> {
         let asked = std::mem::take(&mut self.asked);
         let told = asked.iter().map(shape).collect();
         for change in asked {

@@ -9,7 +9,7 @@ use std::{
 
 use mixer_adapter::prost::Message as _;
 use mixer_adapter_config::{
-    mcp::{Fault, Rejection, StreamSource, Subscription},
+    Fault, Kind, ResourceName, StreamSource, Subscription,
     source::{SourceSettings, Wanted},
 };
 use tempfile::TempDir;
@@ -27,17 +27,17 @@ fn follow(path: &Path, collections: &[&str]) -> Subscription {
         collections: collections.iter().map(wanted).collect(),
         ..SourceSettings::new("istio-system")
     };
-    StreamSource::reading(path.to_owned(), &settings).connect()
+    StreamSource::files(path.to_owned(), &settings).connect()
 }
 
 /// The next change, in short, and accepted.
 async fn accept(following: &mut Subscription) -> String {
-    let delivery = timeout(SOON, following.changes.recv()).await.unwrap().unwrap();
-    let change = delivery.change();
+    let offer = timeout(SOON, following.changes.recv()).await.unwrap().unwrap();
+    let change = offer.content();
     let named = change.resources.iter().map(|resource| format!(" {}@{}", resource.name, resource.version));
     let removed = change.removed.iter().map(|name| format!(" -{name}"));
     let told = format!("{}{}", change.collection, named.chain(removed).collect::<String>());
-    delivery.accept();
+    offer.accept();
     told
 }
 
@@ -106,9 +106,8 @@ async fn what_is_refused_is_offered_again_only_when_another_file_comes() {
     let directory = tempfile::tempdir().unwrap();
     let path = moved(&directory, "rules.json", rules(&["ns/a@1"]));
     let mut following = follow(&path, &[RULES]);
-    let delivery = timeout(SOON, following.changes.recv()).await.unwrap().unwrap();
-    delivery
-        .reject(Rejection { faults: vec![Fault { resource: "ns/a".to_owned(), reason: "bad".to_owned() }] });
+    let offer = timeout(SOON, following.changes.recv()).await.unwrap().unwrap();
+    offer.refuse(vec![Fault::error("bad").of(ResourceName::new("a", Kind::Rule, "ns"))]);
     assert!(is_silent(&mut following).await);
     moved(&directory, "rules.json", rules(&["ns/a@2"]));
     assert_eq!(accept(&mut following).await, format!("{RULES} ns/a@2"));

@@ -12,8 +12,9 @@ use std::{
 
 use futures_util::{StreamExt as _, future::BoxFuture, stream::BoxStream};
 use mixer_adapter_config::{
+    Offer,
     mcp::{
-        Delivery, DialOptions, Peer, listen,
+        Change, DialOptions, Peer, listen,
         sink::{Sink, SinkOptions},
     },
     proto::envoy::{
@@ -109,7 +110,7 @@ impl AggregatedDiscoveryService for Scripted {
 
 /// A sink that follows a server.
 struct Subscription {
-    changes: mpsc::Receiver<Delivery>,
+    changes: mpsc::Receiver<Offer<Change>>,
     sink: Sink,
     streams: Arc<AtomicUsize>,
     _stop: [DropGuard; 2],
@@ -166,11 +167,11 @@ impl Subscription {
 
     /// The next change, accepted: full or not, names changed, names removed.
     async fn accept(&mut self) -> (bool, Vec<String>, Vec<String>) {
-        let delivery = timeout(SOON, self.changes.recv()).await.unwrap().unwrap();
-        let change = delivery.change();
+        let offer = timeout(SOON, self.changes.recv()).await.unwrap().unwrap();
+        let change = offer.content();
         let named = change.resources.iter().map(|resource| resource.name.clone()).collect();
         let told = (change.full, named, change.removed.clone());
-        delivery.accept();
+        offer.accept();
         told
     }
 }

@@ -11,8 +11,9 @@ use std::{
 
 use axum::{Router, extract::State, http::StatusCode, http::Uri};
 use mixer_adapter_config::{
+    Fault, Kind, Offer, ResourceName,
     mcp::{
-        Delivery, Fault, Peer, Rejection,
+        Change, Peer,
         sink::{Mode, Sink},
     },
     xds::sink::poll,
@@ -65,7 +66,7 @@ impl Server {
 async fn follow(
     collections: &[&str],
     answers: Vec<(u16, String)>,
-) -> (Server, mpsc::Receiver<Delivery>, DropGuard) {
+) -> (Server, mpsc::Receiver<Offer<Change>>, DropGuard) {
     let server = Server::default();
     server.answers.lock().unwrap().extend(answers);
     let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
@@ -94,25 +95,25 @@ fn rules(version: &str, names: &[&str]) -> (u16, String) {
     )
 }
 
-async fn next(changes: &mut mpsc::Receiver<Delivery>) -> (Delivery, String) {
-    let delivery = timeout(SOON, changes.recv()).await.unwrap().unwrap();
-    let change = delivery.change();
+async fn next(changes: &mut mpsc::Receiver<Offer<Change>>) -> (Offer<Change>, String) {
+    let offer = timeout(SOON, changes.recv()).await.unwrap().unwrap();
+    let change = offer.content();
     let named = change.resources.iter().map(|resource| format!(" {}@{}", resource.name, resource.version));
     let removed = change.removed.iter().map(|name| format!(" -{name}"));
     let told = named.chain(removed).collect::<String>();
-    (delivery, told.trim().to_owned())
+    (offer, told.trim().to_owned())
 }
 
 #[tokio::test]
 async fn what_is_answered_is_acknowledged_with_the_next_question() {
     let answers = vec![rules("1", &["ns/a", "ns/b"]), rules("2", &["ns/a"])];
     let (server, mut changes, _polling) = follow(&[RULES], answers).await;
-    let (delivery, told) = next(&mut changes).await;
+    let (offer, told) = next(&mut changes).await;
     assert_eq!(told, "ns/a@1 ns/b@1");
-    delivery.accept();
-    let (delivery, told) = next(&mut changes).await;
+    offer.accept();
+    let (offer, told) = next(&mut changes).await;
     assert_eq!(told, "ns/a@2 -ns/b");
-    delivery.accept();
+    offer.accept();
     let count = server.asked.lock().unwrap().len();
     let asked = server.asked(count + 2).await;
     assert!(asked.iter().all(|(path, body)| path == "/v3/discovery:rules" && body["typeUrl"] == RULE));
@@ -127,9 +128,8 @@ async fn a_refusal_goes_with_the_next_question_and_the_version_accepted_before()
     let answers = vec![rules("1", &["ns/a"]), rules("2", &["ns/a"])];
     let (server, mut changes, _polling) = follow(&[RULES], answers).await;
     next(&mut changes).await.0.accept();
-    let (delivery, _) = next(&mut changes).await;
-    delivery
-        .reject(Rejection { faults: vec![Fault { resource: "ns/a".to_owned(), reason: "bad".to_owned() }] });
+    let (offer, _) = next(&mut changes).await;
+    offer.refuse(vec![Fault::error("bad").of(ResourceName::new("a", Kind::Rule, "ns"))]);
     let count = server.asked.lock().unwrap().len();
     let asked = server.asked(count + 3).await;
     let last = &asked.last().unwrap().1;
@@ -142,12 +142,12 @@ async fn answers_that_are_none_leave_what_there_is() {
     let bad = [(503, "busy".to_owned()), (304, String::new()), (200, "{".to_owned()), (404, String::new())];
     let answers = [vec![rules("1", &["ns/a"])], bad.to_vec(), vec![rules("2", &["ns/b"])]].concat();
     let (_server, mut changes, _polling) = follow(&[RULES], answers).await;
-    let (delivery, told) = next(&mut changes).await;
+    let (offer, told) = next(&mut changes).await;
     assert_eq!(told, "ns/a@1");
-    delivery.accept();
-    let (delivery, told) = next(&mut changes).await;
+    offer.accept();
+    let (offer, told) = next(&mut changes).await;
     assert_eq!(told, "ns/b@2 -ns/a", "nothing came in between");
-    delivery.accept();
+    offer.accept();
 }
 
 #[tokio::test]

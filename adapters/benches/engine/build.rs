@@ -1,11 +1,8 @@
 //! How long it takes to make a snapshot of many rules and instances, and to make the next one after one rule changed.
 
-use std::time::Instant;
+use std::{sync::Arc, time::Instant};
 
-use mixer_adapter_config::{
-    Collection, ConfigSet, Kind, parse,
-    source::{Change, Content},
-};
+use mixer_adapter_config::{Change, Collection, ConfigSet, Content, Kind, parse};
 use mixer_adapter_engine::{
     Snapshot,
     build::{Blueprint, BuildOptions, Connector},
@@ -41,6 +38,7 @@ pub(super) fn time() {
     let whole = start.elapsed();
 
     let changed = parse(&rule(0, "|| false"), "bench.yaml", "istio-system").resources;
+    let changed = changed.into_iter().map(Arc::new).collect();
     let start = Instant::now();
     let change = Change::new(
         Collection::of("", &Kind::Rule),

@@ -20,9 +20,16 @@ pub enum CollectionFilter {
     AllBut(BTreeSet<Collection>),
 }
 
+impl Default for CollectionFilter {
+    /// Includes every collection.
+    fn default() -> Self {
+        Self::AllBut(BTreeSet::new())
+    }
+}
+
 impl CollectionFilter {
     /// Whether that collection is taken.
-    pub fn takes(&self, collection: &Collection) -> bool {
+    pub fn includes(&self, collection: &Collection) -> bool {
         match self {
             Self::Only(own) => own.contains(collection),
             Self::AllBut(others) => !others.contains(collection),
@@ -33,7 +40,7 @@ impl CollectionFilter {
     pub fn collections(&self) -> Vec<Collection> {
         match self {
             Self::Only(own) => own.iter().cloned().collect(),
-            Self::AllBut(_) => Collection::mixer().filter(|collection| self.takes(collection)).collect(),
+            Self::AllBut(_) => Collection::mixer().filter(|collection| self.includes(collection)).collect(),
         }
     }
 }

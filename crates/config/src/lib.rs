@@ -1,25 +1,29 @@
 //! Configuration: resources, where they come from, and what is wrong with them.
 //!
 //! ```text
-//! text --parse--> resources --source--> changes --apply--> set --> (the engine builds a snapshot)
+//! text --parse--> resources --source--> changes --acceptance--> set --> (the engine builds a snapshot)
 //! ```
 //!
 //! A [`Resource`] is who it is and a spec as JSON; an [`Entry`] of a [`ConfigSet`] is a resource understood; a [`Fault`] says what is
 //! wrong, in which file and line, in which field. Nothing here knows templates, adapters or expressions: that is the
 //! engine's part.
 
+mod acceptance;
+mod change;
 mod collection;
 mod collection_filter;
 mod discovery;
 mod document;
 mod evolution;
 mod fault;
+mod identity;
 mod istio;
 mod lines;
 mod lint;
 mod listen_url;
 pub mod mcp;
 mod name;
+mod offer;
 mod ordered;
 mod parse;
 pub mod proto;
@@ -27,22 +31,28 @@ mod resource;
 mod set;
 pub mod source;
 mod spec;
+mod subscription;
 mod types;
 mod url;
 pub mod xds;
 
+pub use acceptance::{Acceptance, Apply, MergedSource, Offers};
+pub use change::{Change, Content};
 pub use collection::Collection;
 pub use collection_filter::{CollectionFilter, Scoped, ScopedUrl, collection, collection_filters};
 pub use evolution::Finding;
 pub use evolution::findings;
 pub use fault::{Fault, Origin, Severity, Topic};
+pub use identity::sink_id;
 pub use lint::lint;
 pub use listen_url::ListenUrl;
 pub use name::{Kind, ResourceName};
+pub use offer::{Offer, Update, Verdict};
 pub use parse::{Parsed, parse};
 pub use resource::Resource;
 pub use set::{ConfigSet, Entry, ResolveError};
 pub use source::read;
 pub use spec::{Handler, Instance, Spec, Target};
+pub use subscription::{StreamSource, Subscription};
 pub use types::{Types, TypesError};
 pub use url::{ConfigUrl, ConfigUrlError};

@@ -3,10 +3,7 @@ use std::{
     sync::Arc,
 };
 
-use super::{
-    Collection, Fault, Finding, Kind, Resource, ResourceName, Spec,
-    source::{Change, Content},
-};
+use super::{Change, Collection, Content, Fault, Finding, Kind, Resource, ResourceName, Spec};
 use mixer_adapter_core::framework::suggest::suggest;
 
 /// All resources of Mixer's kinds that are known at one moment, by full name: what a snapshot is built from.
@@ -22,7 +19,7 @@ pub struct ConfigSet {
 #[derive(Clone, Debug)]
 pub struct Entry {
     /// The resource.
-    pub resource: Resource,
+    pub resource: Arc<Resource>,
     /// What it says, or why it cannot be understood.
     pub spec: Result<Arc<Spec>, Fault>,
     /// What another version of the API would read otherwise.
@@ -31,7 +28,7 @@ pub struct Entry {
 
 impl Entry {
     /// Reads what a resource says. Where that is what it said before, the two share it.
-    fn new(resource: Resource, before: Option<&Self>) -> Self {
+    fn new(resource: Arc<Resource>, before: Option<&Self>) -> Self {
         let same = |before: &&Self| {
             before.resource.spec == resource.spec && before.resource.unknown == resource.unknown
         };
@@ -89,7 +86,7 @@ impl ConfigSet {
             if collection.role().is_some() {
                 next.entries.extend(self.entries_of(added, &mut faults));
             } else {
-                let names = added.into_iter().map(|resource| resource.name);
+                let names = added.iter().map(|resource| resource.name.clone());
                 next.others.entry(collection).or_default().extend(names);
             }
         }
@@ -108,7 +105,7 @@ impl ConfigSet {
     /// Entries of resources that come or change; what is here already is shared.
     fn entries_of(
         &self,
-        resources: Vec<Resource>,
+        resources: Vec<Arc<Resource>>,
         faults: &mut Vec<Fault>,
     ) -> BTreeMap<ResourceName, Arc<Entry>> {
         let mut entries: BTreeMap<ResourceName, Arc<Entry>> = BTreeMap::new();
@@ -226,6 +223,10 @@ mod tests {
         format!("---\nkind: handler\n{metadata}\nspec: {{compiledAdapter: denier}}\n")
     }
 
+    fn shared(text: &str) -> Vec<Arc<Resource>> {
+        resources(text).into_iter().map(Arc::new).collect()
+    }
+
     fn names(set: &ConfigSet) -> Vec<String> {
         set.iter().map(|entry| entry.name().to_string()).collect()
     }
@@ -240,7 +241,7 @@ mod tests {
     fn a_full_change_replaces_its_collection_and_no_other() {
         let before = of(&[rule("a", "x"), rule("b", "x"), handler("h", "ns")].concat());
         let rules = Collection::of("", &Kind::Rule);
-        let (after, faults) = before.apply([Change::new(rules, Content::Full(resources(&rule("b", "x"))))]);
+        let (after, faults) = before.apply([Change::new(rules, Content::Full(shared(&rule("b", "x"))))]);
         assert_eq!(faults, []);
         assert_eq!(names(&after), ["h.handler.ns", "b.rule.ns"]);
         assert_eq!(names(&before).len(), 3, "the old set stays as it was");
@@ -250,7 +251,7 @@ mod tests {
     fn a_partial_change_adds_replaces_and_removes() {
         let before = of(&[rule("a", "x"), rule("b", "x")].concat());
         let content = Content::Partial {
-            added: resources(&[rule("b", "z"), rule("c", "x")].concat()),
+            added: shared(&[rule("b", "z"), rule("c", "x")].concat()),
             removed: ["a", "never-there"].map(|name| ResourceName::new(name, Kind::Rule, "ns")).into(),
         };
         let (after, _) = before.apply([Change::new(Collection::of("", &Kind::Rule), content)]);

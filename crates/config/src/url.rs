@@ -3,8 +3,8 @@ use std::{fmt, path::PathBuf, str::FromStr};
 use http::uri::Authority;
 
 use super::{
-    Collection,
-    mcp::{Peer, StreamSource},
+    Collection, StreamSource,
+    mcp::Peer,
     source::{FileSource, Source, SourceSettings},
     xds::{self, sink::Variant},
 };
@@ -156,16 +156,16 @@ impl ConfigUrl {
     pub fn server(&self, settings: &SourceSettings) -> Result<Option<StreamSource>, ConfigUrlError> {
         match self {
             Self::Files(_) => Ok(None),
-            Self::Responses(path) => Ok(Some(StreamSource::reading(path.clone(), settings))),
-            Self::Mcp { address, .. } => Ok(Some(StreamSource::of(self.peer(address, settings)?, settings))),
+            Self::Responses(path) => Ok(Some(StreamSource::files(path.clone(), settings))),
+            Self::Mcp { address, .. } => Ok(Some(StreamSource::mcp(self.peer(address, settings)?, settings))),
             Self::Rest { address, tls } => {
                 let server =
                     self.peer(address, settings)?.called(if *tls { "xds+https" } else { "xds+http" });
-                Ok(Some(StreamSource::by_rest(server, xds::sink::own_node(settings), settings)))
+                Ok(Some(StreamSource::rest(server, xds::sink::own_node(settings), settings)))
             }
             Self::Xds { address, variant, tls } => {
                 let server = self.peer(address, settings)?.called(scheme(*variant, *tls));
-                Ok(Some(StreamSource::by_xds(server, *variant, xds::sink::own_node(settings), settings)))
+                Ok(Some(StreamSource::xds(server, *variant, xds::sink::own_node(settings), settings)))
             }
         }
     }

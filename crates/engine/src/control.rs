@@ -1,4 +1,4 @@
-//! What keeps the engine's snapshot up to date: configuration comes, is built, and is swapped in or refused.
+//! Keeps the engine's snapshot up to date: builds a snapshot of each update, and swaps it in or refuses the update.
 
 use std::{
     collections::{BTreeMap, HashSet},
@@ -6,19 +6,17 @@ use std::{
     time::SystemTime,
 };
 
-use tokio::sync::mpsc;
-
 use super::{
     Mixer,
     build::{Blueprint, BuildOptions, Connect},
 };
 use mixer_adapter_config::{
-    Collection, ConfigSet, Fault, Topic,
-    source::{Source, Update, Watched},
+    Acceptance, Apply, Collection, ConfigSet, Fault, MergedSource, Topic, Update, Verdict,
+    source::SourceHandle,
 };
 use mixer_adapter_host::Host;
 
-/// Follows sources of configuration.
+/// Builds snapshots of the engine from the configuration of sources.
 pub struct Controller {
     mixer: Arc<Mixer>,
     host: Arc<Host>,
@@ -28,12 +26,12 @@ pub struct Controller {
     status: Arc<Mutex<ConfigStatus>>,
 }
 
-/// What waits for configuration. Each is dropped when what it waits for is in use.
+/// Guards of readiness, each dropped when the configuration that it stands for is in use.
 #[derive(Debug)]
 pub struct Awaited<P> {
-    /// Waits for any configuration.
+    /// Stands for any configuration.
     pub first: Option<P>,
-    /// Wait for something of a collection, if it is that there is nothing in it.
+    /// Stand for the first state of a collection, which may be empty.
     pub collections: BTreeMap<Collection, P>,
 }
 
@@ -56,101 +54,55 @@ pub struct ConfigStatus {
     pub faults: Vec<String>,
     /// Why the last update was refused; empty once a later one is in use.
     pub refusal: Vec<String>,
-    /// The sources that are followed.
+    /// Handles to the sources.
     #[serde(skip)]
-    pub watched: Vec<Arc<dyn Watched>>,
+    pub sources: Vec<Arc<dyn SourceHandle>>,
 }
 
 impl Controller {
-    /// Keeps that engine up to date.
+    /// Creates a controller of the configuration of `mixer`.
     pub fn new(mixer: Arc<Mixer>, host: Arc<Host>, connect: Arc<dyn Connect>, options: BuildOptions) -> Self {
         Self { mixer, host, connect, options, set: ConfigSet::default(), status: Arc::default() }
     }
 
-    /// What is known about the configuration in use, as it changes.
+    /// The status of the configuration, which is updated as it changes.
     pub fn status(&self) -> Arc<Mutex<ConfigStatus>> {
         self.status.clone()
     }
 
-    /// Follows a source for as long as it goes on.
-    pub async fn follow<P>(mut self, source: Box<dyn Source>, mut awaited: Awaited<P>) {
-        self.note(|status| status.watched = source.watched());
-        let (updates, mut received) = mpsc::channel::<Update>(1);
-        let running = source.run(updates);
-        let followed = async {
-            while let Some(update) = received.recv().await {
-                let collections: Vec<_> =
-                    update.changes.iter().map(|change| change.collection.clone()).collect();
-                if self.apply(update).await {
-                    awaited.first = None;
-                    awaited.collections.retain(|collection, _| !collections.contains(collection));
-                }
-            }
-        };
-        tokio::join!(running, followed);
+    /// Follows these sources until all of them have ended.
+    pub async fn follow<P: Send>(self, sources: Vec<MergedSource>, awaited: Awaited<P>) {
+        let handles = sources.iter().filter_map(|merged| merged.source.handle()).collect();
+        self.update_status(|status| status.sources = handles);
+        Acceptance::new(Follower { controller: self, awaited }).run(sources).await;
     }
 
-    /// Puts an update to use, or refuses it. Returns whether it is in use.
-    pub async fn apply(&mut self, update: Update) -> bool {
-        let Update { source, changes, mut faults, responder } = update;
-        let versions: Vec<(String, String)> =
-            changes.iter().map(|change| (change.collection.to_string(), change.version.clone())).collect();
-        let (set, found) = self.set.apply(changes);
-        faults.extend(found);
-        let blueprint = Blueprint::read(&set, faults, &self.host);
-        let former = self.mixer.snapshot();
-        match blueprint.build(former.as_deref(), &*self.connect, &self.options).await {
-            Ok((snapshot, faults)) => {
-                self.mixer.swap(snapshot);
-                let deprecated_uses = self.tell_new(&faults);
-                let resources = set.counts();
-                tracing::info!(%source, resources = resources.values().sum::<usize>(), "configuration in use");
-                self.set = set;
-                self.note(|status| {
-                    status.applied += 1;
-                    status.deprecated_uses += deprecated_uses;
-                    status.applied_at = seconds_now();
-                    status.resources = resources
-                        .into_iter()
-                        .map(|(collection, count)| (collection.to_string(), count))
-                        .collect();
-                    status.versions.extend(versions);
-                    status.faults = faults.iter().map(ToString::to_string).collect();
-                    status.refusal.clear();
-                });
-                responder.ack();
-                true
+    /// Records a refusal, and logs it unless it is the same as the last one.
+    fn record_refusal(&self, source: &str, faults: &[Fault], configured: bool) {
+        let refusal: Vec<String> = faults.iter().map(ToString::to_string).collect();
+        self.update_status(|status| {
+            status.rejected += 1;
+            if status.refusal == refusal {
+                return;
             }
-            Err(faults) => {
-                let refusal: Vec<String> = faults.iter().map(ToString::to_string).collect();
-                self.note(|status| {
-                    status.rejected += 1;
-                    // A refusal that is the same as the last one was told already.
-                    if status.refusal != refusal {
-                        for fault in &faults {
-                            tracing::error!("{fault}");
-                        }
-                        match &former {
-                            Some(_) => tracing::error!(%source, "the configuration is refused; the last good one stays in use"),
-                            None => tracing::error!(%source, "the configuration is refused; until there is a good one, checks and reports are UNAVAILABLE"),
-                        }
-                        status.refusal = refusal;
-                    }
-                });
-                responder.reject(faults);
-                false
+            for fault in &refusal {
+                tracing::error!("{fault}");
             }
-        }
+            match configured {
+                true => tracing::error!(%source, "configuration refused; the last good one stays in use"),
+                false => tracing::error!(%source, "configuration refused; checks and reports are UNAVAILABLE until there is a good one"),
+            }
+            status.refusal = refusal;
+        });
     }
 
-    /// Tells the faults that are let through, but for those of the configuration before. Returns how many of them are uses of
-    /// deprecated fields.
-    fn tell_new(&self, faults: &[Fault]) -> u64 {
+    /// Logs non-fatal faults that the previous configuration did not have. Returns the number of deprecated fields among them.
+    fn log_new_faults(&self, faults: &[Fault]) -> u64 {
         let status = self.status.lock().unwrap_or_else(PoisonError::into_inner);
-        let told: HashSet<&str> = status.faults.iter().map(String::as_str).collect();
+        let logged: HashSet<&str> = status.faults.iter().map(String::as_str).collect();
         let mut deprecated = 0;
         for (fault, text) in faults.iter().map(|fault| (fault, fault.to_string())) {
-            if !told.contains(text.as_str()) {
+            if !logged.contains(text.as_str()) {
                 tracing::warn!("{text}");
                 deprecated += u64::from(fault.topic == Topic::DeprecatedField);
             }
@@ -158,8 +110,60 @@ impl Controller {
         deprecated
     }
 
-    fn note(&self, change: impl FnOnce(&mut ConfigStatus)) {
+    fn update_status(&self, change: impl FnOnce(&mut ConfigStatus)) {
         change(&mut self.status.lock().unwrap_or_else(PoisonError::into_inner));
+    }
+}
+
+impl Apply for Controller {
+    async fn apply(&mut self, update: Update) -> Verdict {
+        let Update { source, changes, mut faults } = update;
+        let versions: Vec<(String, String)> =
+            changes.iter().map(|change| (change.collection.to_string(), change.version.clone())).collect();
+        let (set, found) = self.set.apply(changes);
+        faults.extend(found);
+        let blueprint = Blueprint::read(&set, faults, &self.host);
+        let former = self.mixer.snapshot();
+        let (snapshot, faults) = match blueprint.build(former.as_deref(), &*self.connect, &self.options).await
+        {
+            Ok(built) => built,
+            Err(faults) => {
+                self.record_refusal(&source, &faults, former.is_some());
+                return Err(faults);
+            }
+        };
+        self.mixer.swap(snapshot);
+        let deprecated_uses = self.log_new_faults(&faults);
+        let resources = set.counts();
+        tracing::info!(%source, resources = resources.values().sum::<usize>(), "configuration in use");
+        self.set = set;
+        self.update_status(|status| {
+            status.applied += 1;
+            status.deprecated_uses += deprecated_uses;
+            status.applied_at = seconds_now();
+            status.resources =
+                resources.into_iter().map(|(collection, count)| (collection.to_string(), count)).collect();
+            status.versions.extend(versions);
+            status.faults = faults.iter().map(ToString::to_string).collect();
+            status.refusal.clear();
+        });
+        Ok(())
+    }
+}
+
+/// A controller, and what waits for its configuration.
+struct Follower<P> {
+    controller: Controller,
+    awaited: Awaited<P>,
+}
+
+impl<P: Send> Apply for Follower<P> {
+    async fn apply(&mut self, update: Update) -> Verdict {
+        let collections: Vec<_> = update.changes.iter().map(|change| change.collection.clone()).collect();
+        self.controller.apply(update).await?;
+        self.awaited.first = None;
+        self.awaited.collections.retain(|collection, _| !collections.contains(collection));
+        Ok(())
     }
 }
 

@@ -155,7 +155,7 @@ impl Source {
         // The server goes on where nobody reads this.
         let _ = super::print(&self.greeting(address, admin.as_ref())?);
 
-        tokio::spawn(feed(source.clone(), Box::new(files), types));
+        tokio::spawn(feed(source.clone(), files, types));
         let readiness = Readiness::default();
         let configured = readiness.register("configuration");
         let first = source.clone();

@@ -17,10 +17,7 @@ use crate::{
     answer::Verdict,
     service::mixer::{explain_report, report_request},
 };
-use mixer_adapter_config::{
-    self as config, Resource,
-    source::{self, Change, Update},
-};
+use mixer_adapter_config::{self as config, Apply as _, Change, Resource, Update};
 use mixer_adapter_core::adapter::{Adapter, Grant};
 use mixer_adapter_engine::{
     Controller, Mixer,
@@ -135,13 +132,8 @@ impl FakeMixer {
                 resources.push(standing.clone());
             }
         }
-        let (update, answered) = Update::new("the test".into(), Change::full_sets(resources), faults);
-        self.controller.lock().await.apply(update).await;
-        match answered.await {
-            Ok(source::Answer::Rejected(faults)) => Err(Refused { faults }),
-            // Every update is answered.
-            Ok(source::Answer::Applied) | Err(_) => Ok(()),
-        }
+        let update = Update { source: "the test".into(), changes: Change::full_sets(resources), faults };
+        self.controller.lock().await.apply(update).await.map_err(|faults| Refused { faults })
     }
 
     /// The adapters in the process, with their handlers and sessions.

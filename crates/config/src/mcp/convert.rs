@@ -1,62 +1,46 @@
-//! MCP's resources and changes as the rest of the program has them, and back.
+//! Decodes resources that were pushed, and encodes those that are served.
 
 use std::{collections::BTreeMap, sync::Arc};
 
-use super::{Change, Fault, Rejection, Resource, body, name};
-use crate::{Collection, Finding, Kind, ResourceName, Types, source::Content};
+use super::{Change, Resource, body, name};
+use crate::{Collection, Content, Finding, Kind, ResourceName, Types};
 
-/// A change as an update has it. The rejection names the resources that cannot be read.
-pub(super) fn to_update(change: &Change, source: &str) -> Result<crate::source::Change, Rejection> {
+/// Decodes the resources of a change. The faults name those that cannot be decoded.
+pub(crate) fn decode(change: &Change, source: &str) -> Result<crate::Change, Vec<crate::Fault>> {
     let collection = Collection::new(&change.collection);
     let mut faults = Vec::new();
     let mut resources = Vec::with_capacity(change.resources.len());
     for resource in &change.resources {
+        let name = resource_name(&resource.name, kind(&collection, Some(resource)));
         match body::to_spec(&resource.body) {
             Ok((spec, unknown)) => {
-                let kind = kind(&collection, Some(resource));
-                let name = resource_name(&resource.name, kind);
                 let mut read = crate::Resource::new(name, collection.clone(), spec, source);
                 read.labels.clone_from(&resource.labels);
                 read.annotations.clone_from(&resource.annotations);
                 read.unknown = unknown;
-                resources.push(read);
+                resources.push(Arc::new(read));
             }
-            Err(reason) => faults.push(Fault { resource: resource.name.clone(), reason }),
+            Err(reason) => faults.push(crate::Fault::error(reason).of(name)),
         }
     }
     if !faults.is_empty() {
-        return Err(Rejection { faults });
+        return Err(faults);
     }
     let removed = || change.removed.iter().map(|name| resource_name(name, kind(&collection, None))).collect();
     let content = match change.full {
         true => Content::Full(resources),
         false => Content::Partial { added: resources, removed: removed() },
     };
-    Ok(crate::source::Change { collection, version: change.version.clone(), content })
+    Ok(crate::Change { collection, version: change.version.clone(), content })
 }
 
-/// Why an update was refused, as far as it concerns that collection: its own resources are named, so that they can be skipped;
-/// faults elsewhere are told in full.
-pub(super) fn to_rejection(collection: &str, faults: &[crate::Fault]) -> Rejection {
-    let own = Collection::new(collection).kind();
-    let errors = faults.iter().filter(|fault| fault.is_error());
-    let faults = errors.map(|fault| match &fault.resource {
-        Some(name) if Some(name.kind()) == own.as_ref() => {
-            let field = if fault.field.is_empty() { String::new() } else { format!("{}: ", fault.field) };
-            Fault { resource: full_name(name), reason: format!("{field}{}", fault.reason) }
-        }
-        _ => Fault { resource: String::new(), reason: fault.to_string() },
-    });
-    let faults: Vec<_> = faults.collect();
-    if faults.is_empty() { Rejection::whole("it was refused without a reason") } else { Rejection { faults } }
-}
-
-/// A change as it can be served, without the resources that cannot, and why they cannot.
-pub(super) fn of_update(types: &Types, change: &crate::source::Change) -> (Change, Vec<crate::Fault>) {
-    let (full, resources, removed) = match &change.content {
-        Content::Full(resources) => (true, resources, &Vec::new()),
-        Content::Partial { added, removed } => (false, added, removed),
+/// Encodes the resources of a change. Those that cannot be encoded are missing in it, and named by the faults.
+pub(super) fn encode(types: &Types, change: &crate::Change) -> (Change, Vec<crate::Fault>) {
+    let (full, removed) = match &change.content {
+        Content::Full(_) => (true, &[] as &[ResourceName]),
+        Content::Partial { removed, .. } => (false, &removed[..]),
     };
+    let resources = change.content.resources();
     let mut faults = Vec::new();
     let mut served = Vec::with_capacity(resources.len());
     let mut names = BTreeMap::new();
@@ -66,7 +50,7 @@ pub(super) fn of_update(types: &Types, change: &crate::source::Change) -> (Chang
             names.insert(&resource.name, first);
             continue;
         }
-        match of_resource(types, resource) {
+        match encode_resource(types, resource) {
             Ok((fit, deprecated)) => {
                 served.push(Arc::new(fit));
                 faults.extend(deprecated.iter().map(|finding| finding.of(resource, "")));
@@ -84,7 +68,10 @@ pub(super) fn of_update(types: &Types, change: &crate::source::Change) -> (Chang
     (change, faults)
 }
 
-fn of_resource(types: &Types, resource: &crate::Resource) -> Result<(Resource, Vec<Finding>), crate::Fault> {
+fn encode_resource(
+    types: &Types,
+    resource: &crate::Resource,
+) -> Result<(Resource, Vec<Finding>), crate::Fault> {
     let name = full_name(&resource.name);
     name::check(resource.collection.as_str(), &name)
         .map_err(|reason| resource.error("", format!("cannot be served by MCP: {reason}")))?;
@@ -112,7 +99,8 @@ fn resource_name(name: &str, kind: Kind) -> ResourceName {
     ResourceName::new(name, kind, namespace)
 }
 
-fn full_name(name: &ResourceName) -> String {
+/// The name by which a resource is sent: `namespace/name`, or `name` alone.
+pub(super) fn full_name(name: &ResourceName) -> String {
     match name.namespace() {
         "" => name.name().to_owned(),
         namespace => format!("{namespace}/{}", name.name()),

@@ -1,40 +1,46 @@
-use tokio::{sync::mpsc, task::spawn_blocking};
+use tokio::task::spawn_blocking;
 
-use super::{convert, source};
-use crate::{
-    Types,
-    source::{Source, Update},
-};
+use super::{convert, source::ConfigServer};
+use crate::{Acceptance, Apply, Types, Update, Verdict, source::Source};
 
-/// Serves what a source of configuration has, files for example, to sinks, as messages of these types. What is broken, or cannot be
-/// sent, is left out and reported; its neighbours go out. Goes on for as long as the source does.
-pub async fn feed(server: source::ConfigServer, configuration: Box<dyn Source>, types: Types) {
-    let (updates, mut arriving) = mpsc::channel(1);
-    let serve = async {
-        while let Some(update) = arriving.recv().await {
-            let (server, types) = (server.clone(), types.clone());
-            // A directory may be large.
-            if let Err(error) = spawn_blocking(move || take(&server, update, &types)).await {
-                tracing::error!(%error, "the configuration could not be taken in; please report this as a bug");
-            }
-        }
-    };
-    tokio::join!(configuration.run(updates), serve);
+/// Serves the configuration of a source, files for example, to sinks, as messages of these types, until the source ends. Resources
+/// that are broken or cannot be encoded are logged and not served.
+pub async fn feed(server: ConfigServer, source: impl Source + 'static, types: Types) {
+    Acceptance::new(Feed { server, types }).run(vec![source.into()]).await;
 }
 
-fn take(server: &source::ConfigServer, update: Update, types: &Types) {
-    let mut faults = update.faults;
-    let served = update.changes.iter().map(|change| {
-        let (change, unfit) = convert::of_update(types, change);
-        faults.extend(unfit);
-        change
-    });
-    let served: Vec<_> = served.collect();
-    let known = server.faults();
-    for fault in faults.iter().filter(|fault| !known.contains(fault)) {
-        tracing::warn!(source = %update.source, "{fault}");
+#[derive(Clone)]
+struct Feed {
+    server: ConfigServer,
+    types: Types,
+}
+
+impl Apply for Feed {
+    /// Accepts every update: what it has of good resources is served.
+    async fn apply(&mut self, update: Update) -> Verdict {
+        let feed = self.clone();
+        // A directory may be large.
+        if let Err(error) = spawn_blocking(move || feed.serve(update)).await {
+            tracing::error!(%error, "serving the configuration failed; please report this as a bug");
+        }
+        Ok(())
     }
-    server.set_faults(faults);
-    server.apply_all(&served);
-    update.responder.ack();
+}
+
+impl Feed {
+    fn serve(self, update: Update) {
+        let mut faults = update.faults;
+        let mut changes = Vec::with_capacity(update.changes.len());
+        for change in &update.changes {
+            let (change, unfit) = convert::encode(&self.types, change);
+            changes.push(change);
+            faults.extend(unfit);
+        }
+        let known = self.server.faults();
+        for fault in faults.iter().filter(|fault| !known.contains(fault)) {
+            tracing::warn!(source = %update.source, "{fault}");
+        }
+        self.server.set_faults(faults);
+        self.server.apply_all(&changes);
+    }
 }

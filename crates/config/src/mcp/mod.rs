@@ -5,9 +5,8 @@
 
 pub(super) mod body;
 mod change;
-mod convert;
+pub(crate) mod convert;
 mod feed;
-pub(super) mod follow;
 pub(super) mod listen;
 pub mod metrics;
 mod name;
@@ -20,9 +19,8 @@ mod version;
 pub mod sink;
 pub mod source;
 
-pub use change::{Change, Delivery, Fault, Rejection, Verdict};
+pub use change::Change;
 pub use feed::feed;
-pub use follow::{StreamSource, Subscription, deliver, mixer_collections, sink_id};
 pub(crate) use listen::Admission;
 pub use listen::{ServiceOptions, listen};
 pub use mixer_adapter_net::Listener;

@@ -12,11 +12,13 @@ use tokio_util::sync::{CancellationToken, DropGuard};
 use tonic::{Code, service::Routes};
 
 use super::{
-    Change, DialOptions, Listener, Peer, Resource, StreamSource, listen,
-    sink::SinkOptions,
+    Change, DialOptions, Listener, Peer, Resource, listen,
     source::{self, Catalogue, ConfigServer, ConfigServerOptions, ResourceSourceService},
 };
-use crate::source::{Source as _, SourceSettings, Update, Wanted};
+use crate::{
+    Acceptance, Offer, StreamSource,
+    source::{Source as _, SourceSettings, Wanted},
+};
 use mixer_adapter_core::proto::Any;
 use mixer_adapter_net::tls::{self, AccessSettings, Credentials};
 use test_pki::{Authority, Files};
@@ -64,17 +66,25 @@ fn eager() -> DialOptions {
     DialOptions { first_wait, longest_wait, ..DialOptions::default() }
 }
 
-fn follow(address: SocketAddr, client: Arc<tls::Client>) -> mpsc::Receiver<Update> {
-    let peer = Peer::secured(address.to_string(), client);
-    assert_eq!(peer.to_string(), format!("mcps://{address}"));
-    let source = StreamSource::new(peer, SinkOptions::new("sink", [COLLECTION])).dialed(eager());
-    let (updates, received) = mpsc::channel(1);
-    tokio::spawn(Box::new(source).run(updates));
-    received
+fn settings() -> SourceSettings {
+    let wanted = Wanted { collection: COLLECTION.to_owned(), required: true };
+    SourceSettings { collections: vec![wanted], ..SourceSettings::new("ns") }
 }
 
-async fn next(updates: &mut mpsc::Receiver<Update>) -> Update {
-    timeout(Duration::from_secs(10), updates.recv()).await.unwrap().unwrap()
+fn start(source: StreamSource) -> mpsc::Receiver<Offer> {
+    let (target, offers) = mpsc::channel(1);
+    tokio::spawn(Acceptance::new(target).run(vec![source.into()]));
+    offers
+}
+
+fn follow(address: SocketAddr, client: Arc<tls::Client>) -> mpsc::Receiver<Offer> {
+    let peer = Peer::secured(address.to_string(), client);
+    assert_eq!(peer.to_string(), format!("mcps://{address}"));
+    start(StreamSource::mcp(peer, &settings()).with_dial_options(eager()))
+}
+
+async fn next(offers: &mut mpsc::Receiver<Offer>) -> Offer {
+    timeout(Duration::from_secs(10), offers.recv()).await.unwrap().unwrap()
 }
 
 #[tokio::test]
@@ -98,18 +108,18 @@ async fn a_sink_on_the_list_is_served_and_one_that_is_not_hears_why_new_streams_
         "Authentication failure: no allowed identity found in peer's authentication info"
     );
 
-    let mut updates = follow(address, client);
+    let mut offers = follow(address, client);
     sleep(Duration::from_millis(200)).await;
-    assert!(updates.try_recv().is_err());
+    assert!(offers.try_recv().is_err());
     files.write("list", &format!("allowed: [\"{SINK}\"]"));
-    next(&mut updates).await.responder.ack();
+    next(&mut offers).await.accept();
     let peer = source.sinks()[0].peer.clone();
     assert!(peer.starts_with("127.0.0.1:") && peer.ends_with(&format!(" ({SINK})")), "{peer}");
     // The stream that is open goes on when its sink is taken off the list.
     files.write("list", "allowed: []");
     sleep(Duration::from_millis(600)).await;
     set(&source, "2");
-    next(&mut updates).await.responder.ack();
+    next(&mut offers).await.accept();
     assert!(asking.establish_resource_stream(futures_util::stream::pending()).await.is_err());
 }
 
@@ -121,12 +131,9 @@ async fn a_source_that_dials_a_sink_over_tls_configures_it() {
     let security = tls::Server::new(credentials(&files, &authority, &[SINK]), access).unwrap();
     let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
     let address = listener.local_addr().unwrap();
-    let wanted = Wanted { collection: COLLECTION.to_owned(), required: true };
-    let settings = SourceSettings { collections: vec![wanted], ..SourceSettings::new("ns") };
-    let sink = StreamSource::listening(Listener::with_tls(listener, security), &settings);
+    let sink = StreamSource::listen(Listener::with_tls(listener, security), &settings());
     assert_eq!(sink.name(), format!("sources that dial mcps://{address}"));
-    let (updates, mut received) = mpsc::channel(1);
-    tokio::spawn(Box::new(sink).run(updates));
+    let mut offers = start(sink);
 
     let source = source();
     set(&source, "1");
@@ -134,5 +141,5 @@ async fn a_source_that_dials_a_sink_over_tls_configures_it() {
     let _stop = stop.clone().drop_guard();
     let client = tls::Client::new(credentials(&files, &authority, &[galley]), vec![SINK.to_owned()]).unwrap();
     tokio::spawn(source::dial(source, Peer::secured(address.to_string(), client), eager(), stop));
-    assert_eq!(next(&mut received).await.changes.len(), 1);
+    assert_eq!(next(&mut offers).await.content().changes.len(), 1);
 }

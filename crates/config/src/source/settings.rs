@@ -1,4 +1,4 @@
-use std::sync::Arc;
+use std::{collections::BTreeSet, sync::Arc};
 
 use crate::{Collection, mcp::sink::Cache, proto::envoy::config::core::v3::Extension};
 use mixer_adapter_net::tls;
@@ -42,5 +42,11 @@ impl SourceSettings {
             tls: None,
             extensions: Vec::new(),
         }
+    }
+
+    /// The required collections.
+    pub fn required(&self) -> BTreeSet<Collection> {
+        let required = self.collections.iter().filter(|wanted| wanted.required);
+        required.map(|wanted| Collection::new(&wanted.collection)).collect()
     }
 }

@@ -7,9 +7,8 @@ use std::{
 use futures_util::{FutureExt as _, future::BoxFuture};
 use tokio::{sync::Notify, time::Instant};
 
-use super::{
-    Answer, Change, CollectionStatus, Content, Journal, Message, Refusal, SourceStatus, Watched, unix_time,
-};
+use super::{CollectionStatus, Journal, Message, Refusal, SourceHandle, SourceStatus, unix_time};
+use crate::{Change, Verdict};
 
 /// What can be seen of a source that sends all there is, in one update.
 #[derive(Debug, Default)]
@@ -36,8 +35,7 @@ impl Shown {
         let mut state = self.lock();
         state.source = Some(source.to_owned());
         let counted = changes.iter().map(|change| {
-            let (Content::Full(resources) | Content::Partial { added: resources, .. }) = &change.content;
-            (change.collection.to_string(), change.version.clone(), resources.len())
+            (change.collection.to_string(), change.version.clone(), change.content.resources().len())
         });
         let offered: Offered = counted.collect();
         let total: usize = offered.iter().map(|(_, _, count)| count).sum();
@@ -45,16 +43,10 @@ impl Shown {
         offered
     }
 
-    /// It was answered, or its receiver is gone.
-    pub(super) fn answered(&self, offered: Offered, answer: Option<Answer>) {
+    /// Records the verdict on an update.
+    pub(super) fn decided(&self, offered: Offered, verdict: Verdict) {
         let mut state = self.lock();
-        let refusal = match answer {
-            None => return,
-            Some(Answer::Applied) => None,
-            Some(Answer::Rejected(faults)) => {
-                Some(faults.first().map(ToString::to_string).unwrap_or_default())
-            }
-        };
+        let refusal = verdict.err().map(|faults| faults.first().map(ToString::to_string).unwrap_or_default());
         match &refusal {
             None => {
                 state.record("ack", String::new());
@@ -92,7 +84,7 @@ impl State {
     }
 }
 
-impl Watched for Shown {
+impl SourceHandle for Shown {
     fn status(&self) -> BoxFuture<'_, Option<SourceStatus>> {
         let state = self.lock();
         let age = state.accepted.map(|at| at.elapsed().as_secs());
@@ -108,7 +100,7 @@ impl Watched for Shown {
         ready(status).boxed()
     }
 
-    fn reconsider(&self) -> BoxFuture<'_, ()> {
+    fn reoffer(&self) -> BoxFuture<'_, ()> {
         self.again.notify_one();
         ready(()).boxed()
     }

@@ -9,13 +9,13 @@ use std::{
 use futures_util::future::BoxFuture;
 use serde::Serialize;
 
-/// A source that runs, as others than the receiver of its updates see it.
-pub trait Watched: Debug + Send + Sync {
-    /// What it does; `None` before it has begun.
+/// A handle to a running source.
+pub trait SourceHandle: Debug + Send + Sync {
+    /// Returns the state of the source, or `None` before it has started.
     fn status(&self) -> BoxFuture<'_, Option<SourceStatus>>;
 
-    /// What other sources say has changed: what was refused may be acceptable now, and is to be offered again.
-    fn reconsider(&self) -> BoxFuture<'_, ()>;
+    /// Has the source offer again what was refused: configuration of other sources has changed.
+    fn reoffer(&self) -> BoxFuture<'_, ()>;
 }
 
 /// What a source of configuration does, for people.

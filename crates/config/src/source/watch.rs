@@ -13,8 +13,8 @@ use std::{
 use notify::{EventKind, RecommendedWatcher, RecursiveMode, Watcher as _};
 use tokio::{sync::mpsc, task::spawn_blocking, time};
 
-use super::{Change, Content, Source, Update, Watched, files, shown::Shown};
-use crate::{Collection, Fault, Parsed, Resource};
+use super::{Source, SourceHandle, files, shown::Shown};
+use crate::{Change, Collection, Content, Fault, Offers, Parsed, Resource, Update};
 
 /// How long files must have been left alone before they are read.
 const QUIET: Duration = Duration::from_millis(100);
@@ -42,7 +42,7 @@ impl FileSource {
         Self { root: root.into(), default_namespace: default_namespace.into(), shown: Arc::default() }
     }
 
-    async fn watch(self, updates: mpsc::Sender<Update>) {
+    async fn watch(self, mut offers: Offers) {
         let name: Arc<str> = self.name().into();
         let mut seen = None;
         let mut sent = BTreeSet::new();
@@ -64,22 +64,17 @@ impl FileSource {
                 seen = Some(now);
                 let changes = if there { changes(read.resources, &mut sent) } else { Vec::new() };
                 let offered = self.shown.offered(&name, &changes);
-                let (update, answer) = Update::new(name.clone(), changes, read.faults);
-                if updates.send(update).await.is_err() {
-                    return;
-                }
-                // Whatever the answer is: only other files, or other sources, are a reason for another update.
-                tokio::select! {
-                    answer = answer => self.shown.answered(offered, answer.ok()),
-                    () = updates.closed() => return,
-                }
+                let update = Update { source: name.clone(), changes, faults: read.faults };
+                // After a refusal, only other files or other sources are a reason for another offer.
+                let Some(verdict) = offers.offer(update).await else { return };
+                self.shown.decided(offered, verdict);
             }
             let interval = if watcher.is_some() { SLOW_POLL } else { POLL };
             tokio::select! {
                 Some(()) = woken.recv() => {}
                 () = self.shown.again.notified() => seen = None,
                 () = time::sleep(interval) => {}
-                () = updates.closed() => return,
+                () = offers.closed() => return,
             }
         }
     }
@@ -124,12 +119,12 @@ impl Source for FileSource {
         format!("fs://{}", self.root.display())
     }
 
-    fn watched(&self) -> Vec<Arc<dyn Watched>> {
-        vec![self.shown.clone()]
+    fn handle(&self) -> Option<Arc<dyn SourceHandle>> {
+        Some(self.shown.clone())
     }
 
-    fn run(self: Box<Self>, updates: mpsc::Sender<Update>) -> Pin<Box<dyn Future<Output = ()> + Send>> {
-        Box::pin(self.watch(updates))
+    fn run(self: Box<Self>, offers: Offers) -> Pin<Box<dyn Future<Output = ()> + Send>> {
+        Box::pin(self.watch(offers))
     }
 }
 

@@ -13,7 +13,7 @@ pub(super) fn of_kind<'c>(
     let mut understood = Vec::new();
     for entry in set.of_role(kind) {
         match &entry.spec {
-            Ok(spec) => understood.push((&entry.resource, &**spec)),
+            Ok(spec) => understood.push((&*entry.resource, &**spec)),
             Err(fault) if faults.contains(fault) => {}
             Err(fault) => faults.push(fault.clone()),
         }

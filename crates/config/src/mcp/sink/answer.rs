@@ -5,13 +5,13 @@ use std::{sync::Arc, time::Instant};
 use tonic::{Code, Status};
 
 use super::{
-    Machine, Mode, Output, StreamId,
+    Machine, Mode, Nack, Output, StreamId,
     collection::{Collection, Origin, Proposal, Refused},
     push::Push,
-    request::{nack, request},
+    request::{nack_request, request},
     stream::Base,
 };
-use crate::{mcp::change::Rejection, proto::istio::mcp::v1alpha1::RequestResources};
+use crate::proto::istio::mcp::v1alpha1::RequestResources;
 
 impl Machine {
     /// Looks at the pushes that wait, up to the first that the application has to decide on.
@@ -25,18 +25,18 @@ impl Machine {
         let origin = Origin::Push { stream: id, nonce: push.nonce.clone() };
         let version = push.version.clone();
         if !push.faults.is_empty() {
-            let rejection = Rejection { faults: std::mem::take(&mut push.faults) };
+            let nack = Nack { reasons: std::mem::take(&mut push.faults) };
             if !self.options.skip_bad_resources {
-                return self.refuse(name, origin, version, rejection, now);
+                return self.refuse(name, origin, version, nack, now);
             }
-            self.tell_skipped(name, &version, &rejection);
+            self.tell_skipped(name, &version, &nack);
         }
         let Some(collection) = self.collections.get(name) else { return };
         if push.incremental && !self.is_based(collection, id) {
             let text = "the push is incremental, but not based on what the sink has";
             // Where there are only increments it is nobody's fault: the one before was refused.
             if self.options.mode != Mode::Delta {
-                self.refuse(name, origin, version, Rejection::whole(text), now);
+                self.refuse(name, origin, version, Nack::whole(text), now);
             }
             // The next stream begins with the whole state; on this one it would come only when the version moves.
             if let Some(stream) = self.streams.get_mut(&id) {
@@ -136,12 +136,12 @@ impl Machine {
         name: &Arc<str>,
         origin: Origin,
         version: String,
-        rejection: Rejection,
+        nack: Nack,
         now: Instant,
     ) {
         let Some(collection) = self.collections.get_mut(name) else { return };
-        let text = format!("{name}: {rejection}");
-        let refused = Some(Refused { version, rejection });
+        let text = format!("{name}: {nack}");
+        let refused = Some(Refused { version, nack });
         // Told once, not on every retry.
         if collection.refused != refused {
             tracing::warn!(
@@ -157,35 +157,30 @@ impl Machine {
                 stream.set_base(name, Base::Unsure);
             }
             // Without `incremental`: what comes next is to be whole.
-            let refusal = nack(request(&self.node, name), nonce, Code::InvalidArgument, text);
+            let refusal = nack_request(request(&self.node, name), nonce, Code::InvalidArgument, text);
             stream.say_idle(name, refusal, now);
         }
     }
 
     /// Takes what was refused out of a change, if bad resources are skipped and all that was refused are such.
-    pub(super) fn skip_bad(
-        &mut self,
-        name: &Arc<str>,
-        proposal: &mut Proposal,
-        rejection: &Rejection,
-    ) -> bool {
+    pub(super) fn skip_bad(&mut self, name: &Arc<str>, proposal: &mut Proposal, nack: &Nack) -> bool {
         let skip = self.options.skip_bad_resources
-            && !rejection.faults.is_empty()
-            && rejection.faults.iter().all(|fault| proposal.difference.names(&fault.resource));
+            && !nack.reasons.is_empty()
+            && nack.reasons.iter().all(|reason| proposal.difference.names(&reason.resource));
         if skip {
-            self.tell_skipped(name, &proposal.version, rejection);
+            self.tell_skipped(name, &proposal.version, nack);
             proposal.skipped = true;
-            proposal.difference.leave_out(|name| rejection.faults.iter().any(|fault| fault.resource == name));
+            proposal.difference.leave_out(|name| nack.reasons.iter().any(|reason| reason.resource == name));
         }
         skip
     }
 
     /// Tells what is left out once, not with every push that has it again.
-    fn tell_skipped(&mut self, name: &Arc<str>, version: &str, rejection: &Rejection) {
+    fn tell_skipped(&mut self, name: &Arc<str>, version: &str, nack: &Nack) {
         let Some(collection) = self.collections.get_mut(name) else { return };
-        if collection.skipped.as_ref() != Some(rejection) {
-            tracing::warn!(collection = &**name, version, %rejection, "bad resources are left out");
-            collection.skipped = Some(rejection.clone());
+        if collection.skipped.as_ref() != Some(nack) {
+            tracing::warn!(collection = &**name, version, %nack, "bad resources are left out");
+            collection.skipped = Some(nack.clone());
         }
     }
 }

@@ -1,13 +1,10 @@
 use std::{collections::VecDeque, sync::Arc, time::Instant};
 
 use super::{
-    StreamId,
+    Nack, StreamId,
     held::{Difference, Held},
 };
-use crate::{
-    mcp::change::{Change, Rejection},
-    proto::istio::mcp::v1alpha1::Resources,
-};
+use crate::{mcp::Change, proto::istio::mcp::v1alpha1::Resources};
 
 /// How many pushes of one stream may wait for the application to decide on the one before. Sources that wait for answers, as
 /// they should, have one under way.
@@ -29,7 +26,7 @@ pub(super) struct Collection {
     /// What was refused last, unless something was accepted since.
     pub(super) refused: Option<Refused>,
     /// What was left out last, of a push that was accepted otherwise.
-    pub(super) skipped: Option<Rejection>,
+    pub(super) skipped: Option<Nack>,
     /// Set if it was the application that refused that, or resources that were skipped: the [context](Proposal::context) it did so
     /// in. In another it might not.
     pub(super) refused_in: Option<u64>,
@@ -61,7 +58,7 @@ pub(super) enum Origin {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Refused {
     pub(super) version: String,
-    pub(super) rejection: Rejection,
+    pub(super) nack: Nack,
 }
 
 impl Collection {

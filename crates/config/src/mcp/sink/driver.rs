@@ -18,9 +18,10 @@ use tokio::sync::{mpsc, oneshot};
 use tokio_util::sync::CancellationToken;
 use tonic::{Code, Status};
 
-use super::{Cache, Closed, Machine, Output, SinkOptions, StreamId, cache::Writer, status::Observed};
+use super::{Cache, Closed, Machine, Nack, Output, SinkOptions, StreamId, cache::Writer, status::Observed};
 use crate::{
-    mcp::{Delivery, Rejection, Verdict, metrics::SINK},
+    Offer,
+    mcp::{Change, metrics::SINK},
     proto::istio::mcp::v1alpha1::{RequestResources, Resources},
     source::SourceStatus,
 };
@@ -70,10 +71,10 @@ impl Sink {
     ///
     /// What the cache has is offered first. The caller connects it to sources, with [`dial`](super::dial) or the
     /// [service](super::ResourceSinkService).
-    pub fn start(options: SinkOptions, cache: Option<Cache>) -> (Self, mpsc::Receiver<Delivery>) {
+    pub fn start(options: SinkOptions, cache: Option<Cache>) -> (Self, mpsc::Receiver<Offer<Change>>) {
         let (commands, inbox) = mpsc::channel(UNHANDLED);
         // One place for each collection: there the machine asks about one change at a time.
-        let (deliveries, changes) = mpsc::channel(options.collections.len().max(1));
+        let (offers, changes) = mpsc::channel(options.collections.len().max(1));
         let mut machine = Machine::new(options);
         for kept in cache.iter().flat_map(Cache::load) {
             machine.restore(&kept.collection, kept.version, kept.resources);
@@ -82,7 +83,7 @@ impl Sink {
             machine,
             observed: Observed::default(),
             streams: HashMap::new(),
-            deliveries,
+            offers,
             verdicts: FuturesUnordered::new(),
             writer: cache.map(Writer::start),
         };
@@ -132,8 +133,8 @@ struct Driver {
     machine: Machine,
     observed: Observed,
     streams: HashMap<StreamId, Handle>,
-    deliveries: mpsc::Sender<Delivery>,
-    verdicts: FuturesUnordered<BoxFuture<'static, (Arc<str>, Verdict)>>,
+    offers: mpsc::Sender<Offer<Change>>,
+    verdicts: FuturesUnordered<BoxFuture<'static, (Arc<str>, Result<(), Nack>)>>,
     writer: Option<Writer>,
 }
 
@@ -192,12 +193,12 @@ impl Driver {
                 Output::End(id, status) => self.end(id, status),
                 Output::Decide(change) => {
                     let collection = change.collection.clone();
-                    let (delivery, verdict) = Delivery::new(change);
-                    // Dropped when nobody takes deliveries any more, which is a verdict too.
-                    let _ = self.deliveries.try_send(delivery);
+                    let (offer, verdict) = Offer::new(change);
+                    // If the receiver is gone, the offer is dropped, which is a verdict.
+                    let _ = self.offers.try_send(offer);
                     let verdict = async move {
-                        let nobody = || Rejection::whole("nobody here takes configuration any more");
-                        (collection, verdict.await.unwrap_or_else(|_| Err(nobody())))
+                        let verdict = verdict.await.map_err(|faults| Nack::new(&collection, &faults));
+                        (collection, verdict)
                     };
                     self.verdicts.push(verdict.boxed());
                 }

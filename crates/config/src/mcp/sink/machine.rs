@@ -8,17 +8,14 @@ use prost::Message as _;
 use tonic::{Code, Status};
 
 use super::{
-    CollectionView, Mode, SinkOptions,
+    CollectionView, Mode, Nack, SinkOptions,
     collection::{Collection, Origin, Proposal},
     held::Difference,
-    request::{nack, request, unsupported_collection},
+    request::{nack_request, request, unsupported_collection},
     stream::{Base, Stream},
 };
 use crate::{
-    mcp::{
-        Resource,
-        change::{Change, Verdict},
-    },
+    mcp::{Change, Resource},
     proto::istio::mcp::v1alpha1::{RequestResources, Resources, SinkNode},
 };
 
@@ -143,7 +140,8 @@ impl Machine {
         let Some(collection) = self.collections.get_mut(push.collection.as_str()) else {
             // Also what a source says first that has dialed: it asks to be asked (docs/behaviour/mcp.md#sources-that-dial).
             let text = format!("unsupported collection {}", push.collection);
-            let refusal = nack(request(&self.node, &push.collection), push.nonce, Code::Unimplemented, text);
+            let refusal =
+                nack_request(request(&self.node, &push.collection), push.nonce, Code::Unimplemented, text);
             stream.say_idle(&self.unknown, refusal, now);
             return;
         };
@@ -160,18 +158,18 @@ impl Machine {
     }
 
     /// The application has decided on the change of a collection it was asked about.
-    pub fn decided(&mut self, collection: &str, verdict: Verdict, now: Instant) {
+    pub fn decided(&mut self, collection: &str, verdict: Result<(), Nack>, now: Instant) {
         let Some(collection) = self.collections.get_mut(collection) else { return };
         let name = collection.name.clone();
         let Some(mut proposal) = collection.deciding.take() else { return };
         let accepted = collection.accepted;
         match verdict {
             Ok(()) => self.accept(&name, proposal, now),
-            Err(rejection) if !self.skip_bad(&name, &mut proposal, &rejection) => {
+            Err(nack) if !self.skip_bad(&name, &mut proposal, &nack) => {
                 if let Some(collection) = self.collections.get_mut(&name) {
                     collection.refused_in = Some(proposal.context);
                 }
-                self.refuse(&name, proposal.origin, proposal.version, rejection, now);
+                self.refuse(&name, proposal.origin, proposal.version, nack, now);
             }
             Err(_) if accepted && proposal.difference.is_empty() => self.accept(&name, proposal, now),
             Err(_) => self.propose(&name, proposal),

@@ -7,6 +7,7 @@ pub(crate) mod dial;
 pub(crate) mod driver;
 mod held;
 mod machine;
+mod nack;
 mod push;
 mod request;
 mod service;
@@ -20,6 +21,7 @@ pub use cache::Cache;
 pub use dial::dial;
 pub use driver::Sink;
 pub use machine::{Closed, Machine, Output, StreamId};
+pub use nack::{Nack, NackReason};
 pub use service::ResourceSinkService;
 pub use view::CollectionView;
 

@@ -1,7 +1,8 @@
 use std::collections::{BTreeMap, BTreeSet, btree_map::Entry};
 
+use super::NackReason;
 use crate::{
-    mcp::{Resource, change::Fault, name},
+    mcp::{Resource, name},
     proto::istio::mcp::v1alpha1::Resources,
 };
 
@@ -15,7 +16,7 @@ pub(super) struct Push {
     pub(super) resources: BTreeMap<String, Resource>,
     pub(super) removed: BTreeSet<String>,
     /// What is wrong with the resources that are not in `resources`.
-    pub(super) faults: Vec<Fault>,
+    pub(super) faults: Vec<NackReason>,
     /// The names of these.
     pub(super) bad: BTreeSet<String>,
 }
@@ -46,14 +47,14 @@ impl Push {
         match self.resources.entry(resource.name.clone()) {
             Entry::Vacant(place) => _ = place.insert(resource),
             Entry::Occupied(first) if *first.get() == resource => {}
-            Entry::Occupied(_) => self.fault(Fault {
+            Entry::Occupied(_) => self.fault(NackReason {
                 resource: resource.name,
-                reason: "it comes twice, with different content".to_owned(),
+                text: "it comes twice, with different content".to_owned(),
             }),
         }
     }
 
-    fn fault(&mut self, fault: Fault) {
+    fn fault(&mut self, fault: NackReason) {
         self.bad.insert(fault.resource.clone());
         self.faults.push(fault);
     }

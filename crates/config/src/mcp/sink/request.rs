@@ -15,7 +15,7 @@ pub(super) fn request(node: &SinkNode, collection: &str) -> RequestResources {
 }
 
 /// Refuses a push of the collection that is asked for.
-pub(super) fn nack(
+pub(super) fn nack_request(
     request: RequestResources,
     nonce: String,
     code: Code,

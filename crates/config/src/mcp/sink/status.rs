@@ -90,10 +90,9 @@ impl Observed {
             synced: collection.synced(),
             unsupported: collection.unsupported(),
             accepted_seconds_ago: accepted.map(|at| at.elapsed().as_secs()),
-            refused: collection.refused().map(|(version, rejection)| Refusal {
-                version: version.to_owned(),
-                reason: rejection.to_string(),
-            }),
+            refused: collection
+                .refused()
+                .map(|(version, nack)| Refusal { version: version.to_owned(), reason: nack.to_string() }),
         }
     }
 }

@@ -1,7 +1,7 @@
 use std::sync::Arc;
 
-use super::collection::Collection;
-use crate::mcp::{Resource, change::Rejection};
+use super::{Nack, collection::Collection};
+use crate::mcp::Resource;
 
 /// What is known of a collection.
 #[derive(Clone, Copy, Debug)]
@@ -39,7 +39,7 @@ impl<'a> CollectionView<'a> {
     }
 
     /// The version that was refused last and why, unless one was accepted since.
-    pub fn refused(&self) -> Option<(&'a str, &'a Rejection)> {
-        self.0.refused.as_ref().map(|refused| (refused.version.as_str(), &refused.rejection))
+    pub fn refused(&self) -> Option<(&'a str, &'a Nack)> {
+        self.0.refused.as_ref().map(|refused| (refused.version.as_str(), &refused.nack))
     }
 }

@@ -3,7 +3,7 @@ use std::collections::BTreeMap;
 use prost_types::{Struct, Value, value::Kind};
 
 use crate::{
-    mcp::follow::environment,
+    identity::environment,
     proto::envoy::config::core::v3::{Extension, Node, node::UserAgentVersionType},
     source::SourceSettings,
 };

@@ -1,0 +1,108 @@
+//! The reason of a NACK.
+
+use std::fmt;
+
+use crate::{Collection, Fault, Kind, mcp::convert::full_name};
+
+/// Why a push is refused. All of it is, unless bad resources are skipped and every reason names one.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Nack {
+    /// At least one.
+    pub reasons: Vec<NackReason>,
+}
+
+/// What is wrong with a resource of a push, or with the push.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct NackReason {
+    /// The name of the resource; empty if the reason concerns more than one.
+    pub resource: String,
+    /// What is wrong, for the author of the resource.
+    pub text: String,
+}
+
+/// The number of reasons that a NACK's text lists; it is sent to the source and logged.
+const LISTED: usize = 5;
+
+impl Nack {
+    /// Refuses a push for a reason that concerns no single resource.
+    pub fn whole(text: impl Into<String>) -> Self {
+        Self { reasons: vec![NackReason { resource: String::new(), text: text.into() }] }
+    }
+
+    /// Refuses a push of a collection for the errors among these faults. Resources of the collection are named, so that they can be
+    /// skipped; faults of others are described in full.
+    pub fn new(collection: &str, faults: &[Fault]) -> Self {
+        let kind = Collection::new(collection).kind();
+        let is_own = |resource: &Kind| match &kind {
+            Some(kind) => kind == resource,
+            // The resources of other collections are of the kind that their bodies are.
+            None => matches!(resource, Kind::Other(_)),
+        };
+        let reason = |fault: &Fault| match &fault.resource {
+            Some(name) if is_own(name.kind()) => {
+                let field = if fault.field.is_empty() { String::new() } else { format!("{}: ", fault.field) };
+                NackReason { resource: full_name(name), text: format!("{field}{}", fault.reason) }
+            }
+            _ => NackReason { resource: String::new(), text: fault.to_string() },
+        };
+        let reasons: Vec<_> = faults.iter().filter(|fault| fault.is_error()).map(reason).collect();
+        if reasons.is_empty() { Self::whole("it was refused without a reason") } else { Self { reasons } }
+    }
+}
+
+impl fmt::Display for Nack {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        for (index, reason) in self.reasons.iter().take(LISTED).enumerate() {
+            write!(f, "{}{reason}", if index > 0 { "; " } else { "" })?;
+        }
+        if self.reasons.len() > LISTED {
+            write!(f, "; and {} more", self.reasons.len() - LISTED)?;
+        }
+        Ok(())
+    }
+}
+
+impl fmt::Display for NackReason {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        if !self.resource.is_empty() {
+            write!(f, "{}: ", self.resource)?;
+        }
+        f.write_str(&self.text)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::ResourceName;
+
+    const RULES: &str = "istio/policy/v1beta1/rules";
+
+    #[test]
+    fn the_text_lists_the_first_reasons_and_counts_the_rest() {
+        let nack = |count| {
+            let reason = |n| NackReason { resource: format!("ns/{n}"), text: "bad".to_owned() };
+            Nack { reasons: (1..=count).map(reason).collect() }.to_string()
+        };
+        assert_eq!(nack(2), "ns/1: bad; ns/2: bad");
+        assert_eq!(nack(9), "ns/1: bad; ns/2: bad; ns/3: bad; ns/4: bad; ns/5: bad; and 4 more");
+        assert_eq!(Nack::whole("no").to_string(), "no");
+    }
+
+    #[test]
+    fn resources_of_the_collection_are_named_and_others_described() {
+        let rule = ResourceName::new("r", Kind::Rule, "ns");
+        let handler = ResourceName::new("h", Kind::Handler, "ns");
+        let faults = [
+            Fault::error("no such attribute").of(rule).in_field("spec.match"),
+            Fault::error("no such adapter").of(handler),
+            Fault::warning("odd"),
+        ];
+        let nack = Nack::new(RULES, &faults);
+        let reasons = nack.reasons.iter().map(|reason| (reason.resource.as_str(), reason.text.as_str()));
+        assert_eq!(
+            reasons.collect::<Vec<_>>(),
+            [("ns/r", "spec.match: no such attribute"), ("", "h.handler.ns: no such adapter")]
+        );
+    }
+}

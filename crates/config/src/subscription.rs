@@ -1,0 +1,215 @@
+//! Subscriptions to servers of configuration, whatever their protocol.
+
+use std::{
+    future::Future,
+    path::PathBuf,
+    pin::Pin,
+    sync::{Arc, OnceLock},
+    time::Duration,
+};
+
+use futures_util::{FutureExt as _, future::BoxFuture};
+use tokio::{
+    sync::mpsc,
+    time::{Instant, timeout_at},
+};
+use tokio_util::sync::{CancellationToken, DropGuard};
+use tonic::service::Routes;
+
+use crate::{
+    Offer, Offers, Update,
+    identity::sink_id,
+    mcp::{
+        self, DialOptions, Listener, Peer, convert, listen,
+        sink::{self, Cache, ResourceSinkService, Sink, SinkOptions},
+    },
+    proto::envoy::config::core::v3::Node,
+    source::{Source, SourceHandle, SourceSettings, SourceStatus},
+    xds::sink as xds,
+};
+
+/// The pause after which pushes are offered: those of several collections belong together, but arrive in any order.
+const QUIET: Duration = Duration::from_millis(200);
+/// The longest time for which pushes are gathered.
+const LONGEST: Duration = Duration::from_secs(2);
+
+/// Configuration that is pushed on streams of MCP or xDS, or read like it from an xDS server over REST or from files.
+///
+/// The push of each collection is an offer of its own, so that one bad rule does not hold up the handlers that came with it.
+#[derive(Debug)]
+pub struct StreamSource {
+    name: String,
+    transport: Transport,
+    options: SinkOptions,
+    cache: Option<Cache>,
+    running: Arc<Running>,
+}
+
+/// Where a sink's streams come from.
+#[derive(Debug)]
+enum Transport {
+    Mcp(Peer, DialOptions),
+    Xds(xds::Variant, Box<Node>, Peer, DialOptions),
+    Rest(Box<Node>, Peer),
+    Files(PathBuf),
+    Listen(Listener),
+}
+
+impl StreamSource {
+    /// Subscribes to the `ResourceSource` of a peer.
+    pub fn mcp(source: Peer, settings: &SourceSettings) -> Self {
+        Self::new(source.to_string(), Transport::Mcp(source, DialOptions::default()), settings)
+    }
+
+    /// Subscribes to the `AggregatedDiscoveryService` of a peer, or to its predecessor.
+    pub fn xds(server: Peer, variant: xds::Variant, node: Node, settings: &SourceSettings) -> Self {
+        let (name, id) = (server.to_string(), node.id.clone());
+        let transport = Transport::Xds(variant, Box::new(node), server, DialOptions::default());
+        let mut source = Self::new(name, transport, settings);
+        source.options = SinkOptions { id, mode: variant.mode(), resync: variant.resync(), ..source.options };
+        source
+    }
+
+    /// Polls an xDS server over HTTP.
+    pub fn rest(server: Peer, node: Node, settings: &SourceSettings) -> Self {
+        let (name, id) = (server.to_string(), node.id.clone());
+        let mut source = Self::new(name, Transport::Rest(Box::new(node), server), settings);
+        source.options = SinkOptions { id, mode: sink::Mode::Full, ..source.options };
+        source
+    }
+
+    /// Reads files that each hold an xDS response: one file, or all of a directory.
+    pub fn files(path: PathBuf, settings: &SourceSettings) -> Self {
+        let name = format!("xds://{}", path.display());
+        let mut source = Self::new(name, Transport::Files(path), settings);
+        source.options.mode = sink::Mode::Full;
+        source
+    }
+
+    /// Serves `ResourceSink` to sources that dial this program.
+    pub fn listen(listener: impl Into<Listener>, settings: &SourceSettings) -> Self {
+        let listener = listener.into();
+        let scheme = if listener.tls().is_some() { "mcps" } else { "mcp" };
+        Self::new(format!("sources that dial {scheme}://{listener}"), Transport::Listen(listener), settings)
+    }
+
+    fn new(name: String, transport: Transport, settings: &SourceSettings) -> Self {
+        let options = SinkOptions {
+            collections: settings.collections.clone(),
+            skip_bad_resources: settings.skip_bad_resources,
+            ..SinkOptions::new(sink_id(), [] as [&str; 0])
+        };
+        Self { name, transport, options, cache: settings.cache.clone(), running: Arc::default() }
+    }
+
+    /// Changes how the server is dialed.
+    #[must_use]
+    pub fn with_dial_options(mut self, options: DialOptions) -> Self {
+        if let Transport::Mcp(_, dial) | Transport::Xds(_, _, _, dial) = &mut self.transport {
+            *dial = options;
+        }
+        self
+    }
+
+    /// Subscribes, for a caller that decides on each push itself.
+    pub fn connect(self) -> Subscription {
+        let (sink, changes) = Sink::start(self.options, self.cache);
+        let _ = self.running.sink.set((self.name.clone(), sink.clone()));
+        let stop = CancellationToken::new();
+        let stopped = stop.clone().drop_guard();
+        match self.transport {
+            Transport::Mcp(source, dial) => tokio::spawn(sink::dial(sink, source, dial, stop)),
+            Transport::Xds(variant, node, server, dial) => {
+                tokio::spawn(xds::dial(sink, server, variant, *node, dial, stop))
+            }
+            Transport::Rest(node, server) => tokio::spawn(xds::poll(sink, server, *node, xds::REFRESH, stop)),
+            Transport::Files(path) => tokio::spawn(async move {
+                tokio::select! {
+                    () = xds::file::follow(sink, path) => {}
+                    () = stop.cancelled() => {}
+                }
+            }),
+            Transport::Listen(listener) => {
+                let service = ResourceSinkService::serve(sink, &ResourceSinkService::default_options());
+                tokio::spawn(listen(listener, Routes::new(service), stop))
+            }
+        };
+        Subscription { changes, _stopped: stopped }
+    }
+
+    async fn offer(self, mut offers: Offers) {
+        let source: Arc<str> = self.name.as_str().into();
+        let mut subscription = self.connect();
+        let mut batch = Vec::new();
+        loop {
+            tokio::select! {
+                offer = subscription.changes.recv() => match offer {
+                    Some(offer) => batch.push(offer),
+                    None => return,
+                },
+                () = offers.closed() => return,
+            }
+            let end = Instant::now() + LONGEST;
+            while let Ok(Some(more)) =
+                timeout_at(end.min(Instant::now() + QUIET), subscription.changes.recv()).await
+            {
+                batch.push(more);
+            }
+            let decode = |change: mcp::Change| {
+                let changes = vec![convert::decode(&change, &source)?];
+                Ok(Update { source: source.clone(), changes, faults: Vec::new() })
+            };
+            let decoded: Vec<_> = batch.drain(..).filter_map(|offer| offer.try_map(decode)).collect();
+            if !decoded.is_empty() && offers.send(decoded).await.is_none() {
+                return;
+            }
+        }
+    }
+}
+
+/// A subscription to a server of configuration, until it is dropped.
+#[derive(Debug)]
+pub struct Subscription {
+    /// What the server pushes.
+    pub changes: mpsc::Receiver<Offer<mcp::Change>>,
+    _stopped: DropGuard,
+}
+
+impl Source for StreamSource {
+    fn name(&self) -> String {
+        self.name.clone()
+    }
+
+    fn handle(&self) -> Option<Arc<dyn SourceHandle>> {
+        Some(self.running.clone())
+    }
+
+    fn run(self: Box<Self>, offers: Offers) -> Pin<Box<dyn Future<Output = ()> + Send>> {
+        Box::pin(self.offer(offers))
+    }
+}
+
+/// The sink of a source that runs, with the source's name.
+#[derive(Debug, Default)]
+struct Running {
+    sink: OnceLock<(String, Sink)>,
+}
+
+impl SourceHandle for Running {
+    fn status(&self) -> BoxFuture<'_, Option<SourceStatus>> {
+        let status = async {
+            let (source, sink) = self.sink.get()?;
+            Some(SourceStatus { source: source.clone(), ..sink.status().await? })
+        };
+        status.boxed()
+    }
+
+    fn reoffer(&self) -> BoxFuture<'_, ()> {
+        let reoffer = async {
+            if let Some((_, sink)) = self.sink.get() {
+                sink.reconsider().await;
+            }
+        };
+        reoffer.boxed()
+    }
+}
