@@ -41,7 +41,7 @@ fn a_refusal_names_the_field_and_what_would_be_right() {
         (json!({"actions": [{"instances": [7]}]}), "actions[0].instances[0]: expected text in quotes, not 7"),
         (
             json!({"request_header_operations": [{"operation": "REMOVED"}]}),
-            "request_header_operations[0].operation: \"REMOVED\" is no Operation; did you mean REMOVE?",
+            "request_header_operations[0].operation: \"REMOVED\" is not a value of Operation; did you mean REMOVE?",
         ),
         (
             json!({"requestHeaderOperations": [{"operation": "x"}]}),

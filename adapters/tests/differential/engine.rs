@@ -225,7 +225,7 @@ impl<'f> Server<'f> {
     /// The page of prometheus; empty where no handler is there to feed it.
     fn metrics(&self) -> String {
         let log = self.read("stderr");
-        let address = log.split("metrics of the adapter prometheus are on http://").nth(1);
+        let address = log.split("Prometheus endpoint on http://").nth(1);
         let address = address.and_then(|rest| rest.split('/').next());
         address.map(|address| get(address, "/metrics").unwrap()).unwrap_or_default()
     }
