@@ -5,7 +5,7 @@ use std::{path::PathBuf, sync::Arc};
 use clap::Args;
 
 use super::Usage;
-use mixer_adapter_net::tls::{AccessSettings, Client, Credentials, Server};
+use mixer_adapter_net::tls::{AccessSettings, Client, ClientOptions, Credentials, Server, TlsError};
 
 /// Who this program is on mcps:// connections, and whom it dials.
 #[derive(Debug, Args)]
@@ -56,7 +56,8 @@ pub(super) struct Security {
 impl Identity {
     /// For connections that are dialed.
     pub(super) fn client(&self) -> Result<Arc<Client>, Usage> {
-        Client::new(self.credentials(), self.mcp_server_san.clone()).map_err(Usage)
+        let options = ClientOptions::mutual(self.credentials(), self.mcp_server_san.clone());
+        Client::new(options).map_err(usage)
     }
 
     fn credentials(&self) -> Credentials {
@@ -77,6 +78,10 @@ impl Security {
     /// For a port.
     pub(super) fn server(&self) -> Result<Arc<Server>, Usage> {
         let access = AccessSettings { allow: self.mcp_allow.clone(), file: self.mcp_allow_file.clone() };
-        Server::new(self.identity.credentials(), access).map_err(Usage)
+        Server::new(self.identity.credentials(), access).map_err(usage)
     }
+}
+
+fn usage(error: TlsError) -> Usage {
+    Usage(error.to_string())
 }

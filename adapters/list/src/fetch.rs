@@ -1,128 +1,123 @@
 //! Gets a list with HTTP.
 
-use std::{error::Error, time::Duration};
+use std::{
+    sync::{Arc, OnceLock},
+    time::Duration,
+};
 
 use bytes::Bytes;
 use http::{
     HeaderMap, Request, Response, StatusCode, Uri,
-    header::{CONTENT_ENCODING, LOCATION, USER_AGENT},
+    header::{CONTENT_ENCODING, LOCATION},
 };
-use http_body_util::{BodyExt as _, Empty, LengthLimitError, Limited};
-use hyper::body::Incoming;
-use hyper_util::{
-    client::legacy::{Client, connect::HttpConnector},
-    rt::TokioExecutor,
+use mixer_adapter_net::{
+    HttpClient, HttpError,
+    tls::{self, ClientOptions, TlsError},
 };
 
-/// How long a fetch may take, redirections and body included. The original waited for ever.
+/// How long a fetch may take, redirects and body included. The original waited forever.
 const TIMEOUT: Duration = Duration::from_secs(10);
-/// The longest list in bytes. The original took any length.
-const LONGEST: usize = 16 << 20;
-/// How many redirections are followed, as Go does.
-const REDIRECTIONS: usize = 10;
+/// The longest list in bytes. The original had no limit.
+const MAX_SIZE: usize = 16 << 20;
+/// The number of redirects that are followed, as in Go.
+const MAX_REDIRECTS: usize = 10;
 
-/// Why there is no list.
+/// A list that cannot be fetched.
 #[derive(Debug, thiserror::Error)]
 pub(super) enum FetchError {
-    #[error("{}", causes(.0.as_ref()))]
-    Connection(Box<dyn Error + Send + Sync>),
+    #[error(transparent)]
+    Http(#[from] HttpError),
+    #[error(transparent)]
+    Tls(#[from] TlsError),
     #[error("the answer is {0} instead of 200 OK")]
     Status(StatusCode),
     #[error("the answer is {status} and its location {location:?} {reason}")]
-    Redirection { status: StatusCode, location: String, reason: &'static str },
-    #[error("the answer is compressed ({0}), which was not asked for")]
+    Redirect { status: StatusCode, location: String, reason: &'static str },
+    #[error("the answer is compressed ({0}), which was not requested")]
     Compressed(String),
-    #[error("the list is longer than {0} bytes")]
-    TooLong(usize),
-    #[error("there was no answer within {0:?}")]
-    TooLate(Duration),
+    #[error("no answer within {0:?}")]
+    Timeout(Duration),
 }
 
-/// Gets one list again and again, over a new connection each time.
+/// Fetches one list, each time over a new connection.
 #[derive(Clone, Debug)]
 pub(super) struct Fetcher {
     url: Uri,
     timeout: Duration,
-    longest: usize,
-    client: Client<HttpConnector, Empty<Bytes>>,
+    client: HttpClient,
 }
 
 impl Fetcher {
     pub(super) fn new(url: Uri) -> Self {
-        Self::bounded(url, TIMEOUT, LONGEST)
+        Self::bounded(url, TIMEOUT, MAX_SIZE)
     }
 
-    fn bounded(url: Uri, timeout: Duration, longest: usize) -> Self {
-        // A connection kept for a minute or more saves nothing and may have died.
-        let client = Client::builder(TokioExecutor::new()).pool_max_idle_per_host(0).build_http();
-        Self { url, timeout, longest, client }
+    fn bounded(url: Uri, timeout: Duration, max_size: usize) -> Self {
+        Self { url, timeout, client: HttpClient::new(timeout, max_size) }
     }
 
     pub(super) fn url(&self) -> &Uri {
         &self.url
     }
 
-    /// The list as it is now.
+    /// Fetches the list as it is now.
     pub(super) async fn fetch(&self) -> Result<Bytes, FetchError> {
-        match tokio::time::timeout(self.timeout, self.get()).await {
-            Ok(fetched) => fetched,
-            Err(_) => Err(FetchError::TooLate(self.timeout)),
-        }
+        tokio::time::timeout(self.timeout, self.get()).await.unwrap_or(Err(FetchError::Timeout(self.timeout)))
     }
 
     async fn get(&self) -> Result<Bytes, FetchError> {
         let mut url = self.url.clone();
-        for _ in 0..=REDIRECTIONS {
+        for _ in 0..=MAX_REDIRECTS {
             let response = self.request(&url).await?;
             if !response.status().is_redirection() {
-                return self.body(response).await;
+                return body(response);
             }
             url = redirected(&url, response.status(), response.headers())?;
         }
         let (status, location) = (StatusCode::FOUND, url.to_string());
-        Err(FetchError::Redirection { status, location, reason: "is one redirection too many" })
+        Err(FetchError::Redirect { status, location, reason: "is one redirect too many" })
     }
 
-    async fn request(&self, url: &Uri) -> Result<Response<Incoming>, FetchError> {
-        let request = Request::get(url)
-            .header(USER_AGENT, concat!("mixer-adapter/", env!("CARGO_PKG_VERSION")))
-            .body(Empty::new())
-            .map_err(|error| FetchError::Connection(error.into()))?;
-        let response = match url.scheme_str() {
-            #[cfg(feature = "https")]
-            Some("https") => {
-                let client = super::tls::client().map_err(|error| FetchError::Connection(error.into()))?;
-                client.request(request).await
-            }
-            _ => self.client.request(request).await,
+    async fn request(&self, url: &Uri) -> Result<Response<Bytes>, FetchError> {
+        let mut request = Request::new(Bytes::new());
+        *request.uri_mut() = url.clone();
+        let client = match url.scheme_str() {
+            Some("https") => self.client.clone().with_tls(system_tls()?),
+            _ => self.client.clone(),
         };
-        response.map_err(|error| FetchError::Connection(error.into()))
-    }
-
-    async fn body(&self, response: Response<Incoming>) -> Result<Bytes, FetchError> {
-        if response.status() != StatusCode::OK {
-            return Err(FetchError::Status(response.status()));
-        }
-        // Taken for a list, a compressed one would be a list of nothing.
-        if let Some(encoding) = response.headers().get(CONTENT_ENCODING)
-            && encoding != "identity"
-        {
-            return Err(FetchError::Compressed(String::from_utf8_lossy(encoding.as_bytes()).into_owned()));
-        }
-        match Limited::new(response.into_body(), self.longest).collect().await {
-            Ok(body) => Ok(body.to_bytes()),
-            Err(error) if error.is::<LengthLimitError>() => Err(FetchError::TooLong(self.longest)),
-            Err(error) => Err(FetchError::Connection(error)),
-        }
+        Ok(client.send(request).await?)
     }
 }
 
-/// Where a redirection leads. What was asked for with https is not taken without.
+/// Returns the TLS of all fetchers. Reading the certificates that the system trusts takes some milliseconds: once, and only if used.
+fn system_tls() -> Result<Arc<tls::Client>, TlsError> {
+    static CLIENT: OnceLock<Arc<tls::Client>> = OnceLock::new();
+    if let Some(client) = CLIENT.get() {
+        return Ok(client.clone());
+    }
+    let client = tls::Client::load(ClientOptions::system())?;
+    Ok(CLIENT.get_or_init(|| client).clone())
+}
+
+fn body(response: Response<Bytes>) -> Result<Bytes, FetchError> {
+    if response.status() != StatusCode::OK {
+        return Err(FetchError::Status(response.status()));
+    }
+    // Compressed data read as a list would be an empty list.
+    if let Some(encoding) = response.headers().get(CONTENT_ENCODING)
+        && encoding != "identity"
+    {
+        return Err(FetchError::Compressed(String::from_utf8_lossy(encoding.as_bytes()).into_owned()));
+    }
+    Ok(response.into_body())
+}
+
+/// Returns the target of a redirect. One from https to http is refused.
 fn redirected(from: &Uri, status: StatusCode, headers: &HeaderMap) -> Result<Uri, FetchError> {
     let location = headers.get(LOCATION).map(|location| String::from_utf8_lossy(location.as_bytes()));
     let location = location.unwrap_or_default().into_owned();
-    let refused = |reason| FetchError::Redirection { status, location: location.clone(), reason };
-    let to: Uri = location.parse().map_err(|_| refused("is no URL"))?;
+    let refused = |reason| FetchError::Redirect { status, location: location.clone(), reason };
+    let to: Uri = location.parse().map_err(|_| refused("is not a valid URL"))?;
     let mut parts = to.into_parts();
     if parts.authority.is_none() {
         if !location.starts_with('/') {
@@ -131,21 +126,13 @@ fn redirected(from: &Uri, status: StatusCode, headers: &HeaderMap) -> Result<Uri
         parts.scheme = from.scheme().cloned();
         parts.authority = from.authority().cloned();
     }
-    let to = Uri::from_parts(parts).map_err(|_| refused("is no URL"))?;
+    let to = Uri::from_parts(parts).map_err(|_| refused("is not a valid URL"))?;
     match (from.scheme_str(), to.scheme_str()) {
         (Some("http"), Some("http")) => Ok(to),
         (_, Some("https")) if cfg!(feature = "https") => Ok(to),
         (Some("https"), Some("http")) => Err(refused("would give up https")),
         _ => Err(refused("is not one of http or https that can be followed")),
     }
-}
-
-/// An error with all its causes, on one line.
-fn causes(error: &(dyn Error + 'static)) -> String {
-    std::iter::successors(Some(error), |error| (*error).source())
-        .map(ToString::to_string)
-        .collect::<Vec<_>>()
-        .join(": ")
 }
 
 #[cfg(test)]
@@ -190,7 +177,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn a_list_is_fetched_also_where_it_moved() {
+    async fn redirects_are_followed() {
         let url = serve(provider()).await;
         for path in ["/list", "/moved"] {
             assert_eq!(fetch(&format!("{url}{path}")).await.unwrap(), "ABC\nDEF", "{path}");
@@ -198,18 +185,18 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn whatever_goes_wrong_is_said() {
+    async fn each_failure_has_its_reason() {
         let url = serve(provider()).await;
         for (path, message) in [
             ("/gone", "the answer is 410 Gone instead of 200 OK"),
             ("/created", "the answer is 201 Created instead of 200 OK"),
-            ("/long", "the list is longer than 1000 bytes"),
-            ("/hang", "there was no answer within 300ms"),
-            ("/stall", "there was no answer within 300ms"),
-            ("/zipped", "the answer is compressed (gzip), which was not asked for"),
-            ("/nowhere", "the answer is 301 Moved Permanently and its location \"\" is no URL"),
+            ("/long", "the answer has more than 1000 bytes"),
+            ("/hang", "no answer within 300ms"),
+            ("/stall", "no answer within 300ms"),
+            ("/zipped", "the answer is compressed (gzip), which was not requested"),
+            ("/nowhere", "the answer is 301 Moved Permanently and its location \"\" is not a valid URL"),
             ("/file", "the answer is 307 Temporary Redirect and its location \"file:///etc/passwd\" is"),
-            ("/round", "is one redirection too many"),
+            ("/round", "is one redirect too many"),
         ] {
             let error = fetch(&format!("{url}{path}")).await.unwrap_err().to_string();
             assert!(error.contains(message), "{path}: {error}");
@@ -220,7 +207,7 @@ mod tests {
     }
 
     #[test]
-    fn https_is_not_given_up_on_the_way() {
+    fn a_redirect_from_https_to_http_is_refused() {
         let mut headers = HeaderMap::new();
         headers.insert(LOCATION, "http://b/list".parse().unwrap());
         let error = redirected(&Uri::from_static("https://a/list"), StatusCode::FOUND, &headers).unwrap_err();
@@ -229,9 +216,9 @@ mod tests {
 
     #[cfg(feature = "https")]
     #[tokio::test]
-    async fn a_server_without_tls_is_no_https_provider() {
+    async fn a_server_without_tls_cannot_serve_https() {
         let url = serve(provider()).await.replace("http://", "https://");
         let error = fetch(&url).await.unwrap_err();
-        assert!(matches!(error, FetchError::Connection(_)), "{error}");
+        assert!(matches!(error, FetchError::Http(HttpError::Tls(_))), "{error}");
     }
 }

@@ -9,8 +9,6 @@ mod patterns;
 mod printed;
 mod provided;
 mod settings;
-#[cfg(feature = "https")]
-mod tls;
 
 use std::{sync::Arc, time::Duration};
 

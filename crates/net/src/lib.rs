@@ -4,16 +4,21 @@
 //! - [`Workers`]: the threads that connections are served on.
 //! - [`grpc::UnaryService`]: the unary path of a gRPC server, as a tower service.
 //! - [`Backoff`]: delays between attempts, with jitter.
+//! - [`HttpClient`]: HTTP/1.1 and TLS for requests that are rare.
 //! - [`tls`]: mutual TLS for both ends of a connection, with certificates that reload.
 
 mod backoff;
 mod connection;
+mod file;
 pub mod grpc;
+mod http_client;
 mod listener;
 pub mod tls;
 mod workers;
 
 pub use backoff::{Backoff, Delays, random};
 pub use connection::{Connection, ConnectionLimits, HttpService, Protocol};
+pub use file::read_file;
+pub use http_client::{HttpClient, HttpError, with_causes};
 pub use listener::Listener;
 pub use workers::Workers;

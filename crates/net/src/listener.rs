@@ -153,7 +153,7 @@ impl<M> Port<M> {
             return serve_stream(stream, id, &self.limits, service, &self.stop).await;
         };
         let secured = tokio::select! {
-            secured = tls.secure(stream) => secured,
+            secured = tls.accept(stream) => secured,
             () = self.stop.cancelled() => return,
         };
         match secured {
@@ -162,7 +162,7 @@ impl<M> Port<M> {
                 let service = (self.make_service)(&connection);
                 serve_stream(stream, id, &self.limits, service, &self.stop).await;
             }
-            Err(error) => tracing::info!(peer = ?connection.remote, error, "TLS handshake failed"),
+            Err(error) => tracing::info!(%error, "connection refused"),
         }
     }
 }

@@ -8,96 +8,95 @@ use std::{
 use futures_util::future::{BoxFuture, FutureExt as _};
 use http::Uri;
 use hyper_util::rt::TokioIo;
-use tokio::{
-    io::{AsyncRead, AsyncWrite},
-    net::TcpStream,
-};
+use tokio::net::TcpStream;
 use tonic::{
     Status,
     transport::{Channel, Endpoint},
 };
 use tower_service::Service;
 
-use mixer_adapter_net::tls;
+use mixer_adapter_net::{
+    HttpClient,
+    tls::{self, TlsStream},
+    with_causes,
+};
 
-/// How long a connection may take to make.
-const CONNECT: Duration = Duration::from_secs(10);
-/// Connections over which nothing comes are asked that often whether somebody is there: Galley allows no more, and a dead connection
-/// would keep old configuration for ever (docs/behaviour/mcp.md#keepalive).
+/// The limit on connecting.
+const CONNECT_TIMEOUT: Duration = Duration::from_secs(10);
+/// Interval of pings on idle connections: Galley allows none that are more frequent, and without pings a dead connection would keep old
+/// configuration forever (docs/behaviour/mcp.md#keepalive).
 pub(super) const KEEPALIVE: Duration = Duration::from_secs(30);
-/// How long the answer to that may take.
+/// How long the answer to a ping may take.
 pub(super) const KEEPALIVE_TIMEOUT: Duration = Duration::from_secs(10);
 
-/// Somebody to dial, as `mcp://host:port` names it, or `mcps://host:port` for TLS; the scheme is for people.
+/// A peer to dial, as in `mcp://host:port`, or with TLS `mcps://host:port`. The scheme is for logs.
 #[derive(Clone, Debug)]
 pub struct Peer {
     scheme: &'static str,
     address: String,
-    security: Option<Arc<tls::Client>>,
+    tls: Option<Arc<tls::Client>>,
 }
 
 impl Peer {
     /// The peer at `host:port`, without TLS.
     pub fn new(address: impl Into<String>) -> Self {
-        Self { scheme: "mcp", address: address.into(), security: None }
+        Self { scheme: "mcp", address: address.into(), tls: None }
     }
 
-    /// The peer at `host:port`, over TLS.
-    pub fn secured(address: impl Into<String>, security: Arc<tls::Client>) -> Self {
-        Self { scheme: "mcps", address: address.into(), security: Some(security) }
+    /// The peer at `host:port`, with TLS.
+    pub fn secured(address: impl Into<String>, tls: Arc<tls::Client>) -> Self {
+        Self { scheme: "mcps", address: address.into(), tls: Some(tls) }
     }
 
-    /// The same, with the scheme of another protocol.
+    /// The same peer with the scheme of another protocol.
     #[must_use]
     pub fn called(self, scheme: &'static str) -> Self {
         Self { scheme, ..self }
     }
 
-    /// Connects; over TLS once its files are there. The error says what it could not.
+    /// Connects; with TLS once its files can be used.
     pub(crate) async fn connect(&self) -> Result<Channel, Status> {
-        let connected = match (self.endpoint(), &self.security) {
+        let connected = match (self.endpoint(), &self.tls) {
             (Ok(endpoint), None) => endpoint.connect().await,
-            (Ok(endpoint), Some(security)) => {
-                security.ready().await;
-                let dialer = Dialer { address: self.address.clone(), security: security.clone() };
-                endpoint.connect_with_connector(dialer).await
+            (Ok(endpoint), Some(tls)) => {
+                tls.ready().await;
+                let connector = TlsConnector { address: self.address.clone(), tls: tls.clone() };
+                endpoint.connect_with_connector(connector).await
             }
             (Err(error), _) => Err(error),
         };
         connected.map_err(|error| Status::unavailable(format!("cannot connect: {}", with_causes(&error))))
     }
 
-    /// Who it is, `host:port`.
-    pub(crate) fn address(&self) -> &str {
-        &self.address
+    /// Returns a client for requests to the peer, and the URL of a path on it.
+    pub(crate) fn http(
+        &self,
+        timeout: Duration,
+        max_body: usize,
+        path: &str,
+    ) -> (HttpClient, http::Result<Uri>) {
+        let client = HttpClient::new(timeout, max_body);
+        let (client, scheme) = match &self.tls {
+            None => (client, "http"),
+            Some(tls) => (client.with_tls(tls.clone()), "https"),
+        };
+        let url = Uri::builder().scheme(scheme).authority(&*self.address).path_and_query(path).build();
+        (client, url)
     }
 
-    /// A connection for whatever is spoken on it.
-    pub(crate) async fn stream(&self) -> io::Result<Box<dyn Stream>> {
-        match self.dialer() {
-            None => Ok(Box::new(TcpStream::connect(&self.address).await?)),
-            Some(mut dialer) => Ok(Box::new(dialer.call(Uri::default()).await?.into_inner())),
-        }
-    }
-
-    fn dialer(&self) -> Option<Dialer> {
-        let security = self.security.clone()?;
-        Some(Dialer { address: self.address.clone(), security })
-    }
-
-    /// Does something, and meanwhile keeps an eye on the files that connections need.
+    /// Does `work` and checks the files of TLS meanwhile.
     pub(crate) async fn watching<T>(&self, work: impl Future<Output = T>) -> T {
-        let Some(security) = &self.security else { return work.await };
+        let Some(tls) = &self.tls else { return work.await };
         tokio::select! {
             done = work => done,
-            never = security.watch() => match never {},
+            never = tls.watch() => match never {},
         }
     }
 
     fn endpoint(&self) -> Result<Endpoint, tonic::transport::Error> {
         Ok(Endpoint::from_shared(format!("http://{}", self.address))?
             .user_agent(concat!("mixer-adapter/", env!("CARGO_PKG_VERSION")))?
-            .connect_timeout(CONNECT)
+            .connect_timeout(CONNECT_TIMEOUT)
             .tcp_nodelay(true)
             .http2_keep_alive_interval(KEEPALIVE)
             .keep_alive_timeout(KEEPALIVE_TIMEOUT)
@@ -111,19 +110,14 @@ impl fmt::Display for Peer {
     }
 }
 
-/// A connection, with TLS or without.
-pub(crate) trait Stream: AsyncRead + AsyncWrite + Send + Unpin {}
-
-impl<S: AsyncRead + AsyncWrite + Send + Unpin> Stream for S {}
-
-/// Makes the connections of one peer that are TLS.
-struct Dialer {
+/// Opens the TLS connections of a channel.
+struct TlsConnector {
     address: String,
-    security: Arc<tls::Client>,
+    tls: Arc<tls::Client>,
 }
 
-impl Service<Uri> for Dialer {
-    type Response = TokioIo<tls::Secured>;
+impl Service<Uri> for TlsConnector {
+    type Response = TokioIo<TlsStream>;
     type Error = io::Error;
     type Future = BoxFuture<'static, io::Result<Self::Response>>;
 
@@ -132,25 +126,13 @@ impl Service<Uri> for Dialer {
     }
 
     fn call(&mut self, _: Uri) -> Self::Future {
-        let (address, security) = (self.address.clone(), self.security.clone());
+        let (address, tls) = (self.address.clone(), self.tls.clone());
         let connected = async move {
             let stream = TcpStream::connect(&address).await?;
             stream.set_nodelay(true)?;
             let host = address.rsplit_once(':').map_or(&*address, |(host, _)| host);
-            security.secure(host, stream).await.map(TokioIo::new).map_err(io::Error::other)
+            tls.connect(host, stream, &["h2"]).await.map(TokioIo::new).map_err(io::Error::other)
         };
         connected.boxed()
     }
-}
-
-/// An error with what caused it: the transport's own text is only `transport error`.
-fn with_causes(error: &dyn std::error::Error) -> String {
-    let mut text = error.to_string();
-    let mut cause = error.source();
-    while let Some(error) = cause {
-        text.push_str(": ");
-        text.push_str(&error.to_string());
-        cause = error.source();
-    }
-    text
 }

@@ -20,7 +20,7 @@ use crate::{
     source::{Source as _, SourceSettings, Wanted},
 };
 use mixer_adapter_core::proto::Any;
-use mixer_adapter_net::tls::{self, AccessSettings, Credentials};
+use mixer_adapter_net::tls::{self, AccessSettings, ClientOptions, Credentials};
 use test_pki::{Authority, Files};
 
 const COLLECTION: &str = "istio/policy/v1beta1/rules";
@@ -61,6 +61,11 @@ async fn serve(source: &ConfigServer, security: Arc<tls::Server>) -> (SocketAddr
     (address, stop.drop_guard())
 }
 
+fn tls_client(credentials: Credentials, servers: &[&str]) -> Arc<tls::Client> {
+    let servers = servers.iter().map(|san| (*san).to_owned()).collect();
+    tls::Client::new(ClientOptions::mutual(credentials, servers)).unwrap()
+}
+
 fn eager() -> DialOptions {
     let (first_wait, longest_wait) = (Duration::from_millis(10), Duration::from_millis(50));
     DialOptions { first_wait, longest_wait, ..DialOptions::default() }
@@ -96,7 +101,7 @@ async fn a_sink_on_the_list_is_served_and_one_that_is_not_hears_why_new_streams_
     let source = source();
     set(&source, "1");
     let (address, _serving) = serve(&source, security).await;
-    let client = tls::Client::new(credentials(&files, &authority, &[SINK]), Vec::new()).unwrap();
+    let client = tls_client(credentials(&files, &authority, &[SINK]), &[]);
 
     let channel = Peer::secured(address.to_string(), client.clone()).connect().await.unwrap();
     let mut asking =
@@ -139,7 +144,7 @@ async fn a_source_that_dials_a_sink_over_tls_configures_it() {
     set(&source, "1");
     let stop = CancellationToken::new();
     let _stop = stop.clone().drop_guard();
-    let client = tls::Client::new(credentials(&files, &authority, &[galley]), vec![SINK.to_owned()]).unwrap();
+    let client = tls_client(credentials(&files, &authority, &[galley]), &[SINK]);
     tokio::spawn(source::dial(source, Peer::secured(address.to_string(), client), eager(), stop));
     assert_eq!(next(&mut offers).await.content().changes.len(), 1);
 }

@@ -16,8 +16,8 @@ use super::{
     link::{Dialer, Link},
 };
 
-/// The connections of one handler: one, or one to each address of a name, of which calls take turns. They are made with
-/// the first call and kept by tasks of their own until this is dropped.
+/// The connections of one handler: one, or one to each address of a name, with calls in turn (round robin). They are made on the
+/// first call and maintained by background tasks until this is dropped.
 #[derive(Debug)]
 pub(super) struct Balancer {
     dialer: Arc<Dialer>,
@@ -30,40 +30,40 @@ pub(super) struct Balancer {
     _retire: DropGuard,
 }
 
-/// The links, each by a number of its own: an address that went away and came back has a new one.
+/// The links by number: an address that disappeared and came back has a new one.
 #[derive(Debug, Default)]
 struct Links {
     links: BTreeMap<u64, Link>,
-    /// Why the name has no addresses.
+    /// Why the name cannot be resolved.
     unresolved: Option<Arc<str>>,
 }
 
-/// What a call finds.
-enum Found {
+/// The choice for a call.
+enum Choice {
     Sender(Sender),
-    /// A connection may stand soon.
-    Soon,
-    Nothing(Arc<str>),
+    /// A connection may be ready soon.
+    Wait,
+    Unavailable(Arc<str>),
 }
 
 impl Links {
-    fn find(&self, turn: usize) -> Found {
+    fn choose(&self, turn: usize) -> Choice {
         let up = || self.links.values().filter_map(up);
         let count = up().count();
         if let Some(sender) = turn.checked_rem(count).and_then(|turn| up().nth(turn)) {
-            return Found::Sender(sender.clone());
+            return Choice::Sender(sender.clone());
         }
         let mut down = None;
         for link in self.links.values() {
             match link {
-                // One that is up here has just ended; its keeper is about to say so.
-                Link::Connecting | Link::Up(_) => return Found::Soon,
+                // A closed link that is still up: its task is about to publish the end.
+                Link::Connecting | Link::Up(_) => return Choice::Wait,
                 Link::Down(why) => down = Some(why),
             }
         }
         match down.or(self.unresolved.as_ref()) {
-            Some(why) => Found::Nothing(why.clone()),
-            None => Found::Soon,
+            Some(why) => Choice::Unavailable(why.clone()),
+            None => Choice::Wait,
         }
     }
 }
@@ -76,7 +76,7 @@ fn up(link: &Link) -> Option<&Sender> {
 }
 
 impl Balancer {
-    /// `sticky`: one connection, also where the address asks for one to each of the name's.
+    /// Creates the connections of a handler. `sticky` makes one only, even if the address asks for one to each address of the name.
     pub(super) fn new(dialer: Dialer, runtime: Handle, sticky: bool) -> Self {
         let retired = CancellationToken::new();
         Self {
@@ -91,20 +91,23 @@ impl Balancer {
         }
     }
 
-    /// A connection, waited for while the first one is being made. UNAVAILABLE at once while there can be none.
+    /// Returns a connection; waits while the first one is being made.
+    ///
+    /// # Errors
+    /// UNAVAILABLE, at once if the last attempt failed.
     pub(super) async fn sender(&self) -> Result<Sender, Status> {
         self.start();
         let turn = self.turn.fetch_add(1, Relaxed);
-        let mut found = self.links.borrow().find(turn);
-        if let Found::Soon = found {
+        let mut found = self.links.borrow().choose(turn);
+        if let Choice::Wait = found {
             let mut changes = self.links.subscribe();
-            let links = changes.wait_for(|links| !matches!(links.find(turn), Found::Soon)).await;
-            found = links.map_or(Found::Soon, |links| links.find(turn));
+            let links = changes.wait_for(|links| !matches!(links.choose(turn), Choice::Wait)).await;
+            found = links.map_or(Choice::Wait, |links| links.choose(turn));
         }
         let why = match found {
-            Found::Sender(sender) => return Ok(sender),
-            Found::Nothing(why) => why,
-            Found::Soon => "the connection has just ended".into(),
+            Choice::Sender(sender) => return Ok(sender),
+            Choice::Unavailable(why) => why,
+            Choice::Wait => "the connection has just ended".into(),
         };
         let address = self.address();
         Err(Status::unavailable(format!("{address} cannot be reached: {why}")))
@@ -114,7 +117,7 @@ impl Balancer {
         self.dialer.address.authority()
     }
 
-    /// Waits until there is a connection.
+    /// Waits until a connection is up.
     pub(super) async fn connected(&self) {
         self.start();
         let mut changes = self.links.subscribe();
@@ -123,29 +126,29 @@ impl Balancer {
 
     fn start(&self) {
         self.started.call_once(|| {
-            let keeper = Keeper {
+            let task = LinkTask {
                 dialer: self.dialer.clone(),
                 links: self.links.clone(),
                 retired: self.retired.clone(),
             };
             match self.spread {
-                true => self.runtime.spawn(keeper.keep_all()),
-                false => self.runtime.spawn(keeper.keep_one(0, None, self.retired.clone())),
+                true => self.runtime.spawn(task.run_all()),
+                false => self.runtime.spawn(task.run_one(0, None, self.retired.clone())),
             };
         });
     }
 }
 
-/// Keeps links in the background.
+/// Maintains links in the background.
 #[derive(Clone)]
-struct Keeper {
+struct LinkTask {
     dialer: Arc<Dialer>,
     links: watch::Sender<Links>,
     retired: CancellationToken,
 }
 
-impl Keeper {
-    async fn keep_one(self, number: u64, to: Option<SocketAddr>, retired: CancellationToken) {
+impl LinkTask {
+    async fn run_one(self, number: u64, to: Option<SocketAddr>, retired: CancellationToken) {
         let publish = |link| {
             self.links.send_modify(|links| match retired.is_cancelled() {
                 true => drop(links.links.remove(&number)),
@@ -153,33 +156,33 @@ impl Keeper {
             });
         };
         publish(Link::Connecting);
-        self.dialer.keep(to, &retired, publish).await;
+        self.dialer.run(to, &retired, publish).await;
     }
 
-    /// Keeps a link to each address of the name, and looks the name up again now and then and while a link is down.
-    async fn keep_all(self) {
-        let mut kept: BTreeMap<SocketAddr, DropGuard> = BTreeMap::new();
+    /// Maintains a link to each address of the name; resolves the name again at intervals, and while a link is down.
+    async fn run_all(self) {
+        let mut open: BTreeMap<SocketAddr, DropGuard> = BTreeMap::new();
         let mut number = 0;
         let mut changes = self.links.subscribe();
         let mut delays = self.dialer.options.reconnect.delays();
         loop {
-            let again = match self.resolve().await {
+            let again = match self.dialer.resolve().await {
                 Ok(addresses) => {
                     delays.reset();
-                    kept.retain(|address, _| addresses.contains(address));
+                    open.retain(|address, _| addresses.contains(address));
                     for address in addresses {
-                        kept.entry(address).or_insert_with(|| {
+                        open.entry(address).or_insert_with(|| {
                             let retired = self.retired.child_token();
                             number += 1;
-                            tokio::spawn(self.clone().keep_one(number, Some(address), retired.clone()));
+                            tokio::spawn(self.clone().run_one(number, Some(address), retired.clone()));
                             retired.drop_guard()
                         });
                     }
                     self.links.send_modify(|links| links.unresolved = None);
                     self.dialer.options.resolve_interval
                 }
-                Err(why) => {
-                    self.links.send_modify(|links| links.unresolved = Some(why.into()));
+                Err(error) => {
+                    self.links.send_modify(|links| links.unresolved = Some(error.to_string().into()));
                     delays.next_delay()
                 }
             };
@@ -193,16 +196,6 @@ impl Keeper {
                 () = down => {}
                 () = self.retired.cancelled() => return,
             }
-        }
-    }
-
-    async fn resolve(&self) -> Result<Vec<SocketAddr>, String> {
-        let address = &self.dialer.address;
-        let found = self.dialer.options.resolver.resolve(&address.host, address.port);
-        match tokio::time::timeout(self.dialer.options.connect_timeout, found).await {
-            Ok(Ok(addresses)) => Ok(addresses),
-            Ok(Err(error)) => Err(format!("{:?} has no address: {error}", address.host)),
-            Err(_) => Err(format!("{:?} could not be looked up in time", address.host)),
         }
     }
 }

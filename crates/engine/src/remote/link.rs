@@ -1,4 +1,5 @@
 use std::{
+    io,
     net::SocketAddr,
     pin::pin,
     sync::{Arc, atomic::Ordering::Relaxed},
@@ -11,15 +12,16 @@ use tokio_util::sync::CancellationToken;
 
 use super::{Options, address::Address, exchange::Sender, security::Security};
 use mixer_adapter_host::handler::BoxFuture;
+use mixer_adapter_net::tls::TlsError;
 
-/// What there is to call over.
+/// The state of one connection.
 #[derive(Clone, Debug)]
 pub(super) enum Link {
-    /// Being made, and there is no reason yet to think that it cannot be: calls wait.
+    /// Being made, and nothing has failed yet: calls wait.
     Connecting,
     /// A connection.
     Up(Sender),
-    /// It could not be made; it is tried again in the background. Calls fail at once, for this reason.
+    /// Failed, and tried again in the background. Calls fail at once, for this reason.
     Down(Arc<str>),
 }
 
@@ -31,15 +33,32 @@ pub(super) struct Dialer {
     pub(super) security: Option<Arc<Security>>,
 }
 
+/// A connection that cannot be made.
+#[derive(Debug, thiserror::Error)]
+pub(super) enum ConnectError {
+    #[error("{host:?} has no address: {source}")]
+    Resolve { host: String, source: io::Error },
+    #[error("{}", .0.join("; "))]
+    Refused(Vec<String>),
+    #[error(transparent)]
+    Tls(#[from] TlsError),
+    #[error(transparent)]
+    Io(#[from] io::Error),
+    #[error(transparent)]
+    Http(#[from] hyper::Error),
+    #[error("no answer within {0:?}")]
+    Timeout(Duration),
+}
+
 type Driver = BoxFuture<'static, hyper::Result<()>>;
 
-/// Where a connection without any answer lived for less than this, the next one is not made at once.
+/// After a connection that ended sooner than this without any answer, the next one is delayed.
 const STABLE: Duration = Duration::from_secs(1);
 
 impl Dialer {
-    /// Keeps a connection to that address, or to any of the name's without one, until it is retired: then it publishes
-    /// once more, makes no other connection, and ends when the calls on the last one are done.
-    pub(super) async fn keep(
+    /// Maintains a connection to an address, or to any of the name's for `None`, until `retired` is cancelled: then it publishes once
+    /// more, makes no other connection, and returns when the calls on the last one are done.
+    pub(super) async fn run(
         &self,
         to: Option<SocketAddr>,
         retired: &CancellationToken,
@@ -59,7 +78,7 @@ impl Dialer {
                     tokio::select! {
                         ended = driver.as_mut() => log_end(&self.address, ended),
                         () = retired.cancelled() => {
-                            // Lets go of the sender, so that the connection ends with its last call.
+                            // Drops the sender, so that the connection ends with its last call.
                             publish(Link::Connecting);
                             return log_end(&self.address, driver.await);
                         }
@@ -69,15 +88,15 @@ impl Dialer {
                         publish(Link::Connecting);
                         continue;
                     }
-                    // Once or twice may be an adapter that has just restarted; again and again is none.
+                    // A few times may be an adapter that has just restarted.
                     publish(match delays.failures() {
                         0..3 => Link::Connecting,
                         _ => Link::Down("it ends every connection as soon as it is made".into()),
                     });
                 }
-                Err(why) => {
-                    tracing::debug!(address = self.address.authority(), why, "no connection to the adapter");
-                    publish(Link::Down(why.into()));
+                Err(error) => {
+                    tracing::debug!(address = self.address.authority(), %error, "connecting to the adapter failed");
+                    publish(Link::Down(error.to_string().into()));
                 }
             }
             tokio::select! {
@@ -87,32 +106,35 @@ impl Dialer {
         }
     }
 
-    async fn connect(&self, to: Option<SocketAddr>) -> Result<(Sender, Driver), String> {
+    async fn connect(&self, to: Option<SocketAddr>) -> Result<(Sender, Driver), ConnectError> {
         let within = self.options.connect_timeout;
         let connected = async {
             if let Some(wire) = &self.options.wire {
                 return self.handshake(wire.connect()).await;
             }
             let stream = self.stream(to).await?;
-            stream.set_nodelay(true).map_err(|error| error.to_string())?;
+            stream.set_nodelay(true)?;
             match &self.security {
                 None => self.handshake(stream).await,
-                Some(security) => self.handshake(security.secure(stream).await?).await,
+                Some(security) => self.handshake(security.connect(stream).await?).await,
             }
         };
-        tokio::time::timeout(within, connected)
-            .await
-            .unwrap_or_else(|_| Err(format!("it did not answer within {within:?}")))
+        tokio::time::timeout(within, connected).await.unwrap_or(Err(ConnectError::Timeout(within)))
     }
 
-    async fn stream(&self, to: Option<SocketAddr>) -> Result<TcpStream, String> {
-        let Address { host, port, .. } = &self.address;
+    /// Finds the addresses of the name.
+    pub(super) async fn resolve(&self) -> Result<Vec<SocketAddr>, ConnectError> {
+        let (Address { host, port, .. }, within) = (&self.address, self.options.connect_timeout);
+        match tokio::time::timeout(within, self.options.resolver.resolve(host, *port)).await {
+            Ok(found) => found.map_err(|source| ConnectError::Resolve { host: host.clone(), source }),
+            Err(_) => Err(ConnectError::Timeout(within)),
+        }
+    }
+
+    async fn stream(&self, to: Option<SocketAddr>) -> Result<TcpStream, ConnectError> {
         let addresses = match to {
             Some(address) => vec![address],
-            None => {
-                let found = self.options.resolver.resolve(host, *port).await;
-                found.map_err(|error| format!("{host:?} has no address: {error}"))?
-            }
+            None => self.resolve().await?,
         };
         // One that does not answer leaves time for the others.
         let within = self.options.connect_timeout / u32::try_from(addresses.len()).unwrap_or(u32::MAX);
@@ -124,10 +146,10 @@ impl Dialer {
                 Err(_) => failures.push(format!("{address} did not answer within {within:?}")),
             }
         }
-        Err(failures.join("; "))
+        Err(ConnectError::Refused(failures))
     }
 
-    async fn handshake<S>(&self, stream: S) -> Result<(Sender, Driver), String>
+    async fn handshake<S>(&self, stream: S) -> Result<(Sender, Driver), ConnectError>
     where
         S: tokio::io::AsyncRead + tokio::io::AsyncWrite + Send + Unpin + 'static,
     {
@@ -136,17 +158,16 @@ impl Dialer {
             .keep_alive_interval(self.options.keepalive)
             .keep_alive_timeout(self.options.keepalive_timeout)
             .keep_alive_while_idle(false);
-        let (sender, driver) =
-            http.handshake(TokioIo::new(stream)).await.map_err(|error| error.to_string())?;
+        let (sender, driver) = http.handshake(TokioIo::new(stream)).await?;
         Ok((Sender::new(sender), Box::pin(driver)))
     }
 }
 
 fn log_end(address: &Address, ended: hyper::Result<()>) {
     match ended {
-        Ok(()) => tracing::debug!(address = address.authority(), "a connection to the adapter ended"),
+        Ok(()) => tracing::debug!(address = address.authority(), "connection to the adapter ended"),
         Err(error) => {
-            tracing::debug!(address = address.authority(), %error, "a connection to the adapter broke off");
+            tracing::debug!(address = address.authority(), %error, "connection to the adapter broken");
         }
     }
 }

@@ -9,7 +9,6 @@ mod balancer;
 mod exchange;
 mod link;
 mod options;
-#[cfg_attr(not(feature = "tls"), path = "no_security.rs")]
 mod security;
 mod session;
 mod settings;

@@ -1,8 +1,9 @@
 use std::{
     collections::BTreeSet,
+    error::Error,
     fmt,
-    io::ErrorKind,
-    path::PathBuf,
+    io::{self, ErrorKind},
+    path::{Path, PathBuf},
     sync::{Arc, Mutex, MutexGuard, PoisonError},
     time::Duration,
 };
@@ -11,9 +12,10 @@ use serde::Deserialize;
 use tokio::time::Instant;
 use tonic::Status;
 
-use super::{Identity, file};
+use super::Identity;
+use crate::read_file;
 
-/// Who may open streams, or who may not. An empty list lets nobody in; Istio's lets everybody in where it is missing
+/// The peers that may open streams, or those that may not. An empty list allows nobody; Istio's allows everybody where it is missing
 /// (docs/behaviour/mcp.md#access-lists).
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct AccessList {
@@ -22,24 +24,23 @@ pub struct AccessList {
 }
 
 impl AccessList {
-    /// Lets in who has one of these names: SANs, such as `spiffe://cluster.local/ns/istio-system/sa/galley`.
+    /// Allows peers with one of these SANs, such as `spiffe://cluster.local/ns/istio-system/sa/galley`.
     pub fn allow<N: Into<String>>(names: impl IntoIterator<Item = N>) -> Self {
         Self { names: names.into_iter().map(Into::into).collect(), denies: false }
     }
 
-    /// Lets in everybody who is known, but for who has one of these names.
+    /// Allows any authenticated peer except those with one of these SANs.
     pub fn deny<N: Into<String>>(names: impl IntoIterator<Item = N>) -> Self {
         Self { denies: true, ..Self::allow(names) }
     }
 
-    /// Whether that name is let in.
-    pub fn allows(&self, name: &str) -> bool {
-        self.names.contains(name) != self.denies
-    }
-
-    /// Whether a peer is let in. The error says why not; `None` is a peer that showed no certificate.
+    /// Checks a peer; `None` is one without a certificate.
+    ///
+    /// # Errors
+    /// UNAUTHENTICATED, with the reason.
     pub fn check(&self, peer: Option<&Identity>) -> Result<(), Status> {
-        let refused = |why: &str| Err(Status::unauthenticated(format!("Authentication failure: {why}")));
+        let refused =
+            |reason: &str| Err(Status::unauthenticated(format!("Authentication failure: {reason}")));
         let Some(peer) = peer else { return refused("denying by default: no auth info found") };
         match (self.names.iter().any(|name| peer.has(name)), self.denies) {
             (true, false) | (false, true) => Ok(()),
@@ -48,7 +49,6 @@ impl AccessList {
         }
     }
 
-    /// Whether nobody is let in.
     fn is_closed(&self) -> bool {
         self.names.is_empty() && !self.denies
     }
@@ -61,17 +61,17 @@ impl fmt::Display for AccessList {
     }
 }
 
-/// Where a list comes from: names, and a file with more.
+/// The origin of an access list: names, and a file with more.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct AccessSettings {
-    /// Names that are let in.
+    /// SANs that are allowed.
     pub allow: Vec<String>,
-    /// A file as Galley's `--accessListFile`: `allowed: [names]`, and `isblacklist: true` where they are who is kept out; then the
-    /// names above do not count.
+    /// A file as Galley's `--accessListFile`: `allowed: [SAN]`, with `isblacklist: true` for SANs that are denied; then `allow` has no
+    /// effect.
     pub file: Option<PathBuf>,
 }
 
-/// A list that follows its file. Streams that are open when it changes go on.
+/// An access list that follows its file. Streams that are open when it changes stay open.
 #[derive(Debug)]
 pub struct Access {
     settings: AccessSettings,
@@ -81,12 +81,13 @@ pub struct Access {
 #[derive(Debug)]
 struct State {
     list: Arc<AccessList>,
-    looked: Option<Instant>,
-    told: String,
-    refused: Option<(Instant, u64)>,
+    last_checked: Option<Instant>,
+    last_logged: String,
+    /// The last refusal that was logged, and the number of refusals since.
+    refusals: Option<(Instant, u64)>,
 }
 
-#[derive(Deserialize)]
+#[derive(Default, Deserialize)]
 #[serde(deny_unknown_fields)]
 struct File {
     #[serde(default)]
@@ -95,87 +96,85 @@ struct File {
     isblacklist: bool,
 }
 
-/// The file is read that often at most, however many streams open.
-const REST: Duration = Duration::from_millis(500);
+/// The file is read at most this often, however many streams open.
+const DEBOUNCE: Duration = Duration::from_millis(500);
+/// How often the file is read while no stream opens.
+#[cfg(feature = "tls")]
+const POLL: Duration = Duration::from_secs(10);
 /// How often refusals are logged.
-const LOGGED: Duration = Duration::from_secs(60);
+const LOG_INTERVAL: Duration = Duration::from_secs(60);
 
 impl Access {
-    /// The list as it is now. If it lets nobody in, that is said.
+    /// Reads the list. Warns if it allows nobody.
     pub fn new(settings: AccessSettings) -> Self {
         let list = Arc::new(AccessList::allow(&settings.allow));
-        let state = State { list, looked: None, told: String::new(), refused: None };
+        let state = State { list, last_checked: None, last_logged: String::new(), refusals: None };
         let access = Self { settings, state: Mutex::new(state) };
-        access.look();
+        access.reload();
         if access.lock().list.is_closed() {
             tracing::warn!(
-                "nobody is on the list of who may dial, so everybody is refused; name them with --mcp-allow or --mcp-allow-file"
+                "the access list is empty, so every peer is refused; allow SANs with --mcp-allow or --mcp-allow-file"
             );
         }
         access
     }
 
-    /// The list, which may have changed.
-    pub async fn current(self: &Access) -> Arc<AccessList> {
-        let fresh = |looked: &Instant| looked.elapsed() < REST;
-        if self.settings.file.is_some() && !self.lock().looked.as_ref().is_some_and(fresh) {
-            self.look();
-        }
-        self.lock().list.clone()
-    }
-
-    /// Whether a peer may open a stream now.
+    /// Checks by the current list whether a peer may open a stream.
+    ///
+    /// # Errors
+    /// UNAUTHENTICATED, with the reason.
     pub async fn check(&self, peer: Option<&Identity>) -> Result<(), Status> {
-        let checked = self.current().await.check(peer);
-        if let Err(why) = &checked {
-            self.log(why, peer);
+        let fresh = |last: &Instant| last.elapsed() < DEBOUNCE;
+        if self.settings.file.is_some() && !self.lock().last_checked.as_ref().is_some_and(fresh) {
+            self.reload();
         }
-        checked
+        let list = self.lock().list.clone();
+        list.check(peer).inspect_err(|reason| self.log_refusal(reason, peer))
     }
 
-    fn look(&self) {
+    /// Reads the file from time to time, so that faults are logged before a stream opens.
+    #[cfg(feature = "tls")]
+    pub(super) async fn watch(&self) -> std::convert::Infallible {
+        loop {
+            tokio::time::sleep(POLL).await;
+            self.reload();
+        }
+    }
+
+    fn reload(&self) {
         let Some(path) = &self.settings.file else { return };
-        let read = match file::read(path) {
-            // Nobody wrote down who is let in.
-            Err(error) if error.kind() == ErrorKind::NotFound => Ok((
-                File { allowed: Vec::new(), isblacklist: false },
-                format!("{} is missing", path.display()),
-            )),
-            Err(error) => Err(format!("{} cannot be read: {error}", path.display())),
-            Ok(content) => String::from_utf8(content)
-                .map_err(|error| error.to_string())
-                .and_then(|text| serde_saphyr::from_str::<File>(&text).map_err(|error| error.to_string()))
-                .map(|list| (list, String::new()))
-                .map_err(|error| format!("{} is no list of names: {error}", path.display())),
-        };
+        let read = read(path);
         let mut state = self.lock();
-        state.looked = Some(Instant::now());
-        let told = match read {
-            Ok((File { allowed, isblacklist: true }, told)) => {
-                state.list = Arc::new(AccessList::deny(allowed));
-                told
-            }
-            Ok((File { allowed, isblacklist: false }, told)) => {
-                state.list = Arc::new(AccessList::allow(allowed.iter().chain(&self.settings.allow)));
-                told
-            }
-            Err(error) => format!("{error}; the former list stays"),
+        state.last_checked = Some(Instant::now());
+        let fault = read.as_ref().err().map(ToString::to_string).unwrap_or_default();
+        // A missing file is an empty list; any other fault leaves the former list in use.
+        let missing = |error: &io::Error| error.kind() == ErrorKind::NotFound;
+        let list = match read {
+            Err(error) if error.downcast_ref().is_some_and(missing) => Some(File::default()),
+            read => read.ok(),
         };
-        if !told.is_empty() && told != state.told {
-            tracing::warn!("the list of who may dial: {told}");
+        if let Some(File { allowed, isblacklist }) = list {
+            state.list = Arc::new(match isblacklist {
+                true => AccessList::deny(allowed),
+                false => AccessList::allow(allowed.iter().chain(&self.settings.allow)),
+            });
         }
-        state.told = told;
+        if !fault.is_empty() && fault != state.last_logged {
+            tracing::warn!(file = %path.display(), fault, "the access list cannot be read");
+        }
+        state.last_logged = fault;
     }
 
-    /// Once a minute, with how often it happened since.
-    fn log(&self, why: &Status, peer: Option<&Identity>) {
+    /// Logs refusals once in [`LOG_INTERVAL`], with their number.
+    fn log_refusal(&self, reason: &Status, peer: Option<&Identity>) {
         let mut state = self.lock();
-        match &mut state.refused {
-            Some((told, since)) if told.elapsed() < LOGGED => *since += 1,
-            refused => {
-                let since = refused.map_or(0, |(_, since)| since);
-                tracing::warn!(names = ?peer.map(Identity::names), unlogged = since, "a peer is refused: {}", why.message());
-                *refused = Some((Instant::now(), 0));
+        match &mut state.refusals {
+            Some((last, since)) if last.elapsed() < LOG_INTERVAL => *since += 1,
+            refusals => {
+                let unlogged = refusals.map_or(0, |(_, since)| since);
+                let names = peer.map(Identity::names);
+                tracing::warn!(?names, unlogged, reason = reason.message(), "peer refused");
+                *refusals = Some((Instant::now(), 0));
             }
         }
     }
@@ -183,4 +182,9 @@ impl Access {
     fn lock(&self) -> MutexGuard<'_, State> {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
+}
+
+/// Reads a list.
+fn read(path: &Path) -> Result<File, Box<dyn Error>> {
+    Ok(serde_saphyr::from_str(&String::from_utf8(read_file(path)?)?)?)
 }

@@ -1,88 +1,127 @@
-use std::{convert::Infallible, sync::Arc};
+use std::{sync::Arc, time::Duration};
 
-use tokio::{net::TcpStream, sync::OnceCell, time};
+use tokio::{net::TcpStream, time};
 use tokio_rustls::{
     TlsConnector,
-    client::TlsStream,
     rustls::{ClientConfig, crypto::ring, pki_types::ServerName},
 };
 
 use super::{
-    Credentials, Reloaded, SanVerifier,
-    files::{HANDSHAKE, POLL, REST, patiently},
+    ClientOptions, HANDSHAKE, Identity, SanVerifier, ServerIdentity, TlsError, TlsFile,
+    materials::TlsMaterials, reloader::CertReloader,
 };
 
-/// A connection that is TLS.
-pub type Secured = TlsStream<TcpStream>;
+/// A connection over TLS.
+pub type TlsStream = tokio_rustls::client::TlsStream<TcpStream>;
 
-/// The end of connections that dials: mutual TLS.
+/// The dialing end of TLS.
 #[derive(Debug)]
-pub struct Client {
-    credentials: Credentials,
-    servers: Vec<String>,
-    config: OnceCell<Arc<Reloaded<ClientConfig, String>>>,
-}
+pub struct Client(Arc<CertReloader<ClientConfig>>);
 
 impl Client {
-    /// A client with these files, which need not be there yet. A server's certificate is to have one of the SANs given, or
-    /// where none are, the name that it is dialed by.
-    pub fn new(credentials: Credentials, servers: Vec<String>) -> Result<Arc<Self>, String> {
-        Ok(Arc::new(Self { credentials, servers, config: OnceCell::new() }))
+    /// Creates a client whose files need not exist yet; connections wait for them.
+    ///
+    /// # Errors
+    /// [`TlsError::Disabled`] in builds without TLS.
+    pub fn new(options: ClientOptions) -> Result<Arc<Self>, TlsError> {
+        let files = options.files();
+        // A client reads its files for each connection, of which it makes few.
+        let reloader = CertReloader::new(Duration::ZERO, files, move |materials| config(materials, &options));
+        Ok(Arc::new(Self(reloader)))
     }
 
-    /// TLS over a new connection to a server of that name.
-    pub async fn secure(&self, name: &str, stream: TcpStream) -> Result<Secured, String> {
-        let host = name.trim_matches(['[', ']']).to_owned();
-        let server = ServerName::try_from(host)
-            .map_err(|_| format!("{name:?} cannot be the name in a certificate"))?;
-        let config = Reloaded::current(self.config().await).await;
-        let secured = TlsConnector::from(config).connect(server, stream);
-        let secured = time::timeout(HANDSHAKE, secured).await;
-        let secured = secured.map_err(|_| format!("TLS with {name}: it does not answer"))?;
-        secured.map_err(|error| format!("TLS with {name}: {error}"))
+    /// Creates a client and reads its files.
+    ///
+    /// # Errors
+    /// A file that cannot be used.
+    pub fn load(options: ClientOptions) -> Result<Arc<Self>, TlsError> {
+        let client = Self::new(options)?;
+        client.0.check()?;
+        Ok(client)
     }
 
-    /// Waits until the files are there and can be used.
-    pub async fn ready(&self) {
-        self.config().await;
-    }
-
-    /// Looks at the files now and then, for as long as it is waited for: what is wrong with them is told before they are needed.
-    pub async fn watch(&self) -> Infallible {
-        loop {
-            Reloaded::current(self.config().await).await;
-            time::sleep(POLL).await;
+    /// Opens TLS on a new connection to the server `name`, for one of the `protocols` (ALPN). Uses the certificates as their files are
+    /// now.
+    ///
+    /// # Errors
+    /// A name that no certificate can have, and a handshake that fails or takes too long.
+    pub async fn connect(
+        &self,
+        name: &str,
+        stream: TcpStream,
+        protocols: &[&str],
+    ) -> Result<TlsStream, TlsError> {
+        let server = server_name(name)?;
+        let protocols = protocols.iter().map(|protocol| protocol.as_bytes().to_vec()).collect();
+        let connector = TlsConnector::from(self.0.current().await);
+        let handshake = connector.with_alpn(protocols).connect(server, stream);
+        match time::timeout(HANDSHAKE, handshake).await {
+            Ok(connected) => {
+                connected.map_err(|source| TlsError::Handshake { peer: name.to_owned(), source })
+            }
+            Err(_) => Err(TlsError::Timeout { peer: name.to_owned(), limit: HANDSHAKE }),
         }
     }
 
-    async fn config(&self) -> &Arc<Reloaded<ClientConfig, String>> {
-        self.config.get_or_init(|| patiently(|| self.load())).await
+    /// Waits until the files can be used.
+    pub async fn ready(&self) {
+        self.0.current().await;
     }
 
-    fn load(&self) -> Result<Reloaded<ClientConfig, String>, String> {
-        let (read, made) = (self.credentials.clone(), self.credentials.clone());
-        let servers = self.servers.clone();
-        Reloaded::load(REST, move || read.read(), move |files| made.client(files, &servers))
+    /// Checks the files from time to time, so that faults are logged before a connection needs them.
+    pub async fn watch(&self) -> std::convert::Infallible {
+        self.0.watch().await
     }
 }
 
-impl Credentials {
-    fn client(&self, files: &[Vec<u8>], servers: &[String]) -> Result<ClientConfig, String> {
-        let [certificate, key, authorities] = files else { return Err("a file is missing".to_owned()) };
-        let roots = self.roots(authorities)?;
-        let builder = ClientConfig::builder_with_provider(Arc::new(ring::default_provider()))
-            .with_safe_default_protocol_versions()
-            .map_err(|error| error.to_string())?;
-        let builder = match servers {
-            [] => builder.with_root_certificates(roots),
-            servers => {
-                let verifier = SanVerifier::new(roots, servers.to_vec(), "the server");
-                builder.dangerous().with_custom_certificate_verifier(Arc::new(verifier))
+/// Checks that a certificate can be for `name`: a DNS name or an IP address, IPv6 also in brackets.
+///
+/// # Errors
+/// [`TlsError::ServerName`].
+pub fn check_server_name(name: &str) -> Result<(), TlsError> {
+    server_name(name).map(drop)
+}
+
+fn server_name(name: &str) -> Result<ServerName<'static>, TlsError> {
+    let host = name.trim_matches(['[', ']']).to_owned();
+    ServerName::try_from(host).map_err(|_| TlsError::ServerName(name.to_owned()))
+}
+
+fn config(materials: &TlsMaterials, options: &ClientOptions) -> Result<ClientConfig, TlsError> {
+    let roots = materials.roots(options.system_roots)?;
+    let identity = materials.identity()?;
+    let accepted = match &options.server {
+        ServerIdentity::DialedName => None,
+        ServerIdentity::AnyOf(sans) => Some(sans.clone()),
+        ServerIdentity::SameAsClient => {
+            let own = identity.as_ref().and_then(|(chain, _)| chain.first());
+            let own = own.map(Identity::of).transpose();
+            let own = own.map_err(|error| {
+                materials.unusable(TlsFile::Certificate, format!("cannot be read: {error}"))
+            })?;
+            let uris = own.map(|own| own.uris().to_vec()).unwrap_or_default();
+            if uris.is_empty() {
+                return Err(materials.unusable(
+                    TlsFile::Certificate,
+                    "has no URI SAN, which the server must share; use a certificate that has one, or name the SANs of servers",
+                ));
             }
-        };
-        let (chain, key) = self.pair(certificate, key)?;
-        let mut config = builder.with_client_auth_cert(chain, key).map_err(|error| self.unfit(error))?;
-        config.alpn_protocols = vec![b"h2".to_vec()];
-        Ok(config)
+            Some(uris)
+        }
+    };
+    let builder = ClientConfig::builder_with_provider(Arc::new(ring::default_provider()))
+        .with_safe_default_protocol_versions()
+        .map_err(|error| TlsError::Config(error.to_string()))?;
+    let builder = match accepted {
+        None => builder.with_root_certificates(roots),
+        Some(sans) => {
+            builder.dangerous().with_custom_certificate_verifier(Arc::new(SanVerifier::new(roots, sans)))
+        }
+    };
+    match identity {
+        None => Ok(builder.with_no_client_auth()),
+        Some((chain, key)) => {
+            builder.with_client_auth_cert(chain, key).map_err(|error| materials.mismatch(error))
+        }
     }
 }

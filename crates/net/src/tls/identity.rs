@@ -3,33 +3,40 @@ use std::net::IpAddr;
 use tokio_rustls::rustls::pki_types::{CertificateDer, ServerName};
 use webpki::EndEntityCert;
 
-/// Who a peer is, by its certificate: the URIs, DNS names and IP addresses in it. Those of the authorities above it do not count, as
-/// they do in Istio: whoever has a certificate from an authority is not the authority.
+/// The identity in a peer's certificate: its URIs, DNS names and IP addresses. Those of the authorities above it do not count, as in
+/// Istio: the holder of a certificate is not its authority.
 #[derive(Clone, Debug)]
 pub struct Identity {
     certificate: CertificateDer<'static>,
+    /// URIs, then DNS names.
     names: Vec<String>,
+    uris: usize,
 }
 
 impl Identity {
-    /// The identity in a certificate, that of a peer rather than of an authority.
-    pub fn of(certificate: &CertificateDer<'_>) -> Result<Self, String> {
-        let parsed = EndEntityCert::try_from(certificate).map_err(|error| error.to_string())?;
-        let names = parsed.valid_uri_names().chain(parsed.valid_dns_names()).map(str::to_owned).collect();
-        Ok(Self { names, certificate: certificate.clone().into_owned() })
+    pub(super) fn of(certificate: &CertificateDer<'_>) -> Result<Self, webpki::Error> {
+        let parsed = EndEntityCert::try_from(certificate)?;
+        let mut names: Vec<String> = parsed.valid_uri_names().map(str::to_owned).collect();
+        let uris = names.len();
+        names.extend(parsed.valid_dns_names().map(str::to_owned));
+        Ok(Self { names, uris, certificate: certificate.clone().into_owned() })
     }
 
-    /// The identity of who showed these certificates, its own first. One who showed none has no names.
-    pub fn of_chain(chain: &[CertificateDer<'_>]) -> Result<Option<Self>, String> {
+    /// The identity of a peer with this chain, its own certificate first; `None` for an empty chain.
+    pub(super) fn of_chain(chain: &[CertificateDer<'_>]) -> Result<Option<Self>, webpki::Error> {
         chain.first().map(Self::of).transpose()
     }
 
-    /// The URIs and DNS names in the certificate.
+    /// Returns the URIs and DNS names in the certificate.
     pub fn names(&self) -> &[String] {
         &self.names
     }
 
-    /// Whether the certificate has exactly that name or address in it.
+    pub(super) fn uris(&self) -> &[String] {
+        &self.names[..self.uris]
+    }
+
+    /// Whether the certificate has exactly this name or IP address.
     pub fn has(&self, name: &str) -> bool {
         let address = || {
             let address: IpAddr = name.parse().ok()?;

@@ -1,42 +1,46 @@
-//! TLS of this program's own connections: who it is, whom it trusts, and whom it lets in.
+//! TLS for both ends of a connection: certificates, trust, and lists of peers that are allowed.
 //!
-//! Certificates, keys and lists are files, and files change: they are looked at before each handshake and from time to time. What
-//! cannot be read leaves the former in use, and is told once.
+//! Certificates, keys and lists are files, and files change: they are checked before each handshake and from time to time. While a
+//! file cannot be used, the last usable content stays, and the fault is logged once.
 
 mod access;
-mod credentials;
-mod file;
+mod error;
+mod options;
 
-#[cfg(not(feature = "tls"))]
-mod absent;
 #[cfg(feature = "tls")]
 mod client;
-#[cfg(feature = "tls")]
-mod files;
+#[cfg(not(feature = "tls"))]
+mod disabled;
 #[cfg(feature = "tls")]
 mod identity;
 #[cfg(feature = "tls")]
-mod pem;
+mod materials;
 #[cfg(feature = "tls")]
-mod reloaded;
+mod reloader;
 #[cfg(feature = "tls")]
 mod san;
 #[cfg(feature = "tls")]
 mod server;
 
 pub use access::{Access, AccessList, AccessSettings};
-pub use credentials::Credentials;
+pub use error::{TlsError, TlsFile};
+pub use options::{ClientOptions, Credentials, KeyPair, ServerIdentity};
 
 #[cfg(not(feature = "tls"))]
-pub use absent::{Client, Identity, Secured, Server};
+pub use disabled::{Client, Identity, Server, TlsStream, check_server_name};
 #[cfg(feature = "tls")]
 pub use {
-    client::{Client, Secured},
+    client::{Client, TlsStream, check_server_name},
     identity::Identity,
     server::Server,
 };
+
 #[cfg(feature = "tls")]
-pub use {file::read, pem::certificates, pem::private_key, reloaded::Reloaded, san::SanVerifier, san::uris};
+use san::SanVerifier;
+
+/// How long a handshake may take.
+#[cfg(feature = "tls")]
+const HANDSHAKE: std::time::Duration = std::time::Duration::from_secs(10);
 
 #[cfg(all(test, feature = "tls"))]
 pub(crate) mod tests;

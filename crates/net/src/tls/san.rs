@@ -10,33 +10,23 @@ use tokio_rustls::rustls::{
     pki_types::{CertificateDer, ServerName, UnixTime},
     server::ParsedCertificate,
 };
-use webpki::EndEntityCert;
 
 use super::Identity;
 
-/// Takes a server whose certificate chains to a trusted one and has one of these SANs, such as `spiffe://..`. The name it was
-/// dialed by is not looked at.
+/// Accepts a server whose certificate chains to a trusted one and has one of these SANs, such as `spiffe://..`. The name by which
+/// the server was dialed does not count.
 #[derive(Debug)]
-pub struct SanVerifier {
+pub(super) struct SanVerifier {
     roots: Arc<RootCertStore>,
     accepted: Vec<String>,
-    /// Who the server is, for messages.
-    who: &'static str,
     algorithms: WebPkiSupportedAlgorithms,
 }
 
 impl SanVerifier {
-    /// Takes servers with one of the SANs given.
-    pub fn new(roots: Arc<RootCertStore>, accepted: Vec<String>, who: &'static str) -> Self {
+    pub(super) fn new(roots: Arc<RootCertStore>, accepted: Vec<String>) -> Self {
         let algorithms = ring::default_provider().signature_verification_algorithms;
-        Self { roots, accepted, who, algorithms }
+        Self { roots, accepted, algorithms }
     }
-}
-
-/// The URI SANs of a certificate.
-pub fn uris(certificate: &CertificateDer<'_>) -> Result<Vec<String>, webpki::Error> {
-    let certificate = EndEntityCert::try_from(certificate)?;
-    Ok(certificate.valid_uri_names().map(str::to_owned).collect())
 }
 
 impl ServerCertVerifier for SanVerifier {
@@ -61,8 +51,7 @@ impl ServerCertVerifier for SanVerifier {
             return Ok(ServerCertVerified::assertion());
         }
         Err(Error::General(format!(
-            "the certificate of {} has the SANs {:?}, none of {:?}",
-            self.who,
+            "the certificate has the SANs {:?}, none of {:?}",
             identity.names(),
             self.accepted
         )))

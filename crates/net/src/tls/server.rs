@@ -1,6 +1,6 @@
-use std::{convert::Infallible, sync::Arc};
+use std::{convert::Infallible, sync::Arc, time::Duration};
 
-use tokio::{net::TcpStream, sync::OnceCell, time};
+use tokio::{net::TcpStream, time};
 use tokio_rustls::{
     TlsAcceptor,
     rustls::{ServerConfig, crypto::ring, server::WebPkiClientVerifier},
@@ -8,81 +8,90 @@ use tokio_rustls::{
 };
 
 use super::{
-    Access, AccessSettings, Credentials, Identity, Reloaded,
-    files::{HANDSHAKE, POLL, REST, patiently},
+    Access, AccessSettings, Credentials, HANDSHAKE, Identity, TlsError, TlsFile, materials::TlsMaterials,
+    reloader::CertReloader,
 };
 
-/// The end of connections that is dialed: mutual TLS, and a list of who is let in.
+/// The accepting end of mutual TLS, with the list of peers that are allowed.
 #[derive(Debug)]
 pub struct Server {
-    credentials: Credentials,
     access: Access,
-    config: OnceCell<Arc<Reloaded<ServerConfig, String>>>,
+    config: Arc<CertReloader<ServerConfig>>,
 }
 
+/// Files are checked at most this often, however many clients connect.
+const DEBOUNCE: Duration = Duration::from_millis(500);
+
 impl Server {
-    /// A server with these files, which need not be there yet.
-    pub fn new(credentials: Credentials, access: AccessSettings) -> Result<Arc<Self>, String> {
-        Ok(Arc::new(Self { credentials, access: Access::new(access), config: OnceCell::new() }))
+    /// Creates a server whose files need not exist yet.
+    ///
+    /// # Errors
+    /// [`TlsError::Disabled`] in builds without TLS.
+    pub fn new(credentials: Credentials, access: AccessSettings) -> Result<Arc<Self>, TlsError> {
+        let Credentials { certificate, key, authorities } = credentials;
+        let files = vec![
+            (TlsFile::Authorities, authorities),
+            (TlsFile::Certificate, certificate),
+            (TlsFile::Key, key),
+        ];
+        let config = CertReloader::new(DEBOUNCE, files, config);
+        Ok(Arc::new(Self { access: Access::new(access), config }))
     }
 
-    /// TLS over a connection that was accepted, and who is at its other end.
-    pub async fn secure(
+    /// Opens TLS on an accepted connection, and returns the identity of the peer.
+    ///
+    /// # Errors
+    /// A handshake that fails or takes too long.
+    pub async fn accept(
         &self,
         stream: TcpStream,
-    ) -> Result<(TlsStream<TcpStream>, Option<Identity>), String> {
-        let config = Reloaded::current(self.config().await).await;
-        let secured = time::timeout(HANDSHAKE, TlsAcceptor::from(config).accept(stream)).await;
-        let secured = secured.map_err(|_| "the client does not answer".to_owned())?;
-        let secured = secured.map_err(|error| error.to_string())?;
-        let chain = secured.get_ref().1.peer_certificates().unwrap_or_default();
-        let identity = Identity::of_chain(chain)?;
-        Ok((secured, identity))
+    ) -> Result<(TlsStream<TcpStream>, Option<Identity>), TlsError> {
+        let peer = stream.peer_addr().map_or_else(|_| "a client".to_owned(), |peer| peer.to_string());
+        let acceptor = TlsAcceptor::from(self.config.current().await);
+        let stream = match time::timeout(HANDSHAKE, acceptor.accept(stream)).await {
+            Ok(Ok(stream)) => stream,
+            Ok(Err(source)) => return Err(TlsError::Handshake { peer, source }),
+            Err(_) => return Err(TlsError::Timeout { peer, limit: HANDSHAKE }),
+        };
+        let chain = stream.get_ref().1.peer_certificates().unwrap_or_default();
+        let identity = Identity::of_chain(chain)
+            .map_err(|error| TlsError::Handshake { peer, source: std::io::Error::other(error) })?;
+        Ok((stream, identity))
     }
 
-    /// Who is let in.
+    /// Returns the list of peers that are allowed.
     pub fn access(&self) -> &Access {
         &self.access
     }
 
-    /// Waits until the files are there and can be used.
+    /// Waits until the files can be used.
     pub async fn ready(&self) {
-        self.config().await;
+        self.config.current().await;
     }
 
-    /// Looks at the files now and then, for as long as it is waited for: what is wrong with them is told before they are needed.
+    /// Checks the files from time to time, so that faults are logged before a connection needs them.
     pub async fn watch(&self) -> Infallible {
-        loop {
-            Reloaded::current(self.config().await).await;
-            self.access.current().await;
-            time::sleep(POLL).await;
+        tokio::select! {
+            never = self.config.watch() => never,
+            never = self.access.watch() => never,
         }
-    }
-
-    async fn config(&self) -> &Arc<Reloaded<ServerConfig, String>> {
-        self.config.get_or_init(|| patiently(|| self.load())).await
-    }
-
-    fn load(&self) -> Result<Reloaded<ServerConfig, String>, String> {
-        let (read, made) = (self.credentials.clone(), self.credentials.clone());
-        Reloaded::load(REST, move || read.read(), move |files| made.server(files))
     }
 }
 
-impl Credentials {
-    fn server(&self, files: &[Vec<u8>]) -> Result<ServerConfig, String> {
-        let [certificate, key, authorities] = files else { return Err("a file is missing".to_owned()) };
-        let provider = Arc::new(ring::default_provider());
-        let clients = WebPkiClientVerifier::builder_with_provider(self.roots(authorities)?, provider.clone());
-        let clients = clients.build().map_err(|error| error.to_string())?;
-        let (chain, key) = self.pair(certificate, key)?;
-        let mut config = ServerConfig::builder_with_provider(provider)
-            .with_safe_default_protocol_versions()
-            .map_err(|error| error.to_string())?
-            .with_client_cert_verifier(clients)
-            .with_single_cert(chain, key)
-            .map_err(|error| self.unfit(error))?;
-        config.alpn_protocols = vec![b"h2".to_vec()];
-        Ok(config)
-    }
+fn config(materials: &TlsMaterials) -> Result<ServerConfig, TlsError> {
+    let provider = Arc::new(ring::default_provider());
+    let clients =
+        WebPkiClientVerifier::builder_with_provider(materials.roots(false)?, provider.clone()).build();
+    let clients = clients.map_err(|error| TlsError::Config(error.to_string()))?;
+    let Some((chain, key)) = materials.identity()? else {
+        return Err(TlsError::Config("a server needs a certificate and a key".to_owned()));
+    };
+    let mut config = ServerConfig::builder_with_provider(provider)
+        .with_safe_default_protocol_versions()
+        .map_err(|error| TlsError::Config(error.to_string()))?
+        .with_client_cert_verifier(clients)
+        .with_single_cert(chain, key)
+        .map_err(|error| materials.mismatch(error))?;
+    config.alpn_protocols = vec![b"h2".to_vec()];
+    Ok(config)
 }

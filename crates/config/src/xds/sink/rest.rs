@@ -1,17 +1,12 @@
-//! Asking now and then, over HTTP: the form of xDS without a stream (docs/behaviour/xds.md#rest).
+//! Polling over HTTP: xDS without a stream (docs/behaviour/xds.md#rest).
 
-use std::{collections::BTreeMap, time::Duration};
+use std::{collections::BTreeMap, error::Error, time::Duration};
 
 use bytes::Bytes;
-use http::{
-    Request, StatusCode,
-    header::{CONNECTION, CONTENT_TYPE, HOST},
-};
-use http_body_util::{BodyExt as _, Full, Limited};
-use hyper_util::rt::TokioIo;
+use http::{Request, StatusCode, header::CONTENT_TYPE};
 use prost::Message as _;
 use prost_reflect::DynamicMessage;
-use tokio::time::{Instant, sleep, sleep_until, timeout};
+use tokio::time::{Instant, sleep, sleep_until};
 use tokio_util::sync::CancellationToken;
 use tonic::Status;
 
@@ -35,16 +30,16 @@ use crate::{
 };
 use mixer_adapter_net::random;
 
-/// How often a server is asked.
+/// The interval of polling.
 pub const REFRESH: Duration = Duration::from_secs(10);
-/// How long an answer may take. A server may hold it back until there is news.
+/// How long an answer may take. A server may delay it until it has news.
 const TIMEOUT: Duration = Duration::from_secs(60);
 /// The longest answer in bytes.
-const LARGEST: usize = 64 << 20;
-/// How long the first questions of a sink are gathered.
+const MAX_ANSWER: usize = 64 << 20;
+/// How long the first requests of a sink are collected.
 const GATHER: Duration = Duration::from_millis(10);
 
-/// What the types of Envoy are called in paths.
+/// The names of Envoy's types in paths.
 const PATHS: [(&str, &str); 8] = [
     ("envoy.config.cluster.v3.Cluster", "clusters"),
     ("envoy.config.endpoint.v3.ClusterLoadAssignment", "endpoints"),
@@ -56,7 +51,7 @@ const PATHS: [(&str, &str); 8] = [
     ("envoy.config.core.v3.TypedExtensionConfig", "extension_configs"),
 ];
 
-/// The path to ask for a type at. Of what is not Envoy's, the last segment of the collection: `/v3/discovery:rules`.
+/// The path for a type. That of a type that is not Envoy's ends in the last segment of the collection: `/v3/discovery:rules`.
 fn path(type_url: &str) -> String {
     let collection = collection_of(type_url);
     let known = PATHS.iter().find(|(message, _)| *message == collection.as_str()).map(|(_, name)| *name);
@@ -64,14 +59,16 @@ fn path(type_url: &str) -> String {
     format!("/v3/discovery:{name}")
 }
 
-/// Asks a server for everything a sink wants, one type after the other, so often, and a little less often by chance; until told to stop.
+/// Polls a server for everything that a sink subscribes to, one type after the other, at intervals of `refresh` and up to a quarter
+/// more at random, until `stop` is cancelled.
 pub async fn poll(sink: Sink, server: Peer, node: Node, refresh: Duration, stop: CancellationToken) {
     let polling = async {
         while !stop.is_cancelled() {
             let (own, node) = (server.clone(), node.clone());
-            let speak = |stream, requests| speak(own, node, refresh, stream, requests);
-            let Ended { status, .. } = attended(sink.clone(), server.to_string(), stop.clone(), speak).await;
-            tracing::warn!(%server, %status, "everything is asked for anew");
+            let exchange = |stream, requests| exchange(own, node, refresh, stream, requests);
+            let Ended { status, .. } =
+                attended(sink.clone(), server.to_string(), stop.clone(), exchange).await;
+            tracing::warn!(%server, %status, "stream ended; requesting everything again");
             sleep(refresh).await;
         }
     };
@@ -81,7 +78,7 @@ pub async fn poll(sink: Sink, server: Peer, node: Node, refresh: Duration, stop:
     }
 }
 
-async fn speak(
+async fn exchange(
     server: Peer,
     node: Node,
     refresh: Duration,
@@ -89,15 +86,15 @@ async fn speak(
     mut requests: Requests,
 ) -> Status {
     let mut dialect = Sotw::new(node);
-    // Type URL to what is said next.
+    // The next request of each type URL.
     let mut next: BTreeMap<String, DiscoveryRequest> = BTreeMap::new();
     let mut at = Instant::now() + GATHER;
-    let mut told = String::new();
+    let mut last_logged = String::new();
     loop {
         tokio::select! {
             request = requests.recv() => match request {
                 Some(Ok(request)) => {
-                    // A question is not put off.
+                    // A new subscription is not delayed.
                     if request.response_nonce.is_empty() {
                         at = at.min(Instant::now() + GATHER);
                     }
@@ -110,25 +107,21 @@ async fn speak(
             () = sleep_until(at) => {
                 at = Instant::now() + refresh.mul_f64(1.0 + 0.25 * random());
                 for request in next.clone().into_values() {
-                    let answer = match timeout(TIMEOUT, post(&server, &request)).await {
-                        Ok(answer) => answer,
-                        Err(_) => Err(format!("no answer within {TIMEOUT:?}")),
-                    };
-                    let heard = match answer {
+                    let heard = match send(&server, &request).await {
                         Ok(Some(response)) => dialect.heard(response),
                         Ok(None) => continue,
-                        Err(reason) => {
-                            let reason = format!("{}: {reason}", request.type_url);
-                            // Told once, not each time.
-                            if told != reason {
-                                tracing::warn!(%server, "what there is stays in use: {reason}");
-                                told = reason;
+                        Err(error) => {
+                            let error = format!("{}: {error}", request.type_url);
+                            // Logged once, not each time.
+                            if last_logged != error {
+                                tracing::warn!(%server, error, "polling failed; the last configuration stays in use");
+                                last_logged = error;
                             }
                             continue;
                         }
                     };
                     for reply in heard.replies {
-                        // The next type URL of a collection is asked for at once.
+                        // The next type URL of a collection is requested at once.
                         if !next.contains_key(&reply.type_url) {
                             at = Instant::now();
                         }
@@ -143,39 +136,22 @@ async fn speak(
     }
 }
 
-/// Asks once. `None` is no news.
-async fn post(server: &Peer, request: &DiscoveryRequest) -> Result<Option<DiscoveryResponse>, String> {
-    let descriptor =
-        Types::spoken("envoy.service.discovery.v3.DiscoveryRequest").ok_or("it cannot be asked")?;
-    let message = DynamicMessage::decode(descriptor, &*request.encode_to_vec());
-    let message = message.map_err(|error| error.to_string())?;
-    let body = serde_json::to_vec(&message).map_err(|error| error.to_string())?;
-    let asked = Request::post(path(&request.type_url))
-        .header(HOST, server.address())
-        .header(CONTENT_TYPE, "application/json")
-        .header(CONNECTION, "close")
-        .body(Full::new(Bytes::from(body)))
-        .map_err(|error| error.to_string())?;
-    let stream = server.stream().await.map_err(|error| format!("cannot connect: {error}"))?;
-    let (mut sender, driver) = hyper::client::conn::http1::handshake(TokioIo::new(stream))
-        .await
-        .map_err(|error| error.to_string())?;
-    let answered = async {
-        let response = sender.send_request(asked).await.map_err(|error| error.to_string())?;
-        let status = response.status();
-        let body = Limited::new(response.into_body(), LARGEST).collect().await;
-        Ok::<_, String>((status, body.map_err(|error| error.to_string())?.to_bytes()))
-    };
-    let mut answered = std::pin::pin!(answered);
-    let (status, body) = tokio::select! {
-        answered = answered.as_mut() => answered?,
-        // The connection may end before its last answer was read.
-        _ = driver => answered.await?,
-    };
-    match status {
+/// Sends one request. `None` is an answer without news.
+async fn send(
+    server: &Peer,
+    request: &DiscoveryRequest,
+) -> Result<Option<DiscoveryResponse>, Box<dyn Error + Send + Sync>> {
+    let descriptor = Types::spoken("envoy.service.discovery.v3.DiscoveryRequest")
+        .ok_or("the type DiscoveryRequest is not known")?;
+    let message = DynamicMessage::decode(descriptor, &*request.encode_to_vec())?;
+    let body = Bytes::from(serde_json::to_vec(&message)?);
+    let (client, url) = server.http(TIMEOUT, MAX_ANSWER, &path(&request.type_url));
+    let post = Request::post(url?).header(CONTENT_TYPE, "application/json").body(body)?;
+    let answer = client.send(post).await?;
+    match answer.status() {
         StatusCode::OK => {
-            let json =
-                serde_json::from_slice(&body).map_err(|error| format!("the answer is no JSON: {error}"))?;
+            let json = serde_json::from_slice(answer.body())
+                .map_err(|error| format!("the answer is not JSON: {error}"))?;
             let response = response::of_json(json)?;
             let type_url = match response.type_url.is_empty() {
                 true => request.type_url.clone(),
@@ -184,7 +160,7 @@ async fn post(server: &Peer, request: &DiscoveryRequest) -> Result<Option<Discov
             Ok(Some(DiscoveryResponse { type_url, ..response }))
         }
         StatusCode::NOT_MODIFIED => Ok(None),
-        other => Err(format!("the answer is {other}")),
+        other => Err(format!("the answer is {other}").into()),
     }
 }
 
@@ -193,7 +169,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_types_of_envoy_have_their_paths_and_others_the_name_of_their_collection() {
+    fn types_of_envoy_have_its_paths_and_others_the_name_of_their_collection() {
         assert_eq!(path("type.googleapis.com/envoy.config.cluster.v3.Cluster"), "/v3/discovery:clusters");
         assert_eq!(path("config.istio.io/v1alpha2/rule"), "/v3/discovery:rules");
         assert_eq!(path("core/v1/Service"), "/v3/discovery:Service");

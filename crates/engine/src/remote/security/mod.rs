@@ -1,10 +1,8 @@
-//! How a handler and its adapter trust each other: TLS with a token, or mutual TLS (docs/behaviour/connections.md).
+//! How a handler and its adapter authenticate each other: TLS with a token, or mutual TLS (docs/behaviour/connections.md).
 
 mod file;
-mod material;
 mod oauth;
-mod post;
-mod renewed;
+mod refreshing;
 mod settings;
 mod token;
 
@@ -12,19 +10,19 @@ use std::{fmt, sync::Arc};
 
 use http::{HeaderName, HeaderValue};
 use tokio::{net::TcpStream, runtime::Handle};
-use tokio_rustls::{TlsConnector, client::TlsStream, rustls::pki_types::ServerName};
 use tonic::Status;
 
 pub(super) use self::settings::Settings;
-use self::{material::Material, token::Token};
+use self::token::Token;
 use super::{Options, address::Address};
 use mixer_adapter_core::adapter::ConfigErrors;
+use mixer_adapter_net::tls::{self, TlsError, TlsStream};
 
-/// What one handler's connections are secured with.
+/// The TLS and the token of one handler's connections.
 pub(super) struct Security {
-    material: Arc<Material>,
-    /// The name that the server is asked for, and must have but for mutual TLS.
-    name: ServerName<'static>,
+    tls: Arc<tls::Client>,
+    /// The name in SNI, and except with mutual TLS, the name that the certificate must have.
+    name: String,
     configured_name: Option<String>,
     token: Option<Token>,
 }
@@ -39,33 +37,27 @@ impl Security {
     ) -> Result<Self, ConfigErrors> {
         let Settings { trust, server_name, token } = settings;
         let name = server_name.as_ref().unwrap_or(&address.host).clone();
-        let name = ServerName::try_from(name.clone()).map_err(|_| {
-            ConfigErrors::single(
-                "connection.address",
-                format!("{name:?} cannot be the name in a certificate"),
-            )
-        })?;
-        let material = Arc::new(Material::load(trust, &options.adapter_sans)?);
+        tls::check_server_name(&name)
+            .map_err(|error| ConfigErrors::single("connection.address", error.to_string()))?;
+        let tls = trust.client(&options.adapter_sans)?;
         let token = match token {
-            Some(token) => Some(Token::load(token, &material, options, runtime)?),
+            Some(token) => Some(Token::load(token, &tls, options, runtime)?),
             None => None,
         };
-        Ok(Self { material, name, configured_name: server_name, token })
+        Ok(Self { tls, name, configured_name: server_name, token })
     }
 
-    /// The name in the settings, which also goes into `:authority`.
+    /// Returns the server name of the settings, which is also sent as `:authority`.
     pub(super) fn server_name(&self) -> Option<&str> {
         self.configured_name.as_deref()
     }
 
-    /// TLS over a new connection, with certificates as they are in their files now.
-    pub(super) async fn secure(&self, stream: TcpStream) -> Result<TlsStream<TcpStream>, String> {
-        let config = self.material.current().await;
-        let secured = TlsConnector::from(config).connect(self.name.clone(), stream).await;
-        secured.map_err(|error| format!("TLS as {:?}: {error}", self.name.to_str()))
+    /// Opens TLS on a new connection, with certificates as their files are now.
+    pub(super) async fn connect(&self, stream: TcpStream) -> Result<TlsStream, TlsError> {
+        self.tls.connect(&self.name, stream, &["h2"]).await
     }
 
-    /// The header that a call is to carry.
+    /// Returns the header with the token of a call.
     pub(super) async fn token(&self) -> Result<Option<(HeaderName, HeaderValue)>, Status> {
         match &self.token {
             Some(token) => token.header().await.map(Some),

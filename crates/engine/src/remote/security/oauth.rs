@@ -7,31 +7,29 @@ use std::{
 };
 
 use base64::{Engine as _, engine::general_purpose::STANDARD};
+use bytes::Bytes;
 use form_urlencoded::{Serializer, byte_serialize};
-use http::{HeaderValue, StatusCode};
+use http::{
+    HeaderValue, Method, Request, Response, StatusCode,
+    header::{ACCEPT, AUTHORIZATION, CONTENT_TYPE},
+};
 use tokio::time::Instant;
 use tonic::Status;
 
-use super::{
-    file,
-    material::Material,
-    post::{Answer, post},
-    renewed::Kept,
-    settings::OAuthSettings,
-    token::Header,
-};
+use super::{file, refreshing::Cached, settings::OAuthSettings, token::Header};
 use mixer_adapter_core::adapter::ConfigErrors;
+use mixer_adapter_net::{HttpClient, HttpError, tls};
 
 /// Fetches tokens as an OAuth client with credentials of its own (RFC 6749, section 4.4).
 pub(super) struct OAuth {
     settings: OAuthSettings,
     header: Header,
-    material: Arc<Material>,
-    /// The server does not take the credentials in the `authorization` header, but with the other parameters.
+    http: HttpClient,
+    /// The server takes the credentials with the other parameters, not in the `authorization` header.
     as_params: AtomicBool,
 }
 
-/// What a server answers.
+/// The answer of a token server.
 #[derive(serde::Deserialize)]
 struct Grant {
     access_token: String,
@@ -41,7 +39,7 @@ struct Grant {
     expires_in: Option<Seconds>,
 }
 
-/// Some servers write it as text.
+/// Some servers send it as text.
 #[derive(serde::Deserialize)]
 #[serde(untagged)]
 enum Seconds {
@@ -49,19 +47,23 @@ enum Seconds {
     Text(String),
 }
 
-/// What a server answers in place of a token.
+/// The answer of a token server in place of a token.
 #[derive(Default, serde::Deserialize)]
-struct Refusal {
+struct ErrorAnswer {
     #[serde(default)]
     error: String,
     #[serde(default)]
     error_description: String,
 }
 
-/// How long a token serves whose lifetime the server does not tell.
-const UNTOLD: Duration = Duration::from_secs(300);
-/// The longest lifetime that is believed.
-const LONGEST: Duration = Duration::from_secs(365 * 24 * 3600);
+/// How long an answer may take.
+const TIMEOUT: Duration = Duration::from_secs(10);
+/// The longest answer in bytes.
+const MAX_ANSWER: usize = 256 << 10;
+/// The lifetime of a token where the server names none.
+const DEFAULT_LIFETIME: Duration = Duration::from_secs(300);
+/// The longest lifetime that is used.
+const MAX_LIFETIME: Duration = Duration::from_secs(365 * 24 * 3600);
 const CLIENT_SECRET: &str = "connection.authentication.tls.oauth.client_secret";
 const TOKEN_URL: &str = "connection.authentication.tls.oauth.token_url";
 
@@ -69,47 +71,57 @@ impl OAuth {
     /// Reads the secret's file once, to find out early that it cannot be read.
     pub(super) fn new(
         settings: OAuthSettings,
-        material: Arc<Material>,
+        tls: Arc<tls::Client>,
         header: Header,
     ) -> Result<Self, ConfigErrors> {
         secret(file::read(CLIENT_SECRET, &settings.client_secret)?)?;
-        Ok(Self { settings, header, material, as_params: AtomicBool::new(false) })
+        let http = HttpClient::new(TIMEOUT, MAX_ANSWER).with_tls(tls);
+        Ok(Self { settings, header, http, as_params: AtomicBool::new(false) })
     }
 
-    /// A new token.
-    pub(super) async fn fetch(self: Arc<Self>) -> Result<Kept<HeaderValue>, Status> {
+    /// Fetches a new token.
+    pub(super) async fn fetch(self: Arc<Self>) -> Result<Cached<HeaderValue>, Status> {
         let asked = Instant::now();
-        let failed = |why: String| {
+        let failed = |why: &dyn std::fmt::Display| {
             Status::unavailable(format!("{TOKEN_URL}: no token from {}: {why}", self.settings.endpoint()))
         };
-        let content = file::read_aside(CLIENT_SECRET.to_owned(), self.settings.client_secret.clone()).await;
+        let content = file::read_blocking(CLIENT_SECRET, self.settings.client_secret.clone()).await;
         let secret = content.and_then(secret).map_err(|error| Status::unavailable(error.to_string()))?;
         let as_params = self.as_params.load(Relaxed);
-        let mut answer = self.ask(&secret, as_params).await.map_err(failed)?;
-        // As other clients do: servers that do not take the one way often take the other.
-        if answer.status.is_client_error() && !as_params {
-            let other = self.ask(&secret, true).await.map_err(failed)?;
-            if other.status.is_success() {
+        let mut answer = self.ask(&secret, as_params).await.map_err(|error| failed(&error))?;
+        // As other clients do: servers that refuse one form often take the other.
+        if answer.status().is_client_error() && !as_params {
+            let other = self.ask(&secret, true).await.map_err(|error| failed(&error))?;
+            if other.status().is_success() {
                 self.as_params.store(true, Relaxed);
                 answer = other;
             }
         }
-        let grant = granted(&answer).map_err(failed)?;
+        let grant = granted(&answer).map_err(|error| failed(&error))?;
         let value = self.header.value(grant.access_token.as_bytes(), &grant.token_type);
-        let value = value.map_err(|why| failed(format!("the answer {why}")))?;
+        let value = value.map_err(|why| failed(&format_args!("the answer {why}")))?;
         let lifetime = grant.lifetime();
-        Ok(Kept {
+        Ok(Cached {
             value,
-            renew_at: asked + lifetime - (lifetime / 5).min(Duration::from_secs(60)),
+            refresh_at: asked + lifetime - (lifetime / 5).min(Duration::from_secs(60)),
             wait_at: asked + lifetime - (lifetime / 10).min(Duration::from_secs(10)),
             good_until: Some(asked + lifetime),
         })
     }
 
-    async fn ask(&self, secret: &str, as_params: bool) -> Result<Answer, String> {
-        let authorization = (!as_params).then(|| basic(&self.settings.client_id, secret));
+    /// Posts the form. Redirects are not followed: the form holds a secret.
+    async fn ask(&self, secret: &str, as_params: bool) -> Result<Response<Bytes>, HttpError> {
         let form = self.form(as_params.then_some(secret));
-        post(&self.settings.token_url, self.material.roots(), authorization, form).await
+        let mut request = Request::new(Bytes::from(form));
+        *request.method_mut() = Method::POST;
+        *request.uri_mut() = self.settings.token_url.clone();
+        let headers = request.headers_mut();
+        headers.insert(CONTENT_TYPE, HeaderValue::from_static("application/x-www-form-urlencoded"));
+        headers.insert(ACCEPT, HeaderValue::from_static("application/json"));
+        if !as_params {
+            headers.insert(AUTHORIZATION, basic(&self.settings.client_id, secret));
+        }
+        self.http.send(request).await
     }
 
     /// The parameters, with the credentials if they go there.
@@ -141,15 +153,16 @@ fn secret(content: Vec<u8>) -> Result<String, ConfigErrors> {
     if secret.is_empty() { Err(refused("holds no secret")) } else { Ok(secret) }
 }
 
-fn granted(answer: &Answer) -> Result<Grant, String> {
-    if answer.status != StatusCode::OK {
-        let refusal: Refusal = serde_json::from_slice(&answer.body).unwrap_or_default();
-        return Err(format!("HTTP {} {} {}", answer.status, refusal.error, refusal.error_description)
+fn granted(answer: &Response<Bytes>) -> Result<Grant, String> {
+    if answer.status() != StatusCode::OK {
+        let error: ErrorAnswer = serde_json::from_slice(answer.body()).unwrap_or_default();
+        return Err(format!("HTTP {} {} {}", answer.status(), error.error, error.error_description)
             .trim_end()
             .to_owned());
     }
-    // The error must not show what was read: that is a token.
-    serde_json::from_slice(&answer.body).map_err(|_| "the answer is not JSON with an access_token".to_owned())
+    // The error must not show the answer, which holds a token.
+    serde_json::from_slice(answer.body())
+        .map_err(|_| "the answer is not JSON with an access_token".to_owned())
 }
 
 impl Grant {
@@ -160,11 +173,11 @@ impl Grant {
             None => None,
         };
         match seconds {
-            // Zero is how some servers say that they do not tell.
+            // Some servers send zero for an unknown lifetime.
             Some(seconds) if seconds > 0.0 => {
-                Duration::try_from_secs_f64(seconds).unwrap_or(LONGEST).min(LONGEST)
+                Duration::try_from_secs_f64(seconds).unwrap_or(MAX_LIFETIME).min(MAX_LIFETIME)
             }
-            _ => UNTOLD,
+            _ => DEFAULT_LIFETIME,
         }
     }
 }

@@ -1,7 +1,6 @@
-use std::{fmt, net::IpAddr, path::PathBuf};
+use std::{fmt, net::IpAddr, path::PathBuf, sync::Arc};
 
 use http::{HeaderName, Uri, header::AUTHORIZATION};
-use tokio_rustls::rustls::pki_types::ServerName;
 
 use super::token::{Header, Prefix};
 use mixer_adapter_config::proto::istio::policy::v1beta1::{
@@ -10,8 +9,11 @@ use mixer_adapter_config::proto::istio::policy::v1beta1::{
     tls::{AuthHeader, TokenSource, TokenType},
 };
 use mixer_adapter_core::adapter::ConfigErrors;
+use mixer_adapter_net::tls::{
+    self, ClientOptions, KeyPair, ServerIdentity, TlsError, TlsFile, check_server_name,
+};
 
-/// A connection's `authentication`, read. Holds paths of secrets, never secrets.
+/// The settings of a connection's `authentication`. Holds paths of secrets, never secrets.
 #[derive(Debug)]
 pub(in super::super) struct Settings {
     pub(super) trust: TrustSettings,
@@ -19,20 +21,37 @@ pub(in super::super) struct Settings {
     pub(super) token: Option<TokenSettings>,
 }
 
-/// Files by which the two sides know each other.
+/// The files of TLS.
 #[derive(Debug)]
 pub(super) struct TrustSettings {
-    /// What the fields below are part of: `connection.authentication.tls`.
-    pub(super) field: &'static str,
-    pub(super) ca_certificates: Option<PathBuf>,
-    pub(super) identity: Option<IdentitySettings>,
+    /// The message of the fields below: `connection.authentication.tls`, or `.mutual`.
+    field: &'static str,
+    ca_certificates: Option<PathBuf>,
+    /// The client's own certificate, for mutual TLS.
+    identity: Option<KeyPair>,
 }
 
-/// Who the client is, for mutual TLS.
-#[derive(Debug)]
-pub(super) struct IdentitySettings {
-    pub(super) private_key: PathBuf,
-    pub(super) client_certificate: PathBuf,
+impl TrustSettings {
+    /// Reads the files. With mutual TLS an adapter must have one of the SANs given, or if there are none, a URI SAN of the client's
+    /// own certificate; its DNS name does not count. This is Mixer's rule (docs/behaviour/connections.md#mutual-tls).
+    pub(super) fn client(self, adapter_sans: &[String]) -> Result<Arc<tls::Client>, ConfigErrors> {
+        let Self { field, ca_certificates, identity } = self;
+        let server = match (&identity, adapter_sans) {
+            (None, _) => ServerIdentity::DialedName,
+            (Some(_), []) => ServerIdentity::SameAsClient,
+            (Some(_), sans) => ServerIdentity::AnyOf(sans.to_vec()),
+        };
+        let options = ClientOptions { system_roots: true, authorities: ca_certificates, identity, server };
+        tls::Client::load(options).map_err(|error| {
+            let name = match error {
+                TlsError::File { file: TlsFile::Certificate, .. } => ".client_certificate",
+                TlsError::File { file: TlsFile::Key, .. } => ".private_key",
+                TlsError::File { .. } | TlsError::NoAuthorities => ".ca_certificates",
+                _ => "",
+            };
+            ConfigErrors::single(format!("{field}{name}"), error.to_string())
+        })
+    }
 }
 
 #[derive(Debug)]
@@ -56,7 +75,7 @@ pub(super) struct OAuthSettings {
 }
 
 impl OAuthSettings {
-    /// Where tokens come from, for messages: a query may hold secrets.
+    /// The URL of the token server without its query, which may hold secrets.
     pub(super) fn endpoint(&self) -> String {
         let (scheme, authority) = (self.token_url.scheme_str(), self.token_url.authority());
         let authority = authority.map_or("", |authority| authority.as_str());
@@ -75,8 +94,12 @@ const TLS: &str = "connection.authentication.tls";
 const MUTUAL: &str = "connection.authentication.mutual";
 
 impl Settings {
-    /// Collects every fault that shows without reading a file.
+    /// Reads the settings, and collects every fault that shows without reading a file.
     pub(in super::super) fn read(authentication: &Authentication, errors: &mut ConfigErrors) -> Option<Self> {
+        if cfg!(not(feature = "tls")) {
+            errors.push("connection.authentication", TlsError::Disabled.to_string());
+            return None;
+        }
         match &authentication.auth_type {
             Some(AuthType::Tls(tls)) => read_tls(tls, errors),
             Some(AuthType::Mutual(mutual)) => read_mutual(mutual, errors),
@@ -135,7 +158,7 @@ fn read_mutual(mutual: &Mutual, errors: &mut ConfigErrors) -> Option<Settings> {
     let private_key = required_path(&format!("{MUTUAL}.private_key"), &mutual.private_key, errors);
     let client_certificate =
         required_path(&format!("{MUTUAL}.client_certificate"), &mutual.client_certificate, errors);
-    let identity = IdentitySettings { private_key: private_key?, client_certificate: client_certificate? };
+    let identity = KeyPair { certificate: client_certificate?, key: private_key? };
     let ca_certificates = path(&mutual.ca_certificates);
     let trust = TrustSettings { field: MUTUAL, ca_certificates, identity: Some(identity) };
     Some(Settings { trust, server_name, token: None })
@@ -160,7 +183,7 @@ fn read_oauth(oauth: &OAuth, errors: &mut ConfigErrors) -> Option<OAuthSettings>
     }
     for (name, value) in &oauth.endpoint_params {
         match &name[..] {
-            // Some servers want another name for the same thing.
+            // Some servers have another name for this grant.
             "grant_type" => value.clone_into(&mut params[0].1),
             "client_id" | "client_secret" => {
                 errors.push(field("endpoint_params"), format!("{name:?} has a field of its own"));
@@ -175,19 +198,19 @@ fn read_oauth(oauth: &OAuth, errors: &mut ConfigErrors) -> Option<OAuthSettings>
     Some(OAuthSettings { client_id, client_secret: client_secret?, token_url: token_url?, params })
 }
 
-/// The secret goes there: over TLS, or to this machine. What is wrong is told without the URL, whose query may be secret.
+/// Checks the URL that the secret is sent to: over TLS, or to this machine. The error does not show it: its query may be secret.
 fn token_url(text: &str) -> Result<Uri, String> {
     if text.is_empty() {
         return Err("is missing".to_owned());
     }
-    let url: Uri = text.parse().map_err(|error| format!("is no URL: {error}"))?;
+    let url: Uri = text.parse().map_err(|error| format!("is not a valid URL: {error}"))?;
     if url.authority().is_some_and(|authority| authority.as_str().contains('@')) {
         return Err("must not hold a user or a password".to_owned());
     }
     let host = url.host().unwrap_or_default().trim_matches(['[', ']']);
     let here = host == "localhost" || host.parse().is_ok_and(|ip: IpAddr| ip.is_loopback());
     match url.scheme_str() {
-        Some("https") if ServerName::try_from(host).is_ok() => Ok(url),
+        Some("https") if check_server_name(host).is_ok() => Ok(url),
         Some("http") if here => Ok(url),
         Some("http") => Err("would send the secret in the clear: use https".to_owned()),
         _ => Err("is not https://host/path".to_owned()),
@@ -195,8 +218,8 @@ fn token_url(text: &str) -> Result<Uri, String> {
 }
 
 fn server_name(field: &str, name: &str, errors: &mut ConfigErrors) -> Option<String> {
-    if !name.is_empty() && ServerName::try_from(name).is_err() {
-        errors.push(format!("{field}.server_name"), format!("{name:?} is no DNS name and no IP address"));
+    if let (false, Err(error)) = (name.is_empty(), check_server_name(name)) {
+        errors.push(format!("{field}.server_name"), error.to_string());
     }
     (!name.is_empty()).then(|| name.to_owned())
 }

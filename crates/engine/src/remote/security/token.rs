@@ -6,13 +6,13 @@ use tonic::Status;
 
 use super::{
     file,
-    material::Material,
     oauth::OAuth,
-    renewed::{Kept, Renewed},
+    refreshing::{Cached, Refreshing},
     settings::{SourceSettings, TokenSettings},
 };
 use crate::remote::Options;
 use mixer_adapter_core::adapter::ConfigErrors;
+use mixer_adapter_net::tls;
 
 /// How a token is sent.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -21,19 +21,19 @@ pub(super) struct Header {
     pub(super) prefix: Prefix,
 }
 
-/// What stands before the token.
+/// The prefix of the token in its header.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Prefix {
     None,
     Bearer,
-    /// What the OAuth server calls the token's type.
+    /// The token type that the OAuth server names.
     FromServer,
 }
 
 impl Header {
-    /// The header's value, which does not show itself. `kind`: what an OAuth server calls the token's type.
+    /// Returns the value of the header, marked as sensitive. `kind` is the token type that an OAuth server names.
     pub(super) fn value(&self, token: &[u8], kind: &str) -> Result<HeaderValue, String> {
-        // Files end in a newline, which no header may hold.
+        // Files end in a newline, which is not allowed in a header.
         let token = token.trim_ascii();
         if token.is_empty() {
             return Err("holds no token".to_owned());
@@ -54,11 +54,11 @@ impl Header {
     }
 }
 
-/// The token that a handler's calls carry, as fresh as need be.
+/// The token of a handler's calls.
 pub(super) struct Token {
     header: Header,
     source: Source,
-    value: Renewed<HeaderValue>,
+    value: Refreshing<HeaderValue>,
 }
 
 enum Source {
@@ -72,7 +72,7 @@ impl Token {
     /// Reads a token's file; a token from an OAuth server is fetched with the first call.
     pub(super) fn load(
         settings: TokenSettings,
-        material: &Arc<Material>,
+        tls: &Arc<tls::Client>,
         options: &Options,
         runtime: &Handle,
     ) -> Result<Self, ConfigErrors> {
@@ -85,14 +85,14 @@ impl Token {
                 (Source::File { path, age }, Some(value), age)
             }
             SourceSettings::OAuth(settings) => {
-                let oauth = OAuth::new(settings, material.clone(), header.clone())?;
+                let oauth = OAuth::new(settings, tls.clone(), header.clone())?;
                 (Source::OAuth(Arc::new(oauth)), None, options.reconnect.longest)
             }
         };
-        Ok(Self { header, source, value: Renewed::new(runtime.clone(), rest, first) })
+        Ok(Self { header, source, value: Refreshing::new(runtime.clone(), rest, first) })
     }
 
-    /// The header of a call made now.
+    /// Returns the header of a call made now.
     pub(super) async fn header(&self) -> Result<(HeaderName, HeaderValue), Status> {
         let value = match &self.source {
             Source::File { path, age } => {
@@ -101,7 +101,7 @@ impl Token {
                     .get(|| {
                         let (header, path) = (header.clone(), path.clone());
                         async move {
-                            let content = file::read_aside(TOKEN_PATH.to_owned(), path).await;
+                            let content = file::read_blocking(TOKEN_PATH, path).await;
                             content
                                 .and_then(|content| from_file(&header, &content, age))
                                 .map_err(|error| Status::unavailable(error.to_string()))
@@ -115,9 +115,9 @@ impl Token {
     }
 }
 
-/// A file's token serves until the file is read again, and on where that cannot be read.
-fn from_file(header: &Header, content: &[u8], age: Duration) -> Result<Kept<HeaderValue>, ConfigErrors> {
+/// A token from a file is used until the file is read again, and longer if that fails.
+fn from_file(header: &Header, content: &[u8], age: Duration) -> Result<Cached<HeaderValue>, ConfigErrors> {
     let value = header.value(content, "").map_err(|why| ConfigErrors::single(TOKEN_PATH, why))?;
     let again = Instant::now() + age;
-    Ok(Kept { value, renew_at: again, wait_at: again, good_until: None })
+    Ok(Cached { value, refresh_at: again, wait_at: again, good_until: None })
 }

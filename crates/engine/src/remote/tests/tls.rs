@@ -132,7 +132,7 @@ async fn a_token_that_changes_is_sent_and_one_that_cannot_be_read_is_not_forgott
 }
 
 #[tokio::test]
-async fn certificates_that_change_count_for_the_next_connection() {
+async fn changed_certificates_are_used_for_the_next_connection() {
     let (old, new, files) = (Authority::new(), Authority::new(), Files::new());
     let (ca, token) = (files.write("ca.pem", &old.pem()), files.write("token", "s3cret"));
     let port = port();
@@ -140,7 +140,7 @@ async fn certificates_that_change_count_for_the_next_connection() {
     let (connection, _) = with_token(port.address, ca, token);
     let remote = remote(&connection);
     assert_eq!(ask(&remote).await.unwrap(), "old");
-    // In the middle of being replaced: what was there before serves on.
+    // In the middle of being replaced: the former content stays in use.
     files.write("ca.pem", "-----BEGIN CERT");
     drop(first);
     let again = secured_on(&port, &old.issue(&["adapter.example"]), None, |_| Act::ok(b"again")).await;
@@ -209,7 +209,7 @@ async fn faults_of_a_connection_name_its_fields() {
         ),
         (
             tls(&|tls| tls.server_name = "no name".to_owned()),
-            "connection.authentication.tls.server_name: \"no name\" is no DNS name",
+            "connection.authentication.tls.server_name: \"no name\" is neither a DNS name",
         ),
         (
             oauth(&|oauth| oauth.client_id.clear()),
@@ -263,7 +263,9 @@ async fn faults_of_a_connection_name_its_fields() {
     for (connection, text) in &shown_with_files {
         assert!(check_connection(connection).is_ok());
         let error = RemoteAdapter::new(connection, &quick(), &Handle::current()).unwrap_err().to_string();
-        assert!(error.starts_with(&format!("connection.authentication.{text}")), "{error:?}");
+        let (field, reason) = text.split_once(": ").unwrap();
+        assert!(error.starts_with(&format!("connection.authentication.{field}: ")), "{error:?}");
+        assert!(error.contains(reason), "{error:?}");
     }
 }
 

@@ -10,58 +10,58 @@ use tonic::Status;
 
 use mixer_adapter_host::handler::BoxFuture;
 
-/// A value that is made when it is first asked for and again when it is old: once however many ask, and to its end even
-/// when they go away.
-pub(super) struct Renewed<T> {
+/// A value that is made on first use and refreshed when it is old: once for all concurrent users, and to the end even if they go
+/// away.
+pub(super) struct Refreshing<T> {
     state: Arc<Mutex<State<T>>>,
     runtime: Handle,
-    /// How long a failure is the answer before it is tried again.
-    rest: Duration,
+    /// How long a failure is answered before the next attempt.
+    backoff: Duration,
 }
 
-/// A value and how long it serves.
+/// A value with its lifetime.
 #[derive(Clone, Debug)]
-pub(super) struct Kept<T> {
+pub(super) struct Cached<T> {
     pub(super) value: T,
-    /// From then on it is made again in the background.
-    pub(super) renew_at: Instant,
-    /// From then on it is waited for.
+    /// From then on it is refreshed in the background.
+    pub(super) refresh_at: Instant,
+    /// From then on users wait for a refreshed value.
     pub(super) wait_at: Instant,
-    /// From then on it does not even serve where it cannot be made again; `None`: it always does.
+    /// From then on it is not used even if refreshing fails; `None`: it always is.
     pub(super) good_until: Option<Instant>,
 }
 
 struct State<T> {
-    last: Option<Kept<T>>,
+    last: Option<Cached<T>>,
     failed: Option<(Status, Instant)>,
     making: Option<Making<T>>,
 }
 
 type Making<T> = Shared<BoxFuture<'static, Result<T, Status>>>;
 
-impl<T: Clone + Send + Sync + 'static> Renewed<T> {
-    /// `first`: where one was made already.
-    pub(super) fn new(runtime: Handle, rest: Duration, first: Option<Kept<T>>) -> Self {
+impl<T: Clone + Send + Sync + 'static> Refreshing<T> {
+    /// Creates a value; `first` is one that was made already.
+    pub(super) fn new(runtime: Handle, backoff: Duration, first: Option<Cached<T>>) -> Self {
         let state = State { last: first, failed: None, making: None };
-        Self { state: Arc::new(Mutex::new(state)), runtime, rest }
+        Self { state: Arc::new(Mutex::new(state)), runtime, backoff }
     }
 
-    /// The value, made by `make` if need be.
+    /// Returns the value, made by `make` if necessary.
     pub(super) async fn get<F>(&self, make: impl FnOnce() -> F) -> Result<T, Status>
     where
-        F: Future<Output = Result<Kept<T>, Status>> + Send + 'static,
+        F: Future<Output = Result<Cached<T>, Status>> + Send + 'static,
     {
         let (old, making) = {
             let mut state = lock(&self.state);
             let now = Instant::now();
             let mut wait = true;
             let mut old = None;
-            if let Some(kept) = &state.last {
-                if now < kept.renew_at {
-                    return Ok(kept.value.clone());
+            if let Some(cached) = &state.last {
+                if now < cached.refresh_at {
+                    return Ok(cached.value.clone());
                 }
-                wait = now >= kept.wait_at;
-                old = kept.good_until.is_none_or(|until| now < until).then(|| kept.value.clone());
+                wait = now >= cached.wait_at;
+                old = cached.good_until.is_none_or(|until| now < until).then(|| cached.value.clone());
             }
             if let Some((why, until)) = &state.failed
                 && now < *until
@@ -80,20 +80,20 @@ impl<T: Clone + Send + Sync + 'static> Renewed<T> {
         making.await.or_else(|why| old.ok_or(why))
     }
 
-    fn begin(&self, work: impl Future<Output = Result<Kept<T>, Status>> + Send + 'static) -> Making<T> {
-        let (state, rest) = (self.state.clone(), self.rest);
+    fn begin(&self, work: impl Future<Output = Result<Cached<T>, Status>> + Send + 'static) -> Making<T> {
+        let (state, backoff) = (self.state.clone(), self.backoff);
         let task = self.runtime.spawn(async move {
             let made = work.await;
             let mut state = lock(&state);
             state.making = None;
             match made {
-                Ok(kept) => {
+                Ok(cached) => {
                     state.failed = None;
-                    Ok(state.last.insert(kept).value.clone())
+                    Ok(state.last.insert(cached).value.clone())
                 }
                 Err(why) => {
-                    tracing::warn!(why = why.message(), "a token cannot be renewed");
-                    state.failed = Some((why.clone(), Instant::now() + rest));
+                    tracing::warn!(why = why.message(), "refreshing a token failed");
+                    state.failed = Some((why.clone(), Instant::now() + backoff));
                     Err(why)
                 }
             }
@@ -115,28 +115,28 @@ mod tests {
 
     use super::*;
 
-    /// Numbers that are renewed after 10 s, waited for after 20 s and good for 30 s; each takes 1 s to make.
+    /// Numbers that are refreshed after 10 s, waited for after 20 s and expire after 30 s; each takes 1 s to make.
     struct Numbers {
-        renewed: Renewed<u32>,
+        refreshing: Refreshing<u32>,
         made: Arc<AtomicU32>,
         failing: bool,
     }
 
     impl Numbers {
         fn new() -> Self {
-            let renewed = Renewed::new(Handle::current(), Duration::from_secs(2), None);
-            Self { renewed, made: Arc::default(), failing: false }
+            let refreshing = Refreshing::new(Handle::current(), Duration::from_secs(2), None);
+            Self { refreshing, made: Arc::default(), failing: false }
         }
 
         async fn get(&self) -> Option<u32> {
             let (made, failing) = (self.made.clone(), self.failing);
-            let made = self.renewed.get(|| async move {
+            let made = self.refreshing.get(|| async move {
                 let now = Instant::now();
                 tokio::time::sleep(Duration::from_secs(1)).await;
                 let value = made.fetch_add(1, SeqCst) + 1;
                 let at = |seconds| now + Duration::from_secs(seconds);
-                let kept = Kept { value, renew_at: at(10), wait_at: at(20), good_until: Some(at(30)) };
-                if failing { Err(Status::unavailable("no")) } else { Ok(kept) }
+                let cached = Cached { value, refresh_at: at(10), wait_at: at(20), good_until: Some(at(30)) };
+                if failing { Err(Status::unavailable("no")) } else { Ok(cached) }
             });
             made.await.ok()
         }
@@ -147,7 +147,7 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn a_value_is_made_once_and_renewed_behind_the_back_of_its_users() {
+    async fn a_value_is_made_once_and_refreshed_in_the_background() {
         let numbers = Numbers::new();
         let started = Instant::now();
         assert_eq!(tokio::join!(numbers.get(), numbers.get()), (Some(1), Some(1)));
@@ -161,7 +161,7 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn an_old_value_is_waited_for() {
+    async fn an_old_value_is_refreshed_before_it_is_used() {
         let numbers = Numbers::new();
         numbers.get().await;
         after(20).await;
@@ -169,14 +169,14 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn a_value_that_cannot_be_renewed_serves_while_it_is_good_and_failures_are_remembered() {
+    async fn a_value_that_cannot_be_refreshed_is_used_until_it_expires_and_failures_are_cached() {
         let mut numbers = Numbers::new();
         numbers.get().await;
         numbers.failing = true;
         after(24).await;
         assert_eq!(numbers.get().await, Some(1), "still good");
         after(5).await;
-        assert_eq!(numbers.get().await, None, "good no more");
+        assert_eq!(numbers.get().await, None, "expired");
         let before = (Instant::now(), numbers.made.load(SeqCst));
         assert_eq!(numbers.get().await, None);
         assert_eq!((Instant::now(), numbers.made.load(SeqCst)), before, "not tried again at once");

@@ -1,0 +1,148 @@
+use std::{io, pin::pin, sync::Arc, time::Duration};
+
+use bytes::Bytes;
+use http::{
+    HeaderValue, Request, Response, Uri,
+    header::{CONNECTION, HOST, USER_AGENT},
+    uri::PathAndQuery,
+};
+use http_body_util::{BodyExt as _, Full, LengthLimitError, Limited};
+use hyper_util::rt::TokioIo;
+use tokio::{
+    io::{AsyncRead, AsyncWrite},
+    net::TcpStream,
+};
+
+use crate::tls::{self, TlsError};
+
+/// An HTTP/1.1 client for requests that are rare: each has a connection of its own. Does not follow redirects.
+#[derive(Clone, Debug)]
+pub struct HttpClient {
+    timeout: Duration,
+    max_body: usize,
+    tls: Option<Arc<tls::Client>>,
+}
+
+/// A request without an answer.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum HttpError {
+    /// A URL that is not `http://` or `https://` with a host.
+    #[error("the URL is not valid; write it like \"https://host/path\"")]
+    Url,
+    /// An `https://` URL for a client without TLS.
+    #[error("https is not supported here")]
+    NoTls,
+    /// A connection that failed.
+    #[error("cannot connect to {host}: {source}")]
+    Connect {
+        /// Host and port.
+        host: String,
+        /// The reason.
+        source: io::Error,
+    },
+    /// A TLS handshake that failed.
+    #[error(transparent)]
+    Tls(#[from] TlsError),
+    /// An exchange that was broken off, or was not HTTP/1.1.
+    #[error("{}", with_causes(.0))]
+    Http(#[from] hyper::Error),
+    /// A body that was broken off.
+    #[error("{0}")]
+    Body(Box<dyn std::error::Error + Send + Sync>),
+    /// An answer over the limit.
+    #[error("the answer has more than {0} bytes")]
+    TooLong(usize),
+    /// No complete answer in time.
+    #[error("no answer within {0:?}")]
+    Timeout(Duration),
+}
+
+impl HttpClient {
+    /// Creates a client for `http://` whose answers have at most `max_body` bytes and arrive completely within `timeout`.
+    pub fn new(timeout: Duration, max_body: usize) -> Self {
+        Self { timeout, max_body, tls: None }
+    }
+
+    /// Allows `https://`, too.
+    #[must_use]
+    pub fn with_tls(self, tls: Arc<tls::Client>) -> Self {
+        Self { tls: Some(tls), ..self }
+    }
+
+    /// Sends a request with an absolute URL. The body of an answer without success is empty if it is over the limit.
+    ///
+    /// # Errors
+    /// See [`HttpError`]. An answer of any status is not an error.
+    pub async fn send(&self, request: Request<Bytes>) -> Result<Response<Bytes>, HttpError> {
+        tokio::time::timeout(self.timeout, self.exchange(request))
+            .await
+            .unwrap_or(Err(HttpError::Timeout(self.timeout)))
+    }
+
+    async fn exchange(&self, request: Request<Bytes>) -> Result<Response<Bytes>, HttpError> {
+        let url = request.uri();
+        let host = url.host().ok_or(HttpError::Url)?.to_owned();
+        let tls = match url.scheme_str() {
+            Some("http") => None,
+            Some("https") => Some(self.tls.as_ref().ok_or(HttpError::NoTls)?),
+            _ => return Err(HttpError::Url),
+        };
+        let port = url.port_u16().unwrap_or(if tls.is_some() { 443 } else { 80 });
+        let connected = TcpStream::connect((host.trim_matches(['[', ']']), port)).await;
+        let stream =
+            connected.map_err(|source| HttpError::Connect { host: format!("{host}:{port}"), source })?;
+        let request = origin_form(request);
+        match tls {
+            None => self.answer(stream, request).await,
+            Some(tls) => self.answer(tls.connect(&host, stream, &["http/1.1"]).await?, request).await,
+        }
+    }
+
+    async fn answer(
+        &self,
+        stream: impl AsyncRead + AsyncWrite + Send + Unpin + 'static,
+        request: Request<Full<Bytes>>,
+    ) -> Result<Response<Bytes>, HttpError> {
+        let (mut sender, connection) = hyper::client::conn::http1::handshake(TokioIo::new(stream)).await?;
+        let answer = async {
+            let (head, body) = sender.send_request(request).await?.into_parts();
+            let body = match Limited::new(body, self.max_body).collect().await {
+                Ok(body) => body.to_bytes(),
+                Err(error) if !error.is::<LengthLimitError>() => return Err(HttpError::Body(error)),
+                Err(_) if head.status.is_success() => return Err(HttpError::TooLong(self.max_body)),
+                Err(_) => Bytes::new(),
+            };
+            Ok(Response::from_parts(head, body))
+        };
+        let mut answer = pin!(answer);
+        tokio::select! {
+            answer = answer.as_mut() => answer,
+            // The connection may end before its last answer was read.
+            _ = connection => answer.await,
+        }
+    }
+}
+
+/// The request as it is sent: with a path for a URL, and the headers that belong to the connection.
+fn origin_form(request: Request<Bytes>) -> Request<Full<Bytes>> {
+    let mut request = request.map(Full::new);
+    let url = request.uri();
+    let port = url.port().map_or_else(String::new, |port| format!(":{port}"));
+    let host = HeaderValue::try_from(format!("{}{port}", url.host().unwrap_or_default())).ok();
+    let path = url.path_and_query().cloned().unwrap_or(PathAndQuery::from_static("/"));
+    *request.uri_mut() = Uri::from(path);
+    let headers = request.headers_mut();
+    headers.extend(host.map(|host| (HOST, host)));
+    headers.insert(CONNECTION, HeaderValue::from_static("close"));
+    headers
+        .entry(USER_AGENT)
+        .or_insert(HeaderValue::from_static(concat!("mixer-adapter/", env!("CARGO_PKG_VERSION"))));
+    request
+}
+
+/// An error with its causes on one line: the text of a transport's error alone says little.
+pub fn with_causes(error: &(dyn std::error::Error + 'static)) -> String {
+    let causes = std::iter::successors(Some(error), |error| (*error).source());
+    causes.map(ToString::to_string).collect::<Vec<_>>().join(": ")
+}

@@ -1,0 +1,105 @@
+//! The types of TLS without the feature `tls`: none of them can be created.
+
+use std::{convert::Infallible, sync::Arc};
+
+use tokio::net::TcpStream;
+
+use super::{Access, AccessSettings, ClientOptions, Credentials, TlsError};
+
+/// A connection over TLS.
+pub type TlsStream = TcpStream;
+
+/// The dialing end of TLS.
+#[derive(Debug)]
+pub enum Client {}
+
+/// The accepting end of TLS.
+#[derive(Debug)]
+pub enum Server {}
+
+/// The identity in a peer's certificate.
+#[derive(Clone, Debug)]
+pub enum Identity {}
+
+impl Client {
+    /// Fails.
+    ///
+    /// # Errors
+    /// Always [`TlsError::Disabled`].
+    pub fn new(_: ClientOptions) -> Result<Arc<Self>, TlsError> {
+        Err(TlsError::Disabled)
+    }
+
+    /// Fails.
+    ///
+    /// # Errors
+    /// Always [`TlsError::Disabled`].
+    pub fn load(_: ClientOptions) -> Result<Arc<Self>, TlsError> {
+        Err(TlsError::Disabled)
+    }
+
+    /// Cannot be called.
+    pub async fn connect(&self, _: &str, _: TcpStream, _: &[&str]) -> Result<TlsStream, TlsError> {
+        match *self {}
+    }
+
+    /// Cannot be called.
+    pub async fn ready(&self) {
+        match *self {}
+    }
+
+    /// Cannot be called.
+    pub async fn watch(&self) -> Infallible {
+        match *self {}
+    }
+}
+
+/// Accepts every name: none is used.
+///
+/// # Errors
+/// None.
+pub fn check_server_name(_: &str) -> Result<(), TlsError> {
+    Ok(())
+}
+
+impl Server {
+    /// Fails.
+    ///
+    /// # Errors
+    /// Always [`TlsError::Disabled`].
+    pub fn new(_: Credentials, _: AccessSettings) -> Result<Arc<Self>, TlsError> {
+        Err(TlsError::Disabled)
+    }
+
+    /// Cannot be called.
+    pub async fn accept(&self, _: TcpStream) -> Result<(TcpStream, Option<Identity>), TlsError> {
+        match *self {}
+    }
+
+    /// Cannot be called.
+    pub fn access(&self) -> &Access {
+        match *self {}
+    }
+
+    /// Cannot be called.
+    pub async fn ready(&self) {
+        match *self {}
+    }
+
+    /// Cannot be called.
+    pub async fn watch(&self) -> Infallible {
+        match *self {}
+    }
+}
+
+impl Identity {
+    /// Cannot be called.
+    pub fn names(&self) -> &[String] {
+        match *self {}
+    }
+
+    /// Cannot be called.
+    pub fn has(&self, _: &str) -> bool {
+        match *self {}
+    }
+}
