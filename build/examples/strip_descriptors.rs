@@ -1,6 +1,7 @@
-//! Makes `crates/config/proto/envoy.binpb` of the descriptors that come with the crate envoy-types; crates/config/proto/README.md has the command.
+//! Makes `crates/config/proto/envoy.binpb` from the descriptors of the crate envoy-types; crates/config/proto/README.md has the
+//! command.
 //!
-//! Names, numbers and types stay, and what is deprecated; comments, options, services and extensions go.
+//! Keeps names, numbers, types and deprecation; removes comments, other options, services and extensions.
 
 use std::{env, error::Error, fs};
 
@@ -28,12 +29,12 @@ fn main() -> Result<(), Box<dyn Error>> {
 
 fn message(message: &mut DescriptorProto) {
     message.options = message.options.take().and_then(|options| {
-        let kept = MessageOptions {
+        let needed = MessageOptions {
             deprecated: options.deprecated,
             map_entry: options.map_entry,
             ..MessageOptions::default()
         };
-        (kept != MessageOptions::default()).then_some(kept)
+        (needed != MessageOptions::default()).then_some(needed)
     });
     message.extension.clear();
     message.reserved_name.clear();
@@ -45,26 +46,26 @@ fn message(message: &mut DescriptorProto) {
 }
 
 fn field(field: &mut FieldDescriptorProto) {
-    // What it is by default.
+    // The default name.
     field.json_name = None;
     field.options = field.options.take().and_then(|options| {
-        let kept = FieldOptions {
+        let needed = FieldOptions {
             deprecated: options.deprecated,
             packed: options.packed,
             ..FieldOptions::default()
         };
-        (kept != FieldOptions::default()).then_some(kept)
+        (needed != FieldOptions::default()).then_some(needed)
     });
 }
 
 fn enumeration(enumeration: &mut EnumDescriptorProto) {
     enumeration.options = enumeration.options.take().and_then(|options| {
-        let kept = EnumOptions {
+        let needed = EnumOptions {
             allow_alias: options.allow_alias,
             deprecated: options.deprecated,
             ..EnumOptions::default()
         };
-        (kept != EnumOptions::default()).then_some(kept)
+        (needed != EnumOptions::default()).then_some(needed)
     });
     enumeration.reserved_name.clear();
     enumeration.reserved_range.clear();

@@ -1,8 +1,8 @@
-//! Comments of protos as documentation of Rust items.
+//! Conversion of proto comments to Rust documentation.
 
 use prost_types::{FileDescriptorProto, source_code_info::Location};
 
-/// Rewrites all comments of a file so that rustdoc never takes a part of one for a doctest.
+/// Rewrites all comments of a file so that rustdoc does not run parts of them as doctests.
 pub(crate) fn clean(file: &mut FileDescriptorProto) {
     for location in file.source_code_info.iter_mut().flat_map(|info| &mut info.location) {
         let Location { leading_comments, trailing_comments, leading_detached_comments, .. } = location;
@@ -13,9 +13,9 @@ pub(crate) fn clean(file: &mut FileDescriptorProto) {
     }
 }
 
-/// The lines of a comment as Markdown without code of Rust. rustdoc compiles code blocks that name no language, or Rust,
-/// and takes indented lines for code too, in lists and quotations as well. So fences at the start of a line become fences
-/// of text, and outside of them there is neither indentation nor a fence.
+/// Converts a comment to lines of Markdown without Rust code. rustdoc compiles code blocks without a language and indented
+/// lines, also in lists and quotations. Therefore fences at the start of a line become fences of text, and other fences and
+/// indentation are removed.
 pub(crate) fn rustdoc(comment: &str) -> Vec<String> {
     let mut fence = None;
     comment
@@ -46,7 +46,7 @@ mod tests {
     use super::rustdoc;
 
     #[test]
-    fn prose_stays_as_it_is() {
+    fn prose_is_unchanged() {
         assert_eq!(rustdoc(" One line.\n Another, with `code`.\n"), ["One line.", "Another, with `code`."]);
     }
 
@@ -57,7 +57,7 @@ mod tests {
     }
 
     #[test]
-    fn fences_hold_text() {
+    fn fences_contain_text() {
         assert_eq!(
             rustdoc(" ```rust\n let x = 5\n   let y = 6\n ```\n"),
             ["```text", "let x = 5", "  let y = 6", "```"]

@@ -1,4 +1,4 @@
-//! Adapter configurations: from the author's config.proto to its descriptors and its Rust.
+//! Adapter configurations: generates descriptors and Rust from the author's config.proto.
 
 use std::path::{Path, PathBuf};
 
@@ -7,66 +7,72 @@ use prost_reflect::{FileDescriptor, Syntax};
 use crate::{
     Error, descriptor_set,
     output::Output,
-    refusal::{Reason, Refusals},
     rust,
+    schema_error::{SchemaError, SchemaErrors},
     source::Source,
     source_info::path,
 };
 
-/// Packages whose Rust is in prost or in the framework.
+/// Packages with Rust types in prost or in the framework.
 const KNOWN_PACKAGES: [&str; 4] =
     ["google.protobuf", "google.rpc", "istio.policy.v1beta1", "istio.mixer.adapter.model.v1beta1"];
 
-/// An adapter's configuration, read from its file and found good.
+/// A validated adapter configuration.
+///
+/// Use this instead of [`adapter`](crate::adapter) to handle errors or to generate elsewhere than in a build script.
 pub struct ConfigProto {
     file: FileDescriptor,
     inputs: Vec<PathBuf>,
 }
 
 impl ConfigProto {
-    /// Reads a config.proto. All its faults are reported together.
+    /// Reads and validates a config.proto.
+    ///
+    /// # Errors
+    /// All faults of the file together.
     pub fn open(path: impl AsRef<Path>) -> Result<Self, Error> {
         let source = Source::open(path.as_ref())?;
         let file = &source.file;
-        let mut refusals = Refusals::of(&source);
+        let mut errors = SchemaErrors::of(&source);
         if file.syntax() != Syntax::Proto3 {
-            refusals.add(&[path::FILE_SYNTAX], Reason::NotProto3);
+            errors.add(&[path::FILE_SYNTAX], SchemaError::NotProto3);
         }
         if file.package_name().is_empty() {
-            refusals.add(&[], Reason::NoPackage);
+            errors.add(&[], SchemaError::NoPackage);
         }
         if !file.messages().any(|message| message.name() == "Params") {
-            refusals.add(&[], Reason::NoParams);
+            errors.add(&[], SchemaError::NoParams);
         }
         for (import, index) in file.dependencies().zip(0..) {
             for file in descriptor_set::with_imports(&import) {
                 let package = file.package_name();
                 if package != source.file.package_name() && !KNOWN_PACKAGES.contains(&package) {
                     let (import, package) = (file.name().to_owned(), package.to_owned());
-                    refusals.add(&[path::FILE_DEPENDENCY, index], Reason::ForeignImport { import, package });
+                    errors
+                        .add(&[path::FILE_DEPENDENCY, index], SchemaError::ForeignImport { import, package });
                 }
             }
         }
         let config = Self { file: file.clone(), inputs: source.inputs() };
-        refusals.or(Some(config))
+        errors.or(Some(config))
     }
 
-    /// The package, `adapter.list.config`.
+    /// Returns the package, `adapter.list.config`.
     pub fn package(&self) -> &str {
         self.file.package_name()
     }
 
-    /// The full name of the message, `adapter.list.config.Params`.
+    /// Returns the full name of the message, `adapter.list.config.Params`.
     pub fn message(&self) -> String {
         format!("{}.Params", self.package())
     }
 
-    /// An encoded `FileDescriptorSet` with all imports: what the adapter resource of a real Mixer holds.
+    /// Encodes the `FileDescriptorSet` with all imports, as in the adapter resource of a real Mixer.
     pub fn descriptor_set(&self) -> Vec<u8> {
         descriptor_set::encode(descriptor_set::with_imports(&self.file))
     }
 
-    /// The Rust of its messages, `Params` as the configuration of an adapter.
+    /// Generates the Rust of its messages and the implementation of `Config` for `Params`.
     pub fn rust(&self) -> Result<String, Error> {
         let messages = rust::package(self.package(), &descriptor_set::with_imports(&self.file))?;
         let (root, package, message) = (&*rust::ROOT, self.package(), self.message());
@@ -81,7 +87,7 @@ impl {root}::adapter::Config for Params {{
         )))
     }
 
-    /// The files it was read from.
+    /// Returns the files it was read from.
     pub(crate) fn inputs(&self) -> &[PathBuf] {
         &self.inputs
     }

@@ -1,13 +1,13 @@
-//! Encoded `FileDescriptorSet`s, as they go into resources: without comments, with all options.
+//! Encoding of `FileDescriptorSet`s for resources: without comments, with all options.
 //!
-//! Everything here goes through dynamic messages: prost-types drops the options template_variety and template_name
+//! Uses dynamic messages, because prost-types drops the options template_variety and template_name
 //! (docs/behaviour/libraries.md#options-in-prost-types).
 
 use prost::Message;
 use prost_reflect::{DynamicMessage, FileDescriptor, ReflectMessage, Value};
 use prost_types::{FileDescriptorProto, FileDescriptorSet};
 
-/// A set of the given files, in that order: each file must come after those it imports.
+/// Encodes a set of files in the given order, in which each file must follow its imports.
 pub(crate) fn encode(files: impl IntoIterator<Item = FileDescriptor>) -> Vec<u8> {
     let mut set = DynamicMessage::new(FileDescriptorSet::default().descriptor());
     let files = files.into_iter().map(|file| Value::Message(bare(&file))).collect();
@@ -15,7 +15,7 @@ pub(crate) fn encode(files: impl IntoIterator<Item = FileDescriptor>) -> Vec<u8>
     set.encode_to_vec()
 }
 
-/// A file and all it imports, each after what it imports.
+/// Returns a file with all its imports, each file after its own imports.
 pub(crate) fn with_imports(file: &FileDescriptor) -> Vec<FileDescriptor> {
     let mut files = Vec::new();
     collect(file, &mut files);
@@ -44,7 +44,7 @@ fn bare(file: &FileDescriptor) -> DynamicMessage {
     bare
 }
 
-/// Makes `optional` fields of proto3 plain ones: Mixer's own encoder is older than they are, and takes each for a oneof.
+/// Makes `optional` fields plain: Mixer's encoder predates them and takes each for a oneof.
 fn drop_synthetic_oneofs(message: &mut DynamicMessage) {
     let mut synthetic = 0;
     for field in messages(message, "field") {
@@ -54,7 +54,7 @@ fn drop_synthetic_oneofs(message: &mut DynamicMessage) {
             synthetic += 1;
         }
     }
-    // Synthetic oneofs come after all others (descriptor.proto says so), hence no index moves.
+    // Synthetic oneofs follow all others (as descriptor.proto requires), so no index changes.
     if let Some(Value::List(oneofs)) = message.get_field_by_name_mut("oneof_decl") {
         oneofs.truncate(oneofs.len() - synthetic);
     }

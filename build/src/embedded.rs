@@ -1,4 +1,4 @@
-//! The protos that templates and adapter configurations import, carried in the generator itself.
+//! The protos that templates and adapter configurations import, embedded in the generator.
 
 use protox::{
     Error,
@@ -21,12 +21,12 @@ const FILES: &[(&str, &str)] = embedded![
     "policy/v1beta1/value_type.proto",
 ];
 
-/// The import paths of all embedded files.
+/// Returns the import paths of all embedded files.
 pub(crate) fn names() -> impl Iterator<Item = &'static str> {
     FILES.iter().map(|(name, _)| *name)
 }
 
-/// Finds embedded files.
+/// Resolves imports of embedded files.
 pub(crate) struct Embedded;
 
 impl FileResolver for Embedded {
@@ -35,7 +35,7 @@ impl FileResolver for Embedded {
     }
 }
 
-/// Finds files given as pairs of import path and text.
+/// Resolves imports of files given as pairs of import path and text.
 pub(crate) struct InMemory<T>(pub(crate) Vec<(T, T)>);
 
 impl<T: AsRef<str>> FileResolver for InMemory<T> {

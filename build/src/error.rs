@@ -1,11 +1,13 @@
+//! Errors of the generator.
+
 use std::{
     fmt, io,
     path::{Path, PathBuf},
 };
 
-use crate::Refusal;
+use crate::ProtoError;
 
-/// Why nothing was generated.
+/// A failure of the generator.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum Error {
@@ -14,7 +16,7 @@ pub enum Error {
     Read {
         /// The file or folder.
         path: PathBuf,
-        /// What the system says.
+        /// The error of the operating system.
         source: io::Error,
     },
     /// A file cannot be written.
@@ -22,33 +24,33 @@ pub enum Error {
     Write {
         /// The file.
         path: PathBuf,
-        /// What the system says.
+        /// The error of the operating system.
         source: io::Error,
     },
-    /// The path does not end in a file name in UTF-8.
-    #[error("{}: not the path of a proto file: it must end in a name in UTF-8", path.display())]
+    /// The path does not end in a UTF-8 file name.
+    #[error("{}: not the path of a proto file, which must end in a UTF-8 file name", path.display())]
     FileName {
         /// The path.
         path: PathBuf,
     },
-    /// Not protobuf: file, line, column and reason in one text.
+    /// The file is not protobuf. The text contains file, line, column and reason.
     #[error("{0}")]
     Compile(String),
-    /// Protobuf, but not what a template or an adapter's configuration may be: all faults found.
+    /// The file is not a valid template or adapter configuration. Contains all faults found.
     #[error("{}", Lines(.0))]
-    Refused(Vec<Refusal>),
-    /// prost cannot make Rust of it.
-    #[error("no Rust can be generated: {0}")]
+    Invalid(Vec<ProtoError>),
+    /// prost cannot generate Rust.
+    #[error("Rust code cannot be generated: {0}")]
     Rust(#[source] io::Error),
-    /// A build script's variable is missing: called from elsewhere.
+    /// The variable OUT_DIR of build scripts is missing.
     #[error("OUT_DIR is not set: call this from build.rs")]
     NoOutDir,
 }
 
 impl Error {
-    /// The compiler names files as imports do; `folder` is where the author's lie.
+    /// Converts an error of the compiler, which names files as imports do; `folder` contains the author's files.
     pub(crate) fn compile(folder: &Path, error: &protox::Error) -> Self {
-        // Its debug text is `file:line:column: reason`; its display text is the reason only.
+        // The debug format is `file:line:column: reason`; the display format is only the reason.
         let text = format!("{error:?}");
         match error.file() {
             Some(name) if text.starts_with(name) && folder.join(name).exists() => {
@@ -59,15 +61,15 @@ impl Error {
     }
 }
 
-struct Lines<'a>(&'a [Refusal]);
+struct Lines<'a>(&'a [ProtoError]);
 
 impl fmt::Display for Lines<'_> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        for (index, refusal) in self.0.iter().enumerate() {
+        for (index, error) in self.0.iter().enumerate() {
             if index > 0 {
                 f.write_str("\n")?;
             }
-            refusal.fmt(f)?;
+            error.fmt(f)?;
         }
         Ok(())
     }

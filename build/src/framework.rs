@@ -1,4 +1,4 @@
-//! What the crates of the framework are built from: their protos, and the standard templates.
+//! Generation for the crates of the framework: their protos and the standard templates.
 
 use std::{
     fs,
@@ -41,12 +41,12 @@ impl Core {
         Ok(Self { templates, pool })
     }
 
-    /// An encoded `FileDescriptorSet` of everything, for reflection.
+    /// Encodes a `FileDescriptorSet` of everything, for reflection.
     pub(crate) fn descriptor_set(&self) -> Vec<u8> {
         descriptor_set::encode(self.pool.files())
     }
 
-    /// Writes the files that [`crate::core`] names.
+    /// Writes the files listed at [`crate::core`].
     pub(crate) fn write(&self, output: &Output) -> Result<(), Error> {
         output.write("descriptors.bin", self.descriptor_set())?;
         for template in &self.templates {
@@ -68,7 +68,7 @@ impl Core {
             .map_err(Error::Rust)
     }
 
-    /// One module a template, the templates themselves beside them, and a list of them.
+    /// Generates a module for each template, re-exports of the templates, and a list of them.
     fn modules(&self) -> String {
         let entries = self.templates.iter().map(|template| {
             let interface = template.interface();
@@ -107,11 +107,11 @@ impl Protos {
         Ok(Self { names, pool })
     }
 
-    /// Writes the files that [`crate::protos`] names.
+    /// Writes the files listed at [`crate::protos`].
     pub(crate) fn write(&self, output: &Output) -> Result<(), Error> {
         output.write("descriptors.bin", descriptor_set::encode(self.pool.files()))?;
         let is_own = |file: &FileDescriptor| self.names.iter().any(|name| name == Path::new(file.name()));
-        // Imported files stay in the set: the generator looks up the enums they define.
+        // Imported files stay in the set, because the generator looks up their enums.
         let file = self.pool.files().map(|file| {
             let mut file = file.file_descriptor_proto().clone();
             comments::clean(&mut file);
@@ -127,12 +127,12 @@ impl Protos {
     }
 }
 
-/// The path of a file as an import names it.
+/// Returns the import path of a file.
 fn relative(path: &Path, folder: &Path) -> PathBuf {
     path.strip_prefix(folder).unwrap_or(path).to_owned()
 }
 
-/// All protos in a folder and below, in the order of their paths.
+/// Returns all protos in a folder and below, ordered by path.
 fn files_below(folder: &Path) -> Result<Vec<PathBuf>, Error> {
     let unreadable = |source| Error::Read { path: folder.to_owned(), source };
     let mut files = Vec::new();

@@ -1,13 +1,15 @@
-//! The code generator of mixer-adapter, for the build.rs of adapters. Pure Rust: no protoc is needed.
+//! The code generator of mixer-adapter, for build scripts of adapters. It is pure Rust and does not need protoc.
 //!
-//! An adapter's configuration is the message `Params` of a proto of its own. In build.rs:
+//! # Configurations
+//!
+//! An adapter's configuration is the message `Params` of a proto file. In build.rs:
 //!
 //! ```no_run
 //! // fn main() of build.rs
 //! mixer_adapter_build::adapter("config.proto");
 //! ```
 //!
-//! and in the adapter, for a config.proto of package `adapter.denylist.config`:
+//! In the adapter, for a config.proto of package `adapter.denylist.config`:
 //!
 //! ```text
 //! mod config {
@@ -16,10 +18,19 @@
 //! use config::Params;
 //! ```
 //!
+//! Generated code refers to `mixer-adapter-core` or to `mixer-adapter`, whichever the author's Cargo.toml has among its
+//! dependencies (the former if both), and under the name that it has there:
+//!
+//! | in Cargo.toml | generated code uses |
+//! |---|---|
+//! | `mixer-adapter-core = "0.1"` | `::mixer_adapter_core` |
+//! | `mixer-adapter = "0.1"` | `::mixer_adapter` |
+//! | `mixer = { package = "mixer-adapter-core", version = "0.1" }` | `::mixer` |
+//!
 //! # Templates
 //!
-//! The standard templates are part of `mixer_adapter`. One of an author's own is a file with the message `Template`, its
-//! fields being what adapters are handed:
+//! The standard templates are in `mixer_adapter::template`. A template of an author's own is a file with the message
+//! `Template`, whose fields are the input of adapters:
 //!
 //! ```proto
 //! syntax = "proto3";
@@ -28,15 +39,15 @@
 //! import "policy/v1beta1/type.proto";
 //! option (istio.mixer.adapter.model.v1beta1.template_variety) = TEMPLATE_VARIETY_CHECK;
 //!
-//! // Tags to look at.
+//! // Tags to check.
 //! message Template {
 //!   string subject = 1;
 //!   map<string, istio.policy.v1beta1.Value> tags = 2;
 //! }
 //! ```
 //!
-//! [`template`] generates from it what `mixgen api` does: the service `HandleTagCheckService` with its messages, in the
-//! package `tagcheck`; and beyond that the Rust type `TagCheck`, a `mixer_adapter::template::Template`. To include it:
+//! [`template`] generates the service `HandleTagCheckService` and its messages in the package `tagcheck`, as `mixgen api`
+//! does, and the Rust type `TagCheck`, which implements `mixer_adapter::template::Template`. To include them:
 //!
 //! ```text
 //! mod tagcheck {
@@ -45,11 +56,11 @@
 //! use tagcheck::TagCheck;
 //! ```
 //!
-//! The last part of the package gives the names, or the option template_name. Fields can be string, int64, double, bool,
-//! the types of policy/v1beta1/type.proto but `StringMap`, messages of the file, which may also be repeated, and maps of
-//! these by string keys. A template of variety ATTRIBUTE_GENERATOR or CHECK_WITH_OUTPUT also has the message
-//! `OutputTemplate`, whose fields become attributes: no `Value`, no messages, nothing repeated, and maps of strings only.
-//! [`Reason`] lists all that is refused, and where this is stricter than mixgen.
+//! The names derive from the option template_name, or else from the last part of the package. The types of fields are
+//! string, int64, double, bool, those of policy/v1beta1/type.proto except `StringMap`, messages of the file, which can be
+//! repeated, and maps of these with string keys. A template of variety ATTRIBUTE_GENERATOR or CHECK_WITH_OUTPUT also has the
+//! message `OutputTemplate`, whose fields become attributes: without `Value`, messages and repeated fields, and with maps of
+//! strings only. [`SchemaError`] lists what is refused, and where this is stricter than mixgen.
 
 mod comments;
 mod config;
@@ -58,8 +69,8 @@ mod embedded;
 mod error;
 mod framework;
 mod output;
-mod refusal;
 mod rust;
+mod schema_error;
 mod source;
 mod source_info;
 mod template;
@@ -71,7 +82,7 @@ use std::{
 
 pub use config::ConfigProto;
 pub use error::Error;
-pub use refusal::{Reason, Refusal};
+pub use schema_error::{ProtoError, SchemaError};
 pub use template::{Template, Variety};
 
 use framework::{Core, Protos};
@@ -79,9 +90,8 @@ use output::Output;
 
 /// Generates an adapter's configuration: `<package>.rs` and `<package>.bin` in `OUT_DIR`.
 ///
-/// The file may import files beside it that are of the same package, `google/protobuf/*` and `policy/v1beta1/type.proto`.
-/// Ends the build script with a readable message if something is wrong with it; [`ConfigProto`] is for those who want the
-/// error instead.
+/// The file can import files of the same package in its folder, `google/protobuf/*` and `policy/v1beta1/type.proto`. If it
+/// is not valid, the build script ends with all faults; use [`ConfigProto`] to handle the error.
 pub fn adapter(config_proto: impl AsRef<Path>) {
     finish(|| {
         let config = ConfigProto::open(config_proto)?;
@@ -92,8 +102,7 @@ pub fn adapter(config_proto: impl AsRef<Path>) {
 
 /// Generates a template: `<package in lower case>.rs` and `.bin` in `OUT_DIR`.
 ///
-/// Ends the build script with a readable message if something is wrong with it; [`Template`] is for those who want the
-/// error instead.
+/// If the file is not valid, the build script ends with all faults; use [`Template`] to handle the error.
 pub fn template(template_proto: impl AsRef<Path>) {
     finish(|| {
         let template = Template::open(template_proto)?;
@@ -102,9 +111,9 @@ pub fn template(template_proto: impl AsRef<Path>) {
     });
 }
 
-/// For the build.rs of `mixer-adapter-core`. Generates, in `OUT_DIR`:
-/// - `protos.rs`, the protos of the first folder and those templates import, as modules by package,
-/// - `templates.rs`, a module for each template of the second folder, and the templates themselves,
+/// Generates the protos and templates of `mixer-adapter-core` in `OUT_DIR`:
+/// - `protos.rs`, the protos of the first folder and the imports of templates, as modules by package,
+/// - `templates.rs`, the templates of the second folder, with a module for each,
 /// - `descriptors.bin`, an encoded `FileDescriptorSet` of everything.
 #[doc(hidden)]
 pub fn core(protos: impl AsRef<Path>, templates: impl AsRef<Path>) {
@@ -115,9 +124,9 @@ pub fn core(protos: impl AsRef<Path>, templates: impl AsRef<Path>) {
     });
 }
 
-/// For the build.rs of a crate above `mixer-adapter-core`. Generates, in `OUT_DIR`:
-/// - `protos.rs`, the messages and services of a folder's protos, as modules by package; what they import is the core's,
-/// - `descriptors.bin`, an encoded `FileDescriptorSet` of them and of what they import.
+/// Generates the protos of a crate above `mixer-adapter-core` in `OUT_DIR`:
+/// - `protos.rs`, the messages and services of a folder's protos, as modules by package; imports refer to the core,
+/// - `descriptors.bin`, an encoded `FileDescriptorSet` of them and their imports.
 #[doc(hidden)]
 pub fn protos(folder: impl AsRef<Path>) {
     let folder = folder.as_ref();

@@ -1,3 +1,5 @@
+//! The folder of generated files.
+
 use std::{
     env, fs,
     path::{Path, PathBuf},
@@ -5,11 +7,11 @@ use std::{
 
 use crate::Error;
 
-/// The folder generated files are written to.
+/// The folder that generated files are written to.
 pub(crate) struct Output(PathBuf);
 
 impl Output {
-    /// The `OUT_DIR` cargo gives a build script.
+    /// Returns `OUT_DIR`, which cargo sets for build scripts.
     pub(crate) fn of_build_script() -> Result<Self, Error> {
         env::var_os("OUT_DIR").map(|folder| Self(folder.into())).ok_or(Error::NoOutDir)
     }

@@ -1,4 +1,4 @@
-//! Rust of protos, by prost.
+//! Generation of Rust with prost.
 
 use std::sync::LazyLock;
 
@@ -8,19 +8,19 @@ use prost_reflect::{DescriptorPool, FileDescriptor, MessageDescriptor};
 
 use crate::{Error, comments};
 
-/// The path of the crate that generated code refers to: `mixer-adapter-core` or the facade `mixer-adapter`, under the name
-/// that the Cargo.toml of the crate being built gives it.
+/// The path of the crate that generated code refers to: `mixer-adapter-core`, or else the facade `mixer-adapter`, under the
+/// name that it has in the Cargo.toml of the crate being built.
 pub(crate) static ROOT: LazyLock<String> = LazyLock::new(|| {
     let found = crate_name("mixer-adapter-core").or_else(|_| crate_name("mixer-adapter"));
     match found {
         Ok(FoundCrate::Name(name)) => format!("::{name}"),
-        // Only the core generates code for itself; it names itself by `extern crate self`.
+        // Only the core generates code for itself, and it has an alias by `extern crate self`.
         Ok(FoundCrate::Itself) => "::mixer_adapter_core".to_owned(),
         Err(_) => "::mixer_adapter".to_owned(),
     }
 });
 
-/// Values of attributes are written by hand in the core's module `value`.
+/// Messages that are implemented by hand in the core's module `value`.
 const VALUES: &[(&str, &str)] = &[
     ("Value", "Value"),
     ("ValueType", "ValueType"),
@@ -33,14 +33,14 @@ const VALUES: &[(&str, &str)] = &[
     ("StringMap", "StringMap"),
 ];
 
-/// Packages the framework has generated, for code generated outside of it.
+/// Messages and packages with Rust types in the core, for code generated outside of the framework.
 const FRAMEWORK: &[(&str, &str)] = &[
     (".google.rpc.Status", "Status"),
     (".istio.mixer.adapter.model.v1beta1", "istio::mixer::adapter::model::v1beta1"),
     (".istio.policy.v1beta1", "istio::policy::v1beta1"),
 ];
 
-/// Settings that all generated code shares: everything it needs is reached through [`ROOT`].
+/// Returns the settings of all generated code. It refers to other crates only through [`ROOT`].
 pub(crate) fn framework_config() -> Config {
     let root = &*ROOT;
     let mut config = Config::new();
@@ -57,7 +57,7 @@ pub(crate) fn framework_config() -> Config {
     config
 }
 
-/// Settings for a crate of the framework above the core: messages of files in `imported` are the core's.
+/// Returns the settings for a crate above the core, which imports the messages of files that are not its own.
 pub(crate) fn importing_config(pool: &DescriptorPool, is_own: impl Fn(&FileDescriptor) -> bool) -> Config {
     let mut config = framework_config();
     let imported =
@@ -86,13 +86,13 @@ fn extern_message(config: &mut Config, message: &MessageDescriptor, module: &str
 
 fn extern_path(config: &mut Config, proto: &str, rust: String) {
     let is_value = |name: &str| VALUES.iter().any(|(value, _)| *value == name);
-    // A path can be given only once, and `framework_config` has those of values.
+    // A path can be set only once, and `framework_config` sets those of values.
     if !proto.strip_prefix("istio.policy.v1beta1.").is_some_and(is_value) {
         config.extern_path(format!(".{proto}"), rust);
     }
 }
 
-/// `QuotaRequest` as prost names its module, `quota_request`.
+/// Returns the name of a message's module as prost writes it: `quota_request` for `QuotaRequest`.
 fn snake_case(name: &str) -> String {
     let mut snake = String::new();
     for letter in name.chars() {
@@ -104,10 +104,10 @@ fn snake_case(name: &str) -> String {
     snake
 }
 
-/// For code outside the framework: what the framework has generated is used, not generated again.
+/// Returns the settings for code outside of the framework, which uses the generated types of the core.
 pub(crate) fn author_config() -> Config {
     let mut config = framework_config();
-    // Prost's own Debug of a map names the crate `prost`, which authors do not depend on.
+    // prost's Debug of a map refers to the crate `prost`, which authors do not depend on.
     config.skip_debug(["."]).type_attribute(".", "#[derive(Debug)]");
     for (proto, rust) in FRAMEWORK {
         config.extern_path(*proto, format!("{}::proto::{rust}", *ROOT));
@@ -115,7 +115,7 @@ pub(crate) fn author_config() -> Config {
     config
 }
 
-/// The Rust of one package. `files` hold all it refers to.
+/// Generates the Rust of one package. `files` contains the package and its imports.
 pub(crate) fn package(package: &str, files: &[FileDescriptor]) -> Result<String, Error> {
     let requests = files.iter().map(|file| {
         let mut file = file.file_descriptor_proto().clone();
@@ -126,7 +126,7 @@ pub(crate) fn package(package: &str, files: &[FileDescriptor]) -> Result<String,
     Ok(modules.remove(&Module::from_protobuf_package_name(package)).unwrap_or_default())
 }
 
-/// A file to include: generated code is not held to the lints of the crate around it.
+/// Wraps code into a file to include, without the lints of the including crate.
 pub(crate) fn file(code: &str) -> String {
     format!(
         "#[allow(clippy::all, clippy::pedantic, dead_code, missing_docs, unreachable_pub, rustdoc::all)]\n\

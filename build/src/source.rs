@@ -1,4 +1,4 @@
-//! Reading protos: an author's file with what it imports, and texts made here.
+//! Compilation of protos: an author's file with its imports, and generated protos.
 
 use std::{
     fs,
@@ -17,14 +17,14 @@ use crate::{
     embedded::{Embedded, InMemory},
 };
 
-/// A compiled file of an author, with the path it was given by.
+/// A compiled file of an author.
 pub(crate) struct Source {
     pub(crate) path: PathBuf,
     pub(crate) file: FileDescriptor,
 }
 
 impl Source {
-    /// Compiles a file. It may import files beside it or below, the embedded ones and `google/protobuf/*`.
+    /// Compiles a file. It may import files in its folder and below, embedded files and `google/protobuf/*`.
     pub(crate) fn open(path: &Path) -> Result<Self, Error> {
         fs::metadata(path).map_err(|source| Error::Read { path: path.to_owned(), source })?;
         let folder = path.parent().unwrap_or(Path::new(""));
@@ -40,7 +40,7 @@ impl Source {
         Ok(Self { path: path.to_owned(), file })
     }
 
-    /// The file and those of the author's it imports.
+    /// Returns the paths of the file and of the author's files that it imports.
     pub(crate) fn inputs(&self) -> Vec<PathBuf> {
         let folder = self.path.parent().unwrap_or(Path::new(""));
         with_imports(&self.file)
@@ -51,7 +51,7 @@ impl Source {
     }
 }
 
-/// Compiles a text that imports embedded files only.
+/// Compiles a proto that imports only embedded files.
 pub(crate) fn compile_text(name: &str, text: &str) -> Result<FileDescriptor, Error> {
     let mut files = ChainFileResolver::new();
     files.add(InMemory(vec![(name.to_owned(), text.to_owned())]));
@@ -59,7 +59,7 @@ pub(crate) fn compile_text(name: &str, text: &str) -> Result<FileDescriptor, Err
     compiler.descriptor_pool().get_file_by_name(name).ok_or_else(|| Error::FileName { path: name.into() })
 }
 
-/// Compiles files found by `files`, which may also import the embedded ones and `google/protobuf/*`.
+/// Compiles files, which may also import embedded files and `google/protobuf/*`.
 pub(crate) fn compile(
     mut files: ChainFileResolver,
     names: impl IntoIterator<Item = impl AsRef<Path>>,

@@ -1,8 +1,8 @@
-//! Where in its source an element of a descriptor stands, and what the comment above it says.
+//! Positions and comments of descriptor elements.
 
 use prost_types::{FileDescriptorProto, source_code_info::Location};
 
-/// Field numbers of descriptor.proto, of which the paths of elements are made.
+/// Field numbers of descriptor.proto, which form the paths of elements.
 pub(crate) mod path {
     pub(crate) const FILE_PACKAGE: i32 = 2;
     pub(crate) const FILE_DEPENDENCY: i32 = 3;
@@ -13,7 +13,7 @@ pub(crate) mod path {
     pub(crate) const FILE_SYNTAX: i32 = 12;
 }
 
-/// Line and column of an element, both from 1; the start of the file where the source does not have it.
+/// Returns line and column of an element, both from 1; the start of the file if the element has no position.
 pub(crate) fn position(file: &FileDescriptorProto, path: &[i32]) -> (usize, usize) {
     match location(file, path).map(|location| &*location.span) {
         Some([line, column, ..]) => (one_based(*line), one_based(*column)),
@@ -21,7 +21,7 @@ pub(crate) fn position(file: &FileDescriptorProto, path: &[i32]) -> (usize, usiz
     }
 }
 
-/// The comment above an element, or else the one behind it.
+/// Returns the comment above an element, or else the one after it.
 pub(crate) fn comment<'a>(file: &'a FileDescriptorProto, path: &[i32]) -> Option<&'a str> {
     let location = location(file, path)?;
     location.leading_comments.as_deref().or(location.trailing_comments.as_deref())

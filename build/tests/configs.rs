@@ -1,4 +1,4 @@
-//! What is generated of an adapter's configuration.
+//! Generated code and descriptors of adapter configurations.
 #![allow(clippy::unwrap_used)]
 
 use mixer_adapter_build::ConfigProto;
@@ -19,7 +19,7 @@ fn params() -> DescriptorProto {
 }
 
 #[test]
-fn the_set_holds_all_imports_and_no_comments() {
+fn the_set_has_all_imports_and_no_comments() {
     let files = files();
     let names: Vec<_> = files.iter().map(FileDescriptorProto::name).collect();
     assert_eq!(
@@ -88,10 +88,10 @@ fn messages_of_files_beside_it_are_in_the_same_module() {
 }
 
 #[test]
-fn code_in_comments_is_no_doctest() {
+fn code_in_comments_is_not_a_doctest() {
     let rust = config().rust().unwrap();
     let docs: Vec<_> = rust.lines().filter_map(|line| line.trim().strip_prefix("///")).collect();
-    assert!(docs.contains(&" params: { limit: 5 }"), "indentation is gone: {docs:#?}");
+    assert!(docs.contains(&" params: { limit: 5 }"), "indentation is removed: {docs:#?}");
     let fences: Vec<_> = docs.iter().filter(|line| line.contains("```")).copied().collect();
     assert_eq!(fences, [" ```text", " ```"]);
 }

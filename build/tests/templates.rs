@@ -1,4 +1,4 @@
-//! The handler services generated from templates, against those of Istio.
+//! Handler services generated from templates, compared to those of Istio.
 #![allow(clippy::unwrap_used)]
 
 mod describe;
@@ -49,7 +49,7 @@ fn templates_of_an_author_have_the_services_mixer_was_recorded_with() {
 }
 
 #[test]
-fn each_shape_of_field_becomes_what_mixgen_makes_of_it() {
+fn each_kind_of_field_is_generated_as_by_mixgen() {
     let expected = expected(include_str!("data/shapes.txt"));
     let template = sample("shapes");
     assert_eq!(described(&template), expected["formsoffields"]);
@@ -62,7 +62,7 @@ fn each_shape_of_field_becomes_what_mixgen_makes_of_it() {
 }
 
 #[test]
-fn descriptor_sets_hold_no_more_than_mixer_needs() {
+fn descriptor_sets_contain_only_what_mixer_needs() {
     let files = |template: &Template| describe::files(&template.descriptor_set());
     assert_eq!(files(&standard("checknothing")), ["checknothing/template_handler_service.proto"]);
     assert_eq!(

@@ -110,7 +110,7 @@ async fn a_server_that_listens_is_healthy_and_ready() {
     assert_eq!(serving.get("/readyz").await, (200, "ready\n".to_owned()));
     let (status, page) = serving.get("/").await;
     assert_eq!(status, 200);
-    for said in ["<b>probe</b>", "Misbehaves when told to.", "listentry, metric, quota", "<b>bystander</b>"] {
+    for said in ["<b>probe</b>", "Misbehaves on request.", "listentry, metric, quota", "<b>bystander</b>"] {
         assert!(page.contains(said), "{said}: {page}");
     }
     assert_eq!(serving.get("/nothing").await.0, 404);

@@ -76,7 +76,7 @@ async fn a_failed_opening_is_remembered_briefly_and_reported_each_time() {
     let config = Params { open: "fail".to_owned(), ..probe("fails to open") };
     let expected = Failure {
         code: Code::Unavailable,
-        message: "adapter `probe` refuses its configuration: the back-end is not there".to_owned(),
+        message: "adapter `probe` refuses its configuration: the back end is not available".to_owned(),
     };
     for answer in join_all((0..20).map(|_| call(&client, &config))).await {
         assert_eq!(answer.unwrap_err(), expected);
@@ -101,7 +101,7 @@ async fn a_panic_while_opening_is_a_refusal() {
     assert_eq!(failure.code, Code::Internal);
     assert_eq!(
         failure.message,
-        "adapter `probe` refuses its configuration: it panicked: told to panic in open"
+        "adapter `probe` refuses its configuration: it panicked: panic in open on request"
     );
     assert_eq!(serving.metric("adapter_panics_total{adapter=\"probe\"}").await, 1.0);
     assert!(call(&client, &probe("panics in open")).await.is_ok(), "other configurations are none the worse");
@@ -112,7 +112,7 @@ async fn a_panic_while_validating_is_a_refusal() {
     let serving = with_limits(TableLimits::default()).await;
     let client = serving.connect().await;
     let config = Params { fault: "panic".to_owned(), ..probe("panics in validate") };
-    let expected = "adapter `probe` refuses its configuration: it panicked: told to panic in validate";
+    let expected = "adapter `probe` refuses its configuration: it panicked: panic in validate on request";
     let failure = call(&client, &config).await.unwrap_err();
     assert_eq!(failure, Failure { code: Code::Internal, message: expected.to_owned() });
     let status = client.create_session(session(any(&config))).await.status.unwrap();

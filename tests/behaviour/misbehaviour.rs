@@ -31,7 +31,7 @@ async fn a_panic_is_an_internal_error_of_its_call_only() {
 
     let failure = told(&client, "panics", "panic").await.unwrap_err();
     assert_eq!(failure.code, Code::Internal);
-    assert_eq!(failure.message, "adapter `probe` panicked: told to panic");
+    assert_eq!(failure.message, "adapter `probe` panicked: panic on request");
     // The call beside it and later ones of the same handler are none the worse.
     ledger.open_gate();
     assert!(waiting.await.unwrap().is_ok());
@@ -50,7 +50,7 @@ async fn an_error_keeps_its_code_and_reason() {
     let client = serving.connect().await;
     let failure = told(&client, "fails", "fail").await.unwrap_err();
     assert_eq!(failure.code, Code::Unavailable);
-    assert_eq!(failure.message, "adapter `probe`: told to fail");
+    assert_eq!(failure.message, "adapter `probe`: failed on request");
     // One bad instance fails the report it is in.
     let report = metrics(any(&probe("fails")), &["allow", "fail", "allow"]);
     assert_eq!(client.call::<ReportResult>(Metric::METHOD, &report).await.unwrap_err(), failure);
@@ -64,7 +64,7 @@ async fn a_denial_is_no_error() {
     let serving = Serving::start(|adapters| adapters.add::<Probe>()).await;
     let client = serving.connect().await;
     let status = told(&client, "denies", "deny").await.unwrap().status.unwrap();
-    assert_eq!((status.code, &*status.message), (Code::PermissionDenied as i32, "told to deny"));
+    assert_eq!((status.code, &*status.message), (Code::PermissionDenied as i32, "denied on request"));
     assert_eq!(serving.metric(&calls("listentry", "OK")).await, 1.0);
 }
 

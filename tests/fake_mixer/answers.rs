@@ -15,13 +15,13 @@ use crate::{obedient, order};
 async fn a_check_is_allowed_denied_or_an_error_with_code_and_message() {
     let mixer = obedient("answers").start().await.unwrap();
     mixer.check(order("allow")).await.expect_allowed().expect_valid(Duration::from_secs(5), 1000);
-    mixer.check(order("deny")).await.expect_denied(Code::PermissionDenied, "told to deny");
+    mixer.check(order("deny")).await.expect_denied(Code::PermissionDenied, "denied on request");
     // Whatever an adapter's error is, a Mixer's is INTERNAL (docs/behaviour/adapter-calls.md#errors-of-an-adapter).
     mixer
         .check(order("fail"))
         .await
-        .expect_error(Code::Internal, "UNAVAILABLE: adapter `probe`: told to fail");
-    mixer.check(order("panic")).await.expect_error(Code::Internal, "told to panic");
+        .expect_error(Code::Internal, "UNAVAILABLE: adapter `probe`: failed on request");
+    mixer.check(order("panic")).await.expect_error(Code::Internal, "panic on request");
     assert_eq!((ledger("answers").entered(), ledger("answers").opened()), (4, 1));
 }
 
@@ -86,7 +86,7 @@ async fn a_report_of_a_batch_is_one_call_and_its_errors_can_be_tested() {
     report.expect_calls(1).expect_ok();
     let values: Vec<_> = report.input::<Metric>().into_iter().map(|metric| metric.value.unwrap()).collect();
     assert_eq!(values, [1.into(), 2.into()]);
-    mixer.report(request("fail", 1)).await.expect_error(Code::Unknown, "told to fail");
+    mixer.report(request("fail", 1)).await.expect_error(Code::Unknown, "failed on request");
 }
 
 #[tokio::test]
@@ -138,7 +138,7 @@ async fn an_expectation_that_does_not_hold_prints_answer_trace_and_calls() {
     let text = panic.downcast_ref::<String>().unwrap();
     for part in [
         "expected the request to be allowed\n",
-        "told to deny",
+        "denied on request",
         "check: rule rule-1.rule.istio-system: true -> matched\n",
         "called: listentry of probe.handler.istio-system with {",
         r#""string_value":"deny""#,

@@ -88,7 +88,7 @@ async fn several_adapters_serve_resources_that_were_written_for_a_real_mixer() {
     let setup = FakeMixer::with::<Probe>().and::<Bystander>();
     let mixer = setup.config(&resources("several")).start().await.unwrap();
     let check = mixer.check(order("deny")).await;
-    check.expect_denied(Code::PermissionDenied, "told to deny").expect_calls(2);
+    check.expect_denied(Code::PermissionDenied, "denied on request").expect_calls(2);
     assert_eq!((ledger("several").entered(), ledger("several-compiled").entered()), (1, 1));
 }
 

@@ -32,10 +32,14 @@ async fn serve() -> (String, CancellationToken) {
 async fn the_adapter_under_test_may_run_elsewhere() {
     let (address, stop) = serve().await;
     let mixer = obedient("far").at(&address).start().await.unwrap();
-    mixer.check(order("deny")).await.expect_denied(Code::PermissionDenied, "told to deny").expect_calls(1);
+    mixer
+        .check(order("deny"))
+        .await
+        .expect_denied(Code::PermissionDenied, "denied on request")
+        .expect_calls(1);
     let sessions = obedient("far-session").sessions().at(&address).start().await.unwrap();
     assert_eq!(ledger("far-session").opened(), 1);
-    sessions.check(order("deny")).await.expect_denied(Code::PermissionDenied, "told to deny");
+    sessions.check(order("deny")).await.expect_denied(Code::PermissionDenied, "denied on request");
     sessions.close().await;
     stop.cancel();
 }

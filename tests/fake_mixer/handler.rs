@@ -16,10 +16,10 @@ async fn a_handler_is_called_without_rules() {
     let probe = FakeMixer::with::<Probe>().params("{ledger: alone, grant: 3}");
     probe.check::<ListEntry>(entry("allow")).await.expect_allowed();
     let denied = probe.check::<ListEntry>(entry("deny")).await;
-    denied.expect_denied(Code::PermissionDenied, "told to deny");
+    denied.expect_denied(Code::PermissionDenied, "denied on request");
     assert_eq!(denied.input::<ListEntry>().name, "listentry.instance.istio-system");
     // Here the code is the adapter's own.
-    probe.check::<ListEntry>(entry("fail")).await.expect_error(Code::Unavailable, "told to fail");
+    probe.check::<ListEntry>(entry("fail")).await.expect_error(Code::Unavailable, "failed on request");
     probe.report::<Metric>([metric::InstanceMsg::default()]).await.expect_ok();
     probe.quota::<Quota>(quota::InstanceMsg::default(), 3).await.expect_granted(3);
     let args = QuotaRequest::new(4).with_best_effort().with_dedup_id("x");

@@ -34,5 +34,5 @@ async fn an_attribute_of_another_type_than_declared_fails_its_own_request_alone(
     let map = mixer.check(attributes! { "request.method" => "PUT", "request.headers" => "x" }).await;
     map.expect_allowed().expect_trace("error: ").expect_calls(0);
     let ok = attributes! { "request.headers" => [("method", "POST"), ("x", "deny")] };
-    mixer.check(ok).await.expect_denied(Code::PermissionDenied, "told to deny");
+    mixer.check(ok).await.expect_denied(Code::PermissionDenied, "denied on request");
 }

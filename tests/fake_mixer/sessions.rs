@@ -11,8 +11,8 @@ async fn a_session_is_opened_with_the_configuration_and_closed_with_the_mixer() 
     assert_eq!(ledger("by-session").opened(), 1, "before any call");
     let sessions = mixer.host().sessions().list(10);
     assert_eq!(sessions[0].instances, ["order.instance.istio-system"]);
-    mixer.check(order("deny")).await.expect_denied(Code::PermissionDenied, "told to deny");
-    mixer.check(order("fail")).await.expect_error(Code::Internal, "told to fail");
+    mixer.check(order("deny")).await.expect_denied(Code::PermissionDenied, "denied on request");
+    mixer.check(order("fail")).await.expect_error(Code::Internal, "failed on request");
     mixer.close().await;
     assert_eq!((ledger("by-session").opened(), ledger("by-session").closed()), (1, 1));
 }

@@ -1,4 +1,4 @@
-//! Names of generated messages that would be taken twice.
+//! Detection of generated messages with the same name.
 
 use std::collections::HashSet;
 
@@ -6,19 +6,19 @@ use prost_reflect::FileDescriptor;
 
 use super::{Variety, model::View};
 use crate::{
-    refusal::{Reason, Refusals},
+    schema_error::{SchemaError, SchemaErrors},
     source_info::path,
 };
 
-/// Refuses messages, and the template itself, where a generated name is taken already. Names are compared as Rust would
-/// spell them: without underscores, and in one case.
-pub(crate) fn check(file: &FileDescriptor, interface: &str, variety: Variety, refusals: &mut Refusals) {
+/// Refuses messages, and the template itself, if a generated name is already used. Names are compared in Rust's spelling:
+/// without underscores and ignoring case.
+pub(crate) fn check(file: &FileDescriptor, interface: &str, variety: Variety, errors: &mut SchemaErrors) {
     let mut taken: HashSet<String> = ["InstanceMsg", "Type", "InstanceParam", "Self"].map(key).into();
     if variety.has_output() {
         taken.insert(key("OutputMsg"));
     }
     if !taken.insert(key(interface)) {
-        refusals.add(&[path::FILE_PACKAGE], Reason::TemplateCollision { name: interface.to_owned() });
+        errors.add(&[path::FILE_PACKAGE], SchemaError::TemplateCollision { name: interface.to_owned() });
     }
     for message in file.messages().filter(|m| !["Template", "OutputTemplate"].contains(&m.name())) {
         let mut collides = None;
@@ -29,7 +29,7 @@ pub(crate) fn check(file: &FileDescriptor, interface: &str, variety: Variety, re
             }
         }
         if let Some(name) = collides {
-            refusals.add(message.path(), Reason::Collision { name });
+            errors.add(message.path(), SchemaError::Collision { name });
         }
     }
 }

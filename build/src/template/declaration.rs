@@ -1,9 +1,11 @@
+//! The Rust declaration of a template.
+
 use std::fmt::{self, Display, Formatter};
 
 use super::model::Model;
 use crate::{comments, rust::ROOT};
 
-/// The call of `declare_template!` that makes a template of the generated messages.
+/// The call of `declare_template!` for the generated messages.
 pub(crate) struct Declaration<'a>(pub(crate) &'a Model);
 
 impl Display for Declaration<'_> {

@@ -1,4 +1,4 @@
-//! From a field of the author's file to one of the model: which fields a template can have.
+//! Validation of the fields of a template.
 
 use prost_reflect::{FieldDescriptor, Kind as ProtoKind, MessageDescriptor};
 
@@ -7,7 +7,7 @@ use super::{
     model::{Field, Kind, Shape},
 };
 use crate::{
-    refusal::{Reason, Refusals},
+    schema_error::{SchemaError, SchemaErrors},
     source_info::comment,
 };
 
@@ -18,22 +18,26 @@ pub(crate) const ATTRIBUTE_BINDINGS: u32 = 72295728;
 const POLICY: &str = "istio.policy.v1beta1";
 const POLICY_TYPES: [&str; 6] = ["IPAddress", "TimeStamp", "Duration", "DNSName", "EmailAddress", "Uri"];
 
-/// Reads a field; faults are noted and make it `None`.
+/// Reads a field. Adds its faults and returns `None` if its type is not valid.
 pub(crate) fn read(
     field: &FieldDescriptor,
     variety: Option<Variety>,
-    refusals: &mut Refusals,
+    errors: &mut SchemaErrors,
 ) -> Option<Field> {
-    let mut refuse = |reason| refusals.add(field.path(), reason);
+    let mut refuse = |reason| errors.add(field.path(), reason);
     if field.name().eq_ignore_ascii_case("name") {
-        refuse(Reason::Name { name: field.name().to_owned() });
+        refuse(SchemaError::Name { name: field.name().to_owned() });
     }
     if [NAME, ATTRIBUTE_BINDINGS].contains(&field.number()) {
-        refuse(Reason::Number { number: field.number() });
+        refuse(SchemaError::Number { number: field.number() });
     }
     if let Some(oneof) = field.containing_oneof() {
         let optional = oneof.is_synthetic();
-        refuse(if optional { Reason::Optional } else { Reason::Oneof { oneof: oneof.name().to_owned() } });
+        refuse(if optional {
+            SchemaError::Optional
+        } else {
+            SchemaError::Oneof { oneof: oneof.name().to_owned() }
+        });
     }
     let in_output = field.parent_message().name() == "OutputTemplate";
     let shape = if in_output { output_shape(field) } else { shape(field, variety) };
@@ -43,29 +47,29 @@ pub(crate) fn read(
     Some(Field { name: field.name().to_owned(), number: field.number(), comment, shape })
 }
 
-fn shape(field: &FieldDescriptor, variety: Option<Variety>) -> Result<Shape, Reason> {
+fn shape(field: &FieldDescriptor, variety: Option<Variety>) -> Result<Shape, SchemaError> {
     let kind = |field: &FieldDescriptor| {
         let kind = kind(field)?;
         let generator = variety == Some(Variety::AttributeGenerator);
-        if generator && matches!(kind, Kind::Value) { Err(Reason::ValueInGenerator) } else { Ok(kind) }
+        if generator && matches!(kind, Kind::Value) { Err(SchemaError::ValueInGenerator) } else { Ok(kind) }
     };
     if let Some(entry) = map_entry(field) {
         let key = entry.map_entry_key_field();
         if key.kind() != ProtoKind::String {
-            return Err(Reason::MapKey { found: type_name(&key) });
+            return Err(SchemaError::MapKey { found: type_name(&key) });
         }
         return kind(&entry.map_entry_value_field()).map(Shape::Map);
     }
     match kind(field)? {
         Kind::Message(message) if field.is_list() => Ok(Shape::Repeated(message)),
-        _ if field.is_list() => Err(Reason::Repeated { found: type_name(field) }),
+        _ if field.is_list() => Err(SchemaError::Repeated { found: type_name(field) }),
         kind => Ok(Shape::One(kind)),
     }
 }
 
-/// What an adapter answers becomes attributes, one a field: no structure, and types known beforehand.
-fn output_shape(field: &FieldDescriptor) -> Result<Shape, Reason> {
-    let wrong = |found: String| Err(Reason::OutputType { found });
+/// Reads a field of an output, which becomes an attribute: without structure, and of a definite type.
+fn output_shape(field: &FieldDescriptor) -> Result<Shape, SchemaError> {
+    let wrong = |found: String| Err(SchemaError::OutputType { found });
     if let Some(entry) = map_entry(field) {
         let (key, value) = (entry.map_entry_key_field(), entry.map_entry_value_field());
         if key.kind() != ProtoKind::String || value.kind() != ProtoKind::String {
@@ -86,8 +90,8 @@ fn map_entry(field: &FieldDescriptor) -> Option<MessageDescriptor> {
     field.kind().as_message().filter(|message| message.is_map_entry()).cloned()
 }
 
-fn kind(field: &FieldDescriptor) -> Result<Kind, Reason> {
-    let wrong = || Err(Reason::FieldType { found: type_name(field) });
+fn kind(field: &FieldDescriptor) -> Result<Kind, SchemaError> {
+    let wrong = || Err(SchemaError::FieldType { found: type_name(field) });
     match field.kind() {
         ProtoKind::String | ProtoKind::Int64 | ProtoKind::Double | ProtoKind::Bool => {
             Ok(Kind::Scalar(type_name(field)))
@@ -110,7 +114,7 @@ fn kind(field: &FieldDescriptor) -> Result<Kind, Reason> {
     }
 }
 
-/// The type as a proto writes it.
+/// Returns the type in proto notation.
 fn type_name(field: &FieldDescriptor) -> String {
     format!("{:?}", field.kind())
 }

@@ -1,4 +1,4 @@
-//! Templates: from the author's template.proto to the handler service, its descriptors and its Rust.
+//! Templates: generates the handler service, its descriptors and its Rust from the author's template.proto.
 
 mod collision;
 mod declaration;
@@ -19,11 +19,13 @@ use declaration::Declaration;
 use model::Model;
 use service::ServiceProto;
 
-/// The protos of a template's descriptor set a real Mixer wants to see; everything else it knows
+/// The imports that a real Mixer needs in the descriptor set of a template; it knows all others
 /// (docs/behaviour/configuration.md#what-a-template-descriptor-needs).
 const NEEDED_BY_MIXER: &str = "policy/v1beta1/";
 
-/// A template, read from its file and found good.
+/// A validated template.
+///
+/// Use this instead of [`template`](crate::template) to handle errors or to generate elsewhere than in a build script.
 pub struct Template {
     model: Model,
     service_proto: String,
@@ -32,7 +34,10 @@ pub struct Template {
 }
 
 impl Template {
-    /// Reads a template.proto. All its faults are reported together.
+    /// Reads and validates a template.proto.
+    ///
+    /// # Errors
+    /// All faults of the file together.
     pub fn open(path: impl AsRef<Path>) -> Result<Self, Error> {
         let source = Source::open(path.as_ref())?;
         let model = read::read(&source)?;
@@ -42,37 +47,37 @@ impl Template {
         Ok(Self { model, service_proto, service, inputs: source.inputs() })
     }
 
-    /// The name in configuration, `listentry`.
+    /// Returns the name in configuration, `listentry`.
     pub fn name(&self) -> &str {
         &self.model.name
     }
 
-    /// What its Rust type is called, `ListEntry`.
+    /// Returns the name of its Rust type, `ListEntry`.
     pub fn interface(&self) -> &str {
         &self.model.interface
     }
 
-    /// When adapters are called.
+    /// Returns the variety.
     pub fn variety(&self) -> Variety {
         self.model.variety
     }
 
-    /// The package of its messages, `listentry`.
+    /// Returns the package of its messages, `listentry`.
     pub fn package(&self) -> &str {
         &self.model.package
     }
 
-    /// The text of the handler service proto.
+    /// Returns the handler service proto.
     pub fn service_proto(&self) -> &str {
         &self.service_proto
     }
 
-    /// The name of the handler service proto, as others would import it.
+    /// Returns the import path of the handler service proto.
     pub fn service_proto_name(&self) -> &str {
         self.service.name()
     }
 
-    /// An encoded `FileDescriptorSet` with what a real Mixer needs to know of the template.
+    /// Encodes the `FileDescriptorSet` that a real Mixer needs.
     pub fn descriptor_set(&self) -> Vec<u8> {
         let files = descriptor_set::with_imports(&self.service);
         let needed =
@@ -80,13 +85,13 @@ impl Template {
         descriptor_set::encode(files.into_iter().filter(needed))
     }
 
-    /// The Rust of its messages, and the call that makes a template of them.
+    /// Generates the Rust of its messages and of the template.
     pub fn rust(&self) -> Result<String, Error> {
         let messages = rust::package(self.package(), &descriptor_set::with_imports(&self.service))?;
         Ok(rust::file(&format!("{messages}{}", Declaration(&self.model))))
     }
 
-    /// The files it was read from.
+    /// Returns the files it was read from.
     pub(crate) fn inputs(&self) -> &[PathBuf] {
         &self.inputs
     }

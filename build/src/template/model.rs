@@ -1,9 +1,9 @@
-//! A template as its file declares it.
+//! The model of a template.
 
 use super::Variety;
 
 pub(crate) struct Model {
-    /// The package in lower case: that of all generated messages.
+    /// The package in lower case, which all generated messages have.
     pub(crate) package: String,
     /// `ListEntry`, of `HandleListEntryService`.
     pub(crate) interface: String,
@@ -31,36 +31,36 @@ pub(crate) struct Field {
 
 pub(crate) enum Shape {
     One(Kind),
-    /// By text keys.
+    /// A map with string keys.
     Map(Kind),
     /// A message of the file, by name.
     Repeated(String),
 }
 
 pub(crate) enum Kind {
-    /// `string` and the like.
+    /// A scalar type such as `string`.
     Scalar(String),
-    /// `.istio.policy.v1beta1.IPAddress` and the like.
+    /// A type such as `.istio.policy.v1beta1.IPAddress`.
     Policy(String),
-    /// Of a type that the configuration of an instance chooses.
+    /// A type that the configuration of an instance determines.
     Value,
     /// A message of the file, by name.
     Message(String),
 }
 
-/// The messages generated of each message of a template.
+/// The kinds of messages generated from each message of a template.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(crate) enum View {
-    /// `InstanceMsg` and `OutputMsg`: what is sent.
+    /// `InstanceMsg` and `OutputMsg`, which are sent.
     Instance,
-    /// `Type`: the types of what the configuration chooses; everything else is left out.
+    /// `Type`, which has only the types of `Value` fields.
     Type,
-    /// `InstanceParam`: what configuration writes.
+    /// `InstanceParam`, the form in configuration.
     Param,
 }
 
 impl Model {
-    /// The type adapters answer with; `shared` writes the name of one of `istio.mixer.adapter.model.v1beta1`.
+    /// Returns the type of the response; `shared` formats the name of a message of `istio.mixer.adapter.model.v1beta1`.
     pub(crate) fn response(&self, shared: impl Fn(&str) -> String) -> String {
         match (self.variety, self.variety.result()) {
             (Variety::CheckWithOutput, _) => format!("Handle{}Response", self.interface),
@@ -71,7 +71,7 @@ impl Model {
 }
 
 impl View {
-    /// What the names of generated messages end in.
+    /// Returns the suffix of the names of generated messages.
     pub(crate) fn suffix(self) -> &'static str {
         match self {
             Self::Instance => "Msg",
@@ -82,7 +82,7 @@ impl View {
 }
 
 impl Field {
-    /// The type of the field in that view; `None` where the view leaves it out.
+    /// Returns the type of the field in a view; `None` if the view does not have it.
     pub(crate) fn proto_type(&self, view: View) -> Option<String> {
         match &self.shape {
             Shape::One(kind) => kind.proto_type(view),

@@ -1,4 +1,4 @@
-//! The text of the handler service proto: what Mixer calls, and the messages of the calls
+//! Generation of the handler service proto, with the method that Mixer calls and its messages
 //! (docs/behaviour/code-generator.md#services-and-messages).
 
 use std::fmt::{self, Display, Formatter};
@@ -11,8 +11,8 @@ use super::{
 
 const MODEL: &str = ".istio.mixer.adapter.model.v1beta1";
 
-/// The service proto of a template. Names of other packages are written from the root: a template's own package may
-/// hold a part called `istio`.
+/// The service proto of a template. Names of other packages are absolute, because a template's own package can contain a part
+/// named `istio`.
 pub(crate) struct ServiceProto<'a>(pub(crate) &'a Model);
 
 impl Display for ServiceProto<'_> {
@@ -34,7 +34,7 @@ impl Display for ServiceProto<'_> {
 }
 
 impl ServiceProto<'_> {
-    /// The name of the file in descriptor sets, `listentry/template_handler_service.proto`.
+    /// Returns the name of the file in descriptor sets, `listentry/template_handler_service.proto`.
     pub(crate) fn file_name(&self) -> String {
         format!("{}/template_handler_service.proto", self.0.package.replace('.', "/"))
     }
@@ -86,7 +86,7 @@ impl ServiceProto<'_> {
         Ok(())
     }
 
-    /// What the generator adds to the fields of `Template`.
+    /// Returns the field that is added to those of `Template`.
     fn extra_field(&self, view: View) -> Option<String> {
         match view {
             View::Instance => Some(format!("  // The instance's full name.\n  string name = {NAME};\n")),

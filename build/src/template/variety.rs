@@ -1,6 +1,8 @@
+//! Varieties of templates.
+
 use std::fmt;
 
-/// When a template's adapters are called: `TemplateVariety` of extensions.proto.
+/// The kind of a template, which says when Mixer calls adapters: `TemplateVariety` of extensions.proto.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Variety {
     /// CHECK
@@ -23,12 +25,12 @@ impl Variety {
             .find(|variety| *variety as i32 == number)
     }
 
-    /// Whether adapters answer with an `OutputMsg`, hence whether there is an `OutputTemplate`.
+    /// Returns whether adapters answer with an `OutputMsg`, which requires an `OutputTemplate`.
     pub(crate) fn has_output(self) -> bool {
         matches!(self, Self::AttributeGenerator | Self::CheckWithOutput)
     }
 
-    /// The message of `mixer/adapter/model/v1beta1` adapters answer with, and the file that has it.
+    /// Returns the response message of `mixer/adapter/model/v1beta1` and its file.
     pub(crate) fn result(self) -> Option<(&'static str, &'static str)> {
         match self {
             Self::Check | Self::CheckWithOutput => Some(("CheckResult", "check.proto")),

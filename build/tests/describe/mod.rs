@@ -4,7 +4,7 @@ use prost_reflect::{DescriptorPool, FieldDescriptor, Kind, MessageDescriptor};
 
 const MODEL: &str = "mixer/adapter/model/v1beta1";
 
-/// A pool with what a real Mixer knows without being told.
+/// A pool with the files that a real Mixer knows.
 fn known() -> DescriptorPool {
     let mut compiler = protox::Compiler::new(["proto"]).unwrap();
     let model = ["check", "report", "quota", "extensions"].map(|file| format!("{MODEL}/{file}.proto"));
@@ -20,12 +20,12 @@ pub(crate) fn files(set: &[u8]) -> Vec<String> {
     set.file.iter().map(|file| file.name().to_owned()).collect()
 }
 
-/// What a set says of the handler service in one of its files.
+/// Describes the handler service in one file of a set.
 pub(crate) fn service(set: &[u8], file: &str) -> String {
     let mut pool = known();
     pool.decode_file_descriptor_set(set).unwrap();
     let file = pool.get_file_by_name(file).unwrap();
-    assert!(file.file_descriptor_proto().source_code_info.is_none(), "comments are left out");
+    assert!(file.file_descriptor_proto().source_code_info.is_none(), "a set without comments");
 
     let option = |name: &str| {
         let name = format!("{}.{name}", "istio.mixer.adapter.model.v1beta1");
@@ -56,7 +56,7 @@ pub(crate) fn service(set: &[u8], file: &str) -> String {
 }
 
 fn fields(message: &MessageDescriptor) -> String {
-    // `fields()` is in the order of the numbers; the order in the file is that of the descriptor.
+    // `fields()` is ordered by number; the descriptor has the order of the file.
     let declared = &message.descriptor_proto().field;
     let fields = declared.iter().map(|field| message.get_field_by_name(field.name()).unwrap());
     let fields: Vec<_> =

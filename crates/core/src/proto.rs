@@ -1,4 +1,8 @@
-//! The messages of Istio's interfaces, generated from `proto/` and `build/proto/`, by package; the usual ones by short names.
+//! Messages shared with Mixer, by package, with short names for the common ones: [`Status`], [`CheckResult`], [`Any`].
+//!
+//! Most adapters need none of these: [`Check`](crate::Check) and [`Grant`](crate::Grant) build the answers.
+
+// Generated from `proto/` and `build/proto/`.
 
 #![allow(missing_docs, unreachable_pub, clippy::all, clippy::unwrap_used)]
 
@@ -6,16 +10,17 @@ use prost::bytes::Bytes;
 
 include!(concat!(env!("OUT_DIR"), "/protos.rs"));
 
-/// An encoded `FileDescriptorSet` of all of it, templates included, for reflection and for configuration by descriptor.
+/// An encoded `FileDescriptorSet` of these messages and the standard templates, for reflection and for configuration by
+/// descriptor.
 pub const DESCRIPTORS: &[u8] = include_bytes!(concat!(env!("OUT_DIR"), "/descriptors.bin"));
 
 pub use google::rpc::Status;
 pub use istio::mixer::adapter::model::v1beta1::{CheckResult, QuotaRequest, QuotaResult, ReportResult};
 
-/// `google.protobuf.Any`, its bytes shared with the request they came in.
+/// `google.protobuf.Any`. Its bytes share the buffer of the request.
 #[derive(Clone, PartialEq, Eq, Hash, prost::Message)]
 pub struct Any {
-    /// Where the message's name stands behind the last slash.
+    /// The URL of the type: the name of the message follows the last slash.
     #[prost(string, tag = "1")]
     pub type_url: String,
     /// The encoded message.
@@ -24,7 +29,7 @@ pub struct Any {
 }
 
 impl Any {
-    /// The full name of the message inside; the text may lack a slash, as in what Mixer's session client sends.
+    /// Returns the full name of the message. The URL may lack a slash, as from Mixer's session client.
     pub fn message_name(&self) -> &str {
         self.type_url.rsplit('/').next().unwrap_or_default()
     }

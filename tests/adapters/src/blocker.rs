@@ -1,3 +1,5 @@
+//! An adapter that blocks its thread.
+
 use mixer_adapter::{
     Adapter, AdapterError, Check, Handle,
     template::{ListEntry, listentry},
@@ -8,7 +10,7 @@ use crate::{
     params::blocker::Params,
 };
 
-/// Blocks its thread until its ledger's gate is open; with the value `hang` it waits for ever without blocking.
+/// Blocks its thread until the gate of its ledger is open; for the value `hang` it waits forever without blocking.
 #[derive(Debug)]
 pub struct Blocker {
     entry: Entry,

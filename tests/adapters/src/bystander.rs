@@ -1,3 +1,5 @@
+//! An adapter without a required configuration.
+
 use mixer_adapter::{
     Adapter, AdapterError, Check, Handle,
     template::{CheckNothing, checknothing},
@@ -8,7 +10,7 @@ use crate::{
     params::bystander::Params,
 };
 
-/// Allows everything. It needs no configuration and is the only one here that serves `checknothing`.
+/// Allows everything. It accepts an empty configuration, and no other adapter here serves `checknothing`.
 #[derive(Debug)]
 pub struct Bystander(Entry);
 

@@ -1,3 +1,5 @@
+//! An adapter with defects, for the compliance suite.
+
 use mixer_adapter::{
     Adapter, AdapterError, Check, Grant, Handle, QuotaRequest,
     adapter::{ConfigErrors, InferredTypes},
@@ -8,7 +10,7 @@ use mixer_adapter::{
 
 use crate::params::careless::Params;
 
-/// Has the flaw that its configuration names.
+/// Has the flaw named in its configuration.
 #[derive(Debug)]
 pub struct Careless {
     flaw: String,
@@ -16,7 +18,7 @@ pub struct Careless {
 
 impl Adapter for Careless {
     const NAME: &str = "careless";
-    const DESCRIPTION: &str = "Has the flaw that its configuration names.";
+    const DESCRIPTION: &str = "Has the flaw named in its configuration.";
     type Config = Params;
     type Templates = (ListEntry, Quota);
 
@@ -38,7 +40,7 @@ impl Adapter for Careless {
     async fn close(self) {
         match self.flaw.as_str() {
             "never closes" => std::future::pending().await,
-            "panics closing" => panic!("told to panic in close"),
+            "panics closing" => panic!("panic in close, as configured"),
             _ => {}
         }
     }
@@ -60,8 +62,9 @@ impl Handle<ListEntry> for Careless {
 }
 
 impl Handle<Quota> for Careless {
-    async fn handle(&self, (_, args): (quota::InstanceMsg, QuotaRequest)) -> Result<Grant, AdapterError> {
-        let granted = if self.flaw == "grants what it has" { args.amount.min(1) } else { args.amount.max(0) };
+    async fn handle(&self, (_, request): (quota::InstanceMsg, QuotaRequest)) -> Result<Grant, AdapterError> {
+        let granted =
+            if self.flaw == "grants what it has" { request.amount.min(1) } else { request.amount.max(0) };
         Ok(Grant::amount(granted))
     }
 }

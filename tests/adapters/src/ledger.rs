@@ -1,4 +1,4 @@
-//! What happened to handlers, written down where a test can read it.
+//! Counters of handlers and their calls, for tests.
 
 use std::{
     collections::HashMap,
@@ -9,7 +9,7 @@ use std::{
     time::{Duration, Instant},
 };
 
-/// The counts of all handlers that name this ledger in their configuration.
+/// Counters of all handlers with this ledger in their configuration.
 #[derive(Debug, Default)]
 pub struct Ledger {
     opened: AtomicU64,
@@ -21,44 +21,44 @@ pub struct Ledger {
     gate: AtomicBool,
 }
 
-/// The ledger of that name. A test takes a name of its own.
+/// Returns the ledger with a name. Each test uses its own name.
 pub fn ledger(name: &str) -> Arc<Ledger> {
     static LEDGERS: LazyLock<Mutex<HashMap<String, Arc<Ledger>>>> = LazyLock::new(Mutex::default);
     LEDGERS.lock().unwrap_or_else(PoisonError::into_inner).entry(name.to_owned()).or_default().clone()
 }
 
 impl Ledger {
-    /// How many times a handler was to be opened, also in vain.
+    /// Returns the number of attempts to open a handler.
     pub fn opened(&self) -> u64 {
         self.opened.load(SeqCst)
     }
 
-    /// How many handlers were closed.
+    /// Returns the number of closed handlers.
     pub fn closed(&self) -> u64 {
         self.closed.load(SeqCst)
     }
 
-    /// How many handlers went away without being closed.
+    /// Returns the number of handlers that were dropped without being closed.
     pub fn leaked(&self) -> u64 {
         self.leaked.load(SeqCst)
     }
 
-    /// How many calls reached a handler.
+    /// Returns the number of calls that reached a handler.
     pub fn entered(&self) -> u64 {
         self.entered.load(SeqCst)
     }
 
-    /// How many calls ran to their end, whatever it was.
+    /// Returns the number of calls that completed.
     pub fn finished(&self) -> u64 {
         self.finished.load(SeqCst)
     }
 
-    /// How many calls were dropped before their end.
+    /// Returns the number of calls that were dropped before they completed.
     pub fn abandoned(&self) -> u64 {
         self.abandoned.load(SeqCst)
     }
 
-    /// Lets everything go on that waits, now and later.
+    /// Opens the gate, for current and future waiters.
     pub fn open_gate(&self) {
         self.gate.store(true, SeqCst);
     }
@@ -70,7 +70,7 @@ impl Ledger {
         }
     }
 
-    /// Blocks the thread until the gate is open, at most ten seconds: a test that fails should not hang.
+    /// Blocks the thread until the gate is open, up to ten seconds so that a failing test does not hang.
     pub fn block_at_gate(&self) {
         let start = Instant::now();
         while !self.gate.load(SeqCst) && start.elapsed() < Duration::from_secs(10) {
@@ -84,7 +84,7 @@ impl Ledger {
     }
 }
 
-/// A handler's own line in a ledger.
+/// The entry of one handler in a ledger.
 #[derive(Debug)]
 pub(crate) struct Entry {
     pub(crate) ledger: Arc<Ledger>,

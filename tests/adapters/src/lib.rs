@@ -1,4 +1,4 @@
-//! Adapters that the framework's tests serve. What they do is told by their configuration and by the instances they get.
+//! Adapters for the framework's tests. Their configuration and instances determine what they do.
 
 mod blocker;
 mod bystander;

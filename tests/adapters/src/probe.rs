@@ -1,4 +1,4 @@
-//! The adapter that misbehaves when told to.
+//! An adapter that misbehaves on request.
 
 use mixer_adapter::{
     Adapter, AdapterError, Check, Code, Grant, Handle, QuotaRequest,
@@ -9,7 +9,7 @@ use mixer_adapter::{
 use crate::ledger::{Entry, ledger};
 pub use crate::params::probe::Params;
 
-/// Does what the value of a list entry says: `allow`, `deny`, `fail`, `panic`, `hang` (for ever) or `wait` (for the gate).
+/// Executes the value of a list entry: `allow`, `deny`, `fail`, `panic`, `hang` (forever) or `wait` (for the gate).
 #[derive(Debug)]
 pub struct Probe {
     entry: Entry,
@@ -18,15 +18,15 @@ pub struct Probe {
 
 impl Adapter for Probe {
     const NAME: &str = "probe";
-    const DESCRIPTION: &str = "Misbehaves when told to.";
+    const DESCRIPTION: &str = "Misbehaves on request.";
     type Config = Params;
     type Templates = (ListEntry, Metric, Quota);
 
     async fn open(params: Params) -> Result<Self, AdapterError> {
         let entry = ledger(&params.ledger).opening();
         let refused = match params.open.as_str() {
-            "fail" => Some(AdapterError::unavailable("the back-end is not there")),
-            "panic" => panic!("told to panic in open"),
+            "fail" => Some(AdapterError::unavailable("the back end is not available")),
+            "panic" => panic!("panic in open on request"),
             "wait" => {
                 entry.ledger.pass_gate().await;
                 None
@@ -48,7 +48,7 @@ impl Adapter for Probe {
         }
         match params.fault.as_str() {
             "" => Ok(()),
-            "panic" => panic!("told to panic in validate"),
+            "panic" => panic!("panic in validate on request"),
             fault => Err(ConfigErrors::single("fault", format!("it is {fault}"))),
         }
     }
@@ -59,12 +59,12 @@ impl Adapter for Probe {
 }
 
 impl Probe {
-    async fn obey(&self, command: &str) -> Result<Check, AdapterError> {
+    async fn execute(&self, command: &str) -> Result<Check, AdapterError> {
         let call = self.entry.call();
         let answer = match command {
-            "deny" => Ok(Check::deny(Code::PermissionDenied, "told to deny")),
-            "fail" => Err(AdapterError::unavailable("told to fail")),
-            "panic" => panic!("told to panic"),
+            "deny" => Ok(Check::deny(Code::PermissionDenied, "denied on request")),
+            "fail" => Err(AdapterError::unavailable("failed on request")),
+            "panic" => panic!("panic on request"),
             "hang" => std::future::pending().await,
             "wait" => {
                 self.entry.ledger.pass_gate().await;
@@ -80,8 +80,8 @@ impl Probe {
 impl Handle<ListEntry> for Probe {
     async fn handle(&self, instance: listentry::InstanceMsg) -> Result<Check, AdapterError> {
         let command = instance.value.map(|value| value.to_string()).unwrap_or_default();
-        let check = self.obey(&command).await?;
-        // The use count tells whose configuration answered.
+        let check = self.execute(&command).await?;
+        // The use count identifies the configuration of the handler.
         Ok(check.uses(u32::try_from(self.params.maybe.unwrap_or(1000)).unwrap_or_default()))
     }
 }
@@ -89,7 +89,7 @@ impl Handle<ListEntry> for Probe {
 impl Handle<Metric> for Probe {
     async fn handle(&self, instances: Vec<metric::InstanceMsg>) -> Result<(), AdapterError> {
         for instance in instances {
-            self.obey(&instance.monitored_resource_type).await?;
+            self.execute(&instance.monitored_resource_type).await?;
         }
         Ok(())
     }

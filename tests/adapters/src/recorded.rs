@@ -1,4 +1,4 @@
-//! The adapter that answers the requests recorded from a real Mixer, from its configuration and from their instances.
+//! The adapter that answers requests recorded from a real Mixer.
 
 use std::{
     sync::{Mutex, PoisonError},
@@ -24,33 +24,33 @@ use crate::{
     tagcheck::{self, TagCheck},
 };
 
-/// How many tests can serve this adapter at a time.
+/// The number of tests that can serve this adapter at the same time.
 pub const LOGS: usize = 8;
 
-/// Writes down each instance as it got it, in the log of that number, so that tests do not read what others wrote.
+/// Records each instance in the log with its number, one log for each test.
 ///
-/// Its answers: checks are denied if their text is in `deny` (those without text if `mode` is ON), and carry `greeting` in
-/// the message, `ttl` and `limit` as validity; quotas are granted up to `limit`; attributes are made of the instance and
-/// the configuration.
+/// Checks are denied if their text is in `deny` (those without text if `mode` is ON), with `greeting` as the message and
+/// `ttl` and `limit` as validity. Quotas are granted up to `limit`. Attributes are made from the instance and the
+/// configuration.
 #[derive(Debug)]
 pub struct Recorded<const LOG: usize>(Params);
 
-/// Instances as they were handed to a handler.
+/// The instances of one call.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Seen {
     /// The handler's configuration.
     pub config: Params,
     /// The full name of the instance message.
     pub message: String,
-    /// The instances, encoded again.
+    /// The encoded instances.
     pub instances: Vec<Vec<u8>>,
-    /// Of a quota call.
+    /// The quota request, in a quota call.
     pub quota: Option<QuotaRequest>,
 }
 
 static SEEN: [Mutex<Vec<Seen>>; LOGS] = [const { Mutex::new(Vec::new()) }; LOGS];
 
-/// What the handlers of one log were handed since this was last asked.
+/// Takes the calls recorded in one log.
 pub fn take_seen<const LOG: usize>() -> Vec<Seen> {
     std::mem::take(&mut SEEN[LOG].lock().unwrap_or_else(PoisonError::into_inner))
 }
@@ -86,7 +86,7 @@ impl<const LOG: usize> Adapter for Recorded<LOG> {
 }
 
 impl<const LOG: usize> Recorded<LOG> {
-    fn see<M: Message + mixer_adapter::prost::Name>(&self, instances: &[M], quota: Option<QuotaRequest>) {
+    fn record<M: Message + mixer_adapter::prost::Name>(&self, instances: &[M], quota: Option<QuotaRequest>) {
         let instances = instances.iter().map(Message::encode_to_vec).collect();
         let seen = Seen { config: self.0.clone(), message: M::full_name(), instances, quota };
         SEEN[LOG].lock().unwrap_or_else(PoisonError::into_inner).push(seen);
@@ -109,7 +109,7 @@ impl<const LOG: usize> Recorded<LOG> {
 
 impl<const LOG: usize> Handle<CheckNothing> for Recorded<LOG> {
     async fn handle(&self, instance: checknothing::InstanceMsg) -> Result<Check, AdapterError> {
-        self.see(&[instance], None);
+        self.record(&[instance], None);
         Ok(self.check(self.0.mode() == Mode::On))
     }
 }
@@ -117,7 +117,7 @@ impl<const LOG: usize> Handle<CheckNothing> for Recorded<LOG> {
 impl<const LOG: usize> Handle<ListEntry> for Recorded<LOG> {
     async fn handle(&self, instance: listentry::InstanceMsg) -> Result<Check, AdapterError> {
         let denied = instance.value.as_ref().is_some_and(|value| self.denies(&value.to_string()));
-        self.see(&[instance], None);
+        self.record(&[instance], None);
         Ok(self.check(denied))
     }
 }
@@ -125,7 +125,7 @@ impl<const LOG: usize> Handle<ListEntry> for Recorded<LOG> {
 impl<const LOG: usize> Handle<ApiKey> for Recorded<LOG> {
     async fn handle(&self, instance: apikey::InstanceMsg) -> Result<Check, AdapterError> {
         let denied = self.denies(&instance.api_key);
-        self.see(&[instance], None);
+        self.record(&[instance], None);
         Ok(self.check(denied))
     }
 }
@@ -133,28 +133,28 @@ impl<const LOG: usize> Handle<ApiKey> for Recorded<LOG> {
 impl<const LOG: usize> Handle<Authorization> for Recorded<LOG> {
     async fn handle(&self, instance: authorization::InstanceMsg) -> Result<Check, AdapterError> {
         let denied = instance.subject.as_ref().is_some_and(|subject| self.denies(&subject.user));
-        self.see(&[instance], None);
+        self.record(&[instance], None);
         Ok(self.check(denied))
     }
 }
 
 impl<const LOG: usize> Handle<Metric> for Recorded<LOG> {
     async fn handle(&self, instances: Vec<metric::InstanceMsg>) -> Result<(), AdapterError> {
-        self.see(&instances, None);
+        self.record(&instances, None);
         Ok(())
     }
 }
 
 impl<const LOG: usize> Handle<ReportNothing> for Recorded<LOG> {
     async fn handle(&self, instances: Vec<reportnothing::InstanceMsg>) -> Result<(), AdapterError> {
-        self.see(&instances, None);
+        self.record(&instances, None);
         Ok(())
     }
 }
 
 impl<const LOG: usize> Handle<TraceSpan> for Recorded<LOG> {
     async fn handle(&self, instances: Vec<tracespan::InstanceMsg>) -> Result<(), AdapterError> {
-        self.see(&instances, None);
+        self.record(&instances, None);
         Ok(())
     }
 }
@@ -162,22 +162,22 @@ impl<const LOG: usize> Handle<TraceSpan> for Recorded<LOG> {
 impl<const LOG: usize> Handle<Quota> for Recorded<LOG> {
     async fn handle(
         &self,
-        (instance, args): (quota::InstanceMsg, QuotaRequest),
+        (instance, request): (quota::InstanceMsg, QuotaRequest),
     ) -> Result<Grant, AdapterError> {
-        let granted = match args.amount {
+        let granted = match request.amount {
             ..=0 => 0,
             amount if amount <= self.0.limit => amount,
-            _ if args.best_effort => self.0.limit,
+            _ if request.best_effort => self.0.limit,
             _ => 0,
         };
-        self.see(&[instance], Some(args));
+        self.record(&[instance], Some(request));
         Ok(Grant::amount(granted).valid_for(self.ttl()))
     }
 }
 
 impl<const LOG: usize> Handle<Kubernetes> for Recorded<LOG> {
     async fn handle(&self, instance: kubernetes::InstanceMsg) -> Result<kubernetes::OutputMsg, AdapterError> {
-        self.see(std::slice::from_ref(&instance), None);
+        self.record(std::slice::from_ref(&instance), None);
         Ok(kubernetes::OutputMsg {
             source_pod_name: format!("{}-name", instance.source_uid),
             source_pod_ip: instance.source_ip,
@@ -190,7 +190,7 @@ impl<const LOG: usize> Handle<Kubernetes> for Recorded<LOG> {
 
 impl<const LOG: usize> Handle<OwnerGen> for Recorded<LOG> {
     async fn handle(&self, instance: ownergen::InstanceMsg) -> Result<ownergen::OutputMsg, AdapterError> {
-        self.see(std::slice::from_ref(&instance), None);
+        self.record(std::slice::from_ref(&instance), None);
         Ok(ownergen::OutputMsg {
             owner: format!("owner-of-{}", instance.uid),
             rank: instance.depth.saturating_add(self.0.limit),
@@ -209,7 +209,7 @@ impl<const LOG: usize> Handle<TagCheck> for Recorded<LOG> {
         &self,
         instance: tagcheck::InstanceMsg,
     ) -> Result<(Check, tagcheck::OutputMsg), AdapterError> {
-        self.see(std::slice::from_ref(&instance), None);
+        self.record(std::slice::from_ref(&instance), None);
         let nested = instance.nested.unwrap_or_default();
         let any = instance.any.map(|any| any.to_string()).unwrap_or_default();
         let mut tags = instance.tags;

@@ -14,7 +14,7 @@ use rcgen::{
 use rustls_pki_types::CertificateDer;
 use tempfile::TempDir;
 
-/// Signs certificates.
+/// A certificate authority.
 pub struct Authority(CertifiedIssuer<'static, KeyPair>);
 
 /// A certificate with its key, in PEM.
@@ -25,7 +25,7 @@ pub struct Certified {
 
 impl Authority {
     pub fn new() -> Self {
-        // Two of one name would be taken for one another, and fail by their signatures.
+        // Authorities with the same name would be confused, and signatures would not verify.
         static NUMBER: AtomicUsize = AtomicUsize::new(0);
         let mut params = CertificateParams::new([]).unwrap();
         params.distinguished_name.push(DnType::CommonName, NUMBER.fetch_add(1, SeqCst).to_string());
@@ -42,7 +42,7 @@ impl Authority {
         self.0.der().clone()
     }
 
-    /// A certificate for names, IP addresses and URIs.
+    /// Issues a certificate for names, IP addresses and URIs.
     pub fn issue(&self, names: &[&str]) -> Certified {
         let mut params = CertificateParams::new([]).unwrap();
         params.subject_alt_names = names.iter().map(|name| subject(name)).collect();
@@ -64,7 +64,7 @@ fn subject(name: &str) -> SanType {
     if name.contains("://") { SanType::URI(text) } else { SanType::DnsName(text) }
 }
 
-/// Files that change.
+/// A folder of files that tests change.
 pub struct Files(TempDir);
 
 impl Files {
@@ -72,7 +72,7 @@ impl Files {
         Self(tempfile::tempdir().unwrap())
     }
 
-    /// Writes a file; its path.
+    /// Writes a file and returns its path.
     pub fn write(&self, name: &str, content: &str) -> String {
         let path = self.path(name);
         std::fs::write(&path, content).unwrap();

@@ -1,6 +1,10 @@
-//! Durations as Go reads and writes them, which is how Mixer's configuration spells them (docs/behaviour/values.md#durations).
+//! Durations in Go's notation, which Mixer's configuration uses (docs/behaviour/values.md#durations).
 
-/// A length in nanoseconds as Go writes it: `1h2m3.5s`, `1.5ms`, `0s`.
+/// Formats a duration in nanoseconds as Go does: `1h2m3.5s`, `1.5ms`, `0s`.
+///
+/// ```
+/// assert_eq!(mixer_adapter_core::value::format_duration(90_000_000_000), "1m30s");
+/// ```
 pub fn format_duration(nanos: i128) -> String {
     const MINUTE: u128 = 60 * 1_000_000_000;
     let magnitude = nanos.unsigned_abs();
@@ -39,8 +43,12 @@ fn push_fraction(text: &mut String, amount: u128, unit: u128, name: &str) {
     text.push_str(name);
 }
 
-/// A length as Go's `time.ParseDuration` reads it (`1m30s`, `-1.5h`, `0`), in nanoseconds; `None` where Go refuses it,
-/// lengths over 292 years included.
+/// Parses a duration as Go's `time.ParseDuration` does (`1m30s`, `-1.5h`, `0`), and returns nanoseconds. Returns `None` if
+/// Go refuses it, which includes durations over 292 years.
+///
+/// ```
+/// assert_eq!(mixer_adapter_core::value::parse_duration("1.5s"), Some(1_500_000_000));
+/// ```
 pub fn parse_duration(text: &str) -> Option<i64> {
     let (negative, mut rest) = match text.as_bytes().first()? {
         b'-' => (true, &text[1..]),
@@ -80,9 +88,9 @@ pub fn parse_duration(text: &str) -> Option<i64> {
             _ => return None,
         };
         rest = &rest[letters..];
-        // An empty whole part is zero; more digits than u128 holds are far beyond the largest duration.
+        // An empty whole part is zero; digits that overflow u128 are far beyond the largest duration.
         let whole: u128 = if whole.is_empty() { 0 } else { whole.parse().ok()? };
-        // Digits below a nanosecond are cut, as in Go; 18 of them always suffice.
+        // Digits below a nanosecond are truncated, as in Go; 18 digits are always enough.
         let fraction = &fraction[..fraction.len().min(18)];
         let parts: u128 = if fraction.is_empty() { 0 } else { fraction.parse().ok()? };
         let scale = 10_u128.pow(fraction.len() as u32);
@@ -97,7 +105,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn durations_are_written_as_in_go() {
+    fn durations_are_formatted_as_in_go() {
         let cases = [
             (0, "0s"),
             (1, "1ns"),
@@ -114,7 +122,7 @@ mod tests {
     }
 
     #[test]
-    fn durations_are_read_as_in_go() {
+    fn durations_are_parsed_as_in_go() {
         let cases = [
             ("0", Some(0)),
             ("-0", Some(0)),

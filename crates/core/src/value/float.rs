@@ -1,7 +1,7 @@
-//! Floating-point numbers as Go reads and writes them, which is how Mixer's adapters do.
+//! Floating-point numbers in Go's notation, which Mixer's adapters use.
 
-/// Formats a number as Go's `%v` does: the fewest digits that read back as this number, with an exponent below 1e-04 and from 1e+06
-/// on.
+/// Formats a number as Go's `%v` does: with the fewest digits that parse to the same number, and with an exponent below
+/// 1e-04 and from 1e+06.
 ///
 /// ```
 /// use mixer_adapter_core::value::format_float;
@@ -9,7 +9,7 @@
 /// assert_eq!(format_float(4e6), "4e+06");
 /// ```
 pub fn format_float(number: f64) -> String {
-    // Rust's own form has the same digits and a bare exponent: `1.5e-7`.
+    // Rust writes the same digits, but the exponent without padding: `1.5e-7`.
     let scientific = format!("{number:e}");
     let exponent = scientific.split_once('e').and_then(|(mantissa, exponent)| {
         let exponent: i32 = exponent.parse().ok()?;
@@ -24,8 +24,12 @@ pub fn format_float(number: f64) -> String {
     }
 }
 
-/// Formats a number as Go's `FormatFloat` does without an exponent: the fewest digits that read back as this number, `+Inf`, `-Inf` or
-/// `NaN`.
+/// Formats a number as Go's `FormatFloat` does without an exponent: with the fewest digits that parse to the same number,
+/// or as `+Inf`, `-Inf` or `NaN`.
+///
+/// ```
+/// assert_eq!(mixer_adapter_core::value::format_decimal(4e6), "4000000");
+/// ```
 pub fn format_decimal(number: f64) -> String {
     if number == f64::INFINITY {
         return "+Inf".to_owned();
@@ -36,8 +40,8 @@ pub fn format_decimal(number: f64) -> String {
     number.to_string()
 }
 
-/// Reads a number as Go's `ParseFloat` does: in decimal or in hexadecimal (`0x1p-2`), with underscores between digits, or `inf`,
-/// `infinity` and `nan` in any case. `None` where Go refuses it, numbers too large for a DOUBLE included.
+/// Parses a number as Go's `ParseFloat` does: decimal or hexadecimal (`0x1p-2`), with underscores between digits, or `inf`,
+/// `infinity` and `nan` in any case. Returns `None` if Go refuses it, which includes numbers too large for a DOUBLE.
 ///
 /// ```
 /// use mixer_adapter_core::value::parse_float;
@@ -55,11 +59,11 @@ pub fn parse_float(text: &str) -> Option<f64> {
     Some(if text.starts_with('-') { -number } else { number })
 }
 
-/// A finite number without a sign, in lower case.
+/// Parses a finite number without a sign, in lower case.
 fn parse_digits(text: &str) -> Option<f64> {
     let number = match text.strip_prefix("0x") {
         Some(digits) => parse_hexadecimal(digits)?,
-        // Rust reads the same, and what begins with a letter or a sign.
+        // Rust accepts the same digits, but also a leading letter or sign.
         None if text.starts_with(|first: char| first.is_ascii_digit() || first == '.') => {
             text.parse().ok()?
         }
@@ -80,11 +84,11 @@ fn parse_hexadecimal(digits: &str) -> Option<f64> {
         .chain(fraction.chars())
         .try_fold(0.0, |value, digit| Some(value * 16.0 + f64::from(digit.to_digit(16)?)))?;
     let scale = exponent.checked_sub(i32::try_from(fraction.len()).ok()?.checked_mul(4)?)?;
-    // Halved, so that a scale below the smallest power of two does not become zero too early.
+    // Scaled in two steps, so that a scale below the smallest power of two does not underflow to zero.
     Some(value * 2f64.powi(scale / 2) * 2f64.powi(scale - scale / 2))
 }
 
-/// Whether each underscore stands between two digits, or between the prefix of a base and a digit.
+/// Returns whether each underscore is between two digits, or between the prefix of a base and a digit.
 fn underscores_separate_digits(text: &str) -> bool {
     let lower = text.to_ascii_lowercase();
     let is_hexadecimal = lower.starts_with("0x");
@@ -104,9 +108,9 @@ fn underscores_separate_digits(text: &str) -> bool {
 mod tests {
     use super::*;
 
-    // The first seven are recorded from Mixer's prometheus adapter; the others are Go's own examples (strconv/ftoa_test.go).
+    // The first seven are recorded from Mixer's prometheus adapter; the others are from strconv/ftoa_test.go in Go.
     #[test]
-    fn numbers_are_written_as_by_go() {
+    fn numbers_are_formatted_as_in_go() {
         let cases = [
             (4_000_000.0, "4e+06"),
             (1e20, "1e+20"),
@@ -132,9 +136,9 @@ mod tests {
         }
     }
 
-    // Of strconv/atof_test.go.
+    // From strconv/atof_test.go in Go.
     #[test]
-    fn numbers_are_read_as_by_go() {
+    fn numbers_are_parsed_as_in_go() {
         let cases = [
             ("", None),
             ("1", Some(1.0)),

@@ -46,12 +46,12 @@ const NAMES: [(ValueType, &str); 12] = [
 ];
 
 impl ValueType {
-    /// The name as configuration writes it, `IP_ADDRESS`.
+    /// Returns the name in configuration, `IP_ADDRESS`.
     pub fn as_str_name(self) -> &'static str {
         NAMES[self as usize].1
     }
 
-    /// The type of that name.
+    /// Returns the type with a name in configuration.
     pub fn from_str_name(name: &str) -> Option<Self> {
         NAMES.iter().find(|(_, known)| *known == name).map(|(kind, _)| *kind)
     }

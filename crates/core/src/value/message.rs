@@ -1,4 +1,4 @@
-//! `Value` on the wire: one oneof of eleven fields, read straight into the enum.
+//! Encoding of `Value`: a oneof of eleven fields, decoded directly into the enum.
 
 use prost::bytes::{Buf, BufMut};
 use prost::{
@@ -8,7 +8,7 @@ use prost::{
 
 use super::Value;
 
-/// Merges into the value's current content where the kind is the same, as protobuf demands of a oneof of messages.
+/// Merges into the current value if the kind is the same, as protobuf requires for messages in a oneof.
 macro_rules! merge_message {
     ($value:expr, $kind:ident, $wire_type:expr, $buf:expr, $ctx:expr) => {{
         let mut inner = match std::mem::take($value) {
@@ -98,7 +98,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn zero_scalars_are_values_and_an_empty_message_is_none() {
+    fn zero_scalars_are_values_and_an_empty_message_is_unspecified() {
         assert_eq!(Value::decode(&[0x10, 0x00][..]), Ok(Value::Int64(0)));
         assert_eq!(Value::decode(&[0x0a, 0x00][..]), Ok(Value::String(String::new())));
         assert_eq!(Value::decode(&[][..]), Ok(Value::Unspecified));

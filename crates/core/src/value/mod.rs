@@ -1,7 +1,7 @@
-//! Attribute values and their types, as they stand in the instances an adapter is handed.
+//! Attribute values and their types, as in the instances that adapters receive.
 //!
-//! The eleven kinds are those of `istio.policy.v1beta1.Value` (docs/behaviour/values.md#value-types); the messages here are read
-//! from and written to the wire directly, so an instance needs no conversion before an adapter sees it.
+//! The eleven kinds are those of `istio.policy.v1beta1.Value` (docs/behaviour/values.md#value-types). Values are decoded directly
+//! from the wire, without a conversion between generated messages and these types.
 
 mod duration;
 mod float;
@@ -26,7 +26,7 @@ pub use typed::{DnsName, Duration, EmailAddress, IpAddress, StringMap, TimeStamp
 /// ```
 #[derive(Clone, Debug, Default, PartialEq)]
 pub enum Value {
-    /// A `Value` message in which no kind is set. Mixer never sends one; a hand-written client can.
+    /// A `Value` message without a kind. Mixer never sends one; other clients can.
     #[default]
     Unspecified,
     /// STRING
@@ -55,7 +55,7 @@ pub enum Value {
 }
 
 impl Value {
-    /// The type of this value; UNSPECIFIED where no kind is set.
+    /// Returns the type; UNSPECIFIED if no kind is set.
     pub fn value_type(&self) -> ValueType {
         match self {
             Value::Unspecified => ValueType::Unspecified,
@@ -73,7 +73,7 @@ impl Value {
         }
     }
 
-    /// The text of a STRING, EMAIL_ADDRESS, DNS_NAME or URI.
+    /// Returns the text of a STRING, EMAIL_ADDRESS, DNS_NAME or URI.
     pub fn as_str(&self) -> Option<&str> {
         match self {
             Value::String(text) => Some(text),
@@ -84,7 +84,7 @@ impl Value {
         }
     }
 
-    /// The number of an INT64.
+    /// Returns the number of an INT64.
     pub fn as_int64(&self) -> Option<i64> {
         match self {
             Value::Int64(number) => Some(*number),
@@ -92,7 +92,7 @@ impl Value {
         }
     }
 
-    /// The number of a DOUBLE.
+    /// Returns the number of a DOUBLE.
     pub fn as_double(&self) -> Option<f64> {
         match self {
             Value::Double(number) => Some(*number),
@@ -100,7 +100,7 @@ impl Value {
         }
     }
 
-    /// The truth of a BOOL.
+    /// Returns the value of a BOOL.
     pub fn as_bool(&self) -> Option<bool> {
         match self {
             Value::Bool(truth) => Some(*truth),
@@ -108,7 +108,7 @@ impl Value {
         }
     }
 
-    /// The address of an IP_ADDRESS, v4-mapped addresses as IPv4; `None` where the bytes are no address.
+    /// Returns the address of an IP_ADDRESS, v4-mapped addresses as IPv4; `None` if the bytes are not an address.
     pub fn as_ip(&self) -> Option<std::net::IpAddr> {
         match self {
             Value::IpAddress(ip) => ip.addr(),

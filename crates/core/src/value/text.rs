@@ -26,7 +26,7 @@ impl fmt::Display for Value {
 }
 
 impl fmt::Display for IpAddress {
-    /// The address; bytes that are none in hexadecimal behind a question mark, and `<nil>` where there are none, as in Go.
+    /// Writes the address as Go does: bytes that are not an address in hexadecimal after a question mark, no bytes as `<nil>`.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self.addr() {
             Some(addr) => addr.fmt(f),
@@ -40,14 +40,14 @@ impl fmt::Display for IpAddress {
 }
 
 impl fmt::Display for TimeStamp {
-    /// RFC 3339, in UTC, with six digits of a second.
+    /// Writes RFC 3339 in UTC with six fractional digits.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(&format_timestamp(self.value.unwrap_or_default(), 6))
     }
 }
 
 impl fmt::Display for StringMap {
-    /// The entries by their keys, `stringmap[k1:v1 k2:v2]`.
+    /// Writes the entries sorted by key, `stringmap[k1:v1 k2:v2]`.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str("stringmap[")?;
         for (index, (key, value)) in self.value.iter().enumerate() {
@@ -69,7 +69,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn addresses_read_as_text_whatever_their_length() {
+    fn addresses_of_every_length_are_written_as_text() {
         let mapped = [0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0xff, 0xff, 10, 1, 2, 3];
         for bytes in [&[10, 1, 2, 3][..], &mapped[..], b"10.1.2.3"] {
             let ip = IpAddress { value: prost::bytes::Bytes::copy_from_slice(bytes) };
@@ -81,7 +81,7 @@ mod tests {
     }
 
     #[test]
-    fn infinite_numbers_have_a_sign_and_instants_six_digits() {
+    fn infinite_numbers_have_a_sign_and_timestamps_six_digits() {
         assert_eq!(Value::from(f64::INFINITY).to_string(), "+Inf");
         assert_eq!(Value::from(1e-7).to_string(), "0.0000001");
         let instant = prost_types::Timestamp { seconds: 1_557_126_489, nanos: 123_456_789 };
@@ -90,7 +90,7 @@ mod tests {
     }
 
     #[test]
-    fn maps_read_sorted_by_key() {
+    fn maps_are_sorted_by_key() {
         let map: super::super::StringMap = [("b", "2"), ("a", "1")].into_iter().collect();
         assert_eq!(Value::StringMap(map).to_string(), "stringmap[a:1 b:2]");
     }

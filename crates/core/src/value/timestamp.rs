@@ -1,13 +1,13 @@
-//! Timestamps as Mixer's adapters write them.
+//! Timestamps in the notation of Mixer's adapters.
 
 use prost_types::Timestamp;
 
-/// Formats an instant in UTC with a fixed number of digits of a second, `2017-08-21T10:04:00.000000Z` with 6. Further digits are
-/// cut off.
+/// Formats a timestamp in UTC with a fixed number of fractional digits, at most 9: `2017-08-21T10:04:00.000000Z` with 6.
+/// Further digits are truncated.
 pub fn format_timestamp(time: Timestamp, digits: u32) -> String {
     let mut time = time.normalized();
     time.nanos -= time.nanos % 10_i32.pow(9_u32.saturating_sub(digits));
-    // Zeros at the end of the fraction are left out, by three.
+    // prost omits trailing zeros of the fraction, three at a time.
     let text = time.to_string();
     let text = text.trim_end_matches('Z');
     let (whole, fraction) = text.split_once('.').unwrap_or((text, ""));
@@ -19,7 +19,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn instants_have_as_many_digits_as_asked() {
+    fn timestamps_have_the_requested_number_of_digits() {
         let cases = [
             ((-62_135_596_800, 0), 6, "0001-01-01T00:00:00.000000Z"),
             ((1_503_309_840, 0), 6, "2017-08-21T10:04:00.000000Z"),
@@ -35,7 +35,7 @@ mod tests {
     }
 
     #[test]
-    fn instants_beyond_the_calendar_are_written_all_the_same() {
+    fn timestamps_beyond_the_calendar_are_formatted() {
         for seconds in [i64::MIN, i64::MAX] {
             for nanos in [i32::MIN, i32::MAX] {
                 assert!(format_timestamp(Timestamp { seconds, nanos }, 6).ends_with('Z'));

@@ -1,4 +1,4 @@
-//! The message types around single values: `istio.policy.v1beta1.{IPAddress, Duration, TimeStamp, ...}`.
+//! Messages of single values: `istio.policy.v1beta1.{IPAddress, Duration, TimeStamp, ...}`.
 
 use std::{
     collections::BTreeMap,
@@ -8,18 +8,18 @@ use std::{
 
 use prost::bytes::Bytes;
 
-/// `istio.policy.v1beta1.IPAddress`: 4 or 16 bytes, as the proxy sent them. `ip("..")` in an expression always makes
+/// `istio.policy.v1beta1.IPAddress`: 4 or 16 bytes, as the proxy sends them. `ip("..")` in an expression always yields
 /// 16; a quoted constant in the configuration of a real Mixer arrives as the text of the address
 /// (docs/behaviour/values.md#addresses).
 #[derive(Clone, PartialEq, Eq, Hash, prost::Message)]
 pub struct IpAddress {
-    /// The bytes on the wire.
+    /// The encoded address.
     #[prost(bytes = "bytes", tag = "1")]
     pub value: Bytes,
 }
 
 impl IpAddress {
-    /// The address: v4-mapped IPv6 as IPv4, text parsed; `None` where the bytes are no address.
+    /// Returns the address: v4-mapped IPv6 as IPv4, text parsed; `None` if the bytes are not an address.
     pub fn addr(&self) -> Option<IpAddr> {
         if let Ok(four) = <[u8; 4]>::try_from(&self.value[..]) {
             return Some(IpAddr::V4(Ipv4Addr::from(four)));
@@ -44,41 +44,41 @@ impl From<IpAddr> for IpAddress {
 /// `istio.policy.v1beta1.Duration`.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, prost::Message)]
 pub struct Duration {
-    /// Absent in a message without content; counts as zero.
+    /// Absent in an empty message, which means zero.
     #[prost(message, optional, tag = "1")]
     pub value: Option<prost_types::Duration>,
 }
 
 impl Duration {
-    /// The length in nanoseconds; negative durations exist.
+    /// Returns the duration in nanoseconds, which can be negative.
     pub fn nanos(&self) -> i128 {
         self.value.map_or(0, |d| i128::from(d.seconds) * 1_000_000_000 + i128::from(d.nanos))
     }
 
-    /// The length, if it is not negative.
+    /// Returns the duration; `None` if it is negative.
     pub fn get(&self) -> Option<StdDuration> {
         self.value.unwrap_or_default().try_into().ok()
     }
 }
 
 impl From<StdDuration> for Duration {
-    fn from(length: StdDuration) -> Self {
-        // Lengths over 292 billion years do not fit the message and are cut to its maximum.
-        let seconds = i64::try_from(length.as_secs()).unwrap_or(i64::MAX);
-        Self { value: Some(prost_types::Duration { seconds, nanos: length.subsec_nanos() as i32 }) }
+    fn from(duration: StdDuration) -> Self {
+        // Durations over 292 billion years are truncated to the maximum of the message.
+        let seconds = i64::try_from(duration.as_secs()).unwrap_or(i64::MAX);
+        Self { value: Some(prost_types::Duration { seconds, nanos: duration.subsec_nanos() as i32 }) }
     }
 }
 
 /// `istio.policy.v1beta1.TimeStamp`.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, prost::Message)]
 pub struct TimeStamp {
-    /// Absent in a message without content; counts as the epoch.
+    /// Absent in an empty message, which means the epoch.
     #[prost(message, optional, tag = "1")]
     pub value: Option<prost_types::Timestamp>,
 }
 
 impl TimeStamp {
-    /// The instant, where the platform's clock can hold it.
+    /// Returns the time; `None` if the platform cannot represent it.
     pub fn get(&self) -> Option<SystemTime> {
         self.value.unwrap_or_default().try_into().ok()
     }
@@ -96,7 +96,7 @@ macro_rules! text_message {
             #[doc = $doc]
             #[derive(Clone, PartialEq, Eq, Hash, prost::Message)]
             pub struct $name {
-                /// The text, unchecked: Mixer does not check constants in its configuration.
+                /// The text. It is not validated, because Mixer does not validate constants in its configuration.
                 #[prost(string, tag = "1")]
                 pub value: String,
             }

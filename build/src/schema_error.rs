@@ -1,28 +1,31 @@
+//! Faults of templates and adapter configurations.
+
 use prost_reflect::FileDescriptor;
 
 use crate::{source::Source, source_info, template::Variety};
 
-/// One fault of a proto, and where it is. Its text is `file:line:column: reason`.
+/// One fault of a proto with its position, displayed as `file:line:column: reason`.
 #[derive(Debug, PartialEq, Eq, thiserror::Error)]
+#[non_exhaustive]
 #[error("{file}:{line}:{column}: {reason}")]
-pub struct Refusal {
-    /// The file, by the path it was given by.
+pub struct ProtoError {
+    /// The path of the file, as given by the caller.
     pub file: String,
     /// The line, from 1.
     pub line: usize,
     /// The column, from 1.
     pub column: usize,
-    /// What is wrong and what to do.
-    pub reason: Reason,
+    /// The fault.
+    pub reason: SchemaError,
 }
 
-/// What is wrong with a template or an adapter's configuration, and what to do.
+/// A fault of a template or an adapter's configuration; the text says how to correct it.
 ///
-/// "Stricter than mixgen" marks what Istio's own generator lets through: it then makes wrong or broken protos, or drops
-/// what was written without a word (docs/behaviour/code-generator.md#faults-that-mixgen-lets-through).
+/// "Stricter than mixgen" marks faults that Istio's own generator accepts: it then generates wrong or invalid protos, or
+/// silently drops a part of the file (docs/behaviour/code-generator.md#faults-that-mixgen-lets-through).
 #[derive(Debug, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
-pub enum Reason {
+pub enum SchemaError {
     /// The syntax is proto2, or an edition.
     #[error("must be proto3: begin the file with `syntax = \"proto3\";`")]
     NotProto3,
@@ -34,7 +37,7 @@ pub enum Reason {
         "has no message `Params`: Mixer takes the configuration from a message of that name (empty is fine)"
     )]
     NoParams,
-    /// A configuration that imports a file of another package, for which no Rust could be found.
+    /// A configuration that imports a file of another package, for which there is no Rust type.
     #[error(
         "imports `{import}` of package `{package}`: only files of the same package can be imported, besides \
              google/protobuf and policy/v1beta1"
@@ -45,16 +48,16 @@ pub enum Reason {
         /// Its package.
         package: String,
     },
-    /// The last part of the package is no template name.
+    /// The last part of the package is not a valid template name.
     #[error(
-        "the last part of the package, `{segment}`, names the template and may hold letters only: ^[a-zA-Z]+$"
+        "the last part of the package, `{segment}`, names the template and must consist of letters: ^[a-zA-Z]+$"
     )]
     PackageName {
         /// The last part.
         segment: String,
     },
-    /// `template_name` is no template name.
-    #[error("template_name `{name}` may hold letters only: ^[a-zA-Z]+$")]
+    /// `template_name` is not a valid template name.
+    #[error("template_name `{name}` must consist of letters: ^[a-zA-Z]+$")]
     TemplateName {
         /// The name.
         name: String,
@@ -72,17 +75,17 @@ pub enum Reason {
         import: String,
     },
     /// No message `Template`.
-    #[error("has no message `Template`: its fields are what adapters are handed")]
+    #[error("has no message `Template`: its fields are the input of adapters")]
     NoTemplate,
     /// No message `OutputTemplate`.
     #[error(
-        "has no message `OutputTemplate`: a template of variety {variety} needs one for what adapters answer"
+        "has no message `OutputTemplate`: a template of variety {variety} needs one for the answer of adapters"
     )]
     NoOutputTemplate {
         /// The template's variety.
         variety: Variety,
     },
-    /// An `OutputTemplate` nobody would read. Stricter than mixgen, which drops it.
+    /// An `OutputTemplate` in a template without output. Stricter than mixgen, which drops it.
     #[error(
         "a template of variety {variety} has no output: remove `OutputTemplate`, or make the variety \
              ATTRIBUTE_GENERATOR or CHECK_WITH_OUTPUT"
@@ -91,59 +94,63 @@ pub enum Reason {
         /// The template's variety.
         variety: Variety,
     },
-    /// Something that is no message. Stricter than mixgen, which drops it.
-    #[error("a template holds messages only: remove the {kind} `{name}`")]
+    /// An element that is not a message. Stricter than mixgen, which drops it.
+    #[error("a template must consist of messages: remove the {kind} `{name}`")]
     NotAMessage {
         /// `enum`, `service` or `extension`.
         kind: &'static str,
         /// Its name.
         name: String,
     },
-    /// A message in a message. Stricter than mixgen, whose output does not compile.
-    #[error("`{name}` is declared in another message: move it to the top of the file")]
+    /// A nested message. Stricter than mixgen, whose output does not compile.
+    #[error("`{name}` is declared in another message: move it to the top level of the file")]
     Nested {
         /// The inner message or enum.
         name: String,
     },
-    /// A message whose generated name is taken. Stricter than mixgen, whose output does not compile.
-    #[error("the message `{name}` would be generated for this one and for another: rename this one")]
+    /// A message whose generated name is already used. Stricter than mixgen, whose output does not compile.
+    #[error(
+        "the message `{name}` would be generated twice, for this message and for another: rename this one"
+    )]
     Collision {
         /// The generated name.
         name: String,
     },
-    /// A template that would be called as one of its messages. Stricter than mixgen.
+    /// A template with the name of one of its messages. Stricter than mixgen.
     #[error(
-        "a template cannot be called `{name}`, it has a message of that name: change the last part of the package, \
+        "a template cannot have the name `{name}` of one of its messages: change the last part of the package, \
              or template_name"
     )]
     TemplateCollision {
         /// The name.
         name: String,
     },
-    /// A field called `name`.
-    #[error("a field cannot be called `{name}`, every instance has a `name` already: call it something else")]
+    /// A field with the name `name`.
+    #[error("a field cannot have the name `{name}`, because every instance has a field `name`: rename it")]
     Name {
         /// The name as written.
         name: String,
     },
     /// A reserved number. Stricter than mixgen, whose output does not compile.
-    #[error("number {number} is reserved for a generated field: take another one")]
+    #[error("number {number} is reserved for a generated field: use another one")]
     Number {
         /// The number.
         number: u32,
     },
-    /// A field of a oneof. Stricter than mixgen, which makes a plain field of it.
-    #[error("templates cannot have a oneof such as `{oneof}`: make its fields plain ones")]
+    /// A field of a oneof. Stricter than mixgen, which generates a plain field.
+    #[error("a template cannot have a oneof such as `{oneof}`: use plain fields")]
     Oneof {
         /// The oneof.
         oneof: String,
     },
-    /// An `optional` field. Stricter than mixgen, which is older than those.
-    #[error("templates cannot have `optional` fields: remove the word, Mixer's encoder does not know it")]
-    Optional,
-    /// A type templates cannot have.
+    /// An `optional` field. Stricter than mixgen, which predates them.
     #[error(
-        "templates cannot have `{found}` here: use string, int64, double, bool, a message of this file, or Value, \
+        "a template cannot have `optional` fields, which Mixer's encoder does not know: remove `optional`"
+    )]
+    Optional,
+    /// A type that a template cannot have.
+    #[error(
+        "a template cannot have `{found}` here: use string, int64, double, bool, a message of this file, or Value, \
              IPAddress, TimeStamp, Duration, DNSName, EmailAddress, Uri of istio.policy.v1beta1, or a map of these by \
              string"
     )]
@@ -154,7 +161,7 @@ pub enum Reason {
     /// A repeated field of anything but a message of the file. Stricter than mixgen, whose `Type` and `InstanceParam`
     /// are then not repeated.
     #[error(
-        "templates cannot have `repeated {found}`: use `map<string, {found}>`, or repeat a message of this file"
+        "a template cannot have `repeated {found}`: use `map<string, {found}>`, or repeat a message of this file"
     )]
     Repeated {
         /// The type.
@@ -167,11 +174,9 @@ pub enum Reason {
         found: String,
     },
     /// A `Value` in an attribute generator.
-    #[error(
-        "an attribute generator cannot have `Value` fields: give the field a type of its own, such as string"
-    )]
+    #[error("an attribute generator cannot have `Value` fields: use a definite type such as string")]
     ValueInGenerator,
-    /// A field `OutputTemplate` cannot have.
+    /// A field that `OutputTemplate` cannot have.
     #[error(
         "`OutputTemplate` cannot have `{found}`: use string, int64, double, bool, map<string, string>, or \
              IPAddress, TimeStamp, Duration, DNSName, EmailAddress, Uri of istio.policy.v1beta1"
@@ -182,30 +187,30 @@ pub enum Reason {
     },
 }
 
-/// The faults of one file, as they are found.
-pub(crate) struct Refusals<'a> {
+/// Collects the faults of one file.
+pub(crate) struct SchemaErrors<'a> {
     path: String,
     file: &'a FileDescriptor,
-    found: Vec<Refusal>,
+    found: Vec<ProtoError>,
 }
 
-impl<'a> Refusals<'a> {
+impl<'a> SchemaErrors<'a> {
     pub(crate) fn of(source: &'a Source) -> Self {
         Self { path: source.path.display().to_string(), file: &source.file, found: Vec::new() }
     }
 
-    /// Notes a fault of the element at that path; `&[]` is the file itself.
-    pub(crate) fn add(&mut self, path: &[i32], reason: Reason) {
+    /// Adds a fault of the element at a path; `&[]` is the file itself.
+    pub(crate) fn add(&mut self, path: &[i32], reason: SchemaError) {
         let (line, column) = source_info::position(self.file.file_descriptor_proto(), path);
-        self.found.push(Refusal { file: self.path.clone(), line, column, reason });
+        self.found.push(ProtoError { file: self.path.clone(), line, column, reason });
     }
 
-    /// The value, if there were no faults; faults come in the order of the file.
+    /// Returns the value if there are no faults, and otherwise the faults in the order of the file.
     pub(crate) fn or<T>(mut self, value: Option<T>) -> Result<T, crate::Error> {
-        self.found.sort_by_key(|refusal| (refusal.line, refusal.column));
+        self.found.sort_by_key(|error| (error.line, error.column));
         match value {
             Some(value) if self.found.is_empty() => Ok(value),
-            _ => Err(crate::Error::Refused(self.found)),
+            _ => Err(crate::Error::Invalid(self.found)),
         }
     }
 }
