@@ -33,7 +33,7 @@ use mixer_adapter_config::{
     xds,
 };
 use mixer_adapter_engine::{
-    Awaited, ConfigStatus, Controller, Mixer,
+    ConfigStatus, Controller, Mixer, ReadinessGates,
     build::{BuildOptions, Connector},
     proto::istio::mixer::v1::{CheckRequest, CheckResponse},
     remote,
@@ -146,8 +146,8 @@ impl Mixing {
         let source = url.source(&settings).unwrap();
         let (filter, required) = (CollectionFilter::default(), settings.required());
         let source = MergedSource { source, filter, required };
-        let awaited = Awaited::<()> { first: None, collections: BTreeMap::new() };
-        tokio::spawn(controller.follow(vec![source], awaited));
+        let gates = ReadinessGates::<()> { first: None, collections: BTreeMap::new() };
+        tokio::spawn(controller.follow(vec![source], gates));
         let followed = status.clone();
         until("there is configuration", || followed.lock().unwrap().applied > 0).await;
         Self { grpc, status, _stop: stop.drop_guard() }

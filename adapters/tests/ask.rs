@@ -249,7 +249,7 @@ fn a_wrong_command_line_says_what_is_wrong_and_exits_with_2() {
     let argument = format!("@{}", file.path().display());
     for (content, reason) in [
         ("a.b: [", "this is no YAML: "),
-        ("a.b: [1]", ": attribute a.b: a list is no value of an attribute"),
+        ("a.b: [1]", ": attribute a.b: a list is not a valid value"),
         ("- a.b: 1\n- a.b: 2\n", "is a list of requests, which only a report has"),
     ] {
         fs::write(file.path(), content).unwrap();

@@ -116,7 +116,7 @@ fn a_directory_that_is_not_there_is_told_once_and_waited_for() {
     let told = fs::read_to_string(log.path()).unwrap();
     assert_eq!(told.lines().count(), 2, "{told}");
     assert!(told.contains(&format!("{}: cannot be read: ", directory.display())), "{told}");
-    assert!(told.contains("until there is a good one, checks and reports are UNAVAILABLE"), "{told}");
+    assert!(told.contains("checks and reports are UNAVAILABLE until a valid one arrives"), "{told}");
 
     fs::create_dir(&directory).unwrap();
     write(&directory, &rule("closed"));

@@ -117,7 +117,7 @@ impl Explain {
             super::print_error(&fault.to_string());
         }
         let mixer = Mixer::new();
-        mixer.swap(
+        mixer.replace(
             built.context("the configuration is faulty; `validate` tells more, --lenient leaves it out")?,
         );
         Ok(mixer)

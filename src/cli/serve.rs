@@ -21,7 +21,7 @@ use mixer_adapter_config::{
     self as config, Apply as _, Change, Update, proto::envoy::config::core::v3::Extension,
 };
 use mixer_adapter_engine::{
-    Awaited, Controller, Mixer,
+    Controller, Mixer, ReadinessGates,
     build::{BuildOptions, Connector},
     remote,
 };
@@ -151,8 +151,8 @@ impl Serve {
                             collections.insert(collection.clone(), pending);
                         }
                     }
-                    let awaited = Awaited { first: Some(configured), collections };
-                    background.spawn(controller.follow(sources, awaited));
+                    let gates = ReadinessGates { first: Some(configured), collections };
+                    background.spawn(controller.follow(sources, gates));
                 }
                 (None, Some(sample)) => {
                     use_sample(controller, sample, &self.configuration.default_config_namespace).await?;

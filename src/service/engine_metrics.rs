@@ -12,7 +12,7 @@ use prometheus_client::{
     registry::Unit,
 };
 
-use mixer_adapter_engine::{Checked, ConfigStatus, GRANTED, Mixer, REPORTED};
+use mixer_adapter_engine::{CheckOutcome, ConfigStatus, Mixer, QUOTA_OUTCOMES, REPORT_OUTCOMES};
 
 /// The engine's requests, and its configuration where somebody keeps that up to date.
 pub(super) struct EngineMetrics {
@@ -39,7 +39,14 @@ impl Collector for EngineMetrics {
 impl EngineMetrics {
     fn requests(&self, encoder: &mut DescriptorEncoder<'_>) -> Encoded {
         let counts = self.mixer.counts();
-        counter(encoder, "mixer_checks", "Checks, by outcome", "outcome", &Checked::NAMES, &counts.checks)?;
+        counter(
+            encoder,
+            "mixer_checks",
+            "Checks, by outcome",
+            "outcome",
+            &CheckOutcome::NAMES,
+            &counts.checks,
+        )?;
         let latency = encoder.encode_descriptor(
             "mixer_check_duration",
             "Time from a decoded check to its answer",
@@ -48,9 +55,9 @@ impl EngineMetrics {
         )?;
         (&counts.check_latency).encode(latency)?;
         let help = "Reports, by whether all of a report was delivered";
-        counter(encoder, "mixer_reports", help, "outcome", &REPORTED, &counts.reports)?;
+        counter(encoder, "mixer_reports", help, "outcome", &REPORT_OUTCOMES, &counts.reports)?;
         let help = "Quotas asked for, by what was granted: all of it, a part, nothing";
-        counter(encoder, "mixer_quotas", help, "outcome", &GRANTED, &counts.quotas)?;
+        counter(encoder, "mixer_quotas", help, "outcome", &QUOTA_OUTCOMES, &counts.quotas)?;
         for (name, help, count) in [
             ("mixer_reported_requests", "Requests in reports", &counts.reported_requests),
             (

@@ -94,7 +94,7 @@ impl Case {
         };
         let built = Blueprint::read(&set, faults, &host).build(None, backends, &options).await;
         let mixer = Mixer::new();
-        mixer.swap(built.unwrap().0);
+        mixer.replace(built.unwrap().0);
         mixer
     }
 }

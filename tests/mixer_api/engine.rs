@@ -39,7 +39,9 @@ async fn mixer() -> Mixer {
     let (set, faults) = ConfigSet::of(parse(&text, "rules.yaml", "istio-system").resources);
     let built = Blueprint::read(&set, faults, &host).build(None, &Nowhere, &BuildOptions::default()).await;
     let mixer = Mixer::new();
-    mixer.swap(built.map_err(|faults| faults.iter().map(ToString::to_string).collect::<Vec<_>>()).unwrap().0);
+    mixer.replace(
+        built.map_err(|faults| faults.iter().map(ToString::to_string).collect::<Vec<_>>()).unwrap().0,
+    );
     mixer
 }
 

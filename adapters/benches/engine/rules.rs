@@ -97,7 +97,7 @@ pub(super) async fn mixer(text: &str, runtime: &Handle) -> Mixer {
     };
     let built = Blueprint::read(&set, faults, &host).build(None, &connector, &BuildOptions::default()).await;
     let mixer = Mixer::new();
-    mixer.swap(built.map_err(|faults| format!("{faults:?}")).expect("a good configuration").0);
+    mixer.replace(built.map_err(|faults| format!("{faults:?}")).expect("a good configuration").0);
     mixer
 }
 

@@ -89,7 +89,7 @@ async fn run_here(case: &Case, folder: &Path) -> Outcome {
     let options = BuildOptions { lenient: true, ..BuildOptions::default() };
     let built = Blueprint::read(&set, faults, &host).build(None, &connector, &options).await;
     let mixer = Mixer::new();
-    mixer.swap(built.unwrap().0);
+    mixer.replace(built.unwrap().0);
     let mut answers = Vec::new();
     for request in &case.requests {
         answers.push(match request.encode() {

@@ -1,8 +1,8 @@
-//! Answers of checks, kept for requests that do not differ in anything the answer depends on.
+//! The cache of check answers.
 //!
-//! An answer depends on the attributes that were read for it, its references. Requests that are answered alike mostly
-//! read the same attributes, so there are few sets of them; each set with the values it had is a key. Clients of the
-//! Mixer API keep answers in the same way (docs/behaviour/mixer-api.md#referenced-attributes).
+//! An answer depends on the attributes that were read for it, its references. There are few distinct sets of references,
+//! so a cache key is such a set together with the values of its attributes. Clients of the Mixer API cache answers in the
+//! same way (docs/behaviour/mixer-api.md#referenced-attributes).
 
 use std::{
     sync::{
@@ -22,61 +22,61 @@ use super::{
 };
 use mixer_adapter_core::framework::digest::Digest;
 
-/// Answers of one snapshot.
+/// The cached answers of a snapshot.
 pub(crate) struct CheckCache {
     signatures: RwLock<Vec<Arc<Signature>>>,
-    answers: Cache<Digest, Arc<Kept>>,
+    answers: Cache<Digest, Arc<CachedAnswer>>,
 }
 
-/// A set of references: which attributes, and keys of maps, answers like one that was given depend on.
+/// A set of references: the attributes, and the keys of maps, that answers depend on.
 #[derive(Debug, PartialEq, Eq)]
 struct Signature(Vec<(u32, Option<Box<str>>)>);
 
-struct Kept {
+struct CachedAnswer {
     answer: CheckAnswer,
     references: References,
     expires: Instant,
-    /// How many requests it may still serve; `None` as many as come.
+    /// Remaining uses; `None` for an unlimited number.
     uses: Option<AtomicI64>,
 }
 
-/// How many sets of references are told apart. What comes beyond them is not kept.
-const SIGNATURES: usize = 64;
+/// Maximum number of signatures. Answers with further ones are not cached.
+const MAX_SIGNATURES: usize = 64;
 
 impl CheckCache {
-    /// Keeps so many answers.
-    pub(crate) fn new(answers: u64) -> Self {
-        Self { signatures: RwLock::default(), answers: Cache::new(answers) }
+    /// Creates a cache of at most `capacity` answers.
+    pub(crate) fn new(capacity: u64) -> Self {
+        Self { signatures: RwLock::default(), answers: Cache::new(capacity) }
     }
 
-    /// The answer for a request with these attributes, with what is left of its validity.
-    pub(crate) fn find(&self, bag: &Bag) -> Option<(CheckAnswer, References)> {
+    /// Returns the answer for a request with its remaining validity.
+    pub(crate) fn get(&self, bag: &Bag) -> Option<(CheckAnswer, References)> {
         let signatures = self.signatures.read().unwrap_or_else(PoisonError::into_inner);
-        let kept = signatures.iter().find_map(|signature| self.answers.get(&signature.key(bag)));
+        let cached = signatures.iter().find_map(|signature| self.answers.get(&signature.key(bag)));
         drop(signatures);
-        kept?.take(Instant::now())
+        cached?.take(Instant::now())
     }
 
-    /// Keeps an answer for as long as it says.
-    pub(crate) fn keep(&self, bag: &Bag, references: &References, answer: &CheckAnswer) {
+    /// Caches an answer for its duration of validity.
+    pub(crate) fn insert(&self, bag: &Bag, references: &References, answer: &CheckAnswer) {
         let valid = Duration::try_from(answer.valid_duration).unwrap_or_default();
-        // This request is the first use.
+        // The request that is being answered is the first use.
         let uses = i64::from(answer.valid_use_count) - 1;
         if valid.is_zero() || uses == 0 || answer.valid_use_count == 0 {
             return;
         }
         let Some(signature) = self.signature(bag, references) else { return };
         let Some(expires) = Instant::now().checked_add(valid) else { return };
-        let kept = Kept {
+        let cached = CachedAnswer {
             answer: answer.clone(),
             references: references.clone(),
             expires,
             uses: (answer.valid_use_count > 0).then(|| AtomicI64::new(uses)),
         };
-        self.answers.insert(signature.key(bag), Arc::new(kept));
+        self.answers.insert(signature.key(bag), Arc::new(cached));
     }
 
-    /// The set of these references, noted if it is new and there is room for it.
+    /// Returns the signature of the references; adds it if there are fewer than [`MAX_SIGNATURES`].
     fn signature(&self, bag: &Bag, references: &References) -> Option<Arc<Signature>> {
         let signature = Signature::of(bag, references);
         let find = |known: &Vec<Arc<Signature>>| known.iter().find(|known| ***known == signature).cloned();
@@ -87,7 +87,7 @@ impl CheckCache {
         if let Some(known) = find(&signatures) {
             return Some(known);
         }
-        if signatures.len() == SIGNATURES {
+        if signatures.len() == MAX_SIGNATURES {
             return None;
         }
         let signature = Arc::new(signature);
@@ -110,7 +110,7 @@ impl Signature {
         Self(parts)
     }
 
-    /// The key of a request: this set, with the values that the request has.
+    /// Computes the key of a request: this signature with the values of the request.
     fn key(&self, bag: &Bag) -> Digest {
         let mut content = Vec::with_capacity(256);
         for (slot, key) in &self.0 {
@@ -135,7 +135,7 @@ fn write(bytes: Option<&[u8]>, content: &mut Vec<u8>) {
     content.extend_from_slice(bytes);
 }
 
-/// Values of different kinds never read alike.
+/// Encodes a value; encodings of different kinds are distinct.
 fn write_value(value: &AttributeValue, content: &mut Vec<u8>) {
     content.extend_from_slice(value.kind().as_bytes());
     match value {
@@ -144,10 +144,10 @@ fn write_value(value: &AttributeValue, content: &mut Vec<u8>) {
             content.extend_from_slice(&number.to_le_bytes());
         }
         AttributeValue::Double(number) => content.extend_from_slice(&number.to_bits().to_le_bytes()),
-        AttributeValue::Bool(truth) => content.push(u8::from(*truth)),
-        AttributeValue::Timestamp(instant) => {
-            content.extend_from_slice(&instant.seconds.to_le_bytes());
-            content.extend_from_slice(&instant.nanos.to_le_bytes());
+        AttributeValue::Bool(value) => content.push(u8::from(*value)),
+        AttributeValue::Timestamp(time) => {
+            content.extend_from_slice(&time.seconds.to_le_bytes());
+            content.extend_from_slice(&time.nanos.to_le_bytes());
         }
         AttributeValue::Bytes(bytes) => write(Some(bytes), content),
         AttributeValue::StringMap(map) => {
@@ -160,8 +160,8 @@ fn write_value(value: &AttributeValue, content: &mut Vec<u8>) {
     }
 }
 
-impl Kept {
-    /// Uses it once, if it still holds.
+impl CachedAnswer {
+    /// Consumes one use; `None` if the answer has expired or has no uses left.
     fn take(&self, now: Instant) -> Option<(CheckAnswer, References)> {
         let left = self.expires.checked_duration_since(now).filter(|left| !left.is_zero())?;
         let mut answer = self.answer.clone();
@@ -207,8 +207,8 @@ mod tests {
         }
     }
 
-    /// A request that was answered after its path and the header `x` were read.
-    fn answered(bag: &Bag) -> References {
+    /// References of a request whose path and header `x` were read.
+    fn references(bag: &Bag) -> References {
         let mut references = References::default();
         let path = bag.vocabulary().find("path").unwrap().slot;
         let headers = bag.vocabulary().find("headers").unwrap().slot;
@@ -230,40 +230,40 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn only_what_was_read_tells_requests_apart() {
+    async fn requests_share_an_answer_if_all_referenced_values_are_equal() {
         let cache = CheckCache::new(100);
         let first = bag("/a", &[("x", "1"), ("y", "1")], "one");
-        cache.keep(&first, &answered(&first), &answer(5, 100));
-        assert!(cache.find(&bag("/a", &[("x", "1"), ("y", "2")], "two")).is_some());
-        assert!(cache.find(&bag("/b", &[("x", "1")], "one")).is_none());
-        assert!(cache.find(&bag("/a", &[("x", "2")], "one")).is_none());
-        assert!(cache.find(&bag("/a", &[], "one")).is_none());
+        cache.insert(&first, &references(&first), &answer(5, 100));
+        assert!(cache.get(&bag("/a", &[("x", "1"), ("y", "2")], "two")).is_some());
+        assert!(cache.get(&bag("/b", &[("x", "1")], "one")).is_none());
+        assert!(cache.get(&bag("/a", &[("x", "2")], "one")).is_none());
+        assert!(cache.get(&bag("/a", &[], "one")).is_none());
     }
 
     #[tokio::test(start_paused = true)]
-    async fn an_answer_holds_for_its_time_and_its_uses_and_no_longer() {
+    async fn an_answer_is_used_until_its_duration_or_its_use_count_is_exhausted() {
         let cache = CheckCache::new(100);
         let request = bag("/a", &[], "");
-        cache.keep(&request, &answered(&request), &answer(5, 3));
-        assert_eq!(cache.find(&request).unwrap().0.valid_use_count, 2);
+        cache.insert(&request, &references(&request), &answer(5, 3));
+        assert_eq!(cache.get(&request).unwrap().0.valid_use_count, 2);
         tokio::time::advance(Duration::from_secs(2)).await;
-        assert_eq!(cache.find(&request).unwrap().0.valid_duration.seconds, 3);
-        assert!(cache.find(&request).is_none(), "the request that was answered and two more are three uses");
+        assert_eq!(cache.get(&request).unwrap().0.valid_duration.seconds, 3);
+        assert!(cache.get(&request).is_none(), "the request that was answered is the first of three uses");
 
-        cache.keep(&request, &answered(&request), &answer(5, -1));
+        cache.insert(&request, &references(&request), &answer(5, -1));
         tokio::time::advance(Duration::from_secs(4)).await;
-        assert!((0..10).all(|_| cache.find(&request).is_some()));
+        assert!((0..10).all(|_| cache.get(&request).is_some()));
         tokio::time::advance(Duration::from_secs(1)).await;
-        assert!(cache.find(&request).is_none());
+        assert!(cache.get(&request).is_none());
     }
 
     #[tokio::test(start_paused = true)]
-    async fn what_is_not_to_be_kept_is_not_kept() {
+    async fn an_answer_without_validity_is_not_cached() {
         let cache = CheckCache::new(100);
         let request = bag("/a", &[], "");
-        for unkept in [answer(0, -1), answer(0, 5), answer(5, 0), answer(5, 1), answer(-5, 5)] {
-            cache.keep(&request, &answered(&request), &unkept);
-            assert!(cache.find(&request).is_none(), "{unkept:?}");
+        for (seconds, uses) in [(0, -1), (0, 5), (5, 0), (5, 1), (-5, 5)] {
+            cache.insert(&request, &references(&request), &answer(seconds, uses));
+            assert!(cache.get(&request).is_none(), "{seconds} s, {uses} uses");
         }
     }
 }

@@ -1,4 +1,4 @@
-//! Keeps the engine's snapshot up to date: builds a snapshot of each update, and swaps it in or refuses the update.
+//! The controller: builds a snapshot from each update of the configuration, and installs it or rejects the update.
 
 use std::{
     collections::{BTreeMap, HashSet},
@@ -26,33 +26,33 @@ pub struct Controller {
     status: Arc<Mutex<ConfigStatus>>,
 }
 
-/// Guards of readiness, each dropped when the configuration that it stands for is in use.
+/// Readiness conditions of an engine; each value is dropped when its condition is met.
 #[derive(Debug)]
-pub struct Awaited<P> {
-    /// Stands for any configuration.
+pub struct ReadinessGates<P> {
+    /// A configuration is in use.
     pub first: Option<P>,
-    /// Stand for the first state of a collection, which may be empty.
+    /// A state of the collection, possibly empty, is in use.
     pub collections: BTreeMap<Collection, P>,
 }
 
-/// What is known about the configuration in use, for people.
+/// The status of the configuration.
 #[derive(Clone, Debug, Default, serde::Serialize)]
 pub struct ConfigStatus {
-    /// How many updates were put to use.
+    /// Number of updates applied.
     pub applied: u64,
-    /// How many were refused.
+    /// Number of updates rejected.
     pub rejected: u64,
-    /// Seconds since the epoch, of the last that was put to use.
+    /// Time of the last applied update in seconds since the Unix epoch.
     pub applied_at: Option<u64>,
-    /// How many resources there are, by collection.
+    /// Number of resources by collection.
     pub resources: BTreeMap<String, usize>,
-    /// The version that each source calls its state, by collection.
+    /// The version of each collection, as named by its source.
     pub versions: BTreeMap<String, String>,
-    /// How often a deprecated field came to be used.
+    /// Number of new uses of deprecated fields.
     pub deprecated_uses: u64,
-    /// What is wrong with the configuration in use, and yet let through.
+    /// Non-fatal faults of the configuration in use.
     pub faults: Vec<String>,
-    /// Why the last update was refused; empty once a later one is in use.
+    /// Faults of the last update if it was rejected; otherwise empty.
     pub refusal: Vec<String>,
     /// Handles to the sources.
     #[serde(skip)]
@@ -60,7 +60,7 @@ pub struct ConfigStatus {
 }
 
 impl Controller {
-    /// Creates a controller of the configuration of `mixer`.
+    /// Creates a controller of `mixer`.
     pub fn new(mixer: Arc<Mixer>, host: Arc<Host>, connect: Arc<dyn Connect>, options: BuildOptions) -> Self {
         Self { mixer, host, connect, options, set: ConfigSet::default(), status: Arc::default() }
     }
@@ -70,29 +70,29 @@ impl Controller {
         self.status.clone()
     }
 
-    /// Follows these sources until all of them have ended.
-    pub async fn follow<P: Send>(self, sources: Vec<MergedSource>, awaited: Awaited<P>) {
+    /// Applies the updates of the sources until all of them have ended.
+    pub async fn follow<P: Send>(self, sources: Vec<MergedSource>, gates: ReadinessGates<P>) {
         let handles = sources.iter().filter_map(|merged| merged.source.handle()).collect();
         self.update_status(|status| status.sources = handles);
-        Acceptance::new(Follower { controller: self, awaited }).run(sources).await;
+        Acceptance::new(GatedController { controller: self, gates }).run(sources).await;
     }
 
-    /// Records a refusal, and logs it unless it is the same as the last one.
-    fn record_refusal(&self, source: &str, faults: &[Fault], configured: bool) {
-        let refusal: Vec<String> = faults.iter().map(ToString::to_string).collect();
+    /// Records a rejected update, and logs it unless its faults are those of the previous one.
+    fn record_rejection(&self, source: &str, faults: &[Fault], configured: bool) {
+        let rejection: Vec<String> = faults.iter().map(ToString::to_string).collect();
         self.update_status(|status| {
             status.rejected += 1;
-            if status.refusal == refusal {
+            if status.refusal == rejection {
                 return;
             }
-            for fault in &refusal {
+            for fault in &rejection {
                 tracing::error!("{fault}");
             }
             match configured {
-                true => tracing::error!(%source, "configuration refused; the last good one stays in use"),
-                false => tracing::error!(%source, "configuration refused; checks and reports are UNAVAILABLE until there is a good one"),
+                true => tracing::error!(%source, "configuration rejected; the previous one remains in use"),
+                false => tracing::error!(%source, "configuration rejected; checks and reports are UNAVAILABLE until a valid one arrives"),
             }
-            status.refusal = refusal;
+            status.refusal = rejection;
         });
     }
 
@@ -123,19 +123,19 @@ impl Apply for Controller {
         let (set, found) = self.set.apply(changes);
         faults.extend(found);
         let blueprint = Blueprint::read(&set, faults, &self.host);
-        let former = self.mixer.snapshot();
-        let (snapshot, faults) = match blueprint.build(former.as_deref(), &*self.connect, &self.options).await
-        {
-            Ok(built) => built,
-            Err(faults) => {
-                self.record_refusal(&source, &faults, former.is_some());
-                return Err(faults);
-            }
-        };
-        self.mixer.swap(snapshot);
+        let previous = self.mixer.snapshot();
+        let (snapshot, faults) =
+            match blueprint.build(previous.as_deref(), &*self.connect, &self.options).await {
+                Ok(built) => built,
+                Err(faults) => {
+                    self.record_rejection(&source, &faults, previous.is_some());
+                    return Err(faults);
+                }
+            };
+        self.mixer.replace(snapshot);
         let deprecated_uses = self.log_new_faults(&faults);
         let resources = set.counts();
-        tracing::info!(%source, resources = resources.values().sum::<usize>(), "configuration in use");
+        tracing::info!(%source, resources = resources.values().sum::<usize>(), "configuration applied");
         self.set = set;
         self.update_status(|status| {
             status.applied += 1;
@@ -151,18 +151,18 @@ impl Apply for Controller {
     }
 }
 
-/// A controller, and what waits for its configuration.
-struct Follower<P> {
+/// A controller that opens readiness gates.
+struct GatedController<P> {
     controller: Controller,
-    awaited: Awaited<P>,
+    gates: ReadinessGates<P>,
 }
 
-impl<P: Send> Apply for Follower<P> {
+impl<P: Send> Apply for GatedController<P> {
     async fn apply(&mut self, update: Update) -> Verdict {
         let collections: Vec<_> = update.changes.iter().map(|change| change.collection.clone()).collect();
         self.controller.apply(update).await?;
-        self.awaited.first = None;
-        self.awaited.collections.retain(|collection, _| !collections.contains(collection));
+        self.gates.first = None;
+        self.gates.collections.retain(|collection, _| !collections.contains(collection));
         Ok(())
     }
 }

@@ -1,4 +1,4 @@
-//! What became of requests since the start, recorded without locks.
+//! Lock-free counters of request outcomes.
 
 use std::{
     sync::atomic::{AtomicU64, Ordering::Relaxed},
@@ -7,62 +7,62 @@ use std::{
 
 use mixer_adapter_host::metrics::Latency;
 
-/// Counts of an engine.
+/// The counters of an engine.
 #[derive(Debug, Default)]
 pub struct Counts {
-    /// Checks, by [`Checked`].
+    /// Checks, by [`CheckOutcome`].
     pub checks: [AtomicU64; 3],
-    /// How long checks took.
+    /// The latency of checks.
     pub check_latency: Latency,
-    /// Reports, by [`REPORTED`].
+    /// Reports, by [`REPORT_OUTCOMES`].
     pub reports: [AtomicU64; 2],
-    /// Requests in reports.
+    /// Requests contained in reports.
     pub reported_requests: AtomicU64,
-    /// Quotas, by [`GRANTED`].
+    /// Quotas, by [`QUOTA_OUTCOMES`].
     pub quotas: [AtomicU64; 3],
     /// Conditions that could not be evaluated.
     pub condition_errors: AtomicU64,
 }
 
-/// What became of a check.
+/// The outcome of a check.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Checked {
-    /// It was allowed.
+pub enum CheckOutcome {
+    /// The request was allowed.
     Allowed,
-    /// It was denied.
+    /// The request was denied.
     Denied,
-    /// There was no answer but a gRPC error.
+    /// The check failed with a gRPC error.
     Failed,
 }
 
-impl Checked {
-    /// The names of the outcomes, in their order.
+impl CheckOutcome {
+    /// The names of the outcomes by discriminant.
     pub const NAMES: [&str; 3] = ["allowed", "denied", "failed"];
 }
 
-/// What [`Counts::report`] tells apart.
-pub const REPORTED: [&str; 2] = ["delivered", "failed"];
+/// The outcomes counted by [`Counts::report`].
+pub const REPORT_OUTCOMES: [&str; 2] = ["delivered", "failed"];
 
-/// What [`Counts::quota`] tells apart.
-pub const GRANTED: [&str; 3] = ["granted", "partial", "refused"];
+/// The outcomes counted by [`Counts::quota`].
+pub const QUOTA_OUTCOMES: [&str; 3] = ["granted", "partial", "refused"];
 
 impl Counts {
-    /// Counts a check that took that long.
-    pub fn check(&self, outcome: Checked, took: Duration) {
+    /// Counts a check.
+    pub fn check(&self, outcome: CheckOutcome, took: Duration) {
         self.checks[outcome as usize].fetch_add(1, Relaxed);
         self.check_latency.record(took);
     }
 
-    /// Counts a report of so many requests, and whether all of it was delivered.
+    /// Counts a report of `requests`; `delivered` if all of them were.
     pub fn report(&self, requests: usize, delivered: bool) {
         self.reports[usize::from(!delivered)].fetch_add(1, Relaxed);
         self.reported_requests.fetch_add(requests as u64, Relaxed);
     }
 
-    /// Counts a quota: so much granted of what was asked for.
-    pub fn quota(&self, granted: i64, asked: i64) {
+    /// Counts a quota request by the amounts granted and requested.
+    pub fn quota(&self, granted: i64, requested: i64) {
         let outcome = match granted {
-            all if all >= asked => 0,
+            all if all >= requested => 0,
             some if some > 0 => 1,
             _ => 2,
         };
@@ -82,10 +82,10 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_quota_is_granted_in_part_or_not_at_all() {
+    fn a_quota_is_granted_partial_or_refused() {
         let counts = Counts::default();
-        for (granted, asked) in [(5, 5), (0, 0), (7, 5), (3, 5), (0, 5), (-1, 5)] {
-            counts.quota(granted, asked);
+        for (granted, requested) in [(5, 5), (0, 0), (7, 5), (3, 5), (0, 5), (-1, 5)] {
+            counts.quota(granted, requested);
         }
         assert_eq!(counts.quotas.each_ref().map(|count| count.load(Relaxed)), [3, 1, 2]);
     }

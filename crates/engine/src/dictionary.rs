@@ -1,4 +1,4 @@
-//! The global dictionary: words that client and server of the Mixer API need not send
+//! The global dictionary: strings that messages of the Mixer API refer to by index
 //! (docs/behaviour/mixer-api.md#the-global-dictionary).
 
 use std::{
@@ -6,7 +6,7 @@ use std::{
     sync::{Arc, LazyLock},
 };
 
-/// Each word by its index, as releases 1.3 to 1.7 have them; earlier ones know a part from the beginning.
+/// The words by index, as in releases 1.3 to 1.7; earlier releases have a prefix of the list.
 pub static WORDS: LazyLock<Vec<Arc<str>>> =
     LazyLock::new(|| include_str!("global_dictionary.txt").lines().map(Arc::from).collect());
 
@@ -15,7 +15,7 @@ static INDICES: LazyLock<HashMap<&'static str, usize>> = LazyLock::new(|| {
     words.map(|(index, word)| (word, index)).collect()
 });
 
-/// The index of a word in the global dictionary.
+/// Returns the index of a word.
 pub fn index(word: &str) -> Option<usize> {
     INDICES.get(word).copied()
 }

@@ -5,7 +5,7 @@ use std::sync::{
 
 use super::{Counts, Snapshot};
 
-/// The engine: the snapshot that requests see now, and what became of requests.
+/// The engine: the current snapshot and the counters of request outcomes.
 #[derive(Debug)]
 pub struct Mixer {
     current: RwLock<Option<Arc<Snapshot>>>,
@@ -14,39 +14,39 @@ pub struct Mixer {
 }
 
 impl Mixer {
-    /// An engine without configuration yet.
+    /// Creates an engine without a configuration.
     pub fn new() -> Self {
         Self { current: RwLock::new(None), counts: Counts::default(), closed: AtomicBool::new(false) }
     }
 
-    /// What became of requests.
+    /// The counters of request outcomes.
     pub fn counts(&self) -> &Counts {
         &self.counts
     }
 
-    /// What requests see now; nothing before the first configuration. A request keeps it to its end.
+    /// Returns the current snapshot; `None` before the first configuration. A request uses the same one from start to end.
     pub fn snapshot(&self) -> Option<Arc<Snapshot>> {
         self.current.read().unwrap_or_else(PoisonError::into_inner).clone()
     }
 
-    /// Has requests from now on see another snapshot. Handlers of the former one that this one does not have are closed
-    /// when its last request has ended.
-    pub fn swap(&self, snapshot: Snapshot) {
-        self.replace(|closed| (!closed).then(|| Arc::new(snapshot)));
+    /// Replaces the current snapshot. Handlers that are not carried over are closed after the old snapshot's last in-flight
+    /// request.
+    pub fn replace(&self, snapshot: Snapshot) {
+        self.update(|closed| (!closed).then(|| Arc::new(snapshot)));
     }
 
-    /// Lets go of all handlers, as nothing is to be served any more. Snapshots that still come are not taken.
+    /// Drops the snapshot with its handlers, and ignores further ones.
     pub fn close(&self) {
         self.closed.store(true, SeqCst);
-        self.replace(|_| None);
+        self.update(|_| None);
     }
 
-    fn replace(&self, snapshot: impl FnOnce(bool) -> Option<Arc<Snapshot>>) {
+    fn update(&self, snapshot: impl FnOnce(bool) -> Option<Arc<Snapshot>>) {
         let mut current = self.current.write().unwrap_or_else(PoisonError::into_inner);
-        let former = std::mem::replace(&mut *current, snapshot(self.closed.load(SeqCst)));
+        let previous = std::mem::replace(&mut *current, snapshot(self.closed.load(SeqCst)));
         drop(current);
-        // Outside of the lock: dropping it may close handlers.
-        drop(former);
+        // Without the lock, because it may close handlers.
+        drop(previous);
     }
 }
 

@@ -1,5 +1,5 @@
-//! The engine: a Mixer. Attributes come in, rules say which handlers are called with which instances, and what they
-//! answer is merged into one answer.
+//! The engine of Mixer: evaluates rules for the attributes of a request, calls handlers with instances, and merges their
+//! answers.
 
 pub mod attribute;
 pub mod build;
@@ -20,9 +20,8 @@ mod rules;
 mod snapshot;
 pub mod trace;
 
-pub use control::{Awaited, ConfigStatus, Controller};
-pub use counts::{Checked, Counts};
-pub use counts::{GRANTED, REPORTED};
+pub use control::{ConfigStatus, Controller, ReadinessGates};
+pub use counts::{CheckOutcome, Counts, QUOTA_OUTCOMES, REPORT_OUTCOMES};
 pub use engine::Mixer;
 pub use handler::QuotaParams;
 pub use handler::{Elsewhere, InProcess, RuntimeHandler, Target};
@@ -31,12 +30,12 @@ pub use snapshot::{Snapshot, SnapshotSize};
 
 use prost_reflect::{DynamicMessage, MessageDescriptor};
 
-/// A message as a person reads it: for traces.
+/// Formats an encoded message as JSON for traces.
 pub fn trace_json(message: &MessageDescriptor, encoded: &[u8]) -> serde_json::Value {
     let options =
         prost_reflect::SerializeOptions::new().use_proto_field_name(true).stringify_64_bit_integers(false);
     DynamicMessage::decode(message.clone(), encoded)
         .ok()
         .and_then(|message| message.serialize_with_options(serde_json::value::Serializer, &options).ok())
-        .unwrap_or_else(|| serde_json::Value::String("it cannot be decoded".to_owned()))
+        .unwrap_or_else(|| serde_json::Value::String("invalid message".to_owned()))
 }

@@ -1,4 +1,4 @@
-//! Which attributes an answer depends on, over the phases of a request.
+//! The referenced attributes of an answer.
 
 use std::sync::Arc;
 
@@ -6,23 +6,22 @@ use super::attribute::{Reads, Reference, Vocabulary};
 
 /// The attributes that a request's answer depends on.
 ///
-/// What attribute generators made is not the request's, so reading it is no reference; but an output that a binding
-/// looked for in vain is listed as absent, and so is a map among the outputs that was read as a whole, as in a real Mixer
-/// (recorded case `apa-all-types`).
+/// Reads of generated attributes are not references. As in Mixer (recorded case `apa-all-types`), an output that a
+/// binding did not find is listed as absent, and so is a map among the outputs that was read as a whole.
 #[derive(Clone, Debug, Default)]
 pub struct References {
-    /// Reads of the request's attributes before generators made theirs.
+    /// Reads before attribute generation.
     pub(crate) before: Reads,
-    /// Reads after that.
+    /// Reads after attribute generation.
     pub(crate) after: Reads,
-    /// The slots that generators filled.
+    /// The slots of generated attributes.
     pub(crate) generated: Vec<u32>,
     /// Outputs that are listed as absent.
     pub(crate) absent_outputs: Vec<Arc<str>>,
 }
 
 impl References {
-    /// The references, each once; a read before generation goes before one after it.
+    /// Returns the references without duplicates; reads before generation take precedence.
     pub fn list<'a>(&'a self, vocabulary: &'a Vocabulary) -> Vec<Reference<'a>> {
         let mut list: Vec<Reference<'a>> = self.before.referenced(vocabulary).collect();
         let absent = self.absent_outputs.iter().map(|name| Reference { name, key: None, present: false });
@@ -37,8 +36,8 @@ impl References {
         list
     }
 
-    /// Forgets what came after generation: each quota of a request has references of its own.
-    pub(crate) fn restart(&mut self) {
+    /// Clears the reads after generation: each quota of a request has references of its own.
+    pub(crate) fn clear_after(&mut self) {
         self.after.clear();
     }
 }

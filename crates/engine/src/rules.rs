@@ -1,4 +1,4 @@
-//! Rules as they are dispatched: by variety and namespace, with everything compiled that can be.
+//! Compiled rules by template variety and namespace.
 
 use std::{collections::HashMap, sync::Arc};
 
@@ -15,37 +15,37 @@ use mixer_adapter_core::framework::dynamic::DynamicTemplate;
 /// The rules of one variety. CHECK_WITH_OUTPUT counts as CHECK (docs/behaviour/dispatch.md#which-rules-apply).
 #[derive(Debug, Default)]
 pub(crate) struct Table {
-    /// Those of the default configuration namespace, which apply to every request.
+    /// Rules of the default configuration namespace, which apply to every request.
     pub(crate) default: Rules,
-    /// Those of other namespaces, which apply to requests of theirs. Rules of other namespaces cost a request nothing.
+    /// Rules of other namespaces, which apply only to requests of that namespace.
     pub(crate) by_namespace: HashMap<Box<str>, Rules>,
 }
 
 /// The rules of one namespace and variety.
 #[derive(Debug, Default)]
 pub(crate) struct Rules {
-    /// Equal conditions stand here once, and are evaluated once a request.
+    /// Distinct conditions; each is evaluated once per request.
     pub(crate) conditions: Vec<Condition>,
-    /// In the order of the rules that lead to them.
+    /// In the order of their first rules.
     pub(crate) destinations: Vec<Destination>,
     /// In the order of their rules.
     pub(crate) operations: Vec<HeaderRule>,
-    /// How many entries the groups of all destinations have.
+    /// Number of entries in the groups of all destinations.
     pub(crate) entries: usize,
-    /// The place of each condition, by its language and text.
-    pub(crate) condition_places: HashMap<(Language, String), usize>,
-    /// The place of each destination, by handler and method.
-    pub(crate) destination_places: HashMap<(Arc<str>, String), usize>,
+    /// The index of each condition by language and text.
+    pub(crate) condition_indices: HashMap<(Language, String), usize>,
+    /// The index of each destination by handler and method.
+    pub(crate) destination_indices: HashMap<(Arc<str>, String), usize>,
 }
 
 #[derive(Debug)]
 pub(crate) struct Condition {
     pub(crate) text: String,
-    /// `None` where it is always true.
+    /// `None` if it is always true.
     pub(crate) expression: Option<Arc<Expression>>,
 }
 
-/// Where instances are sent: a handler, by one template.
+/// A handler and the template by which it is called.
 #[derive(Debug)]
 pub(crate) struct Destination {
     pub(crate) handler: Arc<RuntimeHandler>,
@@ -57,7 +57,7 @@ pub(crate) struct Destination {
 #[derive(Debug)]
 pub(crate) struct Group {
     pub(crate) rule: Arc<str>,
-    /// Which of the rule's actions.
+    /// The index of the action in the rule.
     pub(crate) action: usize,
     pub(crate) condition: usize,
     pub(crate) entries: Vec<Entry>,
@@ -65,15 +65,15 @@ pub(crate) struct Group {
 
 #[derive(Debug)]
 pub(crate) struct Entry {
-    /// Its place among all entries of the namespace's rules.
+    /// The index among all entries of [`Rules`].
     pub(crate) index: usize,
     pub(crate) instance: Arc<Instance>,
-    /// What an attribute generator's answer is made into.
+    /// The bindings of an attribute generator's output.
     pub(crate) bindings: Option<Arc<Bindings>>,
 }
 
 impl Entry {
-    /// The name by which a request asks for a quota.
+    /// The name by which a request refers to a quota.
     pub(crate) fn short_name(&self) -> &str {
         self.instance.name.split('.').next().unwrap_or_default()
     }
@@ -95,7 +95,7 @@ pub(crate) struct HeaderRule {
     pub(crate) condition: usize,
     /// The vocabulary with the outputs of the rule's named actions.
     pub(crate) vocabulary: Arc<Vocabulary>,
-    /// The entries whose outputs can be read, with their place in that vocabulary.
+    /// Indices of the entries whose outputs can be read, with their slots in `vocabulary`.
     pub(crate) outputs: Vec<(usize, Outputs)>,
     pub(crate) request: Vec<HeaderTemplate>,
     pub(crate) response: Vec<HeaderTemplate>,
@@ -109,13 +109,13 @@ pub(crate) struct HeaderTemplate {
 }
 
 impl Table {
-    /// The rules that apply to a namespace: those of the default namespace first, then its own.
+    /// Iterates over the rules that apply to a namespace: those of the default namespace first, then its own.
     pub(crate) fn of(&self, namespace: &str) -> impl Iterator<Item = &Rules> + Clone {
         std::iter::once(&self.default).chain(self.by_namespace.get(namespace))
     }
 
-    /// The rules whose header operations apply to a namespace. One with check rules of its own loses those of the
-    /// default namespace, as in a real Mixer (docs/behaviour/dispatch.md#header-operations).
+    /// Returns the rules whose header operations apply to a namespace: its own if it has any, otherwise those of the default
+    /// namespace, as in Mixer (docs/behaviour/dispatch.md#header-operations).
     pub(crate) fn with_operations(&self, namespace: &str) -> (usize, &Rules) {
         match self.by_namespace.get(namespace) {
             Some(own) => (1, own),

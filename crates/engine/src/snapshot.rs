@@ -1,4 +1,4 @@
-//! A snapshot: one consistent set of configuration, compiled. A request sees one from start to end.
+//! The snapshot: an immutable, compiled configuration. A request uses the same snapshot from start to end.
 
 use std::{
     sync::Arc,
@@ -14,45 +14,45 @@ use super::{
     rules::Table,
 };
 
-/// Everything a request needs, immutable.
+/// An immutable, compiled configuration.
 #[derive(Debug)]
 pub struct Snapshot {
     pub(crate) vocabulary: Arc<Vocabulary>,
-    /// The slot of each word of the global dictionary that is an attribute.
+    /// The slots of the words of the global dictionary; `None` for words that are not attributes.
     pub global_slots: Box<[Option<u32>]>,
-    pub(crate) identity: Identity,
+    pub(crate) namespace_slots: NamespaceSlots,
     pub(crate) checks: Table,
     pub(crate) reports: Table,
     pub(crate) quotas: Table,
     pub(crate) generators: Table,
     pub(crate) handlers: Vec<Arc<RuntimeHandler>>,
     pub(crate) policy: FailurePolicy,
-    /// Answers of checks, if they are kept.
+    /// The cache of check answers, if enabled.
     pub(crate) cache: Option<CheckCache>,
-    /// Whether parts of the configuration were left out because of faults.
+    /// Whether parts of the configuration were omitted because of faults.
     pub(crate) has_faults: bool,
-    /// How many rules there are.
+    /// Number of rules.
     pub(crate) rules: usize,
-    /// When it was built.
-    pub(crate) since: Instant,
+    /// Time at which it was built.
+    pub(crate) built_at: Instant,
 }
 
 impl Snapshot {
-    /// The attributes that exist.
+    /// The declared attributes.
     pub fn vocabulary(&self) -> &Arc<Vocabulary> {
         &self.vocabulary
     }
 
-    /// How much there is, and since when.
+    /// Returns the size and age.
     pub fn size(&self) -> SnapshotSize {
-        SnapshotSize { rules: self.rules, handlers: self.handlers.len(), age: self.since.elapsed() }
+        SnapshotSize { rules: self.rules, handlers: self.handlers.len(), age: self.built_at.elapsed() }
     }
 
-    /// A snapshot without any rule.
+    /// Creates a snapshot without rules.
     pub fn empty() -> Self {
         let vocabulary = Arc::new(Vocabulary::new());
         Self {
-            identity: Identity::of(&vocabulary),
+            namespace_slots: NamespaceSlots::of(&vocabulary),
             global_slots: global_slots(&vocabulary),
             vocabulary,
             checks: Table::default(),
@@ -64,19 +64,19 @@ impl Snapshot {
             cache: None,
             has_faults: false,
             rules: 0,
-            since: Instant::now(),
+            built_at: Instant::now(),
         }
     }
 }
 
-/// How much is in a snapshot.
+/// The size and age of a snapshot.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct SnapshotSize {
-    /// How many rules do something.
+    /// Number of rules with an effect.
     pub rules: usize,
-    /// How many handlers these rules lead to.
+    /// Number of handlers that these rules use.
     pub handlers: usize,
-    /// How long ago it was built.
+    /// Time since it was built.
     pub age: Duration,
 }
 
@@ -84,15 +84,15 @@ pub(crate) fn global_slots(vocabulary: &Vocabulary) -> Box<[Option<u32>]> {
     WORDS.iter().map(|word| vocabulary.find(word).map(|declared| declared.slot)).collect()
 }
 
-/// The attributes that tell which namespace's rules apply (docs/behaviour/dispatch.md#which-rules-apply).
+/// The slots of the attributes that determine the namespace of a request (docs/behaviour/dispatch.md#which-rules-apply).
 #[derive(Debug)]
-pub(crate) struct Identity {
+pub(crate) struct NamespaceSlots {
     reporter_kind: Option<u32>,
     destination_namespace: Option<u32>,
     source_namespace: Option<u32>,
 }
 
-impl Identity {
+impl NamespaceSlots {
     pub(crate) fn of(vocabulary: &Vocabulary) -> Self {
         let slot = |name| vocabulary.find(name).map(|declared| declared.slot);
         Self {
@@ -102,7 +102,7 @@ impl Identity {
         }
     }
 
-    /// The namespace of a request. What is read for it is always among the referenced attributes.
+    /// Returns the namespace of a request. The attributes read for it are always referenced.
     pub(crate) fn namespace<'b>(&self, bag: &'b Bag, reads: &mut Reads) -> &'b str {
         let mut read = |slot: Option<u32>| match Attributes::from(bag).read(slot?, reads) {
             Some(AttributeValue::String(text)) => Some(&**text),

@@ -15,7 +15,7 @@ use tonic::Status;
 use super::grpc::{Rpc, rpc};
 use attributes::{Decoder, update};
 use mixer_adapter_engine::{
-    Checked, Mixer,
+    CheckOutcome, Mixer,
     attribute::Bag,
     dictionary::WORDS,
     dispatch::{QuotaAsk, Report, Request},
@@ -94,9 +94,9 @@ async fn counted_check(
     let answer = traced_check(mixer, asked, caller, trace).await;
     let status = |response: &CheckResponse| Some(response.precondition.as_ref()?.status.as_ref()?.code);
     let outcome = match answer.as_ref().map(status) {
-        Ok(Some(0)) => Checked::Allowed,
-        Ok(_) => Checked::Denied,
-        Err(_) => Checked::Failed,
+        Ok(Some(0)) => CheckOutcome::Allowed,
+        Ok(_) => CheckOutcome::Denied,
+        Err(_) => CheckOutcome::Failed,
     };
     mixer.counts().check(outcome, start.elapsed());
     answer

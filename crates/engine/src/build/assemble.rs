@@ -79,19 +79,19 @@ fn add(rule: RuleSpec, opened: &Opened, default_namespace: &str, snapshot: &mut 
 impl Rules {
     /// The place of a condition; equal texts of one language share one.
     fn condition(&mut self, language: Language, text: &str, expression: Option<&Arc<Expression>>) -> usize {
-        if let Some(index) = self.condition_places.get(&(language, text.to_owned())) {
+        if let Some(index) = self.condition_indices.get(&(language, text.to_owned())) {
             return *index;
         }
         let index = self.conditions.len();
         self.conditions.push(Condition { text: text.to_owned(), expression: expression.cloned() });
-        self.condition_places.insert((language, text.to_owned()), index);
+        self.condition_indices.insert((language, text.to_owned()), index);
         index
     }
 
     fn destination(&mut self, handler: &Arc<RuntimeHandler>, instance: &Instance) -> &mut Destination {
         let key = (handler.name.clone(), instance.template.method().to_owned());
         let next = self.destinations.len();
-        let index = *self.destination_places.entry(key).or_insert(next);
+        let index = *self.destination_indices.entry(key).or_insert(next);
         if index == next {
             self.destinations.push(Destination {
                 handler: handler.clone(),

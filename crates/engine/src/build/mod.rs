@@ -19,7 +19,7 @@ use super::{
     attribute::Vocabulary,
     cache::CheckCache,
     dispatch::FailurePolicy,
-    snapshot::{Identity, Snapshot, global_slots},
+    snapshot::{NamespaceSlots, Snapshot, global_slots},
 };
 use actions::RuleSpec;
 use mixer_adapter_config::{ConfigSet, Fault, ResourceName, Severity, Topic, lint};
@@ -141,7 +141,7 @@ impl Blueprint {
             return Err(faults);
         }
         let mut snapshot = Snapshot {
-            identity: Identity::of(&self.vocabulary),
+            namespace_slots: NamespaceSlots::of(&self.vocabulary),
             global_slots: global_slots(&self.vocabulary),
             vocabulary: self.vocabulary,
             handlers: opened.values().cloned().collect(),

@@ -43,7 +43,7 @@ impl<'s> Request<'s> {
     /// The answer that is kept for a request like this one, if there is one. It has the references of the request that
     /// was answered, which this one shares.
     pub fn find_answer(&mut self) -> Option<CheckAnswer> {
-        let (answer, references) = self.snapshot.cache.as_ref()?.find(&self.bag)?;
+        let (answer, references) = self.snapshot.cache.as_ref()?.get(&self.bag)?;
         self.references = references;
         if let Some(trace) = &mut self.trace {
             trace.steps.push(Step::Merged {
@@ -65,7 +65,7 @@ impl<'s> Request<'s> {
         self.generate().await.map_err(|error| error.within("preprocessing attributes failed"))?;
         let answer = self.check().await.map_err(|error| error.within("performing check operation failed"))?;
         if let (Some(cache), Some(asked)) = (&self.snapshot.cache, asked) {
-            cache.keep(&asked, &self.references, &answer);
+            cache.insert(&asked, &self.references, &answer);
         }
         Ok(answer)
     }

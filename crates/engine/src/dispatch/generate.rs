@@ -55,7 +55,8 @@ impl<'s> Request<'s> {
         }
         // Generators ran by the namespace that the request brings; from here on a generated one counts.
         if !self.references.generated.is_empty() {
-            self.namespace = snapshot.identity.namespace(&self.bag, &mut self.references.after).to_owned();
+            self.namespace =
+                snapshot.namespace_slots.namespace(&self.bag, &mut self.references.after).to_owned();
         }
         Ok(())
     }

@@ -59,7 +59,7 @@ impl<'s> Request<'s> {
     /// A request with these attributes, which must be of the snapshot's vocabulary.
     pub fn new(snapshot: &'s Snapshot, bag: Bag, deadline: Option<Instant>, traced: bool) -> Self {
         let mut references = References::default();
-        let namespace = snapshot.identity.namespace(&bag, &mut references.before).to_owned();
+        let namespace = snapshot.namespace_slots.namespace(&bag, &mut references.before).to_owned();
         let trace = traced.then(|| Box::new(Trace { namespace: namespace.clone(), steps: Vec::new() }));
         let generated = false;
         Self { snapshot, bag, references, namespace, deadline, generated, trace, condition_errors: 0 }

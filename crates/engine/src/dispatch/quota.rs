@@ -41,7 +41,7 @@ impl<'s> Request<'s> {
     /// handlers the first to answer counts. Where an instance cannot be built or an adapter fails, nothing is granted, unless the
     /// failure policy is open.
     pub async fn quota(&mut self, ask: QuotaAsk<'_>) -> QuotaAnswer {
-        self.references.restart();
+        self.references.clear_after();
         // A check whose answer was kept ran no generators.
         if !self.generated
             && let Err(error) = self.generate().await

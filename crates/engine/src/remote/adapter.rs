@@ -16,10 +16,10 @@ use super::{
 use mixer_adapter_config::proto::istio::policy::v1beta1::Connection;
 use mixer_adapter_core::adapter::ConfigErrors;
 
-/// An adapter that runs elsewhere, as one handler calls it: over gRPC, on connections of its own that are made with the
-/// first call and made again when they end (docs/behaviour/connections.md#connecting).
+/// A handler's client of an out-of-process adapter. It has connections of its own, which are opened by the first call and
+/// reopened when they end (docs/behaviour/connections.md#connecting).
 ///
-/// Nothing is retried that the adapter may have seen.
+/// A call is retried only if the adapter cannot have processed it.
 #[derive(Debug)]
 pub struct RemoteAdapter {
     balancer: Balancer,
@@ -29,19 +29,18 @@ pub struct RemoteAdapter {
     max_response_size: usize,
 }
 
-/// How often a call that the adapter has certainly not begun with is sent again: connections may end, in order, just when
-/// a call is put on them.
-const RESENT: u32 = 2;
+/// Maximum retries of a call that the adapter has not begun to process, because its connection was shutting down.
+const MAX_RETRIES: u32 = 2;
 
 impl RemoteAdapter {
-    /// The adapter at a handler's connection. Connections are kept on that runtime. The files that the connection names
-    /// are read here. The errors name its fields, `connection.address`.
+    /// Creates a client for a handler's connection, whose files are read here. Connections run on `runtime`. Errors name
+    /// fields, such as `connection.address`.
     pub fn new(connection: &Connection, options: &Options, runtime: &Handle) -> Result<Self, ConfigErrors> {
         Self::build(connection, options, runtime, false)
     }
 
-    /// The same with one connection at a time, also where the address asks for one to each of a name's addresses: a
-    /// session is known to the replica that made it.
+    /// Like [`Self::new`] with a single connection, even for a `dns:///` address: a session exists only in the replica that
+    /// created it.
     pub(super) fn sticky(
         connection: &Connection,
         options: &Options,
@@ -77,28 +76,29 @@ impl RemoteAdapter {
         })
     }
 
-    /// Calls a method, `/listentry.HandleListEntryService/HandleListEntry`, with an encoded request; returns the encoded
-    /// answer. The handler's timeout shortens the deadline.
+    /// Calls a method such as `/listentry.HandleListEntryService/HandleListEntry` with an encoded request and returns the
+    /// encoded response. The earlier of `deadline` and the handler's timeout applies.
     ///
-    /// Errors are the adapter's own, or: UNAVAILABLE at once while it cannot be reached, and when a connection broke off;
-    /// DEADLINE_EXCEEDED; RESOURCE_EXHAUSTED for an answer that is too long; INTERNAL or UNKNOWN for one that is not gRPC.
+    /// # Errors
+    /// The adapter's own status, or: UNAVAILABLE without a connection and after a lost one; DEADLINE_EXCEEDED;
+    /// RESOURCE_EXHAUSTED for a response that is too long; INTERNAL or UNKNOWN for one that is not valid gRPC.
     pub async fn call(
         &self,
         path: &PathAndQuery,
         request: Bytes,
         deadline: Option<Instant>,
     ) -> Result<Bytes, Status> {
-        self.call_until(path, &[&request], self.until(deadline)).await
+        self.call_until(path, &[&request], self.effective_deadline(deadline)).await
     }
 
-    /// The deadline, or the end of the handler's timeout from now if that is earlier.
-    pub(super) fn until(&self, deadline: Option<Instant>) -> Option<Instant> {
+    /// Returns the earlier of `deadline` and the handler's timeout.
+    pub(super) fn effective_deadline(&self, deadline: Option<Instant>) -> Option<Instant> {
         let own = self.timeout.and_then(|timeout| Instant::now().checked_add(timeout));
         deadline.into_iter().chain(own).min()
     }
 
-    /// Calls a method without regard to the handler's timeout. The request may come in pieces: protobuf may be put
-    /// together from fields in any order.
+    /// Calls a method without the handler's timeout. `request` is the concatenation of its parts, which protobuf permits
+    /// for encoded fields.
     pub(super) async fn call_until(
         &self,
         path: &PathAndQuery,
@@ -108,17 +108,17 @@ impl RemoteAdapter {
         within(deadline, self.attempt(path, exchange::frame(request)?, deadline)).await
     }
 
-    /// Host and port, for messages.
+    /// The address as `host:port`.
     pub(super) fn address(&self) -> String {
         self.balancer.address()
     }
 
-    /// Waits for the first connection. UNAVAILABLE with the reason where it cannot be made.
+    /// Waits for the first connection; UNAVAILABLE with the reason if it fails.
     pub async fn ready(&self) -> Result<(), Status> {
         self.balancer.sender().await.map(drop)
     }
 
-    /// Waits until there is a connection.
+    /// Waits for a connection.
     pub(super) async fn connected(&self) {
         self.balancer.connected().await;
     }
@@ -129,7 +129,7 @@ impl RemoteAdapter {
         frame: Bytes,
         deadline: Option<Instant>,
     ) -> Result<Bytes, Status> {
-        let mut resent = 0;
+        let mut retries = 0;
         loop {
             let token = match &self.security {
                 Some(security) => security.token().await?,
@@ -138,29 +138,31 @@ impl RemoteAdapter {
             let mut sender = self.balancer.sender().await?;
             let timeout = deadline.map(|deadline| deadline.saturating_duration_since(Instant::now()));
             if timeout.is_some_and(|timeout| timeout.is_zero()) {
-                return Err(too_late());
+                return Err(deadline_exceeded());
             }
             let request = exchange::request(&self.origin, path, frame.clone(), timeout, token)?;
             match sender.send(request).await {
                 Ok(response) => return exchange::answer(response, self.max_response_size).await,
-                Err(Failure::Unprocessed(_)) if resent < RESENT => resent += 1,
+                Err(Failure::Unprocessed(_)) if retries < MAX_RETRIES => retries += 1,
                 Err(Failure::Unprocessed(status) | Failure::Lost(status)) => return Err(status),
             }
         }
     }
 }
 
-/// DEADLINE_EXCEEDED when the deadline passes first; the call's stream is reset.
+/// Runs a call until the deadline, at which it is cancelled with DEADLINE_EXCEEDED.
 pub(super) async fn within<T>(
     deadline: Option<Instant>,
     call: impl Future<Output = Result<T, Status>>,
 ) -> Result<T, Status> {
     match deadline {
         None => call.await,
-        Some(deadline) => tokio::time::timeout_at(deadline, call).await.unwrap_or_else(|_| Err(too_late())),
+        Some(deadline) => {
+            tokio::time::timeout_at(deadline, call).await.unwrap_or_else(|_| Err(deadline_exceeded()))
+        }
     }
 }
 
-fn too_late() -> Status {
-    Status::deadline_exceeded("no answer in time")
+fn deadline_exceeded() -> Status {
+    Status::deadline_exceeded("no response before the deadline")
 }

@@ -1,4 +1,26 @@
-use std::net::{IpAddr, SocketAddr};
+use std::{
+    net::{IpAddr, SocketAddr},
+    num::NonZeroU16,
+};
+
+/// A `connection.address` that cannot be parsed. The texts follow the name of the field.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub(super) enum AddressError {
+    #[error("is missing; write host:port, or dns:///host:port for all addresses of a name")]
+    Missing,
+    #[error("{address:?} names a DNS server, which is not supported; write {scheme}:///host:port")]
+    Resolver { address: String, scheme: String },
+    #[error("{0:?} has an unknown scheme; write host:port or dns:///host:port")]
+    Scheme(String),
+    #[error("{0:?} is not host:port")]
+    HostPort(String),
+    #[error("{0:?} has no port; write host:port")]
+    MissingPort(String),
+    #[error("the port of {0:?} is not between 1 and 65535")]
+    Port(String),
+    #[error("the host of {0:?} is not a host name or IP address")]
+    Host(String),
+}
 
 /// A handler's `connection.address`.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -6,53 +28,48 @@ pub(super) struct Address {
     /// A name or an IP address, without brackets.
     pub(super) host: String,
     pub(super) port: u16,
-    /// `dns:///host:port`: a connection to each of the name's addresses. Without it, as in Mixer, one connection to
-    /// whichever of them answers first (docs/behaviour/connections.md#connecting).
+    /// `dns:///host:port`: one connection to each address of the name. Otherwise, as in Mixer, a single connection to the
+    /// first address that accepts one (docs/behaviour/connections.md#connecting).
     pub(super) spread: bool,
 }
 
-/// What `dns:///host` means without a port, as in other gRPC clients.
+/// The default port of `dns:///host`, as in other gRPC clients.
 const DNS_PORT: u16 = 443;
 
 impl Address {
-    /// Reads `host:port`, `dns:///host:port` or `passthrough:///host:port`. The error says what to write instead.
-    pub(super) fn parse(text: &str) -> Result<Self, String> {
+    /// Parses `host:port`, `dns:///host:port` or `passthrough:///host:port`.
+    pub(super) fn parse(text: &str) -> Result<Self, AddressError> {
         if text.is_empty() {
-            return Err(
-                "is missing: write host:port, or dns:///host:port for all addresses of a name".to_owned()
-            );
+            return Err(AddressError::Missing);
         }
         let (scheme, rest) = text.split_once("://").unwrap_or(("", text));
         let host_and_port = match scheme {
             "" => rest,
-            "dns" | "passthrough" => rest.strip_prefix('/').ok_or_else(|| {
-                format!("{text:?} names a server to resolve with, which is not supported: write {scheme}:///host:port")
+            "dns" | "passthrough" => rest.strip_prefix('/').ok_or_else(|| AddressError::Resolver {
+                address: text.to_owned(),
+                scheme: scheme.to_owned(),
             })?,
-            other => {
-                return Err(format!("{text:?} has the scheme {other:?}: write host:port or dns:///host:port"));
-            }
+            _ => return Err(AddressError::Scheme(text.to_owned())),
         };
         let spread = scheme == "dns";
-        let (host, port) = split(host_and_port).ok_or_else(|| format!("{text:?} is not host:port"))?;
+        let (host, port) = split(host_and_port).ok_or_else(|| AddressError::HostPort(text.to_owned()))?;
         let port = match port {
             Some(port) => {
-                port.parse().map_err(|_| format!("{text:?} has no port between 1 and 65535: {port:?}"))?
+                let port: Option<NonZeroU16> = port.parse().ok();
+                port.ok_or_else(|| AddressError::Port(text.to_owned()))?.get()
             }
             None if spread => DNS_PORT,
-            None => return Err(format!("{text:?} has no port: write host:port")),
+            None => return Err(AddressError::MissingPort(text.to_owned())),
         };
-        if port == 0 {
-            return Err(format!("{text:?} has port 0, where nobody can listen"));
-        }
-        // As in Go, no host is this machine.
+        // As in Go, an empty host is the local host.
         let host = if host.is_empty() { "localhost" } else { host };
         if !is_host(host) {
-            return Err(format!("{text:?} has no host that can be looked up: {host:?}"));
+            return Err(AddressError::Host(text.to_owned()));
         }
         Ok(Self { host: host.to_owned(), port, spread })
     }
 
-    /// Host and port as in a URI.
+    /// Formats host and port as in a URI.
     pub(super) fn authority(&self) -> String {
         match self.host.contains(':') {
             true => format!("[{}]:{}", self.host, self.port),
@@ -60,14 +77,14 @@ impl Address {
         }
     }
 
-    /// The address itself, if the host is no name.
+    /// Returns the socket address if the host is an IP address.
     pub(super) fn literal(&self) -> Option<SocketAddr> {
         let ip: IpAddr = self.host.parse().ok()?;
         Some(SocketAddr::new(ip, self.port))
     }
 }
 
-/// Host and port of `host:port`, `[ipv6]:port`, `host` or `[ipv6]`.
+/// Splits `host:port`, `[ipv6]:port`, `host` or `[ipv6]`.
 fn split(text: &str) -> Option<(&str, Option<&str>)> {
     if let Some(bracketed) = text.strip_prefix('[') {
         let (host, rest) = bracketed.split_once(']')?;
@@ -94,12 +111,12 @@ fn is_host(host: &str) -> bool {
 mod tests {
     use super::*;
 
-    fn parse(text: &str) -> Result<(String, bool), String> {
+    fn parse(text: &str) -> Result<(String, bool), AddressError> {
         Address::parse(text).map(|address| (address.authority(), address.spread))
     }
 
     #[test]
-    fn addresses_are_host_and_port_with_or_without_dns() {
+    fn addresses_are_host_and_port_with_an_optional_scheme() {
         for (text, authority, spread) in [
             ("adapter:9091", "adapter:9091", false),
             ("adapter.ns.svc.cluster.local:9091", "adapter.ns.svc.cluster.local:9091", false),
@@ -116,23 +133,23 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_address_is_refused_with_what_to_write() {
+    fn errors_say_what_is_wrong_with_an_address() {
         for (text, reason) in [
             ("", "is missing"),
             ("adapter", "has no port"),
-            ("adapter:", "no port between 1 and 65535"),
-            ("adapter:65536", "no port between 1 and 65535"),
-            ("adapter:0", "port 0"),
-            ("adapter:grpc", "no port between 1 and 65535"),
+            ("adapter:", "not between 1 and 65535"),
+            ("adapter:65536", "not between 1 and 65535"),
+            ("adapter:0", "not between 1 and 65535"),
+            ("adapter:grpc", "not between 1 and 65535"),
             ("::1:9091", "is not host:port"),
             ("[adapter]:9091", "is not host:port"),
-            ("http://adapter:9091", "the scheme \"http\""),
-            ("unix:///run/adapter", "the scheme \"unix\""),
-            ("dns://10.0.0.1/adapter:9091", "a server to resolve with"),
-            ("ad apter:9091", "no host"),
-            ("user@adapter:9091", "no host"),
+            ("http://adapter:9091", "unknown scheme"),
+            ("unix:///run/adapter", "unknown scheme"),
+            ("dns://10.0.0.1/adapter:9091", "names a DNS server"),
+            ("ad apter:9091", "not a host name"),
+            ("user@adapter:9091", "not a host name"),
         ] {
-            let error = parse(text).err().unwrap_or_default();
+            let error = parse(text).map_or_else(|error| error.to_string(), |_| String::new());
             assert!(error.contains(reason), "{text:?}: {error:?}");
         }
     }

@@ -1,7 +1,7 @@
-//! Adapters that run elsewhere, called over gRPC as Mixer calls them.
+//! Clients of out-of-process adapters, called over gRPC as Mixer calls them.
 //!
-//! A [`RemoteAdapter`] is what a handler with a `connection` calls; a [`Session`] is the same for an adapter with
-//! `session_based: true`, which is given its configuration once, ahead of the calls.
+//! A handler with a `connection` calls a [`RemoteAdapter`], or a [`Session`] if the adapter is `session_based` and receives
+//! its configuration once, before the calls.
 
 mod adapter;
 mod address;
@@ -16,7 +16,7 @@ mod settings;
 pub use adapter::RemoteAdapter;
 pub use mixer_adapter_net::Backoff;
 pub use options::{Options, Resolver, Wire};
-pub use session::{OpenError, Refused, Session, SessionState, Step};
+pub use session::{OpenError, RefusedError, Session, SessionState, SetupStep};
 pub use settings::check_connection;
 
 #[cfg(test)]

@@ -5,37 +5,37 @@ use tokio::io::DuplexStream;
 use super::Backoff;
 use mixer_adapter_host::handler::BoxFuture;
 
-/// How adapters that run elsewhere are called.
+/// Options of connections to out-of-process adapters.
 #[derive(Clone, Debug)]
 pub struct Options {
-    /// How long it may take until a connection stands, TLS included.
+    /// Timeout of connecting, including the TLS handshake.
     pub connect_timeout: Duration,
-    /// Delays before a connection is tried again; calls fail at once meanwhile. The longest one by default is 0.75 s, so that an
-    /// adapter that is back is called again within a second.
+    /// Delays between connection attempts; calls fail immediately meanwhile. By default at most 0.75 s, so that a
+    /// restarted adapter is called again within a second.
     pub reconnect: Backoff,
-    /// How often a silent adapter is asked whether it is still there, while calls wait for it. Never while none does:
-    /// some servers end connections that are asked too often. `None` never asks.
+    /// Interval of keepalive pings while calls are in flight. Never without calls: some servers close connections that are
+    /// pinged too often. `None` disables pings.
     pub keepalive: Option<Duration>,
-    /// How long the answer to that may take.
+    /// Timeout of a ping.
     pub keepalive_timeout: Duration,
-    /// The longest answer in bytes; a longer one is RESOURCE_EXHAUSTED.
+    /// Maximum size of a response in bytes; a larger one is RESOURCE_EXHAUSTED.
     pub max_response_size: usize,
-    /// How often a `dns:///` name is looked up again. It is also looked up when a connection ends.
+    /// Interval at which a `dns:///` name is resolved again. It is also resolved when a connection ends.
     pub resolve_interval: Duration,
-    /// How a name's addresses are found.
+    /// Resolves names to addresses.
     pub resolver: Resolver,
-    /// How long Validate and CreateSession may take together. The handler's own timeout is for its calls.
+    /// Timeout of Validate and CreateSession together. The handler's own timeout applies to its calls.
     pub setup_timeout: Duration,
-    /// How long CloseSession may take.
+    /// Timeout of CloseSession.
     pub close_timeout: Duration,
-    /// Delays before a session that an adapter refused is tried again.
+    /// Delays between attempts to open a session.
     pub setup_backoff: Backoff,
-    /// With `mutual`: the URI SANs of which an adapter's certificate must have one. Empty: those of the client's own
-    /// certificate, as Mixer demands (docs/behaviour/connections.md#mutual-tls).
+    /// With `mutual`: the accepted URI SANs of an adapter's certificate. If empty, those of the client's own certificate,
+    /// as in Mixer (docs/behaviour/connections.md#mutual-tls).
     pub adapter_sans: Vec<String>,
-    /// How old a token's file may be known: it is read again for the first call after that.
+    /// Maximum age of a token that was read from a file. The first call after that reads the file again.
     pub token_file_age: Duration,
-    /// What connections are made of in place of TCP, whatever the address: without TLS, within the process.
+    /// Replaces TCP connections to any address by connections within the process, without TLS.
     pub wire: Option<Wire>,
 }
 
@@ -59,14 +59,14 @@ impl Default for Options {
     }
 }
 
-/// Finds the addresses of a name. The default asks the system.
+/// Resolves a name. The default uses the system's resolver.
 #[derive(Clone)]
 pub struct Resolver(Arc<Resolve>);
 
 type Resolve = dyn Fn(String, u16) -> BoxFuture<'static, io::Result<Vec<SocketAddr>>> + Send + Sync;
 
 impl Resolver {
-    /// Asks a function of host and port.
+    /// Creates a resolver from a function of host and port.
     pub fn new<F>(resolve: impl Fn(String, u16) -> F + Send + Sync + 'static) -> Self
     where
         F: Future<Output = io::Result<Vec<SocketAddr>>> + Send + 'static,
@@ -79,7 +79,7 @@ impl Resolver {
         let mut known = std::collections::HashSet::new();
         addresses.retain(|address| known.insert(*address));
         match addresses.is_empty() {
-            true => Err(io::Error::new(io::ErrorKind::NotFound, "the name has no address")),
+            true => Err(io::Error::new(io::ErrorKind::NotFound, "the name has no addresses")),
             false => Ok(addresses),
         }
     }
@@ -97,12 +97,12 @@ impl fmt::Debug for Resolver {
     }
 }
 
-/// Makes connections to a server in the same process: a pair of pipes, of which the server has one end already.
+/// Connects to a server in the same process through in-memory pipes.
 #[derive(Clone)]
 pub struct Wire(Arc<dyn Fn() -> DuplexStream + Send + Sync>);
 
 impl Wire {
-    /// Takes the client's ends from that function.
+    /// Creates a transport from a function that returns the client's end of a new pipe.
     pub fn new(connect: impl Fn() -> DuplexStream + Send + Sync + 'static) -> Self {
         Self(Arc::new(connect))
     }

@@ -4,7 +4,7 @@ use super::{address::Address, security};
 use mixer_adapter_config::proto::istio::policy::v1beta1::Connection;
 use mixer_adapter_core::adapter::ConfigErrors;
 
-/// A handler's connection, read.
+/// The parsed `connection` of a handler.
 #[derive(Debug)]
 pub(super) struct Settings {
     pub(super) address: Address,
@@ -12,8 +12,8 @@ pub(super) struct Settings {
     pub(super) security: Option<security::Settings>,
 }
 
-/// Looks for the faults of a handler's connection that show without its files and without the network. The fields in the
-/// errors start at the handler, `connection.authentication.tls.token_path`.
+/// Validates a handler's connection without its files and the network. The fields in the errors are relative to the
+/// handler, such as `connection.authentication.tls.token_path`.
 pub fn check_connection(connection: &Connection) -> Result<(), ConfigErrors> {
     Settings::read(connection).map(drop)
 }
@@ -22,12 +22,12 @@ impl Settings {
     pub(super) fn read(connection: &Connection) -> Result<Self, ConfigErrors> {
         let mut errors = ConfigErrors::default();
         let address = Address::parse(&connection.address)
-            .map_err(|reason| errors.push("connection.address", reason))
+            .map_err(|error| errors.push("connection.address", error.to_string()))
             .ok();
         let timeout = connection.timeout.and_then(|timeout| {
             let timeout = Duration::try_from(timeout).ok().filter(|timeout| !timeout.is_zero());
             if timeout.is_none() {
-                errors.push("connection.timeout", "must be longer than 0 s; leave it out for no limit");
+                errors.push("connection.timeout", "must be longer than 0s; omit it for no limit");
             }
             timeout
         });
@@ -48,7 +48,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn authentication_is_refused_where_it_was_not_built_in() {
+    fn authentication_is_an_error_without_the_feature_tls() {
         let address = "adapter:9091".to_owned();
         let connection = Connection { address, timeout: None, authentication: Some(Default::default()) };
         let error = check_connection(&connection).map_err(|error| error.to_string());

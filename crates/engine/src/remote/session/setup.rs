@@ -34,20 +34,20 @@ const CLOSE: &str = "/istio.mixer.adapter.model.v1beta1.InfrastructureBackend/Cl
 
 /// A method of `InfrastructureBackend`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Step {
-    /// Looking at the configuration.
+pub enum SetupStep {
+    /// Validates the configuration.
     Validate,
-    /// Beginning the session.
+    /// Creates the session.
     CreateSession,
 }
 
-/// An adapter refused a configuration.
+/// An adapter rejected a configuration.
 #[derive(Clone, Debug, PartialEq, thiserror::Error)]
-#[error("the adapter refuses the configuration: {step:?} answered {}", describe(.status))]
-pub struct Refused {
-    /// What it was asked.
-    pub step: Step,
-    /// Its answer, with whatever details it gave.
+#[error("the adapter rejected the configuration: {step:?} returned {}", describe(.status))]
+pub struct RefusedError {
+    /// The method that returned the status.
+    pub step: SetupStep,
+    /// The status with its details.
     pub status: Status,
 }
 
@@ -62,21 +62,31 @@ fn describe(status: &Status) -> String {
     }
 }
 
-/// Why there is no session.
-#[derive(Debug)]
-pub(super) enum Failure {
-    Refused(Refused),
+/// A session that was not created.
+#[derive(Debug, thiserror::Error)]
+pub(super) enum SetupError {
+    #[error(transparent)]
+    Refused(RefusedError),
+    #[error("{}", .0.message())]
     Unreachable(tonic::Status),
 }
 
-impl Failure {
-    /// What calls are answered because of it.
+impl SetupError {
+    /// The status of calls while there is no session.
     pub(super) fn status(&self) -> tonic::Status {
-        tonic::Status::unavailable(match self {
-            Self::Refused(refused) => refused.to_string(),
-            Self::Unreachable(why) => why.message().to_owned(),
-        })
+        tonic::Status::unavailable(self.to_string())
     }
+}
+
+/// A failed CloseSession.
+#[derive(Debug, thiserror::Error)]
+pub(super) enum CloseError {
+    #[error("{}", .0.message())]
+    Call(tonic::Status),
+    #[error("invalid response: {0}")]
+    Response(#[from] prost::DecodeError),
+    #[error("{}", describe(.0))]
+    Refused(Status),
 }
 
 impl Setup {
@@ -98,71 +108,69 @@ impl Setup {
         }
     }
 
-    /// Validate, then CreateSession. Returns the session's id.
-    pub(super) async fn establish(&self) -> Result<String, Failure> {
+    /// Calls Validate and CreateSession; returns the id of the session.
+    pub(super) async fn establish(&self) -> Result<String, SetupError> {
         let deadline = Instant::now() + self.timeout;
-        let step = Step::Validate;
-        let response: ValidateResponse = self.ask(step, &self.validate, deadline).await?;
-        unless_refused(step, response.status)?;
-        let step = Step::CreateSession;
-        let response: CreateSessionResponse = self.ask(step, &self.create, deadline).await?;
-        unless_refused(step, response.status)?;
+        let step = SetupStep::Validate;
+        let response: ValidateResponse = self.call(step, &self.validate, deadline).await?;
+        check_status(step, response.status)?;
+        let step = SetupStep::CreateSession;
+        let response: CreateSessionResponse = self.call(step, &self.create, deadline).await?;
+        check_status(step, response.status)?;
         if response.session_id.is_empty() {
             return Err(refused(step, Code::Internal, "OK without a session_id"));
         }
         Ok(response.session_id)
     }
 
-    /// Gives a session back. The error says why that may not have worked.
-    pub(super) async fn close(&self, id: &str) -> Result<(), String> {
+    /// Calls CloseSession.
+    pub(super) async fn close(&self, id: &str) -> Result<(), CloseError> {
         let request = CloseSessionRequest { session_id: id.to_owned() }.encode_to_vec();
         let deadline = Some(Instant::now() + self.close_timeout);
         let path = PathAndQuery::from_static(CLOSE);
         let answer = self.remote.call_until(&path, &[&request], deadline).await;
-        let answer = answer.map_err(|status| status.message().to_owned())?;
-        let response = CloseSessionResponse::decode(answer).map_err(|error| error.to_string())?;
+        let response = CloseSessionResponse::decode(answer.map_err(CloseError::Call)?)?;
         match response.status.filter(|status| status.code != 0) {
-            Some(status) => Err(describe(&status)),
+            Some(status) => Err(CloseError::Refused(status)),
             None => Ok(()),
         }
     }
 
-    async fn ask<M: Message + Default>(
+    async fn call<M: Message + Default>(
         &self,
-        step: Step,
+        step: SetupStep,
         request: &[u8],
         deadline: Instant,
-    ) -> Result<M, Failure> {
+    ) -> Result<M, SetupError> {
         let path = PathAndQuery::from_static(match step {
-            Step::Validate => VALIDATE,
-            Step::CreateSession => CREATE,
+            SetupStep::Validate => VALIDATE,
+            SetupStep::CreateSession => CREATE,
         });
         let answer = self.remote.call_until(&path, &[request], Some(deadline)).await;
         let answer = answer.map_err(|status| match status.code() {
-            // Where nobody answered, or nobody had the time to.
+            // The call may not have reached the adapter, or not in time.
             Code::Unavailable
             | Code::DeadlineExceeded
             | Code::Cancelled
             | Code::Aborted
-            | Code::ResourceExhausted => Failure::Unreachable(status),
-            // Adapters made with other languages' libraries refuse with an error in place of an answer.
+            | Code::ResourceExhausted => SetupError::Unreachable(status),
+            // Adapters in other languages may reject a configuration by an error instead of a response.
             code => refused(step, code, status.message()),
         })?;
-        M::decode(answer).map_err(|error| {
-            refused(step, Code::Internal, &format!("with something that is no answer to it: {error}"))
-        })
+        M::decode(answer)
+            .map_err(|error| refused(step, Code::Internal, &format!("invalid response: {error}")))
     }
 }
 
-/// No status is OK: so is a message of which everything is zero.
-fn unless_refused(step: Step, status: Option<Status>) -> Result<(), Failure> {
+/// Checks the status in a response. A missing status means OK, like one with only default values.
+fn check_status(step: SetupStep, status: Option<Status>) -> Result<(), SetupError> {
     match status.filter(|status| status.code != 0) {
-        Some(status) => Err(Failure::Refused(Refused { step, status })),
+        Some(status) => Err(SetupError::Refused(RefusedError { step, status })),
         None => Ok(()),
     }
 }
 
-fn refused(step: Step, code: Code, message: &str) -> Failure {
+fn refused(step: SetupStep, code: Code, message: &str) -> SetupError {
     let status = Status { code: code as i32, message: message.to_owned(), details: Vec::new() };
-    Failure::Refused(Refused { step, status })
+    SetupError::Refused(RefusedError { step, status })
 }

@@ -8,35 +8,35 @@ use tonic::Status;
 use mixer_adapter_core::proto::Any;
 use mixer_adapter_net::{Backoff, Delays};
 
-/// Whether a session is open, for those who ask.
+/// The state of a session.
 #[derive(Clone, Debug)]
 pub enum SessionState {
-    /// It is.
+    /// The session is open.
     Open {
-        /// The id the adapter gave it.
+        /// The id assigned by the adapter.
         id: String,
     },
-    /// It is tried again in the background.
+    /// The session is not open; opening is retried in the background.
     Pending {
-        /// What its calls are answered meanwhile: UNAVAILABLE.
-        why: Status,
+        /// The status of its calls: UNAVAILABLE with the reason.
+        status: Status,
     },
 }
 
-/// What a session's calls find.
+/// The state as calls use it.
 #[derive(Debug)]
 pub(super) enum State {
     Open {
         session: Arc<Opened>,
-        /// The adapter did not know it, and it is being made again.
+        /// The adapter has lost the session, and it is being created again.
         renewing: bool,
     },
-    /// Why calls are UNAVAILABLE.
+    /// The status of calls.
     Pending(Status),
     Closed,
 }
 
-/// A session that an adapter made.
+/// A session created by an adapter.
 #[derive(Debug)]
 pub(super) struct Opened {
     pub(super) id: String,
@@ -44,7 +44,7 @@ pub(super) struct Opened {
     pub(super) adapter_config: Bytes,
 }
 
-/// The type_url of a session id in `adapter_config`, from the comments of generated protos; its value is the id as it is
+/// The type_url of a session id in `adapter_config`, as documented in generated protos; the value is the plain id
 /// (docs/behaviour/sessions.md#session-ids-in-calls).
 const SESSION_ID: &str = "google.protobuf.Any.type_url";
 
@@ -58,7 +58,7 @@ impl State {
     pub(super) fn opened(&self) -> Result<Arc<Opened>, Status> {
         match self {
             Self::Open { session, .. } => Ok(session.clone()),
-            Self::Pending(why) => Err(why.clone()),
+            Self::Pending(status) => Err(status.clone()),
             Self::Closed => Err(Status::unavailable("the session is closed")),
         }
     }
@@ -66,13 +66,13 @@ impl State {
     pub(super) fn describe(&self) -> SessionState {
         match self.opened() {
             Ok(session) => SessionState::Open { id: session.id.clone() },
-            Err(why) => SessionState::Pending { why },
+            Err(status) => SessionState::Pending { status },
         }
     }
 }
 
-/// When a session may be made again. NOT_FOUND may mean something else than the session: an adapter that says so often
-/// must not be asked for a new session each time.
+/// Limits renewals of a session. NOT_FOUND may refer to something other than the session and must not cause a renewal for
+/// every call.
 #[derive(Debug)]
 pub(super) struct Renewals(Mutex<(Delays, Instant)>);
 
@@ -85,13 +85,13 @@ impl Renewals {
         self.lock().1 <= Instant::now()
     }
 
-    /// With the new session it is not found either.
-    pub(super) fn was_in_vain(&self) {
+    /// Delays the next renewal: the call was NOT_FOUND with the new session, too.
+    pub(super) fn failed(&self) {
         let (delays, not_before) = &mut *self.lock();
         *not_before = Instant::now() + delays.next_delay();
     }
 
-    pub(super) fn was_of_use(&self) {
+    pub(super) fn succeeded(&self) {
         self.lock().0.reset();
     }
 

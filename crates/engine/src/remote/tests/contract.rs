@@ -28,7 +28,7 @@ use crate::{
         CloseSessionRequest, CloseSessionResponse, CreateSessionRequest, CreateSessionResponse,
         ValidateRequest, ValidateResponse,
     },
-    remote::{OpenError, Options, Resolver, Session, SessionState, Step},
+    remote::{OpenError, Options, Resolver, Session, SessionState, SetupStep},
 };
 use mixer_adapter_core::{
     proto::{Any, CheckResult, Status},
@@ -125,7 +125,7 @@ async fn a_session_keeps_to_one_replica_of_a_name() {
 async fn no_session_is_created_without_a_validated_configuration() {
     let mut server = Scripted::start(|_| validated(Some(refusal()))).await;
     let Err(OpenError::Refused(refused)) = open(server.address, "x").await else { panic!("not refused") };
-    assert_eq!((refused.step, refused.status), (Step::Validate, refusal()));
+    assert_eq!((refused.step, refused.status), (SetupStep::Validate, refusal()));
     tokio::time::sleep(Duration::from_millis(20)).await;
     assert_eq!(methods(&server.rest()), ["Validate"]);
 }
@@ -137,17 +137,17 @@ async fn what_refuses_a_configuration_and_what_leaves_it_pending() {
     let ok = || validated(None);
     let unknown = Status { code: 99, message: "odd".to_owned(), details: Vec::new() };
     let refusing = [
-        (ok(), created(""), "CreateSession answered Internal: OK without a session_id"),
-        (ok(), Act::ok(b"\xff"), "CreateSession answered Internal: with something that is no answer to it"),
-        (Act::ok(b"\x0a\xff"), created("s"), "Validate answered Internal: with something that is no answer"),
-        (validated(Some(unknown)), created("s"), "Validate answered code 99: odd"),
+        (ok(), created(""), "CreateSession returned Internal: OK without a session_id"),
+        (ok(), Act::ok(b"\xff"), "CreateSession returned Internal: invalid response"),
+        (Act::ok(b"\x0a\xff"), created("s"), "Validate returned Internal: invalid response"),
+        (validated(Some(unknown)), created("s"), "Validate returned code 99: odd"),
         (
             Act::error("12", "no such service"),
             created("s"),
-            "Validate answered Unimplemented: no such service",
+            "Validate returned Unimplemented: no such service",
         ),
-        (ok(), Act::error("2", "bad config"), "CreateSession answered Unknown: bad config"),
-        (ok(), Act::error("16", "who?"), "CreateSession answered Unauthenticated: who?"),
+        (ok(), Act::error("2", "bad config"), "CreateSession returned Unknown: bad config"),
+        (ok(), Act::error("16", "who?"), "CreateSession returned Unauthenticated: who?"),
     ];
     let pending = [
         (Act::error("14", "starting"), created("s"), "starting"),
@@ -218,7 +218,7 @@ async fn a_pending_session_that_is_refused_stays_pending_until_it_is_accepted() 
     until(async || {
         ask(&session).await.is_err_and(|error| {
             error.code() == Code::Unavailable
-                && error.message().contains("Validate answered FailedPrecondition: no")
+                && error.message().contains("Validate returned FailedPrecondition: no")
         })
     })
     .await;

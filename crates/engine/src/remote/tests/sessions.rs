@@ -10,7 +10,7 @@ use super::{
     probe::{Running, reason},
     soon, until,
 };
-use crate::remote::{OpenError, SessionState, Step};
+use crate::remote::{OpenError, SessionState, SetupStep};
 use mixer_adapter::service::ServerOptions;
 
 #[tokio::test]
@@ -29,17 +29,17 @@ async fn a_sessions_calls_run_with_its_configuration_until_it_is_dropped() {
 async fn a_refused_configuration_opens_no_session_and_says_why() {
     let adapter = Running::start().await;
     for (config, step, code, text) in [
-        ("invalid", Step::Validate, Code::InvalidArgument, "value: must not be invalid"),
-        ("cannot open", Step::CreateSession, Code::FailedPrecondition, "no room"),
+        ("invalid", SetupStep::Validate, Code::InvalidArgument, "value: must not be invalid"),
+        ("cannot open", SetupStep::CreateSession, Code::FailedPrecondition, "no room"),
     ] {
         let Err(OpenError::Refused(refused)) = open(adapter.address, config).await else {
             panic!("{config}")
         };
         assert_eq!((refused.step, refused.status.code), (step, code as i32));
         assert!(refused.status.message.contains(text), "{refused}");
-        assert!(refused.to_string().contains(&format!("{step:?} answered {code:?}: ")), "{refused}");
+        assert!(refused.to_string().contains(&format!("{step:?} returned {code:?}: ")), "{refused}");
         // The fields that were refused, for programs.
-        assert_eq!(refused.status.details.len(), usize::from(step == Step::Validate));
+        assert_eq!(refused.status.details.len(), usize::from(step == SetupStep::Validate));
     }
     // Only the second came to CreateSession.
     assert_eq!(adapter.host.counts().refused.load(Relaxed), 1);
@@ -56,8 +56,8 @@ async fn a_session_with_an_adapter_that_is_not_there_is_pending_until_it_is() {
         assert_eq!(ask(&session).await.unwrap_err().code(), Code::Unavailable);
         assert!(before.elapsed() < Duration::from_millis(100));
     }
-    let SessionState::Pending { why } = session.state() else { panic!("{:?}", session.state()) };
-    assert!(why.message().contains(&address.to_string()), "{why:?}");
+    let SessionState::Pending { status } = session.state() else { panic!("{:?}", session.state()) };
+    assert!(status.message().contains(&address.to_string()), "{status:?}");
     let adapter = Running::on(port, ServerOptions::default()).await;
     soon(session.opened()).await;
     assert_eq!(reason(ask(&session).await.unwrap()), "late");

@@ -186,8 +186,8 @@ async fn faults_of_a_connection_name_its_fields() {
 
     let shown_without_files = [
         (connection(""), "connection.address: is missing"),
-        (timeout(0, 0), "connection.timeout: must be longer than 0 s"),
-        (timeout(-1, 0), "connection.timeout: must be longer than 0 s"),
+        (timeout(0, 0), "connection.timeout: must be longer than 0s"),
+        (timeout(-1, 0), "connection.timeout: must be longer than 0s"),
         (without_type, "connection.authentication: names neither tls nor mutual"),
         (tls(&|tls| tls.token_source = None), "connection.authentication.tls: needs token_path or oauth"),
         (tls(&|tls| tls.token_type = None), "connection.authentication.tls: token_path needs auth_header"),
