@@ -1,71 +1,72 @@
-//! Makes `crates/config/proto/envoy.binpb` from the descriptors of the crate envoy-types; crates/config/proto/README.md has the
-//! command.
-//!
-//! Keeps names, numbers, types and deprecation; removes comments, other options, services and extensions.
+//! Reduces descriptors to what is needed to read and write messages.
 
-use std::{env, error::Error, fs};
-
+use anyhow::Result;
 use prost::Message as _;
 use prost_types::{
     DescriptorProto, EnumDescriptorProto, EnumOptions, EnumValueOptions, FieldDescriptorProto, FieldOptions,
     FileDescriptorSet, MessageOptions,
 };
 
-fn main() -> Result<(), Box<dyn Error>> {
-    let [from, to] =
-        env::args().skip(1).collect::<Vec<_>>().try_into().map_err(|_| "give two paths: FROM TO")?;
-    let mut set = FileDescriptorSet::decode(&*fs::read(from)?)?;
+/// Returns an encoded `FileDescriptorSet` without comments, services, extensions and options.
+///
+/// Names, numbers and types remain, and of the options those that change the encoding or mark something as deprecated.
+///
+/// # Errors
+///
+/// `set` is not an encoded `FileDescriptorSet`.
+pub(crate) fn without_details(set: &[u8]) -> Result<Vec<u8>> {
+    let mut set = FileDescriptorSet::decode(set)?;
     for file in &mut set.file {
         file.source_code_info = None;
         file.options = None;
         file.service.clear();
         file.extension.clear();
-        file.message_type.iter_mut().for_each(message);
-        file.enum_type.iter_mut().for_each(enumeration);
+        file.message_type.iter_mut().for_each(reduce_message);
+        file.enum_type.iter_mut().for_each(reduce_enum);
     }
     set.file.sort_by(|one, other| one.name().cmp(other.name()));
-    Ok(fs::write(to, set.encode_to_vec())?)
+    Ok(set.encode_to_vec())
 }
 
-fn message(message: &mut DescriptorProto) {
+fn reduce_message(message: &mut DescriptorProto) {
     message.options = message.options.take().and_then(|options| {
-        let needed = MessageOptions {
+        let reduced = MessageOptions {
             deprecated: options.deprecated,
             map_entry: options.map_entry,
             ..MessageOptions::default()
         };
-        (needed != MessageOptions::default()).then_some(needed)
+        (reduced != MessageOptions::default()).then_some(reduced)
     });
     message.extension.clear();
     message.reserved_name.clear();
     message.reserved_range.clear();
     message.oneof_decl.iter_mut().for_each(|oneof| oneof.options = None);
-    message.field.iter_mut().for_each(field);
-    message.nested_type.iter_mut().for_each(self::message);
-    message.enum_type.iter_mut().for_each(enumeration);
+    message.field.iter_mut().for_each(reduce_field);
+    message.nested_type.iter_mut().for_each(reduce_message);
+    message.enum_type.iter_mut().for_each(reduce_enum);
 }
 
-fn field(field: &mut FieldDescriptorProto) {
-    // The default name.
+fn reduce_field(field: &mut FieldDescriptorProto) {
+    // Readers derive the same name from the field's.
     field.json_name = None;
     field.options = field.options.take().and_then(|options| {
-        let needed = FieldOptions {
+        let reduced = FieldOptions {
             deprecated: options.deprecated,
             packed: options.packed,
             ..FieldOptions::default()
         };
-        (needed != FieldOptions::default()).then_some(needed)
+        (reduced != FieldOptions::default()).then_some(reduced)
     });
 }
 
-fn enumeration(enumeration: &mut EnumDescriptorProto) {
+fn reduce_enum(enumeration: &mut EnumDescriptorProto) {
     enumeration.options = enumeration.options.take().and_then(|options| {
-        let needed = EnumOptions {
+        let reduced = EnumOptions {
             allow_alias: options.allow_alias,
             deprecated: options.deprecated,
             ..EnumOptions::default()
         };
-        (needed != EnumOptions::default()).then_some(needed)
+        (reduced != EnumOptions::default()).then_some(reduced)
     });
     enumeration.reserved_name.clear();
     enumeration.reserved_range.clear();

@@ -1,0 +1,43 @@
+//! Maintenance tasks of the repository: `cargo xtask TASK`.
+
+mod descriptors;
+mod generate;
+mod process;
+mod tool;
+
+use std::{env, process::ExitCode};
+
+use anyhow::{Result, bail};
+
+use crate::tool::{CARGO_DENY, CARGO_HACK};
+
+const USAGE: &str = "\
+usage: cargo xtask TASK [ARGUMENTS]
+
+  generate  write the files that are generated and committed: crates/config/proto/envoy.binpb and the baselines of the protos
+  features  check every crate with every pair of its features (cargo hack); ARGUMENTS go to cargo hack
+  deny      check licences, bans and sources of all dependencies (deny.toml); ARGUMENTS replace these three checks";
+
+const FEATURES: &[&str] = &["hack", "--workspace", "--feature-powerset", "--depth", "2", "check", "--locked"];
+const DENY: &[&str] = &["--workspace", "check", "--hide-inclusion-graph", "--deny", "warnings"];
+
+fn main() -> ExitCode {
+    match run(env::args().skip(1).collect()) {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(error) => {
+            eprintln!("{error:#}");
+            ExitCode::FAILURE
+        }
+    }
+}
+
+fn run(arguments: Vec<String>) -> Result<()> {
+    let arguments: Vec<&str> = arguments.iter().map(String::as_str).collect();
+    match arguments.as_slice() {
+        ["generate"] => generate::generate(),
+        ["features", more @ ..] => CARGO_HACK.run(FEATURES, more),
+        ["deny"] => CARGO_DENY.run(DENY, &["bans", "licenses", "sources"]),
+        ["deny", checks @ ..] => CARGO_DENY.run(DENY, checks),
+        _ => bail!(USAGE),
+    }
+}
