@@ -18,7 +18,18 @@ usage: cargo xtask TASK [ARGUMENTS]
   features  check every crate with every pair of its features (cargo hack); ARGUMENTS go to cargo hack
   deny      check licences, bans and sources of all dependencies (deny.toml); ARGUMENTS replace these three checks";
 
-const FEATURES: &[&str] = &["hack", "--workspace", "--feature-powerset", "--depth", "2", "check", "--locked"];
+const FEATURES: &[&str] = &[
+    "hack",
+    "--workspace",
+    "--ignore-private",
+    "--feature-powerset",
+    "--depth",
+    "2",
+    "--exclude-features",
+    "default",
+    "check",
+    "--locked",
+];
 const DENY: &[&str] = &["--workspace", "check", "--hide-inclusion-graph", "--deny", "warnings"];
 
 fn main() -> ExitCode {
