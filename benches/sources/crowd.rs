@@ -36,7 +36,7 @@ impl Crowd {
         Some(Self { address: address.parse().unwrap(), protocol })
     }
 
-    /// Says a line when all sinks have what there is, and one for each change when all have it.
+    /// Prints a line when all sinks have the first state, and one for each change when all have it.
     pub(crate) fn run(self) {
         let runtime = Builder::new_multi_thread().worker_threads(2).enable_all().build().unwrap();
         runtime.block_on(async {

@@ -219,5 +219,5 @@ impl Watch {
 
 /// What a resource says; what cannot be read of it says why.
 fn body(resource: &Resource) -> Json {
-    resource.spec().unwrap_or_else(Json::String)
+    resource.spec().unwrap_or_else(|error| Json::String(error.to_string()))
 }

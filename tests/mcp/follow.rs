@@ -152,7 +152,7 @@ async fn a_body_that_cannot_be_read_is_refused_by_name() {
     until_told(&source, |sink| {
         let refused = sink.collections.get(RULES).and_then(|watch| watch.refused.clone());
         refused.is_some_and(|(_, why)| {
-            why.starts_with(&format!("{RULES}: ns/a: its body is no istio.policy.v1beta1.Rule: "))
+            why.starts_with(&format!("{RULES}: ns/a: its body is not a valid istio.policy.v1beta1.Rule: "))
         })
     })
     .await;

@@ -275,7 +275,7 @@ async fn a_push_that_arrives_drop_by_drop_is_taken_when_it_is_whole() {
     assert_eq!(accept(&mut changes).await, (true, many, vec![]));
 }
 
-/// Relays one stream after another to a source; the first is cut off after so many messages, of both directions together.
+/// Relays one stream after another to a source; the first is cut off after `messages` messages in both directions together.
 async fn relay(source: SocketAddr, cut: usize) -> Scripted {
     Scripted::start(move |before, mut conversation: Conversation| async move {
         let (requests, mut outgoing) = tokio::sync::mpsc::channel(16);

@@ -1,4 +1,4 @@
-//! Streams recorded of Galley 1.3.8: our source is fed what the recorded sink said, our sink what Galley said. Shapes are compared, not
+//! Streams recorded of Galley 1.3.8: our source receives the recorded sink's requests, our sink Galley's pushes. Shapes are compared, not
 //! version texts: collections, names, nonces, flags, endings and silence.
 
 use std::{
@@ -154,7 +154,7 @@ fn our_source_answers_as_galley_did() {
                         }
                         replayed.flow();
                     }
-                    // That is said by the driver.
+                    // The driver sends that.
                     Event::FromSource(_, push) if push.collection == TRIGGER => {}
                     Event::FromSource(stream, expected) => {
                         let (_, pushed) = replayed.streams.get_mut(stream).unwrap();
@@ -189,7 +189,7 @@ fn our_source_answers_as_galley_did() {
     }
 }
 
-/// What the recorded sink said to a push, if it answered.
+/// The recorded sink's answer to a push, if it answered.
 fn recorded_answer<'a>(rest: &'a [Event], of: u64, push: &Resources) -> Option<&'a RequestResources> {
     rest.iter().find_map(|event| match event {
         Event::FromSink(stream, request)

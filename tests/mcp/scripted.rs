@@ -1,4 +1,4 @@
-//! A source that does what a test tells it to.
+//! A source that a test scripts.
 
 use std::{
     future::Future,
@@ -43,7 +43,7 @@ impl Conversation {
     }
 }
 
-/// A source that runs a script for each stream, told how many there were before.
+/// A source that runs a script for each stream, given the number of earlier streams.
 pub(crate) struct Scripted {
     pub(crate) listening: Listening,
     pub(crate) streams: Arc<AtomicUsize>,

@@ -250,7 +250,7 @@ async fn a_refusal_reaches_the_source_and_the_next_version_the_sink() {
     assert_eq!(accept(&mut changes).await, (true, named(&["ns/a@2"]), vec![]));
 }
 
-/// What a sink asks for that its source does not serve is left out at once, and the rest goes on.
+/// A collection that the source does not serve is not asked for again at once, and the others go on.
 #[tokio::test]
 async fn collections_the_source_does_not_serve_are_found_out_one_by_one() {
     let source = source();

@@ -11,7 +11,7 @@ use mixer_adapter_config::{
         istio::mcp::v1alpha1::{RequestResources, Resources},
     },
     xds::{
-        sink::{Delta, Dialect, Heard, Sotw, Versions, node},
+        sink::{Delta, Dialect, Received, Sotw, Versions, node},
         source::{DeltaStream, SotwStream},
     },
 };
@@ -82,12 +82,12 @@ impl Dialect for Plain {
     type Request = RequestResources;
     type Response = Resources;
 
-    fn said(&mut self, request: RequestResources) -> Vec<RequestResources> {
+    fn on_request(&mut self, request: RequestResources) -> Vec<RequestResources> {
         vec![request]
     }
 
-    fn heard(&mut self, push: Resources) -> Heard<RequestResources> {
-        Heard { push: Some(push), replies: Vec::new() }
+    fn on_response(&mut self, push: Resources) -> Received<RequestResources> {
+        Received { push: Some(push), replies: Vec::new() }
     }
 }
 
@@ -100,7 +100,7 @@ struct Stream<S: Server, D> {
 
 impl<S: Server, D: Dialect<Request = S::Request, Response = S::Push>> Wire for Stream<S, D> {
     fn say(&mut self, request: RequestResources) {
-        self.up.extend(self.dialect.said(request));
+        self.up.extend(self.dialect.on_request(request));
     }
 
     fn push(&mut self, catalogue: &Catalogue) {
@@ -117,9 +117,9 @@ impl<S: Server, D: Dialect<Request = S::Request, Response = S::Push>> Wire for S
     }
 
     fn to_sink(&mut self) -> Option<Option<Resources>> {
-        let heard = self.dialect.heard(self.down.pop_front()?);
-        self.up.extend(heard.replies);
-        Some(heard.push)
+        let received = self.dialect.on_response(self.down.pop_front()?);
+        self.up.extend(received.replies);
+        Some(received.push)
     }
 }
 

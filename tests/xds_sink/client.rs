@@ -65,7 +65,7 @@ where
     fn run(&mut self) {
         while let Some(output) = self.machine.poll(self.now) {
             match output {
-                Output::Send(_, request) => self.sent.extend(self.dialect.said(request)),
+                Output::Send(_, request) => self.sent.extend(self.dialect.on_request(request)),
                 Output::Decide(change) => self.asked.push(change),
                 Output::End(id, status) => {
                     self.machine.closed(id, None, self.now);
@@ -77,7 +77,7 @@ where
     }
 
     pub(crate) fn hear(&mut self, response: D::Response) {
-        let heard = self.dialect.heard(response);
+        let heard = self.dialect.on_response(response);
         self.sent.extend(heard.replies);
         if let Some(push) = heard.push {
             self.machine.received(self.stream, push, self.now);

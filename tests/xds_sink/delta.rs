@@ -103,7 +103,7 @@ fn asking_again_subscribes_to_everything_and_the_answer_is_taken_as_changes() {
     assert_eq!(client.holds(RULES), ["ns/a@2", "ns/b@1"]);
 }
 
-/// More names than servers read in one request: nothing is told, and so the first response is everything.
+/// More names than servers read in one request: no versions are sent, and so the first response is everything.
 #[test]
 fn with_too_much_to_tell_the_first_response_is_the_whole_set() {
     let mut client = client(&[RULES]);
@@ -119,7 +119,7 @@ fn with_too_much_to_tell_the_first_response_is_the_whole_set() {
     assert!(client.ended.is_empty());
 }
 
-/// Of a kind with two versions, no server is told names: it would say that they are gone where it has only the other version.
+/// Of a kind with two versions, no server gets names: it would report them as deleted where it has only the other version.
 #[test]
 fn a_kind_of_istio_is_looked_for_by_both_versions_anew_on_each_stream() {
     let mut client = client(&[GATEWAYS]);
@@ -188,7 +188,7 @@ fn a_resource_is_told_by_the_version_around_it_and_else_by_that_of_its_metadata(
     assert_eq!(client.holds(RULES), ["ns/a@1", "ns/b@77"]);
     client.reopen();
     assert_eq!(client.sent(), [format!("ask {RULE} [] {{\"ns/a\": \"digest\", \"ns/b\": \"77\"}}")]);
-    // What is refused is not told.
+    // Refused versions are not sent.
     let refused = Resource { version: "other".to_owned(), ..named("ns/a@2") };
     client.hear(DeltaDiscoveryResponse { resources: vec![refused], ..changes(RULE, "1", &[], &[]) });
     client.refuse("ns/a", "bad");

@@ -63,7 +63,7 @@ type Whole = Conversation<DiscoveryRequest, DiscoveryResponse>;
 type Changes = Conversation<DeltaDiscoveryRequest, DeltaDiscoveryResponse>;
 type Script<C> = Box<dyn Fn(usize, C) -> BoxFuture<'static, Status> + Send + Sync>;
 
-/// A server that runs a script for each stream, told how many there were before.
+/// A server that runs a script for each stream, given the number of earlier streams.
 struct Scripted {
     whole: Script<Whole>,
     changes: Script<Changes>,

@@ -1,4 +1,4 @@
-//! A server that is asked now and then, over HTTP.
+//! A server that is polled over HTTP.
 
 use std::{
     collections::VecDeque,
@@ -29,7 +29,7 @@ use crate::{
 
 const SOON: Duration = Duration::from_secs(10);
 
-/// Answers what it was told to, one after the other, and then that nothing is new.
+/// Returns the scripted answers in turn, and then 304.
 #[derive(Clone, Default)]
 struct Server {
     answers: Arc<Mutex<VecDeque<(u16, String)>>>,
@@ -49,7 +49,7 @@ impl Server {
         (StatusCode::from_u16(code).unwrap(), body)
     }
 
-    /// The requests so far, once there are so many.
+    /// The requests so far, once there are `count`.
     async fn asked(&self, count: usize) -> Vec<(String, Json)> {
         timeout(SOON, async {
             while self.asked.lock().unwrap().len() < count {

@@ -228,7 +228,7 @@ fn a_resource_of_envoy_is_called_by_its_name() {
     assert_eq!(client.accept(), [format!("{CLUSTERS} = outbound|80||a@")]);
 }
 
-/// Routes, endpoints and secrets come in parts, and are never said to be gone
+/// Routes, endpoints and secrets come in parts, and are never reported as deleted
 /// (docs/behaviour/xds.md#rule-5-what-a-missing-resource-means).
 #[test]
 fn of_some_types_of_envoy_what_is_left_out_is_not_gone() {
@@ -283,7 +283,7 @@ fn bad_resources_are_refused_by_name_and_reason() {
     let odd = wrap(Wrapped { metadata: Some(metadata("ns/a b@1")), body: Some(any("a.B", "")) });
     assert_eq!(
         told(vec![wrapped("ns/good@1"), odd]),
-        nack("ns/a b: the name \"ns/a b\" is not made of DNS labels: \"a b\" is none")
+        nack("ns/a b: the name \"ns/a b\" is not made of DNS labels: \"a b\" is not one")
     );
 }
 

@@ -13,7 +13,7 @@ use crate::{messages::*, world::*};
 
 #[test]
 fn rule_1_the_node_is_said_once_and_counts_for_the_stream() {
-    // What is said once: a client of gRPC does not mean everything by naming nothing, of no type.
+    // Once explicit, a gRPC client does not subscribe to everything by naming nothing, for any type.
     let mut server = Sotw::new();
     server.set(CLUSTER, "a@1");
     server.set(LISTENER, "l@1");
@@ -263,7 +263,7 @@ fn rule_7_of_what_a_client_has_it_gets_what_differs() {
     server.pushes_well(CLUSTER, "b@2 d@1 -c");
     server.rests();
 
-    // By names: what is asked for and not had is sent, or said not to be.
+    // By names: what is subscribed and not known to the client is sent, or reported as missing.
     server.reconnect();
     let named = DeltaDiscoveryRequest { resource_names_subscribe: list("a c d e"), ..resume };
     server.request(named.clone());

@@ -1,6 +1,6 @@
 //! The scenarios of the conformance suite `ii/xds-test-harness` (docs/behaviour/xds.md#the-scenarios-of-xds-test-harness), as
-//! tables: what there is, what is wanted, what changes, and what the client gets for it; and after each that the server says
-//! nothing more.
+//! tables: resources, subscriptions, changes, and the pushes that the client gets for them; after each step the server sends
+//! nothing else.
 
 use crate::{messages::*, world::*};
 

@@ -92,7 +92,7 @@ impl<Asks: Send + 'static, Push> Stream<Asks, Push> {
     }
 }
 
-/// Requests as they are said, the first of which a server may wait for.
+/// The requests of a client; a server may wait for the first.
 fn outgoing<T: Send + 'static>(first: T) -> (mpsc::UnboundedSender<T>, impl stream::Stream<Item = T> + Send) {
     let (asks, mut said) = mpsc::unbounded_channel();
     asks.send(first).unwrap_or_else(|_| unreachable!());

@@ -42,7 +42,7 @@ pub(super) struct Unreadable {
 }
 
 /// Splits a file into its documents: at lines that begin with `---`, which YAML keeps from standing anywhere inside of one. Each
-/// comes with the number of its first line; those without content are left out. A broken document costs only itself.
+/// comes with the number of its first line; documents without content are skipped. A broken document costs only itself.
 pub(super) fn split(text: &str) -> impl Iterator<Item = (u32, &str)> {
     let text = text.strip_prefix('\u{feff}').unwrap_or(text);
     let starts = text.split_inclusive('\n').scan((0, 0), |(line, offset), content| {

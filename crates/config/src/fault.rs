@@ -25,7 +25,7 @@ impl fmt::Display for Origin {
 pub enum Severity {
     /// It works, but not as its author may think, or not with a real Mixer.
     Warning,
-    /// It cannot be used: the whole configuration is refused, or (leniently) this piece is left out.
+    /// It cannot be used: the whole configuration is refused or, in lenient mode, this piece is skipped.
     Error,
 }
 

@@ -1,6 +1,6 @@
 //! How this program identifies itself to sources.
 
-/// Returns the id of this program's sink. The host's name, which is a pod's name, tells it from those of other replicas.
+/// Returns the id of this program's sink: the host's name, which in a pod is the pod's name, distinguishes replicas.
 pub fn sink_id() -> String {
     match environment("HOSTNAME") {
         Some(host) => format!("mixer-adapter~{host}"),

@@ -223,7 +223,7 @@ fn is_valid(name: &str) -> bool {
         && name.bytes().all(|byte| byte.is_ascii_alphanumeric() || b"-_.".contains(&byte))
 }
 
-/// A map of texts in the metadata; what is no text in it is left out.
+/// Reads a map of strings in the metadata; other values are skipped.
 fn texts(json: &Json, field: &str) -> BTreeMap<String, String> {
     let map = json.pointer(&format!("/metadata/{field}")).and_then(Json::as_object);
     let entries = map.into_iter().flatten();

@@ -27,7 +27,7 @@ pub struct Entry {
 }
 
 impl Entry {
-    /// Reads what a resource says. Where that is what it said before, the two share it.
+    /// Reads the spec of a resource. If the spec did not change, the entry shares that of `before`.
     fn new(resource: Arc<Resource>, before: Option<&Self>) -> Self {
         let same = |before: &&Self| {
             before.resource.spec == resource.spec && before.resource.unknown == resource.unknown

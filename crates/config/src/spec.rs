@@ -154,7 +154,7 @@ fn target(resource: &Resource, field: &str, compiled: String, named: String) -> 
     }
 }
 
-/// The params as they were written, and the rest of the spec. Only what has no place in a Struct is kept apart here: the
+/// The params as they were written, and the rest of the spec. Only what has no place in a Struct is held apart here: the
 /// difference between no params and empty ones.
 fn split_params(resource: &Resource) -> Result<(Option<Map<String, Json>>, Json), Fault> {
     let mut rest = resource.spec.clone();

@@ -14,7 +14,7 @@ use super::{
 pub enum ConfigUrl {
     /// A directory or a file: `fs:///dir`, or a plain path.
     Files(PathBuf),
-    /// An xDS server that is asked now and then: `xds+http://host:port`, or `xds+https://` for TLS.
+    /// An xDS server that is polled: `xds+http://host:port`, or `xds+https://` for TLS.
     Rest {
         /// The server, `host:port`.
         address: Authority,

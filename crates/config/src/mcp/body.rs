@@ -16,22 +16,33 @@ const TYPE: &str = "@type";
 const VALUE: &str = "value";
 const STRUCT: &str = "google.protobuf.Struct";
 
-/// A body as the spec of a resource. What is of a type not known here stays as it is, under `@type` and `value`: it is carried, not
-/// understood. Of what is, the findings are the fields that its type has not here.
-pub(super) fn to_spec(body: &Any) -> Result<(Json, Vec<Finding>), String> {
+/// Why a body has no JSON.
+#[derive(Debug, thiserror::Error)]
+pub enum BodyError {
+    /// It is not a message of its type.
+    #[error("its body is not a valid {0}: {1}")]
+    Decode(String, prost::DecodeError),
+    /// The message has no representation in JSON.
+    #[error("its {0} has no JSON: {1}")]
+    Json(String, serde_json::Error),
+}
+
+/// Decodes a body as the spec of a resource. A body of an unknown type becomes its bytes under `@type` and `value`. The findings are
+/// fields that the type does not have in this version.
+pub(super) fn to_spec(body: &Any) -> Result<(Json, Vec<Finding>), BodyError> {
     let name = body.message_name();
     let Some(descriptor) = Types::own(name) else {
         return Ok((json!({ TYPE: body.type_url, VALUE: STANDARD.encode(&body.value) }), Vec::new()));
     };
     let message = DynamicMessage::decode(descriptor, body.value.clone());
-    let message = message.map_err(|error| format!("its body is no {name}: {error}"))?;
-    let spec = serde_json::to_value(&message).map_err(|error| format!("its {name} is no JSON: {error}"))?;
+    let message = message.map_err(|error| BodyError::Decode(name.to_owned(), error))?;
+    let spec = serde_json::to_value(&message).map_err(|error| BodyError::Json(name.to_owned(), error))?;
     let unknown = findings(&message).into_iter().filter(|finding| finding.topic == Topic::UnknownField);
     Ok((whole_numbers(spec), unknown.collect()))
 }
 
 /// A body for people: as [`to_spec`] has it, and also where its type is known but not this program's own.
-pub(super) fn readable(body: &Any) -> Result<Json, String> {
+pub(super) fn readable(body: &Any) -> Result<Json, BodyError> {
     let foreign = || {
         let descriptor = Types::default()
             .find(body.message_name())
@@ -281,7 +292,7 @@ mod tests {
         let rule = json!({ "match": "a == b" });
         let (body, _) =
             of_spec(&Types::default(), &Collection::new("istio/policy/v1beta1/rules"), rule.clone()).unwrap();
-        assert_eq!(readable(&body), Ok(rule));
+        assert_eq!(readable(&body).unwrap(), rule);
     }
 
     #[test]
@@ -346,6 +357,11 @@ mod tests {
         let unknown = Any { type_url: "t/a.b.C".to_owned(), value: vec![1, 2].into() };
         assert_eq!(to_spec(&unknown).unwrap().0, json!({ "@type": "t/a.b.C", "value": "AQI=" }));
         let broken = Any { type_url: "t/istio.policy.v1beta1.Rule".to_owned(), value: vec![0xff].into() };
-        assert!(to_spec(&broken).unwrap_err().starts_with("its body is no istio.policy.v1beta1.Rule: "));
+        assert!(
+            to_spec(&broken)
+                .unwrap_err()
+                .to_string()
+                .starts_with("its body is not a valid istio.policy.v1beta1.Rule: ")
+        );
     }
 }

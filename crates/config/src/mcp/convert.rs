@@ -20,7 +20,7 @@ pub(crate) fn decode(change: &Change, source: &str) -> Result<crate::Change, Vec
                 read.unknown = unknown;
                 resources.push(Arc::new(read));
             }
-            Err(reason) => faults.push(crate::Fault::error(reason).of(name)),
+            Err(error) => faults.push(crate::Fault::error(error.to_string()).of(name)),
         }
     }
     if !faults.is_empty() {

@@ -49,7 +49,7 @@ struct Sizes {
     sum: u64,
 }
 
-/// How many collections, and codes of refusals, are told apart. Whoever is at the other end may make up any number.
+/// The number of collections, and of codes, with series of their own. A peer may make up any number.
 const TOLD_APART: usize = 200;
 /// The longest name of a collection that has a series of its own.
 const LONGEST: usize = 200;
@@ -85,7 +85,7 @@ impl StreamMetrics {
         Client(self)
     }
 
-    /// A message arrived, of so many bytes.
+    /// Counts a received message and its size in bytes.
     pub fn received(&self, collection: &str, bytes: usize) {
         let mut series = self.lock();
         let collection = told_apart(&series.sizes, collection);
@@ -250,7 +250,7 @@ mod tests {
         }
         TRIED.acked(&"x".repeat(LONGEST + 1));
         let series = TRIED.lock();
-        // All names told apart, and the one for the rest, which has at most one series a code.
+        // All names with series of their own, and the one for the rest, which has at most one series per code.
         assert_eq!((series.sizes.len(), series.acks.len()), (TOLD_APART + 1, TOLD_APART + 1));
         assert!(series.nacks.len() <= TOLD_APART + 17, "{}", series.nacks.len());
         assert_eq!(series.acks[OTHERS], 801);

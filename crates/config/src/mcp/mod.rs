@@ -19,6 +19,7 @@ mod version;
 pub mod sink;
 pub mod source;
 
+pub use body::BodyError;
 pub use change::Change;
 pub use feed::feed;
 pub(crate) use listen::Admission;

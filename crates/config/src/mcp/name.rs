@@ -4,33 +4,48 @@
 const LABEL: usize = 63;
 const SEGMENT: usize = 253;
 
+/// Why a name is refused.
+#[derive(Debug, PartialEq, Eq, thiserror::Error)]
+pub(super) enum NameError {
+    #[error("it has no name")]
+    Missing,
+    #[error("the name {0:?} has control characters")]
+    ControlCharacter(String),
+    #[error("the name {0:?} has an empty segment")]
+    EmptySegment(String),
+    #[error("the name {0:?} has a segment longer than {SEGMENT} characters")]
+    LongSegment(String),
+    #[error("the name {name:?} is not made of DNS labels: {label:?} is not one")]
+    NotLabels { name: String, label: String },
+}
+
 /// A name as sinks and sources use it: the one slash in front that old documents show is dropped
 /// (docs/behaviour/mcp.md#resource-names).
 pub(super) fn normal(name: &str) -> &str {
     name.strip_prefix('/').unwrap_or(name)
 }
 
-/// Says what is wrong with the name of a resource of that collection.
+/// Checks the name of a resource of that collection.
 ///
 /// Where collections are called by the message of their resources these are Envoy's, and so are the names: any text. Elsewhere the segments are DNS labels, or several joined by dots: Kubernetes names and the service names of Nacos are such. Case
 /// does not matter to DNS, and Nacos sends upper case.
-pub(super) fn check(collection: &str, name: &str) -> Result<(), String> {
+pub(super) fn check(collection: &str, name: &str) -> Result<(), NameError> {
     if name.is_empty() {
-        return Err("it has no name".to_owned());
+        return Err(NameError::Missing);
     }
     if !collection.contains('/') {
         let control = name.chars().any(char::is_control);
-        return if control { Err(format!("the name {name:?} has control characters")) } else { Ok(()) };
+        return if control { Err(NameError::ControlCharacter(name.to_owned())) } else { Ok(()) };
     }
     for segment in name.split('/') {
         if segment.is_empty() {
-            return Err(format!("the name {name:?} has an empty segment"));
+            return Err(NameError::EmptySegment(name.to_owned()));
         }
         if segment.len() > SEGMENT {
-            return Err(format!("the name {name:?} has a segment longer than {SEGMENT} characters"));
+            return Err(NameError::LongSegment(name.to_owned()));
         }
         if let Some(label) = segment.split('.').find(|label| !is_label(label)) {
-            return Err(format!("the name {name:?} is not made of DNS labels: {label:?} is none"));
+            return Err(NameError::NotLabels { name: name.to_owned(), label: label.to_owned() });
         }
     }
     Ok(())

@@ -1,6 +1,6 @@
 use std::time::{Duration, Instant};
 
-/// How often something may happen: so many times at once, and then once every so often.
+/// A limit of a rate: a burst, and the interval after which another event is earned.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Rate {
     /// How many times at once, after a rest.

@@ -6,7 +6,7 @@ use prost_types::Timestamp;
 use serde_json::Value as Json;
 use sha2::{Digest, Sha256};
 
-use super::{body, name, sink::NackReason};
+use super::{BodyError, body, name, sink::NackReason};
 use crate::proto::istio::mcp::v1alpha1::{Metadata, Resource as ResourceMessage};
 use mixer_adapter_core::proto::Any;
 
@@ -18,7 +18,7 @@ pub struct Resource {
     /// The version its source gave it, or nothing. It says that something changed, not what is newer; sources that restart
     /// count from the beginning, so that the same version may come with another body.
     pub version: String,
-    /// When it was made, as its source said it: Galley says the year 1 for what comes from files.
+    /// The creation time that its source sent: year 1 for Galley's resources from files.
     pub created: Option<Timestamp>,
     /// For selecting and grouping.
     pub labels: BTreeMap<String, String>,
@@ -35,7 +35,7 @@ impl Resource {
         let name = name::normal(&metadata.name);
         let called = || if name.is_empty() { format!("resource {}", place + 1) } else { name.to_owned() };
         let fault = |text: String| NackReason { resource: called(), text };
-        name::check(collection, name).map_err(fault)?;
+        name::check(collection, name).map_err(|error| fault(error.to_string()))?;
         let body = message.body.ok_or_else(|| fault("it has no body".to_owned()))?;
         if !body.type_url.contains('/') || body.message_name().is_empty() {
             return Err(fault(format!(
@@ -67,8 +67,8 @@ impl Resource {
         }
     }
 
-    /// What it says, as JSON; what is of a type not known here is under `@type` and `value`. The error is what is wrong with it.
-    pub fn spec(&self) -> Result<Json, String> {
+    /// Decodes the body as JSON. A body of an unknown type becomes its bytes, in base64, under `@type` and `value`.
+    pub fn spec(&self) -> Result<Json, BodyError> {
         body::readable(&self.body)
     }
 

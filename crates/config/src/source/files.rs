@@ -1,6 +1,6 @@
 use std::{
     fs,
-    io::Read as _,
+    io::{self, Read as _},
     path::{Path, PathBuf},
     sync::Arc,
 };
@@ -29,8 +29,8 @@ pub fn read(root: &Path, default_namespace: &str) -> Parsed {
         let source: Arc<str> = path.display().to_string().into();
         let text = match read_text(&path) {
             Ok(text) => text,
-            Err(reason) => {
-                all.faults.push(Fault::error(reason).at(&source, 0));
+            Err(error) => {
+                all.faults.push(Fault::error(error.to_string()).at(&source, 0));
                 continue;
             }
         };
@@ -86,12 +86,25 @@ fn is_configuration(path: &Path) -> bool {
     path.extension().is_some_and(|extension| extension == "yaml" || extension == "yml" || extension == "json")
 }
 
-fn read_text(path: &Path) -> Result<String, String> {
+/// Why a file is not read.
+#[derive(Debug, thiserror::Error)]
+enum ReadError {
+    #[error("cannot be opened: {0}")]
+    Open(io::Error),
+    #[error("cannot be read: {0}")]
+    Read(io::Error),
+    #[error("is longer than {} MiB", MAX_FILE >> 20)]
+    TooLong,
+    #[error("is not UTF-8: {0}")]
+    Utf8(#[from] std::string::FromUtf8Error),
+}
+
+fn read_text(path: &Path) -> Result<String, ReadError> {
     let mut bytes = Vec::new();
-    let file = fs::File::open(path).map_err(|error| format!("cannot be opened: {error}"))?;
-    file.take(MAX_FILE + 1).read_to_end(&mut bytes).map_err(|error| format!("cannot be read: {error}"))?;
+    let file = fs::File::open(path).map_err(ReadError::Open)?;
+    file.take(MAX_FILE + 1).read_to_end(&mut bytes).map_err(ReadError::Read)?;
     if bytes.len() as u64 > MAX_FILE {
-        return Err(format!("is longer than {} MiB", MAX_FILE >> 20));
+        return Err(ReadError::TooLong);
     }
-    String::from_utf8(bytes).map_err(|error| format!("is not UTF-8: {error}"))
+    Ok(String::from_utf8(bytes)?)
 }

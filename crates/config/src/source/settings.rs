@@ -12,11 +12,11 @@ pub struct SourceSettings {
     pub collections: Vec<Wanted>,
     /// Takes the good resources of a push that has bad ones, and keeps what it had of the bad ones.
     pub skip_bad_resources: bool,
-    /// Where the last good configuration is kept, for a restart without its source.
+    /// The cache of the last accepted configuration, for a restart without its source.
     pub cache: Option<Cache>,
     /// What servers that are TLS are dialed with; none are without it.
     pub tls: Option<Arc<tls::Client>>,
-    /// What the program can be configured to do, told to servers of xDS: its adapters and their templates.
+    /// The extensions to announce to xDS servers: adapters and their templates.
     pub extensions: Vec<Extension>,
 }
 

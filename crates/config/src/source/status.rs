@@ -25,7 +25,7 @@ pub struct SourceStatus {
     pub source: String,
     /// Who this program says it is there; empty where nobody asks.
     pub id: String,
-    /// What it tells with that.
+    /// The annotations sent with the id.
     pub annotations: BTreeMap<String, String>,
     /// Who is connected.
     pub peers: Vec<String>,

@@ -21,7 +21,7 @@ const QUIET: Duration = Duration::from_millis(100);
 /// How often that is tried; files that never come to rest are read then.
 const PATIENCE: usize = 20;
 /// How long what cannot be read is given to be written to its end.
-const SECOND_LOOK: Duration = Duration::from_millis(500);
+const RETRY: Duration = Duration::from_millis(500);
 /// How often the files are looked at where the system cannot say what changes.
 const POLL: Duration = Duration::from_secs(1);
 /// How often they are looked at where it can: it cannot for links that lead elsewhere, nor on network file systems.
@@ -33,13 +33,13 @@ const SLOW_POLL: Duration = Duration::from_secs(10);
 pub struct FileSource {
     root: PathBuf,
     default_namespace: String,
-    shown: Arc<Shown>,
+    status: Arc<Shown>,
 }
 
 impl FileSource {
     /// The files at that path; resources without a namespace are of the default one. The path need not exist yet.
     pub fn new(root: impl Into<PathBuf>, default_namespace: impl Into<String>) -> Self {
-        Self { root: root.into(), default_namespace: default_namespace.into(), shown: Arc::default() }
+        Self { root: root.into(), default_namespace: default_namespace.into(), status: Arc::default() }
     }
 
     async fn watch(self, mut offers: Offers) {
@@ -50,29 +50,29 @@ impl FileSource {
             // Watched first and anew each time: nothing is missed in between, and a directory that was replaced is found again.
             let (wake, mut woken) = mpsc::channel(1);
             let watcher = watcher(&self.root, wake);
-            let mut now = self.look().await;
+            let mut now = self.list().await;
             if seen.as_ref() != Some(&now) {
                 if seen.is_some() {
-                    now = self.at_rest(now).await;
+                    now = self.debounce(now).await;
                 }
                 let (mut there, mut read) = self.read().await;
                 if seen.is_some() && read.faults.iter().any(Fault::is_error) {
-                    time::sleep(SECOND_LOOK).await;
-                    now = self.at_rest(self.look().await).await;
+                    time::sleep(RETRY).await;
+                    now = self.debounce(self.list().await).await;
                     (there, read) = self.read().await;
                 }
                 seen = Some(now);
                 let changes = if there { changes(read.resources, &mut sent) } else { Vec::new() };
-                let offered = self.shown.offered(&name, &changes);
+                let offered = self.status.offered(&name, &changes);
                 let update = Update { source: name.clone(), changes, faults: read.faults };
                 // After a refusal, only other files or other sources are a reason for another offer.
                 let Some(verdict) = offers.offer(update).await else { return };
-                self.shown.decided(offered, verdict);
+                self.status.decided(offered, verdict);
             }
             let interval = if watcher.is_some() { SLOW_POLL } else { POLL };
             tokio::select! {
                 Some(()) = woken.recv() => {}
-                () = self.shown.again.notified() => seen = None,
+                () = self.status.again.notified() => seen = None,
                 () = time::sleep(interval) => {}
                 () = offers.closed() => return,
             }
@@ -80,10 +80,10 @@ impl FileSource {
     }
 
     /// What the files look like once they have stopped changing.
-    async fn at_rest(&self, mut before: Look) -> Look {
+    async fn debounce(&self, mut before: Listing) -> Listing {
         for _ in 0..PATIENCE {
             time::sleep(QUIET).await;
-            let now = self.look().await;
+            let now = self.list().await;
             if now == before {
                 break;
             }
@@ -92,9 +92,9 @@ impl FileSource {
         before
     }
 
-    async fn look(&self) -> Look {
+    async fn list(&self) -> Listing {
         let root = self.root.clone();
-        spawn_blocking(move || Look::at(&root)).await.unwrap_or_default()
+        spawn_blocking(move || Listing::at(&root)).await.unwrap_or_default()
     }
 
     /// What there is, and whether that is so: where the path itself is missing, nothing is known, which is not the same as an empty
@@ -120,7 +120,7 @@ impl Source for FileSource {
     }
 
     fn handle(&self) -> Option<Arc<dyn SourceHandle>> {
-        Some(self.shown.clone())
+        Some(self.status.clone())
     }
 
     fn run(self: Box<Self>, offers: Offers) -> Pin<Box<dyn Future<Output = ()> + Send>> {
@@ -128,7 +128,7 @@ impl Source for FileSource {
     }
 }
 
-/// Full changes of what there is, and of the collections that had something when they were sent last.
+/// Full changes of these resources' collections, and empty ones of collections that were sent before and are empty now.
 fn changes(resources: Vec<Resource>, sent: &mut BTreeSet<Collection>) -> Vec<Change> {
     let mut changes = Change::full_sets(resources);
     let now: BTreeSet<_> = changes.iter().map(|change| change.collection.clone()).collect();
@@ -163,7 +163,7 @@ fn watcher(root: &Path, wake: mpsc::Sender<()>) -> Option<RecommendedWatcher> {
 
 /// What changes when a file does: any write or replacement, and any file that comes or goes.
 #[derive(Debug, Default, PartialEq, Eq)]
-struct Look {
+struct Listing {
     files: Vec<(PathBuf, Result<Stamp, io::ErrorKind>)>,
     faults: Vec<Fault>,
 }
@@ -176,7 +176,7 @@ struct Stamp {
     changed: (i64, i64),
 }
 
-impl Look {
+impl Listing {
     fn at(root: &Path) -> Self {
         let (files, faults) = files::list(root);
         let stamped = files.into_iter().map(|path| {

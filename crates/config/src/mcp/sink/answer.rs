@@ -17,11 +17,11 @@ impl Machine {
     /// Looks at the pushes that wait, up to the first that the application has to decide on.
     pub(super) fn process(&mut self, name: &Arc<str>, now: Instant) {
         while let Some((id, push)) = self.collections.get_mut(name).and_then(Collection::next) {
-            self.look_at(name, id, Push::read(push), now);
+            self.process_push(name, id, Push::read(push), now);
         }
     }
 
-    fn look_at(&mut self, name: &Arc<str>, id: StreamId, mut push: Push, now: Instant) {
+    fn process_push(&mut self, name: &Arc<str>, id: StreamId, mut push: Push, now: Instant) {
         let origin = Origin::Push { stream: id, nonce: push.nonce.clone() };
         let version = push.version.clone();
         if !push.faults.is_empty() {
@@ -29,7 +29,7 @@ impl Machine {
             if !self.options.skip_bad_resources {
                 return self.refuse(name, origin, version, nack, now);
             }
-            self.tell_skipped(name, &version, &nack);
+            self.log_skipped(name, &version, &nack);
         }
         let Some(collection) = self.collections.get(name) else { return };
         if push.incremental && !self.is_based(collection, id) {
@@ -96,21 +96,21 @@ impl Machine {
         let incremental = self.options.mode != Mode::Full && self.streams.len() == 1;
         let stream = answer.and_then(|(id, nonce)| Some((self.streams.get_mut(&id)?, nonce)));
         let Some((stream, nonce)) = stream else { return };
-        stream.set_good();
+        stream.mark_accepted();
         stream.set_base(name, Base::Generation(generation));
         let ack = RequestResources { response_nonce: nonce, incremental, ..request(&self.node, name) };
-        if changed { stream.say(name, ack, now) } else { stream.say_idle(name, ack, now) }
+        if changed { stream.enqueue_request(name, ack, now) } else { stream.enqueue_idle(name, ack, now) }
     }
 
     /// Something changed of what the application decides by, elsewhere.
     pub fn reconsider(&mut self, now: Instant) {
         self.context += 1;
-        self.ask_again(now);
+        self.request_refused(now);
     }
 
     /// Asks again for what the application refused before something else changed: now it may think otherwise, as when a rule came
     /// before its handler. The source would not send it again by itself.
-    pub(super) fn ask_again(&mut self, now: Instant) {
+    pub(super) fn request_refused(&mut self, now: Instant) {
         let context = self.context;
         let refused =
             |c: &&mut Collection| c.deciding.is_none() && c.refused_in.is_some_and(|before| before < context);
@@ -126,7 +126,7 @@ impl Machine {
                 }
                 // Should a push be under way, this will be taken for an acknowledgement of it.
                 stream.set_base(&collection.name, Base::Unsure);
-                stream.say_idle(&collection.name, request(&self.node, &collection.name), now);
+                stream.enqueue_idle(&collection.name, request(&self.node, &collection.name), now);
             }
         }
     }
@@ -158,7 +158,7 @@ impl Machine {
             }
             // Without `incremental`: what comes next is to be whole.
             let refusal = nack_request(request(&self.node, name), nonce, Code::InvalidArgument, text);
-            stream.say_idle(name, refusal, now);
+            stream.enqueue_idle(name, refusal, now);
         }
     }
 
@@ -168,15 +168,15 @@ impl Machine {
             && !nack.reasons.is_empty()
             && nack.reasons.iter().all(|reason| proposal.difference.names(&reason.resource));
         if skip {
-            self.tell_skipped(name, &proposal.version, nack);
+            self.log_skipped(name, &proposal.version, nack);
             proposal.skipped = true;
-            proposal.difference.leave_out(|name| nack.reasons.iter().any(|reason| reason.resource == name));
+            proposal.difference.skip(|name| nack.reasons.iter().any(|reason| reason.resource == name));
         }
         skip
     }
 
-    /// Tells what is left out once, not with every push that has it again.
-    fn tell_skipped(&mut self, name: &Arc<str>, version: &str, nack: &Nack) {
+    /// Logs skipped resources once, not with every push that contains them.
+    fn log_skipped(&mut self, name: &Arc<str>, version: &str, nack: &Nack) {
         let Some(collection) = self.collections.get_mut(name) else { return };
         if collection.skipped.as_ref() != Some(nack) {
             tracing::warn!(collection = &**name, version, %nack, "bad resources are left out");

@@ -12,7 +12,7 @@ use std::{
 use prost::Message as _;
 use tokio::{sync::mpsc, task::JoinHandle};
 
-use super::CollectionView;
+use super::{CollectionView, NackReason};
 use crate::{mcp::Resource, proto::istio::mcp::v1alpha1::Resources};
 
 /// How long changes are gathered before they are written.
@@ -26,7 +26,7 @@ pub struct Cache {
 
 /// What a cache has of a collection.
 #[derive(Clone, Debug, PartialEq)]
-pub(super) struct Kept {
+pub(super) struct CachedCollection {
     pub(super) collection: String,
     pub(super) version: String,
     pub(super) resources: Vec<Arc<Resource>>,
@@ -40,8 +40,8 @@ impl Cache {
         Ok(Self { directory })
     }
 
-    /// Everything it has. What cannot be read is left out and reported: a source will send it.
-    pub(super) fn load(&self) -> Vec<Kept> {
+    /// Reads all collections. Files that cannot be read are logged and skipped: a source will send them.
+    pub(super) fn load(&self) -> Vec<CachedCollection> {
         let files = match fs::read_dir(&self.directory) {
             Ok(files) => files,
             Err(error) => {
@@ -52,10 +52,10 @@ impl Cache {
         let paths = files.filter_map(|file| Some(file.ok()?.path()));
         let mut paths: Vec<_> = paths.filter(|path| path.extension().is_some_and(|end| end == END)).collect();
         paths.sort();
-        let read = |path: &PathBuf| match Kept::read(path) {
-            Ok(kept) => Some(kept),
+        let read = |path: &PathBuf| match CachedCollection::read(path) {
+            Ok(cached) => Some(cached),
             Err(error) => {
-                tracing::warn!(file = %path.display(), %error, "a file of the configuration cache is left out");
+                tracing::warn!(file = %path.display(), %error, "file of the configuration cache skipped");
                 None
             }
         };
@@ -63,13 +63,13 @@ impl Cache {
     }
 
     /// Replaces what it has of a collection. The old is there until the new is whole.
-    fn write(&self, kept: &Kept) -> io::Result<()> {
-        let path = self.directory.join(file_name(&kept.collection));
+    fn write(&self, cached: &CachedCollection) -> io::Result<()> {
+        let path = self.directory.join(file_name(&cached.collection));
         let unfinished = path.with_extension("unfinished");
         let push = Resources {
-            system_version_info: kept.version.clone(),
-            collection: kept.collection.clone(),
-            resources: kept.resources.iter().map(|resource| resource.to_message()).collect(),
+            system_version_info: cached.version.clone(),
+            collection: cached.collection.clone(),
+            resources: cached.resources.iter().map(|resource| resource.to_message()).collect(),
             ..Resources::default()
         };
         let mut file = fs::File::create(&unfinished)?;
@@ -94,14 +94,25 @@ fn file_name(collection: &str) -> String {
     format!("{name}.{END}")
 }
 
-impl Kept {
-    fn read(path: &Path) -> Result<Self, String> {
-        let bytes = fs::read(path).map_err(|error| error.to_string())?;
-        let push = Resources::decode(&*bytes).map_err(|error| error.to_string())?;
+/// Why a file of the cache is not read.
+#[derive(Debug, thiserror::Error)]
+enum ReadError {
+    #[error(transparent)]
+    Io(#[from] io::Error),
+    #[error(transparent)]
+    Decode(#[from] prost::DecodeError),
+    #[error("{0}")]
+    Resource(NackReason),
+}
+
+impl CachedCollection {
+    fn read(path: &Path) -> Result<Self, ReadError> {
+        let bytes = fs::read(path)?;
+        let push = Resources::decode(&*bytes)?;
         let resources = push.resources.into_iter().enumerate();
         let resources = resources
             .map(|(place, resource)| Resource::read(&push.collection, resource, place).map(Arc::new));
-        let resources = resources.collect::<Result<_, _>>().map_err(|fault| fault.to_string())?;
+        let resources = resources.collect::<Result<_, _>>().map_err(ReadError::Resource)?;
         Ok(Self { collection: push.collection, version: push.system_version_info, resources })
     }
 }
@@ -109,14 +120,14 @@ impl Kept {
 /// Writes to a cache, on a thread for what blocks, and less often than things change.
 #[derive(Debug)]
 pub(super) struct Writer {
-    unwritten: Arc<Mutex<BTreeMap<Arc<str>, Kept>>>,
+    unwritten: Arc<Mutex<BTreeMap<Arc<str>, CachedCollection>>>,
     wake: mpsc::Sender<()>,
     task: JoinHandle<()>,
 }
 
 impl Writer {
     pub(super) fn start(cache: Cache) -> Self {
-        let unwritten = Arc::<Mutex<BTreeMap<Arc<str>, Kept>>>::default();
+        let unwritten = Arc::<Mutex<BTreeMap<Arc<str>, CachedCollection>>>::default();
         let (wake, mut woken) = mpsc::channel(1);
         let task = tokio::spawn({
             let unwritten = unwritten.clone();
@@ -131,7 +142,7 @@ impl Writer {
                         std::mem::take(&mut *unwritten.lock().unwrap_or_else(PoisonError::into_inner));
                     let cache = cache.clone();
                     let written = tokio::task::spawn_blocking(move || {
-                        batch.values().try_for_each(|kept| cache.write(kept))
+                        batch.values().try_for_each(|cached| cache.write(cached))
                     });
                     match written.await {
                         Ok(Err(error)) => tracing::warn!(%error, "the configuration cache cannot be written"),
@@ -147,13 +158,16 @@ impl Writer {
         Self { unwritten, wake, task }
     }
 
-    pub(super) fn keep(&self, collection: CollectionView<'_>) {
-        let kept = Kept {
+    pub(super) fn enqueue(&self, collection: CollectionView<'_>) {
+        let cached = CachedCollection {
             collection: collection.name().to_string(),
             version: collection.version().to_owned(),
             resources: collection.resources().cloned().collect(),
         };
-        self.unwritten.lock().unwrap_or_else(PoisonError::into_inner).insert(collection.name().clone(), kept);
+        self.unwritten
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner)
+            .insert(collection.name().clone(), cached);
         // Full means that it is woken already.
         let _ = self.wake.try_send(());
     }

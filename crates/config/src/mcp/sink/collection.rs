@@ -25,7 +25,7 @@ pub(super) struct Collection {
     waiting: VecDeque<(StreamId, Resources)>,
     /// What was refused last, unless something was accepted since.
     pub(super) refused: Option<Refused>,
-    /// What was left out last, of a push that was accepted otherwise.
+    /// The resources skipped last, in a push that was accepted otherwise.
     pub(super) skipped: Option<Nack>,
     /// Set if it was the application that refused that, or resources that were skipped: the [context](Proposal::context) it did so
     /// in. In another it might not.
@@ -43,7 +43,7 @@ pub(super) struct Proposal {
     pub(super) difference: Difference,
     /// How many changes, of all collections, had been accepted when the application was first asked.
     pub(super) context: u64,
-    /// Whether the application refused resources that are left out of it now.
+    /// Whether resources that the application refused were removed from it.
     pub(super) skipped: bool,
 }
 
@@ -78,7 +78,7 @@ impl Collection {
         }
     }
 
-    /// Puts a push behind those that wait. A full one makes what the same source said before it moot. `false` if too many
+    /// Appends a push to the queue. A full push replaces earlier ones of the same stream. Returns `false` if too many
     /// wait.
     pub(super) fn enqueue(&mut self, stream: StreamId, push: Resources) -> bool {
         if !push.incremental {

@@ -14,20 +14,20 @@ use crate::{
     proto::istio::mcp::v1alpha1::resource_source_client::ResourceSourceClient,
 };
 
-/// Keeps a sink connected to the `ResourceSource` of a peer, until told to stop.
+/// Keeps a sink connected to the `ResourceSource` of a peer, until `stop` is cancelled.
 pub async fn dial(sink: Sink, source: Peer, options: DialOptions, stop: CancellationToken) {
     let max_message_size = options.max_message_size;
-    let speak = move |stream, channel, requests| exchange(stream, channel, requests, max_message_size);
-    let stream = |stop| connected(sink.clone(), source.clone(), stop, speak).boxed();
+    let run = move |stream, channel, requests| exchange(stream, channel, requests, max_message_size);
+    let stream = |stop| connected(sink.clone(), source.clone(), stop, run).boxed();
     source.watching(redial(&source, &options, stop, stream)).await;
 }
 
-/// One stream, from connecting to its end. `speak` speaks on it, and says why it ended.
+/// One stream, from connecting to its end. `run` speaks on it, and says why it ended.
 pub(crate) async fn connected<F: Future<Output = Status>>(
     sink: Sink,
     source: Peer,
     stop: CancellationToken,
-    speak: impl FnOnce(driver::Stream, Channel, driver::Requests) -> F,
+    run: impl FnOnce(driver::Stream, Channel, driver::Requests) -> F,
 ) -> Ended {
     let channel = tokio::select! {
         connected = source.connect() => match connected {
@@ -37,19 +37,19 @@ pub(crate) async fn connected<F: Future<Output = Status>>(
         () = stop.cancelled() => return Ended::in_vain(Status::cancelled("")),
     };
     let peer = source.to_string();
-    attended(sink, peer, stop, |stream, requests| speak(stream, channel, requests)).await
+    with_stream(sink, peer, stop, |stream, requests| run(stream, channel, requests)).await
 }
 
 /// One stream with a peer of that name, however it is reached, to its end.
-pub(crate) async fn attended<F: Future<Output = Status>>(
+pub(crate) async fn with_stream<F: Future<Output = Status>>(
     sink: Sink,
     peer: String,
     stop: CancellationToken,
-    speak: impl FnOnce(driver::Stream, driver::Requests) -> F,
+    run: impl FnOnce(driver::Stream, driver::Requests) -> F,
 ) -> Ended {
     let (stream, requests) = sink.open(peer).await;
     let status = tokio::select! {
-        status = speak(stream.clone(), requests) => status,
+        status = run(stream.clone(), requests) => status,
         () = stream.ended.cancelled() => Status::aborted("the sink ended it"),
         () = stop.cancelled() => Status::cancelled("the sink is not to dial any more"),
     };

@@ -76,8 +76,8 @@ impl Sink {
         // One place for each collection: there the machine asks about one change at a time.
         let (offers, changes) = mpsc::channel(options.collections.len().max(1));
         let mut machine = Machine::new(options);
-        for kept in cache.iter().flat_map(Cache::load) {
-            machine.restore(&kept.collection, kept.version, kept.resources);
+        for cached in cache.iter().flat_map(Cache::load) {
+            machine.restore(&cached.collection, cached.version, cached.resources);
         }
         let driver = Driver {
             machine,
@@ -129,23 +129,26 @@ impl Stream {
     }
 }
 
+/// A collection, and the verdict on its change.
+type Decided = (Arc<str>, Result<(), Nack>);
+
 struct Driver {
     machine: Machine,
     observed: Observed,
     streams: HashMap<StreamId, Handle>,
     offers: mpsc::Sender<Offer<Change>>,
-    verdicts: FuturesUnordered<BoxFuture<'static, (Arc<str>, Result<(), Nack>)>>,
+    verdicts: FuturesUnordered<BoxFuture<'static, Decided>>,
     writer: Option<Writer>,
 }
 
 impl Driver {
     async fn run(mut self, mut inbox: mpsc::Receiver<Command>) {
         loop {
-            self.flow();
+            self.drain_outputs();
             let wakeup = self.machine.wakeup(now());
             tokio::select! {
                 command = inbox.recv() => match command {
-                    Some(command) => self.obey(command),
+                    Some(command) => self.handle_command(command),
                     None => break,
                 },
                 Some((collection, verdict)) = self.verdicts.next(), if !self.verdicts.is_empty() => {
@@ -159,7 +162,7 @@ impl Driver {
         }
     }
 
-    fn obey(&mut self, command: Command) {
+    fn handle_command(&mut self, command: Command) {
         match command {
             Command::Opened { id, peer, handle } => {
                 self.observed.opened(id, peer);
@@ -183,7 +186,7 @@ impl Driver {
     }
 
     /// Does what the machine says.
-    fn flow(&mut self) {
+    fn drain_outputs(&mut self) {
         while let Some(output) = self.machine.poll(now()) {
             match output {
                 Output::Send(id, request) => {
@@ -206,7 +209,7 @@ impl Driver {
                     self.observed.accepted(&collection);
                     let held = self.machine.collection(&collection);
                     if let (true, Some(writer), Some(held)) = (news, &self.writer, held) {
-                        writer.keep(held);
+                        writer.enqueue(held);
                     }
                 }
             }

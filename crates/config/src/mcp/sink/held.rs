@@ -33,9 +33,9 @@ impl Difference {
     }
 
     /// Leaves these resources as they are.
-    pub(super) fn leave_out(&mut self, left_out: impl Fn(&str) -> bool) {
-        self.changed.retain(|changed| !left_out(&changed.name));
-        self.removed.retain(|removed| !left_out(removed));
+    pub(super) fn skip(&mut self, skipped: impl Fn(&str) -> bool) {
+        self.changed.retain(|changed| !skipped(&changed.name));
+        self.removed.retain(|removed| !skipped(removed));
     }
 }
 

@@ -32,7 +32,7 @@ pub enum Output {
     Send(StreamId, RequestResources),
     /// End the stream with that status, and say so to [`Machine::closed`].
     End(StreamId, Status),
-    /// Ask the application, and tell [`Machine::decided`] what it said. At most one change of a collection is asked about at a
+    /// Ask the application, and pass the verdict to [`Machine::decided`]. At most one change of a collection is undecided at a
     /// time.
     Decide(Change),
     /// For information: what the sink holds of a collection is what a source has just pushed.
@@ -49,7 +49,7 @@ pub enum Output {
 pub struct Closed {
     /// A push on it was accepted.
     pub good: bool,
-    /// The collection it ended for, as the source does not serve it. It is left out of the next streams.
+    /// The collection that the source does not serve and ended the stream for. The next streams do not ask for it.
     pub unsupported: Option<Arc<str>>,
 }
 
@@ -91,12 +91,12 @@ impl Machine {
         }
     }
 
-    /// What the sink tells sources about itself.
+    /// The node that the sink sends to sources.
     pub fn node(&self) -> &SinkNode {
         &self.node
     }
 
-    /// Offers the application what a cache kept of a collection. Only before the first stream.
+    /// Offers the application the cached state of a collection. Only before the first stream.
     pub fn restore(&mut self, collection: &str, version: String, resources: Vec<Arc<Resource>>) {
         if let Some(collection) = self.collections.get_mut(collection) {
             let change = collection.propose(Proposal {
@@ -129,7 +129,7 @@ impl Machine {
                     stream.set_base(name, Base::Generation(collection.held.generation()));
                 }
             }
-            stream.say(name, request, now);
+            stream.enqueue_request(name, request, now);
         }
         self.streams.insert(id, stream);
     }
@@ -142,7 +142,7 @@ impl Machine {
             let text = format!("unsupported collection {}", push.collection);
             let refusal =
                 nack_request(request(&self.node, &push.collection), push.nonce, Code::Unimplemented, text);
-            stream.say_idle(&self.unknown, refusal, now);
+            stream.enqueue_idle(&self.unknown, refusal, now);
             return;
         };
         // The source does serve it.
@@ -175,7 +175,7 @@ impl Machine {
             Err(_) => self.propose(&name, proposal),
         }
         self.process(&name, now);
-        self.ask_again(now);
+        self.request_refused(now);
     }
 
     /// A stream ended, with that status, or because of this side.
@@ -196,7 +196,7 @@ impl Machine {
         if unsupported.is_some() {
             self.probed.get_or_insert(now);
         }
-        Closed { good: stream.good(), unsupported }
+        Closed { good: stream.is_accepted(), unsupported }
     }
 
     /// The next thing to do, until there is none.
@@ -241,10 +241,10 @@ impl Machine {
         self.collections.get(name).map(CollectionView)
     }
 
-    /// When a collection that was left out is to be tried again.
+    /// When the next unsupported collection is asked for again.
     fn next_probe(&self) -> Option<Instant> {
-        let left_out = self.collections.values().any(|collection| collection.unsupported.is_some());
-        self.probed.filter(|_| left_out).map(|probed| probed + self.options.retry_unsupported)
+        let skipped = self.collections.values().any(|collection| collection.unsupported.is_some());
+        self.probed.filter(|_| skipped).map(|probed| probed + self.options.retry_unsupported)
     }
 
     /// Asks for everything again where it is time to. What the sink has stays what increments start from.
@@ -254,22 +254,22 @@ impl Machine {
         for stream in self.streams.values_mut().filter(|stream| stream.resync().is_some_and(|at| at <= now)) {
             stream.resynced(now);
             for collection in &asked {
-                stream.say(collection, request(&self.node, collection), now);
+                stream.enqueue_request(collection, request(&self.node, collection), now);
             }
         }
     }
 
-    /// Asks for one collection that was left out, the one left out longest: if it still is not served the stream ends for it.
+    /// Asks for the collection that has been unsupported longest: if it still is, the source ends the stream.
     fn probe(&mut self, now: Instant) {
         if self.streams.is_empty() || self.next_probe().is_none_or(|next| next > now) {
             return;
         }
         self.probed = Some(now);
-        let left_out = self.collections.values_mut().filter(|collection| collection.unsupported.is_some());
-        let Some(collection) = left_out.min_by_key(|collection| collection.unsupported) else { return };
+        let skipped = self.collections.values_mut().filter(|collection| collection.unsupported.is_some());
+        let Some(collection) = skipped.min_by_key(|collection| collection.unsupported) else { return };
         collection.unsupported = Some(now);
         for stream in self.streams.values_mut() {
-            stream.say(&collection.name, request(&self.node, &collection.name), now);
+            stream.enqueue_request(&collection.name, request(&self.node, &collection.name), now);
         }
     }
 }

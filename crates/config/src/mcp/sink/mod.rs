@@ -40,7 +40,7 @@ pub enum Mode {
     /// deleted while the sink is away stays for ever.
     Resume,
     /// There is nothing else: whatever comes after the first push of a stream is changes alone. Who refuses some lacks them from
-    /// then on, and has to begin with another stream, where the source is told what the sink has. The delta form of xDS.
+    /// then on, and has to open another stream on which it sends its versions. The delta variant of xDS.
     Delta,
 }
 
@@ -63,9 +63,9 @@ pub struct SinkOptions {
     /// Answers that follow from no change, for one collection of a stream: to pushes that are refused, or equal to what the sink
     /// has. Slows a source down that sends the same again and again.
     pub idle_replies: Rate,
-    /// How long a collection that the source does not serve is left out before one such is asked for again.
+    /// The interval at which one unsupported collection is asked for again.
     pub retry_unsupported: Duration,
-    /// How often everything is asked for again though nothing seems to have changed. Only for sources that do not tell everything by
+    /// The interval at which everything is asked for again. Only for sources that do not push every change by
     /// themselves: those of MCP take a question for the answer to the push that is under way.
     pub resync: Option<Duration>,
 }

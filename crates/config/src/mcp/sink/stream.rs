@@ -22,14 +22,14 @@ pub(super) struct Stream {
     bases: BTreeMap<Arc<str>, Base>,
     resync: Option<(Duration, Instant)>,
     good: bool,
-    /// Why it is to end, until that is told.
+    /// The status to end the stream with; `Some(None)` once it was returned.
     ending: Option<Option<Status>>,
 }
 
 /// What a source thinks the sink has of a collection: what it computes increments from.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Base {
-    /// The sink has told nothing.
+    /// The sink has sent no versions.
     Nothing,
     /// What was held at that generation.
     Generation(u64),
@@ -59,7 +59,7 @@ impl Stream {
     }
 
     /// Says something about a collection: an answer in the place of one that was not sent yet, or a question.
-    pub(super) fn say(&mut self, collection: &Arc<str>, request: RequestResources, at: Instant) {
+    pub(super) fn enqueue_request(&mut self, collection: &Arc<str>, request: RequestResources, at: Instant) {
         let message = Message { collection: collection.clone(), at, request };
         match self.outbox.iter_mut().find(|other| other.replaces(&message)) {
             Some(place) => *place = message,
@@ -68,13 +68,13 @@ impl Stream {
     }
 
     /// Answers a push that changed nothing. A source that answers such an answer with the same push again is slowed down.
-    pub(super) fn say_idle(&mut self, collection: &Arc<str>, request: RequestResources, now: Instant) {
+    pub(super) fn enqueue_idle(&mut self, collection: &Arc<str>, request: RequestResources, now: Instant) {
         let bucket = self.idle.entry(collection.clone()).or_insert_with(|| Bucket::new(self.idle_rate));
         // Of what replaces something that still waits, only one is counted: it will be sent once.
         let message = Message { collection: collection.clone(), at: now, request };
         let waits = self.outbox.iter().find(|other| other.replaces(&message) && other.at > now);
         let at = waits.map(|message| message.at).unwrap_or_else(|| bucket.take(now));
-        self.say(collection, message.request, at);
+        self.enqueue_request(collection, message.request, at);
     }
 
     /// What the source thinks the sink has of a collection.
@@ -97,15 +97,15 @@ impl Stream {
     }
 
     /// A push on it was accepted.
-    pub(super) fn set_good(&mut self) {
+    pub(super) fn mark_accepted(&mut self) {
         self.good = true;
     }
 
-    pub(super) fn good(&self) -> bool {
+    pub(super) fn is_accepted(&self) -> bool {
         self.good
     }
 
-    /// Ends it once everything that can be said now is said.
+    /// Ends the stream once all requests that may be sent now are sent.
     pub(super) fn end(&mut self, status: Status) {
         self.ending.get_or_insert(Some(status));
     }
@@ -115,7 +115,7 @@ impl Stream {
         self.ending.is_some()
     }
 
-    /// Why it is to end now. Nothing is said on it any more.
+    /// Takes the status to end the stream with, and drops all queued requests.
     pub(super) fn over(&mut self) -> Option<Status> {
         let status = self.ending.as_mut()?.take();
         self.outbox.clear();

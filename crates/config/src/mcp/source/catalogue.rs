@@ -20,7 +20,7 @@ impl Catalogue {
         }
     }
 
-    /// Answers requests for collections nobody has heard of with nothing, rather than by ending the stream as Galley does: the
+    /// Answers requests for unknown collections with an empty state instead of ending the stream as Galley does: the
     /// sinks of Istio are not ready before every collection was answered (docs/behaviour/mcp.md#unknown-collections). Until
     /// something was taken in they wait: to answer nothing would delete what sinks have.
     #[must_use]

@@ -15,7 +15,7 @@ use crate::{
     proto::istio::mcp::v1alpha1::{Resources, resource_sink_client::ResourceSinkClient},
 };
 
-/// Keeps a source connected to the `ResourceSink` of a peer, until told to stop.
+/// Keeps a source connected to the `ResourceSink` of a peer, until `stop` is cancelled.
 pub async fn dial(source: ConfigServer, sink: Peer, options: DialOptions, stop: CancellationToken) {
     let max_message_size = options.max_message_size;
     let stream = |stop: CancellationToken| {

@@ -11,7 +11,7 @@ pub(crate) trait Dialogue: Send {
     type Push: Send;
 
     /// A request arrived. An error ends the stream.
-    fn heard(&mut self, request: Self::Request, catalogue: &Catalogue) -> Result<Heard, Status>;
+    fn on_request(&mut self, request: Self::Request, catalogue: &Catalogue) -> Result<Event, Status>;
 
     /// Whether [`next`](Self::next) has something to do.
     fn is_due(&self, catalogue: &Catalogue) -> bool;
@@ -22,7 +22,7 @@ pub(crate) trait Dialogue: Send {
 
 /// What a request says, for those who look at the source.
 #[derive(Debug)]
-pub(crate) struct Heard {
+pub(crate) struct Event {
     pub(crate) sink: Option<SinkId>,
     /// The collection, as the sink calls it.
     pub(crate) collection: String,
@@ -42,13 +42,13 @@ impl Dialogue for Machine {
     type Request = RequestResources;
     type Push = Resources;
 
-    fn heard(&mut self, request: RequestResources, catalogue: &Catalogue) -> Result<Heard, Status> {
+    fn on_request(&mut self, request: RequestResources, catalogue: &Catalogue) -> Result<Event, Status> {
         let collection = request.collection.clone();
         let node = request.sink_node.clone().filter(|node| !node.id.is_empty());
         let sink = node.map(|node| SinkId { id: node.id, annotations: node.annotations });
         let meaning = self.requested(request, catalogue)?;
         let sent = self.sent(&collection).map(|version| version.to_string());
-        Ok(Heard { sink, collection, meaning, sent })
+        Ok(Event { sink, collection, meaning, sent })
     }
 
     fn is_due(&self, catalogue: &Catalogue) -> bool {

@@ -151,11 +151,11 @@ impl ConfigServer {
                     Ok(Some(request)) => {
                         bucket.take(tokio::time::Instant::now().into_std());
                         let size = request.encoded_len();
-                        match dialogue.heard(request, &current) {
-                            Ok(heard) => {
-                                SOURCE.received(&heard.collection, size);
-                                good |= heard.meaning == Meaning::Accepted;
-                                registered.record(heard);
+                        match dialogue.on_request(request, &current) {
+                            Ok(event) => {
+                                SOURCE.received(&event.collection, size);
+                                good |= event.meaning == Meaning::Accepted;
+                                registered.record(event);
                                 continue;
                             }
                             Err(status) => status,

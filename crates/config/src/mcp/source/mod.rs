@@ -12,7 +12,7 @@ mod status;
 
 pub use catalogue::Catalogue;
 pub use dial::dial;
-pub(crate) use dialogue::{Dialogue, Heard, SinkId};
+pub(crate) use dialogue::{Dialogue, Event, SinkId};
 pub use driver::{ConfigServer, ConfigServerOptions};
 pub use machine::{Machine, Meaning, TRIGGER};
 pub(crate) use method::Method;

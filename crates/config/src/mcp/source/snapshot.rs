@@ -27,7 +27,7 @@ pub(crate) struct Entry {
 /// What a sink is known to have of a collection.
 #[derive(Clone, Debug, Default)]
 pub(super) enum Known {
-    /// Nothing can be said of it.
+    /// Its state is unknown.
     #[default]
     Nothing,
     /// A state it accepted on this stream.

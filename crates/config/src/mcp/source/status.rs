@@ -10,7 +10,7 @@ use std::{
 
 use serde::Serialize;
 
-use super::{Meaning, dialogue::Heard};
+use super::{Meaning, dialogue::Event};
 use crate::mcp::metrics::{Client, SOURCE};
 
 /// A sink, as its source sees it.
@@ -75,20 +75,20 @@ impl WatchStatus {
 }
 
 impl Registered {
-    /// Notes what a request said. Why something is refused is logged, unless it was so the last time.
-    pub(super) fn record(&self, heard: Heard) {
+    /// Records a request. The reason of a refusal is logged when it changes.
+    pub(super) fn record(&self, event: Event) {
         let mut peers = self.registry.lock();
         let Some(peer) = peers.get_mut(&self.id) else { return };
-        if let Some(sink) = heard.sink {
+        if let Some(sink) = event.sink {
             (peer.id, peer.annotations) = (sink.id, sink.annotations);
         }
-        let collection = heard.collection;
-        match &heard.meaning {
+        let collection = event.collection;
+        match &event.meaning {
             Meaning::Accepted => SOURCE.acked(&collection),
             Meaning::Refused(error) => SOURCE.nacked(&collection, error.code),
             _ => {}
         }
-        match (heard.meaning, heard.sent) {
+        match (event.meaning, event.sent) {
             (Meaning::Accepted, Some(version)) => {
                 let watch = WatchStatus { accepted: Some(version), refused: None };
                 peer.collections.insert(collection, watch);
@@ -143,20 +143,20 @@ mod tests {
     fn what_is_accepted_ends_what_was_refused() {
         let registry = Registry::default();
         let registered = registry.register("1.2.3.4:5".to_owned());
-        let heard = |meaning, version: &str| Heard {
+        let event = |meaning, version: &str| Event {
             sink: None,
             collection: "c".to_owned(),
             meaning,
             sent: Some(version.to_owned()),
         };
         let refusal = proto::Status { code: 3, message: "no".to_owned(), details: Vec::new() };
-        registered.record(heard(Meaning::Accepted, "1"));
-        registered.record(heard(Meaning::Refused(refusal), "2"));
-        registered.record(heard(Meaning::Stale, "2"));
+        registered.record(event(Meaning::Accepted, "1"));
+        registered.record(event(Meaning::Refused(refusal), "2"));
+        registered.record(event(Meaning::Stale, "2"));
         let status = registry.peers().remove(0).collections.remove("c").unwrap_or_default();
         let refused = Some(("2".to_owned(), "no".to_owned()));
         assert_eq!(status, WatchStatus { accepted: Some("1".to_owned()), refused });
-        registered.record(heard(Meaning::Accepted, "3"));
+        registered.record(event(Meaning::Accepted, "3"));
         let status = registry.peers().remove(0).collections.remove("c").unwrap_or_default();
         assert_eq!(status, WatchStatus { accepted: Some("3".to_owned()), refused: None });
         drop(registered);

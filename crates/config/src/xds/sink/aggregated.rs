@@ -13,7 +13,7 @@ use tokio::sync::mpsc;
 use tonic::{Status, transport::Channel};
 
 use super::{
-    Dialect, Heard,
+    Dialect, Received,
     exchange::exchange,
     types::{Answer, Types},
 };
@@ -40,7 +40,7 @@ impl Dialect for Aggregated {
     type Request = MeshConfigRequest;
     type Response = MeshConfigResponse;
 
-    fn said(&mut self, request: RequestResources) -> Vec<MeshConfigRequest> {
+    fn on_request(&mut self, request: RequestResources) -> Vec<MeshConfigRequest> {
         let RequestResources { sink_node, collection: type_url, response_nonce, error_detail, .. } = request;
         let question = MeshConfigRequest { sink_node, type_url, ..MeshConfigRequest::default() };
         if response_nonce.is_empty() {
@@ -54,17 +54,17 @@ impl Dialect for Aggregated {
         vec![MeshConfigRequest { version_info, response_nonce: answer.nonce, error_detail, ..question }]
     }
 
-    fn heard(&mut self, response: MeshConfigResponse) -> Heard<MeshConfigRequest> {
+    fn on_response(&mut self, response: MeshConfigResponse) -> Received<MeshConfigRequest> {
         let MeshConfigResponse { version_info: version, resources, type_url: collection, nonce } = response;
         let system_version_info = version.clone();
         let nonce = self.types.remember(&collection, Answer { type_url: collection.clone(), nonce, version });
         let push = Resources { system_version_info, collection, resources, nonce, ..Resources::default() };
-        Heard { push: Some(push), replies: Vec::new() }
+        Received { push: Some(push), replies: Vec::new() }
     }
 }
 
 /// Changes of one collection: `IncrementalAggregatedResources`. What is pushed does not say of which it is, so that each has a stream of
-/// its own. The first push is the whole collection, unless the server was told what the sink has.
+/// its own. The first push is the whole collection, unless the sink sent its versions.
 #[derive(Debug)]
 pub struct AggregatedDelta {
     collection: String,
@@ -83,10 +83,10 @@ impl Dialect for AggregatedDelta {
     type Request = IncrementalMeshConfigRequest;
     type Response = IncrementalMeshConfigResponse;
 
-    fn said(&mut self, request: RequestResources) -> Vec<IncrementalMeshConfigRequest> {
+    fn on_request(&mut self, request: RequestResources) -> Vec<IncrementalMeshConfigRequest> {
         let RequestResources { sink_node, collection: type_url, initial_resource_versions, .. } = request;
         let RequestResources { response_nonce, error_detail, .. } = request;
-        let said = IncrementalMeshConfigRequest {
+        let base = IncrementalMeshConfigRequest {
             sink_node,
             type_url,
             error_detail,
@@ -94,15 +94,18 @@ impl Dialect for AggregatedDelta {
         };
         if response_nonce.is_empty() {
             self.whole &= initial_resource_versions.is_empty();
-            return vec![IncrementalMeshConfigRequest { initial_resource_versions, ..said }];
+            return vec![IncrementalMeshConfigRequest { initial_resource_versions, ..base }];
         }
         let answer = self.types.answer(&self.collection, &response_nonce);
         let answer =
-            answer.map(|Answer { nonce, .. }| IncrementalMeshConfigRequest { response_nonce: nonce, ..said });
+            answer.map(|Answer { nonce, .. }| IncrementalMeshConfigRequest { response_nonce: nonce, ..base });
         answer.into_iter().collect()
     }
 
-    fn heard(&mut self, response: IncrementalMeshConfigResponse) -> Heard<IncrementalMeshConfigRequest> {
+    fn on_response(
+        &mut self,
+        response: IncrementalMeshConfigResponse,
+    ) -> Received<IncrementalMeshConfigRequest> {
         let IncrementalMeshConfigResponse { system_version_info, resources, removed_resources, nonce } =
             response;
         let collection = self.collection.clone();
@@ -110,12 +113,12 @@ impl Dialect for AggregatedDelta {
         let incremental = !std::mem::take(&mut self.whole);
         let push =
             Resources { system_version_info, collection, resources, removed_resources, nonce, incremental };
-        Heard { push: Some(push), replies: Vec::new() }
+        Received { push: Some(push), replies: Vec::new() }
     }
 }
 
 /// Whole collections, on one stream.
-pub(super) async fn speak(mut client: Client, stream: Stream, requests: Requests) -> Status {
+pub(super) async fn exchange_whole(mut client: Client, stream: Stream, requests: Requests) -> Status {
     let call = |requests| async move { client.stream_aggregated_resources(requests).await }.boxed();
     exchange(stream, requests, Aggregated::default(), call).await
 }
@@ -124,7 +127,7 @@ pub(super) async fn speak(mut client: Client, stream: Stream, requests: Requests
 const UNREAD: usize = 16;
 
 /// Changes, on a stream for each collection. They end together: to the sink they are one.
-pub(super) async fn speak_changes(client: Client, stream: Stream, mut requests: Requests) -> Status {
+pub(super) async fn exchange_deltas(client: Client, stream: Stream, mut requests: Requests) -> Status {
     let mut inboxes: BTreeMap<String, mpsc::Sender<_>> = BTreeMap::new();
     let mut streams: Vec<BoxFuture<'static, Status>> = vec![std::future::pending().boxed()];
     loop {

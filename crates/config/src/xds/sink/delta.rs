@@ -1,7 +1,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use super::{
-    Dialect, Heard,
+    Dialect, Received,
     types::{Answer, Arrived, Types},
     unwrap,
     versions::{Push, Unanswered, Versions},
@@ -23,7 +23,7 @@ const WILDCARD: &str = "*";
 
 /// Changes: `DeltaAggregatedResources` (docs/behaviour/xds.md#changes).
 ///
-/// The first response for a collection is the whole set unless the server was told what the sink has: there is nothing else that a sink
+/// The first response for a collection is the whole set, unless the sink sent its versions: there is nothing else that a sink
 /// could lack. So is one with a resource that has no name, as of Nacos: without a name it could never be removed.
 #[derive(Debug)]
 pub struct Delta {
@@ -31,7 +31,7 @@ pub struct Delta {
     types: Types,
     /// Type URLs.
     asked: BTreeSet<String>,
-    /// The collections whose whole set was pushed, or of which the server was told what the sink has.
+    /// The collections whose whole set was pushed, or whose versions the sink sent.
     based: BTreeSet<String>,
     versions: Versions,
     unanswered: Unanswered,
@@ -50,7 +50,7 @@ impl Delta {
         }
     }
 
-    /// Asks for everything of a type. Versions are told only where the answer can be of no other type URL.
+    /// Subscribes to all resources of a type. Sends versions only if the collection has no other type URL.
     fn question(&mut self, type_url: String, versions: BTreeMap<String, String>) -> DeltaDiscoveryRequest {
         let request =
             DeltaDiscoveryRequest { node: Some(self.node.clone()), ..DeltaDiscoveryRequest::default() };
@@ -81,10 +81,10 @@ impl Dialect for Delta {
     type Request = DeltaDiscoveryRequest;
     type Response = DeltaDiscoveryResponse;
 
-    fn said(&mut self, request: RequestResources) -> Vec<DeltaDiscoveryRequest> {
+    fn on_request(&mut self, request: RequestResources) -> Vec<DeltaDiscoveryRequest> {
         if request.response_nonce.is_empty() {
             let urls = self.types.ask(&request.collection);
-            let versions = self.versions.told(&request.collection, request.initial_resource_versions);
+            let versions = self.versions.to_send(&request.collection, request.initial_resource_versions);
             return urls.into_iter().map(|url| self.question(url, versions.clone())).collect();
         }
         let push = self.unanswered.take(&request.collection, &request.response_nonce);
@@ -95,7 +95,7 @@ impl Dialect for Delta {
         answer.map(|answer| self.answer(answer, request.error_detail)).into_iter().collect()
     }
 
-    fn heard(&mut self, response: DeltaDiscoveryResponse) -> Heard<DeltaDiscoveryRequest> {
+    fn on_response(&mut self, response: DeltaDiscoveryResponse) -> Received<DeltaDiscoveryRequest> {
         let DeltaDiscoveryResponse {
             system_version_info, resources, type_url, nonce, removed_resources, ..
         } = response;
@@ -127,12 +127,12 @@ impl Dialect for Delta {
                     nonce,
                     incremental,
                 };
-                Heard { push: Some(push), replies: Vec::new() }
+                Received { push: Some(push), replies: Vec::new() }
             }
-            Arrived::Nothing => Heard { push: None, replies: vec![self.answer(answer, None)] },
+            Arrived::Nothing => Received { push: None, replies: vec![self.answer(answer, None)] },
             Arrived::Empty { next } => {
                 let replies = vec![self.answer(answer, None), self.question(next, BTreeMap::new())];
-                Heard { push: None, replies }
+                Received { push: None, replies }
             }
         }
     }

@@ -55,7 +55,7 @@ impl Variant {
     }
 }
 
-/// Keeps a sink connected to the `AggregatedDiscoveryService`, or `AggregatedMeshConfigService`, of a peer, until told to stop.
+/// Keeps a sink connected to the `AggregatedDiscoveryService`, or `AggregatedMeshConfigService`, of a peer, until `stop` is cancelled.
 pub async fn dial(
     sink: Sink,
     server: Peer,
@@ -81,8 +81,8 @@ pub async fn dial(
             let call = |requests| async move { client.delta_aggregated_resources(requests).await }.boxed();
             exchange(stream, requests, Delta::new(node.clone(), versions.clone()), call).boxed()
         }
-        Variant::Aggregated => aggregated::speak(before(channel), stream, requests).boxed(),
-        Variant::AggregatedDelta => aggregated::speak_changes(before(channel), stream, requests).boxed(),
+        Variant::Aggregated => aggregated::exchange_whole(before(channel), stream, requests).boxed(),
+        Variant::AggregatedDelta => aggregated::exchange_deltas(before(channel), stream, requests).boxed(),
     };
     let stream = |stop| {
         let speak = speak.clone();

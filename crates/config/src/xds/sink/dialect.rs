@@ -9,17 +9,17 @@ pub trait Dialect: Send {
     type Response;
 
     /// What the sink says, a question or an answer to a push.
-    fn said(&mut self, request: RequestResources) -> Vec<Self::Request>;
+    fn on_request(&mut self, request: RequestResources) -> Vec<Self::Request>;
 
     /// What the server says.
-    fn heard(&mut self, response: Self::Response) -> Heard<Self::Request>;
+    fn on_response(&mut self, response: Self::Response) -> Received<Self::Request>;
 }
 
 /// What a response means.
 #[derive(Clone, Debug, PartialEq)]
-pub struct Heard<Request> {
+pub struct Received<Request> {
     /// What the sink is to decide on.
     pub push: Option<Resources>,
-    /// What is said to the server at once, without asking the sink.
+    /// Requests to send at once, without asking the sink.
     pub replies: Vec<Request>,
 }

@@ -14,7 +14,7 @@ use crate::mcp::sink::driver::{Requests, Stream};
 /// Requests that wait for the transport.
 const UNREAD: usize = 128;
 
-/// What is said on a stream.
+/// The requests of a stream.
 pub(super) struct Outgoing<T>(mpsc::Receiver<T>);
 
 impl<T> futures_util::Stream for Outgoing<T> {
@@ -35,13 +35,13 @@ pub(super) async fn exchange<D: Dialect>(
     mut dialect: D,
     call: impl FnOnce(Outgoing<D::Request>) -> Call<D::Response>,
 ) -> Status {
-    let (said, outgoing) = mpsc::channel(UNREAD);
+    let (requests_out, outgoing) = mpsc::channel(UNREAD);
     let mut call = call(Outgoing(outgoing));
     let mut responses: Option<Streaming<D::Response>> = None;
     loop {
         let request = async {
             // What does not fit is left to the sink, which ends the stream of a server that does not read.
-            let _room = said.reserve().await;
+            let _room = requests_out.reserve().await;
             requests.recv().await
         };
         let opening = responses.is_none();
@@ -61,24 +61,24 @@ pub(super) async fn exchange<D: Dialect>(
                 Err(status) => return status,
             },
             request = request => match request {
-                Some(Ok(request)) => dialect.said(request),
+                Some(Ok(request)) => dialect.on_request(request),
                 Some(Err(status)) => return status,
                 None => return Status::aborted("the sink is gone"),
             },
             response = response => match response {
                 Ok(Some(response)) => {
-                    let heard = dialect.heard(response);
-                    if let Some(push) = heard.push {
+                    let received = dialect.on_response(response);
+                    if let Some(push) = received.push {
                         stream.received(push).await;
                     }
-                    heard.replies
+                    received.replies
                 }
                 Ok(None) => return Status::ok("the server ended it"),
                 Err(status) => return status,
             },
         };
         for reply in replies {
-            match said.try_send(reply) {
+            match requests_out.try_send(reply) {
                 Ok(()) => {}
                 Err(TrySendError::Full(_)) => {
                     return Status::resource_exhausted("the server does not read what the sink says");

@@ -20,7 +20,7 @@ use crate::{
         redial::Ended,
         sink::{
             Sink,
-            dial::attended,
+            dial::with_stream,
             driver::{Requests, Stream},
         },
     },
@@ -52,14 +52,14 @@ pub(crate) async fn follow(sink: Sink, path: PathBuf) {
     let stop = tokio_util::sync::CancellationToken::new();
     loop {
         let (own, name) = (path.clone(), format!("xds://{}", path.display()));
-        let speak = |stream, requests| speak(own, stream, requests);
-        let Ended { status, .. } = attended(sink.clone(), name, stop.clone(), speak).await;
+        let run = |stream, requests| exchange(own, stream, requests);
+        let Ended { status, .. } = with_stream(sink.clone(), name, stop.clone(), run).await;
         tracing::warn!(path = %path.display(), %status, "the files are read anew");
         time::sleep(POLL).await;
     }
 }
 
-async fn speak(path: PathBuf, stream: Stream, mut requests: Requests) -> Status {
+async fn exchange(path: PathBuf, stream: Stream, mut requests: Requests) -> Status {
     let mut dialect = Sotw::new(Node::default());
     let mut seen = BTreeMap::new();
     let mut nonces = 0_u64;
@@ -78,12 +78,12 @@ async fn speak(path: PathBuf, stream: Stream, mut requests: Requests) -> Status 
                     Ok(Ok(response)) => {
                         nonces += 1;
                         let nonce = nonces.to_string();
-                        let heard = dialect.heard(DiscoveryResponse { nonce, ..response });
-                        if let Some(push) = heard.push {
+                        let received = dialect.on_response(DiscoveryResponse { nonce, ..response });
+                        if let Some(push) = received.push {
                             stream.received(push).await;
                         }
                     }
-                    Ok(Err(reason)) => tracing::warn!(file = name, "the file is left out: {reason}"),
+                    Ok(Err(error)) => tracing::warn!(file = name, %error, "file skipped"),
                     Err(error) => tracing::warn!(file = name, %error, "reading the file failed"),
                 }
             }
@@ -93,19 +93,19 @@ async fn speak(path: PathBuf, stream: Stream, mut requests: Requests) -> Status 
             Some(()) = woken.recv(), if asked => {}
             () = time::sleep(POLL), if asked => {}
             request = requests.recv() => match request {
-                // Nobody hears what is answered; a question is for what there is.
+                // Answers have no receiver; a question is for the current files.
                 Some(Ok(request)) => {
-                    let mut said = Some(request);
-                    while let Some(request) = said {
+                    let mut next = Some(request);
+                    while let Some(request) = next {
                         if request.response_nonce.is_empty() {
                             seen.clear();
                         }
-                        // Of others, the sink tells itself.
+                        // Other refusals are logged by the sink.
                         if let Some(error) = request.error_detail.as_ref().filter(|error| error.code == UNIMPLEMENTED) {
-                            tracing::warn!(path = %path.display(), "a file is left out: {}", error.message);
+                            tracing::warn!(path = %path.display(), error = error.message, "file skipped");
                         }
-                        dialect.said(request);
-                        said = requests.try_recv().ok().and_then(Result::ok);
+                        dialect.on_request(request);
+                        next = requests.try_recv().ok().and_then(Result::ok);
                     }
                     asked = true;
                 }
@@ -136,31 +136,46 @@ fn identity(path: &Path) -> Option<Identity> {
     Some(Identity { device: metadata.dev(), inode: metadata.ino(), made: metadata.created().ok() })
 }
 
+/// Why a file is not read.
+#[derive(Debug, thiserror::Error)]
+enum FileError {
+    #[error("it cannot be read: {0}")]
+    Io(#[from] io::Error),
+    #[error("it is longer than {} MiB", MAX_FILE >> 20)]
+    TooLong,
+    #[error("it is not JSON: {0}")]
+    Json(#[from] serde_json::Error),
+    #[error("it is not UTF-8: {0}")]
+    Utf8(#[from] std::string::FromUtf8Error),
+    #[error("it is not YAML: {0}")]
+    Yaml(#[from] serde_saphyr::Error),
+    #[error("it is not a DiscoveryResponse, and its name does not end in .json or .yaml: {0}")]
+    Decode(#[from] prost::DecodeError),
+    #[error(transparent)]
+    Response(#[from] response::ResponseError),
+    #[error("it has no type_url")]
+    NoType,
+}
+
 /// Reads a response: JSON or YAML where the name says so, and else as it travels.
-fn read(path: &Path) -> Result<DiscoveryResponse, String> {
-    let told = |error: io::Error| format!("it cannot be read: {error}");
-    let length = fs::metadata(path).map_err(told)?.len();
+fn read(path: &Path) -> Result<DiscoveryResponse, FileError> {
+    let length = fs::metadata(path)?.len();
     if length > MAX_FILE {
-        return Err(format!("it is longer than {} MiB", MAX_FILE >> 20));
+        return Err(FileError::TooLong);
     }
-    let bytes = fs::read(path).map_err(told)?;
+    let bytes = fs::read(path)?;
     let mut response = match path.extension().and_then(|extension| extension.to_str()) {
-        Some("json") => response::of_json(
-            serde_json::from_slice(&bytes).map_err(|error| format!("it is no JSON: {error}"))?,
-        )?,
+        Some("json") => response::of_json(serde_json::from_slice(&bytes)?)?,
         Some("yaml" | "yml") => {
-            let text = String::from_utf8(bytes).map_err(|error| format!("it is no UTF-8: {error}"))?;
-            let json: Json =
-                serde_saphyr::from_str(&text).map_err(|error| format!("it is no YAML: {error}"))?;
+            let json: Json = serde_saphyr::from_str(&String::from_utf8(bytes)?)?;
             response::of_json(json)?
         }
-        _ => DiscoveryResponse::decode(&*bytes)
-            .map_err(|error| format!("it is no DiscoveryResponse, nor called .json or .yaml: {error}"))?,
+        _ => DiscoveryResponse::decode(&*bytes)?,
     };
     if response.type_url.is_empty() {
         // As in files for Envoy, whose resources say their type themselves.
         let first = response.resources.first();
-        response.type_url = first.map(|any| any.type_url.clone()).ok_or("it has no type_url")?;
+        response.type_url = first.map(|any| any.type_url.clone()).ok_or(FileError::NoType)?;
     }
     Ok(response)
 }

@@ -22,7 +22,7 @@ use std::time::Duration;
 pub use aggregated::{Aggregated, AggregatedDelta};
 pub use delta::Delta;
 pub use dial::{Variant, dial};
-pub use dialect::{Dialect, Heard};
+pub use dialect::{Dialect, Received};
 pub use node::{node, own_node};
 pub use rest::{REFRESH, poll};
 

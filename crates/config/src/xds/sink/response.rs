@@ -3,7 +3,18 @@
 use serde::Deserialize;
 use serde_json::Value as Json;
 
+use mixer_adapter_core::framework::json::ParamsError;
+
 use crate::{Types, mcp::body, proto::envoy::service::discovery::v3::DiscoveryResponse};
+
+/// Why JSON is not a response.
+#[derive(Debug, thiserror::Error)]
+pub(super) enum ResponseError {
+    #[error("it is not a DiscoveryResponse: {0}")]
+    Response(serde_json::Error),
+    #[error("resource {0}: {1}")]
+    Resource(usize, ParamsError),
+}
 
 #[derive(Deserialize)]
 struct Response {
@@ -18,11 +29,11 @@ struct Response {
 }
 
 /// Reads a `DiscoveryResponse` in the JSON of protobuf, in lower camel or snake case. The error names the resource by its place.
-pub(super) fn of_json(json: Json) -> Result<DiscoveryResponse, String> {
+pub(super) fn of_json(json: Json) -> Result<DiscoveryResponse, ResponseError> {
     let Response { version_info, resources, type_url, nonce } =
-        serde_json::from_value(json).map_err(|error| format!("it is no DiscoveryResponse: {error}"))?;
+        serde_json::from_value(json).map_err(ResponseError::Response)?;
     let resources = resources.into_iter().enumerate().map(|(place, resource)| {
-        body::of_any(&Types::default(), resource).map_err(|error| format!("resource {}: {error}", place + 1))
+        body::of_any(&Types::default(), resource).map_err(|error| ResponseError::Resource(place + 1, error))
     });
     let resources = resources.collect::<Result<_, _>>()?;
     Ok(DiscoveryResponse { version_info, resources, type_url, nonce, ..DiscoveryResponse::default() })

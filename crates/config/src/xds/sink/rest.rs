@@ -18,7 +18,7 @@ use crate::{
         redial::Ended,
         sink::{
             Sink,
-            dial::attended,
+            dial::with_stream,
             driver::{Requests, Stream},
         },
     },
@@ -67,7 +67,7 @@ pub async fn poll(sink: Sink, server: Peer, node: Node, refresh: Duration, stop:
             let (own, node) = (server.clone(), node.clone());
             let exchange = |stream, requests| exchange(own, node, refresh, stream, requests);
             let Ended { status, .. } =
-                attended(sink.clone(), server.to_string(), stop.clone(), exchange).await;
+                with_stream(sink.clone(), server.to_string(), stop.clone(), exchange).await;
             tracing::warn!(%server, %status, "stream ended; requesting everything again");
             sleep(refresh).await;
         }
@@ -98,8 +98,8 @@ async fn exchange(
                     if request.response_nonce.is_empty() {
                         at = at.min(Instant::now() + GATHER);
                     }
-                    let said = dialect.said(request);
-                    next.extend(said.into_iter().map(|request| (request.type_url.clone(), request)));
+                    let requests = dialect.on_request(request);
+                    next.extend(requests.into_iter().map(|request| (request.type_url.clone(), request)));
                 }
                 Some(Err(status)) => return status,
                 None => return Status::aborted("the sink is gone"),
@@ -107,8 +107,8 @@ async fn exchange(
             () = sleep_until(at) => {
                 at = Instant::now() + refresh.mul_f64(1.0 + 0.25 * random());
                 for request in next.clone().into_values() {
-                    let heard = match send(&server, &request).await {
-                        Ok(Some(response)) => dialect.heard(response),
+                    let received = match send(&server, &request).await {
+                        Ok(Some(response)) => dialect.on_response(response),
                         Ok(None) => continue,
                         Err(error) => {
                             let error = format!("{}: {error}", request.type_url);
@@ -120,14 +120,14 @@ async fn exchange(
                             continue;
                         }
                     };
-                    for reply in heard.replies {
+                    for reply in received.replies {
                         // The next type URL of a collection is requested at once.
                         if !next.contains_key(&reply.type_url) {
                             at = Instant::now();
                         }
                         next.insert(reply.type_url.clone(), reply);
                     }
-                    if let Some(push) = heard.push {
+                    if let Some(push) = received.push {
                         stream.received(push).await;
                     }
                 }

@@ -1,7 +1,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use super::{
-    Dialect, Heard,
+    Dialect, Received,
     types::{Answer, Arrived, Types},
     unwrap,
 };
@@ -63,7 +63,7 @@ impl Dialect for Sotw {
     type Request = DiscoveryRequest;
     type Response = DiscoveryResponse;
 
-    fn said(&mut self, request: RequestResources) -> Vec<DiscoveryRequest> {
+    fn on_request(&mut self, request: RequestResources) -> Vec<DiscoveryRequest> {
         if request.response_nonce.is_empty() {
             let urls = self.types.ask(&request.collection);
             return urls.into_iter().map(|url| self.question(url)).collect();
@@ -72,7 +72,7 @@ impl Dialect for Sotw {
         answer.map(|answer| self.answer(answer, request.error_detail)).into_iter().collect()
     }
 
-    fn heard(&mut self, response: DiscoveryResponse) -> Heard<DiscoveryRequest> {
+    fn on_response(&mut self, response: DiscoveryResponse) -> Received<DiscoveryRequest> {
         let DiscoveryResponse { version_info: version, resources, type_url, nonce, .. } = response;
         let arrived = self.types.arrived(&type_url, resources.is_empty());
         let incremental = !self.pushed.insert(type_url.clone()) && !traits(&type_url).whole;
@@ -90,11 +90,11 @@ impl Dialect for Sotw {
                     incremental,
                     ..Resources::default()
                 };
-                Heard { push: Some(push), replies: Vec::new() }
+                Received { push: Some(push), replies: Vec::new() }
             }
-            Arrived::Nothing => Heard { push: None, replies: vec![self.answer(answer, None)] },
+            Arrived::Nothing => Received { push: None, replies: vec![self.answer(answer, None)] },
             Arrived::Empty { next } => {
-                Heard { push: None, replies: vec![self.answer(answer, None), self.question(next)] }
+                Received { push: None, replies: vec![self.answer(answer, None), self.question(next)] }
             }
         }
     }

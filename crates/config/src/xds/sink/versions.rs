@@ -57,16 +57,20 @@ impl Versions {
         }
     }
 
-    /// What to tell a server of a collection of which the sink holds these: name to version. Forgets what is not held any more.
-    pub(super) fn told(&self, collection: &str, held: BTreeMap<String, String>) -> BTreeMap<String, String> {
+    /// The versions to send for a collection of which the sink holds these. Forgets resources that are not held any more.
+    pub(super) fn to_send(
+        &self,
+        collection: &str,
+        held: BTreeMap<String, String>,
+    ) -> BTreeMap<String, String> {
         let mut collections = self.lock();
         let Some(known) = collections.get_mut(collection) else { return held };
         known.retain(|name, (own, _)| held.get(name) == Some(own));
-        let told = held.into_iter().map(|(name, version)| match known.get(&name) {
+        let versions = held.into_iter().map(|(name, version)| match known.get(&name) {
             Some((_, servers)) => (name, servers.clone()),
             None => (name, version),
         });
-        told.collect()
+        versions.collect()
     }
 
     fn lock(&self) -> MutexGuard<'_, BTreeMap<String, Known>> {

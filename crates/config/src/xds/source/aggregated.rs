@@ -8,7 +8,7 @@ use tonic::Status;
 use crate::{
     mcp::{
         Admission, ServiceOptions,
-        source::{Catalogue, ConfigServer, Dialogue, Heard, Machine, Method},
+        source::{Catalogue, ConfigServer, Dialogue, Event, Machine, Method},
     },
     proto::istio::mcp::v1alpha1::{
         IncrementalMeshConfigRequest, IncrementalMeshConfigResponse, MeshConfigRequest, MeshConfigResponse,
@@ -54,15 +54,15 @@ impl<Asks: prost::Message, Push: Send> Dialogue for Translated<Asks, Push> {
     type Request = Asks;
     type Push = Push;
 
-    fn heard(&mut self, request: Asks, catalogue: &Catalogue) -> Result<Heard, Status> {
+    fn on_request(&mut self, request: Asks, catalogue: &Catalogue) -> Result<Event, Status> {
         let mut request = (self.read)(request);
         let name = std::mem::take(&mut request.collection);
         let is_type = name.split('/').count() == 2;
         let collection = if is_type { collection_of(&name).as_str().to_owned() } else { name.clone() };
         request.collection.clone_from(&collection);
-        let heard = self.machine.heard(request, catalogue)?;
+        let event = self.machine.on_request(request, catalogue)?;
         self.names.insert(collection, name);
-        Ok(heard)
+        Ok(event)
     }
 
     fn is_due(&self, catalogue: &Catalogue) -> bool {

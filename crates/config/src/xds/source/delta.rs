@@ -2,35 +2,35 @@ use tonic::Status;
 
 use super::{
     message,
-    node::{Asking, sink_id},
+    node::{RequestContext, sink_id},
     subscription::Subscription,
     types::{Push, Types},
     watch::{Form, Watch},
 };
 use crate::{
-    mcp::source::{Catalogue, Dialogue, Heard, Meaning},
+    mcp::source::{Catalogue, Dialogue, Event, Meaning},
     proto::envoy::service::discovery::v3::{DeltaDiscoveryRequest, DeltaDiscoveryResponse},
 };
 
 /// One stream of changes: each push of a type says what was added, changed and removed.
 #[derive(Debug)]
 pub struct DeltaStream {
-    asking: Asking,
+    context: RequestContext,
     types: Types,
 }
 
 impl DeltaStream {
     /// A stream that has just opened: of all types, or of one.
     pub fn new(only: Option<&'static str>) -> Self {
-        Self { asking: Asking::new(only), types: Types::new(|_| Form::Changes) }
+        Self { context: RequestContext::new(only), types: Types::new(|_| Form::Changes) }
     }
 
     /// A request arrived. An error ends the stream.
     pub fn requested(&mut self, request: DeltaDiscoveryRequest) -> Result<Meaning, Status> {
-        let url = self.asking.type_url(&request.type_url, request.node.as_ref())?;
+        let url = self.context.type_url(&request.type_url, request.node.as_ref())?;
         let (more, less) = (&request.resource_names_subscribe, &request.resource_names_unsubscribe);
         let Some(known) = self.types.get(&url) else {
-            let mut subscription = Subscription::new(self.asking.explicit());
+            let mut subscription = Subscription::new(self.context.explicit());
             let mut owed = subscription.add(more, true)?;
             owed.names.extend(subscription.remove(less));
             self.types.open(&url, Watch::new(subscription, owed, request.initial_resource_versions))?;
@@ -62,11 +62,11 @@ impl Dialogue for DeltaStream {
     type Request = DeltaDiscoveryRequest;
     type Push = DeltaDiscoveryResponse;
 
-    fn heard(&mut self, request: DeltaDiscoveryRequest, _: &Catalogue) -> Result<Heard, Status> {
+    fn on_request(&mut self, request: DeltaDiscoveryRequest, _: &Catalogue) -> Result<Event, Status> {
         let sink = request.node.as_ref().map(sink_id);
-        let url = self.asking.type_url(&request.type_url, None)?;
+        let url = self.context.type_url(&request.type_url, None)?;
         let meaning = self.requested(request)?;
-        Ok(Heard { sink, meaning, sent: self.types.version(&url), collection: url })
+        Ok(Event { sink, meaning, sent: self.types.version(&url), collection: url })
     }
 
     fn is_due(&self, catalogue: &Catalogue) -> bool {

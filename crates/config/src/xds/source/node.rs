@@ -9,12 +9,12 @@ const GRPC: &str = "gRPC";
 
 /// What a stream is asked for, and by whom. Only the first request has to say who asks (docs/behaviour/xds.md#rule-1-node).
 #[derive(Debug)]
-pub(super) struct Asking {
+pub(super) struct RequestContext {
     only: Option<&'static str>,
     explicit: bool,
 }
 
-impl Asking {
+impl RequestContext {
     /// A stream of all types, or of one.
     pub(super) fn new(only: Option<&'static str>) -> Self {
         Self { only, explicit: false }

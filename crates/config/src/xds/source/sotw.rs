@@ -4,21 +4,21 @@ use tonic::Status;
 
 use super::{
     message,
-    node::{Asking, sink_id},
+    node::{RequestContext, sink_id},
     order::Traits,
     subscription::{Owed, Subscription},
     types::{Push, Types},
     watch::{Form, Nonce, Watch},
 };
 use crate::{
-    mcp::source::{Catalogue, Dialogue, Heard, Meaning},
+    mcp::source::{Catalogue, Dialogue, Event, Meaning},
     proto::envoy::service::discovery::v3::{DiscoveryRequest, DiscoveryResponse},
 };
 
 /// One stream of the state of the world: each push of a type holds all that is wanted of it, or all that is new.
 #[derive(Debug)]
 pub struct SotwStream {
-    asking: Asking,
+    context: RequestContext,
     types: Types,
 }
 
@@ -26,15 +26,15 @@ impl SotwStream {
     /// A stream that has just opened: of all types, or of one.
     pub fn new(only: Option<&'static str>) -> Self {
         let form = |traits: Traits| if traits.whole { Form::Whole } else { Form::Parts };
-        Self { asking: Asking::new(only), types: Types::new(form) }
+        Self { context: RequestContext::new(only), types: Types::new(form) }
     }
 
     /// A request arrived. An error ends the stream.
     pub fn requested(&mut self, request: DiscoveryRequest) -> Result<Meaning, Status> {
-        let url = self.asking.type_url(&request.type_url, request.node.as_ref())?;
+        let url = self.context.type_url(&request.type_url, request.node.as_ref())?;
         let Some(known) = self.types.get(&url) else {
             // Whatever its nonce says: istiod sends the time in that of its first.
-            let mut subscription = Subscription::new(self.asking.explicit());
+            let mut subscription = Subscription::new(self.context.explicit());
             let owed = subscription.replace(&request.resource_names)?;
             self.types.open(&url, Watch::new(subscription, owed, BTreeMap::new()))?;
             return Ok(Meaning::Asked);
@@ -70,11 +70,11 @@ impl Dialogue for SotwStream {
     type Request = DiscoveryRequest;
     type Push = DiscoveryResponse;
 
-    fn heard(&mut self, request: DiscoveryRequest, _: &Catalogue) -> Result<Heard, Status> {
+    fn on_request(&mut self, request: DiscoveryRequest, _: &Catalogue) -> Result<Event, Status> {
         let sink = request.node.as_ref().map(sink_id);
-        let url = self.asking.type_url(&request.type_url, None)?;
+        let url = self.context.type_url(&request.type_url, None)?;
         let meaning = self.requested(request)?;
-        Ok(Heard { sink, meaning, sent: self.types.version(&url), collection: url })
+        Ok(Event { sink, meaning, sent: self.types.version(&url), collection: url })
     }
 
     fn is_due(&self, catalogue: &Catalogue) -> bool {

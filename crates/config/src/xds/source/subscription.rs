@@ -79,15 +79,15 @@ impl Subscription {
         Ok(owed)
     }
 
-    /// Does not want this any more. While everything is wanted, so is this still, and the client is to be told what has become
-    /// of it (rule 7).
+    /// Unsubscribes from these names. With a wildcard subscription they stay subscribed, and are returned because their current
+    /// state must be sent (rule 7).
     pub(super) fn remove(&mut self, names: &[String]) -> BTreeSet<Arc<str>> {
         for name in names {
             self.names.remove(name.as_str());
             self.all &= name != WILDCARD;
         }
-        let told = names.iter().filter(|_| self.all);
-        told.map(|name| name.as_str().into()).collect()
+        let subscribed = names.iter().filter(|_| self.all);
+        subscribed.map(|name| name.as_str().into()).collect()
     }
 }
 

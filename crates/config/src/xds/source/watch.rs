@@ -25,7 +25,7 @@ pub(super) struct Watch {
     doubt: Owed,
     /// What is gone, and goes on being served until nothing refers to it.
     withheld: Entries,
-    /// What the push under way tells of.
+    /// The resources in the push under way.
     pending: Option<Owed>,
     /// The nonce and version of the last push.
     sent: Option<(String, String)>,
@@ -33,12 +33,12 @@ pub(super) struct Watch {
     refused: bool,
 }
 
-/// How resources are told to a client.
+/// How pushes represent resources.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Form {
     /// All there are; others are deleted.
     Whole,
-    /// What changed; deletions are not told.
+    /// What changed; deletions are not sent.
     Parts,
     /// What changed, and what is gone.
     Changes,
@@ -147,7 +147,7 @@ impl Watch {
         !self.is_pending() && !self.refused && !state.is_some_and(|state| self.has_news(state))
     }
 
-    /// Whether something is gone that the client was not told of, and could be.
+    /// Whether a resource was deleted that the client could still have.
     pub(super) fn withholds(&self) -> bool {
         !self.withheld.is_empty() && !self.is_pending() && !self.refused
     }
@@ -213,7 +213,7 @@ impl Watch {
         delta
     }
 
-    /// All that is wanted, and what is kept.
+    /// Everything subscribed, and what is withheld from deletion.
     fn whole(&self, state: &Snapshot) -> Content {
         let kept = self.withheld.values().filter(|entry| self.subscription.contains(entry.name()));
         let mut version = state.version().to_string();
