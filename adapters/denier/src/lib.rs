@@ -15,7 +15,7 @@ mod config {
 
 pub use config::Params;
 
-/// The handler: what it answers.
+/// The handler: the denial that it answers.
 #[derive(Debug)]
 pub struct Denier {
     denial: Check,
@@ -36,12 +36,11 @@ impl Adapter for Denier {
     }
 }
 
-/// What a configuration denies with. Durations and use counts that are absent are [`Check`]'s: 5 s and 1000, the
-/// original's defaults too.
+/// Makes the denial of a configuration. The defaults of duration and use count are those of [`Check`], 5 s and 1000, as in the
+/// original.
 fn denial(params: Params) -> Result<Check, ConfigErrors> {
     let mut status = params.status.unwrap_or_default();
-    // On the wire a code that is absent reads as OK. A status that only has a message must not turn denials into
-    // admissions; in the original it kept the default code as well.
+    // An absent code decodes as OK. A status with only a message must still deny; it had the default code in the original, too.
     if status.code == 0 {
         status.code = Code::FailedPrecondition as i32;
     }
@@ -97,7 +96,7 @@ mod tests {
         Some(prost_types::Duration { seconds, nanos: 0 })
     }
 
-    /// Code, message, seconds and uses as they go to Mixer.
+    /// The answer as sent to Mixer: code, message, seconds and uses.
     fn wire(check: Check) -> (i32, String, i64, i32) {
         let CheckResult { status, valid_duration, valid_use_count } = check.into();
         let status = status.unwrap();
@@ -117,8 +116,8 @@ mod tests {
     async fn every_template_denies_by_default() {
         assert_eq!(check(Params::default()).await, (9, String::new(), 5, 1000));
         let denier = Denier::open(Params::default()).await.unwrap();
-        let args = QuotaRequest::new(3).with_best_effort().with_dedup_id("1");
-        let grant = Handle::<Quota>::handle(&denier, (Default::default(), args)).await.unwrap();
+        let request = QuotaRequest::new(3).with_best_effort().with_dedup_id("1");
+        let grant = Handle::<Quota>::handle(&denier, (Default::default(), request)).await.unwrap();
         assert_eq!(grant, Grant::nothing());
         denier.close().await;
     }

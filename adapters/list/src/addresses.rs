@@ -9,22 +9,23 @@ use serde::{
     de::{IgnoredAny, MapAccess, Visitor},
 };
 
-/// Ranges of addresses, found by their bits. IPv4 addresses written as IPv6 are IPv4 throughout.
+use super::error::ListError;
+
+/// A set of address ranges. IPv4 addresses mapped to IPv6 are treated as IPv4.
 #[derive(Debug)]
 pub(super) struct Networks(Box<JointPrefixSet<IpNet>>);
 
-/// The nodes a list may have: more than the longest list can hold, so that the limit on its length is the one that counts.
+/// The maximum number of YAML nodes, which the maximum length of a list does not reach.
 const YAML_NODES: usize = 16 << 20;
 
 impl Networks {
-    /// Reads `whitelist: [..]` in YAML (for blacklists, too) and adds the overrides.
-    pub(super) fn parse(yaml: &str, overrides: &[String]) -> Result<Self, String> {
+    /// Parses YAML with the key `whitelist` (also for blacklists) and adds the overrides.
+    pub(super) fn parse(yaml: &str, overrides: &[String]) -> Result<Self, ListError> {
         let options = serde_saphyr::options! {
             budget: serde_saphyr::budget! { max_nodes: YAML_NODES, max_events: 2 * YAML_NODES },
             with_snippet: false,
         };
-        let fetched: Option<Fetched> = serde_saphyr::from_str_with_options(yaml, options)
-            .map_err(|error| format!("the list must be YAML like `whitelist: [10.1.0.0/16]`: {error}"))?;
+        let fetched: Option<Fetched> = serde_saphyr::from_str_with_options(yaml, options)?;
         let mut networks = Box::new(JointPrefixSet::new());
         for entry in fetched.unwrap_or_default().entries.iter().chain(overrides) {
             networks.insert(network(entry)?);
@@ -37,19 +38,16 @@ impl Networks {
     }
 }
 
-/// The range that an entry stands for; without a length it is the one address, also in IPv6.
-pub(super) fn network(entry: &str) -> Result<IpNet, String> {
+/// Parses a range, or a single address.
+pub(super) fn network(entry: &str) -> Result<IpNet, ListError> {
     let network = match entry.contains('/') {
         true => entry.parse().ok(),
         false => entry.parse().ok().map(|address: IpAddr| IpNet::from(address)),
     };
-    let network = network.ok_or_else(|| {
-        format!("{entry:?} is neither an IP address nor a range in CIDR notation, such as 10.1.0.0/16")
-    })?;
-    Ok(unmapped(network).trunc())
+    network.map(|network| unmapped(network).trunc()).ok_or_else(|| ListError::Address(entry.to_owned()))
 }
 
-/// A range within `::ffff:0:0/96` as one of IPv4.
+/// Converts a range within `::ffff:0:0/96` to IPv4.
 fn unmapped(network: IpNet) -> IpNet {
     if let IpNet::V6(v6) = network
         && let (Some(v4), Some(length)) = (v6.addr().to_ipv4_mapped(), v6.prefix_len().checked_sub(96))
@@ -60,7 +58,7 @@ fn unmapped(network: IpNet) -> IpNet {
     network
 }
 
-/// The fetched form. The key is read as in the original, whatever its case, and other keys do not matter.
+/// A fetched list. As in the original, the case of the key is ignored, and so are other keys.
 #[derive(Debug, Default)]
 struct Fetched {
     entries: Vec<String>,
@@ -150,7 +148,7 @@ mod tests {
             ("JUNK", "the list must be YAML"),
             ("whitelist: {", "the list must be YAML"),
         ] {
-            let error = Networks::parse(yaml, &[]).unwrap_err();
+            let error = Networks::parse(yaml, &[]).unwrap_err().to_string();
             assert!(error.contains(part), "{yaml}: {error}");
             assert!(!error.contains('\n'), "{error}");
         }

@@ -1,25 +1,25 @@
-//! What is on the list, in the form in which it is looked up.
+//! The entries of a list, indexed for lookups.
 
 use std::{borrow::Cow, collections::HashSet, fmt, net::IpAddr};
 
 use mixer_adapter_core::value::Value;
 use regex::RegexSet;
 
-use super::{addresses::Networks, patterns, printed};
+use super::{addresses::Networks, error::ListError, patterns, printed};
 
-pub(super) use super::params::ListEntryType as Kind;
+pub(super) use super::params::ListEntryType as EntryType;
 
-/// All entries of a list, fetched ones and overrides alike: the original merges them.
+/// The entries of a list: those fetched and the overrides, which the original merges.
 #[derive(Debug)]
 pub(super) enum Entries {
     Strings(HashSet<Box<str>>),
-    /// In the case of [`fold`].
+    /// Folded by [`fold`].
     CaseInsensitive(HashSet<Box<str>>),
     Addresses(Networks),
     Patterns(RegexSet),
 }
 
-/// What is looked up.
+/// A value to look up.
 #[derive(Clone, Debug)]
 pub(super) enum Subject<'a> {
     Text(Cow<'a, str>),
@@ -28,35 +28,37 @@ pub(super) enum Subject<'a> {
 
 /// A value that cannot be looked up.
 #[derive(Debug, PartialEq, Eq, thiserror::Error)]
-pub(super) enum BadValue {
+pub(super) enum ValueError {
     #[error("{0} is not a valid string or IP address")]
     NeitherTextNorAddress(String),
     #[error("{0} is not a valid IP address")]
-    NoAddress(String),
+    NotAnAddress(String),
 }
 
 impl Entries {
-    /// Reads a fetched list and adds the overrides. Strings and patterns stand one a line, neither trimmed nor empty;
-    /// addresses stand in YAML. The error says which entry is wrong and why.
-    pub(super) fn parse(kind: Kind, body: &[u8], overrides: &[String]) -> Result<Self, String> {
-        // A line that is no UTF-8 equals no value, so that it is as good as absent.
+    /// Parses a fetched list and adds the overrides. Strings and patterns are lines, which are not trimmed; empty lines are
+    /// ignored. Addresses are YAML.
+    pub(super) fn parse(entry_type: EntryType, body: &[u8], overrides: &[String]) -> Result<Self, ListError> {
+        // A line that is not UTF-8 equals no value, so it is ignored.
         let lines = || body.split(|byte| *byte == b'\n').filter_map(|line| std::str::from_utf8(line).ok());
         let strings =
             || lines().chain(overrides.iter().map(String::as_str)).filter(|entry| !entry.is_empty());
-        match kind {
-            Kind::Strings => Ok(Self::Strings(strings().map(Box::from).collect())),
-            Kind::CaseInsensitiveStrings => {
+        match entry_type {
+            EntryType::Strings => Ok(Self::Strings(strings().map(Box::from).collect())),
+            EntryType::CaseInsensitiveStrings => {
                 Ok(Self::CaseInsensitive(strings().map(|entry| fold(entry).into()).collect()))
             }
-            Kind::IpAddresses => Networks::parse(utf8(body)?, overrides).map(Self::Addresses),
-            Kind::Regex => {
-                let entries = utf8(body)?.split('\n').filter(|line| !line.is_empty());
+            EntryType::IpAddresses => {
+                Networks::parse(std::str::from_utf8(body)?, overrides).map(Self::Addresses)
+            }
+            EntryType::Regex => {
+                let entries = std::str::from_utf8(body)?.split('\n').filter(|line| !line.is_empty());
                 patterns::compile(entries.chain(overrides.iter().map(String::as_str))).map(Self::Patterns)
             }
         }
     }
 
-    pub(super) fn contains(&self, subject: &Subject<'_>) -> Result<bool, BadValue> {
+    pub(super) fn contains(&self, subject: &Subject<'_>) -> Result<bool, ValueError> {
         Ok(match self {
             Self::Strings(strings) => strings.contains(&*subject.text()),
             Self::CaseInsensitive(strings) => strings.contains(fold(&subject.text()).as_str()),
@@ -67,15 +69,15 @@ impl Entries {
 }
 
 impl<'a> Subject<'a> {
-    /// The text or address of a value; bytes that are no address are looked up as Go prints them. The other kinds cannot be on a
-    /// list.
-    pub(super) fn of(value: &'a Value) -> Result<Self, BadValue> {
+    /// Converts a value. Bytes that are not an address are looked up as Go prints them; values of other types than strings and
+    /// addresses cannot be on a list.
+    pub(super) fn of(value: &'a Value) -> Result<Self, ValueError> {
         match (value.as_str(), value) {
             (Some(text), _) => Ok(Self::Text(text.into())),
             (None, Value::IpAddress(ip)) => {
                 Ok(ip.addr().map_or_else(|| Self::Text(ip.to_string().into()), Self::Address))
             }
-            (None, value) => Err(BadValue::NeitherTextNorAddress(printed::print(value))),
+            (None, value) => Err(ValueError::NeitherTextNorAddress(printed::print(value))),
         }
     }
 
@@ -86,9 +88,9 @@ impl<'a> Subject<'a> {
         }
     }
 
-    fn address(&self) -> Result<IpAddr, BadValue> {
+    fn address(&self) -> Result<IpAddr, ValueError> {
         match self {
-            Self::Text(text) => text.parse().map_err(|_| BadValue::NoAddress(text.to_string())),
+            Self::Text(text) => text.parse().map_err(|_| ValueError::NotAnAddress(text.to_string())),
             Self::Address(address) => Ok(*address),
         }
     }
@@ -103,12 +105,8 @@ impl fmt::Display for Subject<'_> {
     }
 }
 
-fn utf8(body: &[u8]) -> Result<&str, String> {
-    std::str::from_utf8(body).map_err(|error| format!("the list is not UTF-8: {error}"))
-}
-
-/// Texts that differ in case only are folded to the same text. One letter stays one letter, as in Go's `ToUpper`: where
-/// the upper case takes several (`ß`, `ᾳ`), the lower case stands for both, so that "Straße" does not match "STRASSE".
+/// Folds texts that differ only in case to the same text. Each letter becomes one letter, as in Go's `ToUpper`: if the upper
+/// case has several (`ß`, `ᾳ`), the lower case is used, so "Straße" does not match "STRASSE".
 fn fold(text: &str) -> String {
     text.chars().map(fold_char).collect()
 }
@@ -127,9 +125,9 @@ mod tests {
 
     use super::*;
 
-    fn contains(kind: Kind, body: &[u8], overrides: &[&str], text: &str) -> bool {
+    fn contains(entry_type: EntryType, body: &[u8], overrides: &[&str], text: &str) -> bool {
         let overrides: Vec<String> = overrides.iter().map(ToString::to_string).collect();
-        Entries::parse(kind, body, &overrides).unwrap().contains(&Subject::Text(text.into())).unwrap()
+        Entries::parse(entry_type, body, &overrides).unwrap().contains(&Subject::Text(text.into())).unwrap()
     }
 
     #[test]
@@ -138,7 +136,7 @@ mod tests {
             [("ABC", true), (" DEF", true), ("DEF", false), ("", false), ("\u{fffd}", false), ("GHI", true)]
         {
             let body = b"ABC\n DEF\n\n\xff\nGHI";
-            assert_eq!(contains(Kind::Strings, body, &[""], value), listed, "{value:?}");
+            assert_eq!(contains(EntryType::Strings, body, &[""], value), listed, "{value:?}");
         }
     }
 
@@ -155,7 +153,7 @@ mod tests {
             ("µ", "Μ", true),
             ("ﬁ", "FI", false),
         ] {
-            let found = contains(Kind::CaseInsensitiveStrings, entry.as_bytes(), &[], value);
+            let found = contains(EntryType::CaseInsensitiveStrings, entry.as_bytes(), &[], value);
             assert_eq!(found, listed, "{entry} {value}");
         }
     }

@@ -1,13 +1,14 @@
-//! Checks a value against a list of strings, addresses or patterns, written in the configuration or fetched from a URL.
+//! Checks values against a list of strings, addresses or patterns, from the configuration or from a URL.
 //!
-//! Behaviour: docs/behaviour/adapters.md#listchecker; what differs is in the README.
+//! The behaviour is that of docs/behaviour/adapters.md#listchecker; the README lists the differences.
 
 mod addresses;
 mod entries;
+mod error;
 mod fetch;
 mod patterns;
 mod printed;
-mod provided;
+mod remote_list;
 mod settings;
 
 use std::{sync::Arc, time::Duration};
@@ -21,8 +22,8 @@ use tokio::time::Instant;
 
 use self::{
     entries::{Entries, Subject},
-    provided::Provided,
-    settings::Settings,
+    remote_list::RemoteList,
+    settings::ListSettings,
 };
 
 mod config {
@@ -32,7 +33,7 @@ mod config {
 
 pub use config::{Params, params};
 
-/// The handler: a list, and what it means to be on it.
+/// The handler: a list, and whether its entries are allowed or denied.
 #[derive(Debug)]
 pub struct List {
     source: Source,
@@ -43,9 +44,9 @@ pub struct List {
 
 #[derive(Debug)]
 enum Source {
-    /// The list is all in the configuration.
+    /// The list is in the configuration.
     Fixed(Arc<Entries>),
-    Provided(Provided),
+    Remote(RemoteList),
 }
 
 impl Adapter for List {
@@ -55,14 +56,11 @@ impl Adapter for List {
     type Templates = (ListEntry,);
 
     async fn open(params: Params) -> Result<Self, AdapterError> {
-        let settings = Settings::read(&params)?;
+        let settings = ListSettings::read(&params)?;
         let source = match settings.provider {
-            // Without a body there is nothing left to go wrong: the overrides were validated.
-            None => Source::Fixed(Arc::new(
-                Entries::parse(settings.kind, b"", &settings.overrides).map_err(AdapterError::invalid)?,
-            )),
+            None => Source::Fixed(Arc::new(Entries::parse(settings.entry_type, b"", &settings.overrides)?)),
             Some(provider) => {
-                Source::Provided(Provided::start(provider, settings.kind, settings.overrides).await)
+                Source::Remote(RemoteList::start(provider, settings.entry_type, settings.overrides).await)
             }
         };
         Ok(Self {
@@ -74,7 +72,7 @@ impl Adapter for List {
     }
 
     fn validate(params: &Params, _: &InferredTypes) -> Result<(), ConfigErrors> {
-        Settings::read(params).map(drop)
+        ListSettings::read(params).map(drop)
     }
 }
 
@@ -82,7 +80,7 @@ impl Handle<ListEntry> for List {
     async fn handle(&self, entry: listentry::InstanceMsg) -> Result<Check, AdapterError> {
         let entries = match &self.source {
             Source::Fixed(entries) => entries.clone(),
-            Source::Provided(provided) => provided.entries(Instant::now())?,
+            Source::Remote(list) => list.entries(Instant::now())?,
         };
         let check = self.check(&entries, entry.value.unwrap_or_default());
         Ok(check.valid_for(self.caching_interval).uses(self.caching_use_count))
@@ -93,10 +91,10 @@ impl List {
     fn check(&self, entries: &Entries, value: mixer_adapter_core::value::Value) -> Check {
         let subject = match Subject::of(&value) {
             Ok(subject) => subject,
-            Err(bad) => return Check::deny(Code::InvalidArgument, bad.to_string()),
+            Err(error) => return Check::deny(Code::InvalidArgument, error.to_string()),
         };
         match (entries.contains(&subject), self.blacklist) {
-            (Err(bad), _) => Check::deny(Code::InvalidArgument, bad.to_string()),
+            (Err(error), _) => Check::deny(Code::InvalidArgument, error.to_string()),
             (Ok(true), true) => Check::deny(Code::PermissionDenied, format!("{subject} is blacklisted")),
             (Ok(false), false) => {
                 Check::deny(Code::PermissionDenied, format!("{subject} is not whitelisted"))

@@ -1,10 +1,12 @@
-//! Regular expressions in Go's syntax (RE2), run by an engine whose syntax is another.
+//! Regular expressions in Go's syntax (RE2), translated to that of the crate regex.
 //!
-//! A pattern means here what it means to Go, or it is refused: where both engines take a pattern but read it differently it
-//! is rewritten (`\d`, `\s`, `\w`, `\b`, which are ASCII in Go; `\<`, which is a plain `<`) or refused with what to write
-//! instead. Some patterns that Go refuses are taken.
+//! A pattern has the same meaning as in Go, or it is refused. A pattern that both accept with different meanings is rewritten
+//! (`\d`, `\s`, `\w`, `\b`, which are ASCII in Go; `\<`, which is a plain `<`), or refused with an alternative. Some patterns
+//! that Go refuses are accepted.
 
 use std::ops::Range;
+
+use super::error::{ListError, PatternError};
 
 use regex::{RegexSet, RegexSetBuilder};
 use regex_syntax::ast::{
@@ -12,22 +14,22 @@ use regex_syntax::ast::{
     ClassUnicode, ClassUnicodeKind, Flag, Flags, FlagsItemKind, RepetitionKind, Span, Visitor,
 };
 
-/// How much memory the compiled patterns of one list may take.
+/// The maximum size of the compiled patterns of one list, in bytes.
 const SIZE_LIMIT: usize = 64 << 20;
 
-/// Compiles the patterns of a list; the error names the one that is wrong.
-pub(super) fn compile<'a>(patterns: impl Iterator<Item = &'a str>) -> Result<RegexSet, String> {
+/// Compiles the patterns of a list.
+pub(super) fn compile<'a>(patterns: impl Iterator<Item = &'a str>) -> Result<RegexSet, ListError> {
     let translated: Vec<String> = patterns
-        .map(|pattern| translate(pattern).map_err(|reason| format!("pattern {pattern:?}: {reason}")))
+        .map(|pattern| {
+            translate(pattern)
+                .map_err(|source| ListError::ListedPattern { pattern: pattern.to_owned(), source })
+        })
         .collect::<Result<_, _>>()?;
-    RegexSetBuilder::new(translated)
-        .size_limit(SIZE_LIMIT)
-        .build()
-        .map_err(|error| format!("the patterns cannot be compiled: {error}"))
+    Ok(RegexSetBuilder::new(translated).size_limit(SIZE_LIMIT).build()?)
 }
 
-/// The pattern in the syntax of the regex crate.
-pub(super) fn translate(pattern: &str) -> Result<String, String> {
+/// Translates a pattern to the syntax of the crate regex.
+pub(super) fn translate(pattern: &str) -> Result<String, PatternError> {
     let ast = ast::parse::Parser::new()
         .parse(pattern)
         .map_err(|error| refusal(error.span(), &error.kind().to_string()))?;
@@ -40,19 +42,19 @@ pub(super) fn translate(pattern: &str) -> Result<String, String> {
         rest = span.end;
     }
     translated.push_str(&pattern[rest..]);
-    // What remains to go wrong are names of Unicode classes.
+    // Names of Unicode classes may still be unknown.
     match regex_syntax::parse(&translated) {
         Ok(_) => Ok(translated),
-        Err(regex_syntax::Error::Translate(error)) => Err(error.kind().to_string()),
-        Err(error) => Err(error.to_string()),
+        Err(regex_syntax::Error::Translate(error)) => Err(PatternError(error.kind().to_string())),
+        Err(error) => Err(PatternError(error.to_string())),
     }
 }
 
-fn refusal(span: &Span, reason: &str) -> String {
-    format!("at character {}: {reason}", span.start.column)
+fn refusal(span: &Span, reason: &str) -> PatternError {
+    PatternError(format!("at character {}: {reason}", span.start.column))
 }
 
-/// Finds what to rewrite, in order, and what to refuse.
+/// Finds the parts of a pattern to rewrite, in order, and refuses those without an equivalent.
 struct GoSyntax<'p> {
     pattern: &'p str,
     edits: Vec<(Range<usize>, &'static str)>,
@@ -79,7 +81,7 @@ impl GoSyntax<'_> {
         self.replace(&class.span, ascii);
     }
 
-    fn flags(&self, flags: &Flags) -> Result<(), String> {
+    fn flags(&self, flags: &Flags) -> Result<(), PatternError> {
         for item in &flags.items {
             if let FlagsItemKind::Flag(Flag::Unicode | Flag::CRLF | Flag::IgnoreWhitespace) = item.kind {
                 return Err(refusal(&item.span, "Go has no such flag; it has i, m, s and U"));
@@ -88,7 +90,7 @@ impl GoSyntax<'_> {
         Ok(())
     }
 
-    fn unicode_class(&self, class: &ClassUnicode) -> Result<(), String> {
+    fn unicode_class(&self, class: &ClassUnicode) -> Result<(), PatternError> {
         let unassigned = match &class.kind {
             ClassUnicodeKind::OneLetter(letter) => *letter == 'C',
             ClassUnicodeKind::Named(name) => name == "C",
@@ -100,7 +102,7 @@ impl GoSyntax<'_> {
         }
     }
 
-    fn bracket(&self, class: &ClassBracketed) -> Result<(), String> {
+    fn bracket(&self, class: &ClassBracketed) -> Result<(), PatternError> {
         let content = self.text(&class.span).trim_start_matches('[').trim_start_matches('^');
         match content.starts_with("--") {
             true => Err(refusal(&class.span, r"write `\-` for a hyphen, Go reads a range here")),
@@ -108,8 +110,8 @@ impl GoSyntax<'_> {
         }
     }
 
-    /// Go takes `{2, 3}`, `{,3}` and `{02}` for plain text.
-    fn repetition(&self, span: &Span) -> Result<(), String> {
+    /// Refuses `{2, 3}`, `{,3}` and `{02}`, which Go reads as plain text.
+    fn repetition(&self, span: &Span) -> Result<(), PatternError> {
         let text = self.text(span);
         let bounds = text.trim_end_matches('?').trim_start_matches('{').trim_end_matches('}');
         let is_count = |bound: &str| {
@@ -131,13 +133,13 @@ impl GoSyntax<'_> {
 
 impl Visitor for GoSyntax<'_> {
     type Output = Vec<(Range<usize>, &'static str)>;
-    type Err = String;
+    type Err = PatternError;
 
-    fn finish(self) -> Result<Self::Output, String> {
+    fn finish(self) -> Result<Self::Output, PatternError> {
         Ok(self.edits)
     }
 
-    fn visit_pre(&mut self, ast: &Ast) -> Result<(), String> {
+    fn visit_pre(&mut self, ast: &Ast) -> Result<(), PatternError> {
         match ast {
             Ast::ClassPerl(class) => self.perl_class(class),
             Ast::ClassUnicode(class) => self.unicode_class(class)?,
@@ -174,7 +176,7 @@ impl Visitor for GoSyntax<'_> {
         Ok(())
     }
 
-    fn visit_class_set_item_pre(&mut self, item: &ClassSetItem) -> Result<(), String> {
+    fn visit_class_set_item_pre(&mut self, item: &ClassSetItem) -> Result<(), PatternError> {
         match item {
             ClassSetItem::Perl(class) => self.perl_class(class),
             ClassSetItem::Unicode(class) => self.unicode_class(class)?,
@@ -193,7 +195,7 @@ impl Visitor for GoSyntax<'_> {
         Ok(())
     }
 
-    fn visit_class_set_binary_op_pre(&mut self, operation: &ClassSetBinaryOp) -> Result<(), String> {
+    fn visit_class_set_binary_op_pre(&mut self, operation: &ClassSetBinaryOp) -> Result<(), PatternError> {
         Err(refusal(
             &operation.span,
             r"Go has no operations on classes; write `\&`, `\-` or `\~` for the character",
@@ -274,7 +276,7 @@ mod tests {
             (r"\p{Klingon}", "Unicode property not found"),
             (r"(a)\1", "backreferences are not supported"),
         ] {
-            let error = translate(pattern).unwrap_err();
+            let error = translate(pattern).unwrap_err().to_string();
             assert!(error.contains(reason), "{pattern}: {error}");
             assert!(!error.contains('\n'), "{pattern}: {error}");
         }
@@ -282,7 +284,7 @@ mod tests {
 
     #[test]
     fn patterns_too_large_together_are_refused() {
-        let error = compile(std::iter::repeat_n(r"\pL{1000}", 40)).unwrap_err();
+        let error = compile(std::iter::repeat_n(r"\pL{1000}", 40)).unwrap_err().to_string();
         assert!(error.contains("size limit"), "{error}");
     }
 }

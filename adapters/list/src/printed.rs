@@ -1,4 +1,4 @@
-//! Values as Go's `%v` prints them into the messages of the original.
+//! Values in the notation of Go's `%v`, as in the messages of the original.
 
 use mixer_adapter_core::value::{Value, format_float, format_timestamp};
 

@@ -1,26 +1,31 @@
-//! The configuration, with its defaults, which are the original's (docs/behaviour/adapters.md#listchecker).
+//! The configuration with the defaults of the original (docs/behaviour/adapters.md#listchecker).
 
 use std::time::Duration;
 
 use http::Uri;
 use mixer_adapter_core::{adapter::ConfigErrors, prost_types};
 
-use super::{Params, addresses, entries::Kind, patterns};
+use super::{
+    Params, addresses,
+    entries::EntryType,
+    error::{ListError, UrlError},
+    patterns,
+};
 
-/// No duration may be longer: what is meant to be endless is not meant to overflow a clock.
+/// The maximum of all durations, which keeps times from overflowing.
 const LONGEST: Duration = Duration::from_secs(100 * 365 * 24 * 60 * 60);
 
-/// A configuration found good.
+/// A validated configuration.
 #[derive(Debug)]
-pub(super) struct Settings {
+pub(super) struct ListSettings {
     pub(super) provider: Option<Provider>,
-    pub(super) kind: Kind,
+    pub(super) entry_type: EntryType,
     pub(super) overrides: Vec<String>,
     pub(super) caching_interval: Duration,
     pub(super) caching_use_count: u32,
 }
 
-/// Where the list comes from.
+/// The source of a remote list.
 #[derive(Clone, Debug)]
 pub(super) struct Provider {
     pub(super) url: Uri,
@@ -28,8 +33,8 @@ pub(super) struct Provider {
     pub(super) ttl: Duration,
 }
 
-impl Settings {
-    /// Reads a configuration; the error names every field that is wrong.
+impl ListSettings {
+    /// Validates a configuration and reports all faults.
     pub(super) fn read(params: &Params) -> Result<Self, ConfigErrors> {
         let mut errors = ConfigErrors::default();
         let refresh_interval = duration(&mut errors, "refresh_interval", params.refresh_interval, 60);
@@ -44,19 +49,19 @@ impl Settings {
                 errors.push("caching_use_count", "must not be negative");
                 0
             });
-        let kind = Kind::try_from(params.entry_type).unwrap_or_else(|_| {
-            errors.push("entry_type", format!("there is no entry type {}", params.entry_type));
-            Kind::Strings
+        let entry_type = EntryType::try_from(params.entry_type).unwrap_or_else(|_| {
+            errors.push("entry_type", format!("{} is not an entry type", params.entry_type));
+            EntryType::Strings
         });
         for (index, entry) in params.overrides.iter().enumerate() {
-            if let Err(reason) = check_entry(kind, entry) {
-                errors.push(format!("overrides[{index}]"), reason);
+            if let Err(error) = check_entry(entry_type, entry) {
+                errors.push(format!("overrides[{index}]"), error.to_string());
             }
         }
         errors.into_result()?;
         Ok(Self {
             provider,
-            kind,
+            entry_type,
             overrides: params.overrides.clone(),
             caching_interval: caching_interval.unwrap_or_default(),
             caching_use_count,
@@ -64,7 +69,7 @@ impl Settings {
     }
 }
 
-/// The provider, if nothing about it was refused.
+/// Validates the provider. Returns `None` if it has faults.
 fn provider(
     errors: &mut ConfigErrors,
     url: &str,
@@ -79,39 +84,37 @@ fn provider(
     }
     match provider_url(url) {
         Ok(url) => Some(Provider { url, refresh_interval: refresh_interval?, ttl: ttl? }),
-        Err(reason) => {
-            errors.push("provider_url", reason);
+        Err(error) => {
+            errors.push("provider_url", error.to_string());
             None
         }
     }
 }
 
-fn provider_url(url: &str) -> Result<Uri, String> {
-    let uri: Uri = url.parse().map_err(|error| format!("is no URL: {error}"))?;
+fn provider_url(url: &str) -> Result<Uri, UrlError> {
+    let uri: Uri = url.parse()?;
     match uri.scheme_str() {
         Some("http") => {}
         Some("https") if cfg!(feature = "https") => {}
-        Some("https") => return Err("this program was built without the feature `https`".to_owned()),
-        _ => return Err("must begin with http:// or https://".to_owned()),
+        Some("https") => return Err(UrlError::HttpsDisabled),
+        _ => return Err(UrlError::Scheme),
     }
     if uri.authority().is_some_and(|authority| authority.as_str().contains('@')) {
-        return Err("must not hold a user name or a password".to_owned());
+        return Err(UrlError::UserInfo);
     }
     Ok(uri)
 }
 
-fn check_entry(kind: Kind, entry: &str) -> Result<(), String> {
-    match kind {
-        Kind::Strings | Kind::CaseInsensitiveStrings => Ok(()),
-        Kind::IpAddresses => addresses::network(entry).map(drop),
-        Kind::Regex if entry.is_empty() => {
-            Err("is empty and would match every value; write .* if that is meant".to_owned())
-        }
-        Kind::Regex => patterns::translate(entry).map(drop),
+fn check_entry(entry_type: EntryType, entry: &str) -> Result<(), ListError> {
+    match entry_type {
+        EntryType::Strings | EntryType::CaseInsensitiveStrings => Ok(()),
+        EntryType::IpAddresses => addresses::network(entry).map(drop),
+        EntryType::Regex if entry.is_empty() => Err(ListError::EmptyPattern),
+        EntryType::Regex => Ok(patterns::translate(entry).map(drop)?),
     }
 }
 
-/// A duration, or its default; nothing if it was refused.
+/// Returns a duration or its default; `None` if it has a fault.
 fn duration(
     errors: &mut ConfigErrors,
     field: &str,
@@ -146,9 +149,9 @@ mod tests {
         }
     }
 
-    fn of(kind: Kind, overrides: &[&str]) -> Params {
+    fn of(entry_type: EntryType, overrides: &[&str]) -> Params {
         Params {
-            entry_type: kind.into(),
+            entry_type: entry_type.into(),
             overrides: overrides.iter().map(ToString::to_string).collect(),
             ..Params::default()
         }
@@ -169,11 +172,11 @@ mod tests {
             (fetched("http://foo.com", Some(1), Some(0)), "ttl"),
             (Params { caching_interval: seconds(-1), ..Params::default() }, "caching_interval"),
             (Params { caching_use_count: Some(-1), ..Params::default() }, "caching_use_count"),
-            (of(Kind::IpAddresses, &["XYZ"]), "overrides[0]"),
-            (of(Kind::IpAddresses, &["1.2.3.4"]), ""),
-            (of(Kind::Regex, &["(["]), "overrides[0]"),
-            (of(Kind::Regex, &["a", "("]), "overrides[1]"),
-            (of(Kind::Regex, &[""]), "overrides[0]"),
+            (of(EntryType::IpAddresses, &["XYZ"]), "overrides[0]"),
+            (of(EntryType::IpAddresses, &["1.2.3.4"]), ""),
+            (of(EntryType::Regex, &["(["]), "overrides[0]"),
+            (of(EntryType::Regex, &["a", "("]), "overrides[1]"),
+            (of(EntryType::Regex, &[""]), "overrides[0]"),
             (fetched("http://foo.com", None, None), ""),
             (fetched("https://foo.com/list?a=b", Some(1), Some(1)), https),
             (fetched("ftp://foo.com", None, None), "provider_url"),
@@ -183,7 +186,7 @@ mod tests {
             (Params { entry_type: 4, ..Params::default() }, "entry_type"),
         ];
         for (params, field) in cases {
-            let fields = match Settings::read(&params) {
+            let fields = match ListSettings::read(&params) {
                 Ok(_) => String::new(),
                 Err(errors) => {
                     assert!(!errors.to_string().contains("secret"), "{errors}");
@@ -196,16 +199,16 @@ mod tests {
 
     #[test]
     fn absent_fields_take_the_defaults_and_zero_is_kept() {
-        let settings = Settings::read(&Params::default()).unwrap();
+        let settings = ListSettings::read(&Params::default()).unwrap();
         assert!(settings.provider.is_none());
-        assert_eq!(settings.kind, Kind::Strings);
+        assert_eq!(settings.entry_type, EntryType::Strings);
         assert_eq!(settings.caching_interval, Duration::from_secs(300));
         assert_eq!(settings.caching_use_count, 10_000);
-        let provider = Settings::read(&fetched("http://foo.com", None, None)).unwrap().provider.unwrap();
+        let provider = ListSettings::read(&fetched("http://foo.com", None, None)).unwrap().provider.unwrap();
         assert_eq!(provider.refresh_interval, Duration::from_secs(60));
         assert_eq!(provider.ttl, Duration::from_secs(300));
         let zero = Params { caching_interval: seconds(0), caching_use_count: Some(0), ..Params::default() };
-        let settings = Settings::read(&zero).unwrap();
+        let settings = ListSettings::read(&zero).unwrap();
         assert_eq!((settings.caching_interval, settings.caching_use_count), (Duration::ZERO, 0));
     }
 }

@@ -72,7 +72,7 @@ async fn expect(list: &List, cases: &[(&str, i32)]) {
     }
 }
 
-/// Waits until the list has been fetched so many times more.
+/// Waits until the list has been fetched a number of further times.
 async fn fetched(provider: &Provider, more: usize) {
     let wanted = provider.lock().unwrap().fetched + more;
     while provider.lock().unwrap().fetched < wanted {
@@ -206,7 +206,7 @@ async fn a_changed_list_is_picked_up_and_one_that_cannot_be_refreshed_dies() {
     provider.lock().unwrap().status = StatusCode::MOVED_PERMANENTLY;
     let error = until(&list, false).await.unwrap();
     assert_eq!(error.code(), Code::Unavailable);
-    assert!(error.to_string().starts_with("the list is too old: fetching"), "{error}");
+    assert!(error.to_string().starts_with("the list is older than its ttl: fetching"), "{error}");
     provider.lock().unwrap().status = StatusCode::OK;
     until(&list, true).await;
     expect(&list, &[("DEF", OK)]).await;

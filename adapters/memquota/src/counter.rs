@@ -1,12 +1,14 @@
+//! A counter of one quota and one combination of dimensions.
+
 use std::{collections::VecDeque, time::Duration};
 
-/// The unit in which time passes for windows (docs/behaviour/adapters.md#windows-of-memquota).
+/// The resolution of windows (docs/behaviour/adapters.md#windows-of-memquota).
 const TICK: Duration = Duration::from_millis(100);
 
-/// The most ticks a window has: one of more than an hour has longer ticks instead, which bounds its memory.
+/// The maximum number of ticks of a window. A window of more than an hour has longer ticks, which limits its memory.
 const MOST_TICKS: u128 = 36_000;
 
-/// How a window divides time.
+/// The length of a window and of its ticks.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Span {
     tick: Duration,
@@ -14,12 +16,12 @@ pub(super) struct Span {
 }
 
 impl Span {
-    /// A window of whole seconds, at least as long as `valid`.
+    /// Creates a window of whole seconds, at least as long as `valid`.
     pub(super) fn of(valid: Duration) -> Self {
         let seconds = u128::from(valid.as_secs()) + u128::from(valid.subsec_nanos() > 0);
         let ticks = seconds * 10;
         let longer = ticks.div_ceil(MOST_TICKS).max(1);
-        // At most MOST_TICKS of a length that limits.rs bounds: both fit.
+        // Both fit: the number is at most MOST_TICKS, and limits.rs limits the length.
         Self {
             tick: TICK * u32::try_from(longer).unwrap_or(u32::MAX),
             ticks: u64::try_from(ticks.div_ceil(longer)).unwrap_or(u64::MAX),
@@ -31,15 +33,15 @@ impl Span {
     }
 }
 
-/// What is in use of one quota by one combination of dimensions.
+/// The amount in use of one quota by one combination of dimensions.
 ///
-/// With a span it is a rolling window: what was added in a tick is given back when the window has moved past that tick.
-/// Without, it stays in use until it is released.
+/// With a span it is a rolling window, which frees an amount when it has moved past the tick of the grant. Without, an amount
+/// is in use until it is released.
 #[derive(Debug)]
 pub(super) struct Counter {
     span: Option<Span>,
     in_use: i64,
-    /// What was added, by tick, oldest first, only ticks in which something was; empty without a span.
+    /// The amounts added, by tick, oldest first, without ticks in which nothing was added; empty without a span.
     slots: VecDeque<Slot>,
 }
 
@@ -54,7 +56,7 @@ impl Counter {
         Self { span, in_use: 0, slots: VecDeque::new() }
     }
 
-    /// What is in use now.
+    /// Returns the amount in use.
     pub(super) fn in_use(&mut self, now: Duration) -> i64 {
         if let Some(span) = self.span {
             let tick = span.tick_at(now);
@@ -68,19 +70,19 @@ impl Counter {
         self.in_use
     }
 
-    /// Puts an amount to use, which the caller knows to be there.
+    /// Adds an amount, which the caller has checked to be available.
     pub(super) fn add(&mut self, amount: i64, now: Duration) {
         self.in_use += amount;
         let Some(span) = self.span else { return };
         let tick = span.tick_at(now);
         match self.slots.back_mut() {
-            // Another thread may have read its clock later and have come here first.
+            // Another thread may have read a later time and added first.
             Some(newest) if newest.tick >= tick => newest.amount += amount,
             _ => self.slots.push_back(Slot { tick, amount }),
         }
     }
 
-    /// Gives back at most that much of what is in use, the newest first; returns how much it was.
+    /// Releases up to `amount`, the newest first, and returns the amount released.
     pub(super) fn release(&mut self, amount: u64, now: Duration) -> i64 {
         let released = i64::try_from(amount).unwrap_or(i64::MAX).min(self.in_use(now));
         self.in_use -= released;
@@ -98,7 +100,7 @@ impl Counter {
         released
     }
 
-    /// How much memory it takes, in slots.
+    /// Returns the memory used, in slots.
     pub(super) fn slots(&self) -> usize {
         self.slots.len()
     }

@@ -1,3 +1,5 @@
+//! The counters of a handler.
+
 use std::{
     collections::HashMap,
     sync::{
@@ -14,40 +16,41 @@ use super::{
     limits::Limit,
 };
 
-/// Counters are kept in parts with a lock each, so that calls seldom wait for each other.
+/// The number of shards, each with its own lock, so that calls rarely wait for each other.
 const SHARDS: usize = 16;
 
-/// How often a part forgets what is no longer in use.
+/// The interval at which a shard removes unused counters.
 const SWEEP: Duration = Duration::from_secs(10);
 
-/// How often a part that is full looks for what is no longer in use.
+/// The interval at which a full shard looks for unused counters.
 const SWEEP_WHEN_FULL: Duration = Duration::from_millis(100);
 
-/// How much each part of the counters may hold.
+/// The capacity of each shard.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Room {
+pub(super) struct Capacity {
     /// Combinations of a quota and its dimensions.
     counters: usize,
-    /// Ticks in which something was granted that is still in use, over all counters.
+    /// Ticks with grants that are still in use, over all counters.
     slots: usize,
 }
 
-impl Default for Room {
-    /// About 130,000 counters and 4,000,000 slots in all; 150 MB if all of it is taken.
+impl Default for Capacity {
+    /// About 130,000 counters and 4,000,000 slots in all shards, up to 150 MB.
     fn default() -> Self {
         Self { counters: 8 * 1024, slots: 256 * 1024 }
     }
 }
 
-/// There is no room to remember another grant, so it cannot be given.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct Full;
+/// The maximum number of counters or slots is reached, so a grant cannot be counted.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("the maximum number of counters is reached")]
+pub(super) struct FullError;
 
 /// All counters of a handler.
 #[derive(Debug)]
 pub(super) struct Counters {
     shards: [Mutex<Shard>; SHARDS],
-    room: Room,
+    capacity: Capacity,
     refused: AtomicU64,
 }
 
@@ -59,43 +62,45 @@ struct Shard {
 }
 
 impl Counters {
-    pub(super) fn new(room: Room) -> Self {
-        Self { shards: Default::default(), room, refused: AtomicU64::new(0) }
+    pub(super) fn new(capacity: Capacity) -> Self {
+        Self { shards: Default::default(), capacity, refused: AtomicU64::new(0) }
     }
 
-    /// Grants or, of a negative amount, releases. Best effort gets what there is, anybody else all or nothing. Without
-    /// room for another counter nothing is granted, and that is counted.
+    /// Grants an amount, or releases a negative one. With best effort the available part is granted, otherwise all or nothing.
+    ///
+    /// # Errors
+    /// The capacity is exhausted. The call is counted as refused.
     pub(super) fn apply(
         &self,
         counter: u128,
         limit: Limit,
-        args: &QuotaRequest,
+        request: &QuotaRequest,
         now: Duration,
-    ) -> Result<Grant, Full> {
+    ) -> Result<Grant, FullError> {
         let shard = &self.shards[counter as usize % SHARDS];
         let mut shard = shard.lock().unwrap_or_else(PoisonError::into_inner);
-        if args.amount < 0 {
-            return Ok(Grant::amount(shard.release(counter, args.amount.unsigned_abs(), now)));
+        if request.amount < 0 {
+            return Ok(Grant::amount(shard.release(counter, request.amount.unsigned_abs(), now)));
         }
-        let granted = shard.grant(counter, limit, args, now, self.room);
+        let granted = shard.grant(counter, limit, request, now, self.capacity);
         drop(shard);
         granted.inspect_err(|_| {
             events("memquota", "calls_without_room").add(1);
             if self.refused.fetch_add(1, Relaxed) == 0 {
                 tracing::warn!(
-                    "memquota has no room for more counters and denies new ones until some are no longer in use: \
-                     a dimension with very many values is the usual reason"
+                    "the maximum number of memquota counters is reached; new ones are denied until others are unused \
+                     (check for a dimension with very many values)"
                 );
             }
         })
     }
 
-    /// How many calls were denied for want of room.
+    /// Returns the number of calls that were denied because the capacity was exhausted.
     pub(super) fn refused(&self) -> u64 {
         self.refused.load(Relaxed)
     }
 
-    /// How many counters there are.
+    /// Returns the number of counters.
     #[cfg(test)]
     pub(super) fn len(&self) -> usize {
         let len = |shard: &Mutex<Shard>| shard.lock().map_or(0, |shard| shard.counters.len());
@@ -108,10 +113,10 @@ impl Shard {
         &mut self,
         key: u128,
         limit: Limit,
-        args: &QuotaRequest,
+        request: &QuotaRequest,
         now: Duration,
-        room: Room,
-    ) -> Result<Grant, Full> {
+        capacity: Capacity,
+    ) -> Result<Grant, FullError> {
         self.sweep(now, SWEEP);
         let available = match self.counters.get_mut(&key) {
             Some(counter) => {
@@ -122,18 +127,18 @@ impl Shard {
             }
             None => limit.max,
         };
-        let granted = match args.amount {
+        let granted = match request.amount {
             amount if amount <= available => amount,
-            _ if args.best_effort => available,
+            _ if request.best_effort => available,
             _ => 0,
         };
         if granted == 0 {
             return Ok(Grant::nothing());
         }
-        if !self.has_room(key, room) {
+        if !self.has_capacity(key, capacity) {
             self.sweep(now, SWEEP_WHEN_FULL);
-            if !self.has_room(key, room) {
-                return Err(Full);
+            if !self.has_capacity(key, capacity) {
+                return Err(FullError);
             }
         }
         let counter = self.counters.entry(key).or_insert_with(|| Counter::new(limit.valid.map(Span::of)));
@@ -154,11 +159,12 @@ impl Shard {
         released
     }
 
-    fn has_room(&self, key: u128, room: Room) -> bool {
-        self.slots < room.slots && (self.counters.len() < room.counters || self.counters.contains_key(&key))
+    fn has_capacity(&self, key: u128, capacity: Capacity) -> bool {
+        self.slots < capacity.slots
+            && (self.counters.len() < capacity.counters || self.counters.contains_key(&key))
     }
 
-    /// Forgets the counters of which nothing is in use, if that was not done within that time.
+    /// Removes unused counters, unless that was done within the interval.
     fn sweep(&mut self, now: Duration, every: Duration) {
         if now.saturating_sub(self.swept) < every {
             return;
@@ -186,18 +192,18 @@ mod tests {
 
     #[test]
     fn counters_without_use_are_forgotten() {
-        let counters = Counters::new(Room::default());
+        let counters = Counters::new(Capacity::default());
         for key in 0..100 {
             let limit = if key < 50 { MINUTE } else { CELL };
             assert!(counters.apply(key, limit, &ask(1), at(0)).is_ok());
         }
         assert_eq!(counters.len(), 100);
-        // Another call in each part, when the windows have passed.
+        // Another call in each shard, after the windows.
         for key in 50..66 {
             assert!(counters.apply(key, CELL, &ask(1), at(60)).is_ok());
         }
         assert_eq!(counters.len(), 50);
-        // What is released is forgotten at once.
+        // A released counter is removed at once.
         for key in 50..100 {
             assert!(counters.apply(key, CELL, &ask(-2), at(60)).is_ok());
         }
@@ -206,7 +212,7 @@ mod tests {
 
     #[test]
     fn a_denied_call_makes_no_counter() {
-        let counters = Counters::new(Room::default());
+        let counters = Counters::new(Capacity::default());
         assert_eq!(counters.apply(1, CELL, &ask(11), at(0)), Ok(Grant::nothing()));
         assert_eq!(counters.apply(2, CELL, &ask(-1), at(0)), Ok(Grant::nothing()));
         assert_eq!(counters.len(), 0);
@@ -214,25 +220,25 @@ mod tests {
 
     #[test]
     fn without_room_for_a_counter_nothing_is_granted_and_it_is_counted() {
-        let counters = Counters::new(Room { counters: 1, slots: 10 });
-        // The keys 16 apart are in one part.
+        let counters = Counters::new(Capacity { counters: 1, slots: 10 });
+        // Keys 16 apart are in one shard.
         assert_eq!(counters.apply(0, MINUTE, &ask(1), at(0)), Ok(Grant::amount(1).valid_for(at(60))));
-        assert_eq!(counters.apply(16, MINUTE, &ask(1), at(1)), Err(Full));
+        assert_eq!(counters.apply(16, MINUTE, &ask(1), at(1)), Err(FullError));
         assert_eq!(counters.refused(), 1);
-        // Who has a counter already goes on.
+        // An existing counter continues to grant.
         assert_eq!(counters.apply(0, MINUTE, &ask(1), at(2)), Ok(Grant::amount(1).valid_for(at(60))));
-        // There is room again as soon as the first counter is no longer in use.
+        // A new counter is possible as soon as the first one is unused.
         assert_eq!(counters.apply(16, MINUTE, &ask(1), at(62)), Ok(Grant::amount(1).valid_for(at(60))));
         assert_eq!(counters.refused(), 1);
     }
 
     #[test]
     fn without_room_for_a_slot_nothing_is_granted() {
-        let counters = Counters::new(Room { counters: 10, slots: 2 });
+        let counters = Counters::new(Capacity { counters: 10, slots: 2 });
         for second in 0..2 {
             assert!(counters.apply(0, MINUTE, &ask(1), at(second)).is_ok());
         }
-        assert_eq!(counters.apply(0, MINUTE, &ask(1), at(2)), Err(Full));
+        assert_eq!(counters.apply(0, MINUTE, &ask(1), at(2)), Err(FullError));
         assert_eq!(counters.apply(0, MINUTE, &ask(-1), at(2)), Ok(Grant::amount(1)));
         assert!(counters.apply(0, MINUTE, &ask(1), at(2)).is_ok());
         assert_eq!(counters.apply(0, MINUTE, &ask(1), at(60)), Ok(Grant::amount(1).valid_for(at(60))));

@@ -1,6 +1,7 @@
+//! Deduplication of calls.
+
 use std::{
     collections::HashMap,
-    hash::Hash,
     mem,
     sync::{
         Mutex, PoisonError,
@@ -11,20 +12,20 @@ use std::{
 
 use mixer_adapter_core::{Grant, QuotaRequest, metrics::events};
 
-use super::digest::Digester;
+use super::fingerprint::Fingerprinter;
 
-/// Answers are kept in parts with a lock each, so that calls seldom wait for each other.
+/// The number of shards, each with its own lock, so that calls rarely wait for each other.
 const SHARDS: usize = 16;
 
-/// How many answers a part keeps of each period: 1,800,000 in all, which take 100 MB.
+/// The maximum number of answers of a shard in each period: 1,800,000 in all, up to 100 MB.
 const ANSWERS: usize = 56 * 1024;
 
-/// The answers of the latest calls: a call sent again gets the answer it got, and counts once.
+/// The answers of recent calls. A repeated call gets the same answer, and counts once.
 ///
-/// An answer is kept until the end of the period after that in which it was given, so for between one and two periods.
+/// An answer is stored until the end of the period after its own, so for one to two periods.
 #[derive(Debug)]
 pub(super) struct Dedup {
-    digester: Digester,
+    fingerprinter: Fingerprinter,
     period: Duration,
     shards: [Mutex<Shard>; SHARDS],
     answers: usize,
@@ -47,7 +48,7 @@ struct Answer {
 impl Dedup {
     pub(super) fn new(period: Duration) -> Self {
         Self {
-            digester: Digester::default(),
+            fingerprinter: Fingerprinter::default(),
             period,
             shards: Default::default(),
             answers: ANSWERS,
@@ -55,22 +56,21 @@ impl Dedup {
         }
     }
 
-    /// The answer that a call got, with what is left of its validity, else that of `call`, which runs while nobody else
-    /// asks for the same. A call is the same as another if quota, id and what it asks for are; without an id it is like
-    /// no other. An error is not kept.
+    /// Returns the stored answer of a call with its remaining validity, or else runs `call` and stores the answer. Concurrent
+    /// equal calls wait. Calls are equal if they have the same quota, id, amount and best effort; calls without an id are
+    /// never equal. Errors are not stored.
     pub(super) fn once<E>(
         &self,
         quota: &str,
-        args: &QuotaRequest,
+        request: &QuotaRequest,
         now: Duration,
         call: impl FnOnce() -> Result<Grant, E>,
     ) -> Result<Grant, E> {
-        if args.dedup_id.is_empty() {
+        if request.dedup_id.is_empty() {
             return call();
         }
-        let id = self
-            .digester
-            .digest(|hasher| (quota, &args.dedup_id, args.amount, args.best_effort).hash(hasher));
+        let call_id = (quota, &request.dedup_id, request.amount, request.best_effort);
+        let id = self.fingerprinter.fingerprint(call_id);
         let shard = &self.shards[id as usize % SHARDS];
         let mut shard = shard.lock().unwrap_or_else(PoisonError::into_inner);
         shard.turn_to(now.as_nanos() / self.period.as_nanos().max(1));
@@ -85,8 +85,8 @@ impl Dedup {
             if self.forgotten.fetch_add(old, Relaxed) == 0 && old > 0 {
                 tracing::warn!(
                     period = ?self.period,
-                    "memquota is called so often that it forgets answers before min_deduplication_duration: \
-                     a call sent again may count twice; make it shorter"
+                    "too many calls to store all answers for min_deduplication_duration: repeated calls may count \
+                     twice; use a shorter duration"
                 );
             }
         }
@@ -95,16 +95,16 @@ impl Dedup {
         Ok(grant)
     }
 
-    /// How many answers were forgotten before their time, for want of room.
+    /// Returns the number of answers that were dropped early because there were too many.
     pub(super) fn forgotten(&self) -> u64 {
         self.forgotten.load(Relaxed)
     }
 }
 
 impl Shard {
-    /// Lets go of what is older than the period before this one.
+    /// Advances to a period, and drops answers older than the previous one.
     fn turn_to(&mut self, period: u128) {
-        // A thread that read its clock before another came here changes nothing.
+        // A thread that read an earlier time changes nothing.
         let passed = period.saturating_sub(self.period);
         if passed > 0 {
             self.period = period;
@@ -136,8 +136,8 @@ mod tests {
         QuotaRequest::new(amount).with_dedup_id(dedup_id)
     }
 
-    fn once(dedup: &Dedup, quota: &str, args: &QuotaRequest, seconds: u64, grant: Grant) -> Grant {
-        dedup.once(quota, args, Duration::from_secs(seconds), || Ok::<_, Infallible>(grant)).unwrap()
+    fn once(dedup: &Dedup, quota: &str, request: &QuotaRequest, seconds: u64, grant: Grant) -> Grant {
+        dedup.once(quota, request, Duration::from_secs(seconds), || Ok::<_, Infallible>(grant)).unwrap()
     }
 
     /// TestReaper and TestReaperTicker: an answer outlives one turn of the periods, not two.

@@ -1,9 +1,9 @@
-//! Keeps quotas in memory: rate limits over rolling windows, and allocations that last until they are released.
+//! Grants quota from counters in memory: rate limits over rolling windows, and allocations that last until they are released.
 
 mod counter;
 mod counters;
 mod dedup;
-mod digest;
+mod fingerprint;
 mod limits;
 mod literal;
 #[cfg(test)]
@@ -25,9 +25,9 @@ use mixer_adapter_core::{
 };
 
 use self::{
-    counters::{Counters, Full, Room},
+    counters::{Capacity, Counters, FullError},
     dedup::Dedup,
-    digest::Digester,
+    fingerprint::Fingerprinter,
     limits::Limits,
 };
 
@@ -38,11 +38,11 @@ mod config {
 
 pub use config::{Params, params};
 
-/// The handler: its limits, what is in use, and the answers of the latest calls.
+/// The handler: limits, counters, and the answers of recent calls.
 #[derive(Debug)]
 pub struct MemQuota {
     limits: Limits,
-    digester: Digester,
+    fingerprinter: Fingerprinter,
     counters: Counters,
     dedup: Dedup,
     opened: Instant,
@@ -53,18 +53,18 @@ impl MemQuota {
         Self {
             dedup: Dedup::new(limits.deduplication),
             limits,
-            digester: Digester::default(),
-            counters: Counters::new(Room::default()),
+            fingerprinter: Fingerprinter::default(),
+            counters: Counters::new(Capacity::default()),
             opened: Instant::now(),
         }
     }
 
-    /// How many calls were denied because there was no room for another counter.
+    /// Returns the number of calls that were denied because the maximum number of counters was reached.
     pub fn refused(&self) -> u64 {
         self.counters.refused()
     }
 
-    /// How many answers were forgotten before `min_deduplication_duration`, because there were too many.
+    /// Returns the number of answers that were dropped before `min_deduplication_duration`, because there were too many.
     pub fn forgotten(&self) -> u64 {
         self.dedup.forgotten()
     }
@@ -73,25 +73,25 @@ impl MemQuota {
     fn answer(
         &self,
         instance: &quota::InstanceMsg,
-        args: &QuotaRequest,
+        request: &QuotaRequest,
         now: Duration,
     ) -> Result<Grant, AdapterError> {
         let quota = self.limits.find(&instance.name).ok_or_else(|| {
             AdapterError::invalid(format!("quotas: {}", self.limits.missing(&instance.name)))
         })?;
-        if args.amount == 0 {
+        if request.amount == 0 {
             return Ok(Grant::nothing());
         }
         let limit = quota.limit(&instance.dimensions);
-        let counter = self.digester.counter(&instance.name, &instance.dimensions);
-        self.dedup.once(&instance.name, args, now, || self.counters.apply(counter, limit, args, now)).map_err(
-            |Full| {
+        let counter = self.fingerprinter.counter(&instance.name, &instance.dimensions);
+        self.dedup
+            .once(&instance.name, request, now, || self.counters.apply(counter, limit, request, now))
+            .map_err(|FullError| {
                 AdapterError::new(
                     Code::ResourceExhausted,
-                    format!("no room to count what `{}` has in use: nothing is granted", instance.name),
+                    format!("nothing is granted for `{}`: {FullError}", instance.name),
                 )
-            },
-        )
+            })
     }
 }
 
@@ -120,8 +120,8 @@ impl Adapter for MemQuota {
 impl Handle<Quota> for MemQuota {
     async fn handle(
         &self,
-        (instance, args): (quota::InstanceMsg, QuotaRequest),
+        (instance, request): (quota::InstanceMsg, QuotaRequest),
     ) -> Result<Grant, AdapterError> {
-        self.answer(&instance, &args, self.opened.elapsed())
+        self.answer(&instance, &request, self.opened.elapsed())
     }
 }

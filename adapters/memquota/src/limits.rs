@@ -1,3 +1,5 @@
+//! The configured limits.
+
 use std::{
     collections::{BTreeMap, HashMap, hash_map::Entry},
     time::Duration,
@@ -7,22 +9,22 @@ use mixer_adapter_core::{adapter::ConfigErrors, prost_types, value::Value};
 
 use super::{Params, config::params, literal::Literal};
 
-/// Beyond this a window is a mistake: what is counted here does not outlive the process.
+/// The maximum length of a window. Counters do not outlive the process, so a longer one is a mistake.
 const LONGEST: Duration = Duration::from_secs(365 * 24 * 60 * 60);
 
-/// How long a call sent again is recognized unless the configuration says otherwise
+/// The default duration for which a repeated call is recognized
 /// (docs/behaviour/adapters.md#deduplication-of-memquota).
 const DEFAULT_DEDUPLICATION: Duration = Duration::from_secs(1);
 
-/// The configuration, read.
+/// A validated configuration.
 #[derive(Debug)]
 pub(super) struct Limits {
     quotas: HashMap<String, Quota>,
-    /// How long a call sent again is recognized at least.
+    /// The minimum duration for which a repeated call is recognized.
     pub(super) deduplication: Duration,
 }
 
-/// One quota: its limit, and those that take its place.
+/// One quota: its limit, and the overrides of that.
 #[derive(Debug)]
 pub(super) struct Quota {
     limit: Limit,
@@ -35,17 +37,17 @@ struct Override {
     limit: Limit,
 }
 
-/// How much, and for how long.
+/// A limit.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Limit {
-    /// What may be in use; never negative.
+    /// The maximum amount in use; never negative.
     pub(super) max: i64,
-    /// How long a use counts; `None`: until it is released.
+    /// How long an amount is in use; `None` means until it is released.
     pub(super) valid: Option<Duration>,
 }
 
 impl Limits {
-    /// All faults are found, each with the path of its field.
+    /// Validates a configuration and reports all faults.
     pub(super) fn read(params: &Params) -> Result<Self, ConfigErrors> {
         let mut errors = ConfigErrors::default();
         let mut quotas = HashMap::new();
@@ -76,18 +78,18 @@ impl Limits {
         errors.into_result().map(|()| Self { quotas, deduplication })
     }
 
-    /// The quota of an instance: the entry with its full name, else the one with the first part of it.
+    /// Returns the quota of an instance: the entry with its full name, or else with the first part of the name.
     pub(super) fn find(&self, instance: &str) -> Option<&Quota> {
         let short = instance.split('.').next().unwrap_or_default();
         self.quotas.get(instance).or_else(|| self.quotas.get(short))
     }
 
-    /// Why there is no quota for an instance, and what to do.
+    /// Returns the reason of an instance without a quota.
     pub(super) fn missing(&self, instance: &str) -> String {
         let mut known: Vec<&str> = self.quotas.keys().map(String::as_str).collect();
         known.sort_unstable();
         let known = if known.is_empty() { "none".to_owned() } else { known.join(", ") };
-        format!("no entry for instance `{instance}`: add one with its name; there are: {known}")
+        format!("no entry for instance `{instance}`: add one with its name; there are entries for: {known}")
     }
 }
 
@@ -111,7 +113,7 @@ impl Quota {
         Self { limit, overrides }
     }
 
-    /// The limit for these dimensions: that of the first override all of whose dimensions match, else the quota's.
+    /// Returns the limit for dimensions: that of the first override whose dimensions all match, or else that of the quota.
     pub(super) fn limit(&self, dimensions: &BTreeMap<String, Value>) -> Limit {
         let matches = |given: &&Override| {
             given.dimensions.iter().all(|(name, literal)| literal.equals(dimensions.get(name)))
@@ -129,7 +131,7 @@ impl Limit {
     }
 }
 
-/// A duration; zero is as good as none.
+/// Validates a duration; zero means none.
 fn read_duration(
     given: Option<&prost_types::Duration>,
     path: &str,

@@ -1,3 +1,5 @@
+//! Configured texts that dimensions are compared with.
+
 use std::{collections::BTreeMap, net::IpAddr};
 
 use mixer_adapter_core::{
@@ -5,9 +7,9 @@ use mixer_adapter_core::{
     value::{Value, parse_duration, parse_float},
 };
 
-/// A configured text that values are compared with: equal if the text, read as the value's type, is the value
-/// (docs/behaviour/values.md#comparing-with-configured-text). Read once as every type, since the value's is known only with a
-/// request.
+/// A configured text, which equals a value if the text parsed as the value's type is that value
+/// (docs/behaviour/values.md#comparing-with-configured-text). Parsed once as every type, because the type of the value is only
+/// known with a request.
 #[derive(Debug)]
 pub(super) struct Literal {
     text: String,
@@ -33,7 +35,7 @@ impl Literal {
             },
             time: text.parse().ok(),
             duration: parse_duration(text),
-            // IPv4 in an IPv6 address is IPv4, as in values.
+            // An IPv4-mapped address is IPv4, as in values.
             ip: text.parse().ok().map(|ip: IpAddr| ip.to_canonical()),
             map: text
                 .split('&')
@@ -44,7 +46,7 @@ impl Literal {
         }
     }
 
-    /// Whether the value is this; an absent one is the empty text.
+    /// Returns whether a value equals this; an absent value equals the empty text.
     pub(super) fn equals(&self, value: Option<&Value>) -> bool {
         match value {
             None | Some(Value::Unspecified) => self.text.is_empty(),

@@ -1,4 +1,4 @@
-//! Does nothing: admits every check, takes every report, grants every quota. For tests of everything around an adapter.
+//! Allows every check, accepts every report and grants every quota, for tests of the environment of an adapter.
 
 use std::time::Duration;
 
@@ -17,11 +17,11 @@ mod config {
 
 pub use config::Params;
 
-/// How long, and for how many uses, answers hold (docs/behaviour/adapters.md#noop).
-const FOR_EVER: Duration = Duration::from_secs(1_000_000_000);
+/// The validity of answers (docs/behaviour/adapters.md#noop).
+const VALIDITY: Duration = Duration::from_secs(1_000_000_000);
 const USES: u32 = 1_000_000_000;
 
-/// The handler, which has no state.
+/// The handler, without state.
 #[derive(Debug)]
 pub struct Noop;
 
@@ -37,32 +37,32 @@ impl Adapter for Noop {
     }
 }
 
-fn admit() -> Check {
-    Check::allow().valid_for(FOR_EVER).uses(USES)
+fn allowed() -> Check {
+    Check::allow().valid_for(VALIDITY).uses(USES)
 }
 
 impl Handle<Authorization> for Noop {
     async fn handle(&self, _: authorization::InstanceMsg) -> Result<Check, AdapterError> {
-        Ok(admit())
+        Ok(allowed())
     }
 }
 
 impl Handle<CheckNothing> for Noop {
     async fn handle(&self, _: checknothing::InstanceMsg) -> Result<Check, AdapterError> {
-        Ok(admit())
+        Ok(allowed())
     }
 }
 
 impl Handle<ListEntry> for Noop {
     async fn handle(&self, _: listentry::InstanceMsg) -> Result<Check, AdapterError> {
-        Ok(admit())
+        Ok(allowed())
     }
 }
 
 impl Handle<Quota> for Noop {
-    async fn handle(&self, (_, args): (quota::InstanceMsg, QuotaRequest)) -> Result<Grant, AdapterError> {
-        // A release asks for a negative amount and is answered with what was released.
-        Ok(Grant::amount(args.amount.saturating_abs()).valid_for(FOR_EVER))
+    async fn handle(&self, (_, request): (quota::InstanceMsg, QuotaRequest)) -> Result<Grant, AdapterError> {
+        // A release requests a negative amount; the answer is the amount released.
+        Ok(Grant::amount(request.amount.saturating_abs()).valid_for(VALIDITY))
     }
 }
 
@@ -123,14 +123,14 @@ mod tests {
 
     // TestBasic of noop_test.go, and the values of docs/behaviour/adapters.md#noop.
     #[tokio::test]
-    async fn every_check_is_admitted_for_as_long_as_can_be_said() {
+    async fn every_check_is_allowed() {
         checks::<Authorization>().await;
         checks::<CheckNothing>().await;
         checks::<ListEntry>().await;
     }
 
     #[tokio::test]
-    async fn every_report_is_taken() {
+    async fn every_report_is_accepted() {
         reports::<ReportNothing>().await;
         reports::<LogEntry>().await;
         reports::<Metric>().await;
@@ -138,10 +138,10 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn quota_grants_what_is_asked_and_releases_what_is_released() {
+    async fn quota_is_granted_and_released_as_requested() {
         for (amount, granted) in [(0, 0), (7, 7), (-7, 7), (i64::MIN, i64::MAX)] {
-            let args = QuotaRequest::new(amount);
-            let grant = Handle::<Quota>::handle(&Noop, (Default::default(), args)).await.unwrap();
+            let request = QuotaRequest::new(amount);
+            let grant = Handle::<Quota>::handle(&Noop, (Default::default(), request)).await.unwrap();
             assert_eq!(grant.granted(), granted);
             assert_eq!(grant.valid_duration(), Duration::from_secs(1_000_000_000));
         }

@@ -1,19 +1,32 @@
+//! Numbers of instance values.
+
 use mixer_adapter_core::value::{Value, ValueType, parse_float};
 
-/// The number that a value stands for: durations in seconds, texts if they are numbers
+/// A value that is not a number.
+#[derive(Debug, PartialEq, Eq, thiserror::Error)]
+pub(super) enum AmountError {
+    #[error("it is absent")]
+    Absent,
+    #[error("{0:?} is not a number")]
+    Text(String),
+    #[error("a {0} is not a number")]
+    Type(ValueType),
+}
+
+/// Converts a value to a number: durations to seconds, texts if they are numbers
 /// (docs/behaviour/adapters.md#metrics-and-labels).
-pub(super) fn amount(value: Option<&Value>) -> Result<f64, String> {
+pub(super) fn amount(value: Option<&Value>) -> Result<f64, AmountError> {
     match value {
-        None => Err("there is none".to_owned()),
+        None => Err(AmountError::Absent),
         Some(Value::Int64(number)) => Ok(*number as f64),
         Some(Value::Double(number)) => Ok(*number),
         Some(Value::Duration(duration)) => Ok(duration.nanos() as f64 / 1e9),
-        Some(Value::String(text)) => parse_float(text).ok_or_else(|| format!("{text:?} is no number")),
-        Some(other) => Err(format!("a {} is no number", other.value_type())),
+        Some(Value::String(text)) => parse_float(text).ok_or_else(|| AmountError::Text(text.clone())),
+        Some(other) => Err(AmountError::Type(other.value_type())),
     }
 }
 
-/// Whether values of that type can be numbers.
+/// Returns whether values of a type can be numbers.
 pub(super) fn may_be_amount(value_type: ValueType) -> bool {
     matches!(value_type, ValueType::Int64 | ValueType::Double | ValueType::Duration | ValueType::String)
 }
@@ -41,10 +54,13 @@ mod tests {
 
     // The values of TestProm_HandleMetricFailures.
     #[test]
-    fn the_rest_is_not() {
-        assert_eq!(amount(Some(&true.into())).unwrap_err(), "a BOOL is no number");
-        assert_eq!(amount(Some(&"not a value".into())).unwrap_err(), "\"not a value\" is no number");
-        assert_eq!(amount(Some(&"1e999".into())).unwrap_err(), "\"1e999\" is no number");
-        assert_eq!(amount(None).unwrap_err(), "there is none");
+    fn other_values_are_not() {
+        assert_eq!(amount(Some(&true.into())).unwrap_err().to_string(), "a BOOL is not a number");
+        assert_eq!(
+            amount(Some(&"not a value".into())).unwrap_err().to_string(),
+            "\"not a value\" is not a number"
+        );
+        assert_eq!(amount(Some(&"1e999".into())).unwrap_err().to_string(), "\"1e999\" is not a number");
+        assert_eq!(amount(None).unwrap_err(), AmountError::Absent);
     }
 }

@@ -1,17 +1,30 @@
-//! The upper bounds of a distribution's buckets.
+//! The bounds of a distribution's buckets.
 
 use super::params::metric_info::{
     BucketsDefinition,
     buckets_definition::{Definition, Exponential, Linear},
 };
 
-/// The bounds that the Go client takes where a handler says nothing.
+/// The default bounds of the Go client.
 const DEFAULT: [f64; 11] = [0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0];
-/// Each series holds a count a bucket.
+/// The maximum number of buckets, each of which takes a counter in every series.
 const MOST: usize = 1_000;
 
-/// The bounds but for the last, which is infinite; in ascending order.
-pub(super) fn bounds(buckets: Option<&BucketsDefinition>) -> Result<Vec<f64>, String> {
+/// A definition of buckets that is not valid.
+#[derive(Debug, PartialEq, thiserror::Error)]
+pub(super) enum BucketsError {
+    #[error("{0} bounds are more than {MOST}")]
+    TooMany(usize),
+    #[error("num_finite_buckets must be at least 0 and less than {MOST}, not {0}")]
+    Count(i32),
+    #[error("a bound is infinite or not a number")]
+    NotFinite,
+    #[error("bounds must ascend, and {0} comes before {1}")]
+    Order(f64, f64),
+}
+
+/// Returns the upper bounds in ascending order, without the last one, which is infinite.
+pub(super) fn bounds(buckets: Option<&BucketsDefinition>) -> Result<Vec<f64>, BucketsError> {
     let mut bounds = match buckets.and_then(|buckets| buckets.definition.as_ref()) {
         None => return Ok(DEFAULT.to_vec()),
         Some(Definition::ExplicitBuckets(explicit)) if explicit.bounds.is_empty() => {
@@ -19,7 +32,7 @@ pub(super) fn bounds(buckets: Option<&BucketsDefinition>) -> Result<Vec<f64>, St
         }
         Some(Definition::ExplicitBuckets(explicit)) => explicit.bounds.clone(),
         Some(Definition::LinearBuckets(Linear { num_finite_buckets, width, offset })) => {
-            // Added up as the original does, which rounds otherwise than a product.
+            // Added up as in the original, because a product is rounded differently.
             std::iter::successors(Some(*offset), |bound| Some(bound + width))
                 .take(count(*num_finite_buckets)?)
                 .collect()
@@ -34,21 +47,21 @@ pub(super) fn bounds(buckets: Option<&BucketsDefinition>) -> Result<Vec<f64>, St
         bounds.pop();
     }
     if bounds.len() > MOST {
-        return Err(format!("{} bounds are more than {MOST}", bounds.len()));
+        return Err(BucketsError::TooMany(bounds.len()));
     }
     if !bounds.iter().all(|bound| bound.is_finite()) {
-        return Err("a bound is infinite or no number".to_owned());
+        return Err(BucketsError::NotFinite);
     }
     match bounds.windows(2).find(|pair| pair[0] >= pair[1]) {
-        Some(pair) => Err(format!("bounds must ascend, and {} comes before {}", pair[0], pair[1])),
+        Some(pair) => Err(BucketsError::Order(pair[0], pair[1])),
         None => Ok(bounds),
     }
 }
 
-fn count(finite_buckets: i32) -> Result<usize, String> {
+fn count(finite_buckets: i32) -> Result<usize, BucketsError> {
     match usize::try_from(finite_buckets) {
         Ok(count) if count < MOST => Ok(count + 1),
-        _ => Err(format!("num_finite_buckets must be at least 0 and less than {MOST}, not {finite_buckets}")),
+        _ => Err(BucketsError::Count(finite_buckets)),
     }
 }
 
@@ -58,19 +71,23 @@ mod tests {
 
     use super::{super::params::metric_info::buckets_definition::Explicit, *};
 
-    fn of(definition: Definition) -> Result<Vec<f64>, String> {
+    fn of(definition: Definition) -> Result<Vec<f64>, BucketsError> {
         bounds(Some(&BucketsDefinition { definition: Some(definition) }))
     }
 
-    fn linear(num_finite_buckets: i32, width: f64, offset: f64) -> Result<Vec<f64>, String> {
+    fn linear(num_finite_buckets: i32, width: f64, offset: f64) -> Result<Vec<f64>, BucketsError> {
         of(Definition::LinearBuckets(Linear { num_finite_buckets, width, offset }))
     }
 
-    fn exponential(num_finite_buckets: i32, growth_factor: f64, scale: f64) -> Result<Vec<f64>, String> {
+    fn exponential(
+        num_finite_buckets: i32,
+        growth_factor: f64,
+        scale: f64,
+    ) -> Result<Vec<f64>, BucketsError> {
         of(Definition::ExponentialBuckets(Exponential { num_finite_buckets, growth_factor, scale }))
     }
 
-    fn explicit(bounds: &[f64]) -> Result<Vec<f64>, String> {
+    fn explicit(bounds: &[f64]) -> Result<Vec<f64>, BucketsError> {
         of(Definition::ExplicitBuckets(Explicit { bounds: bounds.to_vec() }))
     }
 
@@ -86,14 +103,14 @@ mod tests {
     }
 
     #[test]
-    fn without_bounds_there_are_the_clients() {
+    fn the_default_bounds_are_those_of_the_go_client() {
         for bounds in [bounds(None), bounds(Some(&BucketsDefinition { definition: None })), explicit(&[])] {
             assert_eq!(bounds.unwrap(), [0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0]);
         }
     }
 
     #[test]
-    fn an_infinite_last_bound_is_the_one_every_distribution_has() {
+    fn an_infinite_last_bound_is_implied() {
         assert_eq!(explicit(&[1.0, f64::INFINITY]).unwrap(), [1.0]);
     }
 
@@ -107,10 +124,10 @@ mod tests {
             (exponential(3, 2.0, 0.0), "bounds must ascend"),
             (exponential(900, 1e10, 1.0), "a bound is infinite"),
             (explicit(&[2.0, 1.0]), "bounds must ascend, and 2 comes before 1"),
-            (explicit(&[f64::NAN]), "a bound is infinite or no number"),
+            (explicit(&[f64::NAN]), "a bound is infinite or not a number"),
             (explicit(&(0..1001).map(f64::from).collect::<Vec<_>>()), "1001 bounds are more than 1000"),
         ] {
-            let error = bounds.unwrap_err();
+            let error = bounds.unwrap_err().to_string();
             assert!(error.contains(reason), "{error}");
         }
     }

@@ -1,4 +1,4 @@
-//! What a handler is configured to make: metrics, each from one instance.
+//! The configured metrics, each from one instance.
 
 use std::{collections::HashMap, time::Duration};
 
@@ -12,33 +12,33 @@ use mixer_adapter_core::{
 use super::{
     Params,
     amount::may_be_amount,
-    buckets,
+    buckets::{self, BucketsError},
     page::OWN_PREFIX,
     params::{MetricInfo, MetricsExpirationPolicy, metric_info},
 };
 
-/// The namespace of metrics that have none.
+/// The default namespace.
 const DEFAULT_NAMESPACE: &str = "istio";
-/// Series cannot expire later: what is meant to be endless is not meant to overflow a clock.
+/// The maximum expiry of series, which keeps times from overflowing.
 const LATEST_EXPIRY: Duration = Duration::from_secs(100 * 365 * 24 * 60 * 60);
-/// Expiry is not checked more often.
+/// The minimum interval between checks for expired series.
 const SHORTEST_CHECK_INTERVAL: Duration = Duration::from_millis(10);
 
-/// A configuration found good.
+/// A validated configuration.
 #[derive(Debug)]
 pub(super) struct Settings {
     pub(super) metrics: Vec<Metric>,
     pub(super) expiry: Option<Expiry>,
 }
 
-/// When series are forgotten.
+/// The expiry of series.
 #[derive(Debug)]
 pub(super) struct Expiry {
     pub(super) after: Duration,
     pub(super) check_interval: Duration,
 }
 
-/// A metric and where it comes from.
+/// A metric and its source.
 #[derive(Clone, Debug, PartialEq)]
 pub(super) struct Metric {
     /// The path of the field.
@@ -50,7 +50,7 @@ pub(super) struct Metric {
     pub(super) dimensions: Vec<String>,
 }
 
-/// What a metric is. Metrics with equal definitions are the same metric, whichever handlers feed it.
+/// The definition of a metric. Handlers with equal definitions share the metric.
 #[derive(Clone, Debug, PartialEq)]
 pub(super) struct Definition {
     pub(super) name: String,
@@ -59,17 +59,17 @@ pub(super) struct Definition {
     pub(super) labels: Vec<String>,
 }
 
-/// What is made of values.
+/// The type of a metric.
 #[derive(Clone, Debug, PartialEq)]
 pub(super) enum Kind {
     Gauge,
     Counter,
-    /// With the bounds of its buckets but for the last, which is infinite.
+    /// With the upper bounds of its buckets, without the last one, which is infinite.
     Distribution(Vec<f64>),
 }
 
 impl Settings {
-    /// Reads a configuration; the error names every field that is wrong.
+    /// Validates a configuration and reports all faults.
     pub(super) fn read(params: &Params) -> Result<Self, ConfigErrors> {
         let mut errors = ConfigErrors::default();
         let mut metrics: Vec<Metric> = Vec::with_capacity(params.metrics.len());
@@ -84,8 +84,8 @@ impl Settings {
         errors.into_result().map(|()| Self { metrics, expiry })
     }
 
-    /// Whether the instances of a session have a number for a value, and a dimension for each label. Instances without a
-    /// metric are not looked at: they may be another handler's.
+    /// Validates that the instances of a session have a numeric value, and a dimension for each label. Instances without a
+    /// metric are ignored, because they may belong to another handler.
     pub(super) fn check_types(&self, types: &InferredTypes) -> Result<(), ConfigErrors> {
         let mut errors = ConfigErrors::default();
         let types: HashMap<&str, _> = types.of::<MetricTemplate>().collect();
@@ -96,7 +96,7 @@ impl Settings {
                 && value_type != ValueType::Unspecified
                 && !may_be_amount(value_type)
             {
-                let reason = format!("the value of {instance} is a {value_type}, which is no number");
+                let reason = format!("the value of {instance} is a {value_type}, which is not a number");
                 errors.push(format!("{field}.instance_name"), reason);
             }
             for dimension in metric.dimensions.iter().filter(|name| !inferred.dimensions.contains_key(*name))
@@ -109,13 +109,13 @@ impl Settings {
     }
 }
 
-/// Adds a metric unless it is there already; one that contradicts another is refused, as it is in Prometheus.
+/// Adds a metric, unless an equal one was added. A metric that contradicts another is refused, as in Prometheus.
 fn add(errors: &mut ConfigErrors, metrics: &mut Vec<Metric>, metric: Metric) {
     for other in metrics.iter() {
         let same = other.definition == metric.definition && other.help == metric.help;
         if other.definition.name == metric.definition.name && !same {
             let reason = format!(
-                "{} is another metric than that of {}: kind, labels, buckets and description must be equal",
+                "{} differs from the metric of {}: kind, labels, buckets and description must be equal",
                 metric.definition.name, other.field
             );
             return errors.push(format!("{}.name", metric.field), reason);
@@ -149,8 +149,8 @@ impl Metric {
         }
         let kind = match Kind::read(info) {
             Ok(kind) => kind,
-            Err((part, reason)) => {
-                errors.push(format!("{field}.{part}"), reason);
+            Err(error) => {
+                errors.push(format!("{field}.{}", error.field()), error.to_string());
                 return None;
             }
         };
@@ -179,17 +179,34 @@ impl Metric {
     }
 }
 
+/// A metric without a valid type.
+#[derive(Debug, thiserror::Error)]
+enum KindError {
+    #[error("must be GAUGE, COUNTER or DISTRIBUTION")]
+    Unspecified,
+    #[error(transparent)]
+    Buckets(#[from] BucketsError),
+}
+
+impl KindError {
+    /// Returns the name of the field with the fault.
+    fn field(&self) -> &'static str {
+        match self {
+            Self::Unspecified => "kind",
+            Self::Buckets(_) => "buckets",
+        }
+    }
+}
+
 impl Kind {
-    fn read(info: &MetricInfo) -> Result<Self, (&'static str, String)> {
+    fn read(info: &MetricInfo) -> Result<Self, KindError> {
         match metric_info::Kind::try_from(info.kind) {
             Ok(metric_info::Kind::Gauge) => Ok(Self::Gauge),
             Ok(metric_info::Kind::Counter) => Ok(Self::Counter),
-            Ok(metric_info::Kind::Distribution) => buckets::bounds(info.buckets.as_ref())
-                .map(Self::Distribution)
-                .map_err(|reason| ("buckets", reason)),
-            Ok(metric_info::Kind::Unspecified) | Err(_) => {
-                Err(("kind", "must be GAUGE, COUNTER or DISTRIBUTION".to_owned()))
+            Ok(metric_info::Kind::Distribution) => {
+                Ok(Self::Distribution(buckets::bounds(info.buckets.as_ref())?))
             }
+            Ok(metric_info::Kind::Unspecified) | Err(_) => Err(KindError::Unspecified),
         }
     }
 }
@@ -225,13 +242,13 @@ impl Expiry {
     }
 }
 
-/// A name as Prometheus has it, made of one that Mixer has (docs/behaviour/adapters.md#metrics-and-labels).
+/// Converts a name of Mixer to one of Prometheus (docs/behaviour/adapters.md#metrics-and-labels).
 fn safe_name(name: &str) -> String {
     let name = name.strip_prefix('/').unwrap_or(name);
     name.chars().filter(|c| *c != '-').map(|c| if matches!(c, '/' | '.' | ' ') { '_' } else { c }).collect()
 }
 
-/// Letters, underscores and, but for the first, digits; and what else is allowed.
+/// Returns whether a name has only letters, underscores, `allowed` characters and, except for the first, digits.
 fn is_name(name: &str, allowed: &str) -> bool {
     let is_letter = |c: char| c.is_ascii_alphabetic() || c == '_' || allowed.contains(c);
     name.starts_with(is_letter) && name.chars().all(|c| is_letter(c) || c.is_ascii_digit())

@@ -1,4 +1,4 @@
-//! All metrics of a process, and the one page that shows them.
+//! The metrics of a process, and the page with them.
 
 use std::{
     collections::BTreeMap,
@@ -18,13 +18,13 @@ use super::{
 
 /// Serves the metrics of its handlers at one address, from the first handler to the last.
 ///
-/// Handlers that define a metric alike feed the same series. So a handler that takes over from another, with a new
-/// configuration, goes on counting where the other one stops; in the original, too, only metrics that changed began anew.
+/// Handlers with equal definitions of a metric share its series. A handler that replaces another with a new configuration
+/// continues its counts; in the original, too, only changed metrics were reset.
 #[derive(Debug)]
 pub(super) struct Exporter {
     address: String,
     families: Arc<Families>,
-    /// Not the lock that pages take: the server's thread is waited for with this one held.
+    /// Locked while waiting for the server's thread, so pages use another lock.
     serving: Mutex<Serving>,
 }
 
@@ -34,7 +34,7 @@ struct Serving {
     server: Option<Server>,
 }
 
-/// What handlers feed, by name; of the metrics of one name the one asked for last comes last.
+/// Metrics by name; among those with the same name, the most recently requested is last.
 #[derive(Debug, Default)]
 struct Families(Mutex<BTreeMap<String, Vec<Known>>>);
 
@@ -44,7 +44,7 @@ struct Known {
     help: String,
 }
 
-/// A handler's share in an exporter: while there is one, the page is served.
+/// A claim on an exporter. The page is served while there is a claim.
 #[derive(Debug)]
 pub(super) struct Lease {
     exporter: Arc<Exporter>,
@@ -52,7 +52,7 @@ pub(super) struct Lease {
 }
 
 impl Exporter {
-    /// Serves at that address, IP:PORT, as soon as somebody has something to show.
+    /// Creates an exporter for an address, IP:PORT. It serves while there is a lease.
     pub(super) fn new(address: String) -> Self {
         Self { address, families: Arc::default(), serving: Mutex::default() }
     }
@@ -61,7 +61,7 @@ impl Exporter {
         &self.address
     }
 
-    /// Where the page is being served, with the port that was free where the address says 0.
+    /// Returns the address of the page, with the chosen port if the configured one is 0.
     #[cfg(test)]
     pub(super) fn bound(&self) -> Option<std::net::SocketAddr> {
         self.serving().server.as_ref().map(|server| server.address)

@@ -1,4 +1,5 @@
-//! One metric with all its series.
+//! A metric with its series. Not from a crate: prometheus and prometheus-client neither expire series nor round sums as the Go
+//! client does.
 
 use std::{
     collections::{BTreeMap, HashMap},
@@ -14,19 +15,19 @@ use mixer_adapter_core::value::Value;
 
 use super::definition::{Definition, Kind};
 
-/// How many series one metric may have. What would make more is dropped and counted: a label with an unbounded number of
-/// values must not use up the memory.
+/// The maximum number of series of a metric. Updates that would create more are dropped and counted, so that a label with an
+/// unbounded number of values does not exhaust the memory.
 const SERIES: usize = 10_000;
 
-/// Larger whole increments are added like fractions.
+/// Whole increments of this size and above are added like fractions.
 const TWO_TO_64: f64 = 18_446_744_073_709_551_616.0;
 
-/// One metric, shared by the handlers that feed it.
+/// A metric, shared by the handlers that update it.
 #[derive(Debug)]
 pub(super) struct Family {
     definition: Definition,
     most: usize,
-    /// By the labels as the page shows them.
+    /// By the labels in the format of the page.
     series: Mutex<HashMap<Arc<str>, Series>>,
     dropped: [AtomicU64; Dropped::ALL.len()],
 }
@@ -34,7 +35,7 @@ pub(super) struct Family {
 #[derive(Debug)]
 struct Series {
     sample: Sample,
-    /// When it is forgotten unless it is updated.
+    /// When it expires unless it is updated.
     expires: Option<Instant>,
 }
 
@@ -42,27 +43,36 @@ struct Series {
 #[derive(Clone, Debug, PartialEq)]
 pub(super) enum Sample {
     Gauge(f64),
-    /// Whole increments are added apart from the others, as in the Go client, so that sums are rounded alike.
+    /// Whole increments are added separately from others, as in the Go client, so that sums are rounded equally.
     Counter {
         whole: u128,
         rest: f64,
     },
     Distribution {
-        /// One a bucket, the infinite one last; not cumulated.
+        /// One count per bucket, not cumulative; the infinite bucket is last.
         counts: Box<[u64]>,
         sum: f64,
     },
 }
 
-/// Why an update was not recorded.
+/// The reason of a dropped update.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Dropped {
-    /// It would have made one series too many.
+    /// The metric has the maximum number of series.
     SeriesLimit,
-    /// It would have made a counter go down.
+    /// A counter would decrease.
     NegativeIncrement,
-    /// It would have made a counter or a sum infinite or no number, for ever.
+    /// A counter or a sum would become infinite or not a number.
     NotFinite,
+}
+
+/// An amount that a metric cannot record.
+#[derive(Debug, PartialEq, thiserror::Error)]
+pub(super) enum RecordError {
+    #[error("the counter {metric} cannot grow by {amount}")]
+    NegativeIncrement { metric: String, amount: f64 },
+    #[error("{amount} would make {metric} infinite or not a number")]
+    NotFinite { metric: String, amount: f64 },
 }
 
 impl Dropped {
@@ -86,17 +96,24 @@ impl Family {
         &self.definition
     }
 
-    /// Adds a value to the series with these labels, as [`write_labels`] writes them. An error is the caller's fault; a
-    /// series too many is not, and only counted.
-    pub(super) fn record(&self, labels: &str, amount: f64, expires: Option<Instant>) -> Result<(), String> {
+    /// Adds an amount to the series with labels in the format of [`write_labels`]. If there are too many series, the amount is
+    /// dropped and counted.
+    pub(super) fn record(
+        &self,
+        labels: &str,
+        amount: f64,
+        expires: Option<Instant>,
+    ) -> Result<(), RecordError> {
         match self.definition.kind {
             Kind::Counter if amount < 0.0 => {
                 self.count(Dropped::NegativeIncrement);
-                return Err(format!("the counter {} cannot grow by {amount}", self.definition.name));
+                let metric = self.definition.name.clone();
+                return Err(RecordError::NegativeIncrement { metric, amount });
             }
             Kind::Counter | Kind::Distribution(_) if !amount.is_finite() => {
                 self.count(Dropped::NotFinite);
-                return Err(format!("{amount} would spoil {} for ever", self.definition.name));
+                let metric = self.definition.name.clone();
+                return Err(RecordError::NotFinite { metric, amount });
             }
             Kind::Counter | Kind::Distribution(_) | Kind::Gauge => {}
         }
@@ -114,14 +131,14 @@ impl Family {
                 tracing::warn!(
                     metric = self.definition.name,
                     limit = self.most,
-                    "a metric has too many series; more are dropped"
+                    "too many series in a metric; more are dropped"
                 );
             }
         }
         Ok(())
     }
 
-    /// Forgets the series that expired.
+    /// Removes expired series.
     pub(super) fn sweep(&self, now: Instant) {
         let mut all = self.series();
         all.retain(|_, series| series.is_alive(now));
@@ -130,7 +147,7 @@ impl Family {
         }
     }
 
-    /// The series that have not expired, in the order of their labels. Copied, so that updates do not wait for a page.
+    /// Returns copies of the series that have not expired, ordered by labels, so that updates do not wait for a page.
     pub(super) fn samples(&self, now: Instant) -> Vec<(Arc<str>, Sample)> {
         let all = self.series();
         let alive = all.iter().filter(|(_, series)| series.is_alive(now));
@@ -141,7 +158,7 @@ impl Family {
         samples
     }
 
-    /// How many updates were dropped for that reason.
+    /// Returns the number of updates dropped for a reason.
     pub(super) fn dropped(&self, reason: Dropped) -> u64 {
         self.dropped[reason as usize].load(Relaxed)
     }
@@ -176,7 +193,7 @@ impl Sample {
         match (self, kind) {
             (Self::Gauge(value), _) => *value = amount,
             (Self::Counter { whole, rest }, _) => match amount < TWO_TO_64 && amount.fract() == 0.0 {
-                // Never negative, and below 2^64: nothing is cut off.
+                // Not negative and below 2^64, so the cast is exact.
                 true => *whole = whole.saturating_add(amount as u128),
                 false => *rest += amount,
             },
@@ -192,8 +209,8 @@ impl Sample {
     }
 }
 
-/// Writes labels as they stand on the page, `a="x",b="y"`. A dimension that the instance lacks is an empty label, which
-/// to Prometheus is the same as none; dimensions without a label do not matter.
+/// Writes labels in the format of the page, `a="x",b="y"`. A missing dimension is an empty label, which Prometheus treats as
+/// absent; dimensions without a label are ignored.
 pub(super) fn write_labels<'a>(
     text: &mut String,
     labels: impl Iterator<Item = (&'a String, &'a String)>,
@@ -213,7 +230,7 @@ pub(super) fn write_labels<'a>(
     }
 }
 
-/// Escapes what is written, as label values are.
+/// Escapes text as in label values.
 struct Escaped<'a>(&'a mut String);
 
 impl fmt::Write for Escaped<'_> {
@@ -293,8 +310,14 @@ mod tests {
     #[test]
     fn what_would_spoil_a_series_is_refused_and_counted() {
         let counter = family(Kind::Counter, 1);
-        assert_eq!(counter.record("", -3.0, None).unwrap_err(), "the counter m cannot grow by -3");
-        assert_eq!(counter.record("", f64::NAN, None).unwrap_err(), "NaN would spoil m for ever");
+        assert_eq!(
+            counter.record("", -3.0, None).unwrap_err().to_string(),
+            "the counter m cannot grow by -3"
+        );
+        assert_eq!(
+            counter.record("", f64::NAN, None).unwrap_err().to_string(),
+            "NaN would make m infinite or not a number"
+        );
         assert_eq!(counter.dropped(Dropped::NegativeIncrement), 1);
         assert_eq!(counter.dropped(Dropped::NotFinite), 1);
         assert_eq!(samples(&counter, Instant::now()), []);
@@ -303,7 +326,7 @@ mod tests {
         family(Kind::Gauge, 1).record("", f64::NAN, None).unwrap();
     }
 
-    // TestMetricExpiration, with a clock that is told.
+    // TestMetricExpiration, with explicit times.
     #[test]
     fn series_expire_unless_they_are_updated() {
         let (start, minute) = (Instant::now(), Duration::from_secs(60));

@@ -1,6 +1,6 @@
-//! Makes Prometheus metrics of metric instances, and serves them to be scraped.
+//! Exposes metric instances to Prometheus.
 //!
-//! Behaviour: docs/behaviour/adapters.md#prometheus; what differs is in the README.
+//! The behaviour is that of docs/behaviour/adapters.md#prometheus; the README lists the differences.
 
 mod amount;
 mod buckets;
@@ -24,10 +24,10 @@ use mixer_adapter_core::{
 use tokio::{task::JoinSet, time::MissedTickBehavior};
 
 use self::{
-    amount::amount,
+    amount::{AmountError, amount},
     definition::Settings,
     exporter::{Exporter, Lease},
-    family::{Family, write_labels},
+    family::{Family, RecordError, write_labels},
 };
 
 mod config {
@@ -37,21 +37,21 @@ mod config {
 
 pub use config::{Params, params};
 
-/// Where metrics are served unless [`LISTEN`] says otherwise: the original's port, to this machine only. Tests take a free
-/// port, as several may run on one machine.
+/// The default address of the endpoint: the port of the original, on the loopback interface. Tests use a free port, because
+/// several may run on one machine.
 const DEFAULT_ADDRESS: &str = if cfg!(test) { "127.0.0.1:0" } else { "127.0.0.1:42422" };
-/// The environment variable that says where, as IP:PORT.
+/// The environment variable with the address, IP:PORT.
 const LISTEN: &str = "MIXER_ADAPTER_PROMETHEUS_LISTEN";
 
-/// How many faults of one report its error names.
+/// The maximum number of faults in the error of a report.
 const FAULTS_NAMED: usize = 5;
 
-/// The page of this process.
+/// The endpoint of the process.
 static EXPORTER: LazyLock<Arc<Exporter>> = LazyLock::new(|| {
     Arc::new(Exporter::new(std::env::var(LISTEN).unwrap_or_else(|_| DEFAULT_ADDRESS.to_owned())))
 });
 
-/// The handler: what becomes of which instance.
+/// The handler: the metrics by instance.
 #[derive(Debug)]
 pub struct Prometheus {
     metrics: HashMap<String, Recorder>,
@@ -60,7 +60,7 @@ pub struct Prometheus {
     _lease: Lease,
 }
 
-/// Where the values of one instance go.
+/// The metric of one instance.
 #[derive(Debug)]
 struct Recorder {
     family: Arc<Family>,
@@ -93,7 +93,7 @@ impl Handle<Metric> for Prometheus {
                 faults.push(fault);
             }
         }
-        if faults.is_empty() { Ok(()) } else { Err(AdapterError::invalid(summary(faults))) }
+        if faults.is_empty() { Ok(()) } else { Err(AdapterError::invalid(summary(&faults))) }
     }
 }
 
@@ -102,7 +102,7 @@ impl Prometheus {
         let settings = Settings::read(params)?;
         let lease = exporter.lease().map_err(|error| {
             AdapterError::unavailable(format!(
-                "metrics cannot be served on {}, which {LISTEN} may change: {error}",
+                "metrics cannot be served on {}: {error}; {LISTEN} sets another address",
                 exporter.address()
             ))
         })?;
@@ -128,22 +128,36 @@ impl Prometheus {
         instance: &metric::InstanceMsg,
         now: Instant,
         labels: &mut String,
-    ) -> Result<(), String> {
+    ) -> Result<(), InstanceError> {
+        let name = || instance.name.clone();
         let Some(recorder) = self.metrics.get(&instance.name) else {
-            return Err(format!("no metric is configured for the instance {}", instance.name));
+            return Err(InstanceError::NoMetric(name()));
         };
         let family = &recorder.family;
         let amount = amount(instance.value.as_ref())
-            .map_err(|reason| format!("the value of {}: {reason}", instance.name))?;
+            .map_err(|source| InstanceError::Value { instance: name(), source })?;
         labels.clear();
         let names = &family.definition().labels;
         write_labels(labels, names.iter().zip(&recorder.dimensions), &instance.dimensions);
         let expires = self.expiry.map(|expiry| now + expiry);
-        family.record(labels, amount, expires).map_err(|refused| format!("{}: {refused}", instance.name))
+        family
+            .record(labels, amount, expires)
+            .map_err(|source| InstanceError::Record { instance: name(), source })
     }
 }
 
-/// Frees the memory of series that expired, until it is aborted.
+/// An instance that was not recorded.
+#[derive(Debug, thiserror::Error)]
+enum InstanceError {
+    #[error("no metric is configured for the instance {0}")]
+    NoMetric(String),
+    #[error("the value of {instance}: {source}")]
+    Value { instance: String, source: AmountError },
+    #[error("{instance}: {source}")]
+    Record { instance: String, source: RecordError },
+}
+
+/// Removes expired series periodically.
 async fn sweep(families: Vec<Arc<Family>>, interval: Duration) {
     let mut ticks = tokio::time::interval(interval);
     ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);
@@ -154,11 +168,11 @@ async fn sweep(families: Vec<Arc<Family>>, interval: Duration) {
     }
 }
 
-/// The first faults, and how many more there are.
-fn summary(mut faults: Vec<String>) -> String {
+/// Formats the first faults and the number of further ones.
+fn summary(faults: &[InstanceError]) -> String {
     let more = faults.len().saturating_sub(FAULTS_NAMED);
-    faults.truncate(FAULTS_NAMED);
-    let named = faults.join("; ");
+    let named: Vec<String> = faults.iter().take(FAULTS_NAMED).map(ToString::to_string).collect();
+    let named = named.join("; ");
     if more == 0 { named } else { format!("{named}; and {more} more") }
 }
 

@@ -1,5 +1,5 @@
-//! The page that is scraped: Prometheus' text format, version 0.0.4. It shows names as they are, which the newer OpenMetrics
-//! does not (it makes every counter end in `_total`).
+//! The page in Prometheus' text format, version 0.0.4. OpenMetrics would append `_total` to the names of counters. Not from a
+//! crate, because none formats numbers as the Go client does.
 
 use std::{fmt::Write as _, sync::Arc, time::Instant};
 
@@ -11,15 +11,15 @@ use super::{
 };
 
 pub(super) const CONTENT_TYPE: &str = "text/plain; version=0.0.4; charset=utf-8";
-/// What the names of metrics about the page itself begin with, and no other's.
+/// The prefix of metrics about the page itself, which other metrics cannot have.
 pub(super) const OWN_PREFIX: &str = "mixer_adapter_prometheus_";
 
-/// What there is to show.
+/// The contents of the page.
 #[derive(Debug, Default)]
 pub(super) struct Contents {
     /// Each metric with its help text, by name.
     pub(super) families: Vec<(Arc<Family>, String)>,
-    /// How many metrics another of the same name hides.
+    /// The number of metrics hidden by another one with the same name.
     pub(super) hidden: usize,
 }
 
@@ -116,7 +116,7 @@ fn line(page: &mut String, name: &str, suffix: &str, labels: &str, value: f64) {
 }
 
 fn number(text: &mut String, number: f64) {
-    // A negative zero is shown without its sign.
+    // A negative zero is written without its sign.
     let number = if number == 0.0 { 0.0 } else { number };
     text.push_str(&format_float(number));
 }

@@ -1,3 +1,5 @@
+//! Log files with rotation. Not from a crate, because the names of rotated files and the limits are those of the original.
+
 use std::{
     ffi::OsStr,
     fs::{self, File},
@@ -8,16 +10,16 @@ use std::{
 
 use mixer_adapter_core::{prost_types::Timestamp, value::format_timestamp};
 
-use super::whole_lines::WholeLines;
+use super::line_writer::LineWriter;
 
-/// When a file is renamed and begun anew, and which of those renamed are kept.
+/// The limits of a rotated file.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Rotation {
-    /// No file grows larger, but for a single line that is.
+    /// The maximum size of a file, which only a single line can exceed.
     pub(super) max_bytes: u64,
-    /// Older ones are removed.
+    /// The maximum age of rotated files.
     pub(super) max_age: Option<Duration>,
-    /// If there are more, the oldest are removed.
+    /// The maximum number of rotated files.
     pub(super) max_files: Option<usize>,
 }
 
@@ -25,23 +27,26 @@ pub(super) struct Rotation {
 #[derive(Debug)]
 pub(super) struct LogFile {
     path: PathBuf,
-    lines: WholeLines<File>,
+    lines: LineWriter<File>,
     size: u64,
-    /// Whether the latest attempt at a rotation failed; it is said once.
-    stuck: bool,
+    /// Whether the last rotation failed, which is logged once.
+    rotation_failed: bool,
 }
 
 impl LogFile {
-    /// Opens a file, or makes it, with the directories it is in.
+    /// Opens a file, which is created if necessary, including its directories.
     pub(super) fn open(path: PathBuf) -> io::Result<Self> {
         if let Some(directory) = path.parent() {
             fs::create_dir_all(directory)?;
         }
         let (lines, size) = append(&path)?;
-        Ok(Self { path, lines, size, stuck: false })
+        Ok(Self { path, lines, size, rotation_failed: false })
     }
 
-    /// Appends whole lines, into as many files as the rotation demands. An error comes with what was not written.
+    /// Appends whole lines and rotates the file as necessary.
+    ///
+    /// # Errors
+    /// The error and the part that was not written.
     pub(super) fn write<'a>(
         &mut self,
         mut lines: &'a [u8],
@@ -55,7 +60,7 @@ impl LogFile {
                     let room = rotation.max_bytes.saturating_sub(self.size);
                     match whole_lines_within(lines, room) {
                         0 if self.size > 0 && self.rotate(rotation, now) => continue,
-                        // A line larger than a file, or a file that cannot be renamed.
+                        // A line larger than the limit, or a file that cannot be renamed.
                         0 => first_line(lines),
                         fit => fit,
                     }
@@ -72,7 +77,7 @@ impl LogFile {
         Ok(())
     }
 
-    /// Removes renamed files that are too old or too many.
+    /// Removes rotated files beyond the limits of age and number.
     pub(super) fn remove_old(&self, rotation: Rotation, now: SystemTime) {
         let mut backups = self.backups();
         backups.sort_unstable_by(|a, b| b.cmp(a));
@@ -82,16 +87,16 @@ impl LogFile {
             if (old || rotation.max_files.is_some_and(|max| index >= max))
                 && let Err(error) = fs::remove_file(path)
             {
-                tracing::warn!(path = %path.display(), %error, "a rotated file could not be removed");
+                tracing::warn!(path = %path.display(), %error, "removing a rotated file failed");
             }
         }
     }
 
-    /// Renames the file and begins it anew. On failure the lines go on into the file there is.
+    /// Renames the file and opens a new one. On failure, lines are still written to the current file.
     fn rotate(&mut self, rotation: Rotation, now: SystemTime) -> bool {
         let begun = self.free_name(now).and_then(|backup| {
             match fs::rename(&self.path, backup) {
-                // Somebody else moved it away.
+                // Another program moved the file.
                 Err(error) if error.kind() == io::ErrorKind::NotFound => {}
                 renamed => renamed?,
             }
@@ -101,21 +106,21 @@ impl LogFile {
             Ok((lines, size)) => {
                 self.lines = lines;
                 self.size = size;
-                self.stuck = false;
+                self.rotation_failed = false;
                 self.remove_old(rotation, now);
                 true
             }
             Err(error) => {
-                if !self.stuck {
-                    self.stuck = true;
-                    tracing::warn!(path = %self.path.display(), %error, "the file cannot be rotated and grows on");
+                if !self.rotation_failed {
+                    self.rotation_failed = true;
+                    tracing::warn!(path = %self.path.display(), %error, "rotating the file failed; it continues to grow");
                 }
                 false
             }
         }
     }
 
-    /// A name for the file to be renamed to that no file has: `mixer-2026-01-02T03-04-05.678.log`.
+    /// Returns an unused name for the rotated file: `mixer-2026-01-02T03-04-05.678.log`.
     fn free_name(&self, now: SystemTime) -> io::Result<PathBuf> {
         let (prefix, suffix) = self.name_parts();
         let mut time = now;
@@ -129,7 +134,7 @@ impl LogFile {
         }
     }
 
-    /// The files it was renamed to, with the time in their names.
+    /// Returns the rotated files with the times in their names.
     fn backups(&self) -> Vec<(SystemTime, PathBuf)> {
         let (prefix, suffix) = self.name_parts();
         let directory = self.path.parent().unwrap_or(Path::new("."));
@@ -144,7 +149,7 @@ impl LogFile {
         entries.flatten().filter_map(backup).collect()
     }
 
-    /// What stands before and after the time in the names of renamed files.
+    /// Returns the parts before and after the time in the names of rotated files.
     fn name_parts(&self) -> (String, String) {
         let text = |part: Option<&OsStr>| part.unwrap_or_default().to_string_lossy().into_owned();
         let suffix = self.path.extension().map(|extension| format!(".{}", text(Some(extension))));
@@ -152,13 +157,13 @@ impl LogFile {
     }
 }
 
-fn append(path: &Path) -> io::Result<(WholeLines<File>, u64)> {
+fn append(path: &Path) -> io::Result<(LineWriter<File>, u64)> {
     let file = File::options().append(true).create(true).open(path)?;
     let size = file.metadata()?.len();
-    Ok((WholeLines::new(file), size))
+    Ok((LineWriter::new(file), size))
 }
 
-/// How many bytes of whole lines fit.
+/// Returns the length of the whole lines that fit.
 fn whole_lines_within(lines: &[u8], room: u64) -> usize {
     let most = usize::try_from(room).map_or(lines.len(), |room| room.min(lines.len()));
     lines[..most].iter().rposition(|byte| *byte == b'\n').map_or(0, |end| end + 1)

@@ -2,9 +2,10 @@
 
 mod file;
 mod line;
-mod outlet;
 mod settings;
 mod sink;
+mod target;
+mod writer_thread;
 #[cfg(test)]
 mixer_adapter::testing::compliance!(
     Stdio,
@@ -12,9 +13,9 @@ mixer_adapter::testing::compliance!(
     refuses("output_path", "log_stream: FILE")
 );
 
+mod line_writer;
 #[cfg(test)]
 mod tests;
-mod whole_lines;
 
 use std::{collections::BTreeMap, fmt::Write as _, time::SystemTime};
 
@@ -29,8 +30,8 @@ use mixer_adapter_core::{
 use self::{
     config::params::Level,
     line::{Form, Line},
-    outlet::{Lost, OpenError, Outlet},
     settings::{Levels, Settings},
+    writer_thread::{LostLinesError, OpenError, TargetWriter},
 };
 
 mod config {
@@ -51,14 +52,14 @@ static NO_VALUE: Value = Value::Unspecified;
 pub struct Stdio {
     form: Form,
     levels: Levels,
-    outlet: Outlet,
+    writer: TargetWriter,
 }
 
 impl Stdio {
     /// How many lines for this handler's stream or file were lost since it was opened: no room to wait, or a failure to
     /// write.
     pub fn lost(&self) -> u64 {
-        self.outlet.lost()
+        self.writer.lost()
     }
 
     fn write<'a>(&self, lines: impl Iterator<Item = Line<'a>>) -> Result<(), AdapterError> {
@@ -67,7 +68,7 @@ impl Stdio {
             // A String takes everything.
             let _ = write!(text, "{line}");
         }
-        Ok(self.outlet.write(text.as_bytes())?)
+        Ok(self.writer.write(text.as_bytes())?)
     }
 
     fn line<'a>(
@@ -90,8 +91,8 @@ impl Adapter for Stdio {
 
     async fn open(params: Params) -> Result<Self, AdapterError> {
         let Settings { target, rotation, form, levels } = Settings::read(&params)?;
-        let outlet = Outlet::open(target, rotation).await?;
-        Ok(Self { form, levels, outlet })
+        let writer = TargetWriter::open(target, rotation).await?;
+        Ok(Self { form, levels, writer })
     }
 
     fn validate(params: &Params, _: &InferredTypes) -> Result<(), ConfigErrors> {
@@ -99,7 +100,7 @@ impl Adapter for Stdio {
     }
 
     async fn close(self) {
-        self.outlet.close().await;
+        self.writer.close().await;
     }
 }
 
@@ -132,8 +133,8 @@ impl From<OpenError> for AdapterError {
     }
 }
 
-impl From<Lost> for AdapterError {
-    fn from(lost: Lost) -> Self {
+impl From<LostLinesError> for AdapterError {
+    fn from(lost: LostLinesError) -> Self {
         Self::unavailable(lost.to_string())
     }
 }

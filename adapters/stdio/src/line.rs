@@ -1,3 +1,5 @@
+//! The format of lines. JSON is written by hand, because the order of fields and the escapes are those of the original.
+
 use std::{
     collections::BTreeMap,
     fmt::{self, Write as _},
@@ -11,7 +13,7 @@ use mixer_adapter_core::{
 
 use super::config::params::Level;
 
-/// What a line looks like (docs/behaviour/adapters.md#lines-of-stdio).
+/// The format of a line (docs/behaviour/adapters.md#lines-of-stdio).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Form {
     /// `{"level":"info","time":"..","instance":"..","name":value}`
@@ -20,13 +22,13 @@ pub(super) enum Form {
     Console,
 }
 
-/// One log entry or metric; shown with its line feed.
+/// One log entry or metric; displayed with a line feed.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Line<'a> {
     pub(super) form: Form,
     pub(super) level: Level,
     pub(super) time: Timestamp,
-    /// The instance's name; left out if empty.
+    /// The instance's name; omitted if empty.
     pub(super) instance: &'a str,
     /// The value of a metric.
     pub(super) value: Option<&'a Value>,
@@ -56,7 +58,7 @@ impl fmt::Display for Line<'_> {
                 write!(f, "{time}\t{level}")?;
                 if !self.instance.is_empty() {
                     f.write_char('\t')?;
-                    // It stands without quotes: nothing in it may end the line or the column.
+                    // Not quoted, so nothing in it may end the line or the column.
                     f.write_str(&self.instance.replace(char::is_control, " "))?;
                 }
                 let mut before = "\t{";
@@ -93,7 +95,7 @@ fn write_value(value: &Value, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         Value::Unspecified => f.write_str("null"),
         Value::String(text) => write_string(text, f),
         Value::Int64(number) => write!(f, "{number}"),
-        // JSON has no number for these.
+        // JSON has no numbers for these.
         Value::Double(number) if number.is_nan() => f.write_str(r#""NaN""#),
         Value::Double(f64::INFINITY) => f.write_str(r#""+Inf""#),
         Value::Double(f64::NEG_INFINITY) => f.write_str(r#""-Inf""#),
@@ -112,7 +114,7 @@ fn write_value(value: &Value, f: &mut fmt::Formatter<'_>) -> fmt::Result {
     }
 }
 
-/// A JSON string; control characters as the original escapes them.
+/// Writes a JSON string with the escapes of the original.
 fn write_string(text: &str, f: &mut fmt::Formatter<'_>) -> fmt::Result {
     f.write_char('"')?;
     let mut rest = text;

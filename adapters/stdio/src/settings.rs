@@ -1,3 +1,5 @@
+//! The configuration with the defaults of the original.
+
 use std::{
     collections::BTreeMap,
     path::{Path, absolute},
@@ -11,10 +13,10 @@ use super::{
     config::params::{Level, Stream},
     file::Rotation,
     line::Form,
-    outlet::Target,
+    target::Target,
 };
 
-/// The severities known without configuration, each also in lower case (docs/behaviour/adapters.md#severities-of-stdio).
+/// The default severities, each also in lower case (docs/behaviour/adapters.md#severities-of-stdio).
 const SEVERITIES: [(&str, Level); 7] = [
     ("INFORMATIONAL", Level::Info),
     ("INFO", Level::Info),
@@ -28,17 +30,17 @@ const SEVERITIES: [(&str, Level); 7] = [
 const MEGABYTE: u64 = 1024 * 1024;
 const DAY: Duration = Duration::from_secs(24 * 60 * 60);
 
-/// The configuration, read, with the originals' defaults.
+/// A validated configuration.
 #[derive(Debug)]
 pub(super) struct Settings {
     pub(super) target: Target,
-    /// Of a rotated file only.
+    /// Only for a rotated file.
     pub(super) rotation: Option<Rotation>,
     pub(super) form: Form,
     pub(super) levels: Levels,
 }
 
-/// How grave what is.
+/// The levels of log entries and metrics.
 #[derive(Debug)]
 pub(super) struct Levels {
     severities: BTreeMap<String, Level>,
@@ -47,14 +49,14 @@ pub(super) struct Levels {
 }
 
 impl Levels {
-    /// The level of a log entry; a severity nobody knows is information.
+    /// Returns the level of a log entry; an unknown severity is information.
     pub(super) fn of_severity(&self, severity: &str) -> Level {
         self.severities.get(severity).copied().unwrap_or(Level::Info)
     }
 }
 
 impl Settings {
-    /// All faults are found, each with the path of its field.
+    /// Validates a configuration and reports all faults.
     pub(super) fn read(params: &Params) -> Result<Self, ConfigErrors> {
         let mut errors = ConfigErrors::default();
         let stream = Stream::try_from(params.log_stream).unwrap_or_else(|_| {
@@ -110,14 +112,14 @@ fn read_target(stream: Stream, path: &str, errors: &mut ConfigErrors) -> Target 
     match standard {
         Some(target) => {
             if !path.is_empty() {
-                errors.push("output_path", "must be empty where log_stream is STDOUT or STDERR");
+                errors.push("output_path", "must be empty if log_stream is STDOUT or STDERR");
             }
             target
         }
         None => match absolute(Path::new(path)) {
             Ok(path) => Target::File(path),
             Err(_) => {
-                errors.push("output_path", "must be a file where log_stream is FILE or ROTATED_FILE");
+                errors.push("output_path", "must be a file if log_stream is FILE or ROTATED_FILE");
                 Target::Stdout
             }
         },

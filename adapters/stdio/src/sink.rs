@@ -1,3 +1,5 @@
+//! Open targets.
+
 use std::{
     io::{self, Stderr, Stdout},
     time::SystemTime,
@@ -5,24 +7,24 @@ use std::{
 
 use super::{
     file::{LogFile, Rotation},
-    outlet::Target,
-    whole_lines::WholeLines,
+    line_writer::LineWriter,
+    target::Target,
 };
 
 /// An open target.
 #[derive(Debug)]
 pub(super) enum Sink {
-    Stdout(WholeLines<Stdout>),
-    Stderr(WholeLines<Stderr>),
+    Stdout(LineWriter<Stdout>),
+    Stderr(LineWriter<Stderr>),
     File(LogFile),
 }
 
 impl Sink {
-    /// May block, as may writing.
+    /// Opens a target. This and writing may block.
     pub(super) fn open(target: &Target, rotation: Option<Rotation>) -> io::Result<Self> {
         Ok(match target {
-            Target::Stdout => Self::Stdout(WholeLines::new(io::stdout())),
-            Target::Stderr => Self::Stderr(WholeLines::new(io::stderr())),
+            Target::Stdout => Self::Stdout(LineWriter::new(io::stdout())),
+            Target::Stderr => Self::Stderr(LineWriter::new(io::stderr())),
             Target::File(path) => {
                 let file = LogFile::open(path.clone())?;
                 if let Some(rotation) = rotation {
@@ -33,7 +35,10 @@ impl Sink {
         })
     }
 
-    /// Writes whole lines. An error comes with those that were not written.
+    /// Writes whole lines.
+    ///
+    /// # Errors
+    /// The error and the lines that were not written.
     pub(super) fn write<'a>(
         &mut self,
         lines: &'a [u8],

@@ -128,7 +128,8 @@ async fn handlers_that_share_a_file_write_whole_lines() {
     assert!(fs::read_dir(directory.path()).unwrap().count() >= 6);
 }
 
-/// A named pipe that nobody reads takes 64 KiB; the rest waits, and what has no room to wait is lost and counted.
+/// A named pipe without a reader accepts 64 KiB; the rest is queued, and lines beyond the limit of the queue are lost and
+/// counted.
 #[cfg(unix)]
 #[tokio::test]
 async fn a_file_that_takes_nothing_blocks_nobody_and_what_is_lost_is_counted() {
@@ -166,7 +167,7 @@ async fn a_file_that_takes_nothing_blocks_nobody_and_what_is_lost_is_counted() {
     assert!(text.lines().all(|line| line.ends_with(&"x".repeat(1000))));
 }
 
-/// stdio_test.go, TestWriteErrors: here a failure to write is told by a later call.
+/// stdio_test.go, TestWriteErrors: here a later call reports the failure to write.
 #[cfg(target_os = "linux")]
 #[tokio::test]
 async fn lines_that_cannot_be_written_are_counted_and_told() {

@@ -1,4 +1,4 @@
-//! Denies subjects that lack a tag, and says which. `cargo run -p tagcheck -- serve`
+//! Denies subjects that lack a required tag. `cargo run -p tagcheck -- serve`
 
 use std::collections::BTreeMap;
 
@@ -18,7 +18,7 @@ struct Required(BTreeMap<String, String>);
 
 impl Adapter for Required {
     const NAME: &str = "tagcheck";
-    const DESCRIPTION: &str = "Denies subjects that lack a tag, and says which.";
+    const DESCRIPTION: &str = "Denies subjects that lack a required tag.";
     type Config = Params;
     type Templates = (TagCheck,);
 
@@ -28,16 +28,17 @@ impl Adapter for Required {
 }
 
 impl Handle<TagCheck> for Required {
-    async fn handle(&self, asked: InstanceMsg) -> Result<(Check, OutputMsg), AdapterError> {
+    async fn handle(&self, instance: InstanceMsg) -> Result<(Check, OutputMsg), AdapterError> {
         let mut missing = self.0.clone();
-        missing.retain(|name, value| !asked.tags.get(name).is_some_and(|is| value.is_empty() || is == value));
+        missing
+            .retain(|name, value| !instance.tags.get(name).is_some_and(|is| value.is_empty() || is == value));
         let cost = self.0.len() as i64;
         if missing.is_empty() {
             let output = OutputMsg { verdict: "complete".to_owned(), cost, tags: missing };
             return Ok((Check::allow(), output));
         }
         let verdict = format!("missing {}", missing.keys().cloned().collect::<Vec<_>>().join(", "));
-        let denial = Check::deny(Code::PermissionDenied, format!("{}: {verdict}", asked.subject));
+        let denial = Check::deny(Code::PermissionDenied, format!("{}: {verdict}", instance.subject));
         Ok((denial, OutputMsg { verdict, cost, tags: missing }))
     }
 }
@@ -52,9 +53,10 @@ mod tests {
     async fn checked(required: &[(&str, &str)], tags: &[(&str, &str)]) -> (Check, OutputMsg) {
         let map =
             |pairs: &[(&str, &str)]| pairs.iter().map(|(k, v)| (k.to_string(), v.to_string())).collect();
-        let handler = Required::open(Params { required: map(required) }).await.expect("takes any tags");
-        let asked = InstanceMsg { subject: "bob".to_owned(), tags: map(tags), ..InstanceMsg::default() };
-        handler.handle(asked).await.expect("cannot fail")
+        let handler =
+            Required::open(Params { required: map(required) }).await.expect("a valid configuration");
+        let instance = InstanceMsg { subject: "bob".to_owned(), tags: map(tags), ..InstanceMsg::default() };
+        handler.handle(instance).await.expect("an answer")
     }
 
     #[tokio::test]

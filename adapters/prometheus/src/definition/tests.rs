@@ -136,7 +136,7 @@ fn metrics_that_contradict_each_other_are_refused() {
         let refused = refused(vec![counter.clone(), other]);
         assert_eq!(refused.len(), 1, "{refused:?}");
         assert_eq!(refused[0].0, "metrics[1].name");
-        assert!(refused[0].1.contains("another metric than that of metrics[0]"), "{refused:?}");
+        assert!(refused[0].1.contains("differs from the metric of metrics[0]"), "{refused:?}");
     }
     let twice = MetricInfo { name: "other".to_owned(), ..counter.clone() };
     assert_eq!(
@@ -208,7 +208,7 @@ fn instances_that_do_not_fit_are_refused_with_their_session() {
     assert_eq!(check(vec![inferred("other", ValueType::Bool, &[])]), Ok(()));
     assert_eq!(
         check(vec![inferred("i", ValueType::Bool, &["b"])]),
-        Err("metrics[0].instance_name: the value of i is a BOOL, which is no number; \
+        Err("metrics[0].instance_name: the value of i is a BOOL, which is not a number; \
              metrics[0].label_names: i has no dimension \"a\""
             .to_owned())
     );

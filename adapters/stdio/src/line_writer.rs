@@ -1,19 +1,24 @@
+//! Writing of whole lines.
+
 use std::io::{self, ErrorKind, Write};
 
-/// Writes lines such that none is ever continued by another: after a failure in the middle of one, the next begins on a
-/// line of its own.
+/// Writes lines so that no line continues a partial one: after a failure within a line, the next line begins after a line
+/// feed.
 #[derive(Debug)]
-pub(super) struct WholeLines<W> {
+pub(super) struct LineWriter<W> {
     to: W,
     torn: bool,
 }
 
-impl<W: Write> WholeLines<W> {
+impl<W: Write> LineWriter<W> {
     pub(super) fn new(to: W) -> Self {
         Self { to, torn: false }
     }
 
-    /// Writes lines, with a single call where the system takes them at once. An error comes with what was not written.
+    /// Writes lines, in a single system call if possible.
+    ///
+    /// # Errors
+    /// The error and the part that was not written.
     pub(super) fn write<'a>(&mut self, lines: &'a [u8]) -> Result<(), (&'a [u8], io::Error)> {
         if self.torn {
             self.to.write_all(b"\n").map_err(|error| (lines, error))?;
@@ -41,7 +46,7 @@ mod tests {
 
     use super::*;
 
-    /// Takes at most five bytes a call, and none at all in the calls that are told to fail.
+    /// Accepts at most five bytes per call, and none in the calls that are configured to fail.
     #[derive(Default)]
     struct Slow {
         taken: Vec<u8>,
@@ -67,14 +72,14 @@ mod tests {
 
     #[test]
     fn what_is_not_taken_at_once_is_written_on() {
-        let mut lines = WholeLines::new(Slow::default());
+        let mut lines = LineWriter::new(Slow::default());
         lines.write(b"one two\nthree\n").unwrap();
         assert_eq!(lines.to.taken, b"one two\nthree\n");
     }
 
     #[test]
     fn after_a_failure_within_a_line_the_next_begins_on_its_own() {
-        let mut lines = WholeLines::new(Slow { failing: vec![2], ..Slow::default() });
+        let mut lines = LineWriter::new(Slow { failing: vec![2], ..Slow::default() });
         let (rest, error) = lines.write(b"one two\nthree\n").unwrap_err();
         assert_eq!((rest, error.to_string()), (&b"wo\nthree\n"[..], "full".to_owned()));
         lines.write(b"four\n").unwrap();
@@ -83,7 +88,7 @@ mod tests {
 
     #[test]
     fn after_a_failure_between_lines_nothing_is_added() {
-        let mut lines = WholeLines::new(Slow { failing: vec![2], ..Slow::default() });
+        let mut lines = LineWriter::new(Slow { failing: vec![2], ..Slow::default() });
         assert_eq!(lines.write(b"four\nfive\n").unwrap_err().0, b"five\n");
         lines.write(b"six\n").unwrap();
         assert_eq!(lines.to.taken, b"four\nsix\n");

@@ -1,7 +1,7 @@
+//! Writing in the background: each target has a queue of lines and a thread that writes them.
+
 use std::{
     collections::BTreeMap,
-    fmt,
-    path::PathBuf,
     sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError},
     thread,
     time::{Duration, Instant},
@@ -11,73 +11,54 @@ use tokio::{sync::watch, time::timeout};
 
 use mixer_adapter_core::metrics::events;
 
-use super::{file::Rotation, sink::Sink};
+use super::{file::Rotation, sink::Sink, target::Target};
 
-/// Lines are refused while so many bytes wait; what waits is never more than this and the lines of one call.
-const ROOM: usize = 8 * 1024 * 1024;
+/// The size of a queue, in bytes, from which lines are refused. It may be exceeded by the lines of one call.
+const QUEUE_LIMIT: usize = 8 * 1024 * 1024;
 
-/// The most streams and files that are written at a time: each has a thread.
+/// The maximum number of targets, each of which has a thread.
 const WRITERS: usize = 256;
 
-/// How long a handler that closes waits for its lines to be written.
+/// How long closing a handler waits for its lines to be written.
 const FLUSH: Duration = Duration::from_secs(10);
 
-/// How often lines that are lost are worth a warning.
+/// The minimum interval between warnings about lost lines.
 const WARNING: Duration = Duration::from_secs(10);
 
-/// Where lines go.
-#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub(super) enum Target {
-    Stdout,
-    Stderr,
-    /// By its absolute path.
-    File(PathBuf),
-}
-
-impl fmt::Display for Target {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Self::Stdout => f.write_str("standard output"),
-            Self::Stderr => f.write_str("standard error"),
-            Self::File(path) => path.display().fmt(f),
-        }
-    }
-}
-
-/// Lines that were not written.
+/// Lines were lost.
 #[derive(Debug, thiserror::Error)]
 #[error("{lines} lines for {target} are lost: {reason}")]
-pub(super) struct Lost {
+pub(super) struct LostLinesError {
     lines: u64,
     target: Target,
     reason: String,
 }
 
-/// Why lines cannot be written at all.
+/// A target that cannot be opened.
 #[derive(Clone, Debug, thiserror::Error)]
 pub(super) enum OpenError {
     #[error("{target} cannot be written: {reason}")]
     Unwritable { target: Target, reason: String },
-    #[error("{WRITERS} files are written already, which is the most")]
+    #[error("the maximum of {WRITERS} open files is reached")]
     TooMany,
 }
 
-/// The writers of the process: one for each target, so that handlers that share one never write into each other's
-/// lines, and a rotated file is rotated once.
+/// The queues of the process: one for each target, so that handlers with the same target do not mix their lines, and a file
+/// is rotated once.
 static QUEUES: Mutex<BTreeMap<Target, Arc<Queue>>> = Mutex::new(BTreeMap::new());
 
-/// A handler's way to its target. Never blocks: a thread of the target writes.
+/// A handler's access to its target. Writing does not block.
 #[derive(Debug)]
-pub(super) struct Outlet {
+pub(super) struct TargetWriter {
     queue: Arc<Queue>,
 }
 
-/// What handlers and the writer of a target share.
+/// The queue between the handlers and the writer thread of a target.
 #[derive(Debug)]
 pub(super) struct Queue {
     pub(super) target: Target,
     state: Mutex<State>,
-    /// Wakes the writer.
+    /// Wakes the writer thread.
     work: Condvar,
     progress: watch::Sender<Progress>,
 }
@@ -85,17 +66,17 @@ pub(super) struct Queue {
 #[derive(Debug, Default)]
 struct State {
     waiting: Vec<u8>,
-    /// How many bytes ever came to wait.
+    /// The number of bytes queued so far.
     queued: u64,
     handlers: usize,
-    /// The writer has gone, or is about to without looking here again.
+    /// The writer thread has ended or is about to end without another look at the queue.
     gone: bool,
     rotation: Option<Rotation>,
     lost: u64,
-    /// Lost lines that no call has been told of.
-    untold: u64,
-    /// Lost lines that no warning has told of.
-    unwarned: u64,
+    /// Lost lines that no call has reported yet.
+    unreported: u64,
+    /// Lost lines that have not been logged yet.
+    unlogged: u64,
     warned: Option<Instant>,
     reason: String,
 }
@@ -103,59 +84,64 @@ struct State {
 #[derive(Debug, Default)]
 struct Progress {
     opened: Option<Result<(), OpenError>>,
-    /// How many bytes waited and no longer do.
+    /// The number of bytes removed from the queue so far.
     written: u64,
 }
 
-impl Outlet {
-    /// Opens a target, or joins the handlers that have it open; the rotation of the latest holds for all.
+impl TargetWriter {
+    /// Opens a target, or shares it with other handlers. The most recent rotation applies to all.
     pub(super) async fn open(target: Target, rotation: Option<Rotation>) -> Result<Self, OpenError> {
-        let outlet = Self { queue: Queue::join(target, rotation)? };
-        let mut progress = outlet.queue.progress.subscribe();
+        let writer = Self { queue: Queue::join(target, rotation)? };
+        let mut progress = writer.queue.progress.subscribe();
         let opened = match progress.wait_for(|progress| progress.opened.is_some()).await {
             Ok(progress) => progress.opened.clone(),
             Err(_) => None,
         };
         match opened {
             Some(Err(error)) => Err(error),
-            _ => Ok(outlet),
+            _ => Ok(writer),
         }
     }
 
-    /// Hands lines to the writer. An error counts the lines that are lost, these or earlier ones, each told once.
-    pub(super) fn write(&self, lines: &[u8]) -> Result<(), Lost> {
+    /// Queues lines.
+    ///
+    /// # Errors
+    /// Lines were lost, these or earlier ones. Each lost line is reported once.
+    pub(super) fn write(&self, lines: &[u8]) -> Result<(), LostLinesError> {
         let mut state = self.queue.lock();
-        if state.waiting.len() < ROOM {
+        if state.waiting.len() < QUEUE_LIMIT {
             state.waiting.extend_from_slice(lines);
             state.queued += lines.len() as u64;
             self.queue.work.notify_one();
         } else {
-            let reason = "they come faster than they can be written";
+            let reason = "lines arrive faster than they can be written";
             self.queue.lose(&mut state, count(lines), reason);
         }
-        match std::mem::take(&mut state.untold) {
+        match std::mem::take(&mut state.unreported) {
             0 => Ok(()),
-            lines => Err(Lost { lines, target: self.queue.target.clone(), reason: state.reason.clone() }),
+            lines => {
+                Err(LostLinesError { lines, target: self.queue.target.clone(), reason: state.reason.clone() })
+            }
         }
     }
 
-    /// How many lines for this target were lost since it was opened.
+    /// Returns the number of lines for this target that were lost since it was opened.
     pub(super) fn lost(&self) -> u64 {
         self.queue.lock().lost
     }
 
-    /// Waits until all lines handed over are written, and lets go of the target.
+    /// Waits until all queued lines are written, and releases the target.
     pub(super) async fn close(self) {
         let queued = self.queue.lock().queued;
         let mut progress = self.queue.progress.subscribe();
         let written = progress.wait_for(|progress| progress.written >= queued);
         if timeout(FLUSH, written).await.is_err() {
-            tracing::warn!(to = %self.queue.target, "lines still wait to be written after {FLUSH:?}");
+            tracing::warn!(to = %self.queue.target, "lines are still queued after {FLUSH:?}");
         }
     }
 }
 
-impl Drop for Outlet {
+impl Drop for TargetWriter {
     fn drop(&mut self) {
         self.queue.lock().handlers -= 1;
         self.queue.work.notify_one();
@@ -163,7 +149,7 @@ impl Drop for Outlet {
 }
 
 impl Queue {
-    /// The queue of a target, with a writer.
+    /// Returns the queue of a target, and starts a writer thread if there is none.
     fn join(target: Target, rotation: Option<Rotation>) -> Result<Arc<Self>, OpenError> {
         let mut queues = QUEUES.lock().unwrap_or_else(PoisonError::into_inner);
         if let Some(queue) = queues.get(&target) {
@@ -192,7 +178,7 @@ impl Queue {
         Ok(queue)
     }
 
-    /// Opens the target and writes until no handler is left and nothing waits.
+    /// Opens the target and writes until there are no handlers and the queue is empty.
     fn run(self: Arc<Self>) {
         let rotation = self.lock().rotation;
         match Sink::open(&self.target, rotation) {
@@ -222,11 +208,11 @@ impl Queue {
         }
     }
 
-    /// Waits for lines and takes them all, with the rotation that holds; `None` when there will be no more.
+    /// Waits for lines and takes all of them, with the current rotation; `None` if there will be no more.
     fn take(&self, lines: &mut Vec<u8>) -> Option<Option<Rotation>> {
         lines.clear();
-        // What a burst took is given back.
-        lines.shrink_to(ROOM / 8);
+        // Frees the memory of a burst.
+        lines.shrink_to(QUEUE_LIMIT / 8);
         let mut state = self.lock();
         while state.waiting.is_empty() {
             if state.handlers == 0 {
@@ -243,8 +229,8 @@ impl Queue {
     fn lose(&self, state: &mut State, lines: u64, reason: &str) {
         events("stdio", "lines_lost").add(lines);
         state.lost += lines;
-        state.untold += lines;
-        state.unwarned += lines;
+        state.unreported += lines;
+        state.unlogged += lines;
         reason.clone_into(&mut state.reason);
         if state.warned.is_none_or(|warned| warned.elapsed() >= WARNING) {
             state.warned = Some(Instant::now());
@@ -253,9 +239,9 @@ impl Queue {
     }
 
     fn warn(&self, state: &mut State) {
-        let lines = std::mem::take(&mut state.unwarned);
+        let lines = std::mem::take(&mut state.unlogged);
         if lines > 0 {
-            tracing::warn!(to = %self.target, lines, reason = state.reason, "lines are lost");
+            tracing::warn!(to = %self.target, lines, reason = state.reason, "lines lost");
         }
     }
 

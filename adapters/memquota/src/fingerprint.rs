@@ -1,29 +1,37 @@
+//! Fingerprints of counters and calls.
+
 use std::{
     collections::BTreeMap,
-    hash::{BuildHasher, DefaultHasher, Hash, RandomState},
+    hash::{BuildHasher, Hash, RandomState},
 };
 
 use mixer_adapter_core::value::Value;
+use siphasher::sip128::{Hasher128, SipHasher13};
 
-/// Names things by 128 bits that nobody can aim at: two hashes with secret keys. So a name of any length costs no
-/// memory, and two that differ never meet in practice.
-#[derive(Debug, Default)]
-pub(super) struct Digester {
-    keys: [RandomState; 2],
+/// Makes fingerprints of 128 bits with a secret key, so that nobody can choose values that collide. They take the same
+/// memory whatever the length of the values.
+#[derive(Debug)]
+pub(super) struct Fingerprinter {
+    key: (u64, u64),
 }
 
-impl Digester {
-    pub(super) fn digest(&self, feed: impl Fn(&mut DefaultHasher)) -> u128 {
-        self.keys.iter().fold(0, |digest, key| {
-            let mut hasher = key.build_hasher();
-            feed(&mut hasher);
-            digest << 64 | u128::from(std::hash::Hasher::finish(&hasher))
-        })
+impl Default for Fingerprinter {
+    /// Takes a random key.
+    fn default() -> Self {
+        let random = || RandomState::new().hash_one(());
+        Self { key: (random(), random()) }
+    }
+}
+
+impl Fingerprinter {
+    /// Returns the fingerprint of a value.
+    pub(super) fn fingerprint(&self, value: impl Hash) -> u128 {
+        self.with_hasher(|hasher| value.hash(hasher))
     }
 
-    /// The name of a counter: each quota has one for each combination of all its dimensions.
+    /// Returns the fingerprint of a counter: each quota has one for each combination of all its dimensions.
     pub(super) fn counter(&self, instance: &str, dimensions: &BTreeMap<String, Value>) -> u128 {
-        self.digest(|hasher| {
+        self.with_hasher(|hasher| {
             instance.hash(hasher);
             for (name, value) in dimensions {
                 name.hash(hasher);
@@ -31,9 +39,15 @@ impl Digester {
             }
         })
     }
+
+    fn with_hasher(&self, feed: impl FnOnce(&mut SipHasher13)) -> u128 {
+        let mut hasher = SipHasher13::new_with_keys(self.key.0, self.key.1);
+        feed(&mut hasher);
+        hasher.finish128().as_u128()
+    }
 }
 
-fn hash_value(value: &Value, hasher: &mut DefaultHasher) {
+fn hash_value(value: &Value, hasher: &mut SipHasher13) {
     value.value_type().hash(hasher);
     match value {
         Value::Unspecified => {}
@@ -41,7 +55,7 @@ fn hash_value(value: &Value, hasher: &mut DefaultHasher) {
         Value::Int64(number) => number.hash(hasher),
         Value::Double(number) => number.to_bits().hash(hasher),
         Value::Bool(truth) => truth.hash(hasher),
-        // The same address comes in 4 and in 16 bytes.
+        // An address can have 4 or 16 bytes.
         Value::IpAddress(ip) => match ip.addr() {
             Some(addr) => addr.hash(hasher),
             None => ip.value.hash(hasher),
@@ -67,7 +81,7 @@ mod tests {
 
     /// The collisions of the original's keys (docs/behaviour/adapters.md#counters-of-memquota).
     #[test]
-    fn dimensions_that_only_look_alike_have_counters_of_their_own() {
+    fn similar_dimensions_have_different_counters() {
         let map = |entries: &[(&str, &str)]| Value::from(entries.iter().copied().collect::<StringMap>());
         let all = [
             dimensions(&[]),
@@ -78,23 +92,27 @@ mod tests {
             dimensions(&[("m", map(&[("a", "bc")]))]),
             dimensions(&[("m", map(&[("ab", "c")]))]),
         ];
-        let digester = Digester::default();
+        let fingerprinter = Fingerprinter::default();
         for (index, one) in all.iter().enumerate() {
             for other in &all[index + 1..] {
-                assert_ne!(digester.counter("q", one), digester.counter("q", other), "{one:?} {other:?}");
+                assert_ne!(
+                    fingerprinter.counter("q", one),
+                    fingerprinter.counter("q", other),
+                    "{one:?} {other:?}"
+                );
             }
-            assert_ne!(digester.counter("q", one), digester.counter("q2", one));
-            assert_eq!(digester.counter("q", one), digester.counter("q", &one.clone()));
+            assert_ne!(fingerprinter.counter("q", one), fingerprinter.counter("q2", one));
+            assert_eq!(fingerprinter.counter("q", one), fingerprinter.counter("q", &one.clone()));
         }
     }
 
     #[test]
-    fn an_address_counts_as_one_in_4_and_in_16_bytes() {
+    fn an_address_has_the_same_counter_in_4_and_in_16_bytes() {
         let ip = |bytes: &[u8]| Value::from(IpAddress { value: bytes.to_vec().into() });
-        let digester = Digester::default();
+        let fingerprinter = Fingerprinter::default();
         let [four, sixteen] =
             [ip(&[10, 1, 2, 3]), ip(&[0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0xff, 0xff, 10, 1, 2, 3])]
-                .map(|ip| digester.counter("q", &dimensions(&[("ip", ip)])));
+                .map(|ip| fingerprinter.counter("q", &dimensions(&[("ip", ip)])));
         assert_eq!(four, sixteen);
     }
 }

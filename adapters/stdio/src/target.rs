@@ -1,0 +1,22 @@
+//! Targets of lines.
+
+use std::{fmt, path::PathBuf};
+
+/// The stream or file that lines are written to.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(super) enum Target {
+    Stdout,
+    Stderr,
+    /// By its absolute path.
+    File(PathBuf),
+}
+
+impl fmt::Display for Target {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Stdout => f.write_str("standard output"),
+            Self::Stderr => f.write_str("standard error"),
+            Self::File(path) => path.display().fmt(f),
+        }
+    }
+}
