@@ -138,7 +138,7 @@ fn json_that_does_not_fit_names_the_field() {
             &["listentry", "--instance", "[]"],
             "--instance: expected an object with the fields of listentry.InstanceMsg",
         ),
-        (&["listentry", "--instance", r#"{"value":"#], "--instance: this is no JSON: "),
+        (&["listentry", "--instance", r#"{"value":"#], "--instance: not valid JSON: "),
         (
             &["listentry", "--adapter", "denier", "--config", r#"{"valid_duration": "5"}"#],
             "--config: valid_duration: \"5\" is not a valid duration; write it like",
@@ -158,16 +158,13 @@ fn json_that_does_not_fit_names_the_field() {
 fn flags_that_do_not_fit_say_why() {
     let cases: [(&[&str], &str); 11] = [
         (&[], "TEMPLATE"),
-        (&["listenty"], "there is no template `listenty` here; there is `apikey`, "),
-        (&["listentry", "--adapter", "denyer"], "there is no adapter `denyer` in this program; there is "),
+        (&["listenty"], "unknown template `listenty`; known are `apikey`, "),
+        (&["listentry", "--adapter", "denyer"], "unknown adapter `denyer`; this program has "),
         (&["listentry", "--address", "9091"], "write HOST:PORT"),
         (&["listentry", "--address", "::1:9091"], "write HOST:PORT"),
         (&["listentry", "--timeout", "5"], "write it like 300ms, 5s"),
-        (
-            &["listentry", "--quota-amount", "5"],
-            "--quota-amount: only quota templates are asked for an amount",
-        ),
-        (&["metric", "--best-effort"], "--best-effort: only quota templates are asked for an amount"),
+        (&["listentry", "--quota-amount", "5"], "--quota-amount: only quota templates have an amount"),
+        (&["metric", "--best-effort"], "--best-effort: only quota templates have an amount"),
         (
             &["listentry", "--instance", "{}", "--instance", "{}"],
             "--instance: a call of `listentry` has one instance",

@@ -275,7 +275,11 @@ fn an_answer_that_is_not_its_message_is_an_error_as_for_mixer() {
     let other = Recorder::start(|_| Ok(vec![0xff]));
     let ran = call(&other.address, &["checknothing"]);
     assert_eq!(ran.code, 1);
-    assert!(ran.stderr.starts_with("error: INTERNAL: the adapter's answer is no "), "{}", ran.stderr);
+    assert!(
+        ran.stderr.starts_with("error: INTERNAL: the adapter's answer is not a valid "),
+        "{}",
+        ran.stderr
+    );
 }
 
 #[test]

@@ -143,5 +143,9 @@ fn instances_of_one_name_and_several_types_are_refused() {
     let instances = ["--instance", r#"{"value": 1}"#, "--instance", r#"{"value": 2.5}"#, "--session"];
     let ran = run(&[&["call", "metric"], &instances[..]].concat());
     assert_eq!(ran.code, 2);
-    assert!(ran.stderr.contains("`metric.instance.istio-system` differ in the types"), "{}", ran.stderr);
+    assert!(
+        ran.stderr.contains("`metric.instance.istio-system` have values of different types"),
+        "{}",
+        ran.stderr
+    );
 }

@@ -94,7 +94,7 @@ fn the_language_of_an_annotation_is_another() {
 fn a_wrong_command_line_says_what_is_wrong_and_exits_with_2() {
     for (arguments, reason) in [
         (&[][..], "<EXPR>"),
-        (&["1", "--type", "a.b=INT65"], "there is no type INT65; did you mean INT64?"),
+        (&["1", "--type", "a.b=INT65"], "unknown type INT65; did you mean INT64?"),
         (&["1", "--type", "a.b"], "write NAME=TYPE"),
         (&["1", "--lang", "lua"], "[possible values: CEL, COMPAT]"),
         (&["1", "--cases", PROBES], "cannot be used with"),

@@ -146,7 +146,7 @@ fn the_example_cannot_crash_a_mixer() {
 #[test]
 fn what_is_asked_for_wrongly_is_refused() {
     for (arguments, expected) in [
-        (["manifest", "denyer", "--handler-example"], "there is no adapter `denyer` in this program"),
+        (["manifest", "denyer", "--handler-example"], "unknown adapter `denyer`; this program has "),
         (["manifest", "--namespace", "Istio"], "a namespace has at most 63 lower-case letters"),
         (["manifest", "--address", "9091"], "write HOST:PORT"),
     ] {

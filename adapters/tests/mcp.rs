@@ -126,7 +126,7 @@ fn two_sources_for_one_collection_are_a_usage_error() {
 fn a_source_that_dials_configures_the_server() {
     let directory = part(&["handler", "instance", "rule"]);
     let (server, printed) = Server::start_and_print(&["--mcp-listen", "0"]);
-    let address = printed.split("Sources of configuration may dial ").nth(1).unwrap();
+    let address = printed.split("Sources of configuration can connect to ").nth(1).unwrap();
     let address = address.split_whitespace().next().unwrap().to_owned();
     assert!(address.starts_with("127.0.0.1:"), "{address}");
     server.until("/readyz", "istio/policy/v1beta1/rules");

@@ -432,12 +432,12 @@ fn a_command_line_that_is_wrong_says_what_would_be_right() {
         (
             &["source", "--config", "mcp://h:1"],
             2,
-            "--config mcp://h:1: only files can be served; give a directory",
+            "--config mcp://h:1: only files can be served; write a directory",
         ),
         (&["source", "--config", ".", "--sink", "sinks/"], 2, "write mcp://HOST:PORT, or mcps:// for TLS"),
         (&["source", "--config", ".", "--listen", "mcps://h"], 2, "\"h\" is no host:port"),
         (&["source", "--config", ".", "--max-requests", "0"], 2, "--max-requests"),
-        (&["source", "--config", ".", "--log", "a=b=c"], 1, "--log \"a=b=c\" is no filter"),
+        (&["source", "--config", ".", "--log", "a=b=c"], 1, "--log \"a=b=c\" is not a valid filter"),
         (&["source", "--config", ".", "--descriptors", "no/such"], 1, "--descriptors no/such: No such file"),
         (
             &["source", "--config", ".", "--descriptors", "Cargo.toml"],

@@ -101,10 +101,10 @@ fn what_does_not_come_in_time_is_a_failure_and_files_are_no_server() {
     let nobody = std::net::TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap();
     let ran = run(&["watch", &format!("mcp://{nobody}"), "--once", "--timeout", "200ms"]);
     assert_eq!((ran.code, ran.stdout.as_str()), (1, ""));
-    assert!(ran.stderr.contains("has not come in 200ms"), "{}", ran.stderr);
+    assert!(ran.stderr.contains("not all events arrived within 200ms"), "{}", ran.stderr);
     let ran = run(&["watch", "config/"]);
     assert_eq!(ran.code, 2);
-    assert!(ran.stderr.contains("give a server"), "{}", ran.stderr);
+    assert!(ran.stderr.contains("not the URL of a server"), "{}", ran.stderr);
     let ran = run(&["watch", "mcp://127.0.0.1:1", "--collection", "rulez"]);
     assert_eq!(ran.code, 2);
 }

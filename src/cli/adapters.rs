@@ -9,7 +9,7 @@ use mixer_adapter_host::handler::{AdapterInfo, Adapters};
 pub(super) const EXAMPLES: &str = "\
 Examples:
   mixer-adapter adapters            all adapters
-  mixer-adapter adapters denier     one of them
+  mixer-adapter adapters denier     one adapter
   mixer-adapter adapters --json | jq -r '.[].name'";
 
 /// List the adapters of this program with their templates and configuration
@@ -20,7 +20,7 @@ pub(super) struct List {
     names: Vec<String>,
 
     /// Print JSON
-    #[arg(long, env = "MIXER_ADAPTER_JSON", value_parser = super::values::switch())]
+    #[arg(long, env = "MIXER_ADAPTER_JSON", value_parser = super::value_parsers::switch())]
     json: bool,
 }
 
@@ -29,7 +29,7 @@ struct Described<'a> {
     name: &'a str,
     description: &'a str,
     templates: Vec<DescribedTemplate<'a>>,
-    /// The configuration message first, then what its fields lead to.
+    /// The configuration message, then the messages and enums of its fields.
     config: Vec<Declared>,
 }
 
@@ -42,8 +42,8 @@ struct DescribedTemplate<'a> {
 
 impl List {
     pub(super) fn run(self, adapters: &Adapters) -> anyhow::Result<ExitCode> {
-        let chosen = super::chosen(adapters, &self.names)?;
-        let described = chosen.into_iter().map(describe).collect::<Vec<_>>();
+        let adapters = super::selected(adapters, &self.names)?;
+        let described = adapters.into_iter().map(describe).collect::<Vec<_>>();
         match self.json {
             true => super::print_json(&described)?,
             false => super::print(&described.iter().map(table).collect::<Vec<_>>().join("\n"))?,
@@ -85,7 +85,7 @@ fn table(adapter: &Described<'_>) -> String {
     text
 }
 
-/// Rows with their columns below each other.
+/// Appends rows with aligned columns.
 fn columns<const N: usize>(text: &mut String, rows: &[[&str; N]]) {
     let widths: [usize; N] =
         std::array::from_fn(|n| rows.iter().map(|row| row[n].len()).max().unwrap_or_default());

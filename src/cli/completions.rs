@@ -9,7 +9,7 @@ Examples:
   mixer-adapter completions zsh > ~/.zfunc/_mixer-adapter
   mixer-adapter completions fish > ~/.config/fish/completions/mixer-adapter.fish";
 
-/// Print completions of commands and flags for a shell
+/// Print shell completions of commands and flags
 #[derive(Debug, Args)]
 pub(super) struct Completions {
     /// The shell

@@ -7,9 +7,9 @@ use clap::{
 use serde_json::{Map, Value as Json, json};
 
 use super::{
-    Usage,
-    attributes::{Attributes, how_to_write},
-    values,
+    UsageError,
+    attribute_args::{AttributeArgs, how_to_write},
+    value_parsers::{self, ValueError},
 };
 use mixer_adapter_core::{framework::suggest::suggestion, value::ValueType};
 use mixer_adapter_engine::{
@@ -25,15 +25,15 @@ Examples:
   mixer-adapter eval 'my.size > 5' --type my.size=INT64 --attributes my.size=7
   mixer-adapter eval --cases cases.jsonl
 
-The standard attributes are declared; --type declares others, and so does a value in --attributes.
-A file of cases has a line of JSON for each: \"id\", \"expr\", \"attributes\" (name to type), \"bag\" (name to
+The standard attributes are declared; --type and the values in --attributes declare others.
+A file of cases has one JSON object per line: \"id\", \"expr\", \"attributes\" (name to type), \"bag\" (name to
 {\"t\": \"string\", \"v\": \"x\"}) and \"expect\" (\"type\" and \"value\", or \"error\" with \"phase\" and \"kind\").
 
 ",
     how_to_write!(),
     "
 
-Exit codes: 0 it has a value (all cases passed), 1 it has none (a case failed), 2 the command line is wrong."
+Exit codes: 0 the expression has a value (all cases passed), 1 it has none (a case failed), 2 usage error."
 );
 
 /// Evaluate an expression, or a file of cases
@@ -44,26 +44,26 @@ pub(super) struct Eval {
     expression: Option<String>,
 
     #[command(flatten)]
-    attributes: Attributes,
+    attributes: AttributeArgs,
 
-    /// Declare an attribute: my.size=INT64; may be repeated
+    /// Declare an attribute: my.size=INT64; can be repeated
     #[arg(long = "type", value_name = "NAME=TYPE", value_parser = declaration)]
     types: Vec<(String, ValueType)>,
 
-    /// The language, as the annotation policy.istio.io/lang has it: CEL or COMPAT; Mixer's own where it is not given
+    /// The language, as in the annotation policy.istio.io/lang: CEL or COMPAT [default: Mixer's own]
     #[arg(long = "lang", value_name = "LANG", env = "MIXER_ADAPTER_LANG", ignore_case = true, value_parser = language())]
     language: Option<Language>,
 
-    /// Run a file of cases: print those that come out otherwise than expected, and how many passed
+    /// Run a file of cases: print the failed ones and the number of passed ones
     #[arg(long, value_name = "FILE", env = "MIXER_ADAPTER_CASES", conflicts_with_all = ["expression", "arguments", "types"])]
     cases: Option<PathBuf>,
 
     /// Print JSON
-    #[arg(long, env = "MIXER_ADAPTER_JSON", value_parser = values::switch())]
+    #[arg(long, env = "MIXER_ADAPTER_JSON", value_parser = value_parsers::switch())]
     json: bool,
 }
 
-/// What came of an expression.
+/// The outcome of an expression.
 enum Outcome {
     Value { value: AttributeValue, value_type: ValueType, read: Vec<(String, bool)> },
     CompileError(CompileError),
@@ -100,19 +100,19 @@ impl Eval {
         })
     }
 
-    fn evaluate(&self, text: &str) -> Result<Outcome, Usage> {
+    fn evaluate(&self, text: &str) -> Result<Outcome, UsageError> {
         let mut types = Vocabulary::new();
         for (name, value_type) in &self.types {
             types
                 .declare(name.as_str(), *value_type)
-                .map_err(|conflict| Usage(format!("--type: {conflict}")))?;
+                .map_err(|conflict| UsageError(format!("--type: {conflict}")))?;
         }
         types.declare_standard();
         let attributes = self.attributes.request(&types)?;
         for (name, value) in &attributes {
             if types.find(name).is_none() {
                 let value_type = ValueType::from_str_name(value.kind()).unwrap_or(ValueType::IpAddress);
-                // Cannot clash: it is not declared.
+                // Cannot conflict: the attribute is not declared.
                 let _ = types.declare(name.as_str(), value_type);
             }
         }
@@ -140,10 +140,11 @@ impl Eval {
     }
 
     fn run_cases(&self, file: &PathBuf) -> anyhow::Result<ExitCode> {
-        let wrong = |why: String| Usage(format!("--cases: {}: {why}", file.display()));
-        let text = fs::read_to_string(file).map_err(|error| wrong(format!("cannot be read: {error}")))?;
-        let report =
-            cases::run(&text, self.language.unwrap_or_default()).map_err(|error| wrong(error.to_string()))?;
+        let invalid = |reason: String| UsageError(format!("--cases: {}: {reason}", file.display()));
+        let text =
+            fs::read_to_string(file).map_err(|error| invalid(format!("cannot read the file: {error}")))?;
+        let report = cases::run(&text, self.language.unwrap_or_default())
+            .map_err(|error| invalid(error.to_string()))?;
         match self.json {
             true => super::print_json(&cases_json(&report))?,
             false => super::print(&format!("{report}\n"))?,
@@ -173,7 +174,7 @@ impl Outcome {
 fn value_json(value: &AttributeValue) -> Json {
     match value {
         AttributeValue::Int64(number) => (*number).into(),
-        // JSON has no infinity.
+        // JSON has no infinity and no NaN.
         AttributeValue::Double(number) if number.is_finite() => (*number).into(),
         AttributeValue::Bool(truth) => (*truth).into(),
         AttributeValue::StringMap(map) => {
@@ -201,16 +202,17 @@ fn language() -> impl TypedValueParser<Value = Language> {
     PossibleValuesParser::new(["CEL", "COMPAT"]).map(|name| Language::from_annotation(&name.to_uppercase()))
 }
 
-/// `my.size=INT64`.
-fn declaration(text: &str) -> Result<(String, ValueType), String> {
+/// Parses a declaration, `my.size=INT64`.
+fn declaration(text: &str) -> Result<(String, ValueType), ValueError> {
     let (name, value_type) =
-        text.split_once('=').filter(|(name, _)| !name.is_empty()).ok_or("write NAME=TYPE, my.size=INT64")?;
+        text.split_once('=').filter(|(name, _)| !name.is_empty()).ok_or(ValueError::Declaration)?;
     let value_type = value_type.to_uppercase();
     let known = (1..).map_while(|number| ValueType::try_from(number).ok()).map(ValueType::as_str_name);
     let known: Vec<_> = known.collect();
-    let value_type =
-        ValueType::from_str_name(&value_type)
-            .filter(|known| *known != ValueType::Unspecified)
-            .ok_or_else(|| format!("there is no type {value_type}; {}", suggestion(&value_type, &known)))?;
+    let parsed = ValueType::from_str_name(&value_type).filter(|known| *known != ValueType::Unspecified);
+    let value_type = parsed.ok_or_else(|| ValueError::UnknownType {
+        suggestion: suggestion(&value_type, &known),
+        name: value_type,
+    })?;
     Ok((name.to_owned(), value_type))
 }

@@ -6,11 +6,11 @@ use clap::Args;
 use tonic::Status;
 
 use super::{
-    ask::{Amount, Asked, all_words, check_request, print_check, print_report, report_request},
-    attributes::{Attributes, how_to_write},
-    configuration::Configuration,
-    failure::Failure,
-    values,
+    attribute_args::{AttributeArgs, how_to_write},
+    config_args::ConfigArgs,
+    mixer::{AmountArgs, TimedAnswer, all_words, check_request, print_check, print_report, report_request},
+    rpc_error::RpcError,
+    value_parsers,
 };
 use crate::service::mixer::{explain_check, explain_report};
 use mixer_adapter_core::{framework::dynamic::DynamicTemplate, template::Variety};
@@ -32,45 +32,43 @@ Examples:
   mixer-adapter explain --config config/ --quota requests --amount 5 --attributes source.name=alice
   mixer-adapter explain --config config/ --report --attributes response.code=200 --json | jq .trace.steps
 
-Rules are evaluated, instances built and adapters of this program called; what would leave the process is shown as
-NOT MADE, and everything goes on as if it were not configured: calls of adapters that run elsewhere, and reports.
-With --call these are made, too.
+Rules are evaluated, instances built and adapters of this program called. Calls of remote adapters and reports are
+shown as NOT MADE and have no effect on the answer; --call makes them, too.
 
 ",
     how_to_write!(),
     "
-The attributes of the configuration's own manifests have their types.
+Attributes of the configuration's manifests have the types of the manifests.
 
-Exit codes: 0 there is an answer, 1 there is an error in its place, or the configuration is faulty, 2 the command line
-is wrong."
+Exit codes: 0 an answer, 1 an error, or a faulty configuration, 2 usage error."
 );
 
-/// Say what a configuration makes of a request, and why, without a server
+/// Explain how a configuration answers a request, without a server
 #[derive(Debug, Args)]
 pub(super) struct Explain {
     #[command(flatten)]
-    configuration: Configuration,
+    configuration: ConfigArgs,
 
     #[command(flatten)]
-    attributes: Attributes,
+    attributes: AttributeArgs,
 
-    /// Ask for this quota, too
+    /// Request this quota, too
     #[arg(long, value_name = "NAME", env = "MIXER_ADAPTER_QUOTA")]
     quota: Option<String>,
 
     #[command(flatten)]
-    amount: Amount,
+    amount: AmountArgs,
 
-    /// Report the requests in place of checking one
-    #[arg(long, env = "MIXER_ADAPTER_REPORT", value_parser = values::switch(), conflicts_with = "quota")]
+    /// Send a report of the requests instead of a check
+    #[arg(long, env = "MIXER_ADAPTER_REPORT", value_parser = value_parsers::switch(), conflicts_with = "quota")]
     report: bool,
 
-    /// Call adapters that run elsewhere, and deliver reports
-    #[arg(long, env = "MIXER_ADAPTER_CALL", value_parser = values::switch())]
+    /// Call remote adapters, and deliver reports
+    #[arg(long, env = "MIXER_ADAPTER_CALL", value_parser = value_parsers::switch())]
     call: bool,
 
     /// Print JSON
-    #[arg(long, env = "MIXER_ADAPTER_JSON", value_parser = values::switch())]
+    #[arg(long, env = "MIXER_ADAPTER_JSON", value_parser = value_parsers::switch())]
     json: bool,
 }
 
@@ -81,7 +79,7 @@ impl Explain {
         sample: Option<&'static str>,
     ) -> anyhow::Result<ExitCode> {
         let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(1).enable_all().build();
-        let runtime = runtime.context("the runtime cannot start")?;
+        let runtime = runtime.context("cannot start the runtime")?;
         let closing = Closing::on(runtime.handle().clone());
         let adapters = super::adapters(&runtime, add)?;
         let host = Arc::new(Host::new(adapters, TableLimits::default(), closing.clone()));
@@ -92,14 +90,14 @@ impl Explain {
             };
             let mixer = self.mixer(&host, &connect, sample).await?;
             let code = self.explain(&mixer).await;
-            // Handlers close when nothing holds them.
+            // Handlers close after their last reference.
             drop(mixer);
             host.close(connect.connector.remote.close_timeout).await;
             code
         })
     }
 
-    /// An engine with the configuration in use.
+    /// Returns an engine that uses the configuration.
     async fn mixer(
         &self,
         host: &Host,
@@ -117,9 +115,9 @@ impl Explain {
             super::print_error(&fault.to_string());
         }
         let mixer = Mixer::new();
-        mixer.replace(
-            built.context("the configuration is faulty; `validate` tells more, --lenient leaves it out")?,
-        );
+        mixer.replace(built.context(
+            "the configuration has errors; `validate` lists all faults, --lenient skips faulty resources",
+        )?);
         Ok(mixer)
     }
 
@@ -131,20 +129,20 @@ impl Explain {
         if self.report {
             let request = report_request(&self.attributes.requests(types)?, all_words());
             let (answer, trace) = explain_report(mixer, request.clone(), caller).await;
-            let asked = Asked { answer, trace: Some(trace), took: start.elapsed() };
-            return print_report(&request, &asked, self.json, Failure::of_call);
+            let asked = TimedAnswer { answer, trace: Some(trace), took: start.elapsed() };
+            return print_report(&request, &asked, self.json, RpcError::of_call);
         }
         let mut request = check_request(&self.attributes.request(types)?, all_words());
         if let Some(quota) = &self.quota {
-            self.amount.ask(quota, &mut request);
+            self.amount.add_to(quota, &mut request);
         }
         let (answer, trace) = explain_check(mixer, request.clone(), caller).await;
-        let asked = Asked { answer, trace: Some(trace), took: start.elapsed() };
-        print_check(&request, &asked, self.json, Failure::of_call)
+        let asked = TimedAnswer { answer, trace: Some(trace), took: start.elapsed() };
+        print_check(&request, &asked, self.json, RpcError::of_call)
     }
 }
 
-/// Opens what may be called.
+/// Opens the handlers that may be called.
 struct Connections {
     connector: Connector,
     call: bool,
@@ -153,28 +151,28 @@ struct Connections {
 impl Connect for Connections {
     fn connect<'a>(&'a self, spec: &'a HandlerSpec) -> BoxFuture<'a, Result<Opened, OpenFault>> {
         Box::pin(async move {
-            match self.call || stays_here(spec) {
+            match self.call || is_local(spec) {
                 true if self.call => self.connector.connect(spec).await,
-                true => Ok(Box::new(Quiet(Some(self.connector.connect(spec).await?))) as Opened),
-                false => Ok(Box::new(Quiet(None)) as Opened),
+                true => Ok(Box::new(DryRunHandler(Some(self.connector.connect(spec).await?))) as Opened),
+                false => Ok(Box::new(DryRunHandler(None)) as Opened),
             }
         })
     }
 }
 
-/// Whether any call of a handler stays in the process: an adapter that only reports may listen on a port or write files
-/// as soon as it is opened.
-fn stays_here(spec: &HandlerSpec) -> bool {
+/// Whether a handler has calls without effects outside of the process. An adapter that only reports may listen on a port
+/// or write files as soon as it is opened.
+fn is_local(spec: &HandlerSpec) -> bool {
     let Use::InProcess { adapter, .. } = &spec.used else { return false };
     let used = spec.templates();
     let mut templates = adapter.templates.iter().filter(|template| used.contains(template.name));
     templates.any(|template| template.variety != Variety::Report)
 }
 
-/// A handler whose calls stay in the process; nothing where none does.
-struct Quiet(Option<Opened>);
+/// A handler whose calls stay in the process; `None` if all of its calls are skipped.
+struct DryRunHandler(Option<Opened>);
 
-impl Target for Quiet {
+impl Target for DryRunHandler {
     fn call<'a>(
         &'a self,
         template: &'a DynamicTemplate,

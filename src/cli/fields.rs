@@ -1,32 +1,32 @@
-//! The fields of messages, in the words of their proto files.
+//! The fields of messages, as proto files write them.
 
 use prost_reflect::{FieldDescriptor, Kind, MessageDescriptor};
 use serde::Serialize;
 
-/// One field.
+/// A field of a message.
 #[derive(Debug, Serialize)]
 pub(super) struct Field {
     pub(super) name: String,
     /// `string`, `map<string, string>`, `google.protobuf.Duration`.
     #[serde(rename = "type")]
     pub(super) kind: String,
-    /// `repeated`, or the name of the oneof it is in.
+    /// `repeated`, or `one of` and the name of the field's oneof.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(super) label: Option<String>,
 }
 
-/// A message or an enum with all it consists of.
+/// A message with its fields, or an enum with its values.
 #[derive(Debug, Serialize)]
 pub(super) struct Declared {
     pub(super) name: String,
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub(super) fields: Vec<Field>,
-    /// Of an enum.
+    /// The values of an enum.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub(super) values: Vec<String>,
 }
 
-/// The message, and behind it what its fields lead to: messages of its package, and enums.
+/// The message, and then the enums and the messages of its package that its fields refer to.
 pub(super) fn declared(message: &MessageDescriptor) -> Vec<Declared> {
     let mut found = Vec::new();
     declare(Kind::Message(message.clone()), message.package_name(), &mut found);
@@ -51,7 +51,7 @@ fn declare(kind: Kind, package: &str, found: &mut Vec<Declared>) {
     }
 }
 
-/// The fields of a message, in the order of its file.
+/// The fields of a message, in the order of its proto file.
 pub(super) fn fields(message: &MessageDescriptor) -> Vec<Field> {
     let names = message.descriptor_proto().field.iter().map(|field| field.name());
     let fields = names.filter_map(|name| message.get_field_by_name(name));
@@ -77,12 +77,12 @@ fn type_name(field: &FieldDescriptor) -> String {
                 entry.map_entry_value_field().kind()
             )
         }
-        // As proto files name it.
+        // The name in proto files.
         kind => format!("{kind:?}"),
     }
 }
 
-/// Of a map, the kind of its values.
+/// The kind of a field; for a map, the kind of its values.
 fn value_kind(field: &FieldDescriptor) -> Kind {
     match field.kind() {
         Kind::Message(entry) if field.is_map() => entry.map_entry_value_field().kind(),

@@ -1,14 +1,14 @@
-//! What the command line hands over: JSON and descriptors, in place or in files.
+//! JSON and descriptors as arguments, inline or in files.
 
 use std::{fs, io::Read as _, path::Path};
 
 use serde_json::Value as Json;
 
-use crate::cli::Usage;
+use crate::cli::UsageError;
 use mixer_adapter_core::framework::dynamic::DescriptorSet;
 
-/// A text in place, `@FILE`, or `@-` for stdin; and where it was read, for messages.
-pub(super) fn text(flag: &str, argument: &str) -> Result<(String, String), Usage> {
+/// Reads an inline text, `@FILE`, or `@-` for stdin. Also returns the place of the text, for error messages.
+pub(super) fn text(flag: &str, argument: &str) -> Result<(String, String), UsageError> {
     let (text, place) = match argument.strip_prefix('@') {
         None => (Ok(argument.to_owned()), String::new()),
         Some("-") => {
@@ -17,24 +17,28 @@ pub(super) fn text(flag: &str, argument: &str) -> Result<(String, String), Usage
         }
         Some(file) => (fs::read_to_string(file), format!(" of {file}")),
     };
-    let text = text.map_err(|error| Usage(format!("{flag}: {argument:?} cannot be read: {error}")))?;
+    let text = text.map_err(|error| UsageError(format!("{flag}: cannot read {argument:?}: {error}")))?;
     Ok((text, place))
 }
 
-/// JSON in place or in a file.
-pub(super) fn json(flag: &str, argument: &str) -> Result<Json, Usage> {
+/// Reads JSON, inline or in a file.
+pub(super) fn json(flag: &str, argument: &str) -> Result<Json, UsageError> {
     let (text, place) = text(flag, argument)?;
     serde_json::from_str(&text).map_err(|error| {
-        Usage(format!("{flag}: this is no JSON: {error}{place}; write it like '{{\"value\": \"x\"}}'"))
+        UsageError(format!("{flag}: not valid JSON: {error}{place}; write it like '{{\"value\": \"x\"}}'"))
     })
 }
 
-/// A descriptor set in a file, as such or in base64, or in base64 in place.
-pub(super) fn descriptor(flag: &str, argument: &str) -> Result<DescriptorSet, Usage> {
-    let fault = |what: &dyn std::fmt::Display| Usage(format!("{flag}: {what}"));
+/// Reads a descriptor set: in a file, binary or in base64, or inline in base64.
+pub(super) fn descriptor(flag: &str, argument: &str) -> Result<DescriptorSet, UsageError> {
+    let fault = |what: &dyn std::fmt::Display| UsageError(format!("{flag}: {what}"));
     if !Path::new(argument).is_file() {
-        return DescriptorSet::from_base64(argument)
-            .map_err(|error| fault(&format_args!("there is no file {}, and {error}", shortened(argument))));
+        return DescriptorSet::from_base64(argument).map_err(|error| {
+            fault(&format_args!(
+                "{} is neither a file nor a descriptor set in base64: {error}",
+                shortened(argument)
+            ))
+        });
     }
     let bytes = fs::read(argument).map_err(|error| fault(&format_args!("{argument}: {error}")))?;
     let set = match std::str::from_utf8(&bytes) {
@@ -44,7 +48,7 @@ pub(super) fn descriptor(flag: &str, argument: &str) -> Result<DescriptorSet, Us
     set.map_err(|error| fault(&format_args!("{argument}: {error}")))
 }
 
-/// No descriptor set is text of this kind: its second byte is a length, and names with dots and slashes follow.
+/// No descriptor set consists of these characters only: it has names with dots and slashes.
 fn is_base64(text: &str) -> bool {
     text.bytes()
         .all(|byte| byte.is_ascii_alphanumeric() || byte.is_ascii_whitespace() || b"+/=".contains(&byte))

@@ -5,6 +5,7 @@ use clap::Args;
 
 mod example;
 
+use super::value_parsers::ValueError;
 use mixer_adapter_host::handler::{AdapterInfo, Adapters, TemplateInfo};
 
 pub(super) const EXAMPLES: &str = "\
@@ -24,27 +25,26 @@ pub(super) struct Manifest {
     #[arg(long, value_name = "NAMESPACE", default_value = "istio-system", env = "MIXER_ADAPTER_NAMESPACE", value_parser = namespace)]
     namespace: String,
 
-    /// Add an example for each adapter: a handler, an instance a template, and a rule
-    #[arg(long, env = "MIXER_ADAPTER_HANDLER_EXAMPLE", value_parser = super::values::switch())]
+    /// Add an example for each adapter: a handler, an instance per template, and a rule
+    #[arg(long, env = "MIXER_ADAPTER_HANDLER_EXAMPLE", value_parser = super::value_parsers::switch())]
     handler_example: bool,
 
-    /// Where the handlers of the example say that Mixer finds the adapters
-    #[arg(long, value_name = "HOST:PORT", default_value = "127.0.0.1:9091", env = "MIXER_ADAPTER_ADDRESS", value_parser = super::values::target)]
+    /// Address of the adapters in the handlers of the example
+    #[arg(long, value_name = "HOST:PORT", default_value = "127.0.0.1:9091", env = "MIXER_ADAPTER_ADDRESS", value_parser = super::value_parsers::target)]
     address: String,
 
-    /// Say `session_based: true`. Leave it: no released Mixer (1.0 to 1.7) sends a session id
+    /// Write `session_based: true`. Not for released Mixers (1.0 to 1.7): none of them sends a session id
     ///
-    /// What a released Mixer does with session_based is to send no configuration with its calls, and no session id
-    /// either, so that the adapter never learns which handler a call is for. This is for Mixers of your own that do
-    /// open sessions.
-    #[arg(long, env = "MIXER_ADAPTER_SESSION_BASED", value_parser = super::values::switch())]
+    /// With session_based, a released Mixer sends neither the configuration nor a session id with its calls, so that the
+    /// adapter cannot know the handler of a call. This is for other clients that do open sessions.
+    #[arg(long, env = "MIXER_ADAPTER_SESSION_BASED", value_parser = super::value_parsers::switch())]
     session_based: bool,
 }
 
 impl Manifest {
     pub(super) fn run(self, adapters: &Adapters) -> anyhow::Result<ExitCode> {
-        let chosen = super::chosen(adapters, &self.names)?;
-        super::print(&self.resources(&chosen))?;
+        let adapters = super::selected(adapters, &self.names)?;
+        super::print(&self.resources(&adapters))?;
         Ok(ExitCode::SUCCESS)
     }
 
@@ -68,7 +68,7 @@ impl Manifest {
         self.resource("template", template.name, &format!("  descriptor: \"{descriptor}\"\n"))
     }
 
-    /// Always with `config`: without it a real Mixer sends no configuration at all.
+    /// Always with `config`, because a real Mixer sends no configuration without it.
     fn adapter(&self, adapter: &AdapterInfo) -> String {
         let mut spec = format!("  description: {}\n", quoted(adapter.description));
         let _ = writeln!(spec, "  session_based: {}", self.session_based);
@@ -89,7 +89,7 @@ impl Manifest {
     }
 }
 
-/// A name of a resource: in quotes where YAML 1.1 would take it for something else, as in `on`, `y` or `1e3`.
+/// The name of a resource, quoted if YAML 1.1 would read it as another type, such as `on`, `y` or `1e3`.
 fn name(name: &str) -> String {
     const WORDS: [&str; 10] = ["y", "n", "yes", "no", "on", "off", "true", "false", "null", "nan"];
     match WORDS.contains(&name) || !name.starts_with(|first: char| first.is_ascii_alphabetic()) {
@@ -98,20 +98,20 @@ fn name(name: &str) -> String {
     }
 }
 
-/// Text in double quotes; JSON's are YAML's, too.
+/// Text in double quotes; a JSON string is a YAML string.
 fn quoted(text: &str) -> String {
     serde_json::Value::from(text).to_string()
 }
 
-/// A DNS label.
-fn namespace(text: &str) -> Result<String, String> {
+/// Parses a namespace, which is a DNS label.
+fn namespace(text: &str) -> Result<String, ValueError> {
     let good = |byte: u8| matches!(byte, b'a'..=b'z' | b'0'..=b'9' | b'-');
     let ends = |byte: Option<&u8>| byte.is_some_and(|byte| *byte != b'-');
     let bytes = text.as_bytes();
     if bytes.len() <= 63 && bytes.iter().copied().all(good) && ends(bytes.first()) && ends(bytes.last()) {
         return Ok(text.to_owned());
     }
-    Err("a namespace has at most 63 lower-case letters, digits and dashes".to_owned())
+    Err(ValueError::Namespace)
 }
 
 #[cfg(test)]
@@ -119,7 +119,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn names_that_yaml_would_not_read_as_text_are_quoted() {
+    fn names_that_yaml_does_not_read_as_strings_are_quoted() {
         for word in ["on", "y", "no", "123", "1e3"] {
             assert_eq!(name(word), format!("\"{word}\""));
         }

@@ -1,26 +1,26 @@
-//! The command line of an adapter's program: `mixer_adapter::main!(MyAdapter)` is all of one.
+//! The command line of an adapter's program, which `mixer_adapter::main!(MyAdapter)` makes.
 
 mod adapters;
-mod ask;
-mod attributes;
+mod attribute_args;
 mod call;
 mod completions;
-mod configuration;
+mod config_args;
 mod eval;
 mod explain;
-mod failure;
 mod fields;
 mod input;
-mod logging;
+mod log_args;
 mod manifest;
-mod remote;
-mod security;
+mod mixer;
+mod rpc_client;
+mod rpc_error;
 mod serve;
 mod signals;
 mod source;
-mod sources;
+mod source_args;
+mod tls_args;
 mod validate;
-mod values;
+mod value_parsers;
 mod watch;
 
 use std::{
@@ -32,8 +32,8 @@ use clap::{Parser, Subcommand};
 
 use mixer_adapter_host::handler::{AdapterInfo, Adapters, AdaptersBuilder, quoted_list};
 
-/// A whole program that serves the adapters named: command line, gRPC, health, reflection, metrics, graceful end.
-/// `; sample = TEXT` behind the names gives it the configuration (YAML) that it runs with when it is given none.
+/// Defines `main` of a program that serves the given adapters, with a command line, gRPC, health, reflection, metrics and
+/// graceful shutdown. `; sample = TEXT` after the adapters sets the configuration (YAML) to use without `--config`.
 ///
 /// ```ignore
 /// mixer_adapter::main!(DenyList);
@@ -52,7 +52,7 @@ macro_rules! main {
     };
 }
 
-/// Serves adapters to Istio Mixer: policy checks, telemetry and quota.
+/// Serve adapters to Istio Mixer: policy checks, telemetry and quota
 #[derive(Debug, Parser)]
 #[command(version, max_term_width = 110, after_help = EXIT_CODES)]
 struct Arguments {
@@ -61,8 +61,8 @@ struct Arguments {
 }
 
 const EXIT_CODES: &str = "\
-Exit codes: 0 done (a denial is an answer, too), 1 it failed, 2 the command line is wrong.
-Flags can be given as environment variables, too: each command's --help names them.";
+Exit codes: 0 success (a denial is a success), 1 failure, 2 usage error.
+Flags can also be set by environment variables, which each command's --help names.";
 
 const SERVE_EXAMPLES: &str = "\
 Examples:
@@ -70,9 +70,9 @@ Examples:
   mixer-adapter serve --config config/      a directory of YAML files, watched for changes
   mixer-adapter serve --config mcp://galley:9901 --config-cache /var/cache/mixer-adapter
   mixer-adapter serve --config config/ --config 'mcp://galley:9901?collections=rules,handlers'
-  mixer-adapter serve --config xds://istiod.istio-system:15010      whatever a control plane pushes
-  mixer-adapter serve --mcp-listen 9901     sources of configuration dial this program
-  mixer-adapter serve --listen 127.0.0.1:0 --admin 127.0.0.1:0     free ports, printed at the start
+  mixer-adapter serve --config xds://istiod.istio-system:15010      configuration pushed by a control plane
+  mixer-adapter serve --mcp-listen 9901     sources of configuration connect to this program
+  mixer-adapter serve --listen 127.0.0.1:0 --admin 127.0.0.1:0     free ports, printed at startup
   MIXER_ADAPTER_LOG=debug mixer-adapter serve --max-connection-age 30m";
 
 #[derive(Debug, Subcommand)]
@@ -83,12 +83,12 @@ enum Command {
     Source(Box<source::Source>),
     #[command(after_help = watch::EXAMPLES)]
     Watch(Box<watch::Watch>),
-    #[command(after_help = ask::CHECK_EXAMPLES)]
-    Check(ask::Check),
-    #[command(after_help = ask::REPORT_EXAMPLES)]
-    Report(ask::Report),
-    #[command(after_help = ask::QUOTA_EXAMPLES)]
-    Quota(ask::Quota),
+    #[command(after_help = mixer::CHECK_EXAMPLES)]
+    Check(mixer::Check),
+    #[command(after_help = mixer::REPORT_EXAMPLES)]
+    Report(mixer::Report),
+    #[command(after_help = mixer::QUOTA_EXAMPLES)]
+    Quota(mixer::Quota),
     #[command(after_help = explain::EXAMPLES)]
     Explain(Box<explain::Explain>),
     #[command(after_help = validate::EXAMPLES)]
@@ -105,12 +105,12 @@ enum Command {
     Completions(completions::Completions),
 }
 
-/// What is wrong is the command line, not what it asked for: exit code 2, as for what clap refuses.
+/// An invalid command line: exit code 2, as for the errors of clap.
 #[derive(Debug, thiserror::Error)]
 #[error("{0}")]
-struct Usage(String);
+struct UsageError(String);
 
-/// Runs the program with the adapters that `add` adds. What [`main!`](crate::main) calls.
+/// Runs the program with the adapters that `add` adds; [`main!`](crate::main) calls it.
 pub fn run(add: impl FnOnce(AdaptersBuilder) -> AdaptersBuilder, sample: Option<&'static str>) -> ExitCode {
     let outcome = match Arguments::parse().command {
         Command::Serve(serve) => serve.run(add, sample).map(|()| ExitCode::SUCCESS),
@@ -129,11 +129,11 @@ pub fn run(add: impl FnOnce(AdaptersBuilder) -> AdaptersBuilder, sample: Option<
     };
     match outcome {
         Ok(code) => code,
-        // Whoever read the output has seen enough: `mixer-adapter adapters | head`.
+        // The reader of the output has closed it: `mixer-adapter adapters | head`.
         Err(error) if is_broken_pipe(&error) => ExitCode::SUCCESS,
         Err(error) => {
             print_error(&format!("error: {error:#}"));
-            if error.is::<Usage>() { ExitCode::from(2) } else { ExitCode::FAILURE }
+            if error.is::<UsageError>() { ExitCode::from(2) } else { ExitCode::FAILURE }
         }
     }
 }
@@ -147,7 +147,7 @@ fn with_adapters(
     add: impl FnOnce(AdaptersBuilder) -> AdaptersBuilder,
     command: impl FnOnce(&Adapters) -> anyhow::Result<ExitCode>,
 ) -> anyhow::Result<ExitCode> {
-    // Adapters are only looked at: none of them runs.
+    // No adapter runs: their descriptions are enough.
     let runtime = tokio::runtime::Builder::new_current_thread().build()?;
     command(&adapters(&runtime, add)?)
 }
@@ -159,34 +159,34 @@ fn adapters(
     Ok(add(Adapters::builder(runtime.handle().clone())).build()?)
 }
 
-/// The adapters of these names, in their order; all for no name.
-fn chosen<'a>(adapters: &'a Adapters, names: &[String]) -> Result<Vec<&'a AdapterInfo>, Usage> {
+/// The adapters with these names, in their order; all adapters if there are no names.
+fn selected<'a>(adapters: &'a Adapters, names: &[String]) -> Result<Vec<&'a AdapterInfo>, UsageError> {
     match names {
         [] => Ok(adapters.iter().map(|adapter| &**adapter).collect()),
         names => names.iter().map(|name| find(adapters, name)).collect(),
     }
 }
 
-fn find<'a>(adapters: &'a Adapters, name: &str) -> Result<&'a AdapterInfo, Usage> {
+fn find<'a>(adapters: &'a Adapters, name: &str) -> Result<&'a AdapterInfo, UsageError> {
     adapters.find(name).map(|adapter| &**adapter).ok_or_else(|| {
         let known = quoted_list(adapters.iter().map(|adapter| adapter.name));
-        Usage(format!("there is no adapter `{name}` in this program; there is {known}"))
+        UsageError(format!("unknown adapter `{name}`; this program has {known}"))
     })
 }
 
-/// Writes to stdout. Where its reader is gone the error ends the program without complaint.
+/// Writes to stdout. A broken pipe ends the program with success.
 fn print(text: &str) -> io::Result<()> {
     let mut stdout = io::stdout().lock();
     stdout.write_all(text.as_bytes())?;
     stdout.flush()
 }
 
-/// Writes a line to stderr. Nobody is left to be told where that is closed.
+/// Writes a line to stderr, and ignores a closed stderr.
 fn print_error(text: &str) {
     let _ = writeln!(io::stderr(), "{}", text.trim_end());
 }
 
-/// What the program is called by: adapters of other people have programs of their own names.
+/// The name of the program's file, which is the author's choice.
 fn program() -> String {
     let path = std::env::args_os().next().map(std::path::PathBuf::from);
     let name =

@@ -10,11 +10,11 @@ use anyhow::Context as _;
 use clap::Args;
 
 use super::{
-    configuration::{Configuration, SAMPLE},
-    logging::Logging,
+    config_args::{ConfigArgs, SAMPLE},
+    log_args::LogArgs,
     signals,
-    sources::{Opened, Sources},
-    values,
+    source_args::{OpenedSources, SourceArgs},
+    value_parsers,
 };
 use crate::service::{Bound, Server, ServerOptions, Workers};
 use mixer_adapter_config::{
@@ -30,106 +30,106 @@ use mixer_adapter_host::{
     handler::{AdaptersBuilder, Closing, TableLimits},
 };
 
-/// Run the server: adapters for a real Mixer, and a Mixer of its own
+/// Run the server: adapters for a real Mixer, and the Mixer API
 #[derive(Debug, Args)]
 pub(super) struct Serve {
-    /// Where gRPC is served; port 0 takes a free port, which is printed
-    #[arg(long, value_name = "HOST:PORT", default_value = "127.0.0.1:9091", env = "MIXER_ADAPTER_LISTEN", value_parser = values::address)]
+    /// Address of the gRPC port; port 0 uses a free port, which is printed
+    #[arg(long, value_name = "HOST:PORT", default_value = "127.0.0.1:9091", env = "MIXER_ADAPTER_LISTEN", value_parser = value_parsers::address)]
     listen: SocketAddr,
 
-    /// Where people and machines look: /healthz /readyz /metrics /config /sessions /explain; plain HTTP
-    #[arg(long, value_name = "HOST:PORT", default_value = "127.0.0.1:15014", env = "MIXER_ADAPTER_ADMIN", value_parser = values::address)]
+    /// Address of the admin port, plain HTTP: /healthz /readyz /metrics /config /sessions /explain
+    #[arg(long, value_name = "HOST:PORT", default_value = "127.0.0.1:15014", env = "MIXER_ADAPTER_ADMIN", value_parser = value_parsers::address)]
     admin: SocketAddr,
 
     #[command(flatten)]
-    configuration: Configuration,
+    configuration: ConfigArgs,
 
     #[command(flatten)]
-    sources: Sources,
+    sources: SourceArgs,
 
-    /// Answers of checks kept for requests that would be answered alike, for as long as adapters say; 0 keeps none, as
-    /// Mixer does since 1.1
+    /// Maximum number of cached check answers, each valid as long as its adapters allow; 0 disables the cache, as in Mixer
+    /// since 1.1
     #[arg(long, value_name = "N", default_value_t = 0, env = "MIXER_ADAPTER_CHECK_CACHE")]
     check_cache: u64,
 
-    /// Say why a request is answered as it is, also on ports that other machines can connect to: `check --explain`, and
-    /// /explain on the admin port. Ports of this machine only always do
-    #[arg(long, env = "MIXER_ADAPTER_EXPLAIN", value_parser = values::switch())]
+    /// Serve explanations (`check --explain`, and /explain on the admin port) on non-loopback ports, too. Loopback ports
+    /// always serve them
+    #[arg(long, env = "MIXER_ADAPTER_EXPLAIN", value_parser = value_parsers::switch())]
     explain: bool,
 
-    /// Threads that serve calls, each with its own connections [default: one a core]
+    /// Threads that serve calls, each with its own connections [default: one per core]
     #[arg(long, value_name = "N", env = "MIXER_ADAPTER_THREADS")]
     threads: Option<usize>,
 
-    /// Handlers kept open for calls that bring their configuration along
+    /// Maximum number of cached handlers of calls that carry their configuration
     #[arg(long, value_name = "N", default_value_t = 10_000, env = "MIXER_ADAPTER_HANDLER_CACHE")]
     handler_cache: u64,
 
-    /// End sessions and kept handlers that are not used for that long; 0 never does
-    #[arg(long, value_name = "DURATION", default_value = "24h", env = "MIXER_ADAPTER_SESSION_IDLE", value_parser = values::duration)]
+    /// Close sessions and cached handlers that were not used for this time; 0 never does
+    #[arg(long, value_name = "DURATION", default_value = "24h", env = "MIXER_ADAPTER_SESSION_IDLE", value_parser = value_parsers::duration)]
     session_idle: Duration,
 
-    /// End connections after that long, so that Mixers find new replicas; 0 never does
-    #[arg(long, value_name = "DURATION", default_value = "0", env = "MIXER_ADAPTER_MAX_CONNECTION_AGE", value_parser = values::duration)]
+    /// Close connections at this age, so that Mixers find new replicas; 0 never does
+    #[arg(long, value_name = "DURATION", default_value = "0", env = "MIXER_ADAPTER_MAX_CONNECTION_AGE", value_parser = value_parsers::duration)]
     max_connection_age: Duration,
 
-    /// The longest request message in bytes
+    /// Maximum size of a request message in bytes
     #[arg(long, value_name = "BYTES", default_value_t = 4 << 20, env = "MIXER_ADAPTER_MAX_MESSAGE_SIZE")]
     max_message_size: usize,
 
-    /// Calls served at a time
+    /// Maximum number of concurrent calls
     #[arg(long, value_name = "N", default_value_t = 16_384, env = "MIXER_ADAPTER_MAX_CALLS")]
     max_calls: usize,
 
-    /// Calls served at a time on one connection
+    /// Maximum number of concurrent calls on one connection
     #[arg(long, value_name = "N", default_value_t = 1_024, env = "MIXER_ADAPTER_MAX_CALLS_PER_CONNECTION")]
     max_calls_per_connection: u32,
 
-    /// Connections at a time
+    /// Maximum number of connections
     #[arg(long, value_name = "N", default_value_t = 10_000, env = "MIXER_ADAPTER_MAX_CONNECTIONS")]
     max_connections: usize,
 
-    /// The longest a call may take; 0 leaves it to the caller's deadline
-    #[arg(long, value_name = "DURATION", default_value = "0", env = "MIXER_ADAPTER_CALL_TIMEOUT", value_parser = values::duration)]
+    /// Maximum duration of a call; 0 means the caller's deadline
+    #[arg(long, value_name = "DURATION", default_value = "0", env = "MIXER_ADAPTER_CALL_TIMEOUT", value_parser = value_parsers::duration)]
     call_timeout: Duration,
 
-    /// How often an idle client is asked whether it is still there; 0 never does
-    #[arg(long, value_name = "DURATION", default_value = "30s", env = "MIXER_ADAPTER_KEEPALIVE", value_parser = values::duration)]
+    /// Interval of HTTP/2 pings to idle clients; 0 sends none
+    #[arg(long, value_name = "DURATION", default_value = "30s", env = "MIXER_ADAPTER_KEEPALIVE", value_parser = value_parsers::duration)]
     keepalive: Duration,
 
-    /// How long calls in flight and handlers may take to finish when the server is stopped
-    #[arg(long, value_name = "DURATION", default_value = "10s", env = "MIXER_ADAPTER_GRACE", value_parser = values::duration)]
+    /// Time that calls in flight and handlers have to finish when the server stops
+    #[arg(long, value_name = "DURATION", default_value = "10s", env = "MIXER_ADAPTER_GRACE", value_parser = value_parsers::duration)]
     grace: Duration,
 
     #[command(flatten)]
-    logging: Logging,
+    logging: LogArgs,
 }
 
 impl Serve {
-    /// Serves until SIGTERM or Ctrl-C; a second one ends at once.
+    /// Serves until SIGTERM or Ctrl-C; a second signal exits immediately.
     pub(super) fn run(
         self,
         add: impl FnOnce(AdaptersBuilder) -> AdaptersBuilder,
         sample: Option<&'static str>,
     ) -> anyhow::Result<()> {
         self.logging.start()?;
-        // Admin, housekeeping and closing are apart from the threads that serve calls.
+        // Admin, housekeeping and closing run on threads of their own, so that calls do not delay them.
         let background = tokio::runtime::Builder::new_multi_thread()
             .worker_threads(2)
             .thread_name("background")
             .enable_all()
             .build()
-            .context("the runtime cannot start")?;
+            .context("cannot start the runtime")?;
         let adapters = super::adapters(&background, add)?;
         let limits = TableLimits {
             cached_handlers: self.handler_cache,
-            idle: values::unless_zero(self.session_idle),
+            idle: value_parsers::unless_zero(self.session_idle),
             ..TableLimits::default()
         };
         let host = Arc::new(Host::new(adapters, limits, Closing::on(background.handle().clone())));
         let threads =
             self.threads.unwrap_or_else(|| std::thread::available_parallelism().map_or(1, usize::from));
-        let workers = Workers::start(threads).context("the threads that serve calls cannot start")?;
+        let workers = Workers::start(threads).context("cannot start the threads that serve calls")?;
         background.block_on(async {
             let mixer = Arc::new(Mixer::new());
             let controller = self.controller(&mixer, &host);
@@ -142,7 +142,7 @@ impl Serve {
             let opened = self.sources.open(&self.configuration, extensions(&host)).await?;
             let mcp = opened.as_ref().and_then(|opened| opened.listening);
             match (opened, sample) {
-                (Some(Opened { sources, .. }), _) => {
+                (Some(OpenedSources { sources, .. }), _) => {
                     let mut collections = BTreeMap::new();
                     for merged in &sources {
                         let name = merged.source.name();
@@ -160,7 +160,7 @@ impl Serve {
                 }
                 (None, None) => drop(configured),
             }
-            // The server goes on where nobody reads this.
+            // A closed stdout must not stop the server.
             let _ = super::print(&greeting(&host, &bound, mcp)?);
             Ok(bound.run(&workers, stop).await?)
         })
@@ -182,18 +182,18 @@ impl Serve {
             max_concurrent_calls: self.max_calls,
             max_calls_per_connection: self.max_calls_per_connection,
             max_connections: self.max_connections,
-            max_connection_age: values::unless_zero(self.max_connection_age),
+            max_connection_age: value_parsers::unless_zero(self.max_connection_age),
             grace: self.grace,
-            keepalive: values::unless_zero(self.keepalive),
-            call_timeout: values::unless_zero(self.call_timeout),
-            session_idle: values::unless_zero(self.session_idle),
+            keepalive: value_parsers::unless_zero(self.keepalive),
+            call_timeout: value_parsers::unless_zero(self.call_timeout),
+            session_idle: value_parsers::unless_zero(self.session_idle),
             explain: self.explain,
             ..ServerOptions::default()
         }
     }
 }
 
-/// The adapters and their templates, as servers of xDS are told of them.
+/// The adapters and their templates, as the extensions of an xDS node.
 fn extensions(host: &Host) -> Vec<Extension> {
     let extension = |category: &str, name: &str| Extension {
         name: name.to_owned(),
@@ -206,18 +206,18 @@ fn extensions(host: &Host) -> Vec<Extension> {
     adapters.chain(templates.into_iter().map(|name| extension("mixer.templates", name))).collect()
 }
 
-/// Runs with the configuration that comes with the program.
+/// Applies the configuration that is embedded in the program.
 async fn use_sample(mut controller: Controller, sample: &str, namespace: &str) -> anyhow::Result<()> {
     let parsed = config::parse(sample, SAMPLE, namespace);
     let changes = Change::full_sets(parsed.resources);
     let update = Update { source: SAMPLE.into(), changes, faults: parsed.faults };
     controller.apply(update).await.map_err(|faults| {
         let faults: Vec<String> = faults.iter().map(ToString::to_string).collect();
-        anyhow::anyhow!("the sample configuration is not usable: {}", faults.join("; "))
+        anyhow::anyhow!("the sample configuration has errors: {}", faults.join("; "))
     })
 }
 
-/// What is served, and where.
+/// The adapters and the addresses of the server.
 fn greeting(host: &Host, bound: &Bound, mcp: Option<SocketAddr>) -> anyhow::Result<String> {
     let mut text = "Adapters:\n".to_owned();
     for adapter in host.adapters().iter() {
@@ -230,17 +230,15 @@ fn greeting(host: &Host, bound: &Bound, mcp: Option<SocketAddr>) -> anyhow::Resu
         let _ = writeln!(text, "Admin on http://{admin}");
     }
     if let Some(mcp) = mcp {
-        let _ = writeln!(text, "Sources of configuration may dial {mcp}");
+        let _ = writeln!(text, "Sources of configuration can connect to {mcp}");
     }
-    let elsewhere = match address == SocketAddr::from(([127, 0, 0, 1], DEFAULT_PORT)) {
+    let flag = match address == SocketAddr::from(([127, 0, 0, 1], DEFAULT_PORT)) {
         true => String::new(),
-        false => format!(" --address {}", values::reachable(address)),
+        false => format!(" --address {}", value_parsers::reachable(address)),
     };
     let program = super::program();
-    let _ = writeln!(
-        text,
-        "Try `{program} check --attributes request.path=/admin{elsewhere}` in another terminal"
-    );
+    let _ =
+        writeln!(text, "Try `{program} check --attributes request.path=/admin{flag}` in another terminal");
     Ok(text)
 }
 

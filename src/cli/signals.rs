@@ -2,10 +2,10 @@ use anyhow::Context as _;
 use tokio::signal::unix::{SignalKind, signal};
 use tokio_util::sync::CancellationToken;
 
-/// Cancelled by the first SIGTERM or Ctrl-C; the second one ends the process.
+/// Returns a token that the first SIGTERM or Ctrl-C cancels; the second signal exits the process.
 pub(super) fn stop() -> anyhow::Result<CancellationToken> {
-    let mut terminate = signal(SignalKind::terminate()).context("SIGTERM cannot be caught")?;
-    let mut interrupt = signal(SignalKind::interrupt()).context("SIGINT cannot be caught")?;
+    let mut terminate = signal(SignalKind::terminate()).context("cannot handle SIGTERM")?;
+    let mut interrupt = signal(SignalKind::interrupt()).context("cannot handle SIGINT")?;
     let stop = CancellationToken::new();
     let first = stop.clone();
     tokio::spawn(async move {
@@ -17,7 +17,7 @@ pub(super) fn stop() -> anyhow::Result<CancellationToken> {
             if first.is_cancelled() {
                 std::process::exit(130);
             }
-            tracing::info!("stopping; a second signal stops at once");
+            tracing::info!("stopping; a second signal exits immediately");
             first.cancel();
         }
     });

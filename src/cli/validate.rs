@@ -4,7 +4,7 @@ use anyhow::Context as _;
 use clap::Args;
 use serde::Serialize;
 
-use super::{Usage, configuration, values};
+use super::{UsageError, config_args, value_parsers};
 use mixer_adapter_config::{ConfigUrl, Fault, Severity};
 use mixer_adapter_engine::build::Blueprint;
 use mixer_adapter_host::{
@@ -15,27 +15,27 @@ use mixer_adapter_host::{
 pub(super) const EXAMPLES: &str = "\
 Examples:
   mixer-adapter validate config/
-  mixer-adapter validate --warnings-as-errors config/     as a step of CI
+  mixer-adapter validate --warnings-as-errors config/     in CI
   mixer-adapter validate --json rules.yaml | jq '.faults[] | select(.severity == \"error\")'
 
-Errors are what this program's server and a real Mixer refuse or leave out; warnings are what is probably not meant, or
-works otherwise with a real Mixer. Adapters of this program are asked about their configuration; none is opened, and
-nothing is connected to.
+Errors are faults for which this program's server or a real Mixer rejects or skips a resource; warnings are probable
+mistakes, and differences in a real Mixer. Adapters of this program validate their configuration; no adapter is opened,
+and no connection is made.
 
-Exit codes: 0 there is no error, 1 there is one, 2 the command line is wrong.";
+Exit codes: 0 no errors, 1 errors, 2 usage error.";
 
-/// Look for everything that is wrong with a configuration, with its file and line
+/// Report every fault of a configuration, with file and line
 #[derive(Debug, Args)]
 pub(super) struct Validate {
     /// A directory of YAML or JSON files, or one such file
     #[arg(value_name = "DIR", required_unless_present = "config", conflicts_with = "config")]
     directory: Option<ConfigUrl>,
 
-    /// The same, as other commands are given it
+    /// The same as DIR
     #[arg(long, value_name = "DIR|URL", env = "MIXER_ADAPTER_CONFIG")]
     config: Option<ConfigUrl>,
 
-    /// The namespace of resources that name none
+    /// The namespace of resources without one
     #[arg(
         long,
         value_name = "NAMESPACE",
@@ -44,16 +44,16 @@ pub(super) struct Validate {
     )]
     default_config_namespace: String,
 
-    /// Fail for warnings, too
-    #[arg(long, env = "MIXER_ADAPTER_WARNINGS_AS_ERRORS", value_parser = values::switch())]
+    /// Fail on warnings, too
+    #[arg(long, env = "MIXER_ADAPTER_WARNINGS_AS_ERRORS", value_parser = value_parsers::switch())]
     warnings_as_errors: bool,
 
     /// Print JSON
-    #[arg(long, env = "MIXER_ADAPTER_JSON", value_parser = values::switch())]
+    #[arg(long, env = "MIXER_ADAPTER_JSON", value_parser = value_parsers::switch())]
     json: bool,
 }
 
-/// What was found, for programs.
+/// The output of --json.
 #[derive(Serialize)]
 struct Found<'a> {
     resources: BTreeMap<String, usize>,
@@ -82,8 +82,8 @@ impl Validate {
         add: impl FnOnce(AdaptersBuilder) -> AdaptersBuilder,
     ) -> anyhow::Result<ExitCode> {
         let url = self.directory.as_ref().or(self.config.as_ref());
-        let url = url.ok_or_else(|| Usage("give a directory".to_owned()))?;
-        let (set, faults) = configuration::read(url, &self.default_config_namespace)?;
+        let url = url.ok_or_else(|| UsageError("give a directory".to_owned()))?;
+        let (set, faults) = config_args::read(url, &self.default_config_namespace)?;
         let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
         let runtime = runtime.context("the runtime cannot start")?;
         let adapters = super::adapters(&runtime, add)?;

@@ -11,9 +11,9 @@ use serde::Serialize;
 use serde_json::Value as Json;
 use tokio::time::timeout;
 
-use super::{Usage, logging, security::Identity, values};
+use super::{UsageError, log_args, tls_args::ClientTlsArgs, value_parsers};
 use mixer_adapter_config::{
-    Collection, ConfigUrl, Subscription, collection,
+    Collection, ConfigUrl, ConfigUrlError, Subscription, collection,
     mcp::{Change, Resource},
     source::{SourceSettings, Wanted},
     xds::collection_of,
@@ -28,63 +28,63 @@ Examples:
   mixer-adapter watch xds+delta://127.0.0.1:9901 --collection type.googleapis.com/envoy.config.cluster.v3.Cluster
   mixer-adapter watch mcp://127.0.0.1:9901 --once --timeout 5s --json | jq -r .name
 
-Everything is accepted, whatever it says. What a body of a type that is not known here says is printed in base64.
+Every push is accepted. A body of an unknown type is printed in base64.
 
-Exit codes: 0 it has come, or nobody reads any more, 1 it has not in the time of --timeout, 2 the command line is wrong.";
+Exit codes: 0 all events arrived, or the reader closed the output, 1 --timeout expired, 2 usage error.";
 
-/// Print what a server of configuration pushes, as it comes
+/// Print the resources that a configuration server pushes
 #[derive(Debug, Args)]
 pub(super) struct Watch {
-    /// The server: mcp://HOST:PORT, xds://HOST:PORT (whole sets) or xds+delta://HOST:PORT (changes); mcps://, xdss:// and
+    /// The server: mcp://HOST:PORT, xds://HOST:PORT (state of the world) or xds+delta://HOST:PORT (incremental); mcps://, xdss:// and
     /// xdss+delta:// for TLS; mcp+aggregated:// for Istio 1.0
     #[arg(value_name = "URL")]
     server: ConfigUrl,
 
-    /// What to ask for: `rules` and the like for Mixer's own, the full name of any other collection, or a type URL of xDS; can
-    /// be given several times [default: Mixer's six]
+    /// Collections to request: short names such as `rules` for Mixer's own, the full name of any other collection, or an xDS
+    /// type URL; can be repeated [default: Mixer's six]
     #[arg(long = "collection", value_name = "NAME", env = "MIXER_ADAPTER_COLLECTION", value_delimiter = ',', value_parser = wanted)]
     collections: Vec<Collection>,
 
-    /// Print what resources say, too
-    #[arg(long, env = "MIXER_ADAPTER_FULL", value_parser = values::switch())]
+    /// Print the bodies of resources, too
+    #[arg(long, env = "MIXER_ADAPTER_FULL", value_parser = value_parsers::switch())]
     full: bool,
 
-    /// Print JSON, a line an event
-    #[arg(long, env = "MIXER_ADAPTER_JSON", value_parser = values::switch())]
+    /// Print one JSON object per event
+    #[arg(long, env = "MIXER_ADAPTER_JSON", value_parser = value_parsers::switch())]
     json: bool,
 
-    /// End when everything asked for has come once
-    #[arg(long, env = "MIXER_ADAPTER_ONCE", value_parser = values::switch())]
+    /// Exit when every requested collection has arrived once
+    #[arg(long, env = "MIXER_ADAPTER_ONCE", value_parser = value_parsers::switch())]
     once: bool,
 
-    /// End after so many events
+    /// Exit after this number of events
     #[arg(long, value_name = "N", env = "MIXER_ADAPTER_COUNT", conflicts_with = "once", value_parser = clap::value_parser!(u64).range(1..))]
     count: Option<u64>,
 
-    /// Fail when what --once or --count waits for has not come in that time; 0 waits for ever
-    #[arg(long, value_name = "DURATION", default_value = "0", env = "MIXER_ADAPTER_TIMEOUT", value_parser = values::duration)]
+    /// Fail if the events of --once or --count do not arrive in this time; 0 waits without limit
+    #[arg(long, value_name = "DURATION", default_value = "0", env = "MIXER_ADAPTER_TIMEOUT", value_parser = value_parsers::duration)]
     timeout: Duration,
 
     #[command(flatten)]
-    identity: Identity,
+    identity: ClientTlsArgs,
 
-    /// What is logged, to stderr: error, warn, info, debug, trace, or as in RUST_LOG
+    /// Log filter: error, warn, info, debug, trace, or the syntax of RUST_LOG; logs go to stderr
     #[arg(long, value_name = "FILTER", default_value = "warn", env = "MIXER_ADAPTER_LOG")]
     log: String,
 }
 
-/// A collection by any of the names it goes by.
-fn wanted(name: &str) -> Result<Collection, String> {
+/// Parses a short name, a full name or a type URL of a collection.
+fn wanted(name: &str) -> Result<Collection, ConfigUrlError> {
     let is_type_url = name.split_once('/').is_some_and(|(group, _)| group.contains('.') || group == "core");
     match collection(name) {
         _ if is_type_url => Ok(collection_of(name)),
         Ok(collection) => Ok(collection),
         Err(_) if name.contains('.') => Ok(Collection::new(name)),
-        Err(error) => Err(error.to_string()),
+        Err(error) => Err(error),
     }
 }
 
-/// Something that happened to a collection.
+/// A change of a collection.
 #[derive(Serialize)]
 struct Event<'a> {
     event: &'static str,
@@ -100,16 +100,16 @@ struct Event<'a> {
     body: Option<Json>,
 }
 
-/// How an end was come to.
+/// The reason why the output ended.
 enum End {
-    /// All that was waited for came.
+    /// All requested events arrived.
     Enough,
-    /// The server cannot be asked any more.
+    /// The connection ended for good.
     Gone,
 }
 
 impl Watch {
-    /// Prints until it has printed enough.
+    /// Prints events until the conditions of the flags are met.
     pub(super) fn run(self) -> anyhow::Result<ExitCode> {
         let mut settings = SourceSettings::new("istio-system");
         if !self.collections.is_empty() {
@@ -123,18 +123,22 @@ impl Watch {
         if self.server.is_tls() {
             settings.tls = Some(self.identity.client()?);
         }
-        let server = self.server.server(&settings).map_err(|error| Usage(error.to_string()))?;
+        let server = self.server.server(&settings).map_err(|error| UsageError(error.to_string()))?;
         let Some(server) = server else {
-            return Err(Usage(format!("{}: give a server, mcp://HOST:PORT", self.server)).into());
+            return Err(UsageError(format!(
+                "{}: not the URL of a server; write it like mcp://HOST:PORT",
+                self.server
+            ))
+            .into());
         };
-        logging::start(&self.log, false)?;
+        log_args::start(&self.log, false)?;
         let runtime = tokio::runtime::Builder::new_current_thread()
             .enable_all()
             .build()
-            .context("the runtime cannot start")?;
+            .context("cannot start the runtime")?;
         runtime.block_on(async {
             let watched = self.print(server.connect(), settings.collections.len());
-            let end = match values::unless_zero(self.timeout) {
+            let end = match value_parsers::unless_zero(self.timeout) {
                 Some(longest) if self.once || self.count.is_some() => timeout(longest, watched).await,
                 _ => Ok(watched.await),
             };
@@ -144,7 +148,7 @@ impl Watch {
                     End::Gone => ExitCode::FAILURE,
                 }),
                 Err(_) => {
-                    anyhow::bail!("{}: what is waited for has not come in {:?}", self.server, self.timeout)
+                    anyhow::bail!("{}: not all events arrived within {:?}", self.server, self.timeout)
                 }
             }
         })
@@ -171,7 +175,7 @@ impl Watch {
         Ok(End::Gone)
     }
 
-    /// What a change means for resources of these names, which are those after it then.
+    /// The events of a change. `names` are the known resources of its collection, which it updates.
     fn events<'a>(&self, change: &'a Change, names: &mut BTreeSet<String>) -> Vec<Event<'a>> {
         let event = |event, name| Event {
             event,
@@ -217,7 +221,7 @@ impl Watch {
     }
 }
 
-/// What a resource says; what cannot be read of it says why.
+/// The spec of a resource, or the reason why it cannot be decoded.
 fn body(resource: &Resource) -> Json {
     resource.spec().unwrap_or_else(|error| Json::String(error.to_string()))
 }

@@ -3,9 +3,9 @@ use std::{fmt, marker::PhantomData, time::Duration};
 use super::rules;
 use mixer_adapter_core::adapter::Adapter;
 
-/// The compliance suite for one adapter. [`compliance!`](crate::compliance) makes a test of it.
+/// The compliance suite for one adapter. [`compliance!`](crate::compliance) defines a test that runs it.
 ///
-/// An adapter that takes an empty configuration needs nothing more; others say at least [`config`](Self::config).
+/// An adapter that does not accept an empty configuration needs at least [`config`](Self::config).
 #[derive(Clone, Debug)]
 #[must_use]
 pub struct Compliance<A> {
@@ -16,24 +16,24 @@ pub struct Compliance<A> {
     adapter: PhantomData<fn() -> A>,
 }
 
-/// One rule of the contract that an adapter breaks.
+/// A rule of the contract that an adapter breaks.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Violation {
     /// The rule's name, as in `docs/adapter-contract.md`.
     pub rule: &'static str,
-    /// How it is broken.
-    pub how: String,
+    /// How the adapter breaks it.
+    pub reason: String,
 }
 
 impl fmt::Display for Violation {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{}: {}", self.rule, self.how)
+        write!(f, "{}: {}", self.rule, self.reason)
     }
 }
 
 impl<A: Adapter> Compliance<A> {
-    /// The suite, with an empty configuration.
-    #[allow(clippy::new_without_default)] // what there is to say follows it
+    /// Creates the suite with an empty configuration.
+    #[allow(clippy::new_without_default)] // always followed by its other methods
     pub fn new() -> Self {
         Self {
             config: "{}".to_owned(),
@@ -44,49 +44,51 @@ impl<A: Adapter> Compliance<A> {
         }
     }
 
-    /// A configuration that the adapter takes, in YAML or JSON.
+    /// Sets a configuration that the adapter accepts, in YAML or JSON.
     pub fn config(mut self, text: &str) -> Self {
         text.clone_into(&mut self.config);
         self
     }
 
-    /// A configuration that the adapter refuses because of that field, `overrides[2].max_amount`.
+    /// Adds a configuration that the adapter rejects because of `field`, such as `overrides[2].max_amount`.
     pub fn refuses(mut self, field: &str, text: &str) -> Self {
         self.refused.push((field.to_owned(), text.to_owned()));
         self
     }
 
-    /// The full name of all instances, for adapters whose configuration names them; unless said
+    /// Sets the full name of all instances, for adapters whose configuration names them; by default
     /// `example.instance.istio-system`.
     pub fn instance(mut self, name: &str) -> Self {
         name.clone_into(&mut self.instance);
         self
     }
 
-    /// How long a call, opening or closing may take; unless said 10 s.
+    /// Sets the limit for each call, opening and closing; by default 10 s.
     pub fn patience(mut self, patience: Duration) -> Self {
         self.patience = patience;
         self
     }
 
-    /// Runs the suite; returns which rules are broken.
+    /// Runs the suite and returns the broken rules.
     pub fn violations(&self) -> Vec<Violation> {
         let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(2).enable_all().build();
         match runtime {
             Ok(runtime) => {
-                let violations = runtime.block_on(rules::broken(self));
-                // A handler that blocks its thread must not keep the test from ending.
+                let violations = runtime.block_on(rules::violations(self));
+                // A handler that blocks its thread must not block the end of the test.
                 runtime.shutdown_background();
                 violations
             }
-            Err(error) => vec![Violation { rule: "none", how: format!("no runtime: {error}") }],
+            Err(error) => {
+                vec![Violation { rule: "none", reason: format!("cannot start the runtime: {error}") }]
+            }
         }
     }
 
     /// Runs the suite.
     ///
     /// # Panics
-    /// If a rule is broken; the message names each of them and says how.
+    /// If a rule is broken; the message lists the broken rules with the reasons.
     pub fn run(&self) {
         let violations = self.violations();
         let list: Vec<String> = violations.iter().map(|violation| format!("\n  {violation}")).collect();

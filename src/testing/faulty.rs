@@ -1,4 +1,4 @@
-//! An adapter with a fault put into each of its calls, to see what the fault does to the rest of it.
+//! An adapter with a fault injected into each of its calls, to observe the effect on the framework.
 
 use std::{future::Future, marker::PhantomData};
 
@@ -8,26 +8,26 @@ use mixer_adapter_core::{
     template::Template,
 };
 
-/// What goes wrong in a call, before the adapter gets it.
-pub(super) trait Fault: Send + Sync + 'static {
-    fn strike() -> impl Future<Output = ()> + Send;
+/// The fault of a call, before it reaches the adapter.
+pub(super) trait InjectedFault: Send + Sync + 'static {
+    fn inject() -> impl Future<Output = ()> + Send;
 }
 
 /// The call panics.
 pub(super) enum Panics {}
 
-impl Fault for Panics {
-    async fn strike() {
-        // As a panic, without its message on stderr: nothing is wrong with the adapter.
-        std::panic::resume_unwind(Box::new("told to by the compliance suite"));
+impl InjectedFault for Panics {
+    async fn inject() {
+        // Without the message of a panic on stderr, since the adapter has no defect.
+        std::panic::resume_unwind(Box::new("injected by the compliance suite"));
     }
 }
 
 /// The call never returns.
 pub(super) enum Hangs {}
 
-impl Fault for Hangs {
-    async fn strike() {
+impl InjectedFault for Hangs {
+    async fn inject() {
         std::future::pending().await
     }
 }
@@ -37,7 +37,7 @@ pub(super) struct Faulty<A, F> {
     fault: PhantomData<fn() -> F>,
 }
 
-impl<A: Adapter, F: Fault> Adapter for Faulty<A, F> {
+impl<A: Adapter, F: InjectedFault> Adapter for Faulty<A, F> {
     const NAME: &'static str = A::NAME;
     const DESCRIPTION: &'static str = A::DESCRIPTION;
     const BLOCKING: bool = A::BLOCKING;
@@ -57,17 +57,17 @@ impl<A: Adapter, F: Fault> Adapter for Faulty<A, F> {
     }
 }
 
-impl<A: Handle<T>, T: Template, F: Fault> Handle<T> for Faulty<A, F> {
+impl<A: Handle<T>, T: Template, F: InjectedFault> Handle<T> for Faulty<A, F> {
     async fn handle(&self, input: T::Input) -> Result<T::Answer, AdapterError> {
-        F::strike().await;
+        F::inject().await;
         self.adapter.handle(input).await
     }
 }
 
-/// The templates of the adapter within.
+/// The templates of the wrapped adapter.
 pub(super) struct Forwarded<A>(PhantomData<fn() -> A>);
 
-impl<A: Adapter, F: Fault> Templates<Faulty<A, F>> for Forwarded<A> {
+impl<A: Adapter, F: InjectedFault> Templates<Faulty<A, F>> for Forwarded<A> {
     fn visit(visitor: &mut impl TemplateVisitor<Faulty<A, F>>) {
         A::Templates::visit(&mut Forward { visitor, fault: PhantomData::<fn() -> F> });
     }
@@ -78,7 +78,9 @@ struct Forward<'a, V, F> {
     fault: PhantomData<fn() -> F>,
 }
 
-impl<A: Adapter, F: Fault, V: TemplateVisitor<Faulty<A, F>>> TemplateVisitor<A> for Forward<'_, V, F> {
+impl<A: Adapter, F: InjectedFault, V: TemplateVisitor<Faulty<A, F>>> TemplateVisitor<A>
+    for Forward<'_, V, F>
+{
     fn template<T: Template>(&mut self)
     where
         A: Handle<T>,

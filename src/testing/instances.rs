@@ -1,4 +1,4 @@
-//! Instances of any template, ordinary and odd: whatever a client may send, an adapter will get.
+//! Instances of any template with ordinary and unusual values, as clients may send them.
 
 use prost_reflect::{
     Cardinality, DynamicMessage, FieldDescriptor, Kind, MapKey, MessageDescriptor, OneofDescriptor, Value,
@@ -7,28 +7,28 @@ use prost_reflect::{
 /// The field with the instance's name (docs/behaviour/templates.md#the-field-name).
 const NAME: u32 = 72_295_727;
 
-/// Messages within messages are filled to this depth.
+/// The depth to which nested messages are filled.
 const DEPTH: usize = 4;
 
-/// How to fill an instance.
+/// The values of an instance.
 #[derive(Clone, Copy)]
 pub(super) struct Filling {
-    /// Which kind of `Value` it has, the last one none: a number below [`CHOICES`].
+    /// The kind of its `Value`, below [`CHOICES`]; the last one is no value.
     choice: usize,
-    /// How odd its scalars are, the first not at all: a number below [`CONTENTS`].
+    /// The choice of its scalars, below [`CONTENTS`]; the first one is ordinary.
     content: usize,
 }
 
-/// The eleven kinds of `Value`, and none of them.
+/// The eleven kinds of `Value`, and no value.
 const CHOICES: usize = 12;
 const CONTENTS: usize = 6;
 
-/// Every kind of value with every content.
+/// Every kind of value with every choice of scalars.
 pub(super) fn fillings() -> impl Iterator<Item = Filling> {
     (0..CONTENTS).flat_map(|content| (0..CHOICES).map(move |choice| Filling { choice, content }))
 }
 
-/// An instance with nothing but its name.
+/// An instance with only a name.
 pub(super) fn empty(instance: &MessageDescriptor, name: &str) -> DynamicMessage {
     named(DynamicMessage::new(instance.clone()), name)
 }
@@ -86,7 +86,7 @@ fn one(field: &FieldDescriptor, filling: Filling, depth: usize) -> Value {
         Kind::Int64 => Value::I64(filling.pick([1, 0, -1, i64::MAX, i64::MIN])),
         Kind::Int32 => Value::I32(filling.pick([1, 0, -1, i32::MAX, i32::MIN])),
         Kind::Message(descriptor) => Value::Message(message(&descriptor, filling, depth - 1)),
-        // No other kind may stand in a template (docs/behaviour/code-generator.md#allowed-field-types).
+        // Templates have no other kinds (docs/behaviour/code-generator.md#allowed-field-types).
         other => Value::default_value(&other),
     }
 }
@@ -97,7 +97,7 @@ impl Filling {
     }
 }
 
-/// An instance for people: its fields by their names.
+/// An instance as text: its fields with their names.
 pub(super) fn shown(instance: &DynamicMessage) -> String {
     let fields: Vec<String> =
         instance.fields().map(|(field, value)| format!("{}: {}", field.name(), shown_value(value))).collect();

@@ -1,7 +1,7 @@
-//! Tests of adapters: a Mixer in the test that says why, and a suite that holds any adapter to its contract.
+//! Tests of adapters: a fake Mixer that explains its answers, and a compliance suite for any adapter.
 //!
 //! A [`FakeMixer`] is the engine of this project with a test's configuration. It calls the adapter under test as a Mixer
-//! would, by gRPC over a pair of pipes in the process: no port, no server to start, any number of tests at a time.
+//! does, by gRPC over a pair of pipes in the process: no port, no server to start, and tests run in parallel.
 //!
 //! ```no_run
 //! # use mixer_adapter::{Adapter, AdapterError, Check, Code, Handle};
@@ -46,17 +46,18 @@
 //! # }
 //! ```
 //!
-//! Start with [`FakeMixer::with`]; for calls without rules and attributes see [`Setup::params`]. docs/testing.md is the
+//! Start with [`FakeMixer::with`]; for calls without rules and attributes see [`Setup::params`]. docs/testing.md is a
 //! tutorial.
 //!
-//! One line in the adapter's file holds it to the contract in `docs/adapter-contract.md`:
+//! One line in the adapter's file tests the contract in `docs/adapter-contract.md`:
 //!
 //! ```ignore
 //! mixer_adapter::testing::compliance!(DenyList);
-//! // With a configuration that it takes, and one that it refuses because of a field:
+//! // With a configuration that it accepts, and one that it rejects because of a field:
 //! mixer_adapter::testing::compliance!(ListChecker, config("overrides: [a, b]"), refuses("ttl", "ttl: -1s"));
 //! ```
 
+mod broken_rule;
 mod compliance;
 mod fake_mixer;
 mod faulty;
@@ -64,18 +65,19 @@ mod instances;
 mod rules;
 mod subject;
 
+use broken_rule::BrokenRuleError;
 pub use compliance::{Compliance, Violation};
 pub use fake_mixer::{
-    Answer, Ask, Attributes, Call, FakeHandler, FakeMixer, Fault, IntoParams, NoAdapter, Params, Refused,
-    Setup,
+    Answer, Attributes, Call, FakeHandler, FakeMixer, Fault, IntoParams, NoAdapter, Params,
+    RejectedConfigError, RequestBuilder, Setup,
 };
 
 pub use crate::compliance;
 #[doc(inline)]
 pub use crate::{answer::Verdict, attributes};
 
-/// Makes a test of an adapter: that it keeps the contract. What follows its name are the methods of
-/// [`Compliance`](crate::testing::Compliance) that say more about it.
+/// Defines a test of the adapter contract. Methods of [`Compliance`](crate::testing::Compliance) after the adapter configure
+/// it.
 #[macro_export]
 macro_rules! compliance {
     ($adapter:ty $(, $method:ident $arguments:tt)* $(,)?) => {

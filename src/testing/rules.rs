@@ -1,4 +1,4 @@
-//! The rules of `docs/adapter-contract.md`, in its order and by its names.
+//! The rules of `docs/adapter-contract.md`, with the same order and names.
 
 use std::time::Duration;
 
@@ -6,7 +6,7 @@ use serde_json::json;
 use tokio::time::Instant;
 
 use super::{
-    Compliance, Violation,
+    BrokenRuleError, Compliance, Violation,
     faulty::{Faulty, Hangs, Panics},
     instances,
     subject::{Subject, With},
@@ -22,17 +22,17 @@ use mixer_adapter_host::{
     handler::{CallError, Caller},
 };
 
-type Kept = Result<(), String>;
+type Outcome = Result<(), BrokenRuleError>;
 
-/// The rules that an adapter breaks.
-pub(super) async fn broken<A: Adapter>(suite: &Compliance<A>) -> Vec<Violation> {
-    // Without descriptors and a configuration there is nothing to try the other rules with.
-    for (rule, kept) in [
+/// Returns the rules that an adapter breaks.
+pub(super) async fn violations<A: Adapter>(suite: &Compliance<A>) -> Vec<Violation> {
+    // The other rules need descriptors and a configuration.
+    for (rule, outcome) in [
         ("descriptors", descriptors(suite)),
         ("takes-its-configuration", takes_its_configuration(suite).await),
     ] {
-        if let Err(how) = kept {
-            return vec![Violation { rule, how }];
+        if let Err(error) = outcome {
+            return vec![violation(rule, &error)];
         }
     }
     let rules = [
@@ -46,24 +46,28 @@ pub(super) async fn broken<A: Adapter>(suite: &Compliance<A>) -> Vec<Violation> 
         ("deadlines-are-honoured", deadlines_are_honoured(suite).await),
         ("calls-are-counted", calls_are_counted(suite).await),
     ];
-    let broken = rules.into_iter().filter_map(|(rule, kept)| Some(Violation { rule, how: kept.err()? }));
-    broken.collect()
+    rules.into_iter().filter_map(|(rule, outcome)| Some(violation(rule, &outcome.err()?))).collect()
 }
 
-fn descriptors<A: Adapter>(suite: &Compliance<A>) -> Kept {
+fn violation(rule: &'static str, error: &BrokenRuleError) -> Violation {
+    Violation { rule, reason: error.to_string() }
+}
+
+fn descriptors<A: Adapter>(suite: &Compliance<A>) -> Outcome {
     let subject = Subject::new::<A>(suite)?;
     match subject.info.config.name() {
         "Params" => Ok(()),
-        other => {
-            Err(format!("the configuration message is called `{other}`; a real Mixer looks for `Params`"))
-        }
+        other => Err(BrokenRuleError(format!(
+            "the configuration message is `{other}`; a real Mixer requires `Params`"
+        ))),
     }
 }
 
-async fn takes_its_configuration<A: Adapter>(suite: &Compliance<A>) -> Kept {
+async fn takes_its_configuration<A: Adapter>(suite: &Compliance<A>) -> Outcome {
     let subject = Subject::new::<A>(suite)?;
-    let refused =
-        |why: String| format!("{} is refused: {why}; say `config(..)` with one it takes", suite.config);
+    let refused = |reason: String| {
+        format!("{} is rejected: {reason}; set `config(..)` to one that it accepts", suite.config)
+    };
     let config = subject.config().map_err(refused)?;
     let new = NewSession { adapter_config: Some(config.clone()), ..NewSession::default() };
     subject.host.validate(new).map_err(|error| refused(error.to_string()))?;
@@ -72,18 +76,23 @@ async fn takes_its_configuration<A: Adapter>(suite: &Compliance<A>) -> Kept {
     Ok(())
 }
 
-async fn refusals_name_the_field<A: Adapter>(suite: &Compliance<A>) -> Kept {
+async fn refusals_name_the_field<A: Adapter>(suite: &Compliance<A>) -> Outcome {
     let subject = Subject::new::<A>(suite)?;
     let unknown = json!({"no_such_field_in_any_adapter": 1});
     match read_params(&subject.info.config, unknown) {
         Err(error) if error.field == "no_such_field_in_any_adapter" => {}
-        other => return Err(format!("an unknown field is read as {other:?}")),
+        other => return Err(BrokenRuleError(format!("an unknown field is accepted as {other:?}"))),
     }
     for (field, text) in &suite.refused {
         let config = match subject.read(text) {
             Ok(config) => config,
             Err(error) if error.field == *field => continue,
-            Err(error) => return Err(format!("{text} is refused for `{}`, not for `{field}`", error.field)),
+            Err(error) => {
+                return Err(BrokenRuleError(format!(
+                    "{text} is rejected because of `{}`, not of `{field}`",
+                    error.field
+                )));
+            }
         };
         refused_for_field(subject.create_session(&config).await.err(), field, text)?;
         for template in &subject.templates {
@@ -92,70 +101,81 @@ async fn refusals_name_the_field<A: Adapter>(suite: &Compliance<A>) -> Kept {
     }
     match subject.close().await {
         0 if subject.host.handlers().live_count() == 0 => Ok(()),
-        open => Err(format!("{open} handlers are open although their configuration was refused")),
+        open => Err(BrokenRuleError(format!(
+            "{open} handlers are open although their configuration was rejected"
+        ))),
     }
 }
 
-fn refused_for_field(error: Option<CallError>, field: &str, text: &str) -> Kept {
-    let Some(error) = error else { return Err(format!("{text} is not refused")) };
+fn refused_for_field(error: Option<CallError>, field: &str, text: &str) -> Outcome {
+    let Some(error) = error else { return Err(BrokenRuleError(format!("{text} is not rejected"))) };
     let CallError::Refused { source, .. } = &error else {
-        return Err(format!("{text} is refused by another than the adapter: {error}"));
+        return Err(BrokenRuleError(format!("{text} is rejected, but not by the adapter: {error}")));
     };
     if source.code() != Code::InvalidArgument {
-        return Err(format!("{text} is refused with {:?}, not with InvalidArgument: {error}", source.code()));
+        return Err(BrokenRuleError(format!(
+            "{text} is rejected with {:?}, not with InvalidArgument: {error}",
+            source.code()
+        )));
     }
     let fields: Vec<&str> = source.violations().iter().map(|violation| violation.field.as_str()).collect();
     match fields.contains(&field) {
         true => Ok(()),
-        false => Err(format!("{text} is refused for {fields:?}, not for `{field}`: {error}")),
+        false => Err(BrokenRuleError(format!(
+            "{text} is rejected because of {fields:?}, not of `{field}`: {error}"
+        ))),
     }
 }
 
-async fn sessions_are_counted<A: Adapter>(suite: &Compliance<A>) -> Kept {
+async fn sessions_are_counted<A: Adapter>(suite: &Compliance<A>) -> Outcome {
     let subject = Subject::new::<A>(suite)?;
     let config = subject.config()?;
-    let error = |error: CallError| error.to_string();
-    let id = subject.create_session(&config).await.map_err(error)?;
-    let again = subject.create_session(&config).await.map_err(error)?;
+    let id = subject.create_session(&config).await?;
+    let again = subject.create_session(&config).await?;
     if id != again {
-        return Err(format!(
-            "one configuration has two sessions, {id} and {again}: is reading it ambiguous?"
-        ));
+        return Err(BrokenRuleError(format!(
+            "one configuration has two sessions, {id} and {again}: its encoding may be ambiguous"
+        )));
     }
     let id = id.to_string();
     let live = |expected: usize, when: &str| match subject.host.handlers().live_count() {
         live if live == expected => Ok(()),
-        live => Err(format!("{live} handlers are open {when}, not {expected}")),
+        live => Err(BrokenRuleError(format!("{live} handlers are open {when}, not {expected}"))),
     };
     live(1, "with two sessions of one configuration")?;
-    subject.host.close_session(&id).map_err(error)?;
+    subject.host.close_session(&id)?;
     live(1, "with one session left")?;
     for template in &subject.templates {
         if let Err(CallError::UnknownSession { .. }) = subject.call(template, With::Session(&id)).await {
-            return Err("a session ends before its last claim".to_owned());
+            return Err(BrokenRuleError("a session ends before its last CloseSession".to_owned()));
         }
     }
-    subject.host.close_session(&id).map_err(error)?;
+    subject.host.close_session(&id)?;
     live(0, "after the last session was closed")?;
     closed(&subject).await
 }
 
-async fn unknown_session<A: Adapter>(suite: &Compliance<A>) -> Kept {
+async fn unknown_session<A: Adapter>(suite: &Compliance<A>) -> Outcome {
     let subject = Subject::new::<A>(suite)?;
-    let nobody = "0123456789abcdef0123456789abcdef";
+    let unknown = "0123456789abcdef0123456789abcdef";
     for template in &subject.templates {
-        match subject.call(template, With::Session(nobody)).await {
+        match subject.call(template, With::Session(unknown)).await {
             Err(error) if error.code() == Code::NotFound => {}
-            other => return Err(format!("`{}` answers {other:?} to an unknown session", template.name())),
+            other => {
+                return Err(BrokenRuleError(format!(
+                    "`{}` answers {other:?} to an unknown session",
+                    template.name()
+                )));
+            }
         }
     }
-    match subject.host.close_session(nobody) {
+    match subject.host.close_session(unknown) {
         Err(error) if error.code() == Code::NotFound => Ok(()),
-        other => Err(format!("closing an unknown session is answered {other:?}")),
+        other => Err(BrokenRuleError(format!("closing an unknown session is answered {other:?}"))),
     }
 }
 
-async fn every_instance_is_answered<A: Adapter>(suite: &Compliance<A>) -> Kept {
+async fn every_instance_is_answered<A: Adapter>(suite: &Compliance<A>) -> Outcome {
     let subject = Subject::new::<A>(suite)?;
     let config = subject.config()?;
     for template in &subject.templates {
@@ -165,25 +185,27 @@ async fn every_instance_is_answered<A: Adapter>(suite: &Compliance<A>) -> Kept {
         for instance in empty.into_iter().chain(instances::fillings().map(filled)) {
             let sent = instances::shown(&instance);
             let answer = subject.call_with(template, With::Config(&config), instance, 1, true).await;
-            answered(answer.err()).map_err(|how| format!("`{}` {how} for {sent}", template.name()))?;
+            answered(answer.err()).map_err(|error| format!("`{}` {error} for {sent}", template.name()))?;
         }
     }
     closed(&subject).await
 }
 
-/// An error says that the request cannot be served; it must not be a defect.
-fn answered(error: Option<CallError>) -> Kept {
+/// An error must reject the request and not be a defect.
+fn answered(error: Option<CallError>) -> Outcome {
     match error {
-        Some(CallError::Panicked { message, .. }) => Err(format!("panics ({message})")),
-        Some(CallError::DeadlineExceeded { .. }) => Err("does not return in time".to_owned()),
+        Some(CallError::Panicked { message, .. }) => Err(BrokenRuleError(format!("panics ({message})"))),
+        Some(CallError::DeadlineExceeded { .. }) => {
+            Err(BrokenRuleError("does not return in time".to_owned()))
+        }
         Some(error) if matches!(error.code(), Code::Internal | Code::Unknown) => {
-            Err(format!("fails with {:?} ({error})", error.code()))
+            Err(BrokenRuleError(format!("fails with {:?} ({error})", error.code())))
         }
         _ => Ok(()),
     }
 }
 
-async fn quota_grants<A: Adapter>(suite: &Compliance<A>) -> Kept {
+async fn quota_grants<A: Adapter>(suite: &Compliance<A>) -> Outcome {
     let subject = Subject::new::<A>(suite)?;
     let config = subject.config()?;
     for template in subject.templates.iter().filter(|template| template.variety() == Variety::Quota) {
@@ -192,69 +214,74 @@ async fn quota_grants<A: Adapter>(suite: &Compliance<A>) -> Kept {
                 let instance = instances::empty(template.instance(), &suite.instance);
                 let answer =
                     subject.call_with(template, With::Config(&config), instance, amount, best_effort).await;
-                answered(answer.err())
-                    .map_err(|how| format!("{how} when asked for {amount}, best effort: {best_effort}"))?;
+                answered(answer.err()).map_err(|error| {
+                    format!("{error} for an amount of {amount}, best effort: {best_effort}")
+                })?;
             }
         }
     }
     closed(&subject).await
 }
 
-async fn handlers_close<A: Adapter>(suite: &Compliance<A>) -> Kept {
+async fn handlers_close<A: Adapter>(suite: &Compliance<A>) -> Outcome {
     let subject = Subject::new::<A>(suite)?;
     let config = subject.config()?;
-    subject.create_session(&config).await.map_err(|error| error.to_string())?;
+    subject.create_session(&config).await?;
     for template in &subject.templates {
-        // What it answers is for other rules.
+        // Other rules test the answer.
         let _ = subject.call(template, With::Config(&config)).await;
     }
     closed(&subject).await?;
-    // And it opens again, with nothing left of the first time.
+    // It must open again, without state of the first time.
     let again = Subject::new::<A>(suite)?;
-    again
-        .create_session(&config)
-        .await
-        .map_err(|error| format!("it does not open a second time: {error}"))?;
+    again.create_session(&config).await.map_err(|error| format!("it does not open again: {error}"))?;
     closed(&again).await
 }
 
-/// Everything is closed in time, without a panic.
-async fn closed<A: Adapter>(subject: &Subject<'_, A>) -> Kept {
+/// Expects that all handlers close in time and without a panic.
+async fn closed<A: Adapter>(subject: &Subject<'_, A>) -> Outcome {
     let before = subject.info.panics();
     match (subject.close().await, subject.info.panics() - before) {
         (0, 0) => Ok(()),
-        (0, panics) => Err(format!("{panics} panics while handlers closed")),
-        (open, _) => Err(format!("{open} handlers are not closed after {:?}", subject.suite.patience)),
+        (0, panics) => Err(BrokenRuleError(format!("{panics} panics while handlers closed"))),
+        (open, _) => {
+            Err(BrokenRuleError(format!("{open} handlers are not closed after {:?}", subject.suite.patience)))
+        }
     }
 }
 
-async fn panics_are_contained<A: Adapter>(suite: &Compliance<A>) -> Kept {
+async fn panics_are_contained<A: Adapter>(suite: &Compliance<A>) -> Outcome {
     let subject = Subject::new::<Faulty<A, Panics>>(suite)?;
     let config = subject.config()?;
     for template in &subject.templates {
         match subject.call(template, With::Config(&config)).await {
             Err(error @ CallError::Panicked { .. }) if error.code() == Code::Internal => {}
-            other => return Err(format!("a panic in `{}` is answered {other:?}", template.name())),
+            other => {
+                return Err(BrokenRuleError(format!(
+                    "a panic in `{}` is answered {other:?}",
+                    template.name()
+                )));
+            }
         }
     }
     let (panics, calls) = (subject.info.panics(), subject.templates.len() as u64);
     if panics != calls {
-        return Err(format!("{panics} panics are counted of {calls}"));
+        return Err(BrokenRuleError(format!("{panics} panics are counted of {calls}")));
     }
     match subject.close().await {
         0 => Ok(()),
-        open => Err(format!("{open} handlers do not close after a panic")),
+        open => Err(BrokenRuleError(format!("{open} handlers do not close after a panic"))),
     }
 }
 
-/// A deadline that has a call wait long enough to be in the handler.
+/// A deadline that allows a call to reach the handler.
 const DEADLINE: Duration = Duration::from_millis(50);
 
-async fn deadlines_are_honoured<A: Adapter>(suite: &Compliance<A>) -> Kept {
+async fn deadlines_are_honoured<A: Adapter>(suite: &Compliance<A>) -> Outcome {
     let subject = Subject::new::<Faulty<A, Hangs>>(suite)?;
     let config = subject.config()?;
-    // Open already: how long opening takes is not the matter here.
-    subject.create_session(&config).await.map_err(|error| error.to_string())?;
+    // Opens the handler first, so that the time of opening does not count.
+    subject.create_session(&config).await?;
     for template in &subject.templates {
         let instance = instances::empty(template.instance(), &suite.instance);
         let request = subject.request(template, With::Config(&config), instance, 1, true);
@@ -262,14 +289,21 @@ async fn deadlines_are_honoured<A: Adapter>(suite: &Compliance<A>) -> Kept {
         let call = subject.send(template, request, caller);
         match tokio::time::timeout(suite.patience, call).await {
             Ok(Err(error)) if error.code() == Code::DeadlineExceeded => {}
-            Ok(other) => return Err(format!("`{}` answers {other:?} after its deadline", template.name())),
-            Err(_) => return Err(format!("`{}` goes on after its deadline", template.name())),
+            Ok(other) => {
+                return Err(BrokenRuleError(format!(
+                    "`{}` answers {other:?} after its deadline",
+                    template.name()
+                )));
+            }
+            Err(_) => {
+                return Err(BrokenRuleError(format!("`{}` does not end at its deadline", template.name())));
+            }
         }
     }
     closed(&subject).await
 }
 
-async fn calls_are_counted<A: Adapter>(suite: &Compliance<A>) -> Kept {
+async fn calls_are_counted<A: Adapter>(suite: &Compliance<A>) -> Outcome {
     let subject = Subject::new::<A>(suite)?;
     let config: Any = subject.config()?;
     for template in &subject.templates {
@@ -282,7 +316,10 @@ async fn calls_are_counted<A: Adapter>(suite: &Compliance<A>) -> Kept {
             .map(|(_, calls)| (0..=16).map(|code| calls.count(tonic::Code::from_i32(code))).sum::<u64>())
             .sum();
         if counted != 1 {
-            return Err(format!("one call of `{}` is counted as {counted}", template.name()));
+            return Err(BrokenRuleError(format!(
+                "one call of `{}` is counted as {counted}",
+                template.name()
+            )));
         }
     }
     closed(&subject).await

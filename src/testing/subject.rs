@@ -5,7 +5,7 @@ use prost_reflect::DynamicMessage;
 use serde_json::Value as Json;
 use tokio::{runtime::Handle, time::Instant};
 
-use super::{Compliance, instances};
+use super::{BrokenRuleError, Compliance, instances};
 use mixer_adapter_core::{
     adapter::Adapter,
     framework::{
@@ -21,7 +21,7 @@ use mixer_adapter_host::{
     session::SessionId,
 };
 
-/// The adapter of a suite (or one made of it), hosted anew: what one rule does to it, others do not see.
+/// The adapter of a suite, or a wrapper of it, in a host of its own, so that rules do not affect each other.
 pub(super) struct Subject<'a, A> {
     pub(super) host: Arc<Host>,
     pub(super) info: Arc<AdapterInfo>,
@@ -29,7 +29,7 @@ pub(super) struct Subject<'a, A> {
     pub(super) suite: &'a Compliance<A>,
 }
 
-/// What calls run with.
+/// The `adapter_config` of calls.
 #[derive(Clone, Debug)]
 pub(super) enum With<'a> {
     Config(&'a Any),
@@ -37,19 +37,26 @@ pub(super) enum With<'a> {
 }
 
 impl<'a, A: Adapter> Subject<'a, A> {
-    /// Hosts `Hosted`, which stands for the adapter of the suite.
-    pub(super) fn new<Hosted: Adapter>(suite: &'a Compliance<A>) -> Result<Self, String> {
+    /// Hosts `Hosted`, which is the suite's adapter or a wrapper of it.
+    pub(super) fn new<Hosted: Adapter>(suite: &'a Compliance<A>) -> Result<Self, BrokenRuleError> {
         let runtime = Handle::current();
         let adapters = Adapters::builder(runtime.clone()).add::<Hosted>().build();
-        let adapters = adapters.map_err(|error| error.to_string())?;
-        let info = adapters.find(Hosted::NAME).cloned().ok_or("the adapter is not found by its name")?;
+        let adapters = adapters.map_err(|error| BrokenRuleError(error.to_string()))?;
+        let info = adapters
+            .find(Hosted::NAME)
+            .cloned()
+            .ok_or_else(|| BrokenRuleError("the adapter is not found by its name".to_owned()))?;
         let templates = info.templates.iter().map(|template| {
             let read = DescriptorSet::decode(template.descriptor).and_then(|set| DynamicTemplate::new(&set));
-            let read = read.map_err(|error| format!("the descriptor of `{}`: {error}", template.name))?;
+            let read = read.map_err(|error| {
+                BrokenRuleError(format!("the descriptor of `{}`: {error}", template.name))
+            })?;
             let described = (read.name(), read.variety(), read.method());
             if described != (template.name, template.variety, template.method) {
                 let TemplateInfo { name, variety, method, .. } = template;
-                return Err(format!("`{name}` is {variety} at {method}, its descriptor says {described:?}"));
+                return Err(BrokenRuleError(format!(
+                    "`{name}` is {variety} at {method}, its descriptor has {described:?}"
+                )));
             }
             Ok(read)
         });
@@ -58,7 +65,7 @@ impl<'a, A: Adapter> Subject<'a, A> {
         Ok(Self { host, info, templates, suite })
     }
 
-    /// A configuration as text, as the message that calls carry.
+    /// Encodes a configuration as the message that calls carry.
     pub(super) fn read(&self, text: &str) -> Result<Any, ParamsError> {
         let whole = |error: String| ParamsError { field: String::new(), reason: error };
         let json: Json = serde_saphyr::from_str(text).map_err(|error| whole(error.to_string()))?;
@@ -67,24 +74,24 @@ impl<'a, A: Adapter> Subject<'a, A> {
         Ok(Any { type_url, value })
     }
 
-    /// The suite's configuration.
-    pub(super) fn config(&self) -> Result<Any, String> {
-        self.read(&self.suite.config).map_err(|error| error.to_string())
+    /// Encodes the suite's configuration.
+    pub(super) fn config(&self) -> Result<Any, BrokenRuleError> {
+        self.read(&self.suite.config).map_err(|error| BrokenRuleError(error.to_string()))
     }
 
-    /// A new claim on a session with that configuration, which announces no instances.
+    /// Creates a session with a configuration and without inferred types.
     pub(super) async fn create_session(&self, config: &Any) -> Result<SessionId, CallError> {
         let new = NewSession { adapter_config: Some(config.clone()), inferred_types: BTreeMap::new() };
         self.host.create_session(new, 1).await
     }
 
-    /// A call with an instance that has nothing but its name.
+    /// Calls with an instance that has only a name.
     pub(super) async fn call(&self, template: &DynamicTemplate, with: With<'_>) -> Result<Bytes, CallError> {
         self.call_with(template, with, instances::empty(template.instance(), &self.suite.instance), 1, true)
             .await
     }
 
-    /// A call whose caller waits as long as the suite is patient.
+    /// Calls with the suite's limit as the deadline.
     pub(super) async fn call_with(
         &self,
         template: &DynamicTemplate,
@@ -130,7 +137,7 @@ impl<'a, A: Adapter> Subject<'a, A> {
         template.request(vec![instance], Some(&config), quota.as_ref()).with_dedup_id("1")
     }
 
-    /// Ends everything; how many handlers were not closed in time.
+    /// Closes all handlers and returns how many are still open at the suite's limit.
     pub(super) async fn close(&self) -> usize {
         self.host.close(self.suite.patience).await
     }

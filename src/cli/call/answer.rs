@@ -1,4 +1,4 @@
-//! What an adapter answers, by the variety of its template.
+//! The answers of an adapter, by the variety of its template.
 
 use std::borrow::Cow;
 
@@ -7,7 +7,7 @@ use prost_reflect::{DynamicMessage, ReflectMessage as _};
 use serde_json::{Map, Value as Json, json};
 use tonic::Status;
 
-use super::request::Prepared;
+use super::request::PreparedCall;
 use crate::answer::{Verdict, fields_json, quotas_json};
 use mixer_adapter_core::{
     framework::status::status_name,
@@ -26,8 +26,8 @@ pub(super) enum Answer {
 }
 
 impl Answer {
-    /// An answer that is not its message is INTERNAL, as a real Mixer takes it.
-    pub(super) fn decode(prepared: &Prepared, encoded: prost::bytes::Bytes) -> Result<Self, Status> {
+    /// Decodes an answer. A malformed one is INTERNAL, as in a real Mixer.
+    pub(super) fn decode(prepared: &PreparedCall, encoded: prost::bytes::Bytes) -> Result<Self, Status> {
         let template = &prepared.template;
         let message = template.response_message();
         let decoded = match template.variety() {
@@ -40,12 +40,12 @@ impl Answer {
             }
         };
         decoded.map_err(|error| {
-            Status::internal(format!("the adapter's answer is no {}: {error}", message.full_name()))
+            Status::internal(format!("the adapter's answer is not a valid {}: {error}", message.full_name()))
         })
     }
 
-    /// In few words, to count answers by.
-    pub(super) fn summary(&self, prepared: &Prepared) -> Cow<'static, str> {
+    /// A short text to group answers by.
+    pub(super) fn summary(&self, prepared: &PreparedCall) -> Cow<'static, str> {
         match self {
             Self::Check(verdict) | Self::CheckWithOutput(verdict, _) => status_name(verdict.status().code),
             Self::Quota(result) => granted(result, prepared).into(),
@@ -67,7 +67,7 @@ impl Answer {
     }
 }
 
-/// `HandleXResponse`: the result and the output.
+/// Splits a `HandleXResponse` into result and output.
 fn with_output(response: DynamicMessage) -> Result<Answer, prost::DecodeError> {
     let message = |name: &str| {
         let field = response.get_field_by_name(name)?;
@@ -77,8 +77,8 @@ fn with_output(response: DynamicMessage) -> Result<Answer, prost::DecodeError> {
     Ok(Answer::CheckWithOutput(result.unwrap_or_default().into(), message("output")))
 }
 
-/// Mixer looks a grant up by the instance's full name, and takes a missing one for nothing.
-fn granted(result: &QuotaResult, prepared: &Prepared) -> &'static str {
+/// Mixer looks up a grant by the instance's full name, and reads a missing one as zero.
+fn granted(result: &QuotaResult, prepared: &PreparedCall) -> &'static str {
     let asked = prepared.quota_request.iter().flat_map(|request| &request.quotas).next();
     let amounts = asked.map(|(name, params)| {
         (params.amount, result.quotas.get(name).map_or(0, |result| result.granted_amount))
@@ -90,7 +90,7 @@ fn granted(result: &QuotaResult, prepared: &Prepared) -> &'static str {
     }
 }
 
-/// The fields that are present, by their names in the proto file. Mixer takes no others for attributes.
+/// The fields that are present, which are those that Mixer makes attributes of.
 pub(super) fn output_json(output: &DynamicMessage) -> Map<String, Json> {
     let mut fields = fields_json(output);
     for (field, value) in output.fields() {
@@ -101,7 +101,7 @@ pub(super) fn output_json(output: &DynamicMessage) -> Map<String, Json> {
     fields
 }
 
-/// Attribute values in messages of their own, as people read them.
+/// The text of an attribute value that is a message.
 fn attribute_text(message: &DynamicMessage) -> Option<String> {
     Some(match message.descriptor().full_name().strip_prefix("istio.policy.v1beta1.")? {
         "IPAddress" => message.transcode_to::<value::IpAddress>().ok()?.to_string(),

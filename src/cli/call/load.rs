@@ -1,4 +1,4 @@
-//! Many calls, and how they went.
+//! Repeated calls, and their rate and latency.
 
 use std::{
     borrow::Cow,
@@ -13,17 +13,17 @@ use std::{
 
 use tonic::Status;
 
-use super::{answer::Answer, request::Prepared};
-use crate::cli::remote::Remote;
+use super::{answer::Answer, request::PreparedCall};
+use crate::cli::rpc_client::RpcClient;
 use mixer_adapter_core::{
     framework::{dynamic::HandleRequest, status::status_name},
     proto::Any,
 };
 
-/// Calls that differ in their dedup_id only.
+/// Calls that differ only in their dedup_id.
 #[derive(Clone)]
 pub(super) struct Calls {
-    prepared: Arc<Prepared>,
+    prepared: Arc<PreparedCall>,
     request: HandleRequest,
     dedup_id: DedupId,
     timeout: Option<Duration>,
@@ -32,38 +32,38 @@ pub(super) struct Calls {
 #[derive(Clone)]
 enum DedupId {
     Same(String),
-    /// Counts up from a random start, as Mixer's do (docs/behaviour/adapter-calls.md#deduplication-ids).
+    /// Counts up from a random number, as in Mixer (docs/behaviour/adapter-calls.md#deduplication-ids).
     From(u64),
 }
 
-/// How many calls went how.
+/// The result of a load test.
 pub(super) struct Load {
     pub(super) took: Duration,
     pub(super) concurrency: u32,
     pub(super) connections: usize,
-    /// Of each call, in order.
+    /// The latency of each call, sorted.
     pub(super) micros: Vec<u32>,
-    pub(super) outcomes: BTreeMap<Kind, Count>,
+    pub(super) outcomes: BTreeMap<Outcome, Count>,
 }
 
-/// What calls are counted by.
+/// The outcome of calls.
 #[derive(Clone, PartialEq, Eq, PartialOrd, Ord)]
-pub(super) enum Kind {
+pub(super) enum Outcome {
     Answer(Cow<'static, str>),
     Error(i32),
 }
 
-/// Calls of one kind.
+/// The calls with one outcome.
 #[derive(Clone, Default)]
 pub(super) struct Count {
     pub(super) calls: u32,
-    /// Of the first gRPC error of this kind.
+    /// The message of the first gRPC error with this code.
     pub(super) message: String,
 }
 
 impl Calls {
     pub(super) fn new(
-        prepared: Arc<Prepared>,
+        prepared: Arc<PreparedCall>,
         adapter_config: Option<&Any>,
         dedup_id: Option<String>,
         timeout: Option<Duration>,
@@ -71,7 +71,7 @@ impl Calls {
         let template = &prepared.template;
         let instances = prepared.instances.clone();
         let request = template.request(instances, adapter_config, prepared.quota_request.as_ref());
-        // The keys of std's hash maps are random; nothing here needs a generator of random numbers.
+        // The keys of std's hash maps are random, which is enough for an id.
         let random = || RandomState::new().build_hasher().finish() >> 1;
         Self {
             request,
@@ -81,22 +81,22 @@ impl Calls {
         }
     }
 
-    pub(super) async fn call(&self, remote: &Remote, index: u32) -> Result<Answer, Status> {
+    pub(super) async fn call(&self, client: &RpcClient, index: u32) -> Result<Answer, Status> {
         let request = match &self.dedup_id {
             DedupId::Same(id) => self.request.with_dedup_id(id),
             DedupId::From(start) => self.request.with_dedup_id(&(start + u64::from(index)).to_string()),
         };
-        let answer = remote.call(&self.prepared.method, request, self.timeout).await?;
+        let answer = client.call(&self.prepared.method, request, self.timeout).await?;
         Answer::decode(&self.prepared, answer)
     }
 
-    /// So many calls, so many of them at a time, on these connections in turn.
-    pub(super) async fn run(self, remotes: Vec<Remote>, count: u32, concurrency: u32) -> Load {
+    /// Makes `count` calls, at most `concurrency` at the same time, on these connections in turn.
+    pub(super) async fn run(self, clients: Vec<RpcClient>, count: u32, concurrency: u32) -> Load {
         let (start, next) = (Instant::now(), Arc::new(AtomicU32::new(0)));
-        let connections = remotes.len();
+        let connections = clients.len();
         let mut callers = tokio::task::JoinSet::new();
-        for (_, remote) in (0..concurrency.min(count)).zip(remotes.into_iter().cycle()) {
-            callers.spawn(self.clone().call_again_and_again(remote, next.clone(), count));
+        for (_, client) in (0..concurrency.min(count)).zip(clients.into_iter().cycle()) {
+            callers.spawn(self.clone().call_repeatedly(client, next.clone(), count));
         }
         let mut load = Load {
             took: Duration::ZERO,
@@ -107,9 +107,11 @@ impl Calls {
         };
         for (micros, outcomes) in callers.join_all().await {
             load.micros.extend(micros);
-            for (kind, count) in outcomes {
-                let known =
-                    load.outcomes.entry(kind).or_insert_with(|| Count { calls: 0, message: count.message });
+            for (outcome, count) in outcomes {
+                let known = load
+                    .outcomes
+                    .entry(outcome)
+                    .or_insert_with(|| Count { calls: 0, message: count.message });
                 known.calls += count.calls;
             }
         }
@@ -118,27 +120,29 @@ impl Calls {
         load
     }
 
-    async fn call_again_and_again(
+    async fn call_repeatedly(
         self,
-        remote: Remote,
+        client: RpcClient,
         next: Arc<AtomicU32>,
         count: u32,
-    ) -> (Vec<u32>, BTreeMap<Kind, Count>) {
-        let (mut micros, mut outcomes) = (Vec::new(), BTreeMap::<Kind, Count>::new());
+    ) -> (Vec<u32>, BTreeMap<Outcome, Count>) {
+        let (mut micros, mut outcomes) = (Vec::new(), BTreeMap::<Outcome, Count>::new());
         loop {
             let index = next.fetch_add(1, Relaxed);
             if index >= count {
                 return (micros, outcomes);
             }
             let start = Instant::now();
-            let answer = self.call(&remote, index).await;
+            let answer = self.call(&client, index).await;
             micros.push(u32::try_from(start.elapsed().as_micros()).unwrap_or(u32::MAX));
-            let (kind, message) = match answer {
-                Ok(answer) => (Kind::Answer(answer.summary(&self.prepared)), ""),
-                Err(ref status) => (Kind::Error(status.code() as i32), status.message()),
+            let (outcome, message) = match answer {
+                Ok(answer) => (Outcome::Answer(answer.summary(&self.prepared)), ""),
+                Err(ref status) => (Outcome::Error(status.code() as i32), status.message()),
             };
-            outcomes.entry(kind).or_insert_with(|| Count { calls: 0, message: message.to_owned() }).calls +=
-                1;
+            outcomes
+                .entry(outcome)
+                .or_insert_with(|| Count { calls: 0, message: message.to_owned() })
+                .calls += 1;
         }
     }
 }
@@ -146,21 +150,21 @@ impl Calls {
 impl Load {
     /// Whether any call ended with a gRPC error.
     pub(super) fn failed(&self) -> bool {
-        self.outcomes.keys().any(|kind| matches!(kind, Kind::Error(_)))
+        self.outcomes.keys().any(|outcome| matches!(outcome, Outcome::Error(_)))
     }
 
     pub(super) fn calls_per_second(&self) -> f64 {
         self.micros.len() as f64 / self.took.as_secs_f64()
     }
 
-    /// The latency within which so many of a hundred calls were answered, in milliseconds.
+    /// A percentile of the latency in milliseconds.
     pub(super) fn percentile(&self, percent: usize) -> f64 {
         let rank = (self.micros.len() * percent).div_ceil(100).max(1);
         self.micros.get(rank - 1).map_or(0.0, |micros| f64::from(*micros) / 1000.0)
     }
 }
 
-impl Kind {
+impl Outcome {
     pub(super) fn name(&self) -> String {
         match self {
             Self::Answer(summary) => summary.clone().into_owned(),

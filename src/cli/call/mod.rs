@@ -1,4 +1,4 @@
-//! Calls adapters as Mixer would.
+//! Calls adapters as Mixer does.
 
 mod answer;
 mod load;
@@ -14,9 +14,9 @@ use tonic::{Code, Status};
 
 use answer::Answer;
 use load::{Calls, Load};
-use request::Prepared;
+use request::PreparedCall;
 
-use super::{failure::Failure, remote::Remote, values};
+use super::{rpc_client::RpcClient, rpc_error::RpcError, value_parsers};
 use mixer_adapter_core::proto::Any;
 use mixer_adapter_host::handler::Adapters;
 
@@ -30,41 +30,40 @@ Examples:
   mixer-adapter call --descriptor template.bin --config-descriptor config.bin --config '{\"a\": 1}'
 
 Instances are proto3 JSON: {\"value\": {\"string_value\": \"x\"}}, in short {\"value\": \"x\"}, or 5, or true.
-Addresses are text, durations like 1m30s, times RFC 3339: {\"value\": {\"ip_address_value\": \"10.0.0.1\"}}.
+Addresses are strings, durations like 1m30s, times RFC 3339: {\"value\": {\"ip_address_value\": \"10.0.0.1\"}}.
 
-Exit codes: 0 the adapter answered (a denial is an answer), 1 it answered with a gRPC error or
-could not be reached, 2 the command line is wrong.";
+Exit codes: 0 an answer (a denial is one), 1 a gRPC error or no connection, 2 usage error.";
 
-/// Call one template of any adapter server as Mixer would, and print the answer
+/// Call one template of any adapter server as Mixer does, and print the answer
 #[derive(Debug, Args)]
 pub(super) struct Call {
     /// The template to call, such as listentry, metric or quota
     #[arg(value_name = "TEMPLATE", required_unless_present = "descriptor")]
     template: Option<String>,
 
-    /// Instead of TEMPLATE, the descriptor set of somebody else's template: a file, or base64 as in its resource
+    /// Instead of TEMPLATE, the descriptor set of another template: a file, or base64 as in its resource
     #[arg(long, value_name = "FILE|BASE64", conflicts_with = "template")]
     descriptor: Option<String>,
 
     /// The server of the adapter
-    #[arg(long, value_name = "HOST:PORT", default_value = "127.0.0.1:9091", env = "MIXER_ADAPTER_ADDRESS", value_parser = values::target)]
+    #[arg(long, value_name = "HOST:PORT", default_value = "127.0.0.1:9091", env = "MIXER_ADAPTER_ADDRESS", value_parser = value_parsers::target)]
     address: String,
 
-    /// The adapter of this program whose configuration --config is; empty without --config.
-    /// Where it is not given, the only adapter that serves the template
+    /// The adapter of this program that --config configures; without --config, with an empty configuration
+    /// [default: the only adapter that serves the template]
     #[arg(long, value_name = "NAME", env = "MIXER_ADAPTER_ADAPTER")]
     adapter: Option<String>,
 
-    /// The handler's configuration: JSON, @FILE or @- for stdin. Sent as a google.protobuf.Struct where its message is
-    /// not known
+    /// Configuration of the handler: JSON, @FILE or @- for stdin. Sent as a google.protobuf.Struct if its message is not
+    /// known
     #[arg(long, value_name = "JSON", env = "MIXER_ADAPTER_CONFIG", hide_env_values = true)]
     config: Option<String>,
 
-    /// The descriptor set of somebody else's configuration: a file, or base64 as in the adapter resource
+    /// The descriptor set of the configuration: a file, or base64 as in the adapter resource
     #[arg(long, value_name = "FILE|BASE64", env = "MIXER_ADAPTER_CONFIG_DESCRIPTOR")]
     config_descriptor: Option<String>,
 
-    /// The instance: JSON, @FILE or @- for stdin; {} where it is not given. For report templates as often as liked
+    /// The instance: JSON, @FILE or @- for stdin [default: {}]; can be repeated for report templates
     #[arg(long = "instance", value_name = "JSON")]
     instances: Vec<String>,
 
@@ -72,44 +71,44 @@ pub(super) struct Call {
     #[arg(long, value_name = "NAME", env = "MIXER_ADAPTER_INSTANCE_NAME")]
     instance_name: Option<String>,
 
-    /// Open a session for the calls (Validate, CreateSession) and close it behind them; each step is told on stderr
-    #[arg(long, env = "MIXER_ADAPTER_SESSION", value_parser = values::switch())]
+    /// Open a session for the calls (Validate, CreateSession) and close it after them; each step is printed on stderr
+    #[arg(long, env = "MIXER_ADAPTER_SESSION", value_parser = value_parsers::switch())]
     session: bool,
 
-    /// How much quota to ask for [default: 1]
+    /// Amount of quota to request [default: 1]
     #[arg(long, value_name = "N", allow_negative_numbers = true, env = "MIXER_ADAPTER_QUOTA_AMOUNT")]
     quota_amount: Option<i64>,
 
-    /// Take a part of the quota where all of it is not to be had
-    #[arg(long, env = "MIXER_ADAPTER_BEST_EFFORT", value_parser = values::switch())]
+    /// Accept a part of the quota if not all of it is available
+    #[arg(long, env = "MIXER_ADAPTER_BEST_EFFORT", value_parser = value_parsers::switch())]
     best_effort: bool,
 
-    /// The id by which the adapter knows a call that is repeated [default: one of its own for each call]
+    /// Deduplication id, the same for repeated calls [default: a new id for each call]
     #[arg(long, value_name = "ID", env = "MIXER_ADAPTER_DEDUP_ID")]
     dedup_id: Option<String>,
 
-    /// How long to wait for an answer; the adapter is told. 0 waits for ever, as Mixer does
-    #[arg(long, value_name = "DURATION", default_value = "0", env = "MIXER_ADAPTER_TIMEOUT", value_parser = values::duration)]
+    /// Deadline of each call, which is also sent to the adapter; 0 for none, as in Mixer
+    #[arg(long, value_name = "DURATION", default_value = "0", env = "MIXER_ADAPTER_TIMEOUT", value_parser = value_parsers::duration)]
     timeout: Duration,
 
-    /// Call that often, and print how many calls a second were answered and how fast
+    /// Number of calls; with more than one, print their rate and latency
     #[arg(long, value_name = "N", default_value_t = 1, env = "MIXER_ADAPTER_COUNT", value_parser = clap::value_parser!(u32).range(1..=10_000_000))]
     count: u32,
 
-    /// With --count, calls at a time
+    /// With --count, number of concurrent calls
     #[arg(long, value_name = "N", default_value_t = 1, env = "MIXER_ADAPTER_CONCURRENCY", value_parser = clap::value_parser!(u32).range(1..=10_000))]
     concurrency: u32,
 
-    /// With --count, connections that share the calls; a real Mixer has one a handler
+    /// With --count, number of connections; a real Mixer has one per handler
     #[arg(long, value_name = "N", default_value_t = 1, env = "MIXER_ADAPTER_CONNECTIONS", value_parser = clap::value_parser!(u32).range(1..=1_000))]
     connections: u32,
 
     /// Print JSON
-    #[arg(long, env = "MIXER_ADAPTER_JSON", value_parser = values::switch())]
+    #[arg(long, env = "MIXER_ADAPTER_JSON", value_parser = value_parsers::switch())]
     json: bool,
 }
 
-/// What came of it.
+/// The outcome of one call or of a load test.
 enum Outcome {
     One(Answer, Duration),
     Many(Load),
@@ -117,9 +116,9 @@ enum Outcome {
 
 impl Call {
     pub(super) fn run(self, adapters: &Adapters) -> anyhow::Result<ExitCode> {
-        let prepared = Arc::new(Prepared::read(&self, adapters)?);
+        let prepared = Arc::new(PreparedCall::read(&self, adapters)?);
         let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
-        let runtime = runtime.context("the runtime cannot start")?;
+        let runtime = runtime.context("cannot start the runtime")?;
         match runtime.block_on(self.call(&prepared)) {
             Ok(Outcome::One(answer, took)) => {
                 print::answer(&prepared, &answer, took, self.json)?;
@@ -137,55 +136,56 @@ impl Call {
         }
     }
 
-    async fn call(&self, prepared: &Arc<Prepared>) -> Result<Outcome, Failure> {
-        let mut remotes = Vec::new();
+    async fn call(&self, prepared: &Arc<PreparedCall>) -> Result<Outcome, RpcError> {
+        let mut clients = Vec::new();
         for _ in 0..self.connections.min(self.concurrency) {
-            let remote = Remote::connect(&self.address).await;
-            remotes.push(remote.map_err(|status| {
-                Failure::of_step("connecting", &status)
-                    .hint("nothing may be served there: `serve` serves these adapters, --address names another server")
+            let client = RpcClient::connect(&self.address).await;
+            clients.push(client.map_err(|status| {
+                RpcError::of_step("connecting", &status)
+                    .with_hint("start a server with `serve`, or set --address to another one")
             })?);
         }
-        let timeout = values::unless_zero(self.timeout);
+        let timeout = value_parsers::unless_zero(self.timeout);
         if !self.session {
-            return self.calls(prepared, remotes, prepared.adapter_config.as_ref(), timeout).await;
+            return self.calls(prepared, clients, prepared.adapter_config.as_ref(), timeout).await;
         }
-        let session = session::open(&remotes[0], prepared, timeout).await?;
+        let session = session::open(&clients[0], prepared, timeout).await?;
         let config = session::config(&session);
         let outcome = tokio::select! {
-            outcome = self.calls(prepared, remotes.clone(), Some(&config), timeout) => outcome,
-            // The session is closed all the same.
-            _ = tokio::signal::ctrl_c() => Err(Failure::interrupted()),
+            outcome = self.calls(prepared, clients.clone(), Some(&config), timeout) => outcome,
+            // Close the session in any case.
+            _ = tokio::signal::ctrl_c() => Err(RpcError::interrupted()),
         };
-        let closed = session::close(&remotes[0], session, timeout).await;
+        let closed = session::close(&clients[0], session, timeout).await;
         outcome.and_then(|outcome| closed.map(|()| outcome))
     }
 
     async fn calls(
         &self,
-        prepared: &Arc<Prepared>,
-        remotes: Vec<Remote>,
+        prepared: &Arc<PreparedCall>,
+        clients: Vec<RpcClient>,
         adapter_config: Option<&Any>,
         timeout: Option<Duration>,
-    ) -> Result<Outcome, Failure> {
+    ) -> Result<Outcome, RpcError> {
         let calls = Calls::new(prepared.clone(), adapter_config, self.dedup_id.clone(), timeout);
         if self.count == 1 {
             let start = std::time::Instant::now();
-            let answer = calls.call(&remotes[0], 0).await;
+            let answer = calls.call(&clients[0], 0).await;
             let answer = answer.map_err(|status| self.failure(prepared, adapter_config, &status))?;
             return Ok(Outcome::One(answer, start.elapsed()));
         }
-        Ok(Outcome::Many(calls.run(remotes, self.count, self.concurrency).await))
+        Ok(Outcome::Many(calls.run(clients, self.count, self.concurrency).await))
     }
 
-    fn failure(&self, prepared: &Prepared, adapter_config: Option<&Any>, status: &Status) -> Failure {
-        let failure = Failure::of_call(status);
+    fn failure(&self, prepared: &PreparedCall, adapter_config: Option<&Any>, status: &Status) -> RpcError {
+        let failure = RpcError::of_call(status);
         match (status.code(), adapter_config) {
             (Code::Unimplemented, _) => {
-                failure.hint(format!("{} does not serve {}", self.address, prepared.template.method()))
+                failure.with_hint(format!("{} does not serve {}", self.address, prepared.template.method()))
             }
-            (Code::FailedPrecondition | Code::InvalidArgument, None) => failure
-                .hint("no configuration was sent: --adapter sends an empty one, --config one with fields"),
+            (Code::FailedPrecondition | Code::InvalidArgument, None) => failure.with_hint(
+                "no configuration was sent: --adapter sends an empty one, --config one with fields",
+            ),
             _ => failure,
         }
     }

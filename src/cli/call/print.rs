@@ -1,4 +1,4 @@
-//! Answers and numbers for people, and for programs.
+//! Output of answers and of load tests, as text and as JSON.
 
 use std::{fmt::Write as _, io, time::Duration};
 
@@ -6,13 +6,13 @@ use serde_json::{Value as Json, json};
 
 use super::{
     answer::{self, Answer},
-    load::{Kind, Load},
-    request::Prepared,
+    load::{Load, Outcome},
+    request::PreparedCall,
 };
 use crate::{answer::quotas_text, cli};
 
 pub(super) fn answer(
-    prepared: &Prepared,
+    prepared: &PreparedCall,
     answer: &Answer,
     took: Duration,
     as_json: bool,
@@ -77,11 +77,11 @@ fn load_text(load: &Load) -> io::Result<()> {
         let _ = write!(text, " {name} {:.3} ms ", load.percentile(percent));
     }
     text.push('\n');
-    for (kind, count) in &load.outcomes {
-        let _ = match kind {
-            Kind::Answer(summary) => writeln!(text, "{:>10}  {summary}", count.calls),
-            Kind::Error(_) => {
-                writeln!(text, "{:>10}  gRPC error {}: {}", count.calls, kind.name(), count.message)
+    for (outcome, count) in &load.outcomes {
+        let _ = match outcome {
+            Outcome::Answer(summary) => writeln!(text, "{:>10}  {summary}", count.calls),
+            Outcome::Error(_) => {
+                writeln!(text, "{:>10}  gRPC error {}: {}", count.calls, outcome.name(), count.message)
             }
         };
     }
@@ -90,9 +90,11 @@ fn load_text(load: &Load) -> io::Result<()> {
 
 fn load_json(load: &Load) -> Json {
     let latency = PERCENTILES.map(|(name, percent)| (name.to_owned(), load.percentile(percent).into()));
-    let outcomes = load.outcomes.iter().map(|(kind, count)| match kind {
-        Kind::Answer(summary) => json!({ "answer": summary, "calls": count.calls }),
-        Kind::Error(_) => json!({ "error": kind.name(), "message": count.message, "calls": count.calls }),
+    let outcomes = load.outcomes.iter().map(|(outcome, count)| match outcome {
+        Outcome::Answer(summary) => json!({ "answer": summary, "calls": count.calls }),
+        Outcome::Error(_) => {
+            json!({ "error": outcome.name(), "message": count.message, "calls": count.calls })
+        }
     });
     json!({
         "calls": load.micros.len(),

@@ -5,7 +5,7 @@ use prost_reflect::{DynamicMessage, MessageDescriptor, ReflectMessage as _, Valu
 use serde_json::Value as Json;
 
 use super::Call;
-use crate::cli::{Usage, find, input};
+use crate::cli::{UsageError, find, input};
 use mixer_adapter_core::{
     framework::{
         dynamic::{DescriptorSet, DynamicTemplate},
@@ -16,24 +16,23 @@ use mixer_adapter_core::{
 };
 use mixer_adapter_host::handler::{Adapters, quoted_list};
 
-/// What is sent, read from the command line.
-pub(super) struct Prepared {
+/// The calls of a command line.
+pub(super) struct PreparedCall {
     pub(super) template: DynamicTemplate,
     pub(super) method: PathAndQuery,
     pub(super) instances: Vec<DynamicMessage>,
     pub(super) adapter_config: Option<Any>,
     pub(super) quota_request: Option<QuotaRequest>,
-    /// Empty where no session is asked for.
+    /// Empty without --session.
     pub(super) inferred_types: BTreeMap<String, DynamicMessage>,
 }
 
-impl Prepared {
-    pub(super) fn read(call: &Call, adapters: &Adapters) -> Result<Self, Usage> {
+impl PreparedCall {
+    pub(super) fn read(call: &Call, adapters: &Adapters) -> Result<Self, UsageError> {
         let template = template(call, adapters)?;
         let instances = instances(call, &template)?;
-        let method = PathAndQuery::try_from(template.method()).map_err(|error| {
-            Usage(format!("the method {:?} cannot be called: {error}", template.method()))
-        })?;
+        let method = PathAndQuery::try_from(template.method())
+            .map_err(|error| UsageError(format!("{:?} is not a valid method: {error}", template.method())))?;
         let inferred_types = match call.session {
             true => inferred_types(&template, &instances)?,
             false => BTreeMap::new(),
@@ -49,27 +48,30 @@ impl Prepared {
     }
 }
 
-/// The types that a session announces for these instances, by their names.
+/// The inferred types of the instances, by the names of the instances.
 fn inferred_types(
     template: &DynamicTemplate,
     instances: &[DynamicMessage],
-) -> Result<BTreeMap<String, DynamicMessage>, Usage> {
+) -> Result<BTreeMap<String, DynamicMessage>, UsageError> {
     let mut types = BTreeMap::new();
     for instance in instances {
         let name = instance_name(instance);
         let Some(inferred) = template.inferred_type(instance) else {
-            return Err(Usage(format!("--session: the template `{}` has no message Type", template.name())));
+            return Err(UsageError(format!(
+                "--session: the template `{}` has no message Type",
+                template.name()
+            )));
         };
         if types.insert(name.clone(), inferred.clone()).is_some_and(|known| known != inferred) {
-            return Err(Usage(format!(
-                "--session: instances called `{name}` differ in the types of their values; give each its \"name\""
+            return Err(UsageError(format!(
+                "--session: instances named `{name}` have values of different types; set a different \"name\" for each"
             )));
         }
     }
     Ok(types)
 }
 
-fn template(call: &Call, adapters: &Adapters) -> Result<DynamicTemplate, Usage> {
+fn template(call: &Call, adapters: &Adapters) -> Result<DynamicTemplate, UsageError> {
     let (flag, set) = match (&call.descriptor, &call.template) {
         (Some(descriptor), _) => ("--descriptor", input::descriptor("--descriptor", descriptor)?),
         (None, name) => {
@@ -78,24 +80,24 @@ fn template(call: &Call, adapters: &Adapters) -> Result<DynamicTemplate, Usage> 
             let known: BTreeMap<&str, &[u8]> = STANDARD.iter().copied().chain(served).collect();
             let Some(descriptor) = known.get(name) else {
                 let known = quoted_list(known.keys());
-                return Err(Usage(format!(
-                    "there is no template `{name}` here; there is {known}. Give somebody else's with --descriptor"
+                return Err(UsageError(format!(
+                    "unknown template `{name}`; known are {known}; use --descriptor for any other"
                 )));
             };
             (
                 "TEMPLATE",
-                DescriptorSet::decode(*descriptor).map_err(|error| Usage(format!("{name}: {error}")))?,
+                DescriptorSet::decode(*descriptor).map_err(|error| UsageError(format!("{name}: {error}")))?,
             )
         }
     };
-    DynamicTemplate::new(&set).map_err(|error| Usage(format!("{flag}: {error}")))
+    DynamicTemplate::new(&set).map_err(|error| UsageError(format!("{flag}: {error}")))
 }
 
-fn instances(call: &Call, template: &DynamicTemplate) -> Result<Vec<DynamicMessage>, Usage> {
+fn instances(call: &Call, template: &DynamicTemplate) -> Result<Vec<DynamicMessage>, UsageError> {
     let empty = ["{}".to_owned()];
     let arguments = if call.instances.is_empty() { &empty[..] } else { &call.instances };
     if arguments.len() > 1 && template.variety() != Variety::Report {
-        return Err(Usage(format!(
+        return Err(UsageError(format!(
             "--instance: a call of `{}` has one instance; only reports have several",
             template.name()
         )));
@@ -107,10 +109,10 @@ fn instances(call: &Call, template: &DynamicTemplate) -> Result<Vec<DynamicMessa
     let instances = arguments.iter().map(|argument| {
         let json = input::json("--instance", argument)?;
         let mut instance = read_json(template.instance(), json).map_err(|error| {
-            Usage(format!("--instance: {error} (in {})", template.instance().full_name()))
+            UsageError(format!("--instance: {error} (in {})", template.instance().full_name()))
         })?;
         if instance_name(&instance).is_empty() {
-            // Templates made without Istio's generator may have no such field.
+            // Templates of other generators may not have this field.
             let _ = instance.try_set_field_by_name("name", Value::String(name.clone()));
         }
         Ok(instance)
@@ -127,7 +129,7 @@ fn quota_request(
     call: &Call,
     template: &DynamicTemplate,
     instances: &[DynamicMessage],
-) -> Result<Option<QuotaRequest>, Usage> {
+) -> Result<Option<QuotaRequest>, UsageError> {
     if template.variety() != Variety::Quota {
         let flag = if call.best_effort {
             Some("--best-effort")
@@ -136,8 +138,8 @@ fn quota_request(
         };
         return match flag {
             None => Ok(None),
-            Some(flag) => Err(Usage(format!(
-                "{flag}: only quota templates are asked for an amount; `{}` is a {}",
+            Some(flag) => Err(UsageError(format!(
+                "{flag}: only quota templates have an amount; `{}` is a {}",
                 template.name(),
                 template.variety()
             ))),
@@ -149,12 +151,12 @@ fn quota_request(
     }))
 }
 
-/// What Mixer would send as the handler's configuration; nothing where neither a configuration nor an adapter is given.
+/// The handler's configuration as Mixer sends it; `None` if neither a configuration nor an adapter is given.
 fn adapter_config(
     call: &Call,
     adapters: &Adapters,
     template: &DynamicTemplate,
-) -> Result<Option<Any>, Usage> {
+) -> Result<Option<Any>, UsageError> {
     let config = call.config.as_ref().map(|config| input::json("--config", config)).transpose()?;
     let known = config_message(call, adapters, template, config.is_some())?;
     let message = match (known, &config) {
@@ -163,20 +165,20 @@ fn adapter_config(
         (None, None) => return Ok(None),
     };
     let value = read_params(&message, config.unwrap_or(Json::Object(Default::default())))
-        .map_err(|error| Usage(format!("--config: {error} (in {})", message.full_name())))?;
+        .map_err(|error| UsageError(format!("--config: {error} (in {})", message.full_name())))?;
     Ok(Some(Any { type_url: format!("type.googleapis.com/{}", message.full_name()), value }))
 }
 
-/// The message that configures the adapter, if it is known.
+/// The configuration message of the adapter, if it is known.
 fn config_message(
     call: &Call,
     adapters: &Adapters,
     template: &DynamicTemplate,
     has_config: bool,
-) -> Result<Option<MessageDescriptor>, Usage> {
+) -> Result<Option<MessageDescriptor>, UsageError> {
     if let Some(descriptor) = &call.config_descriptor {
         let set = input::descriptor("--config-descriptor", descriptor)?;
-        return set.params().map(Some).map_err(|error| Usage(format!("--config-descriptor: {error}")));
+        return set.params().map(Some).map_err(|error| UsageError(format!("--config-descriptor: {error}")));
     }
     if let Some(name) = &call.adapter {
         return Ok(Some(find(adapters, name)?.config.clone()));

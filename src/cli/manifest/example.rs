@@ -1,4 +1,4 @@
-//! Examples of the resources that operators write: handler, instances and rule.
+//! Examples of a handler, instances and a rule.
 
 use std::fmt::Write as _;
 
@@ -12,7 +12,7 @@ use mixer_adapter_core::{
 };
 use mixer_adapter_host::handler::{AdapterInfo, TemplateInfo};
 
-/// True for no request until somebody puts a host of their own in.
+/// Matches no request until the host is replaced.
 const MATCH: &str = "destination.service.host == \"example.default.svc.cluster.local\"";
 
 impl Manifest {
@@ -33,29 +33,29 @@ impl Manifest {
         self.resource("handler", adapter.name, &spec)
     }
 
-    /// `params` is there even without any: a real Mixer dies at the first request without it
+    /// Always with `params`, because a real Mixer crashes at the first request without it
     /// (docs/behaviour/configuration.md#what-ends-the-process).
     fn instance(&self, adapter: &AdapterInfo, template: &TemplateInfo) -> String {
         let message = DescriptorSet::decode(template.descriptor).and_then(|set| DynamicTemplate::new(&set));
         let known = message.map(|template| known_fields(template.instance())).unwrap_or_default();
         let mut spec = format!("  template: {}\n{known}  params: {{}}\n", name(template.name));
         if template.variety == Variety::AttributeGenerator {
-            spec.push_str("  # which attribute becomes what: source.namespace: output.source_namespace\n");
+            spec.push_str(
+                "  # attribute and expression, such as source.namespace: output.source_namespace\n",
+            );
             spec.push_str("  attribute_bindings: {}\n");
         }
         self.resource("instance", &instance_name(adapter, template), &spec)
     }
 
     fn rule(&self, adapter: &AdapterInfo) -> String {
-        let mut spec = format!(
-            "  # for which requests: put your own condition here\n  match: {}\n  actions:\n",
-            quoted(MATCH)
-        );
+        let mut spec =
+            format!("  # replace this with your own condition\n  match: {}\n  actions:\n", quoted(MATCH));
         for template in &adapter.templates {
             let _ = writeln!(spec, "  - handler: {}", name(adapter.name));
             let _ = writeln!(spec, "    instances:\n    - {}", instance_name(adapter, template));
             if template.variety == Variety::CheckWithOutput {
-                // The output is known to header operations by this name.
+                // Header operations refer to the output by this name.
                 let _ = writeln!(spec, "    name: {}", template.name);
             }
         }
@@ -67,15 +67,15 @@ fn instance_name(adapter: &AdapterInfo, template: &TemplateInfo) -> String {
     format!("{}-{}", adapter.name, template.name)
 }
 
-/// A comment that lists what `params` can have.
+/// A YAML comment that lists the fields of `params`.
 fn known_fields(message: &MessageDescriptor) -> String {
     let mut comment = String::new();
-    // The instance's name is the resource's, not a parameter.
+    // The name of an instance is the resource's name, not a parameter.
     for field in fields(message).iter().filter(|field| !(field.name == "name" && is_instance(message))) {
         let label = field.label.as_deref().map(|label| format!(" ({label})")).unwrap_or_default();
         let _ = writeln!(comment, "  #   {}: {}{label}", field.name, field.kind);
     }
-    if comment.is_empty() { comment } else { format!("  # params can have:\n{comment}") }
+    if comment.is_empty() { comment } else { format!("  # fields of params:\n{comment}") }
 }
 
 fn is_instance(message: &MessageDescriptor) -> bool {

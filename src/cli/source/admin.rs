@@ -15,7 +15,7 @@ use mixer_adapter_config::mcp::{
     source::{ConfigServer, PeerStatus},
 };
 
-/// The admin port of a source: what it serves, and who has what of it. Nothing of what the configuration says.
+/// Serves the admin port of a source: its collections, and the versions that each sink has. Specs are not shown.
 pub(super) async fn serve(
     listener: TcpListener,
     name: String,
@@ -38,7 +38,7 @@ pub(super) async fn serve(
 struct Status {
     source: String,
     collections: BTreeMap<String, Collection>,
-    /// What is wrong with the configuration, and left out of what is served.
+    /// Faults of the configuration; faulty resources are not served.
     faults: Vec<String>,
     sinks: Vec<PeerStatus>,
 }

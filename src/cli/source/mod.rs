@@ -8,7 +8,13 @@ use tokio::{net::TcpListener, time};
 use tokio_util::{sync::CancellationToken, task::TaskTracker};
 use tonic::service::Routes;
 
-use super::{Usage, logging::Logging, security::Security, signals, values};
+use super::{
+    UsageError,
+    log_args::LogArgs,
+    signals,
+    tls_args::TlsArgs,
+    value_parsers::{self, ValueError},
+};
 use crate::service::Readiness;
 use mixer_adapter_config::{
     ConfigUrl, ListenUrl, Types,
@@ -24,26 +30,26 @@ pub(super) const EXAMPLES: &str = "\
 Examples:
   mixer-adapter source --config config/
   mixer-adapter source --config config/ --listen 0.0.0.0:9901 --admin 127.0.0.1:15014
-  mixer-adapter source --config config/ --sink mcp://10.0.0.7:9901      also dials a sink
-  mixer-adapter serve --config mcp://127.0.0.1:9901                     a sink of it
-  mixer-adapter source --config envoy/ --listen 127.0.0.1:18000         for an Envoy, by xDS";
+  mixer-adapter source --config config/ --sink mcp://10.0.0.7:9901      also connects to a sink
+  mixer-adapter serve --config mcp://127.0.0.1:9901                     a sink of this source
+  mixer-adapter source --config envoy/ --listen 127.0.0.1:18000         for an Envoy, over xDS";
 
-/// Serve a directory of configuration to others, and push its changes to them
+/// Serve a directory of configuration over MCP and xDS, and push its changes
 #[derive(Debug, Args)]
 pub(super) struct Source {
     /// The configuration: a directory of YAML or JSON files, or one such file; watched for changes
     #[arg(long, value_name = "DIR", env = "MIXER_ADAPTER_CONFIG")]
     config: ConfigUrl,
 
-    /// Where sinks dial; mcps://HOST:PORT is TLS; port 0 takes a free port, which is printed
+    /// Address to listen on for sinks; mcps://HOST:PORT uses TLS; port 0 uses a free port, which is printed
     #[arg(long, value_name = "HOST:PORT", default_value = "127.0.0.1:9901", env = "MIXER_ADAPTER_LISTEN")]
     listen: ListenUrl,
 
-    /// Where people and machines look: /healthz /readyz /metrics /config; plain HTTP [default: nowhere]
-    #[arg(long, value_name = "HOST:PORT", env = "MIXER_ADAPTER_ADMIN", value_parser = values::address)]
+    /// Address of the admin port, plain HTTP: /healthz /readyz /metrics /config [default: none]
+    #[arg(long, value_name = "HOST:PORT", env = "MIXER_ADAPTER_ADMIN", value_parser = value_parsers::address)]
     admin: Option<SocketAddr>,
 
-    /// A sink to dial, mcp://HOST:PORT, or mcps:// for TLS; can be given several times
+    /// A sink to connect to, mcp://HOST:PORT, or mcps:// for TLS; can be repeated
     #[arg(
         long = "sink",
         value_name = "URL",
@@ -53,7 +59,7 @@ pub(super) struct Source {
     )]
     sinks: Vec<ConfigUrl>,
 
-    /// The namespace of resources that name none
+    /// The namespace of resources without one
     #[arg(
         long,
         value_name = "NAMESPACE",
@@ -62,42 +68,42 @@ pub(super) struct Source {
     )]
     default_config_namespace: String,
 
-    /// Types of resources, beside Envoy's: an encoded FileDescriptorSet with all that it imports; can be given several times
+    /// Types of resources besides Envoy's: an encoded FileDescriptorSet with all its imports; can be repeated
     #[arg(long, value_name = "FILE", env = "MIXER_ADAPTER_DESCRIPTORS", value_delimiter = ',')]
     descriptors: Vec<PathBuf>,
 
-    /// Streams of sinks at a time; one more is RESOURCE_EXHAUSTED
+    /// Maximum number of concurrent streams; further ones are RESOURCE_EXHAUSTED
     #[arg(long, value_name = "N", default_value_t = 10_000, env = "MIXER_ADAPTER_MAX_SINKS")]
     max_sinks: usize,
 
-    /// Streams that may open in a second, after a burst of 100; others wait
+    /// New streams per second, after a burst of 100; others wait
     #[arg(long, value_name = "N", default_value_t = 100, env = "MIXER_ADAPTER_MAX_NEW_SINKS", value_parser = clap::value_parser!(u32).range(1..))]
     max_new_sinks: u32,
 
-    /// Requests that are read from a stream of MCP in a second, after a burst of 100; others wait
+    /// Requests per second that are read from an MCP stream, after a burst of 100; others wait
     #[arg(long, value_name = "N", default_value_t = 1, env = "MIXER_ADAPTER_MAX_REQUESTS", value_parser = clap::value_parser!(u32).range(1..))]
     max_requests: u32,
 
-    /// The longest request message in bytes; when they come back, sinks say at length what they have
+    /// Maximum size of a request message in bytes; a reconnecting sink lists all resources that it has
     #[arg(long, value_name = "BYTES", default_value_t = 16 << 20, env = "MIXER_ADAPTER_MAX_MESSAGE_SIZE")]
     max_message_size: usize,
 
     #[command(flatten)]
-    security: Security,
+    security: TlsArgs,
 
     #[command(flatten)]
-    logging: Logging,
+    logging: LogArgs,
 }
 
-/// How long streams have to hear that the source is going away.
+/// Time for streams to receive the status that ends them.
 const GRACE: Duration = Duration::from_secs(5);
 
 impl Source {
-    /// Serves until SIGTERM or Ctrl-C; a second one ends at once.
+    /// Serves until SIGTERM or Ctrl-C; a second signal exits immediately.
     pub(super) fn run(self) -> anyhow::Result<ExitCode> {
         let ConfigUrl::Files(directory) = &self.config else {
-            return Err(Usage(format!(
-                "--config {}: only files can be served; give a directory",
+            return Err(UsageError(format!(
+                "--config {}: only files can be served; write a directory",
                 self.config
             ))
             .into());
@@ -109,7 +115,7 @@ impl Source {
         let runtime = tokio::runtime::Builder::new_multi_thread()
             .enable_all()
             .build()
-            .context("the runtime cannot start")?;
+            .context("cannot start the runtime")?;
         runtime.block_on(self.serve(files, types, sinks))?;
         Ok(ExitCode::SUCCESS)
     }
@@ -123,7 +129,7 @@ impl Source {
         Ok(types)
     }
 
-    fn peers(&self) -> Result<Vec<Peer>, Usage> {
+    fn peers(&self) -> Result<Vec<Peer>, UsageError> {
         let secured = self.sinks.iter().any(ConfigUrl::is_tls);
         let client = secured.then(|| self.security.client()).transpose()?;
         let peers = self.sinks.iter().filter_map(|sink| match (sink, &client) {
@@ -149,10 +155,10 @@ impl Source {
             None => None,
         };
         let stop = signals::stop()?;
-        // Cuts off what did not end by itself.
+        // Aborts tasks that did not end by themselves.
         let cut = CancellationToken::new();
         let tasks = TaskTracker::new();
-        // The server goes on where nobody reads this.
+        // A closed stdout must not stop the server.
         let _ = super::print(&self.greeting(address, admin.as_ref())?);
 
         tokio::spawn(feed(source.clone(), files, types));
@@ -180,24 +186,24 @@ impl Source {
                 time::sleep(Duration::from_millis(10)).await;
             }
         };
-        // Whoever does not read by then is cut off.
+        // Streams whose peers do not read by then are aborted.
         let _ = time::timeout(GRACE, gone).await;
         cut.cancel();
         tasks.wait().await;
         Ok(())
     }
 
-    fn secured(&self, listener: TcpListener, address: SocketAddr) -> Result<Listener, Usage> {
+    fn secured(&self, listener: TcpListener, address: SocketAddr) -> Result<Listener, UsageError> {
         if self.listen.tls {
             return Ok(Listener::with_tls(listener, self.security.server()?));
         }
         if !address.ip().is_loopback() {
-            tracing::warn!(%address, "--listen without TLS: whoever reaches this port can read the configuration");
+            tracing::warn!(%address, "--listen without TLS: every client of this port can read the configuration");
         }
         Ok(listener.into())
     }
 
-    /// What sinks may call.
+    /// The gRPC services for sinks.
     fn services(&self, source: &source::ConfigServer) -> Routes {
         let options = ServiceOptions {
             max_streams: self.max_sinks,
@@ -208,30 +214,29 @@ impl Source {
         xds::source::mount(mcp, source, &options)
     }
 
-    /// What is served, and where.
+    /// The source and its addresses.
     fn greeting(&self, address: SocketAddr, admin: Option<&TcpListener>) -> anyhow::Result<String> {
         let mut lines = vec![format!("Serving {}", self.config), format!("gRPC on {address}")];
         if let Some(admin) = admin {
             lines.push(format!("Admin on http://{}", admin.local_addr()?));
         }
         let look = if self.listen.tls { "serve --config mcps" } else { "watch mcp" };
-        let reached = values::reachable(address);
+        let reached = value_parsers::reachable(address);
         lines.push(format!("Try `{} {look}://{reached}` in another terminal\n", super::program()));
         Ok(lines.join("\n"))
     }
 }
 
-/// So often in a second, after a burst of as many as Galley lets through at once (docs/behaviour/mcp.md#limits-of-a-source).
+/// A rate with the burst that Galley allows (docs/behaviour/mcp.md#limits-of-a-source).
 fn per_second(times: u32) -> Rate {
     Rate { burst: 100, every: Duration::from_secs(1) / times }
 }
 
-/// The URL of a sink.
-fn sink(text: &str) -> Result<ConfigUrl, String> {
-    match text.parse() {
-        Ok(url @ ConfigUrl::Mcp { .. }) => Ok(url),
-        Ok(_) => Err("write mcp://HOST:PORT, or mcps:// for TLS".to_owned()),
-        Err(error) => Err(error.to_string()),
+/// Parses the URL of a sink.
+fn sink(text: &str) -> Result<ConfigUrl, ValueError> {
+    match text.parse()? {
+        url @ ConfigUrl::Mcp { .. } => Ok(url),
+        _ => Err(ValueError::Sink),
     }
 }
 

@@ -14,15 +14,15 @@ use mixer_adapter_core::{
 };
 use mixer_adapter_engine::trace::Trace;
 
-/// What came of a request, and why. An expectation that does not hold panics with all of it.
+/// The outcome of a request with its explanation. A failed expectation panics with all of it.
 #[derive(Clone)]
-#[must_use = "an answer that nobody looks at proves nothing; say what you expect of it"]
+#[must_use = "an unused answer tests nothing; add an expectation"]
 pub struct Answer<R> {
-    /// The answer, or the gRPC error in its place.
+    /// The answer, or the gRPC error.
     pub result: Result<R, Status>,
     /// The calls of adapters, in the order in which they ended.
     pub calls: Vec<Call>,
-    /// What the engine did. Empty for calls that went past it.
+    /// The explanation of the engine; empty for calls without the engine.
     pub trace: Trace,
 }
 
@@ -34,7 +34,7 @@ impl<R> Answer<R> {
 }
 
 impl<R: Debug> Answer<R> {
-    /// An answer and no error came; it is returned.
+    /// Expects an answer and returns it.
     #[track_caller]
     pub fn expect_ok(&self) -> &R {
         match &self.result {
@@ -43,7 +43,7 @@ impl<R: Debug> Answer<R> {
         }
     }
 
-    /// An error came, with that code, and with that text in its message.
+    /// Expects an error with this code, and with this text in its message.
     #[track_caller]
     pub fn expect_error(&self, code: Code, message: &str) -> &Self {
         match &self.result {
@@ -52,20 +52,20 @@ impl<R: Debug> Answer<R> {
         }
     }
 
-    /// The trace says so somewhere.
+    /// Expects this text in the trace.
     #[track_caller]
     pub fn expect_trace(&self, text: &str) -> &Self {
         let traced = self.trace.to_string().contains(text);
         if traced { self } else { self.fail(format_args!("{text:?} in the trace")) }
     }
 
-    /// So many calls of adapters were made.
+    /// Expects this number of calls of adapters.
     #[track_caller]
     pub fn expect_calls(&self, count: usize) -> &Self {
         if self.calls.len() == count { self } else { self.fail(format_args!("{count} calls of adapters")) }
     }
 
-    /// What the adapter was given in the only call of that template: see [`Call::input`].
+    /// Returns the input of the only call of a template: see [`Call::input`].
     #[track_caller]
     pub fn input<T: Template>(&self) -> T::Input {
         let mut calls = self.calls.iter().filter(|call| call.template == T::NAME);
@@ -82,7 +82,7 @@ impl<R: Debug> Answer<R> {
 }
 
 impl Answer<Verdict> {
-    /// The request may go on.
+    /// Expects that the request is allowed.
     #[track_caller]
     pub fn expect_allowed(&self) -> &Self {
         match &self.result {
@@ -91,7 +91,7 @@ impl Answer<Verdict> {
         }
     }
 
-    /// The request is denied with that code, and with that text in the message.
+    /// Expects a denial with this code, and with this text in the message.
     #[track_caller]
     pub fn expect_denied(&self, code: Code, message: &str) -> &Self {
         match &self.result {
@@ -104,18 +104,18 @@ impl Answer<Verdict> {
         }
     }
 
-    /// The answer may be kept so long and for so many requests.
+    /// Expects this validity of the answer.
     #[track_caller]
     pub fn expect_valid(&self, duration: Duration, uses: i32) -> &Self {
         match &self.result {
             Ok(verdict) if (verdict.valid_duration(), verdict.valid_use_count()) == (duration, uses) => self,
-            _ => self.fail(format_args!("an answer that holds for {duration:?} and {uses} uses")),
+            _ => self.fail(format_args!("an answer that is valid for {duration:?} and {uses} uses")),
         }
     }
 }
 
 impl Answer<Grant> {
-    /// So much was granted.
+    /// Expects this grant.
     #[track_caller]
     pub fn expect_granted(&self, amount: i64) -> &Self {
         match &self.result {
@@ -134,7 +134,7 @@ impl<R: Debug> Display for Answer<R> {
         write!(f, "{}", self.trace)?;
         match (&self.trace.steps[..], &self.calls[..]) {
             ([], []) => {
-                writeln!(f, "no rule of this namespace or the default one has an instance for such a request")
+                writeln!(f, "no rule of this namespace or the default one has an instance for this request")
             }
             (_, []) => writeln!(f, "no adapter was called"),
             (_, calls) => calls.iter().try_for_each(|call| writeln!(f, "called: {call}")),

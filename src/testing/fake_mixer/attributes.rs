@@ -2,8 +2,8 @@ use std::collections::{BTreeMap, HashMap};
 
 use mixer_adapter_engine::attribute::{AttributeValue, ParsedAttributes};
 
-/// The attributes of a request, by name. The macro [`attributes!`](crate::attributes) makes them; maps turn into them, and
-/// pairs of names and values collect into them.
+/// The attributes of a request, by name. The macro [`attributes!`](crate::attributes) makes them, and maps and iterators of
+/// names and values convert into them.
 ///
 /// ```
 /// use mixer_adapter::testing::Attributes;
@@ -14,7 +14,7 @@ use mixer_adapter_engine::attribute::{AttributeValue, ParsedAttributes};
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Attributes(BTreeMap<String, AttributeValue>);
 
-/// The attributes of a request: names and values, of the types that turn into an
+/// The attributes of a request: names and values of any type that converts into an
 /// [`AttributeValue`](mixer_adapter_engine::attribute::AttributeValue).
 ///
 /// ```
@@ -38,7 +38,7 @@ macro_rules! attributes {
 }
 
 impl Attributes {
-    /// These and one more; one of the same name gives way.
+    /// Adds an attribute, or replaces the one with the same name.
     #[must_use]
     pub fn with(mut self, name: impl Into<String>, value: impl Into<AttributeValue>) -> Self {
         self.0.insert(name.into(), value.into());

@@ -1,4 +1,4 @@
-//! The adapters of a test as a server: the gRPC services of their host on pipes, with faults on the way.
+//! The adapters of a test as a server: the gRPC services of their host on pipes, with injected faults.
 
 use std::{
     collections::VecDeque,
@@ -16,13 +16,13 @@ use tokio_util::sync::CancellationToken;
 use tonic::{Status, body::Body};
 use tower_service::Service as _;
 
-use super::{Fault, fault::NO_MESSAGE};
+use super::{Fault, fault::MALFORMED};
 use crate::service::{GrpcService, adapter_services};
 use mixer_adapter_core::framework::frame::FRAME_PREFIX;
 use mixer_adapter_engine::remote::Wire;
 use mixer_adapter_host::Host;
 
-/// How much a pipe holds before its writer waits.
+/// The capacity of a pipe in bytes.
 const PIPE: usize = 64 << 10;
 
 pub(super) struct Backend {
@@ -36,12 +36,12 @@ impl Backend {
         Arc::new(Self { grpc: adapter_services(host.clone()), host, faults: Mutex::default() })
     }
 
-    /// The next call that meets none yet meets this fault.
+    /// Adds a fault for the next call without one.
     pub(super) fn inject(&self, fault: Fault) {
         self.faults().push_back(fault);
     }
 
-    /// Connections to it, served on that runtime.
+    /// Returns a wire whose connections are served on `runtime`.
     pub(super) fn wire(self: &Arc<Self>, runtime: Runtime) -> Wire {
         let backend = self.clone();
         Wire::new(move || {
@@ -72,7 +72,7 @@ impl Backend {
                 cut.cancel();
                 std::future::pending::<()>().await;
             }
-            Some(Fault::Malformed) => return message(&NO_MESSAGE),
+            Some(Fault::Malformed) => return message(&MALFORMED),
             Some(Fault::Answer(bytes)) => return message(&bytes),
             Some(Fault::LostSessions) => _ = self.host.sessions().clear(),
         }
@@ -82,7 +82,7 @@ impl Backend {
         }
     }
 
-    /// Sessions are made and closed undisturbed.
+    /// Returns the fault of a call; calls of the session service have none.
     fn fault(&self, path: &str) -> Option<Fault> {
         self.host.adapters().method(path)?;
         self.faults().pop_front()
@@ -93,7 +93,7 @@ impl Backend {
     }
 }
 
-/// An answer with that message.
+/// A response with this message.
 fn message(message: &Bytes) -> Response<Body> {
     let mut frame = BytesMut::with_capacity(FRAME_PREFIX + message.len());
     frame.put_u8(0);

@@ -17,27 +17,27 @@ use mixer_adapter_core::{
 };
 use mixer_adapter_engine::trace_json;
 
-/// One call of an adapter that the engine made for a request.
+/// A call of an adapter by the engine.
 #[derive(Clone)]
 pub struct Call {
     /// The handler's full name, `paths.handler.istio-system`.
     pub handler: String,
     /// The template's name.
     pub template: String,
-    /// The request as it was sent, but for the id of a session.
+    /// The request as it was sent, except for the id of a session.
     pub request: Bytes,
-    /// The answer's message, or the error in its place.
+    /// The message of the answer, or the error.
     pub answer: Result<Bytes, Status>,
     config: Option<Any>,
     schema: DynamicTemplate,
 }
 
 tokio::task_local! {
-    /// The calls of the request that the task is about.
+    /// The calls for the request that the task sends.
     static CALLS: Arc<Mutex<Vec<Call>>>;
 }
 
-/// The outcome of `work`, and the calls that were made meanwhile, in the order in which they ended.
+/// Runs `work` and returns its outcome with its calls, in the order in which they ended.
 pub(super) async fn recorded<T>(work: impl Future<Output = T>) -> (T, Vec<Call>) {
     let calls = Arc::<Mutex<Vec<Call>>>::default();
     let outcome = CALLS.scope(calls.clone(), work).await;
@@ -46,7 +46,7 @@ pub(super) async fn recorded<T>(work: impl Future<Output = T>) -> (T, Vec<Call>)
 }
 
 impl Call {
-    /// Notes a call for the request that the task is about; a call outside of any is nobody's.
+    /// Records a call for the request that the task sends. Other calls are not recorded.
     pub(super) fn record(
         handler: &str,
         config: &Option<Any>,
@@ -65,38 +65,37 @@ impl Call {
         let _ = CALLS.try_with(|calls| calls.lock().unwrap_or_else(PoisonError::into_inner).push(call));
     }
 
-    /// What the adapter's handler is given: the instance, all instances of a report, or the instance and the arguments of a
-    /// quota.
+    /// Decodes the input of the adapter's handler: the instance, all instances of a report, or the instance and the arguments
+    /// of a quota request.
     ///
     /// # Panics
-    /// If it is a call of another template.
+    /// If the call is of another template.
     #[track_caller]
     pub fn input<T: Template>(&self) -> T::Input {
-        assert!(self.schema.method() == T::METHOD, "this is no call of {}: {self}", T::NAME);
+        assert!(self.schema.method() == T::METHOD, "not a call of {}: {self}", T::NAME);
         let request = T::Request::decode(self.request.clone()).map_err(|error| error.to_string());
         let input = request.and_then(|request| T::split(request).map_err(|error| error.to_string()));
-        input
-            .map(|(input, _)| input)
-            .unwrap_or_else(|error| panic!("no handler can be given this, {error}: {self}"))
+        input.map(|(input, _)| input).unwrap_or_else(|error| panic!("not a valid input, {error}: {self}"))
     }
 
-    /// The configuration of the handler.
+    /// Decodes the configuration of the handler.
     ///
     /// # Panics
-    /// If it is of another adapter.
+    /// If the configuration is of another adapter.
     #[track_caller]
     pub fn config<C: Config>(&self) -> C {
         let config = self.config.as_ref().filter(|config| config.message_name() == C::NAME);
         let config = config.and_then(|config| C::decode(config.value.clone()).ok());
-        config.unwrap_or_else(|| panic!("the handler has no {}: {:?}", C::NAME, self.config))
+        config
+            .unwrap_or_else(|| panic!("the handler's configuration is not a {}: {:?}", C::NAME, self.config))
     }
 
-    /// What names the call: the same for a call that is sent again.
+    /// The deduplication id, which is equal for a repeated call.
     pub fn dedup_id(&self) -> String {
         self.json()["dedup_id"].as_str().unwrap_or_default().to_owned()
     }
 
-    /// The request, field by field, but for `adapter_config`: that is [`config`](Self::config).
+    /// The fields of the request, without `adapter_config` (see [`config`](Self::config)).
     pub fn json(&self) -> Json {
         show(self.schema.request_message(), &self.request)
     }
@@ -118,10 +117,14 @@ impl fmt::Debug for Call {
     }
 }
 
-/// A message for people. What is in an Any is left out: its message may not be known.
+/// A message as JSON, without fields of type Any, whose messages may be unknown.
 fn show(descriptor: &MessageDescriptor, message: &[u8]) -> Json {
     let Ok(mut message) = DynamicMessage::decode(descriptor.clone(), message) else {
-        return Json::String(format!("{} bytes that are no {}", message.len(), descriptor.full_name()));
+        return Json::String(format!(
+            "{} bytes that are not a valid {}",
+            message.len(),
+            descriptor.full_name()
+        ));
     };
     without_any(&mut message);
     trace_json(descriptor, &message.encode_to_vec())

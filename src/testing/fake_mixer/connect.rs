@@ -1,4 +1,4 @@
-//! Handlers of a test: which are called where, each watched.
+//! Handlers of a test, with a record of their calls.
 
 use std::sync::Arc;
 
@@ -14,24 +14,24 @@ use mixer_adapter_engine::{
 };
 use mixer_adapter_host::{Host, handler::BoxFuture};
 
-/// Opens a test's handlers.
-pub(super) struct Places {
+/// Opens the handlers of a test.
+pub(super) struct TestConnector {
     pub(super) host: Arc<Host>,
-    /// Opens handlers of the adapters under test.
-    pub(super) here: Connector,
-    /// Opens all others at the addresses they name.
-    pub(super) elsewhere: Connector,
-    /// Where the adapters under test run, if that is not here.
+    /// Opens handlers of the adapters under test, in the process.
+    pub(super) local: Connector,
+    /// Opens handlers at the addresses of their connections.
+    pub(super) remote: Connector,
+    /// The address of the adapters under test, if they run in another process.
     pub(super) address: Option<String>,
 }
 
-impl Connect for Places {
+impl Connect for TestConnector {
     fn connect<'a>(&'a self, spec: &'a HandlerSpec) -> BoxFuture<'a, Result<Opened, OpenFault>> {
         Box::pin(async move {
             let target = match self.under_test(spec) {
-                None => self.elsewhere.connect(spec).await,
-                Some(spec) if self.address.is_some() => self.elsewhere.connect(&spec).await,
-                Some(spec) => self.here.connect(&spec).await,
+                None => self.remote.connect(spec).await,
+                Some(spec) if self.address.is_some() => self.remote.connect(&spec).await,
+                Some(spec) => self.local.connect(&spec).await,
             };
             let config = match &spec.used {
                 Use::InProcess { adapter, config } => {
@@ -39,13 +39,13 @@ impl Connect for Places {
                 }
                 Use::Remote { adapter_config, .. } => adapter_config.clone(),
             };
-            Ok(Box::new(Watched { handler: spec.name.to_string(), config, target: target? }) as Opened)
+            Ok(Box::new(RecordedTarget { handler: spec.name.to_string(), config, target: target? }) as Opened)
         })
     }
 }
 
-impl Places {
-    /// A handler of an adapter under test, with the connection it has there: not that of its configuration.
+impl TestConnector {
+    /// The handler of an adapter under test, with the connection to this adapter in place of the configured one.
     fn under_test(&self, spec: &HandlerSpec) -> Option<HandlerSpec> {
         let mut spec = spec.clone();
         if let Use::Remote { connection, adapter_config, .. } = &mut spec.used {
@@ -60,14 +60,14 @@ impl Places {
     }
 }
 
-/// A target with a record of its calls.
-pub(super) struct Watched {
+/// A target that records its calls.
+pub(super) struct RecordedTarget {
     pub(super) handler: String,
     pub(super) config: Option<Any>,
     pub(super) target: Opened,
 }
 
-impl Target for Watched {
+impl Target for RecordedTarget {
     fn call<'a>(
         &'a self,
         template: &'a DynamicTemplate,

@@ -4,22 +4,22 @@ use bytes::Bytes;
 
 use mixer_adapter_core::adapter::Code;
 
-/// What goes wrong between the engine and an adapter: see [`FakeMixer::inject`](super::FakeMixer::inject).
+/// A fault between the engine and an adapter: see [`FakeMixer::inject`](super::FakeMixer::inject).
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Fault {
-    /// The call reaches the adapter that much later; meanwhile its deadline goes on.
+    /// Delays the call, but not its deadline.
     Delay(Duration),
-    /// The adapter is not called; this error is the answer.
+    /// Answers with this error instead of the adapter.
     Error(Code, String),
-    /// The connection breaks off when the call has been sent. The adapter is not called.
+    /// Closes the connection after the call was sent, without a call of the adapter.
     Dropped,
-    /// The adapter is not called; the answer is no protobuf message.
+    /// Answers with bytes that are not a protobuf message, instead of the adapter.
     Malformed,
-    /// The adapter is not called; these bytes are the answer's message.
+    /// Answers with this message instead of the adapter.
     Answer(Bytes),
-    /// The adapter has lost all its sessions when the call arrives, as one that was started again.
+    /// Removes all sessions of the adapter before the call, as a restart does.
     LostSessions,
 }
 
-/// The key of a field without its value.
-pub(super) const NO_MESSAGE: Bytes = Bytes::from_static(&[0x0a]);
+/// The tag of a field without its value.
+pub(super) const MALFORMED: Bytes = Bytes::from_static(&[0x0a]);

@@ -10,7 +10,7 @@ use prost_reflect::{DynamicMessage, Value};
 use tokio::time::Instant;
 use tonic::Status;
 
-use super::{Answer, answer::grant, call::recorded, connect::Watched};
+use super::{Answer, answer::grant, call::recorded, connect::RecordedTarget};
 use crate::answer::Verdict;
 use mixer_adapter_core::{
     adapter::{Grant, QuotaRequest},
@@ -29,10 +29,10 @@ use mixer_adapter_host::{
     session::SessionId,
 };
 
-/// An adapter with a configuration, called straight: the bytes of a Mixer's request, without rules, attributes, expressions
-/// and gRPC. [`Setup::params`](super::Setup::params) makes one.
+/// An adapter with a configuration that is called directly: with the bytes of a Mixer's request, but without rules,
+/// attributes, expressions and gRPC. [`Setup::params`](super::Setup::params) makes one.
 ///
-/// Each call brings the configuration along, until there is a [session](Self::session).
+/// Each call carries the configuration, or the id of the [session](Self::session) if there is one.
 pub struct FakeHandler {
     host: Arc<Host>,
     config: Any,
@@ -40,7 +40,7 @@ pub struct FakeHandler {
     handler: RuntimeHandler,
 }
 
-/// How long a handler may take to close.
+/// Limit for the closing of a handler.
 const CLOSED_WITHIN: Duration = Duration::from_secs(10);
 
 impl FakeHandler {
@@ -49,18 +49,18 @@ impl FakeHandler {
         Self { host, config, session: None, handler }
     }
 
-    /// Has the adapter look at the configuration, without opening a handler.
+    /// Validates the configuration without opening a handler.
     ///
     /// # Errors
-    /// The adapter refuses it.
+    /// If the adapter rejects the configuration.
     pub fn validate(&self) -> Result<(), CallError> {
         self.host.validate(self.new_session())
     }
 
-    /// Opens a session, with Validate and CreateSession: from now on calls bring its id, and it is closed when this is dropped.
+    /// Opens a session with Validate and CreateSession. Calls carry its id, and dropping this handle closes it.
     ///
     /// # Errors
-    /// The adapter refuses the configuration.
+    /// If the adapter rejects the configuration.
     pub async fn session(mut self) -> Result<Self, CallError> {
         self.validate()?;
         let id = self.host.create_session(self.new_session(), 0).await?;
@@ -75,12 +75,12 @@ impl FakeHandler {
         Ok(self)
     }
 
-    /// A check, by a template of that variety. An instance without a name is called `TEMPLATE.instance.istio-system`.
+    /// Calls a check template. An instance without a name is named `TEMPLATE.instance.istio-system`.
     pub async fn check<T: Template<Response = CheckResult>>(&self, instance: T::Instance) -> Answer<Verdict> {
         self.call::<T>(instance).await.map(Verdict::from)
     }
 
-    /// A report of some instances.
+    /// Calls a report template with instances.
     pub async fn report<T: Template<Response = ReportResult>>(
         &self,
         instances: impl IntoIterator<Item = T::Instance>,
@@ -88,7 +88,7 @@ impl FakeHandler {
         self.send::<T>(instances.into_iter().collect(), None).await.map(drop)
     }
 
-    /// A quota: an amount, or all arguments of a call.
+    /// Calls a quota template with an amount, or with all arguments of a call.
     pub async fn quota<T: Template<Response = QuotaResult>>(
         &self,
         instance: T::Instance,
@@ -101,15 +101,15 @@ impl FakeHandler {
         })
     }
 
-    /// A call of a template of any variety but report and quota, with the whole message that the adapter answers.
+    /// Calls a template of any variety except report and quota, and returns the adapter's message.
     pub async fn call<T: Template>(&self, instance: T::Instance) -> Answer<T::Response> {
         self.send::<T>(vec![instance], None).await
     }
 
-    /// Lets go of the handler and waits until it is closed, so that what it does last can be looked at.
+    /// Closes the handler and waits for it, so that a test can check its effects.
     ///
     /// # Panics
-    /// If it is not closed within ten seconds.
+    /// If the handler does not close within ten seconds.
     pub async fn close(self) {
         let host = self.host.clone();
         drop(self);
@@ -167,7 +167,7 @@ fn handler(host: &Arc<Host>, config: &Any, adapter_config: &Any) -> RuntimeHandl
     let target = Straight { host: host.clone(), adapter_config: adapter_config.encode_to_vec().into() };
     let name = "the-handler.handler.istio-system";
     let watched =
-        Watched { handler: name.to_owned(), config: Some(config.clone()), target: Box::new(target) };
+        RecordedTarget { handler: name.to_owned(), config: Some(config.clone()), target: Box::new(target) };
     RuntimeHandler::new(name.into(), Digest::of([]), Box::new(watched))
 }
 

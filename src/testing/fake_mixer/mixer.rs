@@ -10,8 +10,8 @@ use std::{
 use tokio::{runtime::Handle as Runtime, sync::Mutex};
 
 use super::{
-    Answer, Ask, Attributes, Fault, NoAdapter, Refused, Setup, backend::Backend, call::recorded,
-    connect::Places, resources::NAMESPACE,
+    Answer, Attributes, Fault, NoAdapter, RejectedConfigError, RequestBuilder, Setup, backend::Backend,
+    call::recorded, connect::TestConnector, resources::NAMESPACE,
 };
 use crate::{
     answer::Verdict,
@@ -30,47 +30,48 @@ use mixer_adapter_host::{
     handler::{Caller, Closing},
 };
 
-/// The engine with a test's configuration: takes Check, Report and quota as a Mixer, calls adapters as one, and says why.
+/// The engine with a test's configuration: it answers Check, Report and quota requests as a Mixer does, calls adapters, and
+/// explains its answers.
 ///
-/// Everything is real but the network: requests are encoded as a proxy encodes them, rules and expressions are evaluated,
-/// and adapters in the process are called by gRPC over pipes, by the client and the server that are used over TCP. So the
-/// clock of tokio can be paused (`#[tokio::test(start_paused = true)]`), and a test that waits for a minute takes none.
+/// Everything except the network is real: requests are encoded as by a proxy, rules and expressions are evaluated, and
+/// in-process adapters are called by gRPC over pipes, with the same client and server as over TCP. The clock of tokio can be
+/// paused (`#[tokio::test(start_paused = true)]`), so that a test with a timeout of a minute takes no time.
 pub struct FakeMixer {
     pub(super) mixer: Arc<Mixer>,
     host: Arc<Host>,
     backend: Arc<Backend>,
     controller: Mutex<Controller>,
-    /// Where connections are kept, and sessions ended.
+    /// The runtime of connections and of closing sessions.
     closing: Closing,
-    /// Resources that a new configuration has, too, unless it has others of the same names.
-    standing: Vec<Resource>,
+    /// Resources that are added to each configuration, unless it has resources of the same names.
+    base: Vec<Resource>,
     requests: AtomicU64,
 }
 
-/// How long handlers may take to close.
+/// Limit for the closing of handlers.
 const CLOSED_WITHIN: Duration = Duration::from_secs(10);
 
 impl FakeMixer {
-    /// A Mixer with that adapter in the process; [`Setup::and`] adds others.
+    /// Begins a Mixer with an in-process adapter; [`Setup::and`] adds others.
     pub fn with<A: Adapter>() -> Setup<A> {
         Setup::new().and::<A>()
     }
 
-    /// A Mixer with that configuration, in YAML or JSON, and without adapters in the process: handlers call the addresses
-    /// that they name.
+    /// Begins a Mixer with a configuration in YAML or JSON and without in-process adapters: handlers call the addresses of
+    /// their connections.
     pub fn configured(text: &str) -> Setup<NoAdapter> {
         Setup::new().config(text)
     }
 
     pub(super) fn new(
         host: Arc<Host>,
-        standing: Vec<Resource>,
+        base: Vec<Resource>,
         address: Option<String>,
         options: BuildOptions,
     ) -> Self {
         let closing = Closing::on(Runtime::current());
         let backend = Backend::new(host.clone());
-        let here = remote::Options {
+        let local = remote::Options {
             wire: Some(backend.wire(closing.runtime().clone())),
             resolver: remote::Resolver::new(|_, _| async { Ok(vec![([127, 0, 0, 1], 1).into()]) }),
             reconnect: Backoff { first: Duration::from_millis(1), longest: Duration::from_millis(10) },
@@ -78,27 +79,32 @@ impl FakeMixer {
             ..remote::Options::default()
         };
         let connector = |remote| Connector { host: host.clone(), remote, closing: closing.clone() };
-        let places = Places {
+        let connector = TestConnector {
             host: host.clone(),
-            here: connector(here),
-            elsewhere: connector(remote::Options::default()),
+            local: connector(local),
+            remote: connector(remote::Options::default()),
             address,
         };
         let mixer = Arc::new(Mixer::new());
-        let controller = Controller::new(mixer.clone(), host.clone(), Arc::new(places), options);
+        let controller = Controller::new(mixer.clone(), host.clone(), Arc::new(connector), options);
         let (controller, requests) = (Mutex::new(controller), AtomicU64::new(0));
-        Self { mixer, host, backend, controller, closing, standing, requests }
+        Self { mixer, host, backend, controller, closing, base, requests }
     }
 
     /// Sends a Check.
-    pub fn check(&self, attributes: impl Into<Attributes>) -> Ask<'_, Verdict> {
-        Ask::new(self, attributes.into(), self.dedup_id())
+    pub fn check(&self, attributes: impl Into<Attributes>) -> RequestBuilder<'_, Verdict> {
+        RequestBuilder::new(self, attributes.into(), self.dedup_id())
     }
 
-    /// Sends a Check that asks for a quota: an instance's short name and an amount. A request that is denied before that is
-    /// an error, with the denial's code.
-    pub fn quota(&self, name: &str, amount: i64, attributes: impl Into<Attributes>) -> Ask<'_, Grant> {
-        Ask::new(self, attributes.into(), self.dedup_id()).quota(name, amount)
+    /// Sends a Check with a quota request: the short name of an instance, and an amount. A denied check is an error with the
+    /// code of the denial.
+    pub fn quota(
+        &self,
+        name: &str,
+        amount: i64,
+        attributes: impl Into<Attributes>,
+    ) -> RequestBuilder<'_, Grant> {
+        RequestBuilder::new(self, attributes.into(), self.dedup_id()).quota(name, amount)
     }
 
     /// Sends a Report of one request or, given several, of a batch.
@@ -110,14 +116,17 @@ impl FakeMixer {
         Answer { result: result.map(drop), calls, trace }
     }
 
-    /// Has the next call of an adapter meet a fault, on its way by gRPC; of several, each call meets one. Handlers that name
-    /// their adapter by `compiledAdapter` are called without gRPC and meet none.
+    /// Injects a fault into the next gRPC call of an adapter; several faults apply to one call each. Handlers with
+    /// `compiledAdapter` are called without gRPC and have no faults.
     pub fn inject(&self, fault: Fault) {
         self.backend.inject(fault);
     }
 
-    /// Puts another configuration in the place of the test's own, in YAML or JSON. A refused one changes nothing.
-    pub async fn reload(&self, text: &str) -> Result<(), Refused> {
+    /// Replaces the configuration with another one in YAML or JSON. A rejected one changes nothing.
+    ///
+    /// # Errors
+    /// If the configuration has errors.
+    pub async fn reload(&self, text: &str) -> Result<(), RejectedConfigError> {
         let parsed = config::parse(text, "the test", NAMESPACE);
         self.configure(parsed.resources, parsed.faults).await
     }
@@ -126,25 +135,25 @@ impl FakeMixer {
         &self,
         mut resources: Vec<Resource>,
         faults: Vec<config::Fault>,
-    ) -> Result<(), Refused> {
-        for standing in &self.standing {
-            if !resources.iter().any(|resource| resource.name == standing.name) {
-                resources.push(standing.clone());
+    ) -> Result<(), RejectedConfigError> {
+        for base in &self.base {
+            if !resources.iter().any(|resource| resource.name == base.name) {
+                resources.push(base.clone());
             }
         }
         let update = Update { source: "the test".into(), changes: Change::full_sets(resources), faults };
-        self.controller.lock().await.apply(update).await.map_err(|faults| Refused { faults })
+        self.controller.lock().await.apply(update).await.map_err(|faults| RejectedConfigError { faults })
     }
 
-    /// The adapters in the process, with their handlers and sessions.
+    /// The host of the in-process adapters, with their handlers and sessions.
     pub fn host(&self) -> &Host {
         &self.host
     }
 
-    /// Lets go of all handlers and waits until they are closed, so that what they do last can be looked at.
+    /// Closes all handlers and waits for them, so that a test can check their effects.
     ///
     /// # Panics
-    /// If they are not closed within ten seconds.
+    /// If they do not close within ten seconds.
     pub async fn close(self) {
         self.mixer.close();
         // CloseSession, which closes handlers in turn.

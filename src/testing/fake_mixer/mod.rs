@@ -1,7 +1,6 @@
-//! The fake Mixer: the engine with a test's configuration, over adapters in the process.
+//! The fake Mixer: the engine with a test's configuration and in-process adapters.
 
 mod answer;
-mod ask;
 mod attributes;
 mod backend;
 mod call;
@@ -10,15 +9,16 @@ mod fault;
 mod handler;
 mod mixer;
 mod params;
+mod request_builder;
 mod resources;
 mod setup;
 
 pub use answer::Answer;
-pub use ask::Ask;
 pub use attributes::Attributes;
 pub use call::Call;
 pub use fault::Fault;
 pub use handler::FakeHandler;
 pub use mixer::FakeMixer;
 pub use params::{IntoParams, Params};
-pub use setup::{NoAdapter, Refused, Setup};
+pub use request_builder::RequestBuilder;
+pub use setup::{NoAdapter, RejectedConfigError, Setup};

@@ -11,16 +11,16 @@ use mixer_adapter_core::{
 #[derive(Clone, Debug, PartialEq)]
 pub struct Params {
     fields: Map<String, Json>,
-    /// The message they were, if they were one.
+    /// The message, if they were made of one.
     message: Option<Any>,
 }
 
 /// Parameters of a handler or an instance: YAML or JSON text, a JSON value, or [`Params::message`] of an adapter's own `Params`.
 ///
 /// # Panics
-/// Panics on text that is not YAML and on values that are not objects: a mistake in the test.
+/// On text that is not YAML and on values that are not objects: a mistake in the test.
 pub trait IntoParams {
-    /// The parameters.
+    /// Converts into parameters.
     fn into_params(self) -> Params;
 }
 
@@ -29,7 +29,7 @@ impl IntoParams for &str {
     fn into_params(self) -> Params {
         match serde_saphyr::from_str::<Json>(self) {
             Ok(json) => json.into_params(),
-            Err(error) => panic!("the parameters are no YAML: {error}\n{self}"),
+            Err(error) => panic!("the parameters are not valid YAML: {error}\n{self}"),
         }
     }
 }
@@ -40,7 +40,7 @@ impl IntoParams for Json {
         match self {
             Json::Null => Params { fields: Map::new(), message: None },
             Json::Object(fields) => Params { fields, message: None },
-            other => panic!("parameters are an object, not {other}"),
+            other => panic!("parameters must be an object, not {other}"),
         }
     }
 }
@@ -52,10 +52,10 @@ impl IntoParams for Params {
 }
 
 impl Params {
-    /// The parameters of a handler, from the adapter's configuration message.
+    /// Makes the parameters of a handler from the adapter's configuration message.
     ///
     /// # Panics
-    /// Panics if the message's descriptor does not describe it.
+    /// If the descriptor of the message is invalid.
     #[track_caller]
     pub fn message<C: Config>(config: &C) -> Self {
         let value = config.encode_to_vec();
@@ -64,7 +64,7 @@ impl Params {
             .and_then(|pool| pool.get_message_by_name(C::NAME))
             .and_then(|message| DynamicMessage::decode(message, &value[..]).ok());
         let Some(Ok(Json::Object(fields))) = message.map(serde_json::to_value) else {
-            panic!("{} has no usable descriptor", C::NAME)
+            panic!("{} has no valid descriptor", C::NAME)
         };
         let message = Any { type_url: format!("type.googleapis.com/{}", C::NAME), value: value.into() };
         Params { fields, message: Some(message) }
@@ -74,7 +74,7 @@ impl Params {
         Json::Object(self.fields)
     }
 
-    /// As `adapter_config`: the message they were, or a Struct that names the adapter.
+    /// Encodes the parameters as `adapter_config`: the original message, or a Struct that names the adapter.
     #[track_caller]
     pub(super) fn into_config(mut self, adapter: &str) -> Any {
         if let Some(message) = self.message {
@@ -84,7 +84,7 @@ impl Params {
         let message = prost_types::Struct::default().descriptor();
         match read_params(&message, Json::Object(self.fields)) {
             Ok(value) => Any { type_url: "type.googleapis.com/google.protobuf.Struct".to_owned(), value },
-            Err(error) => panic!("the parameters are no Struct: {error}"),
+            Err(error) => panic!("the parameters are not a valid Struct: {error}"),
         }
     }
 }

@@ -1,4 +1,4 @@
-//! The resources of a test, besides those it writes itself.
+//! The resources that every test has besides its own.
 
 use std::collections::BTreeMap;
 
@@ -10,7 +10,7 @@ use mixer_adapter_core::value::ValueType;
 use mixer_adapter_engine::attribute::Vocabulary;
 use mixer_adapter_host::handler::Adapters;
 
-/// The namespace of everything that names none, whose rules apply to every request.
+/// The namespace of resources without one, whose rules apply to every request.
 pub(super) const NAMESPACE: &str = "istio-system";
 
 pub(super) fn resource(kind: Kind, name: &str, spec: Json) -> Resource {
@@ -18,7 +18,7 @@ pub(super) fn resource(kind: Kind, name: &str, spec: Json) -> Resource {
     Resource::new(ResourceName::new(name, kind, NAMESPACE), collection, spec, "the test")
 }
 
-/// A template's resource.
+/// The resource of a template.
 pub(super) fn template(name: &str, descriptor: &[u8]) -> Resource {
     resource(Kind::Template, name, json!({ "descriptor": BASE64.encode(descriptor) }))
 }
@@ -39,7 +39,7 @@ pub(super) fn manifest(adapters: &Adapters, session_based: bool) -> Vec<Resource
     templates.chain(adapters).collect()
 }
 
-/// The standard attributes and some more.
+/// A manifest of the standard attributes and of additional ones.
 pub(super) fn attributes(more: &BTreeMap<String, ValueType>) -> Resource {
     let mut standard = Vocabulary::new();
     standard.declare_standard();

@@ -15,10 +15,10 @@ use mixer_adapter_host::{
     handler::{Adapters, AdaptersBuilder, Closing, StartError, TableLimits},
 };
 
-/// A fake Mixer being put together. `A` is the adapter named last: handlers are made of it.
+/// The builder of a fake Mixer. `A` is the last added adapter, of which [`handler`](Self::handler) makes handlers.
 ///
-/// Whatever names no namespace is in `istio-system`, whose rules apply to every request.
-#[must_use = "nothing runs before `start`"]
+/// Resources without a namespace are in `istio-system`, whose rules apply to every request.
+#[must_use = "a fake Mixer runs after `start`"]
 pub struct Setup<A> {
     adapters: BTreeMap<&'static str, fn(AdaptersBuilder) -> AdaptersBuilder>,
     templates: BTreeMap<&'static str, &'static [u8]>,
@@ -32,31 +32,31 @@ pub struct Setup<A> {
     adapter: PhantomData<fn() -> A>,
 }
 
-/// Stands for an adapter where none was named.
+/// The adapter of a [`Setup`] without adapters.
 #[derive(Clone, Copy, Debug)]
 pub enum NoAdapter {}
 
-/// Why a fake Mixer does not take its configuration.
+/// A configuration with errors.
 #[derive(Clone, PartialEq, thiserror::Error)]
-pub struct Refused {
-    /// Everything that is wrong with it, warnings too.
+pub struct RejectedConfigError {
+    /// All faults of the configuration, including warnings.
     pub faults: Vec<Fault>,
 }
 
-impl fmt::Display for Refused {
+impl fmt::Display for RejectedConfigError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str("the configuration is refused:")?;
+        f.write_str("the configuration is rejected:")?;
         self.faults.iter().try_for_each(|fault| write!(f, "\n  {fault}"))
     }
 }
 
-impl fmt::Debug for Refused {
+impl fmt::Debug for RejectedConfigError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         fmt::Display::fmt(self, f)
     }
 }
 
-impl From<StartError> for Refused {
+impl From<StartError> for RejectedConfigError {
     fn from(error: StartError) -> Self {
         Self { faults: vec![Fault::error(error.to_string())] }
     }
@@ -80,24 +80,24 @@ impl Setup<NoAdapter> {
 }
 
 impl<A: Adapter> Setup<A> {
-    /// A handler: the adapter named last, with that configuration.
+    /// Adds a handler: the last added adapter with a configuration.
     #[track_caller]
     pub fn handler(mut self, name: &str, params: impl IntoParams) -> Self {
         let spec = json!({
             "adapter": A::NAME,
             "params": params.into_params().into_json(),
-            // Nobody listens there: the adapter is in the process.
+            // Never used: the adapter is in the process.
             "connection": { "address": "in-process:1" },
         });
         self.resources.push(resource(Kind::Handler, name, spec));
         self
     }
 
-    /// A handler alone: calls that go straight to it, without rules, attributes and expressions. What else was set up plays
-    /// no part, but for other adapters, which are in the process too.
+    /// Opens a handler for direct calls, without rules, attributes and expressions. Of the other settings only the added
+    /// adapters have an effect.
     ///
     /// # Panics
-    /// If the adapters cannot be in one process, or outside of a tokio runtime.
+    /// If the adapters conflict, or outside of a tokio runtime.
     #[track_caller]
     pub fn params(self, params: impl IntoParams) -> FakeHandler {
         match self.host() {
@@ -108,7 +108,7 @@ impl<A: Adapter> Setup<A> {
 }
 
 impl<A> Setup<A> {
-    /// One more adapter in the process.
+    /// Adds an in-process adapter.
     pub fn and<B: Adapter>(mut self) -> Setup<B> {
         self.adapters.insert(B::NAME, AdaptersBuilder::add::<B>);
         let Self {
@@ -138,7 +138,7 @@ impl<A> Setup<A> {
         }
     }
 
-    /// An instance: what the template's fields are made of, each an expression.
+    /// Adds an instance: an expression for each field of the template.
     #[track_caller]
     pub fn instance<T: Template>(mut self, name: &str, params: impl IntoParams) -> Self {
         self.templates.insert(T::NAME, T::DESCRIPTOR);
@@ -147,7 +147,7 @@ impl<A> Setup<A> {
         self
     }
 
-    /// A rule: for requests that meet the condition (an expression; `true` for all), these instances go to that handler.
+    /// Adds a rule: if the condition (an expression; `true` for all requests) is true, these instances go to the handler.
     pub fn rule<'i>(
         mut self,
         condition: &str,
@@ -161,15 +161,15 @@ impl<A> Setup<A> {
         self
     }
 
-    /// An attribute besides the standard ones.
+    /// Declares an attribute besides the standard ones.
     pub fn attribute(mut self, name: &str, value_type: ValueType) -> Self {
         self.attributes.insert(name.to_owned(), value_type);
         self
     }
 
-    /// Resources in YAML or JSON, as they are given to a real Mixer. Handlers of the adapters under test call those
-    /// whatever address they name, and without TLS; the `template` and `adapter` resources of these are there. Handlers of
-    /// other adapters call the addresses that they name.
+    /// Adds resources in YAML or JSON, as for a real Mixer. Handlers of the adapters under test call these, whatever their
+    /// connection, and need no `template` and `adapter` resources. Handlers of other adapters call the addresses of their
+    /// connections.
     pub fn config(mut self, text: &str) -> Self {
         let parsed = config::parse(text, "the test", NAMESPACE);
         self.faults.extend(parsed.faults);
@@ -177,41 +177,44 @@ impl<A> Setup<A> {
         self
     }
 
-    /// A resource.
+    /// Adds a resource.
     pub fn resource(mut self, resource: Resource) -> Self {
         self.resources.push(resource);
         self
     }
 
-    /// Adapters get their configuration by sessions, and not with each call.
+    /// Uses sessions in place of sending the configuration with each call.
     pub fn sessions(mut self) -> Self {
         self.sessions = true;
         self
     }
 
-    /// The adapters under test run there, `host:port`, and not in the process.
+    /// Calls the adapters under test at `host:port` and not in the process.
     pub fn at(mut self, address: impl ToString) -> Self {
         self.address = Some(address.to_string());
         self
     }
 
-    /// How the configuration is treated, and failures.
+    /// Sets the options for building the configuration.
     pub fn options(mut self, options: BuildOptions) -> Self {
         self.options = options;
         self
     }
 
-    /// Starts the engine. Must be called within a tokio runtime, which everything runs on.
-    pub async fn start(mut self) -> Result<FakeMixer, Refused> {
+    /// Starts the engine on the current tokio runtime.
+    ///
+    /// # Errors
+    /// If the configuration has errors.
+    pub async fn start(mut self) -> Result<FakeMixer, RejectedConfigError> {
         let host = self.host()?;
-        let mut standing = resources::manifest(host.adapters(), self.sessions);
+        let mut base = resources::manifest(host.adapters(), self.sessions);
         let more = std::mem::take(&mut self.templates).into_iter();
-        standing.extend(more.map(|(name, descriptor)| resources::template(name, descriptor)));
+        base.extend(more.map(|(name, descriptor)| resources::template(name, descriptor)));
         if !self.attributes.is_empty() {
-            standing.push(resources::attributes(&self.attributes));
+            base.push(resources::attributes(&self.attributes));
         }
         let (resources, faults) = (std::mem::take(&mut self.resources), std::mem::take(&mut self.faults));
-        let mixer = FakeMixer::new(host, standing, self.address, self.options);
+        let mixer = FakeMixer::new(host, base, self.address, self.options);
         mixer.configure(resources, faults).await?;
         Ok(mixer)
     }

@@ -1,4 +1,4 @@
-//! What programs that go on and on say of themselves, to stderr.
+//! Logging of long-running commands, to stderr.
 
 use std::io::IsTerminal as _;
 
@@ -6,30 +6,32 @@ use anyhow::Context as _;
 use clap::Args;
 use tracing_subscriber::EnvFilter;
 
-use super::values;
+use super::value_parsers;
 
-/// What is logged, and how.
+/// Filter and format of the log.
 #[derive(Debug, Args)]
-pub(super) struct Logging {
-    /// What is logged, to stderr: error, warn, info, debug, trace, or as in RUST_LOG
+pub(super) struct LogArgs {
+    /// Log filter: error, warn, info, debug, trace, or the syntax of RUST_LOG; logs go to stderr
     #[arg(long, value_name = "FILTER", default_value = "info", env = "MIXER_ADAPTER_LOG")]
     log: String,
 
-    /// Log as JSON, a line an event
-    #[arg(long, env = "MIXER_ADAPTER_LOG_JSON", value_parser = values::switch(), action = clap::ArgAction::SetTrue)]
+    /// Log one JSON object per line
+    #[arg(long, env = "MIXER_ADAPTER_LOG_JSON", value_parser = value_parsers::switch(), action = clap::ArgAction::SetTrue)]
     log_json: bool,
 }
 
-impl Logging {
-    /// Logs from now on.
+impl LogArgs {
+    /// Installs the logger.
     pub(super) fn start(&self) -> anyhow::Result<()> {
         start(&self.log, self.log_json)
     }
 }
 
-/// Logs what the filter lets through, from now on.
+/// Installs a logger with a filter.
 pub(super) fn start(filter: &str, json: bool) -> anyhow::Result<()> {
-    let filter = EnvFilter::try_new(filter).with_context(|| format!("--log {filter:?} is no filter"))?;
+    let filter = EnvFilter::try_new(filter).with_context(|| {
+        format!("--log {filter:?} is not a valid filter; write it like info or mixer_adapter=debug,warn")
+    })?;
     let colours =
         std::io::stderr().is_terminal() && std::env::var_os("NO_COLOR").is_none_or(|no| no.is_empty());
     let logging =

@@ -1,16 +1,17 @@
-//! TLS of the connections that configuration comes and goes by.
+//! TLS of connections for configuration.
 
 use std::{path::PathBuf, sync::Arc};
 
 use clap::Args;
 
-use super::Usage;
+use super::UsageError;
 use mixer_adapter_net::tls::{AccessSettings, Client, ClientOptions, Credentials, Server, TlsError};
 
-/// Who this program is on mcps:// connections, and whom it dials.
+/// Certificates of this program, and the servers that it trusts.
 #[derive(Debug, Args)]
-pub(super) struct Identity {
-    /// This program's certificate, for mcps://. The files of this and the next two are waited for, and followed when they change
+pub(super) struct ClientTlsArgs {
+    /// Certificate chain of this program for mcps:// and xdss://. This file and the next two may appear later, and are reloaded
+    /// when they change
     #[arg(
         long,
         value_name = "FILE",
@@ -19,11 +20,11 @@ pub(super) struct Identity {
     )]
     cert_file: PathBuf,
 
-    /// The key of that certificate
+    /// Private key of that certificate
     #[arg(long, value_name = "FILE", env = "MIXER_ADAPTER_KEY_FILE", default_value = "/etc/certs/key.pem")]
     key_file: PathBuf,
 
-    /// The authorities that the certificates of others are to come from
+    /// CA certificates to verify peers with
     #[arg(
         long,
         value_name = "FILE",
@@ -32,30 +33,30 @@ pub(super) struct Identity {
     )]
     ca_cert_file: PathBuf,
 
-    /// Whom to take for the server of mcps://, by a SAN of its certificate, spiffe://...; several with commas [default: who has
-    /// the name that is dialed]
+    /// SANs of which an mcps:// or xdss:// server's certificate must have one, such as spiffe://...; separated by commas
+    /// [default: the host name of the URL]
     #[arg(long, value_name = "SAN", env = "MIXER_ADAPTER_MCP_SERVER_SAN", value_delimiter = ',')]
     mcp_server_san: Vec<String>,
 }
 
-/// The same, and who may dial this program.
+/// TLS of outbound and inbound connections.
 #[derive(Debug, Args)]
-pub(super) struct Security {
+pub(super) struct TlsArgs {
     #[command(flatten)]
-    identity: Identity,
+    identity: ClientTlsArgs,
 
-    /// Who may dial an mcps:// port, by a SAN of the certificate, spiffe://...; several with commas [default: nobody]
+    /// SANs of peers that may connect to an mcps:// port, such as spiffe://...; separated by commas [default: nobody]
     #[arg(long, value_name = "SAN", env = "MIXER_ADAPTER_MCP_ALLOW", value_delimiter = ',')]
     mcp_allow: Vec<String>,
 
-    /// A file with more of these, `allowed: [SAN]` in YAML as for Galley's --accessListFile; followed when it changes
+    /// File with further SANs, `allowed: [SAN]` in YAML as for Galley's --accessListFile; reloaded when it changes
     #[arg(long, value_name = "FILE", env = "MIXER_ADAPTER_MCP_ALLOW_FILE")]
     mcp_allow_file: Option<PathBuf>,
 }
 
-impl Identity {
-    /// For connections that are dialed.
-    pub(super) fn client(&self) -> Result<Arc<Client>, Usage> {
+impl ClientTlsArgs {
+    /// TLS of outbound connections.
+    pub(super) fn client(&self) -> Result<Arc<Client>, UsageError> {
         let options = ClientOptions::mutual(self.credentials(), self.mcp_server_san.clone());
         Client::new(options).map_err(usage)
     }
@@ -69,19 +70,19 @@ impl Identity {
     }
 }
 
-impl Security {
-    /// For connections that are dialed.
-    pub(super) fn client(&self) -> Result<Arc<Client>, Usage> {
+impl TlsArgs {
+    /// TLS of outbound connections.
+    pub(super) fn client(&self) -> Result<Arc<Client>, UsageError> {
         self.identity.client()
     }
 
-    /// For a port.
-    pub(super) fn server(&self) -> Result<Arc<Server>, Usage> {
+    /// TLS of a listener.
+    pub(super) fn server(&self) -> Result<Arc<Server>, UsageError> {
         let access = AccessSettings { allow: self.mcp_allow.clone(), file: self.mcp_allow_file.clone() };
         Server::new(self.identity.credentials(), access).map_err(usage)
     }
 }
 
-fn usage(error: TlsError) -> Usage {
-    Usage(error.to_string())
+fn usage(error: TlsError) -> UsageError {
+    UsageError(error.to_string())
 }

@@ -2,10 +2,10 @@ use std::process::ExitCode;
 
 use clap::Args;
 
-use super::{check_request, print::print_check, server::Server};
+use super::{args::MixerArgs, check_request, print::print_check};
 use crate::cli::{
-    attributes::{Attributes, how_to_write},
-    values,
+    attribute_args::{AttributeArgs, how_to_write},
+    value_parsers,
 };
 use mixer_adapter_engine::proto::istio::mixer::v1::{CheckRequest, check_request::QuotaParams};
 
@@ -16,18 +16,17 @@ Examples:
   mixer-adapter quota requests --amount 30 --best-effort --attributes source.name=alice
   mixer-adapter quota requests --dedup-id a-call --json | jq .quotas.requests.granted_amount
 
-A quota is asked for behind a check: where that is denied, nothing is granted. A name that is no quota of the
-configuration is granted in full, as by a real Mixer.
+A quota request is part of a check: if the check is denied, nothing is granted. A quota that is not configured is
+granted in full, as by a real Mixer.
 
 ",
     how_to_write!(),
     "
 
-Exit codes: 0 there is an answer (nothing granted is one), 1 there is a gRPC error in its place, 2 the command line
-is wrong."
+Exit codes: 0 an answer (a grant of nothing is one), 1 a gRPC error, 2 usage error."
 );
 
-/// Ask a Mixer for quota, and print what it grants
+/// Request quota from a Mixer, and print the grant
 #[derive(Debug, Args)]
 pub(crate) struct Quota {
     /// The quota: the short name of an instance, `requests` for requests.instance.istio-system
@@ -35,19 +34,19 @@ pub(crate) struct Quota {
     name: String,
 
     #[command(flatten)]
-    amount: Amount,
+    amount: AmountArgs,
 
     #[command(flatten)]
-    attributes: Attributes,
+    attributes: AttributeArgs,
 
     #[command(flatten)]
-    server: Server,
+    mixer: MixerArgs,
 }
 
-/// How much of a quota.
+/// The amount of a quota request.
 #[derive(Debug, Args)]
-pub(crate) struct Amount {
-    /// How much to ask for
+pub(crate) struct AmountArgs {
+    /// Amount to request
     #[arg(
         long,
         value_name = "N",
@@ -57,18 +56,18 @@ pub(crate) struct Amount {
     )]
     amount: i64,
 
-    /// Take a part where all of it is not to be had
-    #[arg(long, env = "MIXER_ADAPTER_BEST_EFFORT", value_parser = values::switch())]
+    /// Accept a part of the amount if not all of it is available
+    #[arg(long, env = "MIXER_ADAPTER_BEST_EFFORT", value_parser = value_parsers::switch())]
     best_effort: bool,
 
-    /// The id by which a request that is sent again counts once [default: one of its own]
+    /// Deduplication id: repeated requests with the same id count once [default: a new id]
     #[arg(long, value_name = "ID", env = "MIXER_ADAPTER_DEDUP_ID")]
     dedup_id: Option<String>,
 }
 
-impl Amount {
-    /// Asks for that quota, too.
-    pub(crate) fn ask(&self, name: &str, request: &mut CheckRequest) {
+impl AmountArgs {
+    /// Adds a request for a quota to a check.
+    pub(crate) fn add_to(&self, name: &str, request: &mut CheckRequest) {
         let params = QuotaParams { amount: self.amount, best_effort: self.best_effort };
         request.quotas.insert(name.to_owned(), params);
         if let Some(id) = &self.dedup_id {
@@ -79,10 +78,10 @@ impl Amount {
 
 impl Quota {
     pub(crate) fn run(self) -> anyhow::Result<ExitCode> {
-        let attributes = self.attributes.request(&Server::types())?;
-        let mut request = check_request(&attributes, self.server.known_words()?);
-        self.amount.ask(&self.name, &mut request);
-        let asked = self.server.check(&request)?;
-        print_check(&request, &asked, self.server.json, |status| self.server.failure(status))
+        let attributes = self.attributes.request(&MixerArgs::types())?;
+        let mut request = check_request(&attributes, self.mixer.known_words()?);
+        self.amount.add_to(&self.name, &mut request);
+        let asked = self.mixer.check(&request)?;
+        print_check(&request, &asked, self.mixer.json, |status| self.mixer.failure(status))
     }
 }

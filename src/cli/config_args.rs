@@ -1,24 +1,24 @@
-//! `--config` and what goes with it.
+//! `--config` and the options for building a configuration.
 
 use clap::{Args, builder::TypedValueParser};
 
-use super::{Usage, sources::files, values};
+use super::{UsageError, source_args::files, value_parsers};
 use mixer_adapter_config::{self as config, ConfigSet, ConfigUrl, Fault, Parsed, ScopedUrl};
 use mixer_adapter_engine::{
     build::{BuildOptions, FieldPolicy, OnField},
     dispatch::{FailurePolicy, OnFailure},
 };
 
-/// Which configuration, and what is done where it or a call is at fault.
+/// The configuration, and the policies for its faults and for failed calls.
 #[derive(Debug, Args)]
-pub(super) struct Configuration {
-    /// The configuration: a directory of YAML or JSON files, one such file, mcp://HOST:PORT, xds://HOST:PORT (whole sets) or
-    /// xds+delta://HOST:PORT (changes). Can be given several times,
-    /// with collections for each: mcp://HOST:PORT?collections=rules,handlers [default: a sample that comes with it]
+pub(super) struct ConfigArgs {
+    /// The configuration: a directory of YAML or JSON files, one such file, mcp://HOST:PORT, xds://HOST:PORT (state of the
+    /// world) or xds+delta://HOST:PORT (incremental). Can be repeated, with collections for each:
+    /// mcp://HOST:PORT?collections=rules,handlers [default: an embedded sample]
     #[arg(long, value_name = "DIR|URL", env = "MIXER_ADAPTER_CONFIG", value_delimiter = ';')]
     pub(super) config: Vec<ScopedUrl>,
 
-    /// The namespace whose rules apply to every request, and of resources that name none
+    /// The namespace whose rules apply to all requests, and of resources without a namespace
     #[arg(
         long,
         value_name = "NAMESPACE",
@@ -27,38 +27,38 @@ pub(super) struct Configuration {
     )]
     pub(super) default_config_namespace: String,
 
-    /// Leave out what is faulty in the configuration, as Mixer does, in place of refusing all of it
-    #[arg(long, env = "MIXER_ADAPTER_LENIENT", value_parser = values::switch(), action = clap::ArgAction::SetTrue)]
+    /// Skip the faulty resources of a configuration, as Mixer does, instead of rejecting all of it
+    #[arg(long, env = "MIXER_ADAPTER_LENIENT", value_parser = value_parsers::switch(), action = clap::ArgAction::SetTrue)]
     lenient: bool,
 
-    /// A rule's condition cannot be evaluated: `mixer` and `open` skip the rule, `closed` denies the check
+    /// If a rule's condition cannot be evaluated: `mixer` and `open` skip the rule, `closed` denies the check
     #[arg(long, value_name = "POLICY", default_value = "mixer", env = "MIXER_ADAPTER_ON_MATCH_ERROR", value_parser = on_failure())]
     on_match_error: OnFailure,
 
-    /// An instance cannot be built, or an adapter fails: `mixer` fails the check with a gRPC error, `open` goes on
+    /// If an instance cannot be built, or an adapter fails: `mixer` fails the check with a gRPC error, `open` continues
     /// without it, `closed` denies the check
     #[arg(long, value_name = "POLICY", default_value = "mixer", env = "MIXER_ADAPTER_ON_ADAPTER_ERROR", value_parser = on_failure())]
     on_adapter_error: OnFailure,
 
-    /// An adapter does not answer in time: as --on-adapter-error
+    /// If an adapter does not answer in time: as --on-adapter-error
     #[arg(long, value_name = "POLICY", default_value = "mixer", env = "MIXER_ADAPTER_ON_TIMEOUT", value_parser = on_failure())]
     on_timeout: OnFailure,
 
-    /// The configuration is in use with faults, by --lenient: `closed` denies every check until they are corrected
+    /// If --lenient uses a configuration with faults: `closed` denies every check until they are corrected
     #[arg(long, value_name = "POLICY", default_value = "mixer", env = "MIXER_ADAPTER_ON_CONFIG_ERROR", value_parser = on_failure())]
     on_config_error: OnFailure,
 
-    /// What is received has a field that is not known here, as its sender has a newer API: `warn`, `ignore` or `refuse`
+    /// If a received resource has an unknown field, because its sender has a newer API: `warn`, `ignore` or `refuse`
     #[arg(long, value_name = "POLICY", default_value = "warn", env = "MIXER_ADAPTER_UNKNOWN_FIELDS", value_parser = on_field())]
     unknown_fields: OnField,
 
-    /// The configuration has a field that is deprecated: `warn`, `ignore` or `refuse`
+    /// If the configuration has a deprecated field: `warn`, `ignore` or `refuse`
     #[arg(long, value_name = "POLICY", default_value = "warn", env = "MIXER_ADAPTER_DEPRECATED_FIELDS", value_parser = on_field())]
     deprecated_fields: OnField,
 }
 
-impl Configuration {
-    /// How a snapshot is built of it.
+impl ConfigArgs {
+    /// The options to build snapshots with.
     pub(super) fn options(&self) -> BuildOptions {
         BuildOptions {
             default_namespace: self.default_config_namespace.clone(),
@@ -74,11 +74,14 @@ impl Configuration {
         }
     }
 
-    /// The resources now, and what is wrong with them so far.
-    pub(super) fn read(&self, sample: Option<&'static str>) -> Result<(ConfigSet, Vec<Fault>), Usage> {
+    /// Reads the resources and the faults found so far.
+    pub(super) fn read(&self, sample: Option<&'static str>) -> Result<(ConfigSet, Vec<Fault>), UsageError> {
         match (&self.config[..], sample) {
             ([], Some(sample)) => Ok(set(config::parse(sample, SAMPLE, &self.default_config_namespace))),
-            ([], None) => Err(Usage("--config: this program has no sample; give a directory".to_owned())),
+            ([], None) => Err(UsageError(
+                "--config: required, because this program has no sample configuration; write a directory"
+                    .to_owned(),
+            )),
             (parts, _) => {
                 let mut all = Parsed::default();
                 for (path, filter) in files(parts)? {
@@ -93,14 +96,16 @@ impl Configuration {
     }
 }
 
-/// What the configuration that comes with a program is called.
+/// The name of the embedded configuration.
 pub(super) const SAMPLE: &str = "the sample";
 
-/// The resources of a directory or a file, and what is wrong with them so far.
-pub(super) fn read(url: &ConfigUrl, default_namespace: &str) -> Result<(ConfigSet, Vec<Fault>), Usage> {
+/// Reads the resources of a directory or a file and the faults found so far.
+pub(super) fn read(url: &ConfigUrl, default_namespace: &str) -> Result<(ConfigSet, Vec<Fault>), UsageError> {
     match url {
         ConfigUrl::Files(path) => Ok(set(config::read(path, default_namespace))),
-        url => Err(Usage(format!("{url} is no directory and no file; only `serve` follows servers"))),
+        url => Err(UsageError(format!(
+            "{url} is not a file or a directory; only `serve` reads configuration from servers"
+        ))),
     }
 }
 

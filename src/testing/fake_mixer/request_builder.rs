@@ -15,9 +15,9 @@ use mixer_adapter_engine::{
 };
 use mixer_adapter_host::handler::Caller;
 
-/// A Check about to be sent: awaiting it sends it.
-#[must_use = "it is sent when it is awaited"]
-pub struct Ask<'m, R> {
+/// A Check or a quota request; awaiting it sends it.
+#[must_use = "a request is sent when it is awaited"]
+pub struct RequestBuilder<'m, R> {
     mixer: &'m FakeMixer,
     request: CheckRequest,
     within: Option<Duration>,
@@ -26,21 +26,20 @@ pub struct Ask<'m, R> {
 
 type Sent<'m, R> = Pin<Box<dyn Future<Output = Answer<R>> + Send + 'm>>;
 
-impl<'m, R> Ask<'m, R> {
+impl<'m, R> RequestBuilder<'m, R> {
     pub(super) fn new(mixer: &'m FakeMixer, attributes: Attributes, dedup_id: String) -> Self {
         let request = check_request(&attributes.into_written(), WORDS.len());
         let request = CheckRequest { deduplication_id: dedup_id, ..request };
         Self { mixer, request, within: None, answer: PhantomData }
     }
 
-    /// How long the answer is waited for.
+    /// Sets the deadline of the request.
     pub fn within(mut self, timeout: Duration) -> Self {
         self.within = Some(timeout);
         self
     }
 
-    /// What names the request, so that the same one sent again counts once. Each request has an id of its own where none is
-    /// given.
+    /// Sets the deduplication id, by which repeated requests count once. By default each request has an id of its own.
     pub fn dedup_id(mut self, id: impl Into<String>) -> Self {
         self.request.deduplication_id = id.into();
         self
@@ -54,20 +53,20 @@ impl<'m, R> Ask<'m, R> {
     }
 }
 
-impl<'m> Ask<'m, Grant> {
+impl<'m> RequestBuilder<'m, Grant> {
     pub(super) fn quota(mut self, name: &str, amount: i64) -> Self {
         self.request.quotas = [(name.to_owned(), QuotaParams { amount, best_effort: false })].into();
         self
     }
 
-    /// Less than the amount is welcome too.
+    /// Accepts a part of the amount.
     pub fn best_effort(mut self) -> Self {
         self.request.quotas.values_mut().for_each(|params| params.best_effort = true);
         self
     }
 }
 
-impl<'m> IntoFuture for Ask<'m, Verdict> {
+impl<'m> IntoFuture for RequestBuilder<'m, Verdict> {
     type Output = Answer<Verdict>;
     type IntoFuture = Sent<'m, Verdict>;
 
@@ -78,7 +77,7 @@ impl<'m> IntoFuture for Ask<'m, Verdict> {
     }
 }
 
-impl<'m> IntoFuture for Ask<'m, Grant> {
+impl<'m> IntoFuture for RequestBuilder<'m, Grant> {
     type Output = Answer<Grant>;
     type IntoFuture = Sent<'m, Grant>;
 
@@ -90,11 +89,11 @@ impl<'m> IntoFuture for Ask<'m, Grant> {
     }
 }
 
-/// The only quota of an answer; a denial comes before any quota.
+/// Returns the only quota of an answer. A denial is an error, because it has no quotas.
 fn only_grant(mut response: CheckResponse) -> Result<Grant, Status> {
     let status = response.precondition.unwrap_or_default().status.unwrap_or_default();
     if status.code != 0 {
-        let denied = format!("denied before the quota was asked for: {}", status.message);
+        let denied = format!("the check was denied before the quota request: {}", status.message);
         return Err(Status::new(status.code.into(), denied));
     }
     match response.quotas.pop_first() {

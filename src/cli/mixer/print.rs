@@ -5,10 +5,10 @@ use std::{process::ExitCode, time::Duration};
 use serde_json::{Value as Json, json};
 use tonic::Status;
 
-use super::Asked;
+use super::TimedAnswer;
 use crate::{
     answer::{check_json, check_text},
-    cli::{self, failure::Failure},
+    cli::{self, rpc_error::RpcError},
 };
 use mixer_adapter_engine::proto::istio::mixer::v1::{
     CheckRequest, CheckResponse, ReportRequest, ReportResponse,
@@ -17,9 +17,9 @@ use mixer_adapter_engine::proto::istio::mixer::v1::{
 /// Prints the answer to a check, or the failure in its place.
 pub(crate) fn print_check(
     request: &CheckRequest,
-    asked: &Asked<CheckResponse>,
+    asked: &TimedAnswer<CheckResponse>,
     as_json: bool,
-    failure: impl FnOnce(&Status) -> Failure,
+    failure: impl FnOnce(&Status) -> RpcError,
 ) -> anyhow::Result<ExitCode> {
     let text = |response: &CheckResponse| check_text(request, response);
     print(asked, as_json, text, check_json, failure)
@@ -28,9 +28,9 @@ pub(crate) fn print_check(
 /// Prints the answer to a report, or the failure in its place.
 pub(crate) fn print_report(
     request: &ReportRequest,
-    asked: &Asked<ReportResponse>,
+    asked: &TimedAnswer<ReportResponse>,
     as_json: bool,
-    failure: impl FnOnce(&Status) -> Failure,
+    failure: impl FnOnce(&Status) -> RpcError,
 ) -> anyhow::Result<ExitCode> {
     let count = request.attributes.len();
     let text = |_: &ReportResponse| match count {
@@ -41,11 +41,11 @@ pub(crate) fn print_report(
 }
 
 fn print<Answer>(
-    asked: &Asked<Answer>,
+    asked: &TimedAnswer<Answer>,
     as_json: bool,
     text: impl FnOnce(&Answer) -> String,
     json: impl FnOnce(&Answer) -> Json,
-    failure: impl FnOnce(&Status) -> Failure,
+    failure: impl FnOnce(&Status) -> RpcError,
 ) -> anyhow::Result<ExitCode> {
     if as_json {
         let (mut json, code) = match &asked.answer {

@@ -2,8 +2,8 @@ use std::process::ExitCode;
 
 use clap::Args;
 
-use super::{print::print_report, report_request, server::Server};
-use crate::cli::attributes::{Attributes, how_to_write};
+use super::{args::MixerArgs, print::print_report, report_request};
+use crate::cli::attribute_args::{AttributeArgs, how_to_write};
 
 pub(crate) const EXAMPLES: &str = concat!(
     "\
@@ -16,25 +16,24 @@ Examples:
     how_to_write!(),
     "
 
-Exit codes: 0 all of it was delivered, 1 there is a gRPC error (what could be delivered was), 2 the command line is
-wrong."
+Exit codes: 0 the report was delivered, 1 a gRPC error (a part may have been delivered), 2 usage error."
 );
 
-/// Tell a Mixer about requests that are over
+/// Send a report of completed requests to a Mixer
 #[derive(Debug, Args)]
 pub(crate) struct Report {
     #[command(flatten)]
-    attributes: Attributes,
+    attributes: AttributeArgs,
 
     #[command(flatten)]
-    server: Server,
+    mixer: MixerArgs,
 }
 
 impl Report {
     pub(crate) fn run(self) -> anyhow::Result<ExitCode> {
-        let requests = self.attributes.requests(&Server::types())?;
-        let request = report_request(&requests, self.server.known_words()?);
-        let asked = self.server.report(&request)?;
-        print_report(&request, &asked, self.server.json, |status| self.server.failure(status))
+        let requests = self.attributes.requests(&MixerArgs::types())?;
+        let request = report_request(&requests, self.mixer.known_words()?);
+        let asked = self.mixer.report(&request)?;
+        print_report(&request, &asked, self.mixer.json, |status| self.mixer.failure(status))
     }
 }

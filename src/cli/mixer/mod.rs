@@ -1,15 +1,15 @@
-//! Asks a Mixer, ours or a real one, as a proxy does.
+//! Requests to a Mixer, this program's or a real one, as a proxy sends them.
 
+mod args;
 mod check;
 mod print;
 mod quota;
 mod report;
-mod server;
 
 pub(super) use crate::service::mixer::report_request;
 pub(super) use check::{Check, EXAMPLES as CHECK_EXAMPLES};
 pub(super) use print::{print_check, print_report};
-pub(super) use quota::{Amount, EXAMPLES as QUOTA_EXAMPLES, Quota};
+pub(super) use quota::{AmountArgs, EXAMPLES as QUOTA_EXAMPLES, Quota};
 pub(super) use report::{EXAMPLES as REPORT_EXAMPLES, Report};
 
 use std::{
@@ -24,10 +24,10 @@ use mixer_adapter_engine::{
     attribute::ParsedAttributes, dictionary::WORDS, proto::istio::mixer::v1::CheckRequest, trace::Trace,
 };
 
-/// What came of a question.
-pub(super) struct Asked<Answer> {
+/// The answer to a request, and how long it took.
+pub(super) struct TimedAnswer<Answer> {
     pub(super) answer: Result<Answer, Status>,
-    /// What led to the answer, where that was asked for and can be told.
+    /// The explanation, if it was requested and the server has one.
     pub(super) trace: Option<Trace>,
     pub(super) took: Duration,
 }

@@ -1,4 +1,4 @@
-//! A server that a command calls.
+//! The gRPC client of commands.
 
 use std::{sync::Arc, time::Duration};
 
@@ -11,12 +11,12 @@ use tonic::Status;
 use mixer_adapter_config::proto::istio::policy::v1beta1::Connection;
 use mixer_adapter_engine::remote::{Options, RemoteAdapter};
 
-/// One connection to a server.
+/// A connection to a server.
 #[derive(Clone, Debug)]
-pub(super) struct Remote(Arc<RemoteAdapter>);
+pub(super) struct RpcClient(Arc<RemoteAdapter>);
 
-impl Remote {
-    /// Connects to `HOST:PORT`, without TLS. An error says why it cannot.
+impl RpcClient {
+    /// Connects to `HOST:PORT`, without TLS.
     pub(super) async fn connect(address: &str) -> Result<Self, Status> {
         let connection = Connection { address: address.to_owned(), ..Connection::default() };
         let adapter = RemoteAdapter::new(&connection, &Options::default(), &Handle::current())
@@ -25,20 +25,20 @@ impl Remote {
         Ok(Self(Arc::new(adapter)))
     }
 
-    /// Calls a method with an encoded request; the answer is encoded, too. The server is told the timeout, and it holds
-    /// whether or not the server keeps to it.
+    /// Calls a method with an encoded request and returns the encoded response. The timeout is sent to the server, and is
+    /// enforced here, too.
     pub(super) async fn call(
         &self,
         method: &PathAndQuery,
         request: Bytes,
         timeout: Option<Duration>,
     ) -> Result<Bytes, Status> {
-        // A timeout too far away for the clock is none.
+        // A timeout beyond the range of the clock is no timeout.
         let deadline = timeout.and_then(|timeout| Instant::now().checked_add(timeout));
         self.0.call(method, request, deadline).await
     }
 
-    /// Calls a method with messages known when this was compiled.
+    /// Calls a method with typed messages.
     pub(super) async fn rpc<Answer: Message + Default>(
         &self,
         method: &'static str,
@@ -47,7 +47,6 @@ impl Remote {
     ) -> Result<Answer, Status> {
         let answer =
             self.call(&PathAndQuery::from_static(method), request.encode_to_vec().into(), timeout).await?;
-        Answer::decode(answer)
-            .map_err(|error| Status::internal(format!("the answer cannot be decoded: {error}")))
+        Answer::decode(answer).map_err(|error| Status::internal(format!("cannot decode the answer: {error}")))
     }
 }

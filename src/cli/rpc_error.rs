@@ -5,18 +5,18 @@ use tonic::{Code, Status};
 
 use mixer_adapter_core::{framework::status::status_name, proto};
 
-/// A step that got no answer, or an answer that the next step cannot go on from.
+/// A step without an answer, or with an answer that does not allow the next step.
 #[derive(Debug, thiserror::Error)]
-pub(super) struct Failure {
+pub(super) struct RpcError {
     step: Option<&'static str>,
     code: Cow<'static, str>,
     message: String,
-    /// What to try, where that can be told.
+    /// What the user can do.
     hint: Option<String>,
 }
 
-impl Failure {
-    /// The call itself ended with a gRPC error.
+impl RpcError {
+    /// The call ended with a gRPC error.
     pub(super) fn of_call(status: &Status) -> Self {
         Self::new(None, status.code() as i32, status.message())
     }
@@ -25,13 +25,13 @@ impl Failure {
         Self::new(Some(step), status.code() as i32, status.message())
     }
 
-    /// The step was answered, with a status that is not OK.
-    pub(super) fn refused(step: &'static str, status: &proto::Status) -> Self {
+    /// The answer of the step has a status other than OK.
+    pub(super) fn of_answer(step: &'static str, status: &proto::Status) -> Self {
         Self::new(Some(step), status.code, &status.message)
     }
 
-    /// The step was answered, but not as its protocol demands.
-    pub(super) fn broken(step: &'static str, message: &str) -> Self {
+    /// The answer of the step violates the protocol.
+    pub(super) fn protocol_violation(step: &'static str, message: &str) -> Self {
         Self::new(Some(step), Code::Internal as i32, message)
     }
 
@@ -43,7 +43,7 @@ impl Failure {
         Self { step, code: status_name(code), message: message.to_owned(), hint: None }
     }
 
-    pub(super) fn hint(mut self, hint: impl Into<String>) -> Self {
+    pub(super) fn with_hint(mut self, hint: impl Into<String>) -> Self {
         self.hint = Some(hint.into());
         self
     }
@@ -59,7 +59,7 @@ impl Failure {
     }
 }
 
-impl fmt::Display for Failure {
+impl fmt::Display for RpcError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         if let Some(step) = self.step {
             write!(f, "{step}: ")?;

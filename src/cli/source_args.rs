@@ -1,4 +1,4 @@
-//! The sources of the configuration that `serve` follows.
+//! The sources of configuration of `serve`.
 
 use std::{net::SocketAddr, path::PathBuf};
 
@@ -6,7 +6,7 @@ use anyhow::Context as _;
 use clap::{ArgAction, Args};
 use tokio::net::TcpListener;
 
-use super::{Usage, configuration::Configuration, security::Security, values};
+use super::{UsageError, config_args::ConfigArgs, tls_args::TlsArgs, value_parsers};
 use mixer_adapter_config::{
     Collection, CollectionFilter, ConfigUrl, ConfigUrlError, ListenUrl, MergedSource, Scoped, StreamSource,
     collection, collection_filters,
@@ -15,45 +15,45 @@ use mixer_adapter_config::{
     source::{Source, SourceSettings, Wanted},
 };
 
-/// How sources are followed that are not files.
+/// Options of sources that are not files.
 #[derive(Debug, Args)]
-pub(super) struct Sources {
-    /// Let sources of configuration dial this program: the MCP service ResourceSink on a port of its own. A port alone is one
-    /// of this machine only; mcps://HOST:PORT is TLS; ?collections=... as for --config
+pub(super) struct SourceArgs {
+    /// Accept connections from sources of configuration: the MCP service ResourceSink on a port of its own. A bare port
+    /// listens on loopback; mcps://HOST:PORT uses TLS; ?collections=... as for --config
     #[arg(long, value_name = "[HOST:]PORT", env = "MIXER_ADAPTER_MCP_LISTEN")]
     mcp_listen: Option<Scoped<ListenUrl>>,
 
-    /// Be ready without this collection, `rules` or a full name; several with commas [default: ready needs all that is
-    /// asked for]
+    /// Collections that readiness does not wait for, such as `rules` or a full name; separated by commas [default: readiness
+    /// waits for all requested collections]
     #[arg(long, value_name = "COLLECTION", env = "MIXER_ADAPTER_CONFIG_OPTIONAL", value_delimiter = ',', value_parser = collection)]
     config_optional: Vec<Collection>,
 
-    /// Keep the last good configuration of servers in this directory, and start with it while they are away
+    /// Directory for the last accepted configuration of servers, to start with while they are unavailable
     #[arg(long, value_name = "DIR", env = "MIXER_ADAPTER_CONFIG_CACHE")]
     config_cache: Option<PathBuf>,
 
-    /// Take the good resources of a push that has bad ones, in place of refusing all of it
-    #[arg(long, env = "MIXER_ADAPTER_SKIP_BAD_RESOURCES", value_parser = values::switch(), action = ArgAction::SetTrue)]
+    /// Accept the valid resources of a push that also has invalid ones, instead of rejecting all of it
+    #[arg(long, env = "MIXER_ADAPTER_SKIP_BAD_RESOURCES", value_parser = value_parsers::switch(), action = ArgAction::SetTrue)]
     skip_bad_resources: bool,
 
     #[command(flatten)]
-    security: Security,
+    security: TlsArgs,
 }
 
-/// What is to be followed.
-pub(super) struct Opened {
+/// The sources of the command line.
+pub(super) struct OpenedSources {
     pub(super) sources: Vec<MergedSource>,
-    /// Where sources may dial.
+    /// The address that sources can connect to.
     pub(super) listening: Option<SocketAddr>,
 }
 
-impl Sources {
-    /// The sources that the command line names; `None` if it names none. Servers of xDS are told of the extensions.
+impl SourceArgs {
+    /// Opens the sources of the command line; `None` if there are none. `extensions` are sent to xDS servers.
     pub(super) async fn open(
         &self,
-        configuration: &Configuration,
+        configuration: &ConfigArgs,
         extensions: Vec<Extension>,
-    ) -> anyhow::Result<Option<Opened>> {
+    ) -> anyhow::Result<Option<OpenedSources>> {
         let parts = &configuration.config;
         let dialed = parts.iter().map(|part| (part.url.to_string(), part.collections.as_ref()));
         let listens = self.mcp_listen.as_ref();
@@ -84,7 +84,7 @@ impl Sources {
             };
             sources.push(MergedSource { source, filter, required: settings.required() });
         }
-        Ok((!sources.is_empty()).then_some(Opened { sources, listening }))
+        Ok((!sources.is_empty()).then_some(OpenedSources { sources, listening }))
     }
 
     fn wanted(&self, filter: &CollectionFilter) -> Vec<Wanted> {
@@ -99,7 +99,7 @@ impl Sources {
     fn cache(&self) -> anyhow::Result<Option<Cache>> {
         let Some(directory) = &self.config_cache else { return Ok(None) };
         let cache = Cache::open(directory);
-        cache.map(Some).with_context(|| format!("--config-cache {} cannot be used", directory.display()))
+        cache.map(Some).with_context(|| format!("cannot use --config-cache {}", directory.display()))
     }
 
     async fn bind(&self, url: ListenUrl) -> anyhow::Result<(Listener, SocketAddr)> {
@@ -110,23 +110,27 @@ impl Sources {
             return Ok((Listener::with_tls(listener, self.security.server()?), address));
         }
         if !address.ip().is_loopback() {
-            tracing::warn!(%address, "--mcp-listen without TLS: whoever reaches this port can configure this program");
+            tracing::warn!(%address, "--mcp-listen without TLS: every client of this port can configure this program");
         }
         Ok((listener.into(), address))
     }
 }
 
-fn usage(error: ConfigUrlError) -> Usage {
-    Usage(error.to_string())
+fn usage(error: ConfigUrlError) -> UsageError {
+    UsageError(error.to_string())
 }
 
-/// The files among several sources; any other is refused.
-pub(super) fn files(parts: &[Scoped<ConfigUrl>]) -> Result<Vec<(&std::path::Path, CollectionFilter)>, Usage> {
+/// The paths of file sources with their collections.
+pub(super) fn files(
+    parts: &[Scoped<ConfigUrl>],
+) -> Result<Vec<(&std::path::Path, CollectionFilter)>, UsageError> {
     let named = parts.iter().map(|part| (part.url.to_string(), part.collections.as_ref()));
     let filters = collection_filters(named).map_err(usage)?;
     let files = parts.iter().zip(filters).map(|(part, filter)| match &part.url {
         ConfigUrl::Files(path) => Ok((path.as_path(), filter)),
-        url => Err(Usage(format!("{url} is no directory and no file; only `serve` follows servers"))),
+        url => Err(UsageError(format!(
+            "{url} is not a file or a directory; only `serve` reads configuration from servers"
+        ))),
     });
     files.collect()
 }

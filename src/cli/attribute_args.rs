@@ -1,0 +1,78 @@
+//! `--attributes`: the attributes of requests.
+
+use clap::Args;
+use serde_json::Value as Json;
+
+use super::{UsageError, input};
+use mixer_adapter_engine::attribute::{ParsedAttributes, Vocabulary, parse_json, parse_text};
+
+/// Help on the syntax of attributes.
+macro_rules! how_to_write {
+    () => {
+        "\
+Attributes are NAME=VALUE,NAME=VALUE. A prefix sets the type of a value:
+  string:5  int:5  double:5  bool:true  ip:10.0.0.1  time:2019-05-06T07:08:09Z  duration:1m30s
+  map:a=b;c=d  bytes:AAECAw==
+Without a prefix a standard attribute has its standard type (request.path is a STRING, source.ip an IP_ADDRESS,
+request.headers a STRING_MAP); the value of any other attribute is read as INT64, DOUBLE or BOOL if possible, or else
+as STRING. In a value, \\, is a comma; in a map also \\; and \\=. @FILE is YAML or JSON:
+  request.path: /x
+  source.ip: 10.0.0.1
+  request.headers: {a: b}"
+    };
+}
+pub(super) use how_to_write;
+
+/// The attributes of the requests of a command.
+#[derive(Debug, Args)]
+pub(super) struct AttributeArgs {
+    /// Attributes of the request; can be repeated
+    #[arg(short, long = "attributes", value_name = "NAME=VALUE,..|@FILE")]
+    arguments: Vec<String>,
+}
+
+impl AttributeArgs {
+    /// One request with all attributes, in their order.
+    pub(super) fn request(&self, types: &Vocabulary) -> Result<ParsedAttributes, UsageError> {
+        let mut request = ParsedAttributes::new();
+        for argument in &self.arguments {
+            let [one] = &mut read(argument, types)?[..] else {
+                return Err(UsageError(format!(
+                    "--attributes: {argument} is a list of requests; only reports have several"
+                )));
+            };
+            request.append(one);
+        }
+        Ok(request)
+    }
+
+    /// Several requests: one for each `--attributes`, or several for a file with a list.
+    pub(super) fn requests(&self, types: &Vocabulary) -> Result<Vec<ParsedAttributes>, UsageError> {
+        let mut requests = Vec::new();
+        for argument in &self.arguments {
+            requests.extend(read(argument, types)?);
+        }
+        match requests.is_empty() {
+            true => Ok(vec![ParsedAttributes::new()]),
+            false => Ok(requests),
+        }
+    }
+}
+
+fn read(argument: &str, types: &Vocabulary) -> Result<Vec<ParsedAttributes>, UsageError> {
+    let (text, _) = input::text("--attributes", argument)?;
+    if !argument.starts_with('@') {
+        let read = parse_text(&text, types).map_err(|error| UsageError(format!("--attributes: {error}")))?;
+        return Ok(vec![read]);
+    }
+    let invalid = |reason: String| UsageError(format!("--attributes {argument}: {reason}"));
+    let read: Json =
+        serde_saphyr::from_str(&text).map_err(|error| invalid(format!("not valid YAML: {error}")))?;
+    let requests = match read {
+        Json::Array(requests) => requests,
+        request => vec![request],
+    };
+    let requests =
+        requests.iter().map(|request| parse_json(request, types).map_err(|error| invalid(error.to_string())));
+    requests.collect()
+}

@@ -1,0 +1,143 @@
+use std::time::{Duration, Instant};
+
+use anyhow::Context as _;
+use clap::Args;
+use prost::Message;
+use tonic::{Code, Status};
+
+use super::TimedAnswer;
+use crate::cli::{UsageError, print_error, rpc_client::RpcClient, rpc_error::RpcError, value_parsers};
+use mixer_adapter_engine::{
+    attribute::Vocabulary,
+    dictionary::WORDS,
+    proto::{
+        istio::mixer::v1::{CheckRequest, CheckResponse, ReportRequest, ReportResponse},
+        mixer_adapter::v1::{CheckExplanation, ReportExplanation},
+    },
+    trace::Trace,
+};
+
+/// The address of a Mixer, and options of requests to it.
+#[derive(Debug, Args)]
+pub(super) struct MixerArgs {
+    /// The Mixer: this program's `serve`, or a real one
+    #[arg(long, value_name = "HOST:PORT", default_value = "127.0.0.1:9091", env = "MIXER_ADAPTER_ADDRESS", value_parser = value_parsers::target)]
+    address: String,
+
+    /// Deadline of the request, which is also sent to the server; 0 for none
+    #[arg(long, value_name = "DURATION", default_value = "0", env = "MIXER_ADAPTER_TIMEOUT", value_parser = value_parsers::duration)]
+    timeout: Duration,
+
+    /// Print the explanation, too: rules, instances, calls of adapters. Only this program's server has it; on non-loopback
+    /// addresses it needs `serve --explain`
+    #[arg(long, env = "MIXER_ADAPTER_EXPLAIN", value_parser = value_parsers::switch())]
+    explain: bool,
+
+    /// Words of the global dictionary to use; Mixers before 1.3 reject more than 221, those before 1.1 more than 202
+    #[arg(long, value_name = "N", default_value_t = WORDS.len(), env = "MIXER_ADAPTER_DICTIONARY_WORDS")]
+    dictionary_words: usize,
+
+    /// Print JSON
+    #[arg(long, env = "MIXER_ADAPTER_JSON", value_parser = value_parsers::switch())]
+    pub(super) json: bool,
+}
+
+impl MixerArgs {
+    /// The number of dictionary words to compress attributes with.
+    pub(super) fn known_words(&self) -> Result<usize, UsageError> {
+        match self.dictionary_words {
+            known if known <= WORDS.len() => Ok(known),
+            more => Err(UsageError(format!(
+                "--dictionary-words: {more} is more than the {} words of the latest dictionary",
+                WORDS.len()
+            ))),
+        }
+    }
+
+    pub(super) fn check(&self, request: &CheckRequest) -> anyhow::Result<TimedAnswer<CheckResponse>> {
+        self.send(CHECK, request, EXPLAIN_CHECK, |explained: CheckExplanation| {
+            let answer = explained.response.ok_or_else(|| status(explained.error));
+            (answer, explained.trace)
+        })
+    }
+
+    pub(super) fn report(&self, request: &ReportRequest) -> anyhow::Result<TimedAnswer<ReportResponse>> {
+        self.send(REPORT, request, EXPLAIN_REPORT, |explained: ReportExplanation| {
+            let answer = match explained.error {
+                None => Ok(ReportResponse {}),
+                error => Err(status(error)),
+            };
+            (answer, explained.trace)
+        })
+    }
+
+    /// Sends the request, by the Explain service if an explanation is requested and the server has this service.
+    fn send<Answer: Message + Default, Explained: Message + Default>(
+        &self,
+        method: &'static str,
+        request: &impl Message,
+        explaining: &'static str,
+        explained: impl FnOnce(Explained) -> (Result<Answer, Status>, String),
+    ) -> anyhow::Result<TimedAnswer<Answer>> {
+        let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
+        let runtime = runtime.context("cannot start the runtime")?;
+        let timeout = value_parsers::unless_zero(self.timeout);
+        runtime.block_on(async {
+            let client = RpcClient::connect(&self.address).await;
+            let client =
+                client.map_err(|status| RpcError::of_step("connecting", &status).with_hint(CONNECT_HINT))?;
+            let start = Instant::now();
+            if self.explain {
+                match client.rpc(explaining, request, timeout).await {
+                    Ok(answered) => {
+                        let took = start.elapsed();
+                        let (answer, trace) = explained(answered);
+                        let trace: Trace = serde_json::from_str(&trace).context("cannot decode the trace")?;
+                        return Ok(TimedAnswer { answer, trace: Some(trace), took });
+                    }
+                    Err(status) if status.code() == Code::Unimplemented => {
+                        print_error(&format!("{} {NO_TRACE}", self.address));
+                    }
+                    Err(status) => {
+                        return Ok(TimedAnswer { answer: Err(status), trace: None, took: start.elapsed() });
+                    }
+                }
+            }
+            let start = Instant::now();
+            let answer = client.rpc(method, request, timeout).await;
+            Ok(TimedAnswer { answer, trace: None, took: start.elapsed() })
+        })
+    }
+
+    /// The error of a request, with a hint for the user.
+    pub(super) fn failure(&self, status: &Status) -> RpcError {
+        let failure = RpcError::of_call(status);
+        match status.code() {
+            Code::Unimplemented => {
+                failure.with_hint(format!("{} does not serve istio.mixer.v1.Mixer", self.address))
+            }
+            _ => failure,
+        }
+    }
+
+    /// The types of attributes without a prefix.
+    pub(super) fn types() -> Vocabulary {
+        let mut types = Vocabulary::new();
+        types.declare_standard();
+        types
+    }
+}
+
+const CHECK: &str = "/istio.mixer.v1.Mixer/Check";
+const REPORT: &str = "/istio.mixer.v1.Mixer/Report";
+const EXPLAIN_CHECK: &str = "/mixer_adapter.v1.Explain/Check";
+const EXPLAIN_REPORT: &str = "/mixer_adapter.v1.Explain/Report";
+
+const CONNECT_HINT: &str = "start a Mixer with `serve`, or set --address to another one";
+const NO_TRACE: &str =
+    "has no explanations: it is another Mixer, or runs on a non-loopback address without `serve --explain`";
+
+fn status(written: Option<mixer_adapter_core::proto::Status>) -> Status {
+    let written = written.unwrap_or_default();
+    Status::new(Code::from_i32(written.code), written.message)
+}

@@ -1,0 +1,80 @@
+//! Parsers of flag values.
+
+use std::{
+    io,
+    net::{Ipv6Addr, SocketAddr, ToSocketAddrs as _},
+    time::Duration,
+};
+
+use mixer_adapter_core::value::parse_duration;
+
+/// The reason why the value of a flag is invalid; clap adds the flag and the value.
+#[derive(Debug, thiserror::Error)]
+pub(super) enum ValueError {
+    #[error("write it like 300ms, 5s, 1m30s or 24h")]
+    Duration,
+    #[error("{0}; write HOST:PORT, with port 0 for a free one")]
+    Address(#[source] io::Error),
+    #[error("the name has no address")]
+    Unresolved,
+    #[error("write HOST:PORT, such as 127.0.0.1:9091, adapter.example.com:9091 or [::1]:9091")]
+    Target,
+    #[error("write mcp://HOST:PORT, or mcps:// for TLS")]
+    Sink,
+    #[error(transparent)]
+    Url(#[from] mixer_adapter_config::ConfigUrlError),
+    #[error("write NAME=TYPE, such as my.size=INT64")]
+    Declaration,
+    #[error("unknown type {name}; {suggestion}")]
+    UnknownType { name: String, suggestion: String },
+    #[error("a namespace has at most 63 lower-case letters, digits and dashes")]
+    Namespace,
+}
+
+/// Parses a duration in Go's syntax: `300ms`, `5s`, `24h`.
+pub(super) fn duration(text: &str) -> Result<Duration, ValueError> {
+    match parse_duration(text).map(u64::try_from) {
+        Some(Ok(nanos)) => Ok(Duration::from_nanos(nanos)),
+        _ => Err(ValueError::Duration),
+    }
+}
+
+/// `None` for zero, which disables a limit.
+pub(super) fn unless_zero(duration: Duration) -> Option<Duration> {
+    (!duration.is_zero()).then_some(duration)
+}
+
+/// Parses an address to listen on; a bare port is on loopback.
+pub(super) fn address(text: &str) -> Result<SocketAddr, ValueError> {
+    if let Ok(port) = text.trim_start_matches(':').parse::<u16>() {
+        return Ok(SocketAddr::from(([127, 0, 0, 1], port)));
+    }
+    let mut addresses = text.to_socket_addrs().map_err(ValueError::Address)?;
+    addresses.next().ok_or(ValueError::Unresolved)
+}
+
+/// Parses an address to connect to: a host or an IP address, and a port.
+pub(super) fn target(text: &str) -> Result<String, ValueError> {
+    let is_host = |host: &str| {
+        !host.is_empty() && !host.contains('/') && (host.starts_with('[') || !host.contains(':'))
+    };
+    let port = text.rsplit_once(':').filter(|(host, _)| is_host(host));
+    match port.map(|(_, port)| port.parse::<u16>()) {
+        Some(Ok(port)) if port > 0 => Ok(text.to_owned()),
+        _ => Err(ValueError::Target),
+    }
+}
+
+/// The address to connect to a listener on this machine.
+pub(super) fn reachable(address: SocketAddr) -> SocketAddr {
+    match (address.ip().is_unspecified(), address.is_ipv4()) {
+        (false, _) => address,
+        (true, true) => SocketAddr::from(([127, 0, 0, 1], address.port())),
+        (true, false) => SocketAddr::from((Ipv6Addr::LOCALHOST, address.port())),
+    }
+}
+
+/// Parses a flag, which an environment variable may set to `1`, `yes`, `on` or `false`.
+pub(super) fn switch() -> clap::builder::BoolishValueParser {
+    clap::builder::BoolishValueParser::new()
+}
