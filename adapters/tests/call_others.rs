@@ -306,7 +306,7 @@ fn descriptors_that_are_none_are_refused_with_the_reason() {
     };
     refused(
         &["--descriptor", "nowhere"],
-        "--descriptor: there is no file \"nowhere\", and this is no base64",
+        "--descriptor: \"nowhere\" is neither a file nor a descriptor set in base64: ",
     );
     let proto = "../build/tests/data/templates/checkproducer.proto";
     refused(&["--descriptor", proto], "the descriptor is not a google.protobuf.FileDescriptorSet");

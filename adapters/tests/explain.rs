@@ -148,7 +148,7 @@ fn a_wrong_command_line_exits_with_2() {
     for (arguments, reason) in [
         (&["--on-match-error", "maybe"][..], "[possible values: mixer, open, closed]"),
         (&["--report", "--quota", "x"], "cannot be used with"),
-        (&["--config", "mcp://127.0.0.1:1"], "is no directory and no file"),
+        (&["--config", "mcp://127.0.0.1:1"], "is not a file or a directory"),
         (&["--config", "ftp://x"], "ftp:// is not known"),
         (&["-a", "x"], "is not an attribute"),
     ] {

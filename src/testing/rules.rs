@@ -68,7 +68,7 @@ async fn takes_its_configuration<A: Adapter>(suite: &Compliance<A>) -> Outcome {
     let refused = |reason: String| {
         format!("{} is rejected: {reason}; set `config(..)` to one that it accepts", suite.config)
     };
-    let config = subject.config().map_err(refused)?;
+    let config = subject.config().map_err(|error| refused(error.to_string()))?;
     let new = NewSession { adapter_config: Some(config.clone()), ..NewSession::default() };
     subject.host.validate(new).map_err(|error| refused(error.to_string()))?;
     subject.create_session(&config).await.map_err(|error| refused(error.to_string()))?;
