@@ -1,4 +1,4 @@
-//! The compliance suite finds what is wrong with an adapter, and nothing where nothing is.
+//! The compliance suite reports the broken rules of an adapter, and none for a correct adapter.
 
 use std::time::Duration;
 
@@ -9,9 +9,9 @@ fn careless(flaw: &str) -> Compliance<Careless> {
     Compliance::new().config(&format!("flaw: {flaw:?}"))
 }
 
-/// The rules that are broken, and how.
+/// The broken rules with the reasons.
 fn broken(suite: &Compliance<Careless>) -> Vec<(&'static str, String)> {
-    suite.violations().into_iter().map(|violation| (violation.rule, violation.how)).collect()
+    suite.violations().into_iter().map(|violation| (violation.rule, violation.reason)).collect()
 }
 
 #[test]
@@ -30,38 +30,41 @@ fn an_adapter_that_blocks_keeps_the_contract() {
 
 #[test]
 fn a_panic_on_an_instance_without_its_value_is_found() {
-    let [(rule, how)] = &broken(&careless("unwraps"))[..] else { panic!("one rule is broken") };
+    let [(rule, reason)] = &broken(&careless("unwraps"))[..] else { panic!("one rule is broken") };
     assert_eq!(*rule, "every-instance-is-answered");
-    assert!(how.starts_with("`listentry` panics (no value) for "), "{how}");
+    assert!(reason.starts_with("`listentry` panics (no value) for "), "{reason}");
 }
 
 #[test]
 fn a_panic_on_an_odd_value_is_found() {
-    let [(rule, how)] = &broken(&careless("slices"))[..] else { panic!("one rule is broken") };
+    let [(rule, reason)] = &broken(&careless("slices"))[..] else { panic!("one rule is broken") };
     assert_eq!(*rule, "every-instance-is-answered");
-    assert!(how.contains("no IPv4 address"), "{how}");
+    assert!(reason.contains("no IPv4 address"), "{reason}");
 }
 
 #[test]
 fn an_internal_error_for_an_instance_is_found() {
-    let [(rule, how)] = &broken(&careless("fails"))[..] else { panic!("one rule is broken") };
+    let [(rule, reason)] = &broken(&careless("fails"))[..] else { panic!("one rule is broken") };
     assert_eq!(*rule, "every-instance-is-answered");
-    assert!(how.starts_with("`listentry` fails with Internal (adapter `careless`: no value) for "), "{how}");
+    assert!(
+        reason.starts_with("`listentry` fails with Internal (adapter `careless`: no value) for "),
+        "{reason}"
+    );
 }
 
 #[test]
 fn a_call_that_never_returns_is_found() {
     let suite = careless("hangs").patience(Duration::from_millis(200));
-    let [(rule, how)] = &broken(&suite)[..] else { panic!("one rule is broken") };
+    let [(rule, reason)] = &broken(&suite)[..] else { panic!("one rule is broken") };
     assert_eq!(*rule, "every-instance-is-answered");
-    assert!(how.starts_with("`listentry` does not return in time for "), "{how}");
+    assert!(reason.starts_with("`listentry` does not return in time for "), "{reason}");
 }
 
 #[test]
 fn a_grant_of_part_where_all_or_nothing_is_asked_for_is_found() {
-    let [(rule, how)] = &broken(&careless("grants what it has"))[..] else { panic!("one rule is broken") };
+    let [(rule, reason)] = &broken(&careless("grants what it has"))[..] else { panic!("one rule is broken") };
     assert_eq!(*rule, "quota-grants");
-    assert!(how.ends_with("when asked for 2, best effort: false"), "{how}");
+    assert!(reason.ends_with("for an amount of 2, best effort: false"), "{reason}");
 }
 
 #[test]
@@ -82,18 +85,21 @@ fn a_panic_while_closing_is_found() {
 #[test]
 fn a_refusal_that_names_another_field_or_none_is_found() {
     for (suite, expected) in [
-        (careless("").refuses("size", "size: 9"), "size: 9 is not refused"),
+        (careless("").refuses("size", "size: 9"), "size: 9 is not rejected"),
         (
             careless("").refuses("flaw", "size: 10"),
-            "size: 10 is refused for [\"size\"], not for `flaw`: adapter `careless` refuses its configuration: size: must \
+            "size: 10 is rejected because of [\"size\"], not of `flaw`: adapter `careless` refuses its configuration: size: must \
              be below 10",
         ),
         // Refused while opening, without a field.
         (
             careless("").refuses("size", "size: 20"),
-            "size: 20 is refused for [], not for `size`: adapter `careless` refuses its configuration: too large",
+            "size: 20 is rejected because of [], not of `size`: adapter `careless` refuses its configuration: too large",
         ),
-        (careless("").refuses("size", "colour: red"), "colour: red is refused for `colour`, not for `size`"),
+        (
+            careless("").refuses("size", "colour: red"),
+            "colour: red is rejected because of `colour`, not of `size`",
+        ),
     ] {
         assert_eq!(broken(&suite), [("refusals-name-the-field", expected.to_owned())]);
     }
@@ -101,8 +107,8 @@ fn a_refusal_that_names_another_field_or_none_is_found() {
 
 #[test]
 fn an_example_configuration_that_is_refused_is_found() {
-    let expected = "size: 11 is refused: adapter `careless` refuses its configuration: size: must be below 10; say \
-                    `config(..)` with one it takes";
+    let expected = "size: 11 is rejected: adapter `careless` refuses its configuration: size: must be below 10; set \
+                    `config(..)` to one that it accepts";
     assert_eq!(
         broken(&Compliance::new().config("size: 11")),
         [("takes-its-configuration", expected.to_owned())]
