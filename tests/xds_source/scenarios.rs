@@ -13,7 +13,7 @@ enum Step {
 use Step::{Becomes, Leaves, Wants};
 
 /// Each step adds or takes away names, or changes all there is, and all pushes are accepted.
-fn state_of_the_world(type_url: &str, start: &str, steps: &[Step]) {
+fn sotw(type_url: &str, start: &str, steps: &[Step]) {
     let mut server = Sotw::new();
     server.set(type_url, start);
     let mut names: Vec<String> = Vec::new();
@@ -77,7 +77,7 @@ fn everything_is_sent_at_once_and_again_when_something_changes_or_is_added() {
             Becomes("A@2 B@1 C@1 D@2", Some("A@2 B@1 C@1 D@2")),
             Becomes("A@2 D@2", Some("A@2 D@2")),
         ];
-        state_of_the_world(type_url, "A@1 B@1 C@1", &steps);
+        sotw(type_url, "A@1 B@1 C@1", &steps);
     }
 }
 
@@ -89,11 +89,11 @@ fn what_is_named_is_sent_alone_and_when_it_changes() {
             Becomes("A@1 B@2 C@1 D@1", Some("B@2 D@1")),
             Becomes("A@2 B@2 C@1 D@1", None),
         ];
-        state_of_the_world(type_url, "A@1 B@1 C@1 D@1", &steps);
+        sotw(type_url, "A@1 B@1 C@1 D@1", &steps);
     }
     for type_url in [ROUTE, ENDPOINT] {
         let steps = [Wants("B D", Some("B@1 D@1")), Becomes("A@1 B@2 C@1 D@1", Some("B@2"))];
-        state_of_the_world(type_url, "A@1 B@1 C@1 D@1", &steps);
+        sotw(type_url, "A@1 B@1 C@1 D@1", &steps);
         changes_only(type_url, "A@1 B@1 C@1 D@1", &steps);
     }
 }
@@ -102,11 +102,11 @@ fn what_is_named_is_sent_alone_and_when_it_changes() {
 fn what_does_not_exist_is_sent_when_it_does() {
     for type_url in [CLUSTER, LISTENER] {
         let steps = [Wants("A Z", Some("A@1")), Becomes("A@1 B@1 Z@2", Some("A@1 Z@2"))];
-        state_of_the_world(type_url, "A@1 B@1", &steps);
+        sotw(type_url, "A@1 B@1", &steps);
     }
     for type_url in [ROUTE, ENDPOINT] {
         let steps = [Wants("A Z", Some("A@1")), Becomes("A@1 B@1 Z@2", Some("Z@2"))];
-        state_of_the_world(type_url, "A@1 B@1", &steps);
+        sotw(type_url, "A@1 B@1", &steps);
     }
     for type_url in [CLUSTER, LISTENER, ROUTE, ENDPOINT] {
         changes_only(type_url, "A@1", &[Wants("A B", Some("A@1 -B")), Becomes("A@1 B@1", Some("B@1"))]);
@@ -124,7 +124,7 @@ fn what_is_not_wanted_any_more_is_not_sent() {
             Becomes("A@3 B@3 C@3 D@3", None),
             Wants("A", Some("A@3")),
         ];
-        state_of_the_world(type_url, "A@1 B@1 C@1 D@1", &steps);
+        sotw(type_url, "A@1 B@1 C@1 D@1", &steps);
     }
     for type_url in [ROUTE, ENDPOINT] {
         let steps = [
@@ -135,7 +135,7 @@ fn what_is_not_wanted_any_more_is_not_sent() {
             Becomes("B@3 D@3", None),
             Wants("D", Some("D@3")),
         ];
-        state_of_the_world(type_url, "B@1 D@1", &steps);
+        sotw(type_url, "B@1 D@1", &steps);
         changes_only(type_url, "B@1 D@1", &steps);
     }
 }

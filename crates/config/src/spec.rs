@@ -237,7 +237,7 @@ mod tests {
             (
                 "attributemanifest",
                 "  attributes:\n    source.ip:\n      valueType: STRNG\n",
-                "x.yaml:7: x.attributemanifest.ns: spec.attributes[\"source.ip\"].value_type: \"STRNG\" is no ValueType; did you mean STRING?",
+                "x.yaml:7: x.attributemanifest.ns: spec.attributes[\"source.ip\"].value_type: \"STRNG\" is not a value of ValueType; did you mean STRING?",
             ),
             (
                 "handler",

@@ -259,7 +259,10 @@ mod tests {
                 json!({ "http_filters": [{ "name": "f", "typed_config": { "@type": "t/no.Such" } }] }),
                 ".http_filters[0].typed_config.@type: type no.Such is not known",
             ),
-            (json!({ "codec_type": "HTTP9" }), ".codec_type: \"HTTP9\" is no CodecType; did you mean HTTP1?"),
+            (
+                json!({ "codec_type": "HTTP9" }),
+                ".codec_type: \"HTTP9\" is not a value of CodecType; did you mean HTTP1?",
+            ),
         ] {
             assert_eq!(encoded(listener(manager)).unwrap_err(), format!("{config}{reason}"));
         }

@@ -157,7 +157,9 @@ fn watcher(root: &Path, wake: mpsc::Sender<()>) -> Option<RecommendedWatcher> {
         Ok(watcher)
     });
     watching
-        .inspect_err(|error| tracing::debug!("polling {}: it cannot be watched: {error}", root.display()))
+        .inspect_err(
+            |error| tracing::debug!(path = %root.display(), %error, "files cannot be watched; polling them"),
+        )
         .ok()
 }
 

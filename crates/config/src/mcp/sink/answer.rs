@@ -142,7 +142,7 @@ impl Machine {
         let Some(collection) = self.collections.get_mut(name) else { return };
         let text = format!("{name}: {nack}");
         let refused = Some(Refused { version, nack });
-        // Told once, not on every retry.
+        // Logged once, not on every retry.
         if collection.refused != refused {
             tracing::warn!(
                 version = refused.as_ref().map(|r| &*r.version),
@@ -179,7 +179,7 @@ impl Machine {
     fn log_skipped(&mut self, name: &Arc<str>, version: &str, nack: &Nack) {
         let Some(collection) = self.collections.get_mut(name) else { return };
         if collection.skipped.as_ref() != Some(nack) {
-            tracing::warn!(collection = &**name, version, %nack, "bad resources are left out");
+            tracing::warn!(collection = &**name, version, %nack, "bad resources skipped");
             collection.skipped = Some(nack.clone());
         }
     }

@@ -45,7 +45,7 @@ impl Cache {
         let files = match fs::read_dir(&self.directory) {
             Ok(files) => files,
             Err(error) => {
-                tracing::warn!(directory = %self.directory.display(), %error, "the configuration cache cannot be read");
+                tracing::warn!(directory = %self.directory.display(), %error, "reading the configuration cache failed");
                 return Vec::new();
             }
         };
@@ -145,7 +145,7 @@ impl Writer {
                         batch.values().try_for_each(|cached| cache.write(cached))
                     });
                     match written.await {
-                        Ok(Err(error)) => tracing::warn!(%error, "the configuration cache cannot be written"),
+                        Ok(Err(error)) => tracing::warn!(%error, "writing the configuration cache failed"),
                         Ok(Ok(())) => {}
                         Err(error) => tracing::warn!(%error, "writing the configuration cache failed"),
                     }

@@ -227,7 +227,7 @@ impl Driver {
 
     fn end(&mut self, id: StreamId, status: Status) {
         if let Some(handle) = self.streams.remove(&id) {
-            tracing::warn!(peer = self.observed.peer(id), %status, "the sink ends the stream");
+            tracing::warn!(peer = self.observed.peer(id), %status, "ending the configuration stream");
             let _ = handle.requests.try_send(Err(status));
             handle.ended.cancel();
         }

@@ -187,7 +187,7 @@ impl Machine {
                 tracing::warn!(
                     collection = &*collection.name,
                     required = collection.required,
-                    "the source does not serve this collection; it is left out for now"
+                    "the source does not serve this collection; it will be asked for again later"
                 );
             }
             collection.unsupported = Some(now);

@@ -49,7 +49,7 @@ impl ResourceSink for ResourceSinkService {
     ) -> Result<Response<Self::EstablishResourceStreamStream>, Status> {
         let admitted = self.admission.enter().await?;
         let peer = peer_name(&request);
-        tracing::info!(peer, metadata = ?request.metadata(), "a source of configuration has dialed");
+        tracing::info!(peer, metadata = ?request.metadata(), "configuration source connected");
         let (stream, requests) = self.sink.open(peer).await;
         tokio::spawn(async move {
             receive(stream, request.into_inner()).await;
@@ -71,6 +71,6 @@ async fn receive(stream: driver::Stream, mut pushes: Streaming<Resources>) {
             () = stream.ended.cancelled() => break Status::aborted("the sink ended it"),
         }
     };
-    tracing::info!(%status, "the stream of a source of configuration is over");
+    tracing::info!(%status, "stream of configuration source closed");
     stream.closed(Some(status)).await;
 }

@@ -72,12 +72,12 @@ impl<F> Method<F> {
         let peer = peer_name(&request);
         let requests =
             Streaming::new_request(decoder, request.into_inner(), None, Some(self.max_message_size));
-        tracing::info!(peer, "a sink has dialed");
+        tracing::info!(peer, "sink connected");
         let (pushes, outgoing) = mpsc::channel(1);
         let (dialogue, source) = ((self.dialogue)(&self.source), self.source);
         tokio::spawn(async move {
             let served = source.exchange(dialogue, peer.clone(), requests, pushes, self.requests).await;
-            tracing::info!(peer, status = %served.status, "the stream of a sink is over");
+            tracing::info!(peer, status = %served.status, "stream of sink closed");
             drop(admitted);
         });
         let mut response = http::Response::new(Body::new(StreamBody::new(frames(outgoing))));

@@ -54,7 +54,7 @@ pub(super) async fn exchange<D: Dialect>(
         let replies = tokio::select! {
             opened = &mut call, if opening => match opened {
                 Ok(response) => {
-                    tracing::info!(metadata = ?response.metadata(), "connected to a server of configuration");
+                    tracing::info!(metadata = ?response.metadata(), "connected to configuration server");
                     responses = Some(response.into_inner());
                     continue;
                 }

@@ -54,7 +54,7 @@ pub(crate) async fn follow(sink: Sink, path: PathBuf) {
         let (own, name) = (path.clone(), format!("xds://{}", path.display()));
         let run = |stream, requests| exchange(own, stream, requests);
         let Ended { status, .. } = with_stream(sink.clone(), name, stop.clone(), run).await;
-        tracing::warn!(path = %path.display(), %status, "the files are read anew");
+        tracing::warn!(path = %path.display(), %status, "stream ended; reading all files again");
         time::sleep(POLL).await;
     }
 }
