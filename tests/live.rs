@@ -1,5 +1,5 @@
-//! Pushes become live configuration while requests are served, over real sockets on both sides: no request fails, and what is
-//! refused changes nothing.
+//! Pushes become live while requests are served, over real sockets on both sides: no request fails, and a refused push changes
+//! nothing.
 #![allow(clippy::unwrap_used)]
 
 #[path = "support/mod.rs"]
@@ -50,7 +50,7 @@ use tokio_util::sync::{CancellationToken, DropGuard};
 const TASKS: usize = 4;
 const PUSHES: u64 = 6;
 
-/// Every check is denied, in the name of the generation. Its rule is another one each time.
+/// Denies every check with the name of the generation, by a new rule each time.
 fn config(generation: u64) -> String {
     format!(
         "---\nkind: handler\nmetadata: {{name: h}}\nspec: {{compiledAdapter: recorded, params: {{deny: [always], greeting: generation-{generation}, limit: 1}}}}\n\
@@ -59,15 +59,15 @@ fn config(generation: u64) -> String {
     )
 }
 
-/// The same, whose handler cannot be built.
+/// The same with a handler that cannot be built.
 fn broken(generation: u64) -> String {
     config(generation).replace("deny:", "no-such-field:")
 }
 
-/// Configuration as a test says it.
-struct Said(mpsc::Receiver<String>);
+/// A source of the configurations that a test sends.
+struct TestSource(mpsc::Receiver<String>);
 
-impl source::Source for Said {
+impl source::Source for TestSource {
     fn name(&self) -> String {
         "a test".to_owned()
     }
@@ -75,7 +75,7 @@ impl source::Source for Said {
     fn run(mut self: Box<Self>, mut offers: Offers) -> Pin<Box<dyn Future<Output = ()> + Send>> {
         Box::pin(async move {
             while let Some(text) = self.0.recv().await {
-                let resources = parse(&text, "said", "istio-system").resources;
+                let resources = parse(&text, "pushed", "istio-system").resources;
                 let changes = Change::full_sets(resources);
                 let update = Update { source: "a test".into(), changes, faults: Vec::new() };
                 offers.offer(update).await.unwrap().unwrap();
@@ -84,11 +84,11 @@ impl source::Source for Said {
     }
 }
 
-/// A control plane that speaks every form.
+/// A control plane that serves every protocol variant.
 struct ControlPlane {
     address: SocketAddr,
     source: ConfigServer,
-    say: mpsc::Sender<String>,
+    push: mpsc::Sender<String>,
     _stop: DropGuard,
 }
 
@@ -102,14 +102,14 @@ impl ControlPlane {
         let address = listener.local_addr().unwrap();
         let stop = CancellationToken::new();
         tokio::spawn(listen(listener, services, stop.clone()));
-        let (say, said) = mpsc::channel(1);
-        tokio::spawn(feed(source.clone(), Said(said), Types::default()));
-        say.send(config(0)).await.unwrap();
+        let (push, texts) = mpsc::channel(1);
+        tokio::spawn(feed(source.clone(), TestSource(texts), Types::default()));
+        push.send(config(0)).await.unwrap();
         source.filled().await;
-        Self { address, source, say, _stop: stop.drop_guard() }
+        Self { address, source, push, _stop: stop.drop_guard() }
     }
 
-    /// Whether the sink refused something last.
+    /// Whether the sink refused its last push.
     fn is_refused(&self) -> bool {
         self.source.sinks().iter().any(|sink| sink.collections.values().any(|watch| watch.refused.is_some()))
     }
@@ -149,12 +149,12 @@ impl Mixing {
         let gates = ReadinessGates::<()> { first: None, collections: BTreeMap::new() };
         tokio::spawn(controller.follow(vec![source], gates));
         let followed = status.clone();
-        until("there is configuration", || followed.lock().unwrap().applied > 0).await;
+        until("configuration is applied", || followed.lock().unwrap().applied > 0).await;
         Self { grpc, status, _stop: stop.drop_guard() }
     }
 }
 
-/// Checks until told to stop, each of which has to be answered by a generation that was in use meanwhile. Returns how many.
+/// Sends checks until `enough`, each of which must be answered by a generation in use meanwhile. Returns their number.
 async fn check(client: Client, seen: Arc<AtomicU64>, begun: Arc<AtomicU64>, enough: Arc<AtomicBool>) -> u64 {
     let mut checks = 0;
     while !enough.load(SeqCst) {
@@ -185,17 +185,17 @@ async fn pushes_become_live(scheme: &str) {
         if generation == PUSHES / 2 {
             let rejected = || mixing.status.lock().unwrap().rejected;
             let before = rejected();
-            plane.say.send(broken(generation)).await.unwrap();
-            until("what is broken is refused", || rejected() > before && plane.is_refused()).await;
+            plane.push.send(broken(generation)).await.unwrap();
+            until("the broken push is refused", || rejected() > before && plane.is_refused()).await;
         }
         begun.store(generation, SeqCst);
-        plane.say.send(config(generation)).await.unwrap();
+        plane.push.send(config(generation)).await.unwrap();
         until("the push is live", || seen.load(SeqCst) == generation).await;
     }
     enough.store(true, SeqCst);
     let checks = tasks.join_all().await;
     assert!(checks.iter().all(|checks| *checks > PUSHES), "{checks:?}");
-    until("nothing is refused any more", || !plane.is_refused()).await;
+    until("no push is refused", || !plane.is_refused()).await;
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]

@@ -1,5 +1,4 @@
-//! The admin port: plain HTTP for people and machines. Nothing but `/explain` shows
-//! anything of a configuration, which may hold secrets.
+//! The admin port: plain HTTP for people and machines. No page but `/explain` shows values of a configuration, which may hold secrets.
 
 use std::{
     sync::{Arc, Mutex, PoisonError},
@@ -24,10 +23,10 @@ use mixer_adapter_engine::ConfigStatus;
 use mixer_adapter_host::{Host, session::SessionSummary};
 use mixer_adapter_net::{ConnectionLimits, Listener, Protocol, Workers};
 
-/// How many sessions `/sessions` lists.
+/// The number of sessions that `/sessions` lists.
 const SESSIONS_LISTED: usize = 1_000;
 
-/// What the admin port shows.
+/// The state that the admin port shows.
 #[derive(Clone)]
 pub(super) struct Admin {
     pub(super) host: Arc<Host>,
@@ -47,7 +46,7 @@ pub(super) fn router(admin: Admin, explain: Router) -> Router {
         .merge(explain)
 }
 
-/// What every process shows of itself: `/healthz`, `/readyz` and `/metrics`.
+/// The pages of every process: `/healthz`, `/readyz` and `/metrics`.
 pub(crate) fn vitals(readiness: Readiness, registry: Arc<Mutex<Registry>>) -> Router {
     Router::new()
         .route("/healthz", get(|| async { "ok\n" }))
@@ -106,14 +105,14 @@ async fn front(State(admin): State<Admin>) -> Html<String> {
     Html(page::render(&admin.host, &sources))
 }
 
-/// The sources of configuration that are followed, as they are now.
+/// The current status of the configuration sources.
 async fn sources(admin: &Admin) -> Vec<SourceStatus> {
     let Some(status) = &admin.config else { return Vec::new() };
     let watched = status.lock().unwrap_or_else(PoisonError::into_inner).sources.clone();
     join_all(watched.iter().map(|watched| watched.status())).await.into_iter().flatten().collect()
 }
 
-/// What configuration is in use, where it comes from, and why the last one is not; nothing of what it says.
+/// The configuration in use and its sources, and why the last one was refused, without its values.
 async fn config(State(admin): State<Admin>) -> Json<Option<Config>> {
     let sources = sources(&admin).await;
     let Some(status) = admin.config else { return Json(None) };

@@ -3,13 +3,13 @@ use std::{
     sync::{Arc, Mutex, MutexGuard, PoisonError},
 };
 
-/// Whether the server can do its work yet: it can when every task that was registered has let go of its [`Pending`].
+/// The readiness of a server: it is ready when every registered task has dropped its [`Pending`].
 #[derive(Clone, Debug, Default)]
 pub struct Readiness {
     pending: Arc<Mutex<BTreeSet<String>>>,
 }
 
-/// Keeps the server from being ready until it is dropped.
+/// A task that is awaited; the server is not ready until this is dropped.
 #[derive(Debug)]
 pub struct Pending {
     task: String,
@@ -17,7 +17,7 @@ pub struct Pending {
 }
 
 impl Readiness {
-    /// The server is not ready until the result is dropped.
+    /// Registers a task; the server is not ready until the result is dropped.
     #[must_use]
     pub fn register(&self, task: impl Into<String>) -> Pending {
         let task = task.into();
@@ -25,7 +25,7 @@ impl Readiness {
         Pending { task, readiness: self.clone() }
     }
 
-    /// What the server waits for; empty when it is ready.
+    /// Returns the tasks that are still awaited; none when the server is ready.
     pub fn pending(&self) -> Vec<String> {
         self.lock().iter().cloned().collect()
     }
@@ -39,6 +39,6 @@ impl Drop for Pending {
     fn drop(&mut self) {
         let mut pending = self.readiness.lock();
         pending.remove(&self.task);
-        tracing::debug!(task = self.task, remaining = pending.len(), "done");
+        tracing::debug!(task = self.task, awaited = ?pending, "task ready");
     }
 }

@@ -26,7 +26,7 @@ use mixer_adapter_engine::{ConfigStatus, Mixer};
 use mixer_adapter_host::{Host, session::STEPS_TO_EXPIRE};
 use mixer_adapter_net::{Connection, ConnectionLimits, HttpService, Listener, Protocol, Workers};
 
-/// How a server treats connections and calls.
+/// Limits of a server on connections and calls.
 #[derive(Clone, Debug)]
 pub struct ServerOptions {
     /// The longest request message in bytes; a longer one is RESOURCE_EXHAUSTED.
@@ -37,21 +37,21 @@ pub struct ServerOptions {
     pub max_calls_per_connection: u32,
     /// Connections at a time; further ones wait to be accepted.
     pub max_connections: usize,
-    /// Connections end after that long, so that the one connection a real Mixer keeps for ever moves on to other
-    /// replicas; `None` keeps them.
+    /// Age at which a connection is drained, so that the one connection of a real Mixer moves on to other replicas; `None` keeps
+    /// connections.
     pub max_connection_age: Option<Duration>,
-    /// How long calls may go on when their connection or the server ends.
+    /// How long calls in flight may take to finish when their connection or the server ends.
     pub grace: Duration,
-    /// How often an idle peer is asked whether it is still there; `None` never asks.
+    /// Interval of pings on an idle connection; `None` sends none.
     pub keepalive: Option<Duration>,
-    /// How long it may take to answer that.
+    /// How long the answer to a ping may take.
     pub keepalive_timeout: Duration,
-    /// The longest a call may take, also when its caller would wait longer; `None` leaves it to the caller.
+    /// The longest time for a call, also if its deadline is later; `None` leaves it to the caller.
     pub call_timeout: Option<Duration>,
-    /// A session without use for that long ends: Mixers that die never close theirs. `None` keeps them.
+    /// How long a session may be unused before it is closed: Mixers that die never close theirs. `None` keeps sessions.
     pub session_idle: Option<Duration>,
-    /// Say why the engine answers what it answers, also on ports that other machines can connect to: an explanation shows
-    /// conditions of rules and what adapters are sent. Ports of this machine only always explain.
+    /// Serves explanations of answers on ports that other machines can connect to, too: they show conditions of rules and the
+    /// instances that adapters receive. Loopback ports always serve them.
     pub explain: bool,
 }
 
@@ -88,23 +88,23 @@ impl ServerOptions {
     }
 }
 
-/// Why a server could not start.
+/// A server that could not start.
 #[derive(Debug, thiserror::Error)]
 pub enum ServerError {
-    /// The address cannot be listened on.
+    /// An address that cannot be listened on.
     #[error("cannot listen on {address}")]
     Listen {
         /// The address.
         address: SocketAddr,
-        /// Why not.
+        /// The reason.
         source: io::Error,
     },
-    /// The reflection service could not read the descriptors.
+    /// Descriptors that reflection cannot serve.
     #[error("the descriptors cannot be served by reflection: {0}")]
     Reflection(#[from] tonic_reflection::server::Error),
 }
 
-/// A host with its options, not listening yet.
+/// A server that does not listen yet.
 pub struct Server {
     host: Arc<Host>,
     mixer: Option<Arc<Mixer>>,
@@ -114,31 +114,34 @@ pub struct Server {
 }
 
 impl Server {
-    /// Serves that host.
+    /// Creates a server for the adapters of a host.
     pub fn new(host: Arc<Host>, options: ServerOptions) -> Self {
         Self { host, mixer: None, config: None, options, readiness: Readiness::default() }
     }
 
-    /// Serves the Mixer API too, by that engine.
+    /// Serves the Mixer API, too.
     #[must_use]
     pub fn mixer(mut self, mixer: Arc<Mixer>) -> Self {
         self.mixer = Some(mixer);
         self
     }
 
-    /// Shows on `/config` what is known about the configuration.
+    /// Shows the status of the configuration on `/config`.
     #[must_use]
     pub fn config_status(mut self, status: Arc<Mutex<ConfigStatus>>) -> Self {
         self.config = Some(status);
         self
     }
 
-    /// What `/readyz` waits for.
+    /// Returns the tasks that `/readyz` waits for.
     pub fn readiness(&self) -> &Readiness {
         &self.readiness
     }
 
     /// Listens on the gRPC address, and on the admin address if there is one. Port 0 takes a free port.
+    ///
+    /// # Errors
+    /// An address that cannot be listened on.
     pub async fn bind(self, grpc: SocketAddr, admin: Option<SocketAddr>) -> Result<Bound, ServerError> {
         let bind = async |address| {
             TcpListener::bind(address).await.map_err(|source| ServerError::Listen { address, source })
@@ -151,7 +154,7 @@ impl Server {
     }
 }
 
-/// A server that listens. Connections are accepted once it [runs](Self::run).
+/// A server that listens; it accepts connections once it [runs](Self::run).
 pub struct Bound {
     grpc: TcpListener,
     admin: Option<TcpListener>,
@@ -159,12 +162,18 @@ pub struct Bound {
 }
 
 impl Bound {
-    /// The gRPC address, with the port that was taken.
+    /// Returns the gRPC address, with the port that the system chose for port 0.
+    ///
+    /// # Errors
+    /// Those of the system.
     pub fn grpc_address(&self) -> io::Result<SocketAddr> {
         self.grpc.local_addr()
     }
 
-    /// The admin address, with the port that was taken.
+    /// Returns the admin address, with the port that the system chose for port 0.
+    ///
+    /// # Errors
+    /// Those of the system.
     pub fn admin_address(&self) -> io::Result<Option<SocketAddr>> {
         self.admin.as_ref().map(TcpListener::local_addr).transpose()
     }
@@ -243,7 +252,7 @@ impl Bound {
         }
         let unclosed = host.close(options.grace).await;
         if unclosed > 0 {
-            tracing::warn!(unclosed, "handlers took too long to close; what they had buffered may be lost");
+            tracing::warn!(unclosed, "handlers took too long to close; their buffered data may be lost");
         }
         draining.cancel();
         background.close();
@@ -252,7 +261,7 @@ impl Bound {
     }
 }
 
-/// The services that health knows by name; the empty one is the server.
+/// The services of the health check by name; the empty one is the server.
 fn service_names(host: &Host, mixer: bool) -> Vec<String> {
     let mut names = vec![String::new(), backend::SERVICE.to_owned()];
     if mixer {
@@ -273,7 +282,7 @@ fn reflection(host: &Host) -> Result<Routes, ServerError> {
         let own = own.chain(host.adapters().templates().map(|template| template.descriptor));
         own.fold(builder, |builder, set| builder.register_encoded_file_descriptor_set(set))
     };
-    // Older clients ask for v1alpha.
+    // For older clients.
     Ok(Routes::new(builder().build_v1()?).add_service(builder().build_v1alpha()?))
 }
 
@@ -282,7 +291,7 @@ fn is_loopback(listener: &TcpListener) -> bool {
     listener.local_addr().is_ok_and(|address| address.ip().is_loopback())
 }
 
-/// How often idle handlers are looked for where sessions never expire.
+/// How often idle handlers are closed if sessions never expire.
 const SWEEP: Duration = Duration::from_secs(60);
 
 async fn keep_time(host: Arc<Host>, session_idle: Option<Duration>, stop: CancellationToken) {

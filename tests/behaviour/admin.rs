@@ -1,4 +1,4 @@
-//! What people and machines see of a server: health, reflection, and the pages of the admin port.
+//! Health, reflection, and the pages of the admin port.
 
 use bytes::Bytes;
 use mixer_adapter::{prost::Message, tonic::Code};
@@ -41,7 +41,7 @@ async fn each_service_has_its_health() {
     assert_eq!(health(&client, "tracespan.HandleTraceSpanService").await, Err(Code::NotFound));
 }
 
-/// The descriptors that reflection has for a symbol.
+/// Returns the descriptors of a symbol by reflection.
 async fn reflected(client: &Client, symbol: &str) -> Vec<Vec<u8>> {
     use v1::{
         ServerReflectionRequest, ServerReflectionResponse, server_reflection_request::MessageRequest,
@@ -81,7 +81,7 @@ async fn reflection_describes_services_and_configurations() {
 }
 
 #[tokio::test]
-async fn reflection_lists_what_is_served_to_older_clients_too() {
+async fn reflection_lists_the_services_for_older_clients_too() {
     let serving = serving().await;
     let client = serving.connect().await;
     let request = v1alpha::ServerReflectionRequest {
@@ -110,14 +110,14 @@ async fn a_server_that_listens_is_healthy_and_ready() {
     assert_eq!(serving.get("/readyz").await, (200, "ready\n".to_owned()));
     let (status, page) = serving.get("/").await;
     assert_eq!(status, 200);
-    for said in ["<b>probe</b>", "Misbehaves on request.", "listentry, metric, quota", "<b>bystander</b>"] {
-        assert!(page.contains(said), "{said}: {page}");
+    for text in ["<b>probe</b>", "Misbehaves on request.", "listentry, metric, quota", "<b>bystander</b>"] {
+        assert!(page.contains(text), "{text}: {page}");
     }
     assert_eq!(serving.get("/nothing").await.0, 404);
 }
 
 #[tokio::test]
-async fn the_sessions_page_says_who_holds_what_and_nothing_of_the_configuration() {
+async fn the_sessions_page_shows_claims_but_no_configuration() {
     let serving = serving().await;
     assert_eq!(json_page(&serving).await, json!({"total": 0, "sessions": []}));
     let client = serving.connect().await;

@@ -1,4 +1,4 @@
-//! How many calls and connections at a time, and how they end.
+//! Limits on calls and connections, their ages, and the drain of a server.
 
 use std::time::{Duration, Instant};
 
@@ -25,7 +25,7 @@ async fn with_options(options: ServerOptions) -> Serving {
 }
 
 #[tokio::test]
-async fn one_call_more_than_the_server_takes_is_refused() {
+async fn a_call_over_the_limit_of_the_server_is_refused() {
     let serving = with_options(ServerOptions { max_concurrent_calls: 2, ..Default::default() }).await;
     let (one, other, ledger) = (serving.connect().await, serving.connect().await, ledger("max calls"));
     let calls = [telling(&one, "max calls", "wait"), telling(&other, "max calls", "wait")];
@@ -41,7 +41,7 @@ async fn one_call_more_than_the_server_takes_is_refused() {
 }
 
 #[tokio::test]
-async fn one_call_more_than_a_connection_takes_waits() {
+async fn a_call_over_the_limit_of_its_connection_waits() {
     let serving = with_options(ServerOptions { max_calls_per_connection: 1, ..Default::default() }).await;
     let (client, other, ledger) = (serving.connect().await, serving.connect().await, ledger("max streams"));
     // The client learns the limit with the server's settings.
@@ -57,7 +57,7 @@ async fn one_call_more_than_a_connection_takes_waits() {
 }
 
 #[tokio::test]
-async fn one_connection_more_than_the_server_takes_waits() {
+async fn a_connection_over_the_limit_waits() {
     let serving = with_options(ServerOptions { max_connections: 1, ..Default::default() }).await;
     let first = serving.connect().await;
     assert!(told(&first, "max connections", "allow").await.is_ok());
@@ -73,7 +73,7 @@ async fn one_connection_more_than_the_server_takes_waits() {
 }
 
 #[tokio::test]
-async fn an_old_connection_is_ended_after_its_calls_in_flight() {
+async fn an_aged_connection_is_drained() {
     let serving = with_options(ServerOptions {
         max_connection_age: Some(Duration::from_millis(100)),
         ..Default::default()
@@ -95,7 +95,7 @@ async fn an_old_connection_is_ended_after_its_calls_in_flight() {
 }
 
 #[tokio::test]
-async fn a_call_that_outlasts_the_grace_of_its_old_connection_is_cut_off() {
+async fn a_call_that_outlasts_the_grace_of_its_aged_connection_is_cut_off() {
     let serving = with_options(ServerOptions {
         max_connection_age: Some(Duration::from_millis(50)),
         grace: Duration::from_millis(50),
@@ -147,7 +147,7 @@ async fn a_stopping_server_cuts_calls_off_after_the_grace_and_still_closes_their
 }
 
 #[tokio::test]
-async fn a_peer_that_is_gone_without_a_word_is_noticed() {
+async fn a_connection_whose_peer_answers_no_ping_is_ended() {
     let serving = with_options(ServerOptions {
         keepalive: Some(Duration::from_millis(50)),
         keepalive_timeout: Duration::from_millis(50),
@@ -159,14 +159,14 @@ async fn a_peer_that_is_gone_without_a_word_is_noticed() {
     silent.write_all(b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n\0\0\0\x04\0\0\0\0\0").await.unwrap();
     let mut received = Vec::new();
     tokio::time::timeout(Duration::from_secs(5), silent.read_to_end(&mut received)).await.unwrap().unwrap();
-    // One that answers stays.
+    // A peer that answers stays connected.
     let client = serving.connect().await;
     tokio::time::sleep(Duration::from_millis(200)).await;
     assert!(told(&client, "keepalive", "allow").await.is_ok());
 }
 
 #[tokio::test]
-async fn a_connection_that_speaks_no_http2_is_ended() {
+async fn a_connection_without_http2_is_ended() {
     let serving = Serving::start(|adapters| adapters.add::<Probe>()).await;
     let mut stranger = TcpStream::connect(serving.grpc).await.unwrap();
     stranger.write_all(b"GET / HTTP/1.1\r\nhost: localhost\r\n\r\n").await.unwrap();
@@ -186,4 +186,14 @@ async fn deadlines_run_while_the_request_is_still_being_sent() {
     assert_eq!(failure.unwrap_err().code, Code::DeadlineExceeded);
     let request = entry(any(&probe("half sent")), "allow").encode_to_vec();
     assert!(client.send(ListEntry::METHOD, &request).await.is_ok());
+}
+
+#[tokio::test]
+async fn a_half_sent_request_to_the_admin_port_does_not_delay_the_shutdown() {
+    let serving = Serving::start(|adapters| adapters.add::<Probe>()).await;
+    let mut stalled = TcpStream::connect(serving.admin).await.unwrap();
+    stalled.write_all(b"GET /healthz HTTP/1.1\r\nhost:").await.unwrap();
+    // Accepted after the stalled one, so that is being served.
+    assert_eq!(serving.get("/healthz").await.0, 200);
+    tokio::time::timeout(Duration::from_secs(5), serving.stop()).await.unwrap();
 }

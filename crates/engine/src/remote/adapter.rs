@@ -8,7 +8,7 @@ use tonic::Status;
 use super::{
     Options,
     balancer::Balancer,
-    exchange::{self, Failure, Origin},
+    exchange::{self, ExchangeError, Origin},
     link::Dialer,
     security::Security,
     settings::Settings,
@@ -143,8 +143,8 @@ impl RemoteAdapter {
             let request = exchange::request(&self.origin, path, frame.clone(), timeout, token)?;
             match sender.send(request).await {
                 Ok(response) => return exchange::answer(response, self.max_response_size).await,
-                Err(Failure::Unprocessed(_)) if retries < MAX_RETRIES => retries += 1,
-                Err(Failure::Unprocessed(status) | Failure::Lost(status)) => return Err(status),
+                Err(ExchangeError::Unprocessed(_)) if retries < MAX_RETRIES => retries += 1,
+                Err(ExchangeError::Unprocessed(status) | ExchangeError::Lost(status)) => return Err(status),
             }
         }
     }

@@ -1,7 +1,7 @@
 //! One unary gRPC call over HTTP/2: the request's head and frame, the answer's frame and status.
 //!
-//! tonic's client is not used here: its timeouts are CANCELLED, its limit on sizes is OUT_OF_RANGE, it panics on malformed
-//! status details, and it does not tell a call that was never processed from one that was.
+//! tonic's client is not used here: its timeouts are CANCELLED, its limit on sizes is OUT_OF_RANGE, it panics on malformed status
+//! details, and it does not distinguish a call that was never processed from one that was.
 
 use std::{
     error::Error as _,
@@ -46,7 +46,7 @@ impl Sender {
         self.http.is_closed()
     }
 
-    /// What tells whether any request on the connection was answered.
+    /// Returns the flag that is set when a request on the connection is answered.
     pub(super) fn answered(&self) -> Arc<AtomicBool> {
         self.answered.clone()
     }
@@ -55,8 +55,8 @@ impl Sender {
     pub(super) async fn send(
         &mut self,
         request: Request<Full<Bytes>>,
-    ) -> Result<Response<Incoming>, Failure> {
-        let answer = self.http.try_send_request(request).await.map_err(Failure::of)?;
+    ) -> Result<Response<Incoming>, ExchangeError> {
+        let answer = self.http.try_send_request(request).await.map_err(ExchangeError::of)?;
         // Not written each time: the connection's callers share it.
         if !self.answered.load(Relaxed) {
             self.answered.store(true, Relaxed);
@@ -69,14 +69,14 @@ const GRPC: HeaderValue = HeaderValue::from_static("application/grpc");
 const TRAILERS: HeaderValue = HeaderValue::from_static("trailers");
 const OURS: HeaderValue = HeaderValue::from_static(concat!("mixer-adapter/", env!("CARGO_PKG_VERSION")));
 
-/// Whom requests are for.
+/// The server of requests.
 #[derive(Clone, Debug)]
 pub(super) struct Origin {
     pub(super) scheme: Scheme,
     pub(super) authority: Authority,
 }
 
-/// A message given in pieces, with its gRPC prefix.
+/// Frames a message that is given in pieces.
 pub(super) fn frame(pieces: &[&[u8]]) -> Result<Bytes, Status> {
     let length: usize = pieces.iter().map(|piece| piece.len()).sum();
     let prefix = u32::try_from(length)
@@ -88,7 +88,7 @@ pub(super) fn frame(pieces: &[&[u8]]) -> Result<Bytes, Status> {
     Ok(frame.freeze())
 }
 
-/// A request with that frame. `token` is the header that says who calls.
+/// Makes a request of a framed message. `token` is the header that authenticates the caller.
 pub(super) fn request(
     origin: &Origin,
     path: &PathAndQuery,
@@ -117,7 +117,7 @@ pub(super) fn request(
     Ok(request)
 }
 
-/// Up to eight digits and a unit, rounded down: the adapter must not think that it has more time than there is.
+/// Writes up to eight digits and a unit, rounded down: the adapter must not assume more time than is left.
 fn grpc_timeout(timeout: Duration) -> HeaderValue {
     const DIGITS: u128 = 100_000_000;
     let (amount, unit) = match (timeout.as_micros(), timeout.as_millis(), timeout.as_secs()) {
@@ -129,21 +129,21 @@ fn grpc_timeout(timeout: Duration) -> HeaderValue {
     HeaderValue::from_str(&format!("{amount}{unit}")).unwrap_or(HeaderValue::from_static("0u"))
 }
 
-/// Why a request got no answer.
+/// A request without an answer.
 #[derive(Debug)]
-pub(super) enum Failure {
-    /// The adapter has certainly not begun with it: it may be sent again.
+pub(super) enum ExchangeError {
+    /// The adapter has not begun to process it: it may be sent again.
     Unprocessed(Status),
-    /// The adapter may have seen it.
+    /// The adapter may have processed it.
     Lost(Status),
 }
 
-impl Failure {
+impl ExchangeError {
     fn of(mut error: TrySendError<Request<Full<Bytes>>>) -> Self {
         let unsent = error.take_message().is_some();
         let error = error.into_error();
         let status = broken(&error);
-        // What a server must send for streams that it has not begun (RFC 9113, sections 6.8 and 8.7).
+        // A server must send this for streams that it has not begun to process (RFC 9113, sections 6.8 and 8.7).
         let refused = h2_error(&error).is_some_and(|error| match error.reason() {
             Some(Reason::REFUSED_STREAM) => error.is_remote() && error.is_reset(),
             Some(Reason::NO_ERROR) => error.is_remote() && error.is_go_away(),
@@ -157,7 +157,7 @@ fn h2_error(error: &hyper::Error) -> Option<&h2::Error> {
     error.source()?.downcast_ref()
 }
 
-/// The status that a broken stream or connection stands for (gRPC over HTTP/2, "Errors").
+/// The status for a broken stream or connection (gRPC over HTTP/2, "Errors").
 fn broken(error: &hyper::Error) -> Status {
     let reset = h2_error(error);
     let reason = reset.filter(|error| error.is_reset()).and_then(h2::Error::reason);
@@ -170,10 +170,10 @@ fn broken(error: &hyper::Error) -> Status {
     };
     let what = if reason.is_some() { "call" } else { "connection to the adapter" };
     let why = reset.map_or_else(|| error.to_string(), ToString::to_string);
-    Status::new(code, format!("the {what} broke off: {why}"))
+    Status::new(code, format!("the {what} was broken off: {why}"))
 }
 
-/// The message of an answer that ends in OK, at most so many bytes; any other answer is the error.
+/// Reads the message of an answer that ends in OK; any other answer is the error.
 pub(super) async fn answer(response: Response<Incoming>, at_most: usize) -> Result<Bytes, Status> {
     let (head, mut body) = response.into_parts();
     if let Some(status) = status(&head.headers) {
@@ -207,7 +207,7 @@ fn no_message() -> Status {
     Status::internal("the answer is OK but has no message")
 }
 
-/// Whether an answer without a status in its head can be gRPC at all.
+/// Checks that an answer without a status in its head is gRPC.
 fn check_head(code: StatusCode, headers: &HeaderMap) -> Result<(), Status> {
     if code != StatusCode::OK {
         let meant = match code {
@@ -233,27 +233,27 @@ fn check_head(code: StatusCode, headers: &HeaderMap) -> Result<(), Status> {
     Ok(())
 }
 
-/// The status in an answer's trailers, or in its head where that is all of it.
+/// Reads the status from an answer's trailers, or from the head of an answer without trailers.
 fn status(headers: &HeaderMap) -> Option<Status> {
     let number = headers.get("grpc-status")?.to_str().unwrap_or_default();
     let text = headers.get("grpc-message").map_or(&b""[..], HeaderValue::as_bytes);
     let text = percent_encoding::percent_decode(text).decode_utf8_lossy();
     let code = match number.parse() {
         Ok(number) => Code::from_i32(number),
-        Err(_) => return Some(Status::unknown(format!("grpc-status {number:?} is no number; {text}"))),
+        Err(_) => return Some(Status::unknown(format!("grpc-status {number:?} is not a number; {text}"))),
     };
-    // Details are for programs; an answer is not lost for details that cannot be read.
+    // Unreadable details do not make the status unusable.
     let details = headers.get("grpc-status-details-bin").and_then(|details| BASE64.decode(details).ok());
     Some(Status::with_details(code, text, details.unwrap_or_default().into()))
 }
 
-/// Padded or not: gRPC takes both.
+/// Padded or not: gRPC allows both.
 const BASE64: engine::GeneralPurpose = engine::GeneralPurpose::new(
     &base64::alphabet::STANDARD,
     engine::GeneralPurposeConfig::new().with_decode_padding_mode(engine::DecodePaddingMode::Indifferent),
 );
 
-/// The one message of an answer, while it comes in.
+/// The one message of an answer, while it arrives.
 #[derive(Default)]
 struct Message {
     at_most: usize,
@@ -264,7 +264,7 @@ struct Message {
 impl Message {
     fn push(&mut self, data: Bytes) -> Result<(), Status> {
         if self.first.is_empty() {
-            // By far the most frequent: the message comes in one piece and need not be copied.
+            // The common case: the message arrives in one piece and is not copied.
             self.first = data;
         } else {
             self.more.extend_from_slice(&data);
@@ -272,7 +272,7 @@ impl Message {
         self.length().map(drop)
     }
 
-    /// The length in the prefix, if that is there; checked before the rest is waited for.
+    /// Returns the length in the prefix once that has arrived, and checks it before the rest arrives.
     fn length(&self) -> Result<Option<usize>, Status> {
         let mut prefix = [0; FRAME_PREFIX];
         let have = self.first.iter().chain(&self.more[..]);
@@ -281,16 +281,18 @@ impl Message {
         }
         match prefix[0] {
             0 => {}
-            1 => return Err(Status::internal("the answer is compressed, which was not asked for")),
+            1 => return Err(Status::internal("the answer is compressed, which was not requested")),
             flags => {
-                return Err(Status::internal(format!("the answer has {flags:#04x} for flags of a message")));
+                return Err(Status::internal(format!(
+                    "{flags:#04x} is not a valid flag byte of a gRPC message"
+                )));
             }
         }
         let length = u32::from_be_bytes([prefix[1], prefix[2], prefix[3], prefix[4]]);
         let length = usize::try_from(length).unwrap_or(usize::MAX);
         if length > self.at_most {
             return Err(Status::resource_exhausted(format!(
-                "the answer is {length} bytes long; at most {} are taken",
+                "the answer has {length} bytes; the limit is {}",
                 self.at_most
             )));
         }
@@ -342,14 +344,14 @@ mod tests {
     }
 
     #[test]
-    fn a_message_comes_in_one_piece_or_in_many() {
+    fn a_message_arrives_in_one_piece_or_in_many() {
         assert_eq!(read(&[b"\0\0\0\0\x03abc"]), Ok("abc".into()));
         assert_eq!(read(&[b"\0\0\0\0\0"]), Ok("".into()));
         assert_eq!(read(&[b"\0\0", b"\0\0\x03a", b"", b"b", b"c"]), Ok("abc".into()));
     }
 
     #[test]
-    fn broken_messages_are_internal_errors_and_long_ones_exhaust() {
+    fn broken_messages_are_internal_errors_and_long_ones_exceed_the_limit() {
         for pieces in [
             &[][..],
             &[&b"\0\0"[..]],

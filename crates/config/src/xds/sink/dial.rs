@@ -24,21 +24,21 @@ use crate::{
     },
 };
 
-/// How a server of xDS is spoken to. The sink has to be of the same [mode](Self::mode).
+/// The protocol variant of an xDS server. The sink needs the same [mode](Self::mode).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Variant {
-    /// Whole sets.
+    /// State of the world: every push holds all resources.
     Sotw,
-    /// Changes.
+    /// Incremental: pushes hold changes.
     Delta,
-    /// Whole sets by the protocol before MCP, `AggregatedMeshConfigService`.
+    /// State of the world, in the protocol before MCP: `AggregatedMeshConfigService`.
     Aggregated,
-    /// Changes by it.
+    /// Incremental, in the protocol before MCP.
     AggregatedDelta,
 }
 
 impl Variant {
-    /// How a sink is to ask that speaks so.
+    /// The subscription mode that this variant uses.
     pub fn mode(self) -> Mode {
         match self {
             Self::Sotw | Self::Aggregated => Mode::Full,
@@ -46,7 +46,7 @@ impl Variant {
         }
     }
 
-    /// How often a sink is to ask for everything again that speaks so.
+    /// The interval at which a sink requests everything again; `None` does not.
     pub fn resync(self) -> Option<Duration> {
         match self {
             Self::Sotw | Self::Delta => Some(RESYNC),

@@ -152,8 +152,8 @@ async fn what_refuses_a_configuration_and_what_leaves_it_pending() {
     let pending = [
         (Act::error("14", "starting"), created("s"), "starting"),
         (ok(), Act::error("8", "busy"), "busy"),
-        (ok(), Act::Cut, "broke off"),
-        (ok(), Act::Reset(Reason::CANCEL), "broke off"),
+        (ok(), Act::Cut, "broken off"),
+        (ok(), Act::Reset(Reason::CANCEL), "broken off"),
     ];
     let script = |validate: Act, create: Act| {
         Scripted::start(move |seen| match seen.path().ends_with("Validate") {

@@ -37,12 +37,12 @@ async fn broken_answers_are_errors_that_say_how_they_are_broken() {
         (Act::Answer(grpc_head(), vec![frame(b"x"), frame(b"y")], ok()), Code::Internal, "more than one"),
         (Act::Answer(grpc_head(), vec!["\x01\0\0\0\x01x".into()], ok()), Code::Internal, "compressed"),
         (Act::Answer(grpc_head(), vec!["\x09\0\0\0\x01x".into()], ok()), Code::Internal, "0x09"),
-        (Act::Reset(Reason::CANCEL), Code::Cancelled, "broke off"),
-        (Act::Reset(Reason::PROTOCOL_ERROR), Code::Internal, "broke off"),
-        (Act::Reset(Reason::ENHANCE_YOUR_CALM), Code::ResourceExhausted, "broke off"),
-        (Act::Cut, Code::Unavailable, "broke off"),
-        (Act::CutAnswer, Code::Unavailable, "broke off"),
-        (Act::error("x", "what"), Code::Unknown, "no number; what"),
+        (Act::Reset(Reason::CANCEL), Code::Cancelled, "broken off"),
+        (Act::Reset(Reason::PROTOCOL_ERROR), Code::Internal, "broken off"),
+        (Act::Reset(Reason::ENHANCE_YOUR_CALM), Code::ResourceExhausted, "broken off"),
+        (Act::Cut, Code::Unavailable, "broken off"),
+        (Act::CutAnswer, Code::Unavailable, "broken off"),
+        (Act::error("x", "what"), Code::Unknown, "not a number; what"),
         (Act::error("99", "beyond"), Code::Unknown, "beyond"),
     ];
     for (act, code, text) in cases {
