@@ -1,4 +1,4 @@
-//! Configuration messages in which scalar fields have presence, so that an explicit zero is kept.
+//! Configuration messages in which scalar fields have presence, so that an explicit zero differs from an absent field.
 
 use prost::Message as _;
 use prost_reflect::{DescriptorPool, MessageDescriptor};
