@@ -340,7 +340,7 @@ async fn inferred_types_must_be_of_templates_that_are_served() {
     let broken = Any { type_url: "metric.Type".to_owned(), value: Bytes::from_static(&[0xff]) };
     let broken = create(("i.instance.ns".to_owned(), broken)).await;
     assert!(
-        broken.message.starts_with("inferred type of instance `i.instance.ns`: not a metric.Type: "),
+        broken.message.starts_with("inferred type of instance `i.instance.ns`: it is not a metric.Type: "),
         "{}",
         broken.message
     );
