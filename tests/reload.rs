@@ -28,7 +28,7 @@ const RELOADS: u64 = 50;
 const TASKS: u64 = 8;
 
 /// The configuration of a generation: `steady` stays as it is, the others change. Two handlers deny their own generation's
-/// name, which is what the instance says, and tell it in their denials.
+/// name, which is the value of the instance, and write it into their denials.
 fn config(generation: u64, adapter: impl Fn(&str) -> String, ledger: &str) -> String {
     let handler = |name: &str, of: &str, params: String| {
         let adapter = adapter(of);

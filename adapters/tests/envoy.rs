@@ -175,7 +175,7 @@ fn is_configured_throughout(form: Form) {
     answers("two");
     write("routes.yaml", &routes(&["two"]));
     let served = source(directory.path(), &address);
-    // One that asks for changes only is told nothing, as it has everything.
+    // An incremental client receives nothing, because it is up to date.
     until("Envoy has come back", || (!streams(&served).is_empty()).then_some(()));
     answers("two");
     write("routes.yaml", &routes(&["three"]));

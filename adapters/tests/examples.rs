@@ -13,7 +13,7 @@ use mixer_adapter_core::framework::json::read_params;
 use mixer_adapters::{denier::Denier, list::List, noop::Noop, prometheus::Prometheus};
 use serde_json::Value as Json;
 
-/// Checks the handler resource against the adapter's configuration, and that the rule names what there is.
+/// Checks the handler resource against the adapter's configuration, and the references of the rule.
 fn taken<A: Adapter>(folder: &str) {
     let path = Path::new(env!("CARGO_MANIFEST_DIR")).join(folder).join("handler.yaml");
     let resources: Vec<Json> = serde_saphyr::from_multiple(&std::fs::read_to_string(path).unwrap()).unwrap();

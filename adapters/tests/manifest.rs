@@ -29,7 +29,7 @@ fn bytes(base64: &Json) -> Vec<u8> {
     STANDARD.decode(base64.as_str().unwrap()).unwrap()
 }
 
-/// A pool with what a real Mixer knows without being told.
+/// A pool with the messages that are built into a real Mixer.
 fn known_to_mixer() -> DescriptorPool {
     let all = DescriptorPool::decode(mixer_adapter::proto::DESCRIPTORS).unwrap();
     let mut pool = DescriptorPool::new();

@@ -208,7 +208,7 @@ fn a_server_whose_output_nobody_reads_serves_all_the_same() {
     write(directory.path(), &rule("closed"));
     let (reader, writer) = std::io::pipe().unwrap();
     drop(reader);
-    // A port that was free a moment ago: nobody is told which one it is.
+    // A port that was free a moment ago, since this one is not printed.
     let admin = std::net::TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().to_string();
     let mut serve = binary();
     serve.args(["serve", "--listen", "127.0.0.1:0", "--admin", &admin, "--log", "error", "--config"]);

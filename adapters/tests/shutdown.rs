@@ -15,7 +15,7 @@ use mixer_adapter::{
 };
 use support::Server;
 
-/// Waits for the end of the process, at most that long.
+/// Waits up to `timeout` for the end of the process.
 fn exit_code(server: &mut Server, at_most: Duration) -> Option<i32> {
     let start = Instant::now();
     while start.elapsed() < at_most {

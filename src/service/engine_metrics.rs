@@ -1,4 +1,4 @@
-//! What `/metrics` shows of the engine: read when it is asked for.
+//! Metrics of the engine, read at each scrape.
 
 use std::sync::{
     Arc, Mutex, PoisonError,
@@ -14,7 +14,7 @@ use prometheus_client::{
 
 use mixer_adapter_engine::{CheckOutcome, ConfigStatus, Mixer, QUOTA_OUTCOMES, REPORT_OUTCOMES};
 
-/// The engine's requests, and its configuration where somebody keeps that up to date.
+/// Metrics of requests, and of the configuration if its status is known.
 pub(super) struct EngineMetrics {
     pub(super) mixer: Arc<Mixer>,
     pub(super) config: Option<Arc<Mutex<ConfigStatus>>>,
@@ -54,9 +54,9 @@ impl EngineMetrics {
             MetricType::Histogram,
         )?;
         (&counts.check_latency).encode(latency)?;
-        let help = "Reports, by whether all of a report was delivered";
+        let help = "Reports, by whether the whole report was delivered";
         counter(encoder, "mixer_reports", help, "outcome", &REPORT_OUTCOMES, &counts.reports)?;
-        let help = "Quotas asked for, by what was granted: all of it, a part, nothing";
+        let help = "Quota requests, by grant: all of the amount, a part, nothing";
         counter(encoder, "mixer_quotas", help, "outcome", &QUOTA_OUTCOMES, &counts.quotas)?;
         for (name, help, count) in [
             ("mixer_reported_requests", "Requests in reports", &counts.reported_requests),
@@ -79,7 +79,7 @@ impl EngineMetrics {
         gauge(encoder, "mixer_handlers", "Handlers in use by rules", handlers as f64)?;
         let age = encoder.encode_descriptor(
             "mixer_snapshot_age",
-            "Time since the configuration in use was put to use; nothing before the first",
+            "Time since the configuration came into use; no value before the first one",
             Some(&Unit::Seconds),
             MetricType::Gauge,
         )?;
@@ -93,14 +93,14 @@ impl EngineMetrics {
         let Some(config) = &self.config else { return Ok(()) };
         let status = config.lock().unwrap_or_else(PoisonError::into_inner).clone();
         let updates = [AtomicU64::new(status.applied), AtomicU64::new(status.rejected)];
-        let help = "Updates of the configuration, by whether they were put to use";
+        let help = "Updates of the configuration, by result";
         counter(encoder, "mixer_config_updates", help, "result", &["applied", "rejected"], &updates)?;
-        let help = "Deprecated fields that configuration came to use";
+        let help = "Uses of deprecated fields that configuration added";
         let encoded = encoder.encode_descriptor("deprecated_feature_use", help, None, MetricType::Counter)?;
         ConstCounter::new(status.deprecated_uses).encode(encoded)?;
-        let help = "Faults of the configuration in use that were let through, warnings among them";
+        let help = "Non-fatal faults of the configuration in use, including warnings";
         gauge(encoder, "mixer_config_faults", help, status.faults.len() as f64)?;
-        let help = "Whether the last update was refused, so that an older configuration is in use: 0 or 1";
+        let help = "1 if the last update was rejected, so that an older configuration is in use";
         gauge(encoder, "mixer_config_is_stale", help, f64::from(u8::from(!status.refusal.is_empty())))?;
         let mut resources = encoder.encode_descriptor(
             "mixer_config_resources",

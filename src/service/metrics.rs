@@ -1,4 +1,4 @@
-//! What `/metrics` shows of a host: read from the host at the time of asking, so that nothing is counted twice.
+//! Metrics of a host, read from the host at each scrape.
 
 use std::sync::{Arc, atomic::Ordering::Relaxed};
 
@@ -39,7 +39,7 @@ impl Collector for HostMetrics {
     fn encode(&self, mut encoder: DescriptorEncoder<'_>) -> Result<(), std::fmt::Error> {
         let host = &self.host;
         let mut sessions =
-            encoder.encode_descriptor("adapter_sessions", "Live sessions", None, MetricType::Gauge)?;
+            encoder.encode_descriptor("adapter_sessions", "Open sessions", None, MetricType::Gauge)?;
         for (adapter, count) in host.sessions().counts() {
             ConstGauge::new(count as i64).encode(sessions.encode_family(&[("adapter", adapter)])?)?;
         }
@@ -55,7 +55,7 @@ impl Collector for HostMetrics {
         }
         let mut ends = encoder.encode_descriptor(
             "adapter_session_ends",
-            "Sessions that ended: closed by their last CloseSession, or expired for want of use",
+            "Sessions that ended: closed by their last CloseSession, or expired without use",
             None,
             MetricType::Counter,
         )?;
@@ -71,7 +71,7 @@ impl Collector for HostMetrics {
         let handlers = host.handlers();
         let cached = encoder.encode_descriptor(
             "adapter_cached_handlers",
-            "Handlers kept for calls that bring their configuration",
+            "Cached handlers of calls that carry their configuration",
             None,
             MetricType::Gauge,
         )?;

@@ -1,4 +1,4 @@
-//! What listens: the gRPC port with all services, and the admin port for people and machines.
+//! The server: the gRPC port with all services, and the admin port.
 //!
 //! The services are thin: decode, call the [`Host`](mixer_adapter_host::Host), encode.
 

@@ -3,7 +3,7 @@ use std::fmt::Write as _;
 use mixer_adapter_config::source::{CollectionStatus, SourceStatus};
 use mixer_adapter_host::Host;
 
-/// The admin port's front page: what is served, and where the rest is.
+/// Renders the front page of the admin port: adapters, sessions, sources, and links.
 pub(super) fn render(host: &Host, sources: &[SourceStatus]) -> String {
     let mut page = String::from(HEAD);
     let counts = host.sessions().counts();
@@ -21,7 +21,7 @@ pub(super) fn render(host: &Host, sources: &[SourceStatus]) -> String {
     }
     let _ = write!(
         page,
-        "</table><p>{} open handlers, {} of them kept for calls that bring their configuration.</p>",
+        "</table><p>{} open handlers, {} of them cached for calls that carry their configuration.</p>",
         host.handlers().live_count(),
         host.handlers().cached_count()
     );
@@ -31,7 +31,7 @@ pub(super) fn render(host: &Host, sources: &[SourceStatus]) -> String {
     page + TAIL
 }
 
-/// A source of configuration: what it has, what was made of that, and what was said.
+/// Renders a source of configuration: collections, results of pushes, and the last messages.
 fn source(page: &mut String, status: &SourceStatus) {
     let _ = write!(page, "<h2>Configuration from {}</h2>", escape(&status.source));
     if !status.id.is_empty() {
@@ -70,7 +70,7 @@ fn source(page: &mut String, status: &SourceStatus) {
 
 fn accepted(collection: &CollectionStatus) -> String {
     match collection.accepted_seconds_ago {
-        _ if collection.unsupported => "not served there".to_owned(),
+        _ if collection.unsupported => "not served by the source".to_owned(),
         Some(seconds) if collection.synced => format!("{seconds} s ago"),
         Some(seconds) => format!("{seconds} s ago, from the cache"),
         None => "not yet".to_owned(),
@@ -83,7 +83,7 @@ fn escape(text: &str) -> String {
 
 const HEAD: &str = "<!doctype html><meta charset=utf-8><title>mixer-adapter</title>\
 <style>body{font:16px/1.5 system-ui;margin:2rem auto;max-width:60rem}td,th{text-align:left;padding:.2rem 1rem .2rem 0}</style>\
-<h1>mixer-adapter</h1><table><tr><th>adapter<th>what it does<th>templates<th>sessions</tr>\n";
+<h1>mixer-adapter</h1><table><tr><th>adapter<th>description<th>templates<th>sessions</tr>\n";
 
 const TAIL: &str = "<p><a href=/healthz>healthz</a> · <a href=/readyz>readyz</a> · <a href=/metrics>metrics</a> · \
 <a href=/sessions>sessions</a> · <a href=/config>config</a></p>\n";

@@ -29,13 +29,13 @@ use mixer_adapter_net::{Connection, ConnectionLimits, HttpService, Listener, Pro
 /// Limits of a server on connections and calls.
 #[derive(Clone, Debug)]
 pub struct ServerOptions {
-    /// The longest request message in bytes; a longer one is RESOURCE_EXHAUSTED.
+    /// Maximum size of a request message in bytes; a longer one is RESOURCE_EXHAUSTED.
     pub max_message_size: usize,
-    /// Calls served at a time, all connections together; one more is RESOURCE_EXHAUSTED.
+    /// Maximum number of concurrent calls of all connections; further ones are RESOURCE_EXHAUSTED.
     pub max_concurrent_calls: usize,
-    /// Calls served at a time on one connection; further ones wait in the client.
+    /// Maximum number of concurrent calls on one connection; further ones wait in the client.
     pub max_calls_per_connection: u32,
-    /// Connections at a time; further ones wait to be accepted.
+    /// Maximum number of connections; further ones wait to be accepted.
     pub max_connections: usize,
     /// Age at which a connection is drained, so that the one connection of a real Mixer moves on to other replicas; `None` keeps
     /// connections.

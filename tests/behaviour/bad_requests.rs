@@ -310,7 +310,7 @@ async fn a_zero_in_a_struct_is_not_the_same_as_no_value() {
     };
     assert_eq!(uses(structure([("ledger", text("zero"))])).await, 1000);
     assert_eq!(uses(structure([("ledger", text("zero")), ("maybe", number(7.0))])).await, 7);
-    // A probe that is told 0 uses does not want its answer kept.
+    // A probe with 0 uses forbids caching.
     assert_eq!(uses(structure([("ledger", text("zero")), ("maybe", number(0.0))])).await, -1);
     assert_unharmed(serving).await;
 }

@@ -72,7 +72,7 @@ fn fresh_ledger() -> (String, Arc<Ledger>) {
     (name.clone(), ledger(&name))
 }
 
-/// The configuration of that number; its answers have a use count that tells which it was.
+/// The configuration with this number, which is the use count of its answers.
 fn config(ledger: &str, number: usize) -> Option<Any> {
     any(&Params { maybe: Some(uses(number).into()), ..probe(ledger) })
 }
@@ -99,7 +99,7 @@ async fn call(host: &Host, config: Option<Any>, connection: u64) -> Result<i32, 
     answer.map(|frame| CheckResult::decode(frame.slice(5..)).unwrap().valid_use_count).map_err(|e| e.code())
 }
 
-/// What ought to be, kept apart from what is.
+/// The expected state, tracked separately from the actual one.
 #[derive(Debug, Default)]
 struct Model {
     /// By configuration.

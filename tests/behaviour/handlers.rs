@@ -1,4 +1,4 @@
-//! When handlers are opened, shared, kept and closed.
+//! Opening, sharing, caching and closing of handlers.
 
 use std::time::Duration;
 

@@ -1,4 +1,4 @@
-//! Requests to the adapters that do what they are told.
+//! Requests to the scripted adapters.
 
 use mixer_adapter::{
     prost::bytes::Bytes,

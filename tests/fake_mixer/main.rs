@@ -1,4 +1,4 @@
-//! The fake Mixer: what it tells of requests, and how it treats adapters, faults and configuration.
+//! The fake Mixer: its explanations, and its treatment of adapters, faults and configuration.
 #![allow(clippy::unwrap_used)]
 
 mod answers;

@@ -42,7 +42,7 @@ impl Client {
         let guard = ended.clone().drop_guard();
         let connection = tokio::spawn(async move {
             let _guard = guard;
-            // How it ended is for the calls on it to tell.
+            // The calls on the connection report its error.
             let _ = connection.await;
         });
         Self { requests, connection: connection.abort_handle(), ended }

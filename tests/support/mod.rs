@@ -1,4 +1,4 @@
-//! A server on free ports, and clients that put on the wire what a test tells them to.
+//! A server on free ports, and clients that send arbitrary messages.
 
 mod client;
 mod http;

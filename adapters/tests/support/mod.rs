@@ -13,7 +13,7 @@ use std::{
 
 use serde_json::Value as Json;
 
-/// The binary, without what the environment of the tests would tell it.
+/// The binary, without the environment of the tests.
 pub(crate) fn binary() -> Command {
     let mut command = Command::new(env!("CARGO_BIN_EXE_mixer-adapter"));
     for (name, _) in std::env::vars().filter(|(name, _)| name.starts_with("MIXER_ADAPTER_")) {

@@ -1,4 +1,4 @@
-//! An adapter server of somebody else: it answers what it is told to, and keeps what it was asked.
+//! A third-party adapter server, which sends scripted answers and records requests.
 
 use std::{
     net::SocketAddr,

@@ -28,10 +28,10 @@ use mixer_adapter_engine::{
 };
 use mixer_adapter_host::handler::Caller;
 
-/// How long adapters may take for one explanation.
+/// Deadline of the calls of adapters for one explanation.
 const TIMEOUT: Duration = Duration::from_secs(30);
 
-/// `/explain` of that engine.
+/// Returns the router of `/explain` for an engine.
 ///
 /// `GET /explain?request.path=/x&source.ip=ip:10.0.0.1` checks a request with these attributes. `POST` takes them as a JSON
 /// object; a list of objects is reported. `quota=NAME` in the query asks a check for a quota, too.
@@ -39,7 +39,7 @@ pub(in crate::service) fn router(mixer: Arc<Mixer>) -> Router {
     Router::new().route("/explain", get(by_query).post(by_body)).with_state(mixer)
 }
 
-/// What `/explain` answers where it is not served.
+/// The response of `/explain` if it is not allowed.
 pub(in crate::service) async fn refusal() -> (StatusCode, &'static str) {
     let why = "this port is open to other machines, and an explanation shows rules and what adapters are sent: \
                `serve --explain` allows it\n";

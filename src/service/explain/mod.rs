@@ -1,4 +1,4 @@
-//! Why the engine answers what it answers: the gRPC service `mixer_adapter.v1.Explain`, and `/explain` on the admin port.
+//! Explanations of the engine's answers: the gRPC service `mixer_adapter.v1.Explain`, and `/explain` on the admin port.
 
 mod http;
 
@@ -55,7 +55,7 @@ pub(super) fn methods(mixer: &Arc<Mixer>) -> [(&'static str, Rpc); 2] {
 
 fn json(trace: &Trace) -> Result<String, Status> {
     serde_json::to_string(trace)
-        .map_err(|error| Status::internal(format!("the trace cannot be written: {error}")))
+        .map_err(|error| Status::internal(format!("cannot encode the trace: {error}")))
 }
 
 /// A gRPC error as a message.

@@ -1,4 +1,4 @@
-//! Compressed attributes: names, texts and keys as indices into a dictionary (docs/behaviour/mixer-api.md#compressed-attributes).
+//! Compressed attributes: names, strings and keys as indices into a dictionary (docs/behaviour/mixer-api.md#compressed-attributes).
 
 use std::{collections::BTreeMap, sync::Arc};
 
@@ -9,16 +9,27 @@ use mixer_adapter_engine::{
     proto::istio::mixer::v1::CompressedAttributes,
 };
 
-/// Reads attributes that were compressed with one list of words.
+/// Decodes attributes that were compressed with one list of words.
 pub(super) struct Decoder<'s> {
     snapshot: &'s Snapshot,
     words: Vec<Arc<str>>,
-    /// Global words that stand in the list too: an attribute under their global index is not found, as in a real Mixer
+    /// Global words that are in the list, too: an attribute with their global index is not found, as in a real Mixer
     /// (recorded case `check-word-shadows-global`).
     shadowed: Vec<usize>,
 }
 
-/// Where an attribute goes.
+/// An invalid message of a report in delta encoding.
+#[derive(Debug, thiserror::Error)]
+pub(super) enum DeltaError {
+    #[error("attribute index {0} is not in the dictionaries")]
+    UnknownName(i32),
+    #[error("attribute {0}: an index in its value is not in the dictionaries")]
+    UnknownWord(String),
+    #[error("duplicate attribute {name} (type {kind})")]
+    Duplicate { name: String, kind: String },
+}
+
+/// The place of an attribute in a bag.
 enum Place<'w> {
     Slot(u32),
     Undeclared(&'w Arc<str>),
@@ -31,8 +42,8 @@ impl<'s> Decoder<'s> {
         Self { snapshot, words, shadowed }
     }
 
-    /// Reads what can be read: an index of no word leaves its attribute out, and of two values of one attribute the
-    /// first kind counts, as in a real Mixer.
+    /// Decodes attributes into a bag. As in a real Mixer, an attribute with an invalid index is skipped, and the first of two
+    /// values of different kinds is used.
     pub(super) fn read(&self, attributes: &CompressedAttributes, bag: &mut Bag) {
         self.each(attributes, &mut |name, value| {
             let (Some(place), Some(value)) = (self.place(name), value) else { return Ok(()) };
@@ -69,12 +80,12 @@ impl<'s> Decoder<'s> {
         })
     }
 
-    /// Every attribute: the index of its name, and its value unless an index in it is of no word.
+    /// Calls `attribute` with the index of each name and its value; `None` if the value has an invalid index.
     fn each(
         &self,
         attributes: &CompressedAttributes,
-        attribute: &mut dyn FnMut(i32, Option<AttributeValue>) -> Result<(), String>,
-    ) -> Result<(), String> {
+        attribute: &mut dyn FnMut(i32, Option<AttributeValue>) -> Result<(), DeltaError>,
+    ) -> Result<(), DeltaError> {
         for (name, index) in &attributes.strings {
             attribute(*name, self.word(*index).map(|word| AttributeValue::String(word.clone())))?;
         }
@@ -110,22 +121,24 @@ impl<'s> Decoder<'s> {
     }
 }
 
-/// The next state of a report in delta encoding: what it names is replaced, maps as a whole, everything else stays. Faults
-/// reject the whole message, and the state stays what it was.
+/// Applies a message of a report in delta encoding: the attributes in the message are replaced, maps as a whole.
+///
+/// # Errors
+/// If the message is invalid, which rejects all of it.
 pub(super) fn update(
     decoder: &Decoder<'_>,
     attributes: &CompressedAttributes,
     state: &Bag,
-) -> Result<Bag, String> {
+) -> Result<Bag, DeltaError> {
     let mut next = state.clone();
     let mut seen = Vec::new();
     decoder.each(attributes, &mut |index, value| {
         let Some(name) = decoder.word(index) else {
-            return Err(format!("attribute index {index} is of no word in the dictionaries"));
+            return Err(DeltaError::UnknownName(index));
         };
-        let value = value.ok_or_else(|| format!("attribute {name}: an index in its value is of no word"))?;
+        let value = value.ok_or_else(|| DeltaError::UnknownWord(name.to_string()))?;
         if seen.contains(&index) {
-            return Err(format!("duplicate attribute {name} (type {})", value.kind().to_lowercase()));
+            return Err(DeltaError::Duplicate { name: name.to_string(), kind: value.kind().to_lowercase() });
         }
         seen.push(index);
         next.insert(name.clone(), value);

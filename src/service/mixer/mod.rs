@@ -51,12 +51,12 @@ pub(super) fn methods(mixer: &Arc<Mixer>) -> [(&'static str, Rpc); 2] {
     ]
 }
 
-/// Before the first configuration nothing is known that could allow a request.
+/// The answer before the first configuration, without which no request can be allowed.
 fn not_configured() -> Status {
     Status::unavailable("there is no configuration yet")
 }
 
-/// Both sides must have the client's words.
+/// Returns the number of dictionary words of the client, which must not exceed those of the server.
 fn known_words(global_word_count: u32) -> Result<usize, Status> {
     let count = usize::try_from(global_word_count).unwrap_or(usize::MAX);
     if count > WORDS.len() {
@@ -73,7 +73,7 @@ pub async fn check(mixer: &Mixer, asked: CheckRequest, caller: Caller) -> Result
     counted_check(mixer, asked, caller, None).await
 }
 
-/// Answers a Check, and says what led to the answer.
+/// Answers a Check, and explains the answer.
 pub async fn explain_check(
     mixer: &Mixer,
     asked: CheckRequest,
@@ -174,7 +174,7 @@ pub async fn report(mixer: &Mixer, asked: ReportRequest, caller: Caller) -> Resu
     counted_report(mixer, asked, caller, None).await
 }
 
-/// Answers a Report, and says what became of it.
+/// Answers a Report, and explains the answer.
 pub async fn explain_report(
     mixer: &Mixer,
     asked: ReportRequest,
