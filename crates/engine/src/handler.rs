@@ -1,4 +1,4 @@
-//! Handlers as the engine calls them: in the process, or elsewhere.
+//! Handlers and their backends, in this process or out of process.
 
 use std::{
     fmt,
@@ -19,9 +19,9 @@ use mixer_adapter_host::{
     handler::{BoxFuture, CallContext, CallError, Caller, Handler, Resolver},
 };
 
-/// What answers a handler's calls.
+/// The backend of a handler.
 pub trait Target: Send + Sync {
-    /// Sends a request of a template and returns the answer's bytes.
+    /// Sends a request of a template; returns the encoded response.
     fn call<'a>(
         &'a self,
         template: &'a DynamicTemplate,
@@ -29,31 +29,31 @@ pub trait Target: Send + Sync {
         deadline: Option<Instant>,
     ) -> BoxFuture<'a, Result<Bytes, Status>>;
 
-    /// The configuration that goes into each request: an encoded `google.protobuf.Any`.
+    /// The configuration that is part of each request, an encoded `google.protobuf.Any`.
     fn adapter_config(&self) -> Option<Bytes>;
 
-    /// Whether calls of a template are made at all. Where they are not, a trace shows what would be called, and
-    /// everything goes on as if the handler were not there.
+    /// Returns whether calls of a template are made. If not, a trace shows the call, and the request proceeds as if
+    /// there were no handler.
     fn is_called(&self, _: &DynamicTemplate) -> bool {
         true
     }
 }
 
-/// A handler resource at work. Equal handlers of successive snapshots are one.
+/// An open handler. Equal handlers are shared by successive snapshots.
 pub struct RuntimeHandler {
-    /// The full name, `h1.handler.istio-system`.
+    /// The full name, such as `h1.handler.istio-system`.
     pub name: Arc<str>,
-    /// The name before the messages of its denials.
+    /// The name in messages of denials.
     pub(crate) denial_name: Arc<str>,
-    /// What it stands for: adapter, configuration and connection, and for sessions the instances' types. A handler with
-    /// an equal signature is taken over by the next snapshot.
+    /// Identifies adapter, configuration and connection, and for sessions the types of instances. A handler with an
+    /// equal signature is carried over to the next snapshot.
     pub(crate) signature: mixer_adapter_core::framework::digest::Digest,
     target: Box<dyn Target>,
     calls: AtomicU64,
 }
 
 impl RuntimeHandler {
-    /// A handler of that name.
+    /// Creates a handler.
     pub fn new(
         name: Arc<str>,
         signature: mixer_adapter_core::framework::digest::Digest,
@@ -62,13 +62,13 @@ impl RuntimeHandler {
         Self { denial_name: name.clone(), name, signature, target, calls: AtomicU64::new(0) }
     }
 
-    /// Puts another name than the full one before the messages of its denials.
+    /// Sets the name in messages of denials, which is the full name by default.
     #[must_use]
     pub(crate) fn with_denial_name(self, denial_name: Arc<str>) -> Self {
         Self { denial_name, ..self }
     }
 
-    /// Whether calls of a template are made at all.
+    /// Returns whether calls of a template are made.
     pub(crate) fn is_called(&self, template: &DynamicTemplate) -> bool {
         self.target.is_called(template)
     }
@@ -126,7 +126,7 @@ impl RuntimeHandler {
     }
 }
 
-/// A counter's text, never empty. The process' own start is part of it, so that ids of two engines differ.
+/// Formats an id from a counter. It includes the start of the process, so that ids of two engines differ.
 fn itoa(count: u64) -> String {
     static START: std::sync::LazyLock<u64> = std::sync::LazyLock::new(|| {
         std::time::SystemTime::now()
@@ -142,14 +142,14 @@ impl fmt::Debug for RuntimeHandler {
     }
 }
 
-/// What a quota call asks for.
+/// The parameters of a quota call.
 #[derive(Clone, Copy, Debug)]
 pub struct QuotaParams<'a> {
     /// The quota's name in the request to the engine.
     pub name: &'a str,
     /// The full name of the instance.
     pub instance: &'a str,
-    /// The same for all attempts of one request.
+    /// Identical for all attempts of one request.
     pub dedup_id: &'a str,
     /// The amount requested.
     pub amount: i64,
@@ -157,14 +157,14 @@ pub struct QuotaParams<'a> {
     pub best_effort: bool,
 }
 
-/// An adapter in this process, with its configuration: `compiledAdapter`.
+/// The backend of `compiledAdapter`: an adapter in this process with its configuration.
 pub struct InProcess {
     host: Arc<Host>,
     handler: Arc<Handler>,
 }
 
 impl InProcess {
-    /// Calls that handler of the host.
+    /// Creates a backend that calls a handler of the host.
     pub fn new(host: Arc<Host>, handler: Arc<Handler>) -> Self {
         Self { host, handler }
     }
@@ -195,14 +195,14 @@ impl Target for InProcess {
     }
 }
 
-/// An adapter elsewhere that is sent its configuration with each call.
+/// The backend of an out-of-process adapter that receives its configuration with each call.
 pub struct Elsewhere {
     adapter: RemoteAdapter,
     adapter_config: Option<Bytes>,
 }
 
 impl Elsewhere {
-    /// Calls that adapter with that configuration, an encoded `google.protobuf.Any`.
+    /// Creates a backend with a configuration, an encoded `google.protobuf.Any`.
     pub fn new(adapter: RemoteAdapter, adapter_config: Option<Bytes>) -> Self {
         Self { adapter, adapter_config }
     }
@@ -223,7 +223,7 @@ impl Target for Elsewhere {
     }
 }
 
-/// An adapter elsewhere that has its configuration by a session: the session's id goes into each call.
+/// The backend of an adapter with a session, whose id is part of each call.
 impl Target for Session {
     fn call<'a>(
         &'a self,
@@ -245,7 +245,7 @@ impl Target for Session {
     }
 }
 
-/// A call within the process brings its handler along.
+/// Resolves a call within the process to its handler.
 impl Resolver for InProcess {
     fn open(&self, _: &CallContext<'_>) -> Option<Arc<Handler>> {
         Some(self.handler.clone())

@@ -1,4 +1,4 @@
-//! What adapters answer for expressions to use: the fields of an `OutputMsg` as attributes
+//! Outputs of adapters as attributes of expressions: the fields of an `OutputMsg`
 //! (docs/behaviour/adapter-calls.md#attribute-generators-and-outputs).
 
 use std::sync::Arc;
@@ -10,11 +10,11 @@ use prost_reflect::{
 use super::attribute::{AttributeValue, Bag, StringMap, Vocabulary};
 use mixer_adapter_core::value::ValueType;
 
-/// The outputs of one message, as attributes of a vocabulary.
+/// The attributes for the fields of an output message.
 #[derive(Debug)]
 pub(crate) struct Outputs {
     message: MessageDescriptor,
-    /// By field number: the slot in the extended vocabulary.
+    /// The slot in the extended vocabulary by field number.
     slots: Vec<(u32, u32)>,
 }
 
@@ -31,7 +31,7 @@ impl Outputs {
         Self { message, slots }
     }
 
-    /// Puts the fields that are in the message into the bag: a proto3 field with its zero value is not.
+    /// Inserts the fields of an encoded message into a bag; proto3 fields with their default value are absent.
     pub(crate) fn read(&self, encoded: &[u8], bag: &mut Bag) -> Result<(), prost::DecodeError> {
         let output = DynamicMessage::decode(self.message.clone(), encoded)?;
         for (number, slot) in &self.slots {
@@ -46,7 +46,7 @@ impl Outputs {
     }
 }
 
-/// The type of an output in expressions; `None` where it has none.
+/// Returns the type of an output in expressions; `None` if it has none.
 fn output_type(field: &prost_reflect::FieldDescriptor) -> Option<ValueType> {
     if field.is_map() {
         let Kind::Message(entry) = field.kind() else { return None };
@@ -103,7 +103,7 @@ fn message_attribute(message: &DynamicMessage) -> Option<AttributeValue> {
             Some(AttributeValue::Duration(i64::try_from(nanos).ok()?))
         }
         "google.protobuf.Timestamp" => Some(AttributeValue::Timestamp(message.transcode_to().ok()?)),
-        // The messages of istio.policy.v1beta1 hold their value in field 1.
+        // The messages of istio.policy.v1beta1 have their value in field 1.
         _ => match &*message.get_field_by_number(1)? {
             Field::Bytes(bytes) => Some(AttributeValue::Bytes(bytes.clone())),
             Field::String(text) => Some(AttributeValue::String(Arc::from(text.as_str()))),

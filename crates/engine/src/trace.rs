@@ -1,31 +1,31 @@
-//! Why a request got the answer it got.
+//! Traces of requests, which explain their answers.
 
 use std::{fmt, time::Duration};
 
 use serde::{Deserialize, Serialize};
 
-/// Everything the engine did for one request, in order.
+/// The steps of a request in order.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct Trace {
-    /// The namespace whose rules apply, beside the default one.
+    /// The namespace whose rules apply, in addition to the default one.
     pub namespace: String,
-    /// What was done in each phase.
+    /// The steps of all phases.
     pub steps: Vec<Step>,
 }
 
-/// What of a request is being done.
+/// A phase of a request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Phase {
-    /// Attributes are generated.
+    /// Attribute generation.
     Generate,
-    /// It is checked.
+    /// Check.
     Check,
-    /// Headers are changed.
+    /// Header operations.
     Headers,
-    /// A quota is asked for.
+    /// Quota allocation.
     Quota,
-    /// It is reported.
+    /// Report.
     Report,
 }
 
@@ -41,46 +41,46 @@ impl fmt::Display for Phase {
     }
 }
 
-/// One thing that was done.
+/// A step of a request.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(tag = "step", rename_all = "snake_case")]
 pub enum Step {
-    /// What follows is about one of several requests that were reported together.
+    /// The following steps are those of one request of a batch.
     Request {
-        /// Its place among them, from 1.
+        /// The position in the batch, from 1.
         number: usize,
-        /// The namespace whose rules apply to it, beside the default one.
+        /// The namespace whose rules apply, in addition to the default one.
         namespace: String,
     },
-    /// A rule's condition was looked at.
+    /// The condition of a rule was evaluated.
     Rule {
-        /// What for.
+        /// The phase.
         phase: Phase,
         /// The rule's full name.
         rule: String,
-        /// The condition; empty where there is none.
+        /// The condition; empty if there is none.
         condition: String,
         /// Whether it matched.
         matched: bool,
-        /// Why it could not be evaluated, which counts as no match.
+        /// The evaluation error, which counts as no match.
         #[serde(skip_serializing_if = "Option::is_none")]
         error: Option<String>,
     },
-    /// An instance was built, or could not be.
+    /// An instance was built, or could not be built.
     Instance {
         /// The instance's full name.
         instance: String,
-        /// What became of the texts in its params.
+        /// The values of the strings in its params.
         #[serde(default, skip_serializing_if = "Vec::is_empty")]
         params: Vec<Param>,
-        /// What an adapter gets.
+        /// The instance.
         #[serde(skip_serializing_if = "Option::is_none")]
         built: Option<serde_json::Value>,
-        /// Why it could not be built.
+        /// The error.
         #[serde(skip_serializing_if = "Option::is_none")]
         error: Option<String>,
     },
-    /// An adapter was called. Without answer and error, it was only found out that it would be called.
+    /// An adapter was called. Without answer and error, the call was skipped.
     Call {
         /// The handler's full name.
         handler: String,
@@ -88,53 +88,53 @@ pub enum Step {
         template: String,
         /// The instances sent.
         instances: Vec<String>,
-        /// What it answered.
+        /// The response.
         #[serde(skip_serializing_if = "Option::is_none")]
         answer: Option<serde_json::Value>,
-        /// Or why there is no answer.
+        /// The error.
         #[serde(skip_serializing_if = "Option::is_none")]
         error: Option<String>,
-        /// How long it took, in microseconds.
+        /// The duration in microseconds.
         micros: u64,
     },
     /// An attribute was generated.
     Generated {
         /// The attribute.
         attribute: String,
-        /// Its value; absent where the attribute was there already.
+        /// The value; `None` if the attribute was already present.
         #[serde(skip_serializing_if = "Option::is_none")]
         value: Option<String>,
     },
-    /// A header operation was made, or left out.
+    /// A header operation was applied or skipped.
     Header {
         /// The rule.
         rule: String,
         /// The header.
         header: String,
-        /// What was done or why nothing was.
+        /// The effect, or the reason for skipping it.
         outcome: String,
     },
-    /// The answers were merged.
+    /// The results were merged.
     Merged {
-        /// The outcome in words.
+        /// The merged status.
         outcome: String,
     },
 }
 
-/// What became of a text in the params of an instance.
+/// The value of a string in the params of an instance.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Param {
-    /// The path of the field, `dimensions["code"]`.
+    /// The path of the field, such as `dimensions["code"]`.
     pub field: String,
-    /// The text as it was written.
+    /// The source.
     pub text: String,
-    /// Whether it is a literal: the text between the quotes, as it stands. Otherwise it is an expression.
+    /// Whether it is a literal, the text between quotes. Otherwise it is an expression.
     #[serde(default, rename = "literal", skip_serializing_if = "std::ops::Not::not")]
     pub is_literal: bool,
-    /// The value with its type, `"text" (STRING)`.
+    /// The value with its type, such as `"text" (STRING)`.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub value: Option<String>,
-    /// Or why there is none.
+    /// The error.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub error: Option<String>,
 }
@@ -151,13 +151,13 @@ impl fmt::Display for Param {
 }
 
 impl Trace {
-    /// Goes on with what was done for one of several requests.
+    /// Appends the steps of one request of a batch.
     pub fn add_request(&mut self, number: usize, request: Trace) {
         self.steps.push(Step::Request { number, namespace: request.namespace });
         self.steps.extend(request.steps);
     }
 
-    /// A call that is not made.
+    /// Records a call that is skipped.
     pub(crate) fn uncalled(&mut self, handler: &str, template: &str, instance: &str) {
         self.steps.push(Step::Call {
             handler: handler.to_owned(),

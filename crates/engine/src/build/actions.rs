@@ -1,4 +1,4 @@
-//! Rules: conditions, and what is done where they match.
+//! Rules: conditions and actions.
 
 use std::sync::Arc;
 
@@ -17,14 +17,14 @@ use mixer_adapter_config::{
 };
 use mixer_adapter_core::value::ValueType;
 
-/// A rule, read and resolved.
+/// A parsed and resolved rule.
 #[derive(Debug)]
 pub(super) struct RuleSpec {
     pub(super) name: ResourceName,
     pub(super) language: Language,
-    /// The condition's text, without the blanks around it.
+    /// The source of the condition without surrounding white space.
     pub(super) condition: String,
-    /// `None` where it always holds.
+    /// `None` if it always matches.
     pub(super) expression: Option<Expression>,
     pub(super) actions: Vec<ActionSpec>,
     pub(super) headers: Option<HeaderSpec>,
@@ -32,7 +32,7 @@ pub(super) struct RuleSpec {
 
 #[derive(Debug)]
 pub(super) struct ActionSpec {
-    /// By which the header operations of the rule name its outputs.
+    /// The name by which header operations of the rule refer to the action's outputs.
     pub(super) name: String,
     pub(super) handler: ResourceName,
     pub(super) instances: Vec<Compiled>,
@@ -55,7 +55,7 @@ pub(super) fn read(
     rules
 }
 
-/// What rules can refer to.
+/// The resources that rules refer to.
 struct Usable<'c> {
     set: &'c ConfigSet,
     handlers: &'c Handlers,
@@ -98,8 +98,8 @@ fn rule(
     Some(RuleSpec { name: resource.name.clone(), language, condition, expression, actions, headers })
 }
 
-/// Attributes that exist only where whoever calls is known, or says so: a request from outside of the mesh, or without
-/// credentials, lacks them.
+/// Attributes that are missing unless the caller is authenticated or sends them: requests from outside of the mesh or
+/// without credentials lack them.
 const OF_THE_CALLER: [&str; 7] = [
     "api.",
     "origin.",
@@ -110,8 +110,8 @@ const OF_THE_CALLER: [&str; 7] = [
     "source.",
 ];
 
-/// What is not wrong with a condition but probably not meant: a rule whose condition cannot be evaluated is skipped
-/// (docs/behaviour/dispatch.md#conditions), and so is the check that it is there for.
+/// Warns about conditions that are valid but probably not intended: a rule whose condition cannot be evaluated is
+/// skipped (docs/behaviour/dispatch.md#conditions), and so is its check.
 fn warn_of_condition(
     resource: &Resource,
     condition: &Expression,
@@ -155,7 +155,7 @@ fn compile_condition(
     }
 }
 
-/// An action without its handler, or without any instance, is left out; so is an instance that is not there.
+/// Resolves the actions. One without its handler or without any instance is dropped, and so is an unknown instance.
 fn action(
     resource: &Resource,
     index: usize,

@@ -1,4 +1,5 @@
-//! Rules into tables: by variety and namespace, equal conditions once, instances by handler and template.
+//! Assembles rules into tables by variety and namespace, with distinct conditions, and instances by handler and
+//! template.
 
 use std::{collections::BTreeMap, sync::Arc};
 
@@ -77,7 +78,7 @@ fn add(rule: RuleSpec, opened: &Opened, default_namespace: &str, snapshot: &mut 
 }
 
 impl Rules {
-    /// The place of a condition; equal texts of one language share one.
+    /// Returns the index of a condition; equal sources in one language share one.
     fn condition(&mut self, language: Language, text: &str, expression: Option<&Arc<Expression>>) -> usize {
         if let Some(index) = self.condition_indices.get(&(language, text.to_owned())) {
             return *index;
@@ -104,7 +105,7 @@ impl Rules {
 }
 
 impl Destination {
-    /// The group of an action; its instances come one after the other.
+    /// Returns the group of an action, whose instances are consecutive.
     fn group(&mut self, rule: &Arc<str>, condition: usize, action: usize) -> &mut Group {
         let same = self.groups.last().is_some_and(|last| last.rule == *rule && last.action == action);
         if !same {

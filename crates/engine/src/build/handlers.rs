@@ -1,4 +1,4 @@
-//! Handlers as they are configured, before they are opened.
+//! Handlers of a configuration, before they are opened.
 
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -30,35 +30,35 @@ use mixer_adapter_core::{
 };
 use mixer_adapter_host::{Host, handler::AdapterInfo};
 
-/// A handler resource, read and resolved.
+/// A parsed and resolved handler resource.
 #[derive(Clone, Debug)]
 pub struct HandlerSpec {
     /// The full name.
     pub name: ResourceName,
-    /// What it is used for, and how.
+    /// The adapter and its configuration.
     pub used: Use,
-    /// The instances it is called with: their `Type` messages by their full names, and their templates' names.
+    /// The instances of its calls: their `Type` messages by full name, and the names of their templates.
     pub instances: BTreeMap<String, (String, Any)>,
     resource: Resource,
 }
 
-/// What answers a handler's calls.
+/// The backend of a handler.
 #[derive(Clone, Debug)]
 pub enum Use {
-    /// An adapter of this process, with its canonical configuration.
+    /// An adapter in this process with its canonical configuration.
     InProcess {
         /// The adapter.
         adapter: Arc<AdapterInfo>,
         /// The configuration.
         config: Bytes,
     },
-    /// An adapter elsewhere.
+    /// An out-of-process adapter.
     Remote {
-        /// Where and how it is reached.
+        /// The connection to it.
         connection: Box<Connection>,
-        /// The configuration it is sent, unless it has none.
+        /// The configuration to send, if there is any.
         adapter_config: Option<Any>,
-        /// Whether it gets its configuration by a session.
+        /// Whether the configuration is sent by opening a session.
         session_based: bool,
     },
 }
@@ -80,7 +80,7 @@ enum Served {
 pub(super) type Handlers = BTreeMap<ResourceName, Configured>;
 
 impl Configured {
-    /// Whether its adapter serves that template.
+    /// Returns whether the adapter supports the template.
     pub(super) fn serves(&self, template: &DynamicTemplate) -> bool {
         match &self.templates {
             Served::InProcess(adapter) => {
@@ -126,7 +126,7 @@ fn handler(
             .error("connection.address", "a handler elsewhere needs an address, host:port")
             .into());
     }
-    // What an adapter without a configuration is given is ignored, as in a real Mixer.
+    // As in Mixer, params for an adapter without a configuration message are ignored.
     let adapter_config = match &adapter.params {
         None => None,
         Some(message) => {
@@ -142,7 +142,7 @@ fn handler(
     Ok(Configured { resource: resource.clone(), used, templates: Served::Remote(adapter.templates.clone()) })
 }
 
-/// The adapter's configuration, and warnings of what is deprecated in it.
+/// Returns the adapter's configuration with warnings about deprecated fields.
 fn params(
     resource: &Resource,
     message: &MessageDescriptor,
@@ -155,8 +155,8 @@ fn params(
     Ok(read.encode_to_vec().into())
 }
 
-/// The configuration of a compiled adapter. Faulty params are a fault of the resource; where that is let through, the handler has what
-/// could be read of them, as in Mixer, so that its checks do not go away.
+/// Returns the configuration of a compiled adapter. Invalid params are a fault of the resource; in lenient mode the
+/// handler keeps the valid ones, as in Mixer, so that its checks remain in effect.
 fn compiled_params(
     resource: &Resource,
     message: &MessageDescriptor,
@@ -200,14 +200,15 @@ fn in_process(
     Ok(Configured { resource: resource.clone(), used, templates: Served::InProcess(adapter.clone()) })
 }
 
-/// The handlers that rules lead to, each with the instances it will be called with.
+/// Returns the handlers that rules use, each with the instances of its calls.
 pub(super) fn in_use(handlers: Handlers, rules: &[RuleSpec]) -> Vec<Arc<HandlerSpec>> {
     let mut instances: BTreeMap<&ResourceName, BTreeMap<String, (String, Any)>> = BTreeMap::new();
     for action in rules.iter().flat_map(|rule| &rule.actions) {
         let of_handler = instances.entry(&action.handler).or_default();
         for instance in &action.instances {
             let inferred = Any {
-                // Without a slash, as a real Mixer's session client sends it (docs/behaviour/sessions.md#the-bypass-adapter).
+                // Without a slash, as Mixer's session client sends it
+                // (docs/behaviour/sessions.md#the-bypass-adapter).
                 type_url: instance.instance.template.type_name().to_owned(),
                 value: instance.instance.inferred_type().into(),
             };
@@ -224,7 +225,7 @@ pub(super) fn in_use(handlers: Handlers, rules: &[RuleSpec]) -> Vec<Arc<HandlerS
     used.collect()
 }
 
-/// Asks adapters of this process whether they would take their configuration and instances. Returns the handlers that none refuses.
+/// Has adapters of this process validate configuration and instances. Returns the handlers that pass.
 pub(super) fn validate(
     mut handlers: Vec<Arc<HandlerSpec>>,
     host: &Host,
@@ -240,7 +241,7 @@ pub(super) fn validate(
 }
 
 impl HandlerSpec {
-    /// What the handler stands for. Of two handlers with an equal signature one will do.
+    /// Identifies what the handler does. Handlers with equal signatures are interchangeable.
     pub(crate) fn signature(&self) -> Digest {
         let name = self.name.to_string();
         let mut parts: Vec<Vec<u8>> = vec![name.into_bytes()];
@@ -263,8 +264,8 @@ impl HandlerSpec {
         Digest::of(parts.iter().map(Vec::as_slice))
     }
 
-    /// The name before the messages of its denials: as in Mixer, `name.namespace` for a handler whose adapter is compiled in,
-    /// and the full name for all others, also for those of a kind that is named after the adapter.
+    /// The name in messages of denials: as in Mixer, `name.namespace` for a handler of a compiled adapter, and the
+    /// full name for all others, including kinds that are named after the adapter.
     pub(crate) fn denial_name(&self) -> Arc<str> {
         match (&self.used, self.name.kind()) {
             (Use::InProcess { .. }, Kind::Handler) => {
@@ -274,7 +275,7 @@ impl HandlerSpec {
         }
     }
 
-    /// The instances' types as an adapter of this process is asked to validate them.
+    /// The types of the instances, for validation by an adapter of this process.
     pub(crate) fn inferred_types(&self, adapter: &AdapterInfo) -> InferredTypes {
         let types = self.instances.iter().filter_map(|(instance, (template, any))| {
             let served = adapter.templates.iter().find(|served| served.name == template)?;
@@ -283,12 +284,12 @@ impl HandlerSpec {
         InferredTypes::new(types.collect())
     }
 
-    /// A fault of this handler's resource.
+    /// Creates a fault of this handler's resource.
     pub fn fault(&self, field: &str, reason: impl Into<Box<str>>) -> Fault {
         self.resource.error(field, reason)
     }
 
-    /// An adapter's refusal, field by field where it names fields.
+    /// Converts a rejection by the adapter to faults, one for each field that it names.
     pub(crate) fn refusal(&self, error: &mixer_adapter_host::handler::CallError) -> Vec<Fault> {
         use mixer_adapter_host::handler::CallError;
         match error {
@@ -301,7 +302,7 @@ impl HandlerSpec {
         }
     }
 
-    /// The names of the templates it is called with.
+    /// The names of the templates of its calls.
     pub fn templates(&self) -> BTreeSet<&str> {
         self.instances.values().map(|(template, _)| template.as_str()).collect()
     }

@@ -1,4 +1,4 @@
-//! Header operations of rules, compiled over the outputs of the rule's named actions.
+//! Header operations of rules, compiled with the outputs of the rule's named actions.
 
 use std::sync::Arc;
 
@@ -19,13 +19,14 @@ use mixer_adapter_core::{template::Variety, value::ValueType};
 #[derive(Debug)]
 pub(super) struct HeaderSpec {
     pub(super) vocabulary: Arc<Vocabulary>,
-    /// The action and instance whose output is read, with its place in the vocabulary.
+    /// The action and instance whose output is read, and its index in the vocabulary.
     pub(super) outputs: Vec<(usize, usize, Outputs)>,
     pub(super) request: Vec<HeaderTemplate>,
     pub(super) response: Vec<HeaderTemplate>,
 }
 
-/// The operations of a rule. One that does not compile drops them all, as in a real Mixer; the rule's actions stay.
+/// Compiles the operations of a rule. As in Mixer, one that does not compile drops them all, but not the rule's
+/// actions.
 pub(super) fn operations(
     resource: &Resource,
     rule: &Rule,
@@ -77,13 +78,13 @@ fn operation(
             .into());
     }
     let mut values = Vec::new();
-    // The values of a removal mean nothing.
+    // Values of a removal are ignored.
     let texts = if operation == Operation::Remove { &[][..] } else { &template.values };
     for (index, text) in texts.iter().enumerate() {
         let field = format!("{field}.values[{index}]");
         let expression = Expression::compile_in(language(resource), text, vocabulary)
             .map_err(|error| resource.error(&field, format!("{error}\n{}", error.render(text))))?;
-        // Mixer takes no other type, though the values of some are texts, too.
+        // Mixer accepts no other type, even if its values are strings.
         if expression.value_type() != ValueType::String {
             let reason =
                 format!("the expression is of type {}; a header's value is STRING", expression.value_type());

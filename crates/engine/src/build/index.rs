@@ -3,8 +3,8 @@ use std::collections::BTreeMap;
 use crate::expression::Language;
 use mixer_adapter_config::{ConfigSet, Fault, Kind, Resource, ResourceName, Spec};
 
-/// The resources of a kind that could be understood, by namespace and name: the order in which rules are considered is
-/// theirs. What could not be understood is a fault.
+/// The valid resources of a kind by namespace and name, which is the order in which rules are evaluated. Invalid ones
+/// are faults.
 pub(super) fn of_kind<'c>(
     set: &'c ConfigSet,
     kind: Kind,
@@ -21,13 +21,13 @@ pub(super) fn of_kind<'c>(
     understood
 }
 
-/// The language of a resource's expressions (docs/behaviour/expressions.md#cel-and-compat).
+/// Returns the language of a resource's expressions (docs/behaviour/expressions.md#cel-and-compat).
 pub(super) fn language(resource: &Resource) -> Language {
     let annotation = resource.annotations.get("policy.istio.io/lang");
     annotation.map_or(Language::Cexl, |language| Language::from_annotation(language))
 }
 
-/// What a reference means, among the usable things of a kind.
+/// Resolves a reference to a valid resource of a kind.
 pub(super) fn resolve<'t, T>(
     set: &ConfigSet,
     kind: &Kind,

@@ -1,4 +1,4 @@
-//! Instances, compiled against their templates, with the bindings of attribute generators.
+//! Instances, compiled for their templates, and the bindings of attribute generators.
 
 use std::{
     collections::BTreeMap,
@@ -60,7 +60,7 @@ pub(super) fn read(
     instances
 }
 
-/// The templates of this program, which `compiledTemplate` names.
+/// The templates of this program, to which `compiledTemplate` refers.
 static COMPILED: LazyLock<BTreeMap<&'static str, Arc<DynamicTemplate>>> = LazyLock::new(|| {
     let compiled = STANDARD.iter().filter_map(|(name, descriptor)| {
         let set = DescriptorSet::decode(*descriptor).ok()?;
@@ -109,7 +109,7 @@ fn instance(
     Ok(Compiled { instance: Arc::new(instance), bindings })
 }
 
-/// A binding that does not compile is left out, as in a real Mixer; it is a fault all the same.
+/// Compiles the bindings. As in Mixer, one that does not compile is dropped; it is a fault nevertheless.
 fn bindings(
     resource: &Resource,
     expressions: &BTreeMap<String, String>,

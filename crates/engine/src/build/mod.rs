@@ -1,5 +1,5 @@
-//! From resources to a snapshot (docs/behaviour/configuration.md#processing-order): attributes, templates, adapters, handlers,
-//! instances and rules, in this order. Every fault is found, not only the first, and says which field of which resource it is in.
+//! Builds a snapshot from resources (docs/behaviour/configuration.md#processing-order): attributes, templates,
+//! adapters, handlers, instances and rules, in this order. All faults are reported, each with its resource and field.
 
 mod actions;
 mod assemble;
@@ -25,18 +25,17 @@ use actions::RuleSpec;
 use mixer_adapter_config::{ConfigSet, Fault, ResourceName, Severity, Topic, lint};
 use mixer_adapter_host::Host;
 
-/// How a snapshot is built.
+/// Options for building a snapshot.
 pub struct BuildOptions {
-    /// The namespace whose rules apply to every request: `istio-system` unless said otherwise.
+    /// The namespace whose rules apply to every request; `istio-system` by default.
     pub default_namespace: String,
-    /// Leave out what is faulty, as a real Mixer does, in place of refusing the whole.
+    /// Drop faulty resources, as Mixer does, instead of rejecting the configuration.
     pub lenient: bool,
-    /// What becomes of requests when something fails.
+    /// The failure policy.
     pub policy: FailurePolicy,
-    /// What becomes of fields that another version of the API would read otherwise.
+    /// The policy for unknown and deprecated fields.
     pub fields: FieldPolicy,
-    /// How many answers of checks are kept for requests that would be answered alike; 0 keeps none, as a real Mixer
-    /// does since 1.1.
+    /// Capacity of the cache of check answers; 0 disables it, as in Mixer since 1.1.
     pub check_cache: u64,
 }
 
@@ -52,31 +51,31 @@ impl Default for BuildOptions {
     }
 }
 
-/// What becomes of fields that another version of the API would read otherwise
-/// (docs/behaviour/xds.md#versions-of-the-api). A refusal is one of the whole configuration, also where it is read leniently.
+/// The policy for fields that another version of the API interprets differently
+/// (docs/behaviour/xds.md#versions-of-the-api). A rejection applies to the whole configuration, even in lenient mode.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct FieldPolicy {
-    /// Fields that are not known here, in what is received: whoever sent it has a newer API. Fields of files are read by name, and
-    /// one that is not known is always an error.
+    /// Unknown fields of received resources, whose sender has a newer API. Fields of files have names, and an unknown
+    /// name is always an error.
     pub unknown: OnField,
-    /// Fields that are deprecated.
+    /// Deprecated fields.
     pub deprecated: OnField,
 }
 
-/// What becomes of a configuration with such a field.
+/// The treatment of a configuration with such a field.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum OnField {
-    /// It is used.
+    /// Accept it.
     Ignore,
-    /// It is used, with a warning.
+    /// Accept it with a warning.
     #[default]
     Warn,
-    /// It is refused.
+    /// Reject it.
     Refuse,
 }
 
 impl FieldPolicy {
-    /// Makes of the faults what the policy says. Says whether one of them refuses the configuration.
+    /// Applies the policy to faults; returns whether one of them rejects the configuration.
     fn judge(self, faults: &mut Vec<Fault>) -> bool {
         let of = |topic| match topic {
             Topic::Configuration => None,
@@ -93,7 +92,7 @@ impl FieldPolicy {
     }
 }
 
-/// Configuration that is read, resolved and compiled; its handlers are not open yet.
+/// A parsed, resolved and compiled configuration whose handlers are not opened yet.
 pub struct Blueprint {
     vocabulary: Arc<Vocabulary>,
     handlers: Vec<Arc<HandlerSpec>>,
@@ -102,8 +101,8 @@ pub struct Blueprint {
 }
 
 impl Blueprint {
-    /// Reads a set of resources, of which `faults` are known already. `host` has the adapters of this process, which
-    /// `compiledAdapter` names.
+    /// Compiles a set of resources, whose `faults` so far are given. `host` has the adapters of this process, to
+    /// which `compiledAdapter` refers.
     pub fn read(set: &ConfigSet, mut faults: Vec<Fault>, host: &Host) -> Self {
         let vocabulary = Arc::new(schemas::vocabulary(set, &mut faults));
         let templates = schemas::templates(set, &mut faults);
@@ -117,13 +116,13 @@ impl Blueprint {
         Self { vocabulary, handlers, rules, faults }
     }
 
-    /// What is wrong with the configuration.
+    /// The faults of the configuration.
     pub fn faults(&self) -> &[Fault] {
         &self.faults
     }
 
-    /// Opens its handlers, taking over those of the former snapshot that stayed the same, and puts the snapshot together.
-    /// The faults are all that were found; unless the options are lenient, an error among them refuses the whole.
+    /// Opens the handlers, except those carried over from the previous snapshot, and assembles the snapshot. Returns
+    /// all faults; unless the options are lenient, an error among them rejects the configuration.
     pub async fn build(
         self,
         former: Option<&Snapshot>,

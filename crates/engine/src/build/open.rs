@@ -1,4 +1,4 @@
-//! Handlers being opened: new ones before old ones close.
+//! Opens handlers: new ones before old ones are closed.
 
 use std::{
     collections::{BTreeMap, HashMap},
@@ -21,25 +21,25 @@ use mixer_adapter_host::{
     handler::{BoxFuture, Closing},
 };
 
-/// What answers a handler's calls, opened.
+/// An opened backend.
 pub type Opened = Box<dyn Target>;
 
-/// Why a handler could not be opened: faults of its resource.
+/// Faults of a handler that could not be opened.
 pub type OpenFault = Vec<Fault>;
 
-/// Opens handlers.
+/// Opens the backends of handlers.
 pub trait Connect: Send + Sync {
-    /// Opens one. An adapter elsewhere that cannot be reached is no fault: its handler waits for it.
+    /// Opens a backend. An out-of-process adapter that cannot be reached is not a fault; the handler retries.
     fn connect<'a>(&'a self, spec: &'a HandlerSpec) -> BoxFuture<'a, Result<Opened, OpenFault>>;
 }
 
-/// Opens handlers in this process and elsewhere.
+/// Opens backends in this process and out of process.
 pub struct Connector {
     /// The adapters of this process.
     pub host: Arc<Host>,
-    /// How adapters elsewhere are called.
+    /// Options of connections to out-of-process adapters.
     pub remote: remote::Options,
-    /// Where connections are kept, and sessions ended.
+    /// Runs connections, and closes sessions.
     pub closing: Closing,
 }
 
@@ -77,13 +77,13 @@ impl Connect for Connector {
     }
 }
 
-/// The faults of a connection, whose fields are named from the spec on.
+/// Converts the faults of a connection, whose fields are relative to the spec.
 fn faults(spec: &HandlerSpec, errors: ConfigErrors) -> Vec<Fault> {
     let violations = errors.into_violations().into_iter();
     violations.map(|violation| spec.fault(&violation.field, violation.reason)).collect()
 }
 
-/// Opens all handlers at the same time, but for those that the former snapshot has already.
+/// Opens all handlers concurrently, except those that the previous snapshot has.
 pub(super) async fn open_all(
     specs: &[Arc<HandlerSpec>],
     former: Option<&Snapshot>,

@@ -1,4 +1,4 @@
-//! Attributes, templates and adapters.
+//! Attributes, templates and adapters of a configuration.
 
 use std::{collections::BTreeMap, sync::Arc};
 
@@ -20,20 +20,20 @@ use mixer_adapter_core::{
 pub(super) type Templates = BTreeMap<ResourceName, Arc<DynamicTemplate>>;
 pub(super) type Adapters = BTreeMap<ResourceName, AdapterSpec>;
 
-/// An adapter resource: an adapter that runs elsewhere.
+/// An adapter resource, which describes an out-of-process adapter.
 #[derive(Debug)]
 pub(super) struct AdapterSpec {
-    /// The templates it serves.
+    /// The templates it supports.
     pub(super) templates: Vec<Arc<DynamicTemplate>>,
     /// Its configuration message, if it has one.
     pub(super) params: Option<MessageDescriptor>,
     pub(super) session_based: bool,
 }
 
-/// The attributes that tell a request's namespace have a meaning to the engine itself.
+/// The attributes that determine a request's namespace are used by the engine itself.
 const IDENTITY: [&str; 3] = ["context.reporter.kind", "destination.namespace", "source.namespace"];
 
-/// The attributes of all manifests as one vocabulary; without any manifest, the standard one.
+/// Merges the attributes of all manifests into a vocabulary; without any manifest, returns the standard one.
 pub(super) fn vocabulary(set: &ConfigSet, faults: &mut Vec<Fault>) -> Vocabulary {
     let mut vocabulary = Vocabulary::new();
     let manifests = of_kind(set, Kind::AttributeManifest, faults);
@@ -58,7 +58,7 @@ pub(super) fn vocabulary(set: &ConfigSet, faults: &mut Vec<Fault>) -> Vocabulary
     }
     for name in IDENTITY {
         if vocabulary.find(name).is_none() {
-            // Cannot clash: it is not declared.
+            // Cannot conflict: it is not declared.
             let _ = vocabulary.declare(name, ValueType::String);
         }
     }
@@ -93,7 +93,7 @@ pub(super) fn adapters(set: &ConfigSet, templates: &Templates, faults: &mut Vec<
     adapters
 }
 
-/// One template that does not resolve spoils the whole adapter, as in a real Mixer.
+/// As in Mixer, a template that does not resolve invalidates the whole adapter.
 fn adapter(
     set: &ConfigSet,
     resource: &Resource,

@@ -1,4 +1,4 @@
-//! Calls of handlers, all of a phase at the same time, answered in the order in which they complete.
+//! Calls of handlers: those of a phase are concurrent, and their results are in the order of completion.
 
 use std::time::Duration;
 
@@ -11,7 +11,7 @@ use super::{Request, plan::Planned, policy::Failure};
 use crate::{handler::QuotaParams, trace::Trace};
 use mixer_adapter_core::framework::status::status_name;
 
-/// A call that completed.
+/// A completed call.
 pub(super) struct Answered<'s> {
     pub(super) planned: Planned<'s>,
     pub(super) answer: Result<Bytes, Status>,
@@ -53,7 +53,7 @@ impl Answered<'_> {
         &self.planned.destination.handler.name
     }
 
-    /// The name before the messages of the handler's denials.
+    /// The name in messages of the handler's denials.
     pub(super) fn denial_name(&self) -> &str {
         &self.planned.destination.handler.denial_name
     }
@@ -77,7 +77,7 @@ impl Answered<'_> {
 }
 
 impl Request<'_> {
-    /// An adapter's error as a failure of the request.
+    /// Converts an adapter's error to a failure of the request.
     pub(super) fn failure(&self, handler: &str, status: &Status) -> Option<Failure> {
         let policy = match status.code() {
             Code::DeadlineExceeded => self.snapshot.policy.timeout,

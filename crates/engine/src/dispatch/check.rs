@@ -30,7 +30,7 @@ pub struct CheckAnswer {
     pub directive: Option<RouteDirective>,
 }
 
-/// The answer of a check with output, of any template.
+/// The result of a check with output, for any template.
 #[derive(Clone, PartialEq, prost::Message)]
 struct WithOutput {
     #[prost(message, optional, tag = "1")]
@@ -40,8 +40,8 @@ struct WithOutput {
 }
 
 impl<'s> Request<'s> {
-    /// The answer that is kept for a request like this one, if there is one. It has the references of the request that
-    /// was answered, which this one shares.
+    /// Returns the cached answer for the request, if there is one, with the references of the request it was created
+    /// for.
     pub fn find_answer(&mut self) -> Option<CheckAnswer> {
         let (answer, references) = self.snapshot.cache.as_ref()?.get(&self.bag)?;
         self.references = references;
@@ -53,9 +53,9 @@ impl<'s> Request<'s> {
         Some(answer)
     }
 
-    /// Has attributes generated and checks, or takes the answer that is kept for a request like this one.
+    /// Generates attributes and checks, or returns the cached answer.
     pub async fn answer(&mut self) -> Result<CheckAnswer, DispatchError> {
-        // Who traces a request wants to know how it is answered.
+        // A traced request is never answered from the cache.
         if self.trace.is_none()
             && let Some(answer) = self.find_answer()
         {
@@ -70,7 +70,7 @@ impl<'s> Request<'s> {
         Ok(answer)
     }
 
-    /// Checks: every instance of every rule that matches is sent, and the answers are merged.
+    /// Checks the request: sends every instance of every matching rule and merges the results.
     pub async fn check(&mut self) -> Result<CheckAnswer, DispatchError> {
         let snapshot = self.snapshot;
         let mut conditions = Conditions::of(snapshot.checks.of(&self.namespace));
@@ -110,7 +110,7 @@ impl<'s> Request<'s> {
         Ok(finish(combined, self.trace.as_deref_mut()))
     }
 
-    /// What an adapter said, or the failure it is.
+    /// Returns the adapter's result or its failure.
     fn take(&mut self, answered: &Answered<'_>) -> Result<(CheckResult, Option<Bytes>), Option<Failure>> {
         let decoded = answered.answer.clone().and_then(|bytes| {
             let undecodable = |error: prost::DecodeError| {
@@ -132,7 +132,7 @@ impl<'s> Request<'s> {
         decoded.map_err(|status| self.failure(answered.handler(), &status))
     }
 
-    /// Does with failures what the policy says.
+    /// Applies the failure policy.
     fn fail(&self, combined: &mut Combined, failures: Vec<Failure>) -> Result<(), DispatchError> {
         let fatal = fatal(&failures);
         if !fatal.is_empty() {

@@ -1,4 +1,4 @@
-//! Several answers of checks as one (docs/behaviour/dispatch.md#merging-check-answers).
+//! Merges the results of checks (docs/behaviour/dispatch.md#merging-check-answers).
 
 use prost::Message as _;
 
@@ -8,11 +8,11 @@ use mixer_adapter_core::{
     proto::{CheckResult, Status, istio::policy::v1beta1::DirectHttpResponse},
 };
 
-/// What Mixer answers where no adapter says for how long: one minute and 10000 uses.
+/// Mixer's validity if no adapter specifies one: one minute and 10000 uses.
 pub(super) const DEFAULT_DURATION: prost_types::Duration = prost_types::Duration { seconds: 60, nanos: 0 };
 pub(super) const DEFAULT_USES: i32 = 10_000;
 
-/// The answers so far, in the order in which they came.
+/// The results so far, in the order of their arrival.
 #[derive(Debug, Default)]
 pub(super) struct Combined {
     pub(super) valid_duration: prost_types::Duration,
@@ -24,7 +24,7 @@ pub(super) struct Combined {
 }
 
 impl Combined {
-    /// Adds an answer. One that says nothing so far gives way to the next; of two, the shorter validity counts.
+    /// Adds a result. An unspecified validity is replaced; otherwise the shorter one applies.
     pub(super) fn add(&mut self, handler: &str, result: CheckResult) {
         let status = result.status.unwrap_or_default();
         let duration = result.valid_duration.unwrap_or_default();
@@ -47,7 +47,7 @@ impl Combined {
         }
     }
 
-    /// A denial by the failure policy; nobody is to keep it.
+    /// Adds a denial by the failure policy, which must not be cached.
     pub(super) fn deny(&mut self, why: String) {
         if !self.denied {
             self.denied = true;
@@ -67,12 +67,13 @@ impl Combined {
         Status { code: self.code, message: self.messages.join(", "), details: Vec::new() }
     }
 
-    /// Allowed, and nobody said for how long; header operations alone say nothing about it either.
+    /// Returns whether the request is allowed without a specified validity; header operations alone do not specify
+    /// one.
     pub(super) fn says_nothing_of_validity(&self) -> bool {
         !self.denied && self.valid_duration == prost_types::Duration::default() && self.valid_use_count == 0
     }
 
-    /// In words, for a trace.
+    /// Describes the status for a trace.
     pub(super) fn describe(&self) -> String {
         let outcome = match self.denied {
             false => "allowed".to_owned(),
@@ -91,9 +92,9 @@ fn nanos(duration: &prost_types::Duration) -> i128 {
     i128::from(duration.seconds) * 1_000_000_000 + i128::from(duration.nanos)
 }
 
-/// The direct response that the details of a denial ask for.
+/// Extracts the direct response from the details of a denial.
 fn direct_response(status: &Status) -> Option<RouteDirective> {
-    // Without a slash before the name a real Mixer ignores it (docs/behaviour/adapter-calls.md#direct-responses).
+    // Mixer ignores a type URL without a slash (docs/behaviour/adapter-calls.md#direct-responses).
     let details = status.details.iter().find(|any| {
         any.type_url
             .rsplit_once('/')
@@ -124,7 +125,7 @@ fn direct_response(status: &Status) -> Option<RouteDirective> {
     })
 }
 
-/// The HTTP status for a code of `google.rpc` (docs/behaviour/adapter-calls.md#http-status-of-a-code).
+/// Maps a code of `google.rpc` to an HTTP status (docs/behaviour/adapter-calls.md#http-status-of-a-code).
 fn http_code(code: i32) -> u32 {
     match code {
         0 => 200,

@@ -1,4 +1,4 @@
-//! Attribute generation, before every other phase (docs/behaviour/dispatch.md#attribute-generation).
+//! Attribute generation, which precedes every other phase (docs/behaviour/dispatch.md#attribute-generation).
 
 use std::sync::Arc;
 
@@ -16,8 +16,8 @@ use crate::{
 use mixer_adapter_core::value::ValueType;
 
 impl<'s> Request<'s> {
-    /// Has attribute generators make their attributes. Those that the request brings stay as they are, and of several
-    /// generators the first to answer counts.
+    /// Runs the attribute generators. Attributes of the request are not overwritten, and the first generator to
+    /// respond wins.
     pub async fn generate(&mut self) -> Result<(), DispatchError> {
         self.generated = true;
         let snapshot = self.snapshot;
@@ -27,7 +27,7 @@ impl<'s> Request<'s> {
         for conditions in &mut conditions {
             planner.plan(Phase::Generate, conditions, |_, _| true, |call| planned.push(call));
         }
-        // A denial cannot be given in this phase: what the policy closes on is fatal here.
+        // This phase cannot deny a request, so a closed failure policy is fatal here.
         let mut failures = fatal(&planner.failures);
         failures.extend(planner.failures.into_iter().filter_map(|failure| match failure {
             Failure::Deny(text) => Some(text),
@@ -53,7 +53,7 @@ impl<'s> Request<'s> {
                 self.references.generated.push(slot);
             }
         }
-        // Generators ran by the namespace that the request brings; from here on a generated one counts.
+        // Generators were selected by the namespace of the request; from here on a generated one applies.
         if !self.references.generated.is_empty() {
             self.namespace =
                 snapshot.namespace_slots.namespace(&self.bag, &mut self.references.after).to_owned();
@@ -61,7 +61,7 @@ impl<'s> Request<'s> {
         Ok(())
     }
 
-    /// Evaluates the bindings of one generator over its answer.
+    /// Evaluates the bindings of a generator with its output.
     fn bind(
         &mut self,
         answered: &Answered<'s>,
@@ -94,10 +94,10 @@ impl<'s> Request<'s> {
         Ok(())
     }
 
-    /// Adds reads over an extended vocabulary to those of the request.
+    /// Merges reads of an extending vocabulary into those of the request.
     pub(super) fn merge_reads(&mut self, reads: &Reads, extended: &Vocabulary, before: bool) {
         let base = self.bag.vocabulary().clone();
-        // A map that no key was read from.
+        // A map of which no key was read.
         let is_whole_map = |name: &str| {
             extended.find(name).is_some_and(|declared| declared.value_type == ValueType::StringMap)
                 && !reads.all(extended).any(|other| other.name == name && other.key.is_some())

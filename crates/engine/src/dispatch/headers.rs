@@ -1,4 +1,4 @@
-//! Header operations of rules, with the outputs of their actions (docs/behaviour/dispatch.md#header-operations).
+//! Header operations of rules with the outputs of their actions (docs/behaviour/dispatch.md#header-operations).
 
 use bytes::Bytes;
 
@@ -12,7 +12,7 @@ use crate::{
 };
 
 impl<'s> Request<'s> {
-    /// What the rules that match do to headers; `None` if nothing.
+    /// Returns the header operations of the matching rules; `None` if there are none.
     pub(super) fn header_operations(
         &mut self,
         rules: &'s Rules,
@@ -84,17 +84,17 @@ impl<'s> Request<'s> {
 fn into_text(value: Evaluated<'_>) -> String {
     match value {
         Evaluated::String(text) => text.into_owned(),
-        // Compiling lets no other type through.
+        // The compiler accepts no other type.
         _ => String::new(),
     }
 }
 
-/// The outputs of the rule's actions, those that came, as attributes.
+/// Collects the outputs of the rule's actions as attributes.
 fn outputs_of(rule: &HeaderRule, outputs: &[Option<Bytes>]) -> Bag {
     let mut bag = Bag::new(rule.vocabulary.clone());
     for (entry, declared) in &rule.outputs {
         if let Some(Some(output)) = outputs.get(*entry) {
-            // An output that cannot be decoded is one that is not there.
+            // An output that cannot be decoded counts as missing.
             let _ = declared.read(output, &mut bag);
         }
     }

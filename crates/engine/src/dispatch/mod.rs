@@ -1,4 +1,4 @@
-//! From a request's attributes to the calls of handlers, and from their answers to one (docs/behaviour/dispatch.md).
+//! Dispatches requests: from attributes to calls of handlers to a merged answer (docs/behaviour/dispatch.md).
 
 mod calls;
 mod check;
@@ -24,11 +24,11 @@ use super::{
     trace::Trace,
 };
 
-/// One request on its way through the phases.
+/// A request during its phases.
 #[derive(Debug)]
 pub struct Request<'s> {
     pub(crate) snapshot: &'s Snapshot,
-    /// Its attributes, with those that generators add.
+    /// The attributes of the request and generated ones.
     pub(crate) bag: Bag,
     pub(crate) references: References,
     pub(crate) namespace: String,
@@ -39,24 +39,24 @@ pub struct Request<'s> {
     condition_errors: u64,
 }
 
-/// Why the engine has no answer: each failure in words, every one of them. The Mixer API answers INTERNAL to a check and
-/// UNKNOWN to a report.
+/// A request that cannot be answered, with all failures. The Mixer API returns INTERNAL for a check and UNKNOWN for a
+/// report.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("{}", .failures.join("; "))]
 pub struct DispatchError {
-    /// What failed.
+    /// The failures.
     pub failures: Vec<String>,
 }
 
 impl DispatchError {
-    /// The same, with the phase in which it came up.
+    /// Adds the phase in which it occurred.
     fn within(self, phase: &str) -> Self {
         Self { failures: vec![format!("{phase}: {self}")] }
     }
 }
 
 impl<'s> Request<'s> {
-    /// A request with these attributes, which must be of the snapshot's vocabulary.
+    /// Creates a request with attributes of the snapshot's vocabulary.
     pub fn new(snapshot: &'s Snapshot, bag: Bag, deadline: Option<Instant>, traced: bool) -> Self {
         let mut references = References::default();
         let namespace = snapshot.namespace_slots.namespace(&bag, &mut references.before).to_owned();
@@ -65,27 +65,27 @@ impl<'s> Request<'s> {
         Self { snapshot, bag, references, namespace, deadline, generated, trace, condition_errors: 0 }
     }
 
-    /// What the answers depend on.
+    /// The references of the answers so far.
     pub fn references(&self) -> &References {
         &self.references
     }
 
-    /// The attributes that there can be.
+    /// The declared attributes.
     pub fn vocabulary(&self) -> &Vocabulary {
         &self.snapshot.vocabulary
     }
 
-    /// The attributes, with those that generators made.
+    /// The attributes, including generated ones.
     pub fn attributes(&self) -> &Bag {
         &self.bag
     }
 
-    /// How many conditions could not be evaluated.
+    /// Number of conditions that could not be evaluated.
     pub fn condition_errors(&self) -> u64 {
         self.condition_errors
     }
 
-    /// What was done, if the request is traced.
+    /// Takes the trace, if the request is traced.
     pub fn into_trace(self) -> Option<Trace> {
         self.trace.map(|trace| *trace)
     }

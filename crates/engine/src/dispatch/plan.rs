@@ -1,4 +1,4 @@
-//! Which calls a request leads to: conditions evaluated, instances built.
+//! Plans the calls of a request: evaluates conditions and builds instances.
 
 use super::{Request, policy::Failure};
 use crate::{
@@ -7,17 +7,17 @@ use crate::{
     trace::{Phase, Step, Trace},
 };
 
-/// One call to be made: an instance, or all instances of a report's destination.
+/// A planned call: an instance, or all instances for a destination of a report.
 #[derive(Debug)]
 pub(super) struct Planned<'s> {
-    /// Whose rules led to it: 0 for the default namespace, 1 for the request's own.
+    /// The namespace of its rules: 0 for the default one, 1 for that of the request.
     pub(super) rules: usize,
     pub(super) destination: &'s Destination,
     pub(super) entry: &'s Entry,
     pub(super) instance: Vec<u8>,
 }
 
-/// The conditions of one namespace's rules, each evaluated at most once a request.
+/// The conditions of the rules of a namespace, each evaluated at most once per request.
 pub(super) struct Conditions<'s> {
     index: usize,
     rules: &'s Rules,
@@ -25,7 +25,7 @@ pub(super) struct Conditions<'s> {
 }
 
 impl<'s> Conditions<'s> {
-    /// The conditions of each of these rules.
+    /// Creates the unevaluated conditions of the rules.
     pub(super) fn of(rules: impl Iterator<Item = &'s Rules>) -> Vec<Self> {
         rules.enumerate().map(|(index, rules)| Self::new(index, rules)).collect()
     }
@@ -35,22 +35,22 @@ impl<'s> Conditions<'s> {
     }
 }
 
-/// What planning needs of a request, borrowed apart so that bag and reads can be used together.
+/// The parts of a request that planning uses, borrowed separately so that bag and reads can be used together.
 pub(super) struct Planner<'r> {
     pub(super) bag: &'r Bag,
     pub(super) reads: &'r mut Reads,
     pub(super) trace: Option<&'r mut Trace>,
     pub(super) failures: Vec<Failure>,
-    /// Whether a call was left out because its handler is not called.
+    /// Whether a call was skipped because its handler is not called.
     pub(super) uncalled: bool,
-    /// How many conditions could not be evaluated.
+    /// Number of conditions that could not be evaluated.
     pub(super) condition_errors: &'r mut u64,
     pub(super) match_error: super::OnFailure,
     pub(super) adapter_error: super::OnFailure,
 }
 
 impl<'s> Request<'s> {
-    /// A planner over this request; `before` tells whether attributes are generated yet.
+    /// Creates a planner; `before` is true before attribute generation.
     pub(super) fn planner(&mut self, before: bool) -> Planner<'_> {
         let reads = match before {
             true => &mut self.references.before,
@@ -70,7 +70,8 @@ impl<'s> Request<'s> {
 }
 
 impl Planner<'_> {
-    /// Whether a condition holds. One that cannot be evaluated does not (docs/behaviour/dispatch.md#conditions).
+    /// Returns whether a condition matches. One that cannot be evaluated does not
+    /// (docs/behaviour/dispatch.md#conditions).
     pub(super) fn matches(
         &mut self,
         phase: Phase,
@@ -100,7 +101,7 @@ impl Planner<'_> {
         matched
     }
 
-    /// The calls of all instances that are wanted, in the order of the rules.
+    /// Returns the calls of all selected instances in the order of the rules.
     pub(super) fn plan<'s>(
         &mut self,
         phase: Phase,

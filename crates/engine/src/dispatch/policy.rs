@@ -1,30 +1,30 @@
-/// What becomes of a request when something fails.
+/// The treatment of a request when something fails.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum OnFailure {
-    /// As a real Mixer: a rule whose condition fails is skipped, a failed call or instance fails the whole request.
+    /// As in Mixer: a rule whose condition fails is skipped; a failed call or instance fails the request.
     #[default]
     Mixer,
-    /// As if the failed part were not there.
+    /// Ignore the failed part.
     Open,
-    /// The request is denied with UNAVAILABLE.
+    /// Deny the request with UNAVAILABLE.
     Closed,
 }
 
-/// What becomes of a check when something fails, for each kind of failure.
+/// The treatment of a check by kind of failure.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct FailurePolicy {
     /// A rule's condition cannot be evaluated.
     pub match_error: OnFailure,
-    /// An instance cannot be built, or an adapter answers with an error.
+    /// An instance cannot be built, or an adapter returns an error.
     pub adapter_error: OnFailure,
-    /// An adapter does not answer in time.
+    /// An adapter does not respond in time.
     pub timeout: OnFailure,
-    /// The configuration has faults (only where faulty configuration is accepted at all).
+    /// The configuration has faults, which only lenient mode accepts.
     pub config_error: OnFailure,
 }
 
 impl FailurePolicy {
-    /// Whatever fails, the request is denied: the default behind Envoy.
+    /// Denies the request on every failure: the default behind Envoy.
     pub const CLOSED: Self = Self {
         match_error: OnFailure::Closed,
         adapter_error: OnFailure::Closed,
@@ -33,22 +33,22 @@ impl FailurePolicy {
     };
 }
 
-/// Something that failed, as the policy for it has it.
+/// A failure as classified by the policy.
 #[derive(Debug)]
 pub(super) enum Failure {
-    /// Fails the whole request.
+    /// Fails the request.
     Fatal(String),
     /// Denies the request.
     Deny(String),
 }
 
 impl OnFailure {
-    /// What a failed condition is: unless the policy is closed, its rule is only skipped.
+    /// Classifies a failed condition: unless the policy is closed, the rule is merely skipped.
     pub(super) fn of_condition(self, text: impl FnOnce() -> String) -> Option<Failure> {
         (self == Self::Closed).then(|| Failure::Deny(text()))
     }
 
-    /// What a failed instance or call is.
+    /// Classifies a failed instance or call.
     pub(super) fn of_call(self, text: impl FnOnce() -> String) -> Option<Failure> {
         match self {
             Self::Mixer => Some(Failure::Fatal(text())),
@@ -58,7 +58,7 @@ impl OnFailure {
     }
 }
 
-/// The texts of those that fail the whole request.
+/// Returns the texts of fatal failures.
 pub(super) fn fatal(failures: &[Failure]) -> Vec<String> {
     let texts = failures.iter().filter_map(|failure| match failure {
         Failure::Fatal(text) => Some(text.clone()),

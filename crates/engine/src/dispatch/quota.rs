@@ -1,4 +1,4 @@
-//! Quota, after a check that was allowed (docs/behaviour/dispatch.md#quota).
+//! Quota allocation after an allowed check (docs/behaviour/dispatch.md#quota).
 
 use prost::Message as _;
 
@@ -14,35 +14,35 @@ use crate::{
 };
 use mixer_adapter_core::proto::QuotaResult;
 
-/// What a quota is asked for.
+/// A quota request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct QuotaAsk<'a> {
-    /// The short name of a quota instance, in any case.
+    /// The short name of a quota instance, in any letter case.
     pub name: &'a str,
-    /// Names the request, so that one that is sent again counts once.
+    /// Identifies the request, so that a retry is counted once.
     pub dedup_id: &'a str,
-    /// How much.
+    /// The amount requested.
     pub amount: i64,
-    /// Whether part of it will do.
+    /// Whether a part of the amount may be granted.
     pub best_effort: bool,
 }
 
-/// What was granted.
+/// A granted quota.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct QuotaAnswer {
-    /// How much, as the adapter says.
+    /// The amount granted by the adapter.
     pub granted: i64,
-    /// For how long.
+    /// The duration of validity.
     pub valid_duration: prost_types::Duration,
 }
 
 impl<'s> Request<'s> {
-    /// Asks for a quota. One that is not configured, or whose rule does not match, is granted in full for a minute. Of several
-    /// handlers the first to answer counts. Where an instance cannot be built or an adapter fails, nothing is granted, unless the
-    /// failure policy is open.
+    /// Requests a quota. One that is not configured, or whose rule does not match, is granted in full for a minute.
+    /// The first of several handlers to respond wins. If an instance cannot be built or an adapter fails, nothing is
+    /// granted, unless the failure policy is open.
     pub async fn quota(&mut self, ask: QuotaAsk<'_>) -> QuotaAnswer {
         self.references.clear_after();
-        // A check whose answer was kept ran no generators.
+        // A cached check answer did not run the generators.
         if !self.generated
             && let Err(error) = self.generate().await
         {
@@ -99,7 +99,7 @@ impl<'s> Request<'s> {
         answer
     }
 
-    /// What an adapter granted; an error where it failed, or answered for another instance.
+    /// Returns the adapter's grant; an error if it failed or responded for another instance.
     fn granted(&mut self, answered: &Answered<'_>) -> Result<QuotaAnswer, tonic::Status> {
         let instance = &*answered.planned.entry.instance.name;
         let result = answered.answer.clone().and_then(|bytes| {

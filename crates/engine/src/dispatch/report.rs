@@ -17,7 +17,7 @@ use crate::{
     trace::{Phase, Trace},
 };
 
-/// A batch of reports being put together.
+/// A batch of reports under construction.
 #[derive(Debug, Default)]
 pub struct Report<'s> {
     batches: Vec<Batch<'s>>,
@@ -32,12 +32,12 @@ struct Batch<'s> {
 }
 
 impl<'s> Report<'s> {
-    /// Notes something that keeps part of the batch from being delivered.
+    /// Records a failure that prevents delivery of part of the batch.
     pub fn fail(&mut self, failure: String) {
         self.failures.push(failure);
     }
 
-    /// Adds what the rules make of one request. What cannot be built is left out and fails the batch in the end.
+    /// Adds the instances of one request. One that cannot be built is dropped, and the batch fails in the end.
     pub async fn add(&mut self, request: &mut Request<'s>) {
         if let Err(error) = request.generate().await {
             self.failures.extend(error.failures);
@@ -69,7 +69,7 @@ impl<'s> Report<'s> {
         batch.instances.push(planned.instance);
     }
 
-    /// Delivers everything that could be built; an error tells what could not, or was not taken.
+    /// Delivers all instances; the error has those that could not be built or were rejected.
     pub async fn flush(
         mut self,
         deadline: Option<Instant>,

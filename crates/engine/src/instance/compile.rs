@@ -1,8 +1,8 @@
-//! From the `params` of an instance to its fields (docs/behaviour/configuration.md#params-of-instances-template).
+//! Compiles the `params` of an instance to fields (docs/behaviour/configuration.md#params-of-instances-template).
 //!
-//! Mixer reads them by one of two rules. In a template that is compiled in, every text is an expression; it may be empty, which
-//! leaves its field out, and nothing but a text may stand there. In a template that is a resource, a text within quotes is a
-//! literal, and numbers and booleans stand for themselves.
+//! Mixer has two sets of rules. For a compiled template every string is an expression; an empty one omits its field,
+//! and only strings are allowed. For a template resource a quoted string is a literal, and numbers and booleans are
+//! values.
 
 use prost_reflect::{FieldDescriptor, Kind, MessageDescriptor};
 use serde_json::{Map, Value as Json};
@@ -14,17 +14,17 @@ use crate::{
 };
 use mixer_adapter_core::value::{ValueType, parse_duration};
 
-/// What is wrong with an instance's params.
+/// A fault in an instance's params.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("{field}: {reason}")]
 pub struct InstanceFault {
-    /// The path of the field, `dimensions["code"]`.
+    /// The path of the field, such as `dimensions["code"]`.
     pub field: String,
-    /// What is wrong with it and what it should be.
+    /// The fault and how to correct it.
     pub reason: String,
 }
 
-/// The field that every InstanceMsg has for its name.
+/// The field for the name in every InstanceMsg.
 const NAME: &str = "name";
 
 pub(super) fn fields(
@@ -34,7 +34,7 @@ pub(super) fn fields(
     compiler: &mut Compiler<'_>,
 ) -> Result<Vec<Field>, InstanceFault> {
     if compiler.source == TemplateSource::Resource {
-        // Whatever stands in `name` gives way to the instance's full name.
+        // A value of `name` is overridden by the instance's full name.
         params.remove(NAME);
     }
     let mut fields = message_fields(message, params, "", compiler)?;
@@ -46,7 +46,7 @@ pub(super) fn fields(
     Ok(merge_constants(fields))
 }
 
-/// What params are compiled with, and the constants found in them.
+/// The context of compilation and the constants found so far.
 pub(super) struct Compiler<'a> {
     pub(super) vocabulary: &'a Vocabulary,
     pub(super) language: Language,
@@ -63,7 +63,7 @@ fn message_fields(
     let mut fields = Vec::new();
     for (name, json) in params {
         let field = message.get_field_by_name(&name).or_else(|| message.get_field_by_json_name(&name));
-        // The name of an instance is not a param.
+        // The name of an instance is not a parameter.
         let is_param = |field: &FieldDescriptor| !path.is_empty() || field.name() != NAME;
         let Some(field) = field.filter(is_param) else {
             let known: Vec<String> =
@@ -79,7 +79,7 @@ fn message_fields(
             compile_field(&field, json, &join(path, field.name()), compiler, &mut fields)?;
         }
     }
-    // In the order of their numbers, whatever the order in the file.
+    // By field number, regardless of the order in the file.
     fields.sort_by_key(number);
     Ok(fields)
 }
@@ -130,13 +130,13 @@ fn compile_field(
     Ok(())
 }
 
-/// What takes the value of one expression.
+/// A field that takes the value of an expression.
 enum Leaf {
     Typed(Typed),
     Scalar(Scalar),
 }
 
-/// One value; `None` where an empty text leaves it out.
+/// Compiles a single value; `None` if an empty string omits it.
 fn compile_one(
     number: u32,
     kind: &Kind,
@@ -177,7 +177,7 @@ fn compile_one(
     }
 }
 
-/// An expression; one that is a constant is evaluated here.
+/// Compiles an expression; constants are evaluated here.
 fn compile_expression(
     number: u32,
     leaf: Leaf,
@@ -213,7 +213,7 @@ fn compile_expression(
     constant::fold(field, &mut compiler.constants)
 }
 
-/// The messages of `istio.policy.v1beta1` that stand for one value.
+/// The messages of `istio.policy.v1beta1` that contain a single value.
 fn typed(message: &MessageDescriptor) -> Option<Typed> {
     let of = match message.full_name().strip_prefix("istio.policy.v1beta1.")? {
         "Value" => return Some(Typed::Value),
@@ -237,7 +237,7 @@ fn compile_typed(
     compiler: &mut Compiler<'_>,
 ) -> Result<Field, InstanceFault> {
     let text = match (typed, json) {
-        // A number in YAML is a double: params travel as a Struct, which knows no other numbers.
+        // Params are a Struct, in which every number is a double.
         (Typed::Value, Json::Number(number_value)) => {
             let double = number_value.as_f64().unwrap_or_default();
             return Ok(constant_value(number, ValueType::Double, |content| {
@@ -264,8 +264,8 @@ fn compile_typed(
     compile_expression(number, Leaf::Typed(typed), text, path, compiler)
 }
 
-/// A quoted constant is the text between its quotes, as it stands. A real Mixer writes it into any of these messages
-/// unchecked, which corrupts all but those that hold a text; here it must be a constant of the field's type.
+/// Parses a quoted constant, whose text between the quotes is taken literally. Mixer writes it unchecked into any of
+/// these messages, which corrupts all but those of strings; here it must be a valid constant of the field's type.
 fn typed_constant(number: u32, typed: Typed, literal: &str, path: &str) -> Result<Field, InstanceFault> {
     const SECOND: i64 = 1_000_000_000;
     let wrong = |example: &str| fault(path, format!("{literal:?} is none; write it like {example}"));
@@ -398,7 +398,7 @@ fn compile_scalar(
     compile_expression(number, Leaf::Scalar(scalar), text, path, compiler)
 }
 
-/// A Struct's number as a whole one.
+/// Converts a number of a Struct to an integer.
 fn whole(number: &serde_json::Number) -> Option<i64> {
     number
         .as_i64()
@@ -411,13 +411,14 @@ impl Compiler<'_> {
             .map_err(|error| fault(path, format!("{}\n{}", error, error.render(text))))
     }
 
-    /// Whether a STRING_MAP can be put into a `Value`: on the wire to an adapter elsewhere there is none.
+    /// Returns whether a STRING_MAP can be stored in a `Value`: the message for out-of-process adapters has no such
+    /// variant.
     fn takes_maps(&self) -> bool {
         self.source == TemplateSource::Compiled
     }
 }
 
-/// The text of a constant: it begins and ends with the same quote, whatever stands between; nothing is unescaped.
+/// Returns the text of a constant, which begins and ends with the same quote; escapes are not resolved.
 fn quoted(text: &str) -> Option<&str> {
     ['"', '\'', '`'].iter().find_map(|quote| text.strip_prefix(*quote)?.strip_suffix(*quote))
 }
@@ -460,7 +461,7 @@ fn wrong_type(path: &str, wanted: ValueType, expression: &Expression, text: &str
     fault(path, format!("the expression is of type {actual}; the field takes {wanted}{advice}"))
 }
 
-/// A quoted duration as the concatenation of two texts that are not.
+/// Writes a quoted duration as a concatenation of two strings that are not durations.
 fn concatenation(text: &str) -> Option<String> {
     let content = quoted(text)?;
     let (at, _) = content.char_indices().next_back()?;
@@ -469,7 +470,7 @@ fn concatenation(text: &str) -> Option<String> {
     (is_text(start) && is_text(end)).then(|| format!("{start:?} + {end:?}"))
 }
 
-/// A constant expression of a type.
+/// Compiles a constant expression of a type.
 fn example(value_type: ValueType) -> &'static str {
     match value_type {
         ValueType::Int64 => "42",

@@ -1,13 +1,13 @@
 use super::{Field, InstanceFault, Typed, encode};
 use mixer_adapter_core::value::Value;
 
-/// A text in params that is the same for every request.
+/// A string in params that is the same for every request.
 #[derive(Debug)]
 pub(super) struct Constant {
     pub(super) path: Box<str>,
-    /// As it was written.
+    /// The source.
     pub(super) text: Box<str>,
-    /// Whether it is the text between quotes, and no expression.
+    /// Whether it is a literal, the text between quotes, and not an expression.
     pub(super) is_literal: bool,
     pub(super) value: Value,
 }
@@ -18,7 +18,7 @@ impl Constant {
     }
 }
 
-/// The bytes of a field whose expression is a constant, which is noted; any other field as it is.
+/// Evaluates a field whose expression is constant and records the constant; returns other fields unchanged.
 pub(super) fn fold(field: Field, constants: &mut Vec<Constant>) -> Result<Field, InstanceFault> {
     let (Field::Scalar(number, _, source) | Field::Typed(number, _, source)) = &field else {
         return Ok(field);

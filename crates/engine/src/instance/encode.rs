@@ -1,5 +1,5 @@
-//! From attributes to the bytes of an instance. Fields that are set are written even when they are zero or empty, as a
-//! real Mixer does: an adapter can tell them from absent ones.
+//! Encodes instances. As in Mixer, fields that are set are written even if they are zero or empty; adapters can
+//! distinguish them from absent ones.
 
 use super::{Field, Scalar, Source, Typed, wire};
 use crate::{
@@ -7,23 +7,23 @@ use crate::{
     expression::{EvalError, Evaluated},
 };
 
-/// Why an instance could not be built for a request.
+/// An instance that could not be built for a request.
 #[derive(Clone, Debug, thiserror::Error)]
 pub enum InstanceError {
-    /// An expression has no value.
+    /// The evaluation of an expression failed.
     #[error("{field}: {source}")]
     Eval {
         /// The path of the field.
         field: Box<str>,
-        /// Why not.
+        /// The cause.
         source: EvalError,
     },
-    /// A text that is the name of no value of the field's enum.
+    /// A string that is not a value of the field's enum.
     #[error("{field}: {text:?} is no value of {enumeration}")]
     NoEnumValue {
         /// The path of the field.
         field: Box<str>,
-        /// The text.
+        /// The string.
         text: String,
         /// The enum.
         enumeration: String,
@@ -53,7 +53,7 @@ pub(super) fn fields(
     Ok(())
 }
 
-/// A field of one value.
+/// Encodes a field with a single value.
 pub(super) fn value(
     field: &Field,
     value: &Evaluated<'_>,
@@ -81,7 +81,7 @@ fn eval<'a>(
     value.map_err(|error| InstanceError::Eval { field: source.path.clone(), source: error })
 }
 
-/// The items without their keys, which each of them was compiled with.
+/// Encodes the items without keys, which were compiled with each item.
 fn packed(
     items: &[Field],
     attributes: Attributes<'_>,
@@ -122,13 +122,13 @@ fn scalar(
         (_, Evaluated::Int64(value)) => integer(number, scalar, *value, message),
         (_, Evaluated::Double(value)) => double(number, scalar, *value, message),
         (_, Evaluated::Bool(truth)) => wire::varint(number, u64::from(*truth), message),
-        // Compiling lets no other type through.
+        // The compiler accepts no other type.
         _ => {}
     }
     Ok(())
 }
 
-/// Numbers that do not fit a field of 32 bits are cut, as a real Mixer does.
+/// As in Mixer, numbers are truncated to 32 bits.
 pub(super) fn integer(number: u32, scalar: &Scalar, value: i64, message: &mut Vec<u8>) {
     match scalar {
         Scalar::Sint64 => wire::varint(number, wire::zigzag(value), message),
@@ -148,7 +148,7 @@ pub(super) fn double(number: u32, scalar: &Scalar, value: f64, message: &mut Vec
     }
 }
 
-/// The content of `istio.policy.v1beta1.Value`.
+/// Encodes the content of `istio.policy.v1beta1.Value`.
 fn policy_value(value: &Evaluated<'_>, message: &mut Vec<u8>) {
     match value {
         Evaluated::String(text) => wire::bytes(1, text.as_bytes(), message),
@@ -172,7 +172,7 @@ fn typed_value(number: u32, value: &Evaluated<'_>, message: &mut Vec<u8>) {
     });
 }
 
-/// The content of `istio.policy.v1beta1`'s message around a single value.
+/// Encodes the content of a message of `istio.policy.v1beta1` with a single value.
 fn policy_message(value: &Evaluated<'_>, message: &mut Vec<u8>) {
     match value {
         Evaluated::String(text)
@@ -193,12 +193,12 @@ fn policy_message(value: &Evaluated<'_>, message: &mut Vec<u8>) {
                 });
             }
         }
-        // No message stands around these.
+        // Values of these types are not in a message.
         Evaluated::Int64(_) | Evaluated::Double(_) | Evaluated::Bool(_) => {}
     }
 }
 
-/// A Timestamp or Duration in field 1.
+/// Encodes a Timestamp or Duration in field 1.
 fn seconds(seconds: i64, nanos: i32, message: &mut Vec<u8>) {
     let _: Result<(), std::convert::Infallible> = wire::nested(1, message, |message| {
         wire::varint(1, seconds as u64, message);
@@ -207,8 +207,8 @@ fn seconds(seconds: i64, nanos: i32, message: &mut Vec<u8>) {
     });
 }
 
-/// The content of the `Type` message that goes with these fields: `Value` fields as their types, messages and maps of
-/// them likewise, nothing else (docs/behaviour/code-generator.md#field-types).
+/// Encodes the content of the `Type` message for these fields: `Value` fields as their types, and messages and maps
+/// of them, nothing else (docs/behaviour/code-generator.md#field-types).
 pub(super) fn types(fields: &[Field], message: &mut Vec<u8>) {
     for field in fields {
         match field {
@@ -218,7 +218,7 @@ pub(super) fn types(fields: &[Field], message: &mut Vec<u8>) {
             Field::ConstantValue(number, value_type, _) => wire::varint(*number, *value_type as u64, message),
             Field::Message(number, content) if has_types(content) => {
                 let _: Result<(), std::convert::Infallible> = wire::nested(*number, message, |message| {
-                    // The key of a map entry stands before its value.
+                    // The key of a map entry precedes its value.
                     if let [Field::Constant(key), Field::Typed(2, ..) | Field::ConstantValue(2, ..)] =
                         &content[..]
                     {

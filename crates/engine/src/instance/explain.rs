@@ -1,4 +1,4 @@
-//! What became of the texts in an instance's params, for a trace.
+//! Explains the params of an instance in a trace.
 
 use super::Instance;
 use crate::{
@@ -8,7 +8,7 @@ use crate::{
 use mixer_adapter_core::value::Value;
 
 impl Instance {
-    /// The texts in the params with their values for a request, by their fields.
+    /// Returns the strings in the params with their values for a request.
     pub(crate) fn explain(&self, attributes: Attributes<'_>) -> Vec<Param> {
         let constants = self.constants.iter().map(|constant| Param {
             field: constant.path.to_string(),
@@ -33,7 +33,7 @@ impl Instance {
     }
 }
 
-/// The value with its type; a text within quotes.
+/// Formats a value with its type; strings are quoted.
 fn describe(value: &Value) -> String {
     match value {
         Value::String(text) => format!("{text:?} (STRING)"),

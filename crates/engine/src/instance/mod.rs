@@ -1,4 +1,4 @@
-//! Instances: what a request's attributes make of an `instance` resource, in the bytes an adapter is sent.
+//! Instances: messages that are built from the attributes of a request and sent to adapters.
 
 mod compile;
 mod constant;
@@ -18,47 +18,46 @@ use super::{
 };
 use mixer_adapter_core::{framework::dynamic::DynamicTemplate, value::ValueType};
 
-/// Where the template of an instance comes from, by which Mixer reads the instance's params.
+/// The origin of an instance's template, which determines how Mixer interprets its params.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum TemplateSource {
-    /// It is compiled in: `compiledTemplate`, and the kinds that are named after a template. Every text is an expression,
-    /// also one within quotes.
+    /// Compiled in: `compiledTemplate`, and the kinds that are named after a template. Every string is an expression,
+    /// even a quoted one.
     Compiled,
-    /// It is a resource: `template`. A text within quotes is a literal.
+    /// A resource: `template`. A quoted string is a literal.
     Resource,
 }
 
-/// An instance resource, compiled against its template: fields that never change are bytes already, the others are
-/// expressions.
+/// An instance resource, compiled for its template: constant fields are encoded, the others are expressions.
 #[derive(Debug)]
 pub struct Instance {
-    /// The full name, `requestcount.instance.istio-system`.
+    /// The full name, such as `requestcount.instance.istio-system`.
     pub name: Arc<str>,
     /// The template.
     pub template: Arc<DynamicTemplate>,
     fields: Vec<Field>,
-    /// The params that are constant, which traces show.
+    /// The constant params, for traces.
     constants: Vec<Constant>,
 }
 
 /// One field of a message.
 #[derive(Debug)]
 enum Field {
-    /// Whole fields that are the same for every request.
+    /// Encoded fields that are the same for every request.
     Constant(Vec<u8>),
-    /// A constant `Value`, whole field, with the type that sessions announce.
+    /// An encoded field with a constant `Value`, and its type for sessions.
     ConstantValue(u32, ValueType, Vec<u8>),
-    /// A scalar of an expression's value.
+    /// A scalar field with the value of an expression.
     Scalar(u32, Scalar, Source),
-    /// One of `istio.policy.v1beta1`'s messages around a single value, or `Value` itself.
+    /// A message of `istio.policy.v1beta1` with a single value, or `Value` itself.
     Typed(u32, Typed, Source),
     /// A message, or an entry of a map.
     Message(u32, Vec<Field>),
-    /// Repeated numbers in one piece.
+    /// A packed repeated field.
     Packed(u32, Vec<Field>),
 }
 
-/// An expression and where it stands, for messages.
+/// An expression and its source, for messages.
 #[derive(Debug)]
 struct Source {
     path: Box<str>,
@@ -89,7 +88,7 @@ enum Typed {
 }
 
 impl Instance {
-    /// Compiles the parameters of an instance.
+    /// Compiles the params of an instance.
     pub fn compile(
         name: Arc<str>,
         source: TemplateSource,
@@ -103,7 +102,7 @@ impl Instance {
         Ok(Self { name, template, fields, constants: compiler.constants })
     }
 
-    /// Its expressions that are no constants, each with the path of its field, `dimensions["code"]`.
+    /// Iterates over the expressions that are not constant with their fields, such as `dimensions["code"]`.
     pub fn expressions(&self) -> impl Iterator<Item = (&str, &Expression)> {
         self.sources().into_iter().map(|source| (&*source.path, &source.expression))
     }
@@ -121,7 +120,7 @@ impl Instance {
         found
     }
 
-    /// Appends the instance that these attributes make, an encoded `InstanceMsg`.
+    /// Appends the instance for the given attributes, an encoded `InstanceMsg`.
     pub fn encode(
         &self,
         attributes: Attributes<'_>,
@@ -131,7 +130,7 @@ impl Instance {
         encode::fields(&self.fields, attributes, reads, message)
     }
 
-    /// The instance's `Type` message: the types of its `Value` fields, as a session announces them.
+    /// Returns the encoded `Type` message: the types of the `Value` fields, which sessions announce.
     pub fn inferred_type(&self) -> Vec<u8> {
         let mut message = Vec::new();
         encode::types(&self.fields, &mut message);

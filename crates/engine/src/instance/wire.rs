@@ -1,4 +1,4 @@
-//! Protobuf's wire format, for messages whose shape is known only at run time.
+//! Protobuf's wire format for messages whose type is known only at run time.
 
 use prost::encoding::{WireType, encode_key, encode_varint};
 
@@ -23,8 +23,7 @@ pub(super) fn fixed32(number: u32, value: [u8; 4], message: &mut Vec<u8>) {
     message.extend_from_slice(&value);
 }
 
-/// A field whose content is written before its length is known. Most are short, so that one byte of length is set aside;
-/// a longer one is moved.
+/// Writes a field whose length is not known in advance. One byte is reserved for the length; longer content is moved.
 pub(super) fn nested<E>(
     number: u32,
     message: &mut Vec<u8>,
