@@ -15,7 +15,7 @@ use super::{
 use crate::service::mixer::{explain_check, explain_report};
 use mixer_adapter_core::{framework::dynamic::DynamicTemplate, template::Variety};
 use mixer_adapter_engine::{
-    Mixer, Target,
+    HandlerBackend, Mixer,
     build::{Blueprint, Connect, Connector, HandlerSpec, OpenFault, Opened, Use},
     remote,
 };
@@ -172,7 +172,7 @@ fn is_local(spec: &HandlerSpec) -> bool {
 /// A handler whose calls stay in the process; `None` if all of its calls are skipped.
 struct DryRunHandler(Option<Opened>);
 
-impl Target for DryRunHandler {
+impl HandlerBackend for DryRunHandler {
     fn call<'a>(
         &'a self,
         template: &'a DynamicTemplate,

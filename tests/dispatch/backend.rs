@@ -15,7 +15,7 @@ use mixer_adapter::{
 };
 use mixer_adapter_core::framework::dynamic::DynamicTemplate;
 use mixer_adapter_engine::{
-    Target,
+    HandlerBackend,
     build::{Connect, HandlerSpec, OpenFault, Opened, Use},
 };
 use prost_reflect::DynamicMessage;
@@ -95,7 +95,7 @@ struct Scripted {
     timeout: Option<Duration>,
 }
 
-impl Target for Scripted {
+impl HandlerBackend for Scripted {
     fn call<'a>(
         &'a self,
         template: &'a DynamicTemplate,

@@ -9,7 +9,7 @@ use mixer_adapter::{template::STANDARD, tonic::Status};
 use mixer_adapter_config::{ConfigSet, parse};
 use mixer_adapter_core::framework::dynamic::DynamicTemplate;
 use mixer_adapter_engine::{
-    Mixer, Target,
+    HandlerBackend, Mixer,
     build::{Blueprint, BuildOptions, Connect, HandlerSpec, OpenFault, Opened},
 };
 use mixer_adapter_host::{
@@ -100,7 +100,7 @@ impl Connect for Nowhere {
 
 struct Empty;
 
-impl Target for Empty {
+impl HandlerBackend for Empty {
     fn call<'a>(
         &'a self,
         _: &'a DynamicTemplate,

@@ -17,8 +17,8 @@ use tokio::time::Instant;
 
 use super::{
     References,
+    answer::CheckAnswer,
     attribute::{AttributeValue, Bag},
-    dispatch::CheckAnswer,
 };
 use mixer_adapter_core::framework::digest::Digest;
 

@@ -20,7 +20,7 @@ use mixer_adapter_host::{
 };
 
 /// The backend of a handler.
-pub trait Target: Send + Sync {
+pub trait HandlerBackend: Send + Sync {
     /// Sends a request of a template; returns the encoded response.
     fn call<'a>(
         &'a self,
@@ -48,7 +48,7 @@ pub struct RuntimeHandler {
     /// Identifies adapter, configuration and connection, and for sessions the types of instances. A handler with an
     /// equal signature is carried over to the next snapshot.
     pub(crate) signature: mixer_adapter_core::framework::digest::Digest,
-    target: Box<dyn Target>,
+    target: Box<dyn HandlerBackend>,
     calls: AtomicU64,
 }
 
@@ -57,7 +57,7 @@ impl RuntimeHandler {
     pub fn new(
         name: Arc<str>,
         signature: mixer_adapter_core::framework::digest::Digest,
-        target: Box<dyn Target>,
+        target: Box<dyn HandlerBackend>,
     ) -> Self {
         Self { denial_name: name.clone(), name, signature, target, calls: AtomicU64::new(0) }
     }
@@ -158,19 +158,19 @@ pub struct QuotaParams<'a> {
 }
 
 /// The backend of `compiledAdapter`: an adapter in this process with its configuration.
-pub struct InProcess {
+pub struct LocalBackend {
     host: Arc<Host>,
     handler: Arc<Handler>,
 }
 
-impl InProcess {
+impl LocalBackend {
     /// Creates a backend that calls a handler of the host.
     pub fn new(host: Arc<Host>, handler: Arc<Handler>) -> Self {
         Self { host, handler }
     }
 }
 
-impl Target for InProcess {
+impl HandlerBackend for LocalBackend {
     fn call<'a>(
         &'a self,
         template: &'a DynamicTemplate,
@@ -196,19 +196,19 @@ impl Target for InProcess {
 }
 
 /// The backend of an out-of-process adapter that receives its configuration with each call.
-pub struct Elsewhere {
+pub struct RemoteBackend {
     adapter: RemoteAdapter,
     adapter_config: Option<Bytes>,
 }
 
-impl Elsewhere {
+impl RemoteBackend {
     /// Creates a backend with a configuration, an encoded `google.protobuf.Any`.
     pub fn new(adapter: RemoteAdapter, adapter_config: Option<Bytes>) -> Self {
         Self { adapter, adapter_config }
     }
 }
 
-impl Target for Elsewhere {
+impl HandlerBackend for RemoteBackend {
     fn call<'a>(
         &'a self,
         template: &'a DynamicTemplate,
@@ -224,7 +224,7 @@ impl Target for Elsewhere {
 }
 
 /// The backend of an adapter with a session, whose id is part of each call.
-impl Target for Session {
+impl HandlerBackend for Session {
     fn call<'a>(
         &'a self,
         template: &'a DynamicTemplate,
@@ -246,7 +246,7 @@ impl Target for Session {
 }
 
 /// Resolves a call within the process to its handler.
-impl Resolver for InProcess {
+impl Resolver for LocalBackend {
     fn open(&self, _: &CallContext<'_>) -> Option<Arc<Handler>> {
         Some(self.handler.clone())
     }

@@ -1,6 +1,7 @@
 //! The engine of Mixer: evaluates rules for the attributes of a request, calls handlers with instances, and merges their
 //! answers.
 
+mod answer;
 pub mod attribute;
 pub mod build;
 mod cache;
@@ -13,6 +14,7 @@ pub mod expression;
 mod handler;
 pub mod instance;
 mod output;
+mod policy;
 pub mod proto;
 mod references;
 pub mod remote;
@@ -24,7 +26,7 @@ pub use control::{ConfigStatus, Controller, ReadinessGates};
 pub use counts::{CheckOutcome, Counts, QUOTA_OUTCOMES, REPORT_OUTCOMES};
 pub use engine::Mixer;
 pub use handler::QuotaParams;
-pub use handler::{Elsewhere, InProcess, RuntimeHandler, Target};
+pub use handler::{HandlerBackend, LocalBackend, RemoteBackend, RuntimeHandler};
 pub use references::References;
 pub use snapshot::{Snapshot, SnapshotSize};
 

@@ -9,8 +9,8 @@ use super::{
     attribute::{AttributeValue, Attributes, Bag, Reads, Vocabulary},
     cache::CheckCache,
     dictionary::WORDS,
-    dispatch::FailurePolicy,
     handler::RuntimeHandler,
+    policy::FailurePolicy,
     rules::Table,
 };
 

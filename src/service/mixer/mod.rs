@@ -18,7 +18,7 @@ use mixer_adapter_engine::{
     CheckOutcome, Mixer,
     attribute::Bag,
     dictionary::WORDS,
-    dispatch::{QuotaAsk, Report, Request},
+    dispatch::{QuotaRequest, Report, Request},
     proto::istio::mixer::v1::{
         CheckRequest, CheckResponse, ReportRequest, ReportResponse,
         check_response::{PreconditionResult, QuotaResult},
@@ -149,7 +149,7 @@ async fn answer(
     if allowed {
         for (name, params) in &asked.quotas {
             let granted = request
-                .quota(QuotaAsk {
+                .quota(QuotaRequest {
                     name,
                     dedup_id: &asked.deduplication_id,
                     amount: params.amount,

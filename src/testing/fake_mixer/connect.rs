@@ -9,7 +9,7 @@ use tonic::Status;
 use super::call::Call;
 use mixer_adapter_core::{framework::dynamic::DynamicTemplate, proto::Any};
 use mixer_adapter_engine::{
-    Target,
+    HandlerBackend,
     build::{Connect, Connector, HandlerSpec, OpenFault, Opened, Use},
 };
 use mixer_adapter_host::{Host, handler::BoxFuture};
@@ -67,7 +67,7 @@ pub(super) struct RecordedTarget {
     pub(super) target: Opened,
 }
 
-impl Target for RecordedTarget {
+impl HandlerBackend for RecordedTarget {
     fn call<'a>(
         &'a self,
         template: &'a DynamicTemplate,

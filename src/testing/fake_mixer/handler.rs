@@ -22,7 +22,7 @@ use mixer_adapter_core::{
     proto::{Any, CheckResult, QuotaResult, ReportResult},
     template::Template,
 };
-use mixer_adapter_engine::{QuotaParams, RuntimeHandler, Target, trace::Trace};
+use mixer_adapter_engine::{HandlerBackend, QuotaParams, RuntimeHandler, trace::Trace};
 use mixer_adapter_host::{
     Host, NewSession,
     handler::{BoxFuture, CallError, Caller},
@@ -190,7 +190,7 @@ struct Straight {
     adapter_config: Bytes,
 }
 
-impl Target for Straight {
+impl HandlerBackend for Straight {
     fn call<'a>(
         &'a self,
         template: &'a DynamicTemplate,

@@ -10,7 +10,7 @@ use prost::Message as _;
 
 use super::handlers::{HandlerSpec, Use};
 use crate::{
-    handler::{Elsewhere, InProcess, RuntimeHandler, Target},
+    handler::{HandlerBackend, LocalBackend, RemoteBackend, RuntimeHandler},
     remote::{self, OpenError, RemoteAdapter, Session},
     snapshot::Snapshot,
 };
@@ -22,7 +22,7 @@ use mixer_adapter_host::{
 };
 
 /// An opened backend.
-pub type Opened = Box<dyn Target>;
+pub type Opened = Box<dyn HandlerBackend>;
 
 /// Faults of a handler that could not be opened.
 pub type OpenFault = Vec<Fault>;
@@ -50,13 +50,13 @@ impl Connect for Connector {
                 Use::InProcess { adapter, config } => {
                     let handler = self.host.handlers().open(adapter, config.clone()).await;
                     let handler = handler.map_err(|error| spec.refusal(&error))?;
-                    Ok(Box::new(InProcess::new(self.host.clone(), handler)) as Opened)
+                    Ok(Box::new(LocalBackend::new(self.host.clone(), handler)) as Opened)
                 }
                 Use::Remote { connection, adapter_config, session_based: false } => {
                     let adapter = RemoteAdapter::new(connection, &self.remote, self.closing.runtime())
                         .map_err(|errors| faults(spec, errors))?;
                     let config = adapter_config.as_ref().map(|any| any.encode_to_vec().into());
-                    Ok(Box::new(Elsewhere::new(adapter, config)) as Opened)
+                    Ok(Box::new(RemoteBackend::new(adapter, config)) as Opened)
                 }
                 Use::Remote { connection, adapter_config, session_based: true } => {
                     let types = spec.instances.iter().map(|(name, (_, any))| (name.clone(), any.clone()));

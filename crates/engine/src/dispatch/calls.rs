@@ -7,7 +7,8 @@ use futures_util::stream::{FuturesUnordered, StreamExt as _};
 use tokio::time::Instant;
 use tonic::{Code, Status};
 
-use super::{Request, plan::Planned, policy::Failure};
+use super::{Request, plan::Planned};
+use crate::policy::Failure;
 use crate::{handler::QuotaParams, trace::Trace};
 use mixer_adapter_core::framework::status::status_name;
 

@@ -6,29 +6,13 @@ use super::{
     calls::{Answered, call_all, status_text},
     combine::{Combined, DEFAULT_DURATION, DEFAULT_USES},
     plan::{Conditions, Planned},
-    policy::{Failure, OnFailure, fatal},
 };
 use crate::{
-    proto::istio::mixer::v1::RouteDirective,
+    answer::CheckAnswer,
+    policy::{Failure, OnFailure, fatal},
     trace::{Phase, Step, Trace},
 };
-use mixer_adapter_core::{
-    proto::{CheckResult, Status},
-    template::Variety,
-};
-
-/// The answer to a check.
-#[derive(Clone, Debug, PartialEq)]
-pub struct CheckAnswer {
-    /// OK, or why not.
-    pub status: Status,
-    /// How long the answer may be kept.
-    pub valid_duration: prost_types::Duration,
-    /// For how many requests.
-    pub valid_use_count: i32,
-    /// What is to be done to headers, or to be answered in place of the service.
-    pub directive: Option<RouteDirective>,
-}
+use mixer_adapter_core::{proto::CheckResult, template::Variety};
 
 /// The result of a check with output, for any template.
 #[derive(Clone, PartialEq, prost::Message)]

@@ -6,10 +6,10 @@ use super::{
     DispatchError, Request,
     calls::{Answered, call_all, failure_text, status_text},
     plan::{Conditions, Planned},
-    policy::{Failure, fatal},
 };
 use crate::{
     attribute::{AttributeValue, Bag, Reads, Vocabulary},
+    policy::{Failure, fatal},
     rules::Bindings,
     trace::{Phase, Step},
 };

@@ -6,15 +6,16 @@ mod combine;
 mod generate;
 mod headers;
 mod plan;
-mod policy;
 mod quota;
 mod report;
 
 use tokio::time::Instant;
 
-pub use check::CheckAnswer;
-pub use policy::{FailurePolicy, OnFailure};
-pub use quota::{QuotaAnswer, QuotaAsk};
+pub use super::{
+    answer::CheckAnswer,
+    policy::{FailurePolicy, OnFailure},
+};
+pub use quota::{QuotaAnswer, QuotaRequest};
 pub use report::Report;
 
 use super::{

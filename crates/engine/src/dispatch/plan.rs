@@ -1,6 +1,7 @@
 //! Plans the calls of a request: evaluates conditions and builds instances.
 
-use super::{Request, policy::Failure};
+use super::Request;
+use crate::policy::Failure;
 use crate::{
     attribute::{Attributes, Bag, Reads},
     rules::{Condition, Destination, Entry, Rules},

@@ -16,7 +16,7 @@ use mixer_adapter_core::proto::QuotaResult;
 
 /// A quota request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct QuotaAsk<'a> {
+pub struct QuotaRequest<'a> {
     /// The short name of a quota instance, in any letter case.
     pub name: &'a str,
     /// Identifies the request, so that a retry is counted once.
@@ -40,17 +40,17 @@ impl<'s> Request<'s> {
     /// Requests a quota. One that is not configured, or whose rule does not match, is granted in full for a minute.
     /// The first of several handlers to respond wins. If an instance cannot be built or an adapter fails, nothing is
     /// granted, unless the failure policy is open.
-    pub async fn quota(&mut self, ask: QuotaAsk<'_>) -> QuotaAnswer {
+    pub async fn quota(&mut self, request: QuotaRequest<'_>) -> QuotaAnswer {
         self.references.clear_after();
         // A cached check answer did not run the generators.
         if !self.generated
             && let Err(error) = self.generate().await
         {
-            tracing::warn!(quota = ask.name, %error, "no quota granted: attributes could not be generated");
+            tracing::warn!(quota = request.name, %error, "no quota granted: attributes could not be generated");
             return QuotaAnswer::default();
         }
         let snapshot = self.snapshot;
-        let in_full = QuotaAnswer { granted: ask.amount, valid_duration: DEFAULT_DURATION };
+        let in_full = QuotaAnswer { granted: request.amount, valid_duration: DEFAULT_DURATION };
         let mut answer = QuotaAnswer::default();
         let mut found = false;
         let mut planned: Vec<Planned<'s>> = Vec::new();
@@ -58,7 +58,7 @@ impl<'s> Request<'s> {
         let mut planner = self.planner(false);
         for conditions in &mut conditions {
             let asked_for = |entry: &'s crate::rules::Entry, matched: bool| {
-                let asked_for = entry.short_name().eq_ignore_ascii_case(ask.name);
+                let asked_for = entry.short_name().eq_ignore_ascii_case(request.name);
                 found |= asked_for;
                 if asked_for && !matched {
                     answer = in_full;
@@ -72,15 +72,15 @@ impl<'s> Request<'s> {
         }
         let mut failed = !planner.failures.is_empty();
         if !found {
-            tracing::debug!(quota = ask.name, "a quota that is not configured is granted in full");
+            tracing::debug!(quota = request.name, "a quota that is not configured is granted in full");
             answer = in_full;
         }
         let params = QuotaParams {
-            name: ask.name,
+            name: request.name,
             instance: "",
-            dedup_id: ask.dedup_id,
-            amount: ask.amount,
-            best_effort: ask.best_effort,
+            dedup_id: request.dedup_id,
+            amount: request.amount,
+            best_effort: request.best_effort,
         };
         for answered in call_all(planned, Some(params), self.deadline).await {
             match self.granted(&answered) {
@@ -93,7 +93,7 @@ impl<'s> Request<'s> {
             answer = QuotaAnswer::default();
         }
         if let Some(trace) = &mut self.trace {
-            let outcome = format!("quota {}: granted {} of {}", ask.name, answer.granted, ask.amount);
+            let outcome = format!("quota {}: granted {} of {}", request.name, answer.granted, request.amount);
             trace.steps.push(Step::Merged { outcome });
         }
         answer

@@ -10,9 +10,9 @@ use super::{
     DispatchError, Request,
     calls::{failure_text, status_text},
     plan::{Conditions, Planned},
-    policy::Failure,
 };
 use crate::{
+    policy::Failure,
     rules::Destination,
     trace::{Phase, Trace},
 };

@@ -35,7 +35,7 @@ impl FailurePolicy {
 
 /// A failure as classified by the policy.
 #[derive(Debug)]
-pub(super) enum Failure {
+pub(crate) enum Failure {
     /// Fails the request.
     Fatal(String),
     /// Denies the request.
@@ -44,12 +44,12 @@ pub(super) enum Failure {
 
 impl OnFailure {
     /// Classifies a failed condition: unless the policy is closed, the rule is merely skipped.
-    pub(super) fn of_condition(self, text: impl FnOnce() -> String) -> Option<Failure> {
+    pub(crate) fn of_condition(self, text: impl FnOnce() -> String) -> Option<Failure> {
         (self == Self::Closed).then(|| Failure::Deny(text()))
     }
 
     /// Classifies a failed instance or call.
-    pub(super) fn of_call(self, text: impl FnOnce() -> String) -> Option<Failure> {
+    pub(crate) fn of_call(self, text: impl FnOnce() -> String) -> Option<Failure> {
         match self {
             Self::Mixer => Some(Failure::Fatal(text())),
             Self::Open => None,
@@ -59,7 +59,7 @@ impl OnFailure {
 }
 
 /// Returns the texts of fatal failures.
-pub(super) fn fatal(failures: &[Failure]) -> Vec<String> {
+pub(crate) fn fatal(failures: &[Failure]) -> Vec<String> {
     let texts = failures.iter().filter_map(|failure| match failure {
         Failure::Fatal(text) => Some(text.clone()),
         Failure::Deny(_) => None,

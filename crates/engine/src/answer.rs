@@ -1,0 +1,15 @@
+use crate::proto::istio::mixer::v1::RouteDirective;
+use mixer_adapter_core::proto::Status;
+
+/// The merged answer to a check.
+#[derive(Clone, Debug, PartialEq)]
+pub struct CheckAnswer {
+    /// OK or the reason of the denial.
+    pub status: Status,
+    /// The duration for which the answer may be cached.
+    pub valid_duration: prost_types::Duration,
+    /// The number of requests for which the answer may be used.
+    pub valid_use_count: i32,
+    /// Header operations, or a direct response instead of the service's.
+    pub directive: Option<RouteDirective>,
+}
