@@ -13,10 +13,11 @@ use super::{
     Params,
     amount::may_be_amount,
     buckets::{self, BucketsError},
-    page::OWN_PREFIX,
     params::{MetricInfo, MetricsExpirationPolicy, metric_info},
 };
 
+/// The prefix of metrics about the page itself, which other metrics cannot have.
+pub(super) const OWN_PREFIX: &str = "mixer_adapter_prometheus_";
 /// The default namespace.
 const DEFAULT_NAMESPACE: &str = "istio";
 /// The maximum expiry of series, which keeps times from overflowing.

@@ -6,13 +6,11 @@ use std::{fmt::Write as _, sync::Arc, time::Instant};
 use mixer_adapter_core::value::format_float;
 
 use super::{
-    definition::Kind,
+    definition::{Kind, OWN_PREFIX},
     family::{Dropped, Family, Sample},
 };
 
 pub(super) const CONTENT_TYPE: &str = "text/plain; version=0.0.4; charset=utf-8";
-/// The prefix of metrics about the page itself, which other metrics cannot have.
-pub(super) const OWN_PREFIX: &str = "mixer_adapter_prometheus_";
 
 /// The contents of the page.
 #[derive(Debug, Default)]
