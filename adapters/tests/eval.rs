@@ -100,7 +100,7 @@ fn a_wrong_command_line_says_what_is_wrong_and_exits_with_2() {
         (&["1", "--cases", PROBES], "cannot be used with"),
         (&["--cases", PROBES, "-a", "a.b=1"], "cannot be used with"),
         (&["--cases", "nowhere.jsonl"], "--cases: nowhere.jsonl: cannot read the file: "),
-        (&["--cases", "Cargo.toml"], "--cases: Cargo.toml: line 1: this is no case: "),
+        (&["--cases", "Cargo.toml"], "--cases: Cargo.toml: line 1 is not a case: "),
     ] {
         let ran = eval(arguments);
         assert!(
