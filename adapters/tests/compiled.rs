@@ -116,7 +116,7 @@ fn faulty_params_of_a_compiled_handler_are_refused_and_leniently_used_as_far_as_
         (
             handler("listchecker", "{overrides: [/admin], blacklist: true, nosuch: 1}"),
             "PERMISSION_DENIED: h.shop:/admin is blacklisted",
-            "spec.params.nosuch: no such field; known are: ",
+            "spec.params.nosuch: no such field; ",
             "with --lenient the handler has what could be read of overrides, blacklist, and the defaults of all other fields",
         ),
         (
