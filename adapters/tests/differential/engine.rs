@@ -224,9 +224,11 @@ impl<'f> Server<'f> {
 
     /// The page of prometheus; empty where no handler is there to feed it.
     fn metrics(&self) -> String {
+        // The log says where it is.
         let log = self.read("stderr");
-        let address = log.split("Prometheus endpoint on http://").nth(1);
-        let address = address.and_then(|rest| rest.split('/').next());
+        let urls = log.split("http://").skip(1);
+        let mut addresses = urls.filter_map(|rest| Some(rest.split_once("/metrics")?.0));
+        let address = addresses.find(|address| !address.contains([' ', '"']));
         address.map(|address| get(address, "/metrics").unwrap()).unwrap_or_default()
     }
 
