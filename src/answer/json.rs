@@ -3,10 +3,11 @@ use std::sync::LazyLock;
 use prost_reflect::{DescriptorPool, DynamicMessage, SerializeOptions};
 use serde_json::{Map, Value as Json, json};
 
-use super::{Verdict, references::ReferencedAttribute, text::duration_text};
+use super::{Verdict, references::ReferencedAttribute};
 use mixer_adapter_core::{
     framework::status::status_name,
     proto::{self, Any, Status},
+    value,
 };
 use mixer_adapter_engine::proto::istio::mixer::v1::{
     HeaderOperation, RouteDirective, header_operation::Operation,
@@ -103,4 +104,9 @@ fn directive_json(directive: &RouteDirective) -> Json {
         }
     }
     json
+}
+
+/// A duration as Go writes it.
+pub(super) fn duration_text(duration: Option<prost_types::Duration>) -> String {
+    value::Duration { value: duration }.to_string()
 }

@@ -1,9 +1,8 @@
 use serde_json::{Value as Json, json};
 
 use super::{
-    json::{references_json, status_json},
+    json::{duration_text, references_json, status_json},
     references::{self, ReferencedAttribute},
-    text::duration_text,
 };
 use mixer_adapter_core::proto::{
     Status, istio::mixer::adapter::model::v1beta1::quota_result::Result as AdapterQuotaResult,

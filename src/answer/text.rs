@@ -1,7 +1,10 @@
 use std::fmt;
 
-use super::{Verdict, json::detail_json};
-use mixer_adapter_core::{framework::status::status_name, value};
+use super::{
+    Verdict,
+    json::{detail_json, duration_text},
+};
+use mixer_adapter_core::framework::status::status_name;
 use mixer_adapter_engine::proto::istio::mixer::v1::{
     HeaderOperation, RouteDirective, header_operation::Operation,
 };
@@ -73,9 +76,4 @@ fn fmt_directive(directive: &RouteDirective, f: &mut fmt::Formatter<'_>) -> fmt:
         }
     }
     Ok(())
-}
-
-/// A duration as Go writes it.
-pub(super) fn duration_text(duration: Option<prost_types::Duration>) -> String {
-    value::Duration { value: duration }.to_string()
 }

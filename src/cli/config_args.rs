@@ -1,9 +1,14 @@
 //! `--config` and the options for building a configuration.
 
+use std::path::Path;
+
 use clap::{Args, builder::TypedValueParser};
 
-use super::{UsageError, source_args::files, value_parsers};
-use mixer_adapter_config::{self as config, ConfigSet, ConfigUrl, Fault, Parsed, ScopedUrl};
+use super::{UsageError, value_parsers};
+use mixer_adapter_config::{
+    self as config, CollectionFilter, ConfigSet, ConfigUrl, Fault, Parsed, Scoped, ScopedUrl,
+    collection_filters,
+};
 use mixer_adapter_engine::{
     build::{BuildOptions, FieldPolicy, OnField},
     dispatch::{FailurePolicy, OnFailure},
@@ -107,6 +112,19 @@ pub(super) fn read(url: &ConfigUrl, default_namespace: &str) -> Result<(ConfigSe
             "{url} is not a file or a directory; only `serve` reads configuration from servers"
         ))),
     }
+}
+
+/// The paths of file sources with their collections.
+fn files(parts: &[Scoped<ConfigUrl>]) -> Result<Vec<(&Path, CollectionFilter)>, UsageError> {
+    let named = parts.iter().map(|part| (part.url.to_string(), part.collections.as_ref()));
+    let filters = collection_filters(named).map_err(|error| UsageError(error.to_string()))?;
+    let files = parts.iter().zip(filters).map(|(part, filter)| match &part.url {
+        ConfigUrl::Files(path) => Ok((path.as_path(), filter)),
+        url => Err(UsageError(format!(
+            "{url} is not a file or a directory; only `serve` reads configuration from servers"
+        ))),
+    });
+    files.collect()
 }
 
 fn set(parsed: config::Parsed) -> (ConfigSet, Vec<Fault>) {

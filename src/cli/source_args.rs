@@ -8,8 +8,8 @@ use tokio::net::TcpListener;
 
 use super::{UsageError, config_args::ConfigArgs, tls_args::TlsArgs, value_parsers};
 use mixer_adapter_config::{
-    Collection, CollectionFilter, ConfigUrl, ConfigUrlError, ListenUrl, MergedSource, Scoped, StreamSource,
-    collection, collection_filters,
+    Collection, CollectionFilter, ConfigUrlError, ListenUrl, MergedSource, Scoped, StreamSource, collection,
+    collection_filters,
     mcp::{Listener, sink::Cache},
     proto::envoy::config::core::v3::Extension,
     source::{Source, SourceSettings, Wanted},
@@ -118,19 +118,4 @@ impl SourceArgs {
 
 fn usage(error: ConfigUrlError) -> UsageError {
     UsageError(error.to_string())
-}
-
-/// The paths of file sources with their collections.
-pub(super) fn files(
-    parts: &[Scoped<ConfigUrl>],
-) -> Result<Vec<(&std::path::Path, CollectionFilter)>, UsageError> {
-    let named = parts.iter().map(|part| (part.url.to_string(), part.collections.as_ref()));
-    let filters = collection_filters(named).map_err(usage)?;
-    let files = parts.iter().zip(filters).map(|(part, filter)| match &part.url {
-        ConfigUrl::Files(path) => Ok((path.as_path(), filter)),
-        url => Err(UsageError(format!(
-            "{url} is not a file or a directory; only `serve` reads configuration from servers"
-        ))),
-    });
-    files.collect()
 }

@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use prost::Message as _;
 
-use super::grpc::{Rpc, rpc};
+use super::rpc::{Rpc, rpc};
 use mixer_adapter_core::proto::{Any, Status};
 use mixer_adapter_engine::proto::istio::mixer::adapter::model::v1beta1::{
     CloseSessionRequest, CloseSessionResponse, CreateSessionRequest, CreateSessionResponse, ValidateRequest,

@@ -1,44 +1,16 @@
 //! The gRPC services of a server: methods of templates and backends by path, everything else by tonic's router.
 
-use std::{collections::HashMap, future::Future, sync::Arc};
+use std::{collections::HashMap, sync::Arc};
 
 use bytes::Bytes;
-use prost::Message;
 use tonic::{Status, service::Routes};
 
-use super::{ServerOptions, backend};
-use mixer_adapter_core::framework::frame::frame;
-use mixer_adapter_host::{
-    Host,
-    handler::{BoxFuture, Caller},
-};
+use super::{ServerOptions, backend, rpc::Rpc};
+use mixer_adapter_host::{Host, handler::Caller};
 use mixer_adapter_net::grpc::{Call, CallLimits, Methods, UnaryService};
 
 /// All gRPC services of a server as one tower service, which layers can be put around.
 pub type GrpcService = UnaryService<HostMethods, Routes>;
-
-/// A unary method that is not a template's.
-pub(super) type Rpc = Box<dyn Fn(Bytes, Caller) -> BoxFuture<'static, Result<Bytes, Status>> + Send + Sync>;
-
-/// Makes a method of a function from message to message.
-pub(super) fn rpc<Request, Response, Answer>(
-    method: impl Fn(Request, Caller) -> Answer + Send + Sync + Clone + 'static,
-) -> Rpc
-where
-    Request: Message + Default + 'static,
-    Response: Message,
-    Answer: Future<Output = Result<Response, Status>> + Send + 'static,
-{
-    Box::new(move |request, caller| {
-        let method = method.clone();
-        Box::pin(async move {
-            let request = Request::decode(request).map_err(|error| {
-                Status::invalid_argument(format!("the request cannot be decoded: {error}"))
-            })?;
-            Ok(frame(&method(request, caller).await?))
-        })
-    })
-}
 
 /// The unary methods of a host: those of templates, and others by path.
 pub struct HostMethods {

@@ -11,6 +11,7 @@ mod metrics;
 pub mod mixer;
 mod page;
 mod readiness;
+mod rpc;
 mod server;
 
 pub(crate) use admin::{serve as serve_admin, vitals};

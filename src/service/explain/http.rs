@@ -76,7 +76,7 @@ async fn by_body(
 
 /// The request to explain.
 enum Requested {
-    Check(CheckRequest),
+    Check(Box<CheckRequest>),
     Report(ReportRequest),
 }
 
@@ -86,7 +86,7 @@ impl Requested {
         let mut request = check_request(attributes, WORDS.len());
         let params = QuotaParams { amount: 1, best_effort: false };
         request.quotas = quotas.into_iter().map(|(_, name)| (name, params)).collect();
-        Self::Check(request)
+        Self::Check(Box::new(request))
     }
 }
 
@@ -101,7 +101,7 @@ async fn explain(
     let (response, trace) = match read(snapshot.vocabulary()) {
         Err(error) => return bad_request(&error.to_string()),
         Ok(Requested::Check(request)) => {
-            let (answer, trace) = explain_check(mixer, request, caller).await;
+            let (answer, trace) = explain_check(mixer, *request, caller).await;
             (answer.map(|response| check_json(&response)), trace)
         }
         Ok(Requested::Report(request)) => {

@@ -7,8 +7,8 @@ use std::sync::Arc;
 use tonic::Status;
 
 use super::{
-    grpc::{Rpc, rpc},
     mixer,
+    rpc::{Rpc, rpc},
 };
 use mixer_adapter_core::proto;
 use mixer_adapter_engine::{

@@ -12,7 +12,7 @@ use std::{sync::Arc, time::Instant};
 
 use tonic::Status;
 
-use super::grpc::{Rpc, rpc};
+use super::rpc::{Rpc, rpc};
 use attributes::{Decoder, update};
 use mixer_adapter_engine::{
     CheckOutcome, Mixer,
