@@ -174,7 +174,8 @@ fn citations(line: &str) -> Vec<(&str, Option<&str>)> {
                 let length = rest.find(|c: char| !c.is_alphanumeric() && !matches!(c, '-' | '_'));
                 &rest[..length.unwrap_or(rest.len())]
             });
-            citations.push((&word[start..end], anchor));
+            // Cargo.toml writes paths from the root of the package with a slash.
+            citations.push((word[start..end].trim_start_matches('/'), anchor));
         }
     }
     citations

@@ -35,7 +35,7 @@ async fn a_dropped_connection_fails_the_call_and_the_next_one_has_another() {
     mixer
         .check(order("allow"))
         .await
-        .expect_error(Code::Internal, "UNAVAILABLE: the connection to the adapter broke off");
+        .expect_error(Code::Internal, "UNAVAILABLE: the connection to the adapter was broken off");
     mixer.check(order("allow")).await.expect_allowed();
     assert_eq!(ledger("dropped").entered(), 2);
 }
@@ -57,7 +57,7 @@ async fn faults_are_met_one_after_another() {
     mixer.inject(Fault::Malformed);
     mixer.inject(Fault::Dropped);
     mixer.check(order("allow")).await.expect_error(Code::Internal, "decoded");
-    mixer.check(order("allow")).await.expect_error(Code::Internal, "broke off");
+    mixer.check(order("allow")).await.expect_error(Code::Internal, "broken off");
     mixer.check(order("allow")).await.expect_allowed();
 }
 
@@ -66,5 +66,5 @@ async fn what_becomes_of_a_failed_request_is_for_the_policy_to_say() {
     let options = BuildOptions { policy: FailurePolicy::CLOSED, ..BuildOptions::default() };
     let mixer = obedient("closed").options(options).start().await.unwrap();
     mixer.inject(Fault::Dropped);
-    mixer.check(order("allow")).await.expect_denied(Code::Unavailable, "broke off");
+    mixer.check(order("allow")).await.expect_denied(Code::Unavailable, "broken off");
 }
