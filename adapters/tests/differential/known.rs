@@ -77,7 +77,7 @@ pub(crate) const KNOWN: &[Known] = &[
         cases: &[("b numbers above 2^53 in handlers", GRANTED)],
     },
     Known {
-        row: "denier, listchecker | a validity of 0 s or 0 uses, or a negative one, is answered as it is",
+        row: "denier, listchecker | a validity of 0 s or 0 uses, or a negative one, is passed on",
         cases: &[
             ("check 777001/30", VALIDITY),
             ("check 777002/5", VALIDITY),
@@ -133,7 +133,7 @@ pub(crate) const KNOWN: &[Known] = &[
         ],
     },
     Known {
-        row: "prometheus | an infinite increment or NaN makes a counter or a sum infinite or NaN for ever",
+        row: "prometheus | an infinite increment or NaN makes a counter or a sum infinite or NaN permanently",
         cases: &[
             ("prom 777002/9", &["answers[*].code", "prom[istio_m_shop_pm1]"]),
             ("prom 777004/4", &["prom[istio_Mshop:pm1]"]),
