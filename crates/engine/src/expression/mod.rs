@@ -143,7 +143,11 @@ impl Expression {
     /// The value, if the expression is a literal.
     pub fn constant(&self) -> Option<Evaluated<'_>> {
         use code::Expr::Constant;
-        let Program::Cexl(typed) = &self.program else { return None };
+        let typed = match &self.program {
+            Program::Cexl(typed) => typed,
+            #[cfg(feature = "cel")]
+            Program::Cel(_) => return None,
+        };
         Some(match &typed.code {
             Code::Str(Constant(text)) => Evaluated::string(typed.value_type, Cow::Borrowed(text)),
             Code::Int(Constant(number)) => Evaluated::Int64(*number),
