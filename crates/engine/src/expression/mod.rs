@@ -143,6 +143,10 @@ impl Expression {
     /// The value, if the expression is a literal.
     pub fn constant(&self) -> Option<Evaluated<'_>> {
         use code::Expr::Constant;
+        #[cfg_attr(
+            not(feature = "cel"),
+            expect(clippy::infallible_destructuring_match, reason = "CEL is a feature")
+        )]
         let typed = match &self.program {
             Program::Cexl(typed) => typed,
             #[cfg(feature = "cel")]
