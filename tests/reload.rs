@@ -68,7 +68,7 @@ fn generation(message: &str) -> u64 {
     told.first().unwrap().parse().unwrap()
 }
 
-/// Reloads evenly among so many checks at least, all of which have to be answered, some by the last generation. Returns the
+/// Spreads reloads evenly over at least that number of checks. All must be answered, some by the last generation. Returns the
 /// generations that were seen.
 async fn reload_under_load(
     mixer: FakeMixer,

@@ -113,7 +113,7 @@ impl Case {
         self.resources.iter().filter_map(|resource| resource["spec"]["compiledAdapter"].as_str())
     }
 
-    /// Whether it uses what there is once a process: its standard output and error, and the page of prometheus.
+    /// Whether it uses what a process has only one of: standard output, standard error, the Prometheus endpoint.
     pub(crate) fn needs_process(&self) -> bool {
         let streams = self.resources.iter().any(|resource| {
             let spec = &resource["spec"];

@@ -59,7 +59,7 @@ pub(super) enum Act {
     Cut,
     /// Something, once it is permitted.
     Once(Arc<Semaphore>, Box<Act>),
-    /// No answer, until the client gives up: then it is told here.
+    /// No answer. The reason is sent here when the client gives up.
     Hang(mpsc::UnboundedSender<Reason>),
 }
 
