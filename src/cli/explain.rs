@@ -124,7 +124,7 @@ impl Explain {
     async fn explain(&self, mixer: &Mixer) -> anyhow::Result<ExitCode> {
         let snapshot = mixer.snapshot().context("there is no configuration")?;
         let types = snapshot.vocabulary();
-        let caller = Caller { connection: 0, deadline: None };
+        let caller = Caller::default();
         let start = Instant::now();
         if self.report {
             let request = report_request(&self.attributes.requests(types)?, all_words());

@@ -235,7 +235,7 @@ impl Bound {
         }
         background.spawn(keep_time(host.clone(), options.session_idle, draining.clone()));
 
-        let make_service = move |connection: &Connection| layer.layer(grpc.on_connection(connection.id));
+        let make_service = move |connection: &Connection| layer.layer(grpc.on_connection(connection));
         let serve =
             Listener::from(self.grpc).serve(options.connection_limits(), workers, make_service, stop.clone());
         let withdraw = async {

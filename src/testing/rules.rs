@@ -285,7 +285,8 @@ async fn deadlines_are_honoured<A: Adapter>(suite: &Compliance<A>) -> Outcome {
     for template in &subject.templates {
         let instance = instances::empty(template.instance(), &suite.instance);
         let request = subject.request(template, With::Config(&config), instance, 1, true);
-        let caller = Caller { connection: 1, deadline: Instant::now().checked_add(DEADLINE) };
+        let caller =
+            Caller { connection: 1, deadline: Instant::now().checked_add(DEADLINE), ..Caller::default() };
         let call = subject.send(template, request, caller);
         match tokio::time::timeout(suite.patience, call).await {
             Ok(Err(error)) if error.code() == Code::DeadlineExceeded => {}

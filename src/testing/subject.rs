@@ -101,7 +101,11 @@ impl<'a, A: Adapter> Subject<'a, A> {
         best_effort: bool,
     ) -> Result<Bytes, CallError> {
         let request = self.request(template, with, instance, amount, best_effort);
-        let caller = Caller { connection: 1, deadline: Instant::now().checked_add(self.suite.patience) };
+        let caller = Caller {
+            connection: 1,
+            deadline: Instant::now().checked_add(self.suite.patience),
+            ..Caller::default()
+        };
         self.send(template, request, caller).await
     }
 

@@ -95,7 +95,8 @@ async fn create(host: &Host, config: Option<Any>, connection: u64) -> String {
 /// The use count of the answer.
 async fn call(host: &Host, config: Option<Any>, connection: u64) -> Result<i32, Code> {
     let request = entry(config, "allow").encode_to_vec().into();
-    let answer = host.call(ListEntry::METHOD, request, Caller { connection, deadline: None }).await.unwrap();
+    let answer =
+        host.call(ListEntry::METHOD, request, Caller { connection, ..Caller::default() }).await.unwrap();
     answer.map(|frame| CheckResult::decode(frame.slice(5..)).unwrap().valid_use_count).map_err(|e| e.code())
 }
 

@@ -60,7 +60,7 @@ async fn call(host: &Host, id: &str) -> f64 {
     let request: bytes::Bytes = requests::list_request(requests::session(id)).into();
     let start = std::time::Instant::now();
     for _ in 0..CALLS {
-        let answer = host.call(LIST, request.clone(), Caller { connection: 1, deadline: None }).await;
+        let answer = host.call(LIST, request.clone(), Caller { connection: 1, ..Caller::default() }).await;
         assert!(matches!(answer, Some(Ok(_))));
     }
     start.elapsed().as_nanos() as f64 / f64::from(CALLS)

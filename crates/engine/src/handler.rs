@@ -179,7 +179,7 @@ impl HandlerBackend for LocalBackend {
     ) -> BoxFuture<'a, Result<Bytes, Status>> {
         match self.host.adapters().method(template.method()) {
             Some(served) => {
-                let answer = served.call(request, self, Caller { connection: 0, deadline });
+                let answer = served.call(request, self, Caller { deadline, ..Caller::default() });
                 Box::pin(async move { Ok(answer.await?.split_off(FRAME_PREFIX)) })
             }
             None => Box::pin(std::future::ready(Err(Status::unimplemented(format!(

@@ -1,4 +1,4 @@
-use std::{error::Error, net::SocketAddr, pin::pin, time::Duration};
+use std::{error::Error, net::SocketAddr, pin::pin, sync::Arc, time::Duration};
 
 use bytes::Bytes;
 use http::{Request, Response};
@@ -63,6 +63,13 @@ pub struct Connection {
     pub remote: Option<SocketAddr>,
     /// The identity in the peer's certificate; `None` without TLS or without a certificate.
     pub identity: Option<tls::Identity>,
+}
+
+impl Connection {
+    /// Returns the first name in the peer's certificate.
+    pub(crate) fn peer(&self) -> Option<Arc<str>> {
+        self.identity.as_ref()?.names().first().map(|name| Arc::from(name.as_str()))
+    }
 }
 
 /// A tower service that answers HTTP requests on a connection. Implemented for every service of the right shape.

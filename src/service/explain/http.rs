@@ -97,7 +97,7 @@ async fn explain(
     let Some(snapshot) = mixer.snapshot() else {
         return (StatusCode::SERVICE_UNAVAILABLE, "there is no configuration yet\n").into_response();
     };
-    let caller = Caller { connection: 0, deadline: Some(Instant::now() + TIMEOUT) };
+    let caller = Caller { deadline: Some(Instant::now() + TIMEOUT), ..Caller::default() };
     let (response, trace) = match read(snapshot.vocabulary()) {
         Err(error) => return bad_request(&error.to_string()),
         Ok(Requested::Check(request)) => {

@@ -198,7 +198,7 @@ impl HandlerBackend for Straight {
         deadline: Option<Instant>,
     ) -> BoxFuture<'a, Result<Bytes, Status>> {
         Box::pin(async move {
-            match self.host.call(template.method(), request, Caller { connection: 0, deadline }).await {
+            match self.host.call(template.method(), request, Caller { deadline, ..Caller::default() }).await {
                 Some(answer) => Ok(answer?.split_off(FRAME_PREFIX)),
                 None => Err(Status::unimplemented(format!("no adapter here serves {}", template.name()))),
             }

@@ -47,7 +47,7 @@ impl<'m, R> RequestBuilder<'m, R> {
 
     async fn send(self) -> Answer<CheckResponse> {
         let deadline = self.within.and_then(|within| Instant::now().checked_add(within));
-        let caller = Caller { connection: 0, deadline };
+        let caller = Caller { deadline, ..Caller::default() };
         let ((result, trace), calls) = recorded(explain_check(&self.mixer.mixer, self.request, caller)).await;
         Answer { result, calls, trace }
     }

@@ -40,10 +40,12 @@ pub trait Resolver: Send + Sync {
 }
 
 /// The origin of a call.
-#[derive(Clone, Copy, Debug, Default)]
+#[derive(Clone, Debug, Default)]
 pub struct Caller {
     /// The connection; 0 for calls from within the process.
     pub connection: u64,
+    /// The authenticated name of the peer, such as a SAN of its certificate; `None` for peers that are not authenticated.
+    pub peer: Option<Arc<str>>,
     /// When the caller stops waiting.
     pub deadline: Option<tokio::time::Instant>,
 }
@@ -224,8 +226,9 @@ impl<T: Template> Method for TemplateMethod<T> {
             let answer = match request {
                 Err(error) => Err(error),
                 Ok(request) => {
+                    let deadline = caller.deadline;
                     let served = self.serve(request, resolver, caller, &mut timer);
-                    match caller.deadline {
+                    match deadline {
                         None => served.await,
                         Some(deadline) => match tokio::time::timeout_at(deadline, served).await {
                             Ok(answer) => answer,

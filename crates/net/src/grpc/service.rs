@@ -19,6 +19,8 @@ use tokio::time::{Instant, timeout_at};
 use tonic::Status;
 use tower_service::Service;
 
+use crate::Connection;
+
 use super::{
     body::{self, UnaryBody},
     frame::read_message,
@@ -41,11 +43,13 @@ pub trait Methods: Send + Sync + 'static {
 }
 
 /// The context of one call.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Debug)]
 #[non_exhaustive]
 pub struct Call {
     /// The number of the connection, as in [`Connection::id`](crate::Connection::id).
     pub connection: u64,
+    /// The authenticated name of the peer; `None` for peers that are not authenticated.
+    pub peer: Option<Arc<str>>,
     /// The earlier of the caller's deadline and the server's own.
     pub deadline: Option<Instant>,
 }
@@ -66,6 +70,7 @@ pub struct UnaryService<M, F> {
     methods: Arc<Shared<M>>,
     fallback: F,
     connection: u64,
+    peer: Option<Arc<str>>,
 }
 
 struct Shared<M> {
@@ -81,22 +86,28 @@ impl<M: Methods, F> UnaryService<M, F> {
             methods: Arc::new(Shared { methods, limits, in_flight: AtomicUsize::new(0) }),
             fallback,
             connection: 0,
+            peer: None,
         }
     }
 
     /// Returns the same service for the calls of one connection. All share the limit on concurrent calls.
     #[must_use]
-    pub fn on_connection(&self, id: u64) -> Self
+    pub fn on_connection(&self, connection: &Connection) -> Self
     where
         F: Clone,
     {
-        Self { connection: id, ..self.clone() }
+        Self { connection: connection.id, peer: connection.peer(), ..self.clone() }
     }
 }
 
 impl<M, F: Clone> Clone for UnaryService<M, F> {
     fn clone(&self) -> Self {
-        Self { methods: self.methods.clone(), fallback: self.fallback.clone(), connection: self.connection }
+        Self {
+            methods: self.methods.clone(),
+            fallback: self.fallback.clone(),
+            connection: self.connection,
+            peer: self.peer.clone(),
+        }
     }
 }
 
@@ -125,9 +136,9 @@ where
             let answer = self.fallback.call(request);
             return Box::pin(async move { Ok(answer.await?.map(Either::Right)) });
         }
-        let (shared, connection) = (self.methods.clone(), self.connection);
+        let (shared, connection, peer) = (self.methods.clone(), self.connection, self.peer.clone());
         Box::pin(async move {
-            let answer = shared.answer(request, connection).await;
+            let answer = shared.answer(request, connection, peer).await;
             Ok(answer.unwrap_or_else(|refusal| refusal).map(Either::Left))
         })
     }
@@ -138,16 +149,22 @@ impl<M: Methods> Shared<M> {
         &self,
         request: Request<B>,
         connection: u64,
+        peer: Option<Arc<str>>,
     ) -> Result<Response<UnaryBody>, Response<UnaryBody>>
     where
         B: Body<Data = Bytes, Error: fmt::Display> + Unpin,
     {
         check_protocol(&request)?;
-        let answer = self.unary(request, connection).await;
+        let answer = self.unary(request, connection, peer).await;
         Ok(answer.map_or_else(Status::into_http, body::ok))
     }
 
-    async fn unary<B>(&self, request: Request<B>, connection: u64) -> Result<Bytes, Status>
+    async fn unary<B>(
+        &self,
+        request: Request<B>,
+        connection: u64,
+        peer: Option<Arc<str>>,
+    ) -> Result<Bytes, Status>
     where
         B: Body<Data = Bytes, Error: fmt::Display> + Unpin,
     {
@@ -155,7 +172,7 @@ impl<M: Methods> Shared<M> {
         let _in_flight = InFlight::enter(&self.in_flight, self.limits.max_concurrent)?;
         let (parts, body) = request.into_parts();
         let message = within(deadline, read_message(body, self.limits.max_message_size)).await?;
-        self.methods.call(parts.uri.path(), message, Call { connection, deadline }).await
+        self.methods.call(parts.uri.path(), message, Call { connection, peer, deadline }).await
     }
 
     fn deadline(&self, headers: &HeaderMap) -> Result<Option<Instant>, Status> {
