@@ -8,7 +8,6 @@ mod support;
 
 use std::{
     collections::BTreeMap,
-    future::Future,
     net::SocketAddr,
     pin::Pin,
     sync::{

@@ -2,6 +2,7 @@
 //! as they grow in number, reports of a hundred requests, and building a snapshot.
 //!
 //! `cargo bench -p mixer-adapters --bench engine`. docs/performance.md says how to read it.
+#![allow(clippy::print_stdout)]
 
 #[path = "engine/bare.rs"]
 mod bare;

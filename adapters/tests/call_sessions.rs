@@ -3,7 +3,10 @@
 
 mod support;
 
-use std::{process::Stdio, time::Duration};
+use std::{
+    process::Stdio,
+    sync::{Arc, Mutex, mpsc},
+};
 
 use mixer_adapter::{
     prost::Message as _,
@@ -16,7 +19,7 @@ use mixer_adapter_engine::proto::istio::mixer::adapter::model::v1beta1::{
 };
 use serde_json::json;
 use support::{
-    Server, call,
+    Server, call, eventually,
     recorder::{Answer, Recorder},
     run,
 };
@@ -120,22 +123,22 @@ fn a_session_is_closed_also_when_the_call_fails() {
 
 #[test]
 fn a_session_is_closed_also_when_the_call_is_interrupted() {
-    let other = with_sessions(|| {
-        std::thread::sleep(Duration::from_secs(1));
+    let (answer, gate) = mpsc::sync_channel(1);
+    let gate = Arc::new(Mutex::new(gate));
+    let other = with_sessions(move || {
+        gate.lock().unwrap().recv().unwrap();
         Ok(Vec::new())
     });
     let mut command = support::binary();
     command.args(["call", "checknothing", "--session", "--address", &other.address]);
     let child = command.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
-    while other.calls().len() < 2 {
-        std::thread::sleep(Duration::from_millis(10));
-    }
-    // Until the call itself is made.
-    std::thread::sleep(Duration::from_millis(200));
+    let called = || other.calls().iter().any(|call| call.path.ends_with("/HandleCheckNothing"));
+    eventually("the adapter is called", || called().then_some(()));
     support::signal(child.id(), "INT");
     let ran = support::Ran::from(child.wait_with_output().unwrap());
     assert_eq!(ran.code, 1);
     assert!(ran.stderr.ends_with("CloseSession: OK\nerror: CANCELLED: interrupted\n"), "{}", ran.stderr);
+    answer.send(()).unwrap();
 }
 
 #[test]

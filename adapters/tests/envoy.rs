@@ -13,7 +13,8 @@ use std::{
 use serde_json::Value as Json;
 use support::{
     Server, binary,
-    envoy::{Envoy, get, is_there, until},
+    envoy::{Envoy, get, is_there},
+    eventually,
 };
 
 const LISTENER: &str = "type.googleapis.com/envoy.config.listener.v3.Listener";
@@ -148,16 +149,16 @@ fn is_configured_throughout(form: Form) {
     let mut served = source(directory.path(), "127.0.0.1:0");
     let envoy = Envoy::start(&form.bootstrap(&served.grpc));
     let front = envoy.listener("front");
-    let answers = |text: &str| until(text, || get(&front, "/").filter(|answer| answer == text));
+    let answers = |text: &str| eventually(text, || get(&front, "/").filter(|answer| answer == text));
     answers("one");
-    until("the cluster has its endpoint", || get(&front, "/up").filter(|answer| answer == "upstream"));
-    until("the routes are accepted", || routes_in_envoy(&served, "accepted"));
+    eventually("the cluster has its endpoint", || get(&front, "/up").filter(|answer| answer == "upstream"));
+    eventually("the routes are accepted", || routes_in_envoy(&served, "accepted"));
 
     write("routes.yaml", &routes(&["two"]));
     answers("two");
 
     write("routes.yaml", &routes(&["bad", "worse"]));
-    let refused = until("the routes are refused", || routes_in_envoy(&served, "refused"));
+    let refused = eventually("the routes are refused", || routes_in_envoy(&served, "refused"));
     let reason = "Only a single wildcard domain is permitted in route routes";
     assert!(refused.to_string().contains(reason), "{refused}");
     // What comes next on the stream is the cluster and not the routes again.
@@ -165,18 +166,18 @@ fn is_configured_throughout(form: Form) {
         "clusters.yaml",
         &format!("{clusters}- {CLUSTER}\n  name: another\n  type: STATIC\n  connect_timeout: 1s\n"),
     );
-    until("the new cluster is there", || envoy.admin("/clusters").contains("another::").then_some(()));
+    eventually("the new cluster is there", || envoy.admin("/clusters").contains("another::").then_some(()));
     assert_eq!(envoy.counter("http.front.rds.routes.update_rejected"), 1);
     answers("two");
 
     let address = served.grpc.clone();
     served.signal("TERM");
-    until("the source has ended", || served.child.try_wait().unwrap());
+    eventually("the source has ended", || served.child.try_wait().unwrap());
     answers("two");
     write("routes.yaml", &routes(&["two"]));
     let served = source(directory.path(), &address);
     // An incremental client receives nothing, because it is up to date.
-    until("Envoy has come back", || (!streams(&served).is_empty()).then_some(()));
+    eventually("Envoy has come back", || (!streams(&served).is_empty()).then_some(()));
     answers("two");
     write("routes.yaml", &routes(&["three"]));
     answers("three");

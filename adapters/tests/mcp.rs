@@ -3,12 +3,7 @@
 
 mod support;
 
-use std::{
-    fs,
-    net::SocketAddr,
-    sync::mpsc,
-    time::{Duration, Instant},
-};
+use std::{fs, net::SocketAddr, sync::mpsc, time::Duration};
 
 use mixer_adapter::tonic::service::Routes;
 use mixer_adapter_config::{
@@ -19,14 +14,14 @@ use mixer_adapter_config::{
     },
     source::FileSource,
 };
-use support::{Server, run};
+use support::{Server, eventually, run};
 use tokio_util::sync::{CancellationToken, DropGuard};
 
 /// Serves that directory in a runtime of its own, until the second is dropped.
 fn serve(directory: &std::path::Path) -> (SocketAddr, DropGuard) {
     let files = FileSource::new(directory, "istio-system");
     let stop = CancellationToken::new();
-    let (told, address) = mpsc::channel();
+    let (bound, address) = mpsc::sync_channel(1);
     let stopped = stop.clone();
     std::thread::spawn(move || {
         tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap().block_on(async {
@@ -36,7 +31,7 @@ fn serve(directory: &std::path::Path) -> (SocketAddr, DropGuard) {
                 tokio::time::sleep(Duration::from_millis(5)).await;
             }
             let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
-            told.send(listener.local_addr().unwrap()).unwrap();
+            bound.send(listener.local_addr().unwrap()).unwrap();
             let service = ResourceSourceService::serve(source, &ResourceSourceService::default_options());
             listen(listener, Routes::new(service), stopped).await;
         });
@@ -82,12 +77,9 @@ fn a_restart_without_its_source_serves_what_the_cache_kept() {
     let arguments = ["--config", &url, "--config-cache", cached.to_str().unwrap()];
     let server = Server::start(&arguments);
     server.until("/readyz", "200 OK");
-    let end = Instant::now() + Duration::from_secs(20);
     let is_whole = |file: &fs::DirEntry| file.path().extension().is_some_and(|end| end == "mcp");
-    while fs::read_dir(&cached).unwrap().map(Result::unwrap).filter(is_whole).count() < 6 {
-        assert!(Instant::now() < end, "the cache is not written");
-        std::thread::sleep(Duration::from_millis(20));
-    }
+    let files = || fs::read_dir(&cached).unwrap().map(Result::unwrap).filter(is_whole).count();
+    eventually("the cache is written", || (files() == 6).then_some(()));
     drop((server, source));
     let again = Server::start(&arguments);
     again.until("/readyz", "200 OK");

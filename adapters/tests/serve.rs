@@ -3,27 +3,13 @@
 
 mod support;
 
-use std::{
-    fs,
-    io::Read as _,
-    path::Path,
-    process::Stdio,
-    time::{Duration, Instant},
-};
+use std::{fs, io::Read as _, path::Path, process::Stdio, time::Duration};
 
-use support::{Server, binary, run};
+use support::{Server, binary, eventually, run};
 
-/// Waits until the admin port answers so, at most as long as a newcomer would.
+/// Waits for an answer of the admin port.
 fn until(server: &Server, path: &str, holds: impl Fn(&str) -> bool) -> String {
-    let start = Instant::now();
-    loop {
-        let answer = server.get(path);
-        if holds(&answer) {
-            return answer;
-        }
-        assert!(start.elapsed() < Duration::from_secs(20), "{path} still answers {answer}");
-        std::thread::sleep(Duration::from_millis(50));
-    }
+    eventually(path, || Some(server.get(path)).filter(|answer| holds(answer)))
 }
 
 fn is_ready(answer: &str) -> bool {
@@ -111,7 +97,8 @@ fn a_directory_that_is_not_there_is_told_once_and_waited_for() {
     assert!(server.get("/readyz").starts_with("HTTP/1.1 503"));
     let check = || run(&["check", "--address", &server.grpc]);
     assert!(check().stderr.contains("UNAVAILABLE: there is no configuration yet"), "{:?}", check());
-    // Longer than a directory that cannot be watched is looked at again.
+    // Longer than the interval at which a directory that cannot be watched is read again.
+    #[expect(clippy::disallowed_methods, reason = "nothing happens, so there is no event to wait for")]
     std::thread::sleep(Duration::from_millis(2500));
     let told = fs::read_to_string(log.path()).unwrap();
     assert_eq!(told.lines().count(), 2, "{told}");
@@ -213,12 +200,10 @@ fn a_server_whose_output_nobody_reads_serves_all_the_same() {
     let mut serve = binary();
     serve.args(["serve", "--listen", "127.0.0.1:0", "--admin", &admin, "--log", "error", "--config"]);
     let mut child = serve.arg(directory.path()).stdout(writer).spawn().unwrap();
-    let start = Instant::now();
-    while std::net::TcpStream::connect(&admin).is_err() {
+    eventually("the server accepts connections", || {
         assert!(child.try_wait().unwrap().is_none(), "the server ended");
-        assert!(start.elapsed() < Duration::from_secs(20));
-        std::thread::sleep(Duration::from_millis(50));
-    }
+        std::net::TcpStream::connect(&admin).ok()
+    });
     child.kill().unwrap();
     child.wait().unwrap();
 }

@@ -13,18 +13,11 @@ use mixer_adapter::{
     proto::{Any, CheckResult},
     template::checknothing::{HandleCheckNothingRequest, InstanceMsg},
 };
-use support::Server;
+use support::{Server, eventually_within};
 
 /// Waits up to `timeout` for the end of the process.
 fn exit_code(server: &mut Server, at_most: Duration) -> Option<i32> {
-    let start = Instant::now();
-    while start.elapsed() < at_most {
-        if let Some(status) = server.child.try_wait().unwrap() {
-            return status.code();
-        }
-        std::thread::sleep(Duration::from_millis(10));
-    }
-    panic!("the server still runs after {at_most:?}");
+    eventually_within(at_most, "the server exits", || server.child.try_wait().unwrap()).code()
 }
 
 fn runs(server: &mut Server) -> bool {

@@ -9,7 +9,7 @@ use std::{
     io::{BufRead as _, BufReader},
     path::Path,
     process::{Child, Stdio},
-    time::{Duration, Instant},
+    time::Duration,
 };
 
 use base64::{Engine as _, engine::general_purpose::STANDARD};
@@ -32,7 +32,7 @@ use mixer_adapter_config::{
 };
 use rcgen::{BasicConstraints, CertificateParams, CertifiedIssuer, IsCa, KeyPair, SanType};
 use serde_json::Value as Json;
-use support::{Server, binary, run};
+use support::{Server, binary, eventually, run};
 use tokio::{net::TcpListener, sync::mpsc, time::timeout};
 use tokio_util::sync::CancellationToken;
 
@@ -52,24 +52,15 @@ fn rule(name: &str) -> String {
 
 /// `/config`, once it is as it should be.
 fn config(server: &Server, ready: impl Fn(&Json) -> bool) -> Json {
-    let end = Instant::now() + Duration::from_secs(30);
-    loop {
+    eventually("/config", || {
         let answer = server.get("/config");
         let json: Json = serde_json::from_str(answer.split("\r\n\r\n").nth(1).unwrap()).unwrap();
-        if ready(&json) {
-            return json;
-        }
-        assert!(Instant::now() < end, "{json:#}");
-        std::thread::sleep(Duration::from_millis(20));
-    }
+        Some(json).filter(|json| ready(json))
+    })
 }
 
 fn until_ready(server: &Server) {
-    let end = Instant::now() + Duration::from_secs(30);
-    while !server.get("/readyz").starts_with("HTTP/1.1 200") {
-        assert!(Instant::now() < end, "it is never ready");
-        std::thread::sleep(Duration::from_millis(20));
-    }
+    eventually("the server is ready", || server.get("/readyz").starts_with("HTTP/1.1 200").then_some(()));
 }
 
 async fn client(server: &Server) -> ResourceSourceClient<Channel> {
@@ -264,14 +255,7 @@ async fn a_source_that_is_stopped_says_so_to_its_sinks_and_ends() {
 }
 
 fn exit_code(child: &mut Child) -> i32 {
-    let end = Instant::now() + Duration::from_secs(30);
-    loop {
-        if let Some(status) = child.try_wait().unwrap() {
-            return status.code().unwrap();
-        }
-        assert!(Instant::now() < end, "it still runs");
-        std::thread::sleep(Duration::from_millis(10));
-    }
+    eventually("the process exits", || child.try_wait().unwrap()).code().unwrap()
 }
 
 #[tokio::test(flavor = "multi_thread")]

@@ -120,6 +120,10 @@ pub(crate) fn source() -> bool {
     let all = start.elapsed();
     let mut times: Vec<Duration> = Vec::new();
     for _ in 0..CHANGES {
+        #[expect(
+            clippy::disallowed_methods,
+            reason = "lets the threads come to rest before the measurement"
+        )]
         std::thread::sleep(Duration::from_millis(200));
         let start = Instant::now();
         served.change_one();

@@ -1,5 +1,5 @@
 //! What a source costs: one resource of many changed, and many sinks. In bytes, in time until a sink has it, and in memory.
-#![allow(clippy::unwrap_used, missing_docs)]
+#![allow(clippy::print_stdout, clippy::unwrap_used, missing_docs)]
 
 mod change;
 mod client;

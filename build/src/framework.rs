@@ -151,8 +151,6 @@ fn files_below(folder: &Path) -> Result<Vec<PathBuf>, Error> {
 #[cfg(test)]
 #[allow(clippy::unwrap_used)]
 mod tests {
-    use prost_reflect::DescriptorPool;
-
     use super::*;
 
     fn core() -> Core {

@@ -136,12 +136,19 @@ pub fn protos(folder: impl AsRef<Path>) {
     });
 }
 
+#[expect(clippy::print_stdout, reason = "instructions to cargo")]
 fn rerun_if_changed(inputs: &[PathBuf]) {
     for input in inputs {
         println!("cargo::rerun-if-changed={}", input.display());
     }
 }
 
+#[expect(
+    clippy::print_stdout,
+    clippy::exit,
+    clippy::disallowed_methods,
+    reason = "ends the build script, which owns nothing by now"
+)]
 fn finish(generate: impl FnOnce() -> Result<(), Error>) {
     if let Err(error) = generate() {
         for line in error.to_string().lines() {

@@ -196,7 +196,7 @@ fn no_field_is_called_name() {
 
 #[test]
 fn generated_numbers_are_reserved() {
-    for number in [72295727, 72295728] {
+    for number in [72_295_727, 72_295_728] {
         field_refused("CHECK", &format!("string value = {number};"), SchemaError::Number { number });
     }
 }

@@ -32,8 +32,9 @@ use clap::{Parser, Subcommand};
 
 use mixer_adapter_host::handler::{AdapterInfo, Adapters, AdaptersBuilder, quoted_list};
 
-/// Defines `main` of a program that serves the given adapters, with a command line, gRPC, health, reflection, metrics and
-/// graceful shutdown. `; sample = TEXT` after the adapters sets the configuration (YAML) to use without `--config`.
+/// Defines `main` of a program that serves the given adapters.
+///
+/// The program has a command line, gRPC, health, reflection, metrics and graceful shutdown. `; sample = TEXT` after the adapters sets the configuration (YAML) to use without `--config`.
 ///
 /// ```ignore
 /// mixer_adapter::main!(DenyList);

@@ -15,6 +15,11 @@ pub(super) fn stop() -> anyhow::Result<CancellationToken> {
                 _ = interrupt.recv() => {}
             }
             if first.is_cancelled() {
+                #[expect(
+                    clippy::exit,
+                    clippy::disallowed_methods,
+                    reason = "a second signal asks to stop at once"
+                )]
                 std::process::exit(130);
             }
             tracing::info!("stopping; a second signal exits immediately");

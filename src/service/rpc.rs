@@ -1,7 +1,5 @@
 //! Unary methods of services that are known when this is compiled.
 
-use std::future::Future;
-
 use bytes::Bytes;
 use prost::Message;
 use tonic::Status;

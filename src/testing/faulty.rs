@@ -1,6 +1,6 @@
 //! An adapter with a fault injected into each of its calls, to observe the effect on the framework.
 
-use std::{future::Future, marker::PhantomData};
+use std::marker::PhantomData;
 
 use mixer_adapter_core::{
     adapter::{Adapter, AdapterError, ConfigErrors, Handle, InferredTypes, Templates},
@@ -28,7 +28,7 @@ pub(super) enum Hangs {}
 
 impl InjectedFault for Hangs {
     async fn inject() {
-        std::future::pending().await
+        std::future::pending::<()>().await;
     }
 }
 

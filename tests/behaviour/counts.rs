@@ -184,7 +184,7 @@ async fn run_steps(host: &Host, name: &str, steps: &[(usize, Step)]) -> Model {
         let connection = connections[*client];
         // Of a configuration that had no session yet: an id that nobody was ever given.
         let id_of = |ids: &BTreeMap<usize, String>, config: &usize| {
-            ids.get(config).cloned().unwrap_or_else(|| format!("{:032x}", config))
+            ids.get(config).cloned().unwrap_or_else(|| format!("{config:032x}"))
         };
         match step {
             Step::Create(number) => {

@@ -2,7 +2,6 @@
 
 use std::{
     collections::BTreeMap,
-    future::Future,
     pin::Pin,
     sync::{Arc, Mutex},
     time::Duration,

@@ -1,11 +1,8 @@
 //! A source that a test scripts.
 
-use std::{
-    future::Future,
-    sync::{
-        Arc,
-        atomic::{AtomicUsize, Ordering::SeqCst},
-    },
+use std::sync::{
+    Arc,
+    atomic::{AtomicUsize, Ordering::SeqCst},
 };
 
 use futures_util::{StreamExt as _, future::BoxFuture, stream::BoxStream};

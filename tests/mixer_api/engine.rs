@@ -1,7 +1,7 @@
 //! An engine whose rules read attributes of every type, and whose adapter is not there: what it would be sent is made,
 //! and its answer is empty.
 
-use std::{future::Future, pin::Pin, sync::LazyLock};
+use std::{pin::Pin, sync::LazyLock};
 
 use base64::Engine as _;
 use bytes::Bytes;
@@ -32,9 +32,9 @@ async fn mixer() -> Mixer {
     for name in ["listentry", "logentry", "quota"] {
         let (_, descriptor) = STANDARD.iter().find(|(known, _)| *known == name).unwrap();
         let descriptor = base64::engine::general_purpose::STANDARD.encode(descriptor);
-        text.push_str(&format!(
+        text += &format!(
             "---\nkind: template\nmetadata: {{name: {name}, namespace: istio-system}}\nspec: {{descriptor: {descriptor}}}\n"
-        ));
+        );
     }
     let (set, faults) = ConfigSet::of(parse(&text, "rules.yaml", "istio-system").resources);
     let built = Blueprint::read(&set, faults, &host).build(None, &Nowhere, &BuildOptions::default()).await;

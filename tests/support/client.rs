@@ -73,8 +73,8 @@ impl Client {
     /// A request with a body as it is given; the message of the answer.
     pub async fn exchange(&self, request: Request<()>, body: Bytes) -> Result<Bytes, Failure> {
         let (head, body, trailers) = self.raw(request, body).await.map_err(broken)?;
-        let status = [Some(head.headers()), trailers.as_ref()].into_iter().flatten();
-        match status.filter_map(Status::from_header_map).next() {
+        let mut status = [Some(head.headers()), trailers.as_ref()].into_iter().flatten();
+        match status.find_map(Status::from_header_map) {
             None => Err(Failure { code: Code::Unknown, message: format!("HTTP {}", head.status()) }),
             Some(status) if status.code() == Code::Ok => Ok(body.slice(5..)),
             Some(status) => Err(Failure { code: status.code(), message: status.message().to_owned() }),

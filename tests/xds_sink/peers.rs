@@ -1,7 +1,6 @@
 //! Over real sockets: servers that behave as those in use do.
 
 use std::{
-    future::Future,
     net::SocketAddr,
     sync::{
         Arc,

@@ -152,7 +152,7 @@ fn rule_4_only_changes_and_new_names_are_answered() {
     assert_eq!(server.request(ack(&push, "a")), Meaning::Stale);
     server.set(ROUTE, "a@1 b@1 c@2");
     server.rests();
-    let more = DiscoveryRequest { response_nonce: push.nonce.clone(), ..ask(ROUTE, "a b") };
+    let more = DiscoveryRequest { response_nonce: push.nonce, ..ask(ROUTE, "a b") };
     assert_eq!(server.request(more), Meaning::Asked);
     let push = server.pushes_well(ROUTE, "b@1", "a b");
     assert_eq!(server.request(ack(&push, "b")), Meaning::Stale, "fewer names are no question");

@@ -74,13 +74,13 @@ impl Server {
 
 /// Both directions of a stream.
 struct Stream<Asks, Push> {
-    asks: mpsc::UnboundedSender<Asks>,
+    asks: mpsc::Sender<Asks>,
     pushes: Streaming<Push>,
 }
 
 impl<Asks: Send + 'static, Push> Stream<Asks, Push> {
     fn say(&self, request: Asks) {
-        self.asks.send(request).unwrap();
+        self.asks.try_send(request).unwrap_or_else(|_| panic!("the stream has ended"));
     }
 
     async fn hear(&mut self) -> Push {
@@ -93,9 +93,9 @@ impl<Asks: Send + 'static, Push> Stream<Asks, Push> {
 }
 
 /// The requests of a client; a server may wait for the first.
-fn outgoing<T: Send + 'static>(first: T) -> (mpsc::UnboundedSender<T>, impl stream::Stream<Item = T> + Send) {
-    let (asks, mut said) = mpsc::unbounded_channel();
-    asks.send(first).unwrap_or_else(|_| unreachable!());
+fn outgoing<T: Send + 'static>(first: T) -> (mpsc::Sender<T>, impl stream::Stream<Item = T> + Send) {
+    let (asks, mut said) = mpsc::channel(100);
+    asks.try_send(first).unwrap_or_else(|_| unreachable!());
     (asks, stream::poll_fn(move |context| said.poll_recv(context)).boxed())
 }
 

@@ -57,10 +57,10 @@ fn configuration(more: &str) -> String {
         "kind: handler\nmetadata: {name: h, namespace: istio-system}\nspec: {compiledAdapter: noop}\n",
     );
     for index in 0..RULES {
-        text.push_str(&format!(
+        text += &format!(
             "---\nkind: instance\nmetadata: {{name: i{index}, namespace: istio-system}}\nspec: {{compiledTemplate: \
              listentry, params: {{value: 'source.name | \"unknown{index}\"'}}}}\n"
-        ));
+        );
         text.push_str(&rule(index, more));
     }
     text

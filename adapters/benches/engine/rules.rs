@@ -115,10 +115,10 @@ pub(super) fn configuration(count: usize, others: Others) -> String {
             Others::SameCondition => ("here".to_owned(), r#"request.path == "/none""#.to_owned()),
             Others::OwnCondition => ("here".to_owned(), format!(r#"request.path == "/none{index}""#)),
         };
-        text.push_str(&format!(
+        text += &format!(
             "---\nkind: rule\nmetadata: {{name: r{index}, namespace: {namespace}}}\nspec: {{match: '{condition}', \
              actions: [{{handler: h.istio-system, instances: [entry.istio-system]}}]}}\n"
-        ));
+        );
     }
     text
 }

@@ -1,6 +1,6 @@
 //! Subjects served on a thread of their own, compared in pairs.
 
-use std::{future::Future, net::SocketAddr, time::Duration};
+use std::{net::SocketAddr, time::Duration};
 
 use bytes::Bytes;
 use tokio::{runtime::Builder, sync::oneshot};

@@ -13,7 +13,7 @@ use mixer_adapter::{
     tonic::{
         self, Request, Response, Status,
         body::Body,
-        codegen::{BoxFuture, Service, http},
+        codegen::{BoxFuture, Service},
         server::{Grpc, NamedService, UnaryService},
     },
 };

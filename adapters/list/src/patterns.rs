@@ -81,7 +81,7 @@ impl GoSyntax<'_> {
         self.replace(&class.span, ascii);
     }
 
-    fn flags(&self, flags: &Flags) -> Result<(), PatternError> {
+    fn flags(flags: &Flags) -> Result<(), PatternError> {
         for item in &flags.items {
             if let FlagsItemKind::Flag(Flag::Unicode | Flag::CRLF | Flag::IgnoreWhitespace) = item.kind {
                 return Err(refusal(&item.span, "Go has no such flag; it has i, m, s and U"));
@@ -90,7 +90,7 @@ impl GoSyntax<'_> {
         Ok(())
     }
 
-    fn unicode_class(&self, class: &ClassUnicode) -> Result<(), PatternError> {
+    fn unicode_class(class: &ClassUnicode) -> Result<(), PatternError> {
         let unassigned = match &class.kind {
             ClassUnicodeKind::OneLetter(letter) => *letter == 'C',
             ClassUnicodeKind::Named(name) => name == "C",
@@ -142,12 +142,12 @@ impl Visitor for GoSyntax<'_> {
     fn visit_pre(&mut self, ast: &Ast) -> Result<(), PatternError> {
         match ast {
             Ast::ClassPerl(class) => self.perl_class(class),
-            Ast::ClassUnicode(class) => self.unicode_class(class)?,
+            Ast::ClassUnicode(class) => Self::unicode_class(class)?,
             Ast::ClassBracketed(class) => self.bracket(class)?,
-            Ast::Flags(set) => self.flags(&set.flags)?,
+            Ast::Flags(set) => Self::flags(&set.flags)?,
             Ast::Group(group) => {
                 if let Some(flags) = group.flags() {
-                    self.flags(flags)?;
+                    Self::flags(flags)?;
                 }
             }
             Ast::Repetition(repetition) => {
@@ -179,7 +179,7 @@ impl Visitor for GoSyntax<'_> {
     fn visit_class_set_item_pre(&mut self, item: &ClassSetItem) -> Result<(), PatternError> {
         match item {
             ClassSetItem::Perl(class) => self.perl_class(class),
-            ClassSetItem::Unicode(class) => self.unicode_class(class)?,
+            ClassSetItem::Unicode(class) => Self::unicode_class(class)?,
             ClassSetItem::Bracketed(class) => {
                 return Err(refusal(
                     &class.span,

@@ -2,7 +2,7 @@
 
 #![allow(clippy::unwrap_used)]
 
-use std::sync::{Arc, Mutex};
+use std::sync::Mutex;
 
 use axum::{Router, extract::State, http::StatusCode, routing::get};
 use mixer_adapter_core::{

@@ -46,7 +46,7 @@ mod tests {
         assert_eq!(amount(8.into()), 8.0);
         assert_eq!(amount(16.0.into()), 16.0);
         assert_eq!(amount(Duration::from_millis(386).into()), 0.386);
-        assert_eq!(amount("8.243543".into()), 8.243543);
+        assert_eq!(amount("8.243543".into()), 8.243_543);
         assert_eq!(amount("-Inf".into()), f64::NEG_INFINITY);
         assert_eq!(amount("1_000".into()), 1000.0);
         assert!(amount("nan".into()).is_nan());

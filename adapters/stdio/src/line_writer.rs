@@ -26,6 +26,7 @@ impl<W: Write> LineWriter<W> {
         }
         let mut rest = lines;
         while !rest.is_empty() {
+            #[expect(clippy::disallowed_methods, reason = "the rest is written after a short write")]
             match self.to.write(rest) {
                 Ok(0) => return Err((rest, ErrorKind::WriteZero.into())),
                 Ok(written) => {

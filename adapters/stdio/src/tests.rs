@@ -2,7 +2,6 @@
 
 use std::{
     fs::{self, File},
-    io::Read,
     path::Path,
 };
 
@@ -141,7 +140,7 @@ async fn a_file_that_takes_nothing_blocks_nobody_and_what_is_lost_is_counted() {
         move || File::open(path).unwrap()
     });
     let handler = Stdio::open(file_params(Stream::File, &path)).await.unwrap();
-    let mut reader = opened.join().unwrap();
+    let reader = opened.join().unwrap();
 
     let batch = vec![entry(&"x".repeat(1000), "INFO"); 1000];
     let mut told = 0;
@@ -156,11 +155,7 @@ async fn a_file_that_takes_nothing_blocks_nobody_and_what_is_lost_is_counted() {
     assert!(lost > 0);
     assert_eq!(told, lost);
 
-    let reading = std::thread::spawn(move || {
-        let mut text = String::new();
-        reader.read_to_string(&mut text).unwrap();
-        text
-    });
+    let reading = std::thread::spawn(move || std::io::read_to_string(reader).unwrap());
     handler.close().await;
     let text = reading.join().unwrap();
     assert_eq!(text.lines().count() as u64 + lost, 20 * 1000);

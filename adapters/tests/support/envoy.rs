@@ -7,7 +7,7 @@ use std::{
     path::{Path, PathBuf},
     process::{Child, Command, Stdio},
     sync::LazyLock,
-    time::{Duration, Instant},
+    time::Duration,
 };
 
 use serde_json::Value as Json;
@@ -98,7 +98,7 @@ impl Envoy {
             .stdin(Stdio::null())
             .spawn()
             .unwrap();
-        let admin = until("Envoy has an admin port", || {
+        let admin = super::eventually("Envoy has an admin port", || {
             assert!(child.try_wait().unwrap().is_none(), "Envoy has ended");
             fs::read_to_string(&admin).ok().filter(|address| !address.is_empty())
         });
@@ -107,7 +107,7 @@ impl Envoy {
 
     /// The address of a listener, once there is one of that name.
     pub(crate) fn listener(&self, name: &str) -> String {
-        until("Envoy listens", || {
+        super::eventually("Envoy listens", || {
             let listeners: Json = serde_json::from_str(&get(&self.admin, "/listeners?format=json")?).ok()?;
             let listeners = listeners["listener_statuses"].as_array()?;
             let listener = listeners.iter().find(|listener| listener["name"] == name)?;
@@ -172,16 +172,4 @@ pub(crate) fn get(address: &str, path: &str) -> Option<String> {
         length = 0;
     }
     Some(body)
-}
-
-/// What becomes of it in the end.
-pub(crate) fn until<T>(what: &str, mut look: impl FnMut() -> Option<T>) -> T {
-    let end = Instant::now() + Duration::from_secs(60);
-    loop {
-        if let Some(found) = look() {
-            return found;
-        }
-        assert!(Instant::now() < end, "it never came to that: {what}");
-        std::thread::sleep(Duration::from_millis(20));
-    }
 }

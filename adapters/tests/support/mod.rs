@@ -47,6 +47,23 @@ pub(crate) fn run(arguments: &[&str]) -> Ran {
     binary().args(arguments).stdin(Stdio::null()).output().unwrap().into()
 }
 
+/// Polls for up to a minute, and fails if there is still nothing.
+pub(crate) fn eventually<T>(what: &str, poll: impl FnMut() -> Option<T>) -> T {
+    eventually_within(Duration::from_secs(60), what, poll)
+}
+
+pub(crate) fn eventually_within<T>(limit: Duration, what: &str, mut poll: impl FnMut() -> Option<T>) -> T {
+    let end = Instant::now() + limit;
+    loop {
+        if let Some(found) = poll() {
+            return found;
+        }
+        assert!(Instant::now() < end, "not within {limit:?}: {what}");
+        #[expect(clippy::disallowed_methods, reason = "another process is polled")]
+        std::thread::sleep(Duration::from_millis(20));
+    }
+}
+
 /// `call` of whatever is served at that address.
 pub(crate) fn call(address: &str, arguments: &[&str]) -> Ran {
     run(&[&["call", "--address", address], arguments].concat())
@@ -106,15 +123,7 @@ impl Server {
 
     /// Waits until what the admin port answers has that text.
     pub(crate) fn until(&self, path: &str, text: &str) {
-        let end = Instant::now() + Duration::from_secs(30);
-        loop {
-            let answer = self.get(path);
-            if answer.contains(text) {
-                return;
-            }
-            assert!(Instant::now() < end, "{path} never has {text}: {answer}");
-            std::thread::sleep(Duration::from_millis(20));
-        }
+        eventually(&format!("{path} has {text}"), || self.get(path).contains(text).then_some(()));
     }
 
     /// What the admin port answers to JSON, headers included.

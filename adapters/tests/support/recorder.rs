@@ -29,18 +29,18 @@ pub(crate) struct Recorded {
 impl Recorder {
     pub(crate) fn start(answer: impl Fn(&str) -> Answer + Clone + Send + 'static) -> Self {
         let runtime =
-            tokio::runtime::Builder::new_multi_thread().worker_threads(1).enable_all().build().unwrap();
+            tokio::runtime::Builder::new_multi_thread().worker_threads(2).enable_all().build().unwrap();
         let listener = runtime.block_on(TcpListener::bind("127.0.0.1:0")).unwrap();
         let address = listener.local_addr().unwrap().to_string();
         let calls = Arc::<Mutex<Vec<Recorded>>>::default();
-        let keep = calls.clone();
+        let recorded = calls.clone();
         runtime.spawn(async move {
             while let Ok((stream, peer)) = listener.accept().await {
-                let (answer, keep) = (answer.clone(), keep.clone());
+                let (answer, recorded) = (answer.clone(), recorded.clone());
                 tokio::spawn(async move {
                     let mut connection = h2::server::handshake(stream).await.unwrap();
                     while let Some(Ok((request, respond))) = connection.accept().await {
-                        let (answer, keep) = (answer.clone(), keep.clone());
+                        let (answer, recorded) = (answer.clone(), recorded.clone());
                         tokio::spawn(async move {
                             let (head, mut body) = request.into_parts();
                             let mut frame = BytesMut::new();
@@ -48,15 +48,14 @@ impl Recorder {
                                 frame.extend_from_slice(&data.unwrap());
                             }
                             let path = head.uri.path().to_owned();
-                            let answer = answer(&path);
                             let message = frame.freeze().slice(5..);
-                            keep.lock().unwrap().push(Recorded {
-                                path,
+                            recorded.lock().unwrap().push(Recorded {
+                                path: path.clone(),
                                 headers: head.headers,
                                 message,
                                 connection: peer,
                             });
-                            respond_with(respond, answer);
+                            respond_with(respond, answer(&path));
                         });
                     }
                 });

@@ -12,7 +12,7 @@ use crate::{
 
 /// Refuses messages, and the template itself, if a generated name is already used. Names are compared in Rust's spelling:
 /// without underscores and ignoring case.
-pub(crate) fn check(file: &FileDescriptor, interface: &str, variety: Variety, errors: &mut SchemaErrors) {
+pub(crate) fn check(file: &FileDescriptor, interface: &str, variety: Variety, errors: &mut SchemaErrors<'_>) {
     let mut taken: HashSet<String> = ["InstanceMsg", "Type", "InstanceParam", "Self"].map(key).into();
     if variety.has_output() {
         taken.insert(key("OutputMsg"));

@@ -12,8 +12,8 @@ use crate::{
 };
 
 /// The numbers of `name` and `attribute_bindings` in generated messages.
-pub(crate) const NAME: u32 = 72295727;
-pub(crate) const ATTRIBUTE_BINDINGS: u32 = 72295728;
+pub(crate) const NAME: u32 = 72_295_727;
+pub(crate) const ATTRIBUTE_BINDINGS: u32 = 72_295_728;
 
 const POLICY: &str = "istio.policy.v1beta1";
 const POLICY_TYPES: [&str; 6] = ["IPAddress", "TimeStamp", "Duration", "DNSName", "EmailAddress", "Uri"];
@@ -22,7 +22,7 @@ const POLICY_TYPES: [&str; 6] = ["IPAddress", "TimeStamp", "Duration", "DNSName"
 pub(crate) fn read(
     field: &FieldDescriptor,
     variety: Option<Variety>,
-    errors: &mut SchemaErrors,
+    errors: &mut SchemaErrors<'_>,
 ) -> Option<Field> {
     let mut refuse = |reason| errors.add(field.path(), reason);
     if field.name().eq_ignore_ascii_case("name") {

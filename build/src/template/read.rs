@@ -71,7 +71,7 @@ pub(crate) fn read(source: &Source) -> Result<Model, Error> {
     errors.or(model)
 }
 
-fn variety(file: &FileDescriptor, errors: &mut SchemaErrors) -> Option<Variety> {
+fn variety(file: &FileDescriptor, errors: &mut SchemaErrors<'_>) -> Option<Variety> {
     for (import, index) in file.dependencies().zip(0..) {
         let second = with_imports(&import).into_iter().find(|file| option(file, VARIETY).is_some());
         if let Some(second) = second {
@@ -94,7 +94,7 @@ struct Names {
 
 /// Returns the names of the template: from `template_name`, or else from the last part of the package, which must be a valid
 /// name in both cases.
-fn names(file: &FileDescriptor, errors: &mut SchemaErrors) -> Option<Names> {
+fn names(file: &FileDescriptor, errors: &mut SchemaErrors<'_>) -> Option<Names> {
     let package = file.package_name();
     if package.is_empty() {
         errors.add(&[], SchemaError::NoPackage);
@@ -129,7 +129,7 @@ fn option_path(file: &FileDescriptor, name: &str) -> Vec<i32> {
 }
 
 /// Refuses other elements than messages, which would be dropped silently.
-fn messages_only(file: &FileDescriptor, errors: &mut SchemaErrors) {
+fn messages_only(file: &FileDescriptor, errors: &mut SchemaErrors<'_>) {
     for (index, other) in file.enums().enumerate() {
         not_a_message(&[path::FILE_ENUM, index as i32], "enum", other.name(), errors);
     }
@@ -144,11 +144,11 @@ fn messages_only(file: &FileDescriptor, errors: &mut SchemaErrors) {
     }
 }
 
-fn not_a_message(path: &[i32], kind: &'static str, name: &str, errors: &mut SchemaErrors) {
+fn not_a_message(path: &[i32], kind: &'static str, name: &str, errors: &mut SchemaErrors<'_>) {
     errors.add(path, SchemaError::NotAMessage { kind, name: name.to_owned() });
 }
 
-fn nothing_nested(message: &MessageDescriptor, errors: &mut SchemaErrors) {
+fn nothing_nested(message: &MessageDescriptor, errors: &mut SchemaErrors<'_>) {
     for nested in message.child_messages().filter(|nested| !nested.is_map_entry()) {
         errors.add(nested.path(), SchemaError::Nested { name: nested.name().to_owned() });
     }

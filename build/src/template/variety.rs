@@ -19,7 +19,7 @@ pub enum Variety {
 
 impl Variety {
     pub(crate) fn from_number(number: i32) -> Option<Self> {
-        use Variety::*;
+        use Variety::{AttributeGenerator, Check, CheckWithOutput, Quota, Report};
         [Check, Report, Quota, AttributeGenerator, CheckWithOutput]
             .into_iter()
             .find(|variety| *variety as i32 == number)

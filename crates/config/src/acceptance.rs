@@ -13,7 +13,6 @@
 use std::{
     collections::{BTreeSet, VecDeque},
     fmt,
-    future::Future,
     sync::Arc,
 };
 

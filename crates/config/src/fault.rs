@@ -74,16 +74,19 @@ impl Fault {
     }
 
     /// The same, found there.
+    #[must_use]
     pub fn at(self, source: &Arc<str>, line: u32) -> Self {
         Self { origin: Some(Origin { source: source.clone(), line }), ..self }
     }
 
     /// The same, about that field.
+    #[must_use]
     pub fn in_field(self, field: impl Into<Box<str>>) -> Self {
         Self { field: field.into(), ..self }
     }
 
     /// The same, about that resource.
+    #[must_use]
     pub fn of(self, resource: ResourceName) -> Self {
         Self { resource: Some(resource), ..self }
     }

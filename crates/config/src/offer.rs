@@ -1,6 +1,6 @@
 //! What a source offers, and what becomes of it: accepted or refused.
 
-use std::{future::Future, sync::Arc};
+use std::sync::Arc;
 
 use tokio::sync::oneshot;
 

@@ -20,8 +20,11 @@ pub struct Parsed {
     pub faults: Vec<Fault>,
 }
 
-/// Reads resources from YAML or JSON: documents with `kind`, `metadata.name` and `spec`, lists of them (`kind: List`, as kubectl prints), or
-/// documents with `resources`, as Envoy has them in its own files. A resource without a namespace gets the default one. `source` is how faults name the text, usually a path.
+/// Reads resources from YAML or JSON.
+///
+/// The text holds documents with `kind`, `metadata.name` and `spec`, lists of them (`kind: List`, as kubectl prints), or
+/// documents with `resources`, as Envoy has them in its own files. A resource without a namespace gets the default one.
+/// `source` is how faults name the text, usually a path.
 pub fn parse(text: &str, source: &str, default_namespace: &str) -> Parsed {
     let mut parser = Parser {
         source: source.into(),
@@ -59,7 +62,7 @@ impl Parser {
                 Ok(Document { json: Json::Null, .. }) => {}
                 Ok(document) => self.document(document),
                 Err(error) => {
-                    self.fault(error.line, Fault::error(format!("cannot be read: {}", error.reason)))
+                    self.fault(error.line, Fault::error(format!("cannot be read: {}", error.reason)));
                 }
             }
         }
@@ -368,7 +371,7 @@ mod tests {
         ];
         for text in texts {
             let parsed = parse(&text, "x.yaml", "");
-            assert_eq!((parsed.resources.len(), parsed.faults.len()), (0, 1), "{:.20}", text);
+            assert_eq!((parsed.resources.len(), parsed.faults.len()), (0, 1), "{text:.20}");
         }
         let deepest =
             format!("kind: x\nmetadata: {{name: a}}\nspec: {{a: {}{}}}", "[".repeat(60), "]".repeat(60));

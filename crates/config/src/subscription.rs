@@ -1,7 +1,6 @@
 //! Subscriptions to servers of configuration, whatever their protocol.
 
 use std::{
-    future::Future,
     path::PathBuf,
     pin::Pin,
     sync::{Arc, OnceLock},

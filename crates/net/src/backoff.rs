@@ -53,7 +53,7 @@ impl Delays {
         let Backoff { first, longest } = self.backoff;
         let full = first.saturating_mul(1 << self.failures.min(30)).min(longest);
         self.failures = self.failures.saturating_add(1);
-        self.last = full - full.mul_f64(part);
+        self.last = full.saturating_sub(full.mul_f64(part));
         self.last
     }
 }

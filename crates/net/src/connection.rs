@@ -138,7 +138,7 @@ pub(crate) async fn serve_stream(
         Ok(Ok(())) => {}
         Ok(Err(error)) => tracing::debug!(connection = id, error, "connection broken"),
         Err(_) => {
-            tracing::debug!(connection = id, grace = ?limits.grace, "connection cut off with requests in flight")
+            tracing::debug!(connection = id, grace = ?limits.grace, "connection cut off with requests in flight");
         }
     }
 }

@@ -1,5 +1,4 @@
 use std::{
-    future::Future,
     io,
     sync::{
         Arc,
@@ -13,7 +12,9 @@ use tokio_util::{
     task::TaskTracker,
 };
 
-/// The threads that serve connections, each with a runtime of its own: a current-thread runtime costs about half the CPU of a
+/// The threads that serve connections, each with a runtime of its own.
+///
+/// A current-thread runtime costs about half the CPU of a
 /// shared one per request (docs/behaviour/libraries.md#runtimes), and a call that blocks one thread does not stop the others.
 #[derive(Clone, Debug)]
 pub struct Workers {

@@ -49,7 +49,7 @@ impl Call {
     /// Records a call for the request that the task sends. Other calls are not recorded.
     pub(super) fn record(
         handler: &str,
-        config: &Option<Any>,
+        config: Option<&Any>,
         template: &DynamicTemplate,
         request: Bytes,
         answer: Result<Bytes, Status>,
@@ -59,7 +59,7 @@ impl Call {
             template: template.name().to_owned(),
             request,
             answer,
-            config: config.clone(),
+            config: config.cloned(),
             schema: template.clone(),
         };
         let _ = CALLS.try_with(|calls| calls.lock().unwrap_or_else(PoisonError::into_inner).push(call));
@@ -75,7 +75,7 @@ impl Call {
         assert!(self.schema.method() == T::METHOD, "not a call of {}: {self}", T::NAME);
         let request = T::Request::decode(self.request.clone()).map_err(|error| error.to_string());
         let input = request.and_then(|request| T::split(request).map_err(|error| error.to_string()));
-        input.map(|(input, _)| input).unwrap_or_else(|error| panic!("not a valid input, {error}: {self}"))
+        input.map_or_else(|error| panic!("not a valid input, {error}: {self}"), |(input, _)| input)
     }
 
     /// Decodes the configuration of the handler.

@@ -76,7 +76,7 @@ impl HandlerBackend for RecordedTarget {
     ) -> BoxFuture<'a, Result<Bytes, Status>> {
         Box::pin(async move {
             let answer = self.target.call(template, request.clone(), deadline).await;
-            Call::record(&self.handler, &self.config, template, request, answer.clone());
+            Call::record(&self.handler, self.config.as_ref(), template, request, answer.clone());
             answer
         })
     }

@@ -1,4 +1,4 @@
-use std::{future::IntoFuture, marker::PhantomData, pin::Pin, time::Duration};
+use std::{marker::PhantomData, pin::Pin, time::Duration};
 
 use tokio::time::Instant;
 use tonic::Status;
@@ -53,7 +53,7 @@ impl<'m, R> RequestBuilder<'m, R> {
     }
 }
 
-impl<'m> RequestBuilder<'m, Grant> {
+impl RequestBuilder<'_, Grant> {
     pub(super) fn quota(mut self, name: &str, amount: i64) -> Self {
         self.request.quotas = [(name.to_owned(), QuotaParams { amount, best_effort: false })].into();
         self

@@ -74,6 +74,7 @@ impl Ledger {
     pub fn block_at_gate(&self) {
         let start = Instant::now();
         while !self.gate.load(SeqCst) && start.elapsed() < Duration::from_secs(10) {
+            #[expect(clippy::disallowed_methods, reason = "an adapter that blocks")]
             std::thread::sleep(Duration::from_millis(1));
         }
     }

@@ -140,7 +140,7 @@ fn metrics_that_contradict_each_other_are_refused() {
     }
     let twice = MetricInfo { name: "other".to_owned(), ..counter.clone() };
     assert_eq!(
-        refused(vec![counter.clone(), twice]),
+        refused(vec![counter, twice]),
         [(
             "metrics[1].instance_name".to_owned(),
             "\"special_counter\" is already used by metrics[0]".to_owned()

@@ -49,7 +49,7 @@ impl Source for Scripted {
                 let update = Update { source: self.name.into(), changes, faults: Vec::new() };
                 let _ = decided.send(offers.offer(update).await.unwrap());
             }
-            std::future::pending().await
+            std::future::pending::<()>().await;
         })
     }
 }

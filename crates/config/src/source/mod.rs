@@ -9,7 +9,7 @@ mod shown;
 mod status;
 mod watch;
 
-use std::{future::Future, pin::Pin, sync::Arc};
+use std::{pin::Pin, sync::Arc};
 
 pub use files::read;
 pub use settings::{SourceSettings, Wanted};

@@ -1,8 +1,6 @@
 use std::{
     collections::BTreeSet,
-    fs,
-    future::Future,
-    io,
+    fs, io,
     os::unix::fs::MetadataExt as _,
     path::{Path, PathBuf},
     pin::Pin,

@@ -7,8 +7,6 @@ mod inferred;
 mod quota;
 mod templates;
 
-use std::future::Future;
-
 pub use check::Check;
 pub use config::{Config, ConfigErrors, Violation};
 pub use error::{AdapterError, Code};

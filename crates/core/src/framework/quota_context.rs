@@ -4,8 +4,9 @@ use crate::{
     template::{InvalidAnswerError, MalformedRequestError},
 };
 
-/// The part of a quota call that its grant is validated against, and the name under which the grant is returned: Mixer
-/// looks it up by the instance's full name and takes a missing one for zero
+/// The part of a quota call that its grant is validated against, and the name under which the grant is returned.
+///
+/// Mixer looks a grant up by the instance's full name and takes a missing one for zero
 /// (docs/behaviour/adapter-calls.md#quota-answers).
 #[derive(Clone, Debug)]
 pub struct QuotaContext {

@@ -40,8 +40,10 @@ pub fn format_decimal(number: f64) -> String {
     number.to_string()
 }
 
-/// Parses a number as Go's `ParseFloat` does: decimal or hexadecimal (`0x1p-2`), with underscores between digits, or `inf`,
-/// `infinity` and `nan` in any case. Returns `None` if Go refuses it, which includes numbers too large for a DOUBLE.
+/// Parses a number as Go's `ParseFloat` does; returns `None` if Go refuses it.
+///
+/// A number is decimal or hexadecimal (`0x1p-2`), with underscores between digits, or `inf`, `infinity` or `nan` in any case.
+/// Numbers too large for a DOUBLE are refused.
 ///
 /// ```
 /// use mixer_adapter_core::value::parse_float;

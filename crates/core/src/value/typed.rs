@@ -8,8 +8,9 @@ use std::{
 
 use prost::bytes::Bytes;
 
-/// `istio.policy.v1beta1.IPAddress`: 4 or 16 bytes, as the proxy sends them. `ip("..")` in an expression always yields
-/// 16; a quoted constant in the configuration of a real Mixer arrives as the text of the address
+/// `istio.policy.v1beta1.IPAddress`: 4 or 16 bytes, as the proxy sends them.
+///
+/// `ip("..")` in an expression always yields 16; a quoted constant in the configuration of a real Mixer arrives as the text of the address
 /// (docs/behaviour/values.md#addresses).
 #[derive(Clone, PartialEq, Eq, Hash, prost::Message)]
 pub struct IpAddress {

@@ -2,7 +2,9 @@ use std::sync::Arc;
 
 use super::{AttributeValue, Vocabulary};
 
-/// Records which attributes were read and whether each was present. The Mixer API returns them as referenced attributes,
+/// Records which attributes were read and whether each was present.
+///
+/// The Mixer API returns them as referenced attributes,
 /// by which a client decides whether to reuse an answer (docs/behaviour/expressions.md#referenced-attributes and
 /// docs/behaviour/mixer-api.md#referenced-attributes).
 ///

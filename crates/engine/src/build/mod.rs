@@ -1,5 +1,7 @@
-//! Builds a snapshot from resources (docs/behaviour/configuration.md#processing-order): attributes, templates,
-//! adapters, handlers, instances and rules, in this order. All faults are reported, each with its resource and field.
+//! Builds a snapshot from resources.
+//!
+//! The order is attributes, templates, adapters, handlers, instances, rules
+//! (docs/behaviour/configuration.md#processing-order). All faults are reported, each with its resource and field.
 
 mod actions;
 mod assemble;

@@ -50,7 +50,7 @@ pub(super) struct Planner<'r> {
     pub(super) adapter_error: super::OnFailure,
 }
 
-impl<'s> Request<'s> {
+impl Request<'_> {
     /// Creates a planner; `before` is true before attribute generation.
     pub(super) fn planner(&mut self, before: bool) -> Planner<'_> {
         let reads = match before {
@@ -120,7 +120,7 @@ impl Planner<'_> {
                     {
                         match destination.handler.is_called(&destination.template) {
                             true => {
-                                planned(Planned { rules: conditions.index, destination, entry, instance })
+                                planned(Planned { rules: conditions.index, destination, entry, instance });
                             }
                             false => self.leave_out(destination, entry),
                         }

@@ -62,7 +62,7 @@ fn walk(ast: &Ast, has_fallback: bool, required: &mut Vec<Box<str>>, unused: &mu
             }
         }
         Node::Chain(_, operands) => {
-            operands.iter().for_each(|operand| walk(operand, false, required, unused))
+            operands.iter().for_each(|operand| walk(operand, false, required, unused));
         }
         Node::Call(call) => {
             let parts = call.receiver.iter().map(|receiver| &**receiver).chain(&call.arguments);

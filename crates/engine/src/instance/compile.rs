@@ -241,12 +241,12 @@ fn compile_typed(
         (Typed::Value, Json::Number(number_value)) => {
             let double = number_value.as_f64().unwrap_or_default();
             return Ok(constant_value(number, ValueType::Double, |content| {
-                wire::fixed64(3, double.to_le_bytes(), content)
+                wire::fixed64(3, double.to_le_bytes(), content);
             }));
         }
         (Typed::Value, Json::Bool(truth)) => {
             return Ok(constant_value(number, ValueType::Bool, |content| {
-                wire::varint(4, u64::from(truth), content)
+                wire::varint(4, u64::from(truth), content);
             }));
         }
         (_, Json::String(text)) => text,

@@ -99,7 +99,7 @@ impl Balancer {
         self.start();
         let turn = self.turn.fetch_add(1, Relaxed);
         let mut found = self.links.borrow().choose(turn);
-        if let Choice::Wait = found {
+        if matches!(found, Choice::Wait) {
             let mut changes = self.links.subscribe();
             let links = changes.wait_for(|links| !matches!(links.choose(turn), Choice::Wait)).await;
             found = links.map_or(Choice::Wait, |links| links.choose(turn));

@@ -1,6 +1,6 @@
 //! Threads for adapters that block.
 
-use std::{future::Future, sync::Arc};
+use std::sync::Arc;
 
 use tokio::{
     runtime::Handle,

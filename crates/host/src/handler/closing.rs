@@ -1,6 +1,6 @@
 //! Closing of handlers in the background.
 
-use std::{future::Future, time::Duration};
+use std::time::Duration;
 
 use tokio::runtime::Handle;
 use tokio_util::task::{TaskTracker, task_tracker::TaskTrackerToken};

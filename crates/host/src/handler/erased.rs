@@ -1,6 +1,6 @@
 //! Adapters and handlers without their types.
 
-use std::{any::Any, fmt, future::Future, marker::PhantomData, panic::AssertUnwindSafe, pin::Pin, sync::Arc};
+use std::{any::Any, fmt, marker::PhantomData, panic::AssertUnwindSafe, pin::Pin, sync::Arc};
 
 use futures_util::FutureExt as _;
 use prost::{Message as _, bytes::Bytes};

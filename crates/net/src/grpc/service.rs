@@ -1,7 +1,6 @@
 use std::{
     convert::Infallible,
     fmt,
-    future::Future,
     pin::Pin,
     sync::{
         Arc,

@@ -123,7 +123,7 @@ impl Access {
     ///
     /// # Errors
     /// UNAUTHENTICATED, with the reason.
-    pub async fn check(&self, peer: Option<&Identity>) -> Result<(), Status> {
+    pub fn check(&self, peer: Option<&Identity>) -> Result<(), Status> {
         let fresh = |last: &Instant| last.elapsed() < DEBOUNCE;
         if self.settings.file.is_some() && !self.lock().last_checked.as_ref().is_some_and(fresh) {
             self.reload();

@@ -53,9 +53,9 @@ impl Machine {
             skipped: false,
         };
         if collection.accepted && proposal.difference.is_empty() {
-            self.accept(name, proposal, now)
+            self.accept(name, proposal, now);
         } else {
-            self.propose(name, proposal)
+            self.propose(name, proposal);
         }
     }
 

@@ -1,4 +1,4 @@
-use std::future::{Future, ready};
+use std::future::ready;
 
 use futures_util::{FutureExt as _, StreamExt as _};
 use tokio_util::sync::CancellationToken;

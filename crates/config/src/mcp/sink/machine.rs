@@ -53,8 +53,9 @@ pub struct Closed {
     pub unsupported: Option<Arc<str>>,
 }
 
-/// The protocol as a sink speaks it, for all of its streams and collections: messages, verdicts and the time go in, messages
-/// and changes come out. Either side may have dialed; several sources may be connected, as with the sinks of Istio.
+/// The protocol of a sink, for all of its streams and collections.
+///
+/// Messages, verdicts and the time go in; messages and changes come out. Either side may have dialed; several sources may be connected, as with the sinks of Istio.
 ///
 /// What is held outlives streams; nonces die with them.
 #[derive(Debug)]

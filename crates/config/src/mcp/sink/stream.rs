@@ -73,7 +73,7 @@ impl Stream {
         // Of what replaces something that still waits, only one is counted: it will be sent once.
         let message = Message { collection: collection.clone(), at: now, request };
         let waits = self.outbox.iter().find(|other| other.replaces(&message) && other.at > now);
-        let at = waits.map(|message| message.at).unwrap_or_else(|| bucket.take(now));
+        let at = waits.map_or_else(|| bucket.take(now), |message| message.at);
         self.enqueue_request(collection, message.request, at);
     }
 

@@ -18,8 +18,10 @@ pub const TRIGGER: &str = "$triggerCollection";
 /// How many collections a sink may ask for on one stream.
 const COLLECTIONS: usize = 1000;
 
-/// One stream to a sink, as a source speaks it: requests go in, pushes come out. At most one push of a collection is under
-/// way; whatever changes meanwhile, the answer to it is followed by the newest state alone.
+/// One stream to a sink, as a source speaks it: requests go in, pushes come out.
+///
+/// At most one push of a collection is under way. Whatever changes meanwhile, the answer to it is followed by the newest
+/// state alone.
 #[derive(Debug, Default)]
 pub struct Machine {
     incremental: bool,

@@ -63,8 +63,9 @@ impl Dialect for Aggregated {
     }
 }
 
-/// Changes of one collection: `IncrementalAggregatedResources`. What is pushed does not say of which it is, so that each has a stream of
-/// its own. The first push is the whole collection, unless the sink sent its versions.
+/// Changes of one collection: `IncrementalAggregatedResources`.
+///
+/// A push does not name its collection, so each has a stream of its own. The first push is the whole collection, unless the sink sent its versions.
 #[derive(Debug)]
 pub struct AggregatedDelta {
     collection: String,

@@ -18,10 +18,10 @@ pub fn own_node(settings: &SourceSettings) -> Node {
     node(&name, &namespace, settings.extensions.clone())
 }
 
-/// What a sink says of itself, in the form istiod insists on: an id of four parts with a valid address in it, and the generator that
-/// has configuration rather than what Envoy makes of it (docs/behaviour/xds.md#istiod-as-a-source).
+/// Returns the node of a sink, in the form that istiod requires (docs/behaviour/xds.md#istiod-as-a-source).
 ///
-/// Extensions are what the program can be configured to do: its adapters and their templates.
+/// The id has four parts, one of them a valid address; the generator is the one for MCP resources. `extensions` are the
+/// adapters of the program and their templates.
 pub fn node(name: &str, namespace: &str, extensions: Vec<Extension>) -> Node {
     let text = |text: &str| Value { kind: Some(Kind::StringValue(text.to_owned())) };
     let fields = [("GENERATOR", "api"), ("NAMESPACE", namespace)];

@@ -5,9 +5,10 @@ use serde_json::{Map, Value as Json};
 
 use super::read_json;
 
-/// Reads as much of JSON as Mixer keeps of the params of a compiled adapter when they are faulty. It reads the fields in the order of
-/// their numbers, those of a oneof last, and stops at the first one that cannot be read; of a message or a list it keeps what came
-/// before. An unknown field is found after all others of its message.
+/// Reads as much of JSON as Mixer retains of faulty params of a compiled adapter.
+///
+/// Fields are read in the order of their numbers, those of a oneof last, up to the first one that cannot be read. The fields
+/// or items before it remain. An unknown field is found after all others of its message.
 pub fn read_json_leniently(message: &MessageDescriptor, json: Json) -> DynamicMessage {
     let mut read = DynamicMessage::new(message.clone());
     if let Json::Object(fields) = json {

@@ -59,7 +59,7 @@ fn environment() -> Result<Env, DeclarationError> {
 type CallResult<'b, 'v> = Result<CowVal<'b, 'v>, ExecutionError>;
 
 fn text<'a>(operands: &'a [CowVal<'_, '_>], index: usize) -> Result<&'a str, ExecutionError> {
-    let operand = operands.get(index).and_then(|operand| operand.downcast_ref::<CelString>());
+    let operand = operands.get(index).and_then(|operand| operand.downcast_ref::<CelString<'_>>());
     operand.map(CelString::inner).ok_or(ExecutionError::MissingArgumentOrTarget)
 }
 

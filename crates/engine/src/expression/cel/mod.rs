@@ -225,7 +225,7 @@ impl Program {
     fn value(&self, value: &dyn Val) -> Result<Evaluated<'static>, EvalError> {
         let evaluated = match self.value_type {
             ValueType::String => value
-                .downcast_ref::<CelString>()
+                .downcast_ref::<CelString<'_>>()
                 .map(|text| Evaluated::String(Cow::Owned(text.inner().to_owned()))),
             ValueType::Int64 => {
                 value.downcast_ref::<CelInt>().map(|number| Evaluated::Int64(*number.inner()))
@@ -267,7 +267,7 @@ fn string_map(value: &dyn Val) -> Option<StringMap> {
     if let Some(map) = value.downcast_ref::<MapValue>() {
         return Some(map.entries.clone());
     }
-    let map = value.downcast_ref::<CelMap>()?;
-    let text = |value: &dyn Val| value.downcast_ref::<CelString>().map(|text| text.inner().to_owned());
+    let map = value.downcast_ref::<CelMap<'_>>()?;
+    let text = |value: &dyn Val| value.downcast_ref::<CelString<'_>>().map(|text| text.inner().to_owned());
     map.inner().iter().map(|(key, value)| Some((text(key.inner())?, text(value.as_ref())?))).collect()
 }

@@ -1,6 +1,9 @@
 //! The signatures of functions and operators: the standard library of cel-go 0.2 and Mixer's additions.
 
-use super::types::Type::{self, *};
+use super::types::Type::{
+    self, Bool, Bytes, DnsName, Double, Duration, Dyn, Email, Int, Ip, List, Map, Meta, Object, Open, String,
+    Timestamp, Uint, Uri,
+};
 
 struct Overload {
     name: &'static str,

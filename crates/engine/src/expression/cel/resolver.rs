@@ -62,7 +62,7 @@ impl<'a> Resolver<'a> {
     fn value<'b>(&'b self, attribute: &Attribute) -> CowVal<'b, 'b> {
         let declared = attribute.declared();
         let value: Box<dyn Val + 'b> = match self.read(attribute) {
-            None => self.default(declared),
+            None => Self::default(declared),
             Some(value) => match self.typed(declared, value, attribute.slot()) {
                 Some(value) => value,
                 None => {
@@ -108,7 +108,7 @@ impl<'a> Resolver<'a> {
 
     /// Returns the zero value as which a missing attribute reads in CEL
     /// (docs/behaviour/expressions.md#cel-and-compat).
-    fn default<'b>(&self, declared: ValueType) -> Box<dyn Val + 'b> {
+    fn default<'b>(declared: ValueType) -> Box<dyn Val + 'b> {
         match declared {
             ValueType::String => Box::new(CelString::from("")),
             ValueType::Int64 => Box::new(CelInt::from(0)),

@@ -48,7 +48,7 @@ pub(crate) struct PatternValue(pub(crate) Regex);
 
 impl MapValue {
     fn find(&self, key: &dyn Val) -> Result<(Arc<str>, Option<&Arc<str>>), ExecutionError> {
-        let Some(key) = key.downcast_ref::<CelString>() else {
+        let Some(key) = key.downcast_ref::<CelString<'_>>() else {
             let got = key.get_type().name().to_owned();
             return Err(ExecutionError::UnexpectedType { got, want: "string".to_owned() });
         };

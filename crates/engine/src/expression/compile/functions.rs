@@ -2,7 +2,9 @@
 //! docs/behaviour/expressions.md#functions).
 
 use crate::expression::code::Relation;
-use mixer_adapter_core::value::ValueType::{self, *};
+use mixer_adapter_core::value::ValueType::{
+    self, Bool, DnsName, EmailAddress, Int64, IpAddress, String, StringMap, Timestamp, Unspecified, Uri,
+};
 
 /// A function or operator. Operators are functions, too: `a == b` may be written `EQ(a, b)`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -106,7 +108,7 @@ impl Function {
 
     /// How Mixer treats surplus operands (docs/behaviour/expressions.md#type-rules).
     pub(crate) fn excess(self) -> Excess {
-        use Function::*;
+        use Function::{Add, And, Compare, Conditional, FirstOf, Index, Or, Size};
         match self {
             And => Excess::Used,
             Or | FirstOf | Add | Index | Compare(_) | Size | Conditional => Excess::Ignored,

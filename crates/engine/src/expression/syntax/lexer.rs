@@ -123,10 +123,6 @@ impl Lexer<'_> {
         self.rest().chars().next()
     }
 
-    fn error(&self, start: usize, end: usize, message: impl Into<String>) -> CompileError {
-        CompileError::new(CompileErrorKind::Parse, Span::new(start, end), message)
-    }
-
     /// Skips white space and comments; returns the offset of the first newline among them.
     fn skip_space(&mut self) -> Result<Option<usize>, CompileError> {
         let mut newline = None;
@@ -138,7 +134,7 @@ impl Lexer<'_> {
             } else if let Some(comment) = rest.strip_prefix("/*") {
                 match comment.find("*/") {
                     Some(end) => end + 4,
-                    None => return Err(self.error(start, start + 2, "this comment is not terminated")),
+                    None => return Err(parse_error(start, start + 2, "this comment is not terminated")),
                 }
             } else {
                 rest.find(|c| !matches!(c, ' ' | '\t' | '\r' | '\n')).unwrap_or(rest.len())
@@ -178,7 +174,7 @@ impl Lexer<'_> {
             mantissa += self.skip_while(digits);
         }
         if mantissa == 0 {
-            return Err(self.error(start, self.at, "this number has no digits"));
+            return Err(parse_error(start, self.at, "this number has no digits"));
         }
         let exponent = self.peek().is_some_and(|c| {
             let marks = if hexadecimal { ['p', 'P'] } else { ['e', 'E'] };
@@ -188,17 +184,17 @@ impl Lexer<'_> {
             self.at += 1;
             self.at += usize::from(self.peek().is_some_and(|c| matches!(c, '+' | '-')));
             if self.skip_while(|c| c.is_ascii_digit() || c == '_') == 0 {
-                return Err(self.error(start, self.at, "the exponent of this number has no digits"));
+                return Err(parse_error(start, self.at, "the exponent of this number has no digits"));
             }
         } else if hexadecimal && float {
-            return Err(self.error(start, self.at, "a hexadecimal fraction needs an exponent, `p0`"));
+            return Err(parse_error(start, self.at, "a hexadecimal fraction needs an exponent, `p0`"));
         }
         let text = &self.source[start..self.at];
         let misplaced = |text: &str| {
             text.ends_with('_') || text.contains("__") || text.contains("_.") || text.contains("._")
         };
         if misplaced(text) {
-            return Err(self.error(start, self.at, "`_` must separate two digits of a number"));
+            return Err(parse_error(start, self.at, "`_` must separate two digits of a number"));
         }
         if self.peek() == Some('i') {
             self.at += 1;
@@ -209,7 +205,7 @@ impl Lexer<'_> {
         }
         let octal = !based && text.len() > 1 && text.starts_with('0');
         if octal && text.contains(['8', '9']) {
-            return Err(self.error(start, self.at, "an octal number has only the digits 0 to 7"));
+            return Err(parse_error(start, self.at, "an octal number has only the digits 0 to 7"));
         }
         Ok(TokenKind::Int)
     }
@@ -239,7 +235,7 @@ impl Lexer<'_> {
             }
         }
         let line = self.rest().lines().next().unwrap_or_default().len();
-        Err(self.error(start, start + line, format!("this string has no closing {quote}")))
+        Err(parse_error(start, start + line, format!("this string has no closing {quote}")))
     }
 
     fn raw(&mut self) -> Result<TokenKind, CompileError> {
@@ -248,7 +244,7 @@ impl Lexer<'_> {
                 self.at += end + 2;
                 Ok(TokenKind::RawStr)
             }
-            None => Err(self.error(self.at, self.at + 1, "this string has no closing `")),
+            None => Err(parse_error(self.at, self.at + 1, "this string has no closing `")),
         }
     }
 
@@ -259,7 +255,7 @@ impl Lexer<'_> {
                 Ok(TokenKind::Operator(symbol))
             }
             None => {
-                let error = self.error(self.at, self.at + c.len_utf8(), format!("unexpected `{c}`"));
+                let error = parse_error(self.at, self.at + c.len_utf8(), format!("unexpected `{c}`"));
                 Err(if c == '?' {
                     error.help("`conditional(condition, a, b)` chooses between two values")
                 } else {
@@ -272,6 +268,10 @@ impl Lexer<'_> {
 
 fn is_letter(c: char) -> bool {
     c == '_' || c.is_alphabetic()
+}
+
+fn parse_error(start: usize, end: usize, message: impl Into<String>) -> CompileError {
+    CompileError::new(CompileErrorKind::Parse, Span::new(start, end), message)
 }
 
 #[cfg(test)]

@@ -89,10 +89,6 @@ impl Parser<'_> {
         CompileError::new(CompileErrorKind::Parse, self.token().span, message)
     }
 
-    fn unsupported(&self, span: Span, message: impl Into<String>) -> CompileError {
-        CompileError::new(CompileErrorKind::UnsupportedSyntax, span, message)
-    }
-
     fn nested<T>(
         &mut self,
         inner: impl FnOnce(&mut Self) -> Result<T, CompileError>,
@@ -147,7 +143,7 @@ impl Parser<'_> {
                 let name = self.text(operator).to_owned();
                 call(name, operator.span, None, vec![operand], span)
             }
-            TokenKind::Operator("*") => Err(self.unsupported(operator.span, "pointers are not supported")),
+            TokenKind::Operator("*") => Err(unsupported(operator.span, "pointers are not supported")),
             _ => self.primary(),
         }
     }
@@ -163,7 +159,7 @@ impl Parser<'_> {
             } else if self.take("[").is_some() {
                 self.index(operand)?
             } else if matches!((self.token().kind, &operand), (TokenKind::Operator("{"), Operand::Name(_))) {
-                return Err(self.unsupported(self.token().span, "composite literals are not supported"));
+                return Err(unsupported(self.token().span, "composite literals are not supported"));
             } else {
                 return self.value(operand);
             };
@@ -185,11 +181,11 @@ impl Parser<'_> {
                 ast.span = token.span.to(self.expect(")")?.span);
                 Ok(Operand::Value { ast, entry: false })
             }
-            TokenKind::Operator("[") => Err(self.unsupported(token.span, "lists are not supported")),
+            TokenKind::Operator("[") => Err(unsupported(token.span, "lists are not supported")),
             TokenKind::Keyword
                 if matches!(self.text(token), "func" | "map" | "struct" | "chan" | "interface") =>
             {
-                Err(self.unsupported(token.span, format!("`{}` is a keyword of Go", self.text(token))))
+                Err(unsupported(token.span, format!("`{}` is a keyword of Go", self.text(token))))
             }
             TokenKind::Keyword => Err(self
                 .unexpected(format!("`{}` is a keyword and cannot be an attribute name", self.text(token)))),
@@ -215,7 +211,7 @@ impl Parser<'_> {
             (TokenKind::Identifier, Operand::Value { ast, entry: on_entry }) => {
                 self.next += 1;
                 if self.take("(").is_none() {
-                    return Err(self.unsupported(ast.span.to(token.span), "values do not have fields"));
+                    return Err(unsupported(ast.span.to(token.span), "values do not have fields"));
                 }
                 let (arguments, end) = self.nested(Self::arguments)?;
                 let span = ast.span.to(end);
@@ -224,7 +220,7 @@ impl Parser<'_> {
                 Ok(Operand::Value { ast: Ast::new(Node::Call(call), span)?, entry: false })
             }
             (TokenKind::Operator("("), _) => {
-                Err(self.unsupported(token.span, "type assertions are not supported"))
+                Err(unsupported(token.span, "type assertions are not supported"))
             }
             (TokenKind::Keyword, _) => {
                 let message =
@@ -244,7 +240,7 @@ impl Parser<'_> {
             }
             arguments.push(self.expression(1)?);
             if let Some(dots) = self.take("...") {
-                return Err(self.unsupported(dots.span, "variadic arguments are not supported"));
+                return Err(unsupported(dots.span, "variadic arguments are not supported"));
             }
             if self.take(",").is_none() {
                 return Ok((arguments, self.expect(")")?.span));
@@ -253,10 +249,10 @@ impl Parser<'_> {
     }
 
     /// Parses a call of a function, or of a method of an attribute.
-    fn call(&mut self, callee: Operand, arguments: Vec<Ast>, end: Span) -> Result<Operand, CompileError> {
+    fn call(&self, callee: Operand, arguments: Vec<Ast>, end: Span) -> Result<Operand, CompileError> {
         let mut segments = match callee {
             Operand::Name(segments) => segments,
-            Operand::Value { ast, .. } => return Err(self.unsupported(ast.span, "this is not a function")),
+            Operand::Value { ast, .. } => return Err(unsupported(ast.span, "this is not a function")),
         };
         let span = segments[0].span.to(end);
         let method = segments.pop().unwrap_or(self.token());
@@ -272,11 +268,11 @@ impl Parser<'_> {
         let bracket = self.tokens[self.next - 1];
         let map = self.value(operand)?;
         if let Some(colon) = self.take(":") {
-            return Err(self.unsupported(colon.span, "slices are not supported"));
+            return Err(unsupported(colon.span, "slices are not supported"));
         }
         let key = self.nested(|parser| parser.expression(1))?;
         if let Some(colon) = self.take(":") {
-            return Err(self.unsupported(colon.span, "slices are not supported"));
+            return Err(unsupported(colon.span, "slices are not supported"));
         }
         let end = self.expect("]")?;
         let span = map.span.to(end.span);
@@ -316,4 +312,8 @@ fn call(
     span: Span,
 ) -> Result<Ast, CompileError> {
     Ast::new(Node::Call(Call { name, name_span, receiver, on_entry: false, arguments }), span)
+}
+
+fn unsupported(span: Span, message: impl Into<String>) -> CompileError {
+    CompileError::new(CompileErrorKind::UnsupportedSyntax, span, message)
 }

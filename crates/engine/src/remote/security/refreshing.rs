@@ -1,5 +1,4 @@
 use std::{
-    future::Future,
     sync::{Arc, Mutex, MutexGuard, PoisonError},
     time::Duration,
 };

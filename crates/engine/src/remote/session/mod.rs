@@ -229,10 +229,10 @@ impl Shared {
         match made {
             Ok(id) if dropped => self.close(id),
             Ok(id) => {
-                tracing::info!(adapter = self.setup.address, id, "session opened")
+                tracing::info!(adapter = self.setup.address, id, "session opened");
             }
             Err(error) => {
-                tracing::warn!(adapter = self.setup.address, %error, "session not opened; retrying")
+                tracing::warn!(adapter = self.setup.address, %error, "session not opened; retrying");
             }
         }
         done || dropped

@@ -98,14 +98,14 @@ async fn the_handlers_timeout_shortens_the_deadline_and_is_sent() {
 
 #[tokio::test]
 async fn a_call_that_takes_too_long_is_deadline_exceeded_and_given_up() {
-    let (tell, mut told) = mpsc::unbounded_channel();
-    let server = Scripted::start(move |_| Act::Hang(tell.clone())).await;
+    let (reset, mut resets) = mpsc::channel(16);
+    let server = Scripted::start(move |_| Act::Hang(reset.clone())).await;
     let mut to = connection(server.address);
     to.timeout = Some(prost_types::Duration { seconds: 0, nanos: 250_000_000 });
     let remote = RemoteAdapter::new(&to, &quick(), &tokio::runtime::Handle::current()).unwrap();
     let error = remote.call(&check(), request(None), None).await.unwrap_err();
     assert_eq!(error.code(), Code::DeadlineExceeded);
-    assert_eq!(soon(told.recv()).await, Some(Reason::CANCEL));
+    assert_eq!(soon(resets.recv()).await, Some(Reason::CANCEL));
     assert_eq!(server.open(), 1, "the connection lives");
 }
 
@@ -132,15 +132,15 @@ async fn the_adapters_own_deadline_is_the_same_error() {
 
 #[tokio::test]
 async fn a_call_whose_caller_has_gone_is_given_up() {
-    let (tell, mut told) = mpsc::unbounded_channel();
-    let mut server = Scripted::start(move |_| Act::Hang(tell.clone())).await;
+    let (reset, mut resets) = mpsc::channel(16);
+    let mut server = Scripted::start(move |_| Act::Hang(reset.clone())).await;
     let remote = remote(server.address);
     let (path, request) = (check(), request(None));
     tokio::select! {
         _ = remote.call(&path, request, None) => unreachable!("it hangs"),
         _ = server.next() => {}
     }
-    assert_eq!(soon(told.recv()).await, Some(Reason::CANCEL));
+    assert_eq!(soon(resets.recv()).await, Some(Reason::CANCEL));
 }
 
 #[tokio::test]

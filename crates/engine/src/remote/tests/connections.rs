@@ -142,8 +142,8 @@ async fn an_address_that_is_down_gets_no_calls_until_it_is_back() {
 
 #[tokio::test]
 async fn an_address_that_leaves_its_name_finishes_its_calls() {
-    let (tell, mut told) = mpsc::unbounded_channel();
-    let mut old = Scripted::start(move |_| Act::Hang(tell.clone())).await;
+    let (reset, mut resets) = mpsc::channel(16);
+    let mut old = Scripted::start(move |_| Act::Hang(reset.clone())).await;
     let new = Scripted::start(|_| Act::ok(b"new")).await;
     let addresses = Arc::new(Mutex::new(vec![old.address]));
     let remote = Arc::new(named("dns:///adapter:1", &addresses));
@@ -160,7 +160,7 @@ async fn an_address_that_leaves_its_name_finishes_its_calls() {
         remote.call(&check(), request(None), Some(within)).await.is_ok_and(|answer| answer == "new")
     })
     .await;
-    while told.try_recv().is_ok() {}
+    while resets.try_recv().is_ok() {}
     assert_eq!((old.open(), hanging.is_finished()), (1, false), "the call goes on");
     hanging.abort();
     until(async || old.open() == 0).await;

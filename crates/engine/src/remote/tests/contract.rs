@@ -177,8 +177,8 @@ async fn what_refuses_a_configuration_and_what_leaves_it_pending() {
 
 #[tokio::test]
 async fn an_adapter_that_does_not_answer_leaves_the_session_pending_in_time() {
-    let (tell, _told) = mpsc::unbounded_channel();
-    let server = Scripted::start(move |_| Act::Hang(tell.clone())).await;
+    let (reset, _resets) = mpsc::channel(16);
+    let server = Scripted::start(move |_| Act::Hang(reset.clone())).await;
     let options = Options { setup_timeout: Duration::from_millis(30), ..quick() };
     let closing = Closing::on(Handle::current());
     let to = connection(server.address);

@@ -60,7 +60,7 @@ pub(super) enum Act {
     /// Something, once it is permitted.
     Once(Arc<Semaphore>, Box<Act>),
     /// No answer. The reason is sent here when the client gives up.
-    Hang(mpsc::UnboundedSender<Reason>),
+    Hang(mpsc::Sender<Reason>),
 }
 
 #[derive(Clone, Debug)]
@@ -106,7 +106,7 @@ pub(super) struct Scripted {
     pub(super) address: SocketAddr,
     connections: Arc<AtomicUsize>,
     open: Arc<AtomicUsize>,
-    seen: mpsc::UnboundedReceiver<Seen>,
+    seen: mpsc::Receiver<Seen>,
     stop: Option<DropGuard>,
 }
 
@@ -132,7 +132,7 @@ impl Scripted {
         let address = port.address;
         let listener = listen(address).await;
         let stop = CancellationToken::new();
-        let (report, seen) = mpsc::unbounded_channel();
+        let (report, seen) = mpsc::channel(10_000);
         let (connections, open) = (Arc::new(AtomicUsize::new(0)), Arc::new(AtomicUsize::new(0)));
         let (script, wrap) = (Arc::new(script), Arc::new(wrap));
         let (counted, stopped, alive) = (connections.clone(), stop.clone(), open.clone());
@@ -205,7 +205,7 @@ async fn serve<S>(
     stream: S,
     connection: usize,
     script: &(dyn Fn(&Seen) -> Act + Send + Sync),
-    report: &mpsc::UnboundedSender<Seen>,
+    report: &mpsc::Sender<Seen>,
 ) where
     S: AsyncRead + AsyncWrite + Unpin,
 {
@@ -222,7 +222,7 @@ async fn serve<S>(
         };
         let seen = Seen { connection, head: Arc::new(Request::from_parts(head, ())), body };
         let mut act = script(&seen);
-        let _ = report.send(seen);
+        let _ = report.try_send(seen);
         if let Act::Once(permitted, then) = act {
             tokio::select! {
                 permit = permitted.acquire() => permit.unwrap().forget(),
@@ -248,10 +248,10 @@ async fn serve<S>(
                 }
                 return;
             }
-            Act::Hang(told) => {
+            Act::Hang(resets) => {
                 held.push(tokio::spawn(async move {
                     if let Ok(reason) = std::future::poll_fn(|cx| respond.poll_reset(cx)).await {
-                        let _ = told.send(reason);
+                        let _ = resets.send(reason).await;
                     }
                 }));
             }

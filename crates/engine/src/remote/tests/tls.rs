@@ -233,7 +233,7 @@ async fn faults_of_a_connection_name_its_fields() {
         ),
         (
             oauth(&|oauth| {
-                drop(oauth.endpoint_params.insert("client_secret".to_owned(), "s3cret".to_owned()))
+                drop(oauth.endpoint_params.insert("client_secret".to_owned(), "s3cret".to_owned()));
             }),
             "connection.authentication.tls.oauth.endpoint_params: \"client_secret\" has a field of its own",
         ),

@@ -86,7 +86,7 @@ fn a_list_is_displayed_with_its_names() {
 
 async fn until(access: &Access, peer: &Identity, allowed: bool) {
     for _ in 0..100 {
-        if access.check(Some(peer)).await.is_ok() == allowed {
+        if access.check(Some(peer)).is_ok() == allowed {
             return;
         }
         tokio::time::sleep(Duration::from_millis(50)).await;
