@@ -13,10 +13,11 @@ use super::{
     value_parsers,
 };
 use crate::service::mixer::{explain_check, explain_report};
+use mixer_adapter_config::Fault;
 use mixer_adapter_core::{framework::dynamic::DynamicTemplate, template::Variety};
 use mixer_adapter_engine::{
     HandlerBackend, Mixer,
-    build::{Blueprint, Connect, Connector, HandlerSpec, OpenFault, Opened, Use},
+    build::{BackendSpec, BoxBackend, Connect, Connector, HandlerSpec, SnapshotBuilder},
     remote,
 };
 use mixer_adapter_host::{
@@ -105,8 +106,8 @@ impl Explain {
         sample: Option<&'static str>,
     ) -> anyhow::Result<Mixer> {
         let (set, faults) = self.configuration.read(sample)?;
-        let blueprint = Blueprint::read(&set, faults, host);
-        let built = blueprint.build(None, connect, &self.configuration.options()).await;
+        let builder = SnapshotBuilder::new(&set, faults, host);
+        let built = builder.build(None, connect, &self.configuration.options()).await;
         let (built, faults) = match built {
             Ok((snapshot, faults)) => (Some(snapshot), faults),
             Err(faults) => (None, faults),
@@ -149,12 +150,12 @@ struct Connections {
 }
 
 impl Connect for Connections {
-    fn connect<'a>(&'a self, spec: &'a HandlerSpec) -> BoxFuture<'a, Result<Opened, OpenFault>> {
+    fn connect<'a>(&'a self, spec: &'a HandlerSpec) -> BoxFuture<'a, Result<BoxBackend, Vec<Fault>>> {
         Box::pin(async move {
             match self.call || is_local(spec) {
                 true if self.call => self.connector.connect(spec).await,
-                true => Ok(Box::new(DryRunHandler(Some(self.connector.connect(spec).await?))) as Opened),
-                false => Ok(Box::new(DryRunHandler(None)) as Opened),
+                true => Ok(Box::new(DryRunHandler(Some(self.connector.connect(spec).await?))) as BoxBackend),
+                false => Ok(Box::new(DryRunHandler(None)) as BoxBackend),
             }
         })
     }
@@ -163,14 +164,14 @@ impl Connect for Connections {
 /// Whether a handler has calls without effects outside of the process. An adapter that only reports may listen on a port
 /// or write files as soon as it is opened.
 fn is_local(spec: &HandlerSpec) -> bool {
-    let Use::InProcess { adapter, .. } = &spec.used else { return false };
+    let BackendSpec::InProcess { adapter, .. } = &spec.backend else { return false };
     let used = spec.templates();
     let mut templates = adapter.templates.iter().filter(|template| used.contains(template.name));
     templates.any(|template| template.variety != Variety::Report)
 }
 
 /// A handler whose calls stay in the process; `None` if all of its calls are skipped.
-struct DryRunHandler(Option<Opened>);
+struct DryRunHandler(Option<BoxBackend>);
 
 impl HandlerBackend for DryRunHandler {
     fn call<'a>(

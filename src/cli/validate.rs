@@ -6,7 +6,7 @@ use serde::Serialize;
 
 use super::{UsageError, config_args, value_parsers};
 use mixer_adapter_config::{ConfigUrl, Fault, Severity};
-use mixer_adapter_engine::build::Blueprint;
+use mixer_adapter_engine::build::SnapshotBuilder;
 use mixer_adapter_host::{
     Host,
     handler::{AdaptersBuilder, Closing, TableLimits},
@@ -89,9 +89,9 @@ impl Validate {
         let adapters = super::adapters(&runtime, add)?;
         let closing = Closing::on(runtime.handle().clone());
         let host = Arc::new(Host::new(adapters, TableLimits::default(), closing));
-        let blueprint = runtime.block_on(async { Blueprint::read(&set, faults, &host) });
+        let builder = runtime.block_on(async { SnapshotBuilder::new(&set, faults, &host) });
 
-        let mut faults: Vec<&Fault> = blueprint.faults().iter().collect();
+        let mut faults: Vec<&Fault> = builder.faults().iter().collect();
         faults.sort_by(|one, other| one.origin.cmp(&other.origin));
         let errors = faults.iter().filter(|fault| fault.is_error()).count();
         let resources = set.counts().into_iter().map(|(collection, count)| (collection.to_string(), count));

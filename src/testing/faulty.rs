@@ -9,14 +9,14 @@ use mixer_adapter_core::{
 };
 
 /// The fault of a call, before it reaches the adapter.
-pub(super) trait InjectedFault: Send + Sync + 'static {
+pub(super) trait FaultyBehavior: Send + Sync + 'static {
     fn inject() -> impl Future<Output = ()> + Send;
 }
 
 /// The call panics.
 pub(super) enum Panics {}
 
-impl InjectedFault for Panics {
+impl FaultyBehavior for Panics {
     async fn inject() {
         // Without the message of a panic on stderr, since the adapter has no defect.
         std::panic::resume_unwind(Box::new("injected by the compliance suite"));
@@ -26,7 +26,7 @@ impl InjectedFault for Panics {
 /// The call never returns.
 pub(super) enum Hangs {}
 
-impl InjectedFault for Hangs {
+impl FaultyBehavior for Hangs {
     async fn inject() {
         std::future::pending::<()>().await;
     }
@@ -37,7 +37,7 @@ pub(super) struct Faulty<A, F> {
     fault: PhantomData<fn() -> F>,
 }
 
-impl<A: Adapter, F: InjectedFault> Adapter for Faulty<A, F> {
+impl<A: Adapter, F: FaultyBehavior> Adapter for Faulty<A, F> {
     const NAME: &'static str = A::NAME;
     const DESCRIPTION: &'static str = A::DESCRIPTION;
     const BLOCKING: bool = A::BLOCKING;
@@ -57,7 +57,7 @@ impl<A: Adapter, F: InjectedFault> Adapter for Faulty<A, F> {
     }
 }
 
-impl<A: Handle<T>, T: Template, F: InjectedFault> Handle<T> for Faulty<A, F> {
+impl<A: Handle<T>, T: Template, F: FaultyBehavior> Handle<T> for Faulty<A, F> {
     async fn handle(&self, input: T::Input) -> Result<T::Answer, AdapterError> {
         F::inject().await;
         self.adapter.handle(input).await
@@ -67,7 +67,7 @@ impl<A: Handle<T>, T: Template, F: InjectedFault> Handle<T> for Faulty<A, F> {
 /// The templates of the wrapped adapter.
 pub(super) struct Forwarded<A>(PhantomData<fn() -> A>);
 
-impl<A: Adapter, F: InjectedFault> Templates<Faulty<A, F>> for Forwarded<A> {
+impl<A: Adapter, F: FaultyBehavior> Templates<Faulty<A, F>> for Forwarded<A> {
     fn visit(visitor: &mut impl TemplateVisitor<Faulty<A, F>>) {
         A::Templates::visit(&mut Forward { visitor, fault: PhantomData::<fn() -> F> });
     }
@@ -78,7 +78,7 @@ struct Forward<'a, V, F> {
     fault: PhantomData<fn() -> F>,
 }
 
-impl<A: Adapter, F: InjectedFault, V: TemplateVisitor<Faulty<A, F>>> TemplateVisitor<A>
+impl<A: Adapter, F: FaultyBehavior, V: TemplateVisitor<Faulty<A, F>>> TemplateVisitor<A>
     for Forward<'_, V, F>
 {
     fn template<T: Template>(&mut self)

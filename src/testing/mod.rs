@@ -68,7 +68,7 @@ mod subject;
 use broken_rule::BrokenRuleError;
 pub use compliance::{Compliance, Violation};
 pub use fake_mixer::{
-    Answer, Attributes, Call, FakeHandler, FakeMixer, Fault, IntoParams, NoAdapter, Params,
+    Answer, Attributes, Call, FakeHandler, FakeMixer, InjectedFault, IntoParams, NoAdapter, Params,
     RejectedConfigError, RequestBuilder, Setup,
 };
 

@@ -10,7 +10,7 @@ use mixer_adapter_core::{
     adapter::Adapter,
     framework::{
         dynamic::{DescriptorSet, DynamicTemplate},
-        json::{ParamsError, read_params},
+        json::{JsonError, read_params},
     },
     proto::{Any, QuotaRequest, istio::mixer::adapter::model::v1beta1::quota_request::QuotaParams},
     template::Variety,
@@ -66,8 +66,8 @@ impl<'a, A: Adapter> Subject<'a, A> {
     }
 
     /// Encodes a configuration as the message that calls carry.
-    pub(super) fn read(&self, text: &str) -> Result<Any, ParamsError> {
-        let whole = |error: String| ParamsError { field: String::new(), reason: error };
+    pub(super) fn read(&self, text: &str) -> Result<Any, JsonError> {
+        let whole = |error: String| JsonError { field: String::new(), reason: error };
         let json: Json = serde_saphyr::from_str(text).map_err(|error| whole(error.to_string()))?;
         let value = read_params(&self.info.config, json)?;
         let type_url = format!("type.googleapis.com/{}", self.info.config.full_name());

@@ -12,10 +12,11 @@ use mixer_adapter::{
     prost::Message as _,
     tonic::{Code, Status},
 };
+use mixer_adapter_config::Fault;
 use mixer_adapter_core::framework::dynamic::DynamicTemplate;
 use mixer_adapter_engine::{
     HandlerBackend,
-    build::{Connect, HandlerSpec, OpenFault, Opened, Use},
+    build::{BackendSpec, BoxBackend, Connect, HandlerSpec},
 };
 use prost_reflect::DynamicMessage;
 use serde::Deserialize;
@@ -67,8 +68,8 @@ pub(crate) struct Backends {
 }
 
 impl Connect for Backends {
-    fn connect<'a>(&'a self, spec: &'a HandlerSpec) -> BoxFuture<'a, Result<Opened, OpenFault>> {
-        let Use::Remote { connection, adapter_config, session_based } = &spec.used else {
+    fn connect<'a>(&'a self, spec: &'a HandlerSpec) -> BoxFuture<'a, Result<BoxBackend, Vec<Fault>>> {
+        let BackendSpec::Remote { connection, adapter_config, session_based } = &spec.backend else {
             panic!("the cases have no adapters in the process");
         };
         let name = connection.address.split(':').next().unwrap_or_default().to_owned();
@@ -83,7 +84,7 @@ impl Connect for Backends {
                 .map(|any| any.encode_to_vec().into()),
             timeout,
         };
-        Box::pin(std::future::ready(Ok(Box::new(target) as Opened)))
+        Box::pin(std::future::ready(Ok(Box::new(target) as BoxBackend)))
     }
 }
 

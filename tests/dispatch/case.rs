@@ -10,7 +10,7 @@ use mixer_adapter::{
 use mixer_adapter_core::framework::status::status_name;
 use mixer_adapter_engine::{
     Mixer,
-    build::{Blueprint, BuildOptions},
+    build::{BuildOptions, SnapshotBuilder},
     proto::istio::mixer::v1::{CheckRequest, ReportRequest},
 };
 use mixer_adapter_host::{
@@ -92,7 +92,7 @@ impl Case {
             lenient: true,
             ..BuildOptions::default()
         };
-        let built = Blueprint::read(&set, faults, &host).build(None, backends, &options).await;
+        let built = SnapshotBuilder::new(&set, faults, &host).build(None, backends, &options).await;
         let mixer = Mixer::new();
         mixer.replace(built.unwrap().0);
         mixer

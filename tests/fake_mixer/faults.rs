@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use mixer_adapter::{Code, testing::Fault};
+use mixer_adapter::{Code, testing::InjectedFault};
 use mixer_adapter_engine::{build::BuildOptions, dispatch::FailurePolicy};
 use test_adapters::ledger;
 
@@ -11,17 +11,17 @@ use crate::{obedient, order};
 #[tokio::test(start_paused = true)]
 async fn a_delay_beyond_the_deadline_is_an_error_and_a_shorter_one_none() {
     let mixer = obedient("delayed").start().await.unwrap();
-    mixer.inject(Fault::Delay(Duration::from_secs(60)));
+    mixer.inject(InjectedFault::Delay(Duration::from_secs(60)));
     let late = mixer.check(order("allow")).within(Duration::from_secs(30)).await;
     late.expect_error(Code::Internal, "DEADLINE_EXCEEDED");
-    mixer.inject(Fault::Delay(Duration::from_secs(20)));
+    mixer.inject(InjectedFault::Delay(Duration::from_secs(20)));
     mixer.check(order("allow")).within(Duration::from_secs(30)).await.expect_allowed();
 }
 
 #[tokio::test(start_paused = true)]
 async fn an_error_takes_the_place_of_the_adapter() {
     let mixer = obedient("erring").start().await.unwrap();
-    mixer.inject(Fault::Error(Code::Unavailable, "down for repair".to_owned()));
+    mixer.inject(InjectedFault::Error(Code::Unavailable, "down for repair".to_owned()));
     mixer.check(order("allow")).await.expect_error(Code::Internal, "UNAVAILABLE: down for repair");
     mixer.check(order("allow")).await.expect_allowed();
     assert_eq!(ledger("erring").entered(), 1);
@@ -31,7 +31,7 @@ async fn an_error_takes_the_place_of_the_adapter() {
 async fn a_dropped_connection_fails_the_call_and_the_next_one_has_another() {
     let mixer = obedient("dropped").start().await.unwrap();
     mixer.check(order("allow")).await.expect_allowed();
-    mixer.inject(Fault::Dropped);
+    mixer.inject(InjectedFault::Dropped);
     mixer
         .check(order("allow"))
         .await
@@ -43,10 +43,10 @@ async fn a_dropped_connection_fails_the_call_and_the_next_one_has_another() {
 #[tokio::test(start_paused = true)]
 async fn an_answer_that_cannot_be_decoded_is_an_error() {
     let mixer = obedient("malformed").start().await.unwrap();
-    mixer.inject(Fault::Malformed);
+    mixer.inject(InjectedFault::Malformed);
     mixer.check(order("allow")).await.expect_error(Code::Internal, "the answer cannot be decoded");
     // google.rpc.Status with code 7, as the status of a CheckResult.
-    mixer.inject(Fault::Answer(vec![0x0a, 2, 8, 7].into()));
+    mixer.inject(InjectedFault::Answer(vec![0x0a, 2, 8, 7].into()));
     mixer.check(order("allow")).await.expect_denied(Code::PermissionDenied, "");
     assert_eq!(ledger("malformed").entered(), 0);
 }
@@ -54,8 +54,8 @@ async fn an_answer_that_cannot_be_decoded_is_an_error() {
 #[tokio::test(start_paused = true)]
 async fn faults_are_met_one_after_another() {
     let mixer = obedient("queue").start().await.unwrap();
-    mixer.inject(Fault::Malformed);
-    mixer.inject(Fault::Dropped);
+    mixer.inject(InjectedFault::Malformed);
+    mixer.inject(InjectedFault::Dropped);
     mixer.check(order("allow")).await.expect_error(Code::Internal, "decoded");
     mixer.check(order("allow")).await.expect_error(Code::Internal, "broken off");
     mixer.check(order("allow")).await.expect_allowed();
@@ -65,6 +65,6 @@ async fn faults_are_met_one_after_another() {
 async fn what_becomes_of_a_failed_request_is_for_the_policy_to_say() {
     let options = BuildOptions { policy: FailurePolicy::CLOSED, ..BuildOptions::default() };
     let mixer = obedient("closed").options(options).start().await.unwrap();
-    mixer.inject(Fault::Dropped);
+    mixer.inject(InjectedFault::Dropped);
     mixer.check(order("allow")).await.expect_denied(Code::Unavailable, "broken off");
 }

@@ -1,6 +1,6 @@
 use std::sync::atomic::Ordering::Relaxed;
 
-use mixer_adapter::{Code, testing::Fault};
+use mixer_adapter::{Code, testing::InjectedFault};
 use test_adapters::ledger;
 
 use crate::{obedient, order};
@@ -20,7 +20,7 @@ async fn a_session_is_opened_with_the_configuration_and_closed_with_the_mixer() 
 #[tokio::test(start_paused = true)]
 async fn a_lost_session_is_made_again_and_the_call_is_answered() {
     let mixer = obedient("lost").sessions().start().await.unwrap();
-    mixer.inject(Fault::LostSessions);
+    mixer.inject(InjectedFault::LostSessions);
     mixer.check(order("allow")).await.expect_allowed();
     assert_eq!(mixer.host().counts().opened.load(Relaxed), 2);
     assert_eq!(mixer.host().sessions().list(10).len(), 1);

@@ -6,11 +6,11 @@ use std::{pin::Pin, sync::LazyLock};
 use base64::Engine as _;
 use bytes::Bytes;
 use mixer_adapter::{template::STANDARD, tonic::Status};
-use mixer_adapter_config::{ConfigSet, parse};
+use mixer_adapter_config::{ConfigSet, Fault, parse};
 use mixer_adapter_core::framework::dynamic::DynamicTemplate;
 use mixer_adapter_engine::{
     HandlerBackend, Mixer,
-    build::{Blueprint, BuildOptions, Connect, HandlerSpec, OpenFault, Opened},
+    build::{BoxBackend, BuildOptions, Connect, HandlerSpec, SnapshotBuilder},
 };
 use mixer_adapter_host::{
     Host,
@@ -37,7 +37,8 @@ async fn mixer() -> Mixer {
         );
     }
     let (set, faults) = ConfigSet::of(parse(&text, "rules.yaml", "istio-system").resources);
-    let built = Blueprint::read(&set, faults, &host).build(None, &Nowhere, &BuildOptions::default()).await;
+    let built =
+        SnapshotBuilder::new(&set, faults, &host).build(None, &Nowhere, &BuildOptions::default()).await;
     let mixer = Mixer::new();
     mixer.replace(
         built.map_err(|faults| faults.iter().map(ToString::to_string).collect::<Vec<_>>()).unwrap().0,
@@ -93,8 +94,8 @@ impl Connect for Nowhere {
     fn connect<'a>(
         &'a self,
         _: &'a HandlerSpec,
-    ) -> Pin<Box<dyn Future<Output = Result<Opened, OpenFault>> + Send + 'a>> {
-        Box::pin(std::future::ready(Ok(Box::new(Empty) as Opened)))
+    ) -> Pin<Box<dyn Future<Output = Result<BoxBackend, Vec<Fault>>> + Send + 'a>> {
+        Box::pin(std::future::ready(Ok(Box::new(Empty) as BoxBackend)))
     }
 }
 

@@ -5,7 +5,7 @@ use std::{sync::Arc, time::Instant};
 use mixer_adapter_config::{Change, Collection, ConfigSet, Content, Kind, parse};
 use mixer_adapter_engine::{
     Snapshot,
-    build::{Blueprint, BuildOptions, Connector},
+    build::{BuildOptions, Connector, SnapshotBuilder},
     remote,
 };
 use mixer_adapter_host::handler::Closing;
@@ -27,9 +27,9 @@ pub(super) fn time() {
     let parsed = start.elapsed();
     let (set, faults) = ConfigSet::of(resources);
     let build = |set: &ConfigSet, former: Option<&Snapshot>| {
-        let blueprint = Blueprint::read(set, Vec::new(), &host);
+        let builder = SnapshotBuilder::new(set, Vec::new(), &host);
         let options = BuildOptions::default();
-        let built = runtime.block_on(blueprint.build(former, &connector, &options));
+        let built = runtime.block_on(builder.build(former, &connector, &options));
         built.map_err(|faults| format!("{:?}", faults.first())).expect("a good configuration").0
     };
     assert!(faults.is_empty());

@@ -6,7 +6,7 @@ use mixer_adapter::service::mixer::{check, report};
 use mixer_adapter_config::{ConfigSet, parse};
 use mixer_adapter_engine::{
     Mixer,
-    build::{Blueprint, BuildOptions, Connector},
+    build::{BuildOptions, Connector, SnapshotBuilder},
     proto::istio::mixer::v1::{CheckRequest, CompressedAttributes, ReportRequest},
     remote,
 };
@@ -95,7 +95,8 @@ pub(super) async fn mixer(text: &str, runtime: &Handle) -> Mixer {
         remote: remote::Options::default(),
         closing: Closing::on(runtime.clone()),
     };
-    let built = Blueprint::read(&set, faults, &host).build(None, &connector, &BuildOptions::default()).await;
+    let built =
+        SnapshotBuilder::new(&set, faults, &host).build(None, &connector, &BuildOptions::default()).await;
     let mixer = Mixer::new();
     mixer.replace(built.map_err(|faults| format!("{faults:?}")).expect("a good configuration").0);
     mixer

@@ -25,7 +25,7 @@ use mixer_adapter::{
 use mixer_adapter_config::{ConfigSet, parse};
 use mixer_adapter_engine::{
     Mixer,
-    build::{Blueprint, BuildOptions, Connector},
+    build::{BuildOptions, Connector, SnapshotBuilder},
     proto::istio::mixer::v1::{CheckResponse, ReportResponse},
     remote,
 };
@@ -87,7 +87,7 @@ async fn run_here(case: &Case, folder: &Path) -> Outcome {
     let faults = parsed.faults.into_iter().chain(faults).collect();
     let connector = Connector { host: host.clone(), remote: remote::Options::default(), closing };
     let options = BuildOptions { lenient: true, ..BuildOptions::default() };
-    let built = Blueprint::read(&set, faults, &host).build(None, &connector, &options).await;
+    let built = SnapshotBuilder::new(&set, faults, &host).build(None, &connector, &options).await;
     let mixer = Mixer::new();
     mixer.replace(built.unwrap().0);
     let mut answers = Vec::new();

@@ -8,7 +8,7 @@ use std::{
 
 use super::{
     Mixer,
-    build::{Blueprint, BuildOptions, Connect},
+    build::{BuildOptions, Connect, SnapshotBuilder},
 };
 use mixer_adapter_config::{
     Acceptance, Apply, Collection, ConfigSet, Fault, MergedSource, Topic, Update, Verdict,
@@ -122,16 +122,16 @@ impl Apply for Controller {
             changes.iter().map(|change| (change.collection.to_string(), change.version.clone())).collect();
         let (set, found) = self.set.apply(changes);
         faults.extend(found);
-        let blueprint = Blueprint::read(&set, faults, &self.host);
+        let builder = SnapshotBuilder::new(&set, faults, &self.host);
         let previous = self.mixer.snapshot();
-        let (snapshot, faults) =
-            match blueprint.build(previous.as_deref(), &*self.connect, &self.options).await {
-                Ok(built) => built,
-                Err(faults) => {
-                    self.record_rejection(&source, &faults, previous.is_some());
-                    return Err(faults);
-                }
-            };
+        let (snapshot, faults) = match builder.build(previous.as_deref(), &*self.connect, &self.options).await
+        {
+            Ok(built) => built,
+            Err(faults) => {
+                self.record_rejection(&source, &faults, previous.is_some());
+                return Err(faults);
+            }
+        };
         self.mixer.replace(snapshot);
         let deprecated_uses = self.log_new_faults(&faults);
         let resources = set.counts();

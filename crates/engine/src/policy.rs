@@ -35,7 +35,7 @@ impl FailurePolicy {
 
 /// A failure as classified by the policy.
 #[derive(Debug)]
-pub(crate) enum Failure {
+pub(crate) enum FailureEffect {
     /// Fails the request.
     Fatal(String),
     /// Denies the request.
@@ -44,25 +44,25 @@ pub(crate) enum Failure {
 
 impl OnFailure {
     /// Classifies a failed condition: unless the policy is closed, the rule is merely skipped.
-    pub(crate) fn of_condition(self, text: impl FnOnce() -> String) -> Option<Failure> {
-        (self == Self::Closed).then(|| Failure::Deny(text()))
+    pub(crate) fn of_condition(self, text: impl FnOnce() -> String) -> Option<FailureEffect> {
+        (self == Self::Closed).then(|| FailureEffect::Deny(text()))
     }
 
     /// Classifies a failed instance or call.
-    pub(crate) fn of_call(self, text: impl FnOnce() -> String) -> Option<Failure> {
+    pub(crate) fn of_call(self, text: impl FnOnce() -> String) -> Option<FailureEffect> {
         match self {
-            Self::Mixer => Some(Failure::Fatal(text())),
+            Self::Mixer => Some(FailureEffect::Fatal(text())),
             Self::Open => None,
-            Self::Closed => Some(Failure::Deny(text())),
+            Self::Closed => Some(FailureEffect::Deny(text())),
         }
     }
 }
 
 /// Returns the texts of fatal failures.
-pub(crate) fn fatal(failures: &[Failure]) -> Vec<String> {
+pub(crate) fn fatal(failures: &[FailureEffect]) -> Vec<String> {
     let texts = failures.iter().filter_map(|failure| match failure {
-        Failure::Fatal(text) => Some(text.clone()),
-        Failure::Deny(_) => None,
+        FailureEffect::Fatal(text) => Some(text.clone()),
+        FailureEffect::Deny(_) => None,
     });
     texts.collect()
 }

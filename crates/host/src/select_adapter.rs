@@ -11,7 +11,7 @@ use crate::{
 };
 use mixer_adapter_core::{
     adapter::InferredTypes,
-    framework::json::{ParamsError, read_params, struct_to_json},
+    framework::json::{JsonError, read_params, struct_to_json},
     proto::Any,
 };
 
@@ -109,7 +109,7 @@ impl Host {
 
     fn read_fields(&self, adapter: &AdapterInfo, fields: Map<String, Json>) -> Result<Bytes, CallError> {
         let config = read_params(&adapter.config, Json::Object(fields))
-            .map_err(|source: ParamsError| CallError::Unreadable { adapter: adapter.name, source })?;
+            .map_err(|source: JsonError| CallError::Unreadable { adapter: adapter.name, source })?;
         self.handlers.canonical(adapter, config)
     }
 

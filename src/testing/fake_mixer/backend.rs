@@ -16,10 +16,10 @@ use tokio_util::sync::CancellationToken;
 use tonic::{Status, body::Body};
 use tower_service::Service as _;
 
-use super::{Fault, fault::MALFORMED};
+use super::{InjectedFault, fault::MALFORMED};
 use crate::service::{GrpcService, adapter_services};
 use mixer_adapter_core::framework::frame::FRAME_PREFIX;
-use mixer_adapter_engine::remote::Wire;
+use mixer_adapter_engine::remote::InProcessTransport;
 use mixer_adapter_host::Host;
 
 /// The capacity of a pipe in bytes.
@@ -28,7 +28,7 @@ const PIPE: usize = 64 << 10;
 pub(super) struct Backend {
     host: Arc<Host>,
     grpc: GrpcService,
-    faults: Mutex<VecDeque<Fault>>,
+    faults: Mutex<VecDeque<InjectedFault>>,
 }
 
 impl Backend {
@@ -37,14 +37,14 @@ impl Backend {
     }
 
     /// Adds a fault for the next call without one.
-    pub(super) fn inject(&self, fault: Fault) {
+    pub(super) fn inject(&self, fault: InjectedFault) {
         self.faults().push_back(fault);
     }
 
     /// Returns a wire whose connections are served on `runtime`.
-    pub(super) fn wire(self: &Arc<Self>, runtime: Runtime) -> Wire {
+    pub(super) fn transport(self: &Arc<Self>, runtime: Runtime) -> InProcessTransport {
         let backend = self.clone();
-        Wire::new(move || {
+        InProcessTransport::new(move || {
             let (client, server) = tokio::io::duplex(PIPE);
             runtime.spawn(backend.clone().serve(server));
             client
@@ -64,17 +64,17 @@ impl Backend {
     async fn answer(&self, request: Request<Incoming>, cut: &CancellationToken) -> Response<Body> {
         match self.fault(request.uri().path()) {
             None => {}
-            Some(Fault::Delay(delay)) => tokio::time::sleep(delay).await,
-            Some(Fault::Error(code, message)) => {
+            Some(InjectedFault::Delay(delay)) => tokio::time::sleep(delay).await,
+            Some(InjectedFault::Error(code, message)) => {
                 return Status::new(tonic::Code::from(code as i32), message).into_http();
             }
-            Some(Fault::Dropped) => {
+            Some(InjectedFault::Dropped) => {
                 cut.cancel();
                 std::future::pending::<()>().await;
             }
-            Some(Fault::Malformed) => return message(&MALFORMED),
-            Some(Fault::Answer(bytes)) => return message(&bytes),
-            Some(Fault::LostSessions) => _ = self.host.sessions().clear(),
+            Some(InjectedFault::Malformed) => return message(&MALFORMED),
+            Some(InjectedFault::Answer(bytes)) => return message(&bytes),
+            Some(InjectedFault::LostSessions) => _ = self.host.sessions().clear(),
         }
         match self.grpc.clone().call(request).await {
             Ok(response) => response.map(Body::new),
@@ -83,12 +83,12 @@ impl Backend {
     }
 
     /// Returns the fault of a call; calls of the session service have none.
-    fn fault(&self, path: &str) -> Option<Fault> {
+    fn fault(&self, path: &str) -> Option<InjectedFault> {
         self.host.adapters().method(path)?;
         self.faults().pop_front()
     }
 
-    fn faults(&self) -> MutexGuard<'_, VecDeque<Fault>> {
+    fn faults(&self) -> MutexGuard<'_, VecDeque<InjectedFault>> {
         self.faults.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }

@@ -7,10 +7,11 @@ use tokio::time::Instant;
 use tonic::Status;
 
 use super::call::Call;
+use mixer_adapter_config::Fault;
 use mixer_adapter_core::{framework::dynamic::DynamicTemplate, proto::Any};
 use mixer_adapter_engine::{
     HandlerBackend,
-    build::{Connect, Connector, HandlerSpec, OpenFault, Opened, Use},
+    build::{BackendSpec, BoxBackend, Connect, Connector, HandlerSpec},
 };
 use mixer_adapter_host::{Host, handler::BoxFuture};
 
@@ -26,20 +27,21 @@ pub(super) struct TestConnector {
 }
 
 impl Connect for TestConnector {
-    fn connect<'a>(&'a self, spec: &'a HandlerSpec) -> BoxFuture<'a, Result<Opened, OpenFault>> {
+    fn connect<'a>(&'a self, spec: &'a HandlerSpec) -> BoxFuture<'a, Result<BoxBackend, Vec<Fault>>> {
         Box::pin(async move {
             let target = match self.under_test(spec) {
                 None => self.remote.connect(spec).await,
                 Some(spec) if self.address.is_some() => self.remote.connect(&spec).await,
                 Some(spec) => self.local.connect(&spec).await,
             };
-            let config = match &spec.used {
-                Use::InProcess { adapter, config } => {
+            let config = match &spec.backend {
+                BackendSpec::InProcess { adapter, config } => {
                     Some(Any { type_url: adapter.config.full_name().to_owned(), value: config.clone() })
                 }
-                Use::Remote { adapter_config, .. } => adapter_config.clone(),
+                BackendSpec::Remote { adapter_config, .. } => adapter_config.clone(),
             };
-            Ok(Box::new(RecordedTarget { handler: spec.name.to_string(), config, target: target? }) as Opened)
+            Ok(Box::new(RecordedTarget { handler: spec.name.to_string(), config, target: target? })
+                as BoxBackend)
         })
     }
 }
@@ -48,7 +50,7 @@ impl TestConnector {
     /// The handler of an adapter under test, with the connection to this adapter in place of the configured one.
     fn under_test(&self, spec: &HandlerSpec) -> Option<HandlerSpec> {
         let mut spec = spec.clone();
-        if let Use::Remote { connection, adapter_config, .. } = &mut spec.used {
+        if let BackendSpec::Remote { connection, adapter_config, .. } = &mut spec.backend {
             let config = adapter_config.as_ref()?;
             self.host.adapters().configured_by(config.message_name())?;
             match &self.address {
@@ -64,7 +66,7 @@ impl TestConnector {
 pub(super) struct RecordedTarget {
     pub(super) handler: String,
     pub(super) config: Option<Any>,
-    pub(super) target: Opened,
+    pub(super) target: BoxBackend,
 }
 
 impl HandlerBackend for RecordedTarget {

@@ -6,7 +6,7 @@ use mixer_adapter_core::adapter::Code;
 
 /// A fault between the engine and an adapter: see [`FakeMixer::inject`](super::FakeMixer::inject).
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Fault {
+pub enum InjectedFault {
     /// Delays the call, but not its deadline.
     Delay(Duration),
     /// Answers with this error instead of the adapter.

@@ -10,8 +10,8 @@ use std::{
 use tokio::{runtime::Handle as Runtime, sync::Mutex};
 
 use super::{
-    Answer, Attributes, Fault, NoAdapter, RejectedConfigError, RequestBuilder, Setup, backend::Backend,
-    call::recorded, connect::TestConnector, resources::NAMESPACE,
+    Answer, Attributes, InjectedFault, NoAdapter, RejectedConfigError, RequestBuilder, Setup,
+    backend::Backend, call::recorded, connect::TestConnector, resources::NAMESPACE,
 };
 use crate::{
     answer::Verdict,
@@ -72,7 +72,7 @@ impl FakeMixer {
         let closing = Closing::on(Runtime::current());
         let backend = Backend::new(host.clone());
         let local = remote::Options {
-            wire: Some(backend.wire(closing.runtime().clone())),
+            transport: Some(backend.transport(closing.runtime().clone())),
             resolver: remote::Resolver::new(|_, _| async { Ok(vec![([127, 0, 0, 1], 1).into()]) }),
             reconnect: Backoff { first: Duration::from_millis(1), longest: Duration::from_millis(10) },
             setup_backoff: Backoff { first: Duration::from_millis(1), longest: Duration::from_millis(10) },
@@ -118,7 +118,7 @@ impl FakeMixer {
 
     /// Injects a fault into the next gRPC call of an adapter; several faults apply to one call each. Handlers with
     /// `compiledAdapter` are called without gRPC and have no faults.
-    pub fn inject(&self, fault: Fault) {
+    pub fn inject(&self, fault: InjectedFault) {
         self.backend.inject(fault);
     }
 

@@ -16,7 +16,7 @@ mod setup;
 pub use answer::Answer;
 pub use attributes::Attributes;
 pub use call::Call;
-pub use fault::Fault;
+pub use fault::InjectedFault;
 pub use handler::FakeHandler;
 pub use mixer::FakeMixer;
 pub use params::{IntoParams, Params};

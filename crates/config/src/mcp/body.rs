@@ -6,7 +6,7 @@ use serde_json::{Value as Json, json};
 
 use crate::{Collection, Finding, Topic, Types, findings, ordered};
 use mixer_adapter_core::{
-    framework::json::{ParamsError, read_json},
+    framework::json::{JsonError, read_json},
     proto::Any,
 };
 
@@ -72,7 +72,7 @@ pub(super) fn of_spec(
     types: &Types,
     collection: &Collection,
     spec: Json,
-) -> Result<(Any, Vec<Finding>), ParamsError> {
+) -> Result<(Any, Vec<Finding>), JsonError> {
     if let Some(type_url) = spec[TYPE].as_str() {
         return of_type(types, type_url.to_owned(), spec);
     }
@@ -82,13 +82,13 @@ pub(super) fn of_spec(
 }
 
 /// A message in JSON that says its type under `@type`.
-pub(crate) fn of_any(types: &Types, json: Json) -> Result<Any, ParamsError> {
+pub(crate) fn of_any(types: &Types, json: Json) -> Result<Any, JsonError> {
     let type_url = json[TYPE].as_str().map(str::to_owned);
     of_type(types, type_url.ok_or_else(|| at(TYPE, "is missing".to_owned()))?, json).map(|(body, _)| body)
 }
 
 /// A spec that says its type: fields beside it, or its bytes in base64 under `value`, which is also how types travel that are not known.
-fn of_type(types: &Types, type_url: String, mut spec: Json) -> Result<(Any, Vec<Finding>), ParamsError> {
+fn of_type(types: &Types, type_url: String, mut spec: Json) -> Result<(Any, Vec<Finding>), JsonError> {
     let Some((_, name)) = type_url.rsplit_once('/') else {
         return Err(at(TYPE, format!("{type_url:?} is no type; write it like {HOST}{type_url}")));
     };
@@ -121,13 +121,13 @@ fn encode(
     type_url: String,
     descriptor: &MessageDescriptor,
     spec: Json,
-) -> Result<(Any, Vec<Finding>), ParamsError> {
+) -> Result<(Any, Vec<Finding>), JsonError> {
     let message = read_json(descriptor, spec)?;
     Ok((Any { type_url, value: ordered::encode(&message).into() }, findings(&message)))
 }
 
-fn at(field: &str, reason: String) -> ParamsError {
-    ParamsError { field: field.to_owned(), reason }
+fn at(field: &str, reason: String) -> JsonError {
+    JsonError { field: field.to_owned(), reason }
 }
 
 /// A Struct has no integers: numbers that are whole are taken for them, as they are in YAML.

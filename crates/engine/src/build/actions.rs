@@ -6,7 +6,7 @@ use super::{
     handlers::Handlers,
     headers::{HeaderSpec, operations},
     index::{language, of_kind, resolve},
-    instances::{Compiled, Instances},
+    instances::{InstanceSpec, Instances},
 };
 use crate::{
     attribute::Vocabulary,
@@ -35,7 +35,7 @@ pub(super) struct ActionSpec {
     /// The name by which header operations of the rule refer to the action's outputs.
     pub(super) name: String,
     pub(super) handler: ResourceName,
-    pub(super) instances: Vec<Compiled>,
+    pub(super) instances: Vec<InstanceSpec>,
 }
 
 pub(super) fn read(
@@ -120,7 +120,7 @@ fn warn_of_condition(
 ) {
     faults
         .extend(condition.unused_fallbacks().iter().map(|idle| resource.warning("match", idle.to_string())));
-    let checks = actions.iter().flat_map(|action| &action.instances).any(Compiled::is_check);
+    let checks = actions.iter().flat_map(|action| &action.instances).any(InstanceSpec::is_check);
     let of_the_caller = |name: &&str| OF_THE_CALLER.iter().any(|prefix| name.starts_with(prefix));
     let missing: Vec<&str> =
         condition.required_attributes().iter().map(|name| &**name).filter(of_the_caller).collect();
@@ -168,7 +168,7 @@ fn action(
     let found = resolve(set, &Kind::Handler, &action.handler, namespace, handlers);
     let (handler, configured) =
         found.map_err(|why| faults.push(resource.error(&format!("actions[{index}].handler"), why))).ok()?;
-    let mut compiled: Vec<Compiled> = Vec::new();
+    let mut compiled: Vec<InstanceSpec> = Vec::new();
     for (place, reference) in action.instances.iter().enumerate() {
         let field = format!("actions[{index}].instances[{place}]");
         let found = match resolve(set, &Kind::Instance, reference, namespace, instances) {

@@ -14,11 +14,11 @@ use crate::{
 use mixer_adapter_config::ResourceName;
 use mixer_adapter_core::template::Variety;
 
-type Opened = BTreeMap<ResourceName, Arc<RuntimeHandler>>;
+type OpenHandlers = BTreeMap<ResourceName, Arc<RuntimeHandler>>;
 
 pub(super) fn tables(
     rules: Vec<RuleSpec>,
-    opened: &Opened,
+    opened: &OpenHandlers,
     default_namespace: &str,
     snapshot: &mut Snapshot,
 ) {
@@ -43,7 +43,7 @@ fn rules_of<'t>(table: &'t mut Table, namespace: &str, default_namespace: &str) 
     }
 }
 
-fn add(rule: RuleSpec, opened: &Opened, default_namespace: &str, snapshot: &mut Snapshot) {
+fn add(rule: RuleSpec, opened: &OpenHandlers, default_namespace: &str, snapshot: &mut Snapshot) {
     let RuleSpec { name, language, condition, expression, actions, headers } = rule;
     let namespace = name.namespace().to_owned();
     let rule: Arc<str> = name.to_string().into();

@@ -36,7 +36,7 @@ pub struct HandlerSpec {
     /// The full name.
     pub name: ResourceName,
     /// The adapter and its configuration.
-    pub used: Use,
+    pub backend: BackendSpec,
     /// The instances of its calls: their `Type` messages by full name, and the names of their templates.
     pub instances: BTreeMap<String, (String, Any)>,
     resource: Resource,
@@ -44,7 +44,7 @@ pub struct HandlerSpec {
 
 /// The backend of a handler.
 #[derive(Clone, Debug)]
-pub enum Use {
+pub enum BackendSpec {
     /// An adapter in this process with its canonical configuration.
     InProcess {
         /// The adapter.
@@ -65,28 +65,30 @@ pub enum Use {
 
 /// A handler as rules refer to it.
 #[derive(Debug)]
-pub(super) struct Configured {
+pub(super) struct ResolvedHandler {
     resource: Resource,
-    used: Use,
-    templates: Served,
+    backend: BackendSpec,
+    templates: SupportedTemplates,
 }
 
 #[derive(Debug)]
-enum Served {
+enum SupportedTemplates {
     InProcess(Arc<AdapterInfo>),
     Remote(Vec<Arc<DynamicTemplate>>),
 }
 
-pub(super) type Handlers = BTreeMap<ResourceName, Configured>;
+pub(super) type Handlers = BTreeMap<ResourceName, ResolvedHandler>;
 
-impl Configured {
+impl ResolvedHandler {
     /// Returns whether the adapter supports the template.
     pub(super) fn serves(&self, template: &DynamicTemplate) -> bool {
         match &self.templates {
-            Served::InProcess(adapter) => {
+            SupportedTemplates::InProcess(adapter) => {
                 adapter.templates.iter().any(|served| served.method == template.method())
             }
-            Served::Remote(templates) => templates.iter().any(|served| served.method() == template.method()),
+            SupportedTemplates::Remote(templates) => {
+                templates.iter().any(|served| served.method() == template.method())
+            }
         }
     }
 }
@@ -112,7 +114,7 @@ fn handler(
     adapters: &Adapters,
     host: &Host,
     faults: &mut Vec<Fault>,
-) -> Result<Configured, Box<Fault>> {
+) -> Result<ResolvedHandler, Box<Fault>> {
     let params = spec.params.clone().unwrap_or_default();
     let reference = match &spec.adapter {
         Target::Compiled(adapter) => return in_process(resource, adapter, params, host, faults),
@@ -134,12 +136,16 @@ fn handler(
             Some(Any { type_url: format!("type.googleapis.com/{}", message.full_name()), value })
         }
     };
-    let used = Use::Remote {
+    let backend = BackendSpec::Remote {
         connection: Box::new(connection),
         adapter_config,
         session_based: adapter.session_based,
     };
-    Ok(Configured { resource: resource.clone(), used, templates: Served::Remote(adapter.templates.clone()) })
+    Ok(ResolvedHandler {
+        resource: resource.clone(),
+        backend,
+        templates: SupportedTemplates::Remote(adapter.templates.clone()),
+    })
 }
 
 /// Returns the adapter's configuration with warnings about deprecated fields.
@@ -184,7 +190,7 @@ fn in_process(
     params: Map<String, Json>,
     host: &Host,
     faults: &mut Vec<Fault>,
-) -> Result<Configured, Box<Fault>> {
+) -> Result<ResolvedHandler, Box<Fault>> {
     let Some(adapter) = host.adapters().find(adapter) else {
         let known: Vec<&str> = host.adapters().iter().map(|adapter| adapter.name).collect();
         let reason =
@@ -196,8 +202,12 @@ fn in_process(
         .handlers()
         .canonical(adapter, config)
         .map_err(|error| resource.error("params", error.to_string()))?;
-    let used = Use::InProcess { adapter: adapter.clone(), config };
-    Ok(Configured { resource: resource.clone(), used, templates: Served::InProcess(adapter.clone()) })
+    let backend = BackendSpec::InProcess { adapter: adapter.clone(), config };
+    Ok(ResolvedHandler {
+        resource: resource.clone(),
+        backend,
+        templates: SupportedTemplates::InProcess(adapter.clone()),
+    })
 }
 
 /// Returns the handlers that rules use, each with the instances of its calls.
@@ -220,7 +230,12 @@ pub(super) fn in_use(handlers: Handlers, rules: &[RuleSpec]) -> Vec<Arc<HandlerS
     }
     let used = handlers.into_iter().filter_map(|(name, configured)| {
         let instances = instances.get(&name)?.clone();
-        Some(Arc::new(HandlerSpec { name, used: configured.used, instances, resource: configured.resource }))
+        Some(Arc::new(HandlerSpec {
+            name,
+            backend: configured.backend,
+            instances,
+            resource: configured.resource,
+        }))
     });
     used.collect()
 }
@@ -232,7 +247,7 @@ pub(super) fn validate(
     faults: &mut Vec<Fault>,
 ) -> Vec<Arc<HandlerSpec>> {
     handlers.retain(|spec| {
-        let Use::InProcess { adapter, config } = &spec.used else { return true };
+        let BackendSpec::InProcess { adapter, config } = &spec.backend else { return true };
         let validated = host.handlers().validate(adapter, config, &spec.inferred_types(adapter));
         faults.extend(validated.as_ref().err().into_iter().flat_map(|error| spec.refusal(error)));
         validated.is_ok()
@@ -245,12 +260,12 @@ impl HandlerSpec {
     pub(crate) fn signature(&self) -> Digest {
         let name = self.name.to_string();
         let mut parts: Vec<Vec<u8>> = vec![name.into_bytes()];
-        match &self.used {
-            Use::InProcess { adapter, config } => {
+        match &self.backend {
+            BackendSpec::InProcess { adapter, config } => {
                 parts.push(adapter.name.as_bytes().to_vec());
                 parts.push(config.to_vec());
             }
-            Use::Remote { connection, adapter_config, session_based } => {
+            BackendSpec::Remote { connection, adapter_config, session_based } => {
                 parts.push(connection.encode_to_vec());
                 parts.push(adapter_config.as_ref().map(Any::encode_to_vec).unwrap_or_default());
                 if *session_based {
@@ -267,8 +282,8 @@ impl HandlerSpec {
     /// The name in messages of denials: as in Mixer, `name.namespace` for a handler of a compiled adapter, and the
     /// full name for all others, including kinds that are named after the adapter.
     pub(crate) fn denial_name(&self) -> Arc<str> {
-        match (&self.used, self.name.kind()) {
-            (Use::InProcess { .. }, Kind::Handler) => {
+        match (&self.backend, self.name.kind()) {
+            (BackendSpec::InProcess { .. }, Kind::Handler) => {
                 format!("{}.{}", self.name.name(), self.name.namespace()).into()
             }
             _ => self.name.to_string().into(),

@@ -24,12 +24,12 @@ use mixer_adapter_core::{
 
 /// An instance as rules refer to it.
 #[derive(Clone, Debug)]
-pub(super) struct Compiled {
+pub(super) struct InstanceSpec {
     pub(super) instance: Arc<Instance>,
     pub(super) bindings: Option<Arc<Bindings>>,
 }
 
-impl Compiled {
+impl InstanceSpec {
     pub(super) fn is_check(&self) -> bool {
         self.instance.template.variety() == Variety::Check
     }
@@ -39,7 +39,7 @@ impl Compiled {
     }
 }
 
-pub(super) type Instances = BTreeMap<ResourceName, Compiled>;
+pub(super) type Instances = BTreeMap<ResourceName, InstanceSpec>;
 
 pub(super) fn read(
     set: &ConfigSet,
@@ -84,7 +84,7 @@ fn instance(
     templates: &Templates,
     vocabulary: &Arc<Vocabulary>,
     faults: &mut Vec<Fault>,
-) -> Result<Compiled, Box<Fault>> {
+) -> Result<InstanceSpec, Box<Fault>> {
     let (source, template) = match &spec.template {
         Target::Compiled(name) => (TemplateSource::Compiled, compiled_template(resource, name)?),
         Target::Resource(reference) => {
@@ -106,7 +106,7 @@ fn instance(
         }
         _ => None,
     };
-    Ok(Compiled { instance: Arc::new(instance), bindings })
+    Ok(InstanceSpec { instance: Arc::new(instance), bindings })
 }
 
 /// Compiles the bindings. As in Mixer, one that does not compile is dropped; it is a fault nevertheless.

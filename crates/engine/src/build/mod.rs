@@ -14,8 +14,8 @@ mod schemas;
 
 use std::sync::Arc;
 
-pub use handlers::{HandlerSpec, Use};
-pub use open::{Connect, Connector, OpenFault, Opened};
+pub use handlers::{BackendSpec, HandlerSpec};
+pub use open::{BoxBackend, Connect, Connector};
 
 use super::{
     attribute::Vocabulary,
@@ -95,24 +95,25 @@ impl FieldPolicy {
 }
 
 /// A parsed, resolved and compiled configuration whose handlers are not opened yet.
-pub struct Blueprint {
+pub struct SnapshotBuilder {
     vocabulary: Arc<Vocabulary>,
     handlers: Vec<Arc<HandlerSpec>>,
     rules: Vec<RuleSpec>,
     faults: Vec<Fault>,
 }
 
-impl Blueprint {
+impl SnapshotBuilder {
     /// Compiles a set of resources, whose `faults` so far are given. `host` has the adapters of this process, to
     /// which `compiledAdapter` refers.
-    pub fn read(set: &ConfigSet, mut faults: Vec<Fault>, host: &Host) -> Self {
+    pub fn new(set: &ConfigSet, mut faults: Vec<Fault>, host: &Host) -> Self {
         let vocabulary = Arc::new(schemas::vocabulary(set, &mut faults));
         let templates = schemas::templates(set, &mut faults);
         let adapters = schemas::adapters(set, &templates, &mut faults);
         let handlers = handlers::read(set, &adapters, host, &mut faults);
         let instances = instances::read(set, &templates, &vocabulary, &mut faults);
         let rules = actions::read(set, &handlers, &instances, &vocabulary, &mut faults);
-        let is_quota = |name: &ResourceName| instances.get(name).is_some_and(instances::Compiled::is_quota);
+        let is_quota =
+            |name: &ResourceName| instances.get(name).is_some_and(instances::InstanceSpec::is_quota);
         faults.extend(lint(set, is_quota));
         let handlers = handlers::validate(handlers::in_use(handlers, &rules), host, &mut faults);
         Self { vocabulary, handlers, rules, faults }

@@ -8,7 +8,7 @@ use std::{
 use futures_util::future::join_all;
 use prost::Message as _;
 
-use super::handlers::{HandlerSpec, Use};
+use super::handlers::{BackendSpec, HandlerSpec};
 use crate::{
     handler::{HandlerBackend, LocalBackend, RemoteBackend, RuntimeHandler},
     remote::{self, OpenError, RemoteAdapter, Session},
@@ -21,16 +21,13 @@ use mixer_adapter_host::{
     handler::{BoxFuture, Closing},
 };
 
-/// An opened backend.
-pub type Opened = Box<dyn HandlerBackend>;
-
-/// Faults of a handler that could not be opened.
-pub type OpenFault = Vec<Fault>;
+/// The backend of an open handler.
+pub type BoxBackend = Box<dyn HandlerBackend>;
 
 /// Opens the backends of handlers.
 pub trait Connect: Send + Sync {
     /// Opens a backend. An out-of-process adapter that cannot be reached is not a fault; the handler retries.
-    fn connect<'a>(&'a self, spec: &'a HandlerSpec) -> BoxFuture<'a, Result<Opened, OpenFault>>;
+    fn connect<'a>(&'a self, spec: &'a HandlerSpec) -> BoxFuture<'a, Result<BoxBackend, Vec<Fault>>>;
 }
 
 /// Opens backends in this process and out of process.
@@ -44,28 +41,28 @@ pub struct Connector {
 }
 
 impl Connect for Connector {
-    fn connect<'a>(&'a self, spec: &'a HandlerSpec) -> BoxFuture<'a, Result<Opened, OpenFault>> {
+    fn connect<'a>(&'a self, spec: &'a HandlerSpec) -> BoxFuture<'a, Result<BoxBackend, Vec<Fault>>> {
         Box::pin(async move {
-            match &spec.used {
-                Use::InProcess { adapter, config } => {
+            match &spec.backend {
+                BackendSpec::InProcess { adapter, config } => {
                     let handler = self.host.handlers().open(adapter, config.clone()).await;
                     let handler = handler.map_err(|error| spec.refusal(&error))?;
-                    Ok(Box::new(LocalBackend::new(self.host.clone(), handler)) as Opened)
+                    Ok(Box::new(LocalBackend::new(self.host.clone(), handler)) as BoxBackend)
                 }
-                Use::Remote { connection, adapter_config, session_based: false } => {
+                BackendSpec::Remote { connection, adapter_config, session_based: false } => {
                     let adapter = RemoteAdapter::new(connection, &self.remote, self.closing.runtime())
                         .map_err(|errors| faults(spec, errors))?;
                     let config = adapter_config.as_ref().map(|any| any.encode_to_vec().into());
-                    Ok(Box::new(RemoteBackend::new(adapter, config)) as Opened)
+                    Ok(Box::new(RemoteBackend::new(adapter, config)) as BoxBackend)
                 }
-                Use::Remote { connection, adapter_config, session_based: true } => {
+                BackendSpec::Remote { connection, adapter_config, session_based: true } => {
                     let types = spec.instances.iter().map(|(name, (_, any))| (name.clone(), any.clone()));
                     let new = NewSession {
                         adapter_config: adapter_config.clone(),
                         inferred_types: types.collect(),
                     };
                     match Session::open(connection, new, &self.remote, &self.closing).await {
-                        Ok(session) => Ok(Box::new(session) as Opened),
+                        Ok(session) => Ok(Box::new(session) as BoxBackend),
                         Err(OpenError::Connection(errors)) => Err(faults(spec, errors)),
                         Err(OpenError::Refused(refused)) => {
                             Err(vec![spec.fault("params", refused.to_string())])

@@ -7,23 +7,23 @@ use futures_util::stream::{FuturesUnordered, StreamExt as _};
 use tokio::time::Instant;
 use tonic::{Code, Status};
 
-use super::{Request, plan::Planned};
-use crate::policy::Failure;
+use super::{Request, plan::PlannedCall};
+use crate::policy::FailureEffect;
 use crate::{handler::QuotaParams, trace::Trace};
 use mixer_adapter_core::framework::status::status_name;
 
 /// A completed call.
-pub(super) struct Answered<'s> {
-    pub(super) planned: Planned<'s>,
+pub(super) struct CompletedCall<'s> {
+    pub(super) planned: PlannedCall<'s>,
     pub(super) answer: Result<Bytes, Status>,
     took: Duration,
 }
 
 pub(super) async fn call_all<'s>(
-    planned: Vec<Planned<'s>>,
+    planned: Vec<PlannedCall<'s>>,
     quota: Option<QuotaParams<'_>>,
     deadline: Option<Instant>,
-) -> Vec<Answered<'s>> {
+) -> Vec<CompletedCall<'s>> {
     if planned.len() == 1 {
         let mut answered = Vec::with_capacity(1);
         for planned in planned {
@@ -37,19 +37,19 @@ pub(super) async fn call_all<'s>(
 }
 
 async fn call<'s>(
-    planned: Planned<'s>,
+    planned: PlannedCall<'s>,
     quota: Option<QuotaParams<'_>>,
     deadline: Option<Instant>,
-) -> Answered<'s> {
+) -> CompletedCall<'s> {
     let start = std::time::Instant::now();
     let destination = planned.destination;
     let quota = quota.map(|quota| QuotaParams { instance: &planned.entry.instance.name, ..quota });
     let instances = std::slice::from_ref(&planned.instance);
     let answer = destination.handler.call(&destination.template, instances, quota, deadline).await;
-    Answered { answer, took: start.elapsed(), planned }
+    CompletedCall { answer, took: start.elapsed(), planned }
 }
 
-impl Answered<'_> {
+impl CompletedCall<'_> {
     pub(super) fn handler(&self) -> &str {
         &self.planned.destination.handler.name
     }
@@ -79,7 +79,7 @@ impl Answered<'_> {
 
 impl Request<'_> {
     /// Converts an adapter's error to a failure of the request.
-    pub(super) fn failure(&self, handler: &str, status: &Status) -> Option<Failure> {
+    pub(super) fn failure(&self, handler: &str, status: &Status) -> Option<FailureEffect> {
         let policy = match status.code() {
             Code::DeadlineExceeded => self.snapshot.policy.timeout,
             _ => self.snapshot.policy.adapter_error,

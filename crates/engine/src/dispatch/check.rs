@@ -3,13 +3,13 @@ use prost::Message as _;
 
 use super::{
     DispatchError, Request,
-    calls::{Answered, call_all, status_text},
-    combine::{Combined, DEFAULT_DURATION, DEFAULT_USES},
-    plan::{Conditions, Planned},
+    calls::{CompletedCall, call_all, status_text},
+    merge::{DEFAULT_DURATION, DEFAULT_USES, MergedResult},
+    plan::{Conditions, PlannedCall},
 };
 use crate::{
     answer::CheckAnswer,
-    policy::{Failure, OnFailure, fatal},
+    policy::{FailureEffect, OnFailure, fatal},
     trace::{Phase, Step, Trace},
 };
 use mixer_adapter_core::{proto::CheckResult, template::Variety};
@@ -58,7 +58,7 @@ impl<'s> Request<'s> {
     pub async fn check(&mut self) -> Result<CheckAnswer, DispatchError> {
         let snapshot = self.snapshot;
         let mut conditions = Conditions::of(snapshot.checks.of(&self.namespace));
-        let mut planned: Vec<Planned<'s>> = Vec::new();
+        let mut planned: Vec<PlannedCall<'s>> = Vec::new();
         let mut planner = self.planner(false);
         for conditions in &mut conditions {
             planner.plan(Phase::Check, conditions, |_, _| true, |call| planned.push(call));
@@ -70,11 +70,11 @@ impl<'s> Request<'s> {
         if !operations.operations.is_empty() {
             outputs.resize(operations.entries, None);
         }
-        let mut combined = Combined::default();
+        let mut merged = MergedResult::default();
         for answered in call_all(planned, None, self.deadline).await {
             match self.take(&answered) {
                 Ok((result, output)) => {
-                    combined.add(answered.denial_name(), result);
+                    merged.add(answered.denial_name(), result);
                     let planned = answered.planned;
                     if planned.rules == operating
                         && let Some(place) = outputs.get_mut(planned.entry.index)
@@ -85,17 +85,20 @@ impl<'s> Request<'s> {
                 Err(failure) => failures.extend(failure),
             }
         }
-        self.fail(&mut combined, failures)?;
-        if !combined.is_denied()
+        self.fail(&mut merged, failures)?;
+        if !merged.is_denied()
             && let Some(conditions) = conditions.get_mut(operating)
         {
-            combined.directive = self.header_operations(operations, conditions, &outputs);
+            merged.directive = self.header_operations(operations, conditions, &outputs);
         }
-        Ok(finish(combined, self.trace.as_deref_mut()))
+        Ok(finish(merged, self.trace.as_deref_mut()))
     }
 
     /// Returns the adapter's result or its failure.
-    fn take(&mut self, answered: &Answered<'_>) -> Result<(CheckResult, Option<Bytes>), Option<Failure>> {
+    fn take(
+        &mut self,
+        answered: &CompletedCall<'_>,
+    ) -> Result<(CheckResult, Option<Bytes>), Option<FailureEffect>> {
         let decoded = answered.answer.clone().and_then(|bytes| {
             let undecodable = |error: prost::DecodeError| {
                 tonic::Status::internal(format!("the answer cannot be decoded: {error}"))
@@ -117,36 +120,36 @@ impl<'s> Request<'s> {
     }
 
     /// Applies the failure policy.
-    fn fail(&self, combined: &mut Combined, failures: Vec<Failure>) -> Result<(), DispatchError> {
+    fn fail(&self, merged: &mut MergedResult, failures: Vec<FailureEffect>) -> Result<(), DispatchError> {
         let fatal = fatal(&failures);
         if !fatal.is_empty() {
             return Err(DispatchError { failures: fatal });
         }
         for failure in failures {
-            if let Failure::Deny(text) = failure {
-                combined.deny(text);
+            if let FailureEffect::Deny(text) = failure {
+                merged.deny(text);
             }
         }
         if self.snapshot.has_faults && self.snapshot.policy.config_error == OnFailure::Closed {
-            combined.deny("the configuration has faults".to_owned());
+            merged.deny("the configuration has faults".to_owned());
         }
         Ok(())
     }
 }
 
-fn finish(mut combined: Combined, trace: Option<&mut Trace>) -> CheckAnswer {
-    if combined.says_nothing_of_validity() {
-        combined.valid_duration = DEFAULT_DURATION;
-        combined.valid_use_count = DEFAULT_USES;
+fn finish(mut merged: MergedResult, trace: Option<&mut Trace>) -> CheckAnswer {
+    if merged.says_nothing_of_validity() {
+        merged.valid_duration = DEFAULT_DURATION;
+        merged.valid_use_count = DEFAULT_USES;
     }
     if let Some(trace) = trace {
-        trace.steps.push(Step::Merged { outcome: combined.describe() });
+        trace.steps.push(Step::Merged { outcome: merged.describe() });
     }
     CheckAnswer {
-        status: combined.status(),
-        valid_duration: combined.valid_duration,
-        valid_use_count: combined.valid_use_count,
-        directive: combined.directive,
+        status: merged.status(),
+        valid_duration: merged.valid_duration,
+        valid_use_count: merged.valid_use_count,
+        directive: merged.directive,
     }
 }
 

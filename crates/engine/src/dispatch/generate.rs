@@ -4,12 +4,12 @@ use std::sync::Arc;
 
 use super::{
     DispatchError, Request,
-    calls::{Answered, call_all, failure_text, status_text},
-    plan::{Conditions, Planned},
+    calls::{CompletedCall, call_all, failure_text, status_text},
+    plan::{Conditions, PlannedCall},
 };
 use crate::{
     attribute::{AttributeValue, Bag, Reads, Vocabulary},
-    policy::{Failure, fatal},
+    policy::{FailureEffect, fatal},
     rules::Bindings,
     trace::{Phase, Step},
 };
@@ -21,7 +21,7 @@ impl<'s> Request<'s> {
     pub async fn generate(&mut self) -> Result<(), DispatchError> {
         self.generated = true;
         let snapshot = self.snapshot;
-        let mut planned: Vec<Planned<'s>> = Vec::new();
+        let mut planned: Vec<PlannedCall<'s>> = Vec::new();
         let mut conditions = Conditions::of(snapshot.generators.of(&self.namespace));
         let mut planner = self.planner(true);
         for conditions in &mut conditions {
@@ -30,8 +30,8 @@ impl<'s> Request<'s> {
         // This phase cannot deny a request, so a closed failure policy is fatal here.
         let mut failures = fatal(&planner.failures);
         failures.extend(planner.failures.into_iter().filter_map(|failure| match failure {
-            Failure::Deny(text) => Some(text),
-            Failure::Fatal(_) => None,
+            FailureEffect::Deny(text) => Some(text),
+            FailureEffect::Fatal(_) => None,
         }));
         let mut generated: Vec<(u32, Arc<str>, AttributeValue)> = Vec::new();
         for answered in call_all(planned, None, self.deadline).await {
@@ -64,7 +64,7 @@ impl<'s> Request<'s> {
     /// Evaluates the bindings of a generator with its output.
     fn bind(
         &mut self,
-        answered: &Answered<'s>,
+        answered: &CompletedCall<'s>,
         generated: &mut Vec<(u32, Arc<str>, AttributeValue)>,
     ) -> Result<(), String> {
         let outcome = || match &answered.answer {

@@ -2,9 +2,9 @@
 
 mod calls;
 mod check;
-mod combine;
 mod generate;
 mod headers;
+mod merge;
 mod plan;
 mod quota;
 mod report;

@@ -1,7 +1,7 @@
 //! Plans the calls of a request: evaluates conditions and builds instances.
 
 use super::Request;
-use crate::policy::Failure;
+use crate::policy::FailureEffect;
 use crate::{
     attribute::{Attributes, Bag, Reads},
     rules::{Condition, Destination, Entry, Rules},
@@ -10,7 +10,7 @@ use crate::{
 
 /// A planned call: an instance, or all instances for a destination of a report.
 #[derive(Debug)]
-pub(super) struct Planned<'s> {
+pub(super) struct PlannedCall<'s> {
     /// The namespace of its rules: 0 for the default one, 1 for that of the request.
     pub(super) rules: usize,
     pub(super) destination: &'s Destination,
@@ -41,7 +41,7 @@ pub(super) struct Planner<'r> {
     pub(super) bag: &'r Bag,
     pub(super) reads: &'r mut Reads,
     pub(super) trace: Option<&'r mut Trace>,
-    pub(super) failures: Vec<Failure>,
+    pub(super) failures: Vec<FailureEffect>,
     /// Whether a call was skipped because its handler is not called.
     pub(super) uncalled: bool,
     /// Number of conditions that could not be evaluated.
@@ -108,7 +108,7 @@ impl Planner<'_> {
         phase: Phase,
         conditions: &mut Conditions<'s>,
         mut wanted: impl FnMut(&'s Entry, bool) -> bool,
-        mut planned: impl FnMut(Planned<'s>),
+        mut planned: impl FnMut(PlannedCall<'s>),
     ) {
         for destination in &conditions.rules.destinations {
             for group in &destination.groups {
@@ -120,7 +120,12 @@ impl Planner<'_> {
                     {
                         match destination.handler.is_called(&destination.template) {
                             true => {
-                                planned(Planned { rules: conditions.index, destination, entry, instance });
+                                planned(PlannedCall {
+                                    rules: conditions.index,
+                                    destination,
+                                    entry,
+                                    instance,
+                                });
                             }
                             false => self.leave_out(destination, entry),
                         }

@@ -4,9 +4,9 @@ use prost::Message as _;
 
 use super::{
     Request,
-    calls::{Answered, call_all, status_text},
-    combine::DEFAULT_DURATION,
-    plan::{Conditions, Planned},
+    calls::{CompletedCall, call_all, status_text},
+    merge::DEFAULT_DURATION,
+    plan::{Conditions, PlannedCall},
 };
 use crate::{
     handler::QuotaParams,
@@ -53,7 +53,7 @@ impl<'s> Request<'s> {
         let in_full = QuotaAnswer { granted: request.amount, valid_duration: DEFAULT_DURATION };
         let mut answer = QuotaAnswer::default();
         let mut found = false;
-        let mut planned: Vec<Planned<'s>> = Vec::new();
+        let mut planned: Vec<PlannedCall<'s>> = Vec::new();
         let mut conditions = Conditions::of(snapshot.quotas.of(&self.namespace));
         let mut planner = self.planner(false);
         for conditions in &mut conditions {
@@ -100,7 +100,7 @@ impl<'s> Request<'s> {
     }
 
     /// Returns the adapter's grant; an error if it failed or responded for another instance.
-    fn granted(&mut self, answered: &Answered<'_>) -> Result<QuotaAnswer, tonic::Status> {
+    fn granted(&mut self, answered: &CompletedCall<'_>) -> Result<QuotaAnswer, tonic::Status> {
         let instance = &*answered.planned.entry.instance.name;
         let result = answered.answer.clone().and_then(|bytes| {
             let result = QuotaResult::decode(bytes)

@@ -9,10 +9,10 @@ use tokio::time::Instant;
 use super::{
     DispatchError, Request,
     calls::{failure_text, status_text},
-    plan::{Conditions, Planned},
+    plan::{Conditions, PlannedCall},
 };
 use crate::{
-    policy::Failure,
+    policy::FailureEffect,
     rules::Destination,
     trace::{Phase, Trace},
 };
@@ -49,12 +49,12 @@ impl<'s> Report<'s> {
             planner.plan(Phase::Report, conditions, |_, _| true, |planned| self.buffer(planned));
         }
         let failures = planner.failures.into_iter().map(|failure| match failure {
-            Failure::Fatal(text) | Failure::Deny(text) => text,
+            FailureEffect::Fatal(text) | FailureEffect::Deny(text) => text,
         });
         self.failures.extend(failures);
     }
 
-    fn buffer(&mut self, planned: Planned<'s>) {
+    fn buffer(&mut self, planned: PlannedCall<'s>) {
         let destination = planned.destination;
         let index = self.batches.iter().position(|batch| std::ptr::eq(batch.destination, destination));
         let batch = match index {

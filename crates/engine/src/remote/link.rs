@@ -109,8 +109,8 @@ impl Dialer {
     async fn connect(&self, to: Option<SocketAddr>) -> Result<(Sender, Driver), ConnectError> {
         let within = self.options.connect_timeout;
         let connected = async {
-            if let Some(wire) = &self.options.wire {
-                return self.handshake(wire.connect()).await;
+            if let Some(transport) = &self.options.transport {
+                return self.handshake(transport.connect()).await;
             }
             let stream = self.stream(to).await?;
             stream.set_nodelay(true)?;

@@ -15,7 +15,7 @@ mod settings;
 
 pub use adapter::RemoteAdapter;
 pub use mixer_adapter_net::Backoff;
-pub use options::{Options, Resolver, Wire};
+pub use options::{InProcessTransport, Options, Resolver};
 pub use session::{OpenError, RefusedError, Session, SessionState, SetupStep};
 pub use settings::check_connection;
 

@@ -36,7 +36,7 @@ pub struct Options {
     /// Maximum age of a token that was read from a file. The first call after that reads the file again.
     pub token_file_age: Duration,
     /// Replaces TCP connections to any address by connections within the process, without TLS.
-    pub wire: Option<Wire>,
+    pub transport: Option<InProcessTransport>,
 }
 
 impl Default for Options {
@@ -54,7 +54,7 @@ impl Default for Options {
             setup_backoff: Backoff { first: Duration::from_millis(100), longest: Duration::from_secs(30) },
             adapter_sans: Vec::new(),
             token_file_age: Duration::from_secs(1),
-            wire: None,
+            transport: None,
         }
     }
 }
@@ -99,9 +99,9 @@ impl fmt::Debug for Resolver {
 
 /// Connects to a server in the same process through in-memory pipes.
 #[derive(Clone)]
-pub struct Wire(Arc<dyn Fn() -> DuplexStream + Send + Sync>);
+pub struct InProcessTransport(Arc<dyn Fn() -> DuplexStream + Send + Sync>);
 
-impl Wire {
+impl InProcessTransport {
     /// Creates a transport from a function that returns the client's end of a new pipe.
     pub fn new(connect: impl Fn() -> DuplexStream + Send + Sync + 'static) -> Self {
         Self(Arc::new(connect))
@@ -112,8 +112,8 @@ impl Wire {
     }
 }
 
-impl fmt::Debug for Wire {
+impl fmt::Debug for InProcessTransport {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str("Wire")
+        f.write_str("InProcessTransport")
     }
 }

@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use mixer_adapter_core::{
     adapter::{AdapterError, Code},
-    framework::json::ParamsError,
+    framework::json::JsonError,
     template::{InvalidAnswerError, MalformedRequestError},
 };
 
@@ -66,7 +66,7 @@ pub enum CallError {
         /// The adapter.
         adapter: &'static str,
         /// The fault.
-        source: ParamsError,
+        source: JsonError,
     },
     /// The inferred type of an instance belongs to no template, or does not decode.
     #[error("inferred type of instance `{instance}`: {reason}")]

@@ -17,7 +17,7 @@ use super::{
 };
 use mixer_adapter_core::{
     adapter::{AdapterError, InferredTypes},
-    framework::{digest::Digest, json::ParamsError},
+    framework::{digest::Digest, json::JsonError},
 };
 
 /// Limits of the handler table.
@@ -116,7 +116,7 @@ impl HandlerTable {
     pub fn canonical(&self, adapter: &AdapterInfo, config: Bytes) -> Result<Bytes, CallError> {
         self.adapters.entry(adapter).canonical(config).map_err(|error| CallError::Unreadable {
             adapter: adapter.name,
-            source: ParamsError::whole(error.to_string()),
+            source: JsonError::whole(error.to_string()),
         })
     }
 

@@ -3,7 +3,7 @@
 use serde::Deserialize;
 use serde_json::Value as Json;
 
-use mixer_adapter_core::framework::json::ParamsError;
+use mixer_adapter_core::framework::json::JsonError;
 
 use crate::{Types, mcp::body, proto::envoy::service::discovery::v3::DiscoveryResponse};
 
@@ -13,7 +13,7 @@ pub(super) enum ResponseError {
     #[error("it is not a DiscoveryResponse: {0}")]
     Response(serde_json::Error),
     #[error("resource {0}: {1}")]
-    Resource(usize, ParamsError),
+    Resource(usize, JsonError),
 }
 
 #[derive(Deserialize)]

@@ -23,14 +23,14 @@ const ANY_TYPE: &str = "@type";
 /// A fault of a message in JSON.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("{}{reason}", if field.is_empty() { String::new() } else { format!("{field}: ") })]
-pub struct ParamsError {
+pub struct JsonError {
     /// The path of the field, `quotas[0].max_amount`; empty for the message itself.
     pub field: String,
     /// What is wrong and what is expected.
     pub reason: String,
 }
 
-impl ParamsError {
+impl JsonError {
     /// Creates an error of the message itself.
     pub fn whole(reason: impl Into<String>) -> Self {
         Self { field: String::new(), reason: reason.into() }
@@ -42,7 +42,7 @@ impl ParamsError {
 }
 
 /// Same as [`read_json`], but returns the encoded message.
-pub fn read_params(message: &MessageDescriptor, json: Json) -> Result<Bytes, ParamsError> {
+pub fn read_params(message: &MessageDescriptor, json: Json) -> Result<Bytes, JsonError> {
     read_json(message, json).map(|message| message.encode_to_vec().into())
 }
 
@@ -53,12 +53,12 @@ pub fn read_params(message: &MessageDescriptor, json: Json) -> Result<Bytes, Par
 ///
 /// # Errors
 /// The first fault, with the path of its field.
-pub fn read_json(message: &MessageDescriptor, json: Json) -> Result<DynamicMessage, ParamsError> {
+pub fn read_json(message: &MessageDescriptor, json: Json) -> Result<DynamicMessage, JsonError> {
     let json = read_message(message, json, "")?;
     let mut path = serde_path_to_error::Track::new();
     let reader = serde_path_to_error::Deserializer::new(json, &mut path);
     DynamicMessage::deserialize(message.clone(), reader)
-        .map_err(|error| ParamsError { field: path.path().to_string(), reason: error.to_string() })
+        .map_err(|error| JsonError { field: path.path().to_string(), reason: error.to_string() })
 }
 
 /// Converts a `google.protobuf.Struct` to JSON. Numbers stay floating-point: a Struct has no integers, and [`read_json`]
@@ -79,7 +79,7 @@ fn value_to_json(value: prost_types::Value) -> Json {
     }
 }
 
-fn read_message(message: &MessageDescriptor, json: Json, path: &str) -> Result<Json, ParamsError> {
+fn read_message(message: &MessageDescriptor, json: Json, path: &str) -> Result<Json, JsonError> {
     if message.full_name() == "google.protobuf.Duration" {
         return read_duration(json, path);
     }
@@ -89,9 +89,9 @@ fn read_message(message: &MessageDescriptor, json: Json, path: &str) -> Result<J
     if message.full_name().starts_with("google.protobuf.") {
         return Ok(json);
     }
-    let json = expand(message.full_name(), json).map_err(|expected| ParamsError::at(path, expected))?;
+    let json = expand(message.full_name(), json).map_err(|expected| JsonError::at(path, expected))?;
     let Json::Object(fields) = json else {
-        return Err(ParamsError::at(
+        return Err(JsonError::at(
             path,
             format!("expected an object with the fields of {}", message.full_name()),
         ));
@@ -103,7 +103,7 @@ fn read_message(message: &MessageDescriptor, json: Json, path: &str) -> Result<J
             let fields: Vec<_> = message.fields().collect();
             let known: Vec<_> = fields.iter().map(FieldDescriptor::name).collect();
             let reason = format!("no such field; {}", suggestion(&name, &known));
-            return Err(ParamsError::at(&join(path, &name), reason));
+            return Err(JsonError::at(&join(path, &name), reason));
         };
         if value.is_null() {
             continue;
@@ -111,19 +111,16 @@ fn read_message(message: &MessageDescriptor, json: Json, path: &str) -> Result<J
         let value = read_field(&field, value, &join(path, field.name()))?;
         if read.insert(field.name().to_owned(), value).is_some() {
             let reason = format!("given twice, as {} and {}", field.name(), field.json_name());
-            return Err(ParamsError::at(&join(path, field.name()), reason));
+            return Err(JsonError::at(&join(path, field.name()), reason));
         }
     }
     Ok(Json::Object(read))
 }
 
 /// Reads a `google.protobuf.Any` as a message of the type that it names.
-fn read_any(any: &MessageDescriptor, mut json: Json, path: &str) -> Result<Json, ParamsError> {
+fn read_any(any: &MessageDescriptor, mut json: Json, path: &str) -> Result<Json, JsonError> {
     let Some(fields) = json.as_object_mut() else {
-        return Err(ParamsError::at(
-            path,
-            format!("expected an object with @type, not {}", described(&json)),
-        ));
+        return Err(JsonError::at(path, format!("expected an object with @type, not {}", described(&json))));
     };
     if fields.is_empty() {
         return Ok(json);
@@ -131,11 +128,11 @@ fn read_any(any: &MessageDescriptor, mut json: Json, path: &str) -> Result<Json,
     let named = fields.remove(ANY_TYPE);
     let Some(type_url) = named.as_ref().and_then(Json::as_str) else {
         let reason = "@type is missing; write it like type.googleapis.com/google.protobuf.Empty";
-        return Err(ParamsError::at(path, reason));
+        return Err(JsonError::at(path, reason));
     };
     let name = type_url.rsplit('/').next().unwrap_or_default();
     let Some(message) = any.parent_pool().get_message_by_name(name) else {
-        return Err(ParamsError::at(&join(path, ANY_TYPE), format!("type {name} is not known")));
+        return Err(JsonError::at(&join(path, ANY_TYPE), format!("type {name} is not known")));
     };
     // Messages with a special JSON form have it under `value`.
     let mut json = match name.starts_with("google.protobuf.") {
@@ -146,10 +143,10 @@ fn read_any(any: &MessageDescriptor, mut json: Json, path: &str) -> Result<Json,
     Ok(json)
 }
 
-fn read_field(field: &FieldDescriptor, json: Json, path: &str) -> Result<Json, ParamsError> {
+fn read_field(field: &FieldDescriptor, json: Json, path: &str) -> Result<Json, JsonError> {
     if field.is_map() {
         let Json::Object(entries) = json else {
-            return Err(ParamsError::at(path, "expected an object: the field is a map"));
+            return Err(JsonError::at(path, "expected an object: the field is a map"));
         };
         let value_kind = match field.kind() {
             Kind::Message(entry) => entry.map_entry_value_field().kind(),
@@ -163,7 +160,7 @@ fn read_field(field: &FieldDescriptor, json: Json, path: &str) -> Result<Json, P
     }
     if field.cardinality() == Cardinality::Repeated {
         let Json::Array(items) = json else {
-            return Err(ParamsError::at(path, "expected a list: the field is repeated"));
+            return Err(JsonError::at(path, "expected a list: the field is repeated"));
         };
         let items = items
             .into_iter()
@@ -174,7 +171,7 @@ fn read_field(field: &FieldDescriptor, json: Json, path: &str) -> Result<Json, P
     read_kind(&field.kind(), json, path)
 }
 
-fn read_kind(kind: &Kind, json: Json, path: &str) -> Result<Json, ParamsError> {
+fn read_kind(kind: &Kind, json: Json, path: &str) -> Result<Json, JsonError> {
     let (expected, got) = match (kind, json) {
         (Kind::Message(message), json) => return read_message(message, json, path),
         (Kind::Enum(names), json) => return read_enum(names, json, path),
@@ -194,10 +191,10 @@ fn read_kind(kind: &Kind, json: Json, path: &str) -> Result<Json, ParamsError> {
         (_, json @ Json::String(_)) => return Ok(json),
         (_, json) => ("a whole number", json),
     };
-    Err(ParamsError::at(path, format!("expected {expected}, not {}", described(&got))))
+    Err(JsonError::at(path, format!("expected {expected}, not {}", described(&got))))
 }
 
-fn read_enum(names: &EnumDescriptor, json: Json, path: &str) -> Result<Json, ParamsError> {
+fn read_enum(names: &EnumDescriptor, json: Json, path: &str) -> Result<Json, JsonError> {
     let values: Vec<_> = names.values().collect();
     let known: Vec<_> = values.iter().map(prost_reflect::EnumValueDescriptor::name).collect();
     match json {
@@ -205,13 +202,13 @@ fn read_enum(names: &EnumDescriptor, json: Json, path: &str) -> Result<Json, Par
         Json::String(name) => {
             let reason =
                 format!("{name:?} is not a value of {}; {}", names.name(), suggestion(&name, &known));
-            Err(ParamsError::at(path, reason))
+            Err(JsonError::at(path, reason))
         }
         other => match other.as_number().and_then(whole_number) {
             Some(number) => Ok(Json::Number(number)),
             None => {
                 let reason = format!("expected one of {}, not {}", known.join(", "), described(&other));
-                Err(ParamsError::at(path, reason))
+                Err(JsonError::at(path, reason))
             }
         },
     }
@@ -239,12 +236,12 @@ fn whole_number(number: &Number) -> Option<Number> {
 }
 
 /// Converts Go's notation (`1m30s`) to that of proto3 JSON (`90s`).
-fn read_duration(json: Json, path: &str) -> Result<Json, ParamsError> {
+fn read_duration(json: Json, path: &str) -> Result<Json, JsonError> {
     let Json::String(text) = &json else {
-        return Err(ParamsError::at(path, "expected a duration such as \"300ms\", \"5s\" or \"1m30s\""));
+        return Err(JsonError::at(path, "expected a duration such as \"300ms\", \"5s\" or \"1m30s\""));
     };
     let Some(nanos) = parse_duration(text) else {
-        return Err(ParamsError::at(
+        return Err(JsonError::at(
             path,
             format!("{text:?} is not a valid duration; write it like \"300ms\", \"5s\" or \"1m30s\""),
         ));

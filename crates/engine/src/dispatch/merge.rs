@@ -14,7 +14,7 @@ pub(super) const DEFAULT_USES: i32 = 10_000;
 
 /// The results so far, in the order of their arrival.
 #[derive(Debug, Default)]
-pub(super) struct Combined {
+pub(super) struct MergedResult {
     pub(super) valid_duration: prost_types::Duration,
     pub(super) valid_use_count: i32,
     denied: bool,
@@ -23,7 +23,7 @@ pub(super) struct Combined {
     pub(super) directive: Option<RouteDirective>,
 }
 
-impl Combined {
+impl MergedResult {
     /// Adds a result. An unspecified validity is replaced; otherwise the shorter one applies.
     pub(super) fn add(&mut self, handler: &str, result: CheckResult) {
         let status = result.status.unwrap_or_default();
