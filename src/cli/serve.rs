@@ -2,12 +2,13 @@ use std::{
     collections::{BTreeMap, BTreeSet},
     fmt::Write as _,
     net::SocketAddr,
+    path::PathBuf,
     sync::Arc,
     time::Duration,
 };
 
 use anyhow::Context as _;
-use clap::Args;
+use clap::{Args, ValueEnum};
 
 use super::{
     config_args::{ConfigArgs, SAMPLE},
@@ -28,6 +29,7 @@ use mixer_adapter_engine::{
 use mixer_adapter_host::{
     Host,
     handler::{AdaptersBuilder, Closing, TableLimits},
+    session::{SessionKey, SessionLookup, SessionOptions},
 };
 
 /// Run the server: adapters for a real Mixer, and the Mixer API
@@ -69,6 +71,16 @@ pub(super) struct Serve {
     #[arg(long, value_name = "DURATION", default_value = "24h", env = "MIXER_ADAPTER_SESSION_IDLE", value_parser = value_parsers::duration)]
     session_idle: Duration,
 
+    /// File with the key of session ids, at least 32 bytes; replicas with the same key give equal sessions equal ids [default: a
+    /// random key]
+    #[arg(long, value_name = "FILE", env = "MIXER_ADAPTER_SESSION_KEY_FILE")]
+    session_key_file: Option<PathBuf>,
+
+    /// Sessions that calls without session id and configuration can find by their instances: those created on the same
+    /// connection, or any
+    #[arg(long, value_name = "SESSIONS", default_value = "own", env = "MIXER_ADAPTER_SESSION_LOOKUP")]
+    session_lookup: SessionLookupArg,
+
     /// Close connections at this age, so that Mixers find new replicas; 0 never does
     #[arg(long, value_name = "DURATION", default_value = "0", env = "MIXER_ADAPTER_MAX_CONNECTION_AGE", value_parser = value_parsers::duration)]
     max_connection_age: Duration,
@@ -105,6 +117,12 @@ pub(super) struct Serve {
     logging: LogArgs,
 }
 
+#[derive(Clone, Copy, Debug, ValueEnum)]
+enum SessionLookupArg {
+    Own,
+    Any,
+}
+
 impl Serve {
     /// Serves until SIGTERM or Ctrl-C; a second signal exits immediately.
     pub(super) fn run(
@@ -126,7 +144,8 @@ impl Serve {
             idle: value_parsers::unless_zero(self.session_idle),
             ..TableLimits::default()
         };
-        let host = Arc::new(Host::new(adapters, limits, Closing::on(background.handle().clone())));
+        let host = Host::new(adapters, limits, Closing::on(background.handle().clone()));
+        let host = Arc::new(host.with_session_options(self.session_options()?));
         let threads =
             self.threads.unwrap_or_else(|| std::thread::available_parallelism().map_or(1, usize::from));
         let workers = Workers::start(threads).context("cannot start the threads that serve calls")?;
@@ -174,6 +193,21 @@ impl Serve {
         };
         let options = BuildOptions { check_cache: self.check_cache, ..self.configuration.options() };
         Controller::new(mixer.clone(), host.clone(), Arc::new(connector), options)
+    }
+
+    fn session_options(&self) -> anyhow::Result<SessionOptions> {
+        let lookup = match self.session_lookup {
+            SessionLookupArg::Own => SessionLookup::Own,
+            SessionLookupArg::Any => SessionLookup::Any,
+        };
+        let options = SessionOptions::default().with_lookup(lookup);
+        let Some(path) = &self.session_key_file else { return Ok(options) };
+        let key = std::fs::read(path)
+            .with_context(|| format!("cannot read --session-key-file {}", path.display()))?;
+        // The line end that editors and `openssl rand` append is not part of the key.
+        let key = SessionKey::new(key.trim_ascii_end())
+            .with_context(|| format!("cannot use --session-key-file {}", path.display()))?;
+        Ok(options.with_key(key))
     }
 
     fn options(&self) -> ServerOptions {

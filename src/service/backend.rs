@@ -34,7 +34,7 @@ pub(super) fn methods(host: &Arc<Host>) -> [(&'static str, Rpc); 3] {
                     adapter_config: request.adapter_config,
                     inferred_types: request.inferred_types,
                 };
-                Ok(match host.create_session(new, caller.connection).await {
+                Ok(match host.create_session(new, &caller).await {
                     Ok(id) => {
                         CreateSessionResponse { session_id: id.to_string(), status: Some(status(None)) }
                     }
@@ -47,8 +47,8 @@ pub(super) fn methods(host: &Arc<Host>) -> [(&'static str, Rpc); 3] {
     };
     let close = {
         let host = host.clone();
-        rpc(move |request: CloseSessionRequest, _| {
-            let outcome = host.close_session(&request.session_id);
+        rpc(move |request: CloseSessionRequest, caller| {
+            let outcome = host.close_session(&request.session_id, &caller);
             async move { Ok(CloseSessionResponse { status: Some(status(outcome.err())) }) }
         })
     };

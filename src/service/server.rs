@@ -235,7 +235,11 @@ impl Bound {
         }
         background.spawn(keep_time(host.clone(), options.session_idle, draining.clone()));
 
-        let make_service = move |connection: &Connection| layer.layer(grpc.on_connection(connection));
+        let host_of_sessions = host.clone();
+        let make_service = move |connection: &Connection| {
+            let guard = OpenConnection { host: host_of_sessions.clone(), id: connection.id };
+            layer.layer(grpc.on_connection(connection).with_guard(guard))
+        };
         let serve =
             Listener::from(self.grpc).serve(options.connection_limits(), workers, make_service, stop.clone());
         let withdraw = async {
@@ -258,6 +262,18 @@ impl Bound {
         background.close();
         background.wait().await;
         Ok(())
+    }
+}
+
+/// A connection that can own claims on sessions, until this is dropped.
+struct OpenConnection {
+    host: Arc<Host>,
+    id: u64,
+}
+
+impl Drop for OpenConnection {
+    fn drop(&mut self) {
+        self.host.sessions().end_connection(self.id);
     }
 }
 

@@ -143,14 +143,14 @@ async fn sessions_are_counted<A: Adapter>(suite: &Compliance<A>) -> Outcome {
         live => Err(BrokenRuleError(format!("{live} handlers are open {when}, not {expected}"))),
     };
     live(1, "with two sessions of one configuration")?;
-    subject.host.close_session(&id)?;
+    subject.close_session(&id)?;
     live(1, "with one session left")?;
     for template in &subject.templates {
         if let Err(CallError::UnknownSession { .. }) = subject.call(template, With::Session(&id)).await {
             return Err(BrokenRuleError("a session ends before its last CloseSession".to_owned()));
         }
     }
-    subject.host.close_session(&id)?;
+    subject.close_session(&id)?;
     live(0, "after the last session was closed")?;
     closed(&subject).await
 }
@@ -169,7 +169,7 @@ async fn unknown_session<A: Adapter>(suite: &Compliance<A>) -> Outcome {
             }
         }
     }
-    match subject.host.close_session(unknown) {
+    match subject.close_session(unknown) {
         Err(error) if error.code() == Code::NotFound => Ok(()),
         other => Err(BrokenRuleError(format!("closing an unknown session is answered {other:?}"))),
     }

@@ -82,7 +82,16 @@ impl<'a, A: Adapter> Subject<'a, A> {
     /// Creates a session with a configuration and without inferred types.
     pub(super) async fn create_session(&self, config: &Any) -> Result<SessionId, CallError> {
         let new = NewSession { adapter_config: Some(config.clone()), inferred_types: BTreeMap::new() };
-        self.host.create_session(new, 1).await
+        self.host.create_session(new, &Self::caller()).await
+    }
+
+    /// Closes a session that [`create_session`](Self::create_session) created.
+    pub(super) fn close_session(&self, id: &str) -> Result<(), CallError> {
+        self.host.close_session(id, &Self::caller())
+    }
+
+    fn caller() -> Caller {
+        Caller { connection: 1, ..Caller::default() }
     }
 
     /// Calls with an instance that has only a name.
@@ -101,11 +110,8 @@ impl<'a, A: Adapter> Subject<'a, A> {
         best_effort: bool,
     ) -> Result<Bytes, CallError> {
         let request = self.request(template, with, instance, amount, best_effort);
-        let caller = Caller {
-            connection: 1,
-            deadline: Instant::now().checked_add(self.suite.patience),
-            ..Caller::default()
-        };
+        let deadline = Instant::now().checked_add(self.suite.patience);
+        let caller = Caller { deadline, ..Self::caller() };
         self.send(template, request, caller).await
     }
 

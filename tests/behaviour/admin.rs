@@ -117,7 +117,7 @@ async fn a_server_that_listens_is_healthy_and_ready() {
 }
 
 #[tokio::test]
-async fn the_sessions_page_shows_claims_but_no_configuration() {
+async fn the_sessions_page_shows_claims_but_neither_configuration_nor_whole_ids() {
     let serving = serving().await;
     assert_eq!(json_page(&serving).await, json!({"total": 0, "sessions": []}));
     let client = serving.connect().await;
@@ -131,7 +131,10 @@ async fn the_sessions_page_shows_claims_but_no_configuration() {
         json!({
             "total": 1,
             "sessions": [
-                {"id": id, "adapter": "probe", "claims": 2, "instances": [ENTRY], "idle_tenths": 0}
+                {
+                    "id": id[..8], "adapter": "probe", "claims": 2, "abandoned": 0, "instances": [ENTRY],
+                    "idle_tenths": 0,
+                }
             ],
         })
     );

@@ -6,6 +6,7 @@ use std::{
         Arc,
         atomic::{AtomicU64, Ordering::Relaxed},
     },
+    time::Duration,
 };
 
 use mixer_adapter::{
@@ -29,12 +30,12 @@ use tokio::runtime::{Builder, Runtime};
 
 use crate::{
     requests::{ENTRY, entry, inferred, probe, session, session_id},
-    support::{Serving, any},
+    support::{Client, Serving, any},
 };
 
 const CLIENTS: usize = 3;
 const CONFIGS: usize = 4;
-const GRACE: std::time::Duration = std::time::Duration::from_secs(10);
+const GRACE: Duration = Duration::from_secs(10);
 
 /// What a client does next; numbers name a configuration.
 #[derive(Clone, Copy, Debug)]
@@ -89,14 +90,17 @@ fn host(runtime: &Runtime) -> Arc<Host> {
 async fn create(host: &Host, config: Option<Any>, connection: u64) -> String {
     let inferred_types = [inferred(ENTRY, "listentry")].into();
     let new = NewSession { adapter_config: config, inferred_types };
-    host.create_session(new, connection).await.unwrap().to_string()
+    host.create_session(new, &caller(connection)).await.unwrap().to_string()
+}
+
+fn caller(connection: u64) -> Caller {
+    Caller { connection, ..Caller::default() }
 }
 
 /// The use count of the answer.
 async fn call(host: &Host, config: Option<Any>, connection: u64) -> Result<i32, Code> {
     let request = entry(config, "allow").encode_to_vec().into();
-    let answer =
-        host.call(ListEntry::METHOD, request, Caller { connection, ..Caller::default() }).await.unwrap();
+    let answer = host.call(ListEntry::METHOD, request, caller(connection)).await.unwrap();
     answer.map(|frame| CheckResult::decode(frame.slice(5..)).unwrap().valid_use_count).map_err(|e| e.code())
 }
 
@@ -113,10 +117,17 @@ struct Model {
 
 #[derive(Debug, Default)]
 struct SessionModel {
-    claims: u64,
+    /// By connection: the number of claims, and when the newest was made.
+    claims: BTreeMap<u64, (u64, u64)>,
+    /// The number of claims whose connection has ended.
+    abandoned: u64,
     idle: u32,
-    /// When it was last claimed on which connection; the connections of eight claims are remembered.
-    claimed_on: Vec<(u64, u64)>,
+}
+
+impl SessionModel {
+    fn claims(&self) -> u64 {
+        self.claims.values().map(|(count, _)| count).sum::<u64>() + self.abandoned
+    }
 }
 
 impl Model {
@@ -132,36 +143,37 @@ impl Model {
         self.open(config);
         self.claims += 1;
         let session = self.sessions.entry(config).or_default();
-        session.claims += 1;
         session.idle = 0;
-        session.claimed_on.retain(|(known, _)| *known != connection);
-        session.claimed_on.push((connection, self.claims));
-        if session.claimed_on.len() > 8 {
-            session.claimed_on.remove(0);
-        }
+        let own = session.claims.entry(connection).or_default();
+        *own = (own.0 + 1, self.claims);
     }
 
-    /// Whether there was a session to close.
-    fn close(&mut self, config: usize) -> bool {
-        let Some(session) = self.sessions.get_mut(&config) else { return false };
-        session.claims -= 1;
-        if session.claims == 0 {
+    /// Closes one of the connection's own claims, or else one whose connection has ended.
+    fn close(&mut self, config: usize, connection: u64) -> Result<(), Code> {
+        let session = self.sessions.get_mut(&config).ok_or(Code::NotFound)?;
+        match session.claims.get_mut(&connection) {
+            Some((1, _)) => drop(session.claims.remove(&connection)),
+            Some((count, _)) => *count -= 1,
+            None if session.abandoned > 0 => session.abandoned -= 1,
+            None => return Err(Code::PermissionDenied),
+        }
+        if session.claims() == 0 {
             self.sessions.remove(&config);
         }
-        true
+        Ok(())
     }
 
-    /// The newest session of the connection, else the newest of all.
+    fn end_connection(&mut self, connection: u64) {
+        for session in self.sessions.values_mut() {
+            session.abandoned += session.claims.remove(&connection).map_or(0, |(count, _)| count);
+        }
+    }
+
+    /// The newest session of the connection.
     fn found(&self, connection: u64) -> Option<usize> {
-        let claims = |on: Option<u64>| {
-            let all = self.sessions.iter().flat_map(|(config, session)| {
-                session.claimed_on.iter().map(move |(connection, order)| (*config, *connection, *order))
-            });
-            all.filter(move |(_, connection, _)| on.is_none_or(|on| on == *connection))
-                .max_by_key(|(_, _, order)| *order)
-                .map(|(config, _, _)| config)
-        };
-        claims(Some(connection)).or_else(|| claims(None))
+        let own = |session: &SessionModel| session.claims.get(&connection).map(|(_, order)| *order);
+        let sessions = self.sessions.iter().filter_map(|(config, session)| Some((own(session)?, *config)));
+        sessions.max().map(|(_, config)| config)
     }
 
     fn use_session(&mut self, config: usize) {
@@ -193,8 +205,12 @@ async fn run_steps(host: &Host, name: &str, steps: &[(usize, Step)]) -> Model {
                 assert_eq!(*ids.entry(*number).or_insert_with(|| id.clone()), id);
             }
             Step::Close(number) => {
-                let closed = host.close_session(&id_of(&ids, number)).is_ok();
-                assert_eq!(closed, model.close(*number), "step {at}");
+                let closed = host.close_session(&id_of(&ids, number), &caller(connection));
+                assert_eq!(
+                    closed.map_err(|error| error.code()),
+                    model.close(*number, connection),
+                    "step {at}"
+                );
             }
             Step::CallBySession(number) => {
                 let expected = model.sessions.contains_key(number).then(|| uses(*number));
@@ -214,7 +230,11 @@ async fn run_steps(host: &Host, name: &str, steps: &[(usize, Step)]) -> Model {
                 let answer = call(host, None, connection).await;
                 assert_eq!(answer, expected.map(uses).ok_or(Code::FailedPrecondition), "step {at}");
             }
-            Step::Reconnect => connections[*client] = 100 + at as u64,
+            Step::Reconnect => {
+                host.sessions().end_connection(connection);
+                model.end_connection(connection);
+                connections[*client] = 100 + at as u64;
+            }
             Step::Ticks(ticks) => (0..*ticks).for_each(|_| {
                 host.expire_idle();
                 model.tick();
@@ -226,8 +246,15 @@ async fn run_steps(host: &Host, name: &str, steps: &[(usize, Step)]) -> Model {
 }
 
 fn assert_counts(host: &Host, model: &Model, ids: &BTreeMap<usize, String>, at: usize) {
-    let listed = host.sessions().list(100).into_iter().map(|session| (session.id, session.claims));
-    let expected = model.sessions.iter().map(|(config, session)| (ids[config].clone(), session.claims));
+    let listed = host
+        .sessions()
+        .list(100)
+        .into_iter()
+        .map(|session| (session.id, (session.claims, session.abandoned)));
+    let expected = model
+        .sessions
+        .iter()
+        .map(|(config, session)| (ids[config][..8].to_owned(), (session.claims(), session.abandoned)));
     assert_eq!(
         listed.collect::<BTreeMap<_, _>>(),
         expected.collect::<BTreeMap<_, _>>(),
@@ -266,7 +293,7 @@ async fn run_client(host: Arc<Host>, name: String, client: usize, steps: Vec<Ste
             }
             Step::Close(number) => {
                 if let Some(own) = own(number) {
-                    host.close_session(&claims.swap_remove(own).1).unwrap();
+                    host.close_session(&claims.swap_remove(own).1, &caller(connection)).unwrap();
                 }
             }
             Step::CallBySession(number) => {
@@ -279,17 +306,21 @@ async fn run_client(host: Arc<Host>, name: String, client: usize, steps: Vec<Ste
                 assert_eq!(call(&host, config(&name, number), connection).await, Ok(uses(number)));
             }
             Step::CallByInstance => {
+                // The claims made before the last reconnection are found by their ids only.
                 let answer = call(&host, None, connection).await;
-                assert!(answer.is_ok() || claims.is_empty(), "{answer:?}");
+                assert!(matches!(answer, Ok(_) | Err(Code::FailedPrecondition)), "{answer:?}");
             }
-            Step::Reconnect => connection = 100 * (client as u64 + 1) + at as u64,
+            Step::Reconnect => {
+                host.sessions().end_connection(connection);
+                connection = 100 * (client as u64 + 1) + at as u64;
+            }
             // Expiry would end sessions that somebody still claims.
             Step::Ticks(_) => host.handlers().sweep(),
         }
         tokio::task::yield_now().await;
     }
     for (_, id) in claims {
-        host.close_session(&id).unwrap();
+        host.close_session(&id, &caller(connection)).unwrap();
     }
 }
 
@@ -317,6 +348,18 @@ proptest! {
     }
 }
 
+/// Closes one claim; claims of a connection that was broken off can be closed as soon as the server has noticed its end.
+async fn close_claim(client: &Client, id: &str) {
+    for _ in 0..10_000 {
+        match client.close_session(id).await.status.unwrap().code {
+            0 => return,
+            code => assert_eq!(code, Code::PermissionDenied as i32),
+        }
+        tokio::time::sleep(Duration::from_millis(1)).await;
+    }
+    panic!("the end of a connection was not noticed");
+}
+
 /// The same as [`run_client`], over a socket.
 async fn run_connected(serving: Arc<Serving>, name: String, steps: Vec<Step>) {
     let mut client = serving.connect().await;
@@ -336,8 +379,7 @@ async fn run_connected(serving: Arc<Serving>, name: String, steps: Vec<Step>) {
             }
             Step::Close(number) => {
                 if let Some(own) = own(number) {
-                    let closed = client.close_session(&claims.swap_remove(own).1).await;
-                    assert_eq!(closed.status.unwrap().code, 0);
+                    close_claim(&client, &claims.swap_remove(own).1).await;
                 }
             }
             Step::CallBySession(number) => {
@@ -347,8 +389,11 @@ async fn run_connected(serving: Arc<Serving>, name: String, steps: Vec<Step>) {
             }
             Step::CallByConfig(number) => assert_eq!(check(config(&name, number)).await, Ok(uses(number))),
             Step::CallByInstance => {
-                let answer = check(None).await;
-                assert!(answer.is_ok() || claims.is_empty(), "{answer:?}");
+                let answer = check(None).await.map_err(|failure| failure.code);
+                assert!(
+                    matches!(answer, Ok(_) | Err(mixer_adapter::tonic::Code::FailedPrecondition)),
+                    "{answer:?}"
+                );
             }
             Step::Reconnect => {
                 client.break_off();
@@ -358,7 +403,7 @@ async fn run_connected(serving: Arc<Serving>, name: String, steps: Vec<Step>) {
         }
     }
     for (_, id) in claims {
-        assert_eq!(client.close_session(&id).await.status.unwrap().code, 0);
+        close_claim(&client, &id).await;
     }
 }
 

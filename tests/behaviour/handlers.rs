@@ -218,7 +218,7 @@ async fn a_call_without_configuration_runs_with_the_only_adapter_that_needs_none
     assert_eq!(
         failure.message,
         "no configuration for template `listentry`: the request has no adapter_config (no session id, no configuration), \
-         no live session names `entry.instance.istio-system`, and the only adapter that serves the template, `probe`, needs \
+         no session created on this connection names `entry.instance.istio-system`, and the only adapter that serves the template, `probe`, needs \
          one (adapter `probe` refuses its configuration: ledger: must be given); open a session or send adapter_config"
     );
 }

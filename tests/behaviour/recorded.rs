@@ -11,6 +11,7 @@ use mixer_adapter::{
 use mixer_adapter_engine::proto::istio::mixer::adapter::model::v1beta1::{
     CreateSessionRequest, CreateSessionResponse,
 };
+use mixer_adapter_host::session::{SessionLookup, SessionOptions};
 use prost_reflect::{DescriptorPool, DynamicMessage, MessageDescriptor, MethodDescriptor, SerializeOptions};
 use serde_json::{Value as Json, json};
 use test_adapters::{
@@ -171,7 +172,11 @@ fn expected() -> [Expected; 26] {
 fn assert_unconfigured(answer: Result<Json, Failure>, number: usize) {
     let failure = answer.unwrap_err();
     assert_eq!(failure.code, Code::FailedPrecondition, "request {number}");
-    for said in ["the request has no adapter_config", "no live session names", "limit: must be positive"] {
+    for said in [
+        "the request has no adapter_config",
+        "no session created on this connection names",
+        "limit: must be positive",
+    ] {
         assert!(failure.message.contains(said), "request {number}: {}", failure.message);
     }
 }
@@ -279,8 +284,9 @@ async fn recorded_calls_without_configuration_find_the_session_made_before_them(
 }
 
 #[tokio::test]
-async fn the_session_of_the_same_connection_comes_before_newer_ones() {
-    let serving = Serving::start(|adapters| adapters.add::<Recorded<2>>()).await;
+async fn with_lookup_of_any_session_that_of_the_same_connection_comes_before_newer_ones() {
+    let sessions = SessionOptions::default().with_lookup(SessionLookup::Any);
+    let serving = Serving::with_sessions(|adapters| adapters.add::<Recorded<2>>(), sessions).await;
     let requests = requests();
     let request = |number: usize| &requests[number - 1];
     let (older, newer, neither) = (serving.connect().await, serving.connect().await, serving.connect().await);

@@ -9,7 +9,11 @@ use mixer_adapter::{
 use mixer_adapter_engine::proto::istio::mixer::adapter::model::v1beta1::{
     CreateSessionRequest, ValidateRequest,
 };
-use mixer_adapter_host::session::STEPS_TO_EXPIRE;
+use mixer_adapter_host::{
+    Host, NewSession,
+    handler::{Adapters, Caller, Closing, TableLimits},
+    session::{STEPS_TO_EXPIRE, SessionKey, SessionOptions},
+};
 use test_adapters::{Blocker, Probe, ledger, params::probe::Params};
 
 use crate::{
@@ -39,6 +43,7 @@ fn using(ledger: &str, uses: i64) -> Option<Any> {
 }
 
 const NOT_FOUND: i32 = Code::NotFound as i32;
+const PERMISSION_DENIED: i32 = Code::PermissionDenied as i32;
 
 #[tokio::test]
 async fn equal_sessions_have_one_id_and_one_handler_and_every_claim_counts() {
@@ -55,7 +60,7 @@ async fn equal_sessions_have_one_id_and_one_handler_and_every_claim_counts() {
     for (left, client) in [(2, &one), (1, &other)] {
         assert_eq!(close(client, &id).await, 0);
         assert_eq!(serving.host.sessions().list(10)[0].claims, left);
-        assert!(uses(client, None).await.is_ok());
+        assert!(uses(client, session_id(&id)).await.is_ok());
     }
     assert_eq!(ledger.closed(), 0);
     assert_eq!(close(&one, &id).await, 0);
@@ -90,12 +95,92 @@ async fn a_session_outlives_the_connection_it_was_made_on() {
     let client = serving.connect().await;
     let id = create(&client, using("reconnects", 3)).await;
     client.break_off();
+    until("its claim is abandoned", || serving.host.sessions().list(1)[0].abandoned == 1).await;
     let again = serving.connect().await;
     assert_eq!(uses(&again, session_id(&id)).await, Ok(3));
-    assert_eq!(uses(&again, None).await, Ok(3));
+    assert_eq!(uses(&again, None).await, Err(Code::FailedPrecondition), "it was made on another connection");
     assert_eq!(create(&again, using("reconnects", 3)).await, id);
-    assert_eq!((close(&again, &id).await, close(&again, &id).await), (0, 0));
+    assert_eq!(uses(&again, None).await, Ok(3));
+    assert_eq!(
+        (close(&again, &id).await, close(&again, &id).await),
+        (0, 0),
+        "its own claim and the abandoned one"
+    );
     assert_eq!(close(&again, &id).await, NOT_FOUND);
+}
+
+#[tokio::test]
+async fn the_claims_of_a_connection_are_closed_on_no_other() {
+    let serving = Serving::start(|adapters| adapters.add::<Probe>()).await;
+    let (owner, other) = (serving.connect().await, serving.connect().await);
+    let id = create(&owner, using("claims of others", 3)).await;
+    assert_eq!(close(&other, &id).await, PERMISSION_DENIED);
+    assert_eq!(create(&other, using("claims of others", 3)).await, id);
+    assert_eq!(close(&other, &id).await, 0, "its own claim");
+    assert_eq!(close(&other, &id).await, PERMISSION_DENIED);
+    assert_eq!(uses(&owner, None).await, Ok(3));
+    assert_eq!(uses(&other, session_id(&id)).await, Ok(3), "everybody who knows the id may call");
+    assert_eq!(close(&owner, &id).await, 0);
+}
+
+#[tokio::test]
+async fn a_newer_session_of_another_connection_answers_no_calls_of_this_one() {
+    let serving = Serving::start(|adapters| adapters.add::<Probe>()).await;
+    let (owner, other) = (serving.connect().await, serving.connect().await);
+    let id = create(&owner, using("taken over", 1)).await;
+    create(&other, using("taken over", 2)).await;
+    assert_eq!(uses(&owner, None).await, Ok(1));
+    assert_eq!(close(&owner, &id).await, 0);
+    assert_eq!(uses(&owner, None).await, Err(Code::FailedPrecondition));
+    assert_eq!(uses(&other, None).await, Ok(2));
+}
+
+#[test]
+fn claims_of_an_authenticated_peer_stay_its_own_on_other_connections() {
+    let runtime = tokio::runtime::Runtime::new().unwrap();
+    let closing = Closing::on(runtime.handle().clone());
+    let adapters = Adapters::builder(runtime.handle().clone()).add::<Probe>().build().unwrap();
+    let host = Host::new(adapters, TableLimits::default(), closing);
+    let caller = |connection, peer: Option<&str>| Caller {
+        connection,
+        peer: peer.map(Into::into),
+        ..Caller::default()
+    };
+    let create = |by: Caller| {
+        let CreateSessionRequest { adapter_config, inferred_types } = session(any(&probe("peers")));
+        let new = NewSession { adapter_config, inferred_types };
+        runtime.block_on(host.create_session(new, &by)).unwrap().to_string()
+    };
+    let close = |id: &str, by: Caller| host.close_session(id, &by).map_err(|error| error.code());
+    let denied = Err(mixer_adapter::Code::PermissionDenied);
+
+    let id = create(caller(1, Some("mixer")));
+    assert_eq!(close(&id, caller(1, None)), denied);
+    assert_eq!(close(&id, caller(1, Some("other"))), denied, "another peer behind the same connection");
+    assert_eq!(close(&id, caller(2, Some("mixer"))), Ok(()), "the same peer on another connection");
+
+    let id = create(caller(1, Some("mixer")));
+    host.sessions().end_connection(1);
+    assert_eq!(host.sessions().list(1)[0].abandoned, 0);
+    assert_eq!(close(&id, caller(3, None)), denied, "the peer's claim outlives its connection");
+    assert_eq!(close(&id, caller(3, Some("mixer"))), Ok(()));
+    assert_eq!(host.sessions().list(1), []);
+}
+
+#[tokio::test]
+async fn ids_are_equal_in_processes_with_the_same_key_only() {
+    let secret = [7; SessionKey::MIN_LENGTH];
+    let id = async |key: Option<SessionKey>| {
+        let options = match key {
+            Some(key) => SessionOptions::default().with_key(key),
+            None => SessionOptions::default(),
+        };
+        let serving = Serving::with_sessions(|adapters| adapters.add::<Probe>(), options).await;
+        create(&serving.connect().await, any(&probe("keyed ids"))).await
+    };
+    let shared = || Some(SessionKey::new(&secret).unwrap());
+    assert_eq!(id(shared()).await, id(shared()).await);
+    assert_ne!(id(None).await, id(None).await, "the default key is random");
 }
 
 #[tokio::test]

@@ -4,6 +4,7 @@ use mixer_adapter::service::{Server, ServerError, ServerOptions, Workers};
 use mixer_adapter_host::{
     Host,
     handler::{Adapters, AdaptersBuilder, Closing, TableLimits},
+    session::SessionOptions,
 };
 use tokio::{runtime::Handle, task::JoinHandle};
 use tokio_util::sync::CancellationToken;
@@ -41,7 +42,21 @@ impl Serving {
         limits: TableLimits,
     ) -> Self {
         let adapters = add(Adapters::builder(Handle::current())).build().unwrap();
-        let host = Arc::new(Host::new(adapters, limits, Closing::on(Handle::current())));
+        Self::of(workers, Host::new(adapters, limits, Closing::on(Handle::current())), options).await
+    }
+
+    /// Serves adapters with options of sessions.
+    pub async fn with_sessions(
+        add: impl FnOnce(AdaptersBuilder) -> AdaptersBuilder,
+        sessions: SessionOptions,
+    ) -> Self {
+        let adapters = add(Adapters::builder(Handle::current())).build().unwrap();
+        let host = Host::new(adapters, TableLimits::default(), Closing::on(Handle::current()));
+        Self::of(&Workers::here(), host.with_session_options(sessions), ServerOptions::default()).await
+    }
+
+    async fn of(workers: &Workers, host: Host, options: ServerOptions) -> Self {
+        let host = Arc::new(host);
         let local = SocketAddr::from(([127, 0, 0, 1], 0));
         let bound = Server::new(host.clone(), options).bind(local, Some(local)).await.unwrap();
         let (grpc, admin) = (bound.grpc_address().unwrap(), bound.admin_address().unwrap().unwrap());

@@ -31,8 +31,9 @@ pub(super) fn run() {
     for target in [1_u32, 1_000, 1_000_000] {
         let id = runtime.block_on(async {
             let mut id = String::new();
+            let caller = Caller { connection: 1, ..Caller::default() };
             while made < target {
-                id = host.create_session(session(made), 1).await.expect("a session").to_string();
+                id = host.create_session(session(made), &caller).await.expect("a session").to_string();
                 made += 1;
             }
             id

@@ -23,7 +23,7 @@ use prost::bytes::Bytes;
 
 use crate::{
     handler::{Adapters, CallError, Caller, Closing, HandlerTable, TableLimits},
-    session::{MemoryStore, SessionStore},
+    session::{MemoryStore, SessionOptions, SessionStore},
 };
 
 pub use session::NewSession;
@@ -33,6 +33,7 @@ pub struct Host {
     adapters: Arc<Adapters>,
     handlers: HandlerTable,
     sessions: Box<dyn SessionStore>,
+    session_options: SessionOptions,
     closing: Closing,
     counts: Counts,
 }
@@ -65,7 +66,14 @@ impl Host {
     ) -> Self {
         let adapters = Arc::new(adapters);
         let handlers = HandlerTable::new(adapters.clone(), limits, closing.clone());
-        Self { adapters, handlers, sessions, closing, counts: Counts::default() }
+        let session_options = SessionOptions::default();
+        Self { adapters, handlers, sessions, session_options, closing, counts: Counts::default() }
+    }
+
+    /// Sets the options of sessions.
+    #[must_use]
+    pub fn with_session_options(self, session_options: SessionOptions) -> Self {
+        Self { session_options, ..self }
     }
 
     /// Returns the adapters.

@@ -5,8 +5,8 @@ use std::sync::Arc;
 
 use crate::{
     Host,
-    handler::{AdapterInfo, BoxFuture, CallContext, CallError, Handler, Resolver, quoted_list},
-    session::SessionId,
+    handler::{AdapterInfo, BoxFuture, CallContext, CallError, Caller, Handler, Resolver, quoted_list},
+    session::{SessionId, SessionLookup},
 };
 use mixer_adapter_core::{adapter::InferredTypes, proto::Any};
 
@@ -17,7 +17,11 @@ const SESSION_ID: &str = "google.protobuf.Any.type_url";
 impl Resolver for Host {
     fn open(&self, call: &CallContext<'_>) -> Option<Arc<Handler>> {
         match &call.adapter_config {
-            None => self.sessions.find(call.template, &call.instances, call.connection),
+            None => {
+                let Caller { connection, peer, .. } = call.caller;
+                let lookup = self.session_options.lookup;
+                self.sessions.find(call.template, &call.instances, *connection, peer.as_deref(), lookup)
+            }
             Some(config) if config.message_name() == SESSION_ID => {
                 self.sessions.handler(&session_id(config)?)
             }
@@ -66,6 +70,10 @@ impl Host {
             self.adapters.iter().filter(|adapter| adapter.serves(template)).collect();
         let not_configured = |adapters: String| CallError::NoConfiguration {
             template,
+            sessions: match self.session_options.lookup {
+                SessionLookup::Own => "no session created on this connection",
+                SessionLookup::Any => "no live session",
+            },
             instances: quoted_list(instances),
             adapters,
         };

@@ -63,14 +63,14 @@ impl FakeHandler {
     /// If the adapter rejects the configuration.
     pub async fn session(mut self) -> Result<Self, CallError> {
         self.validate()?;
-        let id = self.host.create_session(self.new_session(), 0).await?;
+        let id = self.host.create_session(self.new_session(), &Caller::default()).await?;
         let any = Any {
             type_url: "google.protobuf.Any.type_url".to_owned(),
             value: id.to_string().into_bytes().into(),
         };
         self.handler = handler(&self.host, &self.config, &any);
         if let Some(former) = self.session.replace(id) {
-            self.host.close_session(&former.to_string())?;
+            self.host.close_session(&former.to_string(), &Caller::default())?;
         }
         Ok(self)
     }
@@ -151,7 +151,7 @@ impl Drop for FakeHandler {
     fn drop(&mut self) {
         if let Some(id) = self.session.take() {
             // It may have expired.
-            let _ = self.host.close_session(&id.to_string());
+            let _ = self.host.close_session(&id.to_string(), &Caller::default());
         }
     }
 }

@@ -20,17 +20,6 @@ impl Digest {
         digest.copy_from_slice(&hasher.finalize()[..16]);
         Self(digest)
     }
-
-    /// Parses the 32 hexadecimal digits that [`Display`](fmt::Display) writes.
-    pub fn parse(text: &[u8]) -> Option<Self> {
-        let text: &[u8; 32] = text.try_into().ok()?;
-        let mut digest = [0; 16];
-        for (byte, pair) in digest.iter_mut().zip(text.chunks_exact(2)) {
-            let nibble = |digit: u8| (digit as char).to_digit(16).filter(|_| !digit.is_ascii_uppercase());
-            *byte = (nibble(pair[0])? << 4 | nibble(pair[1])?) as u8;
-        }
-        Some(Self(digest))
-    }
 }
 
 impl fmt::Display for Digest {
@@ -48,15 +37,6 @@ impl fmt::Debug for Digest {
 #[cfg(test)]
 mod tests {
     use super::Digest;
-
-    #[test]
-    fn digests_are_parsed_from_their_text() {
-        let digest = Digest::of([&b"a"[..], b"b"]);
-        assert_eq!(Digest::parse(digest.to_string().as_bytes()), Some(digest));
-        for bad in ["", "0", &"g".repeat(32), &"A".repeat(32), &"0".repeat(33)] {
-            assert_eq!(Digest::parse(bad.as_bytes()), None, "{bad:?}");
-        }
-    }
 
     #[test]
     fn boundaries_between_parts_are_significant() {

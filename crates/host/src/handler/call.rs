@@ -27,8 +27,8 @@ pub struct CallContext<'a> {
     pub adapter_config: Option<AnyMessage>,
     /// The full names of the request's instances.
     pub instances: Vec<&'a str>,
-    /// The connection of the caller; 0 for calls from within the process.
-    pub connection: u64,
+    /// The caller.
+    pub caller: &'a Caller,
 }
 
 /// Finds the handler of a call.
@@ -177,8 +177,7 @@ impl<T: Template> TemplateMethod<T> {
                 Some(_) => Vec::new(),
                 None => T::instance_names(&request).collect(),
             };
-            let call =
-                CallContext { template: T::NAME, adapter_config, instances, connection: caller.connection };
+            let call = CallContext { template: T::NAME, adapter_config, instances, caller: &caller };
             match resolver.open(&call) {
                 Some(handler) => handler,
                 None => resolver.resolve(call).await?,

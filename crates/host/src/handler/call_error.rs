@@ -26,11 +26,13 @@ pub enum CallError {
     /// The call has no configuration, and none was found for it.
     #[error(
         "no configuration for template `{template}`: the request has no adapter_config (no session id, no configuration), \
-         no live session names {instances}, and {adapters}; open a session or send adapter_config"
+         {sessions} names {instances}, and {adapters}; open a session or send adapter_config"
     )]
     NoConfiguration {
         /// The template called.
         template: &'static str,
+        /// The sessions that were searched.
+        sessions: &'static str,
         /// The request's instances.
         instances: String,
         /// Why no adapter could be called without configuration.
@@ -81,6 +83,15 @@ pub enum CallError {
         "session `{id}` does not exist: it was closed, it expired, or this server never had it; create it with CreateSession"
     )]
     UnknownSession {
+        /// The id in the request.
+        id: String,
+    },
+    /// All claims on the session belong to others.
+    #[error(
+        "session `{id}` can be closed only by the peers or on the connections that created it; its claims here are all closed, \
+         or it was created by others"
+    )]
+    NotClaimed {
         /// The id in the request.
         id: String,
     },
@@ -137,6 +148,7 @@ impl CallError {
             | Self::InferredType { .. } => Code::InvalidArgument,
             Self::NoConfiguration { .. } => Code::FailedPrecondition,
             Self::UnknownSession { .. } => Code::NotFound,
+            Self::NotClaimed { .. } => Code::PermissionDenied,
             Self::Refused { source, .. } | Self::Failed { source, .. } => source.code(),
             Self::Panicked { .. } | Self::InvalidAnswer { .. } => Code::Internal,
             Self::DeadlineExceeded { .. } => Code::DeadlineExceeded,

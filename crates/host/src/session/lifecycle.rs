@@ -7,10 +7,10 @@ use std::{
 
 use prost::bytes::Bytes;
 
-use super::{AnnouncedInstance, Session, SessionId};
+use super::{AnnouncedInstance, Release, Session, SessionId};
 use crate::{
     Host,
-    handler::{AdapterInfo, CallError},
+    handler::{AdapterInfo, CallError, Caller},
 };
 use mixer_adapter_core::{
     adapter::{InferredType, InferredTypes},
@@ -40,25 +40,32 @@ impl Host {
     ///
     /// # Errors
     /// The configuration or an inferred type is refused.
-    pub async fn create_session(&self, new: NewSession, connection: u64) -> Result<SessionId, CallError> {
-        let outcome = self.try_create_session(new, connection).await;
+    pub async fn create_session(&self, new: NewSession, caller: &Caller) -> Result<SessionId, CallError> {
+        let outcome = self.try_create_session(new, caller).await;
         let count = if outcome.is_ok() { &self.counts.opened } else { &self.counts.refused };
         count.fetch_add(1, Relaxed);
         outcome
     }
 
-    /// Releases a claim on a session. The last release ends the session; its handler closes after calls in flight.
+    /// Releases one of the caller's claims on a session, or one whose connection has ended. The last release ends the session;
+    /// its handler closes after calls in flight.
     ///
     /// # Errors
-    /// [`CallError::UnknownSession`] if there is no such session.
-    pub fn close_session(&self, id: &str) -> Result<(), CallError> {
-        let unknown = || CallError::UnknownSession { id: id.to_owned() };
-        let left =
-            SessionId::parse(id.as_bytes()).and_then(|id| self.sessions.release(&id)).ok_or_else(unknown)?;
-        if left == 0 {
-            self.counts.closed.fetch_add(1, Relaxed);
+    /// [`CallError::UnknownSession`] if there is no such session, [`CallError::NotClaimed`] if all of its claims belong to
+    /// others.
+    pub fn close_session(&self, id: &str, caller: &Caller) -> Result<(), CallError> {
+        let release = SessionId::parse(id.as_bytes())
+            .map_or(Release::Unknown, |session| self.sessions.release(&session, caller));
+        match release {
+            Release::Released(left) => {
+                if left == 0 {
+                    self.counts.closed.fetch_add(1, Relaxed);
+                }
+                Ok(())
+            }
+            Release::NotClaimed => Err(CallError::NotClaimed { id: id.to_owned() }),
+            Release::Unknown => Err(CallError::UnknownSession { id: id.to_owned() }),
         }
-        Ok(())
     }
 
     /// Ends idle sessions and evicts idle handlers. Called at intervals of the idle time of a session divided by
@@ -72,10 +79,10 @@ impl Host {
         self.handlers.sweep();
     }
 
-    async fn try_create_session(&self, new: NewSession, connection: u64) -> Result<SessionId, CallError> {
+    async fn try_create_session(&self, new: NewSession, caller: &Caller) -> Result<SessionId, CallError> {
         let (adapter, config, types) = self.check(new)?;
-        let id = session_id(&adapter, &config, &types);
-        if self.sessions.acquire(&id, connection).is_some() {
+        let id = self.session_id(&adapter, &config, &types);
+        if self.sessions.acquire(&id, caller).is_some() {
             return Ok(id);
         }
         let handler = self.handlers.open(&adapter, config).await?;
@@ -83,7 +90,7 @@ impl Host {
             name: inferred.instance.as_str().into(),
             template: inferred.template,
         });
-        self.sessions.create(Session::new(id, handler, instances.collect()), connection);
+        self.sessions.create(Session::new(id, handler, instances.collect()), caller);
         Ok(id)
     }
 
@@ -118,12 +125,12 @@ impl Host {
             }
         }
     }
-}
 
-/// Makes the id of a session: equal for equal configurations and types, in every process.
-fn session_id(adapter: &AdapterInfo, config: &Bytes, types: &InferredTypes) -> SessionId {
-    let types = types.iter().flat_map(|inferred| {
-        [inferred.instance.as_bytes(), inferred.template.as_bytes(), inferred.encoded.as_ref()]
-    });
-    SessionId::of([adapter.name.as_bytes(), config.as_ref()].into_iter().chain(types))
+    /// Makes the id of a session: equal for equal configurations and types, in every process with the same key.
+    fn session_id(&self, adapter: &AdapterInfo, config: &Bytes, types: &InferredTypes) -> SessionId {
+        let types = types.iter().flat_map(|inferred| {
+            [inferred.instance.as_bytes(), inferred.template.as_bytes(), inferred.encoded.as_ref()]
+        });
+        self.session_options.key.id([adapter.name.as_bytes(), config.as_ref()].into_iter().chain(types))
+    }
 }

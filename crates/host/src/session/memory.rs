@@ -1,15 +1,15 @@
 //! Sessions in memory.
 
 use std::{
-    collections::{BTreeMap, HashMap},
+    collections::{BTreeMap, HashMap, HashSet},
     sync::{
         Arc, PoisonError, RwLock, RwLockReadGuard, RwLockWriteGuard,
         atomic::{AtomicU32, Ordering::Relaxed},
     },
 };
 
-use super::{STEPS_TO_EXPIRE, Session, SessionId, SessionStore, SessionSummary};
-use crate::handler::Handler;
+use super::{Release, STEPS_TO_EXPIRE, Session, SessionId, SessionLookup, SessionStore, SessionSummary};
+use crate::handler::{Caller, Handler};
 
 /// The sessions of one process.
 #[derive(Debug, Default)]
@@ -21,26 +21,41 @@ pub struct MemoryStore {
 #[derive(Debug, Default)]
 struct Sessions {
     by_id: HashMap<SessionId, StoredSession>,
-    /// By instance name and order of the newest claim: the newest session of an instance is the last of its range.
-    by_instance: BTreeMap<(Arc<str>, u64), SessionId>,
-    /// The same within one connection.
-    by_connection: BTreeMap<(Arc<str>, u64, u64), SessionId>,
+    by_instance: InstanceIndex,
+    /// The sessions claimed on each open connection.
+    connections: HashMap<u64, ConnectionSessions>,
     /// The number of claims so far, which orders them.
     next_order: u64,
+}
+
+/// Sessions by instance name and order of their newest claim: the newest session of an instance is the last of its range.
+type InstanceIndex = BTreeMap<(Arc<str>, u64), SessionId>;
+
+#[derive(Debug, Default)]
+struct ConnectionSessions {
+    ids: HashSet<SessionId>,
+    by_instance: InstanceIndex,
 }
 
 #[derive(Debug)]
 struct StoredSession {
     session: Arc<Session>,
-    claims: u32,
+    claims: Vec<Claims>,
+    /// The number of claims whose owners are gone.
+    abandoned: u32,
     /// The order of its newest claim.
     order: u64,
-    /// The connections of its newest claims with their order.
-    connections: Vec<(u64, u64)>,
 }
 
-/// The maximum number of connections stored for a session. Mixers that reconnect without closing must not make it grow.
-const CONNECTIONS: usize = 8;
+/// The claims of one owner: of a peer on a connection, or of a peer whose connections have ended.
+#[derive(Debug)]
+struct Claims {
+    connection: Option<u64>,
+    peer: Option<Arc<str>>,
+    count: u32,
+    /// The order of the newest.
+    order: u64,
+}
 
 /// The maximum number of sessions of one instance that are searched for one with all instances of a report.
 const CANDIDATES: usize = 16;
@@ -60,98 +75,221 @@ impl MemoryStore {
     }
 }
 
+impl StoredSession {
+    fn new(session: Arc<Session>) -> Self {
+        Self { session, claims: Vec::new(), abandoned: 0, order: u64::MAX }
+    }
+
+    fn claims(&self) -> u64 {
+        self.claims.iter().map(|claims| u64::from(claims.count)).sum::<u64>() + u64::from(self.abandoned)
+    }
+
+    /// Returns the position of the claims that a caller made on its connection.
+    fn made_by(&self, connection: u64, peer: Option<&str>) -> Option<usize> {
+        self.claims
+            .iter()
+            .position(|claims| claims.connection == Some(connection) && claims.peer.as_deref() == peer)
+    }
+
+    /// Returns the position of claims that a caller may remove: those of its connection, or of the same peer elsewhere.
+    fn owned_by(&self, caller: &Caller) -> Option<usize> {
+        let elsewhere = || {
+            let peer = caller.peer.as_deref()?;
+            self.claims.iter().position(|claims| claims.peer.as_deref() == Some(peer))
+        };
+        self.made_by(caller.connection, caller.peer.as_deref()).or_else(elsewhere)
+    }
+
+    fn is_claimed_on(&self, connection: u64) -> bool {
+        self.claims.iter().any(|claims| claims.connection == Some(connection))
+    }
+}
+
+impl ConnectionSessions {
+    fn remove(&mut self, session: &Session, order: u64) {
+        for instance in &session.instances {
+            self.by_instance.remove(&(instance.name.clone(), order));
+        }
+    }
+}
+
 impl Sessions {
     /// Adds a claim, which makes the session the newest of its instances and of its connection.
-    fn acquire(&mut self, id: &SessionId, connection: u64) -> Option<Arc<Session>> {
+    fn acquire(&mut self, id: &SessionId, caller: &Caller) -> Option<Arc<Session>> {
         let order = self.next_order;
         let stored = self.by_id.get_mut(id)?;
         self.next_order += 1;
-        stored.claims = stored.claims.saturating_add(1);
         let previous = std::mem::replace(&mut stored.order, order);
-        let dropped = match stored.connections.iter().position(|(known, _)| *known == connection) {
-            Some(index) => Some(stored.connections.remove(index)),
-            None if stored.connections.len() == CONNECTIONS => Some(stored.connections.remove(0)),
-            None => None,
+        let previous_of_caller = match stored.made_by(caller.connection, caller.peer.as_deref()) {
+            Some(index) => {
+                let claims = &mut stored.claims[index];
+                claims.count = claims.count.saturating_add(1);
+                Some(std::mem::replace(&mut claims.order, order))
+            }
+            None => {
+                let (connection, peer) = (Some(caller.connection), caller.peer.clone());
+                stored.claims.reserve_exact(1);
+                stored.claims.push(Claims { connection, peer, count: 1, order });
+                None
+            }
         };
-        stored.connections.push((connection, order));
         let session = stored.session.clone();
+        let own = self.connections.entry(caller.connection).or_default();
+        own.ids.insert(*id);
+        if let Some(previous) = previous_of_caller {
+            own.remove(&session, previous);
+        }
         for instance in &session.instances {
             self.by_instance.remove(&(instance.name.clone(), previous));
             self.by_instance.insert((instance.name.clone(), order), *id);
-            if let Some((connection, order)) = dropped {
-                self.by_connection.remove(&(instance.name.clone(), connection, order));
-            }
-            self.by_connection.insert((instance.name.clone(), connection, order), *id);
+            own.by_instance.insert((instance.name.clone(), order), *id);
         }
         Some(session)
     }
 
+    /// Removes one claim, and the session with its last one, which is returned with the outcome.
+    fn release(&mut self, id: &SessionId, caller: &Caller) -> (Release, Option<Arc<Session>>) {
+        let Some(stored) = self.by_id.get_mut(id) else { return (Release::Unknown, None) };
+        match stored.owned_by(caller) {
+            Some(index) if stored.claims[index].count > 1 => stored.claims[index].count -= 1,
+            Some(index) => {
+                let removed = stored.claims.swap_remove(index);
+                if let Some(connection) = removed.connection {
+                    self.forget(connection, id, removed.order);
+                }
+            }
+            None if stored.abandoned > 0 => stored.abandoned -= 1,
+            None => return (Release::NotClaimed, None),
+        }
+        match self.by_id.get(id).map_or(0, StoredSession::claims) {
+            0 => (Release::Released(0), self.remove(id)),
+            left => (Release::Released(left), None),
+        }
+    }
+
+    /// Removes the entries of claims that were removed from a session.
+    fn forget(&mut self, connection: u64, id: &SessionId, order: u64) {
+        let Some(stored) = self.by_id.get(id) else { return };
+        let Some(own) = self.connections.get_mut(&connection) else { return };
+        own.remove(&stored.session, order);
+        if !stored.is_claimed_on(connection) {
+            own.ids.remove(id);
+        }
+        if own.ids.is_empty() {
+            self.connections.remove(&connection);
+        }
+    }
+
     fn remove(&mut self, id: &SessionId) -> Option<Arc<Session>> {
+        let claims = std::mem::take(&mut self.by_id.get_mut(id)?.claims);
+        for claims in claims {
+            if let Some(connection) = claims.connection {
+                self.forget(connection, id, claims.order);
+            }
+        }
         let stored = self.by_id.remove(id)?;
         for instance in &stored.session.instances {
             self.by_instance.remove(&(instance.name.clone(), stored.order));
-            for (connection, order) in &stored.connections {
-                self.by_connection.remove(&(instance.name.clone(), *connection, *order));
-            }
         }
         Some(stored.session)
     }
 
-    fn find(&self, template: &str, instances: &[&str], connection: u64) -> Option<&Session> {
+    fn end_connection(&mut self, connection: u64) {
+        let Some(own) = self.connections.remove(&connection) else { return };
+        for id in own.ids {
+            let Some(stored) = self.by_id.get_mut(&id) else { continue };
+            let mut abandoned = 0_u32;
+            let mut elsewhere: Vec<Claims> = Vec::new();
+            for mut claims in stored.claims.extract_if(.., |claims| claims.connection == Some(connection)) {
+                match claims.peer {
+                    None => abandoned = abandoned.saturating_add(claims.count),
+                    Some(_) => {
+                        claims.connection = None;
+                        elsewhere.push(claims);
+                    }
+                }
+            }
+            stored.abandoned = stored.abandoned.saturating_add(abandoned);
+            for claims in elsewhere {
+                let known = stored
+                    .claims
+                    .iter_mut()
+                    .find(|known| known.connection.is_none() && known.peer == claims.peer);
+                match known {
+                    Some(known) => known.count = known.count.saturating_add(claims.count),
+                    None => stored.claims.push(claims),
+                }
+            }
+        }
+    }
+
+    fn find(
+        &self,
+        template: &str,
+        instances: &[&str],
+        connection: u64,
+        peer: Option<&str>,
+        lookup: SessionLookup,
+    ) -> Option<&Session> {
         let name: Arc<str> = (*instances.first()?).into();
-        let on_connection =
-            self.by_connection.range((name.clone(), connection, 0)..=(name.clone(), connection, u64::MAX));
-        let anywhere = self.by_instance.range((name.clone(), 0)..=(name, u64::MAX));
-        let on_connection = on_connection.rev().map(|(_, id)| id).take(CANDIDATES);
-        let anywhere = anywhere.rev().map(|(_, id)| id).take(CANDIDATES);
-        on_connection
-            .chain(anywhere)
-            .filter_map(|id| Some(&*self.by_id.get(id)?.session))
-            .find(|session| session.announced(template, instances))
+        let newest = |index: &InstanceIndex, accepts: &dyn Fn(&StoredSession) -> bool| {
+            let candidates = index.range((name.clone(), 0)..=(name.clone(), u64::MAX)).rev().take(CANDIDATES);
+            candidates
+                .filter_map(|(_, id)| self.by_id.get(id))
+                .find(|stored| accepts(stored) && stored.session.announced(template, instances))
+        };
+        let own = self.connections.get(&connection);
+        let own = own
+            .and_then(|own| newest(&own.by_instance, &|stored| stored.made_by(connection, peer).is_some()));
+        let found = match lookup {
+            SessionLookup::Own => own,
+            SessionLookup::Any => own.or_else(|| newest(&self.by_instance, &|_| true)),
+        };
+        Some(&*found?.session)
     }
 }
 
 impl SessionStore for MemoryStore {
-    fn acquire(&self, id: &SessionId, connection: u64) -> Option<Arc<Session>> {
-        let session = self.write().acquire(id, connection)?;
+    fn acquire(&self, id: &SessionId, caller: &Caller) -> Option<Arc<Session>> {
+        let session = self.write().acquire(id, caller)?;
         session.touch(self.clock.load(Relaxed));
         Some(session)
     }
 
-    fn create(&self, session: Session, connection: u64) -> Arc<Session> {
+    fn create(&self, session: Session, caller: &Caller) -> Arc<Session> {
         session.touch(self.clock.load(Relaxed));
         let (id, session) = (session.id, Arc::new(session));
         let mut sessions = self.write();
-        let stored = || StoredSession {
-            session: session.clone(),
-            claims: 0,
-            order: u64::MAX,
-            connections: Vec::new(),
-        };
-        sessions.by_id.entry(id).or_insert_with(stored);
-        sessions.acquire(&id, connection).unwrap_or(session)
+        sessions.by_id.entry(id).or_insert_with(|| StoredSession::new(session.clone()));
+        sessions.acquire(&id, caller).unwrap_or(session)
     }
 
-    fn release(&self, id: &SessionId) -> Option<u64> {
-        // Dropped after the lock is released, because dropping a session may close its handler.
-        let _ended;
-        let mut sessions = self.write();
-        let stored = sessions.by_id.get_mut(id)?;
-        stored.claims = stored.claims.saturating_sub(1);
-        let left = stored.claims;
-        if left == 0 {
-            _ended = sessions.remove(id);
+    fn release(&self, id: &SessionId, caller: &Caller) -> Release {
+        let (outcome, ended) = self.write().release(id, caller);
+        // Dropped without the lock, because dropping a session may close its handler.
+        drop(ended);
+        outcome
+    }
+
+    fn end_connection(&self, connection: u64) {
+        if connection != 0 {
+            self.write().end_connection(connection);
         }
-        drop(sessions);
-        Some(u64::from(left))
     }
 
     fn handler(&self, id: &SessionId) -> Option<Arc<Handler>> {
         Some(self.used(&self.read().by_id.get(id)?.session))
     }
 
-    fn find(&self, template: &str, instances: &[&str], connection: u64) -> Option<Arc<Handler>> {
-        self.read().find(template, instances, connection).map(|session| self.used(session))
+    fn find(
+        &self,
+        template: &str,
+        instances: &[&str],
+        connection: u64,
+        peer: Option<&str>,
+        lookup: SessionLookup,
+    ) -> Option<Arc<Handler>> {
+        self.read().find(template, instances, connection, peer, lookup).map(|session| self.used(session))
     }
 
     fn expire_idle(&self) -> usize {
@@ -189,9 +327,10 @@ impl SessionStore for MemoryStore {
         stored.sort_unstable_by_key(|stored| stored.session.id);
         stored.truncate(limit);
         let summary = |stored: &StoredSession| SessionSummary {
-            id: stored.session.id.to_string(),
+            id: stored.session.id.abbreviated(),
             adapter: stored.session.handler.adapter().name,
-            claims: u64::from(stored.claims),
+            claims: stored.claims(),
+            abandoned: u64::from(stored.abandoned),
             instances: stored.session.instances.iter().map(|instance| instance.name.to_string()).collect(),
             idle_tenths: now.wrapping_sub(stored.session.used.load(Relaxed)),
         };

@@ -1,5 +1,6 @@
 //! Sessions: reference-counted claims on handlers, made by CreateSession, and their store.
 
+mod id;
 mod lifecycle;
 mod memory;
 
@@ -8,15 +9,52 @@ use std::sync::{
     atomic::{AtomicU32, Ordering::Relaxed},
 };
 
+pub use id::{SessionId, SessionKey, SessionKeyError};
 pub use lifecycle::NewSession;
 pub use memory::MemoryStore;
 
-use crate::handler::Handler;
-use mixer_adapter_core::framework::digest::Digest;
+use crate::handler::{Caller, Handler};
 
-/// The id of a session: a digest of adapter, canonical configuration and inferred types. Mixers with the same configuration
-/// share one session.
-pub type SessionId = Digest;
+/// Options of sessions.
+#[derive(Clone, Debug)]
+#[non_exhaustive]
+pub struct SessionOptions {
+    /// The key of session ids.
+    pub key: SessionKey,
+    /// The sessions that calls without id and configuration can find.
+    pub lookup: SessionLookup,
+}
+
+impl Default for SessionOptions {
+    /// A random key, and calls find sessions of their own connection only.
+    fn default() -> Self {
+        Self { key: SessionKey::random(), lookup: SessionLookup::Own }
+    }
+}
+
+impl SessionOptions {
+    /// Sets the key of session ids.
+    #[must_use]
+    pub fn with_key(self, key: SessionKey) -> Self {
+        Self { key, ..self }
+    }
+
+    /// Sets the sessions that calls without id and configuration can find.
+    #[must_use]
+    pub fn with_lookup(self, lookup: SessionLookup) -> Self {
+        Self { lookup, ..self }
+    }
+}
+
+/// The sessions that a call with neither a session id nor a configuration can find by its instances.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum SessionLookup {
+    /// Those created on the connection of the call, by the same peer.
+    #[default]
+    Own,
+    /// Those, and if there is none the newest of any connection.
+    Any,
+}
 
 /// One session.
 #[derive(Debug)]
@@ -61,40 +99,68 @@ impl Session {
     }
 }
 
-/// A session as shown on `/sessions`, without its configuration, which may contain secrets.
+/// A session as shown on `/sessions`: without its configuration, which may contain secrets, and without the whole id, which
+/// gives access to it.
 #[derive(Clone, Debug, PartialEq, Eq, serde::Serialize)]
 pub struct SessionSummary {
-    /// Its id.
+    /// The first eight digits of its id.
     pub id: String,
     /// Its adapter.
     pub adapter: &'static str,
     /// The number of CreateSession calls without a CloseSession.
     pub claims: u64,
+    /// The number of these whose connection has ended.
+    pub abandoned: u64,
     /// The instances it announced.
     pub instances: Vec<String>,
     /// The time since the last use, in tenths of the time after which it expires.
     pub idle_tenths: u32,
 }
 
+/// The outcome of [`SessionStore::release`].
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Release {
+    /// A claim was removed; the number of claims left. Without claims the session has ended.
+    Released(u64),
+    /// The session has no claim that the caller may remove.
+    NotClaimed,
+    /// There is no such session.
+    Unknown,
+}
+
 /// A store of sessions: [`MemoryStore`] for one process; replicas can share another one.
+///
+/// A claim belongs to the authenticated peer that made it or, without authentication, to its connection. When the connection
+/// has ended, a claim of a peer without authentication is abandoned: everybody who knows the id may remove it.
 pub trait SessionStore: Send + Sync {
-    /// Adds a claim to an existing session.
-    fn acquire(&self, id: &SessionId, connection: u64) -> Option<Arc<Session>>;
+    /// Adds a claim of the caller to an existing session.
+    fn acquire(&self, id: &SessionId, caller: &Caller) -> Option<Arc<Session>>;
 
     /// Stores a new session with one claim. If an equal session was stored meanwhile, adds a claim to that.
-    fn create(&self, session: Session, connection: u64) -> Arc<Session>;
+    fn create(&self, session: Session, caller: &Caller) -> Arc<Session>;
 
-    /// Removes one claim. Without claims the session ends; its handler closes after calls in flight. Returns the number of
-    /// claims left, or `None` if there is no such session.
-    fn release(&self, id: &SessionId) -> Option<u64>;
+    /// Removes one claim of the caller, or else an abandoned one. Without claims the session ends; its handler closes after
+    /// calls in flight.
+    fn release(&self, id: &SessionId, caller: &Caller) -> Release;
+
+    /// Abandons the claims of a connection that has ended, and forgets the sessions created on it. The connection 0, which
+    /// stands for callers in the process, does not end.
+    fn end_connection(&self, connection: u64);
 
     /// Returns the handler of a session and marks the session as used.
     fn handler(&self, id: &SessionId) -> Option<Arc<Handler>>;
 
-    /// Returns the handler of the newest session that announced these instances of a template, preferably of a session
-    /// from the same connection: a real Mixer sends no session id, but uses one connection for a session and its calls
+    /// Returns the handler of the newest session that announced these instances of a template: a real Mixer sends no session
+    /// id, but uses one connection for a session and its calls
     /// (docs/behaviour/sessions.md#finding-the-session-of-a-call).
-    fn find(&self, template: &str, instances: &[&str], connection: u64) -> Option<Arc<Handler>>;
+    fn find(
+        &self,
+        template: &str,
+        instances: &[&str],
+        connection: u64,
+        peer: Option<&str>,
+        lookup: SessionLookup,
+    ) -> Option<Arc<Handler>>;
 
     /// Advances the clock by one step, ends sessions that were not used for [`STEPS_TO_EXPIRE`] steps, and returns how many.
     fn expire_idle(&self) -> usize;

@@ -70,6 +70,7 @@ pub struct UnaryService<M, F> {
     fallback: F,
     connection: u64,
     peer: Option<Arc<str>>,
+    guard: Option<Arc<dyn Send + Sync>>,
 }
 
 struct Shared<M> {
@@ -86,6 +87,7 @@ impl<M: Methods, F> UnaryService<M, F> {
             fallback,
             connection: 0,
             peer: None,
+            guard: None,
         }
     }
 
@@ -97,6 +99,12 @@ impl<M: Methods, F> UnaryService<M, F> {
     {
         Self { connection: connection.id, peer: connection.peer(), ..self.clone() }
     }
+
+    /// Drops `guard` when the connection and the last of its calls have ended.
+    #[must_use]
+    pub fn with_guard(self, guard: impl Send + Sync + 'static) -> Self {
+        Self { guard: Some(Arc::new(guard)), ..self }
+    }
 }
 
 impl<M, F: Clone> Clone for UnaryService<M, F> {
@@ -106,6 +114,7 @@ impl<M, F: Clone> Clone for UnaryService<M, F> {
             fallback: self.fallback.clone(),
             connection: self.connection,
             peer: self.peer.clone(),
+            guard: self.guard.clone(),
         }
     }
 }
@@ -136,7 +145,9 @@ where
             return Box::pin(async move { Ok(answer.await?.map(Either::Right)) });
         }
         let (shared, connection, peer) = (self.methods.clone(), self.connection, self.peer.clone());
+        let guard = self.guard.clone();
         Box::pin(async move {
+            let _guard = guard;
             let answer = shared.answer(request, connection, peer).await;
             Ok(answer.unwrap_or_else(|refusal| refusal).map(Either::Left))
         })
