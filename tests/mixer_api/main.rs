@@ -4,6 +4,7 @@
 
 mod engine;
 mod serve;
+mod work;
 
 use std::collections::BTreeMap;
 

@@ -12,10 +12,12 @@ use super::engine;
 
 /// Sends any bytes as a check and as a report. An answer refers only to words that it or the client has.
 pub(crate) fn serve(bytes: &[u8]) {
+    // The engine is made outside of the runtime that answers.
+    let mixer = &*engine::MIXER;
     engine::RUNTIME.block_on(async {
         if let Ok(request) = CheckRequest::decode(bytes) {
             let known = i32::try_from(request.global_word_count).unwrap_or(i32::MAX);
-            match check(&engine::MIXER, request, Caller::default()).await {
+            match check(mixer, request, Caller::default()).await {
                 Ok(response) => {
                     let referenced = response.precondition.unwrap().referenced_attributes.unwrap();
                     for reference in referenced.attribute_matches {
@@ -27,7 +29,7 @@ pub(crate) fn serve(bytes: &[u8]) {
             }
         }
         if let Ok(request) = ReportRequest::decode(bytes)
-            && let Err(status) = report(&engine::MIXER, request, Caller::default()).await
+            && let Err(status) = report(mixer, request, Caller::default()).await
         {
             assert!(matches!(status.code(), Code::Internal | Code::Unknown));
         }

@@ -1,6 +1,10 @@
 //! Compressed attributes: names, strings and keys as indices into a dictionary (docs/behaviour/mixer-api.md#compressed-attributes).
 
-use std::{collections::BTreeMap, sync::Arc};
+use std::{
+    cell::OnceCell,
+    collections::{BTreeMap, BTreeSet, HashSet},
+    sync::Arc,
+};
 
 use mixer_adapter_engine::{
     Snapshot,
@@ -10,12 +14,24 @@ use mixer_adapter_engine::{
 };
 
 /// Decodes attributes that were compressed with one list of words.
-pub(super) struct Decoder<'s> {
-    snapshot: &'s Snapshot,
-    words: Vec<Arc<str>>,
+///
+/// The words are indexed once for all messages that share the list, so that the work for a message depends on its own size
+/// only.
+pub(super) struct Decoder<'r> {
+    snapshot: &'r Snapshot,
+    words: Vec<Word<'r>>,
     /// Global words that are in the list, too: an attribute with their global index is not found, as in a real Mixer
     /// (recorded case `check-word-shadows-global`).
-    shadowed: Vec<usize>,
+    shadowed: BTreeSet<usize>,
+}
+
+/// A word of the list, and what was found out about it.
+struct Word<'r> {
+    text: &'r str,
+    /// The slot of the attribute of this name.
+    slot: OnceCell<Option<u32>>,
+    /// The value of attributes with this string.
+    shared: OnceCell<Arc<str>>,
 }
 
 /// An invalid message of a report in delta encoding.
@@ -29,16 +45,10 @@ pub(super) enum DeltaError {
     Duplicate { name: String, kind: String },
 }
 
-/// The place of an attribute in a bag.
-enum Place<'w> {
-    Slot(u32),
-    Undeclared(&'w Arc<str>),
-}
-
-impl<'s> Decoder<'s> {
-    pub(super) fn new(snapshot: &'s Snapshot, words: &[String]) -> Self {
-        let words: Vec<Arc<str>> = words.iter().map(|word| Arc::from(word.as_str())).collect();
+impl<'r> Decoder<'r> {
+    pub(super) fn new(snapshot: &'r Snapshot, words: &'r [String]) -> Self {
         let shadowed = words.iter().filter_map(|word| dictionary::index(word)).collect();
+        let words = words.iter().map(|word| Word::new(word)).collect();
         Self { snapshot, words, shadowed }
     }
 
@@ -46,38 +56,45 @@ impl<'s> Decoder<'s> {
     /// values of different kinds is used.
     pub(super) fn read(&self, attributes: &CompressedAttributes, bag: &mut Bag) {
         self.each(attributes, &mut |name, value| {
-            let (Some(place), Some(value)) = (self.place(name), value) else { return Ok(()) };
-            match place {
-                Place::Slot(slot) if bag.at(slot).is_none() => bag.set(slot, value),
-                Place::Undeclared(name) if bag.get(name).is_none() => bag.insert(name.clone(), value),
-                Place::Slot(_) | Place::Undeclared(_) => {}
+            let is_shadowed = usize::try_from(name).is_ok_and(|global| self.shadowed.contains(&global));
+            if !is_shadowed
+                && let (Some(slot), Some(value)) = (self.slot(name), value)
+                && bag.at(slot).is_none()
+            {
+                bag.set(slot, value);
             }
             Ok(())
         })
         .unwrap_or(());
     }
 
-    fn word(&self, index: i32) -> Option<&Arc<str>> {
+    /// Returns the text at an index.
+    fn text(&self, index: i32) -> Option<&str> {
         match usize::try_from(index) {
-            Ok(global) => WORDS.get(global),
-            Err(_) => self.words.get(usize::try_from(-(i64::from(index)) - 1).ok()?),
+            Ok(global) => WORDS.get(global).map(|word| &**word),
+            Err(_) => self.word(index).map(|word| word.text),
         }
     }
 
-    fn place(&self, name: i32) -> Option<Place<'_>> {
-        if let Ok(global) = usize::try_from(name) {
-            if self.shadowed.contains(&global) {
-                return None;
-            }
-            if let Some(slot) = self.snapshot.global_slots.get(global).copied().flatten() {
-                return Some(Place::Slot(slot));
-            }
+    /// Returns the value of an attribute with the string at an index.
+    fn value(&self, index: i32) -> Option<Arc<str>> {
+        match usize::try_from(index) {
+            Ok(global) => WORDS.get(global).cloned(),
+            Err(_) => self.word(index).map(Word::shared),
         }
-        let word = self.word(name)?;
-        Some(match self.snapshot.vocabulary().find(word) {
-            Some(declared) => Place::Slot(declared.slot),
-            None => Place::Undeclared(word),
-        })
+    }
+
+    /// Returns the slot of the attribute whose name is at an index; `None` if there is no declared attribute of this name.
+    fn slot(&self, index: i32) -> Option<u32> {
+        match usize::try_from(index) {
+            Ok(global) => self.snapshot.global_slots.get(global).copied().flatten(),
+            Err(_) => self.word(index)?.slot(self.snapshot),
+        }
+    }
+
+    /// Returns the word of the list at a negative index.
+    fn word(&self, index: i32) -> Option<&Word<'r>> {
+        self.words.get(usize::try_from(-(i64::from(index)) - 1).ok()?)
     }
 
     /// Calls `attribute` with the index of each name and its value; `None` if the value has an invalid index.
@@ -87,7 +104,7 @@ impl<'s> Decoder<'s> {
         attribute: &mut dyn FnMut(i32, Option<AttributeValue>) -> Result<(), DeltaError>,
     ) -> Result<(), DeltaError> {
         for (name, index) in &attributes.strings {
-            attribute(*name, self.word(*index).map(|word| AttributeValue::String(word.clone())))?;
+            attribute(*name, self.value(*index).map(AttributeValue::String))?;
         }
         for (name, number) in &attributes.int64s {
             attribute(*name, Some(AttributeValue::Int64(*number)))?;
@@ -115,9 +132,22 @@ impl<'s> Decoder<'s> {
     }
 
     fn string_map(&self, entries: &BTreeMap<i32, i32>) -> Option<StringMap> {
-        let words =
-            entries.iter().map(|(key, value)| Some((self.word(*key)?.clone(), self.word(*value)?.clone())));
+        let words = entries.iter().map(|(key, value)| Some((self.value(*key)?, self.value(*value)?)));
         words.collect::<Option<Vec<_>>>().map(|words| words.into_iter().collect())
+    }
+}
+
+impl<'r> Word<'r> {
+    fn new(text: &'r str) -> Self {
+        Self { text, slot: OnceCell::new(), shared: OnceCell::new() }
+    }
+
+    fn slot(&self, snapshot: &Snapshot) -> Option<u32> {
+        *self.slot.get_or_init(|| snapshot.vocabulary().find(self.text).map(|declared| declared.slot))
+    }
+
+    fn shared(&self) -> Arc<str> {
+        self.shared.get_or_init(|| self.text.into()).clone()
     }
 }
 
@@ -128,21 +158,23 @@ impl<'s> Decoder<'s> {
 pub(super) fn update(
     decoder: &Decoder<'_>,
     attributes: &CompressedAttributes,
-    state: &Bag,
-) -> Result<Bag, DeltaError> {
-    let mut next = state.clone();
-    let mut seen = Vec::new();
+    state: &mut Bag,
+) -> Result<(), DeltaError> {
+    let mut seen = HashSet::new();
+    let mut updates = Vec::new();
     decoder.each(attributes, &mut |index, value| {
-        let Some(name) = decoder.word(index) else {
+        let Some(name) = decoder.text(index) else {
             return Err(DeltaError::UnknownName(index));
         };
-        let value = value.ok_or_else(|| DeltaError::UnknownWord(name.to_string()))?;
-        if seen.contains(&index) {
-            return Err(DeltaError::Duplicate { name: name.to_string(), kind: value.kind().to_lowercase() });
+        let value = value.ok_or_else(|| DeltaError::UnknownWord(name.to_owned()))?;
+        if !seen.insert(index) {
+            return Err(DeltaError::Duplicate { name: name.to_owned(), kind: value.kind().to_lowercase() });
         }
-        seen.push(index);
-        next.insert(name.clone(), value);
+        updates.extend(decoder.slot(index).map(|slot| (slot, value)));
         Ok(())
     })?;
-    Ok(next)
+    for (slot, value) in updates {
+        state.set(slot, value);
+    }
+    Ok(())
 }

@@ -2,6 +2,7 @@
 
 use std::collections::BTreeMap;
 
+use indexmap::IndexSet;
 use mixer_adapter_engine::{
     attribute::{AttributeValue, ParsedAttributes},
     dictionary,
@@ -13,7 +14,7 @@ use mixer_adapter_engine::{
 pub(super) fn compress(attributes: &ParsedAttributes, known_words: usize) -> CompressedAttributes {
     let last: BTreeMap<&str, &AttributeValue> =
         attributes.iter().map(|(name, value)| (name.as_str(), value)).collect();
-    let mut words = Words { known: known_words, own: Vec::new() };
+    let mut words = Words::new(known_words);
     let mut compressed = CompressedAttributes::default();
     for (name, value) in last {
         let name = words.index(name);
@@ -48,29 +49,38 @@ pub(super) fn compress(attributes: &ParsedAttributes, known_words: usize) -> Com
             }
         }
     }
-    compressed.words = words.own;
+    compressed.words = words.into_own();
     compressed
 }
 
 /// The dictionary of a message: the first `known` global words, and its own.
 pub(super) struct Words {
-    pub(super) known: usize,
-    pub(super) own: Vec<String>,
+    known: usize,
+    own: IndexSet<String>,
 }
 
 impl Words {
+    pub(super) fn new(known: usize) -> Self {
+        Self { known, own: IndexSet::new() }
+    }
+
     /// Returns the index of a word: from 0 for global words, below 0 for the message's own.
     pub(super) fn index(&mut self, word: &str) -> i32 {
         match dictionary::index(word).filter(|index| *index < self.known) {
             // The dictionary and a message's words are far fewer than 2^31.
             Some(global) => global as i32,
             None => {
-                let place = self.own.iter().position(|known| known == word).unwrap_or_else(|| {
-                    self.own.push(word.to_owned());
-                    self.own.len() - 1
-                });
-                -(place as i32) - 1
+                let index = match self.own.get_index_of(word) {
+                    Some(index) => index,
+                    None => self.own.insert_full(word.to_owned()).0,
+                };
+                -(index as i32) - 1
             }
         }
+    }
+
+    /// The message's own words by index.
+    pub(super) fn into_own(self) -> Vec<String> {
+        self.own.into_iter().collect()
     }
 }

@@ -206,32 +206,38 @@ async fn traced_report(
     known_words(asked.global_word_count)?;
     let snapshot = mixer.snapshot().ok_or_else(not_configured)?;
     let delta = asked.repeated_attributes_semantics() == RepeatedAttributesSemantics::DeltaEncoding;
+    let shared = Decoder::new(&snapshot, &asked.default_words);
     let mut report = Report::default();
     let mut state: Option<Bag> = None;
     for (index, attributes) in asked.attributes.iter().enumerate() {
-        let words = if attributes.words.is_empty() { &asked.default_words } else { &attributes.words };
-        let decoder = Decoder::new(&snapshot, words);
-        let bag = match state.as_ref().filter(|_| delta) {
-            Some(state) => match update(&decoder, attributes, state) {
-                Ok(bag) => bag,
-                Err(why) => {
+        let own;
+        let decoder = match attributes.words.is_empty() {
+            true => &shared,
+            false => {
+                own = Decoder::new(&snapshot, &attributes.words);
+                &own
+            }
+        };
+        match &mut state {
+            Some(state) if delta => {
+                if let Err(why) = update(decoder, attributes, state) {
                     report.fail(format!("request could not be processed due to invalid attributes: {why}"));
                     continue;
                 }
-            },
-            None => {
+            }
+            state => {
                 let mut bag = Bag::new(snapshot.vocabulary().clone());
                 decoder.read(attributes, &mut bag);
-                bag
+                *state = Some(bag);
             }
-        };
-        let mut request = Request::new(&snapshot, bag.clone(), caller.deadline, trace.is_some());
+        }
+        let Some(bag) = (if delta { state.clone() } else { state.take() }) else { continue };
+        let mut request = Request::new(&snapshot, bag, caller.deadline, trace.is_some());
         report.add(&mut request).await;
         mixer.counts().condition_errors(request.condition_errors());
         if let (Some(trace), Some(request)) = (trace.as_deref_mut(), request.into_trace()) {
             trace.add_request(index + 1, request);
         }
-        state = Some(bag);
     }
     report.flush(caller.deadline, trace).await.map_err(|error| Status::unknown(error.to_string()))?;
     Ok(ReportResponse {})

@@ -11,7 +11,7 @@ use mixer_adapter_engine::{
 
 /// Encodes for a client that knows the first `known_words` words of the global dictionary.
 pub(super) fn encode(references: &[Reference<'_>], known_words: usize) -> ReferencedAttributes {
-    let mut words = Words { known: known_words, own: Vec::new() };
+    let mut words = Words::new(known_words);
     let matches = references.iter().map(|reference| AttributeMatch {
         name: words.index(reference.name),
         condition: if reference.present { Condition::Exact } else { Condition::Absence } as i32,
@@ -19,7 +19,7 @@ pub(super) fn encode(references: &[Reference<'_>], known_words: usize) -> Refere
         map_key: reference.key.map_or(0, |key| words.index(key)),
     });
     let attribute_matches = matches.collect();
-    ReferencedAttributes { words: words.own, attribute_matches }
+    ReferencedAttributes { words: words.into_own(), attribute_matches }
 }
 
 #[cfg(test)]

@@ -2,34 +2,28 @@ use std::sync::Arc;
 
 use super::{AttributeValue, Reads, Vocabulary};
 
-/// The attributes of one request.
-///
-/// Declared attributes are stored by slot. Undeclared ones are stored by name; traces show them, but expressions cannot
-/// read them. A bag of a vocabulary that extends another one holds only the attributes added there; see [`Bag::with`].
+/// The declared attributes of one request, by slot. A bag of a vocabulary that extends another one holds only the attributes
+/// added there; see [`Bag::with`].
 #[derive(Clone, Debug)]
 pub struct Bag {
     vocabulary: Arc<Vocabulary>,
     /// The slot of the first element of `values`.
     first: u32,
     values: Vec<Option<AttributeValue>>,
-    undeclared: Vec<(Arc<str>, AttributeValue)>,
 }
 
 impl Bag {
     /// Creates an empty bag.
     pub fn new(vocabulary: Arc<Vocabulary>) -> Self {
         let (first, values) = (vocabulary.first_slot(), vec![None; vocabulary.own_len()]);
-        Self { vocabulary, first, values, undeclared: Vec::new() }
+        Self { vocabulary, first, values }
     }
 
-    /// Sets an attribute, which need not be declared nor of its declared type.
-    pub fn insert(&mut self, name: impl Into<Arc<str>> + AsRef<str>, value: impl Into<AttributeValue>) {
-        match self.vocabulary.own_slot(name.as_ref()) {
-            Some(slot) => self.set(slot, value),
-            None => match self.undeclared.iter_mut().find(|(known, _)| **known == *name.as_ref()) {
-                Some((_, known)) => *known = value.into(),
-                None => self.undeclared.push((name.into(), value.into())),
-            },
+    /// Sets an attribute, also to a value that is not of its declared type. One that is not declared is ignored: no expression
+    /// can read it.
+    pub fn insert(&mut self, name: impl AsRef<str>, value: impl Into<AttributeValue>) {
+        if let Some(slot) = self.vocabulary.own_slot(name.as_ref()) {
+            self.set(slot, value);
         }
     }
 
@@ -41,27 +35,11 @@ impl Bag {
         }
     }
 
-    /// Returns the value of an attribute, declared or not.
-    pub fn get(&self, name: &str) -> Option<&AttributeValue> {
-        match self.vocabulary.own_slot(name) {
-            Some(slot) => self.at(slot),
-            None => self.undeclared.iter().find(|(known, _)| **known == *name).map(|(_, value)| value),
-        }
-    }
-
     /// Returns the value at a slot.
     #[inline]
     pub fn at(&self, slot: u32) -> Option<&AttributeValue> {
         let own = slot.checked_sub(self.first)?;
         self.values.get(own as usize)?.as_ref()
-    }
-
-    /// Iterates over all attributes with a value: declared ones by slot, then the others in insertion order.
-    pub fn iter(&self) -> impl Iterator<Item = (&Arc<str>, &AttributeValue)> {
-        let declared = (self.first..)
-            .zip(&self.values)
-            .filter_map(|(slot, value)| Some((self.vocabulary.at(slot)?.name, value.as_ref()?)));
-        declared.chain(self.undeclared.iter().map(|(name, value)| (name, value)))
     }
 
     /// Combines this bag with `extra`, a bag of a vocabulary that extends this one.
@@ -108,16 +86,13 @@ mod tests {
     use mixer_adapter_core::value::ValueType;
 
     #[test]
-    fn undeclared_attributes_are_stored_by_name_and_overwritten() {
+    fn undeclared_attributes_are_ignored() {
         let mut vocabulary = Vocabulary::new();
         vocabulary.declare("a", ValueType::String).unwrap();
         let mut bag = Bag::new(Arc::new(vocabulary));
         bag.insert("b", 1);
         bag.insert("a", "x");
-        bag.insert("b", 2);
-        let all: Vec<_> = bag.iter().map(|(name, value)| (&**name, value.clone())).collect();
-        assert_eq!(all, [("a", AttributeValue::from("x")), ("b", AttributeValue::Int64(2))]);
-        assert_eq!(bag.get("b"), Some(&AttributeValue::Int64(2)));
+        assert_eq!((bag.at(0), bag.at(1)), (Some(&AttributeValue::from("x")), None));
     }
 
     #[test]

@@ -71,8 +71,14 @@ fn canonical(label: &str) -> String {
     label.strip_prefix("xn--").and_then(decode).unwrap_or(label)
 }
 
+/// Maximum length of punycode in bytes, that of a whole DNS name: decoding takes quadratic time.
+const MAX_PUNYCODE: usize = 253;
+
 /// Decodes punycode (RFC 3492) without its prefix.
 fn decode(encoded: &str) -> Option<String> {
+    if encoded.len() > MAX_PUNYCODE {
+        return None;
+    }
     let (basic, digits) = encoded.rsplit_once('-').unwrap_or(("", encoded));
     if !basic.is_ascii() {
         return None;
@@ -132,6 +138,8 @@ mod tests {
         for name in ["", ".", "foo..com", "-a.com", "a-.com", "ab--cd.com", "xn--a!.com", "xn--99999999999"] {
             assert!(to_unicode(name).is_err(), "{name}");
         }
+        let long = "xn--".to_owned() + &"a".repeat(MAX_PUNYCODE + 1);
+        assert_eq!(to_unicode(&long), Err(DnsNameError::Punycode(long.clone())));
     }
 
     #[test]

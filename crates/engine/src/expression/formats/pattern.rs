@@ -88,8 +88,8 @@ fn opening(rest: &str) -> usize {
 /// Returns the length of a POSIX class such as `[:alpha:]`.
 fn posix(rest: &str) -> Option<usize> {
     let name = rest.strip_prefix("[:")?;
-    let end = name.find(":]")?;
-    name[..end].chars().all(|c| c.is_ascii_lowercase() || c == '^').then_some(end + 4)
+    let end = name.find(|c: char| !c.is_ascii_lowercase() && c != '^')?;
+    name[end..].starts_with(":]").then_some(end + 4)
 }
 
 /// Translates the escape sequence at the start of `rest`; returns its length.
@@ -138,6 +138,8 @@ mod tests {
             (r"^[^]]$", "x", true),
             (r"^[a&&b]+$", "a&b", true),
             (r"^[[:alpha:]]+$", "ab", true),
+            (r"^[[:^alpha:]]+$", "12", true),
+            (r"^[[:]+$", "[:", true),
             (r"^\Qa.b\E$", "a.b", true),
             (r"^\Qa.b\E$", "axb", false),
             (r"\Q(", "(", true),
