@@ -6,6 +6,7 @@ mod support;
 use std::{
     process::Stdio,
     sync::{Arc, Mutex, mpsc},
+    time::Duration,
 };
 
 use mixer_adapter::{
@@ -126,7 +127,7 @@ fn a_session_is_closed_also_when_the_call_is_interrupted() {
     let (answer, gate) = mpsc::sync_channel(1);
     let gate = Arc::new(Mutex::new(gate));
     let other = with_sessions(move || {
-        gate.lock().unwrap().recv().unwrap();
+        gate.lock().unwrap().recv_timeout(Duration::from_secs(60)).unwrap();
         Ok(Vec::new())
     });
     let mut command = support::binary();

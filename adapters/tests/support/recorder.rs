@@ -29,7 +29,7 @@ pub(crate) struct Recorded {
 impl Recorder {
     pub(crate) fn start(answer: impl Fn(&str) -> Answer + Clone + Send + 'static) -> Self {
         let runtime =
-            tokio::runtime::Builder::new_multi_thread().worker_threads(2).enable_all().build().unwrap();
+            tokio::runtime::Builder::new_multi_thread().worker_threads(1).enable_all().build().unwrap();
         let listener = runtime.block_on(TcpListener::bind("127.0.0.1:0")).unwrap();
         let address = listener.local_addr().unwrap().to_string();
         let calls = Arc::<Mutex<Vec<Recorded>>>::default();
@@ -55,7 +55,9 @@ impl Recorder {
                                 message,
                                 connection: peer,
                             });
-                            respond_with(respond, answer(&path));
+                            // It may block.
+                            let answer = tokio::task::spawn_blocking(move || answer(&path)).await;
+                            respond_with(respond, answer.unwrap());
                         });
                     }
                 });
