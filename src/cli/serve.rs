@@ -65,7 +65,7 @@ pub(super) struct Serve {
 
     /// Maximum number of cached handlers of calls that carry their configuration
     #[arg(long, value_name = "N", default_value_t = 10_000, env = "MIXER_ADAPTER_HANDLER_CACHE")]
-    handler_cache: u64,
+    handler_cache: usize,
 
     /// Close sessions and cached handlers that were not used for this time; 0 never does
     #[arg(long, value_name = "DURATION", default_value = "24h", env = "MIXER_ADAPTER_SESSION_IDLE", value_parser = value_parsers::duration)]

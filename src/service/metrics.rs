@@ -76,6 +76,15 @@ impl Collector for HostMetrics {
             MetricType::Gauge,
         )?;
         ConstGauge::new(handlers.cached_count() as i64).encode(cached)?;
+        let mut evicted = encoder.encode_descriptor(
+            "mixer_adapter_handlers_evicted",
+            "Cached handlers that were evicted: for others, or after the idle time",
+            None,
+            MetricType::Counter,
+        )?;
+        for (adapter, count) in handlers.evicted_counts() {
+            ConstCounter::new(count).encode(evicted.encode_family(&[("adapter", adapter)])?)?;
+        }
         let open =
             encoder.encode_descriptor("adapter_open_handlers", "Open handlers", None, MetricType::Gauge)?;
         ConstGauge::new(handlers.live_count() as i64).encode(open)

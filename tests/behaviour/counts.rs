@@ -340,7 +340,7 @@ proptest! {
                 client.await.unwrap();
             }
             assert_eq!(host.sessions().list(1), []);
-            assert_eq!(host.handlers().live_count() as u64, host.handlers().cached_count());
+            assert_eq!(host.handlers().live_count(), host.handlers().cached_count());
             assert_eq!(host.close(GRACE).await, 0);
             assert_eq!((ledger.closed(), ledger.leaked()), (ledger.opened(), 0));
             assert_eq!(host.handlers().live_count(), 0);

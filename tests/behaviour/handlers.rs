@@ -15,7 +15,7 @@ use mixer_adapter_host::handler::TableLimits;
 use test_adapters::{Bystander, Probe, ledger, params::probe::Params};
 
 use crate::{
-    requests::{entry, nothing, probe, session, telling, told},
+    requests::{bystander, entry, nothing, probe, session, telling, told},
     support::{Client, Failure, Serving, any, until},
 };
 
@@ -48,6 +48,59 @@ async fn ten_thousand_configurations_are_bounded_by_the_cache_and_closed_once_ea
     until("evicted handlers are closed", || ledger.closed() == 9_900).await;
     serving.stop().await;
     assert_eq!((ledger.closed(), ledger.leaked()), (10_000, 0));
+}
+
+#[tokio::test]
+async fn a_handler_that_was_called_repeatedly_is_not_evicted_for_others_called_once() {
+    let serving = with_limits(TableLimits { cached_handlers: 100, ..Default::default() }).await;
+    let (client, ledger) = (serving.connect().await, ledger("called repeatedly"));
+    let established = probe("called repeatedly");
+    for _ in 0..4 {
+        assert!(call(&client, &established).await.is_ok());
+    }
+    let newcomer = Params { seq: 1, ..established.clone() };
+    assert!(call(&client, &newcomer).await.is_ok());
+    for seq in 0..1_000 {
+        assert!(call(&client, &Params { seq, ..probe("foreign") }).await.is_ok());
+    }
+    until("the newcomer is evicted", || ledger.closed() == 1).await;
+    assert!(call(&client, &established).await.is_ok());
+    assert_eq!(ledger.opened(), 2, "the other one is still open");
+    assert_eq!(serving.metric("mixer_adapter_handlers_evicted_total{adapter=\"probe\"}").await, 902.0);
+}
+
+#[tokio::test]
+async fn configurations_of_one_adapter_leave_the_others_their_share_of_the_cache() {
+    let limits = TableLimits { cached_handlers: 100, ..Default::default() };
+    let serving = Serving::with(
+        |adapters| adapters.add::<Probe>().add::<Bystander>(),
+        ServerOptions::default(),
+        limits,
+    )
+    .await;
+    let (client, ledger) = (serving.connect().await, ledger("its share"));
+    for seq in 0..50 {
+        assert!(call(&client, &Params { seq, ..probe("its share") }).await.is_ok());
+    }
+    for number in 0..1_000 {
+        let request = nothing(any(&bystander(&format!("foreign bystander {number}"))));
+        let answer: Result<CheckResult, _> = client.call(CheckNothing::METHOD, &request).await;
+        assert!(answer.is_ok(), "{answer:?}");
+    }
+    assert_eq!((ledger.opened(), ledger.closed()), (50, 0));
+}
+
+#[tokio::test]
+async fn long_configurations_fill_the_cache_sooner() {
+    let serving = with_limits(TableLimits { cached_bytes: 100_000, ..Default::default() }).await;
+    let (client, ledger) = (serving.connect().await, ledger("long"));
+    // A handler counts with four bytes for each byte of its configuration, and the key with one.
+    let long = "x".repeat(9_000);
+    for seq in 0..10 {
+        assert!(call(&client, &Params { seq, open: long.clone(), ..probe("long") }).await.is_ok());
+    }
+    assert_eq!(serving.metric("adapter_cached_handlers").await, 2.0);
+    until("the others are closed", || ledger.closed() == 8).await;
 }
 
 #[tokio::test]

@@ -64,6 +64,10 @@ pub trait Adapter: Sized + Send + Sync + 'static {
     /// runs on its own bounded pool of threads, so that it does not delay other adapters.
     const BLOCKING: bool = false;
 
+    /// A rough estimate of the memory that a handler takes, in bytes for each byte of its configuration. Limits on the handlers
+    /// that calls and sessions keep open count in these bytes.
+    const BYTES_PER_CONFIG_BYTE: usize = 4;
+
     /// The configuration: `Params` of the adapter's config.proto.
     type Config: Config;
     /// The templates served, as a tuple such as `(ListEntry, Quota)`. Each requires a [`Handle`].

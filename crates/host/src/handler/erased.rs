@@ -19,6 +19,7 @@ pub struct Handler {
     close: fn(Box<dyn Any + Send + Sync>) -> BoxFuture<'static, ()>,
     threads: Option<BlockingThreads>,
     closing: Closing,
+    bytes: usize,
     // Dropped after the closing task is spawned, so that the count of open handlers is never zero in between.
     _open: TaskTrackerToken,
 }
@@ -27,6 +28,11 @@ impl Handler {
     /// Returns the adapter.
     pub fn adapter(&self) -> &Arc<AdapterInfo> {
         &self.adapter
+    }
+
+    /// Returns an estimate of the memory it takes, in bytes.
+    pub(crate) fn bytes(&self) -> usize {
+        self.bytes
     }
 
     pub(crate) fn object<A: Adapter>(&self) -> Option<&A> {
@@ -67,6 +73,9 @@ pub(crate) trait AnyAdapter: Send + Sync {
     fn validate(&self, config: &Bytes, types: &InferredTypes) -> Result<(), AdapterError>;
     fn open(&self, config: Bytes, closing: Closing) -> BoxFuture<'_, Result<Handler, AdapterError>>;
 }
+
+/// An estimate of the memory of a handler with an empty configuration, in bytes.
+const HANDLER_BYTES: usize = 512;
 
 pub(crate) const SHUTTING_DOWN: &str = "the server is shutting down";
 
@@ -117,6 +126,7 @@ impl<A: Adapter> AnyAdapter for Typed<A> {
 
     fn open(&self, config: Bytes, closing: Closing) -> BoxFuture<'_, Result<Handler, AdapterError>> {
         Box::pin(async move {
+            let bytes = HANDLER_BYTES + A::BYTES_PER_CONFIG_BYTE.saturating_mul(config.len());
             let config = Self::decode(config)?;
             let opening = AssertUnwindSafe(async { A::open(config).await }).catch_unwind();
             let opened = match &self.threads {
@@ -134,6 +144,7 @@ impl<A: Adapter> AnyAdapter for Typed<A> {
                     Err(_) => Box::pin(std::future::ready(())),
                 },
                 threads: self.threads.clone(),
+                bytes,
                 _open: closing.opened(),
                 closing,
             })

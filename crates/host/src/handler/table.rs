@@ -11,7 +11,7 @@ use tokio::sync::oneshot;
 
 use super::{
     AdapterInfo, Adapters, CallError, Closing, Handler,
-    cache::{CacheKey, HandlerCache},
+    cache::{Capacity, HandlerCache},
     erased::{AnyAdapter, SHUTTING_DOWN},
     open_handlers::{Entry, OpenHandlers},
 };
@@ -24,7 +24,10 @@ use mixer_adapter_core::{
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct TableLimits {
     /// The maximum number of handlers cached for configurations that came with calls.
-    pub cached_handlers: u64,
+    pub cached_handlers: usize,
+    /// The maximum memory of these handlers in bytes, as estimated from their configurations
+    /// ([`Adapter::BYTES_PER_CONFIG_BYTE`](mixer_adapter_core::Adapter::BYTES_PER_CONFIG_BYTE)).
+    pub cached_bytes: usize,
     /// Evicts a cached handler after this time without a call; `None` disables eviction by time.
     pub idle: Option<Duration>,
     /// How long a refusal is returned before the configuration is tried again.
@@ -37,6 +40,7 @@ impl Default for TableLimits {
     fn default() -> Self {
         Self {
             cached_handlers: 10_000,
+            cached_bytes: 64 << 20,
             idle: Some(Duration::from_secs(24 * 60 * 60)),
             remember_refusals: Duration::from_secs(5),
             open_timeout: Duration::from_secs(60),
@@ -50,7 +54,7 @@ impl Default for TableLimits {
 /// with or without a session.
 pub struct HandlerTable {
     adapters: Arc<Adapters>,
-    cache: HandlerCache,
+    cache: Arc<HandlerCache>,
     open: Mutex<OpenHandlers>,
     refusals: Refusals,
     open_timeout: Duration,
@@ -66,7 +70,8 @@ const REFUSALS: u64 = 1_000;
 impl HandlerTable {
     /// Creates an empty table.
     pub fn new(adapters: Arc<Adapters>, limits: TableLimits, closing: Closing) -> Self {
-        let cache = HandlerCache::new(limits.cached_handlers, limits.idle);
+        let capacity = Capacity { handlers: limits.cached_handlers, bytes: limits.cached_bytes };
+        let cache = Arc::new(HandlerCache::new(adapters.iter().count(), capacity, limits.idle));
         let refusals = Cache::builder().max_capacity(REFUSALS).time_to_live(limits.remember_refusals).build();
         let open_timeout = limits.open_timeout;
         Self { adapters, cache, open: Mutex::default(), refusals, open_timeout, closing }
@@ -74,19 +79,23 @@ impl HandlerTable {
 
     /// Returns the handler cached for exactly these bytes of configuration.
     pub(crate) fn cached(&self, adapter: &AdapterInfo, config: &Bytes) -> Option<Arc<Handler>> {
-        self.cache.get(&CacheKey { adapter: adapter.index, config: config.clone() })
+        self.cache.get(adapter.index, config)
     }
 
     /// Caches a handler for exactly these bytes of configuration.
     pub(crate) fn cache(&self, handler: &Arc<Handler>, config: &Bytes) {
         // Copied, because the bytes of a request share its receive buffer.
-        let config = Bytes::copy_from_slice(config);
-        self.cache.insert(CacheKey { adapter: handler.adapter().index, config }, handler);
+        self.cache.insert(handler.adapter().index, Bytes::copy_from_slice(config), handler);
     }
 
     /// Returns the number of cached handlers.
-    pub fn cached_count(&self) -> u64 {
+    pub fn cached_count(&self) -> usize {
         self.cache.count()
+    }
+
+    /// Returns how many handlers were evicted from the cache, by adapter.
+    pub fn evicted_counts(&self) -> impl Iterator<Item = (&'static str, u64)> {
+        self.adapters.iter().map(|adapter| (adapter.name, self.cache.evicted(adapter.index)))
     }
 
     /// Returns the number of open handlers.
@@ -152,11 +161,11 @@ impl HandlerTable {
             timeout: self.open_timeout,
         };
         let (answer, opened) = oneshot::channel();
-        let (cache, key) = (self.cache.clone(), CacheKey { adapter: adapter.index, config });
+        let (cache, index) = (self.cache.clone(), adapter.index);
         self.closing.runtime().spawn(async move {
             let outcome = opening.run(entry).await;
             if let Err(Ok(unclaimed)) = answer.send(outcome) {
-                cache.insert(key, &unclaimed);
+                cache.insert(index, config, &unclaimed);
             }
         });
         opened.await.unwrap_or_else(|_| Err(refused(adapter, AdapterError::unavailable(SHUTTING_DOWN))))
