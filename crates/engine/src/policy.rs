@@ -8,6 +8,9 @@ pub enum OnFailure {
     Open,
     /// Deny the request with UNAVAILABLE.
     Closed,
+    /// Fail the request, also for a condition or the value of a header operation that cannot be evaluated: what `Mixer`
+    /// means behind Envoy, where the proxy is configured to allow or deny a request that could not be checked.
+    Fail,
 }
 
 /// The treatment of a check by kind of failure.
@@ -24,13 +27,25 @@ pub struct FailurePolicy {
 }
 
 impl FailurePolicy {
-    /// Denies the request on every failure: the default behind Envoy.
+    /// Denies the request on every failure.
     pub const CLOSED: Self = Self {
         match_error: OnFailure::Closed,
         adapter_error: OnFailure::Closed,
         timeout: OnFailure::Closed,
         config_error: OnFailure::Closed,
     };
+
+    /// Returns the policy with [`OnFailure::Fail`] for the failures of conditions and calls that are treated as in Mixer.
+    #[must_use]
+    pub fn strict(self) -> Self {
+        let strict = |policy| if policy == OnFailure::Mixer { OnFailure::Fail } else { policy };
+        Self {
+            match_error: strict(self.match_error),
+            adapter_error: strict(self.adapter_error),
+            timeout: strict(self.timeout),
+            config_error: self.config_error,
+        }
+    }
 }
 
 /// A failure as classified by the policy.
@@ -43,15 +58,24 @@ pub(crate) enum FailureEffect {
 }
 
 impl OnFailure {
-    /// Classifies a failed condition: unless the policy is closed, the rule is merely skipped.
+    /// Classifies a failed condition: `Mixer` and `Open` merely skip the rule.
     pub(crate) fn of_condition(self, text: impl FnOnce() -> String) -> Option<FailureEffect> {
-        (self == Self::Closed).then(|| FailureEffect::Deny(text()))
+        match self {
+            Self::Mixer | Self::Open => None,
+            Self::Closed => Some(FailureEffect::Deny(text())),
+            Self::Fail => Some(FailureEffect::Fatal(text())),
+        }
+    }
+
+    /// Classifies the value of a header operation that cannot be evaluated: only `Fail` does not skip the operation.
+    pub(crate) fn of_header(self, text: impl FnOnce() -> String) -> Option<FailureEffect> {
+        (self == Self::Fail).then(|| FailureEffect::Fatal(text()))
     }
 
     /// Classifies a failed instance or call.
     pub(crate) fn of_call(self, text: impl FnOnce() -> String) -> Option<FailureEffect> {
         match self {
-            Self::Mixer => Some(FailureEffect::Fatal(text())),
+            Self::Mixer | Self::Fail => Some(FailureEffect::Fatal(text())),
             Self::Open => None,
             Self::Closed => Some(FailureEffect::Deny(text())),
         }

@@ -27,8 +27,10 @@ pub struct Snapshot {
     pub(crate) generators: Table,
     pub(crate) handlers: Vec<Arc<RuntimeHandler>>,
     pub(crate) policy: FailurePolicy,
-    /// The cache of check answers, if enabled.
+    /// The cache of check answers of the Mixer API, if enabled.
     pub(crate) cache: Option<CheckCache>,
+    /// The cache of answers to strict requests, if enabled.
+    pub(crate) strict_cache: Option<CheckCache>,
     /// Whether parts of the configuration were omitted because of faults.
     pub(crate) has_faults: bool,
     /// Number of rules.
@@ -62,6 +64,7 @@ impl Snapshot {
             handlers: Vec::new(),
             policy: FailurePolicy::default(),
             cache: None,
+            strict_cache: None,
             has_faults: false,
             rules: 0,
             built_at: Instant::now(),

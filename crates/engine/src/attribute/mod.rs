@@ -10,7 +10,9 @@ mod value;
 mod vocabulary;
 
 pub use bag::{Attributes, Bag};
-pub use parse::{ParseAttributesError, ParsedAttributes, parse_json, parse_pairs, parse_text};
+pub use parse::{
+    ParseAttributesError, ParsedAttributes, parse_declared, parse_json, parse_pairs, parse_text,
+};
 pub use reads::{Reads, Reference};
 pub use value::{AttributeValue, StringMap};
 pub use vocabulary::{ConflictingTypesError, Declaration, Vocabulary};

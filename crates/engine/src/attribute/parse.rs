@@ -101,6 +101,11 @@ pub fn parse_pairs(
     pairs.collect()
 }
 
+/// Parses the value of an attribute as its declared type, without prefixes; `None` if it is not of the type.
+pub fn parse_declared(text: &str, value_type: ValueType) -> Option<AttributeValue> {
+    typed(Kind::Typed(value_type), text, &str::to_owned)
+}
+
 /// Parses an object. Strings are parsed like the values of [`parse_text`], but without escapes; numbers, booleans and
 /// objects of strings are converted.
 pub fn parse_json(json: &Json, types: &Vocabulary) -> Result<ParsedAttributes, ParseAttributesError> {

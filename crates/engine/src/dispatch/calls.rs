@@ -81,8 +81,8 @@ impl Request<'_> {
     /// Converts an adapter's error to a failure of the request.
     pub(super) fn failure(&self, handler: &str, status: &Status) -> Option<FailureEffect> {
         let policy = match status.code() {
-            Code::DeadlineExceeded => self.snapshot.policy.timeout,
-            _ => self.snapshot.policy.adapter_error,
+            Code::DeadlineExceeded => self.policy.timeout,
+            _ => self.policy.adapter_error,
         };
         policy.of_call(|| failure_text(handler, status))
     }

@@ -9,6 +9,7 @@ use super::{
 };
 use crate::{
     answer::CheckAnswer,
+    cache::CheckCache,
     policy::{FailureEffect, OnFailure, fatal},
     trace::{Phase, Step, Trace},
 };
@@ -27,7 +28,7 @@ impl<'s> Request<'s> {
     /// Returns the cached answer for the request, if there is one, with the references of the request it was created
     /// for.
     pub fn find_answer(&mut self) -> Option<CheckAnswer> {
-        let (answer, references) = self.snapshot.cache.as_ref()?.get(&self.bag)?;
+        let (answer, references) = self.cache()?.get(&self.bag)?;
         self.references = references;
         if let Some(trace) = &mut self.trace {
             trace.steps.push(Step::Merged {
@@ -35,6 +36,14 @@ impl<'s> Request<'s> {
             });
         }
         Some(answer)
+    }
+
+    /// The cache of answers under the policy of this request.
+    fn cache(&self) -> Option<&'s CheckCache> {
+        match self.is_strict {
+            true => self.snapshot.strict_cache.as_ref(),
+            false => self.snapshot.cache.as_ref(),
+        }
     }
 
     /// Generates attributes and checks, or returns the cached answer.
@@ -45,10 +54,10 @@ impl<'s> Request<'s> {
         {
             return Ok(answer);
         }
-        let asked = self.snapshot.cache.is_some().then(|| self.bag.clone());
+        let asked = self.cache().is_some().then(|| self.bag.clone());
         self.generate().await.map_err(|error| error.within("preprocessing attributes failed"))?;
         let answer = self.check().await.map_err(|error| error.within("performing check operation failed"))?;
-        if let (Some(cache), Some(asked)) = (&self.snapshot.cache, asked) {
+        if let (Some(cache), Some(asked)) = (self.cache(), asked) {
             cache.insert(&asked, &self.references, &answer);
         }
         Ok(answer)
@@ -89,7 +98,11 @@ impl<'s> Request<'s> {
         if !merged.is_denied()
             && let Some(conditions) = conditions.get_mut(operating)
         {
-            merged.directive = self.header_operations(operations, conditions, &outputs);
+            let (directive, failures) = self.header_operations(operations, conditions, &outputs);
+            self.fail(&mut merged, failures)?;
+            if !merged.is_denied() {
+                merged.directive = directive;
+            }
         }
         Ok(finish(merged, self.trace.as_deref_mut()))
     }
@@ -130,7 +143,7 @@ impl<'s> Request<'s> {
                 merged.deny(text);
             }
         }
-        if self.snapshot.has_faults && self.snapshot.policy.config_error == OnFailure::Closed {
+        if self.snapshot.has_faults && self.policy.config_error == OnFailure::Closed {
             merged.deny("the configuration has faults".to_owned());
         }
         Ok(())

@@ -6,34 +6,48 @@ use super::{Request, plan::Conditions};
 use crate::{
     attribute::{Bag, Reads},
     expression::Evaluated,
+    policy::FailureEffect,
     proto::istio::mixer::v1::{HeaderOperation, RouteDirective, header_operation::Operation},
     rules::{HeaderRule, HeaderTemplate, Rules},
     trace::{Phase, Step},
 };
 
 impl<'s> Request<'s> {
-    /// Returns the header operations of the matching rules; `None` if there are none.
+    /// Returns the header operations of the matching rules, `None` if there are none, and failures of the evaluation.
     pub(super) fn header_operations(
         &mut self,
         rules: &'s Rules,
         conditions: &mut Conditions<'s>,
         outputs: &[Option<Bytes>],
-    ) -> Option<RouteDirective> {
+    ) -> (Option<RouteDirective>, Vec<FailureEffect>) {
         let mut directive = RouteDirective::default();
+        let mut failures = Vec::new();
         for rule in &rules.operations {
             let mut planner = self.planner(false);
-            if !planner.matches(Phase::Headers, &rule.rule, rule.condition, conditions) {
+            let matches = planner.matches(Phase::Headers, &rule.rule, rule.condition, conditions);
+            failures.append(&mut planner.failures);
+            if !matches {
                 continue;
             }
             let extra = outputs_of(rule, outputs);
             for template in &rule.request {
-                self.operate(rule, template, &extra, &mut directive.request_header_operations);
+                failures.extend(self.operate(
+                    rule,
+                    template,
+                    &extra,
+                    &mut directive.request_header_operations,
+                ));
             }
             for template in &rule.response {
-                self.operate(rule, template, &extra, &mut directive.response_header_operations);
+                failures.extend(self.operate(
+                    rule,
+                    template,
+                    &extra,
+                    &mut directive.response_header_operations,
+                ));
             }
         }
-        (directive != RouteDirective::default()).then_some(directive)
+        ((directive != RouteDirective::default()).then_some(directive), failures)
     }
 
     fn operate(
@@ -42,14 +56,15 @@ impl<'s> Request<'s> {
         template: &HeaderTemplate,
         extra: &Bag,
         operations: &mut Vec<HeaderOperation>,
-    ) {
+    ) -> Option<FailureEffect> {
+        let mut failure = None;
         let kind = template.operation;
         let operation =
             |value: String| HeaderOperation { name: template.name.clone(), value, operation: kind as i32 };
         if kind == Operation::Remove {
             operations.push(operation(String::new()));
             self.trace_header(rule, template, || "removed".to_owned());
-            return;
+            return None;
         }
         for value in &template.values {
             let mut reads = Reads::default();
@@ -63,9 +78,14 @@ impl<'s> Request<'s> {
                     self.trace_header(rule, template, || format!("{kind:?} {value:?}"));
                     operations.push(operation(value));
                 }
-                Err(error) => self.trace_header(rule, template, || format!("left out: {error}")),
+                Err(error) => {
+                    self.trace_header(rule, template, || format!("left out: {error}"));
+                    let text = || format!("header {} of {}: {error}", template.name, rule.rule);
+                    failure = failure.or(self.policy.match_error.of_header(text));
+                }
             }
         }
+        failure
     }
 
     fn trace_header(

@@ -37,6 +37,8 @@ pub struct Request<'s> {
     /// Whether attribute generators have run.
     pub(crate) generated: bool,
     pub(crate) trace: Option<Box<Trace>>,
+    pub(crate) policy: FailurePolicy,
+    pub(crate) is_strict: bool,
     condition_errors: u64,
 }
 
@@ -62,8 +64,27 @@ impl<'s> Request<'s> {
         let mut references = References::default();
         let namespace = snapshot.namespace_slots.namespace(&bag, &mut references.before).to_owned();
         let trace = traced.then(|| Box::new(Trace { namespace: namespace.clone(), steps: Vec::new() }));
-        let generated = false;
-        Self { snapshot, bag, references, namespace, deadline, generated, trace, condition_errors: 0 }
+        let (generated, policy) = (false, snapshot.policy);
+        Self {
+            snapshot,
+            bag,
+            references,
+            namespace,
+            deadline,
+            generated,
+            trace,
+            policy,
+            is_strict: false,
+            condition_errors: 0,
+        }
+    }
+
+    /// Makes failures that Mixer ignores fail the request; see [`FailurePolicy::strict`].
+    #[must_use]
+    pub fn strict(mut self) -> Self {
+        self.policy = self.policy.strict();
+        self.is_strict = true;
+        self
     }
 
     /// The references of the answers so far.

@@ -64,8 +64,8 @@ impl Request<'_> {
             failures: Vec::new(),
             uncalled: false,
             condition_errors: &mut self.condition_errors,
-            match_error: self.snapshot.policy.match_error,
-            adapter_error: self.snapshot.policy.adapter_error,
+            match_error: self.policy.match_error,
+            adapter_error: self.policy.adapter_error,
         }
     }
 }
