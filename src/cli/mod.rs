@@ -5,6 +5,8 @@ mod attribute_args;
 mod call;
 mod completions;
 mod config_args;
+#[cfg(feature = "envoy")]
+mod envoy_args;
 mod eval;
 mod explain;
 mod fields;

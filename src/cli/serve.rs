@@ -113,6 +113,10 @@ pub(super) struct Serve {
     #[arg(long, value_name = "DURATION", default_value = "10s", env = "MIXER_ADAPTER_GRACE", value_parser = value_parsers::duration)]
     grace: Duration,
 
+    #[cfg(feature = "envoy")]
+    #[command(flatten)]
+    envoy: super::envoy_args::EnvoyArgs,
+
     #[command(flatten)]
     logging: LogArgs,
 }
@@ -152,8 +156,10 @@ impl Serve {
         background.block_on(async {
             let mixer = Arc::new(Mixer::new());
             let controller = self.controller(&mixer, &host);
-            let server =
-                Server::new(host.clone(), self.options()).mixer(mixer).config_status(controller.status());
+            let server = Server::new(host.clone(), self.options()).mixer(mixer.clone());
+            let server = server.config_status(controller.status());
+            #[cfg(feature = "envoy")]
+            let server = server.envoy(self.envoy.services(&mixer));
             let readiness = server.readiness().clone();
             let configured = readiness.register("configuration");
             let bound = server.bind(self.listen, Some(self.admin)).await?;

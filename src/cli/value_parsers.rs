@@ -29,6 +29,12 @@ pub(super) enum ValueError {
     UnknownType { name: String, suggestion: String },
     #[error("a namespace has at most 63 lower-case letters, digits and dashes")]
     Namespace,
+    #[cfg(feature = "envoy")]
+    #[error("write HOST=NAMESPACE, such as *.example.com=shop")]
+    HostNamespace,
+    #[cfg(feature = "envoy")]
+    #[error(transparent)]
+    HostPattern(#[from] mixer_adapter_envoy::HostPatternError),
 }
 
 /// Parses a duration in Go's syntax: `300ms`, `5s`, `24h`.
@@ -77,4 +83,22 @@ pub(super) fn reachable(address: SocketAddr) -> SocketAddr {
 /// Parses a flag, which an environment variable may set to `1`, `yes`, `on` or `false`.
 pub(super) fn switch() -> clap::builder::BoolishValueParser {
     clap::builder::BoolishValueParser::new()
+}
+
+/// Parses a namespace, which is a DNS label.
+pub(super) fn namespace(text: &str) -> Result<String, ValueError> {
+    let good = |byte: u8| matches!(byte, b'a'..=b'z' | b'0'..=b'9' | b'-');
+    let ends = |byte: Option<&u8>| byte.is_some_and(|byte| *byte != b'-');
+    let bytes = text.as_bytes();
+    if bytes.len() <= 63 && bytes.iter().copied().all(good) && ends(bytes.first()) && ends(bytes.last()) {
+        return Ok(text.to_owned());
+    }
+    Err(ValueError::Namespace)
+}
+
+/// Parses `HOST=NAMESPACE`.
+#[cfg(feature = "envoy")]
+pub(super) fn host_namespace(text: &str) -> Result<(mixer_adapter_envoy::HostPattern, String), ValueError> {
+    let (host, namespace) = text.split_once('=').ok_or(ValueError::HostNamespace)?;
+    Ok((host.parse()?, self::namespace(namespace)?))
 }

@@ -2,9 +2,12 @@
 //!
 //! The services are thin: decode, call the [`Host`](mixer_adapter_host::Host), encode.
 
+mod additional;
 mod admin;
 mod backend;
 mod engine_metrics;
+#[cfg(feature = "envoy")]
+mod envoy;
 mod explain;
 mod grpc;
 mod metrics;

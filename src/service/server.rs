@@ -14,6 +14,7 @@ use tower_layer::{Identity, Layer};
 
 use super::{
     Readiness,
+    additional::AdditionalServices,
     admin::{self, Admin},
     backend,
     engine_metrics::EngineMetrics,
@@ -111,12 +112,20 @@ pub struct Server {
     config: Option<Arc<Mutex<ConfigStatus>>>,
     options: ServerOptions,
     readiness: Readiness,
+    additional: Vec<AdditionalServices>,
 }
 
 impl Server {
     /// Creates a server for the adapters of a host.
     pub fn new(host: Arc<Host>, options: ServerOptions) -> Self {
-        Self { host, mixer: None, config: None, options, readiness: Readiness::default() }
+        Self {
+            host,
+            mixer: None,
+            config: None,
+            options,
+            readiness: Readiness::default(),
+            additional: Vec::new(),
+        }
     }
 
     /// Serves the Mixer API, too.
@@ -130,6 +139,13 @@ impl Server {
     #[must_use]
     pub fn config_status(mut self, status: Arc<Mutex<ConfigStatus>>) -> Self {
         self.config = Some(status);
+        self
+    }
+
+    /// Serves further services, too.
+    #[cfg_attr(not(feature = "envoy"), allow(dead_code))]
+    pub(super) fn add(mut self, services: AdditionalServices) -> Self {
+        self.additional.push(services);
         self
     }
 
@@ -200,9 +216,11 @@ impl Bound {
     where
         L: Layer<GrpcService, Service: HttpService> + Clone + Send + 'static,
     {
-        let Server { host, mixer, config, options, readiness } = self.server;
+        let Server { host, mixer, config, options, readiness, additional } = self.server;
         let (health_reporter, health) = tonic_health::server::health_reporter();
-        let services = service_names(&host, mixer.is_some());
+        let mut services = service_names(&host, mixer.is_some());
+        services
+            .extend(additional.iter().flat_map(|services| &services.names).map(|name| (*name).to_owned()));
         for service in &services {
             health_reporter.set_service_status(service, tonic_health::ServingStatus::Serving).await;
         }
@@ -210,8 +228,13 @@ impl Bound {
         rpcs.extend(mixer.iter().flat_map(super::mixer::methods));
         let explains = |listener: &TcpListener| options.explain || is_loopback(listener);
         rpcs.extend(mixer.iter().filter(|_| explains(&self.grpc)).flat_map(explain::methods));
-        let methods = HostMethods { host: host.clone(), rpcs };
-        let routes = reflection(&host)?.add_service(health).prepare();
+        let mut methods = HostMethods { host: host.clone(), rpcs };
+        let mut routes = reflection(&host, &additional)?.add_service(health);
+        for services in additional {
+            methods.rpcs.extend(services.rpcs);
+            routes = (services.routes)(routes);
+        }
+        let routes = routes.prepare();
         let grpc = GrpcService::new(methods, options.call_limits(), routes);
         let mut registry = metrics::registry(&host);
         registry.register_collector(Box::new(McpMetrics));
@@ -288,7 +311,7 @@ fn service_names(host: &Host, mixer: bool) -> Vec<String> {
     names
 }
 
-fn reflection(host: &Host) -> Result<Routes, ServerError> {
+fn reflection(host: &Host, additional: &[AdditionalServices]) -> Result<Routes, ServerError> {
     let builder = || {
         let builder = tonic_reflection::server::Builder::configure()
             .register_encoded_file_descriptor_set(mixer_adapter_core::proto::DESCRIPTORS)
@@ -296,6 +319,7 @@ fn reflection(host: &Host) -> Result<Routes, ServerError> {
             .register_encoded_file_descriptor_set(tonic_health::pb::FILE_DESCRIPTOR_SET);
         let own = host.adapters().iter().map(|adapter| adapter.config_descriptor);
         let own = own.chain(host.adapters().templates().map(|template| template.descriptor));
+        let own = own.chain(additional.iter().map(|services| services.descriptors));
         own.fold(builder, |builder, set| builder.register_encoded_file_descriptor_set(set))
     };
     // For older clients.

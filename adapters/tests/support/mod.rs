@@ -2,6 +2,7 @@
 #![allow(dead_code, reason = "each test file uses a part of it")]
 
 pub(crate) mod envoy;
+pub(crate) mod http;
 pub(crate) mod recorder;
 
 use std::{

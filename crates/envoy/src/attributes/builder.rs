@@ -1,0 +1,120 @@
+use std::{net::IpAddr, sync::Arc};
+
+use mixer_adapter_core::value::ValueType;
+use mixer_adapter_engine::attribute::{AttributeValue, Bag, Vocabulary, parse_declared};
+
+use crate::proto::envoy::config::core::v3::{Address, address, socket_address};
+
+/// Collects the attributes of a request.
+pub(super) struct AttributeBuilder {
+    bag: Bag,
+}
+
+/// A configured value that is not of the type of its attribute.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("{origin} {name}: {value:?} is not a valid {value_type}")]
+pub(crate) struct AttributeError {
+    /// The part of the message.
+    origin: &'static str,
+    name: String,
+    value: String,
+    value_type: ValueType,
+}
+
+impl AttributeBuilder {
+    pub(super) fn new(vocabulary: &Arc<Vocabulary>) -> Self {
+        Self { bag: Bag::new(vocabulary.clone()) }
+    }
+
+    pub(super) fn finish(self) -> Bag {
+        self.bag
+    }
+
+    /// Sets an attribute if it is declared.
+    pub(super) fn set(&mut self, name: &str, value: impl Into<AttributeValue>) {
+        self.bag.insert(name, value);
+    }
+
+    /// Sets an attribute if there is a value.
+    pub(super) fn set_some(&mut self, name: &str, value: Option<impl Into<AttributeValue>>) {
+        if let Some(value) = value {
+            self.set(name, value);
+        }
+    }
+
+    /// Sets a string attribute unless the text is empty, which in proto3 means absent.
+    pub(super) fn set_text(&mut self, name: &str, text: &str) {
+        if !text.is_empty() {
+            self.set(name, text);
+        }
+    }
+
+    /// Sets the attributes of an IP address and its port; other kinds of addresses have neither.
+    pub(super) fn set_address(&mut self, ip: &str, port: &str, address: Option<&Address>) {
+        let Some((address, number)) = socket(address) else { return };
+        self.set(ip, address);
+        self.set_some(port, number);
+    }
+
+    /// Sets attributes by configured names; names that are not declared are ignored.
+    ///
+    /// # Errors
+    /// A value is not of the declared type.
+    pub(super) fn set_configured<'a>(
+        &mut self,
+        origin: &'static str,
+        values: impl IntoIterator<Item = (&'a str, &'a str)>,
+    ) -> Result<(), AttributeError> {
+        for (name, text) in values {
+            let Some((slot, value_type)) =
+                self.bag.vocabulary().find(name).map(|declared| (declared.slot, declared.value_type))
+            else {
+                continue;
+            };
+            let value = parse_declared(text, value_type).ok_or_else(|| AttributeError {
+                origin,
+                name: name.to_owned(),
+                value: text.to_owned(),
+                value_type,
+            })?;
+            self.bag.set(slot, value);
+        }
+        Ok(())
+    }
+
+    /// Returns a string attribute.
+    pub(super) fn text(&self, name: &str) -> Option<&str> {
+        match self.get(name) {
+            Some(AttributeValue::String(text)) => Some(text),
+            _ => None,
+        }
+    }
+
+    /// Returns whether the attribute has a value.
+    pub(super) fn has(&self, name: &str) -> bool {
+        self.get(name).is_some()
+    }
+
+    /// Returns whether the attribute is declared.
+    pub(super) fn declares(&self, name: &str) -> bool {
+        self.slot(name).is_some()
+    }
+
+    fn get(&self, name: &str) -> Option<&AttributeValue> {
+        self.bag.at(self.slot(name)?)
+    }
+
+    fn slot(&self, name: &str) -> Option<u32> {
+        self.bag.vocabulary().find(name).map(|declared| declared.slot)
+    }
+}
+
+/// Returns the IP address and the port of a socket address.
+pub(super) fn socket(address: Option<&Address>) -> Option<(IpAddr, Option<i64>)> {
+    let address::Address::SocketAddress(socket) = address?.address.as_ref()?;
+    let port = match &socket.port_specifier {
+        Some(socket_address::PortSpecifier::PortValue(port)) => Some(i64::from(*port)),
+        _ => None,
+    };
+    Some((socket.address.parse().ok()?, port))
+}

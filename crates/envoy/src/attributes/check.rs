@@ -1,0 +1,212 @@
+//! Attributes of a check of external authorization.
+
+use std::{collections::BTreeMap, net::IpAddr, sync::Arc, time::SystemTime};
+
+use mixer_adapter_engine::attribute::{AttributeValue, Bag, StringMap, Vocabulary};
+
+use super::{
+    builder::{AttributeBuilder, AttributeError, socket},
+    host::{service_host, service_name},
+    metadata::set_metadata,
+    principal::{Principal, forwarded_uri},
+    target::{parameters, split},
+};
+use crate::{
+    options::MappingOptions,
+    proto::envoy::{
+        config::core::v3::HeaderMap,
+        service::auth::v3::{
+            AttributeContext,
+            attribute_context::{HttpRequest, Peer},
+        },
+    },
+};
+
+/// The header that Envoy adds to a request with a body: whether the body is longer.
+const PARTIAL_BODY: &str = "x-envoy-auth-partial-body";
+
+/// Returns the attributes of a request or a connection.
+///
+/// # Errors
+/// A configured value is not of the type of its attribute.
+pub(crate) fn check_attributes(
+    context: &AttributeContext,
+    vocabulary: &Arc<Vocabulary>,
+    options: &MappingOptions,
+) -> Result<Bag, AttributeError> {
+    let mut attributes = AttributeBuilder::new(vocabulary);
+    attributes.set("context.reporter.kind", "inbound");
+    attributes.set("context.time", SystemTime::now());
+    set_source(&mut attributes, context.source.as_ref());
+    set_destination(&mut attributes, context.destination.as_ref());
+    let server_name = context.tls_session.as_ref().map_or("", |session| session.sni.as_str());
+    attributes.set_text("connection.requested_server_name", server_name);
+    let time = context.request.as_ref().and_then(|request| request.time);
+    attributes.set_some("context.timestamp", time);
+    attributes.set_some("request.time", time);
+    let host = match context.request.as_ref().and_then(|request| request.http.as_ref()) {
+        Some(http) => {
+            set_request(&mut attributes, http, context.source.as_ref(), options);
+            &http.host
+        }
+        None => {
+            attributes.set("context.protocol", "tcp");
+            attributes.set("connection.event", "open");
+            let peer = socket(context.source.as_ref().and_then(|peer| peer.address.as_ref()));
+            attributes.set_some("origin.ip", peer.map(|(ip, _)| ip));
+            context
+                .destination
+                .as_ref()
+                .map(|peer| &peer.service)
+                .filter(|service| !service.is_empty())
+                .map_or(server_name, String::as_str)
+        }
+    };
+    let host = service_host(host);
+    attributes.set_text("destination.service.host", &host);
+    if let Some(namespace) = options.namespaces.find(&host) {
+        attributes.set("destination.namespace", namespace);
+    }
+    set_metadata(&mut attributes, "filter metadata", context.metadata_context.as_ref())?;
+    set_metadata(&mut attributes, "route metadata", context.route_metadata_context.as_ref())?;
+    let extensions = context.context_extensions.iter();
+    attributes.set_configured(
+        "context extension",
+        extensions.map(|(name, value)| (name.as_str(), value.as_str())),
+    )?;
+    set_service(&mut attributes);
+    Ok(attributes.finish())
+}
+
+fn set_source(attributes: &mut AttributeBuilder, peer: Option<&Peer>) {
+    let Some(peer) = peer else { return };
+    attributes.set_address("source.ip", "source.port", peer.address.as_ref());
+    set_labels(attributes, "source.labels", &peer.labels);
+    set_source_principal(attributes, &peer.principal);
+    attributes.set("connection.mtls", !peer.principal.is_empty() || !peer.certificate.is_empty());
+}
+
+fn set_source_principal(attributes: &mut AttributeBuilder, name: &str) {
+    let Some(principal) = Principal::parse(name) else { return };
+    attributes.set("source.principal", principal.name);
+    attributes.set("source.user", principal.name);
+    attributes.set_some("source.namespace", principal.namespace);
+    attributes.set_some("source.serviceAccount", principal.service_account);
+}
+
+fn set_destination(attributes: &mut AttributeBuilder, peer: Option<&Peer>) {
+    let Some(peer) = peer else { return };
+    attributes.set_address("destination.ip", "destination.port", peer.address.as_ref());
+    set_labels(attributes, "destination.labels", &peer.labels);
+    let Some(principal) = Principal::parse(&peer.principal) else { return };
+    attributes.set("destination.principal", principal.name);
+    attributes.set_some("destination.namespace", principal.namespace);
+    attributes.set_some("destination.serviceAccount", principal.service_account);
+}
+
+fn set_labels(attributes: &mut AttributeBuilder, name: &str, labels: &BTreeMap<String, String>) {
+    if !labels.is_empty() {
+        let labels = labels.iter().map(|(name, value)| (name.as_str(), value.as_str()));
+        attributes.set(name, labels.collect::<StringMap>());
+    }
+}
+
+fn set_request(
+    attributes: &mut AttributeBuilder,
+    http: &HttpRequest,
+    source: Option<&Peer>,
+    options: &MappingOptions,
+) {
+    let headers = headers(http);
+    let header = |name: &str| headers.get(name).map(|value| &**value).filter(|value| !value.is_empty());
+    let protocol = if is_grpc(header("content-type")) { "grpc" } else { "http" };
+    attributes.set("context.protocol", protocol);
+    attributes.set_text("request.id", header("x-request-id").unwrap_or(&http.id));
+    attributes.set_text("request.method", &http.method);
+    attributes.set_text("request.host", &http.host);
+    attributes.set_text("request.scheme", &http.scheme);
+    attributes.set_text("request.path", &http.path);
+    let (path, query) = split(&http.path);
+    attributes.set_text("request.url_path", path);
+    let parameter = |name: &str| {
+        let value = query.and_then(|query| parameters(query).find(|(known, _)| *known == name));
+        value.map(|(_, value)| value).filter(|value| !value.is_empty())
+    };
+    if let Some(query) = query {
+        // The first of several values of a parameter applies; a map takes the last.
+        let parameters: Vec<(&str, &str)> = parameters(query).collect();
+        attributes.set("request.query_params", parameters.into_iter().rev().collect::<StringMap>());
+    }
+    attributes.set_some("request.referer", header("referer"));
+    attributes.set_some("request.useragent", header("user-agent"));
+    let key = header("x-api-key").or_else(|| parameter("key")).or_else(|| parameter("api_key"));
+    attributes.set_some("request.api_key", key);
+    // Unknown sizes are -1.
+    attributes.set_some("request.size", Some(http.size).filter(|size| *size >= 0));
+    let body = match http.body.as_str() {
+        "" => std::str::from_utf8(&http.raw_body).ok().filter(|body| !body.is_empty()),
+        body => Some(body),
+    };
+    attributes.set_some("request.body", body);
+    if !http.body.is_empty() || !http.raw_body.is_empty() {
+        let is_partial = header(PARTIAL_BODY).and_then(|value| value.parse::<bool>().ok());
+        attributes.set_some("request.body_truncated", is_partial);
+    }
+    let forwarded = header("x-forwarded-for").and_then(|list| client(list, options.trusted_hops));
+    let peer = socket(source.and_then(|peer| peer.address.as_ref())).map(|(ip, _)| ip);
+    attributes.set_some("origin.ip", forwarded.or(peer));
+    if options.trust_forwarded_client_cert
+        && !attributes.has("source.principal")
+        && let Some(uri) = header("x-forwarded-client-cert").and_then(forwarded_uri)
+    {
+        set_source_principal(attributes, uri);
+    }
+    attributes.set("request.headers", headers);
+}
+
+/// Returns the headers. Those that are sent without changes are joined like the others: by commas.
+fn headers(http: &HttpRequest) -> StringMap {
+    match &http.header_map {
+        Some(HeaderMap { headers }) if !headers.is_empty() => {
+            let mut joined: BTreeMap<&str, String> = BTreeMap::new();
+            for header in headers {
+                let value = match header.value.is_empty() {
+                    true => String::from_utf8_lossy(&header.raw_value),
+                    false => header.value.as_str().into(),
+                };
+                match joined.get_mut(header.key.as_str()) {
+                    Some(values) => {
+                        values.push(',');
+                        values.push_str(&value);
+                    }
+                    None => drop(joined.insert(&header.key, value.into_owned())),
+                }
+            }
+            joined.into_iter().collect()
+        }
+        _ => http.headers.iter().map(|(name, value)| (name.as_str(), value.as_str())).collect(),
+    }
+}
+
+/// Returns whether a content type is gRPC, grpc-web included.
+pub(crate) fn is_grpc(content_type: Option<&str>) -> bool {
+    content_type.is_some_and(|content_type| content_type.starts_with("application/grpc"))
+}
+
+/// Returns the address of the client in `x-forwarded-for`: the last one, before those that trusted proxies in front of this one
+/// have added.
+fn client(list: &str, trusted_hops: usize) -> Option<IpAddr> {
+    list.rsplit(',').nth(trusted_hops)?.trim().parse().ok()
+}
+
+/// Sets the name and the namespace of the service by its host.
+fn set_service(attributes: &mut AttributeBuilder) {
+    let Some(host) = attributes.text("destination.service.host").map(str::to_owned) else { return };
+    let (name, namespace) = service_name(&host, attributes.text("destination.namespace"));
+    if !attributes.has("destination.service.name") {
+        attributes.set("destination.service.name", name);
+    }
+    if !attributes.has("destination.service.namespace") {
+        attributes.set_some("destination.service.namespace", namespace.map(AttributeValue::from));
+    }
+}

@@ -1,0 +1,93 @@
+//! Identities of peers.
+
+/// An identity without the scheme, with its parts if it is one of Istio.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Principal<'a> {
+    /// The whole name.
+    pub(super) name: &'a str,
+    pub(super) namespace: Option<&'a str>,
+    pub(super) service_account: Option<&'a str>,
+}
+
+impl<'a> Principal<'a> {
+    /// Reads the name of a certificate; `None` for an empty one. Envoy sends an URI, else a DNS name, else the subject.
+    pub(super) fn parse(name: &'a str) -> Option<Self> {
+        let name = name.strip_prefix("spiffe://").unwrap_or(name);
+        if name.is_empty() {
+            return None;
+        }
+        let mut parts = name.split('/').skip(1);
+        let (namespace, service_account) = match (parts.next(), parts.next(), parts.next(), parts.next()) {
+            (Some("ns"), Some(namespace), Some("sa"), Some(account)) => (Some(namespace), Some(account)),
+            _ => (None, None),
+        };
+        let filled = |part: Option<&'a str>| part.filter(|part| !part.is_empty());
+        Some(Self { name, namespace: filled(namespace), service_account: filled(service_account) })
+    }
+}
+
+/// Returns the URI of the last element of `x-forwarded-client-cert`, which the nearest proxy added.
+pub(super) fn forwarded_uri(header: &str) -> Option<&str> {
+    let last = split_quoted(header, ',').last()?;
+    split_quoted(last, ';').find_map(|pair| {
+        let (key, value) = pair.trim().split_once('=')?;
+        let value = value.trim_matches('"');
+        (key.eq_ignore_ascii_case("uri") && !value.is_empty()).then_some(value)
+    })
+}
+
+/// Splits at a separator outside of quotes.
+fn split_quoted(text: &str, separator: char) -> impl Iterator<Item = &str> {
+    let (mut quoted, mut escaped) = (false, false);
+    text.split(move |letter| {
+        let splits = letter == separator && !quoted;
+        if letter == '"' && !escaped {
+            quoted = !quoted;
+        }
+        escaped = letter == '\\' && !escaped;
+        splits
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_scheme_is_removed_once_and_names_of_istio_have_parts() {
+        for (name, whole, namespace, account) in [
+            (
+                "spiffe://cluster.local/ns/shop/sa/web",
+                "cluster.local/ns/shop/sa/web",
+                Some("shop"),
+                Some("web"),
+            ),
+            ("spiffe://td/ns/shop/sa/web/extra", "td/ns/shop/sa/web/extra", Some("shop"), Some("web")),
+            ("spiffe://td/ns//sa/web", "td/ns//sa/web", None, Some("web")),
+            ("spiffe://td/sa/web/ns/shop", "td/sa/web/ns/shop", None, None),
+            ("spiffe://spiffe://x", "spiffe://x", None, None),
+            ("client.example.com", "client.example.com", None, None),
+            ("O=Acme,CN=plainclient", "O=Acme,CN=plainclient", None, None),
+        ] {
+            let expected = Principal { name: whole, namespace, service_account: account };
+            assert_eq!(Principal::parse(name), Some(expected), "{name}");
+        }
+        assert_eq!(Principal::parse(""), None);
+        assert_eq!(Principal::parse("spiffe://"), None);
+    }
+
+    #[test]
+    fn the_forwarded_identity_is_that_of_the_nearest_proxy() {
+        for (header, uri) in [
+            ("By=spiffe://td/a;Hash=ab;URI=spiffe://td/b", Some("spiffe://td/b")),
+            ("URI=spiffe://td/first,By=x;URI=spiffe://td/last", Some("spiffe://td/last")),
+            (r#"Subject="CN=a;URI=spiffe://td/forged,O=b";URI=spiffe://td/b"#, Some("spiffe://td/b")),
+            (r#"Subject="CN=a\",URI=spiffe://td/forged;";Hash=c"#, None),
+            ("URI=spiffe://td/first,Hash=ab", None),
+            ("URI=", None),
+            ("", None),
+        ] {
+            assert_eq!(forwarded_uri(header), uri, "{header}");
+        }
+    }
+}

@@ -1,0 +1,81 @@
+//! `envoy.service.auth.v3.Authorization`: decides on requests and connections.
+
+use std::time::Instant as Clock;
+
+use mixer_adapter_engine::{CheckOutcome, dispatch::Request};
+use prost_types::{Struct, Value, value::Kind};
+use tokio::time::Instant;
+use tonic::Status;
+
+use crate::{
+    Services,
+    attributes::check_attributes,
+    decision::{Client, Decision},
+    proto::envoy::service::auth::v3::{CheckRequest, CheckResponse},
+};
+
+impl Services {
+    /// Decides on a request or a connection.
+    ///
+    /// # Errors
+    /// UNAVAILABLE if it could not be checked, unless [`FailureAnswer`](crate::FailureAnswer) is another one.
+    pub async fn check(
+        &self,
+        request: CheckRequest,
+        deadline: Option<Instant>,
+    ) -> Result<CheckResponse, Status> {
+        let start = Clock::now();
+        let decision = self.decide(&request, deadline).await;
+        let outcome = match &decision {
+            Decision::Allow(_) => CheckOutcome::Allowed,
+            Decision::Deny(..) => CheckOutcome::Denied,
+            Decision::Fail(reason) => {
+                tracing::warn!(error = reason, "a request could not be checked");
+                CheckOutcome::Failed
+            }
+        };
+        self.mixer.counts().check(outcome, start.elapsed());
+        let id = self.ids.next();
+        decision.into_response(self.options.failure_answer, metadata(&id, outcome))
+    }
+
+    async fn decide(&self, request: &CheckRequest, deadline: Option<Instant>) -> Decision {
+        let Some(context) = &request.attributes else {
+            return Decision::Fail("the check has no attributes".to_owned());
+        };
+        let Some(snapshot) = self.mixer.snapshot() else {
+            return Decision::Fail("there is no configuration yet".to_owned());
+        };
+        let bag = match check_attributes(context, snapshot.vocabulary(), &self.options.mapping) {
+            Ok(bag) => bag,
+            Err(error) => return Decision::Fail(error.to_string()),
+        };
+        let mut request = Request::new(&snapshot, bag, deadline, false).strict();
+        let answer = request.answer().await;
+        self.mixer.counts().condition_errors(request.condition_errors());
+        match answer {
+            Ok(answer) => {
+                let http = context.request.as_ref().and_then(|request| request.http.as_ref());
+                Decision::new(answer, Client::new(http))
+            }
+            Err(error) => Decision::Fail(error.to_string()),
+        }
+    }
+}
+
+/// The key of the dynamic metadata, and the metadata namespace, of this server.
+const METADATA: &str = "mixer_adapter";
+
+/// Returns the metadata of a decision for the access log. All of it is below one key, because filters of one kind share a
+/// namespace.
+fn metadata(id: &str, outcome: CheckOutcome) -> Struct {
+    let outcome = CheckOutcome::NAMES[outcome as usize];
+    let fields = [("decision_id", id), ("outcome", outcome)];
+    let fields = fields.map(|(name, value)| (name.to_owned(), text(value)));
+    let decision = Value { kind: Some(Kind::StructValue(Struct { fields: fields.into_iter().collect() })) };
+    Struct { fields: [(METADATA.to_owned(), decision)].into_iter().collect() }
+}
+
+fn text(value: &str) -> Value {
+    Value { kind: Some(Kind::StringValue(value.to_owned())) }
+}

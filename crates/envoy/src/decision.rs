@@ -1,0 +1,213 @@
+//! Decisions on requests, and the answers that tell Envoy.
+
+use std::collections::BTreeMap;
+
+use mixer_adapter_core::{framework::status::status_name, proto::Status as RpcStatus};
+use mixer_adapter_engine::{
+    dispatch::CheckAnswer,
+    proto::istio::mixer::v1::{HeaderOperation, RouteDirective, header_operation::Operation},
+};
+use percent_encoding::{AsciiSet, CONTROLS, NON_ALPHANUMERIC, utf8_percent_encode};
+use tonic::{Code, Status};
+
+use crate::{
+    FailureAnswer,
+    attributes::is_grpc,
+    headers::{HeaderError, append, removed_header, replace, request_header, response_header},
+    proto::envoy::{
+        config::core::v3::{HeaderValueOption, QueryParameter},
+        service::auth::v3::{
+            CheckResponse, DeniedHttpResponse, OkHttpResponse, attribute_context::HttpRequest,
+            check_response::HttpResponse,
+        },
+        r#type::v3::HttpStatus,
+    },
+    status::{final_status, grpc_code, http_status},
+};
+
+/// The decision on a request. There is no default: a decision that was not made is a failure.
+#[derive(Debug)]
+pub(crate) enum Decision {
+    /// The request is allowed, with changes of its headers.
+    Allow(OkHttpResponse),
+    /// An adapter denied the request.
+    Deny(RpcStatus, DeniedHttpResponse),
+    /// The request could not be checked.
+    Fail(String),
+}
+
+/// The parts of a request that determine the form of its answer.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Client<'r> {
+    /// The headers of an HTTP request; `None` for a connection.
+    headers: Option<&'r BTreeMap<String, String>>,
+    is_grpc: bool,
+}
+
+impl<'r> Client<'r> {
+    pub(crate) fn new(http: Option<&'r HttpRequest>) -> Self {
+        let headers = http.map(|http| &http.headers);
+        let content_type = headers.and_then(|headers| headers.get("content-type")).map(String::as_str);
+        Self { headers, is_grpc: is_grpc(content_type) }
+    }
+
+    fn has_header(&self, name: &str) -> bool {
+        self.headers.is_some_and(|headers| headers.contains_key(name))
+    }
+}
+
+impl Decision {
+    /// Decides by the engine's answer. An allowed request whose header operations cannot be applied has failed: without them it
+    /// is not the request that the rules allowed.
+    pub(crate) fn new(answer: CheckAnswer, client: Client<'_>) -> Self {
+        let directive = answer.directive.unwrap_or_default();
+        match answer.status.code {
+            0 => match changes(&directive, client) {
+                Ok(changes) => Self::Allow(changes),
+                Err(error) => Self::Fail(error.to_string()),
+            },
+            _ => {
+                let response = denied_response(&answer.status, directive, client);
+                Self::Deny(answer.status, response)
+            }
+        }
+    }
+
+    /// Makes the answer. Every one has an explicit status, because the default of Envoy's message allows.
+    pub(crate) fn into_response(
+        self,
+        failure_answer: FailureAnswer,
+        metadata: prost_types::Struct,
+    ) -> Result<CheckResponse, Status> {
+        let (status, response) = match self {
+            Self::Allow(changes) => (RpcStatus::default(), HttpResponse::OkResponse(changes)),
+            Self::Deny(status, denied) => {
+                let code = grpc_code(status.code);
+                (RpcStatus { code, ..status }, HttpResponse::DeniedResponse(denied))
+            }
+            Self::Fail(reason) => match failure_answer {
+                FailureAnswer::Unavailable => return Err(Status::unavailable(reason)),
+                FailureAnswer::ErrorResponse => {
+                    let status =
+                        RpcStatus { code: Code::Unavailable.into(), message: reason, details: Vec::new() };
+                    let response = DeniedHttpResponse {
+                        status: Some(HttpStatus { code: 503 }),
+                        ..DeniedHttpResponse::default()
+                    };
+                    (status, HttpResponse::ErrorResponse(response))
+                }
+            },
+        };
+        Ok(CheckResponse {
+            status: Some(status),
+            http_response: Some(response),
+            dynamic_metadata: Some(metadata),
+        })
+    }
+}
+
+/// The operation prefix of query parameters: `?user` is the parameter `user`.
+const PARAMETER: char = '?';
+
+/// Returns the changes of an allowed request.
+fn changes(directive: &RouteDirective, client: Client<'_>) -> Result<OkHttpResponse, HeaderError> {
+    let mut changes = OkHttpResponse::default();
+    for operation in &directive.request_header_operations {
+        let HeaderOperation { name, value, .. } = operation;
+        if let Some(parameter) = name.strip_prefix(PARAMETER) {
+            change_query(&mut changes, parameter, operation);
+            continue;
+        }
+        match operation.operation() {
+            Operation::Remove => changes.headers_to_remove.push(removed_header(name)?),
+            Operation::Replace => {
+                let name = request_header(name, value)?;
+                changes.headers.push(replace(name, value));
+            }
+            Operation::Append => {
+                let name = request_header(name, value)?;
+                // Envoy drops what is to be appended to a header that does not exist.
+                let exists =
+                    client.has_header(&name) || changes.headers.iter().any(|header| has_name(header, &name));
+                let header = if exists { append(name, value) } else { replace(name, value) };
+                changes.headers.push(header);
+            }
+        }
+    }
+    for operation in &directive.response_header_operations {
+        let HeaderOperation { name, value, .. } = operation;
+        match operation.operation() {
+            Operation::Remove => {
+                tracing::warn!(
+                    header = name,
+                    "a header of a response cannot be removed by external authorization"
+                );
+            }
+            Operation::Replace => {
+                let name = response_header(name, value)?;
+                changes.response_headers_to_add.push(replace(name, value));
+            }
+            Operation::Append => {
+                let name = response_header(name, value)?;
+                changes.response_headers_to_add.push(append(name, value));
+            }
+        }
+    }
+    Ok(changes)
+}
+
+/// Changes a parameter of the query. Envoy writes the value as it is, so that it is encoded here.
+fn change_query(changes: &mut OkHttpResponse, parameter: &str, operation: &HeaderOperation) {
+    let encode = |text: &str| utf8_percent_encode(text, PARAMETER_TEXT).to_string();
+    match operation.operation() {
+        Operation::Remove => changes.query_parameters_to_remove.push(encode(parameter)),
+        Operation::Replace | Operation::Append => changes
+            .query_parameters_to_set
+            .push(QueryParameter { key: encode(parameter), value: encode(&operation.value) }),
+    }
+}
+
+const PARAMETER_TEXT: &AsciiSet = &NON_ALPHANUMERIC.remove(b'-').remove(b'.').remove(b'_').remove(b'~');
+
+fn has_name(header: &HeaderValueOption, name: &str) -> bool {
+    header.header.as_ref().is_some_and(|header| header.key == name)
+}
+
+/// Returns the response to a denied request. A header that must not be sent is left out: the request remains denied.
+fn denied_response(status: &RpcStatus, directive: RouteDirective, client: Client<'_>) -> DeniedHttpResponse {
+    let code = match directive.direct_response_code {
+        0 => http_status(status.code),
+        code => final_status(code),
+    };
+    let mut headers = Vec::new();
+    for HeaderOperation { name, value, .. } in &directive.response_header_operations {
+        match response_header(name, value) {
+            Ok(name) if client.is_grpc && GRPC_HEADERS.contains(&name.as_str()) => {}
+            // One entry per line: Envoy drops entries that are to be appended.
+            Ok(name) => headers.push(replace(name, value)),
+            Err(error) => {
+                tracing::warn!(denial = status.message, %error, "a header of a denied response was left out");
+            }
+        }
+    }
+    let body = match directive.direct_response_body {
+        body if body.is_empty() => format!("{}:{}", status_name(grpc_code(status.code)), status.message),
+        body => body,
+    };
+    if client.is_grpc {
+        // Envoy would derive another code from that of HTTP. It takes the message from the body; the header is for grpc-web
+        // behind an Envoy that does not translate it.
+        headers.push(replace("grpc-status".to_owned(), &grpc_code(status.code).to_string()));
+        let message = utf8_percent_encode(&body, GRPC_MESSAGE).to_string();
+        headers.push(replace("grpc-message".to_owned(), &message));
+    }
+    DeniedHttpResponse { status: Some(HttpStatus { code }), headers, body }
+}
+
+const GRPC_HEADERS: [&str; 2] = ["grpc-message", "grpc-status"];
+
+/// What gRPC encodes in the text of a status: everything but printable ASCII, and the percent sign.
+const GRPC_MESSAGE: &AsciiSet = &CONTROLS.add(b'%');
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,223 @@
+#![allow(clippy::unwrap_used)]
+
+use super::{
+    Operation::{Append, Remove, Replace},
+    *,
+};
+
+fn answer(code: i32, message: &str, directive: Option<RouteDirective>) -> CheckAnswer {
+    CheckAnswer {
+        status: RpcStatus { code, message: message.to_owned(), details: Vec::new() },
+        valid_duration: prost_types::Duration::default(),
+        valid_use_count: 0,
+        directive,
+    }
+}
+
+fn operations(operations: &[(&str, Operation, &str)]) -> Vec<HeaderOperation> {
+    let operation = |(name, operation, value): &(&str, Operation, &str)| HeaderOperation {
+        name: (*name).to_owned(),
+        value: (*value).to_owned(),
+        operation: *operation as i32,
+    };
+    operations.iter().map(operation).collect()
+}
+
+fn request(headers: &[(&str, &str)]) -> HttpRequest {
+    let headers = headers.iter().map(|(name, value)| ((*name).to_owned(), (*value).to_owned()));
+    HttpRequest { headers: headers.collect(), ..HttpRequest::default() }
+}
+
+fn decide(answer: CheckAnswer, headers: &[(&str, &str)]) -> Decision {
+    Decision::new(answer, Client::new(Some(&request(headers))))
+}
+
+fn allow(request: &[(&str, Operation, &str)], response: &[(&str, Operation, &str)]) -> Decision {
+    let directive = RouteDirective {
+        request_header_operations: operations(request),
+        response_header_operations: operations(response),
+        ..RouteDirective::default()
+    };
+    decide(answer(0, "", Some(directive)), &[("x-there", "1")])
+}
+
+/// Name, value, `append`, `append_action` of headers.
+fn written(headers: &[HeaderValueOption]) -> Vec<(&str, &str, bool, i32)> {
+    let written = headers.iter().map(|option| {
+        let header = option.header.as_ref().unwrap();
+        assert!(header.raw_value.is_empty());
+        (header.key.as_str(), header.value.as_str(), option.append.unwrap(), option.append_action)
+    });
+    written.collect()
+}
+
+fn changes_of(decision: Decision) -> OkHttpResponse {
+    match decision {
+        Decision::Allow(changes) => changes,
+        other => panic!("{other:?}"),
+    }
+}
+
+fn denial_of(decision: Decision) -> DeniedHttpResponse {
+    match decision {
+        Decision::Deny(_, denied) => denied,
+        other => panic!("{other:?}"),
+    }
+}
+
+fn direct(code: u32, body: &str, headers: &[(&str, Operation, &str)]) -> Option<RouteDirective> {
+    Some(RouteDirective {
+        direct_response_code: code,
+        direct_response_body: body.to_owned(),
+        response_header_operations: operations(headers),
+        ..RouteDirective::default()
+    })
+}
+
+#[test]
+fn every_answer_has_a_status_and_a_response_that_agree() {
+    let respond = |decision: Decision, answer| decision.into_response(answer, prost_types::Struct::default());
+    let allowed = respond(decide(answer(0, "", None), &[]), FailureAnswer::Unavailable).unwrap();
+    assert_eq!(allowed.status, Some(RpcStatus::default()));
+    assert_eq!(allowed.http_response, Some(HttpResponse::OkResponse(OkHttpResponse::default())));
+    for code in [7, 99, -1] {
+        let denied = respond(decide(answer(code, "no", None), &[]), FailureAnswer::Unavailable).unwrap();
+        assert_ne!(denied.status.unwrap().code, 0);
+        assert!(matches!(denied.http_response, Some(HttpResponse::DeniedResponse(_))));
+    }
+    let failed = || Decision::Fail("adapter is down".to_owned());
+    let error = respond(failed(), FailureAnswer::Unavailable).unwrap_err();
+    assert_eq!((error.code(), error.message()), (Code::Unavailable, "adapter is down"));
+    let failed = respond(failed(), FailureAnswer::ErrorResponse).unwrap();
+    assert_eq!(failed.status.unwrap().code, Code::Unavailable as i32);
+    let Some(HttpResponse::ErrorResponse(response)) = failed.http_response else { panic!() };
+    assert_eq!(response.status.unwrap().code, 503);
+}
+
+#[test]
+fn a_header_of_the_request_is_replaced_appended_or_removed() {
+    let operations = [
+        ("X-User", Replace, "alice"),
+        ("x-there", Append, "2"),
+        ("x-new", Append, "1"),
+        ("x-new", Append, "2"),
+        ("X-Secret", Remove, ""),
+        (":path", Replace, "/other?x=1"),
+    ];
+    let changes = changes_of(allow(&operations, &[]));
+    let expected = [
+        ("x-user", "alice", false, 2),
+        ("x-there", "2", true, 0),
+        ("x-new", "1", false, 2),
+        ("x-new", "2", true, 0),
+        (":path", "/other?x=1", false, 2),
+    ];
+    assert_eq!(written(&changes.headers), expected);
+    assert_eq!(changes.headers_to_remove, ["x-secret"]);
+}
+
+#[test]
+fn a_header_of_the_response_is_replaced_or_appended() {
+    let operations = [
+        ("x-a", Replace, "1"),
+        ("Set-Cookie", Append, "a=1"),
+        ("set-cookie", Append, "b=2"),
+        ("server", Remove, ""),
+    ];
+    let changes = changes_of(allow(&[], &operations));
+    let expected = [("x-a", "1", false, 2), ("set-cookie", "a=1", true, 0), ("set-cookie", "b=2", true, 0)];
+    assert_eq!(written(&changes.response_headers_to_add), expected);
+}
+
+#[test]
+fn a_parameter_of_the_query_is_set_or_removed_and_cannot_become_two() {
+    let changes = changes_of(allow(&[("?user", Replace, "a&admin=1\r\n"), ("?token", Remove, "")], &[]));
+    let set = &changes.query_parameters_to_set;
+    assert_eq!((set[0].key.as_str(), set[0].value.as_str()), ("user", "a%26admin%3D1%0D%0A"));
+    assert_eq!(changes.query_parameters_to_remove, ["token"]);
+    assert!(changes.headers.is_empty() && changes.headers_to_remove.is_empty());
+}
+
+const INVALID: [(&str, &str); 9] = [
+    ("x-a", "a\r\nset-cookie: forged"),
+    ("x-a", "a\nb"),
+    ("x-a", "a\0b"),
+    ("x-a", "a\u{7f}"),
+    ("x a", "1"),
+    ("", "1"),
+    ("Content-Length", "50"),
+    ("transfer-encoding", "chunked"),
+    ("connection", "close"),
+];
+
+#[test]
+fn an_allowed_request_fails_if_a_header_must_not_be_sent() {
+    for (name, value) in INVALID {
+        for operation in [Replace, Append] {
+            let operations = [(name, operation, value)];
+            assert!(matches!(allow(&operations, &[]), Decision::Fail(_)), "{name}: {value}");
+            assert!(matches!(allow(&[], &operations), Decision::Fail(_)), "{name}: {value}");
+        }
+    }
+    for name in [":authority", ":path", "host", "Host", "content-length", "x a"] {
+        assert!(matches!(allow(&[(name, Remove, "")], &[]), Decision::Fail(_)), "{name}");
+    }
+    assert!(matches!(allow(&[(":bogus", Replace, "1")], &[]), Decision::Fail(_)));
+    assert!(matches!(allow(&[], &[(":status", Replace, "200")]), Decision::Fail(_)));
+}
+
+#[test]
+fn a_denied_request_remains_denied_without_the_headers_that_must_not_be_sent() {
+    let headers: Vec<_> = INVALID.iter().map(|(name, value)| (*name, Replace, *value)).collect();
+    let headers =
+        [headers, vec![(":status", Replace, "200"), ("x-good", Replace, "tab\tand \u{fc}")]].concat();
+    let denied = denial_of(decide(answer(7, "no", direct(403, "", &headers)), &[]));
+    assert_eq!(written(&denied.headers), [("x-good", "tab\tand \u{fc}", false, 2)]);
+}
+
+#[test]
+fn a_direct_response_has_its_status_body_and_cookies() {
+    let headers =
+        [("set-cookie", Append, "a=1"), ("set-cookie", Append, "b=2"), ("Location", Replace, "/login")];
+    let denied = denial_of(decide(answer(16, "login", direct(302, "go", &headers)), &[]));
+    assert_eq!(denied.status.unwrap().code, 302);
+    assert_eq!(denied.body, "go");
+    let expected =
+        [("set-cookie", "a=1", false, 2), ("set-cookie", "b=2", false, 2), ("location", "/login", false, 2)];
+    assert_eq!(written(&denied.headers), expected);
+}
+
+#[test]
+fn a_status_is_one_that_a_client_can_be_sent() {
+    for (code, status) in
+        [(200, 200), (204, 204), (599, 599), (99, 403), (100, 403), (199, 403), (600, 403), (u32::MAX, 403)]
+    {
+        let denied = denial_of(decide(answer(7, "no", direct(code, "", &[])), &[]));
+        assert_eq!(denied.status.unwrap().code, status, "{code}");
+    }
+}
+
+/// `StatusHttpCode` of Istio's proxy.
+#[test]
+fn without_a_direct_response_the_status_is_that_of_the_code() {
+    let statuses = [499, 500, 400, 504, 404, 409, 403, 429, 400, 409, 400, 501, 500, 503, 500, 401];
+    for (code, status) in (1..).zip(statuses) {
+        let denied = denial_of(decide(answer(code, "h:no", None), &[]));
+        assert_eq!(denied.status.unwrap().code, status, "{code}");
+        assert_eq!(denied.body, format!("{}:h:no", status_name(code)));
+        assert!(denied.headers.is_empty());
+    }
+    let unknown = denial_of(decide(answer(99, "no", None), &[]));
+    assert_eq!((unknown.status.unwrap().code, unknown.body.as_str()), (500, "UNKNOWN:no"));
+}
+
+#[test]
+fn callers_of_grpc_receive_the_exact_code_and_the_message() {
+    let forged = direct(429, "caf\u{e9} 100%\n", &[("grpc-status", Replace, "0")]);
+    for content_type in ["application/grpc", "application/grpc-web+proto"] {
+        let denied = denial_of(decide(answer(8, "no", forged.clone()), &[("content-type", content_type)]));
+        let expected = [("grpc-status", "8", false, 2), ("grpc-message", "caf%C3%A9 100%25%0A", false, 2)];
+        assert_eq!(written(&denied.headers), expected);
+        assert_eq!(denied.body, "caf\u{e9} 100%\n");
+    }
+}

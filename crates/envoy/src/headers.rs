@@ -1,0 +1,104 @@
+//! Headers that adapters and rules set.
+//!
+//! Envoy does not validate all of them: it writes a line break in a denied response's header as it is, which forges further
+//! headers, and passes a content-length to the upstream, which forges a further request
+//! (docs/behaviour/envoy.md#headers-of-an-answer).
+
+use http::HeaderName;
+
+use crate::proto::envoy::config::core::v3::{
+    HeaderValue, HeaderValueOption, header_value_option::HeaderAppendAction,
+};
+
+/// A header that must not be sent.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub(crate) enum HeaderError {
+    #[error("{0:?} is not a valid name of a header")]
+    Name(String),
+    #[error("the value of header {0} has a control character")]
+    Value(String),
+    #[error("header {0} determines how the message is framed and cannot be set")]
+    Framing(String),
+    #[error("pseudo header {0} cannot be set in a response")]
+    Pseudo(String),
+    #[error("header {0} cannot be removed")]
+    Removal(String),
+}
+
+/// Headers that delimit messages or concern one connection.
+const FRAMING: [&str; 9] = [
+    "connection",
+    "content-length",
+    "http2-settings",
+    "keep-alive",
+    "proxy-connection",
+    "te",
+    "trailer",
+    "transfer-encoding",
+    "upgrade",
+];
+
+/// Pseudo headers of a request that Envoy lets a rule change.
+const PSEUDO: [&str; 3] = [":authority", ":method", ":path"];
+
+/// Validates a header of a request and returns its name in lower case.
+pub(crate) fn request_header(name: &str, value: &str) -> Result<String, HeaderError> {
+    let name = match PSEUDO.iter().find(|pseudo| pseudo.eq_ignore_ascii_case(name)) {
+        Some(pseudo) => (*pseudo).to_owned(),
+        None => header_name(name)?,
+    };
+    check_value(&name, value)?;
+    Ok(name)
+}
+
+/// Validates a header of a response and returns its name in lower case.
+pub(crate) fn response_header(name: &str, value: &str) -> Result<String, HeaderError> {
+    if name.starts_with(':') {
+        return Err(HeaderError::Pseudo(name.to_owned()));
+    }
+    let name = header_name(name)?;
+    check_value(&name, value)?;
+    Ok(name)
+}
+
+/// Validates the removal of a header from a request and returns its name in lower case. Envoy ignores the removal of the host.
+pub(crate) fn removed_header(name: &str) -> Result<String, HeaderError> {
+    if name.starts_with(':') || name.eq_ignore_ascii_case("host") {
+        return Err(HeaderError::Removal(name.to_owned()));
+    }
+    header_name(name)
+}
+
+fn header_name(name: &str) -> Result<String, HeaderError> {
+    let valid = HeaderName::from_bytes(name.as_bytes()).map_err(|_| HeaderError::Name(name.to_owned()))?;
+    match FRAMING.contains(&valid.as_str()) {
+        true => Err(HeaderError::Framing(valid.as_str().to_owned())),
+        false => Ok(valid.as_str().to_owned()),
+    }
+}
+
+fn check_value(name: &str, value: &str) -> Result<(), HeaderError> {
+    match value.bytes().any(|byte| byte < b' ' && byte != b'\t' || byte == 0x7f) {
+        true => Err(HeaderError::Value(name.to_owned())),
+        false => Ok(()),
+    }
+}
+
+/// A header that replaces one of its name. Both fields are set, because releases of Envoy differ in which one applies to which
+/// header.
+pub(crate) fn replace(name: String, value: &str) -> HeaderValueOption {
+    option(name, value, false, HeaderAppendAction::OverwriteIfExistsOrAdd)
+}
+
+/// A header in addition to those of its name.
+pub(crate) fn append(name: String, value: &str) -> HeaderValueOption {
+    option(name, value, true, HeaderAppendAction::AppendIfExistsOrAdd)
+}
+
+fn option(name: String, value: &str, append: bool, action: HeaderAppendAction) -> HeaderValueOption {
+    HeaderValueOption {
+        header: Some(HeaderValue { key: name, value: value.to_owned(), ..HeaderValue::default() }),
+        append: Some(append),
+        append_action: action.into(),
+    }
+}

@@ -1,0 +1,42 @@
+use crate::attributes::{HostPattern, NamespaceMap};
+
+/// Options of the services.
+#[derive(Clone, Debug, Default)]
+#[non_exhaustive]
+pub struct Options {
+    /// How requests become attributes.
+    pub mapping: MappingOptions,
+    /// The answer to a request that could not be checked.
+    pub failure_answer: FailureAnswer,
+}
+
+/// How requests become attributes.
+#[derive(Clone, Debug, Default)]
+#[non_exhaustive]
+pub struct MappingOptions {
+    /// Number of trusted proxies in front of Envoy, each of which has added an address to `x-forwarded-for`.
+    pub trusted_hops: usize,
+    /// Take the source's identity from `x-forwarded-client-cert` if the connection has none.
+    pub trust_forwarded_client_cert: bool,
+    pub(crate) namespaces: NamespaceMap,
+}
+
+impl MappingOptions {
+    /// Sets the namespaces of hosts.
+    #[must_use]
+    pub fn with_namespaces(mut self, entries: Vec<(HostPattern, String)>) -> Self {
+        self.namespaces = NamespaceMap::new(entries);
+        self
+    }
+}
+
+/// The answer to a request that could not be checked. In both cases Envoy counts an error and applies its own
+/// `failure_mode_allow`.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum FailureAnswer {
+    /// The gRPC error UNAVAILABLE, which Envoy can retry; it responds with `status_on_error`, by default 403.
+    #[default]
+    Unavailable,
+    /// An `error_response` with status 503.
+    ErrorResponse,
+}

@@ -1,0 +1,54 @@
+//! Flags of the services of Envoy.
+
+use std::sync::Arc;
+
+use clap::{Args, builder::TypedValueParser};
+
+use super::value_parsers;
+use mixer_adapter_engine::Mixer;
+use mixer_adapter_envoy::{FailureAnswer, HostPattern, Options, Services};
+
+/// How requests of Envoy are treated.
+#[derive(Debug, Args)]
+pub(super) struct EnvoyArgs {
+    /// Behind Envoy, the namespace of a host whose route does not set destination.namespace: HOST=NAMESPACE, where HOST can be
+    /// *.DOMAIN or *. Can be repeated
+    #[arg(long, value_name = "HOST=NAMESPACE", env = "MIXER_ADAPTER_ENVOY_NAMESPACE", value_delimiter = ',', value_parser = value_parsers::host_namespace)]
+    envoy_namespace: Vec<(HostPattern, String)>,
+
+    /// Trusted proxies in front of Envoy, which determine origin.ip: the number of addresses at the end of x-forwarded-for
+    /// that they added
+    #[arg(long, value_name = "N", default_value_t = 0, env = "MIXER_ADAPTER_ENVOY_TRUSTED_HOPS")]
+    envoy_trusted_hops: usize,
+
+    /// Take source.principal from x-forwarded-client-cert if the connection to Envoy has no client certificate. Only where
+    /// Envoy removes or overwrites this header of its clients
+    #[arg(long, env = "MIXER_ADAPTER_ENVOY_TRUST_XFCC", value_parser = value_parsers::switch(), action = clap::ArgAction::SetTrue)]
+    envoy_trust_xfcc: bool,
+
+    /// The answer to Envoy if a request could not be checked: `unavailable` is that gRPC error, `error-response` an error
+    /// response with status 503. Envoy applies its failure mode to both
+    #[arg(long, value_name = "ANSWER", default_value = "unavailable", env = "MIXER_ADAPTER_ENVOY_FAILURE", value_parser = failure_answer())]
+    envoy_failure: FailureAnswer,
+}
+
+impl EnvoyArgs {
+    /// The services with these options.
+    pub(super) fn services(&self, mixer: &Arc<Mixer>) -> Arc<Services> {
+        let mut options = Options::default();
+        options.mapping = options.mapping.with_namespaces(self.envoy_namespace.clone());
+        options.mapping.trusted_hops = self.envoy_trusted_hops;
+        options.mapping.trust_forwarded_client_cert = self.envoy_trust_xfcc;
+        options.failure_answer = self.envoy_failure;
+        Arc::new(Services::new(mixer.clone(), options))
+    }
+}
+
+fn failure_answer() -> impl TypedValueParser<Value = FailureAnswer> {
+    clap::builder::PossibleValuesParser::new(["unavailable", "error-response"]).map(|answer| {
+        match answer.as_str() {
+            "error-response" => FailureAnswer::ErrorResponse,
+            _ => FailureAnswer::Unavailable,
+        }
+    })
+}
