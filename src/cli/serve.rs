@@ -13,7 +13,7 @@ use clap::{Args, ValueEnum};
 use super::{
     config_args::{ConfigArgs, SAMPLE},
     log_args::LogArgs,
-    signals,
+    signals::Signals,
     source_args::{OpenedSources, SourceArgs},
     value_parsers,
 };
@@ -89,17 +89,37 @@ pub(super) struct Serve {
     #[arg(long, value_name = "BYTES", default_value_t = 4 << 20, env = "MIXER_ADAPTER_MAX_MESSAGE_SIZE")]
     max_message_size: usize,
 
-    /// Maximum number of concurrent calls
+    /// Maximum number of concurrent calls, which connections share fairly
     #[arg(long, value_name = "N", default_value_t = 16_384, env = "MIXER_ADAPTER_MAX_CALLS")]
     max_calls: usize,
+
+    /// Maximum number of calls whose requests have not arrived yet, and of open streams, which connections share fairly
+    #[arg(long, value_name = "N", default_value_t = 16_384, env = "MIXER_ADAPTER_MAX_WAITING_CALLS")]
+    max_waiting_calls: usize,
 
     /// Maximum number of concurrent calls on one connection
     #[arg(long, value_name = "N", default_value_t = 1_024, env = "MIXER_ADAPTER_MAX_CALLS_PER_CONNECTION")]
     max_calls_per_connection: u32,
 
-    /// Maximum number of connections
+    /// Maximum number of connections; silent ones give way to new ones
     #[arg(long, value_name = "N", default_value_t = 10_000, env = "MIXER_ADAPTER_MAX_CONNECTIONS")]
     max_connections: usize,
+
+    /// Maximum number of connections from one IP address [default: no limit]
+    #[arg(long, value_name = "N", env = "MIXER_ADAPTER_MAX_CONNECTIONS_PER_PEER")]
+    max_connections_per_peer: Option<usize>,
+
+    /// Time for the handshake of a new connection: TLS, and the HTTP/2 preface
+    #[arg(long, value_name = "DURATION", default_value = "10s", env = "MIXER_ADAPTER_HANDSHAKE_TIMEOUT", value_parser = value_parsers::timeout)]
+    handshake_timeout: Duration,
+
+    /// Time for the request of a unary call to arrive
+    #[arg(long, value_name = "DURATION", default_value = "10s", env = "MIXER_ADAPTER_BODY_TIMEOUT", value_parser = value_parsers::timeout)]
+    body_timeout: Duration,
+
+    /// Time for a client to read an answer, before its connection is cut off
+    #[arg(long, value_name = "DURATION", default_value = "20s", env = "MIXER_ADAPTER_WRITE_TIMEOUT", value_parser = value_parsers::timeout)]
+    write_timeout: Duration,
 
     /// Maximum duration of a call; 0 means the caller's deadline
     #[arg(long, value_name = "DURATION", default_value = "0", env = "MIXER_ADAPTER_CALL_TIMEOUT", value_parser = value_parsers::duration)]
@@ -109,7 +129,7 @@ pub(super) struct Serve {
     #[arg(long, value_name = "DURATION", default_value = "30s", env = "MIXER_ADAPTER_KEEPALIVE", value_parser = value_parsers::duration)]
     keepalive: Duration,
 
-    /// Time that calls in flight and handlers have to finish when the server stops
+    /// Time for the whole shutdown: calls in flight have three quarters of it, and closing handlers the rest
     #[arg(long, value_name = "DURATION", default_value = "10s", env = "MIXER_ADAPTER_GRACE", value_parser = value_parsers::duration)]
     grace: Duration,
 
@@ -153,7 +173,8 @@ impl Serve {
         let threads =
             self.threads.unwrap_or_else(|| std::thread::available_parallelism().map_or(1, usize::from));
         let workers = Workers::start(threads).context("cannot start the threads that serve calls")?;
-        background.block_on(async {
+        let signals = Signals::handle(self.grace)?;
+        let served = background.block_on(async {
             let mixer = Arc::new(Mixer::new());
             let controller = self.controller(&mixer, &host);
             let server = Server::new(host.clone(), self.options()).mixer(mixer.clone());
@@ -163,7 +184,6 @@ impl Serve {
             let readiness = server.readiness().clone();
             let configured = readiness.register("configuration");
             let bound = server.bind(self.listen, Some(self.admin)).await?;
-            let stop = signals::stop()?;
             let opened = self.sources.open(&self.configuration, extensions(&host)).await?;
             let mcp = opened.as_ref().and_then(|opened| opened.listening);
             match (opened, sample) {
@@ -187,8 +207,11 @@ impl Serve {
             }
             // A closed stdout must not stop the server.
             let _ = super::print(&greeting(&host, &bound, mcp)?);
-            Ok(bound.run(&workers, stop).await?)
-        })
+            Ok(bound.run(&workers, signals.stop.clone()).await?)
+        });
+        // What still runs was given up.
+        background.shutdown_background();
+        served
     }
 
     fn controller(&self, mixer: &Arc<Mixer>, host: &Arc<Host>) -> Controller {
@@ -221,7 +244,12 @@ impl Serve {
             max_message_size: self.max_message_size,
             max_concurrent_calls: self.max_calls,
             max_calls_per_connection: self.max_calls_per_connection,
+            max_waiting_calls: self.max_waiting_calls,
             max_connections: self.max_connections,
+            max_connections_per_peer: self.max_connections_per_peer,
+            handshake_timeout: self.handshake_timeout,
+            body_timeout: self.body_timeout,
+            write_timeout: self.write_timeout,
             max_connection_age: value_parsers::unless_zero(self.max_connection_age),
             grace: self.grace,
             keepalive: value_parsers::unless_zero(self.keepalive),

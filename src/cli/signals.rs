@@ -1,30 +1,61 @@
+use std::time::Duration;
+
 use anyhow::Context as _;
 use tokio::signal::unix::{SignalKind, signal};
 use tokio_util::sync::CancellationToken;
 
-/// Returns a token that the first SIGTERM or Ctrl-C cancels; the second signal exits the process.
-pub(super) fn stop() -> anyhow::Result<CancellationToken> {
-    let mut terminate = signal(SignalKind::terminate()).context("cannot handle SIGTERM")?;
-    let mut interrupt = signal(SignalKind::interrupt()).context("cannot handle SIGINT")?;
-    let stop = CancellationToken::new();
-    let first = stop.clone();
-    tokio::spawn(async move {
-        loop {
+use mixer_adapter_net::OwnThread;
+
+/// How much longer than its grace a shutdown may take before the process exits in the middle of it.
+const MARGIN: Duration = Duration::from_millis(600);
+
+/// Exit code after a second signal.
+const INTERRUPTED: i32 = 130;
+
+/// Handles signals until it is dropped, on a thread of its own.
+pub(super) struct Signals {
+    /// Is cancelled by the first SIGTERM or Ctrl-C.
+    pub(super) stop: CancellationToken,
+    _thread: OwnThread,
+}
+
+impl Signals {
+    /// Starts the thread. After the first SIGTERM or Ctrl-C the process exits when it is done, but at the latest a moment after
+    /// `grace`, whatever hangs; the second signal exits it at once.
+    pub(super) fn handle(grace: Duration) -> anyhow::Result<Self> {
+        let thread = OwnThread::start("signals").context("cannot start the thread of signals")?;
+        let stop = CancellationToken::new();
+        let entered = thread.runtime().enter();
+        let mut terminate = signal(SignalKind::terminate()).context("cannot handle SIGTERM")?;
+        let mut interrupt = signal(SignalKind::interrupt()).context("cannot handle SIGINT")?;
+        drop(entered);
+        let first = stop.clone();
+        thread.runtime().spawn(async move {
             tokio::select! {
                 _ = terminate.recv() => {}
                 _ = interrupt.recv() => {}
             }
-            if first.is_cancelled() {
-                #[expect(
-                    clippy::exit,
-                    clippy::disallowed_methods,
-                    reason = "a second signal asks to stop at once"
-                )]
-                std::process::exit(130);
-            }
-            tracing::info!("stopping; a second signal exits immediately");
             first.cancel();
-        }
-    });
-    Ok(stop)
+            // Writing to stderr may block, and this thread must not.
+            log(|| tracing::info!("stopping; a second signal exits immediately"));
+            tokio::select! {
+                _ = terminate.recv() => exit(INTERRUPTED),
+                _ = interrupt.recv() => exit(INTERRUPTED),
+                () = tokio::time::sleep(grace.saturating_add(MARGIN)) => {}
+            }
+            log(|| tracing::error!("the shutdown takes longer than --grace; exiting without it"));
+            tokio::time::sleep(MARGIN / 6).await;
+            exit(1);
+        });
+        Ok(Self { stop, _thread: thread })
+    }
+}
+
+#[expect(clippy::exit, clippy::disallowed_methods, reason = "what would return from main may be stuck")]
+fn exit(code: i32) {
+    std::process::exit(code);
+}
+
+fn log(event: impl FnOnce() + Send + 'static) {
+    tokio::task::spawn_blocking(event);
 }

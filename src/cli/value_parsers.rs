@@ -13,6 +13,8 @@ use mixer_adapter_core::value::parse_duration;
 pub(super) enum ValueError {
     #[error("write it like 300ms, 5s, 1m30s or 24h")]
     Duration,
+    #[error("write a time that is longer than zero")]
+    Timeout,
     #[error("{0}; write HOST:PORT, with port 0 for a free one")]
     Address(#[source] io::Error),
     #[error("the name has no address")]
@@ -43,6 +45,11 @@ pub(super) fn duration(text: &str) -> Result<Duration, ValueError> {
         Some(Ok(nanos)) => Ok(Duration::from_nanos(nanos)),
         _ => Err(ValueError::Duration),
     }
+}
+
+/// Parses a duration that cannot be zero.
+pub(super) fn timeout(text: &str) -> Result<Duration, ValueError> {
+    unless_zero(duration(text)?).ok_or(ValueError::Timeout)
 }
 
 /// `None` for zero, which disables a limit.

@@ -58,11 +58,14 @@ pub(crate) fn vitals(readiness: Readiness, registry: Arc<Mutex<Registry>>) -> Ro
 const LIMITS: ConnectionLimits = ConnectionLimits {
     protocol: Protocol::Http1 { header_timeout: Duration::from_secs(10) },
     max_connections: 1_000,
+    max_connections_per_peer: None,
+    handshake_timeout: Duration::from_secs(10),
+    write_timeout: Duration::from_secs(30),
     max_age: None,
-    grace: Duration::from_millis(500),
+    grace: Duration::from_millis(200),
 };
 
-/// Serves the admin port until `stop` is cancelled.
+/// Serves the admin port on the current runtime until `stop` is cancelled.
 pub(crate) async fn serve(listener: TcpListener, router: Router, stop: CancellationToken) {
     Listener::from(listener).serve(LIMITS, &Workers::here(), move |_| router.clone(), stop).await;
 }

@@ -12,6 +12,9 @@ use mixer_adapter_engine::proto::istio::mixer::adapter::model::v1beta1::{
 };
 use mixer_adapter_host::{Host, NewSession, handler::CallError};
 
+pub(super) const CREATE_SESSION: &str =
+    "/istio.mixer.adapter.model.v1beta1.InfrastructureBackend/CreateSession";
+
 pub(super) const SERVICE: &str = "istio.mixer.adapter.model.v1beta1.InfrastructureBackend";
 
 pub(super) fn methods(host: &Arc<Host>) -> [(&'static str, Rpc); 3] {
@@ -54,7 +57,7 @@ pub(super) fn methods(host: &Arc<Host>) -> [(&'static str, Rpc); 3] {
     };
     [
         ("/istio.mixer.adapter.model.v1beta1.InfrastructureBackend/Validate", validate),
-        ("/istio.mixer.adapter.model.v1beta1.InfrastructureBackend/CreateSession", create),
+        (CREATE_SESSION, create),
         ("/istio.mixer.adapter.model.v1beta1.InfrastructureBackend/CloseSession", close),
     ]
 }

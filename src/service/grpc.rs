@@ -23,6 +23,10 @@ impl Methods for HostMethods {
         self.host.adapters().method(path).is_some() || self.rpcs.contains_key(path)
     }
 
+    fn keeps_connection(&self, path: &str) -> bool {
+        path == backend::CREATE_SESSION
+    }
+
     async fn call(&self, path: &str, message: Bytes, call: Call) -> Result<Bytes, Status> {
         let caller = Caller { connection: call.connection, peer: call.peer.clone(), deadline: call.deadline };
         if let Some(method) = self.host.adapters().method(path) {
@@ -47,6 +51,9 @@ impl ServerOptions {
         CallLimits {
             max_message_size: self.max_message_size,
             max_concurrent: self.max_concurrent_calls,
+            max_waiting: self.max_waiting_calls,
+            max_bytes: self.max_call_bytes,
+            body_timeout: self.body_timeout,
             timeout: self.call_timeout,
         }
     }

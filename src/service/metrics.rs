@@ -10,6 +10,7 @@ use prometheus_client::{
 };
 
 use mixer_adapter_host::{Host, metrics::Calls};
+use mixer_adapter_net::{Limit, LimitHits};
 
 pub(super) fn registry(host: &Arc<Host>) -> Registry {
     let mut registry = Registry::default();
@@ -88,5 +89,25 @@ impl Collector for HostMetrics {
         let open =
             encoder.encode_descriptor("adapter_open_handlers", "Open handlers", None, MetricType::Gauge)?;
         ConstGauge::new(handlers.live_count() as i64).encode(open)
+    }
+}
+
+/// How often the limits of the server were hit.
+#[derive(Debug)]
+pub(super) struct LimitMetrics(pub(super) Arc<LimitHits>);
+
+impl Collector for LimitMetrics {
+    fn encode(&self, mut encoder: DescriptorEncoder<'_>) -> Result<(), std::fmt::Error> {
+        let mut hits = encoder.encode_descriptor(
+            "adapter_limits_hit",
+            "Calls and connections that were refused or ended by a limit, by the name of its flag",
+            None,
+            MetricType::Counter,
+        )?;
+        for limit in Limit::ALL {
+            let count = ConstCounter::new(self.0.get(limit));
+            count.encode(hits.encode_family(&[("limit", limit.name())])?)?;
+        }
+        Ok(())
     }
 }

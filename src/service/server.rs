@@ -7,7 +7,7 @@ use std::{
 };
 
 use axum::{Router, routing::any};
-use tokio::net::TcpListener;
+use tokio::{net::TcpListener, runtime::Handle, time::Instant};
 use tokio_util::{sync::CancellationToken, task::TaskTracker};
 use tonic::service::Routes;
 use tower_layer::{Identity, Layer};
@@ -25,23 +25,41 @@ use super::{
 use mixer_adapter_config::mcp::metrics::McpMetrics;
 use mixer_adapter_engine::{ConfigStatus, Mixer};
 use mixer_adapter_host::{Host, session::STEPS_TO_EXPIRE};
-use mixer_adapter_net::{Connection, ConnectionLimits, HttpService, Listener, Protocol, Workers};
+use mixer_adapter_net::{
+    Connection, ConnectionLimits, HttpService, LimitHits, Listener, OwnThread, Protocol, Workers,
+};
 
 /// Limits of a server on connections and calls.
 #[derive(Clone, Debug)]
 pub struct ServerOptions {
     /// Maximum size of a request message in bytes; a longer one is RESOURCE_EXHAUSTED.
     pub max_message_size: usize,
-    /// Maximum number of concurrent calls of all connections; further ones are RESOURCE_EXHAUSTED.
+    /// Maximum number of concurrent calls of all connections, from the arrival of the request until the answer is written.
+    /// Connections share it fairly: a call over the limit is RESOURCE_EXHAUSTED, or in its place the newest one of the connection
+    /// with the most.
     pub max_concurrent_calls: usize,
+    /// Maximum number of calls whose requests have not arrived completely, and of open streams; shared in the same way.
+    pub max_waiting_calls: usize,
+    /// Maximum number of bytes of requests in flight and of answers that are not written yet, beyond 4 KiB of each call; shared in
+    /// the same way.
+    pub max_call_bytes: usize,
     /// Maximum number of concurrent calls on one connection; further ones wait in the client.
     pub max_calls_per_connection: u32,
-    /// Maximum number of connections; further ones wait to be accepted.
+    /// Maximum number of connections. Silent ones give way to further ones, which wait if there is none.
     pub max_connections: usize,
+    /// Maximum number of connections from one IP address; `None` sets no limit.
+    pub max_connections_per_peer: Option<usize>,
+    /// How long the TLS handshake and then the HTTP/2 preface of a connection may take.
+    pub handshake_timeout: Duration,
+    /// How long the request of a unary call may take to arrive.
+    pub body_timeout: Duration,
+    /// How long a client may take to read an answer before its connection is cut off.
+    pub write_timeout: Duration,
     /// Age at which a connection is drained, so that the one connection of a real Mixer moves on to other replicas; `None` keeps
     /// connections.
     pub max_connection_age: Option<Duration>,
-    /// How long calls in flight may take to finish when their connection or the server ends.
+    /// How long calls in flight may take to finish when their connection ends, and how long the whole shutdown of the server may
+    /// take, of which calls have three quarters and the closing of handlers the rest.
     pub grace: Duration,
     /// Interval of pings on an idle connection; `None` sends none.
     pub keepalive: Option<Duration>,
@@ -61,8 +79,14 @@ impl Default for ServerOptions {
         Self {
             max_message_size: 4 << 20,
             max_concurrent_calls: 16_384,
+            max_waiting_calls: 16_384,
+            max_call_bytes: 128 << 20,
             max_calls_per_connection: 1_024,
             max_connections: 10_000,
+            max_connections_per_peer: None,
+            handshake_timeout: Duration::from_secs(10),
+            body_timeout: Duration::from_secs(10),
+            write_timeout: Duration::from_secs(20),
             max_connection_age: None,
             grace: Duration::from_secs(10),
             keepalive: Some(Duration::from_secs(30)),
@@ -83,8 +107,11 @@ impl ServerOptions {
                 keepalive_timeout: self.keepalive_timeout,
             },
             max_connections: self.max_connections,
+            max_connections_per_peer: self.max_connections_per_peer,
+            handshake_timeout: self.handshake_timeout,
+            write_timeout: self.write_timeout,
             max_age: self.max_connection_age,
-            grace: self.grace,
+            grace: self.grace * 3 / 4,
         }
     }
 }
@@ -100,6 +127,9 @@ pub enum ServerError {
         /// The reason.
         source: io::Error,
     },
+    /// A thread or a socket for the admin port that the system does not provide.
+    #[error("cannot serve the admin port")]
+    Admin(#[source] io::Error),
     /// Descriptors that reflection cannot serve.
     #[error("the descriptors cannot be served by reflection: {0}")]
     Reflection(#[from] tonic_reflection::server::Error),
@@ -195,7 +225,7 @@ impl Bound {
     }
 
     /// Serves until `stop` is cancelled, then ends in order: not ready, no new connections, calls in flight finish,
-    /// sessions and handlers close. Each of the last two steps takes at most [`ServerOptions::grace`].
+    /// sessions and handlers close. All of it takes at most [`ServerOptions::grace`].
     ///
     /// # Errors
     /// Descriptors of an adapter that reflection cannot serve.
@@ -241,6 +271,8 @@ impl Bound {
         if let Some(mixer) = mixer.clone() {
             registry.register_collector(Box::new(EngineMetrics { mixer, config: config.clone() }));
         }
+        let hits = Arc::new(LimitHits::default());
+        registry.register_collector(Box::new(metrics::LimitMetrics(hits.clone())));
         let draining = CancellationToken::new();
         let background = TaskTracker::new();
         if let Some(listener) = self.admin {
@@ -251,10 +283,22 @@ impl Bound {
                 config,
             };
             let explain = match mixer.as_ref().filter(|_| explains(&listener)) {
-                Some(mixer) => explain::router(mixer.clone()),
+                Some(mixer) => explain::router(mixer.clone(), Handle::current()),
                 None => Router::new().route("/explain", any(explain::refusal)),
             };
-            background.spawn(admin::serve(listener, admin::router(admin, explain), draining.clone()));
+            let (router, draining) = (admin::router(admin, explain), draining.clone());
+            // Sockets belong to the runtime that polls them.
+            let listener = listener.into_std().map_err(ServerError::Admin)?;
+            let thread = OwnThread::start("admin").map_err(ServerError::Admin)?;
+            let runtime = thread.runtime().clone();
+            let serve = async move {
+                let _thread = thread;
+                match TcpListener::from_std(listener) {
+                    Ok(listener) => admin::serve(listener, router, draining).await,
+                    Err(error) => tracing::error!(%error, "the admin port cannot be served"),
+                }
+            };
+            background.spawn_on(serve, &runtime);
         }
         background.spawn(keep_time(host.clone(), options.session_idle, draining.clone()));
 
@@ -263,30 +307,40 @@ impl Bound {
             let guard = OpenConnection { host: host_of_sessions.clone(), id: connection.id };
             layer.layer(grpc.on_connection(connection).with_guard(guard))
         };
-        let serve =
-            Listener::from(self.grpc).serve(options.connection_limits(), workers, make_service, stop.clone());
+        let serve = Listener::from(self.grpc).count_limits(hits).serve(
+            options.connection_limits(),
+            workers,
+            make_service,
+            stop.clone(),
+        );
         let withdraw = async {
             stop.cancelled().await;
+            let deadline = Instant::now() + options.grace;
             let shutdown = readiness.register("shutdown");
             for service in &services {
                 health_reporter.set_service_status(service, tonic_health::ServingStatus::NotServing).await;
             }
-            shutdown
+            (deadline, shutdown)
         };
-        let ((), _never_ready_again) = tokio::join!(serve, withdraw);
+        let ((), (deadline, _never_ready_again)) = tokio::join!(serve, withdraw);
         if let Some(mixer) = mixer {
             mixer.close();
         }
-        let unclosed = host.close(options.grace).await;
+        let unclosed = host.close(deadline.saturating_duration_since(Instant::now())).await;
         if unclosed > 0 {
             tracing::warn!(unclosed, "handlers took too long to close; their buffered data may be lost");
         }
         draining.cancel();
         background.close();
-        background.wait().await;
+        if tokio::time::timeout(LAST_GRACE, background.wait()).await.is_err() {
+            tracing::debug!("the admin port was cut off");
+        }
         Ok(())
     }
 }
+
+/// How long the admin port has to end when everything else has.
+const LAST_GRACE: Duration = Duration::from_millis(250);
 
 /// A connection that can own claims on sessions, until this is dropped.
 struct OpenConnection {

@@ -32,7 +32,7 @@ async fn a_call_over_the_limit_of_the_server_is_refused() {
     until("two calls are served", || ledger.entered() == 2).await;
     let failure = told(&one, "max calls", "allow").await.unwrap_err();
     assert_eq!(failure.code, Code::ResourceExhausted);
-    assert_eq!(failure.message, "2 calls are being served already; try again");
+    assert_eq!(failure.message, "too many calls are being served (max-calls); try again");
     ledger.open_gate();
     for call in calls {
         assert!(call.await.unwrap().is_ok());
@@ -57,18 +57,21 @@ async fn a_call_over_the_limit_of_its_connection_waits() {
 }
 
 #[tokio::test]
-async fn a_connection_over_the_limit_waits() {
+async fn a_connection_over_the_limit_waits_while_all_others_are_in_use() {
     let serving = with_options(ServerOptions { max_connections: 1, ..Default::default() }).await;
-    let first = serving.connect().await;
-    assert!(told(&first, "max connections", "allow").await.is_ok());
+    let (first, ledger) = (serving.connect().await, ledger("max connections"));
+    let call = telling(&first, "max connections", "wait");
+    until("the call is served", || ledger.entered() == 1).await;
     let address = serving.grpc;
     let second = tokio::spawn(async move {
         let client = Client::connect(address).await;
         told(&client, "max connections", "allow").await
     });
+    // Accepted in the order of connecting: only after a while can it be seen that the second one waits.
     tokio::time::sleep(Duration::from_millis(50)).await;
     assert!(!second.is_finished());
-    drop(first);
+    ledger.open_gate();
+    assert!(call.await.unwrap().is_ok());
     assert!(second.await.unwrap().is_ok());
 }
 

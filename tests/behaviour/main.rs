@@ -7,6 +7,7 @@ mod compliance;
 mod connections;
 mod counts;
 mod handlers;
+mod limits;
 mod misbehaviour;
 mod recorded;
 mod requests;

@@ -28,6 +28,9 @@ const PATH: &str = "/metrics";
 const LIMITS: ConnectionLimits = ConnectionLimits {
     protocol: Protocol::Http1 { header_timeout: Duration::from_secs(10) },
     max_connections: 64,
+    max_connections_per_peer: None,
+    handshake_timeout: Duration::from_secs(10),
+    write_timeout: Duration::from_secs(30),
     // Prometheus reconnects.
     max_age: Some(Duration::from_secs(300)),
     grace: Duration::ZERO,

@@ -9,14 +9,11 @@ use hyper_util::{
     server::conn::auto::Builder,
     service::TowerToHyperService,
 };
-use tokio::{
-    io::{AsyncRead, AsyncWrite},
-    time::Instant,
-};
+use tokio::io::{AsyncRead, AsyncWrite};
 use tokio_util::sync::CancellationToken;
 use tower_service::Service;
 
-use crate::{random, tls};
+use crate::{Limit, connections::ConnectionState, preface::PrefaceStream, random, tls};
 
 /// The HTTP version of a port, with the limits that belong to it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -42,8 +39,14 @@ pub enum Protocol {
 pub struct ConnectionLimits {
     /// The HTTP version and its limits.
     pub protocol: Protocol,
-    /// Connections at a time; further ones wait to be accepted.
+    /// Connections at a time. Silent connections give way to further ones, which wait to be served if there is none.
     pub max_connections: usize,
+    /// Connections at a time from one IP address; further ones are closed. `None` sets no limit.
+    pub max_connections_per_peer: Option<usize>,
+    /// How long the TLS handshake and then the HTTP/2 preface may take to arrive.
+    pub handshake_timeout: Duration,
+    /// How long the peer may take to read an answer; its connection is cut off then, or up to half this time later.
+    pub write_timeout: Duration,
     /// Age at which a connection is drained, less up to a tenth at random, so that clients move on to other replicas; `None` keeps
     /// connections.
     pub max_age: Option<Duration>,
@@ -52,7 +55,7 @@ pub struct ConnectionLimits {
 }
 
 /// An accepted connection, as the services on it see it.
-#[derive(Clone, Debug, Default)]
+#[derive(Clone, Debug)]
 #[non_exhaustive]
 pub struct Connection {
     /// Number of the connection, from 1, unique on its port.
@@ -63,9 +66,15 @@ pub struct Connection {
     pub remote: Option<SocketAddr>,
     /// The identity in the peer's certificate; `None` without TLS or without a certificate.
     pub identity: Option<tls::Identity>,
+    pub(crate) state: Arc<ConnectionState>,
 }
 
 impl Connection {
+    /// Keeps the connection from giving way to new ones while nothing is called on it: it has a session, or a stream.
+    pub fn keep(&self) {
+        self.state.keep();
+    }
+
     /// Returns the first name in the peer's certificate.
     pub(crate) fn peer(&self) -> Option<Arc<str>> {
         self.identity.as_ref()?.names().first().map(|name| Arc::from(name.as_str()))
@@ -106,44 +115,73 @@ where
     type Answer = S::Future;
 }
 
-/// Serves requests on one stream until the peer ends it, its age drains it, or `stop` does.
+/// How long a silent connection that gives way to a new one may take to end.
+const GIVE_WAY: Duration = Duration::from_secs(1);
+
+/// Serves requests on one stream until the peer ends it, its age drains it, it gives way to others, or `stop` ends it.
 pub(crate) async fn serve_stream(
     stream: impl AsyncRead + AsyncWrite + Unpin + 'static,
+    state: &Arc<ConnectionState>,
     id: u64,
     limits: &ConnectionLimits,
     service: impl HttpService,
     stop: &CancellationToken,
 ) {
+    if limits.protocol.is_http1() {
+        state.set_greeted();
+    }
     let http = limits.protocol.builder();
-    let mut connection = pin!(http.serve_connection(TokioIo::new(stream), TowerToHyperService::new(service)));
+    let stream = TokioIo::new(PrefaceStream::new(stream, state.clone()));
+    let mut connection = pin!(http.serve_connection(stream, TowerToHyperService::new(service)));
     let aged = async {
         match limits.max_age {
             Some(age) => tokio::time::sleep(age.mul_f64(1.0 - 0.1 * random())).await,
             None => std::future::pending().await,
         }
     };
+    let no_preface = async {
+        tokio::time::sleep(limits.handshake_timeout).await;
+        if state.is_greeted() {
+            std::future::pending().await
+        }
+    };
     let ended = tokio::select! {
         ended = connection.as_mut() => Ok(ended),
-        () = aged => Err(()),
-        () = stop.cancelled() => Err(()),
+        () = aged => Err(limits.grace),
+        () = stop.cancelled() => Err(limits.grace),
+        () = state.drain.cancelled() => Err(GIVE_WAY.min(limits.grace)),
+        () = state.cut.cancelled() => Err(Duration::ZERO),
+        () = no_preface => {
+            state.hit(Limit::HandshakeTimeout);
+            Err(Duration::ZERO)
+        }
     };
     let ended = match ended {
-        Ok(ended) => Ok(ended),
-        Err(()) => {
+        Ok(ended) => Some(ended),
+        // There is nothing to wait for.
+        Err(_) if !state.is_greeted() => None,
+        Err(grace) if grace.is_zero() => None,
+        Err(grace) => {
             connection.as_mut().graceful_shutdown();
-            tokio::time::timeout_at(Instant::now() + limits.grace, connection).await
+            tokio::select! {
+                ended = connection => Some(ended),
+                () = tokio::time::sleep(grace) => None,
+                () = state.cut.cancelled() => None,
+            }
         }
     };
     match ended {
-        Ok(Ok(())) => {}
-        Ok(Err(error)) => tracing::debug!(connection = id, error, "connection broken"),
-        Err(_) => {
-            tracing::debug!(connection = id, grace = ?limits.grace, "connection cut off with requests in flight");
-        }
+        Some(Ok(())) => {}
+        Some(Err(error)) => tracing::debug!(connection = id, error, "connection broken"),
+        None => tracing::debug!(connection = id, "connection cut off"),
     }
 }
 
 impl Protocol {
+    fn is_http1(self) -> bool {
+        matches!(self, Self::Http1 { .. })
+    }
+
     fn builder(self) -> Builder<TokioExecutor> {
         let mut builder = Builder::new(TokioExecutor::new());
         match self {

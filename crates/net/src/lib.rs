@@ -9,10 +9,13 @@
 
 mod backoff;
 mod connection;
+mod connections;
 mod file;
 pub mod grpc;
 mod http_client;
+mod limits;
 mod listener;
+mod preface;
 pub mod tls;
 mod workers;
 
@@ -20,5 +23,6 @@ pub use backoff::{Backoff, Delays, random};
 pub use connection::{Connection, ConnectionLimits, HttpService, Protocol};
 pub use file::read_file;
 pub use http_client::{HttpClient, HttpError, with_causes};
+pub use limits::{Limit, LimitHits};
 pub use listener::Listener;
-pub use workers::Workers;
+pub use workers::{OwnThread, Workers};

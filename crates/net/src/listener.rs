@@ -1,14 +1,12 @@
 use std::{fmt, future::pending, io, net::SocketAddr, sync::Arc, time::Duration};
 
-use tokio::{
-    net::{TcpListener, TcpStream},
-    sync::Semaphore,
-};
+use tokio::net::{TcpListener, TcpStream};
 use tokio_util::{sync::CancellationToken, task::TaskTracker};
 
 use crate::{
-    Workers,
+    Limit, LimitHits, Workers,
     connection::{Connection, ConnectionLimits, HttpService, serve_stream},
+    connections::{Connections, OpenConnection},
     tls,
 };
 
@@ -17,12 +15,13 @@ use crate::{
 pub struct Listener {
     tcp: TcpListener,
     tls: Option<Arc<tls::Server>>,
+    hits: Arc<LimitHits>,
 }
 
 impl From<TcpListener> for Listener {
     /// Serves every client, in the clear.
     fn from(tcp: TcpListener) -> Self {
-        Self { tcp, tls: None }
+        Self { tcp, tls: None, hits: Arc::default() }
     }
 }
 
@@ -39,7 +38,14 @@ impl fmt::Display for Listener {
 impl Listener {
     /// Serves mutual TLS.
     pub fn with_tls(tcp: TcpListener, tls: Arc<tls::Server>) -> Self {
-        Self { tcp, tls: Some(tls) }
+        Self { tcp, tls: Some(tls), hits: Arc::default() }
+    }
+
+    /// Counts in `hits` how often the limits of connections and calls are hit.
+    #[must_use]
+    pub fn count_limits(mut self, hits: Arc<LimitHits>) -> Self {
+        self.hits = hits;
+        self
     }
 
     /// Returns the address, with the port that the system chose for port 0.
@@ -68,16 +74,24 @@ impl Listener {
         stop: CancellationToken,
     ) {
         let connections = TaskTracker::new();
-        let port = Port { limits, make_service, tls: self.tls.clone(), stop: stop.clone() };
+        let open = Connections::new(self.hits.clone());
+        let port = Port { limits, make_service, tls: self.tls.clone(), stop: stop.clone(), open };
         let reload = async {
             match &self.tls {
                 Some(tls) => tls.watch().await,
                 None => pending().await,
             }
         };
+        let periods = async {
+            loop {
+                tokio::time::sleep(limits.write_timeout / 2).await;
+                port.open.next_period();
+            }
+        };
         tokio::select! {
             () = self.accept(workers, &port, &connections) => {}
             never = reload => match never {},
+            () = periods => {}
             () = stop.cancelled() => {}
         }
         drop(self.tcp);
@@ -95,30 +109,35 @@ impl Listener {
         if let Some(tls) = &self.tls {
             tls.ready().await;
         }
-        let free = Arc::new(Semaphore::new(port.limits.max_connections.min(Semaphore::MAX_PERMITS)));
         let mut id = 0;
         loop {
-            // Never closed, so there is always a permit to wait for.
-            let permit = free.clone().acquire_owned().await.ok();
-            let accepted = self.tcp.accept().await.and_then(|(stream, _)| {
+            let accepted = self.tcp.accept().await.and_then(|(stream, peer)| {
                 stream.set_nodelay(true)?;
-                stream.into_std()
+                Ok((stream.into_std()?, peer.ip()))
             });
-            let stream = match accepted {
-                Ok(stream) => stream,
+            let (stream, address) = match accepted {
+                Ok(accepted) => accepted,
                 Err(error) => {
-                    tracing::warn!(%error, "accepting a connection failed");
+                    // Perhaps there are no file descriptors left, of which silent connections hold some.
+                    let ended = port.open.end_silent();
+                    tracing::warn!(%error, ended_silent_connection = ended, "accepting a connection failed");
                     tokio::time::sleep(ACCEPT_BACKOFF).await;
                     continue;
                 }
             };
+            if port.limits.max_connections_per_peer.is_some_and(|max| port.open.count_from(address) >= max) {
+                port.open.hit(Limit::ConnectionsPerPeer);
+                tracing::debug!(%address, "connection refused: its address has too many");
+                continue;
+            }
+            port.make_room().await;
             id += 1;
             let port = port.clone();
+            let open = port.open.open(id, Some(address));
             workers.spawn(connections, move || async move {
-                let _permit = permit;
                 // On the worker's runtime, which polls the stream.
                 match TcpStream::from_std(stream) {
-                    Ok(stream) => port.serve(stream, id).await,
+                    Ok(stream) => port.serve(stream, id, &open).await,
                     Err(error) => tracing::warn!(%error, "serving a connection failed"),
                 }
             });
@@ -128,6 +147,9 @@ impl Listener {
 
 /// The wait after a failure to accept: without file descriptors, the next attempt would fail at once.
 const ACCEPT_BACKOFF: Duration = Duration::from_millis(100);
+
+/// How often silent connections are looked for while there is no room for a new one.
+const ROOM_INTERVAL: Duration = Duration::from_millis(100);
 
 /// Connections end by themselves within the grace; their tasks get this long to be seen ending.
 const MARGIN: Duration = Duration::from_millis(500);
@@ -139,30 +161,52 @@ struct Port<M> {
     make_service: M,
     tls: Option<Arc<tls::Server>>,
     stop: CancellationToken,
+    open: Arc<Connections>,
 }
 
 impl<M> Port<M> {
-    async fn serve<S: HttpService>(self, stream: TcpStream, id: u64)
+    /// Waits until there is room for one more connection. Silent connections give way at once.
+    async fn make_room(&self) {
+        let max = self.limits.max_connections;
+        loop {
+            let count = self.open.count();
+            // Those that give way take a moment to end.
+            if count < max || (self.open.end_silent() && count <= max + max / 8) {
+                return;
+            }
+            // Others become silent as time goes by.
+            let _ = tokio::time::timeout(ROOM_INTERVAL, self.open.ended.notified()).await;
+        }
+    }
+
+    async fn serve<S: HttpService>(self, stream: TcpStream, id: u64, open: &OpenConnection)
     where
         M: Fn(&Connection) -> S,
     {
         let (local, remote) = (stream.local_addr().ok(), stream.peer_addr().ok());
-        let mut connection = Connection { id, local, remote, identity: None };
+        let state = &open.0;
+        let mut connection = Connection { id, local, remote, identity: None, state: state.clone() };
         let Some(tls) = &self.tls else {
             let service = (self.make_service)(&connection);
-            return serve_stream(stream, id, &self.limits, service, &self.stop).await;
+            return serve_stream(stream, state, id, &self.limits, service, &self.stop).await;
         };
         let secured = tokio::select! {
-            secured = tls.accept(stream) => secured,
+            secured = tls.accept(stream, self.limits.handshake_timeout) => secured,
             () = self.stop.cancelled() => return,
+            () = state.cut.cancelled() => return,
         };
         match secured {
             Ok((stream, identity)) => {
                 connection.identity = identity;
                 let service = (self.make_service)(&connection);
-                serve_stream(stream, id, &self.limits, service, &self.stop).await;
+                serve_stream(stream, state, id, &self.limits, service, &self.stop).await;
             }
-            Err(error) => tracing::info!(%error, "connection refused"),
+            Err(error) => {
+                if matches!(error, tls::TlsError::Timeout { .. }) {
+                    self.open.hit(Limit::HandshakeTimeout);
+                }
+                tracing::info!(%error, "connection refused");
+            }
         }
     }
 }

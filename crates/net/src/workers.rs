@@ -37,12 +37,8 @@ impl Workers {
         let stop = CancellationToken::new();
         let mut workers = Vec::with_capacity(threads);
         for index in 0..threads.max(1) {
-            let runtime = Builder::new_current_thread().enable_all().build()?;
-            workers.push(Worker { runtime: runtime.handle().clone(), connections: Arc::default() });
-            let stop = stop.clone();
-            std::thread::Builder::new()
-                .name(format!("calls-{index}"))
-                .spawn(move || runtime.block_on(stop.cancelled()))?;
+            let runtime = start_thread(format!("calls-{index}"), stop.clone())?;
+            workers.push(Worker { runtime, connections: Arc::default() });
         }
         Ok(Self { workers: workers.into(), _stop: Some(Arc::new(stop.drop_guard())) })
     }
@@ -73,6 +69,42 @@ impl Workers {
             &worker.runtime,
         );
     }
+}
+
+/// A thread with a runtime of its own, for what must go on while all other threads are busy. It ends when this is dropped.
+#[derive(Debug)]
+pub struct OwnThread {
+    runtime: Handle,
+    _stop: DropGuard,
+}
+
+impl OwnThread {
+    /// Starts the thread.
+    ///
+    /// # Errors
+    /// A runtime or a thread that the system does not provide.
+    pub fn start(name: &str) -> io::Result<Self> {
+        let stop = CancellationToken::new();
+        let runtime = start_thread(name.to_owned(), stop.clone())?;
+        Ok(Self { runtime, _stop: stop.drop_guard() })
+    }
+
+    /// Returns the runtime of the thread.
+    pub fn runtime(&self) -> &Handle {
+        &self.runtime
+    }
+}
+
+/// Starts a thread that runs a current-thread runtime until `stop` is cancelled.
+fn start_thread(name: String, stop: CancellationToken) -> io::Result<Handle> {
+    let runtime = Builder::new_current_thread().enable_all().build()?;
+    let handle = runtime.handle().clone();
+    std::thread::Builder::new().name(name).spawn(move || {
+        runtime.block_on(stop.cancelled());
+        // Work that blocks must not hold the thread up.
+        runtime.shutdown_background();
+    })?;
+    Ok(handle)
 }
 
 /// Counts a connection until it is dropped.

@@ -11,7 +11,7 @@ use tonic::service::Routes;
 use super::{
     UsageError,
     log_args::LogArgs,
-    signals,
+    signals::Signals,
     tls_args::TlsArgs,
     value_parsers::{self, ValueError},
 };
@@ -154,7 +154,8 @@ impl Source {
             Some(address) => Some(bind(address).await?),
             None => None,
         };
-        let stop = signals::stop()?;
+        // Streams have the grace, and what remains of connections a second more.
+        let signals = Signals::handle(GRACE + Duration::from_secs(1))?;
         // Aborts tasks that did not end by themselves.
         let cut = CancellationToken::new();
         let tasks = TaskTracker::new();
@@ -179,7 +180,7 @@ impl Source {
         tasks.spawn(listen(listener, self.services(&source), cut.clone()));
         tasks.close();
 
-        stop.cancelled().await;
+        signals.stop.cancelled().await;
         source.close();
         let gone = async {
             while !source.sinks().is_empty() {

@@ -11,7 +11,7 @@ use axum::{
 };
 use percent_encoding::percent_decode_str;
 use serde_json::{Value, json};
-use tokio::time::Instant;
+use tokio::{runtime::Handle, time::Instant};
 use tonic::Status;
 
 use super::written;
@@ -35,8 +35,16 @@ const TIMEOUT: Duration = Duration::from_secs(30);
 ///
 /// `GET /explain?request.path=/x&source.ip=ip:10.0.0.1` checks a request with these attributes. `POST` takes them as a JSON
 /// object; a list of objects is reported. `quota=NAME` in the query asks a check for a quota, too.
-pub(in crate::service) fn router(mixer: Arc<Mixer>) -> Router {
-    Router::new().route("/explain", get(by_query).post(by_body)).with_state(mixer)
+///
+/// Explanations are made on `runtime`: they call adapters, which may block.
+pub(in crate::service) fn router(mixer: Arc<Mixer>, runtime: Handle) -> Router {
+    Router::new().route("/explain", get(by_query).post(by_body)).with_state(Explainer { mixer, runtime })
+}
+
+#[derive(Clone)]
+struct Explainer {
+    mixer: Arc<Mixer>,
+    runtime: Handle,
 }
 
 /// The response of `/explain` if it is not allowed.
@@ -46,14 +54,14 @@ pub(in crate::service) async fn refusal() -> (StatusCode, &'static str) {
     (StatusCode::FORBIDDEN, why)
 }
 
-async fn by_query(State(mixer): State<Arc<Mixer>>, RawQuery(query): RawQuery) -> Response {
+async fn by_query(State(explainer): State<Explainer>, RawQuery(query): RawQuery) -> Response {
     let (quotas, attributes): (Vec<_>, Vec<_>) = parameters(query).partition(|(name, _)| name == "quota");
-    let read = |types: &Vocabulary| Ok(Requested::check(&parse_pairs(attributes, types)?, quotas));
-    explain(&mixer, read).await
+    let read = move |types: &Vocabulary| Ok(Requested::check(&parse_pairs(attributes, types)?, quotas));
+    explainer.explain(read).await
 }
 
 async fn by_body(
-    State(mixer): State<Arc<Mixer>>,
+    State(explainer): State<Explainer>,
     RawQuery(query): RawQuery,
     Json(attributes): Json<Value>,
 ) -> Response {
@@ -63,7 +71,7 @@ async fn by_body(
             "the query of a POST has only quota=NAME, not {name:?}; write attributes into the body"
         ));
     }
-    let read = |types: &Vocabulary| match &attributes {
+    let read = move |types: &Vocabulary| match &attributes {
         Value::Array(requests) => {
             let requests: Result<Vec<_>, _> =
                 requests.iter().map(|request| parse_json(request, types)).collect();
@@ -71,7 +79,17 @@ async fn by_body(
         }
         request => Ok(Requested::check(&parse_json(request, types)?, quotas)),
     };
-    explain(&mixer, read).await
+    explainer.explain(read).await
+}
+
+impl Explainer {
+    async fn explain(
+        self,
+        read: impl FnOnce(&Vocabulary) -> Result<Requested, ParseAttributesError> + Send + 'static,
+    ) -> Response {
+        let made = self.runtime.spawn(async move { explain(&self.mixer, read).await });
+        made.await.unwrap_or_else(|_| StatusCode::INTERNAL_SERVER_ERROR.into_response())
+    }
 }
 
 /// The request to explain.
@@ -92,7 +110,7 @@ impl Requested {
 
 async fn explain(
     mixer: &Mixer,
-    read: impl FnOnce(&Vocabulary) -> Result<Requested, ParseAttributesError>,
+    read: impl FnOnce(&Vocabulary) -> Result<Requested, ParseAttributesError> + Send,
 ) -> Response {
     let Some(snapshot) = mixer.snapshot() else {
         return (StatusCode::SERVICE_UNAVAILABLE, "there is no configuration yet\n").into_response();

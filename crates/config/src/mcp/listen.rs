@@ -64,6 +64,9 @@ const LIMITS: ConnectionLimits = ConnectionLimits {
         keepalive_timeout: KEEPALIVE_TIMEOUT,
     },
     max_connections: 10_000,
+    max_connections_per_peer: None,
+    handshake_timeout: Duration::from_secs(10),
+    write_timeout: Duration::from_secs(30),
     max_age: None,
     grace: Duration::from_millis(500),
 };
@@ -78,6 +81,7 @@ pub async fn listen(listener: impl Into<Listener>, services: Routes, stop: Cance
         services: services.clone(),
         guard: tls.clone().map(|tls| (tls, connection.identity.clone())),
         address: TcpConnectInfo { local_addr: connection.local, remote_addr: connection.remote },
+        connection: connection.clone(),
     };
     listener.serve(LIMITS, &Workers::here(), make_service, stop).await;
 }
@@ -88,6 +92,7 @@ struct PeerService {
     services: Routes,
     guard: Option<(Arc<tls::Server>, Option<tls::Identity>)>,
     address: TcpConnectInfo,
+    connection: Connection,
 }
 
 impl Service<http::Request<Incoming>> for PeerService {
@@ -100,7 +105,7 @@ impl Service<http::Request<Incoming>> for PeerService {
     }
 
     fn call(&mut self, request: http::Request<Incoming>) -> Self::Future {
-        let PeerService { mut services, guard, address } = self.clone();
+        let PeerService { mut services, guard, address, connection } = self.clone();
         let mut request = request.map(Body::new);
         request.extensions_mut().insert(address);
         let answer = async move {
@@ -113,6 +118,8 @@ impl Service<http::Request<Incoming>> for PeerService {
                     request.extensions_mut().insert(identity);
                 }
             }
+            // Its stream may be silent for as long as nothing changes.
+            connection.keep();
             services.call(request).await
         };
         answer.boxed()

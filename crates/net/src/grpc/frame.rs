@@ -3,20 +3,25 @@ use http_body::Body;
 use http_body_util::BodyExt as _;
 use tonic::Status;
 
+use super::admission::Admitted;
+use crate::Limit;
+
 /// The length of the prefix of a gRPC message: one byte of flags, four of length.
 const PREFIX: usize = 5;
 
 /// Reads the one message in the body of a unary request.
 ///
 /// A message of more than `max` bytes is refused by its prefix, before it is read: RESOURCE_EXHAUSTED, and the connection stays.
-pub(super) async fn read_message<B>(mut body: B, max: usize) -> Result<Bytes, Status>
+/// Memory is taken for the bytes that have arrived, not for those that the prefix announces.
+pub(super) async fn read_message<B>(mut body: B, max: usize, call: &Admitted) -> Result<Bytes, Status>
 where
     B: Body<Data = Bytes> + Unpin,
     B::Error: std::fmt::Display,
 {
     let mut first = next_data(&mut body).await?.unwrap_or_default();
+    call.add_bytes(first.len())?;
     if first.len() >= PREFIX {
-        let length = message_length(&first, max)?;
+        let length = message_length(&first, max, call)?;
         if first.len() == PREFIX + length {
             // The common case: the message came in one piece and is not copied.
             expect_end(&mut body).await?;
@@ -27,18 +32,17 @@ where
     let mut message = BytesMut::from(&first[..]);
     while message.len() < PREFIX {
         match next_data(&mut body).await? {
-            Some(data) => message.extend_from_slice(&data),
+            Some(data) => append(&mut message, &data, call)?,
             None if message.is_empty() => return Err(Status::invalid_argument("the request has no message")),
             None => {
                 return Err(Status::invalid_argument("the request ends within the prefix of its message"));
             }
         }
     }
-    let length = message_length(&message, max)?;
-    message.reserve((PREFIX + length).saturating_sub(message.len()));
+    let length = message_length(&message, max, call)?;
     while message.len() < PREFIX + length {
         match next_data(&mut body).await? {
-            Some(data) => message.extend_from_slice(&data),
+            Some(data) => append(&mut message, &data, call)?,
             None => {
                 return Err(Status::invalid_argument(format!(
                     "the message ends after {} of {length} bytes",
@@ -53,6 +57,13 @@ where
     expect_end(&mut body).await?;
     message.advance(PREFIX);
     Ok(message.freeze())
+}
+
+/// Appends bytes that have arrived; the buffer grows with them.
+fn append(message: &mut BytesMut, data: &[u8], call: &Admitted) -> Result<(), Status> {
+    let before = message.capacity();
+    message.extend_from_slice(data);
+    call.add_bytes(message.capacity().saturating_sub(before))
 }
 
 async fn next_data<B>(body: &mut B) -> Result<Option<Bytes>, Status>
@@ -90,7 +101,7 @@ fn one_message() -> Status {
     Status::invalid_argument("the request has more than one message")
 }
 
-fn message_length(prefix: &[u8], max: usize) -> Result<usize, Status> {
+fn message_length(prefix: &[u8], max: usize, call: &Admitted) -> Result<usize, Status> {
     match prefix[0] {
         0 => {}
         1 => {
@@ -107,6 +118,7 @@ fn message_length(prefix: &[u8], max: usize) -> Result<usize, Status> {
     let length = u32::from_be_bytes([prefix[1], prefix[2], prefix[3], prefix[4]]);
     let length = usize::try_from(length).unwrap_or(usize::MAX);
     if length > max {
+        call.hit(Limit::MessageSize);
         return Err(Status::resource_exhausted(format!(
             "the message has {length} bytes; the limit is {max}"
         )));
@@ -118,8 +130,14 @@ fn message_length(prefix: &[u8], max: usize) -> Result<usize, Status> {
 #[allow(clippy::unwrap_used)]
 mod tests {
     use super::*;
+    use crate::{connections::ConnectionState, grpc::admission::Pools};
     use http_body_util::StreamBody;
+    use std::sync::Arc;
     use tonic::Code;
+
+    fn call(memory: usize) -> Admitted {
+        Admitted::new(Arc::new(Pools::new(1, 1, memory)), ConnectionState::detached())
+    }
 
     async fn read(pieces: &[&[u8]]) -> Result<Bytes, Code> {
         let frames = pieces
@@ -129,7 +147,7 @@ mod tests {
             })
             .collect::<Vec<_>>();
         let body = StreamBody::new(futures_util::stream::iter(frames));
-        read_message(body, 8).await.map_err(|status| status.code())
+        read_message(body, 8, &call(1 << 20)).await.map_err(|status| status.code())
     }
 
     #[tokio::test]

@@ -1,10 +1,13 @@
 //! The unary path of a gRPC server: one message in, one message out, without tonic's codecs and router, which cost more than
 //! decoding a check does (docs/behaviour/libraries.md#runtimes).
 
+mod admission;
 mod body;
 mod frame;
 mod service;
+mod stream;
 mod timeout;
 
 pub use body::UnaryBody;
 pub use service::{Call, CallLimits, Methods, UnaryService};
+pub use stream::StreamBody;

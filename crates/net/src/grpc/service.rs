@@ -1,11 +1,9 @@
 use std::{
     convert::Infallible,
     fmt,
-    pin::Pin,
-    sync::{
-        Arc,
-        atomic::{AtomicUsize, Ordering::Relaxed},
-    },
+    future::{Future, poll_fn},
+    pin::{Pin, pin},
+    sync::Arc,
     task::{Context, Poll},
     time::Duration,
 };
@@ -18,18 +16,26 @@ use tokio::time::{Instant, timeout_at};
 use tonic::Status;
 use tower_service::Service;
 
-use crate::Connection;
-
 use super::{
+    admission::{Admitted, Pools},
     body::{self, UnaryBody},
     frame::read_message,
+    stream::StreamBody,
     timeout::grpc_timeout,
+};
+use crate::{
+    Connection, Limit,
+    connections::{ConnectionState, Stage},
 };
 
 /// The unary methods of a server, by path.
 pub trait Methods: Send + Sync + 'static {
     /// Whether the path names one of the methods.
     fn contains(&self, path: &str) -> bool;
+
+    /// Whether a client that called this method may be silent from then on, because it has a session: its connection does not give
+    /// way to new ones.
+    fn keeps_connection(&self, path: &str) -> bool;
 
     /// Answers a message with a framed message. Called with paths that [`contains`](Self::contains) accepts; keeps the deadline of
     /// the call itself.
@@ -58,8 +64,15 @@ pub struct Call {
 pub struct CallLimits {
     /// The longest request message in bytes.
     pub max_message_size: usize,
-    /// Calls at a time, all connections together.
+    /// Calls at a time, all connections together, from the arrival of the request until the answer is written. When there are
+    /// more, the connection with the most loses its newest one to a connection with fewer.
     pub max_concurrent: usize,
+    /// Calls at a time whose requests have not arrived, and open streams; connections share them as they share the calls.
+    pub max_waiting: usize,
+    /// Bytes at a time of requests and of answers that are not written, beyond 4 KiB of each call.
+    pub max_bytes: usize,
+    /// How long the request of a unary call may take to arrive.
+    pub body_timeout: Duration,
     /// The longest time for a call; `None` leaves it to the caller.
     pub timeout: Option<Duration>,
 }
@@ -68,7 +81,7 @@ pub struct CallLimits {
 pub struct UnaryService<M, F> {
     methods: Arc<Shared<M>>,
     fallback: F,
-    connection: u64,
+    connection: Arc<ConnectionState>,
     peer: Option<Arc<str>>,
     guard: Option<Arc<dyn Send + Sync>>,
 }
@@ -76,28 +89,29 @@ pub struct UnaryService<M, F> {
 struct Shared<M> {
     methods: M,
     limits: CallLimits,
-    in_flight: AtomicUsize,
+    pools: Arc<Pools>,
 }
 
 impl<M: Methods, F> UnaryService<M, F> {
     /// Serves `methods`, and by `fallback` what is none of them.
     pub fn new(methods: M, limits: CallLimits, fallback: F) -> Self {
+        let pools = Arc::new(Pools::new(limits.max_concurrent, limits.max_waiting, limits.max_bytes));
         Self {
-            methods: Arc::new(Shared { methods, limits, in_flight: AtomicUsize::new(0) }),
+            methods: Arc::new(Shared { methods, limits, pools }),
             fallback,
-            connection: 0,
+            connection: ConnectionState::detached(),
             peer: None,
             guard: None,
         }
     }
 
-    /// Returns the same service for the calls of one connection. All share the limit on concurrent calls.
+    /// Returns the same service for the calls of one connection. All share the limits.
     #[must_use]
     pub fn on_connection(&self, connection: &Connection) -> Self
     where
         F: Clone,
     {
-        Self { connection: connection.id, peer: connection.peer(), ..self.clone() }
+        Self { connection: connection.state.clone(), peer: connection.peer(), ..self.clone() }
     }
 
     /// Drops `guard` when the connection and the last of its calls have ended.
@@ -112,7 +126,7 @@ impl<M, F: Clone> Clone for UnaryService<M, F> {
         Self {
             methods: self.methods.clone(),
             fallback: self.fallback.clone(),
-            connection: self.connection,
+            connection: self.connection.clone(),
             peer: self.peer.clone(),
             guard: self.guard.clone(),
         }
@@ -121,7 +135,7 @@ impl<M, F: Clone> Clone for UnaryService<M, F> {
 
 impl<M, F> fmt::Debug for UnaryService<M, F> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("UnaryService").field("connection", &self.connection).finish_non_exhaustive()
+        f.debug_struct("UnaryService").field("connection", &self.connection.id()).finish_non_exhaustive()
     }
 }
 
@@ -129,9 +143,10 @@ impl<M, F, B, A> Service<Request<B>> for UnaryService<M, F>
 where
     M: Methods,
     F: Service<Request<B>, Response = Response<A>, Error = Infallible, Future: Send + 'static>,
+    A: 'static,
     B: Body<Data = Bytes, Error: fmt::Display> + Send + Unpin + 'static,
 {
-    type Response = Response<Either<UnaryBody, A>>;
+    type Response = Response<Either<UnaryBody, StreamBody<A>>>;
     type Error = Infallible;
     type Future = Pin<Box<dyn Future<Output = Result<Self::Response, Infallible>> + Send>>;
 
@@ -140,15 +155,28 @@ where
     }
 
     fn call(&mut self, request: Request<B>) -> Self::Future {
+        let call = Admitted::new(self.methods.pools.clone(), self.connection.clone());
         if !self.methods.methods.contains(request.uri().path()) {
+            let place = match call.wait() {
+                Ok(place) => place,
+                Err(refusal) => return Box::pin(async move { Ok(refusal.into_http().map(Either::Left)) }),
+            };
+            let mut registered = call.register(Stage::Waiting);
             let answer = self.fallback.call(request);
-            return Box::pin(async move { Ok(answer.await?.map(Either::Right)) });
+            return Box::pin(async move {
+                let answer = tokio::select! {
+                    biased;
+                    answer = answer => answer?,
+                    Ok(limit) = &mut registered.1 => return Ok(limit.exhausted().into_http().map(Either::Left)),
+                };
+                Ok(answer.map(|body| Either::Right(StreamBody::new(body, place, registered))))
+            });
         }
-        let (shared, connection, peer) = (self.methods.clone(), self.connection, self.peer.clone());
+        let (shared, connection, peer) = (self.methods.clone(), self.connection.id(), self.peer.clone());
         let guard = self.guard.clone();
         Box::pin(async move {
             let _guard = guard;
-            let answer = shared.answer(request, connection, peer).await;
+            let answer = shared.answer(request, call, connection, peer).await;
             Ok(answer.unwrap_or_else(|refusal| refusal).map(Either::Left))
         })
     }
@@ -158,6 +186,7 @@ impl<M: Methods> Shared<M> {
     async fn answer<B>(
         &self,
         request: Request<B>,
+        admitted: Admitted,
         connection: u64,
         peer: Option<Arc<str>>,
     ) -> Result<Response<UnaryBody>, Response<UnaryBody>>
@@ -165,13 +194,14 @@ impl<M: Methods> Shared<M> {
         B: Body<Data = Bytes, Error: fmt::Display> + Unpin,
     {
         check_protocol(&request)?;
-        let answer = self.unary(request, connection, peer).await;
-        Ok(answer.map_or_else(Status::into_http, body::ok))
+        let answer = self.unary(request, &admitted, connection, peer).await;
+        Ok(answer.map_or_else(Status::into_http, |answer| body::ok(admitted.until_written(answer))))
     }
 
     async fn unary<B>(
         &self,
         request: Request<B>,
+        admitted: &Admitted,
         connection: u64,
         peer: Option<Arc<str>>,
     ) -> Result<Bytes, Status>
@@ -179,10 +209,44 @@ impl<M: Methods> Shared<M> {
         B: Body<Data = Bytes, Error: fmt::Display> + Unpin,
     {
         let deadline = self.deadline(request.headers())?;
-        let _in_flight = InFlight::enter(&self.in_flight, self.limits.max_concurrent)?;
         let (parts, body) = request.into_parts();
-        let message = within(deadline, read_message(body, self.limits.max_message_size)).await?;
-        self.methods.call(parts.uri.path(), message, Call { connection, peer, deadline }).await
+        let message = self.request_message(body, admitted, deadline).await?;
+        admitted.begin_work()?;
+        let call = Call { connection, peer, deadline };
+        let mut work = pin!(self.methods.call(parts.uri.path(), message, call));
+        let answer = match poll_once(work.as_mut()).await {
+            Poll::Ready(answer) => answer,
+            Poll::Pending => admitted.unless_evicted(Stage::Working, work).await,
+        }?;
+        admitted.add_bytes(answer.len())?;
+        if self.methods.keeps_connection(parts.uri.path()) {
+            admitted.keep_connection();
+        }
+        Ok(answer)
+    }
+
+    async fn request_message<B>(
+        &self,
+        body: B,
+        admitted: &Admitted,
+        deadline: Option<Instant>,
+    ) -> Result<Bytes, Status>
+    where
+        B: Body<Data = Bytes, Error: fmt::Display> + Unpin,
+    {
+        let mut message = pin!(read_message(body, self.limits.max_message_size, admitted));
+        if let Poll::Ready(message) = poll_once(message.as_mut()).await {
+            return message;
+        }
+        let _place = admitted.wait()?;
+        let arrived = async {
+            let limit = self.limits.body_timeout;
+            tokio::time::timeout(limit, message).await.unwrap_or_else(|_| {
+                admitted.hit(Limit::BodyTimeout);
+                Err(Status::deadline_exceeded(format!("the request did not arrive within {limit:?}")))
+            })
+        };
+        admitted.unless_evicted(Stage::Waiting, within(deadline, arrived)).await
     }
 
     fn deadline(&self, headers: &HeaderMap) -> Result<Option<Instant>, Status> {
@@ -245,23 +309,7 @@ fn check_protocol<B>(request: &Request<B>) -> Result<(), Response<UnaryBody>> {
     }
 }
 
-/// Counts a call until it is dropped.
-struct InFlight<'a>(&'a AtomicUsize);
-
-impl<'a> InFlight<'a> {
-    fn enter(count: &'a AtomicUsize, max: usize) -> Result<Self, Status> {
-        let entered = Self(count);
-        if count.fetch_add(1, Relaxed) >= max {
-            return Err(Status::resource_exhausted(format!(
-                "{max} calls are being served already; try again"
-            )));
-        }
-        Ok(entered)
-    }
-}
-
-impl Drop for InFlight<'_> {
-    fn drop(&mut self) {
-        self.0.fetch_sub(1, Relaxed);
-    }
+/// Polls a future once.
+async fn poll_once<F: Future>(mut future: Pin<&mut F>) -> Poll<F::Output> {
+    poll_fn(|context| Poll::Ready(future.as_mut().poll(context))).await
 }

@@ -1,6 +1,6 @@
 //! The types of TLS without the feature `tls`: none of them can be created.
 
-use std::{convert::Infallible, sync::Arc};
+use std::{convert::Infallible, sync::Arc, time::Duration};
 
 use tokio::net::TcpStream;
 
@@ -72,7 +72,7 @@ impl Server {
     }
 
     /// Cannot be called.
-    pub async fn accept(&self, _: TcpStream) -> Result<(TcpStream, Option<Identity>), TlsError> {
+    pub async fn accept(&self, _: TcpStream, _: Duration) -> Result<(TcpStream, Option<Identity>), TlsError> {
         match *self {}
     }
 

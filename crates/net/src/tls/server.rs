@@ -8,7 +8,7 @@ use tokio_rustls::{
 };
 
 use super::{
-    Access, AccessSettings, Credentials, HANDSHAKE, Identity, TlsError, TlsFile, materials::TlsMaterials,
+    Access, AccessSettings, Credentials, Identity, TlsError, TlsFile, materials::TlsMaterials,
     reloader::CertReloader,
 };
 
@@ -45,13 +45,14 @@ impl Server {
     pub async fn accept(
         &self,
         stream: TcpStream,
+        limit: Duration,
     ) -> Result<(TlsStream<TcpStream>, Option<Identity>), TlsError> {
         let peer = stream.peer_addr().map_or_else(|_| "a client".to_owned(), |peer| peer.to_string());
         let acceptor = TlsAcceptor::from(self.config.current().await);
-        let stream = match time::timeout(HANDSHAKE, acceptor.accept(stream)).await {
+        let stream = match time::timeout(limit, acceptor.accept(stream)).await {
             Ok(Ok(stream)) => stream,
             Ok(Err(source)) => return Err(TlsError::Handshake { peer, source }),
-            Err(_) => return Err(TlsError::Timeout { peer, limit: HANDSHAKE }),
+            Err(_) => return Err(TlsError::Timeout { peer, limit }),
         };
         let chain = stream.get_ref().1.peer_certificates().unwrap_or_default();
         let identity = Identity::of_chain(chain)

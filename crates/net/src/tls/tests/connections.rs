@@ -42,7 +42,8 @@ async fn serve(credentials: Credentials) -> SocketAddr {
         while let Ok((stream, _)) = listener.accept().await {
             let server = server.clone();
             tokio::spawn(async move {
-                if let Ok((mut stream, Some(identity))) = server.accept(stream).await {
+                if let Ok((mut stream, Some(identity))) = server.accept(stream, Duration::from_secs(10)).await
+                {
                     let names = identity.names().join(" ");
                     let _ = tokio::io::AsyncWriteExt::write_all(&mut stream, names.as_bytes()).await;
                     let _ = tokio::io::AsyncWriteExt::shutdown(&mut stream).await;

@@ -1,0 +1,363 @@
+//! The open connections of a port: the calls that each of them has, and which give way when there are too many.
+
+use std::{
+    collections::{BTreeMap, HashMap},
+    net::IpAddr,
+    sync::{
+        Arc, Mutex, MutexGuard, PoisonError,
+        atomic::{
+            AtomicBool, AtomicU64, AtomicUsize,
+            Ordering::{Relaxed, SeqCst},
+        },
+    },
+    time::Duration,
+};
+
+use tokio::{
+    sync::{Notify, oneshot},
+    time::Instant,
+};
+use tokio_util::sync::CancellationToken;
+
+use crate::{Limit, LimitHits};
+
+/// Periods for which unwritten answers are counted apart.
+const PERIODS: usize = 4;
+
+/// The longest time for which the result of a search for the busiest connection is used again to refuse calls.
+const SEARCH_INTERVAL: Duration = Duration::from_millis(5);
+
+/// The stage of a call that has not ended.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Stage {
+    /// The server waits for the client: for the rest of the request, or for messages of a stream.
+    Waiting,
+    /// The call is being answered.
+    Working,
+}
+
+/// The open connections of one port.
+#[derive(Debug)]
+pub(crate) struct Connections {
+    open: Mutex<HashMap<u64, Arc<ConnectionState>>>,
+    /// Signals that a connection has ended.
+    pub(crate) ended: Notify,
+    hits: Arc<LimitHits>,
+    start: Instant,
+    period: AtomicUsize,
+    /// When the busiest connection was last searched, and what it held, by what was searched.
+    searched: [Mutex<Option<(Instant, usize)>>; 3],
+}
+
+/// The state of one connection that its port and its calls share.
+#[derive(Debug)]
+pub(crate) struct ConnectionState {
+    id: u64,
+    address: Option<IpAddr>,
+    port: Arc<Connections>,
+    /// Whether the HTTP/2 preface has arrived.
+    greeted: AtomicBool,
+    /// Milliseconds from the start of the port to the last call, counted from 1; 0 before the first call.
+    last_call: AtomicU64,
+    /// Whether the client may be silent: it has a session or a stream.
+    kept: AtomicBool,
+    /// Bytes of large requests and answers.
+    bytes: AtomicUsize,
+    /// Answers that are not written yet, by the period in which they were given.
+    unwritten: [AtomicUsize; PERIODS],
+    calls: Mutex<PendingCalls>,
+    /// Ends the connection by GOAWAY.
+    pub(crate) drain: CancellationToken,
+    /// Ends the connection at once.
+    pub(crate) cut: CancellationToken,
+}
+
+/// The calls of a connection that had to wait at least once, oldest first, by their stage.
+#[derive(Debug, Default)]
+struct PendingCalls {
+    next: u64,
+    waiting: BTreeMap<u64, oneshot::Sender<Limit>>,
+    working: BTreeMap<u64, oneshot::Sender<Limit>>,
+}
+
+impl PendingCalls {
+    fn of(&mut self, stage: Stage) -> &mut BTreeMap<u64, oneshot::Sender<Limit>> {
+        match stage {
+            Stage::Waiting => &mut self.waiting,
+            Stage::Working => &mut self.working,
+        }
+    }
+}
+
+/// What a connection has too much of, if a limit is reached.
+#[derive(Clone, Copy, Debug)]
+pub(crate) enum Resource {
+    Waiting,
+    Working,
+    Bytes,
+}
+
+impl Connections {
+    pub(crate) fn new(hits: Arc<LimitHits>) -> Arc<Self> {
+        Arc::new(Self {
+            open: Mutex::default(),
+            ended: Notify::new(),
+            hits,
+            start: Instant::now(),
+            period: AtomicUsize::new(0),
+            searched: Default::default(),
+        })
+    }
+
+    /// Adds a connection.
+    pub(crate) fn open(self: &Arc<Self>, id: u64, address: Option<IpAddr>) -> OpenConnection {
+        let state = Arc::new(ConnectionState::new(id, address, self.clone()));
+        lock(&self.open).insert(id, state.clone());
+        OpenConnection(state)
+    }
+
+    pub(crate) fn count(&self) -> usize {
+        lock(&self.open).len()
+    }
+
+    /// Returns the number of connections from an address.
+    pub(crate) fn count_from(&self, address: IpAddr) -> usize {
+        lock(&self.open).values().filter(|connection| connection.address == Some(address)).count()
+    }
+
+    pub(crate) fn hit(&self, limit: Limit) {
+        self.hits.count(limit);
+    }
+
+    /// Ends silent connections to make room for a new one: those that sent no preface, then those that never called, then those
+    /// that have neither a call being answered nor a session, longest silence first. Returns whether there was one.
+    pub(crate) fn end_silent(&self) -> bool {
+        let open = lock(&self.open);
+        let silent = open.values().filter_map(|connection| Some((connection.silence()?, connection.id)));
+        let mut silent: Vec<_> = silent.collect();
+        let Some(&((least, _), _)) = silent.iter().min() else { return false };
+        // Many at once while strangers hold connections, so that the search pays.
+        let number = match least {
+            Silence::NoPreface | Silence::NeverCalled => (open.len() / 64).max(1),
+            Silence::Idle => 1,
+        };
+        silent.retain(|((silence, _), _)| *silence == least);
+        if silent.len() > number {
+            silent.select_nth_unstable(number);
+            silent.truncate(number);
+        }
+        for (_, id) in &silent {
+            let Some(connection) = open.get(id) else { continue };
+            self.hits.count(Limit::Connections);
+            match least {
+                Silence::NoPreface => connection.cut.cancel(),
+                Silence::NeverCalled | Silence::Idle => connection.drain.cancel(),
+            }
+        }
+        true
+    }
+
+    /// Begins a new period, and cuts off connections with answers that the peer has not read for two whole periods.
+    pub(crate) fn next_period(&self) {
+        let period = self.period.fetch_add(1, Relaxed) + 1;
+        for connection in lock(&self.open).values() {
+            if connection.unwritten[(period + 1) % PERIODS].load(Relaxed) > 0 {
+                self.hits.count(Limit::WriteTimeout);
+                connection.cut.cancel();
+            }
+        }
+    }
+
+    /// The connection that holds most of a resource, and how much.
+    fn busiest(&self, resource: Resource) -> Option<(usize, Arc<ConnectionState>)> {
+        let open = lock(&self.open);
+        let held = open.values().map(|connection| (connection.holds(resource), connection));
+        held.max_by_key(|(held, _)| *held).map(|(held, connection)| (held, connection.clone()))
+    }
+}
+
+/// Ways to be silent, the first to give way first.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+enum Silence {
+    NoPreface,
+    NeverCalled,
+    Idle,
+}
+
+impl ConnectionState {
+    fn new(id: u64, address: Option<IpAddr>, port: Arc<Connections>) -> Self {
+        Self {
+            id,
+            address,
+            port,
+            greeted: AtomicBool::new(false),
+            last_call: AtomicU64::new(0),
+            kept: AtomicBool::new(false),
+            bytes: AtomicUsize::new(0),
+            unwritten: Default::default(),
+            calls: Mutex::default(),
+            drain: CancellationToken::new(),
+            cut: CancellationToken::new(),
+        }
+    }
+
+    /// The state of a connection that belongs to no port.
+    pub(crate) fn detached() -> Arc<Self> {
+        Arc::new(Self::new(0, None, Connections::new(Arc::default())))
+    }
+
+    pub(crate) fn id(&self) -> u64 {
+        self.id
+    }
+
+    pub(crate) fn hit(&self, limit: Limit) {
+        self.port.hit(limit);
+    }
+
+    pub(crate) fn set_greeted(&self) {
+        self.greeted.store(true, Relaxed);
+    }
+
+    pub(crate) fn is_greeted(&self) -> bool {
+        self.greeted.load(Relaxed)
+    }
+
+    /// Notes that a call is being answered.
+    pub(crate) fn set_called(&self) {
+        let elapsed = u64::try_from(self.port.start.elapsed().as_millis()).unwrap_or(u64::MAX);
+        self.last_call.store(elapsed.saturating_add(1), Relaxed);
+    }
+
+    pub(crate) fn keep(&self) {
+        self.kept.store(true, Relaxed);
+    }
+
+    /// The kind of silence and the time of the last call; `None` while the connection is in use.
+    fn silence(&self) -> Option<(Silence, u64)> {
+        if self.drain.is_cancelled() || self.cut.is_cancelled() {
+            return None;
+        }
+        let last_call = self.last_call.load(Relaxed);
+        match last_call {
+            // Connections are numbered in the order of their ages.
+            _ if !self.is_greeted() => Some((Silence::NoPreface, self.id)),
+            0 => Some((Silence::NeverCalled, self.id)),
+            _ if self.kept.load(Relaxed) || self.holds(Resource::Working) > 0 => None,
+            _ => Some((Silence::Idle, last_call)),
+        }
+    }
+
+    fn holds(&self, resource: Resource) -> usize {
+        if self.cut.is_cancelled() {
+            return 0;
+        }
+        match resource {
+            Resource::Waiting => lock(&self.calls).waiting.len(),
+            Resource::Working => lock(&self.calls).working.len() + self.unwritten(),
+            Resource::Bytes => self.bytes.load(Relaxed),
+        }
+    }
+
+    fn unwritten(&self) -> usize {
+        self.unwritten.iter().map(|period| period.load(Relaxed)).sum()
+    }
+
+    /// Makes room for `amount` of a resource that is used up: the connection that holds the most loses a call, or is cut off
+    /// if its peer does not read the answers that it holds. Returns false if this connection itself would then hold the most.
+    pub(crate) fn make_room(&self, resource: Resource, amount: usize, limit: Limit) -> bool {
+        let mine = self.holds(resource) + amount;
+        let mut searched = lock(&self.port.searched[resource as usize]);
+        if searched.is_some_and(|(at, most)| at.elapsed() < SEARCH_INTERVAL && mine >= most) {
+            return false;
+        }
+        let Some((most, busiest)) = self.port.busiest(resource) else { return false };
+        *searched = Some((Instant::now(), most));
+        drop(searched);
+        if mine >= most {
+            return false;
+        }
+        let evicted = match resource {
+            Resource::Waiting => busiest.evict(Stage::Waiting, limit),
+            Resource::Working => busiest.evict(Stage::Working, limit),
+            Resource::Bytes => busiest.evict(Stage::Waiting, limit) || busiest.evict(Stage::Working, limit),
+        };
+        if !evicted && busiest.unwritten() > 0 {
+            self.hit(limit);
+            busiest.cut.cancel();
+        }
+        true
+    }
+
+    /// Ends the newest call in a stage.
+    fn evict(&self, stage: Stage, limit: Limit) -> bool {
+        loop {
+            let newest = lock(&self.calls).of(stage).pop_last();
+            let Some((_, call)) = newest else { return false };
+            // Fails for a call that ends just now.
+            if call.send(limit).is_ok() {
+                self.hit(limit);
+                return true;
+            }
+        }
+    }
+
+    /// Registers a call that has to wait, so that it can be ended in favour of calls on other connections.
+    pub(crate) fn register(self: &Arc<Self>, stage: Stage) -> (Registered, oneshot::Receiver<Limit>) {
+        let (evict, evicted) = oneshot::channel();
+        let mut calls = lock(&self.calls);
+        let id = calls.next;
+        calls.next += 1;
+        calls.of(stage).insert(id, evict);
+        drop(calls);
+        (Registered { connection: self.clone(), stage, id }, evicted)
+    }
+
+    pub(crate) fn add_bytes(&self, bytes: usize) {
+        self.bytes.fetch_add(bytes, Relaxed);
+    }
+
+    pub(crate) fn remove_bytes(&self, bytes: usize) {
+        self.bytes.fetch_sub(bytes, Relaxed);
+    }
+
+    /// Counts an answer until the result is passed to [`set_written`](Self::set_written).
+    pub(crate) fn add_unwritten(&self) -> usize {
+        let period = self.port.period.load(Relaxed) % PERIODS;
+        self.unwritten[period].fetch_add(1, SeqCst);
+        period
+    }
+
+    pub(crate) fn set_written(&self, period: usize) {
+        self.unwritten[period].fetch_sub(1, SeqCst);
+    }
+}
+
+/// A call that can be ended in favour of others, until it is dropped.
+#[derive(Debug)]
+pub(crate) struct Registered {
+    connection: Arc<ConnectionState>,
+    stage: Stage,
+    id: u64,
+}
+
+impl Drop for Registered {
+    fn drop(&mut self) {
+        lock(&self.connection.calls).of(self.stage).remove(&self.id);
+    }
+}
+
+/// A connection in [`Connections`] until it is dropped.
+#[derive(Debug)]
+pub(crate) struct OpenConnection(pub(crate) Arc<ConnectionState>);
+
+impl Drop for OpenConnection {
+    fn drop(&mut self) {
+        let port = &self.0.port;
+        lock(&port.open).remove(&self.0.id);
+        port.ended.notify_one();
+    }
+}
+
+fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}
