@@ -1,7 +1,7 @@
 use std::{
     convert::Infallible,
     fmt,
-    future::{Future, poll_fn},
+    future::poll_fn,
     pin::{Pin, pin},
     sync::Arc,
     task::{Context, Poll},
