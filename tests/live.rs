@@ -7,7 +7,6 @@
 mod support;
 
 use std::{
-    collections::BTreeMap,
     net::SocketAddr,
     pin::Pin,
     sync::{
@@ -32,7 +31,7 @@ use mixer_adapter_config::{
     xds,
 };
 use mixer_adapter_engine::{
-    ConfigStatus, Controller, Mixer, ReadinessGates,
+    ConfigStatus, Controller, Mixer,
     build::{BuildOptions, Connector},
     proto::istio::mixer::v1::{CheckRequest, CheckResponse},
     remote,
@@ -77,7 +76,7 @@ impl source::Source for TestSource {
                 let resources = parse(&text, "pushed", "istio-system").resources;
                 let changes = Change::full_sets(resources);
                 let update = Update { source: "a test".into(), changes, faults: Vec::new() };
-                offers.offer(update).await.unwrap().unwrap();
+                offers.offer(update).await.unwrap().verdict().await.unwrap();
             }
         })
     }
@@ -144,9 +143,8 @@ impl Mixing {
         let settings = SourceSettings::new("istio-system");
         let source = url.source(&settings).unwrap();
         let (filter, required) = (CollectionFilter::default(), settings.required());
-        let source = MergedSource { source, filter, required };
-        let gates = ReadinessGates::<()> { first: None, collections: BTreeMap::new() };
-        tokio::spawn(controller.follow(vec![source], gates));
+        let source = MergedSource { source, filter, required, skip_bad_resources: false };
+        tokio::spawn(controller.follow(vec![source]));
         let followed = status.clone();
         until("configuration is applied", || followed.lock().unwrap().applied > 0).await;
         Self { grpc, status, _stop: stop.drop_guard() }

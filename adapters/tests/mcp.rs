@@ -189,7 +189,7 @@ fn what_became_of_pushes_is_on_the_page_in_the_metrics_and_in_the_log_once() {
     server.until("/metrics", "istio_mcp_recv_failures_total{component=\"mixer\",code=\"");
     server.until("/metrics", "istio_mcp_clients_total{component=\"mixer\"} 0\n");
     let log = fs::read_to_string(log.path()).unwrap();
-    assert_eq!(log.matches("configuration is refused: istio/policy/v1beta1/rules").count(), 1, "{log}");
+    assert_eq!(log.matches("push rejected: istio/policy/v1beta1/rules").count(), 1, "{log}");
 }
 
 /// A rule that needs a handler, and the handler, each for one source.
@@ -212,4 +212,76 @@ fn what_one_source_was_refused_for_is_taken_when_another_brings_what_was_missing
         server.until("/config", "\"refusal\":[]");
         assert!(!server.get("/config").contains("\"refused\":{\"version\""), "{served}");
     }
+}
+
+/// A handler that denies with its name, and a rule that uses the handler.
+fn denier(name: &str) -> String {
+    format!(
+        "apiVersion: config.istio.io/v1alpha2\nkind: handler\nmetadata: {{name: {name}, namespace: istio-system}}\n\
+         spec: {{compiledAdapter: denier, params: {{status: {{code: 7, message: denied by {name}}}}}}}\n"
+    )
+}
+
+fn rule_of(handler: &str) -> String {
+    format!(
+        "apiVersion: config.istio.io/v1alpha2\nkind: rule\nmetadata: {{name: r, namespace: istio-system}}\n\
+         spec: {{actions: [{{handler: {handler}, instances: [nothing]}}]}}\n"
+    )
+}
+
+const INSTANCE: &str = "apiVersion: config.istio.io/v1alpha2\nkind: instance\nmetadata: {name: nothing, namespace: istio-system}\n\
+    spec: {compiledTemplate: checknothing}\n";
+
+/// Renames a handler and then its use, with time in between, so that each change is refused by itself, and back in the other order.
+fn a_rename_converges(handlers: &std::path::Path, rules: &std::path::Path, configs: &[&str]) {
+    let arguments: Vec<&str> = configs.iter().flat_map(|config| ["--config", config]).collect();
+    let server = Server::start(&arguments);
+    server.until("/readyz", "200 OK");
+    let denied_by = |handler: &str| {
+        let text = format!("denied by {handler}");
+        let is_denied = || run(&["check", "--address", &server.grpc]).stdout.contains(&text);
+        eventually(&format!("{configs:?} {text}"), || is_denied().then_some(()));
+    };
+    denied_by("a");
+    fs::write(handlers, denier("b")).unwrap();
+    server.until("/config", "there is no handler a");
+    denied_by("a");
+    fs::write(rules, rule_of("b")).unwrap();
+    denied_by("b");
+    server.until("/config", "\"refusal\":[]");
+    assert!(!server.get("/config").contains("\"refused\":{\"version\""), "{configs:?}: shown as live");
+    fs::write(rules, rule_of("a")).unwrap();
+    server.until("/config", "there is no handler a");
+    denied_by("b");
+    fs::write(handlers, denier("a")).unwrap();
+    denied_by("a");
+}
+
+#[test]
+fn a_rename_that_is_refused_twice_converges_in_every_form() {
+    for scheme in ["mcp", "xds", "xds+delta", "mcp+aggregated", "mcp+aggregated-delta"] {
+        let directory = tempfile::tempdir().unwrap();
+        let [handlers, rules] = ["handlers.yaml", "rules.yaml"].map(|name| directory.path().join(name));
+        fs::write(&handlers, denier("a")).unwrap();
+        fs::write(directory.path().join("instance.yaml"), INSTANCE).unwrap();
+        fs::write(&rules, rule_of("a")).unwrap();
+        let ports =
+            ["source", "--listen", "127.0.0.1:0", "--admin", "127.0.0.1:0", "--log", "error", "--config"];
+        let (source, _) = Server::spawn(support::binary().args(ports).arg(directory.path()));
+        a_rename_converges(&handlers, &rules, &[&format!("{scheme}://{}", source.grpc)]);
+    }
+}
+
+#[test]
+fn a_rename_that_is_refused_twice_converges_with_files_and_with_several_sources() {
+    let [theirs, ours] = [tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap()];
+    let [handlers, rules] = [theirs.path().join("handlers.yaml"), ours.path().join("rules.yaml")];
+    fs::write(ours.path().join("instance.yaml"), INSTANCE).unwrap();
+    fs::write(&handlers, denier("a")).unwrap();
+    fs::write(&rules, rule_of("a")).unwrap();
+    let (address, _source) = serve(theirs.path());
+    let ours = ours.path().to_str().unwrap();
+    a_rename_converges(&handlers, &rules, &[ours, &format!("mcp://{address}?collections=handlers")]);
+    let theirs = format!("{}?collections=handlers", theirs.path().display());
+    a_rename_converges(&handlers, &rules, &[ours, &theirs]);
 }

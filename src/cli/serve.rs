@@ -1,9 +1,9 @@
 use std::{
-    collections::{BTreeMap, BTreeSet},
+    collections::BTreeSet,
     fmt::Write as _,
     net::SocketAddr,
     path::PathBuf,
-    sync::Arc,
+    sync::{Arc, PoisonError},
     time::Duration,
 };
 
@@ -22,7 +22,7 @@ use mixer_adapter_config::{
     self as config, Apply as _, Change, Update, proto::envoy::config::core::v3::Extension,
 };
 use mixer_adapter_engine::{
-    Controller, Mixer, ReadinessGates,
+    Controller, Mixer,
     build::{BuildOptions, Connector},
     remote,
 };
@@ -177,33 +177,25 @@ impl Serve {
         let served = background.block_on(async {
             let mixer = Arc::new(Mixer::new());
             let controller = self.controller(&mixer, &host);
+            let status = controller.status();
             let server = Server::new(host.clone(), self.options()).mixer(mixer.clone());
-            let server = server.config_status(controller.status());
+            let server = server.config_status(status.clone());
             #[cfg(feature = "envoy")]
             let server = server.envoy(self.envoy.services(&mixer));
             let readiness = server.readiness().clone();
-            let configured = readiness.register("configuration");
             let bound = server.bind(self.listen, Some(self.admin)).await?;
             let opened = self.sources.open(&self.configuration, extensions(&host)).await?;
             let mcp = opened.as_ref().and_then(|opened| opened.listening);
             match (opened, sample) {
                 (Some(OpenedSources { sources, .. }), _) => {
-                    let mut collections = BTreeMap::new();
-                    for merged in &sources {
-                        let name = merged.source.name();
-                        for collection in &merged.required {
-                            let pending = readiness.register(format!("{collection} from {name}"));
-                            collections.insert(collection.clone(), pending);
-                        }
-                    }
-                    let gates = ReadinessGates { first: Some(configured), collections };
-                    background.spawn(controller.follow(sources, gates));
+                    readiness
+                        .require(move || status.lock().unwrap_or_else(PoisonError::into_inner).pending());
+                    background.spawn(controller.follow(sources));
                 }
                 (None, Some(sample)) => {
                     use_sample(controller, sample, &self.configuration.default_config_namespace).await?;
-                    drop(configured);
                 }
-                (None, None) => drop(configured),
+                (None, None) => {}
             }
             // A closed stdout must not stop the server.
             let _ = super::print(&greeting(&host, &bound, mcp)?);

@@ -82,7 +82,8 @@ impl SourceArgs {
                 }
                 (None, None) => continue,
             };
-            sources.push(MergedSource { source, filter, required: settings.required() });
+            let (required, skip_bad_resources) = (settings.required(), settings.skip_bad_resources);
+            sources.push(MergedSource { source, filter, required, skip_bad_resources });
         }
         Ok((!sources.is_empty()).then_some(OpenedSources { sources, listening }))
     }

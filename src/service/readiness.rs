@@ -1,12 +1,23 @@
 use std::{
     collections::BTreeSet,
+    fmt,
     sync::{Arc, Mutex, MutexGuard, PoisonError},
 };
 
-/// The readiness of a server: it is ready when every registered task has dropped its [`Pending`].
-#[derive(Clone, Debug, Default)]
+/// The readiness of a server: it is ready when every registered task has dropped its [`Pending`], and no condition awaits anything.
+#[derive(Clone, Default)]
 pub struct Readiness {
     pending: Arc<Mutex<BTreeSet<String>>>,
+    conditions: Arc<Mutex<Vec<Condition>>>,
+}
+
+/// Returns what is still awaited.
+type Condition = Box<dyn Fn() -> Vec<String> + Send>;
+
+impl fmt::Debug for Readiness {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Readiness").field("pending", &self.pending()).finish_non_exhaustive()
+    }
 }
 
 /// A task that is awaited; the server is not ready until this is dropped.
@@ -25,9 +36,17 @@ impl Readiness {
         Pending { task, readiness: self.clone() }
     }
 
-    /// Returns the tasks that are still awaited; none when the server is ready.
+    /// Adds a condition: the server is ready only while it returns nothing that is awaited.
+    pub fn require(&self, condition: impl Fn() -> Vec<String> + Send + 'static) {
+        self.conditions.lock().unwrap_or_else(PoisonError::into_inner).push(Box::new(condition));
+    }
+
+    /// Returns what is still awaited; nothing when the server is ready.
     pub fn pending(&self) -> Vec<String> {
-        self.lock().iter().cloned().collect()
+        let mut pending: Vec<String> = self.lock().iter().cloned().collect();
+        let conditions = self.conditions.lock().unwrap_or_else(PoisonError::into_inner);
+        pending.extend(conditions.iter().flat_map(|condition| condition()));
+        pending
     }
 
     fn lock(&self) -> MutexGuard<'_, BTreeSet<String>> {

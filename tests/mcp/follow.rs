@@ -28,7 +28,7 @@ fn follow(address: std::net::SocketAddr, collections: &[&str]) -> mpsc::Receiver
     let settings = SourceSettings { collections: wanted.collect(), ..SourceSettings::new("ns") };
     let source = StreamSource::mcp(Peer::new(address.to_string()), &settings).with_dial_options(eager());
     let (filter, required) = (CollectionFilter::default(), settings.required());
-    let source = MergedSource { source: Box::new(source), filter, required };
+    let source = MergedSource { source: Box::new(source), filter, required, skip_bad_resources: false };
     let (target, offers) = mpsc::channel(1);
     tokio::spawn(Acceptance::new(target).run(vec![source]));
     offers

@@ -13,7 +13,7 @@ use mixer_adapter::prost::Message;
 use mixer_adapter_config::{
     mcp::{
         Change, Resource,
-        sink::{self, Mode, Nack, Output, SinkOptions},
+        sink::{self, Mode, Nack, Output, SinkDecision, SinkOptions},
         source::{self, Catalogue, TRIGGER},
     },
     proto::istio::mcp::v1alpha1::{RequestResources, Resources},
@@ -227,7 +227,7 @@ fn our_sink_takes_what_galley_pushed() {
                 match event {
                     Event::Opened(stream) => {
                         sink.opened(*stream, now);
-                        let requests = sent(&mut sink, now, Ok(()));
+                        let requests = sent(&mut sink, now, SinkDecision::Live);
                         let collections: Vec<_> =
                             requests.iter().map(|request| &*request.collection).collect();
                         assert_eq!(collections, asked, "{context}");
@@ -235,12 +235,12 @@ fn our_sink_takes_what_galley_pushed() {
                     Event::FromSource(stream, push) => {
                         let recorded = recorded_answer(&events[at..], *stream, push);
                         let refusal = recorded.and_then(|request| request.error_detail.as_ref());
-                        let verdict = match refusal {
-                            Some(error) => Err(Nack::whole(&*error.message)),
-                            None => Ok(()),
+                        let decision = match refusal {
+                            Some(error) => SinkDecision::Unreadable(Nack::whole(&*error.message)),
+                            None => SinkDecision::Live,
                         };
                         sink.received(*stream, push.clone(), now);
-                        let mut answers = sent(&mut sink, now, verdict);
+                        let mut answers = sent(&mut sink, now, decision);
                         let answer = answers.pop().unwrap();
                         assert!(answers.is_empty(), "{context}");
                         assert_eq!(answer.sink_node.unwrap().id, "example");
@@ -272,13 +272,13 @@ fn our_sink_takes_what_galley_pushed() {
     }
 }
 
-/// What the sink says, if the application says that to everything it is asked.
-fn sent(sink: &mut sink::Machine, now: Instant, verdict: Result<(), Nack>) -> Vec<RequestResources> {
+/// What the sink sends, if the application decides so on every offer.
+fn sent(sink: &mut sink::Machine, now: Instant, decision: SinkDecision) -> Vec<RequestResources> {
     let mut sent = Vec::new();
     while let Some(output) = sink.poll(now) {
         match output {
             Output::Send(_, request) => sent.push(request),
-            Output::Decide(change) => sink.decided(&change.collection, verdict.clone(), now),
+            Output::Decide(id, change) => sink.decided(&change.collection, id, decision.clone(), now),
             Output::End(_, status) => panic!("{status}"),
             Output::Accepted { .. } => {}
         }

@@ -1,6 +1,7 @@
 //! The sink's state machine.
 
 use std::{
+    collections::BTreeMap,
     sync::Arc,
     time::{Duration, Instant},
 };
@@ -8,7 +9,9 @@ use std::{
 use mixer_adapter_config::{
     mcp::{
         Change,
-        sink::{Closed, Machine, Mode, Nack, NackReason, Output, SinkOptions, StreamId},
+        sink::{
+            Closed, Machine, Mode, Nack, NackReason, Output, ProposalId, SinkDecision, SinkOptions, StreamId,
+        },
     },
     proto::istio::mcp::v1alpha1::{Metadata, RequestResources, Resources},
 };
@@ -24,6 +27,8 @@ struct Sink {
     now: Instant,
     sent: Vec<RequestResources>,
     changes: Vec<Change>,
+    /// The last proposal of each collection.
+    proposals: BTreeMap<String, ProposalId>,
     ended: Vec<(StreamId, Status)>,
     accepted: usize,
 }
@@ -41,6 +46,7 @@ impl Sink {
             now: Instant::now(),
             sent: vec![],
             changes: vec![],
+            proposals: BTreeMap::new(),
             ended: vec![],
             accepted: 0,
         }
@@ -62,7 +68,10 @@ impl Sink {
         while let Some(output) = self.machine.poll(self.now) {
             match output {
                 Output::Send(_, request) => self.sent.push(request),
-                Output::Decide(change) => self.changes.push(change),
+                Output::Decide(id, change) => {
+                    self.proposals.insert(change.collection.to_string(), id);
+                    self.changes.push(change);
+                }
                 Output::End(id, status) => self.ended.push((id, status)),
                 Output::Accepted { .. } => self.accepted += 1,
             }
@@ -75,7 +84,11 @@ impl Sink {
     }
 
     fn decide(&mut self, collection: &str, verdict: Result<(), Nack>) {
-        self.machine.decided(collection, verdict, self.now);
+        self.settle(collection, verdict.map_or_else(SinkDecision::Refused, |()| SinkDecision::Live));
+    }
+
+    fn settle(&mut self, collection: &str, decision: SinkDecision) {
+        self.machine.decided(collection, self.proposals[collection], decision, self.now);
         self.run();
     }
 
@@ -373,34 +386,6 @@ fn bad_resources_are_left_as_they_were_when_they_are_to_be_skipped() {
 }
 
 #[test]
-fn what_the_application_refuses_by_name_is_skipped_too() {
-    let mut sink = Sink::with(&[RULES], |options| options.skip_bad_resources = true).open();
-    sink.receive(push(RULES, "1", &["ns/a@1", "ns/b@1"]));
-    sink.decide(RULES, Err(fault("ns/b", "no such handler")));
-    assert_eq!(
-        of_change(&sink.changes[1]),
-        (true, strings(&["ns/a@1"]), vec![]),
-        "it is asked about the rest"
-    );
-    sink.decide(RULES, Ok(()));
-    assert_eq!(sink.answer().error_detail, None);
-    assert_eq!(sink.held(RULES), ["ns/a@1"]);
-
-    sink.receive(push(RULES, "2", &["ns/a@1", "ns/b@2"]));
-    sink.decide(RULES, Err(fault("ns/b", "no such handler")));
-    assert_eq!(sink.changes.len(), 3, "nothing is left to ask about");
-    assert_eq!(sink.answer().error_detail, None);
-
-    sink.receive(push(RULES, "3", &["ns/a@2"]));
-    sink.decide(RULES, Err(fault("ns/elsewhere", "needs ns/a")));
-    assert_eq!(error(&sink.answer()).0, 3, "a fault elsewhere refuses the change");
-    sink.receive(push(RULES, "4", &["ns/a@3"]));
-    sink.decide(RULES, Err(whole("no memory")));
-    assert_eq!(error(&sink.answer()), (3, "istio/policy/v1beta1/rules: no memory"));
-    assert_eq!(sink.held(RULES), ["ns/a@1"]);
-}
-
-#[test]
 fn an_increment_nobody_asked_for_is_taken_only_where_nothing_could_be_missed() {
     let mut sink = Sink::with(&[RULES], full).open();
     sink.accept(increment(RULES, "1", &["ns/a@1"], &[]));
@@ -448,56 +433,107 @@ fn two_sources_of_the_same_content_do_not_disturb_each_other() {
     );
     sink.machine.received(2, increment(RULES, "y", &["ns/c@1"], &[]), sink.now);
     sink.run();
-    assert_eq!(sink.ended[0].0, 2, "an increment to what the other has replaced is worth nothing");
-    assert_eq!(sink.held(RULES), ["ns/b@1"]);
+    sink.decide(RULES, Ok(()));
+    assert_eq!(sink.held(RULES), ["ns/a@1", "ns/c@1"], "an increment adds to what its own source has pushed");
     sink.sent.clear();
     sink.machine.closed(2, None, sink.now);
     assert!(sink.accept(push(RULES, "3", &["ns/c@1"])).incremental, "alone again");
 }
 
 #[test]
-fn while_the_application_decides_other_collections_go_on_and_the_newest_full_push_waits() {
+fn answers_keep_the_order_of_pushes() {
     let mut sink = Sink::of(&[RULES, HANDLERS]).open();
     sink.receive(push(RULES, "1", &["ns/a@1"]));
-    assert_eq!(sink.accept(push(HANDLERS, "2", &["ns/h@1"])).response_nonce, "2");
+    sink.receive(push(HANDLERS, "2", &["ns/h@1"]));
+    sink.receive(push("no/such", "3", &[]));
+    sink.decide(HANDLERS, Ok(()));
+    assert!(sink.sent.is_empty(), "the first push is not decided on");
+    sink.decide(RULES, Ok(()));
+    let nonces: Vec<_> = sink.sent.iter().map(|request| request.response_nonce.as_str()).collect();
+    assert_eq!(nonces, ["1", "2", "3"]);
+}
+
+#[test]
+fn a_full_push_replaces_those_that_wait_and_all_of_them_are_answered() {
+    let mut sink = Sink::of(&[RULES]).open();
+    sink.receive(push(RULES, "1", &["ns/a@1"]));
     // A source that does not wait for answers, as that of Nacos.
     sink.receive(push(RULES, "3", &["ns/a@2"]));
     sink.receive(push(RULES, "4", &["ns/a@3"]));
-    assert_eq!(sink.changes.len(), 2);
+    assert_eq!(sink.changes.len(), 1);
     sink.decide(RULES, Ok(()));
     assert_eq!(sink.answer().response_nonce, "1");
-    assert_eq!(of_change(&sink.changes[2]).1, ["ns/a@3"], "what came between is moot");
+    assert_eq!(of_change(&sink.changes[1]).1, ["ns/a@3"], "what came between is moot");
     sink.decide(RULES, Ok(()));
-    assert_eq!(sink.answer().response_nonce, "4");
+    let nonces: Vec<_> = sink.sent.iter().map(|request| request.response_nonce.as_str()).collect();
+    assert_eq!(nonces, ["3", "4"]);
 }
 
 #[test]
-fn what_the_application_refused_is_asked_for_again_when_something_else_has_changed() {
-    let mut sink = Sink::of(&[RULES, HANDLERS]).open();
+fn a_push_that_waits_for_other_configuration_is_acknowledged_and_nothing_of_it_is_live() {
+    let mut sink = Sink::of(&[RULES]).open();
+    sink.receive(push(RULES, "1", &["ns/a@1"]));
+    sink.settle(RULES, SinkDecision::Pending);
+    assert_eq!(sink.answer().error_detail, None);
+    let view = sink.machine.collection(RULES).unwrap();
+    assert_eq!((view.pending(), view.version()), (Some("version of 1"), ""));
+    assert_eq!(sink.accepted, 0);
+
+    sink.settle(RULES, SinkDecision::Live);
+    assert!(sink.sent.is_empty(), "each push is answered once");
+    let view = sink.machine.collection(RULES).unwrap();
+    assert_eq!((view.pending(), view.version()), (None, "version of 1"));
+    assert_eq!((sink.held(RULES), sink.accepted), (strings(&["ns/a@1"]), 1));
+}
+
+#[test]
+fn a_refused_push_that_becomes_live_is_not_answered_again() {
+    let mut sink = Sink::of(&[RULES]).open();
     sink.accept(push(RULES, "1", &["ns/a@1"]));
     sink.receive(push(RULES, "2", &["ns/a@2"]));
     sink.decide(RULES, Err(fault("ns/a", "there is no handler ns/h")));
-    sink.sent.clear();
-    sink.receive(push(HANDLERS, "3", &["ns/h@1"]));
-    sink.decide(HANDLERS, Ok(()));
-    assert_eq!(sink.sent.remove(0).response_nonce, "3");
-    let again = sink.answer();
-    assert_eq!((again.collection.as_str(), again.response_nonce.as_str()), (RULES, ""));
-
-    sink.receive(increment(RULES, "4", &["ns/b@1"], &[]));
-    assert_eq!(sink.ended.len(), 1, "an increment may be based on what the request was taken to acknowledge");
-
-    sink.reopen(STREAM);
-    sink.accept(push(RULES, "1", &["ns/a@2"]));
-    assert_eq!(sink.accept(push(HANDLERS, "2", &["ns/h@2"])).response_nonce, "2", "and that is all");
+    assert!(sink.answer().error_detail.is_some());
+    assert_eq!(sink.held(RULES), ["ns/a@1"]);
+    sink.decide(RULES, Ok(()));
+    assert!(sink.sent.is_empty());
+    assert_eq!(sink.held(RULES), ["ns/a@2"]);
+    assert_eq!(sink.machine.collection(RULES).unwrap().refused(), None);
 }
 
 #[test]
-fn what_is_bad_in_itself_is_not_asked_for_again() {
-    let mut sink = Sink::of(&[RULES, HANDLERS]).open();
-    sink.receive(push(RULES, "1", &["ns/a_@1"]));
-    assert_eq!(error(&sink.answer()).0, 3);
-    assert_eq!(sink.accept(push(HANDLERS, "2", &["ns/h@1"])).response_nonce, "2");
+fn a_push_that_equals_a_refused_one_is_refused_for_the_same_reason_without_another_offer() {
+    let mut sink = Sink::of(&[RULES]).open();
+    sink.receive(push(RULES, "1", &["ns/a@1"]));
+    sink.decide(RULES, Err(fault("ns/a", "there is no handler ns/h")));
+    sink.sent.clear();
+    sink.reopen(2);
+    sink.machine.received(2, push(RULES, "1", &["ns/a@1"]), sink.now);
+    sink.run();
+    assert_eq!(error(&sink.answer()).1, "istio/policy/v1beta1/rules: ns/a: there is no handler ns/h");
+    assert_eq!(sink.changes.len(), 1);
+}
+
+#[test]
+fn pushes_after_a_refused_one_are_compared_with_it_as_the_application_keeps_it() {
+    let mut sink = Sink::of(&[RULES]).open();
+    sink.accept(push(RULES, "1", &["ns/a@1"]));
+    sink.receive(push(RULES, "2", &["ns/b@1"]));
+    sink.decide(RULES, Err(whole("no")));
+    sink.sent.clear();
+    sink.accept(push(RULES, "3", &["ns/a@1"]));
+    assert_eq!(of_change(&sink.changes[2]), (false, strings(&["ns/a@1"]), strings(&["ns/b"])));
+    assert_eq!(sink.held(RULES), ["ns/a@1"]);
+}
+
+#[test]
+fn what_cannot_be_read_is_dropped_and_the_next_push_compared_with_what_was_offered_before() {
+    let mut sink = Sink::of(&[RULES]).open();
+    sink.accept(push(RULES, "1", &["ns/a@1"]));
+    sink.receive(push(RULES, "2", &["ns/b@1"]));
+    sink.settle(RULES, SinkDecision::Unreadable(fault("ns/b", "its body is not a valid Rule")));
+    assert!(sink.answer().error_detail.is_some());
+    sink.accept(push(RULES, "3", &["ns/c@1"]));
+    assert_eq!(of_change(&sink.changes[2]), (false, strings(&["ns/c@1"]), strings(&["ns/a"])));
 }
 
 #[test]
@@ -558,6 +594,10 @@ fn a_collection_the_source_does_not_serve_is_left_out_and_tried_again_after_a_wh
     let refusal = || Status::invalid_argument(format!("unsupported collection \"{HANDLERS}\""));
     let closed = sink.close(refusal());
     assert_eq!(closed, Closed { good: false, unsupported: Some(HANDLERS.into()) });
+    sink.run();
+    assert_eq!(of_change(&sink.changes[0]), (true, vec![], vec![]), "it counts as empty");
+    sink.decide(HANDLERS, Ok(()));
+    assert_eq!(sink.machine.pending().map(|name| &**name).collect::<Vec<_>>(), [RULES]);
     let requests = sink.reopen(STREAM);
     assert_eq!(requests.iter().map(|r| r.collection.as_str()).collect::<Vec<_>>(), [RULES]);
     assert!(sink.machine.collection(HANDLERS).unwrap().unsupported());
@@ -617,15 +657,15 @@ fn what_a_cache_kept_is_offered_before_any_stream_and_compared_with_what_comes()
 }
 
 #[test]
-fn a_cache_the_application_refuses_is_as_if_there_were_none() {
+fn a_cache_the_application_refuses_is_what_pushes_are_compared_with() {
     let mut sink = Sink::of(&[RULES]);
     sink.machine.restore(RULES, "7".to_owned(), vec![]);
     sink.run();
     sink.decide(RULES, Err(whole("of an older version")));
-    assert_eq!(sink.machine.pending().count(), 1);
     let mut sink = sink.open();
     sink.accept(push(RULES, "1", &["ns/a@1"]));
-    assert!(sink.changes[1].full);
+    assert_eq!(of_change(&sink.changes[1]), (false, strings(&["ns/a@1"]), vec![]));
+    assert_eq!(sink.held(RULES), ["ns/a@1"]);
 }
 
 #[test]

@@ -6,7 +6,7 @@ use mixer_adapter_config::proto::envoy::config::core::v3::Node;
 use mixer_adapter_config::{
     mcp::{
         Change,
-        sink::{Machine, Mode, Nack, NackReason, Output, SinkOptions},
+        sink::{Machine, Mode, Nack, NackReason, Output, ProposalId, SinkDecision, SinkOptions},
     },
     xds::sink::{Dialect, Versions, node},
 };
@@ -27,7 +27,7 @@ pub(crate) struct Client<D: Dialect> {
     dialect: D,
     stream: u64,
     sent: Vec<D::Request>,
-    asked: Vec<Change>,
+    asked: Vec<(ProposalId, Change)>,
 }
 
 impl<D: Dialect> Client<D>
@@ -66,7 +66,7 @@ where
         while let Some(output) = self.machine.poll(self.now) {
             match output {
                 Output::Send(_, request) => self.sent.extend(self.dialect.on_request(request)),
-                Output::Decide(change) => self.asked.push(change),
+                Output::Decide(id, change) => self.asked.push((id, change)),
                 Output::End(id, status) => {
                     self.machine.closed(id, None, self.now);
                     self.ended.push(status);
@@ -92,22 +92,22 @@ where
 
     /// The changes asked about since the last call, all of them accepted: `=` or `+`, names with versions, `-` names removed.
     pub(crate) fn accept(&mut self) -> Vec<String> {
-        self.decide(Ok(()))
+        self.decide(SinkDecision::Live)
     }
 
     pub(crate) fn refuse(&mut self, resource: &str, reason: &str) -> Vec<String> {
         let reason = NackReason { resource: resource.to_owned(), text: reason.to_owned() };
-        self.decide(Err(Nack { reasons: vec![reason] }))
+        self.decide(SinkDecision::Refused(Nack { reasons: vec![reason] }))
     }
 
-    fn decide(&mut self, verdict: Result<(), Nack>) -> Vec<String> {
+    fn decide(&mut self, decision: SinkDecision) -> Vec<String> {
         let asked = std::mem::take(&mut self.asked);
-        let told = asked.iter().map(shape).collect();
-        for change in asked {
-            self.machine.decided(&change.collection, verdict.clone(), self.now);
+        let shapes = asked.iter().map(|(_, change)| shape(change)).collect();
+        for (id, change) in asked {
+            self.machine.decided(&change.collection, id, decision.clone(), self.now);
             self.run();
         }
-        told
+        shapes
     }
 
     pub(crate) fn wait(&mut self, time: Duration) {

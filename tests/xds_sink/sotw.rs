@@ -129,17 +129,6 @@ fn everything_is_asked_for_again_every_few_minutes() {
 }
 
 #[test]
-fn what_was_refused_is_asked_for_again_when_other_configuration_came() {
-    let mut client = client(&[RULES, HANDLERS]);
-    client.hear(whole(RULE, "n1", &["ns/a@1"]));
-    client.refuse("ns/a", "no such handler");
-    client.sent();
-    client.hear(whole(HANDLER, "n2", &["ns/h@1"]));
-    client.accept();
-    assert_eq!(client.sent(), [format!("ack {HANDLER} n2 \"version of n2\""), format!("ask {RULE} \"\"")]);
-}
-
-#[test]
 fn a_kind_of_istio_is_asked_for_by_the_old_version_where_the_new_one_is_empty() {
     let mut client = client(&[GATEWAYS]);
     assert_eq!(client.sent(), [format!("ask {NEW} \"\"")]);

@@ -1,42 +1,85 @@
-//! Decides which offers of sources are accepted and which are refused.
+//! Decides which offers of sources come into use.
 //!
 //! ```text
 //! Source --Offer--> Offers --> Acceptance --Update--> Apply (the engine builds a snapshot)
 //!    ^                             |
-//!    '-----------Verdict-----------'
+//!    '----------Decision-----------'
 //! ```
 //!
-//! What waits is applied together, because changes of one collection often need those of another. If that is refused, each offer is
-//! applied alone, in Mixer's processing order, and again after each one that is accepted. An offer that stays refused is offered
-//! again by its source when another source's offer is accepted.
+//! An offer becomes a candidate, and stays one until it is in use or its source replaces it. Each offer that arrives is decided on
+//! together with all candidates, because changes of one collection often need those of another: first all of them together, then
+//! without those that the faults name, then each alone in Mixer's processing order, then all but one.
+//!
+//! Until every required collection has come, offers that can be read are acknowledged, and nothing is applied.
 
 use std::{
-    collections::{BTreeSet, VecDeque},
+    collections::{BTreeSet, HashSet},
     fmt,
     sync::Arc,
+    time::SystemTime,
 };
 
 use futures_util::future::join_all;
 use tokio::sync::mpsc;
 
 use super::{
-    Collection, CollectionFilter, Fault, Offer, Update, Verdict,
-    source::{Source, SourceHandle},
+    Collection, CollectionFilter, Decision, Fault, Offer, ResourceName, Update, Verdict,
+    offer::{Decider, Decisions},
+    source::Source,
 };
 
 /// Puts configuration to use.
 pub trait Apply: Send {
     /// Puts an update to use as a whole, or refuses it and keeps the configuration it has.
     fn apply(&mut self, update: Update) -> impl Future<Output = Verdict> + Send;
+
+    /// Checks what an update shows by itself, without other configuration.
+    fn check(&self, _update: &Update) -> Verdict {
+        Ok(())
+    }
+
+    /// Receives the progress after each decision.
+    fn report(&mut self, _progress: Progress) {}
+}
+
+/// What is not in use, and why.
+#[derive(Clone, Debug, Default)]
+pub struct Progress {
+    /// The collections that the first configuration waits for.
+    pub awaited: Vec<AwaitedCollection>,
+    /// The updates that are not in use, with their faults.
+    pub refused: Vec<RefusedUpdate>,
+    /// The number of offers that were refused since the last report.
+    pub newly_refused: u64,
+}
+
+/// A collection that the first configuration waits for.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct AwaitedCollection {
+    /// The collection.
+    pub collection: Collection,
+    /// The name of its source.
+    pub source: Arc<str>,
+    /// The time since when it is awaited.
+    pub since: SystemTime,
+}
+
+/// An update that is not in use.
+#[derive(Clone, Debug)]
+pub struct RefusedUpdate {
+    /// The name of its source.
+    pub source: Arc<str>,
+    /// The faults it was refused for.
+    pub faults: Vec<Fault>,
 }
 
 /// Passes updates on as offers to whoever receives them.
 impl Apply for mpsc::Sender<Offer> {
     async fn apply(&mut self, update: Update) -> Verdict {
-        let (offer, verdict) = Offer::new(update);
-        // If nobody receives it, the offer is dropped, which is a verdict.
+        let (offer, mut decisions) = Offer::new(update);
+        // If nobody receives it, the offer is dropped, which is a decision.
         let _ = self.send(offer).await;
-        verdict.await
+        decisions.verdict().await
     }
 }
 
@@ -48,12 +91,19 @@ pub struct MergedSource {
     pub filter: CollectionFilter,
     /// The collections that the first configuration waits for.
     pub required: BTreeSet<Collection>,
+    /// Whether an update comes into use without those of its resources that are faulty.
+    pub skip_bad_resources: bool,
 }
 
 impl<S: Source + 'static> From<S> for MergedSource {
     /// Takes all collections from the source, and waits for none.
     fn from(source: S) -> Self {
-        Self { source: Box::new(source), filter: CollectionFilter::default(), required: BTreeSet::new() }
+        Self {
+            source: Box::new(source),
+            filter: CollectionFilter::default(),
+            required: BTreeSet::new(),
+            skip_bad_resources: false,
+        }
     }
 }
 
@@ -77,21 +127,21 @@ pub struct Offers {
 }
 
 impl Offers {
-    /// Offers an update and waits for the verdict. Returns `None` if offers are not taken any more.
-    pub async fn offer(&mut self, update: Update) -> Option<Verdict> {
-        let (offer, verdict) = Offer::new(update);
+    /// Offers an update; returns the decisions on it, or `None` if offers are not accepted any more.
+    pub async fn offer(&mut self, update: Update) -> Option<Decisions> {
+        let (offer, decisions) = Offer::new(update);
         self.send(vec![offer]).await?;
-        Some(verdict.await)
+        Some(decisions)
     }
 
-    /// Sends offers that arrived together; each gets its own verdict. Returns `None` if offers are not taken any more.
+    /// Sends offers that arrived together; each gets its own decisions. Returns `None` if offers are not accepted any more.
     pub async fn send(&mut self, offers: Vec<Offer>) -> Option<()> {
         let filtered = offers.into_iter().filter_map(|offer| offer.try_map(|update| Ok(self.filter(update))));
         let filtered = filtered.collect();
         self.batches.send((self.source, filtered)).await.ok()
     }
 
-    /// Waits until offers are not taken any more.
+    /// Waits until offers are not accepted any more.
     pub async fn closed(&self) {
         self.batches.closed().await;
     }
@@ -123,22 +173,48 @@ pub struct Acceptance<A> {
     sources: Vec<SourceState>,
     /// The collections, by the index of their source, that the first configuration still waits for.
     awaited: BTreeSet<(usize, Collection)>,
-    /// Offers without a verdict, with the index of their source.
-    waiting: Vec<(usize, Offer)>,
+    started: SystemTime,
+    /// What was offered and is not in use.
+    candidates: Vec<Candidate>,
+    /// The number of updates that were applied.
+    applied: u64,
+    newly_refused: u64,
 }
 
 #[derive(Debug)]
 struct SourceState {
-    name: String,
-    handle: Option<Arc<dyn SourceHandle>>,
-    /// The collections whose last change was refused.
-    refused: BTreeSet<Collection>,
+    name: Arc<str>,
+    skip_bad_resources: bool,
+}
+
+/// The difference between what a source offers and what is in use.
+#[derive(Debug)]
+struct Candidate {
+    source: usize,
+    update: Update,
+    deciders: Vec<Decider>,
+    /// The last decision; `None` before the first.
+    decision: Option<Decision>,
+    /// The faults of the last refusal.
+    faults: Vec<Fault>,
+    /// The number of updates that were applied before it was refused alone; `None` before that.
+    refused_after: Option<u64>,
+    /// Whether it is what was skipped of an update that came into use.
+    skipped: bool,
 }
 
 impl<A: Apply> Acceptance<A> {
     /// Applies what is accepted to `target`.
     pub fn new(target: A) -> Self {
-        Self { target, sources: Vec::new(), awaited: BTreeSet::new(), waiting: Vec::new() }
+        Self {
+            target,
+            sources: Vec::new(),
+            awaited: BTreeSet::new(),
+            started: SystemTime::now(),
+            candidates: Vec::new(),
+            applied: 0,
+            newly_refused: 0,
+        }
     }
 
     /// Runs these sources until all of them have ended. No two filters should include the same collection.
@@ -146,104 +222,295 @@ impl<A: Apply> Acceptance<A> {
         // One place for each source: what they offer at the same time is decided on together.
         let (sender, mut batches) = mpsc::channel(sources.len().max(1));
         let mut running = Vec::new();
-        for (index, MergedSource { source, filter, required }) in sources.into_iter().enumerate() {
+        for (index, MergedSource { source, filter, required, skip_bad_resources }) in
+            sources.into_iter().enumerate()
+        {
             self.awaited.extend(required.into_iter().map(|collection| (index, collection)));
-            let (name, handle) = (source.name(), source.handle());
-            self.sources.push(SourceState { name, handle, refused: BTreeSet::new() });
+            self.sources.push(SourceState { name: source.name().into(), skip_bad_resources });
             let batches = sender.clone();
             running.push(source.run(Offers { source: index, filter, ignored: BTreeSet::new(), batches }));
         }
         drop(sender);
+        self.report();
         let decide = async {
             while let Some(batch) = batches.recv().await {
                 self.enqueue(batch);
                 while let Ok(batch) = batches.try_recv() {
                     self.enqueue(batch);
                 }
-                if self.awaited.is_empty() {
-                    self.decide().await;
+                match self.awaited.is_empty() {
+                    true => self.decide().await,
+                    false => self.acknowledge(),
                 }
+                self.report();
             }
         };
         tokio::join!(join_all(running), decide);
     }
 
+    /// Makes offers candidates: each adds to the earlier ones of its source, or replaces them.
     fn enqueue(&mut self, (source, offers): (usize, Vec<Offer>)) {
-        let before = self.awaited.len();
-        for offer in &offers {
-            let changes = &offer.content().changes;
-            // An offer without changes reports that the source has nothing that can be read.
-            let includes = |collection: &Collection| {
-                changes.is_empty() || changes.iter().any(|change| change.collection == *collection)
-            };
-            self.awaited.retain(|(index, collection)| *index != source || !includes(collection));
+        for offer in offers {
+            let (update, decider) = offer.into_parts();
+            self.arrived(source, &update);
+            let mut deciders = vec![decider];
+            let earlier: Vec<Candidate> = self
+                .candidates
+                .extract_if(.., |earlier| earlier.source == source && earlier.update.overlaps(&update))
+                .collect();
+            let mut combined =
+                Update { source: update.source.clone(), changes: Vec::new(), faults: Vec::new() };
+            for earlier in earlier {
+                combined.then(earlier.update);
+                // Only the newest offer of a source learns what becomes of it later.
+                if earlier.decision.is_none() {
+                    deciders.extend(earlier.deciders);
+                }
+            }
+            combined.then(update);
+            let (decision, faults) = (None, Vec::new());
+            self.candidates.push(Candidate {
+                source,
+                update: combined,
+                deciders,
+                decision,
+                faults,
+                refused_after: None,
+                skipped: false,
+            });
         }
+    }
+
+    fn arrived(&mut self, source: usize, update: &Update) {
+        let before = self.awaited.len();
+        // An update without changes reports that the source has nothing that can be read.
+        let includes = |collection: &Collection| {
+            update.changes.is_empty() || update.changes.iter().any(|change| change.collection == *collection)
+        };
+        self.awaited.retain(|(index, collection)| *index != source || !includes(collection));
         let incomplete: BTreeSet<usize> = self.awaited.iter().map(|(index, _)| *index).collect();
         if self.awaited.len() < before && !incomplete.is_empty() && !incomplete.contains(&source) {
             let names: Vec<&str> = incomplete.iter().map(|index| &*self.sources[*index].name).collect();
-            let source = &self.sources[source].name;
+            let source = &*self.sources[source].name;
             tracing::info!(
                 source,
                 waiting_for = names.join(", "),
                 "received the first configuration of a source"
             );
         }
-        self.waiting.extend(offers.into_iter().map(|offer| (source, offer)));
     }
 
-    /// Decides on all offers that wait.
+    /// Answers new offers before the first configuration is complete.
+    fn acknowledge(&mut self) {
+        for candidate in self.candidates.iter_mut().filter(|candidate| candidate.decision.is_none()) {
+            let skips = self.sources[candidate.source].skip_bad_resources;
+            match self.target.check(&candidate.update) {
+                Err(faults) if !skips || candidate.faulty_resources(&faults).is_none() => {
+                    self.newly_refused += 1;
+                    candidate.faults = faults;
+                    candidate.refuse();
+                }
+                _ => candidate.decide(Decision::Pending),
+            }
+        }
+    }
+
+    /// Decides on all candidates.
     async fn decide(&mut self) {
-        let mut waiting = std::mem::take(&mut self.waiting);
-        waiting.sort_by_key(|(_, offer)| offer.content().order());
-        let mut accepted = BTreeSet::new();
-        if waiting.len() > 1 {
-            let all = Update::join(waiting.iter().map(|(_, offer)| offer.content()));
-            if self.target.apply(all).await.is_ok() {
-                for (source, offer) in waiting.drain(..) {
-                    accepted.insert(source);
-                    self.accept(source, offer);
-                }
-            }
+        let mut candidates = std::mem::take(&mut self.candidates);
+        candidates.sort_by_key(|candidate| candidate.update.order());
+        for candidate in &mut candidates {
+            candidate.refused_after = None;
         }
-        let mut queue = VecDeque::from(waiting);
-        let mut refused: Vec<(usize, Offer, Vec<Fault>)> = Vec::new();
-        while let Some((source, offer)) = queue.pop_front() {
-            match self.target.apply(offer.content().clone()).await {
+        while self.apply_together(&mut candidates).await
+            || self.apply_alone(&mut candidates).await
+            || self.apply_all_but_one(&mut candidates).await
+        {}
+        for candidate in &mut candidates {
+            self.newly_refused += u64::from(candidate.decision.is_none());
+            candidate.refuse();
+        }
+        // What names no collection can never be replaced.
+        candidates.retain(|candidate| !candidate.update.changes.is_empty());
+        self.candidates = candidates;
+    }
+
+    /// Applies all candidates together, or those that the faults do not name. Returns whether some were accepted.
+    async fn apply_together(&mut self, candidates: &mut Vec<Candidate>) -> bool {
+        let has_changes = |index: &usize| !candidates[*index].update.changes.is_empty();
+        let mut together: Vec<usize> = (0..candidates.len()).filter(has_changes).collect();
+        while together.len() > 1 {
+            match self.apply(join(candidates, &together)).await {
                 Ok(()) => {
-                    accepted.insert(source);
-                    self.accept(source, offer);
-                    queue.extend(refused.drain(..).map(|(source, offer, _)| (source, offer)));
+                    accept(candidates, &together);
+                    return true;
                 }
-                Err(faults) => refused.push((source, offer, faults)),
+                Err(faults) => {
+                    let before = together.len();
+                    together.retain(|index| !candidates[*index].is_at_fault(&faults));
+                    if together.len() == before {
+                        return false;
+                    }
+                }
             }
         }
-        self.reoffer(&accepted).await;
-        for (source, offer, faults) in refused {
-            self.sources[source].refused.extend(collections(&offer));
-            offer.refuse(faults);
-        }
+        false
     }
 
-    fn accept(&mut self, source: usize, offer: Offer) {
-        for collection in collections(&offer) {
-            self.sources[source].refused.remove(&collection);
-        }
-        offer.accept();
-    }
-
-    /// Asks sources for what was refused before offers of other sources were accepted.
-    async fn reoffer(&self, accepted: &BTreeSet<usize>) {
-        for (index, state) in self.sources.iter().enumerate() {
-            let others = accepted.iter().any(|source| *source != index);
-            if let (true, false, Some(handle)) = (others, state.refused.is_empty(), &state.handle) {
-                handle.reoffer().await;
+    /// Applies each candidate alone. Returns whether some were accepted.
+    async fn apply_alone(&mut self, candidates: &mut Vec<Candidate>) -> bool {
+        let mut accepted = Vec::new();
+        let mut some = false;
+        for (index, candidate) in candidates.iter_mut().enumerate() {
+            if candidate.refused_after == Some(self.applied) {
+                continue;
+            }
+            match self.apply(candidate.update.clone()).await {
+                Ok(()) => accepted.push(index),
+                Err(faults) => {
+                    candidate.faults = faults;
+                    candidate.refused_after = Some(self.applied);
+                    some |=
+                        self.sources[candidate.source].skip_bad_resources && self.apply_good(candidate).await;
+                }
             }
         }
+        accept(candidates, &accepted);
+        some || !accepted.is_empty()
+    }
+
+    /// Applies a candidate without its faulty resources, which remain in it. Returns whether anything was accepted.
+    async fn apply_good(&mut self, candidate: &mut Candidate) -> bool {
+        let mut bad = HashSet::new();
+        let mut faults = candidate.faults.clone();
+        while let Some(named) = candidate.faulty_resources(&faults).filter(|named| !named.is_subset(&bad)) {
+            bad.extend(named);
+            let (good, rest) = candidate.update.split(&bad);
+            let changes = !good.is_empty();
+            if changes && let Err(others) = self.apply(good).await {
+                faults = others;
+                continue;
+            }
+            if candidate.decision.is_none() {
+                let names: Vec<String> = bad.iter().map(ToString::to_string).collect();
+                tracing::warn!(source = &*rest.source, resources = names.join(", "), "bad resources skipped");
+            }
+            candidate.decide(Decision::Live);
+            candidate.update = rest;
+            candidate.skipped = true;
+            return changes;
+        }
+        false
+    }
+
+    /// Applies all candidates but one: the faults may be those of one that is not named. Returns whether some were accepted.
+    async fn apply_all_but_one(&mut self, candidates: &mut Vec<Candidate>) -> bool {
+        let has_changes = |index: &usize| !candidates[*index].update.changes.is_empty();
+        let all: Vec<usize> = (0..candidates.len()).filter(has_changes).collect();
+        if all.len() < 3 {
+            return false;
+        }
+        for index in &all {
+            let others: Vec<usize> = all.iter().copied().filter(|other| other != index).collect();
+            if self.apply(join(candidates, &others)).await.is_ok() {
+                accept(candidates, &others);
+                return true;
+            }
+        }
+        false
+    }
+
+    async fn apply(&mut self, update: Update) -> Verdict {
+        self.target.apply(update).await?;
+        self.applied += 1;
+        Ok(())
+    }
+
+    fn report(&mut self) {
+        let awaited = self.awaited.iter().map(|(index, collection)| AwaitedCollection {
+            collection: collection.clone(),
+            source: self.sources[*index].name.clone(),
+            since: self.started,
+        });
+        let refused = self.candidates.iter().filter(|candidate| candidate.is_refused());
+        let refused = refused.map(|candidate| RefusedUpdate {
+            source: candidate.update.source.clone(),
+            faults: candidate.faults.clone(),
+        });
+        self.target.report(Progress {
+            awaited: awaited.collect(),
+            refused: refused.collect(),
+            newly_refused: std::mem::take(&mut self.newly_refused),
+        });
     }
 }
 
-fn collections(offer: &Offer) -> impl Iterator<Item = Collection> + '_ {
-    offer.content().changes.iter().map(|change| change.collection.clone())
+fn join(candidates: &[Candidate], indices: &[usize]) -> Update {
+    Update::join(indices.iter().map(|index| &candidates[*index].update))
+}
+
+/// Removes candidates that came into use.
+fn accept(candidates: &mut Vec<Candidate>, indices: &[usize]) {
+    let mut index = 0;
+    candidates.retain_mut(|candidate| {
+        let accepted = indices.contains(&index);
+        index += 1;
+        if accepted {
+            candidate.decide(Decision::Live);
+        }
+        !accepted
+    });
+}
+
+impl Candidate {
+    /// Sends a decision that differs from the last one.
+    fn decide(&mut self, decision: Decision) {
+        if self.decision.as_ref() != Some(&decision) {
+            for decider in &self.deciders {
+                decider.decide(decision.clone());
+            }
+            self.decision = Some(decision);
+        }
+    }
+
+    /// Refuses it for the faults that it has alone.
+    fn refuse(&mut self) {
+        if !self.skipped {
+            self.decide(Decision::Refused(self.faults.clone()));
+        }
+    }
+
+    fn is_refused(&self) -> bool {
+        matches!(self.decision, Some(Decision::Refused(_)))
+    }
+
+    /// Whether faults of a configuration with this candidate are its own.
+    fn is_at_fault(&self, faults: &[Fault]) -> bool {
+        let named = named(faults);
+        faults.iter().any(|fault| fault.is_error() && self.update.faults.contains(fault))
+            || self.resources().any(|name| named.contains(name))
+    }
+
+    /// The resources that all the errors are about; `None` if some are about something else.
+    fn faulty_resources(&self, faults: &[Fault]) -> Option<HashSet<ResourceName>> {
+        let own: HashSet<&ResourceName> = self.resources().collect();
+        let errors = faults.iter().filter(|fault| fault.is_error());
+        errors.map(|fault| fault.resource.clone().filter(|name| own.contains(name))).collect()
+    }
+
+    /// The names of new and changed resources.
+    fn resources(&self) -> impl Iterator<Item = &ResourceName> {
+        self.update
+            .changes
+            .iter()
+            .flat_map(|change| change.content.resources())
+            .map(|resource| &resource.name)
+    }
+}
+
+/// The resources that errors name.
+fn named(faults: &[Fault]) -> HashSet<&ResourceName> {
+    faults.iter().filter(|fault| fault.is_error()).filter_map(|fault| fault.resource.as_ref()).collect()
 }
 
 #[cfg(test)]

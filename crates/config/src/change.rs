@@ -1,4 +1,7 @@
-use std::{collections::BTreeMap, sync::Arc};
+use std::{
+    collections::{BTreeMap, BTreeSet, HashSet},
+    sync::Arc,
+};
 
 use sha2::{Digest as _, Sha256};
 
@@ -53,6 +56,46 @@ impl Change {
         sets.into_iter()
             .map(|(collection, resources)| Self::new(collection, Content::Full(resources)))
             .collect()
+    }
+}
+
+impl Change {
+    /// Adds a later change of the same collection, so that this is the way from the state before both to the state after them.
+    pub(crate) fn then(&mut self, later: Self) {
+        self.version = later.version;
+        let Content::Partial { added: changed, removed: gone } = later.content else {
+            self.content = later.content;
+            return;
+        };
+        let touched: BTreeSet<&ResourceName> =
+            changed.iter().map(|resource| &resource.name).chain(&gone).collect();
+        let (Content::Full(resources) | Content::Partial { added: resources, .. }) = &mut self.content;
+        resources.retain(|resource| !touched.contains(&resource.name));
+        if let Content::Partial { removed, .. } = &mut self.content {
+            removed.retain(|name| !touched.contains(name));
+            removed.extend(gone);
+        }
+        let (Content::Full(resources) | Content::Partial { added: resources, .. }) = &mut self.content;
+        resources.extend(changed);
+    }
+
+    /// Separates these new and changed resources from all other changes.
+    pub(crate) fn split(&self, names: &HashSet<ResourceName>) -> (Self, Self) {
+        let (separated, others) =
+            self.content.resources().iter().cloned().partition(|resource| names.contains(&resource.name));
+        let content = match &self.content {
+            Content::Full(_) => Content::Full(others),
+            Content::Partial { removed, .. } => Content::Partial { added: others, removed: removed.clone() },
+        };
+        let separated = Content::Partial { added: separated, removed: Vec::new() };
+        let part =
+            |content| Self { collection: self.collection.clone(), version: self.version.clone(), content };
+        (part(content), part(separated))
+    }
+
+    /// Whether it changes nothing.
+    pub(crate) fn is_empty(&self) -> bool {
+        matches!(&self.content, Content::Partial { added, removed } if added.is_empty() && removed.is_empty())
     }
 }
 

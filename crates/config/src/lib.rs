@@ -36,7 +36,7 @@ mod types;
 mod url;
 pub mod xds;
 
-pub use acceptance::{Acceptance, Apply, MergedSource, Offers};
+pub use acceptance::{Acceptance, Apply, AwaitedCollection, MergedSource, Offers, Progress, RefusedUpdate};
 pub use change::{Change, Content};
 pub use collection::Collection;
 pub use collection_filter::{CollectionFilter, Scoped, ScopedUrl, collection, collection_filters};
@@ -47,7 +47,7 @@ pub use identity::sink_id;
 pub use lint::lint;
 pub use listen_url::ListenUrl;
 pub use name::{Kind, ResourceName};
-pub use offer::{Offer, Update, Verdict};
+pub use offer::{Decision, Decisions, Offer, Update, Verdict};
 pub use parse::{Parsed, parse};
 pub use resource::Resource;
 pub use set::{ConfigSet, Entry, ResolveError};

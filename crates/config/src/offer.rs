@@ -1,10 +1,10 @@
 //! What a source offers, and what becomes of it: accepted or refused.
 
-use std::sync::Arc;
+use std::{collections::HashSet, sync::Arc};
 
-use tokio::sync::oneshot;
+use tokio::sync::mpsc;
 
-use super::{Change, Fault, Kind};
+use super::{Change, Fault, Kind, ResourceName};
 
 /// The decision on an offer: accepted, or refused for these faults.
 pub type Verdict = Result<(), Vec<Fault>>;
@@ -21,7 +21,7 @@ pub struct Update {
 }
 
 impl Update {
-    /// Joins updates into one, of all their sources.
+    /// Joins updates of different collections into one, of all their sources.
     pub(crate) fn join<'a>(updates: impl IntoIterator<Item = &'a Self>) -> Self {
         let (mut names, mut changes, mut faults) = (Vec::new(), Vec::new(), Vec::new());
         for update in updates {
@@ -34,6 +34,34 @@ impl Update {
         Self { source: names.join(", ").into(), changes, faults }
     }
 
+    /// Adds a later update of the same source. Its faults replace the earlier ones.
+    pub(crate) fn then(&mut self, later: Self) {
+        for change in later.changes {
+            match self.changes.iter_mut().find(|earlier| earlier.collection == change.collection) {
+                Some(earlier) => earlier.then(change),
+                None => self.changes.push(change),
+            }
+        }
+        self.faults = later.faults;
+    }
+
+    /// Separates these new and changed resources from all other changes.
+    pub(crate) fn split(&self, names: &HashSet<ResourceName>) -> (Self, Self) {
+        let part = |changes: Vec<Change>| Self { source: self.source.clone(), changes, faults: Vec::new() };
+        let (others, separated) = self.changes.iter().map(|change| change.split(names)).unzip();
+        (Self { faults: self.faults.clone(), ..part(others) }, part(separated))
+    }
+
+    /// Whether it changes nothing.
+    pub(crate) fn is_empty(&self) -> bool {
+        self.changes.iter().all(Change::is_empty)
+    }
+
+    /// Whether both have changes of the same collection.
+    pub(crate) fn overlaps(&self, other: &Self) -> bool {
+        self.changes.iter().any(|own| other.changes.iter().any(|change| change.collection == own.collection))
+    }
+
     /// The place among other updates: that of its first kind in Mixer's processing order, and after all of these what is not Mixer's.
     pub(crate) fn order(&self) -> (bool, Option<Kind>) {
         let role = self.changes.iter().filter_map(|change| change.collection.role()).min();
@@ -41,33 +69,69 @@ impl Update {
     }
 }
 
-/// Something that waits for a [`Verdict`]. Dropping it refuses it.
+/// What becomes of an offer. After the first decision others may follow, until the source replaces the offer.
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum Decision {
+    /// It is in use.
+    Live,
+    /// It can be read, and comes into use with other configuration that is still awaited.
+    Pending,
+    /// It is not in use, for these faults. It is kept, and tried again with every offer that arrives.
+    Refused(Vec<Fault>),
+    /// It cannot be read, and is dropped.
+    Unreadable(Vec<Fault>),
+}
+
+impl From<Verdict> for Decision {
+    fn from(verdict: Verdict) -> Self {
+        verdict.map_or_else(Self::Refused, |()| Self::Live)
+    }
+}
+
+/// Content that is offered, until it is decided on. Dropping it refuses it.
 #[derive(Debug)]
 pub struct Offer<T = Update> {
     content: T,
-    verdict: oneshot::Sender<Verdict>,
+    decider: Decider,
+}
+
+/// Sends the decisions on an offer.
+#[derive(Debug)]
+pub(crate) struct Decider(mpsc::UnboundedSender<Decision>);
+
+/// Receives the decisions on an offer.
+#[derive(Debug)]
+pub struct Decisions {
+    receiver: mpsc::UnboundedReceiver<Decision>,
+    decided: bool,
 }
 
 impl<T> Offer<T> {
-    /// Returns an offer, and the verdict on it.
-    pub fn new(content: T) -> (Self, impl Future<Output = Verdict> + Send + 'static + use<T>) {
-        let (verdict, decided) = oneshot::channel();
-        let dropped = |_| Err(vec![Fault::error("this program does not take configuration any more")]);
-        (Self { content, verdict }, async move { decided.await.unwrap_or_else(dropped) })
+    /// Returns an offer, and the decisions on it.
+    pub fn new(content: T) -> (Self, Decisions) {
+        // Unbounded, but a decision is sent only if it differs from the one before, and every offer is replaced by the next.
+        let (sender, receiver) = mpsc::unbounded_channel();
+        (Self { content, decider: Decider(sender) }, Decisions { receiver, decided: false })
     }
 
-    /// What is offered.
+    /// Returns what is offered.
     pub fn content(&self) -> &T {
         &self.content
     }
 
-    /// Offers something else in its place, or refuses it.
+    /// Separates the content from what decides on it.
+    pub(crate) fn into_parts(self) -> (T, Decider) {
+        (self.content, self.decider)
+    }
+
+    /// Offers something else in its place; drops content that cannot be read.
     pub(crate) fn try_map<U>(self, map: impl FnOnce(T) -> Result<U, Vec<Fault>>) -> Option<Offer<U>> {
-        let Self { content, verdict } = self;
+        let Self { content, decider } = self;
         match map(content) {
-            Ok(content) => Some(Offer { content, verdict }),
+            Ok(content) => Some(Offer { content, decider }),
             Err(faults) => {
-                decide(verdict, Err(faults));
+                decider.decide(Decision::Unreadable(faults));
                 None
             }
         }
@@ -75,16 +139,39 @@ impl<T> Offer<T> {
 
     /// Accepts it: it is in use, or will be without fail.
     pub fn accept(self) {
-        decide(self.verdict, Ok(()));
+        self.decider.decide(Decision::Live);
     }
 
-    /// Refuses it: what was in use before stays.
+    /// Refuses it: what was in use before remains.
     pub fn refuse(self, faults: Vec<Fault>) {
-        decide(self.verdict, Err(faults));
+        self.decider.decide(Decision::Refused(faults));
     }
 }
 
-fn decide(sender: oneshot::Sender<Verdict>, verdict: Verdict) {
-    // A source that has ended needs no verdict.
-    let _ = sender.send(verdict);
+impl Decider {
+    pub(crate) fn decide(&self, decision: Decision) {
+        // A source that has ended needs no decision.
+        let _ = self.0.send(decision);
+    }
+}
+
+impl Decisions {
+    /// Waits for the next decision. Returns `None` if none can follow any more.
+    pub async fn next(&mut self) -> Option<Decision> {
+        let decision = self.receiver.recv().await;
+        if self.decided {
+            return decision;
+        }
+        self.decided = true;
+        let dropped = || Fault::error("this program does not accept configuration any more");
+        Some(decision.unwrap_or_else(|| Decision::Unreadable(vec![dropped()])))
+    }
+
+    /// Waits for the first decision. An offer that waits for other configuration counts as accepted.
+    pub async fn verdict(&mut self) -> Verdict {
+        match self.next().await {
+            Some(Decision::Refused(faults) | Decision::Unreadable(faults)) => Err(faults),
+            Some(Decision::Live | Decision::Pending) | None => Ok(()),
+        }
+    }
 }

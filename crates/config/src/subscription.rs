@@ -138,6 +138,7 @@ impl StreamSource {
 
     async fn offer(self, mut offers: Offers) {
         let source: Arc<str> = self.name.as_str().into();
+        let skip_bad_resources = self.options.skip_bad_resources;
         let mut subscription = self.connect();
         let mut batch = Vec::new();
         loop {
@@ -154,9 +155,15 @@ impl StreamSource {
             {
                 batch.push(more);
             }
-            let decode = |change: mcp::Change| {
-                let changes = vec![convert::decode(&change, &source)?];
-                Ok(Update { source: source.clone(), changes, faults: Vec::new() })
+            let decode = |pushed: mcp::Change| {
+                let (change, faults) = convert::decode(&pushed, &source);
+                if !faults.is_empty() && !skip_bad_resources {
+                    return Err(faults);
+                }
+                for fault in &faults {
+                    tracing::warn!(%source, collection = %pushed.collection, "bad resource skipped: {fault}");
+                }
+                Ok(Update { source: source.clone(), changes: vec![change], faults: Vec::new() })
             };
             let decoded: Vec<_> = batch.drain(..).filter_map(|offer| offer.try_map(decode)).collect();
             if !decoded.is_empty() && offers.send(decoded).await.is_none() {
@@ -201,14 +208,5 @@ impl SourceHandle for Running {
             Some(SourceStatus { source: source.clone(), ..sink.status().await? })
         };
         status.boxed()
-    }
-
-    fn reoffer(&self) -> BoxFuture<'_, ()> {
-        let reoffer = async {
-            if let Some((_, sink)) = self.sink.get() {
-                sink.reconsider().await;
-            }
-        };
-        reoffer.boxed()
     }
 }

@@ -11,8 +11,7 @@ use super::{
     build::{BuildOptions, Connect, SnapshotBuilder},
 };
 use mixer_adapter_config::{
-    Acceptance, Apply, Collection, ConfigSet, Fault, MergedSource, Topic, Update, Verdict,
-    source::SourceHandle,
+    Acceptance, Apply, ConfigSet, Fault, MergedSource, Progress, Topic, Update, Verdict, source::SourceHandle,
 };
 use mixer_adapter_host::Host;
 
@@ -24,15 +23,6 @@ pub struct Controller {
     options: BuildOptions,
     set: ConfigSet,
     status: Arc<Mutex<ConfigStatus>>,
-}
-
-/// Readiness conditions of an engine; each value is dropped when its condition is met.
-#[derive(Debug)]
-pub struct ReadinessGates<P> {
-    /// A configuration is in use.
-    pub first: Option<P>,
-    /// A state of the collection, possibly empty, is in use.
-    pub collections: BTreeMap<Collection, P>,
 }
 
 /// The status of the configuration.
@@ -52,11 +42,46 @@ pub struct ConfigStatus {
     pub deprecated_uses: u64,
     /// Non-fatal faults of the configuration in use.
     pub faults: Vec<String>,
-    /// Faults of the last update if it was rejected; otherwise empty.
+    /// Faults of the updates that are not in use.
     pub refusal: Vec<String>,
+    /// The collections that the first configuration waits for.
+    pub awaited: Vec<Awaited>,
     /// Handles to the sources.
     #[serde(skip)]
     pub sources: Vec<Arc<dyn SourceHandle>>,
+}
+
+/// A collection that the first configuration waits for.
+#[derive(Clone, Debug, serde::Serialize)]
+pub struct Awaited {
+    /// The collection.
+    pub collection: String,
+    /// The name of its source.
+    pub source: String,
+    /// The time since when it is awaited, in seconds since the Unix epoch.
+    pub since: u64,
+}
+
+impl ConfigStatus {
+    /// Returns what the first configuration waits for; nothing once there was one.
+    pub fn pending(&self) -> Vec<String> {
+        if self.applied > 0 {
+            return Vec::new();
+        }
+        if self.awaited.is_empty() {
+            let faults = match self.refusal.is_empty() {
+                true => String::new(),
+                false => format!(": {}", self.refusal.join("; ")),
+            };
+            return vec![format!("a valid configuration{faults}")];
+        }
+        let now = seconds(SystemTime::now());
+        let awaited = self.awaited.iter().map(|awaited| {
+            let waited = now.saturating_sub(awaited.since);
+            format!("{} from {} (for {waited} s)", awaited.collection, awaited.source)
+        });
+        awaited.collect()
+    }
 }
 
 impl Controller {
@@ -71,29 +96,10 @@ impl Controller {
     }
 
     /// Applies the updates of the sources until all of them have ended.
-    pub async fn follow<P: Send>(self, sources: Vec<MergedSource>, gates: ReadinessGates<P>) {
+    pub async fn follow(self, sources: Vec<MergedSource>) {
         let handles = sources.iter().filter_map(|merged| merged.source.handle()).collect();
         self.update_status(|status| status.sources = handles);
-        Acceptance::new(GatedController { controller: self, gates }).run(sources).await;
-    }
-
-    /// Records a rejected update, and logs it unless its faults are those of the previous one.
-    fn record_rejection(&self, source: &str, faults: &[Fault], configured: bool) {
-        let rejection: Vec<String> = faults.iter().map(ToString::to_string).collect();
-        self.update_status(|status| {
-            status.rejected += 1;
-            if status.refusal == rejection {
-                return;
-            }
-            for fault in &rejection {
-                tracing::error!("{fault}");
-            }
-            match configured {
-                true => tracing::error!(%source, "configuration rejected; the previous one remains in use"),
-                false => tracing::error!(%source, "configuration rejected; checks and reports are UNAVAILABLE until a valid one arrives"),
-            }
-            status.refusal = rejection;
-        });
+        Acceptance::new(self).run(sources).await;
     }
 
     /// Logs non-fatal faults that the previous configuration did not have. Returns the number of deprecated fields among them.
@@ -124,14 +130,7 @@ impl Apply for Controller {
         faults.extend(found);
         let builder = SnapshotBuilder::new(&set, faults, &self.host);
         let previous = self.mixer.snapshot();
-        let (snapshot, faults) = match builder.build(previous.as_deref(), &*self.connect, &self.options).await
-        {
-            Ok(built) => built,
-            Err(faults) => {
-                self.record_rejection(&source, &faults, previous.is_some());
-                return Err(faults);
-            }
-        };
+        let (snapshot, faults) = builder.build(previous.as_deref(), &*self.connect, &self.options).await?;
         self.mixer.replace(snapshot);
         let deprecated_uses = self.log_new_faults(&faults);
         let resources = set.counts();
@@ -140,33 +139,59 @@ impl Apply for Controller {
         self.update_status(|status| {
             status.applied += 1;
             status.deprecated_uses += deprecated_uses;
-            status.applied_at = seconds_now();
+            status.applied_at = Some(seconds(SystemTime::now()));
             status.resources =
                 resources.into_iter().map(|(collection, count)| (collection.to_string(), count)).collect();
             status.versions.extend(versions);
             status.faults = faults.iter().map(ToString::to_string).collect();
-            status.refusal.clear();
         });
         Ok(())
     }
-}
 
-/// A controller that opens readiness gates.
-struct GatedController<P> {
-    controller: Controller,
-    gates: ReadinessGates<P>,
-}
+    fn check(&self, update: &Update) -> Verdict {
+        let (_, mut faults) = ConfigSet::default().apply(update.changes.iter().cloned());
+        faults.extend(update.faults.iter().cloned());
+        match faults.iter().any(Fault::is_error) && !self.options.lenient {
+            true => Err(faults),
+            false => Ok(()),
+        }
+    }
 
-impl<P: Send> Apply for GatedController<P> {
-    async fn apply(&mut self, update: Update) -> Verdict {
-        let collections: Vec<_> = update.changes.iter().map(|change| change.collection.clone()).collect();
-        self.controller.apply(update).await?;
-        self.gates.first = None;
-        self.gates.collections.retain(|collection, _| !collections.contains(collection));
-        Ok(())
+    /// Records what is not in use, and logs it if it changed.
+    fn report(&mut self, progress: Progress) {
+        let faults = progress.refused.iter().flat_map(|update| &update.faults);
+        let refusal: Vec<String> = faults.filter(|fault| fault.is_error()).map(ToString::to_string).collect();
+        let sources: Vec<&str> = progress.refused.iter().map(|update| &*update.source).collect();
+        let awaited = progress.awaited.iter().map(|awaited| Awaited {
+            collection: awaited.collection.to_string(),
+            source: awaited.source.to_string(),
+            since: seconds(awaited.since),
+        });
+        self.update_status(|status| {
+            status.rejected += progress.newly_refused;
+            status.awaited = awaited.collect();
+            if status.refusal == refusal {
+                return;
+            }
+            for fault in &refusal {
+                tracing::error!("{fault}");
+            }
+            let source = sources.join(", ");
+            match (refusal.is_empty(), status.applied > 0) {
+                (true, _) => {}
+                (false, true) => {
+                    tracing::error!(source, "configuration rejected; the last good one remains in use")
+                }
+                (false, false) => tracing::error!(
+                    source,
+                    "configuration rejected; checks and reports are UNAVAILABLE until a valid one arrives"
+                ),
+            }
+            status.refusal = refusal;
+        });
     }
 }
 
-fn seconds_now() -> Option<u64> {
-    SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).ok().map(|since| since.as_secs())
+fn seconds(time: SystemTime) -> u64 {
+    time.duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default().as_secs()
 }

@@ -22,7 +22,7 @@ mod rules;
 mod snapshot;
 pub mod trace;
 
-pub use control::{ConfigStatus, Controller, ReadinessGates};
+pub use control::{Awaited, ConfigStatus, Controller};
 pub use counts::{CheckOutcome, Counts, QUOTA_OUTCOMES, REPORT_OUTCOMES};
 pub use engine::Mixer;
 pub use handler::QuotaParams;

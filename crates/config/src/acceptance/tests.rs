@@ -1,37 +1,20 @@
 #![allow(clippy::unwrap_used)]
 
-use std::{pin::Pin, sync::Mutex};
+use std::pin::Pin;
 
-use futures_util::{FutureExt as _, future::BoxFuture};
 use serde_json::json;
 use tokio::{
-    sync::{Notify, oneshot, watch},
+    sync::{oneshot, watch},
     time::Duration,
 };
 
 use super::*;
-use crate::{Change, Content, Kind, Resource, ResourceName, collection, source::SourceStatus};
+use crate::{Change, Content, Kind, Resource, collection};
 
-/// A source that offers what the test sends it, and reports the verdicts.
+/// A source that offers what the test sends it.
 struct Scripted {
     name: &'static str,
-    changes: mpsc::Receiver<(Vec<Change>, oneshot::Sender<Verdict>)>,
-    reoffers: Arc<Reoffers>,
-}
-
-/// Counts how often a source was asked to offer again what was refused.
-#[derive(Debug, Default)]
-struct Reoffers(Mutex<usize>);
-
-impl SourceHandle for Reoffers {
-    fn status(&self) -> BoxFuture<'_, Option<SourceStatus>> {
-        std::future::ready(None).boxed()
-    }
-
-    fn reoffer(&self) -> BoxFuture<'_, ()> {
-        *self.0.lock().unwrap() += 1;
-        std::future::ready(()).boxed()
-    }
+    changes: mpsc::Receiver<(Vec<Change>, oneshot::Sender<Decisions>)>,
 }
 
 impl Source for Scripted {
@@ -39,15 +22,11 @@ impl Source for Scripted {
         self.name.to_owned()
     }
 
-    fn handle(&self) -> Option<Arc<dyn SourceHandle>> {
-        Some(self.reoffers.clone())
-    }
-
     fn run(mut self: Box<Self>, mut offers: Offers) -> Pin<Box<dyn Future<Output = ()> + Send>> {
         Box::pin(async move {
-            while let Some((changes, decided)) = self.changes.recv().await {
+            while let Some((changes, offered)) = self.changes.recv().await {
                 let update = Update { source: self.name.into(), changes, faults: Vec::new() };
-                let _ = decided.send(offers.offer(update).await.unwrap());
+                let _ = offered.send(offers.offer(update).await.unwrap());
             }
             std::future::pending::<()>().await;
         })
@@ -56,28 +35,23 @@ impl Source for Scripted {
 
 /// The test's end of a source.
 struct Script {
-    changes: mpsc::Sender<(Vec<Change>, oneshot::Sender<Verdict>)>,
-    reoffers: Arc<Reoffers>,
+    changes: mpsc::Sender<(Vec<Change>, oneshot::Sender<Decisions>)>,
 }
 
 impl Script {
-    async fn offer(&self, changes: &[Change]) -> oneshot::Receiver<Verdict> {
-        let (decided, verdict) = oneshot::channel();
-        self.changes.send((changes.to_vec(), decided)).await.unwrap();
-        verdict
-    }
-
-    fn reoffers(&self) -> usize {
-        *self.reoffers.0.lock().unwrap()
+    async fn offer(&self, changes: &[Change]) -> Decisions {
+        let (offered, decisions) = oneshot::channel();
+        self.changes.send((changes.to_vec(), offered)).await.unwrap();
+        decisions.await.unwrap()
     }
 }
 
 fn part(name: &'static str, filter: CollectionFilter, required: &[&str]) -> (MergedSource, Script) {
     let (sender, changes) = mpsc::channel(1);
-    let reoffers = Arc::<Reoffers>::default();
-    let source = Box::new(Scripted { name, changes, reoffers: reoffers.clone() });
+    let source = Box::new(Scripted { name, changes });
     let required = required.iter().map(|name| collection(name).unwrap()).collect();
-    (MergedSource { source, filter, required }, Script { changes: sender, reoffers })
+    let source = MergedSource { source, filter, required, skip_bad_resources: false };
+    (source, Script { changes: sender })
 }
 
 fn only(name: &str) -> CollectionFilter {
@@ -115,20 +89,25 @@ fn fault() -> Vec<Fault> {
     vec![Fault::error("no such handler")]
 }
 
+async fn decision(decisions: &mut Decisions) -> Option<Decision> {
+    tokio::time::timeout(Duration::from_secs(5), decisions.next()).await.unwrap()
+}
+
 #[tokio::test]
 async fn the_first_configuration_waits_for_all_required_collections() {
     let (rules, rules_script) = part("r", only("rules"), &["rules"]);
     let (others, others_script) = part("h", all_but("rules"), &["handlers"]);
     let (optional, _script) = part("o", only("istio/x/y"), &[]);
     let mut offers = start(vec![rules, others, optional]);
-    let rules_verdict = rules_script.offer(&[full("rules", &["r"])]).await;
-    tokio::task::yield_now().await;
+    let mut rules = rules_script.offer(&[full("rules", &["r"])]).await;
+    assert_eq!(decision(&mut rules).await, Some(Decision::Pending), "answered when it comes");
     assert!(offers.try_recv().is_err(), "handlers are missing");
-    let others_verdict = others_script.offer(&[full("handlers", &["h"])]).await;
+    let mut others = others_script.offer(&[full("handlers", &["h"])]).await;
     let both = next(&mut offers).await;
     assert_eq!(content(&both), ("h, r".to_owned(), vec![full("handlers", &["h"]), full("rules", &["r"])]));
     both.accept();
-    assert_eq!((rules_verdict.await.unwrap(), others_verdict.await.unwrap()), (Ok(()), Ok(())));
+    assert_eq!(decision(&mut rules).await, Some(Decision::Live));
+    assert_eq!(decision(&mut others).await, Some(Decision::Live));
 }
 
 #[tokio::test]
@@ -151,82 +130,149 @@ async fn changes_of_collections_that_a_filter_excludes_are_removed() {
     assert_eq!(content(&next(&mut offers).await), ("h".to_owned(), vec![partial]));
 }
 
-#[tokio::test]
-async fn offers_that_are_refused_together_are_tried_alone_and_again_after_each_that_is_accepted() {
+/// Decides on the next offers in this order; returns the sources of each.
+async fn decide(offers: &mut mpsc::Receiver<Offer>, verdicts: &[Verdict]) -> Vec<String> {
+    let mut tried = Vec::new();
+    for verdict in verdicts {
+        let offer = next(offers).await;
+        tried.push(offer.content().source.to_string());
+        match verdict {
+            Ok(()) => offer.accept(),
+            Err(faults) => offer.refuse(faults.clone()),
+        }
+    }
+    tried
+}
+
+/// Three sources that have offered a collection each, in one batch.
+async fn three() -> (mpsc::Receiver<Offer>, [Decisions; 3], [Script; 3]) {
     let (handlers, handlers_script) = part("h", only("handlers"), &["handlers"]);
     let (rules, rules_script) = part("r", only("rules"), &["rules"]);
     let (instances, instances_script) = part("i", only("instances"), &["instances"]);
-    let mut offers = start(vec![handlers, rules, instances]);
-    let first = handlers_script.offer(&[full("handlers", &["h"])]).await;
-    let second = rules_script.offer(&[full("rules", &["r"])]).await;
-    let third = instances_script.offer(&[full("instances", &["i"])]).await;
-    let all = next(&mut offers).await;
-    assert_eq!(all.content().changes.len(), 3);
-    all.refuse(fault());
-    let mut tried = Vec::new();
-    for accepted in [false, true, true, false] {
-        let offer = next(&mut offers).await;
-        tried.push(offer.content().source.to_string());
-        if accepted { offer.accept() } else { offer.refuse(fault()) }
+    let offers = start(vec![handlers, rules, instances]);
+    let mut decisions = [
+        handlers_script.offer(&[full("handlers", &["h"])]).await,
+        rules_script.offer(&[full("rules", &["r"])]).await,
+        instances_script.offer(&[full("instances", &["i"])]).await,
+    ];
+    for pending in &mut decisions[..2] {
+        assert_eq!(decision(pending).await, Some(Decision::Pending));
     }
-    assert_eq!(tried, ["h", "i", "r", "h"], "in Mixer's order of kinds");
-    let verdicts = (first.await.unwrap(), second.await.unwrap(), third.await.unwrap());
-    assert_eq!(verdicts, (Err(fault()), Ok(()), Ok(())));
+    (offers, decisions, [handlers_script, rules_script, instances_script])
 }
 
 #[tokio::test]
-async fn a_source_offers_again_what_was_refused_when_an_offer_of_another_is_accepted() {
+async fn offers_that_are_refused_together_are_tried_alone_and_the_rest_again_after_those_that_are_accepted() {
+    let (mut offers, [mut handlers, mut rules, mut instances], _scripts) = three().await;
+    let refused = || Err(fault());
+    let verdicts = [refused(), refused(), Ok(()), Ok(()), refused()];
+    let tried = decide(&mut offers, &verdicts).await;
+    assert_eq!(tried, ["h, i, r", "h", "i", "r", "h"], "in Mixer's order of kinds");
+    assert_eq!(decision(&mut handlers).await, Some(Decision::Refused(fault())));
+    assert_eq!(decision(&mut rules).await, Some(Decision::Live));
+    assert_eq!(decision(&mut instances).await, Some(Decision::Live));
+}
+
+#[tokio::test]
+async fn an_offer_that_the_faults_name_does_not_hold_up_the_others() {
+    let (mut offers, [mut handlers, mut rules, _instances], _scripts) = three().await;
+    let names_the_rule = || vec![Fault::error("bad").of(ResourceName::new("r", Kind::Rule, "ns"))];
+    let verdicts = [Err(names_the_rule()), Ok(()), Err(names_the_rule())];
+    assert_eq!(decide(&mut offers, &verdicts).await, ["h, i, r", "h, i", "r"]);
+    assert_eq!(decision(&mut handlers).await, Some(Decision::Live));
+    assert_eq!(decision(&mut rules).await, Some(Decision::Refused(names_the_rule())));
+}
+
+#[tokio::test]
+async fn offers_that_need_each_other_come_into_use_beside_one_whose_faults_name_nothing() {
+    let (mut offers, [mut handlers, mut rules, mut instances], _scripts) = three().await;
+    let refused = || Err(fault());
+    let verdicts = [refused(), refused(), refused(), refused(), Ok(()), refused()];
+    assert_eq!(decide(&mut offers, &verdicts).await, ["h, i, r", "h", "i", "r", "i, r", "h"]);
+    assert_eq!(decision(&mut handlers).await, Some(Decision::Refused(fault())));
+    assert_eq!(decision(&mut rules).await, Some(Decision::Live));
+    assert_eq!(decision(&mut instances).await, Some(Decision::Live));
+}
+
+#[tokio::test]
+async fn a_refused_offer_is_tried_again_with_the_next_of_any_source_and_its_source_learns_the_outcome() {
     let ((rules, rules_script), (others, others_script)) =
         (part("r", only("rules"), &[]), part("h", all_but("rules"), &[]));
     let mut offers = start(vec![rules, others]);
-    let verdict = rules_script.offer(&[full("rules", &["r"])]).await;
-    next(&mut offers).await.refuse(fault());
-    assert_eq!(verdict.await.unwrap(), Err(fault()));
-    let verdict = others_script.offer(&[full("handlers", &["bad"])]).await;
-    next(&mut offers).await.refuse(fault());
-    verdict.await.unwrap().unwrap_err();
-    assert_eq!((rules_script.reoffers(), others_script.reoffers()), (0, 0));
-    let verdict = others_script.offer(&[full("handlers", &["h"])]).await;
-    next(&mut offers).await.accept();
-    verdict.await.unwrap().unwrap();
-    tokio::time::timeout(Duration::from_secs(5), async {
-        while rules_script.reoffers() == 0 {
-            tokio::task::yield_now().await;
-        }
-    })
-    .await
-    .unwrap();
-    assert_eq!((rules_script.reoffers(), others_script.reoffers()), (1, 0));
+    let mut rules = rules_script.offer(&[full("rules", &["r"])]).await;
+    decide(&mut offers, &[Err(fault())]).await;
+    assert_eq!(decision(&mut rules).await, Some(Decision::Refused(fault())));
+    let mut handlers = others_script.offer(&[full("handlers", &["h"])]).await;
+    assert_eq!(decide(&mut offers, &[Ok(())]).await, ["h, r"]);
+    assert_eq!(decision(&mut handlers).await, Some(Decision::Live));
+    assert_eq!(decision(&mut rules).await, Some(Decision::Live));
+    assert_eq!(decision(&mut rules).await, None, "nothing can follow");
 }
 
-/// A source that offers its newest state when it changes, and again when it is asked to, as files do.
+#[tokio::test]
+async fn changes_add_to_a_refused_offer_of_their_collection_or_replace_it() {
+    let (rules, script) = part("r", only("rules"), &[]);
+    let mut offers = start(vec![rules]);
+    let rules = |names: &[&str]| full("rules", names).content.resources().to_vec();
+    let name = |name: &str| ResourceName::new(name, Kind::Rule, "ns");
+    let partial = |added: &[&str], removed: &[&str]| {
+        let removed = removed.iter().map(|removed| name(removed)).collect();
+        Change::new(collection("rules").unwrap(), Content::Partial { added: rules(added), removed })
+    };
+    let tried = async |offers: &mut mpsc::Receiver<Offer>| {
+        let offer = next(offers).await;
+        let content = offer.content().changes[0].content.clone();
+        offer.refuse(fault());
+        content
+    };
+    let mut first = script.offer(&[partial(&["a", "b"], &["x"])]).await;
+    tried(&mut offers).await;
+    assert_eq!(decision(&mut first).await, Some(Decision::Refused(fault())));
+    let _second = script.offer(&[partial(&["c", "x"], &["a", "y"])]).await;
+    let both = Content::Partial { added: rules(&["b", "c", "x"]), removed: vec![name("a"), name("y")] };
+    assert_eq!(tried(&mut offers).await, both);
+    assert_eq!(decision(&mut first).await, None, "it is replaced");
+    let _third = script.offer(&[full("rules", &["a", "d"])]).await;
+    assert_eq!(tried(&mut offers).await, Content::Full(rules(&["a", "d"])));
+    let _fourth = script.offer(&[partial(&["e"], &["a"])]).await;
+    assert_eq!(tried(&mut offers).await, Content::Full(rules(&["d", "e"])));
+}
+
+#[tokio::test]
+async fn bad_resources_that_are_skipped_come_into_use_once_they_fit() {
+    let (rules, script) = part("r", only("rules"), &[]);
+    let mut offers = start(vec![MergedSource { skip_bad_resources: true, ..rules }]);
+    let named = |name: &str| vec![Fault::error("no handler").of(ResourceName::new(name, Kind::Rule, "ns"))];
+    let tried = async |offers: &mut mpsc::Receiver<Offer>, verdict: Verdict| {
+        let offer = next(offers).await;
+        let names = names_in(offer.content(), "rules").unwrap();
+        match verdict {
+            Ok(()) => offer.accept(),
+            Err(faults) => offer.refuse(faults),
+        }
+        names.into_iter().collect::<String>()
+    };
+    let mut decisions = script.offer(&[full("rules", &["a", "b", "c"])]).await;
+    assert_eq!(tried(&mut offers, Err(named("a"))).await, "abc");
+    assert_eq!(tried(&mut offers, Err(named("b"))).await, "bc");
+    assert_eq!(tried(&mut offers, Ok(())).await, "c");
+    assert_eq!(decision(&mut decisions).await, Some(Decision::Live));
+    assert_eq!(tried(&mut offers, Err(fault())).await, "ab", "the others may be what they lack");
+    let added =
+        Content::Partial { added: full("rules", &["d"]).content.resources().to_vec(), removed: Vec::new() };
+    let _more = script.offer(&[Change::new(collection("rules").unwrap(), added)]).await;
+    assert_eq!(tried(&mut offers, Ok(())).await, "abd");
+}
+
+/// A source that offers its newest state when it changes.
 struct Latest {
     state: watch::Receiver<Vec<String>>,
     collection: &'static str,
-    again: Arc<Again>,
-}
-
-#[derive(Debug, Default)]
-struct Again(Notify);
-
-impl SourceHandle for Again {
-    fn status(&self) -> BoxFuture<'_, Option<SourceStatus>> {
-        std::future::ready(None).boxed()
-    }
-
-    fn reoffer(&self) -> BoxFuture<'_, ()> {
-        self.0.notify_one();
-        std::future::ready(()).boxed()
-    }
 }
 
 impl Source for Latest {
     fn name(&self) -> String {
         self.collection.to_owned()
-    }
-
-    fn handle(&self) -> Option<Arc<dyn SourceHandle>> {
-        Some(self.again.clone())
     }
 
     fn run(mut self: Box<Self>, mut offers: Offers) -> Pin<Box<dyn Future<Output = ()> + Send>> {
@@ -236,12 +282,10 @@ impl Source for Latest {
                 let names: Vec<&str> = names.iter().map(String::as_str).collect();
                 let changes = vec![full(self.collection, &names)];
                 let update = Update { source: self.collection.into(), changes, faults: Vec::new() };
-                if offers.offer(update).await.is_none() {
+                let Some(mut decisions) = offers.offer(update).await else { return };
+                decisions.next().await;
+                if self.state.changed().await.is_err() {
                     return;
-                }
-                tokio::select! {
-                    Ok(()) = self.state.changed() => {}
-                    () = self.again.0.notified() => {}
                 }
             }
         })
@@ -252,63 +296,74 @@ impl Source for Latest {
 fn names_in(update: &Update, short: &str) -> Option<BTreeSet<String>> {
     let of = collection(short).unwrap();
     let change = update.changes.iter().find(|change| change.collection == of)?;
-    let Content::Full(resources) = &change.content else { return None };
-    Some(resources.iter().map(|resource| resource.name.name().to_owned()).collect())
+    Some(change.content.resources().iter().map(|resource| resource.name.name().to_owned()).collect())
 }
 
-/// Takes rules only with all the handlers that are named like them.
-struct Checked(watch::Sender<(BTreeSet<String>, BTreeSet<String>)>);
+/// The collections in use, each with the names in it.
+type InUse = [BTreeSet<String>; 3];
+
+const COLLECTIONS: [&str; 3] = ["handlers", "instances", "rules"];
+
+/// Accepts rules only with the handlers and instances that are named like them, and these only with rules.
+struct Checked(watch::Sender<InUse>);
 
 impl Apply for Checked {
     async fn apply(&mut self, update: Update) -> Verdict {
-        let (rules, handlers) = self.0.borrow().clone();
-        let rules = names_in(&update, "rules").unwrap_or(rules);
-        let handlers = names_in(&update, "handlers").unwrap_or(handlers);
-        if !rules.is_subset(&handlers) {
+        let mut next = self.0.borrow().clone();
+        for (names, short) in next.iter_mut().zip(COLLECTIONS) {
+            if let Some(new) = names_in(&update, short) {
+                *names = new;
+            }
+        }
+        if next[0] != next[2] || next[1] != next[2] {
             return Err(fault());
         }
-        self.0.send_replace((rules, handlers));
+        self.0.send_replace(next);
         Ok(())
     }
 }
 
 proptest::proptest! {
-    #![proptest_config(proptest::prelude::ProptestConfig::with_cases(64))]
+    #![proptest_config(proptest::prelude::ProptestConfig::with_cases(128))]
 
-    /// Whatever was offered in whatever order: once the states of both sources fit together, they are in use.
+    /// Sources change in any order, together or with time in between: once all of them are valid together, what they hold is live.
     #[test]
-    fn states_that_fit_together_in_the_end_are_in_use(
-        steps in proptest::collection::vec((proptest::bool::ANY, 0u8..8, 0u64..3), 0..12),
+    fn what_sources_hold_comes_into_use_when_it_is_valid(
+        steps in proptest::collection::vec((0..3_usize, 0u8..8, 0u64..3), 0..12),
         last in 0u8..8,
+        order in proptest::sample::select(vec![[0, 1, 2], [0, 2, 1], [1, 0, 2], [1, 2, 0], [2, 0, 1], [2, 1, 0]]),
     ) {
         let names = |bits: u8| -> Vec<String> {
             (0..3).filter(|bit| bits >> bit & 1 == 1).map(|bit| format!("n{bit}")).collect()
         };
         let runtime = tokio::runtime::Builder::new_current_thread().enable_time().start_paused(true).build().unwrap();
         runtime.block_on(async {
-            let (rules_state, rules) = watch::channel(Vec::new());
-            let (handlers_state, handlers) = watch::channel(Vec::new());
-            let merged = |state, short| {
-                let source = Latest { state, collection: short, again: Arc::default() };
-                let required = BTreeSet::from([collection(short).unwrap()]);
-                MergedSource { source: Box::new(source), filter: only(short), required }
-            };
+            let (states, sources): (Vec<_>, Vec<MergedSource>) = COLLECTIONS
+                .into_iter()
+                .map(|short| {
+                    let (sender, state) = watch::channel(Vec::new());
+                    let required = BTreeSet::from([collection(short).unwrap()]);
+                    let source = Latest { state, collection: short };
+                    (sender, MergedSource { filter: only(short), required, ..source.into() })
+                })
+                .unzip();
             let (applied, mut in_use) = watch::channel(Default::default());
-            let sources = vec![merged(rules, "rules"), merged(handlers, "handlers")];
             tokio::spawn(Acceptance::new(Checked(applied)).run(sources));
-            for (is_rules, bits, pause) in steps {
-                if is_rules { &rules_state } else { &handlers_state }.send_replace(names(bits));
-                for _ in 0..pause {
-                    tokio::task::yield_now().await;
-                }
+            let pause = async |times: u64| {
+                // A paused clock moves on when every task waits.
+                tokio::time::sleep(Duration::from_millis(times)).await;
+            };
+            for (collection, bits, times) in steps {
+                states[collection].send_replace(names(bits));
+                pause(times).await;
             }
-            rules_state.send_replace(names(last));
-            // Long enough for the rules to be refused.
-            tokio::time::sleep(Duration::from_millis(1)).await;
-            handlers_state.send_replace(names(7));
-            let expected = (names(last).into_iter().collect(), names(7).into_iter().collect());
+            for collection in order {
+                states[collection].send_replace(names(last));
+                pause(1).await;
+            }
+            let expected: InUse = std::array::from_fn(|_| names(last).into_iter().collect());
             let converged = tokio::time::timeout(Duration::from_secs(5), in_use.wait_for(|in_use| *in_use == expected)).await;
-            assert!(converged.is_ok(), "states that fit together are not in use");
+            assert!(converged.is_ok(), "what the sources hold is not in use");
         });
     }
 }

@@ -5,8 +5,8 @@ use std::{collections::BTreeMap, sync::Arc};
 use super::{Change, Resource, body, name};
 use crate::{Collection, Content, Finding, Kind, ResourceName, Types};
 
-/// Decodes the resources of a change. The faults name those that cannot be decoded.
-pub(crate) fn decode(change: &Change, source: &str) -> Result<crate::Change, Vec<crate::Fault>> {
+/// Decodes the resources of a change. Those that cannot be decoded are missing in it, and named by the faults.
+pub(crate) fn decode(change: &Change, source: &str) -> (crate::Change, Vec<crate::Fault>) {
     let collection = Collection::new(&change.collection);
     let mut faults = Vec::new();
     let mut resources = Vec::with_capacity(change.resources.len());
@@ -23,15 +23,12 @@ pub(crate) fn decode(change: &Change, source: &str) -> Result<crate::Change, Vec
             Err(error) => faults.push(crate::Fault::error(error.to_string()).of(name)),
         }
     }
-    if !faults.is_empty() {
-        return Err(faults);
-    }
     let removed = || change.removed.iter().map(|name| resource_name(name, kind(&collection, None))).collect();
     let content = match change.full {
         true => Content::Full(resources),
         false => Content::Partial { added: resources, removed: removed() },
     };
-    Ok(crate::Change { collection, version: change.version.clone(), content })
+    (crate::Change { collection, version: change.version.clone(), content }, faults)
 }
 
 /// Encodes the resources of a change. Those that cannot be encoded are missing in it, and named by the faults.

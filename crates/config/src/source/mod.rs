@@ -3,18 +3,18 @@
 //! A [`Source`] offers [`Update`](crate::Update)s. Each is accepted or refused as a whole (see [`Acceptance`](crate::Acceptance)). A
 //! source sends the next state of a collection after the verdict on the last one, so that intermediate states are skipped.
 
+mod file_source;
+mod file_status;
 mod files;
 mod settings;
-mod shown;
 mod status;
-mod watch;
 
 use std::{pin::Pin, sync::Arc};
 
+pub use file_source::FileSource;
 pub use files::read;
 pub use settings::{SourceSettings, Wanted};
 pub use status::{CollectionStatus, Journal, Message, Refusal, SourceHandle, SourceStatus, unix_time};
-pub use watch::FileSource;
 
 use super::Offers;
 

@@ -13,9 +13,6 @@ use serde::Serialize;
 pub trait SourceHandle: Debug + Send + Sync {
     /// Returns the state of the source, or `None` before it has started.
     fn status(&self) -> BoxFuture<'_, Option<SourceStatus>>;
-
-    /// Has the source offer again what was refused: configuration of other sources has changed.
-    fn reoffer(&self) -> BoxFuture<'_, ()>;
 }
 
 /// What a source of configuration does, for people.
@@ -42,10 +39,13 @@ pub struct CollectionStatus {
     pub collection: String,
     /// Whether the program is ready only with it.
     pub required: bool,
-    /// The version that was accepted last.
+    /// The version in use.
     pub version: String,
-    /// How many resources that has.
+    /// The number of resources in it.
     pub resources: usize,
+    /// The version that was acknowledged and waits for other configuration.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub pending: Option<String>,
     /// Whether it is of this run, rather than from the cache.
     pub synced: bool,
     /// Whether the source does not serve it.

@@ -15,43 +15,67 @@ const WAITING: usize = 8;
 pub(super) struct Collection {
     pub(super) name: Arc<str>,
     pub(super) required: bool,
-    pub(super) held: Held,
-    /// Whether the application accepted it ever; it may be empty all the same.
-    pub(super) accepted: bool,
-    /// Whether that was on a stream, rather than from the cache.
+    /// What was offered to the application: what the source has, as far as it could be read. Pushes are compared with it.
+    pub(super) offered: Held,
+    /// What became of that; `None` before the first decision.
+    pub(super) outcome: Option<Outcome>,
+    /// What is in use.
+    pub(super) live: Held,
+    /// Whether a source has pushed it, rather than only the cache.
     pub(super) synced: bool,
-    /// What the application is asked about.
+    /// What the application decides on.
     pub(super) deciding: Option<Proposal>,
-    waiting: VecDeque<(StreamId, Resources)>,
+    /// The last proposal.
+    proposed: ProposalId,
+    /// The last proposal that the application keeps, whatever it decided.
+    pub(super) kept: ProposalId,
+    waiting: VecDeque<Waiting>,
     /// What was refused last, unless something was accepted since.
     pub(super) refused: Option<Refused>,
     /// The resources skipped last, in a push that was accepted otherwise.
     pub(super) skipped: Option<Nack>,
-    /// Set if it was the application that refused that, or resources that were skipped: the [context](Proposal::context) it did so
-    /// in. In another it might not.
-    pub(super) refused_in: Option<u64>,
     /// Since when the source is known not to serve it.
     pub(super) unsupported: Option<Instant>,
 }
 
-/// A change the application is asked about.
+/// A push that waits for the application to decide on the one before.
 #[derive(Debug)]
-pub(super) struct Proposal {
-    pub(super) origin: Origin,
-    pub(super) version: String,
-    pub(super) incremental: bool,
-    pub(super) difference: Difference,
-    /// How many changes, of all collections, had been accepted when the application was first asked.
-    pub(super) context: u64,
-    /// Whether resources that the application refused were removed from it.
-    pub(super) skipped: bool,
+pub(super) struct Waiting {
+    pub(super) stream: StreamId,
+    pub(super) push: Resources,
+    /// The nonces of full pushes that it replaces.
+    pub(super) replaced: Vec<String>,
 }
 
-/// Where a change comes from, and so whom to answer.
+/// A change that is offered to the application.
+#[derive(Debug)]
+pub(super) struct Proposal {
+    pub(super) id: ProposalId,
+    pub(super) origin: Origin,
+    pub(super) version: String,
+    pub(super) difference: Difference,
+}
+
+/// Identifies a proposal among those of its collection.
+pub type ProposalId = u64;
+
+/// Where a change comes from, and so which pushes are answered.
 #[derive(Debug)]
 pub(super) enum Origin {
-    Cache,
-    Push { stream: StreamId, nonce: String },
+    /// The cache, or the fact that the source does not serve the collection.
+    Sink,
+    Push {
+        stream: StreamId,
+        nonces: Vec<String>,
+    },
+}
+
+/// What became of the state that was offered last.
+#[derive(Clone, Debug)]
+pub(super) enum Outcome {
+    Live,
+    Pending,
+    Refused(Nack),
 }
 
 /// A push that was refused.
@@ -66,14 +90,16 @@ impl Collection {
         Self {
             name,
             required,
-            held: Held::default(),
-            accepted: false,
+            offered: Held::default(),
+            outcome: None,
+            live: Held::default(),
             synced: false,
             deciding: None,
+            proposed: 0,
+            kept: 0,
             waiting: VecDeque::new(),
             refused: None,
             skipped: None,
-            refused_in: None,
             unsupported: None,
         }
     }
@@ -81,43 +107,62 @@ impl Collection {
     /// Appends a push to the queue. A full push replaces earlier ones of the same stream. Returns `false` if too many
     /// wait.
     pub(super) fn enqueue(&mut self, stream: StreamId, push: Resources) -> bool {
+        let mut replaced = Vec::new();
         if !push.incremental {
-            self.waiting.retain(|(other, _)| *other != stream);
+            self.waiting.retain_mut(|other| {
+                if other.stream == stream {
+                    replaced.append(&mut other.replaced);
+                    replaced.push(std::mem::take(&mut other.push.nonce));
+                }
+                other.stream != stream
+            });
+            replaced.retain(|nonce| *nonce != push.nonce);
         }
-        let waiting = self.waiting.iter().filter(|(other, _)| *other == stream).count();
+        let waiting = self.waiting.iter().filter(|other| other.stream == stream).count();
         if waiting < WAITING {
-            self.waiting.push_back((stream, push));
+            self.waiting.push_back(Waiting { stream, push, replaced });
         }
         waiting < WAITING
     }
 
-    /// The next push to look at, if nothing is being decided.
-    pub(super) fn next(&mut self) -> Option<(StreamId, Resources)> {
+    /// The next push to process, if nothing is being decided.
+    pub(super) fn next(&mut self) -> Option<Waiting> {
         if self.deciding.is_some() { None } else { self.waiting.pop_front() }
     }
 
-    /// Asks the application about a change.
-    pub(super) fn propose(&mut self, proposal: Proposal) -> Change {
+    /// Offers a change to the application.
+    pub(super) fn propose(
+        &mut self,
+        origin: Origin,
+        version: String,
+        difference: Difference,
+    ) -> (ProposalId, Change) {
         let change = Change {
             collection: self.name.clone(),
-            version: proposal.version.clone(),
-            full: !self.accepted,
-            resources: proposal.difference.changed.clone(),
-            removed: proposal.difference.removed.clone(),
+            version: version.clone(),
+            full: self.outcome.is_none(),
+            resources: difference.changed.clone(),
+            removed: difference.removed.clone(),
         };
-        self.deciding = Some(proposal);
-        change
+        self.proposed += 1;
+        let id = self.proposed;
+        self.deciding = Some(Proposal { id, origin, version, difference });
+        (id, change)
     }
 
-    /// The application accepted a change.
-    pub(super) fn accept(&mut self, proposal: Proposal) {
-        self.accepted = true;
-        self.synced |= matches!(proposal.origin, Origin::Push { .. });
-        self.refused = None;
-        // An increment says nothing of what was refused before.
-        if proposal.skipped || !proposal.incremental {
-            self.refused_in = proposal.skipped.then_some(proposal.context);
+    /// Records what became of the state that was offered.
+    pub(super) fn settle(&mut self, outcome: Outcome) {
+        match &outcome {
+            Outcome::Live => {
+                self.refused = None;
+                self.live = self.offered.clone();
+            }
+            Outcome::Pending => self.refused = None,
+            Outcome::Refused(nack) => {
+                let version = self.offered.version().to_owned();
+                self.refused = Some(Refused { version, nack: nack.clone() });
+            }
         }
-        self.held.apply(proposal.difference, proposal.version);
+        self.outcome = Some(outcome);
     }
 }

@@ -18,9 +18,12 @@ use tokio::sync::{mpsc, oneshot};
 use tokio_util::sync::CancellationToken;
 use tonic::{Code, Status};
 
-use super::{Cache, Closed, Machine, Nack, Output, SinkOptions, StreamId, cache::Writer, status::Observed};
+use super::{
+    Cache, Closed, Machine, Output, ProposalId, SinkDecision, SinkOptions, StreamId, cache::Writer,
+    status::Observed,
+};
 use crate::{
-    Offer,
+    Decision, Decisions, Offer,
     mcp::{Change, metrics::SINK},
     proto::istio::mcp::v1alpha1::{RequestResources, Resources},
     source::SourceStatus,
@@ -47,7 +50,6 @@ enum Command {
     Received(StreamId, Resources),
     Closed(StreamId, Option<Status>, oneshot::Sender<Closed>),
     Describe(oneshot::Sender<SourceStatus>),
-    Reconsider,
 }
 
 /// The sink's end of a stream.
@@ -84,7 +86,7 @@ impl Sink {
             observed: Observed::default(),
             streams: HashMap::new(),
             offers,
-            verdicts: FuturesUnordered::new(),
+            decisions: FuturesUnordered::new(),
             writer: cache.map(Writer::start),
         };
         tokio::spawn(driver.run(inbox));
@@ -96,11 +98,6 @@ impl Sink {
         let (status, described) = oneshot::channel();
         self.commands.send(Command::Describe(status)).await.ok()?;
         described.await.ok()
-    }
-
-    /// Asks again for what the application refused: something that the sink does not know of has changed.
-    pub async fn reconsider(&self) {
-        let _ = self.commands.send(Command::Reconsider).await;
     }
 
     /// Takes part in a stream that opens. Requests for the source arrive at the receiver.
@@ -129,15 +126,15 @@ impl Stream {
     }
 }
 
-/// A collection, and the verdict on its change.
-type Decided = (Arc<str>, Result<(), Nack>);
+/// A decision on a proposal of a collection, and what waits for the next one.
+type Decided = (Arc<str>, ProposalId, Option<Decision>, Decisions);
 
 struct Driver {
     machine: Machine,
     observed: Observed,
     streams: HashMap<StreamId, Handle>,
     offers: mpsc::Sender<Offer<Change>>,
-    verdicts: FuturesUnordered<BoxFuture<'static, Decided>>,
+    decisions: FuturesUnordered<BoxFuture<'static, Decided>>,
     writer: Option<Writer>,
 }
 
@@ -151,8 +148,13 @@ impl Driver {
                     Some(command) => self.handle_command(command),
                     None => break,
                 },
-                Some((collection, verdict)) = self.verdicts.next(), if !self.verdicts.is_empty() => {
-                    self.machine.decided(&collection, verdict, now());
+                Some((collection, id, decision, decisions)) = self.decisions.next() => {
+                    // A proposal without further decisions was replaced, or is in use.
+                    if let Some(decision) = decision {
+                        let decision = SinkDecision::new(&collection, decision);
+                        self.machine.decided(&collection, id, decision, now());
+                        self.await_decision(collection, id, decisions);
+                    }
                 }
                 () = sleep_until(wakeup) => {}
             }
@@ -181,7 +183,6 @@ impl Driver {
             Command::Describe(status) => {
                 let _ = status.send(self.observed.describe(&self.machine));
             }
-            Command::Reconsider => self.machine.reconsider(now()),
         }
     }
 
@@ -194,16 +195,12 @@ impl Driver {
                     self.send(id, request);
                 }
                 Output::End(id, status) => self.end(id, status),
-                Output::Decide(change) => {
+                Output::Decide(id, change) => {
                     let collection = change.collection.clone();
-                    let (offer, verdict) = Offer::new(change);
-                    // If the receiver is gone, the offer is dropped, which is a verdict.
+                    let (offer, decisions) = Offer::new(change);
+                    // If the receiver is gone, the offer is dropped, which is a decision.
                     let _ = self.offers.try_send(offer);
-                    let verdict = async move {
-                        let verdict = verdict.await.map_err(|faults| Nack::new(&collection, &faults));
-                        (collection, verdict)
-                    };
-                    self.verdicts.push(verdict.boxed());
+                    self.await_decision(collection, id, decisions);
                 }
                 Output::Accepted { collection, news } => {
                     self.observed.accepted(&collection);
@@ -214,6 +211,14 @@ impl Driver {
                 }
             }
         }
+    }
+
+    fn await_decision(&self, collection: Arc<str>, id: ProposalId, mut decisions: Decisions) {
+        let decision = async move {
+            let decision = decisions.next().await;
+            (collection, id, decision, decisions)
+        };
+        self.decisions.push(decision.boxed());
     }
 
     fn send(&mut self, id: StreamId, request: RequestResources) {

@@ -3,13 +3,15 @@ use std::{
     sync::Arc,
 };
 
+use imbl::OrdMap;
+
 use super::push::Push;
 use crate::mcp::Resource;
 
-/// What the sink has of a collection: what the application accepted last. It outlives streams.
-#[derive(Debug, Default)]
+/// A state of a collection. It outlives streams; copies share what is equal in them.
+#[derive(Clone, Debug, Default)]
 pub(super) struct Held {
-    resources: BTreeMap<String, Arc<Resource>>,
+    resources: OrdMap<String, Arc<Resource>>,
     version: String,
     generation: u64,
 }
@@ -24,18 +26,6 @@ pub(super) struct Difference {
 impl Difference {
     pub(super) fn is_empty(&self) -> bool {
         self.changed.is_empty() && self.removed.is_empty()
-    }
-
-    /// Whether it concerns that resource.
-    pub(super) fn names(&self, name: &str) -> bool {
-        self.changed.iter().any(|changed| changed.name == name)
-            || self.removed.iter().any(|removed| removed == name)
-    }
-
-    /// Leaves these resources as they are.
-    pub(super) fn skip(&mut self, skipped: impl Fn(&str) -> bool) {
-        self.changed.retain(|changed| !skipped(&changed.name));
-        self.removed.retain(|removed| !skipped(removed));
     }
 }
 
@@ -81,6 +71,16 @@ impl Held {
         Difference {
             changed: changed.map(|resource| Arc::new(resource.detached())).collect(),
             removed: gone.into_iter().filter(|name| self.resources.contains_key(name)).collect(),
+        }
+    }
+
+    /// Returns the way from this state to another one.
+    pub(super) fn difference_to(&self, other: &Self) -> Difference {
+        let differs = |resource: &&Arc<Resource>| self.resources.get(&resource.name) != Some(*resource);
+        let is_gone = |name: &&String| !other.resources.contains_key(*name);
+        Difference {
+            changed: other.resources.values().filter(differs).cloned().collect(),
+            removed: self.resources.keys().filter(is_gone).cloned().collect(),
         }
     }
 

@@ -9,12 +9,13 @@ use tonic::{Code, Status};
 
 use super::{
     CollectionView, Mode, Nack, SinkOptions,
-    collection::{Collection, Origin, Proposal},
+    collection::{Collection, Origin, Outcome, ProposalId},
     held::Difference,
     request::{nack_request, request, unsupported_collection},
     stream::{Base, Stream},
 };
 use crate::{
+    Decision,
     mcp::{Change, Resource},
     proto::istio::mcp::v1alpha1::{RequestResources, Resources, SinkNode},
 };
@@ -32,16 +33,51 @@ pub enum Output {
     Send(StreamId, RequestResources),
     /// End the stream with that status, and say so to [`Machine::closed`].
     End(StreamId, Status),
-    /// Ask the application, and pass the verdict to [`Machine::decided`]. At most one change of a collection is undecided at a
-    /// time.
-    Decide(Change),
-    /// For information: what the sink holds of a collection is what a source has just pushed.
+    /// Offer the change to the application, and pass its decisions to [`Machine::decided`] with the proposal's id. At most one
+    /// change of a collection is undecided at a time.
+    Decide(ProposalId, Change),
+    /// For information: what a source has pushed of a collection is in use.
     Accepted {
         /// The collection.
         collection: Arc<str>,
         /// Whether that was not known before; that there is nothing is news once.
         news: bool,
     },
+}
+
+/// A decision of the application on a proposal.
+#[derive(Clone, Debug)]
+pub enum SinkDecision {
+    /// It is in use.
+    Live,
+    /// It is kept, and comes into use with other configuration.
+    Pending,
+    /// It is kept, and not in use for these reasons; the application tries it again by itself.
+    Refused(Nack),
+    /// It cannot be read, and is dropped.
+    Unreadable(Nack),
+}
+
+impl SinkDecision {
+    /// Translates a decision on a change of the collection.
+    pub(super) fn new(collection: &str, decision: Decision) -> Self {
+        match decision {
+            Decision::Live => Self::Live,
+            Decision::Pending => Self::Pending,
+            Decision::Refused(faults) => Self::Refused(Nack::new(collection, &faults)),
+            Decision::Unreadable(faults) => Self::Unreadable(Nack::new(collection, &faults)),
+        }
+    }
+
+    /// Returns what became of a proposal that is kept, or why it is dropped.
+    pub(super) fn into_outcome(self) -> Result<Outcome, Nack> {
+        match self {
+            Self::Live => Ok(Outcome::Live),
+            Self::Pending => Ok(Outcome::Pending),
+            Self::Refused(nack) => Ok(Outcome::Refused(nack)),
+            Self::Unreadable(nack) => Err(nack),
+        }
+    }
 }
 
 /// What a stream was good for.
@@ -65,11 +101,7 @@ pub struct Machine {
     pub(super) collections: BTreeMap<Arc<str>, Collection>,
     pub(super) streams: BTreeMap<StreamId, Stream>,
     pub(super) outputs: VecDeque<Output>,
-    /// Stands for all collections that were not asked for.
-    unknown: Arc<str>,
     probed: Option<Instant>,
-    /// How many changes were accepted.
-    pub(super) context: u64,
 }
 
 impl Machine {
@@ -85,9 +117,7 @@ impl Machine {
             collections: collections.collect(),
             streams: BTreeMap::new(),
             outputs: VecDeque::new(),
-            unknown: "".into(),
             probed: None,
-            context: 0,
             options,
         }
     }
@@ -99,17 +129,9 @@ impl Machine {
 
     /// Offers the application the cached state of a collection. Only before the first stream.
     pub fn restore(&mut self, collection: &str, version: String, resources: Vec<Arc<Resource>>) {
-        if let Some(collection) = self.collections.get_mut(collection) {
-            let change = collection.propose(Proposal {
-                origin: Origin::Cache,
-                version,
-                incremental: false,
-                difference: Difference { changed: resources, removed: Vec::new() },
-                context: self.context,
-                skipped: false,
-            });
-            self.outputs.push_back(Output::Decide(change));
-        }
+        let Some(collection) = self.collections.get(collection) else { return };
+        let name = collection.name.clone();
+        self.propose(&name, Origin::Sink, version, Difference { changed: resources, removed: Vec::new() });
     }
 
     /// A stream opened: everything is asked for, in the order of the collections' names.
@@ -117,8 +139,8 @@ impl Machine {
         let mut stream = Stream::new(&self.options, now);
         for (name, collection) in self.collections.iter().filter(|(_, c)| c.unsupported.is_none()) {
             let mut request = request(&self.node, name);
-            if matches!(self.options.mode, Mode::Resume | Mode::Delta) && !collection.held.is_empty() {
-                let versions = collection.held.versions();
+            if matches!(self.options.mode, Mode::Resume | Mode::Delta) && !collection.offered.is_empty() {
+                let versions = collection.offered.versions();
                 let resume = RequestResources {
                     incremental: true,
                     initial_resource_versions: versions,
@@ -127,10 +149,10 @@ impl Machine {
                 // Galley reads no longer requests; the whole collection is the way out.
                 if resume.encoded_len() <= LONGEST_REQUEST {
                     request = resume;
-                    stream.set_base(name, Base::Generation(collection.held.generation()));
+                    stream.set_base(name, Base::State(collection.offered.clone()));
                 }
             }
-            stream.enqueue_request(name, request, now);
+            stream.ask(name, request, now);
         }
         self.streams.insert(id, stream);
     }
@@ -138,12 +160,13 @@ impl Machine {
     /// A push arrived.
     pub fn received(&mut self, id: StreamId, push: Resources, now: Instant) {
         let Some(stream) = self.streams.get_mut(&id).filter(|stream| !stream.is_ending()) else { return };
+        stream.received(&push.collection, &push.nonce);
         let Some(collection) = self.collections.get_mut(push.collection.as_str()) else {
             // Also what a source says first that has dialed: it asks to be asked (docs/behaviour/mcp.md#sources-that-dial).
             let text = format!("unsupported collection {}", push.collection);
             let refusal =
                 nack_request(request(&self.node, &push.collection), push.nonce, Code::Unimplemented, text);
-            stream.enqueue_idle(&self.unknown, refusal, now);
+            stream.answer(&push.collection, refusal, false, now);
             return;
         };
         // The source does serve it.
@@ -158,27 +181,6 @@ impl Machine {
         self.process(&name, now);
     }
 
-    /// The application has decided on the change of a collection it was asked about.
-    pub fn decided(&mut self, collection: &str, verdict: Result<(), Nack>, now: Instant) {
-        let Some(collection) = self.collections.get_mut(collection) else { return };
-        let name = collection.name.clone();
-        let Some(mut proposal) = collection.deciding.take() else { return };
-        let accepted = collection.accepted;
-        match verdict {
-            Ok(()) => self.accept(&name, proposal, now),
-            Err(nack) if !self.skip_bad(&name, &mut proposal, &nack) => {
-                if let Some(collection) = self.collections.get_mut(&name) {
-                    collection.refused_in = Some(proposal.context);
-                }
-                self.refuse(&name, proposal.origin, proposal.version, nack, now);
-            }
-            Err(_) if accepted && proposal.difference.is_empty() => self.accept(&name, proposal, now),
-            Err(_) => self.propose(&name, proposal),
-        }
-        self.process(&name, now);
-        self.request_refused(now);
-    }
-
     /// A stream ended, with that status, or because of this side.
     pub fn closed(&mut self, id: StreamId, status: Option<&Status>, now: Instant) -> Closed {
         let Some(stream) = self.streams.remove(&id) else { return Closed::default() };
@@ -188,14 +190,15 @@ impl Machine {
                 tracing::warn!(
                     collection = &*collection.name,
                     required = collection.required,
-                    "the source does not serve this collection; it will be asked for again later"
+                    "the source does not serve this collection, which counts as empty; it will be asked for again later"
                 );
             }
             collection.unsupported = Some(now);
             collection.name.clone()
         });
-        if unsupported.is_some() {
+        if let Some(name) = &unsupported {
             self.probed.get_or_insert(now);
+            self.propose_empty(name);
         }
         Closed { good: stream.is_accepted(), unsupported }
     }
@@ -227,9 +230,9 @@ impl Machine {
         due.into_iter().chain(probe).chain(resync).min()
     }
 
-    /// The required collections that nothing was accepted of yet, neither from a source nor from a cache.
+    /// The required collections of which nothing has come yet, neither from a source nor from a cache.
     pub fn pending(&self) -> impl Iterator<Item = &Arc<str>> {
-        self.collections.values().filter(|c| c.required && !c.accepted).map(|c| &c.name)
+        self.collections.values().filter(|c| c.required && c.outcome.is_none()).map(|c| &c.name)
     }
 
     /// What is known of each collection, in the order of their names.
@@ -240,6 +243,15 @@ impl Machine {
     /// What is known of a collection.
     pub fn collection(&self, name: &str) -> Option<CollectionView<'_>> {
         self.collections.get(name).map(CollectionView)
+    }
+
+    /// Offers a collection as empty that the source does not serve, unless something of it was pushed before.
+    fn propose_empty(&mut self, name: &Arc<str>) {
+        let is_unknown =
+            |collection: &Collection| collection.outcome.is_none() && collection.deciding.is_none();
+        if self.collections.get(name).is_some_and(is_unknown) {
+            self.propose(name, Origin::Sink, String::new(), Difference::default());
+        }
     }
 
     /// When the next unsupported collection is asked for again.
@@ -255,7 +267,7 @@ impl Machine {
         for stream in self.streams.values_mut().filter(|stream| stream.resync().is_some_and(|at| at <= now)) {
             stream.resynced(now);
             for collection in &asked {
-                stream.enqueue_request(collection, request(&self.node, collection), now);
+                stream.ask(collection, request(&self.node, collection), now);
             }
         }
     }
@@ -270,7 +282,7 @@ impl Machine {
         let Some(collection) = skipped.min_by_key(|collection| collection.unsupported) else { return };
         collection.unsupported = Some(now);
         for stream in self.streams.values_mut() {
-            stream.enqueue_request(&collection.name, request(&self.node, &collection.name), now);
+            stream.ask(&collection.name, request(&self.node, &collection.name), now);
         }
     }
 }

@@ -18,9 +18,10 @@ mod view;
 use std::{collections::BTreeMap, time::Duration};
 
 pub use cache::Cache;
+pub use collection::ProposalId;
 pub use dial::dial;
 pub use driver::Sink;
-pub use machine::{Closed, Machine, Output, StreamId};
+pub use machine::{Closed, Machine, Output, SinkDecision, StreamId};
 pub use nack::{Nack, NackReason};
 pub use service::ResourceSinkService;
 pub use view::CollectionView;

@@ -87,6 +87,7 @@ impl Observed {
             required: collection.required(),
             version: collection.version().to_owned(),
             resources: collection.resources().len(),
+            pending: collection.pending().map(str::to_owned),
             synced: collection.synced(),
             unsupported: collection.unsupported(),
             accepted_seconds_ago: accepted.map(|at| at.elapsed().as_secs()),

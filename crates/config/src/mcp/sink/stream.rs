@@ -1,24 +1,29 @@
 use std::{
-    collections::BTreeMap,
+    collections::{BTreeMap, VecDeque},
     sync::Arc,
     time::{Duration, Instant},
 };
 
 use tonic::Status;
 
-use super::SinkOptions;
+use super::{SinkOptions, held::Held};
 use crate::{
     mcp::rate::{Bucket, Rate},
     proto::istio::mcp::v1alpha1::RequestResources,
 };
 
-/// What the sink knows of one stream, and what it still has to say on it. It dies with the stream, nonces included.
+/// The number of pushes of one stream that may wait for their answers.
+const UNANSWERED: usize = 128;
+
+/// What the sink knows of one stream, and what it still has to send on it. It dies with the stream, nonces included.
 #[derive(Debug)]
 pub(super) struct Stream {
     requests: Bucket,
     idle_rate: Rate,
-    idle: BTreeMap<Arc<str>, Bucket>,
-    outbox: Vec<Message>,
+    idle: BTreeMap<String, Bucket>,
+    /// The pushes without a sent answer, in the order in which they arrived.
+    answers: VecDeque<Answer>,
+    questions: Vec<Question>,
     bases: BTreeMap<Arc<str>, Base>,
     resync: Option<(Duration, Instant)>,
     good: bool,
@@ -27,18 +32,27 @@ pub(super) struct Stream {
 }
 
 /// What a source thinks the sink has of a collection: what it computes increments from.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug)]
 pub(super) enum Base {
     /// The sink has sent no versions.
     Nothing,
-    /// What was held at that generation.
-    Generation(u64),
-    /// Either of several things.
+    /// This state.
+    State(Held),
+    /// Either of several states.
     Unsure,
 }
 
+/// The answer to a push.
 #[derive(Debug)]
-struct Message {
+struct Answer {
+    collection: String,
+    nonce: String,
+    /// The answer and when it is sent; `None` while the push is being decided on.
+    ready: Option<(Instant, RequestResources)>,
+}
+
+#[derive(Debug)]
+struct Question {
     collection: Arc<str>,
     at: Instant,
     request: RequestResources,
@@ -50,7 +64,8 @@ impl Stream {
             requests: Bucket::new(options.requests),
             idle_rate: options.idle_replies,
             idle: BTreeMap::new(),
-            outbox: Vec::new(),
+            answers: VecDeque::new(),
+            questions: Vec::new(),
             bases: BTreeMap::new(),
             resync: options.resync.map(|every| (every, now + every)),
             good: false,
@@ -58,28 +73,57 @@ impl Stream {
         }
     }
 
-    /// Says something about a collection: an answer in the place of one that was not sent yet, or a question.
-    pub(super) fn enqueue_request(&mut self, collection: &Arc<str>, request: RequestResources, at: Instant) {
-        let message = Message { collection: collection.clone(), at, request };
-        match self.outbox.iter_mut().find(|other| other.replaces(&message)) {
-            Some(place) => *place = message,
-            None => self.outbox.push(message),
+    /// Asks for a collection, in the place of a question that was not sent yet.
+    pub(super) fn ask(&mut self, collection: &Arc<str>, request: RequestResources, at: Instant) {
+        let question = Question { collection: collection.clone(), at, request };
+        match self.questions.iter_mut().find(|other| other.collection == *collection) {
+            Some(place) => *place = question,
+            None => self.questions.push(question),
         }
     }
 
-    /// Answers a push that changed nothing. A source that answers such an answer with the same push again is slowed down.
-    pub(super) fn enqueue_idle(&mut self, collection: &Arc<str>, request: RequestResources, now: Instant) {
-        let bucket = self.idle.entry(collection.clone()).or_insert_with(|| Bucket::new(self.idle_rate));
-        // Of what replaces something that still waits, only one is counted: it will be sent once.
-        let message = Message { collection: collection.clone(), at: now, request };
-        let waits = self.outbox.iter().find(|other| other.replaces(&message) && other.at > now);
-        let at = waits.map_or_else(|| bucket.take(now), |message| message.at);
-        self.enqueue_request(collection, message.request, at);
+    /// Takes note of a push, so that answers keep the order of pushes. A push that is repeated before it is answered has one answer.
+    pub(super) fn received(&mut self, collection: &str, nonce: &str) {
+        if self.answers.iter().any(|other| other.answers(collection, nonce)) {
+            return;
+        }
+        if self.answers.len() == UNANSWERED {
+            return self.end(Status::resource_exhausted(
+                "too many pushes at a time: a source waits for the answer to one before the next",
+            ));
+        }
+        self.answers.push_back(Answer {
+            collection: collection.to_owned(),
+            nonce: nonce.to_owned(),
+            ready: None,
+        });
+    }
+
+    /// Answers a push. If the push changed nothing, a source that sends it again and again is slowed down.
+    pub(super) fn answer(
+        &mut self,
+        collection: &str,
+        request: RequestResources,
+        changed: bool,
+        now: Instant,
+    ) {
+        let nonce = request.response_nonce.as_str();
+        let Some(answer) = self.answers.iter_mut().find(|other| other.answers(collection, nonce)) else {
+            return;
+        };
+        // What replaces an answer that is not sent yet is counted once.
+        let delayed = answer.ready.as_ref().map(|(at, _)| *at).filter(|at| *at > now);
+        let bucket = || {
+            let rate = self.idle_rate;
+            self.idle.entry(collection.to_owned()).or_insert_with(|| Bucket::new(rate)).take(now)
+        };
+        let at = if changed { now } else { delayed.unwrap_or_else(bucket) };
+        answer.ready = Some((at, request));
     }
 
     /// What the source thinks the sink has of a collection.
-    pub(super) fn base(&self, collection: &Arc<str>) -> Base {
-        self.bases.get(collection).copied().unwrap_or(Base::Nothing)
+    pub(super) fn base(&self, collection: &Arc<str>) -> &Base {
+        self.bases.get(collection).unwrap_or(&Base::Nothing)
     }
 
     pub(super) fn set_base(&mut self, collection: &Arc<str>, base: Base) {
@@ -118,7 +162,8 @@ impl Stream {
     /// Takes the status to end the stream with, and drops all queued requests.
     pub(super) fn over(&mut self) -> Option<Status> {
         let status = self.ending.as_mut()?.take();
-        self.outbox.clear();
+        self.answers.clear();
+        self.questions.clear();
         status
     }
 
@@ -127,33 +172,41 @@ impl Stream {
         if self.requests.wait(now).is_some() {
             return None;
         }
-        let due =
-            (0..self.outbox.len()).find(|index| self.may_go(*index) && self.outbox[*index].at <= now)?;
+        let is_due = |answer: &mut Answer| answer.at().is_some_and(|at| at <= now);
+        let answer = self.answers.pop_front_if(is_due).and_then(|answer| answer.ready);
+        let request = match answer {
+            Some((_, request)) => request,
+            None => {
+                let may_ask = |question: &Question| question.at <= now && self.may_ask(question);
+                let index = self.questions.iter().position(may_ask)?;
+                self.questions.remove(index).request
+            }
+        };
         self.requests.take(now);
-        Some(self.outbox.remove(due).request)
+        Some(request)
     }
 
     /// When there is something to send, if there is.
     pub(super) fn due(&self, now: Instant) -> Option<Instant> {
-        let may_go = (0..self.outbox.len()).filter(|index| self.may_go(*index));
-        let first = may_go.map(|index| self.outbox[index].at).min()?;
+        let answer = self.answers.front().and_then(Answer::at);
+        let questions = self.questions.iter().filter(|question| self.may_ask(question));
+        let first = questions.map(|question| question.at).chain(answer).min()?;
         Some(self.requests.wait(now).map_or(first, |earliest| first.max(earliest)))
     }
 
-    /// A question goes after the answer: while a push is under way it would be taken for the answer.
-    fn may_go(&self, index: usize) -> bool {
-        let message = &self.outbox[index];
-        let answer = |other: &&Message| other.is_answer() && other.collection == message.collection;
-        message.is_answer() || self.outbox.iter().find(answer).is_none()
+    /// A question follows the answers: a source takes it for the answer to a push that is under way.
+    fn may_ask(&self, question: &Question) -> bool {
+        self.answers.iter().all(|answer| answer.collection != *question.collection)
     }
 }
 
-impl Message {
-    fn is_answer(&self) -> bool {
-        !self.request.response_nonce.is_empty() || self.request.error_detail.is_some()
+impl Answer {
+    fn answers(&self, collection: &str, nonce: &str) -> bool {
+        self.collection == collection && self.nonce == nonce
     }
 
-    fn replaces(&self, other: &Self) -> bool {
-        self.collection == other.collection && self.is_answer() == other.is_answer()
+    /// When it is sent; `None` while it is not known.
+    fn at(&self) -> Option<Instant> {
+        self.ready.as_ref().map(|(at, _)| *at)
     }
 }

@@ -1,6 +1,9 @@
 use std::sync::Arc;
 
-use super::{Nack, collection::Collection};
+use super::{
+    Nack,
+    collection::{Collection, Outcome},
+};
 use crate::mcp::Resource;
 
 /// What is known of a collection.
@@ -18,14 +21,19 @@ impl<'a> CollectionView<'a> {
         self.0.required
     }
 
-    /// What the sink holds of it, in the order of names.
+    /// What is in use of it, in the order of names.
     pub fn resources(&self) -> impl ExactSizeIterator<Item = &'a Arc<Resource>> + use<'a> {
-        self.0.held.resources()
+        self.0.live.resources()
     }
 
-    /// The version of what it holds, as the source calls it.
+    /// The version of what is in use, as the source calls it.
     pub fn version(&self) -> &'a str {
-        self.0.held.version()
+        self.0.live.version()
+    }
+
+    /// The version that was acknowledged and waits for other configuration.
+    pub fn pending(&self) -> Option<&'a str> {
+        matches!(self.0.outcome, Some(Outcome::Pending)).then(|| self.0.offered.version())
     }
 
     /// Whether a push of it was accepted since the start.

@@ -5,16 +5,14 @@ use std::{
 };
 
 use futures_util::{FutureExt as _, future::BoxFuture};
-use tokio::{sync::Notify, time::Instant};
+use tokio::time::Instant;
 
 use super::{CollectionStatus, Journal, Message, Refusal, SourceHandle, SourceStatus, unix_time};
-use crate::{Change, Verdict};
+use crate::{Change, Decision};
 
-/// What can be seen of a source that sends all there is, in one update.
+/// The status of a source that offers its whole state in one update.
 #[derive(Debug, Default)]
-pub(super) struct Shown {
-    /// Asks for all there is once more.
-    pub(super) again: Notify,
+pub(super) struct FileStatus {
     state: Mutex<State>,
 }
 
@@ -29,7 +27,7 @@ struct State {
 /// An update in short: collection, version, number of resources.
 pub(super) type Offered = Vec<(String, String, usize)>;
 
-impl Shown {
+impl FileStatus {
     /// An update goes out.
     pub(super) fn offered(&self, source: &str, changes: &[Change]) -> Offered {
         let mut state = self.lock();
@@ -43,32 +41,30 @@ impl Shown {
         offered
     }
 
-    /// Records the verdict on an update.
-    pub(super) fn decided(&self, offered: Offered, verdict: Verdict) {
+    /// Records a decision on an update; later ones follow when it comes into use.
+    pub(super) fn decided(&self, offered: &Offered, decision: &Decision) {
         let mut state = self.lock();
-        let refusal = verdict.err().map(|faults| faults.first().map(ToString::to_string).unwrap_or_default());
-        match &refusal {
-            None => {
+        let refusal = match decision {
+            Decision::Live => {
                 state.record("ack", String::new());
                 state.accepted = Some(Instant::now());
+                None
             }
-            Some(reason) => state.record("nack", reason.clone()),
-        }
-        for (collection, version, resources) in offered {
+            Decision::Pending => None,
+            Decision::Refused(faults) | Decision::Unreadable(faults) => {
+                let reason = faults.first().map(ToString::to_string).unwrap_or_default();
+                state.record("nack", reason.clone());
+                Some(reason)
+            }
+        };
+        for (collection, version, resources) in offered.iter().cloned() {
             let known = state.collections.entry(collection.clone()).or_default();
             known.collection = collection;
-            match &refusal {
-                None => {
-                    *known = CollectionStatus {
-                        version,
-                        resources,
-                        synced: true,
-                        refused: None,
-                        ..std::mem::take(known)
-                    }
-                }
-                Some(reason) => known.refused = Some(Refusal { version, reason: reason.clone() }),
+            known.pending = (*decision == Decision::Pending).then(|| version.clone());
+            if *decision == Decision::Live {
+                (known.version, known.resources, known.synced) = (version.clone(), resources, true);
             }
+            known.refused = refusal.clone().map(|reason| Refusal { version, reason });
         }
     }
 
@@ -84,7 +80,7 @@ impl State {
     }
 }
 
-impl SourceHandle for Shown {
+impl SourceHandle for FileStatus {
     fn status(&self) -> BoxFuture<'_, Option<SourceStatus>> {
         let state = self.lock();
         let age = state.accepted.map(|at| at.elapsed().as_secs());
@@ -98,10 +94,5 @@ impl SourceHandle for Shown {
             ..SourceStatus::default()
         });
         ready(status).boxed()
-    }
-
-    fn reoffer(&self) -> BoxFuture<'_, ()> {
-        self.again.notify_one();
-        ready(()).boxed()
     }
 }

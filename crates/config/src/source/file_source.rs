@@ -1,6 +1,8 @@
 use std::{
     collections::BTreeSet,
-    fs, io,
+    fs,
+    future::pending,
+    io,
     os::unix::fs::MetadataExt as _,
     path::{Path, PathBuf},
     pin::Pin,
@@ -11,8 +13,12 @@ use std::{
 use notify::{EventKind, RecommendedWatcher, RecursiveMode, Watcher as _};
 use tokio::{sync::mpsc, task::spawn_blocking, time};
 
-use super::{Source, SourceHandle, files, shown::Shown};
-use crate::{Change, Collection, Content, Fault, Offers, Parsed, Resource, Update};
+use super::{
+    Source, SourceHandle,
+    file_status::{FileStatus, Offered},
+    files,
+};
+use crate::{Change, Collection, Content, Decisions, Fault, Offers, Parsed, Resource, Update};
 
 /// How long files must have been left alone before they are read.
 const QUIET: Duration = Duration::from_millis(100);
@@ -31,7 +37,7 @@ const SLOW_POLL: Duration = Duration::from_secs(10);
 pub struct FileSource {
     root: PathBuf,
     default_namespace: String,
-    status: Arc<Shown>,
+    status: Arc<FileStatus>,
 }
 
 impl FileSource {
@@ -44,6 +50,8 @@ impl FileSource {
         let name: Arc<str> = self.name().into();
         let mut seen = None;
         let mut sent = BTreeSet::new();
+        // The last update, which may still come into use.
+        let mut open = None;
         loop {
             // Watched first and anew each time: nothing is missed in between, and a directory that was replaced is found again.
             let (wake, mut woken) = mpsc::channel(1);
@@ -63,18 +71,31 @@ impl FileSource {
                 let changes = if there { changes(read.resources, &mut sent) } else { Vec::new() };
                 let offered = self.status.offered(&name, &changes);
                 let update = Update { source: name.clone(), changes, faults: read.faults };
-                // After a refusal, only other files or other sources are a reason for another offer.
-                let Some(verdict) = offers.offer(update).await else { return };
-                self.status.decided(offered, verdict);
+                let Some(mut decisions) = offers.offer(update).await else { return };
+                if let Some(decision) = decisions.next().await {
+                    self.status.decided(&offered, &decision);
+                }
+                open = Some((offered, decisions));
             }
             let interval = if watcher.is_some() { SLOW_POLL } else { POLL };
             tokio::select! {
                 Some(()) = woken.recv() => {}
-                () = self.status.again.notified() => seen = None,
+                () = self.follow(&mut open) => {}
                 () = time::sleep(interval) => {}
                 () = offers.closed() => return,
             }
         }
+    }
+
+    /// Records the next decision on an update; waits forever after the last one.
+    async fn follow(&self, open: &mut Option<(Offered, Decisions)>) {
+        if let Some((offered, decisions)) = open
+            && let Some(decision) = decisions.next().await
+        {
+            return self.status.decided(offered, &decision);
+        }
+        *open = None;
+        pending().await
     }
 
     /// What the files look like once they have stopped changing.
