@@ -31,6 +31,7 @@ use mixer_adapter_host::{
     handler::{AdaptersBuilder, Closing, TableLimits},
     session::{SessionKey, SessionLookup, SessionOptions},
 };
+use mixer_adapter_net::{available_memory, grpc::FREE_BYTES};
 
 /// Run the server: adapters for a real Mixer, and the Mixer API
 #[derive(Debug, Args)]
@@ -88,6 +89,11 @@ pub(super) struct Serve {
     /// Maximum size of a request message in bytes
     #[arg(long, value_name = "BYTES", default_value_t = 4 << 20, env = "MIXER_ADAPTER_MAX_MESSAGE_SIZE")]
     max_message_size: usize,
+
+    /// Maximum memory for requests and answers in flight, cached handlers and sessions; 256Mi is 256 MiB [default: 384Mi, or half
+    /// of the memory of the machine or container if that is less]
+    #[arg(long, value_name = "BYTES", env = "MIXER_ADAPTER_MEMORY_LIMIT", value_parser = value_parsers::bytes)]
+    memory_limit: Option<usize>,
 
     /// Maximum number of concurrent calls, which connections share fairly
     #[arg(long, value_name = "N", default_value_t = 16_384, env = "MIXER_ADAPTER_MAX_CALLS")]
@@ -163,8 +169,10 @@ impl Serve {
             .build()
             .context("cannot start the runtime")?;
         let adapters = super::adapters(&background, add)?;
+        let shares = self.memory();
         let limits = TableLimits {
             cached_handlers: self.handler_cache,
+            cached_bytes: shares.handlers,
             idle: value_parsers::unless_zero(self.session_idle),
             ..TableLimits::default()
         };
@@ -231,12 +239,24 @@ impl Serve {
         Ok(options.with_key(key))
     }
 
+    /// Divides the memory limit: a half for calls, a sixth for cached handlers, and the rest for sessions and the server itself.
+    fn memory(&self) -> MemoryShares {
+        let half = || {
+            available_memory().map_or(usize::MAX, |bytes| usize::try_from(bytes / 2).unwrap_or(usize::MAX))
+        };
+        let limit = self.memory_limit.unwrap_or_else(|| DEFAULT_MEMORY.min(half()));
+        // Small calls are part of their slots.
+        let small = self.max_calls.saturating_mul(FREE_BYTES);
+        MemoryShares { calls: (limit / 2).saturating_sub(small).max(limit / 8), handlers: limit / 6 }
+    }
+
     fn options(&self) -> ServerOptions {
         ServerOptions {
             max_message_size: self.max_message_size,
             max_concurrent_calls: self.max_calls,
             max_calls_per_connection: self.max_calls_per_connection,
             max_waiting_calls: self.max_waiting_calls,
+            max_call_bytes: self.memory().calls,
             max_connections: self.max_connections,
             max_connections_per_peer: self.max_connections_per_peer,
             handshake_timeout: self.handshake_timeout,
@@ -251,6 +271,15 @@ impl Serve {
             ..ServerOptions::default()
         }
     }
+}
+
+/// The default of `--memory-limit`.
+const DEFAULT_MEMORY: usize = 384 << 20;
+
+/// The parts of the memory limit in bytes.
+struct MemoryShares {
+    calls: usize,
+    handlers: usize,
 }
 
 /// The adapters and their templates, as the extensions of an xDS node.

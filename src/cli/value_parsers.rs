@@ -15,6 +15,8 @@ pub(super) enum ValueError {
     Duration,
     #[error("write a time that is longer than zero")]
     Timeout,
+    #[error("write a number of bytes, also with Ki, Mi or Gi: 268435456, 256Mi")]
+    Bytes,
     #[error("{0}; write HOST:PORT, with port 0 for a free one")]
     Address(#[source] io::Error),
     #[error("the name has no address")]
@@ -50,6 +52,15 @@ pub(super) fn duration(text: &str) -> Result<Duration, ValueError> {
 /// Parses a duration that cannot be zero.
 pub(super) fn timeout(text: &str) -> Result<Duration, ValueError> {
     unless_zero(duration(text)?).ok_or(ValueError::Timeout)
+}
+
+/// Parses a number of bytes: `268435456`, `256Mi`.
+pub(super) fn bytes(text: &str) -> Result<usize, ValueError> {
+    let units = [("Ki", 10), ("Mi", 20), ("Gi", 30)];
+    let unit = units.iter().find_map(|(unit, shift)| Some((text.strip_suffix(unit)?, *shift)));
+    let (number, shift) = unit.unwrap_or((text, 0));
+    let number: usize = number.trim().parse().map_err(|_| ValueError::Bytes)?;
+    number.checked_mul(1 << shift).ok_or(ValueError::Bytes)
 }
 
 /// `None` for zero, which disables a limit.

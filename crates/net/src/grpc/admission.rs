@@ -12,7 +12,7 @@ use crate::{
 };
 
 /// Bytes of a call that count as part of its slot, so that small calls need not be weighed.
-const FREE_BYTES: usize = 4096;
+pub const FREE_BYTES: usize = 4096;
 
 /// What all calls of a server share. When a part is used up, calls of the connection that holds the most of it give way to those
 /// of others.

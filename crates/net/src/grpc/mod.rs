@@ -8,6 +8,7 @@ mod service;
 mod stream;
 mod timeout;
 
+pub use admission::FREE_BYTES;
 pub use body::UnaryBody;
 pub use service::{Call, CallLimits, Methods, UnaryService};
 pub use stream::StreamBody;
