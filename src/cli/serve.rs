@@ -13,6 +13,7 @@ use clap::{Args, ValueEnum};
 use super::{
     config_args::{ConfigArgs, SAMPLE},
     log_args::LogArgs,
+    request_limit_args::RequestLimitArgs,
     signals::Signals,
     source_args::{OpenedSources, SourceArgs},
     value_parsers,
@@ -94,6 +95,9 @@ pub(super) struct Serve {
     /// of the memory of the machine or container if that is less]
     #[arg(long, value_name = "BYTES", env = "MIXER_ADAPTER_MEMORY_LIMIT", value_parser = value_parsers::bytes)]
     memory_limit: Option<usize>,
+
+    #[command(flatten)]
+    request_limits: RequestLimitArgs,
 
     /// Maximum number of concurrent calls, which connections share fairly
     #[arg(long, value_name = "N", default_value_t = 16_384, env = "MIXER_ADAPTER_MAX_CALLS")]
@@ -183,7 +187,7 @@ impl Serve {
         let workers = Workers::start(threads).context("cannot start the threads that serve calls")?;
         let signals = Signals::handle(self.grace)?;
         let served = background.block_on(async {
-            let mixer = Arc::new(Mixer::new());
+            let mixer = Arc::new(Mixer::new().with_limits(self.request_limits.limits()));
             let controller = self.controller(&mixer, &host);
             let status = controller.status();
             let server = Server::new(host.clone(), self.options()).mixer(mixer.clone());

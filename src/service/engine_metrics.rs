@@ -12,7 +12,7 @@ use prometheus_client::{
     registry::Unit,
 };
 
-use mixer_adapter_engine::{CheckOutcome, ConfigStatus, Mixer, QUOTA_OUTCOMES, REPORT_OUTCOMES};
+use mixer_adapter_engine::{CheckOutcome, ConfigStatus, Limit, Mixer, QUOTA_OUTCOMES, REPORT_OUTCOMES};
 
 /// Metrics of requests, and of the configuration if its status is known.
 pub(super) struct EngineMetrics {
@@ -58,6 +58,8 @@ impl EngineMetrics {
         counter(encoder, "mixer_reports", help, "outcome", &REPORT_OUTCOMES, &counts.reports)?;
         let help = "Quota requests, by grant: all of the amount, a part, nothing";
         counter(encoder, "mixer_quotas", help, "outcome", &QUOTA_OUTCOMES, &counts.quotas)?;
+        let help = "Calls that exceeded a limit, by limit";
+        counter(encoder, "mixer_requests_over_limit", help, "limit", &Limit::NAMES, &counts.over_limit)?;
         for (name, help, count) in [
             ("mixer_reported_requests", "Requests in reports", &counts.reported_requests),
             (

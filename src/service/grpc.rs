@@ -1,12 +1,16 @@
 //! The gRPC services of a server: methods of templates and backends by path, everything else by tonic's router.
 
-use std::{collections::HashMap, sync::Arc};
+use std::{collections::HashMap, sync::Arc, time::Duration};
 
 use bytes::Bytes;
-use tonic::{Status, service::Routes};
+use tonic::{Code, Status, service::Routes};
 
-use super::{ServerOptions, backend, rpc::Rpc};
-use mixer_adapter_host::{Host, handler::Caller};
+use super::{ServerOptions, backend, limits::count_fields, rpc::Rpc};
+use mixer_adapter_engine::{Limit, RequestLimits};
+use mixer_adapter_host::{
+    Host,
+    handler::{Caller, Method},
+};
 use mixer_adapter_net::grpc::{Call, CallLimits, Methods, UnaryService};
 
 /// All gRPC services of a server as one tower service, which layers can be put around.
@@ -16,6 +20,26 @@ pub type GrpcService = UnaryService<HostMethods, Routes>;
 pub struct HostMethods {
     pub(super) host: Arc<Host>,
     pub(super) rpcs: HashMap<&'static str, Rpc>,
+    /// Maximum number of instances in a call of a template.
+    pub(super) max_instances: usize,
+}
+
+/// The field of the instances in every request of a template (docs/behaviour/templates.md).
+const INSTANCES: u32 = 1;
+
+impl HostMethods {
+    /// Refuses a call of a template with too many instances.
+    fn admit(&self, method: &dyn Method, message: &[u8]) -> Result<(), Status> {
+        let instances = count_fields(message, INSTANCES, self.max_instances);
+        Limit::Instances.check(instances, self.max_instances).map_err(|error| {
+            for (adapter, metrics) in method.metrics() {
+                if adapter.is_empty() {
+                    metrics.record(Code::ResourceExhausted, Duration::ZERO);
+                }
+            }
+            Status::resource_exhausted(error.to_string())
+        })
+    }
 }
 
 impl Methods for HostMethods {
@@ -30,6 +54,7 @@ impl Methods for HostMethods {
     async fn call(&self, path: &str, message: Bytes, call: Call) -> Result<Bytes, Status> {
         let caller = Caller { connection: call.connection, peer: call.peer.clone(), deadline: call.deadline };
         if let Some(method) = self.host.adapters().method(path) {
+            self.admit(&**method, &message)?;
             return method.call(message, &*self.host, caller).await.map_err(Status::from);
         }
         match self.rpcs.get(path) {
@@ -43,7 +68,8 @@ impl Methods for HostMethods {
 pub(crate) fn adapter_services(host: Arc<Host>) -> GrpcService {
     let rpcs = HashMap::from(backend::methods(&host));
     let limits = ServerOptions::default().call_limits();
-    UnaryService::new(HostMethods { host, rpcs }, limits, Routes::default())
+    let max_instances = RequestLimits::default().instances;
+    UnaryService::new(HostMethods { host, rpcs, max_instances }, limits, Routes::default())
 }
 
 impl ServerOptions {

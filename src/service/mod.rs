@@ -10,6 +10,7 @@ mod engine_metrics;
 mod envoy;
 mod explain;
 mod grpc;
+mod limits;
 mod metrics;
 pub mod mixer;
 mod page;

@@ -19,9 +19,23 @@ where
     Response: Message,
     Answer: Future<Output = Result<Response, Status>> + Send + 'static,
 {
+    limited_rpc(|_| Ok(()), method)
+}
+
+/// Like [`rpc`], for encoded requests that `admit` accepts.
+pub(super) fn limited_rpc<Request, Response, Answer>(
+    admit: impl Fn(&[u8]) -> Result<(), Status> + Send + Sync + 'static,
+    method: impl Fn(Request, Caller) -> Answer + Send + Sync + Clone + 'static,
+) -> Rpc
+where
+    Request: Message + Default + 'static,
+    Response: Message,
+    Answer: Future<Output = Result<Response, Status>> + Send + 'static,
+{
     Box::new(move |request, caller| {
-        let method = method.clone();
+        let (admitted, method) = (admit(&request), method.clone());
         Box::pin(async move {
+            admitted?;
             let request = Request::decode(request).map_err(|error| {
                 Status::invalid_argument(format!("the request cannot be decoded: {error}"))
             })?;

@@ -23,7 +23,7 @@ use super::{
     metrics,
 };
 use mixer_adapter_config::mcp::metrics::McpMetrics;
-use mixer_adapter_engine::{ConfigStatus, Mixer};
+use mixer_adapter_engine::{ConfigStatus, Mixer, RequestLimits};
 use mixer_adapter_host::{Host, session::STEPS_TO_EXPIRE};
 use mixer_adapter_net::{
     Connection, ConnectionLimits, HttpService, LimitHits, Listener, OwnThread, Protocol, Workers,
@@ -258,7 +258,9 @@ impl Bound {
         rpcs.extend(mixer.iter().flat_map(super::mixer::methods));
         let explains = |listener: &TcpListener| options.explain || is_loopback(listener);
         rpcs.extend(mixer.iter().filter(|_| explains(&self.grpc)).flat_map(explain::methods));
-        let mut methods = HostMethods { host: host.clone(), rpcs };
+        let max_instances =
+            mixer.as_ref().map_or_else(RequestLimits::default, |mixer| *mixer.limits()).instances;
+        let mut methods = HostMethods { host: host.clone(), rpcs, max_instances };
         let mut routes = reflection(&host, &additional)?.add_service(health);
         for services in additional {
             methods.rpcs.extend(services.rpcs);

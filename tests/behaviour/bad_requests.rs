@@ -9,8 +9,9 @@ use mixer_adapter::{
     template::{CheckNothing, ListEntry, Metric, Quota, Template, listentry::HandleListEntryRequest},
     tonic::Code,
 };
-use mixer_adapter_engine::proto::istio::mixer::adapter::model::v1beta1::{
-    CreateSessionRequest, ValidateRequest,
+use mixer_adapter_engine::{
+    RequestLimits,
+    proto::istio::mixer::adapter::model::v1beta1::{CreateSessionRequest, ValidateRequest},
 };
 use mixer_adapter_host::handler::TableLimits;
 use test_adapters::{Blocker, Bystander, Probe, Recorded, ledger, recorded};
@@ -447,6 +448,24 @@ async fn a_message_may_be_as_long_as_the_limit() {
     assert!(sized(&client, 1000).await.is_ok());
     assert_eq!(sized(&client, 1001).await.unwrap_err().code, Code::ResourceExhausted);
     assert!(sized(&client, 1000).await.is_ok());
+    assert_unharmed(serving).await;
+}
+
+/// Two bytes of an empty instance become some hundred when it is decoded.
+#[tokio::test]
+async fn a_report_with_too_many_instances_is_refused_before_it_is_decoded() {
+    let serving = Serving::start(|adapters| adapters.add::<Probe>()).await;
+    let client = serving.connect().await;
+    let report = |instances: usize| b"\x0a\x00".repeat(instances);
+    let limit = RequestLimits::default().instances;
+    // Without a configuration, it fails where its handler is looked for.
+    let failure = client.send(Metric::METHOD, &report(limit)).await.unwrap_err();
+    assert_eq!(failure.code, Code::FailedPrecondition);
+    let failure = client.send(Metric::METHOD, &report(limit + 1)).await.unwrap_err();
+    assert_eq!(failure.code, Code::ResourceExhausted);
+    assert_eq!(failure.message, format!("the call has more than {limit} instances (--max-instances)"));
+    let series = r#"adapter_calls_total{adapter="",template="metric",code="RESOURCE_EXHAUSTED"}"#;
+    assert_eq!(serving.metric(series).await, 1.0);
     assert_unharmed(serving).await;
 }
 

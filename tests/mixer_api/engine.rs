@@ -24,7 +24,7 @@ pub(crate) static RUNTIME: LazyLock<Runtime> = LazyLock::new(|| {
 
 pub(crate) static MIXER: LazyLock<Mixer> = LazyLock::new(|| RUNTIME.block_on(mixer()));
 
-async fn mixer() -> Mixer {
+pub(crate) async fn mixer() -> Mixer {
     let runtime = tokio::runtime::Handle::current();
     let adapters = Adapters::builder(runtime.clone()).build().unwrap();
     let host = Host::new(adapters, TableLimits::default(), Closing::on(runtime));

@@ -3,6 +3,7 @@
 #![allow(clippy::unwrap_used)]
 
 mod engine;
+mod limits;
 mod serve;
 mod work;
 

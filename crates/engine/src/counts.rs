@@ -5,6 +5,7 @@ use std::{
     time::Duration,
 };
 
+use super::Limit;
 use mixer_adapter_host::metrics::Latency;
 
 /// The counters of an engine.
@@ -22,6 +23,8 @@ pub struct Counts {
     pub quotas: [AtomicU64; 3],
     /// Conditions that could not be evaluated.
     pub condition_errors: AtomicU64,
+    /// Calls that exceeded a limit, by [`Limit`].
+    pub over_limit: [AtomicU64; Limit::NAMES.len()],
 }
 
 /// The outcome of a check.
@@ -67,6 +70,11 @@ impl Counts {
             _ => 2,
         };
         self.quotas[outcome].fetch_add(1, Relaxed);
+    }
+
+    /// Counts a call that exceeded a limit.
+    pub fn over_limit(&self, limit: Limit) {
+        self.over_limit[limit as usize].fetch_add(1, Relaxed);
     }
 
     /// Counts conditions that could not be evaluated.

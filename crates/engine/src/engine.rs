@@ -3,20 +3,37 @@ use std::sync::{
     atomic::{AtomicBool, Ordering::SeqCst},
 };
 
-use super::{Counts, Snapshot};
+use super::{Counts, RequestLimits, Snapshot};
 
 /// The engine: the current snapshot and the counters of request outcomes.
 #[derive(Debug)]
 pub struct Mixer {
     current: RwLock<Option<Arc<Snapshot>>>,
     counts: Counts,
+    limits: RequestLimits,
     closed: AtomicBool,
 }
 
 impl Mixer {
     /// Creates an engine without a configuration.
     pub fn new() -> Self {
-        Self { current: RwLock::new(None), counts: Counts::default(), closed: AtomicBool::new(false) }
+        Self {
+            current: RwLock::new(None),
+            counts: Counts::default(),
+            limits: RequestLimits::default(),
+            closed: AtomicBool::new(false),
+        }
+    }
+
+    /// Sets the limits on single calls.
+    #[must_use]
+    pub fn with_limits(self, limits: RequestLimits) -> Self {
+        Self { limits, ..self }
+    }
+
+    /// The limits on single calls.
+    pub fn limits(&self) -> &RequestLimits {
+        &self.limits
     }
 
     /// The counters of request outcomes.

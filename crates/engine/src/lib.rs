@@ -13,6 +13,7 @@ mod engine;
 pub mod expression;
 mod handler;
 pub mod instance;
+mod limits;
 mod output;
 mod policy;
 pub mod proto;
@@ -27,6 +28,7 @@ pub use counts::{CheckOutcome, Counts, QUOTA_OUTCOMES, REPORT_OUTCOMES};
 pub use engine::Mixer;
 pub use handler::QuotaParams;
 pub use handler::{HandlerBackend, LocalBackend, RemoteBackend, RuntimeHandler};
+pub use limits::{Budget, Limit, LimitError, RequestLimits};
 pub use references::References;
 pub use snapshot::{Snapshot, SnapshotSize};
 

@@ -10,6 +10,7 @@ use axum::{
     routing::get,
 };
 use percent_encoding::percent_decode_str;
+use prost::Message as _;
 use serde_json::{Value, json};
 use tokio::{runtime::Handle, time::Instant};
 use tonic::Status;
@@ -17,7 +18,10 @@ use tonic::Status;
 use super::written;
 use crate::{
     answer::{check_json, status_json},
-    service::mixer::{check_request, explain_check, explain_report, report_request},
+    service::{
+        limits::{admit_check, admit_report},
+        mixer::{admission, check_request, explain_check, explain_report, report_request},
+    },
 };
 use mixer_adapter_engine::{
     Mixer,
@@ -109,7 +113,7 @@ impl Requested {
 }
 
 async fn explain(
-    mixer: &Mixer,
+    mixer: &Arc<Mixer>,
     read: impl FnOnce(&Vocabulary) -> Result<Requested, ParseAttributesError> + Send,
 ) -> Response {
     let Some(snapshot) = mixer.snapshot() else {
@@ -118,14 +122,20 @@ async fn explain(
     let caller = Caller { deadline: Some(Instant::now() + TIMEOUT), ..Caller::default() };
     let (response, trace) = match read(snapshot.vocabulary()) {
         Err(error) => return bad_request(&error.to_string()),
-        Ok(Requested::Check(request)) => {
-            let (answer, trace) = explain_check(mixer, *request, caller).await;
-            (answer.map(|response| check_json(&response)), trace)
-        }
-        Ok(Requested::Report(request)) => {
-            let (answer, trace) = explain_report(mixer, request, caller).await;
-            (answer.map(|_| json!({})), trace)
-        }
+        Ok(Requested::Check(request)) => match admission(mixer, admit_check)(&request.encode_to_vec()) {
+            Ok(()) => {
+                let (answer, trace) = explain_check(mixer, *request, caller).await;
+                (answer.map(|response| check_json(&response)), trace)
+            }
+            Err(status) => (Err(status), Trace::default()),
+        },
+        Ok(Requested::Report(request)) => match admission(mixer, admit_report)(&request.encode_to_vec()) {
+            Ok(()) => {
+                let (answer, trace) = explain_report(mixer, request, caller).await;
+                (answer.map(|_| json!({})), trace)
+            }
+            Err(status) => (Err(status), Trace::default()),
+        },
     };
     Json(explanation(response, &trace)).into_response()
 }

@@ -7,8 +7,9 @@ use std::sync::Arc;
 use tonic::Status;
 
 use super::{
+    limits::{admit_check, admit_report},
     mixer,
-    rpc::{Rpc, rpc},
+    rpc::{Rpc, limited_rpc},
 };
 use mixer_adapter_core::proto;
 use mixer_adapter_engine::{
@@ -27,7 +28,7 @@ pub(super) fn methods(mixer: &Arc<Mixer>) -> [(&'static str, Rpc); 2] {
     [
         (
             "/mixer_adapter.v1.Explain/Check",
-            rpc(move |request, caller| {
+            limited_rpc(mixer::admission(mixer, admit_check), move |request, caller| {
                 let mixer = checks.clone();
                 async move {
                     let (answer, trace) = mixer::explain_check(&mixer, request, caller).await;
@@ -41,7 +42,7 @@ pub(super) fn methods(mixer: &Arc<Mixer>) -> [(&'static str, Rpc); 2] {
         ),
         (
             "/mixer_adapter.v1.Explain/Report",
-            rpc(move |request, caller| {
+            limited_rpc(mixer::admission(mixer, admit_report), move |request, caller| {
                 let mixer = reports.clone();
                 async move {
                     let (answer, trace) = mixer::explain_report(&mixer, request, caller).await;

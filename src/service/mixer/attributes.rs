@@ -7,7 +7,7 @@ use std::{
 };
 
 use mixer_adapter_engine::{
-    Snapshot,
+    Budget, LimitError, Snapshot,
     attribute::{AttributeValue, Bag, StringMap},
     dictionary::{self, WORDS},
     proto::istio::mixer::v1::CompressedAttributes,
@@ -43,6 +43,8 @@ pub(super) enum DeltaError {
     UnknownWord(String),
     #[error("duplicate attribute {name} (type {kind})")]
     Duplicate { name: String, kind: String },
+    #[error(transparent)]
+    Limit(#[from] LimitError),
 }
 
 impl<'r> Decoder<'r> {
@@ -54,8 +56,16 @@ impl<'r> Decoder<'r> {
 
     /// Decodes attributes into a bag. As in a real Mixer, an attribute with an invalid index is skipped, and the first of two
     /// values of different kinds is used.
-    pub(super) fn read(&self, attributes: &CompressedAttributes, bag: &mut Bag) {
-        self.each(attributes, &mut |name, value| {
+    ///
+    /// # Errors
+    /// The values exceed the budget.
+    pub(super) fn read(
+        &self,
+        attributes: &CompressedAttributes,
+        bag: &mut Bag,
+        budget: &mut Budget,
+    ) -> Result<(), LimitError> {
+        self.each(attributes, budget, &mut |name, value| {
             let is_shadowed = usize::try_from(name).is_ok_and(|global| self.shadowed.contains(&global));
             if !is_shadowed
                 && let (Some(slot), Some(value)) = (self.slot(name), value)
@@ -65,7 +75,6 @@ impl<'r> Decoder<'r> {
             }
             Ok(())
         })
-        .unwrap_or(());
     }
 
     /// Returns the text at an index.
@@ -77,7 +86,7 @@ impl<'r> Decoder<'r> {
     }
 
     /// Returns the value of an attribute with the string at an index.
-    fn value(&self, index: i32) -> Option<Arc<str>> {
+    fn shared(&self, index: i32) -> Option<Arc<str>> {
         match usize::try_from(index) {
             Ok(global) => WORDS.get(global).cloned(),
             Err(_) => self.word(index).map(Word::shared),
@@ -98,13 +107,15 @@ impl<'r> Decoder<'r> {
     }
 
     /// Calls `attribute` with the index of each name and its value; `None` if the value has an invalid index.
-    fn each(
+    fn each<E: From<LimitError>>(
         &self,
         attributes: &CompressedAttributes,
-        attribute: &mut dyn FnMut(i32, Option<AttributeValue>) -> Result<(), DeltaError>,
-    ) -> Result<(), DeltaError> {
+        budget: &mut Budget,
+        attribute: &mut dyn FnMut(i32, Option<AttributeValue>) -> Result<(), E>,
+    ) -> Result<(), E> {
         for (name, index) in &attributes.strings {
-            attribute(*name, self.value(*index).map(AttributeValue::String))?;
+            budget.add_attributes(self.length(*index))?;
+            attribute(*name, self.shared(*index).map(AttributeValue::String))?;
         }
         for (name, number) in &attributes.int64s {
             attribute(*name, Some(AttributeValue::Int64(*number)))?;
@@ -123,16 +134,25 @@ impl<'r> Decoder<'r> {
             attribute(*name, i64::try_from(nanos).ok().map(AttributeValue::Duration))?;
         }
         for (name, bytes) in &attributes.bytes {
+            budget.add_attributes(bytes.len())?;
             attribute(*name, Some(AttributeValue::Bytes(bytes::Bytes::copy_from_slice(bytes))))?;
         }
         for (name, map) in &attributes.string_maps {
+            for (key, value) in &map.entries {
+                budget.add_attributes(StringMap::entry_size(self.length(*key), self.length(*value)))?;
+            }
             attribute(*name, self.string_map(&map.entries).map(AttributeValue::StringMap))?;
         }
         Ok(())
     }
 
+    /// Returns the length of the text at an index; 0 for an invalid one.
+    fn length(&self, index: i32) -> usize {
+        self.text(index).map_or(0, str::len)
+    }
+
     fn string_map(&self, entries: &BTreeMap<i32, i32>) -> Option<StringMap> {
-        let words = entries.iter().map(|(key, value)| Some((self.value(*key)?, self.value(*value)?)));
+        let words = entries.iter().map(|(key, value)| Some((self.shared(*key)?, self.shared(*value)?)));
         words.collect::<Option<Vec<_>>>().map(|words| words.into_iter().collect())
     }
 }
@@ -154,15 +174,17 @@ impl<'r> Word<'r> {
 /// Applies a message of a report in delta encoding: the attributes in the message are replaced, maps as a whole.
 ///
 /// # Errors
-/// If the message is invalid, which rejects all of it.
+/// If the message is invalid, which rejects all of it, or exceeds the budget.
 pub(super) fn update(
     decoder: &Decoder<'_>,
     attributes: &CompressedAttributes,
     state: &mut Bag,
+    budget: &mut Budget,
 ) -> Result<(), DeltaError> {
+    let before = budget.attribute_bytes();
     let mut seen = HashSet::new();
     let mut updates = Vec::new();
-    decoder.each(attributes, &mut |index, value| {
+    decoder.each(attributes, budget, &mut |index, value| {
         let Some(name) = decoder.text(index) else {
             return Err(DeltaError::UnknownName(index));
         };
@@ -176,5 +198,6 @@ pub(super) fn update(
     for (slot, value) in updates {
         state.set(slot, value);
     }
-    Ok(())
+    let inherited = state.size().saturating_sub(budget.attribute_bytes() - before);
+    Ok(budget.add_attributes(inherited)?)
 }

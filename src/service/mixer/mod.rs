@@ -3,6 +3,7 @@
 
 mod attributes;
 mod compress;
+mod pace;
 mod references;
 mod requests;
 
@@ -10,15 +11,18 @@ pub(crate) use requests::{check_request, report_request};
 
 use std::{sync::Arc, time::Instant};
 
-use tonic::Status;
+use tonic::{Code, Status};
 
-use super::rpc::{Rpc, rpc};
-use attributes::{Decoder, update};
+use super::{
+    limits::{admit_check, admit_report},
+    rpc::{Rpc, limited_rpc},
+};
+use attributes::{Decoder, DeltaError, update};
 use mixer_adapter_engine::{
-    CheckOutcome, Mixer,
+    Budget, CheckOutcome, LimitError, Mixer, RequestLimits,
     attribute::Bag,
     dictionary::WORDS,
-    dispatch::{QuotaRequest, Report, Request},
+    dispatch::{DispatchError, QuotaRequest, Report, Request},
     proto::istio::mixer::v1::{
         CheckRequest, CheckResponse, ReportRequest, ReportResponse,
         check_response::{PreconditionResult, QuotaResult},
@@ -27,6 +31,7 @@ use mixer_adapter_engine::{
     trace::Trace,
 };
 use mixer_adapter_host::handler::Caller;
+use pace::Pace;
 
 pub(super) const SERVICE: &str = "istio.mixer.v1.Mixer";
 
@@ -36,19 +41,42 @@ pub(super) fn methods(mixer: &Arc<Mixer>) -> [(&'static str, Rpc); 2] {
     [
         (
             "/istio.mixer.v1.Mixer/Check",
-            rpc(move |request, caller| {
+            limited_rpc(admission(mixer, admit_check), move |request, caller| {
                 let mixer = checks.clone();
                 async move { check(&mixer, request, caller).await }
             }),
         ),
         (
             "/istio.mixer.v1.Mixer/Report",
-            rpc(move |request, caller| {
+            limited_rpc(admission(mixer, admit_report), move |request, caller| {
                 let mixer = reports.clone();
                 async move { report(&mixer, request, caller).await }
             }),
         ),
     ]
+}
+
+/// Checks an encoded request against limits.
+type Admit = fn(&RequestLimits, &[u8]) -> Result<(), LimitError>;
+
+/// Returns a check of encoded requests against the limits of an engine, which counts those beyond them.
+pub(super) fn admission(mixer: &Arc<Mixer>, admit: Admit) -> impl Fn(&[u8]) -> Result<(), Status> + use<> {
+    let mixer = mixer.clone();
+    move |request| admit(mixer.limits(), request).map_err(|error| over_limit(&mixer, error))
+}
+
+/// Counts a call that exceeds a limit.
+fn over_limit(mixer: &Mixer, error: LimitError) -> Status {
+    mixer.counts().over_limit(error.limit);
+    Status::resource_exhausted(error.to_string())
+}
+
+/// Converts an error of the engine; `code` is that of failures.
+fn status(mixer: &Mixer, code: Code, error: DispatchError) -> Status {
+    match error {
+        DispatchError::Limit(error) => over_limit(mixer, error),
+        DispatchError::Failed { .. } => Status::new(code, error.to_string()),
+    }
 }
 
 /// The answer before the first configuration, without which no request can be allowed.
@@ -113,11 +141,12 @@ async fn traced_check(
     let attributes = asked.attributes.as_ref();
     let decoder = Decoder::new(&snapshot, attributes.map_or(&[][..], |attributes| &attributes.words));
     let mut bag = Bag::new(snapshot.vocabulary().clone());
+    let mut budget = Budget::new(mixer.limits());
     if let Some(attributes) = attributes {
-        decoder.read(attributes, &mut bag);
+        decoder.read(attributes, &mut bag, &mut budget).map_err(|error| over_limit(mixer, error))?;
     }
-    let mut request = Request::new(&snapshot, bag, caller.deadline, trace.is_some());
-    let answer = answer(mixer, &mut request, &asked, known_words).await;
+    let mut request = Request::new(&snapshot, bag, caller.deadline, trace.is_some()).with_budget(budget);
+    let answer = answer(mixer, &mut request, &asked, known_words, Pace::new(caller.deadline)).await;
     mixer.counts().condition_errors(request.condition_errors());
     if let Some(trace) = trace {
         *trace = request.into_trace().unwrap_or_default();
@@ -130,8 +159,9 @@ async fn answer(
     request: &mut Request<'_>,
     asked: &CheckRequest,
     known_words: usize,
+    mut pace: Pace,
 ) -> Result<CheckResponse, Status> {
-    let answer = request.answer().await.map_err(|error| Status::internal(error.to_string()))?;
+    let answer = request.answer().await.map_err(|error| status(mixer, Code::Internal, error))?;
     let referenced = |request: &Request<'_>| {
         references::encode(&request.references().list(request.vocabulary()), known_words)
     };
@@ -148,6 +178,7 @@ async fn answer(
     };
     if allowed {
         for (name, params) in &asked.quotas {
+            let before = request.budget().bytes();
             let granted = request
                 .quota(QuotaRequest {
                     name,
@@ -155,7 +186,8 @@ async fn answer(
                     amount: params.amount,
                     best_effort: params.best_effort,
                 })
-                .await;
+                .await
+                .map_err(|error| over_limit(mixer, error))?;
             mixer.counts().quota(granted.granted, params.amount);
             let result = QuotaResult {
                 valid_duration: Some(granted.valid_duration),
@@ -164,6 +196,7 @@ async fn answer(
                 status: None,
             };
             response.quotas.insert(name.clone(), result);
+            pace.step(request.budget().bytes() - before).await?;
         }
     }
     Ok(response)
@@ -197,6 +230,9 @@ async fn counted_report(
     answer
 }
 
+/// Maximum number of requests of a report that are explained.
+const TRACED_REQUESTS: usize = 100;
+
 async fn traced_report(
     mixer: &Mixer,
     asked: ReportRequest,
@@ -208,6 +244,8 @@ async fn traced_report(
     let delta = asked.repeated_attributes_semantics() == RepeatedAttributesSemantics::DeltaEncoding;
     let shared = Decoder::new(&snapshot, &asked.default_words);
     let mut report = Report::default();
+    let mut budget = Budget::new(mixer.limits());
+    let mut pace = Pace::new(caller.deadline);
     let mut state: Option<Bag> = None;
     for (index, attributes) in asked.attributes.iter().enumerate() {
         let own;
@@ -218,27 +256,33 @@ async fn traced_report(
                 &own
             }
         };
+        let before = budget.bytes();
         match &mut state {
-            Some(state) if delta => {
-                if let Err(why) = update(decoder, attributes, state) {
+            Some(state) if delta => match update(decoder, attributes, state, &mut budget) {
+                Ok(()) => {}
+                Err(DeltaError::Limit(error)) => return Err(over_limit(mixer, error)),
+                Err(why) => {
                     report.fail(format!("request could not be processed due to invalid attributes: {why}"));
                     continue;
                 }
-            }
+            },
             state => {
                 let mut bag = Bag::new(snapshot.vocabulary().clone());
-                decoder.read(attributes, &mut bag);
+                decoder.read(attributes, &mut bag, &mut budget).map_err(|error| over_limit(mixer, error))?;
                 *state = Some(bag);
             }
         }
         let Some(bag) = (if delta { state.clone() } else { state.take() }) else { continue };
-        let mut request = Request::new(&snapshot, bag, caller.deadline, trace.is_some());
-        report.add(&mut request).await;
+        let is_traced = trace.is_some() && index < TRACED_REQUESTS;
+        let mut request = Request::new(&snapshot, bag, caller.deadline, is_traced).with_budget(budget);
+        report.add(&mut request).await.map_err(|error| over_limit(mixer, error))?;
+        budget = request.budget();
         mixer.counts().condition_errors(request.condition_errors());
         if let (Some(trace), Some(request)) = (trace.as_deref_mut(), request.into_trace()) {
             trace.add_request(index + 1, request);
         }
+        pace.step(budget.bytes() - before).await?;
     }
-    report.flush(caller.deadline, trace).await.map_err(|error| Status::unknown(error.to_string()))?;
+    report.flush(caller.deadline, trace).await.map_err(|error| status(mixer, Code::Unknown, error))?;
     Ok(ReportResponse {})
 }

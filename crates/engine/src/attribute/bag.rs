@@ -42,6 +42,11 @@ impl Bag {
         self.values.get(own as usize)?.as_ref()
     }
 
+    /// The size of all values in bytes; see [`AttributeValue::size`].
+    pub fn size(&self) -> usize {
+        self.values.iter().flatten().map(AttributeValue::size).sum()
+    }
+
     /// Combines this bag with `extra`, a bag of a vocabulary that extends this one.
     pub fn with<'a>(&'a self, extra: &'a Bag) -> Attributes<'a> {
         Attributes { bag: self, extra: Some(extra) }

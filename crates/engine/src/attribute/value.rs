@@ -49,6 +49,18 @@ impl AttributeValue {
         }
     }
 
+    /// The size of a string, of bytes or of a map in bytes; 0 for other kinds.
+    pub fn size(&self) -> usize {
+        match self {
+            AttributeValue::String(text) => text.len(),
+            AttributeValue::Bytes(bytes) => bytes.len(),
+            AttributeValue::StringMap(map) => {
+                map.iter().map(|(key, value)| StringMap::entry_size(key.len(), value.len())).sum()
+            }
+            _ => 0,
+        }
+    }
+
     /// Converts a value; `None` for one without kind and for a duration out of range (292 years).
     pub fn from_value(value: &Value) -> Option<Self> {
         Some(match value {
@@ -157,6 +169,11 @@ impl StringMap {
     /// Iterates over the entries by key.
     pub fn iter(&self) -> impl ExactSizeIterator<Item = (&Arc<str>, &Arc<str>)> {
         self.0.iter().map(|(key, value)| (key, value))
+    }
+
+    /// The size in bytes of an entry with a key and a value of these lengths.
+    pub fn entry_size(key: usize, value: usize) -> usize {
+        size_of::<(Arc<str>, Arc<str>)>().saturating_add(key).saturating_add(value)
     }
 
     /// The number of entries.

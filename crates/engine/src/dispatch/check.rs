@@ -2,7 +2,7 @@ use bytes::Bytes;
 use prost::Message as _;
 
 use super::{
-    DispatchError, Request,
+    DispatchError, FailureTexts, Request,
     calls::{CompletedCall, call_all, status_text},
     merge::{DEFAULT_DURATION, DEFAULT_USES, MergedResult},
     plan::{Conditions, PlannedCall},
@@ -70,7 +70,7 @@ impl<'s> Request<'s> {
         let mut planned: Vec<PlannedCall<'s>> = Vec::new();
         let mut planner = self.planner(false);
         for conditions in &mut conditions {
-            planner.plan(Phase::Check, conditions, |_, _| true, |call| planned.push(call));
+            planner.plan(Phase::Check, conditions, |_, _| true, |call| planned.push(call))?;
         }
         let mut failures = planner.failures;
 
@@ -136,7 +136,7 @@ impl<'s> Request<'s> {
     fn fail(&self, merged: &mut MergedResult, failures: Vec<FailureEffect>) -> Result<(), DispatchError> {
         let fatal = fatal(&failures);
         if !fatal.is_empty() {
-            return Err(DispatchError { failures: fatal });
+            return Err(FailureTexts::from_iter(fatal).into());
         }
         for failure in failures {
             if let FailureEffect::Deny(text) = failure {

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use super::{
-    DispatchError, Request,
+    DispatchError, FailureTexts, Request,
     calls::{CompletedCall, call_all, failure_text, status_text},
     plan::{Conditions, PlannedCall},
 };
@@ -25,7 +25,7 @@ impl<'s> Request<'s> {
         let mut conditions = Conditions::of(snapshot.generators.of(&self.namespace));
         let mut planner = self.planner(true);
         for conditions in &mut conditions {
-            planner.plan(Phase::Generate, conditions, |_, _| true, |call| planned.push(call));
+            planner.plan(Phase::Generate, conditions, |_, _| true, |call| planned.push(call))?;
         }
         // This phase cannot deny a request, so a closed failure policy is fatal here.
         let mut failures = fatal(&planner.failures);
@@ -40,7 +40,7 @@ impl<'s> Request<'s> {
             }
         }
         if !failures.is_empty() {
-            return Err(DispatchError { failures });
+            return Err(FailureTexts::from_iter(failures).into());
         }
         for (slot, attribute, value) in generated {
             let fresh = self.bag.at(slot).is_none();

@@ -2,6 +2,7 @@
 
 mod calls;
 mod check;
+mod failure_texts;
 mod generate;
 mod headers;
 mod merge;
@@ -15,11 +16,13 @@ pub use super::{
     answer::CheckAnswer,
     policy::{FailurePolicy, OnFailure},
 };
+pub use failure_texts::FailureTexts;
 pub use quota::{QuotaAnswer, QuotaRequest};
 pub use report::Report;
 
 use super::{
     attribute::{Bag, Vocabulary},
+    limits::{Budget, LimitError},
     references::References,
     snapshot::Snapshot,
     trace::Trace,
@@ -40,21 +43,38 @@ pub struct Request<'s> {
     pub(crate) policy: FailurePolicy,
     pub(crate) is_strict: bool,
     condition_errors: u64,
+    budget: Budget,
 }
 
-/// A request that cannot be answered, with all failures. The Mixer API returns INTERNAL for a check and UNKNOWN for a
-/// report.
+/// A request that cannot be answered.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-#[error("{}", .failures.join("; "))]
-pub struct DispatchError {
-    /// The failures.
-    pub failures: Vec<String>,
+pub enum DispatchError {
+    /// Parts of it failed. The Mixer API returns INTERNAL for a check and UNKNOWN for a report.
+    #[error("{}{failures}", .phase.map_or_else(String::new, |phase| format!("{phase}: ")))]
+    Failed {
+        /// The phase in which they failed.
+        phase: Option<&'static str>,
+        /// The failures.
+        failures: FailureTexts,
+    },
+    /// It exceeds a limit. The Mixer API returns RESOURCE_EXHAUSTED.
+    #[error(transparent)]
+    Limit(#[from] LimitError),
 }
 
 impl DispatchError {
     /// Adds the phase in which it occurred.
-    fn within(self, phase: &str) -> Self {
-        Self { failures: vec![format!("{phase}: {self}")] }
+    fn within(self, phase: &'static str) -> Self {
+        match self {
+            Self::Failed { failures, .. } => Self::Failed { phase: Some(phase), failures },
+            Self::Limit(_) => self,
+        }
+    }
+}
+
+impl From<FailureTexts> for DispatchError {
+    fn from(failures: FailureTexts) -> Self {
+        Self::Failed { phase: None, failures }
     }
 }
 
@@ -76,6 +96,7 @@ impl<'s> Request<'s> {
             policy,
             is_strict: false,
             condition_errors: 0,
+            budget: Budget::default(),
         }
     }
 
@@ -85,6 +106,17 @@ impl<'s> Request<'s> {
         self.policy = self.policy.strict();
         self.is_strict = true;
         self
+    }
+
+    /// Sets the budget, which otherwise is that of the default limits.
+    #[must_use]
+    pub fn with_budget(self, budget: Budget) -> Self {
+        Self { budget, ..self }
+    }
+
+    /// The budget, for further requests of the same call.
+    pub fn budget(&self) -> Budget {
+        self.budget
     }
 
     /// The references of the answers so far.

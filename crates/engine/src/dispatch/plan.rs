@@ -4,6 +4,7 @@ use super::Request;
 use crate::policy::FailureEffect;
 use crate::{
     attribute::{Attributes, Bag, Reads},
+    limits::{Budget, LimitError},
     rules::{Condition, Destination, Entry, Rules},
     trace::{Phase, Step, Trace},
 };
@@ -46,6 +47,7 @@ pub(super) struct Planner<'r> {
     pub(super) uncalled: bool,
     /// Number of conditions that could not be evaluated.
     pub(super) condition_errors: &'r mut u64,
+    budget: &'r mut Budget,
     pub(super) match_error: super::OnFailure,
     pub(super) adapter_error: super::OnFailure,
 }
@@ -64,6 +66,7 @@ impl Request<'_> {
             failures: Vec::new(),
             uncalled: false,
             condition_errors: &mut self.condition_errors,
+            budget: &mut self.budget,
             match_error: self.policy.match_error,
             adapter_error: self.policy.adapter_error,
         }
@@ -103,20 +106,23 @@ impl Planner<'_> {
     }
 
     /// Returns the calls of all selected instances in the order of the rules.
+    ///
+    /// # Errors
+    /// The instances exceed the limits of the call.
     pub(super) fn plan<'s>(
         &mut self,
         phase: Phase,
         conditions: &mut Conditions<'s>,
         mut wanted: impl FnMut(&'s Entry, bool) -> bool,
         mut planned: impl FnMut(PlannedCall<'s>),
-    ) {
+    ) -> Result<(), LimitError> {
         for destination in &conditions.rules.destinations {
             for group in &destination.groups {
                 let matched = self.matches(phase, &group.rule, group.condition, conditions);
                 for entry in &group.entries {
                     if wanted(entry, matched)
                         && matched
-                        && let Some(instance) = self.build(entry)
+                        && let Some(instance) = self.build(entry)?
                     {
                         match destination.handler.is_called(&destination.template) {
                             true => {
@@ -133,6 +139,7 @@ impl Planner<'_> {
                 }
             }
         }
+        Ok(())
     }
 
     fn leave_out(&mut self, destination: &Destination, entry: &Entry) {
@@ -142,7 +149,8 @@ impl Planner<'_> {
         }
     }
 
-    fn build(&mut self, entry: &Entry) -> Option<Vec<u8>> {
+    /// Returns an encoded instance; `None` if it cannot be built.
+    fn build(&mut self, entry: &Entry) -> Result<Option<Vec<u8>>, LimitError> {
         let mut encoded = Vec::with_capacity(128);
         let built = entry.instance.encode(Attributes::from(self.bag), self.reads, &mut encoded);
         if let Some(trace) = &mut self.trace {
@@ -155,11 +163,14 @@ impl Planner<'_> {
             });
         }
         match built {
-            Ok(()) => Some(encoded),
+            Ok(()) => {
+                self.budget.add_instance(encoded.len())?;
+                Ok(Some(encoded))
+            }
             Err(error) => {
                 let text = || format!("instance {} cannot be built: {error}", entry.instance.name);
                 self.failures.extend(self.adapter_error.of_call(text));
-                None
+                Ok(None)
             }
         }
     }

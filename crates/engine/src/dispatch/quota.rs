@@ -3,13 +3,14 @@
 use prost::Message as _;
 
 use super::{
-    Request,
+    DispatchError, Request,
     calls::{CompletedCall, call_all, status_text},
     merge::DEFAULT_DURATION,
     plan::{Conditions, PlannedCall},
 };
 use crate::{
     handler::QuotaParams,
+    limits::LimitError,
     trace::{Phase, Step},
 };
 use mixer_adapter_core::proto::QuotaResult;
@@ -40,14 +41,23 @@ impl<'s> Request<'s> {
     /// Requests a quota. One that is not configured, or whose rule does not match, is granted in full for a minute.
     /// The first of several handlers to respond wins. If an instance cannot be built or an adapter fails, nothing is
     /// granted, unless the failure policy is open.
-    pub async fn quota(&mut self, request: QuotaRequest<'_>) -> QuotaAnswer {
+    ///
+    /// # Errors
+    /// The instances exceed the limits of the call.
+    pub async fn quota(&mut self, request: QuotaRequest<'_>) -> Result<QuotaAnswer, LimitError> {
+        self.budget.add_attributes(request.dedup_id.len())?;
         self.references.clear_after();
         // A cached check answer did not run the generators.
-        if !self.generated
-            && let Err(error) = self.generate().await
-        {
-            tracing::warn!(quota = request.name, %error, "no quota granted: attributes could not be generated");
-            return QuotaAnswer::default();
+        if !self.generated {
+            match self.generate().await {
+                Ok(()) => {}
+                Err(DispatchError::Limit(error)) => return Err(error),
+                Err(error) => {
+                    let quota = request.name;
+                    tracing::warn!(quota, %error, "no quota granted: attributes could not be generated");
+                    return Ok(QuotaAnswer::default());
+                }
+            }
         }
         let snapshot = self.snapshot;
         let in_full = QuotaAnswer { granted: request.amount, valid_duration: DEFAULT_DURATION };
@@ -65,7 +75,7 @@ impl<'s> Request<'s> {
                 }
                 asked_for
             };
-            planner.plan(Phase::Quota, conditions, asked_for, |call| planned.push(call));
+            planner.plan(Phase::Quota, conditions, asked_for, |call| planned.push(call))?;
         }
         if planner.uncalled && planned.is_empty() {
             answer = in_full;
@@ -96,7 +106,7 @@ impl<'s> Request<'s> {
             let outcome = format!("quota {}: granted {} of {}", request.name, answer.granted, request.amount);
             trace.steps.push(Step::Merged { outcome });
         }
-        answer
+        Ok(answer)
     }
 
     /// Returns the adapter's grant; an error if it failed or responded for another instance.

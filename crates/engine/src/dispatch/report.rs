@@ -7,11 +7,12 @@ use futures_util::stream::{FuturesUnordered, StreamExt as _};
 use tokio::time::Instant;
 
 use super::{
-    DispatchError, Request,
+    DispatchError, FailureTexts, Request,
     calls::{failure_text, status_text},
     plan::{Conditions, PlannedCall},
 };
 use crate::{
+    limits::LimitError,
     policy::FailureEffect,
     rules::Destination,
     trace::{Phase, Trace},
@@ -21,7 +22,7 @@ use crate::{
 #[derive(Debug, Default)]
 pub struct Report<'s> {
     batches: Vec<Batch<'s>>,
-    failures: Vec<String>,
+    failures: FailureTexts,
 }
 
 #[derive(Debug)]
@@ -38,20 +39,28 @@ impl<'s> Report<'s> {
     }
 
     /// Adds the instances of one request. One that cannot be built is dropped, and the batch fails in the end.
-    pub async fn add(&mut self, request: &mut Request<'s>) {
-        if let Err(error) = request.generate().await {
-            self.failures.extend(error.failures);
-            return;
+    ///
+    /// # Errors
+    /// The instances exceed the limits of the call.
+    pub async fn add(&mut self, request: &mut Request<'s>) -> Result<(), LimitError> {
+        match request.generate().await {
+            Ok(()) => {}
+            Err(DispatchError::Failed { failures, .. }) => {
+                self.failures.append(failures);
+                return Ok(());
+            }
+            Err(DispatchError::Limit(error)) => return Err(error),
         }
         let mut conditions = Conditions::of(request.snapshot.reports.of(&request.namespace));
         let mut planner = request.planner(false);
         for conditions in &mut conditions {
-            planner.plan(Phase::Report, conditions, |_, _| true, |planned| self.buffer(planned));
+            planner.plan(Phase::Report, conditions, |_, _| true, |planned| self.buffer(planned))?;
         }
         let failures = planner.failures.into_iter().map(|failure| match failure {
             FailureEffect::Fatal(text) | FailureEffect::Deny(text) => text,
         });
         self.failures.extend(failures);
+        Ok(())
     }
 
     fn buffer(&mut self, planned: PlannedCall<'s>) {
@@ -102,7 +111,7 @@ impl<'s> Report<'s> {
         }
         match self.failures.is_empty() {
             true => Ok(()),
-            false => Err(DispatchError { failures: self.failures }),
+            false => Err(self.failures.into()),
         }
     }
 }

@@ -197,10 +197,26 @@ impl Adapters {
     }
 }
 
-/// Formats names for a message: `` `a`, `b` ``, or `none`.
+/// Maximum length of a list of names in a message, in bytes: a status is sent in a header.
+const MAX_LIST: usize = 1 << 10;
+
+/// Formats names for a message: `` `a`, `b` ``, or `none`. The names beyond 1 KiB are counted: `` `a`, `b` and 7 more ``.
 pub fn quoted_list(names: impl IntoIterator<Item = impl AsRef<str>>) -> String {
-    let names: Vec<String> = names.into_iter().map(|name| format!("`{}`", name.as_ref())).collect();
-    if names.is_empty() { "none".to_owned() } else { names.join(", ") }
+    let (mut list, mut omitted) = (String::new(), 0_usize);
+    for name in names {
+        let name = name.as_ref();
+        let separator = if list.is_empty() { "" } else { ", " };
+        match list.len() + name.len() <= MAX_LIST {
+            true => list.push_str(&format!("{separator}`{name}`")),
+            false => omitted += 1,
+        }
+    }
+    match (list.is_empty(), omitted) {
+        (true, 0) => "none".to_owned(),
+        (true, long) => format!("{long} with long names"),
+        (false, 0) => list,
+        (false, omitted) => format!("{list} and {omitted} more"),
+    }
 }
 
 /// Builds a set of adapters.

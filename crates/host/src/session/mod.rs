@@ -63,8 +63,8 @@ pub struct Session {
     pub id: SessionId,
     /// The handler it holds open.
     pub handler: Arc<Handler>,
-    /// The instances it announced.
-    pub instances: Box<[AnnouncedInstance]>,
+    /// The instances it announced, sorted by name.
+    instances: Box<[AnnouncedInstance]>,
     /// The step of the store's clock at the last use.
     used: AtomicU32,
 }
@@ -80,14 +80,16 @@ pub struct AnnouncedInstance {
 
 impl Session {
     /// Creates a session without claims.
-    pub fn new(id: SessionId, handler: Arc<Handler>, instances: Box<[AnnouncedInstance]>) -> Self {
+    pub fn new(id: SessionId, handler: Arc<Handler>, mut instances: Box<[AnnouncedInstance]>) -> Self {
+        instances.sort_unstable_by(|one, other| one.name.cmp(&other.name));
         Self { id, handler, instances, used: AtomicU32::new(0) }
     }
 
     /// Returns whether it announced all these instances for a template.
     fn announced(&self, template: &str, instances: &[&str]) -> bool {
         instances.iter().all(|name| {
-            self.instances.iter().any(|announced| *announced.name == **name && announced.template == template)
+            let index = self.instances.binary_search_by(|announced| (*announced.name).cmp(name));
+            index.is_ok_and(|index| self.instances[index].template == template)
         })
     }
 

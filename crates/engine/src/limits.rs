@@ -1,0 +1,137 @@
+//! Limits on single calls of the Mixer API.
+
+/// Limits on a single call. Beyond them it is RESOURCE_EXHAUSTED.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct RequestLimits {
+    /// Maximum number of requests in a report.
+    pub requests_per_report: usize,
+    /// Maximum number of attributes of one request.
+    pub attributes_per_request: usize,
+    /// Maximum number of words in the dictionaries of a call.
+    pub words: usize,
+    /// Maximum number of quotas in a check.
+    pub quotas_per_check: usize,
+    /// Maximum number of instances in a call of a template, or built for a call of the Mixer API.
+    pub instances: usize,
+    /// Maximum size in bytes of the decompressed attributes of a call, and of the instances built from them.
+    pub expanded_size: usize,
+}
+
+impl Default for RequestLimits {
+    fn default() -> Self {
+        Self {
+            requests_per_report: 10_000,
+            attributes_per_request: 10_000,
+            words: 500_000,
+            quotas_per_check: 100,
+            instances: 50_000,
+            expanded_size: 32 << 20,
+        }
+    }
+}
+
+/// A limit of [`RequestLimits`].
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Limit {
+    /// Requests of a report.
+    Requests,
+    /// Attributes of a request.
+    Attributes,
+    /// Words in the dictionaries of a call.
+    Words,
+    /// Quotas of a check.
+    Quotas,
+    /// Instances in a call.
+    Instances,
+    /// Bytes of decompressed attributes, or of instances.
+    Size,
+}
+
+impl Limit {
+    /// The names of the limits by discriminant.
+    pub const NAMES: [&str; 6] = ["requests", "attributes", "words", "quotas", "instances", "size"];
+
+    /// Returns an error if `count` exceeds `max`, the value of this limit.
+    ///
+    /// # Errors
+    /// The limit is exceeded.
+    pub fn check(self, count: usize, max: usize) -> Result<(), LimitError> {
+        if count > max { Err(LimitError { limit: self, max }) } else { Ok(()) }
+    }
+
+    /// The object that is limited, its unit, and the flag that sets the limit.
+    fn describe(self) -> (&'static str, &'static str, &'static str) {
+        match self {
+            Self::Requests => ("the report", "requests", "--max-requests-per-report"),
+            Self::Attributes => ("a request", "attributes", "--max-attributes-per-request"),
+            Self::Words => ("the call", "dictionary words", "--max-words"),
+            Self::Quotas => ("the check", "quotas", "--max-quotas-per-check"),
+            Self::Instances => ("the call", "instances", "--max-instances"),
+            Self::Size => ("the call", "bytes of attributes or instances", "--max-expanded-size"),
+        }
+    }
+}
+
+/// A call that exceeds a limit.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("{} has more than {max} {} ({})", .limit.describe().0, .limit.describe().1, .limit.describe().2)]
+pub struct LimitError {
+    /// The limit.
+    pub limit: Limit,
+    /// Its value.
+    pub max: usize,
+}
+
+/// The work of one call, counted against its limits.
+///
+/// Values of attributes count each time they are used: a report can refer to one word in every request, and a delta
+/// inherits all attributes of the request before it.
+#[derive(Clone, Copy, Debug)]
+pub struct Budget {
+    max_instances: usize,
+    max_size: usize,
+    instances: usize,
+    instance_bytes: usize,
+    attribute_bytes: usize,
+}
+
+impl Budget {
+    /// Creates the budget of one call.
+    pub fn new(limits: &RequestLimits) -> Self {
+        let RequestLimits { instances: max_instances, expanded_size: max_size, .. } = *limits;
+        Self { max_instances, max_size, instances: 0, instance_bytes: 0, attribute_bytes: 0 }
+    }
+
+    /// Counts bytes of decompressed attributes.
+    ///
+    /// # Errors
+    /// They exceed the limit.
+    pub fn add_attributes(&mut self, bytes: usize) -> Result<(), LimitError> {
+        self.attribute_bytes = self.attribute_bytes.saturating_add(bytes);
+        Limit::Size.check(self.attribute_bytes, self.max_size)
+    }
+
+    /// Counts an instance.
+    pub(crate) fn add_instance(&mut self, bytes: usize) -> Result<(), LimitError> {
+        self.instances += 1;
+        self.instance_bytes = self.instance_bytes.saturating_add(bytes);
+        Limit::Instances.check(self.instances, self.max_instances)?;
+        Limit::Size.check(self.instance_bytes, self.max_size)
+    }
+
+    /// The bytes of attributes so far.
+    pub fn attribute_bytes(&self) -> usize {
+        self.attribute_bytes
+    }
+
+    /// The bytes of attributes and instances so far.
+    pub fn bytes(&self) -> usize {
+        self.attribute_bytes.saturating_add(self.instance_bytes)
+    }
+}
+
+impl Default for Budget {
+    fn default() -> Self {
+        Self::new(&RequestLimits::default())
+    }
+}

@@ -1,0 +1,44 @@
+use clap::Args;
+
+use mixer_adapter_engine::RequestLimits;
+
+/// Limits on single calls.
+#[derive(Debug, Args)]
+pub(super) struct RequestLimitArgs {
+    /// Maximum number of requests in a report
+    #[arg(long, value_name = "N", default_value_t = RequestLimits::default().requests_per_report, env = "MIXER_ADAPTER_MAX_REQUESTS_PER_REPORT")]
+    max_requests_per_report: usize,
+
+    /// Maximum number of attributes of one request
+    #[arg(long, value_name = "N", default_value_t = RequestLimits::default().attributes_per_request, env = "MIXER_ADAPTER_MAX_ATTRIBUTES_PER_REQUEST")]
+    max_attributes_per_request: usize,
+
+    /// Maximum number of words in the dictionaries of a check or report
+    #[arg(long, value_name = "N", default_value_t = RequestLimits::default().words, env = "MIXER_ADAPTER_MAX_WORDS")]
+    max_words: usize,
+
+    /// Maximum number of quotas in a check
+    #[arg(long, value_name = "N", default_value_t = RequestLimits::default().quotas_per_check, env = "MIXER_ADAPTER_MAX_QUOTAS_PER_CHECK")]
+    max_quotas_per_check: usize,
+
+    /// Maximum number of instances in a call of a template, or built for a check or report
+    #[arg(long, value_name = "N", default_value_t = RequestLimits::default().instances, env = "MIXER_ADAPTER_MAX_INSTANCES")]
+    max_instances: usize,
+
+    /// Maximum size in bytes of the decompressed attributes of a check or report, and of the instances built from them
+    #[arg(long, value_name = "BYTES", default_value_t = RequestLimits::default().expanded_size, env = "MIXER_ADAPTER_MAX_EXPANDED_SIZE")]
+    max_expanded_size: usize,
+}
+
+impl RequestLimitArgs {
+    pub(super) fn limits(&self) -> RequestLimits {
+        RequestLimits {
+            requests_per_report: self.max_requests_per_report,
+            attributes_per_request: self.max_attributes_per_request,
+            words: self.max_words,
+            quotas_per_check: self.max_quotas_per_check,
+            instances: self.max_instances,
+            expanded_size: self.max_expanded_size,
+        }
+    }
+}
