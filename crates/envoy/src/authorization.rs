@@ -2,7 +2,7 @@
 
 use std::time::Instant as Clock;
 
-use mixer_adapter_engine::{CheckOutcome, dispatch::Request};
+use mixer_adapter_engine::{Budget, CheckOutcome, dispatch::Request};
 use prost_types::{Struct, Value, value::Kind};
 use tokio::time::Instant;
 use tonic::Status;
@@ -50,7 +50,8 @@ impl Services {
             Ok(bag) => bag,
             Err(error) => return Decision::Fail(error.to_string()),
         };
-        let mut request = Request::new(&snapshot, bag, deadline, false).strict();
+        let budget = Budget::new(self.mixer.limits());
+        let mut request = Request::new(&snapshot, bag, deadline, false).with_budget(budget).strict();
         let answer = request.answer().await;
         self.mixer.counts().condition_errors(request.condition_errors());
         match answer {
