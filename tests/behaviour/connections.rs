@@ -4,7 +4,7 @@ use std::time::{Duration, Instant};
 
 use mixer_adapter::{
     prost::Message as _,
-    service::ServerOptions,
+    service::{ServerOptions, Workers},
     template::{ListEntry, Template as _},
     tonic::Code,
 };
@@ -199,4 +199,42 @@ async fn a_half_sent_request_to_the_admin_port_does_not_delay_the_shutdown() {
     // Accepted after the stalled one, so that is being served.
     assert_eq!(serving.get("/healthz").await.0, 200);
     tokio::time::timeout(Duration::from_secs(5), serving.stop()).await.unwrap();
+}
+
+#[tokio::test]
+async fn costly_calls_of_one_connection_run_on_several_threads() {
+    let workers = Workers::start(2).unwrap();
+    let serving = Serving::on(
+        &workers,
+        |adapters| adapters.add::<Probe>(),
+        ServerOptions::default(),
+        TableLimits::default(),
+    )
+    .await;
+    let (client, ledger) = (serving.connect().await, ledger("spin"));
+    let calls: Vec<_> = (0..40).map(|_| telling(&client, "spin", "spin")).collect();
+    for call in calls {
+        assert!(call.await.unwrap().is_ok());
+    }
+    assert_eq!((ledger.finished(), ledger.busy_threads()), (40, 2));
+}
+
+#[tokio::test]
+async fn a_call_on_another_thread_ends_with_its_client() {
+    let workers = Workers::start(2).unwrap();
+    let serving = Serving::on(
+        &workers,
+        |adapters| adapters.add::<Probe>(),
+        ServerOptions::default(),
+        TableLimits::default(),
+    )
+    .await;
+    let (client, ledger) = (serving.connect().await, ledger("spin and hang"));
+    let calls: Vec<_> = (0..40)
+        .map(|number| telling(&client, "spin and hang", if number % 2 == 0 { "spin" } else { "hang" }))
+        .collect();
+    until("all calls are served", || ledger.entered() == 40).await;
+    client.break_off();
+    until("the calls have ended", || ledger.abandoned() == 20).await;
+    drop(calls);
 }

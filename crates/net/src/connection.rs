@@ -142,7 +142,7 @@ pub(crate) async fn serve_stream(
     let no_preface = async {
         tokio::time::sleep(limits.handshake_timeout).await;
         if state.is_greeted() {
-            std::future::pending().await
+            std::future::pending::<()>().await;
         }
     };
     let ended = tokio::select! {

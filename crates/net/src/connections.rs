@@ -19,7 +19,7 @@ use tokio::{
 };
 use tokio_util::sync::CancellationToken;
 
-use crate::{Limit, LimitHits};
+use crate::{Limit, LimitHits, workers::WorkerRef};
 
 /// Periods for which unwritten answers are counted apart.
 const PERIODS: usize = 4;
@@ -55,6 +55,8 @@ pub(crate) struct ConnectionState {
     id: u64,
     address: Option<IpAddr>,
     port: Arc<Connections>,
+    /// `None` for a connection that belongs to no port.
+    worker: Option<WorkerRef>,
     /// Whether the HTTP/2 preface has arrived.
     greeted: AtomicBool,
     /// Milliseconds from the start of the port to the last call, counted from 1; 0 before the first call.
@@ -110,8 +112,13 @@ impl Connections {
     }
 
     /// Adds a connection.
-    pub(crate) fn open(self: &Arc<Self>, id: u64, address: Option<IpAddr>) -> OpenConnection {
-        let state = Arc::new(ConnectionState::new(id, address, self.clone()));
+    pub(crate) fn open(
+        self: &Arc<Self>,
+        id: u64,
+        address: Option<IpAddr>,
+        worker: WorkerRef,
+    ) -> OpenConnection {
+        let state = Arc::new(ConnectionState::new(id, address, self.clone(), Some(worker)));
         lock(&self.open).insert(id, state.clone());
         OpenConnection(state)
     }
@@ -185,11 +192,12 @@ enum Silence {
 }
 
 impl ConnectionState {
-    fn new(id: u64, address: Option<IpAddr>, port: Arc<Connections>) -> Self {
+    fn new(id: u64, address: Option<IpAddr>, port: Arc<Connections>, worker: Option<WorkerRef>) -> Self {
         Self {
             id,
             address,
             port,
+            worker,
             greeted: AtomicBool::new(false),
             last_call: AtomicU64::new(0),
             kept: AtomicBool::new(false),
@@ -203,11 +211,15 @@ impl ConnectionState {
 
     /// The state of a connection that belongs to no port.
     pub(crate) fn detached() -> Arc<Self> {
-        Arc::new(Self::new(0, None, Connections::new(Arc::default())))
+        Arc::new(Self::new(0, None, Connections::new(Arc::default()), None))
     }
 
     pub(crate) fn id(&self) -> u64 {
         self.id
+    }
+
+    pub(crate) fn worker(&self) -> Option<&WorkerRef> {
+        self.worker.as_ref()
     }
 
     pub(crate) fn hit(&self, limit: Limit) {

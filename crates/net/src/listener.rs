@@ -133,8 +133,9 @@ impl Listener {
             port.make_room().await;
             id += 1;
             let port = port.clone();
-            let open = port.open.open(id, Some(address));
-            workers.spawn(connections, move || async move {
+            let worker = workers.choose();
+            let open = port.open.open(id, Some(address), worker.clone());
+            worker.spawn(connections, move || async move {
                 // On the worker's runtime, which polls the stream.
                 match TcpStream::from_std(stream) {
                     Ok(stream) => port.serve(stream, id, &open).await,

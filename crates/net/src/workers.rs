@@ -1,21 +1,30 @@
 use std::{
+    future::poll_fn,
     io,
+    pin::Pin,
     sync::{
         Arc,
-        atomic::{AtomicUsize, Ordering::Relaxed},
+        atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering::Relaxed},
     },
+    task::{Context, Poll},
+    time::{Duration, Instant},
 };
 
-use tokio::runtime::{Builder, Handle};
+use tokio::{
+    runtime::{Builder, Handle},
+    task::JoinError,
+};
 use tokio_util::{
     sync::{CancellationToken, DropGuard},
-    task::TaskTracker,
+    task::{AbortOnDropHandle, TaskTracker},
 };
 
 /// The threads that serve connections, each with a runtime of its own.
 ///
 /// A current-thread runtime costs about half the CPU of a
 /// shared one per request (docs/behaviour/libraries.md#runtimes), and a call that blocks one thread does not stop the others.
+///
+/// Calls run on the thread of their connection. While they occupy it for long, others run on threads that have nothing to do.
 #[derive(Clone, Debug)]
 pub struct Workers {
     workers: Arc<[Worker]>,
@@ -26,7 +35,22 @@ pub struct Workers {
 struct Worker {
     runtime: Handle,
     connections: Arc<AtomicUsize>,
+    load: Load,
 }
+
+/// What a worker has to do.
+#[derive(Debug, Default)]
+struct Load {
+    /// Whether it runs a call now.
+    runs: AtomicBool,
+    /// Calls of other workers that it has to start.
+    taken_over: AtomicUsize,
+    /// Moving average of the time for which calls on its connections occupy a thread, in microseconds.
+    cost: AtomicU64,
+}
+
+/// Calls that occupy a thread for this time on average are worth moving to another one.
+const COSTLY: Duration = Duration::from_micros(250);
 
 impl Workers {
     /// Starts `threads` threads, at least one. They end when the last clone is dropped.
@@ -38,7 +62,7 @@ impl Workers {
         let mut workers = Vec::with_capacity(threads);
         for index in 0..threads.max(1) {
             let runtime = start_thread(format!("calls-{index}"), stop.clone())?;
-            workers.push(Worker { runtime, connections: Arc::default() });
+            workers.push(Worker { runtime, connections: Arc::default(), load: Load::default() });
         }
         Ok(Self { workers: workers.into(), _stop: Some(Arc::new(stop.drop_guard())) })
     }
@@ -48,26 +72,133 @@ impl Workers {
     /// # Panics
     /// Outside a Tokio runtime.
     pub fn here() -> Self {
-        let worker = Worker { runtime: Handle::current(), connections: Arc::default() };
+        let worker =
+            Worker { runtime: Handle::current(), connections: Arc::default(), load: Load::default() };
         Self { workers: [worker].into(), _stop: None }
     }
 
-    /// Runs a connection on the thread that has the fewest.
+    /// Returns the worker with the fewest connections.
+    pub(crate) fn choose(&self) -> WorkerRef {
+        let connections = |index: &usize| self.workers[*index].connections.load(Relaxed);
+        let index = (0..self.workers.len()).min_by_key(connections).unwrap_or_default();
+        WorkerRef { workers: self.workers.clone(), index }
+    }
+}
+
+/// One of the [`Workers`].
+#[derive(Clone, Debug)]
+pub(crate) struct WorkerRef {
+    workers: Arc<[Worker]>,
+    index: usize,
+}
+
+impl WorkerRef {
+    fn load(&self) -> &Load {
+        &self.workers[self.index].load
+    }
+
+    /// Runs a connection.
     pub(crate) fn spawn<F>(&self, tracker: &TaskTracker, connection: impl FnOnce() -> F + Send + 'static)
     where
         F: Future<Output = ()> + Send + 'static,
     {
-        let Some(worker) = self.workers.iter().min_by_key(|worker| worker.connections.load(Relaxed)) else {
-            return;
-        };
+        let worker = &self.workers[self.index];
         let open = OpenConnection::count(worker.connections.clone());
-        tracker.spawn_on(
-            async move {
-                let _open = open;
-                connection().await;
-            },
-            &worker.runtime,
-        );
+        let serve = async move {
+            let _open = open;
+            connection().await;
+        };
+        tracker.spawn_on(serve, &worker.runtime);
+    }
+
+    /// Runs a call on a connection of this worker: on its own thread, or on another one that has nothing to do while calls
+    /// occupy its own for long.
+    ///
+    /// # Errors
+    /// A call on another thread that panics, or whose thread ends.
+    pub(crate) async fn run<F>(&self, call: F) -> Result<F::Output, JoinError>
+    where
+        F: Future<Output: Send> + Send + 'static,
+    {
+        let mut call = Box::pin(call);
+        if self.workers.len() == 1 {
+            return Ok(call.await);
+        }
+        let done = poll_fn(|context| match self.relief() {
+            Some(relief) => Poll::Ready(Err(relief)),
+            None => self.poll_measured(self.index, call.as_mut(), context).map(Ok),
+        });
+        match done.await {
+            Ok(answer) => Ok(answer),
+            Err(relief) => relief.take_over(call, self.index).await,
+        }
+    }
+
+    /// Polls a call on a connection of the worker `origin`, and measures how long it occupies this one.
+    fn poll_measured<F: Future>(
+        &self,
+        origin: usize,
+        call: Pin<&mut F>,
+        context: &mut Context<'_>,
+    ) -> Poll<F::Output> {
+        let load = self.load();
+        load.runs.store(true, Relaxed);
+        let start = Instant::now();
+        let polled = call.poll(context);
+        let micros = u64::try_from(start.elapsed().as_micros()).unwrap_or(u64::MAX);
+        load.runs.store(false, Relaxed);
+        // Two threads may overwrite each other's result, which the next one corrects.
+        let cost = &self.workers[origin].load.cost;
+        let average = cost.load(Relaxed);
+        cost.store(average - average / 4 + micros / 4, Relaxed);
+        polled
+    }
+
+    /// Returns another worker, which has nothing to do, if calls occupy this one for long.
+    fn relief(&self) -> Option<Self> {
+        if u128::from(self.load().cost.load(Relaxed)) < COSTLY.as_micros() {
+            return None;
+        }
+        let is_idle = |load: &Load| !load.runs.load(Relaxed) && load.taken_over.load(Relaxed) == 0;
+        let idle = (0..self.workers.len())
+            .find(|index| *index != self.index && is_idle(&self.workers[*index].load))?;
+        Some(Self { workers: self.workers.clone(), index: idle })
+    }
+
+    /// Runs a call on a connection of the worker `origin`. The call ends when the result is dropped.
+    fn take_over<F>(self, mut call: Pin<Box<F>>, origin: usize) -> AbortOnDropHandle<F::Output>
+    where
+        F: Future<Output: Send> + Send + 'static,
+    {
+        let mut taken = Some(TakenOver::count(self.clone()));
+        let runtime = self.workers[self.index].runtime.clone();
+        AbortOnDropHandle::new(runtime.spawn(poll_fn(move |context| {
+            let polled = self.poll_measured(origin, call.as_mut(), context);
+            // What waits does not occupy the thread.
+            drop(taken.take());
+            polled
+        })))
+    }
+}
+
+/// Polls a future once.
+pub(crate) async fn poll_once<F: Future>(mut future: Pin<&mut F>) -> Poll<F::Output> {
+    poll_fn(|context| Poll::Ready(future.as_mut().poll(context))).await
+}
+
+/// Counts a call of another worker until it is dropped.
+struct TakenOver(WorkerRef);
+
+impl TakenOver {
+    fn count(worker: WorkerRef) -> Self {
+        worker.load().taken_over.fetch_add(1, Relaxed);
+        Self(worker)
+    }
+}
+
+impl Drop for TakenOver {
+    fn drop(&mut self) {
+        self.0.load().taken_over.fetch_sub(1, Relaxed);
     }
 }
 

@@ -1,11 +1,12 @@
 //! Counters of handlers and their calls, for tests.
 
 use std::{
-    collections::HashMap,
+    collections::{HashMap, HashSet},
     sync::{
         Arc, LazyLock, Mutex, PoisonError,
         atomic::{AtomicBool, AtomicU64, Ordering::SeqCst},
     },
+    thread::{self, ThreadId},
     time::{Duration, Instant},
 };
 
@@ -19,6 +20,7 @@ pub struct Ledger {
     finished: AtomicU64,
     abandoned: AtomicU64,
     gate: AtomicBool,
+    threads: Mutex<HashSet<ThreadId>>,
 }
 
 /// Returns the ledger with a name. Each test uses its own name.
@@ -56,6 +58,20 @@ impl Ledger {
     /// Returns the number of calls that were dropped before they completed.
     pub fn abandoned(&self) -> u64 {
         self.abandoned.load(SeqCst)
+    }
+
+    /// Returns the number of threads that calls have kept busy.
+    pub fn busy_threads(&self) -> usize {
+        self.threads.lock().unwrap_or_else(PoisonError::into_inner).len()
+    }
+
+    /// Keeps the thread busy for a while.
+    pub(crate) fn spin(&self) {
+        self.threads.lock().unwrap_or_else(PoisonError::into_inner).insert(thread::current().id());
+        let start = Instant::now();
+        while start.elapsed() < Duration::from_millis(5) {
+            std::hint::spin_loop();
+        }
     }
 
     /// Opens the gate, for current and future waiters.

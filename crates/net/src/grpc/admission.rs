@@ -9,6 +9,7 @@ use tonic::Status;
 use crate::{
     Limit,
     connections::{ConnectionState, Registered, Resource, Stage},
+    workers::WorkerRef,
 };
 
 /// Bytes of a call that count as part of its slot, so that small calls need not be weighed.
@@ -76,6 +77,11 @@ pub(super) struct Admitted {
 impl Admitted {
     pub(super) fn new(pools: Arc<Pools>, connection: Arc<ConnectionState>) -> Self {
         Self { pools, connection, works: AtomicBool::new(false), bytes: AtomicUsize::new(0) }
+    }
+
+    /// Returns the worker of the connection.
+    pub(super) fn worker(&self) -> Option<&WorkerRef> {
+        self.connection.worker()
     }
 
     /// Takes a slot for a call whose request has arrived.

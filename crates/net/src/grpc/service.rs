@@ -1,7 +1,6 @@
 use std::{
     convert::Infallible,
     fmt,
-    future::poll_fn,
     pin::{Pin, pin},
     sync::Arc,
     task::{Context, Poll},
@@ -12,7 +11,10 @@ use bytes::Bytes;
 use http::{HeaderMap, Method, Request, Response, StatusCode, header::CONTENT_TYPE};
 use http_body::Body;
 use http_body_util::Either;
-use tokio::time::{Instant, timeout_at};
+use tokio::{
+    task::JoinError,
+    time::{Instant, timeout_at},
+};
 use tonic::Status;
 use tower_service::Service;
 
@@ -26,6 +28,7 @@ use super::{
 use crate::{
     Connection, Limit,
     connections::{ConnectionState, Stage},
+    workers::poll_once,
 };
 
 /// The unary methods of a server, by path.
@@ -184,7 +187,7 @@ where
 
 impl<M: Methods> Shared<M> {
     async fn answer<B>(
-        &self,
+        self: Arc<Self>,
         request: Request<B>,
         admitted: Admitted,
         connection: u64,
@@ -199,7 +202,7 @@ impl<M: Methods> Shared<M> {
     }
 
     async fn unary<B>(
-        &self,
+        self: Arc<Self>,
         request: Request<B>,
         admitted: &Admitted,
         connection: u64,
@@ -213,13 +216,20 @@ impl<M: Methods> Shared<M> {
         let message = self.request_message(body, admitted, deadline).await?;
         admitted.begin_work()?;
         let call = Call { connection, peer, deadline };
-        let mut work = pin!(self.methods.call(parts.uri.path(), message, call));
+        let keeps_connection = self.methods.keeps_connection(parts.uri.path());
+        let work = async move { self.methods.call(parts.uri.path(), message, call).await };
+        let mut work = pin!(async {
+            match admitted.worker() {
+                Some(worker) => worker.run(work).await.unwrap_or_else(|error| Err(aborted(&error))),
+                None => work.await,
+            }
+        });
         let answer = match poll_once(work.as_mut()).await {
             Poll::Ready(answer) => answer,
             Poll::Pending => admitted.unless_evicted(Stage::Working, work).await,
         }?;
         admitted.add_bytes(answer.len())?;
-        if self.methods.keeps_connection(parts.uri.path()) {
+        if keeps_connection {
             admitted.keep_connection();
         }
         Ok(answer)
@@ -309,7 +319,10 @@ fn check_protocol<B>(request: &Request<B>) -> Result<(), Response<UnaryBody>> {
     }
 }
 
-/// Polls a future once.
-async fn poll_once<F: Future>(mut future: Pin<&mut F>) -> Poll<F::Output> {
-    poll_fn(|context| Poll::Ready(future.as_mut().poll(context))).await
+/// The error of a call that another worker did not finish.
+fn aborted(error: &JoinError) -> Status {
+    match error.is_panic() {
+        true => Status::internal("the call panicked"),
+        false => Status::unavailable("the server is shutting down"),
+    }
 }
