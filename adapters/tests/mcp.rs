@@ -285,3 +285,61 @@ fn a_rename_that_is_refused_twice_converges_with_files_and_with_several_sources(
     let theirs = format!("{}?collections=handlers", theirs.path().display());
     a_rename_converges(&handlers, &rules, &[ours, &theirs]);
 }
+
+/// A directory with a handler, an instance and a rule that denies everything.
+fn denying() -> tempfile::TempDir {
+    let directory = tempfile::tempdir().unwrap();
+    let write = |name: &str, text: &str| fs::write(directory.path().join(name), text).unwrap();
+    write("handlers.yaml", &denier("a"));
+    write("instance.yaml", INSTANCE);
+    write("rules.yaml", &rule_of("a"));
+    directory
+}
+
+#[test]
+fn an_update_that_removes_everything_is_not_applied_and_it_is_shown_and_counted() {
+    for served in [false, true] {
+        let directory = denying();
+        let ports =
+            ["source", "--listen", "127.0.0.1:0", "--admin", "127.0.0.1:0", "--log", "error", "--config"];
+        let (source, _) = Server::spawn(support::binary().args(ports).arg(directory.path()));
+        let url = match served {
+            true => format!("mcp://{}", source.grpc),
+            false => directory.path().to_str().unwrap().to_owned(),
+        };
+        let start = |arguments: &[&str]| {
+            let server = Server::start(&[&["--config", &url], arguments].concat());
+            server.until("/readyz", "200 OK");
+            server
+        };
+        let (protected, allowing) = (start(&[]), start(&["--allow-empty"]));
+        for file in fs::read_dir(directory.path()).unwrap() {
+            fs::remove_file(file.unwrap().path()).unwrap();
+        }
+        protected.until("/config", "has no resources any more");
+        protected.until("/metrics", "mixer_config_losses_total 1");
+        let check = |server: &Server| run(&["check", "--address", &server.grpc]).stdout;
+        assert!(check(&protected).contains("denied by a"), "{url}");
+        allowing.until("/readyz", "200 OK");
+        allowing.until("/readyz", "warning: the configuration is empty");
+        assert!(allowing.get("/").contains("Warning: the configuration is empty"));
+        assert!(!check(&allowing).contains("denied"), "{url}");
+    }
+}
+
+#[test]
+fn rules_that_are_removed_while_the_rest_stays_are_applied_with_a_warning() {
+    let directory = denying();
+    let (address, _source) = serve(directory.path());
+    let server = Server::start(&["--config", &format!("mcp://{address}"), "--empty-delay", "100ms"]);
+    server.until("/readyz", "200 OK");
+    fs::remove_file(directory.path().join("rules.yaml")).unwrap();
+    server.until("/readyz", "warning: the configuration has no rules");
+}
+
+#[test]
+fn a_start_with_nothing_at_all_warns() {
+    let directory = tempfile::tempdir().unwrap();
+    let server = Server::start(&["--config", directory.path().to_str().unwrap()]);
+    server.until("/readyz", "ready\nwarning: the configuration is empty, and every check is allowed\n");
+}

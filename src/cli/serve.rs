@@ -200,6 +200,8 @@ impl Serve {
             let mcp = opened.as_ref().and_then(|opened| opened.listening);
             match (opened, sample) {
                 (Some(OpenedSources { sources, .. }), _) => {
+                    let current = status.clone();
+                    readiness.warn(move || current.lock().unwrap_or_else(PoisonError::into_inner).warnings());
                     readiness
                         .require(move || status.lock().unwrap_or_else(PoisonError::into_inner).pending());
                     background.spawn(controller.follow(sources));
@@ -226,6 +228,7 @@ impl Serve {
         };
         let options = BuildOptions { check_cache: self.check_cache, ..self.configuration.options() };
         Controller::new(mixer.clone(), host.clone(), Arc::new(connector), options)
+            .with_losses(self.sources.losses())
     }
 
     fn session_options(&self) -> anyhow::Result<SessionOptions> {

@@ -1,6 +1,6 @@
 //! The sources of configuration of `serve`.
 
-use std::{net::SocketAddr, path::PathBuf};
+use std::{net::SocketAddr, path::PathBuf, time::Duration};
 
 use anyhow::Context as _;
 use clap::{ArgAction, Args};
@@ -8,8 +8,8 @@ use tokio::net::TcpListener;
 
 use super::{UsageError, config_args::ConfigArgs, tls_args::TlsArgs, value_parsers};
 use mixer_adapter_config::{
-    Collection, CollectionFilter, ConfigUrlError, ListenUrl, MergedSource, Scoped, StreamSource, collection,
-    collection_filters,
+    Collection, CollectionFilter, ConfigUrlError, ListenUrl, LossPolicy, MergedSource, Scoped, StreamSource,
+    collection, collection_filters,
     mcp::{Listener, sink::Cache},
     proto::envoy::config::core::v3::Extension,
     source::{Source, SourceSettings, Wanted},
@@ -35,6 +35,16 @@ pub(super) struct SourceArgs {
     /// Accept the valid resources of a push that also has invalid ones, instead of rejecting all of it
     #[arg(long, env = "MIXER_ADAPTER_SKIP_BAD_RESOURCES", value_parser = value_parsers::switch(), action = ArgAction::SetTrue)]
     skip_bad_resources: bool,
+
+    /// Apply updates after which a source has no resources, although it had some. Without it the last good configuration
+    /// remains in use
+    #[arg(long, env = "MIXER_ADAPTER_ALLOW_EMPTY", value_parser = value_parsers::switch(), action = ArgAction::SetTrue)]
+    allow_empty: bool,
+
+    /// Time to wait, after a server has removed all its rules, whether its other collections become empty, too; then nothing of
+    /// it is applied
+    #[arg(long, value_name = "DURATION", default_value = "10s", env = "MIXER_ADAPTER_EMPTY_DELAY", value_parser = value_parsers::duration)]
+    empty_delay: Duration,
 
     #[command(flatten)]
     security: TlsArgs,
@@ -86,6 +96,14 @@ impl SourceArgs {
             sources.push(MergedSource { source, filter, required, skip_bad_resources });
         }
         Ok((!sources.is_empty()).then_some(OpenedSources { sources, listening }))
+    }
+
+    /// Returns what becomes of updates that remove everything.
+    pub(super) fn losses(&self) -> LossPolicy {
+        match self.allow_empty {
+            true => LossPolicy::Allow,
+            false => LossPolicy::Protect { delay: self.empty_delay },
+        }
     }
 
     fn wanted(&self, filter: &CollectionFilter) -> Vec<Wanted> {

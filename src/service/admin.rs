@@ -72,10 +72,14 @@ pub(crate) async fn serve(listener: TcpListener, router: Router, stop: Cancellat
 
 async fn ready(State(readiness): State<Readiness>) -> (StatusCode, String) {
     let pending = readiness.pending();
-    match pending.is_empty() {
+    let (code, mut text) = match pending.is_empty() {
         true => (StatusCode::OK, "ready\n".to_owned()),
         false => (StatusCode::SERVICE_UNAVAILABLE, format!("waiting for: {}\n", pending.join(", "))),
+    };
+    for warning in readiness.warnings() {
+        text += &format!("warning: {warning}\n");
     }
+    (code, text)
 }
 
 async fn metrics(State(registry): State<Arc<Mutex<Registry>>>) -> impl IntoResponse {
@@ -105,7 +109,7 @@ struct Config {
 
 async fn front(State(admin): State<Admin>) -> Html<String> {
     let sources = sources(&admin).await;
-    Html(page::render(&admin.host, &sources))
+    Html(page::render(&admin.host, &admin.readiness, &sources))
 }
 
 /// The current status of the configuration sources.

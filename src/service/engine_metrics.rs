@@ -97,6 +97,9 @@ impl EngineMetrics {
         let updates = [AtomicU64::new(status.applied), AtomicU64::new(status.rejected)];
         let help = "Updates of the configuration, by result";
         counter(encoder, "mixer_config_updates", help, "result", &["applied", "rejected"], &updates)?;
+        let help = "Times that a source has lost all its resources, which was not applied";
+        let encoded = encoder.encode_descriptor("mixer_config_losses", help, None, MetricType::Counter)?;
+        ConstCounter::new(status.lost).encode(encoded)?;
         let help = "Uses of deprecated fields that configuration added";
         let encoded = encoder.encode_descriptor("deprecated_feature_use", help, None, MetricType::Counter)?;
         ConstCounter::new(status.deprecated_uses).encode(encoded)?;

@@ -3,14 +3,21 @@ use std::fmt::Write as _;
 use mixer_adapter_config::source::{CollectionStatus, SourceStatus};
 use mixer_adapter_host::Host;
 
+use super::Readiness;
+
 /// Renders the front page of the admin port: adapters, sessions, sources, and links.
-pub(super) fn render(host: &Host, sources: &[SourceStatus]) -> String {
+pub(super) fn render(host: &Host, readiness: &Readiness, sources: &[SourceStatus]) -> String {
     let mut page = String::from(HEAD);
+    for warning in readiness.warnings() {
+        // Writing to a String cannot fail.
+        let _ = write!(page, "<p><b>Warning: {}</b></p>", escape(&warning));
+    }
+    page.push_str(ADAPTERS);
     let counts = host.sessions().counts();
     for adapter in host.adapters().iter() {
         let sessions = counts.iter().find(|(name, _)| *name == adapter.name).map_or(0, |(_, count)| *count);
         let templates: Vec<&str> = adapter.templates.iter().map(|template| template.name).collect();
-        // Names and descriptions are constants of the program. Writing to a String cannot fail.
+        // Names and descriptions are constants of the program.
         let _ = writeln!(
             page,
             "<tr><td><b>{}</b></td><td>{}</td><td>{}</td><td>{sessions}</td></tr>",
@@ -83,7 +90,9 @@ fn escape(text: &str) -> String {
 
 const HEAD: &str = "<!doctype html><meta charset=utf-8><title>mixer-adapter</title>\
 <style>body{font:16px/1.5 system-ui;margin:2rem auto;max-width:60rem}td,th{text-align:left;padding:.2rem 1rem .2rem 0}</style>\
-<h1>mixer-adapter</h1><table><tr><th>adapter<th>description<th>templates<th>sessions</tr>\n";
+<h1>mixer-adapter</h1>\n";
+
+const ADAPTERS: &str = "<table><tr><th>adapter<th>description<th>templates<th>sessions</tr>\n";
 
 const TAIL: &str = "<p><a href=/healthz>healthz</a> · <a href=/readyz>readyz</a> · <a href=/metrics>metrics</a> · \
 <a href=/sessions>sessions</a> · <a href=/config>config</a></p>\n";

@@ -9,9 +9,10 @@ use std::{
 pub struct Readiness {
     pending: Arc<Mutex<BTreeSet<String>>>,
     conditions: Arc<Mutex<Vec<Condition>>>,
+    warnings: Arc<Mutex<Vec<Condition>>>,
 }
 
-/// Returns what is still awaited.
+/// Returns what is still awaited, or warnings.
 type Condition = Box<dyn Fn() -> Vec<String> + Send>;
 
 impl fmt::Debug for Readiness {
@@ -39,6 +40,17 @@ impl Readiness {
     /// Adds a condition: the server is ready only while it returns nothing that is awaited.
     pub fn require(&self, condition: impl Fn() -> Vec<String> + Send + 'static) {
         self.conditions.lock().unwrap_or_else(PoisonError::into_inner).push(Box::new(condition));
+    }
+
+    /// Adds a source of warnings, which do not affect readiness.
+    pub fn warn(&self, warnings: impl Fn() -> Vec<String> + Send + 'static) {
+        self.warnings.lock().unwrap_or_else(PoisonError::into_inner).push(Box::new(warnings));
+    }
+
+    /// Returns the current warnings.
+    pub fn warnings(&self) -> Vec<String> {
+        let warnings = self.warnings.lock().unwrap_or_else(PoisonError::into_inner);
+        warnings.iter().flat_map(|warnings| warnings()).collect()
     }
 
     /// Returns what is still awaited; nothing when the server is ready.

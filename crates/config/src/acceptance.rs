@@ -16,14 +16,15 @@ use std::{
     collections::{BTreeSet, HashSet},
     fmt,
     sync::Arc,
-    time::SystemTime,
+    time::{Duration, SystemTime},
 };
 
 use futures_util::future::join_all;
-use tokio::sync::mpsc;
+use tokio::{sync::mpsc, time::Instant};
 
 use super::{
     Collection, CollectionFilter, Decision, Fault, Offer, ResourceName, Update, Verdict,
+    holdings::{HeldBack, Holdings, Loss},
     offer::{Decider, Decisions},
     source::Source,
 };
@@ -42,6 +43,19 @@ pub trait Apply: Send {
     fn report(&mut self, _progress: Progress) {}
 }
 
+/// What becomes of updates that remove rules, or all resources, of a source. By default they are applied like all others.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum LossPolicy {
+    /// Applies them.
+    Allow,
+    /// Applies no update after which a source has no resources, although it had some. An update of single collections that removes
+    /// all rules of a source is applied after the delay: the other collections may become empty, too.
+    Protect {
+        /// The time to wait for the other collections.
+        delay: Duration,
+    },
+}
+
 /// What is not in use, and why.
 #[derive(Clone, Debug, Default)]
 pub struct Progress {
@@ -51,6 +65,8 @@ pub struct Progress {
     pub refused: Vec<RefusedUpdate>,
     /// The number of offers that were refused since the last report.
     pub newly_refused: u64,
+    /// The number of sources that have lost all their resources since the last report.
+    pub newly_lost: u64,
 }
 
 /// A collection that the first configuration waits for.
@@ -178,13 +194,16 @@ pub struct Acceptance<A> {
     candidates: Vec<Candidate>,
     /// The number of updates that were applied.
     applied: u64,
+    losses: LossPolicy,
     newly_refused: u64,
+    newly_lost: u64,
 }
 
 #[derive(Debug)]
 struct SourceState {
     name: Arc<str>,
     skip_bad_resources: bool,
+    holdings: Holdings,
 }
 
 /// The difference between what a source offers and what is in use.
@@ -213,8 +232,16 @@ impl<A: Apply> Acceptance<A> {
             started: SystemTime::now(),
             candidates: Vec::new(),
             applied: 0,
+            losses: LossPolicy::Allow,
             newly_refused: 0,
+            newly_lost: 0,
         }
+    }
+
+    /// Changes what becomes of updates that remove rules, or all resources, of a source.
+    #[must_use]
+    pub fn with_losses(self, losses: LossPolicy) -> Self {
+        Self { losses, ..self }
     }
 
     /// Runs these sources until all of them have ended. No two filters should include the same collection.
@@ -226,21 +253,31 @@ impl<A: Apply> Acceptance<A> {
             sources.into_iter().enumerate()
         {
             self.awaited.extend(required.into_iter().map(|collection| (index, collection)));
-            self.sources.push(SourceState { name: source.name().into(), skip_bad_resources });
+            self.sources.push(SourceState {
+                name: source.name().into(),
+                skip_bad_resources,
+                holdings: Holdings::default(),
+            });
             let batches = sender.clone();
             running.push(source.run(Offers { source: index, filter, ignored: BTreeSet::new(), batches }));
         }
         drop(sender);
         self.report();
         let decide = async {
-            while let Some(batch) = batches.recv().await {
-                self.enqueue(batch);
+            loop {
+                tokio::select! {
+                    batch = batches.recv() => match batch {
+                        Some(batch) => self.enqueue(batch),
+                        None => break,
+                    },
+                    () = sleep_until(self.next_release()) => self.release(),
+                }
                 while let Ok(batch) = batches.try_recv() {
                     self.enqueue(batch);
                 }
                 match self.awaited.is_empty() {
                     true => self.decide().await,
-                    false => self.acknowledge(),
+                    false => self.acknowledge(|_| true),
                 }
                 self.report();
             }
@@ -253,6 +290,7 @@ impl<A: Apply> Acceptance<A> {
         for offer in offers {
             let (update, decider) = offer.into_parts();
             self.arrived(source, &update);
+            self.track_losses(source, &update);
             let mut deciders = vec![decider];
             let earlier: Vec<Candidate> = self
                 .candidates
@@ -300,13 +338,70 @@ impl<A: Apply> Acceptance<A> {
         }
     }
 
-    /// Answers new offers before the first configuration is complete.
-    fn acknowledge(&mut self) {
-        for candidate in self.candidates.iter_mut().filter(|candidate| candidate.decision.is_none()) {
-            let skips = self.sources[candidate.source].skip_bad_resources;
-            match self.target.check(&candidate.update) {
-                Err(faults) if !skips || candidate.faulty_resources(&faults).is_none() => {
-                    self.newly_refused += 1;
+    /// Tracks what a source has, and holds its updates back if it lost its rules or everything.
+    fn track_losses(&mut self, source: usize, update: &Update) {
+        let SourceState { name, holdings, .. } = &mut self.sources[source];
+        let loss = holdings.update(update);
+        let LossPolicy::Protect { delay } = self.losses else { return };
+        match loss {
+            Some(Loss::Everything) if holdings.held_back != Some(HeldBack::Lost) => {
+                self.newly_lost += 1;
+                holdings.held_back = Some(HeldBack::Lost);
+            }
+            Some(Loss::Rules { whole: true }) => {
+                tracing::warn!(source = &**name, "all rules of this source are removed");
+            }
+            Some(Loss::Rules { whole: false }) => {
+                tracing::warn!(
+                    source = &**name,
+                    ?delay,
+                    "all rules of this source are removed; waiting whether everything is"
+                );
+                holdings.held_back = Some(HeldBack::Until(Instant::now() + delay));
+            }
+            Some(Loss::Everything) | None => {}
+        }
+    }
+
+    /// The time at which the next source is not held back any more.
+    fn next_release(&self) -> Option<Instant> {
+        let held_back = self.sources.iter().filter_map(|source| source.holdings.held_back);
+        let until = held_back.filter_map(|held_back| match held_back {
+            HeldBack::Until(until) => Some(until),
+            HeldBack::Lost => None,
+        });
+        until.min()
+    }
+
+    /// Ends the time for which sources are held back, where it is over.
+    fn release(&mut self) {
+        let now = Instant::now();
+        for SourceState { name, holdings, .. } in &mut self.sources {
+            if matches!(holdings.held_back, Some(HeldBack::Until(until)) if until <= now) {
+                tracing::warn!(source = &**name, "applying the removal of all rules of this source");
+                holdings.held_back = None;
+            }
+        }
+    }
+
+    /// Answers new offers of these sources without applying them.
+    fn acknowledge(&mut self, is_affected: impl Fn(&SourceState) -> bool) {
+        for candidate in &mut self.candidates {
+            let source = &self.sources[candidate.source];
+            if !is_affected(source) {
+                continue;
+            }
+            let is_new = candidate.decision.is_none();
+            let verdict = match source.holdings.held_back {
+                Some(HeldBack::Lost) => Err(vec![lost(&candidate.update.source)]),
+                _ if is_new => self.target.check(&candidate.update),
+                _ => continue,
+            };
+            match verdict {
+                Err(faults)
+                    if !source.skip_bad_resources || candidate.faulty_resources(&faults).is_none() =>
+                {
+                    self.newly_refused += u64::from(is_new);
                     candidate.faults = faults;
                     candidate.refuse();
                 }
@@ -317,7 +412,10 @@ impl<A: Apply> Acceptance<A> {
 
     /// Decides on all candidates.
     async fn decide(&mut self) {
-        let mut candidates = std::mem::take(&mut self.candidates);
+        self.acknowledge(|source| source.holdings.held_back.is_some());
+        let sources = &self.sources;
+        let is_free = |candidate: &mut Candidate| sources[candidate.source].holdings.held_back.is_none();
+        let mut candidates: Vec<Candidate> = self.candidates.extract_if(.., is_free).collect();
         candidates.sort_by_key(|candidate| candidate.update.order());
         for candidate in &mut candidates {
             candidate.refused_after = None;
@@ -332,7 +430,7 @@ impl<A: Apply> Acceptance<A> {
         }
         // What names no collection can never be replaced.
         candidates.retain(|candidate| !candidate.update.changes.is_empty());
-        self.candidates = candidates;
+        self.candidates.append(&mut candidates);
     }
 
     /// Applies all candidates together, or those that the faults do not name. Returns whether some were accepted.
@@ -441,6 +539,7 @@ impl<A: Apply> Acceptance<A> {
             awaited: awaited.collect(),
             refused: refused.collect(),
             newly_refused: std::mem::take(&mut self.newly_refused),
+            newly_lost: std::mem::take(&mut self.newly_lost),
         });
     }
 }
@@ -505,6 +604,20 @@ impl Candidate {
             .iter()
             .flat_map(|change| change.content.resources())
             .map(|resource| &resource.name)
+    }
+}
+
+/// The fault of updates of a source that has lost all its resources.
+fn lost(source: &str) -> Fault {
+    Fault::error(format!(
+        "{source} has no resources any more; the last good configuration remains in use (--allow-empty applies such an update)"
+    ))
+}
+
+async fn sleep_until(time: Option<Instant>) {
+    match time {
+        Some(time) => tokio::time::sleep_until(time).await,
+        None => std::future::pending().await,
     }
 }
 

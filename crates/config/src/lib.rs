@@ -16,6 +16,7 @@ mod discovery;
 mod document;
 mod evolution;
 mod fault;
+mod holdings;
 mod identity;
 mod istio;
 mod lines;
@@ -36,7 +37,9 @@ mod types;
 mod url;
 pub mod xds;
 
-pub use acceptance::{Acceptance, Apply, AwaitedCollection, MergedSource, Offers, Progress, RefusedUpdate};
+pub use acceptance::{
+    Acceptance, Apply, AwaitedCollection, LossPolicy, MergedSource, Offers, Progress, RefusedUpdate,
+};
 pub use change::{Change, Content};
 pub use collection::Collection;
 pub use collection_filter::{CollectionFilter, Scoped, ScopedUrl, collection, collection_filters};

@@ -3,7 +3,7 @@
 use std::{
     collections::{BTreeMap, HashSet},
     sync::{Arc, Mutex, PoisonError},
-    time::SystemTime,
+    time::{Duration, SystemTime},
 };
 
 use super::{
@@ -11,7 +11,8 @@ use super::{
     build::{BuildOptions, Connect, SnapshotBuilder},
 };
 use mixer_adapter_config::{
-    Acceptance, Apply, ConfigSet, Fault, MergedSource, Progress, Topic, Update, Verdict, source::SourceHandle,
+    Acceptance, Apply, Collection, ConfigSet, Fault, Kind, LossPolicy, MergedSource, Progress, Topic, Update,
+    Verdict, source::SourceHandle,
 };
 use mixer_adapter_host::Host;
 
@@ -23,7 +24,11 @@ pub struct Controller {
     options: BuildOptions,
     set: ConfigSet,
     status: Arc<Mutex<ConfigStatus>>,
+    losses: LossPolicy,
 }
+
+/// The time that the other collections of a source have to become empty, too, after its rules.
+const EMPTY_DELAY: Duration = Duration::from_secs(10);
 
 /// The status of the configuration.
 #[derive(Clone, Debug, Default, serde::Serialize)]
@@ -34,6 +39,8 @@ pub struct ConfigStatus {
     pub rejected: u64,
     /// Time of the last applied update in seconds since the Unix epoch.
     pub applied_at: Option<u64>,
+    /// Number of times that a source has lost all its resources, which was not applied.
+    pub lost: u64,
     /// Number of resources by collection.
     pub resources: BTreeMap<String, usize>,
     /// The version of each collection, as named by its source.
@@ -63,6 +70,24 @@ pub struct Awaited {
 }
 
 impl ConfigStatus {
+    /// Returns warnings about what is in use: nothing at all, or no rules.
+    pub fn warnings(&self) -> Vec<String> {
+        let count = |role: Option<Kind>| -> usize {
+            let of_role = |name: &str| match Collection::new(name).role() {
+                None => false,
+                found => role.is_none() || found == role,
+            };
+            self.resources.iter().filter(|(name, _)| of_role(name)).map(|(_, count)| count).sum()
+        };
+        let text = match (count(None), count(Some(Kind::Rule))) {
+            _ if self.applied == 0 => return Vec::new(),
+            (0, _) => "the configuration is empty, and every check is allowed",
+            (_, 0) => "the configuration has no rules, and every check is allowed",
+            _ => return Vec::new(),
+        };
+        vec![text.to_owned()]
+    }
+
     /// Returns what the first configuration waits for; nothing once there was one.
     pub fn pending(&self) -> Vec<String> {
         if self.applied > 0 {
@@ -87,7 +112,22 @@ impl ConfigStatus {
 impl Controller {
     /// Creates a controller of `mixer`.
     pub fn new(mixer: Arc<Mixer>, host: Arc<Host>, connect: Arc<dyn Connect>, options: BuildOptions) -> Self {
-        Self { mixer, host, connect, options, set: ConfigSet::default(), status: Arc::default() }
+        Self {
+            mixer,
+            host,
+            connect,
+            options,
+            set: ConfigSet::default(),
+            status: Arc::default(),
+            losses: LossPolicy::Protect { delay: EMPTY_DELAY },
+        }
+    }
+
+    /// Changes what becomes of updates that remove rules, or all resources, of a source. By default the last good configuration is
+    /// protected, with a delay of 10 s.
+    #[must_use]
+    pub fn with_losses(self, losses: LossPolicy) -> Self {
+        Self { losses, ..self }
     }
 
     /// The status of the configuration, which is updated as it changes.
@@ -99,7 +139,8 @@ impl Controller {
     pub async fn follow(self, sources: Vec<MergedSource>) {
         let handles = sources.iter().filter_map(|merged| merged.source.handle()).collect();
         self.update_status(|status| status.sources = handles);
-        Acceptance::new(self).run(sources).await;
+        let losses = self.losses;
+        Acceptance::new(self).with_losses(losses).run(sources).await;
     }
 
     /// Logs non-fatal faults that the previous configuration did not have. Returns the number of deprecated fields among them.
@@ -137,6 +178,7 @@ impl Apply for Controller {
         tracing::info!(%source, resources = resources.values().sum::<usize>(), "configuration applied");
         self.set = set;
         self.update_status(|status| {
+            let known = status.warnings();
             status.applied += 1;
             status.deprecated_uses += deprecated_uses;
             status.applied_at = Some(seconds(SystemTime::now()));
@@ -144,6 +186,9 @@ impl Apply for Controller {
                 resources.into_iter().map(|(collection, count)| (collection.to_string(), count)).collect();
             status.versions.extend(versions);
             status.faults = faults.iter().map(ToString::to_string).collect();
+            for warning in status.warnings().iter().filter(|warning| !known.contains(warning)) {
+                tracing::warn!("{warning}");
+            }
         });
         Ok(())
     }
@@ -169,6 +214,7 @@ impl Apply for Controller {
         });
         self.update_status(|status| {
             status.rejected += progress.newly_refused;
+            status.lost += progress.newly_lost;
             status.awaited = awaited.collect();
             if status.refusal == refusal {
                 return;

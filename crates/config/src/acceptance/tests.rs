@@ -3,10 +3,7 @@
 use std::pin::Pin;
 
 use serde_json::json;
-use tokio::{
-    sync::{oneshot, watch},
-    time::Duration,
-};
+use tokio::sync::{oneshot, watch};
 
 use super::*;
 use crate::{Change, Content, Kind, Resource, collection};
@@ -262,6 +259,75 @@ async fn bad_resources_that_are_skipped_come_into_use_once_they_fit() {
         Content::Partial { added: full("rules", &["d"]).content.resources().to_vec(), removed: Vec::new() };
     let _more = script.offer(&[Change::new(collection("rules").unwrap(), added)]).await;
     assert_eq!(tried(&mut offers, Ok(())).await, "abd");
+}
+
+/// One source of rules and handlers, with updates of everything protected.
+async fn protected() -> (mpsc::Receiver<Offer>, Script) {
+    let (source, script) = part("s", CollectionFilter::default(), &["rules", "handlers"]);
+    let (target, mut offers) = mpsc::channel(1);
+    let losses = LossPolicy::Protect { delay: Duration::from_secs(10) };
+    tokio::spawn(Acceptance::new(target).with_losses(losses).run(vec![source]));
+    let _rules = script.offer(&[full("rules", &["r"])]).await;
+    let _handlers = script.offer(&[full("handlers", &["h"])]).await;
+    next(&mut offers).await.accept();
+    (offers, script)
+}
+
+fn is_lost(decision: Option<Decision>) -> bool {
+    matches!(decision, Some(Decision::Refused(faults)) if faults[0].reason.contains("has no resources any more"))
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_source_that_loses_everything_at_once_changes_nothing_until_it_has_something_again() {
+    let (mut offers, script) = protected().await;
+    let mut lost = script.offer(&[full("rules", &[]), full("handlers", &[])]).await;
+    assert!(is_lost(decision(&mut lost).await));
+    tokio::time::sleep(Duration::from_secs(60)).await;
+    assert!(offers.try_recv().is_err());
+    let back = [full("rules", &["r"]), full("handlers", &[])];
+    let _decisions = script.offer(&back).await;
+    assert_eq!(content(&next(&mut offers).await).1, back);
+}
+
+#[tokio::test(start_paused = true)]
+async fn collections_that_become_empty_one_after_another_are_answered_at_once_and_not_applied() {
+    let (mut offers, script) = protected().await;
+    let mut rules = script.offer(&[full("rules", &[])]).await;
+    assert_eq!(decision(&mut rules).await, Some(Decision::Pending));
+    let mut handlers = script.offer(&[full("handlers", &[])]).await;
+    assert!(is_lost(decision(&mut handlers).await));
+    assert!(is_lost(decision(&mut rules).await));
+    tokio::time::sleep(Duration::from_secs(60)).await;
+    assert!(offers.try_recv().is_err());
+}
+
+#[tokio::test(start_paused = true)]
+async fn rules_that_are_removed_while_other_resources_stay_are_applied_after_the_delay() {
+    let (mut offers, script) = protected().await;
+    let mut rules = script.offer(&[full("rules", &[])]).await;
+    assert_eq!(decision(&mut rules).await, Some(Decision::Pending));
+    tokio::time::sleep(Duration::from_secs(9)).await;
+    assert!(offers.try_recv().is_err());
+    let offer = next(&mut offers).await;
+    assert_eq!(content(&offer).1, [full("rules", &[])]);
+    offer.accept();
+    assert_eq!(decision(&mut rules).await, Some(Decision::Live));
+}
+
+#[tokio::test(start_paused = true)]
+async fn rules_that_come_back_within_the_delay_are_applied_at_once() {
+    let (mut offers, script) = protected().await;
+    let _rules = script.offer(&[full("rules", &[])]).await;
+    let _more = script.offer(&[full("rules", &["s"])]).await;
+    assert_eq!(content(&next(&mut offers).await).1, [full("rules", &["s"])]);
+}
+
+#[tokio::test(start_paused = true)]
+async fn an_update_of_everything_may_remove_the_rules_at_once() {
+    let (mut offers, script) = protected().await;
+    let without_rules = [full("rules", &[]), full("handlers", &["h"])];
+    let _decisions = script.offer(&without_rules).await;
+    assert_eq!(content(&next(&mut offers).await).1, without_rules);
 }
 
 /// A source that offers its newest state when it changes.

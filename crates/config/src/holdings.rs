@@ -1,0 +1,73 @@
+//! What each source has, to recognise that it lost its rules or everything.
+
+use std::collections::{BTreeMap, HashSet};
+
+use tokio::time::Instant;
+
+use super::{Change, Collection, Content, Kind, ResourceName, Update};
+
+/// The names of Mixer's resources that a source has, by collection.
+#[derive(Debug, Default)]
+pub(crate) struct Holdings {
+    names: BTreeMap<Collection, HashSet<ResourceName>>,
+    /// Set while updates of the source are not applied.
+    pub(crate) held_back: Option<HeldBack>,
+}
+
+/// Why updates of a source are not applied.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum HeldBack {
+    /// It has lost its rules; until then the rest may follow.
+    Until(Instant),
+    /// It has lost everything.
+    Lost,
+}
+
+/// What a source has no more after an update.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Loss {
+    /// All its resources.
+    Everything,
+    /// All its rules.
+    Rules {
+        /// Whether the update has all other resources of the source, too, so that no more can follow.
+        whole: bool,
+    },
+}
+
+impl Holdings {
+    /// Records an update, and returns what it removes. Ends holding the source back if what was lost is there again.
+    pub(crate) fn update(&mut self, update: &Update) -> Option<Loss> {
+        let (had_rules, had_some) = (self.has_rules(), !self.names.is_empty());
+        for change in &update.changes {
+            self.record(change);
+        }
+        if self.names.is_empty() {
+            return had_some.then_some(Loss::Everything);
+        }
+        if self.has_rules() || self.held_back == Some(HeldBack::Lost) {
+            self.held_back = None;
+        }
+        let is_included =
+            |collection: &Collection| update.changes.iter().any(|change| change.collection == *collection);
+        let whole = self.names.keys().all(is_included);
+        (had_rules && !self.has_rules()).then_some(Loss::Rules { whole })
+    }
+
+    fn record(&mut self, Change { collection, content, .. }: &Change) {
+        if collection.role().is_none() {
+            return;
+        }
+        let names = self.names.entry(collection.clone()).or_default();
+        match content {
+            Content::Full(_) => names.clear(),
+            Content::Partial { removed, .. } => names.retain(|name| !removed.contains(name)),
+        }
+        names.extend(content.resources().iter().map(|resource| resource.name.clone()));
+        self.names.retain(|_, names| !names.is_empty());
+    }
+
+    fn has_rules(&self) -> bool {
+        self.names.keys().any(|collection| collection.role() == Some(Kind::Rule))
+    }
+}
