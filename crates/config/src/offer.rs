@@ -2,7 +2,7 @@
 
 use std::{collections::HashSet, sync::Arc};
 
-use tokio::sync::mpsc;
+use tokio::sync::watch;
 
 use super::{Change, Fault, Kind, ResourceName};
 
@@ -98,20 +98,19 @@ pub struct Offer<T = Update> {
 
 /// Sends the decisions on an offer.
 #[derive(Debug)]
-pub(crate) struct Decider(mpsc::UnboundedSender<Decision>);
+pub(crate) struct Decider(watch::Sender<Option<Decision>>);
 
-/// Receives the decisions on an offer.
+/// Receives the decisions on an offer; of several that were not received yet, the last.
 #[derive(Debug)]
 pub struct Decisions {
-    receiver: mpsc::UnboundedReceiver<Decision>,
+    receiver: watch::Receiver<Option<Decision>>,
     decided: bool,
 }
 
 impl<T> Offer<T> {
     /// Returns an offer, and the decisions on it.
     pub fn new(content: T) -> (Self, Decisions) {
-        // Unbounded, but a decision is sent only if it differs from the one before, and every offer is replaced by the next.
-        let (sender, receiver) = mpsc::unbounded_channel();
+        let (sender, receiver) = watch::channel(None);
         (Self { content, decider: Decider(sender) }, Decisions { receiver, decided: false })
     }
 
@@ -150,15 +149,15 @@ impl<T> Offer<T> {
 
 impl Decider {
     pub(crate) fn decide(&self, decision: Decision) {
-        // A source that has ended needs no decision.
-        let _ = self.0.send(decision);
+        self.0.send_replace(Some(decision));
     }
 }
 
 impl Decisions {
     /// Waits for the next decision. Returns `None` if none can follow any more.
     pub async fn next(&mut self) -> Option<Decision> {
-        let decision = self.receiver.recv().await;
+        let changed = self.receiver.changed().await;
+        let decision = changed.ok().and_then(|()| self.receiver.borrow_and_update().clone());
         if self.decided {
             return decision;
         }

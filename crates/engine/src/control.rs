@@ -226,7 +226,7 @@ impl Apply for Controller {
             match (refusal.is_empty(), status.applied > 0) {
                 (true, _) => {}
                 (false, true) => {
-                    tracing::error!(source, "configuration rejected; the last good one remains in use")
+                    tracing::error!(source, "configuration rejected; the last good one remains in use");
                 }
                 (false, false) => tracing::error!(
                     source,

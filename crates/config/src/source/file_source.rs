@@ -95,7 +95,7 @@ impl FileSource {
             return self.status.decided(offered, &decision);
         }
         *open = None;
-        pending().await
+        pending::<()>().await;
     }
 
     /// What the files look like once they have stopped changing.

@@ -106,7 +106,7 @@ impl Machine {
             }
             Err(nack) => match proposal.origin {
                 Origin::Push { stream, nonces } => {
-                    self.refuse(&name, stream, nonces, proposal.version, nack, now)
+                    self.refuse(&name, stream, nonces, proposal.version, nack, now);
                 }
                 Origin::Sink => {}
             },
