@@ -63,7 +63,7 @@ fn resource(json: Json, lines: Lines, source: &Arc<str>) -> Result<Resource, (&'
         );
     };
     let Some((_, message)) = type_url.rsplit_once('/') else {
-        return wrong(TYPE, format!("{type_url:?} is no type; write type.googleapis.com/{type_url}"));
+        return wrong(TYPE, format!("{type_url:?} is not a type URL; write type.googleapis.com/{type_url}"));
     };
     let (field, camel) = match message.rsplit('.').next() {
         Some("ClusterLoadAssignment") => ("cluster_name", "clusterName"),
@@ -117,7 +117,7 @@ mod tests {
             [
                 "x.yaml:2: warning: resources[0].@type: no type is given, such as type.googleapis.com/envoy.config.cluster.v3.Cluster",
                 "x.yaml:3: warning: resources[1].name: a envoy.config.cluster.v3.Cluster is called by its name, and it has none",
-                "x.yaml:4: warning: resources[2].@type: \"envoy.config.cluster.v3.Cluster\" is no type; write type.googleapis.com/envoy.config.cluster.v3.Cluster",
+                "x.yaml:4: warning: resources[2].@type: \"envoy.config.cluster.v3.Cluster\" is not a type URL; write type.googleapis.com/envoy.config.cluster.v3.Cluster",
             ]
         );
     }

@@ -3,6 +3,9 @@
 use std::{fmt, time::Duration};
 
 use serde::{Deserialize, Serialize};
+use tonic::Status;
+
+use mixer_adapter_core::framework::status::status_name;
 
 /// The steps of a request in order.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
@@ -174,12 +177,12 @@ impl Trace {
         handler: &str,
         template: &str,
         instances: Vec<String>,
-        outcome: Result<serde_json::Value, String>,
+        outcome: Result<serde_json::Value, &Status>,
         took: Duration,
     ) {
         let (answer, error) = match outcome {
             Ok(answer) => (Some(answer), None),
-            Err(error) => (None, Some(error)),
+            Err(status) => (None, Some(status_text(status))),
         };
         self.steps.push(Step::Call {
             handler: handler.to_owned(),
@@ -190,6 +193,11 @@ impl Trace {
             micros: u64::try_from(took.as_micros()).unwrap_or(u64::MAX),
         });
     }
+}
+
+/// Formats a status as in traces and in messages of failures.
+pub(crate) fn status_text(status: &Status) -> String {
+    format!("{}: {}", status_name(status.code() as i32), status.message())
 }
 
 impl fmt::Display for Trace {

@@ -1,4 +1,4 @@
-//! Denies what is on a list. `cargo run -p denylist -- serve`
+//! Denies the values on a list. `cargo run -p denylist -- serve`
 use mixer_adapter::template::{ListEntry, listentry};
 use mixer_adapter::{Adapter, AdapterError, Check, Code, Handle};
 use std::collections::HashSet;
@@ -7,7 +7,7 @@ mixer_adapter::include_proto!("denylist"); // Params, from config.proto
 struct DenyList(HashSet<String>);
 impl Adapter for DenyList {
     const NAME: &str = "denylist";
-    const DESCRIPTION: &str = "Denies what is on a list.";
+    const DESCRIPTION: &str = "Denies the values on a list.";
     type Config = Params;
     type Templates = (ListEntry,);
     async fn open(params: Params) -> Result<Self, AdapterError> {

@@ -90,7 +90,7 @@ pub(crate) fn of_any(types: &Types, json: Json) -> Result<Any, JsonError> {
 /// A spec that says its type: fields beside it, or its bytes in base64 under `value`, which is also how types travel that are not known.
 fn of_type(types: &Types, type_url: String, mut spec: Json) -> Result<(Any, Vec<Finding>), JsonError> {
     let Some((_, name)) = type_url.rsplit_once('/') else {
-        return Err(at(TYPE, format!("{type_url:?} is no type; write it like {HOST}{type_url}")));
+        return Err(at(TYPE, format!("{type_url:?} is not a type URL; write it like {HOST}{type_url}")));
     };
     let descriptor = types.find(name);
     let has_value = descriptor.as_ref().is_some_and(|message| {
@@ -98,7 +98,8 @@ fn of_type(types: &Types, type_url: String, mut spec: Json) -> Result<(Any, Vec<
     });
     let alone = spec.as_object().is_some_and(|fields| fields.len() == 2);
     if let (Some(text), true, false) = (spec[VALUE].as_str(), alone, has_value) {
-        let bytes = STANDARD.decode(text).map_err(|error| at(VALUE, format!("is no base64: {error}")))?;
+        let bytes =
+            STANDARD.decode(text).map_err(|error| at(VALUE, format!("is not valid base64: {error}")))?;
         return Ok((Any { type_url, value: bytes.into() }, Vec::new()));
     }
     let Some(descriptor) = descriptor else {
@@ -333,9 +334,11 @@ mod tests {
         );
         assert_eq!(
             error(json!({ "@type": "a.b.C" })),
-            "@type: \"a.b.C\" is no type; write it like type.googleapis.com/a.b.C"
+            "@type: \"a.b.C\" is not a type URL; write it like type.googleapis.com/a.b.C"
         );
-        assert!(error(json!({ "@type": "t/a.b.C", "value": "?" })).starts_with("value: is no base64: "));
+        assert!(
+            error(json!({ "@type": "t/a.b.C", "value": "?" })).starts_with("value: is not valid base64: ")
+        );
     }
 
     /// Galley sends these as the message; without descriptors nobody knows it.

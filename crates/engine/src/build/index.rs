@@ -1,7 +1,7 @@
 use std::collections::BTreeMap;
 
 use crate::expression::Language;
-use mixer_adapter_config::{ConfigSet, Fault, Kind, Resource, ResourceName, Spec};
+use mixer_adapter_config::{ConfigSet, Fault, Kind, ResolveError, Resource, ResourceName, Spec};
 
 /// The valid resources of a kind by namespace and name, which is the order in which rules are evaluated. Invalid ones
 /// are faults.
@@ -27,6 +27,21 @@ pub(super) fn language(resource: &Resource) -> Language {
     annotation.map_or(Language::Cexl, |language| Language::from_annotation(language))
 }
 
+/// A reference that does not lead to a valid resource.
+#[derive(Debug, thiserror::Error)]
+pub(super) enum ReferenceError {
+    #[error(transparent)]
+    Unresolved(#[from] ResolveError),
+    #[error("{0} is not usable, for faults of its own")]
+    Faulty(ResourceName),
+}
+
+impl From<ReferenceError> for Box<str> {
+    fn from(error: ReferenceError) -> Self {
+        error.to_string().into()
+    }
+}
+
 /// Resolves a reference to a valid resource of a kind.
 pub(super) fn resolve<'t, T>(
     set: &ConfigSet,
@@ -34,9 +49,7 @@ pub(super) fn resolve<'t, T>(
     reference: &str,
     namespace: &str,
     usable: &'t BTreeMap<ResourceName, T>,
-) -> Result<(&'t ResourceName, &'t T), String> {
-    let entry = set.resolve(kind, reference, namespace).map_err(|unresolved| unresolved.to_string())?;
-    usable
-        .get_key_value(entry.name())
-        .ok_or_else(|| format!("{} is not usable, for faults of its own", entry.name()))
+) -> Result<(&'t ResourceName, &'t T), ReferenceError> {
+    let entry = set.resolve(kind, reference, namespace)?;
+    usable.get_key_value(entry.name()).ok_or_else(|| ReferenceError::Faulty(entry.name().clone()))
 }

@@ -9,8 +9,10 @@ use tonic::{Code, Status};
 
 use super::{Request, plan::PlannedCall};
 use crate::policy::FailureEffect;
-use crate::{handler::QuotaParams, trace::Trace};
-use mixer_adapter_core::framework::status::status_name;
+use crate::{
+    handler::QuotaParams,
+    trace::{Trace, status_text},
+};
 
 /// A completed call.
 pub(super) struct CompletedCall<'s> {
@@ -62,7 +64,7 @@ impl CompletedCall<'_> {
     pub(super) fn trace(
         &self,
         trace: Option<&mut Trace>,
-        outcome: impl FnOnce() -> Result<serde_json::Value, String>,
+        outcome: Result<impl FnOnce() -> serde_json::Value, &Status>,
     ) {
         if let Some(trace) = trace {
             let instances = vec![self.planned.entry.instance.name.to_string()];
@@ -70,7 +72,7 @@ impl CompletedCall<'_> {
                 self.handler(),
                 self.planned.destination.template.name(),
                 instances,
-                outcome(),
+                outcome.map(|describe| describe()),
                 self.took,
             );
         }
@@ -90,8 +92,4 @@ impl Request<'_> {
 
 pub(super) fn failure_text(handler: &str, status: &Status) -> String {
     format!("{handler}: {}", status_text(status))
-}
-
-pub(super) fn status_text(status: &Status) -> String {
-    format!("{}: {}", status_name(status.code() as i32), status.message())
 }

@@ -3,7 +3,7 @@ use prost::Message as _;
 
 use super::{
     DispatchError, FailureTexts, Request,
-    calls::{CompletedCall, call_all, status_text},
+    calls::{CompletedCall, call_all},
     merge::{DEFAULT_DURATION, DEFAULT_USES, MergedResult},
     plan::{Conditions, PlannedCall},
 };
@@ -124,10 +124,7 @@ impl<'s> Request<'s> {
                 _ => Ok((CheckResult::decode(bytes).map_err(undecodable)?, None)),
             }
         });
-        let outcome = || match &decoded {
-            Ok((result, _)) => Ok(describe(result)),
-            Err(status) => Err(status_text(status)),
-        };
+        let outcome = decoded.as_ref().map(|(result, _)| || describe(result));
         answered.trace(self.trace.as_deref_mut(), outcome);
         decoded.map_err(|status| self.failure(answered.handler(), &status))
     }

@@ -4,16 +4,28 @@ use std::sync::Arc;
 
 use super::{
     DispatchError, FailureTexts, Request,
-    calls::{CompletedCall, call_all, failure_text, status_text},
+    calls::{CompletedCall, call_all, failure_text},
     plan::{Conditions, PlannedCall},
 };
 use crate::{
     attribute::{AttributeValue, Bag, Reads, Vocabulary},
+    expression::EvalError,
     policy::{FailureEffect, fatal},
     rules::Bindings,
     trace::{Phase, Step},
 };
 use mixer_adapter_core::value::ValueType;
+
+/// A generator without a result.
+#[derive(Debug, thiserror::Error)]
+enum GenerateError {
+    #[error("{0}")]
+    Call(String),
+    #[error("{handler}: the answer cannot be decoded: {error}")]
+    Decode { handler: String, error: prost::DecodeError },
+    #[error("{instance}: binding of attribute {attribute}: {error}")]
+    Binding { instance: Arc<str>, attribute: Arc<str>, error: EvalError },
+}
 
 impl<'s> Request<'s> {
     /// Runs the attribute generators. Attributes of the request are not overwritten, and the first generator to
@@ -36,7 +48,7 @@ impl<'s> Request<'s> {
         let mut generated: Vec<(u32, Arc<str>, AttributeValue)> = Vec::new();
         for answered in call_all(planned, None, self.deadline).await {
             if let Err(failure) = self.bind(&answered, &mut generated) {
-                failures.push(failure);
+                failures.push(failure.to_string());
             }
         }
         if !failures.is_empty() {
@@ -66,28 +78,31 @@ impl<'s> Request<'s> {
         &mut self,
         answered: &CompletedCall<'s>,
         generated: &mut Vec<(u32, Arc<str>, AttributeValue)>,
-    ) -> Result<(), String> {
-        let outcome = || match &answered.answer {
-            Ok(answer) => {
+    ) -> Result<(), GenerateError> {
+        let outcome = answered.answer.as_ref().map(|answer| {
+            || {
                 let output = answered.planned.destination.template.output();
-                Ok(output.map_or(serde_json::Value::Null, |output| crate::trace_json(output, answer)))
+                output.map_or(serde_json::Value::Null, |output| crate::trace_json(output, answer))
             }
-            Err(status) => Err(status_text(status)),
-        };
+        });
         answered.trace(self.trace.as_deref_mut(), outcome);
-        let answer = answered.answer.as_ref().map_err(|status| failure_text(answered.handler(), status))?;
+        let handler = answered.handler();
+        let call_failed = |status| GenerateError::Call(failure_text(handler, status));
+        let answer = answered.answer.as_ref().map_err(call_failed)?;
         let Some(bindings) = &answered.planned.entry.bindings else { return Ok(()) };
         let Bindings { vocabulary, outputs, attributes } = &**bindings;
         let mut extra = Bag::new(vocabulary.clone());
         outputs
             .read(answer, &mut extra)
-            .map_err(|error| format!("{}: the answer cannot be decoded: {error}", answered.handler()))?;
+            .map_err(|error| GenerateError::Decode { handler: handler.to_owned(), error })?;
         for (slot, attribute, expression) in attributes {
             let mut reads = Reads::default();
             let value = expression.eval(self.bag.with(&extra), &mut reads).map(AttributeValue::from);
             self.merge_reads(&reads, vocabulary, true);
-            let value = value.map_err(|error| {
-                format!("{}: binding of attribute {attribute}: {error}", answered.planned.entry.instance.name)
+            let value = value.map_err(|error| GenerateError::Binding {
+                instance: answered.planned.entry.instance.name.clone(),
+                attribute: attribute.clone(),
+                error,
             })?;
             generated.push((*slot, attribute.clone(), value));
         }

@@ -4,14 +4,14 @@ use prost::Message as _;
 
 use super::{
     DispatchError, Request,
-    calls::{CompletedCall, call_all, status_text},
+    calls::{CompletedCall, call_all},
     merge::DEFAULT_DURATION,
     plan::{Conditions, PlannedCall},
 };
 use crate::{
     handler::QuotaParams,
     limits::LimitError,
-    trace::{Phase, Step},
+    trace::{Phase, Step, status_text},
 };
 use mixer_adapter_core::proto::QuotaResult;
 
@@ -122,13 +122,14 @@ impl<'s> Request<'s> {
                 ))
             })
         });
-        let outcome = || match &result {
-            Ok(result) => Ok(serde_json::json!({
-                "granted_amount": result.granted_amount,
-                "valid_duration": result.valid_duration.unwrap_or_default().to_string(),
-            })),
-            Err(status) => Err(status_text(status)),
-        };
+        let outcome = result.as_ref().map(|result| {
+            || {
+                serde_json::json!({
+                    "granted_amount": result.granted_amount,
+                    "valid_duration": result.valid_duration.unwrap_or_default().to_string(),
+                })
+            }
+        });
         answered.trace(self.trace.as_deref_mut(), outcome);
         match result {
             Ok(result) => Ok(QuotaAnswer {

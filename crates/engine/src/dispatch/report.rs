@@ -8,7 +8,7 @@ use tokio::time::Instant;
 
 use super::{
     DispatchError, FailureTexts, Request,
-    calls::{failure_text, status_text},
+    calls::failure_text,
     plan::{Conditions, PlannedCall},
 };
 use crate::{
@@ -99,10 +99,7 @@ impl<'s> Report<'s> {
             let Destination { handler, template, .. } = batch.destination;
             if let Some(trace) = trace.as_deref_mut() {
                 let names = batch.names.iter().map(|name| (*name).to_owned()).collect();
-                let outcome = match &answer {
-                    Ok(_) => Ok(serde_json::Value::Object(Default::default())),
-                    Err(status) => Err(status_text(status)),
-                };
+                let outcome = answer.as_ref().map(|_| serde_json::Value::Object(Default::default()));
                 trace.call(&handler.name, template.name(), names, outcome, took);
             }
             if let Err(status) = answer {

@@ -1,6 +1,7 @@
 //! How a handler and its adapter authenticate each other: TLS with a token, or mutual TLS (docs/behaviour/connections.md).
 
 mod file;
+mod header;
 mod oauth;
 mod refreshing;
 mod settings;

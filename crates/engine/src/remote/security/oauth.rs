@@ -16,7 +16,12 @@ use http::{
 use tokio::time::Instant;
 use tonic::Status;
 
-use super::{file, refreshing::Cached, settings::OAuthSettings, token::Header};
+use super::{
+    file,
+    header::{Header, TokenError},
+    refreshing::Cached,
+    settings::OAuthSettings,
+};
 use mixer_adapter_core::adapter::ConfigErrors;
 use mixer_adapter_net::{HttpClient, HttpError, tls};
 
@@ -48,12 +53,25 @@ enum Seconds {
 }
 
 /// The answer of a token server in place of a token.
-#[derive(Default, serde::Deserialize)]
+#[derive(Debug, Default, serde::Deserialize)]
 struct ErrorAnswer {
     #[serde(default)]
     error: String,
     #[serde(default)]
     error_description: String,
+}
+
+/// A failed request for a token.
+#[derive(Debug, thiserror::Error)]
+enum OAuthError {
+    #[error(transparent)]
+    Http(#[from] HttpError),
+    #[error("{}", format!("HTTP {_0} {} {}", _1.error, _1.error_description).trim_end())]
+    Refused(StatusCode, ErrorAnswer),
+    #[error("the answer is not JSON with an access_token")]
+    NotAGrant,
+    #[error("the answer {0}")]
+    Token(#[from] TokenError),
 }
 
 /// How long an answer may take.
@@ -82,31 +100,33 @@ impl OAuth {
     /// Fetches a new token.
     pub(super) async fn fetch(self: Arc<Self>) -> Result<Cached<HeaderValue>, Status> {
         let asked = Instant::now();
-        let failed = |why: &dyn std::fmt::Display| {
-            Status::unavailable(format!("{TOKEN_URL}: no token from {}: {why}", self.settings.endpoint()))
-        };
         let content = file::read_blocking(CLIENT_SECRET, self.settings.client_secret.clone()).await;
         let secret = content.and_then(secret).map_err(|error| Status::unavailable(error.to_string()))?;
-        let as_params = self.as_params.load(Relaxed);
-        let mut answer = self.ask(&secret, as_params).await.map_err(|error| failed(&error))?;
-        // As other clients do: servers that refuse one form often take the other.
-        if answer.status().is_client_error() && !as_params {
-            let other = self.ask(&secret, true).await.map_err(|error| failed(&error))?;
-            if other.status().is_success() {
-                self.as_params.store(true, Relaxed);
-                answer = other;
-            }
-        }
-        let grant = granted(&answer).map_err(|error| failed(&error))?;
-        let value = self.header.value(grant.access_token.as_bytes(), &grant.token_type);
-        let value = value.map_err(|why| failed(&format_args!("the answer {why}")))?;
-        let lifetime = grant.lifetime();
+        let (value, lifetime) = self.request_token(&secret).await.map_err(|error| {
+            Status::unavailable(format!("{TOKEN_URL}: no token from {}: {error}", self.settings.endpoint()))
+        })?;
         Ok(Cached {
             value,
             refresh_at: asked + lifetime - (lifetime / 5).min(Duration::from_secs(60)),
             wait_at: asked + lifetime - (lifetime / 10).min(Duration::from_secs(10)),
             good_until: Some(asked + lifetime),
         })
+    }
+
+    async fn request_token(&self, secret: &str) -> Result<(HeaderValue, Duration), OAuthError> {
+        let as_params = self.as_params.load(Relaxed);
+        let mut answer = self.ask(secret, as_params).await?;
+        // As other clients do: servers that refuse one form often take the other.
+        if answer.status().is_client_error() && !as_params {
+            let other = self.ask(secret, true).await?;
+            if other.status().is_success() {
+                self.as_params.store(true, Relaxed);
+                answer = other;
+            }
+        }
+        let grant = granted(&answer)?;
+        let value = self.header.value(grant.access_token.as_bytes(), &grant.token_type)?;
+        Ok((value, grant.lifetime()))
     }
 
     /// Posts the form. Redirects are not followed: the form holds a secret.
@@ -153,16 +173,13 @@ fn secret(content: Vec<u8>) -> Result<String, ConfigErrors> {
     if secret.is_empty() { Err(refused("holds no secret")) } else { Ok(secret) }
 }
 
-fn granted(answer: &Response<Bytes>) -> Result<Grant, String> {
+fn granted(answer: &Response<Bytes>) -> Result<Grant, OAuthError> {
     if answer.status() != StatusCode::OK {
-        let error: ErrorAnswer = serde_json::from_slice(answer.body()).unwrap_or_default();
-        return Err(format!("HTTP {} {} {}", answer.status(), error.error, error.error_description)
-            .trim_end()
-            .to_owned());
+        let body = serde_json::from_slice(answer.body()).unwrap_or_default();
+        return Err(OAuthError::Refused(answer.status(), body));
     }
     // The error must not show the answer, which holds a token.
-    serde_json::from_slice(answer.body())
-        .map_err(|_| "the answer is not JSON with an access_token".to_owned())
+    serde_json::from_slice(answer.body()).map_err(|_| OAuthError::NotAGrant)
 }
 
 impl Grant {

@@ -1,8 +1,8 @@
 use std::{fmt, net::IpAddr, path::PathBuf, sync::Arc};
 
-use http::{HeaderName, Uri, header::AUTHORIZATION};
+use http::{HeaderName, Uri, header::AUTHORIZATION, uri::InvalidUri};
 
-use super::token::{Header, Prefix};
+use super::header::{Header, Prefix};
 use mixer_adapter_config::proto::istio::policy::v1beta1::{
     Authentication, Mutual, OAuth, Tls,
     authentication::AuthType,
@@ -172,8 +172,8 @@ fn read_oauth(oauth: &OAuth, errors: &mut ConfigErrors) -> Option<OAuthSettings>
     }
     let token_url = match token_url(&oauth.token_url) {
         Ok(url) => Some(url),
-        Err(reason) => {
-            errors.push(field("token_url"), reason);
+        Err(error) => {
+            errors.push(field("token_url"), error.to_string());
             None
         }
     };
@@ -198,22 +198,37 @@ fn read_oauth(oauth: &OAuth, errors: &mut ConfigErrors) -> Option<OAuthSettings>
     Some(OAuthSettings { client_id, client_secret: client_secret?, token_url: token_url?, params })
 }
 
-/// Checks the URL that the secret is sent to: over TLS, or to this machine. The error does not show it: its query may be secret.
-fn token_url(text: &str) -> Result<Uri, String> {
+/// A URL that the secret cannot be sent to. The texts do not show it: its query may be secret.
+#[derive(Debug, thiserror::Error)]
+enum TokenUrlError {
+    #[error("is missing")]
+    Missing,
+    #[error("is not a valid URL: {0}")]
+    Invalid(#[from] InvalidUri),
+    #[error("must not hold a user or a password")]
+    Credentials,
+    #[error("would send the secret in the clear: use https")]
+    Cleartext,
+    #[error("is not https://host/path")]
+    NotHttps,
+}
+
+/// Checks the URL that the secret is sent to: over TLS, or to this machine.
+fn token_url(text: &str) -> Result<Uri, TokenUrlError> {
     if text.is_empty() {
-        return Err("is missing".to_owned());
+        return Err(TokenUrlError::Missing);
     }
-    let url: Uri = text.parse().map_err(|error| format!("is not a valid URL: {error}"))?;
+    let url: Uri = text.parse()?;
     if url.authority().is_some_and(|authority| authority.as_str().contains('@')) {
-        return Err("must not hold a user or a password".to_owned());
+        return Err(TokenUrlError::Credentials);
     }
     let host = url.host().unwrap_or_default().trim_matches(['[', ']']);
     let here = host == "localhost" || host.parse().is_ok_and(|ip: IpAddr| ip.is_loopback());
     match url.scheme_str() {
         Some("https") if check_server_name(host).is_ok() => Ok(url),
         Some("http") if here => Ok(url),
-        Some("http") => Err("would send the secret in the clear: use https".to_owned()),
-        _ => Err("is not https://host/path".to_owned()),
+        Some("http") => Err(TokenUrlError::Cleartext),
+        _ => Err(TokenUrlError::NotHttps),
     }
 }
 

@@ -6,6 +6,7 @@ use tonic::Status;
 
 use super::{
     file,
+    header::Header,
     oauth::OAuth,
     refreshing::{Cached, Refreshing},
     settings::{SourceSettings, TokenSettings},
@@ -13,46 +14,6 @@ use super::{
 use crate::remote::Options;
 use mixer_adapter_core::adapter::ConfigErrors;
 use mixer_adapter_net::tls;
-
-/// How a token is sent.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) struct Header {
-    pub(super) name: HeaderName,
-    pub(super) prefix: Prefix,
-}
-
-/// The prefix of the token in its header.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Prefix {
-    None,
-    Bearer,
-    /// The token type that the OAuth server names.
-    FromServer,
-}
-
-impl Header {
-    /// Returns the value of the header, marked as sensitive. `kind` is the token type that an OAuth server names.
-    pub(super) fn value(&self, token: &[u8], kind: &str) -> Result<HeaderValue, String> {
-        // Files end in a newline, which is not allowed in a header.
-        let token = token.trim_ascii();
-        if token.is_empty() {
-            return Err("holds no token".to_owned());
-        }
-        let prefix = match self.prefix {
-            Prefix::None => "",
-            Prefix::FromServer if !kind.is_empty() && !kind.eq_ignore_ascii_case("bearer") => kind,
-            Prefix::FromServer | Prefix::Bearer => "Bearer",
-        };
-        let value = match prefix {
-            "" => token.to_vec(),
-            prefix => [prefix.as_bytes(), b" ", token].concat(),
-        };
-        let mut value = HeaderValue::from_maybe_shared(bytes::Bytes::from(value))
-            .map_err(|_| "holds a token with a character that no header can carry".to_owned())?;
-        value.set_sensitive(true);
-        Ok(value)
-    }
-}
 
 /// The token of a handler's calls.
 pub(super) struct Token {
@@ -117,7 +78,8 @@ impl Token {
 
 /// A token from a file is used until the file is read again, and longer if that fails.
 fn from_file(header: &Header, content: &[u8], age: Duration) -> Result<Cached<HeaderValue>, ConfigErrors> {
-    let value = header.value(content, "").map_err(|why| ConfigErrors::single(TOKEN_PATH, why))?;
+    let value =
+        header.value(content, "").map_err(|error| ConfigErrors::single(TOKEN_PATH, error.to_string()))?;
     let again = Instant::now() + age;
     Ok(Cached { value, refresh_at: again, wait_at: again, good_until: None })
 }
