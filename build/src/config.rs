@@ -20,6 +20,7 @@ const KNOWN_PACKAGES: [&str; 4] =
 /// A validated adapter configuration.
 ///
 /// Use this instead of [`adapter`](crate::adapter) to handle errors or to generate elsewhere than in a build script.
+#[derive(Debug)]
 pub struct ConfigProto {
     file: FileDescriptor,
     inputs: Vec<PathBuf>,

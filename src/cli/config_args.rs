@@ -65,18 +65,17 @@ pub(super) struct ConfigArgs {
 impl ConfigArgs {
     /// The options to build snapshots with.
     pub(super) fn options(&self) -> BuildOptions {
-        BuildOptions {
-            default_namespace: self.default_config_namespace.clone(),
-            lenient: self.lenient,
-            policy: FailurePolicy {
-                match_error: self.on_match_error,
-                adapter_error: self.on_adapter_error,
-                timeout: self.on_timeout,
-                config_error: self.on_config_error,
-            },
-            fields: FieldPolicy { unknown: self.unknown_fields, deprecated: self.deprecated_fields },
-            ..BuildOptions::default()
-        }
+        let mut options = BuildOptions::default();
+        options.default_namespace.clone_from(&self.default_config_namespace);
+        options.lenient = self.lenient;
+        options.policy = FailurePolicy {
+            match_error: self.on_match_error,
+            adapter_error: self.on_adapter_error,
+            timeout: self.on_timeout,
+            config_error: self.on_config_error,
+        };
+        options.fields = FieldPolicy { unknown: self.unknown_fields, deprecated: self.deprecated_fields };
+        options
     }
 
     /// Reads the resources and the faults found so far.

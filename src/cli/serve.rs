@@ -22,11 +22,7 @@ use crate::service::{Bound, Server, ServerOptions, Workers};
 use mixer_adapter_config::{
     self as config, Apply as _, Change, Update, proto::envoy::config::core::v3::Extension,
 };
-use mixer_adapter_engine::{
-    Controller, Mixer,
-    build::{BuildOptions, Connector},
-    remote,
-};
+use mixer_adapter_engine::{Controller, Mixer, build::Connector, remote};
 use mixer_adapter_host::{
     Host,
     handler::{AdaptersBuilder, Closing, TableLimits},
@@ -226,7 +222,8 @@ impl Serve {
             remote: remote::Options::default(),
             closing: host.closing().clone(),
         };
-        let options = BuildOptions { check_cache: self.check_cache, ..self.configuration.options() };
+        let mut options = self.configuration.options();
+        options.check_cache = self.check_cache;
         Controller::new(mixer.clone(), host.clone(), Arc::new(connector), options)
             .with_losses(self.sources.losses())
     }

@@ -1,6 +1,6 @@
 //! The gRPC services of a server: methods of templates and backends by path, everything else by tonic's router.
 
-use std::{collections::HashMap, sync::Arc, time::Duration};
+use std::{collections::HashMap, fmt, sync::Arc, time::Duration};
 
 use bytes::Bytes;
 use tonic::{Code, Status, service::Routes};
@@ -39,6 +39,12 @@ impl HostMethods {
             }
             Status::resource_exhausted(error.to_string())
         })
+    }
+}
+
+impl fmt::Debug for HostMethods {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("HostMethods").field("host", &self.host).finish_non_exhaustive()
     }
 }
 

@@ -1,6 +1,6 @@
 use std::{
     collections::HashMap,
-    io,
+    fmt, io,
     net::SocketAddr,
     sync::{Arc, Mutex},
     time::Duration,
@@ -145,6 +145,15 @@ pub struct Server {
     additional: Vec<AdditionalServices>,
 }
 
+impl fmt::Debug for Server {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Server")
+            .field("host", &self.host)
+            .field("options", &self.options)
+            .finish_non_exhaustive()
+    }
+}
+
 impl Server {
     /// Creates a server for the adapters of a host.
     pub fn new(host: Arc<Host>, options: ServerOptions) -> Self {
@@ -201,6 +210,7 @@ impl Server {
 }
 
 /// A server that listens; it accepts connections once it [runs](Self::run).
+#[derive(Debug)]
 pub struct Bound {
     grpc: TcpListener,
     admin: Option<TcpListener>,

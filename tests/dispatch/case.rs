@@ -87,11 +87,9 @@ impl Case {
         let adapters = Adapters::builder(runtime.clone()).build().unwrap();
         let host = Host::new(adapters, TableLimits::default(), Closing::on(runtime));
         // Recorded from a Mixer, which drops what is faulty.
-        let options = BuildOptions {
-            default_namespace: self.default_config_namespace.clone(),
-            lenient: true,
-            ..BuildOptions::default()
-        };
+        let mut options = BuildOptions::default();
+        options.default_namespace.clone_from(&self.default_config_namespace);
+        options.lenient = true;
         let built = SnapshotBuilder::new(&set, faults, &host).build(None, backends, &options).await;
         let mixer = Mixer::new();
         mixer.replace(built.unwrap().0);

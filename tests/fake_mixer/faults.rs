@@ -63,7 +63,8 @@ async fn faults_are_met_one_after_another() {
 
 #[tokio::test(start_paused = true)]
 async fn what_becomes_of_a_failed_request_is_for_the_policy_to_say() {
-    let options = BuildOptions { policy: FailurePolicy::CLOSED, ..BuildOptions::default() };
+    let mut options = BuildOptions::default();
+    options.policy = FailurePolicy::CLOSED;
     let mixer = obedient("closed").options(options).start().await.unwrap();
     mixer.inject(InjectedFault::Dropped);
     mixer.check(order("allow")).await.expect_denied(Code::Unavailable, "broken off");

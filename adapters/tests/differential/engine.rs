@@ -86,7 +86,8 @@ async fn run_here(case: &Case, folder: &Path) -> Outcome {
     let (set, faults) = ConfigSet::of(parsed.resources);
     let faults = parsed.faults.into_iter().chain(faults).collect();
     let connector = Connector { host: host.clone(), remote: remote::Options::default(), closing };
-    let options = BuildOptions { lenient: true, ..BuildOptions::default() };
+    let mut options = BuildOptions::default();
+    options.lenient = true;
     let built = SnapshotBuilder::new(&set, faults, &host).build(None, &connector, &options).await;
     let mixer = Mixer::new();
     mixer.replace(built.unwrap().0);

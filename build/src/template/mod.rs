@@ -26,6 +26,7 @@ const NEEDED_BY_MIXER: &str = "policy/v1beta1/";
 /// A validated template.
 ///
 /// Use this instead of [`template`](crate::template) to handle errors or to generate elsewhere than in a build script.
+#[derive(Debug)]
 pub struct Template {
     model: Model,
     service_proto: String,

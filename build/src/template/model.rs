@@ -2,6 +2,7 @@
 
 use super::Variety;
 
+#[derive(Debug)]
 pub(crate) struct Model {
     /// The package in lower case, which all generated messages have.
     pub(crate) package: String,
@@ -16,12 +17,14 @@ pub(crate) struct Model {
     pub(crate) messages: Vec<Message>,
 }
 
+#[derive(Debug)]
 pub(crate) struct Message {
     pub(crate) name: String,
     pub(crate) comment: String,
     pub(crate) fields: Vec<Field>,
 }
 
+#[derive(Debug)]
 pub(crate) struct Field {
     pub(crate) name: String,
     pub(crate) number: u32,
@@ -29,6 +32,7 @@ pub(crate) struct Field {
     pub(crate) shape: Shape,
 }
 
+#[derive(Debug)]
 pub(crate) enum Shape {
     One(Kind),
     /// A map with string keys.
@@ -37,6 +41,7 @@ pub(crate) enum Shape {
     Repeated(String),
 }
 
+#[derive(Debug)]
 pub(crate) enum Kind {
     /// A scalar type such as `string`.
     Scalar(String),
@@ -49,7 +54,7 @@ pub(crate) enum Kind {
 }
 
 /// The kinds of messages generated from each message of a template.
-#[derive(Clone, Copy, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum View {
     /// `InstanceMsg` and `OutputMsg`, which are sent.
     Instance,

@@ -2,6 +2,7 @@
 
 use std::{
     collections::{BTreeMap, HashSet},
+    fmt,
     sync::{Arc, Mutex, PoisonError},
     time::{Duration, SystemTime},
 };
@@ -106,6 +107,12 @@ impl ConfigStatus {
             format!("{} from {} (for {waited} s)", awaited.collection, awaited.source)
         });
         awaited.collect()
+    }
+}
+
+impl fmt::Debug for Controller {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Controller").field("options", &self.options).finish_non_exhaustive()
     }
 }
 

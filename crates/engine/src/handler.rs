@@ -158,14 +158,14 @@ pub struct QuotaParams<'a> {
 }
 
 /// The backend of `compiledAdapter`: an adapter in this process with its configuration.
-pub struct LocalBackend {
+pub(crate) struct LocalBackend {
     host: Arc<Host>,
     handler: Arc<Handler>,
 }
 
 impl LocalBackend {
     /// Creates a backend that calls a handler of the host.
-    pub fn new(host: Arc<Host>, handler: Arc<Handler>) -> Self {
+    pub(crate) fn new(host: Arc<Host>, handler: Arc<Handler>) -> Self {
         Self { host, handler }
     }
 }
@@ -196,14 +196,14 @@ impl HandlerBackend for LocalBackend {
 }
 
 /// The backend of an out-of-process adapter that receives its configuration with each call.
-pub struct RemoteBackend {
+pub(crate) struct RemoteBackend {
     adapter: RemoteAdapter,
     adapter_config: Option<Bytes>,
 }
 
 impl RemoteBackend {
     /// Creates a backend with a configuration, an encoded `google.protobuf.Any`.
-    pub fn new(adapter: RemoteAdapter, adapter_config: Option<Bytes>) -> Self {
+    pub(crate) fn new(adapter: RemoteAdapter, adapter_config: Option<Bytes>) -> Self {
         Self { adapter, adapter_config }
     }
 }

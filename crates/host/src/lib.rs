@@ -17,7 +17,10 @@ mod select_adapter;
 mod select_handler;
 pub mod session;
 
-use std::sync::{Arc, atomic::AtomicU64};
+use std::{
+    fmt,
+    sync::{Arc, atomic::AtomicU64},
+};
 
 use prost::bytes::Bytes;
 
@@ -49,6 +52,12 @@ pub struct Counts {
     pub closed: AtomicU64,
     /// Sessions that expired.
     pub expired: AtomicU64,
+}
+
+impl fmt::Debug for Host {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Host").field("adapters", &self.adapters).finish_non_exhaustive()
+    }
 }
 
 impl Host {

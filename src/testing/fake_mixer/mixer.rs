@@ -71,13 +71,12 @@ impl FakeMixer {
     ) -> Self {
         let closing = Closing::on(Runtime::current());
         let backend = Backend::new(host.clone());
-        let local = remote::Options {
-            transport: Some(backend.transport(closing.runtime().clone())),
-            resolver: remote::Resolver::new(|_, _| async { Ok(vec![([127, 0, 0, 1], 1).into()]) }),
-            reconnect: Backoff { first: Duration::from_millis(1), longest: Duration::from_millis(10) },
-            setup_backoff: Backoff { first: Duration::from_millis(1), longest: Duration::from_millis(10) },
-            ..remote::Options::default()
-        };
+        let backoff = Backoff { first: Duration::from_millis(1), longest: Duration::from_millis(10) };
+        let mut local = remote::Options::default();
+        local.transport = Some(backend.transport(closing.runtime().clone()));
+        local.resolver = remote::Resolver::new(|_, _| async { Ok(vec![([127, 0, 0, 1], 1).into()]) });
+        local.reconnect = backoff;
+        local.setup_backoff = backoff;
         let connector = |remote| Connector { host: host.clone(), remote, closing: closing.clone() };
         let connector = TestConnector {
             host: host.clone(),

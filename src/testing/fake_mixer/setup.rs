@@ -73,7 +73,7 @@ impl Setup<NoAdapter> {
             rules: 0,
             sessions: false,
             address: None,
-            options: BuildOptions { default_namespace: NAMESPACE.to_owned(), ..BuildOptions::default() },
+            options: BuildOptions::default(),
             adapter: PhantomData,
         }
     }
@@ -104,6 +104,12 @@ impl<A: Adapter> Setup<A> {
             Ok(host) => FakeHandler::new(host, params.into_params().into_config(A::NAME)),
             Err(error) => panic!("{error}"),
         }
+    }
+}
+
+impl<A> fmt::Debug for Setup<A> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Setup").field("resources", &self.resources).finish_non_exhaustive()
     }
 }
 

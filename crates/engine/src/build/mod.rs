@@ -28,6 +28,8 @@ use mixer_adapter_config::{ConfigSet, Fault, ResourceName, Severity, Topic, lint
 use mixer_adapter_host::Host;
 
 /// Options for building a snapshot.
+#[derive(Clone, Debug)]
+#[non_exhaustive]
 pub struct BuildOptions {
     /// The namespace whose rules apply to every request; `istio-system` by default.
     pub default_namespace: String,
@@ -98,6 +100,7 @@ impl FieldPolicy {
 }
 
 /// A parsed, resolved and compiled configuration whose handlers are not opened yet.
+#[derive(Debug)]
 pub struct SnapshotBuilder {
     vocabulary: Arc<Vocabulary>,
     handlers: Vec<Arc<HandlerSpec>>,

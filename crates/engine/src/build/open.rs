@@ -31,6 +31,7 @@ pub trait Connect: Send + Sync {
 }
 
 /// Opens backends in this process and out of process.
+#[derive(Debug)]
 pub struct Connector {
     /// The adapters of this process.
     pub host: Arc<Host>,

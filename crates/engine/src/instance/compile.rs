@@ -17,7 +17,7 @@ use mixer_adapter_core::value::{ValueType, parse_duration};
 /// A fault in an instance's params.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("{field}: {reason}")]
-pub struct InstanceFault {
+pub(crate) struct InstanceFault {
     /// The path of the field, such as `dimensions["code"]`.
     pub field: String,
     /// The fault and how to correct it.

@@ -9,7 +9,7 @@ use crate::{
 
 /// An instance that could not be built for a request.
 #[derive(Clone, Debug, thiserror::Error)]
-pub enum InstanceError {
+pub(crate) enum InstanceError {
     /// The evaluation of an expression failed.
     #[error("{field}: {source}")]
     Eval {

@@ -8,8 +8,8 @@ mod wire;
 
 use std::sync::Arc;
 
-pub use compile::InstanceFault;
-pub use encode::InstanceError;
+pub(crate) use compile::InstanceFault;
+pub(crate) use encode::InstanceError;
 
 use self::constant::Constant;
 use super::{
@@ -20,7 +20,7 @@ use mixer_adapter_core::{framework::dynamic::DynamicTemplate, value::ValueType};
 
 /// The origin of an instance's template, which determines how Mixer interprets its params.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum TemplateSource {
+pub(crate) enum TemplateSource {
     /// Compiled in: `compiledTemplate`, and the kinds that are named after a template. Every string is an expression,
     /// even a quoted one.
     Compiled,
@@ -30,7 +30,7 @@ pub enum TemplateSource {
 
 /// An instance resource, compiled for its template: constant fields are encoded, the others are expressions.
 #[derive(Debug)]
-pub struct Instance {
+pub(crate) struct Instance {
     /// The full name, such as `requestcount.instance.istio-system`.
     pub name: Arc<str>,
     /// The template.
@@ -89,7 +89,7 @@ enum Typed {
 
 impl Instance {
     /// Compiles the params of an instance.
-    pub fn compile(
+    pub(crate) fn compile(
         name: Arc<str>,
         source: TemplateSource,
         template: Arc<DynamicTemplate>,
@@ -103,7 +103,7 @@ impl Instance {
     }
 
     /// Iterates over the expressions that are not constant with their fields, such as `dimensions["code"]`.
-    pub fn expressions(&self) -> impl Iterator<Item = (&str, &Expression)> {
+    pub(crate) fn expressions(&self) -> impl Iterator<Item = (&str, &Expression)> {
         self.sources().into_iter().map(|source| (&*source.path, &source.expression))
     }
 
@@ -121,7 +121,7 @@ impl Instance {
     }
 
     /// Appends the instance for the given attributes, an encoded `InstanceMsg`.
-    pub fn encode(
+    pub(crate) fn encode(
         &self,
         attributes: Attributes<'_>,
         reads: &mut Reads,
@@ -131,7 +131,7 @@ impl Instance {
     }
 
     /// Returns the encoded `Type` message: the types of the `Value` fields, which sessions announce.
-    pub fn inferred_type(&self) -> Vec<u8> {
+    pub(crate) fn inferred_type(&self) -> Vec<u8> {
         let mut message = Vec::new();
         encode::types(&self.fields, &mut message);
         message

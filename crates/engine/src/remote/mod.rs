@@ -16,8 +16,9 @@ mod settings;
 pub use adapter::RemoteAdapter;
 pub use mixer_adapter_net::Backoff;
 pub use options::{InProcessTransport, Options, Resolver};
-pub use session::{OpenError, RefusedError, Session, SessionState, SetupStep};
-pub use settings::check_connection;
+pub(crate) use session::{OpenError, Session};
+#[cfg(test)]
+use session::{SessionState, SetupStep};
 
 #[cfg(test)]
 mod tests;

@@ -7,6 +7,7 @@ use mixer_adapter_host::handler::BoxFuture;
 
 /// Options of connections to out-of-process adapters.
 #[derive(Clone, Debug)]
+#[non_exhaustive]
 pub struct Options {
     /// Timeout of connecting, including the TLS handshake.
     pub connect_timeout: Duration,

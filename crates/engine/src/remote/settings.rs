@@ -12,13 +12,9 @@ pub(super) struct Settings {
     pub(super) security: Option<security::Settings>,
 }
 
-/// Validates a handler's connection without its files and the network. The fields in the errors are relative to the
-/// handler, such as `connection.authentication.tls.token_path`.
-pub fn check_connection(connection: &Connection) -> Result<(), ConfigErrors> {
-    Settings::read(connection).map(drop)
-}
-
 impl Settings {
+    /// Validates a connection without its files and the network. The fields in the errors are relative to the handler, such as
+    /// `connection.authentication.tls.token_path`.
     pub(super) fn read(connection: &Connection) -> Result<Self, ConfigErrors> {
         let mut errors = ConfigErrors::default();
         let address = Address::parse(&connection.address)
@@ -51,7 +47,7 @@ mod tests {
     fn authentication_is_an_error_without_the_feature_tls() {
         let address = "adapter:9091".to_owned();
         let connection = Connection { address, timeout: None, authentication: Some(Default::default()) };
-        let error = check_connection(&connection).map_err(|error| error.to_string());
+        let error = Settings::read(&connection).map_err(|error| error.to_string());
         assert!(
             error.is_err_and(|error| error.starts_with("connection.authentication: this build has no TLS"))
         );

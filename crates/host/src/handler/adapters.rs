@@ -3,6 +3,7 @@
 use std::{
     any::Any,
     collections::{BTreeMap, HashMap},
+    fmt,
     marker::PhantomData,
     sync::Arc,
 };
@@ -134,6 +135,12 @@ pub struct Adapters {
     templates: BTreeMap<&'static str, TemplateInfo>,
 }
 
+impl fmt::Debug for Adapters {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_set().entries(self.by_name.keys()).finish()
+    }
+}
+
 impl Adapters {
     /// Starts an empty set. Blocking adapters use threads of `runtime`.
     pub fn builder(runtime: Runtime) -> AdaptersBuilder {
@@ -226,6 +233,12 @@ pub struct AdaptersBuilder {
     template_methods: HashMap<&'static str, Box<dyn Any + Send>>,
     runtime: Runtime,
     error: Option<StartError>,
+}
+
+impl fmt::Debug for AdaptersBuilder {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_tuple("AdaptersBuilder").field(&self.adapters).finish()
+    }
 }
 
 impl AdaptersBuilder {

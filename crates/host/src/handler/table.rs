@@ -1,6 +1,7 @@
 //! The table of handlers: opens each configuration once, and shares the handler.
 
 use std::{
+    fmt,
     sync::{Arc, Mutex, MutexGuard, PoisonError},
     time::Duration,
 };
@@ -66,6 +67,12 @@ type Refusals = Cache<Digest, CallError>;
 
 /// The maximum number of remembered refusals.
 const REFUSALS: u64 = 1_000;
+
+impl fmt::Debug for HandlerTable {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("HandlerTable").field("adapters", &self.adapters).finish_non_exhaustive()
+    }
+}
 
 impl HandlerTable {
     /// Creates an empty table.

@@ -34,7 +34,7 @@ const CLOSE: &str = "/istio.mixer.adapter.model.v1beta1.InfrastructureBackend/Cl
 
 /// A method of `InfrastructureBackend`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum SetupStep {
+pub(crate) enum SetupStep {
     /// Validates the configuration.
     Validate,
     /// Creates the session.
@@ -44,7 +44,7 @@ pub enum SetupStep {
 /// An adapter rejected a configuration.
 #[derive(Clone, Debug, PartialEq, thiserror::Error)]
 #[error("the adapter rejected the configuration: {step:?} returned {}", describe(.status))]
-pub struct RefusedError {
+pub(crate) struct RefusedError {
     /// The method that returned the status.
     pub step: SetupStep,
     /// The status with its details.

@@ -8,9 +8,10 @@ use tonic::Status;
 use mixer_adapter_core::proto::Any;
 use mixer_adapter_net::{Backoff, Delays};
 
-/// The state of a session.
+/// The state of a session, for tests.
+#[cfg(test)]
 #[derive(Clone, Debug)]
-pub enum SessionState {
+pub(crate) enum SessionState {
     /// The session is open.
     Open {
         /// The id assigned by the adapter.
@@ -63,6 +64,7 @@ impl State {
         }
     }
 
+    #[cfg(test)]
     pub(super) fn describe(&self) -> SessionState {
         match self.opened() {
             Ok(session) => SessionState::Open { id: session.id.clone() },

@@ -12,7 +12,7 @@ use super::{
     scripted::{Act, Scripted},
     soon, until,
 };
-use crate::remote::{RemoteAdapter, check_connection};
+use crate::remote::{RemoteAdapter, settings::Settings};
 use mixer_adapter_config::proto::istio::policy::v1beta1::{
     Authentication, Connection, Mutual, OAuth, Tls,
     authentication::AuthType,
@@ -244,7 +244,7 @@ async fn faults_of_a_connection_name_its_fields() {
         ),
     ];
     for (connection, text) in &shown_without_files {
-        let error = check_connection(connection).unwrap_err().to_string();
+        let error = Settings::read(connection).unwrap_err().to_string();
         assert!(error.starts_with(text), "{error:?} instead of {text:?}");
         assert!(!error.contains("s3cret"), "{error:?}");
     }
@@ -261,7 +261,7 @@ async fn faults_of_a_connection_name_its_fields() {
         (oauth(&|oauth| oauth.client_secret = missing.clone()), "tls.oauth.client_secret: "),
     ];
     for (connection, text) in &shown_with_files {
-        assert!(check_connection(connection).is_ok());
+        assert!(Settings::read(connection).is_ok());
         let error = RemoteAdapter::new(connection, &quick(), &Handle::current()).unwrap_err().to_string();
         let (field, reason) = text.split_once(": ").unwrap();
         assert!(error.starts_with(&format!("connection.authentication.{field}: ")), "{error:?}");
