@@ -1,5 +1,10 @@
 //! The engine of Mixer: evaluates rules for the attributes of a request, calls handlers with instances, and merges their
 //! answers.
+//!
+//! # Features
+//!
+//! * `cel` (default): the languages CEL and COMPAT of rules and instances.
+//! * `tls` (default): adapters called over TLS, with tokens and OAuth.
 
 mod answer;
 pub mod attribute;

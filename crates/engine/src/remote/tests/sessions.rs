@@ -19,7 +19,7 @@ async fn a_sessions_calls_run_with_its_configuration_until_it_is_dropped() {
     let (session, closing) = open(adapter.address, "not today").await.unwrap();
     assert_eq!(adapter.claims(), 1);
     let SessionState::Open { id } = session.state() else { panic!("{:?}", session.state()) };
-    assert_eq!(adapter.host.sessions().list(1)[0].id, id);
+    assert!(id.starts_with(&adapter.host.sessions().list(1)[0].id), "the first digits");
     assert_eq!(reason(ask(&session).await.unwrap()), "not today");
     close(session, closing).await;
     assert_eq!((adapter.claims(), adapter.host.handlers().live_count()), (0, 0));
