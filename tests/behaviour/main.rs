@@ -8,6 +8,7 @@ mod connections;
 mod counts;
 mod handlers;
 mod limits;
+mod layer;
 mod misbehaviour;
 mod recorded;
 mod requests;
