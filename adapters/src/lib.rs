@@ -1,4 +1,8 @@
 //! The adapters that come with mixer-adapter, each a crate of its own in a folder beside `src/`.
+//!
+//! # Features
+//!
+//! * `https` (default): lists from https:// providers.
 
 pub use mixer_adapter_denier as denier;
 pub use mixer_adapter_list as list;

@@ -7,6 +7,10 @@
 //! A [`Resource`] is who it is and a spec as JSON; an [`Entry`] of a [`ConfigSet`] is a resource understood; a [`Fault`] says what is
 //! wrong, in which file and line, in which field. Nothing here knows templates, adapters or expressions: that is the
 //! engine's part.
+//!
+//! # Features
+//!
+//! * `tls` (default): sources and sinks over TLS.
 
 mod acceptance;
 mod change;

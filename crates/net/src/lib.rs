@@ -6,6 +6,10 @@
 //! - [`Backoff`]: delays between attempts, with jitter.
 //! - [`HttpClient`]: HTTP/1.1 and TLS for requests that are rare.
 //! - [`tls`]: mutual TLS for both ends of a connection, with certificates that reload.
+//!
+//! # Features
+//!
+//! * `tls` (default): TLS for servers and clients. Without it their settings are errors.
 
 mod backoff;
 mod connection;
