@@ -53,7 +53,9 @@ impl<S> Layer<S> for Gate {
 impl<R, S, B> Service<Request<R>> for Gated<S>
 where
     S: Service<Request<R>, Response = Response<B>, Future: Send + 'static>,
-    B: hyper::body::Body<Data = Bytes, Error: Into<Box<dyn std::error::Error + Send + Sync>>> + Send + 'static,
+    B: hyper::body::Body<Data = Bytes, Error: Into<Box<dyn std::error::Error + Send + Sync>>>
+        + Send
+        + 'static,
 {
     type Response = Response<Body>;
     type Error = S::Error;
