@@ -1,5 +1,7 @@
 //! The types of TLS without the feature `tls`: none of them can be created.
 
+#![allow(clippy::unused_async, clippy::unused_self, reason = "the signatures are those with the feature")]
+
 use std::{convert::Infallible, sync::Arc, time::Duration};
 
 use tokio::net::TcpStream;
