@@ -1,0 +1,50 @@
+//! The attacks.
+
+mod configurations;
+mod connections;
+mod requests;
+mod state;
+
+use std::pin::Pin;
+
+use crate::server::Addresses;
+
+/// Something a client can send.
+pub(crate) struct Attack {
+    pub(crate) name: &'static str,
+    /// Runs it, adds up the bytes of what it sends, and returns once everything is sent. What is to be held is held by tasks.
+    pub(crate) run: for<'s> fn(Addresses, &'s mut u64) -> Running<'s>,
+}
+
+type Running<'s> = Pin<Box<dyn Future<Output = anyhow::Result<Expectation>> + 's>>;
+
+/// Whether the server did what the attack expects of it, apart from serving honest clients.
+pub(crate) enum Expectation {
+    Met,
+    /// It did not, for this reason.
+    Missed(String),
+}
+
+/// Returns all attacks.
+pub(crate) fn all() -> Vec<Attack> {
+    macro_rules! attacks {
+        ($($name:literal => $run:path,)*) => {
+            vec![$(Attack { name: $name, run: |addresses, sent| Box::pin($run(addresses, sent)) }),*]
+        };
+    }
+    attacks![
+        "report-messages" => requests::report_of_empty_messages,
+        "report-delta" => requests::report_with_a_wide_delta,
+        "check-undeclared" => requests::check_of_undeclared_attributes,
+        "header-only-calls" => connections::header_only_calls,
+        "announced-bytes" => connections::announced_bytes,
+        "silent-connections" => connections::silent_connections,
+        "half-sent-admin-request" => connections::half_sent_admin_request,
+        "unread-answers" => connections::unread_answers,
+        "many-patterns" => configurations::many_patterns,
+        "large-configurations" => configurations::large_configurations,
+        "foreign-configurations" => configurations::foreign_configurations,
+        "files-and-addresses" => configurations::files_and_addresses,
+        "foreign-sessions" => state::foreign_sessions,
+    ]
+}

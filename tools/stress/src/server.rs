@@ -1,0 +1,91 @@
+//! The attacked server: the binary with its defaults, on free ports.
+
+use std::{
+    net::SocketAddr,
+    path::Path,
+    process::Stdio,
+    time::{Duration, Instant},
+};
+
+use anyhow::Context as _;
+use rustix::process::{Pid, Signal, kill_process};
+use tokio::{
+    io::{AsyncBufReadExt as _, BufReader},
+    process::{Child, Command},
+};
+
+/// A running server.
+#[derive(Debug)]
+pub(crate) struct Server {
+    process: Child,
+    pid: u32,
+    addresses: Addresses,
+}
+
+/// The ports of a server.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Addresses {
+    pub(crate) grpc: SocketAddr,
+    pub(crate) admin: SocketAddr,
+}
+
+impl Server {
+    /// Starts the binary and waits until it listens.
+    pub(crate) async fn start(binary: &Path, grace: Duration) -> anyhow::Result<Self> {
+        let mut process = Command::new(binary)
+            .args(["serve", "--listen", "127.0.0.1:0", "--admin", "127.0.0.1:0", "--log", "error"])
+            .arg("--grace")
+            .arg(format!("{}s", grace.as_secs()))
+            .stdin(Stdio::null())
+            .stdout(Stdio::piped())
+            .stderr(Stdio::null())
+            .kill_on_drop(true)
+            .spawn()
+            .with_context(|| {
+                format!("cannot start {}; build it with `cargo build --release`", binary.display())
+            })?;
+        let pid = process.id().context("the server has ended")?;
+        let stdout = process.stdout.take().context("the server has no output")?;
+        let mut lines = BufReader::new(stdout).lines();
+        let (mut grpc, mut admin) = (None, None);
+        while let Some(line) = lines.next_line().await? {
+            if let Some(address) = line.strip_prefix("gRPC on ") {
+                grpc = Some(address.parse()?);
+            } else if let Some(address) = line.strip_prefix("Admin on http://") {
+                admin = Some(address.parse()?);
+            }
+            if let (Some(grpc), Some(admin)) = (grpc, admin) {
+                // Lines that follow, such as those of the adapter `stdio`, must not fill the pipe.
+                tokio::spawn(async move { while let Ok(Some(_)) = lines.next_line().await {} });
+                return Ok(Self { process, pid, addresses: Addresses { grpc, admin } });
+            }
+        }
+        anyhow::bail!("the server ended before it listened")
+    }
+
+    pub(crate) fn addresses(&self) -> Addresses {
+        self.addresses
+    }
+
+    /// Returns the most memory the server has had, in bytes.
+    pub(crate) fn peak_memory(&self) -> anyhow::Result<u64> {
+        let status = std::fs::read_to_string(format!("/proc/{}/status", self.pid))?;
+        let peak = status.lines().find_map(|line| line.strip_prefix("VmHWM:")).context("VmHWM")?;
+        let kibibytes: u64 = peak.trim().trim_end_matches(" kB").parse()?;
+        Ok(kibibytes << 10)
+    }
+
+    /// Sends SIGTERM and returns the time until the server has ended, at most `limit`.
+    pub(crate) async fn stop(mut self, limit: Duration) -> anyhow::Result<Duration> {
+        let start = Instant::now();
+        let pid = i32::try_from(self.pid).ok().and_then(Pid::from_raw).context("a process id")?;
+        kill_process(pid, Signal::TERM)?;
+        match tokio::time::timeout(limit, self.process.wait()).await {
+            Ok(ended) => {
+                ended?;
+            }
+            Err(_) => self.process.kill().await?,
+        }
+        Ok(start.elapsed())
+    }
+}
