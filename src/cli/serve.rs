@@ -22,11 +22,12 @@ use crate::service::{Bound, Server, ServerOptions, Workers};
 use mixer_adapter_config::{
     self as config, Apply as _, Change, Update, proto::envoy::config::core::v3::Extension,
 };
+use mixer_adapter_core::adapter::{AccessLimits, HostList};
 use mixer_adapter_engine::{Controller, Mixer, build::Connector, remote};
 use mixer_adapter_host::{
-    Host,
-    handler::{AdaptersBuilder, Closing, TableLimits},
-    session::{SessionKey, SessionLookup, SessionOptions},
+    AccessPolicy, Host,
+    handler::{Adapters, AdaptersBuilder, Closing, TableLimits, quoted_list},
+    session::{SessionKey, SessionLimits, SessionLookup, SessionOptions},
 };
 use mixer_adapter_net::{available_memory, grpc::FREE_BYTES};
 
@@ -78,6 +79,37 @@ pub(super) struct Serve {
     /// connection, or any
     #[arg(long, value_name = "SESSIONS", default_value = "own", env = "MIXER_ADAPTER_SESSION_LOOKUP")]
     session_lookup: SessionLookupArg,
+
+    /// Maximum number of sessions
+    #[arg(long, value_name = "N", default_value_t = SessionLimits::default().sessions, env = "MIXER_ADAPTER_MAX_SESSIONS")]
+    max_sessions: usize,
+
+    /// Maximum size in bytes of the configuration in a call or a session
+    #[arg(long, value_name = "BYTES", default_value_t = TableLimits::default().max_config_size, env = "MIXER_ADAPTER_MAX_CONFIG_SIZE")]
+    max_config_size: usize,
+
+    /// Adapters that calls and sessions may configure, separated by commas [default: all]
+    #[arg(long, value_name = "NAME", env = "MIXER_ADAPTER_ADAPTERS_IN_CALLS", value_delimiter = ',')]
+    adapters_in_calls: Vec<String>,
+
+    /// Directory below which configurations of calls, sessions and servers may name files [default: none]
+    #[arg(long, value_name = "DIR", env = "MIXER_ADAPTER_FILE_ROOT")]
+    file_root: Option<PathBuf>,
+
+    /// Hosts that configurations of calls, sessions and servers may name, separated by commas: lists.example.com,
+    /// *.example.com, or IP addresses [default: none]
+    #[arg(
+        long,
+        value_name = "HOST",
+        env = "MIXER_ADAPTER_ALLOW_HOSTS",
+        default_value = "",
+        hide_default_value = true
+    )]
+    allow_hosts: HostList,
+
+    /// Let configurations of servers (MCP and xDS) name any file and host, as those of files may
+    #[arg(long, env = "MIXER_ADAPTER_TRUST_SOURCES", value_parser = value_parsers::switch())]
+    trust_sources: bool,
 
     /// Close connections at this age, so that Mixers find new replicas; 0 never does
     #[arg(long, value_name = "DURATION", default_value = "0", env = "MIXER_ADAPTER_MAX_CONNECTION_AGE", value_parser = value_parsers::duration)]
@@ -174,10 +206,12 @@ impl Serve {
             cached_handlers: self.handler_cache,
             cached_bytes: shares.handlers,
             idle: value_parsers::unless_zero(self.session_idle),
+            max_config_size: self.max_config_size,
             ..TableLimits::default()
         };
         let host = Host::new(adapters, limits, Closing::on(background.handle().clone()));
-        let host = Arc::new(host.with_session_options(self.session_options()?));
+        let access = self.access_policy(host.adapters())?;
+        let host = Arc::new(host.with_session_options(self.session_options()?).with_access(access));
         let threads =
             self.threads.unwrap_or_else(|| std::thread::available_parallelism().map_or(1, usize::from));
         let workers = Workers::start(threads).context("cannot start the threads that serve calls")?;
@@ -228,12 +262,40 @@ impl Serve {
             .with_losses(self.sources.losses())
     }
 
+    fn access_policy(&self, adapters: &Adapters) -> anyhow::Result<AccessPolicy> {
+        let root = |directory: &PathBuf| {
+            let root = std::path::absolute(directory).context("it is not a path")?;
+            anyhow::ensure!(root.is_dir(), "it is not a directory");
+            Ok(root)
+        };
+        let file_root = self.file_root.as_ref().map(|directory| {
+            root(directory).with_context(|| format!("cannot use --file-root {}", directory.display()))
+        });
+        let limits = AccessLimits { file_root: file_root.transpose()?, hosts: self.allow_hosts.clone() };
+        let mut policy = AccessPolicy::limited(limits);
+        if self.trust_sources {
+            policy = policy.with_trusted_servers();
+        }
+        if !self.adapters_in_calls.is_empty() {
+            for name in &self.adapters_in_calls {
+                anyhow::ensure!(
+                    adapters.find(name).is_some(),
+                    "--adapters-in-calls: there is no adapter `{name}`; adapters are {}",
+                    quoted_list(adapters.iter().map(|adapter| adapter.name))
+                );
+            }
+            policy = policy.with_adapters_in_calls(self.adapters_in_calls.iter().cloned());
+        }
+        Ok(policy)
+    }
+
     fn session_options(&self) -> anyhow::Result<SessionOptions> {
         let lookup = match self.session_lookup {
             SessionLookupArg::Own => SessionLookup::Own,
             SessionLookupArg::Any => SessionLookup::Any,
         };
-        let options = SessionOptions::default().with_lookup(lookup);
+        let limits = SessionLimits { sessions: self.max_sessions, bytes: self.memory().sessions };
+        let options = SessionOptions::default().with_lookup(lookup).with_limits(limits);
         let Some(path) = &self.session_key_file else { return Ok(options) };
         let key = std::fs::read(path)
             .with_context(|| format!("cannot read --session-key-file {}", path.display()))?;
@@ -243,7 +305,7 @@ impl Serve {
         Ok(options.with_key(key))
     }
 
-    /// Divides the memory limit: a half for calls, a sixth for cached handlers, and the rest for sessions and the server itself.
+    /// Divides the memory limit: a half for calls, a sixth each for cached handlers and for sessions, and the rest for the server itself.
     fn memory(&self) -> MemoryShares {
         let half = || {
             available_memory().map_or(usize::MAX, |bytes| usize::try_from(bytes / 2).unwrap_or(usize::MAX))
@@ -251,7 +313,11 @@ impl Serve {
         let limit = self.memory_limit.unwrap_or_else(|| DEFAULT_MEMORY.min(half()));
         // Small calls are part of their slots.
         let small = self.max_calls.saturating_mul(FREE_BYTES);
-        MemoryShares { calls: (limit / 2).saturating_sub(small).max(limit / 8), handlers: limit / 6 }
+        MemoryShares {
+            calls: (limit / 2).saturating_sub(small).max(limit / 8),
+            handlers: limit / 6,
+            sessions: limit / 6,
+        }
     }
 
     fn options(&self) -> ServerOptions {
@@ -284,6 +350,7 @@ const DEFAULT_MEMORY: usize = 384 << 20;
 struct MemoryShares {
     calls: usize,
     handlers: usize,
+    sessions: usize,
 }
 
 /// The adapters and their templates, as the extensions of an xDS node.

@@ -21,11 +21,14 @@ pub(super) fn methods(host: &Arc<Host>) -> [(&'static str, Rpc); 3] {
     let validate = {
         let host = host.clone();
         rpc(move |request: ValidateRequest, _| {
-            let outcome = host.validate(NewSession {
-                adapter_config: request.adapter_config,
-                inferred_types: request.inferred_types,
-            });
-            async move { Ok(ValidateResponse { status: Some(status(outcome.err())) }) }
+            let host = host.clone();
+            async move {
+                let new = NewSession {
+                    adapter_config: request.adapter_config,
+                    inferred_types: request.inferred_types,
+                };
+                Ok(ValidateResponse { status: Some(status(host.validate(new).await.err())) })
+            }
         })
     };
     let create = {

@@ -69,6 +69,15 @@ impl Collector for HostMetrics {
             let count = ConstCounter::new(adapter.panics());
             count.encode(panics.encode_family(&[("adapter", adapter.name)])?)?;
         }
+        let mut refusals = encoder.encode_descriptor(
+            "mixer_adapter_limit_refusals",
+            "Calls and sessions refused with RESOURCE_EXHAUSTED, by limit",
+            None,
+            MetricType::Counter,
+        )?;
+        for (limit, count) in host.refusals().counts() {
+            ConstCounter::new(count).encode(refusals.encode_family(&[("limit", limit)])?)?;
+        }
         let handlers = host.handlers();
         let cached = encoder.encode_descriptor(
             "adapter_cached_handlers",

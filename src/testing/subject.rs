@@ -16,7 +16,7 @@ use mixer_adapter_core::{
     template::Variety,
 };
 use mixer_adapter_host::{
-    Host, NewSession,
+    AccessPolicy, Host, NewSession,
     handler::{AdapterInfo, Adapters, CallError, Caller, Closing, TableLimits, TemplateInfo},
     session::SessionId,
 };
@@ -61,7 +61,8 @@ impl<'a, A: Adapter> Subject<'a, A> {
             Ok(read)
         });
         let templates = templates.collect::<Result<_, _>>()?;
-        let host = Arc::new(Host::new(adapters, TableLimits::default(), Closing::on(runtime)));
+        let host = Host::new(adapters, TableLimits::default(), Closing::on(runtime));
+        let host = Arc::new(host.with_access(AccessPolicy::unrestricted()));
         Ok(Self { host, info, templates, suite })
     }
 

@@ -4,6 +4,7 @@
 mod admin;
 mod bad_requests;
 mod compliance;
+mod configuration_limits;
 mod connections;
 mod counts;
 mod handlers;

@@ -69,7 +69,7 @@ async fn a_session_is_open_before_the_first_call_and_closed_when_it_is_dropped()
 #[tokio::test]
 async fn a_session_is_refused_with_the_adapter_s_reason() {
     let probe = FakeMixer::with::<Probe>().params("{ledger: refused, fault: crooked}");
-    assert_eq!(probe.validate().unwrap_err().code(), Code::InvalidArgument);
+    assert_eq!(probe.validate().await.unwrap_err().code(), Code::InvalidArgument);
     let error = probe.session().await.unwrap_err();
     assert_eq!(error.to_string(), "adapter `probe` refuses its configuration: fault: it is crooked");
 }

@@ -10,6 +10,7 @@ use http::{
     HeaderMap, Request, Response, StatusCode, Uri,
     header::{CONTENT_ENCODING, LOCATION},
 };
+use mixer_adapter_core::adapter::Access;
 use mixer_adapter_net::{
     HttpClient, HttpError,
     tls::{self, ClientOptions, TlsError},
@@ -35,6 +36,8 @@ pub(super) enum FetchError {
     Redirect { status: StatusCode, location: String, reason: &'static str },
     #[error("the answer is compressed ({0}), which was not requested")]
     Compressed(String),
+    #[error("its host {0} is not in --allow-hosts")]
+    Host(String),
     #[error("no answer within {0:?}")]
     Timeout(Duration),
 }
@@ -45,15 +48,25 @@ pub(super) struct Fetcher {
     url: Uri,
     timeout: Duration,
     client: HttpClient,
+    access: Access,
 }
 
 impl Fetcher {
-    pub(super) fn new(url: Uri) -> Self {
-        Self::bounded(url, TIMEOUT, MAX_SIZE)
+    /// Creates a fetcher that connects to the hosts that `access` allows.
+    pub(super) fn new(url: Uri, access: Access) -> Self {
+        Self::bounded(url, access, TIMEOUT, MAX_SIZE)
     }
 
-    fn bounded(url: Uri, timeout: Duration, max_size: usize) -> Self {
-        Self { url, timeout, client: HttpClient::new(timeout, max_size) }
+    fn bounded(url: Uri, access: Access, timeout: Duration, max_size: usize) -> Self {
+        let client = HttpClient::new(timeout, max_size);
+        let client = match access.is_limited() {
+            true => {
+                let access = access.clone();
+                client.with_address_filter(move |host, address| access.allows_address(host, address))
+            }
+            false => client,
+        };
+        Self { url, timeout, client, access }
     }
 
     pub(super) fn url(&self) -> &Uri {
@@ -68,6 +81,11 @@ impl Fetcher {
     async fn get(&self) -> Result<Bytes, FetchError> {
         let mut url = self.url.clone();
         for _ in 0..=MAX_REDIRECTS {
+            // Redirects lead to other hosts.
+            let host = url.host().unwrap_or_default();
+            if !self.access.allows_host(host) {
+                return Err(FetchError::Host(host.to_owned()));
+            }
             let response = self.request(&url).await?;
             if !response.status().is_redirection() {
                 return body(response);
@@ -140,6 +158,7 @@ mod tests {
     #![allow(clippy::unwrap_used)]
 
     use axum::{Router, http::header, response::Redirect, routing::get};
+    use mixer_adapter_core::adapter::AccessLimits;
 
     use super::*;
 
@@ -173,7 +192,32 @@ mod tests {
     }
 
     async fn fetch(url: &str) -> Result<Bytes, FetchError> {
-        Fetcher::bounded(url.parse().unwrap(), Duration::from_millis(300), 1000).fetch().await
+        fetch_within(url, Access::unrestricted()).await
+    }
+
+    async fn fetch_within(url: &str, access: Access) -> Result<Bytes, FetchError> {
+        Fetcher::bounded(url.parse().unwrap(), access, Duration::from_millis(300), 1000).fetch().await
+    }
+
+    #[tokio::test]
+    async fn redirects_and_addresses_stay_within_what_is_allowed() {
+        let url = serve(provider()).await;
+        let access = |hosts: &str| {
+            Access::limited(AccessLimits { hosts: hosts.parse().unwrap(), ..AccessLimits::default() })
+        };
+        assert!(fetch_within(&format!("{url}/list"), access("127.0.0.1")).await.is_ok());
+        let named = url.replace("127.0.0.1", "localhost");
+        let away = Router::new().route(
+            "/away",
+            get(move || {
+                let list = format!("{named}/list");
+                async move { Redirect::temporary(&list) }
+            }),
+        );
+        let away = serve(away).await;
+        let redirected = fetch_within(&format!("{away}/away"), access("127.0.0.1")).await.unwrap_err();
+        assert!(matches!(&redirected, FetchError::Host(host) if host == "localhost"), "{redirected}");
+        assert!(fetch_within(&format!("{away}/away"), access("127.0.0.1,localhost")).await.is_ok());
     }
 
     #[tokio::test]

@@ -19,13 +19,14 @@ use std::{sync::Arc, time::Duration};
 
 use mixer_adapter_core::{
     Adapter, AdapterError, Check, Code, Handle,
-    adapter::{ConfigErrors, InferredTypes},
+    adapter::{Access, ConfigErrors, InferredTypes},
     template::{ListEntry, listentry},
 };
 use tokio::time::Instant;
 
 use self::{
     entries::{Entries, Subject},
+    fetch::Fetcher,
     remote_list::RemoteList,
     settings::ListSettings,
 };
@@ -60,11 +61,19 @@ impl Adapter for List {
     type Templates = (ListEntry,);
 
     async fn open(params: Params) -> Result<Self, AdapterError> {
+        Self::open_within(params, Access::unrestricted()).await
+    }
+
+    async fn open_within(params: Params, access: Access) -> Result<Self, AdapterError> {
         let settings = ListSettings::read(&params)?;
         let source = match settings.provider {
             None => Source::Fixed(Arc::new(Entries::parse(settings.entry_type, b"", &settings.overrides)?)),
             Some(provider) => {
-                Source::Remote(RemoteList::start(provider, settings.entry_type, settings.overrides).await)
+                access.host("provider_url", provider.url.host().unwrap_or_default())?;
+                let fetcher = Fetcher::new(provider.url.clone(), access);
+                Source::Remote(
+                    RemoteList::start(provider, fetcher, settings.entry_type, settings.overrides).await,
+                )
             }
         };
         Ok(Self {

@@ -30,11 +30,16 @@ pub(super) struct RemoteList {
 impl RemoteList {
     /// Fetches the list and starts to refresh it. If the first fetch fails, the configuration is accepted
     /// (`TestBadUrl` of list_test.go), and calls fail until a fetch succeeds.
-    pub(super) async fn start(provider: Provider, entry_type: EntryType, overrides: Vec<String>) -> Self {
+    pub(super) async fn start(
+        provider: Provider,
+        fetcher: Fetcher,
+        entry_type: EntryType,
+        overrides: Vec<String>,
+    ) -> Self {
         let current = Arc::new(RwLock::new(Current::default()));
         let interval = provider.refresh_interval;
         let mut refresher = Refresher {
-            fetcher: Fetcher::new(provider.url),
+            fetcher,
             ttl: provider.ttl,
             entry_type,
             overrides: overrides.into(),

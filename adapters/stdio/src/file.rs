@@ -1,16 +1,16 @@
 //! Log files with rotation. Not from a crate, because the names of rotated files and the limits are those of the original.
 
 use std::{
-    ffi::OsStr,
-    fs::{self, File},
+    ffi::{OsStr, OsString},
+    fs::File,
     io,
-    path::{Path, PathBuf},
+    path::Path,
     time::{Duration, SystemTime},
 };
 
-use mixer_adapter_core::{prost_types::Timestamp, value::format_timestamp};
+use mixer_adapter_core::{adapter::FileLocation, prost_types::Timestamp, value::format_timestamp};
 
-use super::line_writer::LineWriter;
+use super::{folder::Folder, line_writer::LineWriter};
 
 /// The limits of a rotated file.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -26,7 +26,9 @@ pub(super) struct Rotation {
 /// A file that lines are appended to.
 #[derive(Debug)]
 pub(super) struct LogFile {
-    path: PathBuf,
+    location: FileLocation,
+    folder: Folder,
+    name: OsString,
     lines: LineWriter<File>,
     size: u64,
     /// Whether the last rotation failed, which is logged once.
@@ -35,12 +37,13 @@ pub(super) struct LogFile {
 
 impl LogFile {
     /// Opens a file, which is created if necessary, including its directories.
-    pub(super) fn open(path: PathBuf) -> io::Result<Self> {
-        if let Some(directory) = path.parent() {
-            fs::create_dir_all(directory)?;
-        }
-        let (lines, size) = append(&path)?;
-        Ok(Self { path, lines, size, rotation_failed: false })
+    pub(super) fn open(location: FileLocation) -> io::Result<Self> {
+        let folder = Folder::of(&location)?;
+        let Some(name) = location.path.file_name().map(OsStr::to_owned) else {
+            return Err(io::ErrorKind::IsADirectory.into());
+        };
+        let (lines, size) = append(&folder, &name)?;
+        Ok(Self { location, folder, name, lines, size, rotation_failed: false })
     }
 
     /// Appends whole lines and rotates the file as necessary.
@@ -81,12 +84,13 @@ impl LogFile {
     pub(super) fn remove_old(&self, rotation: Rotation, now: SystemTime) {
         let mut backups = self.backups();
         backups.sort_unstable_by(|a, b| b.cmp(a));
-        for (index, (renamed, path)) in backups.iter().enumerate() {
+        for (index, (renamed, name)) in backups.iter().enumerate() {
             let age = now.duration_since(*renamed).unwrap_or_default();
             let old = rotation.max_age.is_some_and(|max| age > max);
             if (old || rotation.max_files.is_some_and(|max| index >= max))
-                && let Err(error) = fs::remove_file(path)
+                && let Err(error) = self.folder.remove(name)
             {
+                let path = self.location.path.with_file_name(name);
                 tracing::warn!(path = %path.display(), %error, "removing a rotated file failed");
             }
         }
@@ -95,12 +99,12 @@ impl LogFile {
     /// Renames the file and opens a new one. On failure, lines are still written to the current file.
     fn rotate(&mut self, rotation: Rotation, now: SystemTime) -> bool {
         let begun = self.free_name(now).and_then(|backup| {
-            match fs::rename(&self.path, backup) {
+            match self.folder.rename(&self.name, &backup) {
                 // Another program moved the file.
                 Err(error) if error.kind() == io::ErrorKind::NotFound => {}
                 renamed => renamed?,
             }
-            append(&self.path)
+            append(&self.folder, &self.name)
         });
         match begun {
             Ok((lines, size)) => {
@@ -113,7 +117,7 @@ impl LogFile {
             Err(error) => {
                 if !self.rotation_failed {
                     self.rotation_failed = true;
-                    tracing::warn!(path = %self.path.display(), %error, "rotating the file failed; it continues to grow");
+                    tracing::warn!(path = %self.location, %error, "rotating the file failed; it continues to grow");
                 }
                 false
             }
@@ -121,44 +125,43 @@ impl LogFile {
     }
 
     /// Returns an unused name for the rotated file: `mixer-2026-01-02T03-04-05.678.log`.
-    fn free_name(&self, now: SystemTime) -> io::Result<PathBuf> {
+    fn free_name(&self, now: SystemTime) -> io::Result<OsString> {
         let (prefix, suffix) = self.name_parts();
         let mut time = now;
         loop {
             let stamp = format_timestamp(time.into(), 3).replace(':', "-");
-            let name = self.path.with_file_name(format!("{prefix}{}{suffix}", stamp.trim_end_matches('Z')));
-            if !name.try_exists()? {
+            let name = OsString::from(format!("{prefix}{}{suffix}", stamp.trim_end_matches('Z')));
+            if !self.folder.contains(&name)? {
                 return Ok(name);
             }
             time += Duration::from_millis(1);
         }
     }
 
-    /// Returns the rotated files with the times in their names.
-    fn backups(&self) -> Vec<(SystemTime, PathBuf)> {
+    /// Returns the names of the rotated files with the times in them.
+    fn backups(&self) -> Vec<(SystemTime, OsString)> {
         let (prefix, suffix) = self.name_parts();
-        let directory = self.path.parent().unwrap_or(Path::new("."));
-        let Ok(entries) = fs::read_dir(directory) else { return Vec::new() };
         let renamed = |name: &OsStr| {
             let stamp = name.to_str()?.strip_prefix(&prefix)?.strip_suffix(&suffix)?;
             let (date, time) = stamp.split_once('T')?;
             let time: Timestamp = format!("{date}T{}Z", time.replace('-', ":")).parse().ok()?;
             SystemTime::try_from(time).ok()
         };
-        let backup = |entry: fs::DirEntry| Some((renamed(&entry.file_name())?, entry.path()));
-        entries.flatten().filter_map(backup).collect()
+        let names = self.folder.names().into_iter();
+        names.filter_map(|name| Some((renamed(&name)?, name))).collect()
     }
 
     /// Returns the parts before and after the time in the names of rotated files.
     fn name_parts(&self) -> (String, String) {
         let text = |part: Option<&OsStr>| part.unwrap_or_default().to_string_lossy().into_owned();
-        let suffix = self.path.extension().map(|extension| format!(".{}", text(Some(extension))));
-        (format!("{}-", text(self.path.file_stem())), suffix.unwrap_or_default())
+        let name = Path::new(&self.name);
+        let suffix = name.extension().map(|extension| format!(".{}", text(Some(extension))));
+        (format!("{}-", text(name.file_stem())), suffix.unwrap_or_default())
     }
 }
 
-fn append(path: &Path) -> io::Result<(LineWriter<File>, u64)> {
-    let file = File::options().append(true).create(true).open(path)?;
+fn append(folder: &Folder, name: &OsStr) -> io::Result<(LineWriter<File>, u64)> {
+    let file = folder.append(name)?;
     let size = file.metadata()?.len();
     Ok((LineWriter::new(file), size))
 }
@@ -177,11 +180,15 @@ fn first_line(lines: &[u8]) -> usize {
 mod tests {
     #![allow(clippy::unwrap_used)]
 
-    use std::time::UNIX_EPOCH;
+    use std::{fs, path::PathBuf, time::UNIX_EPOCH};
 
     use super::*;
 
     const DAY: Duration = Duration::from_secs(24 * 60 * 60);
+
+    fn open(path: PathBuf) -> io::Result<LogFile> {
+        LogFile::open(FileLocation { root: None, path })
+    }
 
     fn rotation(max_bytes: u64) -> Rotation {
         Rotation { max_bytes, max_age: None, max_files: None }
@@ -211,7 +218,7 @@ mod tests {
     #[test]
     fn a_file_is_renamed_with_the_time_before_it_grows_too_large() {
         let directory = tempfile::tempdir().unwrap();
-        let mut file = LogFile::open(directory.path().join("mixer.log")).unwrap();
+        let mut file = open(directory.path().join("mixer.log")).unwrap();
         for (second, line) in [(0, "aaaa\n"), (1, "bbbb\n"), (2, "cccc\n")] {
             file.write(line.as_bytes(), Some(rotation(10)), at(second)).unwrap();
         }
@@ -222,7 +229,7 @@ mod tests {
     #[test]
     fn many_lines_at_once_go_to_many_files_and_none_is_overwritten() {
         let directory = tempfile::tempdir().unwrap();
-        let mut file = LogFile::open(directory.path().join("mixer")).unwrap();
+        let mut file = open(directory.path().join("mixer")).unwrap();
         file.write(b"a\nbb\nccc\ndddd\neeeeee\nf\n", Some(rotation(6)), at(0)).unwrap();
         assert_eq!(texts(directory.path()), ["f\n", "a\nbb\n", "ccc\n", "dddd\n", "eeeeee\n"]);
     }
@@ -232,7 +239,7 @@ mod tests {
         let directory = tempfile::tempdir().unwrap();
         let path = directory.path().join("mixer.log");
         fs::write(&path, "before\n").unwrap();
-        let mut file = LogFile::open(path).unwrap();
+        let mut file = open(path).unwrap();
         file.write(b"after\n", Some(rotation(10)), at(0)).unwrap();
         assert_eq!(texts(directory.path()), ["before\n", "after\n"]);
     }
@@ -240,7 +247,7 @@ mod tests {
     #[test]
     fn without_a_rotation_a_file_grows() {
         let directory = tempfile::tempdir().unwrap();
-        let mut file = LogFile::open(directory.path().join("mixer.log")).unwrap();
+        let mut file = open(directory.path().join("mixer.log")).unwrap();
         for _ in 0..100 {
             file.write(b"line\n", None, at(0)).unwrap();
         }
@@ -250,7 +257,7 @@ mod tests {
     #[test]
     fn the_oldest_files_are_removed_where_there_are_too_many() {
         let directory = tempfile::tempdir().unwrap();
-        let mut file = LogFile::open(directory.path().join("mixer.log")).unwrap();
+        let mut file = open(directory.path().join("mixer.log")).unwrap();
         let rotation = Rotation { max_files: Some(2), ..rotation(2) };
         for (second, line) in [(0, "a\n"), (1, "b\n"), (2, "c\n"), (3, "d\n"), (4, "e\n")] {
             file.write(line.as_bytes(), Some(rotation), at(second)).unwrap();
@@ -261,7 +268,7 @@ mod tests {
     #[test]
     fn files_are_removed_when_the_time_in_their_name_is_too_long_ago_and_others_left_alone() {
         let directory = tempfile::tempdir().unwrap();
-        let mut file = LogFile::open(directory.path().join("mixer.log")).unwrap();
+        let mut file = open(directory.path().join("mixer.log")).unwrap();
         let rotation = Rotation { max_age: Some(DAY), ..rotation(2) };
         for others in
             ["mixer-old.log", "mixer-2020-01-01T00-00-00.000.txt", "other-2020-01-01T00-00-00.000.log"]
@@ -281,7 +288,7 @@ mod tests {
     fn a_file_moved_away_is_begun_anew() {
         let directory = tempfile::tempdir().unwrap();
         let path = directory.path().join("mixer.log");
-        let mut file = LogFile::open(path.clone()).unwrap();
+        let mut file = open(path.clone()).unwrap();
         file.write(b"a\n", Some(rotation(2)), at(0)).unwrap();
         fs::remove_file(&path).unwrap();
         file.write(b"b\n", Some(rotation(2)), at(1)).unwrap();
@@ -292,12 +299,30 @@ mod tests {
     fn where_a_file_cannot_be_renamed_its_lines_go_on_into_it() {
         let directory = tempfile::tempdir().unwrap();
         let inner = directory.path().join("inner");
-        let mut file = LogFile::open(inner.join("mixer.log")).unwrap();
+        let mut file = open(inner.join("mixer.log")).unwrap();
         file.write(b"a\n", Some(rotation(2)), at(0)).unwrap();
         // Without its directory the file has no name to rename and no place for a new one.
         let moved = directory.path().join("moved");
         fs::rename(&inner, &moved).unwrap();
         file.write(b"b\nc\n", Some(rotation(2)), at(1)).unwrap();
         assert_eq!(texts(&moved), ["a\nb\nc\n"]);
+    }
+
+    #[test]
+    fn below_a_root_files_are_made_and_rotated_and_no_link_leads_out() {
+        let (root, outside) = (tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap());
+        let location =
+            |name: &str| FileLocation { root: Some(root.path().to_owned()), path: root.path().join(name) };
+        let mut file = LogFile::open(location("made/here/mixer.log")).unwrap();
+        file.write(b"a\nb\nc\n", Some(Rotation { max_files: Some(1), ..rotation(2) }), at(0)).unwrap();
+        assert_eq!(texts(&root.path().join("made/here")), ["b\n", "c\n"]);
+
+        fs::write(outside.path().join("secret"), "untouched").unwrap();
+        std::os::unix::fs::symlink(outside.path(), root.path().join("folder")).unwrap();
+        std::os::unix::fs::symlink(outside.path().join("secret"), root.path().join("link.log")).unwrap();
+        for linked in ["folder/mixer.log", "folder/secret", "link.log"] {
+            assert!(LogFile::open(location(linked)).is_err(), "{linked}");
+        }
+        assert_eq!(files(outside.path()), [("secret".to_owned(), "untouched".to_owned())]);
     }
 }

@@ -1,6 +1,7 @@
 //! Writes log entries and metrics, a line each, to a standard stream or a file.
 
 mod file;
+mod folder;
 mod line;
 mod settings;
 mod sink;
@@ -21,7 +22,7 @@ use std::{collections::BTreeMap, fmt::Write as _, time::SystemTime};
 
 use mixer_adapter_core::{
     Adapter, AdapterError, Code, Handle,
-    adapter::{ConfigErrors, InferredTypes},
+    adapter::{Access, ConfigErrors, InferredTypes},
     prost_types::Timestamp,
     template::{LogEntry, Metric, logentry, metric},
     value::Value,
@@ -90,13 +91,18 @@ impl Adapter for Stdio {
     type Templates = (LogEntry, Metric);
 
     async fn open(params: Params) -> Result<Self, AdapterError> {
-        let Settings { target, rotation, form, levels } = Settings::read(&params)?;
+        Self::open_within(params, Access::unrestricted()).await
+    }
+
+    async fn open_within(params: Params, access: Access) -> Result<Self, AdapterError> {
+        let Settings { target, rotation, form, levels } = Settings::read(&params, &access)?;
         let writer = TargetWriter::open(target, rotation).await?;
         Ok(Self { form, levels, writer })
     }
 
     fn validate(params: &Params, _: &InferredTypes) -> Result<(), ConfigErrors> {
-        Settings::read(params).map(|_| ())
+        // What it may reach is checked when it is opened.
+        Settings::read(params, &Access::unrestricted()).map(drop)
     }
 
     async fn close(self) {

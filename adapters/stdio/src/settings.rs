@@ -1,12 +1,8 @@
 //! The configuration with the defaults of the original.
 
-use std::{
-    collections::BTreeMap,
-    path::{Path, absolute},
-    time::Duration,
-};
+use std::{collections::BTreeMap, path::Path, time::Duration};
 
-use mixer_adapter_core::adapter::ConfigErrors;
+use mixer_adapter_core::adapter::{Access, ConfigErrors};
 
 use super::{
     Params,
@@ -56,14 +52,14 @@ impl Levels {
 }
 
 impl Settings {
-    /// Validates a configuration and reports all faults.
-    pub(super) fn read(params: &Params) -> Result<Self, ConfigErrors> {
+    /// Validates a configuration and reports all faults. The file must be one that `access` allows.
+    pub(super) fn read(params: &Params, access: &Access) -> Result<Self, ConfigErrors> {
         let mut errors = ConfigErrors::default();
         let stream = Stream::try_from(params.log_stream).unwrap_or_else(|_| {
             errors.push("log_stream", "must be STDOUT, STDERR, FILE or ROTATED_FILE");
             Stream::Stdout
         });
-        let target = read_target(stream, &params.output_path, &mut errors);
+        let target = read_target(stream, &params.output_path, access, &mut errors);
         let rotation = Rotation {
             max_bytes: match read_count(
                 params.max_megabytes_before_rotation,
@@ -103,7 +99,7 @@ impl Settings {
     }
 }
 
-fn read_target(stream: Stream, path: &str, errors: &mut ConfigErrors) -> Target {
+fn read_target(stream: Stream, path: &str, access: &Access, errors: &mut ConfigErrors) -> Target {
     let standard = match stream {
         Stream::Stdout => Some(Target::Stdout),
         Stream::Stderr => Some(Target::Stderr),
@@ -116,10 +112,14 @@ fn read_target(stream: Stream, path: &str, errors: &mut ConfigErrors) -> Target 
             }
             target
         }
-        None => match absolute(Path::new(path)) {
-            Ok(path) => Target::File(path),
-            Err(_) => {
-                errors.push("output_path", "must be a file if log_stream is FILE or ROTATED_FILE");
+        None if path.is_empty() => {
+            errors.push("output_path", "must be a file if log_stream is FILE or ROTATED_FILE");
+            Target::Stdout
+        }
+        None => match access.file("output_path", Path::new(path)) {
+            Ok(location) => Target::File(location),
+            Err(refused) => {
+                errors.extend(refused);
                 Target::Stdout
             }
         },
@@ -159,14 +159,18 @@ mod tests {
 
     use super::*;
 
+    fn read(params: &Params) -> Result<Settings, ConfigErrors> {
+        Settings::read(params, &Access::unrestricted())
+    }
+
     fn fields(params: &Params) -> Vec<String> {
-        let violations = Settings::read(params).unwrap_err().into_violations();
+        let violations = read(params).unwrap_err().into_violations();
         violations.into_iter().map(|violation| violation.field).collect()
     }
 
     #[test]
     fn absent_fields_have_the_originals_defaults() {
-        let settings = Settings::read(&Params::default()).unwrap();
+        let settings = read(&Params::default()).unwrap();
         assert_eq!(settings.target, Target::Stdout);
         assert_eq!(settings.form, Form::Json);
         assert_eq!((settings.levels.metric, settings.levels.output), (Level::Info, Level::Info));
@@ -176,7 +180,7 @@ mod tests {
             ..Default::default()
         };
         let rotation = Rotation { max_bytes: 104_857_600, max_age: Some(DAY * 30), max_files: Some(1000) };
-        assert_eq!(Settings::read(&rotated).unwrap().rotation, Some(rotation));
+        assert_eq!(read(&rotated).unwrap().rotation, Some(rotation));
     }
 
     #[test]
@@ -190,7 +194,7 @@ mod tests {
             output_as_json: Some(false),
             ..Default::default()
         };
-        let settings = Settings::read(&params).unwrap();
+        let settings = read(&params).unwrap();
         let rotation = Rotation { max_bytes: 104_857_600, max_age: None, max_files: None };
         assert_eq!(settings.rotation, Some(rotation));
         assert_eq!(settings.form, Form::Console);
@@ -198,7 +202,7 @@ mod tests {
 
     #[test]
     fn fourteen_severities_are_known_and_configured_ones_take_their_place() {
-        let known = Settings::read(&Params::default()).unwrap().levels;
+        let known = read(&Params::default()).unwrap().levels;
         assert_eq!(known.severities.len(), 14);
         let of = |severity| known.of_severity(severity);
         let levels =
@@ -207,7 +211,7 @@ mod tests {
         assert_eq!(levels, [Info, Info, Warning, Warning, Error, Error, Error, Info, Info]);
 
         let severity_levels = [("odd".to_owned(), Level::Error.into())].into();
-        let own = Settings::read(&Params { severity_levels, ..Default::default() }).unwrap().levels;
+        let own = read(&Params { severity_levels, ..Default::default() }).unwrap().levels;
         assert_eq!((own.of_severity("odd"), own.of_severity("ERROR")), (Error, Info));
     }
 

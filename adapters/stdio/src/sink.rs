@@ -25,8 +25,8 @@ impl Sink {
         Ok(match target {
             Target::Stdout => Self::Stdout(LineWriter::new(io::stdout())),
             Target::Stderr => Self::Stderr(LineWriter::new(io::stderr())),
-            Target::File(path) => {
-                let file = LogFile::open(path.clone())?;
+            Target::File(location) => {
+                let file = LogFile::open(location.clone())?;
                 if let Some(rotation) = rotation {
                     file.remove_old(rotation, SystemTime::now());
                 }

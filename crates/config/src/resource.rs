@@ -39,6 +39,11 @@ impl Resource {
         }
     }
 
+    /// Returns whether it was received from a server or made by a program, and not read from a file in YAML or JSON.
+    pub fn is_received(&self) -> bool {
+        self.origin.line == 0
+    }
+
     /// What it is to Mixer: one of its six kinds, also if it is of a legacy kind; `None` if it is nothing to it.
     pub fn role(&self) -> Option<Kind> {
         self.collection.role()

@@ -16,6 +16,10 @@ use mixer_adapter_config::{
     Verdict, source::SourceHandle,
 };
 use mixer_adapter_host::Host;
+use tokio::{
+    runtime::{Handle, RuntimeFlavor},
+    task::block_in_place,
+};
 
 /// Builds snapshots of the engine from the configuration of sources.
 pub struct Controller {
@@ -176,7 +180,7 @@ impl Apply for Controller {
             changes.iter().map(|change| (change.collection.to_string(), change.version.clone())).collect();
         let (set, found) = self.set.apply(changes);
         faults.extend(found);
-        let builder = SnapshotBuilder::new(&set, faults, &self.host);
+        let builder = may_block(|| SnapshotBuilder::new(&set, faults, &self.host));
         let previous = self.mixer.snapshot();
         let (snapshot, faults) = builder.build(previous.as_deref(), &*self.connect, &self.options).await?;
         self.mixer.replace(snapshot);
@@ -242,6 +246,15 @@ impl Apply for Controller {
             }
             status.refusal = refusal;
         });
+    }
+}
+
+/// Runs the validation of adapters, which may block. On a runtime with several threads, others take over the tasks of this one
+/// meanwhile: the admin port and signals must not wait.
+fn may_block<T>(work: impl FnOnce() -> T) -> T {
+    match Handle::current().runtime_flavor() {
+        RuntimeFlavor::MultiThread => block_in_place(work),
+        _ => work(),
     }
 }
 

@@ -6,13 +6,16 @@
 //! |---|---|
 //! | which adapter is a configuration for | `select_adapter.rs` |
 //! | which handler is a call for | `select_handler.rs` |
+//! | what may a configuration reach | `origin.rs`, with `Access` of the core |
 //! | who opens and closes sessions | `session/lifecycle.rs` |
 //! | who opens and closes handlers | `handler/table.rs`, `handler/closing.rs` |
 //! | where is a handler cached | `handler/cache.rs` |
 //! | where is the deadline of a call enforced | `handler/call.rs` |
 
 pub mod handler;
+mod limits;
 pub mod metrics;
+mod origin;
 mod select_adapter;
 mod select_handler;
 pub mod session;
@@ -29,6 +32,8 @@ use crate::{
     session::{MemoryStore, SessionOptions, SessionStore},
 };
 
+pub use limits::{Limit, Refusals};
+pub use origin::{AccessPolicy, Origin};
 pub use session::NewSession;
 
 /// The adapters of a process with their handlers and sessions.
@@ -39,6 +44,7 @@ pub struct Host {
     session_options: SessionOptions,
     closing: Closing,
     counts: Counts,
+    refusals: Refusals,
 }
 
 /// Counters of sessions since the start.
@@ -76,13 +82,33 @@ impl Host {
         let adapters = Arc::new(adapters);
         let handlers = HandlerTable::new(adapters.clone(), limits, closing.clone());
         let session_options = SessionOptions::default();
-        Self { adapters, handlers, sessions, session_options, closing, counts: Counts::default() }
+        Self {
+            adapters,
+            handlers,
+            sessions,
+            session_options,
+            closing,
+            counts: Counts::default(),
+            refusals: Refusals::default(),
+        }
     }
 
     /// Sets the options of sessions.
     #[must_use]
     pub fn with_session_options(self, session_options: SessionOptions) -> Self {
         Self { session_options, ..self }
+    }
+
+    /// Sets what configurations may reach and configure, by their origin.
+    #[must_use]
+    pub fn with_access(mut self, access: AccessPolicy) -> Self {
+        self.handlers.set_access(access);
+        self
+    }
+
+    /// Returns the refusals by limit.
+    pub fn refusals(&self) -> &Refusals {
+        &self.refusals
     }
 
     /// Returns the adapters.

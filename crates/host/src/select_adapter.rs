@@ -24,18 +24,18 @@ impl Host {
     /// A message belongs to the adapter that is configured by it. A Struct (all that Mixer's session client can send for an
     /// adapter it does not know), or no configuration, belongs to the adapter named by `_adapter`, or else to the only
     /// adapter that serves all of `templates` and accepts it.
-    pub(crate) fn select_adapter(
+    pub(crate) async fn select_adapter(
         &self,
         config: Option<Any>,
         templates: &[&str],
         types: &InferredTypes,
     ) -> Result<(Arc<AdapterInfo>, Bytes), CallError> {
-        let Some(any) = config else { return self.select_by_fields(Map::new(), templates, types) };
+        let Some(any) = config else { return self.select_by_fields(Map::new(), templates, types).await };
         match any.message_name() {
             "google.protobuf.Struct" => {
                 let fields = prost_types::Struct::decode(any.value)
                     .map_err(|source| CallError::Undecodable { message: "google.protobuf.Struct", source })?;
-                self.select_by_fields(struct_to_json(fields), templates, types)
+                self.select_by_fields(struct_to_json(fields), templates, types).await
             }
             message => {
                 let Some(adapter) = self.adapters.configured_by(message) else {
@@ -50,7 +50,7 @@ impl Host {
         }
     }
 
-    fn select_by_fields(
+    async fn select_by_fields(
         &self,
         mut fields: Map<String, Json>,
         templates: &[&str],
@@ -67,10 +67,11 @@ impl Host {
         let mut accepting = Vec::new();
         let mut refusing = Vec::new();
         for adapter in candidates {
-            match self.read_fields(adapter, fields.clone()).and_then(|config| {
-                self.handlers.validate(adapter, &config, types)?;
-                Ok(config)
-            }) {
+            let accepted = match self.read_fields(adapter, fields.clone()) {
+                Ok(config) => self.handlers.validate(adapter, &config, types).await.map(|()| config),
+                Err(error) => Err(error),
+            };
+            match accepted {
                 Ok(config) => accepting.push((adapter.clone(), config)),
                 Err(error) => refusing.push(error),
             }

@@ -6,6 +6,8 @@ use std::sync::Arc;
 use crate::{
     Host,
     handler::{AdapterInfo, BoxFuture, CallContext, CallError, Caller, Handler, Resolver, quoted_list},
+    limits::Limit,
+    origin::Origin,
     session::{SessionId, SessionLookup},
 };
 use mixer_adapter_core::{adapter::InferredTypes, proto::Any};
@@ -47,12 +49,32 @@ impl Resolver for Host {
 }
 
 impl Host {
+    /// Checks the size of a configuration in a call or a session.
+    pub(crate) fn check_config_size(&self, config: &Any) -> Result<(), CallError> {
+        let (size, max) = (config.value.len(), self.handlers.max_config_size());
+        if size <= max {
+            return Ok(());
+        }
+        Err(self.limit_exceeded(
+            Limit::ConfigSize,
+            format!("the configuration has {size} bytes; the limit is {max}"),
+        ))
+    }
+
+    /// Counts a refusal.
+    pub(crate) fn limit_exceeded(&self, limit: Limit, reason: String) -> CallError {
+        self.refusals.count(limit);
+        CallError::LimitExceeded { limit, reason }
+    }
+
     async fn open_configured(&self, config: Any, template: &'static str) -> Result<Arc<Handler>, CallError> {
         let sent = config.clone();
         let no_types = InferredTypes::default();
-        let (adapter, canonical) = self.select_adapter(Some(config), &[template], &no_types)?;
-        self.handlers.validate(&adapter, &canonical, &no_types)?;
-        let handler = self.handlers.open(&adapter, canonical.clone()).await?;
+        self.check_config_size(&config)?;
+        let (adapter, canonical) = self.select_adapter(Some(config), &[template], &no_types).await?;
+        self.handlers.check_configurable(&adapter)?;
+        self.handlers.validate(&adapter, &canonical, &no_types).await?;
+        let handler = self.handlers.open(&adapter, canonical.clone(), Origin::Call).await?;
         // The cache is looked up by the bytes of a message as received. A Struct is not looked up; caching its handler under
         // the canonical bytes keeps the handler open.
         let is_own = sent.message_name() == adapter.config.full_name();
@@ -85,13 +107,14 @@ impl Host {
         if let Some(handler) = self.handlers.cached(adapter, &empty) {
             return Ok(handler);
         }
-        self.handlers.validate(adapter, &empty, &InferredTypes::default()).map_err(|error| {
+        self.handlers.check_configurable(adapter)?;
+        self.handlers.validate(adapter, &empty, &InferredTypes::default()).await.map_err(|error| {
             not_configured(format!(
                 "the only adapter that serves the template, `{}`, needs one ({error})",
                 adapter.name
             ))
         })?;
-        let handler = self.handlers.open(adapter, empty.clone()).await?;
+        let handler = self.handlers.open(adapter, empty.clone(), Origin::Call).await?;
         self.handlers.cache(&handler, &empty);
         Ok(handler)
     }

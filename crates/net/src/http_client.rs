@@ -1,4 +1,10 @@
-use std::{io, pin::pin, sync::Arc, time::Duration};
+use std::{
+    fmt, io,
+    net::{IpAddr, SocketAddr},
+    pin::pin,
+    sync::Arc,
+    time::Duration,
+};
 
 use bytes::Bytes;
 use http::{
@@ -21,6 +27,21 @@ pub struct HttpClient {
     timeout: Duration,
     max_body: usize,
     tls: Option<Arc<tls::Client>>,
+    filter: Option<AddressFilter>,
+}
+
+/// Decides which addresses of a host may be connected to.
+#[derive(Clone)]
+struct AddressFilter(Arc<dyn AllowsAddress>);
+
+trait AllowsAddress: Fn(&str, IpAddr) -> bool + Send + Sync {}
+
+impl<F: Fn(&str, IpAddr) -> bool + Send + Sync> AllowsAddress for F {}
+
+impl fmt::Debug for AddressFilter {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("AddressFilter")
+    }
 }
 
 /// A request without an answer.
@@ -41,6 +62,9 @@ pub enum HttpError {
         /// The reason.
         source: io::Error,
     },
+    /// A host without an address that may be connected to.
+    #[error("no address of {0} may be connected to")]
+    Forbidden(String),
     /// A TLS handshake that failed.
     #[error(transparent)]
     Tls(#[from] TlsError),
@@ -61,7 +85,13 @@ pub enum HttpError {
 impl HttpClient {
     /// Creates a client for `http://` whose answers have at most `max_body` bytes and arrive completely within `timeout`.
     pub fn new(timeout: Duration, max_body: usize) -> Self {
-        Self { timeout, max_body, tls: None }
+        Self { timeout, max_body, tls: None, filter: None }
+    }
+
+    /// Connects only to addresses for which `allows`, called with the host and an address it resolved to, returns true.
+    #[must_use]
+    pub fn with_address_filter(self, allows: impl Fn(&str, IpAddr) -> bool + Send + Sync + 'static) -> Self {
+        Self { filter: Some(AddressFilter(Arc::new(allows))), ..self }
     }
 
     /// Allows `https://`, too.
@@ -89,13 +119,25 @@ impl HttpClient {
             _ => return Err(HttpError::Url),
         };
         let port = url.port_u16().unwrap_or(if tls.is_some() { 443 } else { 80 });
-        let connected = TcpStream::connect((host.trim_matches(['[', ']']), port)).await;
-        let stream =
-            connected.map_err(|source| HttpError::Connect { host: format!("{host}:{port}"), source })?;
+        let stream = self.connect(&host, port).await?;
         let request = origin_form(request);
         match tls {
             None => self.answer(stream, request).await,
             Some(tls) => self.answer(tls.connect(&host, stream, &["http/1.1"]).await?, request).await,
+        }
+    }
+
+    async fn connect(&self, host: &str, port: u16) -> Result<TcpStream, HttpError> {
+        let name = host.trim_matches(['[', ']']);
+        let failed = |source| HttpError::Connect { host: format!("{host}:{port}"), source };
+        let Some(AddressFilter(allows)) = &self.filter else {
+            return TcpStream::connect((name, port)).await.map_err(failed);
+        };
+        let addresses = tokio::net::lookup_host((name, port)).await.map_err(failed)?;
+        let allowed: Vec<SocketAddr> = addresses.filter(|address| allows(name, address.ip())).collect();
+        match allowed.is_empty() {
+            true => Err(HttpError::Forbidden(host.to_owned())),
+            false => TcpStream::connect(&allowed[..]).await.map_err(failed),
         }
     }
 

@@ -53,8 +53,8 @@ impl FakeHandler {
     ///
     /// # Errors
     /// If the adapter rejects the configuration.
-    pub fn validate(&self) -> Result<(), CallError> {
-        self.host.validate(self.new_session())
+    pub async fn validate(&self) -> Result<(), CallError> {
+        self.host.validate(self.new_session()).await
     }
 
     /// Opens a session with Validate and CreateSession. Calls carry its id, and dropping this handle closes it.
@@ -62,7 +62,7 @@ impl FakeHandler {
     /// # Errors
     /// If the adapter rejects the configuration.
     pub async fn session(mut self) -> Result<Self, CallError> {
-        self.validate()?;
+        self.validate().await?;
         let id = self.host.create_session(self.new_session(), &Caller::default()).await?;
         let any = Any {
             type_url: "google.protobuf.Any.type_url".to_owned(),

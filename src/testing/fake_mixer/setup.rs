@@ -11,7 +11,7 @@ use mixer_adapter_config::{self as config, Fault, Kind, Resource};
 use mixer_adapter_core::{adapter::Adapter, template::Template, value::ValueType};
 use mixer_adapter_engine::build::BuildOptions;
 use mixer_adapter_host::{
-    Host,
+    AccessPolicy, Host,
     handler::{Adapters, AdaptersBuilder, Closing, StartError, TableLimits},
 };
 
@@ -229,6 +229,7 @@ impl<A> Setup<A> {
         let runtime = Runtime::current();
         let builder = Adapters::builder(runtime.clone());
         let adapters = self.adapters.values().fold(builder, |builder, add| add(builder)).build()?;
-        Ok(Arc::new(Host::new(adapters, TableLimits::default(), Closing::on(runtime))))
+        let host = Host::new(adapters, TableLimits::default(), Closing::on(runtime));
+        Ok(Arc::new(host.with_access(AccessPolicy::unrestricted())))
     }
 }

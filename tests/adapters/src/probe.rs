@@ -31,6 +31,10 @@ impl Adapter for Probe {
                 entry.ledger.pass_gate().await;
                 None
             }
+            "block" => {
+                entry.ledger.block_at_gate();
+                None
+            }
             _ => None,
         };
         match refused {
@@ -49,6 +53,10 @@ impl Adapter for Probe {
         match params.fault.as_str() {
             "" => Ok(()),
             "panic" => panic!("panic in validate on request"),
+            "block" => {
+                ledger(&params.ledger).block_at_gate();
+                Ok(())
+            }
             fault => Err(ConfigErrors::single("fault", format!("it is {fault}"))),
         }
     }

@@ -48,6 +48,11 @@ impl ConfigErrors {
         self.violations.push(Violation { field: field.into(), reason: reason.into() });
     }
 
+    /// Adds the faults of another error.
+    pub fn extend(&mut self, other: Self) {
+        self.violations.extend(other.violations);
+    }
+
     /// Returns `Ok` if there are no faults.
     ///
     /// # Errors

@@ -1,5 +1,6 @@
 //! The traits that an author implements, [`Adapter`] and [`Handle`], with their answers and errors.
 
+mod access;
 mod check;
 mod config;
 mod error;
@@ -7,6 +8,7 @@ mod inferred;
 mod quota;
 mod templates;
 
+pub use access::{Access, AccessLimits, FileLocation, HostList, HostListError};
 pub use check::Check;
 pub use config::{Config, ConfigErrors, Violation};
 pub use error::{AdapterError, Code};
@@ -79,6 +81,21 @@ pub trait Adapter: Sized + Send + Sync + 'static {
     /// An error refuses the configuration. It is returned to CreateSession and to calls with this configuration until
     /// `open` is tried again some seconds later.
     fn open(config: Self::Config) -> impl Future<Output = Result<Self, AdapterError>> + Send;
+
+    /// Makes a handler of a configuration that may name files or hosts. An adapter that opens what its configuration names
+    /// implements this, and asks [`Access`] before: configurations also come from calls and sessions of others.
+    ///
+    /// The default calls [`open`](Self::open), for adapters that reach nothing.
+    ///
+    /// # Errors
+    /// As [`open`](Self::open), and files and hosts that are not allowed.
+    fn open_within(
+        config: Self::Config,
+        access: Access,
+    ) -> impl Future<Output = Result<Self, AdapterError>> + Send {
+        drop(access);
+        Self::open(config)
+    }
 
     /// Validates a configuration without opening anything. Called before [`open`](Self::open).
     ///

@@ -28,7 +28,7 @@ use mixer_adapter_core::{
     },
     proto::Any,
 };
-use mixer_adapter_host::{Host, handler::AdapterInfo};
+use mixer_adapter_host::{Host, Origin, handler::AdapterInfo};
 
 /// A parsed and resolved handler resource.
 #[derive(Clone, Debug)]
@@ -248,7 +248,7 @@ pub(super) fn validate(
 ) -> Vec<Arc<HandlerSpec>> {
     handlers.retain(|spec| {
         let BackendSpec::InProcess { adapter, config } = &spec.backend else { return true };
-        let validated = host.handlers().validate(adapter, config, &spec.inferred_types(adapter));
+        let validated = host.handlers().validate_blocking(adapter, config, &spec.inferred_types(adapter));
         faults.extend(validated.as_ref().err().into_iter().flat_map(|error| spec.refusal(error)));
         validated.is_ok()
     });
@@ -264,6 +264,8 @@ impl HandlerSpec {
             BackendSpec::InProcess { adapter, config } => {
                 parts.push(adapter.name.as_bytes().to_vec());
                 parts.push(config.to_vec());
+                // A handler of another origin may reach other files and hosts.
+                parts.push(format!("{:?}", self.origin()).into_bytes());
             }
             BackendSpec::Remote { connection, adapter_config, session_based } => {
                 parts.push(connection.encode_to_vec());
@@ -277,6 +279,11 @@ impl HandlerSpec {
             }
         }
         Digest::of(parts.iter().map(Vec::as_slice))
+    }
+
+    /// Where its configuration comes from.
+    pub(crate) fn origin(&self) -> Origin {
+        if self.resource.is_received() { Origin::Server } else { Origin::Operator }
     }
 
     /// The name in messages of denials: as in Mixer, `name.namespace` for a handler of a compiled adapter, and the

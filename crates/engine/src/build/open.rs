@@ -46,7 +46,7 @@ impl Connect for Connector {
         Box::pin(async move {
             match &spec.backend {
                 BackendSpec::InProcess { adapter, config } => {
-                    let handler = self.host.handlers().open(adapter, config.clone()).await;
+                    let handler = self.host.handlers().open(adapter, config.clone(), spec.origin()).await;
                     let handler = handler.map_err(|error| spec.refusal(&error))?;
                     Ok(Box::new(LocalBackend::new(self.host.clone(), handler)) as BoxBackend)
                 }

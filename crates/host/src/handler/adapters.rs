@@ -13,7 +13,7 @@ use prost_reflect::MessageDescriptor;
 use tokio::runtime::Handle as Runtime;
 
 use super::{
-    blocking::BlockingThreads,
+    blocking::{BlockingThreads, OpeningThreads},
     call::{HandlerCaller, Method, TemplateMethod},
     erased::{AnyAdapter, Typed},
 };
@@ -292,7 +292,8 @@ impl AdaptersBuilder {
             templates,
             panics: Counter::default(),
         });
-        self.adapters.entries.push(Arc::new(Typed::<A> { info, threads, adapter: PhantomData }));
+        let opening = OpeningThreads::new(self.runtime.clone());
+        self.adapters.entries.push(Arc::new(Typed::<A> { info, threads, opening, adapter: PhantomData }));
         Ok(())
     }
 }

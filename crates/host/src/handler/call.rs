@@ -7,8 +7,8 @@ use prost::{Message, bytes::Bytes};
 
 use super::{
     CallError, Handler,
-    blocking::BlockingThreads,
-    erased::{BoxFuture, SHUTTING_DOWN, panic_message},
+    blocking::{BlockingThreads, SHUTTING_DOWN},
+    erased::{BoxFuture, panic_message},
 };
 use crate::metrics::CallMetrics;
 use mixer_adapter_core::{

@@ -2,6 +2,7 @@
 
 use std::sync::Arc;
 
+use crate::limits::Limit;
 use mixer_adapter_core::{
     adapter::{AdapterError, Code},
     framework::json::JsonError,
@@ -95,6 +96,20 @@ pub enum CallError {
         /// The id in the request.
         id: String,
     },
+    /// Calls and sessions may not configure the adapter.
+    #[error("adapter `{adapter}` may not be configured by calls and sessions (--adapters-in-calls)")]
+    NotInCalls {
+        /// The adapter.
+        adapter: &'static str,
+    },
+    /// A configuration or a session exceeds a limit.
+    #[error("{reason} (--{})", .limit.name())]
+    LimitExceeded {
+        /// The limit.
+        limit: Limit,
+        /// What exceeds it.
+        reason: String,
+    },
     /// The adapter refused its configuration, or could not open a handler with it.
     #[error("adapter `{adapter}` refuses its configuration: {source}")]
     Refused {
@@ -148,7 +163,8 @@ impl CallError {
             | Self::InferredType { .. } => Code::InvalidArgument,
             Self::NoConfiguration { .. } => Code::FailedPrecondition,
             Self::UnknownSession { .. } => Code::NotFound,
-            Self::NotClaimed { .. } => Code::PermissionDenied,
+            Self::NotClaimed { .. } | Self::NotInCalls { .. } => Code::PermissionDenied,
+            Self::LimitExceeded { .. } => Code::ResourceExhausted,
             Self::Refused { source, .. } | Self::Failed { source, .. } => source.code(),
             Self::Panicked { .. } | Self::InvalidAnswer { .. } => Code::Internal,
             Self::DeadlineExceeded { .. } => Code::DeadlineExceeded,

@@ -6,8 +6,11 @@ use futures_util::FutureExt as _;
 use prost::{Message as _, bytes::Bytes};
 use tokio_util::task::task_tracker::TaskTrackerToken;
 
-use super::{AdapterInfo, Closing, blocking::BlockingThreads};
-use mixer_adapter_core::adapter::{Adapter, AdapterError, Code, InferredTypes};
+use super::{
+    AdapterInfo, Closing,
+    blocking::{BlockingThreads, OpeningThreads},
+};
+use mixer_adapter_core::adapter::{Access, Adapter, AdapterError, Code, InferredTypes};
 
 /// A boxed future that can move between threads.
 pub type BoxFuture<'a, T> = Pin<Box<dyn Future<Output = T> + Send + 'a>>;
@@ -70,14 +73,21 @@ pub(crate) trait AnyAdapter: Send + Sync {
     fn info(&self) -> &Arc<AdapterInfo>;
     /// Decodes and encodes a configuration: maps become sorted, and unknown fields are dropped.
     fn canonical(&self, config: Bytes) -> Result<Bytes, prost::DecodeError>;
-    fn validate(&self, config: &Bytes, types: &InferredTypes) -> Result<(), AdapterError>;
-    fn open(&self, config: Bytes, closing: Closing) -> BoxFuture<'_, Result<Handler, AdapterError>>;
+    /// Validates on the thread of the caller, which may block.
+    fn validate_blocking(&self, config: &Bytes, types: &InferredTypes) -> Result<(), AdapterError>;
+    /// Validates on a thread that may block.
+    fn validate(&self, config: Bytes, types: InferredTypes) -> BoxFuture<'_, Result<(), AdapterError>>;
+    /// Opens a handler on a thread that may block.
+    fn open(
+        &self,
+        config: Bytes,
+        access: Access,
+        closing: Closing,
+    ) -> BoxFuture<'_, Result<Handler, AdapterError>>;
 }
 
 /// An estimate of the memory of a handler with an empty configuration, in bytes.
 const HANDLER_BYTES: usize = 512;
-
-pub(crate) const SHUTTING_DOWN: &str = "the server is shutting down";
 
 /// Returns the message of a panic.
 pub(crate) fn panic_message(panic: &(dyn Any + Send)) -> &str {
@@ -93,6 +103,7 @@ pub(crate) fn panic_message(panic: &(dyn Any + Send)) -> &str {
 pub(crate) struct Typed<A> {
     pub(crate) info: Arc<AdapterInfo>,
     pub(crate) threads: Option<BlockingThreads>,
+    pub(crate) opening: OpeningThreads,
     pub(crate) adapter: PhantomData<fn() -> A>,
 }
 
@@ -101,10 +112,18 @@ impl<A: Adapter> Typed<A> {
         A::Config::decode(config).map_err(|error| AdapterError::invalid(error.to_string()))
     }
 
-    fn panicked(&self, panic: &(dyn Any + Send)) -> AdapterError {
-        self.info.panics.inc();
-        AdapterError::new(Code::Internal, format!("it panicked: {}", panic_message(panic)))
+    fn validate_config(info: &AdapterInfo, config: Bytes, types: &InferredTypes) -> Result<(), AdapterError> {
+        let config = Self::decode(config)?;
+        let validating = AssertUnwindSafe(|| A::validate(&config, types));
+        std::panic::catch_unwind(validating)
+            .map_err(|panic| panicked(info, &*panic))?
+            .map_err(AdapterError::from)
     }
+}
+
+fn panicked(info: &AdapterInfo, panic: &(dyn Any + Send)) -> AdapterError {
+    info.panics.inc();
+    AdapterError::new(Code::Internal, format!("it panicked: {}", panic_message(panic)))
 }
 
 impl<A: Adapter> AnyAdapter for Typed<A> {
@@ -116,26 +135,32 @@ impl<A: Adapter> AnyAdapter for Typed<A> {
         A::Config::decode(config).map(|config| config.encode_to_vec().into())
     }
 
-    fn validate(&self, config: &Bytes, types: &InferredTypes) -> Result<(), AdapterError> {
-        let config = Self::decode(config.clone())?;
-        let validating = AssertUnwindSafe(|| A::validate(&config, types));
-        std::panic::catch_unwind(validating)
-            .map_err(|panic| self.panicked(&*panic))?
-            .map_err(AdapterError::from)
+    fn validate_blocking(&self, config: &Bytes, types: &InferredTypes) -> Result<(), AdapterError> {
+        Self::validate_config(&self.info, config.clone(), types)
     }
 
-    fn open(&self, config: Bytes, closing: Closing) -> BoxFuture<'_, Result<Handler, AdapterError>> {
+    fn validate(&self, config: Bytes, types: InferredTypes) -> BoxFuture<'_, Result<(), AdapterError>> {
+        let info = self.info.clone();
+        Box::pin(async move {
+            self.opening.run(async move { Self::validate_config(&info, config, &types) }).await?
+        })
+    }
+
+    fn open(
+        &self,
+        config: Bytes,
+        access: Access,
+        closing: Closing,
+    ) -> BoxFuture<'_, Result<Handler, AdapterError>> {
         Box::pin(async move {
             let bytes = HANDLER_BYTES + A::BYTES_PER_CONFIG_BYTE.saturating_mul(config.len());
-            let config = Self::decode(config)?;
-            let opening = AssertUnwindSafe(async { A::open(config).await }).catch_unwind();
-            let opened = match &self.threads {
-                None => opening.await,
-                Some(threads) => {
-                    threads.run(opening).await.ok_or_else(|| AdapterError::unavailable(SHUTTING_DOWN))?
-                }
+            let info = self.info.clone();
+            let opening = async move {
+                let config = Self::decode(config)?;
+                let opening = AssertUnwindSafe(async { A::open_within(config, access).await });
+                opening.catch_unwind().await.unwrap_or_else(|panic| Err(panicked(&info, &*panic)))
             };
-            let object = opened.unwrap_or_else(|panic| Err(self.panicked(&*panic)))?;
+            let object = self.opening.run(opening).await??;
             Ok(Handler {
                 adapter: self.info.clone(),
                 object: Some(Box::new(object)),

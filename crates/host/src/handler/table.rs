@@ -12,12 +12,14 @@ use tokio::sync::oneshot;
 
 use super::{
     AdapterInfo, Adapters, CallError, Closing, Handler,
+    blocking::SHUTTING_DOWN,
     cache::{Capacity, HandlerCache},
-    erased::{AnyAdapter, SHUTTING_DOWN},
+    erased::AnyAdapter,
     open_handlers::{Entry, OpenHandlers},
 };
+use crate::origin::{AccessPolicy, Origin};
 use mixer_adapter_core::{
-    adapter::{AdapterError, InferredTypes},
+    adapter::{Access, AdapterError, InferredTypes},
     framework::{digest::Digest, json::JsonError},
 };
 
@@ -29,6 +31,8 @@ pub struct TableLimits {
     /// The maximum memory of these handlers in bytes, as estimated from their configurations
     /// ([`Adapter::BYTES_PER_CONFIG_BYTE`](mixer_adapter_core::Adapter::BYTES_PER_CONFIG_BYTE)).
     pub cached_bytes: usize,
+    /// The maximum size in bytes of the configuration of a call or a session.
+    pub max_config_size: usize,
     /// Evicts a cached handler after this time without a call; `None` disables eviction by time.
     pub idle: Option<Duration>,
     /// How long a refusal is returned before the configuration is tried again.
@@ -42,6 +46,7 @@ impl Default for TableLimits {
         Self {
             cached_handlers: 10_000,
             cached_bytes: 64 << 20,
+            max_config_size: 2 << 20,
             idle: Some(Duration::from_secs(24 * 60 * 60)),
             remember_refusals: Duration::from_secs(5),
             open_timeout: Duration::from_secs(60),
@@ -59,6 +64,8 @@ pub struct HandlerTable {
     open: Mutex<OpenHandlers>,
     refusals: Refusals,
     open_timeout: Duration,
+    max_config_size: usize,
+    access: AccessPolicy,
     closing: Closing,
 }
 
@@ -81,7 +88,33 @@ impl HandlerTable {
         let cache = Arc::new(HandlerCache::new(adapters.iter().count(), capacity, limits.idle));
         let refusals = Cache::builder().max_capacity(REFUSALS).time_to_live(limits.remember_refusals).build();
         let open_timeout = limits.open_timeout;
-        Self { adapters, cache, open: Mutex::default(), refusals, open_timeout, closing }
+        Self {
+            adapters,
+            cache,
+            open: Mutex::default(),
+            refusals,
+            open_timeout,
+            max_config_size: limits.max_config_size,
+            access: AccessPolicy::default(),
+            closing,
+        }
+    }
+
+    pub(crate) fn set_access(&mut self, access: AccessPolicy) {
+        self.access = access;
+    }
+
+    /// Checks that a call or a session may configure an adapter.
+    pub(crate) fn check_configurable(&self, adapter: &AdapterInfo) -> Result<(), CallError> {
+        match self.access.may_configure(adapter.name) {
+            true => Ok(()),
+            false => Err(CallError::NotInCalls { adapter: adapter.name }),
+        }
+    }
+
+    /// Returns the maximum size of the configuration of a call or a session.
+    pub(crate) fn max_config_size(&self) -> usize {
+        self.max_config_size
     }
 
     /// Returns the handler cached for exactly these bytes of configuration.
@@ -136,32 +169,60 @@ impl HandlerTable {
         })
     }
 
-    /// Validates a canonical configuration with the adapter.
+    /// Validates a canonical configuration with the adapter, on the thread of the caller, which may block.
     ///
     /// # Errors
     /// [`CallError::Refused`] with the faults that the adapter finds.
-    pub fn validate(
+    pub fn validate_blocking(
         &self,
         adapter: &AdapterInfo,
         config: &Bytes,
         types: &InferredTypes,
     ) -> Result<(), CallError> {
-        self.adapters.entry(adapter).validate(config, types).map_err(|error| refused(adapter, error))
+        self.adapters.entry(adapter).validate_blocking(config, types).map_err(|error| refused(adapter, error))
+    }
+
+    /// Validates a canonical configuration with the adapter, on a thread that may block.
+    ///
+    /// # Errors
+    /// [`CallError::Refused`] with the faults that the adapter finds.
+    pub(crate) async fn validate(
+        &self,
+        adapter: &AdapterInfo,
+        config: &Bytes,
+        types: &InferredTypes,
+    ) -> Result<(), CallError> {
+        let validating = self.adapters.entry(adapter).validate(config.clone(), types.clone());
+        let late = |_| {
+            let text = format!("its configuration was not validated after {:?}", self.open_timeout);
+            Err(AdapterError::unavailable(text))
+        };
+        let validated = tokio::time::timeout(self.open_timeout, validating).await.unwrap_or_else(late);
+        validated.map_err(|error| refused(adapter, error))
     }
 
     /// Returns the open handler of a canonical configuration, or opens one. Concurrent callers share one opening.
     ///
-    /// A handler is opened on the runtime that outlives calls. If the caller's deadline passes first, the handler is
+    /// A handler is opened on threads that may block and outlive calls. If the deadline of a call passes first, the handler is
     /// cached for the next call.
     ///
     /// # Errors
     /// [`CallError::Refused`] if the adapter refuses the configuration, or did so in the last seconds.
-    pub async fn open(&self, adapter: &AdapterInfo, config: Bytes) -> Result<Arc<Handler>, CallError> {
-        let digest = Digest::of([adapter.name.as_bytes(), &config]);
+    pub async fn open(
+        &self,
+        adapter: &AdapterInfo,
+        config: Bytes,
+        origin: Origin,
+    ) -> Result<Arc<Handler>, CallError> {
+        let access = self.access.of(origin);
+        // Handlers with different rights are not shared.
+        let rights: &[u8] = if access.is_limited() { b"limited" } else { b"" };
+        let digest = Digest::of([adapter.name.as_bytes(), &config, rights]);
         let entry = self.open_handlers().entry(digest);
         let opening = Opening {
             adapter: self.adapters.entry(adapter).clone(),
             config: config.clone(),
+            access,
             digest,
             refusals: self.refusals.clone(),
             closing: self.closing.clone(),
@@ -171,7 +232,10 @@ impl HandlerTable {
         let (cache, index) = (self.cache.clone(), adapter.index);
         self.closing.runtime().spawn(async move {
             let outcome = opening.run(entry).await;
-            if let Err(Ok(unclaimed)) = answer.send(outcome) {
+            // Calls find cached handlers, so those with the rights of others are not cached.
+            if let Err(Ok(unclaimed)) = answer.send(outcome)
+                && origin == Origin::Call
+            {
                 cache.insert(index, config, &unclaimed);
             }
         });
@@ -183,6 +247,7 @@ impl HandlerTable {
 struct Opening {
     adapter: Arc<dyn AnyAdapter>,
     config: Bytes,
+    access: Access,
     digest: Digest,
     refusals: Refusals,
     closing: Closing,
@@ -199,7 +264,7 @@ impl Opening {
         if let Some(refusal) = self.refusals.get(&self.digest) {
             return Err(refusal);
         }
-        let opening = self.adapter.open(self.config, self.closing);
+        let opening = self.adapter.open(self.config, self.access, self.closing);
         let not_open =
             |_| Err(AdapterError::unavailable(format!("it was not open after {:?}", self.timeout)));
         match tokio::time::timeout(self.timeout, opening).await.unwrap_or_else(not_open) {

@@ -7,10 +7,12 @@ use std::{
 
 use prost::bytes::Bytes;
 
-use super::{AnnouncedInstance, Release, Session, SessionId};
+use super::{AnnouncedInstance, Release, Session, SessionId, SessionLimitError};
 use crate::{
     Host,
     handler::{AdapterInfo, CallError, Caller},
+    limits::Limit,
+    origin::Origin,
 };
 use mixer_adapter_core::{
     adapter::{InferredType, InferredTypes},
@@ -31,8 +33,8 @@ impl Host {
     ///
     /// # Errors
     /// The configuration or an inferred type is refused.
-    pub fn validate(&self, new: NewSession) -> Result<(), CallError> {
-        self.check(new).map(drop)
+    pub async fn validate(&self, new: NewSession) -> Result<(), CallError> {
+        self.check(new).await.map(drop)
     }
 
     /// Creates a session, or acquires the existing one with the same configuration and types. Equal requests have the same
@@ -80,27 +82,49 @@ impl Host {
     }
 
     async fn try_create_session(&self, new: NewSession, caller: &Caller) -> Result<SessionId, CallError> {
-        let (adapter, config, types) = self.check(new)?;
+        let (adapter, config, types) = self.check(new).await?;
         let id = self.session_id(&adapter, &config, &types);
         if self.sessions.acquire(&id, caller).is_some() {
             return Ok(id);
         }
-        let handler = self.handlers.open(&adapter, config).await?;
+        let limits = self.session_options.limits;
+        if self.sessions.total() >= limits.sessions {
+            return Err(self.too_many_sessions(SessionLimitError::Sessions));
+        }
+        let handler = self.handlers.open(&adapter, config, Origin::Call).await?;
         let instances = types.iter().map(|inferred| AnnouncedInstance {
             name: inferred.instance.as_str().into(),
             template: inferred.template,
         });
-        self.sessions.create(Session::new(id, handler, instances.collect()), caller);
+        let session = Session::new(id, handler, instances.collect());
+        self.sessions.create(session, caller, limits).map_err(|error| self.too_many_sessions(error))?;
         Ok(id)
     }
 
-    fn check(&self, new: NewSession) -> Result<(Arc<AdapterInfo>, Bytes, InferredTypes), CallError> {
+    fn too_many_sessions(&self, error: SessionLimitError) -> CallError {
+        let limits = self.session_options.limits;
+        match error {
+            SessionLimitError::Sessions => {
+                self.limit_exceeded(Limit::Sessions, format!("{} sessions are open", limits.sessions))
+            }
+            SessionLimitError::Bytes => self.limit_exceeded(
+                Limit::SessionBytes,
+                format!("open sessions take {} bytes, as estimated from their configurations", limits.bytes),
+            ),
+        }
+    }
+
+    async fn check(&self, new: NewSession) -> Result<(Arc<AdapterInfo>, Bytes, InferredTypes), CallError> {
         let types = self.inferred_types(new.inferred_types)?;
         let mut templates: Vec<&str> = types.iter().map(|inferred| inferred.template).collect();
         templates.sort_unstable();
         templates.dedup();
-        let (adapter, config) = self.select_adapter(new.adapter_config, &templates, &types)?;
-        self.handlers.validate(&adapter, &config, &types)?;
+        if let Some(config) = &new.adapter_config {
+            self.check_config_size(config)?;
+        }
+        let (adapter, config) = self.select_adapter(new.adapter_config, &templates, &types).await?;
+        self.handlers.check_configurable(&adapter)?;
+        self.handlers.validate(&adapter, &config, &types).await?;
         Ok((adapter, config, types))
     }
 

@@ -8,7 +8,10 @@ use std::{
     },
 };
 
-use super::{Release, STEPS_TO_EXPIRE, Session, SessionId, SessionLookup, SessionStore, SessionSummary};
+use super::{
+    Release, STEPS_TO_EXPIRE, Session, SessionId, SessionLimitError, SessionLimits, SessionLookup,
+    SessionStore, SessionSummary,
+};
 use crate::handler::{Caller, Handler};
 
 /// The sessions of one process.
@@ -26,6 +29,8 @@ struct Sessions {
     connections: HashMap<u64, ConnectionSessions>,
     /// The number of claims so far, which orders them.
     next_order: u64,
+    /// An estimate of the memory of all sessions.
+    bytes: usize,
 }
 
 /// Sessions by instance name and order of their newest claim: the newest session of an instance is the last of its range.
@@ -188,6 +193,7 @@ impl Sessions {
             }
         }
         let stored = self.by_id.remove(id)?;
+        self.bytes = self.bytes.saturating_sub(stored.session.bytes());
         for instance in &stored.session.instances {
             self.by_instance.remove(&(instance.name.clone(), stored.order));
         }
@@ -256,12 +262,35 @@ impl SessionStore for MemoryStore {
         Some(session)
     }
 
-    fn create(&self, session: Session, caller: &Caller) -> Arc<Session> {
+    fn create(
+        &self,
+        session: Session,
+        caller: &Caller,
+        limits: SessionLimits,
+    ) -> Result<(), SessionLimitError> {
         session.touch(self.clock.load(Relaxed));
-        let (id, session) = (session.id, Arc::new(session));
+        let (id, bytes) = (session.id, session.bytes());
         let mut sessions = self.write();
-        sessions.by_id.entry(id).or_insert_with(|| StoredSession::new(session.clone()));
-        sessions.acquire(&id, caller).unwrap_or(session)
+        if !sessions.by_id.contains_key(&id) {
+            let total = sessions.bytes.saturating_add(bytes);
+            // Dropped after the lock is released, because dropping a session may close its handler.
+            if sessions.by_id.len() >= limits.sessions {
+                drop(sessions);
+                return Err(SessionLimitError::Sessions);
+            }
+            if total > limits.bytes {
+                drop(sessions);
+                return Err(SessionLimitError::Bytes);
+            }
+            sessions.bytes = total;
+            sessions.by_id.insert(id, StoredSession::new(Arc::new(session)));
+        }
+        sessions.acquire(&id, caller);
+        Ok(())
+    }
+
+    fn total(&self) -> usize {
+        self.read().by_id.len()
     }
 
     fn release(&self, id: &SessionId, caller: &Caller) -> Release {

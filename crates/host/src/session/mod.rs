@@ -23,12 +23,39 @@ pub struct SessionOptions {
     pub key: SessionKey,
     /// The sessions that calls without id and configuration can find.
     pub lookup: SessionLookup,
+    /// Limits on all sessions.
+    pub limits: SessionLimits,
+}
+
+/// Limits on all sessions of a process.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct SessionLimits {
+    /// The maximum number of sessions.
+    pub sessions: usize,
+    /// The maximum memory of their handlers and announced instances in bytes, as estimated from their configurations
+    /// ([`Adapter::BYTES_PER_CONFIG_BYTE`](mixer_adapter_core::Adapter::BYTES_PER_CONFIG_BYTE)).
+    pub bytes: usize,
+}
+
+impl Default for SessionLimits {
+    fn default() -> Self {
+        Self { sessions: 100_000, bytes: 64 << 20 }
+    }
+}
+
+/// The limit that a new session exceeds.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum SessionLimitError {
+    /// [`SessionLimits::sessions`].
+    Sessions,
+    /// [`SessionLimits::bytes`].
+    Bytes,
 }
 
 impl Default for SessionOptions {
     /// A random key, and calls find sessions of their own connection only.
     fn default() -> Self {
-        Self { key: SessionKey::random(), lookup: SessionLookup::Own }
+        Self { key: SessionKey::random(), lookup: SessionLookup::Own, limits: SessionLimits::default() }
     }
 }
 
@@ -43,6 +70,12 @@ impl SessionOptions {
     #[must_use]
     pub fn with_lookup(self, lookup: SessionLookup) -> Self {
         Self { lookup, ..self }
+    }
+
+    /// Sets the limits on all sessions.
+    #[must_use]
+    pub fn with_limits(self, limits: SessionLimits) -> Self {
+        Self { limits, ..self }
     }
 }
 
@@ -93,6 +126,12 @@ impl Session {
         })
     }
 
+    /// Returns an estimate of the memory it takes, in bytes.
+    fn bytes(&self) -> usize {
+        let names: usize = self.instances.iter().map(|instance| instance.name.len() + INSTANCE_BYTES).sum();
+        SESSION_BYTES + self.handler.bytes() + names
+    }
+
     fn touch(&self, step: u32) {
         // Most calls find the step unchanged; not writing it keeps the cache line shared among cores.
         if self.used.load(Relaxed) != step {
@@ -100,6 +139,10 @@ impl Session {
         }
     }
 }
+
+/// Estimates of the memory of a session and of the index entries of an instance, in bytes.
+const SESSION_BYTES: usize = 256;
+const INSTANCE_BYTES: usize = 128;
 
 /// A session as shown on `/sessions`: without its configuration, which may contain secrets, and without the whole id, which
 /// gives access to it.
@@ -139,7 +182,18 @@ pub trait SessionStore: Send + Sync {
     fn acquire(&self, id: &SessionId, caller: &Caller) -> Option<Arc<Session>>;
 
     /// Stores a new session with one claim. If an equal session was stored meanwhile, adds a claim to that.
-    fn create(&self, session: Session, caller: &Caller) -> Arc<Session>;
+    ///
+    /// # Errors
+    /// The limit that the session exceeds.
+    fn create(
+        &self,
+        session: Session,
+        caller: &Caller,
+        limits: SessionLimits,
+    ) -> Result<(), SessionLimitError>;
+
+    /// Returns the number of sessions.
+    fn total(&self) -> usize;
 
     /// Removes one claim of the caller, or else an abandoned one. Without claims the session ends; its handler closes after
     /// calls in flight.

@@ -1,0 +1,73 @@
+//! Where a configuration comes from, and what follows for it.
+
+use std::collections::BTreeSet;
+
+use mixer_adapter_core::adapter::{Access, AccessLimits};
+
+/// Where a configuration comes from.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Origin {
+    /// Files of the operator.
+    Operator,
+    /// A configuration server, over MCP or xDS.
+    Server,
+    /// A call or a session.
+    Call,
+}
+
+/// What configurations may reach and configure, by their origin. By default those of servers, calls and sessions may configure
+/// every adapter, and reach no file and no host.
+#[derive(Clone, Debug)]
+#[non_exhaustive]
+pub struct AccessPolicy {
+    /// What configurations of calls and sessions may reach.
+    pub calls: Access,
+    /// What configurations of servers may reach.
+    pub servers: Access,
+    /// The adapters that calls and sessions may configure; `None` for all.
+    pub adapters_in_calls: Option<BTreeSet<String>>,
+}
+
+impl Default for AccessPolicy {
+    fn default() -> Self {
+        Self::limited(AccessLimits::default())
+    }
+}
+
+impl AccessPolicy {
+    /// Lets every configuration reach everything: for tests, and programs that trust all of their clients.
+    pub fn unrestricted() -> Self {
+        let everything = Access::unrestricted();
+        Self { calls: everything.clone(), servers: everything, adapters_in_calls: None }
+    }
+
+    /// Lets configurations of calls, sessions and servers reach what is within limits.
+    pub fn limited(limits: AccessLimits) -> Self {
+        let limited = Access::limited(limits);
+        Self { calls: limited.clone(), servers: limited, adapters_in_calls: None }
+    }
+
+    /// Lets configurations of servers reach everything.
+    #[must_use]
+    pub fn with_trusted_servers(self) -> Self {
+        Self { servers: Access::unrestricted(), ..self }
+    }
+
+    /// Lets calls and sessions configure these adapters only.
+    #[must_use]
+    pub fn with_adapters_in_calls(self, names: impl IntoIterator<Item = String>) -> Self {
+        Self { adapters_in_calls: Some(names.into_iter().collect()), ..self }
+    }
+
+    pub(crate) fn of(&self, origin: Origin) -> Access {
+        match origin {
+            Origin::Operator => Access::unrestricted(),
+            Origin::Server => self.servers.clone(),
+            Origin::Call => self.calls.clone(),
+        }
+    }
+
+    pub(crate) fn may_configure(&self, adapter: &str) -> bool {
+        self.adapters_in_calls.as_ref().is_none_or(|names| names.contains(adapter))
+    }
+}

@@ -1,0 +1,115 @@
+//! Opening that blocks, and limits on what calls and sessions keep.
+
+use std::time::Duration;
+
+use futures_util::future::join_all;
+use mixer_adapter::{
+    proto::CheckResult,
+    template::{ListEntry, Template as _},
+    tonic::Code,
+};
+use mixer_adapter_host::{
+    handler::TableLimits,
+    session::{SessionLimits, SessionOptions},
+};
+use test_adapters::{Probe, ledger, params::probe::Params};
+
+use crate::{
+    requests::{entry, probe, session},
+    support::{Client, Failure, Serving, any, until},
+};
+
+async fn call(client: &Client, config: &Params) -> Result<CheckResult, Failure> {
+    client.call(ListEntry::METHOD, &entry(any(config), "allow")).await
+}
+
+async fn create(client: &Client, config: &Params) -> (i32, String) {
+    let status = client.create_session(session(any(config))).await.status.unwrap();
+    (status.code, status.message)
+}
+
+/// Everything runs on one thread here, so that whatever blocks it stops the test.
+#[tokio::test]
+async fn openings_and_validations_that_block_stop_nobody_else() {
+    let serving = Serving::start(|adapters| adapters.add::<Probe>()).await;
+    let (client, ledger) = (serving.connect().await, ledger("blocks in open"));
+    let blocked = (0..3).flat_map(|seq| {
+        let config = Params { seq, ..probe("blocks in open") };
+        [
+            Params { open: "block".to_owned(), ..config.clone() },
+            Params { fault: "block".to_owned(), ..config },
+        ]
+    });
+    let calls: Vec<_> = blocked
+        .map(|config| {
+            let client = client.clone();
+            tokio::spawn(async move { call(&client, &config).await })
+        })
+        .collect();
+    until("three handlers are being opened", || ledger.opened() == 3).await;
+    assert!(call(&client, &probe("opens meanwhile")).await.is_ok());
+    assert_eq!(create(&client, &probe("opens meanwhile")).await.0, 0);
+    assert_eq!(serving.get("/healthz").await.0, 200);
+    ledger.open_gate();
+    for answer in join_all(calls).await {
+        assert!(answer.unwrap().is_ok());
+    }
+}
+
+#[tokio::test]
+async fn an_opening_that_blocks_for_too_long_is_given_up() {
+    let limits = TableLimits { open_timeout: Duration::from_millis(50), ..TableLimits::default() };
+    let serving = Serving::with(|adapters| adapters.add::<Probe>(), Default::default(), limits).await;
+    let (client, ledger) = (serving.connect().await, ledger("blocks for too long"));
+    let config = Params { open: "block".to_owned(), ..probe("blocks for too long") };
+    assert_eq!(call(&client, &config).await.unwrap_err().code, Code::Unavailable);
+    ledger.open_gate();
+}
+
+#[tokio::test]
+async fn configurations_are_as_long_as_the_limit_at_most() {
+    let limits = TableLimits { max_config_size: 1_000, ..TableLimits::default() };
+    let serving = Serving::with(|adapters| adapters.add::<Probe>(), Default::default(), limits).await;
+    let client = serving.connect().await;
+    let config = |length: usize| Params { open: "x".repeat(length), ..probe("config size") };
+    assert!(call(&client, &config(900)).await.is_ok());
+    let failure = call(&client, &config(1_000)).await.unwrap_err();
+    assert_eq!(failure.code, Code::ResourceExhausted);
+    assert_eq!(failure.message, "the configuration has 1016 bytes; the limit is 1000 (--max-config-size)");
+    assert_eq!(create(&client, &config(1_000)).await, (Code::ResourceExhausted as i32, failure.message));
+    let refused = serving.metric("mixer_adapter_limit_refusals_total{limit=\"max-config-size\"}").await;
+    assert_eq!(refused, 2.0);
+}
+
+#[tokio::test]
+async fn sessions_are_limited_in_number_and_memory() {
+    let number = SessionLimits { sessions: 2, ..SessionLimits::default() };
+    // Three short configurations fit, or one of 4,000 bytes, which counts four times.
+    let bytes = SessionLimits { bytes: 20_000, ..SessionLimits::default() };
+    for (limits, length, name) in [(number, 0, "max-sessions"), (bytes, 4_000, "memory-limit")] {
+        let options = SessionOptions::default().with_limits(limits);
+        let serving = Serving::with_sessions(|adapters| adapters.add::<Probe>(), options).await;
+        let client = serving.connect().await;
+        let config = |seq| Params { seq, open: "x".repeat(length), ..probe("session limits") };
+        let made = async |seq| client.create_session(session(any(&config(seq)))).await;
+        let mut ids = Vec::new();
+        let refused = loop {
+            let answer = made(ids.len() as i64).await;
+            match answer.status.unwrap() {
+                status if status.code == 0 => ids.push(answer.session_id),
+                status => break status,
+            }
+        };
+        assert_eq!(refused.code, Code::ResourceExhausted as i32);
+        assert!(refused.message.ends_with(&format!("(--{name})")), "{}", refused.message);
+        assert_eq!(ids.len(), if length == 0 { 2 } else { 1 });
+        let series = format!("mixer_adapter_limit_refusals_total{{limit=\"{name}\"}}");
+        assert_eq!(serving.metric(&series).await, 1.0);
+        // Another claim on a session takes no room, and the end of one makes room.
+        assert_eq!(create(&client, &config(0)).await.0, 0);
+        for _ in 0..2 {
+            assert_eq!(client.close_session(&ids[0]).await.status.unwrap().code, 0);
+        }
+        assert_eq!(create(&client, &config(9)).await.0, 0);
+    }
+}
