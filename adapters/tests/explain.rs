@@ -165,7 +165,7 @@ fn body(answer: &str) -> Json {
 #[test]
 fn the_admin_port_explains_a_check_by_query_and_by_body() {
     let server = Server::start(&[]);
-    let found = body(&server.get("/explain?request.path=%2Fadmin&source.ip=ip:10.0.0.1&quota=requests"));
+    let found = body(&server.get("/explain?request.path=%2Fadmin&source.ip=ip:10.0.0.1"));
     assert_eq!(found["response"]["status"]["code"], "PERMISSION_DENIED");
     assert_eq!(found["trace"]["steps"][0]["rule"], "check-path.rule.istio-system");
     let found = body(&server.post("/explain?quota=requests", &json!({"request.path": "/a+b"}).to_string()));

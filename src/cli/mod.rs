@@ -14,6 +14,7 @@ mod input;
 mod log_args;
 mod manifest;
 mod mixer;
+mod port_args;
 mod request_limit_args;
 mod rpc_client;
 mod rpc_error;

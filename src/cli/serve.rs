@@ -9,10 +9,12 @@ use std::{
 
 use anyhow::Context as _;
 use clap::{Args, ValueEnum};
+use tokio::sync::Notify;
 
 use super::{
     config_args::{ConfigArgs, SAMPLE},
     log_args::LogArgs,
+    port_args::{PortArgs, PortSecurity},
     request_limit_args::RequestLimitArgs,
     signals::Signals,
     source_args::{OpenedSources, SourceArgs},
@@ -176,6 +178,9 @@ pub(super) struct Serve {
     envoy: super::envoy_args::EnvoyArgs,
 
     #[command(flatten)]
+    port: PortArgs,
+
+    #[command(flatten)]
     logging: LogArgs,
 }
 
@@ -215,12 +220,16 @@ impl Serve {
         let threads =
             self.threads.unwrap_or_else(|| std::thread::available_parallelism().map_or(1, usize::from));
         let workers = Workers::start(threads).context("cannot start the threads that serve calls")?;
+        let security = Arc::new(self.port.open()?);
         let signals = Signals::handle(self.grace)?;
+        background.spawn(reload(security.clone(), signals.reload.clone()));
         let served = background.block_on(async {
             let mixer = Arc::new(Mixer::new().with_limits(self.request_limits.limits()));
             let controller = self.controller(&mixer, &host);
             let status = controller.status();
-            let server = Server::new(host.clone(), self.options()).mixer(mixer.clone());
+            let server = Server::new(host.clone(), self.options())
+                .mixer(mixer.clone())
+                .secured(security.tls.clone(), security.authorization.clone());
             let server = server.config_status(status.clone());
             #[cfg(feature = "envoy")]
             let server = server.envoy(self.envoy.services(&mixer));
@@ -340,6 +349,15 @@ impl Serve {
             explain: self.explain,
             ..ServerOptions::default()
         }
+    }
+}
+
+/// Reads certificates and tokens again at each SIGHUP. Directories of configuration are watched all the time.
+async fn reload(security: Arc<PortSecurity>, requested: Arc<Notify>) {
+    loop {
+        requested.notified().await;
+        tracing::info!("SIGHUP: reloading certificates and tokens");
+        security.reload();
     }
 }
 

@@ -1,7 +1,10 @@
-use std::time::Duration;
+use std::{sync::Arc, time::Duration};
 
 use anyhow::Context as _;
-use tokio::signal::unix::{SignalKind, signal};
+use tokio::{
+    signal::unix::{SignalKind, signal},
+    sync::Notify,
+};
 use tokio_util::sync::CancellationToken;
 
 use mixer_adapter_net::OwnThread;
@@ -16,6 +19,8 @@ const INTERRUPTED: i32 = 130;
 pub(super) struct Signals {
     /// Is cancelled by the first SIGTERM or Ctrl-C.
     pub(super) stop: CancellationToken,
+    /// Is notified by each SIGHUP.
+    pub(super) reload: Arc<Notify>,
     _thread: OwnThread,
 }
 
@@ -28,7 +33,15 @@ impl Signals {
         let entered = thread.runtime().enter();
         let mut terminate = signal(SignalKind::terminate()).context("cannot handle SIGTERM")?;
         let mut interrupt = signal(SignalKind::interrupt()).context("cannot handle SIGINT")?;
+        let mut hangup = signal(SignalKind::hangup()).context("cannot handle SIGHUP")?;
         drop(entered);
+        let reload = Arc::new(Notify::new());
+        let requested = reload.clone();
+        thread.runtime().spawn(async move {
+            while hangup.recv().await.is_some() {
+                requested.notify_one();
+            }
+        });
         let first = stop.clone();
         thread.runtime().spawn(async move {
             tokio::select! {
@@ -47,7 +60,7 @@ impl Signals {
             tokio::time::sleep(MARGIN / 6).await;
             exit(1);
         });
-        Ok(Self { stop, _thread: thread })
+        Ok(Self { stop, reload, _thread: thread })
     }
 }
 

@@ -17,6 +17,10 @@ pub(super) enum ValueError {
     Timeout,
     #[error("write a number of bytes, also with Ki, Mi or Gi: 268435456, 256Mi")]
     Bytes,
+    #[error("write the name of a header, such as x-api-key")]
+    Header,
+    #[error("write GROUP=NAME, such as mixer=spiffe://cluster.local/ns/istio-system/sa/proxy")]
+    Grant,
     #[error("{0}; write HOST:PORT, with port 0 for a free one")]
     Address(#[source] io::Error),
     #[error("the name has no address")]
@@ -52,6 +56,17 @@ pub(super) fn duration(text: &str) -> Result<Duration, ValueError> {
 /// Parses a duration that cannot be zero.
 pub(super) fn timeout(text: &str) -> Result<Duration, ValueError> {
     unless_zero(duration(text)?).ok_or(ValueError::Timeout)
+}
+
+/// Parses the name of a header.
+pub(super) fn header(text: &str) -> Result<http::HeaderName, ValueError> {
+    text.parse().map_err(|_| ValueError::Header)
+}
+
+/// Parses a group of services and the name of a client that may call them.
+pub(super) fn grant(text: &str) -> Result<(String, String), ValueError> {
+    let (group, name) = text.split_once('=').ok_or(ValueError::Grant)?;
+    Ok((group.to_owned(), name.to_owned()))
 }
 
 /// Parses a number of bytes: `268435456`, `256Mi`.

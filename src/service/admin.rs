@@ -1,15 +1,20 @@
 //! The admin port: plain HTTP for people and machines. No page but `/explain` shows values of a configuration, which may hold secrets.
 
 use std::{
+    net::IpAddr,
     sync::{Arc, Mutex, PoisonError},
     time::Duration,
 };
 
 use axum::{
     Json, Router,
-    extract::State,
-    http::{StatusCode, header::CONTENT_TYPE},
-    response::{Html, IntoResponse},
+    extract::{Request, State},
+    http::{
+        StatusCode,
+        header::{CONTENT_TYPE, HOST},
+    },
+    middleware::{self, Next},
+    response::{Html, IntoResponse, Response},
     routing::get,
 };
 use futures_util::future::join_all;
@@ -67,7 +72,36 @@ const LIMITS: ConnectionLimits = ConnectionLimits {
 
 /// Serves the admin port on the current runtime until `stop` is cancelled.
 pub(crate) async fn serve(listener: TcpListener, router: Router, stop: CancellationToken) {
+    let router = match listener.local_addr().is_ok_and(|address| address.ip().is_loopback()) {
+        true => router.layer(middleware::from_fn(check_origin)),
+        false => router,
+    };
     Listener::from(listener).serve(LIMITS, &Workers::here(), move |_| router.clone(), stop).await;
+}
+
+/// Refuses requests that a page of another site makes through a browser on this machine: a loopback port trusts its clients.
+async fn check_origin(request: Request, next: Next) -> Response {
+    let headers = request.headers();
+    let of_browser = headers.get("sec-fetch-site").is_some_and(|site| site == "cross-site");
+    let host = headers.get(HOST).map(|host| String::from_utf8_lossy(host.as_bytes()));
+    match host {
+        _ if of_browser => (StatusCode::FORBIDDEN, "requests of other sites are refused\n").into_response(),
+        Some(host) if !is_local(&host) => {
+            let reason = format!("{host:?} is not a name of this machine's loopback address\n");
+            (StatusCode::FORBIDDEN, reason).into_response()
+        }
+        _ => next.run(request).await,
+    }
+}
+
+/// Whether a Host header names the loopback address, with any port.
+fn is_local(host: &str) -> bool {
+    let name = match host.rsplit_once(':') {
+        Some((name, port)) if port.bytes().all(|byte| byte.is_ascii_digit()) => name,
+        _ => host,
+    };
+    let address = name.trim_matches(['[', ']']).parse::<IpAddr>();
+    name.eq_ignore_ascii_case("localhost") || address.is_ok_and(|address| address.is_loopback())
 }
 
 async fn ready(State(readiness): State<Readiness>) -> (StatusCode, String) {

@@ -26,7 +26,8 @@ use mixer_adapter_config::mcp::metrics::McpMetrics;
 use mixer_adapter_engine::{ConfigStatus, Mixer, RequestLimits};
 use mixer_adapter_host::{Host, session::STEPS_TO_EXPIRE};
 use mixer_adapter_net::{
-    Connection, ConnectionLimits, HttpService, LimitHits, Listener, OwnThread, Protocol, Workers,
+    Authorization, Connection, ConnectionLimits, HttpService, LimitHits, Listener, OwnThread, Protocol,
+    Workers, tls,
 };
 
 /// Limits of a server on connections and calls.
@@ -143,6 +144,28 @@ pub struct Server {
     options: ServerOptions,
     readiness: Readiness,
     additional: Vec<AdditionalServices>,
+    tls: Option<Arc<tls::Server>>,
+    authorization: Arc<Authorization>,
+}
+
+/// The groups of services that policies name.
+pub(crate) const SERVICE_GROUPS: [&str; 6] =
+    [TEMPLATES, "sessions", "mixer", "explain", "reflection", "envoy"];
+
+const TEMPLATES: &str = "templates";
+
+/// The group of the service that a path belongs to; `None` for health, which everybody may ask.
+pub(crate) fn service_group(path: &str) -> Option<&'static str> {
+    let service = path.trim_start_matches('/').split('/').next().unwrap_or_default();
+    match service {
+        backend::SERVICE => Some("sessions"),
+        super::mixer::SERVICE => Some("mixer"),
+        explain::SERVICE => Some("explain"),
+        "grpc.health.v1.Health" => None,
+        _ if service.starts_with("grpc.reflection.") => Some("reflection"),
+        _ if service.starts_with("envoy.") => Some("envoy"),
+        _ => Some(TEMPLATES),
+    }
 }
 
 impl fmt::Debug for Server {
@@ -164,7 +187,16 @@ impl Server {
             options,
             readiness: Readiness::default(),
             additional: Vec::new(),
+            tls: None,
+            authorization: Arc::new(Authorization::open(service_group)),
         }
+    }
+
+    /// Serves TLS on the gRPC port, or plain text without; the clients that `authorization` knows may call what it allows.
+    #[must_use]
+    pub fn secured(mut self, tls: Option<Arc<tls::Server>>, authorization: Arc<Authorization>) -> Self {
+        (self.tls, self.authorization) = (tls, authorization);
+        self
     }
 
     /// Serves the Mixer API, too.
@@ -256,7 +288,12 @@ impl Bound {
     where
         L: Layer<GrpcService, Service: HttpService> + Clone + Send + 'static,
     {
-        let Server { host, mixer, config, options, readiness, additional } = self.server;
+        let Server { host, mixer, config, options, readiness, additional, tls, authorization } = self.server;
+        if !authorization.authenticates() && !is_loopback(&self.grpc) {
+            tracing::warn!(
+                "clients of the gRPC port are not authenticated, and it is open to other machines: see --tls-client-ca-file and --token-file"
+            );
+        }
         let (health_reporter, health) = tonic_health::server::health_reporter();
         let mut services = service_names(&host, mixer.is_some());
         services
@@ -277,7 +314,8 @@ impl Bound {
             routes = (services.routes)(routes);
         }
         let routes = routes.prepare();
-        let grpc = GrpcService::new(methods, options.call_limits(), routes);
+        let grpc =
+            GrpcService::with_authorization(methods, authorization.clone(), options.call_limits(), routes);
         let mut registry = metrics::registry(&host);
         registry.register_collector(Box::new(McpMetrics));
         if let Some(mixer) = mixer.clone() {
@@ -319,7 +357,20 @@ impl Bound {
             let guard = OpenConnection { host: host_of_sessions.clone(), id: connection.id };
             layer.layer(grpc.on_connection(connection).with_guard(guard))
         };
-        let serve = Listener::from(self.grpc).count_limits(hits).serve(
+        if let Some(tokens) = authorization.tokens().cloned() {
+            let stop = draining.clone();
+            background.spawn(async move {
+                tokio::select! {
+                    never = tokens.watch() => match never {},
+                    () = stop.cancelled() => {}
+                }
+            });
+        }
+        let listener = match tls {
+            Some(tls) => Listener::with_tls(self.grpc, tls),
+            None => Listener::from(self.grpc),
+        };
+        let serve = listener.count_limits(hits).serve(
             options.connection_limits(),
             workers,
             make_service,

@@ -13,6 +13,8 @@ mod limits;
 mod misbehaviour;
 mod recorded;
 mod requests;
+#[cfg(feature = "tls")]
+mod security;
 mod sessions;
 #[path = "../support/mod.rs"]
 mod support;

@@ -57,8 +57,13 @@ impl Serving {
 
     async fn of(workers: &Workers, host: Host, options: ServerOptions) -> Self {
         let host = Arc::new(host);
+        Self::server(workers, host.clone(), Server::new(host, options)).await
+    }
+
+    /// Serves a server of that host.
+    pub async fn server(workers: &Workers, host: Arc<Host>, server: Server) -> Self {
         let local = SocketAddr::from(([127, 0, 0, 1], 0));
-        let bound = Server::new(host.clone(), options).bind(local, Some(local)).await.unwrap();
+        let bound = server.bind(local, Some(local)).await.unwrap();
         let (grpc, admin) = (bound.grpc_address().unwrap(), bound.admin_address().unwrap().unwrap());
         let (stop, workers) = (CancellationToken::new(), workers.clone());
         let stopped = stop.clone();

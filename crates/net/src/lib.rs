@@ -11,6 +11,7 @@
 //!
 //! * `tls` (default): TLS for servers and clients. Without it their settings are errors.
 
+mod authorization;
 mod backoff;
 mod connection;
 mod connections;
@@ -22,8 +23,10 @@ mod listener;
 mod memory;
 mod preface;
 pub mod tls;
+mod tokens;
 mod workers;
 
+pub use authorization::Authorization;
 pub use backoff::{Backoff, Delays, random};
 pub use connection::{Connection, ConnectionLimits, HttpService, Protocol};
 pub use file::read_file;
@@ -31,4 +34,5 @@ pub use http_client::{HttpClient, HttpError, with_causes};
 pub use limits::{Limit, LimitHits};
 pub use listener::Listener;
 pub use memory::available_memory;
+pub use tokens::{Tokens, TokensError};
 pub use workers::{OwnThread, Workers};

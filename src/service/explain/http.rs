@@ -38,7 +38,7 @@ const TIMEOUT: Duration = Duration::from_secs(30);
 /// Returns the router of `/explain` for an engine.
 ///
 /// `GET /explain?request.path=/x&source.ip=ip:10.0.0.1` checks a request with these attributes. `POST` takes them as a JSON
-/// object; a list of objects is reported. `quota=NAME` in the query asks a check for a quota, too.
+/// object; a list of objects is reported. `quota=NAME` in the query of a `POST` asks a check for a quota, too.
 ///
 /// Explanations are made on `runtime`: they call adapters, which may block.
 pub(in crate::service) fn router(mixer: Arc<Mixer>, runtime: Handle) -> Router {
@@ -59,7 +59,12 @@ pub(in crate::service) async fn refusal() -> (StatusCode, &'static str) {
 }
 
 async fn by_query(State(explainer): State<Explainer>, RawQuery(query): RawQuery) -> Response {
-    let (quotas, attributes): (Vec<_>, Vec<_>) = parameters(query).partition(|(name, _)| name == "quota");
+    let (quotas, attributes): (Vec<(String, String)>, Vec<_>) =
+        parameters(query).partition(|(name, _)| name == "quota");
+    if !quotas.is_empty() {
+        let reason = "a quota request changes the quota: POST the attributes as a JSON object\n";
+        return (StatusCode::METHOD_NOT_ALLOWED, reason).into_response();
+    }
     let read = move |types: &Vocabulary| Ok(Requested::check(&parse_pairs(attributes, types)?, quotas));
     explainer.explain(read).await
 }

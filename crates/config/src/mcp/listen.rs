@@ -111,7 +111,9 @@ impl Service<http::Request<Incoming>> for PeerService {
         let answer = async move {
             if let Some((tls, identity)) = guard {
                 // By the current list; open streams go on (docs/behaviour/mcp.md#access-lists).
-                if let Err(refusal) = tls.access().check(identity.as_ref()) {
+                if let Some(access) = tls.access()
+                    && let Err(refusal) = access.check(identity.as_ref())
+                {
                     return Ok(refusal.into_http());
                 }
                 if let Some(identity) = identity {

@@ -26,7 +26,7 @@ use super::{
     timeout::grpc_timeout,
 };
 use crate::{
-    Connection, Limit,
+    Authorization, Connection, Limit,
     connections::{ConnectionState, Stage},
     workers::poll_once,
 };
@@ -91,6 +91,7 @@ pub struct UnaryService<M, F> {
 
 struct Shared<M> {
     methods: M,
+    authorization: Option<Arc<Authorization>>,
     limits: CallLimits,
     pools: Arc<Pools>,
 }
@@ -98,9 +99,28 @@ struct Shared<M> {
 impl<M: Methods, F> UnaryService<M, F> {
     /// Serves `methods`, and by `fallback` what is none of them.
     pub fn new(methods: M, limits: CallLimits, fallback: F) -> Self {
+        Self::create(methods, None, limits, fallback)
+    }
+
+    /// Like [`new`](Self::new), for the clients and paths that `authorization` allows.
+    pub fn with_authorization(
+        methods: M,
+        authorization: Arc<Authorization>,
+        limits: CallLimits,
+        fallback: F,
+    ) -> Self {
+        Self::create(methods, Some(authorization), limits, fallback)
+    }
+
+    fn create(
+        methods: M,
+        authorization: Option<Arc<Authorization>>,
+        limits: CallLimits,
+        fallback: F,
+    ) -> Self {
         let pools = Arc::new(Pools::new(limits.max_concurrent, limits.max_waiting, limits.max_bytes));
         Self {
-            methods: Arc::new(Shared { methods, limits, pools }),
+            methods: Arc::new(Shared { methods, authorization, limits, pools }),
             fallback,
             connection: ConnectionState::detached(),
             peer: None,
@@ -114,7 +134,11 @@ impl<M: Methods, F> UnaryService<M, F> {
     where
         F: Clone,
     {
-        Self { connection: connection.state.clone(), peer: connection.peer(), ..self.clone() }
+        let peer = match &self.methods.authorization {
+            Some(authorization) => authorization.certificate_name(connection),
+            None => connection.peer(),
+        };
+        Self { connection: connection.state.clone(), peer, ..self.clone() }
     }
 
     /// Drops `guard` when the connection and the last of its calls have ended.
@@ -158,6 +182,17 @@ where
     }
 
     fn call(&mut self, request: Request<B>) -> Self::Future {
+        let peer = match &self.methods.authorization {
+            None => self.peer.clone(),
+            Some(authorization) => {
+                match authorization.check(self.peer.as_ref(), request.uri().path(), request.headers()) {
+                    Ok(peer) => peer,
+                    Err(refusal) => {
+                        return Box::pin(async move { Ok(refusal.into_http().map(Either::Left)) });
+                    }
+                }
+            }
+        };
         let call = Admitted::new(self.methods.pools.clone(), self.connection.clone());
         if !self.methods.methods.contains(request.uri().path()) {
             let place = match call.wait() {
@@ -175,7 +210,7 @@ where
                 Ok(answer.map(|body| Either::Right(StreamBody::new(body, place, registered))))
             });
         }
-        let (shared, connection, peer) = (self.methods.clone(), self.connection.id(), self.peer.clone());
+        let (shared, connection, peer) = (self.methods.clone(), self.connection.id(), peer);
         let guard = self.guard.clone();
         Box::pin(async move {
             let _guard = guard;

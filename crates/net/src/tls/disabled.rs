@@ -6,7 +6,7 @@ use std::{convert::Infallible, sync::Arc, time::Duration};
 
 use tokio::net::TcpStream;
 
-use super::{Access, AccessSettings, ClientOptions, Credentials, TlsError};
+use super::{Access, AccessSettings, ClientOptions, Credentials, ServerOptions, TlsError};
 
 /// A connection over TLS.
 pub type TlsStream = TcpStream;
@@ -73,13 +73,26 @@ impl Server {
         Err(TlsError::Disabled)
     }
 
+    /// Fails.
+    ///
+    /// # Errors
+    /// Always [`TlsError::Disabled`].
+    pub fn load(_: ServerOptions) -> Result<Arc<Self>, TlsError> {
+        Err(TlsError::Disabled)
+    }
+
+    /// Cannot be called.
+    pub fn reload(&self) {
+        match *self {}
+    }
+
     /// Cannot be called.
     pub async fn accept(&self, _: TcpStream, _: Duration) -> Result<(TcpStream, Option<Identity>), TlsError> {
         match *self {}
     }
 
     /// Cannot be called.
-    pub fn access(&self) -> &Access {
+    pub fn access(&self) -> Option<&Access> {
         match *self {}
     }
 

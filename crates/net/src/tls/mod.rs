@@ -24,7 +24,7 @@ mod server;
 
 pub use access::{Access, AccessList, AccessSettings};
 pub use error::{TlsError, TlsFile};
-pub use options::{ClientOptions, Credentials, KeyPair, ServerIdentity};
+pub use options::{ClientOptions, Credentials, KeyPair, ServerIdentity, ServerOptions};
 
 #[cfg(not(feature = "tls"))]
 pub use disabled::{Client, Identity, Server, TlsStream, check_server_name};

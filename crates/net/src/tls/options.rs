@@ -25,6 +25,17 @@ impl Default for Credentials {
     }
 }
 
+/// The certificate of a server, and the clients that it trusts.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct ServerOptions {
+    /// The files of the server's certificate and its key.
+    pub identity: KeyPair,
+    /// A file with the authorities that issue the certificates of clients; clients show none without.
+    pub client_authorities: Option<PathBuf>,
+    /// Whether clients without a certificate may connect, too: they may be known by a token.
+    pub optional_certificates: bool,
+}
+
 /// The servers that a client trusts, and the certificate that it shows them.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct ClientOptions {

@@ -8,14 +8,14 @@ use tokio_rustls::{
 };
 
 use super::{
-    Access, AccessSettings, Credentials, Identity, TlsError, TlsFile, materials::TlsMaterials,
-    reloader::CertReloader,
+    Access, AccessSettings, Credentials, Identity, KeyPair, ServerOptions, TlsError, TlsFile,
+    materials::TlsMaterials, reloader::CertReloader,
 };
 
 /// The accepting end of mutual TLS, with the list of peers that are allowed.
 #[derive(Debug)]
 pub struct Server {
-    access: Access,
+    access: Option<Access>,
     config: Arc<CertReloader<ServerConfig>>,
 }
 
@@ -29,13 +29,22 @@ impl Server {
     /// [`TlsError::Disabled`] in builds without TLS.
     pub fn new(credentials: Credentials, access: AccessSettings) -> Result<Arc<Self>, TlsError> {
         let Credentials { certificate, key, authorities } = credentials;
-        let files = vec![
-            (TlsFile::Authorities, authorities),
-            (TlsFile::Certificate, certificate),
-            (TlsFile::Key, key),
-        ];
-        let config = CertReloader::new(DEBOUNCE, files, config);
-        Ok(Arc::new(Self { access: Access::new(access), config }))
+        let options = ServerOptions {
+            identity: KeyPair { certificate, key },
+            client_authorities: Some(authorities),
+            optional_certificates: false,
+        };
+        Ok(Arc::new(Self { access: Some(Access::new(access)), config: reloader(options) }))
+    }
+
+    /// Creates a server that has no list of peers of its own, and reads its files.
+    ///
+    /// # Errors
+    /// A file that cannot be used, and [`TlsError::Disabled`] in builds without TLS.
+    pub fn load(options: ServerOptions) -> Result<Arc<Self>, TlsError> {
+        let config = reloader(options);
+        config.check()?;
+        Ok(Arc::new(Self { access: None, config }))
     }
 
     /// Opens TLS on an accepted connection, and returns the identity of the peer.
@@ -61,8 +70,14 @@ impl Server {
     }
 
     /// Returns the list of peers that are allowed.
-    pub fn access(&self) -> &Access {
-        &self.access
+    pub fn access(&self) -> Option<&Access> {
+        self.access.as_ref()
+    }
+
+    /// Reads the files again.
+    pub fn reload(&self) {
+        // Its faults are logged.
+        let _ = self.config.check();
     }
 
     /// Waits until the files can be used.
@@ -74,25 +89,59 @@ impl Server {
     pub async fn watch(&self) -> Infallible {
         tokio::select! {
             never = self.config.watch() => never,
-            never = self.access.watch() => never,
+            never = async {
+                match &self.access {
+                    Some(access) => access.watch().await,
+                    None => std::future::pending().await,
+                }
+            } => never,
         }
     }
 }
 
-fn config(materials: &TlsMaterials) -> Result<ServerConfig, TlsError> {
+fn reloader(options: ServerOptions) -> Arc<CertReloader<ServerConfig>> {
+    let ServerOptions { identity: KeyPair { certificate, key }, client_authorities, optional_certificates } =
+        options;
+    let clients = match (&client_authorities, optional_certificates) {
+        (None, _) => Clients::Unknown,
+        (Some(_), true) => Clients::Optional,
+        (Some(_), false) => Clients::Required,
+    };
+    let own = [(TlsFile::Certificate, certificate), (TlsFile::Key, key)];
+    let authorities = client_authorities.map(|authorities| (TlsFile::Authorities, authorities));
+    let files = authorities.into_iter().chain(own).collect();
+    CertReloader::new(DEBOUNCE, files, move |materials| config(materials, clients))
+}
+
+/// Certificates of clients.
+#[derive(Clone, Copy)]
+enum Clients {
+    Unknown,
+    Optional,
+    Required,
+}
+
+fn config(materials: &TlsMaterials, clients: Clients) -> Result<ServerConfig, TlsError> {
     let provider = Arc::new(ring::default_provider());
-    let clients =
-        WebPkiClientVerifier::builder_with_provider(materials.roots(false)?, provider.clone()).build();
-    let clients = clients.map_err(|error| TlsError::Config(error.to_string()))?;
+    let verifier = || {
+        let builder = WebPkiClientVerifier::builder_with_provider(materials.roots(false)?, provider.clone());
+        let builder = match clients {
+            Clients::Optional => builder.allow_unauthenticated(),
+            Clients::Unknown | Clients::Required => builder,
+        };
+        builder.build().map_err(|error| TlsError::Config(error.to_string()))
+    };
     let Some((chain, key)) = materials.identity()? else {
         return Err(TlsError::Config("a server needs a certificate and a key".to_owned()));
     };
-    let mut config = ServerConfig::builder_with_provider(provider)
+    let builder = ServerConfig::builder_with_provider(provider.clone())
         .with_safe_default_protocol_versions()
-        .map_err(|error| TlsError::Config(error.to_string()))?
-        .with_client_cert_verifier(clients)
-        .with_single_cert(chain, key)
-        .map_err(|error| materials.mismatch(error))?;
+        .map_err(|error| TlsError::Config(error.to_string()))?;
+    let builder = match clients {
+        Clients::Unknown => builder.with_no_client_auth(),
+        Clients::Optional | Clients::Required => builder.with_client_cert_verifier(verifier()?),
+    };
+    let mut config = builder.with_single_cert(chain, key).map_err(|error| materials.mismatch(error))?;
     config.alpn_protocols = vec![b"h2".to_vec()];
     Ok(config)
 }

@@ -1,0 +1,100 @@
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    sync::Arc,
+};
+
+use http::HeaderMap;
+use tonic::Status;
+
+use crate::{Connection, Tokens};
+
+/// Who may call what.
+///
+/// A client is known by a SAN of its certificate, or by its token. Paths belong to groups, such as the services of one kind.
+#[derive(Debug)]
+pub struct Authorization {
+    sans: Option<BTreeSet<String>>,
+    tokens: Option<Arc<Tokens>>,
+    /// The names that may call the paths of a group. Any authenticated client may call those of other groups.
+    groups: BTreeMap<&'static str, BTreeSet<String>>,
+    group_of: fn(&str) -> Option<&'static str>,
+    certificates: bool,
+}
+
+impl Authorization {
+    /// Lets every client call everything. `group_of` names the group of a path; paths without a group are open to everybody.
+    pub fn open(group_of: fn(&str) -> Option<&'static str>) -> Self {
+        Self { sans: None, tokens: None, groups: BTreeMap::new(), group_of, certificates: false }
+    }
+
+    /// Knows clients by their certificates: only those with one of these SANs, or if there are none, all whose certificates are valid.
+    #[must_use]
+    pub fn with_certificates(self, sans: Vec<String>) -> Self {
+        let sans = (!sans.is_empty()).then(|| sans.into_iter().collect());
+        Self { sans, certificates: true, ..self }
+    }
+
+    /// Knows clients by tokens.
+    #[must_use]
+    pub fn with_tokens(self, tokens: Arc<Tokens>) -> Self {
+        Self { tokens: Some(tokens), ..self }
+    }
+
+    /// Lets only clients with this name call the paths of a group; called again, those with any of the names.
+    #[must_use]
+    pub fn with_name(mut self, group: &'static str, name: String) -> Self {
+        self.groups.entry(group).or_default().insert(name);
+        self
+    }
+
+    /// Whether clients are authenticated.
+    pub fn authenticates(&self) -> bool {
+        self.certificates || self.tokens.is_some()
+    }
+
+    /// Returns the tokens.
+    pub fn tokens(&self) -> Option<&Arc<Tokens>> {
+        self.tokens.as_ref()
+    }
+
+    /// Returns the name in the certificate of a connection that may be used.
+    pub(crate) fn certificate_name(&self, connection: &Connection) -> Option<Arc<str>> {
+        let identity = connection.identity.as_ref()?;
+        match &self.sans {
+            None => connection.peer(),
+            Some(sans) => sans.iter().find(|san| identity.has(san)).map(|san| Arc::from(san.as_str())),
+        }
+    }
+
+    /// Returns the name of the client of a call, if it may call this path.
+    ///
+    /// # Errors
+    /// UNAUTHENTICATED and PERMISSION_DENIED.
+    pub(crate) fn check(
+        &self,
+        certificate: Option<&Arc<str>>,
+        path: &str,
+        headers: &HeaderMap,
+    ) -> Result<Option<Arc<str>>, Status> {
+        let by_token = || self.tokens.as_ref().and_then(|tokens| tokens.client(headers));
+        let name = certificate.cloned().or_else(by_token);
+        let Some(group) = (self.group_of)(path) else { return Ok(name) };
+        if !self.authenticates() {
+            return Ok(name);
+        }
+        let Some(name) = name else {
+            let expected = match (self.certificates, self.tokens.is_some()) {
+                (true, true) => "an allowed certificate or a valid token",
+                (true, false) => "an allowed certificate",
+                _ => "a valid token",
+            };
+            return Err(Status::unauthenticated(format!("the client has to show {expected}")));
+        };
+        match self.groups.get(group) {
+            Some(names) if !names.contains(&*name) => {
+                Err(Status::permission_denied(format!("{name} may not call this service ({group})")))
+            }
+            _ => Ok(Some(name)),
+        }
+    }
+}

@@ -1,0 +1,124 @@
+//! Security of the gRPC port.
+
+use std::{path::PathBuf, sync::Arc};
+
+use anyhow::Context as _;
+use clap::Args;
+use mixer_adapter_net::{
+    Authorization, Tokens,
+    tls::{KeyPair, Server, ServerOptions},
+};
+
+use super::{UsageError, value_parsers};
+use crate::service::{SERVICE_GROUPS, service_group};
+
+/// Who may connect to the gRPC port, and call what.
+#[derive(Debug, Args)]
+pub(super) struct PortArgs {
+    /// Certificate chain of the gRPC port, which then serves TLS alone. This file and the next three are reloaded when they
+    /// change
+    #[arg(long, value_name = "FILE", env = "MIXER_ADAPTER_TLS_CERT_FILE", requires = "tls_key_file")]
+    tls_cert_file: Option<PathBuf>,
+
+    /// Private key of that certificate
+    #[arg(long, value_name = "FILE", env = "MIXER_ADAPTER_TLS_KEY_FILE", requires = "tls_cert_file")]
+    tls_key_file: Option<PathBuf>,
+
+    /// CA certificates of clients, which then have to show a certificate, or a token if there is --token-file
+    #[arg(long, value_name = "FILE", env = "MIXER_ADAPTER_TLS_CLIENT_CA_FILE", requires = "tls_cert_file")]
+    tls_client_ca_file: Option<PathBuf>,
+
+    /// SANs of which the certificate of a client must have one, such as spiffe://...; separated by commas [default: any]
+    #[arg(
+        long,
+        value_name = "SAN",
+        env = "MIXER_ADAPTER_CLIENT_SAN",
+        value_delimiter = ',',
+        requires = "tls_client_ca_file"
+    )]
+    client_san: Vec<String>,
+
+    /// File of bearer tokens that clients have to show: in each line a name and a token
+    #[arg(long, value_name = "FILE", env = "MIXER_ADAPTER_TOKEN_FILE")]
+    token_file: Option<PathBuf>,
+
+    /// Header that tokens are in; in `authorization` they may have `Bearer` before them
+    #[arg(
+        long,
+        value_name = "NAME",
+        env = "MIXER_ADAPTER_TOKEN_HEADER",
+        default_value = "authorization",
+        value_parser = value_parsers::header
+    )]
+    token_header: http::HeaderName,
+
+    /// Client that may call the services of a group, by its SAN or the name of its token; other clients may not. Groups:
+    /// templates, sessions, mixer, explain, reflection, envoy. Can be repeated, or separated by commas [default: every
+    /// authenticated client]
+    #[arg(
+        long,
+        value_name = "GROUP=NAME",
+        env = "MIXER_ADAPTER_ALLOW",
+        value_delimiter = ',',
+        value_parser = value_parsers::grant
+    )]
+    allow: Vec<(String, String)>,
+}
+
+/// The security of the gRPC port.
+pub(super) struct PortSecurity {
+    pub(super) tls: Option<Arc<Server>>,
+    pub(super) authorization: Arc<Authorization>,
+}
+
+impl PortArgs {
+    /// Reads the files.
+    pub(super) fn open(&self) -> anyhow::Result<PortSecurity> {
+        let tls = match (&self.tls_cert_file, &self.tls_key_file) {
+            (Some(certificate), Some(key)) => {
+                let options = ServerOptions {
+                    identity: KeyPair { certificate: certificate.clone(), key: key.clone() },
+                    client_authorities: self.tls_client_ca_file.clone(),
+                    optional_certificates: self.token_file.is_some(),
+                };
+                Some(Server::load(options).context("cannot serve TLS on the gRPC port")?)
+            }
+            _ => None,
+        };
+        let mut authorization = Authorization::open(service_group);
+        if self.tls_client_ca_file.is_some() {
+            authorization = authorization.with_certificates(self.client_san.clone());
+        }
+        if let Some(file) = &self.token_file {
+            let tokens = Tokens::load(file.clone(), Some(self.token_header.clone()))?;
+            authorization = authorization.with_tokens(tokens);
+        }
+        if !self.allow.is_empty() && !authorization.authenticates() {
+            let reason =
+                "--allow needs clients that are authenticated: add --tls-client-ca-file or --token-file";
+            return Err(UsageError(reason.to_owned()).into());
+        }
+        for (group, name) in &self.allow {
+            let group = SERVICE_GROUPS.iter().find(|known| *known == group).ok_or_else(|| {
+                UsageError(format!(
+                    "unknown group {group:?} in --allow; write one of {}",
+                    SERVICE_GROUPS.join(", ")
+                ))
+            })?;
+            authorization = authorization.with_name(group, name.clone());
+        }
+        Ok(PortSecurity { tls, authorization: Arc::new(authorization) })
+    }
+}
+
+impl PortSecurity {
+    /// Reads certificates and tokens again.
+    pub(super) fn reload(&self) {
+        if let Some(tls) = &self.tls {
+            tls.reload();
+        }
+        if let Some(tokens) = self.authorization.tokens() {
+            tokens.reload();
+        }
+    }
+}
