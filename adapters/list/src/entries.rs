@@ -3,9 +3,8 @@
 use std::{borrow::Cow, collections::HashSet, fmt, net::IpAddr};
 
 use mixer_adapter_core::value::Value;
-use regex::RegexSet;
 
-use super::{addresses::Networks, error::ListError, patterns, printed};
+use super::{addresses::Networks, error::ListError, pattern_set::PatternSet, printed};
 
 pub(super) use super::params::ListEntryType as EntryType;
 
@@ -16,7 +15,7 @@ pub(super) enum Entries {
     /// Folded by [`fold`].
     CaseInsensitive(HashSet<Box<str>>),
     Addresses(Networks),
-    Patterns(RegexSet),
+    Patterns(PatternSet),
 }
 
 /// A value to look up.
@@ -53,7 +52,7 @@ impl Entries {
             }
             EntryType::Regex => {
                 let entries = std::str::from_utf8(body)?.split('\n').filter(|line| !line.is_empty());
-                patterns::compile(entries.chain(overrides.iter().map(String::as_str))).map(Self::Patterns)
+                PatternSet::compile(entries.chain(overrides.iter().map(String::as_str))).map(Self::Patterns)
             }
         }
     }

@@ -4,6 +4,8 @@ use std::str::Utf8Error;
 
 use mixer_adapter_core::AdapterError;
 
+use super::pattern_set::LIMITS;
+
 /// A list, or an entry of one, that cannot be used.
 #[derive(Debug, thiserror::Error)]
 pub(super) enum ListError {
@@ -21,6 +23,24 @@ pub(super) enum ListError {
     ListedPattern { pattern: String, source: PatternError },
     #[error("the patterns cannot be compiled: {0}")]
     Compilation(#[from] regex::Error),
+    #[error("the patterns cannot be compiled: {0}")]
+    Texts(#[from] aho_corasick::BuildError),
+    #[error("there are more than {} patterns", LIMITS.patterns)]
+    TooManyPatterns,
+    #[error("the patterns have more than {} bytes together", LIMITS.length)]
+    PatternsTooLong,
+    #[error(
+        "more than {} patterns are regular expressions; plain texts, also with ^, $ and \\ before special characters, do not count",
+        LIMITS.expressions
+    )]
+    TooManyExpressions,
+}
+
+impl ListError {
+    /// Returns whether the entries together, not one of them, are refused.
+    pub(super) fn is_limit(&self) -> bool {
+        matches!(self, Self::TooManyPatterns | Self::PatternsTooLong | Self::TooManyExpressions)
+    }
 }
 
 impl From<ListError> for AdapterError {

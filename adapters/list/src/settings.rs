@@ -9,7 +9,8 @@ use super::{
     Params, addresses,
     entries::EntryType,
     error::{ListError, UrlError},
-    patterns,
+    go_syntax,
+    pattern_set::CountedPatterns,
 };
 
 /// The maximum of all durations, which keeps times from overflowing.
@@ -53,9 +54,15 @@ impl ListSettings {
             errors.push("entry_type", format!("{} is not an entry type", params.entry_type));
             EntryType::Strings
         });
+        let mut counted = CountedPatterns::default();
         for (index, entry) in params.overrides.iter().enumerate() {
-            if let Err(error) = check_entry(entry_type, entry) {
-                errors.push(format!("overrides[{index}]"), error.to_string());
+            match check_entry(entry_type, entry, &mut counted) {
+                Ok(()) => {}
+                Err(error) if error.is_limit() => {
+                    errors.push("overrides", error.to_string());
+                    break;
+                }
+                Err(error) => errors.push(format!("overrides[{index}]"), error.to_string()),
             }
         }
         errors.into_result()?;
@@ -105,12 +112,15 @@ fn provider_url(url: &str) -> Result<Uri, UrlError> {
     Ok(uri)
 }
 
-fn check_entry(entry_type: EntryType, entry: &str) -> Result<(), ListError> {
+fn check_entry(entry_type: EntryType, entry: &str, counted: &mut CountedPatterns) -> Result<(), ListError> {
     match entry_type {
         EntryType::Strings | EntryType::CaseInsensitiveStrings => Ok(()),
         EntryType::IpAddresses => addresses::network(entry).map(drop),
         EntryType::Regex if entry.is_empty() => Err(ListError::EmptyPattern),
-        EntryType::Regex => Ok(patterns::translate(entry).map(drop)?),
+        EntryType::Regex => match counted.add(entry)? {
+            Some(_) => Ok(()),
+            None => Ok(go_syntax::translate(entry).map(drop)?),
+        },
     }
 }
 

@@ -213,6 +213,28 @@ async fn a_changed_list_is_picked_up_and_one_that_cannot_be_refreshed_dies() {
 }
 
 #[tokio::test]
+async fn a_fetched_list_beyond_the_limits_leaves_the_old_one_in_place() {
+    let (provider, url) = provider("^A$").await;
+    let list = List::open(params(Kind::Regex, &url, &[])).await.unwrap();
+    expect(&list, &[("A", OK), ("B", PERMISSION_DENIED)]).await;
+    let failed = mixer_adapter_core::metrics::events("listchecker", "fetches_failed");
+    let before = failed.count();
+    provider.lock().unwrap().list = (0..=pattern_set::LIMITS.patterns).map(|n| format!("^B{n}\n")).collect();
+    fetched(&provider, 3).await;
+    assert!(failed.count() > before);
+    expect(&list, &[("A", OK), ("B1", PERMISSION_DENIED)]).await;
+}
+
+#[tokio::test]
+async fn a_configuration_beyond_the_limits_is_refused_by_the_name_of_the_limit() {
+    let overrides: Vec<String> = (0..=pattern_set::LIMITS.patterns).map(|n| n.to_string()).collect();
+    let too_many = Params { overrides, ..params(Kind::Regex, "", &[]) };
+    let errors = List::validate(&too_many, &InferredTypes::default()).unwrap_err().into_violations();
+    let errors: Vec<_> = errors.into_iter().map(|error| (error.field, error.reason)).collect();
+    assert_eq!(errors, [("overrides".to_owned(), "there are more than 100000 patterns".to_owned())]);
+}
+
+#[tokio::test]
 async fn refreshing_ends_with_the_handler() {
     let (provider, url) = provider("ABC").await;
     let list = List::open(params(Kind::Strings, &url, &[])).await.unwrap();

@@ -6,27 +6,12 @@
 
 use std::ops::Range;
 
-use super::error::{ListError, PatternError};
-
-use regex::{RegexSet, RegexSetBuilder};
 use regex_syntax::ast::{
     self, AssertionKind, Ast, ClassBracketed, ClassPerl, ClassPerlKind, ClassSetBinaryOp, ClassSetItem,
     ClassUnicode, ClassUnicodeKind, Flag, Flags, FlagsItemKind, RepetitionKind, Span, Visitor,
 };
 
-/// The maximum size of the compiled patterns of one list, in bytes.
-const SIZE_LIMIT: usize = 64 << 20;
-
-/// Compiles the patterns of a list.
-pub(super) fn compile<'a>(patterns: impl Iterator<Item = &'a str>) -> Result<RegexSet, ListError> {
-    let translated: Vec<String> = patterns
-        .map(|pattern| {
-            translate(pattern)
-                .map_err(|source| ListError::ListedPattern { pattern: pattern.to_owned(), source })
-        })
-        .collect::<Result<_, _>>()?;
-    Ok(RegexSetBuilder::new(translated).size_limit(SIZE_LIMIT).build()?)
-}
+use super::error::PatternError;
 
 /// Translates a pattern to the syntax of the crate regex.
 pub(super) fn translate(pattern: &str) -> Result<String, PatternError> {
@@ -208,9 +193,10 @@ mod tests {
     #![allow(clippy::unwrap_used)]
 
     use super::*;
+    use crate::pattern_set::PatternSet;
 
     fn matches(pattern: &str, text: &str) -> bool {
-        compile([pattern].into_iter()).unwrap().is_match(text)
+        PatternSet::compile([pattern].into_iter()).unwrap().is_match(text)
     }
 
     // Expectations are Go's: docs/behaviour/adapters.md#letter-case-and-patterns, and the syntax page of package regexp/syntax.
@@ -280,11 +266,5 @@ mod tests {
             assert!(error.contains(reason), "{pattern}: {error}");
             assert!(!error.contains('\n'), "{pattern}: {error}");
         }
-    }
-
-    #[test]
-    fn patterns_too_large_together_are_refused() {
-        let error = compile(std::iter::repeat_n(r"\pL{1000}", 40)).unwrap_err().to_string();
-        assert!(error.contains("size limit"), "{error}");
     }
 }

@@ -1,0 +1,284 @@
+//! A set of patterns, compiled in time and memory linear in their length.
+//!
+//! Most patterns of long lists are plain texts, with or without anchors. They are found without regular expressions, of which
+//! a set takes longer to compile, and to match, the more there are.
+
+use std::collections::HashSet;
+
+use aho_corasick::AhoCorasick;
+use regex::{RegexSet, RegexSetBuilder};
+
+use super::{error::ListError, go_syntax};
+
+/// Limits on the patterns of one list, which bound the memory of the compiled ones and the time of a lookup.
+pub(super) struct PatternLimits {
+    /// Maximum number of patterns.
+    pub(super) patterns: usize,
+    /// Maximum length of all patterns in bytes.
+    pub(super) length: usize,
+    /// Maximum number of regular expressions: patterns other than plain texts, whose special characters have a `\`, with or
+    /// without `^` and `$`.
+    pub(super) expressions: usize,
+}
+
+/// The limits on the patterns of one list.
+pub(super) const LIMITS: PatternLimits =
+    PatternLimits { patterns: 100_000, length: 1 << 20, expressions: 2_000 };
+
+/// Maximum size of the compiled regular expressions of one list, in bytes.
+const SIZE_LIMIT: usize = 32 << 20;
+
+/// Patterns of which any may match.
+#[derive(Debug)]
+pub(super) struct PatternSet {
+    /// `^text$`
+    whole: HashSet<Box<str>>,
+    /// `^text`
+    prefixes: Prefixes,
+    /// `text$`, each reversed.
+    suffixes: Prefixes,
+    /// `text`
+    parts: Option<AhoCorasick>,
+    expressions: RegexSet,
+}
+
+impl PatternSet {
+    /// Compiles patterns in Go's syntax.
+    pub(super) fn compile<'p>(patterns: impl Iterator<Item = &'p str>) -> Result<Self, ListError> {
+        let mut counted = CountedPatterns::default();
+        let mut whole = HashSet::new();
+        let (mut prefixes, mut suffixes, mut parts) = (Vec::new(), Vec::new(), Vec::new());
+        let mut expressions = Vec::new();
+        for pattern in patterns {
+            let listed = |source| ListError::ListedPattern { pattern: pattern.to_owned(), source };
+            match counted.add(pattern)? {
+                Some(Plain { text, start: true, end: true }) => {
+                    whole.insert(text.into_boxed_str());
+                }
+                Some(Plain { text, start: true, end: false }) => prefixes.push(text.into_bytes()),
+                Some(Plain { text, start: false, end: true }) => {
+                    suffixes.push(text.into_bytes().into_iter().rev().collect());
+                }
+                Some(Plain { text, start: false, end: false }) => parts.push(text.into_bytes()),
+                None => expressions.push(go_syntax::translate(pattern).map_err(listed)?),
+            }
+        }
+        let parts = match parts.is_empty() {
+            true => None,
+            // A text that begins with another one is found with it, and makes the search slow to prepare.
+            false => Some(AhoCorasick::builder().prefilter(false).build(Prefixes::new(parts).0)?),
+        };
+        let expressions = RegexSetBuilder::new(expressions).size_limit(SIZE_LIMIT).build()?;
+        Ok(Self {
+            whole,
+            prefixes: Prefixes::new(prefixes),
+            suffixes: Prefixes::new(suffixes),
+            parts,
+            expressions,
+        })
+    }
+
+    /// Returns whether one of the patterns matches a text.
+    pub(super) fn is_match(&self, text: &str) -> bool {
+        self.whole.contains(text)
+            || self.prefixes.contain_one_of(text.bytes())
+            || self.suffixes.contain_one_of(text.bytes().rev())
+            || self.parts.as_ref().is_some_and(|parts| parts.is_match(text))
+            || self.expressions.is_match(text)
+    }
+}
+
+/// Counts patterns against the limits.
+#[derive(Debug, Default)]
+pub(super) struct CountedPatterns {
+    patterns: usize,
+    length: usize,
+    expressions: usize,
+}
+
+impl CountedPatterns {
+    /// Counts a pattern, and returns its text if it is plain.
+    ///
+    /// # Errors
+    /// The limits are exceeded.
+    pub(super) fn add(&mut self, pattern: &str) -> Result<Option<Plain>, ListError> {
+        let plain = Plain::parse(pattern);
+        self.patterns += 1;
+        self.length += pattern.len();
+        self.expressions += usize::from(plain.is_none());
+        if self.patterns > LIMITS.patterns {
+            return Err(ListError::TooManyPatterns);
+        }
+        if self.length > LIMITS.length {
+            return Err(ListError::PatternsTooLong);
+        }
+        if self.expressions > LIMITS.expressions {
+            return Err(ListError::TooManyExpressions);
+        }
+        Ok(plain)
+    }
+}
+
+/// A pattern that matches a text literally.
+#[derive(Debug, PartialEq, Eq)]
+pub(super) struct Plain {
+    text: String,
+    /// Whether the text must be at the start.
+    start: bool,
+    /// Whether the text must be at the end.
+    end: bool,
+}
+
+impl Plain {
+    /// Parses a pattern; `None` for any other.
+    fn parse(pattern: &str) -> Option<Self> {
+        let (pattern, start) = match pattern.strip_prefix('^') {
+            Some(rest) => (rest, true),
+            None => (pattern, false),
+        };
+        let mut text = String::with_capacity(pattern.len());
+        let mut chars = pattern.chars();
+        let mut end = false;
+        while let Some(c) = chars.next() {
+            match c {
+                '\\' => text.push(chars.next().filter(|escaped| regex_syntax::is_meta_character(*escaped))?),
+                '$' if chars.as_str().is_empty() => end = true,
+                '^' | '$' | '.' | '+' | '*' | '?' | '(' | ')' | '|' | '[' | ']' | '{' | '}' => return None,
+                c => text.push(c),
+            }
+        }
+        // An empty text matches everywhere, which the anchors say more exactly.
+        (!text.is_empty()).then_some(Self { text, start, end })
+    }
+}
+
+/// Texts of which one may be a prefix, sorted. None is a prefix of another, so that only the greatest text up to the one looked
+/// up can be its prefix.
+#[derive(Debug)]
+struct Prefixes(Vec<Box<[u8]>>);
+
+impl Prefixes {
+    fn new(mut texts: Vec<Vec<u8>>) -> Self {
+        texts.sort_unstable();
+        let mut prefixes: Vec<Box<[u8]>> = Vec::with_capacity(texts.len());
+        for text in texts {
+            if !prefixes.last().is_some_and(|prefix| text.starts_with(prefix)) {
+                prefixes.push(text.into());
+            }
+        }
+        Self(prefixes)
+    }
+
+    fn contain_one_of(&self, text: impl Iterator<Item = u8> + Clone) -> bool {
+        let after = self.0.partition_point(|prefix| prefix.iter().copied().le(text.clone()));
+        let candidate = after.checked_sub(1).map(|index| &self.0[index]);
+        candidate.is_some_and(|prefix| prefix.iter().copied().eq(text.take(prefix.len())))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used)]
+
+    use super::*;
+
+    fn compile(patterns: &[String]) -> Result<PatternSet, ListError> {
+        PatternSet::compile(patterns.iter().map(String::as_str))
+    }
+
+    /// All texts of up to `length` of the letters `a`, `b` and `.`.
+    fn texts(length: usize) -> Vec<String> {
+        let mut texts = vec![String::new()];
+        for _ in 0..length {
+            let longer: Vec<String> =
+                texts.iter().flat_map(|text| ["a", "b", "."].map(|letter| text.clone() + letter)).collect();
+            texts.extend(longer);
+        }
+        texts.sort();
+        texts.dedup();
+        texts
+    }
+
+    #[test]
+    fn plain_texts_are_matched_as_by_regular_expressions() {
+        for pattern in texts(2).iter().filter(|text| !text.is_empty()) {
+            for (start, end) in [("", ""), ("^", ""), ("", "$"), ("^", "$")] {
+                let pattern = format!("{start}{}{end}", regex::escape(pattern));
+                let set = compile(std::slice::from_ref(&pattern)).unwrap();
+                assert!(set.expressions.is_empty(), "{pattern} is plain");
+                let expected = regex::Regex::new(&pattern).unwrap();
+                for text in texts(4) {
+                    assert_eq!(set.is_match(&text), expected.is_match(&text), "{pattern} {text}");
+                }
+            }
+        }
+    }
+
+    #[test]
+    fn any_pattern_of_a_set_may_match() {
+        let patterns = [r"^/api", "^/api/v1", r"\.png$", "secret", "^whole$", r"^/u\d+$"].map(str::to_owned);
+        let set = compile(&patterns).unwrap();
+        for (text, expected) in [
+            ("/api", true),
+            ("/ap", false),
+            ("/apple", false),
+            ("/apix", true),
+            ("x.png", true),
+            ("x.pngs", false),
+            ("a secret b", true),
+            ("whole", true),
+            ("wholes", false),
+            ("/u12", true),
+            ("/u", false),
+        ] {
+            assert_eq!(set.is_match(text), expected, "{text}");
+        }
+    }
+
+    #[test]
+    fn what_is_not_plain_stays_a_regular_expression() {
+        for pattern in [
+            r"\d", r"\bx", "a.c", "a|b", "", "^", "$", "^$", "a^", "$a", "a{2}", "(?i)a", r"\<a", r"a\",
+            "[a]",
+        ] {
+            assert_eq!(Plain::parse(pattern), None, "{pattern}");
+        }
+    }
+
+    #[test]
+    fn lists_beyond_the_limits_are_refused_by_the_name_of_the_limit() {
+        let numbered =
+            |pattern: &str, count: usize| (0..count).map(|n| format!("{pattern}{n}")).collect::<Vec<_>>();
+        let refusal = |patterns: &[String]| compile(patterns).unwrap_err().to_string();
+        assert!(compile(&numbered("p", LIMITS.patterns)).is_ok());
+        assert_eq!(refusal(&numbered("p", LIMITS.patterns + 1)), "there are more than 100000 patterns");
+        let long = vec!["p".repeat(LIMITS.length / 2 + 1); 2];
+        assert_eq!(refusal(&long), "the patterns have more than 1048576 bytes together");
+        assert!(
+            refusal(&numbered("p.*", LIMITS.expressions + 1))
+                .starts_with("more than 2000 patterns are regular")
+        );
+    }
+
+    #[test]
+    fn expressions_too_large_together_are_refused() {
+        let error = PatternSet::compile(std::iter::repeat_n(r"\pL{1000}", 40)).unwrap_err().to_string();
+        assert!(error.contains("size limit"), "{error}");
+    }
+
+    /// A set of regular expressions for as many texts takes quadratic time and gigabytes.
+    #[test]
+    fn the_memory_of_a_long_list_is_linear_in_its_length() {
+        let allocated = |count: usize| {
+            let forms = ["^/path/{}", "^/path/{}$", ".host{}$", "part{}"];
+            let patterns: Vec<String> =
+                (0..count).map(|n| forms[n % 4].replace("{}", &n.to_string()).replace('.', r"\.")).collect();
+            let mut set = None;
+            let counted = allocation_counter::measure(|| set = Some(compile(&patterns).unwrap()));
+            assert!(set.unwrap().is_match("/path/0"));
+            counted.bytes_max
+        };
+        let (once, twice) = (allocated(10_000), allocated(20_000));
+        assert!(twice <= once * 22 / 10, "{once} bytes for 10,000 patterns, {twice} for 20,000");
+    }
+}
