@@ -343,3 +343,23 @@ fn a_start_with_nothing_at_all_warns() {
     let server = Server::start(&["--config", directory.path().to_str().unwrap()]);
     server.until("/readyz", "ready\nwarning: the configuration is empty, and every check is allowed\n");
 }
+
+#[test]
+fn flags_say_who_the_sink_is_and_ask_for_legacy_collections() {
+    let directory = denying();
+    let ports = ["source", "--listen", "127.0.0.1:0", "--admin", "127.0.0.1:0", "--log", "error", "--config"];
+    let (source, _) = Server::spawn(support::binary().args(ports).arg(directory.path()));
+    let url = format!("mcp://{}", source.grpc);
+    let identity = ["--sink-id", "somebody", "--sink-annotation", "cluster=east", "--legacy-collections"];
+    let server = Server::start(&[&["--config", &url], &identity[..]].concat());
+    server.until("/readyz", "200 OK");
+    source.until("/config", "\"id\":\"somebody\"");
+    source.until("/config", "\"cluster\":\"east\"");
+    server.until("/config", "istio/config/v1alpha2/legacy/deniers");
+    drop(server);
+    let url = format!("xds://{}", source.grpc);
+    let node = ["--node-id", "a-node", "--node-metadata", "cluster=east", "--max-redial-wait", "5s"];
+    let server = Server::start(&[&["--config", &url], &node[..]].concat());
+    server.until("/readyz", "200 OK");
+    source.until("/config", "\"id\":\"a-node\"");
+}

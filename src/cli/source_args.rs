@@ -36,6 +36,31 @@ pub(super) struct SourceArgs {
     #[arg(long, env = "MIXER_ADAPTER_SKIP_BAD_RESOURCES", value_parser = value_parsers::switch(), action = ArgAction::SetTrue)]
     skip_bad_resources: bool,
 
+    /// Request the collections of Istio 1.0, too, whose kinds are named after a template or an adapter. Readiness does not wait for
+    /// them
+    #[arg(long, env = "MIXER_ADAPTER_LEGACY_COLLECTIONS", value_parser = value_parsers::switch(), action = ArgAction::SetTrue)]
+    legacy_collections: bool,
+
+    /// The id that MCP servers see [default: mixer-adapter~ and the host's name]
+    #[arg(long, value_name = "ID", env = "MIXER_ADAPTER_SINK_ID")]
+    sink_id: Option<String>,
+
+    /// An annotation that MCP servers see with the id; can be repeated
+    #[arg(long = "sink-annotation", value_name = "NAME=VALUE", env = "MIXER_ADAPTER_SINK_ANNOTATION", value_delimiter = ';', value_parser = value_parsers::pair)]
+    sink_annotations: Vec<(String, String)>,
+
+    /// The id of the node that xDS servers see [default: as istiod requires it, with the host's name and the namespace]
+    #[arg(long, value_name = "ID", env = "MIXER_ADAPTER_NODE_ID")]
+    node_id: Option<String>,
+
+    /// Metadata of the node that xDS servers see; can be repeated
+    #[arg(long, value_name = "NAME=VALUE", env = "MIXER_ADAPTER_NODE_METADATA", value_delimiter = ';', value_parser = value_parsers::pair)]
+    node_metadata: Vec<(String, String)>,
+
+    /// The longest delay before an unavailable configuration server is dialed again
+    #[arg(long, value_name = "DURATION", default_value = "60s", env = "MIXER_ADAPTER_MAX_REDIAL_WAIT", value_parser = value_parsers::timeout)]
+    max_redial_wait: Duration,
+
     /// Apply updates after which a source has no resources, although it had some. Without it the last good configuration
     /// remains in use
     #[arg(long, env = "MIXER_ADAPTER_ALLOW_EMPTY", value_parser = value_parsers::switch(), action = ArgAction::SetTrue)]
@@ -75,6 +100,11 @@ impl SourceArgs {
             tls: secured.then(|| self.security.client()).transpose()?,
             skip_bad_resources: self.skip_bad_resources,
             cache: self.cache()?,
+            sink_id: self.sink_id.clone(),
+            sink_annotations: self.sink_annotations.iter().cloned().collect(),
+            node_id: self.node_id.clone(),
+            node_metadata: self.node_metadata.iter().cloned().collect(),
+            longest_wait: self.max_redial_wait,
             extensions,
             ..SourceSettings::new(&configuration.default_config_namespace)
         };
@@ -107,12 +137,19 @@ impl SourceArgs {
     }
 
     fn wanted(&self, filter: &CollectionFilter) -> Vec<Wanted> {
-        let collections = filter.collections().into_iter();
-        let wanted = collections.map(|collection| Wanted {
-            required: !self.config_optional.contains(&collection),
+        let collections = filter.collections();
+        let legacy: Vec<Collection> = match (self.legacy_collections, filter) {
+            (true, CollectionFilter::AllBut(_)) => {
+                Collection::legacy_mixer().filter(|collection| filter.includes(collection)).collect()
+            }
+            _ => Vec::new(),
+        };
+        let wanted = |collection: &Collection, required| Wanted {
+            required: required && !self.config_optional.contains(collection),
             collection: collection.as_str().to_owned(),
-        });
-        wanted.collect()
+        };
+        let own = collections.iter().map(|collection| wanted(collection, true));
+        own.chain(legacy.iter().map(|collection| wanted(collection, false))).collect()
     }
 
     fn cache(&self) -> anyhow::Result<Option<Cache>> {

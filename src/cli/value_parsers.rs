@@ -31,6 +31,8 @@ pub(super) enum ValueError {
     Sink,
     #[error(transparent)]
     Url(#[from] mixer_adapter_config::ConfigUrlError),
+    #[error("write NAME=VALUE, such as cluster=east")]
+    Pair,
     #[error("write NAME=TYPE, such as my.size=INT64")]
     Declaration,
     #[error("unknown type {name}; {suggestion}")]
@@ -51,6 +53,12 @@ pub(super) fn duration(text: &str) -> Result<Duration, ValueError> {
         Some(Ok(nanos)) => Ok(Duration::from_nanos(nanos)),
         _ => Err(ValueError::Duration),
     }
+}
+
+/// Parses `NAME=VALUE`.
+pub(super) fn pair(text: &str) -> Result<(String, String), ValueError> {
+    let (name, value) = text.split_once('=').filter(|(name, _)| !name.is_empty()).ok_or(ValueError::Pair)?;
+    Ok((name.to_owned(), value.to_owned()))
 }
 
 /// Parses a duration that cannot be zero.

@@ -160,6 +160,32 @@ async fn a_body_that_cannot_be_read_is_refused_by_name() {
 }
 
 #[tokio::test]
+async fn a_body_of_an_unknown_type_is_refused_by_name() {
+    let source = source();
+    let mut unknown = resource("ns/a@1");
+    unknown.body.as_mut().unwrap().type_url = "type.googleapis.com/no.such.Type".to_owned();
+    let (name, body) = ("ns/a".to_owned(), unknown.body.unwrap());
+    let unknown = mixer_adapter_config::mcp::Resource { name, body, ..Default::default() };
+    source.apply(&mixer_adapter_config::mcp::Change {
+        collection: RULES.into(),
+        version: String::new(),
+        full: true,
+        resources: vec![unknown.into()],
+        removed: Vec::new(),
+    });
+    let listening = serve(source_routes(&source)).await;
+    let mut updates = follow(listening.address, &[RULES]);
+    until_told(&source, |sink| {
+        let refused = sink.collections.get(RULES).and_then(|watch| watch.refused.clone());
+        refused.is_some_and(|(_, why)| {
+            why == format!("{RULES}: ns/a: its body is of the unknown type no.such.Type")
+        })
+    })
+    .await;
+    assert!(updates.try_recv().is_err());
+}
+
+#[tokio::test]
 async fn files_reach_the_engine_through_a_source_and_a_sink_as_they_were_written() {
     let directory = tempfile::tempdir().unwrap();
     let write = |name: &str, text: &str| fs::write(directory.path().join(name), text).unwrap();

@@ -254,6 +254,22 @@ fn refusals_name_code_collection_resource_and_reason_and_change_nothing() {
     assert_eq!(sink.held(RULES), ["ns/a@3"]);
 }
 
+#[test]
+fn the_text_of_a_refusal_is_bounded() {
+    let mut sink = Sink::of(&[RULES]).open();
+    sink.receive(push(RULES, "1", &["ns/a@1"]));
+    sink.decide(RULES, Err(fault("ns/a", &"x".repeat(1 << 20))));
+    assert!(error(&sink.answer()).1.len() <= 2_000);
+    let reasons = (0..10_000).map(|n| NackReason { resource: format!("ns/{n}"), text: "bad".to_owned() });
+    sink.receive(push(RULES, "2", &["ns/a@2"]));
+    sink.decide(RULES, Err(Nack { reasons: reasons.collect() }));
+    let answer = sink.answer();
+    let (_, text) = error(&answer);
+    assert!(text.len() <= 2_000 && text.ends_with(" more"), "{text}");
+    sink.receive(push(&"y".repeat(1 << 20), "3", &[]));
+    assert!(error(&sink.answer()).1.len() <= 2_000);
+}
+
 /// TestSinkResume
 #[test]
 fn a_new_stream_asks_again_and_an_equal_push_on_it_is_no_event() {

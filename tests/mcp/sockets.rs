@@ -351,6 +351,12 @@ async fn what_was_accepted_survives_a_restart_without_the_source() {
     .await
     .unwrap();
     std::fs::write(directory.path().join("broken.mcp"), b"\xff\xff").unwrap();
+    // A push that can be decoded, but whose checksum is not that of its content.
+    let name = format!("{}.mcp", HANDLERS.replace('/', "%2f"));
+    let file = std::fs::read(directory.path().join(name)).unwrap();
+    let at = file.windows(4).position(|bytes| bytes == b"ns/h").unwrap();
+    let changed = [&file[..at], b"ns/x", &file[at + 4..]].concat();
+    std::fs::write(directory.path().join("changed.mcp"), changed).unwrap();
 
     let (sink, mut changes) = Sink::start(options(), Some(Cache::open(directory.path()).unwrap()));
     let mut kept = [accept(&mut changes).await, accept(&mut changes).await];

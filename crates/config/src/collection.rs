@@ -85,6 +85,11 @@ impl Collection {
         COLLECTIONS.iter().map(|(name, _)| Self(Cow::Borrowed(name)))
     }
 
+    /// The collections of the kinds that are named after a template or an adapter, as in Istio 1.0.
+    pub fn legacy_mixer() -> impl Iterator<Item = Self> {
+        LEGACY.iter().map(|(_, plural, _)| Self(Cow::Owned(format!("{LEGACY_PREFIX}{plural}"))))
+    }
+
     /// Where resources of this API version and kind belong. An empty API version is Mixer's own. Each other kind of Istio has one
     /// collection, whatever the version. What is not Istio's goes to `k8s/<apiVersion>/<kind>`.
     pub fn of(api_version: &str, kind: &Kind) -> Self {

@@ -13,6 +13,7 @@
 //! * `tls` (default): sources and sinks over TLS.
 
 mod acceptance;
+mod bounded;
 mod change;
 mod collection;
 mod collection_filter;
@@ -44,6 +45,7 @@ pub mod xds;
 pub use acceptance::{
     Acceptance, Apply, AwaitedCollection, LossPolicy, MergedSource, Offers, Progress, RefusedUpdate,
 };
+pub use bounded::{MAX_TEXT, join_texts, limit_texts, truncate};
 pub use change::{Change, Content};
 pub use collection::Collection;
 pub use collection_filter::{CollectionFilter, Scoped, ScopedUrl, collection, collection_filters};

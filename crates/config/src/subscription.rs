@@ -44,6 +44,12 @@ pub struct StreamSource {
     running: Arc<Running>,
 }
 
+fn dial_options(settings: &SourceSettings) -> DialOptions {
+    let options = DialOptions::default();
+    let longest_wait = settings.longest_wait;
+    DialOptions { first_wait: options.first_wait.min(longest_wait), longest_wait, ..options }
+}
+
 /// Where a sink's streams come from.
 #[derive(Debug)]
 enum Transport {
@@ -57,13 +63,13 @@ enum Transport {
 impl StreamSource {
     /// Subscribes to the `ResourceSource` of a peer.
     pub fn mcp(source: Peer, settings: &SourceSettings) -> Self {
-        Self::new(source.to_string(), Transport::Mcp(source, DialOptions::default()), settings)
+        Self::new(source.to_string(), Transport::Mcp(source, dial_options(settings)), settings)
     }
 
     /// Subscribes to the `AggregatedDiscoveryService` of a peer, or to its predecessor.
     pub fn xds(server: Peer, variant: xds::Variant, node: Node, settings: &SourceSettings) -> Self {
         let (name, id) = (server.to_string(), node.id.clone());
-        let transport = Transport::Xds(variant, Box::new(node), server, DialOptions::default());
+        let transport = Transport::Xds(variant, Box::new(node), server, dial_options(settings));
         let mut source = Self::new(name, transport, settings);
         source.options = SinkOptions { id, mode: variant.mode(), resync: variant.resync(), ..source.options };
         source
@@ -96,7 +102,8 @@ impl StreamSource {
         let options = SinkOptions {
             collections: settings.collections.clone(),
             skip_bad_resources: settings.skip_bad_resources,
-            ..SinkOptions::new(sink_id(), [] as [&str; 0])
+            annotations: settings.sink_annotations.clone(),
+            ..SinkOptions::new(settings.sink_id.clone().unwrap_or_else(sink_id), [] as [&str; 0])
         };
         Self { name, transport, options, cache: settings.cache.clone(), running: Arc::default() }
     }

@@ -13,7 +13,7 @@ use super::{
 };
 use mixer_adapter_config::{
     Acceptance, Apply, Collection, ConfigSet, Fault, Kind, LossPolicy, MergedSource, Progress, Topic, Update,
-    Verdict, source::SourceHandle,
+    Verdict, join_texts, limit_texts, source::SourceHandle,
 };
 use mixer_adapter_host::Host;
 use tokio::{
@@ -30,7 +30,14 @@ pub struct Controller {
     set: ConfigSet,
     status: Arc<Mutex<ConfigStatus>>,
     losses: LossPolicy,
+    /// The non-fatal faults of the configuration in use.
+    faults: HashSet<String>,
 }
+
+/// The number of faults that the status has.
+const MAX_FAULTS: usize = 100;
+/// The number of faults that are logged at once.
+const MAX_LOGGED: usize = 20;
 
 /// The time that the other collections of a source have to become empty, too, after its rules.
 const EMPTY_DELAY: Duration = Duration::from_secs(10);
@@ -101,7 +108,7 @@ impl ConfigStatus {
         if self.awaited.is_empty() {
             let faults = match self.refusal.is_empty() {
                 true => String::new(),
-                false => format!(": {}", self.refusal.join("; ")),
+                false => format!(": {}", join_texts(&self.refusal)),
             };
             return vec![format!("a valid configuration{faults}")];
         }
@@ -131,6 +138,7 @@ impl Controller {
             set: ConfigSet::default(),
             status: Arc::default(),
             losses: LossPolicy::Protect { delay: EMPTY_DELAY },
+            faults: HashSet::new(),
         }
     }
 
@@ -155,17 +163,15 @@ impl Controller {
     }
 
     /// Logs non-fatal faults that the previous configuration did not have. Returns the number of deprecated fields among them.
-    fn log_new_faults(&self, faults: &[Fault]) -> u64 {
-        let status = self.status.lock().unwrap_or_else(PoisonError::into_inner);
-        let logged: HashSet<&str> = status.faults.iter().map(String::as_str).collect();
-        let mut deprecated = 0;
-        for (fault, text) in faults.iter().map(|fault| (fault, fault.to_string())) {
-            if !logged.contains(text.as_str()) {
-                tracing::warn!("{text}");
-                deprecated += u64::from(fault.topic == Topic::DeprecatedField);
-            }
+    fn log_new_faults(&mut self, faults: &[Fault]) -> u64 {
+        let texts: HashSet<String> = faults.iter().map(ToString::to_string).collect();
+        let is_new = |fault: &&Fault| !self.faults.contains(&fault.to_string());
+        let new: Vec<&Fault> = faults.iter().filter(is_new).collect();
+        for text in limit_texts(new.iter().map(ToString::to_string), MAX_LOGGED) {
+            tracing::warn!("{text}");
         }
-        deprecated
+        self.faults = texts;
+        new.iter().map(|fault| u64::from(fault.topic == Topic::DeprecatedField)).sum()
     }
 
     fn update_status(&self, change: impl FnOnce(&mut ConfigStatus)) {
@@ -196,7 +202,7 @@ impl Apply for Controller {
             status.resources =
                 resources.into_iter().map(|(collection, count)| (collection.to_string(), count)).collect();
             status.versions.extend(versions);
-            status.faults = faults.iter().map(ToString::to_string).collect();
+            status.faults = limit_texts(faults.iter().map(ToString::to_string), MAX_FAULTS);
             for warning in status.warnings().iter().filter(|warning| !known.contains(warning)) {
                 tracing::warn!("{warning}");
             }
@@ -216,7 +222,8 @@ impl Apply for Controller {
     /// Records what is not in use, and logs it if it changed.
     fn report(&mut self, progress: Progress) {
         let faults = progress.refused.iter().flat_map(|update| &update.faults);
-        let refusal: Vec<String> = faults.filter(|fault| fault.is_error()).map(ToString::to_string).collect();
+        let refusal = faults.filter(|fault| fault.is_error()).map(ToString::to_string);
+        let refusal = limit_texts(refusal, MAX_FAULTS);
         let sources: Vec<&str> = progress.refused.iter().map(|update| &*update.source).collect();
         let awaited = progress.awaited.iter().map(|awaited| Awaited {
             collection: awaited.collection.to_string(),
@@ -230,7 +237,7 @@ impl Apply for Controller {
             if status.refusal == refusal {
                 return;
             }
-            for fault in &refusal {
+            for fault in limit_texts(&refusal, MAX_LOGGED) {
                 tracing::error!("{fault}");
             }
             let source = sources.join(", ");

@@ -22,6 +22,9 @@ pub enum BodyError {
     /// It is not a message of its type.
     #[error("its body is not a valid {0}: {1}")]
     Decode(String, prost::DecodeError),
+    /// Its type is not known here.
+    #[error("its body is of the unknown type {0}")]
+    UnknownType(String),
     /// The message has no representation in JSON.
     #[error("its {0} has no JSON: {1}")]
     Json(String, serde_json::Error),
@@ -39,6 +42,15 @@ pub(super) fn to_spec(body: &Any) -> Result<(Json, Vec<Finding>), BodyError> {
     let spec = serde_json::to_value(&message).map_err(|error| BodyError::Json(name.to_owned(), error))?;
     let unknown = findings(&message).into_iter().filter(|finding| finding.topic == Topic::UnknownField);
     Ok((whole_numbers(spec), unknown.collect()))
+}
+
+/// Decodes a body as the spec of a resource whose type is known here.
+pub(super) fn to_known_spec(body: &Any) -> Result<(Json, Vec<Finding>), BodyError> {
+    let name = body.message_name();
+    match Types::own(name) {
+        Some(_) => to_spec(body),
+        None => Err(BodyError::UnknownType(name.to_owned())),
+    }
 }
 
 /// A body for people: as [`to_spec`] has it, and also where its type is known but not this program's own.

@@ -12,7 +12,12 @@ pub(crate) fn decode(change: &Change, source: &str) -> (crate::Change, Vec<crate
     let mut resources = Vec::with_capacity(change.resources.len());
     for resource in &change.resources {
         let name = resource_name(&resource.name, kind(&collection, Some(resource)));
-        match body::to_spec(&resource.body) {
+        // Mixer refuses what it cannot decode, whatever else it skips.
+        let decoded = match collection.role() {
+            Some(_) => body::to_known_spec(&resource.body),
+            None => body::to_spec(&resource.body),
+        };
+        match decoded {
             Ok((spec, unknown)) => {
                 let mut read = crate::Resource::new(name, collection.clone(), spec, source);
                 read.labels.clone_from(&resource.labels);

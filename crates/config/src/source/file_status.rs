@@ -8,7 +8,7 @@ use futures_util::{FutureExt as _, future::BoxFuture};
 use tokio::time::Instant;
 
 use super::{CollectionStatus, Journal, Message, Refusal, SourceHandle, SourceStatus, unix_time};
-use crate::{Change, Decision};
+use crate::{Change, Decision, join_texts};
 
 /// The status of a source that offers its whole state in one update.
 #[derive(Debug, Default)]
@@ -52,7 +52,7 @@ impl FileStatus {
             }
             Decision::Pending => None,
             Decision::Refused(faults) | Decision::Unreadable(faults) => {
-                let reason = faults.first().map(ToString::to_string).unwrap_or_default();
+                let reason = join_texts(faults.iter().map(ToString::to_string));
                 state.record("nack", reason.clone());
                 Some(reason)
             }

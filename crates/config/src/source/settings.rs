@@ -1,6 +1,14 @@
-use std::{collections::BTreeSet, sync::Arc};
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    sync::Arc,
+    time::Duration,
+};
 
-use crate::{Collection, mcp::sink::Cache, proto::envoy::config::core::v3::Extension};
+use crate::{
+    Collection,
+    mcp::{DialOptions, sink::Cache},
+    proto::envoy::config::core::v3::Extension,
+};
 use mixer_adapter_net::tls;
 
 /// What a source is asked for, and how what arrives is treated: the same for every kind of source.
@@ -16,6 +24,16 @@ pub struct SourceSettings {
     pub cache: Option<Cache>,
     /// What servers that are TLS are dialed with; none are without it.
     pub tls: Option<Arc<tls::Client>>,
+    /// The id of the sink for MCP servers; by default it follows from the host's name.
+    pub sink_id: Option<String>,
+    /// The annotations of the sink.
+    pub sink_annotations: BTreeMap<String, String>,
+    /// The id of the node for xDS servers.
+    pub node_id: Option<String>,
+    /// Further metadata of the node for xDS servers.
+    pub node_metadata: BTreeMap<String, String>,
+    /// The longest delay before a server is dialed again.
+    pub longest_wait: Duration,
     /// The extensions to announce to xDS servers: adapters and their templates.
     pub extensions: Vec<Extension>,
 }
@@ -40,6 +58,11 @@ impl SourceSettings {
             skip_bad_resources: false,
             cache: None,
             tls: None,
+            sink_id: None,
+            sink_annotations: BTreeMap::new(),
+            node_id: None,
+            node_metadata: BTreeMap::new(),
+            longest_wait: DialOptions::default().longest_wait,
             extensions: Vec::new(),
         }
     }

@@ -9,6 +9,8 @@ use std::{
 use futures_util::future::BoxFuture;
 use serde::Serialize;
 
+use crate::{MAX_TEXT, bounded::MAX_NAME, truncate};
+
 /// A handle to a running source.
 pub trait SourceHandle: Debug + Send + Sync {
     /// Returns the state of the source, or `None` before it has started.
@@ -90,8 +92,14 @@ const REMEMBERED: usize = 32;
 pub struct Journal(VecDeque<Message>);
 
 impl Journal {
-    /// Notes a message, which may push out the oldest.
+    /// Records a message, which may push out the oldest. Long texts are cut.
     pub fn record(&mut self, message: Message) {
+        let message = Message {
+            collection: truncate(&message.collection, MAX_NAME),
+            nonce: truncate(&message.nonce, MAX_NAME),
+            what: truncate(&message.what, MAX_TEXT),
+            ..message
+        };
         if self.0.len() == REMEMBERED {
             self.0.pop_front();
         }

@@ -185,7 +185,7 @@ impl Machine {
         }
         for nonce in nonces {
             // Without `incremental`: what comes next is to be whole.
-            let refusal = nack_request(request(&self.node, name), nonce, Code::InvalidArgument, text.clone());
+            let refusal = nack_request(request(&self.node, name), nonce, Code::InvalidArgument, &text);
             stream.answer(name, refusal, false, now);
         }
     }

@@ -10,6 +10,7 @@ use std::{
 };
 
 use prost::Message as _;
+use sha2::{Digest as _, Sha256};
 use tokio::{sync::mpsc, task::JoinHandle};
 
 use super::{CollectionView, NackReason};
@@ -18,7 +19,7 @@ use crate::{mcp::Resource, proto::istio::mcp::v1alpha1::Resources};
 /// How long changes are gathered before they are written.
 const GATHER: Duration = Duration::from_secs(1);
 
-/// A directory that holds one file for each collection: a full push of it, as MCP encodes it.
+/// A directory that holds one file for each collection: a full push of it, as MCP encodes it, with a checksum as its nonce.
 #[derive(Clone, Debug)]
 pub struct Cache {
     directory: PathBuf,
@@ -66,12 +67,13 @@ impl Cache {
     fn write(&self, cached: &CachedCollection) -> io::Result<()> {
         let path = self.directory.join(file_name(&cached.collection));
         let unfinished = path.with_extension("unfinished");
-        let push = Resources {
+        let mut push = Resources {
             system_version_info: cached.version.clone(),
             collection: cached.collection.clone(),
             resources: cached.resources.iter().map(|resource| resource.to_message()).collect(),
             ..Resources::default()
         };
+        push.nonce = checksum(&push);
         let mut file = fs::File::create(&unfinished)?;
         file.write_all(&push.encode_to_vec())?;
         file.sync_all()?;
@@ -101,14 +103,26 @@ enum ReadError {
     Io(#[from] io::Error),
     #[error(transparent)]
     Decode(#[from] prost::DecodeError),
+    #[error("the checksum does not match")]
+    Checksum,
     #[error("{0}")]
     Resource(NackReason),
+}
+
+/// A digest of a push without its nonce.
+fn checksum(push: &Resources) -> String {
+    let digest = Sha256::digest(push.encode_to_vec());
+    digest.iter().map(|byte| format!("{byte:02x}")).collect()
 }
 
 impl CachedCollection {
     fn read(path: &Path) -> Result<Self, ReadError> {
         let bytes = fs::read(path)?;
-        let push = Resources::decode(&*bytes)?;
+        let mut push = Resources::decode(&*bytes)?;
+        let expected = std::mem::take(&mut push.nonce);
+        if checksum(&push) != expected {
+            return Err(ReadError::Checksum);
+        }
         let resources = push.resources.into_iter().enumerate();
         let resources = resources
             .map(|(place, resource)| Resource::read(&push.collection, resource, place).map(Arc::new));

@@ -165,7 +165,7 @@ impl Machine {
             // Also what a source says first that has dialed: it asks to be asked (docs/behaviour/mcp.md#sources-that-dial).
             let text = format!("unsupported collection {}", push.collection);
             let refusal =
-                nack_request(request(&self.node, &push.collection), push.nonce, Code::Unimplemented, text);
+                nack_request(request(&self.node, &push.collection), push.nonce, Code::Unimplemented, &text);
             stream.answer(&push.collection, refusal, false, now);
             return;
         };

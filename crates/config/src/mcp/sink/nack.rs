@@ -2,7 +2,7 @@
 
 use std::fmt;
 
-use crate::{Collection, Fault, Kind, mcp::convert::full_name};
+use crate::{Collection, Fault, Kind, join_texts, mcp::convert::full_name};
 
 /// Why a push is refused. All of it is, unless bad resources are skipped and every reason names one.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -19,9 +19,6 @@ pub struct NackReason {
     /// What is wrong, for the author of the resource.
     pub text: String,
 }
-
-/// The number of reasons that a NACK's text lists; it is sent to the source and logged.
-const LISTED: usize = 5;
 
 impl Nack {
     /// Refuses a push for a reason that concerns no single resource.
@@ -51,14 +48,9 @@ impl Nack {
 }
 
 impl fmt::Display for Nack {
+    /// Writes the first reasons, and how many more there are.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        for (index, reason) in self.reasons.iter().take(LISTED).enumerate() {
-            write!(f, "{}{reason}", if index > 0 { "; " } else { "" })?;
-        }
-        if self.reasons.len() > LISTED {
-            write!(f, "; and {} more", self.reasons.len() - LISTED)?;
-        }
-        Ok(())
+        f.write_str(&join_texts(self.reasons.iter().map(ToString::to_string)))
     }
 }
 
@@ -80,12 +72,13 @@ mod tests {
 
     #[test]
     fn the_text_lists_the_first_reasons_and_counts_the_rest() {
-        let nack = |count| {
-            let reason = |n| NackReason { resource: format!("ns/{n}"), text: "bad".to_owned() };
+        let nack = |count: usize, length: usize| {
+            let reason = |n| NackReason { resource: format!("ns/{n}"), text: "x".repeat(length) };
             Nack { reasons: (1..=count).map(reason).collect() }.to_string()
         };
-        assert_eq!(nack(2), "ns/1: bad; ns/2: bad");
-        assert_eq!(nack(9), "ns/1: bad; ns/2: bad; ns/3: bad; ns/4: bad; ns/5: bad; and 4 more");
+        assert_eq!(nack(2, 3), "ns/1: xxx; ns/2: xxx");
+        let text = nack(100_000, 100);
+        assert!(text.len() <= 2_000 && text.ends_with(" more"), "{text}");
         assert_eq!(Nack::whole("no").to_string(), "no");
     }
 

@@ -2,7 +2,11 @@
 
 use tonic::{Code, Status};
 
-use crate::proto::istio::mcp::v1alpha1::{RequestResources, SinkNode};
+use crate::{
+    MAX_TEXT,
+    proto::istio::mcp::v1alpha1::{RequestResources, SinkNode},
+    truncate,
+};
 use mixer_adapter_core::proto::{self};
 
 /// Asks for a collection.
@@ -14,14 +18,15 @@ pub(super) fn request(node: &SinkNode, collection: &str) -> RequestResources {
     }
 }
 
-/// Refuses a push of the collection that is asked for.
+/// Refuses a push of the collection that is asked for. Long texts are cut: a peer may close the stream because of one.
 pub(super) fn nack_request(
     request: RequestResources,
     nonce: String,
     code: Code,
-    message: String,
+    message: &str,
 ) -> RequestResources {
-    let error = proto::Status { code: code as i32, message, details: Vec::new() };
+    let error =
+        proto::Status { code: code as i32, message: truncate(message, MAX_TEXT), details: Vec::new() };
     RequestResources { response_nonce: nonce, error_detail: Some(error), ..request }
 }
 

@@ -7,9 +7,11 @@ use tonic::{Code, Status};
 
 use super::{CollectionView, Machine, StreamId};
 use crate::{
+    bounded::MAX_NAME,
     mcp::metrics::{Client, SINK},
     proto::istio::mcp::v1alpha1::{RequestResources, Resources},
     source::{CollectionStatus, Journal, Message, Refusal, SourceStatus, unix_time},
+    truncate,
 };
 
 /// What can be seen of a sink from outside.
@@ -85,15 +87,16 @@ impl Observed {
         CollectionStatus {
             collection: collection.name().to_string(),
             required: collection.required(),
-            version: collection.version().to_owned(),
+            version: truncate(collection.version(), MAX_NAME),
             resources: collection.resources().len(),
-            pending: collection.pending().map(str::to_owned),
+            pending: collection.pending().map(|version| truncate(version, MAX_NAME)),
             synced: collection.synced(),
             unsupported: collection.unsupported(),
             accepted_seconds_ago: accepted.map(|at| at.elapsed().as_secs()),
-            refused: collection
-                .refused()
-                .map(|(version, nack)| Refusal { version: version.to_owned(), reason: nack.to_string() }),
+            refused: collection.refused().map(|(version, nack)| Refusal {
+                version: truncate(version, MAX_NAME),
+                reason: nack.to_string(),
+            }),
         }
     }
 }

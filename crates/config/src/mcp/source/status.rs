@@ -11,7 +11,11 @@ use std::{
 use serde::Serialize;
 
 use super::{Meaning, dialogue::Event};
-use crate::mcp::metrics::{Client, SOURCE};
+use crate::{
+    MAX_TEXT,
+    mcp::metrics::{Client, SOURCE},
+    truncate,
+};
 
 /// A sink, as its source sees it.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
@@ -69,7 +73,8 @@ impl Registry {
 impl WatchStatus {
     /// Notes why a version was refused. Whether that is news: the version before was not refused for it.
     fn refuse(&mut self, version: String, reason: &str) -> bool {
-        let known = self.refused.replace((version, reason.to_owned()));
+        let reason = truncate(reason, MAX_TEXT);
+        let known = self.refused.replace((version, reason.clone()));
         known.is_none_or(|(_, known)| known != reason)
     }
 }
@@ -103,7 +108,7 @@ impl Registered {
                         collection,
                         code,
                         "a sink refuses configuration: {}",
-                        error.message
+                        truncate(&error.message, MAX_TEXT)
                     );
                 }
             }

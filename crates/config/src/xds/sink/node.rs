@@ -15,7 +15,18 @@ const FEATURES: [&str; 2] = ["io.istio.mcp.wrapped-resources", "io.istio.mcp.bar
 pub fn own_node(settings: &SourceSettings) -> Node {
     let name = environment("HOSTNAME").unwrap_or_else(|| "mixer-adapter".to_owned());
     let namespace = environment("POD_NAMESPACE").unwrap_or_else(|| settings.default_namespace.clone());
-    node(&name, &namespace, settings.extensions.clone())
+    let mut node = node(&name, &namespace, settings.extensions.clone());
+    if let Some(id) = &settings.node_id {
+        node.id.clone_from(id);
+    }
+    let metadata = settings.node_metadata.iter().map(|(key, value)| (key.clone(), text(value)));
+    node.metadata.get_or_insert_default().fields.extend(metadata);
+    node
+}
+
+/// A text as the value of a metadata field.
+fn text(text: &str) -> Value {
+    Value { kind: Some(Kind::StringValue(text.to_owned())) }
 }
 
 /// Returns the node of a sink, in the form that istiod requires (docs/behaviour/xds.md#istiod-as-a-source).
@@ -23,7 +34,6 @@ pub fn own_node(settings: &SourceSettings) -> Node {
 /// The id has four parts, one of them a valid address; the generator is the one for MCP resources. `extensions` are the
 /// adapters of the program and their templates.
 pub fn node(name: &str, namespace: &str, extensions: Vec<Extension>) -> Node {
-    let text = |text: &str| Value { kind: Some(Kind::StringValue(text.to_owned())) };
     let fields = [("GENERATOR", "api"), ("NAMESPACE", namespace)];
     let fields = fields.map(|(key, value)| (key.to_owned(), text(value)));
     Node {
