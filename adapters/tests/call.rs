@@ -98,7 +98,7 @@ fn errors_among_many_calls_are_counted_with_their_reason_and_fail() {
 }
 
 #[test]
-fn nobody_at_the_address_is_told_with_what_to_try() {
+fn an_address_without_a_server_is_an_error_with_a_hint() {
     // A port that was free a moment ago.
     let free = std::net::TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().to_string();
     let ran = call(&free, &["checknothing"]);

@@ -1,4 +1,4 @@
-//! `call` against an adapter server that shares no code with ours: what is on the wire, and what answers are taken for.
+//! `call` against an adapter server that shares no code with ours: the bytes sent, and the interpretation of answers.
 #![allow(clippy::unwrap_used)]
 
 mod support;

@@ -101,7 +101,7 @@ fn a_session_is_made_as_mixers_session_client_makes_it() {
 }
 
 #[test]
-fn answers_that_a_session_cannot_go_on_from_are_told() {
+fn invalid_answers_of_session_calls_are_errors_of_their_step() {
     let other = Recorder::start(|_| Ok(Vec::new()));
     let ran = call(&other.address, &["checknothing", "--session"]);
     assert_eq!(ran.code, 1);

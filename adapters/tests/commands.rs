@@ -22,7 +22,7 @@ const COMMANDS: [&str; 12] = [
 ];
 
 #[test]
-fn help_tells_every_command_with_examples() {
+fn help_has_every_command_with_examples() {
     let help = run(&["--help"]);
     assert_eq!(help.code, 0);
     for command in COMMANDS {

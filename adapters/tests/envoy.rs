@@ -99,7 +99,7 @@ fn routes(answers: &[&str]) -> String {
     format!("resources:\n- '@type': {ROUTES}\n  name: routes\n  virtual_hosts:\n{hosts}")
 }
 
-/// Somebody who answers every request alike.
+/// A server with one answer for every request.
 fn upstream() -> String {
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();
     let address = listener.local_addr().unwrap().to_string();

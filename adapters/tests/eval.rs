@@ -70,7 +70,7 @@ fn a_type_is_declared_and_a_value_of_another_is_the_request_s_error() {
 }
 
 #[test]
-fn what_is_wrong_is_marked_in_the_text() {
+fn errors_are_marked_in_the_text() {
     let ran = eval(&[r#"request.paht == "x""#]);
     assert!(ran.code == 1 && ran.stdout.is_empty(), "{ran:?}");
     assert!(ran.stderr.contains("\n1 | request.paht == \"x\"\n  | ^^^^^^^^^^^^\n"), "{}", ran.stderr);

@@ -35,7 +35,7 @@ fn source(directory: &Path) -> Server {
 }
 
 #[test]
-fn a_field_that_is_not_known_is_told_with_its_version_and_path_and_refused_where_that_is_asked_for() {
+fn an_unknown_field_is_reported_with_its_version_and_path_and_refused_on_request() {
     let directory = tempfile::tempdir().unwrap();
     newer(directory.path());
     let source = source(directory.path());
@@ -72,7 +72,7 @@ fn deprecated(directory: &Path) {
 }
 
 #[test]
-fn a_deprecated_field_is_told_and_counted_and_refused_where_that_is_asked_for() {
+fn a_deprecated_field_is_reported_counted_and_refused_on_request() {
     let directory = tempfile::tempdir().unwrap();
     deprecated(directory.path());
     let path = directory.path().to_str().unwrap();

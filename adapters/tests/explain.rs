@@ -129,7 +129,7 @@ fn an_adapter_that_fails_fails_the_check_or_denies_it_or_is_passed_over() {
 }
 
 #[test]
-fn a_faulty_configuration_is_told_and_may_be_left_out() {
+fn a_faulty_configuration_is_an_error_unless_lenient() {
     let directory = elsewhere("127.0.0.1:1", &CHECKNOTHING.replace("handler: away", "handler: afar"));
     let ran = explain(directory.path(), &[]);
     assert!(ran.code == 1 && ran.stdout.is_empty(), "{ran:?}");
@@ -202,7 +202,7 @@ fn the_admin_port_refuses_what_it_cannot_read() {
 }
 
 #[test]
-fn ports_of_other_machines_explain_only_when_told_to() {
+fn ports_that_other_machines_reach_explain_only_with_the_flag() {
     let start = |arguments| Server::start_on("0.0.0.0:0", arguments).0;
     let server = start(&[]);
     let port = |address: &str| address.rsplit_once(':').unwrap().1.to_owned();

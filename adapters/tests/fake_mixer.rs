@@ -47,7 +47,7 @@ async fn list_admits_addresses_in_its_ranges() {
 }
 
 #[tokio::test]
-async fn memquota_grants_each_user_what_is_left() {
+async fn memquota_grants_each_user_the_remaining_amount() {
     let mixer = FakeMixer::with::<MemQuota>()
         .handler("limits", "quotas: [{name: requests, max_amount: 3, valid_duration: 60s}]")
         .instance::<Quota>("requests", r#"dimensions: {user: 'request.headers["user"] | "anonymous"'}"#)
@@ -100,7 +100,7 @@ async fn stdio_writes_a_line_for_each_request_of_a_report() {
     assert!(written.contains(r#""path":"/a""#) && written.contains(r#""path":"/b""#), "{written}");
 }
 
-/// Without rules: a handler, and what it is called with.
+/// Direct calls of a handler, without rules.
 #[tokio::test]
 async fn a_handler_is_tried_by_itself() {
     let list = FakeMixer::with::<List>().params("{overrides: [/admin], blacklist: true}");

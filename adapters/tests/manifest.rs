@@ -144,7 +144,7 @@ fn the_example_cannot_crash_a_mixer() {
 }
 
 #[test]
-fn what_is_asked_for_wrongly_is_refused() {
+fn invalid_arguments_are_refused() {
     for (arguments, expected) in [
         (["manifest", "denyer", "--handler-example"], "unknown adapter `denyer`; this program has "),
         (["manifest", "--namespace", "Istio"], "a namespace has at most 63 lower-case letters"),

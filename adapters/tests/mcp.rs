@@ -69,7 +69,7 @@ fn part(kinds: &[&str]) -> tempfile::TempDir {
 }
 
 #[test]
-fn a_restart_without_its_source_serves_what_the_cache_kept() {
+fn a_restart_without_its_source_serves_the_cached_configuration() {
     let (directory, cache) = (part(&["handler", "instance", "rule"]), tempfile::tempdir().unwrap());
     let cached = cache.path().join("made/when/needed");
     let (address, source) = serve(directory.path());
@@ -184,7 +184,7 @@ fn what_became_of_pushes_is_on_the_page_in_the_metrics_and_in_the_log_once() {
             assert!(metrics.contains(&expected), "{expected} in {metrics}");
         }
     }
-    // The source dies: the stream broke off, and nobody is connected.
+    // The source ends: the stream fails, and no client is connected.
     drop(source);
     server.until("/metrics", "istio_mcp_recv_failures_total{component=\"mixer\",code=\"");
     server.until("/metrics", "istio_mcp_clients_total{component=\"mixer\"} 0\n");

@@ -19,7 +19,7 @@ fn of<A: Adapter>() -> BTreeSet<String> {
 }
 
 #[test]
-fn what_is_published_stays() {
+fn published_protos_remain_compatible() {
     let facts =
         [of::<Denier>(), of::<List>(), of::<MemQuota>(), of::<Noop>(), of::<Prometheus>(), of::<Stdio>()];
     let facts = facts.into_iter().flatten().filter(|fact| fact.contains(" adapter.")).collect();

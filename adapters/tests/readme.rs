@@ -46,7 +46,7 @@ fn the_adapter_in_the_readme_is_the_example() {
     let example = read("examples/denylist/src/main.rs");
     assert_eq!(blocks(&read("README.md"), "rust"), [example.as_str()]);
     assert!(example.lines().filter(|line| !line.trim().is_empty()).count() <= 25);
-    // The guide has it without the line that says what it is.
+    // The guide has it without its first line, the description.
     let (_, program) = example.split_once('\n').unwrap();
     assert!(blocks(&read("docs/writing-an-adapter.md"), "rust").contains(&program));
 }

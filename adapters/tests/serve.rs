@@ -50,7 +50,7 @@ fn a_faulty_configuration_is_refused_as_a_whole_unless_lenient() {
     until(&lenient, "/readyz", is_ready);
     assert!(lenient.get("/config").contains("close.rule.istio-system: spec.actions[0].handler: "));
 
-    // What is put right is noticed, and what is broken later leaves the good one in use.
+    // A corrected configuration is applied; a faulty one after it leaves the good one in use.
     write(directory.path(), &rule("closed"));
     until(&strict, "/readyz", is_ready);
     write(directory.path(), &rule("clozed"));
@@ -69,7 +69,7 @@ fn a_port_that_is_taken_is_named_once_with_the_reason() {
 }
 
 #[test]
-fn what_is_logged_to_a_file_or_pipe_has_no_colours() {
+fn logs_to_a_file_or_pipe_have_no_colours() {
     for (json, expected) in [("false", " INFO "), ("1", r#""level":"INFO""#)] {
         let arguments = ["serve", "--listen", "127.0.0.1:0", "--admin", "127.0.0.1:0"];
         let mut serve = binary();
@@ -85,7 +85,7 @@ fn what_is_logged_to_a_file_or_pipe_has_no_colours() {
 }
 
 #[test]
-fn a_directory_that_is_not_there_is_told_once_and_waited_for() {
+fn a_missing_directory_is_logged_once_and_awaited() {
     let parent = tempfile::tempdir().unwrap();
     let directory = parent.path().join("config");
     let log = tempfile::NamedTempFile::new().unwrap();
@@ -112,7 +112,7 @@ fn a_directory_that_is_not_there_is_told_once_and_waited_for() {
 }
 
 #[test]
-fn a_change_of_the_configuration_changes_what_checks_are_answered() {
+fn a_change_of_the_configuration_changes_the_answers() {
     let directory = tempfile::tempdir().unwrap();
     write(directory.path(), &rule("closed"));
     let server = Server::start(&["--config", directory.path().to_str().unwrap()]);
@@ -190,7 +190,7 @@ fn the_line_to_try_is_a_command_that_works() {
 }
 
 #[test]
-fn a_server_whose_output_nobody_reads_serves_all_the_same() {
+fn a_server_with_a_closed_standard_output_serves() {
     let directory = tempfile::tempdir().unwrap();
     write(directory.path(), &rule("closed"));
     let (reader, writer) = std::io::pipe().unwrap();

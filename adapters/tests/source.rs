@@ -112,7 +112,7 @@ impl Stream {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_directory_is_served_its_changes_are_pushed_and_config_says_who_has_what() {
+async fn a_directory_is_served_changes_are_pushed_and_the_status_has_the_versions_of_each_sink() {
     let directory = tempfile::tempdir().unwrap();
     let path = directory.path().join("rules.yaml");
     fs::write(&path, rule("a")).unwrap();
@@ -163,7 +163,7 @@ async fn a_broken_file_is_left_out_and_reported_and_its_neighbours_go_out() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn resources_of_envoy_are_served_and_what_is_wrong_inside_of_them_has_a_line_and_a_field() {
+async fn resources_of_envoy_are_served_and_their_faults_have_a_line_and_a_field() {
     let directory = tempfile::tempdir().unwrap();
     let cluster = "'@type': type.googleapis.com/envoy.config.cluster.v3.Cluster";
     let text = format!(
@@ -279,7 +279,7 @@ fn pem(kind: &str, der: &[u8]) -> String {
     format!("-----BEGIN {kind}-----\n{}\n-----END {kind}-----\n", STANDARD.encode(der))
 }
 
-/// Certificate, key and authority of somebody, as flags.
+/// The flags with certificate, key and authority of a peer.
 fn identity(directory: &Path, authority: &CertifiedIssuer<'static, KeyPair>, name: &str) -> Vec<String> {
     let mut params = CertificateParams::new([]).unwrap();
     params.subject_alt_names = vec![SanType::URI(format!("spiffe://mesh/{name}").try_into().unwrap())];
@@ -298,7 +298,7 @@ fn identity(directory: &Path, authority: &CertifiedIssuer<'static, KeyPair>, nam
     files.into_iter().flat_map(|(flag, path)| [flag.to_owned(), path]).collect()
 }
 
-/// A source of the sample that serves `spiffe://mesh/mixer` alone, over TLS, and who there is.
+/// A source of the sample over TLS that only serves `spiffe://mesh/mixer`, with the certificates of several peers.
 struct Secured {
     source: Server,
     authority: CertifiedIssuer<'static, KeyPair>,
@@ -333,7 +333,7 @@ impl Secured {
         Self { source, authority, certificates, _configuration: configuration }
     }
 
-    /// The flags of somebody who dials it.
+    /// The flags of a client of it.
     fn flags(&self, name: &str) -> Vec<String> {
         let mut flags = identity(self.certificates.path(), &self.authority, name);
         flags.extend(["--mcp-server-san", "spiffe://mesh/source"].map(str::to_owned));

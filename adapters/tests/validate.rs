@@ -141,7 +141,7 @@ fn faults_are_for_programs_too() {
 }
 
 #[test]
-fn each_thing_wrong_is_told_once() {
+fn each_fault_is_reported_once() {
     let file = tempfile::NamedTempFile::with_suffix(".yaml").unwrap();
     let adapter = run(&["manifest", "denier"]).stdout;
     let handler = "---\nkind: handler\nmetadata: {name: h}\nspec: {adapter: denier, params: {}}\n";

@@ -152,7 +152,7 @@ async fn the_metrics_page_counts_calls_sessions_and_handlers() {
     let client = serving.connect().await;
     let (_, page) = serving.get("/metrics").await;
     assert!(page.ends_with("# EOF\n"), "{page}");
-    // Every series of calls is there from the start.
+    // Every series of calls exists from the start.
     for (adapter, template) in [
         ("probe", "listentry"),
         ("probe", "metric"),

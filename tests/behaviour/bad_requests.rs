@@ -36,7 +36,7 @@ fn methods(serving: &Serving) -> Vec<String> {
     templates.chain(backend).collect()
 }
 
-/// The server is as it was: nobody panicked, it answers, and once its sessions are closed nothing stays open.
+/// The server is intact: no panic, it answers, and after its sessions are closed nothing is open.
 async fn assert_unharmed(serving: Serving) {
     for adapter in serving.host.adapters().iter() {
         assert_eq!(adapter.panics(), 0, "{}", adapter.name);
@@ -60,7 +60,7 @@ impl Random {
 }
 
 #[tokio::test]
-async fn truncated_requests_are_refused_or_read_as_what_is_left() {
+async fn truncated_requests_are_refused_or_read_up_to_their_end() {
     let serving = Serving::start(|adapters| adapters.add::<Recorded<4>>()).await;
     let client = serving.connect().await;
     for request in requests() {
@@ -470,7 +470,7 @@ async fn a_report_with_too_many_instances_is_refused_before_it_is_decoded() {
 }
 
 #[tokio::test]
-async fn what_is_not_grpc_is_refused_as_http() {
+async fn requests_that_are_not_grpc_get_an_http_error() {
     let serving = Serving::start(|adapters| adapters.add::<Probe>()).await;
     let client = serving.connect().await;
     let url = format!("http://localhost{}", ListEntry::METHOD);

@@ -117,6 +117,6 @@ fn an_example_configuration_that_is_refused_is_found() {
 
 #[test]
 #[should_panic = "adapter `careless` breaks the contract in docs/adapter-contract.md:\n  quota-grants: "]
-fn what_is_broken_fails_the_test() {
+fn a_broken_rule_fails_the_test() {
     careless("grants what it has").run();
 }

@@ -194,7 +194,7 @@ async fn run_steps(host: &Host, name: &str, steps: &[(usize, Step)]) -> Model {
     let mut connections: Vec<u64> = (1..=CLIENTS as u64).collect();
     for (at, (client, step)) in steps.iter().enumerate() {
         let connection = connections[*client];
-        // Of a configuration that had no session yet: an id that nobody was ever given.
+        // A configuration without a session so far: an id that was never issued.
         let id_of = |ids: &BTreeMap<usize, String>, config: &usize| {
             ids.get(config).cloned().unwrap_or_else(|| format!("{config:032x}"))
         };
@@ -314,7 +314,7 @@ async fn run_client(host: Arc<Host>, name: String, client: usize, steps: Vec<Ste
                 host.sessions().end_connection(connection);
                 connection = 100 * (client as u64 + 1) + at as u64;
             }
-            // Expiry would end sessions that somebody still claims.
+            // Expiry would end sessions that are still claimed.
             Step::Ticks(_) => host.handlers().sweep(),
         }
         tokio::task::yield_now().await;

@@ -203,7 +203,7 @@ async fn an_opening_that_never_ends_is_given_up() {
 }
 
 #[tokio::test]
-async fn a_handler_that_is_not_kept_closes_after_its_last_call() {
+async fn a_handler_that_is_not_cached_closes_after_its_last_call() {
     let serving = with_limits(TableLimits { cached_handlers: 0, ..Default::default() }).await;
     let (client, ledger) = (serving.connect().await, ledger("not kept"));
     let first = telling(&client, "not kept", "wait");

@@ -86,7 +86,7 @@ impl Case {
         let runtime = tokio::runtime::Handle::current();
         let adapters = Adapters::builder(runtime.clone()).build().unwrap();
         let host = Host::new(adapters, TableLimits::default(), Closing::on(runtime));
-        // Recorded from a Mixer, which drops what is faulty.
+        // Recorded from a Mixer, which drops faulty resources.
         let mut options = BuildOptions::default();
         options.default_namespace.clone_from(&self.default_config_namespace);
         options.lenient = true;

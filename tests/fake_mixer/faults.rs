@@ -62,7 +62,7 @@ async fn faults_are_met_one_after_another() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn what_becomes_of_a_failed_request_is_for_the_policy_to_say() {
+async fn the_failure_policy_decides_about_failed_requests() {
     let mut options = BuildOptions::default();
     options.policy = FailurePolicy::CLOSED;
     let mixer = obedient("closed").options(options).start().await.unwrap();

@@ -1,4 +1,4 @@
-//! The protos: what is published stays as it is, and versions mean something (the versioning policy that Envoy's API began with).
+//! The protos remain compatible, and their versions have a meaning (the versioning policy that Envoy's API began with).
 #![allow(clippy::unwrap_used)]
 
 mod baseline;
@@ -23,7 +23,7 @@ fn pool() -> DescriptorPool {
 }
 
 #[test]
-fn what_is_published_stays() {
+fn published_protos_remain_compatible() {
     let baseline = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/protos/baseline.txt");
     baseline::check(&facts(&pool()), &baseline);
 }

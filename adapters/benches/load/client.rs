@@ -1,4 +1,4 @@
-//! A client that costs less than what it measures: raw HTTP/2, the same bytes again and again.
+//! A client that costs less than the server it measures: raw HTTP/2, and the same bytes in every request.
 
 use std::{
     net::SocketAddr,

@@ -59,7 +59,7 @@ pub(crate) struct Answer {
     pub(crate) quotas: BTreeMap<String, Quota>,
 }
 
-/// Operations are name, value and the number of what is done.
+/// Operations are name, value and the number of the operation.
 #[derive(Debug, Default, Deserialize)]
 pub(crate) struct Route {
     pub(crate) request: Vec<(String, String, i32)>,

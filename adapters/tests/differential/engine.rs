@@ -223,7 +223,7 @@ impl<'f> Server<'f> {
         }
     }
 
-    /// The page of prometheus; empty where no handler is there to feed it.
+    /// The page of prometheus; empty without a handler.
     fn metrics(&self) -> String {
         // The log says where it is.
         let log = self.read("stderr");

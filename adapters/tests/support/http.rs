@@ -1,4 +1,4 @@
-//! An HTTP/1.1 client that shows what is on the wire, and an upstream that answers with what it received.
+//! An HTTP/1.1 client that returns raw responses, and an upstream that echoes requests.
 
 use std::{
     io::{BufRead as _, BufReader, Read as _, Write as _},

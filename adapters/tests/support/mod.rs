@@ -83,7 +83,7 @@ impl Server {
         Self::start_and_print(arguments).0
     }
 
-    /// The same, with what it printed at its start.
+    /// The same, with its output at the start.
     pub(crate) fn start_and_print(arguments: &[&str]) -> (Self, String) {
         Self::start_on("127.0.0.1:0", arguments)
     }

@@ -44,7 +44,7 @@ struct Issuer {
 }
 
 impl Issuer {
-    /// Answers the n-th request, counted from 1, as `answer` says, once a permit is there.
+    /// Answers the n-th request, counted from 1, with `answer`, once there is a permit.
     async fn start(
         permits: usize,
         answer: impl Fn(usize, &Asked) -> (u16, String) + Clone + Send + Sync + 'static,

@@ -182,7 +182,7 @@ impl Scripted {
         super::soon(self.seen.recv()).await.unwrap()
     }
 
-    /// The calls so far that were not looked at yet.
+    /// The calls since the last check.
     pub(super) fn rest(&mut self) -> Vec<Seen> {
         std::iter::from_fn(|| self.seen.try_recv().ok()).collect()
     }
