@@ -363,3 +363,29 @@ fn flags_say_who_the_sink_is_and_ask_for_legacy_collections() {
     server.until("/readyz", "200 OK");
     source.until("/config", "\"id\":\"a-node\"");
 }
+
+#[test]
+fn a_source_names_files_below_the_file_root_only_unless_it_is_trusted() {
+    let (directory, logs) = (tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap());
+    let path = logs.path().join("a.log");
+    let configuration = format!(
+        "apiVersion: config.istio.io/v1alpha2\nkind: handler\nmetadata: {{name: log, namespace: istio-system}}\n\
+         spec: {{compiledAdapter: stdio, params: {{log_stream: FILE, output_path: {path:?}}}}}\n---\n\
+         apiVersion: config.istio.io/v1alpha2\nkind: instance\nmetadata: {{name: line, namespace: istio-system}}\n\
+         spec: {{compiledTemplate: logentry, params: {{severity: '\"INFO\"'}}}}\n---\n\
+         apiVersion: config.istio.io/v1alpha2\nkind: rule\nmetadata: {{name: log, namespace: istio-system}}\n\
+         spec: {{actions: [{{handler: log, instances: [line]}}]}}\n"
+    );
+    fs::write(directory.path().join("log.yaml"), configuration).unwrap();
+    let (address, _source) = serve(directory.path());
+    let url = format!("mcp://{address}");
+    let server = Server::start(&["--config", &url]);
+    server.until("/config", "--file-root, which is not set");
+    assert!(!path.exists());
+    let root = logs.path().to_str().unwrap();
+    for allowed in [&["--file-root", root][..], &["--trust-sources"]] {
+        let server = Server::start(&[&["--config", &url], allowed].concat());
+        server.until("/readyz", "200 OK");
+        assert!(path.exists(), "{allowed:?}");
+    }
+}

@@ -3,8 +3,8 @@
 use std::{
     collections::BTreeMap,
     io,
-    sync::{Arc, Mutex, MutexGuard, PoisonError, Weak},
-    time::Instant,
+    sync::{Arc, Mutex, MutexGuard, PoisonError},
+    time::{Duration, Instant},
 };
 
 use tokio::runtime::Handle;
@@ -40,9 +40,17 @@ struct Families(Mutex<BTreeMap<String, Vec<Known>>>);
 
 #[derive(Debug)]
 struct Known {
-    family: Weak<Family>,
+    family: Arc<Family>,
     help: String,
+    /// When it was first seen without a handler.
+    unused_since: Option<Instant>,
 }
+
+/// How long series outlive the last handler that defines their metric.
+const RETENTION: Duration = Duration::from_secs(10 * 60);
+
+/// The maximum number of metrics without a handler.
+const RETAINED: usize = 1_000;
 
 /// A claim on an exporter. The page is served while there is a claim.
 #[derive(Debug)]
@@ -74,7 +82,7 @@ impl Exporter {
             Some(server) => server,
             stopped => {
                 let families = self.families.clone();
-                let page = move || page::render(&families.contents(), Instant::now());
+                let page = move || page::render(&families.contents(Instant::now()), Instant::now());
                 stopped.insert(Server::start(&self.address, page)?)
             }
         };
@@ -91,7 +99,7 @@ impl Exporter {
 impl Lease {
     /// The metric of that definition, which may have series already. The help text is the one given last.
     pub(super) fn family(&self, definition: Definition, help: String) -> Arc<Family> {
-        self.exporter.families.get(definition, help)
+        self.exporter.families.get(definition, help, Instant::now())
     }
 
     /// Runs what the handler has to do beside its calls, off the threads that serve them.
@@ -111,36 +119,105 @@ impl Drop for Lease {
     }
 }
 
+impl Known {
+    /// Returns whether a handler updates the metric, or a page shows it at the moment.
+    fn in_use(&self) -> bool {
+        Arc::strong_count(&self.family) > 1
+    }
+}
+
 impl Families {
-    fn get(&self, definition: Definition, help: String) -> Arc<Family> {
+    fn get(&self, definition: Definition, help: String, now: Instant) -> Arc<Family> {
         let mut families = self.lock();
+        retain(&mut families, now);
         let known = families.entry(definition.name.clone()).or_default();
-        known.retain(|known| known.family.strong_count() > 0);
-        let index = known.iter().position(|known| {
-            known.family.upgrade().is_some_and(|family| *family.definition() == definition)
-        });
-        let live = index.and_then(|index| known.remove(index).family.upgrade());
-        if !known.is_empty() {
+        let index = known.iter().position(|known| *known.family.definition() == definition);
+        let family = index.map(|index| known.remove(index).family);
+        if known.iter().any(Known::in_use) {
             tracing::warn!(metric = definition.name, "the metric changed; its old series are shown no more");
         }
-        let family = live.unwrap_or_else(|| Arc::new(Family::new(definition)));
-        known.push(Known { family: Arc::downgrade(&family), help });
+        let family = family.unwrap_or_else(|| Arc::new(Family::new(definition)));
+        known.push(Known { family: family.clone(), help, unused_since: None });
         family
     }
 
-    fn contents(&self) -> Contents {
+    fn contents(&self, now: Instant) -> Contents {
         let mut contents = Contents::default();
-        self.lock().retain(|_, known| {
-            known.retain(|known| known.family.strong_count() > 0);
-            let shown = known.last().and_then(|last| Some((last.family.upgrade()?, last.help.clone())));
-            contents.hidden += known.len().saturating_sub(1);
-            contents.families.extend(shown);
-            !known.is_empty()
-        });
+        let mut families = self.lock();
+        retain(&mut families, now);
+        for known in families.values() {
+            let in_use = known.iter().filter(|known| known.in_use());
+            contents.hidden += in_use.clone().count().saturating_sub(1);
+            let shown = in_use.last().or(known.last());
+            contents.families.extend(shown.map(|shown| (shown.family.clone(), shown.help.clone())));
+        }
         contents
     }
 
     fn lock(&self) -> MutexGuard<'_, BTreeMap<String, Vec<Known>>> {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// Removes metrics that no handler has defined for [`RETENTION`], and beyond [`RETAINED`] those that are unused for the longest
+/// time.
+fn retain(families: &mut BTreeMap<String, Vec<Known>>, now: Instant) {
+    let mut unused = Vec::new();
+    for known in families.values_mut().flatten() {
+        if known.in_use() {
+            known.unused_since = None;
+        } else {
+            unused.push(*known.unused_since.get_or_insert(now));
+        }
+    }
+    unused.sort_unstable();
+    let beyond = unused.len().checked_sub(RETAINED + 1).map(|index| unused[index]);
+    let expired = |since: Instant| {
+        now.saturating_duration_since(since) > RETENTION || beyond.is_some_and(|beyond| since <= beyond)
+    };
+    families.retain(|_, known| {
+        known.retain(|known| known.in_use() || !known.unused_since.is_some_and(expired));
+        !known.is_empty()
+    });
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{super::definition::Kind, *};
+
+    fn counter(name: &str) -> Definition {
+        Definition { name: name.to_owned(), kind: Kind::Counter, labels: Vec::new() }
+    }
+
+    fn shown(families: &Families, now: Instant) -> Vec<String> {
+        let families = families.contents(now).families.into_iter();
+        families.map(|(family, _)| family.definition().name.clone()).collect()
+    }
+
+    #[test]
+    fn series_outlive_their_handlers_for_a_while() {
+        let (families, start) = (Families::default(), Instant::now());
+        let first = families.get(counter("c"), String::new(), start);
+        assert!(first.record("", 20.0, None).is_ok());
+        drop(first);
+        assert_eq!(shown(&families, start), ["c"]);
+        let again = families.get(counter("c"), String::new(), start + RETENTION);
+        assert_eq!(again.samples(start).len(), 1, "it goes on counting");
+        drop(again);
+        assert_eq!(shown(&families, start + RETENTION), ["c"]);
+        assert_eq!(shown(&families, start + 3 * RETENTION), [""; 0]);
+    }
+
+    #[test]
+    fn the_number_of_metrics_without_a_handler_is_limited() {
+        let (families, start) = (Families::default(), Instant::now());
+        let used = families.get(counter("used"), String::new(), start);
+        for number in 0..2 * RETAINED as u64 {
+            let now = start + Duration::from_millis(number);
+            drop(families.get(counter(&format!("c{number}")), String::new(), now));
+        }
+        let left = shown(&families, start + Duration::from_secs(60)).len();
+        assert!(left <= RETAINED + 2, "{left}");
+        drop(used);
     }
 }
