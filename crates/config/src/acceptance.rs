@@ -294,7 +294,7 @@ impl<A: Apply> Acceptance<A> {
             let mut deciders = vec![decider];
             let earlier: Vec<Candidate> = self
                 .candidates
-                .extract_if(.., |earlier| earlier.source == source && earlier.update.overlaps(&update))
+                .extract_if(.., |earlier| earlier.source == source && earlier.update.is_replaced_by(&update))
                 .collect();
             let mut combined =
                 Update { source: update.source.clone(), changes: Vec::new(), faults: Vec::new() };

@@ -57,9 +57,11 @@ impl Update {
         self.changes.iter().all(Change::is_empty)
     }
 
-    /// Whether both have changes of the same collection.
-    pub(crate) fn overlaps(&self, other: &Self) -> bool {
-        self.changes.iter().any(|own| other.changes.iter().any(|change| change.collection == own.collection))
+    /// Whether a later update of the same source replaces this one, or adds to it: it has changes of the same collections, or this
+    /// one only reports that nothing can be read.
+    pub(crate) fn is_replaced_by(&self, later: &Self) -> bool {
+        let is_in = |own: &Change| later.changes.iter().any(|change| change.collection == own.collection);
+        self.changes.is_empty() || self.changes.iter().any(is_in)
     }
 
     /// The place among other updates: that of its first kind in Mixer's processing order, and after all of these what is not Mixer's.

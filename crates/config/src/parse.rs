@@ -115,7 +115,8 @@ impl Parser {
                 Some(boolean) => Ok(Some(boolean.word.as_str())),
                 None => text(json.pointer(&format!("/metadata/{field}"))),
             };
-            identity(field, given, default).map_err(|reason| {
+            identity(field, given, default).map_err(|error| {
+                let reason = error.to_string();
                 // What is not for Mixer may be named as it likes.
                 let fault = if is_mixers { Fault::error(reason) } else { Fault::warning(reason) };
                 refuse(&path, fault)
@@ -191,25 +192,36 @@ impl Parser {
     }
 }
 
+/// Why a name or a namespace cannot be used.
+#[derive(Debug, thiserror::Error)]
+enum IdentityError {
+    #[error("expected text, not {0}; quote it")]
+    NotText(Json),
+    #[error("no {0} is given")]
+    Missing(String),
+    #[error("{0:?} is no name: letters, digits, hyphens, underscores and dots are")]
+    Name(Arc<str>),
+    #[error("{0:?} is no namespace: letters, digits, hyphens and underscores are")]
+    Namespace(Arc<str>),
+}
+
 /// `metadata.name` or `metadata.namespace`.
 fn identity(
     field: &str,
     given: Result<Option<&str>, &Json>,
     default: Option<&Arc<str>>,
-) -> Result<Arc<str>, String> {
+) -> Result<Arc<str>, IdentityError> {
     let name = match (given, default) {
-        (Err(other), _) => return Err(format!("expected text, not {other}; quote it")),
+        (Err(other), _) => return Err(IdentityError::NotText(other.clone())),
         (Ok(Some(name)), _) => name.into(),
         (Ok(None), Some(default)) => default.clone(),
-        (Ok(None), None) => return Err(format!("no {field} is given")),
+        (Ok(None), None) => return Err(IdentityError::Missing(field.to_owned())),
     };
     match (is_valid(&name), field) {
         (true, "name") => Ok(name),
         (true, _) if !name.contains('.') => Ok(name),
-        (_, "name") => {
-            Err(format!("{name:?} is no name: letters, digits, hyphens, underscores and dots are"))
-        }
-        _ => Err(format!("{name:?} is no namespace: letters, digits, hyphens and underscores are")),
+        (_, "name") => Err(IdentityError::Name(name)),
+        _ => Err(IdentityError::Namespace(name)),
     }
 }
 

@@ -5,7 +5,7 @@ use super::{
     node::{RequestContext, sink_id},
     subscription::Subscription,
     types::{Push, Types},
-    watch::{Form, Watch},
+    watch::{Representation, Watch},
 };
 use crate::{
     mcp::source::{Catalogue, Dialogue, Event, Meaning},
@@ -22,7 +22,7 @@ pub struct DeltaStream {
 impl DeltaStream {
     /// A stream that has just opened: of all types, or of one.
     pub fn new(only: Option<&'static str>) -> Self {
-        Self { context: RequestContext::new(only), types: Types::new(|_| Form::Changes) }
+        Self { context: RequestContext::new(only), types: Types::new(|_| Representation::Changes) }
     }
 
     /// A request arrived. An error ends the stream.

@@ -8,7 +8,7 @@ use super::{
     order::Traits,
     subscription::{Owed, Subscription},
     types::{Push, Types},
-    watch::{Form, Nonce, Watch},
+    watch::{Nonce, Representation, Watch},
 };
 use crate::{
     mcp::source::{Catalogue, Dialogue, Event, Meaning},
@@ -25,7 +25,7 @@ pub struct SotwStream {
 impl SotwStream {
     /// A stream that has just opened: of all types, or of one.
     pub fn new(only: Option<&'static str>) -> Self {
-        let form = |traits: Traits| if traits.whole { Form::Whole } else { Form::Parts };
+        let form = |traits: Traits| if traits.whole { Representation::Whole } else { Representation::Parts };
         Self { context: RequestContext::new(only), types: Types::new(form) }
     }
 

@@ -4,7 +4,7 @@ use tonic::Status;
 
 use super::{
     order::{Rank, Traits, traits},
-    watch::{Content, Form, Watch},
+    watch::{Content, Representation, Watch},
 };
 use crate::{mcp::source::Catalogue, xds::collection_of};
 
@@ -14,7 +14,7 @@ const TYPES: usize = 100;
 /// The types a client asked for on one stream, in the order they go out: make before break (docs/behaviour/xds.md#rule-8-order).
 #[derive(Debug)]
 pub(super) struct Types {
-    form: fn(Traits) -> Form,
+    form: fn(Traits) -> Representation,
     nonces: u64,
     types: Vec<Type>,
 }
@@ -45,7 +45,7 @@ struct Due {
 }
 
 impl Types {
-    pub(super) fn new(form: fn(Traits) -> Form) -> Self {
+    pub(super) fn new(form: fn(Traits) -> Representation) -> Self {
         Self { form, nonces: 0, types: Vec::new() }
     }
 

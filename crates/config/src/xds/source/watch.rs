@@ -35,7 +35,7 @@ pub(super) struct Watch {
 
 /// How pushes represent resources.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Form {
+pub(super) enum Representation {
     /// All there are; others are deleted.
     Whole,
     /// What changed; deletions are not sent.
@@ -156,7 +156,7 @@ impl Watch {
     pub(super) fn next(
         &mut self,
         state: &Snapshot,
-        form: Form,
+        form: Representation,
         withhold: bool,
         nonce: &str,
     ) -> Option<Content> {
@@ -166,7 +166,7 @@ impl Watch {
         changed.iter().for_each(|entry| _ = self.withheld.remove(entry.name()));
         // A client that does not have something need not keep it, and one that refused it would refuse it again.
         let lacked = |name: &str| owed.contains(name) || self.doubt.contains(name);
-        let tells = form != Form::Parts || removed.iter().any(|(name, _)| lacked(name));
+        let tells = form != Representation::Parts || removed.iter().any(|(name, _)| lacked(name));
         if withhold {
             let kept = |(name, _): &mut (Arc<str>, _)| !lacked(name);
             self.withheld.extend(removed.extract_if(.., kept));
@@ -179,13 +179,13 @@ impl Watch {
             owed.extend(take(&mut self.doubt));
         }
         let (content, told) = match form {
-            Form::Whole if moved || asked => (self.whole(state), self.everything()),
-            Form::Whole => return None,
-            Form::Parts | Form::Changes => {
+            Representation::Whole if moved || asked => (self.whole(state), self.everything()),
+            Representation::Whole => return None,
+            Representation::Parts | Representation::Changes => {
                 let (content, told) = self.news(state, Delta { changed, removed }, owed);
-                let removes = form == Form::Changes && !content.removed.is_empty();
+                let removes = form == Representation::Changes && !content.removed.is_empty();
                 // That there is nothing is an answer to a client that wants everything.
-                let answers = form == Form::Changes && asked && self.subscription.is_wildcard();
+                let answers = form == Representation::Changes && asked && self.subscription.is_wildcard();
                 if content.entries.is_empty() && !removes && !answers {
                     self.refused &= !self.doubt.is_empty();
                     return None;
