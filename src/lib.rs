@@ -6,7 +6,7 @@ pub mod service;
 pub mod testing;
 
 pub use mixer_adapter_core::{
-    Adapter, AdapterError, Check, Code, Grant, Handle, QuotaRequest, adapter, declare_template,
+    Adapter, AdapterError, Check, Code, Grant, Handle, LimitState, QuotaRequest, adapter, declare_template,
     include_proto, metrics, proto, template, value,
 };
 pub use {anyhow, prost, prost_types, tonic};

@@ -159,7 +159,10 @@ fn quota_is_looked_up_by_the_instances_name_as_mixer_does() {
     assert_eq!(ran.stdout.lines().next(), Some("quota q: granted 2 of 5, valid for 0s"));
     let request = HandleQuotaRequest::decode(other.calls()[0].message.clone()).unwrap();
     let asked = request.quota_request.unwrap().quotas;
-    assert_eq!(asked, [("q".to_owned(), QuotaParams { amount: 5, best_effort: true })].into());
+    assert_eq!(
+        asked,
+        [("q".to_owned(), QuotaParams { amount: 5, best_effort: true, ..QuotaParams::default() })].into()
+    );
 
     let other = Recorder::start(move |_| Ok(misnamed.clone()));
     let ran = call(&other.address, &arguments);

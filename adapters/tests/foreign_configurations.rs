@@ -36,7 +36,7 @@ fn config(number: i64) -> Any {
 
 /// The amount granted of ten.
 async fn granted(host: &Host, config: Any) -> i64 {
-    let quota = QuotaParams { amount: 10, best_effort: true };
+    let quota = QuotaParams { amount: 10, best_effort: true, ..QuotaParams::default() };
     let request = quota::HandleQuotaRequest {
         instance: Some(quota::InstanceMsg { name: INSTANCE.to_owned(), ..Default::default() }),
         adapter_config: Some(config),

@@ -137,7 +137,9 @@ impl<'a, A: Adapter> Subject<'a, A> {
         amount: i64,
         best_effort: bool,
     ) -> Bytes {
-        let quotas = [(self.suite.instance.clone(), QuotaParams { amount, best_effort })].into();
+        let quotas =
+            [(self.suite.instance.clone(), QuotaParams { amount, best_effort, ..QuotaParams::default() })]
+                .into();
         let quota = (template.variety() == Variety::Quota).then_some(QuotaRequest { quotas });
         let config = match with {
             With::Config(config) => config.clone(),

@@ -62,7 +62,7 @@ pub fn nothing(adapter_config: Option<Any>) -> HandleCheckNothingRequest {
 /// A quota call that asks for that amount.
 pub fn quota(adapter_config: Option<Any>, amount: i64, best_effort: bool) -> HandleQuotaRequest {
     let name = "quota.instance.istio-system".to_owned();
-    let asked = QuotaParams { amount, best_effort };
+    let asked = QuotaParams { amount, best_effort, ..QuotaParams::default() };
     HandleQuotaRequest {
         instance: Some(quota::InstanceMsg { name: name.clone(), ..Default::default() }),
         adapter_config,

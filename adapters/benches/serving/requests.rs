@@ -143,7 +143,7 @@ fn quota_request(config: Any) -> Vec<u8> {
         adapter_config: Some(config),
         dedup_id: String::new(),
         quota_request: Some(QuotaRequest {
-            quotas: [(QUOTA_INSTANCE.to_owned(), QuotaParams { amount: 1, best_effort: false })].into(),
+            quotas: [(QUOTA_INSTANCE.to_owned(), QuotaParams { amount: 1, ..QuotaParams::default() })].into(),
         }),
     }
     .encode_to_vec()

@@ -82,6 +82,22 @@ impl Counter {
         }
     }
 
+    /// Returns how long until `amount` of what is in use is free; `None` without a span.
+    pub(super) fn free_after(&self, amount: i64, now: Duration) -> Option<Duration> {
+        let span = self.span?;
+        let mut freed = 0;
+        let mut after = Duration::ZERO;
+        for slot in &self.slots {
+            if freed >= amount {
+                break;
+            }
+            freed += slot.amount;
+            let end = u32::try_from(slot.tick.saturating_add(span.ticks)).unwrap_or(u32::MAX);
+            after = span.tick.saturating_mul(end).saturating_sub(now);
+        }
+        Some(after)
+    }
+
     /// Releases up to `amount`, the newest first, and returns the amount released.
     pub(super) fn release(&mut self, amount: u64, now: Duration) -> i64 {
         let released = i64::try_from(amount).unwrap_or(i64::MAX).min(self.in_use(now));

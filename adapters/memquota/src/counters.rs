@@ -9,7 +9,7 @@ use std::{
     time::Duration,
 };
 
-use mixer_adapter_core::{Grant, QuotaRequest, metrics::events};
+use mixer_adapter_core::{Grant, LimitState, QuotaRequest, metrics::events};
 
 use super::{
     counter::{Counter, Span},
@@ -95,6 +95,41 @@ impl Counters {
         })
     }
 
+    /// Returns the state of a limit for a request of `amount`, of which `granted` was granted.
+    pub(super) fn state(
+        &self,
+        counter: u128,
+        limit: Limit,
+        amount: i64,
+        granted: i64,
+        now: Duration,
+    ) -> LimitState {
+        let shard = &self.shards[counter as usize % SHARDS];
+        let mut shard = shard.lock().unwrap_or_else(PoisonError::into_inner);
+        let Shard { counters, slots, .. } = &mut *shard;
+        let (in_use, reset_after) = match counters.get_mut(&counter) {
+            None => (0, limit.valid.map(|_| Duration::ZERO)),
+            Some(counter) => {
+                let before = counter.slots();
+                let in_use = counter.in_use(now);
+                *slots -= before - counter.slots();
+                // What has to be freed for the amount that was refused, or else everything.
+                let missing =
+                    match amount.max(1) > granted && limit.max < in_use.saturating_add(amount.max(1)) {
+                        true => in_use.saturating_add(amount.max(1)) - limit.max,
+                        false => in_use,
+                    };
+                (in_use, counter.free_after(missing, now))
+            }
+        };
+        LimitState {
+            max_amount: limit.max,
+            remaining: (limit.max - in_use).max(0),
+            window: limit.valid,
+            reset_after,
+        }
+    }
+
     /// Returns the number of calls that were denied because the capacity was exhausted.
     pub(super) fn refused(&self) -> u64 {
         self.refused.load(Relaxed)
@@ -128,8 +163,8 @@ impl Shard {
             None => limit.max,
         };
         let granted = match request.amount {
-            amount if amount <= available => amount,
-            _ if request.best_effort => available,
+            amount if amount <= available || request.past_limit => amount,
+            _ if request.best_effort => available.max(0),
             _ => 0,
         };
         if granted == 0 {

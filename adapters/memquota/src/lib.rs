@@ -79,11 +79,29 @@ impl MemQuota {
         let quota = self.limits.find(&instance.name).ok_or_else(|| {
             AdapterError::invalid(format!("quotas: {}", self.limits.missing(&instance.name)))
         })?;
-        if request.amount == 0 {
+        if request.amount == 0 && !request.report_limit {
             return Ok(Grant::nothing());
         }
         let limit = quota.limit(&instance.dimensions);
         let counter = self.fingerprinter.counter(&instance.name, &instance.dimensions);
+        let grant = match request.amount {
+            0 => Grant::nothing(),
+            _ => self.count(instance, request, limit, counter, now)?,
+        };
+        if !request.report_limit {
+            return Ok(grant);
+        }
+        Ok(grant.with_limit(self.counters.state(counter, limit, request.amount, grant.granted(), now)))
+    }
+
+    fn count(
+        &self,
+        instance: &quota::InstanceMsg,
+        request: &QuotaRequest,
+        limit: limits::Limit,
+        counter: u128,
+        now: Duration,
+    ) -> Result<Grant, AdapterError> {
         self.dedup
             .once(&instance.name, request, now, || self.counters.apply(counter, limit, request, now))
             .map_err(|FullError| {

@@ -24,7 +24,7 @@ pub mod proto;
 pub mod template;
 pub mod value;
 
-pub use adapter::{Adapter, AdapterError, Check, Code, Grant, Handle, QuotaRequest};
+pub use adapter::{Adapter, AdapterError, Check, Code, Grant, Handle, LimitState, QuotaRequest};
 pub use {anyhow, prost, prost_types};
 
 /// Includes the code that `mixer_adapter_build` generated for a protobuf package.

@@ -113,10 +113,16 @@ impl RuntimeHandler {
             field(number, buffer.as_bytes(), &mut request);
         }
         if let (Some(number), Some(quota)) = (template.fields().quota_request, quota) {
-            // QuotaRequest { quotas = 1: map of instance name to { amount = 1, best_effort = 2 } }
+            // QuotaRequest { quotas = 1: map of instance name to { amount = 1, best_effort = 2, ... } }
             let (mut params, mut entry, mut whole) = (Vec::new(), Vec::new(), Vec::new());
             int64::encode(1, &quota.amount, &mut params);
             bool::encode(2, &quota.best_effort, &mut params);
+            // Extensions of this project, which other adapters are sent only by Envoy's requests.
+            for (number, flag) in [(100, quota.report_limit), (101, quota.past_limit)] {
+                if flag {
+                    bool::encode(number, &flag, &mut params);
+                }
+            }
             field(1, quota.instance.as_bytes(), &mut entry);
             field(2, &params, &mut entry);
             field(1, &entry, &mut whole);
@@ -155,6 +161,10 @@ pub struct QuotaParams<'a> {
     pub amount: i64,
     /// Whether less than the amount may be granted.
     pub best_effort: bool,
+    /// Whether the state of the limit is requested, too.
+    pub report_limit: bool,
+    /// Whether the amount is counted even past the limit.
+    pub past_limit: bool,
 }
 
 /// The backend of `compiledAdapter`: an adapter in this process with its configuration.

@@ -145,7 +145,11 @@ fn quota_request(
             ))),
         };
     }
-    let params = QuotaParams { amount: call.quota_amount.unwrap_or(1), best_effort: call.best_effort };
+    let params = QuotaParams {
+        amount: call.quota_amount.unwrap_or(1),
+        best_effort: call.best_effort,
+        ..QuotaParams::default()
+    };
     Ok(Some(QuotaRequest {
         quotas: instances.iter().map(|instance| (instance_name(instance), params)).collect(),
     }))

@@ -138,6 +138,8 @@ impl FakeHandler {
                 dedup_id: &args.dedup_id,
                 amount: args.amount,
                 best_effort: args.best_effort,
+                report_limit: args.report_limit,
+                past_limit: args.past_limit,
             });
             let answer = self.handler.call(&schema, &instances, quota, None).await?;
             T::Response::decode(answer).map_err(|error| Status::internal(error.to_string()))

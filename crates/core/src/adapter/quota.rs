@@ -17,18 +17,34 @@ pub struct QuotaRequest {
     /// Identifies the call: a call that is sent again has the same id and must count once. Unrelated calls of several
     /// Mixers can share an id (docs/behaviour/adapter-calls.md#deduplication-ids), and some clients send none.
     pub dedup_id: String,
+    /// Whether the caller reads the state of the limit: see [`Grant::with_limit`]. An amount of 0 only asks for it.
+    pub report_limit: bool,
+    /// Whether the amount is counted even past the limit, because it is used already.
+    pub past_limit: bool,
 }
 
 impl QuotaRequest {
     /// Requests `amount` without best effort and without a deduplication id.
     pub fn new(amount: i64) -> Self {
-        Self { amount, best_effort: false, dedup_id: String::new() }
+        Self { amount, best_effort: false, dedup_id: String::new(), report_limit: false, past_limit: false }
     }
 
     /// Accepts a part of the amount.
     #[must_use]
     pub fn with_best_effort(self) -> Self {
         Self { best_effort: true, ..self }
+    }
+
+    /// Asks for the state of the limit.
+    #[must_use]
+    pub fn with_report_limit(self) -> Self {
+        Self { report_limit: true, ..self }
+    }
+
+    /// Counts the amount even past the limit.
+    #[must_use]
+    pub fn with_past_limit(self) -> Self {
+        Self { past_limit: true, ..self }
     }
 
     /// Sets the deduplication id.
@@ -57,13 +73,27 @@ impl From<i64> for QuotaRequest {
 pub struct Grant {
     granted: i64,
     valid_duration: Duration,
+    limit: Option<LimitState>,
+}
+
+/// The state of a limit, which callers such as Envoy show to their clients.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct LimitState {
+    /// The maximum amount in use.
+    pub max_amount: i64,
+    /// The amount that is available; 0 past the limit.
+    pub remaining: i64,
+    /// How long an amount is in use; `None` if until it is released.
+    pub window: Option<Duration>,
+    /// How long until the amount that was refused is available, or else until nothing is in use; `None` if that is unknown.
+    pub reset_after: Option<Duration>,
 }
 
 impl Grant {
     /// Grants an amount; for a release, the amount that was released. Without best effort this must be the whole amount
     /// or zero, and it is never negative.
     pub fn amount(amount: i64) -> Self {
-        Self { granted: amount, valid_duration: Duration::ZERO }
+        Self { granted: amount, valid_duration: Duration::ZERO, limit: None }
     }
 
     /// Grants nothing.
@@ -76,6 +106,18 @@ impl Grant {
     pub fn valid_for(mut self, duration: Duration) -> Self {
         self.valid_duration = duration;
         self
+    }
+
+    /// Adds the state of the limit, for a request with [`QuotaRequest::report_limit`].
+    #[must_use]
+    pub fn with_limit(mut self, limit: LimitState) -> Self {
+        self.limit = Some(limit);
+        self
+    }
+
+    /// Returns the state of the limit.
+    pub fn limit(&self) -> Option<LimitState> {
+        self.limit
     }
 
     /// Returns the amount granted.

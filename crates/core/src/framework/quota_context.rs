@@ -34,7 +34,13 @@ impl QuotaContext {
                 });
             }
         };
-        let request = QuotaRequest { amount: params.amount, best_effort: params.best_effort, dedup_id };
+        let request = QuotaRequest {
+            amount: params.amount,
+            best_effort: params.best_effort,
+            dedup_id,
+            report_limit: params.report_limit,
+            past_limit: params.past_limit,
+        };
         let context = Self { name: name.clone(), amount: params.amount, best_effort: params.best_effort };
         Ok((request, context))
     }
@@ -45,6 +51,7 @@ impl QuotaContext {
     /// The grant is negative, or partial without best effort.
     pub fn respond(self, grant: Grant) -> Result<QuotaResult, InvalidAnswerError> {
         let granted = grant.granted();
+        let encode = |duration| crate::value::Duration::from(duration).value;
         if granted < 0 {
             return Err(InvalidAnswerError::NegativeGrant { granted });
         }
@@ -52,9 +59,15 @@ impl QuotaContext {
             return Err(InvalidAnswerError::PartialGrant { requested: self.amount, granted });
         }
         let result = quota_result::Result {
-            valid_duration: crate::value::Duration::from(grant.valid_duration()).value,
+            valid_duration: encode(grant.valid_duration()),
             granted_amount: granted,
             status: None,
+            limit: grant.limit().map(|limit| quota_result::Limit {
+                max_amount: limit.max_amount,
+                remaining: limit.remaining,
+                window: limit.window.and_then(encode),
+                reset_after: limit.reset_after.and_then(encode),
+            }),
         };
         Ok(QuotaResult { quotas: [(self.name, result)].into() })
     }
@@ -93,7 +106,7 @@ mod tests {
 
     #[test]
     fn the_instances_own_quota_is_chosen() {
-        let params = |amount| QuotaParams { amount, best_effort: false };
+        let params = |amount| QuotaParams { amount, ..QuotaParams::default() };
         let request = |names: &[(&str, i64)]| proto::QuotaRequest {
             quotas: names.iter().map(|(name, amount)| (name.to_string(), params(*amount))).collect(),
         };

@@ -31,6 +31,16 @@ pub(super) struct AdapterSpec {
 }
 
 /// The attributes that determine a request's namespace are used by the engine itself.
+/// Attributes of requests of Envoy that Istio's manifests do not have (docs/envoy.md#attributes). They are always declared.
+const ENVOY: [(&str, ValueType); 6] = [
+    ("ratelimit.descriptor", ValueType::StringMap),
+    ("check.decision_id", ValueType::String),
+    ("ratelimit.domain", ValueType::String),
+    ("request.body", ValueType::String),
+    ("request.body_truncated", ValueType::Bool),
+    ("source.port", ValueType::Int64),
+];
+
 const IDENTITY: [&str; 3] = ["context.reporter.kind", "destination.namespace", "source.namespace"];
 
 /// Merges the attributes of all manifests into a vocabulary; without any manifest, returns the standard one.
@@ -60,6 +70,11 @@ pub(super) fn vocabulary(set: &ConfigSet, faults: &mut Vec<Fault>) -> Vocabulary
         if vocabulary.find(name).is_none() {
             // Cannot conflict: it is not declared.
             let _ = vocabulary.declare(name, ValueType::String);
+        }
+    }
+    for (name, value_type) in ENVOY {
+        if vocabulary.find(name).is_none() {
+            let _ = vocabulary.declare(name, value_type);
         }
     }
     vocabulary

@@ -17,8 +17,8 @@ pub use super::{
     policy::{FailurePolicy, OnFailure},
 };
 pub use failure_texts::FailureTexts;
-pub use quota::{QuotaAnswer, QuotaRequest};
-pub use report::Report;
+pub use quota::{Allocation, AllocationMode, QuotaAnswer, QuotaRequest};
+pub use report::{Report, ReportBatch};
 
 use super::{
     attribute::{Bag, Vocabulary},

@@ -3,7 +3,7 @@
 use prost::Message as _;
 
 use super::{
-    DispatchError, Request,
+    DispatchError, FailureTexts, Request,
     calls::{CompletedCall, call_all},
     merge::DEFAULT_DURATION,
     plan::{Conditions, PlannedCall},
@@ -11,9 +11,10 @@ use super::{
 use crate::{
     handler::QuotaParams,
     limits::LimitError,
+    policy::fatal,
     trace::{Phase, Step, status_text},
 };
-use mixer_adapter_core::proto::QuotaResult;
+use mixer_adapter_core::proto::{QuotaResult, istio::mixer::adapter::model::v1beta1::quota_result::Limit};
 
 /// A quota request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -37,6 +38,26 @@ pub struct QuotaAnswer {
     pub valid_duration: prost_types::Duration,
 }
 
+/// A quota request in which a failure differs from a refusal.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Allocation {
+    /// The grant.
+    pub answer: QuotaAnswer,
+    /// Whether a quota is configured and its rule matches. If not, the amount is granted in full.
+    pub matched: bool,
+    /// The state of the limit, if the adapter reports it.
+    pub limit: Option<Limit>,
+}
+
+/// How a quota is requested.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct AllocationMode {
+    /// Request the state of the limit, too. An amount of 0 requests nothing else.
+    pub report_limit: bool,
+    /// Count the amount even past the limit.
+    pub past_limit: bool,
+}
+
 impl<'s> Request<'s> {
     /// Requests a quota. One that is not configured, or whose rule does not match, is granted in full for a minute.
     /// The first of several handlers to respond wins. If an instance cannot be built or an adapter fails, nothing is
@@ -45,23 +66,34 @@ impl<'s> Request<'s> {
     /// # Errors
     /// The instances exceed the limits of the call.
     pub async fn quota(&mut self, request: QuotaRequest<'_>) -> Result<QuotaAnswer, LimitError> {
+        match self.allocate(request, AllocationMode::default()).await {
+            Ok(allocation) => Ok(allocation.answer),
+            Err(DispatchError::Limit(error)) => Err(error),
+            Err(error) => {
+                tracing::warn!(quota = request.name, %error, "no quota granted");
+                Ok(QuotaAnswer::default())
+            }
+        }
+    }
+
+    /// Requests a quota as [`quota`](Self::quota) does.
+    ///
+    /// # Errors
+    /// Failures, unless the failure policy ignores or denies them. A failure that it denies is a grant of nothing.
+    pub async fn allocate(
+        &mut self,
+        request: QuotaRequest<'_>,
+        mode: AllocationMode,
+    ) -> Result<Allocation, DispatchError> {
         self.budget.add_attributes(request.dedup_id.len())?;
         self.references.clear_after();
         // A cached check answer did not run the generators.
         if !self.generated {
-            match self.generate().await {
-                Ok(()) => {}
-                Err(DispatchError::Limit(error)) => return Err(error),
-                Err(error) => {
-                    let quota = request.name;
-                    tracing::warn!(quota, %error, "no quota granted: attributes could not be generated");
-                    return Ok(QuotaAnswer::default());
-                }
-            }
+            self.generate().await.map_err(|error| error.within("preprocessing attributes failed"))?;
         }
         let snapshot = self.snapshot;
         let in_full = QuotaAnswer { granted: request.amount, valid_duration: DEFAULT_DURATION };
-        let mut answer = QuotaAnswer::default();
+        let mut answer: Option<QuotaAnswer> = None;
         let mut found = false;
         let mut planned: Vec<PlannedCall<'s>> = Vec::new();
         let mut conditions = Conditions::of(snapshot.quotas.of(&self.namespace));
@@ -71,19 +103,19 @@ impl<'s> Request<'s> {
                 let asked_for = entry.short_name().eq_ignore_ascii_case(request.name);
                 found |= asked_for;
                 if asked_for && !matched {
-                    answer = in_full;
+                    answer = Some(in_full);
                 }
                 asked_for
             };
             planner.plan(Phase::Quota, conditions, asked_for, |call| planned.push(call))?;
         }
         if planner.uncalled && planned.is_empty() {
-            answer = in_full;
+            answer = Some(in_full);
         }
-        let mut failed = !planner.failures.is_empty();
+        let mut failures = std::mem::take(&mut planner.failures);
         if !found {
             tracing::debug!(quota = request.name, "a quota that is not configured is granted in full");
-            answer = in_full;
+            answer = Some(in_full);
         }
         let params = QuotaParams {
             name: request.name,
@@ -91,26 +123,45 @@ impl<'s> Request<'s> {
             dedup_id: request.dedup_id,
             amount: request.amount,
             best_effort: request.best_effort,
+            report_limit: mode.report_limit,
+            past_limit: mode.past_limit,
         };
+        let matched = !planned.is_empty();
+        let mut limit = None;
         for answered in call_all(planned, Some(params), self.deadline).await {
             match self.granted(&answered) {
-                Ok(granted) if answer == QuotaAnswer::default() => answer = granted,
+                Ok((granted, state)) if answer.is_none_or(|answer| answer == QuotaAnswer::default()) => {
+                    (answer, limit) = (Some(granted), state);
+                }
                 Ok(_) => {}
-                Err(status) => failed |= self.failure(answered.handler(), &status).is_some(),
+                Err(status) => failures.extend(self.failure(answered.handler(), &status)),
             }
         }
-        if failed {
-            answer = QuotaAnswer::default();
+        if !failures.is_empty() {
+            answer = None;
         }
+        let answer = match answer {
+            Some(answer) => answer,
+            // All failures are ignored.
+            None if failures.is_empty() => in_full,
+            None => QuotaAnswer::default(),
+        };
         if let Some(trace) = &mut self.trace {
             let outcome = format!("quota {}: granted {} of {}", request.name, answer.granted, request.amount);
             trace.steps.push(Step::Merged { outcome });
         }
-        Ok(answer)
+        let failures: FailureTexts = fatal(&failures).into_iter().collect();
+        match failures.is_empty() {
+            true => Ok(Allocation { answer, matched, limit }),
+            false => Err(failures.into()),
+        }
     }
 
     /// Returns the adapter's grant; an error if it failed or responded for another instance.
-    fn granted(&mut self, answered: &CompletedCall<'_>) -> Result<QuotaAnswer, tonic::Status> {
+    fn granted(
+        &mut self,
+        answered: &CompletedCall<'_>,
+    ) -> Result<(QuotaAnswer, Option<Limit>), tonic::Status> {
         let instance = &*answered.planned.entry.instance.name;
         let result = answered.answer.clone().and_then(|bytes| {
             let result = QuotaResult::decode(bytes)
@@ -132,10 +183,10 @@ impl<'s> Request<'s> {
         });
         answered.trace(self.trace.as_deref_mut(), outcome);
         match result {
-            Ok(result) => Ok(QuotaAnswer {
-                granted: result.granted_amount,
-                valid_duration: result.valid_duration.unwrap_or_default(),
-            }),
+            Ok(result) => {
+                let valid_duration = result.valid_duration.unwrap_or_default();
+                Ok((QuotaAnswer { granted: result.granted_amount, valid_duration }, result.limit))
+            }
             Err(status) => {
                 tracing::warn!(
                     handler = answered.handler(),

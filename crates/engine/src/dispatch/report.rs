@@ -1,7 +1,7 @@
 //! Reports: the instances of all requests of a batch, sent to each destination in one call
 //! (docs/behaviour/dispatch.md#what-becomes-one-call).
 
-use std::time::Instant as Clock;
+use std::{sync::Arc, time::Instant as Clock};
 
 use futures_util::stream::{FuturesUnordered, StreamExt as _};
 use tokio::time::Instant;
@@ -12,17 +12,70 @@ use super::{
     plan::{Conditions, PlannedCall},
 };
 use crate::{
+    handler::RuntimeHandler,
     limits::LimitError,
     policy::FailureEffect,
     rules::Destination,
     trace::{Phase, Trace},
 };
+use mixer_adapter_core::framework::dynamic::DynamicTemplate;
 
 /// A batch of reports under construction.
 #[derive(Debug, Default)]
 pub struct Report<'s> {
     batches: Vec<Batch<'s>>,
     failures: FailureTexts,
+}
+
+/// Instances for one handler by one template.
+#[derive(Debug)]
+pub struct ReportBatch {
+    handler: Arc<RuntimeHandler>,
+    template: Arc<DynamicTemplate>,
+    instances: Vec<Vec<u8>>,
+}
+
+impl ReportBatch {
+    /// The full name of the handler.
+    pub fn handler(&self) -> &Arc<str> {
+        &self.handler.name
+    }
+
+    /// Number of instances.
+    pub fn len(&self) -> usize {
+        self.instances.len()
+    }
+
+    /// Returns whether there are no instances.
+    pub fn is_empty(&self) -> bool {
+        self.instances.is_empty()
+    }
+
+    /// The size of the instances in bytes.
+    pub fn size(&self) -> usize {
+        self.instances.iter().map(Vec::len).sum()
+    }
+
+    /// Adds the instances of a later batch for the same handler and template; returns one for another.
+    pub fn merge(&mut self, later: ReportBatch) -> Option<ReportBatch> {
+        if !Arc::ptr_eq(&self.handler, &later.handler) || !Arc::ptr_eq(&self.template, &later.template) {
+            return Some(later);
+        }
+        self.instances.extend(later.instances);
+        None
+    }
+
+    /// Delivers the instances.
+    ///
+    /// # Errors
+    /// The handler rejects them or does not answer.
+    pub async fn send(&self, deadline: Option<Instant>) -> Result<(), DispatchError> {
+        let answer = self.handler.call(&self.template, &self.instances, None, deadline).await;
+        match answer {
+            Ok(_) => Ok(()),
+            Err(status) => Err(FailureTexts::from_iter([failure_text(&self.handler.name, &status)]).into()),
+        }
+    }
 }
 
 #[derive(Debug)]
@@ -76,6 +129,16 @@ impl<'s> Report<'s> {
         };
         batch.names.push(&planned.entry.instance.name);
         batch.instances.push(planned.instance);
+    }
+
+    /// Returns the instances for each handler and template, to be sent later, and the failures so far.
+    pub fn into_batches(self) -> (Vec<ReportBatch>, FailureTexts) {
+        let batches = self.batches.into_iter().map(|batch| ReportBatch {
+            handler: batch.destination.handler.clone(),
+            template: batch.destination.template.clone(),
+            instances: batch.instances,
+        });
+        (batches.collect(), self.failures)
     }
 
     /// Delivers all instances; the error has those that could not be built or were rejected.

@@ -111,7 +111,11 @@ async fn take(client: &Client, number: i64, sent: &mut u64) -> anyhow::Result<i6
         instance: Some(quota::InstanceMsg { name: INSTANCE.to_owned(), ..Default::default() }),
         adapter_config: Some(any(&params)),
         quota_request: Some(QuotaRequest {
-            quotas: [(INSTANCE.to_owned(), QuotaParams { amount: 10, best_effort: true })].into(),
+            quotas: [(
+                INSTANCE.to_owned(),
+                QuotaParams { amount: 10, best_effort: true, ..QuotaParams::default() },
+            )]
+            .into(),
         }),
         ..quota::HandleQuotaRequest::default()
     };

@@ -121,8 +121,10 @@ fn a_request_holds_the_fields_of_its_template() {
         type_url: "type.googleapis.com/adapter.x.Params".to_owned(),
         value: b"\x08\x01".as_ref().into(),
     };
-    let quotas =
-        QuotaRequest { quotas: [("q".to_owned(), QuotaParams { amount: 3, best_effort: true })].into() };
+    let quotas = QuotaRequest {
+        quotas: [("q".to_owned(), QuotaParams { amount: 3, best_effort: true, ..QuotaParams::default() })]
+            .into(),
+    };
     let instance = instance(&template, json!({"name": "q", "dimensions": {"user": "u", "port": 80}}));
     let request = template.request(vec![instance], Some(&config), Some(&quotas)).with_dedup_id("d-1");
     let expected = quota::HandleQuotaRequest {
