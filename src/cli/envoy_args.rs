@@ -4,6 +4,8 @@ use std::sync::Arc;
 
 use clap::{Args, builder::TypedValueParser};
 
+use tokio::runtime::Handle;
+
 use super::value_parsers;
 use mixer_adapter_engine::Mixer;
 use mixer_adapter_envoy::{FailureAnswer, HostPattern, Options, Services};
@@ -33,14 +35,14 @@ pub(super) struct EnvoyArgs {
 }
 
 impl EnvoyArgs {
-    /// The services with these options.
-    pub(super) fn services(&self, mixer: &Arc<Mixer>) -> Arc<Services> {
+    /// The services with these options, with tasks on `runtime`.
+    pub(super) fn services(&self, mixer: &Arc<Mixer>, runtime: &Handle) -> Arc<Services> {
         let mut options = Options::default();
         options.mapping = options.mapping.with_namespaces(self.envoy_namespace.clone());
         options.mapping.trusted_hops = self.envoy_trusted_hops;
         options.mapping.trust_forwarded_client_cert = self.envoy_trust_xfcc;
         options.failure_answer = self.envoy_failure;
-        Arc::new(Services::new(mixer.clone(), options))
+        Arc::new(Services::new(mixer.clone(), options, runtime))
     }
 }
 

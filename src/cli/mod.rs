@@ -7,6 +7,8 @@ mod completions;
 mod config_args;
 #[cfg(feature = "envoy")]
 mod envoy_args;
+#[cfg(feature = "envoy")]
+mod envoy_config;
 mod eval;
 mod explain;
 mod fields;
@@ -106,6 +108,9 @@ enum Command {
     Adapters(adapters::List),
     #[command(after_help = manifest::EXAMPLES)]
     Manifest(manifest::Manifest),
+    #[cfg(feature = "envoy")]
+    #[command(after_help = envoy_config::EXAMPLES)]
+    EnvoyConfig(envoy_config::EnvoyConfig),
     #[command(after_help = completions::EXAMPLES)]
     Completions(completions::Completions),
 }
@@ -130,6 +135,8 @@ pub fn run(add: impl FnOnce(AdaptersBuilder) -> AdaptersBuilder, sample: Option<
         Command::Call(call) => with_adapters(add, |adapters| call.run(adapters)),
         Command::Adapters(list) => with_adapters(add, |adapters| list.run(adapters)),
         Command::Manifest(manifest) => with_adapters(add, |adapters| manifest.run(adapters)),
+        #[cfg(feature = "envoy")]
+        Command::EnvoyConfig(config) => config.run(),
         Command::Completions(completions) => completions.run(),
     };
     match outcome {

@@ -232,7 +232,7 @@ impl Serve {
                 .secured(security.tls.clone(), security.authorization.clone());
             let server = server.config_status(status.clone());
             #[cfg(feature = "envoy")]
-            let server = server.envoy(self.envoy.services(&mixer));
+            let server = server.envoy(self.envoy.services(&mixer, background.handle()));
             let readiness = server.readiness().clone();
             let bound = server.bind(self.listen, Some(self.admin)).await?;
             let opened = self.sources.open(&self.configuration, extensions(&host)).await?;

@@ -43,6 +43,12 @@ pub(super) enum ValueError {
     #[error("write HOST=NAMESPACE, such as *.example.com=shop")]
     HostNamespace,
     #[cfg(feature = "envoy")]
+    #[error("write the name of a quota instance, or NAMESPACE/NAME")]
+    Quota,
+    #[cfg(feature = "envoy")]
+    #[error("write KEY=HEADER, such as user=x-user")]
+    Descriptor,
+    #[cfg(feature = "envoy")]
     #[error(transparent)]
     HostPattern(#[from] mixer_adapter_envoy::HostPatternError),
 }
@@ -142,4 +148,39 @@ pub(super) fn namespace(text: &str) -> Result<String, ValueError> {
 pub(super) fn host_namespace(text: &str) -> Result<(mixer_adapter_envoy::HostPattern, String), ValueError> {
     let (host, namespace) = text.split_once('=').ok_or(ValueError::HostNamespace)?;
     Ok((host.parse()?, self::namespace(namespace)?))
+}
+
+/// An entry of a rate limit descriptor.
+#[cfg(feature = "envoy")]
+#[derive(Clone, Debug)]
+pub(super) struct DescriptorEntry {
+    pub(super) key: String,
+    pub(super) header: String,
+}
+
+/// Parses `KEY=HEADER`.
+#[cfg(feature = "envoy")]
+pub(super) fn descriptor_entry(text: &str) -> Result<DescriptorEntry, ValueError> {
+    let (key, header) = text.split_once('=').ok_or(ValueError::Descriptor)?;
+    match is_name(key) && is_name(header) {
+        true => Ok(DescriptorEntry { key: key.to_owned(), header: header.to_owned() }),
+        false => Err(ValueError::Descriptor),
+    }
+}
+
+/// Parses the name of a quota, perhaps behind a namespace.
+#[cfg(feature = "envoy")]
+pub(super) fn quota(text: &str) -> Result<String, ValueError> {
+    let (namespace, name) = text.split_once('/').unwrap_or(("default", text));
+    match is_name(namespace) && is_name(name) {
+        true => Ok(text.to_owned()),
+        false => Err(ValueError::Quota),
+    }
+}
+
+/// Whether a text is a name that YAML reads as a string.
+#[cfg(feature = "envoy")]
+fn is_name(text: &str) -> bool {
+    let is_part = |byte: u8| byte.is_ascii_alphanumeric() || matches!(byte, b'-' | b'_' | b'.');
+    text.starts_with(|first: char| first.is_ascii_alphabetic()) && text.bytes().all(is_part)
 }

@@ -1,6 +1,8 @@
+use prometheus_client::collector::Collector;
 use tonic::service::Routes;
 
 use super::rpc::Rpc;
+use mixer_adapter_host::handler::BoxFuture;
 
 /// Services of a server in addition to those of its adapters and the Mixer API.
 pub(super) struct AdditionalServices {
@@ -12,4 +14,8 @@ pub(super) struct AdditionalServices {
     pub(super) routes: Box<dyn FnOnce(Routes) -> Routes + Send>,
     /// An encoded `FileDescriptorSet` for reflection.
     pub(super) descriptors: &'static [u8],
+    /// Metrics.
+    pub(super) collector: Box<dyn Collector>,
+    /// Finishes what is left when the last call has ended, before handlers close.
+    pub(super) finish: BoxFuture<'static, ()>,
 }

@@ -1,8 +1,23 @@
 //! The services of Envoy, and their names before version 3 of Envoy's API, whose messages are compatible.
 
-use std::sync::Arc;
+use std::{
+    convert::Infallible,
+    sync::{Arc, atomic::Ordering::Relaxed},
+    task::{Context, Poll},
+};
 
-use mixer_adapter_envoy::{Services, proto};
+use http::{Request, Uri};
+use mixer_adapter_envoy::{
+    Counters, RateLimitOutcome, Services,
+    proto::{self, envoy::service::accesslog::v3::access_log_service_server::AccessLogServiceServer},
+};
+use prometheus_client::{
+    collector::Collector,
+    encoding::{DescriptorEncoder, EncodeMetric},
+    metrics::{MetricType, counter::ConstCounter, gauge::ConstGauge},
+};
+use tonic::{body::Body, server::NamedService};
+use tower_service::Service;
 
 use super::{
     additional::AdditionalServices,
@@ -10,14 +25,25 @@ use super::{
     server::Server,
 };
 
-const AUTHORIZATION: [&str; 2] =
-    ["envoy.service.auth.v3.Authorization", "envoy.service.auth.v2.Authorization"];
+const NAMES: [&str; 6] = [
+    "envoy.service.auth.v3.Authorization",
+    "envoy.service.auth.v2.Authorization",
+    "envoy.service.ratelimit.v3.RateLimitService",
+    "envoy.service.ratelimit.v2.RateLimitService",
+    "envoy.service.accesslog.v3.AccessLogService",
+    "envoy.service.accesslog.v2.AccessLogService",
+];
 
 const CHECK: [&str; 2] =
     ["/envoy.service.auth.v3.Authorization/Check", "/envoy.service.auth.v2.Authorization/Check"];
 
+const SHOULD_RATE_LIMIT: [&str; 2] = [
+    "/envoy.service.ratelimit.v3.RateLimitService/ShouldRateLimit",
+    "/envoy.service.ratelimit.v2.RateLimitService/ShouldRateLimit",
+];
+
 impl Server {
-    /// Serves Envoy's external authorization, too.
+    /// Serves Envoy's external authorization, rate limits and access logs, too.
     #[must_use]
     pub fn envoy(self, services: Arc<Services>) -> Self {
         let check = || -> Rpc {
@@ -27,11 +53,83 @@ impl Server {
                 async move { services.check(request, caller.deadline).await }
             })
         };
+        let should_rate_limit = || -> Rpc {
+            let services = services.clone();
+            rpc(move |request, caller| {
+                let services = services.clone();
+                async move { services.should_rate_limit(request, caller.deadline).await }
+            })
+        };
+        let rpcs = CHECK.map(|path| (path, check())).into_iter();
+        let rpcs = rpcs.chain(SHOULD_RATE_LIMIT.map(|path| (path, should_rate_limit()))).collect();
+        let access_log = AccessLogServiceServer::from_arc(services.clone());
+        let collector = Box::new(EnvoyMetrics(services.counters().clone()));
         self.add(AdditionalServices {
-            names: AUTHORIZATION.into(),
-            rpcs: CHECK.map(|path| (path, check())).into(),
-            routes: Box::new(|routes| routes),
+            names: NAMES.into(),
+            rpcs,
+            routes: Box::new(|routes| {
+                let former = FormerAccessLog(access_log.clone());
+                routes.add_service(access_log).add_service(former)
+            }),
             descriptors: proto::DESCRIPTORS,
+            collector,
+            finish: Box::pin(async move { services.flush().await }),
         })
+    }
+}
+
+/// The access log service under its former name.
+#[derive(Clone, Debug)]
+struct FormerAccessLog(AccessLogServiceServer<Services>);
+
+impl NamedService for FormerAccessLog {
+    const NAME: &'static str = "envoy.service.accesslog.v2.AccessLogService";
+}
+
+impl Service<Request<Body>> for FormerAccessLog {
+    type Response = http::Response<Body>;
+    type Error = Infallible;
+    type Future = <AccessLogServiceServer<Services> as Service<Request<Body>>>::Future;
+
+    fn poll_ready(&mut self, context: &mut Context<'_>) -> Poll<Result<(), Infallible>> {
+        <AccessLogServiceServer<Services> as Service<Request<Body>>>::poll_ready(&mut self.0, context)
+    }
+
+    fn call(&mut self, mut request: Request<Body>) -> Self::Future {
+        if request.uri().path().ends_with("/StreamAccessLogs") {
+            *request.uri_mut() =
+                Uri::from_static("/envoy.service.accesslog.v3.AccessLogService/StreamAccessLogs");
+        }
+        self.0.call(request)
+    }
+}
+
+/// The metrics of the services.
+#[derive(Debug)]
+struct EnvoyMetrics(Arc<Counters>);
+
+impl Collector for EnvoyMetrics {
+    fn encode(&self, mut encoder: DescriptorEncoder<'_>) -> Result<(), std::fmt::Error> {
+        let Counters { rate_limits, log_entries, log_streams, .. } = &*self.0;
+        let help = "Requests for rate limits, by outcome";
+        let mut family = encoder.encode_descriptor("envoy_rate_limits", help, None, MetricType::Counter)?;
+        for (outcome, count) in RateLimitOutcome::NAMES.iter().zip(rate_limits) {
+            let labels = [("outcome", *outcome)];
+            ConstCounter::new(count.load(Relaxed)).encode(family.encode_family(&labels)?)?;
+        }
+        let help = "Entries of access logs that were received";
+        let entries = encoder.encode_descriptor("envoy_log_entries", help, None, MetricType::Counter)?;
+        ConstCounter::new(log_entries.load(Relaxed)).encode(entries)?;
+        let help = "Open streams of access logs";
+        let streams = encoder.encode_descriptor("envoy_log_streams", help, None, MetricType::Gauge)?;
+        ConstGauge::new(log_streams.load(Relaxed) as i64).encode(streams)?;
+        let help =
+            "What access logs did not deliver, by handler; without a handler, entries before rules applied";
+        let mut lost = encoder.encode_descriptor("envoy_log_lost", help, None, MetricType::Counter)?;
+        for (handler, count) in self.0.lost() {
+            let labels = [("handler", &*handler)];
+            ConstCounter::new(count).encode(lost.encode_family(&labels)?)?;
+        }
+        Ok(())
     }
 }

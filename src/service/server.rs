@@ -309,14 +309,17 @@ impl Bound {
             mixer.as_ref().map_or_else(RequestLimits::default, |mixer| *mixer.limits()).instances;
         let mut methods = HostMethods { host: host.clone(), rpcs, max_instances };
         let mut routes = reflection(&host, &additional)?.add_service(health);
+        let mut registry = metrics::registry(&host);
+        let mut finish = Vec::new();
         for services in additional {
             methods.rpcs.extend(services.rpcs);
             routes = (services.routes)(routes);
+            registry.register_collector(services.collector);
+            finish.push(services.finish);
         }
         let routes = routes.prepare();
         let grpc =
             GrpcService::with_authorization(methods, authorization.clone(), options.call_limits(), routes);
-        let mut registry = metrics::registry(&host);
         registry.register_collector(Box::new(McpMetrics));
         if let Some(mixer) = mixer.clone() {
             registry.register_collector(Box::new(EngineMetrics { mixer, config: config.clone() }));
@@ -386,6 +389,11 @@ impl Bound {
             (deadline, shutdown)
         };
         let ((), (deadline, _never_ready_again)) = tokio::join!(serve, withdraw);
+        for finish in finish {
+            if tokio::time::timeout_at(deadline.into(), finish).await.is_err() {
+                tracing::warn!("what was received took too long to report; some of it is lost");
+            }
+        }
         if let Some(mixer) = mixer {
             mixer.close();
         }

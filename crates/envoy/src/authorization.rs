@@ -3,7 +3,6 @@
 use std::time::Instant as Clock;
 
 use mixer_adapter_engine::{Budget, CheckOutcome, dispatch::Request};
-use prost_types::{Struct, Value, value::Kind};
 use tokio::time::Instant;
 use tonic::Status;
 
@@ -11,6 +10,7 @@ use crate::{
     Services,
     attributes::check_attributes,
     decision::{Client, Decision},
+    metadata::decision_metadata,
     proto::envoy::service::auth::v3::{CheckRequest, CheckResponse},
 };
 
@@ -35,8 +35,11 @@ impl Services {
             }
         };
         self.mixer.counts().check(outcome, start.elapsed());
-        let id = self.ids.next();
-        decision.into_response(self.options.failure_answer, metadata(&id, outcome))
+        let source = request.attributes.as_ref().and_then(|context| context.source.as_ref());
+        let principal = source.map_or("", |source| &source.principal);
+        let principal = principal.strip_prefix("spiffe://").unwrap_or(principal);
+        let metadata = decision_metadata(&self.ids.next(), outcome, decision.denial(), principal);
+        decision.into_response(self.options.failure_answer, metadata)
     }
 
     async fn decide(&self, request: &CheckRequest, deadline: Option<Instant>) -> Decision {
@@ -62,21 +65,4 @@ impl Services {
             Err(error) => Decision::Fail(error.to_string()),
         }
     }
-}
-
-/// The key of the dynamic metadata, and the metadata namespace, of this server.
-const METADATA: &str = "mixer_adapter";
-
-/// Returns the metadata of a decision for the access log. All of it is below one key, because filters of one kind share a
-/// namespace.
-fn metadata(id: &str, outcome: CheckOutcome) -> Struct {
-    let outcome = CheckOutcome::NAMES[outcome as usize];
-    let fields = [("decision_id", id), ("outcome", outcome)];
-    let fields = fields.map(|(name, value)| (name.to_owned(), text(value)));
-    let decision = Value { kind: Some(Kind::StructValue(Struct { fields: fields.into_iter().collect() })) };
-    Struct { fields: [(METADATA.to_owned(), decision)].into_iter().collect() }
-}
-
-fn text(value: &str) -> Value {
-    Value { kind: Some(Kind::StringValue(value.to_owned())) }
 }

@@ -15,7 +15,7 @@ use crate::{
     attributes::is_grpc,
     headers::{HeaderError, append, removed_header, replace, request_header, response_header},
     proto::envoy::{
-        config::core::v3::{HeaderValueOption, QueryParameter},
+        config::core::v3::HeaderValueOption,
         service::auth::v3::{
             CheckResponse, DeniedHttpResponse, OkHttpResponse, attribute_context::HttpRequest,
             check_response::HttpResponse,
@@ -41,6 +41,7 @@ pub(crate) enum Decision {
 pub(crate) struct Client<'r> {
     /// The headers of an HTTP request; `None` for a connection.
     headers: Option<&'r BTreeMap<String, String>>,
+    path: &'r str,
     is_grpc: bool,
 }
 
@@ -48,7 +49,7 @@ impl<'r> Client<'r> {
     pub(crate) fn new(http: Option<&'r HttpRequest>) -> Self {
         let headers = http.map(|http| &http.headers);
         let content_type = headers.and_then(|headers| headers.get("content-type")).map(String::as_str);
-        Self { headers, is_grpc: is_grpc(content_type) }
+        Self { headers, path: http.map_or("", |http| &http.path), is_grpc: is_grpc(content_type) }
     }
 
     fn has_header(&self, name: &str) -> bool {
@@ -70,6 +71,15 @@ impl Decision {
                 let response = denied_response(&answer.status, directive, client);
                 Self::Deny(answer.status, response)
             }
+        }
+    }
+
+    /// The code and the message of a denial or a failure.
+    pub(crate) fn denial(&self) -> Option<(i32, &str)> {
+        match self {
+            Self::Allow(_) => None,
+            Self::Deny(status, _) => Some((grpc_code(status.code), &status.message)),
+            Self::Fail(reason) => Some((Code::Unavailable.into(), reason)),
         }
     }
 
@@ -109,20 +119,27 @@ impl Decision {
 /// The operation prefix of query parameters: `?user` is the parameter `user`.
 const PARAMETER: char = '?';
 
+const PATH: &str = ":path";
+
 /// Returns the changes of an allowed request.
 fn changes(directive: &RouteDirective, client: Client<'_>) -> Result<OkHttpResponse, HeaderError> {
     let mut changes = OkHttpResponse::default();
+    let mut path: Option<String> = None;
     for operation in &directive.request_header_operations {
         let HeaderOperation { name, value, .. } = operation;
         if let Some(parameter) = name.strip_prefix(PARAMETER) {
-            change_query(&mut changes, parameter, operation);
+            let path = path.get_or_insert_with(|| client.path.to_owned());
+            *path = change_query(path, parameter, operation);
             continue;
         }
         match operation.operation() {
             Operation::Remove => changes.headers_to_remove.push(removed_header(name)?),
             Operation::Replace => {
                 let name = request_header(name, value)?;
-                changes.headers.push(replace(name, value));
+                match name == PATH {
+                    true => path = Some(value.clone()),
+                    false => changes.headers.push(replace(name, value)),
+                }
             }
             Operation::Append => {
                 let name = request_header(name, value)?;
@@ -133,6 +150,9 @@ fn changes(directive: &RouteDirective, client: Client<'_>) -> Result<OkHttpRespo
                 changes.headers.push(header);
             }
         }
+    }
+    if let Some(path) = path {
+        changes.headers.push(replace(PATH.to_owned(), &path));
     }
     for operation in &directive.response_header_operations {
         let HeaderOperation { name, value, .. } = operation;
@@ -156,14 +176,25 @@ fn changes(directive: &RouteDirective, client: Client<'_>) -> Result<OkHttpRespo
     Ok(changes)
 }
 
-/// Changes a parameter of the query. Envoy writes the value as it is, so that it is encoded here.
-fn change_query(changes: &mut OkHttpResponse, parameter: &str, operation: &HeaderOperation) {
+/// Returns a path with another value of a parameter of its query, or without the parameter. Envoy's own changes of the query
+/// write values as they are, or reject those with characters that are to be encoded.
+fn change_query(path: &str, parameter: &str, operation: &HeaderOperation) -> String {
     let encode = |text: &str| utf8_percent_encode(text, PARAMETER_TEXT).to_string();
-    match operation.operation() {
-        Operation::Remove => changes.query_parameters_to_remove.push(encode(parameter)),
-        Operation::Replace | Operation::Append => changes
-            .query_parameters_to_set
-            .push(QueryParameter { key: encode(parameter), value: encode(&operation.value) }),
+    let (path, query) = path.split_once('?').unwrap_or((path, ""));
+    let name = encode(parameter);
+    let is_other = |pair: &&str| !pair.is_empty() && pair.split('=').next() != Some(name.as_str());
+    let mut pairs: Vec<String> = match operation.operation() {
+        Operation::Append => query.split('&').filter(|pair| !pair.is_empty()).map(str::to_owned).collect(),
+        Operation::Replace | Operation::Remove => {
+            query.split('&').filter(is_other).map(str::to_owned).collect()
+        }
+    };
+    if operation.operation() != Operation::Remove {
+        pairs.push(format!("{name}={}", encode(&operation.value)));
+    }
+    match pairs.is_empty() {
+        true => path.to_owned(),
+        false => format!("{path}?{}", pairs.join("&")),
     }
 }
 

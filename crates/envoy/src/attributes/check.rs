@@ -2,14 +2,14 @@
 
 use std::{collections::BTreeMap, net::IpAddr, sync::Arc, time::SystemTime};
 
-use mixer_adapter_engine::attribute::{AttributeValue, Bag, StringMap, Vocabulary};
+use mixer_adapter_engine::attribute::{Bag, StringMap, Vocabulary};
 
 use super::{
     builder::{AttributeBuilder, AttributeError, socket},
-    host::{service_host, service_name},
+    host::service_host,
     metadata::set_metadata,
     principal::{Principal, forwarded_uri},
-    target::{parameters, split},
+    request::{HttpParts, set_http, set_service},
 };
 use crate::{
     options::MappingOptions,
@@ -119,28 +119,12 @@ fn set_request(
 ) {
     let headers = headers(http);
     let header = |name: &str| headers.get(name).map(|value| &**value).filter(|value| !value.is_empty());
-    let protocol = if is_grpc(header("content-type")) { "grpc" } else { "http" };
-    attributes.set("context.protocol", protocol);
     attributes.set_text("request.id", header("x-request-id").unwrap_or(&http.id));
-    attributes.set_text("request.method", &http.method);
-    attributes.set_text("request.host", &http.host);
-    attributes.set_text("request.scheme", &http.scheme);
-    attributes.set_text("request.path", &http.path);
-    let (path, query) = split(&http.path);
-    attributes.set_text("request.url_path", path);
-    let parameter = |name: &str| {
-        let value = query.and_then(|query| parameters(query).find(|(known, _)| *known == name));
-        value.map(|(_, value)| value).filter(|value| !value.is_empty())
-    };
-    if let Some(query) = query {
-        // The first of several values of a parameter applies; a map takes the last.
-        let parameters: Vec<(&str, &str)> = parameters(query).collect();
-        attributes.set("request.query_params", parameters.into_iter().rev().collect::<StringMap>());
-    }
-    attributes.set_some("request.referer", header("referer"));
-    attributes.set_some("request.useragent", header("user-agent"));
-    let key = header("x-api-key").or_else(|| parameter("key")).or_else(|| parameter("api_key"));
-    attributes.set_some("request.api_key", key);
+    set_http(
+        attributes,
+        HttpParts { method: &http.method, host: &http.host, scheme: &http.scheme, path: &http.path },
+        &headers,
+    );
     // Unknown sizes are -1.
     attributes.set_some("request.size", Some(http.size).filter(|size| *size >= 0));
     let body = match http.body.as_str() {
@@ -188,25 +172,8 @@ fn headers(http: &HttpRequest) -> StringMap {
     }
 }
 
-/// Returns whether a content type is gRPC, grpc-web included.
-pub(crate) fn is_grpc(content_type: Option<&str>) -> bool {
-    content_type.is_some_and(|content_type| content_type.starts_with("application/grpc"))
-}
-
 /// Returns the address of the client in `x-forwarded-for`: the last one, before those that trusted proxies in front of this one
 /// have added.
 fn client(list: &str, trusted_hops: usize) -> Option<IpAddr> {
     list.rsplit(',').nth(trusted_hops)?.trim().parse().ok()
-}
-
-/// Sets the name and the namespace of the service by its host.
-fn set_service(attributes: &mut AttributeBuilder) {
-    let Some(host) = attributes.text("destination.service.host").map(str::to_owned) else { return };
-    let (name, namespace) = service_name(&host, attributes.text("destination.namespace"));
-    if !attributes.has("destination.service.name") {
-        attributes.set("destination.service.name", name);
-    }
-    if !attributes.has("destination.service.namespace") {
-        attributes.set_some("destination.service.namespace", namespace.map(AttributeValue::from));
-    }
 }

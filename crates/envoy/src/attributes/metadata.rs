@@ -4,10 +4,7 @@ use mixer_adapter_engine::attribute::StringMap;
 use prost_types::{Struct, Value, value::Kind};
 
 use super::builder::{AttributeBuilder, AttributeError};
-use crate::proto::envoy::config::core::v3::Metadata;
-
-/// The metadata namespace whose keys are names of attributes.
-pub(super) const ATTRIBUTES: &str = "mixer_adapter";
+use crate::{metadata::METADATA, proto::envoy::config::core::v3::Metadata};
 
 /// The filter that verifies tokens, and that of Istio before 1.5.
 const JWT: &str = "envoy.filters.http.jwt_authn";
@@ -16,7 +13,7 @@ const ISTIO: &str = "istio_authn";
 const RBAC: &str = "envoy.filters.http.rbac";
 
 /// Sets the attributes that come from the metadata of filters: the identity of a token, shadow results of RBAC, each filter's
-/// metadata as a map if an attribute of its name is declared, and the attributes of the namespace [`ATTRIBUTES`].
+/// metadata as a map if an attribute of its name is declared, and the attributes of the namespace [`METADATA`].
 pub(super) fn set_metadata(
     attributes: &mut AttributeBuilder,
     origin: &'static str,
@@ -40,7 +37,7 @@ pub(super) fn set_metadata(
         attributes
             .set_some("rbac.permissive.effective_policy_id", text(values, "shadow_effective_policy_id"));
     }
-    match filters.get(ATTRIBUTES) {
+    match filters.get(METADATA) {
         None => Ok(()),
         Some(values) => {
             let values: Vec<(&str, String)> = values

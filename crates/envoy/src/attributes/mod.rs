@@ -5,9 +5,14 @@
 
 mod builder;
 mod check;
+mod descriptor;
+mod flags;
 mod host;
+mod log;
 mod metadata;
+mod node;
 mod principal;
+mod request;
 mod target;
 #[cfg(test)]
 mod tests;
@@ -16,5 +21,9 @@ pub use host::{HostPattern, HostPatternError};
 
 #[cfg(test)]
 use builder::AttributeError;
-pub(crate) use check::{check_attributes, is_grpc};
+pub(crate) use check::check_attributes;
+pub(crate) use descriptor::descriptor_attributes;
 pub(crate) use host::NamespaceMap;
+pub(crate) use log::{http_attributes, tcp_attributes};
+pub(crate) use node::LogSender;
+pub(crate) use request::is_grpc;

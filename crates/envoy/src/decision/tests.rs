@@ -14,7 +14,7 @@ fn answer(code: i32, message: &str, directive: Option<RouteDirective>) -> CheckA
     }
 }
 
-fn operations(operations: &[(&str, Operation, &str)]) -> Vec<HeaderOperation> {
+fn operations_of(operations: &[(&str, Operation, &str)]) -> Vec<HeaderOperation> {
     let operation = |(name, operation, value): &(&str, Operation, &str)| HeaderOperation {
         name: (*name).to_owned(),
         value: (*value).to_owned(),
@@ -34,8 +34,8 @@ fn decide(answer: CheckAnswer, headers: &[(&str, &str)]) -> Decision {
 
 fn allow(request: &[(&str, Operation, &str)], response: &[(&str, Operation, &str)]) -> Decision {
     let directive = RouteDirective {
-        request_header_operations: operations(request),
-        response_header_operations: operations(response),
+        request_header_operations: operations_of(request),
+        response_header_operations: operations_of(response),
         ..RouteDirective::default()
     };
     decide(answer(0, "", Some(directive)), &[("x-there", "1")])
@@ -69,7 +69,7 @@ fn direct(code: u32, body: &str, headers: &[(&str, Operation, &str)]) -> Option<
     Some(RouteDirective {
         direct_response_code: code,
         direct_response_body: body.to_owned(),
-        response_header_operations: operations(headers),
+        response_header_operations: operations_of(headers),
         ..RouteDirective::default()
     })
 }
@@ -130,12 +130,23 @@ fn a_header_of_the_response_is_replaced_or_appended() {
 }
 
 #[test]
-fn a_parameter_of_the_query_is_set_or_removed_and_cannot_become_two() {
-    let changes = changes_of(allow(&[("?user", Replace, "a&admin=1\r\n"), ("?token", Remove, "")], &[]));
-    let set = &changes.query_parameters_to_set;
-    assert_eq!((set[0].key.as_str(), set[0].value.as_str()), ("user", "a%26admin%3D1%0D%0A"));
-    assert_eq!(changes.query_parameters_to_remove, ["token"]);
-    assert!(changes.headers.is_empty() && changes.headers_to_remove.is_empty());
+fn a_parameter_of_the_query_is_changed_in_the_path_and_cannot_become_two() {
+    for (path, operations, changed) in [
+        ("/a", vec![("?user", Replace, "a&admin=1\r\n")], "/a?user=a%26admin%3D1%0D%0A"),
+        ("/a?user=x&b=c&user=y", vec![("?user", Replace, "z")], "/a?b=c&user=z"),
+        ("/a?user=x", vec![("?user", Append, "y")], "/a?user=x&user=y"),
+        ("/a?user=x&&b", vec![("?user", Remove, "")], "/a?b"),
+        ("//h/%2f?user=x", vec![("?user", Remove, "")], "//h/%2f"),
+        ("/a?b", vec![(":path", Replace, "/other?c"), ("?user", Replace, "x")], "/other?c&user=x"),
+    ] {
+        let directive = RouteDirective {
+            request_header_operations: operations_of(&operations),
+            ..RouteDirective::default()
+        };
+        let request = HttpRequest { path: path.to_owned(), ..HttpRequest::default() };
+        let decision = Decision::new(answer(0, "", Some(directive)), Client::new(Some(&request)));
+        assert_eq!(written(&changes_of(decision).headers), [(":path", changed, false, 2)], "{path}");
+    }
 }
 
 const INVALID: [(&str, &str); 9] = [

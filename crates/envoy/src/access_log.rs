@@ -1,0 +1,268 @@
+//! `envoy.service.accesslog.v3.AccessLogService`: reports entries of access logs (docs/envoy.md#access-logs).
+//!
+//! Streams are always read, because an Envoy whose stream is not read keeps its entries in memory. What was read waits in a
+//! bounded queue to become instances, which wait in a bounded queue for each handler. What does not fit into a queue is lost,
+//! and counted.
+
+use std::{
+    collections::HashMap,
+    sync::{Arc, atomic::Ordering::Relaxed},
+    time::Duration,
+};
+
+use mixer_adapter_engine::{
+    Budget, Mixer,
+    dispatch::{Report, ReportBatch, Request},
+};
+use prost::Message as _;
+use tokio::{
+    runtime::Handle,
+    sync::{OwnedSemaphorePermit, Semaphore, mpsc},
+    time::Instant,
+};
+use tokio_util::task::{TaskTracker, task_tracker::TaskTrackerToken};
+use tonic::{Response, Status, Streaming};
+
+use crate::{
+    Services,
+    attributes::{LogSender, http_attributes, tcp_attributes},
+    counters::Counters,
+    options::MappingOptions,
+    proto::envoy::service::accesslog::v3::{
+        StreamAccessLogsMessage, StreamAccessLogsResponse, access_log_service_server::AccessLogService,
+        stream_access_logs_message::LogEntries,
+    },
+};
+
+/// The size of the queue between streams and rules, and of the queue of each handler, in bytes.
+const QUEUE: usize = 16 << 20;
+
+/// Maximum number of instances in one call.
+const MAX_BATCH: usize = 1_000;
+
+/// The time that an adapter has for its part of a report, or for generating attributes.
+const TIMEOUT: Duration = Duration::from_secs(10);
+
+/// The queue of entries.
+#[derive(Clone, Debug)]
+pub(crate) struct LogQueue {
+    messages: mpsc::UnboundedSender<Queued>,
+    /// Bytes that are free.
+    space: Arc<Semaphore>,
+    /// What is in this queue and those of the handlers.
+    pending: TaskTracker,
+}
+
+#[derive(Debug)]
+struct Queued {
+    sender: Arc<LogSender>,
+    entries: LogEntries,
+    _space: OwnedSemaphorePermit,
+    pending: TaskTrackerToken,
+}
+
+impl LogQueue {
+    /// Creates the queue and the task that empties it.
+    pub(crate) fn start(
+        mixer: Arc<Mixer>,
+        mapping: MappingOptions,
+        counters: Arc<Counters>,
+        runtime: &Handle,
+    ) -> Self {
+        let (messages, received) = mpsc::unbounded_channel();
+        let handlers = HandlerQueues { queues: HashMap::new(), counters, runtime: runtime.clone() };
+        runtime.spawn(report(mixer, mapping, received, handlers));
+        Self { messages, space: Arc::new(Semaphore::new(QUEUE)), pending: TaskTracker::new() }
+    }
+
+    /// Waits until all queues are empty.
+    pub(crate) async fn flush(&self) {
+        self.pending.close();
+        self.pending.wait().await;
+        self.pending.reopen();
+    }
+
+    /// Adds entries; returns whether there was space.
+    fn add(&self, sender: Arc<LogSender>, entries: LogEntries, size: usize) -> bool {
+        let permits = u32::try_from(size.clamp(1, QUEUE)).unwrap_or(u32::MAX);
+        let Ok(space) = self.space.clone().try_acquire_many_owned(permits) else { return false };
+        let pending = self.pending.token();
+        self.messages.send(Queued { sender, entries, _space: space, pending }).is_ok()
+    }
+}
+
+#[tonic::async_trait]
+impl AccessLogService for Services {
+    async fn stream_access_logs(
+        &self,
+        request: tonic::Request<Streaming<StreamAccessLogsMessage>>,
+    ) -> Result<Response<StreamAccessLogsResponse>, Status> {
+        let mut stream = request.into_inner();
+        let mut sender = Arc::new(LogSender::default());
+        let _open = OpenStream::new(self.counters.clone());
+        while let Some(message) = stream.message().await? {
+            let size = message.encoded_len();
+            if let Some(node) = message.identifier.as_ref().and_then(|identifier| identifier.node.as_ref()) {
+                sender = Arc::new(LogSender::new(node));
+            }
+            let Some(entries) = message.log_entries else { continue };
+            let count = entries.len();
+            self.counters.log_entries.fetch_add(count as u64, Relaxed);
+            if !self.log_queue.add(sender.clone(), entries, size) {
+                self.counters.lose(&Arc::from(""), count);
+            }
+        }
+        Ok(Response::new(StreamAccessLogsResponse {}))
+    }
+}
+
+impl LogEntries {
+    fn len(&self) -> usize {
+        match self {
+            Self::HttpLogs(logs) => logs.log_entry.len(),
+            Self::TcpLogs(logs) => logs.log_entry.len(),
+        }
+    }
+}
+
+/// Counts a stream until it is dropped.
+struct OpenStream(Arc<Counters>);
+
+impl OpenStream {
+    fn new(counters: Arc<Counters>) -> Self {
+        counters.log_streams.fetch_add(1, Relaxed);
+        Self(counters)
+    }
+}
+
+impl Drop for OpenStream {
+    fn drop(&mut self) {
+        self.0.log_streams.fetch_sub(1, Relaxed);
+    }
+}
+
+/// Makes instances of entries until the queue is closed.
+async fn report(
+    mixer: Arc<Mixer>,
+    mapping: MappingOptions,
+    mut received: mpsc::UnboundedReceiver<Queued>,
+    mut handlers: HandlerQueues,
+) {
+    while let Some(queued) = received.recv().await {
+        let count = queued.entries.len();
+        let Some(snapshot) = mixer.snapshot() else {
+            handlers.counters.lose(&Arc::from(""), count);
+            continue;
+        };
+        let (vocabulary, sender) = (snapshot.vocabulary(), &*queued.sender);
+        let bags: Vec<_> = match &queued.entries {
+            LogEntries::HttpLogs(logs) => logs
+                .log_entry
+                .iter()
+                .map(|entry| http_attributes(entry, sender, vocabulary, &mapping))
+                .collect(),
+            LogEntries::TcpLogs(logs) => logs
+                .log_entry
+                .iter()
+                .map(|entry| tcp_attributes(entry, sender, vocabulary, &mapping))
+                .collect(),
+        };
+        let mut report = Report::default();
+        let mut budget = Budget::new(mixer.limits());
+        let mut lost = 0;
+        for bag in bags {
+            match bag {
+                Ok(bag) => {
+                    let deadline = Some(Instant::now() + TIMEOUT);
+                    let mut request = Request::new(&snapshot, bag, deadline, false).with_budget(budget);
+                    if let Err(error) = report.add(&mut request).await {
+                        report.fail(error.to_string());
+                        lost += 1;
+                    }
+                    budget = request.budget();
+                    mixer.counts().condition_errors(request.condition_errors());
+                }
+                Err(error) => {
+                    report.fail(error.to_string());
+                    lost += 1;
+                }
+            }
+        }
+        let (batches, failures) = report.into_batches();
+        mixer.counts().report(count, failures.is_empty());
+        if !failures.is_empty() {
+            tracing::warn!(error = %failures, "entries of an access log could not be reported");
+        }
+        if lost > 0 {
+            handlers.counters.lose(&Arc::from(""), lost);
+        }
+        for batch in batches {
+            handlers.add(batch, queued.pending.clone());
+        }
+    }
+}
+
+/// The queue of each handler.
+struct HandlerQueues {
+    queues: HashMap<Arc<str>, HandlerQueue>,
+    counters: Arc<Counters>,
+    runtime: Handle,
+}
+
+struct QueuedBatch {
+    batch: ReportBatch,
+    space: OwnedSemaphorePermit,
+    _pending: TaskTrackerToken,
+}
+
+struct HandlerQueue {
+    batches: mpsc::UnboundedSender<QueuedBatch>,
+    space: Arc<Semaphore>,
+}
+
+impl HandlerQueues {
+    fn add(&mut self, batch: ReportBatch, pending: TaskTrackerToken) {
+        let (name, count) = (batch.handler().clone(), batch.len());
+        // Queues of handlers that are not configured any more end as soon as they are empty.
+        self.queues.retain(|known, queue| *known == name || queue.space.available_permits() < QUEUE);
+        let queue = self.queues.entry(name.clone()).or_insert_with(|| {
+            let (batches, received) = mpsc::unbounded_channel();
+            self.runtime.spawn(send(received, self.counters.clone()));
+            HandlerQueue { batches, space: Arc::new(Semaphore::new(QUEUE)) }
+        });
+        let permits = u32::try_from(batch.size().clamp(1, QUEUE)).unwrap_or(u32::MAX);
+        let is_queued = match queue.space.clone().try_acquire_many_owned(permits) {
+            Ok(space) => queue.batches.send(QueuedBatch { batch, space, _pending: pending }).is_ok(),
+            Err(_) => false,
+        };
+        if !is_queued {
+            self.counters.lose(&name, count);
+        }
+    }
+}
+
+/// Sends the batches of a handler. What waits for one call becomes the next one.
+async fn send(mut received: mpsc::UnboundedReceiver<QueuedBatch>, counters: Arc<Counters>) {
+    let mut next = received.recv().await;
+    while let Some(QueuedBatch { mut batch, mut space, _pending }) = next.take() {
+        while batch.len() < MAX_BATCH
+            && let Ok(QueuedBatch { batch: later, space: more, _pending }) = received.try_recv()
+        {
+            match batch.merge(later) {
+                None => space.merge(more),
+                Some(batch) => {
+                    next = Some(QueuedBatch { batch, space: more, _pending });
+                    break;
+                }
+            }
+        }
+        if let Err(error) = batch.send(Some(Instant::now() + TIMEOUT)).await {
+            tracing::warn!(handler = %batch.handler(), %error, "part of an access log was not delivered");
+            counters.lose(batch.handler(), batch.len());
+        }
+        drop(space);
+        if next.is_none() {
+            next = received.recv().await;
+        }
+    }
+}

@@ -1,0 +1,298 @@
+//! Attributes of entries of access logs.
+
+use std::{collections::BTreeMap, sync::Arc};
+
+use mixer_adapter_engine::attribute::{AttributeValue, Bag, StringMap, Vocabulary};
+use prost_types::{Struct, Timestamp, value::Kind};
+
+use super::{
+    builder::{AttributeBuilder, AttributeError, socket},
+    flags::short_names,
+    host::service_host,
+    metadata::set_metadata,
+    node::LogSender,
+    principal::Principal,
+    request::{HttpParts, set_http, set_service},
+};
+use crate::{
+    metadata::METADATA,
+    options::MappingOptions,
+    proto::envoy::{
+        config::core::v3::{Metadata, RequestMethod},
+        data::accesslog::v3::{
+            AccessLogCommon, AccessLogType, HttpAccessLogEntry, HttpRequestProperties,
+            HttpResponseProperties, ResponseFlags, TcpAccessLogEntry, TlsProperties,
+            tls_properties::{CertificateProperties, certificate_properties::subject_alt_name::San},
+        },
+    },
+};
+
+/// The filters whose metadata has our decision.
+const DECISIONS: [&str; 2] = ["envoy.filters.http.ext_authz", "envoy.filters.network.ext_authz"];
+
+/// Returns the attributes of a request and its response.
+///
+/// # Errors
+/// A configured value is not of the type of its attribute.
+pub(crate) fn http_attributes(
+    entry: &HttpAccessLogEntry,
+    sender: &LogSender,
+    vocabulary: &Arc<Vocabulary>,
+    options: &MappingOptions,
+) -> Result<Bag, AttributeError> {
+    let mut attributes = AttributeBuilder::new(vocabulary);
+    let (common, request) = (entry.common_properties.as_ref(), entry.request.as_ref());
+    if let Some(request) = request {
+        set_request(&mut attributes, request);
+    }
+    let authority = request.map_or("", |request| &request.authority);
+    if let Some(common) = common {
+        set_common(&mut attributes, common, authority, sender, options);
+        attributes.set_some("request.time", common.start_time);
+        attributes.set_some("context.time", common.start_time);
+        let duration = common.duration.or(common.time_to_last_downstream_tx_byte);
+        attributes.set_some("response.duration", duration.and_then(length));
+        let first_byte = common.time_to_first_upstream_rx_byte.or(common.time_to_first_downstream_tx_byte);
+        attributes.set_some("response.time", later(common.start_time, first_byte));
+        if request.is_none_or(|request| request.request_id.is_empty()) {
+            attributes.set_text("request.id", &common.stream_id);
+        }
+    }
+    if let Some(response) = &entry.response {
+        set_response(&mut attributes, response);
+    }
+    finish(attributes, common)
+}
+
+/// Returns the attributes of a connection.
+///
+/// # Errors
+/// As [`http_attributes`].
+pub(crate) fn tcp_attributes(
+    entry: &TcpAccessLogEntry,
+    sender: &LogSender,
+    vocabulary: &Arc<Vocabulary>,
+    options: &MappingOptions,
+) -> Result<Bag, AttributeError> {
+    let mut attributes = AttributeBuilder::new(vocabulary);
+    attributes.set("context.protocol", "tcp");
+    let common = entry.common_properties.as_ref();
+    if let Some(common) = common {
+        set_common(&mut attributes, common, "", sender, options);
+        attributes.set_text("connection.id", &common.stream_id);
+        let event = match common.access_log_type() {
+            AccessLogType::TcpUpstreamConnected | AccessLogType::TcpConnectionStart => Some("open"),
+            AccessLogType::TcpPeriodic => Some("continue"),
+            AccessLogType::TcpConnectionEnd => Some("close"),
+            _ => None,
+        };
+        attributes.set_some("connection.event", event);
+        attributes.set_some("context.time", later(common.start_time, common.duration).or(common.start_time));
+        // Without a type an entry is that of the end, the only one that Envoy writes by default.
+        let is_closed = !matches!(event, Some("open" | "continue"));
+        if is_closed {
+            attributes.set_some("connection.duration", common.duration.and_then(length));
+        }
+        if let Some(bytes) = &entry.connection_properties {
+            let (received, sent) = (bytes.received_bytes, bytes.sent_bytes);
+            attributes.set("connection.received.bytes_total", number(received));
+            attributes.set("connection.sent.bytes_total", number(sent));
+            if let Some((received, sent)) = sender.difference(&common.stream_id, received, sent, is_closed) {
+                attributes.set("connection.received.bytes", number(received));
+                attributes.set("connection.sent.bytes", number(sent));
+            }
+        }
+    }
+    finish(attributes, common)
+}
+
+/// Sets configured attributes, which take precedence, and those that depend on them.
+fn finish(mut attributes: AttributeBuilder, common: Option<&AccessLogCommon>) -> Result<Bag, AttributeError> {
+    if let Some(common) = common {
+        set_metadata(&mut attributes, "filter metadata", common.metadata.as_ref())?;
+        let tags = common.custom_tags.iter().map(|(name, value)| (name.as_str(), value.as_str()));
+        attributes.set_configured("custom tag", tags)?;
+    }
+    set_service(&mut attributes);
+    Ok(attributes.finish())
+}
+
+fn set_common(
+    attributes: &mut AttributeBuilder,
+    common: &AccessLogCommon,
+    authority: &str,
+    sender: &LogSender,
+    options: &MappingOptions,
+) {
+    let is_outbound = common.upstream_cluster.starts_with("outbound|");
+    attributes.set("context.reporter.kind", if is_outbound { "outbound" } else { "inbound" });
+    attributes.set_some("context.reporter.uid", sender.uid.as_deref());
+    attributes.set_some("context.timestamp", common.start_time);
+    attributes.set_address("source.ip", "source.port", common.downstream_direct_remote_address.as_ref());
+    let origin =
+        common.downstream_remote_address.as_ref().or(common.downstream_direct_remote_address.as_ref());
+    attributes.set_some("origin.ip", socket(origin).map(|(ip, _)| ip));
+    let destination = match is_outbound {
+        true => common.upstream_remote_address.as_ref(),
+        false => common.downstream_local_address.as_ref(),
+    };
+    attributes.set_address("destination.ip", "destination.port", destination);
+    let flags = common.response_flags.unwrap_or(ResponseFlags::default());
+    attributes.set("context.proxy_error_code", short_names(&flags));
+    if let Some(tls) = &common.tls_properties {
+        set_tls(attributes, tls);
+    }
+    if let Some(decision) = decision(common.metadata.as_ref()) {
+        set_decision(attributes, decision);
+    }
+    let host = match common.upstream_cluster.split('|').nth(3).filter(|host| !host.is_empty()) {
+        Some(host) => service_host(host),
+        None => service_host(authority),
+    };
+    attributes.set_text("destination.service.host", &host);
+    set_sender(attributes, sender, if is_outbound { "source" } else { "destination" });
+    if let Some(namespace) = options.namespaces.find(&host) {
+        attributes.set("destination.namespace", namespace);
+    }
+}
+
+/// Sets the workload on the sender's side.
+fn set_sender(attributes: &mut AttributeBuilder, sender: &LogSender, side: &str) {
+    let values: [(&str, Option<AttributeValue>); 6] = [
+        ("name", sender.pod.as_deref().map(Into::into)),
+        ("uid", sender.uid.as_deref().map(Into::into)),
+        ("namespace", sender.namespace.as_deref().map(Into::into)),
+        ("workload.name", sender.workload.as_deref().map(Into::into)),
+        ("workload.namespace", sender.workload.as_ref().and(sender.namespace.as_deref()).map(Into::into)),
+        ("labels", sender.labels.clone().map(Into::into)),
+    ];
+    for (name, value) in values {
+        attributes.set_some(&format!("{side}.{name}"), value);
+    }
+}
+
+fn set_tls(attributes: &mut AttributeBuilder, tls: &TlsProperties) {
+    attributes.set_text("connection.requested_server_name", &tls.tls_sni_hostname);
+    let peer = tls.peer_certificate_properties.as_ref();
+    let has_certificate =
+        peer.is_some_and(|peer| !peer.subject.is_empty() || !peer.subject_alt_name.is_empty());
+    attributes.set("connection.mtls", has_certificate);
+    if let Some(principal) = peer.and_then(certificate_name).and_then(Principal::parse) {
+        attributes.set("source.principal", principal.name);
+        attributes.set("source.user", principal.name);
+        attributes.set_some("source.namespace", principal.namespace);
+        attributes.set_some("source.serviceAccount", principal.service_account);
+    }
+    let own = tls.local_certificate_properties.as_ref();
+    if let Some(principal) = own.and_then(certificate_name).and_then(Principal::parse) {
+        attributes.set("destination.principal", principal.name);
+        attributes.set_some("destination.namespace", principal.namespace);
+        attributes.set_some("destination.serviceAccount", principal.service_account);
+    }
+}
+
+/// Returns the first URI of a certificate, else its subject.
+fn certificate_name(certificate: &CertificateProperties) -> Option<&str> {
+    let uri = certificate.subject_alt_name.iter().find_map(|name| match name.san.as_ref()? {
+        San::Uri(uri) if !uri.is_empty() => Some(uri.as_str()),
+        _ => None,
+    });
+    uri.or(Some(certificate.subject.as_str())).filter(|name| !name.is_empty())
+}
+
+/// Returns what a check of this server put into the metadata of the request.
+fn decision(metadata: Option<&Metadata>) -> Option<&Struct> {
+    let filters = &metadata?.filter_metadata;
+    let own = DECISIONS.iter().find_map(|filter| filters.get(*filter)?.fields.get(METADATA));
+    match own?.kind.as_ref()? {
+        Kind::StructValue(decision) => Some(decision),
+        _ => None,
+    }
+}
+
+fn set_decision(attributes: &mut AttributeBuilder, decision: &Struct) {
+    let field = |name: &str| decision.fields.get(name).and_then(|value| value.kind.as_ref());
+    if let Some(Kind::NumberValue(code)) = field("code") {
+        attributes.set("check.error_code", *code as i64);
+    }
+    let text = |name: &str| match field(name) {
+        Some(Kind::StringValue(text)) => Some(text.as_str()),
+        _ => None,
+    };
+    attributes.set_some("check.error_message", text("message"));
+    attributes.set_some("check.decision_id", text("decision_id"));
+    // Names that access logs do not have, such as DNS names.
+    if !attributes.has("source.principal") {
+        attributes.set_some("source.principal", text("source_principal"));
+    }
+}
+
+fn set_request(attributes: &mut AttributeBuilder, request: &HttpRequestProperties) {
+    let path = match request.original_path.as_str() {
+        "" => &request.path,
+        original => original,
+    };
+    let method = match request.request_method() {
+        RequestMethod::MethodUnspecified => "",
+        method => method.as_str_name(),
+    };
+    let mut headers: BTreeMap<&str, &str> =
+        request.request_headers.iter().map(|(name, value)| (name.as_str(), value.as_str())).collect();
+    for (name, value) in [
+        (":authority", request.authority.as_str()),
+        (":method", method),
+        (":path", path),
+        ("referer", &request.referer),
+        ("user-agent", &request.user_agent),
+        ("x-forwarded-for", &request.forwarded_for),
+        ("x-request-id", &request.request_id),
+    ] {
+        if !value.is_empty() {
+            headers.entry(name).or_insert(value);
+        }
+    }
+    let headers: StringMap = headers.into_iter().collect();
+    let parts = HttpParts { method, host: &request.authority, scheme: &request.scheme, path };
+    set_http(attributes, parts, &headers);
+    attributes.set_text("request.id", &request.request_id);
+    attributes.set("request.size", number(request.request_body_bytes));
+    attributes.set("request.total_size", number(request.request_headers_bytes + request.request_body_bytes));
+    attributes.set("request.headers", headers);
+}
+
+fn set_response(attributes: &mut AttributeBuilder, response: &HttpResponseProperties) {
+    attributes.set_some("response.code", response.response_code.map(i64::from));
+    attributes.set("response.size", number(response.response_body_bytes));
+    let total = response.response_headers_bytes + response.response_body_bytes;
+    attributes.set("response.total_size", number(total));
+    let header = |name: &str| {
+        let value = response.response_trailers.get(name).or_else(|| response.response_headers.get(name));
+        value.map(String::as_str)
+    };
+    attributes.set_some("response.grpc_status", header("grpc-status"));
+    attributes.set_some("response.grpc_message", header("grpc-message"));
+    let headers = response.response_headers.iter().chain(&response.response_trailers);
+    let headers: StringMap = headers.map(|(name, value)| (name.as_str(), value.as_str())).collect();
+    if !headers.is_empty() {
+        attributes.set("response.headers", headers);
+    }
+}
+
+fn number(bytes: u64) -> i64 {
+    i64::try_from(bytes).unwrap_or(i64::MAX)
+}
+
+fn length(duration: prost_types::Duration) -> Option<AttributeValue> {
+    Some(std::time::Duration::try_from(duration).ok()?.into())
+}
+
+/// Adds a duration to a time.
+fn later(start: Option<Timestamp>, after: Option<prost_types::Duration>) -> Option<Timestamp> {
+    let (start, after) = (start?, after?);
+    let mut time = Timestamp {
+        seconds: start.seconds.checked_add(after.seconds)?,
+        nanos: start.nanos.checked_add(after.nanos)?,
+    };
+    time.normalize();
+    Some(time)
+}

@@ -1,0 +1,62 @@
+//! What requests of checks and of access logs have in common.
+
+use mixer_adapter_engine::attribute::{AttributeValue, StringMap};
+
+use super::{
+    builder::AttributeBuilder,
+    host::service_name,
+    target::{parameters, split},
+};
+
+/// The first line of a request.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct HttpParts<'r> {
+    pub(super) method: &'r str,
+    pub(super) host: &'r str,
+    pub(super) scheme: &'r str,
+    /// The target with the query.
+    pub(super) path: &'r str,
+}
+
+/// Sets the attributes of a request's first line, and those that are copies of headers.
+pub(super) fn set_http(attributes: &mut AttributeBuilder, parts: HttpParts<'_>, headers: &StringMap) {
+    let header = |name: &str| headers.get(name).map(|value| &**value).filter(|value| !value.is_empty());
+    let protocol = if is_grpc(header("content-type")) { "grpc" } else { "http" };
+    attributes.set("context.protocol", protocol);
+    attributes.set_text("request.method", parts.method);
+    attributes.set_text("request.host", parts.host);
+    attributes.set_text("request.scheme", parts.scheme);
+    attributes.set_text("request.path", parts.path);
+    let (path, query) = split(parts.path);
+    attributes.set_text("request.url_path", path);
+    if let Some(query) = query {
+        // The first of several values of a parameter applies; a map takes the last.
+        let parameters: Vec<(&str, &str)> = parameters(query).collect();
+        attributes.set("request.query_params", parameters.into_iter().rev().collect::<StringMap>());
+    }
+    attributes.set_some("request.referer", header("referer"));
+    attributes.set_some("request.useragent", header("user-agent"));
+    let parameter = |name: &str| {
+        let value = query.and_then(|query| parameters(query).find(|(known, _)| *known == name));
+        value.map(|(_, value)| value).filter(|value| !value.is_empty())
+    };
+    let key = header("x-api-key").or_else(|| parameter("key")).or_else(|| parameter("api_key"));
+    attributes.set_some("request.api_key", key);
+}
+
+/// Returns whether a content type is gRPC, grpc-web included.
+pub(crate) fn is_grpc(content_type: Option<&str>) -> bool {
+    content_type.is_some_and(|content_type| content_type.starts_with("application/grpc"))
+}
+
+/// Sets the name and the namespace of the service by its host.
+pub(super) fn set_service(attributes: &mut AttributeBuilder) {
+    let Some(host) = attributes.text("destination.service.host").map(str::to_owned) else { return };
+    let (name, namespace) = service_name(&host, attributes.text("destination.namespace"));
+    if !attributes.has("destination.service.name") {
+        attributes.set("destination.service.name", name);
+    }
+    if !attributes.has("destination.service.namespace") {
+        attributes.set_some("destination.service.namespace", namespace.map(AttributeValue::from));
+    }
+}

@@ -1,0 +1,56 @@
+//! Counts of what the services did, for metrics.
+
+use std::{
+    collections::BTreeMap,
+    sync::{
+        Arc, Mutex, PoisonError,
+        atomic::{AtomicU64, Ordering::Relaxed},
+    },
+};
+
+/// The outcome of a request for rate limits.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum RateLimitOutcome {
+    /// No descriptor is over its limit.
+    Ok,
+    /// A descriptor is over its limit.
+    OverLimit,
+    /// No quota matches: the domain is unknown, or no rule applies.
+    Unmatched,
+    /// A quota could not be requested.
+    Failed,
+}
+
+impl RateLimitOutcome {
+    /// The names of the outcomes by discriminant.
+    pub const NAMES: [&str; 4] = ["ok", "over_limit", "unmatched", "failed"];
+}
+
+/// The counts.
+#[derive(Debug, Default)]
+pub struct Counters {
+    /// Requests for rate limits, by [`RateLimitOutcome`].
+    pub rate_limits: [AtomicU64; 4],
+    /// Entries of access logs that were received.
+    pub log_entries: AtomicU64,
+    /// Open streams of access logs.
+    pub log_streams: AtomicU64,
+    lost: Mutex<BTreeMap<Arc<str>, u64>>,
+}
+
+impl Counters {
+    pub(crate) fn rate_limit(&self, outcome: RateLimitOutcome) {
+        self.rate_limits[outcome as usize].fetch_add(1, Relaxed);
+    }
+
+    /// Counts what did not reach a handler; the name is empty for entries that were lost before their handlers were known.
+    pub(crate) fn lose(&self, handler: &Arc<str>, count: usize) {
+        let mut lost = self.lost.lock().unwrap_or_else(PoisonError::into_inner);
+        *lost.entry(handler.clone()).or_default() += count as u64;
+    }
+
+    /// Returns the number of lost instances by handler.
+    pub fn lost(&self) -> BTreeMap<Arc<str>, u64> {
+        self.lost.lock().unwrap_or_else(PoisonError::into_inner).clone()
+    }
+}
