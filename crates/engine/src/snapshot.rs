@@ -29,8 +29,6 @@ pub struct Snapshot {
     pub(crate) policy: FailurePolicy,
     /// The cache of check answers of the Mixer API, if enabled.
     pub(crate) cache: Option<CheckCache>,
-    /// The cache of answers to strict requests, if enabled.
-    pub(crate) strict_cache: Option<CheckCache>,
     /// Whether parts of the configuration were omitted because of faults.
     pub(crate) has_faults: bool,
     /// Number of rules.
@@ -64,7 +62,6 @@ impl Snapshot {
             handlers: Vec::new(),
             policy: FailurePolicy::default(),
             cache: None,
-            strict_cache: None,
             has_faults: false,
             rules: 0,
             built_at: Instant::now(),

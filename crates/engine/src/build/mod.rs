@@ -41,8 +41,6 @@ pub struct BuildOptions {
     pub fields: FieldPolicy,
     /// Capacity of the cache of check answers; 0 disables it, as in Mixer since 1.1.
     pub check_cache: u64,
-    /// Capacity of the cache of answers to strict requests, such as those of Envoy; 0 disables it.
-    pub strict_check_cache: u64,
 }
 
 impl Default for BuildOptions {
@@ -53,7 +51,6 @@ impl Default for BuildOptions {
             policy: FailurePolicy::default(),
             fields: FieldPolicy::default(),
             check_cache: 0,
-            strict_check_cache: 0,
         }
     }
 }
@@ -155,8 +152,6 @@ impl SnapshotBuilder {
             handlers: opened.values().cloned().collect(),
             policy: options.policy,
             cache: (options.check_cache > 0).then(|| CheckCache::new(options.check_cache)),
-            strict_cache: (options.strict_check_cache > 0)
-                .then(|| CheckCache::new(options.strict_check_cache)),
             has_faults,
             rules: self.rules.len(),
             ..Snapshot::empty()

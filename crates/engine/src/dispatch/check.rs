@@ -38,12 +38,9 @@ impl<'s> Request<'s> {
         Some(answer)
     }
 
-    /// The cache of answers under the policy of this request.
+    /// The cache of answers. A strict request has none: an answer of the cache may have ignored a failure.
     fn cache(&self) -> Option<&'s CheckCache> {
-        match self.is_strict {
-            true => self.snapshot.strict_cache.as_ref(),
-            false => self.snapshot.cache.as_ref(),
-        }
+        self.snapshot.cache.as_ref().filter(|_| !self.is_strict)
     }
 
     /// Generates attributes and checks, or returns the cached answer.

@@ -9,6 +9,8 @@ mod descriptor;
 mod flags;
 mod host;
 mod log;
+#[cfg(test)]
+mod log_tests;
 mod metadata;
 mod node;
 mod principal;

@@ -29,6 +29,7 @@ pub(super) fn vocabulary() -> Arc<Vocabulary> {
         ("request.body_truncated", ValueType::Bool),
         ("my.filter", ValueType::StringMap),
         ("my.count", ValueType::Int64),
+        ("check.decision_id", ValueType::String),
         ("source.port", ValueType::Int64),
     ] {
         vocabulary.declare(name, value_type).unwrap();

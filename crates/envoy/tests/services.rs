@@ -1,0 +1,100 @@
+//! Requests that cannot be served as they are: a clear answer, and never one that lets a request pass by mistake.
+#![allow(clippy::unwrap_used)]
+
+use std::sync::Arc;
+
+use mixer_adapter_engine::{Mixer, Snapshot};
+use mixer_adapter_envoy::{
+    Options, Services,
+    proto::envoy::{
+        extensions::common::ratelimit::v3::{RateLimitDescriptor, rate_limit_descriptor::Entry},
+        service::{
+            auth::v3::{
+                AttributeContext, CheckRequest, CheckResponse,
+                attribute_context::{HttpRequest, Request},
+                check_response::HttpResponse,
+            },
+            ratelimit::v3::{RateLimitRequest, rate_limit_response::Code},
+        },
+    },
+};
+use tokio::runtime::Handle;
+use tonic::Code as GrpcCode;
+
+fn services(snapshot: Option<Snapshot>) -> Services {
+    let mixer = Arc::new(Mixer::default());
+    if let Some(snapshot) = snapshot {
+        mixer.replace(snapshot);
+    }
+    Services::new(mixer, Options::default(), &Handle::current())
+}
+
+fn check_of(path: &str) -> CheckRequest {
+    let http = HttpRequest { path: path.to_owned(), ..HttpRequest::default() };
+    let request = Some(Request { time: None, http: Some(http) });
+    CheckRequest { attributes: Some(AttributeContext { request, ..AttributeContext::default() }) }
+}
+
+fn is_allowed(response: &CheckResponse) -> bool {
+    response.status.as_ref().unwrap().code == 0
+        && matches!(response.http_response, Some(HttpResponse::OkResponse(_)))
+}
+
+#[tokio::test]
+async fn without_a_configuration_nothing_is_decided() {
+    let services = services(None);
+    let error = services.check(check_of("/"), None).await.unwrap_err();
+    assert_eq!((error.code(), error.message()), (GrpcCode::Unavailable, "there is no configuration yet"));
+    let error = services.should_rate_limit(RateLimitRequest::default(), None).await.unwrap_err();
+    assert_eq!((error.code(), error.message()), (GrpcCode::Unavailable, "there is no configuration yet"));
+}
+
+#[tokio::test]
+async fn an_empty_check_is_a_failure_and_not_an_allowed_connection() {
+    let services = services(Some(Snapshot::empty()));
+    let error = services.check(CheckRequest::default(), None).await.unwrap_err();
+    assert_eq!((error.code(), error.message()), (GrpcCode::Unavailable, "the check has no attributes"));
+    assert!(is_allowed(&services.check(check_of("/"), None).await.unwrap()));
+}
+
+#[tokio::test]
+async fn each_decision_has_an_id_of_its_own() {
+    let services = services(Some(Snapshot::empty()));
+    let mut ids = Vec::new();
+    for _ in 0..3 {
+        let metadata = services.check(check_of("/"), None).await.unwrap().dynamic_metadata.unwrap();
+        ids.push(format!("{metadata:?}"));
+    }
+    ids.dedup();
+    assert_eq!(ids.len(), 3);
+}
+
+#[tokio::test]
+async fn a_domain_without_a_quota_is_ok_whatever_the_hits() {
+    let services = services(Some(Snapshot::empty()));
+    for (hits, negative) in [(None, false), (Some(0), false), (Some(u64::MAX), false), (Some(u64::MAX), true)]
+    {
+        let descriptor = RateLimitDescriptor {
+            entries: vec![Entry { key: "user".to_owned(), value: "alice".to_owned() }],
+            hits_addend: hits,
+            is_negative_hits: negative,
+            ..RateLimitDescriptor::default()
+        };
+        let request = RateLimitRequest {
+            domain: "unknown".to_owned(),
+            descriptors: vec![descriptor.clone(), descriptor],
+            hits_addend: u32::MAX,
+        };
+        let response = services.should_rate_limit(request, None).await.unwrap();
+        assert_eq!(response.overall_code(), Code::Ok);
+        assert!(response.statuses.iter().all(|status| status.code() == Code::Ok));
+        assert_eq!(response.statuses.len(), 2, "one for each descriptor");
+    }
+    let nothing = services.should_rate_limit(RateLimitRequest::default(), None).await.unwrap();
+    assert_eq!(nothing.overall_code(), Code::Ok);
+}
+
+#[tokio::test]
+async fn nothing_is_left_to_report_without_access_logs() {
+    services(Some(Snapshot::empty())).flush().await;
+}
