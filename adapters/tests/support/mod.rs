@@ -119,7 +119,7 @@ impl Server {
 
     /// What the admin port answers, headers included.
     pub(crate) fn get(&self, path: &str) -> String {
-        self.send(&format!("GET {path} HTTP/1.1\r\nhost: test\r\nconnection: close\r\n\r\n"))
+        self.send(&format!("GET {path} HTTP/1.1\r\nhost: localhost\r\nconnection: close\r\n\r\n"))
     }
 
     /// Waits until what the admin port answers has that text.
@@ -131,7 +131,7 @@ impl Server {
     pub(crate) fn post(&self, path: &str, json: &str) -> String {
         let length = json.len();
         self.send(&format!(
-            "POST {path} HTTP/1.1\r\nhost: test\r\nconnection: close\r\ncontent-type: application/json\r\n\
+            "POST {path} HTTP/1.1\r\nhost: localhost\r\nconnection: close\r\ncontent-type: application/json\r\n\
              content-length: {length}\r\n\r\n{json}"
         ))
     }
