@@ -308,7 +308,8 @@ impl Bound {
         let max_instances =
             mixer.as_ref().map_or_else(RequestLimits::default, |mixer| *mixer.limits()).instances;
         let mut methods = HostMethods { host: host.clone(), rpcs, max_instances };
-        let mut routes = reflection(&host, &additional)?.add_service(health);
+        let mut routes =
+            reflection(&host, &additional)?.add_service(health.max_decoding_message_size(MAX_NAME_REQUEST));
         let mut registry = metrics::registry(&host);
         let mut finish = Vec::new();
         for services in additional {
@@ -447,9 +448,14 @@ fn reflection(host: &Host, additional: &[AdditionalServices]) -> Result<Routes, 
         let own = own.chain(additional.iter().map(|services| services.descriptors));
         own.fold(builder, |builder, set| builder.register_encoded_file_descriptor_set(set))
     };
+    let current = builder().build_v1()?.max_decoding_message_size(MAX_NAME_REQUEST);
     // For older clients.
-    Ok(Routes::new(builder().build_v1()?).add_service(builder().build_v1alpha()?))
+    let former = builder().build_v1alpha()?.max_decoding_message_size(MAX_NAME_REQUEST);
+    Ok(Routes::new(current).add_service(former))
 }
+
+/// The longest request to health and reflection, in bytes: tonic reserves the announced length. They hold a name.
+const MAX_NAME_REQUEST: usize = 16 << 10;
 
 /// Whether only this machine can connect.
 fn is_loopback(listener: &TcpListener) -> bool {
