@@ -59,6 +59,10 @@ fn compile_errors_mark_only_the_faulty_part() {
         ("request.path.size()", CompileErrorKind::MethodKind, "size"),
         ("match(request.path)", CompileErrorKind::Arity, "match(request.path)"),
         ("request.type == 1", CompileErrorKind::Parse, "type"),
+        ("[1, 2]", CompileErrorKind::Parse, "["),
+        ("[1]", CompileErrorKind::Parse, "["),
+        ("[]string{\"a\"}", CompileErrorKind::UnsupportedSyntax, "["),
+        ("[2]int{1, 2}", CompileErrorKind::UnsupportedSyntax, "["),
         ("request.path == \"a\\q\"", CompileErrorKind::Parse, "\\q"),
         ("request.size == 99999999999999999999", CompileErrorKind::Literal, "99999999999999999999"),
         (

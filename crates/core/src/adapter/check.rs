@@ -15,15 +15,20 @@ use crate::proto::{Any, CheckResult, Status, istio::policy::v1beta1::DirectHttpR
 /// Check::allow().valid_for(Duration::from_secs(60)).uses(100);
 /// Check::deny(Code::PermissionDenied, "not on the list").no_cache();
 /// ```
+///
+/// A [`CheckResult`] is converted as it is, with any validity.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Check {
     status: Status,
-    valid_duration: Duration,
+    valid_duration: prost_types::Duration,
     valid_use_count: i32,
+    /// Whether the validity is sent as it is.
+    is_raw: bool,
 }
 
 /// The default validity.
-const DEFAULT_DURATION: Duration = Duration::from_secs(5);
+const DEFAULT_DURATION: prost_types::Duration = prost_types::Duration { seconds: 5, nanos: 0 };
+const ZERO: prost_types::Duration = prost_types::Duration { seconds: 0, nanos: 0 };
 /// The default number of uses.
 const DEFAULT_USES: i32 = 1000;
 /// With a duration of 0 s, the only use count that keeps every Mixer from caching the answer
@@ -51,27 +56,29 @@ impl Check {
     /// minute and 10000 uses, whatever other adapters answer
     /// (docs/behaviour/adapter-calls.md#validity-of-a-check).
     pub fn no_opinion() -> Self {
-        Self { status: Status::default(), valid_duration: Duration::ZERO, valid_use_count: 0 }
+        Self { is_raw: true, ..Self::with_status(Status::default()).valid_for(Duration::ZERO).uses(0) }
     }
 
-    /// Sets how long the answer is valid; zero is the same as [`no_cache`](Self::no_cache).
+    /// Sets how long the answer is valid. Zero is the same as [`no_cache`](Self::no_cache), except for a denial with zero
+    /// [`uses`](Self::uses), which is sent as it is.
     #[must_use]
     pub fn valid_for(mut self, duration: Duration) -> Self {
-        self.valid_duration = duration;
-        self.uncached_unless_valid()
+        self.valid_duration = crate::value::Duration::from(duration).value.unwrap_or_default();
+        self
     }
 
-    /// Sets how many requests the answer may serve; zero is the same as [`no_cache`](Self::no_cache).
+    /// Sets how many requests the answer may serve. Zero is the same as [`no_cache`](Self::no_cache), except for a denial that is
+    /// [valid for](Self::valid_for) zero seconds, which is sent as it is.
     #[must_use]
     pub fn uses(mut self, count: u32) -> Self {
         self.valid_use_count = i32::try_from(count).unwrap_or(i32::MAX);
-        self.uncached_unless_valid()
+        self
     }
 
     /// Limits the answer to this request.
     #[must_use]
     pub fn no_cache(mut self) -> Self {
-        self.valid_duration = Duration::ZERO;
+        self.valid_duration = ZERO;
         self.valid_use_count = NOT_CACHED;
         self
     }
@@ -98,23 +105,37 @@ impl Check {
     }
 
     fn with_status(status: Status) -> Self {
-        Self { status, valid_duration: DEFAULT_DURATION, valid_use_count: DEFAULT_USES }
+        Self { status, valid_duration: DEFAULT_DURATION, valid_use_count: DEFAULT_USES, is_raw: false }
     }
 
-    /// Keeps an answer without validity from being read as "no opinion".
-    fn uncached_unless_valid(self) -> Self {
-        if self.valid_duration.is_zero() || self.valid_use_count == 0 { self.no_cache() } else { self }
+    /// Returns whether the validity is replaced, so that the answer is not read as "no opinion". Mixer never takes a denial for
+    /// that.
+    fn needs_no_cache(&self) -> bool {
+        let (no_time, no_uses) = (self.valid_duration == ZERO, self.valid_use_count == 0);
+        !self.is_raw && (no_time || no_uses) && (self.is_allowed() || !(no_time && no_uses))
     }
 }
 
 impl From<Check> for CheckResult {
     fn from(check: Check) -> Self {
+        let check = if check.needs_no_cache() { check.no_cache() } else { check };
         Self {
             status: Some(check.status),
-            valid_duration: Some(
-                crate::value::Duration::from(check.valid_duration).value.unwrap_or_default(),
-            ),
+            valid_duration: Some(check.valid_duration),
             valid_use_count: check.valid_use_count,
+        }
+    }
+}
+
+/// Answers with exactly this result. An allowing one that is valid for 0 s and 0 uses means "no opinion"; see
+/// [`Check::no_opinion`].
+impl From<CheckResult> for Check {
+    fn from(result: CheckResult) -> Self {
+        Self {
+            status: result.status.unwrap_or_default(),
+            valid_duration: result.valid_duration.unwrap_or_default(),
+            valid_use_count: result.valid_use_count,
+            is_raw: true,
         }
     }
 }
@@ -143,10 +164,33 @@ mod tests {
             Check::allow().valid_for(Duration::ZERO),
             Check::allow().uses(0),
             Check::allow().uses(0).valid_for(Duration::ZERO),
+            Check::allow().uses(0).valid_for(Duration::from_secs(60)),
         ] {
             assert_eq!(wire(check), (0, 0, -1));
         }
         assert_eq!(wire(Check::no_opinion()), (0, 0, 0));
+    }
+
+    #[test]
+    fn a_denial_may_be_valid_for_zero_seconds_and_zero_uses() {
+        let denial = || Check::deny(Code::Unauthenticated, "who?");
+        assert_eq!(wire(denial().valid_for(Duration::ZERO).uses(0)), (16, 0, 0));
+        assert_eq!(wire(denial().uses(0).valid_for(Duration::ZERO)), (16, 0, 0));
+        for uncached in [denial().no_cache(), denial().uses(0), denial().valid_for(Duration::ZERO)] {
+            assert_eq!(wire(uncached), (16, 0, -1));
+        }
+    }
+
+    #[test]
+    fn a_raw_result_is_sent_as_it_is() {
+        for (code, seconds, uses) in [(0, 0, 0), (7, 0, 0), (7, 5, 0), (0, -3, 8)] {
+            let result = CheckResult {
+                status: Some(Status { code, ..Status::default() }),
+                valid_duration: Some(prost_types::Duration { seconds, nanos: 0 }),
+                valid_use_count: uses,
+            };
+            assert_eq!(wire(Check::from(result)), (code, seconds, uses));
+        }
     }
 
     #[test]

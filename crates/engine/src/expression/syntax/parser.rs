@@ -181,7 +181,10 @@ impl Parser<'_> {
                 ast.span = token.span.to(self.expect(")")?.span);
                 Ok(Operand::Value { ast, entry: false })
             }
-            TokenKind::Operator("[") => Err(unsupported(token.span, "lists are not supported")),
+            TokenKind::Operator("[") if self.is_array_type() => {
+                Err(unsupported(token.span, "lists are not supported"))
+            }
+            TokenKind::Operator("[") => Err(self.unexpected("lists are not supported")),
             TokenKind::Keyword
                 if matches!(self.text(token), "func" | "map" | "struct" | "chan" | "interface") =>
             {
@@ -191,6 +194,13 @@ impl Parser<'_> {
                 .unexpected(format!("`{}` is a keyword and cannot be an attribute name", self.text(token)))),
             _ => Err(self.unexpected("expected a value")),
         }
+    }
+
+    /// Returns whether a bracket begins a type of Go, such as `[]string` or `[2]int`. Go's grammar has no lists like `[1, 2]`.
+    fn is_array_type(&self) -> bool {
+        let kind = |offset: usize| self.tokens.get(self.next + offset).map(|token| token.kind);
+        let close = if kind(1) == Some(TokenKind::Operator("]")) { 1 } else { 2 };
+        kind(close) == Some(TokenKind::Operator("]")) && kind(close + 1) == Some(TokenKind::Identifier)
     }
 
     fn literal(&mut self, token: Token) -> Result<Operand, CompileError> {
