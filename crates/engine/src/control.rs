@@ -258,6 +258,7 @@ impl Apply for Controller {
 
 /// Runs the validation of adapters, which may block. On a runtime with several threads, others take over the tasks of this one
 /// meanwhile: the admin port and signals must not wait.
+#[expect(clippy::disallowed_methods, reason = "the runtime has several threads")]
 fn may_block<T>(work: impl FnOnce() -> T) -> T {
     match Handle::current().runtime_flavor() {
         RuntimeFlavor::MultiThread => block_in_place(work),
