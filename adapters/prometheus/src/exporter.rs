@@ -146,9 +146,8 @@ impl Families {
         let mut families = self.lock();
         retain(&mut families, now);
         for known in families.values() {
-            let in_use = known.iter().filter(|known| known.in_use());
-            contents.hidden += in_use.clone().count().saturating_sub(1);
-            let shown = in_use.last().or(known.last());
+            contents.hidden += known.iter().filter(|known| known.in_use()).count().saturating_sub(1);
+            let shown = known.iter().rfind(|known| known.in_use()).or(known.last());
             contents.families.extend(shown.map(|shown| (shown.family.clone(), shown.help.clone())));
         }
         contents
