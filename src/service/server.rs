@@ -391,7 +391,7 @@ impl Bound {
         };
         let ((), (deadline, _never_ready_again)) = tokio::join!(serve, withdraw);
         for finish in finish {
-            if tokio::time::timeout_at(deadline.into(), finish).await.is_err() {
+            if tokio::time::timeout_at(deadline, finish).await.is_err() {
                 tracing::warn!("what was received took too long to report; some of it is lost");
             }
         }

@@ -69,6 +69,7 @@ impl LogQueue {
         counters: Arc<Counters>,
         runtime: &Handle,
     ) -> Self {
+        #[expect(clippy::disallowed_methods, reason = "`space` bounds it in bytes")]
         let (messages, received) = mpsc::unbounded_channel();
         let handlers = HandlerQueues { queues: HashMap::new(), counters, runtime: runtime.clone() };
         runtime.spawn(report(mixer, mapping, received, handlers));
@@ -84,7 +85,8 @@ impl LogQueue {
 
     /// Adds entries; returns whether there was space.
     fn add(&self, sender: Arc<LogSender>, entries: LogEntries, size: usize) -> bool {
-        let permits = u32::try_from(size.clamp(1, QUEUE)).unwrap_or(u32::MAX);
+        // A message takes memory even if it is empty.
+        let permits = u32::try_from((size + size_of::<Queued>()).min(QUEUE)).unwrap_or(u32::MAX);
         let Ok(space) = self.space.clone().try_acquire_many_owned(permits) else { return false };
         let pending = self.pending.token();
         self.messages.send(Queued { sender, entries, _space: space, pending }).is_ok()
@@ -226,6 +228,7 @@ impl HandlerQueues {
         // Queues of handlers that are not configured any more end as soon as they are empty.
         self.queues.retain(|known, queue| *known == name || queue.space.available_permits() < QUEUE);
         let queue = self.queues.entry(name.clone()).or_insert_with(|| {
+            #[expect(clippy::disallowed_methods, reason = "`space` bounds it in bytes")]
             let (batches, received) = mpsc::unbounded_channel();
             self.runtime.spawn(send(received, self.counters.clone()));
             HandlerQueue { batches, space: Arc::new(Semaphore::new(QUEUE)) }

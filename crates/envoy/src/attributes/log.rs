@@ -21,7 +21,7 @@ use crate::{
         config::core::v3::{Metadata, RequestMethod},
         data::accesslog::v3::{
             AccessLogCommon, AccessLogType, HttpAccessLogEntry, HttpRequestProperties,
-            HttpResponseProperties, ResponseFlags, TcpAccessLogEntry, TlsProperties,
+            HttpResponseProperties, TcpAccessLogEntry, TlsProperties,
             tls_properties::{CertificateProperties, certificate_properties::subject_alt_name::San},
         },
     },
@@ -137,7 +137,7 @@ fn set_common(
         false => common.downstream_local_address.as_ref(),
     };
     attributes.set_address("destination.ip", "destination.port", destination);
-    let flags = common.response_flags.unwrap_or(ResponseFlags::default());
+    let flags = common.response_flags.unwrap_or_default();
     attributes.set("context.proxy_error_code", short_names(&flags));
     if let Some(tls) = &common.tls_properties {
         set_tls(attributes, tls);
