@@ -115,13 +115,24 @@ fn a_missing_directory_is_logged_once_and_awaited() {
 fn a_change_of_the_configuration_changes_the_answers() {
     let directory = tempfile::tempdir().unwrap();
     write(directory.path(), &rule("closed"));
-    let server = Server::start(&["--config", directory.path().to_str().unwrap()]);
+    let server = Server::start(&["--allow-empty", "--config", directory.path().to_str().unwrap()]);
     until(&server, "/readyz", is_ready);
     let check = || run(&["check", "--address", &server.grpc]).stdout;
     assert!(check().starts_with("denied: FAILED_PRECONDITION: "));
     fs::remove_file(directory.path().join("rules.yaml")).unwrap();
     until(&server, "/config", |status| status.contains(r#""applied":2"#));
     assert!(check().starts_with("allowed\n"));
+}
+
+#[test]
+fn an_update_that_removes_everything_is_not_applied() {
+    let directory = tempfile::tempdir().unwrap();
+    write(directory.path(), &rule("closed"));
+    let server = Server::start(&["--config", directory.path().to_str().unwrap()]);
+    until(&server, "/readyz", is_ready);
+    fs::remove_file(directory.path().join("rules.yaml")).unwrap();
+    until(&server, "/config", |status| status.contains(r#""lost":1"#));
+    assert!(run(&["check", "--address", &server.grpc]).stdout.starts_with("denied: FAILED_PRECONDITION: "));
 }
 
 #[test]

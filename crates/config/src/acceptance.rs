@@ -428,8 +428,6 @@ impl<A: Apply> Acceptance<A> {
             self.newly_refused += u64::from(candidate.decision.is_none());
             candidate.refuse();
         }
-        // What names no collection can never be replaced.
-        candidates.retain(|candidate| !candidate.update.changes.is_empty());
         self.candidates.append(&mut candidates);
     }
 
