@@ -106,7 +106,10 @@ impl Signature {
                 Some((vocabulary.find(reference.name)?.slot, reference.key.map(Box::from)))
             })
             .collect();
+        // Clients of the Mixer API do not learn of maps that were read as a whole; here they are part of the key.
+        parts.extend(references.whole_maps().map(|slot| (slot, None)));
         parts.sort_unstable();
+        parts.dedup();
         Self(parts)
     }
 
@@ -216,7 +219,7 @@ mod tests {
         let read = Attributes::from(bag).read(headers, &mut references.after);
         if let Some(AttributeValue::StringMap(map)) = read {
             let present = map.get("x").is_some();
-            references.after.record_key(headers, "x", present, || "x".into());
+            references.after.record_lookup(headers, "x", present, || "x".into());
         }
         references
     }
@@ -238,6 +241,19 @@ mod tests {
         assert!(cache.get(&bag("/b", &[("x", "1")], "one")).is_none());
         assert!(cache.get(&bag("/a", &[("x", "2")], "one")).is_none());
         assert!(cache.get(&bag("/a", &[], "one")).is_none());
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn requests_share_an_answer_that_read_a_whole_map_only_if_the_maps_are_equal() {
+        let cache = CheckCache::new(100);
+        let first = bag("/a", &[("x", "1"), ("y", "1")], "");
+        let mut references = references(&first);
+        let headers = first.vocabulary().find("headers").unwrap().slot;
+        Attributes::from(&first).read(headers, &mut references.after);
+        cache.insert(&first, &references, &answer(5, 100));
+        assert!(cache.get(&first).is_some());
+        assert!(cache.get(&bag("/a", &[("x", "1"), ("y", "2")], "")).is_none());
+        assert!(cache.get(&bag("/a", &[("x", "1")], "")).is_none());
     }
 
     #[tokio::test(start_paused = true)]

@@ -36,6 +36,12 @@ impl References {
         list
     }
 
+    /// Returns the slots of string maps of the request of which more than single keys may have been read.
+    pub(crate) fn whole_maps(&self) -> impl Iterator<Item = u32> {
+        let after = self.after.whole_maps().filter(|slot| !self.generated.contains(slot));
+        self.before.whole_maps().chain(after)
+    }
+
     /// Clears the reads after generation: each quota of a request has references of its own.
     pub(crate) fn clear_after(&mut self) {
         self.after.clear();

@@ -17,6 +17,8 @@ pub struct Reads {
     keys: Vec<KeyRead>,
     /// The number of keys of this evaluation.
     key_count: usize,
+    /// String maps that were present, each with the number of its reads that were no lookups of a key.
+    whole_maps: Vec<(u32, u32)>,
 }
 
 /// The reads of 64 slots, one bit each.
@@ -61,6 +63,10 @@ impl Reads {
             Some(AttributeValue::StringMap(_)) => {
                 word.present |= bit;
                 word.map |= bit;
+                match self.whole_maps.iter_mut().find(|(map, _)| *map == slot) {
+                    Some((_, reads)) => *reads = reads.saturating_add(1),
+                    None => self.whole_maps.push((slot, 1)),
+                }
             }
             Some(_) => word.present |= bit,
         }
@@ -70,6 +76,20 @@ impl Reads {
     fn grow(&mut self, index: usize) -> &mut Word {
         self.slots.resize(index + 1, Word::default());
         &mut self.slots[index]
+    }
+
+    /// Records that the last read of the string map at `slot` was the lookup of a key, and that key.
+    pub(crate) fn record_lookup(
+        &mut self,
+        slot: u32,
+        key: &str,
+        present: bool,
+        new_key: impl FnOnce() -> Arc<str>,
+    ) {
+        if let Some((_, reads)) = self.whole_maps.iter_mut().find(|(map, _)| *map == slot) {
+            *reads = reads.saturating_sub(1);
+        }
+        self.record_key(slot, key, present, new_key);
     }
 
     /// Records a read of a key of the string map at `slot`. `new_key` is called only for the first read of the key.
@@ -92,6 +112,13 @@ impl Reads {
     pub fn clear(&mut self) {
         self.slots.fill(Word::default());
         self.key_count = 0;
+        self.whole_maps.clear();
+    }
+
+    /// Returns the slots of string maps of which more than single keys may have been read. The Mixer API does not list them: its
+    /// clients must not reuse an answer by their keys only, and neither must a cache.
+    pub(crate) fn whole_maps(&self) -> impl Iterator<Item = u32> {
+        self.whole_maps.iter().filter(|(_, reads)| *reads > 0).map(|(slot, _)| *slot)
     }
 
     /// Iterates over the referenced attributes of the Mixer API: string maps by their keys only, missing string maps by
@@ -135,7 +162,10 @@ impl Reads {
 #[allow(clippy::unwrap_used)]
 mod tests {
     use super::*;
-    use crate::attribute::StringMap;
+    use crate::{
+        attribute::{Bag, StringMap},
+        expression::Expression,
+    };
     use mixer_adapter_core::value::ValueType;
 
     #[test]
@@ -172,5 +202,24 @@ mod tests {
         reads.record(slot, None);
         assert_eq!(reads.referenced(&base).count(), 0);
         assert_eq!(reads.referenced(&extended).count(), 1);
+    }
+
+    #[test]
+    fn a_map_is_read_as_a_whole_unless_only_keys_are_looked_up() {
+        let mut vocabulary = Vocabulary::new();
+        let headers = vocabulary.declare("headers", ValueType::StringMap).unwrap();
+        let vocabulary = Arc::new(vocabulary);
+        let mut bag = Bag::new(Arc::clone(&vocabulary));
+        bag.insert("headers", [("k", "v")].into_iter().collect::<StringMap>());
+        let whole = |text: &str| {
+            let mut reads = Reads::default();
+            let expression = Expression::compile(text, &vocabulary).unwrap();
+            expression.eval(&bag, &mut reads).unwrap();
+            reads.whole_maps().collect::<Vec<_>>()
+        };
+        assert_eq!(whole("headers"), [headers]);
+        for keys in [r#"headers["k"]"#, r#"headers["a"] | headers["k"]"#, r#"headers["k"] == headers["k"]"#] {
+            assert!(whole(keys).is_empty(), "{keys}");
+        }
     }
 }
