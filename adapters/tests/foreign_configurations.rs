@@ -22,7 +22,7 @@ use tokio::runtime::Handle;
 
 const INSTANCE: &str = "requestcount.instance.istio-system";
 
-/// A quota of ten in an hour, told apart by the limit of another instance.
+/// A quota of ten in an hour, distinguished by the limit of another instance.
 fn config(number: i64) -> Any {
     let limit = |name: &str, max_amount| params::Quota {
         name: name.to_owned(),

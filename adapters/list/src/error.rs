@@ -4,7 +4,7 @@ use std::str::Utf8Error;
 
 use mixer_adapter_core::AdapterError;
 
-use super::pattern_set::LIMITS;
+use super::limits::LIMITS;
 
 /// A list, or an entry of one, that cannot be used.
 #[derive(Debug, thiserror::Error)]

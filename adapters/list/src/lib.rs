@@ -11,6 +11,7 @@ mod entries;
 mod error;
 mod fetch;
 mod go_syntax;
+mod limits;
 mod pattern_set;
 mod printed;
 mod remote_list;

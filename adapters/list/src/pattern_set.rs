@@ -8,22 +8,7 @@ use std::collections::HashSet;
 use aho_corasick::AhoCorasick;
 use regex::{RegexSet, RegexSetBuilder};
 
-use super::{error::ListError, go_syntax};
-
-/// Limits on the patterns of one list, which bound the memory of the compiled ones and the time of a lookup.
-pub(super) struct PatternLimits {
-    /// Maximum number of patterns.
-    pub(super) patterns: usize,
-    /// Maximum length of all patterns in bytes.
-    pub(super) length: usize,
-    /// Maximum number of regular expressions: patterns other than plain texts, whose special characters have a `\`, with or
-    /// without `^` and `$`.
-    pub(super) expressions: usize,
-}
-
-/// The limits on the patterns of one list.
-pub(super) const LIMITS: PatternLimits =
-    PatternLimits { patterns: 100_000, length: 1 << 20, expressions: 2_000 };
+use super::{error::ListError, go_syntax, limits::LIMITS};
 
 /// Maximum size of the compiled regular expressions of one list, in bytes.
 const SIZE_LIMIT: usize = 32 << 20;

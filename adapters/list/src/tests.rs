@@ -219,7 +219,7 @@ async fn a_fetched_list_beyond_the_limits_leaves_the_old_one_in_place() {
     expect(&list, &[("A", OK), ("B", PERMISSION_DENIED)]).await;
     let failed = mixer_adapter_core::metrics::events("listchecker", "fetches_failed");
     let before = failed.count();
-    provider.lock().unwrap().list = (0..=pattern_set::LIMITS.patterns).map(|n| format!("^B{n}\n")).collect();
+    provider.lock().unwrap().list = (0..=limits::LIMITS.patterns).map(|n| format!("^B{n}\n")).collect();
     fetched(&provider, 3).await;
     assert!(failed.count() > before);
     expect(&list, &[("A", OK), ("B1", PERMISSION_DENIED)]).await;
@@ -227,7 +227,7 @@ async fn a_fetched_list_beyond_the_limits_leaves_the_old_one_in_place() {
 
 #[tokio::test]
 async fn a_configuration_beyond_the_limits_is_refused_by_the_name_of_the_limit() {
-    let overrides: Vec<String> = (0..=pattern_set::LIMITS.patterns).map(|n| n.to_string()).collect();
+    let overrides: Vec<String> = (0..=limits::LIMITS.patterns).map(|n| n.to_string()).collect();
     let too_many = Params { overrides, ..params(Kind::Regex, "", &[]) };
     let errors = List::validate(&too_many, &InferredTypes::default()).unwrap_err().into_violations();
     let errors: Vec<_> = errors.into_iter().map(|error| (error.field, error.reason)).collect();

@@ -15,9 +15,9 @@ pub fn truncate(text: &str, max: usize) -> String {
     format!("{}{MARK}", &text[..end])
 }
 
-/// Joins texts to at most [`MAX_TEXT`] bytes, and counts those that are left out. The first text is always there, but may be cut.
+/// Joins texts to at most [`MAX_TEXT`] bytes, and counts the omitted ones. The first text is never omitted, but may be cut.
 pub fn join_texts(texts: impl IntoIterator<Item = impl AsRef<str>>) -> String {
-    /// What the number of the texts that are left out takes.
+    /// The space for the number of omitted texts.
     const SPARE: usize = 40;
     let mut texts = texts.into_iter();
     let mut joined = String::new();

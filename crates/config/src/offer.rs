@@ -79,7 +79,7 @@ pub enum Decision {
     Live,
     /// It can be read, and comes into use with other configuration that is still awaited.
     Pending,
-    /// It is not in use, for these faults. It is kept, and tried again with every offer that arrives.
+    /// It is not in use, for these faults, and is tried again with every offer that arrives.
     Refused(Vec<Fault>),
     /// It cannot be read, and is dropped.
     Unreadable(Vec<Fault>),

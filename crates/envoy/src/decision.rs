@@ -1,4 +1,4 @@
-//! Decisions on requests, and the answers that tell Envoy.
+//! Decisions on requests, and the answers to Envoy.
 
 use std::collections::BTreeMap;
 
@@ -204,7 +204,7 @@ fn has_name(header: &HeaderValueOption, name: &str) -> bool {
     header.header.as_ref().is_some_and(|header| header.key == name)
 }
 
-/// Returns the response to a denied request. A header that must not be sent is left out: the request remains denied.
+/// Returns the response to a denied request. A header that must not be sent is omitted: the request remains denied.
 fn denied_response(status: &RpcStatus, directive: RouteDirective, client: Client<'_>) -> DeniedHttpResponse {
     let code = match directive.direct_response_code {
         0 => http_status(status.code),

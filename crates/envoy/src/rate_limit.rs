@@ -3,14 +3,14 @@
 use mixer_adapter_core::proto::istio::mixer::adapter::model::v1beta1::quota_result::Limit;
 use mixer_adapter_engine::{
     Budget, Snapshot,
-    dispatch::{Allocation, AllocationMode, QuotaRequest, Request},
+    dispatch::{Allocation, AllocationMode, DispatchError, QuotaRequest, Request},
 };
 use tokio::time::Instant;
 use tonic::Status;
 
 use crate::{
     Services,
-    attributes::descriptor_attributes,
+    attributes::{AttributeError, descriptor_attributes},
     counters::RateLimitOutcome,
     metadata::quota_metadata,
     proto::envoy::{
@@ -31,6 +31,17 @@ const PHASE: (&str, &str) = ("phase", "done");
 /// The entry with the id of the decision on the request, which this server put into its metadata.
 const DECISION_ID: &str = "decision_id";
 
+/// A rate limit that could not be determined.
+#[derive(Debug, thiserror::Error)]
+enum RateLimitError {
+    #[error("there is no configuration yet")]
+    NoConfiguration,
+    #[error(transparent)]
+    Attributes(#[from] AttributeError),
+    #[error(transparent)]
+    Quota(#[from] DispatchError),
+}
+
 impl Services {
     /// Requests the quotas of all descriptors.
     ///
@@ -43,10 +54,10 @@ impl Services {
     ) -> Result<RateLimitResponse, Status> {
         let answer = self.limit(&request, deadline).await;
         let outcome = match &answer {
-            Err(reason) => {
+            Err(error) => {
                 tracing::warn!(
                     domain = request.domain,
-                    error = reason,
+                    %error,
                     "a rate limit could not be determined"
                 );
                 RateLimitOutcome::Failed
@@ -56,7 +67,7 @@ impl Services {
             Ok(_) => RateLimitOutcome::Ok,
         };
         self.counters.rate_limit(outcome);
-        let statuses = answer.map_err(Status::unavailable)?;
+        let statuses = answer.map_err(|error| Status::unavailable(error.to_string()))?;
         let entries = request.descriptors.iter().flat_map(|descriptor| &descriptor.entries);
         let id = entries.into_iter().find(|entry| entry.key == DECISION_ID).map(|entry| entry.value.clone());
         Ok(RateLimitResponse {
@@ -72,8 +83,8 @@ impl Services {
         &self,
         request: &RateLimitRequest,
         deadline: Option<Instant>,
-    ) -> Result<Vec<(DescriptorStatus, bool)>, String> {
-        let snapshot = self.mixer.snapshot().ok_or("there is no configuration yet")?;
+    ) -> Result<Vec<(DescriptorStatus, bool)>, RateLimitError> {
+        let snapshot = self.mixer.snapshot().ok_or(RateLimitError::NoConfiguration)?;
         let mut budget = Budget::new(self.mixer.limits());
         let mut statuses = Vec::with_capacity(request.descriptors.len());
         for descriptor in &request.descriptors {
@@ -89,7 +100,7 @@ impl Services {
         descriptor: &RateLimitDescriptor,
         deadline: Option<Instant>,
         budget: &mut Budget,
-    ) -> Result<(DescriptorStatus, bool), String> {
+    ) -> Result<(DescriptorStatus, bool), RateLimitError> {
         let (namespace, domain) = match request.domain.split_once('/') {
             Some((namespace, domain)) => (Some(namespace), domain),
             None => (None, request.domain.as_str()),
@@ -97,8 +108,7 @@ impl Services {
         let entry = |key: &str| {
             descriptor.entries.iter().find(|entry| entry.key == key).map(|entry| entry.value.as_str())
         };
-        let bag = descriptor_attributes(&request.domain, namespace, descriptor, snapshot.vocabulary())
-            .map_err(|error| error.to_string())?;
+        let bag = descriptor_attributes(&request.domain, namespace, descriptor, snapshot.vocabulary())?;
         let amount = amount(descriptor, request.hits_addend);
         let is_done = entry(PHASE.0) == Some(PHASE.1);
         let mut quota = Request::new(snapshot, bag, deadline, false).with_budget(*budget).strict();
@@ -115,7 +125,7 @@ impl Services {
             .await;
         self.mixer.counts().condition_errors(quota.condition_errors());
         *budget = quota.budget();
-        let allocation = allocation.map_err(|error| error.to_string())?;
+        let allocation = allocation?;
         self.mixer.counts().quota(allocation.answer.granted, amount);
         Ok((status(&allocation, amount, is_done), allocation.matched))
     }

@@ -60,7 +60,7 @@ impl Ledger {
         self.abandoned.load(SeqCst)
     }
 
-    /// Returns the number of threads that calls have kept busy.
+    /// Returns the number of threads that calls have occupied.
     pub fn busy_threads(&self) -> usize {
         self.threads.lock().unwrap_or_else(PoisonError::into_inner).len()
     }

@@ -21,8 +21,7 @@ mod tests;
 
 pub use host::{HostPattern, HostPatternError};
 
-#[cfg(test)]
-use builder::AttributeError;
+pub(crate) use builder::AttributeError;
 pub(crate) use check::check_attributes;
 pub(crate) use descriptor::descriptor_attributes;
 pub(crate) use host::NamespaceMap;

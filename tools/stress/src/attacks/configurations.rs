@@ -97,7 +97,7 @@ pub(super) async fn foreign_configurations(
     Ok(Expectation::Met)
 }
 
-/// Takes 10 of a quota of 10 in an hour, which the number tells from others; returns the amount granted.
+/// Takes 10 of a quota of 10 in an hour, which the number identifies; returns the amount granted.
 async fn take(client: &Client, number: i64, sent: &mut u64) -> anyhow::Result<i64> {
     let limit = |name: &str, max_amount| memquota::params::Quota {
         name: name.to_owned(),

@@ -50,9 +50,9 @@ pub enum Output {
 pub enum SinkDecision {
     /// It is in use.
     Live,
-    /// It is kept, and comes into use with other configuration.
+    /// It is stored, and comes into use with other configuration.
     Pending,
-    /// It is kept, and not in use for these reasons; the application tries it again by itself.
+    /// It is stored but not in use, for these reasons; the application tries it again by itself.
     Refused(Nack),
     /// It cannot be read, and is dropped.
     Unreadable(Nack),
@@ -69,7 +69,7 @@ impl SinkDecision {
         }
     }
 
-    /// Returns what became of a proposal that is kept, or why it is dropped.
+    /// Returns the outcome of a proposal that is stored, or why it is dropped.
     pub(super) fn into_outcome(self) -> Result<Outcome, Nack> {
         match self {
             Self::Live => Ok(Outcome::Live),
