@@ -4,7 +4,7 @@ use std::{
     collections::{BTreeMap, HashMap},
     net::IpAddr,
     sync::{
-        Arc, Mutex, MutexGuard, PoisonError,
+        Arc, Mutex, MutexGuard, PoisonError, Weak,
         atomic::{
             AtomicBool, AtomicU64, AtomicUsize,
             Ordering::{Relaxed, SeqCst},
@@ -45,8 +45,20 @@ pub(crate) struct Connections {
     hits: Arc<LimitHits>,
     start: Instant,
     period: AtomicUsize,
-    /// When the busiest connection was last searched, and what it held, by what was searched.
-    searched: [Mutex<Option<(Instant, usize)>>; 3],
+    /// The last search for the busiest connection, by what was searched.
+    searched: [Mutex<Option<Search>>; 3],
+    /// Connections that were cut off to make room, until the last of their calls is dropped.
+    cut_off: Mutex<Vec<Weak<ConnectionState>>>,
+}
+
+/// The result of a search.
+#[derive(Clone, Copy, Debug)]
+struct Search {
+    at: Instant,
+    /// What the busiest connection held.
+    most: usize,
+    /// What connections that were cut off still held.
+    releasing: usize,
 }
 
 /// The state of one connection that its port and its calls share.
@@ -108,6 +120,7 @@ impl Connections {
             start: Instant::now(),
             period: AtomicUsize::new(0),
             searched: Default::default(),
+            cut_off: Mutex::default(),
         })
     }
 
@@ -180,6 +193,17 @@ impl Connections {
         let open = lock(&self.open);
         let held = open.values().map(|connection| (connection.holds(resource), connection));
         held.max_by_key(|(held, _)| *held).map(|(held, connection)| (held, connection.clone()))
+    }
+
+    /// Returns how much connections that were cut off still hold.
+    fn releasing(&self, resource: Resource) -> usize {
+        let mut releasing = 0;
+        lock(&self.cut_off).retain(|connection| {
+            let Some(connection) = connection.upgrade() else { return false };
+            releasing += connection.has(resource);
+            true
+        });
+        releasing
     }
 }
 
@@ -259,10 +283,12 @@ impl ConnectionState {
         }
     }
 
+    /// Returns what it holds and can be made to give up: nothing once it has been cut off.
     fn holds(&self, resource: Resource) -> usize {
-        if self.cut.is_cancelled() {
-            return 0;
-        }
+        if self.cut.is_cancelled() { 0 } else { self.has(resource) }
+    }
+
+    fn has(&self, resource: Resource) -> usize {
         match resource {
             Resource::Waiting => lock(&self.calls).waiting.len(),
             Resource::Working => lock(&self.calls).working.len() + self.unwritten(),
@@ -274,27 +300,33 @@ impl ConnectionState {
         self.unwritten.iter().map(|period| period.load(Relaxed)).sum()
     }
 
-    /// Makes room for `amount` of a resource that is used up: the connection that holds the most loses a call, or is cut off
-    /// if its peer does not read the answers that it holds. Returns false if this connection itself would then hold the most.
-    pub(crate) fn make_room(&self, resource: Resource, amount: usize, limit: Limit) -> bool {
+    /// Makes room for `amount` of a resource, of which `excess` more is used than there is: the connection that holds the most loses
+    /// a call, or is cut off if its peer does not read the answers that it holds. Returns false if this connection itself would then
+    /// hold the most, unless connections that were cut off are about to release the excess.
+    pub(crate) fn make_room(&self, resource: Resource, amount: usize, excess: usize, limit: Limit) -> bool {
         let mine = self.holds(resource) + amount;
         let mut searched = lock(&self.port.searched[resource as usize]);
-        if searched.is_some_and(|(at, most)| at.elapsed() < SEARCH_INTERVAL && mine >= most) {
-            return false;
+        if let Some(last) = *searched
+            && last.at.elapsed() < SEARCH_INTERVAL
+            && mine >= last.most
+        {
+            return excess <= last.releasing;
         }
+        let releasing = self.port.releasing(resource);
         let Some((most, busiest)) = self.port.busiest(resource) else { return false };
-        *searched = Some((Instant::now(), most));
+        *searched = Some(Search { at: Instant::now(), most, releasing });
         drop(searched);
         if mine >= most {
-            return false;
+            return excess <= releasing;
         }
         let evicted = match resource {
             Resource::Waiting => busiest.evict(Stage::Waiting, limit),
             Resource::Working => busiest.evict(Stage::Working, limit),
             Resource::Bytes => busiest.evict(Stage::Waiting, limit) || busiest.evict(Stage::Working, limit),
         };
-        if !evicted && busiest.unwritten() > 0 {
+        if !evicted && busiest.unwritten() > 0 && !busiest.cut.is_cancelled() {
             self.hit(limit);
+            lock(&self.port.cut_off).push(Arc::downgrade(&busiest));
             busiest.cut.cancel();
         }
         true
@@ -372,4 +404,40 @@ impl Drop for OpenConnection {
 
 fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// A connection with this number of unread answers.
+    fn unread(port: &Arc<Connections>, id: u64, answers: usize) -> Arc<ConnectionState> {
+        let connection = Arc::new(ConnectionState::new(id, None, port.clone(), None));
+        lock(&port.open).insert(id, connection.clone());
+        for _ in 0..answers {
+            connection.add_unwritten();
+        }
+        connection
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn calls_get_in_while_connections_that_were_cut_off_release_theirs() {
+        let port = Connections::new(Arc::default());
+        let busy = unread(&port, 1, 3);
+        let honest = unread(&port, 2, 0);
+        let gets_in = |excess| honest.make_room(Resource::Working, 1, excess, Limit::Calls);
+        assert!(gets_in(1), "the busiest one is cut off");
+        assert!(busy.cut.is_cancelled());
+        // Both within the interval of searches and after it.
+        for _ in 0..2 {
+            assert!(gets_in(3));
+            assert!(!gets_in(4), "more than is about to be released");
+            tokio::time::advance(SEARCH_INTERVAL * 2).await;
+        }
+        lock(&port.open).remove(&1);
+        assert!(gets_in(3), "calls may end after their connection");
+        drop(busy);
+        tokio::time::advance(SEARCH_INTERVAL * 2).await;
+        assert!(!gets_in(1));
+    }
 }

@@ -39,9 +39,8 @@ impl Pool {
 
     /// Takes `amount` for a call on a connection.
     fn take(&self, amount: usize, connection: &ConnectionState) -> Result<(), Status> {
-        if self.used.fetch_add(amount, Relaxed) + amount <= self.max
-            || connection.make_room(self.resource, amount, self.limit)
-        {
+        let used = self.used.fetch_add(amount, Relaxed) + amount;
+        if used <= self.max || connection.make_room(self.resource, amount, used - self.max, self.limit) {
             return Ok(());
         }
         self.release(amount);

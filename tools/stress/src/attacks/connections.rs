@@ -10,11 +10,13 @@ use tokio::{io::AsyncWriteExt as _, net::TcpStream};
 use super::Expectation;
 use crate::{client::Client, server::Addresses};
 
-/// What is held for the rest of the attack.
-async fn hold<T>(held: T) -> anyhow::Result<Expectation> {
-    std::future::pending::<()>().await;
-    drop(held);
-    Ok(Expectation::Met)
+/// Holds something until this program ends, so that the server must stop in spite of it.
+async fn hold<T: Send + 'static>(held: T) -> anyhow::Result<Expectation> {
+    tokio::spawn(async move {
+        std::future::pending::<()>().await;
+        drop(held);
+    });
+    std::future::pending().await
 }
 
 /// 17 connections of 1,024 calls of which only the headers are sent.
@@ -77,9 +79,7 @@ pub(super) async fn half_sent_admin_request(
         *sent += head.len() as u64;
         held.push(stream);
     }
-    // Not dropped before the server stops.
-    tokio::spawn(hold(held));
-    Ok(Expectation::Met)
+    hold(held).await
 }
 
 /// Answers that no window lets the server send.
