@@ -1,6 +1,6 @@
 //! Clients of out-of-process adapters, called over gRPC as Mixer calls them.
 //!
-//! A handler with a `connection` calls a [`RemoteAdapter`], or a [`Session`] if the adapter is `session_based` and receives
+//! A handler with a `connection` calls a [`RemoteAdapter`], within a session if the adapter is `session_based` and receives
 //! its configuration once, before the calls.
 
 mod adapter;
