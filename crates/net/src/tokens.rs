@@ -2,7 +2,7 @@ use std::{
     collections::HashMap,
     fmt, io,
     path::{Path, PathBuf},
-    sync::{Arc, Mutex, MutexGuard, PoisonError},
+    sync::{Arc, Mutex, PoisonError, RwLock},
     time::Duration,
 };
 
@@ -20,14 +20,12 @@ const POLL: Duration = Duration::from_secs(2);
 pub struct Tokens {
     file: PathBuf,
     header: HeaderName,
-    state: Mutex<State>,
+    names: RwLock<Names>,
+    last_logged: Mutex<String>,
 }
 
-struct State {
-    /// Names by the digests of tokens: comparing digests shows nothing of a token.
-    names: HashMap<[u8; 32], Arc<str>>,
-    last_logged: String,
-}
+/// Names by the digests of tokens: comparing digests shows nothing of a token.
+type Names = HashMap<[u8; 32], Arc<str>>;
 
 /// A file of tokens that cannot be used.
 #[derive(Debug, thiserror::Error)]
@@ -64,8 +62,8 @@ impl Tokens {
     /// A file that cannot be used.
     pub fn load(file: PathBuf, header: Option<HeaderName>) -> Result<Arc<Self>, TokensError> {
         let names = read(&file)?;
-        let state = Mutex::new(State { names, last_logged: String::new() });
-        Ok(Arc::new(Self { file, header: header.unwrap_or(AUTHORIZATION), state }))
+        let (names, last_logged) = (RwLock::new(names), Mutex::default());
+        Ok(Arc::new(Self { file, header: header.unwrap_or(AUTHORIZATION), names, last_logged }))
     }
 
     /// Returns the name of the client whose token a request has; `None` without a token or with an unknown one.
@@ -75,26 +73,28 @@ impl Tokens {
             true => strip_bearer(value),
             false => value,
         };
-        self.lock().names.get::<[u8; 32]>(&Sha256::digest(token).into()).cloned()
+        let digest: [u8; 32] = Sha256::digest(token).into();
+        self.names.read().unwrap_or_else(PoisonError::into_inner).get(&digest).cloned()
     }
 
     /// Reads the file again. While it cannot be used, the former tokens stay valid, and the fault is logged once.
     pub fn reload(&self) {
         let read = read(&self.file);
-        let mut state = self.lock();
+        let mut last_logged = self.last_logged.lock().unwrap_or_else(PoisonError::into_inner);
         match read {
-            Ok(names) => {
-                if names != state.names {
-                    tracing::info!(file = %self.file.display(), tokens = names.len(), "tokens changed");
+            Ok(read) => {
+                let mut names = self.names.write().unwrap_or_else(PoisonError::into_inner);
+                if *names != read {
+                    tracing::info!(file = %self.file.display(), tokens = read.len(), "tokens changed");
                 }
-                state.names = names;
-                state.last_logged.clear();
+                *names = read;
+                last_logged.clear();
             }
             Err(error) => {
                 let text = crate::with_causes(&error);
-                if text != state.last_logged {
+                if text != *last_logged {
                     tracing::warn!(error = text, "changed tokens cannot be used; the former ones stay valid");
-                    state.last_logged = text;
+                    *last_logged = text;
                 }
             }
         }
@@ -106,10 +106,6 @@ impl Tokens {
             tokio::time::sleep(POLL).await;
             self.reload();
         }
-    }
-
-    fn lock(&self) -> MutexGuard<'_, State> {
-        self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
@@ -126,7 +122,7 @@ fn strip_bearer(value: &[u8]) -> &[u8] {
     }
 }
 
-fn read(file: &Path) -> Result<HashMap<[u8; 32], Arc<str>>, TokensError> {
+fn read(file: &Path) -> Result<Names, TokensError> {
     let content = read_file(file).map_err(|source| TokensError::File { file: file.to_owned(), source })?;
     let content = String::from_utf8_lossy(&content);
     let mut names = HashMap::new();
