@@ -14,7 +14,6 @@
 
 use std::{
     collections::{BTreeSet, HashSet},
-    fmt,
     sync::Arc,
     time::{Duration, SystemTime},
 };
@@ -23,10 +22,9 @@ use futures_util::future::join_all;
 use tokio::{sync::mpsc, time::Instant};
 
 use super::{
-    Collection, CollectionFilter, Decision, Fault, Offer, ResourceName, Update, Verdict,
+    Collection, Decision, Fault, MergedSource, Offer, Offers, Update, Verdict,
+    candidate::{Candidate, accept, join},
     holdings::{HeldBack, Holdings, Loss},
-    offer::{Decider, Decisions},
-    source::Source,
 };
 
 /// Puts configuration to use.
@@ -99,89 +97,6 @@ impl Apply for mpsc::Sender<Offer> {
     }
 }
 
-/// One of the sources whose configuration is merged.
-pub struct MergedSource {
-    /// The source.
-    pub source: Box<dyn Source>,
-    /// The collections that are taken from it.
-    pub filter: CollectionFilter,
-    /// The collections that the first configuration waits for.
-    pub required: BTreeSet<Collection>,
-    /// Whether an update comes into use without those of its resources that are faulty.
-    pub skip_bad_resources: bool,
-}
-
-impl<S: Source + 'static> From<S> for MergedSource {
-    /// Takes all collections from the source, and waits for none.
-    fn from(source: S) -> Self {
-        Self {
-            source: Box::new(source),
-            filter: CollectionFilter::default(),
-            required: BTreeSet::new(),
-            skip_bad_resources: false,
-        }
-    }
-}
-
-impl fmt::Debug for MergedSource {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("MergedSource")
-            .field("source", &self.source.name())
-            .field("filter", &self.filter)
-            .finish()
-    }
-}
-
-/// Where a source sends its offers.
-#[derive(Debug)]
-pub struct Offers {
-    source: usize,
-    filter: CollectionFilter,
-    /// The collections whose resources were ignored, and logged.
-    ignored: BTreeSet<Collection>,
-    batches: mpsc::Sender<(usize, Vec<Offer>)>,
-}
-
-impl Offers {
-    /// Offers an update; returns the decisions on it, or `None` if offers are not accepted any more.
-    pub async fn offer(&mut self, update: Update) -> Option<Decisions> {
-        let (offer, decisions) = Offer::new(update);
-        self.send(vec![offer]).await?;
-        Some(decisions)
-    }
-
-    /// Sends offers that arrived together; each gets its own decisions. Returns `None` if offers are not accepted any more.
-    pub async fn send(&mut self, offers: Vec<Offer>) -> Option<()> {
-        let filtered = offers.into_iter().filter_map(|offer| offer.try_map(|update| Ok(self.filter(update))));
-        let filtered = filtered.collect();
-        self.batches.send((self.source, filtered)).await.ok()
-    }
-
-    /// Waits until offers are not accepted any more.
-    pub async fn closed(&self) {
-        self.batches.closed().await;
-    }
-
-    /// Removes changes of collections that come from other sources.
-    fn filter(&mut self, mut update: Update) -> Update {
-        update.changes.retain(|change| {
-            let included = self.filter.includes(&change.collection);
-            if !included
-                && !change.content.resources().is_empty()
-                && self.ignored.insert(change.collection.clone())
-            {
-                tracing::warn!(
-                    source = %update.source,
-                    collection = %change.collection,
-                    "ignoring resources of this source: the collection comes from another source, or is not asked for"
-                );
-            }
-            included
-        });
-        update
-    }
-}
-
 /// Runs sources, and decides on their offers.
 #[derive(Debug)]
 pub struct Acceptance<A> {
@@ -204,22 +119,6 @@ struct SourceState {
     name: Arc<str>,
     skip_bad_resources: bool,
     holdings: Holdings,
-}
-
-/// The difference between what a source offers and what is in use.
-#[derive(Debug)]
-struct Candidate {
-    source: usize,
-    update: Update,
-    deciders: Vec<Decider>,
-    /// The last decision; `None` before the first.
-    decision: Option<Decision>,
-    /// The faults of the last refusal.
-    faults: Vec<Fault>,
-    /// The number of updates that were applied before it was refused alone; `None` before that.
-    refused_after: Option<u64>,
-    /// Whether it is what was skipped of an update that came into use.
-    skipped: bool,
 }
 
 impl<A: Apply> Acceptance<A> {
@@ -259,7 +158,7 @@ impl<A: Apply> Acceptance<A> {
                 holdings: Holdings::default(),
             });
             let batches = sender.clone();
-            running.push(source.run(Offers { source: index, filter, ignored: BTreeSet::new(), batches }));
+            running.push(source.run(Offers::new(index, filter, batches)));
         }
         drop(sender);
         self.report();
@@ -542,69 +441,6 @@ impl<A: Apply> Acceptance<A> {
     }
 }
 
-fn join(candidates: &[Candidate], indices: &[usize]) -> Update {
-    Update::join(indices.iter().map(|index| &candidates[*index].update))
-}
-
-/// Removes candidates that came into use.
-fn accept(candidates: &mut Vec<Candidate>, indices: &[usize]) {
-    let mut index = 0;
-    candidates.retain_mut(|candidate| {
-        let accepted = indices.contains(&index);
-        index += 1;
-        if accepted {
-            candidate.decide(Decision::Live);
-        }
-        !accepted
-    });
-}
-
-impl Candidate {
-    /// Sends a decision that differs from the last one.
-    fn decide(&mut self, decision: Decision) {
-        if self.decision.as_ref() != Some(&decision) {
-            for decider in &self.deciders {
-                decider.decide(decision.clone());
-            }
-            self.decision = Some(decision);
-        }
-    }
-
-    /// Refuses it for the faults that it has alone.
-    fn refuse(&mut self) {
-        if !self.skipped {
-            self.decide(Decision::Refused(self.faults.clone()));
-        }
-    }
-
-    fn is_refused(&self) -> bool {
-        matches!(self.decision, Some(Decision::Refused(_)))
-    }
-
-    /// Whether faults of a configuration with this candidate are its own.
-    fn is_at_fault(&self, faults: &[Fault]) -> bool {
-        let named = named(faults);
-        faults.iter().any(|fault| fault.is_error() && self.update.faults.contains(fault))
-            || self.resources().any(|name| named.contains(name))
-    }
-
-    /// The resources that all the errors are about; `None` if some are about something else.
-    fn faulty_resources(&self, faults: &[Fault]) -> Option<HashSet<ResourceName>> {
-        let own: HashSet<&ResourceName> = self.resources().collect();
-        let errors = faults.iter().filter(|fault| fault.is_error());
-        errors.map(|fault| fault.resource.clone().filter(|name| own.contains(name))).collect()
-    }
-
-    /// The names of new and changed resources.
-    fn resources(&self) -> impl Iterator<Item = &ResourceName> {
-        self.update
-            .changes
-            .iter()
-            .flat_map(|change| change.content.resources())
-            .map(|resource| &resource.name)
-    }
-}
-
 /// The fault of updates of a source that has lost all its resources.
 fn lost(source: &str) -> Fault {
     Fault::error(format!(
@@ -617,11 +453,6 @@ async fn sleep_until(time: Option<Instant>) {
         Some(time) => tokio::time::sleep_until(time).await,
         None => std::future::pending().await,
     }
-}
-
-/// The resources that errors name.
-fn named(faults: &[Fault]) -> HashSet<&ResourceName> {
-    faults.iter().filter(|fault| fault.is_error()).filter_map(|fault| fault.resource.as_ref()).collect()
 }
 
 #[cfg(test)]

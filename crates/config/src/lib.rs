@@ -14,6 +14,7 @@
 
 mod acceptance;
 mod bounded;
+mod candidate;
 mod change;
 mod collection;
 mod collection_filter;
@@ -28,6 +29,7 @@ mod lines;
 mod lint;
 mod listen_url;
 pub mod mcp;
+mod merged_source;
 mod name;
 mod offer;
 mod ordered;
@@ -42,9 +44,7 @@ mod types;
 mod url;
 pub mod xds;
 
-pub use acceptance::{
-    Acceptance, Apply, AwaitedCollection, LossPolicy, MergedSource, Offers, Progress, RefusedUpdate,
-};
+pub use acceptance::{Acceptance, Apply, AwaitedCollection, LossPolicy, Progress, RefusedUpdate};
 pub use bounded::{MAX_TEXT, join_texts, limit_texts, truncate};
 pub use change::{Change, Content};
 pub use collection::Collection;
@@ -55,6 +55,7 @@ pub use fault::{Fault, Origin, Severity, Topic};
 pub use identity::sink_id;
 pub use lint::lint;
 pub use listen_url::ListenUrl;
+pub use merged_source::{MergedSource, Offers};
 pub use name::{Kind, ResourceName};
 pub use offer::{Decision, Decisions, Offer, Update, Verdict};
 pub use parse::{Parsed, parse};

@@ -6,7 +6,9 @@ use serde_json::json;
 use tokio::sync::{oneshot, watch};
 
 use super::*;
-use crate::{Change, Content, Kind, Resource, collection};
+use crate::{
+    Change, CollectionFilter, Content, Decisions, Kind, Resource, ResourceName, collection, source::Source,
+};
 
 /// A source that offers what the test sends it.
 struct Scripted {

@@ -1,0 +1,89 @@
+//! What was offered and is not in use.
+
+use std::collections::HashSet;
+
+use super::{Decision, Fault, ResourceName, Update, offer::Decider};
+
+/// The difference between what a source offers and what is in use.
+#[derive(Debug)]
+pub(crate) struct Candidate {
+    pub(crate) source: usize,
+    pub(crate) update: Update,
+    pub(crate) deciders: Vec<Decider>,
+    /// The last decision; `None` before the first.
+    pub(crate) decision: Option<Decision>,
+    /// The faults of the last refusal.
+    pub(crate) faults: Vec<Fault>,
+    /// The number of updates that were applied before it was refused alone; `None` before that.
+    pub(crate) refused_after: Option<u64>,
+    /// Whether it is what was skipped of an update that came into use.
+    pub(crate) skipped: bool,
+}
+
+pub(crate) fn join(candidates: &[Candidate], indices: &[usize]) -> Update {
+    Update::join(indices.iter().map(|index| &candidates[*index].update))
+}
+
+/// Removes candidates that came into use.
+pub(crate) fn accept(candidates: &mut Vec<Candidate>, indices: &[usize]) {
+    let mut index = 0;
+    candidates.retain_mut(|candidate| {
+        let accepted = indices.contains(&index);
+        index += 1;
+        if accepted {
+            candidate.decide(Decision::Live);
+        }
+        !accepted
+    });
+}
+
+impl Candidate {
+    /// Sends a decision that differs from the last one.
+    pub(crate) fn decide(&mut self, decision: Decision) {
+        if self.decision.as_ref() != Some(&decision) {
+            for decider in &self.deciders {
+                decider.decide(decision.clone());
+            }
+            self.decision = Some(decision);
+        }
+    }
+
+    /// Refuses it for the faults that it has alone.
+    pub(crate) fn refuse(&mut self) {
+        if !self.skipped {
+            self.decide(Decision::Refused(self.faults.clone()));
+        }
+    }
+
+    pub(crate) fn is_refused(&self) -> bool {
+        matches!(self.decision, Some(Decision::Refused(_)))
+    }
+
+    /// Whether faults of a configuration with this candidate are its own.
+    pub(crate) fn is_at_fault(&self, faults: &[Fault]) -> bool {
+        let named = named(faults);
+        faults.iter().any(|fault| fault.is_error() && self.update.faults.contains(fault))
+            || self.resources().any(|name| named.contains(name))
+    }
+
+    /// The resources that all the errors are about; `None` if some are about something else.
+    pub(crate) fn faulty_resources(&self, faults: &[Fault]) -> Option<HashSet<ResourceName>> {
+        let own: HashSet<&ResourceName> = self.resources().collect();
+        let errors = faults.iter().filter(|fault| fault.is_error());
+        errors.map(|fault| fault.resource.clone().filter(|name| own.contains(name))).collect()
+    }
+
+    /// The names of new and changed resources.
+    fn resources(&self) -> impl Iterator<Item = &ResourceName> {
+        self.update
+            .changes
+            .iter()
+            .flat_map(|change| change.content.resources())
+            .map(|resource| &resource.name)
+    }
+}
+
+/// The resources that errors name.
+fn named(faults: &[Fault]) -> HashSet<&ResourceName> {
+    faults.iter().filter(|fault| fault.is_error()).filter_map(|fault| fault.resource.as_ref()).collect()
+}
