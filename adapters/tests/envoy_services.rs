@@ -214,7 +214,7 @@ fn a_rate_is_limited_by_a_quota_and_the_client_is_shown_the_rest() {
     assert!((1..=60).contains(&seconds), "{seconds}");
     assert_eq!(limited.header("x-ratelimit-reset"), limited.header("retry-after"));
     assert_eq!(mesh.get("/", &["x-user: bob"]).status, 200);
-    // Without the header there is no descriptor and no call.
+    // Without the header Envoy sends no descriptor and makes no call.
     assert_eq!(mesh.get("/", &[]).status, 200);
     assert_eq!(mesh.metric(r#"envoy_rate_limits_total{outcome="ok"}"#), "3");
     assert_eq!(mesh.metric(r#"envoy_rate_limits_total{outcome="over_limit"}"#), "1");

@@ -25,7 +25,7 @@ use crate::{
     status::{final_status, grpc_code, http_status},
 };
 
-/// The decision on a request. There is no default: a decision that was not made is a failure.
+/// The decision on a request. It has no default: a missing decision is a failure.
 #[derive(Debug)]
 pub(crate) enum Decision {
     /// The request is allowed, with changes of its headers.

@@ -19,7 +19,7 @@ pub(crate) fn http_status(code: i32) -> i32 {
 }
 
 /// Returns the status of a denied response that a client can be sent: Envoy sends any number, and a number below 200 or above
-/// 599 is no final response.
+/// 599 is not a final response.
 pub(crate) fn final_status(code: u32) -> i32 {
     i32::try_from(code).ok().filter(|code| (200..=599).contains(code)).unwrap_or(403)
 }

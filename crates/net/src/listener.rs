@@ -149,7 +149,7 @@ impl Listener {
 /// The wait after a failure to accept: without file descriptors, the next attempt would fail at once.
 const ACCEPT_BACKOFF: Duration = Duration::from_millis(100);
 
-/// How often silent connections are looked for while there is no room for a new one.
+/// The interval of searches for silent connections while a new one waits for room.
 const ROOM_INTERVAL: Duration = Duration::from_millis(100);
 
 /// Connections end by themselves within the grace; their tasks get this long to be seen ending.

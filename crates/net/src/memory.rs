@@ -24,7 +24,7 @@ fn read_limits(root: &Path) -> Option<u64> {
     });
     let mounted =
         ["sys/fs/cgroup/memory.max", "sys/fs/cgroup/memory/memory.limit_in_bytes"].map(str::to_owned);
-    // "max" is no limit.
+    // "max" means unlimited.
     let limits = paths.chain(mounted).filter_map(|path| read(&path)?.trim().parse().ok());
     limits.chain(machine).min()
 }

@@ -14,7 +14,7 @@ pub struct FailureTexts {
 const MAX_LENGTH: usize = 2 << 10;
 
 impl FailureTexts {
-    /// Adds a failure. Its text is cut, or omitted, if there is no room for it.
+    /// Adds a failure. A text over the limit is cut or omitted.
     pub(crate) fn push(&mut self, mut text: String) {
         let room = MAX_LENGTH.saturating_sub(self.length);
         if text.len() > room {

@@ -53,7 +53,7 @@ impl Host {
     /// its handler closes after calls in flight.
     ///
     /// # Errors
-    /// [`CallError::UnknownSession`] if there is no such session, [`CallError::NotClaimed`] if all of its claims belong to
+    /// [`CallError::UnknownSession`] if no session has this id, [`CallError::NotClaimed`] if all of its claims belong to
     /// others.
     pub fn close_session(&self, id: &str, caller: &Caller) -> Result<(), CallError> {
         let release = SessionId::parse(id.as_bytes())

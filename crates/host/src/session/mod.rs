@@ -169,7 +169,7 @@ pub enum Release {
     Released(u64),
     /// The session has no claim that the caller may remove.
     NotClaimed,
-    /// There is no such session.
+    /// No session has this id.
     Unknown,
 }
 

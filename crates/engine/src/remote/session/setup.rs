@@ -72,7 +72,7 @@ pub(super) enum SetupError {
 }
 
 impl SetupError {
-    /// The status of calls while there is no session.
+    /// The status of calls without a session.
     pub(super) fn status(&self) -> tonic::Status {
         tonic::Status::unavailable(self.to_string())
     }
