@@ -61,7 +61,11 @@ impl Holdings {
         let names = self.names.entry(collection.clone()).or_default();
         match content {
             Content::Full(_) => names.clear(),
-            Content::Partial { removed, .. } => names.retain(|name| !removed.contains(name)),
+            Content::Partial { removed, .. } => {
+                for name in removed {
+                    names.remove(name);
+                }
+            }
         }
         names.extend(content.resources().iter().map(|resource| resource.name.clone()));
         self.names.retain(|_, names| !names.is_empty());
