@@ -58,7 +58,12 @@ impl Methods for HostMethods {
     }
 
     async fn call(&self, path: &str, message: Bytes, call: Call) -> Result<Bytes, Status> {
-        let caller = Caller { connection: call.connection, peer: call.peer.clone(), deadline: call.deadline };
+        let caller = Caller {
+            connection: call.connection,
+            peer: call.peer.clone(),
+            remote: call.remote,
+            deadline: call.deadline,
+        };
         if let Some(method) = self.host.adapters().method(path) {
             self.admit(&**method, &message)?;
             return method.call(message, &*self.host, caller).await.map_err(Status::from);

@@ -1,6 +1,8 @@
 //! The call of a handler: decodes a request, finds its handler, calls it within the deadline and encodes the answer.
 
-use std::{any::Any, marker::PhantomData, panic::AssertUnwindSafe, sync::Arc, time::Instant};
+use std::{
+    any::Any, fmt, marker::PhantomData, net::SocketAddr, panic::AssertUnwindSafe, sync::Arc, time::Instant,
+};
 
 use futures_util::FutureExt as _;
 use prost::{Message, bytes::Bytes};
@@ -46,8 +48,29 @@ pub struct Caller {
     pub connection: u64,
     /// The authenticated name of the peer, such as a SAN of its certificate; `None` for peers that are not authenticated.
     pub peer: Option<Arc<str>>,
+    /// The address of the peer; `None` for Unix sockets and calls from within the process.
+    pub remote: Option<SocketAddr>,
     /// When the caller stops waiting.
     pub deadline: Option<tokio::time::Instant>,
+}
+
+impl Caller {
+    /// Returns the name of the peer for logs: its authenticated name, or its address.
+    pub fn peer_name(&self) -> impl fmt::Display {
+        struct PeerName<'a>(&'a Caller);
+
+        impl fmt::Display for PeerName<'_> {
+            fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+                match self.0 {
+                    Caller { peer: Some(name), .. } => f.write_str(name),
+                    Caller { remote: Some(address), .. } => address.fmt(f),
+                    Caller { connection: 0, .. } => f.write_str("this process"),
+                    _ => f.write_str("a Unix socket"),
+                }
+            }
+        }
+        PeerName(self)
+    }
 }
 
 /// The gRPC method of a template, without its types.
@@ -268,5 +291,21 @@ struct CallTimer {
 impl Drop for CallTimer {
     fn drop(&mut self) {
         self.metrics.record(self.code, self.start.elapsed());
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::Caller;
+
+    #[test]
+    fn a_peer_is_named_by_its_authenticated_name_else_by_where_it_is() {
+        let remote = Some(([192, 0, 2, 1], 4321).into());
+        let by_address = Caller { connection: 1, remote, ..Caller::default() };
+        let by_name = Caller { peer: Some("spiffe://cluster.local/ns/a/sa/b".into()), ..by_address.clone() };
+        assert_eq!(by_name.peer_name().to_string(), "spiffe://cluster.local/ns/a/sa/b");
+        assert_eq!(by_address.peer_name().to_string(), "192.0.2.1:4321");
+        assert_eq!(Caller { remote: None, ..by_address }.peer_name().to_string(), "a Unix socket");
+        assert_eq!(Caller::default().peer_name().to_string(), "this process");
     }
 }

@@ -1,6 +1,7 @@
 use std::{
     convert::Infallible,
     fmt,
+    net::SocketAddr,
     pin::{Pin, pin},
     sync::Arc,
     task::{Context, Poll},
@@ -58,6 +59,8 @@ pub struct Call {
     pub connection: u64,
     /// The authenticated name of the peer; `None` for peers that are not authenticated.
     pub peer: Option<Arc<str>>,
+    /// The address of the peer; `None` for Unix sockets.
+    pub remote: Option<SocketAddr>,
     /// The earlier of the caller's deadline and the server's own.
     pub deadline: Option<Instant>,
 }
@@ -85,6 +88,7 @@ pub struct UnaryService<M, F> {
     methods: Arc<Shared<M>>,
     fallback: F,
     connection: Arc<ConnectionState>,
+    remote: Option<SocketAddr>,
     peer: Option<Arc<str>>,
     guard: Option<Arc<dyn Send + Sync>>,
 }
@@ -123,6 +127,7 @@ impl<M: Methods, F> UnaryService<M, F> {
             methods: Arc::new(Shared { methods, authorization, limits, pools }),
             fallback,
             connection: ConnectionState::detached(),
+            remote: None,
             peer: None,
             guard: None,
         }
@@ -138,7 +143,7 @@ impl<M: Methods, F> UnaryService<M, F> {
             Some(authorization) => authorization.certificate_name(connection),
             None => connection.peer(),
         };
-        Self { connection: connection.state.clone(), peer, ..self.clone() }
+        Self { connection: connection.state.clone(), remote: connection.remote, peer, ..self.clone() }
     }
 
     /// Drops `guard` when the connection and the last of its calls have ended.
@@ -154,6 +159,7 @@ impl<M, F: Clone> Clone for UnaryService<M, F> {
             methods: self.methods.clone(),
             fallback: self.fallback.clone(),
             connection: self.connection.clone(),
+            remote: self.remote,
             peer: self.peer.clone(),
             guard: self.guard.clone(),
         }
@@ -210,11 +216,11 @@ where
                 Ok(answer.map(|body| Either::Right(StreamBody::new(body, place, registered))))
             });
         }
-        let (shared, connection, peer) = (self.methods.clone(), self.connection.id(), peer);
-        let guard = self.guard.clone();
+        let (shared, guard) = (self.methods.clone(), self.guard.clone());
+        let caller = Call { connection: self.connection.id(), peer, remote: self.remote, deadline: None };
         Box::pin(async move {
             let _guard = guard;
-            let answer = shared.answer(request, call, connection, peer).await;
+            let answer = shared.answer(request, call, caller).await;
             Ok(answer.unwrap_or_else(|refusal| refusal).map(Either::Left))
         })
     }
@@ -225,14 +231,13 @@ impl<M: Methods> Shared<M> {
         self: Arc<Self>,
         request: Request<B>,
         admitted: Admitted,
-        connection: u64,
-        peer: Option<Arc<str>>,
+        caller: Call,
     ) -> Result<Response<UnaryBody>, Response<UnaryBody>>
     where
         B: Body<Data = Bytes, Error: fmt::Display> + Unpin,
     {
         check_protocol(&request)?;
-        let answer = self.unary(request, &admitted, connection, peer).await;
+        let answer = self.unary(request, &admitted, caller).await;
         Ok(answer.map_or_else(Status::into_http, |answer| body::ok(admitted.until_written(answer))))
     }
 
@@ -240,8 +245,7 @@ impl<M: Methods> Shared<M> {
         self: Arc<Self>,
         request: Request<B>,
         admitted: &Admitted,
-        connection: u64,
-        peer: Option<Arc<str>>,
+        caller: Call,
     ) -> Result<Bytes, Status>
     where
         B: Body<Data = Bytes, Error: fmt::Display> + Unpin,
@@ -250,7 +254,7 @@ impl<M: Methods> Shared<M> {
         let (parts, body) = request.into_parts();
         let message = self.request_message(body, admitted, deadline).await?;
         admitted.begin_work()?;
-        let call = Call { connection, peer, deadline };
+        let call = Call { deadline, ..caller };
         let keeps_connection = self.methods.keeps_connection(parts.uri.path());
         let work = async move { self.methods.call(parts.uri.path(), message, call).await };
         let mut work = pin!(async {
