@@ -22,12 +22,13 @@ use mixer_adapter::{
 };
 use mixer_adapter_config::{
     Change, CollectionFilter, ConfigUrl, MergedSource, Offers, Types, Update,
-    mcp::{
-        feed, listen,
-        source::{Catalogue, ConfigServer, ConfigServerOptions, ResourceSourceService},
-    },
+    mcp::source as mcp,
     parse,
     source::{self, SourceSettings},
+    stream::{
+        listen,
+        source::{Catalogue, ConfigServer, ConfigServerOptions, feed},
+    },
     xds,
 };
 use mixer_adapter_engine::{
@@ -93,8 +94,7 @@ struct ControlPlane {
 impl ControlPlane {
     async fn start() -> Self {
         let source = ConfigServer::new(Catalogue::default().open(), ConfigServerOptions::default());
-        let options = ResourceSourceService::default_options();
-        let services = Routes::new(ResourceSourceService::serve(source.clone(), &options));
+        let services = mcp::mount(Routes::default(), &source, &mcp::default_options());
         let services = xds::source::mount(services, &source, &xds::source::default_options());
         let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
         let address = listener.local_addr().unwrap();

@@ -8,11 +8,12 @@ use std::{fs, net::SocketAddr, sync::mpsc, time::Duration};
 use mixer_adapter::tonic::service::Routes;
 use mixer_adapter_config::{
     Types,
-    mcp::{
-        DialOptions, Peer, feed, listen,
-        source::{self, Catalogue, ConfigServer, ConfigServerOptions, ResourceSourceService},
-    },
+    mcp::source,
     source::FileSource,
+    stream::{
+        DialOptions, Peer, listen,
+        source::{Catalogue, ConfigServer, ConfigServerOptions, feed},
+    },
 };
 use support::{Server, eventually, run};
 use tokio_util::sync::{CancellationToken, DropGuard};
@@ -32,8 +33,8 @@ fn serve(directory: &std::path::Path) -> (SocketAddr, DropGuard) {
             }
             let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
             bound.send(listener.local_addr().unwrap()).unwrap();
-            let service = ResourceSourceService::serve(source, &ResourceSourceService::default_options());
-            listen(listener, Routes::new(service), stopped).await;
+            let services = source::mount(Routes::default(), &source, &source::default_options());
+            listen(listener, services, stopped).await;
         });
     });
     (address.recv().unwrap(), stop.drop_guard())

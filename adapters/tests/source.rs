@@ -22,12 +22,13 @@ use mixer_adapter::{
     },
 };
 use mixer_adapter_config::{
-    mcp::{
-        listen,
-        sink::{ResourceSinkService, Sink, SinkOptions},
-    },
+    mcp::sink::ResourceSinkService,
     proto::istio::mcp::v1alpha1::{
         RequestResources, Resources, SinkNode, resource_source_client::ResourceSourceClient,
+    },
+    stream::{
+        listen,
+        sink::{Sink, SinkOptions},
     },
 };
 use rcgen::{BasicConstraints, CertificateParams, CertifiedIssuer, IsCa, KeyPair, SanType};

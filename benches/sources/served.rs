@@ -4,9 +4,10 @@ use std::{net::SocketAddr, sync::Arc};
 
 use mixer_adapter::proto::Any;
 use mixer_adapter_config::{
-    mcp::{
+    mcp::source as mcp,
+    stream::{
         Change, Rate, Resource, listen,
-        source::{Catalogue, ConfigServer, ConfigServerOptions, ResourceSourceService},
+        source::{Catalogue, ConfigServer, ConfigServerOptions},
     },
     xds::source as xds,
 };
@@ -36,7 +37,7 @@ impl Served {
         source.apply(&change(true, (0..resources).map(|number| resource(number, 0)).collect()));
         let mut options = xds::default_options();
         options.new_streams.burst = 1_000_000;
-        let services = Routes::new(ResourceSourceService::serve(source.clone(), &options));
+        let services = mcp::mount(Routes::default(), &source, &options);
         let services = xds::mount(services, &source, &options);
         let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
         let address = listener.local_addr().unwrap();

@@ -10,9 +10,9 @@ use super::{UsageError, config_args::ConfigArgs, tls_args::TlsArgs, value_parser
 use mixer_adapter_config::{
     Collection, CollectionFilter, ConfigUrlError, ListenUrl, LossPolicy, MergedSource, Scoped, StreamSource,
     collection, collection_filters,
-    mcp::{Listener, sink::Cache},
     proto::envoy::config::core::v3::Extension,
     source::{Source, SourceSettings, Wanted},
+    stream::{Listener, sink::Cache},
 };
 
 /// Options of sources that are not files.

@@ -14,9 +14,8 @@ use tokio::time::timeout;
 use super::{UsageError, log_args, tls_args::ClientTlsArgs, value_parsers};
 use mixer_adapter_config::{
     Collection, ConfigUrl, ConfigUrlError, Subscription, collection,
-    mcp::{Change, Resource},
     source::{SourceSettings, Wanted},
-    xds::collection_of,
+    stream::{Change, Resource, collection_of},
 };
 
 pub(super) const EXAMPLES: &str = "\

@@ -22,7 +22,7 @@ use super::{
     grpc::{GrpcService, HostMethods},
     metrics,
 };
-use mixer_adapter_config::mcp::metrics::McpMetrics;
+use mixer_adapter_config::stream::metrics::McpMetrics;
 use mixer_adapter_engine::{ConfigStatus, Mixer, RequestLimits};
 use mixer_adapter_host::{Host, session::STEPS_TO_EXPIRE};
 use mixer_adapter_net::{

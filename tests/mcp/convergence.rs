@@ -10,9 +10,9 @@ use std::{
 };
 
 use mixer_adapter_config::{
-    mcp::{
+    stream::{
         Change, ContentVersion, Resource,
-        sink::{self, Mode, Nack, NackReason, Output, ProposalId, SinkDecision, SinkOptions},
+        sink::{Machine, Mode, Nack, NackReason, Output, ProposalId, SinkDecision, SinkOptions},
         source::Catalogue,
     },
     xds::sink::Versions,
@@ -66,7 +66,7 @@ struct World {
     variant: Variant,
     versions: Versions,
     wire: Box<dyn Wire>,
-    sink: sink::Machine,
+    sink: Machine,
     stream: u64,
     now: Instant,
     asked: BTreeMap<usize, (ProposalId, Change)>,
@@ -88,7 +88,7 @@ impl World {
             variant,
             wire: variant.open(&versions),
             versions,
-            sink: sink::Machine::new(options),
+            sink: Machine::new(options),
             stream: 0,
             now: Instant::now(),
             asked: BTreeMap::new(),

@@ -3,10 +3,10 @@
 use std::{net::SocketAddr, time::Duration};
 
 use mixer_adapter_config::{
-    mcp::sink::{Sink, SinkOptions},
     proto::istio::mcp::v1alpha1::{
         RequestResources, Resources, resource_source_client::ResourceSourceClient,
     },
+    stream::sink::{Sink, SinkOptions},
 };
 use tokio::{
     sync::mpsc,

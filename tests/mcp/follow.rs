@@ -5,8 +5,8 @@ use std::{fs, time::Duration};
 use mixer_adapter_config::{
     Acceptance, CollectionFilter, Content, Fault, Kind, MergedSource, Offer, ResourceName, StreamSource,
     Types,
-    mcp::{Peer, feed, source},
     source::{FileSource, SourceSettings, Wanted},
+    stream::{Peer, source, source::feed},
 };
 use serde_json::json;
 use tokio::{
@@ -61,8 +61,8 @@ fn of(collection: &str, added: &[&str], removed: &[&str]) -> (String, Vec<String
 fn set_rules(source: &source::ConfigServer, rules: &[&str]) {
     use mixer_adapter::{prost::Message as _, proto::Any};
     use mixer_adapter_config::{
-        mcp::{Change, Resource},
         proto::istio::policy::v1beta1::Rule,
+        stream::{Change, Resource},
     };
     let resources = rules.iter().map(|text| {
         let (name, version) = text.split_once('@').unwrap();
@@ -165,8 +165,8 @@ async fn a_body_of_an_unknown_type_is_refused_by_name() {
     let mut unknown = resource("ns/a@1");
     unknown.body.as_mut().unwrap().type_url = "type.googleapis.com/no.such.Type".to_owned();
     let (name, body) = ("ns/a".to_owned(), unknown.body.unwrap());
-    let unknown = mixer_adapter_config::mcp::Resource { name, body, ..Default::default() };
-    source.apply(&mixer_adapter_config::mcp::Change {
+    let unknown = mixer_adapter_config::stream::Resource { name, body, ..Default::default() };
+    source.apply(&mixer_adapter_config::stream::Change {
         collection: RULES.into(),
         version: String::new(),
         full: true,

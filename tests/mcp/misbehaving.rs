@@ -11,12 +11,12 @@ use std::{
 
 use futures_util::StreamExt as _;
 use mixer_adapter_config::{
-    mcp::{
+    proto::istio::mcp::v1alpha1::resource_source_client::ResourceSourceClient,
+    stream::{
         DialOptions,
         sink::{Sink, SinkOptions},
         source::ConfigServer,
     },
-    proto::istio::mcp::v1alpha1::resource_source_client::ResourceSourceClient,
 };
 use tokio::{
     io::{AsyncReadExt as _, AsyncWriteExt as _},

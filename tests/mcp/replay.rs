@@ -11,12 +11,13 @@ use std::{
 
 use mixer_adapter::prost::Message;
 use mixer_adapter_config::{
-    mcp::{
-        Change, Resource,
-        sink::{self, Mode, Nack, Output, SinkDecision, SinkOptions},
-        source::{self, Catalogue, TRIGGER},
-    },
+    mcp::source::{self, TRIGGER},
     proto::istio::mcp::v1alpha1::{RequestResources, Resources},
+    stream::{
+        Change, Resource,
+        sink::{Machine, Mode, Nack, Output, SinkDecision, SinkOptions},
+        source::Catalogue,
+    },
 };
 use serde_json::Value as Json;
 use tonic::{Code, Status};
@@ -220,7 +221,7 @@ fn our_sink_takes_what_galley_pushed() {
             asked.dedup();
             let options =
                 SinkOptions { mode: Mode::Full, ..SinkOptions::new("example", asked.iter().copied()) };
-            let mut sink = sink::Machine::new(options);
+            let mut sink = Machine::new(options);
             let now = Instant::now();
             for (at, event) in events.iter().enumerate() {
                 let context = format!("{} event {at}", path.display());
@@ -273,7 +274,7 @@ fn our_sink_takes_what_galley_pushed() {
 }
 
 /// What the sink sends, if the application decides so on every offer.
-fn sent(sink: &mut sink::Machine, now: Instant, decision: SinkDecision) -> Vec<RequestResources> {
+fn sent(sink: &mut Machine, now: Instant, decision: SinkDecision) -> Vec<RequestResources> {
     let mut sent = Vec::new();
     while let Some(output) = sink.poll(now) {
         match output {

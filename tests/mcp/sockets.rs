@@ -6,11 +6,15 @@ use mixer_adapter::proto::Any;
 use mixer_adapter_config::{
     Offer,
     mcp::{
-        Change, DialOptions, Peer, Resource, listen,
-        sink::{self, Cache, ResourceSinkService, Sink, SinkOptions},
-        source::{self, Catalogue, ConfigServer, ConfigServerOptions, ResourceSourceService},
+        sink::{self, ResourceSinkService},
+        source,
     },
     source::SourceStatus,
+    stream::{
+        Change, DialOptions, Peer, Resource, listen,
+        sink::{Cache, Sink, SinkOptions},
+        source::{Catalogue, ConfigServer, ConfigServerOptions},
+    },
 };
 use tokio::{
     net::TcpListener,
@@ -54,7 +58,7 @@ pub(crate) async fn serve_on(services: Routes, address: SocketAddr) -> Listening
 }
 
 pub(crate) fn source_routes(source: &ConfigServer) -> Routes {
-    Routes::new(ResourceSourceService::serve(source.clone(), &ResourceSourceService::default_options()))
+    source::mount(Routes::default(), source, &source::default_options())
 }
 
 pub(crate) fn source() -> ConfigServer {
@@ -291,11 +295,9 @@ async fn a_push_of_5_mb_arrives() {
 async fn streams_beyond_the_limit_are_refused_until_one_ends() {
     let source = source();
     set(&source, RULES, &["ns/a@1"]);
-    let options = mixer_adapter_config::mcp::ServiceOptions {
-        max_streams: 1,
-        ..ResourceSourceService::default_options()
-    };
-    let listening = serve(Routes::new(ResourceSourceService::serve(source.clone(), &options))).await;
+    let options =
+        mixer_adapter_config::stream::ServiceOptions { max_streams: 1, ..source::default_options() };
+    let listening = serve(source::mount(Routes::default(), &source, &options)).await;
     let (first, mut changes) = start(&[RULES]);
     let first_dial = dial(&first, listening.address, eager());
     accept(&mut changes).await;

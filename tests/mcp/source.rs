@@ -3,11 +3,12 @@
 use std::sync::Arc;
 
 use mixer_adapter_config::{
-    mcp::{
-        Change, ContentVersion, Resource,
-        source::{Catalogue, Machine, Meaning, TRIGGER},
-    },
+    mcp::source::{Machine, TRIGGER},
     proto::istio::mcp::v1alpha1::{RequestResources, Resources},
+    stream::{
+        Change, ContentVersion, Resource,
+        source::{Catalogue, Meaning},
+    },
 };
 use tonic::Code;
 

@@ -3,15 +3,19 @@
 use std::collections::VecDeque;
 
 use mixer_adapter_config::{
-    mcp::source::{self, Catalogue},
+    mcp::source,
     proto::{
         envoy::service::discovery::v3::{
             DeltaDiscoveryRequest, DeltaDiscoveryResponse, DiscoveryRequest, DiscoveryResponse,
         },
         istio::mcp::v1alpha1::{RequestResources, Resources},
     },
+    stream::{
+        sink::{Dialect, Received},
+        source::Catalogue,
+    },
     xds::{
-        sink::{Delta, Dialect, Received, Sotw, Versions, node},
+        sink::{Delta, Sotw, Versions, node},
         source::{DeltaStream, SotwStream},
     },
 };

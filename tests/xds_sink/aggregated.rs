@@ -2,12 +2,12 @@
 
 use mixer_adapter::prost::Message;
 use mixer_adapter_config::{
-    mcp::sink::Mode,
+    mcp::sink::{Aggregated, AggregatedDelta},
     proto::istio::mcp::v1alpha1::{
         IncrementalMeshConfigRequest, IncrementalMeshConfigResponse, MeshConfigRequest, MeshConfigResponse,
         Resource,
     },
-    xds::sink::{Aggregated, AggregatedDelta},
+    stream::sink::Mode,
 };
 
 use crate::{

@@ -4,11 +4,11 @@ use std::time::{Duration, Instant};
 
 use mixer_adapter_config::proto::envoy::config::core::v3::Node;
 use mixer_adapter_config::{
-    mcp::{
+    stream::{
         Change,
-        sink::{Machine, Mode, Nack, NackReason, Output, ProposalId, SinkDecision, SinkOptions},
+        sink::{Dialect, Machine, Mode, Nack, NackReason, Output, ProposalId, SinkDecision, SinkOptions},
     },
-    xds::sink::{Dialect, Versions, node},
+    xds::sink::{Versions, node},
 };
 use tonic::Status;
 

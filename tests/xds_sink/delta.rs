@@ -3,8 +3,8 @@
 use std::time::Duration;
 
 use mixer_adapter_config::{
-    mcp::sink::{Mode, SinkOptions},
     proto::envoy::service::discovery::v3::{DeltaDiscoveryResponse, Resource},
+    stream::sink::{Mode, SinkOptions},
     xds::sink::Delta,
 };
 use tonic::Code;

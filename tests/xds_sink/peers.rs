@@ -12,10 +12,6 @@ use std::{
 use futures_util::{StreamExt as _, future::BoxFuture, stream::BoxStream};
 use mixer_adapter_config::{
     Offer,
-    mcp::{
-        Change, DialOptions, Peer, listen,
-        sink::{Sink, SinkOptions},
-    },
     proto::envoy::{
         config::core::v3::Node,
         service::discovery::v3::{
@@ -25,7 +21,11 @@ use mixer_adapter_config::{
             },
         },
     },
-    xds::sink::{RESYNC, Variant, dial, node},
+    stream::{
+        Change, DialOptions, Peer, listen,
+        sink::{Sink, SinkOptions, Variant},
+    },
+    xds::sink::{RESYNC, dial, node},
 };
 use tokio::{
     net::TcpListener,

@@ -12,7 +12,7 @@ use std::{
 use axum::{Router, extract::State, http::StatusCode, http::Uri};
 use mixer_adapter_config::{
     Fault, Kind, Offer, ResourceName,
-    mcp::{
+    stream::{
         Change, Peer,
         sink::{Mode, Sink},
     },

@@ -4,7 +4,6 @@ use std::time::Duration;
 
 use mixer_adapter::{prost::Message, proto::Any};
 use mixer_adapter_config::{
-    mcp::sink::{Mode, SinkOptions},
     proto::{
         envoy::{
             config::core::v3::Node,
@@ -12,6 +11,7 @@ use mixer_adapter_config::{
         },
         istio::{mcp::v1alpha1::Resource as Wrapped, policy::v1beta1::Handler},
     },
+    stream::sink::{Mode, SinkOptions},
     xds::sink::{Sotw, Versions},
 };
 

@@ -7,14 +7,11 @@ use std::{
 };
 
 use mixer_adapter_config::{
-    mcp::{Change, source::Catalogue},
     proto::envoy::service::discovery::v3::{
         DeltaDiscoveryRequest, DeltaDiscoveryResponse, DiscoveryRequest, DiscoveryResponse,
     },
-    xds::{
-        collection_of,
-        source::{DeltaStream, SotwStream},
-    },
+    stream::{Change, collection_of, source::Catalogue},
+    xds::source::{DeltaStream, SotwStream},
 };
 use proptest::prelude::*;
 

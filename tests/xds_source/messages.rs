@@ -4,7 +4,6 @@ use std::sync::Arc;
 
 use mixer_adapter::proto::{Any, Status};
 use mixer_adapter_config::{
-    mcp::{Change, Resource},
     proto::{
         envoy::{
             config::core::v3::Node,
@@ -14,7 +13,7 @@ use mixer_adapter_config::{
         },
         istio::mcp::v1alpha1 as mcp,
     },
-    xds::collection_of,
+    stream::{Change, Resource, collection_of},
 };
 use prost::Message as _;
 

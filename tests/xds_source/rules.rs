@@ -3,8 +3,8 @@
 use std::collections::BTreeSet;
 
 use mixer_adapter_config::{
-    mcp::source::Meaning,
     proto::envoy::service::discovery::v3::{DeltaDiscoveryRequest, DiscoveryRequest},
+    stream::source::Meaning,
     xds::source::{DeltaStream, SotwStream},
 };
 use tonic::Code;

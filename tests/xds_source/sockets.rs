@@ -4,10 +4,7 @@ use std::{net::SocketAddr, time::Duration};
 
 use futures_util::{StreamExt as _, stream};
 use mixer_adapter_config::{
-    mcp::{
-        listen,
-        source::{Catalogue, ConfigServer, ConfigServerOptions, ResourceSourceService},
-    },
+    mcp::source as mcp,
     proto::{
         envoy::service::discovery::v3::{
             DiscoveryRequest, DiscoveryResponse,
@@ -18,6 +15,10 @@ use mixer_adapter_config::{
             aggregated_mesh_config_service_client::AggregatedMeshConfigServiceClient,
             resource_source_client::ResourceSourceClient,
         },
+    },
+    stream::{
+        listen,
+        source::{Catalogue, ConfigServer, ConfigServerOptions},
     },
     xds::source as xds,
 };
@@ -43,8 +44,7 @@ struct Server {
 impl Server {
     async fn start() -> Self {
         let source = ConfigServer::new(Catalogue::default().open(), ConfigServerOptions::default());
-        let options = ResourceSourceService::default_options();
-        let services = Routes::new(ResourceSourceService::serve(source.clone(), &options));
+        let services = mcp::mount(Routes::default(), &source, &mcp::default_options());
         let services = xds::mount(services, &source, &xds::default_options());
         let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
         let address = listener.local_addr().unwrap();
@@ -62,7 +62,7 @@ impl Server {
     }
 
     /// Waits until what is known of the clients is this.
-    async fn until(&self, holds: impl Fn(&[mixer_adapter_config::mcp::source::PeerStatus]) -> bool) {
+    async fn until(&self, holds: impl Fn(&[mixer_adapter_config::stream::source::PeerStatus]) -> bool) {
         let poll = async {
             while !holds(&self.source.sinks()) {
                 tokio::time::sleep(Duration::from_millis(5)).await;

@@ -2,8 +2,8 @@
 //! when.
 
 use mixer_adapter_config::{
-    mcp::source::Meaning,
     proto::envoy::service::discovery::v3::{DeltaDiscoveryRequest, DiscoveryRequest},
+    stream::source::Meaning,
 };
 
 use crate::{messages::*, world::*};

@@ -1,10 +1,10 @@
 //! A server with one stream, without sockets.
 
 use mixer_adapter_config::{
-    mcp::source::{Catalogue, Meaning},
     proto::envoy::service::discovery::v3::{
         DeltaDiscoveryRequest, DeltaDiscoveryResponse, DiscoveryRequest, DiscoveryResponse,
     },
+    stream::source::{Catalogue, Meaning},
     xds::source::{DeltaStream, SotwStream},
 };
 

@@ -39,6 +39,7 @@ mod resource;
 mod set;
 pub mod source;
 mod spec;
+pub mod stream;
 mod subscription;
 mod types;
 mod url;

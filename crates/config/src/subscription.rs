@@ -18,12 +18,13 @@ use tonic::service::Routes;
 use crate::{
     Offer, Offers, Update,
     identity::sink_id,
-    mcp::{
-        self, DialOptions, Listener, Peer, convert, listen,
-        sink::{self, Cache, ResourceSinkService, Sink, SinkOptions},
-    },
+    mcp::sink::{self as mcp, ResourceSinkService},
     proto::envoy::config::core::v3::Node,
     source::{Source, SourceHandle, SourceSettings, SourceStatus},
+    stream::{
+        self, DialOptions, Listener, Peer, convert, listen,
+        sink::{Cache, Mode, Sink, SinkOptions, Variant},
+    },
     xds::sink as xds,
 };
 
@@ -54,7 +55,8 @@ fn dial_options(settings: &SourceSettings) -> DialOptions {
 #[derive(Debug)]
 enum Transport {
     Mcp(Peer, DialOptions),
-    Xds(xds::Variant, Box<Node>, Peer, DialOptions),
+    Aggregated(Variant, Peer, DialOptions),
+    Xds(Variant, Box<Node>, Peer, DialOptions),
     Rest(Box<Node>, Peer),
     Files(PathBuf),
     Listen(Listener),
@@ -66,12 +68,21 @@ impl StreamSource {
         Self::new(source.to_string(), Transport::Mcp(source, dial_options(settings)), settings)
     }
 
-    /// Subscribes to the `AggregatedDiscoveryService` of a peer, or to its predecessor.
-    pub fn xds(server: Peer, variant: xds::Variant, node: Node, settings: &SourceSettings) -> Self {
+    /// Subscribes to the `AggregatedMeshConfigService` of a peer.
+    pub fn aggregated(source: Peer, variant: Variant, settings: &SourceSettings) -> Self {
+        let transport = Transport::Aggregated(variant, source.clone(), dial_options(settings));
+        let mut source = Self::new(source.to_string(), transport, settings);
+        source.options.mode = variant.mode();
+        source
+    }
+
+    /// Subscribes to the `AggregatedDiscoveryService` of a peer.
+    pub fn xds(server: Peer, variant: Variant, node: Node, settings: &SourceSettings) -> Self {
         let (name, id) = (server.to_string(), node.id.clone());
         let transport = Transport::Xds(variant, Box::new(node), server, dial_options(settings));
         let mut source = Self::new(name, transport, settings);
-        source.options = SinkOptions { id, mode: variant.mode(), resync: variant.resync(), ..source.options };
+        source.options =
+            SinkOptions { id, mode: variant.mode(), resync: Some(xds::RESYNC), ..source.options };
         source
     }
 
@@ -79,7 +90,7 @@ impl StreamSource {
     pub fn rest(server: Peer, node: Node, settings: &SourceSettings) -> Self {
         let (name, id) = (server.to_string(), node.id.clone());
         let mut source = Self::new(name, Transport::Rest(Box::new(node), server), settings);
-        source.options = SinkOptions { id, mode: sink::Mode::Full, ..source.options };
+        source.options = SinkOptions { id, mode: Mode::Full, ..source.options };
         source
     }
 
@@ -87,7 +98,7 @@ impl StreamSource {
     pub fn files(path: PathBuf, settings: &SourceSettings) -> Self {
         let name = format!("xds://{}", path.display());
         let mut source = Self::new(name, Transport::Files(path), settings);
-        source.options.mode = sink::Mode::Full;
+        source.options.mode = Mode::Full;
         source
     }
 
@@ -111,7 +122,9 @@ impl StreamSource {
     /// Changes how the server is dialed.
     #[must_use]
     pub fn with_dial_options(mut self, options: DialOptions) -> Self {
-        if let Transport::Mcp(_, dial) | Transport::Xds(_, _, _, dial) = &mut self.transport {
+        if let Transport::Mcp(_, dial) | Transport::Aggregated(_, _, dial) | Transport::Xds(_, _, _, dial) =
+            &mut self.transport
+        {
             *dial = options;
         }
         self
@@ -124,7 +137,10 @@ impl StreamSource {
         let stop = CancellationToken::new();
         let stopped = stop.clone().drop_guard();
         match self.transport {
-            Transport::Mcp(source, dial) => tokio::spawn(sink::dial(sink, source, dial, stop)),
+            Transport::Mcp(source, dial) => tokio::spawn(mcp::dial(sink, source, dial, stop)),
+            Transport::Aggregated(variant, source, dial) => {
+                tokio::spawn(mcp::dial_aggregated(sink, source, variant, dial, stop))
+            }
             Transport::Xds(variant, node, server, dial) => {
                 tokio::spawn(xds::dial(sink, server, variant, *node, dial, stop))
             }
@@ -162,7 +178,7 @@ impl StreamSource {
             {
                 batch.push(more);
             }
-            let decode = |pushed: mcp::Change| {
+            let decode = |pushed: stream::Change| {
                 let (change, faults) = convert::decode(&pushed, &source);
                 if !faults.is_empty() && !skip_bad_resources {
                     return Err(faults);
@@ -184,7 +200,7 @@ impl StreamSource {
 #[derive(Debug)]
 pub struct Subscription {
     /// What the server pushes.
-    pub changes: mpsc::Receiver<Offer<mcp::Change>>,
+    pub changes: mpsc::Receiver<Offer<stream::Change>>,
     _stopped: DropGuard,
 }
 

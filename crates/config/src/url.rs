@@ -4,9 +4,9 @@ use http::uri::Authority;
 
 use super::{
     Collection, StreamSource,
-    mcp::Peer,
     source::{FileSource, Source, SourceSettings},
-    xds::{self, sink::Variant},
+    stream::{Peer, sink::Variant},
+    xds,
 };
 
 /// Where configuration comes from, as `--config` names it.
@@ -31,8 +31,18 @@ pub enum ConfigUrl {
         tls: bool,
     },
     /// An xDS server that carries MCP resources: `xds://host:port`, or `xds+delta://host:port` for changes rather than whole sets;
-    /// `xdss://` and `xdss+delta://` for TLS. Or one of before MCP, `mcp+aggregated://` and `mcp+aggregated-delta://`.
+    /// `xdss://` and `xdss+delta://` for TLS.
     Xds {
+        /// The server, `host:port`.
+        address: Authority,
+        /// How it is spoken to.
+        variant: Variant,
+        /// Whether the connection is TLS.
+        tls: bool,
+    },
+    /// A server of the predecessor of MCP: `mcp+aggregated://host:port`, or `mcp+aggregated-delta://host:port`; `mcps+aggregated://` and
+    /// `mcps+aggregated-delta://` for TLS.
+    Aggregated {
         /// The server, `host:port`.
         address: Authority,
         /// How it is spoken to.
@@ -108,12 +118,17 @@ impl FromStr for ConfigUrl {
                 Ok(Self::Rest { address: address(rest)?, tls: scheme == "xds+https" })
             }
             "mcp" | "mcps" => Ok(Self::Mcp { address: address(rest)?, tls: scheme == "mcps" }),
-            other => match XDS.iter().find(|(_, _, known)| *known == other) {
-                Some((variant, tls, _)) => {
-                    Ok(Self::Xds { address: address(rest)?, variant: *variant, tls: *tls })
-                }
-                None => Err(ConfigUrlError::Scheme(other.to_owned())),
-            },
+            other => {
+                let scheme = |known: &&Scheme| known.name == other;
+                let Some(&Scheme { aggregated, variant, tls, .. }) = SCHEMES.iter().find(scheme) else {
+                    return Err(ConfigUrlError::Scheme(other.to_owned()));
+                };
+                let address = address(rest)?;
+                Ok(match aggregated {
+                    true => Self::Aggregated { address, variant, tls },
+                    false => Self::Xds { address, variant, tls },
+                })
+            }
         }
     }
 }
@@ -125,22 +140,30 @@ fn address(text: &str) -> Result<Authority, ConfigUrlError> {
     if complete { Ok(authority) } else { Err(wrong()) }
 }
 
-/// The schemes of xDS, and of what was before MCP: the variant, and whether it is TLS.
-const XDS: [(Variant, bool, &str); 8] = [
-    (Variant::Sotw, false, "xds"),
-    (Variant::Sotw, true, "xdss"),
-    (Variant::Delta, false, "xds+delta"),
-    (Variant::Delta, true, "xdss+delta"),
-    (Variant::Aggregated, false, "mcp+aggregated"),
-    (Variant::Aggregated, true, "mcps+aggregated"),
-    (Variant::AggregatedDelta, false, "mcp+aggregated-delta"),
-    (Variant::AggregatedDelta, true, "mcps+aggregated-delta"),
-];
-
-fn scheme(variant: Variant, tls: bool) -> &'static str {
-    let known = XDS.iter().find(|(known, secured, _)| (*known, *secured) == (variant, tls));
-    known.map_or("xds", |(_, _, scheme)| scheme)
+/// A scheme of xDS, or of the predecessor of MCP.
+struct Scheme {
+    name: &'static str,
+    aggregated: bool,
+    variant: Variant,
+    tls: bool,
 }
+
+impl Scheme {
+    const fn new(name: &'static str, aggregated: bool, variant: Variant, tls: bool) -> Self {
+        Self { name, aggregated, variant, tls }
+    }
+}
+
+const SCHEMES: [Scheme; 8] = [
+    Scheme::new("xds", false, Variant::Sotw, false),
+    Scheme::new("xdss", false, Variant::Sotw, true),
+    Scheme::new("xds+delta", false, Variant::Delta, false),
+    Scheme::new("xdss+delta", false, Variant::Delta, true),
+    Scheme::new("mcp+aggregated", true, Variant::Sotw, false),
+    Scheme::new("mcps+aggregated", true, Variant::Sotw, true),
+    Scheme::new("mcp+aggregated-delta", true, Variant::Delta, false),
+    Scheme::new("mcps+aggregated-delta", true, Variant::Delta, true),
+];
 
 impl ConfigUrl {
     /// The source that is there.
@@ -158,45 +181,77 @@ impl ConfigUrl {
             Self::Files(_) => Ok(None),
             Self::Responses(path) => Ok(Some(StreamSource::files(path.clone(), settings))),
             Self::Mcp { address, .. } => Ok(Some(StreamSource::mcp(self.peer(address, settings)?, settings))),
-            Self::Rest { address, tls } => {
-                let server =
-                    self.peer(address, settings)?.called(if *tls { "xds+https" } else { "xds+http" });
-                Ok(Some(StreamSource::rest(server, xds::sink::own_node(settings), settings)))
+            Self::Aggregated { address, variant, .. } => {
+                Ok(Some(StreamSource::aggregated(self.peer(address, settings)?, *variant, settings)))
             }
-            Self::Xds { address, variant, tls } => {
-                let server = self.peer(address, settings)?.called(scheme(*variant, *tls));
-                Ok(Some(StreamSource::xds(server, *variant, xds::sink::own_node(settings), settings)))
+            Self::Rest { address, .. } => {
+                let (server, node) = (self.peer(address, settings)?, xds::sink::own_node(settings));
+                Ok(Some(StreamSource::rest(server, node, settings)))
+            }
+            Self::Xds { address, variant, .. } => {
+                let (server, node) = (self.peer(address, settings)?, xds::sink::own_node(settings));
+                Ok(Some(StreamSource::xds(server, *variant, node, settings)))
             }
         }
     }
 
     /// Whether it is dialed over TLS.
     pub fn is_tls(&self) -> bool {
-        matches!(
-            self,
-            Self::Mcp { tls: true, .. } | Self::Xds { tls: true, .. } | Self::Rest { tls: true, .. }
-        )
+        match self {
+            Self::Files(_) | Self::Responses(_) => false,
+            Self::Mcp { tls, .. }
+            | Self::Aggregated { tls, .. }
+            | Self::Rest { tls, .. }
+            | Self::Xds { tls, .. } => *tls,
+        }
+    }
+
+    fn scheme(&self) -> &'static str {
+        let known = |aggregated, variant, tls| {
+            let is_it =
+                |known: &&Scheme| (known.aggregated, known.variant, known.tls) == (aggregated, variant, tls);
+            SCHEMES.iter().find(is_it).map_or("xds", |known| known.name)
+        };
+        match self {
+            Self::Files(_) => "fs",
+            Self::Responses(_) => "xds",
+            Self::Mcp { tls, .. } => {
+                if *tls {
+                    "mcps"
+                } else {
+                    "mcp"
+                }
+            }
+            Self::Rest { tls, .. } => {
+                if *tls {
+                    "xds+https"
+                } else {
+                    "xds+http"
+                }
+            }
+            Self::Aggregated { variant, tls, .. } => known(true, *variant, *tls),
+            Self::Xds { variant, tls, .. } => known(false, *variant, *tls),
+        }
     }
 
     fn peer(&self, address: &Authority, settings: &SourceSettings) -> Result<Peer, ConfigUrlError> {
-        match (self.is_tls(), &settings.tls) {
-            (false, _) => Ok(Peer::new(address.as_str())),
-            (true, Some(security)) => Ok(Peer::secured(address.as_str(), security.clone())),
-            (true, None) => Err(ConfigUrlError::NoTls(self.clone())),
-        }
+        let peer = match (self.is_tls(), &settings.tls) {
+            (false, _) => Peer::new(address.as_str()),
+            (true, Some(security)) => Peer::secured(address.as_str(), security.clone()),
+            (true, None) => return Err(ConfigUrlError::NoTls(self.clone())),
+        };
+        Ok(peer.called(self.scheme()))
     }
 }
 
 impl fmt::Display for ConfigUrl {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Self::Files(path) => write!(f, "fs://{}", path.display()),
-            Self::Responses(path) => write!(f, "xds://{}", path.display()),
-            Self::Mcp { address, tls: false } => write!(f, "mcp://{address}"),
-            Self::Mcp { address, tls: true } => write!(f, "mcps://{address}"),
-            Self::Rest { address, tls: false } => write!(f, "xds+http://{address}"),
-            Self::Rest { address, tls: true } => write!(f, "xds+https://{address}"),
-            Self::Xds { address, variant, tls } => write!(f, "{}://{address}", scheme(*variant, *tls)),
+            Self::Files(path) | Self::Responses(path) => write!(f, "{}://{}", self.scheme(), path.display()),
+            Self::Mcp { address, .. }
+            | Self::Aggregated { address, .. }
+            | Self::Rest { address, .. }
+            | Self::Xds { address, .. } => write!(f, "{}://{address}", self.scheme()),
         }
     }
 }

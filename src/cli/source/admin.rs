@@ -10,7 +10,7 @@ use tokio::net::TcpListener;
 use tokio_util::sync::CancellationToken;
 
 use crate::service::{self, Readiness};
-use mixer_adapter_config::mcp::{
+use mixer_adapter_config::stream::{
     metrics::McpMetrics,
     source::{ConfigServer, PeerStatus},
 };

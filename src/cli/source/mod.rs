@@ -17,12 +17,12 @@ use super::{
 };
 use crate::service::Readiness;
 use mixer_adapter_config::{
-    ConfigUrl, ListenUrl, Types,
-    mcp::{
-        DialOptions, Listener, Peer, Rate, ServiceOptions, feed, listen,
-        source::{self, Catalogue, ConfigServerOptions, ResourceSourceService},
-    },
+    ConfigUrl, ListenUrl, Types, mcp,
     source::FileSource,
+    stream::{
+        DialOptions, Listener, Peer, Rate, ServiceOptions, listen,
+        source::{Catalogue, ConfigServer, ConfigServerOptions, feed},
+    },
     xds,
 };
 
@@ -143,7 +143,7 @@ impl Source {
     }
 
     async fn serve(&self, files: FileSource, types: Types, sinks: Vec<Peer>) -> anyhow::Result<()> {
-        let source = source::ConfigServer::new(
+        let source = ConfigServer::new(
             Catalogue::default().open(),
             ConfigServerOptions { requests: per_second(self.max_requests), ..ConfigServerOptions::default() },
         );
@@ -175,7 +175,7 @@ impl Source {
         }
         for sink in sinks {
             let (source, stop) = (source.clone(), cut.clone());
-            tasks.spawn(async move { source::dial(source, sink, DialOptions::default(), stop).await });
+            tasks.spawn(async move { mcp::source::dial(source, sink, DialOptions::default(), stop).await });
         }
         tasks.spawn(listen(listener, self.services(&source), cut.clone()));
         tasks.close();
@@ -205,14 +205,13 @@ impl Source {
     }
 
     /// The gRPC services for sinks.
-    fn services(&self, source: &source::ConfigServer) -> Routes {
+    fn services(&self, source: &ConfigServer) -> Routes {
         let options = ServiceOptions {
             max_streams: self.max_sinks,
             new_streams: per_second(self.max_new_sinks),
             max_message_size: self.max_message_size,
         };
-        let mcp = Routes::new(ResourceSourceService::serve(source.clone(), &options));
-        xds::source::mount(mcp, source, &options)
+        xds::source::mount(mcp::source::mount(Routes::default(), source, &options), source, &options)
     }
 
     /// The source and its addresses.

@@ -13,13 +13,13 @@ use std::{
 };
 
 use mixer_adapter_config::{
-    mcp::{
+    proto::istio::mcp::v1alpha1::{Metadata, RequestResources, Resources},
+    stream::{
         Change,
         sink::{
             Closed, Machine, Mode, Nack, NackReason, Output, ProposalId, SinkDecision, SinkOptions, StreamId,
         },
     },
-    proto::istio::mcp::v1alpha1::{Metadata, RequestResources, Resources},
 };
 use tonic::{Code, Status};
 

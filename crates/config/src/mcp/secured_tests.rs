@@ -11,13 +11,14 @@ use tokio::{
 use tokio_util::sync::{CancellationToken, DropGuard};
 use tonic::{Code, service::Routes};
 
-use super::{
-    Change, DialOptions, Listener, Peer, Resource, listen,
-    source::{self, Catalogue, ConfigServer, ConfigServerOptions, ResourceSourceService},
-};
+use super::source;
 use crate::{
     Acceptance, Offer, StreamSource,
     source::{Source as _, SourceSettings, Wanted},
+    stream::{
+        Change, DialOptions, Listener, Peer, Resource, listen,
+        source::{Catalogue, ConfigServer, ConfigServerOptions},
+    },
 };
 use mixer_adapter_core::proto::Any;
 use mixer_adapter_net::tls::{self, AccessSettings, ClientOptions, Credentials};
@@ -55,9 +56,9 @@ fn set(source: &ConfigServer, version: &str) {
 async fn serve(source: &ConfigServer, security: Arc<tls::Server>) -> (SocketAddr, DropGuard) {
     let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
     let address = listener.local_addr().unwrap();
-    let service = ResourceSourceService::serve(source.clone(), &ResourceSourceService::default_options());
+    let services = source::mount(Routes::default(), source, &source::default_options());
     let stop = CancellationToken::new();
-    tokio::spawn(listen(Listener::with_tls(listener, security), Routes::new(service), stop.clone()));
+    tokio::spawn(listen(Listener::with_tls(listener, security), services, stop.clone()));
     (address, stop.drop_guard())
 }
 

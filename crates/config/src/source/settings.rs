@@ -6,8 +6,8 @@ use std::{
 
 use crate::{
     Collection,
-    mcp::{DialOptions, sink::Cache},
     proto::envoy::config::core::v3::Extension,
+    stream::{DialOptions, sink::Cache},
 };
 use mixer_adapter_net::tls;
 

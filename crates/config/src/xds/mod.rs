@@ -2,8 +2,4 @@
 //! (docs/behaviour/xds.md).
 
 pub mod sink;
-mod type_url;
-
 pub mod source;
-
-pub use type_url::{collection_of, type_urls_of};

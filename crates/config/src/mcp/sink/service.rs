@@ -3,15 +3,15 @@ use std::time::Duration;
 use futures_util::{StreamExt as _, stream::BoxStream};
 use tonic::{Request, Response, Status, Streaming};
 
-use super::{Sink, driver};
 use crate::{
-    mcp::{
-        Rate, ServiceOptions,
-        listen::{Admission, outbox, peer_name},
-    },
     proto::istio::mcp::v1alpha1::{
         RequestResources, Resources,
         resource_sink_server::{ResourceSink, ResourceSinkServer},
+    },
+    stream::{
+        Admission, Rate, ServiceOptions,
+        listen::{outbox, peer_name},
+        sink::{Sink, driver},
     },
 };
 
@@ -32,7 +32,7 @@ impl ResourceSinkService {
         }
     }
 
-    /// The service, for [`listen`](crate::mcp::listen()) or a server with others.
+    /// The service, for [`listen`](crate::stream::listen()) or a server with others.
     pub fn serve(sink: Sink, options: &ServiceOptions) -> ResourceSinkServer<Self> {
         let service = Self { sink, admission: Admission::new(options) };
         ResourceSinkServer::new(service).max_decoding_message_size(options.max_message_size)

@@ -5,14 +5,15 @@ use tokio::sync::mpsc;
 use tokio_util::sync::CancellationToken;
 use tonic::Status;
 
-use super::{ConfigServer, TRIGGER};
+use super::{Machine, TRIGGER};
 use crate::{
-    mcp::{
+    proto::istio::mcp::v1alpha1::{Resources, resource_sink_client::ResourceSinkClient},
+    stream::{
         DialOptions, Peer,
         listen::outbox,
         redial::{Ended, redial},
+        source::ConfigServer,
     },
-    proto::istio::mcp::v1alpha1::{Resources, resource_sink_client::ResourceSinkClient},
 };
 
 /// Keeps a source connected to the `ResourceSink` of a peer, until `stop` is cancelled.
@@ -43,7 +44,7 @@ async fn stream(source: ConfigServer, sink: Peer, max_message_size: usize) -> En
         Ok(response) => response.into_inner(),
         Err(status) => return Ended::in_vain(status),
     };
-    let (machine, rate) = (source.machine(), source.requests());
+    let (machine, rate) = (Machine::new(source.incremental()), source.requests());
     let served = source.exchange(machine, sink.to_string(), requests, pushes, rate).await;
     Ended { status: served.status, good: served.good, resolved: false }
 }

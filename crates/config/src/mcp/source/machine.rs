@@ -2,15 +2,13 @@ use std::{collections::BTreeMap, sync::Arc};
 
 use tonic::Status;
 
-use super::{
-    Catalogue,
-    snapshot::{Known, Snapshot},
-};
 use crate::{
-    mcp::ContentVersion,
     proto::istio::mcp::v1alpha1::{RequestResources, Resources},
+    stream::{
+        ContentVersion,
+        source::{Catalogue, Dialogue, Event, Known, Meaning, SinkId, Snapshot},
+    },
 };
-use mixer_adapter_core::proto::{self};
 
 /// What a source that dials sends first, for the sink to refuse it and then ask (docs/behaviour/mcp.md#sources-that-dial).
 pub const TRIGGER: &str = "$triggerCollection";
@@ -46,21 +44,6 @@ struct Watch {
 struct Pending {
     nonce: String,
     state: Arc<Snapshot>,
-}
-
-/// What a request meant.
-#[derive(Clone, Debug, PartialEq)]
-pub enum Meaning {
-    /// It asks for the collection.
-    Asked,
-    /// It accepts the push under way.
-    Accepted,
-    /// It refuses the push under way.
-    Refused(proto::Status),
-    /// It answers a push that is none, or is not under way any more, and changes nothing.
-    Stale,
-    /// It refuses what a source says first, as it should.
-    Triggered,
 }
 
 impl Machine {
@@ -158,6 +141,28 @@ impl Machine {
                 ..push
             },
         })
+    }
+}
+
+impl Dialogue for Machine {
+    type Request = RequestResources;
+    type Push = Resources;
+
+    fn on_request(&mut self, request: RequestResources, catalogue: &Catalogue) -> Result<Event, Status> {
+        let collection = request.collection.clone();
+        let node = request.sink_node.clone().filter(|node| !node.id.is_empty());
+        let sink = node.map(|node| SinkId { id: node.id, annotations: node.annotations });
+        let meaning = self.requested(request, catalogue)?;
+        let sent = self.sent(&collection).map(|version| version.to_string());
+        Ok(Event { sink, collection, meaning, sent })
+    }
+
+    fn is_due(&self, catalogue: &Catalogue) -> bool {
+        Machine::is_due(self, catalogue)
+    }
+
+    fn next(&mut self, catalogue: &Catalogue) -> Option<Resources> {
+        Machine::next(self, catalogue)
     }
 }
 

@@ -1,8 +1,6 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use super::{
-    Dialect, Received,
-    types::{Answer, Arrived, Types},
     unwrap,
     versions::{Push, Unanswered, Versions},
 };
@@ -14,7 +12,10 @@ use crate::{
         },
         istio::mcp::v1alpha1::{RequestResources, Resources},
     },
-    xds::collection_of,
+    stream::{
+        collection_of,
+        sink::{Answer, Arrived, Dialect, Received, TypeUrls},
+    },
 };
 use mixer_adapter_core::proto::Status;
 
@@ -28,7 +29,7 @@ const WILDCARD: &str = "*";
 #[derive(Debug)]
 pub struct Delta {
     node: Node,
-    types: Types,
+    types: TypeUrls,
     /// Type URLs.
     asked: BTreeSet<String>,
     /// The collections whose whole set was pushed, or whose versions the sink sent.
@@ -42,7 +43,7 @@ impl Delta {
     pub fn new(node: Node, versions: Versions) -> Self {
         Self {
             node,
-            types: Types::default(),
+            types: TypeUrls::default(),
             asked: BTreeSet::new(),
             based: BTreeSet::new(),
             versions,

@@ -14,17 +14,17 @@ use serde_json::Value as Json;
 use tokio::{sync::mpsc, task::spawn_blocking, time};
 use tonic::{Code, Status};
 
-use super::{Dialect, Sotw, response};
+use super::{Sotw, response};
 use crate::{
-    mcp::{
+    proto::envoy::{config::core::v3::Node, service::discovery::v3::DiscoveryResponse},
+    stream::{
         redial::Ended,
         sink::{
-            Sink,
-            dial::with_stream,
+            Dialect as _, Sink,
+            connect::with_stream,
             driver::{Requests, Stream},
         },
     },
-    proto::envoy::{config::core::v3::Node, service::discovery::v3::DiscoveryResponse},
 };
 
 /// The longest file that is read, in bytes.

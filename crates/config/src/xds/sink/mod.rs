@@ -1,31 +1,24 @@
 //! The sink over xDS: MCP's sink, asking in another protocol.
 //!
-//! What a sink decides, keeps and answers is the same in every form (see [`Machine`](crate::mcp::sink::Machine)). Here messages
-//! are translated where a stream begins and ends: [`Dialect`] has one implementation for each variant.
+//! What a sink decides, keeps and answers is the same in every form (see [`Machine`](crate::stream::sink::Machine)). Here messages
+//! are translated where a stream begins and ends: [`Dialect`](crate::stream::sink::Dialect) has one implementation for each variant.
 
-mod aggregated;
 mod delta;
 mod dial;
-mod dialect;
-mod exchange;
 pub(crate) mod file;
 mod node;
 mod response;
 mod rest;
 mod sotw;
-mod types;
 mod unwrap;
 mod versions;
 
 use std::time::Duration;
 
-pub use aggregated::{Aggregated, AggregatedDelta};
 pub use delta::Delta;
-pub use dial::{Variant, dial};
-pub use dialect::{Dialect, Received};
+pub use dial::dial;
 pub use node::{node, own_node};
 pub use rest::{REFRESH, poll};
-
 pub use sotw::Sotw;
 pub use versions::Versions;
 

@@ -5,7 +5,7 @@ use serde_json::Value as Json;
 
 use mixer_adapter_core::framework::json::JsonError;
 
-use crate::{Types, mcp::body, proto::envoy::service::discovery::v3::DiscoveryResponse};
+use crate::{Types, proto::envoy::service::discovery::v3::DiscoveryResponse, stream::body};
 
 /// Why JSON is not a response.
 #[derive(Debug, thiserror::Error)]

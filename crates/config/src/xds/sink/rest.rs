@@ -10,23 +10,22 @@ use tokio::time::{Instant, sleep, sleep_until};
 use tokio_util::sync::CancellationToken;
 use tonic::Status;
 
-use super::{Dialect, Sotw, response};
+use super::{Sotw, response};
 use crate::{
     Types,
-    mcp::{
-        Peer,
-        redial::Ended,
-        sink::{
-            Sink,
-            dial::with_stream,
-            driver::{Requests, Stream},
-        },
-    },
     proto::envoy::{
         config::core::v3::Node,
         service::discovery::v3::{DiscoveryRequest, DiscoveryResponse},
     },
-    xds::collection_of,
+    stream::{
+        Peer, collection_of,
+        redial::Ended,
+        sink::{
+            Dialect as _, Sink,
+            connect::with_stream,
+            driver::{Requests, Stream},
+        },
+    },
 };
 use mixer_adapter_net::random;
 

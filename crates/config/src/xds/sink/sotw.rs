@@ -1,10 +1,6 @@
 use std::collections::{BTreeMap, BTreeSet};
 
-use super::{
-    Dialect, Received,
-    types::{Answer, Arrived, Types},
-    unwrap,
-};
+use super::unwrap;
 use crate::{
     proto::{
         envoy::{
@@ -13,6 +9,7 @@ use crate::{
         },
         istio::mcp::v1alpha1::{RequestResources, Resources},
     },
+    stream::sink::{Answer, Arrived, Dialect, Received, TypeUrls},
     xds::source::order::traits,
 };
 use mixer_adapter_core::proto::Status;
@@ -25,7 +22,7 @@ use mixer_adapter_core::proto::Status;
 #[derive(Debug)]
 pub struct Sotw {
     node: Node,
-    types: Types,
+    types: TypeUrls,
     /// Type URL to the version accepted last.
     accepted: BTreeMap<String, String>,
     /// The type URLs of which something was pushed.
@@ -35,7 +32,7 @@ pub struct Sotw {
 impl Sotw {
     /// A stream that has just opened, of a client that says so of itself.
     pub fn new(node: Node) -> Self {
-        Self { node, types: Types::default(), accepted: BTreeMap::new(), pushed: BTreeSet::new() }
+        Self { node, types: TypeUrls::default(), accepted: BTreeMap::new(), pushed: BTreeSet::new() }
     }
 
     fn question(&self, type_url: String) -> DiscoveryRequest {

@@ -4,11 +4,11 @@ use prost::Message;
 use sha2::{Digest as _, Sha256};
 
 use crate::{
-    mcp::body,
     proto::{
         envoy::service::discovery::v3::Resource as Discovered,
         istio::mcp::v1alpha1::{Metadata, Resource},
     },
+    stream::body,
 };
 use mixer_adapter_core::proto::Any;
 

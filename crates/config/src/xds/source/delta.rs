@@ -2,51 +2,33 @@ use tonic::Status;
 
 use super::{
     message,
-    node::{RequestContext, sink_id},
-    subscription::Subscription,
-    types::{Push, Types},
-    watch::{Representation, Watch},
+    stream::{Names, Request, XdsStream},
+    types::Push,
+    watch::Representation,
 };
 use crate::{
-    mcp::source::{Catalogue, Dialogue, Event, Meaning},
     proto::envoy::service::discovery::v3::{DeltaDiscoveryRequest, DeltaDiscoveryResponse},
+    stream::source::{Catalogue, Dialogue, Event, Meaning},
 };
 
 /// One stream of changes: each push of a type says what was added, changed and removed.
 #[derive(Debug)]
-pub struct DeltaStream {
-    context: RequestContext,
-    types: Types,
-}
+pub struct DeltaStream(XdsStream);
 
 impl DeltaStream {
     /// A stream that has just opened: of all types, or of one.
     pub fn new(only: Option<&'static str>) -> Self {
-        Self { context: RequestContext::new(only), types: Types::new(|_| Representation::Changes) }
+        Self(XdsStream::new(only, |_| Representation::Changes))
     }
 
     /// A request arrived. An error ends the stream.
     pub fn requested(&mut self, request: DeltaDiscoveryRequest) -> Result<Meaning, Status> {
-        let url = self.context.type_url(&request.type_url, request.node.as_ref())?;
-        let (more, less) = (&request.resource_names_subscribe, &request.resource_names_unsubscribe);
-        let Some(known) = self.types.get(&url) else {
-            let mut subscription = Subscription::new(self.context.explicit());
-            let mut owed = subscription.add(more, true)?;
-            owed.names.extend(subscription.remove(less));
-            self.types.open(&url, Watch::new(subscription, owed, request.initial_resource_versions))?;
-            return Ok(Meaning::Asked);
-        };
-        let watch = &mut known.watch;
-        // What is wanted changes whatever push this answers (rule 7).
-        let mut owed = watch.subscription().add(more, false)?;
-        owed.names.extend(watch.subscription().remove(less));
-        let nonce = watch.nonce(&request.response_nonce);
-        Ok(watch.answered(nonce, owed, request.error_detail))
+        self.0.requested(request.into()).map(|event| event.meaning)
     }
 
     /// The next push, if one is due.
     pub fn next(&mut self, catalogue: &Catalogue) -> Option<DeltaDiscoveryResponse> {
-        let Push { url, nonce, content } = self.types.next(catalogue)?;
+        let Push { url, nonce, content } = self.0.next(catalogue)?;
         Some(DeltaDiscoveryResponse {
             system_version_info: content.version,
             resources: content.entries.iter().map(|entry| message::resource(entry, &url)).collect(),
@@ -58,19 +40,28 @@ impl DeltaStream {
     }
 }
 
+impl From<DeltaDiscoveryRequest> for Request {
+    fn from(request: DeltaDiscoveryRequest) -> Self {
+        let names = Names::Change {
+            subscribe: request.resource_names_subscribe,
+            unsubscribe: request.resource_names_unsubscribe,
+            versions: request.initial_resource_versions,
+        };
+        let (nonce, error) = (request.response_nonce, request.error_detail);
+        Self { type_url: request.type_url, node: request.node, nonce, error, names }
+    }
+}
+
 impl Dialogue for DeltaStream {
     type Request = DeltaDiscoveryRequest;
     type Push = DeltaDiscoveryResponse;
 
     fn on_request(&mut self, request: DeltaDiscoveryRequest, _: &Catalogue) -> Result<Event, Status> {
-        let sink = request.node.as_ref().map(sink_id);
-        let url = self.context.type_url(&request.type_url, None)?;
-        let meaning = self.requested(request)?;
-        Ok(Event { sink, meaning, sent: self.types.version(&url), collection: url })
+        self.0.requested(request.into())
     }
 
     fn is_due(&self, catalogue: &Catalogue) -> bool {
-        self.types.is_due(catalogue)
+        self.0.is_due(catalogue)
     }
 
     fn next(&mut self, catalogue: &Catalogue) -> Option<DeltaDiscoveryResponse> {

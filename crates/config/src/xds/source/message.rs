@@ -3,8 +3,8 @@
 use prost::Message as _;
 
 use crate::{
-    mcp::source::Entry,
     proto::envoy::{config::core::v3::ControlPlane, service::discovery::v3::Resource},
+    stream::source::Entry,
 };
 use mixer_adapter_core::proto::Any;
 

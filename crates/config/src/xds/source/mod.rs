@@ -1,18 +1,18 @@
 //! The server of xDS: what a source of MCP serves, to those who ask by xDS (docs/behaviour/xds.md).
 //!
 //! ```text
-//! request --> SotwStream / DeltaStream --> Types (make before break) --> Watch (what the client has) --> push
+//! request --> SotwStream / DeltaStream --> XdsStream --> Types (make before break) --> Watch (what the client has) --> push
 //!                                            ^
 //!                           Catalogue (the same that MCP serves)
 //! ```
 
-mod aggregated;
 mod delta;
 mod message;
 mod node;
 pub(super) mod order;
 mod service;
 mod sotw;
+mod stream;
 mod subscription;
 mod types;
 mod watch;

@@ -2,7 +2,7 @@ use std::collections::BTreeMap;
 
 use tonic::Status;
 
-use crate::{mcp::source::SinkId, proto::envoy::config::core::v3::Node};
+use crate::{proto::envoy::config::core::v3::Node, stream::source::SinkId};
 
 /// How clients of gRPC call themselves, `gRPC Go` for example.
 const GRPC: &str = "gRPC";

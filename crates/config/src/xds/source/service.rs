@@ -2,8 +2,8 @@ use std::{sync::Arc, time::Duration};
 
 use tonic::service::Routes;
 
-use super::{DeltaStream, SotwStream, aggregated};
-use crate::mcp::{
+use super::{DeltaStream, SotwStream};
+use crate::stream::{
     Admission, Rate, ServiceOptions,
     source::{ConfigServer, Method},
 };
@@ -73,12 +73,11 @@ pub fn default_options() -> ServiceOptions {
     }
 }
 
-/// The services of xDS beside others: ADS, those of one type each, and `AggregatedMeshConfigService`, all of which serve what the
-/// source does.
+/// The services of xDS, beside others: ADS, and those of one type each.
 pub fn mount(mut services: Routes, source: &ConfigServer, options: &ServiceOptions) -> Routes {
     let admission = Arc::new(Admission::new(options));
     let router = services.axum_router_mut();
-    let mut grown = aggregated::mount(std::mem::take(router), source, &admission, options);
+    let mut grown = std::mem::take(router);
     for (service, resources, only) in METHODS {
         let path = |form: &str| format!("/envoy.service.{service}/{form}{resources}");
         let delta = Method::new(source, &admission, options, REQUESTS, move |_: &ConfigServer| {

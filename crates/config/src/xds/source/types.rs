@@ -6,7 +6,7 @@ use super::{
     order::{Rank, Traits, traits},
     watch::{Content, Representation, Watch},
 };
-use crate::{mcp::source::Catalogue, xds::collection_of};
+use crate::stream::{collection_of, source::Catalogue};
 
 /// How many types a client may ask for on one stream.
 const TYPES: usize = 100;

@@ -5,7 +5,7 @@ use std::{
 };
 
 use super::subscription::{Owed, Subscription};
-use crate::mcp::source::{Delta, Entries, Entry, Meaning, Snapshot};
+use crate::stream::source::{Delta, Entries, Entry, Meaning, Snapshot};
 use mixer_adapter_core::proto;
 
 /// What a client has of a type, and what it lacks: the same for both forms of the protocol.

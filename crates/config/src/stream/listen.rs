@@ -129,7 +129,7 @@ impl Service<http::Request<Incoming>> for PeerService {
 }
 
 /// The peer that sent a request, for logs and status pages: its address, and the first name in its certificate.
-pub(super) fn peer_name<T>(request: &Request<T>) -> String {
+pub(crate) fn peer_name<T>(request: &Request<T>) -> String {
     let address = request.remote_addr().map_or_else(|| "unknown".to_owned(), |address| address.to_string());
     let name = request.extensions().get::<tls::Identity>().and_then(|identity| identity.names().first());
     match name {

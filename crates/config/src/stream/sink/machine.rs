@@ -16,8 +16,8 @@ use super::{
 };
 use crate::{
     Decision,
-    mcp::{Change, Resource},
     proto::istio::mcp::v1alpha1::{RequestResources, Resources, SinkNode},
+    stream::{Change, Resource},
 };
 
 /// Tells streams apart; chosen by the caller, never twice.

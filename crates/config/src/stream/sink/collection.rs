@@ -4,7 +4,7 @@ use super::{
     Nack, StreamId,
     held::{Difference, Held},
 };
-use crate::{mcp::Change, proto::istio::mcp::v1alpha1::Resources};
+use crate::{proto::istio::mcp::v1alpha1::Resources, stream::Change};
 
 /// How many pushes of one stream may wait for the application to decide on the one before. Sources that wait for answers, as
 /// they should, have one under way.

@@ -4,7 +4,7 @@ use super::{
     Nack,
     collection::{Collection, Outcome},
 };
-use crate::mcp::Resource;
+use crate::stream::Resource;
 
 /// What is known of a collection.
 #[derive(Clone, Copy, Debug)]

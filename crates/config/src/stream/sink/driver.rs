@@ -24,9 +24,9 @@ use super::{
 };
 use crate::{
     Decision, Decisions, Offer,
-    mcp::{Change, metrics::SINK},
     proto::istio::mcp::v1alpha1::{RequestResources, Resources},
     source::SourceStatus,
+    stream::{Change, metrics::SINK},
 };
 
 /// Requests that wait for the transport of one stream: more than go out in a burst, so that a source that does not read is

@@ -2,7 +2,7 @@
 
 use std::fmt;
 
-use crate::{Collection, Fault, Kind, join_texts, mcp::convert::full_name};
+use crate::{Collection, Fault, Kind, join_texts, stream::convert::full_name};
 
 /// Why a push is refused. All of it is, unless bad resources are skipped and every reason names one.
 #[derive(Clone, Debug, PartialEq, Eq)]

@@ -1,3 +1,4 @@
+use super::Mode;
 use crate::proto::istio::mcp::v1alpha1::{RequestResources, Resources};
 
 /// One stream in another protocol than MCP: what the sink says is translated into its requests, and its responses into pushes. It
@@ -22,4 +23,23 @@ pub struct Received<Request> {
     pub push: Option<Resources>,
     /// Requests to send at once, without asking the sink.
     pub replies: Vec<Request>,
+}
+
+/// Whether pushes hold whole sets or changes. The sink needs the same [mode](Self::mode).
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Variant {
+    /// State of the world: every push holds all resources.
+    Sotw,
+    /// Incremental: pushes hold changes.
+    Delta,
+}
+
+impl Variant {
+    /// The subscription mode that this variant uses.
+    pub fn mode(self) -> Mode {
+        match self {
+            Self::Sotw => Mode::Full,
+            Self::Delta => Mode::Delta,
+        }
+    }
 }

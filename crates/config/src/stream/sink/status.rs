@@ -8,9 +8,9 @@ use tonic::{Code, Status};
 use super::{CollectionView, Machine, StreamId};
 use crate::{
     bounded::MAX_NAME,
-    mcp::metrics::{Client, SINK},
     proto::istio::mcp::v1alpha1::{RequestResources, Resources},
     source::{CollectionStatus, Journal, Message, Refusal, SourceStatus, unix_time},
+    stream::metrics::{Client, SINK},
     truncate,
 };
 

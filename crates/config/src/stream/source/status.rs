@@ -13,7 +13,7 @@ use serde::Serialize;
 use super::{Meaning, dialogue::Event};
 use crate::{
     MAX_TEXT,
-    mcp::metrics::{Client, SOURCE},
+    stream::metrics::{Client, SOURCE},
     truncate,
 };
 

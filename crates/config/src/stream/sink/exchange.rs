@@ -8,14 +8,16 @@ use futures_util::future::BoxFuture;
 use tokio::sync::mpsc::{self, error::TrySendError};
 use tonic::{Status, Streaming};
 
-use super::Dialect;
-use crate::mcp::sink::driver::{Requests, Stream};
+use super::{
+    Dialect,
+    driver::{Requests, Stream},
+};
 
 /// Requests that wait for the transport.
 const UNREAD: usize = 128;
 
 /// The requests of a stream.
-pub(super) struct Outgoing<T>(mpsc::Receiver<T>);
+pub(crate) struct Outgoing<T>(mpsc::Receiver<T>);
 
 impl<T> futures_util::Stream for Outgoing<T> {
     type Item = T;
@@ -26,10 +28,10 @@ impl<T> futures_util::Stream for Outgoing<T> {
 }
 
 /// A call that opens a stream.
-pub(super) type Call<Response> = BoxFuture<'static, Result<tonic::Response<Streaming<Response>>, Status>>;
+pub(crate) type Call<Response> = BoxFuture<'static, Result<tonic::Response<Streaming<Response>>, Status>>;
 
 /// One stream of a sink in another dialect, until it ends. `call` opens it with the requests it is to send.
-pub(super) async fn exchange<D: Dialect>(
+pub(crate) async fn exchange<D: Dialect>(
     stream: Stream,
     mut requests: Requests,
     mut dialect: D,

@@ -2,7 +2,7 @@ use std::collections::{BTreeMap, VecDeque};
 
 use crate::{
     Collection,
-    xds::{collection_of, type_urls_of},
+    stream::{collection_of, type_urls_of},
 };
 
 /// How many pushes that wait for an answer are remembered. A sink does not answer those that a newer one made moot.
@@ -12,7 +12,7 @@ const UNANSWERED: usize = 64;
 ///
 /// A collection with several is asked for by one after the other until an answer has resources; that one counts from then on.
 #[derive(Debug, Default)]
-pub(super) struct Types {
+pub(crate) struct TypeUrls {
     collections: BTreeMap<String, Asked>,
     /// Type URL to collection and place among its candidates.
     urls: BTreeMap<String, (String, usize)>,
@@ -38,15 +38,15 @@ struct Unanswered {
 
 /// What an answer to a push has to name.
 #[derive(Clone, Debug, Default, PartialEq)]
-pub(super) struct Answer {
-    pub(super) type_url: String,
-    pub(super) nonce: String,
-    pub(super) version: String,
+pub(crate) struct Answer {
+    pub(crate) type_url: String,
+    pub(crate) nonce: String,
+    pub(crate) version: String,
 }
 
 /// What is to be done with a push.
 #[derive(Debug, PartialEq)]
-pub(super) enum Arrived {
+pub(crate) enum Arrived {
     /// It is the state of this collection.
     Of(String),
     /// It says nothing: another type URL counts for its collection.
@@ -55,9 +55,9 @@ pub(super) enum Arrived {
     Empty { next: String },
 }
 
-impl Types {
+impl TypeUrls {
     /// The type URLs to ask for a collection by.
-    pub(super) fn ask(&mut self, collection: &str) -> Vec<String> {
+    pub(crate) fn ask(&mut self, collection: &str) -> Vec<String> {
         if let Some(asked) = self.collections.get(collection) {
             return match asked.chosen {
                 Some(chosen) => vec![asked.candidates[chosen].clone()],
@@ -74,14 +74,14 @@ impl Types {
     }
 
     /// Whether a type URL is the only one of its collection.
-    pub(super) fn is_only(&self, type_url: &str) -> bool {
+    pub(crate) fn is_only(&self, type_url: &str) -> bool {
         let asked = self.urls.get(type_url).and_then(|(collection, _)| self.collections.get(collection));
         asked.is_none_or(|asked| asked.candidates.len() == 1)
     }
 
     /// A push arrived; a collection may come by another type URL than it was asked for. What nobody asked for is a collection of that
     /// name, for the sink to refuse.
-    pub(super) fn arrived(&mut self, type_url: &str, empty: bool) -> Arrived {
+    pub(crate) fn arrived(&mut self, type_url: &str, empty: bool) -> Arrived {
         let Some((collection, place)) = self.urls.get(type_url) else {
             let collection = collection_of(type_url).as_str().to_owned();
             let asked = self.collections.contains_key(&collection);
@@ -104,7 +104,7 @@ impl Types {
     }
 
     /// Remembers what the answer to a push has to name; the result is the nonce for the sink, which is never empty.
-    pub(super) fn remember(&mut self, collection: &str, answer: Answer) -> String {
+    pub(crate) fn remember(&mut self, collection: &str, answer: Answer) -> String {
         self.pushes += 1;
         let key =
             if answer.nonce.is_empty() { format!("push {}", self.pushes) } else { answer.nonce.clone() };
@@ -116,7 +116,7 @@ impl Types {
     }
 
     /// The sink answers a push.
-    pub(super) fn answer(&mut self, collection: &str, key: &str) -> Option<Answer> {
+    pub(crate) fn answer(&mut self, collection: &str, key: &str) -> Option<Answer> {
         let answered = |other: &Unanswered| other.collection == collection && other.key == key;
         let place = self.unanswered.iter().position(answered)?;
         self.unanswered.remove(place).map(|unanswered| unanswered.answer)
@@ -131,8 +131,8 @@ mod tests {
     const NEW: &str = "networking.istio.io/v1/Gateway";
     const OLD: &str = "networking.istio.io/v1alpha3/Gateway";
 
-    fn asked() -> Types {
-        let mut types = Types::default();
+    fn asked() -> TypeUrls {
+        let mut types = TypeUrls::default();
         assert_eq!(types.ask(GATEWAYS), [NEW]);
         types
     }

@@ -5,16 +5,16 @@ use std::{collections::BTreeMap, sync::Arc};
 
 use tonic::Status;
 
+use super::Machine;
 use crate::{
-    mcp::{
-        Admission, ServiceOptions,
-        source::{Catalogue, ConfigServer, Dialogue, Event, Machine, Method},
-    },
     proto::istio::mcp::v1alpha1::{
         IncrementalMeshConfigRequest, IncrementalMeshConfigResponse, MeshConfigRequest, MeshConfigResponse,
         RequestResources, Resources,
     },
-    xds::collection_of,
+    stream::{
+        Admission, ServiceOptions, collection_of,
+        source::{Catalogue, ConfigServer, Dialogue, Event, Method},
+    },
 };
 
 const SERVICE: &str = "/istio.mcp.v1alpha1.AggregatedMeshConfigService";

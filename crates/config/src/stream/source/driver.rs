@@ -10,10 +10,10 @@ use tokio::sync::{mpsc, watch};
 use tokio_util::sync::CancellationToken;
 use tonic::{Code, Status, Streaming};
 
-use super::{Catalogue, Machine, Meaning, PeerStatus, dialogue::Dialogue, status::Registry};
+use super::{Catalogue, Meaning, PeerStatus, dialogue::Dialogue, status::Registry};
 use crate::{
     Fault,
-    mcp::{Change, Rate, metrics::SOURCE, rate::Bucket},
+    stream::{Change, Rate, metrics::SOURCE, rate::Bucket},
 };
 
 /// How long a sink that does not read is waited for to hear why its stream ends.
@@ -82,13 +82,13 @@ impl ConfigServer {
         self.faults.lock().unwrap_or_else(PoisonError::into_inner).clone()
     }
 
-    pub(in crate::mcp) fn set_faults(&self, faults: Vec<Fault>) {
+    pub(crate) fn set_faults(&self, faults: Vec<Fault>) {
         *self.faults.lock().unwrap_or_else(PoisonError::into_inner) = faults.into();
     }
 
-    /// A stream of MCP that has just opened.
-    pub(super) fn machine(&self) -> Machine {
-        Machine::new(self.options.incremental)
+    /// Whether sinks may ask for changes only.
+    pub(crate) fn incremental(&self) -> bool {
+        self.options.incremental
     }
 
     /// How often a sink may ask.
@@ -112,7 +112,7 @@ impl ConfigServer {
     }
 
     /// Serves one stream until it ends. The result says why.
-    pub(super) async fn exchange<D: Dialogue>(
+    pub(crate) async fn exchange<D: Dialogue>(
         self,
         mut dialogue: D,
         peer: String,
@@ -180,8 +180,8 @@ impl ConfigServer {
 }
 
 /// How a stream ended.
-pub(super) struct Served {
-    pub(super) status: Status,
+pub(crate) struct Served {
+    pub(crate) status: Status,
     /// The sink accepted something.
-    pub(super) good: bool,
+    pub(crate) good: bool,
 }

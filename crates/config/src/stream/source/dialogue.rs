@@ -2,8 +2,8 @@ use std::collections::BTreeMap;
 
 use tonic::Status;
 
-use super::{Catalogue, Machine, Meaning};
-use crate::proto::istio::mcp::v1alpha1::{RequestResources, Resources};
+use super::Catalogue;
+use mixer_adapter_core::proto;
 
 /// A protocol as a source speaks it on one stream, without IO: requests go in, pushes come out.
 pub(crate) trait Dialogue: Send {
@@ -18,6 +18,21 @@ pub(crate) trait Dialogue: Send {
 
     /// The next push. Without one, nothing is due until a request arrives or the catalogue changes.
     fn next(&mut self, catalogue: &Catalogue) -> Option<Self::Push>;
+}
+
+/// What a request meant.
+#[derive(Clone, Debug, PartialEq)]
+pub enum Meaning {
+    /// It asks for the collection.
+    Asked,
+    /// It accepts the push under way.
+    Accepted,
+    /// It refuses the push under way.
+    Refused(proto::Status),
+    /// It answers a push that is none, or is not under way any more, and changes nothing.
+    Stale,
+    /// It refuses what a source says first, as it should.
+    Triggered,
 }
 
 /// What a request says, for those who look at the source.
@@ -36,26 +51,4 @@ pub(crate) struct Event {
 pub(crate) struct SinkId {
     pub(crate) id: String,
     pub(crate) annotations: BTreeMap<String, String>,
-}
-
-impl Dialogue for Machine {
-    type Request = RequestResources;
-    type Push = Resources;
-
-    fn on_request(&mut self, request: RequestResources, catalogue: &Catalogue) -> Result<Event, Status> {
-        let collection = request.collection.clone();
-        let node = request.sink_node.clone().filter(|node| !node.id.is_empty());
-        let sink = node.map(|node| SinkId { id: node.id, annotations: node.annotations });
-        let meaning = self.requested(request, catalogue)?;
-        let sent = self.sent(&collection).map(|version| version.to_string());
-        Ok(Event { sink, collection, meaning, sent })
-    }
-
-    fn is_due(&self, catalogue: &Catalogue) -> bool {
-        Machine::is_due(self, catalogue)
-    }
-
-    fn next(&mut self, catalogue: &Catalogue) -> Option<Resources> {
-        Machine::next(self, catalogue)
-    }
 }

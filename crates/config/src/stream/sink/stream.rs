@@ -8,8 +8,8 @@ use tonic::Status;
 
 use super::{SinkOptions, held::Held};
 use crate::{
-    mcp::rate::{Bucket, Rate},
     proto::istio::mcp::v1alpha1::RequestResources,
+    stream::rate::{Bucket, Rate},
 };
 
 /// The number of pushes of one stream that may wait for their answers.

@@ -14,7 +14,7 @@ use sha2::{Digest as _, Sha256};
 use tokio::{sync::mpsc, task::JoinHandle};
 
 use super::{CollectionView, NackReason};
-use crate::{mcp::Resource, proto::istio::mcp::v1alpha1::Resources};
+use crate::{proto::istio::mcp::v1alpha1::Resources, stream::Resource};
 
 /// How long changes are gathered before they are written.
 const GATHER: Duration = Duration::from_secs(1);

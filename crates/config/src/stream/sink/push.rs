@@ -2,8 +2,8 @@ use std::collections::{BTreeMap, BTreeSet, btree_map::Entry};
 
 use super::NackReason;
 use crate::{
-    mcp::{Resource, name},
     proto::istio::mcp::v1alpha1::Resources,
+    stream::{Resource, name},
 };
 
 /// A push of one collection, read as far as it can be.

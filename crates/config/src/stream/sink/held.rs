@@ -6,7 +6,7 @@ use std::{
 use imbl::OrdMap;
 
 use super::push::Push;
-use crate::mcp::Resource;
+use crate::stream::Resource;
 
 /// A state of a collection. It outlives streams; copies share what is equal in them.
 #[derive(Clone, Debug, Default)]

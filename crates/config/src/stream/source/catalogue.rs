@@ -1,7 +1,7 @@
 use std::{collections::BTreeMap, sync::Arc};
 
 use super::Snapshot;
-use crate::mcp::Change;
+use crate::stream::Change;
 
 /// What a source serves at one time.
 #[derive(Clone, Debug, Default)]
@@ -47,7 +47,7 @@ impl Catalogue {
     }
 
     /// Whether requests for a collection are answered.
-    pub(super) fn serves(&self, collection: &str) -> bool {
+    pub(crate) fn serves(&self, collection: &str) -> bool {
         self.open || self.collections.contains_key(collection)
     }
 

@@ -1,7 +1,7 @@
 use tokio::task::spawn_blocking;
 
-use super::{convert, source::ConfigServer};
-use crate::{Acceptance, Apply, Types, Update, Verdict, source::Source};
+use super::ConfigServer;
+use crate::{Acceptance, Apply, Types, Update, Verdict, source::Source, stream::convert};
 
 /// Serves the configuration of a source, files for example, to sinks, as messages of these types, until the source ends. Resources
 /// that are broken or cannot be encoded are logged and not served.

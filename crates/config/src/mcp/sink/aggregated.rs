@@ -10,28 +10,47 @@ use futures_util::{
     future::{BoxFuture, select_all},
 };
 use tokio::sync::mpsc;
+use tokio_util::sync::CancellationToken;
 use tonic::{Status, transport::Channel};
 
-use super::{
-    Dialect, Received,
-    exchange::exchange,
-    types::{Answer, Types},
-};
 use crate::{
-    mcp::sink::driver::{Requests, Stream},
     proto::istio::mcp::v1alpha1::{
         IncrementalMeshConfigRequest, IncrementalMeshConfigResponse, MeshConfigRequest, MeshConfigResponse,
         RequestResources, Resources,
         aggregated_mesh_config_service_client::AggregatedMeshConfigServiceClient,
     },
+    stream::{
+        DialOptions, Peer,
+        redial::redial,
+        sink::{
+            Answer, Dialect, Received, Sink, TypeUrls, Variant,
+            connect::connected,
+            driver::{Requests, Stream},
+            exchange::exchange,
+        },
+    },
 };
 
 type Client = AggregatedMeshConfigServiceClient<Channel>;
 
+/// Keeps a sink connected to the `AggregatedMeshConfigService` of a peer, until `stop` is cancelled.
+pub async fn dial(sink: Sink, source: Peer, variant: Variant, options: DialOptions, stop: CancellationToken) {
+    let longest = options.max_message_size;
+    let run = move |stream: Stream, channel: Channel, requests: Requests| {
+        let client = Client::new(channel).max_decoding_message_size(longest);
+        match variant {
+            Variant::Sotw => exchange_whole(client, stream, requests).boxed(),
+            Variant::Delta => exchange_deltas(client, stream, requests).boxed(),
+        }
+    };
+    let stream = |stop| connected(sink.clone(), source.clone(), stop, run).boxed();
+    source.watching(redial(&source, &options, stop, stream)).await;
+}
+
 /// Whole collections: `StreamAggregatedResources`.
 #[derive(Debug, Default)]
 pub struct Aggregated {
-    types: Types,
+    types: TypeUrls,
     /// Collection to the version accepted last.
     accepted: BTreeMap<String, String>,
 }
@@ -69,14 +88,14 @@ impl Dialect for Aggregated {
 #[derive(Debug)]
 pub struct AggregatedDelta {
     collection: String,
-    types: Types,
+    types: TypeUrls,
     whole: bool,
 }
 
 impl AggregatedDelta {
     /// A stream that has just opened, for that collection.
     pub fn new(collection: impl Into<String>) -> Self {
-        Self { collection: collection.into(), types: Types::default(), whole: true }
+        Self { collection: collection.into(), types: TypeUrls::default(), whole: true }
     }
 }
 
@@ -119,7 +138,7 @@ impl Dialect for AggregatedDelta {
 }
 
 /// Whole collections, on one stream.
-pub(super) async fn exchange_whole(mut client: Client, stream: Stream, requests: Requests) -> Status {
+async fn exchange_whole(mut client: Client, stream: Stream, requests: Requests) -> Status {
     let call = |requests| async move { client.stream_aggregated_resources(requests).await }.boxed();
     exchange(stream, requests, Aggregated::default(), call).await
 }
@@ -128,7 +147,7 @@ pub(super) async fn exchange_whole(mut client: Client, stream: Stream, requests:
 const UNREAD: usize = 16;
 
 /// Changes, on a stream for each collection. They end together: to the sink they are one.
-pub(super) async fn exchange_deltas(client: Client, stream: Stream, mut requests: Requests) -> Status {
+async fn exchange_deltas(client: Client, stream: Stream, mut requests: Requests) -> Status {
     let mut inboxes: BTreeMap<String, mpsc::Sender<_>> = BTreeMap::new();
     let mut streams: Vec<BoxFuture<'static, Status>> = vec![std::future::pending().boxed()];
     loop {

@@ -5,7 +5,7 @@ use std::{
 
 use imbl::{OrdMap, ordmap::DiffItem};
 
-use crate::mcp::{Change, ContentVersion, Resource};
+use crate::stream::{Change, ContentVersion, Resource};
 
 /// Resources by name. Copies share what is equal in them, and are compared in time that grows with what is not.
 pub(crate) type Entries = OrdMap<Arc<str>, Arc<Entry>>;
@@ -26,7 +26,7 @@ pub(crate) struct Entry {
 
 /// What a sink is known to have of a collection.
 #[derive(Clone, Debug, Default)]
-pub(super) enum Known {
+pub(crate) enum Known {
     /// Its state is unknown.
     #[default]
     Nothing,
@@ -109,7 +109,7 @@ impl Snapshot {
     }
 
     /// What a sink lacks, or `None` if nothing is known of it and it needs everything.
-    pub(super) fn since(&self, known: &Known) -> Option<Delta> {
+    pub(crate) fn since(&self, known: &Known) -> Option<Delta> {
         match known {
             Known::Nothing => None,
             Known::State(state) => Some(Delta::between(&state.entries, &self.entries)),

@@ -16,7 +16,7 @@ use tonic_prost::ProstCodec;
 use tower_service::Service;
 
 use super::{ConfigServer, Dialogue};
-use crate::mcp::{
+use crate::stream::{
     Rate, ServiceOptions,
     listen::{Admission, peer_name},
 };

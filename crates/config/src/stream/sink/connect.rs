@@ -1,0 +1,43 @@
+//! The life of a sink's stream, whatever is spoken on it.
+
+use tokio_util::sync::CancellationToken;
+use tonic::{Status, transport::Channel};
+
+use super::{Sink, driver};
+use crate::stream::{Peer, redial::Ended};
+
+/// One stream, from connecting to its end. `run` speaks on it, and says why it ended.
+pub(crate) async fn connected<F: Future<Output = Status>>(
+    sink: Sink,
+    source: Peer,
+    stop: CancellationToken,
+    run: impl FnOnce(driver::Stream, Channel, driver::Requests) -> F,
+) -> Ended {
+    let channel = tokio::select! {
+        connected = source.connect() => match connected {
+            Ok(channel) => channel,
+            Err(status) => return Ended::in_vain(status),
+        },
+        () = stop.cancelled() => return Ended::in_vain(Status::cancelled("")),
+    };
+    let peer = source.to_string();
+    with_stream(sink, peer, stop, |stream, requests| run(stream, channel, requests)).await
+}
+
+/// One stream with a peer of that name, however it is reached, to its end.
+pub(crate) async fn with_stream<F: Future<Output = Status>>(
+    sink: Sink,
+    peer: String,
+    stop: CancellationToken,
+    run: impl FnOnce(driver::Stream, driver::Requests) -> F,
+) -> Ended {
+    let (stream, requests) = sink.open(peer).await;
+    let status = tokio::select! {
+        status = run(stream.clone(), requests) => status,
+        () = stream.ended.cancelled() => Status::aborted("the sink ended it"),
+        () = stop.cancelled() => Status::cancelled("the sink is not to dial any more"),
+    };
+    // Lets go of the requests too, which ends the stream for its source.
+    let closed = stream.closed(Some(status.clone())).await;
+    Ended { status, good: closed.good, resolved: closed.unsupported.is_some() }
+}

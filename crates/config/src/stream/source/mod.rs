@@ -1,0 +1,19 @@
+//! What a source serves, and the streams on which it does.
+
+mod catalogue;
+mod dialogue;
+mod driver;
+mod feed;
+mod method;
+mod snapshot;
+mod status;
+
+pub use catalogue::Catalogue;
+pub use dialogue::Meaning;
+pub(crate) use dialogue::{Dialogue, Event, SinkId};
+pub use driver::{ConfigServer, ConfigServerOptions};
+pub use feed::feed;
+pub(crate) use method::Method;
+pub use snapshot::Snapshot;
+pub(crate) use snapshot::{Delta, Entries, Entry, Known};
+pub use status::{PeerStatus, WatchStatus};

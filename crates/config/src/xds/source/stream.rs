@@ -1,0 +1,113 @@
+use std::collections::BTreeMap;
+
+use tonic::Status;
+
+use super::{
+    node::{RequestContext, sink_id},
+    order::Traits,
+    subscription::{Owed, Subscription},
+    types::{Push, Types},
+    watch::{Nonce, Representation, Watch},
+};
+use crate::{
+    proto::envoy::config::core::v3::Node,
+    stream::source::{Catalogue, Event, Meaning},
+};
+use mixer_adapter_core::proto;
+
+/// One stream of xDS, in either variant.
+#[derive(Debug)]
+pub(super) struct XdsStream {
+    context: RequestContext,
+    types: Types,
+}
+
+/// A request on it.
+#[derive(Debug)]
+pub(super) struct Request {
+    pub(super) type_url: String,
+    pub(super) node: Option<Node>,
+    pub(super) nonce: String,
+    pub(super) error: Option<proto::Status>,
+    pub(super) names: Names,
+}
+
+/// What a request subscribes to.
+#[derive(Debug)]
+pub(super) enum Names {
+    /// State of the world: to these from now on.
+    Replace(Vec<String>),
+    /// Incremental: to some more, and to others no longer.
+    Change {
+        subscribe: Vec<String>,
+        unsubscribe: Vec<String>,
+        /// What the client had before the stream.
+        versions: BTreeMap<String, String>,
+    },
+}
+
+impl XdsStream {
+    /// A stream that has just opened: of all types, or of one.
+    pub(super) fn new(only: Option<&'static str>, form: fn(Traits) -> Representation) -> Self {
+        Self { context: RequestContext::new(only), types: Types::new(form) }
+    }
+
+    /// A request arrived. An error ends the stream.
+    pub(super) fn requested(&mut self, request: Request) -> Result<Event, Status> {
+        let collection = self.context.type_url(&request.type_url, request.node.as_ref())?;
+        let sink = request.node.as_ref().map(sink_id);
+        let meaning = match self.types.get(&collection) {
+            None => {
+                // Whatever its nonce says: istiod sends the time in that of its first.
+                let watch = open(self.context.explicit(), request.names)?;
+                self.types.open(&collection, watch)?;
+                Meaning::Asked
+            }
+            Some(known) => {
+                let (watch, warms) = (&mut known.watch, known.warms);
+                let nonce = watch.nonce(&request.nonce);
+                match request.names {
+                    Names::Replace(_) if nonce == Nonce::Stale => Meaning::Stale,
+                    Names::Replace(names) => {
+                        let mut owed = watch.subscription().replace(&names)?;
+                        // A request of its own is for all there is, unless that is on its way.
+                        if (nonce == Nonce::None && !watch.is_pending()) || (nonce != Nonce::None && warms) {
+                            owed = Owed::all();
+                        }
+                        watch.answered(nonce, owed, request.error)
+                    }
+                    // What is wanted changes whatever push this answers (rule 7).
+                    Names::Change { subscribe, unsubscribe, .. } => {
+                        let mut owed = watch.subscription().add(&subscribe, false)?;
+                        owed.names.extend(watch.subscription().remove(&unsubscribe));
+                        watch.answered(nonce, owed, request.error)
+                    }
+                }
+            }
+        };
+        Ok(Event { sink, meaning, sent: self.types.version(&collection), collection })
+    }
+
+    pub(super) fn is_due(&self, catalogue: &Catalogue) -> bool {
+        self.types.is_due(catalogue)
+    }
+
+    /// The next push, if one is due.
+    pub(super) fn next(&mut self, catalogue: &Catalogue) -> Option<Push> {
+        self.types.next(catalogue)
+    }
+}
+
+/// The first subscription to a type.
+fn open(explicit: bool, names: Names) -> Result<Watch, Status> {
+    let mut subscription = Subscription::new(explicit);
+    let (owed, versions) = match names {
+        Names::Replace(names) => (subscription.replace(&names)?, BTreeMap::new()),
+        Names::Change { subscribe, unsubscribe, versions } => {
+            let mut owed = subscription.add(&subscribe, true)?;
+            owed.names.extend(subscription.remove(&unsubscribe));
+            (owed, versions)
+        }
+    };
+    Ok(Watch::new(subscription, owed, versions))
+}
