@@ -134,8 +134,8 @@ impl Mixing {
             Controller::new(mixer.clone(), host.clone(), Arc::new(connector), BuildOptions::default());
         let status = controller.status();
         let server = Server::new(host, ServerOptions::default()).mixer(mixer);
-        let bound = server.bind(([127, 0, 0, 1], 0).into(), None).await.unwrap();
-        let grpc = bound.grpc_address().unwrap();
+        let bound = server.bind(SocketAddr::from(([127, 0, 0, 1], 0)), None).await.unwrap();
+        let grpc = bound.grpc_address().unwrap().tcp().unwrap();
         let stop = CancellationToken::new();
         let stopped = stop.clone();
         tokio::spawn(async move { bound.run(&Workers::here(), stopped).await });

@@ -148,8 +148,8 @@ async fn checks_go_on_while_sessions_with_a_server_come_and_go() {
         Adapters::builder(Handle::current()).add::<Probe>().add::<Recorded<0>>().build().unwrap();
     let host = Arc::new(Host::new(adapters_there, TableLimits::default(), Closing::on(Handle::current())));
     let server = Server::new(host.clone(), ServerOptions::default());
-    let bound = server.bind(([127, 0, 0, 1], 0).into(), None).await.unwrap();
-    let address = bound.grpc_address().unwrap();
+    let bound = server.bind(std::net::SocketAddr::from(([127, 0, 0, 1], 0)), None).await.unwrap();
+    let address = bound.grpc_address().unwrap().tcp().unwrap();
     let stop = CancellationToken::new();
     let stopped = stop.clone();
     let served = tokio::spawn(async move { bound.run(&Workers::here(), stopped).await });

@@ -218,3 +218,37 @@ fn a_server_with_a_closed_standard_output_serves() {
     child.kill().unwrap();
     child.wait().unwrap();
 }
+
+#[test]
+fn a_unix_socket_is_used_by_commands_survives_a_crash_and_is_removed_at_the_end() {
+    let directory = tempfile::tempdir().unwrap();
+    let path = directory.path().join("grpc.sock");
+    let address = format!("unix:{}", path.display());
+    let serve = || {
+        let arguments = ["serve", "--listen", &address, "--admin", "127.0.0.1:0", "--log", "error"];
+        Server::spawn(binary().args(arguments))
+    };
+    let (mut crashed, printed) = serve();
+    assert_eq!(crashed.grpc, address);
+    assert!(
+        printed.contains(&format!("check --attributes request.path=/admin --address {address}")),
+        "{printed}"
+    );
+    let check = run(&["check", "--address", &address, "--attributes", "request.path=/admin"]);
+    assert!(check.stdout.contains("PERMISSION_DENIED"), "{check:?}");
+    let call = crashed.call(&["checknothing", "--adapter", "denier"]);
+    assert!(call.stdout.contains("FAILED_PRECONDITION"), "{call:?}");
+
+    let second = run(&["serve", "--listen", &address, "--admin", "127.0.0.1:0"]);
+    assert_eq!(second.code, 1);
+    let text = format!("cannot listen on {address}: another process listens on it");
+    assert!(second.stderr.contains(&text), "{second:?}");
+
+    crashed.child.kill().unwrap();
+    crashed.child.wait().unwrap();
+    assert!(path.exists());
+    let (mut server, _) = serve();
+    server.signal("TERM");
+    assert!(server.child.wait().unwrap().success());
+    assert!(!path.exists());
+}

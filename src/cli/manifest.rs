@@ -28,8 +28,8 @@ pub(super) struct Manifest {
     #[arg(long, env = "MIXER_ADAPTER_HANDLER_EXAMPLE", value_parser = super::value_parsers::switch())]
     handler_example: bool,
 
-    /// Address of the adapters in the handlers of the example
-    #[arg(long, value_name = "HOST:PORT", default_value = "127.0.0.1:9091", env = "MIXER_ADAPTER_ADDRESS", value_parser = super::value_parsers::target)]
+    /// Address of the adapters in the handlers of the example; HOST:PORT, or unix:/PATH
+    #[arg(long, value_name = "ADDRESS", default_value = "127.0.0.1:9091", env = "MIXER_ADAPTER_ADDRESS", value_parser = super::value_parsers::server)]
     address: String,
 
     /// Write `session_based: true`. Not for released Mixers (1.0 to 1.7): none of them sends a session id

@@ -16,7 +16,7 @@ use mixer_adapter_engine::remote::{Options, RemoteAdapter};
 pub(super) struct RpcClient(Arc<RemoteAdapter>);
 
 impl RpcClient {
-    /// Connects to `HOST:PORT`, without TLS.
+    /// Connects to `HOST:PORT` or `unix:/PATH`, without TLS.
     pub(super) async fn connect(address: &str) -> Result<Self, Status> {
         let connection = Connection { address: address.to_owned(), ..Connection::default() };
         let adapter = RemoteAdapter::new(&connection, &Options::default(), &Handle::current())

@@ -31,18 +31,19 @@ use mixer_adapter_host::{
     handler::{Adapters, AdaptersBuilder, Closing, TableLimits, quoted_list},
     session::{SessionKey, SessionLimits, SessionLookup, SessionOptions},
 };
-use mixer_adapter_net::{available_memory, grpc::FREE_BYTES};
+use mixer_adapter_net::{ListenAddress, available_memory, grpc::FREE_BYTES};
 
 /// Run the server: adapters for a real Mixer, and the Mixer API
 #[derive(Debug, Args)]
 pub(super) struct Serve {
-    /// Address of the gRPC port; port 0 uses a free port, which is printed
-    #[arg(long, value_name = "HOST:PORT", default_value = "127.0.0.1:9091", env = "MIXER_ADAPTER_LISTEN", value_parser = value_parsers::address)]
-    listen: SocketAddr,
+    /// Address of the gRPC port: HOST:PORT, where port 0 uses a free port, which is printed; or a Unix socket, unix:/PATH, which only
+    /// this user can use
+    #[arg(long, value_name = "ADDRESS", default_value = "127.0.0.1:9091", env = "MIXER_ADAPTER_LISTEN", value_parser = value_parsers::listen_address)]
+    listen: ListenAddress,
 
-    /// Address of the admin port, plain HTTP: /healthz /readyz /metrics /config /sessions /explain
-    #[arg(long, value_name = "HOST:PORT", default_value = "127.0.0.1:15014", env = "MIXER_ADAPTER_ADMIN", value_parser = value_parsers::address)]
-    admin: SocketAddr,
+    /// Address of the admin port, plain HTTP: /healthz /readyz /metrics /config /sessions /explain. HOST:PORT, or unix:/PATH
+    #[arg(long, value_name = "ADDRESS", default_value = "127.0.0.1:15014", env = "MIXER_ADAPTER_ADMIN", value_parser = value_parsers::listen_address)]
+    admin: ListenAddress,
 
     #[command(flatten)]
     configuration: ConfigArgs,
@@ -234,7 +235,7 @@ impl Serve {
             #[cfg(feature = "envoy")]
             let server = server.envoy(self.envoy.services(&mixer, background.handle()));
             let readiness = server.readiness().clone();
-            let bound = server.bind(self.listen, Some(self.admin)).await?;
+            let bound = server.bind(self.listen.clone(), Some(self.admin.clone())).await?;
             let opened = self.sources.open(&self.configuration, extensions(&host)).await?;
             let mcp = opened.as_ref().and_then(|opened| opened.listening);
             match (opened, sample) {
@@ -405,14 +406,14 @@ fn greeting(host: &Host, bound: &Bound, mcp: Option<SocketAddr>) -> anyhow::Resu
     let address = bound.grpc_address()?;
     let _ = writeln!(text, "gRPC on {address}");
     if let Some(admin) = bound.admin_address()? {
-        let _ = writeln!(text, "Admin on http://{admin}");
+        let _ = writeln!(text, "Admin on {}", value_parsers::http_url(&admin));
     }
     if let Some(mcp) = mcp {
         let _ = writeln!(text, "Sources of configuration can connect to {mcp}");
     }
-    let flag = match address == SocketAddr::from(([127, 0, 0, 1], DEFAULT_PORT)) {
+    let flag = match address.tcp() == Some(SocketAddr::from(([127, 0, 0, 1], DEFAULT_PORT))) {
         true => String::new(),
-        false => format!(" --address {}", value_parsers::reachable(address)),
+        false => format!(" --address {}", value_parsers::reachable(&address)),
     };
     let program = super::program();
     let _ =

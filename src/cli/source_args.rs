@@ -163,7 +163,7 @@ impl SourceArgs {
         let listener = listener.with_context(|| format!("--mcp-listen: cannot listen on {}", url.address))?;
         let address = listener.local_addr()?;
         if url.tls {
-            return Ok((Listener::with_tls(listener, self.security.server()?), address));
+            return Ok((Listener::from(listener).with_tls(self.security.server()?), address));
         }
         if !address.ip().is_loopback() {
             tracing::warn!(%address, "--mcp-listen without TLS: every client of this port can configure this program");

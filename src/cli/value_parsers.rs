@@ -2,11 +2,13 @@
 
 use std::{
     io,
-    net::{Ipv6Addr, SocketAddr, ToSocketAddrs as _},
+    net::{Ipv4Addr, Ipv6Addr, SocketAddr, ToSocketAddrs as _},
+    path::PathBuf,
     time::Duration,
 };
 
 use mixer_adapter_core::value::parse_duration;
+use mixer_adapter_net::ListenAddress;
 
 /// The reason why the value of a flag is invalid; clap adds the flag and the value.
 #[derive(Debug, thiserror::Error)]
@@ -25,6 +27,8 @@ pub(super) enum ValueError {
     Address(#[source] io::Error),
     #[error("the name has no address")]
     Unresolved,
+    #[error("write unix: and an absolute path, such as unix:/run/mixer-adapter.sock")]
+    UnixPath,
     #[error("write HOST:PORT, such as 127.0.0.1:9091, adapter.example.com:9091 or [::1]:9091")]
     Target,
     #[error("write mcp://HOST:PORT, or mcps:// for TLS")]
@@ -118,12 +122,46 @@ pub(super) fn target(text: &str) -> Result<String, ValueError> {
     }
 }
 
+/// Parses an address to listen on, or the path of a Unix socket.
+pub(super) fn listen_address(text: &str) -> Result<ListenAddress, ValueError> {
+    match text.strip_prefix(UNIX) {
+        Some(path) => unix_path(path).map(ListenAddress::Unix),
+        None => address(text).map(ListenAddress::Tcp),
+    }
+}
+
+/// Parses the address of a server: HOST:PORT, or the path of a Unix socket.
+pub(super) fn server(text: &str) -> Result<String, ValueError> {
+    match text.strip_prefix(UNIX) {
+        Some(path) => unix_path(path).map(|_| text.to_owned()),
+        None => target(text),
+    }
+}
+
+/// What the address of a Unix socket begins with.
+const UNIX: &str = "unix:";
+
+fn unix_path(path: &str) -> Result<PathBuf, ValueError> {
+    let path = path.strip_prefix("//").unwrap_or(path);
+    path.starts_with('/').then(|| path.into()).ok_or(ValueError::UnixPath)
+}
+
 /// The address to connect to a listener on this machine.
-pub(super) fn reachable(address: SocketAddr) -> SocketAddr {
-    match (address.ip().is_unspecified(), address.is_ipv4()) {
-        (false, _) => address,
-        (true, true) => SocketAddr::from(([127, 0, 0, 1], address.port())),
-        (true, false) => SocketAddr::from((Ipv6Addr::LOCALHOST, address.port())),
+pub(super) fn reachable(address: &ListenAddress) -> ListenAddress {
+    match address {
+        ListenAddress::Tcp(tcp) if tcp.ip().is_unspecified() => {
+            let ip = if tcp.is_ipv4() { Ipv4Addr::LOCALHOST.into() } else { Ipv6Addr::LOCALHOST.into() };
+            ListenAddress::Tcp(SocketAddr::new(ip, tcp.port()))
+        }
+        _ => address.clone(),
+    }
+}
+
+/// The URL of a server that speaks HTTP; a Unix socket has none.
+pub(super) fn http_url(address: &ListenAddress) -> String {
+    match address {
+        ListenAddress::Tcp(tcp) => format!("http://{tcp}"),
+        ListenAddress::Unix(_) => address.to_string(),
     }
 }
 

@@ -19,7 +19,6 @@ use axum::{
 };
 use futures_util::future::join_all;
 use prometheus_client::{encoding::text::encode, registry::Registry};
-use tokio::net::TcpListener;
 use tokio_util::sync::CancellationToken;
 
 use super::{Readiness, page};
@@ -71,12 +70,12 @@ const LIMITS: ConnectionLimits = ConnectionLimits {
 };
 
 /// Serves the admin port on the current runtime until `stop` is cancelled.
-pub(crate) async fn serve(listener: TcpListener, router: Router, stop: CancellationToken) {
-    let router = match listener.local_addr().is_ok_and(|address| address.ip().is_loopback()) {
+pub(crate) async fn serve(listener: Listener, router: Router, stop: CancellationToken) {
+    let router = match listener.address().is_ok_and(|address| address.is_local()) {
         true => router.layer(middleware::from_fn(check_origin)),
         false => router,
     };
-    Listener::from(listener).serve(LIMITS, &Workers::here(), move |_| router.clone(), stop).await;
+    listener.serve(LIMITS, &Workers::here(), move |_| router.clone(), stop).await;
 }
 
 /// Refuses requests that a page of another site makes through a browser on this machine: a loopback port trusts its clients.

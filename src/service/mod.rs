@@ -21,7 +21,7 @@ mod server;
 pub(crate) use admin::{serve as serve_admin, vitals};
 pub(crate) use grpc::adapter_services;
 pub use grpc::{GrpcService, HostMethods};
-pub use mixer_adapter_net::{Authorization, Tokens, TokensError, Workers};
+pub use mixer_adapter_net::{Authorization, ListenAddress, Tokens, TokensError, Workers};
 pub use readiness::{Pending, Readiness};
 pub use server::{Bound, Server, ServerError, ServerOptions};
 pub(crate) use server::{SERVICE_GROUPS, service_group};

@@ -1,13 +1,12 @@
 use std::{
     collections::HashMap,
     fmt, io,
-    net::SocketAddr,
     sync::{Arc, Mutex},
     time::Duration,
 };
 
 use axum::{Router, routing::any};
-use tokio::{net::TcpListener, runtime::Handle, time::Instant};
+use tokio::{runtime::Handle, time::Instant};
 use tokio_util::{sync::CancellationToken, task::TaskTracker};
 use tonic::service::Routes;
 use tower_layer::{Identity, Layer};
@@ -26,8 +25,8 @@ use mixer_adapter_config::stream::metrics::McpMetrics;
 use mixer_adapter_engine::{ConfigStatus, Mixer, RequestLimits};
 use mixer_adapter_host::{Host, session::STEPS_TO_EXPIRE};
 use mixer_adapter_net::{
-    Authorization, Connection, ConnectionLimits, HttpService, LimitHits, Listener, OwnThread, Protocol,
-    Workers, tls,
+    Authorization, Connection, ConnectionLimits, HttpService, LimitHits, ListenAddress, Listener, OwnThread,
+    Protocol, Workers, tls,
 };
 
 /// Limits of a server on connections and calls.
@@ -124,7 +123,7 @@ pub enum ServerError {
     #[error("cannot listen on {address}")]
     Listen {
         /// The address.
-        address: SocketAddr,
+        address: ListenAddress,
         /// The reason.
         source: io::Error,
     },
@@ -229,23 +228,28 @@ impl Server {
     ///
     /// # Errors
     /// An address that cannot be listened on.
-    pub async fn bind(self, grpc: SocketAddr, admin: Option<SocketAddr>) -> Result<Bound, ServerError> {
-        let bind = async |address| {
-            TcpListener::bind(address).await.map_err(|source| ServerError::Listen { address, source })
+    pub async fn bind(
+        self,
+        grpc: impl Into<ListenAddress>,
+        admin: Option<ListenAddress>,
+    ) -> Result<Bound, ServerError> {
+        let bind = async |address| match Listener::bind(&address).await {
+            Ok(listener) => Ok(listener),
+            Err(source) => Err(ServerError::Listen { address, source }),
         };
         let admin = match admin {
             Some(address) => Some(bind(address).await?),
             None => None,
         };
-        Ok(Bound { grpc: bind(grpc).await?, admin, server: self })
+        Ok(Bound { grpc: bind(grpc.into()).await?, admin, server: self })
     }
 }
 
 /// A server that listens; it accepts connections once it [runs](Self::run).
 #[derive(Debug)]
 pub struct Bound {
-    grpc: TcpListener,
-    admin: Option<TcpListener>,
+    grpc: Listener,
+    admin: Option<Listener>,
     server: Server,
 }
 
@@ -254,16 +258,16 @@ impl Bound {
     ///
     /// # Errors
     /// Those of the system.
-    pub fn grpc_address(&self) -> io::Result<SocketAddr> {
-        self.grpc.local_addr()
+    pub fn grpc_address(&self) -> io::Result<ListenAddress> {
+        self.grpc.address()
     }
 
     /// Returns the admin address, with the port that the system chose for port 0.
     ///
     /// # Errors
     /// Those of the system.
-    pub fn admin_address(&self) -> io::Result<Option<SocketAddr>> {
-        self.admin.as_ref().map(TcpListener::local_addr).transpose()
+    pub fn admin_address(&self) -> io::Result<Option<ListenAddress>> {
+        self.admin.as_ref().map(Listener::address).transpose()
     }
 
     /// Serves until `stop` is cancelled, then ends in order: not ready, no new connections, calls in flight finish,
@@ -289,7 +293,7 @@ impl Bound {
         L: Layer<GrpcService, Service: HttpService> + Clone + Send + 'static,
     {
         let Server { host, mixer, config, options, readiness, additional, tls, authorization } = self.server;
-        if !authorization.authenticates() && !is_loopback(&self.grpc) {
+        if !authorization.authenticates() && !is_local(&self.grpc) {
             tracing::warn!(
                 "clients of the gRPC port are not authenticated, and it is open to other machines: see --tls-client-ca-file and --token-file"
             );
@@ -303,7 +307,7 @@ impl Bound {
         }
         let mut rpcs = HashMap::from(backend::methods(&host));
         rpcs.extend(mixer.iter().flat_map(super::mixer::methods));
-        let explains = |listener: &TcpListener| options.explain || is_loopback(listener);
+        let explains = |listener: &Listener| options.explain || is_local(listener);
         rpcs.extend(mixer.iter().filter(|_| explains(&self.grpc)).flat_map(explain::methods));
         let max_instances =
             mixer.as_ref().map_or_else(RequestLimits::default, |mixer| *mixer.limits()).instances;
@@ -341,13 +345,12 @@ impl Bound {
                 None => Router::new().route("/explain", any(explain::refusal)),
             };
             let (router, draining) = (admin::router(admin, explain), draining.clone());
-            // Sockets belong to the runtime that polls them.
-            let listener = listener.into_std().map_err(ServerError::Admin)?;
             let thread = OwnThread::start("admin").map_err(ServerError::Admin)?;
             let runtime = thread.runtime().clone();
             let serve = async move {
                 let _thread = thread;
-                match TcpListener::from_std(listener) {
+                // Sockets belong to the runtime that polls them.
+                match listener.moved() {
                     Ok(listener) => admin::serve(listener, router, draining).await,
                     Err(error) => tracing::error!(%error, "the admin port cannot be served"),
                 }
@@ -371,8 +374,8 @@ impl Bound {
             });
         }
         let listener = match tls {
-            Some(tls) => Listener::with_tls(self.grpc, tls),
-            None => Listener::from(self.grpc),
+            Some(tls) => self.grpc.with_tls(tls),
+            None => self.grpc,
         };
         let serve = listener.count_limits(hits).serve(
             options.connection_limits(),
@@ -458,8 +461,8 @@ fn reflection(host: &Host, additional: &[AdditionalServices]) -> Result<Routes, 
 const MAX_NAME_REQUEST: usize = 16 << 10;
 
 /// Whether only this machine can connect.
-fn is_loopback(listener: &TcpListener) -> bool {
-    listener.local_addr().is_ok_and(|address| address.ip().is_loopback())
+fn is_local(listener: &Listener) -> bool {
+    listener.address().is_ok_and(|address| address.is_local())
 }
 
 /// How often idle handlers are closed if sessions never expire.

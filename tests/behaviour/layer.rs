@@ -83,7 +83,7 @@ async fn a_layer_receives_every_grpc_request_first_and_may_answer_it() {
     let host = Arc::new(Host::new(adapters, TableLimits::default(), Closing::on(Handle::current())));
     let any_port = SocketAddr::from(([127, 0, 0, 1], 0));
     let bound = Server::new(host, ServerOptions::default()).bind(any_port, None).await.unwrap();
-    let address = bound.grpc_address().unwrap();
+    let address = bound.grpc_address().unwrap().tcp().unwrap();
     let (stop, gate) = (CancellationToken::new(), Gate { refused: HEALTH, ..Gate::default() });
     let (stopped, layer) = (stop.clone(), gate.clone());
     let server = tokio::spawn(async move { bound.run_with_layer(&Workers::here(), layer, stopped).await });

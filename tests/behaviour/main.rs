@@ -18,3 +18,4 @@ mod security;
 mod sessions;
 #[path = "../support/mod.rs"]
 mod support;
+mod unix_sockets;

@@ -20,7 +20,7 @@ async fn serve() -> (String, CancellationToken) {
     let adapters = Adapters::builder(Handle::current()).add::<Probe>().build().unwrap();
     let host = Arc::new(Host::new(adapters, TableLimits::default(), Closing::on(Handle::current())));
     let server = Server::new(host, ServerOptions::default());
-    let bound = server.bind(([127, 0, 0, 1], 0).into(), None).await.unwrap();
+    let bound = server.bind(std::net::SocketAddr::from(([127, 0, 0, 1], 0)), None).await.unwrap();
     let address = bound.grpc_address().unwrap().to_string();
     let stop = CancellationToken::new();
     let stopped = stop.clone();

@@ -63,8 +63,9 @@ impl Serving {
     /// Serves a server of that host.
     pub async fn server(workers: &Workers, host: Arc<Host>, server: Server) -> Self {
         let local = SocketAddr::from(([127, 0, 0, 1], 0));
-        let bound = server.bind(local, Some(local)).await.unwrap();
+        let bound = server.bind(local, Some(local.into())).await.unwrap();
         let (grpc, admin) = (bound.grpc_address().unwrap(), bound.admin_address().unwrap().unwrap());
+        let (grpc, admin) = (grpc.tcp().unwrap(), admin.tcp().unwrap());
         let (stop, workers) = (CancellationToken::new(), workers.clone());
         let stopped = stop.clone();
         let task = tokio::spawn(async move { bound.run(&workers, stopped).await });

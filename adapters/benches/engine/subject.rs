@@ -38,6 +38,8 @@ async fn serve(address: tokio::sync::oneshot::Sender<SocketAddr>) {
     let host = rules::host(&runtime);
     let server = Server::new(host, ServerOptions::default()).mixer(Arc::new(mixer));
     let bound = server.bind(SocketAddr::from(([127, 0, 0, 1], 0)), None).await.expect("a free port");
-    address.send(bound.grpc_address().expect("bound")).expect("somebody waits for it");
+    address
+        .send(bound.grpc_address().ok().and_then(|bound| bound.tcp()).expect("bound"))
+        .expect("somebody waits for it");
     bound.run(&Workers::here(), CancellationToken::new()).await.expect("the server runs");
 }

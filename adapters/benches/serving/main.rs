@@ -50,6 +50,8 @@ async fn serve_ours(address: tokio::sync::oneshot::Sender<SocketAddr>) {
     let host = Arc::new(Host::new(adapters, TableLimits::default(), Closing::on(runtime)));
     let server = Server::new(host, ServerOptions::default());
     let bound = server.bind(SocketAddr::from(([127, 0, 0, 1], 0)), None).await.expect("a free port");
-    address.send(bound.grpc_address().expect("bound")).expect("somebody waits for it");
+    address
+        .send(bound.grpc_address().ok().and_then(|bound| bound.tcp()).expect("bound"))
+        .expect("somebody waits for it");
     bound.run(&Workers::here(), CancellationToken::new()).await.expect("the server runs");
 }

@@ -60,9 +60,9 @@ pub struct ConnectionLimits {
 pub struct Connection {
     /// Number of the connection, from 1, unique on its port.
     pub id: u64,
-    /// Our address.
+    /// Our address; `None` for a Unix socket.
     pub local: Option<SocketAddr>,
-    /// The peer's address.
+    /// The peer's address; `None` for a Unix socket.
     pub remote: Option<SocketAddr>,
     /// The identity in the peer's certificate; `None` without TLS or without a certificate.
     pub identity: Option<tls::Identity>,

@@ -1,19 +1,20 @@
-use std::{fmt, future::pending, io, net::SocketAddr, sync::Arc, time::Duration};
+use std::{fmt, future::pending, io, sync::Arc, time::Duration};
 
-use tokio::net::{TcpListener, TcpStream};
+use tokio::net::TcpListener;
 use tokio_util::{sync::CancellationToken, task::TaskTracker};
 
 use crate::{
     Limit, LimitHits, Workers,
     connection::{Connection, ConnectionLimits, HttpService, serve_stream},
     connections::{Connections, OpenConnection},
+    socket::{ListenAddress, Socket, Stream, attach},
     tls,
 };
 
-/// A listening socket, in the clear or with TLS.
+/// A listening socket, TCP or Unix, in the clear or with TLS.
 #[derive(Debug)]
 pub struct Listener {
-    tcp: TcpListener,
+    socket: Socket,
     tls: Option<Arc<tls::Server>>,
     hits: Arc<LimitHits>,
 }
@@ -21,14 +22,14 @@ pub struct Listener {
 impl From<TcpListener> for Listener {
     /// Serves every client, in the clear.
     fn from(tcp: TcpListener) -> Self {
-        Self { tcp, tls: None, hits: Arc::default() }
+        Self::new(Socket::Tcp(tcp))
     }
 }
 
 impl fmt::Display for Listener {
     /// The address.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self.local_addr() {
+        match self.address() {
             Ok(address) => address.fmt(f),
             Err(error) => error.fmt(f),
         }
@@ -36,9 +37,31 @@ impl fmt::Display for Listener {
 }
 
 impl Listener {
-    /// Serves mutual TLS.
-    pub fn with_tls(tcp: TcpListener, tls: Arc<tls::Server>) -> Self {
-        Self { tcp, tls: Some(tls), hits: Arc::default() }
+    /// Listens on an address. The file of a Unix socket can be used by this user only; it replaces the socket of a process that has
+    /// ended, and is removed when the listener is dropped.
+    ///
+    /// # Errors
+    /// An address that cannot be listened on, such as one that is in use.
+    pub async fn bind(address: &ListenAddress) -> io::Result<Self> {
+        Socket::bind(address).await.map(Self::new)
+    }
+
+    fn new(socket: Socket) -> Self {
+        Self { socket, tls: None, hits: Arc::default() }
+    }
+
+    /// Serves TLS.
+    #[must_use]
+    pub fn with_tls(self, tls: Arc<tls::Server>) -> Self {
+        Self { tls: Some(tls), ..self }
+    }
+
+    /// Moves the socket to the current runtime, which then accepts connections.
+    ///
+    /// # Errors
+    /// Those of the system.
+    pub fn moved(self) -> io::Result<Self> {
+        Ok(Self { socket: self.socket.moved()?, ..self })
     }
 
     /// Counts in `hits` how often the limits of connections and calls are hit.
@@ -52,8 +75,8 @@ impl Listener {
     ///
     /// # Errors
     /// Those of the system.
-    pub fn local_addr(&self) -> io::Result<SocketAddr> {
-        self.tcp.local_addr()
+    pub fn address(&self) -> io::Result<ListenAddress> {
+        self.socket.address()
     }
 
     /// Returns the TLS of the listener; `None` in the clear.
@@ -94,7 +117,7 @@ impl Listener {
             () = periods => {}
             () = stop.cancelled() => {}
         }
-        drop(self.tcp);
+        drop(self.socket);
         connections.close();
         if !connections.is_empty() {
             tracing::info!(connections = connections.len(), "draining connections");
@@ -111,11 +134,7 @@ impl Listener {
         }
         let mut id = 0;
         loop {
-            let accepted = self.tcp.accept().await.and_then(|(stream, peer)| {
-                stream.set_nodelay(true)?;
-                Ok((stream.into_std()?, peer.ip()))
-            });
-            let (stream, address) = match accepted {
+            let (stream, address) = match self.socket.accept().await {
                 Ok(accepted) => accepted,
                 Err(error) => {
                     // Perhaps there are no file descriptors left, of which silent connections hold some.
@@ -125,7 +144,9 @@ impl Listener {
                     continue;
                 }
             };
-            if port.limits.max_connections_per_peer.is_some_and(|max| port.open.count_from(address) >= max) {
+            if let (Some(max), Some(address)) = (port.limits.max_connections_per_peer, address)
+                && port.open.count_from(address) >= max
+            {
                 port.open.hit(Limit::ConnectionsPerPeer);
                 tracing::debug!(%address, "connection refused: its address has too many");
                 continue;
@@ -134,10 +155,10 @@ impl Listener {
             id += 1;
             let port = port.clone();
             let worker = workers.choose();
-            let open = port.open.open(id, Some(address), worker.clone());
+            let open = port.open.open(id, address, worker.clone());
             worker.spawn(connections, move || async move {
                 // On the worker's runtime, which polls the stream.
-                match TcpStream::from_std(stream) {
+                match attach(stream) {
                     Ok(stream) => port.serve(stream, id, &open).await,
                     Err(error) => tracing::warn!(%error, "serving a connection failed"),
                 }
@@ -180,11 +201,14 @@ impl<M> Port<M> {
         }
     }
 
-    async fn serve<S: HttpService>(self, stream: TcpStream, id: u64, open: &OpenConnection)
+    async fn serve<S: HttpService>(self, stream: Stream, id: u64, open: &OpenConnection)
     where
         M: Fn(&Connection) -> S,
     {
-        let (local, remote) = (stream.local_addr().ok(), stream.peer_addr().ok());
+        let (local, remote) = match &stream {
+            Stream::Left(tcp) => (tcp.local_addr().ok(), tcp.peer_addr().ok()),
+            Stream::Right(_) => (None, None),
+        };
         let state = &open.0;
         let mut connection = Connection { id, local, remote, identity: None, state: state.clone() };
         let Some(tls) = &self.tls else {

@@ -45,8 +45,8 @@ pub(super) struct Call {
     #[arg(long, value_name = "FILE|BASE64", conflicts_with = "template")]
     descriptor: Option<String>,
 
-    /// The server of the adapter
-    #[arg(long, value_name = "HOST:PORT", default_value = "127.0.0.1:9091", env = "MIXER_ADAPTER_ADDRESS", value_parser = value_parsers::target)]
+    /// The server of the adapter; HOST:PORT, or unix:/PATH
+    #[arg(long, value_name = "ADDRESS", default_value = "127.0.0.1:9091", env = "MIXER_ADAPTER_ADDRESS", value_parser = value_parsers::server)]
     address: String,
 
     /// The adapter of this program that --config configures; without --config, with an empty configuration

@@ -20,8 +20,8 @@ use mixer_adapter_engine::{
 /// The address of a Mixer, and options of requests to it.
 #[derive(Debug, Args)]
 pub(super) struct MixerArgs {
-    /// The Mixer: this program's `serve`, or a real one
-    #[arg(long, value_name = "HOST:PORT", default_value = "127.0.0.1:9091", env = "MIXER_ADAPTER_ADDRESS", value_parser = value_parsers::target)]
+    /// The Mixer: this program's `serve`, or a real one; HOST:PORT, or unix:/PATH
+    #[arg(long, value_name = "ADDRESS", default_value = "127.0.0.1:9091", env = "MIXER_ADAPTER_ADDRESS", value_parser = value_parsers::server)]
     address: String,
 
     /// Deadline of the request, which is also sent to the server; 0 for none

@@ -6,7 +6,6 @@ use std::{
 use axum::{Json, extract::State, routing::get};
 use prometheus_client::registry::Registry;
 use serde::Serialize;
-use tokio::net::TcpListener;
 use tokio_util::sync::CancellationToken;
 
 use crate::service::{self, Readiness};
@@ -14,10 +13,11 @@ use mixer_adapter_config::stream::{
     metrics::McpMetrics,
     source::{ConfigServer, PeerStatus},
 };
+use mixer_adapter_net::Listener;
 
 /// Serves the admin port of a source: its collections, and the versions that each sink has. Specs are not shown.
 pub(super) async fn serve(
-    listener: TcpListener,
+    listener: Listener,
     name: String,
     source: ConfigServer,
     readiness: Readiness,

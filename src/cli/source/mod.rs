@@ -1,10 +1,10 @@
 mod admin;
 
-use std::{fs, net::SocketAddr, path::PathBuf, process::ExitCode, time::Duration};
+use std::{fs, path::PathBuf, process::ExitCode, time::Duration};
 
 use anyhow::Context as _;
 use clap::Args;
-use tokio::{net::TcpListener, time};
+use tokio::time;
 use tokio_util::{sync::CancellationToken, task::TaskTracker};
 use tonic::service::Routes;
 
@@ -20,11 +20,12 @@ use mixer_adapter_config::{
     ConfigUrl, ListenUrl, Types, mcp,
     source::FileSource,
     stream::{
-        DialOptions, Listener, Peer, Rate, ServiceOptions, listen,
+        DialOptions, Peer, Rate, ServiceOptions, listen,
         source::{Catalogue, ConfigServer, ConfigServerOptions, feed},
     },
     xds,
 };
+use mixer_adapter_net::{ListenAddress, Listener};
 
 pub(super) const EXAMPLES: &str = "\
 Examples:
@@ -45,9 +46,9 @@ pub(super) struct Source {
     #[arg(long, value_name = "HOST:PORT", default_value = "127.0.0.1:9901", env = "MIXER_ADAPTER_LISTEN")]
     listen: ListenUrl,
 
-    /// Address of the admin port, plain HTTP: /healthz /readyz /metrics /config [default: none]
-    #[arg(long, value_name = "HOST:PORT", env = "MIXER_ADAPTER_ADMIN", value_parser = value_parsers::address)]
-    admin: Option<SocketAddr>,
+    /// Address of the admin port, plain HTTP: /healthz /readyz /metrics /config. HOST:PORT, or unix:/PATH [default: none]
+    #[arg(long, value_name = "ADDRESS", env = "MIXER_ADAPTER_ADMIN", value_parser = value_parsers::listen_address)]
+    admin: Option<ListenAddress>,
 
     /// A sink to connect to, mcp://HOST:PORT, or mcps:// for TLS; can be repeated
     #[arg(
@@ -147,10 +148,10 @@ impl Source {
             Catalogue::default().open(),
             ConfigServerOptions { requests: per_second(self.max_requests), ..ConfigServerOptions::default() },
         );
-        let listener = bind(self.listen.address).await?;
-        let address = listener.local_addr()?;
-        let listener = self.secured(listener, address)?;
-        let admin = match self.admin {
+        let listener = bind(&self.listen.address.into()).await?;
+        let address = listener.address()?;
+        let listener = self.secured(listener, &address)?;
+        let admin = match &self.admin {
             Some(address) => Some(bind(address).await?),
             None => None,
         };
@@ -160,7 +161,7 @@ impl Source {
         let cut = CancellationToken::new();
         let tasks = TaskTracker::new();
         // A closed stdout must not stop the server.
-        let _ = super::print(&self.greeting(address, admin.as_ref())?);
+        let _ = super::print(&self.greeting(&address, admin.as_ref())?);
 
         tokio::spawn(feed(source.clone(), files, types));
         let readiness = Readiness::default();
@@ -194,14 +195,14 @@ impl Source {
         Ok(())
     }
 
-    fn secured(&self, listener: TcpListener, address: SocketAddr) -> Result<Listener, UsageError> {
+    fn secured(&self, listener: Listener, address: &ListenAddress) -> Result<Listener, UsageError> {
         if self.listen.tls {
-            return Ok(Listener::with_tls(listener, self.security.server()?));
+            return Ok(listener.with_tls(self.security.server()?));
         }
-        if !address.ip().is_loopback() {
+        if !address.is_local() {
             tracing::warn!(%address, "--listen without TLS: every client of this port can read the configuration");
         }
-        Ok(listener.into())
+        Ok(listener)
     }
 
     /// The gRPC services for sinks.
@@ -215,10 +216,10 @@ impl Source {
     }
 
     /// The source and its addresses.
-    fn greeting(&self, address: SocketAddr, admin: Option<&TcpListener>) -> anyhow::Result<String> {
+    fn greeting(&self, address: &ListenAddress, admin: Option<&Listener>) -> anyhow::Result<String> {
         let mut lines = vec![format!("Serving {}", self.config), format!("gRPC on {address}")];
         if let Some(admin) = admin {
-            lines.push(format!("Admin on http://{}", admin.local_addr()?));
+            lines.push(format!("Admin on {}", value_parsers::http_url(&admin.address()?)));
         }
         let look = if self.listen.tls { "serve --config mcps" } else { "watch mcp" };
         let reached = value_parsers::reachable(address);
@@ -240,6 +241,6 @@ fn sink(text: &str) -> Result<ConfigUrl, ValueError> {
     }
 }
 
-async fn bind(address: SocketAddr) -> anyhow::Result<TcpListener> {
-    TcpListener::bind(address).await.with_context(|| format!("cannot listen on {address}"))
+async fn bind(address: &ListenAddress) -> anyhow::Result<Listener> {
+    Listener::bind(address).await.with_context(|| format!("cannot listen on {address}"))
 }

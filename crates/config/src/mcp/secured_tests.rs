@@ -58,7 +58,7 @@ async fn serve(source: &ConfigServer, security: Arc<tls::Server>) -> (SocketAddr
     let address = listener.local_addr().unwrap();
     let services = source::mount(Routes::default(), source, &source::default_options());
     let stop = CancellationToken::new();
-    tokio::spawn(listen(Listener::with_tls(listener, security), services, stop.clone()));
+    tokio::spawn(listen(Listener::from(listener).with_tls(security), services, stop.clone()));
     (address, stop.drop_guard())
 }
 
@@ -137,7 +137,7 @@ async fn a_source_that_dials_a_sink_over_tls_configures_it() {
     let security = tls::Server::new(credentials(&files, &authority, &[SINK]), access).unwrap();
     let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
     let address = listener.local_addr().unwrap();
-    let sink = StreamSource::listen(Listener::with_tls(listener, security), &settings());
+    let sink = StreamSource::listen(Listener::from(listener).with_tls(security), &settings());
     assert_eq!(sink.name(), format!("sources that dial mcps://{address}"));
     let mut offers = start(sink);
 

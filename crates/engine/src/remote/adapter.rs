@@ -108,7 +108,7 @@ impl RemoteAdapter {
         within(deadline, self.attempt(path, exchange::frame(request)?, deadline)).await
     }
 
-    /// The address as `host:port`.
+    /// The address as `host:port` or `unix:/path`.
     pub(super) fn address(&self) -> String {
         self.balancer.address()
     }

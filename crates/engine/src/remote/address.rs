@@ -1,6 +1,8 @@
 use std::{
+    fmt,
     net::{IpAddr, SocketAddr},
     num::NonZeroU16,
+    path::PathBuf,
 };
 
 /// A `connection.address` that cannot be parsed. The texts follow the name of the field.
@@ -10,8 +12,10 @@ pub(super) enum AddressError {
     Missing,
     #[error("{address:?} names a DNS server, which is not supported; write {scheme}:///host:port")]
     Resolver { address: String, scheme: String },
-    #[error("{0:?} has an unknown scheme; write host:port or dns:///host:port")]
+    #[error("{0:?} has an unknown scheme; write host:port, dns:///host:port or unix:/path")]
     Scheme(String),
+    #[error("{0:?} has no absolute path; write unix:/path")]
+    UnixPath(String),
     #[error("{0:?} is not host:port")]
     HostPort(String),
     #[error("{0:?} has no port; write host:port")]
@@ -24,7 +28,16 @@ pub(super) enum AddressError {
 
 /// A handler's `connection.address`.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) struct Address {
+pub(super) enum Address {
+    /// A TCP port of a host.
+    Host(HostAddress),
+    /// The path of a Unix socket.
+    Unix(PathBuf),
+}
+
+/// A TCP port of a host.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) struct HostAddress {
     /// A name or an IP address, without brackets.
     pub(super) host: String,
     pub(super) port: u16,
@@ -37,11 +50,51 @@ pub(super) struct Address {
 const DNS_PORT: u16 = 443;
 
 impl Address {
-    /// Parses `host:port`, `dns:///host:port` or `passthrough:///host:port`.
+    /// Parses `host:port`, `dns:///host:port`, `passthrough:///host:port`, `unix:/path` or `unix:///path`.
     pub(super) fn parse(text: &str) -> Result<Self, AddressError> {
         if text.is_empty() {
             return Err(AddressError::Missing);
         }
+        if let Some(path) = text.strip_prefix("unix:") {
+            let path = path.strip_prefix("//").unwrap_or(path);
+            return match path.starts_with('/') {
+                true => Ok(Self::Unix(path.into())),
+                false => Err(AddressError::UnixPath(text.to_owned())),
+            };
+        }
+        HostAddress::parse(text).map(Self::Host)
+    }
+
+    /// Returns the host for the name in a certificate and for `:authority`; `localhost` for a Unix socket.
+    pub(super) fn host(&self) -> &str {
+        match self {
+            Self::Host(address) => &address.host,
+            Self::Unix(_) => LOCALHOST,
+        }
+    }
+
+    /// Formats the `:authority` of requests.
+    pub(super) fn authority(&self) -> String {
+        match self {
+            Self::Host(address) => address.to_string(),
+            Self::Unix(_) => LOCALHOST.to_owned(),
+        }
+    }
+}
+
+impl fmt::Display for Address {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Host(address) => address.fmt(f),
+            Self::Unix(path) => write!(f, "unix:{}", path.display()),
+        }
+    }
+}
+
+const LOCALHOST: &str = "localhost";
+
+impl HostAddress {
+    fn parse(text: &str) -> Result<Self, AddressError> {
         let (scheme, rest) = text.split_once("://").unwrap_or(("", text));
         let host_and_port = match scheme {
             "" => rest,
@@ -62,25 +115,27 @@ impl Address {
             None => return Err(AddressError::MissingPort(text.to_owned())),
         };
         // As in Go, an empty host is the local host.
-        let host = if host.is_empty() { "localhost" } else { host };
+        let host = if host.is_empty() { LOCALHOST } else { host };
         if !is_host(host) {
             return Err(AddressError::Host(text.to_owned()));
         }
         Ok(Self { host: host.to_owned(), port, spread })
     }
 
-    /// Formats host and port as in a URI.
-    pub(super) fn authority(&self) -> String {
-        match self.host.contains(':') {
-            true => format!("[{}]:{}", self.host, self.port),
-            false => format!("{}:{}", self.host, self.port),
-        }
-    }
-
     /// Returns the socket address if the host is an IP address.
     pub(super) fn literal(&self) -> Option<SocketAddr> {
         let ip: IpAddr = self.host.parse().ok()?;
         Some(SocketAddr::new(ip, self.port))
+    }
+}
+
+impl fmt::Display for HostAddress {
+    /// Formats host and port as in a URI.
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self.host.contains(':') {
+            true => write!(f, "[{}]:{}", self.host, self.port),
+            false => write!(f, "{}:{}", self.host, self.port),
+        }
     }
 }
 
@@ -112,7 +167,10 @@ mod tests {
     use super::*;
 
     fn parse(text: &str) -> Result<(String, bool), AddressError> {
-        Address::parse(text).map(|address| (address.authority(), address.spread))
+        Address::parse(text).map(|address| {
+            let spread = matches!(&address, Address::Host(address) if address.spread);
+            (address.to_string(), spread)
+        })
     }
 
     #[test]
@@ -127,6 +185,8 @@ mod tests {
             ("dns:///adapter:9091", "adapter:9091", true),
             ("dns:///adapter", "adapter:443", true),
             ("dns:///[::1]", "[::1]:443", true),
+            ("unix:/run/adapter.sock", "unix:/run/adapter.sock", false),
+            ("unix:///run/adapter.sock", "unix:/run/adapter.sock", false),
         ] {
             assert_eq!(parse(text), Ok((authority.to_owned(), spread)), "{text}");
         }
@@ -144,7 +204,8 @@ mod tests {
             ("::1:9091", "is not host:port"),
             ("[adapter]:9091", "is not host:port"),
             ("http://adapter:9091", "unknown scheme"),
-            ("unix:///run/adapter", "unknown scheme"),
+            ("unix:adapter.sock", "no absolute path"),
+            ("unix://host/adapter.sock", "no absolute path"),
             ("dns://10.0.0.1/adapter:9091", "names a DNS server"),
             ("ad apter:9091", "not a host name"),
             ("user@adapter:9091", "not a host name"),

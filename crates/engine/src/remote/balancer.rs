@@ -12,6 +12,7 @@ use tokio_util::sync::{CancellationToken, DropGuard};
 use tonic::Status;
 
 use super::{
+    address::{Address, HostAddress},
     exchange::Sender,
     link::{Dialer, Link},
 };
@@ -22,7 +23,8 @@ use super::{
 pub(super) struct Balancer {
     dialer: Arc<Dialer>,
     runtime: Handle,
-    spread: bool,
+    /// The host to each of whose addresses a connection is made; `None` for a single connection.
+    spread: Option<HostAddress>,
     links: watch::Sender<Links>,
     started: Once,
     turn: AtomicUsize,
@@ -80,7 +82,12 @@ impl Balancer {
     pub(super) fn new(dialer: Dialer, runtime: Handle, sticky: bool) -> Self {
         let retired = CancellationToken::new();
         Self {
-            spread: dialer.address.spread && dialer.address.literal().is_none() && !sticky,
+            spread: match &dialer.address {
+                Address::Host(host) if host.spread && host.literal().is_none() && !sticky => {
+                    Some(host.clone())
+                }
+                _ => None,
+            },
             dialer: Arc::new(dialer),
             runtime,
             links: watch::Sender::default(),
@@ -114,7 +121,7 @@ impl Balancer {
     }
 
     pub(super) fn address(&self) -> String {
-        self.dialer.address.authority()
+        self.dialer.address.to_string()
     }
 
     /// Waits until a connection is up.
@@ -131,9 +138,9 @@ impl Balancer {
                 links: self.links.clone(),
                 retired: self.retired.clone(),
             };
-            match self.spread {
-                true => self.runtime.spawn(task.run_all()),
-                false => self.runtime.spawn(task.run_one(0, None, self.retired.clone())),
+            match self.spread.clone() {
+                Some(host) => self.runtime.spawn(task.run_all(host)),
+                None => self.runtime.spawn(task.run_one(0, None, self.retired.clone())),
             };
         });
     }
@@ -160,13 +167,13 @@ impl LinkTask {
     }
 
     /// Maintains a link to each address of the name; resolves the name again at intervals, and while a link is down.
-    async fn run_all(self) {
+    async fn run_all(self, host: HostAddress) {
         let mut open: BTreeMap<SocketAddr, DropGuard> = BTreeMap::new();
         let mut number = 0;
         let mut changes = self.links.subscribe();
         let mut delays = self.dialer.options.reconnect.delays();
         loop {
-            let again = match self.dialer.resolve().await {
+            let again = match self.dialer.resolve(&host).await {
                 Ok(addresses) => {
                     delays.reset();
                     open.retain(|address, _| addresses.contains(address));

@@ -7,12 +7,20 @@ use std::{
 };
 
 use hyper_util::rt::{TokioExecutor, TokioIo, TokioTimer};
-use tokio::{net::TcpStream, time::Instant};
+use tokio::{
+    net::{TcpStream, UnixStream},
+    time::Instant,
+};
 use tokio_util::sync::CancellationToken;
 
-use super::{Options, address::Address, exchange::Sender, security::Security};
+use super::{
+    Options,
+    address::{Address, HostAddress},
+    exchange::Sender,
+    security::Security,
+};
 use mixer_adapter_host::handler::BoxFuture;
-use mixer_adapter_net::tls::TlsError;
+use mixer_adapter_net::{Stream, tls::TlsError};
 
 /// The state of one connection.
 #[derive(Clone, Debug)]
@@ -95,7 +103,7 @@ impl Dialer {
                     });
                 }
                 Err(error) => {
-                    tracing::debug!(address = self.address.authority(), %error, "connecting to the adapter failed");
+                    tracing::debug!(address = %self.address, %error, "connecting to the adapter failed");
                     publish(Link::Down(error.to_string().into()));
                 }
             }
@@ -113,7 +121,6 @@ impl Dialer {
                 return self.handshake(transport.connect()).await;
             }
             let stream = self.stream(to).await?;
-            stream.set_nodelay(true)?;
             match &self.security {
                 None => self.handshake(stream).await,
                 Some(security) => self.handshake(security.connect(stream).await?).await,
@@ -122,26 +129,30 @@ impl Dialer {
         tokio::time::timeout(within, connected).await.unwrap_or(Err(ConnectError::Timeout(within)))
     }
 
-    /// Finds the addresses of the name.
-    pub(super) async fn resolve(&self) -> Result<Vec<SocketAddr>, ConnectError> {
-        let (Address { host, port, .. }, within) = (&self.address, self.options.connect_timeout);
+    /// Finds the addresses of a host.
+    pub(super) async fn resolve(&self, host: &HostAddress) -> Result<Vec<SocketAddr>, ConnectError> {
+        let (HostAddress { host, port, .. }, within) = (host, self.options.connect_timeout);
         match tokio::time::timeout(within, self.options.resolver.resolve(host, *port)).await {
             Ok(found) => found.map_err(|source| ConnectError::Resolve { host: host.clone(), source }),
             Err(_) => Err(ConnectError::Timeout(within)),
         }
     }
 
-    async fn stream(&self, to: Option<SocketAddr>) -> Result<TcpStream, ConnectError> {
-        let addresses = match to {
-            Some(address) => vec![address],
-            None => self.resolve().await?,
+    async fn stream(&self, to: Option<SocketAddr>) -> Result<Stream, ConnectError> {
+        let addresses = match (to, &self.address) {
+            (Some(address), _) => vec![address],
+            (None, Address::Host(host)) => self.resolve(host).await?,
+            (None, Address::Unix(path)) => return Ok(Stream::Right(UnixStream::connect(path).await?)),
         };
         // One that does not answer leaves time for the others.
         let within = self.options.connect_timeout / u32::try_from(addresses.len()).unwrap_or(u32::MAX);
         let mut failures = Vec::new();
         for address in addresses {
             match tokio::time::timeout(within, TcpStream::connect(address)).await {
-                Ok(Ok(stream)) => return Ok(stream),
+                Ok(Ok(stream)) => {
+                    stream.set_nodelay(true)?;
+                    return Ok(Stream::Left(stream));
+                }
                 Ok(Err(error)) => failures.push(format!("{address}: {error}")),
                 Err(_) => failures.push(format!("{address} did not answer within {within:?}")),
             }
@@ -165,9 +176,9 @@ impl Dialer {
 
 fn log_end(address: &Address, ended: hyper::Result<()>) {
     match ended {
-        Ok(()) => tracing::debug!(address = address.authority(), "connection to the adapter ended"),
+        Ok(()) => tracing::debug!(%address, "connection to the adapter ended"),
         Err(error) => {
-            tracing::debug!(address = address.authority(), %error, "connection to the adapter broken");
+            tracing::debug!(%address, %error, "connection to the adapter broken");
         }
     }
 }

@@ -1,6 +1,10 @@
 use std::{sync::Arc, time::Duration};
 
-use tokio::{net::TcpStream, time};
+use tokio::{
+    io::{AsyncRead, AsyncWrite},
+    net::TcpStream,
+    time,
+};
 use tokio_rustls::{
     TlsConnector,
     rustls::{ClientConfig, crypto::ring, pki_types::ServerName},
@@ -12,7 +16,7 @@ use super::{
 };
 
 /// A connection over TLS.
-pub type TlsStream = tokio_rustls::client::TlsStream<TcpStream>;
+pub type TlsStream<S = TcpStream> = tokio_rustls::client::TlsStream<S>;
 
 /// The dialing end of TLS.
 #[derive(Debug)]
@@ -45,12 +49,12 @@ impl Client {
     ///
     /// # Errors
     /// A name that no certificate can have, and a handshake that fails or takes too long.
-    pub async fn connect(
+    pub async fn connect<S: AsyncRead + AsyncWrite + Unpin>(
         &self,
         name: &str,
-        stream: TcpStream,
+        stream: S,
         protocols: &[&str],
-    ) -> Result<TlsStream, TlsError> {
+    ) -> Result<TlsStream<S>, TlsError> {
         let server = server_name(name)?;
         let protocols = protocols.iter().map(|protocol| protocol.as_bytes().to_vec()).collect();
         let connector = TlsConnector::from(self.0.current().await);

@@ -7,9 +7,10 @@ use std::{convert::Infallible, sync::Arc, time::Duration};
 use tokio::net::TcpStream;
 
 use super::{Access, AccessSettings, ClientOptions, Credentials, ServerOptions, TlsError};
+use crate::Stream;
 
 /// A connection over TLS.
-pub type TlsStream = TcpStream;
+pub type TlsStream<S = TcpStream> = S;
 
 /// The dialing end of TLS.
 #[derive(Debug)]
@@ -41,7 +42,7 @@ impl Client {
     }
 
     /// Cannot be called.
-    pub async fn connect(&self, _: &str, _: TcpStream, _: &[&str]) -> Result<TlsStream, TlsError> {
+    pub async fn connect<S>(&self, _: &str, _: S, _: &[&str]) -> Result<TlsStream<S>, TlsError> {
         match *self {}
     }
 
@@ -87,7 +88,7 @@ impl Server {
     }
 
     /// Cannot be called.
-    pub async fn accept(&self, _: TcpStream, _: Duration) -> Result<(TcpStream, Option<Identity>), TlsError> {
+    pub async fn accept(&self, _: Stream, _: Duration) -> Result<(Stream, Option<Identity>), TlsError> {
         match *self {}
     }
 

@@ -1,6 +1,6 @@
 use std::{convert::Infallible, sync::Arc, time::Duration};
 
-use tokio::{net::TcpStream, time};
+use tokio::time;
 use tokio_rustls::{
     TlsAcceptor,
     rustls::{ServerConfig, crypto::ring, server::WebPkiClientVerifier},
@@ -11,6 +11,7 @@ use super::{
     Access, AccessSettings, Credentials, Identity, KeyPair, ServerOptions, TlsError, TlsFile,
     materials::TlsMaterials, reloader::CertReloader,
 };
+use crate::Stream;
 
 /// The accepting end of mutual TLS, with the list of peers that are allowed.
 #[derive(Debug)]
@@ -53,10 +54,15 @@ impl Server {
     /// A handshake that fails or takes too long.
     pub async fn accept(
         &self,
-        stream: TcpStream,
+        stream: Stream,
         limit: Duration,
-    ) -> Result<(TlsStream<TcpStream>, Option<Identity>), TlsError> {
-        let peer = stream.peer_addr().map_or_else(|_| "a client".to_owned(), |peer| peer.to_string());
+    ) -> Result<(TlsStream<Stream>, Option<Identity>), TlsError> {
+        let peer = match &stream {
+            Stream::Left(tcp) => {
+                tcp.peer_addr().map_or_else(|_| "a client".to_owned(), |peer| peer.to_string())
+            }
+            Stream::Right(_) => "a client of the Unix socket".to_owned(),
+        };
         let acceptor = TlsAcceptor::from(self.config.current().await);
         let stream = match time::timeout(limit, acceptor.accept(stream)).await {
             Ok(Ok(stream)) => stream,

@@ -10,14 +10,17 @@ mod token;
 use std::{fmt, sync::Arc};
 
 use http::{HeaderName, HeaderValue};
-use tokio::{net::TcpStream, runtime::Handle};
+use tokio::runtime::Handle;
 use tonic::Status;
 
 pub(super) use self::settings::Settings;
 use self::token::Token;
 use super::{Options, address::Address};
 use mixer_adapter_core::adapter::ConfigErrors;
-use mixer_adapter_net::tls::{self, TlsError, TlsStream};
+use mixer_adapter_net::{
+    Stream,
+    tls::{self, TlsError, TlsStream},
+};
 
 /// The TLS and the token of one handler's connections.
 pub(super) struct Security {
@@ -37,7 +40,7 @@ impl Security {
         runtime: &Handle,
     ) -> Result<Self, ConfigErrors> {
         let Settings { trust, server_name, token } = settings;
-        let name = server_name.as_ref().unwrap_or(&address.host).clone();
+        let name = server_name.as_deref().unwrap_or(address.host()).to_owned();
         tls::check_server_name(&name)
             .map_err(|error| ConfigErrors::single("connection.address", error.to_string()))?;
         let tls = trust.client(&options.adapter_sans)?;
@@ -54,7 +57,7 @@ impl Security {
     }
 
     /// Opens TLS on a new connection, with certificates as their files are now.
-    pub(super) async fn connect(&self, stream: TcpStream) -> Result<TlsStream, TlsError> {
+    pub(super) async fn connect(&self, stream: Stream) -> Result<TlsStream<Stream>, TlsError> {
         self.tls.connect(&self.name, stream, &["h2"]).await
     }
 

@@ -8,7 +8,10 @@ use tokio::{
     time::{sleep, timeout},
 };
 
-use crate::tls::{AccessSettings, Client, ClientOptions, Credentials, Server, TlsError};
+use crate::{
+    Stream,
+    tls::{AccessSettings, Client, ClientOptions, Credentials, Server, TlsError},
+};
 use test_pki::{Authority, Certified, Files};
 
 const SERVER: &str = "spiffe://cluster.local/ns/istio-system/sa/galley";
@@ -42,7 +45,8 @@ async fn serve(credentials: Credentials) -> SocketAddr {
         while let Ok((stream, _)) = listener.accept().await {
             let server = server.clone();
             tokio::spawn(async move {
-                if let Ok((mut stream, Some(identity))) = server.accept(stream, Duration::from_secs(10)).await
+                if let Ok((mut stream, Some(identity))) =
+                    server.accept(Stream::Left(stream), Duration::from_secs(10)).await
                 {
                     let names = identity.names().join(" ");
                     let _ = tokio::io::AsyncWriteExt::write_all(&mut stream, names.as_bytes()).await;

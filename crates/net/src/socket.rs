@@ -1,0 +1,225 @@
+//! Listening sockets: TCP, and Unix sockets with their files.
+
+use std::{
+    fmt, fs,
+    io::{self, ErrorKind},
+    net::{IpAddr, SocketAddr},
+    os::unix::fs::{DirBuilderExt as _, FileTypeExt as _, MetadataExt as _, PermissionsExt as _},
+    path::{Path, PathBuf},
+};
+
+use tokio::net::{TcpListener, TcpStream, UnixListener, UnixStream};
+use tokio_util::either::Either;
+
+use crate::random;
+
+/// The address of a listening socket.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum ListenAddress {
+    /// An IP address and a port; port 0 takes a free one.
+    Tcp(SocketAddr),
+    /// The path of a Unix socket.
+    Unix(PathBuf),
+}
+
+impl ListenAddress {
+    /// Returns the IP address and the port; `None` for a Unix socket.
+    pub fn tcp(&self) -> Option<SocketAddr> {
+        match self {
+            Self::Tcp(address) => Some(*address),
+            Self::Unix(_) => None,
+        }
+    }
+
+    /// Returns whether only this machine can connect.
+    pub fn is_local(&self) -> bool {
+        self.tcp().is_none_or(|address| address.ip().is_loopback())
+    }
+}
+
+impl From<SocketAddr> for ListenAddress {
+    fn from(address: SocketAddr) -> Self {
+        Self::Tcp(address)
+    }
+}
+
+impl fmt::Display for ListenAddress {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Tcp(address) => address.fmt(f),
+            Self::Unix(path) => write!(f, "unix:{}", path.display()),
+        }
+    }
+}
+
+/// A connection over TCP or a Unix socket.
+pub type Stream = Either<TcpStream, UnixStream>;
+
+/// An accepted connection that no runtime polls yet.
+pub(crate) type DetachedStream = Either<std::net::TcpStream, std::os::unix::net::UnixStream>;
+
+/// Lets the current runtime poll a connection.
+pub(crate) fn attach(stream: DetachedStream) -> io::Result<Stream> {
+    Ok(match stream {
+        Either::Left(stream) => Either::Left(TcpStream::from_std(stream)?),
+        Either::Right(stream) => Either::Right(UnixStream::from_std(stream)?),
+    })
+}
+
+/// A listening socket.
+#[derive(Debug)]
+pub(crate) enum Socket {
+    Tcp(TcpListener),
+    Unix(UnixListener, SocketFile),
+}
+
+impl Socket {
+    pub(crate) async fn bind(address: &ListenAddress) -> io::Result<Self> {
+        match address {
+            ListenAddress::Tcp(address) => TcpListener::bind(address).await.map(Self::Tcp),
+            ListenAddress::Unix(path) => {
+                let (listener, file) = SocketFile::bind(path).await?;
+                Ok(Self::Unix(listener, file))
+            }
+        }
+    }
+
+    /// Moves the socket to the current runtime.
+    pub(crate) fn moved(self) -> io::Result<Self> {
+        Ok(match self {
+            Self::Tcp(listener) => Self::Tcp(TcpListener::from_std(listener.into_std()?)?),
+            Self::Unix(listener, file) => Self::Unix(UnixListener::from_std(listener.into_std()?)?, file),
+        })
+    }
+
+    pub(crate) fn address(&self) -> io::Result<ListenAddress> {
+        match self {
+            Self::Tcp(listener) => listener.local_addr().map(ListenAddress::Tcp),
+            Self::Unix(_, file) => Ok(ListenAddress::Unix(file.path.clone())),
+        }
+    }
+
+    /// Returns the next connection, with the IP address of its peer.
+    pub(crate) async fn accept(&self) -> io::Result<(DetachedStream, Option<IpAddr>)> {
+        match self {
+            Self::Tcp(listener) => {
+                let (stream, peer) = listener.accept().await?;
+                stream.set_nodelay(true)?;
+                Ok((Either::Left(stream.into_std()?), Some(peer.ip())))
+            }
+            Self::Unix(listener, _) => {
+                let (stream, _) = listener.accept().await?;
+                Ok((Either::Right(stream.into_std()?), None))
+            }
+        }
+    }
+}
+
+/// The file of a Unix socket that listens. It is removed when this is dropped.
+#[derive(Debug)]
+pub(crate) struct SocketFile {
+    path: PathBuf,
+    /// Device and inode: the path may name another file by then.
+    identity: (u64, u64),
+}
+
+impl SocketFile {
+    /// Listens on `path`, for this user only. Replaces the socket of a process that has ended.
+    async fn bind(path: &Path) -> io::Result<(UnixListener, Self)> {
+        check_free(path).await?;
+        // In a directory that nobody else can enter, until the mode is set.
+        let directory = path.with_file_name(format!(".{:08x}", (random() * f64::from(u32::MAX)) as u32));
+        fs::DirBuilder::new().mode(0o700).create(&directory)?;
+        let bound = Self::bind_in(&directory, path);
+        let _ = fs::remove_dir_all(&directory);
+        bound
+    }
+
+    fn bind_in(directory: &Path, path: &Path) -> io::Result<(UnixListener, Self)> {
+        let private = directory.join("s");
+        let listener = UnixListener::bind(&private)?;
+        fs::set_permissions(&private, fs::Permissions::from_mode(0o600))?;
+        fs::rename(&private, path)?;
+        let file = fs::symlink_metadata(path)?;
+        Ok((listener, Self { path: path.to_owned(), identity: (file.dev(), file.ino()) }))
+    }
+}
+
+impl Drop for SocketFile {
+    fn drop(&mut self) {
+        let is_ours = |file: fs::Metadata| (file.dev(), file.ino()) == self.identity;
+        if fs::symlink_metadata(&self.path).is_ok_and(is_ours) {
+            // The directory may have been removed meanwhile.
+            let _ = fs::remove_file(&self.path);
+        }
+    }
+}
+
+/// Checks that nobody listens on `path`, and that it names nothing but a socket.
+async fn check_free(path: &Path) -> io::Result<()> {
+    match fs::symlink_metadata(path) {
+        Ok(file) if !file.file_type().is_socket() => {
+            return Err(io::Error::new(ErrorKind::AlreadyExists, "the file exists and is not a socket"));
+        }
+        Ok(_) => {}
+        Err(error) if error.kind() == ErrorKind::NotFound => return Ok(()),
+        Err(error) => return Err(error),
+    }
+    match UnixStream::connect(path).await {
+        Err(error) if error.kind() == ErrorKind::ConnectionRefused => Ok(()),
+        // A full queue of connections, too, means that somebody listens.
+        Err(error) if error.kind() != ErrorKind::WouldBlock => Err(error),
+        _ => Err(io::Error::new(ErrorKind::AddrInUse, "another process listens on it")),
+    }
+}
+
+#[cfg(test)]
+#[allow(clippy::unwrap_used)]
+mod tests {
+    use super::*;
+
+    fn unix(path: PathBuf) -> ListenAddress {
+        ListenAddress::Unix(path)
+    }
+
+    #[tokio::test]
+    async fn a_unix_socket_is_for_its_user_only_and_is_removed() {
+        let directory = tempfile::tempdir().unwrap();
+        let address = unix(directory.path().join("a.sock"));
+        let ListenAddress::Unix(path) = &address else { unreachable!() };
+        let socket = Socket::bind(&address).await.unwrap();
+        assert_eq!(socket.address().unwrap(), address);
+        assert_eq!(fs::metadata(path).unwrap().permissions().mode() & 0o777, 0o600);
+        assert_eq!(fs::read_dir(directory.path()).unwrap().count(), 1, "nothing else remains");
+        UnixStream::connect(path).await.unwrap();
+        socket.accept().await.unwrap();
+        drop(socket);
+        assert_eq!(fs::read_dir(directory.path()).unwrap().count(), 0);
+    }
+
+    #[tokio::test]
+    async fn the_socket_of_a_dead_process_is_replaced_and_that_of_a_live_one_is_not() {
+        let directory = tempfile::tempdir().unwrap();
+        let path = directory.path().join("a.sock");
+        // Its file remains.
+        drop(std::os::unix::net::UnixListener::bind(&path).unwrap());
+        let live = Socket::bind(&unix(path.clone())).await.unwrap();
+        let error = Socket::bind(&unix(path.clone())).await.unwrap_err();
+        assert_eq!(error.kind(), ErrorKind::AddrInUse, "{error}");
+        UnixStream::connect(&path).await.unwrap();
+        live.accept().await.unwrap();
+    }
+
+    #[tokio::test]
+    async fn other_files_are_never_replaced_or_removed() {
+        let directory = tempfile::tempdir().unwrap();
+        let path = directory.path().join("a.sock");
+        let socket = Socket::bind(&unix(path.clone())).await.unwrap();
+        fs::remove_file(&path).unwrap();
+        fs::write(&path, "text").unwrap();
+        let error = Socket::bind(&unix(path.clone())).await.unwrap_err();
+        assert_eq!(error.to_string(), "the file exists and is not a socket");
+        drop(socket);
+        assert_eq!(fs::read_to_string(&path).unwrap(), "text");
+    }
+}
