@@ -22,6 +22,7 @@ pub(super) const EXAMPLES: &str = "\
 Examples:
   mixer-adapter watch mcp://127.0.0.1:9901
   mixer-adapter watch mcp://galley:9901 --collection rules --full
+  mixer-adapter watch 'mcp://127.0.0.1:9901?mode=resume' --collection istio/networking/v1alpha3/VirtualService
   mixer-adapter watch xds://istiod:15010 --collection networking.istio.io/v1/ServiceEntry --once
   mixer-adapter watch xdss://istiod:15012 --cert-file cert.pem --key-file key.pem --ca-cert-file ca.pem
   mixer-adapter watch xds+delta://127.0.0.1:9901 --collection type.googleapis.com/envoy.config.cluster.v3.Cluster
@@ -44,7 +45,7 @@ pub(super) struct Watch {
     #[arg(long = "collection", value_name = "NAME", env = "MIXER_ADAPTER_COLLECTION", value_delimiter = ',', value_parser = wanted)]
     collections: Vec<Collection>,
 
-    /// Print the bodies of resources, too
+    /// Print the metadata and the bodies of resources, too
     #[arg(long, env = "MIXER_ADAPTER_FULL", value_parser = value_parsers::switch())]
     full: bool,
 
@@ -96,6 +97,8 @@ struct Event<'a> {
     #[serde(skip_serializing_if = "BTreeMap::is_empty")]
     annotations: BTreeMap<String, String>,
     #[serde(skip_serializing_if = "Option::is_none")]
+    create_time: Option<String>,
+    #[serde(skip_serializing_if = "Option::is_none")]
     body: Option<Json>,
 }
 
@@ -131,6 +134,11 @@ impl Watch {
             .into());
         };
         log_args::start(&self.log, false)?;
+        for collection in &self.collections {
+            if let Some(similar) = collection.similar() {
+                tracing::warn!(%collection, "no collection of Istio has this name; did you mean {similar}?");
+            }
+        }
         let runtime = tokio::runtime::Builder::new_current_thread()
             .enable_all()
             .build()
@@ -183,6 +191,7 @@ impl Watch {
             version: &change.version,
             labels: BTreeMap::new(),
             annotations: BTreeMap::new(),
+            create_time: None,
             body: None,
         };
         let mut events = Vec::new();
@@ -195,6 +204,7 @@ impl Watch {
                 version: &resource.version,
                 labels: resource.labels.clone(),
                 annotations: resource.annotations.clone(),
+                create_time: resource.created.map(|time| time.to_string()),
                 body: self.full.then(|| body(resource)),
                 ..event(if new { "added" } else { "changed" }, &resource.name)
             });
@@ -210,9 +220,17 @@ impl Watch {
         if self.json {
             return Ok(serde_json::to_string(event)? + "\n");
         }
-        let Event { event: what, collection, name, version, body, .. } = event;
+        let Event { event: what, collection, name, version, labels, annotations, create_time, body } = event;
         let mut line = format!("{what:<7} {collection} {name} {version}").trim_end().to_owned() + "\n";
         if let Some(body) = body {
+            if let Some(time) = create_time {
+                line.push_str(&format!("create_time: {time}\n"));
+            }
+            for (field, values) in [("labels", labels), ("annotations", annotations)] {
+                if !values.is_empty() {
+                    line.push_str(&format!("{field}: {}\n", serde_json::to_string(values)?));
+                }
+            }
             line.push_str(&serde_json::to_string_pretty(body)?);
             line.push('\n');
         }

@@ -9,6 +9,7 @@ mod endings;
 mod follow;
 mod messages;
 mod misbehaving;
+mod names;
 mod replay;
 mod scripted;
 

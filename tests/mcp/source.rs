@@ -247,17 +247,57 @@ fn collections_share_a_stream_and_its_nonces_but_do_not_wait_for_each_other() {
     }
     let pushes: Vec<_> =
         std::iter::from_fn(|| source.next()).map(|push| (push.nonce, push.collection)).collect();
-    assert_eq!(pushes, [(s("1"), s(RULES)), (s("2"), s(HANDLERS)), (s("3"), s(INSTANCES))]);
+    assert_eq!(pushes, [(s("1"), s(HANDLERS)), (s("2"), s(INSTANCES)), (s("3"), s(RULES))]);
     for version in 2..5 {
         source.set(RULES, &[&format!("r@{version}")]);
         source.set(HANDLERS, &[&format!("h@{version}")]);
     }
     assert_eq!(source.next(), None);
-    assert_eq!(source.request(ack(HANDLERS, "2")), Meaning::Accepted);
+    assert_eq!(source.request(ack(HANDLERS, "1")), Meaning::Accepted);
     assert_eq!(source.full(), (s("4"), list(&["h@4"])), "what came between is left out");
-    assert_eq!(source.request(ack(HANDLERS, "1")), Meaning::Stale, "the nonce of another collection");
-    source.ack("1");
+    assert_eq!(source.request(ack(HANDLERS, "3")), Meaning::Stale, "the nonce of another collection");
+    source.ack("3");
     assert_eq!(source.full(), (s("5"), list(&["r@4"])));
+}
+
+#[test]
+fn collections_are_sent_in_the_order_of_dependency() {
+    const GATEWAYS: &str = "istio/networking/v1alpha3/gateways";
+    let mut source = Source::new(false);
+    let all = [GATEWAYS, RULES, INSTANCES, HANDLERS];
+    source.catalogue = Catalogue::of(all);
+    for collection in all {
+        source.set(collection, &["a@1"]);
+        source.request(request(collection));
+    }
+    let order = |source: &mut Source| -> Vec<_> {
+        std::iter::from_fn(|| source.next()).map(|push| push.collection).collect()
+    };
+    assert_eq!(order(&mut source), [HANDLERS, INSTANCES, RULES, GATEWAYS]);
+    for (collection, nonce) in [(RULES, "3"), (GATEWAYS, "4")] {
+        source.request(ack(collection, nonce));
+    }
+    for collection in all {
+        source.set(collection, &["a@2"]);
+    }
+    assert_eq!(order(&mut source), [GATEWAYS], "rules wait for the handlers that they may refer to");
+    source.request(ack(HANDLERS, "1"));
+    source.request(ack(INSTANCES, "2"));
+    assert_eq!(order(&mut source), [HANDLERS, INSTANCES, RULES]);
+}
+
+#[test]
+fn a_collection_is_served_under_the_name_it_is_asked_for_by() {
+    const TYPE_URL: &str = "type.googleapis.com/istio.io.networking.v1alpha3.VirtualService";
+    for name in [TYPE_URL, "istio/networking/v1alpha3/VirtualService"] {
+        let mut source = Source::new(false);
+        source.catalogue = Catalogue::default().open();
+        source.set("istio/networking/v1alpha3/virtualservices", &["a@1"]);
+        source.request(request(name));
+        let push = source.next().unwrap();
+        assert_eq!((&*push.collection, push.resources.len()), (name, 1));
+        assert_eq!(source.request(ack(name, &push.nonce)), Meaning::Accepted);
+    }
 }
 
 #[test]

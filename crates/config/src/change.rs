@@ -103,7 +103,8 @@ impl Change {
 fn version(resources: &[Arc<Resource>]) -> String {
     let mut digest = Sha256::new();
     for resource in resources {
-        let content = (&resource.labels, &resource.annotations, &resource.spec);
+        let created = resource.created.map(|time| (time.seconds, time.nanos));
+        let content = (created, &resource.labels, &resource.annotations, &resource.spec);
         digest.update(resource.name.to_string());
         // Writing to a digest cannot fail.
         let _ = serde_json::to_writer(&mut digest, &content);

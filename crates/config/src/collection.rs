@@ -1,6 +1,7 @@
 use std::{borrow::Cow, fmt};
 
 use super::{Kind, istio::Istio};
+use mixer_adapter_core::framework::suggest::suggest;
 
 /// The API group of Mixer's configuration.
 const GROUP: &str = "config.istio.io";
@@ -75,8 +76,47 @@ impl Collection {
             Some((known, _)) => Self(Cow::Borrowed(known)),
             None => match Istio::in_collection(name) {
                 Some(known) => Self(Cow::Borrowed(known.collection)),
-                None => Self(Cow::Owned(name.to_owned())),
+                None => Self::of_kind(name).unwrap_or_else(|| Self(Cow::Owned(name.to_owned()))),
             },
+        }
+    }
+
+    /// The collection that older documents call by the kind of its resources: `istio/networking/v1alpha3/VirtualService`.
+    fn of_kind(name: &str) -> Option<Self> {
+        let (directory, kind) = name.rsplit_once('/')?;
+        let is_it = |collection: &Self| {
+            let in_it = collection.as_str().rsplit_once('/').is_some_and(|(other, _)| other == directory);
+            in_it && collection.kind().is_some_and(|known| known.as_str().eq_ignore_ascii_case(kind))
+        };
+        Self::known().find(is_it)
+    }
+
+    /// All collections of Mixer and of Istio.
+    fn known() -> impl Iterator<Item = Self> {
+        let istios = Istio::collections().map(|name| Self(Cow::Borrowed(name)));
+        Self::mixer().chain(istios).chain(Self::legacy_mixer())
+    }
+
+    /// The name of a collection that is like this one, if this one is neither Mixer's nor Istio's.
+    pub fn similar(&self) -> Option<String> {
+        if self.kind().is_some() {
+            return None;
+        }
+        let names = Self::known().filter_map(|known| match self.is_of_messages() {
+            true => known.message().map(str::to_owned),
+            false => Some(known.as_str().to_owned()),
+        });
+        let names: Vec<String> = names.collect();
+        suggest(self.as_str(), names.iter().map(String::as_str)).map(str::to_owned)
+    }
+
+    /// Logs that somebody asks for a collection whose name looks like a mistake.
+    pub(crate) fn log_if_unknown(&self) {
+        if let Some(similar) = self.similar() {
+            tracing::warn!(
+                collection = self.as_str(),
+                "no collection of Istio has this name; did you mean {similar}?"
+            );
         }
     }
 
@@ -109,6 +149,9 @@ impl Collection {
 
     /// Where resources belong whose specs are that message, if one of Istio's kinds has it.
     pub fn of_message(message: &str) -> Option<Self> {
+        // Older documents write the package like this.
+        let alias = message.strip_prefix("istio.io.").map(|rest| format!("istio.{rest}"));
+        let message = alias.as_deref().unwrap_or(message);
         let istios = || Istio::of_message(message).map(|known| Self(Cow::Borrowed(known.collection)));
         Self::mixer().find(|collection| collection.message() == Some(message)).or_else(istios)
     }
@@ -179,6 +222,31 @@ impl fmt::Display for Collection {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn names_of_collections_as_the_first_documents_of_mcp_write_them_are_understood() {
+        for (written, meant) in [
+            ("istio/networking/v1alpha3/VirtualService", "istio/networking/v1alpha3/virtualservices"),
+            ("istio/policy/v1beta1/Rule", "istio/policy/v1beta1/rules"),
+            ("istio/config/v1alpha2/legacy/denier", "istio/config/v1alpha2/legacy/deniers"),
+            ("k8s/v1/Service", "k8s/v1/Service"),
+        ] {
+            assert_eq!(Collection::new(written).as_str(), meant);
+        }
+        let message = Collection::of_message("istio.io.networking.v1alpha3.VirtualService");
+        assert_eq!(message, Some(Collection::new("istio/networking/v1alpha3/virtualservices")));
+    }
+
+    #[test]
+    fn an_unknown_collection_gets_a_hint() {
+        let similar = |name: &str| Collection::new(name).similar();
+        let hint = Some("istio/networking/v1alpha3/gateways".to_owned());
+        assert_eq!(similar("istio/networking/v1alpha3/gatewais"), hint);
+        assert_eq!(similar("istio.policy.v1beta1.Rul"), Some("istio.policy.v1beta1.Rule".to_owned()));
+        assert_eq!(similar("istio/networking/v1alpha3/gateways"), None);
+        assert_eq!(similar("k8s/example.com/v1/Widget"), None);
+        assert_eq!(similar("envoy.config.cluster.v3.Cluster"), None);
+    }
 
     #[test]
     fn every_kind_of_mixer_has_its_collection_and_back() {

@@ -45,8 +45,8 @@ impl CollectionFilter {
     }
 }
 
-/// What separates a URL from its collections.
-const QUERY: &str = "?collections=";
+/// The part of a URL's query that names collections.
+const QUERY: &str = "collections=";
 
 impl<T: FromStr> FromStr for Scoped<T>
 where
@@ -55,10 +55,14 @@ where
     type Err = ConfigUrlError;
 
     fn from_str(text: &str) -> Result<Self, ConfigUrlError> {
-        let Some((url, names)) = text.split_once(QUERY) else {
+        // Other settings are those of the URL.
+        let (url, query) = text.rsplit_once('?').unwrap_or((text, ""));
+        let (own, others): (Vec<_>, Vec<_>) = query.split('&').partition(|part| part.starts_with(QUERY));
+        let Some(names) = own.first().and_then(|own| own.strip_prefix(QUERY)) else {
             return Ok(Self { url: text.parse()?, collections: None });
         };
         let collections = names.split(',').map(collection).collect::<Result<_, _>>()?;
+        let url = if others.is_empty() { url.to_owned() } else { format!("{url}?{}", others.join("&")) };
         Ok(Self { url: url.parse()?, collections: Some(collections) })
     }
 }
@@ -75,13 +79,11 @@ pub fn collection(name: &str) -> Result<Collection, ConfigUrlError> {
 
 impl<T: fmt::Display> fmt::Display for Scoped<T> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{}", self.url)?;
-        let mut separator = QUERY;
-        for collection in self.collections.iter().flatten() {
-            write!(f, "{separator}{collection}")?;
-            separator = ",";
-        }
-        Ok(())
+        let url = self.url.to_string();
+        f.write_str(&url)?;
+        let Some(collections) = &self.collections else { return Ok(()) };
+        let names: Vec<&str> = collections.iter().map(Collection::as_str).collect();
+        write!(f, "{}{QUERY}{}", if url.contains('?') { '&' } else { '?' }, names.join(","))
     }
 }
 
@@ -151,6 +153,18 @@ mod tests {
             "no collection is called \"rulez\"; write attributemanifests, templates, adapters, handlers, instances, \
              rules, or a full name such as istio/policy/v1beta1/rules"
         );
+    }
+
+    #[test]
+    fn collections_stand_beside_the_settings_of_the_url_in_any_order() {
+        for text in ["mcp://h:1?mode=resume&collections=rules", "mcp://h:1?collections=rules&mode=resume"] {
+            let part: ScopedUrl = text.parse().unwrap();
+            assert_eq!(
+                (part.url.to_string(), part.collections.clone()),
+                ("mcp://h:1?mode=resume".to_owned(), Some(named(&["rules"])))
+            );
+            assert_eq!(part.to_string(), "mcp://h:1?mode=resume&collections=istio/policy/v1beta1/rules");
+        }
     }
 
     #[test]

@@ -75,6 +75,7 @@ fn resource(json: Json, lines: Lines, source: &Arc<str>) -> Result<Resource, (&'
     Ok(Resource {
         name: ResourceName::new(name, Kind::Other(message.into()), ""),
         collection: Collection::of_message(message).unwrap_or_else(|| Collection::new(message)),
+        created: None,
         labels: BTreeMap::new(),
         annotations: BTreeMap::new(),
         origin: Origin { source: source.clone(), line: lines.line },

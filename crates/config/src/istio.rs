@@ -75,6 +75,11 @@ impl Istio {
         KINDS.iter().find(|known| known.group == group && known.kind == kind)
     }
 
+    /// The collections of all kinds.
+    pub(super) fn collections() -> impl Iterator<Item = &'static str> {
+        KINDS.iter().map(|known| known.collection)
+    }
+
     /// The kind of a collection's resources.
     pub(super) fn in_collection(name: &str) -> Option<&'static Self> {
         KINDS.iter().find(|known| known.collection == name)

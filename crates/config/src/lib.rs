@@ -36,6 +36,7 @@ mod ordered;
 mod parse;
 pub mod proto;
 mod resource;
+mod scope;
 mod set;
 pub mod source;
 mod spec;

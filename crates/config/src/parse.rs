@@ -8,6 +8,7 @@ use super::{
     Collection, Fault, Kind, Origin, Resource, ResourceName, collection, discovery,
     document::{self, Boolean, Document},
     lines::Lines,
+    scope::is_cluster_scoped,
 };
 use mixer_adapter_core::framework::suggest::suggest;
 
@@ -122,8 +123,26 @@ impl Parser {
                 refuse(&path, fault)
             })
         };
-        let namespace = identity("namespace", Some(&self.default_namespace))?;
+        let namespace = match is_cluster_scoped(api_version, kind.as_str()) {
+            true => "".into(),
+            // Not for Mixer, which knows no such resources.
+            false if !is_mixers && json.pointer("/metadata/namespace").and_then(Json::as_str) == Some("") => {
+                "".into()
+            }
+            false => identity("namespace", Some(&self.default_namespace))?,
+        };
         let name = ResourceName::new(identity("name", None)?, kind, namespace);
+        let created = match text(json.pointer("/metadata/creationTimestamp")).map(|time| time.map(str::parse))
+        {
+            Ok(None) => None,
+            Ok(Some(Ok(time))) => Some(time),
+            Ok(Some(Err(_))) | Err(_) => {
+                let reason = "expected a time like 2019-03-19T10:00:00Z; it is not served";
+                let fault = Fault::warning(reason).of(name.clone());
+                self.parsed.faults.push(refuse("metadata.creationTimestamp", fault));
+                None
+            }
+        };
         let spec = match json.get("spec") {
             None | Some(Json::Null) => Json::Object(Map::new()),
             Some(spec @ Json::Object(_)) => spec.clone(),
@@ -136,6 +155,7 @@ impl Parser {
         Ok(Resource {
             name,
             collection,
+            created,
             labels: texts(&json, "labels"),
             annotations: texts(&json, "annotations"),
             spec,
@@ -217,11 +237,19 @@ fn identity(
         (Ok(None), Some(default)) => default.clone(),
         (Ok(None), None) => return Err(IdentityError::Missing(field.to_owned())),
     };
-    match (is_valid(&name), field) {
-        (true, "name") => Ok(name),
-        (true, _) if !name.contains('.') => Ok(name),
-        (_, "name") => Err(IdentityError::Name(name)),
-        _ => Err(IdentityError::Namespace(name)),
+    match field {
+        "name" if is_valid(&name) => Ok(name),
+        "name" => Err(IdentityError::Name(name)),
+        // A path in a hierarchy of any depth.
+        _ => match name
+            .strip_prefix('/')
+            .unwrap_or(&name)
+            .split('/')
+            .all(|part| is_valid(part) && !part.contains('.'))
+        {
+            true => Ok(name.strip_prefix('/').map_or_else(|| name.clone(), Arc::from)),
+            false => Err(IdentityError::Namespace(name)),
+        },
     }
 }
 
@@ -354,6 +382,40 @@ mod tests {
         assert_eq!((names(text), faults(text)), (vec!["a.Service.default".to_owned()], vec![]));
         let nameless = faults("apiVersion: kustomize.config.k8s.io/v1beta1\nkind: Kustomization\n");
         assert_eq!(nameless, ["x.yaml:1: warning: metadata.name: no name is given"]);
+    }
+
+    #[test]
+    fn cluster_scoped_resources_stand_at_the_root() {
+        let text = "apiVersion: v1\nkind: Namespace\nmetadata: {name: shop}\n---\n\
+                    apiVersion: rbac.istio.io/v1alpha1\nkind: ClusterRbacConfig\nmetadata: {name: default, namespace: a}\n---\n\
+                    apiVersion: v1\nkind: Service\nmetadata: {name: a, namespace: ''}\n";
+        let resources = parse(text, "x.yaml", "istio-system").resources;
+        let names: Vec<_> = resources.iter().map(|read| (read.name.namespace(), read.name.name())).collect();
+        assert_eq!(names, [("", "shop"), ("", "default"), ("", "a")]);
+    }
+
+    #[test]
+    fn names_of_any_depth_are_read_from_the_namespace() {
+        for written in ["org/team/subteam", "/org/team/subteam"] {
+            let text = format!("kind: rule\nmetadata: {{name: a, namespace: {written}}}\n");
+            let resources = parse(&text, "x.yaml", "").resources;
+            assert_eq!(resources[0].name.namespace(), "org/team/subteam");
+        }
+        for wrong in ["/", "a//b", "a/", "a/b.c"] {
+            assert_eq!(names(&format!("kind: rule\nmetadata: {{name: a, namespace: {wrong}}}\n")), [""; 0]);
+        }
+    }
+
+    #[test]
+    fn the_time_of_creation_is_read() {
+        let created = |time: &str| {
+            let text = format!("kind: rule\nmetadata: {{name: a, creationTimestamp: {time}}}\n");
+            (parse(&text, "x.yaml", "a").resources[0].created.map(|time| time.seconds), faults(&text).len())
+        };
+        // date -u -d 2019-03-19T10:00:00Z +%s
+        assert_eq!(created("'2019-03-19T10:00:00Z'"), (Some(1_552_989_600), 0));
+        assert_eq!(created("null"), (None, 0));
+        assert_eq!(created("soon"), (None, 1));
     }
 
     #[test]

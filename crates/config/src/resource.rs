@@ -1,5 +1,6 @@
 use std::collections::BTreeMap;
 
+use prost_types::Timestamp;
 use serde_json::Value as Json;
 
 use super::{Collection, Fault, Finding, Kind, Origin, ResourceName, lines::Lines};
@@ -11,6 +12,8 @@ pub struct Resource {
     pub name: ResourceName,
     /// The collection it belongs to.
     pub collection: Collection,
+    /// `metadata.creationTimestamp`.
+    pub created: Option<Timestamp>,
     /// `metadata.labels`.
     pub labels: BTreeMap<String, String>,
     /// `metadata.annotations`.
@@ -30,6 +33,7 @@ impl Resource {
         Self {
             name,
             collection,
+            created: None,
             labels: BTreeMap::new(),
             annotations: BTreeMap::new(),
             spec,

@@ -57,7 +57,7 @@ enum Transport {
     Mcp(Peer, DialOptions),
     Aggregated(Variant, Peer, DialOptions),
     Xds(Variant, Box<Node>, Peer, DialOptions),
-    Rest(Box<Node>, Peer),
+    Rest(Box<Node>, Peer, xds::PollOptions),
     Files(PathBuf),
     Listen(Listener),
 }
@@ -87,9 +87,9 @@ impl StreamSource {
     }
 
     /// Polls an xDS server over HTTP.
-    pub fn rest(server: Peer, node: Node, settings: &SourceSettings) -> Self {
+    pub fn rest(server: Peer, node: Node, polling: xds::PollOptions, settings: &SourceSettings) -> Self {
         let (name, id) = (server.to_string(), node.id.clone());
-        let mut source = Self::new(name, Transport::Rest(Box::new(node), server), settings);
+        let mut source = Self::new(name, Transport::Rest(Box::new(node), server, polling), settings);
         source.options = SinkOptions { id, mode: Mode::Full, ..source.options };
         source
     }
@@ -119,6 +119,14 @@ impl StreamSource {
         Self { name, transport, options, cache: settings.cache.clone(), running: Arc::default() }
     }
 
+    /// Begins streams with the versions of the resources that are held, so that only what changed is sent. Only for sources that honour
+    /// them: those of Istio do not, and what is deleted while the sink is away would stay forever.
+    #[must_use]
+    pub fn resuming(mut self) -> Self {
+        self.options.mode = Mode::Resume;
+        self
+    }
+
     /// Changes how the server is dialed.
     #[must_use]
     pub fn with_dial_options(mut self, options: DialOptions) -> Self {
@@ -144,7 +152,9 @@ impl StreamSource {
             Transport::Xds(variant, node, server, dial) => {
                 tokio::spawn(xds::dial(sink, server, variant, *node, dial, stop))
             }
-            Transport::Rest(node, server) => tokio::spawn(xds::poll(sink, server, *node, xds::REFRESH, stop)),
+            Transport::Rest(node, server, polling) => {
+                tokio::spawn(xds::poll(sink, server, *node, polling, stop))
+            }
             Transport::Files(path) => tokio::spawn(async move {
                 tokio::select! {
                     () = xds::file::follow(sink, path) => {}

@@ -1,4 +1,4 @@
-use std::{fmt, path::PathBuf, str::FromStr};
+use std::{fmt, path::PathBuf, str::FromStr, time::Duration};
 
 use http::uri::Authority;
 
@@ -6,8 +6,9 @@ use super::{
     Collection, StreamSource,
     source::{FileSource, Source, SourceSettings},
     stream::{Peer, sink::Variant},
-    xds,
+    xds::{self, sink::PollOptions},
 };
+use mixer_adapter_core::value::{format_duration, parse_duration};
 
 /// Where configuration comes from, as `--config` names it.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -20,6 +21,8 @@ pub enum ConfigUrl {
         address: Authority,
         /// Whether the connection is TLS.
         tls: bool,
+        /// `?refresh_delay=10s&request_timeout=60s`.
+        polling: PollOptions,
     },
     /// A file that holds a response of xDS, or a directory of such: `xds:///path`.
     Responses(PathBuf),
@@ -29,6 +32,8 @@ pub enum ConfigUrl {
         address: Authority,
         /// Whether the connection is TLS.
         tls: bool,
+        /// `?mode=resume`: whether streams begin with the versions that are held, for sources that honour them.
+        resume: bool,
     },
     /// An xDS server that carries MCP resources: `xds://host:port`, or `xds+delta://host:port` for changes rather than whole sets;
     /// `xdss://` and `xdss+delta://` for TLS.
@@ -71,6 +76,17 @@ pub enum ConfigUrlError {
     /// Not `host:port`.
     #[error("{0:?} is no host:port")]
     Address(String),
+    /// A setting that servers of the scheme do not have.
+    #[error(
+        "{0}:// has no setting {1:?}; xds+http:// has refresh_delay and request_timeout, mcp:// has mode"
+    )]
+    Setting(String, String),
+    /// Not a duration.
+    #[error("{0}: {1:?} is not a valid duration; write it like \"300ms\", \"5s\" or \"1m30s\"")]
+    Duration(String, String),
+    /// Not a mode of MCP.
+    #[error("mode: {0:?} is not known; write full-first or resume")]
+    Mode(String),
     /// Another scheme, where only MCP is served.
     #[error("{0}:// cannot be listened on; write HOST:PORT, mcp://HOST:PORT or mcps://HOST:PORT")]
     ListenScheme(String),
@@ -111,13 +127,29 @@ impl FromStr for ConfigUrl {
             };
         };
         match scheme {
-            "fs" if rest.starts_with('/') => Ok(Self::Files(rest.into())),
-            "fs" => Err(ConfigUrlError::RelativePath(rest.to_owned())),
-            "xds" if rest.starts_with('/') => Ok(Self::Responses(rest.into())),
+            "fs" if rest.starts_with('/') => return Ok(Self::Files(rest.into())),
+            "fs" => return Err(ConfigUrlError::RelativePath(rest.to_owned())),
+            "xds" if rest.starts_with('/') => return Ok(Self::Responses(rest.into())),
+            _ => {}
+        }
+        let (rest, query) = rest.split_once('?').unwrap_or((rest, ""));
+        let mut url = Self::server_of(scheme, rest)?;
+        for setting in query.split('&').filter(|setting| !setting.is_empty()) {
+            url.set(setting)?;
+        }
+        Ok(url)
+    }
+}
+
+impl ConfigUrl {
+    /// The server at that address, with the default settings.
+    fn server_of(scheme: &str, rest: &str) -> Result<Self, ConfigUrlError> {
+        match scheme {
             "xds+http" | "xds+https" => {
-                Ok(Self::Rest { address: address(rest)?, tls: scheme == "xds+https" })
+                let polling = PollOptions::default();
+                Ok(Self::Rest { address: address(rest)?, tls: scheme == "xds+https", polling })
             }
-            "mcp" | "mcps" => Ok(Self::Mcp { address: address(rest)?, tls: scheme == "mcps" }),
+            "mcp" | "mcps" => Ok(Self::Mcp { address: address(rest)?, tls: scheme == "mcps", resume: false }),
             other => {
                 let scheme = |known: &&Scheme| known.name == other;
                 let Some(&Scheme { aggregated, variant, tls, .. }) = SCHEMES.iter().find(scheme) else {
@@ -130,6 +162,27 @@ impl FromStr for ConfigUrl {
                 })
             }
         }
+    }
+
+    /// Changes a setting of the server: `NAME=VALUE`.
+    fn set(&mut self, setting: &str) -> Result<(), ConfigUrlError> {
+        let (name, value) = setting.split_once('=').unwrap_or((setting, ""));
+        let duration = || {
+            let nanos = parse_duration(value).and_then(|nanos| u64::try_from(nanos).ok());
+            let duration = nanos.filter(|nanos| *nanos > 0).map(Duration::from_nanos);
+            duration.ok_or_else(|| ConfigUrlError::Duration(name.to_owned(), value.to_owned()))
+        };
+        match (self, name) {
+            (Self::Mcp { resume, .. }, "mode") => match value {
+                "full-first" => *resume = false,
+                "resume" => *resume = true,
+                _ => return Err(ConfigUrlError::Mode(value.to_owned())),
+            },
+            (Self::Rest { polling, .. }, "refresh_delay") => polling.refresh_delay = duration()?,
+            (Self::Rest { polling, .. }, "request_timeout") => polling.request_timeout = duration()?,
+            (url, _) => return Err(ConfigUrlError::Setting(url.scheme().to_owned(), setting.to_owned())),
+        }
+        Ok(())
     }
 }
 
@@ -180,13 +233,16 @@ impl ConfigUrl {
         match self {
             Self::Files(_) => Ok(None),
             Self::Responses(path) => Ok(Some(StreamSource::files(path.clone(), settings))),
-            Self::Mcp { address, .. } => Ok(Some(StreamSource::mcp(self.peer(address, settings)?, settings))),
+            Self::Mcp { address, resume, .. } => {
+                let source = StreamSource::mcp(self.peer(address, settings)?, settings);
+                Ok(Some(if *resume { source.resuming() } else { source }))
+            }
             Self::Aggregated { address, variant, .. } => {
                 Ok(Some(StreamSource::aggregated(self.peer(address, settings)?, *variant, settings)))
             }
-            Self::Rest { address, .. } => {
+            Self::Rest { address, polling, .. } => {
                 let (server, node) = (self.peer(address, settings)?, xds::sink::own_node(settings));
-                Ok(Some(StreamSource::rest(server, node, settings)))
+                Ok(Some(StreamSource::rest(server, node, *polling, settings)))
             }
             Self::Xds { address, variant, .. } => {
                 let (server, node) = (self.peer(address, settings)?, xds::sink::own_node(settings));
@@ -248,10 +304,26 @@ impl fmt::Display for ConfigUrl {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Files(path) | Self::Responses(path) => write!(f, "{}://{}", self.scheme(), path.display()),
-            Self::Mcp { address, .. }
-            | Self::Aggregated { address, .. }
-            | Self::Rest { address, .. }
-            | Self::Xds { address, .. } => write!(f, "{}://{address}", self.scheme()),
+            Self::Mcp { address, resume, .. } => {
+                let mode = if *resume { "?mode=resume" } else { "" };
+                write!(f, "{}://{address}{mode}", self.scheme())
+            }
+            Self::Rest { address, polling, .. } => {
+                write!(f, "{}://{address}", self.scheme())?;
+                let default = PollOptions::default();
+                let settings = [
+                    ("refresh_delay", polling.refresh_delay, default.refresh_delay),
+                    ("request_timeout", polling.request_timeout, default.request_timeout),
+                ];
+                let changed = settings.iter().filter(|(_, value, default)| value != default);
+                for ((name, value, _), separator) in changed.zip(['?', '&']) {
+                    write!(f, "{separator}{name}={}", format_duration(value.as_nanos().cast_signed()))?;
+                }
+                Ok(())
+            }
+            Self::Aggregated { address, .. } | Self::Xds { address, .. } => {
+                write!(f, "{}://{address}", self.scheme())
+            }
         }
     }
 }
@@ -276,6 +348,37 @@ mod tests {
     }
 
     #[test]
+    fn a_source_of_mcp_may_resume_by_its_versions_from_the_first_request() {
+        assert!(matches!(read("mcp://h:1?mode=resume"), Ok(ConfigUrl::Mcp { resume: true, .. })));
+        assert!(matches!(read("mcps://h:1?mode=full-first"), Ok(ConfigUrl::Mcp { resume: false, .. })));
+        assert_eq!(read("mcp://h:1?mode=resume").unwrap().to_string(), "mcp://h:1?mode=resume");
+        assert_eq!(
+            read("mcp://h:1?mode=x").unwrap_err(),
+            "mode: \"x\" is not known; write full-first or resume"
+        );
+    }
+
+    #[test]
+    fn refresh_delay_and_request_timeout_are_settings_of_polling() {
+        let text = "xds+http://h:1?refresh_delay=500ms&request_timeout=5s";
+        let url = read(text).unwrap();
+        let polling = PollOptions {
+            refresh_delay: Duration::from_millis(500),
+            request_timeout: Duration::from_secs(5),
+        };
+        assert!(matches!(url, ConfigUrl::Rest { polling: read, .. } if read == polling));
+        assert_eq!(url.to_string(), text);
+        assert_eq!(
+            read("xds+http://h:1?refresh_delay=0s").unwrap_err(),
+            "refresh_delay: \"0s\" is not a valid duration; write it like \"300ms\", \"5s\" or \"1m30s\""
+        );
+        assert_eq!(
+            read("mcp://h:1?refresh_delay=1s").unwrap_err(),
+            "mcp:// has no setting \"refresh_delay=1s\"; xds+http:// has refresh_delay and request_timeout, mcp:// has mode"
+        );
+    }
+
+    #[test]
     fn servers_are_named_by_host_and_port() {
         for text in [
             "mcp://galley:9901",
@@ -292,15 +395,9 @@ mod tests {
             assert_eq!(read(text).map(|url| url.to_string()), Ok(text.to_owned()));
         }
         assert!(matches!(read("mcps://h:1"), Ok(ConfigUrl::Mcp { tls: true, .. })));
-        for wrong in [
-            "mcp://",
-            "mcp://galley",
-            "mcp://:9901",
-            "xds://h:99999",
-            "xds://h:1?delta",
-            "xds://u@h:1",
-            "mcp://h:1/path",
-        ] {
+        for wrong in
+            ["mcp://", "mcp://galley", "mcp://:9901", "xds://h:99999", "xds://u@h:1", "mcp://h:1/path"]
+        {
             assert!(read(wrong).is_err_and(|error| error.ends_with("is no host:port")), "{wrong}");
         }
     }

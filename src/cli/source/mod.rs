@@ -134,10 +134,10 @@ impl Source {
         let secured = self.sinks.iter().any(ConfigUrl::is_tls);
         let client = secured.then(|| self.security.client()).transpose()?;
         let peers = self.sinks.iter().filter_map(|sink| match (sink, &client) {
-            (ConfigUrl::Mcp { address, tls: true }, Some(client)) => {
+            (ConfigUrl::Mcp { address, tls: true, .. }, Some(client)) => {
                 Some(Peer::secured(address.as_str(), client.clone()))
             }
-            (ConfigUrl::Mcp { address, tls: false }, _) => Some(Peer::new(address.as_str())),
+            (ConfigUrl::Mcp { address, tls: false, .. }, _) => Some(Peer::new(address.as_str())),
             _ => None,
         });
         Ok(peers.collect())

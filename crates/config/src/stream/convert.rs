@@ -20,6 +20,7 @@ pub(crate) fn decode(change: &Change, source: &str) -> (crate::Change, Vec<crate
         match decoded {
             Ok((spec, unknown)) => {
                 let mut read = crate::Resource::new(name, collection.clone(), spec, source);
+                read.created = resource.created;
                 read.labels.clone_from(&resource.labels);
                 read.annotations.clone_from(&resource.annotations);
                 read.unknown = unknown;
@@ -81,6 +82,7 @@ fn encode_resource(
     let (body, deprecated) = body.map_err(|error| resource.error(&error.field, error.reason))?;
     let fit = Resource {
         name,
+        created: resource.created,
         labels: resource.labels.clone(),
         annotations: resource.annotations.clone(),
         body,

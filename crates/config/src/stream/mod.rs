@@ -8,7 +8,7 @@ mod change;
 pub(crate) mod convert;
 pub(crate) mod listen;
 pub mod metrics;
-mod name;
+pub(crate) mod name;
 mod peer;
 mod rate;
 pub(crate) mod redial;

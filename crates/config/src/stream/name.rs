@@ -1,5 +1,7 @@
 //! Names of resources: `namespace/name`, or `name` alone.
 
+use std::collections::BTreeMap;
+
 /// The longest label of DNS, and the longest name of Kubernetes.
 const LABEL: usize = 63;
 const SEGMENT: usize = 253;
@@ -19,10 +21,18 @@ pub(super) enum NameError {
     NotLabels { name: String, label: String },
 }
 
-/// A name as sinks and sources use it: the one slash in front that old documents show is dropped
-/// (docs/behaviour/mcp.md#resource-names).
-pub(super) fn normal(name: &str) -> &str {
-    name.strip_prefix('/').unwrap_or(name)
+/// A name of a resource of that collection as sinks and sources use it: the one slash in front that old documents show is dropped
+/// (docs/behaviour/mcp.md#resource-names). Names of Envoy's resources are any text, and stay as they are.
+pub(crate) fn normal<'a>(collection: &str, name: &'a str) -> &'a str {
+    name.strip_prefix('/').filter(|_| collection.contains('/')).unwrap_or(name)
+}
+
+/// Names with their versions, in the same form.
+pub(crate) fn normal_versions(
+    collection: &str,
+    versions: BTreeMap<String, String>,
+) -> BTreeMap<String, String> {
+    versions.into_iter().map(|(name, version)| (normal(collection, &name).to_owned(), version)).collect()
 }
 
 /// Checks the name of a resource of that collection.
@@ -94,8 +104,8 @@ mod tests {
 
     #[test]
     fn one_slash_in_front_is_dropped() {
-        assert_eq!(normal("/ns/name"), "ns/name");
-        assert_eq!(normal("ns/name"), "ns/name");
-        assert_eq!(normal("//name"), "/name", "which is then refused");
+        assert_eq!(normal("istio/policy/v1beta1/rules", "/ns/name"), "ns/name");
+        assert_eq!(normal("istio/policy/v1beta1/rules", "ns/name"), "ns/name");
+        assert_eq!(normal("istio/policy/v1beta1/rules", "//name"), "/name", "which is then refused");
     }
 }

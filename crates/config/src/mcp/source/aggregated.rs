@@ -1,7 +1,7 @@
 //! `AggregatedMeshConfigService`, the protocol of Istio 1.0 and 1.1: that of MCP in other messages
 //! (docs/behaviour/mcp.md#the-aggregated-service).
 
-use std::{collections::BTreeMap, sync::Arc};
+use std::sync::Arc;
 
 use tonic::Status;
 
@@ -12,7 +12,7 @@ use crate::{
         RequestResources, Resources,
     },
     stream::{
-        Admission, ServiceOptions, collection_of,
+        Admission, ServiceOptions,
         source::{Catalogue, ConfigServer, Dialogue, Event, Method},
     },
 };
@@ -38,15 +38,13 @@ pub(super) fn mount(
 /// A stream of MCP in other messages.
 struct Translated<Asks, Push> {
     machine: Machine,
-    /// What the sink calls the collections: 1.0 by the type of their resources, 1.1 as they are called.
-    names: BTreeMap<String, String>,
     read: fn(Asks) -> RequestResources,
     write: fn(Resources) -> Push,
 }
 
 impl<Asks, Push> Translated<Asks, Push> {
     fn new(incremental: bool, read: fn(Asks) -> RequestResources, write: fn(Resources) -> Push) -> Self {
-        Self { machine: Machine::new(incremental), names: BTreeMap::new(), read, write }
+        Self { machine: Machine::new(incremental), read, write }
     }
 }
 
@@ -55,14 +53,7 @@ impl<Asks: prost::Message, Push: Send> Dialogue for Translated<Asks, Push> {
     type Push = Push;
 
     fn on_request(&mut self, request: Asks, catalogue: &Catalogue) -> Result<Event, Status> {
-        let mut request = (self.read)(request);
-        let name = std::mem::take(&mut request.collection);
-        let is_type = name.split('/').count() == 2;
-        let collection = if is_type { collection_of(&name).as_str().to_owned() } else { name.clone() };
-        request.collection.clone_from(&collection);
-        let event = self.machine.on_request(request, catalogue)?;
-        self.names.insert(collection, name);
-        Ok(event)
+        self.machine.on_request((self.read)(request), catalogue)
     }
 
     fn is_due(&self, catalogue: &Catalogue) -> bool {
@@ -70,11 +61,7 @@ impl<Asks: prost::Message, Push: Send> Dialogue for Translated<Asks, Push> {
     }
 
     fn next(&mut self, catalogue: &Catalogue) -> Option<Push> {
-        let mut push = self.machine.next(catalogue)?;
-        if let Some(name) = self.names.get(&push.collection) {
-            push.collection.clone_from(name);
-        }
-        Some((self.write)(push))
+        self.machine.next(catalogue).map(self.write)
     }
 }
 

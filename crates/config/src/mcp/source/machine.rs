@@ -1,11 +1,12 @@
-use std::{collections::BTreeMap, sync::Arc};
+use std::sync::Arc;
 
 use tonic::Status;
 
 use crate::{
+    Collection, Kind,
     proto::istio::mcp::v1alpha1::{RequestResources, Resources},
     stream::{
-        ContentVersion,
+        ContentVersion, collection_of, name,
         source::{Catalogue, Dialogue, Event, Known, Meaning, SinkId, Snapshot},
     },
 };
@@ -24,13 +25,15 @@ const COLLECTIONS: usize = 1000;
 pub struct Machine {
     incremental: bool,
     nonces: u64,
-    collections: BTreeMap<String, Watch>,
-    /// The order collections are looked at in: as they were asked for.
-    order: Vec<String>,
+    /// What the sink asked for, in the order of dependency.
+    watches: Vec<Watch>,
 }
 
-#[derive(Debug, Default)]
+#[derive(Debug)]
 struct Watch {
+    /// What the sink calls the collection.
+    name: String,
+    collection: Collection,
     /// The push that is under way.
     pending: Option<Pending>,
     known: Known,
@@ -54,30 +57,29 @@ impl Machine {
 
     /// A request arrived. An error ends the stream.
     pub fn requested(&mut self, request: RequestResources, catalogue: &Catalogue) -> Result<Meaning, Status> {
-        let RequestResources { collection, initial_resource_versions: versions, error_detail, .. } = request;
-        if collection == TRIGGER || (collection.is_empty() && error_detail.is_some()) {
+        let RequestResources { collection: name, initial_resource_versions: versions, error_detail, .. } =
+            request;
+        if name == TRIGGER || (name.is_empty() && error_detail.is_some()) {
             return Ok(Meaning::Triggered);
         }
-        if !catalogue.serves(&collection) {
-            return Err(Status::invalid_argument(format!("unsupported collection {collection:?}")));
+        let collection = collection(&name);
+        if !catalogue.serves(collection.as_str()) {
+            return Err(Status::invalid_argument(format!("unsupported collection {name:?}")));
         }
-        let watch = self.collections.get_mut(&collection);
-        let pending = watch.as_ref().and_then(|watch| watch.pending.as_ref());
+        let place = self.watches.iter().position(|watch| watch.name == name);
+        let pending = place.and_then(|place| self.watches[place].pending.as_ref());
         let answers = pending.is_some_and(|pending| pending.nonce == request.response_nonce);
         if !answers && !request.response_nonce.is_empty() {
             return Ok(Meaning::Stale);
         }
-        let watch = match watch {
-            Some(watch) => watch,
-            None if self.order.len() == COLLECTIONS => {
+        let watch = match place {
+            Some(place) => &mut self.watches[place],
+            None if self.watches.len() == COLLECTIONS => {
                 return Err(Status::resource_exhausted(format!(
                     "at most {COLLECTIONS} collections are served"
                 )));
             }
-            None => {
-                self.order.push(collection.clone());
-                self.collections.entry(collection).or_default()
-            }
+            None => self.open(name, collection),
         };
         watch.incremental = request.incremental;
         // A request without a nonce counts as the answer to a push under way; sinks send one of both, not two.
@@ -91,41 +93,58 @@ impl Machine {
             });
         }
         watch.sent = None;
-        watch.known = if versions.is_empty() { Known::Nothing } else { Known::Versions(versions) };
+        watch.known = match versions.is_empty() {
+            true => Known::Nothing,
+            false => Known::Versions(name::normal_versions(watch.collection.as_str(), versions)),
+        };
         Ok(Meaning::Asked)
     }
 
+    /// Begins to serve a collection on this stream.
+    fn open(&mut self, name: String, collection: Collection) -> &mut Watch {
+        collection.log_if_unknown();
+        let watch =
+            Watch { name, collection, pending: None, known: Known::Nothing, sent: None, incremental: false };
+        let place = self.watches.partition_point(|other| other.rank() <= watch.rank());
+        self.watches.insert(place, watch);
+        &mut self.watches[place]
+    }
+
     /// The version of a collection that was pushed last.
-    pub(super) fn sent(&self, collection: &str) -> Option<ContentVersion> {
-        self.collections.get(collection)?.sent
+    fn sent(&self, name: &str) -> Option<ContentVersion> {
+        self.watches.iter().find(|watch| watch.name == name)?.sent
     }
 
-    /// Whether there is a [next](Self::next) push.
-    pub(super) fn is_due(&self, catalogue: &Catalogue) -> bool {
-        self.due(catalogue).is_some()
-    }
-
-    fn due(&self, catalogue: &Catalogue) -> Option<&String> {
-        self.order.iter().find(|collection| {
-            let watch = self.collections.get(*collection);
-            let snapshot = catalogue.snapshot(collection);
-            watch.zip(snapshot).is_some_and(|(watch, snapshot)| watch.is_due(snapshot))
+    /// The place of the collection that is pushed next. News of Mixer's collections wait for news of those that they refer to.
+    fn due(&self, catalogue: &Catalogue) -> Option<usize> {
+        let mut waits = false;
+        self.watches.iter().position(|watch| {
+            let state = catalogue.snapshot(watch.collection.as_str());
+            if !state.is_some_and(|state| watch.sent != Some(state.version())) {
+                return false;
+            }
+            let (is_ordered, is_first) = (watch.collection.role().is_some(), watch.sent.is_none());
+            if watch.pending.is_none() && (is_first || !(waits && is_ordered)) {
+                return true;
+            }
+            waits |= is_ordered;
+            false
         })
     }
 
     /// The next push, if one is due.
     pub fn next(&mut self, catalogue: &Catalogue) -> Option<Resources> {
-        let collection = self.due(catalogue)?.clone();
-        let state = catalogue.snapshot(&collection)?.clone();
+        let place = self.due(catalogue)?;
+        let watch = &mut self.watches[place];
+        let state = catalogue.snapshot(watch.collection.as_str())?.clone();
         self.nonces += 1;
         let nonce = self.nonces.to_string();
-        let watch = self.collections.get_mut(&collection)?;
         watch.sent = Some(state.version());
         watch.pending = Some(Pending { nonce: nonce.clone(), state: state.clone() });
         let delta = if self.incremental && watch.incremental { state.since(&watch.known) } else { None };
         let push = Resources {
             system_version_info: state.version().to_string(),
-            collection,
+            collection: watch.name.clone(),
             nonce,
             ..Resources::default()
         };
@@ -149,16 +168,16 @@ impl Dialogue for Machine {
     type Push = Resources;
 
     fn on_request(&mut self, request: RequestResources, catalogue: &Catalogue) -> Result<Event, Status> {
-        let collection = request.collection.clone();
+        let name = request.collection.clone();
         let node = request.sink_node.clone().filter(|node| !node.id.is_empty());
         let sink = node.map(|node| SinkId { id: node.id, annotations: node.annotations });
         let meaning = self.requested(request, catalogue)?;
-        let sent = self.sent(&collection).map(|version| version.to_string());
-        Ok(Event { sink, collection, meaning, sent })
+        let sent = self.sent(&name).map(|version| version.to_string());
+        Ok(Event { sink, collection: collection(&name).as_str().to_owned(), meaning, sent })
     }
 
     fn is_due(&self, catalogue: &Catalogue) -> bool {
-        Machine::is_due(self, catalogue)
+        self.due(catalogue).is_some()
     }
 
     fn next(&mut self, catalogue: &Catalogue) -> Option<Resources> {
@@ -167,7 +186,17 @@ impl Dialogue for Machine {
 }
 
 impl Watch {
-    fn is_due(&self, snapshot: &Snapshot) -> bool {
-        self.pending.is_none() && self.sent != Some(snapshot.version())
+    /// What is referred to comes before what refers to it; collections that are nothing to Mixer come last.
+    fn rank(&self) -> (bool, Option<Kind>) {
+        let role = self.collection.role();
+        (role.is_none(), role)
+    }
+}
+
+/// The collection of that name. Sinks of Istio 1.0 call collections by the type URL of their resources.
+fn collection(name: &str) -> Collection {
+    match name.split_once('/') {
+        Some((host, message)) if host.contains('.') && !message.contains('/') => collection_of(name),
+        _ => Collection::new(name),
     }
 }

@@ -37,8 +37,8 @@ impl Push {
         }
         // In a full push these mean nothing.
         if push.incremental {
-            push.removed =
-                message.removed_resources.iter().map(|name| name::normal(name).to_owned()).collect();
+            let normal = |name: &String| name::normal(&message.collection, name).to_owned();
+            push.removed = message.removed_resources.iter().map(normal).collect();
         }
         push
     }

@@ -1,7 +1,11 @@
 use tokio::task::spawn_blocking;
 
 use super::ConfigServer;
-use crate::{Acceptance, Apply, Types, Update, Verdict, source::Source, stream::convert};
+use crate::{
+    Acceptance, Apply, Collection, Fault, Types, Update, Verdict,
+    source::Source,
+    stream::{Change, convert},
+};
 
 /// Serves the configuration of a source, files for example, to sinks, as messages of these types, until the source ends. Resources
 /// that are broken or cannot be encoded are logged and not served.
@@ -36,6 +40,7 @@ impl Feed {
             changes.push(change);
             faults.extend(unfit);
         }
+        faults.extend(changes.iter().filter_map(|change| untyped(&self.types, change)));
         let known = self.server.faults();
         for fault in faults.iter().filter(|fault| !known.contains(fault)) {
             tracing::warn!(source = %update.source, "{fault}");
@@ -43,4 +48,15 @@ impl Feed {
         self.server.set_faults(faults);
         self.server.apply_all(&changes);
     }
+}
+
+/// A warning that resources are served as a `google.protobuf.Struct` where sinks expect the message of the collection.
+fn untyped(types: &Types, change: &Change) -> Option<Fault> {
+    let expected = Collection::new(&change.collection).message()?;
+    let missing = types.find(expected).is_none() && !change.resources.is_empty();
+    let reason = format!(
+        "{}: served as google.protobuf.Struct; sinks that check types expect {expected}, whose descriptors --descriptors can add",
+        change.collection
+    );
+    missing.then(|| Fault::warning(reason))
 }

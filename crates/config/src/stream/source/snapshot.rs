@@ -5,7 +5,7 @@ use std::{
 
 use imbl::{OrdMap, ordmap::DiffItem};
 
-use crate::stream::{Change, ContentVersion, Resource};
+use crate::stream::{Change, ContentVersion, Resource, name};
 
 /// Resources by name. Copies share what is equal in them, and are compared in time that grows with what is not.
 pub(crate) type Entries = OrdMap<Arc<str>, Arc<Entry>>;
@@ -62,13 +62,15 @@ impl Snapshot {
     /// The state after a change. A resource without a version gets its digest for one, so that sinks can name what they have.
     pub(super) fn after(&self, change: &Change) -> Self {
         let mut next = self.clone();
+        let normal = |name| name::normal(&change.collection, name);
         if change.full {
-            let kept: BTreeSet<&str> = change.resources.iter().map(|resource| &*resource.name).collect();
+            let kept: BTreeSet<&str> =
+                change.resources.iter().map(|resource| normal(&resource.name)).collect();
             self.entries.keys().filter(|name| !kept.contains(&***name)).for_each(|name| next.remove(name));
         } else {
-            change.removed.iter().for_each(|name| next.remove(name));
+            change.removed.iter().for_each(|name| next.remove(normal(name)));
         }
-        change.resources.iter().for_each(|resource| next.put(Entry::new(resource)));
+        change.resources.iter().for_each(|resource| next.put(Entry::new(resource, normal(&resource.name))));
         next
     }
 
@@ -93,7 +95,7 @@ impl Snapshot {
 
     /// What a sink has that has these versions of resources. Those it has otherwise than here are equal to nothing.
     pub(crate) fn held(&self, versions: &BTreeMap<String, String>, version: fn(&Entry) -> String) -> Entries {
-        static OTHER: LazyLock<Arc<Entry>> = LazyLock::new(|| Arc::new(Entry::new(&Resource::default())));
+        static OTHER: LazyLock<Arc<Entry>> = LazyLock::new(|| Arc::new(Entry::new(&Resource::default(), "")));
         let mut held = self.entries.clone();
         for (name, entry) in &self.entries {
             match versions.get(&**name) {
@@ -138,8 +140,8 @@ impl Delta {
 }
 
 impl Entry {
-    fn new(resource: &Resource) -> Self {
-        let mut resource = resource.clone();
+    fn new(resource: &Resource, name: &str) -> Self {
+        let mut resource = Resource { name: name.to_owned(), ..resource.clone() };
         if resource.version.is_empty() {
             resource.version = version(resource.digest());
         }

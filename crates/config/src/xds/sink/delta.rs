@@ -13,7 +13,7 @@ use crate::{
         istio::mcp::v1alpha1::{RequestResources, Resources},
     },
     stream::{
-        collection_of,
+        collection_of, name,
         sink::{Answer, Arrived, Dialect, Received, TypeUrls},
     },
 };
@@ -113,7 +113,8 @@ impl Dialect for Delta {
                     let resource = unwrap::resource(discovered)?;
                     let metadata = resource.metadata.clone().unwrap_or_default();
                     if !version.is_empty() {
-                        changed.push((metadata.name, metadata.version, version));
+                        let name = name::normal(&collection, &metadata.name).to_owned();
+                        changed.push((name, metadata.version, version));
                     }
                     Some(resource)
                 });

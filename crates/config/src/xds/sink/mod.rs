@@ -18,7 +18,7 @@ use std::time::Duration;
 pub use delta::Delta;
 pub use dial::dial;
 pub use node::{node, own_node};
-pub use rest::{REFRESH, poll};
+pub use rest::{PollOptions, poll};
 pub use sotw::Sotw;
 pub use versions::Versions;
 

@@ -3,6 +3,7 @@
 use std::{collections::BTreeMap, error::Error, time::Duration};
 
 use bytes::Bytes;
+use futures_util::{StreamExt as _, stream::FuturesUnordered};
 use http::{Request, StatusCode, header::CONTENT_TYPE};
 use prost::Message as _;
 use prost_reflect::DynamicMessage;
@@ -29,10 +30,21 @@ use crate::{
 };
 use mixer_adapter_net::random;
 
-/// The interval of polling.
-pub const REFRESH: Duration = Duration::from_secs(10);
-/// How long an answer may take. A server may delay it until it has news.
-const TIMEOUT: Duration = Duration::from_secs(60);
+/// How a server is polled, in the terms of Envoy's `ApiConfigSource`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct PollOptions {
+    /// The delay between the end of one round of requests and the next; up to a quarter more at random.
+    pub refresh_delay: Duration,
+    /// The time an answer may take. A server may hold it back until it has news.
+    pub request_timeout: Duration,
+}
+
+impl Default for PollOptions {
+    fn default() -> Self {
+        Self { refresh_delay: Duration::from_secs(10), request_timeout: Duration::from_secs(60) }
+    }
+}
+
 /// The longest answer in bytes.
 const MAX_ANSWER: usize = 64 << 20;
 /// How long the first requests of a sink are collected.
@@ -58,17 +70,16 @@ fn path(type_url: &str) -> String {
     format!("/v3/discovery:{name}")
 }
 
-/// Polls a server for everything that a sink subscribes to, one type after the other, at intervals of `refresh` and up to a quarter
-/// more at random, until `stop` is cancelled.
-pub async fn poll(sink: Sink, server: Peer, node: Node, refresh: Duration, stop: CancellationToken) {
+/// Polls a server for everything that a sink subscribes to, each type by itself, until `stop` is cancelled.
+pub async fn poll(sink: Sink, server: Peer, node: Node, options: PollOptions, stop: CancellationToken) {
     let polling = async {
         while !stop.is_cancelled() {
             let (own, node) = (server.clone(), node.clone());
-            let exchange = |stream, requests| exchange(own, node, refresh, stream, requests);
+            let exchange = |stream, requests| exchange(own, node, options, stream, requests);
             let Ended { status, .. } =
                 with_stream(sink.clone(), server.to_string(), stop.clone(), exchange).await;
             tracing::warn!(%server, %status, "stream ended; requesting everything again");
-            sleep(refresh).await;
+            sleep(options.refresh_delay).await;
         }
     };
     tokio::select! {
@@ -77,61 +88,85 @@ pub async fn poll(sink: Sink, server: Peer, node: Node, refresh: Duration, stop:
     }
 }
 
+/// A type that is polled.
+struct Polled {
+    /// The next request.
+    request: DiscoveryRequest,
+    /// When it is sent; `None` while one is under way.
+    due: Option<Instant>,
+}
+
 async fn exchange(
     server: Peer,
     node: Node,
-    refresh: Duration,
+    options: PollOptions,
     stream: Stream,
     mut requests: Requests,
 ) -> Status {
     let mut dialect = Sotw::new(node);
-    // The next request of each type URL.
-    let mut next: BTreeMap<String, DiscoveryRequest> = BTreeMap::new();
-    let mut at = Instant::now() + GATHER;
+    let mut types: BTreeMap<String, Polled> = BTreeMap::new();
+    let mut answers = FuturesUnordered::new();
     let mut last_logged = String::new();
     loop {
+        let next = types.values().filter_map(|polled| polled.due).min();
         tokio::select! {
             request = requests.recv() => match request {
                 Some(Ok(request)) => {
                     // A new subscription is not delayed.
-                    if request.response_nonce.is_empty() {
-                        at = at.min(Instant::now() + GATHER);
+                    let is_new = request.response_nonce.is_empty();
+                    for request in dialect.on_request(request) {
+                        enqueue(&mut types, request, is_new.then(|| Instant::now() + GATHER));
                     }
-                    let requests = dialect.on_request(request);
-                    next.extend(requests.into_iter().map(|request| (request.type_url.clone(), request)));
                 }
                 Some(Err(status)) => return status,
                 None => return Status::aborted("the sink is gone"),
             },
-            () = sleep_until(at) => {
-                at = Instant::now() + refresh.mul_f64(1.0 + 0.25 * random());
-                for request in next.clone().into_values() {
-                    let received = match send(&server, &request).await {
-                        Ok(Some(response)) => dialect.on_response(response),
-                        Ok(None) => continue,
-                        Err(error) => {
-                            let error = format!("{}: {error}", request.type_url);
-                            // Logged once, not each time.
-                            if last_logged != error {
-                                tracing::warn!(%server, error, "polling failed; the last configuration stays in use");
-                                last_logged = error;
-                            }
-                            continue;
+            () = async { sleep_until(next.unwrap_or_else(Instant::now)).await }, if next.is_some() => {
+                let now = Instant::now();
+                for polled in types.values_mut().filter(|polled| polled.due.is_some_and(|due| due <= now)) {
+                    polled.due = None;
+                    let (server, request) = (server.clone(), polled.request.clone());
+                    answers.push(async move {
+                        let answer = send(&server, &request, options.request_timeout).await;
+                        (request.type_url, answer)
+                    });
+                }
+            }
+            Some((type_url, answer)) = answers.next() => {
+                if let Some(polled) = types.get_mut(&type_url) {
+                    polled.due = Some(Instant::now() + options.refresh_delay.mul_f64(1.0 + 0.25 * random()));
+                }
+                let received = match answer {
+                    Ok(Some(response)) => dialect.on_response(response),
+                    Ok(None) => continue,
+                    Err(error) => {
+                        let error = format!("{type_url}: {error}");
+                        // Logged once, not each time.
+                        if last_logged != error {
+                            tracing::warn!(%server, error, "polling failed; the last configuration stays in use");
+                            last_logged = error;
                         }
-                    };
-                    for reply in received.replies {
-                        // The next type URL of a collection is requested at once.
-                        if !next.contains_key(&reply.type_url) {
-                            at = Instant::now();
-                        }
-                        next.insert(reply.type_url.clone(), reply);
+                        continue;
                     }
-                    if let Some(push) = received.push {
-                        stream.received(push).await;
-                    }
+                };
+                for reply in received.replies {
+                    enqueue(&mut types, reply, None);
+                }
+                if let Some(push) = received.push {
+                    stream.received(push).await;
                 }
             }
         }
+    }
+}
+
+/// Sets the next request of a type, for that time or when the type is due anyway. A new type is due at once.
+fn enqueue(types: &mut BTreeMap<String, Polled>, request: DiscoveryRequest, at: Option<Instant>) {
+    let new = || Polled { request: request.clone(), due: Some(Instant::now()) };
+    let polled = types.entry(request.type_url.clone()).or_insert_with(new);
+    polled.request = request;
+    if let (Some(due), Some(at)) = (&mut polled.due, at) {
+        *due = at.min(*due);
     }
 }
 
@@ -139,13 +174,17 @@ async fn exchange(
 async fn send(
     server: &Peer,
     request: &DiscoveryRequest,
+    timeout: Duration,
 ) -> Result<Option<DiscoveryResponse>, Box<dyn Error + Send + Sync>> {
     let descriptor = Types::spoken("envoy.service.discovery.v3.DiscoveryRequest")
         .ok_or("the type DiscoveryRequest is not known")?;
     let message = DynamicMessage::decode(descriptor, &*request.encode_to_vec())?;
     let body = Bytes::from(serde_json::to_vec(&message)?);
-    let (client, url) = server.http(TIMEOUT, MAX_ANSWER, &path(&request.type_url));
-    let post = Request::post(url?).header(CONTENT_TYPE, "application/json").body(body)?;
+    let (client, url) = server.http(timeout, MAX_ANSWER, &path(&request.type_url));
+    // Until then the server may wait for news; the margin is for the way back.
+    let patience = format!("wait={}", timeout.mul_f64(0.8).as_secs());
+    let post =
+        Request::post(url?).header(CONTENT_TYPE, "application/json").header("prefer", patience).body(body)?;
     let answer = client.send(post).await?;
     match answer.status() {
         StatusCode::OK => {

@@ -11,7 +11,10 @@ use super::{
 };
 use crate::{
     proto::envoy::config::core::v3::Node,
-    stream::source::{Catalogue, Event, Meaning},
+    stream::{
+        collection_of, name,
+        source::{Catalogue, Event, Meaning},
+    },
 };
 use mixer_adapter_core::proto;
 
@@ -46,6 +49,24 @@ pub(super) enum Names {
     },
 }
 
+impl Names {
+    /// The names of resources of that type as they are stored.
+    fn normal(self, type_url: &str) -> Self {
+        let collection = collection_of(type_url);
+        let normal = |names: Vec<String>| {
+            names.into_iter().map(|name| name::normal(collection.as_str(), &name).to_owned()).collect()
+        };
+        match self {
+            Self::Replace(names) => Self::Replace(normal(names)),
+            Self::Change { subscribe, unsubscribe, versions } => Self::Change {
+                subscribe: normal(subscribe),
+                unsubscribe: normal(unsubscribe),
+                versions: name::normal_versions(collection.as_str(), versions),
+            },
+        }
+    }
+}
+
 impl XdsStream {
     /// A stream that has just opened: of all types, or of one.
     pub(super) fn new(only: Option<&'static str>, form: fn(Traits) -> Representation) -> Self {
@@ -54,19 +75,20 @@ impl XdsStream {
 
     /// A request arrived. An error ends the stream.
     pub(super) fn requested(&mut self, request: Request) -> Result<Event, Status> {
-        let collection = self.context.type_url(&request.type_url, request.node.as_ref())?;
+        let url = self.context.type_url(&request.type_url, request.node.as_ref())?;
         let sink = request.node.as_ref().map(sink_id);
-        let meaning = match self.types.get(&collection) {
+        let names = request.names.normal(&url);
+        let meaning = match self.types.get(&url) {
             None => {
                 // Whatever its nonce says: istiod sends the time in that of its first.
-                let watch = open(self.context.explicit(), request.names)?;
-                self.types.open(&collection, watch)?;
+                let watch = open(self.context.explicit(), names)?;
+                self.types.open(&url, watch)?;
                 Meaning::Asked
             }
             Some(known) => {
                 let (watch, warms) = (&mut known.watch, known.warms);
                 let nonce = watch.nonce(&request.nonce);
-                match request.names {
+                match names {
                     Names::Replace(_) if nonce == Nonce::Stale => Meaning::Stale,
                     Names::Replace(names) => {
                         let mut owed = watch.subscription().replace(&names)?;
@@ -85,7 +107,7 @@ impl XdsStream {
                 }
             }
         };
-        Ok(Event { sink, meaning, sent: self.types.version(&collection), collection })
+        Ok(Event { sink, meaning, sent: self.types.version(&url), collection: url })
     }
 
     pub(super) fn is_due(&self, catalogue: &Catalogue) -> bool {

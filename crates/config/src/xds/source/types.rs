@@ -60,7 +60,9 @@ impl Types {
         }
         let traits = traits(url);
         let place = self.types.partition_point(|other| other.traits.rank <= traits.rank);
-        let collection = collection_of(url).as_str().to_owned();
+        let collection = collection_of(url);
+        collection.log_if_unknown();
+        let collection = collection.as_str().to_owned();
         self.types.insert(place, Type { url: url.into(), collection, traits, watch, warms: false });
         Ok(())
     }
