@@ -8,6 +8,8 @@ use mixer_adapter_net::{
     Authorization, Tokens,
     tls::{KeyPair, Server, ServerOptions},
 };
+#[cfg(feature = "tls")]
+use mixer_adapter_net::{JwtOptions, JwtVerifier};
 
 use super::{UsageError, value_parsers};
 use crate::service::{SERVICE_GROUPS, service_group};
@@ -24,7 +26,7 @@ pub(super) struct PortArgs {
     #[arg(long, value_name = "FILE", env = "MIXER_ADAPTER_TLS_KEY_FILE", requires = "tls_cert_file")]
     tls_key_file: Option<PathBuf>,
 
-    /// CA certificates of clients, which then have to show a certificate, or a token if there is --token-file
+    /// CA certificates of clients, which then have to show a certificate, or a token if there is --token-file or --jwks
     #[arg(long, value_name = "FILE", env = "MIXER_ADAPTER_TLS_CLIENT_CA_FILE", requires = "tls_cert_file")]
     tls_client_ca_file: Option<PathBuf>,
 
@@ -42,6 +44,28 @@ pub(super) struct PortArgs {
     #[arg(long, value_name = "FILE", env = "MIXER_ADAPTER_TOKEN_FILE")]
     token_file: Option<PathBuf>,
 
+    /// JSON Web Key Set with the keys of bearer tokens that are JSON Web Tokens, signed with RS256 or ES256; their subject is the
+    /// name of the client. Reloaded when it changes
+    #[cfg(feature = "tls")]
+    #[arg(long, value_name = "FILE", env = "MIXER_ADAPTER_JWKS")]
+    jwks: Option<PathBuf>,
+
+    /// Issuer that JSON Web Tokens must have [default: any whose keys are in the file]
+    #[cfg(feature = "tls")]
+    #[arg(long, value_name = "ISSUER", env = "MIXER_ADAPTER_JWT_ISSUER", requires = "jwks")]
+    jwt_issuer: Option<String>,
+
+    /// Audiences of which JSON Web Tokens must have one, separated by commas [default: only tokens without an audience]
+    #[cfg(feature = "tls")]
+    #[arg(
+        long,
+        value_name = "AUDIENCE",
+        env = "MIXER_ADAPTER_JWT_AUDIENCE",
+        value_delimiter = ',',
+        requires = "jwks"
+    )]
+    jwt_audience: Vec<String>,
+
     /// Header that tokens are in; in `authorization` they may have `Bearer` before them
     #[arg(
         long,
@@ -52,7 +76,7 @@ pub(super) struct PortArgs {
     )]
     token_header: http::HeaderName,
 
-    /// Client that may call the services of a group, by its SAN or the name of its token; other clients may not. Groups:
+    /// Client that may call the services of a group, by its SAN, or the name or subject of its token; other clients may not. Groups:
     /// templates, sessions, mixer, explain, reflection, envoy. Can be repeated, or separated by commas [default: every
     /// authenticated client]
     #[arg(
@@ -79,7 +103,7 @@ impl PortArgs {
                 let options = ServerOptions {
                     identity: KeyPair { certificate: certificate.clone(), key: key.clone() },
                     client_authorities: self.tls_client_ca_file.clone(),
-                    optional_certificates: self.token_file.is_some(),
+                    optional_certificates: self.knows_tokens(),
                 };
                 Some(Server::load(options).context("cannot serve TLS on the gRPC port")?)
             }
@@ -93,9 +117,16 @@ impl PortArgs {
             let tokens = Tokens::load(file.clone(), Some(self.token_header.clone()))?;
             authorization = authorization.with_tokens(tokens);
         }
+        #[cfg(feature = "tls")]
+        if let Some(file) = &self.jwks {
+            let options = JwtOptions::new(file.clone())
+                .with_issuer(self.jwt_issuer.clone())
+                .with_audiences(self.jwt_audience.clone())
+                .with_header(self.token_header.clone());
+            authorization = authorization.with_jwt(JwtVerifier::load(options)?);
+        }
         if !self.allow.is_empty() && !authorization.authenticates() {
-            let reason =
-                "--allow needs clients that are authenticated: add --tls-client-ca-file or --token-file";
+            let reason = "--allow needs clients that are authenticated: add --tls-client-ca-file, --token-file or --jwks";
             return Err(UsageError(reason.to_owned()).into());
         }
         for (group, name) in &self.allow {
@@ -109,6 +140,14 @@ impl PortArgs {
         }
         Ok(PortSecurity { tls, authorization: Arc::new(authorization) })
     }
+
+    fn knows_tokens(&self) -> bool {
+        #[cfg(feature = "tls")]
+        if self.jwks.is_some() {
+            return true;
+        }
+        self.token_file.is_some()
+    }
 }
 
 impl PortSecurity {
@@ -117,8 +156,6 @@ impl PortSecurity {
         if let Some(tls) = &self.tls {
             tls.reload();
         }
-        if let Some(tokens) = self.authorization.tokens() {
-            tokens.reload();
-        }
+        self.authorization.reload();
     }
 }

@@ -22,6 +22,8 @@ pub(crate) use admin::{serve as serve_admin, vitals};
 pub(crate) use grpc::adapter_services;
 pub use grpc::{GrpcService, HostMethods};
 pub use mixer_adapter_net::{Authorization, ListenAddress, Tokens, TokensError, Workers};
+#[cfg(feature = "tls")]
+pub use mixer_adapter_net::{JwksError, JwtOptions, JwtVerifier};
 pub use readiness::{Pending, Readiness};
 pub use server::{Bound, Server, ServerError, ServerOptions};
 pub(crate) use server::{SERVICE_GROUPS, service_group};

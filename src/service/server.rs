@@ -295,7 +295,7 @@ impl Bound {
         let Server { host, mixer, config, options, readiness, additional, tls, authorization } = self.server;
         if !authorization.authenticates() && !is_local(&self.grpc) {
             tracing::warn!(
-                "clients of the gRPC port are not authenticated, and it is open to other machines: see --tls-client-ca-file and --token-file"
+                "clients of the gRPC port are not authenticated, and it is open to other machines: see --tls-client-ca-file, --token-file and --jwks"
             );
         }
         let (health_reporter, health) = tonic_health::server::health_reporter();
@@ -364,15 +364,13 @@ impl Bound {
             let guard = OpenConnection { host: host_of_sessions.clone(), id: connection.id };
             layer.layer(grpc.on_connection(connection).with_guard(guard))
         };
-        if let Some(tokens) = authorization.tokens().cloned() {
-            let stop = draining.clone();
-            background.spawn(async move {
-                tokio::select! {
-                    never = tokens.watch() => match never {},
-                    () = stop.cancelled() => {}
-                }
-            });
-        }
+        let stop_following = draining.clone();
+        background.spawn(async move {
+            tokio::select! {
+                never = authorization.watch() => match never {},
+                () = stop_following.cancelled() => {}
+            }
+        });
         let listener = match tls {
             Some(tls) => self.grpc.with_tls(tls),
             None => self.grpc,

@@ -5,12 +5,12 @@ use std::sync::Arc;
 use bytes::Bytes;
 use mixer_adapter::{
     prost::Message as _,
-    service::{Authorization, Server, ServerOptions, Tokens, Workers},
+    service::{Authorization, JwtOptions, JwtVerifier, Server, ServerOptions, Tokens, Workers},
     template::{ListEntry, Template as _},
     tonic::{Code, Status},
 };
 use mixer_adapter_config::proto::istio::policy::v1beta1::{
-    Authentication, Connection, Mutual, Tls,
+    Authentication, Connection, Mutual, OAuth, Tls,
     authentication::AuthType,
     tls::{AuthHeader, TokenSource, TokenType},
 };
@@ -21,12 +21,15 @@ use mixer_adapter_host::{
 };
 use mixer_adapter_net::tls;
 use test_adapters::Probe;
-use test_pki::{Authority, Files};
+use test_pki::{Authority, Files, Issuer};
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
-use tokio::{net::TcpStream, runtime::Handle};
+use tokio::{
+    net::{TcpListener, TcpStream},
+    runtime::Handle,
+};
 
 use crate::{
-    requests::{entry, probe, session, told},
+    requests::{entry, probe, session},
     support::{Serving, any},
 };
 
@@ -97,20 +100,67 @@ impl Port {
         })
     }
 
+    /// A client with a token that it asks a token server for.
+    async fn oauth(&self, token: &str) -> AuthType {
+        AuthType::Tls(Tls {
+            ca_certificates: self.files.path("ca.pem").to_str().unwrap().to_owned(),
+            token_source: Some(TokenSource::Oauth(OAuth {
+                client_id: "mixer".to_owned(),
+                client_secret: self.files.write("secret", "s3cret"),
+                token_url: token_server(token).await,
+                ..OAuth::default()
+            })),
+            token_type: None,
+            server_name: "adapter.example".to_owned(),
+        })
+    }
+
     async fn call(&self, path: &'static str, message: Bytes, auth_type: AuthType) -> Result<Bytes, Status> {
-        let connection = Connection {
-            address: self.serving.grpc.to_string(),
-            authentication: Some(Authentication { auth_type: Some(auth_type) }),
-            ..Connection::default()
-        };
-        let remote = RemoteAdapter::new(&connection, &Options::default(), &Handle::current()).unwrap();
-        remote.call(&path.parse().unwrap(), message, None).await
+        call(&self.serving, path, message, Some(auth_type)).await
     }
 
     async fn check(&self, auth_type: AuthType) -> Result<Bytes, Status> {
-        let message = entry(any(&probe("security")), "allow").encode_to_vec();
-        self.call(ListEntry::METHOD, message.into(), auth_type).await
+        self.call(ListEntry::METHOD, check_request(), auth_type).await
     }
+}
+
+fn check_request() -> Bytes {
+    entry(any(&probe("security")), "allow").encode_to_vec().into()
+}
+
+/// Calls a server with the client of the engine.
+async fn call(
+    serving: &Serving,
+    path: &'static str,
+    message: Bytes,
+    auth_type: Option<AuthType>,
+) -> Result<Bytes, Status> {
+    let connection = Connection {
+        address: serving.grpc.to_string(),
+        authentication: auth_type.map(|auth_type| Authentication { auth_type: Some(auth_type) }),
+        ..Connection::default()
+    };
+    let remote = RemoteAdapter::new(&connection, &Options::default(), &Handle::current()).unwrap();
+    remote.call(&path.parse().unwrap(), message, None).await
+}
+
+/// Starts a server of OAuth tokens that has one for every client. Returns its URL.
+async fn token_server(token: &str) -> String {
+    let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let url = format!("http://{}/token", listener.local_addr().unwrap());
+    let body = format!(r#"{{"access_token": "{token}", "token_type": "Bearer", "expires_in": 3600}}"#);
+    let length = body.len();
+    let response = format!(
+        "HTTP/1.1 200 OK\r\ncontent-type: application/json\r\ncontent-length: {length}\r\n\r\n{body}"
+    );
+    tokio::spawn(async move {
+        while let Ok((mut stream, _)) = listener.accept().await {
+            let mut request = [0; 4096];
+            let _ = stream.read(&mut request).await;
+            let _ = stream.write_all(response.as_bytes()).await;
+        }
+    });
+    url
 }
 
 fn code(result: Result<Bytes, Status>) -> Code {
@@ -164,6 +214,40 @@ async fn a_token_may_be_in_a_header_of_its_own() {
 }
 
 #[tokio::test]
+async fn a_mixer_with_a_token_of_a_token_server_is_served() {
+    let port = port(false, false, |files| {
+        let tokens = Tokens::load(files.write("tokens", "mixer s3cret").into(), None).unwrap();
+        Authorization::open(group_of).with_tokens(tokens)
+    })
+    .await;
+    assert_eq!(code(port.check(port.oauth("s3cret").await).await), Code::Ok);
+    assert_eq!(code(port.check(port.oauth("other").await).await), Code::Unauthenticated);
+}
+
+#[tokio::test]
+async fn a_mixer_with_a_json_web_token_is_served_by_its_subject() {
+    let (issuer, other) = (Issuer::new("1"), Issuer::new("1"));
+    let claims = |subject: &str| serde_json::json!({ "sub": subject, "exp": u32::MAX });
+    let port = port(true, true, |files| {
+        let keys = serde_json::json!({ "keys": [issuer.jwk()] }).to_string();
+        let jwt = JwtVerifier::load(JwtOptions::new(files.write("jwks.json", &keys).into())).unwrap();
+        let authorization = Authorization::open(group_of).with_certificates(Vec::new()).with_jwt(jwt);
+        authorization.with_name("templates", "mixer".to_owned()).with_name("templates", MIXER.to_owned())
+    })
+    .await;
+    let mixer = issuer.issue(&claims("mixer"));
+    assert_eq!(code(port.check(port.token(&mixer, BEARER)).await), Code::Ok);
+    assert_eq!(code(port.check(port.token(&mixer, PLAIN)).await), Code::Ok);
+    assert_eq!(code(port.check(port.oauth(&mixer).await).await), Code::Ok);
+    assert_eq!(code(port.check(port.mutual(MIXER)).await), Code::Ok, "certificates are accepted, too");
+    let proxy = issuer.issue(&claims("proxy"));
+    let refusal = port.check(port.token(&proxy, BEARER)).await.unwrap_err();
+    assert_eq!(refusal.message(), "proxy may not call this service (templates)");
+    let foreign = other.issue(&claims("mixer"));
+    assert_eq!(code(port.check(port.token(&foreign, BEARER)).await), Code::Unauthenticated);
+}
+
+#[tokio::test]
 async fn clients_may_show_a_certificate_or_a_token() {
     let port = port(true, true, |files| {
         let tokens = Tokens::load(files.write("tokens", "mixer s3cret").into(), None).unwrap();
@@ -210,7 +294,7 @@ async fn tokens_follow_their_file() {
 #[tokio::test]
 async fn without_authentication_everybody_is_served() {
     let serving = Serving::start(|adapters| adapters.add::<Probe>()).await;
-    assert!(told(&serving.connect().await, "open", "allow").await.is_ok());
+    assert_eq!(code(call(&serving, ListEntry::METHOD, check_request(), None).await), Code::Ok);
 }
 
 /// The status of a request to the admin port with these headers.

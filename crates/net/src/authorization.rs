@@ -1,11 +1,15 @@
 use std::{
     collections::{BTreeMap, BTreeSet},
+    convert::Infallible,
+    future::pending,
     sync::Arc,
 };
 
 use http::HeaderMap;
 use tonic::Status;
 
+#[cfg(feature = "tls")]
+use crate::JwtVerifier;
 use crate::{Connection, Tokens};
 
 /// Who may call what.
@@ -15,6 +19,8 @@ use crate::{Connection, Tokens};
 pub struct Authorization {
     sans: Option<BTreeSet<String>>,
     tokens: Option<Arc<Tokens>>,
+    #[cfg(feature = "tls")]
+    jwt: Option<Arc<JwtVerifier>>,
     /// The names that may call the paths of a group. Any authenticated client may call those of other groups.
     groups: BTreeMap<&'static str, BTreeSet<String>>,
     group_of: fn(&str) -> Option<&'static str>,
@@ -24,7 +30,15 @@ pub struct Authorization {
 impl Authorization {
     /// Lets every client call everything. `group_of` names the group of a path; paths without a group are open to everybody.
     pub fn open(group_of: fn(&str) -> Option<&'static str>) -> Self {
-        Self { sans: None, tokens: None, groups: BTreeMap::new(), group_of, certificates: false }
+        Self {
+            sans: None,
+            tokens: None,
+            #[cfg(feature = "tls")]
+            jwt: None,
+            groups: BTreeMap::new(),
+            group_of,
+            certificates: false,
+        }
     }
 
     /// Knows clients by their certificates: only those with one of these SANs, or if there are none, all whose certificates are valid.
@@ -40,6 +54,13 @@ impl Authorization {
         Self { tokens: Some(tokens), ..self }
     }
 
+    /// Knows clients by JSON Web Tokens.
+    #[cfg(feature = "tls")]
+    #[must_use]
+    pub fn with_jwt(self, jwt: Arc<JwtVerifier>) -> Self {
+        Self { jwt: Some(jwt), ..self }
+    }
+
     /// Lets only clients with this name call the paths of a group; called again, those with any of the names.
     #[must_use]
     pub fn with_name(mut self, group: &'static str, name: String) -> Self {
@@ -49,12 +70,52 @@ impl Authorization {
 
     /// Whether clients are authenticated.
     pub fn authenticates(&self) -> bool {
-        self.certificates || self.tokens.is_some()
+        self.certificates || self.knows_tokens()
     }
 
-    /// Returns the tokens.
-    pub fn tokens(&self) -> Option<&Arc<Tokens>> {
-        self.tokens.as_ref()
+    /// Reads the files of tokens and keys again.
+    pub fn reload(&self) {
+        if let Some(tokens) = &self.tokens {
+            tokens.reload();
+        }
+        #[cfg(feature = "tls")]
+        if let Some(jwt) = &self.jwt {
+            jwt.reload();
+        }
+    }
+
+    /// Follows the files of tokens and keys.
+    pub async fn watch(&self) -> Infallible {
+        let tokens = async {
+            match &self.tokens {
+                Some(tokens) => tokens.watch().await,
+                None => pending().await,
+            }
+        };
+        #[cfg(feature = "tls")]
+        let tokens = async {
+            match &self.jwt {
+                Some(jwt) => tokio::join!(tokens, jwt.watch()).0,
+                None => tokens.await,
+            }
+        };
+        tokens.await
+    }
+
+    fn knows_tokens(&self) -> bool {
+        #[cfg(feature = "tls")]
+        if self.jwt.is_some() {
+            return true;
+        }
+        self.tokens.is_some()
+    }
+
+    /// Returns the name of the client whose token a request has.
+    fn token_name(&self, headers: &HeaderMap) -> Option<Arc<str>> {
+        let name = self.tokens.as_ref().and_then(|tokens| tokens.client(headers));
+        #[cfg(feature = "tls")]
+        let name = name.or_else(|| self.jwt.as_ref()?.client(headers));
+        name
     }
 
     /// Returns the name in the certificate of a connection that may be used.
@@ -76,14 +137,13 @@ impl Authorization {
         path: &str,
         headers: &HeaderMap,
     ) -> Result<Option<Arc<str>>, Status> {
-        let by_token = || self.tokens.as_ref().and_then(|tokens| tokens.client(headers));
-        let name = certificate.cloned().or_else(by_token);
+        let name = certificate.cloned().or_else(|| self.token_name(headers));
         let Some(group) = (self.group_of)(path) else { return Ok(name) };
         if !self.authenticates() {
             return Ok(name);
         }
         let Some(name) = name else {
-            let expected = match (self.certificates, self.tokens.is_some()) {
+            let expected = match (self.certificates, self.knows_tokens()) {
                 (true, true) => "an allowed certificate or a valid token",
                 (true, false) => "an allowed certificate",
                 _ => "a valid token",

@@ -16,8 +16,11 @@ mod backoff;
 mod connection;
 mod connections;
 mod file;
+mod followed_file;
 pub mod grpc;
 mod http_client;
+#[cfg(feature = "tls")]
+mod jwt;
 mod limits;
 mod listener;
 mod memory;
@@ -32,6 +35,8 @@ pub use backoff::{Backoff, Delays, random};
 pub use connection::{Connection, ConnectionLimits, HttpService, Protocol};
 pub use file::read_file;
 pub use http_client::{HttpClient, HttpError, with_causes};
+#[cfg(feature = "tls")]
+pub use jwt::{JwksError, JwtOptions, JwtVerifier};
 pub use limits::{Limit, LimitHits};
 pub use listener::Listener;
 pub use memory::available_memory;

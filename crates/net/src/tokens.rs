@@ -1,27 +1,23 @@
 use std::{
     collections::HashMap,
-    fmt, io,
+    convert::Infallible,
+    io,
     path::{Path, PathBuf},
-    sync::{Arc, Mutex, PoisonError, RwLock},
-    time::Duration,
+    sync::Arc,
 };
 
 use http::{HeaderMap, HeaderName, header::AUTHORIZATION};
 use sha2::{Digest as _, Sha256};
 
-use crate::read_file;
-
-/// How often the file is read.
-const POLL: Duration = Duration::from_secs(2);
+use crate::{followed_file::FollowedFile, read_file};
 
 /// The bearer tokens of clients, from a file that is followed when it changes.
 ///
 /// Each line has a token, with the name of its client before it: `mixer s3cr3t`. A line that begins with `#` is a comment.
+#[derive(Debug)]
 pub struct Tokens {
-    file: PathBuf,
     header: HeaderName,
-    names: RwLock<Names>,
-    last_logged: Mutex<String>,
+    names: FollowedFile<Names, TokensError>,
 }
 
 /// Names by the digests of tokens: comparing digests shows nothing of a token.
@@ -61,64 +57,35 @@ impl Tokens {
     /// # Errors
     /// A file that cannot be used.
     pub fn load(file: PathBuf, header: Option<HeaderName>) -> Result<Arc<Self>, TokensError> {
-        let names = read(&file)?;
-        let (names, last_logged) = (RwLock::new(names), Mutex::default());
-        Ok(Arc::new(Self { file, header: header.unwrap_or(AUTHORIZATION), names, last_logged }))
+        let names = FollowedFile::load(file, read)?;
+        Ok(Arc::new(Self { header: header.unwrap_or(AUTHORIZATION), names }))
     }
 
     /// Returns the name of the client whose token a request has; `None` without a token or with an unknown one.
     pub(crate) fn client(&self, headers: &HeaderMap) -> Option<Arc<str>> {
-        let value = headers.get(&self.header)?.as_bytes();
-        let token = match self.header == AUTHORIZATION {
-            true => strip_bearer(value),
-            false => value,
-        };
-        let digest: [u8; 32] = Sha256::digest(token).into();
-        self.names.read().unwrap_or_else(PoisonError::into_inner).get(&digest).cloned()
+        let digest: [u8; 32] = Sha256::digest(header_token(headers, &self.header)?).into();
+        self.names.current().get(&digest).cloned()
     }
 
     /// Reads the file again. While it cannot be used, the former tokens stay valid, and the fault is logged once.
     pub fn reload(&self) {
-        let read = read(&self.file);
-        let mut last_logged = self.last_logged.lock().unwrap_or_else(PoisonError::into_inner);
-        match read {
-            Ok(read) => {
-                let mut names = self.names.write().unwrap_or_else(PoisonError::into_inner);
-                if *names != read {
-                    tracing::info!(file = %self.file.display(), tokens = read.len(), "tokens changed");
-                }
-                *names = read;
-                last_logged.clear();
-            }
-            Err(error) => {
-                let text = crate::with_causes(&error);
-                if text != *last_logged {
-                    tracing::warn!(error = text, "changed tokens cannot be used; the former ones stay valid");
-                    *last_logged = text;
-                }
-            }
-        }
+        self.names.reload();
     }
 
     /// Follows the file.
-    pub async fn watch(&self) -> std::convert::Infallible {
-        loop {
-            tokio::time::sleep(POLL).await;
-            self.reload();
-        }
+    pub async fn watch(&self) -> Infallible {
+        self.names.watch().await
     }
 }
 
-impl fmt::Debug for Tokens {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Tokens").field("file", &self.file).finish_non_exhaustive()
-    }
-}
-
-fn strip_bearer(value: &[u8]) -> &[u8] {
+/// Returns the token in a header; in `authorization`, `Bearer` may stand before it.
+pub(crate) fn header_token<'a>(headers: &'a HeaderMap, name: &HeaderName) -> Option<&'a [u8]> {
+    let value = headers.get(name)?.as_bytes();
     match value.split_at_checked(7) {
-        Some((scheme, token)) if scheme.eq_ignore_ascii_case(b"bearer ") => token,
-        _ => value,
+        Some((scheme, token)) if name == AUTHORIZATION && scheme.eq_ignore_ascii_case(b"bearer ") => {
+            Some(token)
+        }
+        _ => Some(value),
     }
 }
 

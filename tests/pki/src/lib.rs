@@ -1,5 +1,9 @@
-//! Certificate authorities and certificates for tests.
+//! Certificate authorities, certificates, and issuers of tokens for tests.
 #![allow(clippy::unwrap_used, clippy::new_without_default, missing_docs)]
+
+mod issuer;
+
+pub use issuer::{Issuer, unsigned};
 
 use std::{
     net::IpAddr,
