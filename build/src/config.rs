@@ -14,8 +14,13 @@ use crate::{
 };
 
 /// Packages with Rust types in prost or in the framework.
-const KNOWN_PACKAGES: [&str; 4] =
-    ["google.protobuf", "google.rpc", "istio.policy.v1beta1", "istio.mixer.adapter.model.v1beta1"];
+const KNOWN_PACKAGES: [&str; 5] = [
+    "google.protobuf",
+    "google.rpc",
+    "istio.policy.v1beta1",
+    "istio.mixer.adapter.model.v1beta1",
+    "mixer_adapter.versioning.v1",
+];
 
 /// A validated adapter configuration.
 ///

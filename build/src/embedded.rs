@@ -17,6 +17,7 @@ const FILES: &[(&str, &str)] = embedded![
     "mixer/adapter/model/v1beta1/extensions.proto",
     "mixer/adapter/model/v1beta1/quota.proto",
     "mixer/adapter/model/v1beta1/report.proto",
+    "mixer_adapter/versioning/v1/versioning.proto",
     "policy/v1beta1/type.proto",
     "policy/v1beta1/value_type.proto",
 ];

@@ -87,6 +87,8 @@ pub use template::{Template, Variety};
 
 use framework::{Core, Protos};
 use output::Output;
+use prost_reflect::DescriptorPool;
+use protox::file::{ChainFileResolver, IncludeFileResolver};
 
 /// Generates an adapter's configuration: `<package>.rs` and `<package>.bin` in `OUT_DIR`.
 ///
@@ -109,6 +111,24 @@ pub fn template(template_proto: impl AsRef<Path>) {
         rerun_if_changed(template.inputs());
         template.write(&Output::of_build_script()?)
     });
+}
+
+/// Compiles files, given by their paths below one of the folders, and returns them with their imports and comments.
+///
+/// They can import what templates and configurations can: files of the folders, `google/protobuf/*` and embedded files.
+///
+/// # Errors
+/// A file is missing or not valid; the text contains file, line, column and reason.
+pub fn compile<N: AsRef<Path>>(folders: &[PathBuf], names: &[N]) -> Result<DescriptorPool, Error> {
+    let mut files = ChainFileResolver::new();
+    for folder in folders {
+        files.add(IncludeFileResolver::new(folder.clone()));
+    }
+    let folder = folders.first().map_or(Path::new(""), PathBuf::as_path);
+    match source::compile(files, names) {
+        Ok(compiler) => Ok(compiler.descriptor_pool()),
+        Err(error) => Err(Error::compile(folder, &error)),
+    }
 }
 
 /// Generates the protos and templates of `mixer-adapter-core` in `OUT_DIR`:

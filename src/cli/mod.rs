@@ -17,6 +17,8 @@ mod log_args;
 mod manifest;
 mod mixer;
 mod port_args;
+#[cfg(feature = "proto")]
+mod proto;
 mod request_limit_args;
 mod rpc_client;
 mod rpc_error;
@@ -111,6 +113,9 @@ enum Command {
     #[cfg(feature = "envoy")]
     #[command(after_help = envoy_config::EXAMPLES)]
     EnvoyConfig(envoy_config::EnvoyConfig),
+    #[cfg(feature = "proto")]
+    #[command(after_help = proto::EXAMPLES)]
+    Proto(proto::Proto),
     #[command(after_help = completions::EXAMPLES)]
     Completions(completions::Completions),
 }
@@ -137,6 +142,8 @@ pub fn run(add: impl FnOnce(AdaptersBuilder) -> AdaptersBuilder, sample: Option<
         Command::Manifest(manifest) => with_adapters(add, |adapters| manifest.run(adapters)),
         #[cfg(feature = "envoy")]
         Command::EnvoyConfig(config) => config.run(),
+        #[cfg(feature = "proto")]
+        Command::Proto(proto) => proto.run(),
         Command::Completions(completions) => completions.run(),
     };
     match outcome {

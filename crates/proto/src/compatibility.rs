@@ -1,0 +1,455 @@
+//! Comparison of protos with what was published of them.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use crate::{
+    baseline::{Baseline, PublishedFile},
+    facts::{Fact, Facts},
+    schedule::Stage,
+    version::{PackageVersion, SemanticVersion, Stability},
+    violation::{Rule, Violation},
+};
+
+/// Kinds of facts that are elements: what is gone with them is not reported again.
+const ELEMENTS: [&str; 7] = ["message", "field", "enum", "value", "service", "method", "extension"];
+
+/// Returns the incompatible changes. `release` is the clock of deprecations; without it a file's version is.
+pub(crate) fn violations(
+    facts: &Facts,
+    baseline: &Baseline,
+    release: Option<SemanticVersion>,
+) -> Vec<Violation> {
+    let comparison = Comparison { facts, baseline, release };
+    let mut violations = Vec::new();
+    for (name, file) in &baseline.files {
+        violations.extend(comparison.file(name, file));
+    }
+    let mut gone: BTreeSet<&str> = BTreeSet::new();
+    for key in baseline.facts.keys().filter(|key| facts.published(key).is_none()) {
+        let (kind, element, _) = parts(key);
+        if ELEMENTS.contains(&kind) {
+            gone.insert(element);
+        }
+    }
+    for (key, before) in &baseline.facts {
+        let (_, element, _) = parts(key);
+        match facts.published(key) {
+            // A container that is gone says it for all that is in it.
+            None if ancestors(element).any(|ancestor| gone.contains(ancestor)) => {}
+            None => violations.extend(comparison.gone(key, before, gone.contains(element))),
+            Some(now) if now.value != *before => violations.extend(comparison.changed(key, before, now)),
+            Some(_) => {}
+        }
+    }
+    for (key, fact) in facts.facts.iter().filter(|(_, fact)| !fact.free) {
+        if !baseline.facts.contains_key(key) {
+            violations.extend(comparison.added(key, fact));
+        }
+    }
+    violations
+}
+
+/// Splits a key into kind, element and the rest.
+pub(crate) fn parts(key: &str) -> (&str, &str, &str) {
+    let (kind, rest) = key.split_once(' ').unwrap_or((key, ""));
+    let (element, rest) = rest.split_once(' ').unwrap_or((rest, ""));
+    (kind, element, rest)
+}
+
+/// Returns the messages, enums or services around an element, the innermost first.
+fn ancestors(element: &str) -> impl Iterator<Item = &str> {
+    std::iter::successors(element.rsplit_once('.'), |(parent, _)| parent.rsplit_once('.'))
+        .map(|(parent, _)| parent)
+}
+
+struct Comparison<'a> {
+    facts: &'a Facts,
+    baseline: &'a Baseline,
+    release: Option<SemanticVersion>,
+}
+
+impl Comparison<'_> {
+    fn file(&self, name: &str, before: &PublishedFile) -> Option<Violation> {
+        let violation = |rule, file: &str, reason: String| {
+            Some(Violation { rule, element: name.to_owned(), file: file.to_owned(), line: 0, reason })
+        };
+        let alpha =
+            PackageVersion::of(&before.package).is_some_and(|version| version.stability == Stability::Alpha);
+        match self.facts.files.get(name) {
+            _ if alpha => None,
+            None => violation(
+                Rule::Removed,
+                "",
+                format!(
+                    "the file is gone, which others import; keep it at this path (package {})",
+                    before.package
+                ),
+            ),
+            Some(now) if now.package != before.package => violation(
+                Rule::Changed,
+                name,
+                format!(
+                    "the package was {} and is {}; keep it, type URLs have it",
+                    before.package, now.package
+                ),
+            ),
+            Some(now) if now.syntax != before.syntax => violation(
+                Rule::Changed,
+                name,
+                format!(
+                    "the syntax was {} and is {}, which reads absent values otherwise",
+                    before.syntax, now.syntax
+                ),
+            ),
+            Some(_) => None,
+        }
+    }
+
+    fn gone(&self, key: &str, before: &str, element_is_gone: bool) -> Option<Violation> {
+        let (kind, element, rest) = parts(key);
+        if self.facts.facts.get(key).is_some_and(|fact| fact.free) && ELEMENTS.contains(&kind) {
+            let reason =
+                "was published and is marked as a draft; drafts can change, published elements cannot";
+            return Some(self.violation(Rule::Changed, key, reason.to_owned()));
+        }
+        match kind {
+            "field" => self.field_gone(element, before),
+            "value" => self.value_gone(element, before),
+            _ if ELEMENTS.contains(&kind) => self.removed(kind, element),
+            _ if element_is_gone => None,
+            "rule" if LOOSENING.iter().any(|end| rest.ends_with(end)) => Some(self.violation(
+                Rule::Validation,
+                key,
+                format!("{rest} = {before} is gone, and what it accepted is rejected"),
+            )),
+            // What was rejected is valid now.
+            "rule" => None,
+            "deprecated" => Some(self.violation(
+                Rule::Mark,
+                key,
+                format!("was marked as deprecated in {before} and is not any more"),
+            )),
+            "reserved" => (!self.is_reserved(element, rest)).then(|| {
+                self.violation(
+                    Rule::Reserved,
+                    key,
+                    format!("{rest} was reserved and can be used again; reserve it"),
+                )
+            }),
+            "contract" => Some(self.violation(Rule::Removed, key, format!("{rest} = {before} is gone"))),
+            _ => Some(self.violation(Rule::Changed, key, format!("{kind} {rest} was {before} and is gone"))),
+        }
+    }
+
+    fn field_gone(&self, element: &str, before: &str) -> Option<Violation> {
+        let key = format!("field {element}");
+        let number = before.split(':').next().unwrap_or_default();
+        if let Some((other, now)) = self.same_number("field", element, number) {
+            let reason = match now.value == *before {
+                true => format!("is called {other} now; JSON and generated code have the name, so keep it"),
+                false => format!("is gone, and {other} has its number {number}; reserve the number for ever"),
+            };
+            let rule = if now.value == *before { Rule::Renamed } else { Rule::Reserved };
+            return Some(self.violation(rule, &key, reason));
+        }
+        let (parent, name) = element.rsplit_once('.')?;
+        let reserved = self.is_reserved(parent, number) && self.is_reserved(parent, &format!("{name:?}"));
+        match self.stage(element) {
+            Some(Stage::Gone) if reserved => None,
+            Some(Stage::Gone) => Some(self.violation(
+                Rule::Reserved,
+                &key,
+                format!("is gone after its deprecation; write `reserved {number}; reserved \"{name}\";` in its place"),
+            )),
+            _ => self.removed("field", element),
+        }
+    }
+
+    fn value_gone(&self, element: &str, before: &str) -> Option<Violation> {
+        let key = format!("value {element}");
+        if let Some((other, _)) = self.same_number("value", element, before) {
+            let reason = format!("is called {other} now; JSON and generated code have the name, so keep it");
+            return Some(self.violation(Rule::Renamed, &key, reason));
+        }
+        let (parent, name) = element.rsplit_once('.')?;
+        let reserved = self.is_reserved(parent, before) && self.is_reserved(parent, &format!("{name:?}"));
+        match self.stage(element) {
+            Some(Stage::Gone) if reserved => None,
+            Some(Stage::Gone) => Some(self.violation(
+                Rule::Reserved,
+                &key,
+                format!("is gone after its deprecation; write `reserved {before}; reserved \"{name}\";` in its place"),
+            )),
+            _ => self.removed("value", element),
+        }
+    }
+
+    fn removed(&self, kind: &str, element: &str) -> Option<Violation> {
+        let reason = match self.stage(element) {
+            Some(Stage::Gone) => return None,
+            Some(stage) => format!(
+                "is gone in the release in which its use {}; keep it until {}",
+                stage.verb(),
+                "the schedule ends"
+            ),
+            None => {
+                "is gone; keep it, and mark it as deprecated where it is not to be used any more".to_owned()
+            }
+        };
+        Some(self.violation(Rule::Removed, &format!("{kind} {element}"), reason))
+    }
+
+    /// The stage of a deprecation that was published.
+    fn stage(&self, element: &str) -> Option<Stage> {
+        let mark = self.baseline.facts.get(&format!("deprecated {element}"))?.parse().ok()?;
+        let release = self.release.or_else(|| self.version_around(element))?;
+        Some(Stage::of(release.releases_since(mark)))
+    }
+
+    /// The version of the file that has the outermost element around this one.
+    fn version_around(&self, element: &str) -> Option<SemanticVersion> {
+        let file = ancestors(element).chain([element]).find_map(|name| {
+            let keys = ["message", "enum", "service"].map(|kind| format!("{kind} {name}"));
+            keys.iter().find_map(|key| self.baseline.facts.get(key)).filter(|file| !file.is_empty())
+        })?;
+        let stated = self.facts.files.get(file).and_then(|now| now.version);
+        stated.or_else(|| self.baseline.files.get(file).map(|file| file.version))
+    }
+
+    /// Another element of the same message or enum that has the number.
+    fn same_number(&self, kind: &str, element: &str, number: &str) -> Option<(&str, &Fact)> {
+        let (parent, _) = element.rsplit_once('.')?;
+        let prefix = format!("{kind} {parent}.");
+        let siblings =
+            self.facts.facts.range(prefix.clone()..).take_while(|(key, _)| key.starts_with(&prefix));
+        let mut siblings = siblings.filter(|(key, _)| !key[prefix.len()..].contains('.'));
+        siblings.find_map(|(key, fact)| {
+            let published = self.baseline.facts.contains_key(key);
+            let same = fact.value.split(':').next() == Some(number);
+            (same && !published).then_some((&key[kind.len() + 1..], fact))
+        })
+    }
+
+    fn is_reserved(&self, element: &str, what: &str) -> bool {
+        let prefix = format!("reserved {element} ");
+        let ranges = self.facts.facts.range(prefix.clone()..).take_while(|(key, _)| key.starts_with(&prefix));
+        let mut ranges = ranges.map(|(key, _)| &key[prefix.len()..]);
+        match range(what) {
+            None => ranges.any(|name| name == what),
+            // The numbers may be reserved by several ranges now.
+            Some((mut next, last)) => {
+                let mut now: Vec<_> = ranges.filter_map(range).collect();
+                now.sort_unstable();
+                for (from, to) in now {
+                    if from <= next && next <= to {
+                        next = to.saturating_add(1);
+                    }
+                }
+                next > last
+            }
+        }
+    }
+
+    fn changed(&self, key: &str, before: &str, now: &Fact) -> Option<Violation> {
+        let (kind, element, rest) = parts(key);
+        let was = |what: &str| format!("{what} was {before} and is {}", now.value);
+        let reason = match kind {
+            "field" => field_change(before, &now.value),
+            "value" => format!("the number was {before} and is {}; keep it", now.value),
+            "message" | "enum" | "service" => {
+                format!("moved from {before} to {}; others import the file, so keep it there", now.value)
+            }
+            "method" => was("the signature"),
+            "json" => was("the JSON name"),
+            "default" => was("the default"),
+            "deprecated" if now.value.is_empty() => return None,
+            "deprecated" => {
+                let reason =
+                    format!("the version of the mark was {before} and is {}; keep the first", now.value);
+                return Some(self.violation(Rule::Mark, key, reason));
+            }
+            "rule" if is_looser(rest, before, &now.value) => return None,
+            "rule" => {
+                let reason = format!("{rest} was {before} and is {}, and rejects what was valid", now.value);
+                return Some(self.violation(Rule::Validation, key, reason));
+            }
+            "option" => was(&format!("the option {rest}, which decides names in generated code,")),
+            _ => was(&format!("{kind} {element} {rest}")),
+        };
+        Some(self.violation(Rule::Changed, key, reason))
+    }
+
+    fn added(&self, key: &str, fact: &Fact) -> Option<Violation> {
+        let (kind, element, rest) = parts(key);
+        let published =
+            |kind: &str, element: &str| self.baseline.facts.contains_key(&format!("{kind} {element}"));
+        let element_existed = ELEMENTS.iter().any(|kind| published(kind, element));
+        let parent_existed = element.rsplit_once('.').is_some_and(|(parent, _)| published("message", parent));
+        match kind {
+            "rule" if element_existed && self.replaces_stricter(element, rest, &fact.value) => None,
+            "rule" if element_existed => Some(self.violation(
+                Rule::Validation,
+                key,
+                format!("{rest} = {} is new, and rejects what was valid", fact.value),
+            )),
+            "rule" if parent_existed && requires_presence(rest, &fact.value) => Some(self.violation(
+                Rule::Validation,
+                key,
+                format!(
+                    "the new field is required ({rest} = {}), and messages from before lack it",
+                    fact.value
+                ),
+            )),
+            "field" if parent_existed && fact.value.contains(": required ") => Some(self.violation(
+                Rule::Validation,
+                key,
+                "the new field is required, and messages from before lack it".to_owned(),
+            )),
+            "json" | "default" if element_existed => {
+                let what = if kind == "json" { "the JSON name" } else { "the default" };
+                Some(self.violation(
+                    Rule::Changed,
+                    key,
+                    format!("{what} is {} since this change", fact.value),
+                ))
+            }
+            "option" if self.baseline.facts.values().any(|place| place == element) => Some(self.violation(
+                Rule::Changed,
+                key,
+                format!("the option {rest} = {} is new and changes names in generated code", fact.value),
+            )),
+            _ => None,
+        }
+    }
+
+    /// Whether a new rule rejects nothing that the one in its place let through: `gte: 0` for `gt: 0`.
+    fn replaces_stricter(&self, element: &str, rule: &str, now: &str) -> bool {
+        if LOOSENING.iter().any(|end| rule.ends_with(end)) {
+            return now == "true";
+        }
+        let other = [(".gte", ".gt"), (".lte", ".lt")].iter().find_map(|(new, old)| {
+            let before =
+                self.baseline.facts.get(&format!("rule {element} {}{old}", rule.strip_suffix(new)?))?;
+            Some((new, before.parse::<f64>().ok()?))
+        });
+        match (other, now.parse::<f64>()) {
+            (Some((&".gte", before)), Ok(now)) => now <= before,
+            (Some((_, before)), Ok(now)) => now >= before,
+            _ => false,
+        }
+    }
+
+    fn violation(&self, rule: Rule, key: &str, reason: String) -> Violation {
+        let (_, element, _) = parts(key);
+        let place = self.facts.facts.get(key).or_else(|| {
+            // What is gone is looked for where the message around it is.
+            ancestors(element).find_map(|name| self.facts.facts.get(&format!("message {name}")))
+        });
+        Violation {
+            rule,
+            element: element.to_owned(),
+            file: place.map(|fact| fact.file.clone()).unwrap_or_default(),
+            line: place.map(|fact| fact.line).unwrap_or_default(),
+            reason,
+        }
+    }
+}
+
+/// Reads `5` and `5 to 7`.
+fn range(text: &str) -> Option<(i64, i64)> {
+    match text.split_once(" to ") {
+        Some((from, to)) => Some((from.parse().ok()?, to.parse().ok()?)),
+        None => text.parse().ok().map(|number| (number, number)),
+    }
+}
+
+/// Describes the change of a field from `1: repeated string` to another such value.
+fn field_change(before: &str, now: &str) -> String {
+    let split = |value: &str| {
+        let (number, of) = value.split_once(": ").unwrap_or((value, ""));
+        (number.to_owned(), of.to_owned())
+    };
+    let ((number, of), (new_number, new_of)) = (split(before), split(now));
+    if number != new_number {
+        return format!("the number was {number} and is {new_number}; keep it, the encoding has it");
+    }
+    format!("the type was `{of}` and is `{new_of}`; keep it, and add a field for the other")
+}
+
+/// Rules that accept more where they are set.
+const LOOSENING: [&str; 2] = [".ignore_empty", ".skip"];
+
+/// Whether a message without the field breaks a rule. Rules for the items of a list do not count: the list may be empty.
+fn requires_presence(rule: &str, value: &str) -> bool {
+    let of_items = [".items.", ".keys.", ".values."].iter().any(|part| rule.contains(part));
+    let least = [".min_len", ".min_bytes", ".min_items", ".min_pairs"];
+    let at_least = least.iter().any(|end| rule.ends_with(end)) && value != "0";
+    !of_items && (at_least || rule.ends_with(".required") && value == "true")
+}
+
+/// Whether a rule of validation rejects less than before, as far as its name shows it.
+fn is_looser(rule: &str, before: &str, now: &str) -> bool {
+    let numbers = || {
+        let number = |text: &str| text.trim_matches('"').parse::<f64>().ok();
+        Some((number(before)?, number(now)?))
+    };
+    let ends = |names: &[&str]| names.iter().any(|name| rule.ends_with(name));
+    match numbers() {
+        Some((before, now))
+            if ends(&[".min_len", ".min_bytes", ".min_items", ".min_pairs", ".gt", ".gte"]) =>
+        {
+            now <= before
+        }
+        Some((before, now))
+            if ends(&[".max_len", ".max_bytes", ".max_items", ".max_pairs", ".lt", ".lte"]) =>
+        {
+            now >= before
+        }
+        _ if ends(&LOOSENING) => now == "true",
+        _ => before == "true" && now == "false",
+    }
+}
+
+/// The additions and new marks of packages that have a next version in the set, which must have them, too.
+pub(crate) fn next_versions(facts: &Facts, baseline: &Baseline) -> Vec<Violation> {
+    let versions: BTreeMap<&str, PackageVersion> =
+        facts.packages.iter().filter_map(|name| Some((&**name, PackageVersion::of(name)?))).collect();
+    let mut violations = Vec::new();
+    for (key, fact) in
+        facts.facts.iter().filter(|(key, fact)| !fact.free && !baseline.facts.contains_key(*key))
+    {
+        let (kind, element, _) = parts(key);
+        let Some(package) = facts.files.get(&fact.file).map(|file| &*file.package) else { continue };
+        let Some(own) = versions.get(package) else { continue };
+        let next = versions.iter().find(|(_, other)| {
+            other.api == own.api && other.major == own.major + 1 && other.stability == Stability::Alpha
+        });
+        let Some((next, _)) = next else { continue };
+        // Packages that are new themselves have nothing to repeat.
+        if !baseline.files.values().any(|file| file.package == package) {
+            continue;
+        }
+        let there = format!("{next}{}", &element[package.len()..]);
+        let exists = |kind: &str| facts.facts.contains_key(&format!("{kind} {there}"));
+        let reason = match kind {
+            _ if !element.starts_with(package) => continue,
+            "deprecated" if ["field", "value"].into_iter().any(exists) => {
+                format!("is deprecated, and {there} still exists; remove it there")
+            }
+            "field" | "value" | "message" | "enum" | "method" | "service"
+                if !exists(kind) && !facts.facts.contains_key(&format!("deprecated {element}")) =>
+            {
+                format!("is new, and {next} lacks it; add {there}")
+            }
+            _ => continue,
+        };
+        violations.push(Violation {
+            rule: Rule::NextVersion,
+            element: element.to_owned(),
+            file: fact.file.clone(),
+            line: fact.line,
+            reason,
+        });
+    }
+    violations
+}

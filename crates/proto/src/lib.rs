@@ -1,0 +1,40 @@
+//! Versions of protobuf APIs: a policy like that of Envoy's API, as functions that tests and `mixer-adapter proto` call.
+//!
+//! A [`ProtoSet`] is what is checked. A [`Baseline`] is what was published of it, one fact a line, in a file that is
+//! committed beside the protos. [`check`] compares both and returns every [`Violation`]; [`record`] takes compatible changes over.
+//!
+//! ```no_run
+//! use mixer_adapter_proto::{Baseline, ProtoSet, check};
+//!
+//! let protos = ProtoSet::open(&["proto"], &[])?;
+//! let baseline: Baseline = std::fs::read_to_string("proto/baseline.txt")?.parse()?;
+//! for violation in check(&protos, &baseline, None) {
+//!     println!("{violation}");
+//! }
+//! # Ok::<(), Box<dyn std::error::Error>>(())
+//! ```
+
+mod baseline;
+mod baseline_test;
+mod bump;
+mod check;
+mod compatibility;
+mod facts;
+mod locations;
+mod options;
+mod references;
+mod schedule;
+mod set;
+mod translate;
+mod version;
+mod violation;
+
+pub use baseline::{Baseline, BaselineError};
+pub use baseline_test::assert_baseline;
+pub use bump::{BumpError, NextVersion, bump};
+pub use check::{check, check_references, compare, record};
+pub use schedule::Stage;
+pub use set::{ProtoSet, ProtoSetError};
+pub use translate::{Loss, Row, TranslateError, Translation, Translator};
+pub use version::{PackageVersion, SemanticVersion, SemanticVersionError, Stability};
+pub use violation::{Exception, ExceptionError, Rule, Violation};

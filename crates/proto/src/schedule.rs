@@ -1,0 +1,73 @@
+//! The schedule of deprecations: what the use of a deprecated element leads to, by the releases since its mark.
+
+use std::fmt::Write as _;
+
+use crate::{baseline::Baseline, compatibility::parts, version::SemanticVersion};
+
+/// What the use of a deprecated element leads to in a release.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Stage {
+    /// The first release with the mark: a warning, and a count.
+    Warns,
+    /// The second: a failure, unless the element is allowed by name.
+    Fails,
+    /// The third and later ones: the element does not exist any more.
+    Gone,
+}
+
+impl Stage {
+    /// Returns the stage of a release, by the number of releases since the one of the mark.
+    pub const fn of(releases: u32) -> Self {
+        match releases {
+            0 => Self::Warns,
+            1 => Self::Fails,
+            _ => Self::Gone,
+        }
+    }
+
+    /// Returns the release in which the stage begins.
+    const fn begins(self, mark: SemanticVersion) -> SemanticVersion {
+        let minor = match self {
+            Self::Warns => mark.minor,
+            Self::Fails => mark.minor + 1,
+            Self::Gone => mark.minor + 2,
+        };
+        SemanticVersion { major: mark.major, minor, patch: 0 }
+    }
+
+    pub(crate) const fn verb(self) -> &'static str {
+        match self {
+            Self::Warns => "warns",
+            Self::Fails => "fails",
+            Self::Gone => "ends",
+        }
+    }
+}
+
+impl Baseline {
+    /// Returns the text of DEPRECATED.md: every deprecated element with the releases in which its use warns, fails, and ends.
+    pub fn deprecations(&self) -> String {
+        let mut text = String::from(
+            "# Deprecated\n\nWritten by `mixer-adapter proto baseline`. The use of an element is a warning first, then an error unless it \
+             is allowed by name,\nand then the element is gone.\n",
+        );
+        let marks = self.facts.iter().filter_map(|(key, value)| match parts(key) {
+            ("deprecated", element, _) => Some((value.parse::<SemanticVersion>().ok()?, element)),
+            _ => None,
+        });
+        let mut marks: Vec<_> = marks.collect();
+        marks.sort_by(|one, other| other.0.cmp(&one.0).then(one.1.cmp(other.1)));
+        if marks.is_empty() {
+            text.push_str("\nNothing is deprecated.\n");
+            return text;
+        }
+        text.push_str("\n| element | warns since | fails since | gone in |\n|---|---|---|---|\n");
+        for (mark, element) in marks {
+            let [warns, fails, gone] =
+                [Stage::Warns, Stage::Fails, Stage::Gone].map(|stage| stage.begins(mark));
+            // The release of the mark may have been a patch.
+            let _ = writeln!(text, "| `{element}` | {} | {fails} | {gone} |", warns.max(mark));
+        }
+        text
+    }
+}

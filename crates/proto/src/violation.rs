@@ -1,0 +1,152 @@
+//! What breaks the policy.
+
+use std::{fmt, str::FromStr};
+
+use serde::Serialize;
+
+/// A rule of the versioning policy.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize)]
+#[serde(rename_all = "kebab-case")]
+#[non_exhaustive]
+pub enum Rule {
+    /// A published element is gone, before its deprecation ended.
+    Removed,
+    /// A published element has another name.
+    Renamed,
+    /// A published fact reads otherwise.
+    Changed,
+    /// A number or name of a removed element can be used again.
+    Reserved,
+    /// What was valid before is rejected: a rule of validation is new or another.
+    Validation,
+    /// A mark of deprecation is gone, or has another version.
+    Mark,
+    /// A package's name has no version at its end, or is not well-formed.
+    PackageName,
+    /// Something refers to a less stable package.
+    LessStable,
+    /// The latest stable version of an API refers to one of another API that is not its latest.
+    NotLatest,
+    /// More than one version of an API is among what a package depends on.
+    OneDefinition,
+    /// The version of a file is not raised by its change, or is not a version.
+    Version,
+    /// The next major version lacks an addition, or still has what is deprecated.
+    NextVersion,
+    /// A compatible change is not in the baseline yet.
+    NotRecorded,
+}
+
+impl Rule {
+    const ALL: [Self; 13] = [
+        Self::Removed,
+        Self::Renamed,
+        Self::Changed,
+        Self::Reserved,
+        Self::Validation,
+        Self::Mark,
+        Self::PackageName,
+        Self::LessStable,
+        Self::NotLatest,
+        Self::OneDefinition,
+        Self::Version,
+        Self::NextVersion,
+        Self::NotRecorded,
+    ];
+
+    /// Returns the name that exceptions use, `package-name`.
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::Removed => "removed",
+            Self::Renamed => "renamed",
+            Self::Changed => "changed",
+            Self::Reserved => "reserved",
+            Self::Validation => "validation",
+            Self::Mark => "mark",
+            Self::PackageName => "package-name",
+            Self::LessStable => "less-stable",
+            Self::NotLatest => "not-latest",
+            Self::OneDefinition => "one-definition",
+            Self::Version => "version",
+            Self::NextVersion => "next-version",
+            Self::NotRecorded => "not-recorded",
+        }
+    }
+}
+
+impl fmt::Display for Rule {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(self.name())
+    }
+}
+
+/// A violation that was decided: a rule, and the element that may break it. Written `removed a.v1.M.n`.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub struct Exception {
+    /// The rule.
+    pub rule: Rule,
+    /// The element, package or file.
+    pub element: String,
+}
+
+/// A text that is not an exception.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("`{text}` is not an exception; write it like \"removed a.v1.Message.field\", with one of the rules {rules}", rules = Rule::ALL.map(Rule::name).join(", "))]
+pub struct ExceptionError {
+    text: String,
+}
+
+impl fmt::Display for Exception {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{} {}", self.rule, self.element)
+    }
+}
+
+impl FromStr for Exception {
+    type Err = ExceptionError;
+
+    fn from_str(text: &str) -> Result<Self, ExceptionError> {
+        let error = || ExceptionError { text: text.to_owned() };
+        let (rule, element) = text.split_once(' ').ok_or_else(error)?;
+        let rule = Rule::ALL.into_iter().find(|known| known.name() == rule).ok_or_else(error)?;
+        let element = element.trim();
+        if element.is_empty() {
+            return Err(error());
+        }
+        Ok(Self { rule, element: element.to_owned() })
+    }
+}
+
+/// Something that breaks a rule, displayed as `a.proto:3: error: a.v1.M.n: reason (rule)`.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+#[non_exhaustive]
+pub struct Violation {
+    /// The rule.
+    pub rule: Rule,
+    /// The element, package or file.
+    pub element: String,
+    /// The file, by its import path; empty if the element is gone.
+    #[serde(skip_serializing_if = "String::is_empty")]
+    pub file: String,
+    /// The line, from 1; 0 if it is not known.
+    #[serde(skip_serializing_if = "is_zero")]
+    pub line: u32,
+    /// What is wrong, and how to correct it.
+    pub reason: String,
+}
+
+#[expect(clippy::trivially_copy_pass_by_ref, reason = "what serde calls")]
+fn is_zero(line: &u32) -> bool {
+    *line == 0
+}
+
+impl fmt::Display for Violation {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match (&*self.file, self.line) {
+            ("", _) => {}
+            (file, 0) => write!(f, "{file}: ")?,
+            (file, line) => write!(f, "{file}:{line}: ")?,
+        }
+        write!(f, "error: {}: {} ({})", self.element, self.reason, self.rule)
+    }
+}

@@ -1,0 +1,3 @@
+//! Configurations written for one version of the adapter are read by the next.
+
+mixer_adapter_proto::baseline!("config.proto");

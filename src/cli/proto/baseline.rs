@@ -1,0 +1,57 @@
+use std::{fs, path::PathBuf, process::ExitCode};
+
+use anyhow::Context as _;
+use clap::Args;
+use mixer_adapter_proto::{Exception, record};
+
+use super::{Protos, Release, read_baseline, report};
+
+/// Record what is published: facts, versions and hashes
+#[derive(Debug, Args)]
+pub(super) struct Record {
+    #[command(flatten)]
+    protos: Protos,
+
+    /// The file to write; its violations are reported first, and nothing is written while there are any
+    #[arg(long, value_name = "FILE", env = "MIXER_ADAPTER_BASELINE")]
+    baseline: PathBuf,
+
+    /// Decide that an element may break a rule, such as 'removed shop.v1.Order.name'; the baseline has the decision from then on
+    #[arg(long, value_name = "RULE ELEMENT", env = "MIXER_ADAPTER_ALLOW")]
+    allow: Vec<Exception>,
+
+    /// Hold an alpha package to the baseline like a stable one, from then on
+    #[arg(long, value_name = "PACKAGE", env = "MIXER_ADAPTER_HOLD")]
+    hold: Vec<String>,
+
+    /// Write the table of what is deprecated, with the releases in which its use warns, fails and ends
+    #[arg(long, value_name = "FILE", env = "MIXER_ADAPTER_DEPRECATED")]
+    deprecated: Option<PathBuf>,
+
+    #[command(flatten)]
+    release: Release,
+}
+
+impl Record {
+    pub(super) fn run(self) -> anyhow::Result<ExitCode> {
+        let set = self.protos.open()?;
+        let mut baseline = read_baseline(&self.baseline)?.unwrap_or_default();
+        for exception in self.allow {
+            baseline.add_exception(exception);
+        }
+        for package in self.hold {
+            baseline.hold(package);
+        }
+        if let Err(violations) = record(&set, &mut baseline, self.release.release) {
+            return report(&violations, false);
+        }
+        let write = |path: &PathBuf, text: String| {
+            fs::write(path, text).with_context(|| format!("cannot write {}", path.display()))
+        };
+        write(&self.baseline, baseline.to_string())?;
+        if let Some(path) = &self.deprecated {
+            write(path, baseline.deprecations())?;
+        }
+        report(&[], false)
+    }
+}

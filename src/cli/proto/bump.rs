@@ -1,0 +1,27 @@
+use std::{path::PathBuf, process::ExitCode};
+
+use clap::Args;
+use mixer_adapter_proto::bump;
+
+/// Begin the next version of a package as a copy without what is deprecated: v2alpha after v1, v2 after v2alpha
+#[derive(Debug, Args)]
+pub(super) struct Bump {
+    /// The folder that imports are relative to
+    #[arg(value_name = "DIR")]
+    folder: PathBuf,
+
+    /// The package
+    #[arg(value_name = "PACKAGE")]
+    package: String,
+}
+
+impl Bump {
+    pub(super) fn run(self) -> anyhow::Result<ExitCode> {
+        let next = bump(&self.folder, &self.package)?;
+        next.write()?;
+        let files = next.files.keys().map(|path| format!("{}\n", path.display()));
+        let left_out = next.left_out.iter().map(|element| format!("left out, deprecated: {element}\n"));
+        crate::cli::print(&files.chain(left_out).collect::<String>())?;
+        Ok(ExitCode::SUCCESS)
+    }
+}

@@ -1,0 +1,100 @@
+//! The command `proto`: versions of protos.
+
+mod baseline;
+mod bump;
+mod check;
+mod translate;
+
+use std::{fs, io, path::PathBuf, process::ExitCode};
+
+use anyhow::Context as _;
+use clap::{Args, Subcommand};
+use mixer_adapter_proto::{Baseline, ProtoSet, SemanticVersion, Violation};
+
+pub(super) const EXAMPLES: &str = "\
+Examples:
+  mixer-adapter proto baseline protos/ --baseline protos/baseline.txt    record what is published
+  mixer-adapter proto check protos/ --baseline protos/baseline.txt       in CI: nothing published has changed
+  mixer-adapter proto check new.binpb --against old.binpb                two releases of descriptors
+  mixer-adapter proto bump protos/ shop.orders.v1                        begin shop.orders.v2alpha as a copy
+  mixer-adapter proto translate protos/ --from shop.orders.v1 --to shop.orders.v2
+
+docs/protos.md has the rules.
+Exit codes: 0 success, 1 violations or losses, 2 usage error.";
+
+/// Hold protos to a versioning policy: compatibility, deprecation, next versions
+#[derive(Debug, Args)]
+pub(super) struct Proto {
+    #[command(subcommand)]
+    command: Command,
+}
+
+#[derive(Debug, Subcommand)]
+enum Command {
+    Check(check::Check),
+    Baseline(baseline::Record),
+    Bump(bump::Bump),
+    Translate(translate::Translate),
+}
+
+impl Proto {
+    pub(super) fn run(self) -> anyhow::Result<ExitCode> {
+        match self.command {
+            Command::Check(check) => check.run(),
+            Command::Baseline(record) => record.run(),
+            Command::Bump(bump) => bump.run(),
+            Command::Translate(translate) => translate.run(),
+        }
+    }
+}
+
+/// The protos of a command.
+#[derive(Debug, Args)]
+struct Protos {
+    /// Folders of .proto files, .proto files, or files with a FileDescriptorSet
+    #[arg(value_name = "PROTOS", required = true)]
+    protos: Vec<PathBuf>,
+
+    /// A folder in which imports are looked up, too
+    #[arg(long, value_name = "DIR", env = "MIXER_ADAPTER_INCLUDE")]
+    include: Vec<PathBuf>,
+}
+
+impl Protos {
+    fn open(&self) -> anyhow::Result<ProtoSet> {
+        Ok(ProtoSet::open(&self.protos, &self.include)?)
+    }
+}
+
+/// The clock of deprecations.
+#[derive(Debug, Args)]
+struct Release {
+    /// The version of the program that is released next, by which deprecations proceed [default: the version of each file]
+    #[arg(long, value_name = "VERSION", env = "MIXER_ADAPTER_RELEASE")]
+    release: Option<SemanticVersion>,
+}
+
+/// Reads a baseline; `None` if the file does not exist.
+fn read_baseline(path: &PathBuf) -> anyhow::Result<Option<Baseline>> {
+    let text = match fs::read_to_string(path) {
+        Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(None),
+        text => text.with_context(|| format!("cannot read {}", path.display()))?,
+    };
+    Ok(Some(text.parse().with_context(|| path.display().to_string())?))
+}
+
+/// Prints violations, one a line, and their number; returns whether there are none.
+fn report(violations: &[Violation], json: bool) -> anyhow::Result<ExitCode> {
+    if json {
+        super::print_json(&serde_json::json!({ "violations": violations }))?;
+    } else {
+        let mut text: String = violations.iter().map(|violation| format!("{violation}\n")).collect();
+        text += &match violations.len() {
+            0 => "no violations\n".to_owned(),
+            1 => "1 violation\n".to_owned(),
+            count => format!("{count} violations\n"),
+        };
+        super::print(&text)?;
+    }
+    Ok(if violations.is_empty() { ExitCode::SUCCESS } else { ExitCode::FAILURE })
+}
