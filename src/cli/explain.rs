@@ -178,10 +178,10 @@ impl HandlerBackend for DryRunHandler {
         &'a self,
         template: &'a DynamicTemplate,
         request: Bytes,
-        deadline: Option<tokio::time::Instant>,
+        caller: &'a Caller,
     ) -> BoxFuture<'a, Result<Bytes, Status>> {
         match &self.0 {
-            Some(opened) => opened.call(template, request, deadline),
+            Some(opened) => opened.call(template, request, caller),
             None => Box::pin(std::future::ready(Err(Status::unavailable("not called")))),
         }
     }

@@ -27,7 +27,7 @@ impl LogArgs {
     }
 }
 
-/// Installs a logger with a filter.
+/// Installs a logger with a filter. Panics are logged, too.
 pub(super) fn start(filter: &str, json: bool) -> anyhow::Result<()> {
     let filter = EnvFilter::try_new(filter).with_context(|| {
         format!("--log {filter:?} is not a valid filter; write it like info or mixer_adapter=debug,warn")
@@ -40,5 +40,6 @@ pub(super) fn start(filter: &str, json: bool) -> anyhow::Result<()> {
         true => logging.json().init(),
         false => logging.init(),
     }
+    mixer_adapter_host::handler::log_panics();
     Ok(())
 }

@@ -20,14 +20,14 @@ pub(super) const SERVICE: &str = "istio.mixer.adapter.model.v1beta1.Infrastructu
 pub(super) fn methods(host: &Arc<Host>) -> [(&'static str, Rpc); 3] {
     let validate = {
         let host = host.clone();
-        rpc(move |request: ValidateRequest, _| {
+        rpc(move |request: ValidateRequest, caller| {
             let host = host.clone();
             async move {
                 let new = NewSession {
                     adapter_config: request.adapter_config,
                     inferred_types: request.inferred_types,
                 };
-                Ok(ValidateResponse { status: Some(status(host.validate(new).await.err())) })
+                Ok(ValidateResponse { status: Some(status(host.validate(new, &caller).await.err())) })
             }
         })
     };

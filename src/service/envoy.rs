@@ -50,14 +50,14 @@ impl Server {
             let services = services.clone();
             rpc(move |request, caller| {
                 let services = services.clone();
-                async move { services.check(request, caller.deadline).await }
+                async move { services.check(request, caller).await }
             })
         };
         let should_rate_limit = || -> Rpc {
             let services = services.clone();
             rpc(move |request, caller| {
                 let services = services.clone();
-                async move { services.should_rate_limit(request, caller.deadline).await }
+                async move { services.should_rate_limit(request, caller).await }
             })
         };
         let rpcs = CHECK.map(|path| (path, check())).into_iter();

@@ -6,6 +6,7 @@ use bytes::Bytes;
 use tonic::{Code, Status, service::Routes};
 
 use super::{ServerOptions, backend, limits::count_fields, rpc::Rpc};
+use mixer_adapter_core::framework::trace_parent::TraceParent;
 use mixer_adapter_engine::{Limit, RequestLimits};
 use mixer_adapter_host::{
     Host,
@@ -63,6 +64,7 @@ impl Methods for HostMethods {
             peer: call.peer.clone(),
             remote: call.remote,
             deadline: call.deadline,
+            trace: call.traceparent.as_ref().and_then(|header| TraceParent::parse(header.as_bytes())),
         };
         if let Some(method) = self.host.adapters().method(path) {
             self.admit(&**method, &message)?;

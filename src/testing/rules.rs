@@ -70,7 +70,7 @@ async fn takes_its_configuration<A: Adapter>(suite: &Compliance<A>) -> Outcome {
     };
     let config = subject.config().map_err(|error| refused(error.to_string()))?;
     let new = NewSession { adapter_config: Some(config.clone()), ..NewSession::default() };
-    subject.host.validate(new).await.map_err(|error| refused(error.to_string()))?;
+    subject.host.validate(new, &Caller::default()).await.map_err(|error| refused(error.to_string()))?;
     subject.create_session(&config).await.map_err(|error| refused(error.to_string()))?;
     subject.close().await;
     Ok(())

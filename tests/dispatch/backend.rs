@@ -14,13 +14,13 @@ use mixer_adapter::{
 };
 use mixer_adapter_config::Fault;
 use mixer_adapter_core::framework::dynamic::DynamicTemplate;
+use mixer_adapter_engine::dispatch::Caller;
 use mixer_adapter_engine::{
     HandlerBackend,
     build::{BackendSpec, BoxBackend, Connect, HandlerSpec},
 };
 use prost_reflect::DynamicMessage;
 use serde::Deserialize;
-use tokio::time::Instant;
 
 use crate::config::POOL;
 
@@ -100,7 +100,7 @@ impl HandlerBackend for Scripted {
         &'a self,
         template: &'a DynamicTemplate,
         request: Bytes,
-        _: Option<Instant>,
+        _: &'a Caller,
     ) -> BoxFuture<'a, Result<Bytes, Status>> {
         Box::pin(async move {
             let answer = self.answer(template.method(), request);

@@ -11,12 +11,13 @@ use mixer_adapter_core::framework::dynamic::DynamicTemplate;
 use mixer_adapter_engine::{
     HandlerBackend, Mixer,
     build::{BoxBackend, BuildOptions, Connect, HandlerSpec, SnapshotBuilder},
+    dispatch::Caller,
 };
 use mixer_adapter_host::{
     Host,
     handler::{Adapters, Closing, TableLimits},
 };
-use tokio::{runtime::Runtime, time::Instant};
+use tokio::runtime::Runtime;
 
 pub(crate) static RUNTIME: LazyLock<Runtime> = LazyLock::new(|| {
     tokio::runtime::Builder::new_multi_thread().worker_threads(1).enable_all().build().unwrap()
@@ -106,7 +107,7 @@ impl HandlerBackend for Empty {
         &'a self,
         _: &'a DynamicTemplate,
         _: Bytes,
-        _: Option<Instant>,
+        _: &'a Caller,
     ) -> Pin<Box<dyn Future<Output = Result<Bytes, Status>> + Send + 'a>> {
         Box::pin(std::future::ready(Ok(Bytes::new())))
     }

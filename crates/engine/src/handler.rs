@@ -9,14 +9,16 @@ use std::{
 };
 
 use bytes::Bytes;
-use tokio::time::Instant;
 use tonic::Status;
+use tracing::field;
 
 use super::remote::{RemoteAdapter, Session};
-use mixer_adapter_core::framework::{dynamic::DynamicTemplate, frame::FRAME_PREFIX};
+use mixer_adapter_core::framework::{
+    dynamic::DynamicTemplate, frame::FRAME_PREFIX, log_limit::FailureLogLimit, status::status_name,
+};
 use mixer_adapter_host::{
     Host,
-    handler::{BoxFuture, CallContext, CallError, Caller, Handler, Resolver},
+    handler::{BoxFuture, CallContext, CallError, Caller, Handler, Resolver, instance_list},
 };
 
 /// The backend of a handler.
@@ -26,7 +28,7 @@ pub trait HandlerBackend: Send + Sync {
         &'a self,
         template: &'a DynamicTemplate,
         request: Bytes,
-        deadline: Option<Instant>,
+        caller: &'a Caller,
     ) -> BoxFuture<'a, Result<Bytes, Status>>;
 
     /// The configuration that is part of each request, an encoded `google.protobuf.Any`.
@@ -36,6 +38,11 @@ pub trait HandlerBackend: Send + Sync {
     /// there were no handler.
     fn is_called(&self, _: &DynamicTemplate) -> bool {
         true
+    }
+
+    /// Returns whether failed calls are logged by the adapter's host, in this process.
+    fn logs_failures(&self) -> bool {
+        false
     }
 }
 
@@ -50,6 +57,7 @@ pub struct RuntimeHandler {
     pub(crate) signature: mixer_adapter_core::framework::digest::Digest,
     target: Box<dyn HandlerBackend>,
     calls: AtomicU64,
+    failure_log: FailureLogLimit,
 }
 
 impl RuntimeHandler {
@@ -59,7 +67,14 @@ impl RuntimeHandler {
         signature: mixer_adapter_core::framework::digest::Digest,
         target: Box<dyn HandlerBackend>,
     ) -> Self {
-        Self { denial_name: name.clone(), name, signature, target, calls: AtomicU64::new(0) }
+        Self {
+            denial_name: name.clone(),
+            name,
+            signature,
+            target,
+            calls: AtomicU64::new(0),
+            failure_log: FailureLogLimit::new(),
+        }
     }
 
     /// Sets the name in messages of denials, which is the full name by default.
@@ -73,15 +88,38 @@ impl RuntimeHandler {
         self.target.is_called(template)
     }
 
-    /// Calls the adapter with one or more encoded instances.
+    /// Calls the adapter with one or more encoded instances, whose names are for logs.
     pub async fn call(
         &self,
         template: &DynamicTemplate,
         instances: &[Vec<u8>],
+        names: &[&str],
         quota: Option<QuotaParams<'_>>,
-        deadline: Option<Instant>,
+        caller: &Caller,
     ) -> Result<Bytes, Status> {
-        self.target.call(template, self.request(template, instances, quota), deadline).await
+        let answer = self.target.call(template, self.request(template, instances, quota), caller).await;
+        answer.inspect_err(|status| {
+            if !self.target.logs_failures() {
+                self.log_failure(template, names, caller, status);
+            }
+        })
+    }
+
+    /// Logs a failed call, at most ten of each code in ten seconds.
+    fn log_failure(&self, template: &DynamicTemplate, names: &[&str], caller: &Caller, status: &Status) {
+        let code = status.code() as i32;
+        let Some(suppressed) = self.failure_log.admit(code) else { return };
+        tracing::warn!(
+            template = template.name(),
+            handler = &*self.name,
+            instance = instance_list(names.iter().copied()),
+            peer = %caller.peer_name(),
+            trace_id = caller.trace.map(|trace| field::display(trace.trace_id())),
+            code = &*status_name(code),
+            error = status.message(),
+            suppressed,
+            "call failed"
+        );
     }
 
     fn request(
@@ -169,14 +207,15 @@ pub struct QuotaParams<'a> {
 
 /// The backend of `compiledAdapter`: an adapter in this process with its configuration.
 pub(crate) struct LocalBackend {
+    name: Arc<str>,
     host: Arc<Host>,
     handler: Arc<Handler>,
 }
 
 impl LocalBackend {
-    /// Creates a backend that calls a handler of the host.
-    pub(crate) fn new(host: Arc<Host>, handler: Arc<Handler>) -> Self {
-        Self { host, handler }
+    /// Creates a backend that calls a handler of the host; `name` is the handler's full name.
+    pub(crate) fn new(name: Arc<str>, host: Arc<Host>, handler: Arc<Handler>) -> Self {
+        Self { name, host, handler }
     }
 }
 
@@ -185,11 +224,11 @@ impl HandlerBackend for LocalBackend {
         &'a self,
         template: &'a DynamicTemplate,
         request: Bytes,
-        deadline: Option<Instant>,
+        caller: &'a Caller,
     ) -> BoxFuture<'a, Result<Bytes, Status>> {
         match self.host.adapters().method(template.method()) {
             Some(served) => {
-                let answer = served.call(request, self, Caller { deadline, ..Caller::default() });
+                let answer = served.call(request, self, caller.clone());
                 Box::pin(async move { Ok(answer.await?.split_off(FRAME_PREFIX)) })
             }
             None => Box::pin(std::future::ready(Err(Status::unimplemented(format!(
@@ -202,6 +241,10 @@ impl HandlerBackend for LocalBackend {
 
     fn adapter_config(&self) -> Option<Bytes> {
         None
+    }
+
+    fn logs_failures(&self) -> bool {
+        true
     }
 }
 
@@ -223,9 +266,9 @@ impl HandlerBackend for RemoteBackend {
         &'a self,
         template: &'a DynamicTemplate,
         request: Bytes,
-        deadline: Option<Instant>,
+        caller: &'a Caller,
     ) -> BoxFuture<'a, Result<Bytes, Status>> {
-        Box::pin(self.adapter.call(template.path(), request, deadline))
+        Box::pin(self.adapter.call(template.path(), request, caller.deadline))
     }
 
     fn adapter_config(&self) -> Option<Bytes> {
@@ -239,10 +282,10 @@ impl HandlerBackend for Session {
         &'a self,
         template: &'a DynamicTemplate,
         request: Bytes,
-        deadline: Option<Instant>,
+        caller: &'a Caller,
     ) -> BoxFuture<'a, Result<Bytes, Status>> {
         match template.fields().adapter_config {
-            Some(number) => Box::pin(Session::call(self, template.path(), number, request, deadline)),
+            Some(number) => Box::pin(Session::call(self, template.path(), number, request, caller.deadline)),
             None => Box::pin(std::future::ready(Err(Status::internal(format!(
                 "{} has no adapter_config to carry a session",
                 template.method()
@@ -263,5 +306,9 @@ impl Resolver for LocalBackend {
 
     fn resolve<'a>(&'a self, _: CallContext<'a>) -> BoxFuture<'a, Result<Arc<Handler>, CallError>> {
         Box::pin(std::future::ready(Ok(self.handler.clone())))
+    }
+
+    fn handler_name(&self) -> Option<&str> {
+        Some(&self.name)
     }
 }

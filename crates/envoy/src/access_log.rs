@@ -10,9 +10,10 @@ use std::{
     time::Duration,
 };
 
+use mixer_adapter_core::framework::log_limit::LogLimit;
 use mixer_adapter_engine::{
     Budget, Mixer,
-    dispatch::{Report, ReportBatch, Request},
+    dispatch::{Caller, Report, ReportBatch, Request},
 };
 use prost::Message as _;
 use tokio::{
@@ -175,8 +176,7 @@ async fn report(
         for bag in bags {
             match bag {
                 Ok(bag) => {
-                    let deadline = Some(Instant::now() + TIMEOUT);
-                    let mut request = Request::new(&snapshot, bag, deadline, false).with_budget(budget);
+                    let mut request = Request::new(&snapshot, bag, delivery(), false).with_budget(budget);
                     if let Err(error) = report.add(&mut request).await {
                         report.fail(error.to_string());
                         lost += 1;
@@ -193,7 +193,10 @@ async fn report(
         let (batches, failures) = report.into_batches();
         mixer.counts().report(count, failures.is_empty());
         if !failures.is_empty() {
-            tracing::warn!(error = %failures, "entries of an access log could not be reported");
+            static LIMIT: LogLimit = LogLimit::new();
+            if let Some(suppressed) = LIMIT.admit() {
+                tracing::warn!(error = %failures, suppressed, "entries of an access log could not be reported");
+            }
         }
         if lost > 0 {
             handlers.counters.lose(&Arc::from(""), lost);
@@ -259,8 +262,12 @@ async fn send(mut received: mpsc::UnboundedReceiver<QueuedBatch>, counters: Arc<
                 }
             }
         }
-        if let Err(error) = batch.send(Some(Instant::now() + TIMEOUT)).await {
-            tracing::warn!(handler = %batch.handler(), %error, "part of an access log was not delivered");
+        if let Err(error) = batch.send(&delivery()).await {
+            static LIMIT: LogLimit = LogLimit::new();
+            if let Some(suppressed) = LIMIT.admit() {
+                let handler = &**batch.handler();
+                tracing::warn!(handler, %error, suppressed, "part of an access log was not delivered");
+            }
             counters.lose(batch.handler(), batch.len());
         }
         drop(space);
@@ -268,4 +275,9 @@ async fn send(mut received: mpsc::UnboundedReceiver<QueuedBatch>, counters: Arc<
             next = received.recv().await;
         }
     }
+}
+
+/// The caller of handlers: this process, which waits for [`TIMEOUT`].
+fn delivery() -> Caller {
+    Caller { deadline: Some(Instant::now() + TIMEOUT), ..Caller::default() }
 }

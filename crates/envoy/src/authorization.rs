@@ -1,9 +1,12 @@
 //! `envoy.service.auth.v3.Authorization`: decides on requests and connections.
 
-use std::time::Instant as Clock;
+use std::time::Instant;
 
-use mixer_adapter_engine::{Budget, CheckOutcome, dispatch::Request};
-use tokio::time::Instant;
+use mixer_adapter_core::framework::log_limit::LogLimit;
+use mixer_adapter_engine::{
+    Budget, CheckOutcome,
+    dispatch::{Caller, Request},
+};
 use tonic::Status;
 
 use crate::{
@@ -19,18 +22,18 @@ impl Services {
     ///
     /// # Errors
     /// UNAVAILABLE if it could not be checked, unless [`FailureAnswer`](crate::FailureAnswer) is another one.
-    pub async fn check(
-        &self,
-        request: CheckRequest,
-        deadline: Option<Instant>,
-    ) -> Result<CheckResponse, Status> {
-        let start = Clock::now();
-        let decision = self.decide(&request, deadline).await;
+    pub async fn check(&self, request: CheckRequest, caller: Caller) -> Result<CheckResponse, Status> {
+        let start = Instant::now();
+        let decision = self.decide(&request, &caller).await;
         let outcome = match &decision {
             Decision::Allow(_) => CheckOutcome::Allowed,
             Decision::Deny(..) => CheckOutcome::Denied,
             Decision::Fail(reason) => {
-                tracing::warn!(error = reason, "a request could not be checked");
+                static LIMIT: LogLimit = LogLimit::new();
+                if let Some(suppressed) = LIMIT.admit() {
+                    let peer = caller.peer_name();
+                    tracing::warn!(%peer, error = reason, suppressed, "a request could not be checked");
+                }
                 CheckOutcome::Failed
             }
         };
@@ -42,7 +45,7 @@ impl Services {
         decision.into_response(self.options.failure_answer, metadata)
     }
 
-    async fn decide(&self, request: &CheckRequest, deadline: Option<Instant>) -> Decision {
+    async fn decide(&self, request: &CheckRequest, caller: &Caller) -> Decision {
         let Some(context) = &request.attributes else {
             return Decision::Fail("the check has no attributes".to_owned());
         };
@@ -54,7 +57,7 @@ impl Services {
             Err(error) => return Decision::Fail(error.to_string()),
         };
         let budget = Budget::new(self.mixer.limits());
-        let mut request = Request::new(&snapshot, bag, deadline, false).with_budget(budget).strict();
+        let mut request = Request::new(&snapshot, bag, caller.clone(), false).with_budget(budget).strict();
         let answer = request.answer().await;
         self.mixer.counts().condition_errors(request.condition_errors());
         match answer {

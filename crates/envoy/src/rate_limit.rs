@@ -1,11 +1,12 @@
 //! `envoy.service.ratelimit.v3.RateLimitService`: requests quotas for descriptors (docs/envoy.md#rate-limits).
 
-use mixer_adapter_core::proto::istio::mixer::adapter::model::v1beta1::quota_result::Limit;
+use mixer_adapter_core::{
+    framework::log_limit::LogLimit, proto::istio::mixer::adapter::model::v1beta1::quota_result::Limit,
+};
 use mixer_adapter_engine::{
     Budget, Snapshot,
-    dispatch::{Allocation, AllocationMode, DispatchError, QuotaRequest, Request},
+    dispatch::{Allocation, AllocationMode, Caller, DispatchError, QuotaRequest, Request},
 };
-use tokio::time::Instant;
 use tonic::Status;
 
 use crate::{
@@ -50,16 +51,21 @@ impl Services {
     pub async fn should_rate_limit(
         &self,
         request: RateLimitRequest,
-        deadline: Option<Instant>,
+        caller: Caller,
     ) -> Result<RateLimitResponse, Status> {
-        let answer = self.limit(&request, deadline).await;
+        let answer = self.limit(&request, &caller).await;
         let outcome = match &answer {
             Err(error) => {
-                tracing::warn!(
-                    domain = request.domain,
-                    %error,
-                    "a rate limit could not be determined"
-                );
+                static LIMIT: LogLimit = LogLimit::new();
+                if let Some(suppressed) = LIMIT.admit() {
+                    tracing::warn!(
+                        peer = %caller.peer_name(),
+                        domain = request.domain,
+                        %error,
+                        suppressed,
+                        "a rate limit could not be determined"
+                    );
+                }
                 RateLimitOutcome::Failed
             }
             Ok(statuses) if statuses.iter().all(|(_, matched)| !matched) => RateLimitOutcome::Unmatched,
@@ -82,13 +88,13 @@ impl Services {
     async fn limit(
         &self,
         request: &RateLimitRequest,
-        deadline: Option<Instant>,
+        caller: &Caller,
     ) -> Result<Vec<(DescriptorStatus, bool)>, RateLimitError> {
         let snapshot = self.mixer.snapshot().ok_or(RateLimitError::NoConfiguration)?;
         let mut budget = Budget::new(self.mixer.limits());
         let mut statuses = Vec::with_capacity(request.descriptors.len());
         for descriptor in &request.descriptors {
-            statuses.push(self.descriptor(&snapshot, request, descriptor, deadline, &mut budget).await?);
+            statuses.push(self.descriptor(&snapshot, request, descriptor, caller, &mut budget).await?);
         }
         Ok(statuses)
     }
@@ -98,7 +104,7 @@ impl Services {
         snapshot: &Snapshot,
         request: &RateLimitRequest,
         descriptor: &RateLimitDescriptor,
-        deadline: Option<Instant>,
+        caller: &Caller,
         budget: &mut Budget,
     ) -> Result<(DescriptorStatus, bool), RateLimitError> {
         let (namespace, domain) = match request.domain.split_once('/') {
@@ -111,7 +117,7 @@ impl Services {
         let bag = descriptor_attributes(&request.domain, namespace, descriptor, snapshot.vocabulary())?;
         let amount = amount(descriptor, request.hits_addend);
         let is_done = entry(PHASE.0) == Some(PHASE.1);
-        let mut quota = Request::new(snapshot, bag, deadline, false).with_budget(*budget).strict();
+        let mut quota = Request::new(snapshot, bag, caller.clone(), false).with_budget(*budget).strict();
         let allocation = quota
             .allocate(
                 QuotaRequest {

@@ -3,7 +3,7 @@
 
 use std::sync::Arc;
 
-use mixer_adapter_engine::{Mixer, Snapshot};
+use mixer_adapter_engine::{Mixer, Snapshot, dispatch::Caller};
 use mixer_adapter_envoy::{
     Options, Services,
     proto::envoy::{
@@ -43,18 +43,18 @@ fn is_allowed(response: &CheckResponse) -> bool {
 #[tokio::test]
 async fn without_a_configuration_nothing_is_decided() {
     let services = services(None);
-    let error = services.check(check_of("/"), None).await.unwrap_err();
+    let error = services.check(check_of("/"), Caller::default()).await.unwrap_err();
     assert_eq!((error.code(), error.message()), (GrpcCode::Unavailable, "there is no configuration yet"));
-    let error = services.should_rate_limit(RateLimitRequest::default(), None).await.unwrap_err();
+    let error = services.should_rate_limit(RateLimitRequest::default(), Caller::default()).await.unwrap_err();
     assert_eq!((error.code(), error.message()), (GrpcCode::Unavailable, "there is no configuration yet"));
 }
 
 #[tokio::test]
 async fn an_empty_check_is_a_failure_and_not_an_allowed_connection() {
     let services = services(Some(Snapshot::empty()));
-    let error = services.check(CheckRequest::default(), None).await.unwrap_err();
+    let error = services.check(CheckRequest::default(), Caller::default()).await.unwrap_err();
     assert_eq!((error.code(), error.message()), (GrpcCode::Unavailable, "the check has no attributes"));
-    assert!(is_allowed(&services.check(check_of("/"), None).await.unwrap()));
+    assert!(is_allowed(&services.check(check_of("/"), Caller::default()).await.unwrap()));
 }
 
 #[tokio::test]
@@ -62,7 +62,8 @@ async fn each_decision_has_an_id_of_its_own() {
     let services = services(Some(Snapshot::empty()));
     let mut ids = Vec::new();
     for _ in 0..3 {
-        let metadata = services.check(check_of("/"), None).await.unwrap().dynamic_metadata.unwrap();
+        let metadata =
+            services.check(check_of("/"), Caller::default()).await.unwrap().dynamic_metadata.unwrap();
         ids.push(format!("{metadata:?}"));
     }
     ids.dedup();
@@ -85,12 +86,12 @@ async fn a_domain_without_a_quota_is_ok_whatever_the_hits() {
             descriptors: vec![descriptor.clone(), descriptor],
             hits_addend: u32::MAX,
         };
-        let response = services.should_rate_limit(request, None).await.unwrap();
+        let response = services.should_rate_limit(request, Caller::default()).await.unwrap();
         assert_eq!(response.overall_code(), Code::Ok);
         assert!(response.statuses.iter().all(|status| status.code() == Code::Ok));
         assert_eq!(response.statuses.len(), 2, "one for each descriptor");
     }
-    let nothing = services.should_rate_limit(RateLimitRequest::default(), None).await.unwrap();
+    let nothing = services.should_rate_limit(RateLimitRequest::default(), Caller::default()).await.unwrap();
     assert_eq!(nothing.overall_code(), Code::Ok);
 }
 

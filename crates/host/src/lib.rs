@@ -25,6 +25,7 @@ use std::{
     sync::{Arc, atomic::AtomicU64},
 };
 
+use mixer_adapter_core::framework::log_limit::FailureLogLimit;
 use prost::bytes::Bytes;
 
 use crate::{
@@ -45,6 +46,8 @@ pub struct Host {
     closing: Closing,
     counts: Counts,
     refusals: Refusals,
+    /// Limits the lines about refused sessions.
+    session_log: FailureLogLimit,
 }
 
 /// Counters of sessions since the start.
@@ -90,6 +93,7 @@ impl Host {
             closing,
             counts: Counts::default(),
             refusals: Refusals::default(),
+            session_log: FailureLogLimit::new(),
         }
     }
 

@@ -8,7 +8,10 @@ use std::{
     time::Duration,
 };
 
-use mixer_adapter_core::{framework::status::status_name, metrics::event_counts};
+use mixer_adapter_core::{
+    framework::{log_limit::FailureLogLimit, status::status_name},
+    metrics::event_counts,
+};
 use prometheus_client::{
     collector::Collector,
     encoding::{DescriptorEncoder, EncodeMetric, MetricEncoder, NoLabelSet},
@@ -29,6 +32,8 @@ const CODES: usize = 17;
 pub struct CallMetrics {
     codes: [AtomicU64; CODES],
     latency: Latency,
+    /// Limits the lines about failed calls.
+    pub(crate) failure_log: FailureLogLimit,
 }
 
 /// A histogram of durations.

@@ -12,12 +12,14 @@ pub(crate) use requests::{check_request, report_request};
 use std::{sync::Arc, time::Instant};
 
 use tonic::{Code, Status};
+use tracing::field;
 
 use super::{
     limits::{admit_check, admit_report},
     rpc::{Rpc, limited_rpc},
 };
 use attributes::{Decoder, DeltaError, update};
+use mixer_adapter_core::framework::{log_limit::FailureLogLimit, status::status_name};
 use mixer_adapter_engine::{
     Budget, CheckOutcome, LimitError, Mixer, RequestLimits,
     attribute::Bag,
@@ -96,6 +98,21 @@ fn known_words(global_word_count: u32) -> Result<usize, Status> {
     Ok(count)
 }
 
+/// Logs a failed check or report, at most ten of each code in ten seconds.
+fn log_failure(caller: &Caller, status: &Status, event: &'static str) {
+    static LIMIT: FailureLogLimit = FailureLogLimit::new();
+    let code = status.code() as i32;
+    let Some(suppressed) = LIMIT.admit(code) else { return };
+    tracing::warn!(
+        peer = %caller.peer_name(),
+        trace_id = caller.trace.map(|trace| field::display(trace.trace_id())),
+        code = &*status_name(code),
+        error = status.message(),
+        suppressed,
+        "{event}"
+    );
+}
+
 /// Answers a Check.
 pub async fn check(mixer: &Mixer, asked: CheckRequest, caller: Caller) -> Result<CheckResponse, Status> {
     counted_check(mixer, asked, caller, None).await
@@ -119,7 +136,7 @@ async fn counted_check(
     trace: Option<&mut Trace>,
 ) -> Result<CheckResponse, Status> {
     let start = Instant::now();
-    let answer = traced_check(mixer, asked, caller, trace).await;
+    let answer = traced_check(mixer, asked, &caller, trace).await;
     let status = |response: &CheckResponse| Some(response.precondition.as_ref()?.status.as_ref()?.code);
     let outcome = match answer.as_ref().map(status) {
         Ok(Some(0)) => CheckOutcome::Allowed,
@@ -127,13 +144,13 @@ async fn counted_check(
         Err(_) => CheckOutcome::Failed,
     };
     mixer.counts().check(outcome, start.elapsed());
-    answer
+    answer.inspect_err(|status| log_failure(&caller, status, "check failed"))
 }
 
 async fn traced_check(
     mixer: &Mixer,
     asked: CheckRequest,
-    caller: Caller,
+    caller: &Caller,
     trace: Option<&mut Trace>,
 ) -> Result<CheckResponse, Status> {
     let known_words = known_words(asked.global_word_count)?;
@@ -145,7 +162,7 @@ async fn traced_check(
     if let Some(attributes) = attributes {
         decoder.read(attributes, &mut bag, &mut budget).map_err(|error| over_limit(mixer, error))?;
     }
-    let mut request = Request::new(&snapshot, bag, caller.deadline, trace.is_some()).with_budget(budget);
+    let mut request = Request::new(&snapshot, bag, caller.clone(), trace.is_some()).with_budget(budget);
     let answer = answer(mixer, &mut request, &asked, known_words, Pace::new(caller.deadline)).await;
     mixer.counts().condition_errors(request.condition_errors());
     if let Some(trace) = trace {
@@ -225,9 +242,9 @@ async fn counted_report(
     trace: Option<&mut Trace>,
 ) -> Result<ReportResponse, Status> {
     let requests = asked.attributes.len();
-    let answer = traced_report(mixer, asked, caller, trace).await;
+    let answer = traced_report(mixer, asked, &caller, trace).await;
     mixer.counts().report(requests, answer.is_ok());
-    answer
+    answer.inspect_err(|status| log_failure(&caller, status, "report failed"))
 }
 
 /// Maximum number of requests of a report that are explained.
@@ -236,7 +253,7 @@ const TRACED_REQUESTS: usize = 100;
 async fn traced_report(
     mixer: &Mixer,
     asked: ReportRequest,
-    caller: Caller,
+    caller: &Caller,
     mut trace: Option<&mut Trace>,
 ) -> Result<ReportResponse, Status> {
     known_words(asked.global_word_count)?;
@@ -274,7 +291,7 @@ async fn traced_report(
         }
         let Some(bag) = (if delta { state.clone() } else { state.take() }) else { continue };
         let is_traced = trace.is_some() && index < TRACED_REQUESTS;
-        let mut request = Request::new(&snapshot, bag, caller.deadline, is_traced).with_budget(budget);
+        let mut request = Request::new(&snapshot, bag, caller.clone(), is_traced).with_budget(budget);
         report.add(&mut request).await.map_err(|error| over_limit(mixer, error))?;
         budget = request.budget();
         mixer.counts().condition_errors(request.condition_errors());
@@ -283,6 +300,6 @@ async fn traced_report(
         }
         pace.step(budget.bytes() - before).await?;
     }
-    report.flush(caller.deadline, trace).await.map_err(|error| status(mixer, Code::Unknown, error))?;
+    report.flush(caller, trace).await.map_err(|error| status(mixer, Code::Unknown, error))?;
     Ok(ReportResponse {})
 }

@@ -3,7 +3,6 @@
 use std::sync::Arc;
 
 use bytes::Bytes;
-use tokio::time::Instant;
 use tonic::Status;
 
 use super::call::Call;
@@ -13,7 +12,10 @@ use mixer_adapter_engine::{
     HandlerBackend,
     build::{BackendSpec, BoxBackend, Connect, Connector, HandlerSpec},
 };
-use mixer_adapter_host::{Host, handler::BoxFuture};
+use mixer_adapter_host::{
+    Host,
+    handler::{BoxFuture, Caller},
+};
 
 /// Opens the handlers of a test.
 pub(super) struct TestConnector {
@@ -74,10 +76,10 @@ impl HandlerBackend for RecordedTarget {
         &'a self,
         template: &'a DynamicTemplate,
         request: Bytes,
-        deadline: Option<Instant>,
+        caller: &'a Caller,
     ) -> BoxFuture<'a, Result<Bytes, Status>> {
         Box::pin(async move {
-            let answer = self.target.call(template, request.clone(), deadline).await;
+            let answer = self.target.call(template, request.clone(), caller).await;
             Call::record(&self.handler, self.config.as_ref(), template, request, answer.clone());
             answer
         })

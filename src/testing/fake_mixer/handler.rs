@@ -7,7 +7,6 @@ use std::{
 use bytes::Bytes;
 use prost::Message;
 use prost_reflect::{DynamicMessage, Value};
-use tokio::time::Instant;
 use tonic::Status;
 
 use super::{Answer, answer::grant, call::recorded, connect::RecordedTarget};
@@ -54,7 +53,7 @@ impl FakeHandler {
     /// # Errors
     /// If the adapter rejects the configuration.
     pub async fn validate(&self) -> Result<(), CallError> {
-        self.host.validate(self.new_session()).await
+        self.host.validate(self.new_session(), &Caller::default()).await
     }
 
     /// Opens a session with Validate and CreateSession. Calls carry its id, and dropping this handle closes it.
@@ -141,7 +140,8 @@ impl FakeHandler {
                 report_limit: args.report_limit,
                 past_limit: args.past_limit,
             });
-            let answer = self.handler.call(&schema, &instances, quota, None).await?;
+            let names: Vec<&str> = names.iter().map(String::as_str).collect();
+            let answer = self.handler.call(&schema, &instances, &names, quota, &Caller::default()).await?;
             T::Response::decode(answer).map_err(|error| Status::internal(error.to_string()))
         };
         let (result, calls) = recorded(send).await;
@@ -197,10 +197,10 @@ impl HandlerBackend for Straight {
         &'a self,
         template: &'a DynamicTemplate,
         request: Bytes,
-        deadline: Option<Instant>,
+        caller: &'a Caller,
     ) -> BoxFuture<'a, Result<Bytes, Status>> {
         Box::pin(async move {
-            match self.host.call(template.method(), request, Caller { deadline, ..Caller::default() }).await {
+            match self.host.call(template.method(), request, caller.clone()).await {
                 Some(answer) => Ok(answer?.split_off(FRAME_PREFIX)),
                 None => Err(Status::unimplemented(format!("no adapter here serves {}", template.name()))),
             }

@@ -9,7 +9,7 @@ use mixer_adapter::{
 use crate::ledger::{Entry, ledger};
 pub use crate::params::probe::Params;
 
-/// Executes the value of a list entry: `allow`, `deny`, `fail`, `panic`, `spin` (busy for a while), `hang` (forever) or `wait` (for the gate).
+/// Executes the value of a list entry: `allow`, `deny`, `fail`, `panic`, `log` (a warning), `spin` (busy for a while), `hang` (forever) or `wait` (for the gate).
 #[derive(Debug)]
 pub struct Probe {
     entry: Entry,
@@ -73,6 +73,10 @@ impl Probe {
             "deny" => Ok(Check::deny(Code::PermissionDenied, "denied on request")),
             "fail" => Err(AdapterError::unavailable("failed on request")),
             "panic" => panic!("panic on request"),
+            "log" => {
+                tracing::warn!(command, "an event of the author");
+                Ok(Check::allow())
+            }
             "spin" => {
                 self.entry.ledger.spin();
                 Ok(Check::allow())

@@ -4,11 +4,13 @@ pub mod digest;
 pub mod dynamic;
 pub mod frame;
 pub mod json;
+pub mod log_limit;
 pub mod name;
 pub mod optional_fields;
 mod quota_context;
 pub mod status;
 pub mod suggest;
+pub mod trace_parent;
 
 pub use quota_context::QuotaContext;
 

@@ -48,7 +48,8 @@ impl Connect for Connector {
                 BackendSpec::InProcess { adapter, config } => {
                     let handler = self.host.handlers().open(adapter, config.clone(), spec.origin()).await;
                     let handler = handler.map_err(|error| spec.refusal(&error))?;
-                    Ok(Box::new(LocalBackend::new(self.host.clone(), handler)) as BoxBackend)
+                    Ok(Box::new(LocalBackend::new(spec.name.to_string().into(), self.host.clone(), handler))
+                        as BoxBackend)
                 }
                 BackendSpec::Remote { connection, adapter_config, session_based: false } => {
                     let adapter = RemoteAdapter::new(connection, &self.remote, self.closing.runtime())

@@ -4,7 +4,6 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use futures_util::stream::{FuturesUnordered, StreamExt as _};
-use tokio::time::Instant;
 use tonic::{Code, Status};
 
 use super::{Request, plan::PlannedCall};
@@ -13,6 +12,7 @@ use crate::{
     handler::QuotaParams,
     trace::{Trace, status_text},
 };
+use mixer_adapter_host::handler::Caller;
 
 /// A completed call.
 pub(super) struct CompletedCall<'s> {
@@ -24,30 +24,31 @@ pub(super) struct CompletedCall<'s> {
 pub(super) async fn call_all<'s>(
     planned: Vec<PlannedCall<'s>>,
     quota: Option<QuotaParams<'_>>,
-    deadline: Option<Instant>,
+    caller: &Caller,
 ) -> Vec<CompletedCall<'s>> {
     if planned.len() == 1 {
         let mut answered = Vec::with_capacity(1);
         for planned in planned {
-            answered.push(call(planned, quota, deadline).await);
+            answered.push(call(planned, quota, caller).await);
         }
         return answered;
     }
     let calls: FuturesUnordered<_> =
-        planned.into_iter().map(|planned| call(planned, quota, deadline)).collect();
+        planned.into_iter().map(|planned| call(planned, quota, caller)).collect();
     calls.collect().await
 }
 
 async fn call<'s>(
     planned: PlannedCall<'s>,
     quota: Option<QuotaParams<'_>>,
-    deadline: Option<Instant>,
+    caller: &Caller,
 ) -> CompletedCall<'s> {
     let start = std::time::Instant::now();
     let destination = planned.destination;
-    let quota = quota.map(|quota| QuotaParams { instance: &planned.entry.instance.name, ..quota });
+    let name = &*planned.entry.instance.name;
+    let quota = quota.map(|quota| QuotaParams { instance: name, ..quota });
     let instances = std::slice::from_ref(&planned.instance);
-    let answer = destination.handler.call(&destination.template, instances, quota, deadline).await;
+    let answer = destination.handler.call(&destination.template, instances, &[name], quota, caller).await;
     CompletedCall { answer, took: start.elapsed(), planned }
 }
 

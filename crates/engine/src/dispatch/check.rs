@@ -77,7 +77,7 @@ impl<'s> Request<'s> {
             outputs.resize(operations.entries, None);
         }
         let mut merged = MergedResult::default();
-        for answered in call_all(planned, None, self.deadline).await {
+        for answered in call_all(planned, None, &self.caller).await {
             match self.take(&answered) {
                 Ok((result, output)) => {
                     merged.add(answered.denial_name(), result);

@@ -46,7 +46,7 @@ impl<'s> Request<'s> {
             FailureEffect::Fatal(_) => None,
         }));
         let mut generated: Vec<(u32, Arc<str>, AttributeValue)> = Vec::new();
-        for answered in call_all(planned, None, self.deadline).await {
+        for answered in call_all(planned, None, &self.caller).await {
             if let Err(failure) = self.bind(&answered, &mut generated) {
                 failures.push(failure.to_string());
             }

@@ -10,13 +10,12 @@ mod plan;
 mod quota;
 mod report;
 
-use tokio::time::Instant;
-
 pub use super::{
     answer::CheckAnswer,
     policy::{FailurePolicy, OnFailure},
 };
 pub use failure_texts::FailureTexts;
+pub use mixer_adapter_host::handler::Caller;
 pub use quota::{Allocation, AllocationMode, QuotaAnswer, QuotaRequest};
 pub use report::{Report, ReportBatch};
 
@@ -36,7 +35,7 @@ pub struct Request<'s> {
     pub(crate) bag: Bag,
     pub(crate) references: References,
     pub(crate) namespace: String,
-    pub(crate) deadline: Option<Instant>,
+    pub(crate) caller: Caller,
     /// Whether attribute generators have run.
     pub(crate) generated: bool,
     pub(crate) trace: Option<Box<Trace>>,
@@ -79,8 +78,8 @@ impl From<FailureTexts> for DispatchError {
 }
 
 impl<'s> Request<'s> {
-    /// Creates a request with attributes of the snapshot's vocabulary.
-    pub fn new(snapshot: &'s Snapshot, bag: Bag, deadline: Option<Instant>, traced: bool) -> Self {
+    /// Creates a request with attributes of the snapshot's vocabulary. Its calls have the deadline of `caller`, and its name in logs.
+    pub fn new(snapshot: &'s Snapshot, bag: Bag, caller: Caller, traced: bool) -> Self {
         let mut references = References::default();
         let namespace = snapshot.namespace_slots.namespace(&bag, &mut references.before).to_owned();
         let trace = traced.then(|| Box::new(Trace { namespace: namespace.clone(), steps: Vec::new() }));
@@ -90,7 +89,7 @@ impl<'s> Request<'s> {
             bag,
             references,
             namespace,
-            deadline,
+            caller,
             generated,
             trace,
             policy,

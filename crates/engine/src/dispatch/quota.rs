@@ -12,9 +12,12 @@ use crate::{
     handler::QuotaParams,
     limits::LimitError,
     policy::fatal,
-    trace::{Phase, Step, status_text},
+    trace::{Phase, Step},
 };
-use mixer_adapter_core::proto::{QuotaResult, istio::mixer::adapter::model::v1beta1::quota_result::Limit};
+use mixer_adapter_core::{
+    framework::log_limit::LogLimit,
+    proto::{QuotaResult, istio::mixer::adapter::model::v1beta1::quota_result::Limit},
+};
 
 /// A quota request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -70,7 +73,10 @@ impl<'s> Request<'s> {
             Ok(allocation) => Ok(allocation.answer),
             Err(DispatchError::Limit(error)) => Err(error),
             Err(error) => {
-                tracing::warn!(quota = request.name, %error, "no quota granted");
+                static LIMIT: LogLimit = LogLimit::new();
+                if let Some(suppressed) = LIMIT.admit() {
+                    tracing::warn!(quota = request.name, %error, suppressed, "no quota granted");
+                }
                 Ok(QuotaAnswer::default())
             }
         }
@@ -128,7 +134,7 @@ impl<'s> Request<'s> {
         };
         let matched = !planned.is_empty();
         let mut limit = None;
-        for answered in call_all(planned, Some(params), self.deadline).await {
+        for answered in call_all(planned, Some(params), &self.caller).await {
             match self.granted(&answered) {
                 Ok((granted, state)) if answer.is_none_or(|answer| answer == QuotaAnswer::default()) => {
                     (answer, limit) = (Some(granted), state);
@@ -188,12 +194,14 @@ impl<'s> Request<'s> {
                 Ok((QuotaAnswer { granted: result.granted_amount, valid_duration }, result.limit))
             }
             Err(status) => {
-                tracing::warn!(
-                    handler = answered.handler(),
-                    instance,
-                    error = status_text(&status),
-                    "no quota granted"
-                );
+                // A failed call is logged where it is made.
+                static LIMIT: LogLimit = LogLimit::new();
+                if answered.answer.is_ok()
+                    && let Some(suppressed) = LIMIT.admit()
+                {
+                    let (handler, error) = (answered.handler(), status.message());
+                    tracing::warn!(handler, instance, error, suppressed, "invalid answer to a quota call");
+                }
                 Err(status)
             }
         }

@@ -4,7 +4,6 @@
 use std::{sync::Arc, time::Instant as Clock};
 
 use futures_util::stream::{FuturesUnordered, StreamExt as _};
-use tokio::time::Instant;
 
 use super::{
     DispatchError, FailureTexts, Request,
@@ -19,6 +18,7 @@ use crate::{
     trace::{Phase, Trace},
 };
 use mixer_adapter_core::framework::dynamic::DynamicTemplate;
+use mixer_adapter_host::handler::Caller;
 
 /// A batch of reports under construction.
 #[derive(Debug, Default)]
@@ -69,8 +69,8 @@ impl ReportBatch {
     ///
     /// # Errors
     /// The handler rejects them or does not answer.
-    pub async fn send(&self, deadline: Option<Instant>) -> Result<(), DispatchError> {
-        let answer = self.handler.call(&self.template, &self.instances, None, deadline).await;
+    pub async fn send(&self, caller: &Caller) -> Result<(), DispatchError> {
+        let answer = self.handler.call(&self.template, &self.instances, &[], None, caller).await;
         match answer {
             Ok(_) => Ok(()),
             Err(status) => Err(FailureTexts::from_iter([failure_text(&self.handler.name, &status)]).into()),
@@ -144,7 +144,7 @@ impl<'s> Report<'s> {
     /// Delivers all instances; the error has those that could not be built or were rejected.
     pub async fn flush(
         mut self,
-        deadline: Option<Instant>,
+        caller: &Caller,
         mut trace: Option<&mut Trace>,
     ) -> Result<(), DispatchError> {
         let calls: FuturesUnordered<_> = self
@@ -153,7 +153,7 @@ impl<'s> Report<'s> {
             .map(|batch| async move {
                 let start = Clock::now();
                 let Destination { handler, template, .. } = batch.destination;
-                let answer = handler.call(template, &batch.instances, None, deadline).await;
+                let answer = handler.call(template, &batch.instances, &batch.names, None, caller).await;
                 (batch, answer, start.elapsed())
             })
             .collect();

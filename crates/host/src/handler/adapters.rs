@@ -20,7 +20,7 @@ use super::{
 use mixer_adapter_core::{
     adapter::{Adapter, Config, Handle, Templates},
     framework::{
-        TemplateVisitor, dynamic::DescriptorError, name::is_valid_name,
+        TemplateVisitor, dynamic::DescriptorError, log_limit::LogLimit, name::is_valid_name,
         optional_fields::pool_with_optional_fields,
     },
     template::{Template, Variety},
@@ -42,6 +42,7 @@ pub struct AdapterInfo {
     /// The templates it serves.
     pub templates: Vec<TemplateInfo>,
     pub(crate) panics: Counter,
+    pub(crate) panic_log: LogLimit,
 }
 
 impl AdapterInfo {
@@ -291,6 +292,7 @@ impl AdaptersBuilder {
             config_descriptor: A::Config::DESCRIPTOR,
             templates,
             panics: Counter::default(),
+            panic_log: LogLimit::new(),
         });
         let opening = OpeningThreads::new(self.runtime.clone());
         self.adapters.entries.push(Arc::new(Typed::<A> { info, threads, opening, adapter: PhantomData }));

@@ -1,21 +1,20 @@
 //! The call of a handler: decodes a request, finds its handler, calls it within the deadline and encodes the answer.
 
-use std::{
-    any::Any, fmt, marker::PhantomData, net::SocketAddr, panic::AssertUnwindSafe, sync::Arc, time::Instant,
-};
+use std::{fmt, marker::PhantomData, net::SocketAddr, sync::Arc, time::Instant};
 
-use futures_util::FutureExt as _;
 use prost::{Message, bytes::Bytes};
+use tracing::{Instrument as _, Span, field};
 
 use super::{
     CallError, Handler,
     blocking::{BlockingThreads, SHUTTING_DOWN},
-    erased::{BoxFuture, panic_message},
+    erased::BoxFuture,
+    panics::{AdapterPanic, contain_future},
 };
 use crate::metrics::CallMetrics;
 use mixer_adapter_core::{
     adapter::{AdapterError, Handle},
-    framework::frame::frame,
+    framework::{frame::frame, status::status_name, trace_parent::TraceParent},
     proto::Any as AnyMessage,
     template::{Template, Variety},
 };
@@ -39,6 +38,10 @@ pub trait Resolver: Send + Sync {
     fn open(&self, call: &CallContext<'_>) -> Option<Arc<Handler>>;
     /// Returns the handler, and opens it if necessary. Called after [`open`](Self::open) found none.
     fn resolve<'a>(&'a self, call: CallContext<'a>) -> BoxFuture<'a, Result<Arc<Handler>, CallError>>;
+    /// Returns the full name of the handler, for logs, if it has one before the call.
+    fn handler_name(&self) -> Option<&str> {
+        None
+    }
 }
 
 /// The origin of a call.
@@ -52,6 +55,8 @@ pub struct Caller {
     pub remote: Option<SocketAddr>,
     /// When the caller stops waiting.
     pub deadline: Option<tokio::time::Instant>,
+    /// The trace that the call is part of.
+    pub trace: Option<TraceParent>,
 }
 
 impl Caller {
@@ -99,12 +104,13 @@ trait Serve<T: Template>: Send + Sync {
         &self,
         handler: Arc<Handler>,
         input: T::Input,
+        span: Span,
     ) -> BoxFuture<'static, Result<T::Answer, HandlerError>>;
 }
 
 enum HandlerError {
     Failed(AdapterError),
-    Panicked(Box<dyn Any + Send>),
+    Panicked(AdapterPanic),
 }
 
 pub(crate) struct HandlerCaller<A> {
@@ -123,17 +129,22 @@ impl<A: Handle<T>, T: Template> Serve<T> for HandlerCaller<A> {
         &self,
         handler: Arc<Handler>,
         input: T::Input,
+        span: Span,
     ) -> BoxFuture<'static, Result<T::Answer, HandlerError>> {
         let call = async move {
             // The call holds the handler, which is therefore not closed meanwhile.
             let Some(adapter) = handler.object::<A>() else {
                 return Err(HandlerError::Failed(AdapterError::unavailable("the handler is closed")));
             };
-            match AssertUnwindSafe(async { adapter.handle(input).await }).catch_unwind().await {
+            match contain_future(adapter.handle(input)).await {
                 Ok(answer) => answer.map_err(HandlerError::Failed),
-                Err(panic) => Err(HandlerError::Panicked(panic)),
+                Err(panic) => {
+                    panic.report(handler.adapter(), "handle");
+                    Err(HandlerError::Panicked(panic))
+                }
             }
         };
+        let call = call.instrument(span);
         match self.threads.clone() {
             None => Box::pin(call),
             Some(threads) => Box::pin(async move {
@@ -190,8 +201,8 @@ impl<T: Template> TemplateMethod<T> {
         &self,
         mut request: T::Request,
         resolver: &dyn Resolver,
-        caller: Caller,
-        timer: &mut CallTimer,
+        caller: &Caller,
+        record: &mut CallRecord,
     ) -> Result<T::Response, CallError> {
         let adapter_config = T::take_adapter_config(&mut request);
         let handler = {
@@ -200,7 +211,7 @@ impl<T: Template> TemplateMethod<T> {
                 Some(_) => Vec::new(),
                 None => T::instance_names(&request).collect(),
             };
-            let call = CallContext { template: T::NAME, adapter_config, instances, caller: &caller };
+            let call = CallContext { template: T::NAME, adapter_config, instances, caller };
             match resolver.open(&call) {
                 Some(handler) => handler,
                 None => resolver.resolve(call).await?,
@@ -214,15 +225,16 @@ impl<T: Template> TemplateMethod<T> {
                 served: adapter.template_names(),
             });
         };
-        timer.metrics = server.metrics.clone();
+        record.metrics = server.metrics.clone();
+        record.adapter = Some(adapter.name);
+        let span = call_span::<T>(adapter.name, &request, resolver, caller);
         let (input, context) = T::split(request)?;
-        let answer = server.serve.serve(handler, input).await.map_err(|error| match error {
+        let answer = server.serve.serve(handler, input, span).await.map_err(|error| match error {
             HandlerError::Failed(error) => {
                 CallError::Failed { adapter: adapter.name, source: Arc::new(error) }
             }
             HandlerError::Panicked(panic) => {
-                adapter.panics.inc();
-                CallError::Panicked { adapter: adapter.name, message: panic_message(&*panic).to_owned() }
+                CallError::Panicked { adapter: adapter.name, message: panic.message }
             }
         })?;
         T::respond(context, answer)
@@ -238,19 +250,19 @@ impl<T: Template> Method for TemplateMethod<T> {
         caller: Caller,
     ) -> BoxFuture<'a, Result<Bytes, CallError>> {
         Box::pin(async move {
-            let mut timer = CallTimer {
+            let mut record = CallRecord {
                 metrics: self.unresolved.clone(),
+                adapter: None,
                 start: Instant::now(),
                 code: tonic::Code::Cancelled,
             };
-            let request = T::Request::decode(request)
+            let decoded = T::Request::decode(request.clone())
                 .map_err(|source| CallError::Undecodable { message: T::METHOD, source });
-            let answer = match request {
+            let answer = match decoded {
                 Err(error) => Err(error),
                 Ok(request) => {
-                    let deadline = caller.deadline;
-                    let served = self.serve(request, resolver, caller, &mut timer);
-                    match deadline {
+                    let served = self.serve(request, resolver, &caller, &mut record);
+                    match caller.deadline {
                         None => served.await,
                         Some(deadline) => match tokio::time::timeout_at(deadline, served).await {
                             Ok(answer) => answer,
@@ -259,9 +271,12 @@ impl<T: Template> Method for TemplateMethod<T> {
                     }
                 }
             };
-            timer.code = match &answer {
+            record.code = match &answer {
                 Ok(_) => tonic::Code::Ok,
-                Err(error) => tonic::Code::from(error.code() as i32),
+                Err(error) => {
+                    record.log_failure::<T>(error, request, resolver, &caller);
+                    tonic::Code::from(error.code() as i32)
+                }
             };
             answer.map(|answer| frame(&answer))
         })
@@ -282,21 +297,91 @@ impl<T: Template> Method for TemplateMethod<T> {
 }
 
 /// Records a call when it ends, including when it is cancelled.
-struct CallTimer {
+struct CallRecord {
     metrics: Arc<CallMetrics>,
+    adapter: Option<&'static str>,
     start: Instant,
     code: tonic::Code,
 }
 
-impl Drop for CallTimer {
+impl CallRecord {
+    /// Logs a failed call, at most ten lines of each code in ten seconds.
+    fn log_failure<T: Template>(
+        &self,
+        error: &CallError,
+        request: Bytes,
+        resolver: &dyn Resolver,
+        caller: &Caller,
+    ) {
+        let code = error.code() as i32;
+        let Some(suppressed) = self.metrics.failure_log.admit(code) else { return };
+        let request = T::Request::decode(request).ok();
+        tracing::warn!(
+            adapter = self.adapter.or_else(|| error.adapter()),
+            template = T::NAME,
+            handler = resolver.handler_name(),
+            instance = request.as_ref().map(|request| instance_list(T::instance_names(request))),
+            peer = %caller.peer_name(),
+            trace_id = caller.trace.map(|trace| field::display(trace.trace_id())),
+            code = &*status_name(code),
+            %error,
+            suppressed,
+            "call failed"
+        );
+    }
+}
+
+impl Drop for CallRecord {
     fn drop(&mut self) {
         self.metrics.record(self.code, self.start.elapsed());
     }
 }
 
+/// Makes the span in which a handler is called. It is of level DEBUG, because making one costs as much as a fifth of a call; one
+/// that is not enabled costs nothing.
+fn call_span<T: Template>(
+    adapter: &'static str,
+    request: &T::Request,
+    resolver: &dyn Resolver,
+    caller: &Caller,
+) -> Span {
+    tracing::debug_span!(
+        target: "mixer_adapter::call",
+        "call",
+        adapter,
+        template = T::NAME,
+        handler = resolver.handler_name(),
+        instance = instance_list(T::instance_names(request)),
+        peer = %caller.peer_name(),
+        trace_id = caller.trace.map(|trace| field::display(trace.trace_id())),
+        parent_id = caller.trace.map(|trace| field::display(trace.parent_id())),
+    )
+}
+
+/// The maximum number of names in a list of instances.
+const LISTED_INSTANCES: usize = 5;
+
+/// Lists the names of a call's instances for logs: `a.instance.ns, b.instance.ns and 3 more`.
+pub fn instance_list<'a>(names: impl IntoIterator<Item = &'a str>) -> String {
+    let mut names: Vec<&str> = names.into_iter().collect();
+    names.dedup();
+    let listed = &names[..names.len().min(LISTED_INSTANCES)];
+    match names.len() - listed.len() {
+        0 => listed.join(", "),
+        more => format!("{} and {more} more", listed.join(", ")),
+    }
+}
+
 #[cfg(test)]
 mod tests {
-    use super::Caller;
+    use super::{Caller, instance_list};
+
+    #[test]
+    fn a_list_of_instances_has_each_name_once_and_counts_those_beyond_five() {
+        assert_eq!(instance_list(["a", "a", "b"]), "a, b");
+        assert_eq!(instance_list(["a", "b", "c", "d", "e", "f", "g"]), "a, b, c, d, e and 2 more");
+        assert_eq!(instance_list([]), "");
+    }
 
     #[test]
     fn a_peer_is_named_by_its_authenticated_name_else_by_where_it_is() {

@@ -151,6 +151,20 @@ pub enum CallError {
 }
 
 impl CallError {
+    /// Returns the adapter that failed or that a configuration is for, if it is known.
+    pub(crate) fn adapter(&self) -> Option<&'static str> {
+        match self {
+            Self::NotServed { adapter, .. }
+            | Self::Unreadable { adapter, .. }
+            | Self::NotInCalls { adapter }
+            | Self::Refused { adapter, .. }
+            | Self::Failed { adapter, .. }
+            | Self::Panicked { adapter, .. }
+            | Self::InvalidAnswer { adapter, .. } => Some(adapter),
+            _ => None,
+        }
+    }
+
     /// Returns the gRPC code of the response.
     pub fn code(&self) -> Code {
         match self {

@@ -1,14 +1,15 @@
 //! Adapters and handlers without their types.
 
-use std::{any::Any, fmt, marker::PhantomData, panic::AssertUnwindSafe, pin::Pin, sync::Arc};
+use std::{any::Any, fmt, marker::PhantomData, pin::Pin, sync::Arc};
 
-use futures_util::FutureExt as _;
 use prost::{Message as _, bytes::Bytes};
 use tokio_util::task::task_tracker::TaskTrackerToken;
+use tracing::Instrument as _;
 
 use super::{
     AdapterInfo, Closing,
     blocking::{BlockingThreads, OpeningThreads},
+    panics::{AdapterPanic, contain, contain_future},
 };
 use mixer_adapter_core::adapter::{Access, Adapter, AdapterError, Code, InferredTypes};
 
@@ -54,15 +55,15 @@ impl Drop for Handler {
         let Some(object) = self.object.take() else { return };
         let (close, adapter, threads) = (self.close, self.adapter.clone(), self.threads.clone());
         self.closing.spawn(async move {
-            let closing = AssertUnwindSafe(async move { close(object).await }).catch_unwind();
+            let span = tracing::info_span!("close", adapter = adapter.name);
+            let closing = contain_future(async move { close(object).await }).instrument(span);
             let closed = match threads {
                 None => Some(closing.await),
                 Some(threads) => threads.run(closing).await,
             };
             // A panic in `close` is a defect of the adapter; the handler is closed nevertheless.
-            if closed.is_some_and(|closed| closed.is_err()) {
-                adapter.panics.inc();
-                tracing::error!(adapter = adapter.name, "handler panicked in close");
+            if let Some(Err(panic)) = closed {
+                panic.report(&adapter, "close");
             }
         });
     }
@@ -89,17 +90,6 @@ pub(crate) trait AnyAdapter: Send + Sync {
 /// An estimate of the memory of a handler with an empty configuration, in bytes.
 const HANDLER_BYTES: usize = 512;
 
-/// Returns the message of a panic.
-pub(crate) fn panic_message(panic: &(dyn Any + Send)) -> &str {
-    if let Some(text) = panic.downcast_ref::<&str>() {
-        text
-    } else if let Some(text) = panic.downcast_ref::<String>() {
-        text
-    } else {
-        "without a message"
-    }
-}
-
 pub(crate) struct Typed<A> {
     pub(crate) info: Arc<AdapterInfo>,
     pub(crate) threads: Option<BlockingThreads>,
@@ -114,16 +104,15 @@ impl<A: Adapter> Typed<A> {
 
     fn validate_config(info: &AdapterInfo, config: Bytes, types: &InferredTypes) -> Result<(), AdapterError> {
         let config = Self::decode(config)?;
-        let validating = AssertUnwindSafe(|| A::validate(&config, types));
-        std::panic::catch_unwind(validating)
-            .map_err(|panic| panicked(info, &*panic))?
-            .map_err(AdapterError::from)
+        let _span = tracing::info_span!("validate", adapter = info.name).entered();
+        let validated = contain(|| A::validate(&config, types));
+        validated.map_err(|panic| panicked(info, &panic, "validate"))?.map_err(AdapterError::from)
     }
 }
 
-fn panicked(info: &AdapterInfo, panic: &(dyn Any + Send)) -> AdapterError {
-    info.panics.inc();
-    AdapterError::new(Code::Internal, format!("it panicked: {}", panic_message(panic)))
+fn panicked(info: &AdapterInfo, panic: &AdapterPanic, method: &'static str) -> AdapterError {
+    panic.report(info, method);
+    AdapterError::new(Code::Internal, format!("it panicked: {}", panic.message))
 }
 
 impl<A: Adapter> AnyAdapter for Typed<A> {
@@ -157,10 +146,11 @@ impl<A: Adapter> AnyAdapter for Typed<A> {
             let info = self.info.clone();
             let opening = async move {
                 let config = Self::decode(config)?;
-                let opening = AssertUnwindSafe(async { A::open_within(config, access).await });
-                opening.catch_unwind().await.unwrap_or_else(|panic| Err(panicked(&info, &*panic)))
+                let opening = contain_future(async { A::open_within(config, access).await });
+                opening.await.unwrap_or_else(|panic| Err(panicked(&info, &panic, "open")))
             };
-            let object = self.opening.run(opening).await??;
+            let span = tracing::info_span!("open", adapter = self.info.name);
+            let object = self.opening.run(opening.instrument(span)).await??;
             Ok(Handler {
                 adapter: self.info.clone(),
                 object: Some(Box::new(object)),

@@ -8,11 +8,13 @@ mod call_error;
 mod closing;
 mod erased;
 mod open_handlers;
+mod panics;
 mod table;
 
 pub use adapters::{AdapterInfo, Adapters, AdaptersBuilder, StartError, TemplateInfo, quoted_list};
-pub use call::{CallContext, Caller, Method, Resolver};
+pub use call::{CallContext, Caller, Method, Resolver, instance_list};
 pub use call_error::CallError;
 pub use closing::Closing;
 pub use erased::{BoxFuture, Handler};
+pub use panics::log_panics;
 pub use table::{HandlerTable, TableLimits};

@@ -6,6 +6,7 @@ use std::{
 };
 
 use prost::bytes::Bytes;
+use tracing::field;
 
 use super::{AnnouncedInstance, Release, Session, SessionId, SessionLimitError};
 use crate::{
@@ -16,6 +17,7 @@ use crate::{
 };
 use mixer_adapter_core::{
     adapter::{InferredType, InferredTypes},
+    framework::status::status_name,
     proto::Any,
 };
 
@@ -33,8 +35,9 @@ impl Host {
     ///
     /// # Errors
     /// The configuration or an inferred type is refused.
-    pub async fn validate(&self, new: NewSession) -> Result<(), CallError> {
-        self.check(new).await.map(drop)
+    pub async fn validate(&self, new: NewSession, caller: &Caller) -> Result<(), CallError> {
+        let checked = self.check(new).await;
+        checked.map(drop).inspect_err(|error| self.log_refusal(error, caller))
     }
 
     /// Creates a session, or acquires the existing one with the same configuration and types. Equal requests have the same
@@ -46,7 +49,7 @@ impl Host {
         let outcome = self.try_create_session(new, caller).await;
         let count = if outcome.is_ok() { &self.counts.opened } else { &self.counts.refused };
         count.fetch_add(1, Relaxed);
-        outcome
+        outcome.inspect_err(|error| self.log_refusal(error, caller))
     }
 
     /// Releases one of the caller's claims on a session, or one whose connection has ended. The last release ends the session;
@@ -79,6 +82,21 @@ impl Host {
             tracing::info!(expired, "idle sessions expired");
         }
         self.handlers.sweep();
+    }
+
+    /// Logs the refusal of a session, at most ten of each code in ten seconds.
+    fn log_refusal(&self, error: &CallError, caller: &Caller) {
+        let code = error.code() as i32;
+        let Some(suppressed) = self.session_log.admit(code) else { return };
+        tracing::warn!(
+            adapter = error.adapter(),
+            peer = %caller.peer_name(),
+            trace_id = caller.trace.map(|trace| field::display(trace.trace_id())),
+            code = &*status_name(code),
+            %error,
+            suppressed,
+            "session refused"
+        );
     }
 
     async fn try_create_session(&self, new: NewSession, caller: &Caller) -> Result<SessionId, CallError> {

@@ -9,7 +9,7 @@ use std::{
 };
 
 use bytes::Bytes;
-use http::{HeaderMap, Method, Request, Response, StatusCode, header::CONTENT_TYPE};
+use http::{HeaderMap, HeaderValue, Method, Request, Response, StatusCode, header::CONTENT_TYPE};
 use http_body::Body;
 use http_body_util::Either;
 use tokio::{
@@ -63,6 +63,8 @@ pub struct Call {
     pub remote: Option<SocketAddr>,
     /// The earlier of the caller's deadline and the server's own.
     pub deadline: Option<Instant>,
+    /// The header `traceparent`, if there is exactly one.
+    pub traceparent: Option<HeaderValue>,
 }
 
 /// Limits on single calls.
@@ -217,7 +219,13 @@ where
             });
         }
         let (shared, guard) = (self.methods.clone(), self.guard.clone());
-        let caller = Call { connection: self.connection.id(), peer, remote: self.remote, deadline: None };
+        let caller = Call {
+            connection: self.connection.id(),
+            peer,
+            remote: self.remote,
+            deadline: None,
+            traceparent: None,
+        };
         Box::pin(async move {
             let _guard = guard;
             let answer = shared.answer(request, call, caller).await;
@@ -254,7 +262,7 @@ impl<M: Methods> Shared<M> {
         let (parts, body) = request.into_parts();
         let message = self.request_message(body, admitted, deadline).await?;
         admitted.begin_work()?;
-        let call = Call { deadline, ..caller };
+        let call = Call { deadline, traceparent: traceparent(&parts.headers), ..caller };
         let keeps_connection = self.methods.keeps_connection(parts.uri.path());
         let work = async move { self.methods.call(parts.uri.path(), message, call).await };
         let mut work = pin!(async {
@@ -330,6 +338,15 @@ async fn within<T>(
         Some(deadline) => timeout_at(deadline, work)
             .await
             .unwrap_or_else(|_| Err(Status::deadline_exceeded("the deadline passed"))),
+    }
+}
+
+/// Returns the header `traceparent`, which is invalid if there are several.
+fn traceparent(headers: &HeaderMap) -> Option<HeaderValue> {
+    let mut values = headers.get_all("traceparent").iter();
+    match (values.next(), values.next()) {
+        (Some(value), None) => Some(value.clone()),
+        _ => None,
     }
 }
 

@@ -1,0 +1,100 @@
+//! The trace that a call is part of, from its W3C header `traceparent`.
+
+use std::fmt;
+
+/// The ids in a `traceparent` header of [W3C Trace Context](https://www.w3.org/TR/trace-context/#traceparent-header).
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct TraceParent {
+    trace_id: u128,
+    parent_id: u64,
+}
+
+impl TraceParent {
+    /// Reads the value of a header; `None` if it is malformed, in which case the header is to be ignored.
+    pub fn parse(header: &[u8]) -> Option<Self> {
+        // Later versions may have more fields.
+        let (fields, rest) = header.split_at_checked(55)?;
+        let (version, fields) = fields.split_at(2);
+        let is_known = match (hex(version)?, rest) {
+            (0xff, _) => false,
+            (_, []) => true,
+            (version, [next, ..]) => version > 0 && *next == b'-',
+        };
+        let [b'-', trace_id @ .., b'-', flag_1, flag_2] = fields else { return None };
+        let (trace_id, parent_id) = trace_id.split_at_checked(32)?;
+        let (trace_id, [b'-', parent_id @ ..]) = (hex(trace_id)?, parent_id) else { return None };
+        let (parent_id, _flags) = (hex(parent_id)?, hex(&[*flag_1, *flag_2])?);
+        let parent_id = u64::try_from(parent_id).ok()?;
+        (is_known && trace_id != 0 && parent_id != 0).then_some(Self { trace_id, parent_id })
+    }
+
+    /// Returns the id of the trace, as 32 lower-case hexadecimal digits.
+    pub fn trace_id(&self) -> impl fmt::Display + fmt::Debug + use<> {
+        HexId(self.trace_id, 32)
+    }
+
+    /// Returns the id of the caller's span, as 16 lower-case hexadecimal digits.
+    pub fn parent_id(&self) -> impl fmt::Display + fmt::Debug + use<> {
+        HexId(u128::from(self.parent_id), 16)
+    }
+}
+
+#[derive(Debug)]
+struct HexId(u128, usize);
+
+impl fmt::Display for HexId {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{:0digits$x}", self.0, digits = self.1)
+    }
+}
+
+/// Returns the number that up to 32 lower-case hexadecimal digits represent.
+fn hex(digits: &[u8]) -> Option<u128> {
+    digits.iter().try_fold(0, |number: u128, digit| {
+        let value = match digit {
+            b'0'..=b'9' => digit - b'0',
+            b'a'..=b'f' => digit - b'a' + 10,
+            _ => return None,
+        };
+        Some(number << 4 | u128::from(value))
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_header_has_the_ids_of_the_trace_and_of_the_callers_span() {
+        // The examples of the specification, and one of a later version.
+        for header in [
+            "00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01",
+            "00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-00",
+            "cc-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01-what-the-future-will-be-like",
+        ] {
+            let ids = TraceParent::parse(header.as_bytes())
+                .map(|parent| (parent.trace_id().to_string(), parent.parent_id().to_string()));
+            let expected = ("0af7651916cd43dd8448eb211c80319c".to_owned(), "b7ad6b7169203331".to_owned());
+            assert_eq!(ids, Some(expected), "{header}");
+        }
+    }
+
+    #[test]
+    fn malformed_headers_are_ignored() {
+        for header in [
+            "",
+            "00",
+            "ff-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01",
+            "00-00000000000000000000000000000000-b7ad6b7169203331-01",
+            "00-0af7651916cd43dd8448eb211c80319c-0000000000000000-01",
+            "00-0AF7651916CD43DD8448EB211C80319C-B7AD6B7169203331-01",
+            "00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01-more",
+            "00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-0x",
+            "00-0af7651916cd43dd8448eb211c80319-cb7ad6b7169203331-01",
+            "00_0af7651916cd43dd8448eb211c80319c_b7ad6b7169203331_01",
+            "cc-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01.more",
+        ] {
+            assert_eq!(TraceParent::parse(header.as_bytes()), None, "{header}");
+        }
+    }
+}

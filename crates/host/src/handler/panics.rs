@@ -1,0 +1,120 @@
+//! Panics of adapters are contained, and panics of the process are logged.
+
+use std::{
+    any::Any,
+    backtrace::{Backtrace, BacktraceStatus},
+    cell::{Cell, RefCell},
+    future::poll_fn,
+    panic::{AssertUnwindSafe, PanicHookInfo, catch_unwind},
+    pin::pin,
+    task::Poll,
+};
+
+use mixer_adapter_core::framework::log_limit::LogLimit;
+
+use super::AdapterInfo;
+
+/// A contained panic of an adapter.
+#[derive(Debug)]
+pub(crate) struct AdapterPanic {
+    pub(crate) message: String,
+    site: Option<PanicSite>,
+}
+
+/// Where a panic began, as the hook of [`log_panics`] sees it.
+#[derive(Debug)]
+struct PanicSite {
+    location: String,
+    backtrace: Backtrace,
+}
+
+thread_local! {
+    /// Whether this thread runs code whose panics are contained.
+    static IS_CONTAINED: Cell<bool> = const { Cell::new(false) };
+    /// The site of the last contained panic.
+    static SITE: RefCell<Option<PanicSite>> = const { RefCell::new(None) };
+}
+
+/// Runs code of an adapter, and returns its panic.
+pub(crate) fn contain<T>(work: impl FnOnce() -> T) -> Result<T, AdapterPanic> {
+    let outer = IS_CONTAINED.replace(true);
+    let outcome = catch_unwind(AssertUnwindSafe(work));
+    IS_CONTAINED.set(outer);
+    outcome.map_err(|panic| AdapterPanic { message: message(&*panic).to_owned(), site: SITE.take() })
+}
+
+/// Awaits a future of an adapter, and returns its panic.
+pub(crate) async fn contain_future<F: Future>(future: F) -> Result<F::Output, AdapterPanic> {
+    let mut future = pin!(future);
+    poll_fn(|context| match contain(|| future.as_mut().poll(context)) {
+        Ok(Poll::Pending) => Poll::Pending,
+        Ok(Poll::Ready(output)) => Poll::Ready(Ok(output)),
+        Err(panic) => Poll::Ready(Err(panic)),
+    })
+    .await
+}
+
+impl AdapterPanic {
+    /// Counts and logs the panic; `method` is that of the adapter.
+    pub(crate) fn report(&self, adapter: &AdapterInfo, method: &'static str) {
+        adapter.panics.inc();
+        if let Some(suppressed) = adapter.panic_log.admit() {
+            let site = self.site.as_ref();
+            tracing::error!(
+                adapter = adapter.name,
+                method,
+                panic = self.message,
+                location = site.map(|site| &*site.location),
+                backtrace = site.and_then(PanicSite::backtrace),
+                suppressed,
+                "adapter panicked"
+            );
+        }
+    }
+}
+
+impl PanicSite {
+    fn of(panic: &PanicHookInfo<'_>) -> Self {
+        let location = panic.location().map(ToString::to_string).unwrap_or_default();
+        Self { location, backtrace: Backtrace::capture() }
+    }
+
+    /// Returns the backtrace, if `RUST_BACKTRACE` asks for one.
+    fn backtrace(&self) -> Option<impl tracing::Value + use<'_>> {
+        let is_captured = self.backtrace.status() == BacktraceStatus::Captured;
+        is_captured.then(|| tracing::field::display(&self.backtrace))
+    }
+}
+
+/// Logs the panics of this process by `tracing`, in place of printing them: those of adapters with the adapter, and all others
+/// where they begin. Call this once, when a program starts.
+pub fn log_panics() {
+    static LIMIT: LogLimit = LogLimit::new();
+    std::panic::set_hook(Box::new(|panic| {
+        let site = PanicSite::of(panic);
+        if IS_CONTAINED.get() {
+            SITE.set(Some(site));
+        } else if let Some(suppressed) = LIMIT.admit() {
+            let thread = std::thread::current();
+            tracing::error!(
+                thread = thread.name(),
+                panic = message(panic.payload()),
+                location = site.location,
+                backtrace = site.backtrace(),
+                suppressed,
+                "panic"
+            );
+        }
+    }));
+}
+
+/// Returns the message of a panic.
+fn message(panic: &(dyn Any + Send)) -> &str {
+    if let Some(text) = panic.downcast_ref::<&str>() {
+        text
+    } else if let Some(text) = panic.downcast_ref::<String>() {
+        text
+    } else {
+        "without a message"
+    }
+}

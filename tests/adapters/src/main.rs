@@ -1,0 +1,3 @@
+//! A program of the probe, for tests of what a process prints.
+
+mixer_adapter::main!(test_adapters::Probe);

@@ -1,0 +1,73 @@
+//! A call that nobody traces pays nothing for its span: it allocates as much as if there were none.
+#![allow(clippy::unwrap_used)]
+
+use bytes::{BufMut as _, Bytes, BytesMut};
+use mixer_adapter::{
+    adapter::Config as _,
+    prost::Message as _,
+    proto::Any,
+    template::{CheckNothing, Template as _, checknothing, checknothing::HandleCheckNothingRequest},
+};
+use mixer_adapter_core::framework::trace_parent::TraceParent;
+use mixer_adapter_host::{
+    Host,
+    handler::{Adapters, Caller, Closing, TableLimits},
+};
+use test_adapters::{Bystander, params::bystander::Params};
+use tokio::runtime::{Builder, Runtime};
+use tracing_subscriber::EnvFilter;
+
+/// The request as it is received: a part of a buffer.
+fn request() -> Bytes {
+    let config = Params { ledger: "allocations".to_owned() };
+    let request = HandleCheckNothingRequest {
+        instance: Some(checknothing::InstanceMsg { name: "nothing.instance.istio-system".to_owned() }),
+        adapter_config: Some(Any {
+            type_url: format!("type.googleapis.com/{}", Params::NAME),
+            value: config.encode_to_vec().into(),
+        }),
+        dedup_id: "1".to_owned(),
+    };
+    let mut received = BytesMut::new();
+    received.put_slice(&request.encode_to_vec());
+    received.put_slice(b"the next frame");
+    received.split_to(received.len() - 14).freeze()
+}
+
+fn allocations(runtime: &Runtime, host: &Host, caller: &Caller) -> u64 {
+    let (request, caller) = (request(), caller.clone());
+    let counted = allocation_counter::measure(|| {
+        let answer = runtime.block_on(host.call(CheckNothing::METHOD, request, caller));
+        assert!(matches!(answer, Some(Ok(_))));
+    });
+    counted.count_total
+}
+
+fn logging(filter: &str) -> impl tracing::Subscriber + Send + Sync + 'static {
+    tracing_subscriber::fmt().with_env_filter(EnvFilter::new(filter)).with_writer(std::io::sink).finish()
+}
+
+#[test]
+fn a_call_without_an_enabled_span_allocates_nothing_for_it() {
+    let runtime = Builder::new_current_thread().enable_all().build().unwrap();
+    let adapters = Adapters::builder(runtime.handle().clone()).add::<Bystander>().build().unwrap();
+    let host = Host::new(adapters, TableLimits::default(), Closing::on(runtime.handle().clone()));
+    let nobody = Caller::default();
+    let somebody = Caller {
+        connection: 1,
+        peer: Some("spiffe://cluster.local/ns/a/sa/b".into()),
+        trace: TraceParent::parse(b"00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01"),
+        ..Caller::default()
+    };
+    // The first call opens the handler.
+    allocations(&runtime, &host, &nobody);
+    let without = allocations(&runtime, &host, &nobody);
+    // Three strings of the request, its instance and configuration in shared bytes, two boxed futures, and the frame.
+    assert!(without <= 9, "{without} allocations");
+    tracing::subscriber::with_default(logging("info"), || {
+        assert_eq!(allocations(&runtime, &host, &somebody), without, "a log without spans");
+    });
+    tracing::subscriber::with_default(logging("info,mixer_adapter::call=debug"), || {
+        assert!(allocations(&runtime, &host, &somebody) > without, "a log with spans");
+    });
+}
