@@ -226,6 +226,29 @@ fn pages_that_text_cites_are_in_the_repository() {
     report(&faults);
 }
 
+/// Each row of the table names the tests that prove it, in its last cell.
+#[test]
+fn tests_that_prove_what_can_allow_by_mistake_exist() {
+    let repository = Repository::read();
+    let page = &repository.files[Path::new("docs/operating.md")];
+    let (_, section) = page.split_once("\n## What can allow by mistake\n").unwrap();
+    let section = section.split_once("\n## ").map_or(section, |(section, _)| section);
+    let rows: Vec<&str> = section.lines().filter(|line| line.starts_with("| ")).skip(1).collect();
+    assert!(rows.len() > 20, "the table has {} rows", rows.len());
+    let mut missing = Vec::new();
+    for row in rows {
+        let tests = row.trim_end_matches([' ', '|']).rsplit_once('|').unwrap().1;
+        let names: Vec<&str> = tests.split('`').skip(1).step_by(2).collect();
+        assert!(!names.is_empty(), "no test in {row}");
+        let exists = |name: &str| {
+            let declared = format!("fn {name}()");
+            repository.all().any(|(path, text)| has_extension(path, "rs") && text.contains(&declared))
+        };
+        missing.extend(names.into_iter().filter(|name| !exists(name)));
+    }
+    assert!(missing.is_empty(), "the page names tests that do not exist: {missing:?}");
+}
+
 /// The rule is that of GitHub's gem html-pipeline 2.14, `lib/html/pipeline/toc_filter.rb`.
 #[test]
 fn anchors_are_those_that_github_makes() {

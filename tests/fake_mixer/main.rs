@@ -4,6 +4,7 @@
 mod answers;
 mod configuration;
 mod elsewhere;
+mod failure_policy;
 mod faults;
 mod handler;
 mod killers;

@@ -26,10 +26,15 @@ pub(crate) static RUNTIME: LazyLock<Runtime> = LazyLock::new(|| {
 pub(crate) static MIXER: LazyLock<Mixer> = LazyLock::new(|| RUNTIME.block_on(mixer()));
 
 pub(crate) async fn mixer() -> Mixer {
+    built(RULES, &Nowhere, &BuildOptions::default()).await
+}
+
+/// A Mixer with these rules and some standard templates.
+pub(crate) async fn built(rules: &str, connect: &dyn Connect, options: &BuildOptions) -> Mixer {
     let runtime = tokio::runtime::Handle::current();
     let adapters = Adapters::builder(runtime.clone()).build().unwrap();
     let host = Host::new(adapters, TableLimits::default(), Closing::on(runtime));
-    let mut text = RULES.to_owned();
+    let mut text = rules.to_owned();
     for name in ["listentry", "logentry", "quota"] {
         let (_, descriptor) = STANDARD.iter().find(|(known, _)| *known == name).unwrap();
         let descriptor = base64::engine::general_purpose::STANDARD.encode(descriptor);
@@ -38,8 +43,7 @@ pub(crate) async fn mixer() -> Mixer {
         );
     }
     let (set, faults) = ConfigSet::of(parse(&text, "rules.yaml", "istio-system").resources);
-    let built =
-        SnapshotBuilder::new(&set, faults, &host).build(None, &Nowhere, &BuildOptions::default()).await;
+    let built = SnapshotBuilder::new(&set, faults, &host).build(None, connect, options).await;
     let mixer = Mixer::new();
     mixer.replace(
         built.map_err(|faults| faults.iter().map(ToString::to_string).collect::<Vec<_>>()).unwrap().0,

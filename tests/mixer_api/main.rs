@@ -3,6 +3,7 @@
 #![allow(clippy::unwrap_used)]
 
 mod engine;
+mod failures;
 mod limits;
 mod serve;
 mod work;

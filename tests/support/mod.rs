@@ -1,8 +1,8 @@
 //! A server on free ports, and clients that send arbitrary messages.
 
-mod client;
+pub mod client;
 mod http;
 mod serving;
 
-pub use client::{Client, Failure, any, framed, post};
+pub use client::{Client, Failure, any, post};
 pub use serving::{Serving, until};

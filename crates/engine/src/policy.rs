@@ -4,7 +4,7 @@ pub enum OnFailure {
     /// As in Mixer: a rule whose condition fails is skipped; a failed call or instance fails the request.
     #[default]
     Mixer,
-    /// Ignore the failed part.
+    /// Ignore the failed part. An answer that is allowed nevertheless is valid for a second and few uses.
     Open,
     /// Deny the request with UNAVAILABLE.
     Closed,
@@ -55,13 +55,16 @@ pub(crate) enum FailureEffect {
     Fatal(String),
     /// Denies the request.
     Deny(String),
+    /// Is ignored, which limits how long the answer may be used.
+    Ignore,
 }
 
 impl OnFailure {
-    /// Classifies a failed condition: `Mixer` and `Open` merely skip the rule.
+    /// Classifies a failed condition: `Mixer` and `Open` skip the rule.
     pub(crate) fn of_condition(self, text: impl FnOnce() -> String) -> Option<FailureEffect> {
         match self {
-            Self::Mixer | Self::Open => None,
+            Self::Mixer => None,
+            Self::Open => Some(FailureEffect::Ignore),
             Self::Closed => Some(FailureEffect::Deny(text())),
             Self::Fail => Some(FailureEffect::Fatal(text())),
         }
@@ -73,11 +76,11 @@ impl OnFailure {
     }
 
     /// Classifies a failed instance or call.
-    pub(crate) fn of_call(self, text: impl FnOnce() -> String) -> Option<FailureEffect> {
+    pub(crate) fn of_call(self, text: impl FnOnce() -> String) -> FailureEffect {
         match self {
-            Self::Mixer | Self::Fail => Some(FailureEffect::Fatal(text())),
-            Self::Open => None,
-            Self::Closed => Some(FailureEffect::Deny(text())),
+            Self::Mixer | Self::Fail => FailureEffect::Fatal(text()),
+            Self::Open => FailureEffect::Ignore,
+            Self::Closed => FailureEffect::Deny(text()),
         }
     }
 }
@@ -86,7 +89,7 @@ impl OnFailure {
 pub(crate) fn fatal(failures: &[FailureEffect]) -> Vec<String> {
     let texts = failures.iter().filter_map(|failure| match failure {
         FailureEffect::Fatal(text) => Some(text.clone()),
-        FailureEffect::Deny(_) => None,
+        FailureEffect::Deny(_) | FailureEffect::Ignore => None,
     });
     texts.collect()
 }

@@ -19,7 +19,7 @@ use mixer_adapter::{
 };
 use mixer_adapter_engine::proto::istio::mixer::adapter::model::v1beta1::CreateSessionRequest;
 use serde_json::{Value as Json, json};
-use support::{Client, any, framed, post};
+use support::{Client, any, client::framed, post};
 use test_adapters::probe::Params;
 
 const PROGRAM: &str = env!("CARGO_BIN_EXE_test-adapters");

@@ -82,7 +82,7 @@ impl CompletedCall<'_> {
 
 impl Request<'_> {
     /// Converts an adapter's error to a failure of the request.
-    pub(super) fn failure(&self, handler: &str, status: &Status) -> Option<FailureEffect> {
+    pub(super) fn failure(&self, handler: &str, status: &Status) -> FailureEffect {
         let policy = match status.code() {
             Code::DeadlineExceeded => self.policy.timeout,
             _ => self.policy.adapter_error,

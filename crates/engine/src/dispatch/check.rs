@@ -54,7 +54,9 @@ impl<'s> Request<'s> {
         let asked = self.cache().is_some().then(|| self.bag.clone());
         self.generate().await.map_err(|error| error.within("preprocessing attributes failed"))?;
         let answer = self.check().await.map_err(|error| error.within("performing check operation failed"))?;
-        if let (Some(cache), Some(asked)) = (self.cache(), asked) {
+        if let (Some(cache), Some(asked)) = (self.cache(), asked)
+            && !self.has_ignored_failure
+        {
             cache.insert(&asked, &self.references, &answer);
         }
         Ok(answer)
@@ -88,7 +90,7 @@ impl<'s> Request<'s> {
                         *place = output;
                     }
                 }
-                Err(failure) => failures.extend(failure),
+                Err(failure) => failures.push(failure),
             }
         }
         self.fail(&mut merged, failures)?;
@@ -101,14 +103,14 @@ impl<'s> Request<'s> {
                 merged.directive = directive;
             }
         }
+        if self.has_ignored_failure && !merged.is_denied() {
+            merged.limit_validity();
+        }
         Ok(finish(merged, self.trace.as_deref_mut()))
     }
 
     /// Returns the adapter's result or its failure.
-    fn take(
-        &mut self,
-        answered: &CompletedCall<'_>,
-    ) -> Result<(CheckResult, Option<Bytes>), Option<FailureEffect>> {
+    fn take(&mut self, answered: &CompletedCall<'_>) -> Result<(CheckResult, Option<Bytes>), FailureEffect> {
         let decoded = answered.answer.clone().and_then(|bytes| {
             let undecodable = |error: prost::DecodeError| {
                 tonic::Status::internal(format!("the answer cannot be decoded: {error}"))
@@ -127,14 +129,16 @@ impl<'s> Request<'s> {
     }
 
     /// Applies the failure policy.
-    fn fail(&self, merged: &mut MergedResult, failures: Vec<FailureEffect>) -> Result<(), DispatchError> {
+    fn fail(&mut self, merged: &mut MergedResult, failures: Vec<FailureEffect>) -> Result<(), DispatchError> {
         let fatal = fatal(&failures);
         if !fatal.is_empty() {
             return Err(FailureTexts::from_iter(fatal).into());
         }
         for failure in failures {
-            if let FailureEffect::Deny(text) = failure {
-                merged.deny(text);
+            match failure {
+                FailureEffect::Deny(text) => merged.deny(text),
+                FailureEffect::Ignore => self.has_ignored_failure = true,
+                FailureEffect::Fatal(_) => {}
             }
         }
         if self.snapshot.has_faults && self.policy.config_error == OnFailure::Closed {

@@ -40,11 +40,15 @@ impl<'s> Request<'s> {
             planner.plan(Phase::Generate, conditions, |_, _| true, |call| planned.push(call))?;
         }
         // This phase cannot deny a request, so a closed failure policy is fatal here.
-        let mut failures = fatal(&planner.failures);
-        failures.extend(planner.failures.into_iter().filter_map(|failure| match failure {
-            FailureEffect::Deny(text) => Some(text),
-            FailureEffect::Fatal(_) => None,
-        }));
+        let effects = planner.failures;
+        let mut failures = fatal(&effects);
+        for effect in effects {
+            match effect {
+                FailureEffect::Deny(text) => failures.push(text),
+                FailureEffect::Ignore => self.has_ignored_failure = true,
+                FailureEffect::Fatal(_) => {}
+            }
+        }
         let mut generated: Vec<(u32, Arc<str>, AttributeValue)> = Vec::new();
         for answered in call_all(planned, None, &self.caller).await {
             if let Err(failure) = self.bind(&answered, &mut generated) {

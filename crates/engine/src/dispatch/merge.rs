@@ -12,6 +12,10 @@ use mixer_adapter_core::{
 pub(super) const DEFAULT_DURATION: prost_types::Duration = prost_types::Duration { seconds: 60, nanos: 0 };
 pub(super) const DEFAULT_USES: i32 = 10_000;
 
+/// The validity of an answer that allows a request in spite of a failure.
+pub(super) const FAILED_DURATION: prost_types::Duration = prost_types::Duration { seconds: 1, nanos: 0 };
+const FAILED_USES: i32 = 10;
+
 /// The results so far, in the order of their arrival.
 #[derive(Debug, Default)]
 pub(super) struct MergedResult {
@@ -56,6 +60,18 @@ impl MergedResult {
         self.messages.push(why);
         self.valid_duration = prost_types::Duration::default();
         self.valid_use_count = -1;
+    }
+
+    /// Limits the validity of an answer that allows the request in spite of a failure.
+    pub(super) fn limit_validity(&mut self) {
+        let is_unspecified = self.says_nothing_of_validity();
+        if is_unspecified || nanos(&self.valid_duration) > nanos(&FAILED_DURATION) {
+            self.valid_duration = FAILED_DURATION;
+        }
+        // A negative count is unlimited.
+        if is_unspecified || self.valid_use_count < 0 || self.valid_use_count > FAILED_USES {
+            self.valid_use_count = FAILED_USES;
+        }
     }
 
     pub(super) fn is_denied(&self) -> bool {

@@ -42,6 +42,8 @@ pub struct Request<'s> {
     pub(crate) policy: FailurePolicy,
     pub(crate) is_strict: bool,
     condition_errors: u64,
+    /// Whether a failure was ignored, as the policy wants it.
+    pub(crate) has_ignored_failure: bool,
     budget: Budget,
 }
 
@@ -95,6 +97,7 @@ impl<'s> Request<'s> {
             policy,
             is_strict: false,
             condition_errors: 0,
+            has_ignored_failure: false,
             budget: Budget::default(),
         }
     }

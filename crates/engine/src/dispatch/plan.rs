@@ -169,7 +169,7 @@ impl Planner<'_> {
             }
             Err(error) => {
                 let text = || format!("instance {} cannot be built: {error}", entry.instance.name);
-                self.failures.extend(self.adapter_error.of_call(text));
+                self.failures.push(self.adapter_error.of_call(text));
                 Ok(None)
             }
         }

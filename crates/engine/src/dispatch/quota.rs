@@ -5,13 +5,13 @@ use prost::Message as _;
 use super::{
     DispatchError, FailureTexts, Request,
     calls::{CompletedCall, call_all},
-    merge::DEFAULT_DURATION,
+    merge::{DEFAULT_DURATION, FAILED_DURATION},
     plan::{Conditions, PlannedCall},
 };
 use crate::{
     handler::QuotaParams,
     limits::LimitError,
-    policy::fatal,
+    policy::{FailureEffect, fatal},
     trace::{Phase, Step},
 };
 use mixer_adapter_core::{
@@ -140,16 +140,14 @@ impl<'s> Request<'s> {
                     (answer, limit) = (Some(granted), state);
                 }
                 Ok(_) => {}
-                Err(status) => failures.extend(self.failure(answered.handler(), &status)),
+                Err(status) => failures.push(self.failure(answered.handler(), &status)),
             }
         }
-        if !failures.is_empty() {
-            answer = None;
-        }
-        let answer = match answer {
+        let is_failed = failures.iter().any(|failure| !matches!(failure, FailureEffect::Ignore));
+        let answer = match answer.filter(|_| !is_failed) {
             Some(answer) => answer,
-            // All failures are ignored.
-            None if failures.is_empty() => in_full,
+            // All calls have failed, which is ignored.
+            None if !is_failed => QuotaAnswer { valid_duration: FAILED_DURATION, ..in_full },
             None => QuotaAnswer::default(),
         };
         if let Some(trace) = &mut self.trace {

@@ -109,8 +109,9 @@ impl<'s> Report<'s> {
         for conditions in &mut conditions {
             planner.plan(Phase::Report, conditions, |_, _| true, |planned| self.buffer(planned))?;
         }
-        let failures = planner.failures.into_iter().map(|failure| match failure {
-            FailureEffect::Fatal(text) | FailureEffect::Deny(text) => text,
+        let failures = planner.failures.into_iter().filter_map(|failure| match failure {
+            FailureEffect::Fatal(text) | FailureEffect::Deny(text) => Some(text),
+            FailureEffect::Ignore => None,
         });
         self.failures.extend(failures);
         Ok(())
