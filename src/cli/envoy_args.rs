@@ -32,6 +32,11 @@ pub(super) struct EnvoyArgs {
     /// response with status 503. Envoy applies its failure mode to both
     #[arg(long, value_name = "ANSWER", default_value = "unavailable", env = "MIXER_ADAPTER_ENVOY_FAILURE", value_parser = failure_answer())]
     envoy_failure: FailureAnswer,
+
+    /// Maximum size of the cache of answers to checks of Envoy, each valid as long as its adapters allow; 32Mi is 32 MiB, 0
+    /// disables it [default: a twelfth of --memory-limit]
+    #[arg(long, value_name = "BYTES", env = "MIXER_ADAPTER_ENVOY_CHECK_CACHE", value_parser = value_parsers::bytes)]
+    pub(super) envoy_check_cache: Option<usize>,
 }
 
 impl EnvoyArgs {

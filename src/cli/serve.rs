@@ -25,7 +25,7 @@ use mixer_adapter_config::{
     self as config, Apply as _, Change, Update, proto::envoy::config::core::v3::Extension,
 };
 use mixer_adapter_core::adapter::{AccessLimits, HostList};
-use mixer_adapter_engine::{Controller, Mixer, build::Connector, remote};
+use mixer_adapter_engine::{CacheLimits, Controller, Mixer, build::Connector, remote};
 use mixer_adapter_host::{
     AccessPolicy, Host,
     handler::{Adapters, AdaptersBuilder, Closing, TableLimits, quoted_list},
@@ -51,10 +51,10 @@ pub(super) struct Serve {
     #[command(flatten)]
     sources: SourceArgs,
 
-    /// Maximum number of cached check answers, each valid as long as its adapters allow; 0 disables the cache, as in Mixer
-    /// since 1.1
+    /// Maximum number of cached check answers of the Mixer API, each valid as long as its adapters allow; 0 disables the cache,
+    /// as in Mixer since 1.1
     #[arg(long, value_name = "N", default_value_t = 0, env = "MIXER_ADAPTER_CHECK_CACHE")]
-    check_cache: u64,
+    check_cache: usize,
 
     /// Serve explanations (`check --explain`, and /explain on the admin port) on non-loopback ports, too. Loopback ports
     /// always serve them
@@ -122,7 +122,7 @@ pub(super) struct Serve {
     #[arg(long, value_name = "BYTES", default_value_t = 4 << 20, env = "MIXER_ADAPTER_MAX_MESSAGE_SIZE")]
     max_message_size: usize,
 
-    /// Maximum memory for requests and answers in flight, cached handlers and sessions; 256Mi is 256 MiB [default: 384Mi, or half
+    /// Maximum memory for requests and answers in flight, cached handlers, sessions and cached answers; 256Mi is 256 MiB [default: 384Mi, or half
     /// of the memory of the machine or container if that is less]
     #[arg(long, value_name = "BYTES", env = "MIXER_ADAPTER_MEMORY_LIMIT", value_parser = value_parsers::bytes)]
     memory_limit: Option<usize>,
@@ -267,7 +267,13 @@ impl Serve {
             closing: host.closing().clone(),
         };
         let mut options = self.configuration.options();
-        options.check_cache = self.check_cache;
+        let bytes = self.memory().answers;
+        options.check_cache = CacheLimits { answers: self.check_cache, bytes };
+        #[cfg(feature = "envoy")]
+        {
+            let bytes = self.envoy.envoy_check_cache.unwrap_or(bytes);
+            options.strict_check_cache = CacheLimits { answers: usize::MAX, bytes };
+        }
         Controller::new(mixer.clone(), host.clone(), Arc::new(connector), options)
             .with_losses(self.sources.losses())
     }
@@ -315,7 +321,8 @@ impl Serve {
         Ok(options.with_key(key))
     }
 
-    /// Divides the memory limit: a half for calls, a sixth each for cached handlers and for sessions, and the rest for the server itself.
+    /// Divides the memory limit: a half for calls, a sixth each for cached handlers and for sessions, a twelfth for cached
+    /// answers, and the rest for the server itself.
     fn memory(&self) -> MemoryShares {
         let half = || {
             available_memory().map_or(usize::MAX, |bytes| usize::try_from(bytes / 2).unwrap_or(usize::MAX))
@@ -327,6 +334,7 @@ impl Serve {
             calls: (limit / 2).saturating_sub(small).max(limit / 8),
             handlers: limit / 6,
             sessions: limit / 6,
+            answers: limit / 12,
         }
     }
 
@@ -370,6 +378,7 @@ struct MemoryShares {
     calls: usize,
     handlers: usize,
     sessions: usize,
+    answers: usize,
 }
 
 /// The adapters and their templates, as the extensions of an xDS node.

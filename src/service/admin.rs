@@ -23,7 +23,7 @@ use tokio_util::sync::CancellationToken;
 
 use super::{Readiness, page};
 use mixer_adapter_config::source::SourceStatus;
-use mixer_adapter_engine::ConfigStatus;
+use mixer_adapter_engine::{ConfigStatus, Mixer};
 use mixer_adapter_host::{Host, session::SessionSummary};
 use mixer_adapter_net::{ConnectionLimits, Listener, Protocol, Workers};
 
@@ -37,6 +37,7 @@ pub(super) struct Admin {
     pub(super) readiness: Readiness,
     pub(super) registry: Arc<Mutex<Registry>>,
     pub(super) config: Option<Arc<Mutex<ConfigStatus>>>,
+    pub(super) mixer: Option<Arc<Mixer>>,
 }
 
 pub(super) fn router(admin: Admin, explain: Router) -> Router {
@@ -142,7 +143,8 @@ struct Config {
 
 async fn front(State(admin): State<Admin>) -> Html<String> {
     let sources = sources(&admin).await;
-    Html(page::render(&admin.host, &admin.readiness, &sources))
+    let snapshot = admin.mixer.as_ref().and_then(|mixer| mixer.snapshot());
+    Html(page::render(&admin.host, &admin.readiness, snapshot.as_deref(), &sources))
 }
 
 /// The current status of the configuration sources.

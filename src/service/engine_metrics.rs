@@ -12,7 +12,9 @@ use prometheus_client::{
     registry::Unit,
 };
 
-use mixer_adapter_engine::{CheckOutcome, ConfigStatus, Limit, Mixer, QUOTA_OUTCOMES, REPORT_OUTCOMES};
+use mixer_adapter_engine::{
+    CacheOutcome, CheckOutcome, ConfigStatus, Limit, Mixer, QUOTA_OUTCOMES, REPORT_OUTCOMES,
+};
 
 /// Metrics of requests, and of the configuration if its status is known.
 pub(super) struct EngineMetrics {
@@ -32,6 +34,7 @@ impl Collector for EngineMetrics {
     fn encode(&self, mut encoder: DescriptorEncoder<'_>) -> Encoded {
         self.requests(&mut encoder)?;
         self.snapshot(&mut encoder)?;
+        self.check_cache(&mut encoder)?;
         self.updates(&mut encoder)
     }
 }
@@ -89,6 +92,44 @@ impl EngineMetrics {
             Some(size) => ConstGauge::new(size.age.as_secs_f64()).encode(age),
             None => Ok(()),
         }
+    }
+
+    fn check_cache(&self, encoder: &mut DescriptorEncoder<'_>) -> Encoded {
+        let Some(snapshot) = self.mixer.snapshot() else { return Ok(()) };
+        let counts = snapshot.cache_counts();
+        let help = "Checks that a cached answer could answer, by outcome";
+        counter(
+            encoder,
+            "mixer_check_cache_requests",
+            help,
+            "outcome",
+            &CacheOutcome::NAMES,
+            &counts.requests,
+        )?;
+        for (name, help, count) in [
+            (
+                "mixer_check_cache_evictions",
+                "Cached answers that were evicted because the cache was full",
+                &counts.evictions,
+            ),
+            (
+                "mixer_check_cache_saved_calls",
+                "Calls of adapters that cached answers made unnecessary",
+                &counts.saved_calls,
+            ),
+        ] {
+            let encoder = encoder.encode_descriptor(name, help, None, MetricType::Counter)?;
+            ConstCounter::new(count.load(Relaxed)).encode(encoder)?;
+        }
+        let size = snapshot.cache_size();
+        gauge(encoder, "mixer_check_cache_answers", "Cached answers to checks", size.answers as f64)?;
+        let bytes = encoder.encode_descriptor(
+            "mixer_check_cache_size",
+            "Memory of cached answers to checks",
+            Some(&Unit::Bytes),
+            MetricType::Gauge,
+        )?;
+        ConstGauge::new(size.bytes as i64).encode(bytes)
     }
 
     fn updates(&self, encoder: &mut DescriptorEncoder<'_>) -> Encoded {

@@ -1,12 +1,18 @@
-use std::fmt::Write as _;
+use std::{fmt::Write as _, sync::atomic::Ordering::Relaxed};
 
 use mixer_adapter_config::source::{CollectionStatus, SourceStatus};
+use mixer_adapter_engine::Snapshot;
 use mixer_adapter_host::Host;
 
 use super::Readiness;
 
-/// Renders the front page of the admin port: adapters, sessions, sources, and links.
-pub(super) fn render(host: &Host, readiness: &Readiness, sources: &[SourceStatus]) -> String {
+/// Renders the front page of the admin port: adapters, sessions, cached answers, sources, and links.
+pub(super) fn render(
+    host: &Host,
+    readiness: &Readiness,
+    snapshot: Option<&Snapshot>,
+    sources: &[SourceStatus],
+) -> String {
     let mut page = String::from(HEAD);
     for warning in readiness.warnings() {
         // Writing to a String cannot fail.
@@ -32,10 +38,36 @@ pub(super) fn render(host: &Host, readiness: &Readiness, sources: &[SourceStatus
         host.handlers().live_count(),
         host.handlers().cached_count()
     );
+    if let Some(snapshot) = snapshot {
+        check_cache(&mut page, snapshot);
+    }
     for status in sources {
         source(&mut page, status);
     }
     page + TAIL
+}
+
+/// Renders what the cache of check answers saves; nothing if it was not used.
+fn check_cache(page: &mut String, snapshot: &Snapshot) {
+    let counts = snapshot.cache_counts();
+    // In the order of CacheOutcome.
+    let [hit, miss, coalesced, stale] = counts.requests.each_ref().map(|count| count.load(Relaxed));
+    let (found, all) = (hit + coalesced + stale, hit + coalesced + stale + miss);
+    if all == 0 {
+        return;
+    }
+    let size = snapshot.cache_size();
+    let _ = write!(
+        page,
+        "<p>Check cache: {found} of {all} checks ({} %): {hit} hits, {coalesced} coalesced, {stale} stale. They saved {} calls of adapters and {:.1} s of \
+         evaluation. It has {} answers in {} kB; {} were evicted.</p>",
+        found * 100 / all,
+        counts.saved_calls.load(Relaxed),
+        counts.saved_time().as_secs_f64(),
+        size.answers,
+        size.bytes.div_ceil(1024),
+        counts.evictions.load(Relaxed),
+    );
 }
 
 /// Renders a source of configuration: collections, results of pushes, and the last messages.

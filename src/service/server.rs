@@ -339,6 +339,7 @@ impl Bound {
                 readiness: readiness.clone(),
                 registry: Arc::new(Mutex::new(registry)),
                 config,
+                mixer: mixer.clone(),
             };
             let explain = match mixer.as_ref().filter(|_| explains(&listener)) {
                 Some(mixer) => explain::router(mixer.clone(), Handle::current()),

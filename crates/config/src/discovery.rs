@@ -78,6 +78,7 @@ fn resource(json: Json, lines: Lines, source: &Arc<str>) -> Result<Resource, (&'
         created: None,
         labels: BTreeMap::new(),
         annotations: BTreeMap::new(),
+        annotation_lines: BTreeMap::new(),
         origin: Origin { source: source.clone(), line: lines.line },
         spec: json,
         unknown: Vec::new(),

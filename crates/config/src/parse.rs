@@ -152,12 +152,15 @@ impl Parser {
         if is_mixers {
             self.oddities(&name, &collection, &json, &lines, &booleans);
         }
+        let annotations = texts(&json, "annotations");
+        let line_of = |name: &String| lines.of_field(&json, &format!("metadata.annotations[{name:?}]"));
         Ok(Resource {
             name,
             collection,
             created,
             labels: texts(&json, "labels"),
-            annotations: texts(&json, "annotations"),
+            annotation_lines: annotations.keys().map(|name| (name.clone(), line_of(name))).collect(),
+            annotations,
             spec,
             unknown: Vec::new(),
             origin: Origin { source: self.source.clone(), line: lines.line },

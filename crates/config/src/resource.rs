@@ -25,6 +25,8 @@ pub struct Resource {
     /// Where it begins.
     pub origin: Origin,
     pub(super) lines: Lines,
+    /// The lines of annotations.
+    pub(super) annotation_lines: BTreeMap<String, u32>,
 }
 
 impl Resource {
@@ -40,6 +42,7 @@ impl Resource {
             unknown: Vec::new(),
             origin: Origin { source: source.into(), line: 0 },
             lines: Lines::default(),
+            annotation_lines: BTreeMap::new(),
         }
     }
 
@@ -56,6 +59,13 @@ impl Resource {
     /// An error in a field of the spec, `actions[0].handler`; empty for the whole resource.
     pub fn error(&self, field: &str, reason: impl Into<Box<str>>) -> Fault {
         self.locate(field, Fault::error(reason))
+    }
+
+    /// An error in the value of an annotation.
+    pub fn annotation_error(&self, name: &str, reason: impl Into<Box<str>>) -> Fault {
+        let line = self.annotation_lines.get(name).copied().unwrap_or(self.origin.line);
+        let fault = Fault::error(reason).of(self.name.clone()).at(&self.origin.source, line);
+        fault.in_field(format!("metadata.annotations[{name:?}]"))
     }
 
     /// A warning about a field of the spec; empty for the whole resource.

@@ -1,4 +1,6 @@
-use crate::proto::istio::mixer::v1::RouteDirective;
+use prost::Message as _;
+
+use crate::proto::istio::mixer::v1::{HeaderOperation, RouteDirective};
 use mixer_adapter_core::proto::Status;
 
 /// The merged answer to a check.
@@ -12,4 +14,17 @@ pub struct CheckAnswer {
     pub valid_use_count: i32,
     /// Header operations, or a direct response instead of the service's.
     pub directive: Option<RouteDirective>,
+}
+
+impl CheckAnswer {
+    /// The approximate size in bytes of what it refers to.
+    pub(crate) fn size(&self) -> usize {
+        let directive = self.directive.as_ref();
+        let operations = directive.map_or(0, |directive| {
+            directive.request_header_operations.len() + directive.response_header_operations.len()
+        });
+        self.status.encoded_len()
+            + directive.map_or(0, RouteDirective::encoded_len)
+            + operations * size_of::<HeaderOperation>()
+    }
 }

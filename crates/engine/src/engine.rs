@@ -63,7 +63,10 @@ impl Mixer {
         let previous = std::mem::replace(&mut *current, snapshot(self.closed.load(SeqCst)));
         drop(current);
         // Without the lock, because it may close handlers.
-        drop(previous);
+        if let Some(previous) = previous {
+            // Requests in progress may hold it for a while.
+            previous.clear_caches();
+        }
     }
 }
 

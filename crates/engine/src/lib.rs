@@ -28,13 +28,14 @@ mod rules;
 mod snapshot;
 pub mod trace;
 
+pub use cache::{AnswerKey, CacheCounts, CacheLimits, CacheOutcome};
 pub use control::{Awaited, ConfigStatus, Controller};
 pub use counts::{CheckOutcome, Counts, QUOTA_OUTCOMES, REPORT_OUTCOMES};
 pub use engine::Mixer;
 pub use handler::{HandlerBackend, QuotaParams, RuntimeHandler};
 pub use limits::{Budget, Limit, LimitError, RequestLimits};
 pub use references::References;
-pub use snapshot::{Snapshot, SnapshotSize};
+pub use snapshot::{CacheSize, Snapshot, SnapshotSize};
 
 use prost_reflect::{DynamicMessage, MessageDescriptor};
 

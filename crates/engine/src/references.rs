@@ -42,6 +42,12 @@ impl References {
         self.before.whole_maps().chain(after)
     }
 
+    /// The approximate size in bytes of what it refers to.
+    pub(crate) fn size(&self) -> usize {
+        let names: usize = self.absent_outputs.iter().map(|name| size_of::<Arc<str>>() + name.len()).sum();
+        self.before.size() + self.after.size() + self.generated.len() * size_of::<u32>() + names
+    }
+
     /// Clears the reads after generation: each quota of a request has references of its own.
     pub(crate) fn clear_after(&mut self) {
         self.after.clear();

@@ -4,6 +4,7 @@ use std::{collections::HashMap, sync::Arc};
 
 use super::{
     attribute::Vocabulary,
+    cache::CachePolicy,
     expression::{Expression, Language},
     handler::RuntimeHandler,
     instance::Instance,
@@ -57,6 +58,7 @@ pub(crate) struct Destination {
 #[derive(Debug)]
 pub(crate) struct Group {
     pub(crate) rule: Arc<str>,
+    pub(crate) caching: CachePolicy,
     /// The index of the action in the rule.
     pub(crate) action: usize,
     pub(crate) condition: usize,
@@ -92,6 +94,7 @@ pub(crate) struct Bindings {
 #[derive(Debug)]
 pub(crate) struct HeaderRule {
     pub(crate) rule: Arc<str>,
+    pub(crate) caching: CachePolicy,
     pub(crate) condition: usize,
     /// The vocabulary with the outputs of the rule's named actions.
     pub(crate) vocabulary: Arc<Vocabulary>,

@@ -7,7 +7,7 @@ use std::{
 
 use super::{
     attribute::{AttributeValue, Attributes, Bag, Reads, Vocabulary},
-    cache::CheckCache,
+    cache::{CacheCounts, CheckCache},
     dictionary::WORDS,
     handler::RuntimeHandler,
     policy::FailurePolicy,
@@ -27,8 +27,12 @@ pub struct Snapshot {
     pub(crate) generators: Table,
     pub(crate) handlers: Vec<Arc<RuntimeHandler>>,
     pub(crate) policy: FailurePolicy,
-    /// The cache of check answers of the Mixer API, if enabled.
+    /// The cache of check answers, if enabled.
     pub(crate) cache: Option<CheckCache>,
+    /// The cache of the answers to strict requests, if enabled: those of other requests may have ignored a failure.
+    pub(crate) strict_cache: Option<CheckCache>,
+    /// The counters of the caches, which continue those of the previous snapshot.
+    pub(crate) cache_counts: Arc<CacheCounts>,
     /// Whether parts of the configuration were omitted because of faults.
     pub(crate) has_faults: bool,
     /// Number of rules.
@@ -48,6 +52,29 @@ impl Snapshot {
         SnapshotSize { rules: self.rules, handlers: self.handlers.len(), age: self.built_at.elapsed() }
     }
 
+    /// The counters of the caches of check answers, which the next snapshot continues.
+    pub fn cache_counts(&self) -> &CacheCounts {
+        &self.cache_counts
+    }
+
+    /// Returns the size of the caches of check answers.
+    pub fn cache_size(&self) -> CacheSize {
+        let sizes = self.caches().map(CheckCache::size);
+        sizes.fold(CacheSize::default(), |sum, (answers, bytes)| CacheSize {
+            answers: sum.answers + answers,
+            bytes: sum.bytes + bytes,
+        })
+    }
+
+    /// Removes the cached answers.
+    pub(crate) fn clear_caches(&self) {
+        self.caches().for_each(CheckCache::clear);
+    }
+
+    fn caches(&self) -> impl Iterator<Item = &CheckCache> {
+        self.cache.iter().chain(&self.strict_cache)
+    }
+
     /// Creates a snapshot without rules.
     pub fn empty() -> Self {
         let vocabulary = Arc::new(Vocabulary::new());
@@ -62,6 +89,8 @@ impl Snapshot {
             handlers: Vec::new(),
             policy: FailurePolicy::default(),
             cache: None,
+            strict_cache: None,
+            cache_counts: Arc::default(),
             has_faults: false,
             rules: 0,
             built_at: Instant::now(),
@@ -78,6 +107,15 @@ pub struct SnapshotSize {
     pub handlers: usize,
     /// Time since it was built.
     pub age: Duration,
+}
+
+/// The size of the caches of check answers.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct CacheSize {
+    /// Number of answers.
+    pub answers: usize,
+    /// Bytes of the answers and their keys.
+    pub bytes: usize,
 }
 
 pub(crate) fn global_slots(vocabulary: &Vocabulary) -> Box<[Option<u32>]> {

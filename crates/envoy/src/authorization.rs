@@ -5,7 +5,7 @@ use std::time::Instant;
 use mixer_adapter_core::framework::log_limit::LogLimit;
 use mixer_adapter_engine::{
     Budget, CheckOutcome,
-    dispatch::{Caller, Request},
+    dispatch::{CacheUse, Caller, Request},
 };
 use tonic::Status;
 
@@ -24,7 +24,8 @@ impl Services {
     /// UNAVAILABLE if it could not be checked, unless [`FailureAnswer`](crate::FailureAnswer) is another one.
     pub async fn check(&self, request: CheckRequest, caller: Caller) -> Result<CheckResponse, Status> {
         let start = Instant::now();
-        let decision = self.decide(&request, &caller).await;
+        let mut cache = None;
+        let decision = self.decide(&request, &caller, &mut cache).await;
         let outcome = match &decision {
             Decision::Allow(_) => CheckOutcome::Allowed,
             Decision::Deny(..) => CheckOutcome::Denied,
@@ -41,11 +42,18 @@ impl Services {
         let source = request.attributes.as_ref().and_then(|context| context.source.as_ref());
         let principal = source.map_or("", |source| &source.principal);
         let principal = principal.strip_prefix("spiffe://").unwrap_or(principal);
-        let metadata = decision_metadata(&self.ids.next(), outcome, decision.denial(), principal);
+        let metadata =
+            decision_metadata(&self.ids.next(), outcome, decision.denial(), principal, cache.as_ref());
         decision.into_response(self.options.failure_answer, metadata)
     }
 
-    async fn decide(&self, request: &CheckRequest, caller: &Caller) -> Decision {
+    /// Decides, and sets how the cache was used.
+    async fn decide(
+        &self,
+        request: &CheckRequest,
+        caller: &Caller,
+        cache: &mut Option<CacheUse>,
+    ) -> Decision {
         let Some(context) = &request.attributes else {
             return Decision::Fail("the check has no attributes".to_owned());
         };
@@ -60,6 +68,7 @@ impl Services {
         let mut request = Request::new(&snapshot, bag, caller.clone(), false).with_budget(budget).strict();
         let answer = request.answer().await;
         self.mixer.counts().condition_errors(request.condition_errors());
+        *cache = request.cache_use().cloned();
         match answer {
             Ok(answer) => {
                 let http = context.request.as_ref().and_then(|request| request.http.as_ref());

@@ -9,6 +9,11 @@ use sha2::{Digest as _, Sha256};
 pub struct Digest([u8; 16]);
 
 impl Digest {
+    /// The first 64 of its bits, which are distributed evenly.
+    pub fn bits(&self) -> u64 {
+        u64::from_le_bytes(self.0[..8].try_into().unwrap_or_default())
+    }
+
     /// Returns the digest of a sequence of parts. The boundaries between parts are significant.
     pub fn of<'a>(parts: impl IntoIterator<Item = &'a [u8]>) -> Self {
         let mut hasher = Sha256::new();

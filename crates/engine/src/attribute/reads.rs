@@ -121,6 +121,12 @@ impl Reads {
         self.whole_maps.iter().filter(|(_, reads)| *reads > 0).map(|(slot, _)| *slot)
     }
 
+    /// The size of the buffers in bytes.
+    pub(crate) fn size(&self) -> usize {
+        let keys: usize = self.keys.iter().map(|read| size_of::<KeyRead>() + read.key.len()).sum();
+        size_of_val(&*self.slots) + keys + size_of_val(&*self.whole_maps)
+    }
+
     /// Iterates over the referenced attributes of the Mixer API: string maps by their keys only, missing string maps by
     /// name. Attributes that `vocabulary` does not have, such as those of a vocabulary that extends it, are skipped.
     pub fn referenced<'a>(&'a self, vocabulary: &'a Vocabulary) -> impl Iterator<Item = Reference<'a>> {

@@ -3,6 +3,7 @@
 use std::sync::Arc;
 
 use super::{
+    caching::cache_policy,
     handlers::Handlers,
     headers::{HeaderSpec, operations},
     index::{language, of_kind, resolve},
@@ -10,6 +11,7 @@ use super::{
 };
 use crate::{
     attribute::Vocabulary,
+    cache::CachePolicy,
     expression::{Expression, Language},
 };
 use mixer_adapter_config::{
@@ -22,6 +24,7 @@ use mixer_adapter_core::value::ValueType;
 pub(super) struct RuleSpec {
     pub(super) name: ResourceName,
     pub(super) language: Language,
+    pub(super) caching: CachePolicy,
     /// The source of the condition without surrounding white space.
     pub(super) condition: String,
     /// `None` if it always matches.
@@ -94,8 +97,8 @@ fn rule(
     if let Some(expression) = &expression {
         warn_of_condition(resource, expression, &actions, faults);
     }
-    let language = language(resource);
-    Some(RuleSpec { name: resource.name.clone(), language, condition, expression, actions, headers })
+    let (language, caching) = (language(resource), cache_policy(resource, faults));
+    Some(RuleSpec { name: resource.name.clone(), language, caching, condition, expression, actions, headers })
 }
 
 /// Attributes that are missing unless the caller is authenticated or sends them: requests from outside of the mesh or

@@ -5,6 +5,7 @@ use std::{collections::BTreeMap, sync::Arc};
 
 use super::{actions::RuleSpec, headers::HeaderSpec};
 use crate::{
+    cache::CachePolicy,
     expression::{Expression, Language},
     handler::RuntimeHandler,
     instance::Instance,
@@ -44,7 +45,7 @@ fn rules_of<'t>(table: &'t mut Table, namespace: &str, default_namespace: &str) 
 }
 
 fn add(rule: RuleSpec, opened: &OpenHandlers, default_namespace: &str, snapshot: &mut Snapshot) {
-    let RuleSpec { name, language, condition, expression, actions, headers } = rule;
+    let RuleSpec { name, language, caching, condition, expression, actions, headers } = rule;
     let namespace = name.namespace().to_owned();
     let rule: Arc<str> = name.to_string().into();
     let expression = expression.map(Arc::new);
@@ -60,7 +61,7 @@ fn add(rule: RuleSpec, opened: &OpenHandlers, default_namespace: &str, snapshot:
             let entry =
                 Entry { index, instance: compiled.instance.clone(), bindings: compiled.bindings.clone() };
             let destination = rules.destination(handler, &compiled.instance);
-            destination.group(&rule, condition, action_index).entries.push(entry);
+            destination.group(&rule, caching, condition, action_index).entries.push(entry);
             if matches!(variety, Variety::Check | Variety::CheckWithOutput) {
                 check_entries.insert((action_index, place), index);
             }
@@ -73,7 +74,15 @@ fn add(rule: RuleSpec, opened: &OpenHandlers, default_namespace: &str, snapshot:
             .into_iter()
             .filter_map(|(action, place, outputs)| Some((*check_entries.get(&(action, place))?, outputs)))
             .collect();
-        rules.operations.push(HeaderRule { rule, condition, vocabulary, outputs, request, response });
+        rules.operations.push(HeaderRule {
+            rule,
+            caching,
+            condition,
+            vocabulary,
+            outputs,
+            request,
+            response,
+        });
     }
 }
 
@@ -106,10 +115,16 @@ impl Rules {
 
 impl Destination {
     /// Returns the group of an action, whose instances are consecutive.
-    fn group(&mut self, rule: &Arc<str>, condition: usize, action: usize) -> &mut Group {
+    fn group(
+        &mut self,
+        rule: &Arc<str>,
+        caching: CachePolicy,
+        condition: usize,
+        action: usize,
+    ) -> &mut Group {
         let same = self.groups.last().is_some_and(|last| last.rule == *rule && last.action == action);
         if !same {
-            self.groups.push(Group { rule: rule.clone(), action, condition, entries: Vec::new() });
+            self.groups.push(Group { rule: rule.clone(), caching, action, condition, entries: Vec::new() });
         }
         let last = self.groups.len() - 1;
         &mut self.groups[last]

@@ -5,6 +5,7 @@
 
 mod actions;
 mod assemble;
+mod caching;
 mod handlers;
 mod headers;
 mod index;
@@ -19,7 +20,7 @@ pub use open::{BoxBackend, Connect, Connector};
 
 use super::{
     attribute::Vocabulary,
-    cache::CheckCache,
+    cache::{CacheLimits, CheckCache},
     dispatch::FailurePolicy,
     snapshot::{NamespaceSlots, Snapshot, global_slots},
 };
@@ -39,8 +40,10 @@ pub struct BuildOptions {
     pub policy: FailurePolicy,
     /// The policy for unknown and deprecated fields.
     pub fields: FieldPolicy,
-    /// Capacity of the cache of check answers; 0 disables it, as in Mixer since 1.1.
-    pub check_cache: u64,
+    /// Limits of the cache of check answers; none by default, as in Mixer since 1.1.
+    pub check_cache: CacheLimits,
+    /// Limits of the cache of the answers to [strict](crate::dispatch::Request::strict) requests; none by default.
+    pub strict_check_cache: CacheLimits,
 }
 
 impl Default for BuildOptions {
@@ -50,7 +53,8 @@ impl Default for BuildOptions {
             lenient: false,
             policy: FailurePolicy::default(),
             fields: FieldPolicy::default(),
-            check_cache: 0,
+            check_cache: CacheLimits::default(),
+            strict_check_cache: CacheLimits::default(),
         }
     }
 }
@@ -145,13 +149,16 @@ impl SnapshotBuilder {
         if has_faults && !options.lenient {
             return Err(faults);
         }
+        let cache_counts = former.map(|former| former.cache_counts.clone()).unwrap_or_default();
         let mut snapshot = Snapshot {
             namespace_slots: NamespaceSlots::of(&self.vocabulary),
             global_slots: global_slots(&self.vocabulary),
             vocabulary: self.vocabulary,
             handlers: opened.values().cloned().collect(),
             policy: options.policy,
-            cache: (options.check_cache > 0).then(|| CheckCache::new(options.check_cache)),
+            cache: CheckCache::new(options.check_cache, cache_counts.clone()),
+            strict_cache: CheckCache::new(options.strict_check_cache, cache_counts.clone()),
+            cache_counts,
             has_faults,
             rules: self.rules.len(),
             ..Snapshot::empty()

@@ -82,11 +82,12 @@ impl CompletedCall<'_> {
 
 impl Request<'_> {
     /// Converts an adapter's error to a failure of the request.
-    pub(super) fn failure(&self, handler: &str, status: &Status) -> FailureEffect {
+    pub(super) fn failure(&mut self, handler: &str, status: &Status) -> FailureEffect {
         let policy = match status.code() {
             Code::DeadlineExceeded => self.policy.timeout,
             _ => self.policy.adapter_error,
         };
+        self.evaluation.call_failed(status.code());
         policy.of_call(|| failure_text(handler, status))
     }
 }

@@ -1,3 +1,5 @@
+use std::time::Duration;
+
 use bytes::Bytes;
 use prost::Message as _;
 
@@ -9,7 +11,6 @@ use super::{
 };
 use crate::{
     answer::CheckAnswer,
-    cache::CheckCache,
     policy::{FailureEffect, OnFailure, fatal},
     trace::{Phase, Step, Trace},
 };
@@ -25,41 +26,10 @@ struct WithOutput {
 }
 
 impl<'s> Request<'s> {
-    /// Returns the cached answer for the request, if there is one, with the references of the request it was created
-    /// for.
-    pub fn find_answer(&mut self) -> Option<CheckAnswer> {
-        let (answer, references) = self.cache()?.get(&self.bag)?;
-        self.references = references;
-        if let Some(trace) = &mut self.trace {
-            trace.steps.push(Step::Merged {
-                outcome: "the answer to an earlier request holds for this one".to_owned(),
-            });
-        }
-        Some(answer)
-    }
-
-    /// The cache of answers. A strict request has none: an answer of the cache may have ignored a failure.
-    fn cache(&self) -> Option<&'s CheckCache> {
-        self.snapshot.cache.as_ref().filter(|_| !self.is_strict)
-    }
-
-    /// Generates attributes and checks, or returns the cached answer.
-    pub async fn answer(&mut self) -> Result<CheckAnswer, DispatchError> {
-        // A traced request is never answered from the cache.
-        if self.trace.is_none()
-            && let Some(answer) = self.find_answer()
-        {
-            return Ok(answer);
-        }
-        let asked = self.cache().is_some().then(|| self.bag.clone());
+    /// Generates attributes and checks.
+    pub(super) async fn evaluate(&mut self) -> Result<CheckAnswer, DispatchError> {
         self.generate().await.map_err(|error| error.within("preprocessing attributes failed"))?;
-        let answer = self.check().await.map_err(|error| error.within("performing check operation failed"))?;
-        if let (Some(cache), Some(asked)) = (self.cache(), asked)
-            && !self.has_ignored_failure
-        {
-            cache.insert(&asked, &self.references, &answer);
-        }
-        Ok(answer)
+        self.check().await.map_err(|error| error.within("performing check operation failed"))
     }
 
     /// Checks the request: sends every instance of every matching rule and merges the results.
@@ -74,6 +44,7 @@ impl<'s> Request<'s> {
         let mut failures = planner.failures;
 
         let (operating, operations) = snapshot.checks.with_operations(&self.namespace);
+        self.evaluation.add_calls(planned.len());
         let mut outputs: Vec<Option<Bytes>> = Vec::new();
         if !operations.operations.is_empty() {
             outputs.resize(operations.entries, None);
@@ -106,7 +77,7 @@ impl<'s> Request<'s> {
         if self.has_ignored_failure && !merged.is_denied() {
             merged.limit_validity();
         }
-        Ok(finish(merged, self.trace.as_deref_mut()))
+        Ok(finish(merged, self.evaluation.caching.max_age, self.trace.as_deref_mut()))
     }
 
     /// Returns the adapter's result or its failure.
@@ -148,11 +119,12 @@ impl<'s> Request<'s> {
     }
 }
 
-fn finish(mut merged: MergedResult, trace: Option<&mut Trace>) -> CheckAnswer {
+fn finish(mut merged: MergedResult, max_age: Duration, trace: Option<&mut Trace>) -> CheckAnswer {
     if merged.says_nothing_of_validity() {
         merged.valid_duration = DEFAULT_DURATION;
         merged.valid_use_count = DEFAULT_USES;
     }
+    merged.limit_duration(max_age);
     if let Some(trace) = trace {
         trace.steps.push(Step::Merged { outcome: merged.describe() });
     }

@@ -31,7 +31,6 @@ impl<'s> Request<'s> {
     /// Runs the attribute generators. Attributes of the request are not overwritten, and the first generator to
     /// respond wins.
     pub async fn generate(&mut self) -> Result<(), DispatchError> {
-        self.generated = true;
         let snapshot = self.snapshot;
         let mut planned: Vec<PlannedCall<'s>> = Vec::new();
         let mut conditions = Conditions::of(snapshot.generators.of(&self.namespace));
@@ -50,7 +49,11 @@ impl<'s> Request<'s> {
             }
         }
         let mut generated: Vec<(u32, Arc<str>, AttributeValue)> = Vec::new();
+        self.evaluation.add_calls(planned.len());
         for answered in call_all(planned, None, &self.caller).await {
+            if let Err(status) = &answered.answer {
+                self.evaluation.call_failed(status.code());
+            }
             if let Err(failure) = self.bind(&answered, &mut generated) {
                 failures.push(failure.to_string());
             }
@@ -58,6 +61,7 @@ impl<'s> Request<'s> {
         if !failures.is_empty() {
             return Err(FailureTexts::from_iter(failures).into());
         }
+        self.generated = true;
         for (slot, attribute, value) in generated {
             let fresh = self.bag.at(slot).is_none();
             if let Some(trace) = &mut self.trace {

@@ -29,6 +29,7 @@ impl<'s> Request<'s> {
             if !matches {
                 continue;
             }
+            self.evaluation.caching.restrict(rule.caching);
             let extra = outputs_of(rule, outputs);
             for template in &rule.request {
                 failures.extend(self.operate(

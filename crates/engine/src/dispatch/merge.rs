@@ -1,5 +1,7 @@
 //! Merges the results of checks (docs/behaviour/dispatch.md#merging-check-answers).
 
+use std::time::Duration;
+
 use prost::Message as _;
 
 use crate::proto::istio::mixer::v1::{HeaderOperation, RouteDirective, header_operation::Operation};
@@ -87,6 +89,13 @@ impl MergedResult {
     /// one.
     pub(super) fn says_nothing_of_validity(&self) -> bool {
         !self.denied && self.valid_duration == prost_types::Duration::default() && self.valid_use_count == 0
+    }
+
+    /// Limits the duration of validity to that of a rule's annotation.
+    pub(super) fn limit_duration(&mut self, max: Duration) {
+        if nanos(&self.valid_duration) > i128::try_from(max.as_nanos()).unwrap_or(i128::MAX) {
+            self.valid_duration = prost_types::Duration::try_from(max).unwrap_or_default();
+        }
     }
 
     /// Describes the status for a trace.

@@ -1,7 +1,9 @@
 //! Dispatches requests: from attributes to calls of handlers to a merged answer (docs/behaviour/dispatch.md).
 
+mod cached;
 mod calls;
 mod check;
+mod evaluation;
 mod failure_texts;
 mod generate;
 mod headers;
@@ -14,10 +16,13 @@ pub use super::{
     answer::CheckAnswer,
     policy::{FailurePolicy, OnFailure},
 };
+pub use cached::CacheUse;
 pub use failure_texts::FailureTexts;
 pub use mixer_adapter_host::handler::Caller;
 pub use quota::{Allocation, AllocationMode, QuotaAnswer, QuotaRequest};
 pub use report::{Report, ReportBatch};
+
+use evaluation::Evaluation;
 
 use super::{
     attribute::{Bag, Vocabulary},
@@ -45,6 +50,8 @@ pub struct Request<'s> {
     /// Whether a failure was ignored, as the policy wants it.
     pub(crate) has_ignored_failure: bool,
     budget: Budget,
+    evaluation: Evaluation,
+    cache_use: Option<CacheUse>,
 }
 
 /// A request that cannot be answered.
@@ -99,6 +106,8 @@ impl<'s> Request<'s> {
             condition_errors: 0,
             has_ignored_failure: false,
             budget: Budget::default(),
+            evaluation: Evaluation::default(),
+            cache_use: None,
         }
     }
 
@@ -139,6 +148,11 @@ impl<'s> Request<'s> {
     /// Number of conditions that could not be evaluated.
     pub fn condition_errors(&self) -> u64 {
         self.condition_errors
+    }
+
+    /// How the cache was used for the answer; `None` without a cache.
+    pub fn cache_use(&self) -> Option<&CacheUse> {
+        self.cache_use.as_ref()
     }
 
     /// Takes the trace, if the request is traced.

@@ -1,6 +1,6 @@
 //! Plans the calls of a request: evaluates conditions and builds instances.
 
-use super::Request;
+use super::{Request, evaluation::Evaluation};
 use crate::policy::FailureEffect;
 use crate::{
     attribute::{Attributes, Bag, Reads},
@@ -47,6 +47,7 @@ pub(super) struct Planner<'r> {
     pub(super) uncalled: bool,
     /// Number of conditions that could not be evaluated.
     pub(super) condition_errors: &'r mut u64,
+    pub(super) evaluation: &'r mut Evaluation,
     budget: &'r mut Budget,
     pub(super) match_error: super::OnFailure,
     pub(super) adapter_error: super::OnFailure,
@@ -66,6 +67,7 @@ impl Request<'_> {
             failures: Vec::new(),
             uncalled: false,
             condition_errors: &mut self.condition_errors,
+            evaluation: &mut self.evaluation,
             budget: &mut self.budget,
             match_error: self.policy.match_error,
             adapter_error: self.policy.adapter_error,
@@ -119,6 +121,9 @@ impl Planner<'_> {
         for destination in &conditions.rules.destinations {
             for group in &destination.groups {
                 let matched = self.matches(phase, &group.rule, group.condition, conditions);
+                if matched {
+                    self.evaluation.caching.restrict(group.caching);
+                }
                 for entry in &group.entries {
                     if wanted(entry, matched)
                         && matched

@@ -1,0 +1,56 @@
+use std::{
+    sync::atomic::{AtomicU64, Ordering::Relaxed},
+    time::Duration,
+};
+
+/// How a request was answered that could be answered by the cache.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum CacheOutcome {
+    /// From the cache.
+    Hit,
+    /// By an evaluation of the rules.
+    Miss,
+    /// From the cache, after an equal request for which it waited.
+    Coalesced,
+    /// From the cache, by an answer that had expired, because a backend is down.
+    Stale,
+}
+
+impl CacheOutcome {
+    /// The names of the outcomes by discriminant.
+    pub const NAMES: [&str; 4] = ["hit", "miss", "coalesced", "stale"];
+
+    /// The name of the outcome.
+    pub fn name(self) -> &'static str {
+        Self::NAMES[self as usize]
+    }
+}
+
+/// The counters of the caches of check answers.
+#[derive(Debug, Default)]
+pub struct CacheCounts {
+    /// Requests, by [`CacheOutcome`].
+    pub requests: [AtomicU64; CacheOutcome::NAMES.len()],
+    /// Answers that were evicted because a cache was full.
+    pub evictions: AtomicU64,
+    /// Calls of adapters that were not made.
+    pub saved_calls: AtomicU64,
+    /// Microseconds that the evaluation of the answers had taken.
+    saved_micros: AtomicU64,
+}
+
+impl CacheCounts {
+    pub(super) fn saved(&self, calls: u32, took: Duration) {
+        self.saved_calls.fetch_add(calls.into(), Relaxed);
+        self.saved_micros.fetch_add(u64::try_from(took.as_micros()).unwrap_or(u64::MAX), Relaxed);
+    }
+
+    pub(crate) fn request(&self, outcome: CacheOutcome) {
+        self.requests[outcome as usize].fetch_add(1, Relaxed);
+    }
+
+    /// The time that the evaluation of the answers had taken.
+    pub fn saved_time(&self) -> Duration {
+        Duration::from_micros(self.saved_micros.load(Relaxed))
+    }
+}

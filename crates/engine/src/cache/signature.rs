@@ -1,0 +1,189 @@
+use std::sync::{
+    Arc,
+    atomic::{AtomicU64, Ordering::Relaxed},
+};
+
+use mixer_adapter_core::framework::digest::Digest;
+
+use crate::{
+    References,
+    attribute::{AttributeValue, Bag, Vocabulary},
+};
+
+/// A set of references: the attributes, and the keys of maps, that answers depend on. Together with the values of a request they
+/// are a cache key.
+#[derive(Debug)]
+pub(super) struct Signature {
+    parts: Parts,
+    /// The names of the parts in alphabetical order: `request.path`, `request.headers[x-user]`.
+    names: Arc<[Box<str>]>,
+    /// Number of answers that were found by it, halved whenever it could have been replaced.
+    hits: AtomicU64,
+}
+
+/// Slots, each with the key of a map unless the whole value counts; sorted, without duplicates.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+struct Parts(Vec<(u32, Option<Box<str>>)>);
+
+/// Maximum number of parts of a signature. Answers that depend on more are not cached.
+const MAX_PARTS: usize = 256;
+
+impl Signature {
+    fn new(parts: Parts, vocabulary: &Vocabulary) -> Self {
+        let names = parts.0.iter().map(|(slot, key)| {
+            let name = vocabulary.at(*slot).map_or("", |declared| declared.name);
+            match key {
+                Some(key) => format!("{name}[{key}]").into(),
+                None => name.into(),
+            }
+        });
+        let mut names: Vec<Box<str>> = names.collect();
+        names.sort_unstable();
+        Self { names: names.into(), parts, hits: AtomicU64::new(0) }
+    }
+
+    pub(super) fn names(&self) -> &Arc<[Box<str>]> {
+        &self.names
+    }
+
+    pub(super) fn count_hit(&self) {
+        self.hits.fetch_add(1, Relaxed);
+    }
+
+    /// Computes the key of a request: this signature with the values of the request, of which those at the slots in `generated`
+    /// are not part.
+    pub(super) fn key(&self, bag: &Bag, generated: &[u32]) -> Digest {
+        self.parts.key(bag, generated)
+    }
+}
+
+/// The signatures of the answers to requests of one namespace.
+#[derive(Clone, Debug, Default)]
+pub(super) struct Signatures {
+    list: Vec<Arc<Signature>>,
+    /// All parts of all signatures.
+    union: Parts,
+}
+
+/// Maximum number of signatures of a namespace, which bounds the work of a lookup.
+const MAX_SIGNATURES: usize = 16;
+
+impl Signatures {
+    pub(super) fn iter(&self) -> impl Iterator<Item = &Arc<Signature>> {
+        self.list.iter()
+    }
+
+    /// Returns the signature of references; `None` if it is not among these.
+    pub(super) fn find(&self, references: &References, vocabulary: &Vocabulary) -> Option<Arc<Signature>> {
+        let parts = Parts::of(references, vocabulary);
+        self.list.iter().find(|known| known.parts == parts).cloned()
+    }
+
+    /// Adds the signature of references, in place of the one with the fewest hits if there are too many. Returns these
+    /// signatures and the new one; `None` if it has too many parts.
+    pub(super) fn with(
+        &self,
+        references: &References,
+        vocabulary: &Vocabulary,
+    ) -> Option<(Self, Arc<Signature>)> {
+        let parts = Parts::of(references, vocabulary);
+        if parts.0.len() > MAX_PARTS {
+            return None;
+        }
+        let mut list = self.list.clone();
+        if list.len() == MAX_SIGNATURES {
+            let fewest = list.iter().enumerate().min_by_key(|(_, known)| known.hits.load(Relaxed));
+            if let Some((index, _)) = fewest {
+                list.swap_remove(index);
+            }
+            for known in &list {
+                known.hits.store(known.hits.load(Relaxed) / 2, Relaxed);
+            }
+        }
+        let added = Arc::new(Signature::new(parts, vocabulary));
+        list.push(added.clone());
+        let mut union = Parts(list.iter().flat_map(|known| known.parts.0.iter().cloned()).collect());
+        union.normalize();
+        Some((Self { list, union }, added))
+    }
+
+    /// Computes a key that two requests share only if they have equal keys by each of these signatures. `None` without
+    /// signatures.
+    pub(super) fn common_key(&self, bag: &Bag) -> Option<Digest> {
+        (!self.list.is_empty()).then(|| self.union.key(bag, &[]))
+    }
+}
+
+impl Parts {
+    fn of(references: &References, vocabulary: &Vocabulary) -> Self {
+        let listed = references.list(vocabulary).into_iter();
+        let mut parts: Vec<_> = listed
+            .filter_map(|reference| {
+                Some((vocabulary.find(reference.name)?.slot, reference.key.map(Box::from)))
+            })
+            .collect();
+        // Clients of the Mixer API do not learn of maps that were read as a whole; here they are part of the key.
+        parts.extend(references.whole_maps().map(|slot| (slot, None)));
+        let mut parts = Self(parts);
+        parts.normalize();
+        parts
+    }
+
+    fn normalize(&mut self) {
+        self.0.sort_unstable();
+        self.0.dedup();
+    }
+
+    fn key(&self, bag: &Bag, generated: &[u32]) -> Digest {
+        let mut content = Vec::with_capacity(256);
+        for (slot, key) in &self.0 {
+            content.extend_from_slice(&slot.to_le_bytes());
+            write_option(key.as_deref().map(str::as_bytes), &mut content);
+            let value = bag.at(*slot).filter(|_| !generated.contains(slot));
+            content.push(u8::from(value.is_some()));
+            match (value, key) {
+                (Some(AttributeValue::StringMap(map)), Some(key)) => {
+                    write_option(map.get(key).map(|value| value.as_bytes()), &mut content);
+                }
+                (Some(value), _) => write_value(value, &mut content),
+                (None, _) => {}
+            }
+        }
+        Digest::of([content.as_slice()])
+    }
+}
+
+fn write_option(bytes: Option<&[u8]>, content: &mut Vec<u8>) {
+    content.push(u8::from(bytes.is_some()));
+    write(bytes.unwrap_or_default(), content);
+}
+
+fn write(bytes: &[u8], content: &mut Vec<u8>) {
+    content.extend_from_slice(&(bytes.len() as u64).to_le_bytes());
+    content.extend_from_slice(bytes);
+}
+
+/// Encodes a value; encodings of different kinds are distinct.
+fn write_value(value: &AttributeValue, content: &mut Vec<u8>) {
+    write(value.kind().as_bytes(), content);
+    match value {
+        AttributeValue::String(text) => write(text.as_bytes(), content),
+        AttributeValue::Int64(number) | AttributeValue::Duration(number) => {
+            content.extend_from_slice(&number.to_le_bytes());
+        }
+        AttributeValue::Double(number) => content.extend_from_slice(&number.to_bits().to_le_bytes()),
+        AttributeValue::Bool(value) => content.push(u8::from(*value)),
+        AttributeValue::Timestamp(time) => {
+            content.extend_from_slice(&time.seconds.to_le_bytes());
+            content.extend_from_slice(&time.nanos.to_le_bytes());
+        }
+        AttributeValue::Bytes(bytes) => write(bytes, content),
+        AttributeValue::StringMap(map) => {
+            content.extend_from_slice(&(map.len() as u64).to_le_bytes());
+            for (key, value) in map.iter() {
+                write(key.as_bytes(), content);
+                write(value.as_bytes(), content);
+            }
+        }
+    }
+}

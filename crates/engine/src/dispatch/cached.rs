@@ -1,0 +1,106 @@
+//! Answers of the cache, and waiting for equal requests.
+
+use std::time::Instant as Clock;
+
+use tokio::time::timeout_at;
+
+use super::{DispatchError, Request};
+use crate::{
+    answer::CheckAnswer,
+    cache::{AnswerKey, CacheOutcome, CheckCache, Cost, Found, Joined},
+};
+
+/// How the cache was used for an answer.
+#[derive(Clone, Debug)]
+pub struct CacheUse {
+    /// Where the answer comes from.
+    pub outcome: CacheOutcome,
+    /// The life and the key of the answer; `None` if it is not cached.
+    pub key: Option<AnswerKey>,
+}
+
+impl<'s> Request<'s> {
+    /// Generates attributes and checks, or returns the cached answer.
+    ///
+    /// # Errors
+    /// It cannot be answered, and there is no answer of an equal request that may be used although a backend is down.
+    pub async fn answer(&mut self) -> Result<CheckAnswer, DispatchError> {
+        let cache = match self.is_strict {
+            true => &self.snapshot.strict_cache,
+            false => &self.snapshot.cache,
+        };
+        match cache {
+            // A trace shows an evaluation.
+            Some(cache) if self.trace.is_none() => self.find_or_evaluate(cache).await,
+            _ => self.evaluate().await,
+        }
+    }
+
+    async fn find_or_evaluate(&mut self, cache: &'s CheckCache) -> Result<CheckAnswer, DispatchError> {
+        let (mut waited, mut may_wait) = (false, true);
+        let (missed, leader) = loop {
+            let missed = match cache.find(&self.namespace, &self.bag) {
+                Ok(found) => return Ok(self.reuse(cache, found, waited)),
+                Err(missed) => missed,
+            };
+            let joined = if may_wait { cache.join(&missed) } else { Joined::Alone };
+            match joined {
+                Joined::Alone => break (missed, None),
+                Joined::Leads(leader) => {
+                    // An equal request may have been answered in the meantime.
+                    match cache.find(&self.namespace, &self.bag) {
+                        Ok(found) => return Ok(self.reuse(cache, found, waited)),
+                        Err(missed) => break (missed, Some(leader)),
+                    }
+                }
+                Joined::Follows(follower) => {
+                    waited = true;
+                    // If the answer of the other request does not hold for this one, another wait would not help either; after
+                    // the deadline the calls of adapters fail, and are treated as always.
+                    may_wait = match self.caller.deadline {
+                        None => !follower.wait().await,
+                        Some(deadline) => timeout_at(deadline, follower.wait()).await == Ok(false),
+                    };
+                }
+            }
+        };
+        let namespace = self.namespace.clone();
+        let start = Clock::now();
+        let result = self.evaluate().await;
+        let evaluation = self.evaluation;
+        if evaluation.backend_down
+            && let Some(found) = cache.renew(missed)
+        {
+            if let Some(leader) = leader {
+                leader.complete();
+            }
+            return Ok(self.reuse(cache, found, false));
+        }
+        let mut key = None;
+        if let Ok(answer) = &result
+            && !self.has_ignored_failure
+        {
+            let cost = Cost { calls: evaluation.calls, took: start.elapsed() };
+            let stale_if_error = evaluation.caching.stale_if_error;
+            key = cache.insert(&namespace, &self.bag, &self.references, answer, stale_if_error, cost);
+        }
+        if let Some(leader) = leader {
+            leader.complete();
+        }
+        cache.counts().request(CacheOutcome::Miss);
+        self.cache_use = Some(CacheUse { outcome: CacheOutcome::Miss, key });
+        result
+    }
+
+    fn reuse(&mut self, cache: &CheckCache, found: Found, waited: bool) -> CheckAnswer {
+        let outcome = match (found.is_stale, waited) {
+            (true, _) => CacheOutcome::Stale,
+            (false, true) => CacheOutcome::Coalesced,
+            (false, false) => CacheOutcome::Hit,
+        };
+        cache.counts().request(outcome);
+        self.references = found.references;
+        self.cache_use = Some(CacheUse { outcome, key: Some(found.key) });
+        found.answer
+    }
+}

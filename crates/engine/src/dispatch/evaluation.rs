@@ -1,0 +1,25 @@
+use tonic::Code;
+
+use crate::cache::CachePolicy;
+
+/// What is known of the evaluation of an answer, by which it is cached or not.
+#[derive(Clone, Copy, Debug, Default)]
+pub(super) struct Evaluation {
+    /// The policy of the rules that matched.
+    pub(super) caching: CachePolicy,
+    /// Number of calls of adapters.
+    pub(super) calls: u32,
+    /// Whether an adapter was unavailable or did not answer in time.
+    pub(super) backend_down: bool,
+}
+
+impl Evaluation {
+    pub(super) fn add_calls(&mut self, calls: usize) {
+        self.calls = self.calls.saturating_add(u32::try_from(calls).unwrap_or(u32::MAX));
+    }
+
+    /// Records the failure of a call.
+    pub(super) fn call_failed(&mut self, code: Code) {
+        self.backend_down |= matches!(code, Code::Unavailable | Code::DeadlineExceeded);
+    }
+}

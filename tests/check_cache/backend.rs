@@ -1,0 +1,239 @@
+//! An adapter whose answers are determined by the value of its instance and by the script of a test.
+
+use std::{
+    pin::Pin,
+    sync::{
+        Arc, Mutex,
+        atomic::{AtomicUsize, Ordering::SeqCst},
+    },
+    time::Duration,
+};
+
+use base64::{Engine as _, engine::general_purpose::STANDARD as BASE64};
+use bytes::Bytes;
+use mixer_adapter::{
+    prost::Message as _,
+    template::STANDARD,
+    tonic::{Code, Status},
+};
+use mixer_adapter_config::{ConfigSet, Fault, parse};
+use mixer_adapter_core::{
+    framework::dynamic::DynamicTemplate,
+    proto::{CheckResult, Status as RpcStatus},
+};
+use mixer_adapter_engine::{
+    CacheLimits, HandlerBackend, Mixer, Snapshot,
+    attribute::{Bag, StringMap},
+    build::{BoxBackend, BuildOptions, Connect, HandlerSpec, SnapshotBuilder},
+    dispatch::{CacheUse, Caller, CheckAnswer, DispatchError, Request},
+};
+use mixer_adapter_host::{
+    Host,
+    handler::{Adapters, Closing, TableLimits},
+};
+use tokio::time::Instant;
+
+/// What the adapter does, as a test changes it.
+#[derive(Debug, Default)]
+pub(crate) struct Script {
+    pub(crate) calls: AtomicUsize,
+    /// The error of each call.
+    pub(crate) error: Mutex<Option<Code>>,
+    /// Uses of an answer; unlimited by default.
+    pub(crate) uses: Mutex<Option<i32>>,
+    pub(crate) delay: Mutex<Duration>,
+}
+
+impl Script {
+    pub(crate) fn calls(&self) -> usize {
+        self.calls.load(SeqCst)
+    }
+
+    pub(crate) fn fail(&self, code: impl Into<Option<Code>>) {
+        *self.error.lock().unwrap() = code.into();
+    }
+}
+
+#[derive(Clone, PartialEq, prost::Message)]
+struct ListEntryRequest {
+    #[prost(message, optional, tag = "1")]
+    instance: Option<ListEntry>,
+}
+
+#[derive(Clone, PartialEq, prost::Message)]
+struct ListEntry {
+    #[prost(message, optional, tag = "1")]
+    value: Option<Value>,
+}
+
+/// `istio.policy.v1beta1.Value` with a string.
+#[derive(Clone, PartialEq, prost::Message)]
+struct Value {
+    #[prost(string, tag = "1")]
+    string_value: String,
+}
+
+#[derive(Clone)]
+struct Backend(Arc<Script>);
+
+impl Connect for Backend {
+    fn connect<'a>(
+        &'a self,
+        _: &'a HandlerSpec,
+    ) -> Pin<Box<dyn Future<Output = Result<BoxBackend, Vec<Fault>>> + Send + 'a>> {
+        Box::pin(std::future::ready(Ok(Box::new(self.clone()) as BoxBackend)))
+    }
+}
+
+impl HandlerBackend for Backend {
+    /// Denies values with "bad" in them. Answers are valid for as many seconds as the value has bytes.
+    fn call<'a>(
+        &'a self,
+        _: &'a DynamicTemplate,
+        request: Bytes,
+        caller: &'a Caller,
+    ) -> Pin<Box<dyn Future<Output = Result<Bytes, Status>> + Send + 'a>> {
+        Box::pin(async move {
+            let deadline = caller.deadline;
+            self.0.calls.fetch_add(1, SeqCst);
+            let delay = *self.0.delay.lock().unwrap();
+            let late = deadline.is_some_and(|deadline| deadline < Instant::now() + delay);
+            match deadline {
+                Some(deadline) if late => {
+                    tokio::time::sleep_until(deadline).await;
+                    return Err(Status::deadline_exceeded("too late"));
+                }
+                _ => tokio::time::sleep(delay).await,
+            }
+            if let Some(code) = *self.0.error.lock().unwrap() {
+                return Err(Status::new(code, "broken"));
+            }
+            let entry = ListEntryRequest::decode(request).unwrap().instance.unwrap();
+            let value = entry.value.unwrap().string_value;
+            let code = if value.contains("bad") { Code::PermissionDenied } else { Code::Ok };
+            let result = CheckResult {
+                status: Some(RpcStatus { code: code as i32, message: value.clone(), details: Vec::new() }),
+                valid_duration: Some(prost_types::Duration { seconds: value.len() as i64, nanos: 0 }),
+                valid_use_count: self.0.uses.lock().unwrap().unwrap_or(-1),
+            };
+            Ok(result.encode_to_vec().into())
+        })
+    }
+
+    fn adapter_config(&self) -> Option<Bytes> {
+        None
+    }
+}
+
+pub(crate) const CACHE: CacheLimits = CacheLimits { answers: usize::MAX, bytes: 1 << 20 };
+
+/// The names of attributes in the rules of the tests, and the handler `h` and template `listentry`.
+const COMMON: &str = r#"
+kind: attributemanifest
+metadata: {name: attributes, namespace: istio-system}
+spec:
+  attributes:
+    request.path: {valueType: STRING}
+    request.method: {valueType: STRING}
+    request.headers: {valueType: STRING_MAP}
+    destination.namespace: {valueType: STRING}
+---
+kind: adapter
+metadata: {name: scripted, namespace: istio-system}
+spec: {templates: [listentry]}
+---
+kind: handler
+metadata: {name: h, namespace: istio-system}
+spec: {adapter: scripted, connection: {address: "scripted:1"}}
+---
+"#;
+
+/// A server's engine with a scripted adapter.
+pub(crate) struct Subject {
+    pub(crate) mixer: Mixer,
+    pub(crate) script: Arc<Script>,
+    pub(crate) options: BuildOptions,
+}
+
+impl Subject {
+    pub(crate) async fn start(rules: &str, options: BuildOptions) -> Self {
+        let subject = Self { mixer: Mixer::new(), script: Arc::default(), options };
+        subject.configure(rules).await;
+        subject
+    }
+
+    /// An engine with a cache.
+    pub(crate) async fn cached(rules: &str) -> Self {
+        let mut options = BuildOptions::default();
+        options.strict_check_cache = CACHE;
+        Self::start(rules, options).await
+    }
+
+    pub(crate) async fn configure(&self, rules: &str) {
+        self.try_configure(rules).await.unwrap();
+    }
+
+    pub(crate) async fn try_configure(&self, rules: &str) -> Result<(), Vec<String>> {
+        let runtime = tokio::runtime::Handle::current();
+        let adapters = Adapters::builder(runtime.clone()).build().unwrap();
+        let host = Host::new(adapters, TableLimits::default(), Closing::on(runtime));
+        let (_, descriptor) = STANDARD.iter().find(|(known, _)| *known == "listentry").unwrap();
+        let template = format!(
+            "---\nkind: template\nmetadata: {{name: listentry, namespace: istio-system}}\nspec: {{descriptor: {}}}\n",
+            BASE64.encode(descriptor)
+        );
+        // First, so that lines in faults are those of the rules.
+        let mut resources = parse(rules, "rules.yaml", "istio-system").resources;
+        resources.extend(parse(&(COMMON.to_owned() + &template), "common.yaml", "istio-system").resources);
+        let (set, faults) = ConfigSet::of(resources);
+        let former = self.mixer.snapshot();
+        let backend = Backend(self.script.clone());
+        let builder = SnapshotBuilder::new(&set, faults, &host);
+        match builder.build(former.as_deref(), &backend, &self.options).await {
+            Ok((snapshot, _)) => self.mixer.replace(snapshot),
+            Err(faults) => return Err(faults.iter().map(ToString::to_string).collect()),
+        }
+        Ok(())
+    }
+
+    pub(crate) fn snapshot(&self) -> Arc<Snapshot> {
+        self.mixer.snapshot().unwrap()
+    }
+
+    pub(crate) async fn check(&self, attributes: &Attributes) -> Result<CheckAnswer, DispatchError> {
+        self.check_until(attributes, None).await.0
+    }
+
+    /// Checks a request as one of Envoy.
+    pub(crate) async fn check_until(
+        &self,
+        attributes: &Attributes,
+        deadline: Option<Instant>,
+    ) -> (Result<CheckAnswer, DispatchError>, Option<CacheUse>) {
+        let snapshot = self.snapshot();
+        let mut bag = Bag::new(snapshot.vocabulary().clone());
+        bag.insert("request.path", attributes.path);
+        bag.insert("destination.namespace", attributes.namespace);
+        if let Some(method) = attributes.method {
+            bag.insert("request.method", method);
+        }
+        bag.insert("request.headers", attributes.headers.iter().copied().collect::<StringMap>());
+        let caller = Caller { deadline, ..Caller::default() };
+        let mut request = Request::new(&snapshot, bag, caller, false).strict();
+        let answer = request.answer().await;
+        (answer, request.cache_use().cloned())
+    }
+}
+
+/// The attributes of a request.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Attributes {
+    pub(crate) path: &'static str,
+    pub(crate) namespace: &'static str,
+    pub(crate) method: Option<&'static str>,
+    pub(crate) headers: Vec<(&'static str, &'static str)>,
+}
+
+pub(crate) fn path(path: &'static str) -> Attributes {
+    Attributes { path, namespace: "shop", ..Attributes::default() }
+}

@@ -1,0 +1,235 @@
+//! The cache of check answers: what is cached, for how long, who waits for whom, and that answers are those without a cache.
+#![allow(clippy::unwrap_used)]
+
+mod backend;
+mod equivalence;
+mod waiting;
+
+use std::{sync::atomic::Ordering::SeqCst, time::Duration};
+
+use backend::{Attributes, CACHE, Subject, path};
+use mixer_adapter::tonic::Code;
+use mixer_adapter_engine::{
+    CacheOutcome,
+    build::BuildOptions,
+    dispatch::{FailurePolicy, OnFailure},
+};
+use tokio::time::advance;
+
+/// A rule that sends the path to the adapter, with annotations.
+fn rule(annotations: &str) -> String {
+    format!(
+        "kind: instance\nmetadata: {{name: path}}\nspec: {{template: listentry, params: {{value: request.path}}}}\n---\n\
+         kind: rule\nmetadata:\n  name: check-path\n  annotations: {{{annotations}}}\nspec: {{actions: [{{handler: h, instances: [path]}}]}}\n"
+    )
+}
+
+const STALE: &str = "mixer-adapter/cache-stale-if-error: 1m";
+
+#[tokio::test(start_paused = true)]
+async fn allowing_and_denying_answers_are_cached_for_as_long_as_the_adapter_allows() {
+    let subject = Subject::cached(&rule("")).await;
+    for (request, code) in [(path("/four"), Code::Ok), (path("/bad!"), Code::PermissionDenied)] {
+        let calls = subject.script.calls();
+        for remaining in [5, 4, 3] {
+            let answer = subject.check(&request).await.unwrap();
+            assert_eq!(answer.status.code, code as i32);
+            assert_eq!(answer.valid_duration.seconds, remaining);
+            advance(Duration::from_secs(1)).await;
+        }
+        assert_eq!(subject.script.calls(), calls + 1);
+        advance(Duration::from_secs(2)).await;
+        subject.check(&request).await.unwrap();
+        assert_eq!(subject.script.calls(), calls + 2);
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn an_answer_is_used_as_often_as_the_adapter_allows() {
+    let subject = Subject::cached(&rule("")).await;
+    *subject.script.uses.lock().unwrap() = Some(3);
+    for _ in 0..6 {
+        subject.check(&path("/path")).await.unwrap();
+    }
+    assert_eq!(subject.script.calls(), 2);
+}
+
+#[tokio::test(start_paused = true)]
+async fn the_use_of_the_cache_is_described_and_counted() {
+    let subject = Subject::cached(&rule("")).await;
+    for outcome in [CacheOutcome::Miss, CacheOutcome::Hit] {
+        let used = subject.check_until(&path("/four"), None).await.1.unwrap();
+        assert_eq!(used.outcome, outcome);
+        let key = used.key.unwrap();
+        assert_eq!(key.valid_for, Duration::from_secs(5));
+        // The first two determine the namespace.
+        let names: Vec<&str> = key.names.iter().map(|name| &**name).collect();
+        assert_eq!(names, ["context.reporter.kind", "destination.namespace", "request.path"]);
+    }
+    let snapshot = subject.snapshot();
+    let counts = snapshot.cache_counts();
+    assert_eq!(counts.requests.each_ref().map(|count| count.load(SeqCst)), [1, 1, 0, 0]);
+    assert_eq!(counts.saved_calls.load(SeqCst), 1);
+    assert_eq!(snapshot.cache_size().answers, 1);
+}
+
+#[tokio::test(start_paused = true)]
+async fn failures_are_not_cached() {
+    let subject = Subject::cached(&rule("")).await;
+    subject.script.fail(Code::Unavailable);
+    for calls in 1..4 {
+        subject.check(&path("/path")).await.unwrap_err();
+        assert_eq!(subject.script.calls(), calls);
+    }
+    subject.script.fail(None);
+    assert_eq!(subject.check(&path("/path")).await.unwrap().status.code, 0);
+}
+
+#[tokio::test(start_paused = true)]
+async fn what_is_let_through_or_denied_after_a_failure_is_not_cached() {
+    for (policy, code) in [(OnFailure::Open, Code::Ok), (OnFailure::Closed, Code::Unavailable)] {
+        let mut options = BuildOptions::default();
+        options.strict_check_cache = CACHE;
+        options.policy = FailurePolicy { adapter_error: policy, ..FailurePolicy::default() };
+        let subject = Subject::start(&rule(""), options).await;
+        subject.script.fail(Code::Internal);
+        for calls in 1..4 {
+            assert_eq!(subject.check(&path("/path")).await.unwrap().status.code, code as i32);
+            assert_eq!(subject.script.calls(), calls, "{policy:?}");
+        }
+        assert_eq!(subject.snapshot().cache_size().answers, 0);
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_rule_limits_the_life_of_its_answers() {
+    let subject = Subject::cached(&rule("mixer-adapter/cache-max-age: 2s")).await;
+    assert_eq!(subject.check(&path("/path")).await.unwrap().valid_duration.seconds, 2);
+    advance(Duration::from_secs(2)).await;
+    subject.check(&path("/path")).await.unwrap();
+    assert_eq!(subject.script.calls(), 2);
+
+    let subject = Subject::cached(&rule("mixer-adapter/cache-max-age: 0s")).await;
+    for calls in 1..4 {
+        subject.check(&path("/path")).await.unwrap();
+        assert_eq!(subject.script.calls(), calls);
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_stale_answer_is_used_while_the_backend_is_down_where_the_rule_allows_it() {
+    for (annotations, is_allowed) in [(STALE, true), ("", false)] {
+        let subject = Subject::cached(&rule(annotations)).await;
+        subject.check(&path("/bad!")).await.unwrap();
+        for code in [Code::Unavailable, Code::DeadlineExceeded] {
+            advance(Duration::from_secs(10)).await;
+            subject.script.fail(code);
+            let (answer, used) = subject.check_until(&path("/bad!"), None).await;
+            match is_allowed {
+                true => {
+                    assert_eq!(answer.unwrap().status.code, Code::PermissionDenied as i32);
+                    assert_eq!(used.unwrap().outcome, CacheOutcome::Stale);
+                }
+                false => drop(answer.unwrap_err()),
+            }
+        }
+        // Within a second there are no further calls.
+        let calls = subject.script.calls();
+        assert_eq!(subject.check(&path("/bad!")).await.is_ok(), is_allowed);
+        assert_eq!(subject.script.calls() == calls, is_allowed);
+        advance(Duration::from_secs(1)).await;
+        subject.script.fail(None);
+        assert_eq!(subject.check(&path("/bad!")).await.unwrap().valid_duration.seconds, 5);
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn stale_answers_are_bounded_in_time() {
+    let subject = Subject::cached(&rule(STALE)).await;
+    subject.check(&path("/four")).await.unwrap();
+    subject.script.fail(Code::Unavailable);
+    for _ in 0..64 {
+        advance(Duration::from_secs(1)).await;
+        subject.check(&path("/four")).await.unwrap();
+    }
+    advance(Duration::from_secs(1)).await;
+    subject.check(&path("/four")).await.unwrap_err();
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_stale_answer_is_not_used_after_other_failures_or_if_another_rule_does_not_allow_it() {
+    let subject = Subject::cached(&rule(STALE)).await;
+    subject.check(&path("/four")).await.unwrap();
+    advance(Duration::from_secs(10)).await;
+    subject.script.fail(Code::Internal);
+    subject.check(&path("/four")).await.unwrap_err();
+
+    let second =
+        "---\nkind: rule\nmetadata: {name: second}\nspec: {actions: [{handler: h, instances: [path]}]}\n";
+    let subject = Subject::cached(&(rule(STALE) + second)).await;
+    subject.check(&path("/four")).await.unwrap();
+    advance(Duration::from_secs(10)).await;
+    subject.script.fail(Code::Unavailable);
+    subject.check(&path("/four")).await.unwrap_err();
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_new_configuration_has_an_empty_cache() {
+    let subject = Subject::cached(&rule("")).await;
+    subject.check(&path("/path")).await.unwrap();
+    let former = subject.snapshot();
+    subject.configure(&rule(STALE)).await;
+    assert_eq!(former.cache_size().bytes, 0, "requests in progress do not keep its memory");
+    assert_eq!(subject.snapshot().cache_size().answers, 0);
+    subject.check(&path("/path")).await.unwrap();
+    assert_eq!(subject.script.calls(), 2);
+    let counts = subject.snapshot();
+    assert_eq!(
+        counts.cache_counts().requests[CacheOutcome::Miss as usize].load(SeqCst),
+        2,
+        "counts continue"
+    );
+}
+
+#[tokio::test(start_paused = true)]
+async fn faults_of_annotations_name_the_line_and_the_value() {
+    let subject = Subject::cached(&rule("")).await;
+    for (annotation, fault) in [
+        (
+            "mixer-adapter/cache-max-age: soon",
+            r#""soon" is not a valid duration; write it like "300ms", "5s" or "1m30s""#,
+        ),
+        (
+            "mixer-adapter/cache-max-age: -5s",
+            r#""-5s" is not a valid duration; write it like "300ms", "5s" or "1m30s""#,
+        ),
+        ("mixer-adapter/cache-stale-if-error: 25h", r#""25h" is longer than 24 hours"#),
+        (
+            "mixer-adapter/cache-max-life: 5s",
+            "there is no such annotation of rules; there are mixer-adapter/cache-max-age and mixer-adapter/cache-stale-if-error",
+        ),
+    ] {
+        let faults = subject.try_configure(&rule(annotation)).await.unwrap_err();
+        let name = annotation.split(':').next().unwrap();
+        let [text] = faults.as_slice() else { panic!("{faults:?}") };
+        assert!(text.starts_with("rules.yaml:8"), "{text}");
+        assert!(text.contains(&format!("metadata.annotations[\"{name}\"]")), "{text}");
+        assert!(text.contains(fault), "{text}");
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn the_cache_is_bounded_in_bytes_and_shared_by_namespaces() {
+    let subject = Subject::cached(&rule("")).await;
+    let paths: Vec<&'static str> = (0..5_000).map(|number| &*format!("/{number:0>200}").leak()).collect();
+    subject.check(&path("/of-shop-and-used-again")).await.unwrap();
+    for path in paths {
+        let request = Attributes { path, namespace: "flood", ..Attributes::default() };
+        subject.check(&request).await.unwrap();
+    }
+    let size = subject.snapshot().cache_size();
+    assert!(size.bytes <= CACHE.bytes && size.bytes > CACHE.bytes / 2, "{size:?}");
+    assert!(subject.snapshot().cache_counts().evictions.load(SeqCst) > 0);
+    let used = subject.check_until(&path("/of-shop-and-used-again"), None).await.1.unwrap();
+    assert_eq!(used.outcome, CacheOutcome::Hit);
+}
