@@ -18,7 +18,7 @@ use mixer_adapter::{
 use mixer_adapter_config::Fault;
 use mixer_adapter_core::framework::dynamic::DynamicTemplate;
 use mixer_adapter_engine::{
-    HandlerBackend, Mixer,
+    CacheLimits, HandlerBackend, Mixer,
     build::{BoxBackend, BuildOptions, Connect, HandlerSpec},
     dispatch::{Caller, OnFailure},
     proto::istio::mixer::v1::{CheckRequest, check_response::PreconditionResult},
@@ -85,7 +85,7 @@ async fn checked(mixer: &Mixer) -> PreconditionResult {
 #[test]
 fn an_answer_that_a_failure_let_through_is_not_cached() {
     let mut options = BuildOptions::default();
-    options.check_cache = 100;
+    options.check_cache = CacheLimits { answers: 100, bytes: 1 << 20 };
     options.policy.adapter_error = OnFailure::Open;
     RUNTIME.block_on(async {
         let mixer = built(RULES, &Flaky::default(), &options).await;
