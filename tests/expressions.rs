@@ -6,7 +6,7 @@ use std::sync::Arc;
 use mixer_adapter::value::{Value, ValueType};
 use mixer_adapter_engine::{
     attribute::{AttributeValue, Bag, Reads, StringMap, Vocabulary},
-    expression::{CompileErrorKind, EvalErrorKind, Evaluated, Expression},
+    expression::{CompileErrorKind, EvalErrorKind, Evaluated, Expression, Span},
 };
 
 fn vocabulary() -> Arc<Vocabulary> {
@@ -256,4 +256,34 @@ fn values_convert_to_attribute_values() {
         assert_eq!(AttributeValue::from(value.clone()), attribute);
         assert_eq!(AttributeValue::from_value(&value.into()), Some(attribute));
     }
+}
+
+#[test]
+fn all_errors_of_an_expression_are_found_at_once() {
+    let text = "request.paht == \"/x\" && request.size == \"5\" && match(nothing)";
+    let error = Expression::compile(text, &vocabulary()).unwrap_err();
+    let marked = |span: Span| &text[span.start as usize..span.end as usize];
+    let found: Vec<_> = error.all().map(|error| (error.kind(), marked(error.span()))).collect();
+    let expected = [
+        (CompileErrorKind::UnknownAttribute, "request.paht"),
+        (CompileErrorKind::ArgumentType, "\"5\""),
+        (CompileErrorKind::Arity, "match(nothing)"),
+        (CompileErrorKind::UnknownAttribute, "nothing"),
+    ];
+    assert_eq!(found, expected);
+}
+
+#[test]
+fn constants_that_cannot_be_evaluated_are_found_without_a_request() {
+    let invalid = |text: &str| {
+        let expression = compile(text);
+        expression.invalid_constants().iter().map(|error| error.kind().as_str()).collect::<Vec<_>>()
+    };
+    assert_eq!(
+        invalid("source.ip == ip(\"10.0.0\") && request.time < timestamp(\"today\")"),
+        ["value_conversion_error", "value_conversion_error",]
+    );
+    assert_eq!(invalid("\"(\".matches(request.path)"), ["regex_error"]);
+    assert_eq!(invalid("source.ip == ip(\"10.0.0.1\") && \"^/\".matches(request.path)"), [""; 0]);
+    assert_eq!(invalid("request.path.matches(request.path)"), [""; 0], "not a constant");
 }

@@ -134,7 +134,7 @@ fn a_faulty_configuration_is_an_error_unless_lenient() {
     let ran = explain(directory.path(), &[]);
     assert!(ran.code == 1 && ran.stdout.is_empty(), "{ran:?}");
     assert!(
-        ran.stderr.contains("rules.yaml:16: close.rule.istio-system: spec.actions[0].handler: "),
+        ran.stderr.contains("rules.yaml:16:14: error: close.rule.istio-system: spec.actions[0].handler: "),
         "{ran:?}"
     );
     let lenient = explain(directory.path(), &["--lenient"]);

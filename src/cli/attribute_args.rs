@@ -1,5 +1,7 @@
 //! `--attributes`: the attributes of requests.
 
+use std::collections::BTreeSet;
+
 use clap::Args;
 use serde_json::Value as Json;
 
@@ -26,7 +28,11 @@ pub(super) use how_to_write;
 /// The attributes of the requests of a command.
 #[derive(Debug, Args)]
 pub(super) struct AttributeArgs {
-    /// Attributes of the request; can be repeated
+    /// Attributes of the request; several arguments are attributes of one request
+    #[arg(value_name = "NAME=VALUE,..|@FILE")]
+    positional: Vec<String>,
+
+    /// The same; can be repeated, and in a report each is a request of its own
     #[arg(short, long = "attributes", value_name = "NAME=VALUE,..|@FILE")]
     arguments: Vec<String>,
 }
@@ -35,7 +41,7 @@ impl AttributeArgs {
     /// One request with all attributes, in their order.
     pub(super) fn request(&self, types: &Vocabulary) -> Result<ParsedAttributes, UsageError> {
         let mut request = ParsedAttributes::new();
-        for argument in &self.arguments {
+        for argument in self.positional.iter().chain(&self.arguments) {
             let [one] = &mut read(argument, types)?[..] else {
                 return Err(UsageError(format!(
                     "--attributes: {argument} is a list of requests; only reports have several"
@@ -49,6 +55,16 @@ impl AttributeArgs {
     /// Several requests: one for each `--attributes`, or several for a file with a list.
     pub(super) fn requests(&self, types: &Vocabulary) -> Result<Vec<ParsedAttributes>, UsageError> {
         let mut requests = Vec::new();
+        let mut first = ParsedAttributes::new();
+        for argument in &self.positional {
+            match &mut read(argument, types)?[..] {
+                [one] => first.append(one),
+                several => requests.extend(several.iter_mut().map(std::mem::take)),
+            }
+        }
+        if !first.is_empty() {
+            requests.insert(0, first);
+        }
         for argument in &self.arguments {
             requests.extend(read(argument, types)?);
         }
@@ -56,6 +72,18 @@ impl AttributeArgs {
             true => Ok(vec![ParsedAttributes::new()]),
             false => Ok(requests),
         }
+    }
+}
+
+/// Warns about attributes that no standard manifest declares: rules read them only if a manifest of the server does.
+pub(super) fn warn_of_undeclared(requests: &[ParsedAttributes], types: &Vocabulary) {
+    let names: BTreeSet<&str> = requests.iter().flatten().map(|(name, _)| name.as_str()).collect();
+    for name in names.into_iter().filter(|name| types.find(name).is_none()) {
+        let help = match types.similar(name) {
+            Some(similar) => format!("did you mean {similar}?"),
+            None => "rules read it only if an attribute manifest declares it".to_owned(),
+        };
+        super::print_error(&format!("warning: {name} is not a standard attribute; {help}"));
     }
 }
 

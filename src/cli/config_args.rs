@@ -11,7 +11,7 @@ use mixer_adapter_config::{
 };
 use mixer_adapter_engine::{
     build::{BuildOptions, FieldPolicy, OnField},
-    dispatch::{FailurePolicy, OnFailure},
+    dispatch::{FailurePolicy, OnFailure, OnUnknownQuota},
 };
 
 /// The configuration, and the policies for its faults and for failed calls.
@@ -53,6 +53,10 @@ pub(super) struct ConfigArgs {
     #[arg(long, value_name = "POLICY", default_value = "mixer", env = "MIXER_ADAPTER_ON_CONFIG_ERROR", value_parser = on_failure())]
     on_config_error: OnFailure,
 
+    /// If a request asks for a quota that no rule has: `grant` all of it, as Mixer does, or `deny` it
+    #[arg(long, value_name = "POLICY", default_value = "grant", env = "MIXER_ADAPTER_ON_UNKNOWN_QUOTA", value_parser = on_unknown_quota())]
+    on_unknown_quota: OnUnknownQuota,
+
     /// If a received resource has an unknown field, because its sender has a newer API: `warn`, `ignore` or `refuse`
     #[arg(long, value_name = "POLICY", default_value = "warn", env = "MIXER_ADAPTER_UNKNOWN_FIELDS", value_parser = on_field())]
     unknown_fields: OnField,
@@ -73,6 +77,7 @@ impl ConfigArgs {
             adapter_error: self.on_adapter_error,
             timeout: self.on_timeout,
             config_error: self.on_config_error,
+            unknown_quota: self.on_unknown_quota,
         };
         options.fields = FieldPolicy { unknown: self.unknown_fields, deprecated: self.deprecated_fields };
         options
@@ -103,16 +108,6 @@ impl ConfigArgs {
 /// The name of the embedded configuration.
 pub(super) const SAMPLE: &str = "the sample";
 
-/// Reads the resources of a directory or a file and the faults found so far.
-pub(super) fn read(url: &ConfigUrl, default_namespace: &str) -> Result<(ConfigSet, Vec<Fault>), UsageError> {
-    match url {
-        ConfigUrl::Files(path) => Ok(set(config::read(path, default_namespace))),
-        url => Err(UsageError(format!(
-            "{url} is not a file or a directory; only `serve` reads configuration from servers"
-        ))),
-    }
-}
-
 /// The paths of file sources with their collections.
 fn files(parts: &[Scoped<ConfigUrl>]) -> Result<Vec<(&Path, CollectionFilter)>, UsageError> {
     let named = parts.iter().map(|part| (part.url.to_string(), part.collections.as_ref()));
@@ -140,6 +135,13 @@ fn on_field() -> impl TypedValueParser<Value = OnField> {
             "refuse" => OnField::Refuse,
             _ => OnField::Warn,
         }
+    })
+}
+
+fn on_unknown_quota() -> impl TypedValueParser<Value = OnUnknownQuota> {
+    clap::builder::PossibleValuesParser::new(["grant", "deny"]).map(|policy| match policy.as_str() {
+        "deny" => OnUnknownQuota::Deny,
+        _ => OnUnknownQuota::Grant,
     })
 }
 

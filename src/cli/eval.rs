@@ -55,7 +55,7 @@ pub(super) struct Eval {
     language: Option<Language>,
 
     /// Run a file of cases: print the failed ones and the number of passed ones
-    #[arg(long, value_name = "FILE", env = "MIXER_ADAPTER_CASES", conflicts_with_all = ["expression", "arguments", "types"])]
+    #[arg(long, value_name = "FILE", env = "MIXER_ADAPTER_CASES", conflicts_with_all = ["expression", "positional", "arguments", "types"])]
     cases: Option<PathBuf>,
 
     /// Print JSON

@@ -7,13 +7,14 @@ use tonic::Status;
 
 use super::{
     attribute_args::{AttributeArgs, how_to_write},
-    config_args::ConfigArgs,
+    config_args::{ConfigArgs, SAMPLE},
+    faults::Texts,
     mixer::{AmountArgs, TimedAnswer, all_words, check_request, print_check, print_report, report_request},
     rpc_error::RpcError,
     value_parsers,
 };
 use crate::service::mixer::{explain_check, explain_report};
-use mixer_adapter_config::Fault;
+use mixer_adapter_config::{Fault, Topic};
 use mixer_adapter_core::{framework::dynamic::DynamicTemplate, template::Variety};
 use mixer_adapter_engine::{
     HandlerBackend, Mixer,
@@ -112,7 +113,11 @@ impl Explain {
             Ok((snapshot, faults)) => (Some(snapshot), faults),
             Err(faults) => (None, faults),
         };
-        for fault in faults.iter().filter(|fault| fault.is_error()) {
+        let mut texts = Texts::default();
+        if let Some(sample) = sample {
+            texts.add(SAMPLE, sample);
+        }
+        for fault in texts.locate(faults.iter().filter(|fault| is_shown(fault))) {
             super::print_error(&fault.to_string());
         }
         let mixer = Mixer::new();
@@ -141,6 +146,11 @@ impl Explain {
         let asked = TimedAnswer { answer, trace: Some(trace), took: start.elapsed() };
         print_check(&request, &asked, self.json, RpcError::of_call)
     }
+}
+
+/// Whether a fault may be the reason of an answer. `validate` shows all.
+fn is_shown(fault: &Fault) -> bool {
+    fault.is_error() || fault.topic == Topic::InvalidConstant
 }
 
 /// Opens the handlers that may be called.

@@ -11,6 +11,7 @@ mod envoy_args;
 mod envoy_config;
 mod eval;
 mod explain;
+mod faults;
 mod fields;
 mod input;
 mod log_args;

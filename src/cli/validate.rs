@@ -1,12 +1,24 @@
-use std::{collections::BTreeMap, fmt::Write as _, process::ExitCode, sync::Arc};
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    fmt::Write as _,
+    fs,
+    io::Read as _,
+    path::{Path, PathBuf},
+    process::ExitCode,
+    sync::Arc,
+};
 
 use anyhow::Context as _;
-use clap::Args;
+use clap::{Args, ValueEnum};
 use serde::Serialize;
 
-use super::{UsageError, config_args, value_parsers};
-use mixer_adapter_config::{ConfigUrl, Fault, Severity};
-use mixer_adapter_engine::build::SnapshotBuilder;
+use super::{
+    UsageError,
+    faults::{LocatedFault, Texts, sarif},
+    value_parsers,
+};
+use mixer_adapter_config::{self as config, ConfigSet, ConfigUrl, Fault, Parsed, stream};
+use mixer_adapter_engine::build::{SnapshotBuilder, unused};
 use mixer_adapter_host::{
     Host,
     handler::{AdaptersBuilder, Closing, TableLimits},
@@ -15,25 +27,30 @@ use mixer_adapter_host::{
 pub(super) const EXAMPLES: &str = "\
 Examples:
   mixer-adapter validate config/
-  mixer-adapter validate --warnings-as-errors config/     in CI
-  mixer-adapter validate --json rules.yaml | jq '.faults[] | select(.severity == \"error\")'
+  mixer-adapter validate --warnings-as-errors config/             in CI
+  mixer-adapter validate handlers.yaml 'rules/*.yaml'             several files as one configuration
+  helm template mesh/ | mixer-adapter validate -                  from standard input
+  mixer-adapter validate --output github config/                  annotations of a pull request
+  mixer-adapter validate --output json rules.yaml | jq '.faults[] | select(.severity == \"error\")'
 
 Errors are faults for which this program's server or a real Mixer rejects or skips a resource; warnings are probable
-mistakes, and differences in a real Mixer. Adapters of this program validate their configuration; no adapter is opened,
-and no connection is made.
+mistakes, resources without effect, and differences in a real Mixer. Adapters of this program validate their
+configuration; no adapter is opened, and no connection is made. Resources of Envoy and of other programs are checked as
+`source` serves them.
 
-Exit codes: 0 no errors, 1 errors, 2 usage error.";
+Exit codes: 0 no errors, 1 errors, or nothing to validate, 2 usage error.";
 
-/// Report every fault of a configuration, with file and line
+/// Report every fault of a configuration, with file, line and column
 #[derive(Debug, Args)]
 pub(super) struct Validate {
-    /// A directory of YAML or JSON files, or one such file
-    #[arg(value_name = "DIR", required_unless_present = "config", conflicts_with = "config")]
-    directory: Option<ConfigUrl>,
+    /// Directories of YAML or JSON files, such files, patterns of them, or - for standard input; together they are one
+    /// configuration
+    #[arg(value_name = "PATH", required_unless_present = "config", conflicts_with = "config")]
+    paths: Vec<ConfigUrl>,
 
-    /// The same as DIR
-    #[arg(long, value_name = "DIR|URL", env = "MIXER_ADAPTER_CONFIG")]
-    config: Option<ConfigUrl>,
+    /// The same as PATH
+    #[arg(long, value_name = "DIR", env = "MIXER_ADAPTER_CONFIG", value_delimiter = ';')]
+    config: Vec<ConfigUrl>,
 
     /// The namespace of resources without one
     #[arg(
@@ -44,36 +61,53 @@ pub(super) struct Validate {
     )]
     default_config_namespace: String,
 
+    /// Types of resources besides Envoy's: an encoded FileDescriptorSet with all its imports; can be repeated
+    #[arg(long, value_name = "FILE", env = "MIXER_ADAPTER_DESCRIPTORS", value_delimiter = ',')]
+    descriptors: Vec<PathBuf>,
+
     /// Fail on warnings, too
     #[arg(long, env = "MIXER_ADAPTER_WARNINGS_AS_ERRORS", value_parser = value_parsers::switch())]
     warnings_as_errors: bool,
 
+    /// Print at most this number of faults, errors first; 0 prints all [default: 100 as text, otherwise all]
+    #[arg(long, value_name = "N", env = "MIXER_ADAPTER_MAX")]
+    max: Option<usize>,
+
+    /// The format of the faults
+    #[arg(short, long, value_name = "FORMAT", default_value = "text", env = "MIXER_ADAPTER_OUTPUT")]
+    output: Format,
+
     /// Print JSON
-    #[arg(long, env = "MIXER_ADAPTER_JSON", value_parser = value_parsers::switch())]
+    #[arg(long, env = "MIXER_ADAPTER_JSON", value_parser = value_parsers::switch(), conflicts_with = "output")]
     json: bool,
 }
 
-/// The output of --json.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+enum Format {
+    /// Each fault with its line of the file
+    Text,
+    /// One object
+    Json,
+    /// SARIF 2.1.0, for code scanning
+    Sarif,
+    /// Annotations of GitHub Actions
+    Github,
+}
+
+/// The number of faults in a text.
+const MAX_IN_TEXT: usize = 100;
+/// The name of standard input in faults.
+const STDIN: &str = "<stdin>";
+/// Maximum length of standard input in bytes, as of files.
+const MAX_STDIN: u64 = 64 << 20;
+
+/// The output as JSON.
 #[derive(Serialize)]
 struct Found<'a> {
     resources: BTreeMap<String, usize>,
     errors: usize,
     warnings: usize,
-    faults: Vec<Described<'a>>,
-}
-
-#[derive(Serialize)]
-struct Described<'a> {
-    severity: &'static str,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    file: Option<&'a str>,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    line: Option<u32>,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    resource: Option<String>,
-    #[serde(skip_serializing_if = "str::is_empty")]
-    field: &'a str,
-    reason: &'a str,
+    faults: Vec<LocatedFault<'a>>,
 }
 
 impl Validate {
@@ -81,65 +115,131 @@ impl Validate {
         self,
         add: impl FnOnce(AdaptersBuilder) -> AdaptersBuilder,
     ) -> anyhow::Result<ExitCode> {
-        let url = self.directory.as_ref().or(self.config.as_ref());
-        let url = url.ok_or_else(|| UsageError("give a directory".to_owned()))?;
-        let (set, faults) = config_args::read(url, &self.default_config_namespace)?;
+        let types = super::source::types(&self.descriptors)?;
+        let mut texts = Texts::default();
+        let Parsed { resources, mut faults } = self.read(&mut texts)?;
+        faults.extend(stream::check(&types, &resources));
+        let (set, found) = ConfigSet::of(resources);
+        faults.extend(found);
+        faults.extend(unused(&set, &self.default_config_namespace));
         let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
         let runtime = runtime.context("the runtime cannot start")?;
         let adapters = super::adapters(&runtime, add)?;
         let closing = Closing::on(runtime.handle().clone());
         let host = Arc::new(Host::new(adapters, TableLimits::default(), closing));
         let builder = runtime.block_on(async { SnapshotBuilder::new(&set, faults, &host) });
+        self.print(&set, builder.faults(), texts)
+    }
 
-        let mut faults: Vec<&Fault> = builder.faults().iter().collect();
-        faults.sort_by(|one, other| one.origin.cmp(&other.origin));
-        let errors = faults.iter().filter(|fault| fault.is_error()).count();
-        let resources = set.counts().into_iter().map(|(collection, count)| (collection.to_string(), count));
-        let found = Found {
-            resources: resources.collect(),
-            errors,
-            warnings: faults.len() - errors,
-            faults: faults.iter().copied().map(describe).collect(),
-        };
-        match self.json {
-            true => super::print_json(&found)?,
-            false => super::print(&text(&faults, &found))?,
+    /// Reads all paths as one configuration. A path without any resource is a fault.
+    fn read(&self, texts: &mut Texts) -> anyhow::Result<Parsed> {
+        let mut all = Parsed::default();
+        let mut seen = BTreeSet::new();
+        for url in self.paths.iter().chain(&self.config) {
+            let ConfigUrl::Files(path) = url else {
+                let reason = format!(
+                    "{url} is not a file or a directory; only `serve` reads configuration from servers"
+                );
+                return Err(UsageError(reason).into());
+            };
+            let (files, parsed) = match path.to_str() {
+                Some("-") => (vec![PathBuf::from(STDIN)], vec![self.read_stdin(texts)?]),
+                _ => {
+                    let found = expand(path)?;
+                    if found.is_empty() {
+                        all.faults.push(Fault::error("no file matches").in_file(path));
+                    }
+                    // Patterns may overlap.
+                    let files: Vec<_> = found.into_iter().filter(|file| seen.insert(file.clone())).collect();
+                    let parsed =
+                        files.iter().map(|file| config::read(file, &self.default_config_namespace)).collect();
+                    (files, parsed)
+                }
+            };
+            for (file, parsed) in files.iter().zip(parsed) {
+                if parsed.resources.is_empty() && parsed.faults.is_empty() {
+                    let reason = "there are no resources here, so there is nothing to validate";
+                    all.faults.push(Fault::error(reason).in_file(file));
+                }
+                all.resources.extend(parsed.resources);
+                all.faults.extend(parsed.faults);
+            }
         }
-        let failed = found.errors > 0 || (self.warnings_as_errors && found.warnings > 0);
+        Ok(all)
+    }
+
+    fn read_stdin(&self, texts: &mut Texts) -> anyhow::Result<Parsed> {
+        let mut text = String::new();
+        let read = std::io::stdin().take(MAX_STDIN + 1).read_to_string(&mut text);
+        let length = read.context("cannot read standard input")?;
+        anyhow::ensure!(length as u64 <= MAX_STDIN, "standard input is longer than {} MiB", MAX_STDIN >> 20);
+        texts.add(STDIN, &text);
+        Ok(config::parse(&text, STDIN, &self.default_config_namespace))
+    }
+
+    fn print(&self, set: &ConfigSet, faults: &[Fault], mut texts: Texts) -> anyhow::Result<ExitCode> {
+        let format = if self.json { Format::Json } else { self.output };
+        let errors = faults.iter().filter(|fault| fault.is_error()).count();
+        let warnings = faults.len() - errors;
+        let max = match (self.max, format) {
+            (Some(0), _) | (None, Format::Json | Format::Sarif | Format::Github) => usize::MAX,
+            (Some(max), _) => max,
+            (None, Format::Text) => MAX_IN_TEXT,
+        };
+        let mut shown: Vec<&Fault> = faults.iter().collect();
+        if shown.len() > max {
+            shown.sort_by_key(|fault| !fault.is_error());
+            shown.truncate(max);
+        }
+        shown.sort_by(|one, other| one.origin.cmp(&other.origin));
+        let faults = texts.locate(shown);
+        let resources: BTreeMap<String, usize> =
+            set.counts().into_iter().map(|(collection, count)| (collection.to_string(), count)).collect();
+        match format {
+            Format::Json => super::print_json(&Found { resources, errors, warnings, faults })?,
+            Format::Sarif => super::print_json(&sarif(&faults))?,
+            Format::Github => {
+                super::print(&faults.iter().map(LocatedFault::to_annotation).collect::<String>())?
+            }
+            Format::Text => super::print(&text(&faults, resources.values().sum(), errors, warnings))?,
+        }
+        let failed = errors > 0 || (self.warnings_as_errors && warnings > 0);
         Ok(if failed { ExitCode::FAILURE } else { ExitCode::SUCCESS })
     }
 }
 
-fn text(faults: &[&Fault], found: &Found<'_>) -> String {
+/// Returns the files of a pattern; the path itself if it is none.
+fn expand(path: &Path) -> Result<Vec<PathBuf>, UsageError> {
+    let pattern = path.to_str().filter(|text| text.contains(['*', '?', '[']) && fs::metadata(path).is_err());
+    let Some(pattern) = pattern else { return Ok(vec![path.to_owned()]) };
+    let found =
+        glob::glob(pattern).map_err(|error| UsageError(format!("{pattern}: not a pattern: {error}")))?;
+    // What cannot be listed cannot be read either, which is a fault.
+    Ok(found.map(|file| file.unwrap_or_else(|error| error.path().to_owned())).collect())
+}
+
+fn text(faults: &[LocatedFault<'_>], resources: usize, errors: usize, warnings: usize) -> String {
     let mut text = String::new();
     for fault in faults {
-        let _ = writeln!(text, "{}", fault.to_string().trim_end());
+        let _ = write!(text, "{fault}");
     }
-    let resources: usize = found.resources.values().sum();
     let count = |count: usize, what: &str| match count {
         1 => format!("1 {what}"),
         count => format!("{count} {what}s"),
     };
+    if faults.len() < errors + warnings {
+        let _ = writeln!(
+            text,
+            "... and {}; --max 0 shows all",
+            count(errors + warnings - faults.len(), "more fault")
+        );
+    }
     let _ = writeln!(
         text,
         "{}: {}, {}",
         count(resources, "resource"),
-        count(found.errors, "error"),
-        count(found.warnings, "warning"),
+        count(errors, "error"),
+        count(warnings, "warning"),
     );
     text
-}
-
-fn describe(fault: &Fault) -> Described<'_> {
-    Described {
-        severity: match fault.severity {
-            Severity::Warning => "warning",
-            Severity::Error => "error",
-        },
-        file: fault.origin.as_ref().map(|origin| &*origin.source),
-        line: fault.origin.as_ref().map(|origin| origin.line).filter(|line| *line > 0),
-        resource: fault.resource.as_ref().map(ToString::to_string),
-        field: &fault.field,
-        reason: fault.reason.trim_end(),
-    }
 }

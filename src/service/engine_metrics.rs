@@ -70,6 +70,7 @@ impl EngineMetrics {
                 "Conditions of rules that could not be evaluated",
                 &counts.condition_errors,
             ),
+            ("mixer_adapter_unknown_quotas", "Requests for a quota that no rule has", &counts.unknown_quotas),
         ] {
             let encoder = encoder.encode_descriptor(name, help, None, MetricType::Counter)?;
             ConstCounter::new(count.load(Relaxed)).encode(encoder)?;

@@ -6,7 +6,8 @@ use std::{collections::BTreeMap, sync::Arc};
 use serde_json::Value as Json;
 
 use super::{
-    Collection, Fault, Kind, Origin, Parsed, Resource, ResourceName, document::Document, lines::Lines,
+    Collection, Fault, Kind, Origin, Parsed, Resource, ResourceName, document::Document, fault::Position,
+    lines::Lines,
 };
 
 const RESOURCES: &str = "resources";
@@ -44,16 +45,20 @@ pub(super) fn read(mut document: Document, source: &Arc<str>) -> Parsed {
     for (index, (json, lines)) in items.into_iter().zip(&mut lines.children).enumerate() {
         match resource(json, std::mem::take(lines), source) {
             Ok(resource) => parsed.resources.push(resource),
-            Err((field, line, reason)) => {
+            Err((field, position, reason)) => {
                 let field = format!("{RESOURCES}[{index}].{field}");
-                parsed.faults.push(Fault::warning(reason).at(source, line).in_field(field));
+                parsed.faults.push(Fault::warning(reason).at(source, position).in_field(field));
             }
         }
     }
     parsed
 }
 
-fn resource(json: Json, lines: Lines, source: &Arc<str>) -> Result<Resource, (&'static str, u32, String)> {
+fn resource(
+    json: Json,
+    lines: Lines,
+    source: &Arc<str>,
+) -> Result<Resource, (&'static str, Position, String)> {
     let wrong = |field, reason: String| Err((field, lines.of_field(&json, field), reason));
     let text = |field: &str| json.get(field).and_then(Json::as_str).filter(|text| !text.is_empty());
     let Some(type_url) = text(TYPE) else {
@@ -79,7 +84,7 @@ fn resource(json: Json, lines: Lines, source: &Arc<str>) -> Result<Resource, (&'
         labels: BTreeMap::new(),
         annotations: BTreeMap::new(),
         annotation_lines: BTreeMap::new(),
-        origin: Origin { source: source.clone(), line: lines.line },
+        origin: Origin { source: source.clone(), line: lines.line, column: lines.column },
         spec: json,
         unknown: Vec::new(),
         lines,

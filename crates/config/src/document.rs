@@ -9,7 +9,7 @@ use serde::{
 use serde_json::{Map, Number, Value as Json};
 use serde_saphyr::{DefaultMessageFormatter, MessageFormatter as _, Options, Spanned};
 
-use super::lines::Lines;
+use super::{fault::Position, lines::Lines};
 
 /// A stack for documents nested as deep as they may be: unoptimized, a level takes some 40 KiB.
 pub(super) const STACK: usize = 8 << 20;
@@ -37,7 +37,7 @@ pub(super) struct Boolean {
 /// Why a document cannot be read.
 #[derive(Debug)]
 pub(super) struct Unreadable {
-    pub line: u32,
+    pub position: Position,
     pub reason: String,
 }
 
@@ -85,9 +85,10 @@ impl Document {
             alias_limits: serde_saphyr::alias_limits! { max_total_replayed_events: 10_000 },
         };
         let tree = serde_saphyr::from_str_with_options::<Spanned<Tree>>(text, options).map_err(|error| {
-            let line = error.location().map_or(1, |location| location.line());
+            let (line, column) =
+                error.location().map_or((1, 0), |location| (location.line(), location.column()));
             Unreadable {
-                line: place.line(line),
+                position: place.position(line, column),
                 reason: DefaultMessageFormatter.format_message(error.without_snippet()).into_owned(),
             }
         })?;
@@ -106,6 +107,10 @@ struct Place {
 
 impl Place {
     /// The line of the file. The end of the text is on its last line, and YAML has line breaks that editors do not show.
+    fn position(self, line: u64, column: u64) -> Position {
+        Position { line: self.line(line), column: u32::try_from(column).unwrap_or_default() }
+    }
+
     fn line(self, in_document: u64) -> u32 {
         let offset = u32::try_from(in_document).unwrap_or(u32::MAX).saturating_sub(1);
         self.first_line.saturating_add(offset).min(self.last_line)
@@ -121,24 +126,25 @@ struct Reader<'a> {
 
 impl Reader<'_> {
     fn value(&mut self, tree: Spanned<Tree>) -> (Json, Lines) {
-        let line = self.place.line(tree.referenced.line());
+        let position = self.place.position(tree.referenced.line(), tree.referenced.column());
+        let line = position.line;
         let written = self.written(tree.defined);
         match tree.value {
-            Tree::Null => (Json::Null, Lines::leaf(line)),
+            Tree::Null => (Json::Null, Lines::leaf(position)),
             Tree::Bool(truth) => {
                 if let Some(word) = written.filter(|word| yaml11_boolean(word).is_some()) {
                     let (field, word) = (self.path.clone(), word.to_owned());
                     self.booleans.push(Boolean { field, line, word, truth, is_key: false });
                 }
-                (Json::Bool(truth), Lines::leaf(line))
+                (Json::Bool(truth), Lines::leaf(position))
             }
-            Tree::Number(number) => (Json::Number(number), Lines::leaf(line)),
-            Tree::Text(text) => (Json::String(text), Lines::leaf(line)),
+            Tree::Number(number) => (Json::Number(number), Lines::leaf(position)),
+            Tree::Text(text) => (Json::String(text), Lines::leaf(position)),
             Tree::List(items) => {
                 let items = items.into_iter().enumerate();
                 let (values, children): (Vec<_>, Vec<_>) =
                     items.map(|(index, item)| self.under(&format!("[{index}]"), item)).unzip();
-                (Json::Array(values), Lines { line, children: children.into() })
+                (Json::Array(values), Lines::new(position, children.into()))
             }
             Tree::Map(entries) => {
                 let mut fields: Vec<_> =
@@ -151,13 +157,14 @@ impl Reader<'_> {
                     map.insert(name, value);
                     children.push(lines);
                 }
-                (Json::Object(map), Lines { line, children: children.into() })
+                (Json::Object(map), Lines::new(position, children.into()))
             }
         }
     }
 
     fn field(&mut self, key: Spanned<String>, item: Spanned<Tree>) -> (String, Json, Lines) {
-        let line = self.place.line(key.referenced.line());
+        let position = self.place.position(key.referenced.line(), key.referenced.column());
+        let line = position.line;
         let step = match key.value.contains(['.', '[', '"']) {
             true => format!("[{:?}]", key.value),
             false => format!(".{}", key.value),
@@ -168,7 +175,7 @@ impl Reader<'_> {
             let field = format!("{}{step}", self.path).trim_start_matches('.').to_owned();
             self.booleans.push(Boolean { field, line, word: key.value.clone(), truth, is_key: true });
         }
-        (key.value, value, Lines { line, ..lines })
+        (key.value, value, Lines::new(position, lines.children))
     }
 
     fn under(&mut self, step: &str, item: Spanned<Tree>) -> (Json, Lines) {
@@ -295,7 +302,7 @@ mod tests {
         let text =
             "---\nspec:\n  actions:\n  - handler: h1\n    instances:\n    - i1\n  params: {a.b: {c: 1}}\n";
         let document = Document::read(text, 10).unwrap();
-        let line = |path| document.lines.of_field(&document.json, path);
+        let line = |path| document.lines.of_field(&document.json, path).line;
         assert_eq!(line("spec"), 11);
         assert_eq!(line("spec.actions[0].handler"), 13);
         assert_eq!(line("spec.actions[0].instances[0]"), 15);
@@ -306,7 +313,7 @@ mod tests {
     #[test]
     fn fields_are_found_in_snake_and_in_camel_case() {
         let document = read("attributes:\n  source.ip:\n    valueType: IP_ADDRESS\n");
-        assert_eq!(document.lines.of_field(&document.json, "attributes[\"source.ip\"].value_type"), 3);
+        assert_eq!(document.lines.of_field(&document.json, "attributes[\"source.ip\"].value_type").line, 3);
     }
 
     #[test]
@@ -340,7 +347,7 @@ mod tests {
     fn json_is_read_by_the_same_rules() {
         let document = read("{\n\t\"a\": [1, \"\\u00e9\\ud83d\\ude00\\/\"],\n\t\"b\": {\"c\": null}\n}\n");
         assert_eq!(document.json, json!({"a": [1, "é😀/"], "b": {"c": null}}));
-        assert_eq!(document.lines.of_field(&document.json, "b.c"), 3);
+        assert_eq!(document.lines.of_field(&document.json, "b.c").line, 3);
     }
 
     #[test]
@@ -348,7 +355,7 @@ mod tests {
         let cases = [("a: 1\na: 2\n", 2), ("a: [1\nb: 2\n", 2), ("a: *nowhere\n", 1), ("a: .inf\n", 1)];
         for (text, line) in cases {
             let error = Document::read(text, 1).map(|document| document.json).unwrap_err();
-            assert_eq!(error.line, line, "{text}: {}", error.reason);
+            assert_eq!(error.position.line, line, "{text}: {}", error.reason);
         }
     }
 }

@@ -1,4 +1,4 @@
-use std::{fmt, sync::Arc};
+use std::{fmt, path::Path, sync::Arc};
 
 use super::ResourceName;
 
@@ -9,6 +9,21 @@ pub struct Origin {
     pub source: Arc<str>,
     /// The line, from 1; 0 where there are no lines.
     pub line: u32,
+    /// The column in characters, from 1; 0 where it is not known.
+    pub column: u32,
+}
+
+/// A line and a column of a text, from 1; 0 where they are not known.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(super) struct Position {
+    pub line: u32,
+    pub column: u32,
+}
+
+impl From<u32> for Position {
+    fn from(line: u32) -> Self {
+        Self { line, column: 0 }
+    }
 }
 
 impl fmt::Display for Origin {
@@ -39,6 +54,26 @@ pub enum Topic {
     UnknownField,
     /// A field that is deprecated.
     DeprecatedField,
+    /// A constant that cannot be evaluated: only the requests that need it fail.
+    InvalidConstant,
+}
+
+/// A part of the text of a field.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Excerpt {
+    /// The whole text.
+    pub text: Box<str>,
+    /// The offset of the part's first byte.
+    pub start: usize,
+    /// The offset after its last byte; equal to `start` for a position between two characters.
+    pub end: usize,
+}
+
+impl Excerpt {
+    /// The part; empty if the offsets are not within the text.
+    pub fn marked(&self) -> &str {
+        self.text.get(self.start..self.end).unwrap_or_default()
+    }
 }
 
 /// One thing that is wrong with a configuration: what, where, and what to do.
@@ -58,6 +93,10 @@ pub struct Fault {
     pub field: Box<str>,
     /// What is wrong and what would be right.
     pub reason: Box<str>,
+    /// How to correct it, where the reason does not say so: `did you mean x?`.
+    pub help: Option<Box<str>>,
+    /// The part of the field's text that is wrong.
+    pub excerpt: Option<Box<Excerpt>>,
 }
 
 impl Fault {
@@ -65,7 +104,8 @@ impl Fault {
     pub fn error(reason: impl Into<Box<str>>) -> Self {
         let severity = Severity::Error;
         let (topic, field) = (Topic::default(), Box::default());
-        Self { severity, topic, resource: None, origin: None, field, reason: reason.into() }
+        let (help, excerpt) = (None, None);
+        Self { severity, topic, resource: None, origin: None, field, reason: reason.into(), help, excerpt }
     }
 
     /// A warning about nothing in particular yet.
@@ -75,14 +115,39 @@ impl Fault {
 
     /// The same, found there.
     #[must_use]
-    pub fn at(self, source: &Arc<str>, line: u32) -> Self {
-        Self { origin: Some(Origin { source: source.clone(), line }), ..self }
+    pub(super) fn at(self, source: &Arc<str>, position: impl Into<Position>) -> Self {
+        let Position { line, column } = position.into();
+        Self { origin: Some(Origin { source: source.clone(), line, column }), ..self }
+    }
+
+    /// The same, found in that file.
+    #[must_use]
+    pub fn in_file(self, path: &Path) -> Self {
+        self.at(&path.display().to_string().into(), 0)
     }
 
     /// The same, about that field.
     #[must_use]
     pub fn in_field(self, field: impl Into<Box<str>>) -> Self {
         Self { field: field.into(), ..self }
+    }
+
+    /// The same, about that part of the field's text.
+    #[must_use]
+    pub fn in_excerpt(self, excerpt: Excerpt) -> Self {
+        Self { excerpt: Some(excerpt.into()), ..self }
+    }
+
+    /// The same, with that way to correct it.
+    #[must_use]
+    pub fn with_help(self, help: impl Into<Box<str>>) -> Self {
+        Self { help: Some(help.into()), ..self }
+    }
+
+    /// The same, of that topic.
+    #[must_use]
+    pub fn on(self, topic: Topic) -> Self {
+        Self { topic, ..self }
     }
 
     /// The same, about that resource.
@@ -111,7 +176,20 @@ impl fmt::Display for Fault {
         if !self.field.is_empty() {
             write!(f, "{}: ", self.field)?;
         }
-        f.write_str(&self.reason)
+        f.write_str(&self.reason)?;
+        if let Some(help) = &self.help {
+            write!(f, "; {help}")?;
+        }
+        match &self.excerpt {
+            Some(excerpt) if excerpt.marked().is_empty() => {
+                let before = excerpt.text.get(..excerpt.start).unwrap_or_default();
+                write!(f, " (at character {} of `{}`)", before.chars().count() + 1, excerpt.text)
+            }
+            Some(excerpt) if !self.reason.contains(excerpt.marked()) => {
+                write!(f, " (in `{}`)", excerpt.marked())
+            }
+            _ => Ok(()),
+        }
     }
 }
 
@@ -130,6 +208,13 @@ mod tests {
             fault.to_string(),
             "dir/rules.yaml:12: r1.rule.ns: spec.actions[0].handler: no such handler"
         );
+        let excerpt = |start, end| Excerpt { text: "a = b".into(), start, end };
+        let fault = Fault::error("no value").with_help("write 5").in_excerpt(excerpt(4, 5));
+        assert_eq!(fault.to_string(), "no value; write 5 (in `b`)");
+        let named = Fault::error("unknown attribute `b`").in_excerpt(excerpt(4, 5));
+        assert_eq!(named.to_string(), "unknown attribute `b`");
+        let between = Fault::error("incomplete").in_excerpt(excerpt(5, 5));
+        assert_eq!(between.to_string(), "incomplete (at character 6 of `a = b`)");
         assert_eq!(Fault::warning("odd").at(&source, 0).to_string(), "dir/rules.yaml: warning: odd");
     }
 }

@@ -1,16 +1,27 @@
 use serde_json::Value as Json;
 
-/// The lines that a JSON value was written in: a tree of the same shape, its children in the order in which the value iterates.
+use super::fault::Position;
+
+/// The positions that a JSON value was written at: a tree of the same shape, its children in the order in which the value iterates.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(super) struct Lines {
     /// The line of the value, or of its key in an object; from 1, 0 if unknown.
     pub line: u32,
+    pub column: u32,
     pub children: Box<[Lines]>,
 }
 
 impl Lines {
-    pub(super) fn leaf(line: u32) -> Self {
-        Self { line, children: Box::default() }
+    pub(super) fn leaf(position: Position) -> Self {
+        Self::new(position, Box::default())
+    }
+
+    pub(super) fn new(Position { line, column }: Position, children: Box<[Self]>) -> Self {
+        Self { line, column, children }
+    }
+
+    pub(super) fn position(&self) -> Position {
+        Position { line: self.line, column: self.column }
     }
 
     /// Takes the lines of an object's field, where it is there.
@@ -19,9 +30,9 @@ impl Lines {
         at.and_then(|at| self.children.get_mut(at)).map(std::mem::take).unwrap_or_default()
     }
 
-    /// The line of a field in that value, or of the nearest thing around it that is there. Fields are found in snake and in
+    /// The position of a field in that value, or of the nearest thing around it that is there. Fields are found in snake and in
     /// camel case. A path reads like `actions[0].handler` or `attributes["source.ip"].value_type`.
-    pub(super) fn of_field(&self, json: &Json, path: &str) -> u32 {
+    pub(super) fn of_field(&self, json: &Json, path: &str) -> Position {
         let (mut lines, mut json) = (self, json);
         for step in Steps(path) {
             let child = match (&step, json) {
@@ -38,7 +49,7 @@ impl Lines {
                 None => break,
             }
         }
-        lines.line
+        lines.position()
     }
 }
 

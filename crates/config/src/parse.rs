@@ -7,6 +7,7 @@ use serde_json::{Map, Value as Json};
 use super::{
     Collection, Fault, Kind, Origin, Resource, ResourceName, collection, discovery,
     document::{self, Boolean, Document},
+    fault::Position,
     lines::Lines,
     scope::is_cluster_scoped,
 };
@@ -63,7 +64,7 @@ impl Parser {
                 Ok(Document { json: Json::Null, .. }) => {}
                 Ok(document) => self.document(document),
                 Err(error) => {
-                    self.fault(error.line, Fault::error(format!("cannot be read: {}", error.reason)));
+                    self.fault(error.position, Fault::error(format!("cannot be read: {}", error.reason)));
                 }
             }
         }
@@ -159,11 +160,11 @@ impl Parser {
             collection,
             created,
             labels: texts(&json, "labels"),
-            annotation_lines: annotations.keys().map(|name| (name.clone(), line_of(name))).collect(),
+            annotation_lines: annotations.keys().map(|name| (name.clone(), line_of(name).line)).collect(),
             annotations,
             spec,
             unknown: Vec::new(),
-            origin: Origin { source: self.source.clone(), line: lines.line },
+            origin: Origin { source: self.source.clone(), line: lines.line, column: lines.column },
             lines: lines.take(&json, "spec"),
         })
     }
@@ -179,12 +180,12 @@ impl Parser {
     ) {
         if let (None, Kind::Other(kind)) = (collection.kind(), name.kind()) {
             let known = Kind::ALL.iter().map(Kind::as_str).chain(collection::legacy_kinds());
-            let hint = suggest(kind, known).map(|near| format!("; did you mean {near}?")).unwrap_or_default();
-            let reason = format!("nothing here reads this kind{hint}");
-            self.fault(
-                lines.of_field(json, "kind"),
-                Fault::warning(reason).of(name.clone()).in_field("kind"),
-            );
+            // A resource with a misspelled kind is meant for Mixer: without it, a rule that denies is not there.
+            let fault = match suggest(kind, known) {
+                Some(meant) => Fault::error(format!("there is no kind {kind}; did you mean {meant}?")),
+                None => Fault::warning("nothing here reads this kind"),
+            };
+            self.fault(lines.of_field(json, "kind"), fault.of(name.clone()).in_field("kind"));
         }
         for field in json.as_object().into_iter().flat_map(Map::keys) {
             if !["apiVersion", "kind", "metadata", "spec", "status"].contains(&field.as_str()) {
@@ -210,8 +211,8 @@ impl Parser {
         }
     }
 
-    fn fault(&mut self, line: u32, fault: Fault) {
-        self.parsed.faults.push(fault.at(&self.source, line));
+    fn fault(&mut self, position: impl Into<Position>, fault: Fault) {
+        self.parsed.faults.push(fault.at(&self.source, position));
     }
 }
 
@@ -374,9 +375,23 @@ mod tests {
             ["x.yaml:4: warning: a.rule.default: actions: is not read; does it belong under spec?"]
         );
         assert_eq!(
-            faults("apiVersion: config.istio.io/v1alpha2\nkind: Rule\nmetadata: {name: a}\n"),
-            ["x.yaml:2: warning: a.Rule.default: kind: nothing here reads this kind; did you mean rule?"]
+            faults("apiVersion: config.istio.io/v1alpha2\nkind: Widget\nmetadata: {name: a}\n"),
+            ["x.yaml:2: warning: a.Widget.default: kind: nothing here reads this kind"]
         );
+    }
+
+    #[test]
+    fn a_misspelled_kind_is_an_error_unless_it_is_of_another_group() {
+        for (kind, meant) in
+            [("Rule", "rule"), ("handlers", "handler"), ("instnace", "instance"), ("Denier", "denier")]
+        {
+            let fault = format!("a.{kind}.default: kind: there is no kind {kind}; did you mean {meant}?");
+            let text = format!("kind: {kind}\nmetadata: {{name: a}}\n");
+            assert_eq!(faults(&text), [format!("x.yaml:1: {fault}")]);
+            let mixers = format!("apiVersion: config.istio.io/v1alpha2\n{text}");
+            assert_eq!(faults(&mixers), [format!("x.yaml:2: {fault}")]);
+            assert_eq!(faults(&format!("apiVersion: rules.example.com/v1\n{text}")), [""; 0]);
+        }
     }
 
     #[test]

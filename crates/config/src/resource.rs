@@ -40,7 +40,7 @@ impl Resource {
             annotations: BTreeMap::new(),
             spec,
             unknown: Vec::new(),
-            origin: Origin { source: source.into(), line: 0 },
+            origin: Origin { source: source.into(), line: 0, column: 0 },
             lines: Lines::default(),
             annotation_lines: BTreeMap::new(),
         }
@@ -76,7 +76,7 @@ impl Resource {
     fn locate(&self, field: &str, fault: Fault) -> Fault {
         let fault = fault.of(self.name.clone());
         if field.is_empty() {
-            return fault.at(&self.origin.source, self.origin.line);
+            return Fault { origin: Some(self.origin.clone()), ..fault };
         }
         let fault = fault.at(&self.origin.source, self.lines.of_field(&self.spec, field));
         match field.starts_with('[') {

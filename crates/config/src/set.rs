@@ -20,8 +20,8 @@ pub struct ConfigSet {
 pub struct Entry {
     /// The resource.
     pub resource: Arc<Resource>,
-    /// What it says, or why it cannot be understood.
-    pub spec: Result<Arc<Spec>, Fault>,
+    /// What it says, or all reasons why it cannot be understood.
+    pub spec: Result<Arc<Spec>, Vec<Fault>>,
     /// What another version of the API would read otherwise.
     pub foreign: Arc<[Finding]>,
 }
@@ -37,7 +37,7 @@ impl Entry {
         }
         let (spec, deprecated) = match Spec::read(&resource) {
             Ok((spec, deprecated)) => (Ok(Arc::new(spec)), deprecated),
-            Err(fault) => (Err(fault), Vec::new()),
+            Err(faults) => (Err(faults), Vec::new()),
         };
         let foreign = resource.unknown.iter().cloned().chain(deprecated).collect();
         Self { spec, foreign, resource }
@@ -120,7 +120,7 @@ impl ConfigSet {
                 Some(before) => before.clone(),
                 None => Arc::new(Entry::new(resource, before.map(Arc::as_ref))),
             };
-            faults.extend(entry.spec.as_ref().err().cloned());
+            faults.extend(entry.spec.as_ref().err().into_iter().flatten().cloned());
             entries.insert(entry.name().clone(), entry);
         }
         entries
@@ -302,7 +302,7 @@ mod tests {
         let text = "kind: rule\nmetadata: {name: a}\nspec: {mach: x}";
         let (set, faults) = ConfigSet::of(resources(text));
         assert_eq!(faults.len(), 1);
-        assert_eq!(set.iter().next().unwrap().spec, Err(faults[0].clone()));
+        assert_eq!(set.iter().next().unwrap().spec, Err(faults.clone()));
         assert_eq!(set.apply(Change::full_sets(resources(text))).1, faults);
     }
 

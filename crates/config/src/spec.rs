@@ -11,7 +11,7 @@ use crate::proto::istio::{
     mixer::adapter::model::v1beta1::{Info, Template},
     policy::v1beta1::{self, AttributeManifest, Connection, Rule},
 };
-use mixer_adapter_core::framework::json::read_json;
+use mixer_adapter_core::framework::json::read_json_all;
 
 /// What a resource says, by what it is to Mixer.
 #[derive(Clone, Debug, PartialEq)]
@@ -86,12 +86,12 @@ static MESSAGES: LazyLock<Option<Messages>> = LazyLock::new(|| {
 });
 
 impl Spec {
-    /// Understands a resource's spec: field names in snake and camel case, durations as `90s` and as Go writes them. An unknown
+    /// Understands a resource's spec, or returns all its faults: field names in snake and camel case, durations as `90s` and as Go writes them. An unknown
     /// field or a wrong type is an error, as it is to a real Mixer, and so is a resource that is nothing to Mixer. The findings
     /// are the deprecated fields in it.
-    pub fn read(resource: &Resource) -> Result<(Self, Vec<Finding>), Fault> {
+    pub fn read(resource: &Resource) -> Result<(Self, Vec<Finding>), Vec<Fault>> {
         let Some(messages) = &*MESSAGES else {
-            return Err(resource.error("", "the program's own descriptors cannot be read"));
+            return Err(vec![resource.error("", "the program's own descriptors cannot be read")]);
         };
         let role = resource.role();
         if let (Kind::Other(compiled), Some(role)) = (resource.name.kind(), &role) {
@@ -107,7 +107,7 @@ impl Spec {
             Some(Kind::Rule) => message(resource, &messages.rule, spec(), Self::Rule),
             Some(Kind::Handler) => handler(resource, &messages.handler),
             Some(Kind::Instance) => instance(resource, &messages.instance),
-            Some(Kind::Other(_)) | None => Err(resource.error("", "this kind is nothing to Mixer")),
+            Some(Kind::Other(_)) | None => Err(vec![resource.error("", "this kind is nothing to Mixer")]),
         }
     }
 }
@@ -124,19 +124,21 @@ fn legacy(compiled: &str, role: &Kind, resource: &Resource) -> Spec {
     }
 }
 
-type Understood = Result<(Spec, Vec<Finding>), Fault>;
+type Understood = Result<(Spec, Vec<Finding>), Vec<Fault>>;
 
 fn handler(resource: &Resource, descriptor: &MessageDescriptor) -> Understood {
-    let (params, rest) = split_params(resource)?;
+    let (params, rest) = split_params(resource).map_err(|fault| vec![fault])?;
     let (read, found) = message(resource, descriptor, rest, |read: v1beta1::Handler| read)?;
-    let adapter = target(resource, "adapter", read.compiled_adapter, read.adapter)?;
+    let adapter =
+        target(resource, "adapter", read.compiled_adapter, read.adapter).map_err(|fault| vec![fault])?;
     Ok((Spec::Handler(Handler { adapter, params, connection: read.connection }), found))
 }
 
 fn instance(resource: &Resource, descriptor: &MessageDescriptor) -> Understood {
-    let (params, rest) = split_params(resource)?;
+    let (params, rest) = split_params(resource).map_err(|fault| vec![fault])?;
     let (read, found) = message(resource, descriptor, rest, |read: v1beta1::Instance| read)?;
-    let template = target(resource, "template", read.compiled_template, read.template)?;
+    let template =
+        target(resource, "template", read.compiled_template, read.template).map_err(|fault| vec![fault])?;
     let attribute_bindings = read.attribute_bindings;
     Ok((Spec::Instance(Instance { template, params, attribute_bindings }), found))
 }
@@ -171,10 +173,12 @@ fn message<M: prost::Message + Default, S>(
     descriptor: &MessageDescriptor,
     json: Json,
     spec: impl FnOnce(M) -> S,
-) -> Result<(S, Vec<Finding>), Fault> {
-    let read = read_json(descriptor, json).map_err(|error| resource.error(&error.field, error.reason))?;
+) -> Result<(S, Vec<Finding>), Vec<Fault>> {
+    let read = read_json_all(descriptor, json).map_err(|errors| -> Vec<Fault> {
+        errors.into_iter().map(|error| resource.error(&error.field, error.reason)).collect()
+    })?;
     let found = findings(&read);
-    let message = read.transcode_to().map_err(|error| resource.error("", error.to_string()))?;
+    let message = read.transcode_to().map_err(|error| vec![resource.error("", error.to_string())])?;
     Ok((spec(message), found))
 }
 
@@ -192,7 +196,7 @@ mod tests {
         );
         let parsed = parse(&text, "x.yaml", "");
         assert_eq!(parsed.faults, [], "{text}");
-        Spec::read(&parsed.resources[0]).map(|(spec, _)| spec).map_err(|fault| fault.to_string())
+        Spec::read(&parsed.resources[0]).map(|(spec, _)| spec).map_err(|faults| faults[0].to_string())
     }
 
     #[test]

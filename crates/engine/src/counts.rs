@@ -23,6 +23,8 @@ pub struct Counts {
     pub quotas: [AtomicU64; 3],
     /// Conditions that could not be evaluated.
     pub condition_errors: AtomicU64,
+    /// Quota requests for which no rule has a quota.
+    pub unknown_quotas: AtomicU64,
     /// Calls that exceeded a limit, by [`Limit`].
     pub over_limit: [AtomicU64; Limit::NAMES.len()],
 }
@@ -75,6 +77,13 @@ impl Counts {
     /// Counts a call that exceeded a limit.
     pub fn over_limit(&self, limit: Limit) {
         self.over_limit[limit as usize].fetch_add(1, Relaxed);
+    }
+
+    /// Counts quota requests for which no rule has a quota.
+    pub fn unknown_quotas(&self, requests: u64) {
+        if requests > 0 {
+            self.unknown_quotas.fetch_add(requests, Relaxed);
+        }
     }
 
     /// Counts conditions that could not be evaluated.

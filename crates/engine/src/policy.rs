@@ -24,6 +24,18 @@ pub struct FailurePolicy {
     pub timeout: OnFailure,
     /// The configuration has faults, which only lenient mode accepts.
     pub config_error: OnFailure,
+    /// A quota is requested that no rule has.
+    pub unknown_quota: OnUnknownQuota,
+}
+
+/// The treatment of requests for a quota that no rule has.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum OnUnknownQuota {
+    /// As in Mixer: the amount is granted in full.
+    #[default]
+    Grant,
+    /// Nothing is granted.
+    Deny,
 }
 
 impl FailurePolicy {
@@ -33,6 +45,7 @@ impl FailurePolicy {
         adapter_error: OnFailure::Closed,
         timeout: OnFailure::Closed,
         config_error: OnFailure::Closed,
+        unknown_quota: OnUnknownQuota::Deny,
     };
 
     /// Returns the policy with [`OnFailure::Fail`] for the failures of conditions and calls that are treated as in Mixer.
@@ -44,6 +57,7 @@ impl FailurePolicy {
             adapter_error: strict(self.adapter_error),
             timeout: strict(self.timeout),
             config_error: self.config_error,
+            unknown_quota: self.unknown_quota,
         }
     }
 }

@@ -55,6 +55,24 @@ pub enum Step {
         /// The namespace whose rules apply, in addition to the default one.
         namespace: String,
     },
+    /// The request has an attribute that no attribute manifest declares, so that no rule reads it.
+    UndeclaredAttribute {
+        /// The attribute.
+        attribute: String,
+        /// The declared attribute with the most similar name.
+        #[serde(skip_serializing_if = "Option::is_none")]
+        similar: Option<String>,
+    },
+    /// The request asks for a quota that no rule has.
+    UnknownQuota {
+        /// The quota.
+        quota: String,
+        /// The quota with the most similar name, of those that apply to the request.
+        #[serde(skip_serializing_if = "Option::is_none")]
+        similar: Option<String>,
+        /// Whether it is granted, as by Mixer.
+        granted: bool,
+    },
     /// The condition of a rule was evaluated.
     Rule {
         /// The phase.
@@ -195,6 +213,13 @@ impl Trace {
     }
 }
 
+fn fmt_similar(similar: Option<&str>, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+    match similar {
+        Some(similar) => writeln!(f, "; did you mean {similar}?"),
+        None => writeln!(f),
+    }
+}
+
 /// Formats a status as in traces and in messages of failures.
 pub(crate) fn status_text(status: &Status) -> String {
     format!("{}: {}", status_name(status.code() as i32), status.message())
@@ -213,6 +238,18 @@ impl fmt::Display for Step {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Step::Request { number, namespace } => writeln!(f, "request {number}, namespace {namespace:?}"),
+            Step::UndeclaredAttribute { attribute, similar } => {
+                write!(f, "attribute {attribute} is not declared, and no rule reads it")?;
+                fmt_similar(similar.as_deref(), f)
+            }
+            Step::UnknownQuota { quota, similar, granted } => {
+                let effect = match granted {
+                    true => "granted in full, as by Mixer",
+                    false => "nothing is granted",
+                };
+                write!(f, "quota {quota}: no rule has a quota of this name: {effect}")?;
+                fmt_similar(similar.as_deref(), f)
+            }
             Step::Rule { phase, rule, condition, matched, error } => {
                 let outcome = match error {
                     Some(error) => format!("error: {error}"),

@@ -130,6 +130,7 @@ impl Services {
             )
             .await;
         self.mixer.counts().condition_errors(quota.condition_errors());
+        self.mixer.counts().unknown_quotas(quota.unknown_quotas());
         *budget = quota.budget();
         let allocation = allocation?;
         self.mixer.counts().quota(allocation.answer.granted, amount);

@@ -6,15 +6,23 @@ use prost::Message;
 use tonic::{Code, Status};
 
 use super::TimedAnswer;
-use crate::cli::{UsageError, print_error, rpc_client::RpcClient, rpc_error::RpcError, value_parsers};
+use crate::cli::{
+    UsageError,
+    attribute_args::{AttributeArgs, warn_of_undeclared},
+    print_error,
+    rpc_client::RpcClient,
+    rpc_error::RpcError,
+    value_parsers,
+};
 use mixer_adapter_engine::{
-    attribute::Vocabulary,
+    attribute::{ParsedAttributes, Vocabulary},
+    build::standard_vocabulary,
     dictionary::WORDS,
     proto::{
         istio::mixer::v1::{CheckRequest, CheckResponse, ReportRequest, ReportResponse},
         mixer_adapter::v1::{CheckExplanation, ReportExplanation},
     },
-    trace::Trace,
+    trace::{Step, Trace},
 };
 
 /// The address of a Mixer, and options of requests to it.
@@ -54,15 +62,58 @@ impl MixerArgs {
         }
     }
 
+    /// Reads one request with all attributes.
+    pub(super) fn request(&self, attributes: &AttributeArgs) -> Result<ParsedAttributes, UsageError> {
+        let types = standard_vocabulary();
+        let request = attributes.request(&types)?;
+        self.warn_of_undeclared(std::slice::from_ref(&request), &types);
+        Ok(request)
+    }
+
+    /// Reads several requests.
+    pub(super) fn requests(&self, attributes: &AttributeArgs) -> Result<Vec<ParsedAttributes>, UsageError> {
+        let types = standard_vocabulary();
+        let requests = attributes.requests(&types)?;
+        self.warn_of_undeclared(&requests, &types);
+        Ok(requests)
+    }
+
+    /// An explanation has such attributes, too, and the server knows its manifests.
+    fn warn_of_undeclared(&self, requests: &[ParsedAttributes], types: &Vocabulary) {
+        if !self.explain {
+            warn_of_undeclared(requests, types);
+        }
+    }
+
+    /// Sends a check with a quota request, and warns of a quota that no rule of the server has.
+    pub(super) fn quota(&self, request: &CheckRequest) -> anyhow::Result<TimedAnswer<CheckResponse>> {
+        let mut asked = self.explained_check(request, Explain::IfAllowed)?;
+        if !self.explain {
+            let steps = asked.trace.take().unwrap_or_default().steps;
+            for step in steps.iter().filter(|step| matches!(step, Step::UnknownQuota { .. })) {
+                print_error(&format!("warning: {step}"));
+            }
+        }
+        Ok(asked)
+    }
+
     pub(super) fn check(&self, request: &CheckRequest) -> anyhow::Result<TimedAnswer<CheckResponse>> {
-        self.send(CHECK, request, EXPLAIN_CHECK, |explained: CheckExplanation| {
+        self.explained_check(request, Explain::No)
+    }
+
+    fn explained_check(
+        &self,
+        request: &CheckRequest,
+        explain: Explain,
+    ) -> anyhow::Result<TimedAnswer<CheckResponse>> {
+        self.send(explain, CHECK, request, EXPLAIN_CHECK, |explained: CheckExplanation| {
             let answer = explained.response.ok_or_else(|| status(explained.error));
             (answer, explained.trace)
         })
     }
 
     pub(super) fn report(&self, request: &ReportRequest) -> anyhow::Result<TimedAnswer<ReportResponse>> {
-        self.send(REPORT, request, EXPLAIN_REPORT, |explained: ReportExplanation| {
+        self.send(Explain::No, REPORT, request, EXPLAIN_REPORT, |explained: ReportExplanation| {
             let answer = match explained.error {
                 None => Ok(ReportResponse {}),
                 error => Err(status(error)),
@@ -74,6 +125,7 @@ impl MixerArgs {
     /// Sends the request, by the Explain service if an explanation is requested and the server has this service.
     fn send<Answer: Message + Default, Explained: Message + Default>(
         &self,
+        explain: Explain,
         method: &'static str,
         request: &impl Message,
         explaining: &'static str,
@@ -87,7 +139,7 @@ impl MixerArgs {
             let client =
                 client.map_err(|status| RpcError::of_step("connecting", &status).with_hint(CONNECT_HINT))?;
             let start = Instant::now();
-            if self.explain {
+            if self.explain || explain == Explain::IfAllowed {
                 match client.rpc(explaining, request, timeout).await {
                     Ok(answered) => {
                         let took = start.elapsed();
@@ -95,9 +147,10 @@ impl MixerArgs {
                         let trace: Trace = serde_json::from_str(&trace).context("cannot decode the trace")?;
                         return Ok(TimedAnswer { answer, trace: Some(trace), took });
                     }
-                    Err(status) if status.code() == Code::Unimplemented => {
+                    Err(status) if status.code() == Code::Unimplemented && self.explain => {
                         print_error(&format!("{} {NO_TRACE}", self.address));
                     }
+                    Err(status) if !self.explain && status.code() != Code::Unavailable => {}
                     Err(status) => {
                         return Ok(TimedAnswer { answer: Err(status), trace: None, took: start.elapsed() });
                     }
@@ -119,13 +172,14 @@ impl MixerArgs {
             _ => failure,
         }
     }
+}
 
-    /// The types of attributes without a prefix.
-    pub(super) fn types() -> Vocabulary {
-        let mut types = Vocabulary::new();
-        types.declare_standard();
-        types
-    }
+/// Whether a request is explained without `--explain`.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Explain {
+    No,
+    /// If the server has explanations, and this client may have them.
+    IfAllowed,
 }
 
 const CHECK: &str = "/istio.mixer.v1.Mixer/Check";

@@ -32,7 +32,7 @@ pub(crate) struct Check {
 
 impl Check {
     pub(crate) fn run(self) -> anyhow::Result<ExitCode> {
-        let attributes = self.attributes.request(&MixerArgs::types())?;
+        let attributes = self.mixer.request(&self.attributes)?;
         let request = check_request(&attributes, self.mixer.known_words()?);
         let asked = self.mixer.check(&request)?;
         print_check(&request, &asked, self.mixer.json, |status| self.mixer.failure(status))

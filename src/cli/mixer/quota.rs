@@ -16,8 +16,8 @@ Examples:
   mixer-adapter quota requests --amount 30 --best-effort --attributes source.name=alice
   mixer-adapter quota requests --dedup-id a-call --json | jq .quotas.requests.granted_amount
 
-A quota request is part of a check: if the check is denied, nothing is granted. A quota that is not configured is
-granted in full, as by a real Mixer.
+A quota request is part of a check: if the check is denied, nothing is granted. A quota that no rule has is granted in
+full, as by a real Mixer, with a warning; `serve --on-unknown-quota deny` grants nothing.
 
 ",
     how_to_write!(),
@@ -78,10 +78,10 @@ impl AmountArgs {
 
 impl Quota {
     pub(crate) fn run(self) -> anyhow::Result<ExitCode> {
-        let attributes = self.attributes.request(&MixerArgs::types())?;
+        let attributes = self.mixer.request(&self.attributes)?;
         let mut request = check_request(&attributes, self.mixer.known_words()?);
         self.amount.add_to(&self.name, &mut request);
-        let asked = self.mixer.check(&request)?;
+        let asked = self.mixer.quota(&request)?;
         print_check(&request, &asked, self.mixer.json, |status| self.mixer.failure(status))
     }
 }

@@ -31,7 +31,7 @@ pub(crate) struct Report {
 
 impl Report {
     pub(crate) fn run(self) -> anyhow::Result<ExitCode> {
-        let requests = self.attributes.requests(&MixerArgs::types())?;
+        let requests = self.mixer.requests(&self.attributes)?;
         let request = report_request(&requests, self.mixer.known_words()?);
         let asked = self.mixer.report(&request)?;
         print_report(&request, &asked, self.mixer.json, |status| self.mixer.failure(status))

@@ -110,7 +110,7 @@ impl Source {
             .into());
         };
         let files = FileSource::new(directory, &self.default_config_namespace);
-        let types = self.types()?;
+        let types = types(&self.descriptors)?;
         let sinks = self.peers()?;
         self.logging.start()?;
         let runtime = tokio::runtime::Builder::new_multi_thread()
@@ -119,15 +119,6 @@ impl Source {
             .context("cannot start the runtime")?;
         runtime.block_on(self.serve(files, types, sinks))?;
         Ok(ExitCode::SUCCESS)
-    }
-
-    fn types(&self) -> anyhow::Result<Types> {
-        let mut types = Types::default();
-        for path in &self.descriptors {
-            let name = || format!("--descriptors {}", path.display());
-            types.add(&fs::read(path).with_context(name)?).with_context(name)?;
-        }
-        Ok(types)
     }
 
     fn peers(&self) -> Result<Vec<Peer>, UsageError> {
@@ -226,6 +217,16 @@ impl Source {
         lines.push(format!("Try `{} {look}://{reached}` in another terminal\n", super::program()));
         Ok(lines.join("\n"))
     }
+}
+
+/// The messages of Envoy, and those of --descriptors.
+pub(super) fn types(descriptors: &[PathBuf]) -> anyhow::Result<Types> {
+    let mut types = Types::default();
+    for path in descriptors {
+        let name = || format!("--descriptors {}", path.display());
+        types.add(&fs::read(path).with_context(name)?).with_context(name)?;
+    }
+    Ok(types)
 }
 
 /// A rate with the burst that Galley allows (docs/behaviour/mcp.md#limits-of-a-source).

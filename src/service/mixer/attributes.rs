@@ -77,6 +77,16 @@ impl<'r> Decoder<'r> {
         })
     }
 
+    /// Returns the names of attributes that are not declared, sorted.
+    pub(super) fn undeclared(&self, attributes: &CompressedAttributes) -> BTreeSet<&str> {
+        let maps = attributes.strings.keys().chain(attributes.string_maps.keys());
+        let numbers =
+            attributes.int64s.keys().chain(attributes.doubles.keys()).chain(attributes.bools.keys());
+        let times = attributes.timestamps.keys().chain(attributes.durations.keys());
+        let names = maps.chain(numbers).chain(times).chain(attributes.bytes.keys());
+        names.filter(|name| self.slot(**name).is_none()).filter_map(|name| self.text(*name)).collect()
+    }
+
     /// Returns the text at an index.
     fn text(&self, index: i32) -> Option<&str> {
         match usize::try_from(index) {

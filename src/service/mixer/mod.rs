@@ -21,16 +21,16 @@ use super::{
 use attributes::{Decoder, DeltaError, update};
 use mixer_adapter_core::framework::{log_limit::FailureLogLimit, status::status_name};
 use mixer_adapter_engine::{
-    Budget, CheckOutcome, LimitError, Mixer, RequestLimits,
+    Budget, CheckOutcome, LimitError, Mixer, RequestLimits, Snapshot,
     attribute::Bag,
     dictionary::WORDS,
     dispatch::{DispatchError, QuotaRequest, Report, Request},
     proto::istio::mixer::v1::{
-        CheckRequest, CheckResponse, ReportRequest, ReportResponse,
+        CheckRequest, CheckResponse, CompressedAttributes, ReportRequest, ReportResponse,
         check_response::{PreconditionResult, QuotaResult},
         report_request::RepeatedAttributesSemantics,
     },
-    trace::Trace,
+    trace::{Step, Trace},
 };
 use mixer_adapter_host::handler::Caller;
 use pace::Pace;
@@ -162,13 +162,31 @@ async fn traced_check(
     if let Some(attributes) = attributes {
         decoder.read(attributes, &mut bag, &mut budget).map_err(|error| over_limit(mixer, error))?;
     }
+    let unread = match attributes.filter(|_| trace.is_some()) {
+        Some(attributes) => undeclared(&decoder, attributes, &snapshot),
+        None => Vec::new(),
+    };
     let mut request = Request::new(&snapshot, bag, caller.clone(), trace.is_some()).with_budget(budget);
     let answer = answer(mixer, &mut request, &asked, known_words, Pace::new(caller.deadline)).await;
     mixer.counts().condition_errors(request.condition_errors());
+    mixer.counts().unknown_quotas(request.unknown_quotas());
     if let Some(trace) = trace {
         *trace = request.into_trace().unwrap_or_default();
+        trace.steps.splice(..0, unread);
     }
     answer
+}
+
+/// Maximum number of attributes of one request of which an explanation says that they are not declared.
+const MAX_UNDECLARED: usize = 20;
+
+fn undeclared(decoder: &Decoder<'_>, attributes: &CompressedAttributes, snapshot: &Snapshot) -> Vec<Step> {
+    let names = decoder.undeclared(attributes).into_iter().take(MAX_UNDECLARED);
+    let steps = names.map(|name| Step::UndeclaredAttribute {
+        attribute: name.to_owned(),
+        similar: snapshot.vocabulary().similar(name).map(str::to_owned),
+    });
+    steps.collect()
 }
 
 async fn answer(
@@ -291,11 +309,16 @@ async fn traced_report(
         }
         let Some(bag) = (if delta { state.clone() } else { state.take() }) else { continue };
         let is_traced = trace.is_some() && index < TRACED_REQUESTS;
+        let unread = match is_traced {
+            true => undeclared(decoder, attributes, &snapshot),
+            false => Vec::new(),
+        };
         let mut request = Request::new(&snapshot, bag, caller.clone(), is_traced).with_budget(budget);
         report.add(&mut request).await.map_err(|error| over_limit(mixer, error))?;
         budget = request.budget();
         mixer.counts().condition_errors(request.condition_errors());
-        if let (Some(trace), Some(request)) = (trace.as_deref_mut(), request.into_trace()) {
+        if let (Some(trace), Some(mut request)) = (trace.as_deref_mut(), request.into_trace()) {
+            request.steps.splice(..0, unread);
             trace.add_request(index + 1, request);
         }
         pace.step(budget.bytes() - before).await?;

@@ -71,6 +71,25 @@ pub(super) fn encode(types: &Types, change: &crate::Change) -> (Change, Vec<crat
     (change, faults)
 }
 
+/// Returns the faults of resources that are not Mixer's own, for which they cannot be served to other programs: those of Envoy, for
+/// example.
+pub fn check(types: &Types, resources: &[crate::Resource]) -> Vec<crate::Fault> {
+    let mut faults = Vec::new();
+    let mut names = BTreeMap::new();
+    for resource in resources.iter().filter(|resource| resource.role().is_none()) {
+        if let Some(first) = names.insert((&resource.collection, &resource.name), &resource.origin) {
+            faults.push(resource.error("", format!("is given twice; the first is at {first}")));
+            names.insert((&resource.collection, &resource.name), first);
+            continue;
+        }
+        match encode_resource(types, resource) {
+            Ok((_, deprecated)) => faults.extend(deprecated.iter().map(|finding| finding.of(resource, ""))),
+            Err(fault) => faults.push(fault),
+        }
+    }
+    faults
+}
+
 fn encode_resource(
     types: &Types,
     resource: &crate::Resource,

@@ -21,6 +21,7 @@ pub mod source;
 
 pub use body::BodyError;
 pub use change::Change;
+pub use convert::check;
 pub(crate) use listen::Admission;
 pub use listen::{ServiceOptions, listen};
 pub use mixer_adapter_net::Listener;

@@ -109,6 +109,23 @@ impl Vocabulary {
         }
     }
 
+    /// Returns the declared attribute whose name is most similar to `name`, if any is: one with a few other letters, or one that ends
+    /// with it, such as `request.path` for `path`.
+    pub fn similar(&self, name: &str) -> Option<&str> {
+        let names = || self.iter().map(|declaration| &**declaration.name);
+        let close = |candidate: &&str| candidate.len().abs_diff(name.len()) <= 2;
+        let typo = names().filter(close).filter_map(|candidate| {
+            let distance = distance(name, candidate);
+            (distance <= 2 && distance * 3 <= name.len()).then_some((distance, candidate))
+        });
+        let ends = |candidate: &&str| {
+            candidate.strip_suffix(name).is_some_and(|prefix| prefix.ends_with('.')) && !name.is_empty()
+        };
+        // Attributes of the request are what is meant most often.
+        let rank = |candidate: &&str| (!candidate.starts_with("request."), candidate.len());
+        typo.min().map(|(_, found)| found).or_else(|| names().filter(ends).min_by_key(rank))
+    }
+
     /// Iterates over all attributes by slot.
     pub fn iter(&self) -> impl Iterator<Item = Declaration<'_>> {
         (0..self.len() as u32).filter_map(|slot| self.at(slot))
@@ -140,10 +157,46 @@ impl Vocabulary {
     }
 }
 
+/// The longest name that others are compared with.
+const MAX_COMPARED: usize = 256;
+
+/// The Levenshtein distance in bytes.
+fn distance(a: &str, b: &str) -> usize {
+    if a.len() > MAX_COMPARED {
+        return usize::MAX / 3;
+    }
+    let mut row: Vec<usize> = (0..=b.len()).collect();
+    for (i, x) in a.bytes().enumerate() {
+        let mut diagonal = std::mem::replace(&mut row[0], i + 1);
+        for (j, y) in b.bytes().enumerate() {
+            let replaced = diagonal + usize::from(x != y);
+            diagonal = row[j + 1];
+            row[j + 1] = replaced.min(row[j] + 1).min(diagonal + 1);
+        }
+    }
+    row[b.len()]
+}
+
 #[cfg(test)]
 #[allow(clippy::unwrap_used)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_similar_attribute_has_other_letters_or_ends_with_the_name() {
+        let mut vocabulary = Vocabulary::new();
+        vocabulary.declare_standard();
+        for (name, similar) in [
+            ("request.paht", Some("request.path")),
+            ("path", Some("request.path")),
+            ("headers", Some("request.headers")),
+            ("code", Some("response.code")),
+            ("my.own.attribute", None),
+            ("", None),
+        ] {
+            assert_eq!(vocabulary.similar(name), similar, "{name}");
+        }
+    }
 
     #[test]
     fn the_first_of_two_types_remains_and_the_error_names_both() {

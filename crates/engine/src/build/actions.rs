@@ -4,6 +4,7 @@ use std::sync::Arc;
 
 use super::{
     caching::cache_policy,
+    faults::{of_compilation, of_expression},
     handlers::Handlers,
     headers::{HeaderSpec, operations},
     index::{language, of_kind, resolve},
@@ -95,6 +96,7 @@ fn rule(
         return None;
     }
     if let Some(expression) = &expression {
+        faults.extend(of_expression(resource, "match", &condition, expression));
         warn_of_condition(resource, expression, &actions, faults);
     }
     let (language, caching) = (language(resource), cache_policy(resource, faults));
@@ -121,8 +123,6 @@ fn warn_of_condition(
     actions: &[ActionSpec],
     faults: &mut Vec<Fault>,
 ) {
-    faults
-        .extend(condition.unused_fallbacks().iter().map(|idle| resource.warning("match", idle.to_string())));
     let checks = actions.iter().flat_map(|action| &action.instances).any(InstanceSpec::is_check);
     let of_the_caller = |name: &&str| OF_THE_CALLER.iter().any(|prefix| name.starts_with(prefix));
     let missing: Vec<&str> =
@@ -152,7 +152,7 @@ fn compile_condition(
             None
         }
         Err(error) => {
-            faults.push(resource.error("match", format!("{error}\n{}", error.render(text))));
+            faults.extend(of_compilation(resource, "match", text, &error));
             None
         }
     }

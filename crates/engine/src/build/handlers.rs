@@ -24,7 +24,7 @@ use mixer_adapter_core::{
     framework::{
         digest::Digest,
         dynamic::DynamicTemplate,
-        json::{read_json, read_json_leniently},
+        json::{read_json_all, read_json_leniently},
     },
     proto::Any,
 };
@@ -101,7 +101,7 @@ pub(super) fn read(set: &ConfigSet, adapters: &Adapters, host: &Host, faults: &m
             Ok(handler) => {
                 handlers.insert(resource.name.clone(), handler);
             }
-            Err(fault) => faults.push(*fault),
+            Err(found) => faults.extend(found),
         }
     }
     handlers
@@ -114,28 +114,31 @@ fn handler(
     adapters: &Adapters,
     host: &Host,
     faults: &mut Vec<Fault>,
-) -> Result<ResolvedHandler, Box<Fault>> {
+) -> Result<ResolvedHandler, Vec<Fault>> {
     let params = spec.params.clone().unwrap_or_default();
     let reference = match &spec.adapter {
         Target::Compiled(adapter) => return in_process(resource, adapter, params, host, faults),
         Target::Resource(reference) => reference,
     };
     let (_, adapter) = resolve(set, &Kind::Adapter, reference, resource.name.namespace(), adapters)
-        .map_err(|why| resource.error("adapter", why))?;
+        .map_err(|why| vec![resource.error("adapter", why)])?;
     let connection = spec.connection.clone().unwrap_or_default();
+    let mut wrong = Vec::new();
     if connection.address.is_empty() {
-        return Err(resource
-            .error("connection.address", "a handler elsewhere needs an address, host:port")
-            .into());
+        wrong.push(resource.error("connection.address", "a handler elsewhere needs an address, host:port"));
     }
     // As in Mixer, params for an adapter without a configuration message are ignored.
     let adapter_config = match &adapter.params {
         None => None,
         Some(message) => {
-            let value = self::params(resource, message, params, faults)?;
-            Some(Any { type_url: format!("type.googleapis.com/{}", message.full_name()), value })
+            let value = self::params(resource, message, params, faults).map_err(|found| wrong.extend(found));
+            let type_url = format!("type.googleapis.com/{}", message.full_name());
+            value.ok().map(|value| Any { type_url, value })
         }
     };
+    if !wrong.is_empty() {
+        return Err(wrong);
+    }
     let backend = BackendSpec::Remote {
         connection: Box::new(connection),
         adapter_config,
@@ -154,9 +157,11 @@ fn params(
     message: &MessageDescriptor,
     params: Map<String, Json>,
     faults: &mut Vec<Fault>,
-) -> Result<Bytes, Box<Fault>> {
-    let read = read_json(message, Json::Object(params))
-        .map_err(|error| resource.error(&join("params", &error.field), error.reason))?;
+) -> Result<Bytes, Vec<Fault>> {
+    let read = read_json_all(message, Json::Object(params)).map_err(|errors| -> Vec<Fault> {
+        let faults = errors.into_iter();
+        faults.map(|error| resource.error(&join("params", &error.field), error.reason)).collect()
+    })?;
     faults.extend(findings(&read).iter().map(|finding| finding.of(resource, "params")));
     Ok(read.encode_to_vec().into())
 }
@@ -169,7 +174,7 @@ fn compiled_params(
     params: Map<String, Json>,
     faults: &mut Vec<Fault>,
 ) -> Bytes {
-    self::params(resource, message, params.clone(), faults).unwrap_or_else(|mut fault| {
+    self::params(resource, message, params.clone(), faults).unwrap_or_else(|mut found| {
         let kept = read_json_leniently(message, Json::Object(params));
         let names: Vec<String> = kept.fields().map(|(field, _)| field.name().to_owned()).collect();
         let of_them = match names.is_empty() {
@@ -178,8 +183,10 @@ fn compiled_params(
                 format!("what could be read of {}, and the defaults of all other fields", names.join(", "))
             }
         };
-        fault.reason = format!("{}; with --lenient the handler has {of_them}", fault.reason).into();
-        faults.push(*fault);
+        if let Some(last) = found.last_mut() {
+            last.reason = format!("{}; with --lenient the handler has {of_them}", last.reason).into();
+        }
+        faults.extend(found);
         kept.encode_to_vec().into()
     })
 }
@@ -190,18 +197,18 @@ fn in_process(
     params: Map<String, Json>,
     host: &Host,
     faults: &mut Vec<Fault>,
-) -> Result<ResolvedHandler, Box<Fault>> {
+) -> Result<ResolvedHandler, Vec<Fault>> {
     let Some(adapter) = host.adapters().find(adapter) else {
         let known: Vec<&str> = host.adapters().iter().map(|adapter| adapter.name).collect();
         let reason =
             format!("there is no adapter {adapter:?} in this process; there are {}", known.join(", "));
-        return Err(resource.error("compiled_adapter", reason).into());
+        return Err(vec![resource.error("compiled_adapter", reason)]);
     };
     let config = compiled_params(resource, &adapter.config, params, faults);
     let config = host
         .handlers()
         .canonical(adapter, config)
-        .map_err(|error| resource.error("params", error.to_string()))?;
+        .map_err(|error| vec![resource.error("params", error.to_string())])?;
     let backend = BackendSpec::InProcess { adapter: adapter.clone(), config };
     Ok(ResolvedHandler {
         resource: resource.clone(),
@@ -210,8 +217,11 @@ fn in_process(
     })
 }
 
-/// Returns the handlers that rules use, each with the instances of its calls.
-pub(super) fn in_use(handlers: Handlers, rules: &[RuleSpec]) -> Vec<Arc<HandlerSpec>> {
+/// Returns the handlers that rules use, each with the instances of its calls, and those that no rule uses.
+pub(super) fn by_use(
+    handlers: Handlers,
+    rules: &[RuleSpec],
+) -> (Vec<Arc<HandlerSpec>>, Vec<Arc<HandlerSpec>>) {
     let mut instances: BTreeMap<&ResourceName, BTreeMap<String, (String, Any)>> = BTreeMap::new();
     for action in rules.iter().flat_map(|rule| &rule.actions) {
         let of_handler = instances.entry(&action.handler).or_default();
@@ -228,16 +238,11 @@ pub(super) fn in_use(handlers: Handlers, rules: &[RuleSpec]) -> Vec<Arc<HandlerS
             );
         }
     }
-    let used = handlers.into_iter().filter_map(|(name, configured)| {
-        let instances = instances.get(&name)?.clone();
-        Some(Arc::new(HandlerSpec {
-            name,
-            backend: configured.backend,
-            instances,
-            resource: configured.resource,
-        }))
+    let specs = handlers.into_iter().map(|(name, configured)| {
+        let instances = instances.get(&name).cloned().unwrap_or_default();
+        Arc::new(HandlerSpec { name, backend: configured.backend, instances, resource: configured.resource })
     });
-    used.collect()
+    specs.partition(|spec| !spec.instances.is_empty())
 }
 
 /// Has adapters of this process validate configuration and instances. Returns the handlers that pass.

@@ -2,7 +2,11 @@
 
 use std::sync::Arc;
 
-use super::{actions::ActionSpec, index::language};
+use super::{
+    actions::ActionSpec,
+    faults::{of_compilation, of_expression},
+    index::language,
+};
 use crate::{
     attribute::Vocabulary, expression::Expression, output::Outputs,
     proto::istio::mixer::v1::header_operation::Operation, rules::HeaderTemplate,
@@ -49,11 +53,10 @@ pub(super) fn operations(
         }
     }
     let compile = |field: &str, templates: &[HeaderOperationTemplate], faults: &mut Vec<Fault>| {
-        let compiled = templates
-            .iter()
-            .enumerate()
-            .map(|(index, template)| operation(resource, &format!("{field}[{index}]"), template, &extended));
-        compiled.collect::<Result<Vec<_>, Box<Fault>>>().map_err(|fault| faults.push(*fault)).ok()
+        let compiled = templates.iter().enumerate().map(|(index, template)| {
+            operation(resource, &format!("{field}[{index}]"), template, &extended, faults)
+        });
+        compiled.collect::<Result<Vec<_>, Vec<Fault>>>().map_err(|found| faults.extend(found)).ok()
     };
     let request = compile("request_header_operations", &rule.request_header_operations, faults);
     let response = compile("response_header_operations", &rule.response_header_operations, faults);
@@ -66,16 +69,17 @@ fn operation(
     field: &str,
     template: &HeaderOperationTemplate,
     vocabulary: &Vocabulary,
-) -> Result<HeaderTemplate, Box<Fault>> {
+    faults: &mut Vec<Fault>,
+) -> Result<HeaderTemplate, Vec<Fault>> {
     let operation = match template.operation() {
         Configured::Replace => Operation::Replace,
         Configured::Remove => Operation::Remove,
         Configured::Append => Operation::Append,
     };
     if template.name.is_empty() {
-        return Err(resource
-            .error(&format!("{field}.name"), "an operation needs the name of a header")
-            .into());
+        return Err(vec![
+            resource.error(&format!("{field}.name"), "an operation needs the name of a header"),
+        ]);
     }
     let mut values = Vec::new();
     // Values of a removal are ignored.
@@ -83,12 +87,13 @@ fn operation(
     for (index, text) in texts.iter().enumerate() {
         let field = format!("{field}.values[{index}]");
         let expression = Expression::compile_in(language(resource), text, vocabulary)
-            .map_err(|error| resource.error(&field, format!("{error}\n{}", error.render(text))))?;
+            .map_err(|error| of_compilation(resource, &field, text, &error).collect::<Vec<_>>())?;
+        faults.extend(of_expression(resource, &field, text, &expression));
         // Mixer accepts no other type, even if its values are strings.
         if expression.value_type() != ValueType::String {
             let reason =
                 format!("the expression is of type {}; a header's value is STRING", expression.value_type());
-            return Err(resource.error(&field, reason).into());
+            return Err(vec![resource.error(&field, reason)]);
         }
         values.push(expression);
     }

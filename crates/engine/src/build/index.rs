@@ -14,8 +14,10 @@ pub(super) fn of_kind<'c>(
     for entry in set.of_role(kind) {
         match &entry.spec {
             Ok(spec) => understood.push((&*entry.resource, &**spec)),
-            Err(fault) if faults.contains(fault) => {}
-            Err(fault) => faults.push(fault.clone()),
+            Err(found) => {
+                let new: Vec<_> = found.iter().filter(|fault| !faults.contains(fault)).cloned().collect();
+                faults.extend(new);
+            }
         }
     }
     understood

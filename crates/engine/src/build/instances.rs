@@ -6,13 +6,14 @@ use std::{
 };
 
 use super::{
+    faults::{of_compilation, of_expression},
     index::{language, of_kind, resolve},
     schemas::Templates,
 };
 use crate::{
     attribute::Vocabulary,
     expression::Expression,
-    instance::{Instance, TemplateSource},
+    instance::{Instance, InstanceFault, TemplateSource},
     output::Outputs,
     rules::Bindings,
 };
@@ -54,7 +55,7 @@ pub(super) fn read(
             Ok(compiled) => {
                 instances.insert(resource.name.clone(), compiled);
             }
-            Err(fault) => faults.push(*fault),
+            Err(found) => faults.extend(found),
         }
     }
     instances
@@ -69,11 +70,11 @@ static COMPILED: LazyLock<BTreeMap<&'static str, Arc<DynamicTemplate>>> = LazyLo
     compiled.collect()
 });
 
-fn compiled_template(resource: &Resource, name: &str) -> Result<Arc<DynamicTemplate>, Box<Fault>> {
+fn compiled_template(resource: &Resource, name: &str) -> Result<Arc<DynamicTemplate>, Vec<Fault>> {
     COMPILED.get(name).cloned().ok_or_else(|| {
         let known: Vec<&str> = COMPILED.keys().copied().collect();
         let reason = format!("there is no template {name:?} in this program; there are {}", known.join(", "));
-        resource.error("compiled_template", reason).into()
+        vec![resource.error("compiled_template", reason)]
     })
 }
 
@@ -84,21 +85,22 @@ fn instance(
     templates: &Templates,
     vocabulary: &Arc<Vocabulary>,
     faults: &mut Vec<Fault>,
-) -> Result<InstanceSpec, Box<Fault>> {
+) -> Result<InstanceSpec, Vec<Fault>> {
     let (source, template) = match &spec.template {
         Target::Compiled(name) => (TemplateSource::Compiled, compiled_template(resource, name)?),
         Target::Resource(reference) => {
             let found = resolve(set, &Kind::Template, reference, resource.name.namespace(), templates);
-            (TemplateSource::Resource, found.map_err(|why| resource.error("template", why))?.1.clone())
+            (TemplateSource::Resource, found.map_err(|why| vec![resource.error("template", why)])?.1.clone())
         }
     };
     let params = spec.params.clone().unwrap_or_default();
     let name: Arc<str> = resource.name.to_string().into();
     let instance = Instance::compile(name, source, template.clone(), params, vocabulary, language(resource))
-        .map_err(|error| resource.error(&format!("params.{}", error.field), error.reason))?;
-    for (path, expression) in instance.expressions() {
-        let idle = expression.unused_fallbacks().iter();
-        faults.extend(idle.map(|idle| resource.warning(&format!("params.{path}"), idle.to_string())));
+        .map_err(|faults| {
+            faults.iter().flat_map(|fault| param_faults(resource, fault)).collect::<Vec<_>>()
+        })?;
+    for (path, text, expression) in instance.expressions() {
+        faults.extend(of_expression(resource, &format!("params.{path}"), text, expression));
     }
     let bindings = match (template.variety(), template.output()) {
         (Variety::AttributeGenerator, Some(output)) => {
@@ -107,6 +109,14 @@ fn instance(
         _ => None,
     };
     Ok(InstanceSpec { instance: Arc::new(instance), bindings })
+}
+
+fn param_faults(resource: &Resource, fault: &InstanceFault) -> Vec<Fault> {
+    let field = format!("params.{}", fault.field);
+    match &fault.expression {
+        Some((text, error)) => of_compilation(resource, &field, text, error).collect(),
+        None => vec![resource.error(&field, fault.reason.as_str())],
+    }
 }
 
 /// Compiles the bindings. As in Mixer, one that does not compile is dropped; it is a fault nevertheless.
@@ -128,7 +138,7 @@ fn bindings(
             continue;
         };
         match Expression::compile_in(language(resource), text, &extended) {
-            Err(error) => faults.push(resource.error(&field, format!("{error}\n{}", error.render(text)))),
+            Err(error) => faults.extend(of_compilation(resource, &field, text, &error)),
             Ok(expression) if expression.value_type() != declared.value_type => {
                 let reason = format!(
                     "the expression is of type {}; the attribute is {}",
@@ -137,7 +147,10 @@ fn bindings(
                 );
                 faults.push(resource.error(&field, reason));
             }
-            Ok(expression) => attributes.push((declared.slot, declared.name.clone(), expression)),
+            Ok(expression) => {
+                faults.extend(of_expression(resource, &field, text, &expression));
+                attributes.push((declared.slot, declared.name.clone(), expression));
+            }
         }
     }
     Bindings { vocabulary: extended, outputs, attributes }

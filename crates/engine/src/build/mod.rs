@@ -6,17 +6,21 @@
 mod actions;
 mod assemble;
 mod caching;
+mod faults;
 mod handlers;
 mod headers;
 mod index;
 mod instances;
 mod open;
 mod schemas;
+mod usage;
 
 use std::sync::Arc;
 
 pub use handlers::{BackendSpec, HandlerSpec};
 pub use open::{BoxBackend, Connect, Connector};
+pub use schemas::standard as standard_vocabulary;
+pub use usage::unused;
 
 use super::{
     attribute::Vocabulary,
@@ -86,7 +90,7 @@ impl FieldPolicy {
     /// Applies the policy to faults; returns whether one of them rejects the configuration.
     fn judge(self, faults: &mut Vec<Fault>) -> bool {
         let of = |topic| match topic {
-            Topic::Configuration => None,
+            Topic::Configuration | Topic::InvalidConstant => None,
             Topic::UnknownField => Some(self.unknown),
             Topic::DeprecatedField => Some(self.deprecated),
         };
@@ -122,7 +126,9 @@ impl SnapshotBuilder {
         let is_quota =
             |name: &ResourceName| instances.get(name).is_some_and(instances::InstanceSpec::is_quota);
         faults.extend(lint(set, is_quota));
-        let handlers = handlers::validate(handlers::in_use(handlers, &rules), host, &mut faults);
+        let (used, unused) = handlers::by_use(handlers, &rules);
+        handlers::validate(unused, host, &mut faults);
+        let handlers = handlers::validate(used, host, &mut faults);
         Self { vocabulary, handlers, rules, faults }
     }
 
@@ -141,6 +147,11 @@ impl SnapshotBuilder {
     ) -> Result<(Snapshot, Vec<Fault>), Vec<Fault>> {
         let mut faults = self.faults;
         let refused = options.fields.judge(&mut faults);
+        if options.lenient {
+            // As in Mixer, such a constant is an error of the requests that need it.
+            let constants = faults.iter_mut().filter(|fault| fault.topic == Topic::InvalidConstant);
+            constants.for_each(|fault| fault.severity = Severity::Warning);
+        }
         if refused || (!options.lenient && faults.iter().any(Fault::is_error)) {
             return Err(faults);
         }

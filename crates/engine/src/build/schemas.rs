@@ -43,6 +43,11 @@ const ENVOY: [(&str, ValueType); 6] = [
 
 const IDENTITY: [&str; 3] = ["context.reporter.kind", "destination.namespace", "source.namespace"];
 
+/// Returns the attributes that are declared without any attribute manifest.
+pub fn standard() -> Vocabulary {
+    vocabulary(&ConfigSet::default(), &mut Vec::new())
+}
+
 /// Merges the attributes of all manifests into a vocabulary; without any manifest, returns the standard one.
 pub(super) fn vocabulary(set: &ConfigSet, faults: &mut Vec<Fault>) -> Vocabulary {
     let mut vocabulary = Vocabulary::new();

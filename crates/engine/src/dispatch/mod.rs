@@ -14,7 +14,7 @@ mod report;
 
 pub use super::{
     answer::CheckAnswer,
-    policy::{FailurePolicy, OnFailure},
+    policy::{FailurePolicy, OnFailure, OnUnknownQuota},
 };
 pub use cached::CacheUse;
 pub use failure_texts::FailureTexts;
@@ -49,6 +49,7 @@ pub struct Request<'s> {
     condition_errors: u64,
     /// Whether a failure was ignored, as the policy wants it.
     pub(crate) has_ignored_failure: bool,
+    unknown_quotas: u64,
     budget: Budget,
     evaluation: Evaluation,
     cache_use: Option<CacheUse>,
@@ -105,6 +106,7 @@ impl<'s> Request<'s> {
             is_strict: false,
             condition_errors: 0,
             has_ignored_failure: false,
+            unknown_quotas: 0,
             budget: Budget::default(),
             evaluation: Evaluation::default(),
             cache_use: None,
@@ -153,6 +155,11 @@ impl<'s> Request<'s> {
     /// How the cache was used for the answer; `None` without a cache.
     pub fn cache_use(&self) -> Option<&CacheUse> {
         self.cache_use.as_ref()
+    }
+
+    /// Number of quota requests for which no rule has a quota.
+    pub fn unknown_quotas(&self) -> u64 {
+        self.unknown_quotas
     }
 
     /// Takes the trace, if the request is traced.

@@ -1,5 +1,7 @@
 //! Quota allocation after an allowed check (docs/behaviour/dispatch.md#quota).
 
+use std::collections::BTreeSet;
+
 use prost::Message as _;
 
 use super::{
@@ -11,11 +13,11 @@ use super::{
 use crate::{
     handler::QuotaParams,
     limits::LimitError,
-    policy::{FailureEffect, fatal},
+    policy::{FailureEffect, OnUnknownQuota, fatal},
     trace::{Phase, Step},
 };
 use mixer_adapter_core::{
-    framework::log_limit::LogLimit,
+    framework::{log_limit::LogLimit, suggest::suggest},
     proto::{QuotaResult, istio::mixer::adapter::model::v1beta1::quota_result::Limit},
 };
 
@@ -46,7 +48,8 @@ pub struct QuotaAnswer {
 pub struct Allocation {
     /// The grant.
     pub answer: QuotaAnswer,
-    /// Whether a quota is configured and its rule matches. If not, the amount is granted in full.
+    /// Whether a quota is configured and its rule matches, or the policy denies those that are not configured. If not, the amount is
+    /// granted in full.
     pub matched: bool,
     /// The state of the limit, if the adapter reports it.
     pub limit: Option<Limit>,
@@ -101,12 +104,14 @@ impl<'s> Request<'s> {
         let in_full = QuotaAnswer { granted: request.amount, valid_duration: DEFAULT_DURATION };
         let mut answer: Option<QuotaAnswer> = None;
         let mut found = false;
+        let mut names: BTreeSet<&'s str> = BTreeSet::new();
         let mut planned: Vec<PlannedCall<'s>> = Vec::new();
         let mut conditions = Conditions::of(snapshot.quotas.of(&self.namespace));
         let mut planner = self.planner(false);
         for conditions in &mut conditions {
             let asked_for = |entry: &'s crate::rules::Entry, matched: bool| {
                 let asked_for = entry.short_name().eq_ignore_ascii_case(request.name);
+                names.insert(entry.short_name());
                 found |= asked_for;
                 if asked_for && !matched {
                     answer = Some(in_full);
@@ -119,9 +124,17 @@ impl<'s> Request<'s> {
             answer = Some(in_full);
         }
         let mut failures = std::mem::take(&mut planner.failures);
+        let is_denied = !found && self.policy.unknown_quota == OnUnknownQuota::Deny;
         if !found {
-            tracing::debug!(quota = request.name, "a quota that is not configured is granted in full");
-            answer = Some(in_full);
+            self.unknown_quotas += 1;
+            let granted = if is_denied { QuotaAnswer { granted: 0, ..in_full } } else { in_full };
+            tracing::debug!(quota = request.name, granted = granted.granted, "no rule has this quota");
+            answer = Some(granted);
+            if let Some(trace) = &mut self.trace {
+                let similar = suggest(request.name, names).map(str::to_owned);
+                let quota = request.name.to_owned();
+                trace.steps.push(Step::UnknownQuota { quota, similar, granted: !is_denied });
+            }
         }
         let params = QuotaParams {
             name: request.name,
@@ -132,7 +145,7 @@ impl<'s> Request<'s> {
             report_limit: mode.report_limit,
             past_limit: mode.past_limit,
         };
-        let matched = !planned.is_empty();
+        let matched = !planned.is_empty() || is_denied;
         let mut limit = None;
         for answered in call_all(planned, Some(params), &self.caller).await {
             match self.granted(&answered) {

@@ -3,7 +3,8 @@ use std::{fmt, sync::Arc};
 use super::span::{Span, render};
 use mixer_adapter_core::value::ValueType;
 
-/// A compile error: one line as [`Display`](fmt::Display); [`render`](CompileError::render) also shows the source.
+/// A compile error: one line as [`Display`](fmt::Display); [`render`](CompileError::render) also shows the source. Further errors of
+/// the expression come with the first.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("{message}")]
 pub struct CompileError {
@@ -11,7 +12,11 @@ pub struct CompileError {
     span: Span,
     message: String,
     help: Option<String>,
+    further: Vec<CompileError>,
 }
+
+/// Maximum number of errors of one expression that are reported after the first.
+const MAX_FURTHER: usize = 19;
 
 /// The kinds of [`CompileError`]; the recorded cases of Mixer distinguish the same.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -64,7 +69,24 @@ impl CompileErrorKind {
 
 impl CompileError {
     pub(crate) fn new(kind: CompileErrorKind, span: Span, message: impl Into<String>) -> Self {
-        Self { kind, span, message: message.into(), help: None }
+        Self { kind, span, message: message.into(), help: None, further: Vec::new() }
+    }
+
+    /// Returns the first of several errors, with the others; `None` if there are none.
+    pub(crate) fn first_of(errors: Vec<Self>) -> Option<Self> {
+        let mut errors = errors.into_iter();
+        let first = errors.next()?;
+        Some(Self { further: errors.take(MAX_FURTHER).collect(), ..first })
+    }
+
+    /// Iterates over all errors of the expression in the order of the compiler: this one, then further ones.
+    pub fn all(&self) -> impl Iterator<Item = &Self> {
+        std::iter::once(self).chain(&self.further)
+    }
+
+    /// How to correct the expression, if there is a hint.
+    pub fn hint(&self) -> Option<&str> {
+        self.help.as_deref()
     }
 
     pub(crate) fn help(mut self, help: impl Into<String>) -> Self {

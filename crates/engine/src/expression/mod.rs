@@ -26,6 +26,8 @@ pub mod cases;
 mod cel;
 mod code;
 mod compile;
+mod constants;
+mod contradiction;
 mod error;
 mod evaluated;
 mod formats;
@@ -35,6 +37,7 @@ mod nullability;
 mod span;
 mod syntax;
 
+pub(crate) use contradiction::Requirements;
 pub use error::{CompileError, CompileErrorKind, EvalError, EvalErrorKind};
 pub use evaluated::Evaluated;
 pub use nullability::UnusedFallback;
@@ -78,6 +81,7 @@ impl Language {
 pub struct Expression {
     program: Program,
     nullability: Nullability,
+    invalid_constants: Box<[EvalError]>,
 }
 
 #[derive(Debug)]
@@ -92,11 +96,16 @@ impl Expression {
     /// vocabularies that extend it.
     ///
     /// # Errors
-    /// The text is not an expression, uses unknown names or has type errors. The error has the location.
+    /// The text is not an expression, uses unknown names or has type errors. The error has the location, and further errors of
+    /// the expression.
     pub fn compile(text: &str, vocabulary: &Vocabulary) -> Result<Self, CompileError> {
         let ast = syntax::parse(text)?;
-        let program = Program::Cexl(compile::compile(&ast, vocabulary)?);
-        Ok(Self { program, nullability: Nullability::of(&ast, text) })
+        let program = compile::compile(&ast, vocabulary).map_err(|errors| first(errors, text))?;
+        Ok(Self {
+            program: Program::Cexl(program),
+            nullability: Nullability::of(&ast, text),
+            invalid_constants: constants::invalid(&ast),
+        })
     }
 
     /// Compiles an expression in the given language.
@@ -128,6 +137,11 @@ impl Expression {
     /// The operands of `|` that are never used.
     pub fn unused_fallbacks(&self) -> &[UnusedFallback] {
         &self.nullability.unused_fallbacks
+    }
+
+    /// The errors of constants that cannot be evaluated, such as `ip("10.0.0")`. Every evaluation that needs one of them fails.
+    pub fn invalid_constants(&self) -> &[EvalError] {
+        &self.invalid_constants
     }
 
     /// The type of its values. UNSPECIFIED for an expression in CEL whose type attributes do not have or is only known at
@@ -202,8 +216,15 @@ impl Expression {
 #[cfg(feature = "cel")]
 impl From<cel::Program> for Expression {
     fn from(program: cel::Program) -> Self {
-        Self { program: Program::Cel(program), nullability: Nullability::default() }
+        let invalid_constants = program.invalid_constants().into();
+        Self { program: Program::Cel(program), nullability: Nullability::default(), invalid_constants }
     }
+}
+
+fn first(errors: Vec<CompileError>, text: &str) -> CompileError {
+    let whole = Span::new(0, text.len());
+    let unknown = || CompileError::new(CompileErrorKind::Parse, whole, "not a valid expression");
+    CompileError::first_of(errors).unwrap_or_else(unknown)
 }
 
 fn evaluate<'a>(typed: &'a Typed, env: &mut Env<'a, '_>) -> Result<Evaluated<'a>, EvalError> {

@@ -10,7 +10,7 @@ use serde_json::{Map, Value as Json};
 use super::{Constant, Field, Scalar, Source, TemplateSource, Typed, constant, wire};
 use crate::{
     attribute::Vocabulary,
-    expression::{Evaluated, Expression, Language},
+    expression::{CompileError, Evaluated, Expression, Language},
 };
 use mixer_adapter_core::value::{ValueType, parse_duration};
 
@@ -22,6 +22,14 @@ pub(crate) struct InstanceFault {
     pub field: String,
     /// The fault and how to correct it.
     pub reason: String,
+    /// The expression that does not compile, and its error.
+    pub expression: Option<(String, CompileError)>,
+}
+
+impl InstanceFault {
+    pub(super) fn new(path: &str, reason: impl Into<String>) -> Self {
+        Self { field: path.to_owned(), reason: reason.into(), expression: None }
+    }
 }
 
 /// The field for the name in every InstanceMsg.
@@ -32,7 +40,7 @@ pub(super) fn fields(
     message: &MessageDescriptor,
     mut params: Map<String, Json>,
     compiler: &mut Compiler<'_>,
-) -> Result<Vec<Field>, InstanceFault> {
+) -> Result<Vec<Field>, Vec<InstanceFault>> {
     if compiler.source == TemplateSource::Resource {
         // A value of `name` is overridden by the instance's full name.
         params.remove(NAME);
@@ -59,8 +67,9 @@ fn message_fields(
     params: Map<String, Json>,
     path: &str,
     compiler: &mut Compiler<'_>,
-) -> Result<Vec<Field>, InstanceFault> {
+) -> Result<Vec<Field>, Vec<InstanceFault>> {
     let mut fields = Vec::new();
+    let mut faults = Vec::new();
     for (name, json) in params {
         let field = message.get_field_by_name(&name).or_else(|| message.get_field_by_json_name(&name));
         // The name of an instance is not a parameter.
@@ -73,11 +82,16 @@ fn message_fields(
             } else {
                 format!("known are: {}", known.join(", "))
             };
-            return Err(fault(&join(path, &name), format!("no such field in the template; {known}")));
+            faults.extend(fault(&join(path, &name), format!("no such field in the template; {known}")));
+            continue;
         };
         if !json.is_null() {
-            compile_field(&field, json, &join(path, field.name()), compiler, &mut fields)?;
+            let compiled = compile_field(&field, json, &join(path, field.name()), compiler, &mut fields);
+            faults.extend(compiled.err().into_iter().flatten());
         }
+    }
+    if !faults.is_empty() {
+        return Err(faults);
     }
     // By field number, regardless of the order in the file.
     fields.sort_by_key(number);
@@ -90,7 +104,7 @@ fn compile_field(
     path: &str,
     compiler: &mut Compiler<'_>,
     fields: &mut Vec<Field>,
-) -> Result<(), InstanceFault> {
+) -> Result<(), Vec<InstanceFault>> {
     let number = field.number();
     if field.is_map() {
         let Json::Object(entries) = json else {
@@ -98,19 +112,26 @@ fn compile_field(
         };
         let Kind::Message(entry) = field.kind() else { return Ok(()) };
         let value = entry.map_entry_value_field();
+        let mut faults = Vec::new();
         for (key, json) in entries {
             let mut content = vec![Field::Constant(Vec::new())];
             if let Field::Constant(bytes) = &mut content[0] {
                 wire::bytes(1, key.as_bytes(), bytes);
             }
             let path = format!("{path}[{key:?}]");
-            let value = compile_one(2, &value.kind(), json, &path, compiler)?;
-            content.push(value.ok_or_else(|| {
-                fault(&path, "an entry cannot be empty; leave it out, or write an empty text as \"\\\"\\\"\"")
-            })?);
-            fields.push(Field::Message(number, content));
+            match compile_one(2, &value.kind(), json, &path, compiler) {
+                Ok(Some(value)) => {
+                    content.push(value);
+                    fields.push(Field::Message(number, content));
+                }
+                Ok(None) => faults.extend(fault(
+                    &path,
+                    "an entry cannot be empty; leave it out, or write an empty text as \"\\\"\\\"\"",
+                )),
+                Err(found) => faults.extend(found),
+            }
         }
-        return Ok(());
+        return if faults.is_empty() { Ok(()) } else { Err(faults) };
     }
     if field.is_list() {
         let Json::Array(items) = json else {
@@ -143,7 +164,7 @@ fn compile_one(
     json: Json,
     path: &str,
     compiler: &mut Compiler<'_>,
-) -> Result<Option<Field>, InstanceFault> {
+) -> Result<Option<Field>, Vec<InstanceFault>> {
     let leaf = match kind {
         Kind::Message(message) => match typed(message) {
             Some(typed) => Leaf::Typed(typed),
@@ -184,7 +205,7 @@ fn compile_expression(
     text: String,
     path: &str,
     compiler: &mut Compiler<'_>,
-) -> Result<Field, InstanceFault> {
+) -> Result<Field, Vec<InstanceFault>> {
     let expression = compiler.expression(&text, path)?;
     let actual = expression.value_type();
     let wanted = match &leaf {
@@ -235,7 +256,7 @@ fn compile_typed(
     json: Json,
     path: &str,
     compiler: &mut Compiler<'_>,
-) -> Result<Field, InstanceFault> {
+) -> Result<Field, Vec<InstanceFault>> {
     let text = match (typed, json) {
         // Params are a Struct, in which every number is a double.
         (Typed::Value, Json::Number(number_value)) => {
@@ -266,7 +287,7 @@ fn compile_typed(
 
 /// Parses a quoted constant, whose text between the quotes is taken literally. Mixer writes it unchecked into any of
 /// these messages, which corrupts all but those of strings; here it must be a valid constant of the field's type.
-fn typed_constant(number: u32, typed: Typed, literal: &str, path: &str) -> Result<Field, InstanceFault> {
+fn typed_constant(number: u32, typed: Typed, literal: &str, path: &str) -> Result<Field, Vec<InstanceFault>> {
     const SECOND: i64 = 1_000_000_000;
     let wrong = |example: &str| fault(path, format!("{literal:?} is none; write it like {example}"));
     Ok(match typed {
@@ -308,7 +329,7 @@ fn message_field(number: u32, content: impl FnOnce(&mut Vec<u8>)) -> Vec<u8> {
     field
 }
 
-fn scalar(kind: &Kind, path: &str) -> Result<Scalar, InstanceFault> {
+fn scalar(kind: &Kind, path: &str) -> Result<Scalar, Vec<InstanceFault>> {
     Ok(match kind {
         Kind::String => Scalar::String,
         Kind::Int64 | Kind::Uint64 => Scalar::Int64,
@@ -334,7 +355,7 @@ fn compile_scalar(
     json: Json,
     path: &str,
     compiler: &mut Compiler<'_>,
-) -> Result<Field, InstanceFault> {
+) -> Result<Field, Vec<InstanceFault>> {
     let expected = |what: &str| fault(path, format!("expected {what} or an expression"));
     let text = match (&scalar, json) {
         (_, Json::String(text)) => text,
@@ -406,9 +427,12 @@ fn whole(number: &serde_json::Number) -> Option<i64> {
 }
 
 impl Compiler<'_> {
-    fn expression(&self, text: &str, path: &str) -> Result<Expression, InstanceFault> {
-        Expression::compile_in(self.language, text, self.vocabulary)
-            .map_err(|error| fault(path, format!("{}\n{}", error, error.render(text))))
+    fn expression(&self, text: &str, path: &str) -> Result<Expression, Vec<InstanceFault>> {
+        Expression::compile_in(self.language, text, self.vocabulary).map_err(|error| {
+            let reason = error.to_string();
+            let expression = Some((text.to_owned(), error));
+            vec![InstanceFault { field: path.to_owned(), reason, expression }]
+        })
     }
 
     /// Returns whether a STRING_MAP can be stored in a `Value`: the message for out-of-process adapters has no such
@@ -447,7 +471,7 @@ fn number(field: &Field) -> u32 {
     }
 }
 
-fn wrong_type(path: &str, wanted: ValueType, expression: &Expression, text: &str) -> InstanceFault {
+fn wrong_type(path: &str, wanted: ValueType, expression: &Expression, text: &str) -> Vec<InstanceFault> {
     let actual = expression.value_type();
     let advice = match (wanted, expression.constant()) {
         (ValueType::String, Some(Evaluated::Duration(_))) => concatenation(text).map(|concatenation| {
@@ -487,8 +511,8 @@ fn example(value_type: ValueType) -> &'static str {
     }
 }
 
-fn fault(path: &str, reason: impl Into<String>) -> InstanceFault {
-    InstanceFault { field: path.to_owned(), reason: reason.into() }
+fn fault(path: &str, reason: impl Into<String>) -> Vec<InstanceFault> {
+    vec![InstanceFault::new(path, reason)]
 }
 
 fn join(path: &str, name: &str) -> String {

@@ -88,7 +88,7 @@ enum Typed {
 }
 
 impl Instance {
-    /// Compiles the params of an instance.
+    /// Compiles the params of an instance, or returns all their faults.
     pub(crate) fn compile(
         name: Arc<str>,
         source: TemplateSource,
@@ -96,15 +96,15 @@ impl Instance {
         params: serde_json::Map<String, serde_json::Value>,
         vocabulary: &Vocabulary,
         language: Language,
-    ) -> Result<Self, InstanceFault> {
+    ) -> Result<Self, Vec<InstanceFault>> {
         let mut compiler = compile::Compiler { vocabulary, language, source, constants: Vec::new() };
         let fields = compile::fields(&name, template.instance(), params, &mut compiler)?;
         Ok(Self { name, template, fields, constants: compiler.constants })
     }
 
-    /// Iterates over the expressions that are not constant with their fields, such as `dimensions["code"]`.
-    pub(crate) fn expressions(&self) -> impl Iterator<Item = (&str, &Expression)> {
-        self.sources().into_iter().map(|source| (&*source.path, &source.expression))
+    /// Iterates over the expressions that are not constant with their fields, such as `dimensions["code"]`, and their sources.
+    pub(crate) fn expressions(&self) -> impl Iterator<Item = (&str, &str, &Expression)> {
+        self.sources().into_iter().map(|source| (&*source.path, &*source.text, &source.expression))
     }
 
     fn sources(&self) -> Vec<&Source> {

@@ -16,7 +16,7 @@ fn compile(source: TemplateSource, template: &str, params: Json) -> Result<(Inst
     let template = Arc::new(DynamicTemplate::new(&DescriptorSet::decode(*descriptor).unwrap()).unwrap());
     let Json::Object(params) = params else { panic!("params are an object") };
     let instance = Instance::compile("i".into(), source, template, params, &vocabulary, Language::Cexl)
-        .map_err(|fault| fault.to_string())?;
+        .map_err(|faults| faults.iter().map(ToString::to_string).collect::<Vec<_>>().join("\n"))?;
     let mut bag = Bag::new(Arc::new(vocabulary));
     bag.insert("s", "x");
     bag.insert("i", 7);

@@ -7,6 +7,8 @@ mod attribute_values;
 
 mod lenient;
 
+use std::collections::HashSet;
+
 use prost::{Message as _, bytes::Bytes};
 use prost_reflect::{Cardinality, DynamicMessage, EnumDescriptor, FieldDescriptor, Kind, MessageDescriptor};
 use serde_json::{Map, Number, Value as Json};
@@ -41,6 +43,27 @@ impl JsonError {
     }
 }
 
+/// Maximum number of faults of one message that are reported.
+const MAX_ERRORS: usize = 100;
+
+/// Part of a message, or all its faults.
+type Read = Result<Json, Vec<JsonError>>;
+
+fn error_at<T>(path: &str, reason: impl Into<String>) -> Result<T, Vec<JsonError>> {
+    Err(vec![JsonError::at(path, reason)])
+}
+
+/// Collects all parts, or the faults of all of them.
+fn collect<T, C: FromIterator<T>>(
+    parts: impl Iterator<Item = Result<T, Vec<JsonError>>>,
+) -> Result<C, Vec<JsonError>> {
+    let mut errors = Vec::new();
+    let parts = parts.filter_map(|part| part.map_err(|found| errors.extend(found)).ok());
+    let collected: C = parts.collect();
+    errors.truncate(MAX_ERRORS);
+    if errors.is_empty() { Ok(collected) } else { Err(errors) }
+}
+
 /// Same as [`read_json`], but returns the encoded message.
 pub fn read_params(message: &MessageDescriptor, json: Json) -> Result<Bytes, JsonError> {
     read_json(message, json).map(|message| message.encode_to_vec().into())
@@ -54,7 +77,29 @@ pub fn read_params(message: &MessageDescriptor, json: Json) -> Result<Bytes, Jso
 /// # Errors
 /// The first fault, with the path of its field.
 pub fn read_json(message: &MessageDescriptor, json: Json) -> Result<DynamicMessage, JsonError> {
+    read_json_all(message, json).map_err(|mut errors| errors.swap_remove(0))
+}
+
+/// Same as [`read_json`], but returns all faults.
+///
+/// # Errors
+/// At least one fault, in the order of the fields.
+pub fn read_json_all(message: &MessageDescriptor, json: Json) -> Result<DynamicMessage, Vec<JsonError>> {
     let json = read_message(message, json, "")?;
+    deserialize(message, json.clone()).map_err(|error| {
+        // Values that are only read by the message, such as numbers out of range: each field for itself.
+        let fields = json.as_object().into_iter().flatten();
+        let alone = fields.map(|(name, value)| Json::Object(Map::from_iter([(name.clone(), value.clone())])));
+        let mut errors: Vec<JsonError> =
+            alone.filter_map(|field| deserialize(message, field).err()).take(MAX_ERRORS).collect();
+        if errors.is_empty() {
+            errors.push(error);
+        }
+        errors
+    })
+}
+
+fn deserialize(message: &MessageDescriptor, json: Json) -> Result<DynamicMessage, JsonError> {
     let mut path = serde_path_to_error::Track::new();
     let reader = serde_path_to_error::Deserializer::new(json, &mut path);
     DynamicMessage::deserialize(message.clone(), reader)
@@ -79,7 +124,7 @@ fn value_to_json(value: prost_types::Value) -> Json {
     }
 }
 
-fn read_message(message: &MessageDescriptor, json: Json, path: &str) -> Result<Json, JsonError> {
+fn read_message(message: &MessageDescriptor, json: Json, path: &str) -> Read {
     if message.full_name() == "google.protobuf.Duration" {
         return read_duration(json, path);
     }
@@ -89,38 +134,36 @@ fn read_message(message: &MessageDescriptor, json: Json, path: &str) -> Result<J
     if message.full_name().starts_with("google.protobuf.") {
         return Ok(json);
     }
-    let json = expand(message.full_name(), json).map_err(|expected| JsonError::at(path, expected))?;
+    let json = expand(message.full_name(), json).or_else(|expected| error_at(path, expected))?;
     let Json::Object(fields) = json else {
-        return Err(JsonError::at(
-            path,
-            format!("expected an object with the fields of {}", message.full_name()),
-        ));
+        return error_at(path, format!("expected an object with the fields of {}", message.full_name()));
     };
-    let mut read = Map::with_capacity(fields.len());
-    for (name, value) in fields {
+    let mut seen = HashSet::new();
+    let mut read_one = |name: String, value: Json| {
         let Some(field) = message.get_field_by_name(&name).or_else(|| message.get_field_by_json_name(&name))
         else {
             let fields: Vec<_> = message.fields().collect();
             let known: Vec<_> = fields.iter().map(FieldDescriptor::name).collect();
             let reason = format!("no such field; {}", suggestion(&name, &known));
-            return Err(JsonError::at(&join(path, &name), reason));
+            return error_at(&join(path, &name), reason);
         };
         if value.is_null() {
-            continue;
+            return Ok(None);
         }
-        let value = read_field(&field, value, &join(path, field.name()))?;
-        if read.insert(field.name().to_owned(), value).is_some() {
+        if !seen.insert(field.number()) {
             let reason = format!("given twice, as {} and {}", field.name(), field.json_name());
-            return Err(JsonError::at(&join(path, field.name()), reason));
+            return error_at(&join(path, field.name()), reason);
         }
-    }
-    Ok(Json::Object(read))
+        Ok(Some((field.name().to_owned(), read_field(&field, value, &join(path, field.name()))?)))
+    };
+    collect(fields.into_iter().filter_map(|(name, value)| read_one(name, value).transpose()))
+        .map(Json::Object)
 }
 
 /// Reads a `google.protobuf.Any` as a message of the type that it names.
-fn read_any(any: &MessageDescriptor, mut json: Json, path: &str) -> Result<Json, JsonError> {
+fn read_any(any: &MessageDescriptor, mut json: Json, path: &str) -> Read {
     let Some(fields) = json.as_object_mut() else {
-        return Err(JsonError::at(path, format!("expected an object with @type, not {}", described(&json))));
+        return error_at(path, format!("expected an object with @type, not {}", described(&json)));
     };
     if fields.is_empty() {
         return Ok(json);
@@ -128,11 +171,11 @@ fn read_any(any: &MessageDescriptor, mut json: Json, path: &str) -> Result<Json,
     let named = fields.remove(ANY_TYPE);
     let Some(type_url) = named.as_ref().and_then(Json::as_str) else {
         let reason = "@type is missing; write it like type.googleapis.com/google.protobuf.Empty";
-        return Err(JsonError::at(path, reason));
+        return error_at(path, reason);
     };
     let name = type_url.rsplit('/').next().unwrap_or_default();
     let Some(message) = any.parent_pool().get_message_by_name(name) else {
-        return Err(JsonError::at(&join(path, ANY_TYPE), format!("type {name} is not known")));
+        return error_at(&join(path, ANY_TYPE), format!("type {name} is not known"));
     };
     // Messages with a special JSON form have it under `value`.
     let mut json = match name.starts_with("google.protobuf.") {
@@ -143,10 +186,10 @@ fn read_any(any: &MessageDescriptor, mut json: Json, path: &str) -> Result<Json,
     Ok(json)
 }
 
-fn read_field(field: &FieldDescriptor, json: Json, path: &str) -> Result<Json, JsonError> {
+fn read_field(field: &FieldDescriptor, json: Json, path: &str) -> Read {
     if field.is_map() {
         let Json::Object(entries) = json else {
-            return Err(JsonError::at(path, "expected an object: the field is a map"));
+            return error_at(path, "expected an object: the field is a map");
         };
         let value_kind = match field.kind() {
             Kind::Message(entry) => entry.map_entry_value_field().kind(),
@@ -156,22 +199,22 @@ fn read_field(field: &FieldDescriptor, json: Json, path: &str) -> Result<Json, J
             let value = read_kind(&value_kind, value, &format!("{path}[{key:?}]"))?;
             Ok((key, value))
         });
-        return Ok(Json::Object(entries.collect::<Result<_, _>>()?));
+        return collect(entries).map(Json::Object);
     }
     if field.cardinality() == Cardinality::Repeated {
         let Json::Array(items) = json else {
-            return Err(JsonError::at(path, "expected a list: the field is repeated"));
+            return error_at(path, "expected a list: the field is repeated");
         };
         let items = items
             .into_iter()
             .enumerate()
             .map(|(index, item)| read_kind(&field.kind(), item, &format!("{path}[{index}]")));
-        return Ok(Json::Array(items.collect::<Result<_, _>>()?));
+        return collect(items).map(Json::Array);
     }
     read_kind(&field.kind(), json, path)
 }
 
-fn read_kind(kind: &Kind, json: Json, path: &str) -> Result<Json, JsonError> {
+fn read_kind(kind: &Kind, json: Json, path: &str) -> Read {
     let (expected, got) = match (kind, json) {
         (Kind::Message(message), json) => return read_message(message, json, path),
         (Kind::Enum(names), json) => return read_enum(names, json, path),
@@ -188,13 +231,13 @@ fn read_kind(kind: &Kind, json: Json, path: &str) -> Result<Json, JsonError> {
             Some(whole) => return Ok(Json::Number(whole)),
             None => ("a whole number", Json::Number(number)),
         },
-        (_, json @ Json::String(_)) => return Ok(json),
+        (_, Json::String(text)) if text.parse::<f64>().is_ok() => return Ok(Json::String(text)),
         (_, json) => ("a whole number", json),
     };
-    Err(JsonError::at(path, format!("expected {expected}, not {}", described(&got))))
+    error_at(path, format!("expected {expected}, not {}", described(&got)))
 }
 
-fn read_enum(names: &EnumDescriptor, json: Json, path: &str) -> Result<Json, JsonError> {
+fn read_enum(names: &EnumDescriptor, json: Json, path: &str) -> Read {
     let values: Vec<_> = names.values().collect();
     let known: Vec<_> = values.iter().map(prost_reflect::EnumValueDescriptor::name).collect();
     match json {
@@ -202,13 +245,13 @@ fn read_enum(names: &EnumDescriptor, json: Json, path: &str) -> Result<Json, Jso
         Json::String(name) => {
             let reason =
                 format!("{name:?} is not a value of {}; {}", names.name(), suggestion(&name, &known));
-            Err(JsonError::at(path, reason))
+            error_at(path, reason)
         }
         other => match other.as_number().and_then(whole_number) {
             Some(number) => Ok(Json::Number(number)),
             None => {
                 let reason = format!("expected one of {}, not {}", known.join(", "), described(&other));
-                Err(JsonError::at(path, reason))
+                error_at(path, reason)
             }
         },
     }
@@ -236,15 +279,14 @@ fn whole_number(number: &Number) -> Option<Number> {
 }
 
 /// Converts Go's notation (`1m30s`) to that of proto3 JSON (`90s`).
-fn read_duration(json: Json, path: &str) -> Result<Json, JsonError> {
+fn read_duration(json: Json, path: &str) -> Read {
     let Json::String(text) = &json else {
-        return Err(JsonError::at(path, "expected a duration such as \"300ms\", \"5s\" or \"1m30s\""));
+        return error_at(path, "expected a duration such as \"300ms\", \"5s\" or \"1m30s\"");
     };
     let Some(nanos) = parse_duration(text) else {
-        return Err(JsonError::at(
-            path,
-            format!("{text:?} is not a valid duration; write it like \"300ms\", \"5s\" or \"1m30s\""),
-        ));
+        let reason =
+            format!("{text:?} is not a valid duration; write it like \"300ms\", \"5s\" or \"1m30s\"");
+        return error_at(path, reason);
     };
     let sign = if nanos < 0 { "-" } else { "" };
     let nanos = nanos.unsigned_abs();

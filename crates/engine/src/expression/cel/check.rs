@@ -13,7 +13,8 @@ use crate::{
     attribute::{Declaration, Vocabulary},
     expression::{
         code::Attribute,
-        error::{CompileError, CompileErrorKind},
+        constants,
+        error::{CompileError, CompileErrorKind, EvalError},
         formats::pattern,
         syntax::MAX_NESTING,
     },
@@ -35,6 +36,8 @@ pub(crate) struct Checker<'c> {
     pub(crate) used: Vec<Attribute>,
     /// Its constant patterns: `~0`, `~1`, ...
     pub(crate) patterns: Vec<Regex>,
+    /// The errors of constant arguments that cannot be evaluated.
+    pub(crate) invalid: Vec<EvalError>,
     nodes: usize,
     depth: usize,
     /// The maximum of `depth` so far.
@@ -51,6 +54,7 @@ impl<'c> Checker<'c> {
             scope: Vec::new(),
             used: Vec::new(),
             patterns: Vec::new(),
+            invalid: Vec::new(),
             nodes: 0,
             depth: 0,
             deepest: 0,
@@ -192,6 +196,12 @@ impl<'c> Checker<'c> {
             let message = format!("`{readable}` does not accept arguments of type {}", operands.join(", "));
             return Err(self.error(CompileErrorKind::ArgumentType, id, name, message));
         };
+        if let Some(Expr::Literal(LiteralValue::String(text))) =
+            call.args.first().map(|argument| &argument.expr)
+        {
+            let span = self.spans.of(call.args[0].id, text);
+            self.invalid.extend(constants::check(name, text, span).err());
+        }
         match (name.as_str(), operands.as_slice()) {
             ("matches", _) => {
                 self.prepare(&mut call.args);

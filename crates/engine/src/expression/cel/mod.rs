@@ -63,6 +63,7 @@ pub(crate) struct Program {
     env: Arc<Env>,
     used: Vec<Attribute>,
     patterns: Vec<Regex>,
+    invalid_constants: Vec<EvalError>,
     value_type: ValueType,
     /// Levels of nesting.
     depth: usize,
@@ -121,11 +122,11 @@ fn check(
 ) -> Result<Program, CompileError> {
     let mut checker = Checker::new(vocabulary, spans);
     let value_type = checker.check(&mut ast)?.value_type();
-    let Checker { used, patterns, deepest: depth, .. } = checker;
+    let Checker { used, patterns, invalid: invalid_constants, deepest: depth, .. } = checker;
     let env = functions::ENV
         .clone()
         .map_err(|error| CompileError::new(CompileErrorKind::Cel, span, error.to_string()))?;
-    Ok(Program { ast, env, used, patterns, value_type, depth, span })
+    Ok(Program { ast, env, used, patterns, invalid_constants, value_type, depth, span })
 }
 
 /// A failure of the thread that [`on_large_stack`] runs on.
@@ -161,6 +162,10 @@ impl Program {
     /// The type of its values; UNSPECIFIED for types that attributes do not have, such as a list.
     pub(crate) fn value_type(&self) -> ValueType {
         self.value_type
+    }
+
+    pub(crate) fn invalid_constants(&self) -> &[EvalError] {
+        &self.invalid_constants
     }
 
     pub(crate) fn eval(

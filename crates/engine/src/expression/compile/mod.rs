@@ -27,10 +27,11 @@ pub(crate) struct Typed {
     span: Span,
 }
 
-pub(crate) fn compile(ast: &Ast, vocabulary: &Vocabulary) -> Result<Typed, CompileError> {
+/// Compiles an expression, or returns all its errors.
+pub(crate) fn compile(ast: &Ast, vocabulary: &Vocabulary) -> Result<Typed, Vec<CompileError>> {
     let (code, value_type) = match &ast.node {
         Node::Literal(literal) => constant(literal),
-        Node::Attribute(name) => attribute(name, ast.span, vocabulary)?,
+        Node::Attribute(name) => attribute(name, ast.span, vocabulary).map_err(|error| vec![error])?,
         Node::Chain(chain, operands) => return compile_chain(*chain, operands, ast.span, vocabulary),
         Node::Call(call) => return compile_call(call, ast.span, vocabulary),
     };
@@ -51,7 +52,7 @@ fn attribute(name: &str, span: Span, vocabulary: &Vocabulary) -> Result<(Code, V
     let error = |message: String| CompileError::new(CompileErrorKind::UnknownAttribute, span, message);
     let Some(declaration) = vocabulary.find(name) else {
         let error = error(format!("unknown attribute `{name}`"));
-        return Err(match similar(name, vocabulary) {
+        return Err(match vocabulary.similar(name) {
             Some(similar) => error.help(format!("did you mean `{similar}`?")),
             None => error.help("declare it in an attribute manifest"),
         });
@@ -76,66 +77,67 @@ fn attribute(name: &str, span: Span, vocabulary: &Vocabulary) -> Result<(Code, V
     Ok((code, declared))
 }
 
-/// Returns the declared attribute whose name is most similar to `name`, if any is similar.
-fn similar<'v>(name: &str, vocabulary: &'v Vocabulary) -> Option<&'v str> {
-    let close = |candidate: &&'v Arc<str>| candidate.len().abs_diff(name.len()) <= 2;
-    let candidates = vocabulary.iter().map(|declaration| declaration.name).filter(close);
-    let (distance, closest) = candidates.map(|candidate| (distance(name, candidate), candidate)).min()?;
-    (distance <= 2 && distance * 3 <= name.len()).then_some(closest)
-}
-
-/// The Levenshtein distance in bytes.
-fn distance(a: &str, b: &str) -> usize {
-    let mut row: Vec<usize> = (0..=b.len()).collect();
-    for (i, x) in a.bytes().enumerate() {
-        let mut diagonal = std::mem::replace(&mut row[0], i + 1);
-        for (j, y) in b.bytes().enumerate() {
-            let replaced = diagonal + usize::from(x != y);
-            diagonal = row[j + 1];
-            row[j + 1] = replaced.min(row[j] + 1).min(diagonal + 1);
-        }
-    }
-    row[b.len()]
-}
-
 fn compile_chain(
     chain: Chain,
     operands: &[Ast],
     span: Span,
     vocabulary: &Vocabulary,
-) -> Result<Typed, CompileError> {
+) -> Result<Typed, Vec<CompileError>> {
     let mut compiled: Vec<Typed> = Vec::with_capacity(operands.len());
+    let mut errors = Vec::new();
     for operand in operands {
-        let typed = compile(operand, vocabulary)?;
+        let typed = match compile(operand, vocabulary) {
+            Ok(typed) => typed,
+            Err(found) => {
+                errors.extend(found);
+                continue;
+            }
+        };
         let wanted = match chain {
             Chain::And | Chain::Or => ValueType::Bool,
             Chain::FirstOf | Chain::Add => compiled.first().unwrap_or(&typed).value_type,
         };
-        if typed.value_type != wanted {
-            return Err(argument_type(chain.symbol(), wanted, typed.value_type, typed.span));
+        match typed.value_type == wanted {
+            true => compiled.push(typed),
+            false => errors.push(argument_type(chain.symbol(), wanted, typed.value_type, typed.span)),
         }
-        compiled.push(typed);
     }
-    build::chain(chain, compiled, span)
+    match errors.is_empty() {
+        true => build::chain(chain, compiled, span).map_err(|error| vec![error]),
+        false => Err(errors),
+    }
 }
 
-fn compile_call(call: &Call, span: Span, vocabulary: &Vocabulary) -> Result<Typed, CompileError> {
-    let function = callee(call)?;
+fn compile_call(call: &Call, span: Span, vocabulary: &Vocabulary) -> Result<Typed, Vec<CompileError>> {
+    let function = callee(call).map_err(|error| vec![error])?;
     let mut checker = CallChecker::new(call, function);
     let mut operands = Vec::with_capacity(call.arguments.len() + 1);
+    let mut errors = Vec::new();
     if let Some(receiver) = &call.receiver {
-        let receiver = compile(receiver, vocabulary)?;
-        checker.receiver(receiver.value_type, receiver.span)?;
-        operands.push(receiver);
+        match compile(receiver, vocabulary) {
+            Ok(receiver) => {
+                errors.extend(checker.receiver(receiver.value_type, receiver.span).err());
+                operands.push(receiver);
+            }
+            Err(found) => errors.extend(found),
+        }
     }
-    checker.arity(span)?;
+    errors.extend(checker.arity(span).err());
     for (index, argument) in call.arguments.iter().enumerate() {
-        let argument = compile(argument, vocabulary)?;
-        checker.argument(index, argument.value_type, argument.span)?;
-        operands.push(argument);
+        match compile(argument, vocabulary) {
+            Ok(argument) => {
+                errors.extend(checker.argument(index, argument.value_type, argument.span).err());
+                operands.push(argument);
+            }
+            Err(found) => errors.extend(found),
+        }
+    }
+    if !errors.is_empty() {
+        return Err(errors);
     }
     let unused = excess(function, &mut operands);
-    let mut typed = build::call(function, checker.returns(), operands, call.name_span, span)?;
+    let mut typed = build::call(function, checker.returns(), operands, call.name_span, span)
+        .map_err(|error| vec![error])?;
     if !unused.is_empty() {
         typed.code = build::after(unused, typed.code);
     }

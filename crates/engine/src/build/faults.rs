@@ -1,0 +1,39 @@
+//! Faults of expressions.
+
+use crate::expression::{CompileError, Expression, Span};
+use mixer_adapter_config::{Excerpt, Fault, Resource, Topic};
+
+/// Returns the faults of a field whose text does not compile.
+pub(super) fn of_compilation<'a>(
+    resource: &'a Resource,
+    field: &'a str,
+    text: &'a str,
+    error: &'a CompileError,
+) -> impl Iterator<Item = Fault> + 'a {
+    error.all().map(move |error| {
+        let fault = resource.error(field, error.to_string()).in_excerpt(excerpt(text, error.span()));
+        match error.hint() {
+            Some(help) => fault.with_help(help),
+            None => fault,
+        }
+    })
+}
+
+/// Returns the faults of an expression that compiles: constants that cannot be evaluated, and operands that are never used.
+pub(super) fn of_expression<'a>(
+    resource: &'a Resource,
+    field: &'a str,
+    text: &'a str,
+    expression: &'a Expression,
+) -> impl Iterator<Item = Fault> + 'a {
+    let constants = expression.invalid_constants().iter().map(move |error| {
+        let fault = resource.error(field, error.to_string()).on(Topic::InvalidConstant);
+        fault.in_excerpt(excerpt(text, error.span()))
+    });
+    let unused = expression.unused_fallbacks().iter();
+    constants.chain(unused.map(move |unused| resource.warning(field, unused.to_string())))
+}
+
+fn excerpt(text: &str, span: Span) -> Excerpt {
+    Excerpt { text: text.into(), start: span.start as usize, end: span.end as usize }
+}

@@ -1,0 +1,64 @@
+//! Resources without effect: handlers and instances that no rule uses, and rules that never apply.
+
+use std::collections::BTreeSet;
+
+use super::index::language;
+use crate::expression::{Language, Requirements};
+use mixer_adapter_config::{ConfigSet, Fault, Kind, Resource, ResourceName, Spec};
+use mixer_adapter_core::framework::suggest::suggest;
+
+/// Returns warnings about the resources of a set that have no effect, although they are valid.
+pub fn unused(set: &ConfigSet, default_namespace: &str) -> Vec<Fault> {
+    let mut used: BTreeSet<&ResourceName> = BTreeSet::new();
+    let mut faults = Vec::new();
+    for entry in set.of_role(Kind::Rule) {
+        let Ok(Spec::Rule(rule)) = entry.spec.as_deref() else { continue };
+        let namespace = entry.name().namespace();
+        for action in &rule.actions {
+            let handler = set.resolve(&Kind::Handler, &action.handler, namespace).ok();
+            let instances =
+                action.instances.iter().filter_map(|name| set.resolve(&Kind::Instance, name, namespace).ok());
+            used.extend(handler.into_iter().chain(instances).map(|entry| entry.name()));
+        }
+        faults.extend(never_applies(&entry.resource, &rule.r#match, default_namespace));
+    }
+    for kind in [Kind::Handler, Kind::Instance] {
+        let unused = set.of_role(kind.clone()).filter(|entry| !used.contains(entry.name()));
+        faults.extend(unused.map(|entry| entry.resource.warning("", format!("no rule uses this {kind}"))));
+    }
+    faults
+}
+
+fn never_applies(rule: &Resource, condition: &str, default_namespace: &str) -> Option<Fault> {
+    let requirements = match language(rule) {
+        Language::Cexl => Requirements::of(condition.trim()),
+        Language::Cel | Language::Compat => Requirements::default(),
+    };
+    if let Some(why) = requirements.contradiction() {
+        return Some(rule.warning("match", format!("the rule never applies: {why}")));
+    }
+    let namespace = rule.name.namespace();
+    if namespace == default_namespace {
+        return None;
+    }
+    if suggest(namespace, [default_namespace]).is_some() {
+        let reason = format!(
+            "the rule applies only to requests of namespace {namespace}; did you mean {default_namespace}, whose rules \
+             apply to all requests?"
+        );
+        return Some(rule.warning("", reason));
+    }
+    // The namespace of a request is that of its destination or, reported by the client's proxy, of its source.
+    let allows =
+        |attribute: &str, value: &str| requirements.equals(attribute).all(|required| required == value);
+    let reported = |kind: &str| allows("context.reporter.kind", kind);
+    let inbound = reported("inbound") && allows("destination.namespace", namespace);
+    let outbound = reported("outbound") && allows("source.namespace", namespace);
+    let reason = || {
+        format!(
+            "the rule never applies: rules of namespace {namespace} apply only to requests of that namespace, which the \
+             condition excludes; move the rule to {default_namespace}"
+        )
+    };
+    (!inbound && !outbound).then(|| rule.warning("match", reason()))
+}
