@@ -28,6 +28,8 @@ mod signals;
 mod source;
 mod source_args;
 mod tls_args;
+#[cfg(feature = "envoy")]
+mod tour;
 mod validate;
 mod value_parsers;
 mod watch;
@@ -43,7 +45,8 @@ use mixer_adapter_host::handler::{AdapterInfo, Adapters, AdaptersBuilder, quoted
 
 /// Defines `main` of a program that serves the given adapters.
 ///
-/// The program has a command line, gRPC, health, reflection, metrics and graceful shutdown. `; sample = TEXT` after the adapters sets the configuration (YAML) to use without `--config`.
+/// The program has a command line, gRPC, health, reflection, metrics and graceful shutdown. `; sample = TEXT` after the adapters sets the configuration (YAML) to use without `--config`, and `, tour = TEXT` behind
+/// it the one that `try` shows behind an Envoy.
 ///
 /// ```ignore
 /// mixer_adapter::main!(DenyList);
@@ -52,14 +55,37 @@ use mixer_adapter_host::handler::{AdapterInfo, Adapters, AdaptersBuilder, quoted
 macro_rules! main {
     ($($adapter:ty),+ $(,)?) => {
         fn main() -> ::std::process::ExitCode {
-            $crate::cli::run(|adapters| adapters$(.add::<$adapter>())+, None)
+            $crate::cli::run(|adapters| adapters$(.add::<$adapter>())+, $crate::cli::Samples::default())
         }
     };
-    ($($adapter:ty),+; sample = $sample:expr) => {
+    ($($adapter:ty),+; sample = $sample:expr $(, tour = $tour:expr)?) => {
         fn main() -> ::std::process::ExitCode {
-            $crate::cli::run(|adapters| adapters$(.add::<$adapter>())+, Some($sample))
+            let samples = $crate::cli::Samples::default().with_serve($sample)$(.with_tour($tour))?;
+            $crate::cli::run(|adapters| adapters$(.add::<$adapter>())+, samples)
         }
     };
+}
+
+/// The configurations that are embedded in a program.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Samples {
+    serve: Option<&'static str>,
+    #[cfg_attr(not(feature = "envoy"), allow(dead_code))]
+    tour: Option<&'static str>,
+}
+
+impl Samples {
+    /// Sets the configuration of commands without `--config`.
+    #[must_use]
+    pub fn with_serve(self, text: &'static str) -> Self {
+        Self { serve: Some(text), ..self }
+    }
+
+    /// Sets the configuration of `try`.
+    #[must_use]
+    pub fn with_tour(self, text: &'static str) -> Self {
+        Self { tour: Some(text), ..self }
+    }
 }
 
 /// Serve adapters to Istio Mixer: policy checks, telemetry and quota
@@ -113,7 +139,10 @@ enum Command {
     Manifest(manifest::Manifest),
     #[cfg(feature = "envoy")]
     #[command(after_help = envoy_config::EXAMPLES)]
-    EnvoyConfig(envoy_config::EnvoyConfig),
+    EnvoyConfig(Box<envoy_config::EnvoyConfig>),
+    #[cfg(feature = "envoy")]
+    #[command(name = "try", after_help = tour::EXAMPLES)]
+    Tour(tour::Tour),
     #[cfg(feature = "proto")]
     #[command(after_help = proto::EXAMPLES)]
     Proto(proto::Proto),
@@ -127,7 +156,8 @@ enum Command {
 struct UsageError(String);
 
 /// Runs the program with the adapters that `add` adds; [`main!`](crate::main) calls it.
-pub fn run(add: impl FnOnce(AdaptersBuilder) -> AdaptersBuilder, sample: Option<&'static str>) -> ExitCode {
+pub fn run(add: impl FnOnce(AdaptersBuilder) -> AdaptersBuilder, samples: Samples) -> ExitCode {
+    let sample = samples.serve;
     let outcome = match Arguments::parse().command {
         Command::Serve(serve) => serve.run(add, sample).map(|()| ExitCode::SUCCESS),
         Command::Source(source) => source.run(),
@@ -142,7 +172,9 @@ pub fn run(add: impl FnOnce(AdaptersBuilder) -> AdaptersBuilder, sample: Option<
         Command::Adapters(list) => with_adapters(add, |adapters| list.run(adapters)),
         Command::Manifest(manifest) => with_adapters(add, |adapters| manifest.run(adapters)),
         #[cfg(feature = "envoy")]
-        Command::EnvoyConfig(config) => config.run(),
+        Command::EnvoyConfig(config) => config.run(sample),
+        #[cfg(feature = "envoy")]
+        Command::Tour(tour) => tour.run(samples.tour),
         #[cfg(feature = "proto")]
         Command::Proto(proto) => proto.run(),
         Command::Completions(completions) => completions.run(),

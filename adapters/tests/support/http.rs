@@ -1,7 +1,7 @@
 //! An HTTP/1.1 client that returns raw responses, and an upstream that echoes requests.
 
 use std::{
-    io::{BufRead as _, BufReader, Read as _, Write as _},
+    io::{BufRead, BufReader, Read as _, Write as _},
     net::{TcpListener, TcpStream},
     time::Duration,
 };
@@ -49,7 +49,25 @@ pub(crate) fn raw(address: &str, request: &str) -> HttpResponse {
     read_response(&mut BufReader::new(stream))
 }
 
-fn read_response(stream: &mut BufReader<TcpStream>) -> HttpResponse {
+/// A connection for several requests.
+pub(crate) struct HttpConnection(BufReader<TcpStream>);
+
+impl HttpConnection {
+    pub(crate) fn open(address: &str) -> Self {
+        let stream = TcpStream::connect(address).unwrap();
+        stream.set_read_timeout(Some(Duration::from_secs(30))).unwrap();
+        Self(BufReader::new(stream))
+    }
+
+    pub(crate) fn get(&mut self, path: &str, headers: &[&str]) -> HttpResponse {
+        let headers: String = headers.iter().map(|header| format!("{header}\r\n")).collect();
+        let request = format!("GET {path} HTTP/1.1\r\nhost: shop.example.com\r\n{headers}\r\n");
+        self.0.get_mut().write_all(request.as_bytes()).unwrap();
+        read_response(&mut self.0)
+    }
+}
+
+pub(crate) fn read_response(stream: &mut impl BufRead) -> HttpResponse {
     let (first, headers) = read_head(stream).expect("a response");
     let status = first.split(' ').nth(1).unwrap().parse().unwrap();
     let header =
@@ -77,7 +95,7 @@ fn read_response(stream: &mut BufReader<TcpStream>) -> HttpResponse {
 
 type Head = (String, Vec<(String, String)>);
 
-fn read_head(stream: &mut BufReader<TcpStream>) -> Option<Head> {
+fn read_head(stream: &mut impl BufRead) -> Option<Head> {
     let mut line = || {
         let mut line = String::new();
         (stream.read_line(&mut line).ok()? > 0).then(|| line.trim_end().to_owned())

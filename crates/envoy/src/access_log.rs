@@ -12,7 +12,7 @@ use std::{
 
 use mixer_adapter_core::framework::log_limit::LogLimit;
 use mixer_adapter_engine::{
-    Budget, Mixer,
+    Budget,
     dispatch::{Caller, Report, ReportBatch, Request},
 };
 use prost::Message as _;
@@ -27,6 +27,7 @@ use tonic::{Response, Status, Streaming};
 use crate::{
     Services,
     attributes::{LogSender, http_attributes, tcp_attributes},
+    configuration::Configuration,
     counters::Counters,
     options::MappingOptions,
     proto::envoy::service::accesslog::v3::{
@@ -65,7 +66,7 @@ struct Queued {
 impl LogQueue {
     /// Creates the queue and the task that empties it.
     pub(crate) fn start(
-        mixer: Arc<Mixer>,
+        configuration: Configuration,
         mapping: MappingOptions,
         counters: Arc<Counters>,
         runtime: &Handle,
@@ -73,7 +74,7 @@ impl LogQueue {
         #[expect(clippy::disallowed_methods, reason = "`space` bounds it in bytes")]
         let (messages, received) = mpsc::unbounded_channel();
         let handlers = HandlerQueues { queues: HashMap::new(), counters, runtime: runtime.clone() };
-        runtime.spawn(report(mixer, mapping, received, handlers));
+        runtime.spawn(report(configuration, mapping, received, handlers));
         Self { messages, space: Arc::new(Semaphore::new(QUEUE)), pending: TaskTracker::new() }
     }
 
@@ -146,14 +147,15 @@ impl Drop for OpenStream {
 
 /// Makes instances of entries until the queue is closed.
 async fn report(
-    mixer: Arc<Mixer>,
+    configuration: Configuration,
     mapping: MappingOptions,
     mut received: mpsc::UnboundedReceiver<Queued>,
     mut handlers: HandlerQueues,
 ) {
+    let mixer = configuration.mixer();
     while let Some(queued) = received.recv().await {
         let count = queued.entries.len();
-        let Some(snapshot) = mixer.snapshot() else {
+        let Some(snapshot) = configuration.snapshot(Some(configuration.end_of_start())).await else {
             handlers.counters.lose(&Arc::from(""), count);
             continue;
         };

@@ -57,7 +57,7 @@ impl Services {
         let Some(context) = &request.attributes else {
             return Decision::Fail("the check has no attributes".to_owned());
         };
-        let Some(snapshot) = self.mixer.snapshot() else {
+        let Some(snapshot) = self.configuration.snapshot(deadline).await else {
             return Decision::Fail("there is no configuration yet".to_owned());
         };
         let bag = match check_attributes(context, snapshot.vocabulary(), &self.options.mapping) {

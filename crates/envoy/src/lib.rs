@@ -4,6 +4,7 @@
 mod access_log;
 mod attributes;
 mod authorization;
+mod configuration;
 mod counters;
 mod decision;
 mod decision_id;
@@ -24,6 +25,7 @@ pub use counters::{Counters, RateLimitOutcome};
 pub use options::{FailureAnswer, MappingOptions, Options};
 
 use access_log::LogQueue;
+use configuration::Configuration;
 use decision_id::DecisionIds;
 
 /// The services, which share an engine.
@@ -34,14 +36,17 @@ pub struct Services {
     ids: DecisionIds,
     counters: Arc<Counters>,
     log_queue: LogQueue,
+    configuration: Configuration,
 }
 
 impl Services {
     /// Creates the services of an engine. Access logs are reported by tasks of `runtime`.
     pub fn new(mixer: Arc<Mixer>, options: Options, runtime: &Handle) -> Self {
         let counters = Arc::<Counters>::default();
-        let log_queue = LogQueue::start(mixer.clone(), options.mapping.clone(), counters.clone(), runtime);
-        Self { mixer, options, ids: DecisionIds::new(), counters, log_queue }
+        let configuration = Configuration::new(mixer.clone());
+        let log_queue =
+            LogQueue::start(configuration.clone(), options.mapping.clone(), counters.clone(), runtime);
+        Self { mixer, options, ids: DecisionIds::new(), counters, log_queue, configuration }
     }
 
     /// Waits until all entries of access logs that were received have been reported.

@@ -90,7 +90,7 @@ impl Services {
         request: &RateLimitRequest,
         caller: &Caller,
     ) -> Result<Vec<(DescriptorStatus, bool)>, RateLimitError> {
-        let snapshot = self.mixer.snapshot().ok_or(RateLimitError::NoConfiguration)?;
+        let snapshot = self.configuration.snapshot(deadline).await.ok_or(RateLimitError::NoConfiguration)?;
         let mut budget = Budget::new(self.mixer.limits());
         let mut statuses = Vec::with_capacity(request.descriptors.len());
         for descriptor in &request.descriptors {

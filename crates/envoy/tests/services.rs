@@ -1,7 +1,7 @@
 //! Requests that cannot be served as they are: a clear answer, and never one that lets a request pass by mistake.
 #![allow(clippy::unwrap_used)]
 
-use std::sync::Arc;
+use std::{sync::Arc, time::Duration};
 
 use mixer_adapter_engine::{Mixer, Snapshot, dispatch::Caller};
 use mixer_adapter_envoy::{
@@ -18,7 +18,7 @@ use mixer_adapter_envoy::{
         },
     },
 };
-use tokio::runtime::Handle;
+use tokio::{runtime::Handle, time::Instant};
 use tonic::Code as GrpcCode;
 
 fn services(snapshot: Option<Snapshot>) -> Services {
@@ -47,6 +47,30 @@ async fn without_a_configuration_nothing_is_decided() {
     assert_eq!((error.code(), error.message()), (GrpcCode::Unavailable, "there is no configuration yet"));
     let error = services.should_rate_limit(RateLimitRequest::default(), Caller::default()).await.unwrap_err();
     assert_eq!((error.code(), error.message()), (GrpcCode::Unavailable, "there is no configuration yet"));
+}
+
+#[tokio::test(start_paused = true)]
+async fn right_after_the_start_a_check_waits_for_the_first_configuration_until_its_deadline() {
+    let mixer = Arc::new(Mixer::default());
+    let services = Services::new(mixer.clone(), Options::default(), &Handle::current());
+    let deadline = || Some(Instant::now() + Duration::from_secs(1));
+    let error = services.check(check_of("/"), deadline()).await.unwrap_err();
+    assert_eq!(error.message(), "there is no configuration yet");
+    let configured = async {
+        tokio::time::sleep(Duration::from_millis(500)).await;
+        mixer.replace(Snapshot::empty());
+    };
+    let (response, ()) = tokio::join!(services.check(check_of("/"), deadline()), configured);
+    assert!(is_allowed(&response.unwrap()));
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_configuration_that_never_comes_is_not_waited_for_by_every_check() {
+    let services = services(None);
+    tokio::time::sleep(Duration::from_secs(10)).await;
+    let before = Instant::now();
+    let error = services.check(check_of("/"), Some(before + Duration::from_secs(1))).await.unwrap_err();
+    assert_eq!((error.message(), Instant::now()), ("there is no configuration yet", before));
 }
 
 #[tokio::test]

@@ -1,0 +1,136 @@
+//! External authorization of HTTP requests.
+
+use mixer_adapter_core::prost::Message as _;
+use mixer_adapter_core::{
+    adapter::{Check, Code},
+    proto::{CheckResult, istio::policy::v1beta1::DirectHttpResponse},
+};
+
+use crate::{
+    mesh::{Mesh, PATHS},
+    support::{envoy::is_there, http::echo, recorder::Recorder, run},
+};
+
+#[test]
+fn a_request_is_allowed_or_denied_by_the_rules() {
+    if !is_there() {
+        return;
+    }
+    let mesh = Mesh::start(PATHS, &[], &[]);
+    let allowed = mesh.get("/shop?x=1", &[]);
+    assert_eq!(allowed.status, 200);
+    assert!(allowed.body.starts_with("GET /shop?x=1 HTTP/1.1\n"), "{}", allowed.body);
+    let denied = mesh.get("/admin?x=1", &[]);
+    assert_eq!(denied.status, 403);
+    assert_eq!(denied.body, "PERMISSION_DENIED:paths.istio-system:/admin is blacklisted");
+    assert_eq!(mesh.metric(r#"mixer_checks_total{outcome="allowed"}"#), "1");
+    assert_eq!(mesh.metric(r#"mixer_checks_total{outcome="denied"}"#), "1");
+    // Spellings of the path, which this Envoy normalizes.
+    for path in ["//admin", "/shop/../admin", "/%61dmin"] {
+        assert_eq!(mesh.get(path, &[]).status, 403, "{path}");
+    }
+}
+
+#[test]
+fn a_grpc_caller_is_denied_with_the_exact_code_and_the_message() {
+    if !is_there() {
+        return;
+    }
+    let mesh = Mesh::start(PATHS, &[], &[]);
+    let denied = mesh.get("/admin", &["content-type: application/grpc"]);
+    assert_eq!(denied.status, 200);
+    assert_eq!(denied.header("grpc-status"), Some("7"));
+    let message = "PERMISSION_DENIED:paths.istio-system:/admin is blacklisted";
+    assert_eq!(denied.header("grpc-message"), Some(message));
+    let web = mesh.get("/admin", &["content-type: application/grpc-web"]);
+    assert_eq!((web.status, web.header("grpc-status")), (403, Some("7")));
+    assert_eq!((web.header("grpc-message"), web.body.as_str()), (Some(message), message));
+}
+
+#[test]
+fn an_allowed_request_has_the_changes_of_the_rules() {
+    if !is_there() {
+        return;
+    }
+    let rule = r#"
+kind: rule
+metadata: {name: changes, namespace: istio-system}
+spec:
+  requestHeaderOperations:
+  - {name: x-user, values: ['request.headers["x-id"] | "nobody"']}
+  - {name: x-list, values: ['"b"'], operation: APPEND}
+  - {name: x-new, values: ['"1"'], operation: APPEND}
+  - {name: x-secret, operation: REMOVE}
+  - {name: ?user, values: ['"a&b"']}
+  responseHeaderOperations:
+  - {name: x-answer, values: ['"yes"']}
+  - {name: set-cookie, values: ['"a=1"', '"b=2"'], operation: APPEND}
+"#;
+    let mesh = Mesh::start(&format!("{PATHS}{rule}"), &[], &[]);
+    let allowed = mesh.get("/?x=1", &["x-id: alice", "x-user: forged", "x-list: a", "x-secret: s"]);
+    assert_eq!(allowed.status, 200);
+    for line in ["x-user: alice\n", "x-list: a,b\n", "x-new: 1\n"] {
+        assert!(allowed.body.contains(line), "{line}: {}", allowed.body);
+    }
+    assert!(allowed.body.starts_with("GET /?x=1&user=a%26b HTTP/1.1\n"), "{}", allowed.body);
+    assert!(!allowed.body.contains("x-secret") && !allowed.body.contains("forged"), "{}", allowed.body);
+    assert_eq!(allowed.header("x-answer"), Some("yes"));
+    assert_eq!(allowed.all("set-cookie"), ["a=1", "b=2"]);
+    // A value with a control character cannot be sent by a client, but made by a rule: see the unit tests.
+}
+
+#[test]
+fn a_client_cannot_choose_the_id_of_its_request() {
+    if !is_there() {
+        return;
+    }
+    let mesh = Mesh::start(PATHS, &[], &[]);
+    let echoed = mesh.get("/", &["x-request-id: chosen"]).body;
+    assert!(echoed.contains("\nx-request-id: ") && !echoed.contains("chosen"), "{echoed}");
+}
+
+#[test]
+fn behind_the_filter_of_grpc_web_envoy_translates_the_denial() {
+    if !is_there() {
+        return;
+    }
+    let with_grpc_web = |bootstrap: String| {
+        let check = "          - name: envoy.filters.http.ext_authz\n";
+        let web = "          - name: envoy.filters.http.grpc_web\n            typed_config: {\"@type\": \
+                   type.googleapis.com/envoy.extensions.filters.http.grpc_web.v3.GrpcWeb}\n";
+        bootstrap.replace(check, &format!("{web}{check}"))
+    };
+    let mesh = Mesh::start_before(PATHS, &[], &[], &echo(), with_grpc_web);
+    let denied = mesh.get("/admin", &["content-type: application/grpc-web"]);
+    assert_eq!((denied.status, denied.header("grpc-status")), (403, Some("7")), "{denied:?}");
+}
+
+#[test]
+fn a_denial_has_the_status_the_body_the_headers_and_the_cookies_of_the_adapter() {
+    if !is_there() {
+        return;
+    }
+    let headers = [("set-cookie", "a=1,b=2"), ("x-reason", "closed"), ("content-length", "1")];
+    let response = DirectHttpResponse {
+        code: 418,
+        body: "closed for repair".to_owned(),
+        headers: headers.map(|(name, value)| (name.to_owned(), value.to_owned())).into(),
+    };
+    let check = Check::deny(Code::PermissionDenied, "closed").with_direct_response(&response);
+    let answer = CheckResult::from(check).encode_to_vec();
+    let adapter = Recorder::start(move |_| Ok(answer.clone()));
+    let config = run(&["manifest", "denier", "--handler-example", "--address", &adapter.address]).stdout;
+    let rule = "---\nkind: rule\nmetadata: {name: closed, namespace: istio-system}\n\
+                spec: {match: request.url_path == \"/closed\", actions: [{handler: denier, instances: [denier-checknothing]}]}\n";
+    let config: String = config
+        .split("---\n")
+        .filter(|document| !document.contains("kind: rule"))
+        .collect::<Vec<_>>()
+        .join("---\n");
+    let mesh = Mesh::start(&format!("{config}{rule}"), &[], &[]);
+    let denied = mesh.get("/closed", &[]);
+    assert_eq!((denied.status, denied.body.as_str()), (418, "closed for repair"), "{denied:?}");
+    assert_eq!(denied.all("set-cookie"), ["a=1", "b=2"]);
+    assert_eq!(denied.header("x-reason"), Some("closed"));
+    assert_eq!(mesh.get("/open", &[]).status, 200);
+}

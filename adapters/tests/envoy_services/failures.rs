@@ -1,0 +1,207 @@
+//! Requests that cannot be checked, and servers that are away.
+
+use std::{
+    sync::{
+        Arc,
+        atomic::{AtomicBool, AtomicU64, Ordering::Relaxed},
+    },
+    thread::JoinHandle,
+    time::Duration,
+};
+
+use crate::{
+    mesh::{Mesh, PATHS, bootstrap, configured},
+    support::{
+        Server, binary,
+        envoy::{Envoy, is_there},
+        eventually, eventually_within,
+        http::{HttpConnection, HttpResponse, echo, request},
+    },
+};
+
+/// A rule whose condition cannot be evaluated without an API key.
+const CONDITION: &str = r#"
+kind: rule
+metadata: {name: condition, namespace: istio-system}
+spec: {match: 'request.api_key == "a"', actions: [{handler: paths, instances: [path]}]}
+"#;
+
+#[test]
+fn a_request_that_cannot_be_checked_is_treated_by_the_failure_mode_and_never_allowed_by_us() {
+    if !is_there() {
+        return;
+    }
+    let config = format!("{PATHS}{CONDITION}");
+    let with = ["x-api-key: b"];
+    for (serve, envoy, with_header, without_header) in [
+        (&[][..], &[][..], 200, 503),
+        (&["--envoy-failure", "error-response"], &[], 200, 503),
+        (&[], &["--failure-mode-allow"], 200, 200),
+        (&["--on-match-error", "open"], &[], 200, 200),
+        (&["--on-match-error", "closed"], &[], 200, 503),
+    ] {
+        let mesh = Mesh::start(&config, serve, envoy);
+        assert_eq!(mesh.get("/", &with).status, with_header, "{serve:?} {envoy:?}");
+        assert_eq!(mesh.get("/", &[]).status, without_header, "{serve:?} {envoy:?}");
+        let outcome = if serve.contains(&"--on-match-error") { "0" } else { "1" };
+        assert_eq!(mesh.metric(r#"mixer_checks_total{outcome="failed"}"#), outcome, "{serve:?} {envoy:?}");
+    }
+}
+
+#[test]
+fn while_the_server_is_away_the_failure_mode_decides() {
+    if !is_there() {
+        return;
+    }
+    for (flags, status) in [(&[][..], 503), (&["--failure-mode-allow"], 200)] {
+        // A port that was free a moment ago.
+        let nobody = std::net::TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().to_string();
+        let envoy = Envoy::start(&bootstrap(&nobody, &[&["--upstream", &echo()], flags].concat()));
+        assert_eq!(request(&envoy.listener("front"), "GET", "/", &[]).status, status, "{flags:?}");
+    }
+}
+
+/// Sends requests over a few connections until it is dropped or stopped.
+struct Load {
+    stop: Arc<AtomicBool>,
+    sent: Arc<AtomicU64>,
+    clients: Vec<JoinHandle<Vec<String>>>,
+}
+
+impl Load {
+    /// Starts clients whose responses are checked: a description of what is wrong ends its client.
+    fn start(front: &str, check: fn(&str, &HttpResponse) -> Result<(), String>) -> Self {
+        let (stop, sent) = (Arc::<AtomicBool>::default(), Arc::<AtomicU64>::default());
+        let clients = (0..4).map(|_| {
+            let (front, stop, sent) = (front.to_owned(), stop.clone(), sent.clone());
+            std::thread::spawn(move || {
+                let mut connection = HttpConnection::open(&front);
+                let mut wrong = Vec::new();
+                for path in ["/shop", "/admin"].iter().cycle() {
+                    if stop.load(Relaxed) || !wrong.is_empty() {
+                        break;
+                    }
+                    wrong.extend(check(path, &connection.get(path, &[])).err());
+                    sent.fetch_add(1, Relaxed);
+                }
+                wrong
+            })
+        });
+        let clients = clients.collect();
+        Self { stop, sent, clients }
+    }
+
+    /// Waits until this many further requests are answered.
+    fn until_sent(&self, requests: u64) {
+        let end = self.sent.load(Relaxed) + requests;
+        eventually_within(Duration::from_secs(600), "the requests are answered", || {
+            (self.sent.load(Relaxed) >= end || self.clients.iter().any(JoinHandle::is_finished)).then_some(())
+        });
+    }
+
+    /// Ends the clients, and returns the number of requests.
+    fn finish(self) -> u64 {
+        self.stop.store(true, Relaxed);
+        let wrong: Vec<String> = self.clients.into_iter().flat_map(|client| client.join().unwrap()).collect();
+        assert!(wrong.is_empty(), "{wrong:?}");
+        self.sent.load(Relaxed)
+    }
+}
+
+/// Requests are answered as `PATHS` says, whatever happens to the servers.
+fn is_decided(path: &str, response: &HttpResponse) -> Result<(), String> {
+    match (path, response.status) {
+        ("/shop", 200) | ("/admin", 403) => Ok(()),
+        _ => Err(format!("{path}: {response:?}")),
+    }
+}
+
+/// A server on an address, with a configuration.
+fn serve(address: &str, directory: &str) -> Server {
+    let ports =
+        ["serve", "--listen", address, "--admin", "127.0.0.1:0", "--log", "error", "--config", directory];
+    Server::spawn(binary().args(ports)).0
+}
+
+/// Ends a server, waits until it has ended, and starts it again.
+fn restart(server: &mut Server, directory: &str) {
+    let address = server.grpc.clone();
+    server.signal("TERM");
+    eventually("the server has ended", || server.child.try_wait().unwrap());
+    *server = serve(&address, directory);
+}
+
+#[test]
+fn no_request_fails_while_the_only_server_restarts() {
+    if !is_there() {
+        return;
+    }
+    let folder = configured(PATHS);
+    let directory = folder.path().to_str().unwrap();
+    let mut server = serve("127.0.0.1:0", directory);
+    server.until("/readyz", "\r\n\r\nready");
+    let envoy = Envoy::start(&bootstrap(&server.grpc, &["--config", directory, "--upstream", &echo()]));
+    let load = Load::start(&envoy.listener("front"), is_decided);
+    for _ in 0..2 {
+        load.until_sent(100);
+        restart(&mut server, directory);
+        load.until_sent(100);
+    }
+    load.finish();
+}
+
+#[test]
+fn no_request_fails_while_two_servers_restart_in_turn() {
+    if !is_there() {
+        return;
+    }
+    let folder = configured(PATHS);
+    let directory = folder.path().to_str().unwrap();
+    let mut servers = [serve("127.0.0.1:0", directory), serve("127.0.0.1:0", directory)];
+    servers.iter().for_each(|server| server.until("/readyz", "\r\n\r\nready"));
+    let addresses = format!("{},{}", servers[0].grpc, servers[1].grpc);
+    let envoy = Envoy::start(&bootstrap(&addresses, &["--config", directory, "--upstream", &echo()]));
+    let load = Load::start(&envoy.listener("front"), is_decided);
+    for server in &mut servers {
+        load.until_sent(100);
+        restart(server, directory);
+        load.until_sent(100);
+    }
+    load.finish();
+}
+
+/// The number of requests through reloads of the configuration; all of them with `ENVOY_REQUESTS=100000` (docs/testing.md).
+fn requests() -> u64 {
+    std::env::var("ENVOY_REQUESTS").map_or(4_000, |count| count.parse().unwrap())
+}
+
+/// Requests are answered as by one of two configurations.
+fn is_decided_by_either(path: &str, response: &HttpResponse) -> Result<(), String> {
+    match (path, response.status) {
+        ("/shop", 200 | 403) | ("/admin", 403) => Ok(()),
+        _ => Err(format!("{path}: {response:?}")),
+    }
+}
+
+#[test]
+fn no_request_fails_or_is_allowed_by_mistake_while_the_configuration_changes() {
+    if !is_there() {
+        return;
+    }
+    let mesh = Mesh::start(PATHS, &[], &[]);
+    let front = mesh.front();
+    let load = Load::start(&front, is_decided_by_either);
+    let closed = PATHS.replace("[/admin]", "[/admin, /shop]");
+    let changes = 8;
+    for number in 0..changes {
+        let (config, shop) = if number % 2 == 0 { (closed.as_str(), 403) } else { (PATHS, 200) };
+        mesh.configure(config);
+        load.until_sent(requests() / changes);
+        // From some request on, it is the new one for good.
+        eventually("the configuration is used", || {
+            (request(&front, "GET", "/shop", &[]).status == shop).then_some(())
+        });
+    }
+    assert!(load.finish() >= requests());
+    assert_eq!(mesh.metric(r#"mixer_checks_total{outcome="failed"}"#), "0");
+}

@@ -1,0 +1,14 @@
+//! The services of Envoy, called by the real one with the bootstrap that `envoy-config` prints.
+#![allow(clippy::unwrap_used)]
+
+mod applications;
+mod bootstrap;
+mod checks;
+mod connections;
+mod failures;
+mod limits;
+mod logs;
+mod mesh;
+mod resources;
+#[path = "../support/mod.rs"]
+mod support;

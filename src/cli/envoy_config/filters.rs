@@ -1,0 +1,242 @@
+//! The filters and access logs of Envoy that call this server, the same for all products that run Envoy.
+
+use std::fmt::Write as _;
+
+use super::{
+    EnvoyConfig,
+    rate_limits::RateLimits,
+    requirements::Requirements,
+    template::{fill, list},
+};
+
+/// The part of a request's body that a check receives.
+pub(super) const BODY_BYTES: u32 = 8192;
+
+/// Headers of requests, and headers and trailers of responses, that access logs need for attributes of every configuration.
+const REQUEST_HEADERS: [&str; 1] = ["content-type"];
+pub(super) const RESPONSE_TRAILERS: [&str; 2] = ["grpc-status", "grpc-message"];
+
+/// The parts of a configuration of Envoy.
+pub(super) struct Filters<'a> {
+    options: &'a EnvoyConfig,
+    requirements: &'a Requirements,
+}
+
+impl<'a> Filters<'a> {
+    pub(super) fn new(options: &'a EnvoyConfig, requirements: &'a Requirements) -> Self {
+        Self { options, requirements }
+    }
+
+    /// The authorization filter of HTTP.
+    pub(super) fn authorization(&self) -> String {
+        let body = if self.requirements.body {
+            fill(BODY, &[("$BYTES", &BODY_BYTES.to_string())])
+        } else {
+            String::new()
+        };
+        let token = if self.requirements.token { TOKEN } else { "" };
+        fill(
+            AUTHORIZATION,
+            &[
+                ("$GRPC_SERVICE", GRPC_SERVICE),
+                ("$BODY", &body),
+                ("$TOKEN", token),
+                ("$FAILURE_MODE_ALLOW", self.failure_mode_allow()),
+            ],
+        )
+    }
+
+    /// The authorization filter of connections.
+    pub(super) fn connection_authorization(&self) -> String {
+        fill(
+            CONNECTION_AUTHORIZATION,
+            &[("$GRPC_SERVICE", GRPC_SERVICE), ("$FAILURE_MODE_ALLOW", self.failure_mode_allow())],
+        )
+    }
+
+    fn failure_mode_allow(&self) -> &'static str {
+        if self.options.failure_mode_allow { "true" } else { "false" }
+    }
+
+    /// The rate limit filter; empty without a quota.
+    pub(super) fn rate_limit(&self, limits: &RateLimits) -> String {
+        if limits.is_empty() {
+            return String::new();
+        }
+        let deny = if self.options.failure_mode_allow { "false" } else { "true" };
+        fill(
+            RATE_LIMIT,
+            &[
+                ("$GRPC_SERVICE", GRPC_SERVICE),
+                ("$DOMAIN", limits.domain()),
+                ("$LIMITS", &limits.to_yaml()),
+                ("$FAILURE_MODE_DENY", deny),
+            ],
+        )
+    }
+
+    /// The access log of HTTP.
+    pub(super) fn access_log(&self) -> String {
+        fill(
+            ACCESS_LOG,
+            &[
+                ("$COMMON", LOG_COMMON),
+                ("$REQUEST_HEADERS", &list(self.request_headers())),
+                ("$RESPONSE_HEADERS", &list(self.response_headers())),
+                ("$TRAILERS", &list(RESPONSE_TRAILERS)),
+            ],
+        )
+    }
+
+    /// The access log of connections.
+    pub(super) fn connection_log() -> String {
+        fill(CONNECTION_LOG, &[("$COMMON", LOG_COMMON)])
+    }
+
+    /// The headers of requests that are logged.
+    pub(super) fn request_headers(&self) -> impl Iterator<Item = &str> {
+        let read = self.requirements.request_headers.iter().map(String::as_str);
+        REQUEST_HEADERS.into_iter().chain(read.filter(|name| !REQUEST_HEADERS.contains(name)))
+    }
+
+    /// The headers of responses that are logged.
+    pub(super) fn response_headers(&self) -> impl Iterator<Item = &str> {
+        let read = self.requirements.response_headers.iter().map(String::as_str);
+        RESPONSE_TRAILERS.into_iter().chain(read.filter(|name| !RESPONSE_TRAILERS.contains(name)))
+    }
+
+    /// A comment with what happens to requests that cannot be decided.
+    pub(super) fn failure_modes(&self) -> String {
+        let passes = |is_open: bool, otherwise: &'static str| if is_open { "PASSES" } else { otherwise };
+        let policy = self.options.configuration.options().policy;
+        let mut text = String::new();
+        let mut line = |what: &str, outcome: &str| {
+            let _ = writeln!(text, "# * {what}: {outcome}");
+        };
+        let allow = self.options.failure_mode_allow;
+        line("a request while no server answers, or that could not be checked", passes(allow, "503"));
+        line("a request whose rate could not be determined", passes(allow, "503"));
+        line(
+            "a request for which the condition of a rule cannot be evaluated",
+            of_policy(policy.match_error, allow),
+        );
+        line("a request for which an adapter fails", of_policy(policy.adapter_error, allow));
+        line("a request for which an adapter does not answer in time", of_policy(policy.timeout, allow));
+        line("entries of access logs while no server answers", "lost");
+        text
+    }
+}
+
+/// The outcome of a failure in the server by its policy.
+fn of_policy(policy: mixer_adapter_engine::dispatch::OnFailure, failure_mode_allow: bool) -> &'static str {
+    use mixer_adapter_engine::dispatch::OnFailure;
+    match policy {
+        OnFailure::Open => "PASSES this rule",
+        OnFailure::Closed => "denied",
+        OnFailure::Mixer | OnFailure::Fail if failure_mode_allow => "PASSES",
+        OnFailure::Mixer | OnFailure::Fail => "503",
+    }
+}
+
+/// The calls of this server. The timeout is for all tries, so that a restart of the server fails no request.
+pub(super) const GRPC_SERVICE: &str = r#"envoy_grpc: {cluster_name: mixer_adapter}
+# For all tries: requests wait for a server that is away for up to 1.5 s.
+timeout: 2.5s
+# A call that is repeated has the same id.
+initial_metadata: [{key: x-request-id, value: "%REQ(x-request-id)%"}]
+retry_policy:
+  num_retries: 20
+  retry_on: connect-failure,refused-stream,reset
+  retry_back_off: {base_interval: 0.05s, max_interval: 0.2s}
+  # Another server first, where there are several.
+  host_selection_retry_max_attempts: 3
+  retry_host_predicate:
+  - name: envoy.retry_host_predicates.previous_hosts
+    typed_config: {"@type": type.googleapis.com/envoy.extensions.retry.host.previous_hosts.v3.PreviousHostsPredicate}
+"#;
+
+const AUTHORIZATION: &str = r#"name: envoy.filters.http.ext_authz
+typed_config:
+  "@type": type.googleapis.com/envoy.extensions.filters.http.ext_authz.v3.ExtAuthz
+  transport_api_version: V3
+  grpc_service:
+    $GRPC_SERVICE
+  # If a request could not be checked: true lets it pass, false answers with status_on_error.
+  failure_mode_allow: $FAILURE_MODE_ALLOW
+  status_on_error: {code: ServiceUnavailable}
+  validate_mutations: true
+  $BODY
+  # Needed by source.principal, connection.requested_server_name, request.auth..., rbac..., source.labels.
+  include_peer_certificate: true
+  include_tls_session: true
+  $TOKEN
+  metadata_context_namespaces: [envoy.filters.http.jwt_authn, envoy.filters.http.rbac, mixer_adapter]
+  route_metadata_context_namespaces: [mixer_adapter]
+  bootstrap_metadata_labels_key: labels
+"#;
+
+const BODY: &str = "# A rule reads request.body, which is the part of this size.
+with_request_body: {max_request_bytes: $BYTES, allow_partial_message: true}
+";
+
+const TOKEN: &str = "# A rule reads request.auth...: put the filter envoy.filters.http.jwt_authn before this one, with payload_in_metadata.
+";
+
+const CONNECTION_AUTHORIZATION: &str = r#"name: envoy.filters.network.ext_authz
+typed_config:
+  "@type": type.googleapis.com/envoy.extensions.filters.network.ext_authz.v3.ExtAuthz
+  stat_prefix: front
+  transport_api_version: V3
+  grpc_service:
+    $GRPC_SERVICE
+  # If a connection could not be checked: true lets it pass, false closes it.
+  failure_mode_allow: $FAILURE_MODE_ALLOW
+  include_peer_certificate: true
+  include_tls_session: true
+  bootstrap_metadata_labels_key: labels
+"#;
+
+const RATE_LIMIT: &str = r#"name: envoy.filters.http.ratelimit
+typed_config:
+  "@type": type.googleapis.com/envoy.extensions.filters.http.ratelimit.v3.RateLimit
+  domain: $DOMAIN
+  timeout: 2.5s
+  # If a rate could not be determined: false lets the request pass, true answers with status_on_error.
+  failure_mode_deny: $FAILURE_MODE_DENY
+  status_on_error: {code: ServiceUnavailable}
+  rate_limited_as_resource_exhausted: true
+  enable_x_ratelimit_headers: DRAFT_VERSION_03
+  enable_retry_after_header: true
+  rate_limits:
+  $LIMITS
+  rate_limit_service:
+    transport_api_version: V3
+    grpc_service:
+      $GRPC_SERVICE
+"#;
+
+const ACCESS_LOG: &str = r#"name: envoy.access_loggers.http_grpc
+typed_config:
+  "@type": type.googleapis.com/envoy.extensions.access_loggers.grpc.v3.HttpGrpcAccessLogConfig
+  common_config:
+    $COMMON
+  # Headers that reports read, and those of context.protocol and response.grpc_status.
+  additional_request_headers_to_log: $REQUEST_HEADERS
+  additional_response_headers_to_log: $RESPONSE_HEADERS
+  additional_response_trailers_to_log: $TRAILERS
+"#;
+
+const CONNECTION_LOG: &str = r#"name: envoy.access_loggers.tcp_grpc
+typed_config:
+  "@type": type.googleapis.com/envoy.extensions.access_loggers.grpc.v3.TcpGrpcAccessLogConfig
+  common_config:
+    $COMMON
+"#;
+
+const LOG_COMMON: &str = "log_name: mixer-adapter
+transport_api_version: V3
+grpc_service: {envoy_grpc: {cluster_name: mixer_adapter}}
+# Entries wait at most this long, and are lost if no server answers then.
+buffer_flush_interval: 1s
+buffer_size_bytes: 65536
+";

@@ -1,0 +1,165 @@
+//! Descriptors of rate limits, by the quotas of a configuration.
+
+use std::{collections::BTreeSet, fmt::Write as _};
+
+use super::{EnvoyConfig, requirements::Requirements, template::quoted};
+use crate::cli::value_parsers::DescriptorEntry;
+
+/// The rate limits of a filter.
+pub(super) struct RateLimits {
+    domain: String,
+    limits: Vec<RateLimit>,
+}
+
+struct RateLimit {
+    quota: String,
+    actions: Vec<String>,
+    comments: Vec<String>,
+    /// Whether the hits are the bytes of the response.
+    counts_bytes: bool,
+}
+
+impl RateLimits {
+    /// Creates the limits of the quotas that are named by flags, else of those of the rules that apply to all requests, or to those
+    /// of the namespace.
+    pub(super) fn new(options: &EnvoyConfig, requirements: &Requirements) -> Self {
+        let default = &options.configuration.default_config_namespace;
+        let applies =
+            |namespace: &String| namespace == default || Some(namespace) == options.namespace.as_ref();
+        let of_rules = requirements.quotas.iter().filter(|(_, quota)| quota.namespaces.iter().any(applies));
+        let mut quotas: BTreeSet<String> =
+            options.rate_limit.iter().chain(&options.count_response_bytes).cloned().collect();
+        if options.rate_limit.is_empty() {
+            quotas.extend(of_rules.map(|(name, _)| name.name().to_owned()));
+        }
+        let limits = quotas.iter().map(|quota| RateLimit::new(quota, requirements, options)).collect();
+        let is_alone = quotas.len() == 1;
+        let namespace =
+            options.namespace.as_ref().map(|namespace| format!("{namespace}/")).unwrap_or_default();
+        let domain = match quotas.first() {
+            Some(quota) if is_alone && quota.contains('/') => quota.clone(),
+            Some(quota) if is_alone => format!("{namespace}{quota}"),
+            _ => format!("{namespace}mixer-adapter"),
+        };
+        Self { domain, limits }
+    }
+
+    pub(super) fn is_empty(&self) -> bool {
+        self.limits.is_empty()
+    }
+
+    pub(super) fn domain(&self) -> &str {
+        &self.domain
+    }
+
+    /// The list of limits.
+    pub(super) fn to_yaml(&self) -> String {
+        self.limits.iter().map(RateLimit::to_yaml).collect()
+    }
+}
+
+impl RateLimit {
+    fn new(quota: &str, requirements: &Requirements, options: &EnvoyConfig) -> Self {
+        let name = quota.rsplit('/').next().unwrap_or(quota);
+        let known: Vec<_> = requirements.quotas.iter().filter(|(known, _)| known.name() == name).collect();
+        let entries: BTreeSet<&String> = known.iter().flat_map(|(_, quota)| &quota.entries).collect();
+        let mut actions =
+            vec![format!("{{generic_key: {{descriptor_key: quota, descriptor_value: {name}}}}}")];
+        let mut comments = Vec::new();
+        for DescriptorEntry { key, header } in &options.descriptor {
+            actions.push(request_header(key, header, false));
+        }
+        let is_given = |key: &String| options.descriptor.iter().any(|entry| entry.key == *key);
+        for key in entries.into_iter().filter(|key| !is_given(key)) {
+            match Source::of(key) {
+                Source::Supplied => {}
+                Source::Action(action) => actions.push(action),
+                Source::Header => {
+                    comments.push(format!(
+                        "Requests without the header {key} are not limited; --descriptor {key}=HEADER chooses another one."
+                    ));
+                    actions.push(request_header(key, key, false));
+                }
+                Source::Unknown => comments.push(format!(
+                    "Rate limits do not know {key}; --descriptor {key}=HEADER takes it from a header."
+                )),
+            }
+        }
+        if known.is_empty() && options.descriptor.is_empty() {
+            actions.push("{remote_address: {}}".to_owned());
+        }
+        actions.push(from_check("decision_id", "decision_id"));
+        let counts_bytes = options.count_response_bytes.iter().any(|counted| counted == quota);
+        Self { quota: quota.to_owned(), actions, comments, counts_bytes }
+    }
+
+    fn to_yaml(&self) -> String {
+        let mut text = format!("# The quota {}.\n", self.quota);
+        for comment in &self.comments {
+            let _ = writeln!(text, "# {comment}");
+        }
+        let limit = |text: &mut String, more: &[&str]| {
+            text.push_str("- actions:\n");
+            for action in self.actions.iter().map(String::as_str).chain(more.iter().copied()) {
+                let _ = writeln!(text, "  - {action}");
+            }
+        };
+        if !self.counts_bytes {
+            limit(&mut text, &[]);
+            return text;
+        }
+        text.push_str("# At the start of a request: passes while anything is left.\n");
+        limit(&mut text, &[]);
+        text.push_str("  hits_addend: {number: 0}\n# At its end: the bytes of the response are counted, even past the limit.\n");
+        limit(&mut text, &["{generic_key: {descriptor_key: phase, descriptor_value: done}}"]);
+        text.push_str("  apply_on_stream_done: true\n  hits_addend: {format: \"%BYTES_SENT%\"}\n");
+        text
+    }
+}
+
+/// Where Envoy has the value of an entry.
+enum Source {
+    /// Entries that are always there.
+    Supplied,
+    Action(String),
+    /// The header of the same name.
+    Header,
+    /// An attribute that Envoy has no action for.
+    Unknown,
+}
+
+impl Source {
+    fn of(key: &str) -> Self {
+        let header = |header: &str| Self::Action(request_header(key, header, true));
+        match key {
+            "decision_id" | "phase" | "quota" => Self::Supplied,
+            "remote_address" => Self::Action("{remote_address: {}}".to_owned()),
+            "source.principal" | "source.user" => Self::Action(from_check(key, "source_principal")),
+            "request.path" => header(":path"),
+            "request.method" => header(":method"),
+            "request.host" => header(":authority"),
+            "request.scheme" => header(":scheme"),
+            "request.useragent" => header("user-agent"),
+            "request.referer" => header("referer"),
+            "request.api_key" => header("x-api-key"),
+            "request.id" => header("x-request-id"),
+            key if key.contains('.') => Self::Unknown,
+            _ => Self::Header,
+        }
+    }
+}
+
+/// The action that makes a header an entry. Without the header there is no descriptor, or no entry if it is optional.
+fn request_header(key: &str, header: &str, is_optional: bool) -> String {
+    let optional = if is_optional { ", skip_if_absent: true" } else { "" };
+    let header = if header.starts_with(':') { quoted(header) } else { header.to_owned() };
+    format!("{{request_headers: {{descriptor_key: {key}, header_name: {header}{optional}}}}}")
+}
+
+/// The action that makes a field of the check's metadata an entry, if it is there.
+fn from_check(key: &str, field: &str) -> String {
+    format!(
+        "{{metadata: {{descriptor_key: {key}, skip_if_absent: true, metadata_key: {{key: envoy.filters.http.ext_authz, \
+         path: [{{key: mixer_adapter}}, {{key: {field}}}]}}}}}}"
+    )
+}

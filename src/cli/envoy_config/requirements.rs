@@ -1,0 +1,258 @@
+//! What a configuration needs of Envoy, by the attributes that its expressions read.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use serde_json::Value as Json;
+
+use mixer_adapter_config::{
+    ConfigSet, Instance, Kind, ResourceName, Spec, Target, proto::istio::policy::v1beta1::Rule,
+};
+use mixer_adapter_core::{
+    framework::dynamic::{DescriptorSet, DynamicTemplate},
+    template::{STANDARD, Variety},
+};
+
+/// What a configuration needs of Envoy.
+#[derive(Debug, Default)]
+pub(super) struct Requirements {
+    /// The quotas of rules, by the namespace of the rule.
+    pub(super) quotas: BTreeMap<ResourceName, Quota>,
+    /// Whether a rule reads the body of requests.
+    pub(super) body: bool,
+    /// Whether a rule reads the token of requests.
+    pub(super) token: bool,
+    /// Headers of requests that reports read.
+    pub(super) request_headers: BTreeSet<String>,
+    /// Headers of responses that reports read.
+    pub(super) response_headers: BTreeSet<String>,
+}
+
+/// A quota that rules request.
+#[derive(Debug, Default)]
+pub(super) struct Quota {
+    /// The namespaces of the rules.
+    pub(super) namespaces: BTreeSet<String>,
+    /// The entries of its descriptors: keys of `ratelimit.descriptor`, and attributes.
+    pub(super) entries: BTreeSet<String>,
+}
+
+/// An attribute that an expression reads, with the key if it is a map.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
+struct Read {
+    attribute: String,
+    key: Option<String>,
+}
+
+impl Requirements {
+    /// Finds the requirements of the rules of a configuration.
+    pub(super) fn of(set: &ConfigSet) -> Self {
+        let mut requirements = Self::default();
+        for entry in set.of_role(Kind::Rule) {
+            if let Ok(Spec::Rule(rule)) = entry.spec.as_deref() {
+                requirements.add(set, entry.resource.name.namespace(), rule);
+            }
+        }
+        requirements
+    }
+
+    fn add(&mut self, set: &ConfigSet, namespace: &str, rule: &Rule) {
+        let condition = reads(&rule.r#match);
+        let operations = rule.request_header_operations.iter().chain(&rule.response_header_operations);
+        let operations: BTreeSet<Read> =
+            operations.flat_map(|operation| &operation.values).flat_map(|value| reads(value)).collect();
+        let references = rule.actions.iter().flat_map(|action| &action.instances);
+        let mut checks = !operations.is_empty();
+        self.note(&operations);
+        for reference in references {
+            let Ok(found) = set.resolve(&Kind::Instance, reference, namespace) else { continue };
+            let Ok(Spec::Instance(instance)) = found.spec.as_deref() else { continue };
+            let mut inputs = condition.clone();
+            for value in instance.params.iter().flat_map(|params| params.values()) {
+                add_strings(value, &mut inputs);
+            }
+            match variety(set, instance, found.name().namespace()) {
+                Some(Variety::Quota) => {
+                    let quota = self.quotas.entry(found.name().clone()).or_default();
+                    quota.namespaces.insert(namespace.to_owned());
+                    quota.entries.extend(inputs.into_iter().filter_map(entry));
+                }
+                Some(Variety::Report) => self.note_logged(&inputs),
+                _ => {
+                    checks = true;
+                    self.note(&inputs);
+                }
+            }
+        }
+        if checks {
+            self.note(&condition);
+        }
+    }
+
+    /// Notes what a check reads.
+    fn note(&mut self, inputs: &BTreeSet<Read>) {
+        let reads = |prefix: &str| inputs.iter().any(|read| read.attribute.starts_with(prefix));
+        self.body |= reads("request.body");
+        self.token |= reads("request.auth.");
+    }
+
+    /// Notes what a report reads.
+    fn note_logged(&mut self, inputs: &BTreeSet<Read>) {
+        let keys = |attribute: &str| -> Vec<String> {
+            let of_map = inputs.iter().filter(|read| read.attribute == attribute);
+            of_map.filter_map(|read| read.key.clone()).filter(|key| !key.starts_with(':')).collect()
+        };
+        self.request_headers.extend(keys("request.headers"));
+        self.response_headers.extend(keys("response.headers"));
+    }
+}
+
+/// The entry of a descriptor that an input of a quota is read from.
+fn entry(read: Read) -> Option<String> {
+    match (read.attribute.as_str(), read.key) {
+        ("ratelimit.descriptor", key) => key,
+        (attribute, _) if attribute.contains('.') && !attribute.starts_with("ratelimit.") => {
+            Some(read.attribute)
+        }
+        _ => None,
+    }
+}
+
+fn variety(set: &ConfigSet, instance: &Instance, namespace: &str) -> Option<Variety> {
+    let descriptors = match &instance.template {
+        Target::Compiled(name) => {
+            let (_, descriptor) = STANDARD.iter().find(|(known, _)| known == name)?;
+            DescriptorSet::decode(*descriptor)
+        }
+        Target::Resource(reference) => {
+            let found = set.resolve(&Kind::Template, reference, namespace).ok()?;
+            let Ok(Spec::Template(template)) = found.spec.as_deref() else { return None };
+            DescriptorSet::from_base64(&template.descriptor)
+        }
+    };
+    Some(DynamicTemplate::new(&descriptors.ok()?).ok()?.variety())
+}
+
+fn add_strings(value: &Json, inputs: &mut BTreeSet<Read>) {
+    match value {
+        Json::String(text) => inputs.extend(reads(text)),
+        Json::Array(items) => items.iter().for_each(|item| add_strings(item, inputs)),
+        Json::Object(fields) => fields.values().for_each(|value| add_strings(value, inputs)),
+        Json::Null | Json::Bool(_) | Json::Number(_) => {}
+    }
+}
+
+/// Returns the attributes that an expression names, in any of the languages. Names of functions may be among them.
+fn reads(text: &str) -> BTreeSet<Read> {
+    let mut found = BTreeSet::new();
+    let mut rest = text;
+    while let Some(first) = rest.chars().next() {
+        if let Some((_, after)) = literal(rest) {
+            rest = after;
+            continue;
+        }
+        if !first.is_ascii_alphabetic() && first != '_' {
+            rest = &rest[first.len_utf8()..];
+            continue;
+        }
+        let is_part = |character: char| character.is_ascii_alphanumeric() || matches!(character, '_' | '.');
+        let end = rest.find(|character| !is_part(character)).unwrap_or(rest.len());
+        let (name, after) = rest.split_at(end);
+        let index = after.trim_start().strip_prefix('[').and_then(|after| literal(after.trim_start()));
+        let key = index.map(|(key, _)| key.to_owned());
+        found.insert(Read { attribute: name.trim_end_matches('.').to_owned(), key });
+        rest = index.map_or(after, |(_, after)| after);
+    }
+    found
+}
+
+/// Splits a text that begins with a string literal behind it.
+fn literal(text: &str) -> Option<(&str, &str)> {
+    let quote = text.chars().next().filter(|first| matches!(first, '"' | '\'' | '`'))?;
+    let mut is_escaped = false;
+    for (index, character) in text.char_indices().skip(1) {
+        match character {
+            _ if is_escaped => is_escaped = false,
+            '\\' if quote != '`' => is_escaped = true,
+            end if end == quote => return Some((&text[1..index], &text[index + 1..])),
+            _ => {}
+        }
+    }
+    Some((&text[1..], ""))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn requirements(text: &str) -> Requirements {
+        let parsed = mixer_adapter_config::parse(text, "x.yaml", "istio-system");
+        let (set, faults) = ConfigSet::of(parsed.resources);
+        assert_eq!((parsed.faults, faults), (Vec::new(), Vec::new()));
+        Requirements::of(&set)
+    }
+
+    fn instance(name: &str, template: &str, params: &str) -> String {
+        format!(
+            "---\nkind: instance\nmetadata: {{name: {name}}}\nspec: {{compiledTemplate: {template}, params: {params}}}\n"
+        )
+    }
+
+    fn rule(condition: &str, instance: &str) -> String {
+        format!(
+            "---\nkind: rule\nmetadata: {{name: {instance}}}\nspec:\n  match: {condition}\n  \
+             actions: [{{handler: h, instances: [{instance}]}}]\n"
+        )
+    }
+
+    #[test]
+    fn attributes_are_found_outside_of_literals_and_with_their_keys() {
+        for (text, expected) in [
+            ("request.path", &[("request.path", None)][..]),
+            (r#"request.headers["x-user"] | "request.host""#, &[("request.headers", Some("x-user"))]),
+            (r#"a.b [ 'k' ] == `c.d`"#, &[("a.b", Some("k"))]),
+            (r#""a \" b.c" == d.e"#, &[("d.e", None)]),
+            ("\"open", &[]),
+        ] {
+            let found: Vec<_> = reads(text).into_iter().map(|read| (read.attribute, read.key)).collect();
+            let found: Vec<_> =
+                found.iter().map(|(attribute, key)| (attribute.as_str(), key.as_deref())).collect();
+            assert_eq!(found, expected, "{text}");
+        }
+    }
+
+    #[test]
+    fn a_quota_has_the_entries_of_its_dimensions_and_of_the_conditions_of_its_rules() {
+        let text = [
+            instance(
+                "q",
+                "quota",
+                r#"{dimensions: {a: 'ratelimit.descriptor["user"]', b: 'source.principal | "none"'}}"#,
+            ),
+            rule(r#"ratelimit.descriptor["plan"] == "free" && ratelimit.domain == "q""#, "q"),
+            instance("unused", "quota", "{dimensions: {a: request.path}}"),
+        ];
+        let requirements = requirements(&text.concat());
+        let [(name, quota)] = &requirements.quotas.iter().collect::<Vec<_>>()[..] else {
+            panic!("{requirements:?}")
+        };
+        assert_eq!(name.name(), "q");
+        assert_eq!(quota.entries.iter().collect::<Vec<_>>(), ["plan", "source.principal", "user"]);
+        assert_eq!(quota.namespaces.iter().collect::<Vec<_>>(), ["istio-system"]);
+    }
+
+    #[test]
+    fn bodies_and_tokens_are_needed_by_checks_and_headers_by_reports() {
+        let report = instance(
+            "log",
+            "logentry",
+            r#"{variables: {a: 'request.headers["x-a"]', b: 'response.headers["x-b"]', c: 'request.headers[":path"]'}}"#,
+        );
+        let reported = requirements(&[report, rule("request.body == \"x\"", "log")].concat());
+        assert!(!reported.body, "{reported:?}");
+        assert_eq!(reported.request_headers.iter().collect::<Vec<_>>(), ["x-a"]);
+        assert_eq!(reported.response_headers.iter().collect::<Vec<_>>(), ["x-b"]);
+        let check = instance("entry", "listentry", "{value: request.auth.principal}");
+        let checked = requirements(&[check, rule("request.body == \"x\"", "entry")].concat());
+        assert!(checked.body && checked.token, "{checked:?}");
+    }
+}
