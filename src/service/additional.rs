@@ -16,6 +16,8 @@ pub(super) struct AdditionalServices {
     pub(super) descriptors: &'static [u8],
     /// Metrics.
     pub(super) collector: Box<dyn Collector>,
+    /// Ends open streams when the server stops, which otherwise waits for them.
+    pub(super) stop: Box<dyn FnOnce() + Send>,
     /// Finishes what is left when the last call has ended, before handlers close.
     pub(super) finish: BoxFuture<'static, ()>,
 }

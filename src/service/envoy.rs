@@ -63,6 +63,8 @@ impl Server {
         let rpcs = CHECK.map(|path| (path, check())).into_iter();
         let rpcs = rpcs.chain(SHOULD_RATE_LIMIT.map(|path| (path, should_rate_limit()))).collect();
         let access_log = AccessLogServiceServer::from_arc(services.clone());
+        let (stopped, watched) = (services.clone(), services.clone());
+        self.readiness().warn(move || watched.missing_settings());
         let collector = Box::new(EnvoyMetrics(services.counters().clone()));
         self.add(AdditionalServices {
             names: NAMES.into(),
@@ -73,6 +75,7 @@ impl Server {
             }),
             descriptors: proto::DESCRIPTORS,
             collector,
+            stop: Box::new(move || stopped.stop()),
             finish: Box::pin(async move { services.flush().await }),
         })
     }

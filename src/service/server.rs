@@ -315,11 +315,12 @@ impl Bound {
         let mut routes =
             reflection(&host, &additional)?.add_service(health.max_decoding_message_size(MAX_NAME_REQUEST));
         let mut registry = metrics::registry(&host);
-        let mut finish = Vec::new();
+        let (mut stops, mut finish) = (Vec::new(), Vec::new());
         for services in additional {
             methods.rpcs.extend(services.rpcs);
             routes = (services.routes)(routes);
             registry.register_collector(services.collector);
+            stops.push(services.stop);
             finish.push(services.finish);
         }
         let routes = routes.prepare();
@@ -386,6 +387,7 @@ impl Bound {
             stop.cancelled().await;
             let deadline = Instant::now() + options.grace;
             let shutdown = readiness.register("shutdown");
+            stops.into_iter().for_each(|stop| stop());
             for service in &services {
                 health_reporter.set_service_status(service, tonic_health::ServingStatus::NotServing).await;
             }

@@ -36,6 +36,11 @@ impl References {
         list
     }
 
+    /// Returns whether the attribute at `slot` was read.
+    pub fn includes(&self, slot: u32) -> bool {
+        self.before.includes(slot) || self.after.includes(slot)
+    }
+
     /// Returns the slots of string maps of the request of which more than single keys may have been read.
     pub(crate) fn whole_maps(&self) -> impl Iterator<Item = u32> {
         let after = self.after.whole_maps().filter(|slot| !self.generated.contains(slot));

@@ -29,6 +29,7 @@ use crate::{
     attributes::{LogSender, http_attributes, tcp_attributes},
     configuration::Configuration,
     counters::Counters,
+    missing_settings::MissingSettings,
     options::MappingOptions,
     proto::envoy::service::accesslog::v3::{
         StreamAccessLogsMessage, StreamAccessLogsResponse, access_log_service_server::AccessLogService,
@@ -69,12 +70,13 @@ impl LogQueue {
         configuration: Configuration,
         mapping: MappingOptions,
         counters: Arc<Counters>,
+        missing: Arc<MissingSettings>,
         runtime: &Handle,
     ) -> Self {
         #[expect(clippy::disallowed_methods, reason = "`space` bounds it in bytes")]
         let (messages, received) = mpsc::unbounded_channel();
         let handlers = HandlerQueues { queues: HashMap::new(), counters, runtime: runtime.clone() };
-        runtime.spawn(report(configuration, mapping, received, handlers));
+        runtime.spawn(report(configuration, mapping, missing, received, handlers));
         Self { messages, space: Arc::new(Semaphore::new(QUEUE)), pending: TaskTracker::new() }
     }
 
@@ -104,7 +106,14 @@ impl AccessLogService for Services {
         let mut stream = request.into_inner();
         let mut sender = Arc::new(LogSender::default());
         let _open = OpenStream::new(self.counters.clone());
-        while let Some(message) = stream.message().await? {
+        loop {
+            let message = tokio::select! {
+                // What has arrived is read before the end.
+                biased;
+                message = stream.message() => message?,
+                () = self.stopping.cancelled() => None,
+            };
+            let Some(message) = message else { break };
             let size = message.encoded_len();
             if let Some(node) = message.identifier.as_ref().and_then(|identifier| identifier.node.as_ref()) {
                 sender = Arc::new(LogSender::new(node));
@@ -149,6 +158,7 @@ impl Drop for OpenStream {
 async fn report(
     configuration: Configuration,
     mapping: MappingOptions,
+    missing: Arc<MissingSettings>,
     mut received: mpsc::UnboundedReceiver<Queued>,
     mut handlers: HandlerQueues,
 ) {
@@ -164,7 +174,11 @@ async fn report(
             LogEntries::HttpLogs(logs) => logs
                 .log_entry
                 .iter()
-                .map(|entry| http_attributes(entry, sender, vocabulary, &mapping))
+                .map(|entry| {
+                    let common = entry.common_properties.as_ref();
+                    missing.note_log(common.and_then(|common| common.metadata.as_ref()));
+                    http_attributes(entry, sender, vocabulary, &mapping)
+                })
                 .collect(),
             LogEntries::TcpLogs(logs) => logs
                 .log_entry

@@ -57,7 +57,7 @@ impl Services {
         let Some(context) = &request.attributes else {
             return Decision::Fail("the check has no attributes".to_owned());
         };
-        let Some(snapshot) = self.configuration.snapshot(deadline).await else {
+        let Some(snapshot) = self.configuration.snapshot(caller.deadline).await else {
             return Decision::Fail("there is no configuration yet".to_owned());
         };
         let bag = match check_attributes(context, snapshot.vocabulary(), &self.options.mapping) {
@@ -69,6 +69,10 @@ impl Services {
         let answer = request.answer().await;
         self.mixer.counts().condition_errors(request.condition_errors());
         *cache = request.cache_use().cloned();
+        self.missing.note_check(context, |name| {
+            let declared = request.vocabulary().find(name);
+            declared.is_some_and(|declared| request.references().includes(declared.slot))
+        });
         match answer {
             Ok(answer) => {
                 let http = context.request.as_ref().and_then(|request| request.http.as_ref());

@@ -10,6 +10,7 @@ mod decision;
 mod decision_id;
 mod headers;
 mod metadata;
+mod missing_settings;
 mod options;
 pub mod proto;
 mod rate_limit;
@@ -19,6 +20,7 @@ use std::sync::Arc;
 
 use mixer_adapter_engine::Mixer;
 use tokio::runtime::Handle;
+use tokio_util::sync::CancellationToken;
 
 pub use attributes::{HostPattern, HostPatternError};
 pub use counters::{Counters, RateLimitOutcome};
@@ -27,6 +29,7 @@ pub use options::{FailureAnswer, MappingOptions, Options};
 use access_log::LogQueue;
 use configuration::Configuration;
 use decision_id::DecisionIds;
+use missing_settings::MissingSettings;
 
 /// The services, which share an engine.
 #[derive(Debug)]
@@ -37,16 +40,44 @@ pub struct Services {
     counters: Arc<Counters>,
     log_queue: LogQueue,
     configuration: Configuration,
+    missing: Arc<MissingSettings>,
+    /// Ends streams of access logs.
+    stopping: CancellationToken,
 }
 
 impl Services {
     /// Creates the services of an engine. Access logs are reported by tasks of `runtime`.
     pub fn new(mixer: Arc<Mixer>, options: Options, runtime: &Handle) -> Self {
         let counters = Arc::<Counters>::default();
+        let (missing, stopping) = (Arc::<MissingSettings>::default(), CancellationToken::new());
         let configuration = Configuration::new(mixer.clone());
-        let log_queue =
-            LogQueue::start(configuration.clone(), options.mapping.clone(), counters.clone(), runtime);
-        Self { mixer, options, ids: DecisionIds::new(), counters, log_queue, configuration }
+        let log_queue = LogQueue::start(
+            configuration.clone(),
+            options.mapping.clone(),
+            counters.clone(),
+            missing.clone(),
+            runtime,
+        );
+        Self {
+            mixer,
+            options,
+            ids: DecisionIds::new(),
+            counters,
+            log_queue,
+            configuration,
+            missing,
+            stopping,
+        }
+    }
+
+    /// Ends streams of access logs: Envoy continues on another connection.
+    pub fn stop(&self) {
+        self.stopping.cancel();
+    }
+
+    /// Returns what Envoy does not send although rules read it, with the settings for it; each was logged once.
+    pub fn missing_settings(&self) -> Vec<String> {
+        self.missing.texts()
     }
 
     /// Waits until all entries of access logs that were received have been reported.

@@ -75,6 +75,7 @@ impl Services {
         self.counters.rate_limit(outcome);
         let statuses = answer.map_err(|error| Status::unavailable(error.to_string()))?;
         let entries = request.descriptors.iter().flat_map(|descriptor| &descriptor.entries);
+        self.missing.note_rate_limit(entries.clone().any(|entry| entry.key == DECISION_ID));
         let id = entries.into_iter().find(|entry| entry.key == DECISION_ID).map(|entry| entry.value.clone());
         Ok(RateLimitResponse {
             overall_code: overall(&statuses).into(),
@@ -90,7 +91,8 @@ impl Services {
         request: &RateLimitRequest,
         caller: &Caller,
     ) -> Result<Vec<(DescriptorStatus, bool)>, RateLimitError> {
-        let snapshot = self.configuration.snapshot(deadline).await.ok_or(RateLimitError::NoConfiguration)?;
+        let snapshot =
+            self.configuration.snapshot(caller.deadline).await.ok_or(RateLimitError::NoConfiguration)?;
         let mut budget = Budget::new(self.mixer.limits());
         let mut statuses = Vec::with_capacity(request.descriptors.len());
         for descriptor in &request.descriptors {

@@ -53,14 +53,15 @@ async fn without_a_configuration_nothing_is_decided() {
 async fn right_after_the_start_a_check_waits_for_the_first_configuration_until_its_deadline() {
     let mixer = Arc::new(Mixer::default());
     let services = Services::new(mixer.clone(), Options::default(), &Handle::current());
-    let deadline = || Some(Instant::now() + Duration::from_secs(1));
-    let error = services.check(check_of("/"), deadline()).await.unwrap_err();
+    let in_a_second =
+        || Caller { deadline: Some(Instant::now() + Duration::from_secs(1)), ..Caller::default() };
+    let error = services.check(check_of("/"), in_a_second()).await.unwrap_err();
     assert_eq!(error.message(), "there is no configuration yet");
     let configured = async {
         tokio::time::sleep(Duration::from_millis(500)).await;
         mixer.replace(Snapshot::empty());
     };
-    let (response, ()) = tokio::join!(services.check(check_of("/"), deadline()), configured);
+    let (response, ()) = tokio::join!(services.check(check_of("/"), in_a_second()), configured);
     assert!(is_allowed(&response.unwrap()));
 }
 
@@ -69,7 +70,8 @@ async fn a_configuration_that_never_comes_is_not_waited_for_by_every_check() {
     let services = services(None);
     tokio::time::sleep(Duration::from_secs(10)).await;
     let before = Instant::now();
-    let error = services.check(check_of("/"), Some(before + Duration::from_secs(1))).await.unwrap_err();
+    let deadline = Some(before + Duration::from_secs(1));
+    let error = services.check(check_of("/"), Caller { deadline, ..Caller::default() }).await.unwrap_err();
     assert_eq!((error.message(), Instant::now()), ("there is no configuration yet", before));
 }
 

@@ -108,6 +108,11 @@ impl Reads {
         self.key_count += 1;
     }
 
+    /// Returns whether the attribute at `slot` was read.
+    pub(crate) fn includes(&self, slot: u32) -> bool {
+        self.slots.get(slot as usize / 64).is_some_and(|word| word.read & (1 << (slot % 64)) != 0)
+    }
+
     /// Removes all reads but retains the buffers.
     pub fn clear(&mut self) {
         self.slots.fill(Word::default());
