@@ -277,6 +277,13 @@ proptest! {
     }
 
     #[test]
+    fn the_sink_converges_to_the_source_by_rest(
+        steps in proptest::collection::vec(step(), 0..120),
+    ) {
+        converges(World::new(Variant::Rest, Mode::Full), &steps);
+    }
+
+    #[test]
     fn the_sink_converges_to_the_source_by_changes_of_xds(
         steps in proptest::collection::vec(step(), 0..120),
     ) {

@@ -1,6 +1,6 @@
 //! The forms configuration travels in, between the two state machines: one unreliable connection, message by message.
 
-use std::collections::VecDeque;
+use std::collections::{BTreeMap, VecDeque};
 
 use mixer_adapter_config::{
     mcp::source,
@@ -16,7 +16,7 @@ use mixer_adapter_config::{
     },
     xds::{
         sink::{Delta, Sotw, Versions, node},
-        source::{DeltaStream, SotwStream},
+        source::{DeltaStream, SotwStream, fetch},
     },
 };
 
@@ -79,6 +79,25 @@ impl Server for DeltaStream {
     }
 }
 
+/// A server of REST, asked again only after it has answered.
+#[derive(Default)]
+struct Rest(BTreeMap<String, DiscoveryRequest>);
+
+impl Server for Rest {
+    type Request = DiscoveryRequest;
+    type Push = DiscoveryResponse;
+
+    fn requested(&mut self, request: DiscoveryRequest, _: &Catalogue) {
+        self.0.insert(request.type_url.clone(), request);
+    }
+
+    fn next(&mut self, catalogue: &Catalogue) -> Option<DiscoveryResponse> {
+        let answered = self.0.values().find_map(|request| fetch(catalogue, request).unwrap())?;
+        self.0.remove(&answered.type_url);
+        Some(answered)
+    }
+}
+
 /// MCP itself.
 struct Plain;
 
@@ -133,6 +152,7 @@ pub(crate) enum Variant {
     Mcp { incremental: bool },
     Sotw,
     Delta,
+    Rest,
 }
 
 impl Variant {
@@ -141,6 +161,7 @@ impl Variant {
         let client = || node("sink", "ns", Vec::new());
         match self {
             Self::Mcp { incremental } => wire(source::Machine::new(incremental), Plain),
+            Self::Rest => wire(Rest::default(), Sotw::new(client())),
             Self::Sotw => wire(SotwStream::new(None), Sotw::new(client())),
             Self::Delta => wire(DeltaStream::new(None), Delta::new(client(), versions.clone())),
         }

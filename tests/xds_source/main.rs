@@ -6,6 +6,7 @@ mod arbitrary;
 mod convergence;
 mod messages;
 mod order;
+mod rest;
 mod rules;
 mod scenarios;
 mod sockets;

@@ -35,14 +35,35 @@ use crate::messages::*;
 const SOON: Duration = Duration::from_secs(10);
 const RULES: &str = "istio/policy/v1beta1/rules";
 
-struct Server {
-    source: ConfigServer,
-    address: SocketAddr,
+/// The services of one type, what their methods end in, and the type.
+pub(crate) const SERVICES: [(&str, &str, &str); 9] = [
+    ("cluster.v3.ClusterDiscoveryService", "Clusters", "envoy.config.cluster.v3.Cluster"),
+    ("endpoint.v3.EndpointDiscoveryService", "Endpoints", "envoy.config.endpoint.v3.ClusterLoadAssignment"),
+    ("listener.v3.ListenerDiscoveryService", "Listeners", "envoy.config.listener.v3.Listener"),
+    ("route.v3.RouteDiscoveryService", "Routes", "envoy.config.route.v3.RouteConfiguration"),
+    (
+        "route.v3.ScopedRoutesDiscoveryService",
+        "ScopedRoutes",
+        "envoy.config.route.v3.ScopedRouteConfiguration",
+    ),
+    ("route.v3.VirtualHostDiscoveryService", "VirtualHosts", "envoy.config.route.v3.VirtualHost"),
+    ("secret.v3.SecretDiscoveryService", "Secrets", "envoy.extensions.transport_sockets.tls.v3.Secret"),
+    ("runtime.v3.RuntimeDiscoveryService", "Runtime", "envoy.service.runtime.v3.Runtime"),
+    (
+        "extension.v3.ExtensionConfigDiscoveryService",
+        "ExtensionConfigs",
+        "envoy.config.core.v3.TypedExtensionConfig",
+    ),
+];
+
+pub(crate) struct Server {
+    pub(crate) source: ConfigServer,
+    pub(crate) address: SocketAddr,
     _stop: DropGuard,
 }
 
 impl Server {
-    async fn start() -> Self {
+    pub(crate) async fn start() -> Self {
         let source = ConfigServer::new(Catalogue::default().open(), ConfigServerOptions::default());
         let services = mcp::mount(Routes::default(), &source, &mcp::default_options());
         let services = xds::mount(services, &source, &xds::default_options());
@@ -53,16 +74,19 @@ impl Server {
         Self { source, address, _stop: stop.drop_guard() }
     }
 
-    fn set(&self, type_url: &str, texts: &str) {
+    pub(crate) fn set(&self, type_url: &str, texts: &str) {
         self.source.apply(&all(type_url, texts));
     }
 
-    async fn channel(&self) -> Channel {
+    pub(crate) async fn channel(&self) -> Channel {
         Channel::from_shared(format!("http://{}", self.address)).unwrap().connect().await.unwrap()
     }
 
     /// Waits until what is known of the clients is this.
-    async fn until(&self, holds: impl Fn(&[mixer_adapter_config::stream::source::PeerStatus]) -> bool) {
+    pub(crate) async fn until(
+        &self,
+        holds: impl Fn(&[mixer_adapter_config::stream::source::PeerStatus]) -> bool,
+    ) {
         let poll = async {
             while !holds(&self.source.sinks()) {
                 tokio::time::sleep(Duration::from_millis(5)).await;
@@ -162,31 +186,8 @@ async fn ads_serves_changes() {
 #[tokio::test]
 async fn each_type_has_its_own_service_and_needs_no_type_there() {
     let server = Server::start().await;
-    let services = [
-        ("cluster.v3.ClusterDiscoveryService", "Clusters", "envoy.config.cluster.v3.Cluster"),
-        (
-            "endpoint.v3.EndpointDiscoveryService",
-            "Endpoints",
-            "envoy.config.endpoint.v3.ClusterLoadAssignment",
-        ),
-        ("listener.v3.ListenerDiscoveryService", "Listeners", "envoy.config.listener.v3.Listener"),
-        ("route.v3.RouteDiscoveryService", "Routes", "envoy.config.route.v3.RouteConfiguration"),
-        (
-            "route.v3.ScopedRoutesDiscoveryService",
-            "ScopedRoutes",
-            "envoy.config.route.v3.ScopedRouteConfiguration",
-        ),
-        ("route.v3.VirtualHostDiscoveryService", "VirtualHosts", "envoy.config.route.v3.VirtualHost"),
-        ("secret.v3.SecretDiscoveryService", "Secrets", "envoy.extensions.transport_sockets.tls.v3.Secret"),
-        ("runtime.v3.RuntimeDiscoveryService", "Runtime", "envoy.service.runtime.v3.Runtime"),
-        (
-            "extension.v3.ExtensionConfigDiscoveryService",
-            "ExtensionConfigs",
-            "envoy.config.core.v3.TypedExtensionConfig",
-        ),
-    ];
     let channel = server.channel().await;
-    for (service, resources, message) in services {
+    for (service, resources, message) in SERVICES {
         let url = format!("type.googleapis.com/{message}");
         server.set(&url, "a@1");
         let mut grpc = Grpc::new(channel.clone());

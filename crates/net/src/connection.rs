@@ -32,6 +32,17 @@ pub enum Protocol {
         /// How long the answer to a ping may take.
         keepalive_timeout: Duration,
     },
+    /// Either, told apart by the preface of HTTP/2.
+    Http1OrHttp2 {
+        /// As of [`Http1`](Self::Http1).
+        header_timeout: Duration,
+        /// As of [`Http2`](Self::Http2).
+        max_streams: u32,
+        /// As of [`Http2`](Self::Http2).
+        keepalive: Option<Duration>,
+        /// As of [`Http2`](Self::Http2).
+        keepalive_timeout: Duration,
+    },
 }
 
 /// Limits on the connections of one port.
@@ -184,21 +195,24 @@ impl Protocol {
 
     fn builder(self) -> Builder<TokioExecutor> {
         let mut builder = Builder::new(TokioExecutor::new());
+        if let Self::Http1 { header_timeout } | Self::Http1OrHttp2 { header_timeout, .. } = self {
+            builder.http1().timer(TokioTimer::new()).header_read_timeout(header_timeout);
+        }
+        if let Self::Http2 { max_streams, keepalive, keepalive_timeout }
+        | Self::Http1OrHttp2 { max_streams, keepalive, keepalive_timeout, .. } = self
+        {
+            builder
+                .http2()
+                .timer(TokioTimer::new())
+                .max_concurrent_streams(max_streams)
+                .auto_date_header(false)
+                .keep_alive_interval(keepalive)
+                .keep_alive_timeout(keepalive_timeout);
+        }
         match self {
-            Self::Http1 { header_timeout } => {
-                builder.http1().timer(TokioTimer::new()).header_read_timeout(header_timeout);
-                builder.http1_only()
-            }
-            Self::Http2 { max_streams, keepalive, keepalive_timeout } => {
-                builder
-                    .http2()
-                    .timer(TokioTimer::new())
-                    .max_concurrent_streams(max_streams)
-                    .auto_date_header(false)
-                    .keep_alive_interval(keepalive)
-                    .keep_alive_timeout(keepalive_timeout);
-                builder.http2_only()
-            }
+            Self::Http1 { .. } => builder.http1_only(),
+            Self::Http2 { .. } => builder.http2_only(),
+            Self::Http1OrHttp2 { .. } => builder,
         }
     }
 }

@@ -33,9 +33,10 @@ Examples:
   mixer-adapter source --config config/ --listen 0.0.0.0:9901 --admin 127.0.0.1:15014
   mixer-adapter source --config config/ --sink mcp://10.0.0.7:9901      also connects to a sink
   mixer-adapter serve --config mcp://127.0.0.1:9901                     a sink of this source
-  mixer-adapter source --config envoy/ --listen 127.0.0.1:18000         for an Envoy, over xDS";
+  mixer-adapter source --config envoy/ --listen 127.0.0.1:18000         for an Envoy, over xDS
+  curl --json '{}' http://127.0.0.1:9901/v3/discovery:routes            reads the routes of a source, over REST";
 
-/// Serve a directory of configuration over MCP and xDS, and push its changes
+/// Serve a directory of configuration over MCP, xDS and REST, and push its changes
 #[derive(Debug, Args)]
 pub(super) struct Source {
     /// The configuration: a directory of YAML or JSON files, or one such file; watched for changes

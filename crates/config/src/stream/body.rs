@@ -68,6 +68,22 @@ pub(super) fn readable(body: &Any) -> Result<Json, BodyError> {
     foreign().map_or_else(|| to_spec(body).map(|(spec, _)| spec), Ok)
 }
 
+/// A message as the JSON of protobuf has it inside of others; one of an unknown type as its bytes.
+pub(crate) fn to_json(any: &Any) -> Json {
+    let name = any.message_name();
+    let known = Types::default().find(name);
+    let message = known.and_then(|descriptor| DynamicMessage::decode(descriptor, any.value.clone()).ok());
+    // What is of a type that is not known inside of it has no JSON.
+    match message.and_then(|message| serde_json::to_value(&message).ok()) {
+        Some(Json::Object(mut fields)) if !name.starts_with("google.protobuf.") => {
+            fields.insert(TYPE.to_owned(), any.type_url.as_str().into());
+            Json::Object(fields)
+        }
+        Some(json) => json!({ TYPE: any.type_url, VALUE: json }),
+        None => json!({ TYPE: any.type_url, VALUE: STANDARD.encode(&any.value) }),
+    }
+}
+
 /// What a body is called, where its type is known and has a name: the one of the cluster in endpoints of Envoy, its own elsewhere.
 pub(crate) fn named(body: &Any) -> Option<String> {
     let descriptor = Types::default().find(body.message_name())?;

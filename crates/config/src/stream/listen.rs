@@ -10,6 +10,7 @@ use futures_util::{
     future::BoxFuture,
     stream::{self, Stream},
 };
+use http::header::CONTENT_TYPE;
 use hyper::body::Incoming;
 use tokio::sync::{Mutex, OwnedSemaphorePermit, Semaphore, mpsc};
 use tokio_util::sync::CancellationToken;
@@ -58,7 +59,9 @@ impl Admission {
 
 /// Limits of connections to a source or a sink.
 const LIMITS: ConnectionLimits = ConnectionLimits {
-    protocol: Protocol::Http2 {
+    // gRPC, and REST for those who speak HTTP/1.1 only.
+    protocol: Protocol::Http1OrHttp2 {
+        header_timeout: Duration::from_secs(30),
         max_streams: 100,
         keepalive: Some(KEEPALIVE),
         keepalive_timeout: KEEPALIVE_TIMEOUT,
@@ -71,7 +74,7 @@ const LIMITS: ConnectionLimits = ConnectionLimits {
     grace: Duration::from_millis(500),
 };
 
-/// Serves MCP on a port of its own until `stop` is cancelled. Streams that have ended by then are answered in full, others are cut
+/// Serves configuration on a port of its own until `stop` is cancelled. Streams that have ended by then are answered in full, others are cut
 /// off: their clients reconnect, to another replica perhaps.
 pub async fn listen(listener: impl Into<Listener>, services: Routes, stop: CancellationToken) {
     let listener = listener.into();
@@ -120,8 +123,11 @@ impl Service<http::Request<Incoming>> for PeerService {
                     request.extensions_mut().insert(identity);
                 }
             }
-            // Its stream may be silent for as long as nothing changes.
-            connection.keep();
+            let content_type = request.headers().get(CONTENT_TYPE);
+            if content_type.is_some_and(|value| value.as_bytes().starts_with(b"application/grpc")) {
+                // Its stream may be silent for as long as nothing changes.
+                connection.keep();
+            }
             services.call(request).await
         };
         answer.boxed()

@@ -148,6 +148,6 @@ fn config(materials: &TlsMaterials, clients: Clients) -> Result<ServerConfig, Tl
         Clients::Optional | Clients::Required => builder.with_client_cert_verifier(verifier()?),
     };
     let mut config = builder.with_single_cert(chain, key).map_err(|error| materials.mismatch(error))?;
-    config.alpn_protocols = vec![b"h2".to_vec()];
+    config.alpn_protocols = vec![b"h2".to_vec(), b"http/1.1".to_vec()];
     Ok(config)
 }

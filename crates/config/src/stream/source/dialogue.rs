@@ -47,7 +47,7 @@ pub(crate) struct Event {
 }
 
 /// Who a sink says it is.
-#[derive(Debug)]
+#[derive(Debug, Default)]
 pub(crate) struct SinkId {
     pub(crate) id: String,
     pub(crate) annotations: BTreeMap<String, String>,

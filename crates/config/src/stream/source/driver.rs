@@ -10,7 +10,7 @@ use tokio::sync::{mpsc, watch};
 use tokio_util::sync::CancellationToken;
 use tonic::{Code, Status, Streaming};
 
-use super::{Catalogue, Meaning, PeerStatus, dialogue::Dialogue, status::Registry};
+use super::{Catalogue, Meaning, PeerStatus, SinkId, WatchStatus, dialogue::Dialogue, status::Registry};
 use crate::{
     Fault,
     stream::{Change, Rate, metrics::SOURCE, rate::Bucket},
@@ -99,6 +99,27 @@ impl ConfigServer {
     /// What it serves now.
     pub fn catalogue(&self) -> Arc<Catalogue> {
         self.catalogue.borrow().clone()
+    }
+
+    /// What it serves, whenever that changes.
+    pub(crate) fn changes(&self) -> watch::Receiver<Arc<Catalogue>> {
+        self.catalogue.subscribe()
+    }
+
+    /// Waits until it is closed.
+    pub(crate) async fn closing(&self) {
+        self.closed.cancelled().await;
+    }
+
+    /// Lists a client without a stream while it waits for news.
+    pub(crate) fn list(
+        &self,
+        peer: String,
+        sink: Option<SinkId>,
+        collection: String,
+        watch: WatchStatus,
+    ) -> impl Drop + use<> {
+        self.registry.list(peer, sink, collection, watch)
     }
 
     /// Ends all streams, so that sinks look for another source.

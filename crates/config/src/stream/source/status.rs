@@ -10,7 +10,7 @@ use std::{
 
 use serde::Serialize;
 
-use super::{Meaning, dialogue::Event};
+use super::{Meaning, SinkId, dialogue::Event};
 use crate::{
     MAX_TEXT,
     stream::metrics::{Client, SOURCE},
@@ -51,14 +51,32 @@ pub(super) struct Registry {
 pub(super) struct Registered {
     id: u64,
     registry: Registry,
-    _client: Client,
+    /// Of a stream.
+    _client: Option<Client>,
 }
 
 impl Registry {
     pub(super) fn register(&self, peer: String) -> Registered {
+        self.insert(PeerStatus { peer, ..PeerStatus::default() }, Some(SOURCE.opened()))
+    }
+
+    /// Lists a client that has no stream.
+    pub(super) fn list(
+        &self,
+        peer: String,
+        sink: Option<SinkId>,
+        collection: String,
+        watch: WatchStatus,
+    ) -> Registered {
+        let SinkId { id, annotations } = sink.unwrap_or_default();
+        let collections = BTreeMap::from([(collection, watch)]);
+        self.insert(PeerStatus { peer, id, annotations, collections }, None)
+    }
+
+    fn insert(&self, peer: PeerStatus, client: Option<Client>) -> Registered {
         let id = self.next.fetch_add(1, Relaxed);
-        self.lock().insert(id, PeerStatus { peer, ..PeerStatus::default() });
-        Registered { id, registry: self.clone(), _client: SOURCE.opened() }
+        self.lock().insert(id, peer);
+        Registered { id, registry: self.clone(), _client: client }
     }
 
     pub(super) fn peers(&self) -> Vec<PeerStatus> {

@@ -19,7 +19,7 @@ use crate::{
         service::discovery::v3::{DiscoveryRequest, DiscoveryResponse},
     },
     stream::{
-        Peer, collection_of,
+        Peer,
         redial::Ended,
         sink::{
             Dialect as _, Sink,
@@ -27,6 +27,7 @@ use crate::{
             driver::{Requests, Stream},
         },
     },
+    xds::rest_path,
 };
 use mixer_adapter_net::random;
 
@@ -49,26 +50,6 @@ impl Default for PollOptions {
 const MAX_ANSWER: usize = 64 << 20;
 /// How long the first requests of a sink are collected.
 const GATHER: Duration = Duration::from_millis(10);
-
-/// The names of Envoy's types in paths.
-const PATHS: [(&str, &str); 8] = [
-    ("envoy.config.cluster.v3.Cluster", "clusters"),
-    ("envoy.config.endpoint.v3.ClusterLoadAssignment", "endpoints"),
-    ("envoy.config.listener.v3.Listener", "listeners"),
-    ("envoy.config.route.v3.RouteConfiguration", "routes"),
-    ("envoy.config.route.v3.ScopedRouteConfiguration", "scoped-routes"),
-    ("envoy.service.runtime.v3.Runtime", "runtime"),
-    ("envoy.extensions.transport_sockets.tls.v3.Secret", "secrets"),
-    ("envoy.config.core.v3.TypedExtensionConfig", "extension_configs"),
-];
-
-/// The path for a type. That of a type that is not Envoy's ends in the last segment of the collection: `/v3/discovery:rules`.
-fn path(type_url: &str) -> String {
-    let collection = collection_of(type_url);
-    let known = PATHS.iter().find(|(message, _)| *message == collection.as_str()).map(|(_, name)| *name);
-    let name = known.or_else(|| collection.as_str().rsplit('/').next()).unwrap_or_default();
-    format!("/v3/discovery:{name}")
-}
 
 /// Polls a server for everything that a sink subscribes to, each type by itself, until `stop` is cancelled.
 pub async fn poll(sink: Sink, server: Peer, node: Node, options: PollOptions, stop: CancellationToken) {
@@ -180,7 +161,7 @@ async fn send(
         .ok_or("the type DiscoveryRequest is not known")?;
     let message = DynamicMessage::decode(descriptor, &*request.encode_to_vec())?;
     let body = Bytes::from(serde_json::to_vec(&message)?);
-    let (client, url) = server.http(timeout, MAX_ANSWER, &path(&request.type_url));
+    let (client, url) = server.http(timeout, MAX_ANSWER, &rest_path::path(&request.type_url));
     // Until then the server may wait for news; the margin is for the way back.
     let patience = format!("wait={}", timeout.mul_f64(0.8).as_secs());
     let post =
@@ -199,17 +180,5 @@ async fn send(
         }
         StatusCode::NOT_MODIFIED => Ok(None),
         other => Err(format!("the answer is {other}").into()),
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn types_of_envoy_have_its_paths_and_others_the_name_of_their_collection() {
-        assert_eq!(path("type.googleapis.com/envoy.config.cluster.v3.Cluster"), "/v3/discovery:clusters");
-        assert_eq!(path("config.istio.io/v1alpha2/rule"), "/v3/discovery:rules");
-        assert_eq!(path("core/v1/Service"), "/v3/discovery:Service");
     }
 }

@@ -5,11 +5,15 @@
 //!                                            ^
 //!                           Catalogue (the same that MCP serves)
 //! ```
+//!
+//! Requests without a stream, of REST and of the `Fetch` methods, are answered by [`fetch`] from the same catalogue.
 
 mod delta;
+mod fetch;
 mod message;
 mod node;
 pub(super) mod order;
+mod rest;
 mod service;
 mod sotw;
 mod stream;
@@ -18,5 +22,6 @@ mod types;
 mod watch;
 
 pub use delta::DeltaStream;
+pub use fetch::fetch;
 pub use service::{default_options, mount};
 pub use sotw::SotwStream;

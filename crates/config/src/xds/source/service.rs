@@ -2,7 +2,7 @@ use std::{sync::Arc, time::Duration};
 
 use tonic::service::Routes;
 
-use super::{DeltaStream, SotwStream};
+use super::{DeltaStream, SotwStream, fetch::FetchMethod, rest};
 use crate::stream::{
     Admission, Rate, ServiceOptions,
     source::{ConfigServer, Method},
@@ -73,7 +73,7 @@ pub fn default_options() -> ServiceOptions {
     }
 }
 
-/// The services of xDS, beside others: ADS, and those of one type each.
+/// The services of xDS, beside others: ADS, those of one type each, and REST.
 pub fn mount(mut services: Routes, source: &ConfigServer, options: &ServiceOptions) -> Routes {
     let admission = Arc::new(Admission::new(options));
     let router = services.axum_router_mut();
@@ -89,8 +89,12 @@ pub fn mount(mut services: Routes, source: &ConfigServer, options: &ServiceOptio
                 SotwStream::new(only)
             });
             grown = grown.route_service(&path("Stream"), sotw);
+            if let Some(type_url) = only {
+                let fetch = FetchMethod::new(source, &admission, options, type_url);
+                grown = grown.route_service(&path("Fetch"), fetch);
+            }
         }
     }
-    *router = grown;
+    *router = rest::mount(grown, source, &admission, options);
     services
 }

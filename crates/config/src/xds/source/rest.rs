@@ -1,0 +1,225 @@
+//! The server of xDS over HTTP: `POST /v3/discovery:TYPE` (docs/behaviour/xds.md#rest).
+
+use std::{error::Error, sync::Arc, time::Duration};
+
+use axum::{
+    Router,
+    extract::{Path, Request, State},
+    response::{IntoResponse as _, Response},
+    routing::post,
+};
+use bytes::Bytes;
+use http::{
+    HeaderMap, StatusCode,
+    header::{CONTENT_TYPE, ORIGIN},
+};
+use http_body_util::{BodyExt as _, LengthLimitError, Limited};
+use prost::Message as _;
+use prost_reflect::{DeserializeOptions, DynamicMessage};
+use serde_json::json;
+use tokio::time::{Instant, timeout, timeout_at};
+use tonic::{Code, Status};
+
+use super::{fetch::fetch, node::sink_id};
+use crate::{
+    MAX_TEXT, Types,
+    proto::envoy::service::discovery::v3::{DiscoveryRequest, DiscoveryResponse},
+    stream::{
+        Admission, ServiceOptions, body, collection_of,
+        listen::peer_name,
+        metrics::SOURCE,
+        source::{ConfigServer, WatchStatus},
+    },
+    truncate,
+    xds::rest_path,
+};
+
+/// The longest time an answer is held back for news.
+const LONGEST_WAIT: Duration = Duration::from_secs(30);
+/// The time a body may take to arrive.
+const BODY_TIMEOUT: Duration = Duration::from_secs(10);
+
+const JSON: &str = "application/json";
+const PROTOBUF: &str = "application/x-protobuf";
+
+#[derive(Clone)]
+struct Rest {
+    source: ConfigServer,
+    admission: Arc<Admission>,
+    max_message_size: usize,
+}
+
+/// The paths of REST beside other services.
+pub(super) fn mount(
+    router: Router,
+    source: &ConfigServer,
+    admission: &Arc<Admission>,
+    options: &ServiceOptions,
+) -> Router {
+    let (source, admission) = (source.clone(), admission.clone());
+    let rest = Rest { source, admission, max_message_size: options.max_message_size };
+    router.route("/v3/{discovery}", post(answer).with_state(rest))
+}
+
+/// Why a request is refused.
+#[derive(Debug, thiserror::Error)]
+enum RestError {
+    #[error("requests of web pages are refused")]
+    WebPage,
+    #[error("there is no {0}; write the path like /v3/discovery:clusters")]
+    Path(String),
+    #[error("{0:?} needs a type_url in the request")]
+    NoType(String),
+    #[error("the content type is not {JSON} or {PROTOBUF}")]
+    ContentType,
+    #[error("the body has more than {0} bytes")]
+    TooLong(usize),
+    #[error("the body did not arrive in {BODY_TIMEOUT:?}")]
+    Timeout,
+    #[error("the body broke off: {0}")]
+    Body(Box<dyn Error + Send + Sync>),
+    #[error("the body is not a DiscoveryRequest: {0}")]
+    Json(#[from] serde_json::Error),
+    #[error("the body is not a DiscoveryRequest: {0}")]
+    Protobuf(#[from] prost::DecodeError),
+    #[error("{}", .0.message())]
+    Status(#[from] Status),
+}
+
+impl RestError {
+    fn code(&self) -> StatusCode {
+        match self {
+            Self::WebPage => StatusCode::FORBIDDEN,
+            Self::Path(_) => StatusCode::NOT_FOUND,
+            Self::ContentType => StatusCode::UNSUPPORTED_MEDIA_TYPE,
+            Self::TooLong(_) => StatusCode::PAYLOAD_TOO_LARGE,
+            Self::Timeout => StatusCode::REQUEST_TIMEOUT,
+            Self::Status(status) if status.code() == Code::ResourceExhausted => StatusCode::TOO_MANY_REQUESTS,
+            Self::NoType(_) | Self::Body(_) | Self::Json(_) | Self::Protobuf(_) | Self::Status(_) => {
+                StatusCode::BAD_REQUEST
+            }
+        }
+    }
+}
+
+/// How a message is encoded.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Encoding {
+    Json,
+    Protobuf,
+}
+
+impl Encoding {
+    fn of(headers: &HeaderMap) -> Result<Self, RestError> {
+        let given = headers.get(CONTENT_TYPE).and_then(|value| value.to_str().ok()).unwrap_or_default();
+        match given.split(';').next().unwrap_or_default().trim() {
+            JSON => Ok(Self::Json),
+            PROTOBUF | "application/protobuf" => Ok(Self::Protobuf),
+            _ => Err(RestError::ContentType),
+        }
+    }
+
+    fn read(self, body: Bytes) -> Result<DiscoveryRequest, RestError> {
+        match (self, Types::default().find("envoy.service.discovery.v3.DiscoveryRequest")) {
+            (Self::Json, Some(descriptor)) => {
+                // A client may know of more fields.
+                let options = DeserializeOptions::new().deny_unknown_fields(false);
+                let mut json = serde_json::Deserializer::from_slice(&body);
+                let message = DynamicMessage::deserialize_with_options(descriptor, &mut json, &options)?;
+                json.end()?;
+                Ok(DiscoveryRequest::decode(&*message.encode_to_vec())?)
+            }
+            _ => Ok(DiscoveryRequest::decode(body)?),
+        }
+    }
+
+    fn write(self, response: &DiscoveryResponse) -> Response {
+        match self {
+            Self::Protobuf => ([(CONTENT_TYPE, PROTOBUF)], response.encode_to_vec()).into_response(),
+            Self::Json => {
+                let resources: Vec<_> = response.resources.iter().map(body::to_json).collect();
+                let json = json!({
+                    "versionInfo": response.version_info,
+                    "typeUrl": response.type_url,
+                    "nonce": response.nonce,
+                    "resources": resources,
+                });
+                ([(CONTENT_TYPE, JSON)], format!("{json}\n")).into_response()
+            }
+        }
+    }
+}
+
+/// Answers a request when there is news for its client: 304 if there is none in time.
+async fn answer(State(rest): State<Rest>, Path(path): Path<String>, request: Request) -> Response {
+    match rest.respond(&path, request).await {
+        Ok(response) => response,
+        Err(error) => (error.code(), format!("{error}\n")).into_response(),
+    }
+}
+
+impl Rest {
+    async fn respond(self, path: &str, request: Request) -> Result<Response, RestError> {
+        let name = path.strip_prefix(rest_path::PREFIX).ok_or_else(|| RestError::Path(path.to_owned()))?;
+        // A page that somebody visits must not read the configuration; browsers name its origin.
+        if request.headers().contains_key(ORIGIN) || request.headers().contains_key("sec-fetch-site") {
+            return Err(RestError::WebPage);
+        }
+        let encoding = Encoding::of(request.headers())?;
+        let deadline = Instant::now() + patience(request.headers());
+        let _admitted = self.admission.enter().await?;
+        let (parts, body) = request.into_parts();
+        let peer =
+            peer_name(&tonic::Request::from_parts(tonic::metadata::MetadataMap::new(), parts.extensions, ()));
+        let limited = Limited::new(body, self.max_message_size).collect();
+        let body = match timeout(BODY_TIMEOUT, limited).await {
+            Ok(Ok(body)) => body.to_bytes(),
+            Ok(Err(error)) if error.is::<LengthLimitError>() => {
+                return Err(RestError::TooLong(self.max_message_size));
+            }
+            Ok(Err(error)) => return Err(RestError::Body(error)),
+            Err(_) => return Err(RestError::Timeout),
+        };
+        let size = body.len();
+        let mut request = encoding.read(body)?;
+        if request.type_url.is_empty() {
+            request.type_url = rest_path::type_url(name).ok_or_else(|| RestError::NoType(path.to_owned()))?;
+        }
+        let collection = collection_of(&request.type_url).as_str().to_owned();
+        SOURCE.received(&collection, size);
+        let _listed = self.source.list(peer, request.node.as_ref().map(sink_id), collection, watch(&request));
+        let mut catalogue = self.source.changes();
+        loop {
+            let current = catalogue.borrow_and_update().clone();
+            if let Some(response) = fetch(&current, &request)? {
+                return Ok(encoding.write(&response));
+            }
+            tokio::select! {
+                changed = timeout_at(deadline, catalogue.changed()) => if !matches!(changed, Ok(Ok(()))) {
+                    return Ok(StatusCode::NOT_MODIFIED.into_response());
+                },
+                () = self.source.closing() => return Ok(StatusCode::SERVICE_UNAVAILABLE.into_response()),
+            }
+        }
+    }
+}
+
+/// What the client says that it has.
+fn watch(request: &DiscoveryRequest) -> WatchStatus {
+    let accepted = Some(&request.version_info).filter(|version| !version.is_empty()).cloned();
+    let refused = request.error_detail.as_ref();
+    let refused = refused.map(|error| (request.response_nonce.clone(), truncate(&error.message, MAX_TEXT)));
+    WatchStatus { accepted, refused }
+}
+
+/// How long a client waits for news: as it says by `Prefer: wait=SECONDS`, or by Envoy's header of the timeout of its request.
+fn patience(headers: &HeaderMap) -> Duration {
+    let text = |name: &str| headers.get(name).and_then(|value| value.to_str().ok());
+    let preferred = text("prefer")
+        .and_then(|prefer| prefer.split(',').find_map(|part| part.trim().strip_prefix("wait=")));
+    let preferred = preferred.and_then(|seconds| seconds.parse().ok()).map(Duration::from_secs);
+    let expected = text("x-envoy-expected-rq-timeout-ms").and_then(|millis| millis.parse().ok());
+    // The rest is for the way back.
+    let expected = expected.map(|millis| Duration::from_millis(millis).mul_f64(0.8));
+    preferred.or(expected).unwrap_or(LONGEST_WAIT).min(LONGEST_WAIT)
+}

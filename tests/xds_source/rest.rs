@@ -1,0 +1,244 @@
+//! REST: `POST /v3/discovery:TYPE` on the port of gRPC, and the `Fetch` methods.
+
+use std::{fs, time::Duration};
+
+use bytes::Bytes;
+use http::{Request, Response, StatusCode, header::CONTENT_TYPE};
+use mixer_adapter_config::{
+    StreamSource, Types,
+    proto::envoy::service::discovery::v3::{DiscoveryRequest, DiscoveryResponse},
+    source::{FileSource, SourceSettings, Wanted},
+    stream::{Peer, source::feed},
+    xds::sink::{PollOptions, node},
+};
+use mixer_adapter_net::HttpClient;
+use prost::Message as _;
+use serde_json::{Value as Json, json};
+use tokio::time::timeout;
+use tonic::{Code, client::Grpc};
+use tonic_prost::ProstCodec;
+
+use crate::{
+    messages::*,
+    sockets::{SERVICES, Server},
+};
+
+const SOON: Duration = Duration::from_secs(20);
+
+async fn post(
+    server: &Server,
+    path: &str,
+    headers: &[(&str, &str)],
+    body: impl Into<Bytes>,
+) -> Response<Bytes> {
+    let mut request = Request::post(format!("http://{}{path}", server.address));
+    for (name, value) in headers {
+        request = request.header(*name, *value);
+    }
+    let client = HttpClient::new(SOON, 1 << 20);
+    client.send(request.body(body.into()).unwrap()).await.unwrap()
+}
+
+const JSON: (&str, &str) = ("content-type", "application/json");
+
+/// Posts JSON; the answer is awaited as long as the server holds it.
+async fn ask_json(server: &Server, path: &str, request: Json) -> (StatusCode, Json) {
+    let answer = post(server, path, &[JSON], request.to_string()).await;
+    (answer.status(), serde_json::from_slice(answer.body()).unwrap_or_default())
+}
+
+/// Posts JSON and waits for no news.
+async fn ask_now(server: &Server, path: &str, request: Json) -> (StatusCode, Json) {
+    let answer = post(server, path, &[JSON, ("prefer", "wait=0")], request.to_string()).await;
+    (answer.status(), serde_json::from_slice(answer.body()).unwrap_or_default())
+}
+
+#[tokio::test]
+async fn post_discovery_routes_answers_a_directory_of_files_in_json() {
+    let directory = tempfile::tempdir().unwrap();
+    let routes = "resources:\n- '@type': type.googleapis.com/envoy.config.route.v3.RouteConfiguration\n  name: local_route\n  \
+                  virtual_hosts: [{name: local_service, domains: ['*']}]\n";
+    fs::write(directory.path().join("routes.yaml"), routes).unwrap();
+    fs::write(directory.path().join("rule.yaml"), "kind: rule\nmetadata: {name: r}\nspec: {match: 'true'}\n")
+        .unwrap();
+    let server = Server::start().await;
+    tokio::spawn(feed(server.source.clone(), FileSource::new(directory.path(), "ns"), Types::default()));
+    let (status, answer) =
+        ask_json(&server, "/v3/discovery:routes", json!({ "node": { "id": "edge" } })).await;
+    assert_eq!(status, StatusCode::OK);
+    assert_eq!(answer["typeUrl"], ROUTE);
+    assert_eq!(
+        answer["resources"],
+        json!([{ "@type": ROUTE, "name": "local_route", "virtualHosts": [{ "name": "local_service", "domains": ["*"] }] }])
+    );
+    let (_, answer) = ask_json(&server, "/v3/discovery:rules", json!({})).await;
+    assert_eq!(answer["resources"][0]["metadata"]["name"], "ns/r");
+    assert_eq!(answer["resources"][0]["body"]["match"], "true");
+}
+
+#[tokio::test]
+async fn a_binary_request_has_a_binary_answer() {
+    let server = Server::start().await;
+    server.set(CLUSTER, "a@1 b@1");
+    let request = ask("", "b").encode_to_vec();
+    let answer =
+        post(&server, "/v3/discovery:clusters", &[("content-type", "application/x-protobuf")], request).await;
+    assert_eq!(answer.headers()[CONTENT_TYPE], "application/x-protobuf");
+    let response = DiscoveryResponse::decode(answer.into_body()).unwrap();
+    assert_eq!((&*response.type_url, &*texts(&response)), (CLUSTER, "b@1"));
+}
+
+#[tokio::test]
+async fn a_client_that_has_it_all_gets_304_and_one_that_refused_it_is_not_sent_it_again() {
+    let server = Server::start().await;
+    server.set(CLUSTER, "a@1");
+    let path = "/v3/discovery:clusters";
+    let (_, answer) = ask_now(&server, path, json!({})).await;
+    let version = &answer["versionInfo"];
+    let known = json!({ "version_info": version, "response_nonce": answer["nonce"] });
+    assert_eq!(ask_now(&server, path, known).await.0, StatusCode::NOT_MODIFIED);
+    let refused =
+        json!({ "response_nonce": answer["nonce"], "error_detail": { "code": 3, "message": "no" } });
+    assert_eq!(ask_now(&server, path, refused.clone()).await.0, StatusCode::NOT_MODIFIED);
+    server.set(CLUSTER, "a@2");
+    let (status, answer) = ask_now(&server, path, refused).await;
+    assert_eq!((status, &answer["versionInfo"] == version), (StatusCode::OK, false));
+    // What is not asked for is no news.
+    let (_, answer) = ask_now(&server, path, json!({ "resource_names": ["a"] })).await;
+    server.set(CLUSTER, "a@2 b@1");
+    let known = json!({ "version_info": answer["versionInfo"], "resource_names": ["a"] });
+    assert_eq!(ask_now(&server, path, known).await.0, StatusCode::NOT_MODIFIED);
+}
+
+#[tokio::test]
+async fn a_long_poll_is_held_until_something_changes() {
+    let server = Server::start().await;
+    server.set(CLUSTER, "a@1");
+    let path = "/v3/discovery:clusters";
+    let (_, answer) = ask_now(&server, path, json!({})).await;
+    let known = json!({ "node": { "id": "edge" }, "version_info": answer["versionInfo"], "response_nonce": answer["nonce"] });
+    let held = ask_json(&server, path, known);
+    let changed = async {
+        server.until(|sinks| sinks.iter().any(|sink| sink.id == "edge")).await;
+        let accepted = &server.source.sinks()[0].collections["envoy.config.cluster.v3.Cluster"].accepted;
+        assert_eq!(accepted.as_deref(), answer["versionInfo"].as_str());
+        server.set(CLUSTER, "a@2");
+    };
+    let ((status, answer), ()) = tokio::join!(held, changed);
+    assert_eq!((status, answer["resources"].as_array().unwrap().len()), (StatusCode::OK, 1));
+    assert!(server.source.sinks().is_empty(), "listed while it waits");
+}
+
+#[tokio::test]
+async fn a_client_that_waits_is_answered_when_the_source_goes_away() {
+    let server = Server::start().await;
+    let held = ask_json(&server, "/v3/discovery:clusters", json!({}));
+    let closed = async {
+        server.until(|sinks| !sinks.is_empty()).await;
+        server.source.close();
+    };
+    assert_eq!(tokio::join!(held, closed).0.0, StatusCode::SERVICE_UNAVAILABLE);
+}
+
+#[tokio::test]
+async fn requests_that_are_none_are_refused_with_the_reason() {
+    let server = Server::start().await;
+    server.set(CLUSTER, "a@1");
+    let long = "x".repeat(17 << 20);
+    let clusters = "/v3/discovery:clusters";
+    type Headers<'a> = &'a [(&'a str, &'a str)];
+    let cases: [(&str, Headers<'_>, &str, u16, &str); 8] = [
+        ("/v3/clusters", &[JSON], "{}", 404, "write the path like /v3/discovery:clusters"),
+        (
+            "/v3/discovery:gadgets",
+            &[JSON],
+            "{}",
+            400,
+            "\"discovery:gadgets\" needs a type_url in the request",
+        ),
+        (clusters, &[], "{}", 415, "the content type is not application/json or application/x-protobuf"),
+        (clusters, &[JSON], "{", 400, "the body is not a DiscoveryRequest"),
+        (
+            clusters,
+            &[("content-type", "application/x-protobuf")],
+            "{",
+            400,
+            "the body is not a DiscoveryRequest",
+        ),
+        (clusters, &[JSON], &long, 413, "the body has more than 16777216 bytes"),
+        (
+            clusters,
+            &[JSON, ("origin", "https://example.com")],
+            "{}",
+            403,
+            "requests of web pages are refused",
+        ),
+        (
+            clusters,
+            &[JSON, ("sec-fetch-site", "same-origin")],
+            "{}",
+            403,
+            "requests of web pages are refused",
+        ),
+    ];
+    for (path, headers, body, code, reason) in cases {
+        let answer = post(&server, path, headers, body.to_owned()).await;
+        let text = String::from_utf8_lossy(answer.body());
+        assert!(
+            answer.status() == code && text.contains(reason),
+            "{path} {code}: {} {text}",
+            answer.status()
+        );
+    }
+}
+
+#[tokio::test]
+async fn fetch_methods_of_every_service_answer_once() {
+    let server = Server::start().await;
+    let channel = server.channel().await;
+    for (service, resources, message) in SERVICES {
+        let url = format!("type.googleapis.com/{message}");
+        server.set(&url, "a@1 b@1");
+        let mut grpc = Grpc::new(channel.clone());
+        grpc.ready().await.unwrap();
+        let path: http::uri::PathAndQuery =
+            format!("/envoy.service.{service}/Fetch{resources}").parse().unwrap();
+        let codec = || ProstCodec::<DiscoveryRequest, DiscoveryResponse>::default();
+        let answer = grpc.unary(tonic::Request::new(ask("", "a")), path.clone(), codec()).await;
+        if resources == "VirtualHosts" {
+            assert_eq!(answer.unwrap_err().code(), Code::Unimplemented);
+            continue;
+        }
+        let response = answer.unwrap().into_inner();
+        assert_eq!((&*response.type_url, &*texts(&response)), (&*url, "a@1"));
+        grpc.ready().await.unwrap();
+        let again = grpc.unary(tonic::Request::new(ack(&response, "a")), path.clone(), codec()).await;
+        assert_eq!(texts(&again.unwrap().into_inner()), "a@1", "whatever the client has");
+        grpc.ready().await.unwrap();
+        let another = grpc.unary(tonic::Request::new(ask("another", "")), path, codec()).await;
+        assert_eq!(another.unwrap_err().code(), Code::InvalidArgument);
+    }
+}
+
+#[tokio::test]
+async fn the_own_client_of_rest_follows_the_own_server() {
+    let server = Server::start().await;
+    server.set(ENTRY, "ns/a@1 ns/b@1");
+    let collection = "istio/networking/v1alpha3/serviceentries".to_owned();
+    let settings = SourceSettings {
+        collections: vec![Wanted { collection, required: true }],
+        ..SourceSettings::new("ns")
+    };
+    let peer = Peer::new(server.address.to_string()).called("xds+http");
+    let polling = PollOptions { refresh_delay: Duration::from_millis(20), ..PollOptions::default() };
+    let mut follower = StreamSource::rest(peer, node("sink", "ns", Vec::new()), polling, &settings).connect();
+    for (texts, changed, removed) in [("", 2, 0), ("ns/b@1 ns/c@1", 1, 1), ("ns/c@2", 1, 1)] {
+        if !texts.is_empty() {
+            server.set(ENTRY, texts);
+        }
+        let offer = timeout(SOON, follower.changes.recv()).await.unwrap().unwrap();
+        let change = offer.content();
+        assert_eq!((change.resources.len(), change.removed.len()), (changed, removed), "{texts}");
+        offer.accept();
+    }
+}
