@@ -3,12 +3,11 @@
 use std::sync::Arc;
 
 use clap::{Args, builder::TypedValueParser};
-
 use tokio::runtime::Handle;
 
 use super::value_parsers;
 use mixer_adapter_engine::Mixer;
-use mixer_adapter_envoy::{FailureAnswer, HostPattern, Options, Services};
+use mixer_adapter_envoy::{AddedHeader, FailureAnswer, HostPattern, Options, Services};
 
 /// How requests of Envoy are treated.
 #[derive(Debug, Args)]
@@ -37,6 +36,15 @@ pub(super) struct EnvoyArgs {
     /// disables it [default: a twelfth of --memory-limit]
     #[arg(long, value_name = "BYTES", env = "MIXER_ADAPTER_ENVOY_CHECK_CACHE", value_parser = value_parsers::bytes)]
     pub(super) envoy_check_cache: Option<usize>,
+
+    /// Add the id of each decision to the request and to the response, as this header
+    #[arg(long, value_name = "HEADER", env = "MIXER_ADAPTER_ENVOY_DECISION_HEADER")]
+    envoy_decision_header: Option<AddedHeader>,
+
+    /// Recognize calls for rate limits that Envoy repeats by their header x-request-id, and count them once. Only where
+    /// Envoy overwrites this header of its clients
+    #[arg(long, env = "MIXER_ADAPTER_TRUST_REQUEST_ID", value_parser = value_parsers::switch(), action = clap::ArgAction::SetTrue)]
+    trust_request_id: bool,
 }
 
 impl EnvoyArgs {
@@ -47,6 +55,8 @@ impl EnvoyArgs {
         options.mapping.trusted_hops = self.envoy_trusted_hops;
         options.mapping.trust_forwarded_client_cert = self.envoy_trust_xfcc;
         options.failure_answer = self.envoy_failure;
+        options.decision_header = self.envoy_decision_header.clone();
+        options.trust_request_id = self.trust_request_id;
         Arc::new(Services::new(mixer.clone(), options, runtime))
     }
 }

@@ -2,13 +2,17 @@
 
 use std::{
     convert::Infallible,
-    sync::{Arc, atomic::Ordering::Relaxed},
+    sync::{
+        Arc,
+        atomic::{AtomicU64, Ordering::Relaxed},
+    },
     task::{Context, Poll},
 };
 
 use http::{Request, Uri};
+use mixer_adapter_engine::CheckOutcome;
 use mixer_adapter_envoy::{
-    Counters, RateLimitOutcome, Services,
+    Counters, RateLimitOutcome, Services, TenantCounts,
     proto::{self, envoy::service::accesslog::v3::access_log_service_server::AccessLogServiceServer},
 };
 use prometheus_client::{
@@ -132,6 +136,44 @@ impl Collector for EnvoyMetrics {
         for (handler, count) in self.0.lost() {
             let labels = [("handler", &*handler)];
             ConstCounter::new(count).encode(lost.encode_family(&labels)?)?;
+        }
+        self.tenants(&mut encoder)
+    }
+}
+
+impl EnvoyMetrics {
+    /// Encodes the counts by namespace.
+    fn tenants(&self, encoder: &mut DescriptorEncoder<'_>) -> Result<(), std::fmt::Error> {
+        let tenants = self.0.tenants();
+        let mut outcomes = |name: &str, help: &str, names: &[&str], of: fn(&TenantCounts) -> &[AtomicU64]| {
+            let mut family = encoder.encode_descriptor(name, help, None, MetricType::Counter)?;
+            for tenant in &tenants {
+                for (outcome, count) in names.iter().zip(of(tenant)) {
+                    let labels = [("namespace", &*tenant.namespace), ("outcome", *outcome)];
+                    ConstCounter::new(count.load(Relaxed)).encode(family.encode_family(&labels)?)?;
+                }
+            }
+            Ok(())
+        };
+        let help = "Checks of Envoy, by the namespace whose rules apply";
+        outcomes("envoy_tenant_checks", help, &CheckOutcome::NAMES, |tenant| &tenant.checks)?;
+        let help = "Requests for rate limits, by the namespace whose rules apply";
+        outcomes("envoy_tenant_rate_limits", help, &RateLimitOutcome::NAMES, |tenant| &tenant.rate_limits)?;
+        let entries: fn(&TenantCounts) -> &AtomicU64 = |tenant| &tenant.log_entries;
+        let lost: fn(&TenantCounts) -> &AtomicU64 = |tenant| &tenant.log_lost;
+        for (name, help, count) in [
+            (
+                "envoy_tenant_log_entries",
+                "Entries of access logs, by the namespace whose rules apply",
+                entries,
+            ),
+            ("envoy_tenant_log_lost", "What access logs did not deliver, by namespace", lost),
+        ] {
+            let mut family = encoder.encode_descriptor(name, help, None, MetricType::Counter)?;
+            for tenant in &tenants {
+                let labels = [("namespace", &*tenant.namespace)];
+                ConstCounter::new(count(tenant).load(Relaxed)).encode(family.encode_family(&labels)?)?;
+            }
         }
         Ok(())
     }

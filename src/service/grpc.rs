@@ -65,6 +65,7 @@ impl Methods for HostMethods {
             remote: call.remote,
             deadline: call.deadline,
             trace: call.traceparent.as_ref().and_then(|header| TraceParent::parse(header.as_bytes())),
+            request_id: call.request_id.clone(),
         };
         if let Some(method) = self.host.adapters().method(path) {
             self.admit(&**method, &message)?;

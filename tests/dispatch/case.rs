@@ -76,6 +76,12 @@ impl Case {
         differences
     }
 
+    /// The adapters of the case, and an engine with its configuration.
+    pub(crate) async fn engine(&self) -> Mixer {
+        let backends = Backends { by_name: Arc::new(self.backends.clone()), captured: Arc::default() };
+        self.mixer(&backends).await
+    }
+
     async fn mixer(&self, backends: &Backends) -> Mixer {
         let names: Vec<String> = ["b1", "b2", "b3", "b4", "bg", "bg2", "dead"]
             .into_iter()

@@ -12,6 +12,10 @@ mod config;
 mod referenced;
 
 use case::Case;
+use mixer_adapter_engine::{
+    attribute::Bag,
+    dispatch::{Caller, Request},
+};
 
 /// Cases in which a real Mixer is wrong, and the engine differs on purpose; docs/compatibility.md says how.
 const DIFFERENT_ON_PURPOSE: &[&str] = &[];
@@ -31,4 +35,20 @@ async fn the_recorded_cases_of_a_real_mixer_have_the_recorded_outcome() {
     println!("{passed} passed, {} failed", failed.len());
     assert!(failed.is_empty(), "{} of the recorded cases differ:\n{}", failed.len(), failed.join("\n"));
     assert_eq!(passed, 123);
+}
+
+#[tokio::test(start_paused = true)]
+async fn the_answer_to_a_strict_request_has_its_rules_and_the_outputs_of_named_actions() {
+    let case = Case::all().into_iter().find(|case| case.id == "header-ops-two-actions").unwrap();
+    let engine = case.engine().await;
+    let snapshot = engine.snapshot().unwrap();
+    let bag = || Bag::new(snapshot.vocabulary().clone());
+    let answer = Request::new(&snapshot, bag(), Caller::default(), false).strict().answer().await.unwrap();
+    assert_eq!(answer.details.rules, ["r1.rule.istio-system".into()]);
+    let outputs: Vec<_> =
+        answer.details.outputs.iter().map(|(name, value)| (name.as_str(), value.as_str())).collect();
+    assert!(outputs.contains(&("a1.output.user", "u1")), "{outputs:?}");
+    assert!(outputs.contains(&("a2.output.user", "u2")), "{outputs:?}");
+    let plain = Request::new(&snapshot, bag(), Caller::default(), false).answer().await.unwrap();
+    assert_eq!(*plain.details, Default::default());
 }

@@ -178,7 +178,9 @@ impl Shard {
         }
         let counter = self.counters.entry(key).or_insert_with(|| Counter::new(limit.valid.map(Span::of)));
         let slots = counter.slots();
-        counter.add(granted, now);
+        // Amounts past the limit can be any number.
+        let room = i64::MAX - counter.in_use(now);
+        counter.add(granted.min(room), now);
         self.slots += counter.slots() - slots;
         Ok(Grant::amount(granted).valid_for(limit.valid.unwrap_or_default()))
     }

@@ -3,6 +3,7 @@
 use std::{
     collections::BTreeMap,
     hash::{BuildHasher, Hash, RandomState},
+    time::Duration,
 };
 
 use mixer_adapter_core::value::Value;
@@ -29,10 +30,17 @@ impl Fingerprinter {
         self.with_hasher(|hasher| value.hash(hasher))
     }
 
-    /// Returns the fingerprint of a counter: each quota has one for each combination of all its dimensions.
-    pub(super) fn counter(&self, instance: &str, dimensions: &BTreeMap<String, Value>) -> u128 {
+    /// Returns the fingerprint of a counter: each quota has one for each combination of all its dimensions, and for each window
+    /// that callers set.
+    pub(super) fn counter(
+        &self,
+        instance: &str,
+        dimensions: &BTreeMap<String, Value>,
+        window: Option<Duration>,
+    ) -> u128 {
         self.with_hasher(|hasher| {
             instance.hash(hasher);
+            window.hash(hasher);
             for (name, value) in dimensions {
                 name.hash(hasher);
                 hash_value(value, hasher);
@@ -96,13 +104,13 @@ mod tests {
         for (index, one) in all.iter().enumerate() {
             for other in &all[index + 1..] {
                 assert_ne!(
-                    fingerprinter.counter("q", one),
-                    fingerprinter.counter("q", other),
+                    fingerprinter.counter("q", one, None),
+                    fingerprinter.counter("q", other, None),
                     "{one:?} {other:?}"
                 );
             }
-            assert_ne!(fingerprinter.counter("q", one), fingerprinter.counter("q2", one));
-            assert_eq!(fingerprinter.counter("q", one), fingerprinter.counter("q", &one.clone()));
+            assert_ne!(fingerprinter.counter("q", one, None), fingerprinter.counter("q2", one, None));
+            assert_eq!(fingerprinter.counter("q", one, None), fingerprinter.counter("q", &one.clone(), None));
         }
     }
 
@@ -112,7 +120,7 @@ mod tests {
         let fingerprinter = Fingerprinter::default();
         let [four, sixteen] =
             [ip(&[10, 1, 2, 3]), ip(&[0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0xff, 0xff, 10, 1, 2, 3])]
-                .map(|ip| fingerprinter.counter("q", &dimensions(&[("ip", ip)])));
+                .map(|ip| fingerprinter.counter("q", &dimensions(&[("ip", ip)]), None));
         assert_eq!(four, sixteen);
     }
 }

@@ -28,7 +28,7 @@ use self::{
     counters::{Capacity, Counters, FullError},
     dedup::Dedup,
     fingerprint::Fingerprinter,
-    limits::Limits,
+    limits::{Limit, Limits},
 };
 
 mod config {
@@ -82,8 +82,10 @@ impl MemQuota {
         if request.amount == 0 && !request.report_limit {
             return Ok(Grant::nothing());
         }
-        let limit = quota.limit(&instance.dimensions);
-        let counter = self.fingerprinter.counter(&instance.name, &instance.dimensions);
+        let given = request.limit.and_then(Limit::given);
+        let limit = given.unwrap_or_else(|| quota.limit(&instance.dimensions));
+        let window = given.and_then(|limit| limit.valid);
+        let counter = self.fingerprinter.counter(&instance.name, &instance.dimensions, window);
         let grant = match request.amount {
             0 => Grant::nothing(),
             _ => self.count(instance, request, limit, counter, now)?,
@@ -98,7 +100,7 @@ impl MemQuota {
         &self,
         instance: &quota::InstanceMsg,
         request: &QuotaRequest,
-        limit: limits::Limit,
+        limit: Limit,
         counter: u128,
         now: Duration,
     ) -> Result<Grant, AdapterError> {

@@ -5,7 +5,11 @@ use std::{
     time::Duration,
 };
 
-use mixer_adapter_core::{adapter::ConfigErrors, prost_types, value::Value};
+use mixer_adapter_core::{
+    adapter::{ConfigErrors, LimitOverride},
+    prost_types,
+    value::Value,
+};
 
 use super::{Params, config::params, literal::Literal};
 
@@ -123,6 +127,12 @@ impl Quota {
 }
 
 impl Limit {
+    /// Returns a limit that the caller sets; `None` for one without a window.
+    pub(super) fn given(limit: LimitOverride) -> Option<Self> {
+        let valid = limit.window.min(LONGEST);
+        (!valid.is_zero()).then_some(Self { max: limit.max_amount, valid: Some(valid) })
+    }
+
     fn read(max: i64, valid: Option<&prost_types::Duration>, path: &str, errors: &mut ConfigErrors) -> Self {
         if max < 0 {
             errors.push(format!("{path}.max_amount"), "must not be negative");

@@ -7,7 +7,7 @@ use std::{
 };
 
 use mixer_adapter_core::{
-    adapter::InferredType,
+    adapter::{InferredType, LimitOverride},
     prost_types,
     value::{IpAddress, StringMap, Value},
 };
@@ -283,4 +283,44 @@ proptest! {
         let total: i64 = log.iter().map(|(_, amount)| amount).sum();
         prop_assert!(total >= 0, "more released than granted: {log:?}");
     }
+}
+
+fn limit(max_amount: i64, seconds: u64) -> LimitOverride {
+    LimitOverride { max_amount, window: Duration::from_secs(seconds) }
+}
+
+#[test]
+fn a_limit_of_the_caller_replaces_the_configured_one_with_a_counter_for_each_window() {
+    let handler = handler(vec![quota("Q", 2, 60)], 1);
+    let instance = instance("Q", &[]);
+    let grant = |amount: i64, limit: Option<LimitOverride>| {
+        let request = QuotaRequest::new(amount).with_report_limit();
+        let request = match limit {
+            Some(limit) => request.with_limit(limit),
+            None => request,
+        };
+        let grant = handler.answer(&instance, &request, Duration::ZERO).unwrap();
+        let state = grant.limit().unwrap();
+        (grant.granted(), state.max_amount, state.remaining, state.window.unwrap().as_secs())
+    };
+    assert_eq!(grant(3, None), (0, 2, 2, 60));
+    assert_eq!(grant(3, Some(limit(5, 60))), (3, 5, 2, 60));
+    assert_eq!(grant(3, Some(limit(5, 60))), (0, 5, 2, 60));
+    // A lower limit than what is in use.
+    assert_eq!(grant(1, Some(limit(1, 60))), (0, 1, 0, 60));
+    assert_eq!(grant(3, Some(limit(5, 3600))), (3, 5, 2, 3600));
+    // The counter of the configured limit is another one.
+    assert_eq!(grant(2, None), (2, 2, 0, 60));
+    assert_eq!(grant(1, Some(limit(1, 0))), (0, 2, 0, 60), "without a window it is none");
+}
+
+#[test]
+fn amounts_past_the_limit_never_free_it() {
+    let handler = handler(vec![quota("Q", 2, 60)], 1);
+    let instance = instance("Q", &[]);
+    for _ in 0..3 {
+        let request = QuotaRequest::new(i64::MAX).with_past_limit();
+        assert_eq!(handler.answer(&instance, &request, Duration::ZERO).unwrap().granted(), i64::MAX);
+    }
+    assert_eq!(handler.answer(&instance, &QuotaRequest::new(1), Duration::ZERO).unwrap(), Grant::nothing());
 }

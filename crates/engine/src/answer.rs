@@ -1,3 +1,5 @@
+use std::sync::Arc;
+
 use prost::Message as _;
 
 use crate::proto::istio::mixer::v1::{HeaderOperation, RouteDirective};
@@ -14,6 +16,44 @@ pub struct CheckAnswer {
     pub valid_use_count: i32,
     /// Header operations, or a direct response instead of the service's.
     pub directive: Option<RouteDirective>,
+    /// The origin of the answer to a [strict](crate::dispatch::Request::strict) request.
+    pub details: Arc<AnswerDetails>,
+}
+
+/// The origin of an answer, for access logs and rate limits.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct AnswerDetails {
+    /// The full names of the rules that decided: those whose adapters denied the request, or else those that apply to it.
+    pub rules: Vec<Arc<str>>,
+    /// The outputs of named actions with the names that header operations use, `ACTION.output.FIELD`.
+    pub outputs: Vec<(String, String)>,
+    /// The dimensions of quotas that apply to the request, of those with
+    /// [`dimensions_in_metadata`](crate::QuotaSettings::dimensions_in_metadata).
+    pub dimensions: Vec<QuotaDimensions>,
+}
+
+impl AnswerDetails {
+    /// The approximate size in bytes.
+    fn size(&self) -> usize {
+        let pair =
+            |(name, value): &(String, String)| size_of::<(String, String)>() + name.len() + value.len();
+        let dimensions = self.dimensions.iter().map(|QuotaDimensions { quota, values }| {
+            size_of::<QuotaDimensions>() + quota.len() + values.iter().map(pair).sum::<usize>()
+        });
+        size_of::<Self>()
+            + self.rules.len() * size_of::<Arc<str>>()
+            + self.outputs.iter().map(pair).sum::<usize>()
+            + dimensions.sum::<usize>()
+    }
+}
+
+/// The dimensions of a quota.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct QuotaDimensions {
+    /// The short name of the instance.
+    pub quota: String,
+    /// The values by name.
+    pub values: Vec<(String, String)>,
 }
 
 impl CheckAnswer {
@@ -24,6 +64,7 @@ impl CheckAnswer {
             directive.request_header_operations.len() + directive.response_header_operations.len()
         });
         self.status.encoded_len()
+            + self.details.size()
             + directive.map_or(0, RouteDirective::encoded_len)
             + operations * size_of::<HeaderOperation>()
     }

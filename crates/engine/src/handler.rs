@@ -13,8 +13,11 @@ use tonic::Status;
 use tracing::field;
 
 use super::remote::{RemoteAdapter, Session};
-use mixer_adapter_core::framework::{
-    dynamic::DynamicTemplate, frame::FRAME_PREFIX, log_limit::FailureLogLimit, status::status_name,
+use mixer_adapter_core::{
+    adapter::LimitOverride,
+    framework::{
+        dynamic::DynamicTemplate, frame::FRAME_PREFIX, log_limit::FailureLogLimit, status::status_name,
+    },
 };
 use mixer_adapter_host::{
     Host,
@@ -128,7 +131,7 @@ impl RuntimeHandler {
         instances: &[Vec<u8>],
         quota: Option<QuotaParams<'_>>,
     ) -> Bytes {
-        use prost::encoding::{WireType, bool, encode_key, encode_varint, int64};
+        use prost::encoding::{WireType, bool, encode_key, encode_varint, int64, message};
         let config = self.target.adapter_config();
         let field = |number: u32, content: &[u8], request: &mut Vec<u8>| {
             encode_key(number, WireType::LengthDelimited, request);
@@ -160,6 +163,13 @@ impl RuntimeHandler {
                 if flag {
                     bool::encode(number, &flag, &mut params);
                 }
+            }
+            if let Some(limit) = quota.limit {
+                let mut replacement = Vec::new();
+                int64::encode(1, &limit.max_amount, &mut replacement);
+                let window = prost_types::Duration::try_from(limit.window).unwrap_or_default();
+                message::encode(2, &window, &mut replacement);
+                field(102, &replacement, &mut params);
             }
             field(1, quota.instance.as_bytes(), &mut entry);
             field(2, &params, &mut entry);
@@ -203,6 +213,8 @@ pub struct QuotaParams<'a> {
     pub report_limit: bool,
     /// Whether the amount is counted even past the limit.
     pub past_limit: bool,
+    /// A limit in place of the configured one.
+    pub limit: Option<LimitOverride>,
 }
 
 /// The backend of `compiledAdapter`: an adapter in this process with its configuration.

@@ -22,6 +22,7 @@ mod limits;
 mod output;
 mod policy;
 pub mod proto;
+mod quota_settings;
 mod references;
 pub mod remote;
 mod rules;
@@ -34,6 +35,7 @@ pub use counts::{CheckOutcome, Counts, QUOTA_OUTCOMES, REPORT_OUTCOMES};
 pub use engine::Mixer;
 pub use handler::{HandlerBackend, QuotaParams, RuntimeHandler};
 pub use limits::{Budget, Limit, LimitError, RequestLimits};
+pub use quota_settings::{QuotaMode, QuotaSettings};
 pub use references::References;
 pub use snapshot::{CacheSize, Snapshot, SnapshotSize};
 

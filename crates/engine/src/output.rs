@@ -31,6 +31,11 @@ impl Outputs {
         Self { message, slots }
     }
 
+    /// The slots of the fields.
+    pub(crate) fn slots(&self) -> impl Iterator<Item = u32> {
+        self.slots.iter().map(|(_, slot)| *slot)
+    }
+
     /// Inserts the fields of an encoded message into a bag; proto3 fields with their default value are absent.
     pub(crate) fn read(&self, encoded: &[u8], bag: &mut Bag) -> Result<(), prost::DecodeError> {
         let output = DynamicMessage::decode(self.message.clone(), encoded)?;

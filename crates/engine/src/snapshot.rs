@@ -35,6 +35,8 @@ pub struct Snapshot {
     pub(crate) cache_counts: Arc<CacheCounts>,
     /// Whether parts of the configuration were omitted because of faults.
     pub(crate) has_faults: bool,
+    /// Whether a quota has [`dimensions_in_metadata`](crate::QuotaSettings::dimensions_in_metadata).
+    pub(crate) has_dimensions_in_metadata: bool,
     /// Number of rules.
     pub(crate) rules: usize,
     /// Time at which it was built.
@@ -92,6 +94,7 @@ impl Snapshot {
             strict_cache: None,
             cache_counts: Arc::default(),
             has_faults: false,
+            has_dimensions_in_metadata: false,
             rules: 0,
             built_at: Instant::now(),
         }

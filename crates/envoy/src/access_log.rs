@@ -5,7 +5,7 @@
 //! and counted.
 
 use std::{
-    collections::HashMap,
+    collections::{BTreeMap, HashMap},
     sync::{Arc, atomic::Ordering::Relaxed},
     time::Duration,
 };
@@ -13,14 +13,10 @@ use std::{
 use mixer_adapter_core::framework::log_limit::LogLimit;
 use mixer_adapter_engine::{
     Budget,
-    dispatch::{Caller, Report, ReportBatch, Request},
+    dispatch::{Caller, FailureTexts, Report, ReportBatch, Request},
 };
 use prost::Message as _;
-use tokio::{
-    runtime::Handle,
-    sync::{OwnedSemaphorePermit, Semaphore, mpsc},
-    time::Instant,
-};
+use tokio::{runtime::Handle, sync::mpsc, time::Instant};
 use tokio_util::task::{TaskTracker, task_tracker::TaskTrackerToken};
 use tonic::{Response, Status, Streaming};
 
@@ -35,9 +31,10 @@ use crate::{
         StreamAccessLogsMessage, StreamAccessLogsResponse, access_log_service_server::AccessLogService,
         stream_access_logs_message::LogEntries,
     },
+    tenants::{SharedSpace, Space, TenantCounts},
 };
 
-/// The size of the queue between streams and rules, and of the queue of each handler, in bytes.
+/// The size of the queue between streams and rules, and of the queue of each handler, in bytes. Tenants share it.
 const QUEUE: usize = 16 << 20;
 
 /// Maximum number of instances in one call.
@@ -50,8 +47,8 @@ const TIMEOUT: Duration = Duration::from_secs(10);
 #[derive(Clone, Debug)]
 pub(crate) struct LogQueue {
     messages: mpsc::UnboundedSender<Queued>,
-    /// Bytes that are free.
-    space: Arc<Semaphore>,
+    /// The space of messages, shared by the namespaces of senders.
+    space: Arc<SharedSpace>,
     /// What is in this queue and those of the handlers.
     pending: TaskTracker,
 }
@@ -60,7 +57,7 @@ pub(crate) struct LogQueue {
 struct Queued {
     sender: Arc<LogSender>,
     entries: LogEntries,
-    _space: OwnedSemaphorePermit,
+    _space: Space,
     pending: TaskTrackerToken,
 }
 
@@ -77,7 +74,7 @@ impl LogQueue {
         let (messages, received) = mpsc::unbounded_channel();
         let handlers = HandlerQueues { queues: HashMap::new(), counters, runtime: runtime.clone() };
         runtime.spawn(report(configuration, mapping, missing, received, handlers));
-        Self { messages, space: Arc::new(Semaphore::new(QUEUE)), pending: TaskTracker::new() }
+        Self { messages, space: SharedSpace::new(QUEUE), pending: TaskTracker::new() }
     }
 
     /// Waits until all queues are empty.
@@ -90,8 +87,7 @@ impl LogQueue {
     /// Adds entries; returns whether there was space.
     fn add(&self, sender: Arc<LogSender>, entries: LogEntries, size: usize) -> bool {
         // A message takes memory even if it is empty.
-        let permits = u32::try_from((size + size_of::<Queued>()).min(QUEUE)).unwrap_or(u32::MAX);
-        let Ok(space) = self.space.clone().try_acquire_many_owned(permits) else { return false };
+        let Some(space) = self.space.take(&sender.tenant(), size + size_of::<Queued>()) else { return false };
         let pending = self.pending.token();
         self.messages.send(Queued { sender, entries, _space: space, pending }).is_ok()
     }
@@ -104,7 +100,7 @@ impl AccessLogService for Services {
         request: tonic::Request<Streaming<StreamAccessLogsMessage>>,
     ) -> Result<Response<StreamAccessLogsResponse>, Status> {
         let mut stream = request.into_inner();
-        let mut sender = Arc::new(LogSender::default());
+        let mut sender = None;
         let _open = OpenStream::new(self.counters.clone());
         loop {
             let message = tokio::select! {
@@ -115,9 +111,11 @@ impl AccessLogService for Services {
             };
             let Some(message) = message else { break };
             let size = message.encoded_len();
-            if let Some(node) = message.identifier.as_ref().and_then(|identifier| identifier.node.as_ref()) {
-                sender = Arc::new(LogSender::new(node));
-            }
+            // The first message has the node.
+            let sender = sender.get_or_insert_with(|| {
+                let node = message.identifier.as_ref().and_then(|identifier| identifier.node.as_ref());
+                Arc::new(LogSender::new(node, self.connections.clone()))
+            });
             let Some(entries) = message.log_entries else { continue };
             let count = entries.len();
             self.counters.log_entries.fetch_add(count as u64, Relaxed);
@@ -186,27 +184,41 @@ async fn report(
                 .map(|entry| tcp_attributes(entry, sender, vocabulary, &mapping))
                 .collect(),
         };
-        let mut report = Report::default();
+        // Those of one namespace take their space together.
+        let mut reports: BTreeMap<Arc<str>, (Arc<TenantCounts>, Report<'_>)> = BTreeMap::new();
+        let mut failures = FailureTexts::default();
         let mut budget = Budget::new(mixer.limits());
         let mut lost = 0;
         for bag in bags {
             match bag {
                 Ok(bag) => {
                     let mut request = Request::new(&snapshot, bag, delivery(), false).with_budget(budget);
+                    let tenant = handlers.counters.tenant(request.tenant());
+                    tenant.log_entries.fetch_add(1, Relaxed);
+                    let (tenant, report) = reports
+                        .entry(tenant.namespace.clone())
+                        .or_insert_with(|| (tenant, Report::default()));
                     if let Err(error) = report.add(&mut request).await {
-                        report.fail(error.to_string());
+                        failures.push(error.to_string());
+                        tenant.lose(1);
                         lost += 1;
                     }
                     budget = request.budget();
                     mixer.counts().condition_errors(request.condition_errors());
                 }
                 Err(error) => {
-                    report.fail(error.to_string());
+                    failures.push(error.to_string());
                     lost += 1;
                 }
             }
         }
-        let (batches, failures) = report.into_batches();
+        for (tenant, report) in reports.into_values() {
+            let (batches, more) = report.into_batches();
+            failures.append(more);
+            for batch in batches {
+                handlers.add(batch, &tenant, queued.pending.clone());
+            }
+        }
         mixer.counts().report(count, failures.is_empty());
         if !failures.is_empty() {
             static LIMIT: LogLimit = LogLimit::new();
@@ -216,9 +228,6 @@ async fn report(
         }
         if lost > 0 {
             handlers.counters.lose(&Arc::from(""), lost);
-        }
-        for batch in batches {
-            handlers.add(batch, queued.pending.clone());
         }
     }
 }
@@ -232,33 +241,41 @@ struct HandlerQueues {
 
 struct QueuedBatch {
     batch: ReportBatch,
-    space: OwnedSemaphorePermit,
+    part: BatchPart,
+}
+
+/// The part of a call that is from one namespace.
+struct BatchPart {
+    tenant: Arc<TenantCounts>,
+    count: usize,
+    _space: Space,
     _pending: TaskTrackerToken,
 }
 
 struct HandlerQueue {
     batches: mpsc::UnboundedSender<QueuedBatch>,
-    space: Arc<Semaphore>,
+    space: Arc<SharedSpace>,
 }
 
 impl HandlerQueues {
-    fn add(&mut self, batch: ReportBatch, pending: TaskTrackerToken) {
+    fn add(&mut self, batch: ReportBatch, tenant: &Arc<TenantCounts>, pending: TaskTrackerToken) {
         let (name, count) = (batch.handler().clone(), batch.len());
         // Queues of handlers that are not configured any more end as soon as they are empty.
-        self.queues.retain(|known, queue| *known == name || queue.space.available_permits() < QUEUE);
+        self.queues.retain(|known, queue| *known == name || !queue.space.is_free());
         let queue = self.queues.entry(name.clone()).or_insert_with(|| {
             #[expect(clippy::disallowed_methods, reason = "`space` bounds it in bytes")]
             let (batches, received) = mpsc::unbounded_channel();
             self.runtime.spawn(send(received, self.counters.clone()));
-            HandlerQueue { batches, space: Arc::new(Semaphore::new(QUEUE)) }
+            HandlerQueue { batches, space: SharedSpace::new(QUEUE) }
         });
-        let permits = u32::try_from(batch.size().clamp(1, QUEUE)).unwrap_or(u32::MAX);
-        let is_queued = match queue.space.clone().try_acquire_many_owned(permits) {
-            Ok(space) => queue.batches.send(QueuedBatch { batch, space, _pending: pending }).is_ok(),
-            Err(_) => false,
-        };
+        let space = queue.space.take(&tenant.namespace, batch.size());
+        let is_queued = space.is_some_and(|space| {
+            let part = BatchPart { tenant: tenant.clone(), count, _space: space, _pending: pending };
+            queue.batches.send(QueuedBatch { batch, part }).is_ok()
+        });
         if !is_queued {
             self.counters.lose(&name, count);
+            tenant.lose(count);
         }
     }
 }
@@ -266,14 +283,15 @@ impl HandlerQueues {
 /// Sends the batches of a handler. What waits for one call becomes the next one.
 async fn send(mut received: mpsc::UnboundedReceiver<QueuedBatch>, counters: Arc<Counters>) {
     let mut next = received.recv().await;
-    while let Some(QueuedBatch { mut batch, mut space, _pending }) = next.take() {
+    while let Some(QueuedBatch { mut batch, part }) = next.take() {
+        let mut parts = vec![part];
         while batch.len() < MAX_BATCH
-            && let Ok(QueuedBatch { batch: later, space: more, _pending }) = received.try_recv()
+            && let Ok(QueuedBatch { batch: later, part }) = received.try_recv()
         {
             match batch.merge(later) {
-                None => space.merge(more),
+                None => parts.push(part),
                 Some(batch) => {
-                    next = Some(QueuedBatch { batch, space: more, _pending });
+                    next = Some(QueuedBatch { batch, part });
                     break;
                 }
             }
@@ -285,8 +303,11 @@ async fn send(mut received: mpsc::UnboundedReceiver<QueuedBatch>, counters: Arc<
                 tracing::warn!(handler, %error, suppressed, "part of an access log was not delivered");
             }
             counters.lose(batch.handler(), batch.len());
+            for BatchPart { tenant, count, .. } in &parts {
+                tenant.lose(*count);
+            }
         }
-        drop(space);
+        drop(parts);
         if next.is_none() {
             next = received.recv().await;
         }

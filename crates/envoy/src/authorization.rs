@@ -1,11 +1,14 @@
 //! `envoy.service.auth.v3.Authorization`: decides on requests and connections.
 
-use std::time::Instant;
+use std::{
+    sync::{Arc, atomic::Ordering::Relaxed},
+    time::Instant,
+};
 
 use mixer_adapter_core::framework::log_limit::LogLimit;
 use mixer_adapter_engine::{
     Budget, CheckOutcome,
-    dispatch::{CacheUse, Caller, Request},
+    dispatch::{AnswerDetails, CacheUse, Caller, DispatchError, Request},
 };
 use tonic::Status;
 
@@ -17,15 +20,25 @@ use crate::{
     proto::envoy::service::auth::v3::{CheckRequest, CheckResponse},
 };
 
+/// The origin of a decision.
+#[derive(Debug, Default)]
+pub(crate) struct Origin {
+    /// The namespace whose rules apply.
+    tenant: String,
+    pub(crate) details: Arc<AnswerDetails>,
+    /// How the cache was used.
+    pub(crate) cache: Option<CacheUse>,
+}
+
 impl Services {
     /// Decides on a request or a connection.
     ///
     /// # Errors
     /// UNAVAILABLE if it could not be checked, unless [`FailureAnswer`](crate::FailureAnswer) is another one.
     pub async fn check(&self, request: CheckRequest, caller: Caller) -> Result<CheckResponse, Status> {
-        let start = Instant::now();
-        let mut cache = None;
-        let decision = self.decide(&request, &caller, &mut cache).await;
+        let (start, decision_id) = (Instant::now(), self.ids.next());
+        let mut origin = Origin::default();
+        let decision = self.decide(&request, &caller, &mut origin).await;
         let outcome = match &decision {
             Decision::Allow(_) => CheckOutcome::Allowed,
             Decision::Deny(..) => CheckOutcome::Denied,
@@ -33,27 +46,25 @@ impl Services {
                 static LIMIT: LogLimit = LogLimit::new();
                 if let Some(suppressed) = LIMIT.admit() {
                     let peer = caller.peer_name();
-                    tracing::warn!(%peer, error = reason, suppressed, "a request could not be checked");
+                    tracing::warn!(decision_id, %peer, error = reason, suppressed, "a request could not be checked");
                 }
                 CheckOutcome::Failed
             }
         };
+        let outcome_name = CheckOutcome::NAMES[outcome as usize];
+        tracing::debug!(decision_id, outcome = outcome_name, rules = ?origin.details.rules, "a request was checked");
         self.mixer.counts().check(outcome, start.elapsed());
+        self.counters.tenant(&origin.tenant).checks[outcome as usize].fetch_add(1, Relaxed);
         let source = request.attributes.as_ref().and_then(|context| context.source.as_ref());
         let principal = source.map_or("", |source| &source.principal);
         let principal = principal.strip_prefix("spiffe://").unwrap_or(principal);
-        let metadata =
-            decision_metadata(&self.ids.next(), outcome, decision.denial(), principal, cache.as_ref());
-        decision.into_response(self.options.failure_answer, metadata)
+        let metadata = decision_metadata(&decision_id, outcome, decision.denial(), principal, &origin);
+        let header = self.options.decision_header.as_ref().map(|name| (name.as_str(), &*decision_id));
+        decision.into_response(self.options.failure_answer, metadata, header)
     }
 
-    /// Decides, and sets how the cache was used.
-    async fn decide(
-        &self,
-        request: &CheckRequest,
-        caller: &Caller,
-        cache: &mut Option<CacheUse>,
-    ) -> Decision {
+    /// Decides, and sets the origin of the decision.
+    async fn decide(&self, request: &CheckRequest, caller: &Caller, origin: &mut Origin) -> Decision {
         let Some(context) = &request.attributes else {
             return Decision::Fail("the check has no attributes".to_owned());
         };
@@ -66,9 +77,10 @@ impl Services {
         };
         let budget = Budget::new(self.mixer.limits());
         let mut request = Request::new(&snapshot, bag, caller.clone(), false).with_budget(budget).strict();
+        origin.tenant.push_str(request.tenant());
         let answer = request.answer().await;
         self.mixer.counts().condition_errors(request.condition_errors());
-        *cache = request.cache_use().cloned();
+        origin.cache = request.cache_use().cloned();
         self.missing.note_check(context, |name| {
             let declared = request.vocabulary().find(name);
             declared.is_some_and(|declared| request.references().includes(declared.slot))
@@ -76,9 +88,15 @@ impl Services {
         match answer {
             Ok(answer) => {
                 let http = context.request.as_ref().and_then(|request| request.http.as_ref());
+                origin.details = answer.details.clone();
                 Decision::new(answer, Client::new(http))
             }
-            Err(error) => Decision::Fail(error.to_string()),
+            Err(error) => {
+                if let DispatchError::Limit(error) = &error {
+                    self.mixer.counts().over_limit(error.limit);
+                }
+                Decision::Fail(error.to_string())
+            }
         }
     }
 }

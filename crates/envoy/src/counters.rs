@@ -8,6 +8,8 @@ use std::{
     },
 };
 
+use crate::tenants::{TenantCounts, Tenants};
+
 /// The outcome of a request for rate limits.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum RateLimitOutcome {
@@ -19,34 +21,51 @@ pub enum RateLimitOutcome {
     Unmatched,
     /// A quota could not be requested.
     Failed,
+    /// A descriptor is over the limit of a quota in soft mode.
+    Soft,
+    /// A descriptor is over the limit of a quota in shadow mode.
+    Shadow,
 }
 
 impl RateLimitOutcome {
     /// The names of the outcomes by discriminant.
-    pub const NAMES: [&str; 4] = ["ok", "over_limit", "unmatched", "failed"];
+    pub const NAMES: [&str; 6] = ["ok", "over_limit", "unmatched", "failed", "soft", "shadow"];
 }
 
 /// The counts.
 #[derive(Debug, Default)]
+#[non_exhaustive]
 pub struct Counters {
     /// Requests for rate limits, by [`RateLimitOutcome`].
-    pub rate_limits: [AtomicU64; 4],
+    pub rate_limits: [AtomicU64; RateLimitOutcome::NAMES.len()],
     /// Entries of access logs that were received.
     pub log_entries: AtomicU64,
     /// Open streams of access logs.
     pub log_streams: AtomicU64,
     lost: Mutex<BTreeMap<Arc<str>, u64>>,
+    tenants: Tenants,
 }
 
 impl Counters {
-    pub(crate) fn rate_limit(&self, outcome: RateLimitOutcome) {
+    pub(crate) fn rate_limit(&self, outcome: RateLimitOutcome, tenant: &str) {
         self.rate_limits[outcome as usize].fetch_add(1, Relaxed);
+        self.tenants.of(tenant).rate_limits[outcome as usize].fetch_add(1, Relaxed);
     }
 
     /// Counts what did not reach a handler; the name is empty for entries that were lost before their handlers were known.
     pub(crate) fn lose(&self, handler: &Arc<str>, count: usize) {
         let mut lost = self.lost.lock().unwrap_or_else(PoisonError::into_inner);
         *lost.entry(handler.clone()).or_default() += count as u64;
+    }
+
+    /// Returns the counts of a namespace.
+    pub(crate) fn tenant(&self, namespace: &str) -> Arc<TenantCounts> {
+        self.tenants.of(namespace)
+    }
+
+    /// Returns the counts by namespace. Those of more than 100 namespaces are summed up as `(other)`.
+    pub fn tenants(&self) -> Vec<Arc<TenantCounts>> {
+        self.tenants.all()
     }
 
     /// Returns the number of lost instances by handler.

@@ -65,7 +65,10 @@ impl Decision {
         match answer.status.code {
             0 => match changes(&directive, client) {
                 Ok(changes) => Self::Allow(changes),
-                Err(error) => Self::Fail(error.to_string()),
+                Err(error) => Self::Fail(format!(
+                    "{error} (set by one of the rules {})",
+                    answer.details.rules.join(", ")
+                )),
             },
             _ => {
                 let response = denied_response(&answer.status, directive, client);
@@ -83,16 +86,24 @@ impl Decision {
         }
     }
 
-    /// Makes the answer. Every one has an explicit status, because the default of Envoy's message allows.
+    /// Makes the answer, with an additional header of the request and of the response. Every one has an explicit status, because the
+    /// default of Envoy's message allows.
     pub(crate) fn into_response(
         self,
         failure_answer: FailureAnswer,
         metadata: prost_types::Struct,
+        header: Option<(&str, &str)>,
     ) -> Result<CheckResponse, Status> {
+        let header = || header.map(|(name, value)| replace(name.to_owned(), value));
         let (status, response) = match self {
-            Self::Allow(changes) => (RpcStatus::default(), HttpResponse::OkResponse(changes)),
-            Self::Deny(status, denied) => {
+            Self::Allow(mut changes) => {
+                changes.headers.extend(header());
+                changes.response_headers_to_add.extend(header());
+                (RpcStatus::default(), HttpResponse::OkResponse(changes))
+            }
+            Self::Deny(status, mut denied) => {
                 let code = grpc_code(status.code);
+                denied.headers.extend(header());
                 (RpcStatus { code, ..status }, HttpResponse::DeniedResponse(denied))
             }
             Self::Fail(reason) => match failure_answer {
@@ -102,6 +113,7 @@ impl Decision {
                         RpcStatus { code: Code::Unavailable.into(), message: reason, details: Vec::new() };
                     let response = DeniedHttpResponse {
                         status: Some(HttpStatus { code: 503 }),
+                        headers: header().into_iter().collect(),
                         ..DeniedHttpResponse::default()
                     };
                     (status, HttpResponse::ErrorResponse(response))

@@ -3,6 +3,16 @@ use std::{
     time::SystemTime,
 };
 
+/// Returns whether a text has the form of an id, which another server may have made.
+pub(crate) fn is_decision_id(text: &str) -> bool {
+    let is_part = |part: &str| !part.is_empty() && part.bytes().all(|byte| byte.is_ascii_hexdigit());
+    text.len() <= MAX_LENGTH
+        && text.split_once('-').is_some_and(|(start, count)| is_part(start) && is_part(count))
+}
+
+/// The length of the longest id.
+const MAX_LENGTH: usize = 16 + 1 + 16;
+
 /// Makes the ids of decisions, which are unique among all servers: the start of the process and a count.
 #[derive(Debug)]
 pub(crate) struct DecisionIds {
@@ -18,5 +28,21 @@ impl DecisionIds {
 
     pub(crate) fn next(&self) -> String {
         format!("{:016x}-{:x}", self.start, self.count.fetch_add(1, Relaxed))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn ids_differ_and_are_recognized() {
+        let ids = DecisionIds::new();
+        let (one, other) = (ids.next(), ids.next());
+        assert_ne!(one, other);
+        assert!(is_decision_id(&one) && is_decision_id(&other));
+        for text in ["", "-", "1-", "-1", "12", "1-g", "a b-1", "11111111111111111111111111111111111-1"] {
+            assert!(!is_decision_id(text), "{text}");
+        }
     }
 }

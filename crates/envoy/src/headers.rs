@@ -4,6 +4,8 @@
 //! headers, and passes a content-length to the upstream, which forges a further request
 //! (docs/behaviour/envoy.md#headers-of-an-answer).
 
+use std::str::FromStr;
+
 use http::HeaderName;
 
 use crate::proto::envoy::config::core::v3::{
@@ -97,8 +99,53 @@ pub(crate) fn append(name: String, value: &str) -> HeaderValueOption {
 
 fn option(name: String, value: &str, append: bool, action: HeaderAppendAction) -> HeaderValueOption {
     HeaderValueOption {
-        header: Some(HeaderValue { key: name, value: value.to_owned(), ..HeaderValue::default() }),
+        header: Some(header_value(name, value)),
         append: Some(append),
         append_action: action.into(),
+    }
+}
+
+/// A header as it is.
+pub(crate) fn header_value(name: String, value: &str) -> HeaderValue {
+    HeaderValue { key: name, value: value.to_owned(), ..HeaderValue::default() }
+}
+
+/// The name of a header that is added to requests and responses.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct AddedHeader(String);
+
+impl AddedHeader {
+    /// Returns the name in lower case.
+    pub(crate) fn as_str(&self) -> &str {
+        &self.0
+    }
+}
+
+/// A name that cannot be that of an added header.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("write the name of a header that does not determine how a message is framed, such as x-decision-id")]
+pub struct AddedHeaderError;
+
+impl FromStr for AddedHeader {
+    type Err = AddedHeaderError;
+
+    fn from_str(name: &str) -> Result<Self, AddedHeaderError> {
+        match header_name(name) {
+            Ok(name) if name != "host" => Ok(Self(name)),
+            _ => Err(AddedHeaderError),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_header_that_is_added_frames_no_message() {
+        assert_eq!("X-Decision-Id".parse().map(|name: AddedHeader| name.0).as_deref(), Ok("x-decision-id"));
+        for name in ["", "a b", ":path", "Host", "content-length", "Connection"] {
+            assert_eq!(name.parse::<AddedHeader>(), Err(AddedHeaderError), "{name}");
+        }
     }
 }

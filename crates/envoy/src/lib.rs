@@ -15,6 +15,7 @@ mod options;
 pub mod proto;
 mod rate_limit;
 mod status;
+mod tenants;
 
 use std::sync::Arc;
 
@@ -24,9 +25,12 @@ use tokio_util::sync::CancellationToken;
 
 pub use attributes::{HostPattern, HostPatternError};
 pub use counters::{Counters, RateLimitOutcome};
+pub use headers::{AddedHeader, AddedHeaderError};
 pub use options::{FailureAnswer, MappingOptions, Options};
+pub use tenants::TenantCounts;
 
 use access_log::LogQueue;
+use attributes::ConnectionCount;
 use configuration::Configuration;
 use decision_id::DecisionIds;
 use missing_settings::MissingSettings;
@@ -39,6 +43,8 @@ pub struct Services {
     ids: DecisionIds,
     counters: Arc<Counters>,
     log_queue: LogQueue,
+    /// The connections of all streams of access logs.
+    connections: Arc<ConnectionCount>,
     configuration: Configuration,
     missing: Arc<MissingSettings>,
     /// Ends streams of access logs.
@@ -64,6 +70,7 @@ impl Services {
             ids: DecisionIds::new(),
             counters,
             log_queue,
+            connections: Arc::default(),
             configuration,
             missing,
             stopping,

@@ -1,10 +1,22 @@
 //! Metadata of answers, which Envoy passes to the access log and to later filters.
 
-use mixer_adapter_engine::{AnswerKey, CheckOutcome, dispatch::CacheUse};
+use mixer_adapter_engine::{
+    AnswerKey, CheckOutcome, QuotaMode,
+    dispatch::{CacheUse, QuotaDimensions},
+};
 use prost_types::{ListValue, Struct, Value, value::Kind};
+
+use crate::{
+    authorization::Origin,
+    counters::RateLimitOutcome,
+    rate_limit::{DescriptorResult, Verdict},
+};
 
 /// The key of the metadata of this server, and the metadata namespace of attributes.
 pub(crate) const METADATA: &str = "mixer_adapter";
+
+/// Longest output of an adapter that is in the metadata, in bytes.
+const MAX_OUTPUT: usize = 4_096;
 
 /// Returns the metadata of a decision on a request of `principal`. All of it is below one key, because filters of one kind share a namespace.
 pub(crate) fn decision_metadata(
@@ -12,7 +24,7 @@ pub(crate) fn decision_metadata(
     outcome: CheckOutcome,
     denial: Option<(i32, &str)>,
     principal: &str,
-    cache: Option<&CacheUse>,
+    origin: &Origin,
 ) -> Struct {
     let mut fields =
         vec![("decision_id", text(id)), ("outcome", text(CheckOutcome::NAMES[outcome as usize]))];
@@ -23,13 +35,40 @@ pub(crate) fn decision_metadata(
     if !principal.is_empty() {
         fields.push(("source_principal", text(principal)));
     }
-    fields.extend(cache.map(|cache| ("cache", cache_metadata(cache))));
+    let Origin { details, cache, .. } = origin;
+    if !details.rules.is_empty() {
+        fields.push(("rules", text(&details.rules.join(","))));
+    }
+    let outputs: Vec<_> = details.outputs.iter().filter(|(_, value)| value.len() <= MAX_OUTPUT).collect();
+    if !outputs.is_empty() {
+        fields.push(("outputs", structure(outputs.into_iter().map(|(name, value)| (&**name, text(value))))));
+    }
+    if !details.dimensions.is_empty() {
+        let quotas = details.dimensions.iter().map(|QuotaDimensions { quota, values }| {
+            (&**quota, structure(values.iter().map(|(name, value)| (&**name, text(value)))))
+        });
+        fields.push(("dimensions", structure(quotas)));
+    }
+    fields.extend(cache.as_ref().map(|cache| ("cache", cache_metadata(cache))));
     under_own_key(fields)
 }
 
-/// Returns the metadata of a rate limit decision.
-pub(crate) fn quota_metadata(id: &str) -> Struct {
-    under_own_key(vec![("decision_id", text(id))])
+/// Returns the metadata of a rate limit decision, with the quotas by what happens past their limits.
+pub(crate) fn quota_metadata(id: &str, outcome: RateLimitOutcome, results: &[DescriptorResult]) -> Struct {
+    let mut fields =
+        vec![("decision_id", text(id)), ("outcome", text(RateLimitOutcome::NAMES[outcome as usize]))];
+    for (name, mode) in [
+        ("over_limit", QuotaMode::Enforce),
+        ("over_soft_limit", QuotaMode::Soft),
+        ("over_shadow_limit", QuotaMode::Shadow),
+    ] {
+        let quotas = results.iter().filter(|result| result.verdict == Verdict::Over(mode));
+        let quotas: Vec<&str> = quotas.filter_map(|result| result.quota.as_deref()).collect();
+        if !quotas.is_empty() {
+            fields.push((name, text(&quotas.join(","))));
+        }
+    }
+    under_own_key(fields)
 }
 
 /// How the cache was used, and the life and the key of the answer: names of attributes, without their values.
@@ -51,7 +90,7 @@ fn under_own_key(fields: Vec<(&str, Value)>) -> Struct {
     Struct { fields: [(METADATA.to_owned(), structure(fields))].into_iter().collect() }
 }
 
-fn structure(fields: Vec<(&str, Value)>) -> Value {
+fn structure<'f>(fields: impl IntoIterator<Item = (&'f str, Value)>) -> Value {
     let fields = fields.into_iter().map(|(name, value)| (name.to_owned(), value));
     Value { kind: Some(Kind::StructValue(Struct { fields: fields.collect() })) }
 }

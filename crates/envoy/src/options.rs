@@ -1,4 +1,7 @@
-use crate::attributes::{HostPattern, NamespaceMap};
+use crate::{
+    attributes::{HostPattern, NamespaceMap},
+    headers::AddedHeader,
+};
 
 /// Options of the services.
 #[derive(Clone, Debug, Default)]
@@ -8,6 +11,10 @@ pub struct Options {
     pub mapping: MappingOptions,
     /// The answer to a request that could not be checked.
     pub failure_answer: FailureAnswer,
+    /// The header of requests to the upstream and of responses that has the id of the decision.
+    pub decision_header: Option<AddedHeader>,
+    /// Count repeated calls for rate limits once, by their header `x-request-id`. Clients can choose it unless Envoy overwrites it.
+    pub trust_request_id: bool,
 }
 
 /// How requests become attributes.

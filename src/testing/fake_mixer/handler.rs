@@ -139,6 +139,7 @@ impl FakeHandler {
                 best_effort: args.best_effort,
                 report_limit: args.report_limit,
                 past_limit: args.past_limit,
+                limit: args.limit,
             });
             let names: Vec<&str> = names.iter().map(String::as_str).collect();
             let answer = self.handler.call(&schema, &instances, &names, quota, &Caller::default()).await?;

@@ -13,7 +13,7 @@ pub use check::Check;
 pub use config::{Config, ConfigErrors, Violation};
 pub use error::{AdapterError, Code};
 pub use inferred::{InferredType, InferredTypes};
-pub use quota::{Grant, LimitState, QuotaRequest};
+pub use quota::{Grant, LimitOverride, LimitState, QuotaRequest};
 #[doc(hidden)]
 pub use templates::TemplateVisitor;
 pub use templates::Templates;

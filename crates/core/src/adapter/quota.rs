@@ -21,12 +21,30 @@ pub struct QuotaRequest {
     pub report_limit: bool,
     /// Whether the amount is counted even past the limit, because it is used already.
     pub past_limit: bool,
+    /// A limit in place of the configured one.
+    pub limit: Option<LimitOverride>,
+}
+
+/// A limit that a caller sets, such as one that Envoy reads from the metadata of a request.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct LimitOverride {
+    /// The maximum amount in use.
+    pub max_amount: i64,
+    /// How long an amount is in use.
+    pub window: Duration,
 }
 
 impl QuotaRequest {
     /// Requests `amount` without best effort and without a deduplication id.
     pub fn new(amount: i64) -> Self {
-        Self { amount, best_effort: false, dedup_id: String::new(), report_limit: false, past_limit: false }
+        Self {
+            amount,
+            best_effort: false,
+            dedup_id: String::new(),
+            report_limit: false,
+            past_limit: false,
+            limit: None,
+        }
     }
 
     /// Accepts a part of the amount.
@@ -45,6 +63,12 @@ impl QuotaRequest {
     #[must_use]
     pub fn with_past_limit(self) -> Self {
         Self { past_limit: true, ..self }
+    }
+
+    /// Replaces the configured limit.
+    #[must_use]
+    pub fn with_limit(self, limit: LimitOverride) -> Self {
+        Self { limit: Some(limit), ..self }
     }
 
     /// Sets the deduplication id.

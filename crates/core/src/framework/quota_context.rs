@@ -1,5 +1,6 @@
 use crate::{
     Grant, QuotaRequest,
+    adapter::LimitOverride,
     proto::{self, QuotaResult, istio::mixer::adapter::model::v1beta1::quota_result},
     template::{InvalidAnswerError, MalformedRequestError},
 };
@@ -40,6 +41,10 @@ impl QuotaContext {
             dedup_id,
             report_limit: params.report_limit,
             past_limit: params.past_limit,
+            limit: params.limit.and_then(|limit| {
+                let window = std::time::Duration::try_from(limit.window?).ok()?;
+                Some(LimitOverride { max_amount: limit.max_amount.max(0), window })
+            }),
         };
         let context = Self { name: name.clone(), amount: params.amount, best_effort: params.best_effort };
         Ok((request, context))

@@ -54,6 +54,7 @@ fn add(rule: RuleSpec, opened: &OpenHandlers, default_namespace: &str, snapshot:
         let Some(handler) = opened.get(&action.handler) else { continue };
         for (place, compiled) in action.instances.iter().enumerate() {
             let variety = compiled.instance.template.variety();
+            snapshot.has_dimensions_in_metadata |= compiled.instance.quota.dimensions_in_metadata;
             let rules = rules_of(table(snapshot, variety), &namespace, default_namespace);
             let condition = rules.condition(language, &condition, expression.as_ref());
             let index = rules.entries;

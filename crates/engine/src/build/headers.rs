@@ -38,9 +38,6 @@ pub(super) fn operations(
     vocabulary: &Arc<Vocabulary>,
     faults: &mut Vec<Fault>,
 ) -> Option<HeaderSpec> {
-    if rule.request_header_operations.is_empty() && rule.response_header_operations.is_empty() {
-        return None;
-    }
     let mut extended = Vocabulary::extending(vocabulary.clone());
     let mut outputs = Vec::new();
     for (action_index, action) in actions.iter().enumerate().filter(|(_, action)| !action.name.is_empty()) {
@@ -51,6 +48,12 @@ pub(super) fn operations(
                 outputs.push((action_index, place, Outputs::declare(output.clone(), &prefix, &mut extended)));
             }
         }
+    }
+    let has_operations =
+        !rule.request_header_operations.is_empty() || !rule.response_header_operations.is_empty();
+    // Behind Envoy, outputs are also in the metadata of answers.
+    if !has_operations && outputs.is_empty() {
+        return None;
     }
     let compile = |field: &str, templates: &[HeaderOperationTemplate], faults: &mut Vec<Fault>| {
         let compiled = templates.iter().enumerate().map(|(index, template)| {

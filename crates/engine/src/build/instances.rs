@@ -15,6 +15,7 @@ use crate::{
     expression::Expression,
     instance::{Instance, InstanceFault, TemplateSource},
     output::Outputs,
+    quota_settings::QuotaSettings,
     rules::Bindings,
 };
 use mixer_adapter_config::{self as config, ConfigSet, Fault, Kind, Resource, ResourceName, Spec, Target};
@@ -95,10 +96,12 @@ fn instance(
     };
     let params = spec.params.clone().unwrap_or_default();
     let name: Arc<str> = resource.name.to_string().into();
-    let instance = Instance::compile(name, source, template.clone(), params, vocabulary, language(resource))
-        .map_err(|faults| {
-            faults.iter().flat_map(|fault| param_faults(resource, fault)).collect::<Vec<_>>()
-        })?;
+    let mut instance =
+        Instance::compile(name, source, template.clone(), params, vocabulary, language(resource)).map_err(
+            |faults| faults.iter().flat_map(|fault| param_faults(resource, fault)).collect::<Vec<_>>(),
+        )?;
+    instance.quota = QuotaSettings::read(&resource.annotations, template.variety() == Variety::Quota)
+        .map_err(|error| vec![resource.error("", error.to_string())])?;
     for (path, text, expression) in instance.expressions() {
         faults.extend(of_expression(resource, &format!("params.{path}"), text, expression));
     }

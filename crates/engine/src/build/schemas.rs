@@ -32,9 +32,10 @@ pub(super) struct AdapterSpec {
 
 /// The attributes that determine a request's namespace are used by the engine itself.
 /// Attributes of requests of Envoy that Istio's manifests do not have (docs/envoy.md#attributes). They are always declared.
-const ENVOY: [(&str, ValueType); 6] = [
+const ENVOY: [(&str, ValueType); 7] = [
     ("ratelimit.descriptor", ValueType::StringMap),
     ("check.decision_id", ValueType::String),
+    ("check.rules", ValueType::String),
     ("ratelimit.domain", ValueType::String),
     ("request.body", ValueType::String),
     ("request.body_truncated", ValueType::Bool),

@@ -45,8 +45,12 @@ async fn call<'s>(
 ) -> CompletedCall<'s> {
     let start = std::time::Instant::now();
     let destination = planned.destination;
-    let name = &*planned.entry.instance.name;
-    let quota = quota.map(|quota| QuotaParams { instance: name, ..quota });
+    let instance = &planned.entry.instance;
+    let name = &*instance.name;
+    let quota = quota.map(|quota| {
+        let limit = quota.limit.and_then(|limit| instance.quota.bounded(limit));
+        QuotaParams { instance: name, limit, ..quota }
+    });
     let instances = std::slice::from_ref(&planned.instance);
     let answer = destination.handler.call(&destination.template, instances, &[name], quota, caller).await;
     CompletedCall { answer, took: start.elapsed(), planned }

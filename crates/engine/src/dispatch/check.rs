@@ -1,4 +1,4 @@
-use std::time::Duration;
+use std::{sync::Arc, time::Duration};
 
 use bytes::Bytes;
 use prost::Message as _;
@@ -10,7 +10,7 @@ use super::{
     plan::{Conditions, PlannedCall},
 };
 use crate::{
-    answer::CheckAnswer,
+    answer::{AnswerDetails, CheckAnswer},
     policy::{FailureEffect, OnFailure, fatal},
     trace::{Phase, Step, Trace},
 };
@@ -50,11 +50,22 @@ impl<'s> Request<'s> {
             outputs.resize(operations.entries, None);
         }
         let mut merged = MergedResult::default();
+        let mut details = AnswerDetails::default();
+        let mut denying = Vec::new();
+        if self.is_strict {
+            for call in &planned {
+                details.add_rule(call.rule);
+            }
+        }
         for answered in call_all(planned, None, &self.caller).await {
             match self.take(&answered) {
                 Ok((result, output)) => {
+                    let is_denied = result.status.as_ref().is_some_and(|status| status.code != 0);
                     merged.add(answered.denial_name(), result);
                     let planned = answered.planned;
+                    if is_denied {
+                        denying.push(planned.rule.clone());
+                    }
                     if planned.rules == operating
                         && let Some(place) = outputs.get_mut(planned.entry.index)
                     {
@@ -68,7 +79,8 @@ impl<'s> Request<'s> {
         if !merged.is_denied()
             && let Some(conditions) = conditions.get_mut(operating)
         {
-            let (directive, failures) = self.header_operations(operations, conditions, &outputs);
+            let (directive, failures) =
+                self.header_operations(operations, conditions, &outputs, &mut details);
             self.fail(&mut merged, failures)?;
             if !merged.is_denied() {
                 merged.directive = directive;
@@ -77,7 +89,13 @@ impl<'s> Request<'s> {
         if self.has_ignored_failure && !merged.is_denied() {
             merged.limit_validity();
         }
-        Ok(finish(merged, self.evaluation.caching.max_age, self.trace.as_deref_mut()))
+        if self.is_strict {
+            match merged.is_denied() {
+                true => details = AnswerDetails::of_denial(denying),
+                false => details.dimensions = self.quota_dimensions()?,
+            }
+        }
+        Ok(finish(merged, details, self.evaluation.caching.max_age, self.trace.as_deref_mut()))
     }
 
     /// Returns the adapter's result or its failure.
@@ -119,7 +137,12 @@ impl<'s> Request<'s> {
     }
 }
 
-fn finish(mut merged: MergedResult, max_age: Duration, trace: Option<&mut Trace>) -> CheckAnswer {
+fn finish(
+    mut merged: MergedResult,
+    details: AnswerDetails,
+    max_age: Duration,
+    trace: Option<&mut Trace>,
+) -> CheckAnswer {
     if merged.says_nothing_of_validity() {
         merged.valid_duration = DEFAULT_DURATION;
         merged.valid_use_count = DEFAULT_USES;
@@ -133,6 +156,7 @@ fn finish(mut merged: MergedResult, max_age: Duration, trace: Option<&mut Trace>
         valid_duration: merged.valid_duration,
         valid_use_count: merged.valid_use_count,
         directive: merged.directive,
+        details: Arc::new(details),
     }
 }
 

@@ -15,7 +15,7 @@ const MAX_LENGTH: usize = 2 << 10;
 
 impl FailureTexts {
     /// Adds a failure. A text over the limit is cut or omitted.
-    pub(crate) fn push(&mut self, mut text: String) {
+    pub fn push(&mut self, mut text: String) {
         let room = MAX_LENGTH.saturating_sub(self.length);
         if text.len() > room {
             if !self.texts.is_empty() {
@@ -30,7 +30,7 @@ impl FailureTexts {
     }
 
     /// Adds the failures of a part.
-    pub(crate) fn append(&mut self, part: Self) {
+    pub fn append(&mut self, part: Self) {
         self.extend(part.texts);
         self.omitted += part.omitted;
     }

@@ -4,6 +4,7 @@ use bytes::Bytes;
 
 use super::{Request, plan::Conditions};
 use crate::{
+    answer::AnswerDetails,
     attribute::{Bag, Reads},
     expression::Evaluated,
     policy::FailureEffect,
@@ -13,16 +14,22 @@ use crate::{
 };
 
 impl<'s> Request<'s> {
-    /// Returns the header operations of the matching rules, `None` if there are none, and failures of the evaluation.
+    /// Returns the header operations of the matching rules, `None` if there are none, and failures of the evaluation. Adds the rules
+    /// and the outputs of their actions to the details of a strict request.
     pub(super) fn header_operations(
         &mut self,
         rules: &'s Rules,
         conditions: &mut Conditions<'s>,
         outputs: &[Option<Bytes>],
+        details: &mut AnswerDetails,
     ) -> (Option<RouteDirective>, Vec<FailureEffect>) {
         let mut directive = RouteDirective::default();
         let mut failures = Vec::new();
         for rule in &rules.operations {
+            // Of a rule without operations only the outputs matter.
+            if !self.is_strict && rule.request.is_empty() && rule.response.is_empty() {
+                continue;
+            }
             let mut planner = self.planner(false);
             let matches = planner.matches(Phase::Headers, &rule.rule, rule.condition, conditions);
             failures.append(&mut planner.failures);
@@ -31,6 +38,10 @@ impl<'s> Request<'s> {
             }
             self.evaluation.caching.restrict(rule.caching);
             let extra = outputs_of(rule, outputs);
+            if self.is_strict {
+                details.add_rule(&rule.rule);
+                details.add_outputs(rule, &extra);
+            }
             for template in &rule.request {
                 failures.extend(self.operate(
                     rule,

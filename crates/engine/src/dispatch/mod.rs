@@ -3,6 +3,7 @@
 mod cached;
 mod calls;
 mod check;
+mod details;
 mod evaluation;
 mod failure_texts;
 mod generate;
@@ -13,13 +14,13 @@ mod quota;
 mod report;
 
 pub use super::{
-    answer::CheckAnswer,
+    answer::{AnswerDetails, CheckAnswer, QuotaDimensions},
     policy::{FailurePolicy, OnFailure, OnUnknownQuota},
 };
 pub use cached::CacheUse;
 pub use failure_texts::FailureTexts;
 pub use mixer_adapter_host::handler::Caller;
-pub use quota::{Allocation, AllocationMode, QuotaAnswer, QuotaRequest};
+pub use quota::{Allocation, AllocationMode, DecidingQuota, QuotaAnswer, QuotaRequest};
 pub use report::{Report, ReportBatch};
 
 use evaluation::Evaluation;
@@ -28,6 +29,7 @@ use super::{
     attribute::{Bag, Vocabulary},
     limits::{Budget, LimitError},
     references::References,
+    rules::Table,
     snapshot::Snapshot,
     trace::Trace,
 };
@@ -145,6 +147,13 @@ impl<'s> Request<'s> {
     /// The attributes, including generated ones.
     pub fn attributes(&self) -> &Bag {
         &self.bag
+    }
+
+    /// The namespace whose rules apply in addition to those of the default one; empty if it has none.
+    pub fn tenant(&self) -> &str {
+        let Snapshot { checks, reports, quotas, generators, .. } = self.snapshot;
+        let has_rules = |table: &Table| table.by_namespace.contains_key(self.namespace.as_str());
+        if [checks, reports, quotas, generators].into_iter().any(has_rules) { &self.namespace } else { "" }
     }
 
     /// Number of conditions that could not be evaluated.

@@ -1,5 +1,7 @@
 //! Plans the calls of a request: evaluates conditions and builds instances.
 
+use std::sync::Arc;
+
 use super::{Request, evaluation::Evaluation};
 use crate::policy::FailureEffect;
 use crate::{
@@ -15,6 +17,7 @@ pub(super) struct PlannedCall<'s> {
     /// The namespace of its rules: 0 for the default one, 1 for that of the request.
     pub(super) rules: usize,
     pub(super) destination: &'s Destination,
+    pub(super) rule: &'s Arc<str>,
     pub(super) entry: &'s Entry,
     pub(super) instance: Vec<u8>,
 }
@@ -134,6 +137,7 @@ impl Planner<'_> {
                                 planned(PlannedCall {
                                     rules: conditions.index,
                                     destination,
+                                    rule: &group.rule,
                                     entry,
                                     instance,
                                 });

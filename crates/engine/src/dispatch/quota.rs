@@ -1,6 +1,6 @@
 //! Quota allocation after an allowed check (docs/behaviour/dispatch.md#quota).
 
-use std::collections::BTreeSet;
+use std::{collections::BTreeSet, sync::Arc};
 
 use prost::Message as _;
 
@@ -12,11 +12,14 @@ use super::{
 };
 use crate::{
     handler::QuotaParams,
+    instance::Instance,
     limits::LimitError,
     policy::{FailureEffect, OnUnknownQuota, fatal},
+    quota_settings::{QuotaMode, QuotaSettings},
     trace::{Phase, Step},
 };
 use mixer_adapter_core::{
+    adapter::LimitOverride,
     framework::{log_limit::LogLimit, suggest::suggest},
     proto::{QuotaResult, istio::mixer::adapter::model::v1beta1::quota_result::Limit},
 };
@@ -48,11 +51,22 @@ pub struct QuotaAnswer {
 pub struct Allocation {
     /// The grant.
     pub answer: QuotaAnswer,
-    /// Whether a quota is configured and its rule matches, or the policy denies those that are not configured. If not, the amount is
-    /// granted in full.
+    /// The quota whose adapter decided. If there is none, because no quota is configured or no rule matches, or because a failure is
+    /// ignored, the amount is granted in full.
+    pub decided_by: Option<DecidingQuota>,
+    /// Whether a quota is configured and its rule matches, or the policy denies those that are not configured.
     pub matched: bool,
     /// The state of the limit, if the adapter reports it.
     pub limit: Option<Limit>,
+}
+
+/// The quota that decided on a request.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct DecidingQuota {
+    /// The full name of the instance.
+    pub instance: Arc<str>,
+    /// Its settings.
+    pub settings: QuotaSettings,
 }
 
 /// How a quota is requested.
@@ -62,6 +76,8 @@ pub struct AllocationMode {
     pub report_limit: bool,
     /// Count the amount even past the limit.
     pub past_limit: bool,
+    /// A limit in place of the configured one, as far as the settings of the quota permit it.
+    pub limit: Option<LimitOverride>,
 }
 
 impl<'s> Request<'s> {
@@ -85,7 +101,8 @@ impl<'s> Request<'s> {
         }
     }
 
-    /// Requests a quota as [`quota`](Self::quota) does.
+    /// Requests a quota as [`quota`](Self::quota) does. In a [`strict`](Self::strict) request rules that do not match change
+    /// nothing, and of several handlers the lowest grant wins, whichever responds first.
     ///
     /// # Errors
     /// Failures, unless the failure policy ignores or denies them. A failure that it denies is a grant of nothing.
@@ -107,13 +124,14 @@ impl<'s> Request<'s> {
         let mut names: BTreeSet<&'s str> = BTreeSet::new();
         let mut planned: Vec<PlannedCall<'s>> = Vec::new();
         let mut conditions = Conditions::of(snapshot.quotas.of(&self.namespace));
+        let is_strict = self.is_strict;
         let mut planner = self.planner(false);
         for conditions in &mut conditions {
             let asked_for = |entry: &'s crate::rules::Entry, matched: bool| {
                 let asked_for = entry.short_name().eq_ignore_ascii_case(request.name);
                 names.insert(entry.short_name());
                 found |= asked_for;
-                if asked_for && !matched {
+                if asked_for && !matched && !is_strict {
                     answer = Some(in_full);
                 }
                 asked_for
@@ -144,19 +162,30 @@ impl<'s> Request<'s> {
             best_effort: request.best_effort,
             report_limit: mode.report_limit,
             past_limit: mode.past_limit,
+            limit: mode.limit,
         };
         let matched = !planned.is_empty() || is_denied;
-        let mut limit = None;
+        let (mut limit, mut decided_by) = (None, None);
         for answered in call_all(planned, Some(params), &self.caller).await {
             match self.granted(&answered) {
-                Ok((granted, state)) if answer.is_none_or(|answer| answer == QuotaAnswer::default()) => {
+                Ok((granted, state))
+                    if answer.is_none_or(|answer| match is_strict {
+                        true => rest(&granted, state.as_ref()) < rest(&answer, limit.as_ref()),
+                        false => answer == QuotaAnswer::default(),
+                    }) =>
+                {
                     (answer, limit) = (Some(granted), state);
+                    let Instance { name, quota, .. } = &*answered.planned.entry.instance;
+                    decided_by = Some(DecidingQuota { instance: name.clone(), settings: *quota });
                 }
                 Ok(_) => {}
                 Err(status) => failures.push(self.failure(answered.handler(), &status)),
             }
         }
         let is_failed = failures.iter().any(|failure| !matches!(failure, FailureEffect::Ignore));
+        if is_failed {
+            decided_by = None;
+        }
         let answer = match answer.filter(|_| !is_failed) {
             Some(answer) => answer,
             // All calls have failed, which is ignored.
@@ -164,12 +193,23 @@ impl<'s> Request<'s> {
             None => QuotaAnswer::default(),
         };
         if let Some(trace) = &mut self.trace {
-            let outcome = format!("quota {}: granted {} of {}", request.name, answer.granted, request.amount);
+            let reason = match &decided_by {
+                None if found && !matched && failures.is_empty() => ": no rule of the quota matches",
+                Some(DecidingQuota { settings: QuotaSettings { mode: QuotaMode::Soft, .. }, .. }) => {
+                    "; behind Envoy, requests past the limit pass (soft)"
+                }
+                Some(DecidingQuota { settings: QuotaSettings { mode: QuotaMode::Shadow, .. }, .. }) => {
+                    "; behind Envoy, requests past the limit pass (shadow)"
+                }
+                _ => "",
+            };
+            let QuotaRequest { name, amount, .. } = request;
+            let outcome = format!("quota {name}: granted {} of {amount}{reason}", answer.granted);
             trace.steps.push(Step::Merged { outcome });
         }
         let failures: FailureTexts = fatal(&failures).into_iter().collect();
         match failures.is_empty() {
-            true => Ok(Allocation { answer, matched, limit }),
+            true => Ok(Allocation { answer, decided_by, matched, limit }),
             false => Err(failures.into()),
         }
     }
@@ -217,4 +257,9 @@ impl<'s> Request<'s> {
             }
         }
     }
+}
+
+/// Orders grants of one request by the amount, and those of nothing by what remains.
+fn rest(answer: &QuotaAnswer, limit: Option<&Limit>) -> (i64, i64) {
+    (answer.granted, limit.map_or(i64::MAX, |limit| limit.remaining))
 }

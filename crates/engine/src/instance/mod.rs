@@ -15,6 +15,7 @@ use self::constant::Constant;
 use super::{
     attribute::{Attributes, Reads, Vocabulary},
     expression::{Expression, Language},
+    quota_settings::QuotaSettings,
 };
 use mixer_adapter_core::{framework::dynamic::DynamicTemplate, value::ValueType};
 
@@ -35,6 +36,8 @@ pub(crate) struct Instance {
     pub name: Arc<str>,
     /// The template.
     pub template: Arc<DynamicTemplate>,
+    /// The settings of a quota.
+    pub(crate) quota: QuotaSettings,
     fields: Vec<Field>,
     /// The constant params, for traces.
     constants: Vec<Constant>,
@@ -99,7 +102,8 @@ impl Instance {
     ) -> Result<Self, Vec<InstanceFault>> {
         let mut compiler = compile::Compiler { vocabulary, language, source, constants: Vec::new() };
         let fields = compile::fields(&name, template.instance(), params, &mut compiler)?;
-        Ok(Self { name, template, fields, constants: compiler.constants })
+        let quota = QuotaSettings::default();
+        Ok(Self { name, template, quota, fields, constants: compiler.constants })
     }
 
     /// Iterates over the expressions that are not constant with their fields, such as `dimensions["code"]`, and their sources.

@@ -8,7 +8,7 @@ use super::{
     builder::{AttributeBuilder, AttributeError, socket},
     host::service_host,
     metadata::set_metadata,
-    principal::{Principal, forwarded_uri},
+    principal::{self, set_forwarded_source},
     request::{HttpParts, set_http, set_service},
 };
 use crate::{
@@ -82,26 +82,15 @@ fn set_source(attributes: &mut AttributeBuilder, peer: Option<&Peer>) {
     let Some(peer) = peer else { return };
     attributes.set_address("source.ip", "source.port", peer.address.as_ref());
     set_labels(attributes, "source.labels", &peer.labels);
-    set_source_principal(attributes, &peer.principal);
+    principal::set_source(attributes, &peer.principal);
     attributes.set("connection.mtls", !peer.principal.is_empty() || !peer.certificate.is_empty());
-}
-
-fn set_source_principal(attributes: &mut AttributeBuilder, name: &str) {
-    let Some(principal) = Principal::parse(name) else { return };
-    attributes.set("source.principal", principal.name);
-    attributes.set("source.user", principal.name);
-    attributes.set_some("source.namespace", principal.namespace);
-    attributes.set_some("source.serviceAccount", principal.service_account);
 }
 
 fn set_destination(attributes: &mut AttributeBuilder, peer: Option<&Peer>) {
     let Some(peer) = peer else { return };
     attributes.set_address("destination.ip", "destination.port", peer.address.as_ref());
     set_labels(attributes, "destination.labels", &peer.labels);
-    let Some(principal) = Principal::parse(&peer.principal) else { return };
-    attributes.set("destination.principal", principal.name);
-    attributes.set_some("destination.namespace", principal.namespace);
-    attributes.set_some("destination.serviceAccount", principal.service_account);
+    principal::set_destination(attributes, &peer.principal);
 }
 
 fn set_labels(attributes: &mut AttributeBuilder, name: &str, labels: &BTreeMap<String, String>) {
@@ -139,11 +128,8 @@ fn set_request(
     let forwarded = header("x-forwarded-for").and_then(|list| client(list, options.trusted_hops));
     let peer = socket(source.and_then(|peer| peer.address.as_ref())).map(|(ip, _)| ip);
     attributes.set_some("origin.ip", forwarded.or(peer));
-    if options.trust_forwarded_client_cert
-        && !attributes.has("source.principal")
-        && let Some(uri) = header("x-forwarded-client-cert").and_then(forwarded_uri)
-    {
-        set_source_principal(attributes, uri);
+    if options.trust_forwarded_client_cert {
+        set_forwarded_source(attributes, header("x-forwarded-client-cert"));
     }
     attributes.set("request.headers", headers);
 }

@@ -11,7 +11,8 @@ use super::{
     host::service_host,
     metadata::set_metadata,
     node::LogSender,
-    principal::Principal,
+    peer::set_peers,
+    principal::{self, set_forwarded_source},
     request::{HttpParts, set_http, set_service},
 };
 use crate::{
@@ -28,7 +29,11 @@ use crate::{
 };
 
 /// The filters whose metadata has our decision.
-const DECISIONS: [&str; 2] = ["envoy.filters.http.ext_authz", "envoy.filters.network.ext_authz"];
+const DECISIONS: [&str; 3] =
+    ["envoy.filters.http.ext_authz", "envoy.filters.network.ext_authz", "envoy.filters.http.ratelimit"];
+
+/// The beginning of the details of a response that is Envoy's, because of external authorization.
+const CHECK_FAILED: &str = "ext_authz_";
 
 /// Returns the attributes of a request and its response.
 ///
@@ -57,6 +62,12 @@ pub(crate) fn http_attributes(
         if request.is_none_or(|request| request.request_id.is_empty()) {
             attributes.set_text("request.id", &common.stream_id);
         }
+    }
+    if options.trust_forwarded_client_cert
+        && let Some(request) = request
+    {
+        let header = request.request_headers.get("x-forwarded-client-cert");
+        set_forwarded_source(&mut attributes, header.map(String::as_str));
     }
     if let Some(response) = &entry.response {
         set_response(&mut attributes, response);
@@ -151,6 +162,7 @@ fn set_common(
     };
     attributes.set_text("destination.service.host", &host);
     set_sender(attributes, sender, if is_outbound { "source" } else { "destination" });
+    set_peers(attributes, &common.filter_state_objects);
     if let Some(namespace) = options.namespaces.find(&host) {
         attributes.set("destination.namespace", namespace);
     }
@@ -158,12 +170,13 @@ fn set_common(
 
 /// Sets the workload on the sender's side.
 fn set_sender(attributes: &mut AttributeBuilder, sender: &LogSender, side: &str) {
-    let values: [(&str, Option<AttributeValue>); 6] = [
+    let values: [(&str, Option<AttributeValue>); 7] = [
         ("name", sender.pod.as_deref().map(Into::into)),
         ("uid", sender.uid.as_deref().map(Into::into)),
-        ("namespace", sender.namespace.as_deref().map(Into::into)),
+        ("namespace", sender.namespace.clone().map(Into::into)),
         ("workload.name", sender.workload.as_deref().map(Into::into)),
-        ("workload.namespace", sender.workload.as_ref().and(sender.namespace.as_deref()).map(Into::into)),
+        ("workload.namespace", sender.workload.as_ref().and(sender.namespace.clone()).map(Into::into)),
+        ("owner", sender.owner.as_deref().map(Into::into)),
         ("labels", sender.labels.clone().map(Into::into)),
     ];
     for (name, value) in values {
@@ -177,17 +190,12 @@ fn set_tls(attributes: &mut AttributeBuilder, tls: &TlsProperties) {
     let has_certificate =
         peer.is_some_and(|peer| !peer.subject.is_empty() || !peer.subject_alt_name.is_empty());
     attributes.set("connection.mtls", has_certificate);
-    if let Some(principal) = peer.and_then(certificate_name).and_then(Principal::parse) {
-        attributes.set("source.principal", principal.name);
-        attributes.set("source.user", principal.name);
-        attributes.set_some("source.namespace", principal.namespace);
-        attributes.set_some("source.serviceAccount", principal.service_account);
+    if let Some(name) = peer.and_then(certificate_name) {
+        principal::set_source(attributes, name);
     }
     let own = tls.local_certificate_properties.as_ref();
-    if let Some(principal) = own.and_then(certificate_name).and_then(Principal::parse) {
-        attributes.set("destination.principal", principal.name);
-        attributes.set_some("destination.namespace", principal.namespace);
-        attributes.set_some("destination.serviceAccount", principal.service_account);
+    if let Some(name) = own.and_then(certificate_name) {
+        principal::set_destination(attributes, name);
     }
 }
 
@@ -221,9 +229,12 @@ fn set_decision(attributes: &mut AttributeBuilder, decision: &Struct) {
     };
     attributes.set_some("check.error_message", text("message"));
     attributes.set_some("check.decision_id", text("decision_id"));
+    attributes.set_some("check.rules", text("rules"));
     // Names that access logs do not have, such as DNS names.
-    if !attributes.has("source.principal") {
-        attributes.set_some("source.principal", text("source_principal"));
+    if !attributes.has("source.principal")
+        && let Some(name) = text("source_principal")
+    {
+        principal::set_source(attributes, name);
     }
 }
 
@@ -271,6 +282,10 @@ fn set_response(attributes: &mut AttributeBuilder, response: &HttpResponseProper
     };
     attributes.set_some("response.grpc_status", header("grpc-status"));
     attributes.set_some("response.grpc_message", header("grpc-message"));
+    // Of a request that our check failed there is no other trace.
+    if response.response_code_details.starts_with(CHECK_FAILED) && !attributes.has("check.error_message") {
+        attributes.set_text("check.error_message", &response.response_code_details);
+    }
     let headers = response.response_headers.iter().chain(&response.response_trailers);
     let headers: StringMap = headers.map(|(name, value)| (name.as_str(), value.as_str())).collect();
     if !headers.is_empty() {

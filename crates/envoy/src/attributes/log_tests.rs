@@ -1,9 +1,11 @@
 //! The table of attributes of access logs in docs/envoy.md, row by row.
 #![allow(clippy::unwrap_used)]
 
-use std::{collections::BTreeMap, net::IpAddr};
+use std::{collections::BTreeMap, net::IpAddr, sync::Arc};
 
+use mixer_adapter_core::proto::Any;
 use mixer_adapter_engine::attribute::{AttributeValue, Bag};
+use prost::Message as _;
 use prost_types::{Duration, Struct, Timestamp, Value, value::Kind};
 
 use super::{LogSender, http_attributes, tcp_attributes, tests::vocabulary};
@@ -85,6 +87,7 @@ fn node() -> Node {
         ("NAME", text("web-1")),
         ("NAMESPACE", text("shop")),
         ("WORKLOAD_NAME", text("web")),
+        ("OWNER", text("kubernetes://apis/apps/v1/namespaces/shop/deployments/web")),
         ("LABELS", Kind::StructValue(fields(&[("app", text("web"))]))),
     ]);
     Node {
@@ -187,8 +190,9 @@ fn principals_are_the_first_uri_of_a_certificate_else_its_subject() {
 
 #[test]
 fn the_workload_is_that_of_the_node_on_its_side() {
-    let sender = LogSender::new(&node());
-    let values: [(&str, AttributeValue); 6] = [
+    let sender = LogSender::new(Some(&node()), Arc::default());
+    let values: [(&str, AttributeValue); 7] = [
+        ("owner", "kubernetes://apis/apps/v1/namespaces/shop/deployments/web".into()),
         ("name", "web-1".into()),
         ("uid", "kubernetes://web-1.shop".into()),
         ("namespace", "shop".into()),
@@ -207,12 +211,119 @@ fn the_workload_is_that_of_the_node_on_its_side() {
             assert_eq!(attributes.get(&format!("{other}.{name}")), None, "{other}.{name}");
         }
     }
-    let plain = LogSender::new(&Node { id: "front".to_owned(), ..Node::default() });
+    let plain = LogSender::new(Some(&Node { id: "front".to_owned(), ..Node::default() }), Arc::default());
     assert_has(
         &request_of(&with(AccessLogCommon::default()), &plain),
         &[],
         &["context.reporter.uid", "destination.name", "destination.namespace"],
     );
+}
+
+#[test]
+fn the_workloads_of_both_sides_are_those_that_envoys_of_istio_exchange() {
+    let peer = |name: &str, namespace: &str| {
+        let labels = Kind::StructValue(fields(&[("app", text("db"))]));
+        let peer = fields(&[
+            ("name", text(name)),
+            ("namespace", text(namespace)),
+            ("workload", text("db")),
+            ("labels", labels),
+        ]);
+        Any {
+            type_url: "type.googleapis.com/google.protobuf.Struct".to_owned(),
+            value: peer.encode_to_vec().into(),
+        }
+    };
+    let values: [(&str, AttributeValue); 6] = [
+        ("name", "db-0".into()),
+        ("uid", "kubernetes://db-0.data".into()),
+        ("namespace", "data".into()),
+        ("workload.name", "db".into()),
+        ("workload.namespace", "data".into()),
+        ("labels", [("app", "db")].into()),
+    ];
+    for (object, side) in [
+        ("downstream_peer", "source"),
+        ("wasm.downstream_peer", "source"),
+        ("upstream_peer", "destination"),
+        ("wasm.upstream_peer", "destination"),
+    ] {
+        let common = AccessLogCommon {
+            filter_state_objects: [(object.to_owned(), peer("db-0", "data"))].into(),
+            ..AccessLogCommon::default()
+        };
+        let attributes = request(&with(common));
+        for (name, value) in &values {
+            assert_eq!(attributes.get(&format!("{side}.{name}")), Some(value), "{object}: {side}.{name}");
+        }
+    }
+    // What the sender says of itself, and certificates say of clients, takes precedence.
+    let tls = TlsProperties {
+        peer_certificate_properties: certificate(
+            vec![San::Uri("spiffe://td/ns/clients/sa/app".to_owned())],
+            "",
+        ),
+        ..TlsProperties::default()
+    };
+    let objects = [("downstream_peer", peer("a", "forged")), ("upstream_peer", peer("b", "forged"))];
+    let common = AccessLogCommon {
+        tls_properties: Some(tls),
+        filter_state_objects: objects.map(|(name, peer)| (name.to_owned(), peer)).into(),
+        ..AccessLogCommon::default()
+    };
+    let sender = LogSender::new(Some(&node()), Arc::default());
+    let expected = [("source.namespace", "clients".into()), ("destination.namespace", "shop".into())];
+    assert_has(&request_of(&with(common), &sender), &expected, &[]);
+    // Objects of other types say nothing.
+    let other =
+        Any { type_url: "type.googleapis.com/google.protobuf.StringValue".to_owned(), ..peer("a", "b") };
+    let common = AccessLogCommon {
+        filter_state_objects: [("downstream_peer".to_owned(), other)].into(),
+        ..AccessLogCommon::default()
+    };
+    assert_has(&request(&with(common)), &[], &["source.name", "source.namespace"]);
+}
+
+#[test]
+fn a_forwarded_certificate_is_the_clients_only_if_it_is_trusted_and_the_connection_has_none() {
+    let request_headers =
+        texts(&[("x-forwarded-client-cert", "By=spiffe://td/gw;URI=spiffe://td/ns/shop/sa/web")]);
+    let properties = HttpRequestProperties { request_headers, ..HttpRequestProperties::default() };
+    let entry = |tls_properties| HttpAccessLogEntry {
+        request: Some(properties.clone()),
+        ..with(AccessLogCommon { tls_properties, ..AccessLogCommon::default() })
+    };
+    let tls = TlsProperties {
+        peer_certificate_properties: certificate(vec![San::Uri("spiffe://td/own".to_owned())], ""),
+        ..TlsProperties::default()
+    };
+    let mut options = MappingOptions::default();
+    let attributes = |entry: &HttpAccessLogEntry, options: &MappingOptions| {
+        all(&http_attributes(entry, &LogSender::default(), &vocabulary(), options).unwrap())
+    };
+    let (plain, with_certificate) = (entry(None), entry(Some(tls)));
+    assert_has(&attributes(&plain, &options), &[], &["source.principal"]);
+    options.trust_forwarded_client_cert = true;
+    let expected = [("source.principal", "td/ns/shop/sa/web".into()), ("source.namespace", "shop".into())];
+    assert_has(&attributes(&plain, &options), &expected, &[]);
+    assert_has(&attributes(&with_certificate, &options), &[("source.principal", "td/own".into())], &[]);
+}
+
+#[test]
+fn a_request_that_could_not_be_checked_has_the_reason_of_envoy() {
+    for (details, message) in [
+        ("ext_authz_error", Some("ext_authz_error")),
+        ("ext_authz_denied", Some("ext_authz_denied")),
+        ("via_upstream", None),
+    ] {
+        let response = Some(HttpResponseProperties {
+            response_code_details: details.to_owned(),
+            ..HttpResponseProperties::default()
+        });
+        let entry = HttpAccessLogEntry { response, ..HttpAccessLogEntry::default() };
+        let expected = message.map(AttributeValue::from);
+        assert_eq!(request(&entry).get("check.error_message"), expected.as_ref(), "{details}");
+    }
 }
 
 #[test]
@@ -353,16 +464,20 @@ fn flags_have_their_short_names_in_the_order_of_envoy() {
 fn the_decision_is_that_of_our_check() {
     let decision = fields(&[
         ("decision_id", text("d-1")),
+        ("rules", text("r1.rule.shop")),
         ("code", Kind::NumberValue(7.0)),
         ("message", text("no")),
         ("source_principal", text("client.example.com")),
     ]);
-    for filter in ["envoy.filters.http.ext_authz", "envoy.filters.network.ext_authz"] {
+    for filter in
+        ["envoy.filters.http.ext_authz", "envoy.filters.network.ext_authz", "envoy.filters.http.ratelimit"]
+    {
         let own = fields(&[("mixer_adapter", Kind::StructValue(decision.clone()))]);
         let metadata = Metadata { filter_metadata: [(filter.to_owned(), own)].into() };
         let common = AccessLogCommon { metadata: Some(metadata), ..AccessLogCommon::default() };
         let expected = [
             ("check.decision_id", "d-1".into()),
+            ("check.rules", "r1.rule.shop".into()),
             ("check.error_code", 7.into()),
             ("check.error_message", "no".into()),
             ("source.principal", "client.example.com".into()),

@@ -1,17 +1,19 @@
 //! Identities of peers.
 
+use super::builder::AttributeBuilder;
+
 /// An identity without the scheme, with its parts if it is one of Istio.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct Principal<'a> {
+struct Principal<'a> {
     /// The whole name.
-    pub(super) name: &'a str,
-    pub(super) namespace: Option<&'a str>,
-    pub(super) service_account: Option<&'a str>,
+    name: &'a str,
+    namespace: Option<&'a str>,
+    service_account: Option<&'a str>,
 }
 
 impl<'a> Principal<'a> {
     /// Reads the name of a certificate; `None` for an empty one. Envoy sends an URI, else a DNS name, else the subject.
-    pub(super) fn parse(name: &'a str) -> Option<Self> {
+    fn parse(name: &'a str) -> Option<Self> {
         let name = name.strip_prefix("spiffe://").unwrap_or(name);
         if name.is_empty() {
             return None;
@@ -26,8 +28,34 @@ impl<'a> Principal<'a> {
     }
 }
 
+/// Sets the attributes of the client's name.
+pub(super) fn set_source(attributes: &mut AttributeBuilder, name: &str) {
+    let Some(principal) = Principal::parse(name) else { return };
+    attributes.set("source.principal", principal.name);
+    attributes.set("source.user", principal.name);
+    attributes.set_some("source.namespace", principal.namespace);
+    attributes.set_some("source.serviceAccount", principal.service_account);
+}
+
+/// Sets the attributes of the name of Envoy's own certificate.
+pub(super) fn set_destination(attributes: &mut AttributeBuilder, name: &str) {
+    let Some(principal) = Principal::parse(name) else { return };
+    attributes.set("destination.principal", principal.name);
+    attributes.set_some("destination.namespace", principal.namespace);
+    attributes.set_some("destination.serviceAccount", principal.service_account);
+}
+
+/// Sets the client's name from the header `x-forwarded-client-cert`, unless the connection has one.
+pub(super) fn set_forwarded_source(attributes: &mut AttributeBuilder, header: Option<&str>) {
+    if !attributes.has("source.principal")
+        && let Some(uri) = header.and_then(forwarded_uri)
+    {
+        set_source(attributes, uri);
+    }
+}
+
 /// Returns the URI of the last element of `x-forwarded-client-cert`, which the nearest proxy added.
-pub(super) fn forwarded_uri(header: &str) -> Option<&str> {
+fn forwarded_uri(header: &str) -> Option<&str> {
     let last = split_quoted(header, ',').last()?;
     split_quoted(last, ';').find_map(|pair| {
         let (key, value) = pair.trim().split_once('=')?;

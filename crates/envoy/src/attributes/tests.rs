@@ -30,6 +30,7 @@ pub(super) fn vocabulary() -> Arc<Vocabulary> {
         ("my.filter", ValueType::StringMap),
         ("my.count", ValueType::Int64),
         ("check.decision_id", ValueType::String),
+        ("check.rules", ValueType::String),
         ("source.port", ValueType::Int64),
     ] {
         vocabulary.declare(name, value_type).unwrap();

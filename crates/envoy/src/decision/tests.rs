@@ -1,5 +1,9 @@
 #![allow(clippy::unwrap_used)]
 
+use std::sync::Arc;
+
+use mixer_adapter_engine::dispatch::AnswerDetails;
+
 use super::{
     Operation::{Append, Remove, Replace},
     *,
@@ -11,6 +15,7 @@ fn answer(code: i32, message: &str, directive: Option<RouteDirective>) -> CheckA
         valid_duration: prost_types::Duration::default(),
         valid_use_count: 0,
         directive,
+        details: Arc::new(AnswerDetails { rules: vec!["r1.rule.shop".into()], ..AnswerDetails::default() }),
     }
 }
 
@@ -76,7 +81,8 @@ fn direct(code: u32, body: &str, headers: &[(&str, Operation, &str)]) -> Option<
 
 #[test]
 fn every_answer_has_a_status_and_a_response_that_agree() {
-    let respond = |decision: Decision, answer| decision.into_response(answer, prost_types::Struct::default());
+    let respond =
+        |decision: Decision, answer| decision.into_response(answer, prost_types::Struct::default(), None);
     let allowed = respond(decide(answer(0, "", None), &[]), FailureAnswer::Unavailable).unwrap();
     assert_eq!(allowed.status, Some(RpcStatus::default()));
     assert_eq!(allowed.http_response, Some(HttpResponse::OkResponse(OkHttpResponse::default())));
@@ -175,6 +181,43 @@ fn an_allowed_request_fails_if_a_header_must_not_be_sent() {
     }
     assert!(matches!(allow(&[(":bogus", Replace, "1")], &[]), Decision::Fail(_)));
     assert!(matches!(allow(&[], &[(":status", Replace, "200")]), Decision::Fail(_)));
+}
+
+#[test]
+fn a_header_that_must_not_be_sent_is_named_with_the_rules() {
+    let Decision::Fail(reason) = allow(&[("x-a", Replace, "a\r\nb: c")], &[]) else { panic!() };
+    assert_eq!(
+        reason,
+        "the value of header x-a has a control character (set by one of the rules r1.rule.shop)"
+    );
+}
+
+#[test]
+fn the_id_of_the_decision_is_a_header_of_every_answer_on_request() {
+    let respond = |decision: Decision| {
+        let metadata = prost_types::Struct::default();
+        decision.into_response(FailureAnswer::ErrorResponse, metadata, Some(("x-decision-id", "1-a")))
+    };
+    let expected = [("x-decision-id", "1-a", false, 2)];
+    let Some(HttpResponse::OkResponse(allowed)) =
+        respond(decide(answer(0, "", None), &[])).unwrap().http_response
+    else {
+        panic!()
+    };
+    assert_eq!(written(&allowed.headers), expected);
+    assert_eq!(written(&allowed.response_headers_to_add), expected);
+    let Some(HttpResponse::DeniedResponse(denied)) =
+        respond(decide(answer(7, "no", None), &[])).unwrap().http_response
+    else {
+        panic!()
+    };
+    assert_eq!(written(&denied.headers), expected);
+    let Some(HttpResponse::ErrorResponse(failed)) =
+        respond(Decision::Fail("down".to_owned())).unwrap().http_response
+    else {
+        panic!()
+    };
+    assert_eq!(written(&failed.headers), expected);
 }
 
 #[test]

@@ -57,6 +57,8 @@ pub struct Caller {
     pub deadline: Option<tokio::time::Instant>,
     /// The trace that the call is part of.
     pub trace: Option<TraceParent>,
+    /// The header `x-request-id`, which the caller chooses.
+    pub request_id: Option<Arc<str>>,
 }
 
 impl Caller {

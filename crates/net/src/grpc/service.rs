@@ -65,6 +65,8 @@ pub struct Call {
     pub deadline: Option<Instant>,
     /// The header `traceparent`, if there is exactly one.
     pub traceparent: Option<HeaderValue>,
+    /// The header `x-request-id`.
+    pub request_id: Option<Arc<str>>,
 }
 
 /// Limits on single calls.
@@ -225,6 +227,7 @@ where
             remote: self.remote,
             deadline: None,
             traceparent: None,
+            request_id: None,
         };
         Box::pin(async move {
             let _guard = guard;
@@ -262,7 +265,8 @@ impl<M: Methods> Shared<M> {
         let (parts, body) = request.into_parts();
         let message = self.request_message(body, admitted, deadline).await?;
         admitted.begin_work()?;
-        let call = Call { deadline, traceparent: traceparent(&parts.headers), ..caller };
+        let request_id = parts.headers.get("x-request-id").and_then(|id| id.to_str().ok()).map(Arc::from);
+        let call = Call { deadline, traceparent: traceparent(&parts.headers), request_id, ..caller };
         let keeps_connection = self.methods.keeps_connection(parts.uri.path());
         let work = async move { self.methods.call(parts.uri.path(), message, call).await };
         let mut work = pin!(async {
