@@ -328,6 +328,7 @@ mod tests {
             valid_duration: prost_types::Duration { seconds, nanos: 0 },
             valid_use_count: uses,
             directive: None,
+            details: Arc::default(),
         }
     }
 
