@@ -316,7 +316,7 @@ fn explain_shows_why_a_quota_is_granted_in_full() {
         ran.stdout
     };
     for (quota, user, text) in [
-        ("unknown", "a", "quota unknown: granted 1 of 1: no quota of this name is configured"),
+        ("unknown", "a", "quota unknown: no rule has a quota of this name: granted in full, as by Mixer"),
         ("per-user", "admin", "quota per-user: granted 1 of 1: no rule of the quota matches"),
         (
             "per-user",
