@@ -24,7 +24,7 @@ fn every(failure: OnFailure) -> FailurePolicy {
         match_error: failure,
         adapter_error: failure,
         timeout: failure,
-        config_error: OnFailure::Mixer,
+        ..FailurePolicy::default()
     }
 }
 
