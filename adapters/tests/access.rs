@@ -98,6 +98,21 @@ fn hosts_that_calls_name_are_connected_to_only_where_they_are_allowed() {
 }
 
 #[test]
+fn validation_alone_finds_what_may_not_be_reached() {
+    let server = Server::start(&[]);
+    for (template, adapter, config, field) in [
+        ("logentry", "stdio", json!({"log_stream": "FILE", "output_path": "/tmp/a.log"}), "output_path"),
+        ("listentry", "listchecker", json!({"provider_url": "http://127.0.0.1/list"}), "provider_url"),
+    ] {
+        let config = config.to_string();
+        let call = [template, "--adapter", adapter, "--config", &config, "--instance", "{}", "--session"];
+        let refused = server.call(&call);
+        assert!(refused.stderr.contains("Validate: INVALID_ARGUMENT"), "{refused:?}");
+        assert!(refused.stderr.contains(field), "{refused:?}");
+    }
+}
+
+#[test]
 fn files_of_the_operator_name_any_file() {
     let directory = tempfile::tempdir().unwrap();
     let log = directory.path().join("a.log");

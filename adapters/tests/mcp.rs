@@ -390,3 +390,20 @@ fn a_source_names_files_below_the_file_root_only_unless_it_is_trusted() {
         assert!(path.exists(), "{allowed:?}");
     }
 }
+
+#[test]
+fn a_source_names_allowed_adapters_elsewhere_only_unless_it_is_trusted() {
+    let adapter = Server::start(&[]);
+    let directory = tempfile::tempdir().unwrap();
+    let manifest = run(&["manifest", "denier", "--handler-example", "--address", &adapter.grpc]);
+    assert_eq!(manifest.code, 0, "{manifest:?}");
+    fs::write(directory.path().join("denier.yaml"), manifest.stdout).unwrap();
+    let (address, _source) = serve(directory.path());
+    let url = format!("mcp://{address}");
+    let server = Server::start(&["--config", &url]);
+    server.until("/config", "connection.address: 127.0.0.1 may not be connected to");
+    for allowed in [&["--allow-hosts", "127.0.0.1"][..], &["--trust-sources"]] {
+        let server = Server::start(&[&["--config", &url], allowed].concat());
+        server.until("/readyz", "200 OK");
+    }
+}

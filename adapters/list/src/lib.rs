@@ -67,11 +67,10 @@ impl Adapter for List {
     }
 
     async fn open_within(params: Params, access: Access) -> Result<Self, AdapterError> {
-        let settings = ListSettings::read(&params)?;
+        let settings = ListSettings::read_within(&params, &access)?;
         let source = match settings.provider {
             None => Source::Fixed(Arc::new(Entries::parse(settings.entry_type, b"", &settings.overrides)?)),
             Some(provider) => {
-                access.host("provider_url", provider.url.host().unwrap_or_default())?;
                 let fetcher = Fetcher::new(provider.url.clone(), access);
                 Source::Remote(
                     RemoteList::start(provider, fetcher, settings.entry_type, settings.overrides).await,
@@ -88,6 +87,10 @@ impl Adapter for List {
 
     fn validate(params: &Params, _: &InferredTypes) -> Result<(), ConfigErrors> {
         ListSettings::read(params).map(drop)
+    }
+
+    fn validate_within(params: &Params, _: &InferredTypes, access: &Access) -> Result<(), ConfigErrors> {
+        ListSettings::read_within(params, access).map(drop)
     }
 }
 

@@ -3,7 +3,10 @@
 use std::time::Duration;
 
 use http::Uri;
-use mixer_adapter_core::{adapter::ConfigErrors, prost_types};
+use mixer_adapter_core::{
+    adapter::{Access, ConfigErrors},
+    prost_types,
+};
 
 use super::{
     Params, addresses,
@@ -35,6 +38,15 @@ pub(super) struct Provider {
 }
 
 impl ListSettings {
+    /// Validates a configuration whose provider must be a host that `access` allows.
+    pub(super) fn read_within(params: &Params, access: &Access) -> Result<Self, ConfigErrors> {
+        let settings = Self::read(params)?;
+        if let Some(provider) = &settings.provider {
+            access.host("provider_url", provider.url.host().unwrap_or_default())?;
+        }
+        Ok(settings)
+    }
+
     /// Validates a configuration and reports all faults.
     pub(super) fn read(params: &Params) -> Result<Self, ConfigErrors> {
         let mut errors = ConfigErrors::default();

@@ -101,8 +101,11 @@ impl Adapter for Stdio {
     }
 
     fn validate(params: &Params, _: &InferredTypes) -> Result<(), ConfigErrors> {
-        // What it may reach is checked when it is opened.
         Settings::read(params, &Access::unrestricted()).map(drop)
+    }
+
+    fn validate_within(params: &Params, _: &InferredTypes, access: &Access) -> Result<(), ConfigErrors> {
+        Settings::read(params, access).map(drop)
     }
 
     async fn close(self) {

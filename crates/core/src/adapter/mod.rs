@@ -108,6 +108,22 @@ pub trait Adapter: Sized + Send + Sync + 'static {
         Ok(())
     }
 
+    /// Validates a configuration that may name files or hosts, also with regard to what it may reach. An adapter that implements
+    /// [`open_within`](Self::open_within) implements this, too, so that faults are found before a handler is opened.
+    ///
+    /// The default calls [`validate`](Self::validate).
+    ///
+    /// # Errors
+    /// As [`validate`](Self::validate), and files and hosts that are not allowed.
+    fn validate_within(
+        config: &Self::Config,
+        types: &InferredTypes,
+        access: &Access,
+    ) -> Result<(), ConfigErrors> {
+        let _ = access;
+        Self::validate(config, types)
+    }
+
     /// Flushes buffers and releases resources. Called once, after the last call has ended; shutdown waits for it.
     fn close(self) -> impl Future<Output = ()> + Send {
         async {}

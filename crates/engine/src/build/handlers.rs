@@ -253,7 +253,8 @@ pub(super) fn validate(
 ) -> Vec<Arc<HandlerSpec>> {
     handlers.retain(|spec| {
         let BackendSpec::InProcess { adapter, config } = &spec.backend else { return true };
-        let validated = host.handlers().validate_blocking(adapter, config, &spec.inferred_types(adapter));
+        let types = spec.inferred_types(adapter);
+        let validated = host.handlers().validate_blocking(adapter, config, &types, spec.origin());
         faults.extend(validated.as_ref().err().into_iter().flat_map(|error| spec.refusal(error)));
         validated.is_ok()
     });
@@ -263,14 +264,13 @@ pub(super) fn validate(
 impl HandlerSpec {
     /// Identifies what the handler does. Handlers with equal signatures are interchangeable.
     pub(crate) fn signature(&self) -> Digest {
-        let name = self.name.to_string();
-        let mut parts: Vec<Vec<u8>> = vec![name.into_bytes()];
+        // A handler of another origin may reach other files and hosts.
+        let origin = format!("{:?}", self.origin());
+        let mut parts: Vec<Vec<u8>> = vec![self.name.to_string().into_bytes(), origin.into_bytes()];
         match &self.backend {
             BackendSpec::InProcess { adapter, config } => {
                 parts.push(adapter.name.as_bytes().to_vec());
                 parts.push(config.to_vec());
-                // A handler of another origin may reach other files and hosts.
-                parts.push(format!("{:?}", self.origin()).into_bytes());
             }
             BackendSpec::Remote { connection, adapter_config, session_based } => {
                 parts.push(connection.encode_to_vec());

@@ -43,6 +43,8 @@ pub struct Connector {
 
 impl Connect for Connector {
     fn connect<'a>(&'a self, spec: &'a HandlerSpec) -> BoxFuture<'a, Result<BoxBackend, Vec<Fault>>> {
+        let access = self.host.handlers().access(spec.origin());
+        let remote = remote::Options { access, ..self.remote.clone() };
         Box::pin(async move {
             match &spec.backend {
                 BackendSpec::InProcess { adapter, config } => {
@@ -52,7 +54,7 @@ impl Connect for Connector {
                         as BoxBackend)
                 }
                 BackendSpec::Remote { connection, adapter_config, session_based: false } => {
-                    let adapter = RemoteAdapter::new(connection, &self.remote, self.closing.runtime())
+                    let adapter = RemoteAdapter::new(connection, &remote, self.closing.runtime())
                         .map_err(|errors| faults(spec, errors))?;
                     let config = adapter_config.as_ref().map(|any| any.encode_to_vec().into());
                     Ok(Box::new(RemoteBackend::new(adapter, config)) as BoxBackend)
@@ -63,7 +65,7 @@ impl Connect for Connector {
                         adapter_config: adapter_config.clone(),
                         inferred_types: types.collect(),
                     };
-                    match Session::open(connection, new, &self.remote, &self.closing).await {
+                    match Session::open(connection, new, &remote, &self.closing).await {
                         Ok(session) => Ok(Box::new(session) as BoxBackend),
                         Err(OpenError::Connection(errors)) => Err(faults(spec, errors)),
                         Err(OpenError::Refused(refused)) => {

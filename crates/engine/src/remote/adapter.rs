@@ -55,7 +55,9 @@ impl RemoteAdapter {
         runtime: &Handle,
         sticky: bool,
     ) -> Result<Self, ConfigErrors> {
-        let Settings { address, timeout, security } = Settings::read(connection)?;
+        let settings = Settings::read(connection)?;
+        settings.check_access(&options.access)?;
+        let Settings { address, timeout, security } = settings;
         let security = match security {
             Some(settings) => Some(Arc::new(Security::load(settings, &address, options, runtime)?)),
             None => None,

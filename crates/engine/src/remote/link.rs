@@ -46,6 +46,8 @@ pub(super) struct Dialer {
 pub(super) enum ConnectError {
     #[error("{host:?} has no address: {source}")]
     Resolve { host: String, source: io::Error },
+    #[error("{0:?} has only local addresses, which --allow-hosts does not name")]
+    Forbidden(String),
     #[error("{}", .0.join("; "))]
     Refused(Vec<String>),
     #[error(transparent)]
@@ -133,7 +135,14 @@ impl Dialer {
     pub(super) async fn resolve(&self, host: &HostAddress) -> Result<Vec<SocketAddr>, ConnectError> {
         let (HostAddress { host, port, .. }, within) = (host, self.options.connect_timeout);
         match tokio::time::timeout(within, self.options.resolver.resolve(host, *port)).await {
-            Ok(found) => found.map_err(|source| ConnectError::Resolve { host: host.clone(), source }),
+            Ok(Ok(mut addresses)) => {
+                addresses.retain(|address| self.options.access.allows_address(host, address.ip()));
+                match addresses.is_empty() {
+                    true => Err(ConnectError::Forbidden(host.clone())),
+                    false => Ok(addresses),
+                }
+            }
+            Ok(Err(source)) => Err(ConnectError::Resolve { host: host.clone(), source }),
             Err(_) => Err(ConnectError::Timeout(within)),
         }
     }

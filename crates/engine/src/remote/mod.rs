@@ -9,6 +9,7 @@ mod balancer;
 mod exchange;
 mod link;
 mod options;
+mod reach;
 mod security;
 mod session;
 mod settings;

@@ -3,6 +3,7 @@ use std::{fmt, io, net::SocketAddr, sync::Arc, time::Duration};
 use tokio::io::DuplexStream;
 
 use super::Backoff;
+use mixer_adapter_core::adapter::Access;
 use mixer_adapter_host::handler::BoxFuture;
 
 /// Options of connections to out-of-process adapters.
@@ -36,6 +37,8 @@ pub struct Options {
     pub adapter_sans: Vec<String>,
     /// Maximum age of a token that was read from a file. The first call after that reads the file again.
     pub token_file_age: Duration,
+    /// The hosts and files that connections may reach.
+    pub access: Access,
     /// Replaces TCP connections to any address by connections within the process, without TLS.
     pub transport: Option<InProcessTransport>,
 }
@@ -55,6 +58,7 @@ impl Default for Options {
             setup_backoff: Backoff { first: Duration::from_millis(100), longest: Duration::from_secs(30) },
             adapter_sans: Vec::new(),
             token_file_age: Duration::from_secs(1),
+            access: Access::unrestricted(),
             transport: None,
         }
     }

@@ -75,9 +75,19 @@ pub(crate) trait AnyAdapter: Send + Sync {
     /// Decodes and encodes a configuration: maps become sorted, and unknown fields are dropped.
     fn canonical(&self, config: Bytes) -> Result<Bytes, prost::DecodeError>;
     /// Validates on the thread of the caller, which may block.
-    fn validate_blocking(&self, config: &Bytes, types: &InferredTypes) -> Result<(), AdapterError>;
+    fn validate_blocking(
+        &self,
+        config: &Bytes,
+        types: &InferredTypes,
+        access: &Access,
+    ) -> Result<(), AdapterError>;
     /// Validates on a thread that may block.
-    fn validate(&self, config: Bytes, types: InferredTypes) -> BoxFuture<'_, Result<(), AdapterError>>;
+    fn validate(
+        &self,
+        config: Bytes,
+        types: InferredTypes,
+        access: Access,
+    ) -> BoxFuture<'_, Result<(), AdapterError>>;
     /// Opens a handler on a thread that may block.
     fn open(
         &self,
@@ -102,10 +112,15 @@ impl<A: Adapter> Typed<A> {
         A::Config::decode(config).map_err(|error| AdapterError::invalid(error.to_string()))
     }
 
-    fn validate_config(info: &AdapterInfo, config: Bytes, types: &InferredTypes) -> Result<(), AdapterError> {
+    fn validate_config(
+        info: &AdapterInfo,
+        config: Bytes,
+        types: &InferredTypes,
+        access: &Access,
+    ) -> Result<(), AdapterError> {
         let config = Self::decode(config)?;
         let _span = tracing::info_span!("validate", adapter = info.name).entered();
-        let validated = contain(|| A::validate(&config, types));
+        let validated = contain(|| A::validate_within(&config, types, access));
         validated.map_err(|panic| panicked(info, &panic, "validate"))?.map_err(AdapterError::from)
     }
 }
@@ -124,14 +139,24 @@ impl<A: Adapter> AnyAdapter for Typed<A> {
         A::Config::decode(config).map(|config| config.encode_to_vec().into())
     }
 
-    fn validate_blocking(&self, config: &Bytes, types: &InferredTypes) -> Result<(), AdapterError> {
-        Self::validate_config(&self.info, config.clone(), types)
+    fn validate_blocking(
+        &self,
+        config: &Bytes,
+        types: &InferredTypes,
+        access: &Access,
+    ) -> Result<(), AdapterError> {
+        Self::validate_config(&self.info, config.clone(), types, access)
     }
 
-    fn validate(&self, config: Bytes, types: InferredTypes) -> BoxFuture<'_, Result<(), AdapterError>> {
+    fn validate(
+        &self,
+        config: Bytes,
+        types: InferredTypes,
+        access: Access,
+    ) -> BoxFuture<'_, Result<(), AdapterError>> {
         let info = self.info.clone();
         Box::pin(async move {
-            self.opening.run(async move { Self::validate_config(&info, config, &types) }).await?
+            self.opening.run(async move { Self::validate_config(&info, config, &types, &access) }).await?
         })
     }
 

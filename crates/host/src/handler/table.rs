@@ -104,6 +104,11 @@ impl HandlerTable {
         self.access = access;
     }
 
+    /// Returns what configurations of an origin may reach.
+    pub fn access(&self, origin: Origin) -> Access {
+        self.access.of(origin)
+    }
+
     /// Checks that a call or a session may configure an adapter.
     pub(crate) fn check_configurable(&self, adapter: &AdapterInfo) -> Result<(), CallError> {
         match self.access.may_configure(adapter.name) {
@@ -178,11 +183,16 @@ impl HandlerTable {
         adapter: &AdapterInfo,
         config: &Bytes,
         types: &InferredTypes,
+        origin: Origin,
     ) -> Result<(), CallError> {
-        self.adapters.entry(adapter).validate_blocking(config, types).map_err(|error| refused(adapter, error))
+        let access = self.access(origin);
+        self.adapters
+            .entry(adapter)
+            .validate_blocking(config, types, &access)
+            .map_err(|error| refused(adapter, error))
     }
 
-    /// Validates a canonical configuration with the adapter, on a thread that may block.
+    /// Validates the canonical configuration of a call or a session with the adapter, on a thread that may block.
     ///
     /// # Errors
     /// [`CallError::Refused`] with the faults that the adapter finds.
@@ -192,7 +202,8 @@ impl HandlerTable {
         config: &Bytes,
         types: &InferredTypes,
     ) -> Result<(), CallError> {
-        let validating = self.adapters.entry(adapter).validate(config.clone(), types.clone());
+        let access = self.access(Origin::Call);
+        let validating = self.adapters.entry(adapter).validate(config.clone(), types.clone(), access);
         let late = |_| {
             let text = format!("its configuration was not validated after {:?}", self.open_timeout);
             Err(AdapterError::unavailable(text))
@@ -214,7 +225,7 @@ impl HandlerTable {
         config: Bytes,
         origin: Origin,
     ) -> Result<Arc<Handler>, CallError> {
-        let access = self.access.of(origin);
+        let access = self.access(origin);
         // Handlers with different rights are not shared.
         let rights: &[u8] = if access.is_limited() { b"limited" } else { b"" };
         let digest = Digest::of([adapter.name.as_bytes(), &config, rights]);

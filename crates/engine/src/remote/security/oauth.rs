@@ -20,9 +20,9 @@ use super::{
     file,
     header::{Header, TokenError},
     refreshing::Cached,
-    settings::OAuthSettings,
+    settings::{OAuthSettings, TOKEN_URL},
 };
-use mixer_adapter_core::adapter::ConfigErrors;
+use mixer_adapter_core::adapter::{Access, ConfigErrors};
 use mixer_adapter_net::{HttpClient, HttpError, tls};
 
 /// Fetches tokens as an OAuth client with credentials of its own (RFC 6749, section 4.4).
@@ -83,7 +83,6 @@ const DEFAULT_LIFETIME: Duration = Duration::from_secs(300);
 /// The longest lifetime that is used.
 const MAX_LIFETIME: Duration = Duration::from_secs(365 * 24 * 3600);
 const CLIENT_SECRET: &str = "connection.authentication.tls.oauth.client_secret";
-const TOKEN_URL: &str = "connection.authentication.tls.oauth.token_url";
 
 impl OAuth {
     /// Reads the secret's file once, to find out early that it cannot be read.
@@ -91,9 +90,12 @@ impl OAuth {
         settings: OAuthSettings,
         tls: Arc<tls::Client>,
         header: Header,
+        access: Access,
     ) -> Result<Self, ConfigErrors> {
         secret(file::read(CLIENT_SECRET, &settings.client_secret)?)?;
-        let http = HttpClient::new(TIMEOUT, MAX_ANSWER).with_tls(tls);
+        let http = HttpClient::new(TIMEOUT, MAX_ANSWER)
+            .with_tls(tls)
+            .with_address_filter(move |host, address| access.allows_address(host, address));
         Ok(Self { settings, header, http, as_params: AtomicBool::new(false) })
     }
 

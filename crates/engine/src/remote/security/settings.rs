@@ -1,4 +1,9 @@
-use std::{fmt, net::IpAddr, path::PathBuf, sync::Arc};
+use std::{
+    fmt,
+    net::IpAddr,
+    path::{Path, PathBuf},
+    sync::Arc,
+};
 
 use http::{HeaderName, Uri, header::AUTHORIZATION, uri::InvalidUri};
 
@@ -92,6 +97,7 @@ impl fmt::Debug for OAuthSettings {
 
 const TLS: &str = "connection.authentication.tls";
 const MUTUAL: &str = "connection.authentication.mutual";
+pub(super) const TOKEN_URL: &str = "connection.authentication.tls.oauth.token_url";
 
 impl Settings {
     /// Reads the settings, and collects every fault that shows without reading a file.
@@ -110,6 +116,31 @@ impl Settings {
                 );
                 None
             }
+        }
+    }
+}
+
+impl Settings {
+    /// Returns the files that are read, with the fields that name them.
+    pub(in super::super) fn files(&self) -> impl Iterator<Item = (String, &Path)> {
+        let TrustSettings { field, ca_certificates, identity } = &self.trust;
+        let token = self.token.as_ref().map(|token| match &token.source {
+            SourceSettings::File(path) => ("token_path", path),
+            SourceSettings::OAuth(oauth) => ("oauth.client_secret", &oauth.client_secret),
+        });
+        let authorities = ca_certificates.iter().map(|path| ("ca_certificates", path));
+        let identity = identity
+            .iter()
+            .flat_map(|own| [("client_certificate", &own.certificate), ("private_key", &own.key)]);
+        let files = authorities.chain(identity).chain(token);
+        files.map(move |(name, path)| (format!("{field}.{name}"), path.as_path()))
+    }
+
+    /// Returns the host that tokens are fetched from, with the field that names it.
+    pub(in super::super) fn token_host(&self) -> Option<(&'static str, &str)> {
+        match &self.token.as_ref()?.source {
+            SourceSettings::File(_) => None,
+            SourceSettings::OAuth(oauth) => Some((TOKEN_URL, oauth.token_url.host().unwrap_or_default())),
         }
     }
 }

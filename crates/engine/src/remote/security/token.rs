@@ -46,7 +46,7 @@ impl Token {
                 (Source::File { path, age }, Some(value), age)
             }
             SourceSettings::OAuth(settings) => {
-                let oauth = OAuth::new(settings, tls.clone(), header.clone())?;
+                let oauth = OAuth::new(settings, tls.clone(), header.clone(), options.access.clone())?;
                 (Source::OAuth(Arc::new(oauth)), None, options.reconnect.longest)
             }
         };

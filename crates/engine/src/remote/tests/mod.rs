@@ -13,6 +13,7 @@ mod oauth;
 #[cfg(feature = "tls")]
 mod pki;
 mod probe;
+mod reach;
 mod scripted;
 mod sessions;
 #[cfg(feature = "tls")]
