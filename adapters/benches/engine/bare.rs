@@ -2,7 +2,7 @@
 
 use std::net::SocketAddr;
 
-use mixer_adapter::tonic::{self, Request, Response, Status};
+use mixer_adapter::tonic::{Request, Response, Status};
 use mixer_adapter_engine::proto::istio::mixer::v1::{
     CheckRequest, CheckResponse, ReportRequest, ReportResponse,
     check_response::PreconditionResult,

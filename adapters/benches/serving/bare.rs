@@ -11,7 +11,7 @@ use mixer_adapter::{
     proto::{CheckResult, QuotaResult, ReportResult},
     template::{listentry::HandleListEntryRequest, metric::HandleMetricRequest, quota::HandleQuotaRequest},
     tonic::{
-        self, Request, Response, Status,
+        Request, Response, Status,
         body::Body,
         codegen::{BoxFuture, Service},
         server::{Grpc, NamedService, UnaryService},

@@ -389,7 +389,7 @@ mod tests {
     fn a_peer_is_named_by_its_authenticated_name_else_by_where_it_is() {
         let remote = Some(([192, 0, 2, 1], 4321).into());
         let by_address = Caller { connection: 1, remote, ..Caller::default() };
-        let by_name = Caller { peer: Some("spiffe://cluster.local/ns/a/sa/b".into()), ..by_address };
+        let by_name = Caller { peer: Some("spiffe://cluster.local/ns/a/sa/b".into()), ..by_address.clone() };
         assert_eq!(by_name.peer_name().to_string(), "spiffe://cluster.local/ns/a/sa/b");
         assert_eq!(by_address.peer_name().to_string(), "192.0.2.1:4321");
         assert_eq!(Caller { remote: None, ..by_address }.peer_name().to_string(), "a Unix socket");
