@@ -104,11 +104,38 @@ fn a_rule_that_cannot_be_evaluated_and_one_that_does_not_match_say_so() {
     assert!(ran.stdout.contains("request.path == \"/admin\" -> did not match\n"), "{ran:?}");
     let ran = explain(directory.path(), &[]);
     assert!(ran.stdout.contains("-> error: attribute `request.path` is missing\n"), "{ran:?}");
+    assert!(ran.stdout.contains("\n  request.path: attribute `request.path` is missing\n"), "{ran:?}");
     let closed = explain(directory.path(), &["--on-match-error", "closed"]);
     assert!(
         closed.code == 0 && closed.stdout.starts_with("denied: UNAVAILABLE: condition of close"),
         "{closed:?}"
     );
+}
+
+#[test]
+fn a_rule_is_explained_with_its_place_and_the_values_in_its_condition() {
+    let rules = CHECKNOTHING
+        .replace("request.path == \"/admin\"", "(request.path | \"\") == \"/admin\" && request.size > 5");
+    let other = "---\nkind: rule\nmetadata: {name: of-shop, namespace: shop}\nspec:\n  actions: [{handler: away.istio-system, instances: [all.istio-system]}]\n";
+    let directory = elsewhere("127.0.0.1:1", &(rules + other));
+    let ran =
+        explain(directory.path(), &["-a", "request.path=/admin,request.size=5,destination.namespace=prod"]);
+    let file = directory.path().join("rules.yaml");
+    let expected = format!(
+        "
+namespace \"prod\"
+rule of-shop.rule.shop ({0}:18) is not of this namespace, and does not apply
+check: rule close.rule.istio-system: (request.path | \"\") == \"/admin\" && request.size > 5 -> did not match
+  in {0}:12
+  (request.path | \"\") == \"/admin\" = true (BOOL)
+  (request.path | \"\") = \"/admin\" (STRING)
+  request.path = \"/admin\" (STRING)
+  request.size > 5 = false (BOOL)
+  request.size = 5 (INT64)
+",
+        file.display()
+    );
+    assert!(ran.code == 0 && ran.stdout.contains(&expected), "{ran:?}\n{expected}");
 }
 
 #[test]

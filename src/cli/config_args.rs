@@ -15,7 +15,7 @@ use mixer_adapter_engine::{
 };
 
 /// The configuration, and the policies for its faults and for failed calls.
-#[derive(Debug, Args)]
+#[derive(Clone, Debug, Args)]
 pub(super) struct ConfigArgs {
     /// The configuration: a directory of YAML or JSON files, one such file, mcp://HOST:PORT, xds://HOST:PORT (state of the
     /// world) or xds+delta://HOST:PORT (incremental). Can be repeated, with collections for each:

@@ -5,6 +5,8 @@ mod attribute_args;
 mod call;
 mod completions;
 mod config_args;
+mod diff;
+mod dry_run;
 #[cfg(feature = "envoy")]
 mod envoy_args;
 #[cfg(feature = "envoy")]
@@ -27,6 +29,7 @@ mod serve;
 mod signals;
 mod source;
 mod source_args;
+mod test;
 mod tls_args;
 #[cfg(feature = "envoy")]
 mod tour;
@@ -129,6 +132,10 @@ enum Command {
     Explain(Box<explain::Explain>),
     #[command(after_help = validate::EXAMPLES)]
     Validate(validate::Validate),
+    #[command(after_help = test::EXAMPLES)]
+    Test(Box<test::Test>),
+    #[command(after_help = diff::EXAMPLES)]
+    Diff(Box<diff::Diff>),
     #[command(after_help = eval::EXAMPLES)]
     Eval(eval::Eval),
     #[command(after_help = call::EXAMPLES)]
@@ -167,6 +174,8 @@ pub fn run(add: impl FnOnce(AdaptersBuilder) -> AdaptersBuilder, samples: Sample
         Command::Quota(quota) => quota.run(),
         Command::Explain(explain) => explain.run(add, sample),
         Command::Validate(validate) => validate.run(add),
+        Command::Test(test) => test.run(add),
+        Command::Diff(diff) => diff.run(add),
         Command::Eval(eval) => eval.run(),
         Command::Call(call) => with_adapters(add, |adapters| call.run(adapters)),
         Command::Adapters(list) => with_adapters(add, |adapters| list.run(adapters)),

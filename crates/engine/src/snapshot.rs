@@ -1,6 +1,7 @@
 //! The snapshot: an immutable, compiled configuration. A request uses the same snapshot from start to end.
 
 use std::{
+    collections::BTreeMap,
     sync::Arc,
     time::{Duration, Instant},
 };
@@ -39,6 +40,8 @@ pub struct Snapshot {
     pub(crate) has_dimensions_in_metadata: bool,
     /// Number of rules.
     pub(crate) rules: usize,
+    /// Where each rule is written, by full name.
+    pub(crate) places: BTreeMap<Arc<str>, RulePlace>,
     /// Time at which it was built.
     pub(crate) built_at: Instant,
 }
@@ -96,9 +99,19 @@ impl Snapshot {
             has_faults: false,
             has_dimensions_in_metadata: false,
             rules: 0,
+            places: BTreeMap::new(),
             built_at: Instant::now(),
         }
     }
+}
+
+/// Where a rule is written.
+#[derive(Debug)]
+pub(crate) struct RulePlace {
+    /// A file and a line, or the address of a server.
+    pub(crate) place: Box<str>,
+    /// The namespace to whose requests the rule applies; `None` if it applies to all requests.
+    pub(crate) namespace: Option<Box<str>>,
 }
 
 /// The size and age of a snapshot.

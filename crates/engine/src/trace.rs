@@ -5,7 +5,7 @@ use std::{fmt, time::Duration};
 use serde::{Deserialize, Serialize};
 use tonic::Status;
 
-use mixer_adapter_core::framework::status::status_name;
+use mixer_adapter_core::{framework::status::status_name, value::Value};
 
 /// The steps of a request in order.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
@@ -86,6 +86,19 @@ pub enum Step {
         /// The evaluation error, which counts as no match.
         #[serde(skip_serializing_if = "Option::is_none")]
         error: Option<String>,
+        /// Where the rule is written: a file and a line, or the address of a server.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        place: Option<String>,
+        /// The values of the parts of the condition.
+        #[serde(default, skip_serializing_if = "Vec::is_empty")]
+        parts: Vec<Part>,
+    },
+    /// A rule does not apply to the request, because it is of another namespace.
+    OtherNamespace {
+        /// The rule's full name.
+        rule: String,
+        /// Where the rule is written.
+        place: String,
     },
     /// An instance was built, or could not be built.
     Instance {
@@ -140,6 +153,28 @@ pub enum Step {
         /// The merged status.
         outcome: String,
     },
+}
+
+/// The value of a part of a condition.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Part {
+    /// The source.
+    pub text: String,
+    /// The value with its type, such as `"text" (STRING)`.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub value: Option<String>,
+    /// The error.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub error: Option<String>,
+}
+
+impl fmt::Display for Part {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match (&self.value, &self.error) {
+            (Some(value), _) => write!(f, "{} = {value}", self.text),
+            (None, error) => write!(f, "{}: {}", self.text, error.as_deref().unwrap_or_default()),
+        }
+    }
 }
 
 /// The value of a string in the params of an instance.
@@ -213,6 +248,14 @@ impl Trace {
     }
 }
 
+/// Formats a value with its type; strings are quoted.
+pub(crate) fn value_text(value: &Value) -> String {
+    match value {
+        Value::String(text) => format!("{text:?} (STRING)"),
+        other => format!("{other} ({})", other.value_type()),
+    }
+}
+
 fn fmt_similar(similar: Option<&str>, f: &mut fmt::Formatter<'_>) -> fmt::Result {
     match similar {
         Some(similar) => writeln!(f, "; did you mean {similar}?"),
@@ -250,14 +293,21 @@ impl fmt::Display for Step {
                 write!(f, "quota {quota}: no rule has a quota of this name: {effect}")?;
                 fmt_similar(similar.as_deref(), f)
             }
-            Step::Rule { phase, rule, condition, matched, error } => {
+            Step::OtherNamespace { rule, place } => {
+                writeln!(f, "rule {rule} ({place}) is not of this namespace, and does not apply")
+            }
+            Step::Rule { phase, rule, condition, matched, error, place, parts } => {
                 let outcome = match error {
                     Some(error) => format!("error: {error}"),
                     None if *matched => "matched".to_owned(),
                     None => "did not match".to_owned(),
                 };
                 let condition = if condition.is_empty() { "(always)" } else { condition };
-                writeln!(f, "{phase}: rule {rule}: {condition} -> {outcome}")
+                writeln!(f, "{phase}: rule {rule}: {condition} -> {outcome}")?;
+                if let Some(place) = place {
+                    writeln!(f, "  in {place}")?;
+                }
+                parts.iter().try_for_each(|part| writeln!(f, "  {part}"))
             }
             Step::Instance { instance, params, built, error } => {
                 match built {

@@ -19,7 +19,7 @@ const MAX_RESOURCES: usize = 1_000_000;
 /// Reads all `*.yaml`, `*.yml` and `*.json` of a directory and those below it, by name, or one file of any name. What cannot be read
 /// is a fault and costs nothing else.
 ///
-/// Names that begin with a dot are passed over. That is also how a mounted ConfigMap, whose files are links into `..data`, is
+/// Names that begin with a dot are passed over, and so are tests, `*.test.yaml`. That is also how a mounted ConfigMap, whose files are links into `..data`, is
 /// read once.
 pub fn read(root: &Path, default_namespace: &str) -> Parsed {
     let mut all = Parsed::default();
@@ -82,7 +82,24 @@ fn is_hidden(entry: &DirEntry) -> bool {
     entry.file_name().as_encoded_bytes().starts_with(b".")
 }
 
+/// Returns the files with tests of a directory and those below it, by name: `*.test.yaml`, `*.test.yml` and `*.test.json`. They are not
+/// configuration.
+pub fn test_files(root: &Path) -> Vec<PathBuf> {
+    let walk = WalkDir::new(root).follow_links(true).sort_by_file_name().into_iter();
+    let visible = walk.filter_entry(|entry| entry.depth() == 0 || !is_hidden(entry)).filter_map(Result::ok);
+    let files = visible.filter(|entry| entry.file_type().is_file()).map(DirEntry::into_path);
+    files.filter(|path| is_text(path) && is_test(path)).take(MAX_FILES).collect()
+}
+
+fn is_test(path: &Path) -> bool {
+    path.file_stem().is_some_and(|stem| stem.as_encoded_bytes().ends_with(b".test"))
+}
+
 fn is_configuration(path: &Path) -> bool {
+    is_text(path) && !is_test(path)
+}
+
+fn is_text(path: &Path) -> bool {
     path.extension().is_some_and(|extension| extension == "yaml" || extension == "yml" || extension == "json")
 }
 

@@ -16,7 +16,7 @@ use crate::{
     expression::{Expression, Language},
 };
 use mixer_adapter_config::{
-    ConfigSet, Fault, Kind, Resource, ResourceName, Spec, proto::istio::policy::v1beta1,
+    ConfigSet, Fault, Kind, Origin, Resource, ResourceName, Spec, proto::istio::policy::v1beta1,
 };
 use mixer_adapter_core::value::ValueType;
 
@@ -24,6 +24,8 @@ use mixer_adapter_core::value::ValueType;
 #[derive(Debug)]
 pub(super) struct RuleSpec {
     pub(super) name: ResourceName,
+    /// Where it is written.
+    pub(super) origin: Origin,
     pub(super) language: Language,
     pub(super) caching: CachePolicy,
     /// The source of the condition without surrounding white space.
@@ -100,7 +102,8 @@ fn rule(
         warn_of_condition(resource, expression, &actions, faults);
     }
     let (language, caching) = (language(resource), cache_policy(resource, faults));
-    Some(RuleSpec { name: resource.name.clone(), language, caching, condition, expression, actions, headers })
+    let (name, origin) = (resource.name.clone(), resource.origin.clone());
+    Some(RuleSpec { name, origin, language, caching, condition, expression, actions, headers })
 }
 
 /// Attributes that are missing unless the caller is authenticated or sends them: requests from outside of the mesh or

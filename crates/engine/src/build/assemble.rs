@@ -10,7 +10,7 @@ use crate::{
     handler::RuntimeHandler,
     instance::Instance,
     rules::{Condition, Destination, Entry, Group, HeaderRule, Rules, Table},
-    snapshot::Snapshot,
+    snapshot::{RulePlace, Snapshot},
 };
 use mixer_adapter_config::ResourceName;
 use mixer_adapter_core::template::Variety;
@@ -45,9 +45,14 @@ fn rules_of<'t>(table: &'t mut Table, namespace: &str, default_namespace: &str) 
 }
 
 fn add(rule: RuleSpec, opened: &OpenHandlers, default_namespace: &str, snapshot: &mut Snapshot) {
-    let RuleSpec { name, language, caching, condition, expression, actions, headers } = rule;
+    let RuleSpec { name, origin, language, caching, condition, expression, actions, headers } = rule;
     let namespace = name.namespace().to_owned();
     let rule: Arc<str> = name.to_string().into();
+    let place = RulePlace {
+        place: origin.to_string().into(),
+        namespace: (namespace != default_namespace).then(|| namespace.as_str().into()),
+    };
+    snapshot.places.insert(rule.clone(), place);
     let expression = expression.map(Arc::new);
     let mut check_entries = BTreeMap::new();
     for (action_index, action) in actions.iter().enumerate() {

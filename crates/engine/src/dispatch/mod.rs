@@ -31,7 +31,7 @@ use super::{
     references::References,
     rules::Table,
     snapshot::Snapshot,
-    trace::Trace,
+    trace::{Step, Trace},
 };
 
 /// A request during its phases.
@@ -89,12 +89,30 @@ impl From<FailureTexts> for DispatchError {
     }
 }
 
+/// Maximum number of rules of other namespaces in a trace.
+const MAX_OTHERS: usize = 20;
+
+/// Returns the rules that do not apply to requests of a namespace.
+fn other_namespaces(snapshot: &Snapshot, namespace: &str) -> Vec<Step> {
+    let others = snapshot
+        .places
+        .iter()
+        .filter(|(_, place)| place.namespace.as_deref().is_some_and(|of_rule| of_rule != namespace));
+    let steps = others
+        .take(MAX_OTHERS)
+        .map(|(rule, place)| Step::OtherNamespace { rule: rule.to_string(), place: place.place.to_string() });
+    steps.collect()
+}
+
 impl<'s> Request<'s> {
     /// Creates a request with attributes of the snapshot's vocabulary. Its calls have the deadline of `caller`, and its name in logs.
     pub fn new(snapshot: &'s Snapshot, bag: Bag, caller: Caller, traced: bool) -> Self {
         let mut references = References::default();
         let namespace = snapshot.namespace_slots.namespace(&bag, &mut references.before).to_owned();
-        let trace = traced.then(|| Box::new(Trace { namespace: namespace.clone(), steps: Vec::new() }));
+        let trace = traced.then(|| {
+            let steps = other_namespaces(snapshot, &namespace);
+            Box::new(Trace { namespace: namespace.clone(), steps })
+        });
         let (generated, policy) = (false, snapshot.policy);
         Self {
             snapshot,

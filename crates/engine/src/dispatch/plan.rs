@@ -1,6 +1,6 @@
 //! Plans the calls of a request: evaluates conditions and builds instances.
 
-use std::sync::Arc;
+use std::{collections::BTreeMap, sync::Arc};
 
 use super::{Request, evaluation::Evaluation};
 use crate::policy::FailureEffect;
@@ -8,6 +8,7 @@ use crate::{
     attribute::{Attributes, Bag, Reads},
     limits::{Budget, LimitError},
     rules::{Condition, Destination, Entry, Rules},
+    snapshot::RulePlace,
     trace::{Phase, Step, Trace},
 };
 
@@ -45,6 +46,7 @@ pub(super) struct Planner<'r> {
     pub(super) bag: &'r Bag,
     pub(super) reads: &'r mut Reads,
     pub(super) trace: Option<&'r mut Trace>,
+    places: &'r BTreeMap<Arc<str>, RulePlace>,
     pub(super) failures: Vec<FailureEffect>,
     /// Whether a call was skipped because its handler is not called.
     pub(super) uncalled: bool,
@@ -67,6 +69,7 @@ impl Request<'_> {
             bag: &self.bag,
             reads,
             trace: self.trace.as_deref_mut(),
+            places: &self.snapshot.places,
             failures: Vec::new(),
             uncalled: false,
             condition_errors: &mut self.condition_errors,
@@ -193,8 +196,13 @@ impl Planner<'_> {
         error: Option<String>,
     ) {
         if let Some(trace) = &mut self.trace {
+            let place = self.places.get(rule).map(|place| place.place.to_string());
+            let parts = condition.expression.as_ref().map(|expression| {
+                expression.parts(&condition.text, self.bag.vocabulary(), Attributes::from(self.bag))
+            });
             let (rule, condition) = (rule.to_owned(), condition.text.clone());
-            trace.steps.push(Step::Rule { phase, rule, condition, matched, error });
+            let parts = parts.unwrap_or_default();
+            trace.steps.push(Step::Rule { phase, rule, condition, matched, error, place, parts });
         }
     }
 }

@@ -34,6 +34,7 @@ mod formats;
 #[doc(hidden)]
 pub mod fuzzing;
 mod nullability;
+mod parts;
 mod span;
 mod syntax;
 
@@ -50,7 +51,10 @@ use self::{
     compile::Typed,
     nullability::Nullability,
 };
-use crate::attribute::{Attributes, Reads, Vocabulary};
+use crate::{
+    attribute::{Attributes, Reads, Vocabulary},
+    trace::Part,
+};
 use mixer_adapter_core::value::ValueType;
 
 /// The language of an expression: the annotation `policy.istio.io/lang` of a rule or an instance.
@@ -151,6 +155,15 @@ impl Expression {
             Program::Cexl(typed) => typed.value_type,
             #[cfg(feature = "cel")]
             Program::Cel(program) => program.value_type(),
+        }
+    }
+
+    /// Evaluates the parts of the expression, whose source is `text`, for an explanation. None of one in CEL or COMPAT.
+    pub(crate) fn parts(&self, text: &str, vocabulary: &Vocabulary, attributes: Attributes<'_>) -> Vec<Part> {
+        match &self.program {
+            Program::Cexl(_) => parts::of(text, vocabulary, attributes),
+            #[cfg(feature = "cel")]
+            Program::Cel(_) => Vec::new(),
         }
     }
 

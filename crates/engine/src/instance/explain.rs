@@ -3,9 +3,8 @@
 use super::Instance;
 use crate::{
     attribute::{Attributes, Reads},
-    trace::Param,
+    trace::{Param, value_text},
 };
-use mixer_adapter_core::value::Value;
 
 impl Instance {
     /// Returns the strings in the params with their values for a request.
@@ -14,14 +13,14 @@ impl Instance {
             field: constant.path.to_string(),
             text: constant.text.to_string(),
             is_literal: constant.is_literal,
-            value: Some(describe(&constant.value)),
+            value: Some(value_text(&constant.value)),
             error: None,
         });
         let sources = self.sources();
         let evaluated = sources.iter().map(|source| {
             let value = source.expression.eval(attributes, &mut Reads::default());
             let (value, error) = match value {
-                Ok(value) => (Some(describe(&value.into())), None),
+                Ok(value) => (Some(value_text(&value.into())), None),
                 Err(error) => (None, Some(error.to_string())),
             };
             let (field, text) = (source.path.to_string(), source.text.to_string());
@@ -30,13 +29,5 @@ impl Instance {
         let mut params: Vec<Param> = constants.chain(evaluated).collect();
         params.sort_by(|one, other| one.field.cmp(&other.field));
         params
-    }
-}
-
-/// Formats a value with its type; strings are quoted.
-fn describe(value: &Value) -> String {
-    match value {
-        Value::String(text) => format!("{text:?} (STRING)"),
-        other => format!("{other} ({})", other.value_type()),
     }
 }

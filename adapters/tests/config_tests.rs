@@ -1,0 +1,113 @@
+//! `test`, `diff` and `explain --diff`: what a configuration must answer, and what a change of it changes.
+#![allow(clippy::unwrap_used)]
+
+mod support;
+
+use std::{fs, path::Path};
+
+use support::{Ran, binary, run};
+
+/// A directory with the sample configuration, another one without its closed paths, and a file of tests.
+fn directory(tests: &str) -> tempfile::TempDir {
+    let directory = tempfile::tempdir().unwrap();
+    let sample = fs::read_to_string("config/sample.yaml").unwrap();
+    for (name, text) in [("before", sample.clone()), ("after", sample.replace("    - /admin\n", ""))] {
+        fs::create_dir(directory.path().join(name)).unwrap();
+        fs::write(directory.path().join(name).join("sample.yaml"), text).unwrap();
+    }
+    fs::write(directory.path().join("before/sample.test.yaml"), tests).unwrap();
+    directory
+}
+
+fn run_in(directory: &Path, arguments: &[&str]) -> Ran {
+    binary().current_dir(directory).args(arguments).output().unwrap().into()
+}
+
+const TESTS: &str = "\
+tests:
+- name: the admin page is closed
+  attributes: {request.path: /admin}
+  expect: {status: PERMISSION_DENIED}
+- name: other pages are open
+  attributes: {request.path: /x}
+- name: a quota is granted
+  quotas: {requests: 3}
+  expect: {quotas: {requests: 3}}
+- name: each test has a quota of its own
+  quotas: {requests: 3}
+  expect: {quotas: {requests: 3}}
+- name: a request is logged
+  attributes: {request.path: /x, response.code: 200, request.time: 2019-05-06T07:08:09Z}
+  expect: {reports: {access: {severity: info}, nothing: null}}
+";
+
+#[test]
+fn tests_beside_the_configuration_pass_and_are_not_configuration() {
+    let directory = directory(TESTS);
+    let ran = run_in(directory.path(), &["test", "before"]);
+    assert_eq!(
+        (ran.code, ran.stdout.as_str(), ran.stderr.as_str()),
+        (0, "5 tests: 5 passed, 0 failed\n", "")
+    );
+    let ran = run_in(directory.path(), &["test", "before", "--run", "page"]);
+    assert_eq!((ran.code, ran.stdout.as_str()), (0, "2 tests: 2 passed, 0 failed\n"));
+    let ran = run_in(directory.path(), &["validate", "before"]);
+    assert_eq!((ran.code, ran.stdout.as_str()), (0, "9 resources: 0 errors, 0 warnings\n"));
+}
+
+#[test]
+fn a_failed_test_says_what_was_expected() {
+    let tests = "\
+tests:
+- name: all pages are open
+  attributes: {request.path: /admin}
+  expect: {quotas: {requests: 1}, reports: {access: null}}
+";
+    let directory = directory(tests);
+    let ran = run_in(directory.path(), &["test", "before"]);
+    let start =
+        "FAILED before/sample.test.yaml: all pages are open\n  status: expected OK, got PERMISSION_DENIED: ";
+    assert!(ran.code == 1 && ran.stdout.starts_with(start), "{ran:?}");
+    assert!(ran.stdout.contains("\n  quota requests: expected 1, but it is not in the answer\n"), "{ran:?}");
+    assert!(ran.stdout.ends_with("1 test: 0 passed, 1 failed\n"), "{ran:?}");
+    let json = run_in(directory.path(), &["test", "before", "--json"]).json();
+    assert_eq!(json["tests"][0]["passed"], false);
+}
+
+#[test]
+fn a_configuration_without_tests_and_a_misspelled_test_are_errors() {
+    let directory = directory("tests:\n- name: a\n  atributes: {}\n");
+    let ran = run_in(directory.path(), &["test", "before"]);
+    assert!(
+        ran.code == 2 && ran.stderr.contains("before/sample.test.yaml: not a file of tests: "),
+        "{ran:?}"
+    );
+    let ran = run_in(directory.path(), &["test", "after"]);
+    let error = "error: there are no tests; write them into files *.test.yaml beside the configuration\n";
+    assert_eq!((ran.code, ran.stderr.as_str()), (1, error));
+    assert_eq!(run(&["test"]).code, 2);
+}
+
+#[test]
+fn a_changed_answer_to_a_recorded_request_is_shown() {
+    let directory = directory(TESTS);
+    let requests = "{\"request.path\": \"/x\"}\n{\"request.path\": \"/admin\"}\n";
+    fs::write(directory.path().join("requests.jsonl"), requests).unwrap();
+    let compare =
+        |after| run_in(directory.path(), &["diff", "before", after, "--requests", "requests.jsonl"]);
+    let same = compare("before");
+    assert_eq!((same.code, same.stdout.as_str()), (0, "2 requests: 0 different answers\n"));
+    let ran = compare("after");
+    let start = "request 2: {\"request.path\":\"/admin\"}\n  before: denied: PERMISSION_DENIED: ";
+    assert!(ran.code == 1 && ran.stdout.starts_with(start), "{ran:?}");
+    assert!(ran.stdout.ends_with("\n  after:  allowed\n2 requests: 1 different answer\n"), "{ran:?}");
+}
+
+#[test]
+fn one_request_is_explained_with_the_answer_of_another_configuration() {
+    let directory = directory(TESTS);
+    let explain =
+        |path| run_in(directory.path(), &["explain", "--config", "before", "--diff", "after", path]).stdout;
+    assert!(explain("request.path=/admin").ends_with("\nthe other configuration: allowed\n"));
+    assert!(explain("request.path=/x").ends_with("\nthe other configuration: the same answer\n"));
+}

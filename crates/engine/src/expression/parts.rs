@@ -1,0 +1,57 @@
+//! The values of the parts of an expression, for explanations.
+
+use super::{
+    code::Env,
+    compile, evaluate,
+    syntax::{Ast, Node, parse},
+};
+use crate::{
+    attribute::{Attributes, Reads, Vocabulary},
+    trace::{Part, value_text},
+};
+
+/// Maximum number of parts of one expression.
+const MAX_PARTS: usize = 50;
+
+/// Evaluates all parts of an expression in Mixer's own language, except literals and the whole: outer ones before those in them. Each
+/// different part is listed once.
+pub(super) fn of(text: &str, vocabulary: &Vocabulary, attributes: Attributes<'_>) -> Vec<Part> {
+    let Ok(ast) = parse(text) else { return Vec::new() };
+    let mut parts: Vec<Part> = Vec::new();
+    let mut open: Vec<&Ast> = children(&ast);
+    open.reverse();
+    while let Some(ast) = open.pop() {
+        if parts.len() == MAX_PARTS {
+            break;
+        }
+        if matches!(ast.node, Node::Literal(_)) {
+            continue;
+        }
+        let source = text.get(ast.span.start as usize..ast.span.end as usize).unwrap_or_default();
+        if !parts.iter().any(|part| *part.text == *source) {
+            parts.push(part(source, ast, vocabulary, attributes));
+        }
+        open.extend(children(ast).into_iter().rev());
+    }
+    parts
+}
+
+fn children(ast: &Ast) -> Vec<&Ast> {
+    match &ast.node {
+        Node::Literal(_) | Node::Attribute(_) => Vec::new(),
+        Node::Chain(_, operands) => operands.iter().collect(),
+        Node::Call(call) => call.receiver.as_deref().into_iter().chain(&call.arguments).collect(),
+    }
+}
+
+fn part(source: &str, ast: &Ast, vocabulary: &Vocabulary, attributes: Attributes<'_>) -> Part {
+    let mut reads = Reads::default();
+    let (value, error) = match compile::compile(ast, vocabulary) {
+        Ok(typed) => match evaluate(&typed, &mut Env { attributes, reads: &mut reads }) {
+            Ok(value) => (Some(value_text(&value.into())), None),
+            Err(error) => (None, Some(error.to_string())),
+        },
+        Err(errors) => (None, errors.first().map(ToString::to_string)),
+    };
+    Part { text: source.into(), value, error }
+}

@@ -1,0 +1,147 @@
+//! Compares the answers of two configurations.
+
+use std::process::ExitCode;
+
+use anyhow::Context as _;
+use clap::Args;
+use serde_json::{Value as Json, json};
+
+use super::{
+    UsageError,
+    config_args::ConfigArgs,
+    dry_run::{DryRun, Loaded},
+    input,
+    mixer::{all_words, check_request},
+    value_parsers,
+};
+use crate::{answer::check_text, service::mixer::explain_check};
+use mixer_adapter_config::ScopedUrl;
+use mixer_adapter_core::framework::status::status_name;
+use mixer_adapter_engine::{
+    Mixer,
+    attribute::parse_json,
+    proto::istio::mixer::v1::{CheckRequest, CheckResponse},
+};
+use mixer_adapter_host::handler::{AdaptersBuilder, Caller};
+
+pub(super) const EXAMPLES: &str = "\
+Examples:
+  mixer-adapter diff config/ new-config/ --requests requests.jsonl
+  mixer-adapter diff config/ new-config/ --requests - < requests.jsonl
+
+The file of requests has a JSON object of attributes on each line: {\"request.path\": \"/x\", \"source.ip\": \"10.0.0.1\"}. Each
+request is checked by both configurations, in the order of the file; adapters keep their state from one to the next.
+Remote adapters are not called.
+
+Exit codes: 0 all answers are the same, 1 an answer differs, 2 usage error.";
+
+/// Show which answers to recorded requests differ between two configurations
+#[derive(Debug, Args)]
+pub(super) struct Diff {
+    /// The configuration to compare with
+    #[arg(value_name = "BEFORE")]
+    before: ScopedUrl,
+
+    /// The changed configuration
+    #[arg(value_name = "AFTER")]
+    after: ScopedUrl,
+
+    /// The requests: a file with one JSON object of attributes on each line, or - for standard input
+    #[arg(long, value_name = "FILE", env = "MIXER_ADAPTER_REQUESTS")]
+    requests: String,
+
+    #[command(flatten)]
+    configuration: ConfigArgs,
+
+    /// Print JSON
+    #[arg(long, env = "MIXER_ADAPTER_JSON", value_parser = value_parsers::switch())]
+    json: bool,
+}
+
+impl Diff {
+    pub(super) fn run(
+        mut self,
+        add: impl FnOnce(AdaptersBuilder) -> AdaptersBuilder,
+    ) -> anyhow::Result<ExitCode> {
+        let requests = self.read_requests()?;
+        let engines = DryRun::new(add, false)?;
+        let mut answers = Vec::with_capacity(2);
+        for url in [&self.before, &self.after] {
+            self.configuration.config = vec![url.clone()];
+            let mut loaded = Loaded::read(&self.configuration, None)?;
+            answers.push(engines.with_engine(&mut loaded, async |mixer| answers_to(mixer, &requests).await)?);
+        }
+        engines.close();
+        let [before, after] = &answers[..] else { return Ok(ExitCode::FAILURE) };
+        let pairs = requests.iter().zip(before.iter().zip(after)).enumerate();
+        let changed: Vec<_> = pairs.filter(|(_, (_, (before, after)))| before != after).collect();
+        match self.json {
+            true => {
+                let changed = changed.iter().map(|(index, (request, (before, after)))| {
+                    json!({ "request": index + 1, "attributes": request, "before": before, "after": after })
+                });
+                let changed: Vec<_> = changed.collect();
+                super::print_json(&json!({ "requests": requests.len(), "changed": changed }))?;
+            }
+            false => {
+                let mut text = String::new();
+                for (index, (request, (before, after))) in &changed {
+                    text.push_str(&format!(
+                        "request {}: {request}\n  before: {before}\n  after:  {after}\n",
+                        index + 1
+                    ));
+                }
+                let count =
+                    |count: usize, what: &str| format!("{count} {what}{}", if count == 1 { "" } else { "s" });
+                let (all, changed) =
+                    (count(requests.len(), "request"), count(changed.len(), "different answer"));
+                super::print(&format!("{text}{all}: {changed}\n"))?;
+            }
+        }
+        Ok(if changed.is_empty() { ExitCode::SUCCESS } else { ExitCode::FAILURE })
+    }
+
+    fn read_requests(&self) -> Result<Vec<Json>, UsageError> {
+        let (text, _) = input::text("--requests", &format!("@{}", self.requests))?;
+        let lines = text.lines().enumerate().filter(|(_, line)| !line.trim().is_empty());
+        let requests = lines.map(|(index, line)| {
+            serde_json::from_str(line).map_err(|error| {
+                UsageError(format!(
+                    "--requests: line {} of {}: not valid JSON: {error}",
+                    index + 1,
+                    self.requests
+                ))
+            })
+        });
+        requests.collect()
+    }
+}
+
+async fn answers_to(mixer: &Mixer, requests: &[Json]) -> anyhow::Result<Vec<String>> {
+    let snapshot = mixer.snapshot().context("there is no configuration")?;
+    let mut answers = Vec::with_capacity(requests.len());
+    for (index, request) in requests.iter().enumerate() {
+        let attributes = parse_json(request, snapshot.vocabulary())
+            .map_err(|error| UsageError(format!("--requests: request {}: {error}", index + 1)))?;
+        let request = check_request(&attributes, all_words());
+        let (answer, _) = explain_check(mixer, request.clone(), Caller::default()).await;
+        answers.push(verdict(&request, &answer));
+    }
+    Ok(answers)
+}
+
+/// Describes an answer on one line, without its validity and the attributes that it depends on.
+pub(super) fn verdict(request: &CheckRequest, answer: &Result<CheckResponse, tonic::Status>) -> String {
+    let answer = match answer {
+        Ok(answer) => answer,
+        Err(status) => return format!("error: {}: {}", status_name(status.code() as i32), status.message()),
+    };
+    let mut answer = answer.clone();
+    if let Some(precondition) = &mut answer.precondition {
+        precondition.referenced_attributes = None;
+    }
+    let text = check_text(request, &answer);
+    let validity = ["valid for ", "not cacheable: "];
+    let lines = text.lines().filter(|line| !validity.iter().any(|prefix| line.starts_with(prefix)));
+    lines.map(str::trim).collect::<Vec<_>>().join("; ")
+}

@@ -1,0 +1,162 @@
+//! An engine without a server, whose calls have no effects outside of the process.
+
+use std::sync::Arc;
+
+use anyhow::Context as _;
+use bytes::Bytes;
+use tonic::Status;
+
+use super::{
+    config_args::{ConfigArgs, SAMPLE},
+    faults::Texts,
+};
+use mixer_adapter_config::{ConfigSet, Fault, Topic};
+use mixer_adapter_core::{framework::dynamic::DynamicTemplate, template::Variety};
+use mixer_adapter_engine::{
+    HandlerBackend, Mixer,
+    build::{BackendSpec, BoxBackend, Connect, Connector, HandlerSpec, SnapshotBuilder},
+    remote,
+};
+use mixer_adapter_host::{
+    Host,
+    handler::{AdaptersBuilder, BoxFuture, Caller, Closing, TableLimits},
+};
+
+/// Builds engines with the adapters of this program.
+pub(super) struct DryRun {
+    runtime: tokio::runtime::Runtime,
+    host: Arc<Host>,
+    connect: Connections,
+}
+
+/// A configuration that was read and not built yet.
+pub(super) struct Loaded<'a> {
+    arguments: &'a ConfigArgs,
+    set: ConfigSet,
+    faults: Vec<Fault>,
+    texts: Texts,
+    /// Whether the faults were printed.
+    is_printed: bool,
+}
+
+impl<'a> Loaded<'a> {
+    /// Reads the configuration of the command line.
+    pub(super) fn read(arguments: &'a ConfigArgs, sample: Option<&'static str>) -> anyhow::Result<Self> {
+        let (set, faults) = arguments.read(sample)?;
+        let mut texts = Texts::default();
+        if let Some(sample) = sample {
+            texts.add(SAMPLE, sample);
+        }
+        Ok(Self { arguments, set, faults, texts, is_printed: false })
+    }
+}
+
+impl DryRun {
+    /// Creates the runtime and the adapters. With `call`, reports are delivered and remote adapters called.
+    pub(super) fn new(
+        add: impl FnOnce(AdaptersBuilder) -> AdaptersBuilder,
+        call: bool,
+    ) -> anyhow::Result<Self> {
+        let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(1).enable_all().build();
+        let runtime = runtime.context("cannot start the runtime")?;
+        let closing = Closing::on(runtime.handle().clone());
+        let adapters = super::adapters(&runtime, add)?;
+        let host = Arc::new(Host::new(adapters, TableLimits::default(), closing.clone()));
+        let connector = Connector { host: host.clone(), remote: remote::Options::default(), closing };
+        Ok(Self { runtime, host, connect: Connections { connector, call } })
+    }
+
+    /// Builds an engine, runs `work` with it, and closes its handlers. Prints faults that may be the reason of an answer.
+    pub(super) fn with_engine<T>(
+        &self,
+        loaded: &mut Loaded<'_>,
+        work: impl AsyncFnOnce(&Mixer) -> anyhow::Result<T>,
+    ) -> anyhow::Result<T> {
+        self.runtime.block_on(async {
+            let mixer = self.engine(loaded).await?;
+            work(&mixer).await
+        })
+    }
+
+    async fn engine(&self, loaded: &mut Loaded<'_>) -> anyhow::Result<Mixer> {
+        let builder = SnapshotBuilder::new(&loaded.set, loaded.faults.clone(), &self.host);
+        let built = builder.build(None, &self.connect, &loaded.arguments.options()).await;
+        let (built, faults) = match built {
+            Ok((snapshot, faults)) => (Some(snapshot), faults),
+            Err(faults) => (None, faults),
+        };
+        if !std::mem::replace(&mut loaded.is_printed, true) {
+            for fault in loaded.texts.locate(faults.iter().filter(|fault| is_shown(fault))) {
+                super::print_error(&fault.to_string());
+            }
+        }
+        let mixer = Mixer::new();
+        mixer.replace(built.context(
+            "the configuration has errors; `validate` lists all faults, --lenient skips faulty resources",
+        )?);
+        Ok(mixer)
+    }
+
+    /// Closes all handlers.
+    pub(super) fn close(self) {
+        let timeout = self.connect.connector.remote.close_timeout;
+        self.runtime.block_on(self.host.close(timeout));
+    }
+}
+
+/// Whether a fault may be the reason of an answer. `validate` shows all.
+fn is_shown(fault: &Fault) -> bool {
+    fault.is_error() || fault.topic == Topic::InvalidConstant
+}
+
+/// Opens the handlers that may be called.
+struct Connections {
+    connector: Connector,
+    call: bool,
+}
+
+impl Connect for Connections {
+    fn connect<'a>(&'a self, spec: &'a HandlerSpec) -> BoxFuture<'a, Result<BoxBackend, Vec<Fault>>> {
+        Box::pin(async move {
+            match self.call || is_local(spec) {
+                true if self.call => self.connector.connect(spec).await,
+                true => Ok(Box::new(DryRunHandler(Some(self.connector.connect(spec).await?))) as BoxBackend),
+                false => Ok(Box::new(DryRunHandler(None)) as BoxBackend),
+            }
+        })
+    }
+}
+
+/// Whether a handler has calls without effects outside of the process. An adapter that only reports may listen on a port
+/// or write files as soon as it is opened.
+fn is_local(spec: &HandlerSpec) -> bool {
+    let BackendSpec::InProcess { adapter, .. } = &spec.backend else { return false };
+    let used = spec.templates();
+    let mut templates = adapter.templates.iter().filter(|template| used.contains(template.name));
+    templates.any(|template| template.variety != Variety::Report)
+}
+
+/// A handler whose calls stay in the process; `None` if all of its calls are skipped.
+struct DryRunHandler(Option<BoxBackend>);
+
+impl HandlerBackend for DryRunHandler {
+    fn call<'a>(
+        &'a self,
+        template: &'a DynamicTemplate,
+        request: Bytes,
+        caller: &'a Caller,
+    ) -> BoxFuture<'a, Result<Bytes, Status>> {
+        match &self.0 {
+            Some(opened) => opened.call(template, request, caller),
+            None => Box::pin(std::future::ready(Err(Status::unavailable("not called")))),
+        }
+    }
+
+    fn adapter_config(&self) -> Option<Bytes> {
+        self.0.as_ref().and_then(|opened| opened.adapter_config())
+    }
+
+    fn is_called(&self, template: &DynamicTemplate) -> bool {
+        self.0.is_some() && template.variety() != Variety::Report
+    }
+}

@@ -1,0 +1,293 @@
+//! Tests of a configuration: requests, and the answers that it must give.
+
+use std::{
+    collections::BTreeMap,
+    fs,
+    path::{Path, PathBuf},
+    process::ExitCode,
+};
+
+use anyhow::Context as _;
+use clap::Args;
+use serde::Deserialize;
+use serde_json::{Map, Value as Json, json};
+
+use super::{
+    UsageError,
+    config_args::ConfigArgs,
+    dry_run::{DryRun, Loaded},
+    mixer::{all_words, check_request, report_request},
+    value_parsers,
+};
+use crate::service::mixer::{explain_check, explain_report};
+use mixer_adapter_config::{ConfigUrl, ScopedUrl, test_files};
+use mixer_adapter_core::framework::status::status_name;
+use mixer_adapter_engine::{
+    Mixer,
+    attribute::parse_json,
+    proto::istio::mixer::v1::{CheckResponse, check_request::QuotaParams},
+    trace::Step,
+};
+use mixer_adapter_host::handler::{AdaptersBuilder, Caller};
+
+pub(super) const EXAMPLES: &str = "\
+Examples:
+  mixer-adapter test config/
+  mixer-adapter test config/ --run admin       tests whose name contains `admin`
+
+Tests are in files *.test.yaml beside the configuration, which are not read as configuration:
+  tests:
+  - name: the admin page is closed
+    attributes: {request.path: /admin}
+    expect: {status: PERMISSION_DENIED, message: closed}
+  - name: ten requests are granted
+    quotas: {requests: 10}
+    expect: {quotas: {requests: 10}}
+  - name: the path is logged
+    attributes: {request.path: /x}
+    expect: {reports: {access: {variables: {path: {string_value: /x}}}}}
+
+`status` is OK unless it is given; `message` is a part of the status's message; `error` is the code of a check that fails
+with a gRPC error; `quotas` are the granted amounts; `reports` has, for each instance, some of the fields with which it is
+reported, or null if it is not. Every test has adapters of its own. Remote adapters are not called, and nothing is
+reported.
+
+Exit codes: 0 all tests passed, 1 a test failed, or there is none, 2 usage error.";
+
+/// Test a configuration: requests, and the answers that it must give
+#[derive(Debug, Args)]
+pub(super) struct Test {
+    /// The configuration with its tests: a directory
+    #[arg(value_name = "DIR", required_unless_present = "config")]
+    directory: Option<ScopedUrl>,
+
+    #[command(flatten)]
+    configuration: ConfigArgs,
+
+    /// Run only tests whose name contains this text
+    #[arg(long, value_name = "TEXT", env = "MIXER_ADAPTER_RUN")]
+    run: Option<String>,
+
+    /// Print JSON
+    #[arg(long, env = "MIXER_ADAPTER_JSON", value_parser = value_parsers::switch())]
+    json: bool,
+}
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct TestFile {
+    tests: Vec<Case>,
+}
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct Case {
+    name: String,
+    #[serde(default)]
+    attributes: Map<String, Json>,
+    /// Amounts to request.
+    #[serde(default)]
+    quotas: BTreeMap<String, i64>,
+    #[serde(default)]
+    expect: Expected,
+}
+
+#[derive(Default, Deserialize)]
+#[serde(deny_unknown_fields)]
+struct Expected {
+    status: Option<String>,
+    message: Option<String>,
+    error: Option<String>,
+    #[serde(default)]
+    quotas: BTreeMap<String, i64>,
+    reports: Option<BTreeMap<String, Json>>,
+}
+
+/// The outcome of one test.
+struct Outcome {
+    file: PathBuf,
+    name: String,
+    /// Differences from what is expected.
+    failures: Vec<String>,
+}
+
+impl Test {
+    pub(super) fn run(
+        mut self,
+        add: impl FnOnce(AdaptersBuilder) -> AdaptersBuilder,
+    ) -> anyhow::Result<ExitCode> {
+        if let Some(directory) = self.directory.take() {
+            self.configuration.config = vec![directory];
+        }
+        let cases = self.cases()?;
+        anyhow::ensure!(
+            !cases.is_empty(),
+            "there are no tests; write them into files *.test.yaml beside the configuration"
+        );
+        let mut loaded = Loaded::read(&self.configuration, None)?;
+        let engines = DryRun::new(add, false)?;
+        let mut outcomes = Vec::with_capacity(cases.len());
+        for (file, case) in cases {
+            // Quotas and other state of adapters are of one test.
+            let failures = engines.with_engine(&mut loaded, async |mixer| case.failures(mixer).await)?;
+            outcomes.push(Outcome { file, name: case.name, failures });
+        }
+        engines.close();
+        let failed = outcomes.iter().filter(|outcome| !outcome.failures.is_empty()).count();
+        match self.json {
+            true => super::print_json(&json(&outcomes))?,
+            false => super::print(&text(&outcomes, failed))?,
+        }
+        Ok(if failed > 0 { ExitCode::FAILURE } else { ExitCode::SUCCESS })
+    }
+
+    /// Reads the tests to run, with their files.
+    fn cases(&self) -> anyhow::Result<Vec<(PathBuf, Case)>> {
+        let mut cases = Vec::new();
+        for source in &self.configuration.config {
+            let ConfigUrl::Files(root) = &source.url else { continue };
+            for file in test_files(root) {
+                let tests = read(&file)?.tests.into_iter();
+                let wanted = |case: &Case| self.run.as_deref().is_none_or(|part| case.name.contains(part));
+                cases.extend(tests.filter(wanted).map(|case| (file.clone(), case)));
+            }
+        }
+        Ok(cases)
+    }
+}
+
+fn read(file: &Path) -> anyhow::Result<TestFile> {
+    let name = || format!("{}", file.display());
+    let text = fs::read_to_string(file).with_context(name)?;
+    serde_saphyr::from_str(&text)
+        .map_err(|error| UsageError(format!("{}: not a file of tests: {error}", name())).into())
+}
+
+impl Case {
+    /// Runs the test, and returns the differences from what is expected.
+    async fn failures(&self, mixer: &Mixer) -> anyhow::Result<Vec<String>> {
+        let mut failures = Vec::new();
+        let snapshot = mixer.snapshot().context("there is no configuration")?;
+        let attributes = parse_json(&Json::Object(self.attributes.clone()), snapshot.vocabulary())
+            .map_err(|error| UsageError(format!("test {:?}: {error}", self.name)))?;
+        let expect = &self.expect;
+        let only_reports = expect.reports.is_some()
+            && expect.status.is_none()
+            && expect.message.is_none()
+            && expect.error.is_none()
+            && expect.quotas.is_empty();
+        if !only_reports {
+            let mut request = check_request(&attributes, all_words());
+            for (name, amount) in &self.quotas {
+                request.quotas.insert(name.clone(), QuotaParams { amount: *amount, best_effort: false });
+            }
+            let (answer, _) = explain_check(mixer, request, Caller::default()).await;
+            match &answer {
+                Ok(answer) => expect.compare(answer, &mut failures),
+                Err(status) => {
+                    let code = status_name(status.code() as i32);
+                    if expect.error.as_deref() != Some(&*code) {
+                        let expected = expect
+                            .error
+                            .as_deref()
+                            .map_or("an answer".to_owned(), |code| format!("error {code}"));
+                        failures.push(format!("expected {expected}, got error {code}: {}", status.message()));
+                    }
+                }
+            }
+        }
+        if let Some(reports) = &expect.reports {
+            let request = report_request(&[attributes], all_words());
+            let (answer, trace) = explain_report(mixer, request, Caller::default()).await;
+            if let Err(status) = answer {
+                failures.push(format!("the report fails: {}", status.message()));
+            }
+            compare_reports(reports, &trace.steps, &mut failures);
+        }
+        Ok(failures)
+    }
+}
+
+impl Expected {
+    fn compare(&self, answer: &CheckResponse, failures: &mut Vec<String>) {
+        let status = answer.precondition.clone().unwrap_or_default().status.unwrap_or_default();
+        if let Some(error) = &self.error {
+            failures.push(format!("expected error {error}, got an answer"));
+        }
+        let (expected, code) = (self.status.as_deref().unwrap_or("OK"), status_name(status.code));
+        if expected != code {
+            let message =
+                if status.message.is_empty() { String::new() } else { format!(": {}", status.message) };
+            failures.push(format!("status: expected {expected}, got {code}{message}"));
+        }
+        if let Some(part) = self.message.as_deref().filter(|part| !status.message.contains(part)) {
+            failures.push(format!("message: expected {part:?}, got {:?}", status.message));
+        }
+        for (name, expected) in &self.quotas {
+            match answer.quotas.get(name).map(|quota| quota.granted_amount) {
+                Some(granted) if granted == *expected => {}
+                Some(granted) => failures.push(format!("quota {name}: expected {expected}, got {granted}")),
+                None => {
+                    failures.push(format!("quota {name}: expected {expected}, but it is not in the answer"))
+                }
+            }
+        }
+    }
+}
+
+/// Compares the instances of a report with those expected, by short or full name.
+fn compare_reports(expected: &BTreeMap<String, Json>, steps: &[Step], failures: &mut Vec<String>) {
+    let reported: Vec<(&str, &Json)> = steps
+        .iter()
+        .filter_map(|step| match step {
+            Step::Instance { instance, built: Some(built), .. } => Some((instance.as_str(), built)),
+            _ => None,
+        })
+        .collect();
+    for (name, fields) in expected {
+        let is_named = |instance: &str| instance == name || instance.split('.').next() == Some(name);
+        let mut found = reported.iter().filter(|(instance, _)| is_named(instance)).map(|(_, built)| *built);
+        match (found.next(), fields) {
+            (None, Json::Null) => {}
+            (None, _) => failures.push(format!("report {name}: expected, but it is not reported")),
+            (Some(built), Json::Null) => failures.push(format!("report {name}: not expected, got {built}")),
+            (Some(built), fields) if includes(built, fields) => {}
+            (Some(built), fields) => failures.push(format!("report {name}: expected {fields}, got {built}")),
+        }
+    }
+}
+
+/// Returns whether a value has all expected fields.
+fn includes(actual: &Json, expected: &Json) -> bool {
+    match (actual, expected) {
+        (Json::Object(actual), Json::Object(expected)) => expected
+            .iter()
+            .all(|(name, value)| actual.get(name).is_some_and(|actual| includes(actual, value))),
+        (Json::Number(actual), Json::Number(expected)) => actual.as_f64() == expected.as_f64(),
+        (actual, expected) => actual == expected,
+    }
+}
+
+fn text(outcomes: &[Outcome], failed: usize) -> String {
+    let mut text = String::new();
+    for outcome in outcomes.iter().filter(|outcome| !outcome.failures.is_empty()) {
+        text.push_str(&format!("FAILED {}: {}\n", outcome.file.display(), outcome.name));
+        for failure in &outcome.failures {
+            text.push_str(&format!("  {failure}\n"));
+        }
+    }
+    let tests = if outcomes.len() == 1 { "test" } else { "tests" };
+    text + &format!("{} {tests}: {} passed, {failed} failed\n", outcomes.len(), outcomes.len() - failed)
+}
+
+fn json(outcomes: &[Outcome]) -> Json {
+    let tests = outcomes.iter().map(|outcome| {
+        json!({
+            "file": outcome.file.display().to_string(),
+            "name": outcome.name,
+            "passed": outcome.failures.is_empty(),
+            "failures": outcome.failures,
+        })
+    });
+    json!({ "tests": tests.collect::<Vec<_>>() })
+}
