@@ -48,11 +48,7 @@ async fn authorize(server: &str, method: &str) -> Result<(), Status> {
         protocol: "HTTP/2".to_owned(),
         ..HttpRequest::default()
     };
-    let socket = SocketAddress {
-        address: "10.0.0.1".to_owned(),
-        port_specifier: Some(PortValue(4711)),
-        ..SocketAddress::default()
-    };
+    let socket = SocketAddress { address: "10.0.0.1".to_owned(), port_specifier: Some(PortValue(4711)) };
     let peer = Peer { address: Some(Address { address: Some(Socket(socket)) }), ..Peer::default() };
     let context = AttributeContext {
         source: Some(peer),

@@ -92,8 +92,8 @@ fn a_limited_client_is_told_the_second_at_which_the_limit_ends() {
     assert_eq!(limited.status, 429);
     // The first request's grant ends a minute after it; the time until then is in whole seconds, rounded up.
     let window = Duration::from_secs(60);
-    let earliest = (window - (after_limited - before_first)).as_secs_f64().ceil();
-    let latest = (window - (before_limited - after_first) + TICK).as_secs_f64().ceil();
+    let earliest = window.saturating_sub(after_limited - before_first).as_secs_f64().ceil();
+    let latest = (window.saturating_sub(before_limited - after_first) + TICK).as_secs_f64().ceil();
     let retry_after: f64 = limited.header("retry-after").unwrap().parse().unwrap();
     assert!((earliest..=latest).contains(&retry_after), "{retry_after} is not in {earliest}..={latest}");
 }
