@@ -1,6 +1,7 @@
 //! Maintenance tasks of the repository: `cargo xtask TASK`.
 
 mod descriptors;
+mod fuzz;
 mod generate;
 mod process;
 mod tool;
@@ -16,6 +17,7 @@ usage: cargo xtask TASK [ARGUMENTS]
 
   generate  write the files that are generated and committed: crates/config/proto/envoy.binpb and the baselines of the protos
   features  check every crate with every pair of its features (cargo hack); ARGUMENTS go to cargo hack
+  fuzz      run fuzz targets, of which ARGUMENTS are the names (default: all), for a minute each
   deny      check licences, bans and sources of all dependencies (deny.toml); ARGUMENTS replace these three checks";
 
 const FEATURES: &[&str] = &[
@@ -47,6 +49,7 @@ fn run(arguments: Vec<String>) -> Result<()> {
     match arguments.as_slice() {
         ["generate"] => generate::generate(),
         ["features", more @ ..] => CARGO_HACK.run(FEATURES, more),
+        ["fuzz", targets @ ..] => fuzz::fuzz(targets),
         ["deny"] => CARGO_DENY.run(DENY, &["bans", "licenses", "sources"]),
         ["deny", checks @ ..] => CARGO_DENY.run(DENY, checks),
         _ => bail!(USAGE),

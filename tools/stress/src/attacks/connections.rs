@@ -11,7 +11,7 @@ use super::Expectation;
 use crate::{client::Client, server::Addresses};
 
 /// Holds something until this program ends, so that the server must stop in spite of it.
-async fn hold<T: Send + 'static>(held: T) -> anyhow::Result<Expectation> {
+pub(super) async fn hold<T: Send + 'static>(held: T) -> anyhow::Result<Expectation> {
     tokio::spawn(async move {
         std::future::pending::<()>().await;
         drop(held);

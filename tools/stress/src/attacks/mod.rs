@@ -2,6 +2,7 @@
 
 mod configurations;
 mod connections;
+mod envoy;
 mod requests;
 mod state;
 
@@ -46,5 +47,9 @@ pub(crate) fn all() -> Vec<Attack> {
         "foreign-configurations" => configurations::foreign_configurations,
         "files-and-addresses" => configurations::files_and_addresses,
         "foreign-sessions" => state::foreign_sessions,
+        "many-sessions" => state::many_sessions,
+        "log-streams" => envoy::log_streams,
+        "large-headers" => envoy::large_headers,
+        "huge-descriptors" => envoy::huge_descriptors,
     ]
 }

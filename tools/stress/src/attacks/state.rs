@@ -3,6 +3,7 @@
 use std::collections::HashMap;
 
 use bytes::Bytes;
+use futures_util::future::join_all;
 use mixer_adapter_core::{
     proto::{Any, CheckResult},
     template::{ListEntry, Template as _},
@@ -46,6 +47,38 @@ pub(super) async fn foreign_sessions(addresses: Addresses, _: &mut u64) -> anyho
     match owner.call::<CheckResult>(ListEntry::METHOD, &entry(Some(id), "listed")).await? {
         Ok(_) => Ok(Expectation::Met),
         Err(status) => Ok(Expectation::Missed(format!("another client closed the session: {status}"))),
+    }
+}
+
+/// 200,000 sessions with configurations of a kilobyte. The server has room for a part of them only.
+pub(super) async fn many_sessions(addresses: Addresses, sent: &mut u64) -> anyhow::Result<Expectation> {
+    const SESSIONS: usize = 200_000;
+    const AT_A_TIME: usize = 100;
+    let (owner, attacker) = (Client::connect(addresses.grpc).await?, Client::connect(addresses.grpc).await?);
+    create(&owner, "listed").await?;
+    let mut refused = None;
+    for first in (0..SESSIONS).step_by(AT_A_TIME) {
+        let listed = |index: usize| format!("{index:01000}");
+        let sessions = (first..first + AT_A_TIME).map(|index| {
+            let attacker = &attacker;
+            async move { create(attacker, &listed(index)).await }
+        });
+        *sent += 1_000 * AT_A_TIME as u64;
+        refused = join_all(sessions).await.into_iter().find_map(Result::err);
+        if refused.is_some() {
+            break;
+        }
+    }
+    let Some(refused) = refused else {
+        return Ok(Expectation::Missed(format!("{SESSIONS} sessions were created")));
+    };
+    if !refused.to_string().contains("--m") {
+        return Ok(Expectation::Missed(format!("a refusal does not name its limit: {refused}")));
+    }
+    let result: CheckResult = owner.call(ListEntry::METHOD, &entry(None, "listed")).await??;
+    match result.status.map_or(0, |status| status.code) {
+        0 => Ok(Expectation::Met),
+        code => Ok(Expectation::Missed(format!("an older session does not answer: code {code}"))),
     }
 }
 
