@@ -8,6 +8,7 @@ use std::{
 use libfuzzer_sys::fuzz_target;
 use mixer_adapter::service::{Server, ServerOptions, Workers};
 use mixer_adapter_denier::Denier;
+use mixer_adapter_engine::{Mixer, Snapshot};
 use mixer_adapter_host::{
     Host,
     handler::{Adapters, Closing, TableLimits},
@@ -30,8 +31,12 @@ static PORTS: LazyLock<[SocketAddr; 2]> = LazyLock::new(|| {
         let adapters = Adapters::builder(runtime.clone()).add::<Denier>().build().unwrap();
         let host = Arc::new(Host::new(adapters, TableLimits::default(), Closing::on(runtime)));
         let local = SocketAddr::from(([127, 0, 0, 1], 0));
-        let server = Server::new(host, ServerOptions::default()).bind(local, Some(local)).await.unwrap();
+        let mixer = Arc::new(Mixer::new());
+        mixer.replace(Snapshot::empty());
+        let server = Server::new(host, ServerOptions::default()).mixer(mixer);
+        let server = server.bind(local, Some(local.into())).await.unwrap();
         let ports = [server.grpc_address().unwrap(), server.admin_address().unwrap().unwrap()];
+        let ports = ports.map(|port| port.tcp().unwrap());
         tokio::spawn(async move { server.run(&Workers::here(), CancellationToken::new()).await });
         ports
     })
