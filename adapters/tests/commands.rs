@@ -72,6 +72,7 @@ denier: Denies every check with a fixed status.
         "name": "listentry", "variety": "check", "method": "/listentry.HandleListEntryService/HandleListEntry",
     });
     assert_eq!(denier["templates"][1], expected);
+    assert_eq!(denier["version"], env!("CARGO_PKG_VERSION"));
     assert_eq!(denier["config"][0]["name"], "adapter.denier.config.Params");
     assert_eq!(denier["config"][0]["fields"][2], json!({"name": "valid_use_count", "type": "int32"}));
 }

@@ -87,3 +87,44 @@ fn a_deprecated_field_is_reported_counted_and_refused_on_request() {
     refuses.until("/config", told);
     refuses.until("/metrics", "\ndeprecated_feature_use_total 0\n");
 }
+
+/// A handler of an adapter elsewhere whose configuration has this version, and a field that was deprecated in 1.4.
+fn marked(directory: &Path, version: &str) {
+    let proto = format!(
+        "syntax = \"proto3\"; package shop.v1; import \"mixer_adapter/versioning/v1/versioning.proto\";
+         option (mixer_adapter.versioning.v1.file).version = \"{version}\";
+         message Params {{ string old = 1 [deprecated = true, (mixer_adapter.versioning.v1.field).deprecated_since = \"1.4\"]; }}"
+    );
+    fs::write(directory.join("shop.proto"), proto).unwrap();
+    let config = mixer_adapter_build::ConfigProto::open(directory.join("shop.proto")).unwrap();
+    let descriptor = STANDARD.encode(config.descriptor_set());
+    let text = format!(
+        "kind: adapter\nmetadata: {{name: shop}}\nspec: {{session_based: false, templates: [], config: {descriptor}}}\n---\n\
+         kind: handler\nmetadata: {{name: h}}\nspec: {{adapter: shop, params: {{old: x}}, connection: {{address: \"127.0.0.1:1\"}}}}\n"
+    );
+    fs::write(directory.join("config.yaml"), text).unwrap();
+}
+
+#[test]
+fn a_deprecated_field_warns_then_fails_unless_it_is_allowed_by_name_and_then_is_gone() {
+    let (applied, rejected) = ("result=\"applied\"} 1", "result=\"rejected\"} 1");
+    let directory = tempfile::tempdir().unwrap();
+    let names = directory.path().join("allowed.txt");
+    fs::write(&names, "shop.v1.Params.old\n").unwrap();
+    let file = format!("@{}", names.display());
+    let path = directory.path().to_str().unwrap();
+    for (version, allow, expected) in [
+        ("1.4.2", None, applied),
+        ("1.5.0", None, rejected),
+        ("1.5.0", Some("shop.v1.Params.other"), rejected),
+        ("1.5.0", Some("shop.v1.Params.old"), applied),
+        ("1.5.0", Some(&*file), applied),
+        ("1.6.0", Some("shop.v1.Params.old"), rejected),
+    ] {
+        marked(directory.path(), version);
+        let mut arguments = vec!["--config", path, "--deprecated-fields", "schedule"];
+        arguments.extend(allow.iter().flat_map(|name| ["--allow-deprecated", name]));
+        let server = Server::start(&arguments);
+        server.until("/metrics", &format!("mixer_config_updates_total{{{expected}"));
+    }
+}

@@ -28,6 +28,8 @@ pub(super) struct List {
 struct Described<'a> {
     name: &'a str,
     description: &'a str,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    version: Option<String>,
     templates: Vec<DescribedTemplate<'a>>,
     /// The configuration message, then the messages and enums of its fields.
     config: Vec<Declared>,
@@ -61,6 +63,7 @@ fn describe(adapter: &AdapterInfo) -> Described<'_> {
     Described {
         name: adapter.name,
         description: adapter.description,
+        version: adapter.version.map(|version| version.to_string()),
         templates: templates.collect(),
         config: declared(&adapter.config),
     }

@@ -1,16 +1,16 @@
 //! `--config` and the options for building a configuration.
 
-use std::path::Path;
+use std::{collections::BTreeSet, path::Path};
 
 use clap::{Args, builder::TypedValueParser};
 
-use super::{UsageError, value_parsers};
+use super::{UsageError, input, value_parsers};
 use mixer_adapter_config::{
     self as config, CollectionFilter, ConfigSet, ConfigUrl, Fault, Parsed, Scoped, ScopedUrl,
     collection_filters,
 };
 use mixer_adapter_engine::{
-    build::{BuildOptions, FieldPolicy, OnField},
+    build::{BuildOptions, FieldPolicy, OnDeprecated, OnField},
     dispatch::{FailurePolicy, OnFailure, OnUnknownQuota},
 };
 
@@ -61,26 +61,53 @@ pub(super) struct ConfigArgs {
     #[arg(long, value_name = "POLICY", default_value = "warn", env = "MIXER_ADAPTER_UNKNOWN_FIELDS", value_parser = on_field())]
     unknown_fields: OnField,
 
-    /// If the configuration has a deprecated field: `warn`, `ignore` or `refuse`
-    #[arg(long, value_name = "POLICY", default_value = "warn", env = "MIXER_ADAPTER_DEPRECATED_FIELDS", value_parser = on_field())]
-    deprecated_fields: OnField,
+    /// If the configuration has a deprecated field: `warn`, `ignore`, `refuse`, or `schedule`: warn in the release of the mark, refuse in the next
+    /// unless it is allowed, and refuse in later ones
+    #[arg(long, value_name = "POLICY", default_value = "warn", env = "MIXER_ADAPTER_DEPRECATED_FIELDS", value_parser = on_deprecated())]
+    deprecated_fields: OnDeprecated,
+
+    /// A deprecated field that the configuration may have although --deprecated-fields refuses it, by its full name such as shop.v1.Params.old, or
+    /// @FILE with one name a line; repeatable
+    #[arg(long, value_name = "FIELD", env = "MIXER_ADAPTER_ALLOW_DEPRECATED", value_delimiter = ',')]
+    allow_deprecated: Vec<String>,
 }
 
 impl ConfigArgs {
     /// The options to build snapshots with.
-    pub(super) fn options(&self) -> BuildOptions {
+    ///
+    /// # Errors
+    /// A file of --allow-deprecated cannot be read.
+    pub(super) fn options(&self) -> Result<BuildOptions, UsageError> {
         let mut options = BuildOptions::default();
         options.default_namespace.clone_from(&self.default_config_namespace);
         options.lenient = self.lenient;
-        options.policy = FailurePolicy {
+        options.policy = self.policy();
+        options.fields = FieldPolicy {
+            unknown: self.unknown_fields,
+            deprecated: self.deprecated_fields,
+            allowed: self.allowed()?,
+        };
+        Ok(options)
+    }
+
+    /// The policy for failed calls and faults.
+    pub(super) fn policy(&self) -> FailurePolicy {
+        FailurePolicy {
             match_error: self.on_match_error,
             adapter_error: self.on_adapter_error,
             timeout: self.on_timeout,
             config_error: self.on_config_error,
             unknown_quota: self.on_unknown_quota,
-        };
-        options.fields = FieldPolicy { unknown: self.unknown_fields, deprecated: self.deprecated_fields };
-        options
+        }
+    }
+
+    fn allowed(&self) -> Result<BTreeSet<String>, UsageError> {
+        let mut allowed = BTreeSet::new();
+        for argument in &self.allow_deprecated {
+            let (names, _) = input::text("--allow-deprecated", argument)?;
+            allowed.extend(names.lines().map(str::trim).filter(|name| !name.is_empty()).map(str::to_owned));
+        }
+        Ok(allowed)
     }
 
     /// Reads the resources and the faults found so far.
@@ -142,6 +169,17 @@ fn on_unknown_quota() -> impl TypedValueParser<Value = OnUnknownQuota> {
     clap::builder::PossibleValuesParser::new(["grant", "deny"]).map(|policy| match policy.as_str() {
         "deny" => OnUnknownQuota::Deny,
         _ => OnUnknownQuota::Grant,
+    })
+}
+
+fn on_deprecated() -> impl TypedValueParser<Value = OnDeprecated> {
+    clap::builder::PossibleValuesParser::new(["warn", "ignore", "refuse", "schedule"]).map(|policy| {
+        match policy.as_str() {
+            "ignore" => OnDeprecated::Ignore,
+            "refuse" => OnDeprecated::Refuse,
+            "schedule" => OnDeprecated::Schedule,
+            _ => OnDeprecated::Warn,
+        }
     })
 }
 

@@ -80,7 +80,7 @@ impl DryRun {
 
     async fn engine(&self, loaded: &mut Loaded<'_>) -> anyhow::Result<Mixer> {
         let builder = SnapshotBuilder::new(&loaded.set, loaded.faults.clone(), &self.host);
-        let built = builder.build(None, &self.connect, &loaded.arguments.options()).await;
+        let built = builder.build(None, &self.connect, &loaded.arguments.options()?).await;
         let (built, faults) = match built {
             Ok((snapshot, faults)) => (Some(snapshot), faults),
             Err(faults) => (None, faults),

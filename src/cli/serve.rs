@@ -12,6 +12,7 @@ use clap::{Args, ValueEnum};
 use tokio::sync::Notify;
 
 use super::{
+    UsageError,
     config_args::{ConfigArgs, SAMPLE},
     log_args::LogArgs,
     port_args::{PortArgs, PortSecurity},
@@ -22,9 +23,16 @@ use super::{
 };
 use crate::service::{Bound, Server, ServerOptions, Workers};
 use mixer_adapter_config::{
-    self as config, Apply as _, Change, Update, proto::envoy::config::core::v3::Extension,
+    self as config, Apply as _, Change, Update,
+    proto::{
+        self,
+        envoy::config::core::v3::{BuildVersion, Extension},
+    },
 };
-use mixer_adapter_core::adapter::{AccessLimits, HostList};
+use mixer_adapter_core::{
+    adapter::{AccessLimits, HostList},
+    framework::version::SemanticVersion,
+};
 use mixer_adapter_engine::{CacheLimits, Controller, Mixer, build::Connector, remote};
 use mixer_adapter_host::{
     AccessPolicy, Host,
@@ -226,7 +234,7 @@ impl Serve {
         background.spawn(reload(security.clone(), signals.reload.clone()));
         let served = background.block_on(async {
             let mixer = Arc::new(Mixer::new().with_limits(self.request_limits.limits()));
-            let controller = self.controller(&mixer, &host);
+            let controller = self.controller(&mixer, &host)?;
             let status = controller.status();
             let server = Server::new(host.clone(), self.options())
                 .mixer(mixer.clone())
@@ -260,13 +268,13 @@ impl Serve {
         served
     }
 
-    fn controller(&self, mixer: &Arc<Mixer>, host: &Arc<Host>) -> Controller {
+    fn controller(&self, mixer: &Arc<Mixer>, host: &Arc<Host>) -> Result<Controller, UsageError> {
         let connector = Connector {
             host: host.clone(),
             remote: remote::Options::default(),
             closing: host.closing().clone(),
         };
-        let mut options = self.configuration.options();
+        let mut options = self.configuration.options()?;
         let bytes = self.memory().answers;
         options.check_cache = CacheLimits { answers: self.check_cache, bytes };
         #[cfg(feature = "envoy")]
@@ -274,8 +282,8 @@ impl Serve {
             let bytes = self.envoy.envoy_check_cache.unwrap_or(bytes);
             options.strict_check_cache = CacheLimits { answers: usize::MAX, bytes };
         }
-        Controller::new(mixer.clone(), host.clone(), Arc::new(connector), options)
-            .with_losses(self.sources.losses())
+        let controller = Controller::new(mixer.clone(), host.clone(), Arc::new(connector), options);
+        Ok(controller.with_losses(self.sources.losses()))
     }
 
     fn access_policy(&self, adapters: &Adapters) -> anyhow::Result<AccessPolicy> {
@@ -383,15 +391,24 @@ struct MemoryShares {
 
 /// The adapters and their templates, as the extensions of an xDS node.
 fn extensions(host: &Host) -> Vec<Extension> {
-    let extension = |category: &str, name: &str| Extension {
+    let extension = |category: &str, name: &str, version: Option<SemanticVersion>| Extension {
         name: name.to_owned(),
         category: category.to_owned(),
+        version: version.map(build_version),
         ..Extension::default()
     };
-    let adapters = host.adapters().iter().map(|adapter| extension("mixer.adapters", adapter.name));
+    let adapters = host.adapters().iter();
+    let adapters = adapters.map(|adapter| extension("mixer.adapters", adapter.name, adapter.version));
     let served = host.adapters().iter().flat_map(|adapter| &adapter.templates);
     let templates: BTreeSet<&str> = served.map(|template| template.name).collect();
-    adapters.chain(templates.into_iter().map(|name| extension("mixer.templates", name))).collect()
+    adapters.chain(templates.into_iter().map(|name| extension("mixer.templates", name, None))).collect()
+}
+
+fn build_version(version: SemanticVersion) -> BuildVersion {
+    let SemanticVersion { major, minor, patch } = version;
+    let version =
+        proto::envoy::r#type::v3::SemanticVersion { major_number: major, minor_number: minor, patch };
+    BuildVersion { version: Some(version), ..BuildVersion::default() }
 }
 
 /// Applies the configuration that is embedded in the program.

@@ -24,6 +24,7 @@ pub struct Denier {
 impl Adapter for Denier {
     const NAME: &str = "denier";
     const DESCRIPTION: &str = "Denies every check with a fixed status.";
+    const VERSION: &str = env!("CARGO_PKG_VERSION");
     type Config = Params;
     type Templates = (CheckNothing, ListEntry, Quota);
 

@@ -59,6 +59,7 @@ enum Source {
 impl Adapter for List {
     const NAME: &str = "listchecker";
     const DESCRIPTION: &str = "Checks whether a value is on a list.";
+    const VERSION: &str = env!("CARGO_PKG_VERSION");
     type Config = Params;
     type Templates = (ListEntry,);
 

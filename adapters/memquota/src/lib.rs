@@ -118,6 +118,7 @@ impl MemQuota {
 impl Adapter for MemQuota {
     const NAME: &str = "memquota";
     const DESCRIPTION: &str = "Keeps quotas in memory: rate limits over rolling windows, and allocations.";
+    const VERSION: &str = env!("CARGO_PKG_VERSION");
     type Config = Params;
     type Templates = (Quota,);
 

@@ -28,6 +28,7 @@ pub struct Noop;
 impl Adapter for Noop {
     const NAME: &str = "noop";
     const DESCRIPTION: &str = "Admits, takes and grants everything.";
+    const VERSION: &str = env!("CARGO_PKG_VERSION");
     type Config = Params;
     type Templates =
         (Authorization, CheckNothing, ReportNothing, ListEntry, LogEntry, Metric, Quota, TraceSpan);

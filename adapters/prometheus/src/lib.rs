@@ -71,6 +71,7 @@ struct Recorder {
 impl Adapter for Prometheus {
     const NAME: &str = "prometheus";
     const DESCRIPTION: &str = "Makes Prometheus metrics and serves them to be scraped.";
+    const VERSION: &str = env!("CARGO_PKG_VERSION");
     type Config = Params;
     type Templates = (Metric,);
 

@@ -87,6 +87,7 @@ impl Stdio {
 impl Adapter for Stdio {
     const NAME: &str = "stdio";
     const DESCRIPTION: &str = "Writes log entries and metrics to a standard stream or a file.";
+    const VERSION: &str = env!("CARGO_PKG_VERSION");
     type Config = Params;
     type Templates = (LogEntry, Metric);
 

@@ -37,6 +37,48 @@ pub(super) fn is_response(json: &Json) -> bool {
         && fields.keys().all(|field| FIELDS.contains(&field.as_str()))
 }
 
+/// Whether a document is a message on its own, with its type.
+pub(super) fn is_message(json: &Json) -> bool {
+    json.get(TYPE).is_some_and(Json::is_string) && json.get("kind").is_none()
+}
+
+/// The resource that a document is. What is wrong with it is nothing to Mixer.
+pub(super) fn read_message(document: Document, source: &Arc<str>) -> Parsed {
+    let mut parsed = Parsed::default();
+    match resource(document.json, document.lines, source) {
+        Ok(resource) => parsed.resources.push(resource),
+        Err((field, line, reason)) => {
+            parsed.faults.push(Fault::warning(reason).at(source, line).in_field(field))
+        }
+    }
+    parsed
+}
+
+/// Fields that only one message of Envoy has at its top, and the message.
+const FIELDS_OF: [(&str, &str); 6] = [
+    ("virtual_hosts", "envoy.config.route.v3.RouteConfiguration"),
+    ("virtualHosts", "envoy.config.route.v3.RouteConfiguration"),
+    ("filter_chains", "envoy.config.listener.v3.Listener"),
+    ("load_assignment", "envoy.config.cluster.v3.Cluster"),
+    ("lb_policy", "envoy.config.cluster.v3.Cluster"),
+    ("cluster_name", "envoy.config.endpoint.v3.ClusterLoadAssignment"),
+];
+
+/// Says what to write in place of a document without a kind, if it looks like a part of Envoy's configuration.
+pub(super) fn hint(json: &Json) -> Option<String> {
+    let by_fields = |json: &Json| {
+        FIELDS_OF.iter().find(|(field, _)| json.get(field).is_some()).map(|(_, message)| *message)
+    };
+    if let Some(message) = by_fields(json) {
+        return Some(format!("if it is a {message}, add '@type': type.googleapis.com/{message}"));
+    }
+    let fields = json.as_object().filter(|fields| fields.len() == 1)?;
+    let (name, message) = fields.iter().find_map(|(name, inner)| Some((name, by_fields(inner)?)))?;
+    Some(format!(
+        "write the content of {name} at the top of the document, with '@type': type.googleapis.com/{message}"
+    ))
+}
+
 /// The resources of a document. What is wrong with them is nothing to Mixer: it is warned about, and costs nothing else.
 pub(super) fn read(mut document: Document, source: &Arc<str>) -> Parsed {
     let mut lines = document.lines.take(&document.json, RESOURCES);
@@ -127,6 +169,39 @@ mod tests {
                 "x.yaml:4: warning: resources[2].@type: \"envoy.config.cluster.v3.Cluster\" is not a type URL; write type.googleapis.com/envoy.config.cluster.v3.Cluster",
             ]
         );
+    }
+
+    #[test]
+    fn a_document_that_is_one_message_is_a_resource() {
+        let routes = "'@type': type.googleapis.com/envoy.config.route.v3.RouteConfiguration\nname: local_route\nvirtual_hosts: []\n";
+        let expected = "local_route in envoy.config.route.v3.RouteConfiguration";
+        assert_eq!(read(routes), (vec![expected.to_owned()], vec![]));
+        let (_, faults) = read(
+            "'@type': type.googleapis.com/envoy.config.route.v3.RouteConfiguration\nvirtual_hosts: []\n",
+        );
+        assert_eq!(
+            faults,
+            [
+                "x.yaml:1: warning: name: a envoy.config.route.v3.RouteConfiguration is called by its name, and it has none"
+            ]
+        );
+    }
+
+    #[test]
+    fn a_part_of_envoys_configuration_is_answered_with_what_to_write() {
+        let of = "'@type': type.googleapis.com/envoy.config.route.v3.RouteConfiguration";
+        for (text, hint) in [
+            (
+                "route_config:\n  name: local_route\n  virtual_hosts: []\n",
+                format!("write the content of route_config at the top of the document, with {of}"),
+            ),
+            (
+                "name: local_route\nvirtual_hosts: []\n",
+                format!("if it is a envoy.config.route.v3.RouteConfiguration, add {of}"),
+            ),
+        ] {
+            assert_eq!(read(text).1, [format!("x.yaml:1: kind: no kind is given; {hint}")]);
+        }
     }
 
     #[test]

@@ -7,7 +7,13 @@ use prost_reflect::{
     DynamicMessage, EnumDescriptor, FieldDescriptor, Kind, MapKey, ReflectMessage as _, Value,
 };
 
-use super::{Fault, Resource, fault::Topic, types::content};
+use mixer_adapter_core::framework::version::{SemanticVersion, Stage};
+
+use super::{
+    Fault, Resource,
+    fault::{Deprecation, Topic},
+    types::content,
+};
 
 /// A field of a message that another version of the API would read otherwise.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -18,13 +24,19 @@ pub struct Finding {
     pub topic: Topic,
     /// What it is, and of which version.
     pub reason: String,
+    /// The deprecated field or value.
+    pub deprecation: Option<Deprecation>,
 }
 
 impl Finding {
     /// As what is wrong with a resource: a warning, unless the policy says otherwise.
     pub fn of(&self, resource: &Resource, below: &str) -> Fault {
         let field = [below, &self.field].iter().filter(|part| !part.is_empty()).copied().collect::<Vec<_>>();
-        Fault { topic: self.topic, ..resource.warning(&field.join("."), self.reason.as_str()) }
+        Fault {
+            topic: self.topic,
+            deprecation: self.deprecation.clone().map(Box::new),
+            ..resource.warning(&field.join("."), self.reason.as_str())
+        }
     }
 }
 
@@ -32,21 +44,55 @@ impl Finding {
 const LISTED: usize = 20;
 
 /// What another version would read otherwise in a message, and in those within it.
-pub fn findings(message: &DynamicMessage) -> Vec<Finding> {
-    let mut found = Vec::new();
+///
+/// `release` is the version of the program that the message is for, by which deprecations proceed; without it the version that the file
+/// of each field states is.
+pub fn findings(message: &DynamicMessage, release: Option<SemanticVersion>) -> Vec<Finding> {
+    let mut found = Findings { found: Vec::new(), release };
     look(message, "", &mut found);
+    let mut found = found.found;
     found.truncate(LISTED);
     found
 }
 
-fn look(message: &DynamicMessage, path: &str, found: &mut Vec<Finding>) {
+/// What was found so far, for a program of some version.
+struct Findings {
+    found: Vec<Finding>,
+    release: Option<SemanticVersion>,
+}
+
+impl Findings {
+    /// Adds the use of a deprecated element. `options` are its own and those of its file.
+    fn deprecated(&mut self, field: String, element: String, options: &[DynamicMessage; 2], reason: String) {
+        let [mark, version] = [(&options[0], "deprecated_since"), (&options[1], "version")]
+            .map(|(options, name)| stated(options, name));
+        let stage = match (mark, self.release.or(version)) {
+            (Some(mark), Some(release)) => Stage::of(release.releases_since(mark)),
+            _ => Stage::Warns,
+        };
+        let reason = format!("{reason}: a coming version will not have it");
+        let deprecation = Some(Deprecation { element, stage });
+        self.found.push(Finding { field, topic: Topic::DeprecatedField, reason, deprecation });
+    }
+}
+
+/// Returns a version that the options of an element or file state (`mixer_adapter/versioning/v1/versioning.proto`).
+fn stated(options: &DynamicMessage, field: &str) -> Option<SemanticVersion> {
+    let mut extensions = options.extensions();
+    let (_, value) =
+        extensions.find(|(extension, _)| extension.package_name() == "mixer_adapter.versioning.v1")?;
+    value.as_message()?.get_field_by_name(field)?.as_str()?.parse().ok()
+}
+
+fn look(message: &DynamicMessage, path: &str, found: &mut Findings) {
     if let Some(inner) = content(message) {
         return look(&inner, path, found);
     }
     let of = message.descriptor();
     for unknown in message.unknown_fields() {
-        found.push(Finding {
+        found.found.push(Finding {
             field: path.to_owned(),
+            deprecation: None,
             topic: Topic::UnknownField,
             reason: format!(
                 "field {} is not one that {} has here: who sent it has another version of the API; it is left out",
@@ -58,17 +104,18 @@ fn look(message: &DynamicMessage, path: &str, found: &mut Vec<Finding>) {
     for (field, value) in message.fields() {
         let path = if path.is_empty() { field.name().to_owned() } else { format!("{path}.{}", field.name()) };
         if is_deprecated(&field) {
-            let reason = format!("is deprecated in {}: a coming version will not have it", of.full_name());
-            found.push(Finding { field: path.clone(), topic: Topic::DeprecatedField, reason });
+            let reason = format!("is deprecated in {}", of.full_name());
+            let options = [field.options(), field.parent_file().options()];
+            found.deprecated(path.clone(), field.full_name().to_owned(), &options, reason);
         }
         look_into(&field.kind(), value, &path, found);
-        if found.len() > LISTED {
+        if found.found.len() > LISTED {
             return;
         }
     }
 }
 
-fn look_into(kind: &Kind, value: &Value, path: &str, found: &mut Vec<Finding>) {
+fn look_into(kind: &Kind, value: &Value, path: &str, found: &mut Findings) {
     match (value, kind) {
         (Value::Message(message), _) => look(message, path, found),
         (Value::EnumNumber(number), Kind::Enum(of)) => look_at_value(of, *number, path, found),
@@ -87,16 +134,13 @@ fn look_into(kind: &Kind, value: &Value, path: &str, found: &mut Vec<Finding>) {
     }
 }
 
-fn look_at_value(of: &EnumDescriptor, number: i32, path: &str, found: &mut Vec<Finding>) {
+fn look_at_value(of: &EnumDescriptor, number: i32, path: &str, found: &mut Findings) {
     let Some(value) = of.get_value(number) else { return };
     let options = &value.enum_value_descriptor_proto().options;
     if options.as_ref().is_some_and(|options| options.deprecated()) {
-        let reason = format!(
-            "{} is deprecated in {}: a coming version will not have it",
-            value.name(),
-            of.full_name()
-        );
-        found.push(Finding { field: path.to_owned(), topic: Topic::DeprecatedField, reason });
+        let reason = format!("{} is deprecated in {}", value.name(), of.full_name());
+        let options = [value.options(), of.parent_file().options()];
+        found.deprecated(path.to_owned(), format!("{}.{}", of.full_name(), value.name()), &options, reason);
     }
 }
 
@@ -153,7 +197,10 @@ mod tests {
     }
 
     fn told(message: &DynamicMessage) -> Vec<String> {
-        findings(message).iter().map(|finding| format!("{}: {}", finding.field, finding.reason)).collect()
+        findings(message, None)
+            .iter()
+            .map(|finding| format!("{}: {}", finding.field, finding.reason))
+            .collect()
     }
 
     #[test]
@@ -179,7 +226,7 @@ mod tests {
     fn unknown_fields_are_found_by_number_and_place() {
         // Field 77 of the order, and field 9 of a line.
         let more = [0xe8, 0x04, 0x01, 0x1a, 0x02, 0x48, 0x01];
-        let found = findings(&order(serde_json::json!({}), &more));
+        let found = findings(&order(serde_json::json!({}), &more), None);
         assert!(found.iter().all(|finding| finding.topic == Topic::UnknownField));
         let found: Vec<_> = found.iter().map(|finding| (&*finding.field, &finding.reason[..40])).collect();
         assert_eq!(
@@ -194,6 +241,6 @@ mod tests {
     #[test]
     fn what_is_the_same_everywhere_is_listed_to_a_limit() {
         let lines = vec![serde_json::json!({ "amount": 1 }); 1000];
-        assert_eq!(findings(&order(serde_json::json!({ "lines": lines }), &[])).len(), LISTED);
+        assert_eq!(findings(&order(serde_json::json!({ "lines": lines }), &[]), None).len(), LISTED);
     }
 }

@@ -1,5 +1,7 @@
 use std::{fmt, path::Path, sync::Arc};
 
+use mixer_adapter_core::framework::version::Stage;
+
 use super::ResourceName;
 
 /// Where something was read.
@@ -97,6 +99,17 @@ pub struct Fault {
     pub help: Option<Box<str>>,
     /// The part of the field's text that is wrong.
     pub excerpt: Option<Box<Excerpt>>,
+    /// The deprecated field or value, if it is about one.
+    pub deprecation: Option<Box<Deprecation>>,
+}
+
+/// The use of a deprecated field or value.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Deprecation {
+    /// Its full name, by which it can be allowed: `shop.v1.Params.old`.
+    pub element: String,
+    /// How far its deprecation is.
+    pub stage: Stage,
 }
 
 impl Fault {
@@ -104,8 +117,18 @@ impl Fault {
     pub fn error(reason: impl Into<Box<str>>) -> Self {
         let severity = Severity::Error;
         let (topic, field) = (Topic::default(), Box::default());
-        let (help, excerpt) = (None, None);
-        Self { severity, topic, resource: None, origin: None, field, reason: reason.into(), help, excerpt }
+        let (help, excerpt, deprecation) = (None, None, None);
+        Self {
+            severity,
+            topic,
+            resource: None,
+            origin: None,
+            field,
+            reason: reason.into(),
+            help,
+            excerpt,
+            deprecation,
+        }
     }
 
     /// A warning about nothing in particular yet.

@@ -53,7 +53,7 @@ pub use collection::Collection;
 pub use collection_filter::{CollectionFilter, Scoped, ScopedUrl, collection, collection_filters};
 pub use evolution::Finding;
 pub use evolution::findings;
-pub use fault::{Excerpt, Fault, Origin, Severity, Topic};
+pub use fault::{Deprecation, Excerpt, Fault, Origin, Severity, Topic};
 pub use identity::sink_id;
 pub use lint::lint;
 pub use listen_url::ListenUrl;

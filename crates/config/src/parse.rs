@@ -76,6 +76,11 @@ impl Parser {
             self.parsed.resources.extend(read.resources);
             return self.parsed.faults.extend(read.faults);
         }
+        if discovery::is_message(&document.json) {
+            let read = discovery::read_message(document, &self.source);
+            self.parsed.resources.extend(read.resources);
+            return self.parsed.faults.extend(read.faults);
+        }
         let is_list = document.json["kind"].as_str().is_some_and(|kind| kind.ends_with("List"));
         if !(is_list && document.json["items"].is_array()) {
             return self.resource(document);
@@ -106,7 +111,8 @@ impl Parser {
             return Err(refuse("", Fault::error("expected a resource: an object with kind and metadata")));
         }
         let Some(kind) = json.get("kind").and_then(Json::as_str).map(Kind::from) else {
-            return Err(refuse("kind", Fault::error("no kind is given")));
+            let hint = discovery::hint(&json).map(|hint| format!("; {hint}")).unwrap_or_default();
+            return Err(refuse("kind", Fault::error(format!("no kind is given{hint}"))));
         };
         let api_version = json.get("apiVersion").and_then(Json::as_str).unwrap_or_default();
         let is_mixers = collection::is_mixers(api_version);

@@ -177,7 +177,7 @@ fn message<M: prost::Message + Default, S>(
     let read = read_json_all(descriptor, json).map_err(|errors| -> Vec<Fault> {
         errors.into_iter().map(|error| resource.error(&error.field, error.reason)).collect()
     })?;
-    let found = findings(&read);
+    let found = findings(&read, None);
     let message = read.transcode_to().map_err(|error| vec![resource.error("", error.to_string())])?;
     Ok((spec(message), found))
 }

@@ -8,7 +8,7 @@ use std::{
 
 use crate::{
     facts::{Facts, line},
-    version::{PackageVersion, Raise, SemanticVersion},
+    version::{PackageVersion, Raise, SemanticVersion, first, raised},
     violation::{Exception, Rule},
 };
 
@@ -100,11 +100,9 @@ impl Baseline {
     pub(crate) fn version_of(&self, name: &str, facts: &Facts) -> SemanticVersion {
         let Some(file) = facts.files.get(name) else { return SemanticVersion::default() };
         match self.files.get(name) {
-            None => {
-                SemanticVersion::first(PackageVersion::of(&file.package).map_or(1, |version| version.major))
-            }
+            None => first(PackageVersion::of(&file.package).map_or(1, |version| version.major)),
             Some(published) if published.hash == file.hash => published.version,
-            Some(published) => published.version.raised(self.raise_of(name, facts)),
+            Some(published) => raised(published.version, self.raise_of(name, facts)),
         }
     }
 

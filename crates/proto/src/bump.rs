@@ -11,7 +11,7 @@ use prost_reflect::{EnumDescriptor, FileDescriptor, MessageDescriptor};
 use crate::{
     options::{History, STUBS},
     set::{ProtoSet, ProtoSetError},
-    version::{PackageVersion, SemanticVersion, Stability},
+    version::{PackageVersion, SemanticVersion, Stability, first},
 };
 
 /// A failure to copy a package.
@@ -102,7 +102,7 @@ pub fn bump(folder: &Path, package: &str) -> Result<NextVersion, BumpError> {
         next: format!("{}.{next_segment}", version.api),
         segment: segment.to_owned(),
         next_segment,
-        version: SemanticVersion::first(major),
+        version: first(major),
         files: BTreeMap::new(),
     };
     let names = files.iter().map(|file| (file.name().to_owned(), renames.path(file.name())));

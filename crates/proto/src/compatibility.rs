@@ -5,8 +5,8 @@ use std::collections::{BTreeMap, BTreeSet};
 use crate::{
     baseline::{Baseline, PublishedFile},
     facts::{Fact, Facts},
-    schedule::Stage,
-    version::{PackageVersion, SemanticVersion, Stability},
+    schedule::verb,
+    version::{PackageVersion, SemanticVersion, Stability, Stage},
     violation::{Rule, Violation},
 };
 
@@ -189,7 +189,7 @@ impl Comparison<'_> {
             Some(Stage::Gone) => return None,
             Some(stage) => format!(
                 "is gone in the release in which its use {}; keep it until {}",
-                stage.verb(),
+                verb(stage),
                 "the schedule ends"
             ),
             None => {

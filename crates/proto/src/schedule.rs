@@ -2,45 +2,18 @@
 
 use std::fmt::Write as _;
 
-use crate::{baseline::Baseline, compatibility::parts, version::SemanticVersion};
+use crate::{
+    baseline::Baseline,
+    compatibility::parts,
+    version::{SemanticVersion, Stage},
+};
 
-/// What the use of a deprecated element leads to in a release.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub enum Stage {
-    /// The first release with the mark: a warning, and a count.
-    Warns,
-    /// The second: a failure, unless the element is allowed by name.
-    Fails,
-    /// The third and later ones: the element does not exist any more.
-    Gone,
-}
-
-impl Stage {
-    /// Returns the stage of a release, by the number of releases since the one of the mark.
-    pub const fn of(releases: u32) -> Self {
-        match releases {
-            0 => Self::Warns,
-            1 => Self::Fails,
-            _ => Self::Gone,
-        }
-    }
-
-    /// Returns the release in which the stage begins.
-    const fn begins(self, mark: SemanticVersion) -> SemanticVersion {
-        let minor = match self {
-            Self::Warns => mark.minor,
-            Self::Fails => mark.minor + 1,
-            Self::Gone => mark.minor + 2,
-        };
-        SemanticVersion { major: mark.major, minor, patch: 0 }
-    }
-
-    pub(crate) const fn verb(self) -> &'static str {
-        match self {
-            Self::Warns => "warns",
-            Self::Fails => "fails",
-            Self::Gone => "ends",
-        }
+/// Returns what the use of an element does in a stage.
+pub(crate) const fn verb(stage: Stage) -> &'static str {
+    match stage {
+        Stage::Warns => "warns",
+        Stage::Fails => "fails",
+        Stage::Gone => "ends",
     }
 }
 

@@ -108,7 +108,7 @@ impl<'a> Filters<'a> {
     /// A comment with what happens to requests that cannot be decided.
     pub(super) fn failure_modes(&self) -> String {
         let passes = |is_open: bool, otherwise: &'static str| if is_open { "PASSES" } else { otherwise };
-        let policy = self.options.configuration.options().policy;
+        let policy = self.options.configuration.policy();
         let mut text = String::new();
         let mut line = |what: &str, outcome: &str| {
             let _ = writeln!(text, "# * {what}: {outcome}");

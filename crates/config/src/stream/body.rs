@@ -40,7 +40,7 @@ pub(super) fn to_spec(body: &Any) -> Result<(Json, Vec<Finding>), BodyError> {
     let message = DynamicMessage::decode(descriptor, body.value.clone());
     let message = message.map_err(|error| BodyError::Decode(name.to_owned(), error))?;
     let spec = serde_json::to_value(&message).map_err(|error| BodyError::Json(name.to_owned(), error))?;
-    let unknown = findings(&message).into_iter().filter(|finding| finding.topic == Topic::UnknownField);
+    let unknown = findings(&message, None).into_iter().filter(|finding| finding.topic == Topic::UnknownField);
     Ok((whole_numbers(spec), unknown.collect()))
 }
 
@@ -152,7 +152,7 @@ fn encode(
     spec: Json,
 ) -> Result<(Any, Vec<Finding>), JsonError> {
     let message = read_json(descriptor, spec)?;
-    Ok((Any { type_url, value: ordered::encode(&message).into() }, findings(&message)))
+    Ok((Any { type_url, value: ordered::encode(&message).into() }, findings(&message, None)))
 }
 
 fn at(field: &str, reason: String) -> JsonError {

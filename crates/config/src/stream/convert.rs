@@ -38,7 +38,7 @@ pub(crate) fn decode(change: &Change, source: &str) -> (crate::Change, Vec<crate
 }
 
 /// Encodes the resources of a change. Those that cannot be encoded are missing in it, and named by the faults.
-pub(super) fn encode(types: &Types, change: &crate::Change) -> (Change, Vec<crate::Fault>) {
+pub(in crate::stream) fn encode(types: &Types, change: &crate::Change) -> (Change, Vec<crate::Fault>) {
     let (full, removed) = match &change.content {
         Content::Full(_) => (true, &[] as &[ResourceName]),
         Content::Partial { removed, .. } => (false, &removed[..]),

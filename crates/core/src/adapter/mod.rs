@@ -62,6 +62,9 @@ pub trait Adapter: Sized + Send + Sync + 'static {
     const NAME: &'static str;
     /// One sentence for lists and for the adapter resource.
     const DESCRIPTION: &'static str;
+    /// The version, such as `env!("CARGO_PKG_VERSION")`: servers of configuration see it, and the deprecations in the configuration proceed by it.
+    /// Empty if it has none.
+    const VERSION: &'static str = "";
     /// Whether `open`, `handle` or `close` may block the thread (synchronous I/O, long computations). A blocking adapter
     /// runs on its own bounded pool of threads, so that it does not delay other adapters.
     const BLOCKING: bool = false;

@@ -11,6 +11,7 @@ mod quota_context;
 pub mod status;
 pub mod suggest;
 pub mod trace_parent;
+pub mod version;
 
 pub use quota_context::QuotaContext;
 

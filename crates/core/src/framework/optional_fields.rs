@@ -1,9 +1,9 @@
 //! Configuration messages in which scalar fields have presence, so that an explicit zero differs from an absent field.
 
 use prost::Message as _;
-use prost_reflect::{DescriptorPool, MessageDescriptor};
+use prost_reflect::{DescriptorPool, DynamicMessage, MessageDescriptor, ReflectMessage as _, Value};
 use prost_types::{
-    DescriptorProto, FileDescriptorSet, OneofDescriptorProto,
+    FileDescriptorSet,
     field_descriptor_proto::{Label, Type},
 };
 
@@ -17,12 +17,15 @@ use super::dynamic::DescriptorError;
 /// # Errors
 /// The bytes are not a descriptor set, or its files are inconsistent.
 pub fn pool_with_optional_fields(set: &[u8]) -> Result<DescriptorPool, DescriptorError> {
-    let mut set = FileDescriptorSet::decode(set)?;
-    let proto3 = set.file.iter_mut().filter(|file| file.syntax() == "proto3");
-    for message in proto3.flat_map(|file| &mut file.message_type) {
-        make_optional(message);
+    // Dynamic messages keep custom options (docs/behaviour/libraries.md#options-in-prost-types).
+    let mut set = DynamicMessage::decode(FileDescriptorSet::default().descriptor(), set)?;
+    let is_proto3 = |file: &&mut DynamicMessage| {
+        file.get_field_by_name("syntax").is_some_and(|syntax| syntax.as_str() == Some("proto3"))
+    };
+    for file in messages(&mut set, "file").filter(is_proto3) {
+        messages(file, "message_type").for_each(make_optional);
     }
-    Ok(DescriptorPool::from_file_descriptor_set(set)?)
+    Ok(DescriptorPool::decode(&*set.encode_to_vec())?)
 }
 
 /// Returns a message with every plain scalar field made `optional`, as by [`pool_with_optional_fields`].
@@ -37,18 +40,50 @@ pub fn message_with_optional_fields(
     pool.get_message_by_name(name).ok_or_else(|| DescriptorError::NoMessage(name.to_owned()))
 }
 
-fn make_optional(message: &mut DescriptorProto) {
-    if message.options.as_ref().is_some_and(|options| options.map_entry()) {
+fn make_optional(message: &mut DynamicMessage) {
+    let options = message.get_field_by_name("options");
+    let is_map_entry = options.as_deref().and_then(Value::as_message).is_some_and(|options| {
+        options.get_field_by_name("map_entry").is_some_and(|entry| entry.as_bool() == Some(true))
+    });
+    if is_map_entry {
         return;
     }
-    for field in &mut message.field {
-        let is_plain = field.label() != Label::Repeated && field.oneof_index.is_none();
-        if is_plain && !matches!(field.r#type(), Type::Message | Type::Group) {
-            field.proto3_optional = Some(true);
-            field.oneof_index = i32::try_from(message.oneof_decl.len()).ok();
-            let name = Some(format!("_{}", field.name()));
-            message.oneof_decl.push(OneofDescriptorProto { name, options: None });
+    let Some(mut oneofs) = message.get_field_by_name("oneof_decl").map(|oneofs| oneofs.into_owned()) else {
+        return;
+    };
+    let Value::List(oneofs) = &mut oneofs else { return };
+    let Some(of_oneof) = message.descriptor().get_field_by_name("oneof_decl").map(|field| field.kind())
+    else {
+        return;
+    };
+    for field in messages(message, "field").filter(|field| is_plain_scalar(field)) {
+        let Some(name) =
+            field.get_field_by_name("name").and_then(|name| name.as_str().map(|name| format!("_{name}")))
+        else {
+            continue;
+        };
+        let Ok(index) = i32::try_from(oneofs.len()) else { continue };
+        field.set_field_by_name("proto3_optional", Value::Bool(true));
+        field.set_field_by_name("oneof_index", Value::I32(index));
+        let mut oneof = Value::default_value(&of_oneof);
+        if let Value::Message(oneof) = &mut oneof {
+            oneof.set_field_by_name("name", Value::String(name));
         }
+        oneofs.push(oneof);
     }
-    message.nested_type.iter_mut().for_each(make_optional);
+    message.set_field_by_name("oneof_decl", Value::List(std::mem::take(oneofs)));
+    messages(message, "nested_type").for_each(make_optional);
+}
+
+fn is_plain_scalar(field: &DynamicMessage) -> bool {
+    let number = |name: &str| field.get_field_by_name(name).and_then(|value| value.as_enum_number());
+    let is = |name: &str, values: &[i32]| number(name).is_some_and(|number| values.contains(&number));
+    !field.has_field_by_name("oneof_index")
+        && !is("label", &[Label::Repeated as i32])
+        && !is("type", &[Type::Message as i32, Type::Group as i32])
+}
+
+fn messages<'a>(parent: &'a mut DynamicMessage, field: &str) -> impl Iterator<Item = &'a mut DynamicMessage> {
+    let list = parent.get_field_by_name_mut(field).and_then(Value::as_list_mut);
+    list.into_iter().flatten().filter_map(Value::as_message_mut)
 }

@@ -25,6 +25,7 @@ use mixer_adapter_core::{
         digest::Digest,
         dynamic::DynamicTemplate,
         json::{read_json_all, read_json_leniently},
+        version::SemanticVersion,
     },
     proto::Any,
 };
@@ -131,7 +132,8 @@ fn handler(
     let adapter_config = match &adapter.params {
         None => None,
         Some(message) => {
-            let value = self::params(resource, message, params, faults).map_err(|found| wrong.extend(found));
+            let value =
+                self::params(resource, message, params, None, faults).map_err(|found| wrong.extend(found));
             let type_url = format!("type.googleapis.com/{}", message.full_name());
             value.ok().map(|value| Any { type_url, value })
         }
@@ -151,18 +153,19 @@ fn handler(
     })
 }
 
-/// Returns the adapter's configuration with warnings about deprecated fields.
+/// Returns the adapter's configuration with warnings about deprecated fields, whose deprecation proceeds by `release`, the adapter's version.
 fn params(
     resource: &Resource,
     message: &MessageDescriptor,
     params: Map<String, Json>,
+    release: Option<SemanticVersion>,
     faults: &mut Vec<Fault>,
 ) -> Result<Bytes, Vec<Fault>> {
     let read = read_json_all(message, Json::Object(params)).map_err(|errors| -> Vec<Fault> {
         let faults = errors.into_iter();
         faults.map(|error| resource.error(&join("params", &error.field), error.reason)).collect()
     })?;
-    faults.extend(findings(&read).iter().map(|finding| finding.of(resource, "params")));
+    faults.extend(findings(&read, release).iter().map(|finding| finding.of(resource, "params")));
     Ok(read.encode_to_vec().into())
 }
 
@@ -172,9 +175,10 @@ fn compiled_params(
     resource: &Resource,
     message: &MessageDescriptor,
     params: Map<String, Json>,
+    release: Option<SemanticVersion>,
     faults: &mut Vec<Fault>,
 ) -> Bytes {
-    self::params(resource, message, params.clone(), faults).unwrap_or_else(|mut found| {
+    self::params(resource, message, params.clone(), release, faults).unwrap_or_else(|mut found| {
         let kept = read_json_leniently(message, Json::Object(params));
         let names: Vec<String> = kept.fields().map(|(field, _)| field.name().to_owned()).collect();
         let of_them = match names.is_empty() {
@@ -204,7 +208,7 @@ fn in_process(
             format!("there is no adapter {adapter:?} in this process; there are {}", known.join(", "));
         return Err(vec![resource.error("compiled_adapter", reason)]);
     };
-    let config = compiled_params(resource, &adapter.config, params, faults);
+    let config = compiled_params(resource, &adapter.config, params, adapter.version, faults);
     let config = host
         .handlers()
         .canonical(adapter, config)

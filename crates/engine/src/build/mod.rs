@@ -15,7 +15,7 @@ mod open;
 mod schemas;
 mod usage;
 
-use std::sync::Arc;
+use std::{collections::BTreeSet, sync::Arc};
 
 pub use handlers::{BackendSpec, HandlerSpec};
 pub use open::{BoxBackend, Connect, Connector};
@@ -30,6 +30,7 @@ use super::{
 };
 use actions::RuleSpec;
 use mixer_adapter_config::{ConfigSet, Fault, ResourceName, Severity, Topic, lint};
+use mixer_adapter_core::framework::version::Stage;
 use mixer_adapter_host::Host;
 
 /// Options for building a snapshot.
@@ -65,13 +66,16 @@ impl Default for BuildOptions {
 
 /// The policy for fields that another version of the API interprets differently
 /// (docs/behaviour/xds.md#versions-of-the-api). A rejection applies to the whole configuration, even in lenient mode.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct FieldPolicy {
     /// Unknown fields of received resources, whose sender has a newer API. Fields of files have names, and an unknown
     /// name is always an error.
     pub unknown: OnField,
     /// Deprecated fields.
-    pub deprecated: OnField,
+    pub deprecated: OnDeprecated,
+    /// The full names of deprecated fields that are accepted with a warning although the policy rejects them,
+    /// `shop.v1.Params.old`.
+    pub allowed: BTreeSet<String>,
 }
 
 /// The treatment of a configuration with such a field.
@@ -86,21 +90,51 @@ pub enum OnField {
     Refuse,
 }
 
+/// The treatment of a configuration with a deprecated field.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum OnDeprecated {
+    /// Accept it.
+    Ignore,
+    /// Accept it with a warning.
+    #[default]
+    Warn,
+    /// Reject it, unless it is allowed.
+    Refuse,
+    /// Accept it with a warning in the release of the mark, reject it in the next unless it is allowed, and always in later ones.
+    Schedule,
+}
+
 impl FieldPolicy {
     /// Applies the policy to faults; returns whether one of them rejects the configuration.
-    fn judge(self, faults: &mut Vec<Fault>) -> bool {
-        let of = |topic| match topic {
-            Topic::Configuration | Topic::InvalidConstant => None,
-            Topic::UnknownField => Some(self.unknown),
-            Topic::DeprecatedField => Some(self.deprecated),
-        };
-        faults.retain(|fault| of(fault.topic) != Some(OnField::Ignore));
+    fn judge(&self, faults: &mut Vec<Fault>) -> bool {
+        faults.retain(|fault| self.treatment(fault) != Some(OnField::Ignore));
         let mut refused = false;
-        for fault in faults.iter_mut().filter(|fault| of(fault.topic) == Some(OnField::Refuse)) {
+        for fault in faults.iter_mut().filter(|fault| self.treatment(fault) == Some(OnField::Refuse)) {
             fault.severity = Severity::Error;
             refused = true;
         }
         refused
+    }
+
+    fn treatment(&self, fault: &Fault) -> Option<OnField> {
+        let deprecation = match fault.topic {
+            Topic::Configuration | Topic::InvalidConstant => return None,
+            Topic::UnknownField => return Some(self.unknown),
+            Topic::DeprecatedField => fault.deprecation.as_deref(),
+        };
+        let allowed = deprecation.is_some_and(|of| self.allowed.contains(&of.element));
+        let by_schedule = match deprecation.map(|of| of.stage) {
+            Some(Stage::Gone) => OnField::Refuse,
+            Some(Stage::Fails) if !allowed => OnField::Refuse,
+            _ => OnField::Warn,
+        };
+        Some(match self.deprecated {
+            OnDeprecated::Schedule => by_schedule,
+            OnDeprecated::Refuse if allowed => OnField::Warn,
+            OnDeprecated::Ignore => OnField::Ignore,
+            OnDeprecated::Warn => OnField::Warn,
+            OnDeprecated::Refuse => OnField::Refuse,
+        })
     }
 }
 

@@ -21,7 +21,7 @@ use mixer_adapter_core::{
     adapter::{Adapter, Config, Handle, Templates},
     framework::{
         TemplateVisitor, dynamic::DescriptorError, log_limit::LogLimit, name::is_valid_name,
-        optional_fields::pool_with_optional_fields,
+        optional_fields::pool_with_optional_fields, version::SemanticVersion,
     },
     template::{Template, Variety},
 };
@@ -35,6 +35,8 @@ pub struct AdapterInfo {
     pub name: &'static str,
     /// [`Adapter::DESCRIPTION`].
     pub description: &'static str,
+    /// [`Adapter::VERSION`], if it is a version.
+    pub version: Option<SemanticVersion>,
     /// The configuration message, in which every scalar field has presence.
     pub config: MessageDescriptor,
     /// [`Config::DESCRIPTOR`].
@@ -288,6 +290,7 @@ impl AdaptersBuilder {
             index,
             name: A::NAME,
             description: A::DESCRIPTION,
+            version: A::VERSION.parse().ok(),
             config: config_message::<A>()?,
             config_descriptor: A::Config::DESCRIPTOR,
             templates,

@@ -7,6 +7,7 @@ mod feed;
 mod method;
 mod snapshot;
 mod status;
+mod text;
 
 pub use catalogue::Catalogue;
 pub use dialogue::Meaning;
