@@ -13,7 +13,7 @@ use crate::{
     },
     stream::{
         Admission, ServiceOptions,
-        source::{Catalogue, ConfigServer, Dialogue, Event, Method},
+        source::{Catalogue, ConfigServer, Dialogue, Event, Method, Pushed},
     },
 };
 
@@ -48,7 +48,7 @@ impl<Asks, Push> Translated<Asks, Push> {
     }
 }
 
-impl<Asks: prost::Message, Push: Send> Dialogue for Translated<Asks, Push> {
+impl<Asks: prost::Message, Push: prost::Message> Dialogue for Translated<Asks, Push> {
     type Request = Asks;
     type Push = Push;
 
@@ -60,8 +60,8 @@ impl<Asks: prost::Message, Push: Send> Dialogue for Translated<Asks, Push> {
         Dialogue::is_due(&self.machine, catalogue)
     }
 
-    fn next(&mut self, catalogue: &Catalogue) -> Option<Push> {
-        self.machine.next(catalogue).map(self.write)
+    fn next(&mut self, catalogue: &Catalogue) -> Option<Pushed<Push>> {
+        self.machine.next(catalogue).map(|push| (self.write)(push).into())
     }
 }
 

@@ -12,7 +12,7 @@ use crate::{
         DialOptions, Peer,
         listen::outbox,
         redial::{Ended, redial},
-        source::ConfigServer,
+        source::{ConfigServer, Pushed},
     },
 };
 
@@ -50,7 +50,10 @@ async fn stream(source: ConfigServer, sink: Peer, max_message_size: usize) -> En
 }
 
 /// What goes to the sink: first the trigger, as sinks that are dialed may wait for it before they ask.
-fn said(pushes: mpsc::Receiver<Result<Resources, Status>>) -> impl Stream<Item = Resources> + Send + 'static {
+fn said(
+    pushes: mpsc::Receiver<Result<Pushed<Resources>, Status>>,
+) -> impl Stream<Item = Resources> + Send + 'static {
     let trigger = Resources { collection: TRIGGER.to_owned(), ..Resources::default() };
-    futures_util::stream::iter([trigger]).chain(outbox(pushes).filter_map(|push| ready(push.ok())))
+    futures_util::stream::iter([trigger])
+        .chain(outbox(pushes).filter_map(|push| ready(push.ok().and_then(|push| push.into_message().ok()))))
 }

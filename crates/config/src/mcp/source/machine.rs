@@ -7,12 +7,15 @@ use crate::{
     proto::istio::mcp::v1alpha1::{RequestResources, Resources},
     stream::{
         ContentVersion, collection_of, name,
-        source::{Catalogue, Dialogue, Event, Known, Meaning, SinkId, Snapshot},
+        source::{Catalogue, Dialogue, Encoding, Entry, Event, Known, Meaning, Pushed, SinkId, Snapshot},
     },
 };
 
 /// What a source that dials sends first, for the sink to refuse it and then ask (docs/behaviour/mcp.md#sources-that-dial).
 pub const TRIGGER: &str = "$triggerCollection";
+
+/// The number of the field of a push that holds its resources.
+const RESOURCES: u32 = 3;
 
 /// How many collections a sink may ask for on one stream.
 const COLLECTIONS: usize = 1000;
@@ -134,6 +137,10 @@ impl Machine {
 
     /// The next push, if one is due.
     pub fn next(&mut self, catalogue: &Catalogue) -> Option<Resources> {
+        self.next_push(catalogue)?.into_message().ok()
+    }
+
+    fn next_push(&mut self, catalogue: &Catalogue) -> Option<Pushed<Resources>> {
         let place = self.due(catalogue)?;
         let watch = &mut self.watches[place];
         let state = catalogue.snapshot(watch.collection.as_str())?.clone();
@@ -148,17 +155,15 @@ impl Machine {
             nonce,
             ..Resources::default()
         };
+        let message = |entry: &Entry| entry.resource().to_message();
         Some(match delta {
-            Some(delta) => Resources {
-                resources: delta.changed.iter().map(|entry| entry.resource().to_message()).collect(),
+            Some(delta) => Pushed::from(Resources {
+                resources: delta.changed.iter().map(|entry| message(entry)).collect(),
                 removed_resources: delta.removed.iter().map(|(name, _)| name.to_string()).collect(),
                 incremental: true,
                 ..push
-            },
-            None => Resources {
-                resources: state.resources().map(|resource| resource.to_message()).collect(),
-                ..push
-            },
+            }),
+            None => Pushed { message: push, shared: state.encoded(Encoding::Mcp, RESOURCES, message) },
         })
     }
 }
@@ -180,8 +185,8 @@ impl Dialogue for Machine {
         self.due(catalogue).is_some()
     }
 
-    fn next(&mut self, catalogue: &Catalogue) -> Option<Resources> {
-        Machine::next(self, catalogue)
+    fn next(&mut self, catalogue: &Catalogue) -> Option<Pushed<Resources>> {
+        self.next_push(catalogue)
     }
 }
 

@@ -2,13 +2,13 @@ use std::collections::BTreeMap;
 
 use tonic::Status;
 
-use super::Catalogue;
+use super::{Catalogue, Pushed};
 use mixer_adapter_core::proto;
 
 /// A protocol as a source speaks it on one stream, without IO: requests go in, pushes come out.
 pub(crate) trait Dialogue: Send {
     type Request: prost::Message;
-    type Push: Send;
+    type Push: prost::Message;
 
     /// A request arrived. An error ends the stream.
     fn on_request(&mut self, request: Self::Request, catalogue: &Catalogue) -> Result<Event, Status>;
@@ -17,7 +17,7 @@ pub(crate) trait Dialogue: Send {
     fn is_due(&self, catalogue: &Catalogue) -> bool;
 
     /// The next push. Without one, nothing is due until a request arrives or the catalogue changes.
-    fn next(&mut self, catalogue: &Catalogue) -> Option<Self::Push>;
+    fn next(&mut self, catalogue: &Catalogue) -> Option<Pushed<Self::Push>>;
 }
 
 /// What a request meant.

@@ -10,7 +10,9 @@ use tokio::sync::{mpsc, watch};
 use tokio_util::sync::CancellationToken;
 use tonic::{Code, Status, Streaming};
 
-use super::{Catalogue, Meaning, PeerStatus, SinkId, WatchStatus, dialogue::Dialogue, status::Registry};
+use super::{
+    Catalogue, Meaning, PeerStatus, Pushed, SinkId, WatchStatus, dialogue::Dialogue, status::Registry,
+};
 use crate::{
     Fault,
     stream::{Change, Rate, metrics::SOURCE, rate::Bucket},
@@ -138,7 +140,7 @@ impl ConfigServer {
         mut dialogue: D,
         peer: String,
         mut requests: Streaming<D::Request>,
-        pushes: mpsc::Sender<Result<D::Push, Status>>,
+        pushes: mpsc::Sender<Result<Pushed<D::Push>, Status>>,
         rate: Rate,
     ) -> Served {
         let mut catalogue = self.catalogue.subscribe();

@@ -15,12 +15,11 @@ use tonic::{Request, Status, Streaming, body::Body, codec::Codec as _};
 use tonic_prost::ProstCodec;
 use tower_service::Service;
 
-use super::{ConfigServer, Dialogue};
+use super::{ConfigServer, Dialogue, Pushed};
 use crate::stream::{
     Rate, ServiceOptions,
     listen::{Admission, peer_name},
 };
-use mixer_adapter_core::framework::frame::frame;
 
 /// Where sources say which version of their program they are.
 const VERSION: &str = "config.source.version";
@@ -28,8 +27,8 @@ const GRPC: HeaderValue = HeaderValue::from_static("application/grpc");
 
 /// A method of gRPC that serves streams of some dialogue.
 ///
-/// Each push is encoded in memory of its own. In tonic's codec a stream goes on holding as much as its longest message needed, and
-/// the first push may be everything there is.
+/// A push that is not shared is encoded in memory of its own. In tonic's codec a stream goes on holding as much as its longest message
+/// needed, and the first push may be everything there is.
 #[derive(Clone, Debug)]
 pub(crate) struct Method<F> {
     source: ConfigServer,
@@ -89,12 +88,18 @@ impl<F> Method<F> {
 
 /// Pushes as they travel, and how the stream ended.
 fn frames<P: Message>(
-    pushes: mpsc::Receiver<Result<P, Status>>,
+    pushes: mpsc::Receiver<Result<Pushed<P>, Status>>,
 ) -> impl Stream<Item = Result<Frame<Bytes>, Infallible>> {
-    unfold(Some(pushes), |pushes| async {
-        let mut pushes = pushes?;
+    unfold(Some((pushes, Bytes::new())), |state| async {
+        let (mut pushes, shared) = state?;
+        if !shared.is_empty() {
+            return Some((Ok(Frame::data(shared)), Some((pushes, Bytes::new()))));
+        }
         let (next, rest) = match pushes.recv().await {
-            Some(Ok(push)) => (Frame::data(frame(&push)), Some(pushes)),
+            Some(Ok(push)) => {
+                let [own, shared] = push.into_frame();
+                (Frame::data(own), Some((pushes, shared)))
+            }
             Some(Err(status)) => (Frame::trailers(trailers(&status)), None),
             None => (Frame::trailers(trailers(&Status::ok(""))), None),
         };

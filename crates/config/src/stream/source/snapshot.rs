@@ -3,8 +3,10 @@ use std::{
     sync::{Arc, LazyLock},
 };
 
+use bytes::Bytes;
 use imbl::{OrdMap, ordmap::DiffItem};
 
+use super::{Encoding, Encodings};
 use crate::stream::{Change, ContentVersion, Resource, name};
 
 /// Resources by name. Copies share what is equal in them, and are compared in time that grows with what is not.
@@ -15,6 +17,7 @@ pub(crate) type Entries = OrdMap<Arc<str>, Arc<Entry>>;
 pub struct Snapshot {
     version: ContentVersion,
     entries: Entries,
+    encodings: Encodings,
 }
 
 /// A resource that is served. Entries are equal when their resources are.
@@ -54,14 +57,24 @@ impl Snapshot {
         self.entries.values().map(|entry| &entry.resource)
     }
 
+    /// All resources as fields of a push.
+    pub(crate) fn encoded<M: prost::Message>(
+        &self,
+        encoding: Encoding,
+        field: u32,
+        message: impl Fn(&Entry) -> M,
+    ) -> Bytes {
+        self.encodings.get(encoding, field, self.entries.values().map(|entry| &**entry), message)
+    }
+
     /// The same by their names.
     pub(crate) fn entries(&self) -> &Entries {
         &self.entries
     }
 
     /// The state after a change. A resource without a version gets its digest for one, so that sinks can name what they have.
-    pub(super) fn after(&self, change: &Change) -> Self {
-        let mut next = self.clone();
+    pub(crate) fn after(&self, change: &Change) -> Self {
+        let mut next = Self { encodings: Encodings::default(), ..self.clone() };
         let normal = |name| name::normal(&change.collection, name);
         if change.full {
             let kept: BTreeSet<&str> =

@@ -8,7 +8,7 @@ use super::{
 };
 use crate::{
     proto::envoy::service::discovery::v3::{DeltaDiscoveryRequest, DeltaDiscoveryResponse},
-    stream::source::{Catalogue, Dialogue, Event, Meaning},
+    stream::source::{Catalogue, Dialogue, Encoding, Event, Meaning, Pushed},
 };
 
 /// One stream of changes: each push of a type says what was added, changed and removed.
@@ -28,15 +28,22 @@ impl DeltaStream {
 
     /// The next push, if one is due.
     pub fn next(&mut self, catalogue: &Catalogue) -> Option<DeltaDiscoveryResponse> {
+        self.next_push(catalogue)?.into_message().ok()
+    }
+
+    fn next_push(&mut self, catalogue: &Catalogue) -> Option<Pushed<DeltaDiscoveryResponse>> {
         let Push { url, nonce, content } = self.0.next(catalogue)?;
-        Some(DeltaDiscoveryResponse {
+        let encoding = Encoding::Delta { bare: message::is_bare(&url) };
+        let (resources, shared) = content.entries.encode(encoding, |entry| message::resource(entry, &url));
+        let message = DeltaDiscoveryResponse {
             system_version_info: content.version,
-            resources: content.entries.iter().map(|entry| message::resource(entry, &url)).collect(),
+            resources,
             type_url: url.to_string(),
             nonce,
             removed_resources: content.removed.iter().map(|name| name.to_string()).collect(),
             control_plane: Some(message::control_plane()),
-        })
+        };
+        Some(Pushed { message, shared })
     }
 }
 
@@ -64,7 +71,7 @@ impl Dialogue for DeltaStream {
         self.0.is_due(catalogue)
     }
 
-    fn next(&mut self, catalogue: &Catalogue) -> Option<DeltaDiscoveryResponse> {
-        DeltaStream::next(self, catalogue)
+    fn next(&mut self, catalogue: &Catalogue) -> Option<Pushed<DeltaDiscoveryResponse>> {
+        self.next_push(catalogue)
     }
 }

@@ -15,11 +15,15 @@ const WRAPPER: &str = "type.googleapis.com/istio.mcp.v1alpha1.Resource";
 /// with its metadata (docs/behaviour/xds.md#istio-resources-over-xds).
 pub(super) fn any(entry: &Entry, type_url: &str) -> Any {
     let resource = entry.resource();
-    let is_bare = type_url.split('/').count() == 2;
-    match is_bare {
+    match is_bare(type_url) {
         true => resource.body.clone(),
         false => Any { type_url: WRAPPER.to_owned(), value: resource.to_message().encode_to_vec().into() },
     }
+}
+
+/// Whether resources asked for by that type are sent without their metadata.
+pub(super) fn is_bare(type_url: &str) -> bool {
+    type_url.split('/').count() == 2
 }
 
 /// The same with its name and its own version.

@@ -8,7 +8,7 @@ use super::{
 };
 use crate::{
     proto::envoy::service::discovery::v3::{DiscoveryRequest, DiscoveryResponse},
-    stream::source::{Catalogue, Dialogue, Event, Meaning},
+    stream::source::{Catalogue, Dialogue, Encoding, Event, Meaning, Pushed},
 };
 
 /// One stream of the state of the world: each push of a type holds all that is wanted of it, or all that is new.
@@ -31,15 +31,22 @@ impl SotwStream {
 
     /// The next push, if one is due.
     pub fn next(&mut self, catalogue: &Catalogue) -> Option<DiscoveryResponse> {
+        self.next_push(catalogue)?.into_message().ok()
+    }
+
+    fn next_push(&mut self, catalogue: &Catalogue) -> Option<Pushed<DiscoveryResponse>> {
         let Push { url, nonce, content } = self.0.next(catalogue)?;
-        Some(DiscoveryResponse {
+        let encoding = Encoding::Sotw { bare: message::is_bare(&url) };
+        let (resources, shared) = content.entries.encode(encoding, |entry| message::any(entry, &url));
+        let message = DiscoveryResponse {
             version_info: content.version,
-            resources: content.entries.iter().map(|entry| message::any(entry, &url)).collect(),
+            resources,
             canary: false,
             type_url: url.to_string(),
             nonce,
             control_plane: Some(message::control_plane()),
-        })
+        };
+        Some(Pushed { message, shared })
     }
 }
 
@@ -63,7 +70,7 @@ impl Dialogue for SotwStream {
         self.0.is_due(catalogue)
     }
 
-    fn next(&mut self, catalogue: &Catalogue) -> Option<DiscoveryResponse> {
-        SotwStream::next(self, catalogue)
+    fn next(&mut self, catalogue: &Catalogue) -> Option<Pushed<DiscoveryResponse>> {
+        self.next_push(catalogue)
     }
 }

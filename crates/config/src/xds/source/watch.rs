@@ -4,8 +4,10 @@ use std::{
     sync::Arc,
 };
 
+use bytes::Bytes;
+
 use super::subscription::{Owed, Subscription};
-use crate::stream::source::{Delta, Entries, Entry, Meaning, Snapshot};
+use crate::stream::source::{Delta, Encoding, Entries, Entry, Meaning, Snapshot};
 use mixer_adapter_core::proto;
 
 /// What a client has of a type, and what it lacks: the same for both forms of the protocol.
@@ -48,9 +50,43 @@ pub(super) enum Representation {
 #[derive(Debug)]
 pub(super) struct Content {
     pub(super) version: String,
-    pub(super) entries: Vec<Arc<Entry>>,
+    pub(super) entries: Selection,
     pub(super) removed: Vec<Arc<str>>,
 }
+
+/// The resources of a push.
+#[derive(Debug)]
+pub(super) enum Selection {
+    /// All there are.
+    All(Snapshot),
+    /// Some of them.
+    Some(Vec<Arc<Entry>>),
+}
+
+impl Selection {
+    fn is_empty(&self) -> bool {
+        match self {
+            Self::All(state) => state.entries().is_empty(),
+            Self::Some(entries) => entries.is_empty(),
+        }
+    }
+
+    /// The resources as a field of a push, each made a message by `message`: those that are in the message, and the encoded ones that
+    /// are shared with other pushes.
+    pub(super) fn encode<M: prost::Message>(
+        &self,
+        encoding: Encoding,
+        message: impl Fn(&Entry) -> M,
+    ) -> (Vec<M>, Bytes) {
+        match self {
+            Self::All(state) => (Vec::new(), state.encoded(encoding, RESOURCES, message)),
+            Self::Some(entries) => (entries.iter().map(|entry| message(entry)).collect(), Bytes::new()),
+        }
+    }
+}
+
+/// The number of the field of a response that holds its resources, in both variants.
+const RESOURCES: u32 = 2;
 
 /// What a nonce says of a request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -221,7 +257,11 @@ impl Watch {
             // What is sent when they go has another version.
             version = format!("{version}-{}", self.withheld.len());
         }
-        let entries = self.wanted(state.entries()).into_iter().chain(kept.cloned()).collect();
+        let kept: Vec<_> = kept.cloned().collect();
+        let entries = match self.subscription.is_wildcard() && kept.is_empty() {
+            true => Selection::All(state.clone()),
+            false => Selection::Some(self.wanted(state.entries()).into_iter().chain(kept).collect()),
+        };
         Content { version, entries, removed: Vec::new() }
     }
 
@@ -232,7 +272,11 @@ impl Watch {
         names.extend(owed.names.into_iter().filter(|name| self.subscription.contains(name)));
         names.extend(delta.changed.iter().map(|entry| Arc::from(entry.name())));
         let there = names.iter().filter_map(|name| now.get(&**name));
-        let entries = if owed.all { self.wanted(now) } else { there.cloned().collect() };
+        let entries = match (owed.all, self.subscription.is_wildcard()) {
+            (true, true) => Selection::All(state.clone()),
+            (true, false) => Selection::Some(self.wanted(now)),
+            (false, _) => Selection::Some(there.cloned().collect()),
+        };
         let gone = |name: &&Arc<str>| !now.contains_key(&***name) && !self.withheld.contains_key(&***name);
         let removed = names.iter().filter(gone).cloned().collect();
         let content = Content { version: state.version().to_string(), entries, removed };

@@ -1,0 +1,149 @@
+//! Pushes whose resources are encoded once for all sinks.
+
+use std::sync::{Arc, OnceLock};
+
+use bytes::{Bytes, BytesMut};
+use mixer_adapter_core::framework::frame::{FRAME_PREFIX, frame};
+use prost::{DecodeError, Message, encoding};
+
+use super::Entry;
+
+/// A push: a message, and the encoded fields that it shares with other pushes.
+#[derive(Debug)]
+pub(crate) struct Pushed<M> {
+    pub(crate) message: M,
+    pub(crate) shared: Bytes,
+}
+
+impl<M> From<M> for Pushed<M> {
+    fn from(message: M) -> Self {
+        Self { message, shared: Bytes::new() }
+    }
+}
+
+impl<M: Message> Pushed<M> {
+    /// The whole push as one message.
+    pub(crate) fn into_message(self) -> Result<M, DecodeError> {
+        let Self { mut message, shared } = self;
+        message.merge(shared)?;
+        Ok(message)
+    }
+
+    /// The push as gRPC frames it, in two parts. The second is shared.
+    pub(crate) fn into_frame(self) -> [Bytes; 2] {
+        let Self { message, shared } = self;
+        let own = frame(&message);
+        if shared.is_empty() {
+            return [own, shared];
+        }
+        // The length in the prefix is that of both parts.
+        let length = u32::try_from(own.len() - FRAME_PREFIX + shared.len()).unwrap_or(u32::MAX);
+        let mut own = BytesMut::from(own);
+        own[1..FRAME_PREFIX].copy_from_slice(&length.to_be_bytes());
+        [own.freeze(), shared]
+    }
+}
+
+/// The ways in which the resources of a snapshot are encoded.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Encoding {
+    /// As in pushes of MCP.
+    Mcp,
+    /// As in responses of the state of the world, bare or wrapped with their metadata.
+    Sotw { bare: bool },
+    /// As in responses of changes.
+    Delta { bare: bool },
+}
+
+/// All resources of a snapshot as fields of a push, encoded when they are needed for the first time.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Encodings(Arc<[OnceLock<Bytes>; 5]>);
+
+impl Encodings {
+    /// The resources as the repeated field of that number, each made a message by `message`.
+    pub(crate) fn get<'a, M: Message>(
+        &self,
+        encoding: Encoding,
+        field: u32,
+        entries: impl Iterator<Item = &'a Entry>,
+        message: impl Fn(&Entry) -> M,
+    ) -> Bytes {
+        let place = match encoding {
+            Encoding::Mcp => 0,
+            Encoding::Sotw { bare } => 1 + usize::from(bare),
+            Encoding::Delta { bare } => 3 + usize::from(bare),
+        };
+        let encode = || {
+            let mut fields = BytesMut::new();
+            entries.for_each(|entry| encoding::message::encode(field, &message(entry), &mut fields));
+            fields.freeze()
+        };
+        self.0[place].get_or_init(encode).clone()
+    }
+}
+
+#[cfg(test)]
+#[allow(clippy::unwrap_used)]
+mod tests {
+    use std::cell::Cell;
+
+    use super::*;
+    use crate::{
+        proto::istio::mcp::v1alpha1::Resources,
+        stream::{Change, Resource, source::Snapshot},
+    };
+
+    fn snapshot() -> Snapshot {
+        let resource = |name: &str| Resource { name: name.to_owned(), ..Resource::default() };
+        let resources = ["ns/a", "ns/b"].map(|name| resource(name).into()).to_vec();
+        let change = Change {
+            collection: "c/d".into(),
+            version: String::new(),
+            full: true,
+            resources,
+            removed: Vec::new(),
+        };
+        Snapshot::default().after(&change)
+    }
+
+    #[test]
+    fn a_push_with_shared_resources_is_the_same_on_the_wire() {
+        let snapshot = snapshot();
+        let message = |entry: &Entry| entry.resource().to_message();
+        let shared = || snapshot.encoded(Encoding::Mcp, 3, message);
+        let head = Resources { nonce: "7".to_owned(), ..Resources::default() };
+        let resources = snapshot.resources().map(Resource::to_message).collect();
+        let whole = Resources { resources, ..head.clone() };
+        let push = || Pushed { message: head.clone(), shared: shared() };
+        assert_eq!(push().into_message().unwrap(), whole);
+        let [own, rest] = push().into_frame();
+        let framed = [&own[..], &rest[..]].concat();
+        assert_eq!(framed.len(), frame(&whole).len());
+        assert_eq!(framed[..FRAME_PREFIX], frame(&whole)[..FRAME_PREFIX]);
+        assert_eq!(Resources::decode(&framed[FRAME_PREFIX..]).unwrap(), whole);
+    }
+
+    #[test]
+    fn resources_are_encoded_once_for_all_sinks_until_they_change() {
+        let snapshot = snapshot();
+        let encoded = Cell::new(0);
+        let encode = |snapshot: &Snapshot| {
+            snapshot.encoded(Encoding::Mcp, 3, |entry| {
+                encoded.set(encoded.get() + 1);
+                entry.resource().to_message()
+            })
+        };
+        let first = encode(&snapshot);
+        assert_eq!(encode(&snapshot.clone()), first);
+        assert_eq!(encoded.get(), 2, "one time for each resource");
+        let change = Change {
+            collection: "c/d".into(),
+            version: String::new(),
+            full: false,
+            resources: Vec::new(),
+            removed: vec!["ns/a".to_owned()],
+        };
+        assert_ne!(encode(&snapshot.after(&change)), first);
+        assert_eq!(encode(&snapshot), first);
+    }
+}
