@@ -71,7 +71,7 @@ fn a_rate_without_a_quota_is_not_limited_and_one_that_cannot_be_determined_is_an
     assert_eq!(mesh.metric(r#"envoy_rate_limits_total{outcome="failed"}"#), "1");
 }
 
-/// The quota of a tenth of a second's resolution in which grants are counted.
+/// The resolution at which memquota counts grants.
 const TICK: Duration = Duration::from_millis(100);
 
 #[test]

@@ -10,5 +10,6 @@ mod limits;
 mod logs;
 mod mesh;
 mod resources;
+mod settings;
 #[path = "../support/mod.rs"]
 mod support;

