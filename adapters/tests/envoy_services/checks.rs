@@ -8,7 +8,12 @@ use mixer_adapter_core::{
 
 use crate::{
     mesh::{Mesh, PATHS},
-    support::{envoy::is_there, http::echo, recorder::Recorder, run},
+    support::{
+        envoy::is_there,
+        http::{echo, raw},
+        recorder::Recorder,
+        run,
+    },
 };
 
 #[test]
@@ -133,4 +138,31 @@ fn a_denial_has_the_status_the_body_the_headers_and_the_cookies_of_the_adapter()
     assert_eq!(denied.all("set-cookie"), ["a=1", "b=2"]);
     assert_eq!(denied.header("x-reason"), Some("closed"));
     assert_eq!(mesh.get("/open", &[]).status, 200);
+}
+
+/// Denies bodies on a list.
+const BODIES: &str = r#"
+kind: handler
+metadata: {name: bodies, namespace: istio-system}
+spec: {compiledAdapter: listchecker, params: {overrides: [bad], blacklist: true}}
+---
+kind: instance
+metadata: {name: body, namespace: istio-system}
+spec: {compiledTemplate: listentry, params: {value: request.body | "none"}}
+---
+kind: rule
+metadata: {name: bodies, namespace: istio-system}
+spec: {actions: [{handler: bodies, instances: [body]}]}
+"#;
+
+#[test]
+fn a_body_that_the_rules_read_is_sent() {
+    if !is_there() {
+        return;
+    }
+    let mesh = Mesh::start(BODIES, &[], &[]);
+    let post = "POST / HTTP/1.1\r\nhost: localhost\r\nconnection: close\r\ncontent-length: 3\r\n\r\nbad";
+    let denied = raw(&mesh.front(), post);
+    let body = "PERMISSION_DENIED:bodies.istio-system:bad is blacklisted";
+    assert_eq!((denied.status, denied.body.as_str()), (403, body));
 }

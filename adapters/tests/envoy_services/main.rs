@@ -10,6 +10,5 @@ mod limits;
 mod logs;
 mod mesh;
 mod resources;
-mod settings;
 #[path = "../support/mod.rs"]
 mod support;
