@@ -20,20 +20,9 @@ pub(super) async fn load(address: SocketAddr, path: &'static str, frame: Bytes, 
     let stop = Arc::new(AtomicBool::new(false));
     let mut streams = Vec::new();
     for _ in 0..CONNECTIONS {
-        let stream = TcpStream::connect(address).await.expect("the server listens");
-        stream.set_nodelay(true).expect("a TCP stream");
-        let (client, connection) = h2::client::Builder::new()
-            .initial_window_size(1 << 20)
-            .initial_connection_window_size(16 << 20)
-            .handshake::<_, Bytes>(stream)
-            .await
-            .expect("HTTP/2");
-        tokio::spawn(async move {
-            // Ends when the last stream does.
-            let _ = connection.await;
-        });
+        let caller = Caller::connect(address, path, frame.clone()).await;
         for _ in 0..STREAMS {
-            let call = Caller { client: client.clone(), path, frame: frame.clone() };
+            let call = caller.clone();
             let stop = stop.clone();
             streams.push(tokio::spawn(async move {
                 let mut latencies = Vec::with_capacity(1 << 14);
@@ -55,14 +44,32 @@ pub(super) async fn load(address: SocketAddr, path: &'static str, frame: Bytes, 
     all
 }
 
-struct Caller {
+/// Sends the same request on a connection.
+#[derive(Clone)]
+pub(super) struct Caller {
     client: h2::client::SendRequest<Bytes>,
     path: &'static str,
     frame: Bytes,
 }
 
 impl Caller {
-    async fn once(&self) {
+    pub(super) async fn connect(address: SocketAddr, path: &'static str, frame: Bytes) -> Self {
+        let stream = TcpStream::connect(address).await.expect("the server listens");
+        stream.set_nodelay(true).expect("a TCP stream");
+        let (client, connection) = h2::client::Builder::new()
+            .initial_window_size(1 << 20)
+            .initial_connection_window_size(16 << 20)
+            .handshake::<_, Bytes>(stream)
+            .await
+            .expect("HTTP/2");
+        tokio::spawn(async move {
+            // Ends when the last stream does.
+            let _ = connection.await;
+        });
+        Self { client, path, frame }
+    }
+
+    pub(super) async fn once(&self) {
         let mut client = self.client.clone().ready().await.expect("the connection lives");
         let request = http::Request::post(format!("http://localhost{}", self.path))
             .header("content-type", "application/grpc")

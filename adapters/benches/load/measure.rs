@@ -39,7 +39,7 @@ impl Subject {
     }
 
     /// Nanoseconds on a processor so far.
-    fn cpu(&self) -> u64 {
+    pub(super) fn cpu(&self) -> u64 {
         let schedstat = std::fs::read_to_string(&self.schedstat).expect("the thread runs");
         schedstat.split(' ').next().and_then(|nanos| nanos.parse().ok()).expect("the format of schedstat")
     }
