@@ -37,6 +37,26 @@ fn a_request_is_allowed_or_denied_by_the_rules() {
 }
 
 #[test]
+fn equal_requests_are_answered_from_the_cache() {
+    if !is_there() {
+        return;
+    }
+    for (flags, outcomes) in [(&[][..], ["1", "1"]), (&["--envoy-check-cache", "0"], ["0", "0"])] {
+        let mesh = Mesh::start(PATHS, flags, &[]);
+        // The rule reads the path without the query.
+        for path in ["/admin?x=1", "/admin?x=2"] {
+            assert_eq!(mesh.get(path, &[]).status, 403, "{path}");
+        }
+        let counts = ["miss", "hit"].map(|outcome| {
+            mesh.metric(&format!(r#"mixer_check_cache_requests_total{{outcome="{outcome}"}}"#))
+        });
+        assert_eq!(counts, outcomes, "{flags:?}");
+        let is_shown = mesh.server.get("/").contains("Check cache: 1 of 2 checks (50 %)");
+        assert_eq!(is_shown, flags.is_empty());
+    }
+}
+
+#[test]
 fn a_grpc_caller_is_denied_with_the_exact_code_and_the_message() {
     if !is_there() {
         return;

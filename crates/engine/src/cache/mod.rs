@@ -151,7 +151,7 @@ impl CheckCache {
         let now = Instant::now();
         let mut expired = None;
         for signature in signatures.iter() {
-            let key = signature.key(bag, &[]);
+            let Some(key) = signature.key(bag, &[]) else { continue };
             let Some(cached) = self.answers.get(&key) else { continue };
             if let Some(found) = cached.take(now) {
                 signature.count_hit();
@@ -196,6 +196,7 @@ impl CheckCache {
         };
         let namespace = self.namespace(namespace);
         let signature = namespace.signature(bag, references)?;
+        let key = signature.key(bag, &references.generated)?;
         let names = signature.names().clone();
         let cached = CachedAnswer {
             answer: answer.clone(),
@@ -207,7 +208,7 @@ impl CheckCache {
             uses: (answer.valid_use_count > 0).then(|| Arc::new(AtomicI64::new(uses))),
             cost,
         };
-        self.store(signature.key(bag, &references.generated), namespace.tenant, cached);
+        self.store(key, namespace.tenant, cached);
         Some(AnswerKey { valid_for, names })
     }
 
@@ -497,5 +498,14 @@ mod tests {
             assert!(cache.find(&name, &request).is_ok());
         }
         assert_eq!(cache.namespaces.read().unwrap().len(), MAX_NAMESPACES);
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn an_answer_that_depends_on_large_values_is_not_cached() {
+        let cache = cache();
+        let path = "x".repeat(100 << 10);
+        let request = bag(&path, &[("x", "1")], "");
+        assert!(cache.put(&request, &references(&request), &answer(5, 100)).is_none());
+        assert!(cache.find("ns", &request).unwrap_err().flight.is_none());
     }
 }

@@ -28,6 +28,13 @@ struct Parts(Vec<(u32, Option<Box<str>>)>);
 /// Maximum number of parts of a signature. Answers that depend on more are not cached.
 const MAX_PARTS: usize = 256;
 
+/// Maximum size of the keys of maps in a signature in bytes. Answers that depend on longer ones are not cached: a rule can look up
+/// a key that is a value of the request.
+const MAX_NAMES: usize = 8 << 10;
+
+/// Maximum size of the values that a key is made of in bytes. Answers that depend on larger ones are not cached.
+const MAX_VALUES: usize = 64 << 10;
+
 impl Signature {
     fn new(parts: Parts, vocabulary: &Vocabulary) -> Self {
         let names = parts.0.iter().map(|(slot, key)| {
@@ -51,8 +58,8 @@ impl Signature {
     }
 
     /// Computes the key of a request: this signature with the values of the request, of which those at the slots in `generated`
-    /// are not part.
-    pub(super) fn key(&self, bag: &Bag, generated: &[u32]) -> Digest {
+    /// are not part. `None` if they are too large.
+    pub(super) fn key(&self, bag: &Bag, generated: &[u32]) -> Option<Digest> {
         self.parts.key(bag, generated)
     }
 }
@@ -80,14 +87,15 @@ impl Signatures {
     }
 
     /// Adds the signature of references, in place of the one with the fewest hits if there are too many. Returns these
-    /// signatures and the new one; `None` if it has too many parts.
+    /// signatures and the new one; `None` if it has too many or too long parts.
     pub(super) fn with(
         &self,
         references: &References,
         vocabulary: &Vocabulary,
     ) -> Option<(Self, Arc<Signature>)> {
         let parts = Parts::of(references, vocabulary);
-        if parts.0.len() > MAX_PARTS {
+        let names: usize = parts.0.iter().filter_map(|(_, key)| key.as_ref()).map(|key| key.len()).sum();
+        if parts.0.len() > MAX_PARTS || names > MAX_NAMES {
             return None;
         }
         let mut list = self.list.clone();
@@ -108,9 +116,12 @@ impl Signatures {
     }
 
     /// Computes a key that two requests share only if they have equal keys by each of these signatures. `None` without
-    /// signatures.
+    /// signatures, and if the values are too large.
     pub(super) fn common_key(&self, bag: &Bag) -> Option<Digest> {
-        (!self.list.is_empty()).then(|| self.union.key(bag, &[]))
+        if self.list.is_empty() {
+            return None;
+        }
+        self.union.key(bag, &[])
     }
 }
 
@@ -134,8 +145,9 @@ impl Parts {
         self.0.dedup();
     }
 
-    fn key(&self, bag: &Bag, generated: &[u32]) -> Digest {
+    fn key(&self, bag: &Bag, generated: &[u32]) -> Option<Digest> {
         let mut content = Vec::with_capacity(256);
+        let mut size: usize = 0;
         for (slot, key) in &self.0 {
             content.extend_from_slice(&slot.to_le_bytes());
             write_option(key.as_deref().map(str::as_bytes), &mut content);
@@ -143,13 +155,24 @@ impl Parts {
             content.push(u8::from(value.is_some()));
             match (value, key) {
                 (Some(AttributeValue::StringMap(map)), Some(key)) => {
-                    write_option(map.get(key).map(|value| value.as_bytes()), &mut content);
+                    let value = map.get(key).map(|value| value.as_bytes());
+                    size = size.saturating_add(value.map_or(0, <[u8]>::len));
+                    if size > MAX_VALUES {
+                        return None;
+                    }
+                    write_option(value, &mut content);
                 }
-                (Some(value), _) => write_value(value, &mut content),
+                (Some(value), _) => {
+                    size = size.saturating_add(value.size());
+                    if size > MAX_VALUES {
+                        return None;
+                    }
+                    write_value(value, &mut content);
+                }
                 (None, _) => {}
             }
         }
-        Digest::of([content.as_slice()])
+        Some(Digest::of([content.as_slice()]))
     }
 }
 
