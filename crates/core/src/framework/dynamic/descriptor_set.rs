@@ -31,6 +31,8 @@ pub(super) struct File {
     pub(super) dependency: Vec<String>,
     #[prost(message, optional, tag = "8")]
     pub(super) options: Option<FileOptions>,
+    #[prost(string, optional, tag = "12")]
+    pub(super) syntax: Option<String>,
 }
 
 #[derive(Clone, PartialEq, Message)]
@@ -59,6 +61,14 @@ impl DescriptorSet {
             set.file.iter().map(|file| File::decode(file.clone())).collect::<Result<_, _>>()?;
         if files.is_empty() {
             return Err(DescriptorError::Empty);
+        }
+        // prost-reflect 0.16.5 panics at an unknown syntax, such as that of editions.
+        for File { name, syntax, .. } in &files {
+            if let Some(syntax) =
+                syntax.as_ref().filter(|syntax| !["proto2", "proto3"].contains(&syntax.as_str()))
+            {
+                return Err(DescriptorError::UnknownSyntax { file: name.clone(), syntax: syntax.clone() });
+            }
         }
         set.file.extend(missing_imports(&files));
         let pool = DescriptorPool::decode(set.encode_to_vec().as_slice())?;

@@ -14,6 +14,14 @@ pub enum DescriptorError {
     /// A file refers to something that does not exist, or two files define the same.
     #[error("the descriptors are inconsistent: {0}")]
     Inconsistent(#[from] prost_reflect::DescriptorError),
+    /// A file has another syntax than proto2 and proto3.
+    #[error("{file}: syntax {syntax:?} is not supported; use proto2 or proto3")]
+    UnknownSyntax {
+        /// The file.
+        file: String,
+        /// The syntax.
+        syntax: String,
+    },
     /// The set has no configuration message.
     #[error("the descriptor has no message `Params`, so it is not that of an adapter's configuration")]
     NoParams,

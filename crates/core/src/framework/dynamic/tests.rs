@@ -28,6 +28,18 @@ fn instance(template: &DynamicTemplate, json: Json) -> DynamicMessage {
 }
 
 #[test]
+fn a_syntax_that_is_not_supported_is_an_error() {
+    let file = prost_types::FileDescriptorProto {
+        name: Some("a.proto".to_owned()),
+        syntax: Some("editions".to_owned()),
+        ..Default::default()
+    };
+    let error = DescriptorSet::decode(prost_types::FileDescriptorSet { file: vec![file] }.encode_to_vec());
+    let expected = r#"a.proto: syntax "editions" is not supported; use proto2 or proto3"#;
+    assert_eq!(error.unwrap_err().to_string(), expected);
+}
+
+#[test]
 fn every_standard_template_is_found_in_its_descriptor() {
     for (name, descriptor) in TEMPLATES {
         let template = DynamicTemplate::new(&DescriptorSet::decode(*descriptor).unwrap()).unwrap();
