@@ -9,12 +9,9 @@ use std::{
     task::{Context, Poll},
 };
 
-use http::{Request, Uri};
+use http::Request;
 use mixer_adapter_engine::CheckOutcome;
-use mixer_adapter_envoy::{
-    Counters, RateLimitOutcome, Services, TenantCounts,
-    proto::{self, envoy::service::accesslog::v3::access_log_service_server::AccessLogServiceServer},
-};
+use mixer_adapter_envoy::{AccessLogServer, Counters, RateLimitOutcome, Services, TenantCounts, proto};
 use prometheus_client::{
     collector::Collector,
     encoding::{DescriptorEncoder, EncodeMetric},
@@ -66,7 +63,7 @@ impl Server {
         };
         let rpcs = CHECK.map(|path| (path, check())).into_iter();
         let rpcs = rpcs.chain(SHOULD_RATE_LIMIT.map(|path| (path, should_rate_limit()))).collect();
-        let access_log = AccessLogServiceServer::from_arc(services.clone());
+        let access_log = AccessLogServer::new(services.clone());
         let (stopped, watched) = (services.clone(), services.clone());
         self.readiness().warn(move || watched.missing_settings());
         let collector = Box::new(EnvoyMetrics(services.counters().clone()));
@@ -87,7 +84,7 @@ impl Server {
 
 /// The access log service under its former name.
 #[derive(Clone, Debug)]
-struct FormerAccessLog(AccessLogServiceServer<Services>);
+struct FormerAccessLog(AccessLogServer);
 
 impl NamedService for FormerAccessLog {
     const NAME: &'static str = "envoy.service.accesslog.v2.AccessLogService";
@@ -96,17 +93,13 @@ impl NamedService for FormerAccessLog {
 impl Service<Request<Body>> for FormerAccessLog {
     type Response = http::Response<Body>;
     type Error = Infallible;
-    type Future = <AccessLogServiceServer<Services> as Service<Request<Body>>>::Future;
+    type Future = <AccessLogServer as Service<Request<Body>>>::Future;
 
     fn poll_ready(&mut self, context: &mut Context<'_>) -> Poll<Result<(), Infallible>> {
-        <AccessLogServiceServer<Services> as Service<Request<Body>>>::poll_ready(&mut self.0, context)
+        self.0.poll_ready(context)
     }
 
-    fn call(&mut self, mut request: Request<Body>) -> Self::Future {
-        if request.uri().path().ends_with("/StreamAccessLogs") {
-            *request.uri_mut() =
-                Uri::from_static("/envoy.service.accesslog.v3.AccessLogService/StreamAccessLogs");
-        }
+    fn call(&mut self, request: Request<Body>) -> Self::Future {
         self.0.call(request)
     }
 }
@@ -117,7 +110,7 @@ struct EnvoyMetrics(Arc<Counters>);
 
 impl Collector for EnvoyMetrics {
     fn encode(&self, mut encoder: DescriptorEncoder<'_>) -> Result<(), std::fmt::Error> {
-        let Counters { rate_limits, log_entries, log_streams, .. } = &*self.0;
+        let Counters { rate_limits, log_entries, log_streams, log_unreadable, .. } = &*self.0;
         let help = "Requests for rate limits, by outcome";
         let mut family = encoder.encode_descriptor("envoy_rate_limits", help, None, MetricType::Counter)?;
         for (outcome, count) in RateLimitOutcome::NAMES.iter().zip(rate_limits) {
@@ -127,6 +120,10 @@ impl Collector for EnvoyMetrics {
         let help = "Entries of access logs that were received";
         let entries = encoder.encode_descriptor("envoy_log_entries", help, None, MetricType::Counter)?;
         ConstCounter::new(log_entries.load(Relaxed)).encode(entries)?;
+        let help = "Streams of access logs that ended with a message that could not be read";
+        let unreadable =
+            encoder.encode_descriptor("envoy_log_unreadable", help, None, MetricType::Counter)?;
+        ConstCounter::new(log_unreadable.load(Relaxed)).encode(unreadable)?;
         let help = "Open streams of access logs";
         let streams = encoder.encode_descriptor("envoy_log_streams", help, None, MetricType::Gauge)?;
         ConstGauge::new(log_streams.load(Relaxed) as i64).encode(streams)?;

@@ -40,6 +40,8 @@ pub struct Counters {
     pub rate_limits: [AtomicU64; RateLimitOutcome::NAMES.len()],
     /// Entries of access logs that were received.
     pub log_entries: AtomicU64,
+    /// Streams of access logs that ended with a message that could not be read.
+    pub log_unreadable: AtomicU64,
     /// Open streams of access logs.
     pub log_streams: AtomicU64,
     lost: Mutex<BTreeMap<Arc<str>, u64>>,

@@ -23,6 +23,7 @@ use mixer_adapter_engine::Mixer;
 use tokio::runtime::Handle;
 use tokio_util::sync::CancellationToken;
 
+pub use access_log::AccessLogServer;
 pub use attributes::{HostPattern, HostPatternError};
 pub use counters::{Counters, RateLimitOutcome};
 pub use headers::{AddedHeader, AddedHeaderError};

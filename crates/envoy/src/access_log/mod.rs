@@ -4,12 +4,15 @@
 //! bounded queue to become instances, which wait in a bounded queue for each handler. What does not fit into a queue is lost,
 //! and counted.
 
+mod stream;
+
 use std::{
     collections::{BTreeMap, HashMap},
     sync::{Arc, atomic::Ordering::Relaxed},
     time::Duration,
 };
 
+use bytes::Bytes;
 use mixer_adapter_core::framework::log_limit::LogLimit;
 use mixer_adapter_engine::{
     Budget,
@@ -18,19 +21,17 @@ use mixer_adapter_engine::{
 use prost::Message as _;
 use tokio::{runtime::Handle, sync::mpsc, time::Instant};
 use tokio_util::task::{TaskTracker, task_tracker::TaskTrackerToken};
-use tonic::{Response, Status, Streaming};
 
+pub use self::stream::AccessLogServer;
+
+use self::stream::LogKind;
 use crate::{
-    Services,
-    attributes::{LogSender, http_attributes, tcp_attributes},
+    attributes::{AttributeError, LogSender, http_attributes, tcp_attributes},
     configuration::Configuration,
     counters::Counters,
     missing_settings::MissingSettings,
     options::MappingOptions,
-    proto::envoy::service::accesslog::v3::{
-        StreamAccessLogsMessage, StreamAccessLogsResponse, access_log_service_server::AccessLogService,
-        stream_access_logs_message::LogEntries,
-    },
+    proto::envoy::data::accesslog::v3::{HttpAccessLogEntry, TcpAccessLogEntry},
     tenants::{SharedSpace, Space, TenantCounts},
 };
 
@@ -56,7 +57,9 @@ pub(crate) struct LogQueue {
 #[derive(Debug)]
 struct Queued {
     sender: Arc<LogSender>,
-    entries: LogEntries,
+    kind: LogKind,
+    /// Encoded entries.
+    entries: Vec<Bytes>,
     _space: Space,
     pending: TaskTrackerToken,
 }
@@ -84,72 +87,23 @@ impl LogQueue {
         self.pending.reopen();
     }
 
-    /// Adds entries; returns whether there was space.
-    fn add(&self, sender: Arc<LogSender>, entries: LogEntries, size: usize) -> bool {
+    /// Adds encoded entries of a message of `size` bytes; returns whether there was space.
+    fn add(&self, sender: Arc<LogSender>, kind: LogKind, entries: Vec<Bytes>, size: usize) -> bool {
         // A message takes memory even if it is empty.
-        let Some(space) = self.space.take(&sender.tenant(), size + size_of::<Queued>()) else { return false };
+        let size = size + entries.len() * size_of::<Bytes>() + size_of::<Queued>();
+        let Some(space) = self.space.take(&sender.tenant(), size) else { return false };
         let pending = self.pending.token();
-        self.messages.send(Queued { sender, entries, _space: space, pending }).is_ok()
+        self.messages.send(Queued { sender, kind, entries, _space: space, pending }).is_ok()
     }
 }
 
-#[tonic::async_trait]
-impl AccessLogService for Services {
-    async fn stream_access_logs(
-        &self,
-        request: tonic::Request<Streaming<StreamAccessLogsMessage>>,
-    ) -> Result<Response<StreamAccessLogsResponse>, Status> {
-        let mut stream = request.into_inner();
-        let mut sender = None;
-        let _open = OpenStream::new(self.counters.clone());
-        loop {
-            let message = tokio::select! {
-                // What has arrived is read before the end.
-                biased;
-                message = stream.message() => message?,
-                () = self.stopping.cancelled() => None,
-            };
-            let Some(message) = message else { break };
-            let size = message.encoded_len();
-            // The first message has the node.
-            let sender = sender.get_or_insert_with(|| {
-                let node = message.identifier.as_ref().and_then(|identifier| identifier.node.as_ref());
-                Arc::new(LogSender::new(node, self.connections.clone()))
-            });
-            let Some(entries) = message.log_entries else { continue };
-            let count = entries.len();
-            self.counters.log_entries.fetch_add(count as u64, Relaxed);
-            if !self.log_queue.add(sender.clone(), entries, size) {
-                self.counters.lose(&Arc::from(""), count);
-            }
-        }
-        Ok(Response::new(StreamAccessLogsResponse {}))
-    }
-}
-
-impl LogEntries {
-    fn len(&self) -> usize {
-        match self {
-            Self::HttpLogs(logs) => logs.log_entry.len(),
-            Self::TcpLogs(logs) => logs.log_entry.len(),
-        }
-    }
-}
-
-/// Counts a stream until it is dropped.
-struct OpenStream(Arc<Counters>);
-
-impl OpenStream {
-    fn new(counters: Arc<Counters>) -> Self {
-        counters.log_streams.fetch_add(1, Relaxed);
-        Self(counters)
-    }
-}
-
-impl Drop for OpenStream {
-    fn drop(&mut self) {
-        self.0.log_streams.fetch_sub(1, Relaxed);
-    }
+/// An entry that cannot be reported.
+#[derive(Debug, thiserror::Error)]
+enum EntryError {
+    #[error("an entry cannot be decoded: {0}")]
+    Decode(#[from] prost::DecodeError),
+    #[error(transparent)]
+    Attributes(#[from] AttributeError),
 }
 
 /// Makes instances of entries until the queue is closed.
@@ -168,28 +122,24 @@ async fn report(
             continue;
         };
         let (vocabulary, sender) = (snapshot.vocabulary(), &*queued.sender);
-        let bags: Vec<_> = match &queued.entries {
-            LogEntries::HttpLogs(logs) => logs
-                .log_entry
-                .iter()
-                .map(|entry| {
-                    let common = entry.common_properties.as_ref();
-                    missing.note_log(common.and_then(|common| common.metadata.as_ref()));
-                    http_attributes(entry, sender, vocabulary, &mapping)
-                })
-                .collect(),
-            LogEntries::TcpLogs(logs) => logs
-                .log_entry
-                .iter()
-                .map(|entry| tcp_attributes(entry, sender, vocabulary, &mapping))
-                .collect(),
-        };
         // Those of one namespace take their space together.
         let mut reports: BTreeMap<Arc<str>, (Arc<TenantCounts>, Report<'_>)> = BTreeMap::new();
         let mut failures = FailureTexts::default();
         let mut budget = Budget::new(mixer.limits());
         let mut lost = 0;
-        for bag in bags {
+        for entry in queued.entries {
+            let bag = match queued.kind {
+                LogKind::Http => {
+                    HttpAccessLogEntry::decode(entry).map_err(EntryError::from).and_then(|entry| {
+                        let common = entry.common_properties.as_ref();
+                        missing.note_log(common.and_then(|common| common.metadata.as_ref()));
+                        Ok(http_attributes(&entry, sender, vocabulary, &mapping)?)
+                    })
+                }
+                LogKind::Tcp => TcpAccessLogEntry::decode(entry)
+                    .map_err(EntryError::from)
+                    .and_then(|entry| Ok(tcp_attributes(&entry, sender, vocabulary, &mapping)?)),
+            };
             match bag {
                 Ok(bag) => {
                     let mut request = Request::new(&snapshot, bag, delivery(), false).with_budget(budget);

@@ -1,0 +1,199 @@
+//! `envoy.service.accesslog.v3.AccessLogService`: receives streams of entries.
+//!
+//! Entries are decoded one by one and not with their message: 2 bytes of a message can be an entry, which takes hundreds of bytes of
+//! memory.
+
+use std::{
+    convert::Infallible,
+    sync::{Arc, atomic::Ordering::Relaxed},
+    task::{Context, Poll},
+};
+
+use bytes::Bytes;
+use prost::Message as _;
+use tonic::{
+    Code, Response, Status, Streaming,
+    body::Body,
+    codegen::{BoxFuture, Service},
+    server::{ClientStreamingService, Grpc, NamedService},
+};
+use tonic_prost::ProstCodec;
+
+use crate::{
+    Services,
+    attributes::LogSender,
+    counters::Counters,
+    proto::envoy::service::accesslog::v3::{
+        StreamAccessLogsResponse, stream_access_logs_message::Identifier,
+    },
+};
+
+/// Maximum size of the identifier of a stream in bytes; that of Envoy 1.40 has about 70 kB.
+const MAX_IDENTIFIER: usize = 1 << 20;
+
+/// `StreamAccessLogsMessage` with parts that are not decoded yet.
+#[derive(Clone, PartialEq, prost::Message)]
+pub(crate) struct LogMessage {
+    #[prost(bytes = "bytes", tag = "1")]
+    identifier: Bytes,
+    #[prost(message, optional, tag = "2")]
+    http_logs: Option<LogEntries>,
+    #[prost(message, optional, tag = "3")]
+    tcp_logs: Option<LogEntries>,
+}
+
+/// Encoded entries.
+#[derive(Clone, PartialEq, prost::Message)]
+pub(crate) struct LogEntries {
+    #[prost(bytes = "bytes", repeated, tag = "1")]
+    pub(crate) entries: Vec<Bytes>,
+}
+
+/// The entries of a message, by their kind.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum LogKind {
+    Http,
+    Tcp,
+}
+
+/// The service under the name of version 3; it answers to any name.
+#[derive(Clone, Debug)]
+pub struct AccessLogServer(Arc<Services>);
+
+impl AccessLogServer {
+    /// Serves the streams of access logs.
+    pub fn new(services: Arc<Services>) -> Self {
+        Self(services)
+    }
+}
+
+impl NamedService for AccessLogServer {
+    const NAME: &'static str = "envoy.service.accesslog.v3.AccessLogService";
+}
+
+impl Service<http::Request<Body>> for AccessLogServer {
+    type Response = http::Response<Body>;
+    type Error = Infallible;
+    type Future = BoxFuture<http::Response<Body>, Infallible>;
+
+    fn poll_ready(&mut self, _: &mut Context<'_>) -> Poll<Result<(), Infallible>> {
+        Poll::Ready(Ok(()))
+    }
+
+    fn call(&mut self, request: http::Request<Body>) -> Self::Future {
+        let services = self.0.clone();
+        Box::pin(async move {
+            if !request.uri().path().ends_with("/StreamAccessLogs") {
+                return Ok(Status::unimplemented("no such method").into_http());
+            }
+            let mut grpc = Grpc::new(ProstCodec::default());
+            Ok(grpc.client_streaming(LogStreams(services), request).await)
+        })
+    }
+}
+
+struct LogStreams(Arc<Services>);
+
+impl ClientStreamingService<LogMessage> for LogStreams {
+    type Response = StreamAccessLogsResponse;
+    type Future = BoxFuture<Response<StreamAccessLogsResponse>, Status>;
+
+    fn call(&mut self, request: tonic::Request<Streaming<LogMessage>>) -> Self::Future {
+        let services = self.0.clone();
+        Box::pin(async move {
+            let _open = OpenStream::new(services.counters.clone());
+            let read = services.receive(request.into_inner()).await;
+            if let Err(status) = &read
+                && matches!(status.code(), Code::Internal | Code::OutOfRange | Code::ResourceExhausted)
+            {
+                services.counters.log_unreadable.fetch_add(1, Relaxed);
+            }
+            read.map(|()| Response::new(StreamAccessLogsResponse {}))
+        })
+    }
+}
+
+impl Services {
+    /// Reads a stream until its end.
+    ///
+    /// # Errors
+    /// A message cannot be read, or the connection has ended.
+    async fn receive(&self, mut stream: Streaming<LogMessage>) -> Result<(), Status> {
+        let mut sender = None;
+        loop {
+            let message = tokio::select! {
+                // What has arrived is read before the end.
+                biased;
+                message = stream.message() => message?,
+                () = self.stopping.cancelled() => None,
+            };
+            let Some(message) = message else { return Ok(()) };
+            let size = message.encoded_len();
+            // The first message has the node.
+            let sender = sender.get_or_insert_with(|| {
+                let node = (message.identifier.len() <= MAX_IDENTIFIER)
+                    .then(|| Identifier::decode(message.identifier.clone()).ok()?.node)
+                    .flatten();
+                Arc::new(LogSender::new(node.as_ref(), self.connections.clone()))
+            });
+            let LogMessage { http_logs, tcp_logs, .. } = message;
+            for (kind, logs) in [(LogKind::Http, http_logs), (LogKind::Tcp, tcp_logs)] {
+                let Some(LogEntries { mut entries }) = logs else { continue };
+                let received = entries.len();
+                self.counters.log_entries.fetch_add(received as u64, Relaxed);
+                entries.truncate(self.mixer.limits().requests_per_report);
+                let used = entries.len();
+                let is_queued = self.log_queue.add(sender.clone(), kind, entries, size);
+                let lost = received - if is_queued { used } else { 0 };
+                if lost > 0 {
+                    self.counters.lose(&Arc::from(""), lost);
+                }
+            }
+        }
+    }
+}
+
+/// Counts a stream until it is dropped.
+struct OpenStream(Arc<Counters>);
+
+impl OpenStream {
+    fn new(counters: Arc<Counters>) -> Self {
+        counters.log_streams.fetch_add(1, Relaxed);
+        Self(counters)
+    }
+}
+
+impl Drop for OpenStream {
+    fn drop(&mut self) {
+        self.0.log_streams.fetch_sub(1, Relaxed);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::proto::envoy::{
+        config::core::v3::Node,
+        data::accesslog::v3::{HttpAccessLogEntry, TcpAccessLogEntry},
+        service::accesslog::v3::{
+            StreamAccessLogsMessage,
+            stream_access_logs_message::{HttpAccessLogEntries, LogEntries as Entries, TcpAccessLogEntries},
+        },
+    };
+
+    #[test]
+    fn a_message_is_read_as_envoy_writes_it() {
+        let node = Some(Node { id: "front".to_owned(), ..Node::default() });
+        let identifier = Identifier { node, log_name: "log".to_owned() };
+        let http = HttpAccessLogEntries { log_entry: vec![HttpAccessLogEntry::default(); 3] };
+        let tcp = TcpAccessLogEntries { log_entry: vec![TcpAccessLogEntry::default(); 2] };
+        for (entries, http, tcp) in [(Entries::HttpLogs(http), 3, 0), (Entries::TcpLogs(tcp), 0, 2)] {
+            let message =
+                StreamAccessLogsMessage { identifier: Some(identifier.clone()), log_entries: Some(entries) };
+            let read = LogMessage::decode(&*message.encode_to_vec());
+            let count = |logs: &Option<LogEntries>| logs.as_ref().map_or(0, |logs| logs.entries.len());
+            let read = read.map(|read| (count(&read.http_logs), count(&read.tcp_logs), read.identifier));
+            assert_eq!(read, Ok((http, tcp, identifier.encode_to_vec().into())));
+        }
+    }
+}
