@@ -196,4 +196,30 @@ mod tests {
             assert_eq!(read, Ok((http, tcp, identifier.encode_to_vec().into())));
         }
     }
+
+    #[tokio::test]
+    async fn a_stream_is_read_to_its_end_and_what_is_not_used_is_counted() {
+        let mixer = Arc::new(mixer_adapter_engine::Mixer::default());
+        let runtime = tokio::runtime::Handle::current();
+        let services = Arc::new(Services::new(mixer, crate::Options::default(), &runtime));
+        let frame = |message: &[u8]| {
+            let length = u32::try_from(message.len()).unwrap_or_default().to_be_bytes();
+            [&[0][..], &length, message].concat()
+        };
+        let logs = HttpAccessLogEntries { log_entry: vec![HttpAccessLogEntry::default(); 10_003] };
+        let entries =
+            StreamAccessLogsMessage { identifier: None, log_entries: Some(Entries::HttpLogs(logs)) };
+        let body = [frame(&entries.encode_to_vec()), frame(&[0xff])].concat();
+        let request = http::Request::post("/envoy.service.accesslog.v2.AccessLogService/StreamAccessLogs")
+            .header("content-type", "application/grpc")
+            .body(Body::new(http_body_util::Full::new(Bytes::from(body))));
+        let Ok(request) = request else { panic!() };
+        let Ok(response) = AccessLogServer::new(services.clone()).call(request).await;
+        let Counters { log_entries, log_unreadable, log_streams, .. } = &*services.counters;
+        let read = [log_entries, log_unreadable, log_streams].map(|count| count.load(Relaxed));
+        assert_eq!((read, response.status().as_u16()), ([10_003, 1, 0], 200));
+        services.flush().await;
+        // Without a configuration all of them are lost.
+        assert_eq!(services.counters.lost().values().sum::<u64>(), 10_003);
+    }
 }
