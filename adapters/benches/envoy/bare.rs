@@ -2,7 +2,7 @@
 
 use std::net::SocketAddr;
 
-use mixer_adapter::tonic::{self, Request, Response, Status, Streaming};
+use mixer_adapter::tonic::{Request, Response, Status, Streaming};
 use mixer_adapter_core::proto::Status as RpcStatus;
 use mixer_adapter_envoy::proto::envoy::service::{
     accesslog::v3::{
