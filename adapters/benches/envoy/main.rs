@@ -15,7 +15,7 @@ mod ours;
 mod paced;
 mod requests;
 #[path = "../../tests/support/mod.rs"]
-#[allow(dead_code, unused_imports)]
+#[allow(clippy::unwrap_used, unused_imports)]
 mod support;
 mod through;
 

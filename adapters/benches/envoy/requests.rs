@@ -41,11 +41,8 @@ const HEADERS: [(&str, &str); 14] = [
 ];
 
 fn peer(host: &str, port: u32, principal: &str) -> Peer {
-    let address = SocketAddress {
-        address: host.to_owned(),
-        port_specifier: Some(PortSpecifier::PortValue(port)),
-        ..SocketAddress::default()
-    };
+    let address =
+        SocketAddress { address: host.to_owned(), port_specifier: Some(PortSpecifier::PortValue(port)) };
     Peer {
         address: Some(Address { address: Some(address::Address::SocketAddress(address)) }),
         principal: principal.to_owned(),
@@ -112,7 +109,6 @@ pub(super) fn log_message(entries: usize) -> StreamAccessLogsMessage {
             response_body_bytes: 1234,
             ..HttpResponseProperties::default()
         }),
-        ..HttpAccessLogEntry::default()
     };
     let entries = HttpAccessLogEntries { log_entry: vec![entry; entries] };
     StreamAccessLogsMessage { identifier: None, log_entries: Some(LogEntries::HttpLogs(entries)) }

@@ -7,6 +7,7 @@ mod envoy;
 
 use std::{
     io::{BufRead as _, BufReader, Write as _},
+    path::Path,
     process::{Child, ChildStdin, Command, Stdio},
     thread,
     time::{Duration, Instant},
@@ -20,6 +21,11 @@ use tonic_health::{
     pb::{HealthCheckRequest, health_check_response, health_client::HealthClient},
 };
 
+/// The server, whose `try` installs Envoy; `cargo test` of the workspace builds it.
+fn binary() -> Command {
+    Command::new(Path::new(env!("CARGO_BIN_EXE_rds")).with_file_name("mixer-adapter"))
+}
+
 /// Polls until there is a value, for as long as a slow machine may need.
 fn eventually<T>(what: &str, mut poll: impl FnMut() -> Option<T>) -> T {
     let start = Instant::now();
@@ -28,6 +34,7 @@ fn eventually<T>(what: &str, mut poll: impl FnMut() -> Option<T>) -> T {
             return value;
         }
         assert!(start.elapsed() < Duration::from_secs(60), "{what}");
+        #[expect(clippy::disallowed_methods, reason = "another process is polled")]
         thread::sleep(Duration::from_millis(20));
     }
 }

@@ -134,7 +134,7 @@ mod tests {
             })
         };
         let first = encode(&snapshot);
-        assert_eq!(encode(&snapshot.clone()), first);
+        assert_eq!(encode(&snapshot), first);
         assert_eq!(encoded.get(), 2, "one time for each resource");
         let change = Change {
             collection: "c/d".into(),
