@@ -39,7 +39,8 @@ fn the_docs_of_a_crate_describe_its_features() {
         }
         for feature in features(&manifest) {
             let described = docs.lines().any(|line| {
-                line.trim_start_matches("//! ").starts_with(&format!("* `{feature}` (default): "))
+                let rest = line.trim_start_matches("//! ").strip_prefix(&format!("* `{feature}`"));
+                rest.is_some_and(|rest| rest.starts_with(": ") || rest.starts_with(" (default): "))
             });
             assert!(described, "{}: `{feature}` is missing in the section Features", folder.display());
             found += 1;

@@ -3,6 +3,7 @@
 //! # Features
 //!
 //! * `https` (default): lists from https:// providers.
+//! * `proto`: the command `proto`, which holds protos to a versioning policy; it brings a compiler of protos.
 
 pub use mixer_adapter_denier as denier;
 pub use mixer_adapter_list as list;

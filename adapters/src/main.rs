@@ -9,5 +9,5 @@ static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
 
 mixer_adapter::main!(
     Denier, List, MemQuota, Noop, Prometheus, Stdio;
-    sample = include_str!("../config/sample.yaml"), tour = include_str!("../config/tour.yaml")
+    sample = include_str!("../config/sample.yaml"), tour = include_str!("../tour.yaml")
 );
