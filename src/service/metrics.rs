@@ -56,11 +56,13 @@ impl Collector for HostMetrics {
         }
         let mut ends = encoder.encode_descriptor(
             "adapter_session_ends",
-            "Sessions that ended: closed by their last CloseSession, or expired without use",
+            "Sessions that ended: closed by their last CloseSession, expired without use, or evicted for those of other connections",
             None,
             MetricType::Counter,
         )?;
-        for (reason, count) in [("closed", &counts.closed), ("expired", &counts.expired)] {
+        for (reason, count) in
+            [("closed", &counts.closed), ("expired", &counts.expired), ("evicted", &counts.evicted)]
+        {
             ConstCounter::new(count.load(Relaxed)).encode(ends.encode_family(&[("reason", reason)])?)?;
         }
         let mut panics =

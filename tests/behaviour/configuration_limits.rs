@@ -113,3 +113,61 @@ async fn sessions_are_limited_in_number_and_memory() {
         assert_eq!(create(&client, &config(9)).await.0, 0);
     }
 }
+
+#[tokio::test]
+async fn connections_share_the_sessions() {
+    let number = SessionLimits { sessions: 4, ..SessionLimits::default() };
+    // Four configurations of 1,000 bytes fit, each of which counts four times.
+    let bytes = SessionLimits { bytes: 20_500, ..SessionLimits::default() };
+    for (limits, length) in [(number, 0), (bytes, 1_000)] {
+        let options = SessionOptions::default().with_limits(limits);
+        let serving = Serving::with_sessions(|adapters| adapters.add::<Probe>(), options).await;
+        // All of one length.
+        let config = |seq: i64| Params { seq: seq + 1, open: "x".repeat(length), ..probe("shared sessions") };
+        let refused = Code::ResourceExhausted as i32;
+        let evicted = async || serving.metric("adapter_session_ends_total{reason=\"evicted\"}").await;
+
+        let greedy = serving.connect().await;
+        for seq in 0..4 {
+            assert_eq!(create(&greedy, &config(seq)).await.0, 0);
+        }
+        assert_eq!(create(&greedy, &config(4)).await.0, refused, "it holds the most");
+        let honest = serving.connect().await;
+        for seq in [10, 11] {
+            assert_eq!(create(&honest, &config(seq)).await.0, 0, "others have fewer");
+        }
+        assert_eq!(create(&honest, &config(12)).await.0, refused, "both hold two");
+        assert_eq!(evicted().await, 2.0);
+
+        // What connections leave behind gives way, too.
+        greedy.break_off();
+        let other = serving.connect().await;
+        until("the connection has ended", || {
+            serving.host.sessions().list(9).iter().any(|left| left.abandoned > 0)
+        })
+        .await;
+        assert_eq!(create(&other, &config(20)).await.0, 0);
+        assert_eq!(evicted().await, 3.0);
+        let left = serving.host.sessions().list(9);
+        assert_eq!((left.len(), left.iter().filter(|left| left.abandoned > 0).count()), (4, 1));
+    }
+}
+
+#[tokio::test]
+async fn a_session_that_others_claim_is_not_lost_with_those_of_a_greedy_connection() {
+    let limits = SessionLimits { sessions: 3, ..SessionLimits::default() };
+    let serving = Serving::with_sessions(
+        |adapters| adapters.add::<Probe>(),
+        SessionOptions::default().with_limits(limits),
+    )
+    .await;
+    let config = |seq| Params { seq, ..probe("claimed sessions") };
+    let (greedy, honest, newcomer) =
+        (serving.connect().await, serving.connect().await, serving.connect().await);
+    let shared = honest.create_session(session(any(&config(0)))).await.session_id;
+    for seq in [1, 2, 0] {
+        assert_eq!(create(&greedy, &config(seq)).await.0, 0);
+    }
+    assert_eq!(create(&newcomer, &config(3)).await.0, 0);
+    assert_eq!(honest.close_session(&shared).await.status.unwrap().code, 0, "it is still there");
+}

@@ -61,6 +61,8 @@ pub struct Counts {
     pub closed: AtomicU64,
     /// Sessions that expired.
     pub expired: AtomicU64,
+    /// Sessions that ended in favour of those of others.
+    pub evicted: AtomicU64,
 }
 
 impl fmt::Debug for Host {

@@ -106,7 +106,7 @@ impl Host {
             return Ok(id);
         }
         let limits = self.session_options.limits;
-        if self.sessions.total() >= limits.sessions {
+        if !self.sessions.admits(caller, limits) {
             return Err(self.too_many_sessions(SessionLimitError::Sessions));
         }
         let handler = self.handlers.open(&adapter, config, Origin::Call).await?;
@@ -115,7 +115,9 @@ impl Host {
             template: inferred.template,
         });
         let session = Session::new(id, handler, instances.collect());
-        self.sessions.create(session, caller, limits).map_err(|error| self.too_many_sessions(error))?;
+        let created = self.sessions.create(session, caller, limits);
+        let evicted = created.map_err(|error| self.too_many_sessions(error))?;
+        self.counts.evicted.fetch_add(evicted as u64, Relaxed);
         Ok(id)
     }
 

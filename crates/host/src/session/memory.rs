@@ -1,7 +1,7 @@
 //! Sessions in memory.
 
 use std::{
-    collections::{BTreeMap, HashMap, HashSet},
+    collections::{BTreeMap, HashMap},
     sync::{
         Arc, PoisonError, RwLock, RwLockReadGuard, RwLockWriteGuard,
         atomic::{AtomicU32, Ordering::Relaxed},
@@ -27,6 +27,8 @@ struct Sessions {
     by_instance: InstanceIndex,
     /// The sessions claimed on each open connection.
     connections: HashMap<u64, ConnectionSessions>,
+    /// The sessions that no open connection claims.
+    unclaimed: Holdings,
     /// The number of claims so far, which orders them.
     next_order: u64,
     /// An estimate of the memory of all sessions.
@@ -38,8 +40,44 @@ type InstanceIndex = BTreeMap<(Arc<str>, u64), SessionId>;
 
 #[derive(Debug, Default)]
 struct ConnectionSessions {
-    ids: HashSet<SessionId>,
+    held: Holdings,
     by_instance: InstanceIndex,
+}
+
+/// Sessions that count as those of one owner, by the order of its newest claim on each.
+#[derive(Debug, Default)]
+struct Holdings {
+    ids: BTreeMap<u64, SessionId>,
+    bytes: usize,
+}
+
+/// An owner that gives way to others: a connection, or those whose connections have ended.
+#[derive(Clone, Copy, Debug)]
+enum Owner {
+    Connection(u64),
+    Unclaimed,
+}
+
+impl Holdings {
+    fn add(&mut self, order: u64, session: &Session) {
+        if self.ids.insert(order, session.id).is_none() {
+            self.bytes += session.bytes();
+        }
+    }
+
+    fn remove(&mut self, order: u64, session: &Session) {
+        if self.ids.remove(&order).is_some() {
+            self.bytes = self.bytes.saturating_sub(session.bytes());
+        }
+    }
+
+    /// How much of what a limit counts.
+    fn amount(&self, limit: SessionLimitError) -> usize {
+        match limit {
+            SessionLimitError::Sessions => self.ids.len(),
+            SessionLimitError::Bytes => self.bytes,
+        }
+    }
 }
 
 #[derive(Debug)]
@@ -62,7 +100,8 @@ struct Claims {
     order: u64,
 }
 
-/// The maximum number of sessions of one instance that are searched for one with all instances of a report.
+/// The maximum number of sessions that are searched: those of one instance for one with all instances of a report, and those of one
+/// owner for one to end.
 const CANDIDATES: usize = 16;
 
 impl MemoryStore {
@@ -104,14 +143,11 @@ impl StoredSession {
         };
         self.made_by(caller.connection, caller.peer.as_deref()).or_else(elsewhere)
     }
-
-    fn is_claimed_on(&self, connection: u64) -> bool {
-        self.claims.iter().any(|claims| claims.connection == Some(connection))
-    }
 }
 
 impl ConnectionSessions {
     fn remove(&mut self, session: &Session, order: u64) {
+        self.held.remove(order, session);
         for instance in &session.instances {
             self.by_instance.remove(&(instance.name.clone(), order));
         }
@@ -125,6 +161,7 @@ impl Sessions {
         let stored = self.by_id.get_mut(id)?;
         self.next_order += 1;
         let previous = std::mem::replace(&mut stored.order, order);
+        self.unclaimed.remove(previous, &stored.session);
         let previous_of_caller = match stored.made_by(caller.connection, caller.peer.as_deref()) {
             Some(index) => {
                 let claims = &mut stored.claims[index];
@@ -140,10 +177,10 @@ impl Sessions {
         };
         let session = stored.session.clone();
         let own = self.connections.entry(caller.connection).or_default();
-        own.ids.insert(*id);
         if let Some(previous) = previous_of_caller {
             own.remove(&session, previous);
         }
+        own.held.add(order, &session);
         for instance in &session.instances {
             self.by_instance.remove(&(instance.name.clone(), previous));
             self.by_instance.insert((instance.name.clone(), order), *id);
@@ -168,7 +205,10 @@ impl Sessions {
         }
         match self.by_id.get(id).map_or(0, StoredSession::claims) {
             0 => (Release::Released(0), self.remove(id)),
-            left => (Release::Released(left), None),
+            left => {
+                self.note_unclaimed(id);
+                (Release::Released(left), None)
+            }
         }
     }
 
@@ -177,12 +217,76 @@ impl Sessions {
         let Some(stored) = self.by_id.get(id) else { return };
         let Some(own) = self.connections.get_mut(&connection) else { return };
         own.remove(&stored.session, order);
-        if !stored.is_claimed_on(connection) {
-            own.ids.remove(id);
-        }
-        if own.ids.is_empty() {
+        if own.held.ids.is_empty() {
             self.connections.remove(&connection);
         }
+    }
+
+    /// Adds a session to those that no open connection claims, if it is one.
+    fn note_unclaimed(&mut self, id: &SessionId) {
+        let Some(stored) = self.by_id.get(id) else { return };
+        if stored.claims.iter().all(|claims| claims.connection.is_none()) {
+            self.unclaimed.add(stored.order, &stored.session);
+        }
+    }
+
+    /// Returns the owner that holds the most of what a limit counts, and how much.
+    fn busiest(&self, limit: SessionLimitError) -> (usize, Owner) {
+        let connections = self
+            .connections
+            .iter()
+            .map(|(connection, own)| (own.held.amount(limit), Owner::Connection(*connection)));
+        let unclaimed = (self.unclaimed.amount(limit), Owner::Unclaimed);
+        connections
+            .max_by_key(|(amount, _)| *amount)
+            .filter(|(most, _)| *most > unclaimed.0)
+            .unwrap_or(unclaimed)
+    }
+
+    /// Returns the limit that `added` more would exceed, with what that limit counts of it.
+    fn exceeded(&self, added: &Session, limits: SessionLimits) -> Option<(SessionLimitError, usize)> {
+        if self.by_id.len() >= limits.sessions {
+            return Some((SessionLimitError::Sessions, 1));
+        }
+        let bytes = added.bytes();
+        (self.bytes.saturating_add(bytes) > limits.bytes).then_some((SessionLimitError::Bytes, bytes))
+    }
+
+    /// Ends the newest sessions of the owner that holds the most, until there is room for a session of a connection that holds less.
+    fn make_room(
+        &mut self,
+        added: &Session,
+        connection: u64,
+        limits: SessionLimits,
+        ended: &mut Vec<Arc<Session>>,
+    ) -> Result<(), SessionLimitError> {
+        while let Some((limit, amount)) = self.exceeded(added, limits) {
+            let newest = self.newest_of_busiest(connection, limit, amount).ok_or(limit)?;
+            ended.extend(self.remove(&newest));
+        }
+        Ok(())
+    }
+
+    /// Returns the session that gives way to one of a connection that takes `amount` of what a limit counts; `None` if the
+    /// connection would then hold the most itself.
+    fn newest_of_busiest(
+        &self,
+        connection: u64,
+        limit: SessionLimitError,
+        amount: usize,
+    ) -> Option<SessionId> {
+        let mine = self.connections.get(&connection).map_or(0, |own| own.held.amount(limit));
+        let (most, busiest) = self.busiest(limit);
+        if mine.saturating_add(amount) >= most {
+            return None;
+        }
+        let held = match busiest {
+            Owner::Connection(busiest) => &self.connections.get(&busiest)?.held,
+            Owner::Unclaimed => &self.unclaimed,
+        };
+        // One that others claim, too, is not theirs to lose.
+        let own = |id: &SessionId| self.by_id.get(id).is_some_and(|stored| stored.claims.len() <= 1);
+        held.ids.values().rev().take(CANDIDATES).copied().find(own)
     }
 
     fn remove(&mut self, id: &SessionId) -> Option<Arc<Session>> {
@@ -194,6 +298,7 @@ impl Sessions {
         }
         let stored = self.by_id.remove(id)?;
         self.bytes = self.bytes.saturating_sub(stored.session.bytes());
+        self.unclaimed.remove(stored.order, &stored.session);
         for instance in &stored.session.instances {
             self.by_instance.remove(&(instance.name.clone(), stored.order));
         }
@@ -202,7 +307,7 @@ impl Sessions {
 
     fn end_connection(&mut self, connection: u64) {
         let Some(own) = self.connections.remove(&connection) else { return };
-        for id in own.ids {
+        for id in own.held.ids.into_values() {
             let Some(stored) = self.by_id.get_mut(&id) else { continue };
             let mut abandoned = 0_u32;
             let mut elsewhere: Vec<Claims> = Vec::new();
@@ -226,6 +331,7 @@ impl Sessions {
                     None => stored.claims.push(claims),
                 }
             }
+            self.note_unclaimed(&id);
         }
     }
 
@@ -267,30 +373,30 @@ impl SessionStore for MemoryStore {
         session: Session,
         caller: &Caller,
         limits: SessionLimits,
-    ) -> Result<(), SessionLimitError> {
+    ) -> Result<usize, SessionLimitError> {
         session.touch(self.clock.load(Relaxed));
         let (id, bytes) = (session.id, session.bytes());
+        // Dropped after the lock is released, because dropping a session may close its handler.
+        let mut ended = Vec::new();
         let mut sessions = self.write();
         if !sessions.by_id.contains_key(&id) {
-            let total = sessions.bytes.saturating_add(bytes);
-            // Dropped after the lock is released, because dropping a session may close its handler.
-            if sessions.by_id.len() >= limits.sessions {
+            let room = sessions.make_room(&session, caller.connection, limits, &mut ended);
+            if let Err(limit) = room {
                 drop(sessions);
-                return Err(SessionLimitError::Sessions);
+                return Err(limit);
             }
-            if total > limits.bytes {
-                drop(sessions);
-                return Err(SessionLimitError::Bytes);
-            }
-            sessions.bytes = total;
+            sessions.bytes = sessions.bytes.saturating_add(bytes);
             sessions.by_id.insert(id, StoredSession::new(Arc::new(session)));
         }
         sessions.acquire(&id, caller);
-        Ok(())
+        drop(sessions);
+        Ok(ended.len())
     }
 
-    fn total(&self) -> usize {
-        self.read().by_id.len()
+    fn admits(&self, caller: &Caller, limits: SessionLimits) -> bool {
+        let sessions = self.read();
+        sessions.by_id.len() < limits.sessions
+            || sessions.newest_of_busiest(caller.connection, SessionLimitError::Sessions, 1).is_some()
     }
 
     fn release(&self, id: &SessionId, caller: &Caller) -> Release {

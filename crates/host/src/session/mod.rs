@@ -181,19 +181,21 @@ pub trait SessionStore: Send + Sync {
     /// Adds a claim of the caller to an existing session.
     fn acquire(&self, id: &SessionId, caller: &Caller) -> Option<Arc<Session>>;
 
-    /// Stores a new session with one claim. If an equal session was stored meanwhile, adds a claim to that.
+    /// Stores a new session with one claim. If an equal session was stored meanwhile, adds a claim to that. At a limit, connections
+    /// share the sessions: the one with the most loses its newest ones. Sessions whose connections have ended share as one.
+    /// Returns how many sessions ended in favour of this one.
     ///
     /// # Errors
-    /// The limit that the session exceeds.
+    /// The limit that the session exceeds, if its connection would then hold the most.
     fn create(
         &self,
         session: Session,
         caller: &Caller,
         limits: SessionLimits,
-    ) -> Result<(), SessionLimitError>;
+    ) -> Result<usize, SessionLimitError>;
 
-    /// Returns the number of sessions.
-    fn total(&self) -> usize;
+    /// Returns whether the number of sessions lets the caller create one more.
+    fn admits(&self, caller: &Caller, limits: SessionLimits) -> bool;
 
     /// Removes one claim of the caller, or else an abandoned one. Without claims the session ends; its handler closes after
     /// calls in flight.
