@@ -8,31 +8,33 @@ use libfuzzer_sys::fuzz_target;
 use mixer_adapter::prost::Message as _;
 use mixer_adapter_engine::dispatch::Caller;
 use mixer_adapter_envoy::{
-    Options, Services,
-    proto::envoy::service::{
-        accesslog::v3::access_log_service_server::AccessLogService as _, auth::v3::CheckRequest,
-        ratelimit::v3::RateLimitRequest,
-    },
+    AccessLogServer, Options, Services,
+    proto::envoy::service::{auth::v3::CheckRequest, ratelimit::v3::RateLimitRequest},
 };
-use tonic::{Request, Streaming};
-use tonic_prost::ProstDecoder;
+use tonic::{
+    body::Body,
+    codegen::{Service as _, http},
+};
 
 #[path = "../../tests/mixer_api/engine.rs"]
 #[allow(dead_code, reason = "the engine of another target is a static of the same file")]
 mod engine;
 
-static SERVICES: LazyLock<Services> = LazyLock::new(|| {
+static SERVICES: LazyLock<Arc<Services>> = LazyLock::new(|| {
     let mixer = engine::RUNTIME.block_on(engine::mixer());
-    Services::new(Arc::new(mixer), Options::default(), engine::RUNTIME.handle())
+    Arc::new(Services::new(Arc::new(mixer), Options::default(), engine::RUNTIME.handle()))
 });
 
-/// A stream of one message.
-fn stream<M: mixer_adapter::prost::Message + Default + 'static>(message: &[u8]) -> Streaming<M> {
+/// A stream of access logs with one message.
+fn access_log(message: &[u8]) -> http::Request<Body> {
     let mut frame = BytesMut::new();
     frame.put_u8(0);
     frame.put_u32(message.len() as u32);
     frame.put_slice(message);
-    Streaming::new_request(ProstDecoder::<M>::default(), Full::<Bytes>::new(frame.freeze()), None, None)
+    http::Request::post("/envoy.service.accesslog.v3.AccessLogService/StreamAccessLogs")
+        .header("content-type", "application/grpc")
+        .body(Body::new(Full::<Bytes>::new(frame.freeze())))
+        .expect("a valid request")
 }
 
 // A check, a rate limit and an access log. An answer to a check always has a status: the default of the message allows.
@@ -47,6 +49,6 @@ fuzz_target!(|bytes: &[u8]| {
         if let Ok(request) = RateLimitRequest::decode(bytes) {
             let _ = services.should_rate_limit(request, Caller::default()).await;
         }
-        let _ = services.stream_access_logs(Request::new(stream(bytes))).await;
+        let Ok(_) = AccessLogServer::new(services.clone()).call(access_log(bytes)).await;
     });
 });
