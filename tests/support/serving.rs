@@ -89,7 +89,7 @@ impl Serving {
         line.map_or(0.0, |value| value.parse().unwrap())
     }
 
-    /// Tells the server to stop, without waiting for it.
+    /// Stops the server, without waiting for it.
     pub fn begin_stop(&self) {
         self.stop.cancel();
     }

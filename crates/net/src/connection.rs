@@ -32,7 +32,7 @@ pub enum Protocol {
         /// How long the answer to a ping may take.
         keepalive_timeout: Duration,
     },
-    /// Either, told apart by the preface of HTTP/2.
+    /// Either, distinguished by the preface of HTTP/2.
     Http1OrHttp2 {
         /// As of [`Http1`](Self::Http1).
         header_timeout: Duration,

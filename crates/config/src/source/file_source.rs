@@ -116,8 +116,7 @@ impl FileSource {
         spawn_blocking(move || Listing::at(&root)).await.unwrap_or_default()
     }
 
-    /// What there is, and whether that is so: where the path itself is missing, nothing is known, which is not the same as an empty
-    /// directory.
+    /// Reads the files; the first value is false if the path itself is missing, which is not the same as an empty directory.
     async fn read(&self) -> (bool, Parsed) {
         let Self { root, default_namespace, .. } = self.clone();
         let failed = |_| {

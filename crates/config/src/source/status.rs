@@ -22,11 +22,11 @@ pub trait SourceHandle: Debug + Send + Sync {
 pub struct SourceStatus {
     /// The source, as `--config` names it.
     pub source: String,
-    /// Who this program says it is there; empty where nobody asks.
+    /// The id that this program sends to the source; empty for sources that need none.
     pub id: String,
     /// The annotations sent with the id.
     pub annotations: BTreeMap<String, String>,
-    /// Who is connected.
+    /// The connected peers.
     pub peers: Vec<String>,
     /// What is known of each collection.
     pub collections: Vec<CollectionStatus>,

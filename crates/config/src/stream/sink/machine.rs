@@ -20,7 +20,7 @@ use crate::{
     stream::{Change, Resource},
 };
 
-/// Tells streams apart; chosen by the caller, never twice.
+/// Identifies a stream; chosen by the caller, never reused.
 pub type StreamId = u64;
 
 /// The longest request in bytes: sources take up to 1 MiB (docs/behaviour/mcp.md#limits-of-a-source).

@@ -47,12 +47,12 @@ pub enum Mode {
     Delta,
 }
 
-/// How a sink behaves.
+/// The settings of a sink.
 #[derive(Clone, Debug)]
 pub struct SinkOptions {
     /// The id of the sink; it should be its own, and the same after a restart.
     pub id: String,
-    /// Told to sources with the id.
+    /// The annotations that are sent to sources with the id.
     pub annotations: BTreeMap<String, String>,
     /// What to ask for.
     pub collections: Vec<Wanted>,

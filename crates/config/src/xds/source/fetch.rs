@@ -26,7 +26,7 @@ use crate::{
 
 /// What a request asks for, unless it was delivered to the client before.
 ///
-/// The nonce of a response is its version: there is no stream that could tell what was sent before.
+/// The nonce of a response is its version: without a stream, nothing else records what was sent before.
 pub fn fetch(catalogue: &Catalogue, request: &DiscoveryRequest) -> Result<Option<DiscoveryResponse>, Status> {
     let url = &request.type_url;
     let collection = collection_of(url);
