@@ -71,8 +71,8 @@ impl Sink {
     /// Starts a sink on the runtime of the caller. What sources push arrives at the receiver, one change of a collection at a
     /// time; if the receiver is dropped everything is refused.
     ///
-    /// What the cache has is offered first. The caller connects it to sources, with [`dial`](super::dial) or the
-    /// [service](super::ResourceSinkService).
+    /// What the cache has is offered first. The caller connects it to sources, with [`dial`](crate::mcp::sink::dial) or the
+    /// [service](crate::mcp::sink::ResourceSinkService).
     pub fn start(options: SinkOptions, cache: Option<Cache>) -> (Self, mpsc::Receiver<Offer<Change>>) {
         let (commands, inbox) = mpsc::channel(UNHANDLED);
         // One place for each collection: there the machine asks about one change at a time.
