@@ -66,7 +66,7 @@ config.yaml:5:1: warning: all.instance.istio-system: no rule uses this instance
   |
 5 | kind: instance
   | ^^^^
-config.yaml:9:1: error: close.Rule.istio-system: kind: there is no kind Rule; did you mean rule?
+config.yaml:9:1: error: close.Rule.istio-system: kind: unknown kind Rule; did you mean rule?
   |
 9 | kind: Rule
   | ^^^^

@@ -188,7 +188,7 @@ impl Parser {
             let known = Kind::ALL.iter().map(Kind::as_str).chain(collection::legacy_kinds());
             // A resource with a misspelled kind is meant for Mixer: without it, a rule that denies is not there.
             let fault = match suggest(kind, known) {
-                Some(meant) => Fault::error(format!("there is no kind {kind}; did you mean {meant}?")),
+                Some(meant) => Fault::error(format!("unknown kind {kind}; did you mean {meant}?")),
                 None => Fault::warning("nothing here reads this kind"),
             };
             self.fault(lines.of_field(json, "kind"), fault.of(name.clone()).in_field("kind"));
@@ -391,7 +391,7 @@ mod tests {
         for (kind, meant) in
             [("Rule", "rule"), ("handlers", "handler"), ("instnace", "instance"), ("Denier", "denier")]
         {
-            let fault = format!("a.{kind}.default: kind: there is no kind {kind}; did you mean {meant}?");
+            let fault = format!("a.{kind}.default: kind: unknown kind {kind}; did you mean {meant}?");
             let text = format!("kind: {kind}\nmetadata: {{name: a}}\n");
             assert_eq!(faults(&text), [format!("x.yaml:1: {fault}")]);
             let mixers = format!("apiVersion: config.istio.io/v1alpha2\n{text}");

@@ -54,7 +54,7 @@ pub struct NextVersion {
     /// Paths and texts.
     pub files: BTreeMap<PathBuf, String>,
     /// The deprecated fields and values that are not in it.
-    pub left_out: BTreeSet<String>,
+    pub omitted: BTreeSet<String>,
 }
 
 impl NextVersion {
@@ -108,7 +108,7 @@ pub fn bump(folder: &Path, package: &str) -> Result<NextVersion, BumpError> {
     let names = files.iter().map(|file| (file.name().to_owned(), renames.path(file.name())));
     let renames = Renames { files: names.collect(), ..renames };
     let mut next =
-        NextVersion { package: renames.next.clone(), files: BTreeMap::new(), left_out: BTreeSet::new() };
+        NextVersion { package: renames.next.clone(), files: BTreeMap::new(), omitted: BTreeSet::new() };
     for file in files {
         let path = folder.join(file.name());
         let text =
@@ -116,7 +116,7 @@ pub fn bump(folder: &Path, package: &str) -> Result<NextVersion, BumpError> {
         let mut edits = Edits::of(&file, &text);
         file.messages().for_each(|message| edits.message(&message));
         file.enums().for_each(|of| edits.enumeration(&of));
-        next.left_out.extend(std::mem::take(&mut edits.left_out));
+        next.omitted.extend(std::mem::take(&mut edits.omitted));
         next.files.insert(folder.join(renames.path(file.name())), renames.text(&edits.apply()));
     }
     Ok(next)
@@ -214,7 +214,7 @@ struct Edits<'a> {
     spans: BTreeMap<Vec<i32>, (usize, usize)>,
     /// Ranges and their replacements.
     edits: BTreeMap<usize, (usize, String)>,
-    left_out: BTreeSet<String>,
+    omitted: BTreeSet<String>,
 }
 
 impl<'a> Edits<'a> {
@@ -222,7 +222,7 @@ impl<'a> Edits<'a> {
         let starts = text.match_indices('\n').map(|(at, _)| at + 1);
         let lines: Vec<usize> = std::iter::once(0).chain(starts).collect();
         let mut edits =
-            Self { text, lines, spans: BTreeMap::new(), edits: BTreeMap::new(), left_out: BTreeSet::new() };
+            Self { text, lines, spans: BTreeMap::new(), edits: BTreeMap::new(), omitted: BTreeSet::new() };
         let info = file.file_descriptor_proto().source_code_info.iter();
         for location in info.flat_map(|info| &info.location) {
             let span = match *location.span {
@@ -257,7 +257,7 @@ impl<'a> Edits<'a> {
         }
         for field in message.fields().filter(|field| History::of(&field.options()).deprecated) {
             self.remove(field.path());
-            self.left_out.insert(field.full_name().to_owned());
+            self.omitted.insert(field.full_name().to_owned());
             reserved += &format!(" reserved {}; reserved \"{}\";", field.number(), field.name());
         }
         self.insert(message.path(), reserved);
@@ -271,7 +271,7 @@ impl<'a> Edits<'a> {
         let deprecated = of.values().filter(|value| History::of(&value.options()).deprecated);
         for value in deprecated.filter(|value| *value != default) {
             self.remove(value.path());
-            self.left_out.insert(format!("{}.{}", of.full_name(), value.name()));
+            self.omitted.insert(format!("{}.{}", of.full_name(), value.name()));
             reserved += &format!(" reserved {}; reserved \"{}\";", value.number(), value.name());
         }
         self.insert(of.path(), reserved);

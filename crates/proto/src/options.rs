@@ -98,7 +98,7 @@ fn flatten(path: &str, value: &Value, kind: &Kind, values: &mut Vec<(String, Str
     }
 }
 
-/// Returns the text of a value that is no message, list or map.
+/// Returns the text of a scalar or an enum value.
 pub(crate) fn scalar_text(value: &Value, kind: &Kind) -> String {
     match (value, kind) {
         (Value::EnumNumber(number), Kind::Enum(of)) => {

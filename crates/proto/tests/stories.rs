@@ -104,8 +104,8 @@ fn as_a_developer_i_want_to_refactor_an_api() {
     // The tool begins v4alpha as a copy without what is deprecated.
     let next = bump(protos.path(), "shop.blah.v3").unwrap();
     assert_eq!(next.package, "shop.blah.v4alpha");
-    let left_out: Vec<_> = next.left_out.iter().map(String::as_str).collect();
-    assert_eq!(left_out, ["shop.blah.v3.Foo.a", "shop.blah.v3.Foo.old", "shop.blah.v3.Kind.FAX"]);
+    let omitted: Vec<_> = next.omitted.iter().map(String::as_str).collect();
+    assert_eq!(omitted, ["shop.blah.v3.Foo.a", "shop.blah.v3.Foo.old", "shop.blah.v3.Kind.FAX"]);
     next.write().unwrap();
     let text = std::fs::read_to_string(protos.path().join(V4)).unwrap();
     assert_eq!(
@@ -146,8 +146,8 @@ fn as_a_developer_i_want_to_refactor_an_api() {
 
 #[test]
 fn as_an_operator_i_want_to_upgrade_to_a_new_version_of_an_api() {
-    // Both versions are there, and what one end writes in v3 the other reads in v4, and the reverse: there is no moment in which all
-    // have to change. What the older version cannot say is named, so that nothing is lost unnoticed.
+    // Both versions are served, and each end reads what the other writes, so that not all have to change at once. What the older version
+    // cannot express is named: nothing is lost silently.
     let protos = Protos::new(&[
         ("shop/blah/v3/foo.proto", "package shop.blah.v3; message Foo { string name = 1; }"),
         ("shop/blah/v4/foo.proto", "package shop.blah.v4; message Foo { string title = 1; int32 more = 2; }"),

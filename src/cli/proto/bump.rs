@@ -20,8 +20,8 @@ impl Bump {
         let next = bump(&self.folder, &self.package)?;
         next.write()?;
         let files = next.files.keys().map(|path| format!("{}\n", path.display()));
-        let left_out = next.left_out.iter().map(|element| format!("left out, deprecated: {element}\n"));
-        crate::cli::print(&files.chain(left_out).collect::<String>())?;
+        let omitted = next.omitted.iter().map(|element| format!("omitted, deprecated: {element}\n"));
+        crate::cli::print(&files.chain(omitted).collect::<String>())?;
         Ok(ExitCode::SUCCESS)
     }
 }

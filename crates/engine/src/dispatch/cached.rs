@@ -23,7 +23,7 @@ impl<'s> Request<'s> {
     /// Generates attributes and checks, or returns the cached answer.
     ///
     /// # Errors
-    /// It cannot be answered, and there is no answer of an equal request that may be used although a backend is down.
+    /// The evaluation fails, and the cache has no expired answer of an equal request that the rules allow in its place.
     pub async fn answer(&mut self) -> Result<CheckAnswer, DispatchError> {
         let cache = match self.is_strict {
             true => &self.snapshot.strict_cache,

@@ -282,7 +282,7 @@ fn set_response(attributes: &mut AttributeBuilder, response: &HttpResponseProper
     };
     attributes.set_some("response.grpc_status", header("grpc-status"));
     attributes.set_some("response.grpc_message", header("grpc-message"));
-    // Of a request that our check failed there is no other trace.
+    // The entry is the only trace of a request whose check failed.
     if response.response_code_details.starts_with(CHECK_FAILED) && !attributes.has("check.error_message") {
         attributes.set_text("check.error_message", &response.response_code_details);
     }
