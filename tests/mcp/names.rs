@@ -127,6 +127,27 @@ fn held(pushed: &str, removed: &str) -> Vec<String> {
     sink.collection(RULES).unwrap().resources().map(|resource| resource.name.clone()).collect()
 }
 
+#[test]
+fn a_resource_that_a_source_adds_under_another_spelling_of_the_name_it_removes_stays() {
+    let now = Instant::now();
+    let mut sink =
+        SinkMachine::new(SinkOptions { mode: Mode::FullFirst, ..SinkOptions::new("sink", [RULES]) });
+    sink.opened(1, now);
+    let mut second = push(RULES, "2", &["/shop/r1@2"]);
+    second.incremental = true;
+    second.removed_resources = vec!["shop/r1".to_owned()];
+    for push in [push(RULES, "1", &["shop/r1@1"]), second] {
+        sink.received(1, push, now);
+        while let Some(output) = sink.poll(now) {
+            if let Output::Decide(id, change) = output {
+                sink.decided(&change.collection, id, SinkDecision::Live, now);
+            }
+        }
+    }
+    let held = sink.collection(RULES).unwrap().resources();
+    assert_eq!(held.map(|rule| (&*rule.name, &*rule.version)).collect::<Vec<_>>(), [("shop/r1", "2")]);
+}
+
 proptest! {
     #[test]
     fn a_slash_in_front_of_a_name_never_makes_it_another_name(

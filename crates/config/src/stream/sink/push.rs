@@ -29,7 +29,12 @@ impl Push {
             incremental: message.incremental,
             ..Self::default()
         };
+        let normal = |name: &str| name::normal(&message.collection, name).to_owned();
+        let mut named = BTreeMap::new();
         for (place, resource) in message.resources.into_iter().enumerate() {
+            if let Some(metadata) = &resource.metadata {
+                named.insert(normal(&metadata.name), metadata.name.clone());
+            }
             match Resource::read(&message.collection, resource, place) {
                 Ok(resource) => push.add(resource),
                 Err(fault) => push.fault(fault),
@@ -37,8 +42,10 @@ impl Push {
         }
         // In a full push these mean nothing.
         if push.incremental {
-            let normal = |name: &String| name::normal(&message.collection, name).to_owned();
-            push.removed = message.removed_resources.iter().map(normal).collect();
+            // A source that knows a resource by another spelling of its name removes the one and adds the other: it stays.
+            let is_respelled = |name: &&String| named.get(&normal(name)).is_some_and(|given| given != *name);
+            let removed = message.removed_resources.iter().filter(|name| !is_respelled(name));
+            push.removed = removed.map(|name| normal(name)).collect();
         }
         push
     }
