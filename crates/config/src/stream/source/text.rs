@@ -1,7 +1,7 @@
 //! Resources that a program makes itself.
 
 use super::ConfigServer;
-use crate::{Change, Fault, Types, parse, stream::convert};
+use crate::{Change, Fault, Topic, Types, parse, stream::convert};
 
 impl ConfigServer {
     /// Serves the resources of a text, in place of all others of their collections.
@@ -10,7 +10,7 @@ impl ConfigServer {
     /// resources of Istio and Kubernetes. What is served already and is the same stays as it is, with its version.
     ///
     /// # Errors
-    /// Everything that is wrong with the text; nothing of it is served then.
+    /// Everything that is wrong with the text; nothing of it is served then. Deprecated fields are served, and logged.
     pub fn serve_text(&self, text: &str) -> Result<(), Vec<Fault>> {
         let parsed = parse(text, "text", "default");
         let mut faults = parsed.faults;
@@ -22,9 +22,12 @@ impl ConfigServer {
             change
         });
         let encoded: Vec<_> = encoded.collect();
+        let (deprecated, faults): (Vec<_>, Vec<_>) =
+            faults.into_iter().partition(|fault| fault.topic == Topic::DeprecatedField);
         if !faults.is_empty() {
             return Err(faults);
         }
+        deprecated.iter().for_each(|fault| tracing::warn!(%fault, "deprecated field"));
         self.apply_all(&encoded);
         Ok(())
     }
@@ -63,6 +66,17 @@ mod tests {
         let mut names = names(&server);
         names.sort();
         assert_eq!(names, ["three", "two"]);
+    }
+
+    #[test]
+    fn deprecated_fields_are_served() {
+        let server = server();
+        let listener = "envoy.config.listener.v3.Listener";
+        let chains = "filter_chains: [{use_proxy_proto: true}]";
+        server
+            .serve_text(&format!("'@type': type.googleapis.com/{listener}\nname: one\n{chains}\n"))
+            .unwrap();
+        assert_eq!(server.catalogue().snapshot(listener).unwrap().resources().len(), 1);
     }
 
     #[test]
