@@ -58,10 +58,11 @@ where
         // Other settings are those of the URL.
         let (url, query) = text.rsplit_once('?').unwrap_or((text, ""));
         let (own, others): (Vec<_>, Vec<_>) = query.split('&').partition(|part| part.starts_with(QUERY));
-        let Some(names) = own.first().and_then(|own| own.strip_prefix(QUERY)) else {
+        if own.is_empty() {
             return Ok(Self { url: text.parse()?, collections: None });
-        };
-        let collections = names.split(',').map(collection).collect::<Result<_, _>>()?;
+        }
+        let names = own.iter().flat_map(|part| part[QUERY.len()..].split(','));
+        let collections = names.map(collection).collect::<Result<_, _>>()?;
         let url = if others.is_empty() { url.to_owned() } else { format!("{url}?{}", others.join("&")) };
         Ok(Self { url: url.parse()?, collections: Some(collections) })
     }
@@ -165,6 +166,12 @@ mod tests {
             );
             assert_eq!(part.to_string(), "mcp://h:1?mode=resume&collections=istio/policy/v1beta1/rules");
         }
+    }
+
+    #[test]
+    fn collections_that_are_named_repeatedly_add_up() {
+        let part: ScopedUrl = "mcp://h:1?collections=rules&collections=handlers".parse().unwrap();
+        assert_eq!(part.collections, Some(named(&["rules", "handlers"])));
     }
 
     #[test]
