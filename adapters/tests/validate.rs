@@ -171,6 +171,9 @@ fn several_files_patterns_and_standard_input_are_one_configuration() {
     let (first, second) = sample.split_once("\n---\n").unwrap();
     fs::write(directory.path().join("a.yaml"), first).unwrap();
     fs::write(directory.path().join("b.yaml"), second).unwrap();
+    // As in a directory, these are not configuration.
+    fs::write(directory.path().join("a.test.yaml"), "request: {}\n").unwrap();
+    fs::write(directory.path().join(".b.yaml"), second).unwrap();
     let path = |name: &str| directory.path().join(name).to_str().unwrap().to_owned();
     let valid = (0, "9 resources: 0 errors, 0 warnings\n");
     for arguments in

@@ -10,6 +10,7 @@ use std::{
 
 use anyhow::Context as _;
 use clap::{Args, ValueEnum};
+use glob::MatchOptions;
 use serde::Serialize;
 
 use super::{
@@ -208,14 +209,16 @@ impl Validate {
     }
 }
 
-/// Returns the files of a pattern; the path itself if it is none.
+/// Returns the files of a pattern, without hidden files and tests, as of a directory; the path itself if it is no pattern.
 fn expand(path: &Path) -> Result<Vec<PathBuf>, UsageError> {
     let pattern = path.to_str().filter(|text| text.contains(['*', '?', '[']) && fs::metadata(path).is_err());
     let Some(pattern) = pattern else { return Ok(vec![path.to_owned()]) };
-    let found =
-        glob::glob(pattern).map_err(|error| UsageError(format!("{pattern}: not a pattern: {error}")))?;
+    let options = MatchOptions { require_literal_leading_dot: true, ..MatchOptions::new() };
+    let found = glob::glob_with(pattern, options)
+        .map_err(|error| UsageError(format!("{pattern}: not a pattern: {error}")))?;
     // What cannot be listed cannot be read either, which is a fault.
-    Ok(found.map(|file| file.unwrap_or_else(|error| error.path().to_owned())).collect())
+    let found = found.map(|file| file.unwrap_or_else(|error| error.path().to_owned()));
+    Ok(found.filter(|file| !config::is_test(file)).collect())
 }
 
 fn text(faults: &[LocatedFault<'_>], resources: usize, errors: usize, warnings: usize) -> String {

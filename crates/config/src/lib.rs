@@ -63,7 +63,7 @@ pub use offer::{Decision, Decisions, Offer, Update, Verdict};
 pub use parse::{Parsed, parse};
 pub use resource::Resource;
 pub use set::{ConfigSet, Entry, ResolveError};
-pub use source::{read, test_files};
+pub use source::{is_test, read, test_files};
 pub use spec::{Handler, Instance, Spec, Target};
 pub use subscription::{StreamSource, Subscription};
 pub use types::{Types, TypesError};

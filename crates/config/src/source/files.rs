@@ -91,7 +91,8 @@ pub fn test_files(root: &Path) -> Vec<PathBuf> {
     files.filter(|path| is_text(path) && is_test(path)).take(MAX_FILES).collect()
 }
 
-fn is_test(path: &Path) -> bool {
+/// Whether a file has tests of a configuration, by its name.
+pub fn is_test(path: &Path) -> bool {
     path.file_stem().is_some_and(|stem| stem.as_encoded_bytes().ends_with(b".test"))
 }
 

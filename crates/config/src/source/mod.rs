@@ -12,7 +12,7 @@ mod status;
 use std::{pin::Pin, sync::Arc};
 
 pub use file_source::FileSource;
-pub use files::{read, test_files};
+pub use files::{is_test, read, test_files};
 pub use settings::{SourceSettings, Wanted};
 pub use status::{CollectionStatus, Journal, Message, Refusal, SourceHandle, SourceStatus, unix_time};
 
