@@ -51,9 +51,17 @@ impl Admission {
     pub(crate) async fn enter(&self) -> Result<OwnedSemaphorePermit, Status> {
         let full = |_| Status::resource_exhausted("too many streams are open; try again later");
         let permit = self.free.clone().try_acquire_owned().map_err(full)?;
-        let at = self.rate.lock().await.take(tokio::time::Instant::now().into_std());
+        // The others queue for the lock, so that a client that gives up has taken nothing.
+        let mut rate = self.rate.lock().await;
+        let at = rate.take(tokio::time::Instant::now().into_std());
         tokio::time::sleep_until(at.into()).await;
         Ok(permit)
+    }
+
+    /// Admits one request. It counts like a stream until the permit is dropped, but not for the rate of new streams.
+    pub(crate) fn request(&self) -> Result<OwnedSemaphorePermit, Status> {
+        let full = |_| Status::resource_exhausted("too many requests are being answered; try again later");
+        self.free.clone().try_acquire_owned().map_err(full)
     }
 }
 

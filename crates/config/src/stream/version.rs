@@ -11,8 +11,13 @@ pub struct ContentVersion(u128);
 impl ContentVersion {
     /// The version of that content.
     pub fn of<'a>(resources: impl IntoIterator<Item = &'a Resource>) -> Self {
+        Self::of_digests(resources.into_iter().map(Resource::digest))
+    }
+
+    /// The version of content with these digests.
+    pub(crate) fn of_digests(digests: impl IntoIterator<Item = u128>) -> Self {
         let mut version = Self::default();
-        resources.into_iter().for_each(|resource| version.add(resource.digest()));
+        digests.into_iter().for_each(|digest| version.add(digest));
         version
     }
 

@@ -1,5 +1,3 @@
-use std::sync::Arc;
-
 use tonic::Status;
 
 use crate::{
@@ -7,7 +5,7 @@ use crate::{
     proto::istio::mcp::v1alpha1::{RequestResources, Resources},
     stream::{
         ContentVersion, collection_of, name,
-        source::{Catalogue, Dialogue, Encoding, Entry, Event, Known, Meaning, Pushed, SinkId, Snapshot},
+        source::{Catalogue, Dialogue, Encoding, Entries, Entry, Event, Known, Meaning, Pushed, SinkId},
     },
 };
 
@@ -49,7 +47,8 @@ struct Watch {
 #[derive(Debug)]
 struct Pending {
     nonce: String,
-    state: Arc<Snapshot>,
+    /// The state without its encodings, which only the next push needs.
+    state: Entries,
 }
 
 impl Machine {
@@ -147,7 +146,7 @@ impl Machine {
         self.nonces += 1;
         let nonce = self.nonces.to_string();
         watch.sent = Some(state.version());
-        watch.pending = Some(Pending { nonce: nonce.clone(), state: state.clone() });
+        watch.pending = Some(Pending { nonce: nonce.clone(), state: state.entries().clone() });
         let delta = if self.incremental && watch.incremental { state.since(&watch.known) } else { None };
         let push = Resources {
             system_version_info: state.version().to_string(),

@@ -18,5 +18,5 @@ pub use feed::feed;
 pub(crate) use method::Method;
 pub(crate) use pushed::{Encoding, Encodings, Pushed};
 pub use snapshot::Snapshot;
-pub(crate) use snapshot::{Delta, Entries, Entry, Known};
+pub(crate) use snapshot::{Delta, Entries, Entry, Known, json_elements};
 pub use status::{PeerStatus, WatchStatus};

@@ -53,11 +53,13 @@ pub(crate) enum Encoding {
     Sotw { bare: bool },
     /// As in responses of changes.
     Delta { bare: bool },
+    /// As in responses in JSON, separated by commas.
+    Json { bare: bool },
 }
 
 /// All resources of a snapshot as fields of a push, encoded when they are needed for the first time.
 #[derive(Clone, Debug, Default)]
-pub(crate) struct Encodings(Arc<[OnceLock<Bytes>; 5]>);
+pub(crate) struct Encodings(Arc<[OnceLock<Bytes>; 7]>);
 
 impl Encodings {
     /// The resources as the repeated field of that number, each made a message by `message`.
@@ -68,15 +70,20 @@ impl Encodings {
         entries: impl Iterator<Item = &'a Entry>,
         message: impl Fn(&Entry) -> M,
     ) -> Bytes {
+        self.get_or_encode(encoding, || {
+            let mut fields = BytesMut::new();
+            entries.for_each(|entry| encoding::message::encode(field, &message(entry), &mut fields));
+            fields.freeze()
+        })
+    }
+
+    /// The resources as they are encoded by `encode`, which is called once.
+    pub(crate) fn get_or_encode(&self, encoding: Encoding, encode: impl FnOnce() -> Bytes) -> Bytes {
         let place = match encoding {
             Encoding::Mcp => 0,
             Encoding::Sotw { bare } => 1 + usize::from(bare),
             Encoding::Delta { bare } => 3 + usize::from(bare),
-        };
-        let encode = || {
-            let mut fields = BytesMut::new();
-            entries.for_each(|entry| encoding::message::encode(field, &message(entry), &mut fields));
-            fields.freeze()
+            Encoding::Json { bare } => 5 + usize::from(bare),
         };
         self.0[place].get_or_init(encode).clone()
     }

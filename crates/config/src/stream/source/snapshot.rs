@@ -5,6 +5,7 @@ use std::{
 
 use bytes::Bytes;
 use imbl::{OrdMap, ordmap::DiffItem};
+use serde_json::Value as Json;
 
 use super::{Encoding, Encodings};
 use crate::stream::{Change, ContentVersion, Resource, name};
@@ -34,7 +35,7 @@ pub(crate) enum Known {
     #[default]
     Nothing,
     /// A state it accepted on this stream.
-    State(Arc<Snapshot>),
+    State(Entries),
     /// What it says it had when the stream began: name to version.
     Versions(BTreeMap<String, String>),
 }
@@ -65,6 +66,12 @@ impl Snapshot {
         message: impl Fn(&Entry) -> M,
     ) -> Bytes {
         self.encodings.get(encoding, field, self.entries.values().map(|entry| &**entry), message)
+    }
+
+    /// All resources as elements of an array of JSON.
+    pub(crate) fn encoded_json(&self, bare: bool, json: impl Fn(&Entry) -> Json) -> Bytes {
+        let elements = || json_elements(self.entries.values().map(|entry| &**entry), json);
+        self.encodings.get_or_encode(Encoding::Json { bare }, elements)
     }
 
     /// The same by their names.
@@ -127,13 +134,28 @@ impl Snapshot {
     pub(crate) fn since(&self, known: &Known) -> Option<Delta> {
         match known {
             Known::Nothing => None,
-            Known::State(state) => Some(Delta::between(&state.entries, &self.entries)),
+            Known::State(state) => Some(Delta::between(state, &self.entries)),
             Known::Versions(versions) => {
                 let held = self.held(versions, |entry| entry.resource.version.clone());
                 Some(Delta::between(&held, &self.entries))
             }
         }
     }
+}
+
+/// Resources as elements of an array of JSON, without its brackets.
+pub(crate) fn json_elements<'a>(
+    entries: impl Iterator<Item = &'a Entry>,
+    json: impl Fn(&Entry) -> Json,
+) -> Bytes {
+    let mut elements = String::new();
+    for entry in entries {
+        if !elements.is_empty() {
+            elements.push(',');
+        }
+        elements += &json(entry).to_string();
+    }
+    elements.into()
 }
 
 impl Delta {
@@ -167,6 +189,11 @@ impl Entry {
 
     pub(crate) fn name(&self) -> &str {
         &self.resource.name
+    }
+
+    /// A digest of all of it.
+    pub(crate) fn digest(&self) -> u128 {
+        self.digest
     }
 
     /// A version of its own, that moves with all of it.
@@ -236,7 +263,7 @@ mod tests {
         for (acked, current, changed, removed) in cases {
             let state = full(acked);
             let versions = acked.iter().map(|(name, version)| ((*name).to_owned(), (*version).to_owned()));
-            for known in [Known::State(state), Known::Versions(versions.collect())] {
+            for known in [Known::State(state.entries.clone()), Known::Versions(versions.collect())] {
                 let delta = names(full(current).since(&known));
                 assert_eq!(delta, lists(changed, removed), "{acked:?} -> {current:?} from {known:?}");
             }
@@ -252,7 +279,10 @@ mod tests {
             &[("b", "2"), ("c", "1"), ("d", "1"), ("e", "1"), ("e", "2")],
             &["a", "c", "z"],
         ));
-        assert_eq!(names(after.since(&Known::State(before))), lists(&["b@2", "d@1", "e@2"], &["a"]));
+        assert_eq!(
+            names(after.since(&Known::State(before.entries.clone()))),
+            lists(&["b@2", "d@1", "e@2"], &["a"])
+        );
     }
 
     #[test]

@@ -6,7 +6,14 @@ use std::{
     task::{Context, Poll},
 };
 
-use futures_util::{FutureExt as _, future::BoxFuture};
+use bytes::Bytes;
+use futures_util::{
+    FutureExt as _,
+    future::{BoxFuture, ready},
+};
+use http_body_util::BodyExt as _;
+use serde_json::json;
+use tokio::time::timeout;
 use tonic::{
     Request, Response, Status,
     body::Body,
@@ -15,52 +22,106 @@ use tonic::{
 use tonic_prost::ProstCodec;
 use tower_service::Service;
 
-use super::{message, subscription::Subscription};
+use super::{BODY_TIMEOUT, message, subscription::Subscription};
 use crate::{
     proto::envoy::service::discovery::v3::{DiscoveryRequest, DiscoveryResponse},
     stream::{
-        Admission, ContentVersion, ServiceOptions, collection_of, name,
-        source::{Catalogue, ConfigServer, Entry},
+        Admission, ContentVersion, ServiceOptions, body, collection_of, name,
+        source::{Catalogue, ConfigServer, Encoding, Entry, Pushed, Snapshot, json_elements},
     },
 };
+
+/// The number of the field of a response that holds its resources.
+const RESOURCES: u32 = 2;
 
 /// What a request asks for, unless it was delivered to the client before.
 ///
 /// The nonce of a response is its version: without a stream, nothing else records what was sent before.
 pub fn fetch(catalogue: &Catalogue, request: &DiscoveryRequest) -> Result<Option<DiscoveryResponse>, Status> {
-    let url = &request.type_url;
-    let collection = collection_of(url);
-    let Some(state) = catalogue.snapshot(collection.as_str()) else { return Ok(None) };
-    let normal = |resource: &String| name::normal(collection.as_str(), resource).to_owned();
-    let names: Vec<String> = request.resource_names.iter().map(normal).collect();
-    let mut subscription = Subscription::new(false);
-    subscription.replace(&names)?;
-    let (entries, version): (Vec<&Arc<Entry>>, ContentVersion) = match subscription.is_wildcard() {
-        true => (state.entries().values().collect(), state.version()),
-        false => {
+    let Some(fetched) = Fetched::of(catalogue, request)? else { return Ok(None) };
+    let message = fetched.into_pushed().into_message();
+    message.map(Some).map_err(|error| Status::internal(error.to_string()))
+}
+
+/// The answer to a request without a stream.
+pub(super) struct Fetched {
+    /// The response without its resources.
+    response: DiscoveryResponse,
+    state: Arc<Snapshot>,
+    /// The resources that were asked for by name; `None` for all.
+    named: Option<Vec<Arc<Entry>>>,
+}
+
+impl Fetched {
+    /// Returns `None` if the client has what it asks for.
+    pub(super) fn of(catalogue: &Catalogue, request: &DiscoveryRequest) -> Result<Option<Self>, Status> {
+        let url = &request.type_url;
+        let collection = collection_of(url);
+        let Some(state) = catalogue.snapshot(collection.as_str()) else { return Ok(None) };
+        let normal = |resource: &String| name::normal(collection.as_str(), resource).to_owned();
+        let names: Vec<String> = request.resource_names.iter().map(normal).collect();
+        let mut subscription = Subscription::new(false);
+        subscription.replace(&names)?;
+        let named = (!subscription.is_wildcard()).then(|| {
             let named = subscription.names().filter_map(|resource| state.entries().get(&**resource));
-            let entries: Vec<_> = named.collect();
-            let version = ContentVersion::of(entries.iter().map(|entry| entry.resource()));
-            (entries, version)
+            named.cloned().collect::<Vec<_>>()
+        });
+        let version = match &named {
+            None => state.version(),
+            Some(entries) => ContentVersion::of_digests(entries.iter().map(|entry| entry.digest())),
+        };
+        let version = version.to_string();
+        // What was delivered last, even if it was refused. Envoy sends no nonces.
+        let last = match request.response_nonce.is_empty() {
+            true => &request.version_info,
+            false => &request.response_nonce,
+        };
+        if *last == version {
+            return Ok(None);
         }
-    };
-    let version = version.to_string();
-    // What was delivered last, even if it was refused. Envoy sends no nonces.
-    let last = match request.response_nonce.is_empty() {
-        true => &request.version_info,
-        false => &request.response_nonce,
-    };
-    if *last == version {
-        return Ok(None);
+        let response = DiscoveryResponse {
+            version_info: version.clone(),
+            resources: Vec::new(),
+            canary: false,
+            type_url: url.clone(),
+            nonce: version,
+            control_plane: Some(message::control_plane()),
+        };
+        Ok(Some(Self { response, state: state.clone(), named }))
     }
-    Ok(Some(DiscoveryResponse {
-        version_info: version.clone(),
-        resources: entries.into_iter().map(|entry| message::any(entry, url)).collect(),
-        canary: false,
-        type_url: url.clone(),
-        nonce: version,
-        control_plane: Some(message::control_plane()),
-    }))
+
+    /// The response. The resources of a whole collection are encoded once for all clients.
+    pub(super) fn into_pushed(self) -> Pushed<DiscoveryResponse> {
+        let Self { mut response, state, named } = self;
+        let url = response.type_url.clone();
+        let any = |entry: &Entry| message::any(entry, &url);
+        let shared = match named {
+            Some(entries) => {
+                response.resources = entries.iter().map(|entry| any(entry)).collect();
+                Bytes::new()
+            }
+            None => state.encoded(Encoding::Sotw { bare: message::is_bare(&url) }, RESOURCES, any),
+        };
+        Pushed { message: response, shared }
+    }
+
+    /// The response in JSON, in parts. The resources of a whole collection are encoded once for all clients.
+    pub(super) fn into_json(self) -> [Bytes; 3] {
+        let Self { response, state, named } = self;
+        let url = &response.type_url;
+        let json = |entry: &Entry| body::to_json(&message::any(entry, url));
+        let resources = match named {
+            Some(entries) => json_elements(entries.iter().map(|entry| &**entry), json),
+            None => state.encoded_json(message::is_bare(url), json),
+        };
+        let start = format!(
+            r#"{{"versionInfo":{},"typeUrl":{},"nonce":{},"resources":["#,
+            json!(response.version_info),
+            json!(response.type_url),
+            json!(response.nonce)
+        );
+        [start.into(), resources, Bytes::from_static(b"]}\n")]
+    }
 }
 
 /// A `Fetch` method of gRPC, for one type.
@@ -84,8 +145,7 @@ impl FetchMethod {
     }
 
     /// Answers with all that is asked for, whatever the client has.
-    async fn answer(self, request: DiscoveryRequest) -> Result<Response<DiscoveryResponse>, Status> {
-        let _admitted = self.admission.enter().await?;
+    fn answer(&self, request: DiscoveryRequest) -> Result<Response<DiscoveryResponse>, Status> {
         if !request.type_url.is_empty() && request.type_url != self.type_url {
             return Err(Status::invalid_argument(format!(
                 "this method serves {} alone, not {}",
@@ -110,7 +170,7 @@ impl UnaryService<DiscoveryRequest> for FetchMethod {
     type Future = BoxFuture<'static, Result<Response<DiscoveryResponse>, Status>>;
 
     fn call(&mut self, request: Request<DiscoveryRequest>) -> Self::Future {
-        self.clone().answer(request.into_inner()).boxed()
+        ready(self.answer(request.into_inner())).boxed()
     }
 }
 
@@ -131,9 +191,23 @@ where
         let method = self.clone();
         let codec = ProstCodec::<DiscoveryResponse, DiscoveryRequest>::default();
         async move {
+            let admitted = match method.admission.request() {
+                Ok(permit) => permit,
+                Err(status) => return Ok(status.into_http()),
+            };
             let longest = method.max_message_size;
             let mut grpc = Grpc::new(codec).max_decoding_message_size(longest);
-            Ok(grpc.unary(method, request).await)
+            let answered = timeout(BODY_TIMEOUT, grpc.unary(method, request)).await;
+            let late =
+                |_| Status::deadline_exceeded(format!("the request did not arrive in {BODY_TIMEOUT:?}"));
+            let response = answered.map_err(late).unwrap_or_else(Status::into_http);
+            // Admitted until it has been written.
+            Ok(response.map(move |body| {
+                Body::new(body.map_frame(move |frame| {
+                    let _written_while_admitted = &admitted;
+                    frame
+                }))
+            }))
         }
         .boxed()
     }

@@ -8,6 +8,8 @@
 //!
 //! Requests without a stream, of REST and of the `Fetch` methods, are answered by [`fetch`] from the same catalogue.
 
+use std::time::Duration;
+
 mod delta;
 mod fetch;
 mod message;
@@ -25,3 +27,6 @@ pub use delta::DeltaStream;
 pub use fetch::fetch;
 pub use service::{default_options, mount};
 pub use sotw::SotwStream;
+
+/// The time the body of a request without a stream may take to arrive.
+const BODY_TIMEOUT: Duration = Duration::from_secs(10);

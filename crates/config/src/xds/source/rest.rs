@@ -1,14 +1,16 @@
 //! The server of xDS over HTTP: `POST /v3/discovery:TYPE` (docs/behaviour/xds.md#rest).
 
-use std::{error::Error, sync::Arc, time::Duration};
+use std::{convert::Infallible, error::Error, sync::Arc, time::Duration};
 
 use axum::{
     Router,
+    body::Body,
     extract::{Path, Request, State},
     response::{IntoResponse as _, Response},
     routing::post,
 };
 use bytes::Bytes;
+use futures_util::{StreamExt as _, stream};
 use http::{
     HeaderMap, StatusCode,
     header::{CONTENT_TYPE, ORIGIN},
@@ -16,19 +18,19 @@ use http::{
 use http_body_util::{BodyExt as _, LengthLimitError, Limited};
 use prost::Message as _;
 use prost_reflect::{DeserializeOptions, DynamicMessage};
-use serde_json::json;
+use tokio::sync::OwnedSemaphorePermit;
 use tokio::time::{Instant, timeout, timeout_at};
 use tonic::{Code, Status};
 
-use super::{fetch::fetch, node::sink_id};
+use super::{BODY_TIMEOUT, fetch::Fetched, node::sink_id};
 use crate::{
     MAX_TEXT, Types,
-    proto::envoy::service::discovery::v3::{DiscoveryRequest, DiscoveryResponse},
+    proto::envoy::service::discovery::v3::DiscoveryRequest,
     stream::{
-        Admission, ServiceOptions, body, collection_of,
+        Admission, ServiceOptions, collection_of,
         listen::peer_name,
         metrics::SOURCE,
-        source::{ConfigServer, WatchStatus},
+        source::{ConfigServer, Pushed, WatchStatus},
     },
     truncate,
     xds::rest_path,
@@ -36,8 +38,6 @@ use crate::{
 
 /// The longest time an answer is held back for news.
 const LONGEST_WAIT: Duration = Duration::from_secs(30);
-/// The time a body may take to arrive.
-const BODY_TIMEOUT: Duration = Duration::from_secs(10);
 
 const JSON: &str = "application/json";
 const PROTOBUF: &str = "application/x-protobuf";
@@ -133,20 +133,20 @@ impl Encoding {
         }
     }
 
-    fn write(self, response: &DiscoveryResponse) -> Response {
-        match self {
-            Self::Protobuf => ([(CONTENT_TYPE, PROTOBUF)], response.encode_to_vec()).into_response(),
-            Self::Json => {
-                let resources: Vec<_> = response.resources.iter().map(body::to_json).collect();
-                let json = json!({
-                    "versionInfo": response.version_info,
-                    "typeUrl": response.type_url,
-                    "nonce": response.nonce,
-                    "resources": resources,
-                });
-                ([(CONTENT_TYPE, JSON)], format!("{json}\n")).into_response()
+    /// Writes a response. The request is admitted until it has been written.
+    fn write(self, fetched: Fetched, admitted: OwnedSemaphorePermit) -> Response {
+        let (content_type, parts) = match self {
+            Self::Protobuf => {
+                let Pushed { message, shared } = fetched.into_pushed();
+                (PROTOBUF, vec![message.encode_to_vec().into(), shared])
             }
-        }
+            Self::Json => (JSON, fetched.into_json().to_vec()),
+        };
+        let parts = stream::iter(parts).map(move |part: Bytes| {
+            let _written_while_admitted = &admitted;
+            Ok::<_, Infallible>(part)
+        });
+        ([(CONTENT_TYPE, content_type)], Body::from_stream(parts)).into_response()
     }
 }
 
@@ -167,7 +167,7 @@ impl Rest {
         }
         let encoding = Encoding::of(request.headers())?;
         let deadline = Instant::now() + patience(request.headers());
-        let _admitted = self.admission.enter().await?;
+        let admitted = self.admission.request()?;
         let (parts, body) = request.into_parts();
         let peer =
             peer_name(&tonic::Request::from_parts(tonic::metadata::MetadataMap::new(), parts.extensions, ()));
@@ -191,8 +191,8 @@ impl Rest {
         let mut catalogue = self.source.changes();
         loop {
             let current = catalogue.borrow_and_update().clone();
-            if let Some(response) = fetch(&current, &request)? {
-                return Ok(encoding.write(&response));
+            if let Some(fetched) = Fetched::of(&current, &request)? {
+                return Ok(encoding.write(fetched, admitted));
             }
             tokio::select! {
                 changed = timeout_at(deadline, catalogue.changed()) => if !matches!(changed, Ok(Ok(()))) {
