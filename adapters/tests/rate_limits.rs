@@ -225,11 +225,18 @@ fn a_repeated_call_counts_once_if_request_ids_are_trusted() {
     let done = descriptor(&[("quota", "per-path"), ("path", "/x"), ("phase", "done")]);
     limits.try_send("id-2", vec![done]).unwrap();
     assert_eq!(limits.one(hits(0, path("/x"))), (Code::Ok, 1));
-    // What was given back is given back once.
-    for _ in 0..3 {
-        limits.try_send("id-3", vec![user("a"), hits(9, path("/x"))]).unwrap();
+}
+
+#[test]
+fn a_request_that_is_refused_and_repeated_is_counted_once_and_not_free() {
+    let mut limits = Limits::start("mixer-adapter/all-or-nothing: 'true'", "", &["--trust-request-id"]);
+    for (id, remaining) in [("id-1", 1), ("id-1", 1), ("id-2", 0)] {
+        let refused = limits.try_send(id, vec![user("a"), hits(9, path("/x"))]).unwrap();
+        assert_eq!(refused.overall_code(), Code::OverLimit);
+        let allowed = limits.try_send(id, vec![user("a")]).unwrap();
+        assert_eq!((allowed.overall_code(), allowed.statuses[0].limit_remaining), (Code::Ok, remaining));
     }
-    assert_eq!(limits.one(hits(0, user("a"))), (Code::Ok, 2));
+    assert_eq!(limits.one(user("a")), (Code::OverLimit, 0));
 }
 
 #[test]

@@ -153,15 +153,19 @@ impl Services {
         Ok(DescriptorResult::new(allocation, amount, is_done))
     }
 
-    /// Gives back the hits of quotas that are all or nothing.
+    /// Gives back the hits of quotas that are all or nothing. Those of a trusted request id stay counted: a repeated call is not counted
+    /// again, and would be free.
     async fn give_back(&self, call: &mut RateLimitCall<'_>, results: &mut [DescriptorResult]) {
+        if call.request_id.is_some() {
+            return;
+        }
         for (index, result) in results.iter_mut().enumerate() {
             let amount = result.to_give_back();
             if amount == 0 {
                 continue;
             }
             let descriptor = &call.request.descriptors[index];
-            let dedup_id = format!("{}-back", self.dedup_id(call, index));
+            let dedup_id = self.ids.next();
             match self.allocate(call, descriptor, -amount, false, &dedup_id).await {
                 Ok(allocation) => result.given_back(&allocation),
                 Err(error) => {
