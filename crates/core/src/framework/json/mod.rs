@@ -53,14 +53,21 @@ fn error_at<T>(path: &str, reason: impl Into<String>) -> Result<T, Vec<JsonError
     Err(vec![JsonError::at(path, reason)])
 }
 
-/// Collects all parts, or the faults of all of them.
+/// Collects all parts, or their faults up to `max_errors`. The parts after the last of these are not read.
 fn collect<T, C: FromIterator<T>>(
+    max_errors: usize,
     parts: impl Iterator<Item = Result<T, Vec<JsonError>>>,
 ) -> Result<C, Vec<JsonError>> {
     let mut errors = Vec::new();
-    let parts = parts.filter_map(|part| part.map_err(|found| errors.extend(found)).ok());
-    let collected: C = parts.collect();
-    errors.truncate(MAX_ERRORS);
+    let read = parts.map_while(|part| match part {
+        Ok(part) => Some(Some(part)),
+        Err(found) => {
+            errors.extend(found);
+            (errors.len() < max_errors).then_some(None)
+        }
+    });
+    let collected: C = read.flatten().collect();
+    errors.truncate(max_errors);
     if errors.is_empty() { Ok(collected) } else { Err(errors) }
 }
 
@@ -77,26 +84,156 @@ pub fn read_params(message: &MessageDescriptor, json: Json) -> Result<Bytes, Jso
 /// # Errors
 /// The first fault, with the path of its field.
 pub fn read_json(message: &MessageDescriptor, json: Json) -> Result<DynamicMessage, JsonError> {
-    read_json_all(message, json).map_err(|mut errors| errors.swap_remove(0))
+    Reader { max_errors: 1 }.read(message, json).map_err(|mut errors| errors.swap_remove(0))
 }
 
-/// Same as [`read_json`], but returns all faults.
+/// Same as [`read_json`], but returns all faults, 100 at most.
 ///
 /// # Errors
 /// At least one fault, in the order of the fields.
 pub fn read_json_all(message: &MessageDescriptor, json: Json) -> Result<DynamicMessage, Vec<JsonError>> {
-    let json = read_message(message, json, "")?;
-    deserialize(message, json.clone()).map_err(|error| {
-        // Values that are only read by the message, such as numbers out of range: each field for itself.
-        let fields = json.as_object().into_iter().flatten();
-        let alone = fields.map(|(name, value)| Json::Object(Map::from_iter([(name.clone(), value.clone())])));
-        let mut errors: Vec<JsonError> =
-            alone.filter_map(|field| deserialize(message, field).err()).take(MAX_ERRORS).collect();
-        if errors.is_empty() {
-            errors.push(error);
+    Reader { max_errors: MAX_ERRORS }.read(message, json)
+}
+
+/// Reads messages until it has found a number of faults.
+#[derive(Clone, Copy)]
+struct Reader {
+    max_errors: usize,
+}
+
+impl Reader {
+    fn read(self, message: &MessageDescriptor, json: Json) -> Result<DynamicMessage, Vec<JsonError>> {
+        let json = self.read_message(message, json, "")?;
+        deserialize(message, json.clone()).map_err(|error| {
+            // Values that are only read by the message, such as numbers out of range: each field for itself.
+            let fields = json.as_object().into_iter().flatten();
+            let alone =
+                fields.map(|(name, value)| Json::Object(Map::from_iter([(name.clone(), value.clone())])));
+            let mut errors: Vec<JsonError> =
+                alone.filter_map(|field| deserialize(message, field).err()).take(self.max_errors).collect();
+            if errors.is_empty() {
+                errors.push(error);
+            }
+            errors
+        })
+    }
+
+    fn read_message(self, message: &MessageDescriptor, json: Json, path: &str) -> Read {
+        if message.full_name() == "google.protobuf.Duration" {
+            return read_duration(json, path);
         }
-        errors
-    })
+        if message.full_name() == "google.protobuf.Any" {
+            return self.read_any(message, json, path);
+        }
+        if message.full_name().starts_with("google.protobuf.") {
+            return Ok(json);
+        }
+        let json = expand(message.full_name(), json).or_else(|expected| error_at(path, expected))?;
+        let Json::Object(fields) = json else {
+            return error_at(path, format!("expected an object with the fields of {}", message.full_name()));
+        };
+        let mut seen = HashSet::new();
+        let mut read_one = |name: String, value: Json| {
+            let Some(field) =
+                message.get_field_by_name(&name).or_else(|| message.get_field_by_json_name(&name))
+            else {
+                let fields: Vec<_> = message.fields().collect();
+                let known: Vec<_> = fields.iter().map(FieldDescriptor::name).collect();
+                let reason = format!("no such field; {}", suggestion(&name, &known));
+                return error_at(&join(path, &name), reason);
+            };
+            if value.is_null() {
+                return Ok(None);
+            }
+            if !seen.insert(field.number()) {
+                let reason = format!("given twice, as {} and {}", field.name(), field.json_name());
+                return error_at(&join(path, field.name()), reason);
+            }
+            Ok(Some((field.name().to_owned(), self.read_field(&field, value, &join(path, field.name()))?)))
+        };
+        collect(
+            self.max_errors,
+            fields.into_iter().filter_map(|(name, value)| read_one(name, value).transpose()),
+        )
+        .map(Json::Object)
+    }
+
+    /// Reads a `google.protobuf.Any` as a message of the type that it names.
+    fn read_any(self, any: &MessageDescriptor, mut json: Json, path: &str) -> Read {
+        let Some(fields) = json.as_object_mut() else {
+            return error_at(path, format!("expected an object with @type, not {}", described(&json)));
+        };
+        if fields.is_empty() {
+            return Ok(json);
+        }
+        let named = fields.remove(ANY_TYPE);
+        let Some(type_url) = named.as_ref().and_then(Json::as_str) else {
+            let reason = "@type is missing; write it like type.googleapis.com/google.protobuf.Empty";
+            return error_at(path, reason);
+        };
+        let name = type_url.rsplit('/').next().unwrap_or_default();
+        let Some(message) = any.parent_pool().get_message_by_name(name) else {
+            return error_at(&join(path, ANY_TYPE), format!("type {name} is not known"));
+        };
+        // Messages with a special JSON form have it under `value`.
+        let mut json = match name.starts_with("google.protobuf.") {
+            true => json,
+            false => self.read_message(&message, json, path)?,
+        };
+        json[ANY_TYPE] = type_url.into();
+        Ok(json)
+    }
+
+    fn read_field(self, field: &FieldDescriptor, json: Json, path: &str) -> Read {
+        if field.is_map() {
+            let Json::Object(entries) = json else {
+                return error_at(path, "expected an object: the field is a map");
+            };
+            let value_kind = match field.kind() {
+                Kind::Message(entry) => entry.map_entry_value_field().kind(),
+                other => other,
+            };
+            let entries = entries.into_iter().map(|(key, value)| {
+                let value = self.read_kind(&value_kind, value, &format!("{path}[{key:?}]"))?;
+                Ok((key, value))
+            });
+            return collect(self.max_errors, entries).map(Json::Object);
+        }
+        if field.cardinality() == Cardinality::Repeated {
+            let Json::Array(items) = json else {
+                return error_at(path, "expected a list: the field is repeated");
+            };
+            let items = items
+                .into_iter()
+                .enumerate()
+                .map(|(index, item)| self.read_kind(&field.kind(), item, &format!("{path}[{index}]")));
+            return collect(self.max_errors, items).map(Json::Array);
+        }
+        self.read_kind(&field.kind(), json, path)
+    }
+
+    fn read_kind(self, kind: &Kind, json: Json, path: &str) -> Read {
+        let (expected, got) = match (kind, json) {
+            (Kind::Message(message), json) => return self.read_message(message, json, path),
+            (Kind::Enum(names), json) => return read_enum(names, json, path),
+            (Kind::Double | Kind::Float, json @ (Json::Number(_) | Json::String(_))) => return Ok(json),
+            (Kind::Double | Kind::Float, json) => ("a number", json),
+            (Kind::Bool, json @ Json::Bool(_)) => return Ok(json),
+            (Kind::Bool, json) => ("true or false", json),
+            (Kind::String, json @ Json::String(_)) => return Ok(json),
+            (Kind::String, json @ (Json::Number(_) | Json::Bool(_))) => ("text in quotes", json),
+            (Kind::String, json) => ("text", json),
+            (Kind::Bytes, json @ Json::String(_)) => return Ok(json),
+            (Kind::Bytes, json) => ("base64", json),
+            (_, Json::Number(number)) => match whole_number(&number) {
+                Some(whole) => return Ok(Json::Number(whole)),
+                None => ("a whole number", Json::Number(number)),
+            },
+            (_, Json::String(text)) if text.parse::<f64>().is_ok() => return Ok(Json::String(text)),
+            (_, json) => ("a whole number", json),
+        };
+        error_at(path, format!("expected {expected}, not {}", described(&got)))
+    }
 }
 
 fn deserialize(message: &MessageDescriptor, json: Json) -> Result<DynamicMessage, JsonError> {
@@ -122,119 +259,6 @@ fn value_to_json(value: prost_types::Value) -> Json {
         Some(Kind::StructValue(fields)) => Json::Object(struct_to_json(fields)),
         Some(Kind::ListValue(list)) => Json::Array(list.values.into_iter().map(value_to_json).collect()),
     }
-}
-
-fn read_message(message: &MessageDescriptor, json: Json, path: &str) -> Read {
-    if message.full_name() == "google.protobuf.Duration" {
-        return read_duration(json, path);
-    }
-    if message.full_name() == "google.protobuf.Any" {
-        return read_any(message, json, path);
-    }
-    if message.full_name().starts_with("google.protobuf.") {
-        return Ok(json);
-    }
-    let json = expand(message.full_name(), json).or_else(|expected| error_at(path, expected))?;
-    let Json::Object(fields) = json else {
-        return error_at(path, format!("expected an object with the fields of {}", message.full_name()));
-    };
-    let mut seen = HashSet::new();
-    let mut read_one = |name: String, value: Json| {
-        let Some(field) = message.get_field_by_name(&name).or_else(|| message.get_field_by_json_name(&name))
-        else {
-            let fields: Vec<_> = message.fields().collect();
-            let known: Vec<_> = fields.iter().map(FieldDescriptor::name).collect();
-            let reason = format!("no such field; {}", suggestion(&name, &known));
-            return error_at(&join(path, &name), reason);
-        };
-        if value.is_null() {
-            return Ok(None);
-        }
-        if !seen.insert(field.number()) {
-            let reason = format!("given twice, as {} and {}", field.name(), field.json_name());
-            return error_at(&join(path, field.name()), reason);
-        }
-        Ok(Some((field.name().to_owned(), read_field(&field, value, &join(path, field.name()))?)))
-    };
-    collect(fields.into_iter().filter_map(|(name, value)| read_one(name, value).transpose()))
-        .map(Json::Object)
-}
-
-/// Reads a `google.protobuf.Any` as a message of the type that it names.
-fn read_any(any: &MessageDescriptor, mut json: Json, path: &str) -> Read {
-    let Some(fields) = json.as_object_mut() else {
-        return error_at(path, format!("expected an object with @type, not {}", described(&json)));
-    };
-    if fields.is_empty() {
-        return Ok(json);
-    }
-    let named = fields.remove(ANY_TYPE);
-    let Some(type_url) = named.as_ref().and_then(Json::as_str) else {
-        let reason = "@type is missing; write it like type.googleapis.com/google.protobuf.Empty";
-        return error_at(path, reason);
-    };
-    let name = type_url.rsplit('/').next().unwrap_or_default();
-    let Some(message) = any.parent_pool().get_message_by_name(name) else {
-        return error_at(&join(path, ANY_TYPE), format!("type {name} is not known"));
-    };
-    // Messages with a special JSON form have it under `value`.
-    let mut json = match name.starts_with("google.protobuf.") {
-        true => json,
-        false => read_message(&message, json, path)?,
-    };
-    json[ANY_TYPE] = type_url.into();
-    Ok(json)
-}
-
-fn read_field(field: &FieldDescriptor, json: Json, path: &str) -> Read {
-    if field.is_map() {
-        let Json::Object(entries) = json else {
-            return error_at(path, "expected an object: the field is a map");
-        };
-        let value_kind = match field.kind() {
-            Kind::Message(entry) => entry.map_entry_value_field().kind(),
-            other => other,
-        };
-        let entries = entries.into_iter().map(|(key, value)| {
-            let value = read_kind(&value_kind, value, &format!("{path}[{key:?}]"))?;
-            Ok((key, value))
-        });
-        return collect(entries).map(Json::Object);
-    }
-    if field.cardinality() == Cardinality::Repeated {
-        let Json::Array(items) = json else {
-            return error_at(path, "expected a list: the field is repeated");
-        };
-        let items = items
-            .into_iter()
-            .enumerate()
-            .map(|(index, item)| read_kind(&field.kind(), item, &format!("{path}[{index}]")));
-        return collect(items).map(Json::Array);
-    }
-    read_kind(&field.kind(), json, path)
-}
-
-fn read_kind(kind: &Kind, json: Json, path: &str) -> Read {
-    let (expected, got) = match (kind, json) {
-        (Kind::Message(message), json) => return read_message(message, json, path),
-        (Kind::Enum(names), json) => return read_enum(names, json, path),
-        (Kind::Double | Kind::Float, json @ (Json::Number(_) | Json::String(_))) => return Ok(json),
-        (Kind::Double | Kind::Float, json) => ("a number", json),
-        (Kind::Bool, json @ Json::Bool(_)) => return Ok(json),
-        (Kind::Bool, json) => ("true or false", json),
-        (Kind::String, json @ Json::String(_)) => return Ok(json),
-        (Kind::String, json @ (Json::Number(_) | Json::Bool(_))) => ("text in quotes", json),
-        (Kind::String, json) => ("text", json),
-        (Kind::Bytes, json @ Json::String(_)) => return Ok(json),
-        (Kind::Bytes, json) => ("base64", json),
-        (_, Json::Number(number)) => match whole_number(&number) {
-            Some(whole) => return Ok(Json::Number(whole)),
-            None => ("a whole number", Json::Number(number)),
-        },
-        (_, Json::String(text)) if text.parse::<f64>().is_ok() => return Ok(Json::String(text)),
-        (_, json) => ("a whole number", json),
-    };
-    error_at(path, format!("expected {expected}, not {}", described(&got)))
 }
 
 fn read_enum(names: &EnumDescriptor, json: Json, path: &str) -> Read {
@@ -295,4 +319,23 @@ fn read_duration(json: Json, path: &str) -> Read {
 
 fn join(path: &str, name: &str) -> String {
     if path.is_empty() { name.to_owned() } else { format!("{path}.{name}") }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn nothing_is_read_after_the_last_fault_that_is_asked_for() {
+        for (max_errors, read) in [(1, 2), (3, 6), (10, 12)] {
+            let mut parts_read = 0;
+            // Every second part is faulty.
+            let parts = (0..12).map(|index| {
+                parts_read += 1;
+                if index % 2 == 0 { Ok(index) } else { Err(vec![JsonError::whole("a fault")]) }
+            });
+            let errors = collect::<_, Vec<_>>(max_errors, parts).unwrap_err();
+            assert_eq!((parts_read, errors.len()), (read, max_errors.min(6)));
+        }
+    }
 }
