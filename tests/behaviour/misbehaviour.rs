@@ -45,6 +45,18 @@ async fn a_panic_is_an_internal_error_of_its_call_only() {
 }
 
 #[tokio::test]
+async fn a_panic_before_the_future_is_one_of_its_call_only() {
+    let serving = Serving::start(|adapters| adapters.add::<Probe>()).await;
+    let client = serving.connect().await;
+    let failure = told(&client, "early panics", "panic early").await.unwrap_err();
+    assert_eq!(failure.code, Code::Internal);
+    assert!(failure.message.starts_with("adapter `probe` panicked: "), "{failure:?}");
+    assert!(failure.message.contains("panic before the future"), "{failure:?}");
+    assert!(told(&client, "early panics", "allow").await.is_ok());
+    assert_eq!(serving.metric("adapter_panics_total{adapter=\"probe\"}").await, 1.0);
+}
+
+#[tokio::test]
 async fn an_error_keeps_its_code_and_reason() {
     let serving = Serving::start(|adapters| adapters.add::<Probe>()).await;
     let client = serving.connect().await;

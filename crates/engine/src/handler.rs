@@ -16,7 +16,8 @@ use super::remote::{RemoteAdapter, Session};
 use mixer_adapter_core::{
     adapter::LimitOverride,
     framework::{
-        dynamic::DynamicTemplate, frame::FRAME_PREFIX, log_limit::FailureLogLimit, status::status_name,
+        dynamic::DynamicTemplate, frame::FRAME_PREFIX, log_limit::FailureLogLimit, log_text::log_text,
+        status::status_name,
     },
 };
 use mixer_adapter_host::{
@@ -115,11 +116,11 @@ impl RuntimeHandler {
         tracing::warn!(
             template = template.name(),
             handler = &*self.name,
-            instance = instance_list(names.iter().copied()),
-            peer = %caller.peer_name(),
+            instance = log_text(instance_list(names.iter().copied())),
+            peer = log_text(caller.peer_name()),
             trace_id = caller.trace.map(|trace| field::display(trace.trace_id())),
             code = &*status_name(code),
-            error = status.message(),
+            error = log_text(status.message()),
             suppressed,
             "call failed"
         );

@@ -5,7 +5,7 @@ use std::{
     time::Instant,
 };
 
-use mixer_adapter_core::framework::log_limit::LogLimit;
+use mixer_adapter_core::framework::{log_limit::LogLimit, log_text::log_text};
 use mixer_adapter_engine::{
     Budget, CheckOutcome,
     dispatch::{AnswerDetails, CacheUse, Caller, DispatchError, Request},
@@ -45,8 +45,8 @@ impl Services {
             Decision::Fail(reason) => {
                 static LIMIT: LogLimit = LogLimit::new();
                 if let Some(suppressed) = LIMIT.admit() {
-                    let peer = caller.peer_name();
-                    tracing::warn!(decision_id, %peer, error = reason, suppressed, "a request could not be checked");
+                    let (peer, error) = (log_text(caller.peer_name()), log_text(reason));
+                    tracing::warn!(decision_id, peer, error, suppressed, "a request could not be checked");
                 }
                 CheckOutcome::Failed
             }

@@ -230,7 +230,7 @@ impl<M> Port<M> {
                 if matches!(error, tls::TlsError::Timeout { .. }) {
                     self.open.hit(Limit::HandshakeTimeout);
                 }
-                tracing::info!(%error, "connection refused");
+                tracing::info!(error = error.to_string(), "connection refused");
             }
         }
     }

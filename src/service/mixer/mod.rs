@@ -19,7 +19,7 @@ use super::{
     rpc::{Rpc, limited_rpc},
 };
 use attributes::{Decoder, DeltaError, update};
-use mixer_adapter_core::framework::{log_limit::FailureLogLimit, status::status_name};
+use mixer_adapter_core::framework::{log_limit::FailureLogLimit, log_text::log_text, status::status_name};
 use mixer_adapter_engine::{
     Budget, CheckOutcome, LimitError, Mixer, RequestLimits, Snapshot,
     attribute::Bag,
@@ -104,10 +104,10 @@ fn log_failure(caller: &Caller, status: &Status, event: &'static str) {
     let code = status.code() as i32;
     let Some(suppressed) = LIMIT.admit(code) else { return };
     tracing::warn!(
-        peer = %caller.peer_name(),
+        peer = log_text(caller.peer_name()),
         trace_id = caller.trace.map(|trace| field::display(trace.trace_id())),
         code = &*status_name(code),
-        error = status.message(),
+        error = log_text(status.message()),
         suppressed,
         "{event}"
     );

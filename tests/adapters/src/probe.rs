@@ -9,7 +9,7 @@ use mixer_adapter::{
 use crate::ledger::{Entry, ledger};
 pub use crate::params::probe::Params;
 
-/// Executes the value of a list entry: `allow`, `deny`, `fail`, `panic`, `log` (a warning), `spin` (busy for a while), `hang` (forever) or `wait` (for the gate).
+/// Executes the value of a list entry: `allow`, `deny`, `fail`, `panic`, `panic early` (in the method, before its future), `abort` (a panic while another one unwinds), `log` (a warning), `spin` (busy for a while), `hang` (forever) or `wait` (for the gate).
 #[derive(Debug)]
 pub struct Probe {
     entry: Entry,
@@ -73,6 +73,10 @@ impl Probe {
             "deny" => Ok(Check::deny(Code::PermissionDenied, "denied on request")),
             "fail" => Err(AdapterError::unavailable("failed on request")),
             "panic" => panic!("panic on request"),
+            "abort" => {
+                let _panics = PanicOnDrop;
+                panic!("the cause of an abort")
+            }
             "log" => {
                 tracing::warn!(command, "an event of the author");
                 Ok(Check::allow())
@@ -93,12 +97,27 @@ impl Probe {
     }
 }
 
+struct PanicOnDrop;
+
+impl Drop for PanicOnDrop {
+    fn drop(&mut self) {
+        panic!("panic on drop");
+    }
+}
+
 impl Handle<ListEntry> for Probe {
-    async fn handle(&self, instance: listentry::InstanceMsg) -> Result<Check, AdapterError> {
+    #[allow(clippy::manual_async_fn)] // a panic before the future is one of the commands
+    fn handle(
+        &self,
+        instance: listentry::InstanceMsg,
+    ) -> impl Future<Output = Result<Check, AdapterError>> + Send {
         let command = instance.value.map(|value| value.to_string()).unwrap_or_default();
-        let check = self.execute(&command).await?;
-        // The use count identifies the configuration of the handler.
-        Ok(check.uses(u32::try_from(self.params.maybe.unwrap_or(1000)).unwrap_or_default()))
+        assert_ne!(command, "panic early", "panic before the future");
+        async move {
+            let check = self.execute(&command).await?;
+            // The use count identifies the configuration of the handler.
+            Ok(check.uses(u32::try_from(self.params.maybe.unwrap_or(1000)).unwrap_or_default()))
+        }
     }
 }
 

@@ -168,6 +168,34 @@ async fn a_refused_session_is_logged() {
 }
 
 #[tokio::test]
+async fn the_cause_of_an_abort_is_logged() {
+    let mut server = Server::start(&["--log-json"]);
+    let client = Client::connect(server.address).await;
+    assert!(call(&client, "abort").await.is_err(), "the process ends");
+    for cause in ["the cause of an abort", "panic on drop"] {
+        assert_eq!(server.event("panic")["fields"]["panic"], cause);
+    }
+}
+
+#[tokio::test]
+async fn texts_of_peers_are_quoted_and_cut() {
+    let mut server = Server::start(&[]);
+    let client = Client::connect(server.address).await;
+    let refused = async |fault: String| {
+        let config = Params { fault, ..params("logs") };
+        let session =
+            CreateSessionRequest { adapter_config: any(&config), ..CreateSessionRequest::default() };
+        client.create_session(session).await;
+    };
+    refused("wrong\n2026-01-01T00:00:00Z  INFO forged".to_owned()).await;
+    let line = server.line("session refused");
+    assert!(line.contains(r"it is wrong\n2026-01-01T00:00:00Z  INFO forged"), "{line}");
+    refused("x".repeat(100_000)).await;
+    let line = server.line("session refused");
+    assert!(line.len() < 2_000 && line.contains("xxx..."), "{} bytes", line.len());
+}
+
+#[tokio::test]
 async fn a_text_log_has_the_same_fields() {
     let mut server = Server::start(&[]);
     let client = Client::connect(server.address).await;

@@ -5,6 +5,7 @@ pub mod dynamic;
 pub mod frame;
 pub mod json;
 pub mod log_limit;
+pub mod log_text;
 pub mod name;
 pub mod optional_fields;
 mod quota_context;

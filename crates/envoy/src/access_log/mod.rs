@@ -13,7 +13,7 @@ use std::{
 };
 
 use bytes::Bytes;
-use mixer_adapter_core::framework::log_limit::LogLimit;
+use mixer_adapter_core::framework::{log_limit::LogLimit, log_text::log_text};
 use mixer_adapter_engine::{
     Budget,
     dispatch::{Caller, FailureTexts, Report, ReportBatch, Request},
@@ -173,7 +173,11 @@ async fn report(
         if !failures.is_empty() {
             static LIMIT: LogLimit = LogLimit::new();
             if let Some(suppressed) = LIMIT.admit() {
-                tracing::warn!(error = %failures, suppressed, "entries of an access log could not be reported");
+                tracing::warn!(
+                    error = log_text(failures),
+                    suppressed,
+                    "entries of an access log could not be reported"
+                );
             }
         }
         if lost > 0 {
@@ -250,7 +254,12 @@ async fn send(mut received: mpsc::UnboundedReceiver<QueuedBatch>, counters: Arc<
             static LIMIT: LogLimit = LogLimit::new();
             if let Some(suppressed) = LIMIT.admit() {
                 let handler = &**batch.handler();
-                tracing::warn!(handler, %error, suppressed, "part of an access log was not delivered");
+                tracing::warn!(
+                    handler,
+                    error = log_text(error),
+                    suppressed,
+                    "part of an access log was not delivered"
+                );
             }
             counters.lose(batch.handler(), batch.len());
             for BatchPart { tenant, count, .. } in &parts {

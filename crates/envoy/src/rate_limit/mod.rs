@@ -3,7 +3,7 @@
 mod descriptor;
 mod limits;
 
-use mixer_adapter_core::framework::{digest::Digest, log_limit::LogLimit};
+use mixer_adapter_core::framework::{digest::Digest, log_limit::LogLimit, log_text::log_text};
 use mixer_adapter_engine::{
     Budget, Limit, QuotaMode, Snapshot,
     dispatch::{Allocation, AllocationMode, Caller, DispatchError, QuotaRequest, Request},
@@ -82,8 +82,16 @@ impl Services {
             }
             static LIMIT: LogLimit = LogLimit::new();
             if let Some(suppressed) = LIMIT.admit() {
-                let peer = caller.peer_name();
-                tracing::warn!(decision_id, %peer, domain, %error, suppressed, "a rate limit could not be determined");
+                let (peer, domain) = (log_text(caller.peer_name()), log_text(domain));
+                let error = log_text(&error);
+                tracing::warn!(
+                    decision_id,
+                    peer,
+                    domain,
+                    error,
+                    suppressed,
+                    "a rate limit could not be determined"
+                );
             }
             Status::unavailable(error.to_string())
         })?;
@@ -171,8 +179,8 @@ impl Services {
                 Err(error) => {
                     static LIMIT: LogLimit = LogLimit::new();
                     if let Some(suppressed) = LIMIT.admit() {
-                        let domain = &call.request.domain;
-                        tracing::warn!(domain, %error, suppressed, "hits could not be given back");
+                        let (domain, error) = (log_text(&call.request.domain), log_text(error));
+                        tracing::warn!(domain, error, suppressed, "hits could not be given back");
                     }
                 }
             }

@@ -14,7 +14,7 @@ use super::{
 use crate::metrics::CallMetrics;
 use mixer_adapter_core::{
     adapter::{AdapterError, Handle},
-    framework::{frame::frame, status::status_name, trace_parent::TraceParent},
+    framework::{frame::frame, log_text::log_text, status::status_name, trace_parent::TraceParent},
     proto::Any as AnyMessage,
     template::{Template, Variety},
 };
@@ -138,7 +138,7 @@ impl<A: Handle<T>, T: Template> Serve<T> for HandlerCaller<A> {
             let Some(adapter) = handler.object::<A>() else {
                 return Err(HandlerError::Failed(AdapterError::unavailable("the handler is closed")));
             };
-            match contain_future(adapter.handle(input)).await {
+            match contain_future(async { adapter.handle(input).await }).await {
                 Ok(answer) => answer.map_err(HandlerError::Failed),
                 Err(panic) => {
                     panic.report(handler.adapter(), "handle");
@@ -322,11 +322,11 @@ impl CallRecord {
             adapter = self.adapter.or_else(|| error.adapter()),
             template = T::NAME,
             handler = resolver.handler_name(),
-            instance = request.as_ref().map(|request| instance_list(T::instance_names(request))),
-            peer = %caller.peer_name(),
+            instance = request.as_ref().map(|request| log_text(instance_list(T::instance_names(request)))),
+            peer = log_text(caller.peer_name()),
             trace_id = caller.trace.map(|trace| field::display(trace.trace_id())),
             code = &*status_name(code),
-            %error,
+            error = log_text(error),
             suppressed,
             "call failed"
         );
@@ -353,8 +353,8 @@ fn call_span<T: Template>(
         adapter,
         template = T::NAME,
         handler = resolver.handler_name(),
-        instance = instance_list(T::instance_names(request)),
-        peer = %caller.peer_name(),
+        instance = log_text(instance_list(T::instance_names(request))),
+        peer = log_text(caller.peer_name()),
         trace_id = caller.trace.map(|trace| field::display(trace.trace_id())),
         parent_id = caller.trace.map(|trace| field::display(trace.parent_id())),
     )

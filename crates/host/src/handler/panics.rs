@@ -10,7 +10,7 @@ use std::{
     task::Poll,
 };
 
-use mixer_adapter_core::framework::log_limit::LogLimit;
+use mixer_adapter_core::framework::{log_limit::LogLimit, log_text::log_text};
 
 use super::AdapterInfo;
 
@@ -24,6 +24,7 @@ pub(crate) struct AdapterPanic {
 /// Where a panic began, as the hook of [`log_panics`] sees it.
 #[derive(Debug)]
 struct PanicSite {
+    message: String,
     location: String,
     backtrace: Backtrace,
 }
@@ -31,13 +32,15 @@ struct PanicSite {
 thread_local! {
     /// Whether this thread runs code whose panics are contained.
     static IS_CONTAINED: Cell<bool> = const { Cell::new(false) };
-    /// The site of the last contained panic.
+    /// The site of the panic that is about to be contained.
     static SITE: RefCell<Option<PanicSite>> = const { RefCell::new(None) };
 }
 
 /// Runs code of an adapter, and returns its panic.
 pub(crate) fn contain<T>(work: impl FnOnce() -> T) -> Result<T, AdapterPanic> {
     let outer = IS_CONTAINED.replace(true);
+    // That of a panic which the adapter caught itself.
+    SITE.take();
     let outcome = catch_unwind(AssertUnwindSafe(work));
     IS_CONTAINED.set(outer);
     outcome.map_err(|panic| AdapterPanic { message: message(&*panic).to_owned(), site: SITE.take() })
@@ -63,7 +66,7 @@ impl AdapterPanic {
             tracing::error!(
                 adapter = adapter.name,
                 method,
-                panic = self.message,
+                panic = log_text(&self.message),
                 location = site.map(|site| &*site.location),
                 backtrace = site.and_then(PanicSite::backtrace),
                 suppressed,
@@ -75,8 +78,25 @@ impl AdapterPanic {
 
 impl PanicSite {
     fn of(panic: &PanicHookInfo<'_>) -> Self {
+        let message = message(panic.payload()).to_owned();
         let location = panic.location().map(ToString::to_string).unwrap_or_default();
-        Self { location, backtrace: Backtrace::capture() }
+        Self { message, location, backtrace: Backtrace::capture() }
+    }
+
+    /// Logs the panic as one of the process.
+    fn log(&self) {
+        static LIMIT: LogLimit = LogLimit::new();
+        if let Some(suppressed) = LIMIT.admit() {
+            let thread = std::thread::current();
+            tracing::error!(
+                thread = thread.name(),
+                panic = log_text(&self.message),
+                location = self.location,
+                backtrace = self.backtrace(),
+                suppressed,
+                "panic"
+            );
+        }
     }
 
     /// Returns the backtrace, if `RUST_BACKTRACE` asks for one.
@@ -89,22 +109,19 @@ impl PanicSite {
 /// Logs the panics of this process by `tracing`, in place of printing them: those of adapters with the adapter, and all others
 /// where they begin. Call this once, when a program starts.
 pub fn log_panics() {
-    static LIMIT: LogLimit = LogLimit::new();
     std::panic::set_hook(Box::new(|panic| {
         let site = PanicSite::of(panic);
-        if IS_CONTAINED.get() {
-            SITE.set(Some(site));
-        } else if let Some(suppressed) = LIMIT.admit() {
-            let thread = std::thread::current();
-            tracing::error!(
-                thread = thread.name(),
-                panic = message(panic.payload()),
-                location = site.location,
-                backtrace = site.backtrace(),
-                suppressed,
-                "panic"
-            );
+        if !IS_CONTAINED.get() {
+            return site.log();
         }
+        SITE.with_borrow_mut(|first| match first {
+            None => *first = Some(site),
+            // A panic while another one unwinds may end the process, before either is contained.
+            Some(first) => {
+                first.log();
+                site.log();
+            }
+        });
     }));
 }
 

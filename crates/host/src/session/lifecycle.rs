@@ -17,7 +17,7 @@ use crate::{
 };
 use mixer_adapter_core::{
     adapter::{InferredType, InferredTypes},
-    framework::status::status_name,
+    framework::{log_text::log_text, status::status_name},
     proto::Any,
 };
 
@@ -90,10 +90,10 @@ impl Host {
         let Some(suppressed) = self.session_log.admit(code) else { return };
         tracing::warn!(
             adapter = error.adapter(),
-            peer = %caller.peer_name(),
+            peer = log_text(caller.peer_name()),
             trace_id = caller.trace.map(|trace| field::display(trace.trace_id())),
             code = &*status_name(code),
-            %error,
+            error = log_text(error),
             suppressed,
             "session refused"
         );

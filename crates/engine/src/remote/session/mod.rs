@@ -22,7 +22,7 @@ use self::{
 };
 use super::{Options, RemoteAdapter, adapter::within};
 use mixer_adapter_config::proto::istio::policy::v1beta1::Connection;
-use mixer_adapter_core::adapter::ConfigErrors;
+use mixer_adapter_core::{adapter::ConfigErrors, framework::log_text::log_text};
 use mixer_adapter_host::{NewSession, handler::Closing};
 
 /// A session with an out-of-process adapter, which has its configuration before the calls.
@@ -227,10 +227,14 @@ impl Shared {
         match made {
             Ok(id) if dropped => self.close(id),
             Ok(id) => {
-                tracing::info!(adapter = self.setup.address, id, "session opened");
+                tracing::info!(adapter = self.setup.address, id = log_text(id), "session opened");
             }
             Err(error) => {
-                tracing::warn!(adapter = self.setup.address, %error, "session not opened; retrying");
+                tracing::warn!(
+                    adapter = self.setup.address,
+                    error = log_text(error),
+                    "session not opened; retrying"
+                );
             }
         }
         done || dropped
@@ -241,7 +245,12 @@ impl Shared {
         let shared = self.clone();
         self.closing.spawn(async move {
             if let Err(error) = shared.setup.close(&id).await {
-                tracing::debug!(adapter = shared.setup.address, id, %error, "CloseSession failed");
+                tracing::debug!(
+                    adapter = shared.setup.address,
+                    id = log_text(id),
+                    error = log_text(error),
+                    "CloseSession failed"
+                );
             }
         });
     }
