@@ -1,6 +1,7 @@
 //! An adapter whose answers are determined by the value of its instance and by the script of a test.
 
 use std::{
+    collections::BTreeMap,
     pin::Pin,
     sync::{
         Arc, Mutex,
@@ -32,6 +33,9 @@ use mixer_adapter_host::{
     handler::{Adapters, Closing, TableLimits},
 };
 use tokio::time::Instant;
+
+/// The templates of the adapter.
+const TEMPLATES: [&str; 2] = ["listentry", "kubernetes"];
 
 /// What the adapter does, as a test changes it.
 #[derive(Debug, Default)]
@@ -73,6 +77,40 @@ struct Value {
     string_value: String,
 }
 
+#[derive(Clone, PartialEq, prost::Message)]
+struct GenerateRequest {
+    #[prost(message, optional, tag = "1")]
+    instance: Option<Pods>,
+}
+
+/// An instance of the template `kubernetes`, as far as the tests use it.
+#[derive(Clone, PartialEq, prost::Message)]
+struct Pods {
+    #[prost(string, tag = "1")]
+    source_uid: String,
+}
+
+#[derive(Clone, PartialEq, prost::Message)]
+struct PodAttributes {
+    #[prost(string, tag = "25")]
+    source_owner: String,
+    #[prost(btree_map = "string, string", tag = "3")]
+    source_labels: BTreeMap<String, String>,
+    #[prost(string, tag = "11")]
+    destination_namespace: String,
+}
+
+/// The attributes of a pod `APP.NAMESPACE`: its application is the owner and a label.
+fn pod_attributes(request: Bytes) -> PodAttributes {
+    let uid = GenerateRequest::decode(request).unwrap().instance.unwrap().source_uid;
+    let (app, namespace) = uid.split_once('.').unwrap_or((&uid, ""));
+    PodAttributes {
+        source_owner: app.to_owned(),
+        source_labels: BTreeMap::from([("app".to_owned(), app.to_owned())]),
+        destination_namespace: namespace.to_owned(),
+    }
+}
+
 #[derive(Clone)]
 struct Backend(Arc<Script>);
 
@@ -89,7 +127,7 @@ impl HandlerBackend for Backend {
     /// Denies values with "bad" in them. Answers are valid for as many seconds as the value has bytes.
     fn call<'a>(
         &'a self,
-        _: &'a DynamicTemplate,
+        template: &'a DynamicTemplate,
         request: Bytes,
         caller: &'a Caller,
     ) -> Pin<Box<dyn Future<Output = Result<Bytes, Status>> + Send + 'a>> {
@@ -107,6 +145,9 @@ impl HandlerBackend for Backend {
             }
             if let Some(code) = *self.0.error.lock().unwrap() {
                 return Err(Status::new(code, "broken"));
+            }
+            if template.name() == "kubernetes" {
+                return Ok(pod_attributes(request).encode_to_vec().into());
             }
             let entry = ListEntryRequest::decode(request).unwrap().instance.unwrap();
             let value = entry.value.unwrap().string_value;
@@ -137,16 +178,27 @@ spec:
     request.method: {valueType: STRING}
     request.headers: {valueType: STRING_MAP}
     destination.namespace: {valueType: STRING}
+    source.uid: {valueType: STRING}
+    source.owner: {valueType: STRING}
+    source.labels: {valueType: STRING_MAP}
 ---
 kind: adapter
 metadata: {name: scripted, namespace: istio-system}
-spec: {templates: [listentry]}
+spec: {templates: [listentry, kubernetes]}
 ---
 kind: handler
 metadata: {name: h, namespace: istio-system}
 spec: {adapter: scripted, connection: {address: "scripted:1"}}
 ---
 "#;
+
+fn template(name: &str) -> String {
+    let (_, descriptor) = STANDARD.iter().find(|(known, _)| *known == name).unwrap();
+    format!(
+        "---\nkind: template\nmetadata: {{name: {name}, namespace: istio-system}}\nspec: {{descriptor: {}}}\n",
+        BASE64.encode(descriptor)
+    )
+}
 
 /// A server's engine with a scripted adapter.
 pub(crate) struct Subject {
@@ -177,14 +229,10 @@ impl Subject {
         let runtime = tokio::runtime::Handle::current();
         let adapters = Adapters::builder(runtime.clone()).build().unwrap();
         let host = Host::new(adapters, TableLimits::default(), Closing::on(runtime));
-        let (_, descriptor) = STANDARD.iter().find(|(known, _)| *known == "listentry").unwrap();
-        let template = format!(
-            "---\nkind: template\nmetadata: {{name: listentry, namespace: istio-system}}\nspec: {{descriptor: {}}}\n",
-            BASE64.encode(descriptor)
-        );
         // First, so that lines in faults are those of the rules.
         let mut resources = parse(rules, "rules.yaml", "istio-system").resources;
-        resources.extend(parse(&(COMMON.to_owned() + &template), "common.yaml", "istio-system").resources);
+        let templates = TEMPLATES.map(template).concat();
+        resources.extend(parse(&(COMMON.to_owned() + &templates), "common.yaml", "istio-system").resources);
         let (set, faults) = ConfigSet::of(resources);
         let former = self.mixer.snapshot();
         let backend = Backend(self.script.clone());
@@ -213,11 +261,22 @@ impl Subject {
         let snapshot = self.snapshot();
         let mut bag = Bag::new(snapshot.vocabulary().clone());
         bag.insert("request.path", attributes.path);
-        bag.insert("destination.namespace", attributes.namespace);
-        if let Some(method) = attributes.method {
-            bag.insert("request.method", method);
+        let texts = [
+            ("destination.namespace", attributes.namespace),
+            ("request.method", attributes.method),
+            ("source.uid", attributes.uid),
+            ("source.owner", attributes.owner),
+        ];
+        for (name, text) in texts {
+            if let Some(text) = text {
+                bag.insert(name, text);
+            }
         }
-        bag.insert("request.headers", attributes.headers.iter().copied().collect::<StringMap>());
+        for (name, map) in [("request.headers", &attributes.headers), ("source.labels", &attributes.labels)] {
+            if let Some(map) = map {
+                bag.insert(name, map.iter().copied().collect::<StringMap>());
+            }
+        }
         let caller = Caller { deadline, ..Caller::default() };
         let mut request = Request::new(&snapshot, bag, caller, false).strict();
         let answer = request.answer().await;
@@ -229,11 +288,15 @@ impl Subject {
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Attributes {
     pub(crate) path: &'static str,
-    pub(crate) namespace: &'static str,
+    pub(crate) namespace: Option<&'static str>,
     pub(crate) method: Option<&'static str>,
-    pub(crate) headers: Vec<(&'static str, &'static str)>,
+    pub(crate) headers: Option<Vec<(&'static str, &'static str)>>,
+    /// A pod as `APP.NAMESPACE`.
+    pub(crate) uid: Option<&'static str>,
+    pub(crate) owner: Option<&'static str>,
+    pub(crate) labels: Option<Vec<(&'static str, &'static str)>>,
 }
 
 pub(crate) fn path(path: &'static str) -> Attributes {
-    Attributes { path, namespace: "shop", ..Attributes::default() }
+    Attributes { path, namespace: Some("shop"), ..Attributes::default() }
 }

@@ -8,7 +8,8 @@ use tokio::{runtime::Builder, time::advance};
 
 use crate::backend::{Attributes, Subject};
 
-/// Rules whose answers depend on different attributes of different requests, on keys of a map and on its absence.
+/// Rules whose answers depend on different attributes of different requests, on keys of a map and on its absence, and on
+/// attributes that are generated where a request does not bring them, the namespace among them.
 const RULES: &str = r#"
 kind: instance
 metadata: {name: path}
@@ -45,20 +46,95 @@ metadata: {name: headers, namespace: other}
 spec:
   match: request.path == "/"
   requestHeaderOperations: [{name: x-user, values: ['request.headers["user"] | "none"'], operation: REPLACE}]
+---
+kind: instance
+metadata: {name: pods}
+spec:
+  template: kubernetes
+  params: {source_uid: source.uid}
+  attribute_bindings:
+    source.owner: output.source_owner
+    source.labels: output.source_labels
+    destination.namespace: output.destination_namespace
+---
+kind: rule
+metadata: {name: generate}
+spec:
+  match: (source.uid | "") != ""
+  actions: [{handler: h, instances: [pods]}]
+---
+kind: instance
+metadata: {name: owner}
+spec: {template: listentry, params: {value: 'source.owner | source.labels["app"] | "nobody"'}}
+---
+kind: instance
+metadata: {name: label}
+spec: {template: listentry, params: {value: 'source.labels["app"] | "unlabeled"'}}
+---
+kind: rule
+metadata: {name: owners}
+spec:
+  match: request.path == "/shop"
+  actions: [{handler: h, instances: [owner]}]
+---
+kind: rule
+metadata: {name: labels}
+spec:
+  match: request.path == "/"
+  actions: [{handler: h, instances: [label]}]
 "#;
 
 fn request() -> impl Strategy<Value = Attributes> {
     let path = prop::sample::select(vec!["/", "/open", "/bad", "/shop", "bad-relative"]);
-    let namespace = prop::sample::select(vec!["shop", "other", "third"]);
-    let method = prop::sample::select(vec![None, Some("GET"), Some("POST")]);
-    let name = prop::sample::select(vec!["user", "x-user", "/shop", "unrelated"]);
-    let headers = prop::collection::vec((name, prop::sample::select(vec!["", "good", "bad"])), 0..3);
-    (path, namespace, method, headers).prop_map(|(path, namespace, method, headers)| Attributes {
-        path,
-        namespace,
-        method,
-        headers,
+    let namespace = optional(&["shop", "other", "third"]);
+    let method = optional(&["GET", "POST"]);
+    let headers = map(&["user", "x-user", "/shop", "unrelated"], &["", "good", "bad"]);
+    let uid = optional(&["good.shop", "bad.shop", "good.other", "bad"]);
+    let labels = map(&["app", "unrelated"], &["", "good", "bad"]);
+    (path, namespace, method, headers, uid, optional(&["good", "bad"]), labels).prop_map(
+        |(path, namespace, method, headers, uid, owner, labels)| Attributes {
+            path,
+            namespace,
+            method,
+            headers,
+            uid,
+            owner,
+            labels,
+        },
+    )
+}
+
+fn optional(texts: &'static [&'static str]) -> impl Strategy<Value = Option<&'static str>> {
+    prop::option::of(prop::sample::select(texts))
+}
+
+/// Sequences of requests, each of which differs from the former one in one attribute at most.
+fn requests() -> impl Strategy<Value = Vec<Attributes>> {
+    prop::collection::vec((request(), 0..7_usize), 1..300).prop_map(|changes| {
+        let mut current = Attributes::default();
+        let next = |(new, attribute): (Attributes, usize)| {
+            match attribute {
+                0 => current.path = new.path,
+                1 => current.namespace = new.namespace,
+                2 => current.method = new.method,
+                3 => current.headers = new.headers,
+                4 => current.uid = new.uid,
+                5 => current.owner = new.owner,
+                _ => current.labels = new.labels,
+            }
+            current.clone()
+        };
+        changes.into_iter().map(next).collect()
     })
+}
+
+/// A map that is absent, empty, or has some of the keys.
+fn map(
+    keys: &'static [&'static str],
+    values: &'static [&'static str],
+) -> impl Strategy<Value = Option<Vec<(&'static str, &'static str)>>> {
+    let entry = (prop::sample::select(keys), prop::sample::select(values));
+    prop::option::of(prop::collection::vec(entry, 0..3))
 }
 
 proptest! {
@@ -66,7 +142,8 @@ proptest! {
 
     #[test]
     fn any_sequence_of_requests_has_the_same_answers_with_and_without_a_cache(
-        requests in prop::collection::vec((request(), 0..3_u64), 1..200),
+        requests in requests(),
+        pauses in prop::collection::vec(prop::sample::select(vec![0, 0, 0, 1, 2]), 300),
         uses in prop::option::of(1..5_i32),
     ) {
         let runtime = Builder::new_current_thread().enable_all().start_paused(true).build().unwrap();
@@ -75,8 +152,8 @@ proptest! {
             let uncached = Subject::start(RULES, BuildOptions::default()).await;
             *cached.script.uses.lock().unwrap() = uses;
             *uncached.script.uses.lock().unwrap() = uses;
-            for (request, seconds) in &requests {
-                advance(Duration::from_secs(*seconds)).await;
+            for (request, pause) in requests.iter().zip(&pauses) {
+                advance(Duration::from_secs(*pause)).await;
                 match (cached.check(request).await, uncached.check(request).await) {
                     (Ok(cached), Ok(uncached)) => {
                         assert_eq!(cached.status, uncached.status, "{request:?}");

@@ -74,6 +74,39 @@ async fn the_use_of_the_cache_is_described_and_counted() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn a_request_that_brings_an_attribute_does_not_get_the_answer_of_one_for_which_it_was_generated() {
+    let rules = r#"
+kind: instance
+metadata: {name: pods}
+spec:
+  template: kubernetes
+  params: {source_uid: source.uid}
+  attribute_bindings: {source.owner: output.source_owner}
+---
+kind: instance
+metadata: {name: owner}
+spec: {template: listentry, params: {value: source.owner}}
+---
+kind: rule
+metadata: {name: owners}
+spec: {actions: [{handler: h, instances: [pods, owner]}]}
+"#;
+    let subject = Subject::cached(rules).await;
+    let generated = Attributes { uid: Some("good.shop"), ..path("/") };
+    let brought = Attributes { owner: Some("bad"), ..generated.clone() };
+    for (request, outcome, code) in [
+        (&generated, CacheOutcome::Miss, Code::Ok),
+        (&brought, CacheOutcome::Miss, Code::PermissionDenied),
+        (&generated, CacheOutcome::Hit, Code::Ok),
+        (&brought, CacheOutcome::Hit, Code::PermissionDenied),
+    ] {
+        let (answer, used) = subject.check_until(request, None).await;
+        assert_eq!(used.unwrap().outcome, outcome, "{request:?}");
+        assert_eq!(answer.unwrap().status.code, code as i32, "{request:?}");
+    }
+}
+
+#[tokio::test(start_paused = true)]
 async fn failures_are_not_cached() {
     let subject = Subject::cached(&rule("")).await;
     subject.script.fail(Code::Unavailable);
@@ -224,7 +257,7 @@ async fn the_cache_is_bounded_in_bytes_and_shared_by_namespaces() {
     let paths: Vec<&'static str> = (0..5_000).map(|number| &*format!("/{number:0>200}").leak()).collect();
     subject.check(&path("/of-shop-and-used-again")).await.unwrap();
     for path in paths {
-        let request = Attributes { path, namespace: "flood", ..Attributes::default() };
+        let request = Attributes { path, namespace: Some("flood"), ..Attributes::default() };
         subject.check(&request).await.unwrap();
     }
     let size = subject.snapshot().cache_size();

@@ -135,6 +135,8 @@ impl Parts {
             .collect();
         // Clients of the Mixer API do not learn of maps that were read as a whole; here they are part of the key.
         parts.extend(references.whole_maps().map(|slot| (slot, None)));
+        // A generated attribute was absent from the request, and the answer holds only for requests that do not bring it either.
+        parts.extend(references.generated.iter().map(|slot| (*slot, None)));
         let mut parts = Self(parts);
         parts.normalize();
         parts
