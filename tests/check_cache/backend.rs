@@ -1,7 +1,7 @@
 //! An adapter whose answers are determined by the value of its instance and by the script of a test.
 
 use std::{
-    collections::BTreeMap,
+    collections::{BTreeMap, BTreeSet},
     pin::Pin,
     sync::{
         Arc, Mutex,
@@ -41,10 +41,14 @@ const TEMPLATES: [&str; 2] = ["listentry", "kubernetes"];
 #[derive(Debug, Default)]
 pub(crate) struct Script {
     pub(crate) calls: AtomicUsize,
-    /// The error of each call.
-    pub(crate) error: Mutex<Option<Code>>,
+    /// The errors of calls by handler.
+    errors: Mutex<BTreeMap<&'static str, Code>>,
+    /// The handlers that deny everything.
+    denying: Mutex<BTreeSet<&'static str>>,
     /// Uses of an answer; unlimited by default.
     pub(crate) uses: Mutex<Option<i32>>,
+    /// The validity of an answer; by default as many seconds as its value has bytes.
+    pub(crate) seconds: Mutex<Option<i64>>,
     pub(crate) delay: Mutex<Duration>,
 }
 
@@ -53,8 +57,22 @@ impl Script {
         self.calls.load(SeqCst)
     }
 
+    /// Lets the calls of the handler `h` fail.
     pub(crate) fn fail(&self, code: impl Into<Option<Code>>) {
-        *self.error.lock().unwrap() = code.into();
+        self.fail_handler("h", code);
+    }
+
+    pub(crate) fn fail_handler(&self, handler: &'static str, code: impl Into<Option<Code>>) {
+        let mut errors = self.errors.lock().unwrap();
+        match code.into() {
+            Some(code) => errors.insert(handler, code),
+            None => errors.remove(handler),
+        };
+    }
+
+    /// Lets a handler deny everything.
+    pub(crate) fn deny(&self, handler: &'static str) {
+        self.denying.lock().unwrap().insert(handler);
     }
 }
 
@@ -111,20 +129,29 @@ fn pod_attributes(request: Bytes) -> PodAttributes {
     }
 }
 
-#[derive(Clone)]
-struct Backend(Arc<Script>);
+/// Connects handlers to the adapter.
+struct Connector(Arc<Script>);
 
-impl Connect for Backend {
+/// A handler of the adapter.
+struct Backend {
+    /// The name of the handler without its namespace.
+    handler: String,
+    script: Arc<Script>,
+}
+
+impl Connect for Connector {
     fn connect<'a>(
         &'a self,
-        _: &'a HandlerSpec,
+        spec: &'a HandlerSpec,
     ) -> Pin<Box<dyn Future<Output = Result<BoxBackend, Vec<Fault>>> + Send + 'a>> {
-        Box::pin(std::future::ready(Ok(Box::new(self.clone()) as BoxBackend)))
+        let handler = spec.name.name().to_owned();
+        let backend = Backend { handler, script: self.0.clone() };
+        Box::pin(std::future::ready(Ok(Box::new(backend) as BoxBackend)))
     }
 }
 
 impl HandlerBackend for Backend {
-    /// Denies values with "bad" in them. Answers are valid for as many seconds as the value has bytes.
+    /// Denies values with "bad" in them.
     fn call<'a>(
         &'a self,
         template: &'a DynamicTemplate,
@@ -133,8 +160,9 @@ impl HandlerBackend for Backend {
     ) -> Pin<Box<dyn Future<Output = Result<Bytes, Status>> + Send + 'a>> {
         Box::pin(async move {
             let deadline = caller.deadline;
-            self.0.calls.fetch_add(1, SeqCst);
-            let delay = *self.0.delay.lock().unwrap();
+            let script = &*self.script;
+            script.calls.fetch_add(1, SeqCst);
+            let delay = *script.delay.lock().unwrap();
             let late = deadline.is_some_and(|deadline| deadline < Instant::now() + delay);
             match deadline {
                 Some(deadline) if late => {
@@ -143,19 +171,21 @@ impl HandlerBackend for Backend {
                 }
                 _ => tokio::time::sleep(delay).await,
             }
-            if let Some(code) = *self.0.error.lock().unwrap() {
-                return Err(Status::new(code, "broken"));
+            if let Some(code) = script.errors.lock().unwrap().get(&*self.handler) {
+                return Err(Status::new(*code, "broken"));
             }
             if template.name() == "kubernetes" {
                 return Ok(pod_attributes(request).encode_to_vec().into());
             }
             let entry = ListEntryRequest::decode(request).unwrap().instance.unwrap();
             let value = entry.value.unwrap().string_value;
-            let code = if value.contains("bad") { Code::PermissionDenied } else { Code::Ok };
+            let is_denied = value.contains("bad") || script.denying.lock().unwrap().contains(&*self.handler);
+            let code = if is_denied { Code::PermissionDenied } else { Code::Ok };
+            let seconds = script.seconds.lock().unwrap().unwrap_or(value.len() as i64);
             let result = CheckResult {
                 status: Some(RpcStatus { code: code as i32, message: value.clone(), details: Vec::new() }),
-                valid_duration: Some(prost_types::Duration { seconds: value.len() as i64, nanos: 0 }),
-                valid_use_count: self.0.uses.lock().unwrap().unwrap_or(-1),
+                valid_duration: Some(prost_types::Duration { seconds, nanos: 0 }),
+                valid_use_count: script.uses.lock().unwrap().unwrap_or(-1),
             };
             Ok(result.encode_to_vec().into())
         })
@@ -168,7 +198,7 @@ impl HandlerBackend for Backend {
 
 pub(crate) const CACHE: CacheLimits = CacheLimits { answers: usize::MAX, bytes: 1 << 20 };
 
-/// The names of attributes in the rules of the tests, and the handler `h` and template `listentry`.
+/// The attributes, handlers and templates of the rules of the tests.
 const COMMON: &str = r#"
 kind: attributemanifest
 metadata: {name: attributes, namespace: istio-system}
@@ -188,6 +218,10 @@ spec: {templates: [listentry, kubernetes]}
 ---
 kind: handler
 metadata: {name: h, namespace: istio-system}
+spec: {adapter: scripted, connection: {address: "scripted:1"}}
+---
+kind: handler
+metadata: {name: other, namespace: istio-system}
 spec: {adapter: scripted, connection: {address: "scripted:1"}}
 ---
 "#;
@@ -235,7 +269,7 @@ impl Subject {
         resources.extend(parse(&(COMMON.to_owned() + &templates), "common.yaml", "istio-system").resources);
         let (set, faults) = ConfigSet::of(resources);
         let former = self.mixer.snapshot();
-        let backend = Backend(self.script.clone());
+        let backend = Connector(self.script.clone());
         let builder = SnapshotBuilder::new(&set, faults, &host);
         match builder.build(former.as_deref(), &backend, &self.options).await {
             Ok((snapshot, _)) => self.mixer.replace(snapshot),

@@ -12,7 +12,7 @@ use mixer_adapter::tonic::Code;
 use mixer_adapter_engine::{
     CacheOutcome,
     build::BuildOptions,
-    dispatch::{FailurePolicy, OnFailure},
+    dispatch::{CheckAnswer, FailurePolicy, OnFailure},
 };
 use tokio::time::advance;
 
@@ -204,6 +204,52 @@ async fn a_stale_answer_is_not_used_after_other_failures_or_if_another_rule_does
     advance(Duration::from_secs(10)).await;
     subject.script.fail(Code::Unavailable);
     subject.check(&path("/four")).await.unwrap_err();
+}
+
+/// An engine whose rule sends the path to two handlers, with a cached answer that allows `/path` and has expired.
+async fn two_handlers(policy: FailurePolicy) -> Subject {
+    let mut options = BuildOptions::default();
+    options.strict_check_cache = CACHE;
+    options.policy = policy;
+    let rule = rule(STALE).replace("[{handler: h,", "[{handler: other, instances: [path]}, {handler: h,");
+    let subject = Subject::start(&rule, options).await;
+    assert_eq!(subject.check(&path("/path")).await.unwrap().status.code, 0);
+    advance(Duration::from_secs(10)).await;
+    subject
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_stale_answer_overrides_neither_a_denial_nor_a_failure_of_a_handler_that_is_up() {
+    for closed in [false, true] {
+        let policy = if closed { FailurePolicy::CLOSED } else { FailurePolicy::default() };
+        let subject = two_handlers(policy).await;
+        subject.script.fail(Code::Unavailable);
+        subject.script.deny("other");
+        let is_allowed = |answer: Result<CheckAnswer, _>| answer.is_ok_and(|answer| answer.status.code == 0);
+        assert!(!is_allowed(subject.check(&path("/path")).await), "denied");
+        // The denial is newer than the cached answer.
+        subject.script.fail_handler("other", Code::Unavailable);
+        assert!(!is_allowed(subject.check(&path("/path")).await), "both handlers are down after the denial");
+
+        let subject = two_handlers(policy).await;
+        subject.script.fail(Code::Unavailable);
+        subject.script.fail_handler("other", Code::Internal);
+        assert!(!is_allowed(subject.check(&path("/path")).await), "failed");
+        subject.script.fail_handler("other", Code::Unavailable);
+        assert!(is_allowed(subject.check(&path("/path")).await), "both handlers are down");
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_stale_answer_is_not_older_than_one_that_is_not_cached() {
+    let subject = Subject::cached(&rule(STALE)).await;
+    subject.check(&path("/path")).await.unwrap();
+    advance(Duration::from_secs(10)).await;
+    *subject.script.seconds.lock().unwrap() = Some(0);
+    subject.script.deny("h");
+    assert_eq!(subject.check(&path("/path")).await.unwrap().status.code, Code::PermissionDenied as i32);
+    subject.script.fail(Code::Unavailable);
+    subject.check(&path("/path")).await.unwrap_err();
 }
 
 #[tokio::test(start_paused = true)]

@@ -9,7 +9,7 @@ use tokio::time::Instant;
 
 use crate::{
     STALE,
-    backend::{Subject, path},
+    backend::{Attributes, Subject, path},
     rule,
 };
 
@@ -45,6 +45,42 @@ async fn different_requests_do_not_wait_for_one_another() {
     let requests = [path("/one"), path("/two"), path("/three")];
     join_all(requests.iter().map(|request| subject.check(request))).await;
     assert_eq!(subject.script.calls(), before + 3);
+    assert_eq!(start.elapsed(), Duration::from_secs(1));
+}
+
+#[tokio::test(start_paused = true)]
+async fn requests_whose_answers_are_not_cached_wait_only_once() {
+    let subject = subject("").await;
+    *subject.script.seconds.lock().unwrap() = Some(0);
+    let request = path("/path");
+    for seconds in [2, 1, 1] {
+        let (start, before) = (Instant::now(), subject.script.calls());
+        let answers = join_all((0..100).map(|_| subject.check(&request))).await;
+        assert!(answers.iter().all(Result::is_ok));
+        assert_eq!(subject.script.calls(), before + 100);
+        assert_eq!(start.elapsed(), Duration::from_secs(seconds));
+    }
+    // Once they are cached, equal requests wait again.
+    *subject.script.seconds.lock().unwrap() = None;
+    subject.check(&request).await.unwrap();
+    tokio::time::advance(Duration::from_secs(10)).await;
+    let before = subject.script.calls();
+    join_all((0..100).map(|_| subject.check(&request))).await;
+    assert_eq!(subject.script.calls(), before + 1);
+}
+
+#[tokio::test(start_paused = true)]
+async fn requests_do_not_wait_if_they_differ_in_what_answers_that_are_not_cached_depend_on() {
+    let of_methods = "---\nkind: instance\nmetadata: {name: method}\nspec: {template: listentry, params: {value: request.method}}\n---\n\
+         kind: rule\nmetadata: {name: methods}\nspec: {match: request.path == \"/m\", actions: [{handler: h, instances: [method]}]}\n";
+    let subject = Subject::cached(&(rule("") + of_methods)).await;
+    subject.check(&path("/known")).await.unwrap();
+    *subject.script.seconds.lock().unwrap() = Some(0);
+    let of_method = |method| Attributes { method: Some(method), ..path("/m") };
+    subject.check(&of_method("GET")).await.unwrap();
+    *subject.script.delay.lock().unwrap() = Duration::from_secs(1);
+    let start = Instant::now();
+    join_all([of_method("PUT"), of_method("POST")].iter().map(|request| subject.check(request))).await;
     assert_eq!(start.elapsed(), Duration::from_secs(1));
 }
 

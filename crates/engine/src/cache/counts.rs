@@ -3,6 +3,8 @@ use std::{
     time::Duration,
 };
 
+use super::Cost;
+
 /// How a request was answered that could be answered by the cache.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum CacheOutcome {
@@ -40,9 +42,9 @@ pub struct CacheCounts {
 }
 
 impl CacheCounts {
-    pub(super) fn saved(&self, calls: u32, took: Duration) {
-        self.saved_calls.fetch_add(calls.into(), Relaxed);
-        self.saved_micros.fetch_add(u64::try_from(took.as_micros()).unwrap_or(u64::MAX), Relaxed);
+    pub(super) fn saved(&self, cost: Cost) {
+        self.saved_calls.fetch_add(cost.calls.into(), Relaxed);
+        self.saved_micros.fetch_add(u64::try_from(cost.took.as_micros()).unwrap_or(u64::MAX), Relaxed);
     }
 
     pub(crate) fn request(&self, outcome: CacheOutcome) {

@@ -71,6 +71,11 @@ impl Flights {
 }
 
 impl Leader {
+    /// Returns whether others wait.
+    pub(crate) fn is_awaited(&self) -> bool {
+        self.flights.lock().get(&self.key).is_some_and(|flight| flight.joined > 0)
+    }
+
     /// Wakes those that wait: there is an answer, or a failure.
     pub(crate) fn complete(self) {
         // Those that come from now on look for the answer before they wait.

@@ -4,6 +4,7 @@
 //! so a cache key is such a set together with the values of its attributes. Clients of the Mixer API cache answers in the
 //! same way (docs/behaviour/mixer-api.md#referenced-attributes).
 
+mod cached_answer;
 mod counts;
 mod flights;
 mod policy;
@@ -12,23 +13,23 @@ mod store;
 
 use std::{
     collections::HashMap,
-    sync::{
-        Arc, PoisonError, RwLock,
-        atomic::{AtomicI64, Ordering::Relaxed},
-    },
+    sync::{Arc, PoisonError, RwLock, atomic::Ordering::Relaxed},
     time::Duration,
 };
 
 use mixer_adapter_core::framework::digest::Digest;
 use tokio::time::Instant;
 
-use super::{References, answer::CheckAnswer, attribute::Bag};
+use super::{References, attribute::Bag};
+use cached_answer::CachedAnswer;
 use flights::Flights;
 use signature::Signatures;
 use store::Store;
 
+pub use cached_answer::AnswerKey;
+pub(crate) use cached_answer::{Cost, Evaluated, Found};
 pub use counts::{CacheCounts, CacheOutcome};
-pub(crate) use flights::Joined;
+pub(crate) use flights::{Joined, Leader};
 pub(crate) use policy::CachePolicy;
 
 /// The limits of a cache of check answers. The default disables the cache.
@@ -43,7 +44,7 @@ pub struct CacheLimits {
 /// The cached answers of a snapshot.
 pub(crate) struct CheckCache {
     namespaces: RwLock<HashMap<Box<str>, Arc<Namespace>>>,
-    answers: Store<CachedAnswer>,
+    entries: Store<Entry>,
     flights: Arc<Flights>,
     counts: Arc<CacheCounts>,
 }
@@ -58,65 +59,31 @@ struct Namespace {
 /// Maximum number of namespaces with signatures and a share of their own. Further ones share those of the last.
 const MAX_NAMESPACES: usize = 256;
 
-/// The validity of an answer that has expired and is used because a backend is down: the interval of attempts to evaluate it
-/// again.
-const STALE_VALIDITY: Duration = Duration::from_secs(1);
+/// The time during which equal requests whose answers are not cached do not wait for one another.
+const UNCACHED_VALIDITY: Duration = Duration::from_secs(10);
 
+/// What is known of the requests with a key.
 #[derive(Clone, Debug)]
-struct CachedAnswer {
-    answer: CheckAnswer,
-    references: References,
-    names: Arc<[Box<str>]>,
-    expires: Instant,
-    /// The end of the time in which it may be used if a backend is down; `None` if it may not.
-    stale_until: Option<Instant>,
-    /// Whether it had expired, and is used because a backend was down.
-    is_stale: bool,
-    /// Remaining uses; `None` for an unlimited number.
-    uses: Option<Arc<AtomicI64>>,
-    cost: Cost,
-}
-
-/// What the evaluation of an answer has cost.
-#[derive(Clone, Copy, Debug, Default)]
-pub(crate) struct Cost {
-    /// Number of calls of adapters.
-    pub(crate) calls: u32,
-    pub(crate) took: Duration,
-}
-
-/// An answer that holds for a request.
-#[derive(Debug)]
-pub(crate) struct Found {
-    pub(crate) answer: CheckAnswer,
-    pub(crate) references: References,
-    pub(crate) key: AnswerKey,
-    pub(crate) is_stale: bool,
-}
-
-/// The life of an answer, and the names of what its key in the cache is made of.
-#[derive(Clone, Debug)]
-pub struct AnswerKey {
-    /// Remaining time of validity.
-    pub valid_for: Duration,
-    /// Attributes, such as `request.path`, and keys of maps, such as `request.headers[x-user]`.
-    pub names: Arc<[Box<str>]>,
+enum Entry {
+    Answer(Arc<CachedAnswer>),
+    /// Their answers are not cached; until this time they do not wait for one another.
+    Uncached(Instant),
 }
 
 /// A request without an answer in the cache.
 #[derive(Debug, Default)]
 pub(crate) struct Missed {
-    /// The key by which equal requests wait for one another; `None` if nothing is known of what answers depend on.
+    /// The key by which equal requests wait for one another; `None` if nothing is known of what answers depend on, and if the
+    /// answers are not cached.
     flight: Option<Digest>,
-    expired: Option<Expired>,
+    outdated: Vec<Outdated>,
 }
 
-/// An answer that has expired.
+/// An answer that has expired or has no uses left, or that had expired and is used because a backend is down.
 #[derive(Debug)]
-pub(crate) struct Expired {
+struct Outdated {
     key: Digest,
-    tenant: usize,
-    cached: Arc<CachedAnswer>,
+    answer: Arc<CachedAnswer>,
 }
 
 impl CheckCache {
@@ -124,7 +91,7 @@ impl CheckCache {
     pub(crate) fn new(limits: CacheLimits, counts: Arc<CacheCounts>) -> Option<Self> {
         (limits.answers > 0 && limits.bytes > 0).then(|| Self {
             namespaces: RwLock::default(),
-            answers: Store::new(limits.bytes, limits.answers),
+            entries: Store::new(limits.bytes, limits.answers),
             flights: Arc::default(),
             counts,
         })
@@ -136,12 +103,12 @@ impl CheckCache {
 
     /// The number of answers, and their bytes.
     pub(crate) fn size(&self) -> (usize, usize) {
-        self.answers.size()
+        self.entries.size()
     }
 
     /// Removes all answers.
     pub(crate) fn clear(&self) {
-        self.answers.clear();
+        self.entries.clear();
     }
 
     /// Returns the answer for a request of a namespace with its remaining validity.
@@ -149,23 +116,39 @@ impl CheckCache {
         let Some(namespace) = self.known_namespace(namespace) else { return Err(Missed::default()) };
         let signatures = namespace.signatures();
         let now = Instant::now();
-        let mut expired = None;
+        let mut missed = Missed::default();
+        let mut is_uncached = false;
         for signature in signatures.iter() {
             let Some(key) = signature.key(bag, &[]) else { continue };
-            let Some(cached) = self.answers.get(&key) else { continue };
-            if let Some(found) = cached.take(now) {
-                signature.count_hit();
-                self.counts.saved(cached.cost.calls, cached.cost.took);
-                return Ok(found);
+            match self.entries.get(&key) {
+                Some(Entry::Answer(answer)) => {
+                    if !answer.is_stale
+                        && let Some(found) = answer.take(now)
+                    {
+                        signature.count_hit();
+                        self.counts.saved(answer.cost);
+                        return Ok(found);
+                    }
+                    missed.outdated.push(Outdated { key, answer });
+                }
+                Some(Entry::Uncached(until)) => is_uncached |= until > now,
+                None => {}
             }
-            expired.get_or_insert(Expired { key, tenant: namespace.tenant, cached });
+        }
+        let newest = missed.newest();
+        if let Some(Outdated { answer, .. }) = newest
+            && let Some(found) = answer.take(now)
+        {
+            self.counts.saved(answer.cost);
+            return Ok(found);
         }
         // Requests that had the same answer will have the same again.
-        let flight = match &expired {
-            Some(expired) => Some(expired.key),
+        missed.flight = match newest {
+            Some(newest) => Some(newest.key),
+            None if is_uncached => None,
             None => signatures.common_key(bag),
         };
-        Err(Missed { flight, expired })
+        Err(missed)
     }
 
     /// Lets a request evaluate its answer, or wait for an equal request that does.
@@ -173,62 +156,58 @@ impl CheckCache {
         missed.flight.map_or(Joined::Alone, |key| self.flights.join(key))
     }
 
-    /// Caches an answer for its duration of validity, if it has one. Returns its life and its key.
+    /// Caches an answer for its duration of validity, if it has one. Returns its life and its key. If it has none and other requests
+    /// have waited for it, equal ones no longer wait for a while.
     pub(crate) fn insert(
         &self,
         namespace: &str,
         bag: &Bag,
-        references: &References,
-        answer: &CheckAnswer,
-        stale_if_error: Duration,
-        cost: Cost,
+        evaluated: Evaluated<'_>,
+        is_awaited: bool,
     ) -> Option<AnswerKey> {
-        let valid_for = Duration::try_from(answer.valid_duration).unwrap_or_default();
-        // The request that is being answered is the first use.
-        let uses = i64::from(answer.valid_use_count) - 1;
-        if valid_for.is_zero() || uses == 0 || answer.valid_use_count == 0 {
-            return None;
-        }
-        let expires = Instant::now().checked_add(valid_for)?;
-        let stale_until = match stale_if_error {
-            Duration::ZERO => None,
-            time => expires.checked_add(time),
-        };
         let namespace = self.namespace(namespace);
+        let references = evaluated.references;
+        // Also of an answer that is not cached: requests that differ in what it depends on must not wait for one another.
         let signature = namespace.signature(bag, references)?;
         let key = signature.key(bag, &references.generated)?;
-        let names = signature.names().clone();
-        let cached = CachedAnswer {
-            answer: answer.clone(),
-            references: references.clone(),
-            names: names.clone(),
-            expires,
-            stale_until,
-            is_stale: false,
-            uses: (answer.valid_use_count > 0).then(|| Arc::new(AtomicI64::new(uses))),
-            cost,
-        };
-        self.store(key, namespace.tenant, cached);
-        Some(AnswerKey { valid_for, names })
-    }
-
-    /// Uses an answer that has expired for [`STALE_VALIDITY`] more, if it may be used while a backend is down.
-    pub(crate) fn renew(&self, missed: Missed) -> Option<Found> {
-        let Expired { key, tenant, cached } = missed.expired?;
         let now = Instant::now();
-        let renewed = CachedAnswer {
-            expires: cached.stale_until?.min(now.checked_add(STALE_VALIDITY)?),
-            is_stale: true,
-            uses: None,
-            ..(*cached).clone()
+        let Some(cached) = CachedAnswer::new(evaluated, signature.names().clone(), now) else {
+            if is_awaited {
+                self.store(key, namespace.tenant, Entry::Uncached(now + UNCACHED_VALIDITY));
+            }
+            return None;
         };
-        let found = renewed.take(now)?;
-        self.store(key, tenant, renewed);
-        Some(found)
+        let answer_key = cached.key(now);
+        self.store(key, namespace.tenant, Entry::Answer(Arc::new(cached)));
+        Some(answer_key)
     }
 
-    fn store(&self, key: Digest, tenant: usize, cached: CachedAnswer) {
-        let evicted = self.answers.insert(key, tenant, cached.size(), Arc::new(cached));
+    /// Removes the outdated answers of a request that has a newer one.
+    pub(crate) fn supersede(&self, missed: &Missed) {
+        let entry = Entry::Uncached(Instant::now() + UNCACHED_VALIDITY);
+        for outdated in &missed.outdated {
+            self.entries.replace(&outdated.key, entry.size(), entry.clone(), |entry| outdated.is_in(entry));
+        }
+    }
+
+    /// Uses an answer that has expired for a second more, if it may be used while a backend is down.
+    pub(crate) fn renew(&self, missed: &Missed) -> Option<Found> {
+        let outdated = missed.newest()?;
+        let now = Instant::now();
+        let renewed = Arc::new(outdated.answer.renewed(now)?);
+        let entry = Entry::Answer(renewed.clone());
+        if self.entries.replace(&outdated.key, entry.size(), entry, |entry| outdated.is_in(entry)) {
+            return renewed.take(now);
+        }
+        // Another request has renewed it, or has a newer answer.
+        match self.entries.get(&outdated.key)? {
+            Entry::Answer(answer) => answer.take(now),
+            Entry::Uncached(_) => None,
+        }
+    }
+
+    fn store(&self, key: Digest, tenant: usize, entry: Entry) {
+        let evicted = self.entries.insert(key, tenant, entry.size(), entry);
         self.counts.evictions.fetch_add(evicted, Relaxed);
     }
 
@@ -275,30 +254,26 @@ impl Namespace {
     }
 }
 
-impl CachedAnswer {
-    /// Consumes one use; `None` if the answer has expired or has no uses left.
-    fn take(&self, now: Instant) -> Option<Found> {
-        let valid_for = self.expires.checked_duration_since(now).filter(|left| !left.is_zero())?;
-        let mut answer = self.answer.clone();
-        if let Some(uses) = &self.uses {
-            let before = uses.fetch_sub(1, Relaxed);
-            if before <= 0 {
-                return None;
-            }
-            answer.valid_use_count = i32::try_from(before).unwrap_or(i32::MAX);
-        }
-        answer.valid_duration = prost_types::Duration::try_from(valid_for).unwrap_or_default();
-        Some(Found {
-            answer,
-            references: self.references.clone(),
-            key: AnswerKey { valid_for, names: self.names.clone() },
-            is_stale: self.is_stale,
-        })
-    }
-
-    /// The approximate size in bytes.
+impl Entry {
+    /// The approximate size in bytes of what it refers to.
     fn size(&self) -> usize {
-        size_of::<Self>() + self.answer.size() + self.references.size()
+        match self {
+            Self::Answer(answer) => answer.size(),
+            Self::Uncached(_) => 0,
+        }
+    }
+}
+
+impl Missed {
+    fn newest(&self) -> Option<&Outdated> {
+        self.outdated.iter().max_by_key(|outdated| outdated.answer.created)
+    }
+}
+
+impl Outdated {
+    /// Returns whether an entry still has this answer.
+    fn is_in(&self, entry: &Entry) -> bool {
+        matches!(entry, Entry::Answer(answer) if Arc::ptr_eq(answer, &self.answer))
     }
 }
 

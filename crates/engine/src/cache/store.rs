@@ -3,7 +3,7 @@
 
 use std::{
     collections::{HashMap, VecDeque},
-    sync::{Arc, Mutex, PoisonError},
+    sync::{Mutex, PoisonError},
 };
 
 use mixer_adapter_core::framework::digest::Digest;
@@ -28,7 +28,7 @@ struct Shard<V> {
 }
 
 struct Entry<V> {
-    value: Arc<V>,
+    value: V,
     bytes: usize,
     tenant: usize,
     /// Whether it was used since it was last considered for eviction.
@@ -51,7 +51,7 @@ const MAX_PASSED: usize = 16;
 /// An entry takes at most this part of a shard.
 const MAX_PART: usize = 4;
 
-impl<V> Store<V> {
+impl<V: Clone> Store<V> {
     pub(super) fn new(max_bytes: usize, max_entries: usize) -> Self {
         // Small ones have fewer shards, so that the limits of a shard are not too small.
         let shards = (max_bytes >> 20).min(max_entries >> 6).clamp(1, 16);
@@ -68,7 +68,7 @@ impl<V> Store<V> {
         act(&mut shard.lock().unwrap_or_else(PoisonError::into_inner))
     }
 
-    pub(super) fn get(&self, key: &Digest) -> Option<Arc<V>> {
+    pub(super) fn get(&self, key: &Digest) -> Option<V> {
         self.with(key, |shard| {
             let entry = shard.entries.get_mut(key)?;
             entry.used = true;
@@ -77,7 +77,7 @@ impl<V> Store<V> {
     }
 
     /// Adds a value of a size in bytes, or replaces that of the key. Returns the number of evicted entries.
-    pub(super) fn insert(&self, key: Digest, tenant: usize, bytes: usize, value: Arc<V>) -> u64 {
+    pub(super) fn insert(&self, key: Digest, tenant: usize, bytes: usize, value: V) -> u64 {
         let bytes = bytes + ENTRY_OVERHEAD;
         if bytes > self.max_bytes / MAX_PART {
             return 0;
@@ -90,6 +90,23 @@ impl<V> Store<V> {
                 evicted += 1;
             }
             evicted
+        })
+    }
+
+    /// Replaces the value of the key if it is the expected one, and returns whether it was.
+    pub(super) fn replace(
+        &self,
+        key: &Digest,
+        bytes: usize,
+        value: V,
+        is_expected: impl FnOnce(&V) -> bool,
+    ) -> bool {
+        self.with(key, |shard| {
+            let is_current = shard.entries.get(key).is_some_and(|entry| is_expected(&entry.value));
+            if is_current {
+                shard.replace(key, bytes + ENTRY_OVERHEAD, value);
+            }
+            is_current
         })
     }
 
@@ -109,13 +126,9 @@ impl<V> Store<V> {
 }
 
 impl<V> Shard<V> {
-    fn insert(&mut self, key: Digest, tenant: usize, bytes: usize, value: Arc<V>) {
-        if let Some(entry) = self.entries.get_mut(&key) {
-            self.bytes = self.bytes - entry.bytes + bytes;
-            let former = &mut self.tenants[entry.tenant];
-            former.bytes = former.bytes - entry.bytes + bytes;
-            (entry.value, entry.bytes) = (value, bytes);
-            return;
+    fn insert(&mut self, key: Digest, tenant: usize, bytes: usize, value: V) {
+        if self.entries.contains_key(&key) {
+            return self.replace(&key, bytes, value);
         }
         if self.tenants.len() <= tenant {
             self.tenants.resize_with(tenant + 1, Tenant::default);
@@ -124,6 +137,15 @@ impl<V> Shard<V> {
         self.tenants[tenant].queue.push_back(key);
         self.bytes += bytes;
         self.entries.insert(key, Entry { value, bytes, tenant, used: false });
+    }
+
+    fn replace(&mut self, key: &Digest, bytes: usize, value: V) {
+        if let Some(entry) = self.entries.get_mut(key) {
+            self.bytes = self.bytes - entry.bytes + bytes;
+            let tenant = &mut self.tenants[entry.tenant];
+            tenant.bytes = tenant.bytes - entry.bytes + bytes;
+            (entry.value, entry.bytes) = (value, bytes);
+        }
     }
 
     fn evict(&mut self) {
@@ -162,14 +184,14 @@ mod tests {
     }
 
     fn insert(store: &Store<usize>, numbers: impl IntoIterator<Item = usize>, tenant: usize) -> u64 {
-        numbers.into_iter().map(|number| store.insert(key(number), tenant, 1000, Arc::new(number))).sum()
+        numbers.into_iter().map(|number| store.insert(key(number), tenant, 1000, number)).sum()
     }
 
     #[test]
     fn bytes_are_bounded_and_entries_that_are_used_stay() {
         let store = store();
         assert_eq!(insert(&store, 0..10, 0), 0);
-        assert_eq!(store.get(&key(0)).as_deref(), Some(&0));
+        assert_eq!(store.get(&key(0)), Some(0));
         assert_eq!(insert(&store, 10..15, 0), 5);
         assert_eq!(store.size(), (10, 10 * (1000 + ENTRY_OVERHEAD)));
         let present: Vec<usize> = (0..15).filter(|number| store.get(&key(*number)).is_some()).collect();
@@ -180,9 +202,14 @@ mod tests {
     fn a_value_that_replaces_another_counts_once() {
         let store = store();
         insert(&store, [1, 1, 1], 0);
-        store.insert(key(1), 0, 2000, Arc::new(7));
+        store.insert(key(1), 0, 2000, 7);
         assert_eq!(store.size(), (1, 2000 + ENTRY_OVERHEAD));
-        assert_eq!(store.get(&key(1)).as_deref(), Some(&7));
+        assert_eq!(store.get(&key(1)), Some(7));
+        assert!(!store.replace(&key(1), 5, 9, |value| *value == 8));
+        assert!(!store.replace(&key(2), 5, 9, |_| true));
+        assert!(store.replace(&key(1), 5, 9, |value| *value == 7));
+        assert_eq!(store.size(), (1, 5 + ENTRY_OVERHEAD));
+        assert_eq!(store.get(&key(1)), Some(9));
         store.clear();
         assert_eq!(store.size(), (0, 0));
     }
@@ -191,7 +218,7 @@ mod tests {
     fn a_large_value_does_not_displace_everything_else() {
         let store = store();
         insert(&store, 0..10, 0);
-        assert_eq!(store.insert(key(10), 0, 5000, Arc::new(10)), 0);
+        assert_eq!(store.insert(key(10), 0, 5000, 10), 0);
         assert_eq!(store.size().0, 10);
     }
 

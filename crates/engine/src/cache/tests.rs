@@ -1,5 +1,8 @@
 use super::*;
-use crate::attribute::{AttributeValue, Attributes, StringMap, Vocabulary};
+use crate::{
+    answer::CheckAnswer,
+    attribute::{AttributeValue, Attributes, StringMap, Vocabulary},
+};
 use mixer_adapter_core::{proto::Status, value::ValueType};
 
 fn vocabulary() -> Arc<Vocabulary> {
@@ -31,7 +34,21 @@ impl CheckCache {
     }
 
     fn put(&self, bag: &Bag, references: &References, answer: &CheckAnswer) -> Option<AnswerKey> {
-        self.insert("ns", bag, references, answer, Duration::from_secs(60), Cost::default())
+        self.put_for("ns", bag, references, answer, 60)
+    }
+
+    /// Caches an answer that may be used for `stale` seconds after its expiry.
+    fn put_for(
+        &self,
+        namespace: &str,
+        bag: &Bag,
+        references: &References,
+        answer: &CheckAnswer,
+        stale: u64,
+    ) -> Option<AnswerKey> {
+        let stale_if_error = Duration::from_secs(stale);
+        let evaluated = Evaluated { answer, references, stale_if_error, cost: Cost::default() };
+        self.insert(namespace, bag, evaluated, false)
     }
 }
 
@@ -126,22 +143,78 @@ async fn an_expired_answer_is_used_for_a_second_at_a_time_until_the_end_of_its_g
     for _ in 0..60 {
         tokio::time::advance(Duration::from_secs(5)).await;
         let missed = cache.find("ns", &request).unwrap_err();
-        let Some(found) = cache.renew(missed) else { break };
+        let Some(found) = cache.renew(&missed) else { break };
         assert!(found.is_stale && cache.find("ns", &request).unwrap().is_stale);
         assert_eq!(found.answer.valid_duration.seconds, 1);
     }
     let missed = cache.find("ns", &request).unwrap_err();
-    assert!(cache.renew(missed).is_none(), "65 s after it was made");
+    assert!(cache.renew(&missed).is_none(), "65 s after it was made");
 }
 
 #[tokio::test(start_paused = true)]
 async fn an_answer_without_uses_left_is_not_stale_unless_the_policy_allows_it() {
     let cache = cache();
     let request = bag("/a", &[], "");
-    cache.insert("ns", &request, &references(&request), &answer(50, 2), Duration::ZERO, Cost::default());
+    cache.put_for("ns", &request, &references(&request), &answer(50, 2), 0);
     assert!(cache.get(&request).is_some());
     let missed = cache.find("ns", &request).unwrap_err();
-    assert!(cache.renew(missed).is_none());
+    assert!(cache.renew(&missed).is_none());
+}
+
+/// References of a request whose path was read, but no header.
+fn references_of_path(bag: &Bag) -> References {
+    let mut references = References::default();
+    let path = bag.vocabulary().find("path").unwrap().slot;
+    Attributes::from(bag).read(path, &mut references.after);
+    references
+}
+
+#[tokio::test(start_paused = true)]
+async fn of_several_answers_that_have_expired_the_newest_is_used() {
+    let cache = cache();
+    let request = bag("/a", &[("x", "1")], "");
+    for (references, message) in [(references(&request), "older"), (references_of_path(&request), "newer")] {
+        let status = Status { message: message.to_owned(), ..Status::default() };
+        cache.put(&request, &references, &CheckAnswer { status, ..answer(5, 100) });
+        tokio::time::advance(Duration::from_secs(1)).await;
+    }
+    tokio::time::advance(Duration::from_secs(10)).await;
+    let missed = cache.find("ns", &request).unwrap_err();
+    assert_eq!(cache.renew(&missed).unwrap().answer.status.message, "newer");
+    assert_eq!(cache.find("ns", &request).unwrap().answer.status.message, "newer");
+}
+
+#[tokio::test(start_paused = true)]
+async fn an_expired_answer_does_not_replace_a_newer_one() {
+    let cache = cache();
+    let request = bag("/a", &[], "");
+    let expire = async || {
+        cache.put(&request, &references(&request), &answer(5, 100));
+        tokio::time::advance(Duration::from_secs(5)).await;
+        cache.find("ns", &request).unwrap_err()
+    };
+    let missed = expire().await;
+    cache.put(&request, &references(&request), &answer(50, 100));
+    assert!(!cache.renew(&missed).unwrap().is_stale);
+    assert_eq!(cache.get(&request).unwrap().valid_duration.seconds, 50);
+
+    tokio::time::advance(Duration::from_secs(50)).await;
+    let missed = expire().await;
+    cache.supersede(&missed);
+    assert!(cache.renew(&missed).is_none());
+    assert!(cache.get(&request).is_none());
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_newer_answer_is_not_removed_with_the_one_it_replaces() {
+    let cache = cache();
+    let request = bag("/a", &[], "");
+    cache.put(&request, &references(&request), &answer(5, 100));
+    tokio::time::advance(Duration::from_secs(5)).await;
+    let missed = cache.find("ns", &request).unwrap_err();
+    cache.put(&request, &references(&request), &answer(5, 100));
+    cache.supersede(&missed);
+    assert!(cache.get(&request).is_some());
 }
 
 #[tokio::test(start_paused = true)]
@@ -174,14 +247,7 @@ async fn the_number_of_signatures_and_of_namespaces_is_bounded() {
     assert_eq!(namespace.signatures().iter().count(), 16);
     for number in 0..1000 {
         let name = format!("ns-{number}");
-        cache.insert(
-            &name,
-            &request,
-            &references(&request),
-            &answer(5, 100),
-            Duration::ZERO,
-            Cost::default(),
-        );
+        cache.put_for(&name, &request, &references(&request), &answer(5, 100), 0);
         assert!(cache.find(&name, &request).is_ok());
     }
     assert_eq!(cache.namespaces.read().unwrap().len(), MAX_NAMESPACES);

@@ -7,7 +7,7 @@ use tokio::time::timeout_at;
 use super::{DispatchError, Request};
 use crate::{
     answer::CheckAnswer,
-    cache::{AnswerKey, CacheOutcome, CheckCache, Cost, Found, Joined},
+    cache::{AnswerKey, CacheOutcome, CheckCache, Cost, Evaluated, Found, Joined, Leader},
 };
 
 /// How the cache was used for an answer.
@@ -68,21 +68,27 @@ impl<'s> Request<'s> {
         let start = Clock::now();
         let result = self.evaluate().await;
         let evaluation = self.evaluation;
-        if evaluation.backend_down
-            && let Some(found) = cache.renew(missed)
+        if evaluation.allows_stale()
+            && let Some(found) = cache.renew(&missed)
         {
             if let Some(leader) = leader {
                 leader.complete();
             }
             return Ok(self.reuse(cache, found, false));
         }
-        let mut key = None;
-        if let Ok(answer) = &result
-            && !self.has_ignored_failure
-        {
-            let cost = Cost { calls: evaluation.calls, took: start.elapsed() };
-            let stale_if_error = evaluation.caching.stale_if_error;
-            key = cache.insert(&namespace, &self.bag, &self.references, answer, stale_if_error, cost);
+        let answer = result.as_ref().ok().filter(|_| evaluation.is_complete() && !self.has_ignored_failure);
+        let key = answer.and_then(|answer| {
+            let evaluated = Evaluated {
+                answer,
+                references: &self.references,
+                stale_if_error: evaluation.caching.stale_if_error,
+                cost: Cost { calls: evaluation.calls, took: start.elapsed() },
+            };
+            let is_awaited = leader.as_ref().is_some_and(Leader::is_awaited);
+            cache.insert(&namespace, &self.bag, evaluated, is_awaited)
+        });
+        if answer.is_some() || evaluation.denied {
+            cache.supersede(&missed);
         }
         if let Some(leader) = leader {
             leader.complete();

@@ -64,6 +64,7 @@ impl<'s> Request<'s> {
                     merged.add(answered.denial_name(), result);
                     let planned = answered.planned;
                     if is_denied {
+                        self.evaluation.denied = true;
                         denying.push(planned.rule.clone());
                     }
                     if planned.rules == operating

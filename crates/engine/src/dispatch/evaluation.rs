@@ -11,6 +11,10 @@ pub(super) struct Evaluation {
     pub(super) calls: u32,
     /// Whether an adapter was unavailable or did not answer in time.
     pub(super) backend_down: bool,
+    /// Whether a call failed for another reason.
+    failed: bool,
+    /// Whether an adapter denied the request.
+    pub(super) denied: bool,
 }
 
 impl Evaluation {
@@ -20,6 +24,19 @@ impl Evaluation {
 
     /// Records the failure of a call.
     pub(super) fn call_failed(&mut self, code: Code) {
-        self.backend_down |= matches!(code, Code::Unavailable | Code::DeadlineExceeded);
+        match code {
+            Code::Unavailable | Code::DeadlineExceeded => self.backend_down = true,
+            _ => self.failed = true,
+        }
+    }
+
+    /// Returns whether all calls were answered.
+    pub(super) fn is_complete(&self) -> bool {
+        !self.backend_down && !self.failed
+    }
+
+    /// Returns whether a stale answer may be used instead: no adapter that is up denied the request or failed.
+    pub(super) fn allows_stale(&self) -> bool {
+        self.backend_down && !self.failed && !self.denied
     }
 }

@@ -1,0 +1,131 @@
+use std::{
+    sync::{
+        Arc,
+        atomic::{AtomicI64, Ordering::Relaxed},
+    },
+    time::Duration,
+};
+
+use tokio::time::Instant;
+
+use crate::{References, answer::CheckAnswer};
+
+/// The validity of an answer that has expired and is used because a backend is down: the interval of attempts to evaluate it
+/// again.
+const STALE_VALIDITY: Duration = Duration::from_secs(1);
+
+/// An answer and its life.
+#[derive(Clone, Debug)]
+pub(super) struct CachedAnswer {
+    answer: CheckAnswer,
+    references: References,
+    names: Arc<[Box<str>]>,
+    /// When it was evaluated.
+    pub(super) created: Instant,
+    expires: Instant,
+    /// The end of the time in which it may be used if a backend is down; `None` if it may not.
+    stale_until: Option<Instant>,
+    /// Whether it had expired, and is used because a backend was down.
+    pub(super) is_stale: bool,
+    /// Remaining uses; `None` for an unlimited number.
+    uses: Option<Arc<AtomicI64>>,
+    pub(super) cost: Cost,
+}
+
+/// An answer that was evaluated.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Evaluated<'a> {
+    pub(crate) answer: &'a CheckAnswer,
+    pub(crate) references: &'a References,
+    /// The time after its expiry during which it may be used if a backend is down.
+    pub(crate) stale_if_error: Duration,
+    pub(crate) cost: Cost,
+}
+
+/// What the evaluation of an answer has cost.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct Cost {
+    /// Number of calls of adapters.
+    pub(crate) calls: u32,
+    pub(crate) took: Duration,
+}
+
+/// An answer that holds for a request.
+#[derive(Debug)]
+pub(crate) struct Found {
+    pub(crate) answer: CheckAnswer,
+    pub(crate) references: References,
+    pub(crate) key: AnswerKey,
+    pub(crate) is_stale: bool,
+}
+
+/// The life of an answer, and the names of what its key in the cache is made of.
+#[derive(Clone, Debug)]
+pub struct AnswerKey {
+    /// Remaining time of validity.
+    pub valid_for: Duration,
+    /// Attributes, such as `request.path`, and keys of maps, such as `request.headers[x-user]`.
+    pub names: Arc<[Box<str>]>,
+}
+
+impl CachedAnswer {
+    /// Creates an answer that is valid from `now`; `None` if it has no validity beyond the request that is being answered.
+    pub(super) fn new(evaluated: Evaluated<'_>, names: Arc<[Box<str>]>, now: Instant) -> Option<Self> {
+        let Evaluated { answer, references, stale_if_error, cost } = evaluated;
+        let valid_for = Duration::try_from(answer.valid_duration).unwrap_or_default();
+        // The request that is being answered is the first use.
+        let uses = i64::from(answer.valid_use_count) - 1;
+        if valid_for.is_zero() || uses == 0 || answer.valid_use_count == 0 {
+            return None;
+        }
+        let expires = now.checked_add(valid_for)?;
+        let stale_until = match stale_if_error {
+            Duration::ZERO => None,
+            time => expires.checked_add(time),
+        };
+        Some(Self {
+            answer: answer.clone(),
+            references: references.clone(),
+            names,
+            created: now,
+            expires,
+            stale_until,
+            is_stale: false,
+            uses: (answer.valid_use_count > 0).then(|| Arc::new(AtomicI64::new(uses))),
+            cost,
+        })
+    }
+
+    /// Returns the answer with [`STALE_VALIDITY`] more, if it may be used while a backend is down.
+    pub(super) fn renewed(&self, now: Instant) -> Option<Self> {
+        let expires = self.stale_until?.min(now.checked_add(STALE_VALIDITY)?);
+        Some(Self { expires, is_stale: true, uses: None, ..self.clone() })
+    }
+
+    /// Consumes one use; `None` if the answer has expired or has no uses left.
+    pub(super) fn take(&self, now: Instant) -> Option<Found> {
+        let key = self.key(now);
+        if key.valid_for.is_zero() {
+            return None;
+        }
+        let mut answer = self.answer.clone();
+        if let Some(uses) = &self.uses {
+            let before = uses.fetch_sub(1, Relaxed);
+            if before <= 0 {
+                return None;
+            }
+            answer.valid_use_count = i32::try_from(before).unwrap_or(i32::MAX);
+        }
+        answer.valid_duration = prost_types::Duration::try_from(key.valid_for).unwrap_or_default();
+        Some(Found { answer, references: self.references.clone(), key, is_stale: self.is_stale })
+    }
+
+    pub(super) fn key(&self, now: Instant) -> AnswerKey {
+        AnswerKey { valid_for: self.expires.saturating_duration_since(now), names: self.names.clone() }
+    }
+
+    /// The approximate size in bytes.
+    pub(super) fn size(&self) -> usize {
+        size_of::<Self>() + self.answer.size() + self.references.size()
+    }
+}
