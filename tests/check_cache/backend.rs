@@ -183,7 +183,7 @@ impl HandlerBackend for Backend {
             let code = if is_denied { Code::PermissionDenied } else { Code::Ok };
             let seconds = script.seconds.lock().unwrap().unwrap_or(value.len() as i64);
             let result = CheckResult {
-                status: Some(RpcStatus { code: code as i32, message: value.clone(), details: Vec::new() }),
+                status: Some(RpcStatus { code: code as i32, message: value, details: Vec::new() }),
                 valid_duration: Some(prost_types::Duration { seconds, nanos: 0 }),
                 valid_use_count: script.uses.lock().unwrap().unwrap_or(-1),
             };
