@@ -110,13 +110,17 @@ struct EnvoyMetrics(Arc<Counters>);
 
 impl Collector for EnvoyMetrics {
     fn encode(&self, mut encoder: DescriptorEncoder<'_>) -> Result<(), std::fmt::Error> {
-        let Counters { rate_limits, log_entries, log_streams, log_unreadable, .. } = &*self.0;
+        let Counters { rate_limits, hits_lost, log_entries, log_streams, log_unreadable, .. } = &*self.0;
         let help = "Requests for rate limits, by outcome";
         let mut family = encoder.encode_descriptor("envoy_rate_limits", help, None, MetricType::Counter)?;
         for (outcome, count) in RateLimitOutcome::NAMES.iter().zip(rate_limits) {
             let labels = [("outcome", *outcome)];
             ConstCounter::new(count.load(Relaxed)).encode(family.encode_family(&labels)?)?;
         }
+        let help = "Hits of rate limits that could not be given back";
+        let lost =
+            encoder.encode_descriptor("envoy_rate_limit_hits_lost", help, None, MetricType::Counter)?;
+        ConstCounter::new(hits_lost.load(Relaxed)).encode(lost)?;
         let help = "Entries of access logs that were received";
         let entries = encoder.encode_descriptor("envoy_log_entries", help, None, MetricType::Counter)?;
         ConstCounter::new(log_entries.load(Relaxed)).encode(entries)?;

@@ -38,6 +38,8 @@ impl RateLimitOutcome {
 pub struct Counters {
     /// Requests for rate limits, by [`RateLimitOutcome`].
     pub rate_limits: [AtomicU64; RateLimitOutcome::NAMES.len()],
+    /// Hits of rate limits that were to be given back and are counted.
+    pub hits_lost: AtomicU64,
     /// Entries of access logs that were received.
     pub log_entries: AtomicU64,
     /// Streams of access logs that ended with a message that could not be read.

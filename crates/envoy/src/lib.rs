@@ -35,6 +35,7 @@ use attributes::ConnectionCount;
 use configuration::Configuration;
 use decision_id::DecisionIds;
 use missing_settings::MissingSettings;
+use rate_limit::GiveBacks;
 
 /// The services, which share an engine.
 #[derive(Debug)]
@@ -44,6 +45,7 @@ pub struct Services {
     ids: DecisionIds,
     counters: Arc<Counters>,
     log_queue: LogQueue,
+    give_backs: GiveBacks,
     /// The connections of all streams of access logs.
     connections: Arc<ConnectionCount>,
     configuration: Configuration,
@@ -53,7 +55,7 @@ pub struct Services {
 }
 
 impl Services {
-    /// Creates the services of an engine. Access logs are reported by tasks of `runtime`.
+    /// Creates the services of an engine. Access logs are reported by tasks of `runtime`, and hits of rate limits given back.
     pub fn new(mixer: Arc<Mixer>, options: Options, runtime: &Handle) -> Self {
         let counters = Arc::<Counters>::default();
         let (missing, stopping) = (Arc::<MissingSettings>::default(), CancellationToken::new());
@@ -71,6 +73,7 @@ impl Services {
             ids: DecisionIds::new(),
             counters,
             log_queue,
+            give_backs: GiveBacks::new(runtime),
             connections: Arc::default(),
             configuration,
             missing,
@@ -88,9 +91,10 @@ impl Services {
         self.missing.texts()
     }
 
-    /// Waits until all entries of access logs that were received have been reported.
+    /// Waits until all entries of access logs that were received have been reported, and all hits of rate limits that are to be given
+    /// back have been.
     pub async fn flush(&self) {
-        self.log_queue.flush().await;
+        tokio::join!(self.log_queue.flush(), self.give_backs.flush());
     }
 
     /// The counts of what the services did.

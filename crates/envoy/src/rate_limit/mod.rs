@@ -1,60 +1,38 @@
 //! `envoy.service.ratelimit.v3.RateLimitService`: requests quotas for descriptors (docs/envoy.md#rate-limits).
 
+mod calls;
 mod descriptor;
 mod limits;
+mod taken;
 
 use mixer_adapter_core::framework::{digest::Digest, log_limit::LogLimit, log_text::log_text};
 use mixer_adapter_engine::{
-    Budget, Limit, QuotaMode, Snapshot,
-    dispatch::{Allocation, AllocationMode, Caller, DispatchError, QuotaRequest, Request},
+    Limit, QuotaMode,
+    dispatch::{Caller, DispatchError},
 };
 use prost::Message as _;
 use tonic::Status;
 
-pub(crate) use self::descriptor::{DescriptorResult, Verdict};
+pub(crate) use self::{
+    descriptor::{DescriptorResult, Verdict},
+    taken::GiveBacks,
+};
 
 use self::{
-    descriptor::{amount, decision_id, entry, is_done},
-    limits::limit_override,
+    calls::{QuotaCalls, RateLimitError},
+    descriptor::{amount, decision_id, is_done},
+    taken::TakenHits,
 };
 use crate::{
     Services,
-    attributes::{AttributeError, descriptor_attributes},
     counters::RateLimitOutcome,
     headers::header_value,
     metadata::quota_metadata,
     proto::envoy::{
         config::core::v3::HeaderValue,
-        extensions::common::ratelimit::v3::RateLimitDescriptor,
         service::ratelimit::v3::{RateLimitRequest, RateLimitResponse, rate_limit_response::Code},
     },
 };
-
-/// The entry of a descriptor that names a quota in place of the domain.
-const QUOTA: &str = "quota";
-
-/// A rate limit that could not be determined.
-#[derive(Debug, thiserror::Error)]
-enum RateLimitError {
-    #[error("there is no configuration yet")]
-    NoConfiguration,
-    #[error(transparent)]
-    Attributes(#[from] AttributeError),
-    #[error(transparent)]
-    Quota(#[from] DispatchError),
-}
-
-/// A call of the service.
-struct RateLimitCall<'c> {
-    snapshot: &'c Snapshot,
-    request: &'c RateLimitRequest,
-    caller: &'c Caller,
-    /// The header `x-request-id` if it is trusted.
-    request_id: Option<&'c str>,
-    /// The namespace whose rules apply to the last descriptor.
-    tenant: &'c mut String,
-    budget: Budget,
-}
 
 impl Services {
     /// Requests the quotas of all descriptors.
@@ -128,111 +106,48 @@ impl Services {
             .map_err(DispatchError::from)?;
         let request_id = caller.request_id.as_deref();
         let request_id = request_id.filter(|id| self.options.trust_request_id && !id.is_empty());
-        let budget = Budget::new(limits);
-        let mut call = RateLimitCall { snapshot: &snapshot, request, caller, request_id, tenant, budget };
+        let mut calls = QuotaCalls::new(&self.mixer, &snapshot, &request.domain, caller, tenant);
+        let mut taken = TakenHits::new(self, &snapshot, &request.domain, caller);
         let mut results = Vec::with_capacity(request.descriptors.len());
-        for index in 0..request.descriptors.len() {
-            match self.take(&mut call, index).await {
-                Ok(result) => results.push(result),
+        for (index, descriptor) in request.descriptors.iter().enumerate() {
+            let amount = amount(descriptor, request.hits_addend);
+            let is_done = is_done(descriptor);
+            let dedup_id = request_id.map_or_else(|| self.ids.next(), |id| repeated_id(id, request, index));
+            match calls.allocate(descriptor, amount, is_done, &dedup_id).await {
+                Ok(allocation) => {
+                    self.mixer.counts().quota(allocation.answer.granted, amount);
+                    let result = DescriptorResult::new(allocation, amount, is_done);
+                    // Those of a trusted request id stay counted: a repeated call is not counted again, and would be free.
+                    if request_id.is_none() {
+                        taken.add(index, descriptor, result.to_give_back(), calls.tenant());
+                    }
+                    results.push(result);
+                }
                 Err(error) => {
-                    self.give_back(&mut call, &mut results).await;
+                    taken.give_back().await;
                     return Err(error);
                 }
             }
         }
-        if results.iter().any(DescriptorResult::is_refused) {
-            self.give_back(&mut call, &mut results).await;
+        match results.iter().any(DescriptorResult::is_refused) {
+            true => {
+                for (index, allocation) in taken.give_back().await {
+                    results[index].given_back(&allocation);
+                }
+            }
+            false => taken.keep(),
         }
         Ok(results)
     }
+}
 
-    /// Requests the hits of a descriptor.
-    async fn take(
-        &self,
-        call: &mut RateLimitCall<'_>,
-        index: usize,
-    ) -> Result<DescriptorResult, RateLimitError> {
-        let descriptor = &call.request.descriptors[index];
-        let amount = amount(descriptor, call.request.hits_addend);
-        let is_done = is_done(descriptor);
-        let dedup_id = self.dedup_id(call, index);
-        let allocation = self.allocate(call, descriptor, amount, is_done, &dedup_id).await?;
-        self.mixer.counts().quota(allocation.answer.granted, amount);
-        Ok(DescriptorResult::new(allocation, amount, is_done))
-    }
-
-    /// Gives back the hits of quotas that are all or nothing. Those of a trusted request id stay counted: a repeated call is not counted
-    /// again, and would be free.
-    async fn give_back(&self, call: &mut RateLimitCall<'_>, results: &mut [DescriptorResult]) {
-        if call.request_id.is_some() {
-            return;
-        }
-        for (index, result) in results.iter_mut().enumerate() {
-            let amount = result.to_give_back();
-            if amount == 0 {
-                continue;
-            }
-            let descriptor = &call.request.descriptors[index];
-            let dedup_id = self.ids.next();
-            match self.allocate(call, descriptor, -amount, false, &dedup_id).await {
-                Ok(allocation) => result.given_back(&allocation),
-                Err(error) => {
-                    static LIMIT: LogLimit = LogLimit::new();
-                    if let Some(suppressed) = LIMIT.admit() {
-                        let (domain, error) = (log_text(&call.request.domain), log_text(error));
-                        tracing::warn!(domain, error, suppressed, "hits could not be given back");
-                    }
-                }
-            }
-        }
-    }
-
-    async fn allocate(
-        &self,
-        call: &mut RateLimitCall<'_>,
-        descriptor: &RateLimitDescriptor,
-        amount: i64,
-        past_limit: bool,
-        dedup_id: &str,
-    ) -> Result<Allocation, RateLimitError> {
-        let (namespace, domain) = match call.request.domain.split_once('/') {
-            Some((namespace, domain)) => (Some(namespace), domain),
-            None => (None, call.request.domain.as_str()),
-        };
-        let vocabulary = call.snapshot.vocabulary();
-        let bag = descriptor_attributes(&call.request.domain, namespace, descriptor, vocabulary)?;
-        let mut quota =
-            Request::new(call.snapshot, bag, call.caller.clone(), false).with_budget(call.budget).strict();
-        call.tenant.clear();
-        call.tenant.push_str(quota.tenant());
-        let limit = descriptor.limit.as_ref().and_then(limit_override);
-        let name = entry(descriptor, QUOTA).unwrap_or(domain);
-        let allocation = quota
-            .allocate(
-                QuotaRequest { name, dedup_id, amount, best_effort: false },
-                AllocationMode { report_limit: true, past_limit, limit },
-            )
-            .await;
-        self.mixer.counts().condition_errors(quota.condition_errors());
-        self.mixer.counts().unknown_quotas(quota.unknown_quotas());
-        call.budget = quota.budget();
-        Ok(allocation?)
-    }
-
-    /// Returns the id by which adapters recognize a repeated call: of the request and the descriptor, or else one of its own.
-    fn dedup_id(&self, call: &RateLimitCall<'_>, index: usize) -> String {
-        let Some(request_id) = call.request_id else { return self.ids.next() };
-        let (earlier, rest) = call.request.descriptors.split_at(index);
-        let Some(descriptor) = rest.first() else { return self.ids.next() };
-        let equal = earlier.iter().filter(|earlier| *earlier == descriptor).count();
-        let parts = [
-            request_id.as_bytes(),
-            call.request.domain.as_bytes(),
-            &descriptor.encode_to_vec(),
-            &equal.to_le_bytes(),
-        ];
-        Digest::of(parts).to_string()
-    }
+/// Returns the id by which adapters recognize a descriptor of a request whose call is repeated.
+fn repeated_id(request_id: &str, request: &RateLimitRequest, index: usize) -> String {
+    let descriptor = &request.descriptors[index];
+    let equal = request.descriptors[..index].iter().filter(|earlier| *earlier == descriptor).count();
+    let parts =
+        [request_id.as_bytes(), request.domain.as_bytes(), &descriptor.encode_to_vec(), &equal.to_le_bytes()];
+    Digest::of(parts).to_string()
 }
 
 /// Returns the outcome of a request, which is refused if one of its descriptors is.
