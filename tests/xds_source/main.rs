@@ -11,4 +11,5 @@ mod rules;
 mod scenarios;
 mod sockets;
 mod transcripts;
+mod v2;
 mod world;

@@ -23,7 +23,7 @@ use crate::{
     sockets::{SERVICES, Server},
 };
 
-const SOON: Duration = Duration::from_secs(20);
+pub(crate) const SOON: Duration = Duration::from_secs(20);
 
 async fn post(
     server: &Server,
@@ -42,7 +42,7 @@ async fn post(
 const JSON: (&str, &str) = ("content-type", "application/json");
 
 /// Posts JSON; the answer is awaited as long as the server holds it.
-async fn ask_json(server: &Server, path: &str, request: Json) -> (StatusCode, Json) {
+pub(crate) async fn ask_json(server: &Server, path: &str, request: Json) -> (StatusCode, Json) {
     let answer = post(server, path, &[JSON], request.to_string()).await;
     (answer.status(), serde_json::from_slice(answer.body()).unwrap_or_default())
 }

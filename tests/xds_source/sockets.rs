@@ -64,7 +64,11 @@ pub(crate) struct Server {
 
 impl Server {
     pub(crate) async fn start() -> Self {
-        let source = ConfigServer::new(Catalogue::default().open(), ConfigServerOptions::default());
+        Self::start_with(ConfigServerOptions::default()).await
+    }
+
+    pub(crate) async fn start_with(options: ConfigServerOptions) -> Self {
+        let source = ConfigServer::new(Catalogue::default().open(), options);
         let services = mcp::mount(Routes::default(), &source, &mcp::default_options());
         let services = xds::mount(services, &source, &xds::default_options());
         let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();

@@ -7,18 +7,23 @@ use serde_json::Value;
 
 use crate::{
     descriptors::without_details,
+    envoy_v2,
     process::{cargo, output, root, run},
 };
 
-/// Writes `crates/config/proto/envoy.binpb` and adds new entries to the baselines of the protos.
+/// Writes the descriptors of `crates/config/proto` and adds new entries to the baselines of the protos.
 ///
 /// # Errors
 ///
 /// The sources cannot be fetched, a file cannot be written, or a proto has changed in an incompatible way.
 pub(crate) fn generate() -> Result<()> {
-    let source = envoy_descriptors()?;
+    let source = sources_of("envoy-types")?.join("src/generated/types.bin");
     let descriptors = fs::read(&source).with_context(|| format!("cannot read {}", source.display()))?;
-    fs::write(root().join("crates/config/proto/envoy.binpb"), without_details(&descriptors)?)?;
+    let protos = root().join("crates/config/proto");
+    fs::write(protos.join("envoy.binpb"), without_details(&descriptors)?)?;
+    let (v2, successors) = envoy_v2::facts(&sources_of("data-plane-api")?, &descriptors)?;
+    fs::write(protos.join("envoy_v2.binpb"), without_details(&v2)?)?;
+    fs::write(protos.join("envoy_v2.tsv"), successors)?;
     for package in ["mixer-adapter", "mixer-adapters"] {
         run(cargo()
             .args(["test", "--package", package, "--test", "protos"])
@@ -27,8 +32,8 @@ pub(crate) fn generate() -> Result<()> {
     Ok(())
 }
 
-/// Returns the path of the descriptors in the sources of the crate envoy-types.
-fn envoy_descriptors() -> Result<PathBuf> {
+/// Returns the folder of the sources of a crate that xtask/Cargo.toml depends on.
+fn sources_of(name: &str) -> Result<PathBuf> {
     let metadata = output(cargo().args([
         "metadata",
         "--locked",
@@ -38,9 +43,9 @@ fn envoy_descriptors() -> Result<PathBuf> {
     ]))?;
     let metadata: Value = serde_json::from_slice(&metadata)?;
     let packages = metadata["packages"].as_array().into_iter().flatten();
-    packages
-        .filter(|package| package["name"] == "envoy-types")
+    let manifest = packages
+        .filter(|package| package["name"] == name)
         .find_map(|package| package["manifest_path"].as_str())
-        .map(|manifest| PathBuf::from(manifest).with_file_name("src/generated/types.bin"))
-        .context("cargo metadata does not list envoy-types, which xtask/Cargo.toml depends on")
+        .with_context(|| format!("cargo metadata does not list {name}, which xtask/Cargo.toml depends on"))?;
+    Ok(PathBuf::from(manifest).with_file_name(""))
 }

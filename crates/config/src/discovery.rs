@@ -6,8 +6,8 @@ use std::{collections::BTreeMap, sync::Arc};
 use serde_json::Value as Json;
 
 use super::{
-    Collection, Fault, Kind, Origin, Parsed, Resource, ResourceName, document::Document, fault::Position,
-    lines::Lines,
+    Collection, Fault, Kind, Origin, Parsed, Resource, ResourceName, document::Document, envoy_v2,
+    fault::Position, lines::Lines,
 };
 
 const RESOURCES: &str = "resources";
@@ -121,7 +121,9 @@ fn resource(
     };
     Ok(Resource {
         name: ResourceName::new(name, Kind::Other(message.into()), ""),
-        collection: Collection::of_message(message).unwrap_or_else(|| Collection::new(message)),
+        // Resources in version 2 of Envoy's API are those of version 3 in another form.
+        collection: Collection::of_message(message)
+            .unwrap_or_else(|| Collection::new(envoy_v2::successor(message).unwrap_or(message))),
         created: None,
         labels: BTreeMap::new(),
         annotations: BTreeMap::new(),

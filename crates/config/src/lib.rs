@@ -20,6 +20,7 @@ mod collection;
 mod collection_filter;
 mod discovery;
 mod document;
+mod envoy_v2;
 mod evolution;
 mod fault;
 mod holdings;

@@ -56,7 +56,7 @@ fn dial_options(settings: &SourceSettings) -> DialOptions {
 enum Transport {
     Mcp(Peer, DialOptions),
     Aggregated(Variant, Peer, DialOptions),
-    Xds(Variant, Box<Node>, Peer, DialOptions),
+    Xds((xds::ApiVersion, Variant), Box<Node>, Peer, DialOptions),
     Rest(Box<Node>, Peer, xds::PollOptions),
     Files(PathBuf),
     Listen(Listener),
@@ -79,7 +79,8 @@ impl StreamSource {
     /// Subscribes to the `AggregatedDiscoveryService` of a peer.
     pub fn xds(server: Peer, variant: Variant, node: Node, settings: &SourceSettings) -> Self {
         let (name, id) = (server.to_string(), node.id.clone());
-        let transport = Transport::Xds(variant, Box::new(node), server, dial_options(settings));
+        let transport =
+            Transport::Xds((xds::ApiVersion::V3, variant), Box::new(node), server, dial_options(settings));
         let mut source = Self::new(name, transport, settings);
         source.options =
             SinkOptions { id, mode: variant.mode(), resync: Some(xds::RESYNC), ..source.options };
@@ -124,6 +125,15 @@ impl StreamSource {
     #[must_use]
     pub fn resuming(mut self) -> Self {
         self.options.mode = Mode::Resume;
+        self
+    }
+
+    /// Asks a server of xDS in another version of Envoy's API.
+    #[must_use]
+    pub fn in_version(mut self, of: xds::ApiVersion) -> Self {
+        if let Transport::Xds((version, _), ..) = &mut self.transport {
+            *version = of;
+        }
         self
     }
 

@@ -7,15 +7,19 @@ use prost_reflect::{
     prost_types::FileDescriptorSet,
 };
 
-use crate::proto::DESCRIPTORS;
+use crate::{envoy_v2, proto::DESCRIPTORS};
 
 /// The messages of Envoy's configuration and extensions (`proto/README.md`).
 const ENVOY_DESCRIPTORS: &[u8] = include_bytes!("../proto/envoy.binpb");
+/// The messages of version 2 of Envoy's API.
+const ENVOY_V2_DESCRIPTORS: &[u8] = include_bytes!("../proto/envoy_v2.binpb");
 
 static OWN: LazyLock<DescriptorPool> =
     LazyLock::new(|| DescriptorPool::decode(DESCRIPTORS).unwrap_or_default());
 static ENVOY: LazyLock<DescriptorPool> =
     LazyLock::new(|| DescriptorPool::decode(ENVOY_DESCRIPTORS).unwrap_or_default());
+static ENVOY_V2: LazyLock<DescriptorPool> =
+    LazyLock::new(|| DescriptorPool::decode(ENVOY_V2_DESCRIPTORS).unwrap_or_default());
 
 /// The messages that are known by their descriptors: those of this program, Envoy's (read when one is needed for the first time), and
 /// what was [added](Self::add).
@@ -50,7 +54,19 @@ impl Types {
 
     /// The message of that full name.
     pub(super) fn find(&self, name: &str) -> Option<MessageDescriptor> {
-        Self::own(name).or_else(|| self.extended.as_ref().unwrap_or(&ENVOY).get_message_by_name(name))
+        let known = Self::own(name);
+        let known = known.or_else(|| self.extended.as_ref().unwrap_or(&ENVOY).get_message_by_name(name));
+        known.or_else(|| Self::v2(name).filter(|_| envoy_v2::is_v2(name)))
+    }
+
+    /// The message of that full name in version 3 of Envoy's API.
+    pub(super) fn v3(name: &str) -> Option<MessageDescriptor> {
+        ENVOY.get_message_by_name(name)
+    }
+
+    /// The message of that full name in version 2 of Envoy's API.
+    pub(super) fn v2(name: &str) -> Option<MessageDescriptor> {
+        ENVOY_V2.get_message_by_name(name)
     }
 
     /// The message of that full name, of those that this program speaks with others.

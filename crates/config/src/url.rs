@@ -6,7 +6,10 @@ use super::{
     Collection, StreamSource,
     source::{FileSource, Source, SourceSettings},
     stream::{Peer, sink::Variant},
-    xds::{self, sink::PollOptions},
+    xds::{
+        self,
+        sink::{ApiVersion, PollOptions},
+    },
 };
 use mixer_adapter_core::value::{format_duration, parse_duration};
 
@@ -44,6 +47,8 @@ pub enum ConfigUrl {
         variant: Variant,
         /// Whether the connection is TLS.
         tls: bool,
+        /// `?api=v2`: the version of Envoy's API.
+        api: ApiVersion,
     },
     /// A server of the predecessor of MCP: `mcp+aggregated://host:port`, or `mcp+aggregated-delta://host:port`; `mcps+aggregated://` and
     /// `mcps+aggregated-delta://` for TLS.
@@ -78,7 +83,7 @@ pub enum ConfigUrlError {
     Address(String),
     /// A setting that servers of the scheme do not have.
     #[error(
-        "{0}:// has no setting {1:?}; xds+http:// has refresh_delay and request_timeout, mcp:// has mode"
+        "{0}:// has no setting {1:?}; xds+http:// has refresh_delay and request_timeout, xds:// has api, mcp:// has mode"
     )]
     Setting(String, String),
     /// Not a duration.
@@ -87,6 +92,9 @@ pub enum ConfigUrlError {
     /// Not a mode of MCP.
     #[error("mode: {0:?} is not known; write full-first or resume")]
     Mode(String),
+    /// Not a version of Envoy's API.
+    #[error("api: {0:?} is not known; write v2 or v3")]
+    Api(String),
     /// Another scheme, where only MCP is served.
     #[error("{0}:// cannot be listened on; write HOST:PORT, mcp://HOST:PORT or mcps://HOST:PORT")]
     ListenScheme(String),
@@ -158,7 +166,7 @@ impl ConfigUrl {
                 let address = address(rest)?;
                 Ok(match aggregated {
                     true => Self::Aggregated { address, variant, tls },
-                    false => Self::Xds { address, variant, tls },
+                    false => Self::Xds { address, variant, tls, api: ApiVersion::V3 },
                 })
             }
         }
@@ -177,6 +185,11 @@ impl ConfigUrl {
                 "full-first" => *resume = false,
                 "resume" => *resume = true,
                 _ => return Err(ConfigUrlError::Mode(value.to_owned())),
+            },
+            (Self::Xds { api, .. }, "api") => match value {
+                "v2" => *api = ApiVersion::V2,
+                "v3" => *api = ApiVersion::V3,
+                _ => return Err(ConfigUrlError::Api(value.to_owned())),
             },
             (Self::Rest { polling, .. }, "refresh_delay") => polling.refresh_delay = duration()?,
             (Self::Rest { polling, .. }, "request_timeout") => polling.request_timeout = duration()?,
@@ -244,9 +257,9 @@ impl ConfigUrl {
                 let (server, node) = (self.peer(address, settings)?, xds::sink::own_node(settings));
                 Ok(Some(StreamSource::rest(server, node, *polling, settings)))
             }
-            Self::Xds { address, variant, .. } => {
+            Self::Xds { address, variant, api, .. } => {
                 let (server, node) = (self.peer(address, settings)?, xds::sink::own_node(settings));
-                Ok(Some(StreamSource::xds(server, *variant, node, settings)))
+                Ok(Some(StreamSource::xds(server, *variant, node, settings).in_version(*api)))
             }
         }
     }
@@ -321,9 +334,11 @@ impl fmt::Display for ConfigUrl {
                 }
                 Ok(())
             }
-            Self::Aggregated { address, .. } | Self::Xds { address, .. } => {
-                write!(f, "{}://{address}", self.scheme())
+            Self::Xds { address, api, .. } => {
+                let api = if *api == ApiVersion::V2 { "?api=v2" } else { "" };
+                write!(f, "{}://{address}{api}", self.scheme())
             }
+            Self::Aggregated { address, .. } => write!(f, "{}://{address}", self.scheme()),
         }
     }
 }
@@ -359,6 +374,14 @@ mod tests {
     }
 
     #[test]
+    fn a_server_of_xds_may_be_asked_in_version_2_of_envoys_api() {
+        assert!(matches!(read("xds://h:1?api=v2"), Ok(ConfigUrl::Xds { api: ApiVersion::V2, .. })));
+        assert!(matches!(read("xds+delta://h:1?api=v3"), Ok(ConfigUrl::Xds { api: ApiVersion::V3, .. })));
+        assert_eq!(read("xdss://h:1?api=v2").unwrap().to_string(), "xdss://h:1?api=v2");
+        assert_eq!(read("xds://h:1?api=v1").unwrap_err(), "api: \"v1\" is not known; write v2 or v3");
+    }
+
+    #[test]
     fn refresh_delay_and_request_timeout_are_settings_of_polling() {
         let text = "xds+http://h:1?refresh_delay=500ms&request_timeout=5s";
         let url = read(text).unwrap();
@@ -374,7 +397,7 @@ mod tests {
         );
         assert_eq!(
             read("mcp://h:1?refresh_delay=1s").unwrap_err(),
-            "mcp:// has no setting \"refresh_delay=1s\"; xds+http:// has refresh_delay and request_timeout, mcp:// has mode"
+            "mcp:// has no setting \"refresh_delay=1s\"; xds+http:// has refresh_delay and request_timeout, xds:// has api, mcp:// has mode"
         );
     }
 

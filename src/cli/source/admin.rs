@@ -10,7 +10,7 @@ use tokio_util::sync::CancellationToken;
 
 use crate::service::{self, Readiness};
 use mixer_adapter_config::stream::{
-    metrics::McpMetrics,
+    metrics::{McpMetrics, SOURCE, V2Requests},
     source::{ConfigServer, PeerStatus},
 };
 use mixer_adapter_net::Listener;
@@ -41,6 +41,15 @@ struct Status {
     /// Faults of the configuration; faulty resources are not served.
     faults: Vec<String>,
     sinks: Vec<PeerStatus>,
+    /// Version 2 of Envoy's API.
+    v2: OldApi,
+}
+
+#[derive(Serialize)]
+struct OldApi {
+    requests: Vec<V2Requests>,
+    /// The resources that it cannot hold, by collection and name, and why.
+    not_served: BTreeMap<String, BTreeMap<String, String>>,
 }
 
 #[derive(Serialize)]
@@ -56,10 +65,17 @@ fn status(name: String, source: &ConfigServer) -> Status {
         let (version, resources) = (snapshot.version().to_string(), snapshot.resources().len());
         Some((name.to_string(), Collection { version, resources }))
     });
+    let not_served = catalogue.collections().filter_map(|(name, snapshot)| {
+        let reasons = snapshot?.not_in_v2().into_iter();
+        let reasons: BTreeMap<_, _> =
+            reasons.map(|(resource, reason)| (resource.to_owned(), reason.to_owned())).collect();
+        (!reasons.is_empty()).then(|| (name.to_string(), reasons))
+    });
     Status {
         source: name,
         collections: collections.collect(),
         faults: source.faults().iter().map(ToString::to_string).collect(),
         sinks: source.sinks(),
+        v2: OldApi { requests: SOURCE.v2_requests(), not_served: not_served.collect() },
     }
 }

@@ -3,7 +3,7 @@ mod admin;
 use std::{fs, path::PathBuf, process::ExitCode, time::Duration};
 
 use anyhow::Context as _;
-use clap::Args;
+use clap::{ArgAction, Args};
 use tokio::time;
 use tokio_util::{sync::CancellationToken, task::TaskTracker};
 use tonic::service::Routes;
@@ -90,6 +90,10 @@ pub(super) struct Source {
     #[arg(long, value_name = "BYTES", default_value_t = 16 << 20, env = "MIXER_ADAPTER_MAX_MESSAGE_SIZE")]
     max_message_size: usize,
 
+    /// Do not serve version 2 of Envoy's API; requests for it are counted all the same
+    #[arg(long, env = "MIXER_ADAPTER_NO_XDS_V2", value_parser = value_parsers::switch(), action = ArgAction::SetTrue)]
+    no_xds_v2: bool,
+
     #[command(flatten)]
     security: TlsArgs,
 
@@ -138,7 +142,11 @@ impl Source {
     async fn serve(&self, files: FileSource, types: Types, sinks: Vec<Peer>) -> anyhow::Result<()> {
         let source = ConfigServer::new(
             Catalogue::default().open(),
-            ConfigServerOptions { requests: per_second(self.max_requests), ..ConfigServerOptions::default() },
+            ConfigServerOptions {
+                requests: per_second(self.max_requests),
+                v2: !self.no_xds_v2,
+                ..ConfigServerOptions::default()
+            },
         );
         let listener = bind(&self.listen.address.into()).await?;
         let address = listener.address()?;

@@ -3,7 +3,7 @@
 use std::{collections::BTreeMap, sync::Arc};
 
 use super::{Change, Resource, body, name};
-use crate::{Collection, Content, Finding, Kind, ResourceName, Types};
+use crate::{Collection, Content, Finding, Kind, ResourceName, Types, envoy_v2};
 
 /// Decodes the resources of a change. Those that cannot be decoded are missing in it, and named by the faults.
 pub(crate) fn decode(change: &Change, source: &str) -> (crate::Change, Vec<crate::Fault>) {
@@ -98,7 +98,10 @@ fn encode_resource(
     name::check(resource.collection.as_str(), &name)
         .map_err(|reason| resource.error("", format!("cannot be served by MCP: {reason}")))?;
     let body = body::of_spec(types, &resource.collection, resource.spec.clone());
-    let (body, deprecated) = body.map_err(|error| resource.error(&error.field, error.reason))?;
+    let (mut body, deprecated) = body.map_err(|error| resource.error(&error.field, error.reason))?;
+    if envoy_v2::is_v2(&body.type_url) && !envoy_v2::is_v2(resource.collection.as_str()) {
+        body = envoy_v2::to_v3(&body).map_err(|error| resource.error("", error.to_string()))?;
+    }
     let fit = Resource {
         name,
         created: resource.created,

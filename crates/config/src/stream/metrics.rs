@@ -14,6 +14,7 @@ use prometheus_client::{
     metrics::{MetricType, counter::ConstCounter, gauge::ConstGauge},
     registry::Unit,
 };
+use serde::Serialize;
 use tonic::Code;
 
 use mixer_adapter_core::framework::status::status_name;
@@ -35,6 +36,8 @@ struct Series {
     acks: BTreeMap<String, u64>,
     /// By collection and code.
     nacks: BTreeMap<(String, i32), u64>,
+    /// Requests for types of version 2 of Envoy's API, by type and client.
+    v2: BTreeMap<(String, String), u64>,
     /// By code.
     unsent: BTreeMap<i32, u64>,
     unreceived: BTreeMap<i32, u64>,
@@ -61,6 +64,17 @@ pub static SINK: StreamMetrics = StreamMetrics::new("mixer");
 /// The sources of this process.
 pub static SOURCE: StreamMetrics = StreamMetrics::new("source");
 
+/// The requests of a client for a type of version 2 of Envoy's API.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+pub struct V2Requests {
+    /// The type URL.
+    pub type_url: String,
+    /// The id of the node.
+    pub client: String,
+    /// Their number since the start.
+    pub requests: u64,
+}
+
 /// A stream that is open, until this is dropped.
 #[derive(Debug)]
 pub struct Client(&'static StreamMetrics);
@@ -71,6 +85,7 @@ impl StreamMetrics {
             sizes: BTreeMap::new(),
             acks: BTreeMap::new(),
             nacks: BTreeMap::new(),
+            v2: BTreeMap::new(),
             unsent: BTreeMap::new(),
             unreceived: BTreeMap::new(),
         };
@@ -111,6 +126,26 @@ impl StreamMetrics {
         let fits = collection.len() <= LONGEST && (known(collection) || series.nacks.len() < TOLD_APART);
         let name = if fits { collection } else { OTHERS };
         *series.nacks.entry((name.to_owned(), code)).or_default() += 1;
+    }
+
+    /// Counts a request for a type of version 2 of Envoy's API, by the type URL and the id of the client.
+    pub(super) fn requested_v2(&self, type_url: &str, client: &str) {
+        let mut series = self.lock();
+        let key = (type_url.to_owned(), client.to_owned());
+        let fits = type_url.len() <= LONGEST && client.len() <= LONGEST;
+        let fits = fits && (series.v2.contains_key(&key) || series.v2.len() < TOLD_APART);
+        let others = || (OTHERS.to_owned(), OTHERS.to_owned());
+        *series.v2.entry(if fits { key } else { others() }).or_default() += 1;
+    }
+
+    /// Returns the numbers of requests for types of version 2 of Envoy's API, by type URL and the id of the client.
+    pub fn v2_requests(&self) -> Vec<V2Requests> {
+        let requests = |((type_url, client), requests): (&(String, String), &u64)| V2Requests {
+            type_url: type_url.clone(),
+            client: client.clone(),
+            requests: *requests,
+        };
+        self.lock().v2.iter().map(requests).collect()
     }
 
     /// A message could not be sent.
@@ -208,6 +243,12 @@ impl Collector for McpMetrics {
                 ConstCounter::new(*count).encode(nacks.encode_family(&labels)?)?;
             }
         }
+        let help = "Requests for types of version 2 of Envoy's API";
+        let mut requests = encoder.encode_descriptor("xds_v2_requests", help, None, MetricType::Counter)?;
+        for V2Requests { type_url, client, requests: count } in SOURCE.v2_requests() {
+            let labels = [("type_url", &*type_url), ("client", &*client)];
+            ConstCounter::new(count).encode(requests.encode_family(&labels)?)?;
+        }
         let help = "Messages that could not be sent";
         failures(&mut encoder, "istio_mcp_send_failures", help, |series| &series.unsent)?;
         let help = "Streams that broke off";
@@ -247,12 +288,14 @@ mod tests {
             TRIED.received(&name, 1);
             TRIED.acked(&name);
             TRIED.nacked(&name, number);
+            TRIED.requested_v2(&name, "node");
         }
         TRIED.acked(&"x".repeat(LONGEST + 1));
         let series = TRIED.lock();
         // All names with series of their own, and the one for the rest, which has at most one series per code.
         assert_eq!((series.sizes.len(), series.acks.len()), (TOLD_APART + 1, TOLD_APART + 1));
         assert!(series.nacks.len() <= TOLD_APART + 17, "{}", series.nacks.len());
+        assert_eq!(series.v2.len(), TOLD_APART + 1);
         assert_eq!(series.acks[OTHERS], 801);
         assert_eq!(series.acks.values().sum::<u64>(), 1001);
     }

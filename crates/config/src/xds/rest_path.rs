@@ -1,6 +1,6 @@
 //! Types in the paths of REST: `/v3/discovery:clusters` (docs/behaviour/xds.md#rest).
 
-use crate::{Collection, stream::collection_of};
+use crate::{Collection, envoy_v2, stream::collection_of};
 
 /// What stands before the name of a type.
 pub(super) const PREFIX: &str = "discovery:";
@@ -20,15 +20,23 @@ const NAMES: [(&str, &str); 8] = [
 /// The path for a type. That of a type that is not Envoy's ends in the last segment of the collection: `/v3/discovery:rules`.
 pub(super) fn path(type_url: &str) -> String {
     let collection = collection_of(type_url);
-    let known = NAMES.iter().find(|(message, _)| *message == collection.as_str()).map(|(_, name)| *name);
+    let successor = envoy_v2::successor(collection.as_str());
+    let current = successor.unwrap_or(collection.as_str());
+    let known = NAMES.iter().find(|(message, _)| *message == current).map(|(_, name)| *name);
     let name = known.or_else(|| collection.as_str().rsplit('/').next()).unwrap_or_default();
-    format!("/v3/{PREFIX}{name}")
+    let version = if successor.is_some() { "v2" } else { "v3" };
+    format!("/{version}/{PREFIX}{name}")
 }
 
-/// The type URL of what a path calls by this name: one of Envoy's types, or the name of one of Mixer's collections.
-pub(super) fn type_url(name: &str) -> Option<String> {
+/// The type URL of what a path calls by this name: one of Envoy's types, or the name of one of Mixer's collections. Those have no
+/// version 2.
+pub(super) fn type_url(name: &str, v2: bool) -> Option<String> {
     if let Some((message, _)) = NAMES.iter().find(|(_, known)| *known == name) {
+        let message = if v2 { envoy_v2::predecessor(message)? } else { message };
         return Some(format!("type.googleapis.com/{message}"));
+    }
+    if v2 {
+        return None;
     }
     let collection = Collection::mixer().find(|known| known.as_str().rsplit('/').next() == Some(name))?;
     Some(collection.as_str().to_owned())
@@ -48,9 +56,16 @@ mod tests {
     #[test]
     fn every_path_of_envoy_names_its_type() {
         for (message, name) in NAMES {
-            assert_eq!(type_url(name), Some(format!("type.googleapis.com/{message}")));
+            assert_eq!(type_url(name, false), Some(format!("type.googleapis.com/{message}")));
+            if let Some(older) = type_url(name, true) {
+                assert_eq!(path(&older), format!("/v2/discovery:{name}"));
+            }
         }
-        assert_eq!(type_url("rules").as_deref(), Some("istio/policy/v1beta1/rules"));
-        assert_eq!(type_url("Service"), None);
+        assert_eq!(
+            type_url("routes", true).as_deref(),
+            Some("type.googleapis.com/envoy.api.v2.RouteConfiguration")
+        );
+        assert_eq!(type_url("rules", false).as_deref(), Some("istio/policy/v1beta1/rules"));
+        assert_eq!((type_url("Service", false), type_url("rules", true)), (None, None));
     }
 }

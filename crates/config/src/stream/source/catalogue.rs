@@ -1,7 +1,7 @@
 use std::{collections::BTreeMap, sync::Arc};
 
 use super::Snapshot;
-use crate::stream::Change;
+use crate::{envoy_v2, stream::Change};
 
 /// What a source serves at one time.
 #[derive(Clone, Debug, Default)]
@@ -51,11 +51,12 @@ impl Catalogue {
         self.open || self.collections.contains_key(collection)
     }
 
-    /// What a collection holds, if that is known yet.
+    /// What a collection holds, if that is known yet. A type of version 2 of Envoy's API has the resources of its successor.
     pub fn snapshot(&self, collection: &str) -> Option<&Arc<Snapshot>> {
-        match self.collections.get(collection) {
-            Some(slot) => slot.as_ref(),
-            None => (self.open && self.is_filled()).then_some(&self.empty),
+        match (self.collections.get(collection), envoy_v2::successor(collection)) {
+            (Some(slot), _) => slot.as_ref(),
+            (None, Some(successor)) => self.snapshot(successor).map(|state| state.v2()),
+            (None, None) => (self.open && self.is_filled()).then_some(&self.empty),
         }
     }
 

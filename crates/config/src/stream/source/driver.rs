@@ -14,7 +14,7 @@ use super::{
     Catalogue, Meaning, PeerStatus, Pushed, SinkId, WatchStatus, dialogue::Dialogue, status::Registry,
 };
 use crate::{
-    Fault,
+    Fault, envoy_v2,
     stream::{Change, Rate, metrics::SOURCE, rate::Bucket},
 };
 
@@ -28,11 +28,13 @@ pub struct ConfigServerOptions {
     pub incremental: bool,
     /// Requests on one stream; others wait to be read.
     pub requests: Rate,
+    /// Serves version 2 of Envoy's API, too.
+    pub v2: bool,
 }
 
 impl Default for ConfigServerOptions {
     fn default() -> Self {
-        Self { incremental: true, requests: Rate { burst: 100, every: Duration::from_secs(1) } }
+        Self { incremental: true, requests: Rate { burst: 100, every: Duration::from_secs(1) }, v2: true }
     }
 }
 
@@ -98,6 +100,20 @@ impl ConfigServer {
         self.options.requests
     }
 
+    /// Counts a request of a client for a type, if it is of version 2 of Envoy's API; an error if that is not served.
+    pub(crate) fn check_version(&self, type_url: &str, client: &str) -> Result<(), Status> {
+        let Some(successor) = type_url.rsplit('/').next().and_then(envoy_v2::successor) else {
+            return Ok(());
+        };
+        SOURCE.requested_v2(type_url, client);
+        match self.options.v2 {
+            true => Ok(()),
+            false => Err(Status::unimplemented(format!(
+                "version 2 of Envoy's API is turned off here; ask for {successor} by version 3"
+            ))),
+        }
+    }
+
     /// What it serves now.
     pub fn catalogue(&self) -> Arc<Catalogue> {
         self.catalogue.borrow().clone()
@@ -117,7 +133,7 @@ impl ConfigServer {
     pub(crate) fn list(
         &self,
         peer: String,
-        sink: Option<SinkId>,
+        sink: SinkId,
         collection: String,
         watch: WatchStatus,
     ) -> impl Drop + use<> {
@@ -174,13 +190,15 @@ impl ConfigServer {
                     Ok(Some(request)) => {
                         bucket.take(tokio::time::Instant::now().into_std());
                         let size = request.encoded_len();
-                        match dialogue.on_request(request, &current) {
-                            Ok(event) => {
-                                SOURCE.received(&event.collection, size);
-                                good |= event.meaning == Meaning::Accepted;
-                                registered.record(event);
-                                continue;
-                            }
+                        let event = dialogue.on_request(request, &current);
+                        let recorded = event.and_then(|event| {
+                            SOURCE.received(&event.collection, size);
+                            good |= event.meaning == Meaning::Accepted;
+                            let type_url = event.collection.clone();
+                            self.check_version(&type_url, &registered.record(event))
+                        });
+                        match recorded {
+                            Ok(()) => continue,
                             Err(status) => status,
                         }
                     }

@@ -1,6 +1,6 @@
 use std::{
     collections::{BTreeMap, BTreeSet},
-    sync::{Arc, LazyLock},
+    sync::{Arc, LazyLock, OnceLock},
 };
 
 use bytes::Bytes;
@@ -8,7 +8,10 @@ use imbl::{OrdMap, ordmap::DiffItem};
 use serde_json::Value as Json;
 
 use super::{Encoding, Encodings};
-use crate::stream::{Change, ContentVersion, Resource, name};
+use crate::{
+    envoy_v2,
+    stream::{Change, ContentVersion, Resource, name},
+};
 
 /// Resources by name. Copies share what is equal in them, and are compared in time that grows with what is not.
 pub(crate) type Entries = OrdMap<Arc<str>, Arc<Entry>>;
@@ -19,6 +22,8 @@ pub struct Snapshot {
     version: ContentVersion,
     entries: Entries,
     encodings: Encodings,
+    /// The state in version 2 of Envoy's API, once it was asked for.
+    v2: OnceLock<Arc<Self>>,
 }
 
 /// A resource that is served. Entries are equal when their resources are.
@@ -26,6 +31,8 @@ pub struct Snapshot {
 pub(crate) struct Entry {
     resource: Resource,
     digest: u128,
+    /// The resource in version 2 of Envoy's API, or why there is none.
+    v2: OnceLock<Result<Arc<Self>, String>>,
 }
 
 /// What a sink is known to have of a collection.
@@ -81,7 +88,7 @@ impl Snapshot {
 
     /// The state after a change. A resource without a version gets its digest for one, so that sinks can name what they have.
     pub(crate) fn after(&self, change: &Change) -> Self {
-        let mut next = Self { encodings: Encodings::default(), ..self.clone() };
+        let mut next = Self { version: self.version, entries: self.entries.clone(), ..Self::default() };
         let normal = |name| name::normal(&change.collection, name);
         if change.full {
             let kept: BTreeSet<&str> =
@@ -92,6 +99,26 @@ impl Snapshot {
         }
         change.resources.iter().for_each(|resource| next.put(Entry::new(resource, normal(&resource.name))));
         next
+    }
+
+    /// The resources in version 2 of Envoy's API, without those that it cannot hold.
+    pub(crate) fn v2(&self) -> &Arc<Self> {
+        self.v2.get_or_init(|| {
+            let mut translated = Self::default();
+            for (name, entry) in &self.entries {
+                if let Ok(entry) = entry.v2() {
+                    translated.version.add(entry.digest);
+                    translated.entries.insert(name.clone(), entry.clone());
+                }
+            }
+            Arc::new(translated)
+        })
+    }
+
+    /// The resources that version 2 of Envoy's API cannot hold, and why, if it was asked for them.
+    pub fn not_in_v2(&self) -> Vec<(&str, &str)> {
+        let asked = self.v2.get().map(|_| self.entries.values()).into_iter().flatten();
+        asked.filter_map(|entry| Some((entry.name(), entry.v2().as_ref().err()?.as_str()))).collect()
     }
 
     /// What is equal stays in place, so that states go on sharing it.
@@ -180,7 +207,22 @@ impl Entry {
         if resource.version.is_empty() {
             resource.version = version(resource.digest());
         }
-        Self { digest: resource.digest(), resource }
+        Self { digest: resource.digest(), resource, v2: OnceLock::new() }
+    }
+
+    /// The resource in version 2 of Envoy's API. Why it has none is logged once.
+    fn v2(&self) -> &Result<Arc<Self>, String> {
+        self.v2.get_or_init(|| {
+            let resource = &self.resource;
+            match envoy_v2::to_v2(&resource.body) {
+                Ok(body) => Ok(Arc::new(Self::new(&Resource { body, ..resource.clone() }, &resource.name))),
+                Err(error) => {
+                    let (name, message) = (&resource.name, resource.body.message_name());
+                    tracing::warn!(resource = name, message, %error, "not served in v2 of Envoy's API");
+                    Err(error.to_string())
+                }
+            }
+        })
     }
 
     pub(crate) fn resource(&self) -> &Resource {

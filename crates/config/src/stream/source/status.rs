@@ -64,11 +64,10 @@ impl Registry {
     pub(super) fn list(
         &self,
         peer: String,
-        sink: Option<SinkId>,
+        SinkId { id, annotations }: SinkId,
         collection: String,
         watch: WatchStatus,
     ) -> Registered {
-        let SinkId { id, annotations } = sink.unwrap_or_default();
         let collections = BTreeMap::from([(collection, watch)]);
         self.insert(PeerStatus { peer, id, annotations, collections }, None)
     }
@@ -98,10 +97,10 @@ impl WatchStatus {
 }
 
 impl Registered {
-    /// Records a request. The reason of a refusal is logged when it changes.
-    pub(super) fn record(&self, event: Event) {
+    /// Records a request, and returns the id of the sink. The reason of a refusal is logged when it changes.
+    pub(super) fn record(&self, event: Event) -> String {
         let mut peers = self.registry.lock();
-        let Some(peer) = peers.get_mut(&self.id) else { return };
+        let Some(peer) = peers.get_mut(&self.id) else { return String::new() };
         if let Some(sink) = event.sink {
             (peer.id, peer.annotations) = (sink.id, sink.annotations);
         }
@@ -140,6 +139,7 @@ impl Registered {
             }
             _ => {}
         }
+        peer.id.clone()
     }
 }
 

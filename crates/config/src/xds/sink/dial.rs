@@ -1,13 +1,13 @@
 use futures_util::FutureExt as _;
+use http::uri::PathAndQuery;
+use prost::Message;
 use tokio_util::sync::CancellationToken;
-use tonic::transport::Channel;
+use tonic::{Response, Status, Streaming, client::Grpc, transport::Channel};
+use tonic_prost::ProstCodec;
 
 use super::{Delta, Sotw, Versions};
 use crate::{
-    proto::envoy::{
-        config::core::v3::Node,
-        service::discovery::v3::aggregated_discovery_service_client::AggregatedDiscoveryServiceClient,
-    },
+    proto::envoy::config::core::v3::Node,
     stream::{
         DialOptions, Peer,
         redial::redial,
@@ -20,32 +20,77 @@ use crate::{
     },
 };
 
+/// The version of Envoy's API that a server is asked in.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum ApiVersion {
+    /// `envoy.service.discovery.v2`.
+    V2,
+    /// `envoy.service.discovery.v3`.
+    #[default]
+    V3,
+}
+
+impl ApiVersion {
+    /// The path of a method of the `AggregatedDiscoveryService`.
+    fn path(self, variant: Variant) -> PathAndQuery {
+        PathAndQuery::from_static(match (self, variant) {
+            (Self::V2, Variant::Sotw) => {
+                "/envoy.service.discovery.v2.AggregatedDiscoveryService/StreamAggregatedResources"
+            }
+            (Self::V2, Variant::Delta) => {
+                "/envoy.service.discovery.v2.AggregatedDiscoveryService/DeltaAggregatedResources"
+            }
+            (Self::V3, Variant::Sotw) => {
+                "/envoy.service.discovery.v3.AggregatedDiscoveryService/StreamAggregatedResources"
+            }
+            (Self::V3, Variant::Delta) => {
+                "/envoy.service.discovery.v3.AggregatedDiscoveryService/DeltaAggregatedResources"
+            }
+        })
+    }
+}
+
 /// Keeps a sink connected to the `AggregatedDiscoveryService` of a peer, until `stop` is cancelled.
 pub async fn dial(
     sink: Sink,
     server: Peer,
-    variant: Variant,
+    (version, variant): (ApiVersion, Variant),
     node: Node,
     options: DialOptions,
     stop: CancellationToken,
 ) {
     let versions = Versions::default();
     let longest = options.max_message_size;
+    let path = version.path(variant);
     let run = move |stream: Stream, channel: Channel, requests: Requests| {
-        let mut client = AggregatedDiscoveryServiceClient::new(channel).max_decoding_message_size(longest);
+        let grpc = Grpc::new(channel).max_decoding_message_size(longest);
+        let path = path.clone();
         match variant {
             Variant::Sotw => {
-                let call =
-                    |requests| async move { client.stream_aggregated_resources(requests).await }.boxed();
+                let call = |requests| open(grpc, path, requests).boxed();
                 exchange(stream, requests, Sotw::new(node.clone()), call).boxed()
             }
             Variant::Delta => {
-                let call =
-                    |requests| async move { client.delta_aggregated_resources(requests).await }.boxed();
+                let call = |requests| open(grpc, path, requests).boxed();
                 exchange(stream, requests, Delta::new(node.clone(), versions.clone()), call).boxed()
             }
         }
     };
     let stream = |stop| connected(sink.clone(), server.clone(), stop, run.clone()).boxed();
     server.watching(redial(&server, &options, stop, stream)).await;
+}
+
+/// Opens a stream; its messages are the same in both versions.
+async fn open<Q, P>(
+    mut grpc: Grpc<Channel>,
+    path: PathAndQuery,
+    requests: impl futures_util::Stream<Item = Q> + Send + 'static,
+) -> Result<Response<Streaming<P>>, Status>
+where
+    Q: Message + 'static,
+    P: Message + Default + 'static,
+{
+    let ready = grpc.ready().await;
+    ready.map_err(|error| Status::unavailable(format!("the connection is not ready: {error}")))?;
+    grpc.streaming(tonic::Request::new(requests), path, ProstCodec::default()).await
 }

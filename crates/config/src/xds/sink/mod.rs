@@ -16,7 +16,7 @@ mod versions;
 use std::time::Duration;
 
 pub use delta::Delta;
-pub use dial::dial;
+pub use dial::{ApiVersion, dial};
 pub use node::{node, own_node};
 pub use rest::{PollOptions, poll};
 pub use sotw::Sotw;

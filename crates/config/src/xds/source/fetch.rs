@@ -22,7 +22,7 @@ use tonic::{
 use tonic_prost::ProstCodec;
 use tower_service::Service;
 
-use super::{BODY_TIMEOUT, message, subscription::Subscription};
+use super::{BODY_TIMEOUT, message, node::sink_id, subscription::Subscription};
 use crate::{
     proto::envoy::service::discovery::v3::{DiscoveryRequest, DiscoveryResponse},
     stream::{
@@ -158,6 +158,8 @@ impl FetchMethod {
             response_nonce: String::new(),
             ..request
         };
+        let client = request.node.as_ref().map(sink_id).unwrap_or_default().id;
+        self.source.check_version(&request.type_url, &client)?;
         let response = fetch(&self.source.catalogue(), &request)?;
         response
             .map(Response::new)

@@ -60,7 +60,7 @@ pub(super) fn sink_id(node: &Node) -> SinkId {
     let version = match &node.user_agent_version_type {
         Some(UserAgentVersionType::UserAgentVersion(version)) => version.clone(),
         Some(UserAgentVersionType::UserAgentBuildVersion(version)) => build(version).unwrap_or_default(),
-        None => String::new(),
+        None => node.build_version.clone(),
     };
     let extension = |extension: &Extension| match extension.version.as_ref().and_then(build) {
         Some(version) => format!("{} {version}", extension.name),

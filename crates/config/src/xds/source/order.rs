@@ -1,6 +1,8 @@
 //! Envoy's types: in which order they go out, and what leaving a resource out means
 //! (docs/behaviour/xds.md#rule-5-what-a-missing-resource-means and docs/behaviour/xds.md#rule-8-order).
 
+use crate::envoy_v2;
+
 /// The place of a type in make-before-break order: what is referred to comes before what refers to it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) enum Rank {
@@ -42,6 +44,7 @@ const TYPES: [(&str, Rank, bool); 9] = [
 /// (docs/behaviour/xds.md#istiod-as-a-source).
 pub(in crate::xds) fn traits(type_url: &str) -> Traits {
     let message = type_url.rsplit('/').next().unwrap_or_default();
+    let message = envoy_v2::successor(message).unwrap_or(message);
     let known = TYPES.iter().find(|(name, ..)| *name == message);
     known.map_or(Traits { rank: Rank::Other, whole: true }, |&(_, rank, whole)| Traits { rank, whole })
 }

@@ -47,6 +47,7 @@ struct Rest {
     source: ConfigServer,
     admission: Arc<Admission>,
     max_message_size: usize,
+    v2: bool,
 }
 
 /// The paths of REST beside other services.
@@ -57,7 +58,9 @@ pub(super) fn mount(
     options: &ServiceOptions,
 ) -> Router {
     let (source, admission) = (source.clone(), admission.clone());
-    let rest = Rest { source, admission, max_message_size: options.max_message_size };
+    let rest = Rest { source, admission, max_message_size: options.max_message_size, v2: false };
+    let older = Rest { v2: true, ..rest.clone() };
+    let router = router.route("/v2/{discovery}", post(answer).with_state(older));
     router.route("/v3/{discovery}", post(answer).with_state(rest))
 }
 
@@ -95,6 +98,7 @@ impl RestError {
             Self::TooLong(_) => StatusCode::PAYLOAD_TOO_LARGE,
             Self::Timeout => StatusCode::REQUEST_TIMEOUT,
             Self::Status(status) if status.code() == Code::ResourceExhausted => StatusCode::TOO_MANY_REQUESTS,
+            Self::Status(status) if status.code() == Code::Unimplemented => StatusCode::GONE,
             Self::NoType(_) | Self::Body(_) | Self::Json(_) | Self::Protobuf(_) | Self::Status(_) => {
                 StatusCode::BAD_REQUEST
             }
@@ -119,8 +123,11 @@ impl Encoding {
         }
     }
 
-    fn read(self, body: Bytes) -> Result<DiscoveryRequest, RestError> {
-        match (self, Types::default().find("envoy.service.discovery.v3.DiscoveryRequest")) {
+    fn read(self, body: Bytes, v2: bool) -> Result<DiscoveryRequest, RestError> {
+        // The fields have the same numbers.
+        let message =
+            if v2 { "envoy.api.v2.DiscoveryRequest" } else { "envoy.service.discovery.v3.DiscoveryRequest" };
+        match (self, Types::default().find(message)) {
             (Self::Json, Some(descriptor)) => {
                 // A client may know of more fields.
                 let options = DeserializeOptions::new().deny_unknown_fields(false);
@@ -181,13 +188,16 @@ impl Rest {
             Err(_) => return Err(RestError::Timeout),
         };
         let size = body.len();
-        let mut request = encoding.read(body)?;
+        let mut request = encoding.read(body, self.v2)?;
         if request.type_url.is_empty() {
-            request.type_url = rest_path::type_url(name).ok_or_else(|| RestError::NoType(path.to_owned()))?;
+            let type_url = rest_path::type_url(name, self.v2);
+            request.type_url = type_url.ok_or_else(|| RestError::NoType(path.to_owned()))?;
         }
         let collection = collection_of(&request.type_url).as_str().to_owned();
         SOURCE.received(&collection, size);
-        let _listed = self.source.list(peer, request.node.as_ref().map(sink_id), collection, watch(&request));
+        let client = request.node.as_ref().map(sink_id).unwrap_or_default();
+        self.source.check_version(&request.type_url, &client.id)?;
+        let _listed = self.source.list(peer, client, collection, watch(&request));
         let mut catalogue = self.source.changes();
         loop {
             let current = catalogue.borrow_and_update().clone();

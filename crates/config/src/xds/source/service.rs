@@ -58,6 +58,40 @@ const METHODS: [(&str, &str, Option<&str>); 10] = [
         Some("type.googleapis.com/envoy.config.core.v3.TypedExtensionConfig"),
     ),
 ];
+/// The same of version 2 of Envoy's API (docs/behaviour/xds-v2.md#services).
+const METHODS_V2: [(&str, &str, Option<&str>); 9] = [
+    ("service.discovery.v2.AggregatedDiscoveryService", "AggregatedResources", None),
+    ("api.v2.ListenerDiscoveryService", "Listeners", Some("type.googleapis.com/envoy.api.v2.Listener")),
+    ("api.v2.RouteDiscoveryService", "Routes", Some("type.googleapis.com/envoy.api.v2.RouteConfiguration")),
+    (
+        "api.v2.ScopedRoutesDiscoveryService",
+        "ScopedRoutes",
+        Some("type.googleapis.com/envoy.api.v2.ScopedRouteConfiguration"),
+    ),
+    (
+        "api.v2.VirtualHostDiscoveryService",
+        "VirtualHosts",
+        Some("type.googleapis.com/envoy.api.v2.route.VirtualHost"),
+    ),
+    ("api.v2.ClusterDiscoveryService", "Clusters", Some("type.googleapis.com/envoy.api.v2.Cluster")),
+    (
+        "api.v2.EndpointDiscoveryService",
+        "Endpoints",
+        Some("type.googleapis.com/envoy.api.v2.ClusterLoadAssignment"),
+    ),
+    (
+        "service.discovery.v2.SecretDiscoveryService",
+        "Secrets",
+        Some("type.googleapis.com/envoy.api.v2.auth.Secret"),
+    ),
+    (
+        "service.discovery.v2.RuntimeDiscoveryService",
+        "Runtime",
+        Some("type.googleapis.com/envoy.service.discovery.v2.Runtime"),
+    ),
+];
+/// What methods for changes began with at first: in version 2, and where a service has them.
+const FIRST_DELTA: &str = "Incremental";
 /// The type that is served as changes only.
 const CHANGES_ONLY: &str = "VirtualHosts";
 
@@ -78,12 +112,18 @@ pub fn mount(mut services: Routes, source: &ConfigServer, options: &ServiceOptio
     let admission = Arc::new(Admission::new(options));
     let router = services.axum_router_mut();
     let mut grown = std::mem::take(router);
-    for (service, resources, only) in METHODS {
-        let path = |form: &str| format!("/envoy.service.{service}/{form}{resources}");
+    let v3 =
+        METHODS.iter().map(|(service, resources, only)| (format!("service.{service}"), *resources, *only));
+    let v2 = METHODS_V2.iter().map(|(service, resources, only)| ((*service).to_owned(), *resources, *only));
+    for (service, resources, only) in v3.chain(v2) {
+        let path = |form: &str| format!("/envoy.{service}/{form}{resources}");
         let delta = Method::new(source, &admission, options, REQUESTS, move |_: &ConfigServer| {
             DeltaStream::new(only)
         });
-        grown = grown.route_service(&path("Delta"), delta);
+        grown = grown.route_service(&path("Delta"), delta.clone());
+        if service.contains(".v2.") {
+            grown = grown.route_service(&path(FIRST_DELTA), delta);
+        }
         if resources != CHANGES_ONLY {
             let sotw = Method::new(source, &admission, options, REQUESTS, move |_: &ConfigServer| {
                 SotwStream::new(only)
