@@ -25,7 +25,7 @@ use mixer_adapter_config::{
         Change, DialOptions, Peer, listen,
         sink::{Sink, SinkOptions, Variant},
     },
-    xds::sink::{RESYNC, dial, node},
+    xds::sink::{ApiVersion, RESYNC, dial, node},
 };
 use tokio::{
     net::TcpListener,
@@ -130,7 +130,14 @@ impl Subscription {
             ..DialOptions::default()
         };
         let server = Peer::new(address.to_string()).called("xds");
-        tokio::spawn(dial(sink.clone(), server, variant, node("pod", "ns", vec![]), eager, dialing.clone()));
+        tokio::spawn(dial(
+            sink.clone(),
+            server,
+            (ApiVersion::V3, variant),
+            node("pod", "ns", vec![]),
+            eager,
+            dialing.clone(),
+        ));
         Self { changes, sink, streams, _stop: [serving.drop_guard(), dialing.drop_guard()] }
     }
 
