@@ -154,6 +154,41 @@ async fn connections_share_the_sessions() {
 }
 
 #[tokio::test]
+async fn sessions_that_several_connections_claim_give_way_like_others() {
+    let limits = SessionLimits { sessions: 4, ..SessionLimits::default() };
+    let options = SessionOptions::default().with_limits(limits);
+    let serving = Serving::with_sessions(|adapters| adapters.add::<Probe>(), options).await;
+    let config = |seq| Params { seq, ..probe("doubly claimed sessions") };
+    let greedy = [serving.connect().await, serving.connect().await];
+    for client in &greedy {
+        for seq in 0..4 {
+            assert_eq!(create(client, &config(seq)).await.0, 0);
+        }
+    }
+    let honest = serving.connect().await;
+    assert_eq!(create(&honest, &config(10)).await.0, 0);
+    assert_eq!(serving.metric("adapter_session_ends_total{reason=\"evicted\"}").await, 1.0);
+}
+
+#[tokio::test]
+async fn a_session_that_is_refused_ends_no_other() {
+    // Three configurations of 1,000 bytes fit, each of which counts four times.
+    let limits = SessionLimits { bytes: 15_500, ..SessionLimits::default() };
+    let options = SessionOptions::default().with_limits(limits);
+    let serving = Serving::with_sessions(|adapters| adapters.add::<Probe>(), options).await;
+    let config = |seq, length| Params { seq, open: "x".repeat(length), ..probe("refused sessions") };
+    let (busiest, other, newcomer) =
+        (serving.connect().await, serving.connect().await, serving.connect().await);
+    for (client, seq) in [(&busiest, 1), (&busiest, 2), (&other, 3)] {
+        assert_eq!(create(client, &config(seq, 1_000)).await.0, 0);
+    }
+    // The busiest one would have to lose both, and the newcomer would hold more than what is left of it after the first.
+    assert_eq!(create(&newcomer, &config(4, 1_900)).await.0, Code::ResourceExhausted as i32);
+    assert_eq!(serving.host.sessions().list(9).len(), 3);
+    assert_eq!(serving.metric("adapter_session_ends_total{reason=\"evicted\"}").await, 0.0);
+}
+
+#[tokio::test]
 async fn a_session_that_others_claim_is_not_lost_with_those_of_a_greedy_connection() {
     let limits = SessionLimits { sessions: 3, ..SessionLimits::default() };
     let serving = Serving::with_sessions(

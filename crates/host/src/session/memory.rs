@@ -1,7 +1,7 @@
 //! Sessions in memory.
 
 use std::{
-    collections::{BTreeMap, HashMap},
+    collections::{BTreeMap, BinaryHeap, HashMap},
     sync::{
         Arc, PoisonError, RwLock, RwLockReadGuard, RwLockWriteGuard,
         atomic::{AtomicU32, Ordering::Relaxed},
@@ -27,7 +27,7 @@ struct Sessions {
     by_instance: InstanceIndex,
     /// The sessions claimed on each open connection.
     connections: HashMap<u64, ConnectionSessions>,
-    /// The sessions that no open connection claims.
+    /// What counts for no open connection, because none claims it.
     unclaimed: Holdings,
     /// The number of claims so far, which orders them.
     next_order: u64,
@@ -40,19 +40,21 @@ type InstanceIndex = BTreeMap<(Arc<str>, u64), SessionId>;
 
 #[derive(Debug, Default)]
 struct ConnectionSessions {
-    held: Holdings,
+    /// The sessions it claims, by the order of its newest claim on each.
+    claimed: BTreeMap<u64, SessionId>,
     by_instance: InstanceIndex,
+    held: Holdings,
 }
 
-/// Sessions that count as those of one owner, by the order of its newest claim on each.
+/// Sessions that count for one owner, by the order of its newest claim on each. Every session counts for one owner.
 #[derive(Debug, Default)]
 struct Holdings {
     ids: BTreeMap<u64, SessionId>,
     bytes: usize,
 }
 
-/// An owner that gives way to others: a connection, or those whose connections have ended.
-#[derive(Clone, Copy, Debug)]
+/// An owner that gives way to others: a connection or, before those that hold as much, all whose connections have ended.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 enum Owner {
     Connection(u64),
     Unclaimed,
@@ -80,6 +82,14 @@ impl Holdings {
     }
 }
 
+/// How much of what a limit counts a session takes.
+fn amount(session: &Session, limit: SessionLimitError) -> usize {
+    match limit {
+        SessionLimitError::Sessions => 1,
+        SessionLimitError::Bytes => session.bytes(),
+    }
+}
+
 #[derive(Debug)]
 struct StoredSession {
     session: Arc<Session>,
@@ -88,6 +98,8 @@ struct StoredSession {
     abandoned: u32,
     /// The order of its newest claim.
     order: u64,
+    /// The owner it counts for, with its order there.
+    counted: Option<(Owner, u64)>,
 }
 
 /// The claims of one owner: of a peer on a connection, or of a peer whose connections have ended.
@@ -100,9 +112,12 @@ struct Claims {
     order: u64,
 }
 
-/// The maximum number of sessions that are searched: those of one instance for one with all instances of a report, and those of one
-/// owner for one to end.
+/// The maximum number of sessions of one instance that are searched for one with all instances of a report.
 const CANDIDATES: usize = 16;
+
+/// The maximum number of sessions that are searched for those that end in favour of one, and of the claims on each that are searched.
+const MAX_STEPS: usize = 1_024;
+const MAX_CLAIMS: usize = 64;
 
 impl MemoryStore {
     fn read(&self) -> RwLockReadGuard<'_, Sessions> {
@@ -121,7 +136,7 @@ impl MemoryStore {
 
 impl StoredSession {
     fn new(session: Arc<Session>) -> Self {
-        Self { session, claims: Vec::new(), abandoned: 0, order: u64::MAX }
+        Self { session, claims: Vec::new(), abandoned: 0, order: u64::MAX, counted: None }
     }
 
     fn claims(&self) -> u64 {
@@ -147,7 +162,7 @@ impl StoredSession {
 
 impl ConnectionSessions {
     fn remove(&mut self, session: &Session, order: u64) {
-        self.held.remove(order, session);
+        self.claimed.remove(&order);
         for instance in &session.instances {
             self.by_instance.remove(&(instance.name.clone(), order));
         }
@@ -161,7 +176,7 @@ impl Sessions {
         let stored = self.by_id.get_mut(id)?;
         self.next_order += 1;
         let previous = std::mem::replace(&mut stored.order, order);
-        self.unclaimed.remove(previous, &stored.session);
+        let counted = stored.counted;
         let previous_of_caller = match stored.made_by(caller.connection, caller.peer.as_deref()) {
             Some(index) => {
                 let claims = &mut stored.claims[index];
@@ -180,11 +195,19 @@ impl Sessions {
         if let Some(previous) = previous_of_caller {
             own.remove(&session, previous);
         }
-        own.held.add(order, &session);
+        own.claimed.insert(order, *id);
         for instance in &session.instances {
             self.by_instance.remove(&(instance.name.clone(), previous));
             self.by_instance.insert((instance.name.clone(), order), *id);
             own.by_instance.insert((instance.name.clone(), order), *id);
+        }
+        let caller = Owner::Connection(caller.connection);
+        let held = |owner| self.held(owner, SessionLimitError::Sessions);
+        match counted {
+            // A session that several connections claim counts for one that has few.
+            Some((owner @ Owner::Connection(_), _)) if owner != caller && held(caller) + 1 >= held(owner) => {
+            }
+            _ => self.count_for(id, caller, order),
         }
         Some(session)
     }
@@ -196,9 +219,8 @@ impl Sessions {
             Some(index) if stored.claims[index].count > 1 => stored.claims[index].count -= 1,
             Some(index) => {
                 let removed = stored.claims.swap_remove(index);
-                if let Some(connection) = removed.connection {
-                    self.forget(connection, id, removed.order);
-                }
+                let session = stored.session.clone();
+                self.forget(&session, &removed);
             }
             None if stored.abandoned > 0 => stored.abandoned -= 1,
             None => return (Release::NotClaimed, None),
@@ -206,108 +228,163 @@ impl Sessions {
         match self.by_id.get(id).map_or(0, StoredSession::claims) {
             0 => (Release::Released(0), self.remove(id)),
             left => {
-                self.note_unclaimed(id);
+                self.recount(id);
                 (Release::Released(left), None)
             }
         }
     }
 
     /// Removes the entries of claims that were removed from a session.
-    fn forget(&mut self, connection: u64, id: &SessionId, order: u64) {
-        let Some(stored) = self.by_id.get(id) else { return };
+    fn forget(&mut self, session: &Session, removed: &Claims) {
+        let Some(connection) = removed.connection else { return };
         let Some(own) = self.connections.get_mut(&connection) else { return };
-        own.remove(&stored.session, order);
-        if own.held.ids.is_empty() {
+        own.remove(session, removed.order);
+        if own.claimed.is_empty() {
             self.connections.remove(&connection);
         }
     }
 
-    /// Adds a session to those that no open connection claims, if it is one.
-    fn note_unclaimed(&mut self, id: &SessionId) {
+    fn holdings(&self, owner: Owner) -> Option<&Holdings> {
+        match owner {
+            Owner::Connection(connection) => Some(&self.connections.get(&connection)?.held),
+            Owner::Unclaimed => Some(&self.unclaimed),
+        }
+    }
+
+    fn holdings_mut(&mut self, owner: Owner) -> Option<&mut Holdings> {
+        match owner {
+            Owner::Connection(connection) => Some(&mut self.connections.get_mut(&connection)?.held),
+            Owner::Unclaimed => Some(&mut self.unclaimed),
+        }
+    }
+
+    /// Returns how much an owner holds of what a limit counts.
+    fn held(&self, owner: Owner, limit: SessionLimitError) -> usize {
+        self.holdings(owner).map_or(0, |held| held.amount(limit))
+    }
+
+    /// Returns all owners with what they hold of what a limit counts.
+    fn owners(&self, limit: SessionLimitError) -> impl Iterator<Item = (usize, Owner)> {
+        let connections = self.connections.iter();
+        let connections = connections.map(move |(id, own)| (own.held.amount(limit), Owner::Connection(*id)));
+        connections.chain([(self.unclaimed.amount(limit), Owner::Unclaimed)])
+    }
+
+    /// Makes a session count for an owner, and no longer for another one.
+    fn count_for(&mut self, id: &SessionId, owner: Owner, order: u64) {
+        let Some(stored) = self.by_id.get_mut(id) else { return };
+        let (session, former) = (stored.session.clone(), stored.counted.replace((owner, order)));
+        if let Some((former, order)) = former
+            && let Some(held) = self.holdings_mut(former)
+        {
+            held.remove(order, &session);
+        }
+        if let Some(held) = self.holdings_mut(owner) {
+            held.add(order, &session);
+        }
+    }
+
+    /// Makes a session count for another owner, if the one that it counts for claims it no more.
+    fn recount(&mut self, id: &SessionId) {
         let Some(stored) = self.by_id.get(id) else { return };
-        if stored.claims.iter().all(|claims| claims.connection.is_none()) {
-            self.unclaimed.add(stored.order, &stored.session);
-        }
-    }
-
-    /// Returns the owner that holds the most of what a limit counts, and how much.
-    fn busiest(&self, limit: SessionLimitError) -> (usize, Owner) {
-        let connections = self
-            .connections
+        let mut open = stored
+            .claims
             .iter()
-            .map(|(connection, own)| (own.held.amount(limit), Owner::Connection(*connection)));
-        let unclaimed = (self.unclaimed.amount(limit), Owner::Unclaimed);
-        connections
-            .max_by_key(|(amount, _)| *amount)
-            .filter(|(most, _)| *most > unclaimed.0)
-            .unwrap_or(unclaimed)
-    }
-
-    /// Returns the limit that `added` more would exceed, with what that limit counts of it.
-    fn exceeded(&self, added: &Session, limits: SessionLimits) -> Option<(SessionLimitError, usize)> {
-        if self.by_id.len() >= limits.sessions {
-            return Some((SessionLimitError::Sessions, 1));
+            .filter_map(|claims| Some((Owner::Connection(claims.connection?), claims.order)));
+        let counted = stored.counted.map(|(owner, _)| owner);
+        if !open.clone().any(|(owner, _)| Some(owner) == counted) {
+            let (owner, order) = open.next().unwrap_or((Owner::Unclaimed, stored.order));
+            self.count_for(id, owner, order);
         }
-        let bytes = added.bytes();
-        (self.bytes.saturating_add(bytes) > limits.bytes).then_some((SessionLimitError::Bytes, bytes))
     }
 
-    /// Ends the newest sessions of the owner that holds the most, until there is room for a session of a connection that holds less.
-    fn make_room(
+    /// Returns the sessions that end in favour of a new one of a connection: the newest ones of the owners that hold the most of what
+    /// a limit counts, as long as they hold more than that connection will.
+    fn sessions_to_end(
         &mut self,
         added: &Session,
         connection: u64,
         limits: SessionLimits,
-        ended: &mut Vec<Arc<Session>>,
-    ) -> Result<(), SessionLimitError> {
-        while let Some((limit, amount)) = self.exceeded(added, limits) {
-            let newest = self.newest_of_busiest(connection, limit, amount).ok_or(limit)?;
-            ended.extend(self.remove(&newest));
+    ) -> Result<Vec<SessionId>, SessionLimitError> {
+        let bytes = self.bytes.saturating_add(added.bytes());
+        let (limit, excess) = if bytes > limits.bytes {
+            (SessionLimitError::Bytes, bytes - limits.bytes)
+        } else if self.by_id.len() >= limits.sessions {
+            (SessionLimitError::Sessions, 1)
+        } else {
+            return Ok(Vec::new());
+        };
+        let fair = self.held(Owner::Connection(connection), limit).saturating_add(amount(added, limit));
+        // With the order of the oldest session of the owner that was searched.
+        let owners = self.owners(limit).filter(|(held, _)| *held > fair);
+        let mut owners: BinaryHeap<(usize, Owner, u64)> =
+            owners.map(|(held, owner)| (held, owner, u64::MAX)).collect();
+        let (mut ending, mut freed) = (Vec::new(), 0_usize);
+        for _ in 0..MAX_STEPS {
+            if freed >= excess {
+                break;
+            }
+            let Some((held, owner, searched)) = owners.pop() else { break };
+            let newest = self.holdings(owner).and_then(|held| held.ids.range(..searched).next_back());
+            let Some((order, id)) = newest.map(|(order, id)| (*order, *id)) else { continue };
+            let Some(stored) = self.by_id.get(&id) else { continue };
+            let amount = amount(&stored.session, limit);
+            match self.modest_owner(stored, fair, limit) {
+                // It is not theirs to lose.
+                Some((modest, order)) => {
+                    self.count_for(&id, modest, order);
+                    let held = self.held(modest, limit);
+                    if held > fair {
+                        owners.push((held, modest, u64::MAX));
+                    }
+                }
+                None => {
+                    ending.push(id);
+                    freed = freed.saturating_add(amount);
+                }
+            }
+            let left = held.saturating_sub(amount);
+            if left > fair {
+                owners.push((left, owner, order));
+            }
         }
-        Ok(())
+        if freed >= excess { Ok(ending) } else { Err(limit) }
     }
 
-    /// Returns the session that gives way to one of a connection that takes `amount` of what a limit counts; `None` if the
-    /// connection would then hold the most itself.
-    fn newest_of_busiest(
+    /// Returns a connection that claims a session and holds at most `fair` of what a limit counts.
+    fn modest_owner(
         &self,
-        connection: u64,
+        stored: &StoredSession,
+        fair: usize,
         limit: SessionLimitError,
-        amount: usize,
-    ) -> Option<SessionId> {
-        let mine = self.connections.get(&connection).map_or(0, |own| own.held.amount(limit));
-        let (most, busiest) = self.busiest(limit);
-        if mine.saturating_add(amount) >= most {
-            return None;
-        }
-        let held = match busiest {
-            Owner::Connection(busiest) => &self.connections.get(&busiest)?.held,
-            Owner::Unclaimed => &self.unclaimed,
-        };
-        // One that others claim, too, is not theirs to lose.
-        let own = |id: &SessionId| self.by_id.get(id).is_some_and(|stored| stored.claims.len() <= 1);
-        held.ids.values().rev().take(CANDIDATES).copied().find(own)
+    ) -> Option<(Owner, u64)> {
+        let claims = stored.claims.iter().take(MAX_CLAIMS);
+        let mut open =
+            claims.filter_map(|claims| Some((Owner::Connection(claims.connection?), claims.order)));
+        open.find(|(owner, _)| self.held(*owner, limit) <= fair)
     }
 
     fn remove(&mut self, id: &SessionId) -> Option<Arc<Session>> {
-        let claims = std::mem::take(&mut self.by_id.get_mut(id)?.claims);
-        for claims in claims {
-            if let Some(connection) = claims.connection {
-                self.forget(connection, id, claims.order);
-            }
-        }
         let stored = self.by_id.remove(id)?;
-        self.bytes = self.bytes.saturating_sub(stored.session.bytes());
-        self.unclaimed.remove(stored.order, &stored.session);
-        for instance in &stored.session.instances {
+        let session = stored.session;
+        if let Some((owner, order)) = stored.counted
+            && let Some(held) = self.holdings_mut(owner)
+        {
+            held.remove(order, &session);
+        }
+        for claims in &stored.claims {
+            self.forget(&session, claims);
+        }
+        self.bytes = self.bytes.saturating_sub(session.bytes());
+        for instance in &session.instances {
             self.by_instance.remove(&(instance.name.clone(), stored.order));
         }
-        Some(stored.session)
+        Some(session)
     }
 
     fn end_connection(&mut self, connection: u64) {
         let Some(own) = self.connections.remove(&connection) else { return };
-        for id in own.held.ids.into_values() {
+        for id in own.claimed.into_values() {
             let Some(stored) = self.by_id.get_mut(&id) else { continue };
             let mut abandoned = 0_u32;
             let mut elsewhere: Vec<Claims> = Vec::new();
@@ -331,7 +408,7 @@ impl Sessions {
                     None => stored.claims.push(claims),
                 }
             }
-            self.note_unclaimed(&id);
+            self.recount(&id);
         }
     }
 
@@ -380,11 +457,8 @@ impl SessionStore for MemoryStore {
         let mut ended = Vec::new();
         let mut sessions = self.write();
         if !sessions.by_id.contains_key(&id) {
-            let room = sessions.make_room(&session, caller.connection, limits, &mut ended);
-            if let Err(limit) = room {
-                drop(sessions);
-                return Err(limit);
-            }
+            let ending = sessions.sessions_to_end(&session, caller.connection, limits)?;
+            ended.extend(ending.iter().filter_map(|id| sessions.remove(id)));
             sessions.bytes = sessions.bytes.saturating_add(bytes);
             sessions.by_id.insert(id, StoredSession::new(Arc::new(session)));
         }
@@ -395,8 +469,9 @@ impl SessionStore for MemoryStore {
 
     fn admits(&self, caller: &Caller, limits: SessionLimits) -> bool {
         let sessions = self.read();
+        let fair = sessions.held(Owner::Connection(caller.connection), SessionLimitError::Sessions) + 1;
         sessions.by_id.len() < limits.sessions
-            || sessions.newest_of_busiest(caller.connection, SessionLimitError::Sessions, 1).is_some()
+            || sessions.owners(SessionLimitError::Sessions).any(|(held, _)| held > fair)
     }
 
     fn release(&self, id: &SessionId, caller: &Caller) -> Release {

@@ -182,11 +182,11 @@ pub trait SessionStore: Send + Sync {
     fn acquire(&self, id: &SessionId, caller: &Caller) -> Option<Arc<Session>>;
 
     /// Stores a new session with one claim. If an equal session was stored meanwhile, adds a claim to that. At a limit, connections
-    /// share the sessions: the one with the most loses its newest ones. Sessions whose connections have ended share as one.
-    /// Returns how many sessions ended in favour of this one.
+    /// share the sessions: the one with the most loses its newest ones. Sessions whose connections have ended share as one, and a
+    /// session that several claim counts for one that has few. Returns how many sessions ended in favour of this one.
     ///
     /// # Errors
-    /// The limit that the session exceeds, if its connection would then hold the most.
+    /// The limit that the session exceeds, if its connection would then hold the most. No other session ends then.
     fn create(
         &self,
         session: Session,
