@@ -10,7 +10,7 @@ use tonic::Status;
 
 #[cfg(feature = "tls")]
 use crate::JwtVerifier;
-use crate::{Connection, Tokens};
+use crate::{Connection, Tokens, connections::ConnectionState};
 
 /// Who may call what.
 ///
@@ -111,10 +111,11 @@ impl Authorization {
     }
 
     /// Returns the name of the client whose token a request has.
-    fn token_name(&self, headers: &HeaderMap) -> Option<Arc<str>> {
+    #[cfg_attr(not(feature = "tls"), allow(unused_variables))] // only JSON Web Tokens cost a verification
+    fn token_name(&self, headers: &HeaderMap, connection: &ConnectionState) -> Option<Arc<str>> {
         let name = self.tokens.as_ref().and_then(|tokens| tokens.client(headers));
         #[cfg(feature = "tls")]
-        let name = name.or_else(|| self.jwt.as_ref()?.client(headers));
+        let name = name.or_else(|| self.jwt.as_ref()?.client(headers, &connection.refused_tokens));
         name
     }
 
@@ -136,8 +137,9 @@ impl Authorization {
         certificate: Option<&Arc<str>>,
         path: &str,
         headers: &HeaderMap,
+        connection: &ConnectionState,
     ) -> Result<Option<Arc<str>>, Status> {
-        let name = certificate.cloned().or_else(|| self.token_name(headers));
+        let name = certificate.cloned().or_else(|| self.token_name(headers, connection));
         let Some(group) = (self.group_of)(path) else { return Ok(name) };
         if !self.authenticates() {
             return Ok(name);

@@ -19,6 +19,8 @@ use tokio::{
 };
 use tokio_util::sync::CancellationToken;
 
+#[cfg(feature = "tls")]
+use crate::jwt::RefusedTokens;
 use crate::{Limit, LimitHits, workers::WorkerRef};
 
 /// Periods for which unwritten answers are counted apart.
@@ -80,6 +82,8 @@ pub(crate) struct ConnectionState {
     /// Answers that are not written yet, by the period in which they were given.
     unwritten: [AtomicUsize; PERIODS],
     calls: Mutex<PendingCalls>,
+    #[cfg(feature = "tls")]
+    pub(crate) refused_tokens: RefusedTokens,
     /// Ends the connection by GOAWAY.
     pub(crate) drain: CancellationToken,
     /// Ends the connection at once.
@@ -228,6 +232,8 @@ impl ConnectionState {
             bytes: AtomicUsize::new(0),
             unwritten: Default::default(),
             calls: Mutex::default(),
+            #[cfg(feature = "tls")]
+            refused_tokens: RefusedTokens::default(),
             drain: CancellationToken::new(),
             cut: CancellationToken::new(),
         }

@@ -1,11 +1,13 @@
 //! Listening sockets: TCP, and Unix sockets with their files.
 
 use std::{
-    fmt, fs,
+    fmt,
+    fs::{self, File, TryLockError},
     io::{self, ErrorKind},
     net::{IpAddr, SocketAddr},
     os::unix::fs::{DirBuilderExt as _, FileTypeExt as _, MetadataExt as _, PermissionsExt as _},
     path::{Path, PathBuf},
+    time::Duration,
 };
 
 use tokio::net::{TcpListener, TcpStream, UnixListener, UnixStream};
@@ -123,25 +125,65 @@ pub(crate) struct SocketFile {
     identity: (u64, u64),
 }
 
+/// The maximum length of the path of a Unix socket in bytes.
+const MAX_PATH: usize = 107;
+
+/// How long to wait for other processes that begin to listen in the same directory.
+const LOCK_TIMEOUT: Duration = Duration::from_secs(5);
+const LOCK_POLL: Duration = Duration::from_millis(10);
+
 impl SocketFile {
     /// Listens on `path`, for this user only. Replaces the socket of a process that has ended.
     async fn bind(path: &Path) -> io::Result<(UnixListener, Self)> {
-        check_free(path).await?;
         // In a directory that nobody else can enter, until the mode is set.
         let directory = path.with_file_name(format!(".{:08x}", (random() * f64::from(u32::MAX)) as u32));
+        let private = directory.join("s");
+        check_length(path, &private)?;
+        // Of processes that start at the same time, one gets the path.
+        let _lock = lock(path.parent().filter(|parent| *parent != "").unwrap_or(Path::new("."))).await?;
+        check_free(path).await?;
         fs::DirBuilder::new().mode(0o700).create(&directory)?;
-        let bound = Self::bind_in(&directory, path);
+        let bound = Self::bind_private(&private, path);
         let _ = fs::remove_dir_all(&directory);
         bound
     }
 
-    fn bind_in(directory: &Path, path: &Path) -> io::Result<(UnixListener, Self)> {
-        let private = directory.join("s");
-        let listener = UnixListener::bind(&private)?;
-        fs::set_permissions(&private, fs::Permissions::from_mode(0o600))?;
-        fs::rename(&private, path)?;
+    fn bind_private(private: &Path, path: &Path) -> io::Result<(UnixListener, Self)> {
+        let listener = UnixListener::bind(private)?;
+        fs::set_permissions(private, fs::Permissions::from_mode(0o600))?;
+        fs::rename(private, path)?;
         let file = fs::symlink_metadata(path)?;
         Ok((listener, Self { path: path.to_owned(), identity: (file.dev(), file.ino()) }))
+    }
+}
+
+/// Checks that a socket can have these paths, one after the other.
+fn check_length(path: &Path, private: &Path) -> io::Result<()> {
+    let length = path.as_os_str().len();
+    let longest = length.max(private.as_os_str().len());
+    if longest <= MAX_PATH {
+        return Ok(());
+    }
+    let limit = MAX_PATH.saturating_sub(longest - length);
+    let text = format!("its path has {length} bytes; that of a Unix socket here can have {limit} at most");
+    Err(io::Error::new(ErrorKind::InvalidInput, text))
+}
+
+/// Locks a directory until the result is dropped.
+async fn lock(directory: &Path) -> io::Result<File> {
+    let file = File::open(directory)?;
+    let locked = async {
+        loop {
+            match file.try_lock() {
+                Ok(()) => return Ok(()),
+                Err(TryLockError::Error(error)) => return Err(error),
+                Err(TryLockError::WouldBlock) => tokio::time::sleep(LOCK_POLL).await,
+            }
+        }
+    };
+    match tokio::time::timeout(LOCK_TIMEOUT, locked).await {
+        Ok(locked) => locked.map(|()| file),
+        Err(_) => Err(io::Error::new(ErrorKind::TimedOut, "another process has locked its directory")),
     }
 }
 
@@ -208,6 +250,42 @@ mod tests {
         assert_eq!(error.kind(), ErrorKind::AddrInUse, "{error}");
         UnixStream::connect(&path).await.unwrap();
         live.accept().await.unwrap();
+    }
+
+    #[tokio::test(flavor = "multi_thread", worker_threads = 4)]
+    async fn of_processes_that_start_at_the_same_time_one_gets_the_path() {
+        let directory = tempfile::tempdir().unwrap();
+        for round in 0..50 {
+            let path = directory.path().join(format!("{round}.sock"));
+            drop(std::os::unix::net::UnixListener::bind(&path).unwrap());
+            let starting = (0..8).map(|_| {
+                let address = unix(path.clone());
+                tokio::spawn(async move { Socket::bind(&address).await })
+            });
+            let mut listening = Vec::new();
+            for started in starting.collect::<Vec<_>>() {
+                match started.await.unwrap() {
+                    Ok(socket) => listening.push(socket),
+                    Err(error) => assert_eq!(error.kind(), ErrorKind::AddrInUse, "{error}"),
+                }
+            }
+            assert_eq!(listening.len(), 1);
+            UnixStream::connect(&path).await.unwrap();
+            listening[0].accept().await.unwrap();
+        }
+    }
+
+    #[tokio::test]
+    async fn a_path_that_is_too_long_is_an_error_with_the_limit() {
+        let directory = tempfile::tempdir().unwrap();
+        let base = directory.path().as_os_str().len() + 1;
+        let path = |length: usize| unix(directory.path().join("x".repeat(length - base)));
+        drop(Socket::bind(&path(107)).await.unwrap());
+        let error = Socket::bind(&path(108)).await.unwrap_err();
+        assert_eq!(
+            error.to_string(),
+            "its path has 108 bytes; that of a Unix socket here can have 107 at most"
+        );
     }
 
     #[tokio::test]

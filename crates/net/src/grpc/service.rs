@@ -195,7 +195,8 @@ where
         let peer = match &self.methods.authorization {
             None => self.peer.clone(),
             Some(authorization) => {
-                match authorization.check(self.peer.as_ref(), request.uri().path(), request.headers()) {
+                let (path, headers) = (request.uri().path(), request.headers());
+                match authorization.check(self.peer.as_ref(), path, headers, &self.connection) {
                     Ok(peer) => peer,
                     Err(refusal) => {
                         return Box::pin(async move { Ok(refusal.into_http().map(Either::Left)) });

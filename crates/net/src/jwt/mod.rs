@@ -2,20 +2,21 @@
 
 mod claims;
 mod keys;
+mod refused;
 
 #[cfg(test)]
 mod tests;
 
 use std::{
-    collections::HashMap,
     convert::Infallible,
-    path::PathBuf,
-    sync::{Arc, Mutex, PoisonError},
+    path::{Path, PathBuf},
+    sync::Arc,
     time::{SystemTime, UNIX_EPOCH},
 };
 
 use base64::{Engine as _, engine::general_purpose::URL_SAFE_NO_PAD};
 use http::{HeaderMap, HeaderName, header::AUTHORIZATION};
+use moka::{policy::EvictionPolicy, sync::Cache};
 use serde::de::DeserializeOwned;
 use sha2::{Digest as _, Sha256};
 
@@ -26,6 +27,7 @@ use self::{
 use crate::{followed_file::FollowedFile, tokens::header_token};
 
 pub use self::keys::JwksError;
+pub(crate) use self::refused::RefusedTokens;
 
 /// How much the clocks of the issuer and of this machine may differ, in seconds.
 const LEEWAY: f64 = 60.0;
@@ -33,8 +35,8 @@ const LEEWAY: f64 = 60.0;
 /// The longest token in bytes.
 const MAX_TOKEN: usize = 8 << 10;
 
-/// The number of tokens that are verified once.
-const MAX_VERIFIED: usize = 4_096;
+/// The number of accepted tokens that are verified once, and that of refused ones.
+const MAX_VERIFIED: u64 = 4_096;
 
 /// What JSON Web Tokens must say.
 #[derive(Clone, Debug)]
@@ -79,15 +81,33 @@ impl JwtOptions {
 #[derive(Debug)]
 pub struct JwtVerifier {
     options: JwtOptions,
-    keys: FollowedFile<KeySet, JwksError>,
-    verified: Mutex<Verified>,
+    keys: FollowedFile<Keys, JwksError>,
 }
 
-/// Tokens whose signature was verified, by their digests, with the keys that verified them.
-#[derive(Debug, Default)]
-struct Verified {
-    keys: Option<Arc<KeySet>>,
-    tokens: HashMap<[u8; 32], VerifiedToken>,
+/// Keys, and the tokens whose signatures were verified with them, by their digests. Nobody but the issuer can make room among the
+/// accepted ones.
+#[derive(Debug)]
+struct Keys {
+    set: KeySet,
+    accepted: Cache<[u8; 32], VerifiedToken>,
+    refused: Cache<[u8; 32], ()>,
+}
+
+impl PartialEq for Keys {
+    fn eq(&self, other: &Self) -> bool {
+        self.set == other.set
+    }
+}
+
+impl Keys {
+    fn read(file: &Path) -> Result<Self, JwksError> {
+        Ok(Self { set: KeySet::read(file)?, accepted: recent(), refused: recent() })
+    }
+}
+
+/// Creates a cache that forgets the tokens that were not shown for the longest time.
+fn recent<T: Clone + Send + Sync + 'static>() -> Cache<[u8; 32], T> {
+    Cache::builder().max_capacity(MAX_VERIFIED).eviction_policy(EvictionPolicy::lru()).build()
 }
 
 #[derive(Clone, Debug)]
@@ -122,6 +142,8 @@ enum JwtError {
     Audience,
     #[error("its subject cannot be a name")]
     Subject,
+    #[error("too many tokens of its connection were refused")]
+    TooManyRefused,
 }
 
 impl JwtVerifier {
@@ -130,15 +152,16 @@ impl JwtVerifier {
     /// # Errors
     /// A file that cannot be used.
     pub fn load(options: JwtOptions) -> Result<Arc<Self>, JwksError> {
-        let keys = FollowedFile::load(options.jwks.clone(), KeySet::read)?;
-        Ok(Arc::new(Self { options, keys, verified: Mutex::default() }))
+        let keys = FollowedFile::load(options.jwks.clone(), Keys::read)?;
+        Ok(Arc::new(Self { options, keys }))
     }
 
     /// Returns the name of the client whose token a request has; `None` without a token or with one that is not accepted.
-    pub(crate) fn client(&self, headers: &HeaderMap) -> Option<Arc<str>> {
+    /// `refused` counts those of the connection.
+    pub(crate) fn client(&self, headers: &HeaderMap, refused: &RefusedTokens) -> Option<Arc<str>> {
         let token = header_token(headers, &self.options.header)?;
         let now = SystemTime::now().duration_since(UNIX_EPOCH).ok()?.as_secs_f64();
-        self.verify(token, now).inspect_err(|reason| tracing::debug!(%reason, "token refused")).ok()
+        self.verify(token, now, refused).inspect_err(|reason| tracing::debug!(%reason, "token refused")).ok()
     }
 
     /// Reads the keys again. While the file cannot be used, the former keys stay valid, and the fault is logged once.
@@ -152,22 +175,33 @@ impl JwtVerifier {
     }
 
     /// Returns the subject of a token, if it is accepted at the time `now`, in seconds since 1970.
-    fn verify(&self, token: &[u8], now: f64) -> Result<Arc<str>, JwtError> {
+    fn verify(&self, token: &[u8], now: f64, refused: &RefusedTokens) -> Result<Arc<str>, JwtError> {
         if token.len() > MAX_TOKEN {
             return Err(JwtError::TooLong);
         }
         let keys = self.keys.current();
         let digest: [u8; 32] = Sha256::digest(token).into();
-        if let Some(known) = self.known(&keys, &digest) {
-            return if now < known.expires { Ok(known.subject) } else { Err(JwtError::Expired) };
+        if keys.refused.contains_key(&digest) {
+            return Err(JwtError::Signature);
         }
-        let verified = self.verify_unknown(&keys, token, now)?;
-        let subject = verified.subject.clone();
-        self.remember(keys, digest, verified, now);
-        Ok(subject)
+        // Calls that show a token at the same time wait for one verification.
+        let verified = keys.accepted.try_get_with(digest, || self.verify_unknown(&keys, token, now, refused));
+        let known = verified.map_err(|error| {
+            if *error == JwtError::Signature {
+                keys.refused.insert(digest, ());
+            }
+            *error
+        })?;
+        if now < known.expires { Ok(known.subject) } else { Err(JwtError::Expired) }
     }
 
-    fn verify_unknown(&self, keys: &KeySet, token: &[u8], now: f64) -> Result<VerifiedToken, JwtError> {
+    fn verify_unknown(
+        &self,
+        keys: &Keys,
+        token: &[u8],
+        now: f64,
+        refused: &RefusedTokens,
+    ) -> Result<VerifiedToken, JwtError> {
         let token = str::from_utf8(token).map_err(|_| JwtError::Malformed)?;
         let (signed, signature) = token.rsplit_once('.').ok_or(JwtError::Malformed)?;
         let (header, claims) = signed.split_once('.').ok_or(JwtError::Malformed)?;
@@ -178,36 +212,14 @@ impl JwtVerifier {
         let claims: Claims = decode(claims)?;
         // What costs least comes first; nothing is answered before the signature.
         let valid = claims.check(&self.options, now);
-        let key = keys.find(&header)?;
+        let key = keys.set.find(&header)?;
         let signature = URL_SAFE_NO_PAD.decode(signature).map_err(|_| JwtError::Malformed)?;
         valid?;
-        key.verify(signed.as_bytes(), &signature)?;
+        if !refused.admits_another() {
+            return Err(JwtError::TooManyRefused);
+        }
+        key.verify(signed.as_bytes(), &signature).inspect_err(|_| refused.count())?;
         Ok(VerifiedToken { subject: claims.sub.into(), expires: claims.exp + LEEWAY })
-    }
-
-    fn known(&self, keys: &Arc<KeySet>, digest: &[u8; 32]) -> Option<VerifiedToken> {
-        let verified = self.verified.lock().unwrap_or_else(PoisonError::into_inner);
-        verified.is_of(keys).then(|| verified.tokens.get(digest).cloned()).flatten()
-    }
-
-    fn remember(&self, keys: Arc<KeySet>, digest: [u8; 32], token: VerifiedToken, now: f64) {
-        let mut verified = self.verified.lock().unwrap_or_else(PoisonError::into_inner);
-        if !verified.is_of(&keys) {
-            *verified = Verified { keys: Some(keys), tokens: HashMap::new() };
-        }
-        if verified.tokens.len() >= MAX_VERIFIED {
-            verified.tokens.retain(|_, token| now < token.expires);
-        }
-        if verified.tokens.len() >= MAX_VERIFIED {
-            verified.tokens.clear();
-        }
-        verified.tokens.insert(digest, token);
-    }
-}
-
-impl Verified {
-    fn is_of(&self, keys: &Arc<KeySet>) -> bool {
-        self.keys.as_ref().is_some_and(|own| Arc::ptr_eq(own, keys))
     }
 }
 

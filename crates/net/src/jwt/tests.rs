@@ -1,6 +1,6 @@
 #![allow(clippy::unwrap_used)]
 
-use std::fs;
+use std::{fs, time::Duration};
 
 use serde_json::{Value as Json, json};
 use tempfile::TempDir;
@@ -45,8 +45,13 @@ impl Fixture {
         Self::new(&[issuer.jwk()], |options| options)
     }
 
+    /// Verifies a token of a new connection.
     fn verify(&self, token: &str) -> Result<Arc<str>, JwtError> {
-        self.verifier.verify(token.as_bytes(), NOW)
+        self.verify_of(&RefusedTokens::default(), token)
+    }
+
+    fn verify_of(&self, connection: &RefusedTokens, token: &str) -> Result<Arc<str>, JwtError> {
+        self.verifier.verify(token.as_bytes(), NOW, connection)
     }
 
     fn rotate(&self, keys: &[Json]) {
@@ -104,11 +109,12 @@ fn the_subject_of_a_valid_token_is_the_name_of_the_client() {
         assert_eq!(fixture.verify(&token).as_deref(), Ok("mixer"));
     }
     let mut headers = HeaderMap::new();
-    assert_eq!(fixture.verifier.client(&headers), None);
+    let refused = RefusedTokens::default();
+    assert_eq!(fixture.verifier.client(&headers, &refused), None);
     let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap().as_secs();
     let current = issuer.issue(&json!({ "sub": "proxy", "exp": now + 600 }));
     headers.insert("authorization", format!("Bearer {current}").parse().unwrap());
-    assert_eq!(fixture.verifier.client(&headers).as_deref(), Some("proxy"));
+    assert_eq!(fixture.verifier.client(&headers, &refused).as_deref(), Some("proxy"));
 }
 
 #[test]
@@ -200,7 +206,7 @@ fn tokens_are_valid_between_two_times_give_or_take_a_minute() {
     }
     let token = issuer.issue(&mixer());
     assert!(fixture.verify(&token).is_ok());
-    let later = fixture.verifier.verify(token.as_bytes(), NOW + 660.0);
+    let later = fixture.verifier.verify(token.as_bytes(), NOW + 660.0, &RefusedTokens::default());
     assert_eq!(later, Err(JwtError::Expired), "also when its signature is known");
 }
 
@@ -256,29 +262,59 @@ fn keys_are_rotated_with_their_file() {
     assert!(fixture.verify(&by_next).is_ok(), "a file without keys cannot be used");
 }
 
+/// Returns a token with the signature of another one.
+fn forged(token: &str, number: usize) -> String {
+    let (_, signature) = token.rsplit_once('.').unwrap();
+    let claims = with("sub", json!(format!("forged {number}")));
+    format!("{}.{signature}", unsigned(&json!({ "alg": "ES256", "kid": "1" }), &claims))
+}
+
 #[test]
-fn the_number_of_known_tokens_is_bounded() {
+fn a_connection_shows_a_limited_number_of_forged_tokens_and_each_is_verified_once() {
     let issuer = Issuer::new("1");
     let fixture = Fixture::of(&issuer);
+    let known = issuer.issue(&mixer());
+    let connection = RefusedTokens::default();
+    assert!(fixture.verify_of(&connection, &known).is_ok());
+    // The same one again is no further one.
+    for number in [0, 0, 0, 1, 2, 3, 4, 5, 6, 7] {
+        let refused = fixture.verify_of(&connection, &forged(&known, number));
+        assert_eq!(refused, Err(JwtError::Signature), "{number}");
+    }
+    assert_eq!(fixture.verify_of(&connection, &forged(&known, 8)), Err(JwtError::TooManyRefused));
+    assert_eq!(fixture.verify_of(&connection, &forged(&known, 7)), Err(JwtError::Signature), "it is known");
+    assert!(fixture.verify_of(&connection, &known).is_ok(), "it is known");
+    let proxy = issuer.issue(&with("sub", json!("proxy")));
+    assert_eq!(fixture.verify_of(&connection, &proxy), Err(JwtError::TooManyRefused));
+    assert!(fixture.verify(&proxy).is_ok(), "on another connection");
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_connection_may_show_another_forged_token_every_second() {
+    let connection = RefusedTokens::default();
+    for _ in 0..8 {
+        assert!(connection.admits_another());
+        connection.count();
+    }
+    for _ in 0..3 {
+        assert!(!connection.admits_another());
+        tokio::time::advance(Duration::from_secs(1)).await;
+        assert!(connection.admits_another());
+        connection.count();
+    }
+}
+
+#[test]
+fn forged_tokens_displace_no_accepted_one_and_their_number_is_bounded() {
+    let issuer = Issuer::new("1");
+    let fixture = Fixture::of(&issuer);
+    let known = issuer.issue(&mixer());
+    assert!(fixture.verify(&known).is_ok());
     let keys = fixture.verifier.keys.current();
-    let token = |expires: f64| VerifiedToken { subject: "a".into(), expires };
-    let known = || fixture.verifier.verified.lock().unwrap().tokens.len();
-    let remember = |number: usize, expires: f64| {
-        fixture.verifier.remember(
-            keys.clone(),
-            Sha256::digest(number.to_be_bytes()).into(),
-            token(expires),
-            NOW,
-        );
-    };
-    for number in 0..MAX_VERIFIED {
-        remember(number, if number % 2 == 0 { NOW - 1.0 } else { NOW + 1.0 });
+    for number in 0..2 * MAX_VERIFIED {
+        keys.refused.insert(Sha256::digest(number.to_be_bytes()).into(), ());
     }
-    assert_eq!(known(), MAX_VERIFIED);
-    remember(MAX_VERIFIED, NOW + 1.0);
-    assert_eq!(known(), MAX_VERIFIED / 2 + 1, "those that have expired give way");
-    for number in 0..4 * MAX_VERIFIED {
-        remember(number, NOW + 1.0);
-        assert!(known() <= MAX_VERIFIED);
-    }
+    keys.refused.run_pending_tasks();
+    assert!(keys.refused.entry_count() <= MAX_VERIFIED);
+    assert!(keys.accepted.contains_key(&<[u8; 32]>::from(Sha256::digest(&known))));
 }
