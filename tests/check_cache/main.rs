@@ -107,6 +107,54 @@ spec: {actions: [{handler: h, instances: [pods, owner]}]}
 }
 
 #[tokio::test(start_paused = true)]
+async fn header_operations_and_bindings_depend_on_the_keys_of_a_map_that_they_read() {
+    let rules = r#"
+kind: instance
+metadata: {name: pods}
+spec:
+  template: kubernetes
+  params: {source_uid: source.uid}
+  attribute_bindings: {source.owner: '(request.headers["owner"] | "") + output.source_owner'}
+---
+kind: rule
+metadata: {name: operations}
+spec:
+  actions: [{handler: h, instances: [pods]}]
+  requestHeaderOperations: [{name: x-user, values: ['(request.headers["user"] | request.headers["x-user"]) + source.owner']}]
+"#;
+    let subject = Subject::cached(rules).await;
+    let request = |headers: &[(&'static str, &'static str)]| Attributes {
+        uid: Some("app.shop"),
+        headers: Some(headers.to_vec()),
+        ..path("/")
+    };
+    for (headers, outcome) in [
+        (&[("x-user", "a"), ("id", "1")], CacheOutcome::Miss),
+        (&[("x-user", "a"), ("id", "2")], CacheOutcome::Hit),
+        (&[("x-user", "b"), ("id", "1")], CacheOutcome::Miss),
+        (&[("x-user", "a"), ("owner", "o")], CacheOutcome::Miss),
+        (&[("x-user", "a"), ("user", "b")], CacheOutcome::Miss),
+    ] {
+        let used = subject.check_until(&request(headers), None).await.1.unwrap();
+        assert_eq!(used.outcome, outcome, "{headers:?}");
+        let names: Vec<String> = used.key.unwrap().names.iter().map(ToString::to_string).collect();
+        let mut expected = vec![
+            "context.reporter.kind",
+            "destination.namespace",
+            "request.headers[owner]",
+            "request.headers[user]",
+            "request.headers[x-user]",
+            "source.owner",
+            "source.uid",
+        ];
+        if headers.iter().any(|(name, _)| *name == "user") {
+            expected.retain(|name| *name != "request.headers[x-user]");
+        }
+        assert_eq!(names, expected);
+    }
+}
+
+#[tokio::test(start_paused = true)]
 async fn failures_are_not_cached() {
     let subject = Subject::cached(&rule("")).await;
     subject.script.fail(Code::Unavailable);
@@ -298,8 +346,15 @@ async fn faults_of_annotations_name_the_line_and_the_value() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn the_cache_is_bounded_in_bytes_and_shared_by_namespaces() {
-    let subject = Subject::cached(&rule("")).await;
+async fn the_cache_is_bounded_in_bytes_and_shared_by_namespaces_with_rules() {
+    let of_shop = "---\nkind: rule\nmetadata: {name: of-shop, namespace: shop}\n\
+         spec: {actions: [{handler: h.istio-system, instances: [path.istio-system]}]}\n";
+    let subject = Subject::cached(&(rule("") + of_shop)).await;
+    // Callers choose namespaces, but not the number of shares.
+    for number in 0..1000 {
+        let namespace = Some(&*format!("ns-{number}").leak());
+        subject.check(&Attributes { namespace, ..path("/") }).await.unwrap();
+    }
     let paths: Vec<&'static str> = (0..5_000).map(|number| &*format!("/{number:0>200}").leak()).collect();
     subject.check(&path("/of-shop-and-used-again")).await.unwrap();
     for path in paths {

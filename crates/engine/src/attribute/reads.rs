@@ -86,10 +86,15 @@ impl Reads {
         present: bool,
         new_key: impl FnOnce() -> Arc<str>,
     ) {
+        self.record_by_key(slot);
+        self.record_key(slot, key, present, new_key);
+    }
+
+    /// Records that the last read of the string map at `slot` was of single keys, which are recorded on their own.
+    pub(crate) fn record_by_key(&mut self, slot: u32) {
         if let Some((_, reads)) = self.whole_maps.iter_mut().find(|(map, _)| *map == slot) {
             *reads = reads.saturating_sub(1);
         }
-        self.record_key(slot, key, present, new_key);
     }
 
     /// Records a read of a key of the string map at `slot`. `new_key` is called only for the first read of the key.
@@ -175,7 +180,7 @@ mod tests {
     use super::*;
     use crate::{
         attribute::{Bag, StringMap},
-        expression::Expression,
+        expression::{Expression, Language},
     };
     use mixer_adapter_core::value::ValueType;
 
@@ -222,15 +227,31 @@ mod tests {
         let vocabulary = Arc::new(vocabulary);
         let mut bag = Bag::new(Arc::clone(&vocabulary));
         bag.insert("headers", [("k", "v")].into_iter().collect::<StringMap>());
-        let whole = |text: &str| {
+        let whole = |language: Language, text: &str| {
             let mut reads = Reads::default();
-            let expression = Expression::compile(text, &vocabulary).unwrap();
+            let expression = Expression::compile_in(language, text, &vocabulary).unwrap();
             expression.eval(&bag, &mut reads).unwrap();
             reads.whole_maps().collect::<Vec<_>>()
         };
-        assert_eq!(whole("headers"), [headers]);
-        for keys in [r#"headers["k"]"#, r#"headers["a"] | headers["k"]"#, r#"headers["k"] == headers["k"]"#] {
-            assert!(whole(keys).is_empty(), "{keys}");
+        let mut cases = vec![
+            (Language::Cexl, "headers", true),
+            (Language::Cexl, r#"headers["k"]"#, false),
+            (Language::Cexl, r#"headers["a"] | headers["k"]"#, false),
+            (Language::Cexl, r#"headers["k"] == headers["k"]"#, false),
+        ];
+        if cfg!(feature = "cel") {
+            cases.extend([
+                (Language::Cel, "headers", true),
+                (Language::Cel, r#"headers["k"]"#, false),
+                (Language::Cel, r#""a" in headers ? headers["a"] : headers["k"]"#, false),
+                (Language::Cel, r#"[headers].map(h, h["k"] + h["k"])[0]"#, false),
+                (Language::Cel, r#""k" in headers ? headers : emptyStringMap()"#, true),
+                (Language::Compat, r#"headers["a"] | headers["k"]"#, false),
+            ]);
+        }
+        for (language, text, is_whole) in cases {
+            let expected: &[u32] = if is_whole { &[headers] } else { &[] };
+            assert_eq!(whole(language, text), expected, "{text}");
         }
     }
 }

@@ -39,7 +39,7 @@ impl<'s> Request<'s> {
     async fn find_or_evaluate(&mut self, cache: &'s CheckCache) -> Result<CheckAnswer, DispatchError> {
         let (mut waited, mut may_wait) = (false, true);
         let (missed, leader) = loop {
-            let missed = match cache.find(&self.namespace, &self.bag) {
+            let missed = match cache.find(self.tenant(), &self.bag) {
                 Ok(found) => return Ok(self.reuse(cache, found, waited)),
                 Err(missed) => missed,
             };
@@ -48,7 +48,7 @@ impl<'s> Request<'s> {
                 Joined::Alone => break (missed, None),
                 Joined::Leads(leader) => {
                     // An equal request may have been answered in the meantime.
-                    match cache.find(&self.namespace, &self.bag) {
+                    match cache.find(self.tenant(), &self.bag) {
                         Ok(found) => return Ok(self.reuse(cache, found, waited)),
                         Err(missed) => break (missed, Some(leader)),
                     }
@@ -64,7 +64,8 @@ impl<'s> Request<'s> {
                 }
             }
         };
-        let namespace = self.namespace.clone();
+        // A generated attribute may change the namespace.
+        let tenant = self.tenant().to_owned();
         let start = Clock::now();
         let result = self.evaluate().await;
         let evaluation = self.evaluation;
@@ -85,7 +86,7 @@ impl<'s> Request<'s> {
                 cost: Cost { calls: evaluation.calls, took: start.elapsed() },
             };
             let is_awaited = leader.as_ref().is_some_and(Leader::is_awaited);
-            cache.insert(&namespace, &self.bag, evaluated, is_awaited)
+            cache.insert(&tenant, &self.bag, evaluated, is_awaited)
         });
         if answer.is_some() || evaluation.denied {
             cache.supersede(&missed);

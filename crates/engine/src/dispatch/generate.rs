@@ -129,7 +129,12 @@ impl<'s> Request<'s> {
             let target = if before { &mut self.references.before } else { &mut self.references.after };
             match base.find(reference.name) {
                 Some(declared) => match reference.key {
-                    None => target.record(declared.slot, self.bag.at(declared.slot)),
+                    None => {
+                        target.record(declared.slot, self.bag.at(declared.slot));
+                        if reference.present && !reads.whole_maps().any(|slot| slot == declared.slot) {
+                            target.record_by_key(declared.slot);
+                        }
+                    }
                     Some(key) => target.record_key(declared.slot, key, reference.present, || key.into()),
                 },
                 None if reference.key.is_none() && (!reference.present || is_whole_map(reference.name)) => {

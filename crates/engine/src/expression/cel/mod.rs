@@ -270,7 +270,7 @@ impl Program {
 
 fn string_map(value: &dyn Val) -> Option<StringMap> {
     if let Some(map) = value.downcast_ref::<MapValue>() {
-        return Some(map.entries.clone());
+        return Some(map.read());
     }
     let map = value.downcast_ref::<CelMap<'_>>()?;
     let text = |value: &dyn Val| value.downcast_ref::<CelString<'_>>().map(|text| text.inner().to_owned());

@@ -13,7 +13,7 @@ use chrono::{DateTime, FixedOffset};
 use prost_types::Timestamp;
 use regex::Regex;
 
-use super::values::{FormattedStr, IpValue, MapValue, PatternValue, SharedReads};
+use super::values::{FormattedStr, IpValue, MapRecorder, MapValue, PatternValue, SharedReads};
 use crate::{
     attribute::{AttributeValue, Attributes, StringMap},
     expression::{
@@ -97,7 +97,7 @@ impl<'a> Resolver<'a> {
             (ValueType::IpAddress, AttributeValue::Bytes(bytes)) => Box::new(IpValue(bytes.clone())),
             (ValueType::StringMap, AttributeValue::StringMap(entries)) => Box::new(MapValue {
                 entries: entries.clone(),
-                recorder: Some((slot, Arc::clone(&self.reads))),
+                recorder: Some(Arc::new(MapRecorder::new(slot, Arc::clone(&self.reads)))),
             }),
             (_, AttributeValue::String(text)) => {
                 Box::new(FormattedStr { format: str_format(declared)?, text: Arc::clone(text) })

@@ -2,7 +2,10 @@
 
 use std::{
     any::Any,
-    sync::{Arc, Mutex, PoisonError},
+    sync::{
+        Arc, Mutex, PoisonError,
+        atomic::{AtomicBool, Ordering::Relaxed},
+    },
 };
 
 use bytes::Bytes;
@@ -17,7 +20,7 @@ use cel::{
 use regex::Regex;
 
 use crate::{
-    attribute::{Reads, StringMap},
+    attribute::{AttributeValue, Reads, StringMap},
     expression::code::{StrFormat, addresses_equal},
 };
 
@@ -35,11 +38,34 @@ pub(crate) struct FormattedStr {
     pub(crate) text: Arc<str>,
 }
 
-/// STRING_MAP, and the slot under which reads of its keys are recorded.
+/// STRING_MAP, and the recorder of its reads, if it is an attribute.
 #[derive(Clone, Debug)]
 pub(crate) struct MapValue {
     pub(crate) entries: StringMap,
-    pub(crate) recorder: Option<(u32, SharedReads)>,
+    pub(crate) recorder: Option<Arc<MapRecorder>>,
+}
+
+/// Records how a value that was read as a STRING_MAP is used.
+#[derive(Debug)]
+pub(crate) struct MapRecorder {
+    slot: u32,
+    reads: SharedReads,
+    /// Whether a key was looked up.
+    is_by_key: AtomicBool,
+}
+
+impl MapRecorder {
+    pub(crate) fn new(slot: u32, reads: SharedReads) -> Self {
+        Self { slot, reads, is_by_key: AtomicBool::new(false) }
+    }
+
+    fn record_key(&self, key: &Arc<str>, present: bool) {
+        let mut reads = self.reads.lock().unwrap_or_else(PoisonError::into_inner);
+        if !self.is_by_key.swap(true, Relaxed) {
+            reads.record_by_key(self.slot);
+        }
+        reads.record_key(self.slot, key, present, || Arc::clone(key));
+    }
 }
 
 /// A regular expression compiled with the expression.
@@ -47,6 +73,15 @@ pub(crate) struct MapValue {
 pub(crate) struct PatternValue(pub(crate) Regex);
 
 impl MapValue {
+    /// Returns all entries, and records that they were read.
+    pub(crate) fn read(&self) -> StringMap {
+        if let Some(MapRecorder { slot, reads, .. }) = self.recorder.as_deref() {
+            let map = AttributeValue::StringMap(self.entries.clone());
+            reads.lock().unwrap_or_else(PoisonError::into_inner).record(*slot, Some(&map));
+        }
+        self.entries.clone()
+    }
+
     fn find(&self, key: &dyn Val) -> Result<(Arc<str>, Option<&Arc<str>>), ExecutionError> {
         let Some(key) = key.downcast_ref::<CelString<'_>>() else {
             let got = key.get_type().name().to_owned();
@@ -54,9 +89,8 @@ impl MapValue {
         };
         let key: Arc<str> = Arc::from(key.inner());
         let value = self.entries.get(&key);
-        if let Some((slot, reads)) = &self.recorder {
-            let mut reads = reads.lock().unwrap_or_else(PoisonError::into_inner);
-            reads.record_key(*slot, &key, value.is_some(), || Arc::clone(&key));
+        if let Some(recorder) = &self.recorder {
+            recorder.record_key(&key, value.is_some());
         }
         Ok((key, value))
     }
