@@ -207,7 +207,7 @@ impl Server {
 
     /// Shows the status of the configuration on `/config`.
     #[must_use]
-    pub fn config_status(mut self, status: Arc<Mutex<ConfigStatus>>) -> Self {
+    pub(crate) fn config_status(mut self, status: Arc<Mutex<ConfigStatus>>) -> Self {
         self.config = Some(status);
         self
     }

@@ -1,7 +1,7 @@
 //! Texts of limited length, for peers, logs and status pages: what a peer or an author sends may be long.
 
 /// The longest text in a NACK or a status, in bytes: far below what peers accept in one message or header.
-pub const MAX_TEXT: usize = 2_000;
+pub(crate) const MAX_TEXT: usize = 2_000;
 /// The longest name or version that a status shows, in bytes.
 pub(crate) const MAX_NAME: usize = 256;
 

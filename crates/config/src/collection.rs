@@ -148,7 +148,7 @@ impl Collection {
     }
 
     /// Where resources belong whose specs are that message, if one of Istio's kinds has it.
-    pub fn of_message(message: &str) -> Option<Self> {
+    pub(crate) fn of_message(message: &str) -> Option<Self> {
         // Older documents write the package like this.
         let alias = message.strip_prefix("istio.io.").map(|rest| format!("istio.{rest}"));
         let message = alias.as_deref().unwrap_or(message);
@@ -166,7 +166,7 @@ impl Collection {
     }
 
     /// The API versions under which the resources in this collection are stored, the newest first; none where they are not Istio's.
-    pub fn api_versions(&self) -> Vec<String> {
+    pub(crate) fn api_versions(&self) -> Vec<String> {
         match Istio::in_collection(&self.0) {
             Some(known) => {
                 known.versions.iter().map(|version| format!("{}/{version}", known.group)).collect()
@@ -203,7 +203,7 @@ impl Collection {
 
     /// Whether it is called by the message that its resources are, as Envoy's are: `envoy.config.cluster.v3.Cluster`. Such resources have
     /// names of any text, and no namespace.
-    pub fn is_of_messages(&self) -> bool {
+    pub(crate) fn is_of_messages(&self) -> bool {
         !self.0.contains('/')
     }
 

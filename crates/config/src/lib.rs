@@ -48,7 +48,8 @@ mod url;
 pub mod xds;
 
 pub use acceptance::{Acceptance, Apply, AwaitedCollection, LossPolicy, Progress, RefusedUpdate};
-pub use bounded::{MAX_TEXT, join_texts, limit_texts, truncate};
+pub(crate) use bounded::MAX_TEXT;
+pub use bounded::{join_texts, limit_texts, truncate};
 pub use change::{Change, Content};
 pub use collection::Collection;
 pub use collection_filter::{CollectionFilter, Scoped, ScopedUrl, collection, collection_filters};

@@ -98,7 +98,7 @@ impl ResourceName {
     }
 
     /// The shortest reference to this resource that works from a namespace.
-    pub fn reference_from(&self, namespace: &str) -> String {
+    pub(crate) fn reference_from(&self, namespace: &str) -> String {
         match self.namespace() == namespace {
             true => self.name().to_owned(),
             false => format!("{}.{}", self.name, self.namespace),

@@ -123,7 +123,7 @@ impl StreamSource {
     /// Begins streams with the versions of the resources that are held, so that only what changed is sent. Only for sources that honour
     /// them: those of Istio do not, and what is deleted while the sink is away would stay forever.
     #[must_use]
-    pub fn resuming(mut self) -> Self {
+    pub(crate) fn resuming(mut self) -> Self {
         self.options.mode = Mode::Resume;
         self
     }

@@ -119,7 +119,7 @@ pub async fn check(mixer: &Mixer, asked: CheckRequest, caller: Caller) -> Result
 }
 
 /// Answers a Check, and explains the answer.
-pub async fn explain_check(
+pub(crate) async fn explain_check(
     mixer: &Mixer,
     asked: CheckRequest,
     caller: Caller,
@@ -243,7 +243,7 @@ pub async fn report(mixer: &Mixer, asked: ReportRequest, caller: Caller) -> Resu
 }
 
 /// Answers a Report, and explains the answer.
-pub async fn explain_report(
+pub(crate) async fn explain_report(
     mixer: &Mixer,
     asked: ReportRequest,
     caller: Caller,

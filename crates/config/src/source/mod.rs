@@ -14,7 +14,8 @@ use std::{pin::Pin, sync::Arc};
 pub use file_source::FileSource;
 pub use files::{is_test, read, test_files};
 pub use settings::{SourceSettings, Wanted};
-pub use status::{CollectionStatus, Journal, Message, Refusal, SourceHandle, SourceStatus, unix_time};
+pub use status::{CollectionStatus, Message, Refusal, SourceHandle, SourceStatus};
+pub(crate) use status::{Journal, unix_time};
 
 use super::Offers;
 

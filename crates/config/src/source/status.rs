@@ -89,11 +89,11 @@ const REMEMBERED: usize = 32;
 
 /// The last messages.
 #[derive(Debug, Default)]
-pub struct Journal(VecDeque<Message>);
+pub(crate) struct Journal(VecDeque<Message>);
 
 impl Journal {
     /// Records a message, which may push out the oldest. Long texts are cut.
-    pub fn record(&mut self, message: Message) {
+    pub(crate) fn record(&mut self, message: Message) {
         let message = Message {
             collection: truncate(&message.collection, MAX_NAME),
             nonce: truncate(&message.nonce, MAX_NAME),
@@ -107,12 +107,12 @@ impl Journal {
     }
 
     /// What is remembered, the newest last.
-    pub fn snapshot(&self) -> Vec<Message> {
+    pub(crate) fn snapshot(&self) -> Vec<Message> {
         self.0.iter().cloned().collect()
     }
 }
 
 /// The time, in seconds since 1970.
-pub fn unix_time() -> u64 {
+pub(crate) fn unix_time() -> u64 {
     SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).unwrap_or(Duration::ZERO).as_secs()
 }

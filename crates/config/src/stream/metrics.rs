@@ -53,14 +53,14 @@ struct Sizes {
 }
 
 /// The number of collections, and of codes, with series of their own. A peer may make up any number.
-const TOLD_APART: usize = 200;
+const MAX_SERIES: usize = 200;
 /// The longest name of a collection that has a series of its own.
 const LONGEST: usize = 200;
 /// What stands for all others.
 const OTHERS: &str = "other";
 
 /// The sinks of this process.
-pub static SINK: StreamMetrics = StreamMetrics::new("mixer");
+pub(crate) static SINK: StreamMetrics = StreamMetrics::new("mixer");
 /// The sources of this process.
 pub static SOURCE: StreamMetrics = StreamMetrics::new("source");
 
@@ -77,7 +77,7 @@ pub struct V2Requests {
 
 /// A stream that is open, until this is dropped.
 #[derive(Debug)]
-pub struct Client(&'static StreamMetrics);
+pub(crate) struct Client(&'static StreamMetrics);
 
 impl StreamMetrics {
     const fn new(component: &'static str) -> Self {
@@ -94,16 +94,16 @@ impl StreamMetrics {
 
     /// A stream opened.
     #[must_use]
-    pub fn opened(&'static self) -> Client {
+    pub(crate) fn opened(&'static self) -> Client {
         self.streams.fetch_add(1, Relaxed);
         self.clients.fetch_add(1, Relaxed);
         Client(self)
     }
 
     /// Counts a received message and its size in bytes.
-    pub fn received(&self, collection: &str, bytes: usize) {
+    pub(crate) fn received(&self, collection: &str, bytes: usize) {
         let mut series = self.lock();
-        let collection = told_apart(&series.sizes, collection);
+        let collection = series_of(&series.sizes, collection);
         let sizes = series.sizes.entry(collection).or_default();
         let bytes = bytes as u64;
         let bucket = (0..BOUNDS).find(|power| bytes <= bound(*power)).unwrap_or(BOUNDS);
@@ -112,18 +112,18 @@ impl StreamMetrics {
     }
 
     /// A push was accepted.
-    pub fn acked(&self, collection: &str) {
+    pub(crate) fn acked(&self, collection: &str) {
         let mut series = self.lock();
-        let collection = told_apart(&series.acks, collection);
+        let collection = series_of(&series.acks, collection);
         *series.acks.entry(collection).or_default() += 1;
     }
 
     /// A push was refused. Codes that are none of gRPC's count as UNKNOWN.
-    pub fn nacked(&self, collection: &str, code: i32) {
+    pub(crate) fn nacked(&self, collection: &str, code: i32) {
         let code = Code::from_i32(code) as i32;
         let mut series = self.lock();
         let known = |name: &str| series.nacks.contains_key(&(name.to_owned(), code));
-        let fits = collection.len() <= LONGEST && (known(collection) || series.nacks.len() < TOLD_APART);
+        let fits = collection.len() <= LONGEST && (known(collection) || series.nacks.len() < MAX_SERIES);
         let name = if fits { collection } else { OTHERS };
         *series.nacks.entry((name.to_owned(), code)).or_default() += 1;
     }
@@ -133,7 +133,7 @@ impl StreamMetrics {
         let mut series = self.lock();
         let key = (type_url.to_owned(), client.to_owned());
         let fits = type_url.len() <= LONGEST && client.len() <= LONGEST;
-        let fits = fits && (series.v2.contains_key(&key) || series.v2.len() < TOLD_APART);
+        let fits = fits && (series.v2.contains_key(&key) || series.v2.len() < MAX_SERIES);
         let others = || (OTHERS.to_owned(), OTHERS.to_owned());
         *series.v2.entry(if fits { key } else { others() }).or_default() += 1;
     }
@@ -149,12 +149,12 @@ impl StreamMetrics {
     }
 
     /// A message could not be sent.
-    pub fn not_sent(&self, code: Code) {
+    pub(crate) fn not_sent(&self, code: Code) {
         *self.lock().unsent.entry(code as i32).or_default() += 1;
     }
 
     /// A stream broke: there was nothing more to be received.
-    pub fn not_received(&self, code: Code) {
+    pub(crate) fn not_received(&self, code: Code) {
         *self.lock().unreceived.entry(code as i32).or_default() += 1;
     }
 
@@ -169,8 +169,8 @@ impl Drop for Client {
     }
 }
 
-fn told_apart<T>(known: &BTreeMap<String, T>, collection: &str) -> String {
-    let fits = collection.len() <= LONGEST && (known.contains_key(collection) || known.len() < TOLD_APART);
+fn series_of<T>(known: &BTreeMap<String, T>, collection: &str) -> String {
+    let fits = collection.len() <= LONGEST && (known.contains_key(collection) || known.len() < MAX_SERIES);
     if fits { collection } else { OTHERS }.to_owned()
 }
 
@@ -293,9 +293,9 @@ mod tests {
         TRIED.acked(&"x".repeat(LONGEST + 1));
         let series = TRIED.lock();
         // All names with series of their own, and the one for the rest, which has at most one series per code.
-        assert_eq!((series.sizes.len(), series.acks.len()), (TOLD_APART + 1, TOLD_APART + 1));
-        assert!(series.nacks.len() <= TOLD_APART + 17, "{}", series.nacks.len());
-        assert_eq!(series.v2.len(), TOLD_APART + 1);
+        assert_eq!((series.sizes.len(), series.acks.len()), (MAX_SERIES + 1, MAX_SERIES + 1));
+        assert!(series.nacks.len() <= MAX_SERIES + 17, "{}", series.nacks.len());
+        assert_eq!(series.v2.len(), MAX_SERIES + 1);
         assert_eq!(series.acks[OTHERS], 801);
         assert_eq!(series.acks.values().sum::<u64>(), 1001);
     }

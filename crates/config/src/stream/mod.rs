@@ -29,5 +29,6 @@ pub use peer::Peer;
 pub use rate::Rate;
 pub use redial::DialOptions;
 pub use resource::Resource;
-pub use type_url::{collection_of, type_urls_of};
+pub use type_url::collection_of;
+pub(crate) use type_url::type_urls_of;
 pub use version::ContentVersion;

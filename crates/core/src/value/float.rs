@@ -26,11 +26,7 @@ pub fn format_float(number: f64) -> String {
 
 /// Formats a number as Go's `FormatFloat` does without an exponent: with the fewest digits that parse to the same number,
 /// or as `+Inf`, `-Inf` or `NaN`.
-///
-/// ```
-/// assert_eq!(mixer_adapter_core::value::format_decimal(4e6), "4000000");
-/// ```
-pub fn format_decimal(number: f64) -> String {
+pub(crate) fn format_decimal(number: f64) -> String {
     if number == f64::INFINITY {
         return "+Inf".to_owned();
     }

@@ -12,7 +12,8 @@ mod timestamp;
 mod typed;
 
 pub use duration::{format_duration, parse_duration};
-pub use float::{format_decimal, format_float, parse_float};
+pub(crate) use float::format_decimal;
+pub use float::{format_float, parse_float};
 pub use kind::ValueType;
 pub use timestamp::format_timestamp;
 pub use typed::{DnsName, Duration, EmailAddress, IpAddress, StringMap, TimeStamp, Uri};

@@ -98,7 +98,13 @@ impl Reads {
     }
 
     /// Records a read of a key of the string map at `slot`. `new_key` is called only for the first read of the key.
-    pub fn record_key(&mut self, slot: u32, key: &str, present: bool, new_key: impl FnOnce() -> Arc<str>) {
+    pub(crate) fn record_key(
+        &mut self,
+        slot: u32,
+        key: &str,
+        present: bool,
+        new_key: impl FnOnce() -> Arc<str>,
+    ) {
         let (known, stale) = self.keys.split_at_mut(self.key_count);
         let is_this =
             |read: &KeyRead| read.slot == slot && (std::ptr::eq::<str>(&*read.key, key) || *read.key == *key);

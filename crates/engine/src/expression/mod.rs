@@ -134,12 +134,12 @@ impl Expression {
 
     /// The attributes without which evaluation may fail, sorted by name. None in CEL, where missing attributes read as
     /// zero values.
-    pub fn required_attributes(&self) -> &[Box<str>] {
+    pub(crate) fn required_attributes(&self) -> &[Box<str>] {
         &self.nullability.required
     }
 
     /// The operands of `|` that are never used.
-    pub fn unused_fallbacks(&self) -> &[UnusedFallback] {
+    pub(crate) fn unused_fallbacks(&self) -> &[UnusedFallback] {
         &self.nullability.unused_fallbacks
     }
 

@@ -38,7 +38,7 @@ impl fmt::Debug for SessionId {
 
 impl SessionId {
     /// Returns the first eight digits, which identify a session to people but do not give access to it.
-    pub fn abbreviated(&self) -> String {
+    pub(crate) fn abbreviated(&self) -> String {
         self.0[..4].iter().map(|byte| format!("{byte:02x}")).collect()
     }
 }

@@ -61,7 +61,7 @@ impl Catalogue {
     }
 
     /// Whether anything was taken in yet.
-    pub fn is_filled(&self) -> bool {
+    pub(crate) fn is_filled(&self) -> bool {
         self.collections.values().any(Option::is_some)
     }
 

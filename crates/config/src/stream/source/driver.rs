@@ -67,7 +67,7 @@ impl ConfigServer {
     }
 
     /// Takes in changes that belong together: nobody is shown some of them only.
-    pub fn apply_all(&self, changes: &[Change]) {
+    pub(crate) fn apply_all(&self, changes: &[Change]) {
         self.catalogue.send_if_modified(|catalogue| {
             let catalogue = Arc::make_mut(catalogue);
             let news = changes.iter().filter(|change| catalogue.apply(change));
