@@ -118,6 +118,7 @@ impl ServerOptions {
 
 /// A server that could not start.
 #[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
 pub enum ServerError {
     /// An address that cannot be listened on.
     #[error("cannot listen on {address}")]

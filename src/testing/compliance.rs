@@ -18,6 +18,7 @@ pub struct Compliance<A> {
 
 /// A rule of the contract that an adapter breaks.
 #[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
 pub struct Violation {
     /// The rule's name, as in `docs/adapter-contract.md`.
     pub rule: &'static str,

@@ -43,6 +43,7 @@ pub trait Apply: Send {
 
 /// What becomes of updates that remove rules, or all resources, of a source. By default they are applied like all others.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
 pub enum LossPolicy {
     /// Applies them.
     Allow,
@@ -56,6 +57,7 @@ pub enum LossPolicy {
 
 /// What is not in use, and why.
 #[derive(Clone, Debug, Default)]
+#[non_exhaustive]
 pub struct Progress {
     /// The collections that the first configuration waits for.
     pub awaited: Vec<AwaitedCollection>,
@@ -69,6 +71,7 @@ pub struct Progress {
 
 /// A collection that the first configuration waits for.
 #[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
 pub struct AwaitedCollection {
     /// The collection.
     pub collection: Collection,
@@ -80,6 +83,7 @@ pub struct AwaitedCollection {
 
 /// An update that is not in use.
 #[derive(Clone, Debug)]
+#[non_exhaustive]
 pub struct RefusedUpdate {
     /// The name of its source.
     pub source: Arc<str>,

@@ -4,6 +4,7 @@ use super::{Collection, ConfigUrl, ConfigUrlError};
 
 /// A source with the collections it is for, as `--config` names them: `mcp://h:1?collections=rules,handlers`.
 #[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
 pub struct Scoped<T> {
     /// Where the configuration comes from.
     pub url: T,
@@ -13,6 +14,7 @@ pub struct Scoped<T> {
 
 /// Which collections are taken from a source.
 #[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
 pub enum CollectionFilter {
     /// These.
     Only(BTreeSet<Collection>),

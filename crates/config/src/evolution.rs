@@ -17,6 +17,7 @@ use super::{
 
 /// A field of a message that another version of the API would read otherwise.
 #[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
 pub struct Finding {
     /// The path of the field, `actions[0].handler`; of the message around it where the field has no name here.
     pub field: String,

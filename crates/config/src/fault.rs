@@ -6,6 +6,7 @@ use super::ResourceName;
 
 /// Where something was read.
 #[derive(Clone, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+#[non_exhaustive]
 pub struct Origin {
     /// A file's path, or the address of what served it.
     pub source: Arc<str>,
@@ -82,6 +83,7 @@ impl Excerpt {
 ///
 /// Reads as `dir/rules.yaml:12: r1.rule.istio-system: spec.actions[0].handler: there is no handler h1`; warnings say so.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[non_exhaustive]
 pub struct Fault {
     /// How bad it is.
     pub severity: Severity,
@@ -105,6 +107,7 @@ pub struct Fault {
 
 /// The use of a deprecated field or value.
 #[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
 pub struct Deprecation {
     /// Its full name, by which it can be allowed: `shop.v1.Params.old`.
     pub element: String,

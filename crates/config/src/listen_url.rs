@@ -9,6 +9,7 @@ use super::ConfigUrlError;
 /// Where sources of configuration may dial, as `--mcp-listen` names it: `HOST:PORT`, `mcp://HOST:PORT`, `mcps://HOST:PORT` for TLS, or
 /// a port alone, which is one of this machine only.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
 pub struct ListenUrl {
     /// Where to listen; port 0 takes a free one.
     pub address: SocketAddr,

@@ -4,6 +4,7 @@ use std::{fmt, sync::Arc};
 ///
 /// Kinds are ordered as Mixer processes them (docs/behaviour/configuration.md#processing-order), and so are names.
 #[derive(Clone, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+#[non_exhaustive]
 pub enum Kind {
     /// The attributes a part of the mesh produces.
     AttributeManifest,

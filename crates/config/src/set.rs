@@ -17,6 +17,7 @@ pub struct ConfigSet {
 
 /// A resource and what it says.
 #[derive(Clone, Debug)]
+#[non_exhaustive]
 pub struct Entry {
     /// The resource.
     pub resource: Arc<Resource>,

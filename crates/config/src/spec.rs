@@ -15,6 +15,7 @@ use mixer_adapter_core::framework::json::read_json_all;
 
 /// What a resource says, by what it is to Mixer.
 #[derive(Clone, Debug, PartialEq)]
+#[non_exhaustive]
 pub enum Spec {
     /// The attributes a part of the mesh produces.
     AttributeManifest(AttributeManifest),
@@ -32,6 +33,7 @@ pub enum Spec {
 
 /// An adapter with a configuration: the spec of a `handler`, or of a legacy kind that is named after an adapter.
 #[derive(Clone, Debug, PartialEq)]
+#[non_exhaustive]
 pub struct Handler {
     /// The adapter.
     pub adapter: Target,
@@ -43,6 +45,7 @@ pub struct Handler {
 
 /// How to make a template's instance: the spec of an `instance`, or of a legacy kind that is named after a template.
 #[derive(Clone, Debug, PartialEq)]
+#[non_exhaustive]
 pub struct Instance {
     /// The template.
     pub template: Target,

@@ -31,6 +31,7 @@ pub struct Types {
 
 /// Why descriptors cannot be added.
 #[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
 pub enum TypesError {
     /// The bytes are none.
     #[error("this is no encoded FileDescriptorSet: {0}")]

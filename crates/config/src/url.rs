@@ -15,6 +15,7 @@ use mixer_adapter_core::value::{format_duration, parse_duration};
 
 /// Where configuration comes from, as `--config` names it.
 #[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
 pub enum ConfigUrl {
     /// A directory or a file: `fs:///dir`, or a plain path.
     Files(PathBuf),
@@ -64,6 +65,7 @@ pub enum ConfigUrl {
 
 /// Why a text is no [`ConfigUrl`], or why one cannot be used.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[non_exhaustive]
 pub enum ConfigUrlError {
     /// Nothing is given.
     #[error(

@@ -44,6 +44,7 @@ const EMPTY_DELAY: Duration = Duration::from_secs(10);
 
 /// The status of the configuration.
 #[derive(Clone, Debug, Default, serde::Serialize)]
+#[non_exhaustive]
 pub struct ConfigStatus {
     /// Number of updates applied.
     pub applied: u64,
@@ -72,6 +73,7 @@ pub struct ConfigStatus {
 
 /// A collection that the first configuration waits for.
 #[derive(Clone, Debug, serde::Serialize)]
+#[non_exhaustive]
 pub struct Awaited {
     /// The collection.
     pub collection: String,

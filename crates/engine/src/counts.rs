@@ -10,6 +10,7 @@ use mixer_adapter_host::metrics::Latency;
 
 /// The counters of an engine.
 #[derive(Debug, Default)]
+#[non_exhaustive]
 pub struct Counts {
     /// Checks, by [`CheckOutcome`].
     pub checks: [AtomicU64; 3],
@@ -31,6 +32,7 @@ pub struct Counts {
 
 /// The outcome of a check.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
 pub enum CheckOutcome {
     /// The request was allowed.
     Allowed,

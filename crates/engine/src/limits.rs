@@ -32,6 +32,7 @@ impl Default for RequestLimits {
 
 /// A limit of [`RequestLimits`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
 pub enum Limit {
     /// Requests of a report.
     Requests,
@@ -75,6 +76,7 @@ impl Limit {
 /// A call that exceeds a limit.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("{} has more than {max} {} ({})", .limit.describe().0, .limit.describe().1, .limit.describe().2)]
+#[non_exhaustive]
 pub struct LimitError {
     /// The limit.
     pub limit: Limit,

@@ -30,6 +30,7 @@ pub struct FailurePolicy {
 
 /// The treatment of requests for a quota that no rule has.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[non_exhaustive]
 pub enum OnUnknownQuota {
     /// As in Mixer: the amount is granted in full.
     #[default]

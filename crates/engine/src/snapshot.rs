@@ -116,6 +116,7 @@ pub(crate) struct RulePlace {
 
 /// The size and age of a snapshot.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
 pub struct SnapshotSize {
     /// Number of rules with an effect.
     pub rules: usize,
@@ -127,6 +128,7 @@ pub struct SnapshotSize {
 
 /// The size of the caches of check answers.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[non_exhaustive]
 pub struct CacheSize {
     /// Number of answers.
     pub answers: usize,

@@ -9,6 +9,7 @@ use mixer_adapter_core::{framework::status::status_name, value::Value};
 
 /// The steps of a request in order.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[non_exhaustive]
 pub struct Trace {
     /// The namespace whose rules apply, in addition to the default one.
     pub namespace: String,
@@ -19,6 +20,7 @@ pub struct Trace {
 /// A phase of a request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
+#[non_exhaustive]
 pub enum Phase {
     /// Attribute generation.
     Generate,
@@ -47,6 +49,7 @@ impl fmt::Display for Phase {
 /// A step of a request.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(tag = "step", rename_all = "snake_case")]
+#[non_exhaustive]
 pub enum Step {
     /// The following steps are those of one request of a batch.
     Request {
@@ -157,6 +160,7 @@ pub enum Step {
 
 /// The value of a part of a condition.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[non_exhaustive]
 pub struct Part {
     /// The source.
     pub text: String,
@@ -179,6 +183,7 @@ impl fmt::Display for Part {
 
 /// The value of a string in the params of an instance.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[non_exhaustive]
 pub struct Param {
     /// The path of the field, such as `dimensions["code"]`.
     pub field: String,

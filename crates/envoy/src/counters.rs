@@ -12,6 +12,7 @@ use crate::tenants::{TenantCounts, Tenants};
 
 /// The outcome of a request for rate limits.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
 pub enum RateLimitOutcome {
     /// No descriptor is over its limit.
     Ok,

@@ -5,7 +5,6 @@ use crate::{
 
 /// Options of the services.
 #[derive(Clone, Debug, Default)]
-#[non_exhaustive]
 pub struct Options {
     /// How requests become attributes.
     pub mapping: MappingOptions,
@@ -40,6 +39,7 @@ impl MappingOptions {
 /// The answer to a request that could not be checked. In both cases Envoy counts an error and applies its own
 /// `failure_mode_allow`.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[non_exhaustive]
 pub enum FailureAnswer {
     /// The gRPC error UNAVAILABLE, which Envoy can retry; it responds with `status_on_error`, by default 403.
     #[default]

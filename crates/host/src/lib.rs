@@ -52,6 +52,7 @@ pub struct Host {
 
 /// Counters of sessions since the start.
 #[derive(Debug, Default)]
+#[non_exhaustive]
 pub struct Counts {
     /// Successful CreateSession calls.
     pub opened: AtomicU64,

@@ -4,6 +4,7 @@ use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 
 /// A limit that refuses calls and sessions with RESOURCE_EXHAUSTED.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
 pub enum Limit {
     /// The size of one configuration.
     ConfigSize,

@@ -6,6 +6,7 @@ use mixer_adapter_core::adapter::{Access, AccessLimits};
 
 /// Where a configuration comes from.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
 pub enum Origin {
     /// Files of the operator.
     Operator,

@@ -17,6 +17,7 @@ use crate::{Limit, connections::ConnectionState, preface::PrefaceStream, random,
 
 /// The HTTP version of a port, with the limits that belong to it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
 pub enum Protocol {
     /// HTTP/1.1.
     Http1 {

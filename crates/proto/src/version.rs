@@ -5,6 +5,7 @@ pub use mixer_adapter_core::framework::version::{SemanticVersion, SemanticVersio
 
 /// How stable a package is, by the version it ends in. Less stable ones come first.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+#[non_exhaustive]
 pub enum Stability {
     /// `v1alpha`, `v1alpha1`: may change in any way.
     Alpha,
@@ -16,6 +17,7 @@ pub enum Stability {
 
 /// The version that a package's name ends in, and the API that it is a version of.
 #[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
 pub struct PackageVersion {
     /// The package without its version, `istio.policy`.
     pub api: String,

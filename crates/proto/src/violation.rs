@@ -82,6 +82,7 @@ impl fmt::Display for Rule {
 
 /// A violation that was decided: a rule, and the element that may break it. Written `removed a.v1.M.n`.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
+#[non_exhaustive]
 pub struct Exception {
     /// The rule.
     pub rule: Rule,

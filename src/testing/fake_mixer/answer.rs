@@ -17,6 +17,7 @@ use mixer_adapter_engine::trace::Trace;
 /// The outcome of a request with its explanation. A failed expectation panics with all of it.
 #[derive(Clone)]
 #[must_use = "an unused answer tests nothing; add an expectation"]
+#[non_exhaustive]
 pub struct Answer<R> {
     /// The answer, or the gRPC error.
     pub result: Result<R, Status>,

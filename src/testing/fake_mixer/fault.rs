@@ -6,6 +6,7 @@ use mixer_adapter_core::adapter::Code;
 
 /// A fault between the engine and an adapter: see [`FakeMixer::inject`](super::FakeMixer::inject).
 #[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
 pub enum InjectedFault {
     /// Delays the call, but not its deadline.
     Delay(Duration),

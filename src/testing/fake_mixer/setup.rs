@@ -34,10 +34,12 @@ pub struct Setup<A> {
 
 /// The adapter of a [`Setup`] without adapters.
 #[derive(Clone, Copy, Debug)]
+#[non_exhaustive]
 pub enum NoAdapter {}
 
 /// A configuration with errors.
 #[derive(Clone, PartialEq, thiserror::Error)]
+#[non_exhaustive]
 pub struct RejectedConfigError {
     /// All faults of the configuration, including warnings.
     pub faults: Vec<Fault>,

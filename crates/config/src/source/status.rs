@@ -19,6 +19,7 @@ pub trait SourceHandle: Debug + Send + Sync {
 
 /// What a source of configuration does, for people.
 #[derive(Clone, Debug, Default, Serialize)]
+#[non_exhaustive]
 pub struct SourceStatus {
     /// The source, as `--config` names it.
     pub source: String,
@@ -36,6 +37,7 @@ pub struct SourceStatus {
 
 /// What is known of one collection.
 #[derive(Clone, Debug, Default, Serialize)]
+#[non_exhaustive]
 pub struct CollectionStatus {
     /// The collection.
     pub collection: String,
@@ -60,6 +62,7 @@ pub struct CollectionStatus {
 
 /// A version that was refused.
 #[derive(Clone, Debug, Serialize)]
+#[non_exhaustive]
 pub struct Refusal {
     /// The version.
     pub version: String,
@@ -69,6 +72,7 @@ pub struct Refusal {
 
 /// A message in short.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+#[non_exhaustive]
 pub struct Message {
     /// When, in seconds since 1970.
     pub time: u64,

@@ -18,6 +18,7 @@ const STRUCT: &str = "google.protobuf.Struct";
 
 /// Why a body has no JSON.
 #[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
 pub enum BodyError {
     /// It is not a message of its type.
     #[error("its body is not a valid {0}: {1}")]

@@ -18,6 +18,7 @@ pub struct Vocabulary {
 
 /// The declaration of an attribute.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
 pub struct Declaration<'v> {
     /// The full name, such as `request.path`.
     pub name: &'v Arc<str>,
@@ -32,6 +33,7 @@ pub struct Declaration<'v> {
 #[error(
     "attribute `{name}` is declared both as {first} and as {second}: use one type in all attribute manifests"
 )]
+#[non_exhaustive]
 pub struct ConflictingTypesError {
     /// The attribute.
     pub name: Arc<str>,

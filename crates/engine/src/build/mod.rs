@@ -80,6 +80,7 @@ pub struct FieldPolicy {
 
 /// The treatment of a configuration with such a field.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[non_exhaustive]
 pub enum OnField {
     /// Accept it.
     Ignore,
@@ -92,6 +93,7 @@ pub enum OnField {
 
 /// The treatment of a configuration with a deprecated field.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[non_exhaustive]
 pub enum OnDeprecated {
     /// Accept it.
     Ignore,

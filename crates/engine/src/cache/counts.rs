@@ -7,6 +7,7 @@ use super::Cost;
 
 /// How a request was answered that could be answered by the cache.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
 pub enum CacheOutcome {
     /// From the cache.
     Hit,

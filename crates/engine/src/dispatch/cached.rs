@@ -12,6 +12,7 @@ use crate::{
 
 /// How the cache was used for an answer.
 #[derive(Clone, Debug)]
+#[non_exhaustive]
 pub struct CacheUse {
     /// Where the answer comes from.
     pub outcome: CacheOutcome,

@@ -20,6 +20,7 @@ const MAX_FURTHER: usize = 19;
 
 /// The kinds of [`CompileError`]; the recorded cases of Mixer distinguish the same.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
 pub enum CompileErrorKind {
     /// The text is not an expression in Go's grammar.
     Parse,
@@ -123,6 +124,7 @@ struct EvalErrorInner {
 
 /// The kinds of [`EvalError`].
 #[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
 pub enum EvalErrorKind {
     /// The request lacks the attribute, and the expression has no fallback.
     MissingAttribute {

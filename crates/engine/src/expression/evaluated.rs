@@ -8,6 +8,7 @@ use mixer_adapter_core::value::{self, Value, ValueType};
 
 /// The value of an expression, borrowed from the expression or the request where possible.
 #[derive(Clone, Debug, PartialEq)]
+#[non_exhaustive]
 pub enum Evaluated<'a> {
     /// STRING
     String(Cow<'a, str>),

@@ -59,6 +59,7 @@ use mixer_adapter_core::value::ValueType;
 
 /// The language of an expression: the annotation `policy.istio.io/lang` of a rule or an instance.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
+#[non_exhaustive]
 pub enum Language {
     /// Mixer's own language.
     #[default]

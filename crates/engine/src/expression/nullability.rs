@@ -18,6 +18,7 @@ pub(super) struct Nullability {
 /// A `|` whose right operand is never used: only attributes and map entries can be missing, and the left operand is
 /// neither, so it has a value or fails.
 #[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
 pub struct UnusedFallback {
     /// The source of the left operand.
     pub left: Box<str>,

@@ -66,6 +66,7 @@ impl AdapterInfo {
 
 /// A description of a template.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
 pub struct TemplateInfo {
     /// [`Template::NAME`].
     pub name: &'static str,

@@ -21,6 +21,7 @@ use mixer_adapter_core::{
 
 /// The parts of a call that determine its handler.
 #[derive(Debug)]
+#[non_exhaustive]
 pub struct CallContext<'a> {
     /// The template called.
     pub template: &'static str,

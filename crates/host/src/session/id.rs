@@ -50,6 +50,7 @@ pub struct SessionKey(Hmac<Sha256>);
 /// A key that is too short to keep ids from being guessed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("the key has {length} bytes; it must have at least {}", SessionKey::MIN_LENGTH)]
+#[non_exhaustive]
 pub struct SessionKeyError {
     /// The length of the key in bytes.
     pub length: usize,

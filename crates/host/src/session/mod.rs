@@ -45,6 +45,7 @@ impl Default for SessionLimits {
 
 /// The limit that a new session exceeds.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
 pub enum SessionLimitError {
     /// [`SessionLimits::sessions`].
     Sessions,
@@ -81,6 +82,7 @@ impl SessionOptions {
 
 /// The sessions that a call with neither a session id nor a configuration can find by its instances.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[non_exhaustive]
 pub enum SessionLookup {
     /// Those created on the connection of the call, by the same peer.
     #[default]
@@ -104,6 +106,7 @@ pub struct Session {
 
 /// An instance that a session's calls will carry.
 #[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
 pub struct AnnouncedInstance {
     /// Its full name.
     pub name: Arc<str>,
@@ -147,6 +150,7 @@ const INSTANCE_BYTES: usize = 128;
 /// A session as shown on `/sessions`: without its configuration, which may contain secrets, and without the whole id, which
 /// gives access to it.
 #[derive(Clone, Debug, PartialEq, Eq, serde::Serialize)]
+#[non_exhaustive]
 pub struct SessionSummary {
     /// The first eight digits of its id.
     pub id: String,
@@ -164,6 +168,7 @@ pub struct SessionSummary {
 
 /// The outcome of [`SessionStore::release`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
 pub enum Release {
     /// A claim was removed; the number of claims left. Without claims the session has ended.
     Released(u64),

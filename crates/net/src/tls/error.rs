@@ -46,6 +46,7 @@ pub enum TlsError {
 
 /// The purpose of a file.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
 pub enum TlsFile {
     /// The authorities that are trusted.
     Authorities,

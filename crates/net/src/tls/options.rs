@@ -60,6 +60,7 @@ pub struct KeyPair {
 
 /// The name that a server's certificate must have.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
+#[non_exhaustive]
 pub enum ServerIdentity {
     /// The name by which the server is dialed.
     #[default]

@@ -27,6 +27,7 @@ pub struct Received<Request> {
 
 /// Whether pushes hold whole sets or changes. The sink needs the same [mode](Self::mode).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
 pub enum Variant {
     /// State of the world: every push holds all resources.
     Sotw,

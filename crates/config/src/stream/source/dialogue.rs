@@ -22,6 +22,7 @@ pub(crate) trait Dialogue: Send {
 
 /// What a request meant.
 #[derive(Clone, Debug, PartialEq)]
+#[non_exhaustive]
 pub enum Meaning {
     /// It asks for the collection.
     Asked,

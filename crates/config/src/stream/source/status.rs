@@ -19,6 +19,7 @@ use crate::{
 
 /// A sink, as its source sees it.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
+#[non_exhaustive]
 pub struct PeerStatus {
     /// Where it is.
     pub peer: String,
@@ -32,6 +33,7 @@ pub struct PeerStatus {
 
 /// What a sink has of a collection.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
+#[non_exhaustive]
 pub struct WatchStatus {
     /// The version it accepted last.
     pub accepted: Option<String>,

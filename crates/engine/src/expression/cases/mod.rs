@@ -20,6 +20,7 @@ use mixer_adapter_core::value::ValueType;
 
 /// The results of a file of cases. [`Display`] lists the differences and ends with `N passed, M failed`.
 #[derive(Debug, Default)]
+#[non_exhaustive]
 pub struct Report {
     /// Number of cases with the recorded or a safe outcome.
     pub passed: usize,
@@ -33,6 +34,7 @@ pub struct Report {
 
 /// A case whose outcome differs from the recorded one.
 #[derive(Debug)]
+#[non_exhaustive]
 pub struct Difference {
     /// The id of the case.
     pub id: String,
