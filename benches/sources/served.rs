@@ -29,10 +29,8 @@ pub(crate) struct Served {
 
 impl Served {
     pub(crate) async fn start(resources: u32) -> Self {
-        let options = ConfigServerOptions {
-            requests: Rate { burst: 1_000_000, ..ConfigServerOptions::default().requests },
-            ..ConfigServerOptions::default()
-        };
+        let options = ConfigServerOptions::default()
+            .requests(Rate { burst: 1_000_000, ..ConfigServerOptions::default().requests });
         let source = ConfigServer::new(Catalogue::default().open(), options);
         source.apply(&change(true, (0..resources).map(|number| resource(number, 0)).collect()));
         let mut options = xds::default_options();

@@ -82,23 +82,21 @@ impl ConfigArgs {
         options.default_namespace.clone_from(&self.default_config_namespace);
         options.lenient = self.lenient;
         options.policy = self.policy();
-        options.fields = FieldPolicy {
-            unknown: self.unknown_fields,
-            deprecated: self.deprecated_fields,
-            allowed: self.allowed()?,
-        };
+        options.fields = FieldPolicy::default()
+            .unknown(self.unknown_fields)
+            .deprecated(self.deprecated_fields)
+            .allowed(self.allowed()?);
         Ok(options)
     }
 
     /// The policy for failed calls and faults.
     pub(super) fn policy(&self) -> FailurePolicy {
-        FailurePolicy {
-            match_error: self.on_match_error,
-            adapter_error: self.on_adapter_error,
-            timeout: self.on_timeout,
-            config_error: self.on_config_error,
-            unknown_quota: self.on_unknown_quota,
-        }
+        FailurePolicy::default()
+            .match_error(self.on_match_error)
+            .adapter_error(self.on_adapter_error)
+            .timeout(self.on_timeout)
+            .config_error(self.on_config_error)
+            .unknown_quota(self.on_unknown_quota)
     }
 
     fn allowed(&self) -> Result<BTreeSet<String>, UsageError> {

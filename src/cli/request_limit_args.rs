@@ -32,13 +32,12 @@ pub(super) struct RequestLimitArgs {
 
 impl RequestLimitArgs {
     pub(super) fn limits(&self) -> RequestLimits {
-        RequestLimits {
-            requests_per_report: self.max_requests_per_report,
-            attributes_per_request: self.max_attributes_per_request,
-            words: self.max_words,
-            quotas_per_check: self.max_quotas_per_check,
-            instances: self.max_instances,
-            expanded_size: self.max_expanded_size,
-        }
+        RequestLimits::default()
+            .requests_per_report(self.max_requests_per_report)
+            .attributes_per_request(self.max_attributes_per_request)
+            .words(self.max_words)
+            .quotas_per_check(self.max_quotas_per_check)
+            .instances(self.max_instances)
+            .expanded_size(self.max_expanded_size)
     }
 }

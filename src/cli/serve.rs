@@ -216,13 +216,11 @@ impl Serve {
             .context("cannot start the runtime")?;
         let adapters = super::adapters(&background, add)?;
         let shares = self.memory();
-        let limits = TableLimits {
-            cached_handlers: self.handler_cache,
-            cached_bytes: shares.handlers,
-            idle: value_parsers::unless_zero(self.session_idle),
-            max_config_size: self.max_config_size,
-            ..TableLimits::default()
-        };
+        let limits = TableLimits::default()
+            .cached_handlers(self.handler_cache)
+            .cached_bytes(shares.handlers)
+            .idle(value_parsers::unless_zero(self.session_idle))
+            .max_config_size(self.max_config_size);
         let host = Host::new(adapters, limits, Closing::on(background.handle().clone()));
         let access = self.access_policy(host.adapters())?;
         let host = Arc::new(host.with_session_options(self.session_options()?).with_access(access));
@@ -318,15 +316,15 @@ impl Serve {
             SessionLookupArg::Own => SessionLookup::Own,
             SessionLookupArg::Any => SessionLookup::Any,
         };
-        let limits = SessionLimits { sessions: self.max_sessions, bytes: self.memory().sessions };
-        let options = SessionOptions::default().with_lookup(lookup).with_limits(limits);
+        let limits = SessionLimits::default().sessions(self.max_sessions).bytes(self.memory().sessions);
+        let options = SessionOptions::default().lookup(lookup).limits(limits);
         let Some(path) = &self.session_key_file else { return Ok(options) };
         let key = std::fs::read(path)
             .with_context(|| format!("cannot read --session-key-file {}", path.display()))?;
         // The line end that editors and `openssl rand` append is not part of the key.
         let key = SessionKey::new(key.trim_ascii_end())
             .with_context(|| format!("cannot use --session-key-file {}", path.display()))?;
-        Ok(options.with_key(key))
+        Ok(options.key(key))
     }
 
     /// Divides the memory limit: a half for calls, a sixth each for cached handlers and for sessions, a twelfth for cached

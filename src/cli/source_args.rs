@@ -96,23 +96,21 @@ impl SourceArgs {
             listens.map(|listen| (format!("--mcp-listen {}", listen.url), listen.collections.as_ref()));
         let filters = collection_filters(dialed.chain(listened)).map_err(usage)?;
         let secured = parts.iter().any(|part| part.url.is_tls());
-        let settings = SourceSettings {
-            tls: secured.then(|| self.security.client()).transpose()?,
-            skip_bad_resources: self.skip_bad_resources,
-            cache: self.cache()?,
-            sink_id: self.sink_id.clone(),
-            sink_annotations: self.sink_annotations.iter().cloned().collect(),
-            node_id: self.node_id.clone(),
-            node_metadata: self.node_metadata.iter().cloned().collect(),
-            longest_wait: self.max_redial_wait,
-            extensions,
-            ..SourceSettings::new(&configuration.default_config_namespace)
-        };
+        let settings = SourceSettings::new(&configuration.default_config_namespace)
+            .tls(secured.then(|| self.security.client()).transpose()?)
+            .skip_bad_resources(self.skip_bad_resources)
+            .cache(self.cache()?)
+            .sink_id(self.sink_id.clone())
+            .sink_annotations(self.sink_annotations.iter().cloned().collect())
+            .node_id(self.node_id.clone())
+            .node_metadata(self.node_metadata.iter().cloned().collect())
+            .longest_wait(self.max_redial_wait)
+            .extensions(extensions);
         let mut sources = Vec::new();
         let mut listening = None;
         for (place, filter) in filters.into_iter().enumerate() {
             let collections = self.wanted(&filter);
-            let settings = SourceSettings { collections, ..settings.clone() };
+            let settings = settings.clone().collections(collections);
             let source: Box<dyn Source> = match (parts.get(place), listens) {
                 (Some(part), _) => part.url.source(&settings).map_err(usage)?,
                 (None, Some(listen)) => {

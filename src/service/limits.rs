@@ -99,14 +99,15 @@ mod tests {
     };
     use prost::Message as _;
 
-    const LIMITS: RequestLimits = RequestLimits {
-        requests_per_report: 3,
-        attributes_per_request: 4,
-        words: 5,
-        quotas_per_check: 2,
-        instances: usize::MAX,
-        expanded_size: usize::MAX,
-    };
+    fn limits() -> RequestLimits {
+        RequestLimits::default()
+            .requests_per_report(3)
+            .attributes_per_request(4)
+            .words(5)
+            .quotas_per_check(2)
+            .instances(usize::MAX)
+            .expanded_size(usize::MAX)
+    }
 
     /// Attributes of two kinds, and words.
     fn attributes(count: usize, words: usize) -> CompressedAttributes {
@@ -121,13 +122,13 @@ mod tests {
     fn check(attributes: CompressedAttributes, quotas: usize) -> Result<(), Limit> {
         let quotas = (0..quotas).map(|name| (name.to_string(), QuotaParams::default())).collect();
         let request = CheckRequest { attributes: Some(attributes), quotas, ..CheckRequest::default() };
-        admit_check(&LIMITS, &request.encode_to_vec()).map_err(|error| error.limit)
+        admit_check(&limits(), &request.encode_to_vec()).map_err(|error| error.limit)
     }
 
     fn report(attributes: Vec<CompressedAttributes>, default_words: usize) -> Result<(), Limit> {
         let default_words = vec!["word".to_owned(); default_words];
         let request = ReportRequest { attributes, default_words, ..ReportRequest::default() };
-        admit_report(&LIMITS, &request.encode_to_vec()).map_err(|error| error.limit)
+        admit_report(&limits(), &request.encode_to_vec()).map_err(|error| error.limit)
     }
 
     #[test]
@@ -152,14 +153,14 @@ mod tests {
             let request = CheckRequest { attributes: Some(attributes), ..CheckRequest::default() };
             request.encode_to_vec()
         });
-        let error = admit_check(&LIMITS, &parts.concat()).unwrap_err();
+        let error = admit_check(&limits(), &parts.concat()).unwrap_err();
         assert_eq!(error.to_string(), "a request has more than 4 attributes (--max-attributes-per-request)");
     }
 
     #[test]
     fn what_cannot_be_decoded_is_left_to_the_decoder() {
         for bytes in [&b"\x0a"[..], b"\x0a\x7f", b"\xff\xff", b"\x0b\x0c\x0a\x00", b"\x0d\x00"] {
-            assert_eq!(admit_report(&LIMITS, bytes), Ok(()));
+            assert_eq!(admit_report(&limits(), bytes), Ok(()));
         }
     }
 }

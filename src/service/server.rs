@@ -22,6 +22,7 @@ use super::{
     metrics,
 };
 use mixer_adapter_config::stream::metrics::McpMetrics;
+use mixer_adapter_core::framework::setters;
 use mixer_adapter_engine::{ConfigStatus, Mixer, RequestLimits};
 use mixer_adapter_host::{Host, session::STEPS_TO_EXPIRE};
 use mixer_adapter_net::{
@@ -31,6 +32,7 @@ use mixer_adapter_net::{
 
 /// Limits of a server on connections and calls.
 #[derive(Clone, Debug)]
+#[non_exhaustive]
 pub struct ServerOptions {
     /// Maximum size of a request message in bytes; a longer one is RESOURCE_EXHAUSTED.
     pub max_message_size: usize,
@@ -73,6 +75,26 @@ pub struct ServerOptions {
     /// instances that adapters receive. Loopback ports always serve them.
     pub explain: bool,
 }
+
+setters!(ServerOptions {
+    max_message_size: usize,
+    max_concurrent_calls: usize,
+    max_waiting_calls: usize,
+    max_call_bytes: usize,
+    max_calls_per_connection: u32,
+    max_connections: usize,
+    max_connections_per_peer: Option<usize>,
+    handshake_timeout: Duration,
+    body_timeout: Duration,
+    write_timeout: Duration,
+    max_connection_age: Option<Duration>,
+    grace: Duration,
+    keepalive: Option<Duration>,
+    keepalive_timeout: Duration,
+    call_timeout: Option<Duration>,
+    session_idle: Option<Duration>,
+    explain: bool,
+});
 
 impl Default for ServerOptions {
     fn default() -> Self {

@@ -435,7 +435,7 @@ async fn a_message_of_64_megabytes_is_refused_and_its_connection_lives() {
 
 #[tokio::test]
 async fn a_message_may_be_as_long_as_the_limit() {
-    let options = ServerOptions { max_message_size: 1000, ..Default::default() };
+    let options = ServerOptions::default().max_message_size(1000);
     let serving = Serving::with(|adapters| adapters.add::<Probe>(), options, TableLimits::default()).await;
     let client = serving.connect().await;
     // The dedup_id fills the message up to the length wanted.

@@ -58,7 +58,7 @@ async fn openings_and_validations_that_block_stop_nobody_else() {
 
 #[tokio::test]
 async fn an_opening_that_blocks_for_too_long_is_given_up() {
-    let limits = TableLimits { open_timeout: Duration::from_millis(50), ..TableLimits::default() };
+    let limits = TableLimits::default().open_timeout(Duration::from_millis(50));
     let serving = Serving::with(|adapters| adapters.add::<Probe>(), Default::default(), limits).await;
     let (client, ledger) = (serving.connect().await, ledger("blocks for too long"));
     let config = Params { open: "block".to_owned(), ..probe("blocks for too long") };
@@ -68,7 +68,7 @@ async fn an_opening_that_blocks_for_too_long_is_given_up() {
 
 #[tokio::test]
 async fn configurations_are_as_long_as_the_limit_at_most() {
-    let limits = TableLimits { max_config_size: 1_000, ..TableLimits::default() };
+    let limits = TableLimits::default().max_config_size(1_000);
     let serving = Serving::with(|adapters| adapters.add::<Probe>(), Default::default(), limits).await;
     let client = serving.connect().await;
     let config = |length: usize| Params { open: "x".repeat(length), ..probe("config size") };
@@ -83,11 +83,11 @@ async fn configurations_are_as_long_as_the_limit_at_most() {
 
 #[tokio::test]
 async fn sessions_are_limited_in_number_and_memory() {
-    let number = SessionLimits { sessions: 2, ..SessionLimits::default() };
+    let number = SessionLimits::default().sessions(2);
     // Three short configurations fit, or one of 4,000 bytes, which counts four times.
-    let bytes = SessionLimits { bytes: 20_000, ..SessionLimits::default() };
+    let bytes = SessionLimits::default().bytes(20_000);
     for (limits, length, name) in [(number, 0, "max-sessions"), (bytes, 4_000, "memory-limit")] {
-        let options = SessionOptions::default().with_limits(limits);
+        let options = SessionOptions::default().limits(limits);
         let serving = Serving::with_sessions(|adapters| adapters.add::<Probe>(), options).await;
         let client = serving.connect().await;
         let config = |seq| Params { seq, open: "x".repeat(length), ..probe("session limits") };
@@ -116,11 +116,11 @@ async fn sessions_are_limited_in_number_and_memory() {
 
 #[tokio::test]
 async fn connections_share_the_sessions() {
-    let number = SessionLimits { sessions: 4, ..SessionLimits::default() };
+    let number = SessionLimits::default().sessions(4);
     // Four configurations of 1,000 bytes fit, each of which counts four times.
-    let bytes = SessionLimits { bytes: 20_500, ..SessionLimits::default() };
+    let bytes = SessionLimits::default().bytes(20_500);
     for (limits, length) in [(number, 0), (bytes, 1_000)] {
-        let options = SessionOptions::default().with_limits(limits);
+        let options = SessionOptions::default().limits(limits);
         let serving = Serving::with_sessions(|adapters| adapters.add::<Probe>(), options).await;
         // All of one length.
         let config = |seq: i64| Params { seq: seq + 1, open: "x".repeat(length), ..probe("shared sessions") };
@@ -190,12 +190,10 @@ async fn a_session_that_is_refused_ends_no_other() {
 
 #[tokio::test]
 async fn a_session_that_others_claim_is_not_lost_with_those_of_a_greedy_connection() {
-    let limits = SessionLimits { sessions: 3, ..SessionLimits::default() };
-    let serving = Serving::with_sessions(
-        |adapters| adapters.add::<Probe>(),
-        SessionOptions::default().with_limits(limits),
-    )
-    .await;
+    let limits = SessionLimits::default().sessions(3);
+    let serving =
+        Serving::with_sessions(|adapters| adapters.add::<Probe>(), SessionOptions::default().limits(limits))
+            .await;
     let config = |seq| Params { seq, ..probe("claimed sessions") };
     let (greedy, honest, newcomer) =
         (serving.connect().await, serving.connect().await, serving.connect().await);

@@ -26,7 +26,7 @@ async fn with_options(options: ServerOptions) -> Serving {
 
 #[tokio::test]
 async fn a_call_over_the_limit_of_the_server_is_refused() {
-    let serving = with_options(ServerOptions { max_concurrent_calls: 2, ..Default::default() }).await;
+    let serving = with_options(ServerOptions::default().max_concurrent_calls(2)).await;
     let (one, other, ledger) = (serving.connect().await, serving.connect().await, ledger("max calls"));
     let calls = [telling(&one, "max calls", "wait"), telling(&other, "max calls", "wait")];
     until("two calls are served", || ledger.entered() == 2).await;
@@ -42,7 +42,7 @@ async fn a_call_over_the_limit_of_the_server_is_refused() {
 
 #[tokio::test]
 async fn a_call_over_the_limit_of_its_connection_waits() {
-    let serving = with_options(ServerOptions { max_calls_per_connection: 1, ..Default::default() }).await;
+    let serving = with_options(ServerOptions::default().max_calls_per_connection(1)).await;
     let (client, other, ledger) = (serving.connect().await, serving.connect().await, ledger("max streams"));
     // The client learns the limit with the server's settings.
     assert!(told(&client, "max streams", "allow").await.is_ok());
@@ -58,7 +58,7 @@ async fn a_call_over_the_limit_of_its_connection_waits() {
 
 #[tokio::test]
 async fn a_connection_over_the_limit_waits_while_all_others_are_in_use() {
-    let serving = with_options(ServerOptions { max_connections: 1, ..Default::default() }).await;
+    let serving = with_options(ServerOptions::default().max_connections(1)).await;
     let (first, ledger) = (serving.connect().await, ledger("max connections"));
     let call = telling(&first, "max connections", "wait");
     until("the call is served", || ledger.entered() == 1).await;
@@ -77,11 +77,8 @@ async fn a_connection_over_the_limit_waits_while_all_others_are_in_use() {
 
 #[tokio::test]
 async fn an_aged_connection_is_drained() {
-    let serving = with_options(ServerOptions {
-        max_connection_age: Some(Duration::from_millis(100)),
-        ..Default::default()
-    })
-    .await;
+    let serving =
+        with_options(ServerOptions::default().max_connection_age(Some(Duration::from_millis(100)))).await;
     let (client, ledger) = (serving.connect().await, ledger("age"));
     let call = telling(&client, "age", "wait");
     until("the call is served", || ledger.entered() == 1).await;
@@ -99,11 +96,11 @@ async fn an_aged_connection_is_drained() {
 
 #[tokio::test]
 async fn a_call_that_outlasts_the_grace_of_its_aged_connection_is_cut_off() {
-    let serving = with_options(ServerOptions {
-        max_connection_age: Some(Duration::from_millis(50)),
-        grace: Duration::from_millis(50),
-        ..Default::default()
-    })
+    let serving = with_options(
+        ServerOptions::default()
+            .max_connection_age(Some(Duration::from_millis(50)))
+            .grace(Duration::from_millis(50)),
+    )
     .await;
     let (client, ledger) = (serving.connect().await, ledger("age cut"));
     let failure = told(&client, "age cut", "hang").await.unwrap_err();
@@ -139,8 +136,7 @@ async fn a_stopping_server_finishes_calls_in_flight_and_closes_every_handler() {
 
 #[tokio::test]
 async fn a_stopping_server_cuts_calls_off_after_the_grace_and_still_closes_their_handlers() {
-    let serving =
-        with_options(ServerOptions { grace: Duration::from_millis(100), ..Default::default() }).await;
+    let serving = with_options(ServerOptions::default().grace(Duration::from_millis(100))).await;
     let (client, ledger) = (serving.connect().await, ledger("stops hard"));
     let call = telling(&client, "stops hard", "hang");
     until("the call is served", || ledger.entered() == 1).await;
@@ -151,11 +147,11 @@ async fn a_stopping_server_cuts_calls_off_after_the_grace_and_still_closes_their
 
 #[tokio::test]
 async fn a_connection_whose_peer_answers_no_ping_is_ended() {
-    let serving = with_options(ServerOptions {
-        keepalive: Some(Duration::from_millis(50)),
-        keepalive_timeout: Duration::from_millis(50),
-        ..Default::default()
-    })
+    let serving = with_options(
+        ServerOptions::default()
+            .keepalive(Some(Duration::from_millis(50)))
+            .keepalive_timeout(Duration::from_millis(50)),
+    )
     .await;
     // A client that sends the preface and empty settings, and then never answers a ping.
     let mut silent = TcpStream::connect(serving.grpc).await.unwrap();

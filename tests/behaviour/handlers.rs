@@ -29,7 +29,7 @@ async fn call(client: &Client, config: &Params) -> Result<CheckResult, Failure> 
 
 #[tokio::test]
 async fn ten_thousand_configurations_are_bounded_by_the_cache_and_closed_once_each() {
-    let limits = TableLimits { cached_handlers: 100, ..Default::default() };
+    let limits = TableLimits::default().cached_handlers(100);
     let serving = with_limits(limits).await;
     let (client, ledger) = (serving.connect().await, ledger("10,000"));
     for batch in 0..100 {
@@ -52,7 +52,7 @@ async fn ten_thousand_configurations_are_bounded_by_the_cache_and_closed_once_ea
 
 #[tokio::test]
 async fn a_handler_that_was_called_repeatedly_is_not_evicted_for_others_called_once() {
-    let serving = with_limits(TableLimits { cached_handlers: 100, ..Default::default() }).await;
+    let serving = with_limits(TableLimits::default().cached_handlers(100)).await;
     let (client, ledger) = (serving.connect().await, ledger("called repeatedly"));
     let established = probe("called repeatedly");
     for _ in 0..4 {
@@ -71,7 +71,7 @@ async fn a_handler_that_was_called_repeatedly_is_not_evicted_for_others_called_o
 
 #[tokio::test]
 async fn configurations_of_one_adapter_leave_the_others_their_share_of_the_cache() {
-    let limits = TableLimits { cached_handlers: 100, ..Default::default() };
+    let limits = TableLimits::default().cached_handlers(100);
     let serving = Serving::with(
         |adapters| adapters.add::<Probe>().add::<Bystander>(),
         ServerOptions::default(),
@@ -92,7 +92,7 @@ async fn configurations_of_one_adapter_leave_the_others_their_share_of_the_cache
 
 #[tokio::test]
 async fn long_configurations_fill_the_cache_sooner() {
-    let serving = with_limits(TableLimits { cached_bytes: 100_000, ..Default::default() }).await;
+    let serving = with_limits(TableLimits::default().cached_bytes(100_000)).await;
     let (client, ledger) = (serving.connect().await, ledger("long"));
     // A handler counts with four bytes for each byte of its configuration, and the key with one.
     let long = "x".repeat(9_000);
@@ -123,7 +123,7 @@ async fn a_hundred_first_calls_open_their_handler_once() {
 
 #[tokio::test]
 async fn a_failed_opening_is_remembered_briefly_and_reported_each_time() {
-    let limits = TableLimits { remember_refusals: Duration::from_millis(500), ..Default::default() };
+    let limits = TableLimits::default().remember_refusals(Duration::from_millis(500));
     let serving = with_limits(limits).await;
     let (client, ledger) = (serving.connect().await, ledger("fails to open"));
     let config = Params { open: "fail".to_owned(), ..probe("fails to open") };
@@ -193,7 +193,7 @@ async fn opening_goes_on_when_the_first_caller_stops_waiting() {
 
 #[tokio::test]
 async fn an_opening_that_never_ends_is_given_up() {
-    let limits = TableLimits { open_timeout: Duration::from_millis(50), ..Default::default() };
+    let limits = TableLimits::default().open_timeout(Duration::from_millis(50));
     let serving = with_limits(limits).await;
     let client = serving.connect().await;
     let config = Params { open: "wait".to_owned(), ..probe("never opens") };
@@ -204,7 +204,7 @@ async fn an_opening_that_never_ends_is_given_up() {
 
 #[tokio::test]
 async fn a_handler_that_is_not_cached_closes_after_its_last_call() {
-    let serving = with_limits(TableLimits { cached_handlers: 0, ..Default::default() }).await;
+    let serving = with_limits(TableLimits::default().cached_handlers(0)).await;
     let (client, ledger) = (serving.connect().await, ledger("not kept"));
     let first = telling(&client, "not kept", "wait");
     until("the first call is in the handler", || ledger.entered() == 1).await;
@@ -220,8 +220,7 @@ async fn a_handler_that_is_not_cached_closes_after_its_last_call() {
 
 #[tokio::test]
 async fn handlers_nobody_calls_are_let_go() {
-    let serving =
-        with_limits(TableLimits { idle: Some(Duration::from_millis(100)), ..Default::default() }).await;
+    let serving = with_limits(TableLimits::default().idle(Some(Duration::from_millis(100)))).await;
     let (client, ledger) = (serving.connect().await, ledger("idle handler"));
     assert!(told(&client, "idle handler", "allow").await.is_ok());
     assert_eq!(ledger.closed(), 0);

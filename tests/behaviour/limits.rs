@@ -53,7 +53,7 @@ fn assert_exhausted<T: std::fmt::Debug>(result: Result<T, Failure>, limit: &str)
 
 #[tokio::test]
 async fn calls_without_their_request_take_no_slot() {
-    let serving = with_options(ServerOptions { max_concurrent_calls: 1, ..Default::default() }).await;
+    let serving = with_options(ServerOptions::default().max_concurrent_calls(1)).await;
     let client = serving.connect().await;
     let calls: Vec<_> = (0..50).map(|_| half_sent(&client, b"\0\0")).collect();
     assert!(told(&client, "no slot", "allow").await.is_ok());
@@ -63,7 +63,7 @@ async fn calls_without_their_request_take_no_slot() {
 
 #[tokio::test]
 async fn calls_without_their_request_are_bounded_and_shared() {
-    let serving = with_options(ServerOptions { max_waiting_calls: 3, ..Default::default() }).await;
+    let serving = with_options(ServerOptions::default().max_waiting_calls(3)).await;
     let (many, few) = (serving.connect().await, serving.connect().await);
     let first: Vec<_> = (0..3).map(|_| half_sent(&many, b"\0\0")).collect();
     assert_exhausted(half_sent(&many, b"\0\0").await.unwrap(), "max-waiting-calls");
@@ -78,7 +78,7 @@ async fn calls_without_their_request_are_bounded_and_shared() {
 #[tokio::test]
 async fn a_request_that_does_not_arrive_is_given_up() {
     let body_timeout = Duration::from_millis(50);
-    let serving = with_options(ServerOptions { body_timeout, ..Default::default() }).await;
+    let serving = with_options(ServerOptions::default().body_timeout(body_timeout)).await;
     let client = serving.connect().await;
     let failure = half_sent(&client, b"\0\0").await.unwrap().unwrap_err();
     assert_eq!(failure.code, Code::DeadlineExceeded);
@@ -89,7 +89,7 @@ async fn a_request_that_does_not_arrive_is_given_up() {
 
 #[tokio::test]
 async fn the_connection_with_the_most_calls_gives_way() {
-    let serving = with_options(ServerOptions { max_concurrent_calls: 3, ..Default::default() }).await;
+    let serving = with_options(ServerOptions::default().max_concurrent_calls(3)).await;
     let (many, few, ledger) = (serving.connect().await, serving.connect().await, ledger("gives way"));
     let mut calls = Vec::new();
     for number in 1..=3 {
@@ -105,7 +105,7 @@ async fn the_connection_with_the_most_calls_gives_way() {
 
 #[tokio::test]
 async fn memory_is_taken_for_bytes_that_have_arrived() {
-    let options = ServerOptions { max_call_bytes: 64 << 10, ..Default::default() };
+    let options = ServerOptions::default().max_call_bytes(64 << 10);
     let serving = with_options(options).await;
     let client = serving.connect().await;
     // Each announces 4 MB.
@@ -117,7 +117,7 @@ async fn memory_is_taken_for_bytes_that_have_arrived() {
 
 #[tokio::test]
 async fn the_connection_with_the_most_bytes_gives_way() {
-    let options = ServerOptions { max_call_bytes: 64 << 10, ..Default::default() };
+    let options = ServerOptions::default().max_call_bytes(64 << 10);
     let serving = with_options(options).await;
     let (large, small) = (serving.connect().await, serving.connect().await);
     static PART: [u8; 30_000] = {
@@ -140,7 +140,7 @@ async fn the_connection_with_the_most_bytes_gives_way() {
 
 #[tokio::test]
 async fn silent_connections_give_way_to_new_ones() {
-    let serving = with_options(ServerOptions { max_connections: 3, ..Default::default() }).await;
+    let serving = with_options(ServerOptions::default().max_connections(3)).await;
     let kept = serving.connect().await;
     assert_eq!(kept.create_session(session(any(&probe("silent")))).await.status.unwrap().code, 0);
     let (one, other) = (silent(&serving).await, silent(&serving).await);
@@ -160,7 +160,7 @@ async fn silent_connections_give_way_to_new_ones() {
 
 #[tokio::test]
 async fn the_connection_that_was_silent_for_the_longest_gives_way_by_goaway() {
-    let serving = with_options(ServerOptions { max_connections: 3, ..Default::default() }).await;
+    let serving = with_options(ServerOptions::default().max_connections(3)).await;
     let (busy, first, second) = (serving.connect().await, serving.connect().await, serving.connect().await);
     let ledger = ledger("longest");
     for client in [&first, &second] {
@@ -179,7 +179,7 @@ async fn the_connection_that_was_silent_for_the_longest_gives_way_by_goaway() {
 #[tokio::test]
 async fn a_connection_without_its_preface_is_ended() {
     let handshake_timeout = Duration::from_millis(50);
-    let serving = with_options(ServerOptions { handshake_timeout, ..Default::default() }).await;
+    let serving = with_options(ServerOptions::default().handshake_timeout(handshake_timeout)).await;
     let client = serving.connect().await;
     silent(&serving).await.await.unwrap();
     let mut slow = TcpStream::connect(serving.grpc).await.unwrap();
@@ -192,7 +192,7 @@ async fn a_connection_without_its_preface_is_ended() {
 
 #[tokio::test]
 async fn connections_from_one_address_can_be_limited() {
-    let options = ServerOptions { max_connections_per_peer: Some(1), ..Default::default() };
+    let options = ServerOptions::default().max_connections_per_peer(Some(1));
     let serving = with_options(options).await;
     let first = serving.connect().await;
     assert!(told(&first, "per peer", "allow").await.is_ok());
@@ -223,7 +223,7 @@ async fn unread(serving: &Serving, ledger: &str) -> JoinHandle<Result<(), h2::Er
 
 #[tokio::test]
 async fn a_call_counts_until_its_answer_is_written() {
-    let serving = with_options(ServerOptions { max_concurrent_calls: 1, ..Default::default() }).await;
+    let serving = with_options(ServerOptions::default().max_concurrent_calls(1)).await;
     let unread = unread(&serving, "unread").await;
     // Nobody has more than one.
     assert_exhausted(told(&serving.connect().await, "unread", "allow").await, "max-calls");
@@ -233,7 +233,7 @@ async fn a_call_counts_until_its_answer_is_written() {
 #[tokio::test]
 async fn a_client_that_does_not_read_its_answer_is_cut_off() {
     let write_timeout = Duration::from_millis(100);
-    let serving = with_options(ServerOptions { write_timeout, ..Default::default() }).await;
+    let serving = with_options(ServerOptions::default().write_timeout(write_timeout)).await;
     let reads = serving.connect().await;
     let unread = unread(&serving, "write timeout").await;
     // Ends with the connection.
@@ -244,8 +244,7 @@ async fn a_client_that_does_not_read_its_answer_is_cut_off() {
 
 #[tokio::test]
 async fn the_whole_shutdown_is_limited() {
-    let serving =
-        with_options(ServerOptions { grace: Duration::from_millis(200), ..Default::default() }).await;
+    let serving = with_options(ServerOptions::default().grace(Duration::from_millis(200))).await;
     let (client, ledger) = (serving.connect().await, ledger("whole shutdown"));
     let _calls = (telling(&client, "whole shutdown", "hang"), half_sent(&client, b"\0\0"));
     until("the call is served", || ledger.entered() == 1).await;

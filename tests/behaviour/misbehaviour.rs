@@ -98,7 +98,7 @@ async fn a_call_that_never_returns_ends_at_its_deadline() {
 
 #[tokio::test]
 async fn the_server_ends_calls_whose_callers_would_wait_for_ever() {
-    let options = ServerOptions { call_timeout: Some(Duration::from_millis(50)), ..Default::default() };
+    let options = ServerOptions::default().call_timeout(Some(Duration::from_millis(50)));
     let serving = Serving::with(|adapters| adapters.add::<Probe>(), options, TableLimits::default()).await;
     let client = serving.connect().await;
     assert_eq!(told(&client, "no deadline", "hang").await.unwrap_err().code, Code::DeadlineExceeded);

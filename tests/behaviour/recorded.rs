@@ -285,7 +285,7 @@ async fn recorded_calls_without_configuration_find_the_session_made_before_them(
 
 #[tokio::test]
 async fn with_lookup_of_any_session_that_of_the_same_connection_comes_before_newer_ones() {
-    let sessions = SessionOptions::default().with_lookup(SessionLookup::Any);
+    let sessions = SessionOptions::default().lookup(SessionLookup::Any);
     let serving = Serving::with_sessions(|adapters| adapters.add::<Recorded<2>>(), sessions).await;
     let requests = requests();
     let request = |number: usize| &requests[number - 1];

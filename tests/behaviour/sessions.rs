@@ -172,7 +172,7 @@ async fn ids_are_equal_in_processes_with_the_same_key_only() {
     let secret = [7; SessionKey::MIN_LENGTH];
     let id = async |key: Option<SessionKey>| {
         let options = match key {
-            Some(key) => SessionOptions::default().with_key(key),
+            Some(key) => SessionOptions::default().key(key),
             None => SessionOptions::default(),
         };
         let serving = Serving::with_sessions(|adapters| adapters.add::<Probe>(), options).await;
@@ -323,10 +323,8 @@ async fn a_session_nobody_uses_expires_after_ten_ticks() {
 
 #[tokio::test]
 async fn the_server_lets_sessions_expire_by_itself() {
-    let options = mixer_adapter::service::ServerOptions {
-        session_idle: Some(std::time::Duration::from_millis(100)),
-        ..Default::default()
-    };
+    let options = mixer_adapter::service::ServerOptions::default()
+        .session_idle(Some(std::time::Duration::from_millis(100)));
     let serving = Serving::with(|adapters| adapters.add::<Probe>(), options, Default::default()).await;
     let client = serving.connect().await;
     create(&client, any(&probe("expires by itself"))).await;

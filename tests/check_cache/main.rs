@@ -171,7 +171,7 @@ async fn what_is_let_through_or_denied_after_a_failure_is_not_cached() {
     for (policy, code) in [(OnFailure::Open, Code::Ok), (OnFailure::Closed, Code::Unavailable)] {
         let mut options = BuildOptions::default();
         options.strict_check_cache = CACHE;
-        options.policy = FailurePolicy { adapter_error: policy, ..FailurePolicy::default() };
+        options.policy = FailurePolicy::default().adapter_error(policy);
         let subject = Subject::start(&rule(""), options).await;
         subject.script.fail(Code::Internal);
         for calls in 1..4 {

@@ -20,12 +20,7 @@ const SECOND: Duration = Duration::from_secs(1);
 
 /// The policy that treats every failure alike.
 fn every(failure: OnFailure) -> FailurePolicy {
-    FailurePolicy {
-        match_error: failure,
-        adapter_error: failure,
-        timeout: failure,
-        ..FailurePolicy::default()
-    }
+    FailurePolicy::default().match_error(failure).adapter_error(failure).timeout(failure)
 }
 
 fn options(failure: OnFailure) -> BuildOptions {

@@ -81,7 +81,7 @@ type State = BTreeMap<String, Arc<Resource>>;
 
 impl World {
     fn new(variant: Variant, mode: Mode) -> Self {
-        let options = SinkOptions { mode, ..SinkOptions::new("sink", COLLECTIONS) };
+        let options = SinkOptions::new("sink", COLLECTIONS).mode(mode);
         let versions = Versions::default();
         let mut world = Self {
             catalogue: Catalogue::of(COLLECTIONS),

@@ -25,7 +25,7 @@ async fn next(offers: &mut mpsc::Receiver<Offer>) -> Offer {
 
 fn follow(address: std::net::SocketAddr, collections: &[&str]) -> mpsc::Receiver<Offer> {
     let wanted = collections.iter().map(|name| Wanted { collection: (*name).to_owned(), required: true });
-    let settings = SourceSettings { collections: wanted.collect(), ..SourceSettings::new("ns") };
+    let settings = SourceSettings::new("ns").collections(wanted.collect());
     let source = StreamSource::mcp(Peer::new(address.to_string()), &settings).with_dial_options(eager());
     let (filter, required) = (CollectionFilter::default(), settings.required());
     let source = MergedSource { source: Box::new(source), filter, required, skip_bad_resources: false };

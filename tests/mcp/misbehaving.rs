@@ -118,7 +118,7 @@ async fn a_source_that_opens_streams_and_ends_them_is_dialed_ever_less_often() {
         })
         .await;
         let (sink, _changes) = start(&[RULES]);
-        let options = DialOptions { first_wait: Duration::from_millis(50), ..DialOptions::default() };
+        let options = DialOptions::default().first_wait(Duration::from_millis(50));
         let _dial = dial(&sink, source.listening.address, options);
         sleep(Duration::from_millis(800)).await;
         let streams = source.streams();
@@ -130,7 +130,7 @@ async fn a_source_that_opens_streams_and_ends_them_is_dialed_ever_less_often() {
 async fn a_source_that_wants_to_know_who_it_is_is_dialed_seldom() {
     let source = Scripted::start(async |_, _| Status::unauthenticated("no allowed identity")).await;
     let (sink, _changes) = start(&[RULES]);
-    let options = DialOptions { first_wait: Duration::from_millis(5), ..DialOptions::default() };
+    let options = DialOptions::default().first_wait(Duration::from_millis(5));
     let _dial = dial(&sink, source.listening.address, options);
     sleep(Duration::from_millis(300)).await;
     assert_eq!(source.streams(), 1);
@@ -190,11 +190,7 @@ async fn a_push_longer_than_the_limit_leaves_the_rest_as_it_is() {
     })
     .await;
     let (sink, mut changes) = start(&[RULES, HANDLERS]);
-    let options = DialOptions {
-        first_wait: Duration::from_millis(50),
-        max_message_size: 100_000,
-        ..DialOptions::default()
-    };
+    let options = DialOptions::default().first_wait(Duration::from_millis(50)).max_message_size(100_000);
     let _dial = dial(&sink, source.listening.address, options);
     accept(&mut changes).await;
     sleep(Duration::from_millis(800)).await;

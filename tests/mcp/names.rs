@@ -107,7 +107,7 @@ fn subscribed(catalogue: &Catalogue, name: &str) -> (usize, Vec<String>) {
 /// What a sink has after a push of a resource of one name and an incremental one that removes the other.
 fn held(pushed: &str, removed: &str) -> Vec<String> {
     let now = Instant::now();
-    let options = SinkOptions { mode: Mode::FullFirst, ..SinkOptions::new("sink", [RULES]) };
+    let options = SinkOptions::new("sink", [RULES]).mode(Mode::FullFirst);
     let mut sink = SinkMachine::new(options);
     sink.opened(1, now);
     let decide = |sink: &mut SinkMachine| {
@@ -130,8 +130,7 @@ fn held(pushed: &str, removed: &str) -> Vec<String> {
 #[test]
 fn a_resource_that_a_source_adds_under_another_spelling_of_the_name_it_removes_stays() {
     let now = Instant::now();
-    let mut sink =
-        SinkMachine::new(SinkOptions { mode: Mode::FullFirst, ..SinkOptions::new("sink", [RULES]) });
+    let mut sink = SinkMachine::new(SinkOptions::new("sink", [RULES]).mode(Mode::FullFirst));
     sink.opened(1, now);
     let mut second = push(RULES, "2", &["/shop/r1@2"]);
     second.incremental = true;

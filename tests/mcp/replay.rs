@@ -219,8 +219,7 @@ fn our_sink_takes_what_galley_pushed() {
                 .collect();
             asked.sort_unstable();
             asked.dedup();
-            let options =
-                SinkOptions { mode: Mode::Full, ..SinkOptions::new("example", asked.iter().copied()) };
+            let options = SinkOptions::new("example", asked.iter().copied()).mode(Mode::Full);
             let mut sink = Machine::new(options);
             let now = Instant::now();
             for (at, event) in events.iter().enumerate() {

@@ -82,11 +82,7 @@ pub(crate) fn set(source: &ConfigServer, collection: &str, resources: &[&str]) {
 
 /// Tries again soon: tests have no time.
 pub(crate) fn eager() -> DialOptions {
-    DialOptions {
-        first_wait: Duration::from_millis(10),
-        longest_wait: Duration::from_millis(50),
-        ..DialOptions::default()
-    }
+    DialOptions::default().first_wait(Duration::from_millis(10)).longest_wait(Duration::from_millis(50))
 }
 
 pub(crate) fn dial(sink: &Sink, address: SocketAddr, options: DialOptions) -> DropGuard {
@@ -295,8 +291,7 @@ async fn a_push_of_5_mb_arrives() {
 async fn streams_beyond_the_limit_are_refused_until_one_ends() {
     let source = source();
     set(&source, RULES, &["ns/a@1"]);
-    let options =
-        mixer_adapter_config::stream::ServiceOptions { max_streams: 1, ..source::default_options() };
+    let options = source::default_options().max_streams(1);
     let listening = serve(source::mount(Routes::default(), &source, &options)).await;
     let (first, mut changes) = start(&[RULES]);
     let first_dial = dial(&first, listening.address, eager());

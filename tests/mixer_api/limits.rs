@@ -53,7 +53,7 @@ fn assert_over(mixer: &Mixer, answer: Result<(), Status>, limit: Limit, flag: &s
 
 #[test]
 fn a_word_that_every_request_of_a_report_refers_to_counts_each_time() {
-    let mixer = limited(RequestLimits { expanded_size: 100_000, ..RequestLimits::default() });
+    let mixer = limited(RequestLimits::default().expanded_size(100_000));
     let value = "x".repeat(10_000);
     assert!(send(&mixer, report_of(2, &value)).is_ok());
     let answer = send(&mixer, report_of(11, &value));
@@ -62,7 +62,7 @@ fn a_word_that_every_request_of_a_report_refers_to_counts_each_time() {
 
 #[test]
 fn attributes_that_a_delta_inherits_count_each_time() {
-    let mixer = limited(RequestLimits { expanded_size: 100_000, ..RequestLimits::default() });
+    let mixer = limited(RequestLimits::default().expanded_size(100_000));
     let deltas = |count| {
         let mut request = report_of(1, &"x".repeat(10_000));
         request.attributes.resize(count, CompressedAttributes::default());
@@ -75,7 +75,7 @@ fn attributes_that_a_delta_inherits_count_each_time() {
 
 #[test]
 fn entries_of_maps_count_before_a_map_is_made() {
-    let mixer = limited(RequestLimits { expanded_size: 100_000, ..RequestLimits::default() });
+    let mixer = limited(RequestLimits::default().expanded_size(100_000));
     let check = |entries: i32| {
         let map = StringMap { entries: (0..entries).map(|index| (index, -2)).collect() };
         let attributes = CompressedAttributes {
@@ -92,8 +92,8 @@ fn entries_of_maps_count_before_a_map_is_made() {
 
 #[test]
 fn instances_are_counted_over_all_requests_of_a_report() {
-    let one = limited(RequestLimits { instances: 1, ..RequestLimits::default() });
-    let ten = limited(RequestLimits { instances: 10, ..RequestLimits::default() });
+    let one = limited(RequestLimits::default().instances(1));
+    let ten = limited(RequestLimits::default().instances(10));
     assert!(send(&one, report_of(1, "/")).is_ok());
     assert!(send(&ten, report_of(10, "/")).is_ok());
     let answer = send(&ten, report_of(11, "/"));

@@ -129,5 +129,5 @@ fn shape(change: &Change) -> String {
 }
 
 pub(crate) fn options(mode: Mode, collections: &[&str]) -> SinkOptions {
-    SinkOptions { mode, ..SinkOptions::new("sink", collections.iter().copied()) }
+    SinkOptions::new("sink", collections.iter().copied()).mode(mode)
 }

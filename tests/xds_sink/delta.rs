@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use mixer_adapter_config::{
     proto::envoy::service::discovery::v3::{DeltaDiscoveryResponse, Resource},
-    stream::sink::{Mode, SinkOptions},
+    stream::sink::Mode,
     xds::sink::Delta,
 };
 use tonic::Code;
@@ -76,7 +76,7 @@ fn after_a_refusal_the_next_change_comes_on_a_stream_that_begins_with_what_was_p
 #[test]
 fn asking_again_subscribes_to_everything_and_the_answer_is_taken_as_changes() {
     let resync = Some(Duration::from_secs(300));
-    let options = SinkOptions { resync, ..options(Mode::Delta, &[RULES]) };
+    let options = options(Mode::Delta, &[RULES]).resync(resync);
     let mut client = Client::open(Delta::new, options);
     client.hear(changes(RULE, "n1", &["ns/a@1", "ns/b@1"], &[]));
     client.accept();

@@ -23,10 +23,7 @@ const LONG: Duration = Duration::from_millis(700);
 
 fn follow(path: &Path, collections: &[&str]) -> Subscription {
     let wanted = |name: &&str| Wanted { collection: (*name).to_owned(), required: true };
-    let settings = SourceSettings {
-        collections: collections.iter().map(wanted).collect(),
-        ..SourceSettings::new("istio-system")
-    };
+    let settings = SourceSettings::new("istio-system").collections(collections.iter().map(wanted).collect());
     StreamSource::files(path.to_owned(), &settings).connect()
 }
 

@@ -124,11 +124,9 @@ impl Subscription {
         let routes = Routes::new(AggregatedDiscoveryServiceServer::new(server));
         tokio::spawn(listen(listener, routes, serving.clone()));
         let (sink, changes) = Sink::start(options, None);
-        let eager = DialOptions {
-            first_wait: Duration::from_millis(10),
-            longest_wait: Duration::from_millis(50),
-            ..DialOptions::default()
-        };
+        let eager = DialOptions::default()
+            .first_wait(Duration::from_millis(10))
+            .longest_wait(Duration::from_millis(50));
         let server = Peer::new(address.to_string()).called("xds");
         tokio::spawn(dial(
             sink.clone(),

@@ -75,7 +75,7 @@ async fn follow(
     tokio::spawn(async move { axum::serve(listener, router).await });
     let (sink, changes) = Sink::start(options(Mode::Full, collections), None);
     let stop = CancellationToken::new();
-    let polling = PollOptions { refresh_delay: Duration::from_millis(30), ..PollOptions::default() };
+    let polling = PollOptions::default().refresh_delay(Duration::from_millis(30));
     tokio::spawn(poll(sink, peer, somebody(), polling, stop.clone()));
     (server, changes, stop.drop_guard())
 }

@@ -11,7 +11,7 @@ use mixer_adapter_config::{
         },
         istio::{mcp::v1alpha1::Resource as Wrapped, policy::v1beta1::Handler},
     },
-    stream::sink::{Mode, SinkOptions},
+    stream::sink::Mode,
     xds::sink::{Sotw, Versions},
 };
 
@@ -113,7 +113,7 @@ fn a_new_stream_asks_without_nonce_and_version_and_what_did_not_change_is_no_eve
 #[test]
 fn everything_is_asked_for_again_every_few_minutes() {
     let resync = Some(Duration::from_secs(300));
-    let options = SinkOptions { resync, ..options(Mode::Full, &[RULES]) };
+    let options = options(Mode::Full, &[RULES]).resync(resync);
     let mut client = Client::open(whole_sets, options);
     client.hear(whole(RULE, "n1", &["ns/a@1"]));
     client.accept();
@@ -278,7 +278,7 @@ fn bad_resources_are_refused_by_name_and_reason() {
 
 #[test]
 fn good_resources_are_taken_from_a_push_with_bad_ones_where_that_is_wanted() {
-    let options = SinkOptions { skip_bad_resources: true, ..options(Mode::Full, &[RULES]) };
+    let options = options(Mode::Full, &[RULES]).skip_bad_resources(true);
     let mut client = Client::open(whole_sets, options);
     let bodiless = Wrapped { metadata: Some(metadata("ns/bad@1")), body: None };
     let bad = any("istio.mcp.v1alpha1.Resource", bodiless.encode_to_vec());

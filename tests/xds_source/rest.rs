@@ -225,12 +225,9 @@ async fn the_own_client_of_rest_follows_the_own_server() {
     let server = Server::start().await;
     server.set(ENTRY, "ns/a@1 ns/b@1");
     let collection = "istio/networking/v1alpha3/serviceentries".to_owned();
-    let settings = SourceSettings {
-        collections: vec![Wanted { collection, required: true }],
-        ..SourceSettings::new("ns")
-    };
+    let settings = SourceSettings::new("ns").collections(vec![Wanted { collection, required: true }]);
     let peer = Peer::new(server.address.to_string()).called("xds+http");
-    let polling = PollOptions { refresh_delay: Duration::from_millis(20), ..PollOptions::default() };
+    let polling = PollOptions::default().refresh_delay(Duration::from_millis(20));
     let mut follower = StreamSource::rest(peer, node("sink", "ns", Vec::new()), polling, &settings).connect();
     for (texts, changed, removed) in [("", 2, 0), ("ns/b@1 ns/c@1", 1, 1), ("ns/c@2", 1, 1)] {
         if !texts.is_empty() {

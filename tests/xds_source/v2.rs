@@ -398,7 +398,7 @@ load_balancing_policy: {policies: [{typed_extension_config: {name: x}}]}
 
 #[tokio::test]
 async fn requests_for_version_2_are_counted_by_type_and_client_also_where_it_is_turned_off() {
-    let server = serving(ConfigServerOptions { v2: false, ..ConfigServerOptions::default() }).await;
+    let server = serving(ConfigServerOptions::default().v2(false)).await;
     let method = format!("{ADS}StreamAggregatedResources");
     let mut client: Client<Request, Response> =
         Client::open(&server, &method, ask(CLUSTER, "counted-v2")).await.unwrap();
@@ -451,10 +451,7 @@ hosts: [{socket_address: {address: 127.0.0.1, port_value: 80}}]
 async fn the_own_client_follows_a_server_in_version_2() {
     let server = serving(ConfigServerOptions::default()).await;
     let collection = "envoy.api.v2.Cluster".to_owned();
-    let settings = SourceSettings {
-        collections: vec![Wanted { collection, required: true }],
-        ..SourceSettings::new("ns")
-    };
+    let settings = SourceSettings::new("ns").collections(vec![Wanted { collection, required: true }]);
     for variant in [Variant::Sotw, Variant::Delta] {
         let peer = Peer::new(server.address.to_string()).called("xds");
         let source = StreamSource::xds(peer, variant, node("follower-v2", "ns", Vec::new()), &settings);

@@ -26,9 +26,9 @@ pub(super) fn run() {
         .build()
         .expect("a runtime");
     let adapters = Adapters::builder(runtime.handle().clone()).add::<List>().build().expect("one adapter");
-    let unlimited = SessionLimits { sessions: usize::MAX, bytes: usize::MAX };
+    let unlimited = SessionLimits::default().sessions(usize::MAX).bytes(usize::MAX);
     let host = Host::new(adapters, TableLimits::default(), Closing::on(runtime.handle().clone()));
-    let host = Arc::new(host.with_session_options(SessionOptions::default().with_limits(unlimited)));
+    let host = Arc::new(host.with_session_options(SessionOptions::default().limits(unlimited)));
     let empty = resident();
     let mut made = 0_u32;
     for target in [1_u32, 1_000, 1_000_000] {

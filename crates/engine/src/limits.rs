@@ -1,7 +1,10 @@
 //! Limits on single calls of the Mixer API.
 
+use mixer_adapter_core::framework::setters;
+
 /// Limits on a single call. Beyond them it is RESOURCE_EXHAUSTED.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
 pub struct RequestLimits {
     /// Maximum number of requests in a report.
     pub requests_per_report: usize,
@@ -16,6 +19,15 @@ pub struct RequestLimits {
     /// Maximum size in bytes of the decompressed attributes of a call, and of the instances built from them.
     pub expanded_size: usize,
 }
+
+setters!(RequestLimits {
+    requests_per_report: usize,
+    attributes_per_request: usize,
+    words: usize,
+    quotas_per_check: usize,
+    instances: usize,
+    expanded_size: usize,
+});
 
 impl Default for RequestLimits {
     fn default() -> Self {

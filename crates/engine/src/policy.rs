@@ -1,3 +1,5 @@
+use mixer_adapter_core::framework::setters;
+
 /// The treatment of a request when something fails.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum OnFailure {
@@ -15,6 +17,7 @@ pub enum OnFailure {
 
 /// The treatment of a check by kind of failure.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[non_exhaustive]
 pub struct FailurePolicy {
     /// A rule's condition cannot be evaluated.
     pub match_error: OnFailure,
@@ -27,6 +30,14 @@ pub struct FailurePolicy {
     /// A quota is requested that no rule has.
     pub unknown_quota: OnUnknownQuota,
 }
+
+setters!(FailurePolicy {
+    match_error: OnFailure,
+    adapter_error: OnFailure,
+    timeout: OnFailure,
+    config_error: OnFailure,
+    unknown_quota: OnUnknownQuota,
+});
 
 /// The treatment of requests for a quota that no rule has.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]

@@ -20,7 +20,7 @@ use mixer_adapter_config::{
     ConfigUrl, ListenUrl, Types, mcp,
     source::FileSource,
     stream::{
-        DialOptions, Peer, Rate, ServiceOptions, listen,
+        DialOptions, Peer, Rate, listen,
         source::{Catalogue, ConfigServer, ConfigServerOptions, feed},
     },
     xds,
@@ -142,11 +142,7 @@ impl Source {
     async fn serve(&self, files: FileSource, types: Types, sinks: Vec<Peer>) -> anyhow::Result<()> {
         let source = ConfigServer::new(
             Catalogue::default().open(),
-            ConfigServerOptions {
-                requests: per_second(self.max_requests),
-                v2: !self.no_xds_v2,
-                ..ConfigServerOptions::default()
-            },
+            ConfigServerOptions::default().requests(per_second(self.max_requests)).v2(!self.no_xds_v2),
         );
         let listener = bind(&self.listen.address.into()).await?;
         let address = listener.address()?;
@@ -207,11 +203,10 @@ impl Source {
 
     /// The gRPC services for sinks.
     fn services(&self, source: &ConfigServer) -> Routes {
-        let options = ServiceOptions {
-            max_streams: self.max_sinks,
-            new_streams: per_second(self.max_new_sinks),
-            max_message_size: self.max_message_size,
-        };
+        let options = mcp::source::default_options()
+            .max_streams(self.max_sinks)
+            .new_streams(per_second(self.max_new_sinks))
+            .max_message_size(self.max_message_size);
         xds::source::mount(mcp::source::mount(Routes::default(), source, &options), source, &options)
     }
 

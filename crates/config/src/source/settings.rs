@@ -9,10 +9,12 @@ use crate::{
     proto::envoy::config::core::v3::Extension,
     stream::{DialOptions, sink::Cache},
 };
+use mixer_adapter_core::framework::setters;
 use mixer_adapter_net::tls;
 
 /// What a source is asked for, and how what arrives is treated: the same for every kind of source.
 #[derive(Clone, Debug)]
+#[non_exhaustive]
 pub struct SourceSettings {
     /// The namespace of resources that name none.
     pub default_namespace: String,
@@ -37,6 +39,20 @@ pub struct SourceSettings {
     /// The extensions to announce to xDS servers: adapters and their templates.
     pub extensions: Vec<Extension>,
 }
+
+setters!(SourceSettings {
+    default_namespace: String,
+    collections: Vec<Wanted>,
+    skip_bad_resources: bool,
+    cache: Option<Cache>,
+    tls: Option<Arc<tls::Client>>,
+    sink_id: Option<String>,
+    sink_annotations: BTreeMap<String, String>,
+    node_id: Option<String>,
+    node_metadata: BTreeMap<String, String>,
+    longest_wait: Duration,
+    extensions: Vec<Extension>,
+});
 
 /// A collection that is asked for.
 #[derive(Clone, Debug, PartialEq, Eq)]

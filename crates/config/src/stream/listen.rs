@@ -21,10 +21,12 @@ use super::{
     peer::{KEEPALIVE, KEEPALIVE_TIMEOUT},
     rate::{Bucket, Rate},
 };
+use mixer_adapter_core::framework::setters;
 use mixer_adapter_net::{Connection, ConnectionLimits, Listener, Protocol, Workers, tls};
 
 /// Limits of a service on its clients.
 #[derive(Clone, Debug)]
+#[non_exhaustive]
 pub struct ServiceOptions {
     /// Streams at a time; one more is RESOURCE_EXHAUSTED.
     pub max_streams: usize,
@@ -33,6 +35,8 @@ pub struct ServiceOptions {
     /// The longest message in bytes; a longer one ends its stream.
     pub max_message_size: usize,
 }
+
+setters!(ServiceOptions { max_streams: usize, new_streams: Rate, max_message_size: usize });
 
 /// Admits new streams by the limits of a service.
 #[derive(Debug)]

@@ -1,6 +1,7 @@
 use std::{fmt::Display, time::Duration};
 
 use futures_util::future::BoxFuture;
+use mixer_adapter_core::framework::setters;
 use mixer_adapter_net::{Backoff, Delays};
 use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
@@ -8,6 +9,7 @@ use tonic::{Code, Status};
 
 /// Limits of outbound streams.
 #[derive(Clone, Debug)]
+#[non_exhaustive]
 pub struct DialOptions {
     /// The delay before the second attempt.
     pub first_wait: Duration,
@@ -16,6 +18,8 @@ pub struct DialOptions {
     /// The longest message in bytes; a longer one ends the stream.
     pub max_message_size: usize,
 }
+
+setters!(DialOptions { first_wait: Duration, longest_wait: Duration, max_message_size: usize });
 
 impl Default for DialOptions {
     fn default() -> Self {

@@ -9,11 +9,13 @@ pub mod log_text;
 pub mod name;
 pub mod optional_fields;
 mod quota_context;
+mod setters;
 pub mod status;
 pub mod suggest;
 pub mod trace_parent;
 pub mod version;
 
 pub use quota_context::QuotaContext;
+pub use setters::setters;
 
 pub use crate::{adapter::TemplateVisitor, metrics::event_counts};

@@ -30,6 +30,7 @@ use super::{
 };
 use actions::RuleSpec;
 use mixer_adapter_config::{ConfigSet, Fault, ResourceName, Severity, Topic, lint};
+use mixer_adapter_core::framework::setters;
 use mixer_adapter_core::framework::version::Stage;
 use mixer_adapter_host::Host;
 
@@ -67,6 +68,7 @@ impl Default for BuildOptions {
 /// The policy for fields that another version of the API interprets differently
 /// (docs/behaviour/xds.md#versions-of-the-api). A rejection applies to the whole configuration, even in lenient mode.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
+#[non_exhaustive]
 pub struct FieldPolicy {
     /// Unknown fields of received resources, whose sender has a newer API. Fields of files have names, and an unknown
     /// name is always an error.
@@ -77,6 +79,12 @@ pub struct FieldPolicy {
     /// `shop.v1.Params.old`.
     pub allowed: BTreeSet<String>,
 }
+
+setters!(FieldPolicy {
+    unknown: OnField,
+    deprecated: OnDeprecated,
+    allowed: BTreeSet<String>,
+});
 
 /// The treatment of a configuration with such a field.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]

@@ -18,6 +18,7 @@ use super::{
     open_handlers::{Entry, OpenHandlers},
 };
 use crate::origin::{AccessPolicy, Origin};
+use mixer_adapter_core::framework::setters;
 use mixer_adapter_core::{
     adapter::{Access, AdapterError, InferredTypes},
     framework::{digest::Digest, json::JsonError},
@@ -25,6 +26,7 @@ use mixer_adapter_core::{
 
 /// Limits of the handler table.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
 pub struct TableLimits {
     /// The maximum number of handlers cached for configurations that came with calls.
     pub cached_handlers: usize,
@@ -40,6 +42,15 @@ pub struct TableLimits {
     /// How long an adapter may take to open a handler; then it is refused as UNAVAILABLE.
     pub open_timeout: Duration,
 }
+
+setters!(TableLimits {
+    cached_handlers: usize,
+    cached_bytes: usize,
+    max_config_size: usize,
+    idle: Option<Duration>,
+    remember_refusals: Duration,
+    open_timeout: Duration,
+});
 
 impl Default for TableLimits {
     fn default() -> Self {

@@ -14,6 +14,7 @@ pub use lifecycle::NewSession;
 pub use memory::MemoryStore;
 
 use crate::handler::{Caller, Handler};
+use mixer_adapter_core::framework::setters;
 
 /// Options of sessions.
 #[derive(Clone, Debug)]
@@ -29,6 +30,7 @@ pub struct SessionOptions {
 
 /// Limits on all sessions of a process.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
 pub struct SessionLimits {
     /// The maximum number of sessions.
     pub sessions: usize,
@@ -36,6 +38,8 @@ pub struct SessionLimits {
     /// ([`Adapter::BYTES_PER_CONFIG_BYTE`](mixer_adapter_core::Adapter::BYTES_PER_CONFIG_BYTE)).
     pub bytes: usize,
 }
+
+setters!(SessionLimits { sessions: usize, bytes: usize });
 
 impl Default for SessionLimits {
     fn default() -> Self {
@@ -60,25 +64,7 @@ impl Default for SessionOptions {
     }
 }
 
-impl SessionOptions {
-    /// Sets the key of session ids.
-    #[must_use]
-    pub fn with_key(self, key: SessionKey) -> Self {
-        Self { key, ..self }
-    }
-
-    /// Sets the sessions that calls without id and configuration can find.
-    #[must_use]
-    pub fn with_lookup(self, lookup: SessionLookup) -> Self {
-        Self { lookup, ..self }
-    }
-
-    /// Sets the limits on all sessions.
-    #[must_use]
-    pub fn with_limits(self, limits: SessionLimits) -> Self {
-        Self { limits, ..self }
-    }
-}
+setters!(SessionOptions { key: SessionKey, lookup: SessionLookup, limits: SessionLimits });
 
 /// The sessions that a call with neither a session id nor a configuration can find by its instances.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]

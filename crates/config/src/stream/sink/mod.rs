@@ -30,6 +30,7 @@ pub use view::CollectionView;
 
 use super::Rate;
 use crate::source::Wanted;
+use mixer_adapter_core::framework::setters;
 
 /// Whether a sink asks for changes alone.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -49,6 +50,7 @@ pub enum Mode {
 
 /// The settings of a sink.
 #[derive(Clone, Debug)]
+#[non_exhaustive]
 pub struct SinkOptions {
     /// The id of the sink; it should be its own, and the same after a restart.
     pub id: String,
@@ -72,6 +74,18 @@ pub struct SinkOptions {
     /// themselves: those of MCP take a question for the answer to the push that is under way.
     pub resync: Option<Duration>,
 }
+
+setters!(SinkOptions {
+    id: String,
+    annotations: BTreeMap<String, String>,
+    collections: Vec<Wanted>,
+    mode: Mode,
+    skip_bad_resources: bool,
+    requests: Rate,
+    idle_replies: Rate,
+    retry_unsupported: Duration,
+    resync: Option<Duration>,
+});
 
 impl SinkOptions {
     /// A sink of that id, for these collections, all of them required.

@@ -17,12 +17,14 @@ use crate::{
     Fault, envoy_v2,
     stream::{Change, Rate, metrics::SOURCE, rate::Bucket},
 };
+use mixer_adapter_core::framework::setters;
 
 /// How long a sink that does not read is waited for to hear why its stream ends.
 const LAST_WORD: Duration = Duration::from_secs(5);
 
 /// How a source behaves.
 #[derive(Clone, Copy, Debug)]
+#[non_exhaustive]
 pub struct ConfigServerOptions {
     /// Sends changes only to sinks that ask for changes only.
     pub incremental: bool,
@@ -31,6 +33,8 @@ pub struct ConfigServerOptions {
     /// Serves version 2 of Envoy's API, too.
     pub v2: bool,
 }
+
+setters!(ConfigServerOptions { incremental: bool, requests: Rate, v2: bool });
 
 impl Default for ConfigServerOptions {
     fn default() -> Self {

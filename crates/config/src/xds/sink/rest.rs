@@ -29,16 +29,20 @@ use crate::{
     },
     xds::rest_path,
 };
+use mixer_adapter_core::framework::setters;
 use mixer_adapter_net::random;
 
 /// How a server is polled, in the terms of Envoy's `ApiConfigSource`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
 pub struct PollOptions {
     /// The delay between the end of one round of requests and the next; up to a quarter more at random.
     pub refresh_delay: Duration,
     /// The time an answer may take. A server may hold it back until it has news.
     pub request_timeout: Duration,
 }
+
+setters!(PollOptions { refresh_delay: Duration, request_timeout: Duration });
 
 impl Default for PollOptions {
     fn default() -> Self {

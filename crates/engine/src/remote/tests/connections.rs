@@ -85,7 +85,7 @@ async fn calls_go_on_when_an_adapter_restarts() {
 #[tokio::test]
 async fn connections_that_end_in_order_lose_no_call() {
     let age = Some(Duration::from_millis(20));
-    let options = ServerOptions { max_connection_age: age, ..ServerOptions::default() };
+    let options = ServerOptions::default().max_connection_age(age);
     let adapter = Running::on(port(), options).await;
     let remote = remote(adapter.address);
     let end = Instant::now() + Duration::from_millis(300);

@@ -95,7 +95,7 @@ impl Running {
         let adapters = Adapters::builder(Runtime::current()).add::<Probe>().build().unwrap();
         let closing = Closing::on(Runtime::current());
         let host = Arc::new(Host::new(adapters, TableLimits::default(), closing));
-        let options = ServerOptions { grace: Duration::from_millis(100), ..options };
+        let options = options.grace(Duration::from_millis(100));
         let bound = Server::new(host.clone(), options).bind(port.address, None).await.unwrap();
         let stop = CancellationToken::new();
         let stopped = stop.clone();
