@@ -310,6 +310,115 @@ fn rules_of_one_quota_that_do_not_match_do_not_lift_the_limit() {
     assert_eq!(limits.one(hits(3, user("a"))), (Code::OverLimit, 2));
 }
 
+/// Another handler for the user's quota, of one request a minute.
+const TIGHT: &str = r#"
+---
+kind: handler
+metadata: {name: tight, namespace: istio-system}
+spec: {compiledAdapter: memquota, params: {quotas: [{name: per-user, maxAmount: 1, validDuration: 60s}]}}
+---
+kind: rule
+metadata: {name: tight, namespace: istio-system}
+spec: {match: 'ratelimit.descriptor["plan"] == "free"', actions: [{handler: tight, instances: [per-user]}]}
+"#;
+
+#[test]
+fn a_limit_on_trial_does_not_hide_an_enforced_one_of_the_same_name() {
+    // A quota of the same short name in another namespace: both apply to requests of it.
+    let shop = r#"
+---
+kind: handler
+metadata: {name: limits, namespace: shop}
+spec: {compiledAdapter: memquota, params: {quotas: [{name: per-user, maxAmount: 1, validDuration: 60s}]}}
+---
+kind: instance
+metadata: {name: per-user, namespace: shop, annotations: {mixer-adapter/rate-limit-mode: $MODE}}
+spec: {compiledTemplate: quota, params: {dimensions: {user: 'ratelimit.descriptor["user"]'}}}
+---
+kind: rule
+metadata: {name: per-user, namespace: shop}
+spec: {actions: [{handler: limits, instances: [per-user]}]}
+"#;
+    for (mode, other) in [("enforce", "shadow"), ("shadow", "enforce"), ("soft", "enforce")] {
+        let text = LIMITS.replace("$USER", &format!("mixer-adapter/rate-limit-mode: {other}"));
+        let text = text.replace("$PATH", "") + &shop.replace("$MODE", mode);
+        let mut limits = Limits::with(&text, &[]);
+        let of_shop = || descriptor(&[("user", "a"), ("destination.namespace", "shop")]);
+        limits.send(vec![hits(1, of_shop())]);
+        limits.send(vec![hits(1, of_shop())]);
+        // Both limits are reached by now.
+        let enforced = if mode == "enforce" { "shop" } else { "istio-system" };
+        for amount in [1, 0, 3] {
+            let response = limits.send(vec![hits(amount, of_shop())]);
+            assert_eq!(response.overall_code(), Code::OverLimit, "{mode} and {other}: {amount} hits");
+            let name = format!("per-user.instance.{enforced}");
+            assert_eq!(metadata(&response, "over_limit"), Some(name), "{mode} and {other}: {amount} hits");
+            assert!(response.statuses[0].current_limit.is_some(), "{mode} and {other}: {amount} hits");
+        }
+    }
+}
+
+#[test]
+fn each_handler_of_a_quota_that_is_all_or_nothing_gets_back_what_it_granted() {
+    let text = LIMITS.replace("$USER", "mixer-adapter/all-or-nothing: 'true'").replace("$PATH", "") + TIGHT;
+    let mut limits = Limits::with(&text, &[]);
+    let (free, paid) = (
+        || descriptor(&[("user", "a"), ("plan", "free")]),
+        || descriptor(&[("user", "a"), ("plan", "paid")]),
+    );
+    // The tighter handler grants nothing of two.
+    assert_eq!(limits.one(hits(2, free())), (Code::OverLimit, 1));
+    assert_eq!(limits.one(hits(0, paid())), (Code::Ok, 2), "the other one has got its grant back");
+    assert_eq!(limits.one(hits(1, free())), (Code::Ok, 0));
+    // Both grant the first descriptor, and the second is refused.
+    let text = text.replace("maxAmount: 1", "maxAmount: 2");
+    let mut limits = Limits::with(&text, &[]);
+    let refused = limits.send(vec![hits(2, free()), hits(6, path("/x"))]);
+    assert_eq!((refused.overall_code(), remaining(&refused.statuses)[0]), (Code::OverLimit, 2));
+    assert_eq!(limits.one(hits(2, free())), (Code::Ok, 0));
+}
+
+#[test]
+fn hits_that_the_failure_policy_denies_are_over_the_limit_and_so_is_a_look() {
+    let lost = LIMITS.replace("$USER", "").replace("$PATH", "");
+    let faulty = lost.replacen("ratelimit.descriptor[\"user\"]'}", "ratelimit.descriptor[\"user\"] +'}", 1);
+    // A call for a rate limit has no such attribute.
+    let unknown_user =
+        |part: &str| lost.replacen(part, &part.replace("ratelimit.descriptor[\"user\"]", "source.user"), 1);
+    for (what, text, flags, denied) in [
+        (
+            "a quota that no rule has",
+            &lost,
+            &["--on-unknown-quota", "deny"][..],
+            descriptor(&[("quota", "unknown")]),
+        ),
+        (
+            "a failed condition",
+            &unknown_user("match: 'ratelimit.descriptor[\"user\"]"),
+            &["--on-match-error", "closed"],
+            user("a"),
+        ),
+        (
+            "an instance that cannot be built",
+            &unknown_user("user: 'ratelimit.descriptor[\"user\"]"),
+            &["--on-adapter-error", "closed"],
+            user("a"),
+        ),
+        ("an instance that was dropped", &faulty, &["--lenient", "--on-config-error", "closed"], user("a")),
+    ] {
+        let mut limits = Limits::with(text, flags);
+        for amount in [1, 0] {
+            assert_eq!(limits.one(hits(amount, denied.clone())).0, Code::OverLimit, "{what}: {amount} hits");
+        }
+        // No decision: the hits have happened, or are given back.
+        let mut done = denied.clone();
+        done.entries.push(Entry { key: "phase".into(), value: "done".into() });
+        let back = RateLimitDescriptor { is_negative_hits: true, ..hits(1, denied) };
+        assert_eq!((limits.one(done).0, limits.one(back).0), (Code::Ok, Code::Ok), "{what}");
+        assert_eq!(limits.count("over_limit"), "2", "{what}");
+    }
+}
+
 #[test]
 fn explain_shows_why_a_quota_is_granted_in_full() {
     let config = tempfile::tempdir().unwrap();

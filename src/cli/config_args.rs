@@ -49,7 +49,7 @@ pub(super) struct ConfigArgs {
     #[arg(long, value_name = "POLICY", default_value = "mixer", env = "MIXER_ADAPTER_ON_TIMEOUT", value_parser = on_failure())]
     on_timeout: OnFailure,
 
-    /// If --lenient uses a configuration with faults: `closed` denies every check until they are corrected
+    /// If --lenient uses a configuration with faults: `closed` denies every check and rate limit until they are corrected
     #[arg(long, value_name = "POLICY", default_value = "mixer", env = "MIXER_ADAPTER_ON_CONFIG_ERROR", value_parser = on_failure())]
     on_config_error: OnFailure,
 

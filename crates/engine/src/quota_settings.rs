@@ -20,8 +20,8 @@ pub struct QuotaSettings {
     pub dimensions_in_metadata: bool,
 }
 
-/// What happens past the limit of a quota.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+/// What happens past the limit of a quota. Of several quotas past their limits, the lowest mode decides.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
 pub enum QuotaMode {
     /// The request is refused.
     #[default]

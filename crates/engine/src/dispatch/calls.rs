@@ -7,7 +7,7 @@ use futures_util::stream::{FuturesUnordered, StreamExt as _};
 use tonic::{Code, Status};
 
 use super::{Request, plan::PlannedCall};
-use crate::policy::FailureEffect;
+use crate::policy::{FailureEffect, OnFailure};
 use crate::{
     handler::QuotaParams,
     trace::{Trace, status_text},
@@ -93,6 +93,12 @@ impl Request<'_> {
         };
         self.evaluation.call_failed(status.code());
         policy.of_call(|| failure_text(handler, status))
+    }
+
+    /// Returns a denial if the configuration has faults and the policy does not allow requests then.
+    pub(super) fn config_denial(&self) -> Option<FailureEffect> {
+        let is_denied = self.snapshot.has_faults && self.policy.config_error == OnFailure::Closed;
+        is_denied.then(|| FailureEffect::Deny("the configuration has faults".to_owned()))
     }
 }
 

@@ -11,7 +11,7 @@ use super::{
 };
 use crate::{
     answer::{AnswerDetails, CheckAnswer},
-    policy::{FailureEffect, OnFailure, fatal},
+    policy::{FailureEffect, fatal},
     trace::{Phase, Step, Trace},
 };
 use mixer_adapter_core::{proto::CheckResult, template::Variety};
@@ -124,15 +124,12 @@ impl<'s> Request<'s> {
         if !fatal.is_empty() {
             return Err(FailureTexts::from_iter(fatal).into());
         }
-        for failure in failures {
+        for failure in failures.into_iter().chain(self.config_denial()) {
             match failure {
                 FailureEffect::Deny(text) => merged.deny(text),
                 FailureEffect::Ignore => self.has_ignored_failure = true,
                 FailureEffect::Fatal(_) => {}
             }
-        }
-        if self.snapshot.has_faults && self.policy.config_error == OnFailure::Closed {
-            merged.deny("the configuration has faults".to_owned());
         }
         Ok(())
     }

@@ -1,5 +1,6 @@
 //! Dispatches requests: from attributes to calls of handlers to a merged answer (docs/behaviour/dispatch.md).
 
+mod allocation;
 mod cached;
 mod calls;
 mod check;
@@ -17,10 +18,10 @@ pub use super::{
     answer::{AnswerDetails, CheckAnswer, QuotaDimensions},
     policy::{FailurePolicy, OnFailure, OnUnknownQuota},
 };
+pub use allocation::{Allocation, AllocationMode, QuotaAnswer, QuotaGrant, QuotaRequest};
 pub use cached::CacheUse;
 pub use failure_texts::FailureTexts;
 pub use mixer_adapter_host::handler::Caller;
-pub use quota::{Allocation, AllocationMode, DecidingQuota, QuotaAnswer, QuotaRequest};
 pub use report::{Report, ReportBatch};
 
 use evaluation::Evaluation;

@@ -1,12 +1,12 @@
 //! Quota allocation after an allowed check (docs/behaviour/dispatch.md#quota).
 
-use std::{collections::BTreeSet, sync::Arc};
+use std::collections::BTreeSet;
 
 use prost::Message as _;
 
 use super::{
-    DispatchError, FailureTexts, Request,
-    calls::{CompletedCall, call_all},
+    Allocation, AllocationMode, DispatchError, FailureTexts, QuotaAnswer, QuotaGrant, QuotaRequest, Request,
+    calls::{CompletedCall, call_all, failure_text},
     merge::{DEFAULT_DURATION, FAILED_DURATION},
     plan::{Conditions, PlannedCall},
 };
@@ -15,69 +15,27 @@ use crate::{
     instance::Instance,
     limits::LimitError,
     policy::{FailureEffect, OnUnknownQuota, fatal},
-    quota_settings::{QuotaMode, QuotaSettings},
+    quota_settings::QuotaMode,
     trace::{Phase, Step},
 };
 use mixer_adapter_core::{
-    adapter::LimitOverride,
     framework::{log_limit::LogLimit, suggest::suggest},
-    proto::{QuotaResult, istio::mixer::adapter::model::v1beta1::quota_result::Limit},
+    proto::QuotaResult,
 };
 
-/// A quota request.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct QuotaRequest<'a> {
-    /// The short name of a quota instance, in any letter case.
-    pub name: &'a str,
-    /// Identifies the request, so that a retry is counted once.
-    pub dedup_id: &'a str,
-    /// The amount requested.
-    pub amount: i64,
-    /// Whether a part of the amount may be granted.
-    pub best_effort: bool,
-}
-
-/// A granted quota.
-#[derive(Clone, Copy, Debug, Default, PartialEq)]
-pub struct QuotaAnswer {
-    /// The amount granted by the adapter.
-    pub granted: i64,
-    /// The duration of validity.
-    pub valid_duration: prost_types::Duration,
-}
-
-/// A quota request in which a failure differs from a refusal.
-#[derive(Clone, Debug, Default, PartialEq)]
-pub struct Allocation {
-    /// The grant.
-    pub answer: QuotaAnswer,
-    /// The quota whose adapter decided. If there is none, because no quota is configured or no rule matches, or because a failure is
-    /// ignored, the amount is granted in full.
-    pub decided_by: Option<DecidingQuota>,
-    /// Whether a quota is configured and its rule matches, or the policy denies those that are not configured.
-    pub matched: bool,
-    /// The state of the limit, if the adapter reports it.
-    pub limit: Option<Limit>,
-}
-
-/// The quota that decided on a request.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct DecidingQuota {
-    /// The full name of the instance.
-    pub instance: Arc<str>,
-    /// Its settings.
-    pub settings: QuotaSettings,
-}
-
-/// How a quota is requested.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct AllocationMode {
-    /// Request the state of the limit, too. An amount of 0 requests nothing else.
-    pub report_limit: bool,
-    /// Count the amount even past the limit.
-    pub past_limit: bool,
-    /// A limit in place of the configured one, as far as the settings of the quota permit it.
-    pub limit: Option<LimitOverride>,
+/// The calls for a quota.
+#[derive(Default)]
+struct QuotaPlan<'s> {
+    calls: Vec<PlannedCall<'s>>,
+    failures: Vec<FailureEffect>,
+    /// The short names of all quotas that apply to the request.
+    names: BTreeSet<&'s str>,
+    /// Whether a rule has the quota.
+    found: bool,
+    /// Whether a rule that has the quota does not match.
+    unmatched: bool,
+    /// Whether a call was skipped because its handler is not called.
+    uncalled: bool,
 }
 
 impl<'s> Request<'s> {
@@ -102,7 +60,8 @@ impl<'s> Request<'s> {
     }
 
     /// Requests a quota as [`quota`](Self::quota) does. In a [`strict`](Self::strict) request rules that do not match change
-    /// nothing, and of several handlers the lowest grant wins, whichever responds first.
+    /// nothing. Of several handlers the lowest grant wins there, whichever responds first, and before all a grant below the amount of a
+    /// quota that is [enforced](QuotaMode::Enforce).
     ///
     /// # Errors
     /// Failures, unless the failure policy ignores or denies them. A failure that it denies is a grant of nothing.
@@ -112,118 +71,157 @@ impl<'s> Request<'s> {
         mode: AllocationMode,
     ) -> Result<Allocation, DispatchError> {
         self.budget.add_attributes(request.dedup_id.len())?;
-        self.references.clear_after();
-        // A cached check answer did not run the generators.
-        if !self.generated {
-            self.generate().await.map_err(|error| error.within("preprocessing attributes failed"))?;
-        }
-        let snapshot = self.snapshot;
-        let in_full = QuotaAnswer { granted: request.amount, valid_duration: DEFAULT_DURATION };
-        let mut answer: Option<QuotaAnswer> = None;
-        let mut found = false;
-        let mut names: BTreeSet<&'s str> = BTreeSet::new();
-        let mut planned: Vec<PlannedCall<'s>> = Vec::new();
-        let mut conditions = Conditions::of(snapshot.quotas.of(&self.namespace));
-        let is_strict = self.is_strict;
-        let mut planner = self.planner(false);
-        for conditions in &mut conditions {
-            let asked_for = |entry: &'s crate::rules::Entry, matched: bool| {
-                let asked_for = entry.short_name().eq_ignore_ascii_case(request.name);
-                names.insert(entry.short_name());
-                found |= asked_for;
-                if asked_for && !matched && !is_strict {
-                    answer = Some(in_full);
-                }
-                asked_for
-            };
-            planner.plan(Phase::Quota, conditions, asked_for, |call| planned.push(call))?;
-        }
-        if planner.uncalled && planned.is_empty() {
-            answer = Some(in_full);
-        }
-        let mut failures = std::mem::take(&mut planner.failures);
-        let is_denied = !found && self.policy.unknown_quota == OnUnknownQuota::Deny;
+        let QuotaPlan { calls, mut failures, names, found, unmatched, uncalled } =
+            self.plan_quota(request.name).await?;
+        failures.extend(self.config_denial());
+        let denies_unknown = !found && self.policy.unknown_quota == OnUnknownQuota::Deny;
         if !found {
             self.unknown_quotas += 1;
-            let granted = if is_denied { QuotaAnswer { granted: 0, ..in_full } } else { in_full };
-            tracing::debug!(quota = request.name, granted = granted.granted, "no rule has this quota");
-            answer = Some(granted);
+            let granted =
+                !denies_unknown && failures.iter().all(|failure| matches!(failure, FailureEffect::Ignore));
+            tracing::debug!(quota = request.name, granted, "no rule has this quota");
             if let Some(trace) = &mut self.trace {
                 let similar = suggest(request.name, names).map(str::to_owned);
-                let quota = request.name.to_owned();
-                trace.steps.push(Step::UnknownQuota { quota, similar, granted: !is_denied });
+                trace.steps.push(Step::UnknownQuota { quota: request.name.to_owned(), similar, granted });
             }
         }
-        let params = QuotaParams {
-            name: request.name,
-            instance: "",
-            dedup_id: request.dedup_id,
-            amount: request.amount,
-            best_effort: request.best_effort,
-            report_limit: mode.report_limit,
-            past_limit: mode.past_limit,
-            limit: mode.limit,
-        };
-        let matched = !planned.is_empty() || is_denied;
-        let (mut limit, mut decided_by) = (None, None);
-        for answered in call_all(planned, Some(params), &self.caller).await {
+        let has_calls = !calls.is_empty();
+        // Whether Mixer grants the amount whatever the adapters answer.
+        let is_free = !found || unmatched && !self.is_strict || uncalled && !has_calls;
+        let mut grants = Vec::new();
+        for answered in call_all(calls, Some(params(request, mode)), &self.caller).await {
             match self.granted(&answered) {
-                Ok((granted, state))
-                    if answer.is_none_or(|answer| match is_strict {
-                        true => rest(&granted, state.as_ref()) < rest(&answer, limit.as_ref()),
-                        false => answer == QuotaAnswer::default(),
-                    }) =>
-                {
-                    (answer, limit) = (Some(granted), state);
-                    let Instance { name, quota, .. } = &*answered.planned.entry.instance;
-                    decided_by = Some(DecidingQuota { instance: name.clone(), settings: *quota });
-                }
-                Ok(_) => {}
+                Ok(grant) => grants.push(grant),
                 Err(status) => failures.push(self.failure(answered.handler(), &status)),
             }
         }
-        let is_failed = failures.iter().any(|failure| !matches!(failure, FailureEffect::Ignore));
-        if is_failed {
-            decided_by = None;
+        if self.is_strict {
+            grants.sort_by_key(|grant| grant.precedence(request.amount));
+        } else if is_free {
+            grants.clear();
+        } else if let Some(first) = grants.iter().position(|grant| grant.answer != QuotaAnswer::default()) {
+            grants.swap(0, first);
         }
-        let answer = match answer.filter(|_| !is_failed) {
-            Some(answer) => answer,
-            // All calls have failed, which is ignored.
-            None if !is_failed => QuotaAnswer { valid_duration: FAILED_DURATION, ..in_full },
-            None => QuotaAnswer::default(),
+        let fatal: FailureTexts = fatal(&failures).into_iter().collect();
+        if !fatal.is_empty() {
+            self.trace_quota(request, 0, "");
+            return Err(fatal.into());
+        }
+        let denial = failures.iter().find_map(|failure| match failure {
+            FailureEffect::Deny(text) => Some(text),
+            FailureEffect::Fatal(_) | FailureEffect::Ignore => None,
+        });
+        let valid_duration = if is_free { DEFAULT_DURATION } else { FAILED_DURATION };
+        let answer = match (denial, grants.first()) {
+            (Some(_), _) => QuotaAnswer::default(),
+            (None, Some(first)) => first.answer,
+            (None, None) if denies_unknown => QuotaAnswer { granted: 0, valid_duration },
+            // All calls have failed, which is ignored, or there are none.
+            (None, None) => QuotaAnswer { granted: request.amount, valid_duration },
         };
-        if let Some(trace) = &mut self.trace {
-            let reason = match &decided_by {
-                None if found && !matched && failures.is_empty() => ": no rule of the quota matches",
-                Some(DecidingQuota { settings: QuotaSettings { mode: QuotaMode::Soft, .. }, .. }) => {
-                    "; behind Envoy, requests past the limit pass (soft)"
-                }
-                Some(DecidingQuota { settings: QuotaSettings { mode: QuotaMode::Shadow, .. }, .. }) => {
-                    "; behind Envoy, requests past the limit pass (shadow)"
-                }
-                _ => "",
-            };
-            let QuotaRequest { name, amount, .. } = request;
-            let outcome = format!("quota {name}: granted {} of {amount}{reason}", answer.granted);
-            trace.steps.push(Step::Merged { outcome });
+        let is_denied = denies_unknown || denial.is_some();
+        let reason = match (denial, grants.first()) {
+            (Some(denial), _) => format!(": {denial}"),
+            (None, Some(grant)) => match grant.settings.mode {
+                QuotaMode::Enforce => String::new(),
+                QuotaMode::Soft => "; behind Envoy, requests past the limit pass (soft)".to_owned(),
+                QuotaMode::Shadow => "; behind Envoy, requests past the limit pass (shadow)".to_owned(),
+            },
+            (None, None) if found && !has_calls && failures.is_empty() => {
+                ": no rule of the quota matches".to_owned()
+            }
+            (None, None) => String::new(),
+        };
+        self.trace_quota(request, answer.granted, &reason);
+        Ok(Allocation { answer, grants, matched: has_calls || is_denied, is_denied })
+    }
+
+    /// Gives back the grants of a request that is refused, of those quotas that are
+    /// [all or nothing](crate::QuotaSettings::all_or_nothing). The grants are then 0, with the current states of the limits. The amount of
+    /// `request` does not count.
+    ///
+    /// # Errors
+    /// A handler failed. The others have got their amounts back nevertheless.
+    pub async fn give_back(
+        &mut self,
+        request: QuotaRequest<'_>,
+        mode: AllocationMode,
+        grants: &mut [QuotaGrant],
+    ) -> Result<(), DispatchError> {
+        if !grants.iter().any(QuotaGrant::is_returnable) {
+            return Ok(());
         }
-        let failures: FailureTexts = fatal(&failures).into_iter().collect();
+        let mut calls = self.plan_quota(request.name).await?.calls;
+        let mut failures = Vec::new();
+        for grant in grants.iter_mut().filter(|grant| grant.is_returnable()) {
+            let Some(index) = calls.iter().position(|call| {
+                call.destination.handler.name == grant.handler && call.entry.instance.name == grant.instance
+            }) else {
+                continue;
+            };
+            let request = QuotaRequest { amount: -grant.answer.granted, ..request };
+            for answered in
+                call_all(vec![calls.remove(index)], Some(params(request, mode)), &self.caller).await
+            {
+                match self.granted(&answered) {
+                    Ok(returned) => {
+                        grant.answer.granted = 0;
+                        grant.limit = returned.limit;
+                    }
+                    Err(status) => failures.push(failure_text(answered.handler(), &status)),
+                }
+            }
+        }
         match failures.is_empty() {
-            true => Ok(Allocation { answer, decided_by, matched, limit }),
-            false => Err(failures.into()),
+            true => Ok(()),
+            false => Err(FailureTexts::from_iter(failures).into()),
+        }
+    }
+
+    /// Plans the calls for a quota, after the attribute generators unless they have run.
+    async fn plan_quota(&mut self, name: &str) -> Result<QuotaPlan<'s>, DispatchError> {
+        self.references.clear_after();
+        // A cached check answer did not run them.
+        if !self.generated {
+            self.generate().await.map_err(|error| error.within("preprocessing attributes failed"))?;
+        }
+        let mut plan = QuotaPlan::default();
+        let mut conditions = Conditions::of(self.snapshot.quotas.of(&self.namespace));
+        let mut planner = self.planner(false);
+        for conditions in &mut conditions {
+            let wanted = |entry: &'s crate::rules::Entry, matched: bool| {
+                let wanted = entry.short_name().eq_ignore_ascii_case(name);
+                plan.names.insert(entry.short_name());
+                plan.found |= wanted;
+                plan.unmatched |= wanted && !matched;
+                wanted
+            };
+            planner.plan(Phase::Quota, conditions, wanted, |call| plan.calls.push(call))?;
+        }
+        plan.uncalled = planner.uncalled;
+        plan.failures = planner.failures;
+        Ok(plan)
+    }
+
+    fn trace_quota(
+        &mut self,
+        QuotaRequest { name, amount, .. }: QuotaRequest<'_>,
+        granted: i64,
+        reason: &str,
+    ) {
+        if let Some(trace) = &mut self.trace {
+            let outcome = format!("quota {name}: granted {granted} of {amount}{reason}");
+            trace.steps.push(Step::Merged { outcome });
         }
     }
 
     /// Returns the adapter's grant; an error if it failed or responded for another instance.
-    fn granted(
-        &mut self,
-        answered: &CompletedCall<'_>,
-    ) -> Result<(QuotaAnswer, Option<Limit>), tonic::Status> {
-        let instance = &*answered.planned.entry.instance.name;
+    fn granted(&mut self, answered: &CompletedCall<'_>) -> Result<QuotaGrant, tonic::Status> {
+        let Instance { name: instance, quota: settings, .. } = &*answered.planned.entry.instance;
         let result = answered.answer.clone().and_then(|bytes| {
             let result = QuotaResult::decode(bytes)
                 .map_err(|error| tonic::Status::internal(format!("the answer cannot be decoded: {error}")))?;
-            result.quotas.get(instance).cloned().ok_or_else(|| {
+            result.quotas.get(&**instance).cloned().ok_or_else(|| {
                 let answered: Vec<&String> = result.quotas.keys().collect();
                 tonic::Status::internal(format!(
                     "no grant for `{instance}` in the answer, only for {answered:?}"
@@ -242,7 +240,13 @@ impl<'s> Request<'s> {
         match result {
             Ok(result) => {
                 let valid_duration = result.valid_duration.unwrap_or_default();
-                Ok((QuotaAnswer { granted: result.granted_amount, valid_duration }, result.limit))
+                Ok(QuotaGrant {
+                    handler: answered.planned.destination.handler.name.clone(),
+                    instance: instance.clone(),
+                    settings: *settings,
+                    answer: QuotaAnswer { granted: result.granted_amount, valid_duration },
+                    limit: result.limit,
+                })
             }
             Err(status) => {
                 // A failed call is logged where it is made.
@@ -251,7 +255,7 @@ impl<'s> Request<'s> {
                     && let Some(suppressed) = LIMIT.admit()
                 {
                     let (handler, error) = (answered.handler(), status.message());
-                    tracing::warn!(handler, instance, error, suppressed, "invalid answer to a quota call");
+                    tracing::warn!(handler, %instance, error, suppressed, "invalid answer to a quota call");
                 }
                 Err(status)
             }
@@ -259,7 +263,16 @@ impl<'s> Request<'s> {
     }
 }
 
-/// Orders grants of one request by the amount, and those of nothing by what remains.
-fn rest(answer: &QuotaAnswer, limit: Option<&Limit>) -> (i64, i64) {
-    (answer.granted, limit.map_or(i64::MAX, |limit| limit.remaining))
+/// Returns the parameters of the calls for a quota.
+fn params(request: QuotaRequest<'_>, mode: AllocationMode) -> QuotaParams<'_> {
+    QuotaParams {
+        name: request.name,
+        instance: "",
+        dedup_id: request.dedup_id,
+        amount: request.amount,
+        best_effort: request.best_effort,
+        report_limit: mode.report_limit,
+        past_limit: mode.past_limit,
+        limit: mode.limit,
+    }
 }

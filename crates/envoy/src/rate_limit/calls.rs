@@ -2,7 +2,7 @@
 
 use mixer_adapter_engine::{
     Budget, Mixer, Snapshot,
-    dispatch::{Allocation, AllocationMode, Caller, DispatchError, QuotaRequest, Request},
+    dispatch::{Allocation, AllocationMode, Caller, DispatchError, QuotaGrant, QuotaRequest, Request},
 };
 
 use super::{descriptor::entry, limits::limit_override};
@@ -59,26 +59,52 @@ impl<'c> QuotaCalls<'c> {
         past_limit: bool,
         dedup_id: &str,
     ) -> Result<Allocation, RateLimitError> {
-        let (namespace, domain) = match self.domain.split_once('/') {
-            Some((namespace, domain)) => (Some(namespace), domain),
-            None => (None, self.domain),
-        };
-        let bag = descriptor_attributes(self.domain, namespace, descriptor, self.snapshot.vocabulary())?;
-        let mut quota =
-            Request::new(self.snapshot, bag, self.caller.clone(), false).with_budget(self.budget).strict();
-        self.tenant.clear();
-        self.tenant.push_str(quota.tenant());
-        let limit = descriptor.limit.as_ref().and_then(limit_override);
-        let name = entry(descriptor, QUOTA).unwrap_or(domain);
-        let allocation = quota
-            .allocate(
-                QuotaRequest { name, dedup_id, amount, best_effort: false },
-                AllocationMode { report_limit: true, past_limit, limit },
-            )
-            .await;
-        self.mixer.counts().condition_errors(quota.condition_errors());
-        self.mixer.counts().unknown_quotas(quota.unknown_quotas());
-        self.budget = quota.budget();
+        let mut request = self.request(descriptor)?;
+        let quota = self.quota(descriptor, amount, dedup_id);
+        let allocation = request.allocate(quota, AllocationMode { past_limit, ..mode(descriptor) }).await;
+        self.mixer.counts().condition_errors(request.condition_errors());
+        self.mixer.counts().unknown_quotas(request.unknown_quotas());
+        self.budget = request.budget();
         Ok(allocation?)
     }
+
+    /// Gives back grants for a descriptor.
+    pub(super) async fn give_back(
+        &mut self,
+        descriptor: &RateLimitDescriptor,
+        grants: &mut [QuotaGrant],
+        dedup_id: &str,
+    ) -> Result<(), RateLimitError> {
+        let mut request = self.request(descriptor)?;
+        let quota = self.quota(descriptor, 0, dedup_id);
+        let returned = request.give_back(quota, mode(descriptor), grants).await;
+        self.budget = request.budget();
+        Ok(returned?)
+    }
+
+    /// Creates a request with the attributes of a descriptor.
+    fn request(&mut self, descriptor: &RateLimitDescriptor) -> Result<Request<'c>, RateLimitError> {
+        let namespace = self.domain.split_once('/').map(|(namespace, _)| namespace);
+        let bag = descriptor_attributes(self.domain, namespace, descriptor, self.snapshot.vocabulary())?;
+        let request = Request::new(self.snapshot, bag, self.caller.clone(), false);
+        self.tenant.clear();
+        self.tenant.push_str(request.tenant());
+        Ok(request.with_budget(self.budget).strict())
+    }
+
+    fn quota<'d>(
+        &'d self,
+        descriptor: &'d RateLimitDescriptor,
+        amount: i64,
+        dedup_id: &'d str,
+    ) -> QuotaRequest<'d> {
+        let domain = self.domain.split_once('/').map_or(self.domain, |(_, domain)| domain);
+        let name = entry(descriptor, QUOTA).unwrap_or(domain);
+        QuotaRequest { name, dedup_id, amount, best_effort: false }
+    }
+}
+
+fn mode(descriptor: &RateLimitDescriptor) -> AllocationMode {
+    let limit = descriptor.limit.as_ref().and_then(limit_override);
+    AllocationMode { report_limit: true, limit, ..AllocationMode::default() }
 }

@@ -2,7 +2,10 @@
 
 use std::sync::Arc;
 
-use mixer_adapter_engine::{QuotaMode, dispatch::Allocation};
+use mixer_adapter_engine::{
+    QuotaMode,
+    dispatch::{Allocation, QuotaGrant},
+};
 
 use super::limits::set_limit;
 use crate::{
@@ -66,37 +69,32 @@ pub(crate) struct DescriptorResult {
     /// The full name of the quota that decided.
     pub(crate) quota: Option<Arc<str>>,
     pub(super) status: DescriptorStatus,
-    mode: QuotaMode,
-    /// What is given back if another descriptor is refused.
-    returnable: i64,
+    grants: Vec<QuotaGrant>,
+    /// Whether the grants are given back if the request is refused.
+    is_returnable: bool,
 }
 
 impl DescriptorResult {
     /// Evaluates the answer to a request of `amount`. Hits that have happened are no decision, and neither is what is given back.
     pub(super) fn new(allocation: Allocation, amount: i64, is_done: bool) -> Self {
-        let settings = allocation.decided_by.as_ref().map(|quota| quota.settings).unwrap_or_default();
-        let granted = allocation.answer.granted;
-        let is_exhausted = || allocation.limit.as_ref().is_some_and(|limit| limit.remaining <= 0);
-        let is_over = !is_done
-            && match amount {
-                0 => is_exhausted(),
-                amount => amount > 0 && granted < amount,
-            };
-        let verdict = match () {
-            () if is_over => Verdict::Over(settings.mode),
-            () if allocation.matched => Verdict::Within,
-            () => Verdict::Unmatched,
+        let is_decision = !is_done && amount >= 0;
+        let decided_by = allocation.decided_by();
+        let over = decided_by.filter(|grant| grant.is_over_limit(amount)).map(|grant| grant.settings.mode);
+        let verdict = match over {
+            _ if is_decision && allocation.is_denied => Verdict::Over(QuotaMode::Enforce),
+            Some(mode) if is_decision => Verdict::Over(mode),
+            _ if allocation.matched => Verdict::Within,
+            _ => Verdict::Unmatched,
         };
-        let returns = settings.all_or_nothing && amount > 0 && !is_done;
         let code = if verdict == Verdict::Over(QuotaMode::Enforce) { Code::OverLimit } else { Code::Ok };
         let mut result = Self {
             verdict,
-            quota: allocation.decided_by.as_ref().map(|quota| quota.instance.clone()),
+            quota: decided_by.map(|quota| quota.instance.clone()),
             status: DescriptorStatus { code: code.into(), ..DescriptorStatus::default() },
-            mode: settings.mode,
-            returnable: if returns { granted } else { 0 },
+            grants: allocation.grants,
+            is_returnable: amount > 0 && !is_done,
         };
-        result.set_state(&allocation);
+        result.set_state();
         result
     }
 
@@ -105,20 +103,28 @@ impl DescriptorResult {
         self.verdict == Verdict::Over(QuotaMode::Enforce)
     }
 
-    /// Returns the amount that is given back if the request is refused.
-    pub(super) fn to_give_back(&self) -> i64 {
-        self.returnable
+    /// Returns the grants that are given back if the request is refused.
+    pub(super) fn returnable(&self) -> Vec<QuotaGrant> {
+        let grants = self.grants.iter().filter(|grant| self.is_returnable && grant.is_returnable());
+        grants.cloned().collect()
     }
 
-    /// Takes over the state after the hits were given back.
-    pub(super) fn given_back(&mut self, allocation: &Allocation) {
-        self.returnable = 0;
-        self.set_state(allocation);
+    /// Replaces grants that were given back.
+    pub(super) fn given_back(&mut self, returned: Vec<QuotaGrant>) {
+        for grant in returned {
+            let same =
+                |own: &&mut QuotaGrant| (&own.handler, &own.instance) == (&grant.handler, &grant.instance);
+            if let Some(own) = self.grants.iter_mut().find(same) {
+                *own = grant;
+            }
+        }
+        self.set_state();
     }
 
-    /// Clients see limits that have an effect; a trial is none.
-    fn set_state(&mut self, allocation: &Allocation) {
-        if let Some(limit) = allocation.limit.as_ref().filter(|_| self.mode != QuotaMode::Shadow) {
+    /// Sets the state of the limit from the first grant. Clients see limits that have an effect; a trial is none.
+    fn set_state(&mut self) {
+        let visible = self.grants.iter().find(|grant| grant.settings.mode != QuotaMode::Shadow);
+        if let Some(limit) = visible.and_then(|grant| grant.limit.as_ref()) {
             set_limit(&mut self.status, limit);
         }
     }
@@ -127,22 +133,22 @@ impl DescriptorResult {
 #[cfg(test)]
 mod tests {
     use mixer_adapter_core::proto::istio::mixer::adapter::model::v1beta1::quota_result::Limit;
-    use mixer_adapter_engine::{
-        QuotaSettings,
-        dispatch::{DecidingQuota, QuotaAnswer},
-    };
+    use mixer_adapter_engine::{QuotaSettings, dispatch::QuotaAnswer};
 
     use super::*;
 
     fn granted(granted: i64, remaining: i64, mode: QuotaMode) -> Allocation {
         let settings = QuotaSettings { mode, all_or_nothing: true, ..QuotaSettings::default() };
         let minute = Some(prost_types::Duration { seconds: 60, nanos: 0 });
-        Allocation {
-            answer: QuotaAnswer { granted, ..QuotaAnswer::default() },
-            decided_by: Some(DecidingQuota { instance: "per-user.instance.shop".into(), settings }),
-            matched: true,
+        let answer = QuotaAnswer { granted, ..QuotaAnswer::default() };
+        let grant = QuotaGrant {
+            handler: "limits.handler.shop".into(),
+            instance: "per-user.instance.shop".into(),
+            settings,
+            answer,
             limit: Some(Limit { max_amount: 10, remaining, window: minute, reset_after: minute }),
-        }
+        };
+        Allocation { answer, grants: vec![grant], matched: true, is_denied: false }
     }
 
     #[test]
@@ -204,9 +210,11 @@ mod tests {
             [(5, 5, false, 5), (5, 5, true, 0), (5, 0, false, 0), (0, 0, false, 0), (-5, 3, false, 0)]
         {
             let result = DescriptorResult::new(granted(given, 1, QuotaMode::Enforce), amount, is_done);
-            assert_eq!(result.to_give_back(), returned, "{amount} {is_done}");
+            assert_eq!(
+                result.returnable().iter().map(|grant| grant.answer.granted).sum::<i64>(),
+                returned,
+                "{amount} {is_done}"
+            );
         }
-        let ignored = Allocation { decided_by: None, ..granted(5, 1, QuotaMode::Enforce) };
-        assert_eq!(DescriptorResult::new(ignored, 5, false).to_give_back(), 0, "nothing was taken");
     }
 }

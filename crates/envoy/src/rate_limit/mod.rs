@@ -119,7 +119,7 @@ impl Services {
                     let result = DescriptorResult::new(allocation, amount, is_done);
                     // Those of a trusted request id stay counted: a repeated call is not counted again, and would be free.
                     if request_id.is_none() {
-                        taken.add(index, descriptor, result.to_give_back(), calls.tenant());
+                        taken.add(index, descriptor, result.returnable(), calls.tenant());
                     }
                     results.push(result);
                 }
@@ -131,8 +131,8 @@ impl Services {
         }
         match results.iter().any(DescriptorResult::is_refused) {
             true => {
-                for (index, allocation) in taken.give_back().await {
-                    results[index].given_back(&allocation);
+                for (index, grants) in taken.give_back().await {
+                    results[index].given_back(grants);
                 }
             }
             false => taken.keep(),
@@ -152,16 +152,17 @@ fn repeated_id(request_id: &str, request: &RateLimitRequest, index: usize) -> St
 
 /// Returns the outcome of a request, which is refused if one of its descriptors is.
 fn outcome(results: &[DescriptorResult]) -> RateLimitOutcome {
-    let is_over = |mode| results.iter().any(|result| result.verdict == Verdict::Over(mode));
-    if is_over(QuotaMode::Enforce) {
-        RateLimitOutcome::OverLimit
-    } else if is_over(QuotaMode::Soft) {
-        RateLimitOutcome::Soft
-    } else if is_over(QuotaMode::Shadow) {
-        RateLimitOutcome::Shadow
-    } else if results.iter().all(|result| result.verdict == Verdict::Unmatched) {
-        RateLimitOutcome::Unmatched
-    } else {
-        RateLimitOutcome::Ok
+    let over = results.iter().filter_map(|result| match result.verdict {
+        Verdict::Over(mode) => Some(mode),
+        Verdict::Within | Verdict::Unmatched => None,
+    });
+    match over.min() {
+        Some(QuotaMode::Enforce) => RateLimitOutcome::OverLimit,
+        Some(QuotaMode::Soft) => RateLimitOutcome::Soft,
+        Some(QuotaMode::Shadow) => RateLimitOutcome::Shadow,
+        None if results.iter().all(|result| result.verdict == Verdict::Unmatched) => {
+            RateLimitOutcome::Unmatched
+        }
+        None => RateLimitOutcome::Ok,
     }
 }

@@ -1,4 +1,4 @@
-//! Hits of quotas that are all or nothing, which are given back if another descriptor of their call is refused or fails.
+//! Hits of quotas that are all or nothing, which are given back if their call is refused or fails.
 
 use std::{
     sync::{Arc, atomic::Ordering::Relaxed},
@@ -8,7 +8,7 @@ use std::{
 use mixer_adapter_core::framework::{log_limit::LogLimit, log_text::log_text};
 use mixer_adapter_engine::{
     Mixer, Snapshot,
-    dispatch::{Allocation, Caller},
+    dispatch::{Caller, QuotaGrant},
 };
 use prost::Message as _;
 use tokio::{
@@ -56,11 +56,21 @@ impl GiveBacks {
     }
 }
 
+/// The grants that were given back, by the index of their descriptor.
+type Returned = Vec<(usize, Vec<QuotaGrant>)>;
+
 /// Hits of a descriptor.
 struct Hits {
     index: usize,
     descriptor: RateLimitDescriptor,
-    amount: i64,
+    grants: Vec<QuotaGrant>,
+}
+
+impl Hits {
+    /// The size in bytes of the descriptor and the grants.
+    fn size(&self) -> usize {
+        self.descriptor.encoded_len() + self.grants.len() * size_of::<QuotaGrant>()
+    }
 }
 
 /// The hits that a call has taken so far. They are given back when this is dropped, as when the client goes away.
@@ -84,10 +94,16 @@ impl<'c> TakenHits<'c> {
     }
 
     /// Adds the hits of a descriptor.
-    pub(super) fn add(&mut self, index: usize, descriptor: &RateLimitDescriptor, amount: i64, tenant: &str) {
-        if amount > 0 {
+    pub(super) fn add(
+        &mut self,
+        index: usize,
+        descriptor: &RateLimitDescriptor,
+        grants: Vec<QuotaGrant>,
+        tenant: &str,
+    ) {
+        if !grants.is_empty() {
             self.tenant = tenant.into();
-            self.hits.push(Hits { index, descriptor: descriptor.clone(), amount });
+            self.hits.push(Hits { index, descriptor: descriptor.clone(), grants });
         }
     }
 
@@ -96,24 +112,24 @@ impl<'c> TakenHits<'c> {
         self.hits.clear();
     }
 
-    /// Gives the hits back, and returns the states of their limits by descriptor. At half the time that the caller still waits, those
+    /// Gives the hits back, and returns the grants with the states of their limits by descriptor. At half the time that the caller still waits, those
     /// are omitted.
-    pub(super) async fn give_back(mut self) -> Vec<(usize, Allocation)> {
+    pub(super) async fn give_back(mut self) -> Returned {
         let Some(task) = self.spawn() else { return Vec::new() };
         let remaining = |deadline: Instant| deadline.saturating_duration_since(Instant::now()) / 2;
         let states = timeout(self.caller.deadline.map_or(TIMEOUT, remaining), task).await;
         states.map(Result::unwrap_or_default).unwrap_or_default()
     }
 
-    fn spawn(&mut self) -> Option<JoinHandle<Vec<(usize, Allocation)>>> {
+    fn spawn(&mut self) -> Option<JoinHandle<Returned>> {
         let hits = std::mem::take(&mut self.hits);
         if hits.is_empty() {
             return None;
         }
         let Services { mixer, counters, ids, give_backs, .. } = self.services;
-        let size = TASK + hits.iter().map(|hits| hits.descriptor.encoded_len()).sum::<usize>();
+        let size = TASK + hits.iter().map(Hits::size).sum::<usize>();
         let Some(space) = give_backs.space.take(&self.tenant, size) else {
-            hits.iter().for_each(|hits| lose(counters, hits.amount, self.domain, &"too many at once"));
+            hits.iter().for_each(|hits| lose(counters, &hits.grants, self.domain, &"too many at once"));
             return None;
         };
         let task = GiveBack {
@@ -147,23 +163,24 @@ struct GiveBack {
 }
 
 impl GiveBack {
-    async fn run(self) -> Vec<(usize, Allocation)> {
+    async fn run(self) -> Returned {
         let mut tenant = String::new();
         let mut calls = QuotaCalls::new(&self.mixer, &self.snapshot, &self.domain, &self.caller, &mut tenant);
         let mut states = Vec::with_capacity(self.hits.len());
-        for (Hits { index, descriptor, amount }, dedup_id) in &self.hits {
-            match calls.allocate(descriptor, -amount, false, dedup_id).await {
-                Ok(allocation) => states.push((*index, allocation)),
-                Err(error) => lose(&self.counters, *amount, &self.domain, &error),
+        for (Hits { index, descriptor, mut grants }, dedup_id) in self.hits {
+            if let Err(error) = calls.give_back(&descriptor, &mut grants, &dedup_id).await {
+                lose(&self.counters, &grants, &self.domain, &error);
             }
+            states.push((index, grants));
         }
         states
     }
 }
 
 /// Counts and logs hits that could not be given back.
-fn lose(counters: &Counters, amount: i64, domain: &str, error: &dyn std::fmt::Display) {
-    counters.hits_lost.fetch_add(amount.unsigned_abs(), Relaxed);
+fn lose(counters: &Counters, grants: &[QuotaGrant], domain: &str, error: &dyn std::fmt::Display) {
+    let amounts = grants.iter().map(|grant| grant.answer.granted.unsigned_abs());
+    counters.hits_lost.fetch_add(amounts.fold(0, u64::saturating_add), Relaxed);
     static LIMIT: LogLimit = LogLimit::new();
     if let Some(suppressed) = LIMIT.admit() {
         let (domain, error) = (log_text(domain), log_text(error));
