@@ -2,7 +2,7 @@
 
 use std::{
     fs,
-    io::{self, BufRead as _, BufReader, Read as _, Write as _},
+    io::{BufRead as _, BufReader, Read as _, Write as _},
     net::TcpStream,
     path::PathBuf,
     process::{Child, Command, Stdio},
@@ -12,6 +12,8 @@ use std::{
 
 use serde_json::Value as Json;
 
+use super::debian;
+
 static PROGRAM: LazyLock<Result<PathBuf, String>> = LazyLock::new(install);
 
 /// Whether there is an Envoy to test with. Where there is none a line says so, and where one is required, that is a failure.
@@ -19,10 +21,7 @@ pub(crate) fn is_there() -> bool {
     match &*PROGRAM {
         Ok(_) => true,
         Err(reason) => {
-            let required = std::env::var_os("REQUIRE_REAL").is_some_and(|value| value == "1");
-            assert!(!required, "Envoy cannot be installed, and REQUIRE_REAL=1 demands it: {reason}");
-            // Past what the harness keeps to itself.
-            let _ = writeln!(io::stderr(), "skipped, as Envoy cannot be installed: {reason}");
+            debian::skip("Envoy", reason);
             false
         }
     }

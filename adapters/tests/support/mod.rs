@@ -1,6 +1,7 @@
 //! The binary in a process of its own.
 #![allow(dead_code, reason = "each test file uses a part of it")]
 
+pub(crate) mod debian;
 pub(crate) mod envoy;
 pub(crate) mod http;
 pub(crate) mod recorder;
