@@ -5,6 +5,7 @@ use std::sync::Arc;
 use bytes::Bytes;
 use mixer_adapter::{
     prost::Message as _,
+    proto::CheckResult,
     service::{Authorization, JwtOptions, JwtVerifier, Server, ServerOptions, Tokens, Workers},
     template::{ListEntry, Template as _},
     tonic::{Code, Status},
@@ -245,6 +246,21 @@ async fn a_mixer_with_a_json_web_token_is_served_by_its_subject() {
     assert_eq!(refusal.message(), "proxy may not call this service (templates)");
     let foreign = other.issue(&claims("mixer"));
     assert_eq!(code(port.check(port.token(&foreign, BEARER)).await), Code::Unauthenticated);
+}
+
+#[tokio::test]
+async fn an_adapter_knows_the_name_of_the_client_that_it_serves() {
+    let port = port(true, true, |files| {
+        let tokens = Tokens::load(files.write("tokens", "proxy s3cret").into(), None).unwrap();
+        Authorization::open(group_of).with_certificates(vec![MIXER.to_owned()]).with_tokens(tokens)
+    })
+    .await;
+    for (auth_type, name) in [(port.mutual(MIXER), MIXER), (port.token("s3cret", BEARER), "proxy")] {
+        let request = entry(any(&probe("peers")), "peer").encode_to_vec().into();
+        let answer = port.call(ListEntry::METHOD, request, auth_type).await.unwrap();
+        let result = CheckResult::decode(answer).unwrap();
+        assert_eq!(result.status.unwrap().message, name);
+    }
 }
 
 #[tokio::test]

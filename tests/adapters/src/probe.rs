@@ -2,14 +2,14 @@
 
 use mixer_adapter::{
     Adapter, AdapterError, Check, Code, Grant, Handle, QuotaRequest,
-    adapter::{ConfigErrors, InferredTypes},
+    adapter::{ConfigErrors, InferredTypes, peer},
     template::{ListEntry, Metric, Quota, listentry, metric, quota},
 };
 
 use crate::ledger::{Entry, ledger};
 pub use crate::params::probe::Params;
 
-/// Executes the value of a list entry: `allow`, `deny`, `fail`, `panic`, `panic early` (in the method, before its future), `abort` (a panic while another one unwinds), `log` (a warning), `spin` (busy for a while), `hang` (forever) or `wait` (for the gate).
+/// Executes the value of a list entry: `allow`, `deny`, `fail`, `panic`, `panic early` (in the method, before its future), `abort` (a panic while another one unwinds), `peer` (a denial with the name of the client), `log` (a warning), `spin` (busy for a while), `hang` (forever) or `wait` (for the gate).
 #[derive(Debug)]
 pub struct Probe {
     entry: Entry,
@@ -77,6 +77,7 @@ impl Probe {
                 let _panics = PanicOnDrop;
                 panic!("the cause of an abort")
             }
+            "peer" => Ok(Check::deny(Code::PermissionDenied, &*peer().unwrap_or_default())),
             "log" => {
                 tracing::warn!(command, "an event of the author");
                 Ok(Check::allow())

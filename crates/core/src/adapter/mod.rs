@@ -5,6 +5,7 @@ mod check;
 mod config;
 mod error;
 mod inferred;
+mod peer;
 mod quota;
 mod templates;
 
@@ -13,6 +14,9 @@ pub use check::Check;
 pub use config::{Config, ConfigErrors, Violation};
 pub use error::{AdapterError, Code};
 pub use inferred::{InferredType, InferredTypes};
+pub use peer::peer;
+#[doc(hidden)]
+pub use peer::with_peer;
 pub use quota::{Grant, LimitOverride, LimitState, QuotaRequest};
 #[doc(hidden)]
 pub use templates::TemplateVisitor;

@@ -13,7 +13,7 @@ use super::{
 };
 use crate::metrics::CallMetrics;
 use mixer_adapter_core::{
-    adapter::{AdapterError, Handle},
+    adapter::{AdapterError, Handle, with_peer},
     framework::{frame::frame, log_text::log_text, status::status_name, trace_parent::TraceParent},
     proto::Any as AnyMessage,
     template::{Template, Variety},
@@ -107,6 +107,7 @@ trait Serve<T: Template>: Send + Sync {
         &self,
         handler: Arc<Handler>,
         input: T::Input,
+        peer: Option<Arc<str>>,
         span: Span,
     ) -> BoxFuture<'static, Result<T::Answer, HandlerError>>;
 }
@@ -132,6 +133,7 @@ impl<A: Handle<T>, T: Template> Serve<T> for HandlerCaller<A> {
         &self,
         handler: Arc<Handler>,
         input: T::Input,
+        peer: Option<Arc<str>>,
         span: Span,
     ) -> BoxFuture<'static, Result<T::Answer, HandlerError>> {
         let call = async move {
@@ -139,7 +141,7 @@ impl<A: Handle<T>, T: Template> Serve<T> for HandlerCaller<A> {
             let Some(adapter) = handler.object::<A>() else {
                 return Err(HandlerError::Failed(AdapterError::unavailable("the handler is closed")));
             };
-            match contain_future(async { adapter.handle(input).await }).await {
+            match contain_future(with_peer(peer, async { adapter.handle(input).await })).await {
                 Ok(answer) => answer.map_err(HandlerError::Failed),
                 Err(panic) => {
                     panic.report(handler.adapter(), "handle");
@@ -232,14 +234,16 @@ impl<T: Template> TemplateMethod<T> {
         record.adapter = Some(adapter.name);
         let span = call_span::<T>(adapter.name, &request, resolver, caller);
         let (input, context) = T::split(request)?;
-        let answer = server.serve.serve(handler, input, span).await.map_err(|error| match error {
-            HandlerError::Failed(error) => {
-                CallError::Failed { adapter: adapter.name, source: Arc::new(error) }
-            }
-            HandlerError::Panicked(panic) => {
-                CallError::Panicked { adapter: adapter.name, message: panic.message }
-            }
-        })?;
+        let answer = server.serve.serve(handler, input, caller.peer.clone(), span).await.map_err(
+            |error| match error {
+                HandlerError::Failed(error) => {
+                    CallError::Failed { adapter: adapter.name, source: Arc::new(error) }
+                }
+                HandlerError::Panicked(panic) => {
+                    CallError::Panicked { adapter: adapter.name, message: panic.message }
+                }
+            },
+        )?;
         T::respond(context, answer)
             .map_err(|source| CallError::InvalidAnswer { adapter: adapter.name, source })
     }
