@@ -153,15 +153,33 @@ async fn a_connection_whose_peer_answers_no_ping_is_ended() {
             .keepalive_timeout(Duration::from_millis(50)),
     )
     .await;
-    // A client that sends the preface and empty settings, and then never answers a ping.
-    let mut silent = TcpStream::connect(serving.grpc).await.unwrap();
-    silent.write_all(b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n\0\0\0\x04\0\0\0\0\0").await.unwrap();
-    let mut received = Vec::new();
-    tokio::time::timeout(Duration::from_secs(5), silent.read_to_end(&mut received)).await.unwrap().unwrap();
+    // Clients that never answer a ping: silent ones, and those whose request headers never end, which no answer may interrupt.
+    let headers = [HEADERS, CONTINUATION].concat();
+    for sent in [b"", HEADERS, &headers] {
+        assert!(is_ended(&serving, sent).await, "{sent:?}");
+    }
     // A peer that answers stays connected.
     let client = serving.connect().await;
     tokio::time::sleep(Duration::from_millis(200)).await;
     assert!(told(&client, "keepalive", "allow").await.is_ok());
+}
+
+/// HEADERS and CONTINUATION of a POST (RFC 9113, sections 6.2 and 6.10) without END_HEADERS.
+const HEADERS: &[u8] = b"\0\0\x01\x01\0\0\0\0\x01\x83";
+const CONTINUATION: &[u8] = b"\0\0\0\x09\0\0\0\0\x01";
+
+/// Sends the preface, empty settings and `sent`, and returns whether the connection ends.
+async fn is_ended(serving: &Serving, sent: &[u8]) -> bool {
+    let mut stream = TcpStream::connect(serving.grpc).await.unwrap();
+    stream.write_all(b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n\0\0\0\x04\0\0\0\0\0").await.unwrap();
+    stream.write_all(sent).await.unwrap();
+    tokio::time::timeout(Duration::from_secs(5), stream.read_to_end(&mut Vec::new())).await.is_ok()
+}
+
+#[tokio::test]
+async fn request_headers_in_many_pieces_end_their_connection() {
+    let serving = Serving::start(|adapters| adapters.add::<Probe>()).await;
+    assert!(is_ended(&serving, &[HEADERS, &CONTINUATION.repeat(100)].concat()).await);
 }
 
 #[tokio::test]
