@@ -22,7 +22,7 @@ pub use allocation::{Allocation, AllocationMode, QuotaAnswer, QuotaGrant, QuotaR
 pub use cached::CacheUse;
 pub use failure_texts::FailureTexts;
 pub use mixer_adapter_host::handler::Caller;
-pub use report::{Report, ReportBatch};
+pub use report::{Lost, PreparedReport, Report, ReportBatch};
 
 use evaluation::Evaluation;
 

@@ -48,6 +48,8 @@ pub(super) struct Planner<'r> {
     pub(super) trace: Option<&'r mut Trace>,
     places: &'r BTreeMap<Arc<str>, RulePlace>,
     pub(super) failures: Vec<FailureEffect>,
+    /// The handlers of instances that could not be built.
+    pub(super) unbuilt: Vec<Arc<str>>,
     /// Whether a call was skipped because its handler is not called.
     pub(super) uncalled: bool,
     /// Number of conditions that could not be evaluated.
@@ -71,6 +73,7 @@ impl Request<'_> {
             trace: self.trace.as_deref_mut(),
             places: &self.snapshot.places,
             failures: Vec::new(),
+            unbuilt: Vec::new(),
             uncalled: false,
             condition_errors: &mut self.condition_errors,
             evaluation: &mut self.evaluation,
@@ -131,22 +134,21 @@ impl Planner<'_> {
                     self.evaluation.caching.restrict(group.caching);
                 }
                 for entry in &group.entries {
-                    if wanted(entry, matched)
-                        && matched
-                        && let Some(instance) = self.build(entry)?
-                    {
-                        match destination.handler.is_called(&destination.template) {
-                            true => {
-                                planned(PlannedCall {
-                                    rules: conditions.index,
-                                    destination,
-                                    rule: &group.rule,
-                                    entry,
-                                    instance,
-                                });
-                            }
-                            false => self.leave_out(destination, entry),
+                    if !wanted(entry, matched) || !matched {
+                        continue;
+                    }
+                    match self.build(entry)? {
+                        None => self.unbuilt.push(destination.handler.name.clone()),
+                        Some(instance) if destination.handler.is_called(&destination.template) => {
+                            planned(PlannedCall {
+                                rules: conditions.index,
+                                destination,
+                                rule: &group.rule,
+                                entry,
+                                instance,
+                            });
                         }
+                        Some(_) => self.leave_out(destination, entry),
                     }
                 }
             }

@@ -1,7 +1,7 @@
 //! Reports: the instances of all requests of a batch, sent to each destination in one call
 //! (docs/behaviour/dispatch.md#what-becomes-one-call).
 
-use std::{sync::Arc, time::Instant as Clock};
+use std::{collections::BTreeMap, sync::Arc, time::Instant as Clock};
 
 use futures_util::stream::{FuturesUnordered, StreamExt as _};
 
@@ -25,6 +25,23 @@ use mixer_adapter_host::handler::Caller;
 pub struct Report<'s> {
     batches: Vec<Batch<'s>>,
     failures: FailureTexts,
+    lost: Lost,
+}
+
+/// The number of instances that could not be built, by the full names of their handlers.
+///
+/// Under the empty name, requests without instances, because their attributes could not be generated or exceeded a limit.
+pub type Lost = BTreeMap<Arc<str>, usize>;
+
+/// A report whose calls are made later.
+#[derive(Debug)]
+pub struct PreparedReport {
+    /// The instances for each handler and template.
+    pub batches: Vec<ReportBatch>,
+    /// Why parts of the report are not in `batches`.
+    pub failures: FailureTexts,
+    /// The number of those parts.
+    pub lost: Lost,
 }
 
 /// Instances for one handler by one template.
@@ -51,14 +68,29 @@ impl ReportBatch {
         self.instances.is_empty()
     }
 
-    /// The size of the instances in bytes.
+    /// The memory of the instances in bytes.
     pub fn size(&self) -> usize {
-        self.instances.iter().map(Vec::len).sum()
+        let instances = self.instances.iter();
+        instances.map(|instance| size_of::<Vec<u8>>() + instance.capacity()).sum()
     }
 
-    /// Adds the instances of a later batch for the same handler and template; returns one for another.
-    pub fn merge(&mut self, later: ReportBatch) -> Option<ReportBatch> {
-        if !Arc::ptr_eq(&self.handler, &later.handler) || !Arc::ptr_eq(&self.template, &later.template) {
+    /// Splits the batch into ones of at most `max` instances.
+    pub fn split(self, max: usize) -> impl Iterator<Item = Self> {
+        let Self { handler, template, instances } = self;
+        let mut instances = instances.into_iter();
+        std::iter::from_fn(move || {
+            let instances: Vec<_> = instances.by_ref().take(max).collect();
+            let (handler, template) = (handler.clone(), template.clone());
+            (!instances.is_empty()).then_some(Self { handler, template, instances })
+        })
+    }
+
+    /// Adds the instances of a later batch for the same handler and template. Returns one for another, and one with which there would be
+    /// more than `max` instances.
+    pub fn merge(&mut self, later: Self, max: usize) -> Option<Self> {
+        let is_same =
+            Arc::ptr_eq(&self.handler, &later.handler) && Arc::ptr_eq(&self.template, &later.template);
+        if !is_same || self.len() + later.len() > max {
             return Some(later);
         }
         self.instances.extend(later.instances);
@@ -96,11 +128,20 @@ impl<'s> Report<'s> {
     /// # Errors
     /// The instances exceed the limits of the call.
     pub async fn add(&mut self, request: &mut Request<'s>) -> Result<(), LimitError> {
+        let added = self.try_add(request).await;
+        if !matches!(added, Ok(true)) {
+            *self.lost.entry(Arc::default()).or_default() += 1;
+        }
+        added.map(|_| ())
+    }
+
+    /// Returns whether the attributes of the request could be generated.
+    async fn try_add(&mut self, request: &mut Request<'s>) -> Result<bool, LimitError> {
         match request.generate().await {
             Ok(()) => {}
             Err(DispatchError::Failed { failures, .. }) => {
                 self.failures.append(failures);
-                return Ok(());
+                return Ok(false);
             }
             Err(DispatchError::Limit(error)) => return Err(error),
         }
@@ -114,7 +155,10 @@ impl<'s> Report<'s> {
             FailureEffect::Ignore => None,
         });
         self.failures.extend(failures);
-        Ok(())
+        for handler in planner.unbuilt {
+            *self.lost.entry(handler).or_default() += 1;
+        }
+        Ok(true)
     }
 
     fn buffer(&mut self, planned: PlannedCall<'s>) {
@@ -132,14 +176,14 @@ impl<'s> Report<'s> {
         batch.instances.push(planned.instance);
     }
 
-    /// Returns the instances for each handler and template, to be sent later, and the failures so far.
-    pub fn into_batches(self) -> (Vec<ReportBatch>, FailureTexts) {
+    /// Returns the instances for each handler and template, to be sent later, and what is missing.
+    pub fn prepare(self) -> PreparedReport {
         let batches = self.batches.into_iter().map(|batch| ReportBatch {
             handler: batch.destination.handler.clone(),
             template: batch.destination.template.clone(),
             instances: batch.instances,
         });
-        (batches.collect(), self.failures)
+        PreparedReport { batches: batches.collect(), failures: self.failures, lost: self.lost }
     }
 
     /// Delivers all instances; the error has those that could not be built or were rejected.

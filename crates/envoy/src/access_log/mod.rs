@@ -12,11 +12,10 @@ use std::{
     time::Duration,
 };
 
-use bytes::Bytes;
 use mixer_adapter_core::framework::{log_limit::LogLimit, log_text::log_text};
 use mixer_adapter_engine::{
     Budget,
-    dispatch::{Caller, FailureTexts, Report, ReportBatch, Request},
+    dispatch::{Caller, FailureTexts, PreparedReport, Report, ReportBatch, Request},
 };
 use prost::Message as _;
 use tokio::{runtime::Handle, sync::mpsc, time::Instant};
@@ -38,10 +37,13 @@ use crate::{
 /// The size of the queue between streams and rules, and of the queue of each handler, in bytes. Tenants share it.
 const QUEUE: usize = 16 << 20;
 
+/// The memory in bytes of an entry in the queue of messages, without its content.
+const ENTRY: usize = size_of::<Vec<u8>>() + 32;
+
 /// Maximum number of instances in one call.
 const MAX_BATCH: usize = 1_000;
 
-/// The time that an adapter has for its part of a report, or for generating attributes.
+/// The time that an adapter has for its part of a report, or for generating the attributes of all entries of a message.
 const TIMEOUT: Duration = Duration::from_secs(10);
 
 /// The queue of entries.
@@ -59,7 +61,7 @@ struct Queued {
     sender: Arc<LogSender>,
     kind: LogKind,
     /// Encoded entries.
-    entries: Vec<Bytes>,
+    entries: Vec<Vec<u8>>,
     _space: Space,
     pending: TaskTrackerToken,
 }
@@ -87,10 +89,10 @@ impl LogQueue {
         self.pending.reopen();
     }
 
-    /// Adds encoded entries of a message of `size` bytes; returns whether there was space.
-    fn add(&self, sender: Arc<LogSender>, kind: LogKind, entries: Vec<Bytes>, size: usize) -> bool {
-        // A message takes memory even if it is empty.
-        let size = size + entries.len() * size_of::<Bytes>() + size_of::<Queued>();
+    /// Adds encoded entries of a message; returns whether there was space.
+    fn add(&self, sender: Arc<LogSender>, kind: LogKind, entries: Vec<Vec<u8>>) -> bool {
+        let memory = entries.iter().map(|entry| ENTRY + entry.capacity()).sum::<usize>();
+        let size = size_of::<Queued>() + memory;
         let Some(space) = self.space.take(&sender.tenant(), size) else { return false };
         let pending = self.pending.token();
         self.messages.send(Queued { sender, kind, entries, _space: space, pending }).is_ok()
@@ -126,46 +128,50 @@ async fn report(
         let mut reports: BTreeMap<Arc<str>, (Arc<TenantCounts>, Report<'_>)> = BTreeMap::new();
         let mut failures = FailureTexts::default();
         let mut budget = Budget::new(mixer.limits());
-        let mut lost = 0;
+        let mut undecoded = 0;
+        // Other messages wait.
+        let caller = delivery();
         for entry in queued.entries {
             let bag = match queued.kind {
                 LogKind::Http => {
-                    HttpAccessLogEntry::decode(entry).map_err(EntryError::from).and_then(|entry| {
+                    HttpAccessLogEntry::decode(&*entry).map_err(EntryError::from).and_then(|entry| {
                         let common = entry.common_properties.as_ref();
                         missing.note_log(common.and_then(|common| common.metadata.as_ref()));
                         Ok(http_attributes(&entry, sender, vocabulary, &mapping)?)
                     })
                 }
-                LogKind::Tcp => TcpAccessLogEntry::decode(entry)
+                LogKind::Tcp => TcpAccessLogEntry::decode(&*entry)
                     .map_err(EntryError::from)
                     .and_then(|entry| Ok(tcp_attributes(&entry, sender, vocabulary, &mapping)?)),
             };
             match bag {
                 Ok(bag) => {
-                    let mut request = Request::new(&snapshot, bag, delivery(), false).with_budget(budget);
+                    let mut request = Request::new(&snapshot, bag, caller.clone(), false).with_budget(budget);
                     let tenant = handlers.counters.tenant(request.tenant());
                     tenant.log_entries.fetch_add(1, Relaxed);
-                    let (tenant, report) = reports
+                    let (_, report) = reports
                         .entry(tenant.namespace.clone())
                         .or_insert_with(|| (tenant, Report::default()));
                     if let Err(error) = report.add(&mut request).await {
                         failures.push(error.to_string());
-                        tenant.lose(1);
-                        lost += 1;
                     }
                     budget = request.budget();
                     mixer.counts().condition_errors(request.condition_errors());
                 }
                 Err(error) => {
                     failures.push(error.to_string());
-                    lost += 1;
+                    undecoded += 1;
                 }
             }
         }
         for (tenant, report) in reports.into_values() {
-            let (batches, more) = report.into_batches();
-            failures.append(more);
-            for batch in batches {
+            let PreparedReport { batches, failures: further, lost } = report.prepare();
+            failures.append(further);
+            for (handler, count) in lost {
+                handlers.counters.lose(&handler, count);
+                tenant.lose(count);
+            }
+            for batch in batches.into_iter().flat_map(|batch| batch.split(MAX_BATCH)) {
                 handlers.add(batch, &tenant, queued.pending.clone());
             }
         }
@@ -180,8 +186,8 @@ async fn report(
                 );
             }
         }
-        if lost > 0 {
-            handlers.counters.lose(&Arc::from(""), lost);
+        if undecoded > 0 {
+            handlers.counters.lose(&Arc::from(""), undecoded);
         }
     }
 }
@@ -222,7 +228,7 @@ impl HandlerQueues {
             self.runtime.spawn(send(received, self.counters.clone()));
             HandlerQueue { batches, space: SharedSpace::new(QUEUE) }
         });
-        let space = queue.space.take(&tenant.namespace, batch.size());
+        let space = queue.space.take(&tenant.namespace, size_of::<QueuedBatch>() + batch.size());
         let is_queued = space.is_some_and(|space| {
             let part = BatchPart { tenant: tenant.clone(), count, _space: space, _pending: pending };
             queue.batches.send(QueuedBatch { batch, part }).is_ok()
@@ -242,7 +248,7 @@ async fn send(mut received: mpsc::UnboundedReceiver<QueuedBatch>, counters: Arc<
         while batch.len() < MAX_BATCH
             && let Ok(QueuedBatch { batch: later, part }) = received.try_recv()
         {
-            match batch.merge(later) {
+            match batch.merge(later, MAX_BATCH) {
                 None => parts.push(part),
                 Some(batch) => {
                     next = Some(QueuedBatch { batch, part });

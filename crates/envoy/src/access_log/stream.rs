@@ -42,11 +42,11 @@ pub(crate) struct LogMessage {
     tcp_logs: Option<LogEntries>,
 }
 
-/// Encoded entries.
+/// Encoded entries. They are copies: a part of the message would hold the memory of all of it, with unknown fields, while it waits.
 #[derive(Clone, PartialEq, prost::Message)]
 pub(crate) struct LogEntries {
-    #[prost(bytes = "bytes", repeated, tag = "1")]
-    pub(crate) entries: Vec<Bytes>,
+    #[prost(bytes = "vec", repeated, tag = "1")]
+    pub(crate) entries: Vec<Vec<u8>>,
 }
 
 /// The entries of a message, by their kind.
@@ -128,7 +128,6 @@ impl Services {
                 () = self.stopping.cancelled() => None,
             };
             let Some(message) = message else { return Ok(()) };
-            let size = message.encoded_len();
             // The first message has the node.
             let sender = sender.get_or_insert_with(|| {
                 let node = (message.identifier.len() <= MAX_IDENTIFIER)
@@ -142,8 +141,9 @@ impl Services {
                 let received = entries.len();
                 self.counters.log_entries.fetch_add(received as u64, Relaxed);
                 entries.truncate(self.mixer.limits().requests_per_report);
+                entries.shrink_to_fit();
                 let used = entries.len();
-                let is_queued = self.log_queue.add(sender.clone(), kind, entries, size);
+                let is_queued = self.log_queue.add(sender.clone(), kind, entries);
                 let lost = received - if is_queued { used } else { 0 };
                 if lost > 0 {
                     self.counters.lose(&Arc::from(""), lost);

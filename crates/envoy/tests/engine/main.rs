@@ -1,5 +1,6 @@
 //! The services with adapters that are slow or fail.
 #![allow(clippy::unwrap_used)]
 
+mod access_logs;
 mod backend;
 mod rate_limits;
