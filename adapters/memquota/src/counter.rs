@@ -41,19 +41,22 @@ impl Span {
 pub(super) struct Counter {
     span: Option<Span>,
     in_use: i64,
-    /// The amounts added, by tick, oldest first, without ticks in which nothing was added; empty without a span.
+    /// The sum of the amounts of former slots. It wraps around, as those of slots do: only differences count.
+    freed: i64,
+    /// The ticks in which an amount was added, oldest first; empty without a span.
     slots: VecDeque<Slot>,
 }
 
 #[derive(Debug)]
 struct Slot {
     tick: u64,
-    amount: i64,
+    /// The sum of the amounts of all slots up to this one.
+    sum: i64,
 }
 
 impl Counter {
     pub(super) fn new(span: Option<Span>) -> Self {
-        Self { span, in_use: 0, slots: VecDeque::new() }
+        Self { span, in_use: 0, freed: 0, slots: VecDeque::new() }
     }
 
     /// Returns the amount in use.
@@ -63,7 +66,8 @@ impl Counter {
             while let Some(oldest) =
                 self.slots.front().filter(|slot| slot.tick.saturating_add(span.ticks) <= tick)
             {
-                self.in_use -= oldest.amount;
+                self.in_use -= oldest.sum.wrapping_sub(self.freed);
+                self.freed = oldest.sum;
                 self.slots.pop_front();
             }
         }
@@ -74,43 +78,36 @@ impl Counter {
     pub(super) fn add(&mut self, amount: i64, now: Duration) {
         self.in_use += amount;
         let Some(span) = self.span else { return };
-        let tick = span.tick_at(now);
+        let (tick, sum) = (span.tick_at(now), self.freed.wrapping_add(self.in_use));
         match self.slots.back_mut() {
             // Another thread may have read a later time and added first.
-            Some(newest) if newest.tick >= tick => newest.amount += amount,
-            _ => self.slots.push_back(Slot { tick, amount }),
+            Some(newest) if newest.tick >= tick => newest.sum = sum,
+            _ => self.slots.push_back(Slot { tick, sum }),
         }
     }
 
     /// Returns how long until `amount` of what is in use is free; `None` without a span.
     pub(super) fn free_after(&self, amount: i64, now: Duration) -> Option<Duration> {
         let span = self.span?;
-        let mut freed = 0;
-        let mut after = Duration::ZERO;
-        for slot in &self.slots {
-            if freed >= amount {
-                break;
-            }
-            freed += slot.amount;
-            let end = u32::try_from(slot.tick.saturating_add(span.ticks)).unwrap_or(u32::MAX);
-            after = span.tick.saturating_mul(end).saturating_sub(now);
+        if amount <= 0 {
+            return Some(Duration::ZERO);
         }
-        Some(after)
+        let index = self.slots.partition_point(|slot| slot.sum.wrapping_sub(self.freed) < amount);
+        let Some(slot) = self.slots.get(index).or(self.slots.back()) else { return Some(Duration::ZERO) };
+        let end = u32::try_from(slot.tick.saturating_add(span.ticks)).unwrap_or(u32::MAX);
+        Some(span.tick.saturating_mul(end).saturating_sub(now))
     }
 
     /// Releases up to `amount`, the newest first, and returns the amount released.
     pub(super) fn release(&mut self, amount: u64, now: Duration) -> i64 {
         let released = i64::try_from(amount).unwrap_or(i64::MAX).min(self.in_use(now));
         self.in_use -= released;
-        if self.span.is_some() {
-            let mut rest = released;
-            while let Some(newest) = self.slots.back_mut() {
-                if newest.amount > rest {
-                    newest.amount -= rest;
-                    break;
-                }
-                rest -= newest.amount;
-                self.slots.pop_back();
+        if self.span.is_some() && released > 0 {
+            let remaining =
+                self.slots.partition_point(|slot| slot.sum.wrapping_sub(self.freed) < self.in_use);
+            self.slots.truncate(if self.in_use > 0 { remaining + 1 } else { 0 });
+            if let Some(newest) = self.slots.back_mut() {
+                newest.sum = self.freed.wrapping_add(self.in_use);
             }
         }
         released
@@ -217,6 +214,36 @@ mod tests {
         assert_eq!(window.slots(), 1);
         assert_eq!(window.in_use(at(7)), 3);
         assert_eq!(window.in_use(at(8)), 0);
+    }
+
+    #[test]
+    fn the_time_until_an_amount_is_free_is_that_of_the_grant_in_its_way() {
+        let mut window = window(100);
+        for tick in 0..10 {
+            window.add(2, at(tick));
+        }
+        assert_eq!(window.release(3, at(10)), 3);
+        let free_after =
+            |amount| window.free_after(amount, at(50)).map(|after| after.as_millis() / TICK.as_millis());
+        // Ticks 0 to 7 have 2 each, and tick 8 has 1.
+        for (amount, ticks) in [(0, 0), (1, 50), (2, 50), (3, 51), (16, 57), (17, 58), (i64::MAX, 58)] {
+            assert_eq!(free_after(amount), Some(ticks), "{amount}");
+        }
+        assert_eq!(window.in_use(at(104)), 7, "ticks 0 to 4 have passed");
+        assert_eq!(window.free_after(3, at(104)), Some(at(2)));
+    }
+
+    #[test]
+    fn sums_of_any_size_leave_what_is_in_use_exact() {
+        let mut window = window(3);
+        for tick in [0, 10, 20, 30] {
+            assert_eq!(window.in_use(at(tick)), 0);
+            window.add(i64::MAX - 1, at(tick));
+            window.add(1, at(tick + 1));
+            assert_eq!(window.in_use(at(tick + 2)), i64::MAX);
+            assert_eq!(window.free_after(i64::MAX, at(tick + 2)), Some(at(2)));
+            assert_eq!(window.in_use(at(tick + 3)), 1);
+        }
     }
 
     #[test]

@@ -3,7 +3,7 @@
 use std::{
     collections::HashMap,
     sync::{
-        Arc, Mutex, PoisonError, RwLock,
+        Arc, Mutex, OnceLock, PoisonError, RwLock,
         atomic::{AtomicU64, Ordering::Relaxed},
     },
 };
@@ -52,24 +52,34 @@ impl TenantCounts {
 
 /// The counts of all tenants.
 #[derive(Debug, Default)]
-pub(crate) struct Tenants(RwLock<HashMap<Arc<str>, Arc<TenantCounts>>>);
+pub(crate) struct Tenants {
+    named: RwLock<HashMap<Arc<str>, Arc<TenantCounts>>>,
+    other: OnceLock<Arc<TenantCounts>>,
+}
 
 impl Tenants {
     /// Returns the counts of a namespace, or those of all further ones.
     pub(crate) fn of(&self, namespace: &str) -> Arc<TenantCounts> {
-        let known = self.0.read().unwrap_or_else(PoisonError::into_inner).get(namespace).cloned();
-        known.unwrap_or_else(|| {
-            let mut counts = self.0.write().unwrap_or_else(PoisonError::into_inner);
-            let name = if counts.len() < MAX_TENANTS { namespace } else { OTHER };
-            let name = Arc::from(name);
-            counts.entry(name).or_insert_with_key(|name| Arc::new(TenantCounts::new(name.clone()))).clone()
-        })
+        let known = {
+            let named = self.named.read().unwrap_or_else(PoisonError::into_inner);
+            named.get(namespace).or_else(|| self.other.get()).cloned()
+        };
+        known.unwrap_or_else(|| self.add(namespace))
+    }
+
+    fn add(&self, namespace: &str) -> Arc<TenantCounts> {
+        let mut named = self.named.write().unwrap_or_else(PoisonError::into_inner);
+        let counts = |name: &str| Arc::new(TenantCounts::new(name.into()));
+        if named.len() >= MAX_TENANTS && !named.contains_key(namespace) {
+            return self.other.get_or_init(|| counts(OTHER)).clone();
+        }
+        named.entry(namespace.into()).or_insert_with(|| counts(namespace)).clone()
     }
 
     /// Returns the counts of all tenants by name.
     pub(crate) fn all(&self) -> Vec<Arc<TenantCounts>> {
-        let mut all: Vec<_> =
-            self.0.read().unwrap_or_else(PoisonError::into_inner).values().cloned().collect();
+        let named = self.named.read().unwrap_or_else(PoisonError::into_inner);
+        let mut all: Vec<_> = named.values().chain(self.other.get()).cloned().collect();
         all.sort_by(|one, other| one.namespace.cmp(&other.namespace));
         all
     }
@@ -171,5 +181,18 @@ mod tests {
             |counts: &TenantCounts| (counts.namespace.to_string(), counts.log_entries.load(Relaxed));
         assert_eq!(entries(&all[0]), (OTHER.to_owned(), 50));
         assert_eq!(entries(&all[1]), ("ns-0".to_owned(), 1));
+    }
+
+    #[test]
+    fn further_tenants_do_not_wait_for_readers() {
+        let tenants = Tenants::default();
+        for number in 0..=MAX_TENANTS {
+            tenants.of(&format!("ns-{number}"));
+        }
+        let _reader = tenants.named.read().unwrap();
+        std::thread::scope(|scope| {
+            let counts = scope.spawn(|| tenants.of("another").namespace.clone()).join().unwrap();
+            assert_eq!(&*counts, OTHER);
+        });
     }
 }
