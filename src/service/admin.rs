@@ -2,7 +2,7 @@
 
 use std::{
     net::IpAddr,
-    sync::{Arc, Mutex, PoisonError},
+    sync::{Arc, Mutex, PoisonError, atomic::Ordering::Relaxed},
     time::Duration,
 };
 
@@ -14,7 +14,7 @@ use axum::{
         header::{CONTENT_TYPE, HOST},
     },
     middleware::{self, Next},
-    response::{Html, IntoResponse, Response},
+    response::{IntoResponse, Response},
     routing::get,
 };
 use futures_util::future::join_all;
@@ -23,7 +23,7 @@ use tokio_util::sync::CancellationToken;
 
 use super::{Readiness, page};
 use mixer_adapter_config::source::SourceStatus;
-use mixer_adapter_engine::{ConfigStatus, Mixer};
+use mixer_adapter_engine::{ConfigStatus, Mixer, Snapshot};
 use mixer_adapter_host::{Host, session::SessionSummary};
 use mixer_adapter_net::{ConnectionLimits, Listener, Protocol, Workers};
 
@@ -38,12 +38,17 @@ pub(super) struct Admin {
     pub(super) registry: Arc<Mutex<Registry>>,
     pub(super) config: Option<Arc<Mutex<ConfigStatus>>>,
     pub(super) mixer: Option<Arc<Mixer>>,
+    /// When the server started, in seconds since the Unix epoch.
+    pub(super) started: u64,
+    /// Whether `/explain` answers.
+    pub(super) explain: bool,
 }
 
 pub(super) fn router(admin: Admin, explain: Router) -> Router {
     let vitals = vitals(admin.readiness.clone(), admin.registry.clone());
     Router::new()
-        .route("/", get(front))
+        .route("/", get(|| async { page::SERVER.response() }))
+        .route("/status", get(status))
         .route("/sessions", get(sessions))
         .route("/config", get(config))
         .with_state(admin)
@@ -141,10 +146,108 @@ struct Config {
     sources: Vec<SourceStatus>,
 }
 
-async fn front(State(admin): State<Admin>) -> Html<String> {
-    let sources = sources(&admin).await;
-    let snapshot = admin.mixer.as_ref().and_then(|mixer| mixer.snapshot());
-    Html(page::render(&admin.host, &admin.readiness, snapshot.as_deref(), &sources))
+/// What the program does, for its page and for other programs.
+#[derive(serde::Serialize)]
+struct Status {
+    version: &'static str,
+    /// When the server started, in seconds since the Unix epoch.
+    started: u64,
+    /// What the server waits for before it is ready.
+    pending: Vec<String>,
+    warnings: Vec<String>,
+    /// Whether `/explain` answers.
+    explain: bool,
+    adapters: Vec<AdapterStatus>,
+    handlers: Handlers,
+    /// The rules in use; `null` if there is no engine or no configuration.
+    rules: Option<RuleCounts>,
+    /// The check cache; `null` if it was not used.
+    cache: Option<CacheStatus>,
+}
+
+#[derive(serde::Serialize)]
+struct AdapterStatus {
+    name: &'static str,
+    description: &'static str,
+    templates: Vec<&'static str>,
+    sessions: usize,
+}
+
+#[derive(serde::Serialize)]
+struct Handlers {
+    open: usize,
+    /// Of the open ones, those that are cached for calls that carry their configuration.
+    cached: usize,
+}
+
+/// Rules with an effect, and the handlers that they use.
+#[derive(serde::Serialize)]
+struct RuleCounts {
+    rules: usize,
+    handlers: usize,
+}
+
+#[derive(serde::Serialize)]
+struct CacheStatus {
+    hits: u64,
+    misses: u64,
+    coalesced: u64,
+    stale: u64,
+    saved_calls: u64,
+    saved_seconds: f64,
+    answers: usize,
+    bytes: usize,
+    evictions: u64,
+}
+
+impl CacheStatus {
+    /// `None` if the cache was not used.
+    fn of(snapshot: &Snapshot) -> Option<Self> {
+        let counts = snapshot.cache_counts();
+        // In the order of CacheOutcome.
+        let [hits, misses, coalesced, stale] = counts.requests.each_ref().map(|count| count.load(Relaxed));
+        if hits + misses + coalesced + stale == 0 {
+            return None;
+        }
+        let size = snapshot.cache_size();
+        Some(Self {
+            hits,
+            misses,
+            coalesced,
+            stale,
+            saved_calls: counts.saved_calls.load(Relaxed),
+            saved_seconds: counts.saved_time().as_secs_f64(),
+            answers: size.answers,
+            bytes: size.bytes,
+            evictions: counts.evictions.load(Relaxed),
+        })
+    }
+}
+
+async fn status(State(admin): State<Admin>) -> Json<Status> {
+    let Admin { host, readiness, mixer, started, explain, .. } = admin;
+    let counts = host.sessions().counts();
+    let sessions =
+        |name: &str| counts.iter().find(|(adapter, _)| *adapter == name).map_or(0, |(_, count)| *count);
+    let adapters = host.adapters().iter().map(|adapter| AdapterStatus {
+        name: adapter.name,
+        description: adapter.description,
+        templates: adapter.templates.iter().map(|template| template.name).collect(),
+        sessions: sessions(adapter.name),
+    });
+    let snapshot = mixer.and_then(|mixer| mixer.snapshot());
+    let size = snapshot.as_ref().map(|snapshot| snapshot.size());
+    Json(Status {
+        version: env!("CARGO_PKG_VERSION"),
+        started,
+        pending: readiness.pending(),
+        warnings: readiness.warnings(),
+        explain,
+        adapters: adapters.collect(),
+        handlers: Handlers { open: host.handlers().live_count(), cached: host.handlers().cached_count() },
+        rules: size.map(|size| RuleCounts { rules: size.rules, handlers: size.handlers }),
+        cache: snapshot.as_deref().and_then(CacheStatus::of),
+    })
 }
 
 /// The current status of the configuration sources.

@@ -13,7 +13,7 @@ mod grpc;
 mod limits;
 mod metrics;
 pub mod mixer;
-mod page;
+pub(crate) mod page;
 mod readiness;
 mod rpc;
 mod server;

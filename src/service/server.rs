@@ -2,7 +2,7 @@ use std::{
     collections::HashMap,
     fmt, io,
     sync::{Arc, Mutex},
-    time::Duration,
+    time::{Duration, SystemTime},
 };
 
 use axum::{Router, routing::any};
@@ -358,14 +358,19 @@ impl Bound {
         let draining = CancellationToken::new();
         let background = TaskTracker::new();
         if let Some(listener) = self.admin {
+            let explained = mixer.as_ref().filter(|_| explains(&listener));
             let admin = Admin {
+                started: SystemTime::now()
+                    .duration_since(SystemTime::UNIX_EPOCH)
+                    .map_or(0, |time| time.as_secs()),
+                explain: explained.is_some(),
                 host: host.clone(),
                 readiness: readiness.clone(),
                 registry: Arc::new(Mutex::new(registry)),
                 config,
                 mixer: mixer.clone(),
             };
-            let explain = match mixer.as_ref().filter(|_| explains(&listener)) {
+            let explain = match explained {
                 Some(mixer) => explain::router(mixer.clone(), Handle::current()),
                 None => Router::new().route("/explain", any(explain::refusal)),
             };

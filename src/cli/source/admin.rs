@@ -8,7 +8,7 @@ use prometheus_client::registry::Registry;
 use serde::Serialize;
 use tokio_util::sync::CancellationToken;
 
-use crate::service::{self, Readiness};
+use crate::service::{self, Readiness, page};
 use mixer_adapter_config::stream::{
     metrics::{McpMetrics, SOURCE, V2Requests},
     source::{ConfigServer, PeerStatus},
@@ -30,7 +30,9 @@ pub(super) async fn serve(
         get(
             |State((name, source)): State<(String, ConfigServer)>| async move { Json(status(name, &source)) },
         );
-    let router = service::vitals(readiness, registry).route("/config", config.with_state((name, source)));
+    let router = service::vitals(readiness, registry)
+        .route("/", get(|| async { page::SOURCE.response() }))
+        .route("/config", config.with_state((name, source)));
     service::serve_admin(listener, router, stop).await;
 }
 

@@ -17,12 +17,13 @@ use tonic::Status;
 
 use super::written;
 use crate::{
-    answer::{check_json, status_json},
+    answer::{check_json, check_text, status_json},
     service::{
         limits::{admit_check, admit_report},
         mixer::{admission, check_request, explain_check, explain_report, report_request},
     },
 };
+use mixer_adapter_core::framework::status::status_name;
 use mixer_adapter_engine::{
     Mixer,
     attribute::{ParseAttributesError, ParsedAttributes, Vocabulary, parse_json, parse_pairs},
@@ -129,15 +130,15 @@ async fn explain(
         Err(error) => return bad_request(&error.to_string()),
         Ok(Requested::Check(request)) => match admission(mixer, admit_check)(&request.encode_to_vec()) {
             Ok(()) => {
-                let (answer, trace) = explain_check(mixer, *request, caller).await;
-                (answer.map(|response| check_json(&response)), trace)
+                let (answer, trace) = explain_check(mixer, (*request).clone(), caller).await;
+                (answer.map(|response| (check_text(&request, &response), check_json(&response))), trace)
             }
             Err(status) => (Err(status), Trace::default()),
         },
         Ok(Requested::Report(request)) => match admission(mixer, admit_report)(&request.encode_to_vec()) {
             Ok(()) => {
                 let (answer, trace) = explain_report(mixer, request, caller).await;
-                (answer.map(|_| json!({})), trace)
+                (answer.map(|_| ("reported\n".to_owned(), json!({}))), trace)
             }
             Err(status) => (Err(status), Trace::default()),
         },
@@ -145,10 +146,16 @@ async fn explain(
     Json(explanation(response, &trace)).into_response()
 }
 
-fn explanation(response: Result<Value, Status>, trace: &Trace) -> Value {
-    match response {
-        Ok(response) => json!({ "response": response, "trace": trace }),
-        Err(status) => json!({ "error": status_json(&written(&status)), "trace": trace }),
+/// The answer and its trace, as data and as text.
+fn explanation(answer: Result<(String, Value), Status>, trace: &Trace) -> Value {
+    match answer {
+        Ok((text, response)) => {
+            json!({ "response": response, "trace": trace, "text": format!("{text}{trace}") })
+        }
+        Err(status) => {
+            let text = format!("{}: {}\n{trace}", status_name(status.code() as i32), status.message());
+            json!({ "error": status_json(&written(&status)), "trace": trace, "text": text })
+        }
     }
 }
 
