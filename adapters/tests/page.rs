@@ -77,14 +77,7 @@ fn the_page_shows_faults_as_text() {
     let config = folder.path().to_str().unwrap();
     let server = Server::start(&["--config", config, "--lenient"]);
     let Some(document) = document(&format!("http://{}/", server.admin)) else { return };
-    assert!(document.contains("&lt;b&gt;") && !document.contains("<b>&gt;"), "{document}");
-
-    let (server, _) = Server::start_on("0.0.0.0:0", &[]);
-    let port = server.admin.rsplit(':').next().unwrap();
-    let document =
-        self::document(&format!("http://127.0.0.1:{port}/#explain=request.path%3D%2Fadmin")).unwrap();
-    assert!(document.contains(r#"<section id="explain" hidden="">"#), "{document}");
-    assert!(!document.contains("blacklisted"), "{document}");
+    assert!(document.contains("spec.match: expected a value (in `&lt;`)</p>"), "{document}");
 }
 
 #[test]

@@ -155,8 +155,8 @@ async fn connections_share_the_sessions() {
 
 #[tokio::test]
 async fn sessions_that_several_connections_claim_give_way_like_others() {
-    let limits = SessionLimits { sessions: 4, ..SessionLimits::default() };
-    let options = SessionOptions::default().with_limits(limits);
+    let limits = SessionLimits::default().sessions(4);
+    let options = SessionOptions::default().limits(limits);
     let serving = Serving::with_sessions(|adapters| adapters.add::<Probe>(), options).await;
     let config = |seq| Params { seq, ..probe("doubly claimed sessions") };
     let greedy = [serving.connect().await, serving.connect().await];
@@ -173,8 +173,8 @@ async fn sessions_that_several_connections_claim_give_way_like_others() {
 #[tokio::test]
 async fn a_session_that_is_refused_ends_no_other() {
     // Three configurations of 1,000 bytes fit, each of which counts four times.
-    let limits = SessionLimits { bytes: 15_500, ..SessionLimits::default() };
-    let options = SessionOptions::default().with_limits(limits);
+    let limits = SessionLimits::default().bytes(15_500);
+    let options = SessionOptions::default().limits(limits);
     let serving = Serving::with_sessions(|adapters| adapters.add::<Probe>(), options).await;
     let config = |seq, length| Params { seq, open: "x".repeat(length), ..probe("refused sessions") };
     let (busiest, other, newcomer) =
