@@ -44,10 +44,10 @@ fn an_unknown_field_is_reported_with_its_version_and_path_and_refused_on_request
 
     let warns = Server::start(&["--config", &url]);
     warns.until("/config", unknown);
-    warns.until("/metrics", "mixer_config_updates_total{result=\"applied\"} 1");
+    warns.until("/metrics", "mixer_adapter_config_updates_total{result=\"applied\"} 1");
 
     let ignores = Server::start(&["--config", &url, "--unknown-fields", "ignore"]);
-    ignores.until("/metrics", "mixer_config_updates_total{result=\"applied\"} 1");
+    ignores.until("/metrics", "mixer_adapter_config_updates_total{result=\"applied\"} 1");
     ignores.until("/config", "\"faults\":[]");
 
     let _refuses = Server::start(&["--config", &url, "--unknown-fields", "refuse"]);
@@ -83,7 +83,7 @@ fn a_deprecated_field_is_reported_counted_and_refused_on_request() {
     warns.until("/metrics", "\ndeprecated_feature_use_total 1\n");
 
     let refuses = Server::start(&["--config", path, "--deprecated-fields", "refuse"]);
-    refuses.until("/metrics", "mixer_config_updates_total{result=\"rejected\"} 1");
+    refuses.until("/metrics", "mixer_adapter_config_updates_total{result=\"rejected\"} 1");
     refuses.until("/config", told);
     refuses.until("/metrics", "\ndeprecated_feature_use_total 0\n");
 }
@@ -125,6 +125,6 @@ fn a_deprecated_field_warns_then_fails_unless_it_is_allowed_by_name_and_then_is_
         let mut arguments = vec!["--config", path, "--deprecated-fields", "schedule"];
         arguments.extend(allow.iter().flat_map(|name| ["--allow-deprecated", name]));
         let server = Server::start(&arguments);
-        server.until("/metrics", &format!("mixer_config_updates_total{{{expected}"));
+        server.until("/metrics", &format!("mixer_adapter_config_updates_total{{{expected}"));
     }
 }

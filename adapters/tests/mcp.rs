@@ -318,7 +318,7 @@ fn an_update_that_removes_everything_is_not_applied_and_it_is_shown_and_counted(
             fs::remove_file(file.unwrap().path()).unwrap();
         }
         protected.until("/config", "has no resources any more");
-        protected.until("/metrics", "mixer_config_losses_total 1");
+        protected.until("/metrics", "mixer_adapter_config_losses_total 1");
         let check = |server: &Server| run(&["check", "--address", &server.grpc]).stdout;
         assert!(check(&protected).contains("denied by a"), "{url}");
         allowing.until("/readyz", "200 OK");

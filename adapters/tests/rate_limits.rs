@@ -107,7 +107,7 @@ impl Limits {
 
     fn count(&self, outcome: &str) -> String {
         let page = self.server.get("/metrics");
-        let series = format!("envoy_rate_limits_total{{outcome=\"{outcome}\"}} ");
+        let series = format!("mixer_adapter_envoy_rate_limits_total{{outcome=\"{outcome}\"}} ");
         page.lines().find_map(|line| line.strip_prefix(&series)).unwrap().to_owned()
     }
 }

@@ -172,19 +172,19 @@ fn what_becomes_of_requests_and_configuration_is_counted() {
     ask(&["report", "-a", "response.code=200"]);
     let page = server.get("/metrics");
     for series in [
-        r#"mixer_checks_total{outcome="allowed"} 4"#,
-        r#"mixer_checks_total{outcome="denied"} 1"#,
-        r#"mixer_check_duration_seconds_bucket{le="+Inf"} 5"#,
-        r#"mixer_quotas_total{outcome="granted"} 1"#,
-        r#"mixer_quotas_total{outcome="partial"} 1"#,
-        r#"mixer_quotas_total{outcome="refused"} 1"#,
-        r#"mixer_reports_total{outcome="delivered"} 1"#,
-        r#"mixer_reports_total{outcome="failed"} 1"#,
-        "mixer_reported_requests_total 3",
-        r#"mixer_config_updates_total{result="applied"} 1"#,
-        "mixer_rules 3.0",
-        "mixer_handlers 3.0",
-        "mixer_config_is_stale 0.0",
+        r#"mixer_adapter_checks_total{outcome="allowed"} 4"#,
+        r#"mixer_adapter_checks_total{outcome="denied"} 1"#,
+        r#"mixer_adapter_check_duration_seconds_bucket{le="+Inf"} 5"#,
+        r#"mixer_adapter_quotas_total{outcome="granted"} 1"#,
+        r#"mixer_adapter_quotas_total{outcome="partial"} 1"#,
+        r#"mixer_adapter_quotas_total{outcome="refused"} 1"#,
+        r#"mixer_adapter_reports_total{outcome="delivered"} 1"#,
+        r#"mixer_adapter_reports_total{outcome="failed"} 1"#,
+        "mixer_adapter_reported_requests_total 3",
+        r#"mixer_adapter_config_updates_total{result="applied"} 1"#,
+        "mixer_adapter_rules 3.0",
+        "mixer_adapter_handlers 3.0",
+        "mixer_adapter_config_is_stale 0.0",
     ] {
         assert!(page.lines().any(|line| line == series), "{series}: {page}");
     }

@@ -10,7 +10,7 @@ use axum::{
     Json, Router,
     extract::{Request, State},
     http::{
-        StatusCode,
+        HeaderMap, StatusCode,
         header::{CONTENT_TYPE, HOST},
     },
     middleware::{self, Next},
@@ -21,7 +21,7 @@ use futures_util::future::join_all;
 use prometheus_client::{encoding::text::encode, registry::Registry};
 use tokio_util::sync::CancellationToken;
 
-use super::{Readiness, page};
+use super::{Readiness, exposition::Format, page};
 use mixer_adapter_config::source::SourceStatus;
 use mixer_adapter_engine::{ConfigStatus, Mixer, Snapshot};
 use mixer_adapter_host::{Host, session::SessionSummary};
@@ -121,13 +121,15 @@ async fn ready(State(readiness): State<Readiness>) -> (StatusCode, String) {
     (code, text)
 }
 
-async fn metrics(State(registry): State<Arc<Mutex<Registry>>>) -> impl IntoResponse {
+/// The metrics, in the format that the client accepts.
+async fn metrics(State(registry): State<Arc<Mutex<Registry>>>, headers: HeaderMap) -> Response {
     let mut text = String::new();
     let registry = registry.lock().unwrap_or_else(PoisonError::into_inner);
     match encode(&mut text, &registry) {
         Ok(()) => {
-            let content_type = "application/openmetrics-text; version=1.0.0; charset=utf-8";
-            ([(CONTENT_TYPE, content_type)], text).into_response()
+            drop(registry);
+            let format = Format::accepted(&headers);
+            ([(CONTENT_TYPE, format.content_type())], format.convert(text)).into_response()
         }
         Err(error) => (StatusCode::INTERNAL_SERVER_ERROR, error.to_string()).into_response(),
     }

@@ -12,8 +12,10 @@ use prometheus_client::{
     registry::Unit,
 };
 
+use mixer_adapter_core::framework::status::status_name;
 use mixer_adapter_engine::{
-    CacheOutcome, CheckOutcome, ConfigStatus, Limit, Mixer, QUOTA_OUTCOMES, REPORT_OUTCOMES,
+    CacheOutcome, CheckOutcome, ConfigStatus, InstanceCounts, Limit, Mixer, QUOTA_OUTCOMES, REPORT_OUTCOMES,
+    RuleCounts,
 };
 
 /// Metrics of requests, and of the configuration if its status is known.
@@ -34,6 +36,7 @@ impl Collector for EngineMetrics {
     fn encode(&self, mut encoder: DescriptorEncoder<'_>) -> Encoded {
         self.requests(&mut encoder)?;
         self.snapshot(&mut encoder)?;
+        self.resources(&mut encoder)?;
         self.check_cache(&mut encoder)?;
         self.updates(&mut encoder)
     }
@@ -44,29 +47,36 @@ impl EngineMetrics {
         let counts = self.mixer.counts();
         counter(
             encoder,
-            "mixer_checks",
+            "mixer_adapter_checks",
             "Checks, by outcome",
             "outcome",
             &CheckOutcome::NAMES,
             &counts.checks,
         )?;
         let latency = encoder.encode_descriptor(
-            "mixer_check_duration",
+            "mixer_adapter_check_duration",
             "Time from a decoded check to its answer",
             Some(&Unit::Seconds),
             MetricType::Histogram,
         )?;
         (&counts.check_latency).encode(latency)?;
         let help = "Reports, by whether the whole report was delivered";
-        counter(encoder, "mixer_reports", help, "outcome", &REPORT_OUTCOMES, &counts.reports)?;
+        counter(encoder, "mixer_adapter_reports", help, "outcome", &REPORT_OUTCOMES, &counts.reports)?;
         let help = "Quota requests, by grant: all of the amount, a part, nothing";
-        counter(encoder, "mixer_quotas", help, "outcome", &QUOTA_OUTCOMES, &counts.quotas)?;
+        counter(encoder, "mixer_adapter_quotas", help, "outcome", &QUOTA_OUTCOMES, &counts.quotas)?;
         let help = "Calls that exceeded a limit, by limit";
-        counter(encoder, "mixer_requests_over_limit", help, "limit", &Limit::NAMES, &counts.over_limit)?;
+        counter(
+            encoder,
+            "mixer_adapter_requests_over_limit",
+            help,
+            "limit",
+            &Limit::NAMES,
+            &counts.over_limit,
+        )?;
         for (name, help, count) in [
-            ("mixer_reported_requests", "Requests in reports", &counts.reported_requests),
+            ("mixer_adapter_reported_requests", "Requests in reports", &counts.reported_requests),
             (
-                "mixer_condition_errors",
+                "mixer_adapter_condition_errors",
                 "Conditions of rules that could not be evaluated",
                 &counts.condition_errors,
             ),
@@ -81,10 +91,10 @@ impl EngineMetrics {
     fn snapshot(&self, encoder: &mut DescriptorEncoder<'_>) -> Encoded {
         let size = self.mixer.snapshot().map(|snapshot| snapshot.size());
         let (rules, handlers) = size.map_or((0, 0), |size| (size.rules, size.handlers));
-        gauge(encoder, "mixer_rules", "Rules in use", rules as f64)?;
-        gauge(encoder, "mixer_handlers", "Handlers in use by rules", handlers as f64)?;
+        gauge(encoder, "mixer_adapter_rules", "Rules in use", rules as f64)?;
+        gauge(encoder, "mixer_adapter_handlers", "Handlers in use by rules", handlers as f64)?;
         let age = encoder.encode_descriptor(
-            "mixer_snapshot_age",
+            "mixer_adapter_snapshot_age",
             "Time since the configuration came into use; no value before the first one",
             Some(&Unit::Seconds),
             MetricType::Gauge,
@@ -95,13 +105,70 @@ impl EngineMetrics {
         }
     }
 
-    fn check_cache(&self, encoder: &mut DescriptorEncoder<'_>) -> Encoded {
+    /// Encodes the counters by rule, handler and instance of those that were used.
+    fn resources(&self, encoder: &mut DescriptorEncoder<'_>) -> Encoded {
         let Some(snapshot) = self.mixer.snapshot() else { return Ok(()) };
+        let counts = snapshot.resource_counts();
+        let rules = counts.rules();
+        let of_rules: [(_, _, fn(&RuleCounts) -> &AtomicU64); 3] = [
+            ("mixer_adapter_rule_matches", "Evaluations in which the condition of a rule matched", |rule| {
+                &rule.matched
+            }),
+            ("mixer_adapter_rule_denials", "Denials by an action of a rule", |rule| &rule.denied),
+            (
+                "mixer_adapter_rule_errors",
+                "Evaluations in which the condition of a rule could not be evaluated",
+                |rule| &rule.failed,
+            ),
+        ];
+        for (name, help, of) in of_rules {
+            let counts = rules.iter().map(|(rule, counts)| (&**rule, of(counts).load(Relaxed)));
+            resources(encoder, name, help, "rule", counts)?;
+        }
+        let instances = counts.instances();
+        let of_instances: [(_, _, fn(&InstanceCounts) -> &AtomicU64); 2] = [
+            ("mixer_adapter_instances_built", "Instances built", |instance| &instance.built),
+            ("mixer_adapter_instance_errors", "Instances that could not be built", |instance| {
+                &instance.failed
+            }),
+        ];
+        for (name, help, of) in of_instances {
+            let counts = instances.iter().map(|(instance, counts)| (&**instance, of(counts).load(Relaxed)));
+            resources(encoder, name, help, "instance", counts)?;
+        }
+        let mut handlers = counts.handlers();
+        handlers.retain(|(_, calls)| calls.codes().next().is_some());
+        if handlers.is_empty() {
+            return Ok(());
+        }
+        let help = "Calls of handlers by rules, by gRPC code";
+        let name = "mixer_adapter_handler_calls";
+        let mut family = encoder.encode_descriptor(name, help, None, MetricType::Counter)?;
+        for (handler, calls) in &handlers {
+            for (code, count) in calls.codes() {
+                let labels = [("handler", &**handler), ("code", &*status_name(code as i32))];
+                ConstCounter::new(count).encode(family.encode_family(&labels)?)?;
+            }
+        }
+        let help = "Time of calls of handlers by rules";
+        let name = "mixer_adapter_handler_call_duration";
+        let mut family =
+            encoder.encode_descriptor(name, help, Some(&Unit::Seconds), MetricType::Histogram)?;
+        for (handler, calls) in &handlers {
+            calls.latency().encode(family.encode_family(&[("handler", &**handler)])?)?;
+        }
+        Ok(())
+    }
+
+    fn check_cache(&self, encoder: &mut DescriptorEncoder<'_>) -> Encoded {
+        let Some(snapshot) = self.mixer.snapshot().filter(|snapshot| snapshot.has_cache()) else {
+            return Ok(());
+        };
         let counts = snapshot.cache_counts();
         let help = "Checks that a cached answer could answer, by outcome";
         counter(
             encoder,
-            "mixer_check_cache_requests",
+            "mixer_adapter_check_cache_requests",
             help,
             "outcome",
             &CacheOutcome::NAMES,
@@ -109,12 +176,12 @@ impl EngineMetrics {
         )?;
         for (name, help, count) in [
             (
-                "mixer_check_cache_evictions",
+                "mixer_adapter_check_cache_evictions",
                 "Cached answers that were evicted because the cache was full",
                 &counts.evictions,
             ),
             (
-                "mixer_check_cache_saved_calls",
+                "mixer_adapter_check_cache_saved_calls",
                 "Calls of adapters that cached answers made unnecessary",
                 &counts.saved_calls,
             ),
@@ -123,9 +190,9 @@ impl EngineMetrics {
             ConstCounter::new(count.load(Relaxed)).encode(encoder)?;
         }
         let size = snapshot.cache_size();
-        gauge(encoder, "mixer_check_cache_answers", "Cached answers to checks", size.answers as f64)?;
+        gauge(encoder, "mixer_adapter_check_cache_answers", "Cached answers to checks", size.answers as f64)?;
         let bytes = encoder.encode_descriptor(
-            "mixer_check_cache_size",
+            "mixer_adapter_check_cache_size",
             "Memory of cached answers to checks",
             Some(&Unit::Bytes),
             MetricType::Gauge,
@@ -138,19 +205,30 @@ impl EngineMetrics {
         let status = config.lock().unwrap_or_else(PoisonError::into_inner).clone();
         let updates = [AtomicU64::new(status.applied), AtomicU64::new(status.rejected)];
         let help = "Updates of the configuration, by result";
-        counter(encoder, "mixer_config_updates", help, "result", &["applied", "rejected"], &updates)?;
+        counter(encoder, "mixer_adapter_config_updates", help, "result", &["applied", "rejected"], &updates)?;
         let help = "Times that a source has lost all its resources, which was not applied";
-        let encoded = encoder.encode_descriptor("mixer_config_losses", help, None, MetricType::Counter)?;
+        let encoded =
+            encoder.encode_descriptor("mixer_adapter_config_losses", help, None, MetricType::Counter)?;
         ConstCounter::new(status.lost).encode(encoded)?;
         let help = "Uses of deprecated fields that configuration added";
-        let encoded = encoder.encode_descriptor("deprecated_feature_use", help, None, MetricType::Counter)?;
+        let encoded = encoder.encode_descriptor(
+            "mixer_adapter_deprecated_feature_use",
+            help,
+            None,
+            MetricType::Counter,
+        )?;
         ConstCounter::new(status.deprecated_uses).encode(encoded)?;
         let help = "Non-fatal faults of the configuration in use, including warnings";
-        gauge(encoder, "mixer_config_faults", help, status.faults.len() as f64)?;
+        gauge(encoder, "mixer_adapter_config_faults", help, status.faults.len() as f64)?;
         let help = "1 if the last update was rejected, so that an older configuration is in use";
-        gauge(encoder, "mixer_config_is_stale", help, f64::from(u8::from(!status.refusal.is_empty())))?;
+        gauge(
+            encoder,
+            "mixer_adapter_config_is_stale",
+            help,
+            f64::from(u8::from(!status.refusal.is_empty())),
+        )?;
         let mut resources = encoder.encode_descriptor(
-            "mixer_config_resources",
+            "mixer_adapter_config_resources",
             "Resources in use, by collection",
             None,
             MetricType::Gauge,
@@ -161,6 +239,25 @@ impl EngineMetrics {
         }
         Ok(())
     }
+}
+
+/// One series for each resource whose count is not 0.
+fn resources<'r>(
+    encoder: &mut DescriptorEncoder<'_>,
+    name: &str,
+    help: &str,
+    label: &str,
+    counts: impl Iterator<Item = (&'r str, u64)>,
+) -> Encoded {
+    let mut counts = counts.filter(|(_, count)| *count > 0).peekable();
+    if counts.peek().is_none() {
+        return Ok(());
+    }
+    let mut encoder = encoder.encode_descriptor(name, help, None, MetricType::Counter)?;
+    for (resource, count) in counts {
+        ConstCounter::new(count).encode(encoder.encode_family(&[(label, resource)])?)?;
+    }
+    Ok(())
 }
 
 /// One series for each value of a label.

@@ -112,28 +112,40 @@ impl Collector for EnvoyMetrics {
     fn encode(&self, mut encoder: DescriptorEncoder<'_>) -> Result<(), std::fmt::Error> {
         let Counters { rate_limits, hits_lost, log_entries, log_streams, log_unreadable, .. } = &*self.0;
         let help = "Requests for rate limits, by outcome";
-        let mut family = encoder.encode_descriptor("envoy_rate_limits", help, None, MetricType::Counter)?;
+        let mut family =
+            encoder.encode_descriptor("mixer_adapter_envoy_rate_limits", help, None, MetricType::Counter)?;
         for (outcome, count) in RateLimitOutcome::NAMES.iter().zip(rate_limits) {
             let labels = [("outcome", *outcome)];
             ConstCounter::new(count.load(Relaxed)).encode(family.encode_family(&labels)?)?;
         }
         let help = "Hits of rate limits that could not be given back";
-        let lost =
-            encoder.encode_descriptor("envoy_rate_limit_hits_lost", help, None, MetricType::Counter)?;
+        let lost = encoder.encode_descriptor(
+            "mixer_adapter_envoy_rate_limit_hits_lost",
+            help,
+            None,
+            MetricType::Counter,
+        )?;
         ConstCounter::new(hits_lost.load(Relaxed)).encode(lost)?;
         let help = "Entries of access logs that were received";
-        let entries = encoder.encode_descriptor("envoy_log_entries", help, None, MetricType::Counter)?;
+        let entries =
+            encoder.encode_descriptor("mixer_adapter_envoy_log_entries", help, None, MetricType::Counter)?;
         ConstCounter::new(log_entries.load(Relaxed)).encode(entries)?;
         let help = "Streams of access logs that ended with a message that could not be read";
-        let unreadable =
-            encoder.encode_descriptor("envoy_log_unreadable", help, None, MetricType::Counter)?;
+        let unreadable = encoder.encode_descriptor(
+            "mixer_adapter_envoy_log_unreadable",
+            help,
+            None,
+            MetricType::Counter,
+        )?;
         ConstCounter::new(log_unreadable.load(Relaxed)).encode(unreadable)?;
         let help = "Open streams of access logs";
-        let streams = encoder.encode_descriptor("envoy_log_streams", help, None, MetricType::Gauge)?;
+        let streams =
+            encoder.encode_descriptor("mixer_adapter_envoy_log_streams", help, None, MetricType::Gauge)?;
         ConstGauge::new(log_streams.load(Relaxed) as i64).encode(streams)?;
         let help =
             "What access logs did not deliver, by handler; without a handler, entries before rules applied";
-        let mut lost = encoder.encode_descriptor("envoy_log_lost", help, None, MetricType::Counter)?;
+        let mut lost =
+            encoder.encode_descriptor("mixer_adapter_envoy_log_lost", help, None, MetricType::Counter)?;
         for (handler, count) in self.0.lost() {
             let labels = [("handler", &*handler)];
             ConstCounter::new(count).encode(lost.encode_family(&labels)?)?;
@@ -146,6 +158,9 @@ impl EnvoyMetrics {
     /// Encodes the counts by namespace.
     fn tenants(&self, encoder: &mut DescriptorEncoder<'_>) -> Result<(), std::fmt::Error> {
         let tenants = self.0.tenants();
+        if tenants.is_empty() {
+            return Ok(());
+        }
         let mut outcomes = |name: &str, help: &str, names: &[&str], of: fn(&TenantCounts) -> &[AtomicU64]| {
             let mut family = encoder.encode_descriptor(name, help, None, MetricType::Counter)?;
             for tenant in &tenants {
@@ -157,18 +172,20 @@ impl EnvoyMetrics {
             Ok(())
         };
         let help = "Checks of Envoy, by the namespace whose rules apply";
-        outcomes("envoy_tenant_checks", help, &CheckOutcome::NAMES, |tenant| &tenant.checks)?;
+        outcomes("mixer_adapter_envoy_tenant_checks", help, &CheckOutcome::NAMES, |tenant| &tenant.checks)?;
         let help = "Requests for rate limits, by the namespace whose rules apply";
-        outcomes("envoy_tenant_rate_limits", help, &RateLimitOutcome::NAMES, |tenant| &tenant.rate_limits)?;
+        outcomes("mixer_adapter_envoy_tenant_rate_limits", help, &RateLimitOutcome::NAMES, |tenant| {
+            &tenant.rate_limits
+        })?;
         let entries: fn(&TenantCounts) -> &AtomicU64 = |tenant| &tenant.log_entries;
         let lost: fn(&TenantCounts) -> &AtomicU64 = |tenant| &tenant.log_lost;
         for (name, help, count) in [
             (
-                "envoy_tenant_log_entries",
+                "mixer_adapter_envoy_tenant_log_entries",
                 "Entries of access logs, by the namespace whose rules apply",
                 entries,
             ),
-            ("envoy_tenant_log_lost", "What access logs did not deliver, by namespace", lost),
+            ("mixer_adapter_envoy_tenant_log_lost", "What access logs did not deliver, by namespace", lost),
         ] {
             let mut family = encoder.encode_descriptor(name, help, None, MetricType::Counter)?;
             for tenant in &tenants {

@@ -40,12 +40,12 @@ impl Collector for HostMetrics {
     fn encode(&self, mut encoder: DescriptorEncoder<'_>) -> Result<(), std::fmt::Error> {
         let host = &self.host;
         let mut sessions =
-            encoder.encode_descriptor("adapter_sessions", "Open sessions", None, MetricType::Gauge)?;
+            encoder.encode_descriptor("mixer_adapter_sessions", "Open sessions", None, MetricType::Gauge)?;
         for (adapter, count) in host.sessions().counts() {
             ConstGauge::new(count as i64).encode(sessions.encode_family(&[("adapter", adapter)])?)?;
         }
         let mut opens = encoder.encode_descriptor(
-            "adapter_session_opens",
+            "mixer_adapter_session_opens",
             "CreateSession calls, by result",
             None,
             MetricType::Counter,
@@ -55,7 +55,7 @@ impl Collector for HostMetrics {
             ConstCounter::new(count.load(Relaxed)).encode(opens.encode_family(&[("result", result)])?)?;
         }
         let mut ends = encoder.encode_descriptor(
-            "adapter_session_ends",
+            "mixer_adapter_session_ends",
             "Sessions that ended: closed by their last CloseSession, expired without use, or evicted for those of other connections",
             None,
             MetricType::Counter,
@@ -65,8 +65,12 @@ impl Collector for HostMetrics {
         {
             ConstCounter::new(count.load(Relaxed)).encode(ends.encode_family(&[("reason", reason)])?)?;
         }
-        let mut panics =
-            encoder.encode_descriptor("adapter_panics", "Panics in handlers", None, MetricType::Counter)?;
+        let mut panics = encoder.encode_descriptor(
+            "mixer_adapter_panics",
+            "Panics in handlers",
+            None,
+            MetricType::Counter,
+        )?;
         for adapter in host.adapters().iter() {
             let count = ConstCounter::new(adapter.panics());
             count.encode(panics.encode_family(&[("adapter", adapter.name)])?)?;
@@ -82,7 +86,7 @@ impl Collector for HostMetrics {
         }
         let handlers = host.handlers();
         let cached = encoder.encode_descriptor(
-            "adapter_cached_handlers",
+            "mixer_adapter_cached_handlers",
             "Cached handlers of calls that carry their configuration",
             None,
             MetricType::Gauge,
@@ -97,8 +101,12 @@ impl Collector for HostMetrics {
         for (adapter, count) in handlers.evicted_counts() {
             ConstCounter::new(count).encode(evicted.encode_family(&[("adapter", adapter)])?)?;
         }
-        let open =
-            encoder.encode_descriptor("adapter_open_handlers", "Open handlers", None, MetricType::Gauge)?;
+        let open = encoder.encode_descriptor(
+            "mixer_adapter_open_handlers",
+            "Open handlers",
+            None,
+            MetricType::Gauge,
+        )?;
         ConstGauge::new(handlers.live_count() as i64).encode(open)
     }
 }
@@ -110,7 +118,7 @@ pub(super) struct LimitMetrics(pub(super) Arc<LimitHits>);
 impl Collector for LimitMetrics {
     fn encode(&self, mut encoder: DescriptorEncoder<'_>) -> Result<(), std::fmt::Error> {
         let mut hits = encoder.encode_descriptor(
-            "adapter_limits_hit",
+            "mixer_adapter_limits_hit",
             "Calls and connections that were refused or ended by a limit, by the name of its flag",
             None,
             MetricType::Counter,

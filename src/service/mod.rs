@@ -9,11 +9,13 @@ mod engine_metrics;
 #[cfg(feature = "envoy")]
 mod envoy;
 mod explain;
+mod exposition;
 mod grpc;
 mod limits;
 mod metrics;
 pub mod mixer;
 pub(crate) mod page;
+mod process_metrics;
 mod readiness;
 mod rpc;
 mod server;
@@ -24,6 +26,7 @@ pub use grpc::{GrpcService, HostMethods};
 pub use mixer_adapter_net::{Authorization, ListenAddress, Tokens, TokensError, Workers};
 #[cfg(feature = "tls")]
 pub use mixer_adapter_net::{JwksError, JwtOptions, JwtVerifier};
+pub(crate) use process_metrics::ProcessMetrics;
 pub use readiness::{Pending, Readiness};
 pub use server::{Bound, Server, ServerError, ServerOptions};
 pub(crate) use server::{SERVICE_GROUPS, service_group};

@@ -20,6 +20,7 @@ use super::{
     explain,
     grpc::{GrpcService, HostMethods},
     metrics,
+    process_metrics::ProcessMetrics,
 };
 use mixer_adapter_config::stream::metrics::McpMetrics;
 use mixer_adapter_core::framework::setters;
@@ -349,6 +350,7 @@ impl Bound {
         let routes = routes.prepare();
         let grpc =
             GrpcService::with_authorization(methods, authorization.clone(), options.call_limits(), routes);
+        registry.register_collector(Box::new(ProcessMetrics));
         registry.register_collector(Box::new(McpMetrics));
         if let Some(mixer) = mixer.clone() {
             registry.register_collector(Box::new(EngineMetrics { mixer, config: config.clone() }));

@@ -151,22 +151,9 @@ async fn the_metrics_page_counts_calls_sessions_and_handlers() {
     let serving = serving().await;
     let client = serving.connect().await;
     let (_, page) = serving.get("/metrics").await;
-    assert!(page.ends_with("# EOF\n"), "{page}");
-    // Every series of calls exists from the start.
-    for (adapter, template) in [
-        ("probe", "listentry"),
-        ("probe", "metric"),
-        ("probe", "quota"),
-        ("bystander", "checknothing"),
-        ("", "listentry"),
-    ] {
-        let labels = format!("adapter=\"{adapter}\",template=\"{template}\"");
-        for series in [
-            format!("adapter_calls_total{{{labels},code=\"OK\"}} 0"),
-            format!("adapter_handle_duration_seconds_count{{{labels}}} 0"),
-        ] {
-            assert!(page.lines().any(|line| line == series), "{series} is not in\n{page}");
-        }
+    // Templates that were not called have no series.
+    for name in ["mixer_adapter_calls_total{", "mixer_adapter_handle_duration_seconds_count{"] {
+        assert!(!page.contains(name), "{page}");
     }
 
     told(&client, "counted", "allow").await.unwrap();
@@ -182,28 +169,29 @@ async fn the_metrics_page_counts_calls_sessions_and_handlers() {
     client.create_session(session(None)).await;
 
     let probe_calls = |code: &str| {
-        format!("adapter_calls_total{{adapter=\"probe\",template=\"listentry\",code=\"{code}\"}}")
+        format!("mixer_adapter_calls_total{{adapter=\"probe\",template=\"listentry\",code=\"{code}\"}}")
     };
-    let unresolved =
-        |code: &str| format!("adapter_calls_total{{adapter=\"\",template=\"listentry\",code=\"{code}\"}}");
+    let unresolved = |code: &str| {
+        format!("mixer_adapter_calls_total{{adapter=\"\",template=\"listentry\",code=\"{code}\"}}")
+    };
     for (series, value) in [
         (probe_calls("OK"), 1.0),
         (probe_calls("UNAVAILABLE"), 1.0),
         (unresolved("FAILED_PRECONDITION"), 1.0),
         (unresolved("INVALID_ARGUMENT"), 1.0),
-        ("adapter_handle_duration_seconds_count{adapter=\"probe\",template=\"listentry\"}".to_owned(), 2.0),
+        ("mixer_adapter_handle_duration_seconds_count{adapter=\"probe\",template=\"listentry\"}".to_owned(), 2.0),
         (
-            "adapter_handle_duration_seconds_bucket{le=\"+Inf\",adapter=\"probe\",template=\"listentry\"}"
+            "mixer_adapter_handle_duration_seconds_bucket{le=\"+Inf\",adapter=\"probe\",template=\"listentry\"}"
                 .to_owned(),
             2.0,
         ),
-        ("adapter_sessions{adapter=\"probe\"}".to_owned(), 1.0),
-        ("adapter_session_opens_total{result=\"ok\"}".to_owned(), 1.0),
-        ("adapter_session_opens_total{result=\"refused\"}".to_owned(), 1.0),
-        ("adapter_session_ends_total{reason=\"closed\"}".to_owned(), 0.0),
-        ("adapter_panics_total{adapter=\"probe\"}".to_owned(), 0.0),
-        ("adapter_cached_handlers".to_owned(), 1.0),
-        ("adapter_open_handlers".to_owned(), 1.0),
+        ("mixer_adapter_sessions{adapter=\"probe\"}".to_owned(), 1.0),
+        ("mixer_adapter_session_opens_total{result=\"ok\"}".to_owned(), 1.0),
+        ("mixer_adapter_session_opens_total{result=\"refused\"}".to_owned(), 1.0),
+        ("mixer_adapter_session_ends_total{reason=\"closed\"}".to_owned(), 0.0),
+        ("mixer_adapter_panics_total{adapter=\"probe\"}".to_owned(), 0.0),
+        ("mixer_adapter_cached_handlers".to_owned(), 1.0),
+        ("mixer_adapter_open_handlers".to_owned(), 1.0),
     ] {
         assert_eq!(serving.metric(&series).await, value, "{series}");
     }
@@ -220,7 +208,7 @@ async fn the_admin_port_answers_while_calls_are_served() {
     let call = telling(&client, "admin meanwhile", "wait");
     until("the call is served", || ledger.entered() == 1).await;
     assert_eq!(serving.get("/healthz").await.0, 200);
-    assert_eq!(serving.metric("adapter_open_handlers").await, 1.0);
+    assert_eq!(serving.metric("mixer_adapter_open_handlers").await, 1.0);
     ledger.open_gate();
     assert!(call.await.unwrap().is_ok());
 }

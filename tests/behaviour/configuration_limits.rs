@@ -125,7 +125,7 @@ async fn connections_share_the_sessions() {
         // All of one length.
         let config = |seq: i64| Params { seq: seq + 1, open: "x".repeat(length), ..probe("shared sessions") };
         let refused = Code::ResourceExhausted as i32;
-        let evicted = async || serving.metric("adapter_session_ends_total{reason=\"evicted\"}").await;
+        let evicted = async || serving.metric("mixer_adapter_session_ends_total{reason=\"evicted\"}").await;
 
         let greedy = serving.connect().await;
         for seq in 0..4 {
@@ -167,7 +167,7 @@ async fn sessions_that_several_connections_claim_give_way_like_others() {
     }
     let honest = serving.connect().await;
     assert_eq!(create(&honest, &config(10)).await.0, 0);
-    assert_eq!(serving.metric("adapter_session_ends_total{reason=\"evicted\"}").await, 1.0);
+    assert_eq!(serving.metric("mixer_adapter_session_ends_total{reason=\"evicted\"}").await, 1.0);
 }
 
 #[tokio::test]
@@ -185,7 +185,7 @@ async fn a_session_that_is_refused_ends_no_other() {
     // The busiest one would have to lose both, and the newcomer would hold more than what is left of it after the first.
     assert_eq!(create(&newcomer, &config(4, 1_900)).await.0, Code::ResourceExhausted as i32);
     assert_eq!(serving.host.sessions().list(9).len(), 3);
-    assert_eq!(serving.metric("adapter_session_ends_total{reason=\"evicted\"}").await, 0.0);
+    assert_eq!(serving.metric("mixer_adapter_session_ends_total{reason=\"evicted\"}").await, 0.0);
 }
 
 #[tokio::test]

@@ -424,7 +424,7 @@ proptest! {
                 client.await.unwrap();
             }
             assert_eq!(serving.host.sessions().list(1), []);
-            assert_eq!(serving.metric("adapter_session_opens_total{result=\"ok\"}").await, creates as f64);
+            assert_eq!(serving.metric("mixer_adapter_session_opens_total{result=\"ok\"}").await, creates as f64);
             Arc::into_inner(serving).unwrap().stop().await;
             assert_eq!((ledger.closed(), ledger.leaked()), (ledger.opened(), 0));
         });

@@ -43,8 +43,8 @@ async fn ten_thousand_configurations_are_bounded_by_the_cache_and_closed_once_ea
         assert!(open <= 250, "{open} handlers are open");
     }
     assert_eq!(ledger.opened(), 10_000);
-    assert_eq!(serving.metric("adapter_cached_handlers").await, 100.0);
-    assert_eq!(serving.metric("adapter_open_handlers").await, 100.0);
+    assert_eq!(serving.metric("mixer_adapter_cached_handlers").await, 100.0);
+    assert_eq!(serving.metric("mixer_adapter_open_handlers").await, 100.0);
     until("evicted handlers are closed", || ledger.closed() == 9_900).await;
     serving.stop().await;
     assert_eq!((ledger.closed(), ledger.leaked()), (10_000, 0));
@@ -99,7 +99,7 @@ async fn long_configurations_fill_the_cache_sooner() {
     for seq in 0..10 {
         assert!(call(&client, &Params { seq, open: long.clone(), ..probe("long") }).await.is_ok());
     }
-    assert_eq!(serving.metric("adapter_cached_handlers").await, 2.0);
+    assert_eq!(serving.metric("mixer_adapter_cached_handlers").await, 2.0);
     until("the others are closed", || ledger.closed() == 8).await;
 }
 
@@ -142,7 +142,7 @@ async fn a_failed_opening_is_remembered_briefly_and_reported_each_time() {
     tokio::time::sleep(Duration::from_millis(600)).await;
     assert_eq!(call(&client, &config).await.unwrap_err(), expected);
     assert_eq!(ledger.opened(), 2, "it is tried again");
-    assert_eq!(serving.metric("adapter_open_handlers").await, 0.0);
+    assert_eq!(serving.metric("mixer_adapter_open_handlers").await, 0.0);
 }
 
 #[tokio::test]
@@ -156,7 +156,7 @@ async fn a_panic_while_opening_is_a_refusal() {
         failure.message,
         "adapter `probe` refuses its configuration: it panicked: panic in open on request"
     );
-    assert_eq!(serving.metric("adapter_panics_total{adapter=\"probe\"}").await, 1.0);
+    assert_eq!(serving.metric("mixer_adapter_panics_total{adapter=\"probe\"}").await, 1.0);
     assert!(call(&client, &probe("panics in open")).await.is_ok(), "other configurations are none the worse");
 }
 
@@ -170,7 +170,7 @@ async fn a_panic_while_validating_is_a_refusal() {
     assert_eq!(failure, Failure { code: Code::Internal, message: expected.to_owned() });
     let status = client.create_session(session(any(&config))).await.status.unwrap();
     assert_eq!((status.code, &*status.message), (Code::Internal as i32, expected));
-    assert_eq!(serving.metric("adapter_panics_total{adapter=\"probe\"}").await, 2.0);
+    assert_eq!(serving.metric("mixer_adapter_panics_total{adapter=\"probe\"}").await, 2.0);
 }
 
 #[tokio::test]

@@ -33,7 +33,7 @@ fn half_sent(client: &Client, part: &'static [u8]) -> JoinHandle<Result<(), Fail
 }
 
 async fn hits(serving: &Serving, limit: &str) -> f64 {
-    serving.metric(&format!("adapter_limits_hit_total{{limit=\"{limit}\"}}")).await
+    serving.metric(&format!("mixer_adapter_limits_hit_total{{limit=\"{limit}\"}}")).await
 }
 
 /// A socket on which nothing is sent; ends when the server closes it.

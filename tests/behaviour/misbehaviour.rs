@@ -19,7 +19,7 @@ use crate::{
 
 /// The series of calls to the probe that ended with that code.
 fn calls(template: &str, code: &str) -> String {
-    format!("adapter_calls_total{{adapter=\"probe\",template=\"{template}\",code=\"{code}\"}}")
+    format!("mixer_adapter_calls_total{{adapter=\"probe\",template=\"{template}\",code=\"{code}\"}}")
 }
 
 #[tokio::test]
@@ -37,7 +37,7 @@ async fn a_panic_is_an_internal_error_of_its_call_only() {
     assert!(waiting.await.unwrap().is_ok());
     assert!(told(&client, "panics", "allow").await.is_ok());
     assert_eq!(ledger.opened(), 1);
-    assert_eq!(serving.metric("adapter_panics_total{adapter=\"probe\"}").await, 1.0);
+    assert_eq!(serving.metric("mixer_adapter_panics_total{adapter=\"probe\"}").await, 1.0);
     assert_eq!(serving.metric(&calls("listentry", "INTERNAL")).await, 1.0);
     assert_eq!(serving.metric(&calls("listentry", "OK")).await, 2.0);
     serving.stop().await;
@@ -53,7 +53,7 @@ async fn a_panic_before_the_future_is_one_of_its_call_only() {
     assert!(failure.message.starts_with("adapter `probe` panicked: "), "{failure:?}");
     assert!(failure.message.contains("panic before the future"), "{failure:?}");
     assert!(told(&client, "early panics", "allow").await.is_ok());
-    assert_eq!(serving.metric("adapter_panics_total{adapter=\"probe\"}").await, 1.0);
+    assert_eq!(serving.metric("mixer_adapter_panics_total{adapter=\"probe\"}").await, 1.0);
 }
 
 #[tokio::test]

@@ -200,8 +200,8 @@ async fn closing_more_often_than_creating_takes_nothing_from_anybody() {
     assert_eq!(close(&client, &id).await, NOT_FOUND);
     until("the second handler is closed", || ledger.closed() == 2).await;
     assert_eq!(ledger.opened(), 2);
-    assert_eq!(serving.metric("adapter_session_opens_total{result=\"ok\"}").await, 2.0);
-    assert_eq!(serving.metric("adapter_session_ends_total{reason=\"closed\"}").await, 2.0);
+    assert_eq!(serving.metric("mixer_adapter_session_opens_total{result=\"ok\"}").await, 2.0);
+    assert_eq!(serving.metric("mixer_adapter_session_ends_total{reason=\"closed\"}").await, 2.0);
 }
 
 #[tokio::test]
@@ -317,7 +317,7 @@ async fn a_session_nobody_uses_expires_after_ten_ticks() {
     until("the handler of an expired session is closed", || ledger.closed() == 1).await;
     assert_eq!(uses(&client, session_id(&id)).await, Err(Code::NotFound));
     assert_eq!(close(&client, &id).await, NOT_FOUND);
-    assert_eq!(serving.metric("adapter_session_ends_total{reason=\"expired\"}").await, 1.0);
+    assert_eq!(serving.metric("mixer_adapter_session_ends_total{reason=\"expired\"}").await, 1.0);
     assert_eq!(ledger.opened(), 1);
 }
 

@@ -28,8 +28,8 @@ fn a_request_is_allowed_or_denied_by_the_rules() {
     let denied = mesh.get("/admin?x=1", &[]);
     assert_eq!(denied.status, 403);
     assert_eq!(denied.body, "PERMISSION_DENIED:paths.istio-system:/admin is blacklisted");
-    assert_eq!(mesh.metric(r#"mixer_checks_total{outcome="allowed"}"#), "1");
-    assert_eq!(mesh.metric(r#"mixer_checks_total{outcome="denied"}"#), "1");
+    assert_eq!(mesh.metric(r#"mixer_adapter_checks_total{outcome="allowed"}"#), "1");
+    assert_eq!(mesh.metric(r#"mixer_adapter_checks_total{outcome="denied"}"#), "1");
     // Spellings of the path, which this Envoy normalizes.
     for path in ["//admin", "/shop/../admin", "/%61dmin"] {
         assert_eq!(mesh.get(path, &[]).status, 403, "{path}");
@@ -48,7 +48,7 @@ fn equal_requests_are_answered_from_the_cache() {
             assert_eq!(mesh.get(path, &[]).status, 403, "{path}");
         }
         let counts = ["miss", "hit"].map(|outcome| {
-            mesh.metric(&format!(r#"mixer_check_cache_requests_total{{outcome="{outcome}"}}"#))
+            mesh.metric(&format!(r#"mixer_adapter_check_cache_requests_total{{outcome="{outcome}"}}"#))
         });
         assert_eq!(counts, outcomes, "{flags:?}");
         let is_shown = mesh.server.get("/status").contains(r#""cache":{"hits":1,"misses":1,"#);

@@ -115,11 +115,13 @@ fn a_connection_is_allowed_or_denied_by_the_principal_of_its_certificate_and_log
     let allowed = request(&mesh.front(), &authority, &good).expect("a response");
     assert!(allowed.body.starts_with("GET /over/tcp HTTP/1.1\n"), "{}", allowed.body);
     assert!(request(&mesh.front(), &authority, &bad).is_none());
-    assert_eq!(mesh.metric(r#"mixer_checks_total{outcome="allowed"}"#), "1");
-    assert_eq!(mesh.metric(r#"mixer_checks_total{outcome="denied"}"#), "1");
+    assert_eq!(mesh.metric(r#"mixer_adapter_checks_total{outcome="allowed"}"#), "1");
+    assert_eq!(mesh.metric(r#"mixer_adapter_checks_total{outcome="denied"}"#), "1");
 
     // Envoy connects to the upstream before the check, which waits for the first bytes; it sends them after the check.
-    eventually("all entries are received", || (mesh.metric("envoy_log_entries_total") == "4").then_some(()));
+    eventually("all entries are received", || {
+        (mesh.metric("mixer_adapter_envoy_log_entries_total") == "4").then_some(())
+    });
     mesh.server.signal("TERM");
     eventually("the server has ended", || mesh.server.child.try_wait().unwrap());
     let text = std::fs::read_to_string(&log).unwrap();

@@ -44,7 +44,11 @@ fn a_request_that_cannot_be_checked_is_treated_by_the_failure_mode_and_never_all
         assert_eq!(mesh.get("/", &with).status, with_header, "{serve:?} {envoy:?}");
         assert_eq!(mesh.get("/", &[]).status, without_header, "{serve:?} {envoy:?}");
         let outcome = if serve.contains(&"--on-match-error") { "0" } else { "1" };
-        assert_eq!(mesh.metric(r#"mixer_checks_total{outcome="failed"}"#), outcome, "{serve:?} {envoy:?}");
+        assert_eq!(
+            mesh.metric(r#"mixer_adapter_checks_total{outcome="failed"}"#),
+            outcome,
+            "{serve:?} {envoy:?}"
+        );
     }
 }
 
@@ -203,5 +207,5 @@ fn no_request_fails_or_is_allowed_by_mistake_while_the_configuration_changes() {
         });
     }
     assert!(load.finish() >= requests());
-    assert_eq!(mesh.metric(r#"mixer_checks_total{outcome="failed"}"#), "0");
+    assert_eq!(mesh.metric(r#"mixer_adapter_checks_total{outcome="failed"}"#), "0");
 }

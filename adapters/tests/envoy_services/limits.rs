@@ -49,8 +49,8 @@ fn a_rate_is_limited_by_a_quota_and_the_client_is_shown_the_rest() {
     assert_eq!(mesh.get("/", &["x-user: bob"]).status, 200);
     // Without the header Envoy sends no descriptor and makes no call.
     assert_eq!(mesh.get("/", &[]).status, 200);
-    assert_eq!(mesh.metric(r#"envoy_rate_limits_total{outcome="ok"}"#), "3");
-    assert_eq!(mesh.metric(r#"envoy_rate_limits_total{outcome="over_limit"}"#), "1");
+    assert_eq!(mesh.metric(r#"mixer_adapter_envoy_rate_limits_total{outcome="ok"}"#), "3");
+    assert_eq!(mesh.metric(r#"mixer_adapter_envoy_rate_limits_total{outcome="over_limit"}"#), "1");
 }
 
 #[test]
@@ -61,14 +61,14 @@ fn a_rate_without_a_quota_is_not_limited_and_one_that_cannot_be_determined_is_an
     let flags = ["--rate-limit", "unknown", "--descriptor", "user=x-user"];
     let mesh = Mesh::start(LIMIT, &[], &flags);
     assert_eq!(mesh.get("/", &["x-user: alice"]).status, 200);
-    assert_eq!(mesh.metric(r#"envoy_rate_limits_total{outcome="unmatched"}"#), "1");
+    assert_eq!(mesh.metric(r#"mixer_adapter_envoy_rate_limits_total{outcome="unmatched"}"#), "1");
 
     // A dimension that descriptors do not have.
     let config = LIMIT.replace(r#"ratelimit.descriptor["user"]"#, "source.user");
     let flags = ["--rate-limit", "per-user", "--descriptor", "user=x-user"];
     let mesh = Mesh::start(&config, &[], &flags);
     assert_eq!(mesh.get("/", &["x-user: alice"]).status, 503);
-    assert_eq!(mesh.metric(r#"envoy_rate_limits_total{outcome="failed"}"#), "1");
+    assert_eq!(mesh.metric(r#"mixer_adapter_envoy_rate_limits_total{outcome="failed"}"#), "1");
 }
 
 /// The resolution at which memquota counts grants.
@@ -154,7 +154,8 @@ fn bytes_of_responses_are_counted_when_they_have_been_sent_also_past_the_limit()
     }
     let mesh = Mesh::start(BYTES, &[], &["--descriptor", "user=x-user", "--count-response-bytes", "bytes"]);
     let counted = |calls: usize| {
-        let granted = || mesh.metric(r#"envoy_rate_limits_total{outcome="ok"}"#) == calls.to_string();
+        let granted =
+            || mesh.metric(r#"mixer_adapter_envoy_rate_limits_total{outcome="ok"}"#) == calls.to_string();
         eventually("the bytes are counted", || granted().then_some(()));
     };
     let long = format!("/{}", "x".repeat(600));

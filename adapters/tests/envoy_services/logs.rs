@@ -45,8 +45,10 @@ spec: {{actions: [{{handler: log, instances: [entry]}}]}}
         mesh.get("/shop", &[]);
     }
     mesh.get("/admin", &[]);
-    eventually("all entries are received", || (mesh.metric("envoy_log_entries_total") == "21").then_some(()));
-    assert_eq!(mesh.metric("envoy_log_streams"), "1");
+    eventually("all entries are received", || {
+        (mesh.metric("mixer_adapter_envoy_log_entries_total") == "21").then_some(())
+    });
+    assert_eq!(mesh.metric("mixer_adapter_envoy_log_streams"), "1");
     // What is queued is reported before the server ends.
     mesh.server.signal("TERM");
     eventually("the server has ended", || mesh.server.child.try_wait().unwrap());

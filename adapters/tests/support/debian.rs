@@ -1,8 +1,9 @@
 //! Programs of Debian, which are installed when a test needs them first.
 
 use std::{
+    fs,
     io::{self, Write as _},
-    path::PathBuf,
+    path::{Path, PathBuf},
     process::{Command, Stdio},
 };
 
@@ -26,28 +27,72 @@ pub(crate) fn skip(name: &str, reason: &str) {
     let _ = writeln!(io::stderr(), "skipped, as {name} cannot be installed: {reason}");
 }
 
+/// Like [`program`], from a package that is unpacked below `target`: installing it would start a server.
+pub(crate) fn unpacked(name: &str, package: &str) -> Option<PathBuf> {
+    match find(name).map_or_else(|| unpack(name, package), Ok) {
+        Ok(path) => Some(path),
+        Err(reason) => {
+            skip(name, &reason);
+            None
+        }
+    }
+}
+
 fn find(name: &str) -> Option<PathBuf> {
     let path = std::env::var_os("PATH")?;
     std::env::split_paths(&path).map(|folder| folder.join(name)).find(|program| program.is_file())
 }
 
 fn install(name: &str, package: &str) -> Result<PathBuf, String> {
-    // Tests in other processes may install at the same time.
-    let apt = |arguments: &[&str]| {
-        let command = Command::new("apt-get")
-            .args(["-qq", "-o", "DPkg::Lock::Timeout=600"])
-            .args(arguments)
-            .env("DEBIAN_FRONTEND", "noninteractive")
-            .stdin(Stdio::null())
-            .output()
-            .map_err(|error| format!("apt-get: {error}"))?;
-        match command.status.success() {
-            true => Ok(()),
-            false => Err(String::from_utf8_lossy(&command.stderr).trim().to_owned()),
-        }
-    };
     let packages = ["install", "-y", "--no-install-recommends", package];
     // The lists of a fresh machine are empty or old.
+    let apt = |arguments: &[&str]| apt_get(arguments, Path::new("/"));
     apt(&packages).or_else(|_| apt(&["update"]).and_then(|()| apt(&packages)))?;
     find(name).ok_or_else(|| format!("Debian's package {package} has no program {name}"))
+}
+
+fn unpack(name: &str, package: &str) -> Result<PathBuf, String> {
+    let folder = Path::new(env!("CARGO_TARGET_TMPDIR")).join("debian");
+    let home = folder.join(package);
+    let program = home.join("usr/bin").join(name);
+    if program.is_file() {
+        return Ok(program);
+    }
+    let failed = |error: io::Error| error.to_string();
+    fs::create_dir_all(&folder).map_err(failed)?;
+    // Made apart and renamed, so that the directory is complete or absent also if several tests unpack at the same time.
+    let temporary = tempfile::tempdir_in(&folder).map_err(failed)?;
+    let download = || apt_get(&["download", package], temporary.path());
+    download().or_else(|_| apt_get(&["update"], temporary.path()).and_then(|()| download()))?;
+    let files = fs::read_dir(temporary.path()).map_err(failed)?;
+    let archive =
+        files.flatten().map(|file| file.path()).find(|path| path.extension() == Some("deb".as_ref()));
+    let archive = archive.ok_or_else(|| format!("apt-get has not downloaded {package}"))?;
+    let unpacked = temporary.path().join("unpacked");
+    run(Command::new("dpkg-deb").arg("--extract").arg(archive).arg(&unpacked))?;
+    match fs::rename(&unpacked, &home) {
+        // Another test was first.
+        Err(_) if program.is_file() => {}
+        renamed => renamed.map_err(failed)?,
+    }
+    match program.is_file() {
+        true => Ok(program),
+        false => Err(format!("Debian's package {package} has no program {name}")),
+    }
+}
+
+/// Runs apt-get in a directory. Tests in other processes may do so at the same time.
+fn apt_get(arguments: &[&str], directory: &Path) -> Result<(), String> {
+    let options = ["-qq", "-o", "DPkg::Lock::Timeout=600"];
+    let mut command = Command::new("apt-get");
+    run(command.args(options).args(arguments).current_dir(directory).env("DEBIAN_FRONTEND", "noninteractive"))
+}
+
+fn run(command: &mut Command) -> Result<(), String> {
+    let output = command.stdin(Stdio::null()).output();
+    let output = output.map_err(|error| format!("{}: {error}", command.get_program().display()))?;
+    match output.status.success() {
+        true => Ok(()),
+        false => Err(String::from_utf8_lossy(&output.stderr).trim().to_owned()),
+    }
 }

@@ -8,7 +8,7 @@ use std::{
     },
 };
 
-/// Returns the counter `adapter_events_total{adapter, event}`, for events such as things dropped, refused or not fetched.
+/// Returns the counter `mixer_adapter_events_total{adapter, event}`, for events such as things dropped, refused or not fetched.
 ///
 /// The process has one counter for each adapter and event. All handlers share it, so that it does not decrease when a
 /// handler closes. Call this once, in [`Adapter::open`](crate::Adapter::open).

@@ -6,10 +6,11 @@ use std::{
         Arc,
         atomic::{AtomicU64, Ordering::Relaxed},
     },
+    time::Instant,
 };
 
 use bytes::Bytes;
-use tonic::Status;
+use tonic::{Code, Status};
 use tracing::field;
 
 use super::remote::{RemoteAdapter, Session};
@@ -23,6 +24,7 @@ use mixer_adapter_core::{
 use mixer_adapter_host::{
     Host,
     handler::{BoxFuture, CallContext, CallError, Caller, Handler, Resolver, instance_list},
+    metrics::CallMetrics,
 };
 
 /// The backend of a handler.
@@ -62,6 +64,7 @@ pub struct RuntimeHandler {
     target: Box<dyn HandlerBackend>,
     calls: AtomicU64,
     failure_log: FailureLogLimit,
+    counts: Arc<CallMetrics>,
 }
 
 impl RuntimeHandler {
@@ -78,7 +81,14 @@ impl RuntimeHandler {
             target,
             calls: AtomicU64::new(0),
             failure_log: FailureLogLimit::new(),
+            counts: Arc::default(),
         }
+    }
+
+    /// Sets the counters of calls.
+    #[must_use]
+    pub(crate) fn with_counts(self, counts: Arc<CallMetrics>) -> Self {
+        Self { counts, ..self }
     }
 
     /// Sets the name in messages of denials, which is the full name by default.
@@ -101,7 +111,9 @@ impl RuntimeHandler {
         quota: Option<QuotaParams<'_>>,
         caller: &Caller,
     ) -> Result<Bytes, Status> {
+        let start = Instant::now();
         let answer = self.target.call(template, self.request(template, instances, quota), caller).await;
+        self.counts.record(answer.as_ref().map_or_else(Status::code, |_| Code::Ok), start.elapsed());
         answer.inspect_err(|status| {
             if !self.target.logs_failures() {
                 self.log_failure(template, names, caller, status);

@@ -25,6 +25,7 @@ pub mod proto;
 mod quota_settings;
 mod references;
 pub mod remote;
+mod resource_counts;
 mod rules;
 mod snapshot;
 pub mod trace;
@@ -37,6 +38,7 @@ pub use handler::{HandlerBackend, QuotaParams, RuntimeHandler};
 pub use limits::{Budget, Limit, LimitError, RequestLimits};
 pub use quota_settings::{QuotaMode, QuotaSettings};
 pub use references::References;
+pub use resource_counts::{InstanceCounts, OTHER, ResourceCounts, RuleCounts};
 pub use snapshot::{CacheSize, Snapshot, SnapshotSize};
 
 use prost_reflect::{DynamicMessage, MessageDescriptor};

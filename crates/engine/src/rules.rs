@@ -9,6 +9,7 @@ use super::{
     handler::RuntimeHandler,
     instance::Instance,
     output::Outputs,
+    resource_counts::{InstanceCounts, RuleCounts},
 };
 use crate::proto::istio::mixer::v1::header_operation::Operation as HeaderOperationKind;
 use mixer_adapter_core::framework::dynamic::DynamicTemplate;
@@ -33,6 +34,8 @@ pub(crate) struct Rules {
     pub(crate) operations: Vec<HeaderRule>,
     /// Number of entries in the groups of all destinations.
     pub(crate) entries: usize,
+    /// The last rule of which a group counts the evaluations.
+    pub(crate) counted_rule: Option<Arc<str>>,
     /// The index of each condition by language and text.
     pub(crate) condition_indices: HashMap<(Language, String), usize>,
     /// The index of each destination by handler and method.
@@ -58,6 +61,9 @@ pub(crate) struct Destination {
 #[derive(Debug)]
 pub(crate) struct Group {
     pub(crate) rule: Arc<str>,
+    pub(crate) counts: Arc<RuleCounts>,
+    /// Whether evaluations of the rule are counted here: in one group of each rule and table.
+    pub(crate) is_counted: bool,
     pub(crate) caching: CachePolicy,
     /// The index of the action in the rule.
     pub(crate) action: usize,
@@ -70,6 +76,7 @@ pub(crate) struct Entry {
     /// The index among all entries of [`Rules`].
     pub(crate) index: usize,
     pub(crate) instance: Arc<Instance>,
+    pub(crate) counts: Arc<InstanceCounts>,
     /// The bindings of an attribute generator's output.
     pub(crate) bindings: Option<Arc<Bindings>>,
 }
@@ -94,6 +101,8 @@ pub(crate) struct Bindings {
 #[derive(Debug)]
 pub(crate) struct HeaderRule {
     pub(crate) rule: Arc<str>,
+    /// The counters of the rule, unless a group of it counts.
+    pub(crate) counts: Option<Arc<RuleCounts>>,
     pub(crate) caching: CachePolicy,
     pub(crate) condition: usize,
     /// The vocabulary with the outputs of the rule's named actions.

@@ -12,6 +12,7 @@ use super::{
     dictionary::WORDS,
     handler::RuntimeHandler,
     policy::FailurePolicy,
+    resource_counts::ResourceCounts,
     rules::Table,
 };
 
@@ -34,6 +35,8 @@ pub struct Snapshot {
     pub(crate) strict_cache: Option<CheckCache>,
     /// The counters of the caches, which continue those of the previous snapshot.
     pub(crate) cache_counts: Arc<CacheCounts>,
+    /// The counters of rules, handlers and instances, which continue those of the previous snapshot.
+    pub(crate) resource_counts: Arc<ResourceCounts>,
     /// Whether parts of the configuration were omitted because of faults.
     pub(crate) has_faults: bool,
     /// Whether a quota has [`dimensions_in_metadata`](crate::QuotaSettings::dimensions_in_metadata).
@@ -60,6 +63,16 @@ impl Snapshot {
     /// The counters of the caches of check answers, which the next snapshot continues.
     pub fn cache_counts(&self) -> &CacheCounts {
         &self.cache_counts
+    }
+
+    /// The counters of rules, handlers and instances, which the next snapshot continues.
+    pub fn resource_counts(&self) -> &ResourceCounts {
+        &self.resource_counts
+    }
+
+    /// Returns whether answers to checks are cached.
+    pub fn has_cache(&self) -> bool {
+        self.caches().next().is_some()
     }
 
     /// Returns the size of the caches of check answers.
@@ -96,6 +109,7 @@ impl Snapshot {
             cache: None,
             strict_cache: None,
             cache_counts: Arc::default(),
+            resource_counts: Arc::default(),
             has_faults: false,
             has_dimensions_in_metadata: false,
             rules: 0,

@@ -50,6 +50,17 @@ impl CallMetrics {
         self.latency.record(took);
     }
 
+    /// The latency of all calls.
+    pub fn latency(&self) -> &Latency {
+        &self.latency
+    }
+
+    /// Returns the numbers of calls by code, without codes that no call ended with.
+    pub fn codes(&self) -> impl Iterator<Item = (Code, u64)> {
+        let counts = (0..CODES as i32).map(Code::from_i32).map(|code| (code, self.count(code)));
+        counts.filter(|(_, count)| *count > 0)
+    }
+
     /// Returns how many calls ended with a code.
     pub fn count(&self, code: Code) -> u64 {
         self.codes[code as usize].load(Relaxed)
@@ -80,7 +91,7 @@ impl EncodeMetric for &Latency {
     }
 }
 
-/// Exports the metrics of all calls and the events of adapters.
+/// Exports the metrics of all calls and the events of adapters. Templates that were not called have no series.
 #[derive(Debug)]
 pub struct Calls {
     /// Adapter (empty for calls that reached none), template, metrics.
@@ -90,27 +101,20 @@ pub struct Calls {
 impl Collector for Calls {
     fn encode(&self, mut encoder: DescriptorEncoder<'_>) -> Result<(), std::fmt::Error> {
         let mut calls = encoder.encode_descriptor(
-            "adapter_calls",
+            "mixer_adapter_calls",
             "Calls that ended, by adapter (empty where none was reached), template and gRPC code",
             None,
             MetricType::Counter,
         )?;
         for (adapter, template, metrics) in &self.series {
-            for code in (0..CODES as i32).map(Code::from_i32) {
-                let count = metrics.count(code);
-                // Codes without calls are omitted, except OK, which shows that the series exists.
-                if count > 0 || code == Code::Ok {
-                    let labels = [
-                        ("adapter", *adapter),
-                        ("template", *template),
-                        ("code", &*status_name(code as i32)),
-                    ];
-                    ConstCounter::new(count).encode(calls.encode_family(&labels)?)?;
-                }
+            for (code, count) in metrics.codes() {
+                let code = status_name(code as i32);
+                let labels = [("adapter", *adapter), ("template", *template), ("code", &*code)];
+                ConstCounter::new(count).encode(calls.encode_family(&labels)?)?;
             }
         }
         let mut events = encoder.encode_descriptor(
-            "adapter_events",
+            "mixer_adapter_events",
             "What adapters count: things dropped, refused or failed, by adapter and event",
             None,
             MetricType::Counter,
@@ -120,12 +124,15 @@ impl Collector for Calls {
             ConstCounter::new(count).encode(events.encode_family(&labels)?)?;
         }
         let mut latency = encoder.encode_descriptor(
-            "adapter_handle_duration",
+            "mixer_adapter_handle_duration",
             "Time from a decoded request to its answer",
             Some(&Unit::Seconds),
             MetricType::Histogram,
         )?;
         for (adapter, template, metrics) in &self.series {
+            if metrics.codes().next().is_none() {
+                continue;
+            }
             let labels = [("adapter", *adapter), ("template", *template)];
             (&metrics.latency).encode(latency.encode_family(&labels)?)?;
         }

@@ -8,7 +8,7 @@ use prometheus_client::registry::Registry;
 use serde::Serialize;
 use tokio_util::sync::CancellationToken;
 
-use crate::service::{self, Readiness, page};
+use crate::service::{self, ProcessMetrics, Readiness, page};
 use mixer_adapter_config::stream::{
     metrics::{McpMetrics, SOURCE, V2Requests},
     source::{ConfigServer, PeerStatus},
@@ -24,6 +24,7 @@ pub(super) async fn serve(
     stop: CancellationToken,
 ) {
     let mut registry = Registry::default();
+    registry.register_collector(Box::new(ProcessMetrics));
     registry.register_collector(Box::new(McpMetrics));
     let registry = Arc::new(Mutex::new(registry));
     let config =

@@ -158,6 +158,16 @@ impl StreamMetrics {
         *self.lock().unreceived.entry(code as i32).or_default() += 1;
     }
 
+    /// Returns whether there was a stream or a request.
+    fn is_used(&self) -> bool {
+        let series = self.lock();
+        self.streams.load(Relaxed) > 0
+            || !(series.v2.is_empty()
+                && series.sizes.is_empty()
+                && series.unsent.is_empty()
+                && series.unreceived.is_empty())
+    }
+
     fn lock(&self) -> MutexGuard<'_, Series> {
         self.series.lock().unwrap_or_else(PoisonError::into_inner)
     }
@@ -198,11 +208,15 @@ type Encoded = Result<(), std::fmt::Error>;
 
 impl Collector for McpMetrics {
     fn encode(&self, mut encoder: DescriptorEncoder<'_>) -> Encoded {
-        let both = [&SINK, &SOURCE];
+        let mut sides = [&SINK, &SOURCE].into_iter().filter(|side| side.is_used()).peekable();
+        if sides.peek().is_none() {
+            return Ok(());
+        }
+        let sides: Vec<&StreamMetrics> = sides.collect();
         let help = "Open streams of configuration";
         let mut clients =
             encoder.encode_descriptor("istio_mcp_clients_total", help, None, MetricType::Gauge)?;
-        for side in both {
+        for side in &sides {
             let labels = [("component", side.component)];
             ConstGauge::new(side.clients.load(Relaxed)).encode(clients.encode_family(&labels)?)?;
         }
@@ -210,66 +224,84 @@ impl Collector for McpMetrics {
         let help = "Streams of configuration that were opened";
         let mut streams =
             encoder.encode_descriptor("istio_mcp_reconnections", help, None, MetricType::Unknown)?;
-        for side in both {
+        for side in &sides {
             let labels = [("component", side.component)];
             let count = i64::try_from(side.streams.load(Relaxed)).unwrap_or(i64::MAX);
             ConstGauge::new(count).encode(streams.encode_family(&labels)?)?;
         }
         let help = "Sizes of messages that arrived: pushes at a sink, requests at a source";
         let name = "istio_mcp_message_sizes";
-        let mut sizes = encoder.encode_descriptor(name, help, Some(&Unit::Bytes), MetricType::Histogram)?;
-        for side in both {
-            for (collection, of_collection) in &side.lock().sizes {
-                let labels = [("component", side.component), ("collection", collection)];
-                of_collection.encode(sizes.encode_family(&labels)?)?;
+        if sides.iter().any(|side| !side.lock().sizes.is_empty()) {
+            let mut sizes =
+                encoder.encode_descriptor(name, help, Some(&Unit::Bytes), MetricType::Histogram)?;
+            for side in &sides {
+                for (collection, of_collection) in &side.lock().sizes {
+                    let labels = [("component", side.component), ("collection", collection)];
+                    of_collection.encode(sizes.encode_family(&labels)?)?;
+                }
             }
         }
-        let help = "Pushes that were accepted";
-        let mut acks =
-            encoder.encode_descriptor("istio_mcp_request_acks", help, None, MetricType::Counter)?;
-        for side in both {
-            for (collection, count) in &side.lock().acks {
-                let labels = [("component", side.component), ("collection", collection)];
-                ConstCounter::new(*count).encode(acks.encode_family(&labels)?)?;
-            }
-        }
-        let help = "Pushes that were refused";
-        let mut nacks =
-            encoder.encode_descriptor("istio_mcp_request_nacks", help, None, MetricType::Counter)?;
-        for side in both {
-            for ((collection, code), count) in &side.lock().nacks {
-                let code = status_name(*code);
-                let labels = [("component", side.component), ("collection", collection), ("code", &*code)];
-                ConstCounter::new(*count).encode(nacks.encode_family(&labels)?)?;
-            }
+        counters(&mut encoder, &sides, "istio_mcp_request_acks", "Pushes that were accepted", |series| {
+            let acks = series.acks.iter();
+            acks.map(|(collection, count)| (vec![("collection", collection.clone())], *count)).collect()
+        })?;
+        counters(&mut encoder, &sides, "istio_mcp_request_nacks", "Pushes that were refused", |series| {
+            let nacks = series.nacks.iter().map(|((collection, code), count)| {
+                (vec![("collection", collection.clone()), ("code", status_name(*code).into_owned())], *count)
+            });
+            nacks.collect()
+        })?;
+        let help = "Messages that could not be sent";
+        counters(&mut encoder, &sides, "istio_mcp_send_failures", help, |series| by_code(&series.unsent))?;
+        let help = "Streams that broke off";
+        counters(&mut encoder, &sides, "istio_mcp_recv_failures", help, |series| {
+            by_code(&series.unreceived)
+        })?;
+        let requests = SOURCE.v2_requests();
+        if requests.is_empty() {
+            return Ok(());
         }
         let help = "Requests for types of version 2 of Envoy's API";
-        let mut requests = encoder.encode_descriptor("xds_v2_requests", help, None, MetricType::Counter)?;
-        for V2Requests { type_url, client, requests: count } in SOURCE.v2_requests() {
+        let name = "mixer_adapter_xds_v2_requests";
+        let mut family = encoder.encode_descriptor(name, help, None, MetricType::Counter)?;
+        for V2Requests { type_url, client, requests: count } in requests {
             let labels = [("type_url", &*type_url), ("client", &*client)];
-            ConstCounter::new(count).encode(requests.encode_family(&labels)?)?;
+            ConstCounter::new(count).encode(family.encode_family(&labels)?)?;
         }
-        let help = "Messages that could not be sent";
-        failures(&mut encoder, "istio_mcp_send_failures", help, |series| &series.unsent)?;
-        let help = "Streams that broke off";
-        failures(&mut encoder, "istio_mcp_recv_failures", help, |series| &series.unreceived)
+        Ok(())
     }
 }
 
+/// Labels of a series in addition to the component, and its count.
+type Counted = (Vec<(&'static str, String)>, u64);
+
 /// Istio's label `error` holds the error's text, of which there is no end; here it is the code by name.
-fn failures(
+fn by_code(counts: &BTreeMap<i32, u64>) -> Vec<Counted> {
+    let labels = |code: &i32| {
+        let name = status_name(Code::from_i32(*code) as i32).into_owned();
+        vec![("code", code.to_string()), ("error", name)]
+    };
+    counts.iter().map(|(code, count)| (labels(code), *count)).collect()
+}
+
+/// Encodes counters of several series, if there are any.
+fn counters(
     encoder: &mut DescriptorEncoder<'_>,
+    sides: &[&StreamMetrics],
     name: &str,
     help: &str,
-    which: impl Fn(&Series) -> &BTreeMap<i32, u64>,
+    of: impl Fn(&Series) -> Vec<Counted>,
 ) -> Encoded {
+    let counted: Vec<_> =
+        sides.iter().flat_map(|side| of(&side.lock()).into_iter().map(|one| (side.component, one))).collect();
+    if counted.is_empty() {
+        return Ok(());
+    }
     let mut encoder = encoder.encode_descriptor(name, help, None, MetricType::Counter)?;
-    for side in [&SINK, &SOURCE] {
-        for (code, count) in which(&side.lock()) {
-            let (number, name) = (code.to_string(), status_name(Code::from_i32(*code) as i32));
-            let labels = [("component", side.component), ("code", &*number), ("error", &*name)];
-            ConstCounter::new(*count).encode(encoder.encode_family(&labels)?)?;
-        }
+    for (component, (labels, count)) in counted {
+        let mut all = vec![("component", component.to_owned())];
+        all.extend(labels);
+        ConstCounter::new(count).encode(encoder.encode_family(&all)?)?;
     }
     Ok(())
 }

@@ -5,7 +5,6 @@ use std::{collections::BTreeMap, sync::Arc};
 
 use super::{actions::RuleSpec, headers::HeaderSpec};
 use crate::{
-    cache::CachePolicy,
     expression::{Expression, Language},
     handler::RuntimeHandler,
     instance::Instance,
@@ -53,6 +52,8 @@ fn add(rule: RuleSpec, opened: &OpenHandlers, default_namespace: &str, snapshot:
         namespace: (namespace != default_namespace).then(|| namespace.as_str().into()),
     };
     snapshot.places.insert(rule.clone(), place);
+    let resource_counts = snapshot.resource_counts.clone();
+    let counts = resource_counts.rule(&rule);
     let expression = expression.map(Arc::new);
     let mut check_entries = BTreeMap::new();
     for (action_index, action) in actions.iter().enumerate() {
@@ -64,10 +65,27 @@ fn add(rule: RuleSpec, opened: &OpenHandlers, default_namespace: &str, snapshot:
             let condition = rules.condition(language, &condition, expression.as_ref());
             let index = rules.entries;
             rules.entries += 1;
-            let entry =
-                Entry { index, instance: compiled.instance.clone(), bindings: compiled.bindings.clone() };
+            let entry = Entry {
+                index,
+                instance: compiled.instance.clone(),
+                counts: resource_counts.instance(&compiled.instance.name),
+                bindings: compiled.bindings.clone(),
+            };
+            let is_counted = rules.counted_rule.replace(rule.clone()).is_none_or(|last| last != rule);
             let destination = rules.destination(handler, &compiled.instance);
-            destination.group(&rule, caching, condition, action_index).entries.push(entry);
+            let group = destination.group(
+                |group| group.rule == rule && group.action == action_index,
+                || Group {
+                    rule: rule.clone(),
+                    counts: counts.clone(),
+                    is_counted,
+                    caching,
+                    action: action_index,
+                    condition,
+                    entries: Vec::new(),
+                },
+            );
+            group.entries.push(entry);
             if matches!(variety, Variety::Check | Variety::CheckWithOutput) {
                 check_entries.insert((action_index, place), index);
             }
@@ -80,8 +98,10 @@ fn add(rule: RuleSpec, opened: &OpenHandlers, default_namespace: &str, snapshot:
             .into_iter()
             .filter_map(|(action, place, outputs)| Some((*check_entries.get(&(action, place))?, outputs)))
             .collect();
+        let is_counted = rules.counted_rule.as_ref() == Some(&rule);
         rules.operations.push(HeaderRule {
             rule,
+            counts: (!is_counted).then_some(counts),
             caching,
             condition,
             vocabulary,
@@ -121,16 +141,9 @@ impl Rules {
 
 impl Destination {
     /// Returns the group of an action, whose instances are consecutive.
-    fn group(
-        &mut self,
-        rule: &Arc<str>,
-        caching: CachePolicy,
-        condition: usize,
-        action: usize,
-    ) -> &mut Group {
-        let same = self.groups.last().is_some_and(|last| last.rule == *rule && last.action == action);
-        if !same {
-            self.groups.push(Group { rule: rule.clone(), caching, action, condition, entries: Vec::new() });
+    fn group(&mut self, is_same: impl FnOnce(&Group) -> bool, new: impl FnOnce() -> Group) -> &mut Group {
+        if !self.groups.last().is_some_and(is_same) {
+            self.groups.push(new());
         }
         let last = self.groups.len() - 1;
         &mut self.groups[last]

@@ -199,7 +199,8 @@ impl SnapshotBuilder {
         if refused || (!options.lenient && faults.iter().any(Fault::is_error)) {
             return Err(faults);
         }
-        let opened = open::open_all(&self.handlers, former, connect, &mut faults).await;
+        let resource_counts = former.map(|former| former.resource_counts.clone()).unwrap_or_default();
+        let opened = open::open_all(&self.handlers, former, connect, &resource_counts, &mut faults).await;
         let has_faults = faults.iter().any(Fault::is_error);
         if has_faults && !options.lenient {
             return Err(faults);
@@ -214,6 +215,7 @@ impl SnapshotBuilder {
             cache: CheckCache::new(options.check_cache, cache_counts.clone()),
             strict_cache: CheckCache::new(options.strict_check_cache, cache_counts.clone()),
             cache_counts,
+            resource_counts,
             has_faults,
             rules: self.rules.len(),
             ..Snapshot::empty()

@@ -12,6 +12,7 @@ use super::handlers::{BackendSpec, HandlerSpec};
 use crate::{
     handler::{HandlerBackend, LocalBackend, RemoteBackend, RuntimeHandler},
     remote::{self, OpenError, RemoteAdapter, Session},
+    resource_counts::ResourceCounts,
     snapshot::Snapshot,
 };
 use mixer_adapter_config::{Fault, ResourceName};
@@ -89,6 +90,7 @@ pub(super) async fn open_all(
     specs: &[Arc<HandlerSpec>],
     former: Option<&Snapshot>,
     connect: &dyn Connect,
+    counts: &ResourceCounts,
     faults: &mut Vec<Fault>,
 ) -> BTreeMap<ResourceName, Arc<RuntimeHandler>> {
     let former: HashMap<Digest, &Arc<RuntimeHandler>> =
@@ -102,7 +104,8 @@ pub(super) async fn open_all(
         let name: Arc<str> = spec.name.to_string().into();
         let opened = connect.connect(spec).await;
         let handler = opened.map(|target| {
-            let handler = RuntimeHandler::new(name, signature, target);
+            let counts = counts.handler(&name);
+            let handler = RuntimeHandler::new(name, signature, target).with_counts(counts);
             Arc::new(handler.with_denial_name(spec.denial_name()))
         });
         (spec, handler)

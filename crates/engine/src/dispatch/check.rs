@@ -54,7 +54,7 @@ impl<'s> Request<'s> {
         let mut denying = Vec::new();
         if self.is_strict {
             for call in &planned {
-                details.add_rule(call.rule);
+                details.add_rule(&call.group.rule);
             }
         }
         for answered in call_all(planned, None, &self.caller).await {
@@ -65,7 +65,8 @@ impl<'s> Request<'s> {
                     let planned = answered.planned;
                     if is_denied {
                         self.evaluation.denied = true;
-                        denying.push(planned.rule.clone());
+                        planned.group.counts.add_denial();
+                        denying.push(planned.group.rule.clone());
                     }
                     if planned.rules == operating
                         && let Some(place) = outputs.get_mut(planned.entry.index)

@@ -31,7 +31,8 @@ impl<'s> Request<'s> {
                 continue;
             }
             let mut planner = self.planner(false);
-            let matches = planner.matches(Phase::Headers, &rule.rule, rule.condition, conditions);
+            let counts = rule.counts.as_deref();
+            let matches = planner.matches(Phase::Headers, &rule.rule, counts, rule.condition, conditions);
             failures.append(&mut planner.failures);
             if !matches {
                 continue;

@@ -7,7 +7,8 @@ use crate::policy::FailureEffect;
 use crate::{
     attribute::{Attributes, Bag, Reads},
     limits::{Budget, LimitError},
-    rules::{Condition, Destination, Entry, Rules},
+    resource_counts::RuleCounts,
+    rules::{Condition, Destination, Entry, Group, Rules},
     snapshot::RulePlace,
     trace::{Phase, Step, Trace},
 };
@@ -18,7 +19,7 @@ pub(super) struct PlannedCall<'s> {
     /// The namespace of its rules: 0 for the default one, 1 for that of the request.
     pub(super) rules: usize,
     pub(super) destination: &'s Destination,
-    pub(super) rule: &'s Arc<str>,
+    pub(super) group: &'s Group,
     pub(super) entry: &'s Entry,
     pub(super) instance: Vec<u8>,
 }
@@ -27,7 +28,25 @@ pub(super) struct PlannedCall<'s> {
 pub(super) struct Conditions<'s> {
     index: usize,
     rules: &'s Rules,
-    known: Vec<Option<bool>>,
+    known: Vec<Option<Outcome>>,
+}
+
+/// The outcome of a condition.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Outcome {
+    Matched,
+    NotMatched,
+    Failed,
+}
+
+impl Outcome {
+    fn count(self, counts: Option<&RuleCounts>) {
+        match (self, counts) {
+            (Self::Matched, Some(counts)) => counts.add_match(),
+            (Self::Failed, Some(counts)) => counts.add_failure(),
+            (Self::NotMatched, _) | (_, None) => {}
+        }
+    }
 }
 
 impl<'s> Conditions<'s> {
@@ -85,19 +104,22 @@ impl Request<'_> {
 }
 
 impl Planner<'_> {
-    /// Returns whether a condition matches. One that cannot be evaluated does not
+    /// Returns whether a condition matches, and counts the outcome. One that cannot be evaluated does not match
     /// (docs/behaviour/dispatch.md#conditions).
     pub(super) fn matches(
         &mut self,
         phase: Phase,
         rule: &str,
+        counts: Option<&RuleCounts>,
         index: usize,
         conditions: &mut Conditions<'_>,
     ) -> bool {
         let Some(condition) = conditions.rules.conditions.get(index) else { return false };
         if let Some(known) = conditions.known.get(index).copied().flatten() {
-            self.trace_rule(phase, rule, condition, known, None);
-            return known;
+            known.count(counts);
+            let matched = known == Outcome::Matched;
+            self.trace_rule(phase, rule, condition, matched, None);
+            return matched;
         }
         let (matched, error) = match &condition.expression {
             None => (true, None),
@@ -106,7 +128,13 @@ impl Planner<'_> {
                 Err(error) => (false, Some(error.to_string())),
             },
         };
-        conditions.known[index] = Some(matched);
+        let outcome = match (matched, &error) {
+            (true, _) => Outcome::Matched,
+            (false, None) => Outcome::NotMatched,
+            (false, Some(_)) => Outcome::Failed,
+        };
+        outcome.count(counts);
+        conditions.known[index] = Some(outcome);
         if let Some(error) = &error {
             *self.condition_errors += 1;
             tracing::debug!(rule, condition = condition.text, error, "a condition could not be evaluated");
@@ -129,7 +157,8 @@ impl Planner<'_> {
     ) -> Result<(), LimitError> {
         for destination in &conditions.rules.destinations {
             for group in &destination.groups {
-                let matched = self.matches(phase, &group.rule, group.condition, conditions);
+                let counts = group.is_counted.then_some(&*group.counts);
+                let matched = self.matches(phase, &group.rule, counts, group.condition, conditions);
                 if matched {
                     self.evaluation.caching.restrict(group.caching);
                 }
@@ -143,7 +172,7 @@ impl Planner<'_> {
                             planned(PlannedCall {
                                 rules: conditions.index,
                                 destination,
-                                rule: &group.rule,
+                                group,
                                 entry,
                                 instance,
                             });
@@ -176,6 +205,7 @@ impl Planner<'_> {
                 error: built.as_ref().err().map(ToString::to_string),
             });
         }
+        entry.counts.add(built.is_ok());
         match built {
             Ok(()) => {
                 self.budget.add_instance(encoded.len())?;

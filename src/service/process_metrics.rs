@@ -1,0 +1,167 @@
+//! Metrics of the process, under the names that all client libraries of Prometheus use, and of the build.
+
+use std::{fs, sync::LazyLock};
+
+use prometheus_client::{
+    collector::Collector,
+    encoding::{DescriptorEncoder, EncodeMetric},
+    metrics::{MetricType, counter::ConstCounter, gauge::ConstGauge},
+    registry::Unit,
+};
+
+/// The build and what the system tells of the process.
+#[derive(Debug)]
+pub(crate) struct ProcessMetrics;
+
+type Encoded = Result<(), std::fmt::Error>;
+
+impl Collector for ProcessMetrics {
+    fn encode(&self, mut encoder: DescriptorEncoder<'_>) -> Encoded {
+        let help = "The version of mixer-adapter and the optional features of the build";
+        let mut build =
+            encoder.encode_descriptor("mixer_adapter_build_info", help, None, MetricType::Gauge)?;
+        let labels = [("version", env!("CARGO_PKG_VERSION")), ("features", &*features())];
+        ConstGauge::new(1_i64).encode(build.encode_family(&labels)?)?;
+        match ProcessUse::read() {
+            Some(process) => process.encode(&mut encoder),
+            None => Ok(()),
+        }
+    }
+}
+
+fn features() -> String {
+    let features = [
+        ("cel", cfg!(feature = "cel")),
+        ("envoy", cfg!(feature = "envoy")),
+        ("proto", cfg!(feature = "proto")),
+        ("tls", cfg!(feature = "tls")),
+    ];
+    let enabled: Vec<&str> = features.iter().filter(|(_, enabled)| *enabled).map(|(name, _)| *name).collect();
+    enabled.join(",")
+}
+
+/// The resources that the process uses, from Linux' `/proc`. Other systems have no such files, and no series.
+#[derive(Debug, PartialEq)]
+struct ProcessUse {
+    cpu_seconds: f64,
+    virtual_bytes: u64,
+    resident_bytes: u64,
+    open_files: u64,
+    /// `None` if there is no limit.
+    max_open_files: Option<u64>,
+    threads: u64,
+    start_seconds: Option<f64>,
+}
+
+/// Units of time in `/proc` for each second: Linux has this value on all platforms that Rust supports.
+const TICKS: f64 = 100.0;
+
+impl ProcessUse {
+    fn read() -> Option<Self> {
+        static BOOT_TIME: LazyLock<Option<f64>> = LazyLock::new(|| {
+            let stat = fs::read_to_string("/proc/stat").ok()?;
+            stat.lines().find_map(|line| line.strip_prefix("btime "))?.trim().parse().ok()
+        });
+        let stat = fs::read_to_string("/proc/self/stat").ok()?;
+        let status = fs::read_to_string("/proc/self/status").ok()?;
+        let limits = fs::read_to_string("/proc/self/limits").unwrap_or_default();
+        let open_files = fs::read_dir("/proc/self/fd").ok()?.count() as u64;
+        Self::parse(&stat, &status, &limits, open_files, *BOOT_TIME)
+    }
+
+    /// Parses the files as proc(5) describes them.
+    fn parse(
+        stat: &str,
+        status: &str,
+        limits: &str,
+        open_files: u64,
+        boot_seconds: Option<f64>,
+    ) -> Option<Self> {
+        // The second field is the name of the program in parentheses, which may contain both spaces and parentheses.
+        let fields: Vec<&str> = stat.rsplit_once(')')?.1.split_whitespace().collect();
+        let ticks = |field: usize| Some(fields.get(field - 3)?.parse::<u64>().ok()? as f64 / TICKS);
+        let kilobytes = |name: &str| {
+            let value = status.lines().find_map(|line| line.strip_prefix(name))?;
+            Some(value.trim().strip_suffix("kB")?.trim().parse::<u64>().ok()? * 1024)
+        };
+        let max_open_files = limits.lines().find_map(|line| line.strip_prefix("Max open files"));
+        let started = ticks(22)?;
+        Some(Self {
+            cpu_seconds: ticks(14)? + ticks(15)?,
+            virtual_bytes: kilobytes("VmSize:")?,
+            resident_bytes: kilobytes("VmRSS:")?,
+            open_files,
+            max_open_files: max_open_files.and_then(|line| line.split_whitespace().next()?.parse().ok()),
+            threads: fields.get(20 - 3)?.parse().ok()?,
+            start_seconds: boot_seconds.map(|boot| boot + started),
+        })
+    }
+
+    fn encode(&self, encoder: &mut DescriptorEncoder<'_>) -> Encoded {
+        let help = "Time that the process has spent on processors, by itself and in the system";
+        let cpu =
+            encoder.encode_descriptor("process_cpu", help, Some(&Unit::Seconds), MetricType::Counter)?;
+        ConstCounter::new(self.cpu_seconds).encode(cpu)?;
+        let mut gauge = |name, help, unit: Option<Unit>, value: f64| {
+            let encoder = encoder.encode_descriptor(name, help, unit.as_ref(), MetricType::Gauge)?;
+            ConstGauge::new(value).encode(encoder)
+        };
+        gauge("process_virtual_memory", "Virtual memory", Some(Unit::Bytes), self.virtual_bytes as f64)?;
+        gauge("process_resident_memory", "Resident memory", Some(Unit::Bytes), self.resident_bytes as f64)?;
+        gauge("process_open_fds", "Open file descriptors", None, self.open_files as f64)?;
+        gauge("process_threads", "Threads", None, self.threads as f64)?;
+        if let Some(limit) = self.max_open_files {
+            gauge("process_max_fds", "Maximum number of open file descriptors", None, limit as f64)?;
+        }
+        match self.start_seconds {
+            Some(start) => {
+                let help = "Start of the process since the Unix epoch";
+                gauge("process_start_time", help, Some(Unit::Seconds), start)
+            }
+            None => Ok(()),
+        }
+    }
+}
+
+#[cfg(test)]
+#[allow(clippy::unwrap_used)]
+mod tests {
+    use super::*;
+
+    /// The example of proc(5): the fields are numbered from 1.
+    #[test]
+    fn the_files_of_the_system_are_read_whatever_the_name_of_the_program() {
+        let numbers: Vec<String> = (4..=52).map(|field| field.to_string()).collect();
+        let stat = format!("1 (a) b (c) S {}", numbers.join(" "));
+        let status = "Name:\ta\nVmSize:\t    2048 kB\nVmRSS:\t    1024 kB\n";
+        let limits = "Limit                     Soft Limit           Hard Limit           Units     \n\
+                      Max open files            1024                 4096                 files     \n";
+        let expected = ProcessUse {
+            cpu_seconds: 0.29,
+            virtual_bytes: 2 << 20,
+            resident_bytes: 1 << 20,
+            open_files: 3,
+            max_open_files: Some(1024),
+            threads: 20,
+            start_seconds: Some(1000.22),
+        };
+        assert_eq!(ProcessUse::parse(&stat, status, limits, 3, Some(1000.0)), Some(expected));
+        let unlimited = limits.replace("1024", "unlimited");
+        let parsed = ProcessUse::parse(&stat, status, &unlimited, 3, None).unwrap();
+        assert_eq!((parsed.max_open_files, parsed.start_seconds), (None, None));
+    }
+
+    #[test]
+    fn files_of_another_form_are_no_series() {
+        for (stat, status) in [("", ""), ("1 (a) S 1 2", "VmSize: 1 kB\nVmRSS: 1 kB\n"), ("1 (a S", "")] {
+            assert_eq!(ProcessUse::parse(stat, status, "", 0, None), None);
+        }
+    }
+
+    #[cfg(target_os = "linux")]
+    #[test]
+    fn this_process_uses_memory_and_files() {
+        let process = ProcessUse::read().unwrap();
+        assert!(process.resident_bytes > 0 && process.open_files > 0 && process.threads > 0, "{process:?}");
+    }
+}
