@@ -1,6 +1,51 @@
 //! Conversion of proto comments to Rust documentation.
 
+use std::collections::BTreeMap;
+
+use prost_reflect::{EnumDescriptor, FileDescriptor, MessageDescriptor};
 use prost_types::{FileDescriptorProto, source_code_info::Location};
+
+use crate::source_info::comment;
+
+/// Lists the comments of all messages, fields, enums and their values: for each a line with its full name (for a value, that of its enum
+/// and its own), a tab, and the comment as one paragraph. Google's own files are not included.
+pub(crate) fn list(files: impl IntoIterator<Item = FileDescriptor>) -> String {
+    let mut found = BTreeMap::new();
+    for file in files.into_iter().filter(|file| !file.package_name().starts_with("google.protobuf")) {
+        let mut lister = Lister { file: file.file_descriptor_proto(), found: &mut found };
+        file.messages().for_each(|message| lister.message(&message));
+        file.enums().for_each(|values| lister.values(&values));
+    }
+    found.into_iter().map(|(name, text)| format!("{name}\t{text}\n")).collect()
+}
+
+struct Lister<'a> {
+    file: &'a FileDescriptorProto,
+    found: &'a mut BTreeMap<String, String>,
+}
+
+impl Lister<'_> {
+    fn message(&mut self, message: &MessageDescriptor) {
+        self.element(message.full_name().to_owned(), message.path());
+        for field in message.fields() {
+            self.element(field.full_name().to_owned(), field.path());
+        }
+        message.child_messages().for_each(|child| self.message(&child));
+        message.child_enums().for_each(|child| self.values(&child));
+    }
+
+    fn values(&mut self, values: &EnumDescriptor) {
+        self.element(values.full_name().to_owned(), values.path());
+        for value in values.values() {
+            self.element(format!("{}.{}", values.full_name(), value.name()), value.path());
+        }
+    }
+
+    fn element(&mut self, name: String, path: &[i32]) {
+        let text = comment(self.file, path).map(|text| text.split_whitespace().collect::<Vec<_>>().join(" "));
+        self.found.extend(text.filter(|text| !text.is_empty()).map(|text| (name, text)));
+    }
+}
 
 /// Rewrites all comments of a file so that rustdoc does not run parts of them as doctests.
 pub(crate) fn clean(file: &mut FileDescriptorProto) {

@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 use prost_reflect::{FileDescriptor, Syntax};
 
 use crate::{
-    Error, descriptor_set,
+    Error, comments, descriptor_set,
     output::Output,
     rust,
     schema_error::{SchemaError, SchemaErrors},
@@ -78,6 +78,11 @@ impl ConfigProto {
         descriptor_set::encode(descriptor_set::with_imports(&self.file))
     }
 
+    /// Lists the comments of its messages, fields, enums and their values: a line for each, with its full name, a tab and the comment.
+    pub fn comments(&self) -> String {
+        comments::list(descriptor_set::with_imports(&self.file))
+    }
+
     /// Generates the Rust of its messages and the implementation of `Config` for `Params`.
     pub fn rust(&self) -> Result<String, Error> {
         let messages = rust::package(self.package(), &descriptor_set::with_imports(&self.file))?;
@@ -87,6 +92,7 @@ impl ConfigProto {
 impl {root}::adapter::Config for Params {{
     const NAME: &'static str = \"{message}\";
     const DESCRIPTOR: &'static [u8] = include_bytes!(concat!(env!(\"OUT_DIR\"), \"/{package}.bin\"));
+    const COMMENTS: &'static str = include_str!(concat!(env!(\"OUT_DIR\"), \"/{package}.comments\"));
     const GENERATED: () = ();
 }}
 "
@@ -98,9 +104,10 @@ impl {root}::adapter::Config for Params {{
         &self.inputs
     }
 
-    /// Writes `<package>.rs` and `<package>.bin`.
+    /// Writes `<package>.rs`, `<package>.bin` and `<package>.comments`.
     pub(crate) fn write(&self, output: &Output) -> Result<(), Error> {
         output.write(&format!("{}.bin", self.package()), self.descriptor_set())?;
+        output.write(&format!("{}.comments", self.package()), self.comments())?;
         output.write(&format!("{}.rs", self.package()), self.rust()?)
     }
 }

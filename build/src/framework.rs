@@ -74,11 +74,18 @@ impl Core {
             let interface = template.interface();
             format!("(<{interface} as crate::template::Template>::NAME, <{interface} as crate::template::Template>::DESCRIPTOR), ")
         });
+        let comments = self.templates.iter().map(|template| {
+            format!("<{} as crate::template::Template>::COMMENTS, ", template.interface())
+        });
         let list = format!(
             "/// The name and the descriptor of each standard template and of `kubernetes`.\n\
              #[doc(hidden)]\n\
-             pub const STANDARD: &[(&str, &[u8])] = &[{}];\n",
-            entries.collect::<String>()
+             pub const STANDARD: &[(&str, &[u8])] = &[{}];\n\
+             /// Their comments.\n\
+             #[doc(hidden)]\n\
+             pub const STANDARD_COMMENTS: &[&str] = &[{}];\n",
+            entries.collect::<String>(),
+            comments.collect::<String>()
         );
         let modules = self.templates.iter().map(|template| {
             let (name, package, interface) = (template.name(), template.package(), template.interface());
@@ -111,6 +118,7 @@ impl Protos {
     pub(crate) fn write(&self, output: &Output) -> Result<(), Error> {
         output.write("descriptors.bin", descriptor_set::encode(self.pool.files()))?;
         let is_own = |file: &FileDescriptor| self.names.iter().any(|name| name == Path::new(file.name()));
+        output.write("comments", comments::list(self.pool.files().filter(is_own)))?;
         // Imported files stay in the set, because the generator looks up their enums.
         let file = self.pool.files().map(|file| {
             let mut file = file.file_descriptor_proto().clone();

@@ -146,7 +146,8 @@ pub fn core(protos: impl AsRef<Path>, templates: impl AsRef<Path>) {
 
 /// Generates the protos of a crate above `mixer-adapter-core` in `OUT_DIR`:
 /// - `protos.rs`, the messages and services of a folder's protos, as modules by package; imports refer to the core,
-/// - `descriptors.bin`, an encoded `FileDescriptorSet` of them and their imports.
+/// - `descriptors.bin`, an encoded `FileDescriptorSet` of them and their imports,
+/// - `comments`, the comments of their messages, fields, enums and values: a line for each, with its full name, a tab and the comment.
 #[doc(hidden)]
 pub fn protos(folder: impl AsRef<Path>) {
     let folder = folder.as_ref();

@@ -82,6 +82,12 @@ fn descriptor_sets_contain_only_what_mixer_needs() {
 }
 
 #[test]
+fn comments_are_listed_by_the_name_of_their_element() {
+    let comments = standard("listentry").comments();
+    assert!(comments.lines().any(|line| line == "listentry.InstanceMsg.value\tThe value to look up."), "{comments}");
+}
+
+#[test]
 fn rust_names_the_template_and_its_answer() {
     let declared = |template: Template| {
         let rust = template.rust().unwrap();
@@ -96,6 +102,7 @@ fn rust_names_the_template_and_its_answer() {
     let check = "/// A value to look up in a list. Adapters say whether it is on the list. Check ListEntry { \
                  name: \"listentry\", package: \"listentry\", method: \"/listentry.HandleListEntryService/HandleListEntry\", \
                  descriptor: include_bytes!(concat!(env!(\"OUT_DIR\"), \"/listentry.bin\")), \
+                 comments: include_str!(concat!(env!(\"OUT_DIR\"), \"/listentry.comments\")), \
                  request: HandleListEntryRequest, response:";
     expect(standard("listentry"), format!("{check} {model}::CheckResult, }}"));
     expect(standard("metric"), format!("request: HandleMetricRequest, response: {model}::ReportResult,"));

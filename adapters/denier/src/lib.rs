@@ -25,6 +25,7 @@ impl Adapter for Denier {
     const NAME: &str = "denier";
     const DESCRIPTION: &str = "Denies every check with a fixed status.";
     const VERSION: &str = env!("CARGO_PKG_VERSION");
+    const EXAMPLE: &str = include_str!("../example.yaml");
     type Config = Params;
     type Templates = (CheckNothing, ListEntry, Quota);
 

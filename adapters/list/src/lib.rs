@@ -60,6 +60,7 @@ impl Adapter for List {
     const NAME: &str = "listchecker";
     const DESCRIPTION: &str = "Checks whether a value is on a list.";
     const VERSION: &str = env!("CARGO_PKG_VERSION");
+    const EXAMPLE: &str = include_str!("../example.yaml");
     type Config = Params;
     type Templates = (ListEntry,);
 

@@ -119,6 +119,7 @@ impl Adapter for MemQuota {
     const NAME: &str = "memquota";
     const DESCRIPTION: &str = "Keeps quotas in memory: rate limits over rolling windows, and allocations.";
     const VERSION: &str = env!("CARGO_PKG_VERSION");
+    const EXAMPLE: &str = include_str!("../example.yaml");
     type Config = Params;
     type Templates = (Quota,);
 

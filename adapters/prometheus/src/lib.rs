@@ -72,6 +72,7 @@ impl Adapter for Prometheus {
     const NAME: &str = "prometheus";
     const DESCRIPTION: &str = "Makes Prometheus metrics and serves them to be scraped.";
     const VERSION: &str = env!("CARGO_PKG_VERSION");
+    const EXAMPLE: &str = include_str!("../example.yaml");
     type Config = Params;
     type Templates = (Metric,);
 

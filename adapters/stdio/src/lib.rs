@@ -88,6 +88,7 @@ impl Adapter for Stdio {
     const NAME: &str = "stdio";
     const DESCRIPTION: &str = "Writes log entries and metrics to a standard stream or a file.";
     const VERSION: &str = env!("CARGO_PKG_VERSION");
+    const EXAMPLE: &str = include_str!("../example.yaml");
     type Config = Params;
     type Templates = (LogEntry, Metric);
 

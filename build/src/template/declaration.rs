@@ -25,6 +25,7 @@ impl Display for Declaration<'_> {
         package: \"{package}\",
         method: \"/{package}.Handle{interface}Service/Handle{interface}\",
         descriptor: include_bytes!(concat!(env!(\"OUT_DIR\"), \"/{package}.bin\")),
+        comments: include_str!(concat!(env!(\"OUT_DIR\"), \"/{package}.comments\")),
         request: Handle{interface}Request,
         response: {response},
     }}

@@ -14,7 +14,7 @@ use prost_reflect::FileDescriptor;
 
 pub use variety::Variety;
 
-use crate::{Error, descriptor_set, output::Output, rust, source, source::Source};
+use crate::{Error, comments, descriptor_set, output::Output, rust, source, source::Source};
 use declaration::Declaration;
 use model::Model;
 use service::ServiceProto;
@@ -86,6 +86,11 @@ impl Template {
         descriptor_set::encode(files.into_iter().filter(needed))
     }
 
+    /// Lists the comments of its messages and fields: a line for each, with its full name, a tab and the comment.
+    pub fn comments(&self) -> String {
+        comments::list([self.service.clone()])
+    }
+
     /// Generates the Rust of its messages and of the template.
     pub fn rust(&self) -> Result<String, Error> {
         let messages = rust::package(self.package(), &descriptor_set::with_imports(&self.service))?;
@@ -97,9 +102,10 @@ impl Template {
         &self.inputs
     }
 
-    /// Writes `<package>.rs` and `<package>.bin`.
+    /// Writes `<package>.rs`, `<package>.bin` and `<package>.comments`.
     pub(crate) fn write(&self, output: &Output) -> Result<(), Error> {
         output.write(&format!("{}.bin", self.package()), self.descriptor_set())?;
+        output.write(&format!("{}.comments", self.package()), self.comments())?;
         output.write(&format!("{}.rs", self.package()), self.rust()?)
     }
 }

@@ -9,6 +9,9 @@ pub trait Config: prost::Message + Default + Clone + Send + Sync + 'static {
     const NAME: &'static str;
     /// An encoded `FileDescriptorSet` with all imports, as in the adapter resource of a real Mixer.
     const DESCRIPTOR: &'static [u8];
+    /// The comments of its messages, fields, enums and their values: a line for each, with its full name (for a value, that of its enum and
+    /// its own), a tab and the comment.
+    const COMMENTS: &'static str = "";
     /// Implemented by generated code.
     #[doc(hidden)]
     const GENERATED: ();

@@ -69,6 +69,8 @@ pub trait Adapter: Sized + Send + Sync + 'static {
     /// The version, such as `env!("CARGO_PKG_VERSION")`: servers of configuration see it, and the deprecations in the configuration proceed by it.
     /// Empty if it has none.
     const VERSION: &'static str = "";
+    /// An example of the configuration: `params` of a handler in YAML, which the command `reference` shows.
+    const EXAMPLE: &'static str = "{}";
     /// Whether `open`, `handle` or `close` may block the thread (synchronous I/O, long computations). A blocking adapter
     /// runs on its own bounded pool of threads, so that it does not delay other adapters.
     const BLOCKING: bool = false;

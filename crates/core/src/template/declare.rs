@@ -11,6 +11,7 @@ macro_rules! declare_template {
             package: $package:literal,
             method: $method:literal,
             descriptor: $descriptor:expr,
+            comments: $comments:expr,
             request: $request:ident,
             response: $response:ty $(,)?
         }
@@ -25,6 +26,7 @@ macro_rules! declare_template {
             const PACKAGE: &'static str = $package;
             const METHOD: &'static str = $method;
             const DESCRIPTOR: &'static [u8] = $descriptor;
+            const COMMENTS: &'static str = $comments;
             const GENERATED: () = ();
 
             type Request = $request;

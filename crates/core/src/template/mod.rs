@@ -37,6 +37,8 @@ pub trait Template: Sized + Send + Sync + 'static {
     /// An encoded `FileDescriptorSet` with what a real Mixer needs: the file of the handler service and
     /// `policy/v1beta1/{type,value_type}.proto`, without comments.
     const DESCRIPTOR: &'static [u8];
+    /// The comments of its messages and fields: a line for each, with its full name, a tab and the comment.
+    const COMMENTS: &'static str = "";
     /// Implemented by generated code.
     #[doc(hidden)]
     const GENERATED: ();

@@ -6,6 +6,7 @@
 mod bag;
 mod parse;
 mod reads;
+mod standard;
 mod value;
 mod vocabulary;
 
@@ -14,5 +15,7 @@ pub use parse::{
     ParseAttributesError, ParsedAttributes, parse_declared, parse_json, parse_pairs, parse_text,
 };
 pub use reads::{Reads, Reference};
+pub(crate) use standard::ENVOY;
+pub use standard::{StandardAttribute, standard_attributes};
 pub use value::{AttributeValue, StringMap};
 pub use vocabulary::{ConflictingTypesError, Declaration, Vocabulary};

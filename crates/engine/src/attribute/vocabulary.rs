@@ -1,5 +1,6 @@
 use std::{collections::HashMap, sync::Arc};
 
+use super::standard::{ENVOY, standard_attributes};
 use mixer_adapter_core::value::ValueType;
 
 /// The declared attributes: the merged attribute manifests of a configuration.
@@ -56,14 +57,9 @@ impl Vocabulary {
 
     /// Declares the attributes of Istio's own manifests, for use without a manifest.
     pub fn declare_standard(&mut self) {
-        for line in include_str!("standard.tsv").lines().skip(1) {
-            let mut columns = line.split('\t');
-            if let (Some(name), Some(value_type)) =
-                (columns.next(), columns.next().and_then(ValueType::from_str_name))
-            {
-                // An existing declaration remains in effect.
-                let _ = self.declare(name, value_type);
-            }
+        for attribute in standard_attributes().filter(|attribute| attribute.produced_by != ENVOY) {
+            // An existing declaration remains in effect.
+            let _ = self.declare(attribute.name, attribute.value_type);
         }
     }
 

@@ -5,7 +5,7 @@ use std::{collections::BTreeMap, sync::Arc};
 use prost_reflect::MessageDescriptor;
 
 use super::index::{of_kind, resolve};
-use crate::attribute::Vocabulary;
+use crate::attribute::{ENVOY, Vocabulary, standard_attributes};
 use mixer_adapter_config::{
     ConfigSet, Fault, Kind, Resource, ResourceName, Spec, proto::istio::mixer::adapter::model::v1beta1::Info,
 };
@@ -31,17 +31,6 @@ pub(super) struct AdapterSpec {
 }
 
 /// The attributes that determine a request's namespace are used by the engine itself.
-/// Attributes of requests of Envoy that Istio's manifests do not have (docs/envoy.md#attributes). They are always declared.
-const ENVOY: [(&str, ValueType); 7] = [
-    ("ratelimit.descriptor", ValueType::StringMap),
-    ("check.decision_id", ValueType::String),
-    ("check.rules", ValueType::String),
-    ("ratelimit.domain", ValueType::String),
-    ("request.body", ValueType::String),
-    ("request.body_truncated", ValueType::Bool),
-    ("source.port", ValueType::Int64),
-];
-
 const IDENTITY: [&str; 3] = ["context.reporter.kind", "destination.namespace", "source.namespace"];
 
 /// Returns the attributes that are declared without any attribute manifest.
@@ -78,10 +67,9 @@ pub(super) fn vocabulary(set: &ConfigSet, faults: &mut Vec<Fault>) -> Vocabulary
             let _ = vocabulary.declare(name, ValueType::String);
         }
     }
-    for (name, value_type) in ENVOY {
-        if vocabulary.find(name).is_none() {
-            let _ = vocabulary.declare(name, value_type);
-        }
+    for attribute in standard_attributes().filter(|attribute| attribute.produced_by == ENVOY) {
+        // A declaration of a manifest remains in effect.
+        let _ = vocabulary.declare(attribute.name, attribute.value_type);
     }
     vocabulary
 }

@@ -35,6 +35,7 @@ mod formats;
 pub mod fuzzing;
 mod nullability;
 mod parts;
+mod reference;
 mod span;
 mod syntax;
 
@@ -42,6 +43,7 @@ pub(crate) use contradiction::Requirements;
 pub use error::{CompileError, CompileErrorKind, EvalError, EvalErrorKind};
 pub use evaluated::Evaluated;
 pub use nullability::UnusedFallback;
+pub use reference::{FunctionReference, functions};
 pub use span::Span;
 
 use std::borrow::Cow;

@@ -41,6 +41,10 @@ pub struct AdapterInfo {
     pub config: MessageDescriptor,
     /// [`Config::DESCRIPTOR`].
     pub config_descriptor: &'static [u8],
+    /// [`Config::COMMENTS`].
+    pub config_comments: &'static str,
+    /// [`Adapter::EXAMPLE`].
+    pub example: &'static str,
     /// The templates it serves.
     pub templates: Vec<TemplateInfo>,
     pub(crate) panics: Counter,
@@ -78,6 +82,8 @@ pub struct TemplateInfo {
     pub method: &'static str,
     /// [`Template::DESCRIPTOR`].
     pub descriptor: &'static [u8],
+    /// [`Template::COMMENTS`].
+    pub comments: &'static str,
 }
 
 impl TemplateInfo {
@@ -88,6 +94,7 @@ impl TemplateInfo {
             package: T::PACKAGE,
             method: T::METHOD,
             descriptor: T::DESCRIPTOR,
+            comments: T::COMMENTS,
         }
     }
 }
@@ -294,6 +301,8 @@ impl AdaptersBuilder {
             version: A::VERSION.parse().ok(),
             config: config_message::<A>()?,
             config_descriptor: A::Config::DESCRIPTOR,
+            config_comments: A::Config::COMMENTS,
+            example: A::EXAMPLE,
             templates,
             panics: Counter::default(),
             panic_log: LogLimit::new(),

@@ -42,7 +42,7 @@ pub(crate) struct Signature {
 const ANY: ValueType = Unspecified;
 
 /// Every function with its usual spelling and the name by which operators can be called.
-const NAMES: [(Function, &str, &str); 25] = [
+pub(crate) const NAMES: [(Function, &str, &str); 25] = [
     (Function::Or, "||", "LOR"),
     (Function::And, "&&", "LAND"),
     (Function::FirstOf, "|", "OR"),

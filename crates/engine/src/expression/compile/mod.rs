@@ -2,7 +2,7 @@
 
 mod build;
 mod check;
-mod functions;
+pub(super) mod functions;
 
 use std::sync::Arc;
 
