@@ -6,7 +6,7 @@ mod support;
 use serde_json::json;
 use support::{Server, binary, run};
 
-const COMMANDS: [&str; 12] = [
+const COMMANDS: [&str; 13] = [
     "serve",
     "check",
     "report",
@@ -17,6 +17,7 @@ const COMMANDS: [&str; 12] = [
     "call",
     "adapters",
     "manifest",
+    "reference",
     "completions",
     "watch",
 ];
@@ -107,5 +108,23 @@ fn a_reader_that_goes_away_is_no_error() {
             binary().args(arguments).stdout(writer).stderr(std::process::Stdio::piped()).output().unwrap();
         let stderr = String::from_utf8(output.stderr).unwrap();
         assert_eq!((output.status.code(), stderr.as_str()), (Some(0), ""), "{arguments:?}");
+    }
+}
+
+#[test]
+fn every_format_for_programs_has_the_same_data() {
+    let config = concat!(env!("CARGO_MANIFEST_DIR"), "/config/sample.yaml");
+    for arguments in [
+        &["adapters", "denier"][..],
+        &["eval", "1 + 2"],
+        &["validate", config],
+        &["reference", "functions", "match"],
+    ] {
+        let json = run(&[arguments, &["-o", "json"]].concat());
+        assert_eq!(json.code, 0, "{json:?}");
+        assert_eq!(run(&[arguments, &["--json"]].concat()).stdout, json.stdout, "{arguments:?}");
+        let yaml = run(&[arguments, &["--output", "yaml"]].concat()).stdout;
+        assert_eq!(serde_saphyr::from_str::<serde_json::Value>(&yaml).unwrap(), json.json(), "{arguments:?}");
+        assert_ne!(yaml, json.stdout, "{arguments:?}");
     }
 }

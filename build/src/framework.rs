@@ -74,9 +74,10 @@ impl Core {
             let interface = template.interface();
             format!("(<{interface} as crate::template::Template>::NAME, <{interface} as crate::template::Template>::DESCRIPTOR), ")
         });
-        let comments = self.templates.iter().map(|template| {
-            format!("<{} as crate::template::Template>::COMMENTS, ", template.interface())
-        });
+        let comments = self
+            .templates
+            .iter()
+            .map(|template| format!("<{} as crate::template::Template>::COMMENTS, ", template.interface()));
         let list = format!(
             "/// The name and the descriptor of each standard template and of `kubernetes`.\n\
              #[doc(hidden)]\n\

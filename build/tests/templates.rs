@@ -84,7 +84,10 @@ fn descriptor_sets_contain_only_what_mixer_needs() {
 #[test]
 fn comments_are_listed_by_the_name_of_their_element() {
     let comments = standard("listentry").comments();
-    assert!(comments.lines().any(|line| line == "listentry.InstanceMsg.value\tThe value to look up."), "{comments}");
+    assert!(
+        comments.lines().any(|line| line == "listentry.InstanceMsg.value\tThe value to look up."),
+        "{comments}"
+    );
 }
 
 #[test]

@@ -3,7 +3,10 @@ use std::{fmt::Write as _, process::ExitCode};
 use clap::Args;
 use serde::Serialize;
 
-use super::fields::{Declared, declared};
+use super::{
+    fields::{Declared, declared},
+    output_args::OutputArgs,
+};
 use mixer_adapter_host::handler::{AdapterInfo, Adapters};
 
 pub(super) const EXAMPLES: &str = "\
@@ -19,9 +22,8 @@ pub(super) struct List {
     #[arg(value_name = "NAME")]
     names: Vec<String>,
 
-    /// Print JSON
-    #[arg(long, env = "MIXER_ADAPTER_JSON", value_parser = super::value_parsers::switch())]
-    json: bool,
+    #[command(flatten)]
+    output: OutputArgs,
 }
 
 #[derive(Serialize)]
@@ -46,9 +48,9 @@ impl List {
     pub(super) fn run(self, adapters: &Adapters) -> anyhow::Result<ExitCode> {
         let adapters = super::selected(adapters, &self.names)?;
         let described = adapters.into_iter().map(describe).collect::<Vec<_>>();
-        match self.json {
-            true => super::print_json(&described)?,
-            false => super::print(&described.iter().map(table).collect::<Vec<_>>().join("\n"))?,
+        match self.output.data() {
+            Some(data) => data.print(&described)?,
+            None => super::print(&described.iter().map(table).collect::<Vec<_>>().join("\n"))?,
         }
         Ok(ExitCode::SUCCESS)
     }

@@ -12,7 +12,7 @@ use super::{
     dry_run::{DryRun, Loaded},
     input,
     mixer::{all_words, check_request},
-    value_parsers,
+    output_args::OutputArgs,
 };
 use crate::{answer::check_text, service::mixer::explain_check};
 use mixer_adapter_config::ScopedUrl;
@@ -53,9 +53,8 @@ pub(super) struct Diff {
     #[command(flatten)]
     configuration: ConfigArgs,
 
-    /// Print JSON
-    #[arg(long, env = "MIXER_ADAPTER_JSON", value_parser = value_parsers::switch())]
-    json: bool,
+    #[command(flatten)]
+    output: OutputArgs,
 }
 
 impl Diff {
@@ -75,15 +74,15 @@ impl Diff {
         let [before, after] = &answers[..] else { return Ok(ExitCode::FAILURE) };
         let pairs = requests.iter().zip(before.iter().zip(after)).enumerate();
         let changed: Vec<_> = pairs.filter(|(_, (_, (before, after)))| before != after).collect();
-        match self.json {
-            true => {
+        match self.output.data() {
+            Some(data) => {
                 let changed = changed.iter().map(|(index, (request, (before, after)))| {
                     json!({ "request": index + 1, "attributes": request, "before": before, "after": after })
                 });
                 let changed: Vec<_> = changed.collect();
-                super::print_json(&json!({ "requests": requests.len(), "changed": changed }))?;
+                data.print(&json!({ "requests": requests.len(), "changed": changed }))?;
             }
-            false => {
+            None => {
                 let mut text = String::new();
                 for (index, (request, (before, after))) in &changed {
                     text.push_str(&format!(

@@ -9,7 +9,8 @@ use serde_json::{Map, Value as Json, json};
 use super::{
     UsageError,
     attribute_args::{AttributeArgs, how_to_write},
-    value_parsers::{self, ValueError},
+    output_args::OutputArgs,
+    value_parsers::ValueError,
 };
 use mixer_adapter_core::{framework::suggest::suggestion, value::ValueType};
 use mixer_adapter_engine::{
@@ -58,9 +59,8 @@ pub(super) struct Eval {
     #[arg(long, value_name = "FILE", env = "MIXER_ADAPTER_CASES", conflicts_with_all = ["expression", "positional", "arguments", "types"])]
     cases: Option<PathBuf>,
 
-    /// Print JSON
-    #[arg(long, env = "MIXER_ADAPTER_JSON", value_parser = value_parsers::switch())]
-    json: bool,
+    #[command(flatten)]
+    output: OutputArgs,
 }
 
 /// The outcome of an expression.
@@ -77,9 +77,9 @@ impl Eval {
         }
         let text = self.expression.as_deref().unwrap_or_default();
         let outcome = self.evaluate(text)?;
-        match (&outcome, self.json) {
-            (outcome, true) => super::print_json(&outcome.to_json())?,
-            (Outcome::Value { value, value_type, read }, false) => {
+        match (&outcome, self.output.data()) {
+            (outcome, Some(data)) => data.print(&outcome.to_json())?,
+            (Outcome::Value { value, value_type, read }, None) => {
                 let read = read.iter().map(|(name, present)| match present {
                     true => name.clone(),
                     false => format!("{name} (absent)"),
@@ -91,8 +91,8 @@ impl Eval {
                 }
                 super::print(&text)?;
             }
-            (Outcome::CompileError(error), false) => super::print_error(&error.render(text)),
-            (Outcome::EvalError(error), false) => super::print_error(&error.render(text)),
+            (Outcome::CompileError(error), None) => super::print_error(&error.render(text)),
+            (Outcome::EvalError(error), None) => super::print_error(&error.render(text)),
         }
         Ok(match outcome {
             Outcome::Value { .. } => ExitCode::SUCCESS,
@@ -145,9 +145,9 @@ impl Eval {
             fs::read_to_string(file).map_err(|error| invalid(format!("cannot read the file: {error}")))?;
         let report = cases::run(&text, self.language.unwrap_or_default())
             .map_err(|error| invalid(error.to_string()))?;
-        match self.json {
-            true => super::print_json(&cases_json(&report))?,
-            false => super::print(&format!("{report}\n"))?,
+        match self.output.data() {
+            Some(data) => data.print(&cases_json(&report))?,
+            None => super::print(&format!("{report}\n"))?,
         }
         Ok(if report.failures.is_empty() { ExitCode::SUCCESS } else { ExitCode::FAILURE })
     }

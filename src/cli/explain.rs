@@ -9,6 +9,7 @@ use super::{
     diff::verdict,
     dry_run::{DryRun, Loaded},
     mixer::{AmountArgs, TimedAnswer, all_words, check_request, print_check, print_report, report_request},
+    output_args::OutputArgs,
     rpc_error::RpcError,
     value_parsers,
 };
@@ -62,12 +63,11 @@ pub(super) struct Explain {
     call: bool,
 
     /// Show the answer of another configuration, too
-    #[arg(long, value_name = "DIR", env = "MIXER_ADAPTER_DIFF", conflicts_with_all = ["report", "json"])]
+    #[arg(long, value_name = "DIR", env = "MIXER_ADAPTER_DIFF", conflicts_with_all = ["report", "json", "output"])]
     diff: Option<ScopedUrl>,
 
-    /// Print JSON
-    #[arg(long, env = "MIXER_ADAPTER_JSON", value_parser = value_parsers::switch())]
-    json: bool,
+    #[command(flatten)]
+    output: OutputArgs,
 }
 
 impl Explain {
@@ -119,11 +119,11 @@ impl Explain {
             let request = report_request(&self.attributes.requests(snapshot.vocabulary())?, all_words());
             let (answer, trace) = explain_report(mixer, request.clone(), caller).await;
             let asked = TimedAnswer { answer, trace: Some(trace), took: start.elapsed() };
-            return print_report(&request, &asked, self.json, RpcError::of_call);
+            return print_report(&request, &asked, self.output.data(), RpcError::of_call);
         }
         let request = self.check(mixer)?;
         let (answer, trace) = explain_check(mixer, request.clone(), caller).await;
         let asked = TimedAnswer { answer, trace: Some(trace), took: start.elapsed() };
-        print_check(&request, &asked, self.json, RpcError::of_call)
+        print_check(&request, &asked, self.output.data(), RpcError::of_call)
     }
 }

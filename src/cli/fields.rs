@@ -52,10 +52,14 @@ fn declare(kind: Kind, package: &str, found: &mut Vec<Declared>) {
 }
 
 /// The fields of a message, in the order of its proto file.
-pub(super) fn fields(message: &MessageDescriptor) -> Vec<Field> {
+pub(super) fn in_order(message: &MessageDescriptor) -> impl Iterator<Item = FieldDescriptor> {
     let names = message.descriptor_proto().field.iter().map(|field| field.name());
-    let fields = names.filter_map(|name| message.get_field_by_name(name));
-    fields
+    names.filter_map(|name| message.get_field_by_name(name))
+}
+
+/// The fields of a message as they are listed.
+pub(super) fn fields(message: &MessageDescriptor) -> Vec<Field> {
+    in_order(message)
         .map(|field| Field { name: field.name().to_owned(), kind: type_name(&field), label: label(&field) })
         .collect()
 }

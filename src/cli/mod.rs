@@ -19,9 +19,11 @@ mod input;
 mod log_args;
 mod manifest;
 mod mixer;
+mod output_args;
 mod port_args;
 #[cfg(feature = "proto")]
 mod proto;
+mod reference;
 mod request_limit_args;
 mod rpc_client;
 mod rpc_error;
@@ -142,6 +144,8 @@ enum Command {
     Call(Box<call::Call>),
     #[command(after_help = adapters::EXAMPLES)]
     Adapters(adapters::List),
+    #[command(after_help = reference::EXAMPLES)]
+    Reference(reference::Reference),
     #[command(after_help = manifest::EXAMPLES)]
     Manifest(manifest::Manifest),
     #[cfg(feature = "envoy")]
@@ -179,6 +183,7 @@ pub fn run(add: impl FnOnce(AdaptersBuilder) -> AdaptersBuilder, samples: Sample
         Command::Eval(eval) => eval.run(),
         Command::Call(call) => with_adapters(add, |adapters| call.run(adapters)),
         Command::Adapters(list) => with_adapters(add, |adapters| list.run(adapters)),
+        Command::Reference(reference) => with_adapters(add, |adapters| reference.run(adapters)),
         Command::Manifest(manifest) => with_adapters(add, |adapters| manifest.run(adapters)),
         #[cfg(feature = "envoy")]
         Command::EnvoyConfig(config) => config.run(sample),
@@ -253,8 +258,4 @@ fn program() -> String {
     let name =
         path.as_deref().and_then(|path| path.file_stem()).map(|name| name.to_string_lossy().into_owned());
     name.unwrap_or_else(|| env!("CARGO_PKG_NAME").to_owned())
-}
-
-fn print_json(json: &impl serde::Serialize) -> anyhow::Result<()> {
-    Ok(print(&(serde_json::to_string_pretty(json)? + "\n"))?)
 }

@@ -17,7 +17,7 @@ use super::{
     config_args::ConfigArgs,
     dry_run::{DryRun, Loaded},
     mixer::{all_words, check_request, report_request},
-    value_parsers,
+    output_args::OutputArgs,
 };
 use crate::service::mixer::{explain_check, explain_report};
 use mixer_adapter_config::{ConfigUrl, ScopedUrl, test_files};
@@ -68,9 +68,8 @@ pub(super) struct Test {
     #[arg(long, value_name = "TEXT", env = "MIXER_ADAPTER_RUN")]
     run: Option<String>,
 
-    /// Print JSON
-    #[arg(long, env = "MIXER_ADAPTER_JSON", value_parser = value_parsers::switch())]
-    json: bool,
+    #[command(flatten)]
+    output: OutputArgs,
 }
 
 #[derive(Deserialize)]
@@ -134,9 +133,9 @@ impl Test {
         }
         engines.close();
         let failed = outcomes.iter().filter(|outcome| !outcome.failures.is_empty()).count();
-        match self.json {
-            true => super::print_json(&json(&outcomes))?,
-            false => super::print(&text(&outcomes, failed))?,
+        match self.output.data() {
+            Some(data) => data.print(&json(&outcomes))?,
+            None => super::print(&text(&outcomes, failed))?,
         }
         Ok(if failed > 0 { ExitCode::FAILURE } else { ExitCode::SUCCESS })
     }

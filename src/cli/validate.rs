@@ -16,6 +16,7 @@ use serde::Serialize;
 use super::{
     UsageError,
     faults::{LocatedFault, Texts, sarif},
+    output_args::DataFormat,
     value_parsers,
 };
 use mixer_adapter_config::{self as config, ConfigSet, ConfigUrl, Fault, Parsed, stream};
@@ -78,7 +79,7 @@ pub(super) struct Validate {
     #[arg(short, long, value_name = "FORMAT", default_value = "text", env = "MIXER_ADAPTER_OUTPUT")]
     output: Format,
 
-    /// Print JSON
+    /// The same as --output json
     #[arg(long, env = "MIXER_ADAPTER_JSON", value_parser = value_parsers::switch(), conflicts_with = "output")]
     json: bool,
 }
@@ -89,6 +90,8 @@ enum Format {
     Text,
     /// One object
     Json,
+    /// The same as JSON in YAML
+    Yaml,
     /// SARIF 2.1.0, for code scanning
     Sarif,
     /// Annotations of GitHub Actions
@@ -183,7 +186,7 @@ impl Validate {
         let errors = faults.iter().filter(|fault| fault.is_error()).count();
         let warnings = faults.len() - errors;
         let max = match (self.max, format) {
-            (Some(0), _) | (None, Format::Json | Format::Sarif | Format::Github) => usize::MAX,
+            (Some(0), _) | (None, Format::Json | Format::Yaml | Format::Sarif | Format::Github) => usize::MAX,
             (Some(max), _) => max,
             (None, Format::Text) => MAX_IN_TEXT,
         };
@@ -197,8 +200,9 @@ impl Validate {
         let resources: BTreeMap<String, usize> =
             set.counts().into_iter().map(|(collection, count)| (collection.to_string(), count)).collect();
         match format {
-            Format::Json => super::print_json(&Found { resources, errors, warnings, faults })?,
-            Format::Sarif => super::print_json(&sarif(&faults))?,
+            Format::Json => DataFormat::Json.print(&Found { resources, errors, warnings, faults })?,
+            Format::Yaml => DataFormat::Yaml.print(&Found { resources, errors, warnings, faults })?,
+            Format::Sarif => DataFormat::Json.print(&sarif(&faults))?,
             Format::Github => {
                 super::print(&faults.iter().map(LocatedFault::to_annotation).collect::<String>())?
             }

@@ -11,7 +11,7 @@ use serde::Serialize;
 use serde_json::Value as Json;
 use tokio::time::timeout;
 
-use super::{UsageError, log_args, tls_args::ClientTlsArgs, value_parsers};
+use super::{UsageError, log_args, output_args::OutputArgs, tls_args::ClientTlsArgs, value_parsers};
 use mixer_adapter_config::{
     Collection, ConfigUrl, ConfigUrlError, Subscription, collection,
     source::{SourceSettings, Wanted},
@@ -49,9 +49,8 @@ pub(super) struct Watch {
     #[arg(long, env = "MIXER_ADAPTER_FULL", value_parser = value_parsers::switch())]
     full: bool,
 
-    /// Print one JSON object per event
-    #[arg(long, env = "MIXER_ADAPTER_JSON", value_parser = value_parsers::switch())]
-    json: bool,
+    #[command(flatten)]
+    output: OutputArgs,
 
     /// Exit when every requested collection has arrived once
     #[arg(long, env = "MIXER_ADAPTER_ONCE", value_parser = value_parsers::switch())]
@@ -217,8 +216,8 @@ impl Watch {
     }
 
     fn line(&self, event: &Event<'_>) -> anyhow::Result<String> {
-        if self.json {
-            return Ok(serde_json::to_string(event)? + "\n");
+        if let Some(data) = self.output.data() {
+            return data.encode_one_of_many(event);
         }
         let Event { event: what, collection, name, version, labels, annotations, create_time, body } = event;
         let mut line = format!("{what:<7} {collection} {name} {version}").trim_end().to_owned() + "\n";

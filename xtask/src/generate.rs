@@ -11,7 +11,7 @@ use crate::{
     process::{cargo, output, root, run},
 };
 
-/// Writes the descriptors of `crates/config/proto` and adds new entries to the baselines of the protos.
+/// Writes the descriptors of `crates/config/proto`, adds new entries to the baselines of the protos, and writes `docs/reference`.
 ///
 /// # Errors
 ///
@@ -29,7 +29,9 @@ pub(crate) fn generate() -> Result<()> {
             .args(["test", "--package", package, "--test", "protos"])
             .env("UPDATE_PROTO_BASELINE", "1"))?;
     }
-    Ok(())
+    run(cargo()
+        .args(["test", "--package", "mixer-adapters", "--test", "reference", "current"])
+        .env("UPDATE_REFERENCE", "1"))
 }
 
 /// Returns the folder of the sources of a crate that xtask/Cargo.toml depends on.

@@ -89,6 +89,20 @@ static MESSAGES: LazyLock<Option<Messages>> = LazyLock::new(|| {
 });
 
 impl Spec {
+    /// The message that the spec of a kind is; `None` for kinds that are not Mixer's own.
+    pub fn message(kind: &Kind) -> Option<MessageDescriptor> {
+        let messages = MESSAGES.as_ref()?;
+        Some(match kind {
+            Kind::AttributeManifest => messages.attribute_manifest.clone(),
+            Kind::Template => messages.template.clone(),
+            Kind::Adapter => messages.adapter.clone(),
+            Kind::Handler => messages.handler.clone(),
+            Kind::Instance => messages.instance.clone(),
+            Kind::Rule => messages.rule.clone(),
+            Kind::Other(_) => return None,
+        })
+    }
+
     /// Understands a resource's spec, or returns all its faults: field names in snake and camel case, durations as `90s` and as Go writes them. An unknown
     /// field or a wrong type is an error, as it is to a real Mixer, and so is a resource that is nothing to Mixer. The findings
     /// are the deprecated fields in it.

@@ -35,6 +35,7 @@ pub use control::{Awaited, ConfigStatus, Controller};
 pub use counts::{CheckOutcome, Counts, QUOTA_OUTCOMES, REPORT_OUTCOMES};
 pub use engine::Mixer;
 pub use handler::{HandlerBackend, QuotaParams, RuntimeHandler};
+pub use instance::FieldInput;
 pub use limits::{Budget, Limit, LimitError, RequestLimits};
 pub use quota_settings::{QuotaMode, QuotaSettings};
 pub use references::References;

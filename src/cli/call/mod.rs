@@ -16,7 +16,7 @@ use answer::Answer;
 use load::{Calls, Load};
 use request::PreparedCall;
 
-use super::{rpc_client::RpcClient, rpc_error::RpcError, value_parsers};
+use super::{output_args::OutputArgs, rpc_client::RpcClient, rpc_error::RpcError, value_parsers};
 use mixer_adapter_core::proto::Any;
 use mixer_adapter_host::handler::Adapters;
 
@@ -103,9 +103,8 @@ pub(super) struct Call {
     #[arg(long, value_name = "N", default_value_t = 1, env = "MIXER_ADAPTER_CONNECTIONS", value_parser = clap::value_parser!(u32).range(1..=1_000))]
     connections: u32,
 
-    /// Print JSON
-    #[arg(long, env = "MIXER_ADAPTER_JSON", value_parser = value_parsers::switch())]
-    json: bool,
+    #[command(flatten)]
+    output: OutputArgs,
 }
 
 /// The outcome of one call or of a load test.
@@ -121,18 +120,20 @@ impl Call {
         let runtime = runtime.context("cannot start the runtime")?;
         match runtime.block_on(self.call(&prepared)) {
             Ok(Outcome::One(answer, took)) => {
-                print::answer(&prepared, &answer, took, self.json)?;
+                print::answer(&prepared, &answer, took, self.output.data())?;
                 Ok(ExitCode::SUCCESS)
             }
             Ok(Outcome::Many(load)) => {
-                print::load(&load, self.json)?;
+                print::load(&load, self.output.data())?;
                 Ok(if load.failed() { ExitCode::FAILURE } else { ExitCode::SUCCESS })
             }
-            Err(failure) if self.json => {
-                super::print_json(&failure.to_json())?;
-                Ok(ExitCode::FAILURE)
-            }
-            Err(failure) => Err(failure.into()),
+            Err(failure) => match self.output.data() {
+                Some(data) => {
+                    data.print(&failure.to_json())?;
+                    Ok(ExitCode::FAILURE)
+                }
+                None => Err(failure.into()),
+            },
         }
     }
 

@@ -9,19 +9,21 @@ use super::{
     load::{Load, Outcome},
     request::PreparedCall,
 };
-use crate::{answer::quotas_text, cli};
+use crate::{
+    answer::quotas_text,
+    cli::{self, output_args::DataFormat},
+};
 
 pub(super) fn answer(
     prepared: &PreparedCall,
     answer: &Answer,
     took: Duration,
-    as_json: bool,
+    data: Option<DataFormat>,
 ) -> anyhow::Result<()> {
-    if as_json {
+    if let Some(data) = data {
         let template = prepared.template.name();
-        return cli::print_json(
-            &json!({ "template": template, "answer": answer.to_json(), "took_ms": millis(took) }),
-        );
+        return data
+            .print(&json!({ "template": template, "answer": answer.to_json(), "took_ms": millis(took) }));
     }
     let mut text = match answer {
         Answer::Check(verdict) => verdict.to_string(),
@@ -51,9 +53,9 @@ fn output_text(output: Option<&prost_reflect::DynamicMessage>) -> String {
     text
 }
 
-pub(super) fn load(load: &Load, as_json: bool) -> anyhow::Result<()> {
-    if as_json {
-        return cli::print_json(&load_json(load));
+pub(super) fn load(load: &Load, data: Option<DataFormat>) -> anyhow::Result<()> {
+    if let Some(data) = data {
+        return data.print(&load_json(load));
     }
     Ok(load_text(load)?)
 }

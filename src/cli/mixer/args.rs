@@ -9,6 +9,7 @@ use super::TimedAnswer;
 use crate::cli::{
     UsageError,
     attribute_args::{AttributeArgs, warn_of_undeclared},
+    output_args::OutputArgs,
     print_error,
     rpc_client::RpcClient,
     rpc_error::RpcError,
@@ -45,9 +46,8 @@ pub(super) struct MixerArgs {
     #[arg(long, value_name = "N", default_value_t = WORDS.len(), env = "MIXER_ADAPTER_DICTIONARY_WORDS")]
     dictionary_words: usize,
 
-    /// Print JSON
-    #[arg(long, env = "MIXER_ADAPTER_JSON", value_parser = value_parsers::switch())]
-    pub(super) json: bool,
+    #[command(flatten)]
+    pub(super) output: OutputArgs,
 }
 
 impl MixerArgs {

@@ -35,6 +35,6 @@ impl Check {
         let attributes = self.mixer.request(&self.attributes)?;
         let request = check_request(&attributes, self.mixer.known_words()?);
         let asked = self.mixer.check(&request)?;
-        print_check(&request, &asked, self.mixer.json, |status| self.mixer.failure(status))
+        print_check(&request, &asked, self.mixer.output.data(), |status| self.mixer.failure(status))
     }
 }

@@ -8,7 +8,7 @@ use tonic::Status;
 use super::TimedAnswer;
 use crate::{
     answer::{check_json, check_text},
-    cli::{self, rpc_error::RpcError},
+    cli::{self, output_args::DataFormat, rpc_error::RpcError},
 };
 use mixer_adapter_engine::proto::istio::mixer::v1::{
     CheckRequest, CheckResponse, ReportRequest, ReportResponse,
@@ -18,18 +18,18 @@ use mixer_adapter_engine::proto::istio::mixer::v1::{
 pub(crate) fn print_check(
     request: &CheckRequest,
     asked: &TimedAnswer<CheckResponse>,
-    as_json: bool,
+    data: Option<DataFormat>,
     failure: impl FnOnce(&Status) -> RpcError,
 ) -> anyhow::Result<ExitCode> {
     let text = |response: &CheckResponse| check_text(request, response);
-    print(asked, as_json, text, check_json, failure)
+    print(asked, data, text, check_json, failure)
 }
 
 /// Prints the answer to a report, or the failure in its place.
 pub(crate) fn print_report(
     request: &ReportRequest,
     asked: &TimedAnswer<ReportResponse>,
-    as_json: bool,
+    data: Option<DataFormat>,
     failure: impl FnOnce(&Status) -> RpcError,
 ) -> anyhow::Result<ExitCode> {
     let count = request.attributes.len();
@@ -37,17 +37,17 @@ pub(crate) fn print_report(
         1 => "reported 1 request\n".to_owned(),
         count => format!("reported {count} requests\n"),
     };
-    print(asked, as_json, text, |_| json!({ "reported": count }), failure)
+    print(asked, data, text, |_| json!({ "reported": count }), failure)
 }
 
 fn print<Answer>(
     asked: &TimedAnswer<Answer>,
-    as_json: bool,
+    data: Option<DataFormat>,
     text: impl FnOnce(&Answer) -> String,
     json: impl FnOnce(&Answer) -> Json,
     failure: impl FnOnce(&Status) -> RpcError,
 ) -> anyhow::Result<ExitCode> {
-    if as_json {
+    if let Some(data) = data {
         let (mut json, code) = match &asked.answer {
             Ok(answer) => (json(answer), ExitCode::SUCCESS),
             Err(status) => (failure(status).to_json(), ExitCode::FAILURE),
@@ -56,7 +56,7 @@ fn print<Answer>(
         if let Some(trace) = &asked.trace {
             json["trace"] = serde_json::to_value(trace)?;
         }
-        cli::print_json(&json)?;
+        data.print(&json)?;
         return Ok(code);
     }
     let trace = asked.trace.as_ref().map(|trace| format!("\n{trace}")).unwrap_or_default();

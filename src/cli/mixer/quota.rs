@@ -82,6 +82,6 @@ impl Quota {
         let mut request = check_request(&attributes, self.mixer.known_words()?);
         self.amount.add_to(&self.name, &mut request);
         let asked = self.mixer.quota(&request)?;
-        print_check(&request, &asked, self.mixer.json, |status| self.mixer.failure(status))
+        print_check(&request, &asked, self.mixer.output.data(), |status| self.mixer.failure(status))
     }
 }

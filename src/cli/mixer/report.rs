@@ -34,6 +34,6 @@ impl Report {
         let requests = self.mixer.requests(&self.attributes)?;
         let request = report_request(&requests, self.mixer.known_words()?);
         let asked = self.mixer.report(&request)?;
-        print_report(&request, &asked, self.mixer.json, |status| self.mixer.failure(status))
+        print_report(&request, &asked, self.mixer.output.data(), |status| self.mixer.failure(status))
     }
 }

@@ -43,7 +43,7 @@ impl Record {
             baseline.hold(package);
         }
         if let Err(violations) = record(&set, &mut baseline, self.release.release) {
-            return report(&violations, false);
+            return report(&violations, None);
         }
         let write = |path: &PathBuf, text: String| {
             fs::write(path, text).with_context(|| format!("cannot write {}", path.display()))
@@ -52,6 +52,6 @@ impl Record {
         if let Some(path) = &self.deprecated {
             write(path, baseline.deprecations())?;
         }
-        report(&[], false)
+        report(&[], None)
     }
 }

@@ -5,7 +5,7 @@ use clap::Args;
 use mixer_adapter_proto::{ProtoSet, check, check_references, compare};
 
 use super::{Protos, Release, read_baseline, report};
-use crate::cli::value_parsers;
+use crate::cli::output_args::OutputArgs;
 
 /// Report what breaks the policy, and every incompatible change
 #[derive(Debug, Args)]
@@ -24,9 +24,8 @@ pub(super) struct Check {
     #[command(flatten)]
     release: Release,
 
-    /// Print JSON
-    #[arg(long, env = "MIXER_ADAPTER_JSON", value_parser = value_parsers::switch())]
-    json: bool,
+    #[command(flatten)]
+    output: OutputArgs,
 }
 
 impl Check {
@@ -42,6 +41,6 @@ impl Check {
             (None, Some(before)) => compare(&set, &ProtoSet::open(&[before], &self.protos.include)?),
             (None, None) => check_references(&set),
         };
-        report(&violations, self.json)
+        report(&violations, self.output.data())
     }
 }

@@ -7,6 +7,7 @@ mod translate;
 
 use std::{fs, io, path::PathBuf, process::ExitCode};
 
+use super::output_args::DataFormat;
 use anyhow::Context as _;
 use clap::{Args, Subcommand};
 use mixer_adapter_proto::{Baseline, ProtoSet, SemanticVersion, Violation};
@@ -84,9 +85,9 @@ fn read_baseline(path: &PathBuf) -> anyhow::Result<Option<Baseline>> {
 }
 
 /// Prints violations, one a line, and their number; returns whether there are none.
-fn report(violations: &[Violation], json: bool) -> anyhow::Result<ExitCode> {
-    if json {
-        super::print_json(&serde_json::json!({ "violations": violations }))?;
+fn report(violations: &[Violation], data: Option<DataFormat>) -> anyhow::Result<ExitCode> {
+    if let Some(data) = data {
+        data.print(&serde_json::json!({ "violations": violations }))?;
     } else {
         let mut text: String = violations.iter().map(|violation| format!("{violation}\n")).collect();
         text += &match violations.len() {

@@ -6,7 +6,10 @@ use mixer_adapter_core::framework::json::read_json;
 use mixer_adapter_proto::{Row, Translator};
 
 use super::Protos;
-use crate::cli::{input, value_parsers};
+use crate::cli::{
+    input,
+    output_args::{DataFormat, OutputArgs},
+};
 
 /// Translate a message between two versions of a package, or show how they correspond
 #[derive(Debug, Args)]
@@ -30,9 +33,8 @@ pub(super) struct Translate {
     #[arg(long = "data", id = "json_text", value_name = "JSON", requires = "message")]
     data: Option<String>,
 
-    /// Print JSON
-    #[arg(long, env = "MIXER_ADAPTER_JSON", value_parser = value_parsers::switch())]
-    json: bool,
+    #[command(flatten)]
+    output: OutputArgs,
 }
 
 impl Translate {
@@ -40,9 +42,9 @@ impl Translate {
         let set = self.protos.open()?;
         let translator = Translator::between(&set, &self.from, &self.to)?;
         let (Some(name), Some(data)) = (&self.message, &self.data) else {
-            match self.json {
-                true => crate::cli::print_json(&translator.rows())?,
-                false => crate::cli::print(&table(translator.rows()))?,
+            match self.output.data() {
+                Some(data) => data.print(&translator.rows())?,
+                None => crate::cli::print(&table(translator.rows()))?,
             }
             return Ok(ExitCode::SUCCESS);
         };
@@ -50,7 +52,7 @@ impl Translate {
         let of = of.with_context(|| format!("{name} is not a message of the protos"))?;
         let message = read_json(&of, input::json("--data", data)?)?;
         let translated = translator.translate(&message)?;
-        crate::cli::print_json(&translated.message)?;
+        self.output.data().unwrap_or(DataFormat::Json).print(&translated.message)?;
         for loss in &translated.losses {
             crate::cli::print_error(&format!("lost: {}: {}", loss.path, loss.reason));
         }

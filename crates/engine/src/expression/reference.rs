@@ -56,9 +56,11 @@ fn signature(function: Function, name: &str) -> String {
 /// Meaning, example and its value.
 fn documentation(function: Function) -> (&'static str, &'static str, &'static str) {
     match function {
-        Function::Or => {
-            ("Whether either operand is true.", r#"request.path == "/x" || request.path == "/admin/x""#, "true")
-        }
+        Function::Or => (
+            "Whether either operand is true.",
+            r#"request.path == "/x" || request.path == "/admin/x""#,
+            "true",
+        ),
         Function::And => (
             "Whether both operands are true.",
             r#"match(request.path, "/admin*") && request.method == "GET""#,
@@ -113,9 +115,7 @@ fn documentation(function: Function) -> (&'static str, &'static str, &'static st
             r#"(request.query_params | emptyStringMap())["key"] | "none""#,
             r#""none""#,
         ),
-        Function::Ip => {
-            ("The IP address that a text denotes.", r#"source.ip == ip("10.0.0.1")"#, "true")
-        }
+        Function::Ip => ("The IP address that a text denotes.", r#"source.ip == ip("10.0.0.1")"#, "true"),
         Function::Timestamp => (
             "The time that a text denotes, as in RFC 3339.",
             r#"request.time < timestamp("2030-01-01T00:00:00Z")"#,

@@ -157,6 +157,46 @@ enum Leaf {
     Scalar(Scalar),
 }
 
+impl Leaf {
+    /// The type of expressions for the field; `None` if any type fits.
+    fn expression_type(&self) -> Option<ValueType> {
+        match self {
+            Leaf::Typed(Typed::Value) => None,
+            Leaf::Typed(Typed::Of(wanted)) => Some(*wanted),
+            Leaf::Scalar(Scalar::String) => Some(ValueType::String),
+            Leaf::Scalar(Scalar::Double | Scalar::Float) => Some(ValueType::Double),
+            Leaf::Scalar(Scalar::Bool) => Some(ValueType::Bool),
+            Leaf::Scalar(_) => Some(ValueType::Int64),
+        }
+    }
+}
+
+/// What the field of an instance takes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum FieldInput {
+    /// An expression of any type.
+    AnyValue,
+    /// An expression of a type.
+    Value(ValueType),
+    /// The fields of a message, each with its own input.
+    Fields,
+}
+
+impl FieldInput {
+    /// What a field of this kind takes; of a map or a list, what its values take. `None` for bytes, which no expression can make.
+    pub fn of(kind: &Kind) -> Option<Self> {
+        let leaf = match kind {
+            Kind::Message(message) => match typed(message) {
+                Some(typed) => Leaf::Typed(typed),
+                None => return Some(Self::Fields),
+            },
+            kind => Leaf::Scalar(scalar(kind, "").ok()?),
+        };
+        Some(leaf.expression_type().map_or(Self::AnyValue, Self::Value))
+    }
+}
+
 /// Compiles a single value; `None` if an empty string omits it.
 fn compile_one(
     number: u32,
@@ -215,13 +255,8 @@ fn compile_expression(
                 "a STRING_MAP cannot be put into a Value; take one of its entries, `headers[\"x\"]`",
             ));
         }
-        Leaf::Typed(Typed::Value) => actual,
-        Leaf::Typed(Typed::Of(wanted)) => *wanted,
-        Leaf::Scalar(Scalar::String) => ValueType::String,
-        Leaf::Scalar(Scalar::Double | Scalar::Float) => ValueType::Double,
-        Leaf::Scalar(Scalar::Bool) => ValueType::Bool,
         Leaf::Scalar(Scalar::Enum(_)) if actual == ValueType::String => ValueType::String,
-        Leaf::Scalar(_) => ValueType::Int64,
+        leaf => leaf.expression_type().unwrap_or(actual),
     };
     if actual != wanted {
         return Err(wrong_type(path, wanted, &expression, &text));

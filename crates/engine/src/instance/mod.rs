@@ -8,6 +8,7 @@ mod wire;
 
 use std::sync::Arc;
 
+pub use compile::FieldInput;
 pub(crate) use compile::InstanceFault;
 pub(crate) use encode::InstanceError;
 

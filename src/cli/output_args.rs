@@ -1,0 +1,67 @@
+//! `--output`: the format of what a command prints.
+
+use clap::{Args, ValueEnum};
+use serde::Serialize;
+
+use super::value_parsers;
+
+/// The format of the output of a command.
+#[derive(Clone, Copy, Debug, Args)]
+pub(super) struct OutputArgs {
+    /// Format of the output
+    #[arg(short, long, value_name = "FORMAT", default_value = "text", env = "MIXER_ADAPTER_OUTPUT")]
+    output: Format,
+
+    /// The same as --output json
+    #[arg(long, env = "MIXER_ADAPTER_JSON", value_parser = value_parsers::switch(), action = clap::ArgAction::SetTrue)]
+    json: bool,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+enum Format {
+    /// For people
+    Text,
+    /// For programs
+    Json,
+    /// The same as JSON in YAML
+    Yaml,
+}
+
+impl OutputArgs {
+    /// The format for programs; `None` for text.
+    pub(super) fn data(self) -> Option<DataFormat> {
+        match (self.json, self.output) {
+            (true, _) | (_, Format::Json) => Some(DataFormat::Json),
+            (_, Format::Yaml) => Some(DataFormat::Yaml),
+            (_, Format::Text) => None,
+        }
+    }
+}
+
+/// A format for programs.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum DataFormat {
+    Json,
+    Yaml,
+}
+
+impl DataFormat {
+    pub(super) fn print(self, value: &impl Serialize) -> anyhow::Result<()> {
+        Ok(super::print(&self.encode(value)?)?)
+    }
+
+    pub(super) fn encode(self, value: &impl Serialize) -> anyhow::Result<String> {
+        Ok(match self {
+            Self::Json => serde_json::to_string_pretty(value)? + "\n",
+            Self::Yaml => serde_saphyr::to_string(value)?,
+        })
+    }
+
+    /// Encodes one of several values: a line of JSON, or a document of YAML.
+    pub(super) fn encode_one_of_many(self, value: &impl Serialize) -> anyhow::Result<String> {
+        Ok(match self {
+            Self::Json => serde_json::to_string(value)? + "\n",
+            Self::Yaml => format!("---\n{}", serde_saphyr::to_string(value)?),
+        })
+    }
+}
