@@ -129,7 +129,8 @@ fn section(text: &mut String, topic: Topic, item: &Item) {
         let _ = writeln!(text, "Variety: {}\n", item.type_name);
     }
     if !item.templates.is_empty() {
-        let links = item.templates.iter().map(|name| format!("[{name}](templates.md#{name})"));
+        let links =
+            item.templates.iter().map(|name| format!("[{name}]({}.md#{name})", Topic::Templates.name()));
         let _ = writeln!(text, "Templates: {}\n", links.collect::<Vec<_>>().join(", "));
     }
     let fields = if topic == Topic::Kinds { "field of `spec`" } else { "field of `params`" };
