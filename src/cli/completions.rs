@@ -1,27 +1,142 @@
-use std::process::ExitCode;
+//! Completions of the command line. The script of a shell asks the program itself for the candidates, so that it knows the adapters.
 
-use clap::{Args, CommandFactory as _};
-use clap_complete::Shell;
+use std::{ffi::OsStr, process::ExitCode};
+
+use clap::{Arg, Args, Command, CommandFactory as _, ValueEnum, ValueHint};
+use clap_complete::{
+    ArgValueCandidates, ArgValueCompleter, CompleteEnv, CompletionCandidate, PathCompleter,
+    engine::ValueCompleter as _, env::Shells,
+};
+
+use super::reference::{self, Names};
+use mixer_adapter_config::Kind;
+use mixer_adapter_host::handler::{Adapters, AdaptersBuilder};
 
 pub(super) const EXAMPLES: &str = "\
 Examples:
-  source <(mixer-adapter completions bash)
-  mixer-adapter completions zsh > ~/.zfunc/_mixer-adapter
-  mixer-adapter completions fish > ~/.config/fish/completions/mixer-adapter.fish";
+  source <(mixer-adapter completions bash)                          in ~/.bashrc
+  source <(mixer-adapter completions zsh)                           in ~/.zshrc, after compinit
+  mixer-adapter completions fish > ~/.config/fish/completions/mixer-adapter.fish
 
-/// Print shell completions of commands and flags
+The script runs the program, which has to be in PATH, for each completion.";
+
+/// The environment variable by which a script asks for candidates.
+const REQUEST: &str = "MIXER_ADAPTER_COMPLETE";
+
+/// Print shell completions of commands, flags, adapters, templates, attributes, kinds and files
 #[derive(Debug, Args)]
 pub(super) struct Completions {
     /// The shell
     shell: Shell,
 }
 
+#[derive(Clone, Copy, Debug, ValueEnum)]
+enum Shell {
+    Bash,
+    Elvish,
+    Fish,
+    Powershell,
+    Zsh,
+}
+
 impl Completions {
     pub(super) fn run(self) -> anyhow::Result<ExitCode> {
-        let mut command = super::Arguments::command();
+        let program = super::program();
+        let name =
+            self.shell.to_possible_value().map(|value| value.get_name().to_owned()).unwrap_or_default();
         let mut script = Vec::new();
-        clap_complete::generate(self.shell, &mut command, super::program(), &mut script);
+        if let Some(shell) = Shells::builtins().completer(&name) {
+            shell.write_registration(REQUEST, &program, &program, &program, &mut script)?;
+        }
         super::print(&String::from_utf8(script)?)?;
         Ok(ExitCode::SUCCESS)
     }
+}
+
+/// Whether a script asks for candidates.
+pub(super) fn is_requested() -> bool {
+    std::env::var_os(REQUEST).is_some()
+}
+
+/// Prints the candidates for the command line that a script passes.
+pub(super) fn answer(add: impl FnOnce(AdaptersBuilder) -> AdaptersBuilder) -> anyhow::Result<ExitCode> {
+    super::with_adapters(add, |adapters| {
+        let command = || with_values(super::Arguments::command(), adapters);
+        let directory = std::env::current_dir().ok();
+        CompleteEnv::with_factory(command)
+            .var(REQUEST)
+            .try_complete(std::env::args_os(), directory.as_deref())?;
+        Ok(ExitCode::SUCCESS)
+    })
+}
+
+/// Adds the candidates that only the data of this program determines.
+fn with_values(command: Command, adapters: &Adapters) -> Command {
+    let Names { adapters, templates, attributes, all } = reference::names(adapters);
+    let kinds = Kind::ALL.iter().map(|kind| (format!("{kind}s"), String::new())).collect();
+    let (adapters, templates, kinds, all) = (one_of(adapters), one_of(templates), one_of(kinds), one_of(all));
+    let attributes = ArgValueCompleter::new(move |current: &OsStr| complete_attributes(&attributes, current));
+    let json = ArgValueCompleter::new(complete_file_argument);
+    let path = |argument: Arg| argument.value_hint(ValueHint::AnyPath);
+    let mut command = command
+        .mut_subcommand("adapters", |command| command.mut_arg("names", |names| names.add(adapters.clone())))
+        .mut_subcommand("manifest", |command| command.mut_arg("names", |names| names.add(adapters.clone())))
+        .mut_subcommand("call", |command| {
+            command
+                .mut_arg("adapter", |adapter| adapter.add(adapters.clone()))
+                .mut_arg("template", |template| template.add(templates.clone()))
+                .mut_arg("config", |config| config.add(json.clone()))
+                .mut_arg("instances", |instances| instances.add(json.clone()))
+        })
+        .mut_subcommand("reference", |command| command.mut_arg("name", |name| name.add(all.clone())))
+        .mut_subcommand("watch", |command| command.mut_arg("collections", |names| names.add(kinds.clone())))
+        .mut_subcommand("serve", |command| {
+            command.mut_arg("adapters_in_calls", |names| names.add(adapters.clone()))
+        });
+    for (name, paths) in [
+        ("serve", &["config"][..]),
+        ("source", &["config"]),
+        ("explain", &["config", "diff"]),
+        ("validate", &["paths", "config"]),
+        ("test", &["directory"]),
+        ("diff", &["before", "after", "requests"]),
+    ] {
+        command = command.mut_subcommand(name, |command| {
+            paths.iter().fold(command, |command, argument| command.mut_arg(argument, path))
+        });
+    }
+    for name in ["check", "report", "quota", "explain", "eval"] {
+        command = command.mut_subcommand(name, |command| {
+            let command = command.mut_arg("positional", |argument| argument.add(attributes.clone()));
+            command.mut_arg("arguments", |argument| argument.add(attributes.clone()))
+        });
+    }
+    command
+}
+
+/// Candidates with their descriptions.
+fn one_of(names: Vec<(String, String)>) -> ArgValueCandidates {
+    ArgValueCandidates::new(move || names.iter().map(|(name, about)| candidate(name, about)).collect())
+}
+
+fn candidate(value: &str, about: &str) -> CompletionCandidate {
+    CompletionCandidate::new(value).help((!about.is_empty()).then(|| about.to_owned().into()))
+}
+
+/// Completes `NAME=VALUE,NAME=` with names of attributes, and `@` with files.
+fn complete_attributes(attributes: &[(String, String)], current: &OsStr) -> Vec<CompletionCandidate> {
+    let Some(text) = current.to_str().filter(|text| !text.starts_with('@')) else {
+        return complete_file_argument(current);
+    };
+    let (before, name) =
+        text.rsplit_once(',').map_or(("", text), |(_, name)| text.split_at(text.len() - name.len()));
+    let matching = attributes.iter().filter(|(attribute, _)| attribute.starts_with(name));
+    matching.map(|(attribute, about)| candidate(&format!("{before}{attribute}="), about)).collect()
+}
+
+/// Completes `@` with files.
+fn complete_file_argument(current: &OsStr) -> Vec<CompletionCandidate> {
+    let Some(path) = current.to_str().and_then(|text| text.strip_prefix('@')) else { return Vec::new() };
+    let files = PathCompleter::any().complete(OsStr::new(path));
+    files.into_iter().map(|file| file.add_prefix("@")).collect()
 }

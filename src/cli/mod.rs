@@ -169,7 +169,10 @@ struct UsageError(String);
 /// Runs the program with the adapters that `add` adds; [`main!`](crate::main) calls it.
 pub fn run(add: impl FnOnce(AdaptersBuilder) -> AdaptersBuilder, samples: Samples) -> ExitCode {
     let sample = samples.serve;
-    let outcome = match Arguments::parse().command {
+    if completions::is_requested() {
+        return exit_code(completions::answer(add));
+    }
+    exit_code(match Arguments::parse().command {
         Command::Serve(serve) => serve.run(add, sample).map(|()| ExitCode::SUCCESS),
         Command::Source(source) => source.run(),
         Command::Watch(watch) => watch.run(),
@@ -192,7 +195,11 @@ pub fn run(add: impl FnOnce(AdaptersBuilder) -> AdaptersBuilder, samples: Sample
         #[cfg(feature = "proto")]
         Command::Proto(proto) => proto.run(),
         Command::Completions(completions) => completions.run(),
-    };
+    })
+}
+
+/// Prints an error.
+fn exit_code(outcome: anyhow::Result<ExitCode>) -> ExitCode {
     match outcome {
         Ok(code) => code,
         // The reader of the output has closed it: `mixer-adapter adapters | head`.

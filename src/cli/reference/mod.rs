@@ -122,6 +122,29 @@ impl Reference {
     }
 }
 
+/// The names of items with their types or meanings, for completions.
+pub(super) struct Names {
+    pub(super) adapters: Vec<(String, String)>,
+    pub(super) templates: Vec<(String, String)>,
+    pub(super) attributes: Vec<(String, String)>,
+    /// Those of all topics.
+    pub(super) all: Vec<(String, String)>,
+}
+
+/// Returns the names of all items.
+pub(super) fn names(adapters: &Adapters) -> Names {
+    let catalogue = Catalogue::new(adapters);
+    let names = |topic| -> Vec<_> {
+        catalogue.items(topic).into_iter().map(|item| (item.name, item.meaning)).collect()
+    };
+    Names {
+        adapters: names(Topic::Adapters),
+        templates: names(Topic::Templates),
+        attributes: names(Topic::Attributes),
+        all: Topic::ALL.into_iter().flat_map(names).collect(),
+    }
+}
+
 /// The item with a name, or a field of it: `handler.connection.timeout`. Names may have dots.
 fn find<'a>(topic: Topic, items: &'a [Item], name: &str) -> Result<&'a Item, UsageError> {
     let within = |item: &&Item| {

@@ -264,6 +264,6 @@ fn example(kind: &Kind) -> Option<&'static str> {
         Kind::Handler => include_str!("examples/handler.yaml"),
         Kind::Instance => include_str!("examples/instance.yaml"),
         Kind::Rule => include_str!("examples/rule.yaml"),
-        Kind::Other(_) => return None,
+        _ => return None,
     })
 }
