@@ -5,7 +5,6 @@ pub(crate) mod debian;
 pub(crate) mod envoy;
 pub(crate) mod http;
 pub(crate) mod recorder;
-pub(crate) mod shell;
 
 use std::{
     io::{BufRead as _, BufReader, Read as _, Write as _},
