@@ -35,7 +35,7 @@ use mixer_adapter_host::{
 use tokio::time::Instant;
 
 /// The templates of the adapter.
-const TEMPLATES: [&str; 2] = ["listentry", "kubernetes"];
+const TEMPLATES: [&str; 3] = ["listentry", "kubernetes", "quota"];
 
 /// What the adapter does, as a test changes it.
 #[derive(Debug, Default)]
@@ -214,7 +214,7 @@ spec:
 ---
 kind: adapter
 metadata: {name: scripted, namespace: istio-system}
-spec: {templates: [listentry, kubernetes]}
+spec: {templates: [listentry, kubernetes, quota]}
 ---
 kind: handler
 metadata: {name: h, namespace: istio-system}
@@ -292,7 +292,15 @@ impl Subject {
         attributes: &Attributes,
         deadline: Option<Instant>,
     ) -> (Result<CheckAnswer, DispatchError>, Option<CacheUse>) {
-        let snapshot = self.snapshot();
+        Self::check_in(self.snapshot(), attributes, deadline).await
+    }
+
+    /// Checks a request in a configuration, which need not be the current one.
+    pub(crate) async fn check_in(
+        snapshot: Arc<Snapshot>,
+        attributes: &Attributes,
+        deadline: Option<Instant>,
+    ) -> (Result<CheckAnswer, DispatchError>, Option<CacheUse>) {
         let mut bag = Bag::new(snapshot.vocabulary().clone());
         bag.insert("request.path", attributes.path);
         let texts = [

@@ -2,14 +2,22 @@
 
 use std::time::Duration;
 
-use mixer_adapter_engine::build::BuildOptions;
+use futures_util::{
+    FutureExt as _,
+    future::{join_all, maybe_done},
+};
+use mixer_adapter_engine::{
+    build::BuildOptions,
+    dispatch::{CheckAnswer, DispatchError},
+};
 use proptest::prelude::*;
 use tokio::{runtime::Builder, time::advance};
 
 use crate::backend::{Attributes, Subject};
 
 /// Rules whose answers depend on different attributes of different requests, on keys of a map and on its absence, and on
-/// attributes that are generated where a request does not bring them, the namespace among them.
+/// attributes that are generated where a request does not bring them, the namespace among them. The dimensions of a quota are part
+/// of the details of answers.
 const RULES: &str = r#"
 kind: instance
 metadata: {name: path}
@@ -46,6 +54,24 @@ metadata: {name: headers, namespace: other}
 spec:
   match: request.path == "/"
   requestHeaderOperations: [{name: x-user, values: ['request.headers["user"] | "none"'], operation: REPLACE}]
+---
+kind: instance
+metadata:
+  name: per-user
+  annotations: {mixer-adapter/dimensions-in-metadata: "true"}
+spec: {template: quota, params: {dimensions: {user: 'request.headers["user"] | source.owner | "nobody"'}}}
+---
+kind: rule
+metadata: {name: per-user}
+spec:
+  match: request.path != "/open"
+  actions: [{handler: h, instances: [per-user]}]
+---
+kind: rule
+metadata: {name: in-cel, annotations: {policy.istio.io/lang: CEL}}
+spec:
+  match: '"user" in request.headers && request.headers["user"] == "bad" || request.method == "" && has(source.labels)'
+  actions: [{handler: h, instances: [path]}]
 ---
 kind: instance
 metadata: {name: pods}
@@ -154,15 +180,62 @@ proptest! {
             *uncached.script.uses.lock().unwrap() = uses;
             for (request, pause) in requests.iter().zip(&pauses) {
                 advance(Duration::from_secs(*pause)).await;
-                match (cached.check(request).await, uncached.check(request).await) {
-                    (Ok(cached), Ok(uncached)) => {
-                        assert_eq!(cached.status, uncached.status, "{request:?}");
-                        assert_eq!(cached.directive, uncached.directive, "{request:?}");
-                    }
-                    (cached, uncached) => assert_eq!(cached, uncached, "{request:?}"),
-                }
+                assert_equal(cached.check(request).await, uncached.check(request).await, request);
             }
             assert!(cached.script.calls() <= uncached.script.calls());
         });
+    }
+
+}
+
+proptest! {
+    // Each case builds several configurations.
+    #![proptest_config(ProptestConfig { cases: 8, ..ProptestConfig::default() })]
+
+    #[test]
+    fn requests_at_the_same_time_have_the_answers_of_their_configuration(requests in requests()) {
+        let runtime = Builder::new_current_thread().enable_all().start_paused(true).build().unwrap();
+        runtime.block_on(async {
+            let other_rules = RULES.replace("good", "bad").replace("request.path !=", "request.path ==");
+            let configurations = [RULES, &*other_rules];
+            let cached = Subject::cached(RULES).await;
+            *cached.script.delay.lock().unwrap() = Duration::from_secs(1);
+            let mut uncached = Vec::new();
+            for rules in configurations {
+                uncached.push(Subject::start(rules, BuildOptions::default()).await);
+            }
+            let mut former = None;
+            for (chunk, number) in requests.chunks(60).zip(0..) {
+                // While the former requests are evaluated.
+                cached.configure(configurations[number % 2]).await;
+                let check = |request| Subject::check_in(cached.snapshot(), request, None);
+                let mut answers = Box::pin(maybe_done(join_all(chunk.iter().map(check))));
+                // Requests without calls are answered at once.
+                let _ = answers.as_mut().now_or_never();
+                let former = former.replace((chunk, &uncached[number % 2], answers));
+                if let Some((chunk, uncached, mut answers)) = former {
+                    answers.as_mut().await;
+                    let answers = answers.as_mut().take_output().unwrap();
+                    for (request, (answer, _)) in chunk.iter().zip(answers) {
+                        assert_equal(answer, uncached.check(request).await, request);
+                    }
+                }
+            }
+        });
+    }
+}
+
+fn assert_equal(
+    cached: Result<CheckAnswer, DispatchError>,
+    uncached: Result<CheckAnswer, DispatchError>,
+    request: &Attributes,
+) {
+    match (cached, uncached) {
+        (Ok(cached), Ok(uncached)) => {
+            assert_eq!(cached.status, uncached.status, "{request:?}");
+            assert_eq!(cached.directive, uncached.directive, "{request:?}");
+            assert_eq!(cached.details, uncached.details, "{request:?}");
+        }
+        (cached, uncached) => assert_eq!(cached, uncached, "{request:?}"),
     }
 }

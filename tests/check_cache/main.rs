@@ -45,6 +45,24 @@ async fn allowing_and_denying_answers_are_cached_for_as_long_as_the_adapter_allo
 }
 
 #[tokio::test(start_paused = true)]
+async fn the_validity_of_an_answer_counts_from_the_start_of_its_evaluation() {
+    let subject = Subject::cached(&rule("")).await;
+    *subject.script.delay.lock().unwrap() = Duration::from_secs(3);
+    subject.check(&path("/four")).await.unwrap();
+    assert_eq!(subject.check(&path("/four")).await.unwrap().valid_duration.seconds, 2);
+    advance(Duration::from_secs(2)).await;
+    subject.check(&path("/four")).await.unwrap();
+    assert_eq!(subject.script.calls(), 2);
+
+    *subject.script.delay.lock().unwrap() = Duration::from_secs(7);
+    advance(Duration::from_secs(5)).await;
+    for calls in 3..5 {
+        subject.check(&path("/four")).await.unwrap();
+        assert_eq!(subject.script.calls(), calls, "expired when it was complete");
+    }
+}
+
+#[tokio::test(start_paused = true)]
 async fn an_answer_is_used_as_often_as_the_adapter_allows() {
     let subject = Subject::cached(&rule("")).await;
     *subject.script.uses.lock().unwrap() = Some(3);

@@ -69,16 +69,17 @@ pub struct AnswerKey {
 }
 
 impl CachedAnswer {
-    /// Creates an answer that is valid from `now`; `None` if it has no validity beyond the request that is being answered.
+    /// Creates an answer, which is valid from the start of its evaluation; `None` if it has no validity beyond the request that is
+    /// being answered.
     pub(super) fn new(evaluated: Evaluated<'_>, names: Arc<[Box<str>]>, now: Instant) -> Option<Self> {
         let Evaluated { answer, references, stale_if_error, cost } = evaluated;
         let valid_for = Duration::try_from(answer.valid_duration).unwrap_or_default();
         // The request that is being answered is the first use.
         let uses = i64::from(answer.valid_use_count) - 1;
-        if valid_for.is_zero() || uses == 0 || answer.valid_use_count == 0 {
+        if uses == 0 || answer.valid_use_count == 0 {
             return None;
         }
-        let expires = now.checked_add(valid_for)?;
+        let expires = now.checked_add(valid_for.checked_sub(cost.took).filter(|left| !left.is_zero())?)?;
         let stale_until = match stale_if_error {
             Duration::ZERO => None,
             time => expires.checked_add(time),

@@ -1,6 +1,9 @@
-use std::sync::{
-    Arc,
-    atomic::{AtomicU64, Ordering::Relaxed},
+use std::{
+    hash::{BuildHasher as _, RandomState},
+    sync::{
+        Arc, LazyLock,
+        atomic::{AtomicU64, Ordering::Relaxed},
+    },
 };
 
 use mixer_adapter_core::framework::digest::Digest;
@@ -34,6 +37,9 @@ const MAX_NAMES: usize = 8 << 10;
 
 /// Maximum size of the values that a key is made of in bytes. Answers that depend on larger ones are not cached.
 const MAX_VALUES: usize = 64 << 10;
+
+/// A part of every key, which callers do not know: they cannot search for two requests with equal keys.
+static SECRET: LazyLock<[u64; 2]> = LazyLock::new(|| [(); 2].map(|()| RandomState::new().hash_one(0)));
 
 impl Signature {
     fn new(parts: Parts, vocabulary: &Vocabulary) -> Self {
@@ -149,6 +155,7 @@ impl Parts {
 
     fn key(&self, bag: &Bag, generated: &[u32]) -> Option<Digest> {
         let mut content = Vec::with_capacity(256);
+        SECRET.iter().for_each(|word| content.extend_from_slice(&word.to_le_bytes()));
         let mut size: usize = 0;
         for (slot, key) in &self.0 {
             content.extend_from_slice(&slot.to_le_bytes());

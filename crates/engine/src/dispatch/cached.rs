@@ -1,8 +1,6 @@
 //! Answers of the cache, and waiting for equal requests.
 
-use std::time::Instant as Clock;
-
-use tokio::time::timeout_at;
+use tokio::time::{Instant, timeout_at};
 
 use super::{DispatchError, Request};
 use crate::{
@@ -67,7 +65,7 @@ impl<'s> Request<'s> {
         };
         // A generated attribute may change the namespace.
         let tenant = self.tenant().to_owned();
-        let start = Clock::now();
+        let start = Instant::now();
         let result = self.evaluate().await;
         let evaluation = self.evaluation;
         if evaluation.allows_stale()
