@@ -9,7 +9,7 @@ use std::{
     process::{Command, Stdio},
 };
 
-use support::{Server, binary, debian};
+use support::{Server, binary, debian, run};
 
 /// Runs Chromium until the scripts of a page have waited for six seconds of its own time, and returns what it prints and logs.
 /// `None` if there is no Chromium.
@@ -51,11 +51,18 @@ fn screenshot(name: &str, width: u32, arguments: &[&str], url: &str) {
 #[test]
 fn the_page_shows_what_is_in_use_and_explains_a_request() {
     let server = Server::start(&[]);
+    // Counted, so that the page has something to show.
+    let check = run(&["check", "--address", &server.grpc, "--attributes", "request.path=/admin"]);
+    assert!(check.stdout.starts_with("denied"), "{check:?}");
     let url = format!("http://{}/#explain=request.path%3D%2Fadmin", server.admin);
     let Some(document) = document(&url) else { return };
     for shown in [
         r#"<span class="good">ready</span>"#,
         "3 rules with an effect, 3 handlers; 1 applied, 0 refused",
+        // Matched and denied twice with the explanation, or once before it.
+        "<td>check-path.rule.istio-system</td><td>the sample:35</td><td class=\"number\">",
+        "<td>path.instance.istio-system</td><td class=\"number\">",
+        "<td>closed-paths.handler.istio-system</td><td class=\"number\">",
         "<td>Denies every check with a fixed status.</td>",
         "denied: PERMISSION_DENIED: closed-paths.istio-system:/admin is blacklisted",
         "check: rule check-path.rule.istio-system: (always) -&gt; matched",

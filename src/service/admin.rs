@@ -20,11 +20,12 @@ use axum::{
 use futures_util::future::join_all;
 use prometheus_client::{encoding::text::encode, registry::Registry};
 use tokio_util::sync::CancellationToken;
+use tonic::Code;
 
 use super::{Readiness, exposition::Format, page};
 use mixer_adapter_config::source::SourceStatus;
-use mixer_adapter_engine::{ConfigStatus, Mixer, Snapshot};
-use mixer_adapter_host::{Host, session::SessionSummary};
+use mixer_adapter_engine::{ConfigStatus, InstanceCounts, Mixer, RuleCounts, Snapshot};
+use mixer_adapter_host::{Host, metrics::CallMetrics, session::SessionSummary};
 use mixer_adapter_net::{ConnectionLimits, Listener, Protocol, Workers};
 
 /// The number of sessions that `/sessions` lists.
@@ -161,8 +162,8 @@ struct Status {
     explain: bool,
     adapters: Vec<AdapterStatus>,
     handlers: Handlers,
-    /// The rules in use; `null` if there is no engine or no configuration.
-    rules: Option<RuleCounts>,
+    /// The configuration in use; `null` if there is no engine or no configuration.
+    in_use: Option<InUse>,
     /// The check cache; `null` if it was not used.
     cache: Option<CacheStatus>,
 }
@@ -182,11 +183,82 @@ struct Handlers {
     cached: usize,
 }
 
-/// Rules with an effect, and the handlers that they use.
+/// The resources of the configuration in use and their counters since they were first in use. Resources beyond those with
+/// counters of their own are together one, `other`.
 #[derive(serde::Serialize)]
-struct RuleCounts {
-    rules: usize,
-    handlers: usize,
+struct InUse {
+    /// Number of rules with an effect.
+    rule_count: usize,
+    /// Number of handlers that these rules use.
+    handler_count: usize,
+    rules: Vec<RuleStatus>,
+    handlers: Vec<HandlerStatus>,
+    instances: Vec<InstanceStatus>,
+}
+
+#[derive(serde::Serialize)]
+struct RuleStatus {
+    name: String,
+    /// A file and a line, or the address of a server.
+    place: Option<String>,
+    matched: u64,
+    denied: u64,
+    /// Evaluations in which the condition could not be evaluated.
+    failed: u64,
+}
+
+#[derive(serde::Serialize)]
+struct HandlerStatus {
+    name: String,
+    calls: u64,
+    /// Of the calls, those that failed.
+    failed: u64,
+    /// The mean duration of a call; `null` if there was none.
+    mean_micros: Option<u64>,
+}
+
+#[derive(serde::Serialize)]
+struct InstanceStatus {
+    name: String,
+    built: u64,
+    /// Times that it could not be built.
+    failed: u64,
+}
+
+impl InUse {
+    fn of(snapshot: &Snapshot) -> Self {
+        let size = snapshot.size();
+        let counts = snapshot.resource_counts();
+        let rule = |(name, counts): (Arc<str>, Arc<RuleCounts>)| RuleStatus {
+            place: snapshot.place(&name).map(str::to_owned),
+            matched: counts.matched.load(Relaxed),
+            denied: counts.denied.load(Relaxed),
+            failed: counts.failed.load(Relaxed),
+            name: name.to_string(),
+        };
+        let handler = |(name, calls): (Arc<str>, Arc<CallMetrics>)| {
+            let all = calls.codes().map(|(_, count)| count).sum();
+            let mean = calls.latency().mean();
+            HandlerStatus {
+                name: name.to_string(),
+                calls: all,
+                failed: all - calls.count(Code::Ok),
+                mean_micros: mean.map(|mean| u64::try_from(mean.as_micros()).unwrap_or(u64::MAX)),
+            }
+        };
+        let instance = |(name, counts): (Arc<str>, Arc<InstanceCounts>)| InstanceStatus {
+            name: name.to_string(),
+            built: counts.built.load(Relaxed),
+            failed: counts.failed.load(Relaxed),
+        };
+        Self {
+            rule_count: size.rules,
+            handler_count: size.handlers,
+            rules: counts.rules().into_iter().map(rule).collect(),
+            handlers: counts.handlers().into_iter().map(handler).collect(),
+            instances: counts.instances().into_iter().map(instance).collect(),
+        }
+    }
 }
 
 #[derive(serde::Serialize)]
@@ -238,7 +310,6 @@ async fn status(State(admin): State<Admin>) -> Json<Status> {
         sessions: sessions(adapter.name),
     });
     let snapshot = mixer.and_then(|mixer| mixer.snapshot());
-    let size = snapshot.as_ref().map(|snapshot| snapshot.size());
     Json(Status {
         version: env!("CARGO_PKG_VERSION"),
         started,
@@ -247,7 +318,7 @@ async fn status(State(admin): State<Admin>) -> Json<Status> {
         explain,
         adapters: adapters.collect(),
         handlers: Handlers { open: host.handlers().live_count(), cached: host.handlers().cached_count() },
-        rules: size.map(|size| RuleCounts { rules: size.rules, handlers: size.handlers }),
+        in_use: snapshot.as_deref().map(InUse::of),
         cache: snapshot.as_deref().and_then(CacheStatus::of),
     })
 }

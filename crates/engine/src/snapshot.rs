@@ -70,6 +70,11 @@ impl Snapshot {
         &self.resource_counts
     }
 
+    /// Returns where a rule is written: a file and a line, or the address of a server.
+    pub fn place(&self, rule: &str) -> Option<&str> {
+        Some(&self.places.get(rule)?.place)
+    }
+
     /// Returns whether answers to checks are cached.
     pub fn has_cache(&self) -> bool {
         self.caches().next().is_some()

@@ -75,6 +75,12 @@ impl Latency {
         self.buckets[bucket].fetch_add(1, Relaxed);
         self.nanos.fetch_add(u64::try_from(took.as_nanos()).unwrap_or(u64::MAX), Relaxed);
     }
+
+    /// Returns the mean of all durations; `None` if there was none.
+    pub fn mean(&self) -> Option<Duration> {
+        let count: u64 = self.buckets.iter().map(|bucket| bucket.load(Relaxed)).sum();
+        self.nanos.load(Relaxed).checked_div(count).map(Duration::from_nanos)
+    }
 }
 
 impl EncodeMetric for &Latency {

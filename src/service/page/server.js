@@ -19,10 +19,26 @@ function notes(status, config) {
 function use(status, config) {
   if (!config) return show("use");
   const age = config.applied_at === null ? "none yet" : `in use for ${since(config.applied_at)}`;
-  const size = status.rules === null ? "" : `, ${status.rules.rules} rules with an effect, ${status.rules.handlers} handlers`;
+  const size = status.in_use ? `, ${status.in_use.rule_count} rules with an effect, ${status.in_use.handler_count} handlers` : "";
   const text = `${age}${size}; ${config.applied} applied, ${config.rejected} refused`;
   const rows = Object.entries(config.resources).map(([name, count]) => [last(name), count, config.versions[name]]);
   show("use", make("p", text), rows.length ? table(["collection", "resources", "version"], rows, "Collections in use") : null);
+}
+
+/** A number that should be 0. */
+const bad = (count) => (count ? make("span", count.toLocaleString("en"), "bad") : 0);
+
+function resources(used) {
+  if (!used) return ["rules", "handlers", "instances"].forEach((id) => show(id));
+  const rules = used.rules.map((rule) => [rule.name, rule.place, rule.matched, rule.denied, bad(rule.failed)]);
+  const handlers = used.handlers.map((handler) => [
+    handler.name, handler.calls, bad(handler.failed), handler.mean_micros === null ? "" : `${handler.mean_micros} µs`,
+  ]);
+  const instances = used.instances.map((instance) => [instance.name, instance.built, bad(instance.failed)]);
+  const shown = (columns, rows, caption) => (rows.length ? [table(columns, rows, caption)] : []);
+  show("rules", ...shown(["rule", "place", "matched", "denied", "failed"], rules, "Rules"));
+  show("handlers", ...shown(["handler", "calls", "failed", "mean"], handlers, "Handlers"));
+  show("instances", ...shown(["instance", "built", "failed"], instances, "Instances"));
 }
 
 function accepted(collection) {
@@ -124,6 +140,7 @@ repeat(async () => {
   state(status);
   notes(status, config);
   use(status, config);
+  resources(status.in_use);
   show("sources", ...(config ? config.sources.map(source) : []));
   adapters(status);
   cache(status.cache);
