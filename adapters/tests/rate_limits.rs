@@ -20,7 +20,7 @@ use mixer_adapter_envoy::proto::envoy::{
     },
     r#type::v3::RateLimitUnit,
 };
-use support::{Server, run};
+use support::{Server, binary, run};
 
 /// Two requests a minute for each user, and five for each path.
 const LIMITS: &str = r#"
@@ -302,6 +302,20 @@ fn a_rate_without_a_quota_is_ok_and_counted_and_one_that_cannot_be_determined_fa
 }
 
 #[test]
+fn a_descriptor_that_no_rule_matches_is_ok_whatever_its_hits_and_the_policy() {
+    let closed = ["match-error", "adapter-error", "timeout", "config-error"];
+    let closed = closed.map(|name| format!("--on-{name}=closed"));
+    let mut flags: Vec<&str> = closed.iter().map(String::as_str).collect();
+    flags.extend(["--on-unknown-quota", "deny"]);
+    let mut limits = Limits::start("", "", &flags);
+    for amount in [0, 1, u64::MAX] {
+        let response = limits.send(vec![hits(amount, user("admin"))]);
+        assert_eq!((response.overall_code(), &response.statuses[0].current_limit), (Code::Ok, &None));
+    }
+    assert_eq!(limits.count("unmatched"), "3");
+}
+
+#[test]
 fn rules_of_one_quota_that_do_not_match_do_not_lift_the_limit() {
     let other = "\n---\nkind: rule\nmetadata: {name: other, namespace: istio-system}\n\
                  spec: {match: 'ratelimit.descriptor[\"user\"] == \"b\"', actions: [{handler: limits, instances: [per-user]}]}\n";
@@ -446,11 +460,42 @@ fn explain_shows_why_a_quota_is_granted_in_full() {
 }
 
 #[test]
-fn an_annotation_that_would_have_no_effect_is_a_fault() {
+fn annotations_that_would_have_no_effect_are_faults() {
+    let text = "\
+kind: handler
+metadata: {name: limits}
+spec: {compiledAdapter: memquota, params: {quotas: [{name: per-user, maxAmount: 2, validDuration: 60s}]}}
+---
+kind: instance
+metadata:
+  name: per-user
+  annotations:
+    mixer-adapter/all-or-nothing: sometimes
+    mixer-adapter/mode: shadow
+spec: {compiledTemplate: quota, params: {dimensions: {}}}
+";
+    let output = r#"
+config.yaml:1:1: warning: limits.handler.istio-system: no rule uses this handler
+  |
+1 | kind: handler
+  | ^^^^
+config.yaml:5:1: warning: per-user.instance.istio-system: no rule uses this instance
+  |
+5 | kind: instance
+  | ^^^^
+config.yaml:9:1: error: per-user.instance.istio-system: metadata.annotations["mixer-adapter/all-or-nothing"]: "sometimes" is not valid; write "true" or "false"
+  |
+9 |     mixer-adapter/all-or-nothing: sometimes
+  | ^
+config.yaml:10:1: error: per-user.instance.istio-system: metadata.annotations["mixer-adapter/mode"]: there is no such annotation of quotas; there are mixer-adapter/rate-limit-mode, mixer-adapter/all-or-nothing, mixer-adapter/max-limit, mixer-adapter/dimensions-in-metadata
+   |
+10 |     mixer-adapter/mode: shadow
+   | ^
+2 resources: 2 errors, 2 warnings
+"#;
     let config = tempfile::tempdir().unwrap();
-    let text = LIMITS.replace("$USER", "mixer-adapter/mode: shadow").replace("$PATH", "");
-    std::fs::write(config.path().join("limits.yaml"), text).unwrap();
-    let ran = run(&["validate", "--config", config.path().to_str().unwrap()]);
-    assert_eq!(ran.code, 1);
-    assert!(ran.stdout.contains("there is no annotation mixer-adapter/mode"), "{ran:?}");
+    std::fs::write(config.path().join("config.yaml"), text).unwrap();
+    let ran = binary().current_dir(config.path()).args(["validate", "config.yaml"]).output().unwrap();
+    assert_eq!(String::from_utf8(ran.stdout).unwrap(), output[1..]);
+    assert_eq!(ran.status.code(), Some(1));
 }

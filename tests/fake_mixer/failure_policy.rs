@@ -112,6 +112,29 @@ async fn a_quota_that_no_rule_knows_is_granted_for_a_minute() {
     assert_eq!(answer.expect_ok().valid_duration(), MINUTE, "{answer}");
 }
 
+/// As `quota-condition-false` in tests/data/dispatch; that a condition cannot be evaluated is another matter.
+#[tokio::test(start_paused = true)]
+async fn a_quota_whose_rule_does_not_match_is_granted_for_a_minute_whatever_the_policy() {
+    let limited = |ledger: &str| {
+        FakeMixer::with::<Probe>()
+            .handler("probe", &*format!("{{ledger: {ledger}, grant: 3}}"))
+            .instance::<Quota>("requests", "dimensions: {path: request.path}")
+            .rule("request.size > 100", "probe", ["requests"])
+    };
+    for (policy, without_size) in [(FailurePolicy::default(), 5), (FailurePolicy::CLOSED, 0)] {
+        let mut options = BuildOptions::default();
+        options.policy = policy;
+        let mixer =
+            limited(&format!("unmatched quota {without_size}")).options(options).start().await.unwrap();
+        let small = attributes! { "request.path" => "/", "request.size" => 1 };
+        let answer = mixer.quota("requests", 5, small).await;
+        answer.expect_granted(5).expect_calls(0);
+        assert_eq!(answer.expect_ok().valid_duration(), MINUTE, "{answer}");
+        let unknown = mixer.quota("requests", 5, attributes! { "request.path" => "/" }).await;
+        unknown.expect_granted(without_size).expect_calls(0);
+    }
+}
+
 #[tokio::test(start_paused = true)]
 async fn a_check_that_no_rule_matches_is_allowed_for_a_minute() {
     let mixer = conditional("unmatched").start().await.unwrap();

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use super::{
-    caching::cache_policy,
+    annotations::cache_policy,
     faults::{of_compilation, of_expression},
     handlers::Handlers,
     headers::{HeaderSpec, operations},

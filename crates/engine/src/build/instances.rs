@@ -6,6 +6,7 @@ use std::{
 };
 
 use super::{
+    annotations::quota_settings,
     faults::{of_compilation, of_expression},
     index::{language, of_kind, resolve},
     schemas::Templates,
@@ -15,7 +16,6 @@ use crate::{
     expression::Expression,
     instance::{Instance, InstanceFault, TemplateSource},
     output::Outputs,
-    quota_settings::QuotaSettings,
     rules::Bindings,
 };
 use mixer_adapter_config::{self as config, ConfigSet, Fault, Kind, Resource, ResourceName, Spec, Target};
@@ -100,8 +100,7 @@ fn instance(
         Instance::compile(name, source, template.clone(), params, vocabulary, language(resource)).map_err(
             |faults| faults.iter().flat_map(|fault| param_faults(resource, fault)).collect::<Vec<_>>(),
         )?;
-    instance.quota = QuotaSettings::read(&resource.annotations, template.variety() == Variety::Quota)
-        .map_err(|error| vec![resource.error("", error.to_string())])?;
+    instance.quota = quota_settings(resource, template.variety())?;
     for (path, text, expression) in instance.expressions() {
         faults.extend(of_expression(resource, &format!("params.{path}"), text, expression));
     }

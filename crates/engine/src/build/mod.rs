@@ -4,8 +4,8 @@
 //! (docs/behaviour/configuration.md#processing-order). All faults are reported, each with its resource and field.
 
 mod actions;
+mod annotations;
 mod assemble;
-mod caching;
 mod faults;
 mod handlers;
 mod headers;

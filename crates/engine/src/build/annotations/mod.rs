@@ -1,0 +1,68 @@
+//! Annotations of this project, whose names begin with `mixer-adapter/`.
+
+mod caching;
+mod quotas;
+
+use std::collections::BTreeMap;
+
+use mixer_adapter_config::{Fault, Resource};
+
+pub(super) use caching::cache_policy;
+pub(super) use quotas::quota_settings;
+
+/// The prefix of this project's annotations.
+const PREFIX: &str = "mixer-adapter/";
+
+/// An annotation without effect.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+enum AnnotationError {
+    #[error("there is no such annotation of {kind}{}", listed(known))]
+    Unknown { kind: &'static str, known: &'static [&'static str] },
+    #[error("{value:?} is not valid; write {expected}")]
+    Value { value: String, expected: &'static str },
+}
+
+fn listed(known: &[&str]) -> String {
+    if known.is_empty() { String::new() } else { format!("; there are {}", known.join(", ")) }
+}
+
+impl From<AnnotationError> for Box<str> {
+    fn from(error: AnnotationError) -> Self {
+        error.to_string().into()
+    }
+}
+
+/// The annotations of a resource, and those of this project that have no effect.
+struct Annotations<'a> {
+    all: &'a BTreeMap<String, String>,
+    errors: Vec<(&'a str, AnnotationError)>,
+}
+
+impl<'a> Annotations<'a> {
+    /// Begins to read the annotations of a resource of a kind; those of this project are `known`.
+    fn new(all: &'a BTreeMap<String, String>, kind: &'static str, known: &'static [&'static str]) -> Self {
+        let unknown = all.keys().filter(|name| name.starts_with(PREFIX) && !known.contains(&name.as_str()));
+        let errors = unknown.map(|name| (name.as_str(), AnnotationError::Unknown { kind, known }));
+        Self { all, errors: errors.collect() }
+    }
+
+    /// Returns the value of an annotation; `None` if it is absent or not valid.
+    fn read<T>(
+        &mut self,
+        name: &'static str,
+        expected: &'static str,
+        parse: impl FnOnce(&str) -> Option<T>,
+    ) -> Option<T> {
+        let value = self.all.get(name)?;
+        let parsed = parse(value);
+        if parsed.is_none() {
+            self.errors.push((name, AnnotationError::Value { value: value.clone(), expected }));
+        }
+        parsed
+    }
+}
+
+/// Returns the faults of annotations without effect.
+fn faults(resource: &Resource, errors: Vec<(&str, AnnotationError)>) -> Vec<Fault> {
+    errors.into_iter().map(|(name, error)| resource.annotation_error(name, error)).collect()
+}

@@ -1,0 +1,141 @@
+//! Annotations of quotas (docs/envoy.md#settings-of-a-quota).
+
+use std::{collections::BTreeMap, time::Duration};
+
+use super::{AnnotationError, Annotations, faults};
+use crate::quota_settings::{QuotaMode, QuotaSettings};
+use mixer_adapter_config::{Fault, Resource};
+use mixer_adapter_core::{adapter::LimitOverride, template::Variety, value::parse_duration};
+
+const MODE: &str = "mixer-adapter/rate-limit-mode";
+const ALL_OR_NOTHING: &str = "mixer-adapter/all-or-nothing";
+const MAX_LIMIT: &str = "mixer-adapter/max-limit";
+const DIMENSIONS: &str = "mixer-adapter/dimensions-in-metadata";
+
+/// Returns the settings of an instance of a template.
+///
+/// # Errors
+/// An annotation has no effect.
+pub(in super::super) fn quota_settings(
+    resource: &Resource,
+    variety: Variety,
+) -> Result<QuotaSettings, Vec<Fault>> {
+    read(&resource.annotations, variety).map_err(|errors| faults(resource, errors))
+}
+
+fn read(
+    annotations: &BTreeMap<String, String>,
+    variety: Variety,
+) -> Result<QuotaSettings, Vec<(&str, AnnotationError)>> {
+    if variety != Variety::Quota {
+        let errors = Annotations::new(annotations, "instances other than quotas", &[]).errors;
+        return if errors.is_empty() { Ok(QuotaSettings::default()) } else { Err(errors) };
+    }
+    let known = &[MODE, ALL_OR_NOTHING, MAX_LIMIT, DIMENSIONS];
+    let mut annotations = Annotations::new(annotations, "quotas", known);
+    let settings = QuotaSettings {
+        mode: annotations.read(MODE, "enforce, soft or shadow", mode).unwrap_or_default(),
+        all_or_nothing: annotations.read(ALL_OR_NOTHING, SWITCH, switch).unwrap_or_default(),
+        max_limit: annotations.read(
+            MAX_LIMIT,
+            "an amount and a window of at least 1s, such as 1000/1m",
+            rate,
+        ),
+        dimensions_in_metadata: annotations.read(DIMENSIONS, SWITCH, switch).unwrap_or_default(),
+    };
+    if annotations.errors.is_empty() { Ok(settings) } else { Err(annotations.errors) }
+}
+
+fn mode(value: &str) -> Option<QuotaMode> {
+    match value {
+        "enforce" => Some(QuotaMode::Enforce),
+        "soft" => Some(QuotaMode::Soft),
+        "shadow" => Some(QuotaMode::Shadow),
+        _ => None,
+    }
+}
+
+const SWITCH: &str = "\"true\" or \"false\"";
+
+fn switch(value: &str) -> Option<bool> {
+    value.parse().ok()
+}
+
+/// Parses an amount and a window: `1000/1m`.
+fn rate(value: &str) -> Option<LimitOverride> {
+    let (amount, window) = value.split_once('/')?;
+    let max_amount = amount.trim().parse::<i64>().ok().filter(|amount| *amount >= 0)?;
+    let nanos = parse_duration(window.trim()).filter(|nanos| *nanos >= 1_000_000_000)?;
+    Some(LimitOverride { max_amount, window: Duration::from_nanos(nanos.unsigned_abs()) })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn annotations(given: &[(&str, &str)]) -> BTreeMap<String, String> {
+        given.iter().map(|(name, value)| ((*name).to_owned(), (*value).to_owned())).collect()
+    }
+
+    #[test]
+    fn annotations_are_settings() {
+        let given = annotations(&[
+            ("mixer-adapter/rate-limit-mode", "shadow"),
+            ("mixer-adapter/all-or-nothing", "true"),
+            ("mixer-adapter/max-limit", "1000/1m"),
+            ("mixer-adapter/dimensions-in-metadata", "true"),
+            ("example.com/owner", "anybody"),
+        ]);
+        let settings = QuotaSettings {
+            mode: QuotaMode::Shadow,
+            all_or_nothing: true,
+            max_limit: Some(LimitOverride { max_amount: 1000, window: Duration::from_secs(60) }),
+            dimensions_in_metadata: true,
+        };
+        assert_eq!(read(&given, Variety::Quota), Ok(settings));
+        assert_eq!(read(&annotations(&[]), Variety::Check), Ok(QuotaSettings::default()));
+    }
+
+    #[test]
+    fn an_annotation_that_would_have_no_effect_is_an_error() {
+        for (name, value, variety, error) in [
+            (
+                "mixer-adapter/mode",
+                "soft",
+                Variety::Quota,
+                "there is no such annotation of quotas; there are mixer-adapter/rate-limit-mode, \
+                 mixer-adapter/all-or-nothing, mixer-adapter/max-limit, mixer-adapter/dimensions-in-metadata",
+            ),
+            (
+                "mixer-adapter/rate-limit-mode",
+                "off",
+                Variety::Quota,
+                "\"off\" is not valid; write enforce, soft or shadow",
+            ),
+            (
+                "mixer-adapter/all-or-nothing",
+                "yes",
+                Variety::Quota,
+                "\"yes\" is not valid; write \"true\" or \"false\"",
+            ),
+            (
+                "mixer-adapter/all-or-nothing",
+                "true",
+                Variety::Check,
+                "there is no such annotation of instances other than quotas",
+            ),
+        ] {
+            let given = annotations(&[(name, value)]);
+            let errors = read(&given, variety).err().unwrap_or_default();
+            let errors: Vec<_> = errors.iter().map(|(name, error)| (*name, error.to_string())).collect();
+            assert_eq!(errors, [(name, error.to_owned())]);
+        }
+        for rate in ["", "1000", "1000/", "1000/0s", "1000/500ms", "-1/1m", "1m/1000", "1/-1m"] {
+            let given = annotations(&[("mixer-adapter/max-limit", rate)]);
+            let errors = read(&given, Variety::Quota).err().unwrap_or_default();
+            let is_of_rate =
+                |(_, error): &(_, AnnotationError)| error.to_string().contains("such as 1000/1m");
+            assert!(errors.len() == 1 && errors.iter().all(is_of_rate), "{rate}");
+        }
+    }
+}
