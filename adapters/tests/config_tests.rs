@@ -103,6 +103,74 @@ fn a_changed_answer_to_a_recorded_request_is_shown() {
     assert!(ran.stdout.ends_with("\n  after:  allowed\n2 requests: 1 different answer\n"), "{ran:?}");
 }
 
+/// A quota of one request, and a log line for each.
+const GRANTS_AND_REPORTS: &str = "\
+kind: handler
+metadata: {name: limits}
+spec: {compiledAdapter: memquota, params: {quotas: [{name: requests, max_amount: 1}]}}
+---
+kind: instance
+metadata: {name: requests}
+spec: {compiledTemplate: quota, params: {dimensions: {}}}
+---
+kind: handler
+metadata: {name: log}
+spec: {compiledAdapter: stdio, params: {}}
+---
+kind: instance
+metadata: {name: access}
+spec: {compiledTemplate: logentry, params: {severity: '\"info\"', variables: {path: request.path}}}
+---
+kind: rule
+metadata: {name: all}
+spec: {actions: [{handler: limits, instances: [requests]}, {handler: log, instances: [access]}]}
+";
+
+#[test]
+fn changed_grants_and_reports_are_shown_on_request() {
+    let directory = tempfile::tempdir().unwrap();
+    let write = |name: &str, text: &str| fs::write(directory.path().join(name), text).unwrap();
+    write("before.yaml", GRANTS_AND_REPORTS);
+    write("more.yaml", &GRANTS_AND_REPORTS.replace("max_amount: 1", "max_amount: 2"));
+    write("warning.yaml", &GRANTS_AND_REPORTS.replace("\"info\"", "\"warning\""));
+    write("nowhere.yaml", &GRANTS_AND_REPORTS.replace(", {handler: log, instances: [access]}", ""));
+    write("requests.jsonl", "{\"request.path\": \"/a\"}\n{\"request.path\": \"/b\"}\n");
+    let compare = |after: &str, flags: &[&str]| {
+        let arguments = ["diff", "before.yaml", after, "--requests", "requests.jsonl"];
+        let ran = run_in(directory.path(), &[&arguments, flags].concat());
+        assert_eq!(ran.stderr, "");
+        (ran.code, ran.stdout)
+    };
+    let same = (0, "2 requests: 0 different answers\n".to_owned());
+    for after in ["more.yaml", "warning.yaml", "nowhere.yaml"] {
+        assert_eq!(compare(after, &[]), same, "{after}: checks only");
+    }
+    assert_eq!(compare("before.yaml", &["--quota", "requests", "--report"]), same);
+    assert_eq!(compare("more.yaml", &["--report"]), same);
+    assert_eq!(compare("warning.yaml", &["--quota", "requests"]), same);
+
+    let (code, output) = compare("more.yaml", &["--quota", "requests"]);
+    let expected = "\
+request 2: {\"request.path\":\"/b\"}
+  before: allowed; quota requests: granted 0 of 1, valid for 0s
+  after:  allowed; quota requests: granted 1 of 1, valid for 0s
+2 requests: 1 different answer
+";
+    assert_eq!((code, output.as_str()), (1, expected));
+
+    let (code, output) = compare("warning.yaml", &["--report"]);
+    assert!(code == 1 && output.ends_with("\n2 requests: 2 different answers\n"), "{output}");
+    let lines: Vec<&str> = output.lines().collect();
+    let report = |line: &str, severity: &str| {
+        line.contains("; reported access.instance.istio-system {")
+            && line.contains(&format!("\"severity\":\"{severity}\""))
+            && line.ends_with("; access.instance.istio-system to log.handler.istio-system")
+    };
+    assert!(report(lines[1], "info") && report(lines[2], "warning"), "{output}");
+    let (_, output) = compare("nowhere.yaml", &["--report"]);
+    assert!(output.contains("\n  after:  allowed; nothing reported\n"), "{output}");
+}
+
 #[test]
 fn one_request_is_explained_with_the_answer_of_another_configuration() {
     let directory = directory(TESTS);

@@ -1,6 +1,6 @@
 //! Compares the answers of two configurations.
 
-use std::process::ExitCode;
+use std::{collections::BTreeSet, process::ExitCode};
 
 use anyhow::Context as _;
 use clap::Args;
@@ -11,16 +11,21 @@ use super::{
     config_args::ConfigArgs,
     dry_run::{DryRun, Loaded},
     input,
-    mixer::{all_words, check_request},
+    mixer::{all_words, check_request, report_request},
     output_args::OutputArgs,
+    value_parsers,
 };
-use crate::{answer::check_text, service::mixer::explain_check};
+use crate::{
+    answer::check_text,
+    service::mixer::{explain_check, explain_report},
+};
 use mixer_adapter_config::ScopedUrl;
 use mixer_adapter_core::framework::status::status_name;
 use mixer_adapter_engine::{
     Mixer,
     attribute::parse_json,
-    proto::istio::mixer::v1::{CheckRequest, CheckResponse},
+    proto::istio::mixer::v1::{CheckRequest, CheckResponse, ReportResponse, check_request::QuotaParams},
+    trace::{Step, Trace},
 };
 use mixer_adapter_host::handler::{AdaptersBuilder, Caller};
 
@@ -28,10 +33,11 @@ pub(super) const EXAMPLES: &str = "\
 Examples:
   mixer-adapter diff config/ new-config/ --requests requests.jsonl
   mixer-adapter diff config/ new-config/ --requests - < requests.jsonl
+  mixer-adapter diff config/ new-config/ --requests requests.jsonl --quota requests --report
 
 The file of requests has a JSON object of attributes on each line: {\"request.path\": \"/x\", \"source.ip\": \"10.0.0.1\"}. Each
 request is checked by both configurations, in the order of the file; adapters keep their state from one to the next.
-Remote adapters are not called.
+Remote adapters are not called, and reports not delivered.
 
 Exit codes: 0 all answers are the same, 1 an answer differs, 2 usage error.";
 
@@ -49,6 +55,14 @@ pub(super) struct Diff {
     /// The requests: a file with one JSON object of attributes on each line, or - for standard input
     #[arg(long, value_name = "FILE", env = "MIXER_ADAPTER_REQUESTS")]
     requests: String,
+
+    /// Compare what each request is granted of this quota, too; repeat the flag for others
+    #[arg(long = "quota", value_name = "NAME", env = "MIXER_ADAPTER_QUOTA", value_delimiter = ',')]
+    quotas: Vec<String>,
+
+    /// Compare what is reported of each request, too
+    #[arg(long, env = "MIXER_ADAPTER_REPORT", value_parser = value_parsers::switch())]
+    report: bool,
 
     #[command(flatten)]
     configuration: ConfigArgs,
@@ -68,7 +82,8 @@ impl Diff {
         for url in [&self.before, &self.after] {
             self.configuration.config = vec![url.clone()];
             let mut loaded = Loaded::read(&self.configuration, None)?;
-            answers.push(engines.with_engine(&mut loaded, async |mixer| answers_to(mixer, &requests).await)?);
+            answers
+                .push(engines.with_engine(&mut loaded, async |mixer| self.answers(mixer, &requests).await)?);
         }
         engines.close();
         let [before, after] = &answers[..] else { return Ok(ExitCode::FAILURE) };
@@ -100,6 +115,30 @@ impl Diff {
         Ok(if changed.is_empty() { ExitCode::SUCCESS } else { ExitCode::FAILURE })
     }
 
+    /// Returns the answer to each request on one line.
+    async fn answers(&self, mixer: &Mixer, requests: &[Json]) -> anyhow::Result<Vec<String>> {
+        let snapshot = mixer.snapshot().context("there is no configuration")?;
+        let mut answers = Vec::with_capacity(requests.len());
+        for (index, request) in requests.iter().enumerate() {
+            let attributes = parse_json(request, snapshot.vocabulary())
+                .map_err(|error| UsageError(format!("--requests: request {}: {error}", index + 1)))?;
+            let mut request = check_request(&attributes, all_words());
+            for quota in &self.quotas {
+                request.quotas.insert(quota.clone(), QuotaParams { amount: 1, best_effort: false });
+            }
+            let (answer, _) = explain_check(mixer, request.clone(), Caller::default()).await;
+            let mut text = verdict(&request, &answer);
+            if self.report {
+                let report = report_request(&[attributes], all_words());
+                let (answer, trace) = explain_report(mixer, report, Caller::default()).await;
+                text.push_str("; ");
+                text.push_str(&reported(&answer, &trace));
+            }
+            answers.push(text);
+        }
+        Ok(answers)
+    }
+
     fn read_requests(&self) -> Result<Vec<Json>, UsageError> {
         let (text, _) = input::text("--requests", &format!("@{}", self.requests))?;
         let lines = text.lines().enumerate().filter(|(_, line)| !line.trim().is_empty());
@@ -116,17 +155,23 @@ impl Diff {
     }
 }
 
-async fn answers_to(mixer: &Mixer, requests: &[Json]) -> anyhow::Result<Vec<String>> {
-    let snapshot = mixer.snapshot().context("there is no configuration")?;
-    let mut answers = Vec::with_capacity(requests.len());
-    for (index, request) in requests.iter().enumerate() {
-        let attributes = parse_json(request, snapshot.vocabulary())
-            .map_err(|error| UsageError(format!("--requests: request {}: {error}", index + 1)))?;
-        let request = check_request(&attributes, all_words());
-        let (answer, _) = explain_check(mixer, request.clone(), Caller::default()).await;
-        answers.push(verdict(&request, &answer));
+/// Describes a report on one line: the instances, and the handlers that they are for.
+fn reported(answer: &Result<ReportResponse, tonic::Status>, trace: &Trace) -> String {
+    if let Err(status) = answer {
+        return format!("report failed: {}: {}", status_name(status.code() as i32), status.message());
     }
-    Ok(answers)
+    let instances = trace.steps.iter().filter_map(|step| match step {
+        Step::Instance { instance, built: Some(built), .. } => Some(format!("{instance} {built}")),
+        _ => None,
+    });
+    let calls = trace.steps.iter().filter_map(|step| match step {
+        Step::Call { handler, instances, .. } => Some(format!("{} to {handler}", instances.join(", "))),
+        _ => None,
+    });
+    // Calls are concurrent, so that their order differs.
+    let (mut parts, calls) = (instances.collect::<Vec<_>>(), calls.collect::<BTreeSet<_>>());
+    parts.extend(calls);
+    if parts.is_empty() { "nothing reported".to_owned() } else { format!("reported {}", parts.join("; ")) }
 }
 
 /// Describes an answer on one line, without its validity and the attributes that it depends on.
