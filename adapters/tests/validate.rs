@@ -46,6 +46,30 @@ fn the_sample_has_no_fault() {
     assert_eq!(validate(&["--config", "config/sample.yaml"]).code, 0);
 }
 
+/// The form of names in the contract of adapters, which Mixer does not check (docs/compatibility.md#configuration).
+#[test]
+fn the_name_of_an_adapter_is_a_label() {
+    let directory = tempfile::tempdir().unwrap();
+    let file = directory.path().join("adapter.yaml");
+    let validate = |name: &str| {
+        fs::write(&file, format!("kind: adapter\nmetadata: {{name: {name}}}\nspec: {{}}\n")).unwrap();
+        validate(&[file.to_str().unwrap()])
+    };
+    for name in ["a", "my-adapter", "v2", &"a".repeat(63)] {
+        let ran = validate(name);
+        assert_eq!((ran.code, ran.stdout.as_str()), (0, "1 resource: 0 errors, 0 warnings\n"), "{name}");
+    }
+    for name in ["My_denier", "2nd", "denier-", &"a".repeat(64)] {
+        let ran = validate(name);
+        let fault = format!(
+            "adapter.yaml:1:1: error: {name}.adapter.istio-system: {name:?} is not a valid name of an adapter; write at most 63 \
+             lower-case letters, digits and hyphens, such as my-adapter\n"
+        );
+        assert!(ran.code == 1 && ran.stdout.contains(&fault), "{ran:?}");
+        assert!(ran.stdout.ends_with("\n1 resource: 1 error, 0 warnings\n"), "{ran:?}");
+    }
+}
+
 #[test]
 fn a_recorded_configuration_that_a_real_mixer_takes_has_no_error() {
     let directory = recorded("check-min");

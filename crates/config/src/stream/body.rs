@@ -133,7 +133,7 @@ fn of_type(types: &Types, type_url: String, mut spec: Json) -> Result<(Any, Vec<
     }
     let Some(descriptor) = descriptor else {
         let reason = format!(
-            "there is no type {name} here; add its descriptors (--descriptors), or write it as its bytes: {VALUE}: BASE64"
+            "there is no type {name} here; add its descriptors (`source --descriptors`), or write it as its bytes: {VALUE}: BASE64"
         );
         return Err(at(TYPE, reason));
     };
@@ -359,7 +359,7 @@ mod tests {
             |spec| of_spec(&Types::default(), &Collection::new("any/thing"), spec).unwrap_err().to_string();
         assert_eq!(
             error(json!({ "@type": "t/a.b.C", "name": "x" })),
-            "@type: there is no type a.b.C here; add its descriptors (--descriptors), or write it as its bytes: value: BASE64"
+            "@type: there is no type a.b.C here; add its descriptors (`source --descriptors`), or write it as its bytes: value: BASE64"
         );
         assert_eq!(
             error(json!({ "@type": "a.b.C" })),

@@ -12,6 +12,7 @@ use mixer_adapter_config::{
 use mixer_adapter_core::{
     framework::{
         dynamic::{DescriptorSet, DynamicTemplate},
+        name::is_valid_name,
         optional_fields::message_with_optional_fields,
     },
     value::ValueType,
@@ -88,10 +89,18 @@ pub(super) fn templates(set: &ConfigSet, faults: &mut Vec<Fault>) -> Templates {
     templates
 }
 
+/// Reads the adapters. As in Mixer, one with a name that is not valid is used; it is a fault nevertheless.
 pub(super) fn adapters(set: &ConfigSet, templates: &Templates, faults: &mut Vec<Fault>) -> Adapters {
     let mut adapters = Adapters::new();
     for (resource, spec) in of_kind(set, Kind::Adapter, faults) {
         let Spec::Adapter(info) = spec else { continue };
+        if !is_valid_name(resource.name.name()) {
+            let reason = format!(
+                "{:?} is not a valid name of an adapter; write at most 63 lower-case letters, digits and hyphens, such as my-adapter",
+                resource.name.name()
+            );
+            faults.push(resource.error("", reason));
+        }
         match adapter(set, resource, info, templates) {
             Ok(adapter) => {
                 adapters.insert(resource.name.clone(), adapter);

@@ -55,7 +55,7 @@ fn untyped(types: &Types, change: &Change) -> Option<Fault> {
     let expected = Collection::new(&change.collection).message()?;
     let missing = types.find(expected).is_none() && !change.resources.is_empty();
     let reason = format!(
-        "{}: served as google.protobuf.Struct; sinks that check types expect {expected}, whose descriptors --descriptors can add",
+        "{}: served as google.protobuf.Struct; sinks that check types expect {expected}, whose descriptors `source --descriptors` can add",
         change.collection
     );
     missing.then(|| Fault::warning(reason))
