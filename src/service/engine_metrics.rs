@@ -30,6 +30,8 @@ impl std::fmt::Debug for EngineMetrics {
     }
 }
 
+/// Selects a counter.
+type CounterOf<T> = fn(&T) -> &AtomicU64;
 type Encoded = Result<(), std::fmt::Error>;
 
 impl Collector for EngineMetrics {
@@ -110,7 +112,7 @@ impl EngineMetrics {
         let Some(snapshot) = self.mixer.snapshot() else { return Ok(()) };
         let counts = snapshot.resource_counts();
         let rules = counts.rules();
-        let of_rules: [(_, _, fn(&RuleCounts) -> &AtomicU64); 3] = [
+        let of_rules: [(_, _, CounterOf<RuleCounts>); 3] = [
             ("mixer_adapter_rule_matches", "Evaluations in which the condition of a rule matched", |rule| {
                 &rule.matched
             }),
@@ -126,7 +128,7 @@ impl EngineMetrics {
             resources(encoder, name, help, "rule", counts)?;
         }
         let instances = counts.instances();
-        let of_instances: [(_, _, fn(&InstanceCounts) -> &AtomicU64); 2] = [
+        let of_instances: [(_, _, CounterOf<InstanceCounts>); 2] = [
             ("mixer_adapter_instances_built", "Instances built", |instance| &instance.built),
             ("mixer_adapter_instance_errors", "Instances that could not be built", |instance| {
                 &instance.failed
