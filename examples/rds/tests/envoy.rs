@@ -2,9 +2,9 @@
 #![allow(clippy::unwrap_used)]
 
 #[allow(dead_code, reason = "other tests use the rest")]
-#[allow(dead_code, reason = "Envoy is not of Debian")]
 #[path = "../../../adapters/tests/support/debian.rs"]
 mod debian;
+#[allow(dead_code, reason = "other tests use the rest")]
 #[path = "../../../adapters/tests/support/envoy.rs"]
 mod envoy;
 
