@@ -129,8 +129,13 @@ fn a_bootstrap_has_what_the_rules_read() {
     assert_eq!(log["additional_request_headers_to_log"], json!(["content-type", "x-tenant"]));
     assert_eq!(log["additional_response_headers_to_log"], json!(["grpc-status", "grpc-message", "x-cache"]));
 
+    let peers = json!(["downstream_peer", "upstream_peer"]);
+    assert_eq!(log["common_config"]["filter_state_objects_to_log"], peers);
+
     let limit = filter(&bootstrap, "envoy.filters.http.ratelimit");
     assert_eq!(limit["domain"], "mixer-adapter");
+    let request_id = json!([{"key": "x-request-id", "value": "%REQ(x-request-id)%"}]);
+    assert_eq!(limit["rate_limit_service"]["grpc_service"]["initial_metadata"], request_id);
     let metadata = |key: &str, field: &str| {
         let path = json!([{"key": "mixer_adapter"}, {"key": field}]);
         let metadata_key = json!({"key": "envoy.filters.http.ext_authz", "path": path});

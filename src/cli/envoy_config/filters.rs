@@ -139,11 +139,9 @@ fn of_policy(policy: mixer_adapter_engine::dispatch::OnFailure, failure_mode_all
 }
 
 /// The calls of this server. The timeout is for all tries, so that a restart of the server fails no request.
-pub(super) const GRPC_SERVICE: &str = r#"envoy_grpc: {cluster_name: mixer_adapter}
+const GRPC_SERVICE: &str = r#"envoy_grpc: {cluster_name: mixer_adapter}
 # For all tries: requests wait for a server that is away for up to 1.5 s.
 timeout: 2.5s
-# A call that is repeated has the same id.
-initial_metadata: [{key: x-request-id, value: "%REQ(x-request-id)%"}]
 retry_policy:
   num_retries: 20
   retry_on: connect-failure,refused-stream,reset
@@ -213,6 +211,8 @@ typed_config:
     transport_api_version: V3
     grpc_service:
       $GRPC_SERVICE
+      # A call that is repeated has the same id, and counts once with --trust-request-id.
+      initial_metadata: [{key: x-request-id, value: "%REQ(x-request-id)%"}]
 "#;
 
 const ACCESS_LOG: &str = r#"name: envoy.access_loggers.http_grpc
@@ -239,4 +239,6 @@ grpc_service: {envoy_grpc: {cluster_name: mixer_adapter}}
 # Entries wait at most this long, and are lost if no server answers then.
 buffer_flush_interval: 1s
 buffer_size_bytes: 65536
+# The workloads of peers, which Envoys of Istio exchange: source.labels, destination.workload.name and the like.
+filter_state_objects_to_log: [downstream_peer, upstream_peer]
 ";
