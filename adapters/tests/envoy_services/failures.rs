@@ -6,11 +6,11 @@ use std::{
         atomic::{AtomicBool, AtomicU64, Ordering::Relaxed},
     },
     thread::JoinHandle,
-    time::Duration,
+    time::{Duration, Instant},
 };
 
 use crate::{
-    mesh::{Mesh, PATHS, bootstrap, configured},
+    mesh::{Mesh, PATHS, bootstrap, configured, metric},
     support::{
         Server, binary,
         envoy::{Envoy, is_there},
@@ -172,6 +172,73 @@ fn no_request_fails_while_two_servers_restart_in_turn() {
         load.until_sent(100);
     }
     load.finish();
+}
+
+/// How long a server is away that is started again by an orchestrator.
+const GAP: Duration = Duration::from_millis(1500);
+
+/// A request is decided as `PATHS` says, or fails.
+fn is_decided_or_fails(path: &str, response: &HttpResponse) -> Result<(), String> {
+    if response.status == 503 { Ok(()) } else { is_decided(path, response) }
+}
+
+#[test]
+fn no_request_is_allowed_by_mistake_while_the_only_server_is_away_for_a_while() {
+    if !is_there() {
+        return;
+    }
+    let folder = configured(PATHS);
+    let directory = folder.path().to_str().unwrap();
+    let mut server = serve("127.0.0.1:0", directory);
+    server.until("/readyz", "\r\n\r\nready");
+    let envoy = Envoy::start(&bootstrap(&server.grpc, &["--config", directory, "--upstream", &echo()]));
+    let front = envoy.listener("front");
+    let load = Load::start(&front, is_decided_or_fails);
+    load.until_sent(100);
+    let address = server.grpc.clone();
+    server.signal("TERM");
+    eventually("the server has ended", || server.child.try_wait().unwrap());
+    let gone = Instant::now();
+    eventually("the server was away for a while", || (gone.elapsed() >= GAP).then_some(()));
+    let server = serve(&address, directory);
+    eventually("requests are decided again", || {
+        let statuses = ["/shop", "/admin"].map(|path| request(&front, "GET", path, &[]).status);
+        (statuses == [200, 403]).then_some(())
+    });
+    load.until_sent(100);
+    load.finish();
+    drop(server);
+}
+
+#[test]
+fn entries_that_envoy_lost_are_those_that_it_wrote_and_no_server_received() {
+    if !is_there() {
+        return;
+    }
+    let folder = configured(PATHS);
+    let directory = folder.path().to_str().unwrap();
+    let mut server = serve("127.0.0.1:0", directory);
+    server.until("/readyz", "\r\n\r\nready");
+    let envoy = Envoy::start(&bootstrap(&server.grpc, &["--config", directory, "--upstream", &echo()]));
+    let front = envoy.listener("front");
+    let requests = |count: u64| (0..count).for_each(|_| drop(request(&front, "GET", "/shop", &[])));
+    let received = |server: &Server, count: u64| {
+        let entries = || metric(server, "mixer_adapter_envoy_log_entries_total") == count.to_string();
+        eventually("the entries are received", || entries().then_some(()));
+    };
+    requests(10);
+    received(&server, 10);
+    let address = server.grpc.clone();
+    server.signal("TERM");
+    eventually("the server has ended", || server.child.try_wait().unwrap());
+    requests(1);
+    let flushed = || envoy.counter("access_logs.grpc_access_log.grpc_entries_flushed") == 11;
+    eventually("the entry is lost", || flushed().then_some(()));
+    let server = serve(&address, directory);
+    server.until("/readyz", "\r\n\r\nready");
+    requests(5);
+    received(&server, 5);
+    assert_eq!(envoy.counter("access_logs.grpc_access_log.logs_written") - (10 + 5), 1);
 }
 
 /// The number of requests through reloads of the configuration; all of them with `ENVOY_REQUESTS=100000` (docs/testing.md).

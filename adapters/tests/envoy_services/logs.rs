@@ -40,11 +40,9 @@ spec: {{actions: [{{handler: log, instances: [entry]}}]}}
 "#,
         file.display()
     );
-    let mut mesh = Mesh::start(&format!("{PATHS}{log}"), &[], &[]);
-    for _ in 0..20 {
-        mesh.get("/shop", &[]);
-    }
-    mesh.get("/admin", &[]);
+    let flags = ["--envoy-decision-header", "x-decision-id"];
+    let mut mesh = Mesh::start(&format!("{PATHS}{log}"), &flags, &[]);
+    let answers: Vec<_> = (0..20).map(|_| mesh.get("/shop", &[])).chain([mesh.get("/admin", &[])]).collect();
     eventually("all entries are received", || {
         (mesh.metric("mixer_adapter_envoy_log_entries_total") == "21").then_some(())
     });
@@ -65,4 +63,10 @@ spec: {{actions: [{{handler: log, instances: [entry]}}]}}
     ids.sort_unstable();
     ids.dedup();
     assert_eq!(ids.len(), 21, "{text}");
+    // The upstream echoes the headers of requests, and clients see the same id.
+    let mut seen: Vec<&str> = answers.iter().map(|answer| answer.header("x-decision-id").unwrap()).collect();
+    seen.sort_unstable();
+    assert_eq!(seen, ids);
+    let allowed = answers.iter().filter(|answer| answer.status == 200);
+    assert!(allowed.into_iter().all(|answer| answer.body.contains(answer.header("x-decision-id").unwrap())));
 }

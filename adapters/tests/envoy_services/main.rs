@@ -2,6 +2,7 @@
 #![allow(clippy::unwrap_used)]
 
 mod applications;
+mod bad_input;
 mod bootstrap;
 mod checks;
 mod connections;
@@ -10,5 +11,6 @@ mod limits;
 mod logs;
 mod mesh;
 mod resources;
+mod settings;
 #[path = "../support/mod.rs"]
 mod support;
