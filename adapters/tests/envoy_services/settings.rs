@@ -59,12 +59,12 @@ fn settings_that_are_missing_are_on_the_page_and_once_in_the_log() {
         )
     });
     let front = envoy.listener("front");
-    assert!(!server.get("/").contains("Warning"));
+    assert!(server.get("/status").contains(r#""warnings":[]"#));
     for _ in 0..30 {
         assert_eq!(raw(&front, POST).status, 200);
     }
-    server.until("/", "set `with_request_body` in Envoy's ext_authz filter");
-    server.until("/", "`enable_dynamic_metadata_ingestion` of Envoy's ext_authz filter is off");
+    server.until("/status", "set `with_request_body` in Envoy's ext_authz filter");
+    server.until("/status", "`enable_dynamic_metadata_ingestion` of Envoy's ext_authz filter is off");
     server.until("/readyz", "\r\n\r\nready\nwarning: ");
     server.signal("TERM");
     eventually("the server has ended", || server.child.try_wait().unwrap());
