@@ -22,7 +22,7 @@ fn read(path: &str) -> String {
 /// All pages of prose, with their paths from the root.
 fn pages() -> Vec<(PathBuf, String)> {
     let mut pages = vec!["README.md".into(), "CONTRIBUTING.md".into(), "CHANGELOG.md".into()];
-    for folder in ["docs", "adapters/*", "examples/*"] {
+    for folder in ["docs", "deploy", "adapters/*", "examples/*"] {
         let (folder, below) = (folder.trim_end_matches("/*"), folder.ends_with("/*"));
         for entry in fs::read_dir(root().join(folder)).unwrap() {
             let path = entry.unwrap().path();
