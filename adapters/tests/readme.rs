@@ -149,6 +149,31 @@ fn commands_and_flags_in_the_documentation_exist() {
     assert!(seen > 15, "only {seen} command lines found");
 }
 
+/// The pages below a folder of docs/, by their paths from docs/.
+fn pages_below(folder: &Path, found: &mut BTreeSet<String>) {
+    for entry in fs::read_dir(folder).unwrap() {
+        let path = entry.unwrap().path();
+        if path.is_dir() {
+            pages_below(&path, found);
+        } else if path.extension().is_some_and(|extension| extension == "md") {
+            found.insert(path.strip_prefix(root().join("docs")).unwrap().to_str().unwrap().to_owned());
+        }
+    }
+}
+
+/// mdBook leaves out pages that its table of contents does not name. That its links lead to files is tested with all other links.
+#[test]
+fn the_table_of_contents_names_every_page_once() {
+    let summary = read("docs/SUMMARY.md");
+    let links = summary.lines().filter_map(|line| line.split_once("](")?.1.strip_suffix(')'));
+    let mut listed: Vec<String> = links.map(str::to_owned).collect();
+    listed.sort();
+    let mut there = BTreeSet::new();
+    pages_below(&root().join("docs"), &mut there);
+    there.remove("SUMMARY.md");
+    assert_eq!(listed, there.into_iter().collect::<Vec<_>>());
+}
+
 #[test]
 fn every_flag_of_serve_is_explained() {
     let text = read("docs/operating.md");
