@@ -28,6 +28,11 @@ fn every_step_of_the_tutorial_about_git_does_what_it_says() {
 }
 
 #[test]
+fn every_step_of_the_tutorial_about_an_old_mesh_does_what_it_says() {
+    follow("docs/tutorial-mixer.md", &[]);
+}
+
+#[test]
 fn the_configurations_of_the_page_about_migration_pass_their_tests() {
     follow("docs/migration.md", &[]);
 }
