@@ -1,19 +1,28 @@
-//! A call that nobody traces pays nothing for its span: it allocates as much as if there were none.
+//! What a call allocates: nothing for a span that nobody traces, and in proportion to its size.
 #![allow(clippy::unwrap_used)]
+
+use std::collections::HashMap;
 
 use bytes::{BufMut as _, Bytes, BytesMut};
 use mixer_adapter::{
     adapter::Config as _,
     prost::Message as _,
     proto::Any,
-    template::{CheckNothing, Template as _, checknothing, checknothing::HandleCheckNothingRequest},
+    template::{
+        CheckNothing, Metric, Template as _, checknothing, checknothing::HandleCheckNothingRequest, metric,
+        metric::HandleMetricRequest,
+    },
+    value::Value,
 };
 use mixer_adapter_core::framework::trace_parent::TraceParent;
 use mixer_adapter_host::{
-    Host,
+    Host, NewSession,
     handler::{Adapters, Caller, Closing, TableLimits},
 };
-use test_adapters::{Bystander, params::bystander::Params};
+use test_adapters::{
+    Bystander, Probe,
+    params::{self, bystander::Params},
+};
 use tokio::runtime::{Builder, Runtime};
 use tracing_subscriber::EnvFilter;
 
@@ -69,5 +78,57 @@ fn a_call_without_an_enabled_span_allocates_nothing_for_it() {
     });
     tracing::subscriber::with_default(logging("info,mixer_adapter::call=debug"), || {
         assert!(allocations(&runtime, &host, &somebody) > without, "a log with spans");
+    });
+}
+
+/// Asserts that the work for `n` and `2n` elements is linear, in the number and the bytes of allocations. The work for one is
+/// subtracted: it is what every call costs.
+fn assert_linear(name: &str, mut work: impl FnMut(usize)) {
+    const N: usize = 2_000;
+    work(1);
+    let mut measure = |elements| {
+        let measured = allocation_counter::measure(|| work(elements));
+        (measured.count_total, measured.bytes_total)
+    };
+    let [least, once, twice] = [1, N, 2 * N].map(&mut measure);
+    // Buffers that double in size are up to twice as large as their content.
+    let is_linear = |least: u64, once: u64, twice: u64| twice - least <= (once - least) * 22 / 10 + 4_096;
+    assert!(
+        is_linear(least.0, once.0, twice.0) && is_linear(least.1, once.1, twice.1),
+        "{name}: (number, bytes) of allocations are {least:?} for 1, {once:?} for {N}, {twice:?} for twice as many"
+    );
+}
+
+#[test]
+fn the_work_for_a_call_or_a_session_is_linear_in_its_size() {
+    let runtime = Builder::new_current_thread().enable_all().build().unwrap();
+    let adapters = Adapters::builder(runtime.handle().clone()).add::<Probe>().build().unwrap();
+    let host = Host::new(adapters, TableLimits::default(), Closing::on(runtime.handle().clone()));
+    let probe = |ledger: &str| {
+        let config = params::probe::Params { ledger: ledger.to_owned(), ..Default::default() };
+        let type_url = format!("type.googleapis.com/{}", params::probe::Params::NAME);
+        Some(Any { type_url, value: config.encode_to_vec().into() })
+    };
+    let call = |instances: Vec<metric::InstanceMsg>| {
+        let request =
+            HandleMetricRequest { instances, adapter_config: probe("work"), dedup_id: "1".to_owned() };
+        let request = request.encode_to_vec().into();
+        let answer = runtime.block_on(host.call(Metric::METHOD, request, Caller::default()));
+        assert!(matches!(answer, Some(Ok(_))));
+    };
+    let named = |index: usize| metric::InstanceMsg { name: format!("i{index}"), ..Default::default() };
+    assert_linear("instances", |n| call((0..n).map(named).collect()));
+    assert_linear("dimensions", |n| {
+        let dimensions: HashMap<_, _> = (0..n).map(|index| (format!("d{index}"), Value::from("x"))).collect();
+        call(vec![metric::InstanceMsg { dimensions: dimensions.into_iter().collect(), ..named(0) }]);
+    });
+    assert_linear("types of a session", |n| {
+        let of_type = |index: usize| {
+            let type_url = "type.googleapis.com/metric.Type".to_owned();
+            (format!("i{index}"), Any { type_url, value: Bytes::new() })
+        };
+        let inferred_types = (0..n).map(of_type).collect();
+        let new = NewSession { adapter_config: probe("work of sessions"), inferred_types };
+        runtime.block_on(host.create_session(new, &Caller::default())).unwrap();
     });
 }
