@@ -12,7 +12,7 @@ use std::{path::PathBuf, process::ExitCode, time::Duration};
 use anyhow::Context as _;
 use clap::Parser;
 
-use attacks::{Attack, Expectation};
+use attacks::{Attack, Expectation, pushes::Source};
 use honest::Honest;
 use server::Server;
 
@@ -96,7 +96,11 @@ impl std::fmt::Display for Row {
 
 /// Runs an attack against a server of its own.
 async fn run(attack: &Attack, arguments: &Arguments) -> anyhow::Result<Row> {
-    let server = Server::start(&arguments.binary, GRACE).await?;
+    let source = match attack.source {
+        Some(protocol) => Some(Source::start(protocol).await?),
+        None => None,
+    };
+    let server = Server::start(&arguments.binary, GRACE, source).await?;
     let before = Honest::measure(&server, tokio::time::sleep(QUIET)).await?;
     let limit = Duration::from_secs(arguments.seconds);
     let (mut sent, mut finding) = (0, None);

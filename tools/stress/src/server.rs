@@ -4,15 +4,19 @@ use std::{
     net::SocketAddr,
     path::Path,
     process::Stdio,
+    sync::Arc,
     time::{Duration, Instant},
 };
 
 use anyhow::Context as _;
 use rustix::process::{Pid, Signal, kill_process};
 use tokio::{
-    io::{AsyncBufReadExt as _, BufReader},
+    io::{AsyncBufReadExt as _, AsyncReadExt as _, AsyncWriteExt as _, BufReader},
+    net::TcpStream,
     process::{Child, Command},
 };
+
+use crate::attacks::pushes::Source;
 
 /// A running server.
 #[derive(Debug)]
@@ -22,20 +26,26 @@ pub(crate) struct Server {
     addresses: Addresses,
 }
 
-/// The ports of a server.
-#[derive(Clone, Copy, Debug)]
+/// The ports of a server, and its source of configuration.
+#[derive(Clone, Debug)]
 pub(crate) struct Addresses {
     pub(crate) grpc: SocketAddr,
     pub(crate) admin: SocketAddr,
+    pub(crate) source: Option<Arc<Source>>,
 }
 
 impl Server {
-    /// Starts the binary and waits until it listens.
-    pub(crate) async fn start(binary: &Path, grace: Duration) -> anyhow::Result<Self> {
+    /// Starts the binary and waits until it listens, and is ready.
+    pub(crate) async fn start(
+        binary: &Path,
+        grace: Duration,
+        source: Option<Source>,
+    ) -> anyhow::Result<Self> {
         let mut process = Command::new(binary)
             .args(["serve", "--listen", "127.0.0.1:0", "--admin", "127.0.0.1:0", "--log", "error"])
             .arg("--grace")
             .arg(format!("{}s", grace.as_secs()))
+            .args(source.as_ref().map(Source::arguments).unwrap_or_default())
             .stdin(Stdio::null())
             .stdout(Stdio::piped())
             .stderr(Stdio::null())
@@ -57,14 +67,18 @@ impl Server {
             if let (Some(grpc), Some(admin)) = (grpc, admin) {
                 // Lines that follow, such as those of the adapter `stdio`, must not fill the pipe.
                 tokio::spawn(async move { while let Ok(Some(_)) = lines.next_line().await {} });
-                return Ok(Self { process, pid, addresses: Addresses { grpc, admin } });
+                while !is_ready(admin).await? {
+                    tokio::time::sleep(Duration::from_millis(10)).await;
+                }
+                let source = source.map(Arc::new);
+                return Ok(Self { process, pid, addresses: Addresses { grpc, admin, source } });
             }
         }
         anyhow::bail!("the server ended before it listened")
     }
 
     pub(crate) fn addresses(&self) -> Addresses {
-        self.addresses
+        self.addresses.clone()
     }
 
     /// Returns the most memory the server has had, in bytes.
@@ -88,4 +102,13 @@ impl Server {
         }
         Ok(start.elapsed())
     }
+}
+
+/// Returns whether a server is ready.
+async fn is_ready(admin: SocketAddr) -> anyhow::Result<bool> {
+    let mut stream = TcpStream::connect(admin).await?;
+    stream.write_all(b"GET /readyz HTTP/1.1\r\nhost: localhost\r\nconnection: close\r\n\r\n").await?;
+    let mut answer = Vec::new();
+    stream.read_to_end(&mut answer).await?;
+    Ok(answer.starts_with(b"HTTP/1.1 200"))
 }

@@ -3,16 +3,20 @@
 mod configurations;
 mod connections;
 mod envoy;
+pub(crate) mod pushes;
 mod requests;
 mod state;
 
 use std::pin::Pin;
 
+use self::pushes::Protocol;
 use crate::server::Addresses;
 
 /// Something a client can send.
 pub(crate) struct Attack {
     pub(crate) name: &'static str,
+    /// How the server connects to the source of configuration from which it is attacked, if it is.
+    pub(crate) source: Option<Protocol>,
     /// Runs it, adds up the bytes of what it sends, and returns once everything is sent. What is to be held is held by tasks.
     pub(crate) run: for<'s> fn(Addresses, &'s mut u64) -> Running<'s>,
 }
@@ -29,8 +33,12 @@ pub(crate) enum Expectation {
 /// Returns all attacks.
 pub(crate) fn all() -> Vec<Attack> {
     macro_rules! attacks {
-        ($($name:literal => $run:path,)*) => {
-            vec![$(Attack { name: $name, run: |addresses, sent| Box::pin($run(addresses, sent)) }),*]
+        ($($name:literal $(by $source:expr)? => $run:path,)*) => {
+            vec![$(Attack {
+                name: $name,
+                source: None$(.or(Some($source)))?,
+                run: |addresses, sent| Box::pin($run(addresses, sent)),
+            }),*]
         };
     }
     attacks![
@@ -51,5 +59,7 @@ pub(crate) fn all() -> Vec<Attack> {
         "log-streams" => envoy::log_streams,
         "large-headers" => envoy::large_headers,
         "huge-descriptors" => envoy::huge_descriptors,
+        "changing-rules" by Protocol::Mcp => pushes::changing_rules,
+        "large-instances" by Protocol::Xds => pushes::large_instances,
     ]
 }
