@@ -1,6 +1,7 @@
 #![doc = include_str!("../docs/overview.md")]
 
 mod answer;
+mod build_info;
 pub mod cli;
 pub mod service;
 pub mod testing;

@@ -6,7 +6,7 @@ mod support;
 use serde_json::json;
 use support::{Server, binary, run};
 
-const COMMANDS: [&str; 13] = [
+const COMMANDS: [&str; 14] = [
     "serve",
     "check",
     "report",
@@ -20,6 +20,7 @@ const COMMANDS: [&str; 13] = [
     "reference",
     "completions",
     "watch",
+    "version",
 ];
 
 #[test]
@@ -107,6 +108,18 @@ fn a_reader_that_goes_away_is_no_error() {
         let stderr = String::from_utf8(output.stderr).unwrap();
         assert_eq!((output.status.code(), stderr.as_str()), (Some(0), ""), "{arguments:?}");
     }
+}
+
+#[test]
+fn the_version_has_build_features_and_adapters() {
+    let text = run(&["version"]).stdout;
+    assert!(text.starts_with(&format!("mixer-adapter {}\ncommit: ", env!("CARGO_PKG_VERSION"))), "{text}");
+    let build = run(&["version", "-o", "json"]).json();
+    assert_eq!(build["version"], env!("CARGO_PKG_VERSION"));
+    assert_eq!(build["adapters"]["denier"], env!("CARGO_PKG_VERSION"));
+    assert!(build["features"].as_array().unwrap().contains(&json!("envoy")), "{build}");
+    assert!(build["compiler"].as_str().unwrap().starts_with("rustc "), "{build}");
+    assert!(["debug", "release"].contains(&build["profile"].as_str().unwrap()), "{build}");
 }
 
 #[test]

@@ -37,6 +37,7 @@ mod tls_args;
 mod tour;
 mod validate;
 mod value_parsers;
+mod version;
 mod watch;
 
 use std::{
@@ -159,6 +160,8 @@ enum Command {
     Proto(proto::Proto),
     #[command(after_help = completions::EXAMPLES)]
     Completions(completions::Completions),
+    #[command(after_help = version::EXAMPLES)]
+    Version(version::Version),
 }
 
 /// An invalid command line: exit code 2, as for the errors of clap.
@@ -195,6 +198,7 @@ pub fn run(add: impl FnOnce(AdaptersBuilder) -> AdaptersBuilder, samples: Sample
         #[cfg(feature = "proto")]
         Command::Proto(proto) => proto.run(),
         Command::Completions(completions) => completions.run(),
+        Command::Version(version) => with_adapters(add, |adapters| version.run(adapters)),
     })
 }
 

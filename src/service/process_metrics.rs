@@ -9,6 +9,8 @@ use prometheus_client::{
     registry::Unit,
 };
 
+use crate::build_info;
+
 /// The build and what the system tells of the process.
 #[derive(Debug)]
 pub(crate) struct ProcessMetrics;
@@ -20,24 +22,13 @@ impl Collector for ProcessMetrics {
         let help = "The version of mixer-adapter and the optional features of the build";
         let mut build =
             encoder.encode_descriptor("mixer_adapter_build_info", help, None, MetricType::Gauge)?;
-        let labels = [("version", env!("CARGO_PKG_VERSION")), ("features", &*features())];
+        let labels = [("version", build_info::VERSION), ("features", &*build_info::features().join(","))];
         ConstGauge::new(1_i64).encode(build.encode_family(&labels)?)?;
         match ProcessUse::read() {
             Some(process) => process.encode(&mut encoder),
             None => Ok(()),
         }
     }
-}
-
-fn features() -> String {
-    let features = [
-        ("cel", cfg!(feature = "cel")),
-        ("envoy", cfg!(feature = "envoy")),
-        ("proto", cfg!(feature = "proto")),
-        ("tls", cfg!(feature = "tls")),
-    ];
-    let enabled: Vec<&str> = features.iter().filter(|(_, enabled)| *enabled).map(|(name, _)| *name).collect();
-    enabled.join(",")
 }
 
 /// The resources that the process uses, from Linux' `/proc`. Other systems have no such files, and no series.

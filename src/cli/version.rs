@@ -1,0 +1,74 @@
+//! `version`: what the program was built from.
+
+use std::{collections::BTreeMap, fmt::Write as _, process::ExitCode};
+
+use clap::Args;
+use serde::Serialize;
+
+use super::output_args::OutputArgs;
+use crate::build_info;
+use mixer_adapter_host::handler::Adapters;
+
+pub(super) const EXAMPLES: &str = "\
+Examples:
+  mixer-adapter version
+  mixer-adapter version -o json | jq -r .commit";
+
+/// Print the version, the commit, the build, its features and the versions of its adapters
+#[derive(Debug, Args)]
+pub(super) struct Version {
+    #[command(flatten)]
+    output: OutputArgs,
+}
+
+#[derive(Serialize)]
+struct Build {
+    version: &'static str,
+    /// Only of release builds from a checkout.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    commit: Option<&'static str>,
+    profile: &'static str,
+    target: &'static str,
+    compiler: &'static str,
+    features: Vec<&'static str>,
+    /// The adapters and their versions, empty where they have none.
+    adapters: BTreeMap<&'static str, String>,
+}
+
+impl Version {
+    pub(super) fn run(self, adapters: &Adapters) -> anyhow::Result<ExitCode> {
+        let version = |version: &_| ToString::to_string(version);
+        let adapters = adapters
+            .iter()
+            .map(|adapter| (adapter.name, adapter.version.as_ref().map(version).unwrap_or_default()));
+        let build = Build {
+            version: build_info::VERSION,
+            commit: Some(build_info::COMMIT).filter(|commit| !commit.is_empty()),
+            profile: build_info::PROFILE,
+            target: build_info::TARGET,
+            compiler: build_info::COMPILER,
+            features: build_info::features(),
+            adapters: adapters.collect(),
+        };
+        match self.output.data() {
+            Some(data) => data.print(&build)?,
+            None => super::print(&text(&build))?,
+        }
+        Ok(ExitCode::SUCCESS)
+    }
+}
+
+fn text(build: &Build) -> String {
+    let Build { version, commit, profile, target, compiler, features, adapters } = build;
+    let mut text = format!("{} {version}\n", super::program());
+    let adapters: Vec<String> =
+        adapters.iter().map(|(name, version)| format!("{name} {version}").trim_end().to_owned()).collect();
+    let _ = write!(
+        text,
+        "commit: {}\nbuild: {profile}, {target}, {compiler}\nfeatures: {}\nadapters: {}\n",
+        commit.unwrap_or("unknown"),
+        features.join(", "),
+        adapters.join(", ")
+    );
+    text
+}
