@@ -168,9 +168,9 @@ async fn check(client: Client, seen: Arc<AtomicU64>, begun: Arc<AtomicU64>, enou
     checks
 }
 
-async fn pushes_become_live(scheme: &str) {
+async fn pushes_become_live(scheme: &str, settings: &str) {
     let plane = ControlPlane::start().await;
-    let mixing = Mixing::start(&format!("{scheme}://{}", plane.address)).await;
+    let mixing = Mixing::start(&format!("{scheme}://{}{settings}", plane.address)).await;
     let (seen, begun) = (Arc::new(AtomicU64::new(0)), Arc::new(AtomicU64::new(0)));
     let enough = Arc::new(AtomicBool::new(false));
     let mut tasks = JoinSet::new();
@@ -197,25 +197,30 @@ async fn pushes_become_live(scheme: &str) {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn no_request_fails_while_pushes_of_mcp_become_live() {
-    pushes_become_live("mcp").await;
+    pushes_become_live("mcp", "").await;
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn no_request_fails_while_whole_sets_of_xds_become_live() {
-    pushes_become_live("xds").await;
+    pushes_become_live("xds", "").await;
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn no_request_fails_while_changes_of_xds_become_live() {
-    pushes_become_live("xds+delta").await;
+    pushes_become_live("xds+delta", "").await;
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn no_request_fails_while_pushes_of_the_protocol_before_mcp_become_live() {
-    pushes_become_live("mcp+aggregated").await;
+    pushes_become_live("mcp+aggregated", "").await;
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn no_request_fails_while_changes_of_the_protocol_before_mcp_become_live() {
-    pushes_become_live("mcp+aggregated-delta").await;
+    pushes_become_live("mcp+aggregated-delta", "").await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn no_request_fails_while_answers_of_rest_become_live() {
+    pushes_become_live("xds+http", "?refresh_delay=20ms").await;
 }

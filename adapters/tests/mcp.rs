@@ -234,7 +234,7 @@ const INSTANCE: &str = "apiVersion: config.istio.io/v1alpha2\nkind: instance\nme
     spec: {compiledTemplate: checknothing}\n";
 
 /// Renames a handler and then its use, with time in between, so that each change is refused by itself, and back in the other order.
-fn a_rename_converges(handlers: &std::path::Path, rules: &std::path::Path, configs: &[&str]) {
+fn a_rename_converges(handler: impl Fn(&str), rule: impl Fn(&str), configs: &[&str]) {
     let arguments: Vec<&str> = configs.iter().flat_map(|config| ["--config", config]).collect();
     let server = Server::start(&arguments);
     server.until("/readyz", "200 OK");
@@ -244,23 +244,32 @@ fn a_rename_converges(handlers: &std::path::Path, rules: &std::path::Path, confi
         eventually(&format!("{configs:?} {text}"), || is_denied().then_some(()));
     };
     denied_by("a");
-    fs::write(handlers, denier("b")).unwrap();
+    handler("b");
     server.until("/config", "there is no handler a");
     denied_by("a");
-    fs::write(rules, rule_of("b")).unwrap();
+    rule("b");
     denied_by("b");
     server.until("/config", "\"refusal\":[]");
     assert!(!server.get("/config").contains("\"refused\":{\"version\""), "{configs:?}: shown as live");
-    fs::write(rules, rule_of("a")).unwrap();
+    rule("a");
     server.until("/config", "there is no handler a");
     denied_by("b");
-    fs::write(handlers, denier("a")).unwrap();
+    handler("a");
     denied_by("a");
+}
+
+/// The same with files of resources.
+fn a_rename_in_files_converges(handlers: &std::path::Path, rules: &std::path::Path, configs: &[&str]) {
+    let handler = |name: &str| fs::write(handlers, denier(name)).unwrap();
+    let rule = |name: &str| fs::write(rules, rule_of(name)).unwrap();
+    a_rename_converges(handler, rule, configs);
 }
 
 #[test]
 fn a_rename_that_is_refused_twice_converges_in_every_form() {
-    for scheme in ["mcp", "xds", "xds+delta", "mcp+aggregated", "mcp+aggregated-delta"] {
+    let schemes =
+        ["mcp", "xds", "xds+delta", "mcp+aggregated", "mcp+aggregated-delta"].map(|scheme| (scheme, ""));
+    for (scheme, settings) in schemes.into_iter().chain([("xds+http", "?refresh_delay=100ms")]) {
         let directory = tempfile::tempdir().unwrap();
         let [handlers, rules] = ["handlers.yaml", "rules.yaml"].map(|name| directory.path().join(name));
         fs::write(&handlers, denier("a")).unwrap();
@@ -269,8 +278,43 @@ fn a_rename_that_is_refused_twice_converges_in_every_form() {
         let ports =
             ["source", "--listen", "127.0.0.1:0", "--admin", "127.0.0.1:0", "--log", "error", "--config"];
         let (source, _) = Server::spawn(support::binary().args(ports).arg(directory.path()));
-        a_rename_converges(&handlers, &rules, &[&format!("{scheme}://{}", source.grpc)]);
+        a_rename_in_files_converges(&handlers, &rules, &[&format!("{scheme}://{}{settings}", source.grpc)]);
     }
+}
+
+/// A file with an xDS response that holds one resource, moved to its place.
+fn move_response(directory: &std::path::Path, kind: &str, name: &str, message: &str, spec: &str) {
+    let response = format!(
+        "type_url: config.istio.io/v1alpha2/{kind}\nresources:\n- '@type': type.googleapis.com/istio.mcp.v1alpha1.Resource\n  \
+         metadata: {{name: istio-system/{name}}}\n  body: {{'@type': type.googleapis.com/istio.policy.v1beta1.{message}, {spec}}}\n"
+    );
+    let unfinished = directory.join(format!(".{kind}"));
+    fs::write(&unfinished, response).unwrap();
+    fs::rename(unfinished, directory.join(format!("{kind}.yaml"))).unwrap();
+}
+
+#[test]
+fn a_rename_that_is_refused_twice_converges_with_files_of_xds_responses() {
+    let directory = tempfile::tempdir().unwrap();
+    let path = directory.path();
+    let handler = |name: &str| {
+        let params = format!("params: {{status: {{code: 7, message: denied by {name}}}}}");
+        move_response(path, "handler", name, "Handler", &format!("compiledAdapter: denier, {params}"));
+    };
+    let rule = |handler: &str| {
+        move_response(
+            path,
+            "rule",
+            "r",
+            "Rule",
+            &format!("actions: [{{handler: {handler}, instances: [nothing]}}]"),
+        );
+    };
+    handler("a");
+    rule("a");
+    move_response(path, "instance", "nothing", "Instance", "compiledTemplate: checknothing");
+    let url = format!("xds://{}?collections=handlers,instances,rules", path.display());
+    a_rename_converges(handler, rule, &[&url]);
 }
 
 #[test]
@@ -282,9 +326,9 @@ fn a_rename_that_is_refused_twice_converges_with_files_and_with_several_sources(
     fs::write(&rules, rule_of("a")).unwrap();
     let (address, _source) = serve(theirs.path());
     let ours = ours.path().to_str().unwrap();
-    a_rename_converges(&handlers, &rules, &[ours, &format!("mcp://{address}?collections=handlers")]);
+    a_rename_in_files_converges(&handlers, &rules, &[ours, &format!("mcp://{address}?collections=handlers")]);
     let theirs = format!("{}?collections=handlers", theirs.path().display());
-    a_rename_converges(&handlers, &rules, &[ours, &theirs]);
+    a_rename_in_files_converges(&handlers, &rules, &[ours, &theirs]);
 }
 
 /// A directory with a handler, an instance and a rule that denies everything.

@@ -13,10 +13,14 @@ use std::{
 };
 
 use base64::{Engine as _, engine::general_purpose::STANDARD};
+use futures_util::stream;
+use http::uri::PathAndQuery;
 use mixer_adapter::{
+    prost::Message,
     proto::Status,
     tonic::{
-        Code, Streaming,
+        Code, Request, Streaming,
+        client::Grpc,
         service::Routes,
         transport::{Channel, Endpoint},
     },
@@ -36,6 +40,7 @@ use serde_json::Value as Json;
 use support::{Server, binary, eventually, run};
 use tokio::{net::TcpListener, sync::mpsc, time::timeout};
 use tokio_util::sync::CancellationToken;
+use tonic_prost::ProstCodec;
 
 const RULES: &str = "istio/policy/v1beta1/rules";
 
@@ -183,6 +188,101 @@ async fn resources_of_envoy_are_served_and_their_faults_have_a_line_and_a_field(
         faults.contains("envoy.yaml:8: outbound|80||a.b.envoy.config.cluster.v3.Cluster: is given twice; "),
         "{faults}"
     );
+}
+
+/// The policy for versions asks what extensions are there, in which version.
+#[test]
+fn a_node_says_the_versions_of_its_adapters() {
+    let directory = tempfile::tempdir().unwrap();
+    fs::write(directory.path().join("rule.yaml"), rule("r")).unwrap();
+    let source = start(directory.path(), &[]);
+    let server = Server::start(&["--config", &format!("xds://{}", source.grpc)]);
+    let listed: Json = run(&["adapters", "--json"]).json();
+    let adapters = listed.as_array().unwrap();
+    let denier = adapters.iter().find(|adapter| adapter["name"] == "denier").unwrap();
+    let expected = format!("denier {}", denier["version"].as_str().unwrap());
+    config(&source, |json| {
+        let extensions = json["sinks"][0]["annotations"]["extensions"].as_str().unwrap_or_default();
+        extensions.split("; ").any(|extension| extension == expected)
+    });
+    drop(server);
+}
+
+#[tokio::test]
+async fn health_and_reflection_are_served_beside_the_configuration() {
+    let directory = tempfile::tempdir().unwrap();
+    fs::write(directory.path().join("rule.yaml"), rule("r")).unwrap();
+    let source = start(directory.path(), &[]);
+    until_ready(&source);
+    let endpoint = Endpoint::from_shared(format!("http://{}", source.grpc)).unwrap();
+    let channel = endpoint.connect().await.unwrap();
+    let names =
+        ["", "istio.mcp.v1alpha1.ResourceSource", "envoy.service.discovery.v3.AggregatedDiscoveryService"];
+    for service in names {
+        let request = NameRequest { service: service.to_owned(), ..NameRequest::default() };
+        let answer: HealthResponse = call(&channel, "/grpc.health.v1.Health/Check", request).await;
+        // SERVING.
+        assert_eq!(answer.status, 1, "{service}");
+    }
+    let request = NameRequest { list_services: Some(String::new()), ..NameRequest::default() };
+    let path = "/grpc.reflection.v1.ServerReflection/ServerReflectionInfo";
+    let answer: ReflectionResponse = call(&channel, path, request).await;
+    let listed: Vec<_> = answer.services.unwrap().service.into_iter().map(|service| service.name).collect();
+    for service in &names[1..] {
+        assert!(listed.iter().any(|name| name == service), "{service} is not in {listed:?}");
+    }
+}
+
+/// `HealthCheckRequest`, or `ServerReflectionRequest`.
+#[derive(Clone, PartialEq, Message)]
+#[prost(prost_path = "::mixer_adapter::prost")]
+struct NameRequest {
+    #[prost(string, tag = "1")]
+    service: String,
+    #[prost(string, optional, tag = "7")]
+    list_services: Option<String>,
+}
+
+#[derive(Clone, PartialEq, Message)]
+#[prost(prost_path = "::mixer_adapter::prost")]
+struct HealthResponse {
+    #[prost(int32, tag = "1")]
+    status: i32,
+}
+
+/// `ServerReflectionResponse`.
+#[derive(Clone, PartialEq, Message)]
+#[prost(prost_path = "::mixer_adapter::prost")]
+struct ReflectionResponse {
+    #[prost(message, optional, tag = "6")]
+    services: Option<Services>,
+}
+
+#[derive(Clone, PartialEq, Message)]
+#[prost(prost_path = "::mixer_adapter::prost")]
+struct Services {
+    #[prost(message, repeated, tag = "1")]
+    service: Vec<ServiceName>,
+}
+
+#[derive(Clone, PartialEq, Message)]
+#[prost(prost_path = "::mixer_adapter::prost")]
+struct ServiceName {
+    #[prost(string, tag = "1")]
+    name: String,
+}
+
+/// Sends one message and returns the first of the answer.
+async fn call<Q: Message + 'static, P: Message + Default + 'static>(
+    channel: &Channel,
+    path: &'static str,
+    request: Q,
+) -> P {
+    let mut grpc = Grpc::new(channel.clone());
+    grpc.ready().await.unwrap();
+    let request = Request::new(stream::once(async { request }));
+    let answers = grpc.streaming(request, PathAndQuery::from_static(path), ProstCodec::default()).await;
+    answers.unwrap().into_inner().message().await.unwrap().unwrap()
 }
 
 #[test]

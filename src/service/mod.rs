@@ -29,4 +29,4 @@ pub use mixer_adapter_net::{JwksError, JwtOptions, JwtVerifier};
 pub(crate) use process_metrics::ProcessMetrics;
 pub use readiness::{Pending, Readiness};
 pub use server::{Bound, Server, ServerError, ServerOptions};
-pub(crate) use server::{SERVICE_GROUPS, service_group};
+pub(crate) use server::{MAX_NAME_REQUEST, SERVICE_GROUPS, service_group};

@@ -489,7 +489,7 @@ fn reflection(host: &Host, additional: &[AdditionalServices]) -> Result<Routes, 
 }
 
 /// The longest request to health and reflection, in bytes: tonic reserves the announced length. They hold a name.
-const MAX_NAME_REQUEST: usize = 16 << 10;
+pub(crate) const MAX_NAME_REQUEST: usize = 16 << 10;
 
 /// Whether only this machine can connect.
 fn is_local(listener: &Listener) -> bool {

@@ -64,6 +64,16 @@ fn moved(directory: &TempDir, name: &str, content: impl AsRef<[u8]>) -> PathBuf 
 }
 
 #[tokio::test]
+async fn a_response_in_the_text_format_is_read() {
+    let directory = tempfile::tempdir().unwrap();
+    let file = directory.path().join("clusters.pb_text");
+    let text = "version_info: \"7\"\nresources {\n  [type.googleapis.com/envoy.config.cluster.v3.Cluster] { name: \"a\" }\n}\n";
+    fs::write(&file, text).unwrap();
+    let mut following = follow(&file, &["envoy.config.cluster.v3.Cluster"]);
+    assert!(accept(&mut following).await.starts_with("envoy.config.cluster.v3.Cluster a@"));
+}
+
+#[tokio::test]
 async fn a_file_moved_over_it_is_read_and_what_is_written_in_place_is_not() {
     let directory = tempfile::tempdir().unwrap();
     let path = moved(&directory, "rules.json", rules(&["ns/a@1", "ns/b@1"]));

@@ -12,4 +12,5 @@ mod scenarios;
 mod sockets;
 mod transcripts;
 mod v2;
+mod views;
 mod world;

@@ -1,8 +1,9 @@
 //! REST: `POST /v3/discovery:TYPE` on the port of gRPC, and the `Fetch` methods.
 
-use std::{fs, time::Duration};
+use std::{fs, io::Write as _, time::Duration};
 
 use bytes::Bytes;
+use flate2::{Compression, write::GzEncoder};
 use http::{Request, Response, StatusCode, header::CONTENT_TYPE};
 use mixer_adapter_config::{
     StreamSource, Types,
@@ -61,6 +62,8 @@ async fn post_discovery_routes_answers_a_directory_of_files_in_json() {
     fs::write(directory.path().join("routes.yaml"), routes).unwrap();
     fs::write(directory.path().join("rule.yaml"), "kind: rule\nmetadata: {name: r}\nspec: {match: 'true'}\n")
         .unwrap();
+    let text = "resources { [type.googleapis.com/envoy.config.cluster.v3.Cluster] { name: \"text\" } }\n";
+    fs::write(directory.path().join("clusters.textproto"), text).unwrap();
     let server = Server::start().await;
     tokio::spawn(feed(server.source.clone(), FileSource::new(directory.path(), "ns"), Types::default()));
     let (status, answer) =
@@ -71,6 +74,8 @@ async fn post_discovery_routes_answers_a_directory_of_files_in_json() {
         answer["resources"],
         json!([{ "@type": ROUTE, "name": "local_route", "virtualHosts": [{ "name": "local_service", "domains": ["*"] }] }])
     );
+    let (_, answer) = ask_json(&server, "/v3/discovery:clusters", json!({})).await;
+    assert_eq!(answer["resources"][0]["name"], "text", "in the text format of protobuf");
     let (_, answer) = ask_json(&server, "/v3/discovery:rules", json!({})).await;
     assert_eq!(answer["resources"][0]["metadata"]["name"], "ns/r");
     assert_eq!(answer["resources"][0]["body"]["match"], "true");
@@ -86,6 +91,28 @@ async fn a_binary_request_has_a_binary_answer() {
     assert_eq!(answer.headers()[CONTENT_TYPE], "application/x-protobuf");
     let response = DiscoveryResponse::decode(answer.into_body()).unwrap();
     assert_eq!((&*response.type_url, &*texts(&response)), (CLUSTER, "b@1"));
+}
+
+#[tokio::test]
+async fn a_compressed_request_is_answered_and_one_that_is_too_long_or_broken_is_refused() {
+    let server = Server::start().await;
+    server.set(CLUSTER, "a@1");
+    let gzip = ("content-encoding", "gzip");
+    let compressed = |text: &[u8]| {
+        let mut encoder = GzEncoder::new(Vec::new(), Compression::best());
+        encoder.write_all(text).unwrap();
+        encoder.finish().unwrap()
+    };
+    let clusters = "/v3/discovery:clusters";
+    let answer = post(&server, clusters, &[JSON, gzip], compressed(b"{}")).await;
+    let json: Json = serde_json::from_slice(answer.body()).unwrap();
+    assert_eq!((answer.status(), json["resources"].as_array().unwrap().len()), (StatusCode::OK, 1));
+    // 16 KB of zeros for 16 MiB and one.
+    let long = post(&server, clusters, &[JSON, gzip], compressed(&vec![b' '; (16 << 20) + 1])).await;
+    assert_eq!(long.status(), StatusCode::PAYLOAD_TOO_LARGE);
+    assert_eq!(post(&server, clusters, &[JSON, gzip], "{}").await.status(), StatusCode::BAD_REQUEST);
+    let other = post(&server, clusters, &[JSON, ("content-encoding", "br")], "{}").await;
+    assert_eq!(other.status(), StatusCode::UNSUPPORTED_MEDIA_TYPE);
 }
 
 #[tokio::test]

@@ -25,7 +25,8 @@ use mixer_adapter_config::{
 use tokio::{net::TcpListener, sync::mpsc, time::timeout};
 use tokio_util::sync::{CancellationToken, DropGuard};
 use tonic::{
-    Code, IntoStreamingRequest as _, Status, Streaming, client::Grpc, service::Routes, transport::Channel,
+    Code, IntoStreamingRequest as _, Status, Streaming, client::Grpc, codec::CompressionEncoding,
+    metadata::MetadataValue, service::Routes, transport::Channel,
 };
 use tonic_prost::ProstCodec;
 
@@ -165,6 +166,22 @@ async fn ads_serves_states_and_knows_what_was_accepted_and_refused() {
     assert_eq!(texts(&client.hear().await), "a@2");
     drop(client);
     server.until(<[_]>::is_empty).await;
+}
+
+#[tokio::test]
+async fn compressed_requests_are_read_and_other_compressions_refused() {
+    let server = Server::start().await;
+    server.set(CLUSTER, "a@1");
+    let mut client = AggregatedDiscoveryServiceClient::new(server.channel().await)
+        .send_compressed(CompressionEncoding::Gzip);
+    let (_asks, said) = outgoing(ask(CLUSTER, ""));
+    let mut pushes = client.stream_aggregated_resources(said).await.unwrap().into_inner();
+    assert_eq!(texts(&timeout(SOON, pushes.message()).await.unwrap().unwrap().unwrap()), "a@1");
+    let mut request = outgoing(ask(CLUSTER, "")).1.into_streaming_request();
+    request.metadata_mut().insert("grpc-encoding", MetadataValue::from_static("br"));
+    let mut client = AggregatedDiscoveryServiceClient::new(server.channel().await);
+    let refused = client.stream_aggregated_resources(request).await.unwrap_err();
+    assert_eq!(refused.code(), Code::Unimplemented);
 }
 
 #[tokio::test]

@@ -7,14 +7,16 @@ use serde_json::Value as Json;
 
 use super::{
     Collection, Fault, Kind, Origin, Parsed, Resource, ResourceName, document::Document, envoy_v2,
-    fault::Position, lines::Lines,
+    fault::Position, lines::Lines, stream::source::SELECTOR,
 };
 
 const RESOURCES: &str = "resources";
 const TYPE: &str = "@type";
+/// Beside the fields of the message: the nodes that the resources are for.
+const NODE: &str = "node";
 
 /// The fields of the message, in both cases.
-const FIELDS: [&str; 12] = [
+const FIELDS: [&str; 13] = [
     "version_info",
     "versionInfo",
     RESOURCES,
@@ -27,6 +29,7 @@ const FIELDS: [&str; 12] = [
     "resource_errors",
     "resourceErrors",
     TYPE,
+    NODE,
 ];
 
 /// Whether a document is one of these. Kustomize has `resources` in its files, too, but those are paths.
@@ -83,8 +86,12 @@ pub(super) fn hint(json: &Json) -> Option<String> {
 pub(super) fn read(mut document: Document, source: &Arc<str>) -> Parsed {
     let mut lines = document.lines.take(&document.json, RESOURCES);
     let Json::Array(items) = document.json[RESOURCES].take() else { return Parsed::default() };
+    let nodes = document.json[NODE].take();
     let mut parsed = Parsed::default();
-    for (index, (json, lines)) in items.into_iter().zip(&mut lines.children).enumerate() {
+    for (index, (mut json, lines)) in items.into_iter().zip(&mut lines.children).enumerate() {
+        if let (Json::Object(fields), false) = (&mut json, nodes.is_null()) {
+            fields.entry(NODE).or_insert_with(|| nodes.clone());
+        }
         match resource(json, std::mem::take(lines), source) {
             Ok(resource) => parsed.resources.push(resource),
             Err((field, position, reason)) => {
@@ -119,17 +126,21 @@ fn resource(
     let Some(name) = text(field).or_else(|| text(camel)) else {
         return wrong(field, format!("a {message} is called by its {field}, and it has none"));
     };
+    let name = ResourceName::new(name, Kind::Other(message.into()), "");
+    // Resources in version 2 of Envoy's API are those of version 3 in another form.
+    let collection = Collection::of_message(message)
+        .unwrap_or_else(|| Collection::new(envoy_v2::successor(message).unwrap_or(message)));
+    let mut spec = json;
+    let nodes = spec.as_object_mut().and_then(|fields| fields.remove(NODE));
     Ok(Resource {
-        name: ResourceName::new(name, Kind::Other(message.into()), ""),
-        // Resources in version 2 of Envoy's API are those of version 3 in another form.
-        collection: Collection::of_message(message)
-            .unwrap_or_else(|| Collection::new(envoy_v2::successor(message).unwrap_or(message))),
+        name,
+        collection,
         created: None,
         labels: BTreeMap::new(),
-        annotations: BTreeMap::new(),
+        annotations: nodes.map(|nodes| (SELECTOR.to_owned(), nodes.to_string())).into_iter().collect(),
         annotation_lines: BTreeMap::new(),
         origin: Origin { source: source.clone(), line: lines.line, column: lines.column },
-        spec: json,
+        spec,
         unknown: Vec::new(),
         lines,
     })

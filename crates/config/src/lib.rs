@@ -43,6 +43,7 @@ pub mod source;
 mod spec;
 pub mod stream;
 mod subscription;
+mod text_format;
 mod types;
 mod url;
 pub mod xds;

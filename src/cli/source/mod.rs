@@ -7,6 +7,10 @@ use clap::{ArgAction, Args};
 use tokio::time;
 use tokio_util::{sync::CancellationToken, task::TaskTracker};
 use tonic::service::Routes;
+use tonic_health::{
+    ServingStatus,
+    pb::health_server::{Health, HealthServer},
+};
 
 use super::{
     UsageError,
@@ -15,7 +19,7 @@ use super::{
     tls_args::TlsArgs,
     value_parsers::{self, ValueError},
 };
-use crate::service::Readiness;
+use crate::service::{MAX_NAME_REQUEST, Readiness};
 use mixer_adapter_config::{
     ConfigUrl, ListenUrl, Types, mcp,
     source::FileSource,
@@ -101,6 +105,14 @@ pub(super) struct Source {
     logging: LogArgs,
 }
 
+/// The services in the health check; the empty name is the server. They serve once the directory was read.
+const SERVICES: [&str; 4] = [
+    "",
+    "istio.mcp.v1alpha1.ResourceSource",
+    "istio.mcp.v1alpha1.AggregatedMeshConfigService",
+    "envoy.service.discovery.v3.AggregatedDiscoveryService",
+];
+
 /// Time for streams to receive the status that ends them.
 const GRACE: Duration = Duration::from_secs(5);
 
@@ -163,8 +175,15 @@ impl Source {
         let readiness = Readiness::default();
         let configured = readiness.register("configuration");
         let first = source.clone();
+        let (reporter, health) = tonic_health::server::health_reporter();
+        for service in SERVICES {
+            reporter.set_service_status(service, ServingStatus::NotServing).await;
+        }
         tokio::spawn(async move {
             first.filled().await;
+            for service in SERVICES {
+                reporter.set_service_status(service, ServingStatus::Serving).await;
+            }
             drop(configured);
         });
         if let Some(admin) = admin {
@@ -174,7 +193,7 @@ impl Source {
             let (source, stop) = (source.clone(), cut.clone());
             tasks.spawn(async move { mcp::source::dial(source, sink, DialOptions::default(), stop).await });
         }
-        tasks.spawn(listen(listener, self.services(&source), cut.clone()));
+        tasks.spawn(listen(listener, self.services(&source, health)?, cut.clone()));
         tasks.close();
 
         signals.stop.cancelled().await;
@@ -201,13 +220,21 @@ impl Source {
         Ok(listener)
     }
 
-    /// The gRPC services for sinks.
-    fn services(&self, source: &ConfigServer) -> Routes {
+    /// The gRPC services for sinks, with the health check and reflection.
+    fn services(&self, source: &ConfigServer, health: HealthServer<impl Health>) -> anyhow::Result<Routes> {
         let options = mcp::source::default_options()
             .max_streams(self.max_sinks)
             .new_streams(per_second(self.max_new_sinks))
             .max_message_size(self.max_message_size);
-        xds::source::mount(mcp::source::mount(Routes::default(), source, &options), source, &options)
+        let described = || {
+            tonic_reflection::server::Builder::configure()
+                .register_encoded_file_descriptor_set(mixer_adapter_config::proto::DESCRIPTORS)
+                .register_encoded_file_descriptor_set(tonic_health::pb::FILE_DESCRIPTOR_SET)
+        };
+        let own = Routes::new(health.max_decoding_message_size(MAX_NAME_REQUEST))
+            .add_service(described().build_v1()?.max_decoding_message_size(MAX_NAME_REQUEST))
+            .add_service(described().build_v1alpha()?.max_decoding_message_size(MAX_NAME_REQUEST));
+        Ok(xds::source::mount(mcp::source::mount(own, source, &options), source, &options))
     }
 
     /// The source and its addresses.

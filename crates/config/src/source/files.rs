@@ -7,7 +7,10 @@ use std::{
 
 use walkdir::{DirEntry, WalkDir};
 
-use crate::{Fault, Parsed, parse};
+use crate::{
+    Fault, Parsed, parse,
+    text_format::{self, TextFormatError, is_text_format},
+};
 
 /// The longest file that is read, in bytes.
 const MAX_FILE: u64 = 64 << 20;
@@ -16,7 +19,7 @@ const MAX_FILES: usize = 100_000;
 /// How many resources are read at most.
 const MAX_RESOURCES: usize = 1_000_000;
 
-/// Reads all `*.yaml`, `*.yml` and `*.json` of a directory and those below it, by name, or one file of any name. What cannot be read
+/// Reads all `*.yaml`, `*.yml` and `*.json`, and files in the text format of protobuf, of a directory and those below it, by name, or one file of any name. What cannot be read
 /// is a fault and costs nothing else.
 ///
 /// Names that begin with a dot are passed over, and so are tests, `*.test.yaml`. That is also how a mounted ConfigMap, whose files are links into `..data`, is
@@ -27,7 +30,7 @@ pub fn read(root: &Path, default_namespace: &str) -> Parsed {
     all.faults = faults;
     for path in files {
         let source: Arc<str> = path.display().to_string().into();
-        let text = match read_text(&path) {
+        let text = match read_document(&path) {
             Ok(text) => text,
             Err(error) => {
                 all.faults.push(Fault::error(error.to_string()).at(&source, 0));
@@ -97,7 +100,7 @@ pub fn is_test(path: &Path) -> bool {
 }
 
 fn is_configuration(path: &Path) -> bool {
-    is_text(path) && !is_test(path)
+    (is_text(path) || is_text_format(path)) && !is_test(path)
 }
 
 fn is_text(path: &Path) -> bool {
@@ -115,6 +118,17 @@ enum ReadError {
     TooLong,
     #[error("is not UTF-8: {0}")]
     Utf8(#[from] std::string::FromUtf8Error),
+    #[error("cannot be read: {0}")]
+    TextFormat(#[from] TextFormatError),
+}
+
+/// Reads a file as YAML or JSON, whatever its format.
+fn read_document(path: &Path) -> Result<String, ReadError> {
+    let text = read_text(path)?;
+    match is_text_format(path) {
+        true => Ok(text_format::to_json(&text)?.to_string()),
+        false => Ok(text),
+    }
 }
 
 fn read_text(path: &Path) -> Result<String, ReadError> {

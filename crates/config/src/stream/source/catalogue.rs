@@ -1,6 +1,6 @@
 use std::{collections::BTreeMap, sync::Arc};
 
-use super::Snapshot;
+use super::{NodeView, Snapshot, references::referrer};
 use crate::{envoy_v2, stream::Change};
 
 /// What a source serves at one time.
@@ -58,6 +58,15 @@ impl Catalogue {
             (None, Some(successor)) => self.snapshot(successor).map(|state| state.v2()),
             (None, None) => (self.open && self.is_filled()).then_some(&self.empty),
         }
+    }
+
+    /// What a collection holds for a node. Endpoints and routes that have no selector are those of the clusters and listeners that the node
+    /// sees, and those that nothing refers to.
+    pub(crate) fn seen_by(&self, collection: &str, node: &NodeView) -> Option<Arc<Snapshot>> {
+        let state = self.snapshot(collection)?;
+        let referring = referrer(collection).and_then(|referrer| self.snapshot(referrer));
+        let hidden = referring.map(|referring| referring.hidden_from(node)).unwrap_or_default();
+        Some(state.seen_by(node, hidden))
     }
 
     /// Whether anything was taken in yet.

@@ -11,7 +11,12 @@ use http_body::Frame;
 use http_body_util::StreamBody;
 use prost::Message;
 use tokio::sync::mpsc;
-use tonic::{Request, Status, Streaming, body::Body, codec::Codec as _};
+use tonic::{
+    Request, Status, Streaming,
+    body::Body,
+    codec::{Codec as _, CompressionEncoding},
+    metadata::MetadataValue,
+};
 use tonic_prost::ProstCodec;
 use tower_service::Service;
 
@@ -61,16 +66,24 @@ impl<F> Method<F> {
         B: http_body::Body<Data = Bytes> + Send + 'static,
         B::Error: Into<Box<dyn std::error::Error + Send + Sync>>,
     {
-        if let Some(encoding) = request.headers().get("grpc-encoding").filter(|value| *value != "identity") {
-            let encoding = String::from_utf8_lossy(encoding.as_bytes());
-            return Err(Status::unimplemented(format!("grpc-encoding {encoding} is not served")));
-        }
+        let encoding = match request.headers().get("grpc-encoding").map(HeaderValue::as_bytes) {
+            None | Some(b"identity") => None,
+            Some(b"gzip") => Some(CompressionEncoding::Gzip),
+            Some(other) => {
+                let encoding = String::from_utf8_lossy(other);
+                let mut status = Status::unimplemented(format!("grpc-encoding {encoding} is not served"));
+                status
+                    .metadata_mut()
+                    .insert("grpc-accept-encoding", MetadataValue::from_static("identity,gzip"));
+                return Err(status);
+            }
+        };
         let admitted = self.admission.enter().await?;
         let decoder = ProstCodec::<D::Push, D::Request>::default().decoder();
         let request = Request::from_http(request);
         let peer = peer_name(&request);
         let requests =
-            Streaming::new_request(decoder, request.into_inner(), None, Some(self.max_message_size));
+            Streaming::new_request(decoder, request.into_inner(), encoding, Some(self.max_message_size));
         tracing::info!(peer, "sink connected");
         let (pushes, outgoing) = mpsc::channel(1);
         let (dialogue, source) = ((self.dialogue)(&self.source), self.source);

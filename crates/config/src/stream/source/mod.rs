@@ -6,9 +6,11 @@ mod driver;
 mod feed;
 mod method;
 mod pushed;
+mod references;
 mod snapshot;
 mod status;
 mod text;
+mod view;
 
 pub use catalogue::Catalogue;
 pub use dialogue::Meaning;
@@ -20,3 +22,4 @@ pub(crate) use pushed::{Encoding, Encodings, Pushed};
 pub use snapshot::Snapshot;
 pub(crate) use snapshot::{Delta, Entries, Entry, Known, json_elements};
 pub use status::{PeerStatus, WatchStatus};
+pub(crate) use view::{NodeView, SELECTOR, Selector};

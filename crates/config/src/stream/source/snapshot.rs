@@ -1,13 +1,13 @@
 use std::{
-    collections::{BTreeMap, BTreeSet},
-    sync::{Arc, LazyLock, OnceLock},
+    collections::{BTreeMap, BTreeSet, HashMap},
+    sync::{Arc, LazyLock, Mutex, OnceLock, PoisonError},
 };
 
 use bytes::Bytes;
 use imbl::{OrdMap, ordmap::DiffItem};
 use serde_json::Value as Json;
 
-use super::{Encoding, Encodings};
+use super::{Encoding, Encodings, NodeView, SELECTOR, Selector, references::references};
 use crate::{
     envoy_v2,
     stream::{Change, ContentVersion, Resource, name},
@@ -24,7 +24,23 @@ pub struct Snapshot {
     encodings: Encodings,
     /// The state in version 2 of Envoy's API, once it was asked for.
     v2: OnceLock<Arc<Self>>,
+    /// The texts of the selectors, and the selectors.
+    selectors: OnceLock<Arc<BTreeMap<String, Arc<Selector>>>>,
+    /// What nodes see of it.
+    views: Arc<Mutex<HashMap<ViewKey, Arc<Self>>>>,
+    /// The names that only resources refer to that the nodes of this view do not see.
+    hidden: OnceLock<Arc<BTreeSet<Arc<str>>>>,
 }
+
+/// Nodes see the same that the same selectors select, and from whom the same is hidden.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+struct ViewKey {
+    selected: Vec<bool>,
+    hidden: Arc<BTreeSet<Arc<str>>>,
+}
+
+/// The number of views of a state that are stored.
+const MAX_VIEWS: usize = 1_000;
 
 /// A resource that is served. Entries are equal when their resources are.
 #[derive(Debug)]
@@ -33,6 +49,10 @@ pub(crate) struct Entry {
     digest: u128,
     /// The resource in version 2 of Envoy's API, or why there is none.
     v2: OnceLock<Result<Arc<Self>, String>>,
+    /// The nodes that it is for; `None` for all.
+    selector: Option<Arc<Selector>>,
+    /// The names that it refers to.
+    references: OnceLock<Vec<Arc<str>>>,
 }
 
 /// What a sink is known to have of a collection.
@@ -121,6 +141,64 @@ impl Snapshot {
         asked.filter_map(|entry| Some((entry.name(), entry.v2().as_ref().err()?.as_str()))).collect()
     }
 
+    /// What a node sees: resources without a selector, or with one that selects it, but none of those that are hidden from it. A
+    /// selector counts more than that.
+    pub(super) fn seen_by(self: &Arc<Self>, node: &NodeView, hidden: Arc<BTreeSet<Arc<str>>>) -> Arc<Self> {
+        let selectors = self.selectors();
+        if selectors.is_empty() && hidden.is_empty() {
+            return self.clone();
+        }
+        let selected: BTreeMap<&str, bool> =
+            selectors.iter().map(|(text, selector)| (text.as_str(), selector.selects(node))).collect();
+        let key = ViewKey { selected: selected.values().copied().collect(), hidden };
+        let mut views = self.views.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some(view) = views.get(&key) {
+            return view.clone();
+        }
+        let mut view = Self { version: self.version, entries: self.entries.clone(), ..Self::default() };
+        for (name, entry) in &self.entries {
+            let seen = match entry.resource.annotations.get(SELECTOR) {
+                Some(text) => selected.get(text.as_str()) == Some(&true),
+                None => !key.hidden.contains(name),
+            };
+            if !seen {
+                view.remove(name);
+            }
+        }
+        if views.len() >= MAX_VIEWS {
+            views.clear();
+        }
+        let view = Arc::new(view);
+        views.insert(key, view.clone());
+        view
+    }
+
+    /// The names that only resources refer to that a node does not see.
+    pub(super) fn hidden_from(self: &Arc<Self>, node: &NodeView) -> Arc<BTreeSet<Arc<str>>> {
+        let view = self.seen_by(node, Arc::default());
+        let hidden = || {
+            let names = |of: &Self| -> BTreeSet<Arc<str>> {
+                of.entries.values().flat_map(|entry| entry.references().iter().cloned()).collect()
+            };
+            let seen = names(&view);
+            names(self).into_iter().filter(|name| !seen.contains(name)).collect::<BTreeSet<_>>().into()
+        };
+        match view.entries.ptr_eq(&self.entries) {
+            true => Arc::default(),
+            false => view.hidden.get_or_init(hidden).clone(),
+        }
+    }
+
+    fn selectors(&self) -> &BTreeMap<String, Arc<Selector>> {
+        self.selectors.get_or_init(|| {
+            let of = |entry: &Arc<Entry>| {
+                let text = entry.resource.annotations.get(SELECTOR)?;
+                Some((text.clone(), entry.selector.clone()?))
+            };
+            Arc::new(self.entries.values().filter_map(of).collect())
+        })
+    }
+
     /// What is equal stays in place, so that states go on sharing it.
     fn put(&mut self, entry: Entry) {
         let old = self.entries.get(&*entry.resource.name);
@@ -207,7 +285,19 @@ impl Entry {
         if resource.version.is_empty() {
             resource.version = version(resource.digest());
         }
-        Self { digest: resource.digest(), resource, v2: OnceLock::new() }
+        // One that cannot be read is a fault where resources are read. What it was for is unknown.
+        let selector = Selector::of(&resource.annotations).unwrap_or_else(|_| Some(Selector::none()));
+        Self {
+            digest: resource.digest(),
+            resource,
+            v2: OnceLock::new(),
+            selector: selector.map(Arc::new),
+            references: OnceLock::new(),
+        }
+    }
+
+    fn references(&self) -> &[Arc<str>] {
+        self.references.get_or_init(|| references(&self.resource.body))
     }
 
     /// The resource in version 2 of Envoy's API. Why it has none is logged once.

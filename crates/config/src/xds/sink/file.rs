@@ -25,6 +25,7 @@ use crate::{
             driver::{Requests, Stream},
         },
     },
+    text_format,
 };
 
 /// The longest file that is read, in bytes.
@@ -149,7 +150,9 @@ enum FileError {
     Utf8(#[from] std::string::FromUtf8Error),
     #[error("it is not YAML: {0}")]
     Yaml(#[from] serde_saphyr::Error),
-    #[error("it is not a DiscoveryResponse, and its name does not end in .json or .yaml: {0}")]
+    #[error(transparent)]
+    TextFormat(#[from] text_format::TextFormatError),
+    #[error("it is not a DiscoveryResponse, and its name does not end in .json, .yaml or .textproto: {0}")]
     Decode(#[from] prost::DecodeError),
     #[error(transparent)]
     Response(#[from] response::ResponseError),
@@ -157,7 +160,7 @@ enum FileError {
     NoType,
 }
 
-/// Reads a response: JSON or YAML where the name says so, and else as it travels.
+/// Reads a response: JSON, YAML or the text format where the name says so, and else as it travels.
 fn read(path: &Path) -> Result<DiscoveryResponse, FileError> {
     let length = fs::metadata(path)?.len();
     if length > MAX_FILE {
@@ -165,6 +168,9 @@ fn read(path: &Path) -> Result<DiscoveryResponse, FileError> {
     }
     let bytes = fs::read(path)?;
     let mut response = match path.extension().and_then(|extension| extension.to_str()) {
+        _ if text_format::is_text_format(path) => {
+            response::of_json(text_format::to_json(&String::from_utf8(bytes)?)?)?
+        }
         Some("json") => response::of_json(serde_json::from_slice(&bytes)?)?,
         Some("yaml" | "yml") => {
             let json: Json = serde_saphyr::from_str(&String::from_utf8(bytes)?)?;

@@ -17,6 +17,7 @@ use tokio::time::timeout;
 use tonic::{
     Request, Response, Status,
     body::Body,
+    codec::CompressionEncoding,
     server::{Grpc, UnaryService},
 };
 use tonic_prost::ProstCodec;
@@ -27,7 +28,7 @@ use crate::{
     proto::envoy::service::discovery::v3::{DiscoveryRequest, DiscoveryResponse},
     stream::{
         Admission, ContentVersion, ServiceOptions, body, collection_of, name,
-        source::{Catalogue, ConfigServer, Encoding, Entry, Pushed, Snapshot, json_elements},
+        source::{Catalogue, ConfigServer, Encoding, Entry, NodeView, Pushed, Snapshot, json_elements},
     },
 };
 
@@ -57,7 +58,8 @@ impl Fetched {
     pub(super) fn of(catalogue: &Catalogue, request: &DiscoveryRequest) -> Result<Option<Self>, Status> {
         let url = &request.type_url;
         let collection = collection_of(url);
-        let Some(state) = catalogue.snapshot(collection.as_str()) else { return Ok(None) };
+        let node = request.node.as_ref().map(NodeView::of).unwrap_or_default();
+        let Some(state) = catalogue.seen_by(collection.as_str(), &node) else { return Ok(None) };
         let normal = |resource: &String| name::normal(collection.as_str(), resource).to_owned();
         let names: Vec<String> = request.resource_names.iter().map(normal).collect();
         let mut subscription = Subscription::new(false);
@@ -87,7 +89,7 @@ impl Fetched {
             nonce: version,
             control_plane: Some(message::control_plane()),
         };
-        Ok(Some(Self { response, state: state.clone(), named }))
+        Ok(Some(Self { response, state, named }))
     }
 
     /// The response. The resources of a whole collection are encoded once for all clients.
@@ -198,7 +200,9 @@ where
                 Err(status) => return Ok(status.into_http()),
             };
             let longest = method.max_message_size;
-            let mut grpc = Grpc::new(codec).max_decoding_message_size(longest);
+            let mut grpc = Grpc::new(codec)
+                .max_decoding_message_size(longest)
+                .accept_compressed(CompressionEncoding::Gzip);
             let answered = timeout(BODY_TIMEOUT, grpc.unary(method, request)).await;
             let late =
                 |_| Status::deadline_exceeded(format!("the request did not arrive in {BODY_TIMEOUT:?}"));

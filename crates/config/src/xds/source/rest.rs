@@ -1,6 +1,6 @@
 //! The server of xDS over HTTP: `POST /v3/discovery:TYPE` (docs/behaviour/xds.md#rest).
 
-use std::{convert::Infallible, error::Error, sync::Arc, time::Duration};
+use std::{convert::Infallible, error::Error, io::Read as _, sync::Arc, time::Duration};
 
 use axum::{
     Router,
@@ -10,10 +10,11 @@ use axum::{
     routing::post,
 };
 use bytes::Bytes;
+use flate2::read::GzDecoder;
 use futures_util::{StreamExt as _, stream};
 use http::{
-    HeaderMap, StatusCode,
-    header::{CONTENT_TYPE, ORIGIN},
+    HeaderMap, HeaderValue, StatusCode,
+    header::{CONTENT_ENCODING, CONTENT_TYPE, ORIGIN},
 };
 use http_body_util::{BodyExt as _, LengthLimitError, Limited};
 use prost::Message as _;
@@ -75,6 +76,10 @@ enum RestError {
     NoType(String),
     #[error("the content type is not {JSON} or {PROTOBUF}")]
     ContentType,
+    #[error("the content encoding is not gzip")]
+    Encoding,
+    #[error("the body is not valid gzip: {0}")]
+    Gzip(std::io::Error),
     #[error("the body has more than {0} bytes")]
     TooLong(usize),
     #[error("the body did not arrive in {BODY_TIMEOUT:?}")]
@@ -94,14 +99,17 @@ impl RestError {
         match self {
             Self::WebPage => StatusCode::FORBIDDEN,
             Self::Path(_) => StatusCode::NOT_FOUND,
-            Self::ContentType => StatusCode::UNSUPPORTED_MEDIA_TYPE,
+            Self::ContentType | Self::Encoding => StatusCode::UNSUPPORTED_MEDIA_TYPE,
             Self::TooLong(_) => StatusCode::PAYLOAD_TOO_LARGE,
             Self::Timeout => StatusCode::REQUEST_TIMEOUT,
             Self::Status(status) if status.code() == Code::ResourceExhausted => StatusCode::TOO_MANY_REQUESTS,
             Self::Status(status) if status.code() == Code::Unimplemented => StatusCode::GONE,
-            Self::NoType(_) | Self::Body(_) | Self::Json(_) | Self::Protobuf(_) | Self::Status(_) => {
-                StatusCode::BAD_REQUEST
-            }
+            Self::Gzip(_)
+            | Self::NoType(_)
+            | Self::Body(_)
+            | Self::Json(_)
+            | Self::Protobuf(_)
+            | Self::Status(_) => StatusCode::BAD_REQUEST,
         }
     }
 }
@@ -175,9 +183,10 @@ impl Rest {
         let encoding = Encoding::of(request.headers())?;
         let deadline = Instant::now() + patience(request.headers());
         let admitted = self.admission.request()?;
-        let (parts, body) = request.into_parts();
+        let (mut parts, body) = request.into_parts();
+        let extensions = std::mem::take(&mut parts.extensions);
         let peer =
-            peer_name(&tonic::Request::from_parts(tonic::metadata::MetadataMap::new(), parts.extensions, ()));
+            peer_name(&tonic::Request::from_parts(tonic::metadata::MetadataMap::new(), extensions, ()));
         let limited = Limited::new(body, self.max_message_size).collect();
         let body = match timeout(BODY_TIMEOUT, limited).await {
             Ok(Ok(body)) => body.to_bytes(),
@@ -187,6 +196,7 @@ impl Rest {
             Ok(Err(error)) => return Err(RestError::Body(error)),
             Err(_) => return Err(RestError::Timeout),
         };
+        let body = decompressed(body, &parts.headers, self.max_message_size)?;
         let size = body.len();
         let mut request = encoding.read(body, self.v2)?;
         if request.type_url.is_empty() {
@@ -211,6 +221,24 @@ impl Rest {
                 () = self.source.closing() => return Ok(StatusCode::SERVICE_UNAVAILABLE.into_response()),
             }
         }
+    }
+}
+
+/// A body as it was before its client compressed it.
+fn decompressed(body: Bytes, headers: &HeaderMap, longest: usize) -> Result<Bytes, RestError> {
+    match headers.get(CONTENT_ENCODING).map(HeaderValue::as_bytes) {
+        None | Some(b"identity") => Ok(body),
+        Some(b"gzip") => {
+            let mut read = Vec::new();
+            // A few bytes may stand for very many.
+            let limit = longest as u64 + 1;
+            GzDecoder::new(&*body).take(limit).read_to_end(&mut read).map_err(RestError::Gzip)?;
+            if read.len() > longest {
+                return Err(RestError::TooLong(longest));
+            }
+            Ok(read.into())
+        }
+        Some(_) => Err(RestError::Encoding),
     }
 }
 

@@ -13,7 +13,7 @@ use crate::{
     proto::envoy::config::core::v3::Node,
     stream::{
         collection_of, name,
-        source::{Catalogue, Event, Meaning},
+        source::{Catalogue, Event, Meaning, NodeView},
     },
 };
 use mixer_adapter_core::proto;
@@ -77,6 +77,9 @@ impl XdsStream {
     pub(super) fn requested(&mut self, request: Request) -> Result<Event, Status> {
         let url = self.context.type_url(&request.type_url, request.node.as_ref())?;
         let sink = request.node.as_ref().map(sink_id);
+        if let Some(node) = &request.node {
+            self.types.node = NodeView::of(node);
+        }
         let names = request.names.normal(&url);
         let meaning = match self.types.get(&url) {
             None => {

@@ -6,7 +6,10 @@ use super::{
     order::{Rank, Traits, traits},
     watch::{Content, Representation, Watch},
 };
-use crate::stream::{collection_of, source::Catalogue};
+use crate::stream::{
+    collection_of,
+    source::{Catalogue, NodeView},
+};
 
 /// How many types a client may ask for on one stream.
 const TYPES: usize = 100;
@@ -17,6 +20,8 @@ pub(super) struct Types {
     form: fn(Traits) -> Representation,
     nonces: u64,
     types: Vec<Type>,
+    /// What the client says of itself.
+    pub(super) node: NodeView,
 }
 
 #[derive(Debug)]
@@ -46,7 +51,7 @@ struct Due {
 
 impl Types {
     pub(super) fn new(form: fn(Traits) -> Representation) -> Self {
-        Self { form, nonces: 0, types: Vec::new() }
+        Self { form, nonces: 0, types: Vec::new(), node: NodeView::default() }
     }
 
     pub(super) fn get(&mut self, url: &str) -> Option<&mut Type> {
@@ -80,9 +85,9 @@ impl Types {
     pub(super) fn next(&mut self, catalogue: &Catalogue) -> Option<Push> {
         while let Some(Due { place, withhold }) = self.due(catalogue) {
             let due = &mut self.types[place];
-            let state = catalogue.snapshot(&due.collection)?;
+            let state = catalogue.seen_by(&due.collection, &self.node)?;
             let nonce = (self.nonces + 1).to_string();
-            if let Some(content) = due.watch.next(state, (self.form)(due.traits), withhold, &nonce) {
+            if let Some(content) = due.watch.next(&state, (self.form)(due.traits), withhold, &nonce) {
                 self.nonces += 1;
                 let url = due.url.clone();
                 due.warms = false;
@@ -100,7 +105,7 @@ impl Types {
         let withhold = |rank: Rank| rank.is_referred_to() && !self.is_settled(catalogue);
         let mut waits = false;
         for (place, Type { collection, traits, watch, .. }) in self.types.iter().enumerate() {
-            if !catalogue.snapshot(collection).is_some_and(|state| watch.has_news(state)) {
+            if !catalogue.seen_by(collection, &self.node).is_some_and(|state| watch.has_news(&state)) {
                 continue;
             }
             // What is asked for may be what others wait for, and does not wait itself.
@@ -118,6 +123,6 @@ impl Types {
     fn is_settled(&self, catalogue: &Catalogue) -> bool {
         let mut referring = self.types.iter().filter(|known| known.traits.rank.refers());
         referring
-            .all(|known| known.watch.is_settled(catalogue.snapshot(&known.collection).map(|state| &**state)))
+            .all(|known| known.watch.is_settled(catalogue.seen_by(&known.collection, &self.node).as_deref()))
     }
 }
