@@ -9,13 +9,16 @@ use anyhow::Context as _;
 use clap::Args;
 use serde::Serialize;
 use serde_json::Value as Json;
-use tokio::time::timeout;
+use tokio::{sync::mpsc, time::timeout};
 
 use super::{UsageError, log_args, output_args::OutputArgs, tls_args::ClientTlsArgs, value_parsers};
 use mixer_adapter_config::{
-    Collection, ConfigUrl, ConfigUrlError, Subscription, collection,
+    Collection, ConfigUrl, ConfigUrlError, Offer, Subscription,
+    certify::{Certification, Outcome, Protocol, certify},
+    collection,
     source::{SourceSettings, Wanted},
-    stream::{Change, Resource, collection_of},
+    stream::{Change, Resource, Trace, Traced, collection_of, type_urls_of},
+    xds::sink::own_node,
 };
 
 pub(super) const EXAMPLES: &str = "\
@@ -27,10 +30,12 @@ Examples:
   mixer-adapter watch xdss://istiod:15012 --cert-file cert.pem --key-file key.pem --ca-cert-file ca.pem
   mixer-adapter watch xds+delta://127.0.0.1:9901 --collection type.googleapis.com/envoy.config.cluster.v3.Cluster
   mixer-adapter watch mcp://127.0.0.1:9901 --once --timeout 5s --json | jq -r .name
+  mixer-adapter watch xds://127.0.0.1:9901 --trace                      shows requests, responses, ACK and NACK
+  mixer-adapter watch xds+delta://127.0.0.1:9901 --certify              checks the server
 
 Every push is accepted. A body of an unknown type is printed in base64.
 
-Exit codes: 0 all events arrived, or the reader closed the output, 1 --timeout expired, 2 usage error.";
+Exit codes: 0 all events arrived, or the reader closed the output, 1 --timeout expired or a check failed, 2 usage error.";
 
 /// Print the resources that a configuration server pushes
 #[derive(Debug, Args)]
@@ -51,6 +56,14 @@ pub(super) struct Watch {
 
     #[command(flatten)]
     output: OutputArgs,
+
+    /// Print the messages of the streams instead, as a sequence diagram: V= version, R= resources, N= nonce, T= type
+    #[arg(long, env = "MIXER_ADAPTER_TRACE", value_parser = value_parsers::switch())]
+    trace: bool,
+
+    /// Check that the server keeps the rules of MCP or xDS, print the result of each check, and exit. An answer may take --timeout, 5s by default
+    #[arg(long, env = "MIXER_ADAPTER_CERTIFY", value_parser = value_parsers::switch(), conflicts_with_all = ["trace", "once", "count", "full"])]
+    certify: bool,
 
     /// Exit when every requested collection has arrived once
     #[arg(long, env = "MIXER_ADAPTER_ONCE", value_parser = value_parsers::switch())]
@@ -142,8 +155,18 @@ impl Watch {
             .enable_all()
             .build()
             .context("cannot start the runtime")?;
+        if self.certify {
+            return runtime.block_on(self.certify(&settings));
+        }
+        let (trace, traced) = mpsc::unbounded_channel();
+        let server = match self.trace {
+            // The loop that prints empties it.
+            true => server.tracing(Trace::new(move |traced| _ = trace.send(traced))),
+            // The channel closes.
+            false => server,
+        };
         runtime.block_on(async {
-            let watched = self.print(server.connect(), settings.collections.len());
+            let watched = self.print(server.connect(), traced, settings.collections.len());
             let end = match value_parsers::unless_zero(self.timeout) {
                 Some(longest) if self.once || self.count.is_some() => timeout(longest, watched).await,
                 _ => Ok(watched.await),
@@ -160,14 +183,69 @@ impl Watch {
         })
     }
 
-    async fn print(&self, mut subscription: Subscription, collections: usize) -> anyhow::Result<End> {
+    /// Checks the server, and prints the results.
+    async fn certify(&self, settings: &SourceSettings) -> anyhow::Result<ExitCode> {
+        let certifiable = self.server.certifiable(settings).map_err(|error| UsageError(error.to_string()))?;
+        let Some((peer, protocol)) = certifiable else {
+            return Err(UsageError(format!(
+                "--certify: there are no checks for {}; write mcp://, xds:// or xds+delta://",
+                self.server
+            ))
+            .into());
+        };
+        let type_url = |wanted: &Wanted| match protocol {
+            Protocol::Mcp => Some(wanted.collection.clone()),
+            _ => type_urls_of(&Collection::new(&wanted.collection)).into_iter().next(),
+        };
+        let type_urls = settings.collections.iter().filter_map(type_url).collect();
+        let mut certification = Certification::new(protocol, type_urls, own_node(settings));
+        if let Some(patience) = value_parsers::unless_zero(self.timeout) {
+            certification = certification.patience(patience);
+        }
+        let checks = certify(&peer, &certification).await;
+        for check in &checks {
+            let line = match (&check.outcome, self.json) {
+                (_, true) => serde_json::to_string(check)?,
+                (Outcome::Passed, _) => format!("pass  {}", check.rule),
+                (Outcome::Failed(observed), _) => format!("FAIL  {}: {observed}", check.rule),
+                (Outcome::Skipped(reason), _) => format!("skip  {}: {reason}", check.rule),
+                (outcome, _) => format!("{outcome:?}  {}", check.rule),
+            };
+            super::print(&(line + "\n"))?;
+        }
+        let failed = checks.iter().any(|check| matches!(check.outcome, Outcome::Failed(_)));
+        Ok(if failed { ExitCode::FAILURE } else { ExitCode::SUCCESS })
+    }
+
+    /// The next offer. Messages of the streams that come before it are printed.
+    async fn next(
+        changes: &mut mpsc::Receiver<Offer<Change>>,
+        traced: &mut mpsc::UnboundedReceiver<Traced>,
+    ) -> anyhow::Result<Option<Offer<Change>>> {
+        loop {
+            tokio::select! {
+                biased;
+                Some(traced) = traced.recv() => super::print(&diagram(&traced))?,
+                offer = changes.recv() => return Ok(offer),
+            }
+        }
+    }
+
+    async fn print(
+        &self,
+        mut subscription: Subscription,
+        mut traced: mpsc::UnboundedReceiver<Traced>,
+        collections: usize,
+    ) -> anyhow::Result<End> {
         let mut known: BTreeMap<Arc<str>, BTreeSet<String>> = BTreeMap::new();
         let mut printed = 0;
-        while let Some(offer) = subscription.changes.recv().await {
+        while let Some(offer) = Self::next(&mut subscription.changes, &mut traced).await? {
             let change = offer.content();
             let names = known.entry(change.collection.clone()).or_default();
             for event in self.events(change, names) {
-                super::print(&self.line(&event)?)?;
+                if !self.trace {
+                    super::print(&self.line(&event)?)?;
+                }
                 printed += 1;
                 if self.count == Some(printed) {
                     return Ok(End::Enough);
@@ -175,6 +253,10 @@ impl Watch {
             }
             offer.accept();
             if self.once && known.len() == collections {
+                // The diagram ends with the answer to the last response.
+                while let Ok(Some(last)) = timeout(ANSWER, traced.recv()).await {
+                    super::print(&diagram(&last))?;
+                }
                 return Ok(End::Enough);
             }
         }
@@ -236,6 +318,21 @@ impl Watch {
         Ok(line)
     }
 }
+
+/// A message as a line of a sequence diagram, as PlantUML and Mermaid read it.
+fn diagram(traced: &Traced) -> String {
+    match traced {
+        Traced::Sent(message) => format!("client -> server: {message}\n"),
+        Traced::Received(message) => format!("server -> client: {message}\n"),
+        Traced::Ended(status) => {
+            format!("server --> client: stream ended, {:?}: {}\n", status.code(), status.message())
+        }
+        other => format!("{other:?}\n"),
+    }
+}
+
+/// The time that the answer to the last response of a diagram may take. Without a diagram there is nothing to wait for.
+const ANSWER: Duration = Duration::from_millis(200);
 
 /// The spec of a resource, or the reason why it cannot be decoded.
 fn body(resource: &Resource) -> Json {

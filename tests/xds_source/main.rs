@@ -3,6 +3,7 @@
 #![allow(clippy::unwrap_used)]
 
 mod arbitrary;
+mod certify;
 mod convergence;
 mod messages;
 mod order;

@@ -15,6 +15,7 @@
 mod acceptance;
 mod bounded;
 mod candidate;
+pub mod certify;
 mod change;
 mod collection;
 mod collection_filter;

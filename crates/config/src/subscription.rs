@@ -22,7 +22,7 @@ use crate::{
     proto::envoy::config::core::v3::Node,
     source::{Source, SourceHandle, SourceSettings, SourceStatus},
     stream::{
-        self, DialOptions, Listener, Peer, convert, listen,
+        self, DialOptions, Listener, Peer, Trace, convert, listen,
         sink::{Cache, Mode, Sink, SinkOptions, Variant},
     },
     xds::sink as xds,
@@ -125,6 +125,13 @@ impl StreamSource {
     #[must_use]
     pub(crate) fn resuming(mut self) -> Self {
         self.options.mode = Mode::Resume;
+        self
+    }
+
+    /// Shows the messages of its streams to somebody.
+    #[must_use]
+    pub fn tracing(mut self, trace: Trace) -> Self {
+        self.options.trace = trace;
         self
     }
 

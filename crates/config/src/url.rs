@@ -4,6 +4,7 @@ use http::uri::Authority;
 
 use super::{
     Collection, StreamSource,
+    certify::Protocol,
     source::{FileSource, Source, SourceSettings},
     stream::{Peer, sink::Variant},
     xds::{
@@ -264,6 +265,18 @@ impl ConfigUrl {
                 Ok(Some(StreamSource::xds(server, *variant, node, settings).in_version(*api)))
             }
         }
+    }
+
+    /// The server that is there and its protocol, if there are checks for it.
+    pub fn certifiable(&self, settings: &SourceSettings) -> Result<Option<(Peer, Protocol)>, ConfigUrlError> {
+        let protocol = match self {
+            Self::Mcp { .. } => Protocol::Mcp,
+            Self::Xds { address: _, variant: Variant::Sotw, api: ApiVersion::V3, .. } => Protocol::Sotw,
+            Self::Xds { address: _, variant: Variant::Delta, api: ApiVersion::V3, .. } => Protocol::Delta,
+            _ => return Ok(None),
+        };
+        let (Self::Mcp { address, .. } | Self::Xds { address, .. }) = self else { return Ok(None) };
+        Ok(Some((self.peer(address, settings)?, protocol)))
     }
 
     /// Whether it is dialed over TLS.

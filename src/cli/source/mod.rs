@@ -98,6 +98,10 @@ pub(super) struct Source {
     #[arg(long, env = "MIXER_ADAPTER_NO_XDS_V2", value_parser = value_parsers::switch(), action = ArgAction::SetTrue)]
     no_xds_v2: bool,
 
+    /// Check that the clients that connect keep the rules of MCP and xDS: what breaks one is logged, and on /config
+    #[arg(long, env = "MIXER_ADAPTER_CERTIFY", value_parser = value_parsers::switch(), action = ArgAction::SetTrue)]
+    certify: bool,
+
     #[command(flatten)]
     security: TlsArgs,
 
@@ -154,7 +158,10 @@ impl Source {
     async fn serve(&self, files: FileSource, types: Types, sinks: Vec<Peer>) -> anyhow::Result<()> {
         let source = ConfigServer::new(
             Catalogue::default().open(),
-            ConfigServerOptions::default().requests(per_second(self.max_requests)).v2(!self.no_xds_v2),
+            ConfigServerOptions::default()
+                .requests(per_second(self.max_requests))
+                .v2(!self.no_xds_v2)
+                .certify(self.certify),
         );
         let listener = bind(&self.listen.address.into()).await?;
         let address = listener.address()?;

@@ -13,6 +13,7 @@ mod peer;
 mod rate;
 pub(crate) mod redial;
 mod resource;
+mod shorthand;
 mod type_url;
 mod version;
 
@@ -29,6 +30,6 @@ pub use peer::Peer;
 pub use rate::Rate;
 pub use redial::DialOptions;
 pub use resource::Resource;
-pub use type_url::collection_of;
-pub(crate) use type_url::type_urls_of;
+pub use shorthand::{Shorthand, Summarize, Trace, Traced};
+pub use type_url::{collection_of, type_urls_of};
 pub use version::ContentVersion;

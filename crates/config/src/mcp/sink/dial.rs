@@ -30,7 +30,12 @@ async fn exchange(
 ) -> Status {
     let mut client = ResourceSourceClient::new(channel).max_decoding_message_size(max_message_size);
     // Sources may send nothing, not even headers, before they are asked.
-    let requests = outbox(requests).filter_map(|request| ready(request.ok()));
+    let trace = stream.trace().clone();
+    let requests = outbox(requests).filter_map(move |request| {
+        let request = request.ok();
+        request.iter().for_each(|request| trace.sent(request));
+        ready(request)
+    });
     let response = match client.establish_resource_stream(requests).await {
         Ok(response) => response,
         Err(status) => return status,
@@ -39,7 +44,10 @@ async fn exchange(
     let mut pushes = response.into_inner();
     loop {
         match pushes.message().await {
-            Ok(Some(push)) => stream.received(push).await,
+            Ok(Some(push)) => {
+                stream.trace().received(&push);
+                stream.received(push).await;
+            }
             Ok(None) => return Status::ok("the source ended it"),
             Err(status) => return status,
         }

@@ -12,7 +12,7 @@ use crate::{
         RequestResources, Resources,
     },
     stream::{
-        Admission, ServiceOptions,
+        Admission, ServiceOptions, Summarize,
         source::{Catalogue, ConfigServer, Dialogue, Event, Method, Pushed},
     },
 };
@@ -48,7 +48,7 @@ impl<Asks, Push> Translated<Asks, Push> {
     }
 }
 
-impl<Asks: prost::Message, Push: prost::Message> Dialogue for Translated<Asks, Push> {
+impl<Asks: prost::Message + Summarize, Push: prost::Message + Summarize> Dialogue for Translated<Asks, Push> {
     type Request = Asks;
     type Push = Push;
 

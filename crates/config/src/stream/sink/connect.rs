@@ -37,6 +37,7 @@ pub(crate) async fn with_stream<F: Future<Output = Status>>(
         () = stream.ended.cancelled() => Status::aborted("the sink ended it"),
         () = stop.cancelled() => Status::cancelled("the sink is not to dial any more"),
     };
+    stream.trace().ended(&status);
     // Lets go of the requests too, which ends the stream for its source.
     let closed = stream.closed(Some(status.clone())).await;
     Ended { status, good: closed.good, resolved: closed.unsupported.is_some() }

@@ -1,13 +1,16 @@
 use super::Mode;
-use crate::proto::istio::mcp::v1alpha1::{RequestResources, Resources};
+use crate::{
+    proto::istio::mcp::v1alpha1::{RequestResources, Resources},
+    stream::Summarize,
+};
 
 /// One stream in another protocol than MCP: what the sink says is translated into its requests, and its responses into pushes. It
 /// dies with the stream.
 pub trait Dialect: Send {
     /// What goes to the server.
-    type Request: Send + 'static;
+    type Request: Summarize + Send + 'static;
     /// What comes from it.
-    type Response;
+    type Response: Summarize;
 
     /// What the sink says, a question or an answer to a push.
     fn on_request(&mut self, request: RequestResources) -> Vec<Self::Request>;

@@ -26,7 +26,7 @@ use crate::{
     Decision, Decisions, Offer,
     proto::istio::mcp::v1alpha1::{RequestResources, Resources},
     source::SourceStatus,
-    stream::{Change, metrics::SINK},
+    stream::{Change, Trace, metrics::SINK},
 };
 
 /// Requests that wait for the transport of one stream: more than go out in a burst, so that a source that does not read is
@@ -43,6 +43,7 @@ pub(crate) type Requests = mpsc::Receiver<Result<RequestResources, Status>>;
 pub struct Sink {
     commands: mpsc::Sender<Command>,
     next: Arc<AtomicU64>,
+    trace: Trace,
 }
 
 enum Command {
@@ -77,6 +78,7 @@ impl Sink {
         let (commands, inbox) = mpsc::channel(UNHANDLED);
         // One place for each collection: there the machine asks about one change at a time.
         let (offers, changes) = mpsc::channel(options.collections.len().max(1));
+        let trace = options.trace.clone();
         let mut machine = Machine::new(options);
         for cached in cache.iter().flat_map(Cache::load) {
             machine.restore(&cached.collection, cached.version, cached.resources);
@@ -90,7 +92,7 @@ impl Sink {
             writer: cache.map(Writer::start),
         };
         tokio::spawn(driver.run(inbox));
-        (Self { commands, next: Arc::default() }, changes)
+        (Self { commands, next: Arc::default(), trace }, changes)
     }
 
     /// What the sink does, for people.
@@ -113,6 +115,11 @@ impl Sink {
 }
 
 impl Stream {
+    /// Who is shown its messages.
+    pub(crate) fn trace(&self) -> &Trace {
+        &self.sink.trace
+    }
+
     /// Hands a push over. Waits while the sink is busy, and so slows the source down.
     pub(crate) async fn received(&self, push: Resources) {
         let _ = self.sink.commands.send(Command::Received(self.id, push)).await;

@@ -69,6 +69,7 @@ pub(crate) async fn exchange<D: Dialect>(
             },
             response = response => match response {
                 Ok(Some(response)) => {
+                    stream.trace().received(&response);
                     let received = dialect.on_response(response);
                     if let Some(push) = received.push {
                         stream.received(push).await;
@@ -80,6 +81,7 @@ pub(crate) async fn exchange<D: Dialect>(
             },
         };
         for reply in replies {
+            stream.trace().sent(&reply);
             match requests_out.try_send(reply) {
                 Ok(()) => {}
                 Err(TrySendError::Full(_)) => {

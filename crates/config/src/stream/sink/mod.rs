@@ -28,7 +28,7 @@ pub use nack::{Nack, NackReason};
 pub(crate) use type_urls::{Answer, Arrived, TypeUrls};
 pub use view::CollectionView;
 
-use super::Rate;
+use super::{Rate, Trace};
 use crate::source::Wanted;
 use mixer_adapter_core::framework::setters;
 
@@ -73,6 +73,8 @@ pub struct SinkOptions {
     /// The interval at which everything is asked for again. Only for sources that do not push every change by
     /// themselves: those of MCP take a question for the answer to the push that is under way.
     pub resync: Option<Duration>,
+    /// Who is shown the messages of its streams.
+    pub trace: Trace,
 }
 
 setters!(SinkOptions {
@@ -101,6 +103,7 @@ impl SinkOptions {
             idle_replies: Rate { burst: 10, every: Duration::from_secs(5) },
             retry_unsupported: Duration::from_secs(600),
             resync: None,
+            trace: Trace::default(),
         }
     }
 }

@@ -3,12 +3,13 @@ use std::collections::BTreeMap;
 use tonic::Status;
 
 use super::{Catalogue, Pushed};
+use crate::stream::Summarize;
 use mixer_adapter_core::proto;
 
 /// A protocol as a source speaks it on one stream, without IO: requests go in, pushes come out.
 pub(crate) trait Dialogue: Send {
-    type Request: prost::Message;
-    type Push: prost::Message;
+    type Request: prost::Message + Summarize;
+    type Push: prost::Message + Summarize;
 
     /// A request arrived. An error ends the stream.
     fn on_request(&mut self, request: Self::Request, catalogue: &Catalogue) -> Result<Event, Status>;

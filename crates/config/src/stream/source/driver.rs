@@ -14,8 +14,10 @@ use super::{
     Catalogue, Meaning, PeerStatus, Pushed, SinkId, WatchStatus, dialogue::Dialogue, status::Registry,
 };
 use crate::{
-    Fault, envoy_v2,
-    stream::{Change, Rate, metrics::SOURCE, rate::Bucket},
+    Fault,
+    certify::ClientRules,
+    envoy_v2,
+    stream::{Change, Rate, Summarize as _, metrics::SOURCE, rate::Bucket},
 };
 use mixer_adapter_core::framework::setters;
 
@@ -32,13 +34,20 @@ pub struct ConfigServerOptions {
     pub requests: Rate,
     /// Serves version 2 of Envoy's API, too.
     pub v2: bool,
+    /// Checks what clients do on their streams. What breaks a rule is logged, and in their status.
+    pub certify: bool,
 }
 
-setters!(ConfigServerOptions { incremental: bool, requests: Rate, v2: bool });
+setters!(ConfigServerOptions { incremental: bool, requests: Rate, v2: bool, certify: bool });
 
 impl Default for ConfigServerOptions {
     fn default() -> Self {
-        Self { incremental: true, requests: Rate { burst: 100, every: Duration::from_secs(1) }, v2: true }
+        Self {
+            incremental: true,
+            requests: Rate { burst: 100, every: Duration::from_secs(1) },
+            v2: true,
+            certify: false,
+        }
     }
 }
 
@@ -167,6 +176,7 @@ impl ConfigServer {
         let mut bucket = Bucket::new(rate);
         let registered = self.registry.register(peer);
         let mut good = false;
+        let mut rules = self.options.certify.then(ClientRules::default);
         loop {
             let current = catalogue.borrow_and_update().clone();
             let due = dialogue.is_due(&current);
@@ -181,6 +191,7 @@ impl ConfigServer {
                 // Made only when there is room for it, from what is newest then.
                 room = pushes.reserve(), if due => match (room, dialogue.next(&current)) {
                     (Ok(room), Some(push)) => {
+                        rules.iter_mut().for_each(|rules| rules.sent(&push.message.shorthand()));
                         room.send(Ok(push));
                         continue;
                     }
@@ -194,11 +205,15 @@ impl ConfigServer {
                     Ok(Some(request)) => {
                         bucket.take(tokio::time::Instant::now().into_std());
                         let size = request.encoded_len();
+                        let said = rules.is_some().then(|| request.shorthand());
                         let event = dialogue.on_request(request, &current);
                         let recorded = event.and_then(|event| {
                             SOURCE.received(&event.collection, size);
                             good |= event.meaning == Meaning::Accepted;
                             let type_url = event.collection.clone();
+                            if let (Some(rules), Some(said)) = (&mut rules, said) {
+                                registered.breaks(rules.received(&said, &type_url));
+                            }
                             self.check_version(&type_url, &registered.record(event))
                         });
                         match recorded {
@@ -215,6 +230,11 @@ impl ConfigServer {
                 Ok(()) = catalogue.changed() => continue,
                 () = self.closed.cancelled() => Status::unavailable("the source is going away"),
             };
+            if let Some(rules) = rules {
+                let unanswered = if status.code() == Code::Ok { rules.unanswered() } else { Vec::new() };
+                registered.breaks(unanswered);
+                registered.log_certified();
+            }
             if status.code() != Code::Ok {
                 // A sink that is gone, or does not read, does not hear it.
                 let _ = pushes.send_timeout(Err(status.clone()), LAST_WORD).await;

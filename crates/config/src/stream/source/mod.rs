@@ -4,6 +4,7 @@ mod catalogue;
 mod dialogue;
 mod driver;
 mod feed;
+mod messages;
 mod method;
 mod pushed;
 mod references;

@@ -13,6 +13,7 @@ use serde::Serialize;
 use super::{Meaning, SinkId, dialogue::Event};
 use crate::{
     MAX_TEXT,
+    certify::Violation,
     stream::metrics::{Client, SOURCE},
     truncate,
 };
@@ -29,6 +30,9 @@ pub struct PeerStatus {
     pub annotations: BTreeMap<String, String>,
     /// What it has, by collection.
     pub collections: BTreeMap<String, WatchStatus>,
+    /// The rules that it has broken, if the source checks them.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub violations: Vec<Violation>,
 }
 
 /// What a sink has of a collection.
@@ -71,7 +75,7 @@ impl Registry {
         watch: WatchStatus,
     ) -> Registered {
         let collections = BTreeMap::from([(collection, watch)]);
-        self.insert(PeerStatus { peer, id, annotations, collections }, None)
+        self.insert(PeerStatus { peer, id, annotations, collections, violations: Vec::new() }, None)
     }
 
     fn insert(&self, peer: PeerStatus, client: Option<Client>) -> Registered {
@@ -99,6 +103,25 @@ impl WatchStatus {
 }
 
 impl Registered {
+    /// Records and logs the rules that the sink has broken.
+    pub(super) fn breaks(&self, violations: Vec<Violation>) {
+        let mut peers = self.registry.lock();
+        let Some(peer) = peers.get_mut(&self.id) else { return };
+        for Violation { rule, observed, .. } in &violations {
+            let observed = truncate(observed, MAX_TEXT);
+            tracing::warn!(peer = peer.peer, sink = peer.id, rule, observed, "a client breaks a rule");
+        }
+        peer.violations.extend(violations);
+    }
+
+    /// Logs whether the sink has broken rules.
+    pub(super) fn log_certified(&self) {
+        let peers = self.registry.lock();
+        let Some(peer) = peers.get(&self.id) else { return };
+        let violations = peer.violations.len();
+        tracing::info!(peer = peer.peer, sink = peer.id, violations, "the checks of a client are complete");
+    }
+
     /// Records a request, and returns the id of the sink. The reason of a refusal is logged when it changes.
     pub(super) fn record(&self, event: Event) -> String {
         let mut peers = self.registry.lock();

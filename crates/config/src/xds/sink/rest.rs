@@ -110,8 +110,9 @@ async fn exchange(
                 let now = Instant::now();
                 for polled in types.values_mut().filter(|polled| polled.due.is_some_and(|due| due <= now)) {
                     polled.due = None;
-                    let (server, request) = (server.clone(), polled.request.clone());
+                    let (server, request, trace) = (server.clone(), polled.request.clone(), stream.trace().clone());
                     answers.push(async move {
+                        trace.sent(&request);
                         let answer = send(&server, &request, options.request_timeout).await;
                         (request.type_url, answer)
                     });
@@ -122,7 +123,10 @@ async fn exchange(
                     polled.due = Some(Instant::now() + options.refresh_delay.mul_f64(1.0 + 0.25 * random()));
                 }
                 let received = match answer {
-                    Ok(Some(response)) => dialect.on_response(response),
+                    Ok(Some(response)) => {
+                        stream.trace().received(&response);
+                        dialect.on_response(response)
+                    }
                     Ok(None) => continue,
                     Err(error) => {
                         let error = format!("{type_url}: {error}");

@@ -1,0 +1,472 @@
+use std::{collections::BTreeMap, time::Duration};
+
+use futures_util::{StreamExt as _, stream};
+use http::uri::PathAndQuery;
+use prost::Message;
+use tokio::{sync::mpsc, time::timeout};
+use tonic::{Code, Request, Status, Streaming, client::Grpc, transport::Channel};
+use tonic_prost::ProstCodec;
+
+use super::{
+    Check, Outcome, Protocol, ServerRules, Violation,
+    server_rules::{NAMES, NONCE, REPEATED, TYPE, VERSION},
+};
+use crate::{
+    proto::{
+        envoy::{
+            config::core::v3::Node,
+            service::discovery::v3::{
+                DeltaDiscoveryRequest, DeltaDiscoveryResponse, DiscoveryRequest, DiscoveryResponse,
+            },
+        },
+        istio::mcp::v1alpha1::{RequestResources, Resources, SinkNode},
+    },
+    stream::{Peer, Shorthand, Summarize},
+};
+use mixer_adapter_core::{framework::setters, proto};
+
+/// What a server is asked for, and how.
+#[derive(Clone, Debug)]
+#[non_exhaustive]
+pub struct Certification {
+    /// The protocol.
+    pub protocol: Protocol,
+    /// The types or collections to ask for, as they go over the wire.
+    pub type_urls: Vec<String>,
+    /// What the client says of itself.
+    pub node: Node,
+    /// How long an answer may take.
+    pub patience: Duration,
+    /// How long a server has to be silent that has nothing to say.
+    pub silence: Duration,
+}
+
+setters!(Certification { patience: Duration, silence: Duration });
+
+impl Certification {
+    /// Checks of these types or collections by a client that says so of itself. An answer may take 5 s, and a silence lasts 0.5 s.
+    pub fn new(protocol: Protocol, type_urls: Vec<String>, node: Node) -> Self {
+        Self {
+            protocol,
+            type_urls,
+            node,
+            patience: Duration::from_secs(5),
+            silence: Duration::from_millis(500),
+        }
+    }
+}
+
+const ANSWERED: &str = "the first request for a type is answered";
+const SILENT: &str = "what is acknowledged is not sent again";
+const STALE: &str = "a request with a stale nonce is not answered";
+const REFUSED: &str = "what is rejected is not sent again";
+const NAMED: &str = "names are answered with their resources, and new names, too";
+const RESUMED: &str = "a client that has all resources is sent none";
+const MISSING: &str = "a name that does not exist is answered with its removal";
+const AGAIN: &str = "a name that is subscribed to again is sent again";
+const UNKNOWN: &str = "an unknown collection is answered, or refused with INVALID_ARGUMENT";
+
+/// A nonce that no server makes.
+const NO_NONCE: &str = "certify-stale";
+/// A name that no resource has.
+const NO_NAME: &str = "certify/missing";
+/// A collection that does not exist.
+const NO_COLLECTION: &str = "certify/v1/missing";
+
+/// Runs the checks of a server against it, and reports on each. Checks that a server does not allow are skipped.
+pub async fn certify(server: &Peer, of: &Certification) -> Vec<Check> {
+    let mut probe = Probe { server, of, violations: Vec::new(), checks: Vec::new() };
+    for type_url in &of.type_urls {
+        probe.of_type(type_url).await;
+    }
+    if of.protocol == Protocol::Mcp {
+        probe.unknown_collection().await;
+    }
+    probe.finish()
+}
+
+struct Probe<'a> {
+    server: &'a Peer,
+    of: &'a Certification,
+    violations: Vec<Violation>,
+    checks: Vec<Check>,
+}
+
+/// A request, as far as the checks differ.
+#[derive(Clone, Debug, Default)]
+struct Ask {
+    type_url: String,
+    names: Vec<String>,
+    version: String,
+    nonce: String,
+    refused: bool,
+    known: BTreeMap<String, String>,
+}
+
+/// A stream of checks.
+struct Session {
+    requests: mpsc::Sender<(Ask, Node)>,
+    responses: mpsc::Receiver<Result<Reply, Status>>,
+    node: Node,
+    rules: ServerRules,
+}
+
+/// A response, and the versions of its resources.
+#[derive(Clone, Debug)]
+struct Reply {
+    said: Shorthand,
+    versions: BTreeMap<String, String>,
+}
+
+impl Probe<'_> {
+    async fn of_type(&mut self, type_url: &str) {
+        let ask = |names: &[&str]| Ask {
+            type_url: type_url.to_owned(),
+            names: names.iter().map(|name| (*name).to_owned()).collect(),
+            ..Ask::default()
+        };
+        let Some((mut session, first)) = self.begin(ask(&[]), ANSWERED).await else {
+            return;
+        };
+        self.pass(ANSWERED);
+        let answer = |reply: &Reply, refused| Ask {
+            version: if refused { String::new() } else { reply.said.version.clone() },
+            nonce: reply.said.nonce.clone(),
+            refused,
+            ..ask(&[])
+        };
+        self.says(&mut session, answer(&first, false)).await;
+        self.is_silent(&mut session, SILENT, &first).await;
+        if self.of.protocol != Protocol::Delta {
+            self.says(&mut session, Ask { nonce: NO_NONCE.to_owned(), ..answer(&first, false) }).await;
+            self.is_silent(&mut session, STALE, &first).await;
+        }
+        drop(session);
+        if let Some((mut session, first)) = self.begin(ask(&[]), REFUSED).await {
+            self.says(&mut session, answer(&first, true)).await;
+            self.is_silent(&mut session, REFUSED, &first).await;
+        }
+        match self.of.protocol {
+            Protocol::Mcp => {}
+            Protocol::Sotw => self.names(&ask, &first).await,
+            Protocol::Delta => {
+                self.names(&ask, &first).await;
+                self.changes(&ask, &first).await;
+            }
+        }
+    }
+
+    /// Resources by name, and then one more.
+    async fn names(&mut self, ask: &impl Fn(&[&str]) -> Ask, first: &Reply) {
+        let names: Vec<&str> =
+            first.said.names.iter().map(String::as_str).filter(|name| !name.is_empty()).collect();
+        let [one, other, ..] = names[..] else {
+            return self.skip(NAMED, "there are fewer than two resources");
+        };
+        let Some((mut session, reply)) = self.begin(ask(&[one]), NAMED).await else { return };
+        if !reply.said.names.iter().any(|name| name == one) {
+            return self.fail(NAMED, format!("{one:?} is not in the answer to its name"));
+        }
+        let both: &[&str] = if self.of.protocol == Protocol::Delta { &[other] } else { &[one, other] };
+        let answer =
+            Ask { version: reply.said.version.clone(), nonce: reply.said.nonce.clone(), ..ask(both) };
+        self.says(&mut session, answer).await;
+        match self.next(&mut session, self.of.patience).await {
+            Some(Ok(reply)) if reply.said.names.iter().any(|name| name == other) => self.pass(NAMED),
+            Some(Ok(_)) => self.fail(NAMED, format!("{other:?} is not in the answer to its name")),
+            Some(Err(status)) => self.fail(NAMED, ended(&status)),
+            None => self.fail(NAMED, format!("no answer to the new name {other:?}")),
+        }
+    }
+
+    /// What only streams of changes have.
+    async fn changes(&mut self, ask: &impl Fn(&[&str]) -> Ask, first: &Reply) {
+        let known = first.versions.clone();
+        if known.is_empty() || known.values().any(String::is_empty) {
+            self.skip(RESUMED, "there are no resources with versions");
+        } else if let Some(mut session) = self.open(RESUMED).await {
+            self.says(&mut session, Ask { known, ..ask(&[]) }).await;
+            match self.next(&mut session, self.of.silence).await {
+                None => self.pass(RESUMED),
+                Some(Ok(reply)) if reply.said.names.is_empty() => self.pass(RESUMED),
+                Some(Ok(reply)) => self.fail(RESUMED, format!("{} resources", reply.said.names.len())),
+                Some(Err(status)) => self.fail(RESUMED, ended(&status)),
+            }
+        }
+        if let Some((_, reply)) = self.begin(ask(&[NO_NAME]), MISSING).await {
+            match reply.said.removed.iter().any(|name| name == NO_NAME) {
+                true => self.pass(MISSING),
+                false => self.fail(MISSING, "an answer without the name".to_owned()),
+            }
+        }
+        let Some(name) = first.said.names.first() else {
+            return self.skip(AGAIN, "there are no resources");
+        };
+        if let Some((mut session, reply)) = self.begin(ask(&[name]), AGAIN).await {
+            self.says(&mut session, Ask { nonce: reply.said.nonce.clone(), ..ask(&[]) }).await;
+            self.says(&mut session, ask(&[name])).await;
+            match self.next(&mut session, self.of.patience).await {
+                Some(Ok(reply)) if reply.said.names.contains(name) => self.pass(AGAIN),
+                Some(Ok(_)) => self.fail(AGAIN, format!("an answer without {name:?}")),
+                Some(Err(status)) => self.fail(AGAIN, ended(&status)),
+                None => self.fail(AGAIN, "no answer".to_owned()),
+            }
+        }
+    }
+
+    async fn unknown_collection(&mut self) {
+        let Some(mut session) = self.open(UNKNOWN).await else { return };
+        self.says(&mut session, Ask { type_url: NO_COLLECTION.to_owned(), ..Ask::default() }).await;
+        match self.next(&mut session, self.of.patience).await {
+            Some(Ok(_)) => self.pass(UNKNOWN),
+            Some(Err(status)) if status.code() == Code::InvalidArgument => self.pass(UNKNOWN),
+            Some(Err(status)) => self.fail(UNKNOWN, ended(&status)),
+            None => self.fail(UNKNOWN, "no answer".to_owned()),
+        }
+    }
+
+    /// Opens a stream with that request, and waits for its answer. Without one, the check fails.
+    async fn begin(&mut self, ask: Ask, check: &'static str) -> Option<(Session, Reply)> {
+        let mut session = self.open(check).await?;
+        self.says(&mut session, ask).await;
+        match self.next(&mut session, self.of.patience).await {
+            Some(Ok(reply)) => Some((session, reply)),
+            Some(Err(status)) => {
+                self.fail(check, ended(&status));
+                None
+            }
+            None => {
+                self.fail(check, format!("no answer within {:?}", self.of.patience));
+                None
+            }
+        }
+    }
+
+    async fn open(&mut self, check: &'static str) -> Option<Session> {
+        match Session::open(self.server, self.of).await {
+            Ok(session) => Some(session),
+            Err(status) => {
+                self.fail(check, ended(&status));
+                None
+            }
+        }
+    }
+
+    async fn says(&mut self, session: &mut Session, ask: Ask) {
+        session.rules.sent(&Shorthand {
+            type_url: ask.type_url.clone(),
+            names: ask.names.clone(),
+            nonce: ask.nonce.clone(),
+            ..Shorthand::default()
+        });
+        // A stream that has ended says so where its answer is awaited.
+        let _ = session.requests.send((ask, session.node.clone())).await;
+    }
+
+    async fn next(&mut self, session: &mut Session, patience: Duration) -> Option<Result<Reply, Status>> {
+        let reply = timeout(patience, session.responses.recv()).await.ok()?;
+        let reply = reply.unwrap_or_else(|| Err(Status::ok("the server ended it")));
+        if let Ok(reply) = &reply {
+            self.violations.extend(session.rules.received(&reply.said));
+        }
+        Some(reply)
+    }
+
+    /// Fails a check if the server repeats a response. Something that changed may be sent.
+    async fn is_silent(&mut self, session: &mut Session, check: &'static str, last: &Reply) {
+        match self.next(session, self.of.silence).await {
+            None => self.pass(check),
+            Some(Ok(reply)) if reply.said.version != last.said.version && !reply.said.version.is_empty() => {
+                self.skip(check, "the configuration changed meanwhile");
+            }
+            Some(Ok(reply)) => {
+                self.fail(check, format!("a response of {} resources", reply.said.names.len()))
+            }
+            Some(Err(status)) => self.fail(check, ended(&status)),
+        }
+    }
+
+    fn pass(&mut self, rule: &'static str) {
+        self.checks.push(Check { rule, outcome: Outcome::Passed });
+    }
+
+    fn fail(&mut self, rule: &'static str, observed: String) {
+        self.checks.push(Check { rule, outcome: Outcome::Failed(observed) });
+    }
+
+    fn skip(&mut self, rule: &'static str, reason: &str) {
+        self.checks.push(Check { rule, outcome: Outcome::Skipped(reason.to_owned()) });
+    }
+
+    /// A result for each rule, the first failure of each.
+    fn finish(mut self) -> Vec<Check> {
+        let rules: &[&str] = match self.of.protocol {
+            Protocol::Delta => &[NONCE, TYPE, NAMES],
+            Protocol::Mcp | Protocol::Sotw => &[NONCE, TYPE, VERSION, NAMES, REPEATED],
+        };
+        let answered = self.checks.iter().any(|check| check.outcome == Outcome::Passed);
+        for &rule in rules {
+            match self.violations.iter().find(|violation| violation.rule == rule) {
+                Some(violation) => self.fail(violation.rule, violation.observed.clone()),
+                None if answered => self.pass(rule),
+                None => self.skip(rule, "there was no response"),
+            }
+        }
+        let mut results: Vec<Check> = Vec::new();
+        for check in self.checks {
+            match results.iter_mut().find(|known| known.rule == check.rule) {
+                None => results.push(check),
+                Some(known) if severity(&known.outcome) < severity(&check.outcome) => *known = check,
+                Some(_) => {}
+            }
+        }
+        results
+    }
+}
+
+/// A failure with one type counts more than a success with another, and that more than a check that was not possible.
+fn severity(outcome: &Outcome) -> u8 {
+    match outcome {
+        Outcome::Skipped(_) => 0,
+        Outcome::Passed => 1,
+        Outcome::Failed(_) => 2,
+    }
+}
+
+fn ended(status: &Status) -> String {
+    format!("the stream ended with {:?}: {}", status.code(), status.message())
+}
+
+impl Session {
+    async fn open(server: &Peer, of: &Certification) -> Result<Self, Status> {
+        let channel = server.connect().await?;
+        let (requests, asks) = mpsc::channel(8);
+        let (replies, responses) = mpsc::channel(8);
+        match of.protocol {
+            Protocol::Mcp => {
+                run(
+                    channel,
+                    "/istio.mcp.v1alpha1.ResourceSource/EstablishResourceStream",
+                    asks,
+                    replies,
+                    mcp,
+                    of_mcp,
+                );
+            }
+            Protocol::Sotw => run(
+                channel,
+                "/envoy.service.discovery.v3.AggregatedDiscoveryService/StreamAggregatedResources",
+                asks,
+                replies,
+                sotw,
+                of_sotw,
+            ),
+            Protocol::Delta => run(
+                channel,
+                "/envoy.service.discovery.v3.AggregatedDiscoveryService/DeltaAggregatedResources",
+                asks,
+                replies,
+                delta,
+                of_delta,
+            ),
+        }
+        Ok(Self { requests, responses, node: of.node.clone(), rules: ServerRules::new(of.protocol) })
+    }
+}
+
+/// Carries requests and responses of one protocol until either end is gone.
+fn run<Q, P>(
+    channel: Channel,
+    path: &'static str,
+    mut asks: mpsc::Receiver<(Ask, Node)>,
+    replies: mpsc::Sender<Result<Reply, Status>>,
+    to_request: fn(Ask, Node) -> Q,
+    of_response: fn(P) -> Reply,
+) where
+    Q: Message + 'static,
+    P: Message + Default + 'static,
+{
+    tokio::spawn(async move {
+        let requests = stream::poll_fn(move |context| asks.poll_recv(context));
+        let requests = Request::new(requests.map(move |(ask, node)| to_request(ask, node)));
+        let mut grpc = Grpc::new(channel).max_decoding_message_size(MAX_RESPONSE);
+        let opened = async {
+            let ready = grpc.ready().await;
+            ready.map_err(|error| Status::unavailable(format!("the connection is not ready: {error}")))?;
+            grpc.streaming(requests, PathAndQuery::from_static(path), ProstCodec::default()).await
+        };
+        let mut responses: Streaming<P> = match opened.await {
+            Ok(response) => response.into_inner(),
+            Err(status) => {
+                let _ = replies.send(Err(status)).await;
+                return;
+            }
+        };
+        loop {
+            let reply = match responses.message().await {
+                Ok(Some(response)) => Ok(of_response(response)),
+                Ok(None) => return,
+                Err(status) => Err(status),
+            };
+            let is_last = reply.is_err();
+            if replies.send(reply).await.is_err() || is_last {
+                return;
+            }
+        }
+    });
+}
+
+/// The longest response in bytes.
+const MAX_RESPONSE: usize = 64 << 20;
+
+fn refusal(refused: bool) -> Option<proto::Status> {
+    let message = "rejected by a check of the server".to_owned();
+    refused.then_some(proto::Status { code: Code::InvalidArgument as i32, message, details: Vec::new() })
+}
+
+fn mcp(ask: Ask, node: Node) -> RequestResources {
+    RequestResources {
+        sink_node: Some(SinkNode { id: node.id, ..SinkNode::default() }),
+        collection: ask.type_url,
+        response_nonce: ask.nonce,
+        error_detail: refusal(ask.refused),
+        ..RequestResources::default()
+    }
+}
+
+fn sotw(ask: Ask, node: Node) -> DiscoveryRequest {
+    DiscoveryRequest {
+        version_info: ask.version,
+        node: Some(node),
+        resource_names: ask.names,
+        type_url: ask.type_url,
+        response_nonce: ask.nonce,
+        error_detail: refusal(ask.refused),
+    }
+}
+
+fn delta(ask: Ask, node: Node) -> DeltaDiscoveryRequest {
+    DeltaDiscoveryRequest {
+        node: Some(node),
+        type_url: ask.type_url,
+        resource_names_subscribe: ask.names,
+        initial_resource_versions: ask.known,
+        response_nonce: ask.nonce,
+        error_detail: refusal(ask.refused),
+        ..DeltaDiscoveryRequest::default()
+    }
+}
+
+fn of_mcp(response: Resources) -> Reply {
+    Reply { said: response.shorthand(), versions: BTreeMap::new() }
+}
+
+fn of_sotw(response: DiscoveryResponse) -> Reply {
+    Reply { said: response.shorthand(), versions: BTreeMap::new() }
+}
+
+fn of_delta(response: DeltaDiscoveryResponse) -> Reply {
+    let versions =
+        response.resources.iter().map(|resource| (resource.name.clone(), resource.version.clone()));
+    Reply { versions: versions.collect(), said: response.shorthand() }
+}

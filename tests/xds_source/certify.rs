@@ -1,0 +1,292 @@
+//! The checks of servers and clients: on our own, and on some that break one rule each.
+
+use std::{
+    sync::{Arc, Mutex},
+    time::Duration,
+};
+
+use futures_util::{StreamExt as _, stream::BoxStream};
+use mixer_adapter_config::{
+    StreamSource,
+    certify::{Certification, Check, ClientRules, Outcome, Protocol, ServerRules, certify},
+    proto::envoy::service::discovery::v3::{
+        DeltaDiscoveryRequest, DeltaDiscoveryResponse, DiscoveryRequest, DiscoveryResponse,
+        aggregated_discovery_service_client::AggregatedDiscoveryServiceClient,
+        aggregated_discovery_service_server::{AggregatedDiscoveryService, AggregatedDiscoveryServiceServer},
+    },
+    source::{SourceSettings, Wanted},
+    stream::{Peer, Summarize as _, Trace, Traced, listen, sink::Variant, source::ConfigServerOptions},
+    xds::sink::node,
+};
+use tokio::{net::TcpListener, sync::mpsc, time::timeout};
+use tokio_util::sync::{CancellationToken, DropGuard};
+use tonic::{Request, Response, Status, Streaming, service::Routes};
+
+use crate::{messages::*, sockets::Server};
+
+const SOON: Duration = Duration::from_secs(10);
+
+fn certification(protocol: Protocol, type_url: &str) -> Certification {
+    let node = node("certify", "ns", Vec::new());
+    Certification::new(protocol, vec![type_url.to_owned()], node)
+        .patience(SOON)
+        .silence(Duration::from_millis(300))
+}
+
+fn failures(checks: &[Check]) -> Vec<&'static str> {
+    let failed = checks.iter().filter(|check| matches!(check.outcome, Outcome::Failed(_)));
+    failed.map(|check| check.rule).collect()
+}
+
+#[tokio::test]
+async fn the_own_server_keeps_the_rules_of_every_protocol() {
+    let server = Server::start().await;
+    server.set(ROUTE, "a@1 b@1");
+    server.set("istio/policy/v1beta1/rules", "ns/a@1 ns/b@1");
+    let peer = Peer::new(server.address.to_string());
+    for (protocol, type_url) in
+        [(Protocol::Mcp, "istio/policy/v1beta1/rules"), (Protocol::Sotw, ENTRY), (Protocol::Delta, ENTRY)]
+    {
+        server.set(ENTRY, "ns/a@1 ns/b@1");
+        let checks = certify(&peer, &certification(protocol, type_url)).await;
+        assert!(checks.len() >= 8, "{checks:#?}");
+        let broken: Vec<_> = checks.iter().filter(|check| check.outcome != Outcome::Passed).collect();
+        assert!(broken.is_empty(), "{protocol:?}: {broken:#?}");
+    }
+}
+
+/// What a server does wrong.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Flaw {
+    NoNonce,
+    SameNonce,
+    NoVersion,
+    OtherType,
+    NameTwice,
+    NoAnswer,
+    RepeatsAccepted,
+    RepeatsRefused,
+    AnswersStale,
+    IgnoresNames,
+}
+
+/// A server of two clusters.
+struct Flawed(Flaw);
+
+#[tonic::async_trait]
+impl AggregatedDiscoveryService for Flawed {
+    type StreamAggregatedResourcesStream = BoxStream<'static, Result<DiscoveryResponse, Status>>;
+    type DeltaAggregatedResourcesStream = BoxStream<'static, Result<DeltaDiscoveryResponse, Status>>;
+
+    async fn stream_aggregated_resources(
+        &self,
+        request: Request<Streaming<DiscoveryRequest>>,
+    ) -> Result<Response<Self::StreamAggregatedResourcesStream>, Status> {
+        let (responses, mut outgoing) = mpsc::channel(10);
+        let (flaw, mut requests) = (self.0, request.into_inner());
+        tokio::spawn(async move {
+            let (mut nonce, mut known) = (0, Vec::new());
+            while let Ok(Some(request)) = requests.message().await {
+                let stale = !request.response_nonce.is_empty() && request.response_nonce != nonce.to_string();
+                let renamed = request.resource_names != known;
+                let due = match flaw {
+                    Flaw::NoAnswer => false,
+                    Flaw::AnswersStale if stale => true,
+                    _ if stale => false,
+                    _ if request.response_nonce.is_empty() => true,
+                    Flaw::RepeatsRefused if request.error_detail.is_some() => true,
+                    Flaw::RepeatsAccepted if request.error_detail.is_none() => true,
+                    Flaw::NoNonce | Flaw::SameNonce => false,
+                    Flaw::IgnoresNames => false,
+                    _ => renamed && !request.resource_names.is_empty(),
+                };
+                known.clone_from(&request.resource_names);
+                if !due {
+                    continue;
+                }
+                nonce += 1;
+                let mut resources = vec![cluster("a"), cluster("b")];
+                if flaw == Flaw::NameTwice {
+                    resources.push(cluster("a"));
+                }
+                let response = DiscoveryResponse {
+                    version_info: if flaw == Flaw::NoVersion { String::new() } else { "1".to_owned() },
+                    nonce: match flaw {
+                        Flaw::NoNonce => String::new(),
+                        Flaw::SameNonce => "7".to_owned(),
+                        _ => nonce.to_string(),
+                    },
+                    type_url: if flaw == Flaw::OtherType { ROUTE.to_owned() } else { request.type_url },
+                    resources,
+                    ..DiscoveryResponse::default()
+                };
+                if flaw == Flaw::SameNonce {
+                    let _ = responses.send(Ok(response.clone())).await;
+                }
+                let _ = responses.send(Ok(response)).await;
+            }
+        });
+        Ok(Response::new(futures_util::stream::poll_fn(move |context| outgoing.poll_recv(context)).boxed()))
+    }
+
+    async fn delta_aggregated_resources(
+        &self,
+        _: Request<Streaming<DeltaDiscoveryRequest>>,
+    ) -> Result<Response<Self::DeltaAggregatedResourcesStream>, Status> {
+        Err(Status::unimplemented("whole sets only"))
+    }
+}
+
+/// A cluster of that name, by the number of its field.
+fn cluster(name: &str) -> mixer_adapter::proto::Any {
+    let value = [&[0x0a, u8::try_from(name.len()).unwrap()], name.as_bytes()].concat();
+    mixer_adapter::proto::Any { type_url: CLUSTER.to_owned(), value: value.into() }
+}
+
+async fn flawed(flaw: Flaw) -> (Peer, DropGuard) {
+    let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let address = listener.local_addr().unwrap();
+    let stop = CancellationToken::new();
+    let services = Routes::new(AggregatedDiscoveryServiceServer::new(Flawed(flaw)));
+    tokio::spawn(listen(listener, services, stop.clone()));
+    (Peer::new(address.to_string()), stop.drop_guard())
+}
+
+#[tokio::test]
+async fn each_broken_server_fails_the_check_of_its_rule() {
+    for (flaw, rule) in [
+        (Flaw::NoNonce, "each response has a nonce of its own"),
+        (Flaw::SameNonce, "each response has a nonce of its own"),
+        (Flaw::NoVersion, "a response has a version"),
+        (Flaw::OtherType, "a response has a type that was asked for"),
+        (Flaw::NameTwice, "a response names each of its resources, and each once"),
+        (Flaw::RepeatsAccepted, "what is acknowledged is not sent again"),
+        (Flaw::RepeatsRefused, "what is rejected is not sent again"),
+        (Flaw::AnswersStale, "a request with a stale nonce is not answered"),
+    ] {
+        let (peer, _stop) = flawed(flaw).await;
+        let checks = certify(&peer, &certification(Protocol::Sotw, CLUSTER)).await;
+        assert!(failures(&checks).contains(&rule), "{flaw:?}: {checks:#?}");
+    }
+    let (peer, _stop) = flawed(Flaw::IgnoresNames).await;
+    let patient = certification(Protocol::Sotw, CLUSTER).patience(Duration::from_millis(500));
+    let checks = certify(&peer, &patient).await;
+    assert_eq!(failures(&checks), ["names are answered with their resources, and new names, too"]);
+    let (peer, _stop) = flawed(Flaw::NoAnswer).await;
+    let checks = certify(&peer, &patient).await;
+    assert_eq!(failures(&checks), ["the first request for a type is answered"]);
+    let delta = certify(&peer, &certification(Protocol::Delta, CLUSTER)).await;
+    let unimplemented = Outcome::Failed("the stream ended with Unimplemented: whole sets only".to_owned());
+    assert_eq!(delta[0].outcome, unimplemented);
+}
+
+/// The stream with Envoy that docs/behaviour/xds.md shows: a good client, which refuses one response.
+#[test]
+fn the_recorded_envoy_breaks_no_rule() {
+    let response = |version: &str, nonce: &str| DiscoveryResponse {
+        version_info: version.to_owned(),
+        nonce: nonce.to_owned(),
+        type_url: ROUTE.to_owned(),
+        ..DiscoveryResponse::default()
+    };
+    let mut client = ClientRules::default();
+    let mut server = ServerRules::new(Protocol::Sotw);
+    let names = "front_routes";
+    let mut request = |client: &mut ClientRules, server: &mut ServerRules, request: DiscoveryRequest| {
+        server.sent(&request.shorthand());
+        assert_eq!(client.received(&request.shorthand(), ROUTE), []);
+    };
+    let first = DiscoveryRequest { node: node_of("envoy"), ..ask(ROUTE, names) };
+    request(&mut client, &mut server, first);
+    for (version, nonce) in [("1", "3"), ("2", "4")] {
+        let response = response(version, nonce);
+        client.sent(&response.shorthand());
+        assert_eq!(server.received(&response.shorthand()), []);
+        request(&mut client, &mut server, ack(&response, names));
+    }
+    let faulty = response("666", "5");
+    client.sent(&faulty.shorthand());
+    assert_eq!(server.received(&faulty.shorthand()), []);
+    request(&mut client, &mut server, nack(&faulty, "2", names));
+    assert_eq!(client.unanswered(), []);
+}
+
+fn node_of(id: &str) -> Option<mixer_adapter_config::proto::envoy::config::core::v3::Node> {
+    crate::messages::node(id)
+}
+
+#[tokio::test]
+async fn a_client_that_breaks_a_rule_is_listed_with_it_and_a_good_one_with_none() {
+    let server =
+        Server::start_with(ConfigServerOptions::default().certify(true)).await;
+    server.set(CLUSTER, "a@1");
+    let mut client = AggregatedDiscoveryServiceClient::new(server.channel().await);
+    let (requests, mut sent) = mpsc::channel(10);
+    requests.try_send(ask(CLUSTER, "")).unwrap();
+    let sent = futures_util::stream::poll_fn(move |context| sent.poll_recv(context));
+    let mut responses = client.stream_aggregated_resources(sent).await.unwrap().into_inner();
+    let push = timeout(SOON, responses.message()).await.unwrap().unwrap().unwrap();
+    requests.try_send(DiscoveryRequest { version_info: "another".to_owned(), ..ack(&push, "") }).unwrap();
+    server
+        .until(|sinks| {
+            let rules: Vec<_> =
+                sinks.iter().flat_map(|sink| &sink.violations).map(|found| found.rule).collect();
+            rules
+                == [
+                    "the first request of a stream says who asks",
+                    "an acknowledgement has the version of its response",
+                ]
+        })
+        .await;
+    drop((requests, responses));
+    server.until(<[_]>::is_empty).await;
+    let mut follower = follow(&server, Trace::default());
+    let offer = timeout(SOON, follower.changes.recv()).await.unwrap().unwrap();
+    offer.accept();
+    server.until(|sinks| sinks.iter().any(|sink| sink.collections.contains_key(CLUSTER))).await;
+    assert!(server.source.sinks().iter().all(|sink| sink.violations.is_empty()));
+}
+
+fn follow(server: &Server, trace: Trace) -> mixer_adapter_config::Subscription {
+    let collection = "envoy.config.cluster.v3.Cluster".to_owned();
+    let settings = SourceSettings {
+        collections: vec![Wanted { collection, required: true }],
+        ..SourceSettings::new("ns")
+    };
+    let peer = Peer::new(server.address.to_string()).called("xds");
+    StreamSource::xds(peer, Variant::Sotw, node("follower", "ns", Vec::new()), &settings)
+        .tracing(trace)
+        .connect()
+}
+
+#[tokio::test]
+async fn a_trace_shows_requests_responses_and_answers_in_the_shorthand_of_the_document() {
+    let server = Server::start().await;
+    server
+        .source
+        .serve_text("'@type': type.googleapis.com/envoy.config.cluster.v3.Cluster\nname: foo\n")
+        .unwrap();
+    let lines = Arc::new(Mutex::new(Vec::new()));
+    let shown = lines.clone();
+    let trace = Trace::new(move |traced| {
+        let line = match traced {
+            Traced::Sent(message) => format!("-> {message}"),
+            Traced::Received(message) => format!("<- {message}"),
+            _ => return,
+        };
+        shown.lock().unwrap().push(line);
+    });
+    let mut follower = follow(&server, trace);
+    timeout(SOON, follower.changes.recv()).await.unwrap().unwrap().accept();
+    server.until(|sinks| sinks.iter().any(|sink| sink.collections.contains_key(CLUSTER))).await;
+    let version = server.source.catalogue().snapshot("envoy.config.cluster.v3.Cluster").unwrap().version();
+    let lines = lines.lock().unwrap();
+    assert_eq!(
+        lines[..],
+        [
+            "-> DiscoveryRequest (V=,R=,N=,T=CDS)".to_owned(),
+            format!("<- DiscoveryResponse (V={version},R=foo,N=1,T=CDS)"),
+            format!("-> DiscoveryRequest (V={version},R=,N=1,T=CDS)"),
+        ]
+    );
+}
