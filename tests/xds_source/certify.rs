@@ -217,8 +217,7 @@ fn node_of(id: &str) -> Option<mixer_adapter_config::proto::envoy::config::core:
 
 #[tokio::test]
 async fn a_client_that_breaks_a_rule_is_listed_with_it_and_a_good_one_with_none() {
-    let server =
-        Server::start_with(ConfigServerOptions::default().certify(true)).await;
+    let server = Server::start_with(ConfigServerOptions::default().certify(true)).await;
     server.set(CLUSTER, "a@1");
     let mut client = AggregatedDiscoveryServiceClient::new(server.channel().await);
     let (requests, mut sent) = mpsc::channel(10);

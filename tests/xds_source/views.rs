@@ -121,7 +121,11 @@ fn the_state_of_the_world_is_that_of_the_node_and_a_change_for_others_is_none() 
     assert_eq!(first.resources.len(), 2);
     // The node is said once.
     stream.requested(ack(&first, "")).unwrap();
-    server.serve_text(&RESOURCES.replace("v3.Cluster\nname: shop\n", "v3.Cluster\nname: shop\nalt_stat_name: s\n")).unwrap();
+    server
+        .serve_text(
+            &RESOURCES.replace("v3.Cluster\nname: shop\n", "v3.Cluster\nname: shop\nalt_stat_name: s\n"),
+        )
+        .unwrap();
     assert_eq!(stream.next(&server.catalogue()), None, "of the edge only");
     server.serve_text(&RESOURCES.replace("cluster: edge", "cluster: [edge, back]")).unwrap();
     assert_eq!(stream.next(&server.catalogue()).unwrap().resources.len(), 3);

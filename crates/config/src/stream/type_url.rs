@@ -26,7 +26,7 @@ pub fn collection_of(type_url: &str) -> Collection {
 
 /// The type URLs to ask for a collection by, the likeliest first: a source that has the resources in another version answers with
 /// nothing, not with an error, and then the next may have another answer.
-pub(crate) fn type_urls_of(collection: &Collection) -> Vec<String> {
+pub fn type_urls_of(collection: &Collection) -> Vec<String> {
     let name = collection.as_str();
     if let Some(resource) = name.strip_prefix(KUBERNETES) {
         let without_group = resource.matches('/').count() == 1;

@@ -12,7 +12,7 @@ use crate::{
 const FEATURES: [&str; 2] = ["io.istio.mcp.wrapped-resources", "io.istio.mcp.bare-resources"];
 
 /// What the sink of this program says of itself. Where it runs in a pod, it says which: `HOSTNAME` and `POD_NAMESPACE`.
-pub(crate) fn own_node(settings: &SourceSettings) -> Node {
+pub fn own_node(settings: &SourceSettings) -> Node {
     let name = environment("HOSTNAME").unwrap_or_else(|| "mixer-adapter".to_owned());
     let namespace = environment("POD_NAMESPACE").unwrap_or_else(|| settings.default_namespace.clone());
     let mut node = node(&name, &namespace, settings.extensions.clone());
