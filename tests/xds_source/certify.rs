@@ -192,7 +192,7 @@ fn the_recorded_envoy_breaks_no_rule() {
     let mut client = ClientRules::default();
     let mut server = ServerRules::new(Protocol::Sotw);
     let names = "front_routes";
-    let mut request = |client: &mut ClientRules, server: &mut ServerRules, request: DiscoveryRequest| {
+    let request = |client: &mut ClientRules, server: &mut ServerRules, request: DiscoveryRequest| {
         server.sent(&request.shorthand());
         assert_eq!(client.received(&request.shorthand(), ROUTE), []);
     };
@@ -248,10 +248,7 @@ async fn a_client_that_breaks_a_rule_is_listed_with_it_and_a_good_one_with_none(
 
 fn follow(server: &Server, trace: Trace) -> mixer_adapter_config::Subscription {
     let collection = "envoy.config.cluster.v3.Cluster".to_owned();
-    let settings = SourceSettings {
-        collections: vec![Wanted { collection, required: true }],
-        ..SourceSettings::new("ns")
-    };
+    let settings = SourceSettings::new("ns").collections(vec![Wanted { collection, required: true }]);
     let peer = Peer::new(server.address.to_string()).called("xds");
     StreamSource::xds(peer, Variant::Sotw, node("follower", "ns", Vec::new()), &settings)
         .tracing(trace)
