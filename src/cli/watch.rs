@@ -204,12 +204,15 @@ impl Watch {
         }
         let checks = certify(&peer, &certification).await;
         for check in &checks {
-            let line = match (&check.outcome, self.json) {
-                (_, true) => serde_json::to_string(check)?,
-                (Outcome::Passed, _) => format!("pass  {}", check.rule),
-                (Outcome::Failed(observed), _) => format!("FAIL  {}: {observed}", check.rule),
-                (Outcome::Skipped(reason), _) => format!("skip  {}: {reason}", check.rule),
-                (outcome, _) => format!("{outcome:?}  {}", check.rule),
+            if let Some(data) = self.output.data() {
+                super::print(&data.encode_one_of_many(check)?)?;
+                continue;
+            }
+            let line = match &check.outcome {
+                Outcome::Passed => format!("pass  {}", check.rule),
+                Outcome::Failed(observed) => format!("FAIL  {}: {observed}", check.rule),
+                Outcome::Skipped(reason) => format!("skip  {}: {reason}", check.rule),
+                outcome => format!("{outcome:?}  {}", check.rule),
             };
             super::print(&(line + "\n"))?;
         }
