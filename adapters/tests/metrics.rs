@@ -6,11 +6,14 @@ mod support;
 use std::{
     fs,
     io::Write as _,
-    path::Path,
-    process::{Command, Stdio},
+    net::TcpListener,
+    path::{Path, PathBuf},
+    process::{Child, Command, Stdio},
+    time::Duration,
 };
 
-use support::{Server, binary, debian, eventually, http, run};
+use serde_json::Value as Json;
+use support::{Server, binary, debian, eventually, eventually_within, http, run};
 
 /// A path that the sample configuration denies, one that it allows, a quota and two reports, one of which fails.
 fn use_sample(server: &Server) {
@@ -115,4 +118,101 @@ fn promtool_has_no_objection_but_to_a_name_of_istios() {
     let known = "istio_mcp_clients_total non-counter metrics should not have \"_total\" suffix\n";
     assert_eq!(lint(&promtool, &page), known);
     assert_eq!(lint(&promtool, &scrape(&source, &[]).body), known);
+}
+
+/// A file that is shipped.
+fn shipped(path: &str) -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("../deploy").join(path).canonicalize().unwrap()
+}
+
+#[test]
+fn the_rules_that_are_shipped_pass_their_tests() {
+    let Some(promtool) = debian::unpacked("promtool", "prometheus") else { return };
+    for (command, file) in [("check", "prometheus/rules.yaml"), ("test", "prometheus/rules_test.yaml")] {
+        let ran = Command::new(&promtool).args([command, "rules"]).arg(shipped(file)).output().unwrap();
+        assert!(ran.status.success(), "{ran:?}");
+    }
+}
+
+/// A Prometheus that scrapes a server every second and has the rules that are shipped; killed when this is dropped.
+struct Prometheus {
+    child: Child,
+    address: String,
+    _directory: tempfile::TempDir,
+}
+
+impl Prometheus {
+    fn start(program: &Path, target: &str) -> Self {
+        let directory = tempfile::tempdir().unwrap();
+        let config = directory.path().join("prometheus.yaml");
+        let rules = shipped("prometheus/rules.yaml");
+        let text = format!(
+            "global: {{scrape_interval: 1s, evaluation_interval: 1s}}\nrule_files: [{rules:?}]\n\
+             scrape_configs:\n- job_name: mixer-adapter\n  static_configs: [{{targets: [{target:?}]}}]\n"
+        );
+        fs::write(&config, text).unwrap();
+        // Prometheus does not say which port it has chosen for port 0.
+        let address = TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().to_string();
+        let log = fs::File::create(directory.path().join("log")).unwrap();
+        let child = Command::new(program)
+            .arg(format!("--config.file={}", config.display()))
+            .arg(format!("--storage.tsdb.path={}", directory.path().join("data").display()))
+            .arg(format!("--web.listen-address={address}"))
+            .stdin(Stdio::null())
+            .stderr(log)
+            .spawn()
+            .unwrap();
+        Self { child, address, _directory: directory }
+    }
+
+    /// The data of an answer of its API, once there is a successful one.
+    fn get(&self, path: &str) -> Option<Json> {
+        std::net::TcpStream::connect(&self.address).ok()?;
+        let answer: Json = serde_json::from_str(&http::request(&self.address, "GET", path, &[]).body).ok()?;
+        (answer["status"] == "success").then(|| answer["data"].clone())
+    }
+
+    /// The series of a query.
+    fn query(&self, query: &str) -> Option<Vec<Json>> {
+        let encoded: String = query.bytes().map(|byte| format!("%{byte:02x}")).collect();
+        self.get(&format!("/api/v1/query?query={encoded}"))?["result"].as_array().cloned()
+    }
+}
+
+impl Drop for Prometheus {
+    fn drop(&mut self) {
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+    }
+}
+
+#[test]
+fn every_query_that_is_shipped_is_answered_by_a_real_prometheus() {
+    let Some(program) = debian::unpacked("prometheus", "prometheus") else { return };
+    let server = Server::start(&["--check-cache", "100"]);
+    use_sample(&server);
+    let port = server.admin.rsplit_once(':').unwrap().1;
+    let prometheus = Prometheus::start(&program, &format!("127.0.0.1:{port}"));
+    let limit = Duration::from_secs(60);
+    let dashboard = fs::read_to_string(shipped("grafana/dashboard.json")).unwrap();
+    let dashboard: Json = serde_json::from_str(&dashboard).unwrap();
+    let targets = dashboard["panels"].as_array().unwrap().iter().flat_map(|panel| {
+        assert!(!panel["title"].as_str().unwrap().is_empty());
+        panel["targets"].as_array().unwrap()
+    });
+    let queries: Vec<&str> = targets.map(|target| target["expr"].as_str().unwrap()).collect();
+    assert!(queries.len() > 15, "{queries:?}");
+    for query in queries {
+        // As Grafana replaces the variables.
+        let query = query.replace("$__rate_interval", "1m").replace("$job", ".+");
+        assert!(!query.contains('$'), "{query}");
+        eventually_within(limit, &query, || prometheus.query(&query).filter(|series| !series.is_empty()));
+    }
+    eventually_within(limit, "all rules are evaluated", || {
+        let groups = prometheus.get("/api/v1/rules")?;
+        let groups = groups["groups"].as_array()?;
+        let mut rules = groups.iter().flat_map(|group| group["rules"].as_array().unwrap()).peekable();
+        rules.peek()?;
+        rules.all(|rule| rule["health"] == "ok").then_some(())
+    });
 }
