@@ -7,7 +7,7 @@ use http_body_util::Full;
 use libfuzzer_sys::fuzz_target;
 use mixer_adapter_net::{
     Authorization, JwtOptions, JwtVerifier, Tokens,
-    grpc::{Call, CallLimits, Methods, UnaryService},
+    grpc::{Call, CallLimits, Methods, Reply, UnaryService},
 };
 use tokio::runtime::Runtime;
 use tonic::{
@@ -42,8 +42,8 @@ impl Methods for Answers {
         false
     }
 
-    async fn call(&self, _: &str, _: Bytes, _: Call) -> Result<Bytes, Status> {
-        Ok(Bytes::new())
+    async fn call(&self, _: &str, _: Bytes, _: Call) -> Result<Reply, Status> {
+        Ok(Reply::default())
     }
 }
 

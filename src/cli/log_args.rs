@@ -11,7 +11,8 @@ use super::value_parsers;
 /// Filter and format of the log.
 #[derive(Debug, Args)]
 pub(super) struct LogArgs {
-    /// Log filter: error, warn, info, debug, trace, or the syntax of RUST_LOG; logs go to stderr
+    /// Log filter: error, warn, info, debug, trace, or the syntax of RUST_LOG; logs go to stderr. debug and trace do not
+    /// include libraries, such as HTTP/2 frames; debug,h2=debug does
     #[arg(long, value_name = "FILTER", default_value = "info", env = "MIXER_ADAPTER_LOG")]
     log: String,
 
@@ -27,9 +28,24 @@ impl LogArgs {
     }
 }
 
+/// Libraries whose events below INFO are about frames, handshakes and polling.
+const LIBRARIES: [&str; 6] = ["h2", "hyper", "mio", "rustls", "tonic", "tower"];
+
+/// Limits a filter that is a level to the events of this program and of adapters: libraries log from INFO on. A filter that names
+/// targets decides on libraries, too.
+fn without_libraries(filter: &str) -> String {
+    match filter.trim().to_lowercase().as_str() {
+        level @ ("debug" | "trace") => {
+            let libraries: Vec<String> = LIBRARIES.iter().map(|library| format!("{library}=info")).collect();
+            format!("{level},{}", libraries.join(","))
+        }
+        _ => filter.to_owned(),
+    }
+}
+
 /// Installs a logger with a filter. Panics are logged, too.
 pub(super) fn start(filter: &str, json: bool) -> anyhow::Result<()> {
-    let filter = EnvFilter::try_new(filter).with_context(|| {
+    let filter = EnvFilter::try_new(without_libraries(filter)).with_context(|| {
         format!("--log {filter:?} is not a valid filter; write it like info or mixer_adapter=debug,warn")
     })?;
     let colours =

@@ -5,6 +5,7 @@ mod attribute_args;
 mod call;
 mod completions;
 mod config_args;
+mod decision_log_args;
 mod diff;
 mod dry_run;
 #[cfg(feature = "envoy")]

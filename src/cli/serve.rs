@@ -14,6 +14,7 @@ use tokio::sync::Notify;
 use super::{
     UsageError,
     config_args::{ConfigArgs, SAMPLE},
+    decision_log_args::{self, DecisionLogArgs},
     log_args::LogArgs,
     port_args::{PortArgs, PortSecurity},
     request_limit_args::RequestLimitArgs,
@@ -187,6 +188,9 @@ pub(super) struct Serve {
     envoy: super::envoy_args::EnvoyArgs,
 
     #[command(flatten)]
+    decision_log: DecisionLogArgs,
+
+    #[command(flatten)]
     port: PortArgs,
 
     #[command(flatten)]
@@ -231,7 +235,8 @@ impl Serve {
         let signals = Signals::handle(self.grace)?;
         background.spawn(reload(security.clone(), signals.reload.clone()));
         let served = background.block_on(async {
-            let mixer = Arc::new(Mixer::new().with_limits(self.request_limits.limits()));
+            let mixer = self.decision_log.add_to(Mixer::new().with_limits(self.request_limits.limits()))?;
+            let mixer = Arc::new(mixer);
             let controller = self.controller(&mixer, &host)?;
             let status = controller.status();
             let server = Server::new(host.clone(), self.options())
@@ -259,7 +264,9 @@ impl Serve {
             }
             // A closed stdout must not stop the server.
             let _ = super::print(&greeting(&host, &bound, mcp)?);
-            Ok(bound.run(&workers, signals.stop.clone()).await?)
+            bound.run(&workers, signals.stop.clone()).await?;
+            decision_log_args::flush(&mixer);
+            Ok(())
         });
         // What still runs was given up.
         background.shutdown_background();

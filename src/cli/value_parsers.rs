@@ -19,6 +19,8 @@ pub(super) enum ValueError {
     Timeout,
     #[error("write a number of bytes, also with Ki, Mi or Gi: 268435456, 256Mi")]
     Bytes,
+    #[error("write a number from 0 to 1, such as 0.1")]
+    Share,
     #[error("write the name of a header, such as x-api-key")]
     Header,
     #[error("write GROUP=NAME, such as mixer=spiffe://cluster.local/ns/istio-system/sa/proxy")]
@@ -74,6 +76,12 @@ pub(super) fn pair(text: &str) -> Result<(String, String), ValueError> {
 /// Parses a duration that cannot be zero.
 pub(super) fn timeout(text: &str) -> Result<Duration, ValueError> {
     unless_zero(duration(text)?).ok_or(ValueError::Timeout)
+}
+
+/// Parses a share of a whole.
+pub(super) fn share(text: &str) -> Result<f64, ValueError> {
+    let share = text.parse().ok().filter(|share| (0.0..=1.0).contains(share));
+    share.ok_or(ValueError::Share)
 }
 
 /// Parses the name of a header.

@@ -40,6 +40,7 @@ impl Collector for EngineMetrics {
         self.snapshot(&mut encoder)?;
         self.resources(&mut encoder)?;
         self.check_cache(&mut encoder)?;
+        self.decision_log(&mut encoder)?;
         self.updates(&mut encoder)
     }
 }
@@ -200,6 +201,16 @@ impl EngineMetrics {
             MetricType::Gauge,
         )?;
         ConstGauge::new(size.bytes as i64).encode(bytes)
+    }
+
+    fn decision_log(&self, encoder: &mut DescriptorEncoder<'_>) -> Encoded {
+        let Some(log) = self.mixer.decision_log() else { return Ok(()) };
+        let counts = log.counts();
+        let results =
+            [&counts.written, &counts.dropped, &counts.failed].map(|count| count.load(Relaxed).into());
+        let help = "Lines of the decision log, by result";
+        let names = ["written", "dropped", "failed"];
+        counter(encoder, "mixer_adapter_decision_log_lines", help, "result", &names, &results)
     }
 
     fn updates(&self, encoder: &mut DescriptorEncoder<'_>) -> Encoded {

@@ -12,7 +12,7 @@ use mixer_adapter_host::{
     Host,
     handler::{Caller, Method},
 };
-use mixer_adapter_net::grpc::{Call, CallLimits, Methods, UnaryService};
+use mixer_adapter_net::grpc::{Call, CallLimits, Methods, Reply, UnaryService};
 
 /// All gRPC services of a server as one tower service, which layers can be put around.
 pub type GrpcService = UnaryService<HostMethods, Routes>;
@@ -58,7 +58,7 @@ impl Methods for HostMethods {
         path == backend::CREATE_SESSION
     }
 
-    async fn call(&self, path: &str, message: Bytes, call: Call) -> Result<Bytes, Status> {
+    async fn call(&self, path: &str, message: Bytes, call: Call) -> Result<Reply, Status> {
         let caller = Caller {
             connection: call.connection,
             peer: call.peer.clone(),
@@ -69,7 +69,8 @@ impl Methods for HostMethods {
         };
         if let Some(method) = self.host.adapters().method(path) {
             self.admit(&**method, &message)?;
-            return method.call(message, &*self.host, caller).await.map_err(Status::from);
+            let answer = method.call(message, &*self.host, caller).await?;
+            return Ok(answer.into());
         }
         match self.rpcs.get(path) {
             Some(rpc) => call.within_deadline(rpc(message, caller)).await,

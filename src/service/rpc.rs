@@ -1,14 +1,43 @@
 //! Unary methods of services that are known when this is compiled.
 
 use bytes::Bytes;
+use http::{HeaderName, HeaderValue};
 use prost::Message;
 use tonic::Status;
 
 use mixer_adapter_core::framework::frame::frame;
 use mixer_adapter_host::handler::{BoxFuture, Caller};
+use mixer_adapter_net::grpc::Reply;
 
 /// A unary method that is not a template's.
-pub(super) type Rpc = Box<dyn Fn(Bytes, Caller) -> BoxFuture<'static, Result<Bytes, Status>> + Send + Sync>;
+pub(super) type Rpc = Box<dyn Fn(Bytes, Caller) -> BoxFuture<'static, Result<Reply, Status>> + Send + Sync>;
+
+/// An answer that can be sent.
+pub(super) trait IntoReply {
+    fn into_reply(self) -> Reply;
+}
+
+impl<M: Message> IntoReply for M {
+    fn into_reply(self) -> Reply {
+        frame(&self).into()
+    }
+}
+
+/// An answer with an entry of metadata.
+pub(super) struct WithMetadata<M> {
+    pub(super) answer: M,
+    pub(super) metadata: Option<(HeaderName, HeaderValue)>,
+}
+
+impl<M: Message> IntoReply for WithMetadata<M> {
+    fn into_reply(self) -> Reply {
+        let reply = self.answer.into_reply();
+        match self.metadata {
+            Some((name, value)) => reply.with_metadata(name, value),
+            None => reply,
+        }
+    }
+}
 
 /// Makes a method of a function from message to message.
 pub(super) fn rpc<Request, Response, Answer>(
@@ -16,7 +45,7 @@ pub(super) fn rpc<Request, Response, Answer>(
 ) -> Rpc
 where
     Request: Message + Default + 'static,
-    Response: Message,
+    Response: IntoReply,
     Answer: Future<Output = Result<Response, Status>> + Send + 'static,
 {
     limited_rpc(|_| Ok(()), method)
@@ -29,7 +58,7 @@ pub(super) fn limited_rpc<Request, Response, Answer>(
 ) -> Rpc
 where
     Request: Message + Default + 'static,
-    Response: Message,
+    Response: IntoReply,
     Answer: Future<Output = Result<Response, Status>> + Send + 'static,
 {
     Box::new(move |request, caller| {
@@ -39,7 +68,7 @@ where
             let request = Request::decode(request).map_err(|error| {
                 Status::invalid_argument(format!("the request cannot be decoded: {error}"))
             })?;
-            Ok(frame(&method(request, caller).await?))
+            Ok(method(request, caller).await?.into_reply())
         })
     })
 }

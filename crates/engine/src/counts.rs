@@ -53,6 +53,15 @@ pub const REPORT_OUTCOMES: [&str; 2] = ["delivered", "failed"];
 /// The outcomes counted by [`Counts::quota`].
 pub const QUOTA_OUTCOMES: [&str; 3] = ["granted", "partial", "refused"];
 
+/// Returns the index in [`QUOTA_OUTCOMES`] of a quota request by the amounts granted and requested.
+pub fn quota_outcome(granted: i64, requested: i64) -> usize {
+    match granted {
+        all if all >= requested => 0,
+        some if some > 0 => 1,
+        _ => 2,
+    }
+}
+
 impl Counts {
     /// Counts a check.
     pub fn check(&self, outcome: CheckOutcome, took: Duration) {
@@ -68,12 +77,7 @@ impl Counts {
 
     /// Counts a quota request by the amounts granted and requested.
     pub fn quota(&self, granted: i64, requested: i64) {
-        let outcome = match granted {
-            all if all >= requested => 0,
-            some if some > 0 => 1,
-            _ => 2,
-        };
-        self.quotas[outcome].fetch_add(1, Relaxed);
+        self.quotas[quota_outcome(granted, requested)].fetch_add(1, Relaxed);
     }
 
     /// Counts a call that exceeded a limit.

@@ -1,10 +1,12 @@
+//! Ids of decisions.
+
 use std::{
     sync::atomic::{AtomicU64, Ordering::Relaxed},
     time::SystemTime,
 };
 
 /// Returns whether a text has the form of an id, which another server may have made.
-pub(crate) fn is_decision_id(text: &str) -> bool {
+pub fn is_decision_id(text: &str) -> bool {
     let is_part = |part: &str| !part.is_empty() && part.bytes().all(|byte| byte.is_ascii_hexdigit());
     text.len() <= MAX_LENGTH
         && text.split_once('-').is_some_and(|(start, count)| is_part(start) && is_part(count))
@@ -15,19 +17,27 @@ const MAX_LENGTH: usize = 16 + 1 + 16;
 
 /// Makes the ids of decisions, which are unique among all servers: the start of the process and a count.
 #[derive(Debug)]
-pub(crate) struct DecisionIds {
+pub struct DecisionIds {
     start: u64,
     count: AtomicU64,
 }
 
 impl DecisionIds {
-    pub(crate) fn new() -> Self {
+    /// Creates a source of ids.
+    pub fn new() -> Self {
         let start = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default();
         Self { start: start.as_nanos() as u64, count: AtomicU64::new(0) }
     }
 
-    pub(crate) fn next(&self) -> String {
+    /// Returns a new id.
+    pub fn next(&self) -> String {
         format!("{:016x}-{:x}", self.start, self.count.fetch_add(1, Relaxed))
+    }
+}
+
+impl Default for DecisionIds {
+    fn default() -> Self {
+        Self::new()
     }
 }
 

@@ -3,7 +3,7 @@ use std::sync::{
     atomic::{AtomicBool, Ordering::SeqCst},
 };
 
-use super::{Counts, RequestLimits, Snapshot};
+use super::{Counts, RequestLimits, Snapshot, decision_log::DecisionLog};
 
 /// The engine: the current snapshot and the counters of request outcomes.
 #[derive(Debug)]
@@ -11,6 +11,7 @@ pub struct Mixer {
     current: RwLock<Option<Arc<Snapshot>>>,
     counts: Counts,
     limits: RequestLimits,
+    decision_log: Option<DecisionLog>,
     closed: AtomicBool,
 }
 
@@ -21,6 +22,7 @@ impl Mixer {
             current: RwLock::new(None),
             counts: Counts::default(),
             limits: RequestLimits::default(),
+            decision_log: None,
             closed: AtomicBool::new(false),
         }
     }
@@ -34,6 +36,17 @@ impl Mixer {
     /// The limits on single calls.
     pub fn limits(&self) -> &RequestLimits {
         &self.limits
+    }
+
+    /// Logs decisions.
+    #[must_use]
+    pub fn with_decision_log(self, log: DecisionLog) -> Self {
+        Self { decision_log: Some(log), ..self }
+    }
+
+    /// The log of decisions, if they are logged.
+    pub fn decision_log(&self) -> Option<&DecisionLog> {
+        self.decision_log.as_ref()
     }
 
     /// The counters of request outcomes.

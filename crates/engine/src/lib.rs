@@ -12,6 +12,8 @@ pub mod build;
 mod cache;
 mod control;
 mod counts;
+mod decision_id;
+pub mod decision_log;
 pub mod dictionary;
 pub mod dispatch;
 mod engine;
@@ -32,7 +34,8 @@ pub mod trace;
 
 pub use cache::{AnswerKey, CacheCounts, CacheLimits, CacheOutcome};
 pub use control::{Awaited, ConfigStatus, Controller};
-pub use counts::{CheckOutcome, Counts, QUOTA_OUTCOMES, REPORT_OUTCOMES};
+pub use counts::{CheckOutcome, Counts, QUOTA_OUTCOMES, REPORT_OUTCOMES, quota_outcome};
+pub use decision_id::{DecisionIds, is_decision_id};
 pub use engine::Mixer;
 pub use handler::{HandlerBackend, QuotaParams, RuntimeHandler};
 pub use instance::FieldInput;

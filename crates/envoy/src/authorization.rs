@@ -8,8 +8,10 @@ use std::{
 use mixer_adapter_core::framework::{log_limit::LogLimit, log_text::log_text};
 use mixer_adapter_engine::{
     Budget, CheckOutcome,
+    decision_log::{Api, LoggedCall, LoggedDecision},
     dispatch::{AnswerDetails, CacheUse, Caller, DispatchError, Request},
 };
+use serde_json::{Map, Value as Json};
 use tonic::Status;
 
 use crate::{
@@ -28,6 +30,8 @@ pub(crate) struct Origin {
     pub(crate) details: Arc<AnswerDetails>,
     /// How the cache was used.
     pub(crate) cache: Option<CacheUse>,
+    /// The attributes for the decision log.
+    attributes: Option<Map<String, Json>>,
 }
 
 impl Services {
@@ -38,7 +42,8 @@ impl Services {
     pub async fn check(&self, request: CheckRequest, caller: Caller) -> Result<CheckResponse, Status> {
         let (start, decision_id) = (Instant::now(), self.ids.next());
         let mut origin = Origin::default();
-        let decision = self.decide(&request, &caller, &mut origin).await;
+        let logged = self.mixer.decision_log().map(|log| log.begin(Api::Envoy, Some(decision_id.clone())));
+        let decision = self.decide(&request, &caller, logged.as_ref(), &mut origin).await;
         let outcome = match &decision {
             Decision::Allow(_) => CheckOutcome::Allowed,
             Decision::Deny(..) => CheckOutcome::Denied,
@@ -53,6 +58,10 @@ impl Services {
         };
         let outcome_name = CheckOutcome::NAMES[outcome as usize];
         tracing::debug!(decision_id, outcome = outcome_name, rules = ?origin.details.rules, "a request was checked");
+        if let Some(logged) = logged {
+            let check = LoggedDecision::Check { verdict: outcome_name, rules: &origin.details.rules };
+            logged.log(check, decision.denial(), caller.peer_name(), origin.attributes.as_ref());
+        }
         self.mixer.counts().check(outcome, start.elapsed());
         self.counters.tenant(&origin.tenant).checks[outcome as usize].fetch_add(1, Relaxed);
         let source = request.attributes.as_ref().and_then(|context| context.source.as_ref());
@@ -64,7 +73,13 @@ impl Services {
     }
 
     /// Decides, and sets the origin of the decision.
-    async fn decide(&self, request: &CheckRequest, caller: &Caller, origin: &mut Origin) -> Decision {
+    async fn decide(
+        &self,
+        request: &CheckRequest,
+        caller: &Caller,
+        logged: Option<&LoggedCall<'_>>,
+        origin: &mut Origin,
+    ) -> Decision {
         let Some(context) = &request.attributes else {
             return Decision::Fail("the check has no attributes".to_owned());
         };
@@ -81,6 +96,7 @@ impl Services {
         let answer = request.answer().await;
         self.mixer.counts().condition_errors(request.condition_errors());
         origin.cache = request.cache_use().cloned();
+        origin.attributes = logged.and_then(|logged| logged.attributes(request.attributes()));
         self.missing.note_check(context, |name| {
             let declared = request.vocabulary().find(name);
             declared.is_some_and(|declared| request.references().includes(declared.slot))

@@ -7,7 +7,6 @@ mod authorization;
 mod configuration;
 mod counters;
 mod decision;
-mod decision_id;
 mod headers;
 mod metadata;
 mod missing_settings;
@@ -19,7 +18,7 @@ mod tenants;
 
 use std::sync::Arc;
 
-use mixer_adapter_engine::Mixer;
+use mixer_adapter_engine::{DecisionIds, Mixer};
 use tokio::runtime::Handle;
 use tokio_util::sync::CancellationToken;
 
@@ -33,7 +32,6 @@ pub use tenants::TenantCounts;
 use access_log::LogQueue;
 use attributes::ConnectionCount;
 use configuration::Configuration;
-use decision_id::DecisionIds;
 use missing_settings::MissingSettings;
 use rate_limit::GiveBacks;
 

@@ -11,25 +11,29 @@ pub(crate) use requests::{check_request, report_request};
 
 use std::{sync::Arc, time::Instant};
 
-use tonic::{Code, Status};
+use http::{HeaderName, HeaderValue};
+use serde_json::{Map, Value as Json};
+use tonic::{Code, Status, metadata::MetadataMap};
 use tracing::field;
 
 use super::{
     limits::{admit_check, admit_report},
-    rpc::{Rpc, limited_rpc},
+    rpc::{Rpc, WithMetadata, limited_rpc},
 };
 use attributes::{Decoder, DeltaError, update};
 use mixer_adapter_core::framework::{log_limit::FailureLogLimit, log_text::log_text, status::status_name};
 use mixer_adapter_engine::{
-    Budget, CheckOutcome, LimitError, Mixer, RequestLimits, Snapshot,
+    Budget, CheckOutcome, LimitError, Mixer, QUOTA_OUTCOMES, RequestLimits, Snapshot,
     attribute::Bag,
+    decision_log::{Api, LoggedCall, LoggedDecision},
     dictionary::WORDS,
-    dispatch::{DispatchError, QuotaRequest, Report, Request},
+    dispatch::{AnswerDetails, DispatchError, QuotaRequest, Report, Request},
     proto::istio::mixer::v1::{
         CheckRequest, CheckResponse, CompressedAttributes, ReportRequest, ReportResponse,
         check_response::{PreconditionResult, QuotaResult},
         report_request::RepeatedAttributesSemantics,
     },
+    quota_outcome,
     trace::{Step, Trace},
 };
 use mixer_adapter_host::handler::Caller;
@@ -45,7 +49,7 @@ pub(super) fn methods(mixer: &Arc<Mixer>) -> [(&'static str, Rpc); 2] {
             "/istio.mixer.v1.Mixer/Check",
             limited_rpc(admission(mixer, admit_check), move |request, caller| {
                 let mixer = checks.clone();
-                async move { check(&mixer, request, caller).await }
+                async move { decide(&mixer, request, caller).await }
             }),
         ),
         (
@@ -113,9 +117,33 @@ fn log_failure(caller: &Caller, status: &Status, event: &'static str) {
     );
 }
 
+/// The entry of response metadata with the id of a decision.
+const DECISION_ID: HeaderName = HeaderName::from_static("mixer-adapter-decision-id");
+
+/// Answers a Check. If decisions are logged, the metadata of the answer has the id.
+async fn decide(
+    mixer: &Mixer,
+    asked: CheckRequest,
+    caller: Caller,
+) -> Result<WithMetadata<CheckResponse>, Status> {
+    let logged = mixer.decision_log().map(|log| log.begin(Api::Mixer, None));
+    let answer = counted_check(mixer, asked, caller, logged.as_ref(), None).await;
+    let id = logged.and_then(|logged| HeaderValue::from_str(logged.id()).ok());
+    match (answer, id) {
+        (Ok(answer), id) => Ok(WithMetadata { answer, metadata: id.map(|id| (DECISION_ID, id)) }),
+        (Err(status), None) => Err(status),
+        (Err(mut status), Some(id)) => {
+            let mut metadata = std::mem::take(status.metadata_mut()).into_headers();
+            metadata.insert(DECISION_ID, id);
+            *status.metadata_mut() = MetadataMap::from_headers(metadata);
+            Err(status)
+        }
+    }
+}
+
 /// Answers a Check.
 pub async fn check(mixer: &Mixer, asked: CheckRequest, caller: Caller) -> Result<CheckResponse, Status> {
-    counted_check(mixer, asked, caller, None).await
+    counted_check(mixer, asked, caller, None, None).await
 }
 
 /// Answers a Check, and explains the answer.
@@ -125,7 +153,7 @@ pub(crate) async fn explain_check(
     caller: Caller,
 ) -> (Result<CheckResponse, Status>, Trace) {
     let mut trace = Trace::default();
-    let answer = counted_check(mixer, asked, caller, Some(&mut trace)).await;
+    let answer = counted_check(mixer, asked, caller, None, Some(&mut trace)).await;
     (answer, trace)
 }
 
@@ -133,10 +161,12 @@ async fn counted_check(
     mixer: &Mixer,
     asked: CheckRequest,
     caller: Caller,
+    logged: Option<&LoggedCall<'_>>,
     trace: Option<&mut Trace>,
 ) -> Result<CheckResponse, Status> {
     let start = Instant::now();
-    let answer = traced_check(mixer, asked, &caller, trace).await;
+    let mut basis = Basis::default();
+    let answer = traced_check(mixer, &asked, &caller, logged, &mut basis, trace).await;
     let status = |response: &CheckResponse| Some(response.precondition.as_ref()?.status.as_ref()?.code);
     let outcome = match answer.as_ref().map(status) {
         Ok(Some(0)) => CheckOutcome::Allowed,
@@ -144,13 +174,58 @@ async fn counted_check(
         Err(_) => CheckOutcome::Failed,
     };
     mixer.counts().check(outcome, start.elapsed());
+    tracing::debug!(
+        outcome = CheckOutcome::NAMES[outcome as usize],
+        peer = log_text(caller.peer_name()),
+        "a request was checked"
+    );
+    if let Some(logged) = logged {
+        log_check(logged, outcome, &asked, &answer, &caller, &basis);
+    }
     answer.inspect_err(|status| log_failure(&caller, status, "check failed"))
+}
+
+/// What a decision is based on, for the log of decisions.
+#[derive(Default)]
+struct Basis {
+    details: Arc<AnswerDetails>,
+    attributes: Option<Map<String, Json>>,
+}
+
+/// Logs a check and its quotas.
+fn log_check(
+    logged: &LoggedCall<'_>,
+    outcome: CheckOutcome,
+    asked: &CheckRequest,
+    answer: &Result<CheckResponse, Status>,
+    caller: &Caller,
+    basis: &Basis,
+) {
+    let (peer, attributes) = (caller.peer_name().to_string(), basis.attributes.as_ref());
+    let status = match answer {
+        Ok(response) => {
+            let status = response.precondition.as_ref().and_then(|result| result.status.as_ref());
+            status.filter(|status| status.code != 0).map(|status| (status.code, status.message.as_str()))
+        }
+        Err(status) => Some((status.code() as i32, status.message())),
+    };
+    let verdict = CheckOutcome::NAMES[outcome as usize];
+    logged.log(LoggedDecision::Check { verdict, rules: &basis.details.rules }, status, &peer, attributes);
+    for (quota, result) in answer.iter().flat_map(|response| &response.quotas) {
+        let amount = asked.quotas.get(quota).map_or(0, |params| params.amount);
+        let granted = result.granted_amount;
+        let verdict = QUOTA_OUTCOMES[quota_outcome(granted, amount)];
+        let quota = LoggedDecision::Quota { verdict, quota, amount: Some(amount), granted: Some(granted) };
+        logged.log(quota, None, &peer, attributes);
+    }
 }
 
 async fn traced_check(
     mixer: &Mixer,
-    asked: CheckRequest,
+    asked: &CheckRequest,
     caller: &Caller,
+    logged: Option<&LoggedCall<'_>>,
+    basis: &mut Basis,
     trace: Option<&mut Trace>,
 ) -> Result<CheckResponse, Status> {
     let known_words = known_words(asked.global_word_count)?;
@@ -166,8 +241,10 @@ async fn traced_check(
         Some(attributes) => undeclared(&decoder, attributes, &snapshot),
         None => Vec::new(),
     };
-    let mut request = Request::new(&snapshot, bag, caller.clone(), trace.is_some()).with_budget(budget);
-    let answer = answer(mixer, &mut request, &asked, known_words, Pace::new(caller.deadline)).await;
+    let request = Request::new(&snapshot, bag, caller.clone(), trace.is_some()).with_budget(budget);
+    let mut request = request.with_rules(logged.is_some());
+    let answer = answer(mixer, &mut request, asked, known_words, Pace::new(caller.deadline), basis).await;
+    basis.attributes = logged.and_then(|logged| logged.attributes(request.attributes()));
     mixer.counts().condition_errors(request.condition_errors());
     mixer.counts().unknown_quotas(request.unknown_quotas());
     if let Some(trace) = trace {
@@ -195,8 +272,10 @@ async fn answer(
     asked: &CheckRequest,
     known_words: usize,
     mut pace: Pace,
+    basis: &mut Basis,
 ) -> Result<CheckResponse, Status> {
     let answer = request.answer().await.map_err(|error| status(mixer, Code::Internal, error))?;
+    basis.details = answer.details;
     let referenced = |request: &Request<'_>| {
         references::encode(&request.references().list(request.vocabulary()), known_words)
     };
@@ -260,9 +339,16 @@ async fn counted_report(
     trace: Option<&mut Trace>,
 ) -> Result<ReportResponse, Status> {
     let requests = asked.attributes.len();
+    let logged = mixer.decision_log().map(|log| log.begin(Api::Mixer, None));
     let answer = traced_report(mixer, asked, &caller, trace).await;
     mixer.counts().report(requests, answer.is_ok());
-    answer.inspect_err(|status| log_failure(&caller, status, "report failed"))
+    answer.inspect_err(|status| {
+        log_failure(&caller, status, "report failed");
+        if let Some(logged) = logged {
+            let status = Some((status.code() as i32, status.message()));
+            logged.log(LoggedDecision::Report { requests }, status, caller.peer_name(), None);
+        }
+    })
 }
 
 /// Maximum number of requests of a report that are explained.

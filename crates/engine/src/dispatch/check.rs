@@ -52,7 +52,7 @@ impl<'s> Request<'s> {
         let mut merged = MergedResult::default();
         let mut details = AnswerDetails::default();
         let mut denying = Vec::new();
-        if self.is_strict {
+        if self.names_rules {
             for call in &planned {
                 details.add_rule(&call.group.rule);
             }
@@ -91,11 +91,10 @@ impl<'s> Request<'s> {
         if self.has_ignored_failure && !merged.is_denied() {
             merged.limit_validity();
         }
-        if self.is_strict {
-            match merged.is_denied() {
-                true => details = AnswerDetails::of_denial(denying),
-                false => details.dimensions = self.quota_dimensions()?,
-            }
+        match merged.is_denied() {
+            true if self.names_rules => details = AnswerDetails::of_denial(denying),
+            false if self.is_strict => details.dimensions = self.quota_dimensions()?,
+            _ => {}
         }
         Ok(finish(merged, details, self.evaluation.caching.max_age, self.trace.as_deref_mut()))
     }

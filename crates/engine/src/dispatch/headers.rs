@@ -39,8 +39,10 @@ impl<'s> Request<'s> {
             }
             self.evaluation.caching.restrict(rule.caching);
             let extra = outputs_of(rule, outputs);
-            if self.is_strict {
+            if self.names_rules {
                 details.add_rule(&rule.rule);
+            }
+            if self.is_strict {
                 details.add_outputs(rule, &extra);
             }
             for template in &rule.request {

@@ -49,6 +49,8 @@ pub struct Request<'s> {
     pub(crate) trace: Option<Box<Trace>>,
     pub(crate) policy: FailurePolicy,
     pub(crate) is_strict: bool,
+    /// Whether the details of answers name the rules that decided.
+    pub(crate) names_rules: bool,
     condition_errors: u64,
     /// Whether a failure was ignored, as the policy wants it.
     pub(crate) has_ignored_failure: bool,
@@ -125,6 +127,7 @@ impl<'s> Request<'s> {
             trace,
             policy,
             is_strict: false,
+            names_rules: false,
             condition_errors: 0,
             has_ignored_failure: false,
             unknown_quotas: 0,
@@ -138,8 +141,14 @@ impl<'s> Request<'s> {
     #[must_use]
     pub fn strict(mut self) -> Self {
         self.policy = self.policy.strict();
-        self.is_strict = true;
+        (self.is_strict, self.names_rules) = (true, true);
         self
+    }
+
+    /// Makes the details of answers name the rules that decided, as those of strict requests do.
+    #[must_use]
+    pub fn with_rules(self, names_rules: bool) -> Self {
+        Self { names_rules: names_rules || self.is_strict, ..self }
     }
 
     /// Sets the budget, which otherwise is that of the default limits.

@@ -15,6 +15,7 @@ use std::{
 use mixer_adapter_core::framework::{log_limit::LogLimit, log_text::log_text};
 use mixer_adapter_engine::{
     Budget,
+    decision_log::{Api, LoggedDecision},
     dispatch::{Caller, FailureTexts, PreparedReport, Report, ReportBatch, Request},
 };
 use prost::Message as _;
@@ -177,6 +178,16 @@ async fn report(
         }
         mixer.counts().report(count, failures.is_empty());
         if !failures.is_empty() {
+            if let Some(log) = mixer.decision_log() {
+                let report = LoggedDecision::Report { requests: count };
+                let error = log_text(&failures);
+                log.begin(Api::Envoy, None).log(
+                    report,
+                    Some((tonic::Code::Unknown.into(), &error)),
+                    "",
+                    None,
+                );
+            }
             static LIMIT: LogLimit = LogLimit::new();
             if let Some(suppressed) = LIMIT.admit() {
                 tracing::warn!(

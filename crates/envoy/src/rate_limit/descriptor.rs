@@ -5,17 +5,15 @@ use std::sync::Arc;
 use mixer_adapter_engine::{
     QuotaMode,
     dispatch::{Allocation, QuotaGrant},
+    is_decision_id,
 };
 
 use super::limits::set_limit;
-use crate::{
-    decision_id::is_decision_id,
-    proto::envoy::{
-        extensions::common::ratelimit::v3::RateLimitDescriptor,
-        service::ratelimit::v3::{
-            RateLimitRequest,
-            rate_limit_response::{Code, DescriptorStatus},
-        },
+use crate::proto::envoy::{
+    extensions::common::ratelimit::v3::RateLimitDescriptor,
+    service::ratelimit::v3::{
+        RateLimitRequest,
+        rate_limit_response::{Code, DescriptorStatus},
     },
 };
 

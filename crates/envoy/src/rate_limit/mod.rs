@@ -8,6 +8,7 @@ mod taken;
 use mixer_adapter_core::framework::{digest::Digest, log_limit::LogLimit, log_text::log_text};
 use mixer_adapter_engine::{
     Limit, QuotaMode,
+    decision_log::{Api, LoggedDecision},
     dispatch::{Caller, DispatchError},
 };
 use prost::Message as _;
@@ -50,8 +51,17 @@ impl Services {
         let header = self.options.decision_header.as_ref().filter(|_| known_id.is_none());
         let id = known_id.unwrap_or_else(|| self.ids.next());
         let mut tenant = String::new();
+        let logged = self.mixer.decision_log().map(|log| log.begin(Api::Envoy, Some(id.clone())));
         let answer = self.limit(&request, &caller, &mut tenant).await;
         let outcome = answer.as_deref().map_or(RateLimitOutcome::Failed, outcome);
+        if let Some(logged) = logged {
+            let error = answer.as_ref().err().map(ToString::to_string);
+            let status = error.as_deref().map(|error| (tonic::Code::Unavailable.into(), error));
+            let verdict = RateLimitOutcome::NAMES[outcome as usize];
+            let quota =
+                LoggedDecision::Quota { verdict, quota: &request.domain, amount: None, granted: None };
+            logged.log(quota, status, caller.peer_name(), None);
+        }
         self.counters.rate_limit(outcome, &tenant);
         let (domain, decision_id) = (&request.domain, &id);
         let results = answer.map_err(|error| {

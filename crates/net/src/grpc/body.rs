@@ -17,10 +17,11 @@ pub struct UnaryBody {
 
 const GRPC: HeaderValue = HeaderValue::from_static("application/grpc");
 
-/// A response of OK with one framed message.
-pub(super) fn ok(frame: Bytes) -> Response<UnaryBody> {
+/// A response of OK with one framed message, and an entry of metadata.
+pub(super) fn ok(frame: Bytes, metadata: Option<(HeaderName, HeaderValue)>) -> Response<UnaryBody> {
     let mut response = Response::new(UnaryBody { frame: Some(frame), trailers: true });
     response.headers_mut().insert(CONTENT_TYPE, GRPC);
+    response.headers_mut().extend(metadata);
     response
 }
 

@@ -10,5 +10,5 @@ mod timeout;
 
 pub use admission::FREE_BYTES;
 pub use body::UnaryBody;
-pub use service::{Call, CallLimits, Methods, UnaryService};
+pub use service::{Call, CallLimits, Methods, Reply, UnaryService};
 pub use stream::StreamBody;

@@ -9,7 +9,7 @@ use std::{
 };
 
 use bytes::Bytes;
-use http::{HeaderMap, HeaderValue, Method, Request, Response, StatusCode, header::CONTENT_TYPE};
+use http::{HeaderMap, HeaderName, HeaderValue, Method, Request, Response, StatusCode, header::CONTENT_TYPE};
 use http_body::Body;
 use http_body_util::Either;
 use tokio::{
@@ -48,7 +48,31 @@ pub trait Methods: Send + Sync + 'static {
         path: &str,
         message: Bytes,
         call: Call,
-    ) -> impl Future<Output = Result<Bytes, Status>> + Send;
+    ) -> impl Future<Output = Result<Reply, Status>> + Send;
+}
+
+/// The answer of a method.
+#[derive(Clone, Debug, Default)]
+#[non_exhaustive]
+pub struct Reply {
+    /// The framed message.
+    pub message: Bytes,
+    /// An entry of the response metadata.
+    pub metadata: Option<(HeaderName, HeaderValue)>,
+}
+
+impl Reply {
+    /// Adds an entry of the response metadata.
+    #[must_use]
+    pub fn with_metadata(self, name: HeaderName, value: HeaderValue) -> Self {
+        Self { metadata: Some((name, value)), ..self }
+    }
+}
+
+impl From<Bytes> for Reply {
+    fn from(message: Bytes) -> Self {
+        Self { message, metadata: None }
+    }
 }
 
 /// The context of one call.
@@ -250,7 +274,9 @@ impl<M: Methods> Shared<M> {
     {
         check_protocol(&request)?;
         let answer = self.unary(request, &admitted, caller).await;
-        Ok(answer.map_or_else(Status::into_http, |answer| body::ok(admitted.until_written(answer))))
+        Ok(answer.map_or_else(Status::into_http, |Reply { message, metadata }| {
+            body::ok(admitted.until_written(message), metadata)
+        }))
     }
 
     async fn unary<B>(
@@ -258,7 +284,7 @@ impl<M: Methods> Shared<M> {
         request: Request<B>,
         admitted: &Admitted,
         caller: Call,
-    ) -> Result<Bytes, Status>
+    ) -> Result<Reply, Status>
     where
         B: Body<Data = Bytes, Error: fmt::Display> + Unpin,
     {
@@ -280,7 +306,7 @@ impl<M: Methods> Shared<M> {
             Poll::Ready(answer) => answer,
             Poll::Pending => admitted.unless_evicted(Stage::Working, work).await,
         }?;
-        admitted.add_bytes(answer.len())?;
+        admitted.add_bytes(answer.message.len())?;
         if keeps_connection {
             admitted.keep_connection();
         }

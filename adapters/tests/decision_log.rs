@@ -1,0 +1,125 @@
+//! The decision log, and the log of a server at the level debug.
+#![allow(clippy::unwrap_used)]
+
+mod support;
+
+use std::{fs, path::Path};
+
+use mixer_adapter_engine::proto::istio::mixer::v1::{
+    CheckRequest, CheckResponse, check_request::QuotaParams,
+};
+use serde_json::Value as Json;
+use support::{Server, binary, eventually, run};
+use tonic::{Request, Response, client::Grpc, transport::Endpoint};
+use tonic_prost::ProstCodec;
+
+/// The lines of a file, once there are as many.
+fn lines(file: &Path, count: usize) -> Vec<Json> {
+    eventually("decisions are logged", || {
+        let text = fs::read_to_string(file).ok()?;
+        let lines: Vec<Json> = text.lines().map(|line| serde_json::from_str(line).unwrap()).collect();
+        (lines.len() >= count).then_some(lines)
+    })
+}
+
+fn start(log: &Path, flags: &[&str]) -> Server {
+    let server = Server::start(&[&["--decision-log", log.to_str().unwrap()], flags].concat());
+    server.until("/readyz", "\nready\n");
+    server
+}
+
+fn field<'j>(line: &'j Json, name: &str) -> &'j str {
+    line[name].as_str().unwrap_or_default()
+}
+
+#[test]
+fn checks_quotas_and_failed_reports_are_lines() {
+    let directory = tempfile::tempdir().unwrap();
+    let log = directory.path().join("decisions");
+    let server = start(&log, &[]);
+    let ask = |arguments: &[&str]| run(&[arguments, &["--address", &server.grpc]].concat());
+    ask(&["check", "-a", "request.path=/admin", "-a", "request.headers=cookie=secret"]);
+    let params = QuotaParams { amount: 60, best_effort: false };
+    check(
+        &server,
+        CheckRequest { quotas: [("requests".to_owned(), params)].into(), ..CheckRequest::default() },
+    );
+    ask(&["report", "-a", "response.code=200"]);
+    ask(&["report", "-a", "response.code=0", "-a", "response.code=0"]);
+    let lines = lines(&log, 4);
+    let kinds: Vec<(&str, &str)> =
+        lines.iter().map(|line| (field(line, "kind"), field(line, "verdict"))).collect();
+    // The sample needs the time of a request that has a status; a report that is delivered is no line.
+    assert_eq!(
+        kinds,
+        [("check", "denied"), ("check", "allowed"), ("quota", "granted"), ("report", "failed")]
+    );
+    let [denied, allowed, quota, report] = &lines[..] else { panic!("{lines:?}") };
+    assert_eq!(denied["rules"], serde_json::json!(["check-path.rule.istio-system"]));
+    assert_eq!(denied["attributes"]["request.path"], "/admin");
+    assert_eq!(denied["attributes"]["request.headers"]["cookie"], "***");
+    assert!(!field(denied, "code").is_empty() && denied["latency_seconds"].as_f64().unwrap() > 0.0);
+    assert_eq!(field(allowed, "decision_id"), field(quota, "decision_id"));
+    assert_ne!(field(allowed, "decision_id"), field(denied, "decision_id"));
+    assert_eq!((&quota["quota"], &quota["amount"]), (&"requests".into(), &60.into()));
+    assert_eq!(report["requests"], 1);
+    assert!(!fs::read_to_string(&log).unwrap().contains("secret"));
+    server.until("/metrics", "mixer_adapter_decision_log_lines_total{result=\"written\"} 4");
+}
+
+fn check(server: &Server, request: CheckRequest) -> Response<CheckResponse> {
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
+    runtime.block_on(async {
+        let endpoint = Endpoint::from_shared(format!("http://{}", server.grpc)).unwrap();
+        let mut client = Grpc::new(endpoint.connect().await.unwrap());
+        client.ready().await.unwrap();
+        let codec = ProstCodec::<CheckRequest, CheckResponse>::default();
+        let path = "/istio.mixer.v1.Mixer/Check".parse().unwrap();
+        client.unary(Request::new(request), path, codec).await.unwrap()
+    })
+}
+
+#[test]
+fn the_metadata_of_an_answer_has_the_id_of_its_line() {
+    let directory = tempfile::tempdir().unwrap();
+    let log = directory.path().join("decisions");
+    let server = start(&log, &[]);
+    let answer = check(&server, CheckRequest::default());
+    let id = answer.metadata().get("mixer-adapter-decision-id").unwrap().to_str().unwrap();
+    assert_eq!(field(&lines(&log, 1)[0], "decision_id"), id);
+}
+
+#[test]
+fn without_a_decision_log_answers_have_no_id_and_there_is_no_metric() {
+    let server = Server::start(&[]);
+    server.until("/readyz", "\nready\n");
+    assert!(check(&server, CheckRequest::default()).metadata().get("mixer-adapter-decision-id").is_none());
+    assert!(!server.get("/metrics").contains("decision_log"));
+}
+
+#[test]
+fn a_decision_log_that_cannot_be_written_is_an_error_at_the_start() {
+    let ports = ["serve", "--listen", "127.0.0.1:0", "--admin", "127.0.0.1:0"];
+    let refused = run(&[&ports[..], &["--decision-log", "/nowhere/decisions"]].concat());
+    assert!(refused.stderr.contains("cannot open --decision-log /nowhere/decisions"), "{}", refused.stderr);
+    let refused = run(&[&ports[..], &["--decision-log-sample", "2"]].concat());
+    assert!(refused.stderr.contains("write a number from 0 to 1"), "{}", refused.stderr);
+}
+
+#[test]
+fn the_level_debug_has_no_frames_of_http_2() {
+    let directory = tempfile::tempdir().unwrap();
+    for (filter, has_frames) in [("debug", false), ("debug,h2=debug", true)] {
+        let file = directory.path().join(filter);
+        let log = fs::File::create(&file).unwrap();
+        let ports = ["serve", "--listen", "127.0.0.1:0", "--admin", "127.0.0.1:0", "--log", filter];
+        let (server, _) = Server::spawn(binary().args(ports).stderr(log));
+        server.until("/readyz", "\nready\n");
+        run(&["check", "-a", "request.path=/admin", "--address", &server.grpc]);
+        let text = eventually("the check is logged", || {
+            let text = fs::read_to_string(&file).unwrap();
+            text.contains("a request was checked").then_some(text)
+        });
+        assert_eq!(text.contains("h2::"), has_frames, "{text}");
+    }
+}

@@ -1,0 +1,56 @@
+//! Flags of the decision log.
+
+use std::{fs::OpenOptions, io, path::PathBuf, time::Duration};
+
+use anyhow::Context as _;
+use clap::Args;
+
+use super::value_parsers;
+use mixer_adapter_engine::{
+    Mixer,
+    decision_log::{DEFAULT_MASKS, DecisionLog},
+};
+
+/// Where and how decisions are logged.
+#[derive(Debug, Args)]
+pub(super) struct DecisionLogArgs {
+    /// Append one JSON line for each check, quota request and failed report to this file; - is stdout [default: none]
+    #[arg(long, value_name = "FILE", env = "MIXER_ADAPTER_DECISION_LOG")]
+    decision_log: Option<PathBuf>,
+
+    /// Share of calls whose decisions are logged, from 0 to 1
+    #[arg(long, value_name = "SHARE", default_value_t = 1.0, env = "MIXER_ADAPTER_DECISION_LOG_SAMPLE", value_parser = value_parsers::share)]
+    decision_log_sample: f64,
+
+    /// Attributes whose values are replaced by *** in the decision log, separated by commas: ATTRIBUTE, or ATTRIBUTE[KEY] for a key of
+    /// a map
+    #[arg(long, value_name = "ATTRIBUTE", env = "MIXER_ADAPTER_DECISION_LOG_MASK", value_delimiter = ',', default_values = DEFAULT_MASKS)]
+    decision_log_mask: Vec<String>,
+}
+
+/// How long the end of the server waits for lines that are not written yet.
+const FLUSH: Duration = Duration::from_secs(1);
+
+impl DecisionLogArgs {
+    /// Adds the log to an engine.
+    pub(super) fn add_to(&self, mixer: Mixer) -> anyhow::Result<Mixer> {
+        let Some(path) = &self.decision_log else { return Ok(mixer) };
+        let masks = self.decision_log_mask.iter().map(String::as_str);
+        let log = match path.as_os_str() == "-" {
+            true => DecisionLog::start(io::stdout(), self.decision_log_sample, masks),
+            false => {
+                let file = OpenOptions::new().append(true).create(true).open(path);
+                let file = file.with_context(|| format!("cannot open --decision-log {}", path.display()))?;
+                DecisionLog::start(file, self.decision_log_sample, masks)
+            }
+        };
+        Ok(mixer.with_decision_log(log.context("cannot start the decision log")?))
+    }
+}
+
+/// Waits until the decisions of an engine are written, for at most a second.
+pub(super) fn flush(mixer: &Mixer) {
+    if mixer.decision_log().is_some_and(|log| !log.flush(FLUSH)) {
+        tracing::warn!("the decision log is incomplete: its output accepts no lines");
+    }
+}
