@@ -90,6 +90,23 @@ fn expressions_that_can_never_be_evaluated_do_not_compile() {
 }
 
 #[test]
+fn all_errors_of_an_expression_are_found_each_once() {
+    let errors = |language: Language, text: &str| {
+        let error = Expression::compile_in(language, text, &vocabulary()).unwrap_err();
+        error.all().map(ToString::to_string).collect::<Vec<_>>()
+    };
+    for language in [Language::Cel, Language::Compat] {
+        let found =
+            errors(language, "request.paht == \"/x\" && sorce.name == \"y\" && request.paht == \"/z\"");
+        let paht = found.iter().filter(|error| **error == "unknown attribute `request.paht`").count();
+        let sorce = found.iter().any(|error| error.starts_with("unknown attribute `sorce"));
+        assert!(sorce && paht >= 1 && found.len() == paht + 1, "{language:?}: {found:?}");
+    }
+    let found = errors(Language::Cel, "request.paht.startsWith(\"/x\") || nothing(size) > 1");
+    assert_eq!(found, ["unknown attribute `request.paht`", "unknown function `nothing`"]);
+}
+
+#[test]
 fn a_value_of_the_wrong_type_is_an_error_even_where_cel_would_ignore_it() {
     let mut bag = bag();
     bag.insert("request.headers", "text");

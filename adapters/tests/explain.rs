@@ -139,6 +139,34 @@ check: rule close.rule.istio-system: (request.path | \"\") == \"/admin\" && requ
 }
 
 #[test]
+fn a_rule_in_compat_is_explained_with_its_parts_and_one_in_cel_with_its_attributes() {
+    let explained = |language: &str, condition: &str| {
+        let rules =
+            CHECKNOTHING.replace("match: request.path == \"/admin\"", &format!("match: '{condition}'"));
+        let annotated = format!("name: close, annotations: {{policy.istio.io/lang: {language}}}");
+        let rules = rules.replace("name: close", &annotated);
+        let directory = elsewhere("127.0.0.1:1", &rules);
+        let ran = explain(directory.path(), &["-a", "request.path=/x,request.size=5"]);
+        let lines: Vec<String> = ran.stdout.lines().map(str::to_owned).collect();
+        let rule = lines.iter().position(|line| line.starts_with("check: rule close.")).expect("the rule");
+        assert!(lines[rule].ends_with("-> did not match"), "{ran:?}");
+        let parts = lines[rule + 2..].iter().take_while(|line| line.starts_with("  "));
+        parts.cloned().collect::<Vec<_>>()
+    };
+    let condition = "(request.method | \"GET\") == \"PUT\" && request.size > 5";
+    let parts = [
+        "  (request.method | \"GET\") == \"PUT\" = false (BOOL)",
+        "  (request.method | \"GET\") = \"GET\" (STRING)",
+        "  request.method = \"\" (STRING)",
+        "  request.size > 5 = false (BOOL)",
+        "  request.size = 5 (INT64)",
+    ];
+    assert_eq!(explained("COMPAT", condition), parts);
+    let parts = ["  request.path = \"/x\" (STRING)", "  request.size = 5 (INT64)"];
+    assert_eq!(explained("CEL", "request.path == \"/admin\" && request.size > 5"), parts);
+}
+
+#[test]
 fn an_adapter_that_fails_fails_the_check_or_denies_it_or_is_passed_over() {
     // A port that was free a moment ago.
     let free = TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().to_string();

@@ -161,12 +161,12 @@ impl Expression {
         }
     }
 
-    /// Evaluates the parts of the expression, whose source is `text`, for an explanation. None of one in CEL or COMPAT.
+    /// Evaluates the parts of the expression, whose source is `text`, for an explanation.
     pub(crate) fn parts(&self, text: &str, vocabulary: &Vocabulary, attributes: Attributes<'_>) -> Vec<Part> {
         match &self.program {
-            Program::Cexl(_) => parts::of(text, vocabulary, attributes),
+            Program::Cexl(_) => parts::of_cexl(text, vocabulary, attributes),
             #[cfg(feature = "cel")]
-            Program::Cel(_) => Vec::new(),
+            Program::Cel(program) => parts::of_cel(program, text, vocabulary, attributes),
         }
     }
 

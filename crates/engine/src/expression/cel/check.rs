@@ -23,6 +23,9 @@ use crate::{
 /// Maximum number of nodes after macro expansion; `pick` duplicates its arguments.
 const MAX_NODES: usize = 20_000;
 
+/// Maximum number of errors of one expression.
+const MAX_ERRORS: usize = 20;
+
 /// The names that `type(x)` is compared with.
 const TYPE_NAMES: [&str; 10] =
     ["bool", "bytes", "double", "int", "list", "map", "null_type", "string", "type", "uint"];
@@ -38,6 +41,8 @@ pub(crate) struct Checker<'c> {
     pub(crate) patterns: Vec<Regex>,
     /// The errors of constant arguments that cannot be evaluated.
     pub(crate) invalid: Vec<EvalError>,
+    /// The errors found so far, each once.
+    errors: Vec<CompileError>,
     nodes: usize,
     depth: usize,
     /// The maximum of `depth` so far.
@@ -55,14 +60,40 @@ impl<'c> Checker<'c> {
             used: Vec::new(),
             patterns: Vec::new(),
             invalid: Vec::new(),
+            errors: Vec::new(),
             nodes: 0,
             depth: 0,
             deepest: 0,
         }
     }
 
-    /// Rewrites an expression so that it can be evaluated, and returns its type.
-    pub(crate) fn check(&mut self, node: &mut IdedExpr) -> Result<Type, CompileError> {
+    /// Rewrites a whole expression so that it can be evaluated, and returns its type.
+    ///
+    /// # Errors
+    /// All errors of the expression, or the first limit that it exceeds.
+    pub(crate) fn check_whole(&mut self, node: &mut IdedExpr) -> Result<Type, CompileError> {
+        let checked = self.check(node)?;
+        CompileError::first_of(mem::take(&mut self.errors)).map_or(Ok(checked), Err)
+    }
+
+    /// Checks a part of an expression. An error is recorded, and the part can be of any type then.
+    fn check(&mut self, node: &mut IdedExpr) -> Result<Type, CompileError> {
+        let (depth, scope) = (self.depth, self.scope.len());
+        match self.check_node(node) {
+            Err(error) if error.kind() != CompileErrorKind::TooLarge => {
+                self.depth = depth;
+                self.scope.truncate(scope);
+                // Macros repeat their arguments.
+                if self.errors.len() < MAX_ERRORS && !self.errors.contains(&error) {
+                    self.errors.push(error);
+                }
+                Ok(Type::Dyn)
+            }
+            checked => checked,
+        }
+    }
+
+    fn check_node(&mut self, node: &mut IdedExpr) -> Result<Type, CompileError> {
         self.nodes += 1;
         self.depth += 1;
         self.deepest = self.deepest.max(self.depth);

@@ -39,11 +39,11 @@ use self::{
     values::{FormattedStr, IpValue, MapValue},
 };
 use super::{
-    Evaluated,
+    Evaluated, Language,
     code::Attribute,
     error::{CompileError, CompileErrorKind, EvalError, EvalErrorKind},
     span::Span,
-    syntax,
+    syntax::{self, Ast},
 };
 use crate::attribute::{Attributes, Reads, StringMap, Vocabulary};
 use mixer_adapter_core::value::ValueType;
@@ -59,6 +59,8 @@ const MAX_SHALLOW: usize = 32;
 
 /// A compiled expression in CEL or COMPAT.
 pub(crate) struct Program {
+    /// CEL or COMPAT.
+    language: Language,
     ast: IdedExpr,
     env: Arc<Env>,
     used: Vec<Attribute>,
@@ -90,14 +92,14 @@ pub(crate) fn compile(text: &str, vocabulary: &Vocabulary) -> Result<Program, Co
     }
     let compiled = on_large_stack(|| {
         let parsed = PrattParser::new().parse(&reserved::mark(text)).map_err(|errors| {
-            match errors.errors.first() {
-                Some(error) => {
-                    CompileError::new(CompileErrorKind::Cel, position(text, error.pos), error.msg.clone())
-                }
-                None => CompileError::new(CompileErrorKind::Cel, whole, "not a valid CEL expression"),
-            }
+            let errors = errors.errors.iter().map(|error| {
+                CompileError::new(CompileErrorKind::Cel, position(text, error.pos), error.msg.clone())
+            });
+            CompileError::first_of(errors.collect()).unwrap_or_else(|| {
+                CompileError::new(CompileErrorKind::Cel, whole, "not a valid CEL expression")
+            })
         })?;
-        check(parsed, &Spans::Source(text), vocabulary, whole)
+        check(Language::Cel, parsed, &Spans::Source(text), vocabulary, whole)
     });
     compiled.unwrap_or_else(|error| Err(CompileError::new(CompileErrorKind::Cel, whole, error.to_string())))
 }
@@ -105,28 +107,37 @@ pub(crate) fn compile(text: &str, vocabulary: &Vocabulary) -> Result<Program, Co
 /// Compiles an expression in Mixer's own syntax with the semantics of CEL.
 pub(crate) fn compile_compat(text: &str, vocabulary: &Vocabulary) -> Result<Program, CompileError> {
     let whole = Span::new(0, text.len());
-    let compiled = on_large_stack(|| {
-        let ast = syntax::parse(text)?;
-        let mut translator = Translator { source: text, spans: HashMap::new() };
-        let translated = translator.translate(&ast)?;
-        check(translated, &Spans::ById(translator.spans), vocabulary, whole)
-    });
+    let compiled = on_large_stack(|| translate(text, &syntax::parse(text)?, vocabulary));
     compiled.unwrap_or_else(|error| Err(CompileError::new(CompileErrorKind::Cel, whole, error.to_string())))
 }
 
+/// Compiles a part of an expression in Mixer's own syntax, whose source is `text`, with the semantics of CEL.
+pub(crate) fn compile_part(text: &str, ast: &Ast, vocabulary: &Vocabulary) -> Result<Program, CompileError> {
+    let compiled = on_large_stack(|| translate(text, ast, vocabulary));
+    compiled
+        .unwrap_or_else(|error| Err(CompileError::new(CompileErrorKind::Cel, ast.span, error.to_string())))
+}
+
+fn translate(text: &str, ast: &Ast, vocabulary: &Vocabulary) -> Result<Program, CompileError> {
+    let mut translator = Translator { source: text, spans: HashMap::new() };
+    let translated = translator.translate(ast)?;
+    check(Language::Compat, translated, &Spans::ById(translator.spans), vocabulary, ast.span)
+}
+
 fn check(
+    language: Language,
     mut ast: IdedExpr,
     spans: &Spans<'_>,
     vocabulary: &Vocabulary,
     span: Span,
 ) -> Result<Program, CompileError> {
     let mut checker = Checker::new(vocabulary, spans);
-    let value_type = checker.check(&mut ast)?.value_type();
+    let value_type = checker.check_whole(&mut ast)?.value_type();
     let Checker { used, patterns, invalid: invalid_constants, deepest: depth, .. } = checker;
     let env = functions::ENV
         .clone()
         .map_err(|error| CompileError::new(CompileErrorKind::Cel, span, error.to_string()))?;
-    Ok(Program { ast, env, used, patterns, invalid_constants, value_type, depth, span })
+    Ok(Program { language, ast, env, used, patterns, invalid_constants, value_type, depth, span })
 }
 
 /// A failure of the thread that [`on_large_stack`] runs on.
@@ -162,6 +173,16 @@ impl Program {
     /// The type of its values; UNSPECIFIED for types that attributes do not have, such as a list.
     pub(crate) fn value_type(&self) -> ValueType {
         self.value_type
+    }
+
+    /// CEL or COMPAT.
+    pub(crate) fn language(&self) -> Language {
+        self.language
+    }
+
+    /// The names of the attributes that it mentions.
+    pub(crate) fn attributes(&self) -> impl Iterator<Item = &str> {
+        self.used.iter().map(Attribute::name)
     }
 
     pub(crate) fn invalid_constants(&self) -> &[EvalError] {

@@ -169,6 +169,12 @@ pub(crate) struct Attribute {
 }
 
 impl Attribute {
+    /// The name of the attribute.
+    #[cfg(feature = "cel")]
+    pub(crate) fn name(&self) -> &str {
+        &self.name
+    }
+
     pub(crate) fn new(declaration: Declaration<'_>, span: Span) -> Self {
         let name = Arc::clone(declaration.name);
         let missing = EvalError::new(EvalErrorKind::MissingAttribute { name: Arc::clone(&name) }, span);
