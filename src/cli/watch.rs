@@ -9,7 +9,10 @@ use anyhow::Context as _;
 use clap::Args;
 use serde::Serialize;
 use serde_json::Value as Json;
-use tokio::{sync::mpsc, time::timeout};
+use tokio::{
+    sync::mpsc::{self, error::TrySendError},
+    time::timeout,
+};
 
 use super::{UsageError, log_args, output_args::OutputArgs, tls_args::ClientTlsArgs, value_parsers};
 use mixer_adapter_config::{
@@ -158,10 +161,13 @@ impl Watch {
         if self.certify {
             return runtime.block_on(self.certify(&settings));
         }
-        let (trace, traced) = mpsc::unbounded_channel();
+        let (trace, traced) = mpsc::channel(MAX_UNPRINTED);
         let server = match self.trace {
-            // The loop that prints empties it.
-            true => server.tracing(Trace::new(move |traced| _ = trace.send(traced))),
+            true => server.tracing(Trace::new(move |traced| {
+                if let Err(TrySendError::Full(_)) = trace.try_send(traced) {
+                    tracing::warn!("more messages arrive than can be printed: the diagram lacks one");
+                }
+            })),
             // The channel closes.
             false => server,
         };
@@ -223,7 +229,7 @@ impl Watch {
     /// The next offer. Messages of the streams that come before it are printed.
     async fn next(
         changes: &mut mpsc::Receiver<Offer<Change>>,
-        traced: &mut mpsc::UnboundedReceiver<Traced>,
+        traced: &mut mpsc::Receiver<Traced>,
     ) -> anyhow::Result<Option<Offer<Change>>> {
         loop {
             tokio::select! {
@@ -237,7 +243,7 @@ impl Watch {
     async fn print(
         &self,
         mut subscription: Subscription,
-        mut traced: mpsc::UnboundedReceiver<Traced>,
+        mut traced: mpsc::Receiver<Traced>,
         collections: usize,
     ) -> anyhow::Result<End> {
         let mut known: BTreeMap<Arc<str>, BTreeSet<String>> = BTreeMap::new();
@@ -336,6 +342,8 @@ fn diagram(traced: &Traced) -> String {
 
 /// The time that the answer to the last response of a diagram may take. Without a diagram there is nothing to wait for.
 const ANSWER: Duration = Duration::from_millis(200);
+/// Messages of a diagram that wait to be printed.
+const MAX_UNPRINTED: usize = 1 << 14;
 
 /// The spec of a resource, or the reason why it cannot be decoded.
 fn body(resource: &Resource) -> Json {

@@ -111,10 +111,23 @@ struct Session {
     rules: ServerRules,
 }
 
+impl Session {
+    async fn send(&mut self, ask: Ask) {
+        self.rules.sent(&Shorthand {
+            type_url: ask.type_url.clone(),
+            names: ask.names.clone(),
+            nonce: ask.nonce.clone(),
+            ..Shorthand::default()
+        });
+        // A stream that has ended says so where its answer is awaited.
+        let _ = self.requests.send((ask, self.node.clone())).await;
+    }
+}
+
 /// A response, and the versions of its resources.
 #[derive(Clone, Debug)]
 struct Reply {
-    said: Shorthand,
+    shorthand: Shorthand,
     versions: BTreeMap<String, String>,
 }
 
@@ -130,20 +143,20 @@ impl Probe<'_> {
         };
         self.pass(ANSWERED);
         let answer = |reply: &Reply, refused| Ask {
-            version: if refused { String::new() } else { reply.said.version.clone() },
-            nonce: reply.said.nonce.clone(),
+            version: if refused { String::new() } else { reply.shorthand.version.clone() },
+            nonce: reply.shorthand.nonce.clone(),
             refused,
             ..ask(&[])
         };
-        self.says(&mut session, answer(&first, false)).await;
+        session.send(answer(&first, false)).await;
         self.is_silent(&mut session, SILENT, &first).await;
         if self.of.protocol != Protocol::Delta {
-            self.says(&mut session, Ask { nonce: NO_NONCE.to_owned(), ..answer(&first, false) }).await;
+            session.send(Ask { nonce: NO_NONCE.to_owned(), ..answer(&first, false) }).await;
             self.is_silent(&mut session, STALE, &first).await;
         }
         drop(session);
         if let Some((mut session, first)) = self.begin(ask(&[]), REFUSED).await {
-            self.says(&mut session, answer(&first, true)).await;
+            session.send(answer(&first, true)).await;
             self.is_silent(&mut session, REFUSED, &first).await;
         }
         match self.of.protocol {
@@ -159,20 +172,23 @@ impl Probe<'_> {
     /// Resources by name, and then one more.
     async fn names(&mut self, ask: &impl Fn(&[&str]) -> Ask, first: &Reply) {
         let names: Vec<&str> =
-            first.said.names.iter().map(String::as_str).filter(|name| !name.is_empty()).collect();
+            first.shorthand.names.iter().map(String::as_str).filter(|name| !name.is_empty()).collect();
         let [one, other, ..] = names[..] else {
             return self.skip(NAMED, "there are fewer than two resources");
         };
         let Some((mut session, reply)) = self.begin(ask(&[one]), NAMED).await else { return };
-        if !reply.said.names.iter().any(|name| name == one) {
+        if !reply.shorthand.names.iter().any(|name| name == one) {
             return self.fail(NAMED, format!("{one:?} is not in the answer to its name"));
         }
         let both: &[&str] = if self.of.protocol == Protocol::Delta { &[other] } else { &[one, other] };
-        let answer =
-            Ask { version: reply.said.version.clone(), nonce: reply.said.nonce.clone(), ..ask(both) };
-        self.says(&mut session, answer).await;
+        let answer = Ask {
+            version: reply.shorthand.version.clone(),
+            nonce: reply.shorthand.nonce.clone(),
+            ..ask(both)
+        };
+        session.send(answer).await;
         match self.next(&mut session, self.of.patience).await {
-            Some(Ok(reply)) if reply.said.names.iter().any(|name| name == other) => self.pass(NAMED),
+            Some(Ok(reply)) if reply.shorthand.names.iter().any(|name| name == other) => self.pass(NAMED),
             Some(Ok(_)) => self.fail(NAMED, format!("{other:?} is not in the answer to its name")),
             Some(Err(status)) => self.fail(NAMED, ended(&status)),
             None => self.fail(NAMED, format!("no answer to the new name {other:?}")),
@@ -185,28 +201,28 @@ impl Probe<'_> {
         if known.is_empty() || known.values().any(String::is_empty) {
             self.skip(RESUMED, "there are no resources with versions");
         } else if let Some(mut session) = self.open(RESUMED).await {
-            self.says(&mut session, Ask { known, ..ask(&[]) }).await;
+            session.send(Ask { known, ..ask(&[]) }).await;
             match self.next(&mut session, self.of.silence).await {
                 None => self.pass(RESUMED),
-                Some(Ok(reply)) if reply.said.names.is_empty() => self.pass(RESUMED),
-                Some(Ok(reply)) => self.fail(RESUMED, format!("{} resources", reply.said.names.len())),
+                Some(Ok(reply)) if reply.shorthand.names.is_empty() => self.pass(RESUMED),
+                Some(Ok(reply)) => self.fail(RESUMED, format!("{} resources", reply.shorthand.names.len())),
                 Some(Err(status)) => self.fail(RESUMED, ended(&status)),
             }
         }
         if let Some((_, reply)) = self.begin(ask(&[NO_NAME]), MISSING).await {
-            match reply.said.removed.iter().any(|name| name == NO_NAME) {
+            match reply.shorthand.removed.iter().any(|name| name == NO_NAME) {
                 true => self.pass(MISSING),
                 false => self.fail(MISSING, "an answer without the name".to_owned()),
             }
         }
-        let Some(name) = first.said.names.first() else {
+        let Some(name) = first.shorthand.names.first() else {
             return self.skip(AGAIN, "there are no resources");
         };
         if let Some((mut session, reply)) = self.begin(ask(&[name]), AGAIN).await {
-            self.says(&mut session, Ask { nonce: reply.said.nonce.clone(), ..ask(&[]) }).await;
-            self.says(&mut session, ask(&[name])).await;
+            session.send(Ask { nonce: reply.shorthand.nonce.clone(), ..ask(&[]) }).await;
+            session.send(ask(&[name])).await;
             match self.next(&mut session, self.of.patience).await {
-                Some(Ok(reply)) if reply.said.names.contains(name) => self.pass(AGAIN),
+                Some(Ok(reply)) if reply.shorthand.names.contains(name) => self.pass(AGAIN),
                 Some(Ok(_)) => self.fail(AGAIN, format!("an answer without {name:?}")),
                 Some(Err(status)) => self.fail(AGAIN, ended(&status)),
                 None => self.fail(AGAIN, "no answer".to_owned()),
@@ -216,7 +232,7 @@ impl Probe<'_> {
 
     async fn unknown_collection(&mut self) {
         let Some(mut session) = self.open(UNKNOWN).await else { return };
-        self.says(&mut session, Ask { type_url: NO_COLLECTION.to_owned(), ..Ask::default() }).await;
+        session.send(Ask { type_url: NO_COLLECTION.to_owned(), ..Ask::default() }).await;
         match self.next(&mut session, self.of.patience).await {
             Some(Ok(_)) => self.pass(UNKNOWN),
             Some(Err(status)) if status.code() == Code::InvalidArgument => self.pass(UNKNOWN),
@@ -228,7 +244,7 @@ impl Probe<'_> {
     /// Opens a stream with that request, and waits for its answer. Without one, the check fails.
     async fn begin(&mut self, ask: Ask, check: &'static str) -> Option<(Session, Reply)> {
         let mut session = self.open(check).await?;
-        self.says(&mut session, ask).await;
+        session.send(ask).await;
         match self.next(&mut session, self.of.patience).await {
             Some(Ok(reply)) => Some((session, reply)),
             Some(Err(status)) => {
@@ -252,22 +268,11 @@ impl Probe<'_> {
         }
     }
 
-    async fn says(&mut self, session: &mut Session, ask: Ask) {
-        session.rules.sent(&Shorthand {
-            type_url: ask.type_url.clone(),
-            names: ask.names.clone(),
-            nonce: ask.nonce.clone(),
-            ..Shorthand::default()
-        });
-        // A stream that has ended says so where its answer is awaited.
-        let _ = session.requests.send((ask, session.node.clone())).await;
-    }
-
     async fn next(&mut self, session: &mut Session, patience: Duration) -> Option<Result<Reply, Status>> {
         let reply = timeout(patience, session.responses.recv()).await.ok()?;
         let reply = reply.unwrap_or_else(|| Err(Status::ok("the server ended it")));
         if let Ok(reply) = &reply {
-            self.violations.extend(session.rules.received(&reply.said));
+            self.violations.extend(session.rules.received(&reply.shorthand));
         }
         Some(reply)
     }
@@ -276,11 +281,14 @@ impl Probe<'_> {
     async fn is_silent(&mut self, session: &mut Session, check: &'static str, last: &Reply) {
         match self.next(session, self.of.silence).await {
             None => self.pass(check),
-            Some(Ok(reply)) if reply.said.version != last.said.version && !reply.said.version.is_empty() => {
+            Some(Ok(reply))
+                if reply.shorthand.version != last.shorthand.version
+                    && !reply.shorthand.version.is_empty() =>
+            {
                 self.skip(check, "the configuration changed meanwhile");
             }
             Some(Ok(reply)) => {
-                self.fail(check, format!("a response of {} resources", reply.said.names.len()))
+                self.fail(check, format!("a response of {} resources", reply.shorthand.names.len()))
             }
             Some(Err(status)) => self.fail(check, ended(&status)),
         }
@@ -458,15 +466,15 @@ fn delta(ask: Ask, node: Node) -> DeltaDiscoveryRequest {
 }
 
 fn of_mcp(response: Resources) -> Reply {
-    Reply { said: response.shorthand(), versions: BTreeMap::new() }
+    Reply { shorthand: response.shorthand(), versions: BTreeMap::new() }
 }
 
 fn of_sotw(response: DiscoveryResponse) -> Reply {
-    Reply { said: response.shorthand(), versions: BTreeMap::new() }
+    Reply { shorthand: response.shorthand(), versions: BTreeMap::new() }
 }
 
 fn of_delta(response: DeltaDiscoveryResponse) -> Reply {
     let versions =
         response.resources.iter().map(|resource| (resource.name.clone(), resource.version.clone()));
-    Reply { versions: versions.collect(), said: response.shorthand() }
+    Reply { versions: versions.collect(), shorthand: response.shorthand() }
 }

@@ -19,8 +19,10 @@ const MAX_FILES: usize = 100_000;
 /// How many resources are read at most.
 const MAX_RESOURCES: usize = 1_000_000;
 
-/// Reads all `*.yaml`, `*.yml` and `*.json`, and files in the text format of protobuf, of a directory and those below it, by name, or one file of any name. What cannot be read
-/// is a fault and costs nothing else.
+/// Reads the files of a directory and those below it by name, or one file of any name.
+///
+/// The files are `*.yaml`, `*.yml`, `*.json`, and those in the text format of protobuf. What cannot be read is a fault and costs
+/// nothing else.
 ///
 /// Names that begin with a dot are passed over, and so are tests, `*.test.yaml`. That is also how a mounted ConfigMap, whose files are links into `..data`, is
 /// read once.
