@@ -11,7 +11,7 @@ use prometheus_client::{
 
 use crate::build_info;
 
-/// The build and what the system tells of the process.
+/// The build, and the process as the system reports it.
 #[derive(Debug)]
 pub(crate) struct ProcessMetrics;
 

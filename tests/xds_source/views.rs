@@ -102,7 +102,7 @@ fn clusters_and_listeners_are_those_of_the_node() {
     );
 }
 
-/// The hint of names may be left out: what a node needs follows from its clusters and listeners.
+/// Requests need no names: what a node needs follows from its clusters and listeners.
 #[test]
 fn endpoints_and_routes_are_inferred_from_the_node() {
     let server = server();
@@ -119,7 +119,7 @@ fn the_state_of_the_world_is_that_of_the_node_and_a_change_for_others_is_none() 
     stream.requested(DiscoveryRequest { node: Some(back()), ..ask(CLUSTER, "") }).unwrap();
     let first = stream.next(&server.catalogue()).unwrap();
     assert_eq!(first.resources.len(), 2);
-    // The node is said once.
+    // Only the first request has the node.
     stream.requested(ack(&first, "")).unwrap();
     server
         .serve_text(

@@ -37,7 +37,7 @@ impl Violation {
 #[serde(rename_all = "snake_case")]
 #[non_exhaustive]
 pub enum Outcome {
-    /// The rule is kept.
+    /// The peer follows the rule.
     Passed,
     /// The rule is broken: what was observed.
     Failed(String),
@@ -51,7 +51,7 @@ pub enum Outcome {
 pub struct Check {
     /// The rule.
     pub rule: &'static str,
-    /// Whether it is kept.
+    /// Whether the server follows it.
     pub outcome: Outcome,
 }
 
