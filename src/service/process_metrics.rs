@@ -70,15 +70,15 @@ impl ProcessUse {
     ) -> Option<Self> {
         // The second field is the name of the program in parentheses, which may contain both spaces and parentheses.
         let fields: Vec<&str> = stat.rsplit_once(')')?.1.split_whitespace().collect();
-        let ticks = |field: usize| Some(fields.get(field - 3)?.parse::<u64>().ok()? as f64 / TICKS);
+        let ticks = |field: usize| fields.get(field - 3)?.parse::<u64>().ok();
         let kilobytes = |name: &str| {
             let value = status.lines().find_map(|line| line.strip_prefix(name))?;
             Some(value.trim().strip_suffix("kB")?.trim().parse::<u64>().ok()? * 1024)
         };
         let max_open_files = limits.lines().find_map(|line| line.strip_prefix("Max open files"));
-        let started = ticks(22)?;
+        let started = ticks(22)? as f64 / TICKS;
         Some(Self {
-            cpu_seconds: ticks(14)? + ticks(15)?,
+            cpu_seconds: (ticks(14)? + ticks(15)?) as f64 / TICKS,
             virtual_bytes: kilobytes("VmSize:")?,
             resident_bytes: kilobytes("VmRSS:")?,
             open_files,

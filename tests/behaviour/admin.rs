@@ -109,9 +109,12 @@ async fn a_server_that_listens_is_healthy_and_ready() {
     assert_eq!(serving.get("/healthz").await, (200, "ok\n".to_owned()));
     assert_eq!(serving.get("/readyz").await, (200, "ready\n".to_owned()));
     let (status, page) = serving.get("/").await;
+    assert!(status == 200 && page.starts_with("<!doctype html>"), "{page}");
+    let (status, json) = serving.get("/status").await;
     assert_eq!(status, 200);
-    for text in ["<b>probe</b>", "Misbehaves on request.", "listentry, metric, quota", "<b>bystander</b>"] {
-        assert!(page.contains(text), "{text}: {page}");
+    let templates = r#""templates":["listentry","metric","quota"]"#;
+    for text in [r#""name":"probe""#, "Misbehaves on request.", templates, r#""name":"bystander""#] {
+        assert!(json.contains(text), "{text}: {json}");
     }
     assert_eq!(serving.get("/nothing").await.0, 404);
 }
