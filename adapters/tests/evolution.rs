@@ -80,12 +80,12 @@ fn a_deprecated_field_is_reported_counted_and_refused_on_request() {
 
     let warns = Server::start(&["--config", path]);
     warns.until("/config", told);
-    warns.until("/metrics", "\ndeprecated_feature_use_total 1\n");
+    warns.until("/metrics", "\nmixer_adapter_deprecated_feature_use_total 1\n");
 
     let refuses = Server::start(&["--config", path, "--deprecated-fields", "refuse"]);
     refuses.until("/metrics", "mixer_adapter_config_updates_total{result=\"rejected\"} 1");
     refuses.until("/config", told);
-    refuses.until("/metrics", "\ndeprecated_feature_use_total 0\n");
+    refuses.until("/metrics", "\nmixer_adapter_deprecated_feature_use_total 0\n");
 }
 
 /// A handler of an adapter elsewhere whose configuration has this version, and a field that was deprecated in 1.4.

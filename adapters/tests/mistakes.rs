@@ -257,6 +257,8 @@ merged: allowed; valid for 1m0s and 10000 uses
     let steps = explained["trace"]["steps"].as_array_mut().unwrap();
     let micros = steps.iter_mut().find_map(|step| step.get_mut("micros")).unwrap();
     assert!(micros.take().is_u64());
+    let text = explained["text"].take();
+    assert!(text.as_str().is_some_and(|text| text.contains("did you mean request.path?\n")), "{text}");
     assert_eq!(explained, expected_explanation());
 }
 
@@ -276,6 +278,7 @@ fn expected_explanation() -> serde_json::Value {
     let absent = ["context.reporter.kind", "destination.namespace", "request.path"]
         .map(|name| json!({"name": name, "condition": "ABSENCE"}));
     json!({
+        "text": null,
         "response": {
             "status": {"code": "OK", "message": ""},
             "valid_duration": "5m0s",

@@ -154,7 +154,7 @@ fn what_fails_is_answered_as_its_policy_says() {
         until(&server, "/readyz", is_ready);
         let ran = run(&["check", "--address", &server.grpc]);
         assert!(ran.stdout.starts_with(expected), "{arguments:?}: {ran:?}");
-        assert!(server.get("/metrics").contains("\nmixer_condition_errors_total 1\n"));
+        assert!(server.get("/metrics").contains("\nmixer_adapter_condition_errors_total 1\n"));
     }
 }
 

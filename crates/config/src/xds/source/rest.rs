@@ -157,11 +157,13 @@ impl Encoding {
             }
             Self::Json => (JSON, fetched.into_json().to_vec()),
         };
-        let parts = stream::iter(parts).map(move |part: Bytes| {
+        let length: usize = parts.iter().map(Bytes::len).sum();
+        let parts = stream::iter(parts).map(move |part| {
             let _written_while_admitted = &admitted;
             Ok::<_, Infallible>(part)
         });
-        ([(CONTENT_TYPE, content_type)], Body::from_stream(parts)).into_response()
+        let headers = [(CONTENT_TYPE, content_type), (CONTENT_LENGTH, &length.to_string())];
+        (headers, Body::from_stream(parts)).into_response()
     }
 }
 
