@@ -14,7 +14,7 @@ use flate2::read::GzDecoder;
 use futures_util::{StreamExt as _, stream};
 use http::{
     HeaderMap, HeaderValue, StatusCode,
-    header::{CONTENT_ENCODING, CONTENT_TYPE, ORIGIN},
+    header::{CONTENT_ENCODING, CONTENT_LENGTH, CONTENT_TYPE, ORIGIN},
 };
 use http_body_util::{BodyExt as _, LengthLimitError, Limited};
 use prost::Message as _;
