@@ -15,7 +15,7 @@ pub fn truncate(text: &str, max: usize) -> String {
     format!("{}{MARK}", &text[..end])
 }
 
-/// Joins texts to at most [`MAX_TEXT`] bytes, and counts the omitted ones. The first text is never omitted, but may be cut.
+/// Joins texts to at most 2,000 bytes, and counts the omitted ones. The first text is never omitted, but may be cut.
 pub fn join_texts(texts: impl IntoIterator<Item = impl AsRef<str>>) -> String {
     /// The space for the number of omitted texts.
     const SPARE: usize = 40;
@@ -36,7 +36,7 @@ pub fn join_texts(texts: impl IntoIterator<Item = impl AsRef<str>>) -> String {
     joined
 }
 
-/// Returns at most `max` texts of at most [`MAX_TEXT`] bytes each; in the place of others their number.
+/// Returns at most `max` texts of at most 2,000 bytes each; in the place of others their number.
 pub fn limit_texts(texts: impl IntoIterator<Item = impl AsRef<str>>, max: usize) -> Vec<String> {
     let mut texts = texts.into_iter();
     let mut limited: Vec<String> =

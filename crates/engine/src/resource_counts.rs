@@ -10,7 +10,7 @@ use std::{
 
 use mixer_adapter_host::metrics::CallMetrics;
 
-/// The name of the counters of all resources beyond [`MAX_NAMES`].
+/// The name of the counters of all resources beyond the first 500 of a kind.
 pub const OTHER: &str = "other";
 
 /// Maximum number of resources of each kind with counters of their own.
