@@ -49,7 +49,7 @@ fn checks_quotas_and_failed_reports_are_lines() {
     let lines = lines(&log, 4);
     let kinds: Vec<(&str, &str)> =
         lines.iter().map(|line| (field(line, "kind"), field(line, "verdict"))).collect();
-    // The sample needs the time of a request that has a status; a report that is delivered is no line.
+    // The sample needs the time of a request that has a status; delivered reports have no line.
     assert_eq!(
         kinds,
         [("check", "denied"), ("check", "allowed"), ("quota", "granted"), ("report", "failed")]

@@ -213,7 +213,7 @@ impl Validate {
     }
 }
 
-/// Returns the files of a pattern, without hidden files and tests, as of a directory; the path itself if it is no pattern.
+/// Returns the files that a pattern matches, without hidden files and tests; any other path is returned as it is.
 fn expand(path: &Path) -> Result<Vec<PathBuf>, UsageError> {
     let pattern = path.to_str().filter(|text| text.contains(['*', '?', '[']) && fs::metadata(path).is_err());
     let Some(pattern) = pattern else { return Ok(vec![path.to_owned()]) };

@@ -162,7 +162,7 @@ struct Status {
     explain: bool,
     adapters: Vec<AdapterStatus>,
     handlers: Handlers,
-    /// The configuration in use; `null` if there is no engine or no configuration.
+    /// The configuration in use; `null` before the first one, and without an engine.
     in_use: Option<InUse>,
     /// The check cache; `null` if it was not used.
     cache: Option<CacheStatus>,

@@ -38,7 +38,7 @@ struct ProcessUse {
     virtual_bytes: u64,
     resident_bytes: u64,
     open_files: u64,
-    /// `None` if there is no limit.
+    /// `None` for an unlimited number.
     max_open_files: Option<u64>,
     threads: u64,
     start_seconds: Option<f64>,

@@ -195,7 +195,7 @@ fn ten_thousand_streams_of_logs_at_once_are_read_and_end() {
     serving.until_counted("mixer_adapter_envoy_log_streams", 10_000);
     drop(streams);
     serving.until_counted("mixer_adapter_envoy_log_streams", 0);
-    // The end of a connection is no fault.
+    // A connection may end at any time.
     serving.until_counted("mixer_adapter_envoy_log_unreadable_total", 0);
 }
 

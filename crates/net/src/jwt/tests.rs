@@ -276,7 +276,7 @@ fn a_connection_shows_a_limited_number_of_forged_tokens_and_each_is_verified_onc
     let known = issuer.issue(&mixer());
     let connection = RefusedTokens::default();
     assert!(fixture.verify_of(&connection, &known).is_ok());
-    // The same one again is no further one.
+    // A token that was refused before does not count again.
     for number in [0, 0, 0, 1, 2, 3, 4, 5, 6, 7] {
         let refused = fixture.verify_of(&connection, &forged(&known, number));
         assert_eq!(refused, Err(JwtError::Signature), "{number}");

@@ -103,7 +103,7 @@ mod tests {
                 "mixer-adapter/mode",
                 "soft",
                 Variety::Quota,
-                "there is no such annotation of quotas; there are mixer-adapter/rate-limit-mode, \
+                "unknown annotation of a quota; known are mixer-adapter/rate-limit-mode, \
                  mixer-adapter/all-or-nothing, mixer-adapter/max-limit, mixer-adapter/dimensions-in-metadata",
             ),
             (
