@@ -487,7 +487,7 @@ config.yaml:9:1: error: per-user.instance.istio-system: metadata.annotations["mi
   |
 9 |     mixer-adapter/all-or-nothing: sometimes
   | ^
-config.yaml:10:1: error: per-user.instance.istio-system: metadata.annotations["mixer-adapter/mode"]: unknown annotation of a quota; known are mixer-adapter/rate-limit-mode, mixer-adapter/all-or-nothing, mixer-adapter/max-limit, mixer-adapter/dimensions-in-metadata
+config.yaml:10:1: error: per-user.instance.istio-system: metadata.annotations["mixer-adapter/mode"]: unknown annotation of quotas; write one of mixer-adapter/rate-limit-mode, mixer-adapter/all-or-nothing, mixer-adapter/max-limit, mixer-adapter/dimensions-in-metadata
    |
 10 |     mixer-adapter/mode: shadow
    | ^

@@ -354,7 +354,7 @@ async fn faults_of_annotations_name_the_line_and_the_value() {
         ),
         (
             "mixer-adapter/cache-max-life: 5s",
-            "there is no such annotation of rules; there are mixer-adapter/cache-max-age, mixer-adapter/cache-stale-if-error",
+            "unknown annotation of rules; write one of mixer-adapter/cache-max-age, mixer-adapter/cache-stale-if-error",
         ),
     ] {
         let faults = subject.try_configure(&rule(annotation)).await.unwrap_err();

@@ -16,14 +16,14 @@ const PREFIX: &str = "mixer-adapter/";
 /// An annotation without effect.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 enum AnnotationError {
-    #[error("there is no such annotation of {kind}{}", listed(known))]
+    #[error("unknown annotation of {kind}{}", listed(known))]
     Unknown { kind: &'static str, known: &'static [&'static str] },
     #[error("{value:?} is not valid; write {expected}")]
     Value { value: String, expected: &'static str },
 }
 
 fn listed(known: &[&str]) -> String {
-    if known.is_empty() { String::new() } else { format!("; there are {}", known.join(", ")) }
+    if known.is_empty() { String::new() } else { format!("; write one of {}", known.join(", ")) }
 }
 
 impl From<AnnotationError> for Box<str> {

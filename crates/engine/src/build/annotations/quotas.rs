@@ -103,7 +103,7 @@ mod tests {
                 "mixer-adapter/mode",
                 "soft",
                 Variety::Quota,
-                "unknown annotation of a quota; known are mixer-adapter/rate-limit-mode, \
+                "unknown annotation of quotas; write one of mixer-adapter/rate-limit-mode, \
                  mixer-adapter/all-or-nothing, mixer-adapter/max-limit, mixer-adapter/dimensions-in-metadata",
             ),
             (
@@ -122,7 +122,7 @@ mod tests {
                 "mixer-adapter/all-or-nothing",
                 "true",
                 Variety::Check,
-                "there is no such annotation of instances other than quotas",
+                "unknown annotation of instances other than quotas",
             ),
         ] {
             let given = annotations(&[(name, value)]);
