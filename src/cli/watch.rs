@@ -11,7 +11,7 @@ use serde::Serialize;
 use serde_json::Value as Json;
 use tokio::{
     sync::mpsc::{self, error::TrySendError},
-    time::timeout,
+    time::{Instant, timeout, timeout_at},
 };
 
 use super::{UsageError, log_args, output_args::OutputArgs, tls_args::ClientTlsArgs, value_parsers};
@@ -263,7 +263,8 @@ impl Watch {
             offer.accept();
             if self.once && known.len() == collections {
                 // The diagram ends with the answer to the last response.
-                while let Ok(Some(last)) = timeout(ANSWER, traced.recv()).await {
+                let deadline = Instant::now() + ANSWER;
+                while let Ok(Some(last)) = timeout_at(deadline, traced.recv()).await {
                     super::print(&diagram(&last))?;
                 }
                 return Ok(End::Enough);

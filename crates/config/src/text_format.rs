@@ -67,11 +67,13 @@ fn parse(descriptor: MessageDescriptor, text: &str) -> Result<DynamicMessage, Te
         .map_err(|error| TextFormatError::Parse(name, Box::new(error)))
 }
 
-/// How deep brackets are nested outside of quotes.
+/// How deep brackets are nested outside of quotes and comments.
 fn depth(text: &str) -> usize {
-    let (mut depth, mut deepest, mut quote, mut escaped) = (0_usize, 0, None, false);
+    let (mut depth, mut deepest, mut quote, mut escaped, mut comment) = (0_usize, 0, None, false, false);
     for byte in text.bytes() {
         match (quote, byte) {
+            _ if comment => comment = byte != b'\n',
+            (None, b'#') => comment = true,
             (Some(_), _) if escaped => escaped = false,
             (Some(_), b'\\') => escaped = true,
             // A quoted text ends with its line.
@@ -131,5 +133,11 @@ mod tests {
         let deep = "a { ".repeat(100_000);
         assert_eq!(to_json(&deep).unwrap_err().to_string(), "it is nested deeper than 64 levels");
         assert_eq!(depth(r#"a: "{{{" b { c: '\'{' d [ ] }"#), 2);
+        let closed_in_comments = "a { # }\n".repeat(100_000);
+        assert_eq!(
+            to_json(&closed_in_comments).unwrap_err().to_string(),
+            "it is nested deeper than 64 levels"
+        );
+        assert_eq!(depth("# {{{ \"\na: \"#\" b { }"), 1);
     }
 }

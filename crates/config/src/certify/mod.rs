@@ -9,6 +9,8 @@ mod server_rules;
 
 use serde::Serialize;
 
+use crate::{MAX_TEXT, truncate};
+
 pub use client_rules::ClientRules;
 pub use probe::{Certification, certify};
 pub use server_rules::ServerRules;
@@ -28,7 +30,7 @@ pub struct Violation {
 
 impl Violation {
     fn new(rule: &'static str, observed: impl Into<String>) -> Self {
-        Self { rule, observed: observed.into() }
+        Self { rule, observed: truncate(&observed.into(), MAX_TEXT) }
     }
 }
 

@@ -10,7 +10,7 @@ use axum::{
     routing::post,
 };
 use bytes::Bytes;
-use flate2::read::GzDecoder;
+use flate2::read::MultiGzDecoder;
 use futures_util::{StreamExt as _, stream};
 use http::{
     HeaderMap, HeaderValue, StatusCode,
@@ -233,8 +233,8 @@ fn decompressed(body: Bytes, headers: &HeaderMap, longest: usize) -> Result<Byte
         Some(b"gzip") => {
             let mut read = Vec::new();
             // A few bytes may stand for very many.
-            let limit = longest as u64 + 1;
-            GzDecoder::new(&*body).take(limit).read_to_end(&mut read).map_err(RestError::Gzip)?;
+            let limit = (longest as u64).saturating_add(1);
+            MultiGzDecoder::new(&*body).take(limit).read_to_end(&mut read).map_err(RestError::Gzip)?;
             if read.len() > longest {
                 return Err(RestError::TooLong(longest));
             }
