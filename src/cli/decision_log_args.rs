@@ -22,9 +22,9 @@ pub(super) struct DecisionLogArgs {
     #[arg(long, value_name = "SHARE", default_value_t = 1.0, env = "MIXER_ADAPTER_DECISION_LOG_SAMPLE", value_parser = value_parsers::share)]
     decision_log_sample: f64,
 
-    /// Attributes whose values are replaced by *** in the decision log, separated by commas: ATTRIBUTE, or ATTRIBUTE[KEY] for a key of
-    /// a map
-    #[arg(long, value_name = "ATTRIBUTE", env = "MIXER_ADAPTER_DECISION_LOG_MASK", value_delimiter = ',', default_values = DEFAULT_MASKS)]
+    /// Attributes whose values are replaced by *** in the decision log, besides those of credentials, separated by commas: ATTRIBUTE, or
+    /// ATTRIBUTE[KEY] for a key of a map
+    #[arg(long, value_name = "ATTRIBUTE", env = "MIXER_ADAPTER_DECISION_LOG_MASK", value_delimiter = ',')]
     decision_log_mask: Vec<String>,
 }
 
@@ -35,7 +35,7 @@ impl DecisionLogArgs {
     /// Adds the log to an engine.
     pub(super) fn add_to(&self, mixer: Mixer) -> anyhow::Result<Mixer> {
         let Some(path) = &self.decision_log else { return Ok(mixer) };
-        let masks = self.decision_log_mask.iter().map(String::as_str);
+        let masks = DEFAULT_MASKS.into_iter().chain(self.decision_log_mask.iter().map(|mask| mask.trim()));
         let log = match path.as_os_str() == "-" {
             true => DecisionLog::start(io::stdout(), self.decision_log_sample, masks),
             false => {
