@@ -1,5 +1,7 @@
 //! Answers of the cache, and waiting for equal requests.
 
+use std::time::Duration;
+
 use tokio::time::{Instant, timeout_at};
 
 use super::{DispatchError, Request};
@@ -7,6 +9,9 @@ use crate::{
     answer::CheckAnswer,
     cache::{AnswerKey, CacheOutcome, CheckCache, Cost, Evaluated, Found, Joined, Leader},
 };
+
+/// The longest wait for the answer to an equal request.
+const MAX_WAIT: Duration = Duration::from_secs(10);
 
 /// How the cache was used for an answer.
 #[derive(Clone, Debug)]
@@ -54,12 +59,13 @@ impl<'s> Request<'s> {
                 }
                 Joined::Follows(follower) => {
                     waited = true;
-                    // If the answer of the other request does not hold for this one, another wait would not help either; after
-                    // the deadline the calls of adapters fail, and are treated as always.
-                    may_wait = match self.caller.deadline {
-                        None => !follower.wait().await,
-                        Some(deadline) => timeout_at(deadline, follower.wait()).await == Ok(false),
-                    };
+                    // If the answer of the other request does not hold for this one, another wait would not help either. Half
+                    // of the time is left for calls of its own: a check must not fail because another one is slow.
+                    let now = Instant::now();
+                    let patience = self.caller.deadline.map_or(MAX_WAIT, |deadline| {
+                        MAX_WAIT.min(deadline.saturating_duration_since(now) / 2)
+                    });
+                    may_wait = timeout_at(now + patience, follower.wait()).await == Ok(false);
                 }
             }
         };
