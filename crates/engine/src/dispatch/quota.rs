@@ -157,6 +157,7 @@ impl<'s> Request<'s> {
             let Some(index) = calls.iter().position(|call| {
                 call.destination.handler.name == grant.handler && call.entry.instance.name == grant.instance
             }) else {
+                failures.push(format!("{}: {} is not built any more", grant.handler, grant.instance));
                 continue;
             };
             let request = QuotaRequest { amount: -grant.answer.granted, ..request };

@@ -133,10 +133,8 @@ impl Services {
                     }
                     results.push(result);
                 }
-                Err(error) => {
-                    taken.give_back().await;
-                    return Err(error);
-                }
+                // What was taken is given back when it is dropped; the answer does not wait for it.
+                Err(error) => return Err(error),
             }
         }
         match results.iter().any(DescriptorResult::is_refused) {
