@@ -72,7 +72,8 @@ pub(crate) fn attach(stream: DetachedStream) -> io::Result<Stream> {
 #[derive(Debug)]
 pub(crate) enum Socket {
     Tcp(TcpListener),
-    Unix(UnixListener, SocketFile),
+    /// The file is removed while the socket still listens, so that no other process can have replaced it.
+    Unix(SocketFile, UnixListener),
 }
 
 impl Socket {
@@ -81,7 +82,7 @@ impl Socket {
             ListenAddress::Tcp(address) => TcpListener::bind(address).await.map(Self::Tcp),
             ListenAddress::Unix(path) => {
                 let (listener, file) = SocketFile::bind(path).await?;
-                Ok(Self::Unix(listener, file))
+                Ok(Self::Unix(file, listener))
             }
         }
     }
@@ -90,14 +91,14 @@ impl Socket {
     pub(crate) fn moved(self) -> io::Result<Self> {
         Ok(match self {
             Self::Tcp(listener) => Self::Tcp(TcpListener::from_std(listener.into_std()?)?),
-            Self::Unix(listener, file) => Self::Unix(UnixListener::from_std(listener.into_std()?)?, file),
+            Self::Unix(file, listener) => Self::Unix(file, UnixListener::from_std(listener.into_std()?)?),
         })
     }
 
     pub(crate) fn address(&self) -> io::Result<ListenAddress> {
         match self {
             Self::Tcp(listener) => listener.local_addr().map(ListenAddress::Tcp),
-            Self::Unix(_, file) => Ok(ListenAddress::Unix(file.path.clone())),
+            Self::Unix(file, _) => Ok(ListenAddress::Unix(file.path.clone())),
         }
     }
 
@@ -109,7 +110,7 @@ impl Socket {
                 stream.set_nodelay(true)?;
                 Ok((Either::Left(stream.into_std()?), Some(peer.ip())))
             }
-            Self::Unix(listener, _) => {
+            Self::Unix(_, listener) => {
                 let (stream, _) = listener.accept().await?;
                 Ok((Either::Right(stream.into_std()?), None))
             }

@@ -43,7 +43,12 @@ pub(crate) fn contain<T>(work: impl FnOnce() -> T) -> Result<T, AdapterPanic> {
     SITE.take();
     let outcome = catch_unwind(AssertUnwindSafe(work));
     IS_CONTAINED.set(outer);
-    outcome.map_err(|panic| AdapterPanic { message: message(&*panic).to_owned(), site: SITE.take() })
+    outcome.map_err(|panic| {
+        let message = message(&*panic).to_owned();
+        // The first site is that of an earlier panic, if the adapter caught it.
+        let site = SITE.take().filter(|site| site.message == message);
+        AdapterPanic { message, site }
+    })
 }
 
 /// Awaits a future of an adapter, and returns its panic.

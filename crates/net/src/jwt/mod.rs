@@ -181,7 +181,7 @@ impl JwtVerifier {
         }
         let keys = self.keys.current();
         let digest: [u8; 32] = Sha256::digest(token).into();
-        if keys.refused.contains_key(&digest) {
+        if keys.refused.get(&digest).is_some() {
             return Err(JwtError::Signature);
         }
         // Calls that show a token at the same time wait for one verification.
