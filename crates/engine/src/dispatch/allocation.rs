@@ -75,11 +75,6 @@ impl QuotaGrant {
         }
     }
 
-    /// Returns whether an amount was taken that is given back if the request is refused.
-    pub fn is_returnable(&self) -> bool {
-        self.settings.all_or_nothing && self.answer.granted > 0
-    }
-
     /// Orders the grants of one request: by the mode of those that are over their limits, then by the amount, and grants of nothing
     /// by what remains.
     pub(super) fn precedence(&self, amount: i64) -> impl Ord + use<> {

@@ -21,21 +21,35 @@ pub(super) struct CompletedCall<'s> {
     took: Duration,
 }
 
+/// Calls handlers concurrently, and passes on each call as it completes: what has completed is known even if this is dropped.
+pub(super) async fn for_each_call<'s>(
+    planned: Vec<PlannedCall<'s>>,
+    quota: Option<QuotaParams<'_>>,
+    caller: &Caller,
+    mut completed: impl FnMut(CompletedCall<'s>),
+) {
+    if planned.len() == 1 {
+        for planned in planned {
+            completed(call(planned, quota, caller).await);
+        }
+        return;
+    }
+    let mut calls: FuturesUnordered<_> =
+        planned.into_iter().map(|planned| call(planned, quota, caller)).collect();
+    while let Some(call) = calls.next().await {
+        completed(call);
+    }
+}
+
+/// Calls handlers concurrently, and returns the calls in the order of completion.
 pub(super) async fn call_all<'s>(
     planned: Vec<PlannedCall<'s>>,
     quota: Option<QuotaParams<'_>>,
     caller: &Caller,
 ) -> Vec<CompletedCall<'s>> {
-    if planned.len() == 1 {
-        let mut answered = Vec::with_capacity(1);
-        for planned in planned {
-            answered.push(call(planned, quota, caller).await);
-        }
-        return answered;
-    }
-    let calls: FuturesUnordered<_> =
-        planned.into_iter().map(|planned| call(planned, quota, caller)).collect();
-    calls.collect().await
+    let mut calls = Vec::with_capacity(planned.len());
+    for_each_call(planned, quota, caller, |call| calls.push(call)).await;
+    calls
 }
 
 async fn call<'s>(

@@ -13,6 +13,7 @@ mod merge;
 mod plan;
 mod quota;
 mod report;
+mod taken;
 
 pub use super::{
     answer::{AnswerDetails, CheckAnswer, QuotaDimensions},
@@ -23,6 +24,7 @@ pub use cached::CacheUse;
 pub use failure_texts::FailureTexts;
 pub use mixer_adapter_host::handler::Caller;
 pub use report::{Lost, PreparedReport, Report, ReportBatch};
+pub use taken::{ReturnedAmount, TakenAmount};
 
 use evaluation::Evaluation;
 

@@ -2,11 +2,13 @@
 
 use std::collections::BTreeSet;
 
+use bytes::Bytes;
 use prost::Message as _;
 
 use super::{
     Allocation, AllocationMode, DispatchError, FailureTexts, QuotaAnswer, QuotaGrant, QuotaRequest, Request,
-    calls::{CompletedCall, call_all, failure_text},
+    TakenAmount,
+    calls::{CompletedCall, for_each_call},
     merge::{DEFAULT_DURATION, FAILED_DURATION},
     plan::{Conditions, PlannedCall},
 };
@@ -20,8 +22,9 @@ use crate::{
 };
 use mixer_adapter_core::{
     framework::{log_limit::LogLimit, suggest::suggest},
-    proto::QuotaResult,
+    proto::{QuotaResult, istio::mixer::adapter::model::v1beta1::quota_result},
 };
+use tonic::Status;
 
 /// The calls for a quota.
 #[derive(Default)]
@@ -46,7 +49,7 @@ impl<'s> Request<'s> {
     /// # Errors
     /// The instances exceed the limits of the call.
     pub async fn quota(&mut self, request: QuotaRequest<'_>) -> Result<QuotaAnswer, LimitError> {
-        match self.allocate(request, AllocationMode::default()).await {
+        match self.allocate(request, AllocationMode::default(), |_| {}).await {
             Ok(allocation) => Ok(allocation.answer),
             Err(DispatchError::Limit(error)) => Err(error),
             Err(error) => {
@@ -63,12 +66,16 @@ impl<'s> Request<'s> {
     /// nothing. Of several handlers the lowest grant wins there, whichever responds first, and before all a grant below the amount of a
     /// quota that is [enforced](QuotaMode::Enforce).
     ///
+    /// `taken` is called with each amount of a quota that is [all or nothing](crate::QuotaSettings::all_or_nothing) as soon as a handler
+    /// has granted it, whatever becomes of the request. The caller has to give it back if the request is refused or fails.
+    ///
     /// # Errors
     /// Failures, unless the failure policy ignores or denies them. A failure that it denies is a grant of nothing.
     pub async fn allocate(
         &mut self,
         request: QuotaRequest<'_>,
         mode: AllocationMode,
+        mut taken: impl FnMut(TakenAmount),
     ) -> Result<Allocation, DispatchError> {
         self.budget.add_attributes(request.dedup_id.len())?;
         let QuotaPlan { calls, mut failures, names, found, unmatched, uncalled } =
@@ -88,11 +95,23 @@ impl<'s> Request<'s> {
         let has_calls = !calls.is_empty();
         // Whether Mixer grants the amount whatever the adapters answer.
         let is_free = !found || unmatched && !self.is_strict || uncalled && !has_calls;
+        let params = params(request, mode);
+        let mut answers = Vec::with_capacity(calls.len());
+        for_each_call(calls, Some(params), &self.caller, |mut call| {
+            let instance = &call.planned.entry.instance;
+            let result = call.answer.clone().and_then(|answer| decode(answer, &instance.name));
+            let granted = result.as_ref().map_or(0, |result| result.granted_amount);
+            if instance.quota.all_or_nothing && request.amount > 0 && granted > 0 && !mode.past_limit {
+                taken(TakenAmount::new(&mut call.planned, params, granted));
+            }
+            answers.push((call, result));
+        })
+        .await;
         let mut grants = Vec::new();
-        for answered in call_all(calls, Some(params(request, mode)), &self.caller).await {
-            match self.granted(&answered) {
+        for (call, result) in answers {
+            match self.granted(&call, result) {
                 Ok(grant) => grants.push(grant),
-                Err(status) => failures.push(self.failure(answered.handler(), &status)),
+                Err(status) => failures.push(self.failure(call.handler(), &status)),
             }
         }
         if self.is_strict {
@@ -136,49 +155,6 @@ impl<'s> Request<'s> {
         Ok(Allocation { answer, grants, matched: has_calls || is_denied, is_denied })
     }
 
-    /// Gives back the grants of a request that is refused, of those quotas that are
-    /// [all or nothing](crate::QuotaSettings::all_or_nothing). The grants are then 0, with the current states of the limits. The amount of
-    /// `request` does not count.
-    ///
-    /// # Errors
-    /// A handler failed. The others have got their amounts back nevertheless.
-    pub async fn give_back(
-        &mut self,
-        request: QuotaRequest<'_>,
-        mode: AllocationMode,
-        grants: &mut [QuotaGrant],
-    ) -> Result<(), DispatchError> {
-        if !grants.iter().any(QuotaGrant::is_returnable) {
-            return Ok(());
-        }
-        let mut calls = self.plan_quota(request.name).await?.calls;
-        let mut failures = Vec::new();
-        for grant in grants.iter_mut().filter(|grant| grant.is_returnable()) {
-            let Some(index) = calls.iter().position(|call| {
-                call.destination.handler.name == grant.handler && call.entry.instance.name == grant.instance
-            }) else {
-                failures.push(format!("{}: {} is not built any more", grant.handler, grant.instance));
-                continue;
-            };
-            let request = QuotaRequest { amount: -grant.answer.granted, ..request };
-            for answered in
-                call_all(vec![calls.remove(index)], Some(params(request, mode)), &self.caller).await
-            {
-                match self.granted(&answered) {
-                    Ok(returned) => {
-                        grant.answer.granted = 0;
-                        grant.limit = returned.limit;
-                    }
-                    Err(status) => failures.push(failure_text(answered.handler(), &status)),
-                }
-            }
-        }
-        match failures.is_empty() {
-            true => Ok(()),
-            false => Err(FailureTexts::from_iter(failures).into()),
-        }
-    }
-
     /// Plans the calls for a quota, after the attribute generators unless they have run.
     async fn plan_quota(&mut self, name: &str) -> Result<QuotaPlan<'s>, DispatchError> {
         self.references.clear_after();
@@ -216,19 +192,13 @@ impl<'s> Request<'s> {
         }
     }
 
-    /// Returns the adapter's grant; an error if it failed or responded for another instance.
-    fn granted(&mut self, answered: &CompletedCall<'_>) -> Result<QuotaGrant, tonic::Status> {
-        let Instance { name: instance, quota: settings, .. } = &*answered.planned.entry.instance;
-        let result = answered.answer.clone().and_then(|bytes| {
-            let result = QuotaResult::decode(bytes)
-                .map_err(|error| tonic::Status::internal(format!("the answer cannot be decoded: {error}")))?;
-            result.quotas.get(&**instance).cloned().ok_or_else(|| {
-                let answered: Vec<&String> = result.quotas.keys().collect();
-                tonic::Status::internal(format!(
-                    "no grant for `{instance}` in the answer, only for {answered:?}"
-                ))
-            })
-        });
+    /// Returns the adapter's grant. Traces the call, and logs an invalid answer.
+    fn granted(
+        &mut self,
+        call: &CompletedCall<'_>,
+        result: Result<quota_result::Result, Status>,
+    ) -> Result<QuotaGrant, Status> {
+        let Instance { name: instance, quota: settings, .. } = &*call.planned.entry.instance;
         let outcome = result.as_ref().map(|result| {
             || {
                 serde_json::json!({
@@ -237,31 +207,39 @@ impl<'s> Request<'s> {
                 })
             }
         });
-        answered.trace(self.trace.as_deref_mut(), outcome);
-        match result {
-            Ok(result) => {
-                let valid_duration = result.valid_duration.unwrap_or_default();
-                Ok(QuotaGrant {
-                    handler: answered.planned.destination.handler.name.clone(),
-                    instance: instance.clone(),
-                    settings: *settings,
-                    answer: QuotaAnswer { granted: result.granted_amount, valid_duration },
-                    limit: result.limit,
-                })
+        call.trace(self.trace.as_deref_mut(), outcome);
+        let result = result.inspect_err(|status| {
+            // A failed call is logged where it is made.
+            static LIMIT: LogLimit = LogLimit::new();
+            if call.answer.is_ok()
+                && let Some(suppressed) = LIMIT.admit()
+            {
+                let (handler, error) = (call.handler(), status.message());
+                tracing::warn!(handler, %instance, error, suppressed, "invalid answer to a quota call");
             }
-            Err(status) => {
-                // A failed call is logged where it is made.
-                static LIMIT: LogLimit = LogLimit::new();
-                if answered.answer.is_ok()
-                    && let Some(suppressed) = LIMIT.admit()
-                {
-                    let (handler, error) = (answered.handler(), status.message());
-                    tracing::warn!(handler, %instance, error, suppressed, "invalid answer to a quota call");
-                }
-                Err(status)
-            }
-        }
+        })?;
+        let valid_duration = result.valid_duration.unwrap_or_default();
+        Ok(QuotaGrant {
+            handler: call.planned.destination.handler.name.clone(),
+            instance: instance.clone(),
+            settings: *settings,
+            answer: QuotaAnswer { granted: result.granted_amount, valid_duration },
+            limit: result.limit,
+        })
     }
+}
+
+/// Returns the grant for an instance from an adapter's answer.
+///
+/// # Errors
+/// The answer is invalid, or for another instance.
+pub(super) fn decode(answer: Bytes, instance: &str) -> Result<quota_result::Result, Status> {
+    let mut result = QuotaResult::decode(answer)
+        .map_err(|error| Status::internal(format!("the answer cannot be decoded: {error}")))?;
+    result.quotas.remove(instance).ok_or_else(|| {
+        let answered: Vec<&String> = result.quotas.keys().collect();
+        Status::internal(format!("no grant for `{instance}` in the answer, only for {answered:?}"))
+    })
 }
 
 /// Returns the parameters of the calls for a quota.

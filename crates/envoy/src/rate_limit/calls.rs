@@ -2,7 +2,7 @@
 
 use mixer_adapter_engine::{
     Budget, Mixer, Snapshot,
-    dispatch::{Allocation, AllocationMode, Caller, DispatchError, QuotaGrant, QuotaRequest, Request},
+    dispatch::{Allocation, AllocationMode, Caller, DispatchError, QuotaRequest, Request, TakenAmount},
 };
 
 use super::{descriptor::entry, limits::limit_override};
@@ -47,39 +47,25 @@ impl<'c> QuotaCalls<'c> {
         Self { mixer, snapshot, domain, caller, budget: Budget::new(mixer.limits()), tenant }
     }
 
-    pub(super) fn tenant(&self) -> &str {
-        self.tenant
-    }
-
-    /// Requests an amount for a descriptor; a negative one is given back.
+    /// Requests an amount for a descriptor; a negative one is given back. `taken` is called with the tenant and each amount that has to be
+    /// given back if the request is refused or fails.
     pub(super) async fn allocate(
         &mut self,
         descriptor: &RateLimitDescriptor,
         amount: i64,
         past_limit: bool,
         dedup_id: &str,
+        mut taken: impl FnMut(&str, TakenAmount),
     ) -> Result<Allocation, RateLimitError> {
         let mut request = self.request(descriptor)?;
         let quota = self.quota(descriptor, amount, dedup_id);
-        let allocation = request.allocate(quota, AllocationMode { past_limit, ..mode(descriptor) }).await;
+        let limit = descriptor.limit.as_ref().and_then(limit_override);
+        let mode = AllocationMode { report_limit: true, past_limit, limit };
+        let allocation = request.allocate(quota, mode, |amount| taken(self.tenant, amount)).await;
         self.mixer.counts().condition_errors(request.condition_errors());
         self.mixer.counts().unknown_quotas(request.unknown_quotas());
         self.budget = request.budget();
         Ok(allocation?)
-    }
-
-    /// Gives back grants for a descriptor.
-    pub(super) async fn give_back(
-        &mut self,
-        descriptor: &RateLimitDescriptor,
-        grants: &mut [QuotaGrant],
-        dedup_id: &str,
-    ) -> Result<(), RateLimitError> {
-        let mut request = self.request(descriptor)?;
-        let quota = self.quota(descriptor, 0, dedup_id);
-        let returned = request.give_back(quota, mode(descriptor), grants).await;
-        self.budget = request.budget();
-        Ok(returned?)
     }
 
     /// Creates a request with the attributes of a descriptor.
@@ -102,9 +88,4 @@ impl<'c> QuotaCalls<'c> {
         let name = entry(descriptor, QUOTA).unwrap_or(domain);
         QuotaRequest { name, dedup_id, amount, best_effort: false }
     }
-}
-
-fn mode(descriptor: &RateLimitDescriptor) -> AllocationMode {
-    let limit = descriptor.limit.as_ref().and_then(limit_override);
-    AllocationMode { report_limit: true, limit, ..AllocationMode::default() }
 }

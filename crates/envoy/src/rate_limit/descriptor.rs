@@ -2,9 +2,10 @@
 
 use std::sync::Arc;
 
+use mixer_adapter_core::proto::istio::mixer::adapter::model::v1beta1::quota_result::Limit;
 use mixer_adapter_engine::{
     QuotaMode,
-    dispatch::{Allocation, QuotaGrant},
+    dispatch::{Allocation, QuotaGrant, TakenAmount},
     is_decision_id,
 };
 
@@ -68,8 +69,6 @@ pub(crate) struct DescriptorResult {
     pub(crate) quota: Option<Arc<str>>,
     pub(super) status: DescriptorStatus,
     grants: Vec<QuotaGrant>,
-    /// Whether the grants are given back if the request is refused.
-    is_returnable: bool,
 }
 
 impl DescriptorResult {
@@ -90,7 +89,6 @@ impl DescriptorResult {
             quota: decided_by.map(|quota| quota.instance.clone()),
             status: DescriptorStatus { code: code.into(), ..DescriptorStatus::default() },
             grants: allocation.grants,
-            is_returnable: amount > 0 && !is_done,
         };
         result.set_state();
         result
@@ -101,20 +99,13 @@ impl DescriptorResult {
         self.verdict == Verdict::Over(QuotaMode::Enforce)
     }
 
-    /// Returns the grants that are given back if the request is refused.
-    pub(super) fn returnable(&self) -> Vec<QuotaGrant> {
-        let grants = self.grants.iter().filter(|grant| self.is_returnable && grant.is_returnable());
-        grants.cloned().collect()
-    }
-
-    /// Replaces grants that were given back.
-    pub(super) fn given_back(&mut self, returned: Vec<QuotaGrant>) {
-        for grant in returned {
-            let same =
-                |own: &&mut QuotaGrant| (&own.handler, &own.instance) == (&grant.handler, &grant.instance);
-            if let Some(own) = self.grants.iter_mut().find(same) {
-                *own = grant;
-            }
+    /// Replaces the state of the limit of a grant that was given back.
+    pub(super) fn set_limit(&mut self, taken: &TakenAmount, limit: Option<Limit>) {
+        let same = |grant: &&mut QuotaGrant| {
+            (&grant.handler, &grant.instance) == (taken.handler(), taken.instance())
+        };
+        if let Some(grant) = self.grants.iter_mut().find(same) {
+            grant.limit = limit;
         }
         self.set_state();
     }
@@ -130,7 +121,6 @@ impl DescriptorResult {
 
 #[cfg(test)]
 mod tests {
-    use mixer_adapter_core::proto::istio::mixer::adapter::model::v1beta1::quota_result::Limit;
     use mixer_adapter_engine::{QuotaSettings, dispatch::QuotaAnswer};
 
     use super::*;
@@ -199,20 +189,6 @@ mod tests {
             let result = DescriptorResult::new(granted(0, 0, mode), 1, false);
             assert_eq!((result.verdict, result.status.code()), (Verdict::Over(mode), code));
             assert_eq!(result.status.current_limit.is_some(), is_visible, "{mode:?}");
-        }
-    }
-
-    #[test]
-    fn what_was_taken_can_be_given_back_but_not_what_has_happened() {
-        for (amount, given, is_done, returned) in
-            [(5, 5, false, 5), (5, 5, true, 0), (5, 0, false, 0), (0, 0, false, 0), (-5, 3, false, 0)]
-        {
-            let result = DescriptorResult::new(granted(given, 1, QuotaMode::Enforce), amount, is_done);
-            assert_eq!(
-                result.returnable().iter().map(|grant| grant.answer.granted).sum::<i64>(),
-                returned,
-                "{amount} {is_done}"
-            );
         }
     }
 }

@@ -22,7 +22,7 @@ pub(crate) use self::{
 use self::{
     calls::{QuotaCalls, RateLimitError},
     descriptor::{amount, decision_id, is_done},
-    taken::TakenHits,
+    taken::{Hit, TakenHits},
 };
 use crate::{
     Services,
@@ -117,30 +117,27 @@ impl Services {
         let request_id = caller.request_id.as_deref();
         let request_id = request_id.filter(|id| self.options.trust_request_id && !id.is_empty());
         let mut calls = QuotaCalls::new(&self.mixer, &snapshot, &request.domain, caller, tenant);
-        let mut taken = TakenHits::new(self, &snapshot, &request.domain, caller);
+        // What was taken is given back when this is dropped; an error does not wait for it.
+        let mut taken = TakenHits::new(self, &request.domain, caller);
         let mut results = Vec::with_capacity(request.descriptors.len());
         for (index, descriptor) in request.descriptors.iter().enumerate() {
             let amount = amount(descriptor, request.hits_addend);
             let is_done = is_done(descriptor);
             let dedup_id = request_id.map_or_else(|| self.ids.next(), |id| repeated_id(id, request, index));
-            match calls.allocate(descriptor, amount, is_done, &dedup_id).await {
-                Ok(allocation) => {
-                    self.mixer.counts().quota(allocation.answer.granted, amount);
-                    let result = DescriptorResult::new(allocation, amount, is_done);
-                    // Those of a trusted request id stay counted: a repeated call is not counted again, and would be free.
-                    if request_id.is_none() {
-                        taken.add(index, descriptor, result.returnable(), calls.tenant());
-                    }
-                    results.push(result);
+            let add = |tenant: &str, amount| {
+                // Those of a trusted request id stay counted: a repeated call is not counted again, and would be free.
+                if request_id.is_none() {
+                    taken.add(index, tenant, amount);
                 }
-                // What was taken is given back when it is dropped; the answer does not wait for it.
-                Err(error) => return Err(error),
-            }
+            };
+            let allocation = calls.allocate(descriptor, amount, is_done, &dedup_id, add).await?;
+            self.mixer.counts().quota(allocation.answer.granted, amount);
+            results.push(DescriptorResult::new(allocation, amount, is_done));
         }
         match results.iter().any(DescriptorResult::is_refused) {
             true => {
-                for (index, grants) in taken.give_back().await {
-                    results[index].given_back(grants);
+                for (Hit { index, amount }, limit) in taken.give_back().await {
+                    results[index].set_limit(&amount, limit);
                 }
             }
             false => taken.keep(),

@@ -5,12 +5,12 @@ use std::{
     time::Duration,
 };
 
-use mixer_adapter_core::framework::{log_limit::LogLimit, log_text::log_text};
-use mixer_adapter_engine::{
-    Mixer, Snapshot,
-    dispatch::{Caller, QuotaGrant},
+use futures_util::future::join_all;
+use mixer_adapter_core::{
+    framework::{log_limit::LogLimit, log_text::log_text},
+    proto::istio::mixer::adapter::model::v1beta1::quota_result::Limit,
 };
-use prost::Message as _;
+use mixer_adapter_engine::dispatch::{Caller, TakenAmount};
 use tokio::{
     runtime::Handle,
     task::JoinHandle,
@@ -18,18 +18,16 @@ use tokio::{
 };
 use tokio_util::task::TaskTracker;
 
-use super::calls::QuotaCalls;
 use crate::{
     Services,
     counters::Counters,
-    proto::envoy::extensions::common::ratelimit::v3::RateLimitDescriptor,
     tenants::{SharedSpace, Space},
 };
 
 /// The size in bytes of what is being given back. Tenants share it.
 const SPACE: usize = 16 << 20;
 
-/// The size of a task without its descriptors.
+/// The size in bytes of a task without its hits.
 const TASK: usize = 4 << 10;
 
 /// The time to give back the hits of a call. The deadline of the call does not apply: it may be the reason.
@@ -56,55 +54,36 @@ impl GiveBacks {
     }
 }
 
-/// The grants that were given back, by the index of their descriptor.
-type Returned = Vec<(usize, Vec<QuotaGrant>)>;
+/// The hits that were given back, with the states of their limits.
+type Returned = Vec<(Hit, Option<Limit>)>;
 
-/// Hits of a descriptor.
-struct Hits {
-    index: usize,
-    descriptor: RateLimitDescriptor,
-    grants: Vec<QuotaGrant>,
-}
-
-impl Hits {
-    /// The size in bytes of the descriptor and the grants.
-    fn size(&self) -> usize {
-        self.descriptor.encoded_len() + self.grants.len() * size_of::<QuotaGrant>()
-    }
+/// Hits of a descriptor that a quota has granted.
+pub(super) struct Hit {
+    /// The index of the descriptor.
+    pub(super) index: usize,
+    pub(super) amount: TakenAmount,
 }
 
 /// The hits that a call has taken so far. They are given back when this is dropped, as when the client goes away.
 pub(super) struct TakenHits<'c> {
     services: &'c Services,
-    snapshot: &'c Arc<Snapshot>,
     domain: &'c str,
     caller: &'c Caller,
-    hits: Vec<Hits>,
+    hits: Vec<Hit>,
     tenant: Arc<str>,
 }
 
 impl<'c> TakenHits<'c> {
-    pub(super) fn new(
-        services: &'c Services,
-        snapshot: &'c Arc<Snapshot>,
-        domain: &'c str,
-        caller: &'c Caller,
-    ) -> Self {
-        Self { services, snapshot, domain, caller, hits: Vec::new(), tenant: Arc::default() }
+    pub(super) fn new(services: &'c Services, domain: &'c str, caller: &'c Caller) -> Self {
+        Self { services, domain, caller, hits: Vec::new(), tenant: Arc::default() }
     }
 
-    /// Adds the hits of a descriptor.
-    pub(super) fn add(
-        &mut self,
-        index: usize,
-        descriptor: &RateLimitDescriptor,
-        grants: Vec<QuotaGrant>,
-        tenant: &str,
-    ) {
-        if !grants.is_empty() {
+    /// Adds hits of a descriptor.
+    pub(super) fn add(&mut self, index: usize, tenant: &str, amount: TakenAmount) {
+        if *self.tenant != *tenant {
             self.tenant = tenant.into();
-            self.hits.push(Hits { index, descriptor: descriptor.clone(), grants });
         }
+        self.hits.push(Hit { index, amount });
     }
 
     /// Keeps the hits.
@@ -112,13 +91,13 @@ impl<'c> TakenHits<'c> {
         self.hits.clear();
     }
 
-    /// Gives the hits back, and returns the grants with the states of their limits by descriptor. At half the time that the caller still waits, those
-    /// are omitted.
+    /// Gives the hits back, and returns them with the states of their limits. At half the time that the caller still waits, those are
+    /// omitted.
     pub(super) async fn give_back(mut self) -> Returned {
         let Some(task) = self.spawn() else { return Vec::new() };
         let remaining = |deadline: Instant| deadline.saturating_duration_since(Instant::now()) / 2;
-        let states = timeout(self.caller.deadline.map_or(TIMEOUT, remaining), task).await;
-        states.map(Result::unwrap_or_default).unwrap_or_default()
+        let returned = timeout(self.caller.deadline.map_or(TIMEOUT, remaining), task).await;
+        returned.map(Result::unwrap_or_default).unwrap_or_default()
     }
 
     fn spawn(&mut self) -> Option<JoinHandle<Returned>> {
@@ -126,22 +105,24 @@ impl<'c> TakenHits<'c> {
         if hits.is_empty() {
             return None;
         }
-        let Services { mixer, counters, ids, give_backs, .. } = self.services;
-        let size = TASK + hits.iter().map(Hits::size).sum::<usize>();
-        let Some(space) = give_backs.space.take(&self.tenant, size) else {
-            hits.iter().for_each(|hits| lose(counters, &hits.grants, self.domain, &"too many at once"));
-            return None;
-        };
+        let Services { counters, ids, give_backs, .. } = self.services;
         let task = GiveBack {
-            mixer: mixer.clone(),
-            snapshot: self.snapshot.clone(),
             counters: counters.clone(),
             domain: self.domain.to_owned(),
-            caller: Caller { deadline: Some(Instant::now() + TIMEOUT), ..self.caller.clone() },
-            hits: hits.into_iter().map(|hits| (hits, ids.next())).collect(),
-            _space: space,
+            caller: Caller {
+                deadline: Some(Instant::now() + TIMEOUT),
+                request_id: None,
+                ..self.caller.clone()
+            },
+            hits: hits.into_iter().map(|hit| (hit, ids.next())).collect(),
         };
-        Some(give_backs.tasks.spawn_on(task.run(), &give_backs.runtime))
+        match give_backs.space.take(&self.tenant, task.size()) {
+            Some(space) => Some(give_backs.tasks.spawn_on(task.run(space), &give_backs.runtime)),
+            None => {
+                task.hits.iter().for_each(|(hit, _)| task.lose(hit.amount.amount(), &"too many at once"));
+                None
+            }
+        }
     }
 }
 
@@ -152,38 +133,52 @@ impl Drop for TakenHits<'_> {
 }
 
 struct GiveBack {
-    mixer: Arc<Mixer>,
-    snapshot: Arc<Snapshot>,
     counters: Arc<Counters>,
     domain: String,
     caller: Caller,
     /// With ids for the adapter.
-    hits: Vec<(Hits, String)>,
-    _space: Space,
+    hits: Vec<(Hit, String)>,
 }
 
 impl GiveBack {
-    async fn run(self) -> Returned {
-        let mut tenant = String::new();
-        let mut calls = QuotaCalls::new(&self.mixer, &self.snapshot, &self.domain, &self.caller, &mut tenant);
-        let mut states = Vec::with_capacity(self.hits.len());
-        for (Hits { index, descriptor, mut grants }, dedup_id) in self.hits {
-            if let Err(error) = calls.give_back(&descriptor, &mut grants, &dedup_id).await {
-                lose(&self.counters, &grants, &self.domain, &error);
-            }
-            states.push((index, grants));
-        }
-        states
+    /// The size in memory in bytes.
+    fn size(&self) -> usize {
+        let hit = |(hit, id): &(Hit, String)| size_of::<(Hit, String)>() + hit.amount.size() + id.len();
+        TASK + self.domain.len() + self.hits.iter().map(hit).sum::<usize>()
     }
-}
 
-/// Counts and logs hits that could not be given back.
-fn lose(counters: &Counters, grants: &[QuotaGrant], domain: &str, error: &dyn std::fmt::Display) {
-    let amounts = grants.iter().map(|grant| grant.answer.granted.unsigned_abs());
-    counters.hits_lost.fetch_add(amounts.fold(0, u64::saturating_add), Relaxed);
-    static LIMIT: LogLimit = LogLimit::new();
-    if let Some(suppressed) = LIMIT.admit() {
-        let (domain, error) = (log_text(domain), log_text(error));
-        tracing::warn!(domain, error, suppressed, "hits could not be given back");
+    /// Gives all hits back at the same time.
+    async fn run(mut self, _space: Space) -> Returned {
+        let hits = std::mem::take(&mut self.hits);
+        let returned = join_all(hits.into_iter().map(|(hit, id)| {
+            let task = &self;
+            async move {
+                let taken = hit.amount.amount();
+                match hit.amount.give_back(&id, &task.caller).await {
+                    Ok(returned) => {
+                        if returned.amount < taken {
+                            let error = format!("only {} of {taken} were taken back", returned.amount);
+                            task.lose(taken - returned.amount, &error);
+                        }
+                        Some((hit, returned.limit))
+                    }
+                    Err(status) => {
+                        task.lose(taken, &format_args!("{}: {}", hit.amount.handler(), status.message()));
+                        None
+                    }
+                }
+            }
+        }));
+        returned.await.into_iter().flatten().collect()
+    }
+
+    /// Counts and logs hits that could not be given back.
+    fn lose(&self, amount: i64, error: &dyn std::fmt::Display) {
+        self.counters.hits_lost.fetch_add(amount.unsigned_abs(), Relaxed);
+        static LIMIT: LogLimit = LogLimit::new();
+        if let Some(suppressed) = LIMIT.admit() {
+            let (domain, error) = (log_text(&self.domain), log_text(error));
+            tracing::warn!(domain, error, suppressed, "hits could not be given back");
+        }
     }
 }

@@ -39,6 +39,8 @@ pub(crate) struct Script {
     delays: Mutex<BTreeMap<String, Duration>>,
     /// The quotas that grant nothing.
     exhausted: Mutex<Vec<String>>,
+    /// The quotas of which nothing is taken back.
+    kept: Mutex<Vec<String>>,
     /// The completed calls: the name, and the amount or the number of instances.
     calls: Mutex<Vec<(String, i64)>>,
 }
@@ -50,6 +52,10 @@ impl Script {
 
     pub(crate) fn exhaust(&self, name: &str) {
         self.exhausted.lock().unwrap().push(name.to_owned());
+    }
+
+    pub(crate) fn take_nothing_back(&self, name: &str) {
+        self.kept.lock().unwrap().push(name.to_owned());
     }
 
     /// Returns the completed calls of a quota or a template.
@@ -91,12 +97,17 @@ struct ReportCall {
     instances: Vec<Vec<u8>>,
 }
 
+/// The backend of a handler, which fails if its name begins with `broken`.
 #[derive(Clone)]
-struct Backend(Arc<Script>);
+struct Backend {
+    script: Arc<Script>,
+    is_broken: bool,
+}
 
 impl Connect for Backend {
-    fn connect<'a>(&'a self, _: &'a HandlerSpec) -> BoxFuture<'a, Result<BoxBackend, Vec<Fault>>> {
-        Box::pin(std::future::ready(Ok(Box::new(self.clone()) as BoxBackend)))
+    fn connect<'a>(&'a self, spec: &'a HandlerSpec) -> BoxFuture<'a, Result<BoxBackend, Vec<Fault>>> {
+        let backend = Self { is_broken: spec.name.name().starts_with("broken"), ..self.clone() };
+        Box::pin(std::future::ready(Ok(Box::new(backend) as BoxBackend)))
     }
 }
 
@@ -108,7 +119,10 @@ impl HandlerBackend for Backend {
         caller: &'a Caller,
     ) -> BoxFuture<'a, Result<Bytes, Status>> {
         Box::pin(async move {
-            let script = &*self.0;
+            let script = &*self.script;
+            if self.is_broken {
+                return Err(Status::unavailable("broken"));
+            }
             if template.name() != "quota" {
                 script.pass(template.name(), caller).await?;
                 let instances = ReportCall::decode(request).unwrap().instances.len();
@@ -119,7 +133,8 @@ impl HandlerBackend for Backend {
             let (name, params) = quotas.into_iter().next().unwrap();
             script.pass(if params.amount < 0 { RELEASE } else { &name }, caller).await?;
             script.completed(&name, params.amount);
-            let granted = match script.exhausted.lock().unwrap().contains(&name) {
+            let refusing = if params.amount < 0 { &script.kept } else { &script.exhausted };
+            let granted = match refusing.lock().unwrap().contains(&name) {
                 true => 0,
                 false => params.amount.abs(),
             };
@@ -133,7 +148,7 @@ impl HandlerBackend for Backend {
     }
 }
 
-/// The adapter and its handler `h`.
+/// The adapter and its handlers: `h`, and `broken`, which fails.
 const HANDLER: &str = r#"
 kind: adapter
 metadata: {name: scripted, namespace: istio-system}
@@ -142,9 +157,13 @@ spec: {templates: [quota, logentry, kubernetes]}
 kind: handler
 metadata: {name: h, namespace: istio-system}
 spec: {adapter: scripted, connection: {address: "scripted:1"}}
+---
+kind: handler
+metadata: {name: broken, namespace: istio-system}
+spec: {adapter: scripted, connection: {address: "scripted:2"}}
 "#;
 
-/// Returns an engine with rules for the handler `h`, and the script of its adapter.
+/// Returns an engine with rules for the handlers `h` and `broken`, and the script of its adapter.
 pub(crate) async fn engine(rules: &str) -> (Arc<Mixer>, Arc<Script>) {
     let runtime = Handle::current();
     let adapters = Adapters::builder(runtime.clone()).build().unwrap();
@@ -159,7 +178,9 @@ pub(crate) async fn engine(rules: &str) -> (Arc<Mixer>, Arc<Script>) {
     let (set, faults) = ConfigSet::of(resources);
     let script = Arc::<Script>::default();
     let builder = SnapshotBuilder::new(&set, faults, &host);
-    let built = builder.build(None, &Backend(script.clone()), &BuildOptions::default()).await;
+    let built = builder
+        .build(None, &Backend { script: script.clone(), is_broken: false }, &BuildOptions::default())
+        .await;
     let mixer = Arc::new(Mixer::new());
     mixer.replace(built.unwrap_or_else(|faults| panic!("{faults:?}")).0);
     (mixer, script)

@@ -36,6 +36,42 @@ metadata: {name: quotas, namespace: istio-system}
 spec: {actions: [{handler: h, instances: [first, second]}]}
 "#;
 
+/// The first quota is that of another handler, too, which fails.
+const BROKEN: &str = r#"
+---
+kind: rule
+metadata: {name: broken, namespace: istio-system}
+spec: {actions: [{handler: broken, instances: [first]}]}
+"#;
+
+/// A quota of the name of the first one in the namespace of the requests.
+const SLOW_TWIN: &str = r#"
+---
+kind: instance
+metadata: {name: first, namespace: any}
+spec: {template: quota.istio-system, params: {dimensions: {}}}
+---
+kind: rule
+metadata: {name: twin, namespace: any}
+spec: {actions: [{handler: h.istio-system, instances: [first]}]}
+"#;
+
+const TWIN: &str = "first.instance.any";
+
+/// Another quota that is all or nothing.
+const FURTHER: &str = r#"
+---
+kind: instance
+metadata: {name: further, namespace: istio-system, annotations: {mixer-adapter/all-or-nothing: "true"}}
+spec: {template: quota, params: {dimensions: {}}}
+---
+kind: rule
+metadata: {name: further, namespace: istio-system}
+spec: {actions: [{handler: h, instances: [further]}]}
+"#;
+
+const FURTHER_NAME: &str = "further.instance.istio-system";
+
 const FIRST: &str = "first.instance.istio-system";
 const SECOND: &str = "second.instance.istio-system";
 
@@ -43,17 +79,26 @@ const SECOND: &str = "second.instance.istio-system";
 const SLOW: Duration = Duration::from_secs(2);
 
 async fn services() -> (Services, Arc<Script>) {
-    let (mixer, script) = engine(QUOTAS).await;
+    services_of(QUOTAS).await
+}
+
+async fn services_of(rules: &str) -> (Services, Arc<Script>) {
+    let (mixer, script) = engine(rules).await;
     (Services::new(mixer, Options::default(), &Handle::current()), script)
 }
 
 /// A call for one hit of the first quota, and one of the second.
 fn request() -> RateLimitRequest {
-    let descriptors = ["first", "second"].map(|quota| RateLimitDescriptor {
+    request_of(&["first", "second"])
+}
+
+/// A call for one hit of each quota.
+fn request_of(quotas: &[&str]) -> RateLimitRequest {
+    let descriptors = quotas.iter().map(|&quota| RateLimitDescriptor {
         entries: vec![Entry { key: "quota".to_owned(), value: quota.to_owned() }],
         ..RateLimitDescriptor::default()
     });
-    RateLimitRequest { domain: "any".to_owned(), descriptors: descriptors.into(), hits_addend: 0 }
+    RateLimitRequest { domain: "any".to_owned(), descriptors: descriptors.collect(), hits_addend: 0 }
 }
 
 fn caller(patience: Duration) -> Caller {
@@ -115,4 +160,52 @@ async fn hits_that_cannot_be_given_back_are_counted() {
     assert_eq!(response.overall_code(), Code::OverLimit);
     services.flush().await;
     assert_eq!((script.calls(FIRST), services.counters().hits_lost.load(Relaxed)), (vec![1], 1));
+}
+
+#[tokio::test(start_paused = true)]
+async fn hits_of_which_less_is_taken_back_are_counted() {
+    let (services, script) = services().await;
+    script.exhaust(SECOND);
+    script.take_nothing_back(FIRST);
+    services.should_rate_limit(request(), Caller::default()).await.unwrap();
+    services.flush().await;
+    assert_eq!((script.calls(FIRST), services.counters().hits_lost.load(Relaxed)), (vec![1, -1], 1));
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_handler_gets_its_hits_back_if_another_one_of_the_quota_fails() {
+    let rules = QUOTAS.to_owned() + BROKEN;
+    let (services, script) = services_of(&rules).await;
+    let error = services.should_rate_limit(request(), Caller::default()).await.unwrap_err();
+    assert_eq!(error.code(), GrpcCode::Unavailable);
+    services.flush().await;
+    assert_eq!((script.calls(FIRST), services.counters().hits_lost.load(Relaxed)), (vec![1, -1], 0));
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_handler_gets_its_hits_back_if_the_client_goes_away_before_another_one_answers() {
+    let rules = QUOTAS.to_owned() + SLOW_TWIN;
+    let (services, script) = services_of(&rules).await;
+    script.delay(TWIN, SLOW);
+    let request = RateLimitRequest { domain: "any/any".to_owned(), ..request() };
+    let call = services.should_rate_limit(request, Caller::default());
+    timeout(SLOW / 2, call).await.unwrap_err();
+    services.flush().await;
+    assert_eq!(script.calls(FIRST), [1, -1]);
+}
+
+#[tokio::test(start_paused = true)]
+async fn hits_are_given_back_all_at_once_and_count_no_evaluations() {
+    let rules = QUOTAS.to_owned() + FURTHER;
+    let (mixer, script) = engine(&rules).await;
+    let services = Services::new(mixer.clone(), Options::default(), &Handle::current());
+    script.exhaust(SECOND);
+    script.delay(RELEASE, SLOW);
+    let start = Instant::now();
+    services.should_rate_limit(request_of(&["first", "further", "second"]), Caller::default()).await.unwrap();
+    assert_eq!(start.elapsed(), SLOW, "both at once");
+    assert_eq!((script.calls(FIRST), script.calls(FURTHER_NAME)), (vec![1, -1], vec![1, -1]));
+    let instances = mixer.snapshot().unwrap().resource_counts().instances();
+    let built = instances.into_iter().find(|(name, _)| &**name == FIRST).unwrap().1.built.load(Relaxed);
+    assert_eq!(built, 1);
 }

@@ -1,0 +1,96 @@
+//! Amounts that quotas which are all or nothing have granted, and that are given back if the request is refused.
+
+use std::sync::Arc;
+
+use mixer_adapter_core::{
+    adapter::LimitOverride, framework::dynamic::DynamicTemplate,
+    proto::istio::mixer::adapter::model::v1beta1::quota_result::Limit,
+};
+use mixer_adapter_host::handler::Caller;
+use tonic::Status;
+
+use super::{plan::PlannedCall, quota::decode};
+use crate::handler::{QuotaParams, RuntimeHandler};
+
+/// An amount that a handler has granted, with the call that gives it back. It does not depend on the snapshot.
+#[derive(Debug)]
+pub struct TakenAmount {
+    handler: Arc<RuntimeHandler>,
+    template: Arc<DynamicTemplate>,
+    instance: Arc<str>,
+    encoded: Vec<u8>,
+    /// The name of the quota in the request.
+    quota: Box<str>,
+    report_limit: bool,
+    limit: Option<LimitOverride>,
+    amount: i64,
+}
+
+/// What a handler has taken back.
+#[derive(Clone, Debug, PartialEq)]
+pub struct ReturnedAmount {
+    /// The amount, at most the one that it had granted.
+    pub amount: i64,
+    /// The state of the limit, if the adapter reports it.
+    pub limit: Option<Limit>,
+}
+
+impl TakenAmount {
+    /// Creates an amount from the call that granted it, whose instance it takes.
+    pub(super) fn new(planned: &mut PlannedCall<'_>, params: QuotaParams<'_>, amount: i64) -> Self {
+        let instance = &planned.entry.instance;
+        Self {
+            handler: planned.destination.handler.clone(),
+            template: planned.destination.template.clone(),
+            instance: instance.name.clone(),
+            encoded: std::mem::take(&mut planned.instance),
+            quota: params.name.into(),
+            report_limit: params.report_limit,
+            limit: params.limit.and_then(|limit| instance.quota.bounded(limit)),
+            amount,
+        }
+    }
+
+    /// The full name of the handler.
+    pub fn handler(&self) -> &Arc<str> {
+        &self.handler.name
+    }
+
+    /// The full name of the instance.
+    pub fn instance(&self) -> &Arc<str> {
+        &self.instance
+    }
+
+    /// The amount.
+    pub fn amount(&self) -> i64 {
+        self.amount
+    }
+
+    /// The size in memory in bytes.
+    pub fn size(&self) -> usize {
+        size_of::<Self>() + self.encoded.capacity() + self.quota.len()
+    }
+
+    /// Gives the amount back in a call of its own, whose id for the adapter is `dedup_id`.
+    ///
+    /// # Errors
+    /// The handler failed, and may or may not have taken the amount back.
+    pub async fn give_back(&self, dedup_id: &str, caller: &Caller) -> Result<ReturnedAmount, Status> {
+        let params = QuotaParams {
+            name: &self.quota,
+            instance: &self.instance,
+            dedup_id,
+            amount: -self.amount,
+            best_effort: false,
+            report_limit: self.report_limit,
+            past_limit: false,
+            limit: self.limit,
+        };
+        let instances = std::slice::from_ref(&self.encoded);
+        let answer =
+            self.handler.call(&self.template, instances, &[&self.instance], Some(params), caller).await?;
+        let result = decode(answer, &self.instance)?;
+        // One that acknowledges without an amount has taken nothing back, as far as is known.
+        Ok(ReturnedAmount { amount: result.granted_amount.clamp(0, self.amount), limit: result.limit })
+    }
+}
