@@ -24,6 +24,9 @@ pub(crate) fn generate() -> Result<()> {
     let (v2, successors) = envoy_v2::facts(&sources_of("data-plane-api")?, &descriptors)?;
     fs::write(protos.join("envoy_v2.binpb"), without_details(&v2)?)?;
     fs::write(protos.join("envoy_v2.tsv"), successors)?;
+    run(cargo()
+        .args(["test", "--package", "mixer-adapter-config", "--lib", "istio_descriptors"])
+        .env("UPDATE_ISTIO_DESCRIPTORS", "1"))?;
     for package in ["mixer-adapter", "mixer-adapters"] {
         run(cargo()
             .args(["test", "--package", package, "--test", "protos"])

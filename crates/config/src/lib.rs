@@ -27,6 +27,9 @@ mod fault;
 mod holdings;
 mod identity;
 mod istio;
+#[cfg(test)]
+#[allow(clippy::unwrap_used, clippy::panic)]
+mod istio_descriptors;
 mod lines;
 mod lint;
 mod listen_url;

@@ -11,6 +11,8 @@ use crate::{envoy_v2, proto::DESCRIPTORS};
 
 /// The messages of Envoy's configuration and extensions (`proto/README.md`).
 const ENVOY_DESCRIPTORS: &[u8] = include_bytes!("../proto/envoy.binpb");
+/// The messages of Istio's own kinds, of releases 1.1 to 1.7.
+pub(crate) const ISTIO_DESCRIPTORS: &[u8] = include_bytes!("../proto/istio.binpb");
 /// The messages of version 2 of Envoy's API.
 const ENVOY_V2_DESCRIPTORS: &[u8] = include_bytes!("../proto/envoy_v2.binpb");
 
@@ -18,11 +20,15 @@ static OWN: LazyLock<DescriptorPool> =
     LazyLock::new(|| DescriptorPool::decode(DESCRIPTORS).unwrap_or_default());
 static ENVOY: LazyLock<DescriptorPool> =
     LazyLock::new(|| DescriptorPool::decode(ENVOY_DESCRIPTORS).unwrap_or_default());
+static ISTIO: LazyLock<DescriptorPool> =
+    LazyLock::new(|| DescriptorPool::decode(ISTIO_DESCRIPTORS).unwrap_or_default());
 static ENVOY_V2: LazyLock<DescriptorPool> =
     LazyLock::new(|| DescriptorPool::decode(ENVOY_V2_DESCRIPTORS).unwrap_or_default());
 
-/// The messages that are known by their descriptors: those of this program, Envoy's (read when one is needed for the first time), and
-/// what was [added](Self::add).
+/// The messages that are known by their descriptors: those of this program, Envoy's and Istio's (read when one is needed for the first
+/// time), and what was [added](Self::add).
+///
+/// An added message replaces Istio's of the same name: a later release may have more fields.
 #[derive(Clone, Debug, Default)]
 pub struct Types {
     /// Envoy's with others, so that either may be inside of the other.
@@ -57,6 +63,7 @@ impl Types {
     pub(super) fn find(&self, name: &str) -> Option<MessageDescriptor> {
         let known = Self::own(name);
         let known = known.or_else(|| self.extended.as_ref().unwrap_or(&ENVOY).get_message_by_name(name));
+        let known = known.or_else(|| ISTIO.get_message_by_name(name));
         known.or_else(|| Self::v2(name).filter(|_| envoy_v2::is_v2(name)))
     }
 
@@ -127,6 +134,23 @@ mod tests {
         types.add(&set("another.proto", "another", &["example.proto"])).unwrap();
         assert!(types.find("another.Widget").is_some());
         assert!(types.find("envoy.config.listener.v3.Listener").is_some());
+    }
+
+    #[test]
+    fn an_added_message_replaces_the_one_of_istio() {
+        let mut types = Types::default();
+        let gateway = "istio.networking.v1alpha3.Gateway";
+        assert!(types.find(gateway).unwrap().get_field_by_name("servers").is_some());
+        let message = DescriptorProto { name: Some("Gateway".to_owned()), ..DescriptorProto::default() };
+        let file = FileDescriptorProto {
+            name: Some("networking/v1alpha3/gateway.proto".to_owned()),
+            package: Some("istio.networking.v1alpha3".to_owned()),
+            message_type: vec![message],
+            ..FileDescriptorProto::default()
+        };
+        types.add(&FileDescriptorSet { file: vec![file] }.encode_to_vec()).unwrap();
+        assert_eq!(types.find(gateway).unwrap().fields().len(), 0);
+        assert!(types.find("istio.networking.v1alpha3.Sidecar").is_some());
     }
 
     #[test]
