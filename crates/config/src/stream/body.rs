@@ -370,21 +370,24 @@ mod tests {
         );
     }
 
-    /// Galley sends these as the message; without descriptors nobody knows it.
+    /// Telemetry came after the releases whose messages are shipped.
     #[test]
     fn a_kind_of_istio_is_its_message_where_that_is_known_and_else_a_struct() {
         let entries = Collection::new("istio/networking/v1alpha3/serviceentries");
-        let spec = json!({ "hosts": ["a.b"] });
-        let name =
-            |types: &Types| of_spec(types, &entries, spec.clone()).unwrap().0.message_name().to_owned();
+        let telemetries = Collection::new("istio/telemetry/v1alpha1/telemetries");
+        let name = |types: &Types, collection: &Collection| {
+            of_spec(types, collection, json!({})).unwrap().0.message_name().to_owned()
+        };
         let mut types = Types::default();
-        assert_eq!(name(&types), STRUCT);
-        let proto = "syntax = 'proto3'; package istio.networking.v1alpha3; message ServiceEntry { repeated string hosts = 1; }";
-        let file = protox::file::File::from_source("service_entry.proto", proto).unwrap();
+        assert_eq!(name(&types, &entries), "istio.networking.v1alpha3.ServiceEntry");
+        assert_eq!(name(&types, &telemetries), STRUCT);
+        let proto = "syntax = 'proto3'; package istio.telemetry.v1alpha1; message Telemetry { repeated string tracing = 1; }";
+        let file = protox::file::File::from_source("telemetry.proto", proto).unwrap();
         let set = prost_types::FileDescriptorSet { file: vec![file.file_descriptor_proto().clone()] };
         types.add(&prost::Message::encode_to_vec(&set)).unwrap();
-        assert_eq!(name(&types), "istio.networking.v1alpha3.ServiceEntry");
-        assert_eq!(of_spec(&types, &entries, spec).unwrap().0.value, b"\x0a\x03a.b"[..]);
+        assert_eq!(name(&types, &telemetries), "istio.telemetry.v1alpha1.Telemetry");
+        let spec = json!({ "tracing": ["a.b"] });
+        assert_eq!(of_spec(&types, &telemetries, spec).unwrap().0.value, b"\x0a\x03a.b"[..]);
     }
 
     #[test]
