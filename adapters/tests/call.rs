@@ -199,8 +199,8 @@ fn flags_are_taken_from_the_environment() {
     let server = Server::start(&[]);
     let mut command = support::binary();
     command.args(["call", "checknothing"]);
-    command.env("MIXER_ADAPTER_ADDRESS", &server.grpc).env("MIXER_ADAPTER_ADAPTER", "denier");
-    command.env("MIXER_ADAPTER_CONFIG", r#"{"status": {"code": 12}}"#).env("MIXER_ADAPTER_JSON", "1");
+    command.env("MIXER_ADAPTER_CALL_ADDRESS", &server.grpc).env("MIXER_ADAPTER_CALL_ADAPTER", "denier");
+    command.env("MIXER_ADAPTER_CALL_CONFIG", r#"{"status": {"code": 12}}"#).env("MIXER_ADAPTER_JSON", "1");
     let ran = support::Ran::from(command.output().unwrap());
     assert_eq!(ran.json()["answer"]["status"]["code"], "UNIMPLEMENTED");
 }

@@ -3,8 +3,10 @@
 
 mod support;
 
+use std::{collections::BTreeSet, fs, process::Command};
+
 use serde_json::json;
-use support::{Server, binary, run};
+use support::{Ran, Server, binary, debian, run};
 
 const COMMANDS: [&str; 14] = [
     "serve",
@@ -33,12 +35,190 @@ fn help_has_every_command_with_examples() {
             "{command}: {}",
             help.stdout
         );
-        for flag in ["--help", "-h"] {
-            let help = run(&[command, flag]);
-            assert_eq!(help.code, 0);
-            assert!(help.stdout.contains("Examples:\n"), "{command}: {}", help.stdout);
+        let help = run(&[command, "--help"]);
+        assert_eq!(help.code, 0);
+        assert!(help.stdout.contains("Examples:\n"), "{command}: {}", help.stdout);
+    }
+}
+
+/// The commands of `--help`, without `help`.
+fn commands() -> Vec<String> {
+    let help = run(&["-h"]).stdout;
+    let section = help.split("Commands:\n").nth(1).unwrap().split("\n\n").next().unwrap();
+    let lines = section.lines().filter(|line| !line.starts_with("   "));
+    let names = lines.map(|line| line.split_whitespace().next().unwrap().to_owned());
+    names.filter(|name| name != "help").collect()
+}
+
+#[test]
+fn help_fits_a_terminal_and_the_short_one_has_no_variables_and_examples() {
+    for command in commands() {
+        let help = |flag: &str| {
+            let ran: Ran = binary().args([&command, flag]).env("COLUMNS", "80").output().unwrap().into();
+            assert_eq!((ran.code, ran.stderr.as_str()), (0, ""), "{command} {flag}");
+            for line in ran.stdout.lines().filter(|line| !line.starts_with("Usage: ")) {
+                assert!(line.chars().count() <= 80, "{command} {flag}: {line}");
+            }
+            ran.stdout
+        };
+        let (short, long) = (help("-h"), help("--help"));
+        assert!(!short.contains("[env: ") && !short.contains("Examples:"), "{command}: {short}");
+        assert!(
+            long.contains("\nExamples:\n") && long.lines().count() > short.lines().count(),
+            "{command}: {long}"
+        );
+        let flags = |help: &str| -> Vec<String> {
+            let words =
+                help.lines().filter_map(|line| line.split_whitespace().find(|word| word.starts_with("--")));
+            words.map(str::to_owned).collect::<BTreeSet<_>>().into_iter().collect()
+        };
+        for flag in flags(&short) {
+            assert!(long.contains(&flag), "{command}: {flag}");
         }
     }
+}
+
+#[test]
+fn help_of_serve_is_in_sections() {
+    let help = run(&["serve", "--help"]).stdout;
+    for heading in ["Configuration:", "Limits:", "Log:", "Flags of all commands:"] {
+        assert!(help.lines().any(|line| line == heading), "{heading}: {help}");
+    }
+}
+
+#[test]
+fn every_command_has_a_manual_page_without_faults() {
+    let directory = tempfile::tempdir().unwrap();
+    let ran = run(&["man", "--directory", directory.path().to_str().unwrap()]);
+    assert_eq!((ran.code, ran.stdout.as_str(), ran.stderr.as_str()), (0, "", ""));
+    let page = |name: &str| fs::read_to_string(directory.path().join(name)).unwrap();
+    assert!(page("mixer-adapter.1").contains("mixer\\-adapter\\-serve(1)"));
+    for command in commands() {
+        let page = page(&format!("mixer-adapter-{command}.1"));
+        assert_eq!(run(&["man", &command]).stdout, page);
+        assert!(
+            page.contains("\n.SH EXAMPLES\n") && page.contains("\n.SH \"FLAGS OF ALL COMMANDS\"\n"),
+            "{page}"
+        );
+    }
+    assert_eq!(run(&["man", "sreve"]).code, 2);
+
+    let Some(groff) = debian::program("groff", "groff-base") else { return };
+    for entry in fs::read_dir(directory.path()).unwrap() {
+        let path = entry.unwrap().path();
+        let ran = Command::new(&groff).args(["-ww", "-man", "-Tutf8", "-P-cbu"]).arg(&path).output().unwrap();
+        let ran = Ran::from(ran);
+        assert_eq!((ran.code, ran.stderr.as_str()), (0, ""), "{}", path.display());
+        assert!(ran.stdout.contains("\nEXAMPLES\n") || path.ends_with("mixer-adapter.1"), "{}", ran.stdout);
+    }
+}
+
+#[test]
+fn variables_of_commands_are_named_after_them_and_those_of_serve_are_not() {
+    let serve = run(&["serve", "--help"]).stdout;
+    assert!(serve.contains("[env: MIXER_ADAPTER_CONFIG=]") && serve.contains("[env: MIXER_ADAPTER_LISTEN=]"));
+    let mut seen = BTreeSet::new();
+    for command in commands() {
+        let help = run(&[&command, "--help"]).stdout;
+        let variables =
+            help.split("[env: MIXER_ADAPTER_").skip(1).map(|rest| rest.split('=').next().unwrap());
+        for variable in variables.filter(|name| !["OUTPUT", "JSON"].contains(name)) {
+            let prefix = format!("{}_", command.to_uppercase().replace('-', "_"));
+            assert!(command == "serve" || variable.starts_with(&prefix), "{command}: {variable}");
+            assert!(seen.insert(variable.to_owned()), "{variable} has two meanings");
+        }
+    }
+}
+
+#[test]
+fn a_variable_with_its_former_name_has_its_effect_and_a_warning() {
+    let config = concat!(env!("CARGO_MANIFEST_DIR"), "/config/sample.yaml");
+    let validate = |variables: &[(&str, &str)], arguments: &[&str]| -> Ran {
+        let mut command = binary();
+        command.arg("validate").args(arguments).envs(variables.iter().copied());
+        command.output().unwrap().into()
+    };
+    let named = validate(&[("MIXER_ADAPTER_VALIDATE_CONFIG", config)], &[]);
+    assert_eq!((named.code, named.stderr.as_str()), (0, ""));
+    let former = validate(&[("MIXER_ADAPTER_CONFIG", config)], &[]);
+    assert_eq!((former.code, &former.stdout), (0, &named.stdout));
+    let warning = "warning: MIXER_ADAPTER_CONFIG is deprecated for this command, and will have no effect in the next release; set MIXER_ADAPTER_VALIDATE_CONFIG\n";
+    assert_eq!(former.stderr, warning);
+    // The name of the command, and the flag, come first.
+    let both = [("MIXER_ADAPTER_CONFIG", "nowhere"), ("MIXER_ADAPTER_VALIDATE_CONFIG", config)];
+    assert_eq!(validate(&both, &[]).stdout, named.stdout);
+    let given = validate(&[("MIXER_ADAPTER_CONFIG", "nowhere")], &["--config", config]);
+    assert_eq!((&given.stdout, given.stderr.as_str()), (&named.stdout, ""));
+}
+
+/// `validate` with this file of flags, and further arguments.
+fn with_flags(text: &str, arguments: &[&str]) -> Ran {
+    let directory = tempfile::tempdir().unwrap();
+    fs::write(directory.path().join("flags"), text).unwrap();
+    let mut command = binary();
+    command.args(["validate", "--flags-file", "flags"]).args(arguments).current_dir(directory.path());
+    command.env("MIXER_ADAPTER_VALIDATE_MAX", "7").output().unwrap().into()
+}
+
+#[test]
+fn flags_are_read_from_a_file_and_those_of_the_command_line_replace_them() {
+    let config = concat!(env!("CARGO_MANIFEST_DIR"), "/config/sample.yaml");
+    let flags = format!(
+        "# For CI\n--output json\n\n--warnings-as-errors   # also these\n--config \"{config}\"\n--max=0\n"
+    );
+    let ran = with_flags(&flags, &[]);
+    assert_eq!((ran.code, ran.json()["errors"].clone()), (0, json!(0)), "{ran:?}");
+    let yaml = with_flags(&flags, &["--output=yaml"]);
+    assert!(yaml.code == 0 && yaml.stdout.contains("\nerrors: 0\n"), "{yaml:?}");
+    assert_eq!(with_flags("", &[config]).code, 0);
+}
+
+#[test]
+fn a_fault_of_a_file_of_flags_has_its_line() {
+    let config = concat!(env!("CARGO_MANIFEST_DIR"), "/config/sample.yaml");
+    for (flags, error) in [
+        ("\n--otput json", "flags:2: validate has no flag --otput; did you mean output?"),
+        ("--max many", "flags:1: invalid value 'many' for '--max <N>': invalid digit found in string"),
+        (
+            "--warnings-as-errors x",
+            "flags:1: unexpected value 'x' for '--warnings-as-errors' found; no more were expected",
+        ),
+        ("--max", "flags:1: a value is required for '--max <N>' but none was supplied"),
+        ("validate", "flags:1: write a flag, such as --listen 127.0.0.1:9091"),
+        ("--flags-file x", "flags:1: validate has no flag --flags-file"),
+        ("--config 'a", "flags:1: the quote that begins the value does not end on this line"),
+    ] {
+        let ran = with_flags(flags, &[config]);
+        assert_eq!((ran.code, ran.stdout.as_str()), (2, ""), "{flags}");
+        assert!(ran.stderr.starts_with(&format!("error: {error}")), "{flags}: {}", ran.stderr);
+    }
+    let ran = run(&["--flags-file", "nowhere", "validate", config]);
+    assert_eq!(ran.code, 2);
+    assert!(ran.stderr.starts_with("error: --flags-file: cannot read nowhere: "), "{}", ran.stderr);
+}
+
+#[test]
+fn colours_are_for_people() {
+    let config = tempfile::NamedTempFile::with_suffix(".yaml").unwrap();
+    fs::write(config.path(), "kind: Rule\nmetadata: {name: r, namespace: n}\n").unwrap();
+    let path = config.path().to_str().unwrap();
+    let validate = ["validate", path];
+    let escape = '\u{1b}';
+    let plain = run(&validate);
+    assert!(plain.code == 1 && !plain.stdout.contains(escape), "{plain:?}");
+    assert_eq!(run(&[&validate[..], &["--color", "never"]].concat()).stdout, plain.stdout);
+    let coloured = run(&[&validate[..], &["--color=always"]].concat()).stdout;
+    assert!(coloured.contains("\u{1b}[1m\u{1b}[31merror\u{1b}[0m: "), "{coloured:?}");
+    for format in ["json", "yaml", "sarif", "github"] {
+        let data = run(&["--color", "always", "validate", path, "-o", format]);
+        assert!(!data.stdout.contains(escape), "{format}: {data:?}");
+    }
+    assert!(run(&["--color", "always", "validate", "-h"]).stdout.contains(escape));
+    assert!(!run(&["validate", "-h"]).stdout.contains(escape));
+    assert!(run(&["check", "--color", "always", "--address", "127.0.0.1:1"]).stderr.contains(escape));
+    let no_colour: Ran = binary().args(validate).env("NO_COLOR", "1").output().unwrap().into();
+    assert_eq!(no_colour.stdout, plain.stdout);
+    assert_eq!(run(&["check", "--color", "blue"]).code, 2);
 }
 
 #[test]

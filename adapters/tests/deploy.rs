@@ -322,7 +322,8 @@ fn a_release_has_an_archive_an_inventory_and_checksums() {
     let directory = tempfile::tempdir().unwrap();
     let target = format!("{}-unknown-linux-gnu", std::env::consts::ARCH);
     let program = directory.path().join("program");
-    fs::write(&program, "#!/bin/sh\necho packed\n").unwrap();
+    let script = "#!/bin/sh\ncase $1 in\nman) mkdir -p $3 && echo page > $3/mixer-adapter.1 ;;\ncompletions) echo $2 ;;\n*) echo packed ;;\nesac\n";
+    fs::write(&program, script).unwrap();
     let output = directory.path().join("files");
     let pack = || {
         let ran = Command::new(deploy().join("release"))
@@ -339,9 +340,20 @@ fn a_release_has_an_archive_an_inventory_and_checksums() {
     let sums = pack();
     assert_eq!(sums, pack(), "equal input makes equal archives");
     let script = "sha256sum --check --quiet SHA256SUMS && tar xzf mixer-adapter-*.tar.gz \
-                  && mixer-adapter-*/mixer-adapter && ls mixer-adapter-*/";
-    let ran = Command::new("sh").args(["-c", script]).current_dir(&output).output().unwrap();
-    let files = ["CHANGELOG.md", "LICENSE", "README.md", "mixer-adapter", "mixer-adapter.service"];
+                  && mixer-adapter-*/mixer-adapter && cd mixer-adapter-*/ && find * -type f | sort";
+    let ran =
+        Command::new("sh").args(["-c", script]).env("LC_ALL", "C").current_dir(&output).output().unwrap();
+    let files = [
+        "CHANGELOG.md",
+        "LICENSE",
+        "README.md",
+        "completions/mixer-adapter.bash",
+        "completions/mixer-adapter.fish",
+        "completions/mixer-adapter.zsh",
+        "man/man1/mixer-adapter.1",
+        "mixer-adapter",
+        "mixer-adapter.service",
+    ];
     let printed = format!("packed\n{}\n", files.join("\n"));
     assert_eq!(String::from_utf8_lossy(&ran.stdout), printed, "{ran:?}");
 

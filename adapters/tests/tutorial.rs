@@ -11,7 +11,7 @@ use support::{
 #[test]
 fn every_step_of_the_tutorial_does_what_it_says() {
     if is_there() {
-        follow("docs/tutorial.md", &[("MIXER_ADAPTER_ENVOY_FOLDER", folder())]);
+        follow("docs/tutorial.md", &[("MIXER_ADAPTER_TRY_ENVOY_FOLDER", folder())]);
     }
 }
 
@@ -23,7 +23,7 @@ fn every_symptom_is_printed_as_the_page_about_troubleshooting_shows_it() {
 #[test]
 fn every_step_of_the_tutorial_about_git_does_what_it_says() {
     if is_there() {
-        follow("docs/tutorial-gitops.md", &[("MIXER_ADAPTER_ENVOY_FOLDER", folder())]);
+        follow("docs/tutorial-gitops.md", &[("MIXER_ADAPTER_TRY_ENVOY_FOLDER", folder())]);
     }
 }
 

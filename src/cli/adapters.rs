@@ -11,8 +11,10 @@ use mixer_adapter_host::handler::{AdapterInfo, Adapters};
 
 pub(super) const EXAMPLES: &str = "\
 Examples:
-  mixer-adapter adapters            all adapters
-  mixer-adapter adapters denier     one adapter
+  # all adapters
+  mixer-adapter adapters
+  # one adapter
+  mixer-adapter adapters denier
   mixer-adapter adapters --json | jq -r '.[].name'";
 
 /// List the adapters of this program with their templates and configuration

@@ -14,8 +14,10 @@ use mixer_adapter_host::handler::{Adapters, AdaptersBuilder};
 
 pub(super) const EXAMPLES: &str = "\
 Examples:
-  source <(mixer-adapter completions bash)                          in ~/.bashrc
-  source <(mixer-adapter completions zsh)                           in ~/.zshrc, after compinit
+  # in ~/.bashrc
+  source <(mixer-adapter completions bash)
+  # in ~/.zshrc, after compinit
+  source <(mixer-adapter completions zsh)
   mixer-adapter completions fish > ~/.config/fish/completions/mixer-adapter.fish
 
 The script runs the program, which has to be in PATH, for each completion.";

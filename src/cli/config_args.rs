@@ -16,10 +16,13 @@ use mixer_adapter_engine::{
 
 /// The configuration, and the policies for its faults and for failed calls.
 #[derive(Clone, Debug, Args)]
+#[command(next_help_heading = "Configuration")]
 pub(super) struct ConfigArgs {
-    /// The configuration: a directory of YAML or JSON files, one such file, mcp://HOST:PORT, xds://HOST:PORT (state of the
-    /// world) or xds+delta://HOST:PORT (incremental). Can be repeated, with collections for each:
-    /// mcp://HOST:PORT?collections=rules,handlers [default: an embedded sample]
+    /// The configuration: files, or the URL of a server [default: an embedded sample]
+    ///
+    /// A directory of YAML or JSON files, one such file, mcp://HOST:PORT, xds://HOST:PORT (state of the world) or
+    /// xds+delta://HOST:PORT (incremental). Can be repeated, with collections for each:
+    /// mcp://HOST:PORT?collections=rules,handlers
     #[arg(long, value_name = "DIR|URL", env = "MIXER_ADAPTER_CONFIG", value_delimiter = ';')]
     pub(super) config: Vec<ScopedUrl>,
 
@@ -36,12 +39,15 @@ pub(super) struct ConfigArgs {
     #[arg(long, env = "MIXER_ADAPTER_LENIENT", value_parser = value_parsers::switch(), action = clap::ArgAction::SetTrue)]
     lenient: bool,
 
-    /// If a rule's condition cannot be evaluated: `mixer` and `open` skip the rule, `closed` denies the check
+    /// If a rule's condition cannot be evaluated
+    ///
+    /// `mixer` and `open` skip the rule, `closed` denies the check
     #[arg(long, value_name = "POLICY", default_value = "mixer", env = "MIXER_ADAPTER_ON_MATCH_ERROR", value_parser = on_failure())]
     on_match_error: OnFailure,
 
-    /// If an instance cannot be built, or an adapter fails: `mixer` fails the check with a gRPC error, `open` continues
-    /// without it, `closed` denies the check
+    /// If an instance cannot be built, or an adapter fails
+    ///
+    /// `mixer` fails the check with a gRPC error, `open` continues without it, `closed` denies the check
     #[arg(long, value_name = "POLICY", default_value = "mixer", env = "MIXER_ADAPTER_ON_ADAPTER_ERROR", value_parser = on_failure())]
     on_adapter_error: OnFailure,
 
@@ -49,25 +55,34 @@ pub(super) struct ConfigArgs {
     #[arg(long, value_name = "POLICY", default_value = "mixer", env = "MIXER_ADAPTER_ON_TIMEOUT", value_parser = on_failure())]
     on_timeout: OnFailure,
 
-    /// If --lenient uses a configuration with faults: `closed` denies every check and rate limit until they are corrected
+    /// If --lenient uses a configuration with faults
+    ///
+    /// `closed` denies every check and rate limit until they are corrected
     #[arg(long, value_name = "POLICY", default_value = "mixer", env = "MIXER_ADAPTER_ON_CONFIG_ERROR", value_parser = on_failure())]
     on_config_error: OnFailure,
 
-    /// If a request asks for a quota that no rule has: `grant` all of it, as Mixer does, or `deny` it
+    /// If a request asks for a quota that no rule has
+    ///
+    /// `grant` all of it, as Mixer does, or `deny` it
     #[arg(long, value_name = "POLICY", default_value = "grant", env = "MIXER_ADAPTER_ON_UNKNOWN_QUOTA", value_parser = on_unknown_quota())]
     on_unknown_quota: OnUnknownQuota,
 
-    /// If a received resource has an unknown field, because its sender has a newer API: `warn`, `ignore` or `refuse`
+    /// If a received resource has an unknown field, because its sender has a newer API
+    ///
+    /// `warn`, `ignore` or `refuse`
     #[arg(long, value_name = "POLICY", default_value = "warn", env = "MIXER_ADAPTER_UNKNOWN_FIELDS", value_parser = on_field())]
     unknown_fields: OnField,
 
-    /// If the configuration has a deprecated field: `warn`, `ignore`, `refuse`, or `schedule`: warn in the release of the mark, refuse in the next
-    /// unless it is allowed, and refuse in later ones
+    /// If the configuration has a deprecated field
+    ///
+    /// `warn`, `ignore`, `refuse`, or `schedule`: warn in the release of the mark, refuse in the next unless it is
+    /// allowed, and refuse in later ones
     #[arg(long, value_name = "POLICY", default_value = "warn", env = "MIXER_ADAPTER_DEPRECATED_FIELDS", value_parser = on_deprecated())]
     deprecated_fields: OnDeprecated,
 
-    /// A deprecated field that the configuration may have although --deprecated-fields refuses it, by its full name such as shop.v1.Params.old, or
-    /// @FILE with one name a line; repeatable
+    /// A deprecated field that the configuration may have although --deprecated-fields refuses it
+    ///
+    /// By its full name such as shop.v1.Params.old, or @FILE with one name a line. Can be repeated
     #[arg(long, value_name = "FIELD", env = "MIXER_ADAPTER_ALLOW_DEPRECATED", value_delimiter = ',')]
     allow_deprecated: Vec<String>,
 }

@@ -13,8 +13,11 @@ use mixer_adapter_engine::{
 
 /// Where and how decisions are logged.
 #[derive(Debug, Args)]
+#[command(next_help_heading = "Decision log")]
 pub(super) struct DecisionLogArgs {
-    /// Append one JSON line for each check, quota request and failed report to this file; - is stdout [default: none]
+    /// Append one JSON line for each check, quota request and failed report to this file
+    ///
+    /// - is stdout [default: none]
     #[arg(long, value_name = "FILE", env = "MIXER_ADAPTER_DECISION_LOG")]
     decision_log: Option<PathBuf>,
 
@@ -22,8 +25,10 @@ pub(super) struct DecisionLogArgs {
     #[arg(long, value_name = "SHARE", default_value_t = 1.0, env = "MIXER_ADAPTER_DECISION_LOG_SAMPLE", value_parser = value_parsers::share)]
     decision_log_sample: f64,
 
-    /// Attributes whose values are replaced by *** in the decision log, besides those of credentials, separated by commas: ATTRIBUTE, or
-    /// ATTRIBUTE[KEY] for a key of a map
+    /// Attributes whose values are replaced by *** in the decision log, besides those of credentials, separated by
+    /// commas
+    ///
+    /// ATTRIBUTE, or ATTRIBUTE[KEY] for a key of a map
     #[arg(long, value_name = "ATTRIBUTE", env = "MIXER_ADAPTER_DECISION_LOG_MASK", value_delimiter = ',')]
     decision_log_mask: Vec<String>,
 }

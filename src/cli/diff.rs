@@ -33,7 +33,8 @@ pub(super) const EXAMPLES: &str = "\
 Examples:
   mixer-adapter diff config/ new-config/ --requests requests.jsonl
   mixer-adapter diff config/ new-config/ --requests - < requests.jsonl
-  mixer-adapter diff config/ new-config/ --requests requests.jsonl --quota requests --report
+  mixer-adapter diff config/ new-config/ --requests requests.jsonl \\
+      --quota requests --report
 
 The file of requests has a JSON object of attributes on each line: {\"request.path\": \"/x\", \"source.ip\": \"10.0.0.1\"}. Each
 request is checked by both configurations, in the order of the file; adapters keep their state from one to the next.
@@ -56,7 +57,9 @@ pub(super) struct Diff {
     #[arg(long, value_name = "FILE", env = "MIXER_ADAPTER_REQUESTS")]
     requests: String,
 
-    /// Compare what each request is granted of this quota, too; repeat the flag for others
+    /// Compare what each request is granted of this quota, too
+    ///
+    /// Repeat the flag for others
     #[arg(long = "quota", value_name = "NAME", env = "MIXER_ADAPTER_QUOTA", value_delimiter = ',')]
     quotas: Vec<String>,
 

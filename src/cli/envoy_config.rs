@@ -22,13 +22,19 @@ use requirements::Requirements;
 
 pub(super) const EXAMPLES: &str = "\
 Examples:
-  mixer-adapter envoy-config --upstream 127.0.0.1:8080 > envoy.yaml && envoy -c envoy.yaml
-  mixer-adapter envoy-config --config config/ --upstream 127.0.0.1:8080 --descriptor user=x-user
-  mixer-adapter envoy-config --upstream shop.example.com:80 --address mixer-adapter.example.com:9091 --namespace shop
-  mixer-adapter envoy-config --tcp --upstream 127.0.0.1:5432 --listener-cert-file front.pem --listener-key-file front.key \\
+  mixer-adapter envoy-config --upstream 127.0.0.1:8080 > envoy.yaml \\
+      && envoy -c envoy.yaml
+  mixer-adapter envoy-config --config config/ --upstream 127.0.0.1:8080 \\
+      --descriptor user=x-user
+  mixer-adapter envoy-config --upstream shop.example.com:80 \\
+      --address mixer-adapter.example.com:9091 --namespace shop
+  mixer-adapter envoy-config --tcp --upstream 127.0.0.1:5432 \\
+      --listener-cert-file front.pem --listener-key-file front.key \\
       --listener-client-ca-file clients.pem
-  mixer-adapter envoy-config --istio --address mixer-adapter.istio-system.svc.cluster.local:9091 | less
-  mixer-adapter envoy-config --gateway default/eg --address mixer-adapter.default.svc.cluster.local:9091 | less
+  mixer-adapter envoy-config --istio \\
+      --address mixer-adapter.istio-system.svc.cluster.local:9091 | less
+  mixer-adapter envoy-config --gateway default/eg \\
+      --address mixer-adapter.default.svc.cluster.local:9091 | less
 
 The quotas, headers and bodies that the rules of the configuration read are those that Envoy is configured for.";
 
@@ -45,7 +51,9 @@ pub(super) struct EnvoyConfig {
     )]
     upstream: Option<String>,
 
-    /// Address of this server's gRPC port, as Envoy reaches it; several, separated by commas, are tried in turn
+    /// Address of this server's gRPC port, as Envoy reaches it
+    ///
+    /// Several, separated by commas, are tried in turn
     #[arg(long, value_name = "HOST:PORT", default_value = "127.0.0.1:9091", env = "MIXER_ADAPTER_ADDRESS", value_delimiter = ',', value_parser = value_parsers::target)]
     address: Vec<String>,
 
@@ -67,11 +75,15 @@ pub(super) struct EnvoyConfig {
     )]
     tcp: bool,
 
-    /// Print resources for Istio: extension providers of MeshConfig, AuthorizationPolicy, Telemetry and EnvoyFilter
+    /// Print resources for Istio
+    ///
+    /// Extension providers of MeshConfig, AuthorizationPolicy, Telemetry and EnvoyFilter
     #[arg(long, env = "MIXER_ADAPTER_ISTIO", value_parser = value_parsers::switch(), action = clap::ArgAction::SetTrue, conflicts_with = "gateway")]
     istio: bool,
 
-    /// Print resources for this Gateway of Envoy Gateway: SecurityPolicy, EnvoyProxy, ReferenceGrant and EnvoyPatchPolicy
+    /// Print resources for this Gateway of Envoy Gateway
+    ///
+    /// SecurityPolicy, EnvoyProxy, ReferenceGrant and EnvoyPatchPolicy
     #[arg(
         long,
         value_name = "NAMESPACE/NAME",
@@ -82,22 +94,28 @@ pub(super) struct EnvoyConfig {
     )]
     gateway: Option<String>,
 
-    /// Namespace whose rules apply to all requests of this Envoy; of Istio, the namespace of the policies
+    /// Namespace whose rules apply to all requests of this Envoy
+    ///
+    /// Of Istio, the namespace of the policies
     #[arg(long, value_name = "NAMESPACE", env = "MIXER_ADAPTER_NAMESPACE", value_parser = value_parsers::namespace)]
     namespace: Option<String>,
 
-    /// Limit rates by this quota: the name of an instance, or NAMESPACE/NAME. Can be repeated, or separated by commas
-    /// [default: the quotas of the rules]
+    /// Limit rates by this quota
+    ///
+    /// The name of an instance, or NAMESPACE/NAME. Can be repeated, or separated by commas [default: the quotas of the
+    /// rules]
     #[arg(long, value_name = "QUOTA", env = "MIXER_ADAPTER_RATE_LIMIT", value_delimiter = ',', value_parser = value_parsers::quota)]
     rate_limit: Vec<String>,
 
-    /// An entry of the rate limit's descriptors with the value of a request header. Can be repeated; requests without one of
-    /// the headers are not limited [default: the entries that the quota reads]
+    /// An entry of the rate limit's descriptors with the value of a request header
+    ///
+    /// Can be repeated; requests without one of the headers are not limited [default: the entries that the quota reads]
     #[arg(long, value_name = "KEY=HEADER", env = "MIXER_ADAPTER_DESCRIPTOR", value_delimiter = ',', value_parser = value_parsers::descriptor_entry)]
     descriptor: Vec<DescriptorEntry>,
 
-    /// Count the bytes of responses by this quota, at the end of requests; requests are limited once it is exhausted. Can be
-    /// repeated, or separated by commas
+    /// Count the bytes of responses by this quota, at the end of requests
+    ///
+    /// Requests are limited once it is exhausted. Can be repeated, or separated by commas
     #[arg(long, value_name = "QUOTA", env = "MIXER_ADAPTER_COUNT_RESPONSE_BYTES", value_delimiter = ',', value_parser = value_parsers::quota)]
     count_response_bytes: Vec<String>,
 

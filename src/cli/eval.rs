@@ -21,7 +21,8 @@ use mixer_adapter_engine::{
 pub(super) const EXAMPLES: &str = concat!(
     "\
 Examples:
-  mixer-adapter eval '(request.path | \"/\").startsWith(\"/admin\")' --attributes request.path=/admin/x
+  mixer-adapter eval '(request.path | \"/\").startsWith(\"/admin\")' \\
+      --attributes request.path=/admin/x
   mixer-adapter eval 'request.headers[\"x-user\"] | \"nobody\"'
   mixer-adapter eval 'my.size > 5' --type my.size=INT64 --attributes my.size=7
   mixer-adapter eval --cases cases.jsonl
@@ -51,7 +52,9 @@ pub(super) struct Eval {
     #[arg(long = "type", value_name = "NAME=TYPE", value_parser = declaration)]
     types: Vec<(String, ValueType)>,
 
-    /// The language, as in the annotation policy.istio.io/lang: CEL or COMPAT [default: Mixer's own]
+    /// The language, as in the annotation policy.istio.io/lang
+    ///
+    /// CEL or COMPAT [default: Mixer's own]
     #[arg(long = "lang", value_name = "LANG", env = "MIXER_ADAPTER_LANG", ignore_case = true, value_parser = language())]
     language: Option<Language>,
 

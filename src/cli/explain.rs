@@ -23,9 +23,11 @@ pub(super) const EXAMPLES: &str = concat!(
 Examples:
   mixer-adapter explain --attributes request.path=/admin
   mixer-adapter explain --config config/ --attributes @request.yaml
-  mixer-adapter explain --config config/ --quota requests --amount 5 --attributes source.name=alice
+  mixer-adapter explain --config config/ --quota requests --amount 5 \\
+      --attributes source.name=alice
   mixer-adapter explain --config config/ request.path=/admin --diff new-config/
-  mixer-adapter explain --config config/ --report --attributes response.code=200 --json | jq .trace.steps
+  mixer-adapter explain --config config/ --report \\
+      --attributes response.code=200 --json | jq .trace.steps
 
 Rules are evaluated, instances built and adapters of this program called. Calls of remote adapters and reports are
 shown as NOT MADE and have no effect on the answer; --call makes them, too.

@@ -7,9 +7,11 @@ use std::{
     sync::Arc,
 };
 
+use anstyle::Style;
 use serde::Serialize;
 use serde_json::{Value as Json, json};
 
+use super::style;
 use mixer_adapter_config::{Excerpt, Fault, Severity, Topic};
 
 /// The number of lines after a field's name in which the part at fault is looked for.
@@ -146,6 +148,7 @@ fn word(lines: &[String], (line, column): (usize, usize)) -> usize {
     length.unwrap_or(1).max(1)
 }
 
+/// In the alternate form `{:#}` with colours.
 impl fmt::Display for LocatedFault<'_> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         for part in [
@@ -161,7 +164,11 @@ impl fmt::Display for LocatedFault<'_> {
         if self.file.is_some() {
             f.write_str(" ")?;
         }
-        write!(f, "{}: ", self.severity)?;
+        let severity = match self.severity {
+            "error" => style::BAD,
+            _ => style::WARNING,
+        };
+        write!(f, "{}: ", painted(f, severity, self.severity))?;
         if let Some(resource) = &self.resource {
             write!(f, "{resource}: ")?;
         }
@@ -181,7 +188,7 @@ impl fmt::Display for LocatedFault<'_> {
             fmt_line(f, "", line, column, excerpt.marked().chars().count())?;
         }
         match self.help {
-            Some(help) => writeln!(f, "  = help: {help}"),
+            Some(help) => writeln!(f, "  = {}: {help}", painted(f, style::HELP, "help")),
             None => Ok(()),
         }
     }
@@ -199,9 +206,19 @@ fn fmt_line(
     let indent: String = line.chars().take(column - 1).map(|c| if c == '\t' { '\t' } else { ' ' }).collect();
     let rest = line.chars().count().saturating_sub(column - 1);
     let carets = "^".repeat(length.min(rest).max(1));
-    writeln!(f, "{gutter} |")?;
-    writeln!(f, "{number} | {line}")?;
-    writeln!(f, "{gutter} | {indent}{carets}")
+    let [empty, numbered] =
+        [gutter.as_str(), number].map(|text| painted(f, style::FRAME, &format!("{text} |")));
+    writeln!(f, "{empty}")?;
+    writeln!(f, "{numbered} {line}")?;
+    writeln!(f, "{empty} {indent}{}", painted(f, style::BAD, &carets))
+}
+
+/// The text, with a style in the alternate form `{:#}`.
+fn painted(f: &fmt::Formatter<'_>, style: Style, text: &str) -> String {
+    match f.alternate() {
+        true => format!("{style}{text}{style:#}"),
+        false => text.to_owned(),
+    }
 }
 
 impl LocatedFault<'_> {

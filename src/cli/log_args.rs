@@ -1,18 +1,18 @@
 //! Logging of long-running commands, to stderr.
 
-use std::io::IsTerminal as _;
-
 use anyhow::Context as _;
 use clap::Args;
 use tracing_subscriber::EnvFilter;
 
-use super::value_parsers;
+use super::{style, value_parsers};
 
 /// Filter and format of the log.
 #[derive(Debug, Args)]
+#[command(next_help_heading = "Log")]
 pub(super) struct LogArgs {
-    /// Log filter: error, warn, info, debug, trace, or the syntax of RUST_LOG; logs go to stderr. debug and trace do not
-    /// include libraries, such as HTTP/2 frames; debug,h2=debug does
+    /// Log filter: error, warn, info, debug, trace, or the syntax of RUST_LOG
+    ///
+    /// Logs go to stderr. debug and trace do not include libraries, such as HTTP/2 frames; debug,h2=debug does
     #[arg(long, value_name = "FILTER", default_value = "info", env = "MIXER_ADAPTER_LOG")]
     log: String,
 
@@ -48,10 +48,10 @@ pub(super) fn start(filter: &str, json: bool) -> anyhow::Result<()> {
     let filter = EnvFilter::try_new(without_libraries(filter)).with_context(|| {
         format!("--log {filter:?} is not a valid filter; write it like info or mixer_adapter=debug,warn")
     })?;
-    let colours =
-        std::io::stderr().is_terminal() && std::env::var_os("NO_COLOR").is_none_or(|no| no.is_empty());
-    let logging =
-        tracing_subscriber::fmt().with_env_filter(filter).with_writer(std::io::stderr).with_ansi(colours);
+    let logging = tracing_subscriber::fmt()
+        .with_env_filter(filter)
+        .with_writer(std::io::stderr)
+        .with_ansi(style::on_stderr());
     match json {
         true => logging.json().init(),
         false => logging.init(),

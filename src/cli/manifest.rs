@@ -10,8 +10,10 @@ use mixer_adapter_host::handler::{AdapterInfo, Adapters, TemplateInfo};
 pub(super) const EXAMPLES: &str = "\
 Examples:
   mixer-adapter manifest | kubectl apply -f -
-  mixer-adapter manifest denier --handler-example --address denier.example.com:9091
-  mixer-adapter manifest > config/adapters.yaml    for `mixs server --configStoreURL=fs://$PWD/config`";
+  mixer-adapter manifest denier --handler-example \\
+      --address denier.example.com:9091
+  # for `mixs server --configStoreURL=fs://$PWD/config`
+  mixer-adapter manifest > config/adapters.yaml";
 
 /// Print the `template` and `adapter` resources that a real Mixer needs to call these adapters, as YAML
 #[derive(Debug, Args)]
@@ -24,11 +26,15 @@ pub(super) struct Manifest {
     #[arg(long, value_name = "NAMESPACE", default_value = "istio-system", env = "MIXER_ADAPTER_NAMESPACE", value_parser = super::value_parsers::namespace)]
     namespace: String,
 
-    /// Add an example for each adapter: a handler, an instance per template, and a rule
+    /// Add an example for each adapter
+    ///
+    /// A handler, an instance per template, and a rule
     #[arg(long, env = "MIXER_ADAPTER_HANDLER_EXAMPLE", value_parser = super::value_parsers::switch())]
     handler_example: bool,
 
-    /// Address of the adapters in the handlers of the example; HOST:PORT, or unix:/PATH
+    /// Address of the adapters in the handlers of the example
+    ///
+    /// HOST:PORT, or unix:/PATH
     #[arg(long, value_name = "ADDRESS", default_value = "127.0.0.1:9091", env = "MIXER_ADAPTER_ADDRESS", value_parser = super::value_parsers::server)]
     address: String,
 

@@ -8,6 +8,7 @@ mod config_args;
 mod decision_log_args;
 mod diff;
 mod dry_run;
+mod environment;
 #[cfg(feature = "envoy")]
 mod envoy_args;
 #[cfg(feature = "envoy")]
@@ -16,8 +17,11 @@ mod eval;
 mod explain;
 mod faults;
 mod fields;
+mod flags_file;
+mod help;
 mod input;
 mod log_args;
+mod man;
 mod manifest;
 mod mixer;
 mod output_args;
@@ -32,6 +36,7 @@ mod serve;
 mod signals;
 mod source;
 mod source_args;
+mod style;
 mod test;
 mod tls_args;
 #[cfg(feature = "envoy")]
@@ -42,11 +47,13 @@ mod version;
 mod watch;
 
 use std::{
+    ffi::OsString,
     io::{self, Write as _},
+    path::PathBuf,
     process::ExitCode,
 };
 
-use clap::{Parser, Subcommand};
+use clap::{CommandFactory as _, FromArgMatches as _, Parser, Subcommand};
 
 use mixer_adapter_host::handler::{AdapterInfo, Adapters, AdaptersBuilder, quoted_list};
 
@@ -97,71 +104,95 @@ impl Samples {
 
 /// Serve adapters to Istio Mixer: policy checks, telemetry and quota
 #[derive(Debug, Parser)]
-#[command(version, max_term_width = 110, after_help = EXIT_CODES)]
+#[command(version, max_term_width = 110, after_long_help = NOTES)]
 struct Arguments {
     #[command(subcommand)]
     command: Command,
+
+    /// Read flags from this file, one on each line; those of the command line replace them
+    ///
+    /// `--listen 127.0.0.1:9091` or `--listen=127.0.0.1:9091`; values may be quoted, and # begins a comment. Flags of the
+    /// file replace environment variables
+    #[arg(long, value_name = "FILE", global = true, help_heading = GLOBAL)]
+    flags_file: Option<PathBuf>,
+
+    /// Colours in help, errors and results; never in JSON, YAML and other formats for programs
+    ///
+    /// `auto` is for a terminal, unless NO_COLOR is set
+    #[arg(long, value_name = "WHEN", global = true, help_heading = GLOBAL, default_value = "auto")]
+    color: style::ColorArg,
 }
 
-const EXIT_CODES: &str = "\
-Exit codes: 0 success (a denial is a success), 1 failure, 2 usage error.
-Flags can also be set by environment variables, which each command's --help names.";
+const GLOBAL: &str = "Flags of all commands";
+
+const NOTES: &str = "\
+Flags can also be set by environment variables, which each command's --help names, and by --flags-file.
+
+Exit codes: 0 success (a denial is a success), 1 failure, 2 usage error.";
 
 const SERVE_EXAMPLES: &str = "\
 Examples:
   mixer-adapter serve
-  mixer-adapter serve --config config/      a directory of YAML files, watched for changes
-  mixer-adapter serve --config mcp://galley:9901 --config-cache /var/cache/mixer-adapter
-  mixer-adapter serve --config config/ --config 'mcp://galley:9901?collections=rules,handlers'
-  mixer-adapter serve --config xds://istiod.istio-system:15010      configuration pushed by a control plane
-  mixer-adapter serve --mcp-listen 9901     sources of configuration connect to this program
-  mixer-adapter serve --listen 127.0.0.1:0 --admin 127.0.0.1:0     free ports, printed at startup
+  # a directory of YAML files, watched for changes
+  mixer-adapter serve --config config/
+  mixer-adapter serve --config mcp://galley:9901 \\
+      --config-cache /var/cache/mixer-adapter
+  mixer-adapter serve --config config/ \\
+      --config 'mcp://galley:9901?collections=rules,handlers'
+  # configuration pushed by a control plane
+  mixer-adapter serve --config xds://istiod.istio-system:15010
+  # sources of configuration connect to this program
+  mixer-adapter serve --mcp-listen 9901
+  # free ports, printed at startup
+  mixer-adapter serve --listen 127.0.0.1:0 --admin 127.0.0.1:0
   MIXER_ADAPTER_LOG=debug mixer-adapter serve --max-connection-age 30m";
 
 #[derive(Debug, Subcommand)]
 enum Command {
-    #[command(after_help = SERVE_EXAMPLES)]
+    #[command(after_long_help = SERVE_EXAMPLES)]
     Serve(Box<serve::Serve>),
-    #[command(after_help = source::EXAMPLES)]
+    #[command(after_long_help = source::EXAMPLES)]
     Source(Box<source::Source>),
-    #[command(after_help = watch::EXAMPLES)]
+    #[command(after_long_help = watch::EXAMPLES)]
     Watch(Box<watch::Watch>),
-    #[command(after_help = mixer::CHECK_EXAMPLES)]
+    #[command(after_long_help = mixer::CHECK_EXAMPLES)]
     Check(mixer::Check),
-    #[command(after_help = mixer::REPORT_EXAMPLES)]
+    #[command(after_long_help = mixer::REPORT_EXAMPLES)]
     Report(mixer::Report),
-    #[command(after_help = mixer::QUOTA_EXAMPLES)]
+    #[command(after_long_help = mixer::QUOTA_EXAMPLES)]
     Quota(mixer::Quota),
-    #[command(after_help = explain::EXAMPLES)]
+    #[command(after_long_help = explain::EXAMPLES)]
     Explain(Box<explain::Explain>),
-    #[command(after_help = validate::EXAMPLES)]
+    #[command(after_long_help = validate::EXAMPLES)]
     Validate(validate::Validate),
-    #[command(after_help = test::EXAMPLES)]
+    #[command(after_long_help = test::EXAMPLES)]
     Test(Box<test::Test>),
-    #[command(after_help = diff::EXAMPLES)]
+    #[command(after_long_help = diff::EXAMPLES)]
     Diff(Box<diff::Diff>),
-    #[command(after_help = eval::EXAMPLES)]
+    #[command(after_long_help = eval::EXAMPLES)]
     Eval(eval::Eval),
-    #[command(after_help = call::EXAMPLES)]
+    #[command(after_long_help = call::EXAMPLES)]
     Call(Box<call::Call>),
-    #[command(after_help = adapters::EXAMPLES)]
+    #[command(after_long_help = adapters::EXAMPLES)]
     Adapters(adapters::List),
-    #[command(after_help = reference::EXAMPLES)]
+    #[command(after_long_help = reference::EXAMPLES)]
     Reference(reference::Reference),
-    #[command(after_help = manifest::EXAMPLES)]
+    #[command(after_long_help = man::EXAMPLES)]
+    Man(man::Man),
+    #[command(after_long_help = manifest::EXAMPLES)]
     Manifest(manifest::Manifest),
     #[cfg(feature = "envoy")]
-    #[command(after_help = envoy_config::EXAMPLES)]
+    #[command(after_long_help = envoy_config::EXAMPLES)]
     EnvoyConfig(Box<envoy_config::EnvoyConfig>),
     #[cfg(feature = "envoy")]
-    #[command(name = "try", after_help = tour::EXAMPLES)]
+    #[command(name = "try", after_long_help = tour::EXAMPLES)]
     Tour(tour::Tour),
     #[cfg(feature = "proto")]
-    #[command(after_help = proto::EXAMPLES)]
+    #[command(after_long_help = proto::EXAMPLES)]
     Proto(proto::Proto),
-    #[command(after_help = completions::EXAMPLES)]
+    #[command(after_long_help = completions::EXAMPLES)]
     Completions(completions::Completions),
-    #[command(after_help = version::EXAMPLES)]
+    #[command(after_long_help = version::EXAMPLES)]
     Version(version::Version),
 }
 
@@ -176,7 +207,11 @@ pub fn run(add: impl FnOnce(AdaptersBuilder) -> AdaptersBuilder, samples: Sample
     if completions::is_requested() {
         return exit_code(completions::answer(add));
     }
-    exit_code(match Arguments::parse().command {
+    let command = match parse() {
+        Ok(arguments) => arguments.command,
+        Err(error) => return exit_code(Err(error)),
+    };
+    exit_code(match command {
         Command::Serve(serve) => serve.run(add, sample).map(|()| ExitCode::SUCCESS),
         Command::Source(source) => source.run(),
         Command::Watch(watch) => watch.run(),
@@ -191,6 +226,7 @@ pub fn run(add: impl FnOnce(AdaptersBuilder) -> AdaptersBuilder, samples: Sample
         Command::Call(call) => with_adapters(add, |adapters| call.run(adapters)),
         Command::Adapters(list) => with_adapters(add, |adapters| list.run(adapters)),
         Command::Reference(reference) => with_adapters(add, |adapters| reference.run(adapters)),
+        Command::Man(man) => man.run(),
         Command::Manifest(manifest) => with_adapters(add, |adapters| manifest.run(adapters)),
         #[cfg(feature = "envoy")]
         Command::EnvoyConfig(config) => config.run(sample),
@@ -203,16 +239,42 @@ pub fn run(add: impl FnOnce(AdaptersBuilder) -> AdaptersBuilder, samples: Sample
     })
 }
 
+/// The command line as it is declared, with the layout of help for these arguments.
+fn command(arguments: &[OsString]) -> clap::Command {
+    help::lay_out(environment::by_command(Arguments::command()), arguments)
+}
+
+/// Parses the arguments of the program, those of a file of flags, and environment variables.
+fn parse() -> anyhow::Result<Arguments> {
+    let arguments: Vec<OsString> = std::env::args_os().collect();
+    style::choose(&arguments);
+    let command = command(&arguments);
+    // What is given, whether or not it is complete and valid.
+    let lenient = command.clone().ignore_errors(true);
+    let given = lenient.clone().try_get_matches_from(&arguments)?;
+    let arguments = flags_file::expand(&command, &given, arguments)?;
+    let given = lenient.try_get_matches_from(&arguments)?;
+    let command = environment::with_former_names(command, &Arguments::command(), &given);
+    Ok(Arguments::from_arg_matches(&command.try_get_matches_from(arguments)?)?)
+}
+
 /// Prints an error.
 fn exit_code(outcome: anyhow::Result<ExitCode>) -> ExitCode {
     match outcome {
         Ok(code) => code,
         // The reader of the output has closed it: `mixer-adapter adapters | head`.
         Err(error) if is_broken_pipe(&error) => ExitCode::SUCCESS,
-        Err(error) => {
-            print_error(&format!("error: {error:#}"));
-            if error.is::<UsageError>() { ExitCode::from(2) } else { ExitCode::FAILURE }
-        }
+        Err(error) => match error.downcast::<clap::Error>() {
+            // Help and the version are such errors, too.
+            Ok(error) => {
+                let _ = error.print();
+                u8::try_from(error.exit_code()).map_or(ExitCode::FAILURE, ExitCode::from)
+            }
+            Err(error) => {
+                print_error(&format!("error: {error:#}"));
+                if error.is::<UsageError>() { ExitCode::from(2) } else { ExitCode::FAILURE }
+            }
+        },
     }
 }
 
@@ -259,9 +321,15 @@ fn print(text: &str) -> io::Result<()> {
     stdout.flush()
 }
 
+/// Writes the verdict at the start of a text, and the rest of it, to stdout.
+fn print_verdict(text: &str) -> io::Result<()> {
+    print(&style::paint_first(text, &style::VERDICTS, style::on_stdout()))
+}
+
 /// Writes a line to stderr, and ignores a closed stderr.
 fn print_error(text: &str) {
-    let _ = writeln!(io::stderr(), "{}", text.trim_end());
+    let text = style::paint_first(text.trim_end(), &style::MESSAGES, style::on_stderr());
+    let _ = writeln!(io::stderr(), "{text}");
 }
 
 /// The name of the program's file, which is the author's choice.

@@ -16,9 +16,11 @@ use crate::service::{SERVICE_GROUPS, service_group};
 
 /// Who may connect to the gRPC port, and call what.
 #[derive(Debug, Args)]
+#[command(next_help_heading = "Security of the gRPC port")]
 pub(super) struct PortArgs {
-    /// Certificate chain of the gRPC port, which then serves TLS alone. This file and the next three are reloaded when they
-    /// change
+    /// Certificate chain of the gRPC port, which then serves TLS alone
+    ///
+    /// This file and the next three are reloaded when they change
     #[arg(long, value_name = "FILE", env = "MIXER_ADAPTER_TLS_CERT_FILE", requires = "tls_key_file")]
     tls_cert_file: Option<PathBuf>,
 
@@ -30,7 +32,9 @@ pub(super) struct PortArgs {
     #[arg(long, value_name = "FILE", env = "MIXER_ADAPTER_TLS_CLIENT_CA_FILE", requires = "tls_cert_file")]
     tls_client_ca_file: Option<PathBuf>,
 
-    /// SANs of which the certificate of a client must have one, such as spiffe://...; separated by commas [default: any]
+    /// SANs of which the certificate of a client must have one, such as spiffe://...
+    ///
+    /// Separated by commas [default: any]
     #[arg(
         long,
         value_name = "SAN",
@@ -40,12 +44,15 @@ pub(super) struct PortArgs {
     )]
     client_san: Vec<String>,
 
-    /// File of bearer tokens that clients have to show: in each line a name and a token
+    /// File of bearer tokens that clients have to show
+    ///
+    /// In each line a name and a token
     #[arg(long, value_name = "FILE", env = "MIXER_ADAPTER_TOKEN_FILE")]
     token_file: Option<PathBuf>,
 
-    /// JSON Web Key Set with the keys of bearer tokens that are JSON Web Tokens, signed with RS256 or ES256; their subject is the
-    /// name of the client. Reloaded when it changes
+    /// JSON Web Key Set with the keys of bearer tokens that are JSON Web Tokens, signed with RS256 or ES256
+    ///
+    /// Their subject is the name of the client. Reloaded when it changes
     #[cfg(feature = "tls")]
     #[arg(long, value_name = "FILE", env = "MIXER_ADAPTER_JWKS")]
     jwks: Option<PathBuf>,
@@ -66,7 +73,9 @@ pub(super) struct PortArgs {
     )]
     jwt_audience: Vec<String>,
 
-    /// Header that tokens are in; in `authorization` they may have `Bearer` before them
+    /// Header that tokens are in
+    ///
+    /// In `authorization` they may have `Bearer` before them
     #[arg(
         long,
         value_name = "NAME",
@@ -76,9 +85,10 @@ pub(super) struct PortArgs {
     )]
     token_header: http::HeaderName,
 
-    /// Client that may call the services of a group, by its SAN, or the name or subject of its token; other clients may not. Groups:
-    /// templates, sessions, mixer, explain, reflection, envoy. Can be repeated, or separated by commas [default: every
-    /// authenticated client]
+    /// Client that may call the services of a group, by its SAN, or the name or subject of its token
+    ///
+    /// Other clients may not. Groups: templates, sessions, mixer, explain, reflection, envoy. Can be repeated, or
+    /// separated by commas [default: every authenticated client]
     #[arg(
         long,
         value_name = "GROUP=NAME",

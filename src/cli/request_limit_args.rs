@@ -4,6 +4,7 @@ use mixer_adapter_engine::RequestLimits;
 
 /// Limits on single calls.
 #[derive(Debug, Args)]
+#[command(next_help_heading = "Limits")]
 pub(super) struct RequestLimitArgs {
     /// Maximum number of requests in a report
     #[arg(long, value_name = "N", default_value_t = RequestLimits::default().requests_per_report, env = "MIXER_ADAPTER_MAX_REQUESTS_PER_REPORT")]

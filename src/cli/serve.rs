@@ -45,12 +45,16 @@ use mixer_adapter_net::{ListenAddress, available_memory, grpc::FREE_BYTES};
 /// Run the server: adapters for a real Mixer, and the Mixer API
 #[derive(Debug, Args)]
 pub(super) struct Serve {
-    /// Address of the gRPC port: HOST:PORT, where port 0 uses a free port, which is printed; or a Unix socket, unix:/PATH, which only
-    /// this user can use
+    /// Address of the gRPC port
+    ///
+    /// HOST:PORT, where port 0 uses a free port, which is printed; or a Unix socket, unix:/PATH, which only this user
+    /// can use
     #[arg(long, value_name = "ADDRESS", default_value = "127.0.0.1:9091", env = "MIXER_ADAPTER_LISTEN", value_parser = value_parsers::listen_address)]
     listen: ListenAddress,
 
-    /// Address of the admin port, plain HTTP: /healthz /readyz /metrics /config /sessions /explain. HOST:PORT, or unix:/PATH
+    /// Address of the admin port, plain HTTP
+    ///
+    /// /healthz /readyz /metrics /config /sessions /explain. HOST:PORT, or unix:/PATH
     #[arg(long, value_name = "ADDRESS", default_value = "127.0.0.1:15014", env = "MIXER_ADAPTER_ADMIN", value_parser = value_parsers::listen_address)]
     admin: ListenAddress,
 
@@ -60,13 +64,15 @@ pub(super) struct Serve {
     #[command(flatten)]
     sources: SourceArgs,
 
-    /// Maximum number of cached check answers of the Mixer API, each valid as long as its adapters allow; 0 disables the cache,
-    /// as in Mixer since 1.1
+    /// Maximum number of cached check answers of the Mixer API, each valid as long as its adapters allow
+    ///
+    /// 0 disables the cache, as in Mixer since 1.1
     #[arg(long, value_name = "N", default_value_t = 0, env = "MIXER_ADAPTER_CHECK_CACHE")]
     check_cache: usize,
 
-    /// Serve explanations (`check --explain`, and /explain on the admin port) on non-loopback ports, too. Loopback ports
-    /// always serve them
+    /// Serve explanations (`check --explain`, and /explain on the admin port) on non-loopback ports, too
+    ///
+    /// Loopback ports always serve them
     #[arg(long, env = "MIXER_ADAPTER_EXPLAIN", value_parser = value_parsers::switch())]
     explain: bool,
 
@@ -75,43 +81,72 @@ pub(super) struct Serve {
     threads: Option<usize>,
 
     /// Maximum number of cached handlers of calls that carry their configuration
-    #[arg(long, value_name = "N", default_value_t = 10_000, env = "MIXER_ADAPTER_HANDLER_CACHE")]
+    #[arg(
+        long,
+        help_heading = "Handlers and sessions",
+        value_name = "N",
+        default_value_t = 10_000,
+        env = "MIXER_ADAPTER_HANDLER_CACHE"
+    )]
     handler_cache: usize,
 
-    /// Close sessions and cached handlers that were not used for this time; 0 never does
-    #[arg(long, value_name = "DURATION", default_value = "24h", env = "MIXER_ADAPTER_SESSION_IDLE", value_parser = value_parsers::duration)]
+    /// Close sessions and cached handlers that were not used for this time
+    ///
+    /// 0 never does
+    #[arg(long, help_heading = "Handlers and sessions", value_name = "DURATION", default_value = "24h", env = "MIXER_ADAPTER_SESSION_IDLE", value_parser = value_parsers::duration)]
     session_idle: Duration,
 
-    /// File with the key of session ids, at least 32 bytes; replicas with the same key give equal sessions equal ids [default: a
-    /// random key]
-    #[arg(long, value_name = "FILE", env = "MIXER_ADAPTER_SESSION_KEY_FILE")]
+    /// File with the key of session ids, at least 32 bytes
+    ///
+    /// Replicas with the same key give equal sessions equal ids [default: a random key]
+    #[arg(
+        long,
+        help_heading = "Handlers and sessions",
+        value_name = "FILE",
+        env = "MIXER_ADAPTER_SESSION_KEY_FILE"
+    )]
     session_key_file: Option<PathBuf>,
 
-    /// Sessions that calls without session id and configuration can find by their instances: those created on the same
-    /// connection, or any
-    #[arg(long, value_name = "SESSIONS", default_value = "own", env = "MIXER_ADAPTER_SESSION_LOOKUP")]
+    /// Sessions that calls without session id and configuration can find by their instances
+    ///
+    /// Those created on the same connection, or any
+    #[arg(
+        long,
+        help_heading = "Handlers and sessions",
+        value_name = "SESSIONS",
+        default_value = "own",
+        env = "MIXER_ADAPTER_SESSION_LOOKUP"
+    )]
     session_lookup: SessionLookupArg,
 
     /// Maximum number of sessions
-    #[arg(long, value_name = "N", default_value_t = SessionLimits::default().sessions, env = "MIXER_ADAPTER_MAX_SESSIONS")]
+    #[arg(long, help_heading = "Handlers and sessions", value_name = "N", default_value_t = SessionLimits::default().sessions, env = "MIXER_ADAPTER_MAX_SESSIONS")]
     max_sessions: usize,
 
     /// Maximum size in bytes of the configuration in a call or a session
-    #[arg(long, value_name = "BYTES", default_value_t = TableLimits::default().max_config_size, env = "MIXER_ADAPTER_MAX_CONFIG_SIZE")]
+    #[arg(long, help_heading = "Handlers and sessions", value_name = "BYTES", default_value_t = TableLimits::default().max_config_size, env = "MIXER_ADAPTER_MAX_CONFIG_SIZE")]
     max_config_size: usize,
 
     /// Adapters that calls and sessions may configure, separated by commas [default: all]
-    #[arg(long, value_name = "NAME", env = "MIXER_ADAPTER_ADAPTERS_IN_CALLS", value_delimiter = ',')]
+    #[arg(
+        long,
+        help_heading = "Access of adapters",
+        value_name = "NAME",
+        env = "MIXER_ADAPTER_ADAPTERS_IN_CALLS",
+        value_delimiter = ','
+    )]
     adapters_in_calls: Vec<String>,
 
     /// Directory below which configurations of calls, sessions and servers may name files [default: none]
-    #[arg(long, value_name = "DIR", env = "MIXER_ADAPTER_FILE_ROOT")]
+    #[arg(long, help_heading = "Access of adapters", value_name = "DIR", env = "MIXER_ADAPTER_FILE_ROOT")]
     file_root: Option<PathBuf>,
 
-    /// Hosts that configurations of calls, sessions and servers may name, separated by commas: lists.example.com,
-    /// *.example.com, or IP addresses [default: none]
+    /// Hosts that configurations of calls, sessions and servers may name, separated by commas
+    ///
+    /// Such as lists.example.com, *.example.com, or IP addresses [default: none]
     #[arg(
         long,
+        help_heading = "Access of adapters",
         value_name = "HOST",
         env = "MIXER_ADAPTER_ALLOW_HOSTS",
         default_value = "",
@@ -120,67 +155,94 @@ pub(super) struct Serve {
     allow_hosts: HostList,
 
     /// Let configurations of servers (MCP and xDS) name any file and host, as those of files may
-    #[arg(long, env = "MIXER_ADAPTER_TRUST_SOURCES", value_parser = value_parsers::switch())]
+    #[arg(long, help_heading = "Access of adapters", env = "MIXER_ADAPTER_TRUST_SOURCES", value_parser = value_parsers::switch())]
     trust_sources: bool,
 
     /// Close connections at this age, so that Mixers find new replicas; 0 never does
-    #[arg(long, value_name = "DURATION", default_value = "0", env = "MIXER_ADAPTER_MAX_CONNECTION_AGE", value_parser = value_parsers::duration)]
+    #[arg(long, help_heading = "Times", value_name = "DURATION", default_value = "0", env = "MIXER_ADAPTER_MAX_CONNECTION_AGE", value_parser = value_parsers::duration)]
     max_connection_age: Duration,
 
     /// Maximum size of a request message in bytes
-    #[arg(long, value_name = "BYTES", default_value_t = 4 << 20, env = "MIXER_ADAPTER_MAX_MESSAGE_SIZE")]
+    #[arg(long, help_heading = "Limits", value_name = "BYTES", default_value_t = 4 << 20, env = "MIXER_ADAPTER_MAX_MESSAGE_SIZE")]
     max_message_size: usize,
 
-    /// Maximum memory for requests and answers in flight, cached handlers, sessions and cached answers; 256Mi is 256 MiB [default: 384Mi, or half
-    /// of the memory of the machine or container if that is less]
-    #[arg(long, value_name = "BYTES", env = "MIXER_ADAPTER_MEMORY_LIMIT", value_parser = value_parsers::bytes)]
+    /// Maximum memory for requests and answers in flight, cached handlers, sessions and cached answers
+    ///
+    /// 256Mi is 256 MiB [default: 384Mi, or half of the memory of the machine or container if that is less]
+    #[arg(long, help_heading = "Limits", value_name = "BYTES", env = "MIXER_ADAPTER_MEMORY_LIMIT", value_parser = value_parsers::bytes)]
     memory_limit: Option<usize>,
 
     #[command(flatten)]
     request_limits: RequestLimitArgs,
 
     /// Maximum number of concurrent calls, which connections share fairly
-    #[arg(long, value_name = "N", default_value_t = 16_384, env = "MIXER_ADAPTER_MAX_CALLS")]
+    #[arg(
+        long,
+        help_heading = "Limits",
+        value_name = "N",
+        default_value_t = 16_384,
+        env = "MIXER_ADAPTER_MAX_CALLS"
+    )]
     max_calls: usize,
 
     /// Maximum number of calls whose requests have not arrived yet, and of open streams, which connections share fairly
-    #[arg(long, value_name = "N", default_value_t = 16_384, env = "MIXER_ADAPTER_MAX_WAITING_CALLS")]
+    #[arg(
+        long,
+        help_heading = "Limits",
+        value_name = "N",
+        default_value_t = 16_384,
+        env = "MIXER_ADAPTER_MAX_WAITING_CALLS"
+    )]
     max_waiting_calls: usize,
 
     /// Maximum number of concurrent calls on one connection
-    #[arg(long, value_name = "N", default_value_t = 1_024, env = "MIXER_ADAPTER_MAX_CALLS_PER_CONNECTION")]
+    #[arg(
+        long,
+        help_heading = "Limits",
+        value_name = "N",
+        default_value_t = 1_024,
+        env = "MIXER_ADAPTER_MAX_CALLS_PER_CONNECTION"
+    )]
     max_calls_per_connection: u32,
 
     /// Maximum number of connections; silent ones give way to new ones
-    #[arg(long, value_name = "N", default_value_t = 10_000, env = "MIXER_ADAPTER_MAX_CONNECTIONS")]
+    #[arg(
+        long,
+        help_heading = "Limits",
+        value_name = "N",
+        default_value_t = 10_000,
+        env = "MIXER_ADAPTER_MAX_CONNECTIONS"
+    )]
     max_connections: usize,
 
     /// Maximum number of connections from one IP address [default: no limit]
-    #[arg(long, value_name = "N", env = "MIXER_ADAPTER_MAX_CONNECTIONS_PER_PEER")]
+    #[arg(long, help_heading = "Limits", value_name = "N", env = "MIXER_ADAPTER_MAX_CONNECTIONS_PER_PEER")]
     max_connections_per_peer: Option<usize>,
 
     /// Time for the handshake of a new connection: TLS, and the HTTP/2 preface
-    #[arg(long, value_name = "DURATION", default_value = "10s", env = "MIXER_ADAPTER_HANDSHAKE_TIMEOUT", value_parser = value_parsers::timeout)]
+    #[arg(long, help_heading = "Times", value_name = "DURATION", default_value = "10s", env = "MIXER_ADAPTER_HANDSHAKE_TIMEOUT", value_parser = value_parsers::timeout)]
     handshake_timeout: Duration,
 
     /// Time for the request of a unary call to arrive
-    #[arg(long, value_name = "DURATION", default_value = "10s", env = "MIXER_ADAPTER_BODY_TIMEOUT", value_parser = value_parsers::timeout)]
+    #[arg(long, help_heading = "Times", value_name = "DURATION", default_value = "10s", env = "MIXER_ADAPTER_BODY_TIMEOUT", value_parser = value_parsers::timeout)]
     body_timeout: Duration,
 
     /// Time for a client to read an answer, before its connection is cut off
-    #[arg(long, value_name = "DURATION", default_value = "20s", env = "MIXER_ADAPTER_WRITE_TIMEOUT", value_parser = value_parsers::timeout)]
+    #[arg(long, help_heading = "Times", value_name = "DURATION", default_value = "20s", env = "MIXER_ADAPTER_WRITE_TIMEOUT", value_parser = value_parsers::timeout)]
     write_timeout: Duration,
 
     /// Maximum duration of a call; 0 means the caller's deadline
-    #[arg(long, value_name = "DURATION", default_value = "0", env = "MIXER_ADAPTER_CALL_TIMEOUT", value_parser = value_parsers::duration)]
+    #[arg(long, help_heading = "Times", value_name = "DURATION", default_value = "0", env = "MIXER_ADAPTER_CALL_TIMEOUT", value_parser = value_parsers::duration)]
     call_timeout: Duration,
 
     /// Interval of HTTP/2 pings to idle clients; 0 sends none
-    #[arg(long, value_name = "DURATION", default_value = "30s", env = "MIXER_ADAPTER_KEEPALIVE", value_parser = value_parsers::duration)]
+    #[arg(long, help_heading = "Times", value_name = "DURATION", default_value = "30s", env = "MIXER_ADAPTER_KEEPALIVE", value_parser = value_parsers::duration)]
     keepalive: Duration,
 
-    /// Time for the whole shutdown: calls in flight have three quarters of it, and closing handlers the rest
-    #[arg(long, value_name = "DURATION", default_value = "10s", env = "MIXER_ADAPTER_GRACE", value_parser = value_parsers::duration)]
+    /// Time for the whole shutdown
+    ///
+    /// Calls in flight have three quarters of it, and closing handlers the rest
+    #[arg(long, help_heading = "Times", value_name = "DURATION", default_value = "10s", env = "MIXER_ADAPTER_GRACE", value_parser = value_parsers::duration)]
     grace: Duration,
 
     #[cfg(feature = "envoy")]

@@ -17,14 +17,18 @@ use mixer_adapter_config::{
 
 /// Options of sources that are not files.
 #[derive(Debug, Args)]
+#[command(next_help_heading = "Servers of configuration")]
 pub(super) struct SourceArgs {
-    /// Accept connections from sources of configuration: the MCP service ResourceSink on a port of its own. A bare port
-    /// listens on loopback; mcps://HOST:PORT uses TLS; ?collections=... as for --config
+    /// Accept connections from sources of configuration
+    ///
+    /// The MCP service ResourceSink on a port of its own. A bare port listens on loopback; mcps://HOST:PORT uses TLS;
+    /// ?collections=... as for --config
     #[arg(long, value_name = "[HOST:]PORT", env = "MIXER_ADAPTER_MCP_LISTEN")]
     mcp_listen: Option<Scoped<ListenUrl>>,
 
-    /// Collections that readiness does not wait for, such as `rules` or a full name; separated by commas [default: readiness
-    /// waits for all requested collections]
+    /// Collections that readiness does not wait for, such as `rules` or a full name
+    ///
+    /// Separated by commas [default: readiness waits for all requested collections]
     #[arg(long, value_name = "COLLECTION", env = "MIXER_ADAPTER_CONFIG_OPTIONAL", value_delimiter = ',', value_parser = collection)]
     config_optional: Vec<Collection>,
 
@@ -36,8 +40,9 @@ pub(super) struct SourceArgs {
     #[arg(long, env = "MIXER_ADAPTER_SKIP_BAD_RESOURCES", value_parser = value_parsers::switch(), action = ArgAction::SetTrue)]
     skip_bad_resources: bool,
 
-    /// Request the collections of Istio 1.0, too, whose kinds are named after a template or an adapter. Readiness does not wait for
-    /// them
+    /// Request the collections of Istio 1.0, too, whose kinds are named after a template or an adapter
+    ///
+    /// Readiness does not wait for them
     #[arg(long, env = "MIXER_ADAPTER_LEGACY_COLLECTIONS", value_parser = value_parsers::switch(), action = ArgAction::SetTrue)]
     legacy_collections: bool,
 
@@ -61,13 +66,15 @@ pub(super) struct SourceArgs {
     #[arg(long, value_name = "DURATION", default_value = "60s", env = "MIXER_ADAPTER_MAX_REDIAL_WAIT", value_parser = value_parsers::timeout)]
     max_redial_wait: Duration,
 
-    /// Apply updates after which a source has no resources, although it had some. Without it the last good configuration
-    /// remains in use
+    /// Apply updates after which a source has no resources, although it had some
+    ///
+    /// Without it the last good configuration remains in use
     #[arg(long, env = "MIXER_ADAPTER_ALLOW_EMPTY", value_parser = value_parsers::switch(), action = ArgAction::SetTrue)]
     allow_empty: bool,
 
-    /// Time to wait, after a server has removed all its rules, whether its other collections become empty, too; then nothing of
-    /// it is applied
+    /// Time to wait, after a server has removed all its rules, whether its other collections become empty, too
+    ///
+    /// Then nothing of it is applied
     #[arg(long, value_name = "DURATION", default_value = "10s", env = "MIXER_ADAPTER_EMPTY_DELAY", value_parser = value_parsers::duration)]
     empty_delay: Duration,
 

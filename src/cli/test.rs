@@ -18,6 +18,7 @@ use super::{
     dry_run::{DryRun, Loaded},
     mixer::{all_words, check_request, report_request},
     output_args::OutputArgs,
+    style,
 };
 use crate::service::mixer::{explain_check, explain_report};
 use mixer_adapter_config::{ConfigUrl, ScopedUrl, test_files};
@@ -33,7 +34,8 @@ use mixer_adapter_host::handler::{AdaptersBuilder, Caller};
 pub(super) const EXAMPLES: &str = "\
 Examples:
   mixer-adapter test config/
-  mixer-adapter test config/ --run admin       tests whose name contains `admin`
+  # tests whose name contains `admin`
+  mixer-adapter test config/ --run admin
 
 Tests are in files *.test.yaml beside the configuration, which are not read as configuration:
   tests:
@@ -270,7 +272,8 @@ fn includes(actual: &Json, expected: &Json) -> bool {
 fn text(outcomes: &[Outcome], failed: usize) -> String {
     let mut text = String::new();
     for outcome in outcomes.iter().filter(|outcome| !outcome.failures.is_empty()) {
-        text.push_str(&format!("FAILED {}: {}\n", outcome.file.display(), outcome.name));
+        let line = format!("FAILED {}: {}\n", outcome.file.display(), outcome.name);
+        text.push_str(&style::paint_first(&line, &[("FAILED", style::BAD)], style::on_stdout()));
         for failure in &outcome.failures {
             text.push_str(&format!("  {failure}\n"));
         }

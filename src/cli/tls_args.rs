@@ -9,9 +9,11 @@ use mixer_adapter_net::tls::{AccessSettings, Client, ClientOptions, Credentials,
 
 /// Certificates of this program, and the servers that it trusts.
 #[derive(Debug, Args)]
+#[command(next_help_heading = "TLS with servers of configuration")]
 pub(super) struct ClientTlsArgs {
-    /// Certificate chain of this program for mcps:// and xdss://. This file and the next two may appear later, and are reloaded
-    /// when they change
+    /// Certificate chain of this program for mcps:// and xdss://
+    ///
+    /// This file and the next two may appear later, and are reloaded when they change
     #[arg(
         long,
         value_name = "FILE",
@@ -33,23 +35,29 @@ pub(super) struct ClientTlsArgs {
     )]
     ca_cert_file: PathBuf,
 
-    /// SANs of which an mcps:// or xdss:// server's certificate must have one, such as spiffe://...; separated by commas
-    /// [default: the host name of the URL]
+    /// SANs of which an mcps:// or xdss:// server's certificate must have one, such as spiffe://...
+    ///
+    /// Separated by commas [default: the host name of the URL]
     #[arg(long, value_name = "SAN", env = "MIXER_ADAPTER_MCP_SERVER_SAN", value_delimiter = ',')]
     mcp_server_san: Vec<String>,
 }
 
 /// TLS of outbound and inbound connections.
 #[derive(Debug, Args)]
+#[command(next_help_heading = "TLS with servers of configuration")]
 pub(super) struct TlsArgs {
     #[command(flatten)]
     identity: ClientTlsArgs,
 
-    /// SANs of peers that may connect to an mcps:// port, such as spiffe://...; separated by commas [default: nobody]
+    /// SANs of peers that may connect to an mcps:// port, such as spiffe://...
+    ///
+    /// Separated by commas [default: nobody]
     #[arg(long, value_name = "SAN", env = "MIXER_ADAPTER_MCP_ALLOW", value_delimiter = ',')]
     mcp_allow: Vec<String>,
 
-    /// File with further SANs, `allowed: [SAN]` in YAML as for Galley's --accessListFile; reloaded when it changes
+    /// File with further SANs, `allowed: [SAN]` in YAML as for Galley's --accessListFile
+    ///
+    /// Reloaded when it changes
     #[arg(long, value_name = "FILE", env = "MIXER_ADAPTER_MCP_ALLOW_FILE")]
     mcp_allow_file: Option<PathBuf>,
 }

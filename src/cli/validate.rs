@@ -17,7 +17,7 @@ use super::{
     UsageError,
     faults::{LocatedFault, Texts, sarif},
     output_args::DataFormat,
-    value_parsers,
+    style, value_parsers,
 };
 use mixer_adapter_config::{self as config, ConfigSet, ConfigUrl, Fault, Parsed, stream};
 use mixer_adapter_engine::build::{SnapshotBuilder, unused};
@@ -29,11 +29,16 @@ use mixer_adapter_host::{
 pub(super) const EXAMPLES: &str = "\
 Examples:
   mixer-adapter validate config/
-  mixer-adapter validate --warnings-as-errors config/             in CI
-  mixer-adapter validate handlers.yaml 'rules/*.yaml'             several files as one configuration
-  helm template mesh/ | mixer-adapter validate -                  from standard input
-  mixer-adapter validate --output github config/                  annotations of a pull request
-  mixer-adapter validate --output json rules.yaml | jq '.faults[] | select(.severity == \"error\")'
+  # in CI
+  mixer-adapter validate --warnings-as-errors config/
+  # several files as one configuration
+  mixer-adapter validate handlers.yaml 'rules/*.yaml'
+  # from standard input
+  helm template mesh/ | mixer-adapter validate -
+  # annotations of a pull request
+  mixer-adapter validate --output github config/
+  mixer-adapter validate --output json rules.yaml \\
+      | jq '.faults[] | select(.severity == \"error\")'
 
 Errors are faults for which this program's server or a real Mixer rejects or skips a resource; warnings are probable
 mistakes, resources without effect, and differences in a real Mixer. Adapters of this program validate their
@@ -45,8 +50,9 @@ Exit codes: 0 no errors, 1 errors, or nothing to validate, 2 usage error.";
 /// Report every fault of a configuration, with file, line and column
 #[derive(Debug, Args)]
 pub(super) struct Validate {
-    /// Directories of YAML or JSON files, such files, patterns of them, or - for standard input; together they are one
-    /// configuration
+    /// Directories of YAML or JSON files, such files, patterns of them, or - for standard input
+    ///
+    /// Together they are one configuration
     #[arg(value_name = "PATH", required_unless_present = "config", conflicts_with = "config")]
     paths: Vec<ConfigUrl>,
 
@@ -63,7 +69,9 @@ pub(super) struct Validate {
     )]
     default_config_namespace: String,
 
-    /// Types of resources besides Envoy's: an encoded FileDescriptorSet with all its imports; can be repeated
+    /// Types of resources besides Envoy's
+    ///
+    /// An encoded FileDescriptorSet with all its imports; can be repeated
     #[arg(long, value_name = "FILE", env = "MIXER_ADAPTER_DESCRIPTORS", value_delimiter = ',')]
     descriptors: Vec<PathBuf>,
 
@@ -71,7 +79,9 @@ pub(super) struct Validate {
     #[arg(long, env = "MIXER_ADAPTER_WARNINGS_AS_ERRORS", value_parser = value_parsers::switch())]
     warnings_as_errors: bool,
 
-    /// Print at most this number of faults, errors first; 0 prints all [default: 100 as text, otherwise all]
+    /// Print at most this number of faults, errors first
+    ///
+    /// 0 prints all [default: 100 as text, otherwise all]
     #[arg(long, value_name = "N", env = "MIXER_ADAPTER_MAX")]
     max: Option<usize>,
 
@@ -228,7 +238,10 @@ fn expand(path: &Path) -> Result<Vec<PathBuf>, UsageError> {
 fn text(faults: &[LocatedFault<'_>], resources: usize, errors: usize, warnings: usize) -> String {
     let mut text = String::new();
     for fault in faults {
-        let _ = write!(text, "{fault}");
+        let _ = match style::on_stdout() {
+            true => write!(text, "{fault:#}"),
+            false => write!(text, "{fault}"),
+        };
     }
     let count = |count: usize, what: &str| match count {
         1 => format!("1 {what}"),

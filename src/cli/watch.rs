@@ -28,13 +28,20 @@ pub(super) const EXAMPLES: &str = "\
 Examples:
   mixer-adapter watch mcp://127.0.0.1:9901
   mixer-adapter watch mcp://galley:9901 --collection rules --full
-  mixer-adapter watch 'mcp://127.0.0.1:9901?mode=resume' --collection istio/networking/v1alpha3/VirtualService
-  mixer-adapter watch xds://istiod:15010 --collection networking.istio.io/v1/ServiceEntry --once
-  mixer-adapter watch xdss://istiod:15012 --cert-file cert.pem --key-file key.pem --ca-cert-file ca.pem
-  mixer-adapter watch xds+delta://127.0.0.1:9901 --collection type.googleapis.com/envoy.config.cluster.v3.Cluster
-  mixer-adapter watch mcp://127.0.0.1:9901 --once --timeout 5s --json | jq -r .name
-  mixer-adapter watch xds://127.0.0.1:9901 --trace                      shows requests, responses, ACK and NACK
-  mixer-adapter watch xds+delta://127.0.0.1:9901 --certify              checks the server
+  mixer-adapter watch 'mcp://127.0.0.1:9901?mode=resume' \\
+      --collection istio/networking/v1alpha3/VirtualService
+  mixer-adapter watch xds://istiod:15010 \\
+      --collection networking.istio.io/v1/ServiceEntry --once
+  mixer-adapter watch xdss://istiod:15012 --cert-file cert.pem \\
+      --key-file key.pem --ca-cert-file ca.pem
+  mixer-adapter watch xds+delta://127.0.0.1:9901 \\
+      --collection type.googleapis.com/envoy.config.cluster.v3.Cluster
+  mixer-adapter watch mcp://127.0.0.1:9901 --once --timeout 5s --json \\
+      | jq -r .name
+  # shows requests, responses, ACK and NACK
+  mixer-adapter watch xds://127.0.0.1:9901 --trace
+  # checks the server
+  mixer-adapter watch xds+delta://127.0.0.1:9901 --certify
 
 Every push is accepted. A body of an unknown type is printed in base64.
 
@@ -43,13 +50,16 @@ Exit codes: 0 all events arrived, or the reader closed the output, 1 --timeout e
 /// Print the resources that a configuration server pushes
 #[derive(Debug, Args)]
 pub(super) struct Watch {
-    /// The server: mcp://HOST:PORT, xds://HOST:PORT (state of the world) or xds+delta://HOST:PORT (incremental); mcps://, xdss:// and
-    /// xdss+delta:// for TLS; mcp+aggregated:// for Istio 1.0
+    /// The server: mcp://HOST:PORT, xds://HOST:PORT (state of the world) or xds+delta://HOST:PORT (incremental)
+    ///
+    /// mcps://, xdss:// and xdss+delta:// for TLS; mcp+aggregated:// for Istio 1.0
     #[arg(value_name = "URL")]
     server: ConfigUrl,
 
-    /// Collections to request: short names such as `rules` for Mixer's own, the full name of any other collection, or an xDS
-    /// type URL; can be repeated [default: Mixer's six]
+    /// Collections to request
+    ///
+    /// Short names such as `rules` for Mixer's own, the full name of any other collection, or an xDS type URL; can be
+    /// repeated [default: Mixer's six]
     #[arg(long = "collection", value_name = "NAME", env = "MIXER_ADAPTER_COLLECTION", value_delimiter = ',', value_parser = wanted)]
     collections: Vec<Collection>,
 
@@ -60,11 +70,15 @@ pub(super) struct Watch {
     #[command(flatten)]
     output: OutputArgs,
 
-    /// Print the messages of the streams instead, as a sequence diagram: V= version, R= resources, N= nonce, T= type
+    /// Print the messages of the streams instead, as a sequence diagram
+    ///
+    /// V= version, R= resources, N= nonce, T= type
     #[arg(long, env = "MIXER_ADAPTER_TRACE", value_parser = value_parsers::switch())]
     trace: bool,
 
-    /// Check that the server keeps the rules of MCP or xDS, print the result of each check, and exit. An answer may take --timeout, 5s by default
+    /// Check that the server keeps the rules of MCP or xDS, print the result of each check, and exit
+    ///
+    /// An answer may take --timeout, 5s by default
     #[arg(long, env = "MIXER_ADAPTER_CERTIFY", value_parser = value_parsers::switch(), conflicts_with_all = ["trace", "once", "count", "full"])]
     certify: bool,
 
@@ -76,14 +90,18 @@ pub(super) struct Watch {
     #[arg(long, value_name = "N", env = "MIXER_ADAPTER_COUNT", conflicts_with = "once", value_parser = clap::value_parser!(u64).range(1..))]
     count: Option<u64>,
 
-    /// Fail if the events of --once or --count do not arrive in this time; 0 waits without limit
+    /// Fail if the events of --once or --count do not arrive in this time
+    ///
+    /// 0 waits without limit
     #[arg(long, value_name = "DURATION", default_value = "0", env = "MIXER_ADAPTER_TIMEOUT", value_parser = value_parsers::duration)]
     timeout: Duration,
 
     #[command(flatten)]
     identity: ClientTlsArgs,
 
-    /// Log filter: error, warn, info, debug, trace, or the syntax of RUST_LOG; logs go to stderr
+    /// Log filter: error, warn, info, debug, trace, or the syntax of RUST_LOG
+    ///
+    /// Logs go to stderr
     #[arg(long, value_name = "FILTER", default_value = "warn", env = "MIXER_ADAPTER_LOG")]
     log: String,
 }

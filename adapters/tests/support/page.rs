@@ -55,7 +55,7 @@ const PORTS: [(u16, &str); 6] = [
     (9091, "MIXER_ADAPTER_LISTEN"),
     (15014, "MIXER_ADAPTER_ADMIN"),
     (42422, "MIXER_ADAPTER_PROMETHEUS_LISTEN"),
-    (10000, "MIXER_ADAPTER_ENVOY_LISTEN"),
+    (10000, "MIXER_ADAPTER_ENVOY_CONFIG_ENVOY_LISTEN"),
     (8080, ""),
     (9901, ""),
 ];
@@ -84,6 +84,8 @@ pub(crate) fn follow(name: &str, environment: &[(&str, String)]) {
     );
     let mut shell = Command::new("timeout");
     shell.env("PATH", path).env("NO_COLOR", "1").envs(environment.iter().map(|(name, value)| (name, value)));
+    // The variable of `serve` is its former name.
+    shell.env("MIXER_ADAPTER_SOURCE_ADMIN", "127.0.0.1:0");
     // All at once, so that no two are equal.
     let listeners = PORTS.map(|_| TcpListener::bind("127.0.0.1:0").unwrap());
     let mut free_ports = Vec::new();
@@ -94,7 +96,9 @@ pub(crate) fn follow(name: &str, environment: &[(&str, String)]) {
             .replace(&format!(":{port}"), &format!(":{free}"))
             .replace(&format!(" {port} "), &format!(" {free} "));
         if *variable == "MIXER_ADAPTER_LISTEN" {
-            shell.env("MIXER_ADAPTER_ADDRESS", &address);
+            for command in ["CALL", "CHECK", "ENVOY_CONFIG", "QUOTA", "REPORT"] {
+                shell.env(format!("MIXER_ADAPTER_{command}_ADDRESS"), &address);
+            }
         }
         if !variable.is_empty() {
             shell.env(variable, &address);

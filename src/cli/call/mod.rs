@@ -23,11 +23,15 @@ use mixer_adapter_host::handler::Adapters;
 pub(super) const EXAMPLES: &str = "\
 Examples:
   mixer-adapter call checknothing --adapter denier
-  mixer-adapter call listentry --instance '{\"value\": \"x\"}' --config '{\"valid_duration\": \"1m\"}'
-  mixer-adapter call quota --adapter denier --quota-amount 5 --best-effort --session
-  mixer-adapter call metric --instance @first.json --instance @second.json --address other:9091
+  mixer-adapter call listentry --instance '{\"value\": \"x\"}' \\
+      --config '{\"valid_duration\": \"1m\"}'
+  mixer-adapter call quota --adapter denier --quota-amount 5 --best-effort \\
+      --session
+  mixer-adapter call metric --instance @first.json --instance @second.json \\
+      --address other:9091
   mixer-adapter call listentry --adapter denier --count 100000 --concurrency 32
-  mixer-adapter call --descriptor template.bin --config-descriptor config.bin --config '{\"a\": 1}'
+  mixer-adapter call --descriptor template.bin \\
+      --config-descriptor config.bin --config '{\"a\": 1}'
 
 Instances are proto3 JSON: {\"value\": {\"string_value\": \"x\"}}, in short {\"value\": \"x\"}, or 5, or true.
 Addresses are strings, durations like 1m30s, times RFC 3339: {\"value\": {\"ip_address_value\": \"10.0.0.1\"}}.
@@ -41,7 +45,9 @@ pub(super) struct Call {
     #[arg(value_name = "TEMPLATE", required_unless_present = "descriptor")]
     template: Option<String>,
 
-    /// Instead of TEMPLATE, the descriptor set of another template: a file, or base64 as in its resource
+    /// Instead of TEMPLATE, the descriptor set of another template
+    ///
+    /// A file, or base64 as in its resource
     #[arg(long, value_name = "FILE|BASE64", conflicts_with = "template")]
     descriptor: Option<String>,
 
@@ -49,21 +55,27 @@ pub(super) struct Call {
     #[arg(long, value_name = "ADDRESS", default_value = "127.0.0.1:9091", env = "MIXER_ADAPTER_ADDRESS", value_parser = value_parsers::server)]
     address: String,
 
-    /// The adapter of this program that --config configures; without --config, with an empty configuration
-    /// [default: the only adapter that serves the template]
+    /// The adapter of this program that --config configures
+    ///
+    /// Without --config, with an empty configuration [default: the only adapter that serves the template]
     #[arg(long, value_name = "NAME", env = "MIXER_ADAPTER_ADAPTER")]
     adapter: Option<String>,
 
-    /// Configuration of the handler: JSON, @FILE or @- for stdin. Sent as a google.protobuf.Struct if its message is not
-    /// known
+    /// Configuration of the handler
+    ///
+    /// JSON, @FILE or @- for stdin. Sent as a google.protobuf.Struct if its message is not known
     #[arg(long, value_name = "JSON", env = "MIXER_ADAPTER_CONFIG", hide_env_values = true)]
     config: Option<String>,
 
-    /// The descriptor set of the configuration: a file, or base64 as in the adapter resource
+    /// The descriptor set of the configuration
+    ///
+    /// A file, or base64 as in the adapter resource
     #[arg(long, value_name = "FILE|BASE64", env = "MIXER_ADAPTER_CONFIG_DESCRIPTOR")]
     config_descriptor: Option<String>,
 
-    /// The instance: JSON, @FILE or @- for stdin [default: {}]; can be repeated for report templates
+    /// The instance: JSON, @FILE or @- for stdin [default: {}]
+    ///
+    /// Can be repeated for report templates
     #[arg(long = "instance", value_name = "JSON")]
     instances: Vec<String>,
 
@@ -71,7 +83,9 @@ pub(super) struct Call {
     #[arg(long, value_name = "NAME", env = "MIXER_ADAPTER_INSTANCE_NAME")]
     instance_name: Option<String>,
 
-    /// Open a session for the calls (Validate, CreateSession) and close it after them; each step is printed on stderr
+    /// Open a session for the calls (Validate, CreateSession) and close it after them
+    ///
+    /// Each step is printed on stderr
     #[arg(long, env = "MIXER_ADAPTER_SESSION", value_parser = value_parsers::switch())]
     session: bool,
 
@@ -87,7 +101,9 @@ pub(super) struct Call {
     #[arg(long, value_name = "ID", env = "MIXER_ADAPTER_DEDUP_ID")]
     dedup_id: Option<String>,
 
-    /// Deadline of each call, which is also sent to the adapter; 0 for none, as in Mixer
+    /// Deadline of each call, which is also sent to the adapter
+    ///
+    /// 0 for none, as in Mixer
     #[arg(long, value_name = "DURATION", default_value = "0", env = "MIXER_ADAPTER_TIMEOUT", value_parser = value_parsers::duration)]
     timeout: Duration,
 

@@ -37,7 +37,7 @@ pub(super) fn answer(
         Answer::CheckWithOutput(verdict, output) => format!("{verdict}{}", output_text(output.as_ref())),
     };
     let _ = writeln!(text, "took {} ms", millis(took));
-    Ok(cli::print(&text)?)
+    Ok(cli::print_verdict(&text)?)
 }
 
 fn instances(count: usize) -> String {

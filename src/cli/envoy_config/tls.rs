@@ -8,6 +8,7 @@ use super::template::{fill, quoted};
 
 /// Files of certificates, as Envoy finds them.
 #[derive(Debug, Args)]
+#[command(next_help_heading = "TLS")]
 pub(super) struct EnvoyTlsArgs {
     /// CA certificates of this server's gRPC port, which Envoy then connects to by TLS
     #[arg(long, value_name = "FILE", env = "MIXER_ADAPTER_SERVER_CA_FILE")]
@@ -48,7 +49,9 @@ pub(super) struct EnvoyTlsArgs {
     )]
     listener_key_file: Option<PathBuf>,
 
-    /// CA certificates of clients, which then have to show a certificate: its name is source.principal
+    /// CA certificates of clients, which then have to show a certificate
+    ///
+    /// Its name is source.principal
     #[arg(
         long,
         value_name = "FILE",

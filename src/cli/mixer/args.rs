@@ -37,12 +37,16 @@ pub(super) struct MixerArgs {
     #[arg(long, value_name = "DURATION", default_value = "0", env = "MIXER_ADAPTER_TIMEOUT", value_parser = value_parsers::duration)]
     timeout: Duration,
 
-    /// Print the explanation, too: rules, instances, calls of adapters. Only this program's server has it; on non-loopback
-    /// addresses it needs `serve --explain`
+    /// Print the explanation, too
+    ///
+    /// Rules, instances, calls of adapters. Only this program's server has it; on non-loopback addresses it needs
+    /// `serve --explain`
     #[arg(long, env = "MIXER_ADAPTER_EXPLAIN", value_parser = value_parsers::switch())]
     explain: bool,
 
-    /// Words of the global dictionary to use; Mixers before 1.3 reject more than 221, those before 1.1 more than 202
+    /// Words of the global dictionary to use
+    ///
+    /// Mixers before 1.3 reject more than 221, those before 1.1 more than 202
     #[arg(long, value_name = "N", default_value_t = WORDS.len(), env = "MIXER_ADAPTER_DICTIONARY_WORDS")]
     dictionary_words: usize,
 

@@ -10,8 +10,10 @@ pub(crate) const EXAMPLES: &str = concat!(
 Examples:
   mixer-adapter check --attributes request.path=/admin
   mixer-adapter check --attributes request.path=/admin --explain
-  mixer-adapter check --attributes @request.yaml --attributes source.ip=10.0.0.1 --json | jq .status
-  mixer-adapter check --address istio-policy:9091 --attributes destination.namespace=default
+  mixer-adapter check --attributes @request.yaml \\
+      --attributes source.ip=10.0.0.1 --json | jq .status
+  mixer-adapter check --address istio-policy:9091 \\
+      --attributes destination.namespace=default
 
 ",
     how_to_write!(),

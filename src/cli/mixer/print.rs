@@ -63,7 +63,7 @@ fn print<Answer>(
     match &asked.answer {
         Ok(answer) => {
             let answer = text(answer);
-            cli::print(&format!("{answer}took {} ms\n{trace}", millis(asked.took)))?;
+            cli::print_verdict(&format!("{answer}took {} ms\n{trace}", millis(asked.took)))?;
             Ok(ExitCode::SUCCESS)
         }
         Err(status) => {

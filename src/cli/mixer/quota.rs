@@ -13,8 +13,10 @@ pub(crate) const EXAMPLES: &str = concat!(
     "\
 Examples:
   mixer-adapter quota requests
-  mixer-adapter quota requests --amount 30 --best-effort --attributes source.name=alice
-  mixer-adapter quota requests --dedup-id a-call --json | jq .quotas.requests.granted_amount
+  mixer-adapter quota requests --amount 30 --best-effort \\
+      --attributes source.name=alice
+  mixer-adapter quota requests --dedup-id a-call --json \\
+      | jq .quotas.requests.granted_amount
 
 A quota request is part of a check: if the check is denied, nothing is granted. A quota that no rule has is granted in
 full, as by a real Mixer, with a warning; `serve --on-unknown-quota deny` grants nothing.
@@ -60,7 +62,9 @@ pub(crate) struct AmountArgs {
     #[arg(long, env = "MIXER_ADAPTER_BEST_EFFORT", value_parser = value_parsers::switch())]
     best_effort: bool,
 
-    /// Deduplication id: repeated requests with the same id count once [default: a new id]
+    /// Deduplication id
+    ///
+    /// Repeated requests with the same id count once [default: a new id]
     #[arg(long, value_name = "ID", env = "MIXER_ADAPTER_DEDUP_ID")]
     dedup_id: Option<String>,
 }

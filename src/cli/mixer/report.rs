@@ -8,9 +8,13 @@ use crate::cli::attribute_args::{AttributeArgs, how_to_write};
 pub(crate) const EXAMPLES: &str = concat!(
     "\
 Examples:
-  mixer-adapter report --attributes request.path=/x,response.code=200,request.time=2019-05-06T07:08:09Z
-  mixer-adapter report --attributes response.code=200 --attributes response.code=503    two requests in one report
-  mixer-adapter report --attributes @requests.yaml --explain    a file with a list of requests
+  mixer-adapter report \\
+      --attributes request.path=/x,response.code=200,request.time=2019-05-06T07:08:09Z
+  # two requests in one report
+  mixer-adapter report --attributes response.code=200 \\
+      --attributes response.code=503
+  # a file with a list of requests
+  mixer-adapter report --attributes @requests.yaml --explain
 
 ",
     how_to_write!(),

@@ -12,11 +12,15 @@ pub(super) struct Record {
     #[command(flatten)]
     protos: Protos,
 
-    /// The file to write; its violations are reported first, and nothing is written while there are any
+    /// The file to write
+    ///
+    /// Its violations are reported first, and nothing is written while there are any
     #[arg(long, value_name = "FILE", env = "MIXER_ADAPTER_BASELINE")]
     baseline: PathBuf,
 
-    /// Decide that an element may break a rule, such as 'removed shop.v1.Order.name'; the baseline has the decision from then on
+    /// Decide that an element may break a rule, such as 'removed shop.v1.Order.name'
+    ///
+    /// The baseline has the decision from then on
     #[arg(long, value_name = "RULE ELEMENT", env = "MIXER_ADAPTER_ALLOW")]
     allow: Vec<Exception>,
 

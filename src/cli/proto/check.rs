@@ -17,7 +17,9 @@ pub(super) struct Check {
     #[arg(long, value_name = "FILE", env = "MIXER_ADAPTER_BASELINE")]
     baseline: Option<PathBuf>,
 
-    /// Protos or descriptors of an earlier release to compare with, in place of a baseline: only incompatible changes are reported
+    /// Protos or descriptors of an earlier release to compare with, in place of a baseline
+    ///
+    /// Only incompatible changes are reported
     #[arg(long, value_name = "PROTOS", conflicts_with = "baseline")]
     against: Option<PathBuf>,
 

@@ -25,7 +25,9 @@ pub(super) struct Translate {
     #[arg(long, value_name = "PACKAGE")]
     to: String,
 
-    /// The message to translate, of either package; without it, the table of what differs
+    /// The message to translate, of either package
+    ///
+    /// Without it, the table of what differs
     #[arg(long, value_name = "NAME", requires = "json_text")]
     message: Option<String>,
 

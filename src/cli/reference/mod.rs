@@ -20,8 +20,10 @@ use mixer_adapter_host::handler::Adapters;
 
 pub(super) const EXAMPLES: &str = "\
 Examples:
-  mixer-adapter reference                            the topics
-  mixer-adapter reference attributes                 all attributes with type and meaning
+  # the topics
+  mixer-adapter reference
+  # all attributes with type and meaning
+  mixer-adapter reference attributes
   mixer-adapter reference attributes request.path
   mixer-adapter reference functions match
   mixer-adapter reference adapters memquota

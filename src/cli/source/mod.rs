@@ -34,24 +34,35 @@ use mixer_adapter_net::{ListenAddress, Listener};
 pub(super) const EXAMPLES: &str = "\
 Examples:
   mixer-adapter source --config config/
-  mixer-adapter source --config config/ --listen 0.0.0.0:9901 --admin 127.0.0.1:15014
-  mixer-adapter source --config config/ --sink mcp://10.0.0.7:9901      also connects to a sink
-  mixer-adapter serve --config mcp://127.0.0.1:9901                     a sink of this source
-  mixer-adapter source --config envoy/ --listen 127.0.0.1:18000         for an Envoy, over xDS
-  curl --json '{}' http://127.0.0.1:9901/v3/discovery:routes            reads the routes of a source, over REST";
+  mixer-adapter source --config config/ --listen 0.0.0.0:9901 \\
+      --admin 127.0.0.1:15014
+  # also connects to a sink
+  mixer-adapter source --config config/ --sink mcp://10.0.0.7:9901
+  # a sink of this source
+  mixer-adapter serve --config mcp://127.0.0.1:9901
+  # for an Envoy, over xDS
+  mixer-adapter source --config envoy/ --listen 127.0.0.1:18000
+  # reads the routes of a source, over REST
+  curl --json '{}' http://127.0.0.1:9901/v3/discovery:routes";
 
 /// Serve a directory of configuration over MCP, xDS and REST, and push its changes
 #[derive(Debug, Args)]
 pub(super) struct Source {
-    /// The configuration: a directory of YAML or JSON files, or one such file; watched for changes
+    /// The configuration
+    ///
+    /// A directory of YAML or JSON files, or one such file; watched for changes
     #[arg(long, value_name = "DIR", env = "MIXER_ADAPTER_CONFIG")]
     config: ConfigUrl,
 
-    /// Address to listen on for sinks; mcps://HOST:PORT uses TLS; port 0 uses a free port, which is printed
+    /// Address to listen on for sinks
+    ///
+    /// mcps://HOST:PORT uses TLS; port 0 uses a free port, which is printed
     #[arg(long, value_name = "HOST:PORT", default_value = "127.0.0.1:9901", env = "MIXER_ADAPTER_LISTEN")]
     listen: ListenUrl,
 
-    /// Address of the admin port, plain HTTP: /healthz /readyz /metrics /config. HOST:PORT, or unix:/PATH [default: none]
+    /// Address of the admin port, plain HTTP
+    ///
+    /// /healthz /readyz /metrics /config. HOST:PORT, or unix:/PATH [default: none]
     #[arg(long, value_name = "ADDRESS", env = "MIXER_ADAPTER_ADMIN", value_parser = value_parsers::listen_address)]
     admin: Option<ListenAddress>,
 
@@ -74,7 +85,9 @@ pub(super) struct Source {
     )]
     default_config_namespace: String,
 
-    /// Types of resources besides Envoy's: an encoded FileDescriptorSet with all its imports; can be repeated
+    /// Types of resources besides Envoy's
+    ///
+    /// An encoded FileDescriptorSet with all its imports; can be repeated
     #[arg(long, value_name = "FILE", env = "MIXER_ADAPTER_DESCRIPTORS", value_delimiter = ',')]
     descriptors: Vec<PathBuf>,
 
@@ -86,19 +99,27 @@ pub(super) struct Source {
     #[arg(long, value_name = "N", default_value_t = 100, env = "MIXER_ADAPTER_MAX_NEW_SINKS", value_parser = clap::value_parser!(u32).range(1..))]
     max_new_sinks: u32,
 
-    /// Requests per second that are read from an MCP stream, after a burst of 100; others wait
+    /// Requests per second that are read from an MCP stream, after a burst of 100
+    ///
+    /// Others wait
     #[arg(long, value_name = "N", default_value_t = 1, env = "MIXER_ADAPTER_MAX_REQUESTS", value_parser = clap::value_parser!(u32).range(1..))]
     max_requests: u32,
 
-    /// Maximum size of a request message in bytes; a reconnecting sink lists all resources that it has
+    /// Maximum size of a request message in bytes
+    ///
+    /// A reconnecting sink lists all resources that it has
     #[arg(long, value_name = "BYTES", default_value_t = 16 << 20, env = "MIXER_ADAPTER_MAX_MESSAGE_SIZE")]
     max_message_size: usize,
 
-    /// Do not serve version 2 of Envoy's API; requests for it are counted all the same
+    /// Do not serve version 2 of Envoy's API
+    ///
+    /// Requests for it are counted all the same
     #[arg(long, env = "MIXER_ADAPTER_NO_XDS_V2", value_parser = value_parsers::switch(), action = ArgAction::SetTrue)]
     no_xds_v2: bool,
 
-    /// Check that the clients that connect keep the rules of MCP and xDS: what breaks one is logged, and on /config
+    /// Check that the clients that connect keep the rules of MCP and xDS
+    ///
+    /// What breaks one is logged, and on /config
     #[arg(long, env = "MIXER_ADAPTER_CERTIFY", value_parser = value_parsers::switch(), action = ArgAction::SetTrue)]
     certify: bool,
 

