@@ -18,7 +18,12 @@ use mixer_adapter_config::{
     stream::{Peer, Summarize as _, Trace, Traced, listen, sink::Variant, source::ConfigServerOptions},
     xds::sink::node,
 };
-use tokio::{net::TcpListener, sync::mpsc, time::timeout};
+use tokio::{
+    io::AsyncReadExt as _,
+    net::TcpListener,
+    sync::{Notify, mpsc},
+    time::timeout,
+};
 use tokio_util::sync::{CancellationToken, DropGuard};
 use tonic::{Request, Response, Status, Streaming, service::Routes};
 
@@ -68,10 +73,11 @@ enum Flaw {
     RepeatsRefused,
     AnswersStale,
     IgnoresNames,
+    DoesNotEnd,
 }
 
-/// A server of two clusters.
-struct Flawed(Flaw);
+/// A server of two clusters. One that does not end its streams reports a client that is gone.
+struct Flawed(Flaw, Arc<Notify>);
 
 #[tonic::async_trait]
 impl AggregatedDiscoveryService for Flawed {
@@ -83,7 +89,7 @@ impl AggregatedDiscoveryService for Flawed {
         request: Request<Streaming<DiscoveryRequest>>,
     ) -> Result<Response<Self::StreamAggregatedResourcesStream>, Status> {
         let (responses, mut outgoing) = mpsc::channel(10);
-        let (flaw, mut requests) = (self.0, request.into_inner());
+        let (flaw, gone, mut requests) = (self.0, self.1.clone(), request.into_inner());
         tokio::spawn(async move {
             let (mut nonce, mut known) = (0, Vec::new());
             while let Ok(Some(request)) = requests.message().await {
@@ -125,6 +131,10 @@ impl AggregatedDiscoveryService for Flawed {
                 }
                 let _ = responses.send(Ok(response)).await;
             }
+            if flaw == Flaw::DoesNotEnd {
+                responses.closed().await;
+                gone.notify_one();
+            }
         });
         Ok(Response::new(futures_util::stream::poll_fn(move |context| outgoing.poll_recv(context)).boxed()))
     }
@@ -144,10 +154,14 @@ fn cluster(name: &str) -> mixer_adapter::proto::Any {
 }
 
 async fn flawed(flaw: Flaw) -> (Peer, DropGuard) {
+    serve(Flawed(flaw, Arc::default())).await
+}
+
+async fn serve(server: impl AggregatedDiscoveryService) -> (Peer, DropGuard) {
     let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
     let address = listener.local_addr().unwrap();
     let stop = CancellationToken::new();
-    let services = Routes::new(AggregatedDiscoveryServiceServer::new(Flawed(flaw)));
+    let services = Routes::new(AggregatedDiscoveryServiceServer::new(server));
     tokio::spawn(listen(listener, services, stop.clone()));
     (Peer::new(address.to_string()), stop.drop_guard())
 }
@@ -178,6 +192,24 @@ async fn each_broken_server_fails_the_check_of_its_rule() {
     let delta = certify(&peer, &certification(Protocol::Delta, CLUSTER)).await;
     let unimplemented = Outcome::Failed("the stream ended with Unimplemented: whole sets only".to_owned());
     assert_eq!(delta[0].outcome, unimplemented);
+}
+
+/// A server that is open and says nothing, and one that goes on when its client is gone: the checks end, and so do their connections.
+#[tokio::test]
+async fn a_server_that_does_not_answer_or_does_not_end_holds_nothing() {
+    let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let peer = Peer::new(listener.local_addr().unwrap().to_string());
+    let hurried = certification(Protocol::Sotw, CLUSTER).patience(Duration::from_millis(300));
+    let (checks, mut silent) =
+        tokio::join!(certify(&peer, &hurried), async { listener.accept().await.unwrap().0 });
+    assert_eq!(failures(&checks), ["the first request for a type is answered"]);
+    let mut rest = Vec::new();
+    timeout(SOON, silent.read_to_end(&mut rest)).await.unwrap().unwrap();
+
+    let ended = Arc::new(Notify::new());
+    let (peer, _stop) = serve(Flawed(Flaw::DoesNotEnd, ended.clone())).await;
+    certify(&peer, &hurried).await;
+    timeout(SOON, ended.notified()).await.unwrap();
 }
 
 /// The stream with Envoy that docs/behaviour/xds.md shows: a good client, which refuses one response.

@@ -1,6 +1,6 @@
 //! REST: `POST /v3/discovery:TYPE` on the port of gRPC, and the `Fetch` methods.
 
-use std::{fs, io::Write as _, time::Duration};
+use std::{fs, io::Write as _, net::SocketAddr, time::Duration};
 
 use bytes::Bytes;
 use flate2::{Compression, write::GzEncoder};
@@ -15,7 +15,7 @@ use mixer_adapter_config::{
 use mixer_adapter_net::HttpClient;
 use prost::Message as _;
 use serde_json::{Value as Json, json};
-use tokio::time::timeout;
+use tokio::{io::AsyncWriteExt as _, net::TcpStream, task::JoinSet, time::timeout};
 use tonic::{Code, client::Grpc};
 use tonic_prost::ProstCodec;
 
@@ -32,12 +32,22 @@ async fn post(
     headers: &[(&str, &str)],
     body: impl Into<Bytes>,
 ) -> Response<Bytes> {
-    let mut request = Request::post(format!("http://{}{path}", server.address));
+    post_to(server.address, path, headers, body.into()).await
+}
+
+fn post_to(
+    address: SocketAddr,
+    path: &str,
+    headers: &[(&str, &str)],
+    body: Bytes,
+) -> impl Future<Output = Response<Bytes>> + use<> {
+    let mut request = Request::post(format!("http://{address}{path}"));
     for (name, value) in headers {
         request = request.header(*name, *value);
     }
     let client = HttpClient::new(SOON, 1 << 20);
-    client.send(request.body(body.into()).unwrap()).await.unwrap()
+    let request = request.body(body).unwrap();
+    async move { client.send(request).await.unwrap() }
 }
 
 const JSON: (&str, &str) = ("content-type", "application/json");
@@ -113,6 +123,46 @@ async fn a_compressed_request_is_answered_and_one_that_is_too_long_or_broken_is_
     assert_eq!(post(&server, clusters, &[JSON, gzip], "{}").await.status(), StatusCode::BAD_REQUEST);
     let other = post(&server, clusters, &[JSON, ("content-encoding", "br")], "{}").await;
     assert_eq!(other.status(), StatusCode::UNSUPPORTED_MEDIA_TYPE);
+}
+
+/// Four times the longest message for all; a client that waits holds what it asks for alone.
+#[tokio::test]
+async fn what_requests_hold_is_bounded_in_sum_and_waiting_ones_hold_what_they_ask_for() {
+    const LONGEST: usize = 64 << 10;
+    let server = Server::start_bounded(LONGEST).await;
+    server.set(CLUSTER, "a@1");
+    let path = "/v3/discovery:clusters";
+    let (_, answer) = ask_now(&server, path, json!({})).await;
+    // Much that is not held, as the extensions of an Envoy are.
+    let node = json!({ "id": "edge", "user_agent_name": "x".repeat(LONGEST - 1_000) });
+    let known = json!({ "node": node, "version_info": answer["versionInfo"] });
+    let mut waiting = JoinSet::new();
+    for clients in 1..=20 {
+        waiting.spawn(post_to(server.address, path, &[JSON], known.to_string().into()));
+        server.until(|sinks| sinks.len() == clients).await;
+    }
+    // Bodies that do not end.
+    let mut unfinished = Vec::new();
+    for _ in 0..4 {
+        let mut stream = TcpStream::connect(server.address).await.unwrap();
+        let head = format!(
+            "POST {path} HTTP/1.1\r\nhost: a\r\ncontent-type: application/json\r\ncontent-length: {LONGEST}\r\n\r\n"
+        );
+        stream.write_all(head.as_bytes()).await.unwrap();
+        stream.write_all(&vec![b' '; LONGEST - 10_000]).await.unwrap();
+        unfinished.push(stream);
+    }
+    let full = async {
+        while ask_now(&server, path, known.clone()).await.0 != StatusCode::TOO_MANY_REQUESTS {
+            tokio::time::sleep(Duration::from_millis(5)).await;
+        }
+    };
+    timeout(SOON, full).await.unwrap();
+    drop(unfinished);
+    server.set(CLUSTER, "a@2");
+    while let Some(answer) = waiting.join_next().await {
+        assert_eq!(answer.unwrap().status(), StatusCode::OK);
+    }
 }
 
 #[tokio::test]

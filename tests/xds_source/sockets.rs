@@ -17,7 +17,7 @@ use mixer_adapter_config::{
         },
     },
     stream::{
-        listen,
+        ServiceOptions, listen,
         source::{Catalogue, ConfigServer, ConfigServerOptions},
     },
     xds::source as xds,
@@ -69,9 +69,19 @@ impl Server {
     }
 
     pub(crate) async fn start_with(options: ConfigServerOptions) -> Self {
+        Self::start_limited(options, xds::default_options()).await
+    }
+
+    /// Takes messages of that length in bytes at most.
+    pub(crate) async fn start_bounded(longest: usize) -> Self {
+        let limits = xds::default_options().max_message_size(longest);
+        Self::start_limited(ConfigServerOptions::default(), limits).await
+    }
+
+    async fn start_limited(options: ConfigServerOptions, limits: ServiceOptions) -> Self {
         let source = ConfigServer::new(Catalogue::default().open(), options);
         let services = mcp::mount(Routes::default(), &source, &mcp::default_options());
-        let services = xds::mount(services, &source, &xds::default_options());
+        let services = xds::mount(services, &source, &limits);
         let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
         let address = listener.local_addr().unwrap();
         let stop = CancellationToken::new();

@@ -112,6 +112,53 @@ fn endpoints_and_routes_are_inferred_from_the_node() {
     assert_eq!(served(&server, ROUTE, back()), ["other_routes"]);
 }
 
+/// A route is also that of a node when a scoped route that it sees refers to it, or one that is within a listener.
+#[test]
+fn routes_of_scoped_routes_are_inferred_from_the_node() {
+    let resources = "
+'@type': type.googleapis.com/envoy.config.route.v3.ScopedRouteConfiguration
+name: scope
+route_configuration_name: of_a_scope
+key: {fragments: [{string_key: a}]}
+node: {id: edge-*}
+---
+'@type': type.googleapis.com/envoy.config.listener.v3.Listener
+name: scoped
+node: {id: back-*}
+filter_chains:
+- filters:
+  - name: envoy.filters.network.http_connection_manager
+    typed_config:
+      '@type': type.googleapis.com/envoy.extensions.filters.network.http_connection_manager.v3.HttpConnectionManager
+      scoped_routes:
+        name: inside
+        scope_key_builder: {fragments: [{header_value_extractor: {name: x, index: 0}}]}
+        scoped_route_configurations_list:
+          scoped_route_configurations:
+          - {name: b, route_configuration_name: of_a_listener, key: {fragments: [{string_key: b}]}}
+---
+'@type': type.googleapis.com/envoy.config.listener.v3.Listener
+name: other
+node: {id: other-*}
+filter_chains:
+- filters:
+  - name: envoy.filters.network.http_connection_manager
+    typed_config:
+      '@type': type.googleapis.com/envoy.extensions.filters.network.http_connection_manager.v3.HttpConnectionManager
+      rds: {route_config_name: of_a_scope}
+---
+'@type': type.googleapis.com/envoy.config.route.v3.RouteConfiguration
+name: of_a_scope
+---
+'@type': type.googleapis.com/envoy.config.route.v3.RouteConfiguration
+name: of_a_listener
+";
+    let server = server();
+    server.serve_text(resources).unwrap();
+    assert_eq!(served(&server, ROUTE, edge()), ["of_a_scope"]);
+    assert_eq!(served(&server, ROUTE, back()), ["of_a_listener"]);
+}
+
 #[test]
 fn the_state_of_the_world_is_that_of_the_node_and_a_change_for_others_is_none() {
     let server = server();

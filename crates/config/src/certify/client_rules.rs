@@ -28,8 +28,8 @@ pub struct ClientRules {
 struct Type {
     /// Nonces and versions, the newest last.
     sent: VecDeque<(String, String)>,
-    /// Nonces without an answer.
-    open: BTreeSet<String>,
+    /// How many of them are answered: an answer to one is one to all before it.
+    answered: usize,
 }
 
 impl ClientRules {
@@ -41,11 +41,9 @@ impl ClientRules {
         };
         for (_, of) in self.types.iter_mut().filter(of) {
             of.sent.push_back((response.nonce.clone(), response.version.clone()));
-            of.open.insert(response.nonce.clone());
-            if of.sent.len() > MAX_NONCES
-                && let Some((oldest, _)) = of.sent.pop_front()
-            {
-                of.open.remove(&oldest);
+            if of.sent.len() > MAX_NONCES {
+                of.sent.pop_front();
+                of.answered = of.answered.saturating_sub(1);
             }
         }
     }
@@ -77,10 +75,8 @@ impl ClientRules {
 
     /// Returns what is not answered, for a stream that ends in good order.
     pub fn unanswered(&self) -> Vec<Violation> {
-        let open = self
-            .types
-            .iter()
-            .filter(|(_, of)| of.sent.back().is_some_and(|(nonce, _)| of.open.contains(nonce)));
+        let open = self.types.iter().filter(|(_, of)| of.answered < of.sent.len());
+        let open = open.take(MAX_VIOLATIONS.saturating_sub(self.reported));
         open.map(|(type_url, _)| {
             Violation::new(ANSWER, format!("no answer to the last response of {type_url}"))
         })
@@ -96,20 +92,12 @@ impl Type {
                 .as_ref()
                 .map(|_| Violation::new(NACK, "an error without the nonce of a response"));
         }
-        let sent = self.sent.iter().find(|(nonce, _)| *nonce == request.nonce);
-        let Some((_, version)) = sent else {
+        // The newest first: that is the one that a good client answers.
+        let Some(place) = self.sent.iter().rposition(|(nonce, _)| *nonce == request.nonce) else {
             return Some(Violation::new(NONCE, format!("the nonce {:?}", request.nonce)));
         };
-        // An answer to a response is one to all before it.
-        let before: Vec<_> = self
-            .sent
-            .iter()
-            .map(|(nonce, _)| nonce.clone())
-            .take_while(|nonce| *nonce != request.nonce)
-            .collect();
-        for nonce in before.iter().chain([&request.nonce]) {
-            self.open.remove(nonce);
-        }
+        self.answered = self.answered.max(place + 1);
+        let (_, version) = &self.sent[place];
         // Requests for changes have no versions.
         let has_version = !request.version.is_empty();
         match &request.error {
@@ -164,6 +152,35 @@ mod tests {
         rules.sent(&request("2", "b"));
         assert!(broken(&mut rules, &refusal("1", "b", 3)).is_empty());
         assert!(broken(&mut rules, &Shorthand { names: vec!["x".to_owned()], ..request("", "") }).is_empty());
+        assert!(rules.unanswered().is_empty());
+    }
+
+    #[test]
+    fn an_answer_to_a_response_is_one_to_all_before_it() {
+        let mut rules = ClientRules::default();
+        broken(&mut rules, &request("", ""));
+        for nonce in 0..MAX_NONCES + 1 {
+            rules.sent(&request("1", &nonce.to_string()));
+        }
+        assert!(broken(&mut rules, &request("1", "500")).is_empty());
+        assert_eq!(rules.unanswered().len(), 1, "the last response of the type");
+        assert_eq!(broken(&mut rules, &request("1", "0")), [NONCE], "the oldest is forgotten");
+        assert!(broken(&mut rules, &request("1", &MAX_NONCES.to_string())).is_empty());
+        assert!(rules.unanswered().is_empty());
+    }
+
+    #[test]
+    fn what_is_reported_is_bounded() {
+        let mut rules = ClientRules::default();
+        for n in 0..MAX_TYPES {
+            let type_url = n.to_string();
+            rules.received(&Shorthand { type_url: type_url.clone(), ..request("", "") }, &type_url);
+            rules.sent(&Shorthand { type_url, ..request("1", "a") });
+        }
+        assert_eq!(rules.unanswered().len(), MAX_VIOLATIONS);
+        for _ in 0..MAX_VIOLATIONS {
+            rules.received(&request("1", "z"), "0");
+        }
         assert!(rules.unanswered().is_empty());
     }
 

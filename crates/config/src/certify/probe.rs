@@ -4,8 +4,7 @@ use futures_util::{StreamExt as _, stream};
 use http::uri::PathAndQuery;
 use prost::Message;
 use tokio::{sync::mpsc, time::timeout};
-use tonic::{Code, Request, Status, Streaming, client::Grpc, transport::Channel};
-use tonic_prost::ProstCodec;
+use tonic::{Code, Status, Streaming, client::Grpc, transport::Channel};
 
 use super::{
     Check, Outcome, Protocol, ServerRules, Violation,
@@ -21,7 +20,8 @@ use crate::{
         },
         istio::mcp::v1alpha1::{RequestResources, Resources, SinkNode},
     },
-    stream::{Peer, Shorthand, Summarize},
+    stream::{Peer, Shorthand, Summarize, open, sink::Variant},
+    xds::sink::ApiVersion,
 };
 use mixer_adapter_core::{framework::setters, proto};
 
@@ -347,45 +347,25 @@ fn ended(status: &Status) -> String {
 
 impl Session {
     async fn open(server: &Peer, of: &Certification) -> Result<Self, Status> {
-        let channel = server.connect().await?;
+        let late = |_| Status::deadline_exceeded(format!("no connection within {:?}", of.patience));
+        let channel = timeout(of.patience, server.connect()).await.map_err(late)??;
+        let grpc = Grpc::new(channel).max_decoding_message_size(MAX_RESPONSE);
         let (requests, asks) = mpsc::channel(8);
         let (replies, responses) = mpsc::channel(8);
+        let ads = |variant| ApiVersion::V3.path(variant);
         match of.protocol {
-            Protocol::Mcp => {
-                run(
-                    channel,
-                    "/istio.mcp.v1alpha1.ResourceSource/EstablishResourceStream",
-                    asks,
-                    replies,
-                    mcp,
-                    of_mcp,
-                );
-            }
-            Protocol::Sotw => run(
-                channel,
-                "/envoy.service.discovery.v3.AggregatedDiscoveryService/StreamAggregatedResources",
-                asks,
-                replies,
-                sotw,
-                of_sotw,
-            ),
-            Protocol::Delta => run(
-                channel,
-                "/envoy.service.discovery.v3.AggregatedDiscoveryService/DeltaAggregatedResources",
-                asks,
-                replies,
-                delta,
-                of_delta,
-            ),
+            Protocol::Mcp => run(grpc, PathAndQuery::from_static(MCP), asks, replies, mcp, of_mcp),
+            Protocol::Sotw => run(grpc, ads(Variant::Sotw), asks, replies, sotw, of_sotw),
+            Protocol::Delta => run(grpc, ads(Variant::Delta), asks, replies, delta, of_delta),
         }
         Ok(Self { requests, responses, node: of.node.clone(), rules: ServerRules::new(of.protocol) })
     }
 }
 
-/// Carries requests and responses of one protocol until either end is gone.
+/// Carries requests and responses of one protocol until the server ends the stream or the session is dropped.
 fn run<Q, P>(
-    channel: Channel,
-    path: &'static str,
+    grpc: Grpc<Channel>,
+    path: PathAndQuery,
     mut asks: mpsc::Receiver<(Ask, Node)>,
     replies: mpsc::Sender<Result<Reply, Status>>,
     to_request: fn(Ask, Node) -> Q,
@@ -396,34 +376,35 @@ fn run<Q, P>(
 {
     tokio::spawn(async move {
         let requests = stream::poll_fn(move |context| asks.poll_recv(context));
-        let requests = Request::new(requests.map(move |(ask, node)| to_request(ask, node)));
-        let mut grpc = Grpc::new(channel).max_decoding_message_size(MAX_RESPONSE);
-        let opened = async {
-            let ready = grpc.ready().await;
-            ready.map_err(|error| Status::unavailable(format!("the connection is not ready: {error}")))?;
-            grpc.streaming(requests, PathAndQuery::from_static(path), ProstCodec::default()).await
-        };
-        let mut responses: Streaming<P> = match opened.await {
-            Ok(response) => response.into_inner(),
-            Err(status) => {
-                let _ = replies.send(Err(status)).await;
-                return;
-            }
-        };
-        loop {
-            let reply = match responses.message().await {
-                Ok(Some(response)) => Ok(of_response(response)),
-                Ok(None) => return,
-                Err(status) => Err(status),
+        let requests = requests.map(move |(ask, node)| to_request(ask, node));
+        let carried = async {
+            let mut responses: Streaming<P> = match open(grpc, path, requests).await {
+                Ok(response) => response.into_inner(),
+                Err(status) => {
+                    let _ = replies.send(Err(status)).await;
+                    return;
+                }
             };
-            let is_last = reply.is_err();
-            if replies.send(reply).await.is_err() || is_last {
-                return;
+            loop {
+                let reply = match responses.message().await {
+                    Ok(Some(response)) => Ok(of_response(response)),
+                    Ok(None) => return,
+                    Err(status) => Err(status),
+                };
+                let is_last = reply.is_err();
+                if replies.send(reply).await.is_err() || is_last {
+                    return;
+                }
             }
+        };
+        tokio::select! {
+            () = carried => {}
+            () = replies.closed() => {}
         }
     });
 }
 
+const MCP: &str = "/istio.mcp.v1alpha1.ResourceSource/EstablishResourceStream";
 /// The longest response in bytes.
 const MAX_RESPONSE: usize = 64 << 20;
 

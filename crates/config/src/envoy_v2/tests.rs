@@ -307,3 +307,15 @@ fn the_page_on_v2_lists_the_fields_that_are_rewritten_and_those_that_are_refused
     assert_eq!(documented("Fields that are rewritten"), rewritten);
     assert_eq!(documented("Fields that are refused"), refused);
 }
+
+#[test]
+fn the_list_of_what_is_lost_is_bounded() {
+    let domain = json!({ "name": "v", "domains": ["*"], "routes": (0..1_000).map(|_| json!({
+        "match": { "prefix": "/", "filterState": [{ "key": "k", "stringMatch": { "exact": "x" } }] },
+        "route": { "cluster": "c" },
+    })).collect::<Vec<_>>() });
+    let route = json!({ "@type": url("envoy.config.route.v3.RouteConfiguration"), "virtualHosts": [domain] });
+    let error = to_v2(&encoded(route)).unwrap_err().to_string();
+    assert!(error.contains("virtual_hosts[0].routes[0].match.filter_state"), "{error}");
+    assert!(error.len() < 10_000, "{}", error.len());
+}

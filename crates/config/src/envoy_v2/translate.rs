@@ -9,6 +9,8 @@ const ENVOY: &str = "envoy.";
 const ANY: &str = "google.protobuf.Any";
 /// How deep messages may be nested.
 const MAX_DEPTH: usize = 100;
+/// The number of values that are listed as lost.
+const MAX_LOSSES: usize = 100;
 
 /// Why a message cannot be translated to another version of Envoy's API.
 #[derive(Debug, thiserror::Error)]
@@ -126,7 +128,9 @@ struct Translation {
 
 impl Translation {
     fn lose(&mut self, path: &Path<'_>, reason: &'static str) {
-        self.losses.push(Loss { path: path.text(), reason });
+        if self.losses.len() < MAX_LOSSES {
+            self.losses.push(Loss { path: path.text(), reason });
+        }
     }
 
     fn message(
@@ -141,7 +145,10 @@ impl Translation {
         }
         modernize(&mut from);
         let mut translated = DynamicMessage::new(into.clone());
-        for (field, value) in from.fields() {
+        for unknown in from.unknown_fields() {
+            self.lose(&Path::Field(path, &unknown.number().to_string()), UNKNOWN);
+        }
+        for (field, value) in from.take_fields() {
             let path = Path::Field(path, field.name());
             let Some(target) = into.get_field(field.number()) else {
                 self.lose(&path, NO_FIELD);
@@ -153,9 +160,6 @@ impl Translation {
                 self.lose(&path, OTHER_TYPE);
             }
         }
-        for unknown in from.unknown_fields() {
-            self.lose(&Path::Field(path, &unknown.number().to_string()), UNKNOWN);
-        }
         translated
     }
 
@@ -163,7 +167,7 @@ impl Translation {
         &mut self,
         from: &FieldDescriptor,
         into: &FieldDescriptor,
-        value: &Value,
+        value: Value,
         path: &Path<'_>,
     ) -> Option<Value> {
         let (source, target) = (from.kind(), into.kind());
@@ -178,22 +182,21 @@ impl Translation {
                     (source.map_entry_value_field().kind(), target.map_entry_value_field().kind());
                 let mut translated = std::collections::HashMap::new();
                 for (key, value) in entries {
-                    let path = Path::Item(path, key_text(key));
-                    translated
-                        .extend(self.value(&source, &target, value, &path).map(|value| (key.clone(), value)));
+                    let path = Path::Item(path, key_text(&key));
+                    translated.extend(self.value(&source, &target, value, &path).map(|value| (key, value)));
                 }
                 Some(Value::Map(translated))
             }
             (Value::List(items), true) => {
-                let items = items.iter().enumerate().filter_map(|(index, item)| {
+                let items = items.into_iter().enumerate().filter_map(|(index, item)| {
                     self.value(&source, &target, item, &Path::Item(path, index.to_string()))
                 });
                 Some(Value::List(items.collect()))
             }
             // A field that holds one value in v2 and several in v3.
-            (Value::List(items), false) => match &items[..] {
-                [item] => self.value(&source, &target, item, path),
-                _ => {
+            (Value::List(items), false) => match <[Value; 1]>::try_from(items) {
+                Ok([item]) => self.value(&source, &target, item, path),
+                Err(_) => {
                     self.lose(path, SEVERAL);
                     None
                 }
@@ -203,11 +206,11 @@ impl Translation {
         }
     }
 
-    fn value(&mut self, from: &Kind, into: &Kind, value: &Value, path: &Path<'_>) -> Option<Value> {
+    fn value(&mut self, from: &Kind, into: &Kind, value: Value, path: &Path<'_>) -> Option<Value> {
         match (value, from, into) {
             (Value::Message(message), Kind::Message(from), Kind::Message(into)) => {
                 if from.full_name() == ANY && into.full_name() == ANY {
-                    return self.any(message, into, path).map(Value::Message);
+                    return self.any(&message, into, path).map(Value::Message);
                 }
                 // What has no versions is the same message, in another pool.
                 let versioned = from.full_name().starts_with(ENVOY) && into.full_name().starts_with(ENVOY);
@@ -215,17 +218,17 @@ impl Translation {
                     self.lose(path, OTHER_TYPE);
                     return None;
                 }
-                Some(Value::Message(self.message(message.clone(), into.clone(), path)))
+                Some(Value::Message(self.message(message, into.clone(), path)))
             }
             (Value::EnumNumber(number), Kind::Enum(from), Kind::Enum(into)) => {
                 // An alias of a name is another value of the same meaning.
-                let known = into.get_value(*number).is_some() || from.get_value(*number).is_none();
+                let known = into.get_value(number).is_some() || from.get_value(number).is_none();
                 if !known {
                     self.lose(path, NO_VALUE);
                 }
-                known.then_some(Value::EnumNumber(*number))
+                known.then_some(Value::EnumNumber(number))
             }
-            (value, from, into) if from == into => Some(value.clone()),
+            (value, from, into) if from == into => Some(value),
             _ => {
                 self.lose(path, OTHER_TYPE);
                 None

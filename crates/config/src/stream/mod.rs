@@ -27,6 +27,7 @@ pub(crate) use listen::Admission;
 pub use listen::{ServiceOptions, listen};
 pub use mixer_adapter_net::Listener;
 pub use peer::Peer;
+pub(crate) use peer::open;
 pub use rate::Rate;
 pub use redial::DialOptions;
 pub use resource::Resource;

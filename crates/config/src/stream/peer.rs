@@ -6,13 +6,16 @@ use std::{
 };
 
 use futures_util::future::{BoxFuture, FutureExt as _};
-use http::Uri;
+use http::{Uri, uri::PathAndQuery};
 use hyper_util::rt::TokioIo;
+use prost::Message;
 use tokio::net::TcpStream;
 use tonic::{
-    Status,
+    Response, Status, Streaming,
+    client::Grpc,
     transport::{Channel, Endpoint},
 };
+use tonic_prost::ProstCodec;
 use tower_service::Service;
 
 use mixer_adapter_net::{
@@ -108,6 +111,21 @@ impl fmt::Display for Peer {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "{}://{}", self.scheme, self.address)
     }
+}
+
+/// Opens a stream of a method; versions of a protocol may have the same messages.
+pub(crate) async fn open<Q, P>(
+    mut grpc: Grpc<Channel>,
+    path: PathAndQuery,
+    requests: impl futures_util::Stream<Item = Q> + Send + 'static,
+) -> Result<Response<Streaming<P>>, Status>
+where
+    Q: Message + 'static,
+    P: Message + Default + 'static,
+{
+    let ready = grpc.ready().await;
+    ready.map_err(|error| Status::unavailable(format!("the connection is not ready: {error}")))?;
+    grpc.streaming(tonic::Request::new(requests), path, ProstCodec::default()).await
 }
 
 /// Opens the TLS connections of a channel.

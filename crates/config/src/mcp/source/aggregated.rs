@@ -56,8 +56,8 @@ impl<Asks: prost::Message + Summarize, Push: prost::Message + Summarize> Dialogu
         self.machine.on_request((self.read)(request), catalogue)
     }
 
-    fn is_due(&self, catalogue: &Catalogue) -> bool {
-        Dialogue::is_due(&self.machine, catalogue)
+    fn is_due(&mut self, catalogue: &Catalogue) -> bool {
+        self.machine.is_due(catalogue)
     }
 
     fn next(&mut self, catalogue: &Catalogue) -> Option<Pushed<Push>> {

@@ -180,7 +180,7 @@ impl Dialogue for Machine {
         Ok(Event { sink, collection: collection(&name).as_str().to_owned(), meaning, sent })
     }
 
-    fn is_due(&self, catalogue: &Catalogue) -> bool {
+    fn is_due(&mut self, catalogue: &Catalogue) -> bool {
         self.due(catalogue).is_some()
     }
 

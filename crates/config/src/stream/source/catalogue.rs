@@ -1,6 +1,6 @@
 use std::{collections::BTreeMap, sync::Arc};
 
-use super::{NodeView, Snapshot, references::referrer};
+use super::{NodeView, Snapshot, View, references::referrers};
 use crate::{envoy_v2, stream::Change};
 
 /// What a source serves at one time.
@@ -60,13 +60,20 @@ impl Catalogue {
         }
     }
 
-    /// What a collection holds for a node. Endpoints and routes that have no selector are those of the clusters and listeners that the node
-    /// sees, and those that nothing refers to.
-    pub(crate) fn seen_by(&self, collection: &str, node: &NodeView) -> Option<Arc<Snapshot>> {
+    /// What a collection holds for a node. Endpoints and routes that have no selector are those of the clusters, listeners and scoped
+    /// routes that the node sees, and those that nothing refers to. The `former` view is an earlier one of the same node.
+    pub(crate) fn seen_by(
+        &self,
+        collection: &str,
+        node: &NodeView,
+        former: Option<&Arc<View>>,
+    ) -> Option<Arc<View>> {
         let state = self.snapshot(collection)?;
-        let referring = referrer(collection).and_then(|referrer| self.snapshot(referrer));
-        let hidden = referring.map(|referring| referring.hidden_from(node)).unwrap_or_default();
-        Some(state.seen_by(node, hidden))
+        let known = |place| former.and_then(|former: &Arc<View>| former.referring().get(place));
+        let referring = referrers(collection).iter().enumerate();
+        let referring =
+            referring.filter_map(|(place, referrer)| self.seen_by(referrer, node, known(place))).collect();
+        Some(View::of(state, referring, node, former))
     }
 
     /// Whether anything was taken in yet.

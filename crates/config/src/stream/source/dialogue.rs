@@ -15,7 +15,7 @@ pub(crate) trait Dialogue: Send {
     fn on_request(&mut self, request: Self::Request, catalogue: &Catalogue) -> Result<Event, Status>;
 
     /// Whether [`next`](Self::next) has something to do.
-    fn is_due(&self, catalogue: &Catalogue) -> bool;
+    fn is_due(&mut self, catalogue: &Catalogue) -> bool;
 
     /// The next push. Without one, nothing is due until a request arrives or the catalogue changes.
     fn next(&mut self, catalogue: &Catalogue) -> Option<Pushed<Self::Push>>;

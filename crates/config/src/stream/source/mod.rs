@@ -1,6 +1,7 @@
 //! What a source serves, and the streams on which it does.
 
 mod catalogue;
+mod derived;
 mod dialogue;
 mod driver;
 mod feed;
@@ -8,10 +9,11 @@ mod messages;
 mod method;
 mod pushed;
 mod references;
+mod selector;
 mod snapshot;
 mod status;
 mod text;
-mod view;
+mod views;
 
 pub use catalogue::Catalogue;
 pub use dialogue::Meaning;
@@ -20,7 +22,8 @@ pub use driver::{ConfigServer, ConfigServerOptions};
 pub use feed::feed;
 pub(crate) use method::Method;
 pub(crate) use pushed::{Encoding, Encodings, Pushed};
+pub(crate) use selector::{NodeView, SELECTOR, Selector};
 pub use snapshot::Snapshot;
 pub(crate) use snapshot::{Delta, Entries, Entry, Known, json_elements};
 pub use status::{PeerStatus, WatchStatus};
-pub(crate) use view::{NodeView, SELECTOR, Selector};
+pub(crate) use views::View;

@@ -1,6 +1,9 @@
 //! Pushes whose resources are encoded once for all sinks.
 
-use std::sync::{Arc, OnceLock};
+use std::sync::{
+    Arc, OnceLock,
+    atomic::{AtomicUsize, Ordering},
+};
 
 use bytes::{Bytes, BytesMut};
 use mixer_adapter_core::framework::frame::{FRAME_PREFIX, frame};
@@ -57,11 +60,48 @@ pub(crate) enum Encoding {
     Json { bare: bool },
 }
 
+/// A number of bytes for the encoded resources of several snapshots.
+#[derive(Clone, Debug)]
+pub(super) struct Budget(Arc<AtomicUsize>);
+
+impl Budget {
+    pub(super) fn new(bytes: usize) -> Self {
+        Self(Arc::new(AtomicUsize::new(bytes)))
+    }
+
+    /// Takes so many bytes, if they are left.
+    fn take(&self, bytes: usize) -> bool {
+        let left = |left: usize| left.checked_sub(bytes);
+        self.0.fetch_update(Ordering::Relaxed, Ordering::Relaxed, left).is_ok()
+    }
+}
+
 /// All resources of a snapshot as fields of a push, encoded when they are needed for the first time.
 #[derive(Clone, Debug, Default)]
-pub(crate) struct Encodings(Arc<[OnceLock<Bytes>; 7]>);
+pub(crate) struct Encodings(Arc<Encoded>);
+
+#[derive(Debug, Default)]
+struct Encoded {
+    /// `None` is more than the budget allows.
+    encodings: [OnceLock<Option<Bytes>>; 7],
+    budget: Option<Budget>,
+}
+
+impl Drop for Encoded {
+    fn drop(&mut self) {
+        if let Some(Budget(left)) = &self.budget {
+            let stored = self.encodings.iter().filter_map(|encoding| encoding.get()?.as_ref());
+            left.fetch_add(stored.map(Bytes::len).sum(), Ordering::Relaxed);
+        }
+    }
+}
 
 impl Encodings {
+    /// Stores what is encoded as far as a budget allows.
+    pub(super) fn within(budget: Budget) -> Self {
+        Self(Arc::new(Encoded { encodings: Default::default(), budget: Some(budget) }))
+    }
+
     /// The resources as the repeated field of that number, each made a message by `message`.
     pub(crate) fn get<'a, M: Message>(
         &self,
@@ -77,7 +117,7 @@ impl Encodings {
         })
     }
 
-    /// The resources as they are encoded by `encode`, which is called once.
+    /// The resources as they are encoded by `encode`, which is not called if they are stored.
     pub(crate) fn get_or_encode(&self, encoding: Encoding, encode: impl FnOnce() -> Bytes) -> Bytes {
         let place = match encoding {
             Encoding::Mcp => 0,
@@ -85,7 +125,15 @@ impl Encodings {
             Encoding::Delta { bare } => 3 + usize::from(bare),
             Encoding::Json { bare } => 5 + usize::from(bare),
         };
-        self.0[place].get_or_init(encode).clone()
+        let mut encode = Some(encode);
+        let mut encode = || encode.take().map(|encode| encode()).unwrap_or_default();
+        let mut encoded = None;
+        let stored = self.0.encodings[place].get_or_init(|| {
+            let bytes = encode();
+            encoded = Some(bytes.clone());
+            self.0.budget.as_ref().is_none_or(|budget| budget.take(bytes.len())).then_some(bytes)
+        });
+        encoded.or_else(|| stored.clone()).unwrap_or_else(encode)
     }
 }
 
@@ -152,5 +200,25 @@ mod tests {
         };
         assert_ne!(encode(&snapshot.after(&change)), first);
         assert_eq!(encode(&snapshot), first);
+    }
+
+    #[test]
+    fn what_exceeds_the_budget_is_encoded_for_each_push() {
+        let budget = Budget::new(10);
+        let (first, second) = (Encodings::within(budget.clone()), Encodings::within(budget));
+        let encoded = Cell::new(0);
+        let encode = |encodings: &Encodings| {
+            encodings.get_or_encode(Encoding::Mcp, || {
+                encoded.set(encoded.get() + 1);
+                Bytes::from_static(b"12345678")
+            })
+        };
+        assert_eq!([encode(&first), encode(&first), encode(&second), encode(&second)], [&b"12345678"[..]; 4]);
+        assert_eq!(encoded.get(), 3, "the first is stored");
+        drop(first);
+        let third = Encodings::within(second.0.budget.clone().unwrap());
+        encode(&third);
+        encode(&third);
+        assert_eq!(encoded.get(), 4, "what is dropped is given back");
     }
 }

@@ -1,4 +1,4 @@
-//! What resources of Envoy refer to by name: clusters to endpoints, listeners to routes.
+//! What resources of Envoy refer to by name: clusters to endpoints, listeners and scoped routes to routes.
 
 use std::sync::Arc;
 
@@ -11,36 +11,41 @@ const CLUSTER: &str = "envoy.config.cluster.v3.Cluster";
 const ENDPOINT: &str = "envoy.config.endpoint.v3.ClusterLoadAssignment";
 const LISTENER: &str = "envoy.config.listener.v3.Listener";
 const ROUTE: &str = "envoy.config.route.v3.RouteConfiguration";
+const SCOPED_ROUTE: &str = "envoy.config.route.v3.ScopedRouteConfiguration";
 
-/// The type that refers to resources of this one.
-pub(super) fn referrer(collection: &str) -> Option<&'static str> {
+/// The types that refer to resources of this one.
+pub(super) fn referrers(collection: &str) -> &'static [&'static str] {
     match envoy_v2::successor(collection).unwrap_or(collection) {
-        ENDPOINT => Some(CLUSTER),
-        ROUTE => Some(LISTENER),
-        _ => None,
+        ENDPOINT => &[CLUSTER],
+        ROUTE => &[LISTENER, SCOPED_ROUTE],
+        _ => &[],
     }
 }
 
-/// The names that a cluster or a listener refers to.
+/// The names that a cluster, a listener or a scoped route refers to.
 pub(super) fn references(resource: &Any) -> Vec<Arc<str>> {
     let mut names = Vec::new();
-    let json = body::to_json(resource);
     match resource.message_name() {
-        CLUSTER if json["type"] == "EDS" => {
-            let service = json["edsClusterConfig"]["serviceName"].as_str().filter(|name| !name.is_empty());
-            names.extend(service.or_else(|| json["name"].as_str()).map(Arc::from));
+        CLUSTER => {
+            let json = body::to_json(resource);
+            if json["type"] == "EDS" {
+                let service =
+                    json["edsClusterConfig"]["serviceName"].as_str().filter(|name| !name.is_empty());
+                names.extend(service.or_else(|| json["name"].as_str()).map(Arc::from));
+            }
         }
-        LISTENER => routes(&json, &mut names),
+        LISTENER | SCOPED_ROUTE => routes(&body::to_json(resource), &mut names),
         _ => {}
     }
     names
 }
 
-/// The names of routes anywhere in a listener.
+/// The names of routes anywhere in a listener or a scoped route, also of those that the scoped routes within a listener refer to.
 fn routes(json: &Json, names: &mut Vec<Arc<str>>) {
     match json {
         Json::Object(fields) => {
-            names.extend(fields.get("routeConfigName").and_then(Json::as_str).map(Arc::from));
+            let named = ["routeConfigName", "routeConfigurationName"].map(|field| fields.get(field));
+            names.extend(named.into_iter().filter_map(|name| name?.as_str()).map(Arc::from));
             fields.values().for_each(|value| routes(value, names));
         }
         Json::Array(items) => items.iter().for_each(|item| routes(item, names)),

@@ -1,13 +1,15 @@
 use std::{
-    collections::{BTreeMap, BTreeSet, HashMap},
-    sync::{Arc, LazyLock, Mutex, OnceLock, PoisonError},
+    collections::{BTreeMap, BTreeSet},
+    sync::{Arc, LazyLock, OnceLock},
 };
 
 use bytes::Bytes;
-use imbl::{OrdMap, ordmap::DiffItem};
+use imbl::{OrdMap, OrdSet, ordmap::DiffItem};
 use serde_json::Value as Json;
 
-use super::{Encoding, Encodings, NodeView, SELECTOR, Selector, references::references};
+use super::{
+    Encoding, Encodings, SELECTOR, Selector, derived::Derived, references::references, views::Views,
+};
 use crate::{
     envoy_v2,
     stream::{Change, ContentVersion, Resource, name},
@@ -16,31 +18,24 @@ use crate::{
 /// Resources by name. Copies share what is equal in them, and are compared in time that grows with what is not.
 pub(crate) type Entries = OrdMap<Arc<str>, Arc<Entry>>;
 
+/// Selectors by their texts, with the numbers of resources that have them.
+type Selectors = OrdMap<Arc<str>, (Arc<Selector>, usize)>;
+
+/// Names that resources refer to, and the names of these resources.
+type Referrers = OrdMap<Arc<str>, OrdSet<Arc<str>>>;
+
 /// One state of a collection, shared by all streams that it is pushed to.
 #[derive(Clone, Debug, Default)]
 pub struct Snapshot {
     version: ContentVersion,
     entries: Entries,
     encodings: Encodings,
-    /// The state in version 2 of Envoy's API, once it was asked for.
-    v2: OnceLock<Arc<Self>>,
-    /// The texts of the selectors, and the selectors.
-    selectors: OnceLock<Arc<BTreeMap<String, Arc<Selector>>>>,
-    /// What nodes see of it.
-    views: Arc<Mutex<HashMap<ViewKey, Arc<Self>>>>,
-    /// The names that only resources refer to that the nodes of this view do not see.
-    hidden: OnceLock<Arc<BTreeSet<Arc<str>>>>,
+    selectors: Selectors,
+    /// The state in version 2 of Envoy's API.
+    v2: Arc<Derived<Arc<Self>>>,
+    referrers: Arc<Derived<Referrers>>,
+    views: Arc<Views>,
 }
-
-/// Nodes see the same that the same selectors select, and from whom the same is hidden.
-#[derive(Clone, Debug, PartialEq, Eq, Hash)]
-struct ViewKey {
-    selected: Vec<bool>,
-    hidden: Arc<BTreeSet<Arc<str>>>,
-}
-
-/// The number of views of a state that are stored.
-const MAX_VIEWS: usize = 1_000;
 
 /// A resource that is served. Entries are equal when their resources are.
 #[derive(Debug)]
@@ -108,7 +103,11 @@ impl Snapshot {
 
     /// The state after a change. A resource without a version gets its digest for one, so that sinks can name what they have.
     pub(crate) fn after(&self, change: &Change) -> Self {
-        let mut next = Self { version: self.version, entries: self.entries.clone(), ..Self::default() };
+        let mut next = Self {
+            v2: Arc::new(self.v2.after(&self.entries)),
+            referrers: Arc::new(self.referrers.after(&self.entries)),
+            ..self.successor()
+        };
         let normal = |name| name::normal(&change.collection, name);
         if change.full {
             let kept: BTreeSet<&str> =
@@ -117,104 +116,111 @@ impl Snapshot {
         } else {
             change.removed.iter().for_each(|name| next.remove(normal(name)));
         }
-        change.resources.iter().for_each(|resource| next.put(Entry::new(resource, normal(&resource.name))));
+        for resource in &change.resources {
+            next.put(Arc::new(Entry::new(resource, normal(&resource.name))));
+        }
         next
+    }
+
+    /// The same resources, which are going to change.
+    pub(super) fn successor(&self) -> Self {
+        let (entries, selectors) = (self.entries.clone(), self.selectors.clone());
+        Self { version: self.version, entries, selectors, ..Self::default() }
+    }
+
+    /// The same, encoded so.
+    pub(super) fn with_encodings(self, encodings: Encodings) -> Self {
+        Self { encodings, ..self }
     }
 
     /// The resources in version 2 of Envoy's API, without those that it cannot hold.
     pub(crate) fn v2(&self) -> &Arc<Self> {
-        self.v2.get_or_init(|| {
-            let mut translated = Self::default();
-            for (name, entry) in &self.entries {
-                if let Ok(entry) = entry.v2() {
-                    translated.version.add(entry.digest);
-                    translated.entries.insert(name.clone(), entry.clone());
+        self.v2.get(|translated, former| {
+            let mut next = translated.successor();
+            let Delta { changed, removed } = Delta::between(former, &self.entries);
+            removed.iter().for_each(|(name, _)| next.remove(name));
+            for entry in changed {
+                match entry.v2() {
+                    Ok(entry) => next.put(entry.clone()),
+                    Err(_) => next.remove(entry.name()),
                 }
             }
-            Arc::new(translated)
+            Arc::new(next)
         })
+    }
+
+    /// The names of the resources that refer to one.
+    pub(super) fn referrers(&self, name: &str) -> impl Iterator<Item = &Arc<str>> {
+        let referrers = self.referrers.get(|mut referrers, former| {
+            for difference in former.diff(&self.entries) {
+                let (old, new) = match difference {
+                    DiffItem::Add(_, new) => (None, Some(new)),
+                    DiffItem::Update { old: (_, old), new: (_, new) } => (Some(old), Some(new)),
+                    DiffItem::Remove(_, old) => (Some(old), None),
+                };
+                for name in old.iter().flat_map(|old| old.references()) {
+                    if let Some(mut of) = referrers.remove(name) {
+                        of.remove(old.map_or("", |old| old.name()));
+                        if !of.is_empty() {
+                            referrers.insert(name.clone(), of);
+                        }
+                    }
+                }
+                for (entry, name) in
+                    new.iter().flat_map(|new| new.references().iter().map(move |name| (new, name)))
+                {
+                    referrers.entry(name.clone()).or_default().insert(entry.name().into());
+                }
+            }
+            referrers
+        });
+        referrers.get(name).into_iter().flatten()
     }
 
     /// The resources that version 2 of Envoy's API cannot hold, and why, if it was asked for them.
     pub fn not_in_v2(&self) -> Vec<(&str, &str)> {
-        let asked = self.v2.get().map(|_| self.entries.values()).into_iter().flatten();
+        let asked = self.v2.known().map(|_| self.entries.values()).into_iter().flatten();
         asked.filter_map(|entry| Some((entry.name(), entry.v2().as_ref().err()?.as_str()))).collect()
     }
 
-    /// What a node sees: resources without a selector, or with one that selects it, but none of those that are hidden from it. A
-    /// selector counts more than that.
-    pub(super) fn seen_by(self: &Arc<Self>, node: &NodeView, hidden: Arc<BTreeSet<Arc<str>>>) -> Arc<Self> {
-        let selectors = self.selectors();
-        if selectors.is_empty() && hidden.is_empty() {
-            return self.clone();
-        }
-        let selected: BTreeMap<&str, bool> =
-            selectors.iter().map(|(text, selector)| (text.as_str(), selector.selects(node))).collect();
-        let key = ViewKey { selected: selected.values().copied().collect(), hidden };
-        let mut views = self.views.lock().unwrap_or_else(PoisonError::into_inner);
-        if let Some(view) = views.get(&key) {
-            return view.clone();
-        }
-        let mut view = Self { version: self.version, entries: self.entries.clone(), ..Self::default() };
-        for (name, entry) in &self.entries {
-            let seen = match entry.resource.annotations.get(SELECTOR) {
-                Some(text) => selected.get(text.as_str()) == Some(&true),
-                None => !key.hidden.contains(name),
-            };
-            if !seen {
-                view.remove(name);
-            }
-        }
-        if views.len() >= MAX_VIEWS {
-            views.clear();
-        }
-        let view = Arc::new(view);
-        views.insert(key, view.clone());
-        view
+    /// The selectors of the resources.
+    pub(super) fn selectors(&self) -> &Selectors {
+        &self.selectors
     }
 
-    /// The names that only resources refer to that a node does not see.
-    pub(super) fn hidden_from(self: &Arc<Self>, node: &NodeView) -> Arc<BTreeSet<Arc<str>>> {
-        let view = self.seen_by(node, Arc::default());
-        let hidden = || {
-            let names = |of: &Self| -> BTreeSet<Arc<str>> {
-                of.entries.values().flat_map(|entry| entry.references().iter().cloned()).collect()
-            };
-            let seen = names(&view);
-            names(self).into_iter().filter(|name| !seen.contains(name)).collect::<BTreeSet<_>>().into()
-        };
-        match view.entries.ptr_eq(&self.entries) {
-            true => Arc::default(),
-            false => view.hidden.get_or_init(hidden).clone(),
-        }
+    /// What nodes see of it.
+    pub(super) fn views(&self) -> &Views {
+        &self.views
     }
 
-    fn selectors(&self) -> &BTreeMap<String, Arc<Selector>> {
-        self.selectors.get_or_init(|| {
-            let of = |entry: &Arc<Entry>| {
-                let text = entry.resource.annotations.get(SELECTOR)?;
-                Some((text.clone(), entry.selector.clone()?))
-            };
-            Arc::new(self.entries.values().filter_map(of).collect())
-        })
-    }
-
-    /// What is equal stays in place, so that states go on sharing it.
-    fn put(&mut self, entry: Entry) {
-        let old = self.entries.get(&*entry.resource.name);
-        if old.is_some_and(|old| **old == entry) {
+    /// Adds or replaces a resource. An equal one stays in place, so that states go on sharing it.
+    pub(super) fn put(&mut self, entry: Arc<Entry>) {
+        if self.entries.get(entry.name()).is_some_and(|old| *old == entry) {
             return;
         }
-        if let Some(old) = old {
-            self.version.remove(old.digest);
-        }
+        self.remove(entry.name());
         self.version.add(entry.digest);
-        self.entries.insert(entry.resource.name.as_str().into(), Arc::new(entry));
+        if let (Some(text), Some(selector)) = (entry.selector(), &entry.selector) {
+            self.selectors.entry(text.into()).or_insert_with(|| (selector.clone(), 0)).1 += 1;
+        }
+        self.entries.insert(entry.name().into(), entry);
     }
 
-    fn remove(&mut self, name: &str) {
+    pub(super) fn remove(&mut self, name: &str) {
+        // To remove nothing would copy a part of the map.
+        if !self.entries.contains_key(name) {
+            return;
+        }
         if let Some(gone) = self.entries.remove(name) {
             self.version.remove(gone.digest);
+            if let Some(text) = gone.selector()
+                && let Some((_, resources)) = self.selectors.get_mut(text)
+            {
+                *resources -= 1;
+                if *resources == 0 {
+                    self.selectors.remove(text);
+                }
+            }
         }
     }
 
@@ -296,7 +302,8 @@ impl Entry {
         }
     }
 
-    fn references(&self) -> &[Arc<str>] {
+    /// The names that it refers to.
+    pub(super) fn references(&self) -> &[Arc<str>] {
         self.references.get_or_init(|| references(&self.resource.body))
     }
 
@@ -313,6 +320,11 @@ impl Entry {
                 }
             }
         })
+    }
+
+    /// The text of its selector.
+    pub(super) fn selector(&self) -> Option<&str> {
+        self.resource.annotations.get(SELECTOR).map(String::as_str)
     }
 
     pub(crate) fn resource(&self) -> &Resource {

@@ -1,15 +1,13 @@
 use futures_util::FutureExt as _;
 use http::uri::PathAndQuery;
-use prost::Message;
 use tokio_util::sync::CancellationToken;
-use tonic::{Response, Status, Streaming, client::Grpc, transport::Channel};
-use tonic_prost::ProstCodec;
+use tonic::{client::Grpc, transport::Channel};
 
 use super::{Delta, Sotw, Versions};
 use crate::{
     proto::envoy::config::core::v3::Node,
     stream::{
-        DialOptions, Peer,
+        DialOptions, Peer, open,
         redial::redial,
         sink::{
             Sink, Variant,
@@ -32,7 +30,7 @@ pub enum ApiVersion {
 
 impl ApiVersion {
     /// The path of a method of the `AggregatedDiscoveryService`.
-    fn path(self, variant: Variant) -> PathAndQuery {
+    pub(crate) fn path(self, variant: Variant) -> PathAndQuery {
         PathAndQuery::from_static(match (self, variant) {
             (Self::V2, Variant::Sotw) => {
                 "/envoy.service.discovery.v2.AggregatedDiscoveryService/StreamAggregatedResources"
@@ -78,19 +76,4 @@ pub async fn dial(
     };
     let stream = |stop| connected(sink.clone(), server.clone(), stop, run.clone()).boxed();
     server.watching(redial(&server, &options, stop, stream)).await;
-}
-
-/// Opens a stream; its messages are the same in both versions.
-async fn open<Q, P>(
-    mut grpc: Grpc<Channel>,
-    path: PathAndQuery,
-    requests: impl futures_util::Stream<Item = Q> + Send + 'static,
-) -> Result<Response<Streaming<P>>, Status>
-where
-    Q: Message + 'static,
-    P: Message + Default + 'static,
-{
-    let ready = grpc.ready().await;
-    ready.map_err(|error| Status::unavailable(format!("the connection is not ready: {error}")))?;
-    grpc.streaming(tonic::Request::new(requests), path, ProstCodec::default()).await
 }

@@ -28,7 +28,7 @@ use crate::{
     proto::envoy::service::discovery::v3::{DiscoveryRequest, DiscoveryResponse},
     stream::{
         Admission, ContentVersion, ServiceOptions, body, collection_of, name,
-        source::{Catalogue, ConfigServer, Encoding, Entry, NodeView, Pushed, Snapshot, json_elements},
+        source::{Catalogue, ConfigServer, Encoding, Entry, NodeView, Pushed, Snapshot, View, json_elements},
     },
 };
 
@@ -39,9 +39,21 @@ const RESOURCES: u32 = 2;
 ///
 /// The nonce of a response is its version: without a stream, nothing else records what was sent before.
 pub fn fetch(catalogue: &Catalogue, request: &DiscoveryRequest) -> Result<Option<DiscoveryResponse>, Status> {
-    let Some(fetched) = Fetched::of(catalogue, request)? else { return Ok(None) };
+    let Some(fetched) = Query::of(request)?.answer(catalogue) else { return Ok(None) };
     let message = fetched.into_pushed().into_message();
     message.map(Some).map_err(|error| Status::internal(error.to_string()))
+}
+
+/// What a client without a stream asks for.
+pub(super) struct Query {
+    url: String,
+    collection: String,
+    node: NodeView,
+    subscription: Subscription,
+    /// The version that was delivered last, even if it was refused.
+    last: String,
+    /// What the client may see, as it was when the query was answered last.
+    view: Option<Arc<View>>,
 }
 
 /// The answer to a request without a stream.
@@ -53,19 +65,49 @@ pub(super) struct Fetched {
     named: Option<Vec<Arc<Entry>>>,
 }
 
-impl Fetched {
-    /// Returns `None` if the client has what it asks for.
-    pub(super) fn of(catalogue: &Catalogue, request: &DiscoveryRequest) -> Result<Option<Self>, Status> {
-        let url = &request.type_url;
-        let collection = collection_of(url);
-        let node = request.node.as_ref().map(NodeView::of).unwrap_or_default();
-        let Some(state) = catalogue.seen_by(collection.as_str(), &node) else { return Ok(None) };
-        let normal = |resource: &String| name::normal(collection.as_str(), resource).to_owned();
+impl Query {
+    pub(super) fn of(request: &DiscoveryRequest) -> Result<Self, Status> {
+        let collection = collection_of(&request.type_url).as_str().to_owned();
+        let normal = |resource: &String| name::normal(&collection, resource).to_owned();
         let names: Vec<String> = request.resource_names.iter().map(normal).collect();
         let mut subscription = Subscription::new(false);
         subscription.replace(&names)?;
-        let named = (!subscription.is_wildcard()).then(|| {
-            let named = subscription.names().filter_map(|resource| state.entries().get(&**resource));
+        // Envoy sends no nonces.
+        let last = match request.response_nonce.is_empty() {
+            true => &request.version_info,
+            false => &request.response_nonce,
+        };
+        Ok(Self {
+            url: request.type_url.clone(),
+            collection,
+            node: request.node.as_ref().map(NodeView::of).unwrap_or_default(),
+            subscription,
+            last: last.clone(),
+            view: None,
+        })
+    }
+
+    /// The bytes that it holds, about.
+    pub(super) fn size(&self) -> usize {
+        let names: usize = self.subscription.names().map(|name| name.len() + size_of::<[usize; 8]>()).sum();
+        size_of::<Self>()
+            + self.url.len()
+            + self.collection.len()
+            + self.last.len()
+            + self.node.size()
+            + names
+    }
+
+    /// Returns `None` if the client has what it asks for, or what it may see has not changed since the last call.
+    pub(super) fn answer(&mut self, catalogue: &Catalogue) -> Option<Fetched> {
+        let view = catalogue.seen_by(&self.collection, &self.node, self.view.as_ref())?;
+        let state = view.state().clone();
+        let former = self.view.replace(view);
+        if former.is_some_and(|former| Arc::ptr_eq(former.state(), &state)) {
+            return None;
+        }
+        let named = (!self.subscription.is_wildcard()).then(|| {
+            let named = self.subscription.names().filter_map(|resource| state.entries().get(&**resource));
             named.cloned().collect::<Vec<_>>()
         });
         let version = match &named {
@@ -73,25 +115,19 @@ impl Fetched {
             Some(entries) => ContentVersion::of_digests(entries.iter().map(|entry| entry.digest())),
         };
         let version = version.to_string();
-        // What was delivered last, even if it was refused. Envoy sends no nonces.
-        let last = match request.response_nonce.is_empty() {
-            true => &request.version_info,
-            false => &request.response_nonce,
-        };
-        if *last == version {
-            return Ok(None);
-        }
         let response = DiscoveryResponse {
             version_info: version.clone(),
             resources: Vec::new(),
             canary: false,
-            type_url: url.clone(),
-            nonce: version,
+            type_url: self.url.clone(),
+            nonce: version.clone(),
             control_plane: Some(message::control_plane()),
         };
-        Ok(Some(Self { response, state, named }))
+        (self.last != version).then_some(Fetched { response, state, named })
     }
+}
 
+impl Fetched {
     /// The response. The resources of a whole collection are encoded once for all clients.
     pub(super) fn into_pushed(self) -> Pushed<DiscoveryResponse> {
         let Self { mut response, state, named } = self;

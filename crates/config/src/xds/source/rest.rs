@@ -9,7 +9,7 @@ use axum::{
     response::{IntoResponse as _, Response},
     routing::post,
 };
-use bytes::Bytes;
+use bytes::{Bytes, BytesMut};
 use flate2::read::MultiGzDecoder;
 use futures_util::{StreamExt as _, stream};
 use http::{
@@ -19,11 +19,15 @@ use http::{
 use http_body_util::{BodyExt as _, LengthLimitError, Limited};
 use prost::Message as _;
 use prost_reflect::{DeserializeOptions, DynamicMessage};
-use tokio::sync::OwnedSemaphorePermit;
+use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 use tokio::time::{Instant, timeout, timeout_at};
 use tonic::{Code, Status};
 
-use super::{BODY_TIMEOUT, fetch::Fetched, node::sink_id};
+use super::{
+    BODY_TIMEOUT,
+    fetch::{Fetched, Query},
+    node::sink_id,
+};
 use crate::{
     MAX_TEXT, Types,
     proto::envoy::service::discovery::v3::DiscoveryRequest,
@@ -48,8 +52,15 @@ struct Rest {
     source: ConfigServer,
     admission: Arc<Admission>,
     max_message_size: usize,
+    /// The bytes that requests may hold in sum, from those that arrive to those that wait for news.
+    memory: Arc<Semaphore>,
     v2: bool,
 }
+
+/// The bytes of all requests, as a multiple of the longest message.
+const MEMORY: usize = 4;
+/// The bytes that are decompressed at a time.
+const CHUNK: usize = 64 << 10;
 
 /// The paths of REST beside other services.
 pub(super) fn mount(
@@ -59,7 +70,10 @@ pub(super) fn mount(
     options: &ServiceOptions,
 ) -> Router {
     let (source, admission) = (source.clone(), admission.clone());
-    let rest = Rest { source, admission, max_message_size: options.max_message_size, v2: false };
+    let max_message_size = options.max_message_size;
+    let memory = max_message_size.saturating_mul(MEMORY).min(Semaphore::MAX_PERMITS);
+    let memory = Arc::new(Semaphore::new(memory));
+    let rest = Rest { source, admission, max_message_size, memory, v2: false };
     let older = Rest { v2: true, ..rest.clone() };
     let router = router.route("/v2/{discovery}", post(answer).with_state(older));
     router.route("/v3/{discovery}", post(answer).with_state(rest))
@@ -90,6 +104,8 @@ enum RestError {
     Json(#[from] serde_json::Error),
     #[error("the body is not a DiscoveryRequest: {0}")]
     Protobuf(#[from] prost::DecodeError),
+    #[error("requests hold too much memory; try again later")]
+    Memory,
     #[error("{}", .0.message())]
     Status(#[from] Status),
 }
@@ -102,6 +118,7 @@ impl RestError {
             Self::ContentType | Self::Encoding => StatusCode::UNSUPPORTED_MEDIA_TYPE,
             Self::TooLong(_) => StatusCode::PAYLOAD_TOO_LARGE,
             Self::Timeout => StatusCode::REQUEST_TIMEOUT,
+            Self::Memory => StatusCode::TOO_MANY_REQUESTS,
             Self::Status(status) if status.code() == Code::ResourceExhausted => StatusCode::TOO_MANY_REQUESTS,
             Self::Status(status) if status.code() == Code::Unimplemented => StatusCode::GONE,
             Self::Gzip(_)
@@ -189,16 +206,10 @@ impl Rest {
         let extensions = std::mem::take(&mut parts.extensions);
         let peer =
             peer_name(&tonic::Request::from_parts(tonic::metadata::MetadataMap::new(), extensions, ()));
-        let limited = Limited::new(body, self.max_message_size).collect();
-        let body = match timeout(BODY_TIMEOUT, limited).await {
-            Ok(Ok(body)) => body.to_bytes(),
-            Ok(Err(error)) if error.is::<LengthLimitError>() => {
-                return Err(RestError::TooLong(self.max_message_size));
-            }
-            Ok(Err(error)) => return Err(RestError::Body(error)),
-            Err(_) => return Err(RestError::Timeout),
-        };
-        let body = decompressed(body, &parts.headers, self.max_message_size)?;
+        let mut held = self.hold(0)?;
+        let received = self.receive(body, &mut held);
+        let body = timeout(BODY_TIMEOUT, received).await.map_err(|_| RestError::Timeout)??;
+        let body = self.decompress(body, &parts.headers, &mut held)?;
         let size = body.len();
         let mut request = encoding.read(body, self.v2)?;
         if request.type_url.is_empty() {
@@ -209,13 +220,18 @@ impl Rest {
         SOURCE.received(&collection, size);
         let client = request.node.as_ref().map(sink_id).unwrap_or_default();
         self.source.check_version(&request.type_url, &client.id)?;
+        let mut query = Query::of(&request)?;
         let _listed = self.source.list(peer, client, collection, watch(&request));
+        // What waits holds the query alone.
+        drop((request, parts, held));
+        let _held = self.hold(query.size())?;
         let mut catalogue = self.source.changes();
         loop {
             let current = catalogue.borrow_and_update().clone();
-            if let Some(fetched) = Fetched::of(&current, &request)? {
+            if let Some(fetched) = query.answer(&current) {
                 return Ok(encoding.write(fetched, admitted));
             }
+            drop(current);
             tokio::select! {
                 changed = timeout_at(deadline, catalogue.changed()) => if !matches!(changed, Ok(Ok(()))) {
                     return Ok(StatusCode::NOT_MODIFIED.into_response());
@@ -224,23 +240,54 @@ impl Rest {
             }
         }
     }
-}
 
-/// A body as it was before its client compressed it.
-fn decompressed(body: Bytes, headers: &HeaderMap, longest: usize) -> Result<Bytes, RestError> {
-    match headers.get(CONTENT_ENCODING).map(HeaderValue::as_bytes) {
-        None | Some(b"identity") => Ok(body),
-        Some(b"gzip") => {
-            let mut read = Vec::new();
-            // A few bytes may stand for very many.
-            let limit = (longest as u64).saturating_add(1);
-            MultiGzDecoder::new(&*body).take(limit).read_to_end(&mut read).map_err(RestError::Gzip)?;
-            if read.len() > longest {
-                return Err(RestError::TooLong(longest));
-            }
-            Ok(read.into())
+    /// Takes so many bytes of what requests may hold until the permit is dropped.
+    fn hold(&self, bytes: usize) -> Result<OwnedSemaphorePermit, RestError> {
+        let bytes = u32::try_from(bytes).map_err(|_| RestError::Memory)?;
+        self.memory.clone().try_acquire_many_owned(bytes).map_err(|_| RestError::Memory)
+    }
+
+    /// Reads a body as it arrives.
+    async fn receive(&self, body: Body, held: &mut OwnedSemaphorePermit) -> Result<Bytes, RestError> {
+        let mut limited = Limited::new(body, self.max_message_size);
+        let mut bytes = BytesMut::new();
+        while let Some(frame) = limited.frame().await {
+            let frame = frame.map_err(|error| match error.is::<LengthLimitError>() {
+                true => RestError::TooLong(self.max_message_size),
+                false => RestError::Body(error),
+            })?;
+            let data = frame.into_data().unwrap_or_default();
+            held.merge(self.hold(data.len())?);
+            bytes.extend_from_slice(&data);
         }
-        Some(_) => Err(RestError::Encoding),
+        Ok(bytes.freeze())
+    }
+
+    /// A body as it was before its client compressed it.
+    fn decompress(
+        &self,
+        body: Bytes,
+        headers: &HeaderMap,
+        held: &mut OwnedSemaphorePermit,
+    ) -> Result<Bytes, RestError> {
+        match headers.get(CONTENT_ENCODING).map(HeaderValue::as_bytes) {
+            None | Some(b"identity") => return Ok(body),
+            Some(b"gzip") => {}
+            Some(_) => return Err(RestError::Encoding),
+        }
+        let mut decoder = MultiGzDecoder::new(&*body);
+        let mut bytes = Vec::new();
+        loop {
+            // A few bytes may stand for very many.
+            let read = (&mut decoder).take(CHUNK as u64).read_to_end(&mut bytes).map_err(RestError::Gzip)?;
+            if read == 0 {
+                return Ok(bytes.into());
+            }
+            if bytes.len() > self.max_message_size {
+                return Err(RestError::TooLong(self.max_message_size));
+            }
+            held.merge(self.hold(read)?);
+        }
     }
 }
 

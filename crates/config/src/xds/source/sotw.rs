@@ -66,7 +66,7 @@ impl Dialogue for SotwStream {
         self.0.requested(request.into())
     }
 
-    fn is_due(&self, catalogue: &Catalogue) -> bool {
+    fn is_due(&mut self, catalogue: &Catalogue) -> bool {
         self.0.is_due(catalogue)
     }
 

@@ -78,7 +78,7 @@ impl XdsStream {
         let url = self.context.type_url(&request.type_url, request.node.as_ref())?;
         let sink = request.node.as_ref().map(sink_id);
         if let Some(node) = &request.node {
-            self.types.node = NodeView::of(node);
+            self.types.set_node(NodeView::of(node));
         }
         let names = request.names.normal(&url);
         let meaning = match self.types.get(&url) {
@@ -113,7 +113,7 @@ impl XdsStream {
         Ok(Event { sink, meaning, sent: self.types.version(&url), collection: url })
     }
 
-    pub(super) fn is_due(&self, catalogue: &Catalogue) -> bool {
+    pub(super) fn is_due(&mut self, catalogue: &Catalogue) -> bool {
         self.types.is_due(catalogue)
     }
 

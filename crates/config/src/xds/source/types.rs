@@ -8,7 +8,7 @@ use super::{
 };
 use crate::stream::{
     collection_of,
-    source::{Catalogue, NodeView},
+    source::{Catalogue, NodeView, Snapshot, View},
 };
 
 /// How many types a client may ask for on one stream.
@@ -21,7 +21,7 @@ pub(super) struct Types {
     nonces: u64,
     types: Vec<Type>,
     /// What the client says of itself.
-    pub(super) node: NodeView,
+    node: NodeView,
 }
 
 #[derive(Debug)]
@@ -29,6 +29,8 @@ pub(super) struct Type {
     pub(super) url: Arc<str>,
     collection: String,
     traits: Traits,
+    /// What the client may see of it now.
+    view: Option<Arc<View>>,
     pub(super) watch: Watch,
     /// Whether what refers to it was pushed since it was, so that the client may wait to hear of it again (rule 9).
     pub(super) warms: bool,
@@ -54,6 +56,14 @@ impl Types {
         Self { form, nonces: 0, types: Vec::new(), node: NodeView::default() }
     }
 
+    /// The client says this of itself from now on.
+    pub(super) fn set_node(&mut self, node: NodeView) {
+        if self.node != node {
+            self.node = node;
+            self.types.iter_mut().for_each(|known| known.view = None);
+        }
+    }
+
     pub(super) fn get(&mut self, url: &str) -> Option<&mut Type> {
         self.types.iter_mut().find(|known| &*known.url == url)
     }
@@ -68,7 +78,8 @@ impl Types {
         let collection = collection_of(url);
         collection.log_if_unknown();
         let collection = collection.as_str().to_owned();
-        self.types.insert(place, Type { url: url.into(), collection, traits, watch, warms: false });
+        self.types
+            .insert(place, Type { url: url.into(), collection, traits, view: None, watch, warms: false });
         Ok(())
     }
 
@@ -77,17 +88,26 @@ impl Types {
         self.get(url)?.watch.version().cloned()
     }
 
-    pub(super) fn is_due(&self, catalogue: &Catalogue) -> bool {
-        self.due(catalogue).is_some()
+    pub(super) fn is_due(&mut self, catalogue: &Catalogue) -> bool {
+        self.look(catalogue);
+        self.due().is_some()
+    }
+
+    /// Looks at what the client may see of each type. What did not change since is looked at by its address.
+    fn look(&mut self, catalogue: &Catalogue) {
+        for Type { collection, view, .. } in &mut self.types {
+            *view = catalogue.seen_by(collection, &self.node, view.as_ref());
+        }
     }
 
     /// The next push.
     pub(super) fn next(&mut self, catalogue: &Catalogue) -> Option<Push> {
-        while let Some(Due { place, withhold }) = self.due(catalogue) {
+        self.look(catalogue);
+        while let Some(Due { place, withhold }) = self.due() {
             let due = &mut self.types[place];
-            let state = catalogue.seen_by(&due.collection, &self.node)?;
+            let state = due.view.as_ref()?.state();
             let nonce = (self.nonces + 1).to_string();
-            if let Some(content) = due.watch.next(&state, (self.form)(due.traits), withhold, &nonce) {
+            if let Some(content) = due.watch.next(state, (self.form)(due.traits), withhold, &nonce) {
                 self.nonces += 1;
                 let url = due.url.clone();
                 due.warms = false;
@@ -101,11 +121,12 @@ impl Types {
         None
     }
 
-    fn due(&self, catalogue: &Catalogue) -> Option<Due> {
-        let withhold = |rank: Rank| rank.is_referred_to() && !self.is_settled(catalogue);
+    fn due(&self) -> Option<Due> {
+        let withhold = |rank: Rank| rank.is_referred_to() && !self.is_settled();
         let mut waits = false;
-        for (place, Type { collection, traits, watch, .. }) in self.types.iter().enumerate() {
-            if !catalogue.seen_by(collection, &self.node).is_some_and(|state| watch.has_news(&state)) {
+        for (place, known) in self.types.iter().enumerate() {
+            let Type { traits, watch, .. } = known;
+            if !known.state().is_some_and(|state| watch.has_news(state)) {
                 continue;
             }
             // What is asked for may be what others wait for, and does not wait itself.
@@ -120,9 +141,14 @@ impl Types {
     }
 
     /// Whether the client accepted all that refers to clusters.
-    fn is_settled(&self, catalogue: &Catalogue) -> bool {
+    fn is_settled(&self) -> bool {
         let mut referring = self.types.iter().filter(|known| known.traits.rank.refers());
-        referring
-            .all(|known| known.watch.is_settled(catalogue.seen_by(&known.collection, &self.node).as_deref()))
+        referring.all(|known| known.watch.is_settled(known.state()))
+    }
+}
+
+impl Type {
+    fn state(&self) -> Option<&Snapshot> {
+        self.view.as_ref().map(|view| &**view.state())
     }
 }

@@ -40,6 +40,27 @@ impl NodeView {
             metadata: metadata.map(|(key, value)| (key.clone(), json(value))).collect(),
         }
     }
+
+    /// The bytes that it holds, about.
+    pub(crate) fn size(&self) -> usize {
+        let texts = [&self.id, &self.cluster, &self.region, &self.zone, &self.sub_zone];
+        texts.iter().map(|text| text.len()).sum::<usize>()
+            + self.metadata.iter().map(field_size).sum::<usize>()
+    }
+}
+
+fn field_size((key, value): (&String, &Json)) -> usize {
+    size_of::<String>() + key.len() + value_size(value)
+}
+
+fn value_size(value: &Json) -> usize {
+    let within = match value {
+        Json::Null | Json::Bool(_) | Json::Number(_) => 0,
+        Json::String(text) => text.len(),
+        Json::Array(items) => items.iter().map(value_size).sum(),
+        Json::Object(fields) => fields.iter().map(field_size).sum(),
+    };
+    size_of::<Json>() + within
 }
 
 fn json(value: &prost_types::Value) -> Json {
