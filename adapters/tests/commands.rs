@@ -3,9 +3,14 @@
 
 mod support;
 
-use std::{collections::BTreeSet, fs, process::Command};
+use std::{
+    collections::BTreeSet,
+    fs,
+    io::Read as _,
+    process::{Command, Stdio},
+};
 
-use serde_json::json;
+use serde_json::{Value, json};
 use support::{Ran, Server, binary, debian, run};
 
 const COMMANDS: [&str; 14] = [
@@ -317,5 +322,60 @@ fn every_format_for_programs_has_the_same_data() {
         let yaml = run(&[arguments, &["--output", "yaml"]].concat()).stdout;
         assert_eq!(serde_saphyr::from_str::<serde_json::Value>(&yaml).unwrap(), json.json(), "{arguments:?}");
         assert_ne!(yaml, json.stdout, "{arguments:?}");
+    }
+}
+
+#[test]
+fn resources_are_printed_as_data_without_comments() {
+    let upstream = ["envoy-config", "--upstream", "127.0.0.1:8080"];
+    let text = run(&upstream).stdout;
+    let json = run(&[&upstream[..], &["-o", "json"]].concat()).json();
+    assert_eq!(serde_saphyr::from_str::<Value>(&text).unwrap(), json);
+
+    for arguments in [&["manifest", "denier", "--handler-example"][..], &["envoy-config", "--istio"]] {
+        let resources: Vec<Value> = serde_saphyr::from_multiple(&run(arguments).stdout).unwrap();
+        let json = run(&[arguments, &["-o", "json"]].concat()).stdout;
+        let lines: Vec<Value> = json.lines().map(|line| serde_json::from_str(line).unwrap()).collect();
+        assert!(lines == resources && lines.len() > 2, "{json}");
+        let yaml = run(&[arguments, &["-o", "yaml"]].concat()).stdout;
+        assert_eq!(serde_saphyr::from_multiple::<Value>(&yaml).unwrap(), resources);
+        assert!(!yaml.lines().any(|line| line.trim_start().starts_with('#')), "{yaml}");
+    }
+}
+
+/// Output of a command on a terminal, until it has this text.
+fn on_terminal(command: &str, until: &str) -> Option<String> {
+    let script = debian::program("script", "bsdutils")?;
+    let mut child = Command::new(script)
+        .args(["--quiet", "--flush", "--command", &format!("exec {command}"), "/dev/null"])
+        .stdin(Stdio::null())
+        .stdout(Stdio::piped())
+        .spawn()
+        .unwrap();
+    let (mut shown, mut part) = (String::new(), [0; 1024]);
+    let mut terminal = child.stdout.take().unwrap();
+    while !shown.contains(until) {
+        let length = terminal.read(&mut part).unwrap();
+        assert!(length > 0, "{command} ends without {until}: {shown}");
+        shown.push_str(&String::from_utf8_lossy(&part[..length]));
+    }
+    child.kill().unwrap();
+    child.wait().unwrap();
+    Some(shown)
+}
+
+#[test]
+fn a_terminal_has_colours_and_the_progress_of_long_commands() {
+    let server = Server::start(&[]);
+    let program = env!("CARGO_BIN_EXE_mixer-adapter");
+    let load =
+        format!("{program} call checknothing --adapter denier --address {} --count 1000000", server.grpc);
+    if let Some(shown) = on_terminal(&load, " of 1000000 calls (") {
+        assert!(!shown.contains('\n'), "one line that is replaced: {shown:?}");
+    }
+    let check =
+        format!("env -u NO_COLOR TERM=xterm {program} check request.path=/admin --address {}", server.grpc);
+    if let Some(shown) = on_terminal(&check, "took ") {
+        assert!(shown.starts_with("\u{1b}[1m\u{1b}[31mdenied\u{1b}[0m: "), "{shown:?}");
     }
 }

@@ -5,6 +5,7 @@ mod support;
 
 use std::{fs, path::Path};
 
+use serde_json::json;
 use support::{Ran, binary, run};
 
 /// A directory with the sample configuration, another one without its closed paths, and a file of tests.
@@ -178,4 +179,8 @@ fn one_request_is_explained_with_the_answer_of_another_configuration() {
         |path| run_in(directory.path(), &["explain", "--config", "before", "--diff", "after", path]).stdout;
     assert!(explain("request.path=/admin").ends_with("\nthe other configuration: allowed\n"));
     assert!(explain("request.path=/x").ends_with("\nthe other configuration: the same answer\n"));
+    let explain = ["explain", "--config", "before", "--diff", "after", "request.path=/admin", "-o", "json"];
+    let data = run_in(directory.path(), &explain).json();
+    assert_eq!(data["status"]["code"], "PERMISSION_DENIED");
+    assert_eq!(data["other"], json!({ "same": false, "answer": "allowed" }));
 }

@@ -16,6 +16,7 @@ use clap::Args;
 use super::{
     UsageError,
     config_args::ConfigArgs,
+    output_args::OutputArgs,
     value_parsers::{self, DescriptorEntry},
 };
 use requirements::Requirements;
@@ -36,7 +37,8 @@ Examples:
   mixer-adapter envoy-config --gateway default/eg \\
       --address mixer-adapter.default.svc.cluster.local:9091 | less
 
-The quotas, headers and bodies that the rules of the configuration read are those that Envoy is configured for.";
+The quotas, headers and bodies that the rules of the configuration read are those that Envoy is configured for. Text is YAML with
+comments; of several resources, JSON has a line for each.";
 
 /// Print a configuration of Envoy, Istio or Envoy Gateway, with this server for authorization, rate limits and access logs
 #[derive(Debug, Args)]
@@ -124,6 +126,9 @@ pub(super) struct EnvoyConfig {
     failure_mode_allow: bool,
 
     #[command(flatten)]
+    output: OutputArgs,
+
+    #[command(flatten)]
     tls: tls::EnvoyTlsArgs,
 
     #[command(flatten)]
@@ -140,7 +145,11 @@ impl EnvoyConfig {
             !faults.iter().any(mixer_adapter_config::Fault::is_error),
             "the configuration has errors; `validate` lists all faults"
         );
-        super::print(&self.document(&Requirements::of(&set))?)?;
+        let document = self.document(&Requirements::of(&set))?;
+        match self.output.data() {
+            Some(data) => data.print_documents(&document)?,
+            None => super::print(&document)?,
+        }
         Ok(ExitCode::SUCCESS)
     }
 

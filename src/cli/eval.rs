@@ -10,6 +10,7 @@ use super::{
     UsageError,
     attribute_args::{AttributeArgs, how_to_write},
     output_args::OutputArgs,
+    progress::Progress,
     value_parsers::ValueError,
 };
 use mixer_adapter_core::{framework::suggest::suggestion, value::ValueType};
@@ -146,8 +147,10 @@ impl Eval {
         let invalid = |reason: String| UsageError(format!("--cases: {}: {reason}", file.display()));
         let text =
             fs::read_to_string(file).map_err(|error| invalid(format!("cannot read the file: {error}")))?;
-        let report = cases::run(&text, self.language.unwrap_or_default())
+        let mut progress = Progress::new("lines", Some(text.lines().count()));
+        let report = cases::run_observed(&text, self.language.unwrap_or_default(), |line| progress.at(line))
             .map_err(|error| invalid(error.to_string()))?;
+        drop(progress);
         match self.output.data() {
             Some(data) => data.print(&cases_json(&report))?,
             None => super::print(&format!("{report}\n"))?,

@@ -2,13 +2,17 @@ use std::{process::ExitCode, time::Instant};
 
 use anyhow::Context as _;
 use clap::Args;
+use serde::Serialize;
 
 use super::{
     attribute_args::{AttributeArgs, how_to_write},
     config_args::ConfigArgs,
     diff::verdict,
     dry_run::{DryRun, Loaded},
-    mixer::{AmountArgs, TimedAnswer, all_words, check_request, print_check, print_report, report_request},
+    mixer::{
+        AmountArgs, TimedAnswer, all_words, check_data, check_request, print_check, print_report,
+        report_request,
+    },
     output_args::OutputArgs,
     rpc_error::RpcError,
     value_parsers,
@@ -65,11 +69,19 @@ pub(super) struct Explain {
     call: bool,
 
     /// Show the answer of another configuration, too
-    #[arg(long, value_name = "DIR", env = "MIXER_ADAPTER_DIFF", conflicts_with_all = ["report", "json", "output"])]
+    #[arg(long, value_name = "DIR", env = "MIXER_ADAPTER_DIFF", conflicts_with = "report")]
     diff: Option<ScopedUrl>,
 
     #[command(flatten)]
     output: OutputArgs,
+}
+
+/// The answer of the configuration to compare with.
+#[derive(Serialize)]
+struct OtherAnswer {
+    same: bool,
+    /// On one line.
+    answer: String,
 }
 
 impl Explain {
@@ -80,21 +92,28 @@ impl Explain {
     ) -> anyhow::Result<ExitCode> {
         let engines = DryRun::new(add, self.call)?;
         let mut loaded = Loaded::read(&self.configuration, sample)?;
-        let code = engines.with_engine(&mut loaded, async |mixer| self.explain(mixer).await)?;
-        if let Some(other) = &self.diff {
-            let mut configuration = self.configuration.clone();
-            configuration.config = vec![other.clone()];
-            let before = engines.with_engine(&mut loaded, async |mixer| self.verdict(mixer).await)?;
-            let mut loaded = Loaded::read(&configuration, None)?;
-            let after = engines.with_engine(&mut loaded, async |mixer| self.verdict(mixer).await)?;
-            let text = match before == after {
-                true => "\nthe other configuration: the same answer\n".to_owned(),
-                false => format!("\nthe other configuration: {after}\n"),
-            };
-            super::print(&text)?;
-        }
+        let other = match &self.diff {
+            Some(other) => Some(self.compare(&engines, &mut loaded, other)?),
+            None => None,
+        };
+        let code =
+            engines.with_engine(&mut loaded, async |mixer| self.explain(mixer, other.as_ref()).await)?;
         engines.close();
         Ok(code)
+    }
+
+    fn compare(
+        &self,
+        engines: &DryRun,
+        loaded: &mut Loaded<'_>,
+        other: &ScopedUrl,
+    ) -> anyhow::Result<OtherAnswer> {
+        let mut configuration = self.configuration.clone();
+        configuration.config = vec![other.clone()];
+        let before = engines.with_engine(loaded, async |mixer| self.verdict(mixer).await)?;
+        let mut loaded = Loaded::read(&configuration, None)?;
+        let after = engines.with_engine(&mut loaded, async |mixer| self.verdict(mixer).await)?;
+        Ok(OtherAnswer { same: before == after, answer: after })
     }
 
     /// Returns the answer on one line.
@@ -113,7 +132,7 @@ impl Explain {
         Ok(request)
     }
 
-    async fn explain(&self, mixer: &Mixer) -> anyhow::Result<ExitCode> {
+    async fn explain(&self, mixer: &Mixer, other: Option<&OtherAnswer>) -> anyhow::Result<ExitCode> {
         let caller = Caller::default();
         let start = Instant::now();
         if self.report {
@@ -126,6 +145,20 @@ impl Explain {
         let request = self.check(mixer)?;
         let (answer, trace) = explain_check(mixer, request.clone(), caller).await;
         let asked = TimedAnswer { answer, trace: Some(trace), took: start.elapsed() };
-        print_check(&request, &asked, self.output.data(), RpcError::of_call)
+        match (self.output.data(), other) {
+            (Some(data), Some(other)) => {
+                let (mut explained, code) = check_data(&asked, RpcError::of_call)?;
+                explained["other"] = serde_json::to_value(other)?;
+                data.print(&explained)?;
+                Ok(code)
+            }
+            (data, None) => print_check(&request, &asked, data, RpcError::of_call),
+            (None, Some(other)) => {
+                let code = print_check(&request, &asked, None, RpcError::of_call)?;
+                let answer = if other.same { "the same answer" } else { &other.answer };
+                super::print(&format!("\nthe other configuration: {answer}\n"))?;
+                Ok(code)
+            }
+        }
     }
 }

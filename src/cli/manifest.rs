@@ -5,6 +5,7 @@ use clap::Args;
 
 mod example;
 
+use super::output_args::OutputArgs;
 use mixer_adapter_host::handler::{AdapterInfo, Adapters, TemplateInfo};
 
 pub(super) const EXAMPLES: &str = "\
@@ -13,7 +14,10 @@ Examples:
   mixer-adapter manifest denier --handler-example \\
       --address denier.example.com:9091
   # for `mixs server --configStoreURL=fs://$PWD/config`
-  mixer-adapter manifest > config/adapters.yaml";
+  mixer-adapter manifest > config/adapters.yaml
+  mixer-adapter manifest -o json | jq -r .metadata.name
+
+Text is YAML with comments, a document for each resource. JSON has a line for each.";
 
 /// Print the `template` and `adapter` resources that a real Mixer needs to call these adapters, as YAML
 #[derive(Debug, Args)]
@@ -44,12 +48,19 @@ pub(super) struct Manifest {
     /// adapter cannot know the handler of a call. This is for other clients that do open sessions.
     #[arg(long, env = "MIXER_ADAPTER_SESSION_BASED", value_parser = super::value_parsers::switch())]
     session_based: bool,
+
+    #[command(flatten)]
+    output: OutputArgs,
 }
 
 impl Manifest {
     pub(super) fn run(self, adapters: &Adapters) -> anyhow::Result<ExitCode> {
         let adapters = super::selected(adapters, &self.names)?;
-        super::print(&self.resources(&adapters))?;
+        let resources = self.resources(&adapters);
+        match self.output.data() {
+            Some(data) => data.print_documents(&resources)?,
+            None => super::print(&resources)?,
+        }
         Ok(ExitCode::SUCCESS)
     }
 

@@ -26,6 +26,7 @@ mod manifest;
 mod mixer;
 mod output_args;
 mod port_args;
+mod progress;
 #[cfg(feature = "proto")]
 mod proto;
 mod reference;

@@ -2,6 +2,7 @@
 
 use clap::{Args, ValueEnum};
 use serde::Serialize;
+use serde_json::Value as Json;
 
 use super::value_parsers;
 
@@ -55,6 +56,18 @@ impl DataFormat {
             Self::Json => serde_json::to_string_pretty(value)? + "\n",
             Self::Yaml => serde_saphyr::to_string(value)?,
         })
+    }
+
+    /// Prints documents of YAML as data: one as it is, several each by itself.
+    pub(super) fn print_documents(self, documents: &str) -> anyhow::Result<()> {
+        let values: Vec<Json> = serde_saphyr::from_multiple(documents)?;
+        match &values[..] {
+            [value] => self.print(value),
+            values => {
+                let encoded = values.iter().map(|value| self.encode_one_of_many(value));
+                Ok(super::print(&encoded.collect::<anyhow::Result<String>>()?)?)
+            }
+        }
     }
 
     /// Encodes one of several values: a line of JSON, or a document of YAML.

@@ -17,6 +17,7 @@ use super::{
     UsageError,
     faults::{LocatedFault, Texts, sarif},
     output_args::DataFormat,
+    progress::Progress,
     style, value_parsers,
 };
 use mixer_adapter_config::{self as config, ConfigSet, ConfigUrl, Fault, Parsed, stream};
@@ -149,6 +150,8 @@ impl Validate {
     fn read(&self, texts: &mut Texts) -> anyhow::Result<Parsed> {
         let mut all = Parsed::default();
         let mut seen = BTreeSet::new();
+        let mut progress = Progress::new("files", None);
+        let mut read_files = 0;
         for url in self.paths.iter().chain(&self.config) {
             let ConfigUrl::Files(path) = url else {
                 let reason = format!(
@@ -165,8 +168,12 @@ impl Validate {
                     }
                     // Patterns may overlap.
                     let files: Vec<_> = found.into_iter().filter(|file| seen.insert(file.clone())).collect();
-                    let parsed =
-                        files.iter().map(|file| config::read(file, &self.default_config_namespace)).collect();
+                    let parsed = files.iter().map(|file| {
+                        progress.at(read_files);
+                        read_files += 1;
+                        config::read(file, &self.default_config_namespace)
+                    });
+                    let parsed = parsed.collect();
                     (files, parsed)
                 }
             };

@@ -4,6 +4,7 @@ use std::{
     borrow::Cow,
     collections::BTreeMap,
     hash::{BuildHasher as _, Hasher as _, RandomState},
+    pin::pin,
     sync::{
         Arc,
         atomic::{AtomicU32, Ordering::Relaxed},
@@ -14,7 +15,10 @@ use std::{
 use tonic::Status;
 
 use super::{answer::Answer, request::PreparedCall};
-use crate::cli::rpc_client::RpcClient;
+use crate::cli::{
+    progress::{INTERVAL, Progress},
+    rpc_client::RpcClient,
+};
 use mixer_adapter_core::{
     framework::{dynamic::HandleRequest, status::status_name},
     proto::Any,
@@ -105,7 +109,17 @@ impl Calls {
             micros: Vec::new(),
             outcomes: BTreeMap::new(),
         };
-        for (micros, outcomes) in callers.join_all().await {
+        let mut progress = Progress::new("calls", Some(count as usize));
+        let mut ticks = tokio::time::interval(INTERVAL);
+        let mut results = pin!(callers.join_all());
+        let results = loop {
+            tokio::select! {
+                results = &mut results => break results,
+                _ = ticks.tick(), if progress.is_visible() => progress.at(next.load(Relaxed) as usize),
+            }
+        };
+        drop(progress);
+        for (micros, outcomes) in results {
             load.micros.extend(micros);
             for (outcome, count) in outcomes {
                 let known = load

@@ -8,7 +8,7 @@ mod report;
 
 pub(super) use crate::service::mixer::report_request;
 pub(super) use check::{Check, EXAMPLES as CHECK_EXAMPLES};
-pub(super) use print::{print_check, print_report};
+pub(super) use print::{check_data, print_check, print_report};
 pub(super) use quota::{AmountArgs, EXAMPLES as QUOTA_EXAMPLES, Quota};
 pub(super) use report::{EXAMPLES as REPORT_EXAMPLES, Report};
 

@@ -40,6 +40,30 @@ pub(crate) fn print_report(
     print(asked, data, text, |_| json!({ "reported": count }), failure)
 }
 
+/// The answer to a check, or the failure in its place, for programs.
+pub(crate) fn check_data(
+    asked: &TimedAnswer<CheckResponse>,
+    failure: impl FnOnce(&Status) -> RpcError,
+) -> anyhow::Result<(Json, ExitCode)> {
+    answer_data(asked, check_json, failure)
+}
+
+fn answer_data<Answer>(
+    asked: &TimedAnswer<Answer>,
+    json: impl FnOnce(&Answer) -> Json,
+    failure: impl FnOnce(&Status) -> RpcError,
+) -> anyhow::Result<(Json, ExitCode)> {
+    let (mut json, code) = match &asked.answer {
+        Ok(answer) => (json(answer), ExitCode::SUCCESS),
+        Err(status) => (failure(status).to_json(), ExitCode::FAILURE),
+    };
+    json["took_ms"] = millis(asked.took).into();
+    if let Some(trace) = &asked.trace {
+        json["trace"] = serde_json::to_value(trace)?;
+    }
+    Ok((json, code))
+}
+
 fn print<Answer>(
     asked: &TimedAnswer<Answer>,
     data: Option<DataFormat>,
@@ -48,14 +72,7 @@ fn print<Answer>(
     failure: impl FnOnce(&Status) -> RpcError,
 ) -> anyhow::Result<ExitCode> {
     if let Some(data) = data {
-        let (mut json, code) = match &asked.answer {
-            Ok(answer) => (json(answer), ExitCode::SUCCESS),
-            Err(status) => (failure(status).to_json(), ExitCode::FAILURE),
-        };
-        json["took_ms"] = millis(asked.took).into();
-        if let Some(trace) = &asked.trace {
-            json["trace"] = serde_json::to_value(trace)?;
-        }
+        let (json, code) = answer_data(asked, json, failure)?;
         data.print(&json)?;
         return Ok(code);
     }

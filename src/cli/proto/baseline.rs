@@ -5,6 +5,7 @@ use clap::Args;
 use mixer_adapter_proto::{Exception, record};
 
 use super::{Protos, Release, read_baseline, report};
+use crate::cli::output_args::OutputArgs;
 
 /// Record what is published: facts, versions and hashes
 #[derive(Debug, Args)]
@@ -34,6 +35,9 @@ pub(super) struct Record {
 
     #[command(flatten)]
     release: Release,
+
+    #[command(flatten)]
+    output: OutputArgs,
 }
 
 impl Record {
@@ -47,7 +51,7 @@ impl Record {
             baseline.hold(package);
         }
         if let Err(violations) = record(&set, &mut baseline, self.release.release) {
-            return report(&violations, None);
+            return report(&violations, self.output.data());
         }
         let write = |path: &PathBuf, text: String| {
             fs::write(path, text).with_context(|| format!("cannot write {}", path.display()))
@@ -56,6 +60,6 @@ impl Record {
         if let Some(path) = &self.deprecated {
             write(path, baseline.deprecations())?;
         }
-        report(&[], None)
+        report(&[], self.output.data())
     }
 }

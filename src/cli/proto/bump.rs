@@ -2,6 +2,9 @@ use std::{path::PathBuf, process::ExitCode};
 
 use clap::Args;
 use mixer_adapter_proto::bump;
+use serde_json::json;
+
+use crate::cli::output_args::OutputArgs;
 
 /// Begin the next version of a package as a copy without what is deprecated: v2alpha after v1, v2 after v2alpha
 #[derive(Debug, Args)]
@@ -13,12 +16,21 @@ pub(super) struct Bump {
     /// The package
     #[arg(value_name = "PACKAGE")]
     package: String,
+
+    #[command(flatten)]
+    output: OutputArgs,
 }
 
 impl Bump {
     pub(super) fn run(self) -> anyhow::Result<ExitCode> {
         let next = bump(&self.folder, &self.package)?;
         next.write()?;
+        if let Some(data) = self.output.data() {
+            let files: Vec<_> = next.files.keys().map(|path| path.display().to_string()).collect();
+            let omitted: Vec<_> = next.omitted.iter().map(ToString::to_string).collect();
+            data.print(&json!({ "files": files, "omitted": omitted }))?;
+            return Ok(ExitCode::SUCCESS);
+        }
         let files = next.files.keys().map(|path| format!("{}\n", path.display()));
         let omitted = next.omitted.iter().map(|element| format!("omitted, deprecated: {element}\n"));
         crate::cli::print(&files.chain(omitted).collect::<String>())?;

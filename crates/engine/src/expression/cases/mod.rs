@@ -58,8 +58,21 @@ pub struct CaseError {
 /// # Errors
 /// A line is not a case.
 pub fn run(file: &str, language: Language) -> Result<Report, CaseError> {
+    run_observed(file, language, |_| {})
+}
+
+/// Like [`run`]; `on_line` gets the index of each line before its case is run.
+///
+/// # Errors
+/// A line is not a case.
+pub fn run_observed(
+    file: &str,
+    language: Language,
+    mut on_line: impl FnMut(usize),
+) -> Result<Report, CaseError> {
     let mut report = Report::default();
     for (index, line) in file.lines().enumerate().filter(|(_, line)| !line.trim().is_empty()) {
+        on_line(index);
         let invalid = |source| CaseError { line: index + 1, source };
         let case = Case::parse(line).map_err(invalid)?;
         let recorded = match case.expected(language) {
