@@ -1,9 +1,12 @@
 //! What a call allocates: nothing for a span that nobody traces, and in proportion to its size.
 #![allow(clippy::unwrap_used)]
 
+mod linear;
+
 use std::collections::HashMap;
 
 use bytes::{BufMut as _, Bytes, BytesMut};
+use linear::assert_linear;
 use mixer_adapter::{
     adapter::Config as _,
     prost::Message as _,
@@ -79,24 +82,6 @@ fn a_call_without_an_enabled_span_allocates_nothing_for_it() {
     tracing::subscriber::with_default(logging("info,mixer_adapter::call=debug"), || {
         assert!(allocations(&runtime, &host, &somebody) > without, "a log with spans");
     });
-}
-
-/// Asserts that the work for `n` and `2n` elements is linear, in the number and the bytes of allocations. The work for one is
-/// subtracted: it is what every call costs.
-fn assert_linear(name: &str, mut work: impl FnMut(usize)) {
-    const N: usize = 2_000;
-    work(1);
-    let mut measure = |elements| {
-        let measured = allocation_counter::measure(|| work(elements));
-        (measured.count_total, measured.bytes_total)
-    };
-    let [least, once, twice] = [1, N, 2 * N].map(&mut measure);
-    // Buffers that double in size are up to twice as large as their content.
-    let is_linear = |least: u64, once: u64, twice: u64| twice - least <= (once - least) * 22 / 10 + 4_096;
-    assert!(
-        is_linear(least.0, once.0, twice.0) && is_linear(least.1, once.1, twice.1),
-        "{name}: (number, bytes) of allocations are {least:?} for 1, {once:?} for {N}, {twice:?} for twice as many"
-    );
 }
 
 #[test]

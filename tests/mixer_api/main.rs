@@ -3,8 +3,12 @@
 #![allow(clippy::unwrap_used)]
 
 mod engine;
+#[cfg(feature = "envoy")]
+mod envoy_work;
 mod failures;
 mod limits;
+#[path = "../linear/mod.rs"]
+mod linear;
 mod serve;
 mod work;
 

@@ -9,38 +9,22 @@ use mixer_adapter_engine::proto::istio::mixer::v1::{
 };
 use mixer_adapter_host::handler::Caller;
 
-use crate::engine::{MIXER, RUNTIME};
+use crate::{
+    engine::{MIXER, RUNTIME},
+    linear,
+};
 
-/// Number and bytes of the allocations for a request, from its bytes to its answer.
-fn allocations<R: prost::Message + Default, A: Debug>(
-    request: &R,
-    answer: impl AsyncFn(R) -> A,
-) -> (u64, u64) {
-    LazyLock::force(&MIXER);
-    let bytes = request.encode_to_vec();
-    let measured = allocation_counter::measure(|| {
-        let request = R::decode(&bytes[..]).unwrap();
-        drop(RUNTIME.block_on(answer(request)));
-    });
-    (measured.count_total, measured.bytes_total)
-}
-
-/// Asserts that the work for requests of `n` and `2n` elements is linear. The smallest request is subtracted: it has what
-/// every request costs.
+/// Asserts that the work for requests is linear, from their bytes to their answers.
 fn assert_linear<R: prost::Message + Default, A: Debug>(
     name: &str,
     request: impl Fn(i32) -> R,
-    answer: impl AsyncFn(R) -> A + Copy,
+    answer: impl AsyncFn(R) -> A,
 ) {
-    const N: i32 = 2_000;
-    allocations(&request(1), answer);
-    let [least, once, twice] = [1, N, 2 * N].map(|n| allocations(&request(n), answer));
-    // Buffers that double in size are up to twice as large as their content.
-    let is_linear = |least: u64, once: u64, twice: u64| twice - least <= (once - least) * 22 / 10 + 4_096;
-    assert!(
-        is_linear(least.0, once.0, twice.0) && is_linear(least.1, once.1, twice.1),
-        "{name}: (number, bytes) of allocations are {least:?} for 1, {once:?} for {N}, {twice:?} for twice as many"
-    );
+    LazyLock::force(&MIXER);
+    linear::assert_linear(name, |n| {
+        let bytes = request(i32::try_from(n).unwrap()).encode_to_vec();
+        drop(RUNTIME.block_on(answer(R::decode(&bytes[..]).unwrap())));
+    });
 }
 
 fn checks(name: &str, attributes: impl Fn(i32) -> CompressedAttributes) {

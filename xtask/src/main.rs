@@ -9,7 +9,7 @@ mod tool;
 
 use std::{env, process::ExitCode};
 
-use anyhow::{Result, bail};
+use anyhow::{Context as _, Result, bail};
 
 use crate::tool::{CARGO_DENY, CARGO_HACK};
 
@@ -18,7 +18,7 @@ usage: cargo xtask TASK [ARGUMENTS]
 
   generate  write the files that are generated and committed: the descriptors of Envoy and Istio, the baselines of the protos, and docs/reference
   features  check every crate with every pair of its features (cargo hack); ARGUMENTS go to cargo hack
-  fuzz      run fuzz targets, of which ARGUMENTS are the names (default: all), for a minute each
+  fuzz      run fuzz targets, of which ARGUMENTS are the names (default: all), for a minute each or `--seconds N`
   deny      check licences, bans and sources of all dependencies (deny.toml); ARGUMENTS replace these three checks";
 
 const FEATURES: &[&str] = &[
@@ -50,7 +50,10 @@ fn run(arguments: Vec<String>) -> Result<()> {
     match arguments.as_slice() {
         ["generate"] => generate::generate(),
         ["features", more @ ..] => CARGO_HACK.run(FEATURES, more),
-        ["fuzz", targets @ ..] => fuzz::fuzz(targets),
+        ["fuzz", "--seconds", seconds, targets @ ..] => {
+            fuzz::fuzz(targets, seconds.parse().context("--seconds")?)
+        }
+        ["fuzz", targets @ ..] => fuzz::fuzz(targets, fuzz::SECONDS),
         ["deny"] => CARGO_DENY.run(DENY, &["bans", "licenses", "sources"]),
         ["deny", checks @ ..] => CARGO_DENY.run(DENY, checks),
         _ => bail!(USAGE),
