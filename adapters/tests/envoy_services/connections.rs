@@ -65,7 +65,12 @@ spec: {match: context.protocol == "tcp", actions: [{handler: log, instances: [en
 const REQUEST: &str = "GET /over/tcp HTTP/1.1\r\nhost: localhost\r\n\r\n";
 
 /// Sends a request over TLS with a client certificate. `None` if the connection is closed without a response.
-fn request(address: &str, authority: &Authority, client: &Certified) -> Option<HttpResponse> {
+pub(crate) fn exchange(
+    address: &str,
+    authority: &Authority,
+    client: &Certified,
+    request: &str,
+) -> Option<HttpResponse> {
     let mut roots = RootCertStore::empty();
     roots.add(authority.der()).unwrap();
     let chain = CertificateDer::from_pem_slice(client.certificate.as_bytes()).unwrap();
@@ -78,7 +83,7 @@ fn request(address: &str, authority: &Authority, client: &Certified) -> Option<H
         .unwrap();
     let connection = ClientConnection::new(Arc::new(config), "localhost".try_into().unwrap()).unwrap();
     let mut stream = BufReader::new(StreamOwned::new(connection, TcpStream::connect(address).unwrap()));
-    stream.get_mut().write_all(REQUEST.as_bytes()).ok()?;
+    stream.get_mut().write_all(request.as_bytes()).ok()?;
     let is_closed = std::io::BufRead::fill_buf(&mut stream).is_ok_and(|read| read.is_empty());
     if is_closed {
         return None;
@@ -112,9 +117,9 @@ fn a_connection_is_allowed_or_denied_by_the_principal_of_its_certificate_and_log
     ];
     let mut mesh = Mesh::start(&config, &[], &flags);
 
-    let allowed = request(&mesh.front(), &authority, &good).expect("a response");
+    let allowed = exchange(&mesh.front(), &authority, &good, REQUEST).expect("a response");
     assert!(allowed.body.starts_with("GET /over/tcp HTTP/1.1\n"), "{}", allowed.body);
-    assert!(request(&mesh.front(), &authority, &bad).is_none());
+    assert!(exchange(&mesh.front(), &authority, &bad, REQUEST).is_none());
     assert_eq!(mesh.metric(r#"mixer_adapter_checks_total{outcome="allowed"}"#), "1");
     assert_eq!(mesh.metric(r#"mixer_adapter_checks_total{outcome="denied"}"#), "1");
 

@@ -10,6 +10,7 @@ mod failures;
 mod limits;
 mod logs;
 mod mesh;
+mod messages;
 mod resources;
 mod settings;
 #[path = "../support/mod.rs"]

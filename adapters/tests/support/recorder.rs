@@ -43,18 +43,21 @@ impl Recorder {
                         let (answer, recorded) = (answer.clone(), recorded.clone());
                         tokio::spawn(async move {
                             let (head, mut body) = request.into_parts();
-                            let mut frame = BytesMut::new();
-                            while let Some(data) = body.data().await {
-                                frame.extend_from_slice(&data.unwrap());
-                            }
                             let path = head.uri.path().to_owned();
-                            let message = frame.freeze().slice(5..);
-                            recorded.lock().unwrap().push(Recorded {
-                                path: path.clone(),
-                                headers: head.headers,
-                                message,
-                                connection: peer,
-                            });
+                            let mut received = BytesMut::new();
+                            while let Some(data) = body.data().await {
+                                let Ok(data) = data else { return };
+                                let _ = body.flow_control().release_capacity(data.len());
+                                received.extend_from_slice(&data);
+                                while let Some(message) = next_message(&mut received) {
+                                    recorded.lock().unwrap().push(Recorded {
+                                        path: path.clone(),
+                                        headers: head.headers.clone(),
+                                        message,
+                                        connection: peer,
+                                    });
+                                }
+                            }
                             // It may block.
                             let answer = tokio::task::spawn_blocking(move || answer(&path)).await;
                             respond_with(respond, answer.unwrap());
@@ -66,10 +69,16 @@ impl Recorder {
         Self { address, calls, _runtime: runtime }
     }
 
-    /// The calls so far, in order.
+    /// The messages of the calls so far, in order.
     pub(crate) fn calls(&self) -> Vec<Recorded> {
         self.calls.lock().unwrap().clone()
     }
+}
+
+/// Takes a message that is complete.
+fn next_message(received: &mut BytesMut) -> Option<Bytes> {
+    let length = u32::from_be_bytes(received.get(1..5)?.try_into().unwrap()) as usize;
+    (received.len() >= 5 + length).then(|| received.split_to(5 + length).freeze().slice(5..))
 }
 
 fn respond_with(mut respond: h2::server::SendResponse<Bytes>, answer: Answer) {

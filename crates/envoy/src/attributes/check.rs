@@ -114,8 +114,7 @@ fn set_request(
         HttpParts { method: &http.method, host: &http.host, scheme: &http.scheme, path: &http.path },
         &headers,
     );
-    // Unknown sizes are -1.
-    attributes.set_some("request.size", Some(http.size).filter(|size| *size >= 0));
+    attributes.set_some("request.size", body_size(http, &headers));
     let body = match http.body.as_str() {
         "" => std::str::from_utf8(&http.raw_body).ok().filter(|body| !body.is_empty()),
         body => Some(body),
@@ -132,6 +131,21 @@ fn set_request(
         set_forwarded_source(attributes, header("x-forwarded-client-cert"));
     }
     attributes.set("request.headers", headers);
+}
+
+/// Returns the size of the body, unless it is unknown. Envoy says 0 for a body that it does not send
+/// (docs/behaviour/envoy.md#requests-of-a-check), so that the headers decide then; without a length, a request of HTTP/2 or HTTP/3
+/// may have a body of any size.
+fn body_size(http: &HttpRequest, headers: &StringMap) -> Option<i64> {
+    if http.size != 0 {
+        return Some(http.size).filter(|size| *size > 0);
+    }
+    if let Some(length) = headers.get("content-length") {
+        return length.parse().ok().filter(|length| *length >= 0);
+    }
+    let has_end = !matches!(http.protocol.as_str(), "HTTP/2" | "HTTP/3")
+        || matches!(http.method.as_str(), "GET" | "HEAD");
+    (has_end && headers.get("transfer-encoding").is_none()).then_some(0)
 }
 
 /// Returns the headers. Those that are sent without changes are joined like the others: by commas.

@@ -15,6 +15,8 @@ mod metadata;
 mod node;
 mod peer;
 mod principal;
+#[cfg(test)]
+mod recorded_tests;
 mod request;
 mod target;
 #[cfg(test)]

@@ -32,6 +32,8 @@ pub(super) fn vocabulary() -> Arc<Vocabulary> {
         ("check.decision_id", ValueType::String),
         ("check.rules", ValueType::String),
         ("source.port", ValueType::Int64),
+        ("ratelimit.domain", ValueType::String),
+        ("ratelimit.descriptor", ValueType::StringMap),
     ] {
         vocabulary.declare(name, value_type).unwrap();
     }
@@ -265,8 +267,27 @@ fn without_a_header_the_request_id_is_envoys_number() {
 }
 
 #[test]
-fn a_size_below_zero_is_unknown() {
-    assert_has(&http(HttpRequest { size: -1, ..HttpRequest::default() }), &[], &["request.size"]);
+fn the_size_of_a_body_that_is_not_sent_is_that_of_the_headers() {
+    let size = |http: HttpRequest| attributes(&super::tests::http(http)).remove("request.size");
+    let of = |protocol: &str, method: &str, headers: &[(&str, &str)]| {
+        let (protocol, method) = (protocol.to_owned(), method.to_owned());
+        size(HttpRequest { protocol, method, ..with_headers(headers) })
+    };
+    assert_eq!(of("HTTP/1.1", "POST", &[("content-length", "4000")]), Some(4_000.into()));
+    assert_eq!(of("HTTP/1.1", "POST", &[]), Some(0.into()));
+    assert_eq!(of("HTTP/2", "GET", &[]), Some(0.into()));
+    for (protocol, headers) in [
+        ("HTTP/1.1", &[("transfer-encoding", "chunked")][..]),
+        ("HTTP/2", &[]),
+        ("HTTP/3", &[("content-length", "-1")]),
+        ("HTTP/1.1", &[("content-length", "many")]),
+    ] {
+        assert_eq!(of(protocol, "POST", headers), None, "{protocol} {headers:?}");
+    }
+    // Of a body that is sent, Envoy knows the size.
+    let sent = HttpRequest { size: 9_000, body: "part".to_owned(), ..HttpRequest::default() };
+    assert_eq!(size(sent), Some(9_000.into()));
+    assert_eq!(size(HttpRequest { size: -1, ..HttpRequest::default() }), None);
 }
 
 #[test]
