@@ -11,6 +11,7 @@ mod headers;
 mod metadata;
 mod missing_settings;
 mod options;
+mod outcome;
 pub mod proto;
 mod rate_limit;
 mod status;
@@ -24,9 +25,10 @@ use tokio_util::sync::CancellationToken;
 
 pub use access_log::AccessLogServer;
 pub use attributes::{HostPattern, HostPatternError};
-pub use counters::{Counters, RateLimitOutcome};
+pub use counters::Counters;
 pub use headers::{AddedHeader, AddedHeaderError};
 pub use options::{FailureAnswer, MappingOptions, Options};
+pub use outcome::RateLimitOutcome;
 pub use tenants::TenantCounts;
 
 use access_log::LogQueue;

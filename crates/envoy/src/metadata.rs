@@ -8,7 +8,7 @@ use prost_types::{ListValue, Struct, Value, value::Kind};
 
 use crate::{
     authorization::Origin,
-    counters::RateLimitOutcome,
+    outcome::RateLimitOutcome,
     rate_limit::{DescriptorResult, Verdict},
 };
 

@@ -10,7 +10,7 @@ use std::{
 
 use mixer_adapter_engine::CheckOutcome;
 
-use crate::counters::RateLimitOutcome;
+use crate::outcome::RateLimitOutcome;
 
 /// Maximum number of tenants with counts of their own.
 const MAX_TENANTS: usize = 100;

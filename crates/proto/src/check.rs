@@ -4,8 +4,8 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use crate::{
     baseline::Baseline,
-    compatibility::{self, parts},
-    facts::{Facts, line},
+    compatibility,
+    facts::{Facts, line, parts},
     references,
     set::ProtoSet,
     version::SemanticVersion,

@@ -4,7 +4,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use crate::{
     baseline::{Baseline, PublishedFile},
-    facts::{Fact, Facts},
+    facts::{Fact, Facts, parts},
     schedule::verb,
     version::{PackageVersion, SemanticVersion, Stability, Stage},
     violation::{Rule, Violation},
@@ -47,13 +47,6 @@ pub(crate) fn violations(
         }
     }
     violations
-}
-
-/// Splits a key into kind, element and the rest.
-pub(crate) fn parts(key: &str) -> (&str, &str, &str) {
-    let (kind, rest) = key.split_once(' ').unwrap_or((key, ""));
-    let (element, rest) = rest.split_once(' ').unwrap_or((rest, ""));
-    (kind, element, rest)
 }
 
 /// Returns the messages, enums or services around an element, the innermost first.

@@ -26,6 +26,13 @@ pub(crate) struct Fact {
     pub(crate) free: bool,
 }
 
+/// Splits the key of a fact into kind, element and the rest.
+pub(crate) fn parts(key: &str) -> (&str, &str, &str) {
+    let (kind, rest) = key.split_once(' ').unwrap_or((key, ""));
+    let (element, rest) = rest.split_once(' ').unwrap_or((rest, ""));
+    (kind, element, rest)
+}
+
 /// A file, with all that is in it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct FileFacts {

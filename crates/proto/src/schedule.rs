@@ -4,7 +4,7 @@ use std::fmt::Write as _;
 
 use crate::{
     baseline::Baseline,
-    compatibility::parts,
+    facts::parts,
     version::{SemanticVersion, Stage},
 };
 

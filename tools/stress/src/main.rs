@@ -6,15 +6,17 @@ mod attacks;
 mod client;
 mod honest;
 mod server;
+mod source;
 
 use std::{path::PathBuf, process::ExitCode, time::Duration};
 
 use anyhow::Context as _;
 use clap::Parser;
 
-use attacks::{Attack, Expectation, pushes::Source};
+use attacks::{Attack, Expectation};
 use honest::Honest;
 use server::Server;
+use source::Source;
 
 /// Attacks a server with what clients can send, and prints what honest clients notice.
 #[derive(Debug, Parser)]

@@ -16,7 +16,7 @@ use tokio::{
     process::{Child, Command},
 };
 
-use crate::attacks::pushes::Source;
+use crate::source::Source;
 
 /// A running server.
 #[derive(Debug)]

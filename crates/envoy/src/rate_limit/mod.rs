@@ -26,9 +26,9 @@ use self::{
 };
 use crate::{
     Services,
-    counters::RateLimitOutcome,
     headers::header_value,
     metadata::quota_metadata,
+    outcome::RateLimitOutcome,
     proto::envoy::{
         config::core::v3::HeaderValue,
         service::ratelimit::v3::{RateLimitRequest, RateLimitResponse, rate_limit_response::Code},

@@ -9,8 +9,7 @@ mod state;
 
 use std::pin::Pin;
 
-use self::pushes::Protocol;
-use crate::server::Addresses;
+use crate::{server::Addresses, source::Protocol};
 
 /// Something a client can send.
 pub(crate) struct Attack {
