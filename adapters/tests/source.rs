@@ -194,9 +194,11 @@ async fn resources_of_envoy_are_served_and_their_faults_have_a_line_and_a_field(
     );
 }
 
-/// The kinds of Istio 1.1 to 1.7 that are not Mixer's: API version, kind, collection, message, a spec, and the spec on the wire by the
-/// field numbers of Istio's protos.
-const ISTIO_KINDS: [(&str, &str, &str, &str, &str, &[u8]); 21] = [
+/// API version, kind, collection, message, a spec, and the spec on the wire by the field numbers of Istio's protos.
+type KindExample = (&'static str, &'static str, &'static str, &'static str, &'static str, &'static [u8]);
+
+/// The kinds of Istio 1.1 to 1.7 that are not Mixer's.
+const ISTIO_KINDS: [KindExample; 21] = [
     (
         "networking.istio.io/v1alpha3",
         "VirtualService",

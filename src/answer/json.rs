@@ -44,7 +44,7 @@ static KNOWN: LazyLock<Option<DescriptorPool>> =
     LazyLock::new(|| DescriptorPool::decode(proto::DESCRIPTORS).ok());
 
 /// A detail of a status: its fields if its message is known here, as `DirectHttpResponse` is, or else its bytes in base64.
-pub(super) fn detail_json(detail: &Any) -> Json {
+pub(crate) fn detail_json(detail: &Any) -> Json {
     let message = KNOWN.as_ref().and_then(|known| known.get_message_by_name(detail.message_name()));
     let message = message.and_then(|message| DynamicMessage::decode(message, detail.value.clone()).ok());
     let mut fields = match message {

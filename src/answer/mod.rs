@@ -7,7 +7,7 @@ mod references;
 mod text;
 mod verdict;
 
-pub(crate) use json::{fields_json, status_json};
+pub(crate) use json::{detail_json, fields_json, status_json};
 pub(crate) use quota::QuotaAnswer;
 pub use verdict::Verdict;
 

@@ -2,10 +2,11 @@
 
 use std::sync::Arc;
 
-use prost::Message as _;
-
 use super::rpc::{Rpc, rpc};
-use mixer_adapter_core::proto::{Any, Status};
+use mixer_adapter_core::proto::{
+    Any, Status,
+    google::rpc::{BadRequest, bad_request::FieldViolation},
+};
 use mixer_adapter_engine::proto::istio::mixer::adapter::model::v1beta1::{
     CloseSessionRequest, CloseSessionResponse, CreateSessionRequest, CreateSessionResponse, ValidateRequest,
     ValidateResponse,
@@ -65,21 +66,6 @@ pub(super) fn methods(host: &Arc<Host>) -> [(&'static str, Rpc); 3] {
     ]
 }
 
-/// `google.rpc.BadRequest`: the fields that were refused, for programs.
-#[derive(Clone, PartialEq, prost::Message)]
-struct BadRequest {
-    #[prost(message, repeated, tag = "1")]
-    field_violations: Vec<FieldViolation>,
-}
-
-#[derive(Clone, PartialEq, prost::Message)]
-struct FieldViolation {
-    #[prost(string, tag = "1")]
-    field: String,
-    #[prost(string, tag = "2")]
-    description: String,
-}
-
 fn status(error: Option<CallError>) -> Status {
     let Some(error) = error else { return Status::default() };
     let violations: Vec<FieldViolation> = match &error {
@@ -93,12 +79,9 @@ fn status(error: Option<CallError>) -> Status {
         }
         _ => Vec::new(),
     };
-    let details = match violations.is_empty() {
-        true => Vec::new(),
-        false => vec![Any {
-            type_url: "type.googleapis.com/google.rpc.BadRequest".to_owned(),
-            value: BadRequest { field_violations: violations }.encode_to_vec().into(),
-        }],
-    };
+    let mut details = error.details();
+    if !violations.is_empty() {
+        details.insert(0, Any::pack(&BadRequest { field_violations: violations }));
+    }
     Status { code: error.code() as i32, message: error.to_string(), details }
 }

@@ -83,6 +83,11 @@ impl EngineMetrics {
                 "Conditions of rules that could not be evaluated",
                 &counts.condition_errors,
             ),
+            (
+                "mixer_adapter_status_details_omitted",
+                "Details of denials and errors that were omitted from answers because of their size",
+                &counts.omitted_details,
+            ),
             ("mixer_adapter_unknown_quotas", "Requests for a quota that no rule has", &counts.unknown_quotas),
         ] {
             let encoder = encoder.encode_descriptor(name, help, None, MetricType::Counter)?;

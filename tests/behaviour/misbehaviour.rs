@@ -4,17 +4,17 @@ use std::time::Duration;
 
 use mixer_adapter::{
     prost::Message as _,
-    proto::{CheckResult, QuotaResult, ReportResult},
+    proto::{Any, CheckResult, QuotaResult, ReportResult},
     service::{ServerOptions, Workers},
     template::{ListEntry, Metric, Quota, Template as _},
-    tonic::Code,
+    tonic::{Code, Status},
 };
-use mixer_adapter_host::handler::TableLimits;
+use mixer_adapter_host::handler::{TableLimits, details_of};
 use test_adapters::{Blocker, Probe, ledger};
 
 use crate::{
     requests::{blocker, entry, metrics, probe, quota, session, telling, told},
-    support::{Failure, Serving, any, until},
+    support::{Failure, Serving, any, framed, post, until},
 };
 
 /// The series of calls to the probe that ended with that code.
@@ -71,6 +71,21 @@ async fn an_error_keeps_its_code_and_reason() {
     assert_eq!(serving.metric(&calls("metric", "UNAVAILABLE")).await, 1.0);
 }
 
+/// In a header of gRPC, which has a bound: the other detail is too large.
+#[tokio::test]
+async fn details_of_an_error_are_sent_and_large_ones_counted() {
+    let serving = Serving::start(|adapters| adapters.add::<Probe>()).await;
+    let client = serving.connect().await;
+    let request = entry(any(&probe("details")), "fail with details").encode_to_vec();
+    let (head, _, trailers) = client.raw(post(ListEntry::METHOD), framed(&request)).await.unwrap();
+    let headers = trailers.as_ref().unwrap_or(head.headers());
+    let details = details_of(&Status::from_header_map(headers).unwrap());
+    let names: Vec<_> = details.iter().map(Any::message_name).collect();
+    assert_eq!(names, ["google.rpc.RetryInfo"]);
+    let omitted = "mixer_adapter_events_total{adapter=\"probe\",event=\"details_omitted\"}";
+    assert!(serving.metric(omitted).await >= 1.0, "the counter is the process's");
+}
+
 #[tokio::test]
 async fn a_denial_is_no_error() {
     let serving = Serving::start(|adapters| adapters.add::<Probe>()).await;
@@ -112,7 +127,7 @@ async fn the_server_ends_calls_whose_callers_would_wait_for_ever() {
 async fn a_malformed_deadline_is_refused() {
     let serving = Serving::start(|adapters| adapters.add::<Probe>()).await;
     let client = serving.connect().await;
-    let mut request = crate::support::post(ListEntry::METHOD);
+    let mut request = post(ListEntry::METHOD);
     request.headers_mut().insert("grpc-timeout", "soon".parse().unwrap());
     assert_eq!(client.exchange(request, Default::default()).await.unwrap_err().code, Code::InvalidArgument);
 }

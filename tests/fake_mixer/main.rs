@@ -3,6 +3,7 @@
 
 mod answers;
 mod configuration;
+mod details;
 mod elsewhere;
 mod failure_policy;
 mod faults;

@@ -11,7 +11,7 @@ use std::{
 use bytes::Bytes;
 use mixer_adapter::{
     prost::Message as _,
-    proto::{CheckResult, Status as RpcStatus},
+    proto::{Any, CheckResult, Status as RpcStatus},
     service::mixer::check,
     tonic::{Code, Status},
 };
@@ -75,6 +75,45 @@ impl HandlerBackend for Flaky {
     fn adapter_config(&self) -> Option<Bytes> {
         None
     }
+}
+
+/// Denies with details of 3 KiB each.
+struct Verbose;
+
+impl Connect for Verbose {
+    fn connect<'a>(
+        &'a self,
+        _: &'a HandlerSpec,
+    ) -> Pin<Box<dyn Future<Output = Result<BoxBackend, Vec<Fault>>> + Send + 'a>> {
+        Box::pin(std::future::ready(Ok(Box::new(Self) as BoxBackend)))
+    }
+}
+
+impl HandlerBackend for Verbose {
+    fn call<'a>(
+        &'a self,
+        _: &'a DynamicTemplate,
+        _: Bytes,
+        _: &'a Caller,
+    ) -> Pin<Box<dyn Future<Output = Result<Bytes, Status>> + Send + 'a>> {
+        let detail = Any { type_url: "t/a.B".to_owned(), value: vec![0; 3 << 10].into() };
+        let denial = RpcStatus { code: 7, message: String::new(), details: vec![detail; 3] };
+        let answer = CheckResult { status: Some(denial), ..CheckResult::default() };
+        Box::pin(std::future::ready(Ok(answer.encode_to_vec().into())))
+    }
+
+    fn adapter_config(&self) -> Option<Bytes> {
+        None
+    }
+}
+
+#[test]
+fn details_beyond_four_kibibytes_are_omitted_and_counted() {
+    RUNTIME.block_on(async {
+        let mixer = built(RULES, &Verbose, &BuildOptions::default()).await;
+        assert_eq!(checked(&mixer).await.status.unwrap().details.len(), 1);
+        assert_eq!(mixer.counts().omitted_details.load(Relaxed), 2);
+    });
 }
 
 async fn checked(mixer: &Mixer) -> PreconditionResult {

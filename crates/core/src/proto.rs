@@ -29,6 +29,12 @@ pub struct Any {
 }
 
 impl Any {
+    /// Packs a message, under the type URL of its full name.
+    pub fn pack<M: prost::Name>(message: &M) -> Self {
+        let type_url = format!("type.googleapis.com/{}", M::full_name());
+        Self { type_url, value: message.encode_to_vec().into() }
+    }
+
     /// Returns the full name of the message. The URL may lack a slash, as from Mixer's session client.
     pub fn message_name(&self) -> &str {
         self.type_url.rsplit('/').next().unwrap_or_default()

@@ -26,6 +26,8 @@ pub struct Counts {
     pub condition_errors: AtomicU64,
     /// Quota requests for which no rule has a quota.
     pub unknown_quotas: AtomicU64,
+    /// Details of statuses that were omitted because they exceeded the limit.
+    pub omitted_details: AtomicU64,
     /// Calls that exceeded a limit, by [`Limit`].
     pub over_limit: [AtomicU64; Limit::NAMES.len()],
 }
@@ -89,6 +91,13 @@ impl Counts {
     pub fn unknown_quotas(&self, requests: u64) {
         if requests > 0 {
             self.unknown_quotas.fetch_add(requests, Relaxed);
+        }
+    }
+
+    /// Counts details that were omitted.
+    pub fn omitted_details(&self, details: u64) {
+        if details > 0 {
+            self.omitted_details.fetch_add(details, Relaxed);
         }
     }
 

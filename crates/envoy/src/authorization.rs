@@ -95,6 +95,7 @@ impl Services {
         origin.tenant.push_str(request.tenant());
         let answer = request.answer().await;
         self.mixer.counts().condition_errors(request.condition_errors());
+        self.mixer.counts().omitted_details(request.omitted_details());
         origin.cache = request.cache_use().cloned();
         origin.attributes = logged.and_then(|logged| logged.attributes(request.attributes()));
         self.missing.note_check(context, |name| {

@@ -2,12 +2,14 @@
 
 use std::collections::BTreeMap;
 
+use base64::{Engine as _, engine::general_purpose::STANDARD_NO_PAD};
 use mixer_adapter_core::{framework::status::status_name, proto::Status as RpcStatus};
 use mixer_adapter_engine::{
     dispatch::CheckAnswer,
     proto::istio::mixer::v1::{HeaderOperation, RouteDirective, header_operation::Operation},
 };
 use percent_encoding::{AsciiSet, CONTROLS, NON_ALPHANUMERIC, utf8_percent_encode};
+use prost::Message as _;
 use tonic::{Code, Status};
 
 use crate::{
@@ -243,11 +245,16 @@ fn denied_response(status: &RpcStatus, directive: RouteDirective, client: Client
         headers.push(replace("grpc-status".to_owned(), &grpc_code(status.code).to_string()));
         let message = utf8_percent_encode(&body, GRPC_MESSAGE).to_string();
         headers.push(replace("grpc-message".to_owned(), &message));
+        if !status.details.is_empty() {
+            let details = RpcStatus { code: grpc_code(status.code), ..status.clone() };
+            let details = STANDARD_NO_PAD.encode(details.encode_to_vec());
+            headers.push(replace("grpc-status-details-bin".to_owned(), &details));
+        }
     }
     DeniedHttpResponse { status: Some(HttpStatus { code }), headers, body }
 }
 
-const GRPC_HEADERS: [&str; 2] = ["grpc-message", "grpc-status"];
+const GRPC_HEADERS: [&str; 3] = ["grpc-message", "grpc-status", "grpc-status-details-bin"];
 
 /// What gRPC encodes in the text of a status: everything but printable ASCII, and the percent sign.
 const GRPC_MESSAGE: &AsciiSet = &CONTROLS.add(b'%');

@@ -25,6 +25,7 @@ use mixer_adapter_engine::{
     },
     trace::{Step, Trace},
 };
+use mixer_adapter_host::handler::grpc_error;
 
 /// The address of a Mixer, and options of requests to it.
 #[derive(Debug, Args)]
@@ -196,6 +197,5 @@ const NO_TRACE: &str =
     "has no explanations: it is another Mixer, or runs on a non-loopback address without `serve --explain`";
 
 fn status(written: Option<mixer_adapter_core::proto::Status>) -> Status {
-    let written = written.unwrap_or_default();
-    Status::new(Code::from_i32(written.code), written.message)
+    grpc_error(written.unwrap_or_default())
 }

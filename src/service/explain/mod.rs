@@ -17,6 +17,7 @@ use mixer_adapter_engine::{
     proto::mixer_adapter::v1::{CheckExplanation, ReportExplanation},
     trace::Trace,
 };
+use mixer_adapter_host::handler::details_of;
 
 pub(super) use http::{refusal, router};
 
@@ -61,5 +62,9 @@ fn json(trace: &Trace) -> Result<String, Status> {
 
 /// A gRPC error as a message.
 fn written(status: &Status) -> proto::Status {
-    proto::Status { code: status.code() as i32, message: status.message().to_owned(), details: Vec::new() }
+    proto::Status {
+        code: status.code() as i32,
+        message: status.message().to_owned(),
+        details: details_of(status),
+    }
 }

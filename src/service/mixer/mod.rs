@@ -21,7 +21,10 @@ use super::{
     rpc::{Rpc, WithMetadata, limited_rpc},
 };
 use attributes::{Decoder, DeltaError, update};
-use mixer_adapter_core::framework::{log_limit::FailureLogLimit, log_text::log_text, status::status_name};
+use mixer_adapter_core::{
+    framework::{log_limit::FailureLogLimit, log_text::log_text, status::status_name},
+    proto,
+};
 use mixer_adapter_engine::{
     Budget, CheckOutcome, LimitError, Mixer, QUOTA_OUTCOMES, RequestLimits, Snapshot,
     attribute::Bag,
@@ -36,7 +39,7 @@ use mixer_adapter_engine::{
     quota_outcome,
     trace::{Step, Trace},
 };
-use mixer_adapter_host::handler::Caller;
+use mixer_adapter_host::handler::{Caller, grpc_error};
 use pace::Pace;
 
 pub(super) const SERVICE: &str = "istio.mixer.v1.Mixer";
@@ -79,9 +82,12 @@ fn over_limit(mixer: &Mixer, error: LimitError) -> Status {
 
 /// Converts an error of the engine; `code` is that of failures.
 fn status(mixer: &Mixer, code: Code, error: DispatchError) -> Status {
+    let message = error.to_string();
     match error {
         DispatchError::Limit(error) => over_limit(mixer, error),
-        DispatchError::Failed { .. } => Status::new(code, error.to_string()),
+        DispatchError::Failed { details, .. } => {
+            grpc_error(proto::Status { code: code as i32, message, details })
+        }
     }
 }
 
@@ -246,6 +252,7 @@ async fn traced_check(
     let answer = answer(mixer, &mut request, asked, known_words, Pace::new(caller.deadline), basis).await;
     basis.attributes = logged.and_then(|logged| logged.attributes(request.attributes()));
     mixer.counts().condition_errors(request.condition_errors());
+    mixer.counts().omitted_details(request.omitted_details());
     mixer.counts().unknown_quotas(request.unknown_quotas());
     if let Some(trace) = trace {
         *trace = request.into_trace().unwrap_or_default();

@@ -3,13 +3,18 @@
 use mixer_adapter::{
     Adapter, AdapterError, Check, Code, Grant, Handle, QuotaRequest,
     adapter::{ConfigErrors, InferredTypes, peer},
+    prost_types,
+    proto::{
+        google::rpc::{ErrorInfo, RetryInfo},
+        istio::policy::v1beta1::DirectHttpResponse,
+    },
     template::{ListEntry, Metric, Quota, listentry, metric, quota},
 };
 
 use crate::ledger::{Entry, ledger};
 pub use crate::params::probe::Params;
 
-/// Executes the value of a list entry: `allow`, `deny`, `fail`, `panic`, `panic early` (in the method, before its future), `abort` (a panic while another one unwinds), `peer` (a denial with the name of the client), `log` (a warning), `spin` (busy for a while), `hang` (forever) or `wait` (for the gate).
+/// Executes the value of a list entry: `allow`, `deny`, `fail`, `deny with details`, `fail with details`, `panic`, `panic early` (in the method, before its future), `abort` (a panic while another one unwinds), `peer` (a denial with the name of the client), `log` (a warning), `spin` (busy for a while), `hang` (forever) or `wait` (for the gate).
 #[derive(Debug)]
 pub struct Probe {
     entry: Entry,
@@ -72,6 +77,18 @@ impl Probe {
         let answer = match command {
             "deny" => Ok(Check::deny(Code::PermissionDenied, "denied on request")),
             "fail" => Err(AdapterError::unavailable("failed on request")),
+            "deny with details" => {
+                let reason = ErrorInfo { reason: "ASKED".to_owned(), ..ErrorInfo::default() };
+                Ok(Check::deny(Code::PermissionDenied, "denied on request")
+                    .with_direct_response(&DirectHttpResponse { code: 451, ..DirectHttpResponse::default() })
+                    .detail(&reason)
+                    .localized("de", "abgelehnt"))
+            }
+            "fail with details" => {
+                let later = RetryInfo { retry_delay: Some(prost_types::Duration { seconds: 30, nanos: 0 }) };
+                let error = AdapterError::unavailable("failed on request").detail(&later);
+                Err(error.localized("de", "x".repeat(5000)))
+            }
             "panic" => panic!("panic on request"),
             "abort" => {
                 let _panics = PanicOnDrop;

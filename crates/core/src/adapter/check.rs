@@ -1,9 +1,9 @@
 use std::time::Duration;
 
-use prost::Message;
-
 use super::Code;
-use crate::proto::{Any, CheckResult, Status, istio::policy::v1beta1::DirectHttpResponse};
+use crate::proto::{
+    Any, CheckResult, Status, google::rpc::LocalizedMessage, istio::policy::v1beta1::DirectHttpResponse,
+};
 
 /// The answer of a check: allowed or denied, and for how long and how many requests a caller may cache it.
 ///
@@ -86,12 +86,29 @@ impl Check {
     /// Sets the HTTP status, body and headers that a denied client receives instead of the proxy's default response.
     /// Mixer uses it only in a denial, and only the first one.
     #[must_use]
-    pub fn with_direct_response(mut self, response: &DirectHttpResponse) -> Self {
-        self.status.details.push(Any {
-            type_url: "type.googleapis.com/istio.policy.v1beta1.DirectHttpResponse".to_owned(),
-            value: response.encode_to_vec().into(),
-        });
+    pub fn with_direct_response(self, response: &DirectHttpResponse) -> Self {
+        self.detail(response)
+    }
+
+    /// Adds a detail of a denial for programs: a message of [`google::rpc`](crate::proto::google::rpc) or any other one.
+    ///
+    /// The engine passes the details of all denials on to its callers, up to 4 KiB. A real Mixer drops them.
+    ///
+    /// ```
+    /// use mixer_adapter_core::{Check, Code, proto::google::rpc::ErrorInfo};
+    /// let reason = ErrorInfo { reason: "BLOCKED".into(), domain: "example.com".into(), ..Default::default() };
+    /// Check::deny(Code::PermissionDenied, "blocked").detail(&reason).localized("de", "gesperrt");
+    /// ```
+    #[must_use]
+    pub fn detail<M: prost::Name>(mut self, message: &M) -> Self {
+        self.status.details.push(Any::pack(message));
         self
+    }
+
+    /// Adds the message of a denial in the language of users, by its BCP 47 tag; a detail `google.rpc.LocalizedMessage`.
+    #[must_use]
+    pub fn localized(self, locale: impl Into<String>, message: impl Into<String>) -> Self {
+        self.detail(&LocalizedMessage { locale: locale.into(), message: message.into() })
     }
 
     /// Returns whether the request is allowed.
@@ -191,6 +208,16 @@ mod tests {
             };
             assert_eq!(wire(Check::from(result)), (code, seconds, uses));
         }
+    }
+
+    #[test]
+    fn details_are_sent_by_their_types_in_order() {
+        let check = Check::deny(Code::NotFound, "x").localized("de", "nicht da").localized("fr", "absent");
+        let details = CheckResult::from(check).status.unwrap_or_default().details;
+        let url = "type.googleapis.com/google.rpc.LocalizedMessage";
+        assert!(details.iter().all(|detail| detail.type_url == url));
+        let values: Vec<_> = details.iter().map(|detail| &*detail.value).collect();
+        assert_eq!(values, [&b"\x0a\x02de\x12\x08nicht da"[..], b"\x0a\x02fr\x12\x06absent"]);
     }
 
     #[test]

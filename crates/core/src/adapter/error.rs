@@ -1,6 +1,7 @@
 use std::{error::Error, fmt};
 
 use super::{ConfigErrors, Violation};
+use crate::proto::{Any, google::rpc::LocalizedMessage};
 
 /// The reason of a denial or a failure: a code of `google.rpc.Code` other than OK.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -58,13 +59,14 @@ pub struct AdapterError {
     code: Code,
     message: String,
     violations: Vec<Violation>,
+    details: Vec<Any>,
     source: Option<Box<dyn Error + Send + Sync>>,
 }
 
 impl AdapterError {
     /// Creates a failure with a gRPC code.
     pub fn new(code: Code, message: impl Into<String>) -> Self {
-        Self { code, message: message.into(), violations: Vec::new(), source: None }
+        Self { code, message: message.into(), violations: Vec::new(), details: Vec::new(), source: None }
     }
 
     /// Creates an UNAVAILABLE failure: a back end cannot be reached at the moment.
@@ -75,6 +77,31 @@ impl AdapterError {
     /// Creates an INVALID_ARGUMENT failure: the configuration or the instance cannot be served.
     pub fn invalid(message: impl Into<String>) -> Self {
         Self::new(Code::InvalidArgument, message)
+    }
+
+    /// Adds a detail for programs, a message of [`google::rpc`](crate::proto::google::rpc) or any other one. Details beyond 4 KiB are not
+    /// sent.
+    ///
+    /// ```
+    /// use mixer_adapter_core::{AdapterError, proto::google::rpc::RetryInfo};
+    /// let later = RetryInfo { retry_delay: Some(prost_types::Duration { seconds: 30, nanos: 0 }) };
+    /// AdapterError::unavailable("the back end restarts").detail(&later);
+    /// ```
+    #[must_use]
+    pub fn detail<M: prost::Name>(mut self, message: &M) -> Self {
+        self.details.push(Any::pack(message));
+        self
+    }
+
+    /// Adds the message in the language of users, by its BCP 47 tag; a detail `google.rpc.LocalizedMessage`.
+    #[must_use]
+    pub fn localized(self, locale: impl Into<String>, message: impl Into<String>) -> Self {
+        self.detail(&LocalizedMessage { locale: locale.into(), message: message.into() })
+    }
+
+    /// Returns the details.
+    pub fn details(&self) -> &[Any] {
+        &self.details
     }
 
     /// Returns the gRPC code.
@@ -106,6 +133,7 @@ impl From<anyhow::Error> for AdapterError {
             code: Code::Internal,
             message: format!("{error:#}"),
             violations: Vec::new(),
+            details: Vec::new(),
             source: Some(error.into()),
         }
     }
@@ -117,6 +145,7 @@ impl From<ConfigErrors> for AdapterError {
             code: Code::InvalidArgument,
             message: errors.to_string(),
             violations: errors.into_violations(),
+            details: Vec::new(),
             source: None,
         }
     }

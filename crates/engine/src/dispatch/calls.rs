@@ -12,7 +12,8 @@ use crate::{
     handler::QuotaParams,
     trace::{Trace, status_text},
 };
-use mixer_adapter_host::handler::Caller;
+use mixer_adapter_core::framework::status::limit_details;
+use mixer_adapter_host::handler::{Caller, details_of};
 
 /// A completed call.
 pub(super) struct CompletedCall<'s> {
@@ -106,7 +107,18 @@ impl Request<'_> {
             _ => self.policy.adapter_error,
         };
         self.evaluation.call_failed(status.code());
+        if policy != OnFailure::Open {
+            self.add_failure_details(status);
+        }
         policy.of_call(|| failure_text(handler, status))
+    }
+
+    /// Adds the details of an adapter's error to those that the request's status has if it fails or is denied for it.
+    pub(super) fn add_failure_details(&mut self, status: &Status) {
+        if !status.details().is_empty() {
+            self.failure_details.extend(details_of(status));
+            self.omitted_details += limit_details(&mut self.failure_details);
+        }
     }
 
     /// Returns a denial if the configuration has faults and the policy does not allow requests then.

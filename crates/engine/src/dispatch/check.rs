@@ -96,6 +96,7 @@ impl<'s> Request<'s> {
             false if self.is_strict => details.dimensions = self.quota_dimensions()?,
             _ => {}
         }
+        self.omitted_details += merged.limit_details();
         Ok(finish(merged, details, self.evaluation.caching.max_age, self.trace.as_deref_mut()))
     }
 
@@ -121,9 +122,11 @@ impl<'s> Request<'s> {
     /// Applies the failure policy.
     fn fail(&mut self, merged: &mut MergedResult, failures: Vec<FailureEffect>) -> Result<(), DispatchError> {
         let fatal = fatal(&failures);
+        let details = std::mem::take(&mut self.failure_details);
         if !fatal.is_empty() {
-            return Err(FailureTexts::from_iter(fatal).into());
+            return Err(DispatchError::from(FailureTexts::from_iter(fatal)).with_details(details));
         }
+        merged.add_details(details);
         for failure in failures.into_iter().chain(self.config_denial()) {
             match failure {
                 FailureEffect::Deny(text) => merged.deny(text),
@@ -150,10 +153,10 @@ fn finish(
         trace.steps.push(Step::Merged { outcome: merged.describe() });
     }
     CheckAnswer {
-        status: merged.status(),
         valid_duration: merged.valid_duration,
         valid_use_count: merged.valid_use_count,
-        directive: merged.directive,
+        directive: merged.directive.take(),
+        status: merged.into_status(),
         details: Arc::new(details),
     }
 }

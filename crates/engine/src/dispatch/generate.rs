@@ -53,13 +53,15 @@ impl<'s> Request<'s> {
         for answered in call_all(planned, None, &self.caller).await {
             if let Err(status) = &answered.answer {
                 self.evaluation.call_failed(status.code());
+                self.add_failure_details(status);
             }
             if let Err(failure) = self.bind(&answered, &mut generated) {
                 failures.push(failure.to_string());
             }
         }
         if !failures.is_empty() {
-            return Err(FailureTexts::from_iter(failures).into());
+            let details = std::mem::take(&mut self.failure_details);
+            return Err(DispatchError::from(FailureTexts::from_iter(failures)).with_details(details));
         }
         self.generated = true;
         for (slot, attribute, value) in generated {

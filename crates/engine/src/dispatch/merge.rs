@@ -6,8 +6,8 @@ use prost::Message as _;
 
 use crate::proto::istio::mixer::v1::{HeaderOperation, RouteDirective, header_operation::Operation};
 use mixer_adapter_core::{
-    framework::status::status_name,
-    proto::{CheckResult, Status, istio::policy::v1beta1::DirectHttpResponse},
+    framework::status::{limit_details, status_name},
+    proto::{Any, CheckResult, Status, istio::policy::v1beta1::DirectHttpResponse},
 };
 
 /// Mixer's validity if no adapter specifies one: one minute and 10000 uses.
@@ -26,6 +26,8 @@ pub(super) struct MergedResult {
     denied: bool,
     code: i32,
     messages: Vec<String>,
+    /// The details of all denials, without their direct responses.
+    details: Vec<Any>,
     pub(super) directive: Option<RouteDirective>,
 }
 
@@ -50,6 +52,7 @@ impl MergedResult {
                 self.directive = direct_response(&status);
             }
             self.messages.push(format!("{handler}:{}", status.message));
+            self.add_details(status.details.into_iter().filter(|detail| !is_direct_response(detail)));
         }
     }
 
@@ -62,6 +65,16 @@ impl MergedResult {
         self.messages.push(why);
         self.valid_duration = prost_types::Duration::default();
         self.valid_use_count = -1;
+    }
+
+    /// Adds details of a denial.
+    pub(super) fn add_details(&mut self, details: impl IntoIterator<Item = Any>) {
+        self.details.extend(details);
+    }
+
+    /// Removes the details that are too large for a status, and returns how many.
+    pub(super) fn limit_details(&mut self) -> u64 {
+        limit_details(&mut self.details)
     }
 
     /// Limits the validity of an answer that allows the request in spite of a failure.
@@ -81,8 +94,8 @@ impl MergedResult {
     }
 
     /// The merged status.
-    pub(super) fn status(&self) -> Status {
-        Status { code: self.code, message: self.messages.join(", "), details: Vec::new() }
+    pub(super) fn into_status(self) -> Status {
+        Status { code: self.code, message: self.messages.join(", "), details: self.details }
     }
 
     /// Returns whether the request is allowed without a specified validity; header operations alone do not specify
@@ -117,15 +130,16 @@ fn nanos(duration: &prost_types::Duration) -> i128 {
     i128::from(duration.seconds) * 1_000_000_000 + i128::from(duration.nanos)
 }
 
+fn is_direct_response(detail: &Any) -> bool {
+    // Mixer ignores a type URL without a slash (docs/behaviour/adapter-calls.md#direct-responses).
+    let name = detail.type_url.rsplit_once('/').map(|(_, name)| name);
+    name == Some("istio.policy.v1beta1.DirectHttpResponse")
+}
+
 /// Extracts the direct response from the details of a denial.
 fn direct_response(status: &Status) -> Option<RouteDirective> {
-    // Mixer ignores a type URL without a slash (docs/behaviour/adapter-calls.md#direct-responses).
-    let details = status.details.iter().find(|any| {
-        any.type_url
-            .rsplit_once('/')
-            .is_some_and(|(_, name)| name == "istio.policy.v1beta1.DirectHttpResponse")
-    })?;
-    let response = DirectHttpResponse::decode(details.value.clone()).ok()?;
+    let detail = status.details.iter().find(|detail| is_direct_response(detail))?;
+    let response = DirectHttpResponse::decode(detail.value.clone()).ok()?;
     let code = match response.code {
         0 => http_code(status.code),
         code => u32::try_from(code).unwrap_or(500),

@@ -27,6 +27,7 @@ pub use report::{Lost, PreparedReport, Report, ReportBatch};
 pub use taken::{ReturnedAmount, TakenAmount};
 
 use evaluation::Evaluation;
+use mixer_adapter_core::proto::Any;
 
 use super::{
     attribute::{Bag, Vocabulary},
@@ -54,6 +55,10 @@ pub struct Request<'s> {
     /// Whether the details of answers name the rules that decided.
     pub(crate) names_rules: bool,
     condition_errors: u64,
+    /// The details of failed calls.
+    failure_details: Vec<Any>,
+    /// Number of details of statuses that exceed the limit.
+    omitted_details: u64,
     /// Whether a failure was ignored, as the policy wants it.
     pub(crate) has_ignored_failure: bool,
     unknown_quotas: u64,
@@ -72,6 +77,8 @@ pub enum DispatchError {
         phase: Option<&'static str>,
         /// The failures.
         failures: FailureTexts,
+        /// The details of the errors of adapters.
+        details: Vec<Any>,
     },
     /// It exceeds a limit. The Mixer API returns RESOURCE_EXHAUSTED.
     #[error(transparent)]
@@ -82,7 +89,15 @@ impl DispatchError {
     /// Adds the phase in which it occurred.
     fn within(self, phase: &'static str) -> Self {
         match self {
-            Self::Failed { failures, .. } => Self::Failed { phase: Some(phase), failures },
+            Self::Failed { failures, details, .. } => Self::Failed { phase: Some(phase), failures, details },
+            Self::Limit(_) => self,
+        }
+    }
+
+    /// Adds the details of errors of adapters.
+    fn with_details(self, details: Vec<Any>) -> Self {
+        match self {
+            Self::Failed { phase, failures, .. } => Self::Failed { phase, failures, details },
             Self::Limit(_) => self,
         }
     }
@@ -90,7 +105,7 @@ impl DispatchError {
 
 impl From<FailureTexts> for DispatchError {
     fn from(failures: FailureTexts) -> Self {
-        Self::Failed { phase: None, failures }
+        Self::Failed { phase: None, failures, details: Vec::new() }
     }
 }
 
@@ -131,6 +146,8 @@ impl<'s> Request<'s> {
             is_strict: false,
             names_rules: false,
             condition_errors: 0,
+            failure_details: Vec::new(),
+            omitted_details: 0,
             has_ignored_failure: false,
             unknown_quotas: 0,
             budget: Budget::default(),
@@ -189,6 +206,11 @@ impl<'s> Request<'s> {
     /// Number of conditions that could not be evaluated.
     pub fn condition_errors(&self) -> u64 {
         self.condition_errors
+    }
+
+    /// Number of details of denials and errors that were omitted from the answer, because it would be too large with them.
+    pub fn omitted_details(&self) -> u64 {
+        self.omitted_details
     }
 
     /// How the cache was used for the answer; `None` without a cache.

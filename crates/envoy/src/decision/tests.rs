@@ -19,6 +19,27 @@ fn answer(code: i32, message: &str, directive: Option<RouteDirective>) -> CheckA
     }
 }
 
+/// What gRPC clients read from `grpc-status-details-bin`: the status.
+#[test]
+fn details_of_a_denial_reach_envoy_and_grpc_clients() {
+    let detail = mixer_adapter_core::proto::Any { type_url: "t/a.B".to_owned(), value: vec![1].into() };
+    let mut denied = answer(16, "who?", None);
+    denied.status.details.push(detail.clone());
+    let metadata = prost_types::Struct::default();
+    let decision = decide(denied.clone(), &[("content-type", "application/grpc")]);
+    let response = decision.into_response(FailureAnswer::Unavailable, metadata.clone(), None).unwrap();
+    assert_eq!(response.status.as_ref().unwrap().details, [detail]);
+    let Some(HttpResponse::DeniedResponse(sent)) = response.http_response else { panic!() };
+    let sent = sent.headers.into_iter().map(|option| option.header.unwrap());
+    let header = sent.filter(|header| header.key == "grpc-status-details-bin").last().unwrap();
+    let status = RpcStatus::decode(&*STANDARD_NO_PAD.decode(header.value).unwrap()).unwrap();
+    assert_eq!(status, denied.status);
+
+    let response = decide(denied, &[]).into_response(FailureAnswer::Unavailable, metadata, None).unwrap();
+    let Some(HttpResponse::DeniedResponse(sent)) = response.http_response else { panic!() };
+    assert!(sent.headers.is_empty(), "not a client of gRPC");
+}
+
 fn operations_of(operations: &[(&str, Operation, &str)]) -> Vec<HeaderOperation> {
     let operation = |(name, operation, value): &(&str, Operation, &str)| HeaderOperation {
         name: (*name).to_owned(),

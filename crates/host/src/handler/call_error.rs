@@ -2,10 +2,13 @@
 
 use std::sync::Arc;
 
+use super::status_details::grpc_error;
 use crate::limits::Limit;
 use mixer_adapter_core::{
     adapter::{AdapterError, Code},
-    framework::json::JsonError,
+    framework::{json::JsonError, status::limit_details},
+    metrics::events,
+    proto::{Any, Status},
     template::{InvalidAnswerError, MalformedRequestError},
 };
 
@@ -186,8 +189,25 @@ impl CallError {
     }
 }
 
+impl CallError {
+    /// Returns the details of the adapter's error, as far as they fit into a header. The others are counted as events `details_omitted`
+    /// of the adapter.
+    pub fn details(&self) -> Vec<Any> {
+        let (Self::Refused { adapter, source } | Self::Failed { adapter, source }) = self else {
+            return Vec::new();
+        };
+        let mut details = source.details().to_vec();
+        let omitted = limit_details(&mut details);
+        if omitted > 0 {
+            events(adapter, "details_omitted").add(omitted);
+        }
+        details
+    }
+}
+
 impl From<CallError> for tonic::Status {
     fn from(error: CallError) -> Self {
-        tonic::Status::new(tonic::Code::from(error.code() as i32), error.to_string())
+        let (code, details) = (error.code(), error.details());
+        grpc_error(Status { code: code as i32, message: error.to_string(), details })
     }
 }

@@ -9,6 +9,7 @@ mod closing;
 mod erased;
 mod open_handlers;
 mod panics;
+mod status_details;
 mod table;
 
 pub use adapters::{AdapterInfo, Adapters, AdaptersBuilder, StartError, TemplateInfo, quoted_list};
@@ -17,4 +18,5 @@ pub use call_error::CallError;
 pub use closing::Closing;
 pub use erased::{BoxFuture, Handler};
 pub use panics::log_panics;
+pub use status_details::{details_of, grpc_error};
 pub use table::{HandlerTable, TableLimits};
