@@ -80,13 +80,15 @@ fn a_deprecated_field_is_reported_counted_and_refused_on_request() {
 
     let warns = Server::start(&["--config", path]);
     warns.until("/config", told);
-    warns.until("/metrics", "\nmixer_adapter_deprecated_feature_use_total 1\n");
+    warns.until("/metrics", USED);
 
     let refuses = Server::start(&["--config", path, "--deprecated-fields", "refuse"]);
     refuses.until("/metrics", "mixer_adapter_config_updates_total{result=\"rejected\"} 1");
     refuses.until("/config", told);
-    refuses.until("/metrics", "\nmixer_adapter_deprecated_feature_use_total 0\n");
+    assert!(!refuses.get("/metrics").contains(USED));
 }
+
+const USED: &str = "\nmixer_adapter_deprecated_feature_use_total{field=\"shop.v1.Params.old\"} 1\n";
 
 /// A handler of an adapter elsewhere whose configuration has this version, and a field that was deprecated in 1.4.
 fn marked(directory: &Path, version: &str) {
@@ -126,5 +128,39 @@ fn a_deprecated_field_warns_then_fails_unless_it_is_allowed_by_name_and_then_is_
         arguments.extend(allow.iter().flat_map(|name| ["--allow-deprecated", name]));
         let server = Server::start(&arguments);
         server.until("/metrics", &format!("mixer_adapter_config_updates_total{{{expected}"));
+    }
+}
+
+/// A layer of the runtime that allows the field, or not.
+fn layer(directory: &Path, allowed: bool) {
+    let text = format!(
+        "resources:\n- '@type': type.googleapis.com/envoy.service.runtime.v3.Runtime\n  name: deprecations\n  layer:\n    \
+         'mixer_adapter.deprecated_features:shop.v1.Params.old': {allowed}\n"
+    );
+    let written = directory.join("runtime.tmp");
+    fs::write(&written, text).unwrap();
+    fs::rename(written, directory.join("runtime.yaml")).unwrap();
+}
+
+#[test]
+fn a_runtime_layer_pushed_as_rtds_allows_a_deprecated_field_by_name() {
+    let (rules, layers) = (tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap());
+    marked(rules.path(), "1.5.0");
+    let path = rules.path().to_str().unwrap();
+    let is_refused = "spec.params.old: is deprecated in shop.v1.Params";
+    for scheme in ["xds", "xds+delta"] {
+        layer(layers.path(), false);
+        let source = source(layers.path());
+        let runtime = format!("{scheme}://{}?collections=runtime", source.grpc);
+        let arguments = ["--config", path, "--config", &runtime, "--deprecated-fields", "schedule"];
+        let server = Server::start(&arguments);
+        server.until("/config", is_refused);
+        assert!(server.get("/readyz").starts_with("HTTP/1.1 503"), "a layer is not a configuration");
+        layer(layers.path(), true);
+        server.until("/metrics", USED);
+        server.until("/readyz", "200");
+        // What is in use cannot be forbidden: the server of the layer learns why.
+        layer(layers.path(), false);
+        source.until("/config", is_refused);
     }
 }

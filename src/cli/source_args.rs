@@ -150,7 +150,8 @@ impl SourceArgs {
             _ => Vec::new(),
         };
         let wanted = |collection: &Collection, required| Wanted {
-            required: required && !self.config_optional.contains(collection),
+            // A layer of the runtime can only allow more.
+            required: required && !collection.is_runtime() && !self.config_optional.contains(collection),
             collection: collection.as_str().to_owned(),
         };
         let own = collections.iter().map(|collection| wanted(collection, true));

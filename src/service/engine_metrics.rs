@@ -229,13 +229,8 @@ impl EngineMetrics {
             encoder.encode_descriptor("mixer_adapter_config_losses", help, None, MetricType::Counter)?;
         ConstCounter::new(status.lost).encode(encoded)?;
         let help = "Uses of deprecated fields that configuration added";
-        let encoded = encoder.encode_descriptor(
-            "mixer_adapter_deprecated_feature_use",
-            help,
-            None,
-            MetricType::Counter,
-        )?;
-        ConstCounter::new(status.deprecated_uses).encode(encoded)?;
+        let fields = status.deprecated_fields.iter().map(|(field, uses)| (field.as_str(), *uses));
+        resources(encoder, "mixer_adapter_deprecated_feature_use", help, "field", fields)?;
         let help = "Non-fatal faults of the configuration in use, including warnings";
         gauge(encoder, "mixer_adapter_config_faults", help, status.faults.len() as f64)?;
         let help = "1 if the last update was rejected, so that an older configuration is in use";

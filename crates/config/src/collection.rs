@@ -1,6 +1,6 @@
 use std::{borrow::Cow, fmt};
 
-use super::{Kind, istio::Istio};
+use super::{Kind, istio::Istio, runtime};
 use mixer_adapter_core::framework::suggest::suggest;
 
 /// The API group of Mixer's configuration.
@@ -118,6 +118,16 @@ impl Collection {
                 "no collection of Istio has this name; did you mean {similar}?"
             );
         }
+    }
+
+    /// The collection of the layers of the runtime.
+    pub fn runtime() -> Self {
+        Self(Cow::Borrowed(runtime::COLLECTION))
+    }
+
+    /// Whether it is the collection of the layers of the runtime.
+    pub fn is_runtime(&self) -> bool {
+        self.as_str() == runtime::COLLECTION
     }
 
     /// The six collections of Mixer's own kinds, in the order they are processed in.

@@ -70,11 +70,12 @@ where
     }
 }
 
-/// A collection by its full name, or one of Mixer's own by what stands behind the last slash.
+/// A collection by its full name, one of Mixer's own by what stands behind the last slash, or `runtime`, the layers of the runtime.
 pub fn collection(name: &str) -> Result<Collection, ConfigUrlError> {
     let short = |collection: &Collection| collection.as_str().rsplit('/').next() == Some(name);
     match Collection::mixer().find(short) {
         Some(collection) => Ok(collection),
+        None if name == "runtime" => Ok(Collection::runtime()),
         None if name.trim_matches('/').contains('/') => Ok(Collection::new(name)),
         None => Err(ConfigUrlError::Collection(name.to_owned())),
     }
@@ -154,7 +155,7 @@ mod tests {
         assert_eq!(
             error,
             "no collection is called \"rulez\"; write attributemanifests, templates, adapters, handlers, instances, \
-             rules, or a full name such as istio/policy/v1beta1/rules"
+             rules, runtime, or a full name such as istio/policy/v1beta1/rules"
         );
     }
 

@@ -41,6 +41,7 @@ mod ordered;
 mod parse;
 pub mod proto;
 mod resource;
+mod runtime;
 mod scope;
 mod set;
 pub mod source;

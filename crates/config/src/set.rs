@@ -3,16 +3,19 @@ use std::{
     sync::Arc,
 };
 
-use super::{Change, Collection, Content, Fault, Finding, Kind, Resource, ResourceName, Spec};
+use super::{Change, Collection, Content, Fault, Finding, Kind, Resource, ResourceName, Spec, runtime};
 use mixer_adapter_core::framework::suggest::suggest;
 
-/// All resources of Mixer's kinds that are known at one moment, by full name: what a snapshot is built from.
+/// All resources of Mixer's kinds that are known at one moment, by full name, with the layers of the runtime: what a snapshot is built
+/// from.
 ///
 /// Never changed: [`apply`](Self::apply) makes the next one, and what did not change is shared between the two.
 #[derive(Clone, Debug, Default)]
 pub struct ConfigSet {
     entries: BTreeMap<ResourceName, Arc<Entry>>,
     others: BTreeMap<Collection, BTreeSet<ResourceName>>,
+    /// The deprecated fields that layers of the runtime allow.
+    layers: BTreeMap<ResourceName, BTreeSet<String>>,
 }
 
 /// A resource and what it says.
@@ -77,6 +80,9 @@ impl ConfigSet {
                 Content::Full(resources) => {
                     next.entries.retain(|_, entry| entry.resource.collection != collection);
                     next.others.remove(&collection);
+                    if collection.is_runtime() {
+                        next.layers.clear();
+                    }
                     resources
                 }
                 Content::Partial { added, removed } => {
@@ -87,6 +93,9 @@ impl ConfigSet {
             if collection.role().is_some() {
                 next.entries.extend(self.entries_of(added, &mut faults));
             } else {
+                if collection.is_runtime() {
+                    next.add_layers(&added, &mut faults);
+                }
                 let names = added.iter().map(|resource| resource.name.clone());
                 next.others.entry(collection).or_default().extend(names);
             }
@@ -97,10 +106,25 @@ impl ConfigSet {
     fn remove(&mut self, collection: &Collection, names: &[ResourceName]) {
         for name in names {
             self.entries.remove(name);
+            self.layers.remove(name);
             if let Some(others) = self.others.get_mut(collection) {
                 others.remove(name);
             }
         }
+    }
+
+    fn add_layers(&mut self, layers: &[Arc<Resource>], faults: &mut Vec<Fault>) {
+        for layer in layers {
+            match runtime::allowed_deprecated(layer) {
+                Ok(allowed) => drop(self.layers.insert(layer.name.clone(), allowed)),
+                Err(fault) => faults.push(fault),
+            }
+        }
+    }
+
+    /// The full names of the deprecated fields and values that layers of the runtime allow.
+    pub fn allowed_deprecated(&self) -> BTreeSet<String> {
+        self.layers.values().flatten().cloned().collect()
     }
 
     /// Entries of resources that come or change; what is here already is shared.

@@ -103,7 +103,7 @@ pub enum ConfigUrlError {
     ListenScheme(String),
     /// No such collection.
     #[error(
-        "no collection is called {0:?}; write attributemanifests, templates, adapters, handlers, instances, rules, or a full \
+        "no collection is called {0:?}; write attributemanifests, templates, adapters, handlers, instances, rules, runtime, or a full \
          name such as istio/policy/v1beta1/rules"
     )]
     Collection(String),

@@ -39,6 +39,9 @@ const MAX_FAULTS: usize = 100;
 /// The number of faults that are logged at once.
 const MAX_LOGGED: usize = 20;
 
+/// The number of deprecated fields that are counted apart.
+const MAX_DEPRECATED_FIELDS: usize = 100;
+
 /// The time that the other collections of a source have to become empty, too, after its rules.
 const EMPTY_DELAY: Duration = Duration::from_secs(10);
 
@@ -60,6 +63,8 @@ pub struct ConfigStatus {
     pub versions: BTreeMap<String, String>,
     /// Number of new uses of deprecated fields.
     pub deprecated_uses: u64,
+    /// The same by field, for the first 100 fields; the uses of all others are counted as `other`.
+    pub deprecated_fields: BTreeMap<String, u64>,
     /// Non-fatal faults of the configuration in use.
     pub faults: Vec<String>,
     /// Faults of the updates that are not in use.
@@ -100,6 +105,17 @@ impl ConfigStatus {
             _ => return Vec::new(),
         };
         vec![text.to_owned()]
+    }
+
+    /// Counts uses of deprecated fields.
+    fn add_deprecated(&mut self, fields: Vec<String>) {
+        self.deprecated_uses += fields.len() as u64;
+        for field in fields {
+            let has_place = self.deprecated_fields.len() < MAX_DEPRECATED_FIELDS;
+            let is_counted = has_place || self.deprecated_fields.contains_key(&field);
+            let field = if is_counted { field } else { "other".to_owned() };
+            *self.deprecated_fields.entry(field).or_default() += 1;
+        }
     }
 
     /// Returns what the first configuration waits for; nothing once there was one.
@@ -164,8 +180,8 @@ impl Controller {
         Acceptance::new(self).with_losses(losses).run(sources).await;
     }
 
-    /// Logs non-fatal faults that the previous configuration did not have. Returns the number of deprecated fields among them.
-    fn log_new_faults(&mut self, faults: &[Fault]) -> u64 {
+    /// Logs non-fatal faults that the previous configuration did not have. Returns the deprecated fields among them.
+    fn log_new_faults(&mut self, faults: &[Fault]) -> Vec<String> {
         let texts: HashSet<String> = faults.iter().map(ToString::to_string).collect();
         let is_new = |fault: &&Fault| !self.faults.contains(&fault.to_string());
         let new: Vec<&Fault> = faults.iter().filter(is_new).collect();
@@ -173,7 +189,10 @@ impl Controller {
             tracing::warn!("{text}");
         }
         self.faults = texts;
-        new.iter().map(|fault| u64::from(fault.topic == Topic::DeprecatedField)).sum()
+        let deprecated = new.iter().filter(|fault| fault.topic == Topic::DeprecatedField);
+        deprecated
+            .map(|fault| fault.deprecation.as_ref().map_or(String::new(), |of| of.element.clone()))
+            .collect()
     }
 
     fn update_status(&self, change: impl FnOnce(&mut ConfigStatus)) {
@@ -186,20 +205,26 @@ impl Apply for Controller {
         let Update { source, changes, mut faults } = update;
         let versions: Vec<(String, String)> =
             changes.iter().map(|change| (change.collection.to_string(), change.version.clone())).collect();
+        let only_runtime = changes.iter().all(|change| change.collection.is_runtime());
         let (set, found) = self.set.apply(changes);
         faults.extend(found);
-        let builder = may_block(|| SnapshotBuilder::new(&set, faults, &self.host));
         let previous = self.mixer.snapshot();
+        // Layers are not a configuration: until there is one, checks remain UNAVAILABLE.
+        if only_runtime && previous.is_none() && !faults.iter().any(Fault::is_error) {
+            self.set = set;
+            return Ok(());
+        }
+        let builder = may_block(|| SnapshotBuilder::new(&set, faults, &self.host));
         let (snapshot, faults) = builder.build(previous.as_deref(), &*self.connect, &self.options).await?;
         self.mixer.replace(snapshot);
-        let deprecated_uses = self.log_new_faults(&faults);
+        let deprecated = self.log_new_faults(&faults);
         let resources = set.counts();
         tracing::info!(%source, resources = resources.values().sum::<usize>(), "configuration applied");
         self.set = set;
         self.update_status(|status| {
             let known = status.warnings();
             status.applied += 1;
-            status.deprecated_uses += deprecated_uses;
+            status.add_deprecated(deprecated);
             status.applied_at = Some(seconds(SystemTime::now()));
             status.resources =
                 resources.into_iter().map(|(collection, count)| (collection.to_string(), count)).collect();

@@ -97,7 +97,7 @@ pub(crate) fn named(body: &Any) -> Option<String> {
 /// (docs/behaviour/mcp.md#collections) if that type is known. All others are a `google.protobuf.Struct`.
 ///
 /// The same spec always becomes the same bytes. The findings are the deprecated fields in it.
-pub(super) fn of_spec(
+pub(crate) fn of_spec(
     types: &Types,
     collection: &Collection,
     spec: Json,

@@ -155,6 +155,8 @@ pub struct SnapshotBuilder {
     handlers: Vec<Arc<HandlerSpec>>,
     rules: Vec<RuleSpec>,
     faults: Vec<Fault>,
+    /// The deprecated fields that layers of the runtime allow.
+    allowed: BTreeSet<String>,
 }
 
 impl SnapshotBuilder {
@@ -173,7 +175,7 @@ impl SnapshotBuilder {
         let (used, unused) = handlers::by_use(handlers, &rules);
         handlers::validate(unused, host, &mut faults);
         let handlers = handlers::validate(used, host, &mut faults);
-        Self { vocabulary, handlers, rules, faults }
+        Self { vocabulary, handlers, rules, faults, allowed: set.allowed_deprecated() }
     }
 
     /// The faults of the configuration.
@@ -190,7 +192,9 @@ impl SnapshotBuilder {
         options: &BuildOptions,
     ) -> Result<(Snapshot, Vec<Fault>), Vec<Fault>> {
         let mut faults = self.faults;
-        let refused = options.fields.judge(&mut faults);
+        let mut fields = options.fields.clone();
+        fields.allowed.extend(self.allowed);
+        let refused = fields.judge(&mut faults);
         if options.lenient {
             // As in Mixer, such a constant is an error of the requests that need it.
             let constants = faults.iter_mut().filter(|fault| fault.topic == Topic::InvalidConstant);

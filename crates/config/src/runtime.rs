@@ -1,0 +1,110 @@
+//! Layers of the runtime, `envoy.service.runtime.v3.Runtime`: of their keys those that allow deprecated fields by name.
+
+use std::collections::BTreeSet;
+
+use serde_json::Value as Json;
+
+use super::{Fault, Resource, Types, stream::body};
+
+/// The collection of layers, which is called as their message.
+pub(super) const COLLECTION: &str = "envoy.service.runtime.v3.Runtime";
+/// The beginning of the keys; the full name of a field or a value follows.
+const PREFIX: &str = "mixer_adapter.deprecated_features:";
+/// Maximum length of a key in bytes; longer ones are not names.
+const MAX_KEY: usize = 512;
+/// Maximum number of names that a layer allows.
+const MAX_NAMES: usize = 1000;
+
+/// Returns the deprecated fields and values that a layer allows: those whose key has the value `true`.
+pub(super) fn allowed_deprecated(layer: &Resource) -> Result<BTreeSet<String>, Fault> {
+    let body = body::of_spec(&Types::default(), &layer.collection, layer.spec.clone());
+    let (body, _) = body.map_err(|error| layer.error(&error.field, error.reason))?;
+    let json = body::to_json(&body);
+    // The message has no such field: these are bytes that could not be decoded.
+    if json.get("value").is_some() {
+        return Err(layer.error("", format!("is not a valid {COLLECTION}")));
+    }
+    let mut allowed = BTreeSet::new();
+    collect("", &json["layer"], &mut allowed);
+    match allowed.len() > MAX_NAMES {
+        true => Err(layer.error("layer", format!("allows more than {MAX_NAMES} deprecated fields"))),
+        false => Ok(allowed),
+    }
+}
+
+/// Adds the names that the value of a key allows, until there are too many. As in Envoy, the keys of nested structures are joined with dots.
+fn collect(key: &str, value: &Json, allowed: &mut BTreeSet<String>) {
+    match value {
+        Json::Bool(true) => allowed.extend(key.strip_prefix(PREFIX).map(str::to_owned)),
+        Json::Object(fields) => {
+            for (name, value) in fields {
+                let fits = key.len() + 1 + name.len() <= MAX_KEY && allowed.len() <= MAX_NAMES;
+                match key {
+                    _ if !fits => {}
+                    "" => collect(name, value, allowed),
+                    key => collect(&format!("{key}.{name}"), value, allowed),
+                }
+            }
+        }
+        _ => {}
+    }
+}
+
+#[cfg(test)]
+#[allow(clippy::unwrap_used)]
+mod tests {
+    use serde_json::{Map, json};
+
+    use super::*;
+    use crate::{Collection, Kind, ResourceName};
+
+    fn allowed(mut spec: Json) -> Result<Vec<String>, String> {
+        spec["@type"] = format!("type.googleapis.com/{COLLECTION}").into();
+        let name = ResourceName::new("layer", Kind::from("Runtime"), "");
+        let layer = Resource::new(name, Collection::new(COLLECTION), spec, "here");
+        let allowed = allowed_deprecated(&layer).map_err(|fault| fault.to_string())?;
+        Ok(allowed.into_iter().collect())
+    }
+
+    #[test]
+    fn true_allows_a_name_also_in_nested_keys_and_other_keys_are_nothing() {
+        let layer = json!({
+            "mixer_adapter.deprecated_features:a.M.one": true,
+            "mixer_adapter.deprecated_features:a.M.two": false,
+            "mixer_adapter.deprecated_features:a.M.three": "true",
+            "mixer_adapter": { "deprecated_features:a": { "M": { "four": true } } },
+            "envoy.deprecated_features:a.M.five": true,
+        });
+        assert_eq!(allowed(json!({ "layer": layer })).unwrap(), ["a.M.four", "a.M.one"]);
+        assert!(allowed(json!({})).unwrap().is_empty());
+    }
+
+    /// Field 2 is the layer, whose field 1 are its entries; field 4 of a value is a boolean.
+    #[test]
+    fn a_layer_is_read_from_its_bytes() {
+        let key = b"mixer_adapter.deprecated_features:a.b";
+        let entry = [&[0x0a, key.len() as u8][..], key, b"\x12\x02\x20\x01"].concat();
+        let fields = [&[0x0a, entry.len() as u8][..], &entry].concat();
+        let message = [&[0x12, fields.len() as u8][..], &fields].concat();
+        let spec = |bytes: &[u8]| {
+            let value = base64::Engine::encode(&base64::engine::general_purpose::STANDARD, bytes);
+            json!({ "value": value })
+        };
+        assert_eq!(allowed(spec(&message)).unwrap(), ["a.b"]);
+        let error = allowed(spec(&[0xff])).unwrap_err();
+        assert!(error.ends_with("is not a valid envoy.service.runtime.v3.Runtime"), "{error}");
+    }
+
+    #[test]
+    fn a_layer_is_bounded() {
+        let many = |count: usize| -> Map<String, Json> {
+            (0..count).map(|n| (format!("{PREFIX}f{n}"), true.into())).collect()
+        };
+        assert_eq!(allowed(json!({ "layer": many(1000) })).unwrap().len(), 1000);
+        let error = allowed(json!({ "layer": many(5000) })).unwrap_err();
+        assert!(error.contains("layer: allows more than 1000 deprecated fields"), "{error}");
+        assert!(
+            allowed(json!({ "layer": { format!("{PREFIX}{}", "x".repeat(600)): true } })).unwrap().is_empty()
+        );
+    }
+}
