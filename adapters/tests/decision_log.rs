@@ -3,14 +3,16 @@
 
 mod support;
 
-use std::{fs, path::Path};
+use std::{fs, os::unix::fs::PermissionsExt as _, path::Path};
 
 use mixer_adapter_engine::proto::istio::mixer::v1::{
-    CheckRequest, CheckResponse, check_request::QuotaParams,
+    CheckRequest, CheckResponse, ReportRequest, ReportResponse, check_request::QuotaParams,
 };
 use serde_json::Value as Json;
 use support::{Server, binary, eventually, run};
-use tonic::{Request, Response, client::Grpc, transport::Endpoint};
+use tonic::{
+    Request, Response, Status, client::Grpc, codec::Codec, metadata::MetadataMap, transport::Endpoint,
+};
 use tonic_prost::ProstCodec;
 
 /// The lines of a file, once there are as many.
@@ -38,7 +40,15 @@ fn checks_quotas_and_failed_reports_are_lines() {
     let log = directory.path().join("decisions");
     let server = start(&log, &[]);
     let ask = |arguments: &[&str]| run(&[arguments, &["--address", &server.grpc]].concat());
-    ask(&["check", "-a", "request.path=/admin", "-a", "request.headers=cookie=secret"]);
+    ask(&[
+        "check",
+        "-a",
+        "request.path=/admin",
+        "-a",
+        "request.headers=cookie=secret",
+        "-a",
+        "request.referer=/?token=secret",
+    ]);
     let params = QuotaParams { amount: 60, best_effort: false };
     check(
         &server,
@@ -58,25 +68,42 @@ fn checks_quotas_and_failed_reports_are_lines() {
     assert_eq!(denied["rules"], serde_json::json!(["check-path.rule.istio-system"]));
     assert_eq!(denied["attributes"]["request.path"], "/admin");
     assert_eq!(denied["attributes"]["request.headers"]["cookie"], "***");
+    assert_eq!(denied["attributes"]["request.referer"], "/?token=***");
     assert!(!field(denied, "code").is_empty() && denied["latency_seconds"].as_f64().unwrap() > 0.0);
     assert_eq!(field(allowed, "decision_id"), field(quota, "decision_id"));
     assert_ne!(field(allowed, "decision_id"), field(denied, "decision_id"));
     assert_eq!((&quota["quota"], &quota["amount"]), (&"requests".into(), &60.into()));
+    assert!(allowed["attributes"].is_object() && quota["attributes"].is_null(), "{quota}");
     assert_eq!(report["requests"], 1);
+    assert!(!field(report, "decision_id").is_empty());
+    assert_eq!(fs::metadata(&log).unwrap().permissions().mode() & 0o777, 0o600);
     assert!(!fs::read_to_string(&log).unwrap().contains("secret"));
     server.until("/metrics", "mixer_adapter_decision_log_lines_total{result=\"written\"} 4");
 }
 
-fn check(server: &Server, request: CheckRequest) -> Response<CheckResponse> {
+/// Calls a method of the Mixer API.
+fn call<Q, A>(server: &Server, method: &str, request: Q) -> Result<Response<A>, Status>
+where
+    ProstCodec<Q, A>: Codec<Encode = Q, Decode = A>,
+    Q: Send + Sync + 'static,
+    A: Send + Sync + 'static,
+{
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
     runtime.block_on(async {
         let endpoint = Endpoint::from_shared(format!("http://{}", server.grpc)).unwrap();
         let mut client = Grpc::new(endpoint.connect().await.unwrap());
         client.ready().await.unwrap();
-        let codec = ProstCodec::<CheckRequest, CheckResponse>::default();
-        let path = "/istio.mixer.v1.Mixer/Check".parse().unwrap();
-        client.unary(Request::new(request), path, codec).await.unwrap()
+        let path = format!("/istio.mixer.v1.Mixer/{method}").parse().unwrap();
+        client.unary(Request::new(request), path, ProstCodec::<Q, A>::default()).await
     })
+}
+
+fn check(server: &Server, request: CheckRequest) -> Response<CheckResponse> {
+    call(server, "Check", request).unwrap()
+}
+
+fn id(metadata: &MetadataMap) -> Option<&str> {
+    metadata.get("mixer-adapter-decision-id").map(|id| id.to_str().unwrap())
 }
 
 #[test]
@@ -84,16 +111,42 @@ fn the_metadata_of_an_answer_has_the_id_of_its_line() {
     let directory = tempfile::tempdir().unwrap();
     let log = directory.path().join("decisions");
     let server = start(&log, &[]);
-    let answer = check(&server, CheckRequest::default());
-    let id = answer.metadata().get("mixer-adapter-decision-id").unwrap().to_str().unwrap();
-    assert_eq!(field(&lines(&log, 1)[0], "decision_id"), id);
+    let checked = check(&server, CheckRequest::default());
+    // A client with more words than the server has.
+    let unknown = ReportRequest { global_word_count: 1_000_000, ..ReportRequest::default() };
+    let refused = call::<_, ReportResponse>(&server, "Report", unknown).unwrap_err();
+    let lines = lines(&log, 2);
+    assert_eq!(Some(field(&lines[0], "decision_id")), id(checked.metadata()));
+    assert_eq!(Some(field(&lines[1], "decision_id")), id(refused.metadata()));
+    let reported = call::<_, ReportResponse>(&server, "Report", ReportRequest::default()).unwrap();
+    assert!(id(reported.metadata()).is_some(), "also without a line");
+}
+
+#[test]
+fn the_last_decisions_are_recorded_while_they_are_read() {
+    let server = Server::start(&["--decision-log-mask", "request.host"]);
+    server.until("/readyz", "\nready\n");
+    let read = |after: u64| -> Json {
+        let answer = server.get(&format!("/decisions?after={after}"));
+        serde_json::from_str(answer.split_once("\r\n\r\n").unwrap().1).unwrap()
+    };
+    assert_eq!(read(0), serde_json::json!({"last": 0, "missed": 0, "skipped": 0, "decisions": []}));
+    let arguments = ["check", "-a", "request.path=/admin?key=1", "-a", "request.host=secret"];
+    run(&[&arguments[..], &["--address", &server.grpc]].concat());
+    let decisions = read(0);
+    let [check] = &decisions["decisions"].as_array().unwrap()[..] else { panic!("{decisions}") };
+    assert_eq!((field(check, "kind"), field(check, "verdict")), ("check", "allowed"));
+    assert_eq!(check["attributes"]["request.path"], "/admin?key=***");
+    assert_eq!(check["attributes"]["request.host"], "***");
+    assert!(read(1)["decisions"].as_array().unwrap().is_empty());
+    assert!(server.get("/decisions?since=1").contains("400 Bad Request"));
 }
 
 #[test]
 fn without_a_decision_log_answers_have_no_id_and_there_is_no_metric() {
     let server = Server::start(&[]);
     server.until("/readyz", "\nready\n");
-    assert!(check(&server, CheckRequest::default()).metadata().get("mixer-adapter-decision-id").is_none());
+    assert!(id(check(&server, CheckRequest::default()).metadata()).is_none());
     assert!(!server.get("/metrics").contains("decision_log"));
 }
 

@@ -272,6 +272,7 @@ fn ports_that_other_machines_reach_explain_only_with_the_flag() {
         "{ran:?}"
     );
     assert!(server.get("/explain").starts_with("HTTP/1.1 403"));
+    assert!(server.get("/decisions").starts_with("HTTP/1.1 403"));
     // The page has no form then.
     assert!(server.get("/status").contains(r#""explain":false"#));
 

@@ -483,7 +483,7 @@ config.yaml:5:1: warning: per-user.instance.istio-system: no rule uses this inst
   |
 5 | kind: instance
   | ^^^^
-config.yaml:9:1: error: per-user.instance.istio-system: metadata.annotations["mixer-adapter/all-or-nothing"]: "sometimes" is not valid; write "true" or "false"
+config.yaml:9:1: error: per-user.instance.istio-system: metadata.annotations["mixer-adapter/all-or-nothing"]: the value is not valid; write "true" or "false"
   |
 9 |     mixer-adapter/all-or-nothing: sometimes
   | ^

@@ -1,6 +1,6 @@
 //! Flags of the decision log.
 
-use std::{fs::OpenOptions, io, path::PathBuf, time::Duration};
+use std::{fs::OpenOptions, io, os::unix::fs::OpenOptionsExt as _, path::PathBuf, time::Duration};
 
 use anyhow::Context as _;
 use clap::Args;
@@ -25,10 +25,9 @@ pub(super) struct DecisionLogArgs {
     #[arg(long, value_name = "SHARE", default_value_t = 1.0, env = "MIXER_ADAPTER_DECISION_LOG_SAMPLE", value_parser = value_parsers::share)]
     decision_log_sample: f64,
 
-    /// Attributes whose values are replaced by *** in the decision log, besides those of credentials, separated by
-    /// commas
+    /// Values that are replaced by *** in the decision log, besides those of credentials, separated by commas
     ///
-    /// ATTRIBUTE, or ATTRIBUTE[KEY] for a key of a map
+    /// ATTRIBUTE, ATTRIBUTE[KEY] for a key of a map, or ?PARAMETER for a parameter of queries in all texts
     #[arg(long, value_name = "ATTRIBUTE", env = "MIXER_ADAPTER_DECISION_LOG_MASK", value_delimiter = ',')]
     decision_log_mask: Vec<String>,
 }
@@ -39,14 +38,16 @@ const FLUSH: Duration = Duration::from_secs(1);
 impl DecisionLogArgs {
     /// Adds the log to an engine.
     pub(super) fn add_to(&self, mixer: Mixer) -> anyhow::Result<Mixer> {
-        let Some(path) = &self.decision_log else { return Ok(mixer) };
         let masks = DEFAULT_MASKS.into_iter().chain(self.decision_log_mask.iter().map(|mask| mask.trim()));
+        let log = DecisionLog::new(masks);
+        let Some(path) = &self.decision_log else { return Ok(mixer.with_decision_log(log)) };
         let log = match path.as_os_str() == "-" {
-            true => DecisionLog::start(io::stdout(), self.decision_log_sample, masks),
+            true => log.with_output(io::stdout(), self.decision_log_sample),
             false => {
-                let file = OpenOptions::new().append(true).create(true).open(path);
+                // Attributes are for the owner's eyes only.
+                let file = OpenOptions::new().append(true).create(true).mode(0o600).open(path);
                 let file = file.with_context(|| format!("cannot open --decision-log {}", path.display()))?;
-                DecisionLog::start(file, self.decision_log_sample, masks)
+                log.with_output(file, self.decision_log_sample)
             }
         };
         Ok(mixer.with_decision_log(log.context("cannot start the decision log")?))
@@ -55,7 +56,7 @@ impl DecisionLogArgs {
 
 /// Waits until the decisions of an engine are written, for at most a second.
 pub(super) fn flush(mixer: &Mixer) {
-    if mixer.decision_log().is_some_and(|log| !log.flush(FLUSH)) {
+    if !mixer.decision_log().flush(FLUSH) {
         tracing::warn!("the decision log is incomplete: its output accepts no lines");
     }
 }

@@ -54,7 +54,7 @@ pub(super) struct Serve {
 
     /// Address of the admin port, plain HTTP
     ///
-    /// /healthz /readyz /metrics /config /sessions /explain. HOST:PORT, or unix:/PATH
+    /// /healthz /readyz /metrics /config /sessions /explain /decisions. HOST:PORT, or unix:/PATH
     #[arg(long, value_name = "ADDRESS", default_value = "127.0.0.1:15014", env = "MIXER_ADAPTER_ADMIN", value_parser = value_parsers::listen_address)]
     admin: ListenAddress,
 
@@ -70,7 +70,7 @@ pub(super) struct Serve {
     #[arg(long, value_name = "N", default_value_t = 0, env = "MIXER_ADAPTER_CHECK_CACHE")]
     check_cache: usize,
 
-    /// Serve explanations (`check --explain`, and /explain on the admin port) on non-loopback ports, too
+    /// Serve explanations (`check --explain`, and /explain and /decisions on the admin port) on non-loopback ports, too
     ///
     /// Loopback ports always serve them
     #[arg(long, env = "MIXER_ADAPTER_EXPLAIN", value_parser = value_parsers::switch())]

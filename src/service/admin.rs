@@ -1,4 +1,5 @@
-//! The admin port: plain HTTP for people and machines. No page but `/explain` shows values of a configuration, which may hold secrets.
+//! The admin port: plain HTTP for people and machines. No page but `/explain` and `/decisions` shows values of a configuration or of
+//! requests, which may hold secrets.
 
 use std::{
     net::IpAddr,
@@ -19,6 +20,7 @@ use axum::{
 };
 use futures_util::future::join_all;
 use prometheus_client::{encoding::text::encode, registry::Registry};
+use tokio::{sync::Mutex as AsyncMutex, task::spawn_blocking};
 use tokio_util::sync::CancellationToken;
 use tonic::Code;
 
@@ -36,17 +38,17 @@ const SESSIONS_LISTED: usize = 1_000;
 pub(super) struct Admin {
     pub(super) host: Arc<Host>,
     pub(super) readiness: Readiness,
-    pub(super) registry: Arc<Mutex<Registry>>,
     pub(super) config: Option<Arc<Mutex<ConfigStatus>>>,
     pub(super) mixer: Option<Arc<Mixer>>,
     /// When the server started, in seconds since the Unix epoch.
     pub(super) started: u64,
-    /// Whether `/explain` answers.
+    /// Whether `/explain` and `/decisions` answer.
     pub(super) explain: bool,
 }
 
-pub(super) fn router(admin: Admin, explain: Router) -> Router {
-    let vitals = vitals(admin.readiness.clone(), admin.registry.clone());
+/// Returns the router of the admin port; `private` has the pages that show values.
+pub(super) fn router(admin: Admin, registry: Registry, private: Router) -> Router {
+    let vitals = vitals(admin.readiness.clone(), registry);
     Router::new()
         .route("/", get(|| async { page::SERVER.response() }))
         .route("/status", get(status))
@@ -54,11 +56,12 @@ pub(super) fn router(admin: Admin, explain: Router) -> Router {
         .route("/config", get(config))
         .with_state(admin)
         .merge(vitals)
-        .merge(explain)
+        .merge(private)
 }
 
 /// The pages of every process: `/healthz`, `/readyz` and `/metrics`.
-pub(crate) fn vitals(readiness: Readiness, registry: Arc<Mutex<Registry>>) -> Router {
+pub(crate) fn vitals(readiness: Readiness, registry: Registry) -> Router {
+    let registry = Arc::new(AsyncMutex::new(registry));
     Router::new()
         .route("/healthz", get(|| async { "ok\n" }))
         .route("/readyz", get(ready).with_state(readiness))
@@ -122,16 +125,20 @@ async fn ready(State(readiness): State<Readiness>) -> (StatusCode, String) {
     (code, text)
 }
 
-/// The metrics, in the format that the client accepts.
-async fn metrics(State(registry): State<Arc<Mutex<Registry>>>, headers: HeaderMap) -> Response {
-    let mut text = String::new();
-    let registry = registry.lock().unwrap_or_else(PoisonError::into_inner);
-    match encode(&mut text, &registry) {
-        Ok(()) => {
-            drop(registry);
+/// The metrics, in the format that the client accepts. One request is answered at a time, on a thread that may block: files of the
+/// system are read.
+async fn metrics(State(registry): State<Arc<AsyncMutex<Registry>>>, headers: HeaderMap) -> Response {
+    let registry = registry.lock_owned().await;
+    let encoded = spawn_blocking(move || {
+        let mut text = String::new();
+        encode(&mut text, &registry).map(|()| text)
+    });
+    match encoded.await {
+        Ok(Ok(text)) => {
             let format = Format::accepted(&headers);
             ([(CONTENT_TYPE, format.content_type())], format.convert(text)).into_response()
         }
+        Ok(Err(error)) => (StatusCode::INTERNAL_SERVER_ERROR, error.to_string()).into_response(),
         Err(error) => (StatusCode::INTERNAL_SERVER_ERROR, error.to_string()).into_response(),
     }
 }
@@ -158,7 +165,7 @@ struct Status {
     /// What the server waits for before it is ready.
     pending: Vec<String>,
     warnings: Vec<String>,
-    /// Whether `/explain` answers.
+    /// Whether `/explain` and `/decisions` answer.
     explain: bool,
     adapters: Vec<AdapterStatus>,
     handlers: Handlers,

@@ -209,8 +209,7 @@ impl EngineMetrics {
     }
 
     fn decision_log(&self, encoder: &mut DescriptorEncoder<'_>) -> Encoded {
-        let Some(log) = self.mixer.decision_log() else { return Ok(()) };
-        let counts = log.counts();
+        let Some(counts) = self.mixer.decision_log().counts() else { return Ok(()) };
         let results =
             [&counts.written, &counts.dropped, &counts.failed].map(|count| count.load(Relaxed).into());
         let help = "Lines of the decision log, by result";

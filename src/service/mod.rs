@@ -5,6 +5,7 @@
 mod additional;
 mod admin;
 mod backend;
+mod decisions;
 mod engine_metrics;
 #[cfg(feature = "envoy")]
 mod envoy;

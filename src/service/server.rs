@@ -15,7 +15,7 @@ use super::{
     Readiness,
     additional::AdditionalServices,
     admin::{self, Admin},
-    backend,
+    backend, decisions,
     engine_metrics::EngineMetrics,
     explain,
     grpc::{GrpcService, HostMethods},
@@ -368,15 +368,18 @@ impl Bound {
                 explain: explained.is_some(),
                 host: host.clone(),
                 readiness: readiness.clone(),
-                registry: Arc::new(Mutex::new(registry)),
                 config,
                 mixer: mixer.clone(),
             };
-            let explain = match explained {
-                Some(mixer) => explain::router(mixer.clone(), Handle::current()),
-                None => Router::new().route("/explain", any(explain::refusal)),
+            let private = match explained {
+                Some(mixer) => {
+                    explain::router(mixer.clone(), Handle::current()).merge(decisions::router(mixer.clone()))
+                }
+                None => Router::new()
+                    .route("/explain", any(explain::refusal))
+                    .route("/decisions", any(explain::refusal)),
             };
-            let (router, draining) = (admin::router(admin, explain), draining.clone());
+            let (router, draining) = (admin::router(admin, registry, private), draining.clone());
             let thread = OwnThread::start("admin").map_err(ServerError::Admin)?;
             let runtime = thread.runtime().clone();
             let serve = async move {

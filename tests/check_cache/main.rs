@@ -342,15 +342,15 @@ async fn faults_of_annotations_name_the_line_and_the_value() {
     for (annotation, fault) in [
         (
             "mixer-adapter/cache-max-age: soon",
-            r#""soon" is not valid; write a duration like "300ms", "5s" or "1m30s""#,
+            r#"the value is not valid; write a duration like "300ms", "5s" or "1m30s""#,
         ),
         (
             "mixer-adapter/cache-max-age: -5s",
-            r#""-5s" is not valid; write a duration like "300ms", "5s" or "1m30s""#,
+            r#"the value is not valid; write a duration like "300ms", "5s" or "1m30s""#,
         ),
         (
             "mixer-adapter/cache-stale-if-error: 25h",
-            r#""25h" is not valid; write a duration of at most 24 hours, like "30s" or "5m""#,
+            r#"the value is not valid; write a duration of at most 24 hours, like "30s" or "5m""#,
         ),
         (
             "mixer-adapter/cache-max-life: 5s",

@@ -11,7 +11,7 @@ pub struct Mixer {
     current: RwLock<Option<Arc<Snapshot>>>,
     counts: Counts,
     limits: RequestLimits,
-    decision_log: Option<DecisionLog>,
+    decision_log: DecisionLog,
     closed: AtomicBool,
 }
 
@@ -22,7 +22,7 @@ impl Mixer {
             current: RwLock::new(None),
             counts: Counts::default(),
             limits: RequestLimits::default(),
-            decision_log: None,
+            decision_log: DecisionLog::default(),
             closed: AtomicBool::new(false),
         }
     }
@@ -38,15 +38,15 @@ impl Mixer {
         &self.limits
     }
 
-    /// Logs decisions.
+    /// Sets the log of decisions, which by default has no output.
     #[must_use]
     pub fn with_decision_log(self, log: DecisionLog) -> Self {
-        Self { decision_log: Some(log), ..self }
+        Self { decision_log: log, ..self }
     }
 
-    /// The log of decisions, if they are logged.
-    pub fn decision_log(&self) -> Option<&DecisionLog> {
-        self.decision_log.as_ref()
+    /// The log of decisions.
+    pub fn decision_log(&self) -> &DecisionLog {
+        &self.decision_log
     }
 
     /// The counters of request outcomes.

@@ -8,10 +8,9 @@ use std::{
 use mixer_adapter_core::framework::{log_limit::LogLimit, log_text::log_text};
 use mixer_adapter_engine::{
     Budget, CheckOutcome,
-    decision_log::{Api, LoggedCall, LoggedDecision},
+    decision_log::{Api, LoggedAttributes, LoggedCall, LoggedDecision},
     dispatch::{AnswerDetails, CacheUse, Caller, DispatchError, Request},
 };
-use serde_json::{Map, Value as Json};
 use tonic::Status;
 
 use crate::{
@@ -31,7 +30,7 @@ pub(crate) struct Origin {
     /// How the cache was used.
     pub(crate) cache: Option<CacheUse>,
     /// The attributes for the decision log.
-    attributes: Option<Map<String, Json>>,
+    attributes: Option<LoggedAttributes>,
 }
 
 impl Services {
@@ -42,7 +41,7 @@ impl Services {
     pub async fn check(&self, request: CheckRequest, caller: Caller) -> Result<CheckResponse, Status> {
         let (start, decision_id) = (Instant::now(), self.ids.next());
         let mut origin = Origin::default();
-        let logged = self.mixer.decision_log().map(|log| log.begin(Api::Envoy, Some(decision_id.clone())));
+        let logged = self.mixer.decision_log().begin(Api::Envoy, Some(&decision_id));
         let decision = self.decide(&request, &caller, logged.as_ref(), &mut origin).await;
         let outcome = match &decision {
             Decision::Allow(_) => CheckOutcome::Allowed,

@@ -1,7 +1,4 @@
-use std::{
-    collections::BTreeMap,
-    sync::{Arc, Mutex},
-};
+use std::collections::BTreeMap;
 
 use axum::{Json, extract::State, routing::get};
 use prometheus_client::registry::Registry;
@@ -26,7 +23,6 @@ pub(super) async fn serve(
     let mut registry = Registry::default();
     registry.register_collector(Box::new(ProcessMetrics));
     registry.register_collector(Box::new(McpMetrics));
-    let registry = Arc::new(Mutex::new(registry));
     let config =
         get(
             |State((name, source)): State<(String, ConfigServer)>| async move { Json(status(name, &source)) },

@@ -52,10 +52,10 @@ struct Explainer {
     runtime: Handle,
 }
 
-/// The response of `/explain` if it is not allowed.
+/// The response of `/explain` and `/decisions` if they are not allowed.
 pub(in crate::service) async fn refusal() -> (StatusCode, &'static str) {
-    let why = "this port is open to other machines, and an explanation shows rules and what adapters are sent: \
-               `serve --explain` allows it\n";
+    let why = "this port is open to other machines, and an explanation shows rules and what adapters are sent, a decision \
+               the attributes of its request: `serve --explain` allows it\n";
     (StatusCode::FORBIDDEN, why)
 }
 

@@ -12,7 +12,6 @@ pub(crate) use requests::{check_request, report_request};
 use std::{sync::Arc, time::Instant};
 
 use http::{HeaderName, HeaderValue};
-use serde_json::{Map, Value as Json};
 use tonic::{Code, Status, metadata::MetadataMap};
 use tracing::field;
 
@@ -28,7 +27,7 @@ use mixer_adapter_core::{
 use mixer_adapter_engine::{
     Budget, CheckOutcome, LimitError, Mixer, QUOTA_OUTCOMES, RequestLimits, Snapshot,
     attribute::Bag,
-    decision_log::{Api, LoggedCall, LoggedDecision},
+    decision_log::{Api, LoggedAttributes, LoggedCall, LoggedDecision},
     dictionary::WORDS,
     dispatch::{AnswerDetails, DispatchError, QuotaRequest, Report, Request},
     proto::istio::mixer::v1::{
@@ -59,7 +58,7 @@ pub(super) fn methods(mixer: &Arc<Mixer>) -> [(&'static str, Rpc); 2] {
             "/istio.mixer.v1.Mixer/Report",
             limited_rpc(admission(mixer, admit_report), move |request, caller| {
                 let mixer = reports.clone();
-                async move { report(&mixer, request, caller).await }
+                async move { record(&mixer, request, caller).await }
             }),
         ),
     ]
@@ -132,8 +131,24 @@ async fn decide(
     asked: CheckRequest,
     caller: Caller,
 ) -> Result<WithMetadata<CheckResponse>, Status> {
-    let logged = mixer.decision_log().map(|log| log.begin(Api::Mixer, None));
+    let logged = mixer.decision_log().begin(Api::Mixer, None);
     let answer = counted_check(mixer, asked, caller, logged.as_ref(), None).await;
+    with_id(answer, logged.as_ref())
+}
+
+/// Answers a Report. If decisions are logged, the metadata of the answer has the id.
+async fn record(
+    mixer: &Mixer,
+    asked: ReportRequest,
+    caller: Caller,
+) -> Result<WithMetadata<ReportResponse>, Status> {
+    let logged = mixer.decision_log().begin(Api::Mixer, None);
+    let answer = counted_report(mixer, asked, caller, logged.as_ref(), None).await;
+    with_id(answer, logged.as_ref())
+}
+
+/// Adds the id of a decision to the metadata of an answer or an error.
+fn with_id<M>(answer: Result<M, Status>, logged: Option<&LoggedCall<'_>>) -> Result<WithMetadata<M>, Status> {
     let id = logged.and_then(|logged| HeaderValue::from_str(logged.id()).ok());
     match (answer, id) {
         (Ok(answer), id) => Ok(WithMetadata { answer, metadata: id.map(|id| (DECISION_ID, id)) }),
@@ -185,7 +200,7 @@ async fn counted_check(
         peer = log_text(caller.peer_name()),
         "a request was checked"
     );
-    if let Some(logged) = logged {
+    if let Some(logged) = logged.filter(|logged| logged.is_logged()) {
         log_check(logged, outcome, &asked, &answer, &caller, &basis);
     }
     answer.inspect_err(|status| log_failure(&caller, status, "check failed"))
@@ -195,7 +210,7 @@ async fn counted_check(
 #[derive(Default)]
 struct Basis {
     details: Arc<AnswerDetails>,
-    attributes: Option<Map<String, Json>>,
+    attributes: Option<LoggedAttributes>,
 }
 
 /// Logs a check and its quotas.
@@ -207,7 +222,7 @@ fn log_check(
     caller: &Caller,
     basis: &Basis,
 ) {
-    let (peer, attributes) = (caller.peer_name().to_string(), basis.attributes.as_ref());
+    let peer = caller.peer_name();
     let status = match answer {
         Ok(response) => {
             let status = response.precondition.as_ref().and_then(|result| result.status.as_ref());
@@ -216,13 +231,15 @@ fn log_check(
         Err(status) => Some((status.code() as i32, status.message())),
     };
     let verdict = CheckOutcome::NAMES[outcome as usize];
-    logged.log(LoggedDecision::Check { verdict, rules: &basis.details.rules }, status, &peer, attributes);
+    let check = LoggedDecision::Check { verdict, rules: &basis.details.rules };
+    logged.log(check, status, &peer, basis.attributes.as_ref());
     for (quota, result) in answer.iter().flat_map(|response| &response.quotas) {
         let amount = asked.quotas.get(quota).map_or(0, |params| params.amount);
         let granted = result.granted_amount;
         let verdict = QUOTA_OUTCOMES[quota_outcome(granted, amount)];
         let quota = LoggedDecision::Quota { verdict, quota, amount: Some(amount), granted: Some(granted) };
-        logged.log(quota, None, &peer, attributes);
+        // The line of the check has the attributes.
+        logged.log(quota, None, &peer, None);
     }
 }
 
@@ -248,7 +265,7 @@ async fn traced_check(
         None => Vec::new(),
     };
     let request = Request::new(&snapshot, bag, caller.clone(), trace.is_some()).with_budget(budget);
-    let mut request = request.with_rules(logged.is_some());
+    let mut request = request.with_rules(logged.is_some_and(LoggedCall::is_logged));
     let answer = answer(mixer, &mut request, asked, known_words, Pace::new(caller.deadline), basis).await;
     basis.attributes = logged.and_then(|logged| logged.attributes(request.attributes()));
     mixer.counts().condition_errors(request.condition_errors());
@@ -325,7 +342,7 @@ async fn answer(
 
 /// Answers a Report.
 pub async fn report(mixer: &Mixer, asked: ReportRequest, caller: Caller) -> Result<ReportResponse, Status> {
-    counted_report(mixer, asked, caller, None).await
+    counted_report(mixer, asked, caller, None, None).await
 }
 
 /// Answers a Report, and explains the answer.
@@ -335,7 +352,7 @@ pub(crate) async fn explain_report(
     caller: Caller,
 ) -> (Result<ReportResponse, Status>, Trace) {
     let mut trace = Trace::default();
-    let answer = counted_report(mixer, asked, caller, Some(&mut trace)).await;
+    let answer = counted_report(mixer, asked, caller, None, Some(&mut trace)).await;
     (answer, trace)
 }
 
@@ -343,10 +360,10 @@ async fn counted_report(
     mixer: &Mixer,
     asked: ReportRequest,
     caller: Caller,
+    logged: Option<&LoggedCall<'_>>,
     trace: Option<&mut Trace>,
 ) -> Result<ReportResponse, Status> {
     let requests = asked.attributes.len();
-    let logged = mixer.decision_log().map(|log| log.begin(Api::Mixer, None));
     let answer = traced_report(mixer, asked, &caller, trace).await;
     mixer.counts().report(requests, answer.is_ok());
     answer.inspect_err(|status| {

@@ -15,8 +15,10 @@ use std::{
 use mixer_adapter_core::framework::{log_limit::LogLimit, log_text::log_text};
 use mixer_adapter_engine::{
     Budget,
+    attribute::{AttributeValue, Bag},
     decision_log::{Api, LoggedDecision},
     dispatch::{Caller, FailureTexts, PreparedReport, Report, ReportBatch, Request},
+    is_decision_id,
 };
 use prost::Message as _;
 use tokio::{runtime::Handle, sync::mpsc, time::Instant};
@@ -147,6 +149,11 @@ async fn report(
             };
             match bag {
                 Ok(bag) => {
+                    if let Some(id) = logged_id(&bag)
+                        && let Some(logged) = mixer.decision_log().begin_entry(Api::Envoy, id)
+                    {
+                        logged.log(LoggedDecision::LogEntry, None, "", logged.attributes(&bag).as_ref());
+                    }
                     let mut request = Request::new(&snapshot, bag, caller.clone(), false).with_budget(budget);
                     let tenant = handlers.counters.tenant(request.tenant());
                     tenant.log_entries.fetch_add(1, Relaxed);
@@ -178,15 +185,10 @@ async fn report(
         }
         mixer.counts().report(count, failures.is_empty());
         if !failures.is_empty() {
-            if let Some(log) = mixer.decision_log() {
+            if let Some(logged) = mixer.decision_log().begin(Api::Envoy, None) {
                 let report = LoggedDecision::Report { requests: count };
                 let error = log_text(&failures);
-                log.begin(Api::Envoy, None).log(
-                    report,
-                    Some((tonic::Code::Unknown.into(), &error)),
-                    "",
-                    None,
-                );
+                logged.log(report, Some((tonic::Code::Unknown.into(), &error)), "", None);
             }
             static LIMIT: LogLimit = LogLimit::new();
             if let Some(suppressed) = LIMIT.admit() {
@@ -200,6 +202,14 @@ async fn report(
         if undecoded > 0 {
             handlers.counters.lose(&Arc::from(""), undecoded);
         }
+    }
+}
+
+/// Returns the id of the decision on the request of an entry.
+fn logged_id(bag: &Bag) -> Option<&str> {
+    match bag.at(bag.vocabulary().find("check.decision_id")?.slot)? {
+        AttributeValue::String(id) if is_decision_id(id) => Some(id),
+        _ => None,
     }
 }
 

@@ -51,7 +51,7 @@ impl Services {
         let header = self.options.decision_header.as_ref().filter(|_| known_id.is_none());
         let id = known_id.unwrap_or_else(|| self.ids.next());
         let mut tenant = String::new();
-        let logged = self.mixer.decision_log().map(|log| log.begin(Api::Envoy, Some(id.clone())));
+        let logged = self.mixer.decision_log().begin(Api::Envoy, Some(&id));
         let answer = self.limit(&request, &caller, &mut tenant).await;
         let outcome = answer.as_deref().map_or(RateLimitOutcome::Failed, outcome);
         if let Some(logged) = logged {

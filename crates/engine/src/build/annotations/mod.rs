@@ -18,8 +18,9 @@ const PREFIX: &str = "mixer-adapter/";
 enum AnnotationError {
     #[error("unknown annotation of {kind}{}", listed(known))]
     Unknown { kind: &'static str, known: &'static [&'static str] },
-    #[error("{value:?} is not valid; write {expected}")]
-    Value { value: String, expected: &'static str },
+    /// Without the value, which may be secret.
+    #[error("the value is not valid; write {expected}")]
+    Value { expected: &'static str },
 }
 
 fn listed(known: &[&str]) -> String {
@@ -56,7 +57,7 @@ impl<'a> Annotations<'a> {
         let value = self.all.get(name)?;
         let parsed = parse(value);
         if parsed.is_none() {
-            self.errors.push((name, AnnotationError::Value { value: value.clone(), expected }));
+            self.errors.push((name, AnnotationError::Value { expected }));
         }
         parsed
     }

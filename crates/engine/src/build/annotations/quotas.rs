@@ -110,13 +110,13 @@ mod tests {
                 "mixer-adapter/rate-limit-mode",
                 "off",
                 Variety::Quota,
-                "\"off\" is not valid; write enforce, soft or shadow",
+                "the value is not valid; write enforce, soft or shadow",
             ),
             (
                 "mixer-adapter/all-or-nothing",
                 "yes",
                 Variety::Quota,
-                "\"yes\" is not valid; write \"true\" or \"false\"",
+                "the value is not valid; write \"true\" or \"false\"",
             ),
             (
                 "mixer-adapter/all-or-nothing",

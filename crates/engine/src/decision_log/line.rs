@@ -1,0 +1,166 @@
+//! The lines of the log.
+
+use std::{sync::Arc, time::SystemTime};
+
+use serde::Serialize;
+use serde_json::{Map, Value as Json};
+
+use super::mask::Masks;
+use crate::attribute::Bag;
+use mixer_adapter_core::framework::{log_text::log_text, status::status_name};
+
+/// Maximum size of the attributes of one line in bytes; further ones are omitted.
+const MAX_ATTRIBUTES: usize = 16 << 10;
+
+/// The service that was called.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "lowercase")]
+#[non_exhaustive]
+pub enum Api {
+    /// The Mixer API.
+    Mixer,
+    /// A service of Envoy.
+    Envoy,
+}
+
+/// The outcome of a check, a quota request or a report.
+#[derive(Clone, Copy, Debug)]
+#[non_exhaustive]
+pub enum LoggedDecision<'d> {
+    /// A check.
+    Check {
+        /// Its outcome: allowed, denied or failed.
+        verdict: &'d str,
+        /// The full names of the rules that decided.
+        rules: &'d [Arc<str>],
+    },
+    /// A quota request.
+    Quota {
+        /// Its outcome.
+        verdict: &'d str,
+        /// The name of the quota, or the domain of rate limits.
+        quota: &'d str,
+        /// The amount requested; `None` for rate limits with several descriptors.
+        amount: Option<i64>,
+        /// The amount granted.
+        granted: Option<i64>,
+    },
+    /// A report that failed.
+    Report {
+        /// Number of requests.
+        requests: usize,
+    },
+    /// An entry of an access log, which only the [recent decisions](super::RecentDecisions) have.
+    LogEntry,
+}
+
+/// The attributes of a request for the log, without masked values.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct LoggedAttributes {
+    values: Map<String, Json>,
+    /// Number of attributes for which there is no room.
+    omitted: usize,
+}
+
+impl LoggedAttributes {
+    pub(super) fn new(bag: &Bag, masks: &Masks) -> Self {
+        let (mut values, mut omitted, mut room) = (Map::new(), 0, MAX_ATTRIBUTES);
+        for declared in bag.vocabulary().iter() {
+            let Some(value) = bag.at(declared.slot) else { continue };
+            let size = declared.name.len() + value.size();
+            if size > room {
+                omitted += 1;
+                continue;
+            }
+            room -= size;
+            values.insert(declared.name.to_string(), masks.value(declared.name, value));
+        }
+        Self { values, omitted }
+    }
+}
+
+/// A line of the log.
+#[derive(Serialize)]
+pub(super) struct Line<'d> {
+    time: String,
+    decision_id: &'d str,
+    api: Api,
+    kind: &'static str,
+    verdict: &'d str,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    code: Option<String>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    message: Option<String>,
+    #[serde(skip_serializing_if = "<[_]>::is_empty")]
+    rules: Vec<&'d str>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    quota: Option<String>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    amount: Option<i64>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    granted: Option<i64>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    requests: Option<usize>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    latency_seconds: Option<f64>,
+    #[serde(skip_serializing_if = "String::is_empty")]
+    peer: String,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    attributes: Option<&'d Map<String, Json>>,
+    #[serde(skip_serializing_if = "is_zero")]
+    omitted: usize,
+}
+
+#[expect(clippy::trivially_copy_pass_by_ref, reason = "serde passes a reference")]
+fn is_zero(count: &usize) -> bool {
+    *count == 0
+}
+
+impl<'d> Line<'d> {
+    pub(super) fn new(
+        (api, decision_id): (Api, &'d str),
+        decision: LoggedDecision<'d>,
+        status: Option<(i32, &str)>,
+        peer: String,
+        attributes: Option<&'d LoggedAttributes>,
+        masks: &Masks,
+    ) -> Self {
+        let (kind, verdict) = match decision {
+            LoggedDecision::Check { verdict, .. } => ("check", verdict),
+            LoggedDecision::Quota { verdict, .. } => ("quota", verdict),
+            LoggedDecision::Report { .. } => ("report", "failed"),
+            LoggedDecision::LogEntry => ("log_entry", "logged"),
+        };
+        let mut line = Self {
+            time: prost_types::Timestamp::from(SystemTime::now()).to_string(),
+            decision_id,
+            api,
+            kind,
+            verdict,
+            code: status.map(|(code, _)| status_name(code).into_owned()),
+            message: status.map(|(_, message)| masks.text(message)).filter(|message| !message.is_empty()),
+            rules: Vec::new(),
+            quota: None,
+            amount: None,
+            granted: None,
+            requests: None,
+            latency_seconds: None,
+            peer,
+            attributes: attributes.map(|attributes| &attributes.values),
+            omitted: attributes.map_or(0, |attributes| attributes.omitted),
+        };
+        match decision {
+            LoggedDecision::Check { rules, .. } => line.rules = rules.iter().map(|rule| &**rule).collect(),
+            LoggedDecision::Quota { quota, amount, granted, .. } => {
+                (line.quota, line.amount, line.granted) = (Some(log_text(quota)), amount, granted);
+            }
+            LoggedDecision::Report { requests } => line.requests = Some(requests),
+            LoggedDecision::LogEntry => {}
+        }
+        line
+    }
+
+    pub(super) fn with_latency(self, latency: std::time::Duration) -> Self {
+        Self { latency_seconds: Some(latency.as_secs_f64()), ..self }
+    }
+}

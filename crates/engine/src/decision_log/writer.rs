@@ -1,0 +1,163 @@
+//! The thread that writes lines. They wait in a queue that is bounded in bytes. Lines that find no room are dropped and counted, so
+//! that a slow disk delays no call.
+
+use std::{
+    io,
+    sync::{
+        Arc,
+        atomic::{AtomicU64, AtomicUsize, Ordering::Relaxed},
+        mpsc::{Receiver, Sender, SyncSender, channel, sync_channel},
+    },
+    thread,
+    time::Duration,
+};
+
+use mixer_adapter_core::framework::log_limit::LogLimit;
+
+/// Maximum size of waiting lines in bytes.
+pub(super) const MAX_QUEUED: usize = 16 << 20;
+/// Size in bytes at which lines are written, even if more are waiting.
+const BATCH: usize = 64 << 10;
+
+/// What became of lines.
+#[derive(Debug, Default)]
+#[non_exhaustive]
+pub struct DecisionLogCounts {
+    /// Lines that were written.
+    pub written: AtomicU64,
+    /// Lines that found no room in the queue.
+    pub dropped: AtomicU64,
+    /// Lines that could not be written.
+    pub failed: AtomicU64,
+    queued: AtomicUsize,
+}
+
+enum Message {
+    /// A line with its end.
+    Line(Vec<u8>),
+    /// Answered once all earlier lines are written.
+    Flush(SyncSender<()>),
+}
+
+/// The queue of lines to write.
+#[derive(Debug)]
+pub(super) struct Writer {
+    messages: Sender<Message>,
+    counts: Arc<DecisionLogCounts>,
+}
+
+impl Writer {
+    /// Starts the thread, which ends when this is dropped.
+    pub(super) fn start(output: impl io::Write + Send + 'static) -> io::Result<Self> {
+        let counts = Arc::<DecisionLogCounts>::default();
+        #[expect(clippy::disallowed_methods, reason = "`queued` bounds it in bytes")]
+        let (messages, received) = channel();
+        let counted = counts.clone();
+        thread::Builder::new()
+            .name("decision-log".to_owned())
+            .spawn(move || write(output, &received, &counted))?;
+        Ok(Self { messages, counts })
+    }
+
+    pub(super) fn counts(&self) -> &DecisionLogCounts {
+        &self.counts
+    }
+
+    /// Adds a line, unless there is no room.
+    pub(super) fn add(&self, mut line: Vec<u8>) {
+        line.push(b'\n');
+        let size = line.len();
+        let queued = self.counts.queued.fetch_add(size, Relaxed);
+        if queued + size > MAX_QUEUED || self.messages.send(Message::Line(line)).is_err() {
+            self.counts.queued.fetch_sub(size, Relaxed);
+            self.counts.dropped.fetch_add(1, Relaxed);
+        }
+    }
+
+    /// Waits until all lines so far are written; returns whether they were within the time.
+    pub(super) fn flush(&self, within: Duration) -> bool {
+        let (done, written) = sync_channel(1);
+        self.messages.send(Message::Flush(done)).is_ok() && written.recv_timeout(within).is_ok()
+    }
+}
+
+/// Writes lines until the log is dropped.
+fn write(output: impl io::Write, received: &Receiver<Message>, counts: &DecisionLogCounts) {
+    static LIMIT: LogLimit = LogLimit::new();
+    let mut output = LineOutput { output, is_torn: false };
+    let mut batch = Vec::new();
+    let mut next = received.recv().ok();
+    while let Some(message) = next.take() {
+        let mut flushed = Vec::new();
+        let mut add = |message: Message| match message {
+            Message::Line(line) => {
+                batch.extend_from_slice(&line);
+                batch.len()
+            }
+            Message::Flush(done) => {
+                flushed.push(done);
+                BATCH
+            }
+        };
+        let mut size = add(message);
+        while size < BATCH
+            && let Ok(message) = received.try_recv()
+        {
+            size = add(message);
+        }
+        let (written, error) = output.write(&batch);
+        counts.queued.fetch_sub(batch.len(), Relaxed);
+        counts.written.fetch_add(lines(&batch[..written]), Relaxed);
+        counts.failed.fetch_add(lines(&batch[written..]), Relaxed);
+        batch.clear();
+        if let Some(error) = error
+            && let Some(suppressed) = LIMIT.admit()
+        {
+            tracing::warn!(%error, suppressed, "decision log could not be written");
+        }
+        for done in flushed {
+            // The waiter may have given up.
+            let _ = done.send(());
+        }
+        next = received.recv().ok();
+    }
+}
+
+fn lines(text: &[u8]) -> u64 {
+    text.iter().filter(|&&byte| byte == b'\n').count() as u64
+}
+
+/// An output of whole lines.
+struct LineOutput<W> {
+    output: W,
+    /// Whether the last line was written in part.
+    is_torn: bool,
+}
+
+impl<W: io::Write> LineOutput<W> {
+    /// Writes lines, after the end of one that was written in part. Returns the number of bytes that were written.
+    fn write(&mut self, lines: &[u8]) -> (usize, Option<io::Error>) {
+        let mut written = 0;
+        let result = self.write_all(lines, &mut written).and_then(|()| self.output.flush());
+        (written, result.err())
+    }
+
+    fn write_all(&mut self, lines: &[u8], written: &mut usize) -> io::Result<()> {
+        if self.is_torn && !lines.is_empty() {
+            self.output.write_all(b"\n")?;
+            self.is_torn = false;
+        }
+        while let [_, ..] = &lines[*written..] {
+            match self.output.write(&lines[*written..]) {
+                Ok(0) => return Err(io::ErrorKind::WriteZero.into()),
+                Ok(count) => {
+                    *written += count;
+                    self.is_torn = lines[*written - 1] != b'\n';
+                }
+                Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
+                Err(error) => return Err(error),
+            }
+        }
+        Ok(())
+    }
+}
