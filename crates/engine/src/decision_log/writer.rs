@@ -142,6 +142,7 @@ impl<W: io::Write> LineOutput<W> {
         (written, result.err())
     }
 
+    #[expect(clippy::disallowed_methods, reason = "the number of bytes before an error counts")]
     fn write_all(&mut self, lines: &[u8], written: &mut usize) -> io::Result<()> {
         if self.is_torn && !lines.is_empty() {
             self.output.write_all(b"\n")?;
