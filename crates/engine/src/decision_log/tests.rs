@@ -193,11 +193,13 @@ fn after_a_line_that_was_written_in_part_the_next_one_begins_anew() {
     impl io::Write for Failing {
         fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
             self.calls += 1;
-            match self.calls {
-                1 => self.output.write(&bytes[..10]),
-                2 => Err(io::ErrorKind::StorageFull.into()),
-                _ => self.output.write(bytes),
-            }
+            let accepted = match self.calls {
+                1 => &bytes[..10],
+                2 => return Err(io::ErrorKind::StorageFull.into()),
+                _ => bytes,
+            };
+            self.output.write_all(accepted)?;
+            Ok(accepted.len())
         }
 
         fn flush(&mut self) -> io::Result<()> {
