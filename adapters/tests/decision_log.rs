@@ -9,11 +9,8 @@ use mixer_adapter_engine::proto::istio::mixer::v1::{
     CheckRequest, CheckResponse, ReportRequest, ReportResponse, check_request::QuotaParams,
 };
 use serde_json::Value as Json;
-use support::{Server, binary, eventually, run};
-use tonic::{
-    Request, Response, Status, client::Grpc, codec::Codec, metadata::MetadataMap, transport::Endpoint,
-};
-use tonic_prost::ProstCodec;
+use support::{Server, binary, eventually, mixer::call, run};
+use tonic::{Response, metadata::MetadataMap};
 
 /// The lines of a file, once there are as many.
 fn lines(file: &Path, count: usize) -> Vec<Json> {
@@ -79,23 +76,6 @@ fn checks_quotas_and_failed_reports_are_lines() {
     assert_eq!(fs::metadata(&log).unwrap().permissions().mode() & 0o777, 0o600);
     assert!(!fs::read_to_string(&log).unwrap().contains("secret"));
     server.until("/metrics", "mixer_adapter_decision_log_lines_total{result=\"written\"} 4");
-}
-
-/// Calls a method of the Mixer API.
-fn call<Q, A>(server: &Server, method: &str, request: Q) -> Result<Response<A>, Status>
-where
-    ProstCodec<Q, A>: Codec<Encode = Q, Decode = A>,
-    Q: Send + Sync + 'static,
-    A: Send + Sync + 'static,
-{
-    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
-    runtime.block_on(async {
-        let endpoint = Endpoint::from_shared(format!("http://{}", server.grpc)).unwrap();
-        let mut client = Grpc::new(endpoint.connect().await.unwrap());
-        client.ready().await.unwrap();
-        let path = format!("/istio.mixer.v1.Mixer/{method}").parse().unwrap();
-        client.unary(Request::new(request), path, ProstCodec::<Q, A>::default()).await
-    })
 }
 
 fn check(server: &Server, request: CheckRequest) -> Response<CheckResponse> {

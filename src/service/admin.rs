@@ -26,7 +26,7 @@ use tonic::Code;
 
 use super::{Readiness, exposition::Format, page};
 use mixer_adapter_config::source::SourceStatus;
-use mixer_adapter_engine::{ConfigStatus, InstanceCounts, Mixer, RuleCounts, Snapshot};
+use mixer_adapter_engine::{ConfigStatus, InstanceCounts, Mixer, QuotaCounts, RuleCounts, Snapshot};
 use mixer_adapter_host::{Host, metrics::CallMetrics, session::SessionSummary};
 use mixer_adapter_net::{ConnectionLimits, Listener, Protocol, Workers};
 
@@ -201,6 +201,8 @@ struct InUse {
     rules: Vec<RuleStatus>,
     handlers: Vec<HandlerStatus>,
     instances: Vec<InstanceStatus>,
+    /// The quotas among the instances that were requested.
+    quotas: Vec<QuotaStatus>,
 }
 
 #[derive(serde::Serialize)]
@@ -232,10 +234,50 @@ struct InstanceStatus {
     failed: u64,
 }
 
+#[derive(serde::Serialize)]
+struct QuotaStatus {
+    name: String,
+    requests: u64,
+    /// Of the requests, those that were granted less than the amount.
+    refused: u64,
+    requested: u64,
+    granted: u64,
+    returned: u64,
+    /// The state of the limit in the last answer that has one, for one combination of dimensions.
+    last_limit: Option<LimitStatus>,
+}
+
+#[derive(serde::Serialize)]
+struct LimitStatus {
+    max_amount: i64,
+    remaining: i64,
+    window_seconds: Option<i64>,
+    seconds_ago: u64,
+}
+
+impl QuotaStatus {
+    /// `None` if it is no quota, or was not requested.
+    fn of(name: &str, counts: &QuotaCounts) -> Option<Self> {
+        let [requests, refused, requested, granted, returned] =
+            [&counts.requests, &counts.refused, &counts.requested, &counts.granted, &counts.returned]
+                .map(|count| count.load(Relaxed));
+        let last_limit = counts.last_limit().map(|last| LimitStatus {
+            max_amount: last.limit.max_amount,
+            remaining: last.limit.remaining,
+            window_seconds: last.limit.window.map(|window| window.seconds),
+            seconds_ago: last.at.elapsed().as_secs(),
+        });
+        let is_used = requests + returned > 0 || last_limit.is_some();
+        let name = name.to_owned();
+        is_used.then_some(Self { name, requests, refused, requested, granted, returned, last_limit })
+    }
+}
+
 impl InUse {
     fn of(snapshot: &Snapshot) -> Self {
         let size = snapshot.size();
         let counts = snapshot.resource_counts();
+        let instances = counts.instances();
         let rule = |(name, counts): (Arc<str>, Arc<RuleCounts>)| RuleStatus {
             place: snapshot.place(&name).map(str::to_owned),
             matched: counts.matched.load(Relaxed),
@@ -263,7 +305,11 @@ impl InUse {
             handler_count: size.handlers,
             rules: counts.rules().into_iter().map(rule).collect(),
             handlers: counts.handlers().into_iter().map(handler).collect(),
-            instances: counts.instances().into_iter().map(instance).collect(),
+            quotas: instances
+                .iter()
+                .filter_map(|(name, counts)| QuotaStatus::of(name, &counts.quota))
+                .collect(),
+            instances: instances.into_iter().map(instance).collect(),
         }
     }
 }

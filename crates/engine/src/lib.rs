@@ -42,7 +42,7 @@ pub use instance::FieldInput;
 pub use limits::{Budget, Limit, LimitError, RequestLimits};
 pub use quota_settings::{QuotaMode, QuotaSettings};
 pub use references::References;
-pub use resource_counts::{InstanceCounts, OTHER, ResourceCounts, RuleCounts};
+pub use resource_counts::{InstanceCounts, LastLimit, OTHER, QuotaCounts, ResourceCounts, RuleCounts};
 pub use snapshot::{CacheSize, Snapshot, SnapshotSize};
 
 use prost_reflect::{DynamicMessage, MessageDescriptor};

@@ -6,8 +6,10 @@ use std::{
         Arc, Mutex, PoisonError, Weak,
         atomic::{AtomicU64, Ordering::Relaxed},
     },
+    time::Instant,
 };
 
+use mixer_adapter_core::proto::istio::mixer::adapter::model::v1beta1::quota_result::Limit;
 use mixer_adapter_host::metrics::CallMetrics;
 
 /// The name of the counters of all resources beyond the first 500 of a kind.
@@ -44,6 +46,66 @@ pub struct InstanceCounts {
     pub built: AtomicU64,
     /// Times that it could not be built.
     pub failed: AtomicU64,
+    /// What was requested of it, if it is a quota.
+    pub quota: QuotaCounts,
+}
+
+/// The use of a quota, as its handlers have answered.
+#[derive(Debug, Default)]
+#[non_exhaustive]
+pub struct QuotaCounts {
+    /// Requests for an amount.
+    pub requests: AtomicU64,
+    /// Of the requests, those that were granted less.
+    pub refused: AtomicU64,
+    /// The sum of the amounts requested.
+    pub requested: AtomicU64,
+    /// The sum of the amounts granted.
+    pub granted: AtomicU64,
+    /// The sum of the amounts given back.
+    pub returned: AtomicU64,
+    last_limit: Mutex<Option<LastLimit>>,
+}
+
+/// The state of a limit in the last answer that has one. It is that of one combination of dimensions.
+#[derive(Clone, Debug, PartialEq)]
+#[non_exhaustive]
+pub struct LastLimit {
+    /// The state.
+    pub limit: Limit,
+    /// When it was answered.
+    pub at: Instant,
+}
+
+impl QuotaCounts {
+    /// Counts an answer to a request of `amount`; a negative one was given back.
+    pub(crate) fn add(&self, amount: i64, granted: i64, limit: Option<&Limit>) {
+        let grow = |sum: &AtomicU64, amount: i64| {
+            let amount = u64::try_from(amount).unwrap_or(0);
+            // The closure always returns a value.
+            let _ = sum.fetch_update(Relaxed, Relaxed, |sum| Some(sum.saturating_add(amount)));
+        };
+        if amount > 0 {
+            self.requests.fetch_add(1, Relaxed);
+            self.refused.fetch_add(u64::from(granted < amount), Relaxed);
+            grow(&self.requested, amount);
+            grow(&self.granted, granted);
+        } else if amount < 0 {
+            grow(&self.returned, granted);
+        }
+        // Another answer at the same time is as good.
+        if let Some(limit) = limit
+            && let Ok(mut last) = self.last_limit.try_lock()
+        {
+            *last = Some(LastLimit { limit: limit.clone(), at: Instant::now() });
+        }
+    }
+
+    /// Returns the state of the limit in the last answer; `None` if adapters do not report it, or are not asked for it: only rate limits of
+    /// Envoy do.
+    pub fn last_limit(&self) -> Option<LastLimit> {
+        self.last_limit.lock().unwrap_or_else(PoisonError::into_inner).clone()
+    }
 }
 
 impl RuleCounts {
@@ -152,6 +214,23 @@ mod tests {
         drop(second);
         assert_eq!(counts.rules().len(), 0);
         assert_eq!(counts.rule(&name(1)).denied.load(Relaxed), 0);
+    }
+
+    #[test]
+    fn the_use_of_a_quota_is_what_was_requested_granted_and_given_back() {
+        let quota = QuotaCounts::default();
+        let limit = |remaining| Limit { max_amount: 5, remaining, ..Limit::default() };
+        for (amount, granted, remaining) in
+            [(3, 3, Some(2)), (3, 0, Some(2)), (3, 2, None), (0, 0, None), (-2, 1, None)]
+        {
+            quota.add(amount, granted, remaining.map(limit).as_ref());
+        }
+        quota.add(i64::MAX, i64::MAX, None);
+        quota.add(i64::MAX, i64::MAX, None);
+        quota.add(i64::MAX, i64::MAX, None);
+        let counts = [&quota.requests, &quota.refused, &quota.requested, &quota.granted, &quota.returned];
+        assert_eq!(counts.map(|count| count.load(Relaxed)), [6, 2, u64::MAX, u64::MAX, 1]);
+        assert_eq!(quota.last_limit().map(|last| last.limit), Some(limit(2)));
     }
 
     #[test]

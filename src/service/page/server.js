@@ -41,6 +41,111 @@ function resources(used) {
   show("instances", ...shown(["instance", "built", "failed"], instances, "Instances"));
 }
 
+function quotas(used) {
+  if (!used || !used.quotas.length) return show("quotas");
+  const state = (limit) => {
+    if (!limit) return "";
+    const window = limit.window_seconds === null ? "" : ` in ${limit.window_seconds} s`;
+    return `${limit.remaining} of ${limit.max_amount}${window} (${ago(limit.seconds_ago)} ago)`;
+  };
+  const rows = used.quotas.map((quota) => [
+    quota.name, quota.requests, quota.refused, quota.requested, quota.granted, quota.returned, state(quota.last_limit),
+  ]);
+  const columns = ["quota", "requests", "refused", "amount requested", "granted", "given back", "remaining"];
+  const text = "What remained in the last answer that has it is that of one combination of dimensions; only rate limits of Envoy request it.";
+  show("quotas", table(columns, rows, "Quotas"), make("p", text, "faint"));
+}
+
+/** The number of decisions that the page holds. */
+const MAX_DECISIONS = 500;
+
+/** The number of decisions that the page shows. */
+const MAX_SHOWN = 100;
+
+const recent = { last: 0, missed: 0, skipped: 0, decisions: [], verdicts: new Set() };
+
+/** The names by which a decision is found. */
+const names = (decision) => [decision.decision_id, decision.quota ?? "", ...(decision.rules ?? [])];
+
+function decisionRow(decision, joined) {
+  const { verdict, code, message, rules = [], quota, amount, granted, requests, attributes, omitted } = decision;
+  const kind = verdict === "denied" || verdict === "refused" || verdict === "over_limit" || verdict === "failed" ? "bad" : "";
+  const amounts = amount === undefined ? "" : `: ${granted} of ${amount}`;
+  const of = decision.kind === "quota" ? `${quota}${amounts}` : decision.kind === "report" ? `${requests} requests` : rules.join(", ");
+  const reason = [code, message].filter((part) => part).join(": ");
+  const left = omitted ? [make("p", `${omitted} more attributes`, "faint")] : [];
+  const all = attributes
+    ? make("details", [make("summary", "attributes"), make("pre", JSON.stringify(attributes, null, 1)), ...left])
+    : "";
+  const latency = decision.latency_seconds === undefined ? "" : `${Math.round(decision.latency_seconds * 1e6)} µs`;
+  const row = make("tr", [
+    new Date(decision.time).toLocaleTimeString(), make("code", decision.decision_id), decision.kind.replace("_", " "),
+    make("span", verdict, kind), make("div", [of, ...(reason ? [make("div", reason, "faint")] : [])]), latency, decision.peer ?? "", all,
+  ].map((content) => make("td", content)), joined ? "joined" : "");
+  return row;
+}
+
+/** Shows the decisions that match the form, the last ones first, those of one id together. */
+function showDecisions() {
+  const text = find("rule").value.trim().toLowerCase();
+  const verdict = find("verdict").value;
+  const matches = (decision) =>
+    (!verdict || decision.verdict === verdict) && (!text || names(decision).some((name) => name.toLowerCase().includes(text)));
+  const groups = new Map();
+  for (const decision of recent.decisions) {
+    const group = groups.get(decision.decision_id) ?? [];
+    group.push(decision);
+    groups.set(decision.decision_id, group);
+  }
+  const shown = [...groups.values()].filter((group) => group.some(matches)).reverse().flat().slice(0, MAX_SHOWN);
+  const counts = [
+    recent.missed && `${recent.missed} were replaced before they could be shown`,
+    recent.skipped && `${recent.skipped} calls beyond 100 a second were not recorded`,
+  ].filter((part) => part).join("; ");
+  // An attribute that somebody reads stays open.
+  const open = new Set([...find("recent").querySelectorAll("details[open]")].map((details) => details.dataset.key));
+  const columns = ["time", "decision", "kind", "verdict", "rules or quota", "latency", "peer", ""];
+  const headings = columns.map((column) => {
+    const heading = make("th", column);
+    heading.scope = "col";
+    return heading;
+  });
+  const rows = shown.map((decision, index) => {
+    const row = decisionRow(decision, shown[index + 1]?.decision_id === decision.decision_id);
+    row.querySelectorAll("details").forEach((details) => {
+      details.dataset.key = `${decision.decision_id} ${decision.kind} ${decision.time}`;
+      details.open = open.has(details.dataset.key);
+    });
+    return row;
+  });
+  const all = make("table", [make("thead", make("tr", headings)), make("tbody", rows)]);
+  all.setAttribute("aria-label", "Last decisions");
+  const none = recent.decisions.length ? "None matches." : "None since this page is open.";
+  find("recent").replaceChildren(
+    rows.length ? make("div", all, "table") : make("p", none, "faint"), make("p", counts, "faint"),
+  );
+}
+
+async function decisions() {
+  const { last, missed, skipped, decisions } = await get(`decisions?after=${recent.last}`);
+  recent.decisions.push(...decisions);
+  recent.decisions.splice(0, recent.decisions.length - MAX_DECISIONS);
+  for (const { verdict } of decisions.filter(({ verdict }) => !recent.verdicts.has(verdict))) {
+    recent.verdicts.add(verdict);
+    find("verdict").append(make("option", verdict));
+  }
+  const changed = decisions.length > 0 || recent.skipped !== skipped || find("decisions").hidden;
+  Object.assign(recent, { last, missed: recent.missed + missed, skipped });
+  find("decisions").hidden = false;
+  if (changed) showDecisions();
+}
+
+function startFiltering() {
+  find("decisions").querySelector("form").addEventListener("submit", (event) => event.preventDefault());
+  find("rule").addEventListener("input", showDecisions);
+  find("verdict").addEventListener("change", showDecisions);
+}
+
 function accepted(collection) {
   if (collection.unsupported) return make("span", "not served by the source", "warn");
   if (collection.accepted_seconds_ago === null) return make("span", "not yet", "warn");
@@ -126,10 +231,15 @@ function startExplaining() {
     history.replaceState(null, "", `#explain=${encodeURIComponent(attributes.value)}`);
     run();
   });
+  // A link fills in the form only: an explanation calls adapters.
   const linked = location.hash.match(/^#explain=(.*)$/s);
   if (linked) {
-    attributes.value = decodeURIComponent(linked[1]);
-    run();
+    try {
+      attributes.value = decodeURIComponent(linked[1]);
+    } catch {
+      find("explanation").textContent = "The link is not valid: a % in it is not followed by two digits.";
+      find("explanation").hidden = false;
+    }
   }
 }
 
@@ -141,6 +251,7 @@ repeat(async () => {
   notes(status, config);
   use(status, config);
   resources(status.in_use);
+  quotas(status.in_use);
   show("sources", ...(config ? config.sources.map(source) : []));
   adapters(status);
   cache(status.cache);
@@ -149,5 +260,7 @@ repeat(async () => {
     explains = true;
     find("explain").hidden = false;
     startExplaining();
+    startFiltering();
   }
+  if (status.explain) await decisions();
 });

@@ -109,7 +109,7 @@ impl<'s> Request<'s> {
         .await;
         let mut grants = Vec::new();
         for (call, result) in answers {
-            match self.granted(&call, result) {
+            match self.granted(&call, request.amount, result) {
                 Ok(grant) => grants.push(grant),
                 Err(status) => failures.push(self.failure(call.handler(), &status)),
             }
@@ -192,10 +192,11 @@ impl<'s> Request<'s> {
         }
     }
 
-    /// Returns the adapter's grant. Traces the call, and logs an invalid answer.
+    /// Returns the adapter's grant of an amount. Counts and traces the call, and logs an invalid answer.
     fn granted(
         &mut self,
         call: &CompletedCall<'_>,
+        amount: i64,
         result: Result<quota_result::Result, Status>,
     ) -> Result<QuotaGrant, Status> {
         let Instance { name: instance, quota: settings, .. } = &*call.planned.entry.instance;
@@ -218,6 +219,7 @@ impl<'s> Request<'s> {
                 tracing::warn!(handler, %instance, error, suppressed, "invalid answer to a quota call");
             }
         })?;
+        call.planned.entry.counts.quota.add(amount, result.granted_amount, result.limit.as_ref());
         let valid_duration = result.valid_duration.unwrap_or_default();
         Ok(QuotaGrant {
             handler: call.planned.destination.handler.name.clone(),

@@ -10,7 +10,10 @@ use mixer_adapter_host::handler::Caller;
 use tonic::Status;
 
 use super::{plan::PlannedCall, quota::decode};
-use crate::handler::{QuotaParams, RuntimeHandler};
+use crate::{
+    handler::{QuotaParams, RuntimeHandler},
+    resource_counts::InstanceCounts,
+};
 
 /// An amount that a handler has granted, with the call that gives it back. It does not depend on the snapshot.
 #[derive(Debug)]
@@ -24,6 +27,7 @@ pub struct TakenAmount {
     report_limit: bool,
     limit: Option<LimitOverride>,
     amount: i64,
+    counts: Arc<InstanceCounts>,
 }
 
 /// What a handler has taken back.
@@ -48,6 +52,7 @@ impl TakenAmount {
             report_limit: params.report_limit,
             limit: params.limit.and_then(|limit| instance.quota.bounded(limit)),
             amount,
+            counts: planned.entry.counts.clone(),
         }
     }
 
@@ -91,6 +96,8 @@ impl TakenAmount {
             self.handler.call(&self.template, instances, &[&self.instance], Some(params), caller).await?;
         let result = decode(answer, &self.instance)?;
         // One that acknowledges without an amount has taken nothing back, as far as is known.
-        Ok(ReturnedAmount { amount: result.granted_amount.clamp(0, self.amount), limit: result.limit })
+        let amount = result.granted_amount.clamp(0, self.amount);
+        self.counts.quota.add(-self.amount, amount, result.limit.as_ref());
+        Ok(ReturnedAmount { amount, limit: result.limit })
     }
 }
