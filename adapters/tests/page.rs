@@ -202,7 +202,8 @@ fn the_page_shows_decisions_as_they_come_and_filters_them() {
 #[test]
 fn the_page_shows_what_is_in_use() {
     let server = Server::start(&[]);
-    // Counted, so that the page has something to show.
+    // Counted and recorded, so that the page has something to show.
+    server.get("/decisions");
     let check = run(&["check", "--address", &server.grpc, "--attributes", "request.path=/admin"]);
     assert!(check.stdout.starts_with("denied"), "{check:?}");
     let url = format!("http://{}/", server.admin);

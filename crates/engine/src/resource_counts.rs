@@ -97,7 +97,7 @@ impl QuotaCounts {
         if let Some(limit) = limit
             && let Ok(mut last) = self.last_limit.try_lock()
         {
-            *last = Some(LastLimit { limit: limit.clone(), at: Instant::now() });
+            *last = Some(LastLimit { limit: *limit, at: Instant::now() });
         }
     }
 
