@@ -13,7 +13,7 @@ use std::{
 use serde_json::Value as Json;
 use support::{
     Server, binary,
-    envoy::{Envoy, get, is_there},
+    envoy::{Envoy, get, get_from, is_there},
     eventually,
 };
 
@@ -202,4 +202,41 @@ fn envoy_is_configured_by_whole_sets_over_a_stream_for_each_type() {
 #[test]
 fn envoy_is_configured_by_changes_over_a_stream_for_each_type() {
     is_configured_throughout(Form { api_type: "DELTA_GRPC", ads: false });
+}
+
+/// The host of a request is asked for when it comes: by a name that is an alias, and by one of its own.
+#[test]
+fn envoy_asks_for_virtual_hosts_on_demand() {
+    if !is_there() {
+        return;
+    }
+    let form = Form { api_type: "DELTA_GRPC", ads: true };
+    let directory = tempfile::tempdir().unwrap();
+    let on_demand = "type.googleapis.com/envoy.extensions.filters.http.on_demand.v3.OnDemand";
+    let filters = format!("http_filters: [{{name: on_demand, typed_config: {{'@type': {on_demand}}}}}, ");
+    fs::write(directory.path().join("listener.yaml"), form.listener().replace("http_filters: [", &filters))
+        .unwrap();
+    let vhds =
+        format!("'@type': {ROUTES}\nname: routes\nvhds: {{config_source: {}}}\n", form.config_source());
+    fs::write(directory.path().join("routes.yaml"), vhds).unwrap();
+    let host = |name: &str, line: &str, domain: &str| {
+        format!(
+            "'@type': type.googleapis.com/envoy.service.discovery.v3.Resource\nname: routes/{name}\n{line}\nresource:\n  \
+             '@type': type.googleapis.com/envoy.config.route.v3.VirtualHost\n  name: {name}\n  domains: [{domain}]\n  \
+             routes: [{{match: {{prefix: /}}, direct_response: {{status: 200, body: {{inline_string: {name}}}}}}}]\n"
+        )
+    };
+    let shop = host("shop", "aliases: [routes/www.shop.example]", "www.shop.example");
+    fs::write(
+        directory.path().join("hosts.yaml"),
+        format!("{shop}---\n{}", host("stock.example", "", "stock.example")),
+    )
+    .unwrap();
+    let served = source(directory.path(), "127.0.0.1:0");
+    let envoy = Envoy::start(&form.bootstrap(&served.grpc));
+    let front = envoy.listener("front");
+    for (domain, answer) in [("www.shop.example", "shop"), ("stock.example", "stock.example")] {
+        eventually(domain, || get_from(&front, domain, "/").filter(|body| body == answer));
+    }
+    assert!(get_from(&front, "none.example", "/").is_none());
 }

@@ -110,7 +110,7 @@ impl Dialect for Plain {
     }
 
     fn on_response(&mut self, push: Resources) -> Received<RequestResources> {
-        Received { push: Some(push), replies: Vec::new() }
+        Received::push(push)
     }
 }
 

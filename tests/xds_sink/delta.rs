@@ -163,6 +163,50 @@ fn a_resource_that_only_lives_on_is_nothing_new() {
     assert_eq!(client.holds(RULES), ["ns/a@1"]);
 }
 
+fn with_ttl(resource: &str, seconds: i64) -> Resource {
+    let ttl = mixer_adapter::prost_types::Duration { seconds, nanos: 0 };
+    Resource { ttl: Some(ttl), ..named(resource) }
+}
+
+/// That the resource of this name lives on, without its body.
+fn heartbeat(nonce: &str, name: &str, seconds: i64) -> DeltaDiscoveryResponse {
+    let resource = Resource { resource: None, ..with_ttl(&format!("{name}@1"), seconds) };
+    DeltaDiscoveryResponse { resources: vec![resource], ..changes(RULE, nonce, &[], &[]) }
+}
+
+#[test]
+fn a_resource_is_removed_when_its_ttl_ends_without_a_heartbeat() {
+    let mut client = client(&[RULES]);
+    let resources = vec![with_ttl("ns/a@1", 30), named("ns/b@1")];
+    client.hear(DeltaDiscoveryResponse { resources, ..changes(RULE, "n0", &[], &[]) });
+    client.accept();
+    client.wait(Duration::from_secs(20));
+    client.hear(heartbeat("n1", "ns/a", 30));
+    client.wait(Duration::from_secs(29));
+    assert_eq!(client.accept(), [""; 0], "renewed");
+    client.wait(Duration::from_secs(1));
+    assert_eq!(client.accept(), [format!("{RULES} + -ns/a")]);
+    client.hear(changes(RULE, "n2", &["ns/b@2"], &[]));
+    assert_eq!(client.accept(), [format!("{RULES} + ns/b@2")], "and does not come back with others");
+    client.reopen();
+    assert_eq!(client.sent(), [format!("ask {RULE} [] {{\"ns/b\": \"2\"}}")]);
+}
+
+/// As when the server is away: time goes on without a stream.
+#[test]
+fn a_ttl_outlives_the_stream_and_ends_with_a_version_that_has_none() {
+    let mut client = client(&[RULES]);
+    let resources = vec![with_ttl("ns/a@1", 30), with_ttl("ns/b@1", 30)];
+    client.hear(DeltaDiscoveryResponse { resources, ..changes(RULE, "n0", &[], &[]) });
+    client.accept();
+    client.hear(changes(RULE, "n1", &["ns/b@1"], &[]));
+    client.accept();
+    client.machine.closed(1, None, client.now);
+    client.wait(Duration::from_secs(30));
+    assert_eq!(client.accept(), [format!("{RULES} + -ns/a")]);
+    assert_eq!(client.holds(RULES), ["ns/b@1"]);
+}
+
 #[test]
 fn a_resource_is_told_by_the_version_around_it_and_else_by_that_of_its_metadata() {
     let mut client = client(&[RULES]);

@@ -5,6 +5,7 @@
 mod arbitrary;
 mod certify;
 mod convergence;
+mod envelopes;
 mod messages;
 mod order;
 mod rest;

@@ -112,9 +112,14 @@ impl Drop for Envoy {
 
 /// The body of an answer that is OK. Its end is not that of the connection: Envoy waits for its peer to close it.
 pub(crate) fn get(address: &str, path: &str) -> Option<String> {
+    get_from(address, "localhost", path)
+}
+
+/// The same of a host.
+pub(crate) fn get_from(address: &str, host: &str, path: &str) -> Option<String> {
     let mut stream = TcpStream::connect(address).ok()?;
     stream.set_read_timeout(Some(Duration::from_secs(10))).ok()?;
-    write!(stream, "GET {path} HTTP/1.1\r\nhost: localhost\r\nconnection: close\r\n\r\n").ok()?;
+    write!(stream, "GET {path} HTTP/1.1\r\nhost: {host}\r\nconnection: close\r\n\r\n").ok()?;
     let mut answer = BufReader::new(stream);
     let mut line = || {
         let mut line = String::new();

@@ -6,14 +6,23 @@ use std::{collections::BTreeMap, sync::Arc};
 use serde_json::Value as Json;
 
 use super::{
-    Collection, Fault, Kind, Origin, Parsed, Resource, ResourceName, document::Document, envoy_v2,
-    fault::Position, lines::Lines, stream::source::SELECTOR,
+    Collection, Fault, Kind, Origin, Parsed, Resource, ResourceName,
+    document::Document,
+    envoy_v2,
+    fault::Position,
+    lines::Lines,
+    stream::source::{ALIASES, SELECTOR, TTL},
 };
 
 const RESOURCES: &str = "resources";
 const TYPE: &str = "@type";
 /// Beside the fields of the message: the nodes that the resources are for.
 const NODE: &str = "node";
+/// What Envoy and its servers wrap a resource in to say more of it (docs/behaviour/xds.md#ttl).
+const ENVELOPE: &str = "envoy.service.discovery.v3.Resource";
+
+/// The fields of an envelope. The version of a resource is made from its content.
+const ENVELOPED: [&str; 6] = [TYPE, "name", "aliases", "ttl", "resource", NODE];
 
 /// The fields of the message, in both cases.
 const FIELDS: [&str; 13] = [
@@ -104,10 +113,16 @@ pub(super) fn read(mut document: Document, source: &Arc<str>) -> Parsed {
 }
 
 fn resource(
-    json: Json,
-    lines: Lines,
+    mut json: Json,
+    mut lines: Lines,
     source: &Arc<str>,
 ) -> Result<Resource, (&'static str, Position, String)> {
+    let message = json.get(TYPE).and_then(Json::as_str).and_then(|url| url.rsplit('/').next());
+    if message == Some(ENVELOPE) {
+        let own = lines.take(&json, "resource");
+        let envelope = std::mem::take(&mut json);
+        return enveloped(&envelope, &lines, own, source);
+    }
     let wrong = |field, reason: String| Err((field, lines.of_field(&json, field), reason));
     let text = |field: &str| json.get(field).and_then(Json::as_str).filter(|text| !text.is_empty());
     let Some(type_url) = text(TYPE) else {
@@ -144,6 +159,47 @@ fn resource(
         unknown: Vec::new(),
         lines,
     })
+}
+
+/// The resource in an envelope, called by the name that the envelope has. Its time to live and its aliases become annotations.
+fn enveloped(
+    envelope: &Json,
+    lines: &Lines,
+    own: Lines,
+    source: &Arc<str>,
+) -> Result<Resource, (&'static str, Position, String)> {
+    let wrong = |field, reason: String| Err((field, lines.of_field(envelope, field), reason));
+    let unknown = envelope
+        .as_object()
+        .and_then(|fields| fields.keys().find(|field| !ENVELOPED.contains(&field.as_str())));
+    if let Some(field) = unknown {
+        return wrong(
+            TYPE,
+            format!("an {ENVELOPE} of a file has no field {field:?}; it has {}", ENVELOPED.join(", ")),
+        );
+    }
+    let inner = envelope.get("resource").filter(|inner| inner.is_object());
+    let Some(inner) = inner.filter(|inner| inner[TYPE].as_str().is_none_or(|url| !url.ends_with(ENVELOPE)))
+    else {
+        return wrong("resource", "no resource is given".to_owned());
+    };
+    let mut resource = resource(inner.clone(), own, source)?;
+    match &envelope["name"] {
+        Json::Null => {}
+        Json::String(name) if !name.is_empty() => {
+            resource.name = ResourceName::new(name.as_str(), resource.name.kind().clone(), "");
+        }
+        name => return wrong("name", format!("expected a name, not {name}")),
+    }
+    for (field, annotation) in [(NODE, SELECTOR), ("ttl", TTL), ("aliases", ALIASES)] {
+        let text = match &envelope[field] {
+            Json::Null => continue,
+            Json::String(text) => text.clone(),
+            value => value.to_string(),
+        };
+        resource.annotations.insert(annotation.to_owned(), text);
+    }
+    Ok(resource)
 }
 
 #[cfg(test)]

@@ -2,7 +2,10 @@
 
 use std::{collections::BTreeMap, sync::Arc};
 
-use super::{Change, Resource, body, name, source::Selector};
+use super::{
+    Change, Resource, body, name,
+    source::{self, Selector},
+};
 use crate::{Collection, Content, Finding, Kind, ResourceName, Types, envoy_v2};
 
 /// Decodes the resources of a change. Those that cannot be decoded are missing in it, and named by the faults.
@@ -98,6 +101,8 @@ fn encode_resource(
     name::check(resource.collection.as_str(), &name)
         .map_err(|reason| resource.error("", format!("cannot be served by MCP: {reason}")))?;
     Selector::of(&resource.annotations).map_err(|error| resource.error("", error.to_string()))?;
+    source::ttl(&resource.annotations).map_err(|error| resource.error("", error.to_string()))?;
+    source::aliases(&resource.annotations).map_err(|error| resource.error("", error.to_string()))?;
     let body = body::of_spec(types, &resource.collection, resource.spec.clone());
     let (mut body, deprecated) = body.map_err(|error| resource.error(&error.field, error.reason))?;
     if envoy_v2::is_v2(&body.type_url) && !envoy_v2::is_v2(resource.collection.as_str()) {

@@ -4,3 +4,6 @@
 mod rest_path;
 pub mod sink;
 pub mod source;
+
+/// The feature of clients that remove resources whose time to live ends (docs/behaviour/xds.md#ttl).
+const SUPPORTS_TTL: &str = "xds.config.supports-resource-ttl";

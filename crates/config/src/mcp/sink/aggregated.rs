@@ -78,7 +78,7 @@ impl Dialect for Aggregated {
         let system_version_info = version.clone();
         let nonce = self.types.remember(&collection, Answer { type_url: collection.clone(), nonce, version });
         let push = Resources { system_version_info, collection, resources, nonce, ..Resources::default() };
-        Received { push: Some(push), replies: Vec::new() }
+        Received::push(push)
     }
 }
 
@@ -133,7 +133,7 @@ impl Dialect for AggregatedDelta {
         let incremental = !std::mem::take(&mut self.whole);
         let push =
             Resources { system_version_info, collection, resources, removed_resources, nonce, incremental };
-        Received { push: Some(push), replies: Vec::new() }
+        Received::push(push)
     }
 }
 

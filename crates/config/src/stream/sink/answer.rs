@@ -126,6 +126,7 @@ impl Machine {
     ) {
         let Some(collection) = self.collections.get_mut(name) else { return };
         let changed = !difference.is_empty();
+        let before = collection.offered.generation();
         // That a collection is empty is news, too: a cache has to know.
         let news = changed || collection.outcome.is_none();
         collection.offered.apply(difference, version.clone());
@@ -143,7 +144,15 @@ impl Machine {
         collection.synced |= matches!(origin, Origin::Push { .. });
         let base = Base::State(collection.offered.clone());
         self.output_accepted(name, news);
-        let Origin::Push { stream, nonces } = origin else { return };
+        let Origin::Push { stream, nonces } = origin else {
+            // What expired does not come back with the next change.
+            for stream in self.streams.values_mut() {
+                if matches!(stream.base(name), Base::State(held) if held.generation() == before) {
+                    stream.set_base(name, base.clone());
+                }
+            }
+            return;
+        };
         // With several sources, increments of one are not based on what another pushed.
         let incremental = self.options.mode != Mode::Full && self.streams.len() == 1;
         let Some(stream) = self.streams.get_mut(&stream) else { return };

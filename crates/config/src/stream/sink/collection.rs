@@ -2,6 +2,7 @@ use std::{collections::VecDeque, sync::Arc, time::Instant};
 
 use super::{
     Nack, StreamId,
+    deadlines::Deadlines,
     held::{Difference, Held},
 };
 use crate::{proto::istio::mcp::v1alpha1::Resources, stream::Change};
@@ -36,6 +37,8 @@ pub(super) struct Collection {
     pub(super) skipped: Option<Nack>,
     /// Since when the source is known not to serve it.
     pub(super) unsupported: Option<Instant>,
+    /// When resources are to be removed that are not renewed.
+    pub(super) deadlines: Deadlines,
 }
 
 /// A push that waits for the application to decide on the one before.
@@ -101,6 +104,7 @@ impl Collection {
             refused: None,
             skipped: None,
             unsupported: None,
+            deadlines: Deadlines::default(),
         }
     }
 
@@ -123,6 +127,11 @@ impl Collection {
             self.waiting.push_back(Waiting { stream, push, replaced });
         }
         waiting < WAITING
+    }
+
+    /// Whether the application decides on it, or will.
+    pub(super) fn is_busy(&self) -> bool {
+        self.deciding.is_some() || !self.waiting.is_empty()
     }
 
     /// The next push to process, if nothing is being decided.

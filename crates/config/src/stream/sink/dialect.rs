@@ -1,3 +1,5 @@
+use std::time::Duration;
+
 use super::Mode;
 use crate::{
     proto::istio::mcp::v1alpha1::{RequestResources, Resources},
@@ -21,11 +23,26 @@ pub trait Dialect: Send {
 
 /// What a response means.
 #[derive(Clone, Debug, PartialEq)]
+#[non_exhaustive]
 pub struct Received<Request> {
     /// What the sink is to decide on.
     pub push: Option<Resources>,
     /// Requests to send at once, without asking the sink.
     pub replies: Vec<Request>,
+    /// How long resources of the push, or those that it says nothing else of, may be used from now on.
+    pub lifetimes: Vec<(String, Duration)>,
+}
+
+impl<Request> Received<Request> {
+    /// Only a push.
+    pub fn push(push: Resources) -> Self {
+        Self { push: Some(push), replies: Vec::new(), lifetimes: Vec::new() }
+    }
+
+    /// Only replies.
+    pub fn replies(replies: Vec<Request>) -> Self {
+        Self { push: None, replies, lifetimes: Vec::new() }
+    }
 }
 
 /// Whether pushes hold whole sets or changes. The sink needs the same [mode](Self::mode).

@@ -6,7 +6,7 @@ use std::{
         Arc,
         atomic::{AtomicU64, Ordering::Relaxed},
     },
-    time::Instant,
+    time::{Duration, Instant},
 };
 
 use futures_util::{
@@ -49,6 +49,7 @@ pub struct Sink {
 enum Command {
     Opened { id: StreamId, peer: String, handle: Handle },
     Received(StreamId, Resources),
+    Renewed(String, Vec<(String, Duration)>),
     Closed(StreamId, Option<Status>, oneshot::Sender<Closed>),
     Describe(oneshot::Sender<SourceStatus>),
 }
@@ -125,6 +126,11 @@ impl Stream {
         let _ = self.sink.commands.send(Command::Received(self.id, push)).await;
     }
 
+    /// Resources of a collection may be used for these times from now on.
+    pub(crate) async fn renewed(&self, collection: String, lifetimes: Vec<(String, Duration)>) {
+        let _ = self.sink.commands.send(Command::Renewed(collection, lifetimes)).await;
+    }
+
     /// The stream is over.
     pub(crate) async fn closed(self, status: Option<Status>) -> Closed {
         let (closed, told) = oneshot::channel();
@@ -182,6 +188,7 @@ impl Driver {
                 self.observed.received(id, &push);
                 self.machine.received(id, push, now());
             }
+            Command::Renewed(collection, lifetimes) => self.machine.renewed(&collection, lifetimes, now()),
             Command::Closed(id, status, told) => {
                 self.observed.closed(id, status.as_ref());
                 self.streams.remove(&id);

@@ -44,6 +44,10 @@ impl Held {
         self.generation
     }
 
+    pub(super) fn contains(&self, name: &str) -> bool {
+        self.resources.contains_key(name)
+    }
+
     pub(super) fn is_empty(&self) -> bool {
         self.resources.is_empty()
     }

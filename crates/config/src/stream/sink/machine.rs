@@ -1,7 +1,7 @@
 use std::{
     collections::{BTreeMap, VecDeque},
     sync::Arc,
-    time::Instant,
+    time::{Duration, Instant},
 };
 
 use prost::Message as _;
@@ -15,9 +15,9 @@ use super::{
     stream::{Base, Stream},
 };
 use crate::{
-    Decision,
+    Decision, join_texts,
     proto::istio::mcp::v1alpha1::{RequestResources, Resources, SinkNode},
-    stream::{Change, Resource},
+    stream::{Change, Resource, name},
 };
 
 /// Identifies a stream; chosen by the caller, never reused.
@@ -171,6 +171,9 @@ impl Machine {
         };
         // The source does serve it.
         collection.unsupported = None;
+        for metadata in push.resources.iter().filter_map(|resource| resource.metadata.as_ref()) {
+            collection.deadlines.remove(name::normal(&push.collection, &metadata.name));
+        }
         if !collection.enqueue(id, push) {
             stream.end(Status::resource_exhausted(format!(
                 "too many pushes of {} at a time: a source waits for the answer to one before the next",
@@ -179,6 +182,16 @@ impl Machine {
         }
         let name = collection.name.clone();
         self.process(&name, now);
+    }
+
+    /// Resources of a collection are removed unless they are renewed within these times.
+    pub fn renewed(&mut self, collection: &str, lifetimes: Vec<(String, Duration)>, now: Instant) {
+        let Some(collection) = self.collections.get_mut(collection) else { return };
+        for (name, lifetime) in lifetimes {
+            if let Some(at) = now.checked_add(lifetime) {
+                collection.deadlines.set(&name, at);
+            }
+        }
     }
 
     /// A stream ended, with that status, or because of this side.
@@ -208,6 +221,10 @@ impl Machine {
         if let Some(output) = self.outputs.pop_front() {
             return Some(output);
         }
+        self.expire(now);
+        if let Some(output) = self.outputs.pop_front() {
+            return Some(output);
+        }
         self.probe(now);
         self.resync(now);
         for (id, stream) in &mut self.streams {
@@ -227,7 +244,9 @@ impl Machine {
         let due = self.streams.values().filter_map(|stream| stream.due(now)).min();
         let probe = self.next_probe().filter(|_| !self.streams.is_empty());
         let resync = self.streams.values().filter_map(Stream::resync).min();
-        due.into_iter().chain(probe).chain(resync).min()
+        let idle = self.collections.values().filter(|collection| !collection.is_busy());
+        let expiry = idle.filter_map(|collection| collection.deadlines.next()).min();
+        due.into_iter().chain(probe).chain(resync).chain(expiry).min()
     }
 
     /// The required collections of which nothing has come yet, neither from a source nor from a cache.
@@ -251,6 +270,27 @@ impl Machine {
             |collection: &Collection| collection.outcome.is_none() && collection.deciding.is_none();
         if self.collections.get(name).is_some_and(is_unknown) {
             self.propose(name, Origin::Sink, String::new(), Difference::default());
+        }
+    }
+
+    /// Removes what has expired.
+    fn expire(&mut self, now: Instant) {
+        for collection in self.collections.values_mut().filter(|collection| !collection.is_busy()) {
+            let expired = std::iter::from_fn(|| collection.deadlines.pop(now));
+            let held = expired.filter(|name| collection.offered.contains(name));
+            let removed: Vec<_> = held.map(|name| name.to_string()).collect();
+            if removed.is_empty() {
+                continue;
+            }
+            tracing::warn!(
+                collection = &*collection.name,
+                resources = join_texts(&removed),
+                "resources removed: their time to live ended, and the server did not renew them"
+            );
+            let version = collection.offered.version().to_owned();
+            let difference = Difference { changed: Vec::new(), removed };
+            let (id, change) = collection.propose(Origin::Sink, version, difference);
+            self.outputs.push_back(Output::Decide(id, change));
         }
     }
 

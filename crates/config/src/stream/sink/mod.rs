@@ -4,6 +4,7 @@ mod answer;
 mod cache;
 mod collection;
 pub(crate) mod connect;
+mod deadlines;
 mod dialect;
 pub(crate) mod driver;
 pub(crate) mod exchange;

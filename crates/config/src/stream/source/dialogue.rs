@@ -1,4 +1,4 @@
-use std::collections::BTreeMap;
+use std::{collections::BTreeMap, time::Instant};
 
 use tonic::Status;
 
@@ -13,6 +13,14 @@ pub(crate) trait Dialogue: Send {
 
     /// A request arrived. An error ends the stream.
     fn on_request(&mut self, request: Self::Request, catalogue: &Catalogue) -> Result<Event, Status>;
+
+    /// When to call [`elapsed`](Self::elapsed) next if nothing happens before.
+    fn wakeup(&self) -> Option<Instant> {
+        None
+    }
+
+    /// It is now that time.
+    fn elapsed(&mut self, _now: Instant) {}
 
     /// Whether [`next`](Self::next) has something to do.
     fn is_due(&mut self, catalogue: &Catalogue) -> bool;

@@ -2,7 +2,7 @@
 
 use std::{
     sync::{Arc, Mutex, PoisonError},
-    time::Duration,
+    time::{Duration, Instant},
 };
 
 use prost::Message as _;
@@ -179,10 +179,11 @@ impl ConfigServer {
         let mut rules = self.options.certify.then(ClientRules::default);
         loop {
             let current = catalogue.borrow_and_update().clone();
+            dialogue.elapsed(now());
             let due = dialogue.is_due(&current);
+            let wakeup = dialogue.wakeup();
             let request = async {
-                let now = tokio::time::Instant::now().into_std();
-                if let Some(at) = bucket.wait(now) {
+                if let Some(at) = bucket.wait(now()) {
                     tokio::time::sleep_until(at.into()).await;
                 }
                 requests.message().await
@@ -203,7 +204,7 @@ impl ConfigServer {
                 },
                 request = request => match request {
                     Ok(Some(request)) => {
-                        bucket.take(tokio::time::Instant::now().into_std());
+                        bucket.take(now());
                         let size = request.encoded_len();
                         let said = rules.is_some().then(|| request.shorthand());
                         let event = dialogue.on_request(request, &current);
@@ -228,6 +229,7 @@ impl ConfigServer {
                     }
                 },
                 Ok(()) = catalogue.changed() => continue,
+                () = sleep_until(wakeup), if wakeup.is_some() => continue,
                 () = self.closed.cancelled() => Status::unavailable("the source is going away"),
             };
             if let Some(rules) = rules {
@@ -241,6 +243,17 @@ impl ConfigServer {
             }
             return Served { status, good };
         }
+    }
+}
+
+/// The time of the runtime, which tests may have stopped.
+fn now() -> Instant {
+    tokio::time::Instant::now().into_std()
+}
+
+async fn sleep_until(at: Option<Instant>) {
+    if let Some(at) = at {
+        tokio::time::sleep_until(at.into()).await;
     }
 }
 

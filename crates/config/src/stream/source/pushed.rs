@@ -54,8 +54,8 @@ pub(crate) enum Encoding {
     Mcp,
     /// As in responses of the state of the world, bare or wrapped with their metadata.
     Sotw { bare: bool },
-    /// As in responses of changes.
-    Delta { bare: bool },
+    /// As in responses of changes, with times to live for clients that support them.
+    Delta { bare: bool, ttl: bool },
     /// As in responses in JSON, separated by commas.
     Json { bare: bool },
 }
@@ -83,7 +83,7 @@ pub(crate) struct Encodings(Arc<Encoded>);
 #[derive(Debug, Default)]
 struct Encoded {
     /// `None` is more than the budget allows.
-    encodings: [OnceLock<Option<Bytes>>; 7],
+    encodings: [OnceLock<Option<Bytes>>; 9],
     budget: Option<Budget>,
 }
 
@@ -122,8 +122,8 @@ impl Encodings {
         let place = match encoding {
             Encoding::Mcp => 0,
             Encoding::Sotw { bare } => 1 + usize::from(bare),
-            Encoding::Delta { bare } => 3 + usize::from(bare),
-            Encoding::Json { bare } => 5 + usize::from(bare),
+            Encoding::Delta { bare, ttl } => 3 + usize::from(bare) + 2 * usize::from(ttl),
+            Encoding::Json { bare } => 7 + usize::from(bare),
         };
         let mut encode = Some(encode);
         let mut encode = || encode.take().map(|encode| encode()).unwrap_or_default();

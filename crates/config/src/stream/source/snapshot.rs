@@ -1,6 +1,7 @@
 use std::{
     collections::{BTreeMap, BTreeSet},
     sync::{Arc, LazyLock, OnceLock},
+    time::Duration,
 };
 
 use bytes::Bytes;
@@ -8,7 +9,8 @@ use imbl::{OrdMap, OrdSet, ordmap::DiffItem};
 use serde_json::Value as Json;
 
 use super::{
-    Encoding, Encodings, SELECTOR, Selector, derived::Derived, references::references, views::Views,
+    Encoding, Encodings, SELECTOR, Selector, aliases, derived::Derived, references::references, ttl,
+    views::Views,
 };
 use crate::{
     envoy_v2,
@@ -31,6 +33,10 @@ pub struct Snapshot {
     entries: Entries,
     encodings: Encodings,
     selectors: Selectors,
+    /// The names of resources with a time to live.
+    expiring: OrdSet<Arc<str>>,
+    /// Other names of resources, and their names.
+    aliases: OrdMap<Arc<str>, Arc<str>>,
     /// The state in version 2 of Envoy's API.
     v2: Arc<Derived<Arc<Self>>>,
     referrers: Arc<Derived<Referrers>>,
@@ -46,6 +52,10 @@ pub(crate) struct Entry {
     v2: OnceLock<Result<Arc<Self>, String>>,
     /// The nodes that it is for; `None` for all.
     selector: Option<Arc<Selector>>,
+    /// How long clients may use it without a heartbeat.
+    ttl: Option<Duration>,
+    /// Its other names.
+    aliases: Vec<String>,
     /// The names that it refers to.
     references: OnceLock<Vec<Arc<str>>>,
 }
@@ -124,8 +134,14 @@ impl Snapshot {
 
     /// The same resources, which are going to change.
     pub(super) fn successor(&self) -> Self {
-        let (entries, selectors) = (self.entries.clone(), self.selectors.clone());
-        Self { version: self.version, entries, selectors, ..Self::default() }
+        Self {
+            version: self.version,
+            entries: self.entries.clone(),
+            selectors: self.selectors.clone(),
+            expiring: self.expiring.clone(),
+            aliases: self.aliases.clone(),
+            ..Self::default()
+        }
     }
 
     /// The same, encoded so.
@@ -183,6 +199,16 @@ impl Snapshot {
         asked.filter_map(|entry| Some((entry.name(), entry.v2().as_ref().err()?.as_str()))).collect()
     }
 
+    /// The resource of that name, or else the one with that alias.
+    pub(crate) fn find(&self, name: &str) -> Option<&Arc<Entry>> {
+        self.entries.get(name).or_else(|| self.entries.get(self.aliases.get(name)?))
+    }
+
+    /// The resources with a time to live.
+    pub(crate) fn expiring(&self) -> impl Iterator<Item = &Arc<Entry>> {
+        self.expiring.iter().filter_map(|name| self.entries.get(name))
+    }
+
     /// The selectors of the resources.
     pub(super) fn selectors(&self) -> &Selectors {
         &self.selectors
@@ -203,7 +229,14 @@ impl Snapshot {
         if let (Some(text), Some(selector)) = (entry.selector(), &entry.selector) {
             self.selectors.entry(text.into()).or_insert_with(|| (selector.clone(), 0)).1 += 1;
         }
-        self.entries.insert(entry.name().into(), entry);
+        let name: Arc<str> = entry.name().into();
+        if entry.ttl.is_some() {
+            self.expiring.insert(name.clone());
+        }
+        for alias in &entry.aliases {
+            self.aliases.insert(alias.as_str().into(), name.clone());
+        }
+        self.entries.insert(name, entry);
     }
 
     pub(super) fn remove(&mut self, name: &str) {
@@ -213,6 +246,15 @@ impl Snapshot {
         }
         if let Some(gone) = self.entries.remove(name) {
             self.version.remove(gone.digest);
+            if gone.ttl.is_some() {
+                self.expiring.remove(name);
+            }
+            for alias in &gone.aliases {
+                // Another resource may have it by now.
+                if self.aliases.get(alias.as_str()).is_some_and(|of| **of == *name) {
+                    self.aliases.remove(alias.as_str());
+                }
+            }
             if let Some(text) = gone.selector()
                 && let Some((_, resources)) = self.selectors.get_mut(text)
             {
@@ -295,6 +337,9 @@ impl Entry {
         let selector = Selector::of(&resource.annotations).unwrap_or_else(|_| Some(Selector::none()));
         Self {
             digest: resource.digest(),
+            // Those that cannot be read are faults, too.
+            ttl: ttl(&resource.annotations).unwrap_or_default(),
+            aliases: aliases(&resource.annotations).unwrap_or_default(),
             resource,
             v2: OnceLock::new(),
             selector: selector.map(Arc::new),
@@ -325,6 +370,16 @@ impl Entry {
     /// The text of its selector.
     pub(super) fn selector(&self) -> Option<&str> {
         self.resource.annotations.get(SELECTOR).map(String::as_str)
+    }
+
+    /// How long clients may use it without a heartbeat.
+    pub(crate) fn ttl(&self) -> Option<Duration> {
+        self.ttl
+    }
+
+    /// Its other names.
+    pub(crate) fn aliases(&self) -> &[String] {
+        &self.aliases
     }
 
     pub(crate) fn resource(&self) -> &Resource {

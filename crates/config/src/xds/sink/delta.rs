@@ -1,4 +1,7 @@
-use std::collections::{BTreeMap, BTreeSet};
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    time::Duration,
+};
 
 use super::{
     unwrap,
@@ -16,8 +19,14 @@ use crate::{
         collection_of, name,
         sink::{Answer, Arrived, Dialect, Received, TypeUrls},
     },
+    xds::SUPPORTS_TTL,
 };
 use mixer_adapter_core::proto::Status;
+
+/// A duration that is longer than none.
+fn positive(ttl: prost_types::Duration) -> Option<Duration> {
+    Duration::try_from(ttl).ok().filter(|ttl| !ttl.is_zero())
+}
 
 /// All resources of a type, to a server that knows of names.
 const WILDCARD: &str = "*";
@@ -40,7 +49,8 @@ pub struct Delta {
 
 impl Delta {
     /// A stream that has just opened, of a client that says so of itself. The versions are those of the stream before.
-    pub fn new(node: Node, versions: Versions) -> Self {
+    pub fn new(mut node: Node, versions: Versions) -> Self {
+        node.client_features.push(SUPPORTS_TTL.to_owned());
         Self {
             node,
             types: TypeUrls::default(),
@@ -108,8 +118,12 @@ impl Dialect for Delta {
                 let first = self.based.insert(collection.clone());
                 let incremental = !first && resources.iter().all(unwrap::is_named);
                 let mut changed = Vec::new();
+                let mut lifetimes = Vec::new();
                 let resources = resources.into_iter().filter_map(|discovered| {
                     let version = discovered.version.clone();
+                    if let Some(ttl) = discovered.ttl.and_then(positive) {
+                        lifetimes.push((name::normal(&collection, &discovered.name).to_owned(), ttl));
+                    }
                     let resource = unwrap::resource(discovered)?;
                     let metadata = resource.metadata.clone().unwrap_or_default();
                     if !version.is_empty() {
@@ -129,12 +143,12 @@ impl Dialect for Delta {
                     nonce,
                     incremental,
                 };
-                Received { push: Some(push), replies: Vec::new() }
+                Received { lifetimes, ..Received::push(push) }
             }
-            Arrived::Nothing => Received { push: None, replies: vec![self.answer(answer, None)] },
+            Arrived::Nothing => Received::replies(vec![self.answer(answer, None)]),
             Arrived::Empty { next } => {
                 let replies = vec![self.answer(answer, None), self.question(next, BTreeMap::new())];
-                Received { push: None, replies }
+                Received::replies(replies)
             }
         }
     }

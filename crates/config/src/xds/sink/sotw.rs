@@ -87,11 +87,11 @@ impl Dialect for Sotw {
                     incremental,
                     ..Resources::default()
                 };
-                Received { push: Some(push), replies: Vec::new() }
+                Received::push(push)
             }
-            Arrived::Nothing => Received { push: None, replies: vec![self.answer(answer, None)] },
+            Arrived::Nothing => Received::replies(vec![self.answer(answer, None)]),
             Arrived::Empty { next } => {
-                Received { push: None, replies: vec![self.answer(answer, None), self.question(next)] }
+                Received::replies(vec![self.answer(answer, None), self.question(next)])
             }
         }
     }

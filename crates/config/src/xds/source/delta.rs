@@ -1,3 +1,5 @@
+use std::time::Instant;
+
 use tonic::Status;
 
 use super::{
@@ -7,7 +9,7 @@ use super::{
     watch::Representation,
 };
 use crate::{
-    proto::envoy::service::discovery::v3::{DeltaDiscoveryRequest, DeltaDiscoveryResponse},
+    proto::envoy::service::discovery::v3::{DeltaDiscoveryRequest, DeltaDiscoveryResponse, Resource},
     stream::source::{Catalogue, Dialogue, Encoding, Event, Meaning, Pushed},
 };
 
@@ -26,6 +28,16 @@ impl DeltaStream {
         self.0.requested(request.into()).map(|event| event.meaning)
     }
 
+    /// When [`elapsed`](Self::elapsed) is to be called next: resources with a time to live are renewed by heartbeats.
+    pub fn wakeup(&self) -> Option<Instant> {
+        self.0.wakeup()
+    }
+
+    /// It is now that time.
+    pub fn elapsed(&mut self, now: Instant) {
+        self.0.elapsed(now);
+    }
+
     /// The next push, if one is due.
     pub fn next(&mut self, catalogue: &Catalogue) -> Option<DeltaDiscoveryResponse> {
         self.next_push(catalogue)?.into_message().ok()
@@ -33,8 +45,15 @@ impl DeltaStream {
 
     fn next_push(&mut self, catalogue: &Catalogue) -> Option<Pushed<DeltaDiscoveryResponse>> {
         let Push { url, nonce, content } = self.0.next(catalogue)?;
-        let encoding = Encoding::Delta { bare: message::is_bare(&url) };
-        let (resources, shared) = content.entries.encode(encoding, |entry| message::resource(entry, &url));
+        let ttl = self.0.supports_ttl();
+        let encoding = Encoding::Delta { bare: message::is_bare(&url), ttl };
+        let (resources, shared) = content.entries.encode(encoding, |entry| {
+            let resource = message::resource(entry, &url, ttl);
+            match content.heartbeat {
+                true => Resource { resource: None, aliases: Vec::new(), ..resource },
+                false => resource,
+            }
+        });
         let message = DeltaDiscoveryResponse {
             system_version_info: content.version,
             resources,
@@ -65,6 +84,14 @@ impl Dialogue for DeltaStream {
 
     fn on_request(&mut self, request: DeltaDiscoveryRequest, _: &Catalogue) -> Result<Event, Status> {
         self.0.requested(request.into())
+    }
+
+    fn wakeup(&self) -> Option<Instant> {
+        self.0.wakeup()
+    }
+
+    fn elapsed(&mut self, now: Instant) {
+        self.0.elapsed(now);
     }
 
     fn is_due(&mut self, catalogue: &Catalogue) -> bool {

@@ -1,6 +1,7 @@
 //! Requests without a stream: one answer to one request (docs/behaviour/xds.md#rest).
 
 use std::{
+    collections::BTreeMap,
     convert::Infallible,
     sync::Arc,
     task::{Context, Poll},
@@ -107,8 +108,9 @@ impl Query {
             return None;
         }
         let named = (!self.subscription.is_wildcard()).then(|| {
-            let named = self.subscription.names().filter_map(|resource| state.entries().get(&**resource));
-            named.cloned().collect::<Vec<_>>()
+            let named = self.subscription.names().filter_map(|resource| state.find(resource));
+            let named: BTreeMap<_, _> = named.map(|entry| (entry.name(), entry)).collect();
+            named.into_values().cloned().collect::<Vec<_>>()
         });
         let version = match &named {
             None => state.version(),

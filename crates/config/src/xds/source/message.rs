@@ -26,13 +26,15 @@ pub(super) fn is_bare(type_url: &str) -> bool {
     type_url.split('/').count() == 2
 }
 
-/// The same with its name and its own version.
-pub(super) fn resource(entry: &Entry, type_url: &str) -> Resource {
+/// The same with its names and its own version, and the time to live for clients that support it.
+pub(super) fn resource(entry: &Entry, type_url: &str, ttl: bool) -> Resource {
+    let ttl = entry.ttl().filter(|_| ttl);
     Resource {
         version: entry.version(),
         resource: Some(any(entry, type_url)),
         name: entry.name().to_owned(),
-        ..Resource::default()
+        aliases: entry.aliases().to_vec(),
+        ttl: ttl.and_then(|ttl| ttl.try_into().ok()),
     }
 }
 

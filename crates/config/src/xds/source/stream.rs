@@ -1,4 +1,4 @@
-use std::collections::BTreeMap;
+use std::{collections::BTreeMap, time::Instant};
 
 use tonic::Status;
 
@@ -15,6 +15,7 @@ use crate::{
         collection_of, name,
         source::{Catalogue, Event, Meaning, NodeView},
     },
+    xds::SUPPORTS_TTL,
 };
 use mixer_adapter_core::proto;
 
@@ -78,7 +79,8 @@ impl XdsStream {
         let url = self.context.type_url(&request.type_url, request.node.as_ref())?;
         let sink = request.node.as_ref().map(sink_id);
         if let Some(node) = &request.node {
-            self.types.set_node(NodeView::of(node));
+            let ttl = node.client_features.iter().any(|feature| feature == SUPPORTS_TTL);
+            self.types.set_node(NodeView::of(node), ttl);
         }
         let names = request.names.normal(&url);
         let meaning = match self.types.get(&url) {
@@ -111,6 +113,19 @@ impl XdsStream {
             }
         };
         Ok(Event { sink, meaning, sent: self.types.version(&url), collection: url })
+    }
+
+    /// Whether resources have a time to live on it.
+    pub(super) fn supports_ttl(&self) -> bool {
+        self.types.supports_ttl()
+    }
+
+    pub(super) fn wakeup(&self) -> Option<Instant> {
+        self.types.wakeup()
+    }
+
+    pub(super) fn elapsed(&mut self, now: Instant) {
+        self.types.elapsed(now);
     }
 
     pub(super) fn is_due(&mut self, catalogue: &Catalogue) -> bool {

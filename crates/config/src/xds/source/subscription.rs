@@ -2,6 +2,8 @@ use std::{collections::BTreeSet, sync::Arc};
 
 use tonic::Status;
 
+use crate::stream::source::Entry;
+
 /// Asks for all there are.
 const WILDCARD: &str = "*";
 /// How many names a client may ask for by one subscription.
@@ -41,6 +43,11 @@ impl Subscription {
 
     pub(super) fn contains(&self, name: &str) -> bool {
         self.all || self.names.contains(name)
+    }
+
+    /// Whether a resource is wanted by its name or an alias.
+    pub(super) fn selects(&self, entry: &Entry) -> bool {
+        self.contains(entry.name()) || entry.aliases().iter().any(|alias| self.contains(alias))
     }
 
     pub(super) fn names(&self) -> impl Iterator<Item = &Arc<str>> {

@@ -1,4 +1,7 @@
-use std::sync::Arc;
+use std::{
+    sync::Arc,
+    time::{Duration, Instant},
+};
 
 use tonic::Status;
 
@@ -11,6 +14,8 @@ use crate::stream::{
     source::{Catalogue, NodeView, Snapshot, View},
 };
 
+/// How often resources are renewed in the shortest time to live.
+const HEARTBEATS: u32 = 3;
 /// How many types a client may ask for on one stream.
 const TYPES: usize = 100;
 
@@ -22,6 +27,8 @@ pub(super) struct Types {
     types: Vec<Type>,
     /// What the client says of itself.
     node: NodeView,
+    /// Whether it removes resources whose time to live ends.
+    ttl: bool,
 }
 
 #[derive(Debug)]
@@ -31,6 +38,12 @@ pub(super) struct Type {
     traits: Traits,
     /// What the client may see of it now.
     view: Option<Arc<View>>,
+    /// How often resources are renewed, if one of them has a time to live.
+    interval: Option<Duration>,
+    /// When they are renewed next.
+    heartbeat: Option<Instant>,
+    /// Whether that is due.
+    beats: bool,
     pub(super) watch: Watch,
     /// Whether what refers to it was pushed since it was, so that the client may wait to hear of it again (rule 9).
     pub(super) warms: bool,
@@ -49,15 +62,18 @@ pub(super) struct Push {
 struct Due {
     place: usize,
     withhold: bool,
+    /// It is a heartbeat.
+    beats: bool,
 }
 
 impl Types {
     pub(super) fn new(form: fn(Traits) -> Representation) -> Self {
-        Self { form, nonces: 0, types: Vec::new(), node: NodeView::default() }
+        Self { form, nonces: 0, types: Vec::new(), node: NodeView::default(), ttl: false }
     }
 
     /// The client says this of itself from now on.
-    pub(super) fn set_node(&mut self, node: NodeView) {
+    pub(super) fn set_node(&mut self, node: NodeView, ttl: bool) {
+        self.ttl = ttl;
         if self.node != node {
             self.node = node;
             self.types.iter_mut().for_each(|known| known.view = None);
@@ -78,8 +94,20 @@ impl Types {
         let collection = collection_of(url);
         collection.log_if_unknown();
         let collection = collection.as_str().to_owned();
-        self.types
-            .insert(place, Type { url: url.into(), collection, traits, view: None, watch, warms: false });
+        self.types.insert(
+            place,
+            Type {
+                url: url.into(),
+                collection,
+                traits,
+                view: None,
+                interval: None,
+                heartbeat: None,
+                beats: false,
+                watch,
+                warms: false,
+            },
+        );
         Ok(())
     }
 
@@ -95,19 +123,52 @@ impl Types {
 
     /// Looks at what the client may see of each type. What did not change since is looked at by its address.
     fn look(&mut self, catalogue: &Catalogue) {
-        for Type { collection, view, .. } in &mut self.types {
-            *view = catalogue.seen_by(collection, &self.node, view.as_ref());
+        for known in &mut self.types {
+            let view = catalogue.seen_by(&known.collection, &self.node, known.view.as_ref());
+            let is_same = |(new, old): (&Arc<View>, &Arc<View>)| Arc::ptr_eq(new.state(), old.state());
+            if self.ttl && !view.as_ref().zip(known.view.as_ref()).is_some_and(is_same) {
+                let expiring = view.iter().flat_map(|view| view.state().expiring());
+                known.interval = expiring.filter_map(|entry| entry.ttl()).min().map(|ttl| ttl / HEARTBEATS);
+            }
+            known.view = view;
+        }
+    }
+
+    /// Whether resources have a time to live on it.
+    pub(super) fn supports_ttl(&self) -> bool {
+        self.ttl
+    }
+
+    /// When heartbeats are due next.
+    pub(super) fn wakeup(&self) -> Option<Instant> {
+        self.types.iter().filter(|known| !known.beats).filter_map(|known| known.heartbeat).min()
+    }
+
+    /// It is now that time.
+    pub(super) fn elapsed(&mut self, now: Instant) {
+        for known in &mut self.types {
+            known.beats |= known.heartbeat.is_some_and(|at| at <= now);
+            let next = known.heartbeat.filter(|at| *at > now);
+            known.heartbeat = known.interval.map(|interval| {
+                let at = now + interval;
+                next.map_or(at, |next| next.min(at))
+            });
         }
     }
 
     /// The next push.
     pub(super) fn next(&mut self, catalogue: &Catalogue) -> Option<Push> {
         self.look(catalogue);
-        while let Some(Due { place, withhold }) = self.due() {
+        while let Some(Due { place, withhold, beats }) = self.due() {
             let due = &mut self.types[place];
+            due.beats &= !beats;
             let state = due.view.as_ref()?.state();
             let nonce = (self.nonces + 1).to_string();
-            if let Some(content) = due.watch.next(state, (self.form)(due.traits), withhold, &nonce) {
+            let content = match beats {
+                true => due.watch.heartbeat(state, &nonce),
+                false => due.watch.next(state, (self.form)(due.traits), withhold, &nonce),
+            };
+            if let Some(content) = content {
                 self.nonces += 1;
                 let url = due.url.clone();
                 due.warms = false;
@@ -134,10 +195,13 @@ impl Types {
                 waits |= traits.rank.is_ordered();
                 continue;
             }
-            return Some(Due { place, withhold: withhold(traits.rank) });
+            return Some(Due { place, withhold: withhold(traits.rank), beats: false });
         }
         let withheld = |known: &Type| known.watch.withholds() && !withhold(known.traits.rank);
-        self.types.iter().position(withheld).map(|place| Due { place, withhold: false })
+        let withheld = self.types.iter().position(withheld);
+        let beats = || self.types.iter().position(|known| known.beats && !known.watch.is_pending());
+        let removal = withheld.map(|place| Due { place, withhold: false, beats: false });
+        removal.or_else(|| beats().map(|place| Due { place, withhold: false, beats: true }))
     }
 
     /// Whether the client accepted all that refers to clusters.

@@ -52,6 +52,8 @@ pub(super) struct Content {
     pub(super) version: String,
     pub(super) entries: Selection,
     pub(super) removed: Vec<Arc<str>>,
+    /// Whether the client has the resources, and may use them for their time to live again.
+    pub(super) heartbeat: bool,
 }
 
 /// The resources of a push.
@@ -208,7 +210,7 @@ impl Watch {
             self.withheld.extend(removed.extract_if(.., kept));
         } else {
             let withheld = take(&mut self.withheld).into_iter();
-            removed.extend(withheld.filter(|(name, _)| self.subscription.contains(name)));
+            removed.extend(withheld.filter(|(_, entry)| self.subscription.selects(entry)));
         }
         let moved = !changed.is_empty() || (!removed.is_empty() && tells);
         if moved || owed.all {
@@ -234,6 +236,26 @@ impl Watch {
         Some(content)
     }
 
+    /// The resources with a time to live that the client has as they are in this state.
+    pub(super) fn heartbeat(&mut self, state: &Snapshot, nonce: &str) -> Option<Content> {
+        let base = self.base.as_ref()?;
+        let lacked = |name: &str| self.owed.contains(name) || self.doubt.contains(name);
+        let has = |entry: &&Arc<Entry>| {
+            let name = entry.name();
+            self.subscription.selects(entry)
+                && !lacked(name)
+                && base.get(name).is_some_and(|had| had == *entry)
+        };
+        let entries: Vec<_> = state.expiring().filter(has).cloned().collect();
+        if entries.is_empty() {
+            return None;
+        }
+        let version = state.version().to_string();
+        self.sent = Some((nonce.to_owned(), version.clone()));
+        self.pending = Some(Owed::default());
+        Some(Content { version, entries: Selection::Some(entries), removed: Vec::new(), heartbeat: true })
+    }
+
     /// What a state has otherwise than the one last looked at, of what is wanted. From then on it is that one.
     fn look(&mut self, state: &Snapshot) -> Delta {
         let now = state.entries();
@@ -244,14 +266,16 @@ impl Watch {
             None => state.held(&claims, Entry::version),
         };
         let mut delta = Delta::between(&base, now);
-        delta.changed.retain(|entry| self.subscription.contains(entry.name()));
-        delta.removed.retain(|(name, _)| self.subscription.contains(name));
+        delta.changed.retain(|entry| self.subscription.selects(entry));
+        delta
+            .removed
+            .retain(|(name, entry)| self.subscription.contains(name) || self.subscription.selects(entry));
         delta
     }
 
     /// Everything subscribed, and what is withheld from deletion.
     fn whole(&self, state: &Snapshot) -> Content {
-        let kept = self.withheld.values().filter(|entry| self.subscription.contains(entry.name()));
+        let kept = self.withheld.values().filter(|entry| self.subscription.selects(entry));
         let mut version = state.version().to_string();
         if !self.withheld.is_empty() {
             // What is sent when they go has another version.
@@ -260,26 +284,28 @@ impl Watch {
         let kept: Vec<_> = kept.cloned().collect();
         let entries = match self.subscription.is_wildcard() && kept.is_empty() {
             true => Selection::All(state.clone()),
-            false => Selection::Some(self.wanted(state.entries()).into_iter().chain(kept).collect()),
+            false => Selection::Some(self.wanted(state).into_iter().chain(kept).collect()),
         };
-        Content { version, entries, removed: Vec::new() }
+        Content { version, entries, removed: Vec::new(), heartbeat: false }
     }
 
     /// What changed and what is owed, and the names of it.
     fn news(&self, state: &Snapshot, delta: Delta, owed: Owed) -> (Content, Owed) {
-        let now = state.entries();
         let mut names: BTreeSet<Arc<str>> = delta.removed.into_iter().map(|(name, _)| name).collect();
         names.extend(owed.names.into_iter().filter(|name| self.subscription.contains(name)));
         names.extend(delta.changed.iter().map(|entry| Arc::from(entry.name())));
-        let there = names.iter().filter_map(|name| now.get(&**name));
+        // A resource may be asked for by several of its names.
+        let there = names.iter().filter_map(|name| state.find(name));
+        let there: BTreeMap<_, _> = there.map(|entry| (entry.name(), entry)).collect();
         let entries = match (owed.all, self.subscription.is_wildcard()) {
             (true, true) => Selection::All(state.clone()),
-            (true, false) => Selection::Some(self.wanted(now)),
-            (false, _) => Selection::Some(there.cloned().collect()),
+            (true, false) => Selection::Some(self.wanted(state)),
+            (false, _) => Selection::Some(there.into_values().cloned().collect()),
         };
-        let gone = |name: &&Arc<str>| !now.contains_key(&***name) && !self.withheld.contains_key(&***name);
+        let gone = |name: &&Arc<str>| state.find(name).is_none() && !self.withheld.contains_key(&***name);
         let removed = names.iter().filter(gone).cloned().collect();
-        let content = Content { version: state.version().to_string(), entries, removed };
+        let version = state.version().to_string();
+        let content = Content { version, entries, removed, heartbeat: false };
         let mut told = if owed.all { self.everything() } else { Owed::default() };
         told.names.extend(names);
         (content, told)
@@ -292,10 +318,12 @@ impl Watch {
     }
 
     /// All that is wanted of a state.
-    fn wanted(&self, now: &Entries) -> Vec<Arc<Entry>> {
-        match self.subscription.is_wildcard() {
-            true => now.values().cloned().collect(),
-            false => self.subscription.names().filter_map(|name| now.get(&**name)).cloned().collect(),
+    fn wanted(&self, state: &Snapshot) -> Vec<Arc<Entry>> {
+        if self.subscription.is_wildcard() {
+            return state.entries().values().cloned().collect();
         }
+        let named = self.subscription.names().filter_map(|name| state.find(name));
+        let named: BTreeMap<_, _> = named.map(|entry| (entry.name(), entry)).collect();
+        named.into_values().cloned().collect()
     }
 }
