@@ -2,7 +2,7 @@
 //! version texts: collections, names, nonces, flags, endings and silence.
 
 use std::{
-    collections::{BTreeMap, VecDeque},
+    collections::{BTreeMap, BTreeSet, VecDeque},
     fs,
     path::{Path, PathBuf},
     sync::Arc,
@@ -11,10 +11,11 @@ use std::{
 
 use mixer_adapter::prost::Message;
 use mixer_adapter_config::{
+    certify::{ClientRules, Protocol, ServerRules},
     mcp::source::{self, TRIGGER},
     proto::istio::mcp::v1alpha1::{RequestResources, Resources},
     stream::{
-        Change, Resource,
+        Change, Resource, Summarize as _,
         sink::{Machine, Mode, Nack, Output, SinkDecision, SinkOptions},
         source::Catalogue,
     },
@@ -188,6 +189,50 @@ fn our_source_answers_as_galley_did() {
             assert!(compared > 0 || nonsense || path.ends_with("04-dial-down.jsonl"), "{}", path.display());
         }
     }
+}
+
+/// Galley as a server, and the recorded sink as a client, by the rules of `watch --certify` and `source --certify`.
+#[test]
+fn the_recorded_galley_breaks_no_rule_and_the_recorded_sink_those_that_it_was_to_break() {
+    let mut broken = BTreeSet::new();
+    for folder in ["source", "dialer"] {
+        for (path, events) in recordings(folder) {
+            let file = path.file_stem().unwrap().to_string_lossy().into_owned();
+            let mut streams: BTreeMap<u64, (ServerRules, ClientRules)> = BTreeMap::new();
+            for event in &events {
+                match event {
+                    Event::Opened(stream) => {
+                        let rules = (ServerRules::new(Protocol::Mcp), ClientRules::default());
+                        streams.insert(*stream, rules);
+                    }
+                    // With this a source begins that dials, and its refusal is the invitation to go on.
+                    Event::FromSink(_, RequestResources { collection, .. })
+                    | Event::FromSource(_, Resources { collection, .. })
+                        if collection == TRIGGER => {}
+                    Event::FromSink(stream, request) => {
+                        let (server, client) = streams.get_mut(stream).unwrap();
+                        server.sent(&request.shorthand());
+                        let found = client.received(&request.shorthand(), &request.collection);
+                        broken.extend(found.into_iter().map(|found| (file.clone(), found.rule)));
+                    }
+                    Event::FromSource(stream, push) => {
+                        let (server, client) = streams.get_mut(stream).unwrap();
+                        client.sent(&push.shorthand());
+                        assert_eq!(server.received(&push.shorthand()), [], "{file}");
+                    }
+                    Event::Configured | Event::Silence | Event::Ended(..) => {}
+                }
+            }
+        }
+    }
+    let nonce = "a nonce is one that the server sent for the type";
+    let expected = [
+        ("07-stale-nonce", nonce),
+        ("12-reconnect", "the first request for a type has no nonce and no error"),
+        ("15-no-node", "the first request of a stream says who asks"),
+        ("18-many-requests", nonce),
+    ];
+    assert_eq!(broken, expected.map(|(file, rule)| (file.to_owned(), rule)).into());
 }
 
 /// The recorded sink's answer to a push, if it answered.

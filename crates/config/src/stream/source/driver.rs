@@ -212,7 +212,9 @@ impl ConfigServer {
                             SOURCE.received(&event.collection, size);
                             good |= event.meaning == Meaning::Accepted;
                             let type_url = event.collection.clone();
-                            if let (Some(rules), Some(said)) = (&mut rules, said) {
+                            // What a source says first that has dialed is for no type.
+                            let answers = event.meaning != Meaning::Triggered;
+                            if let (Some(rules), Some(said), true) = (&mut rules, said, answers) {
                                 registered.breaks(rules.received(&said, &type_url));
                             }
                             self.check_version(&type_url, &registered.record(event))
