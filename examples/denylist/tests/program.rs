@@ -60,3 +60,58 @@ fn it_serves_and_denies_what_is_on_its_list() {
     assert!(allowed.status.success());
     assert!(!String::from_utf8(allowed.stdout).unwrap().contains("on the deny list"));
 }
+
+const GUIDE: &str = include_str!("../../../docs/writing-an-adapter.md");
+
+/// The files of the guide, by the fences around them.
+fn block(language: &str, holds: &str) -> String {
+    let fence = format!("```{language}\n");
+    let blocks = GUIDE.split(&fence).skip(1).map(|rest| rest.split("```").next().unwrap());
+    blocks.filter(|block| block.contains(holds)).map(str::to_owned).next().unwrap()
+}
+
+#[test]
+fn the_files_of_the_guide_are_those_of_the_example() {
+    assert_eq!(block("proto", "message Params"), include_str!("../config.proto"));
+    assert_eq!(block("rust", "mixer_adapter_build::adapter"), include_str!("../build.rs"));
+    // It begins with a description, which the guide does not have.
+    let (_, program) = include_str!("../src/main.rs").split_once('\n').unwrap();
+    assert_eq!(block("rust", "mixer_adapter::main!"), program);
+    let manifest = block("toml", "[package]");
+    let sections = |manifest: &str| -> Vec<String> {
+        let lines = manifest.lines().filter(|line| line.starts_with("mixer-adapter"));
+        lines.map(|line| line.split(['.', ' ']).next().unwrap().to_owned()).collect()
+    };
+    // The example tests its protos, too.
+    let example = include_str!("../Cargo.toml").split("[dev-dependencies]").next().unwrap();
+    assert_eq!(sections(&manifest), sections(example));
+}
+
+#[test]
+fn the_commands_of_the_guide_print_what_it_shows() {
+    let server = Server::start();
+    let mut ran = 0;
+    for (at, _) in GUIDE.match_indices("\n    cargo run -- ") {
+        let (line, after) = GUIDE[at + 5..].split_once('\n').unwrap();
+        let arguments = line.strip_prefix("cargo run -- ").unwrap();
+        if arguments == "serve" {
+            continue; // it runs
+        }
+        let command = format!("exec '{}' {arguments}", env!("CARGO_BIN_EXE_denylist"));
+        let output = Command::new("sh")
+            .args(["-c", &command])
+            .env("MIXER_ADAPTER_CALL_ADDRESS", &server.address)
+            .output()
+            .unwrap();
+        assert!(output.status.success(), "{line}: {output:?}");
+        let printed = String::from_utf8(output.stdout).unwrap();
+        if let Some(shown) = after.strip_prefix("\nwhich prints\n\n") {
+            let shown = shown.lines().take_while(|line| !line.is_empty()).map(str::trim_start);
+            let timeless = |line: &&str| !line.starts_with("took ");
+            let shown: Vec<&str> = shown.filter(timeless).collect();
+            assert_eq!(printed.lines().filter(timeless).collect::<Vec<_>>(), shown, "{line}");
+        }
+        ran += 1;
+    }
+    assert_eq!(ran, 2, "a call and a manifest");
+}

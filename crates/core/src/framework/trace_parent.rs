@@ -7,6 +7,7 @@ use std::fmt;
 pub struct TraceParent {
     trace_id: u128,
     parent_id: u64,
+    is_sampled: bool,
 }
 
 impl TraceParent {
@@ -23,9 +24,23 @@ impl TraceParent {
         let [b'-', trace_id @ .., b'-', flag_1, flag_2] = fields else { return None };
         let (trace_id, parent_id) = trace_id.split_at_checked(32)?;
         let (trace_id, [b'-', parent_id @ ..]) = (hex(trace_id)?, parent_id) else { return None };
-        let (parent_id, _flags) = (hex(parent_id)?, hex(&[*flag_1, *flag_2])?);
+        let (parent_id, flags) = (hex(parent_id)?, hex(&[*flag_1, *flag_2])?);
         let parent_id = u64::try_from(parent_id).ok()?;
-        (is_known && trace_id != 0 && parent_id != 0).then_some(Self { trace_id, parent_id })
+        (is_known && trace_id != 0 && parent_id != 0).then_some(Self {
+            trace_id,
+            parent_id,
+            is_sampled: flags & 1 == 1,
+        })
+    }
+
+    /// Returns the ids of the trace and of the caller's span as numbers.
+    pub fn ids(&self) -> (u128, u64) {
+        (self.trace_id, self.parent_id)
+    }
+
+    /// Returns whether the caller may have recorded its span.
+    pub fn is_sampled(&self) -> bool {
+        self.is_sampled
     }
 
     /// Returns the id of the trace, as 32 lower-case hexadecimal digits.

@@ -4,6 +4,7 @@ use bytes::Bytes;
 use http::uri::{Authority, PathAndQuery, Scheme};
 use tokio::{runtime::Handle, time::Instant};
 use tonic::Status;
+use tracing::Instrument as _;
 
 use super::{
     Options,
@@ -107,7 +108,14 @@ impl RemoteAdapter {
         request: &[&[u8]],
         deadline: Option<Instant>,
     ) -> Result<Bytes, Status> {
-        within(deadline, self.attempt(path, exchange::frame(request)?, deadline)).await
+        let span = tracing::debug_span!(
+            target: "mixer_adapter::remote",
+            "remote call",
+            otel.kind = "client",
+            method = path.path(),
+            address = self.address(),
+        );
+        within(deadline, self.attempt(path, exchange::frame(request)?, deadline)).instrument(span).await
     }
 
     /// The address as `host:port` or `unix:/path`.

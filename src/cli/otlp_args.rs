@@ -1,0 +1,36 @@
+//! Traces for an OpenTelemetry collector.
+
+use clap::Args;
+use tokio::runtime::Runtime;
+
+use super::{
+    log_args::LogArgs,
+    value_parsers::{self, Endpoint},
+};
+use crate::otlp::Exporter;
+
+/// Where traces are sent.
+#[derive(Debug, Args)]
+#[command(next_help_heading = "Traces")]
+pub(super) struct OtlpArgs {
+    /// Send a trace of each call to this OpenTelemetry collector, by OTLP over gRPC: http://HOST:PORT [default: none]
+    ///
+    /// A call that is part of a trace (header traceparent) becomes a part of it if its caller records it. OTEL_SERVICE_NAME,
+    /// OTEL_RESOURCE_ATTRIBUTES and OTEL_BSP_... have their standard meaning
+    #[arg(long, value_name = "URL", env = "OTEL_EXPORTER_OTLP_ENDPOINT", value_parser = value_parsers::endpoint)]
+    otlp_endpoint: Option<Endpoint>,
+}
+
+impl OtlpArgs {
+    /// Installs the logger, and an exporter whose connection runs on a runtime.
+    pub(super) fn start(&self, runtime: &Runtime, logging: &LogArgs) -> anyhow::Result<Option<Exporter>> {
+        let Some(Endpoint(url)) = &self.otlp_endpoint else {
+            logging.start()?;
+            return Ok(None);
+        };
+        let _entered = runtime.enter();
+        let exporter = Exporter::new(url)?;
+        logging.start_with(exporter.layer())?;
+        Ok(Some(exporter))
+    }
+}

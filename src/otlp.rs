@@ -1,0 +1,89 @@
+//! Traces for an OpenTelemetry collector, by OTLP over gRPC: a span for each call of a service, and below it those of adapters and of remote calls.
+
+use std::{env, time::Duration};
+
+use opentelemetry::{
+    Context, SpanId, TraceFlags, TraceId,
+    trace::{SpanContext, TraceContextExt as _, TraceState, TracerProvider as _},
+};
+use opentelemetry_otlp::{SpanExporter, WithExportConfig as _};
+use opentelemetry_sdk::{Resource, trace::SdkTracerProvider};
+use tonic::Status;
+use tracing::{Instrument as _, field::Empty, level_filters::LevelFilter};
+use tracing_opentelemetry::OpenTelemetrySpanExt as _;
+use tracing_subscriber::{Layer, Registry, filter::Targets};
+
+use mixer_adapter_core::framework::trace_parent::TraceParent;
+
+/// The targets of the spans that are exported.
+const TARGETS: [&str; 3] = ["mixer_adapter::rpc", "mixer_adapter::call", "mixer_adapter::remote"];
+
+/// Exports spans in batches.
+pub(crate) struct Exporter {
+    provider: SdkTracerProvider,
+}
+
+impl Exporter {
+    /// Creates an exporter to a collector. It has to be created in a tokio runtime, on which its connection then runs.
+    ///
+    /// # Errors
+    /// The endpoint is not a URL.
+    pub(crate) fn new(endpoint: &str) -> anyhow::Result<Self> {
+        let exporter = SpanExporter::builder().with_tonic().with_endpoint(endpoint).build()?;
+        // Without this name, the one of OTEL_SERVICE_NAME.
+        let resource = match env::var_os("OTEL_SERVICE_NAME") {
+            Some(_) => Resource::builder(),
+            None => Resource::builder().with_service_name(env!("CARGO_PKG_NAME")),
+        };
+        let provider =
+            SdkTracerProvider::builder().with_batch_exporter(exporter).with_resource(resource.build());
+        Ok(Self { provider: provider.build() })
+    }
+
+    /// The layer that makes spans of OpenTelemetry of those of `tracing`.
+    pub(crate) fn layer(&self) -> Box<dyn Layer<Registry> + Send + Sync> {
+        let tracer = self.provider.tracer(env!("CARGO_PKG_NAME"));
+        let targets = TARGETS.map(|target| (target, LevelFilter::DEBUG));
+        let layer =
+            tracing_opentelemetry::layer().with_tracer(tracer).with_location(false).with_threads(false);
+        Box::new(layer.with_filter(Targets::new().with_targets(targets)))
+    }
+
+    /// Exports the last spans. Blocks until the collector has them, for a second at most.
+    pub(crate) fn shut_down(&self) {
+        if let Err(error) = self.provider.shutdown_with_timeout(Duration::from_secs(1)) {
+            tracing::warn!(%error, "the last spans were not exported");
+        }
+    }
+}
+
+/// Runs a call of a service in its span, whose parent is the caller's.
+pub(crate) async fn in_span<T>(
+    path: &str,
+    caller: Option<TraceParent>,
+    call: impl Future<Output = Result<T, Status>>,
+) -> Result<T, Status> {
+    let span = tracing::debug_span!(
+        target: "mixer_adapter::rpc",
+        "rpc",
+        otel.name = path.trim_start_matches('/'),
+        otel.kind = "server",
+        rpc.system = "grpc",
+        rpc.grpc.status_code = Empty,
+    );
+    if span.is_disabled() {
+        return call.await;
+    }
+    if let Some(caller) = caller {
+        let (trace, parent) = caller.ids();
+        let flags = if caller.is_sampled() { TraceFlags::SAMPLED } else { TraceFlags::default() };
+        let parent =
+            SpanContext::new(TraceId::from(trace), SpanId::from(parent), flags, true, TraceState::default());
+        // A span that has just been made has no parent yet.
+        let _ = span.set_parent(Context::new().with_remote_span_context(parent));
+    }
+    let answer = call.instrument(span.clone()).await;
+    let code = answer.as_ref().map_or_else(|status| status.code() as i32, |_| 0);
+    span.record("rpc.grpc.status_code", code);
+    answer
+}
