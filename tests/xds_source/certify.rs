@@ -9,10 +9,18 @@ use futures_util::{StreamExt as _, stream::BoxStream};
 use mixer_adapter_config::{
     StreamSource,
     certify::{Certification, Check, ClientRules, Outcome, Protocol, ServerRules, certify},
-    proto::envoy::service::discovery::v3::{
-        DeltaDiscoveryRequest, DeltaDiscoveryResponse, DiscoveryRequest, DiscoveryResponse,
-        aggregated_discovery_service_client::AggregatedDiscoveryServiceClient,
-        aggregated_discovery_service_server::{AggregatedDiscoveryService, AggregatedDiscoveryServiceServer},
+    proto::{
+        envoy::service::discovery::v3::{
+            DeltaDiscoveryRequest, DeltaDiscoveryResponse, DiscoveryRequest, DiscoveryResponse,
+            aggregated_discovery_service_client::AggregatedDiscoveryServiceClient,
+            aggregated_discovery_service_server::{
+                AggregatedDiscoveryService, AggregatedDiscoveryServiceServer,
+            },
+        },
+        istio::mcp::v1alpha1::{
+            Metadata, RequestResources, Resource, Resources,
+            resource_source_server::{ResourceSource, ResourceSourceServer},
+        },
     },
     source::{SourceSettings, Wanted},
     stream::{Peer, Summarize as _, Trace, Traced, listen, sink::Variant, source::ConfigServerOptions},
@@ -192,6 +200,77 @@ async fn each_broken_server_fails_the_check_of_its_rule() {
     let delta = certify(&peer, &certification(Protocol::Delta, CLUSTER)).await;
     let unimplemented = Outcome::Failed("the stream ended with Unimplemented: whole sets only".to_owned());
     assert_eq!(delta[0].outcome, unimplemented);
+}
+
+/// A server of MCP with one collection.
+struct FlawedMcp(Flaw);
+
+#[tonic::async_trait]
+impl ResourceSource for FlawedMcp {
+    type EstablishResourceStreamStream = BoxStream<'static, Result<Resources, Status>>;
+
+    async fn establish_resource_stream(
+        &self,
+        request: Request<Streaming<RequestResources>>,
+    ) -> Result<Response<Self::EstablishResourceStreamStream>, Status> {
+        let (flaw, mut requests) = (self.0, request.into_inner());
+        let (responses, mut outgoing) = mpsc::channel(10);
+        tokio::spawn(async move {
+            let mut nonce = 0;
+            while let Ok(Some(request)) = requests.message().await {
+                let stale = !request.response_nonce.is_empty() && request.response_nonce != nonce.to_string();
+                let due = match flaw {
+                    Flaw::NoAnswer => false,
+                    Flaw::AnswersStale => stale || request.response_nonce.is_empty(),
+                    Flaw::RepeatsRefused if request.error_detail.is_some() => true,
+                    Flaw::RepeatsAccepted if request.error_detail.is_none() => !stale,
+                    _ => request.response_nonce.is_empty(),
+                };
+                if !due {
+                    continue;
+                }
+                nonce += 1;
+                let resource = |name: &str| Resource {
+                    metadata: Some(Metadata { name: name.to_owned(), ..Metadata::default() }),
+                    body: Some(cluster(name)),
+                };
+                let names: &[&str] = if flaw == Flaw::NameTwice { &["ns/a", "ns/a"] } else { &["ns/a"] };
+                let response = Resources {
+                    system_version_info: if flaw == Flaw::NoVersion { "" } else { "1" }.to_owned(),
+                    nonce: if flaw == Flaw::NoNonce { String::new() } else { nonce.to_string() },
+                    collection: if flaw == Flaw::OtherType { "other".to_owned() } else { request.collection },
+                    resources: names.iter().map(|name| resource(name)).collect(),
+                    ..Resources::default()
+                };
+                let _ = responses.send(Ok(response)).await;
+            }
+        });
+        Ok(Response::new(futures_util::stream::poll_fn(move |context| outgoing.poll_recv(context)).boxed()))
+    }
+}
+
+#[tokio::test]
+async fn each_broken_server_of_mcp_fails_the_check_of_its_rule() {
+    for (flaw, rule) in [
+        (Flaw::NoNonce, "each response has a nonce of its own"),
+        (Flaw::NoVersion, "a response has a version"),
+        (Flaw::OtherType, "a response has a type that was asked for"),
+        (Flaw::NameTwice, "a response names each of its resources, and each once"),
+        (Flaw::RepeatsAccepted, "what is acknowledged is not sent again"),
+        (Flaw::RepeatsRefused, "what is rejected is not sent again"),
+        (Flaw::AnswersStale, "a request with a stale nonce is not answered"),
+        (Flaw::NoAnswer, "the first request for a type is answered"),
+    ] {
+        let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+        let peer = Peer::new(listener.local_addr().unwrap().to_string());
+        let stop = CancellationToken::new();
+        let _stop = stop.clone().drop_guard();
+        tokio::spawn(listen(listener, Routes::new(ResourceSourceServer::new(FlawedMcp(flaw))), stop));
+        let patience = if flaw == Flaw::NoAnswer { Duration::from_millis(500) } else { SOON };
+        let asked = certification(Protocol::Mcp, "istio/policy/v1beta1/rules").patience(patience);
+        let checks = certify(&peer, &asked).await;
+        assert!(failures(&checks).contains(&rule), "{flaw:?}: {checks:#?}");
+    }
 }
 
 /// A server that is open and says nothing, and one that goes on when its client is gone: the checks end, and so do their connections.
