@@ -76,6 +76,42 @@ tests:
 }
 
 #[test]
+fn operations_on_headers_are_expected_by_their_values() {
+    let folder = tempfile::tempdir().unwrap();
+    let rule = "\
+apiVersion: config.istio.io/v1alpha2
+kind: rule
+metadata: {name: headers, namespace: istio-system}
+spec:
+  requestHeaderOperations:
+  - {name: X-User, values: ['request.path']}
+  - {name: x-token, operation: REMOVE}
+  responseHeaderOperations:
+  - {name: x-via, values: ['\"a\"', '\"b\"'], operation: APPEND}
+";
+    fs::write(folder.path().join("rule.yaml"), rule).unwrap();
+    let test = |headers: &str| {
+        let tests = format!(
+            "tests:\n- name: t\n  attributes: {{request.path: /x}}\n  expect: {{headers: {headers}}}\n"
+        );
+        fs::write(folder.path().join("rule.test.yaml"), tests).unwrap();
+        run_in(folder.path(), &["test", "."])
+    };
+    let passed = test("{request: {x-user: /x, X-Token: null}, response: {x-via: [a, b]}}");
+    assert_eq!((passed.code, passed.stdout.as_str()), (0, "1 test: 1 passed, 0 failed\n"), "{passed:?}");
+    let failed = test("{request: {x-user: null, x-token: t, x-other: o}, response: {x-via: a}}");
+    for line in [
+        "request header x-user: expected to be removed, got \"/x\"",
+        "request header x-token: expected \"t\", it is removed",
+        "request header x-other: expected \"o\", it is not changed",
+        "response header x-via: expected \"a\", got [\"a\", \"b\"]",
+    ] {
+        assert!(failed.stdout.contains(&format!("\n  {line}\n")), "{failed:?}");
+    }
+    assert_eq!(failed.code, 1);
+}
+
+#[test]
 fn a_configuration_without_tests_and_a_misspelled_test_are_errors() {
     let directory = directory("tests:\n- name: a\n  atributes: {}\n");
     let ran = run_in(directory.path(), &["test", "before"]);

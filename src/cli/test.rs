@@ -26,7 +26,9 @@ use mixer_adapter_core::framework::status::status_name;
 use mixer_adapter_engine::{
     Mixer,
     attribute::parse_json,
-    proto::istio::mixer::v1::{CheckResponse, check_request::QuotaParams},
+    proto::istio::mixer::v1::{
+        CheckResponse, HeaderOperation, check_request::QuotaParams, header_operation::Operation,
+    },
     trace::Step,
 };
 use mixer_adapter_host::handler::{AdaptersBuilder, Caller};
@@ -48,9 +50,13 @@ Tests are in files *.test.yaml beside the configuration, which are not read as c
   - name: the path is logged
     attributes: {request.path: /x}
     expect: {reports: {access: {variables: {path: {string_value: /x}}}}}
+  - name: the user is passed on
+    attributes: {request.headers: {x-token: t}}
+    expect: {headers: {request: {x-user: alice, x-token: null}}}
 
 `status` is OK unless it is given; `message` is a part of the status's message; `error` is the code of a check that fails
-with a gRPC error; `quotas` are the granted amounts; `reports` has, for each instance, some of the fields with which it is
+with a gRPC error; `quotas` are the granted amounts; `headers` has the values that headers of the request and the
+response get, a text or a list, or null for a header that is removed; `reports` has, for each instance, some of the fields with which it is
 reported, or null if it is not. Every test has adapters of its own. Remote adapters are not called, and nothing is
 reported.
 
@@ -101,7 +107,27 @@ struct Expected {
     error: Option<String>,
     #[serde(default)]
     quotas: BTreeMap<String, i64>,
+    #[serde(default)]
+    headers: ExpectedHeaders,
     reports: Option<BTreeMap<String, Json>>,
+}
+
+/// What becomes of headers, by name.
+#[derive(Default, Deserialize)]
+#[serde(deny_unknown_fields)]
+struct ExpectedHeaders {
+    #[serde(default)]
+    request: BTreeMap<String, ExpectedHeader>,
+    #[serde(default)]
+    response: BTreeMap<String, ExpectedHeader>,
+}
+
+#[derive(Deserialize)]
+#[serde(untagged)]
+enum ExpectedHeader {
+    Removed,
+    Value(String),
+    Values(Vec<String>),
 }
 
 /// The outcome of one test.
@@ -176,7 +202,9 @@ impl Case {
             && expect.status.is_none()
             && expect.message.is_none()
             && expect.error.is_none()
-            && expect.quotas.is_empty();
+            && expect.quotas.is_empty()
+            && expect.headers.request.is_empty()
+            && expect.headers.response.is_empty();
         if !only_reports {
             let mut request = check_request(&attributes, all_words());
             for (name, amount) in &self.quotas {
@@ -224,6 +252,12 @@ impl Expected {
         if let Some(part) = self.message.as_deref().filter(|part| !status.message.contains(part)) {
             failures.push(format!("message: expected {part:?}, got {:?}", status.message));
         }
+        let directive = answer.precondition.as_ref().and_then(|result| result.route_directive.as_ref());
+        let (request, response) = directive.map_or((&[][..], &[][..]), |directive| {
+            (&directive.request_header_operations, &directive.response_header_operations)
+        });
+        compare_headers("request", &self.headers.request, request, failures);
+        compare_headers("response", &self.headers.response, response, failures);
         for (name, expected) in &self.quotas {
             match answer.quotas.get(name).map(|quota| quota.granted_amount) {
                 Some(granted) if granted == *expected => {}
@@ -232,6 +266,37 @@ impl Expected {
                     failures.push(format!("quota {name}: expected {expected}, but it is not in the answer"))
                 }
             }
+        }
+    }
+}
+
+/// Compares the operations on headers, whose names are compared without regard to case.
+fn compare_headers(
+    of: &str,
+    expected: &BTreeMap<String, ExpectedHeader>,
+    operations: &[HeaderOperation],
+    failures: &mut Vec<String>,
+) {
+    for (name, expected) in expected {
+        let of_header = || operations.iter().filter(|operation| operation.name.eq_ignore_ascii_case(name));
+        let is_removed = of_header().any(|header| header.operation() == Operation::Remove);
+        let values: Vec<&str> = of_header()
+            .filter(|header| header.operation() != Operation::Remove)
+            .map(|header| header.value.as_str())
+            .collect();
+        let (is_met, expected) = match expected {
+            ExpectedHeader::Removed => (is_removed && values.is_empty(), "to be removed".to_owned()),
+            ExpectedHeader::Value(value) => (values == [value], format!("{value:?}")),
+            ExpectedHeader::Values(expected) => (values == *expected, format!("{expected:?}")),
+        };
+        if !is_met {
+            let actual = match (&values[..], is_removed) {
+                ([], true) => "it is removed".to_owned(),
+                ([], false) => "it is not changed".to_owned(),
+                ([value], _) => format!("got {value:?}"),
+                (values, _) => format!("got {values:?}"),
+            };
+            failures.push(format!("{of} header {name}: expected {expected}, {actual}"));
         }
     }
 }
