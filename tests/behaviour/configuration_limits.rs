@@ -8,6 +8,7 @@ use mixer_adapter::{
     template::{ListEntry, Template as _},
     tonic::Code,
 };
+use mixer_adapter_engine::proto::istio::mixer::adapter::model::v1beta1::CreateSessionRequest;
 use mixer_adapter_host::{
     handler::TableLimits,
     session::{SessionLimits, SessionOptions},
@@ -15,7 +16,7 @@ use mixer_adapter_host::{
 use test_adapters::{Probe, ledger, params::probe::Params};
 
 use crate::{
-    requests::{entry, probe, session},
+    requests::{entry, inferred, probe, session},
     support::{Client, Failure, Serving, any, until},
 };
 
@@ -203,4 +204,61 @@ async fn a_session_that_others_claim_is_not_lost_with_those_of_a_greedy_connecti
     }
     assert_eq!(create(&newcomer, &config(3)).await.0, 0);
     assert_eq!(honest.close_session(&shared).await.status.unwrap().code, 0, "it is still there");
+}
+
+#[tokio::test]
+async fn claims_on_one_session_count_in_bytes() {
+    // The session fits with a few claims.
+    let limits = SessionLimits::default().bytes(1_500);
+    let serving =
+        Serving::with_sessions(|adapters| adapters.add::<Probe>(), SessionOptions::default().limits(limits))
+            .await;
+    let config = probe("claimed by many");
+    let mut clients = Vec::new();
+    let refused = loop {
+        let client = serving.connect().await;
+        let (code, message) = create(&client, &config).await;
+        clients.push(client);
+        if code != 0 {
+            break message;
+        }
+        assert!(clients.len() < 50, "claims are not counted");
+    };
+    assert!(refused.ends_with("(--memory-limit)"), "{refused}");
+    let sessions = serving.host.sessions();
+    assert_eq!(sessions.list(9)[0].claims as usize, clients.len() - 1, "the others are still there");
+    // The claims of a connection that has ended take no room.
+    clients.swap_remove(1).break_off();
+    until("a claim is abandoned", || sessions.list(9)[0].abandoned > 0).await;
+    assert_eq!(create(&serving.connect().await, &config).await.0, 0);
+}
+
+#[tokio::test]
+async fn the_claims_of_the_connection_with_the_most_give_way() {
+    let instances: Vec<String> = (0..100).map(|number| format!("{number}.instance.ns")).collect();
+    let large = |seq| {
+        let config = Params { seq, ..probe("large sessions") };
+        let inferred_types = instances.iter().map(|name| inferred(name, "listentry")).collect();
+        CreateSessionRequest { adapter_config: any(&config), inferred_types }
+    };
+    // Five such sessions with two claims each, and little more.
+    let limits = SessionLimits::default().bytes(115_000);
+    let serving =
+        Serving::with_sessions(|adapters| adapters.add::<Probe>(), SessionOptions::default().limits(limits))
+            .await;
+    let (greedy, newcomer) = (serving.connect().await, serving.connect().await);
+    let mut owners = Vec::new();
+    for seq in 0..5 {
+        let owner = serving.connect().await;
+        let session = owner.create_session(large(seq)).await.session_id;
+        owners.push((owner, session));
+        assert_eq!(greedy.create_session(large(seq)).await.status.unwrap().code, 0);
+    }
+    for seq in 10..20 {
+        assert_eq!(create(&newcomer, &Params { seq, ..probe("large sessions") }).await.0, 0);
+    }
+    for (owner, session) in &owners {
+        assert_eq!(owner.close_session(session).await.status.unwrap().code, 0, "its own is still there");
+    }
+    assert_eq!(serving.metric("mixer_adapter_session_ends_total{reason=\"evicted\"}").await, 0.0);
 }

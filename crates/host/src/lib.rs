@@ -25,7 +25,7 @@ use std::{
     sync::{Arc, atomic::AtomicU64},
 };
 
-use mixer_adapter_core::framework::log_limit::FailureLogLimit;
+use mixer_adapter_core::framework::log_limit::{FailureLogLimit, LogLimit};
 use prost::bytes::Bytes;
 
 use crate::{
@@ -48,6 +48,8 @@ pub struct Host {
     refusals: Refusals,
     /// Limits the lines about refused sessions.
     session_log: FailureLogLimit,
+    /// Limits the lines about evicted sessions.
+    eviction_log: LogLimit,
 }
 
 /// Counters of sessions since the start.
@@ -97,6 +99,7 @@ impl Host {
             counts: Counts::default(),
             refusals: Refusals::default(),
             session_log: FailureLogLimit::new(),
+            eviction_log: LogLimit::new(),
         }
     }
 

@@ -102,10 +102,12 @@ impl Host {
     async fn try_create_session(&self, new: NewSession, caller: &Caller) -> Result<SessionId, CallError> {
         let (adapter, config, types) = self.check(new).await?;
         let id = self.session_id(&adapter, &config, &types);
-        if self.sessions.acquire(&id, caller).is_some() {
+        let limits = self.session_options.limits;
+        let acquired = self.sessions.acquire(&id, caller, limits);
+        if let Some(evicted) = acquired.map_err(|error| self.too_many_sessions(error))? {
+            self.count_evicted(evicted, caller);
             return Ok(id);
         }
-        let limits = self.session_options.limits;
         if !self.sessions.admits(caller, limits) {
             return Err(self.too_many_sessions(SessionLimitError::Sessions));
         }
@@ -117,8 +119,23 @@ impl Host {
         let session = Session::new(id, handler, instances.collect());
         let created = self.sessions.create(session, caller, limits);
         let evicted = created.map_err(|error| self.too_many_sessions(error))?;
-        self.counts.evicted.fetch_add(evicted as u64, Relaxed);
+        self.count_evicted(evicted, caller);
         Ok(id)
+    }
+
+    /// Counts sessions that ended in favour of one of a caller, and logs them, at most ten times in ten seconds.
+    fn count_evicted(&self, evicted: usize, caller: &Caller) {
+        if evicted == 0 {
+            return;
+        }
+        self.counts.evicted.fetch_add(evicted as u64, Relaxed);
+        let Some(suppressed) = self.eviction_log.admit() else { return };
+        tracing::warn!(
+            evicted,
+            peer = log_text(caller.peer_name()),
+            suppressed,
+            "at the limit of sessions, those of other connections ended in favour of a new one"
+        );
     }
 
     fn too_many_sessions(&self, error: SessionLimitError) -> CallError {

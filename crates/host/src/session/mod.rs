@@ -34,7 +34,7 @@ pub struct SessionOptions {
 pub struct SessionLimits {
     /// The maximum number of sessions.
     pub sessions: usize,
-    /// The maximum memory of their handlers and announced instances in bytes, as estimated from their configurations
+    /// The maximum memory of their handlers, announced instances and claims in bytes, as estimated from their configurations
     /// ([`Adapter::BYTES_PER_CONFIG_BYTE`](mixer_adapter_core::Adapter::BYTES_PER_CONFIG_BYTE)).
     pub bytes: usize,
 }
@@ -169,11 +169,20 @@ pub enum Release {
 /// A claim belongs to the authenticated peer that made it or, without authentication, to its connection. When the connection
 /// has ended, a claim of a peer without authentication is abandoned: everybody who knows the id may remove it.
 pub trait SessionStore: Send + Sync {
-    /// Adds a claim of the caller to an existing session.
-    fn acquire(&self, id: &SessionId, caller: &Caller) -> Option<Arc<Session>>;
+    /// Adds a claim of the caller to an existing session, and returns how many sessions ended in favour of it, as those that
+    /// [`create`](Self::create) ends; `None` if there is no such session.
+    ///
+    /// # Errors
+    /// The limit that the claim exceeds.
+    fn acquire(
+        &self,
+        id: &SessionId,
+        caller: &Caller,
+        limits: SessionLimits,
+    ) -> Result<Option<usize>, SessionLimitError>;
 
     /// Stores a new session with one claim. If an equal session was stored meanwhile, adds a claim to that. At a limit, connections
-    /// share the sessions: the one with the most loses its newest ones. Sessions whose connections have ended share as one, and a
+    /// share the sessions: the one with the most loses its newest ones, and then its newest claims on those of others. Sessions whose connections have ended share as one, and a
     /// session that several claim counts for one that has few. Returns how many sessions ended in favour of this one.
     ///
     /// # Errors

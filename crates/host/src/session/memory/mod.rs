@@ -1,13 +1,28 @@
 //! Sessions in memory.
+//!
+//! | question | file |
+//! |---|---|
+//! | who claims a session | `claims.rs` |
+//! | what counts for whom | `holdings.rs` |
+//! | what ends at a limit | `room.rs` |
+
+mod claims;
+mod holdings;
+mod room;
 
 use std::{
-    collections::{BTreeMap, BinaryHeap, HashMap},
+    collections::{BTreeMap, HashMap},
     sync::{
         Arc, PoisonError, RwLock, RwLockReadGuard, RwLockWriteGuard,
         atomic::{AtomicU32, Ordering::Relaxed},
     },
 };
 
+use self::{
+    claims::{Claims, StoredSession},
+    holdings::{Holdings, Owner},
+    room::Added,
+};
 use super::{
     Release, STEPS_TO_EXPIRE, Session, SessionId, SessionLimitError, SessionLimits, SessionLookup,
     SessionStore, SessionSummary,
@@ -27,11 +42,10 @@ struct Sessions {
     by_instance: InstanceIndex,
     /// The sessions claimed on each open connection.
     connections: HashMap<u64, ConnectionSessions>,
-    /// What counts for no open connection, because none claims it.
-    unclaimed: Holdings,
+    holdings: Holdings,
     /// The number of claims so far, which orders them.
     next_order: u64,
-    /// An estimate of the memory of all sessions.
+    /// An estimate of the memory of all sessions and claims.
     bytes: usize,
 }
 
@@ -43,81 +57,19 @@ struct ConnectionSessions {
     /// The sessions it claims, by the order of its newest claim on each.
     claimed: BTreeMap<u64, SessionId>,
     by_instance: InstanceIndex,
-    held: Holdings,
-}
-
-/// Sessions that count for one owner, by the order of its newest claim on each. Every session counts for one owner.
-#[derive(Debug, Default)]
-struct Holdings {
-    ids: BTreeMap<u64, SessionId>,
-    bytes: usize,
-}
-
-/// An owner that gives way to others: a connection or, before those that hold as much, all whose connections have ended.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-enum Owner {
-    Connection(u64),
-    Unclaimed,
-}
-
-impl Holdings {
-    fn add(&mut self, order: u64, session: &Session) {
-        if self.ids.insert(order, session.id).is_none() {
-            self.bytes += session.bytes();
-        }
-    }
-
-    fn remove(&mut self, order: u64, session: &Session) {
-        if self.ids.remove(&order).is_some() {
-            self.bytes = self.bytes.saturating_sub(session.bytes());
-        }
-    }
-
-    /// How much of what a limit counts.
-    fn amount(&self, limit: SessionLimitError) -> usize {
-        match limit {
-            SessionLimitError::Sessions => self.ids.len(),
-            SessionLimitError::Bytes => self.bytes,
-        }
-    }
-}
-
-/// How much of what a limit counts a session takes.
-fn amount(session: &Session, limit: SessionLimitError) -> usize {
-    match limit {
-        SessionLimitError::Sessions => 1,
-        SessionLimitError::Bytes => session.bytes(),
-    }
-}
-
-#[derive(Debug)]
-struct StoredSession {
-    session: Arc<Session>,
-    claims: Vec<Claims>,
-    /// The number of claims whose owners are gone.
-    abandoned: u32,
-    /// The order of its newest claim.
-    order: u64,
-    /// The owner it counts for, with its order there.
-    counted: Option<(Owner, u64)>,
-}
-
-/// The claims of one owner: of a peer on a connection, or of a peer whose connections have ended.
-#[derive(Debug)]
-struct Claims {
-    connection: Option<u64>,
-    peer: Option<Arc<str>>,
-    count: u32,
-    /// The order of the newest.
-    order: u64,
 }
 
 /// The maximum number of sessions of one instance that are searched for one with all instances of a report.
 const CANDIDATES: usize = 16;
 
-/// The maximum number of sessions that are searched for those that end in favour of one, and of the claims on each that are searched.
-const MAX_STEPS: usize = 1_024;
-const MAX_CLAIMS: usize = 64;
+/// Estimates of the memory of the claims of a peer on a connection, and of the index entries of each instance, in bytes.
+const CLAIM_BYTES: usize = 96;
+const CLAIMED_INSTANCE_BYTES: usize = 64;
+
+/// Returns an estimate of the memory of the claims of a peer on a connection, in bytes.
+fn claim_bytes(session: &Session) -> usize {
+    CLAIM_BYTES + session.instances.len() * CLAIMED_INSTANCE_BYTES
+}
 
 impl MemoryStore {
     fn read(&self) -> RwLockReadGuard<'_, Sessions> {
@@ -131,32 +83,6 @@ impl MemoryStore {
     fn used(&self, session: &Session) -> Arc<Handler> {
         session.touch(self.clock.load(Relaxed));
         session.handler.clone()
-    }
-}
-
-impl StoredSession {
-    fn new(session: Arc<Session>) -> Self {
-        Self { session, claims: Vec::new(), abandoned: 0, order: u64::MAX, counted: None }
-    }
-
-    fn claims(&self) -> u64 {
-        self.claims.iter().map(|claims| u64::from(claims.count)).sum::<u64>() + u64::from(self.abandoned)
-    }
-
-    /// Returns the position of the claims that a caller made on its connection.
-    fn made_by(&self, connection: u64, peer: Option<&str>) -> Option<usize> {
-        self.claims
-            .iter()
-            .position(|claims| claims.connection == Some(connection) && claims.peer.as_deref() == peer)
-    }
-
-    /// Returns the position of claims that a caller may remove: those of its connection, or of the same peer elsewhere.
-    fn owned_by(&self, caller: &Caller) -> Option<usize> {
-        let elsewhere = || {
-            let peer = caller.peer.as_deref()?;
-            self.claims.iter().position(|claims| claims.peer.as_deref() == Some(peer))
-        };
-        self.made_by(caller.connection, caller.peer.as_deref()).or_else(elsewhere)
     }
 }
 
@@ -186,7 +112,10 @@ impl Sessions {
             None => {
                 let (connection, peer) = (Some(caller.connection), caller.peer.clone());
                 stored.claims.reserve_exact(1);
-                stored.claims.push(Claims { connection, peer, count: 1, order });
+                let bytes = stored.bytes_of_next_claim();
+                stored.claims.push(Claims { connection, peer, count: 1, order, bytes });
+                self.bytes = self.bytes.saturating_add(bytes);
+                self.holdings.add_claim(caller.connection, bytes);
                 None
             }
         };
@@ -202,7 +131,7 @@ impl Sessions {
             own.by_instance.insert((instance.name.clone(), order), *id);
         }
         let caller = Owner::Connection(caller.connection);
-        let held = |owner| self.held(owner, SessionLimitError::Sessions);
+        let held = |owner| self.holdings.amount(owner, SessionLimitError::Sessions);
         match counted {
             // A session that several connections claim counts for one that has few.
             Some((owner @ Owner::Connection(_), _)) if owner != caller && held(caller) + 1 >= held(owner) => {
@@ -237,6 +166,7 @@ impl Sessions {
     /// Removes the entries of claims that were removed from a session.
     fn forget(&mut self, session: &Session, removed: &Claims) {
         let Some(connection) = removed.connection else { return };
+        self.forget_bytes(connection, removed.bytes);
         let Some(own) = self.connections.get_mut(&connection) else { return };
         own.remove(session, removed.order);
         if own.claimed.is_empty() {
@@ -244,44 +174,35 @@ impl Sessions {
         }
     }
 
-    fn holdings(&self, owner: Owner) -> Option<&Holdings> {
-        match owner {
-            Owner::Connection(connection) => Some(&self.connections.get(&connection)?.held),
-            Owner::Unclaimed => Some(&self.unclaimed),
+    /// Subtracts the memory of claims on a connection.
+    fn forget_bytes(&mut self, connection: u64, bytes: usize) {
+        self.bytes = self.bytes.saturating_sub(bytes);
+        self.holdings.remove_claim(connection, bytes);
+    }
+
+    /// Removes all claims of a connection on a session, and the session with its last one, which is returned.
+    fn withdraw(&mut self, connection: u64, id: &SessionId) -> Option<Arc<Session>> {
+        let stored = self.by_id.get_mut(id)?;
+        let session = stored.session.clone();
+        let of_connection = |claims: &mut Claims| claims.connection == Some(connection);
+        let removed: Vec<Claims> = stored.claims.extract_if(.., of_connection).collect();
+        let is_claimed = stored.claims() > 0;
+        removed.iter().for_each(|claims| self.forget(&session, claims));
+        if !is_claimed {
+            return self.remove(id);
         }
-    }
-
-    fn holdings_mut(&mut self, owner: Owner) -> Option<&mut Holdings> {
-        match owner {
-            Owner::Connection(connection) => Some(&mut self.connections.get_mut(&connection)?.held),
-            Owner::Unclaimed => Some(&mut self.unclaimed),
-        }
-    }
-
-    /// Returns how much an owner holds of what a limit counts.
-    fn held(&self, owner: Owner, limit: SessionLimitError) -> usize {
-        self.holdings(owner).map_or(0, |held| held.amount(limit))
-    }
-
-    /// Returns all owners with what they hold of what a limit counts.
-    fn owners(&self, limit: SessionLimitError) -> impl Iterator<Item = (usize, Owner)> {
-        let connections = self.connections.iter();
-        let connections = connections.map(move |(id, own)| (own.held.amount(limit), Owner::Connection(*id)));
-        connections.chain([(self.unclaimed.amount(limit), Owner::Unclaimed)])
+        self.recount(id);
+        None
     }
 
     /// Makes a session count for an owner, and no longer for another one.
     fn count_for(&mut self, id: &SessionId, owner: Owner, order: u64) {
         let Some(stored) = self.by_id.get_mut(id) else { return };
-        let (session, former) = (stored.session.clone(), stored.counted.replace((owner, order)));
-        if let Some((former, order)) = former
-            && let Some(held) = self.holdings_mut(former)
-        {
-            held.remove(order, &session);
+        let former = stored.counted.replace((owner, order));
+        if let Some((former, order)) = former {
+            self.holdings.remove(former, order, &stored.session);
         }
-        if let Some(held) = self.holdings_mut(owner) {
-            held.add(order, &session);
-        }
+        self.holdings.add(owner, order, &stored.session);
     }
 
     /// Makes a session count for another owner, if the one that it counts for claims it no more.
@@ -298,79 +219,11 @@ impl Sessions {
         }
     }
 
-    /// Returns the sessions that end in favour of a new one of a connection: the newest ones of the owners that hold the most of what
-    /// a limit counts, as long as they hold more than that connection will.
-    fn sessions_to_end(
-        &mut self,
-        added: &Session,
-        connection: u64,
-        limits: SessionLimits,
-    ) -> Result<Vec<SessionId>, SessionLimitError> {
-        let bytes = self.bytes.saturating_add(added.bytes());
-        let (limit, excess) = if bytes > limits.bytes {
-            (SessionLimitError::Bytes, bytes - limits.bytes)
-        } else if self.by_id.len() >= limits.sessions {
-            (SessionLimitError::Sessions, 1)
-        } else {
-            return Ok(Vec::new());
-        };
-        let fair = self.held(Owner::Connection(connection), limit).saturating_add(amount(added, limit));
-        // With the order of the oldest session of the owner that was searched.
-        let owners = self.owners(limit).filter(|(held, _)| *held > fair);
-        let mut owners: BinaryHeap<(usize, Owner, u64)> =
-            owners.map(|(held, owner)| (held, owner, u64::MAX)).collect();
-        let (mut ending, mut freed) = (Vec::new(), 0_usize);
-        for _ in 0..MAX_STEPS {
-            if freed >= excess {
-                break;
-            }
-            let Some((held, owner, searched)) = owners.pop() else { break };
-            let newest = self.holdings(owner).and_then(|held| held.ids.range(..searched).next_back());
-            let Some((order, id)) = newest.map(|(order, id)| (*order, *id)) else { continue };
-            let Some(stored) = self.by_id.get(&id) else { continue };
-            let amount = amount(&stored.session, limit);
-            match self.modest_owner(stored, fair, limit) {
-                // It is not theirs to lose.
-                Some((modest, order)) => {
-                    self.count_for(&id, modest, order);
-                    let held = self.held(modest, limit);
-                    if held > fair {
-                        owners.push((held, modest, u64::MAX));
-                    }
-                }
-                None => {
-                    ending.push(id);
-                    freed = freed.saturating_add(amount);
-                }
-            }
-            let left = held.saturating_sub(amount);
-            if left > fair {
-                owners.push((left, owner, order));
-            }
-        }
-        if freed >= excess { Ok(ending) } else { Err(limit) }
-    }
-
-    /// Returns a connection that claims a session and holds at most `fair` of what a limit counts.
-    fn modest_owner(
-        &self,
-        stored: &StoredSession,
-        fair: usize,
-        limit: SessionLimitError,
-    ) -> Option<(Owner, u64)> {
-        let claims = stored.claims.iter().take(MAX_CLAIMS);
-        let mut open =
-            claims.filter_map(|claims| Some((Owner::Connection(claims.connection?), claims.order)));
-        open.find(|(owner, _)| self.held(*owner, limit) <= fair)
-    }
-
     fn remove(&mut self, id: &SessionId) -> Option<Arc<Session>> {
         let stored = self.by_id.remove(id)?;
         let session = stored.session;
-        if let Some((owner, order)) = stored.counted
-            && let Some(held) = self.holdings_mut(owner)
-        {
-            held.remove(order, &session);
+        if let Some((owner, order)) = stored.counted {
+            self.holdings.remove(owner, order, &session);
         }
         for claims in &stored.claims {
             self.forget(&session, claims);
@@ -386,9 +239,10 @@ impl Sessions {
         let Some(own) = self.connections.remove(&connection) else { return };
         for id in own.claimed.into_values() {
             let Some(stored) = self.by_id.get_mut(&id) else { continue };
-            let mut abandoned = 0_u32;
+            let (mut abandoned, mut bytes) = (0_u32, 0);
             let mut elsewhere: Vec<Claims> = Vec::new();
             for mut claims in stored.claims.extract_if(.., |claims| claims.connection == Some(connection)) {
+                bytes += std::mem::take(&mut claims.bytes);
                 match claims.peer {
                     None => abandoned = abandoned.saturating_add(claims.count),
                     Some(_) => {
@@ -408,6 +262,7 @@ impl Sessions {
                     None => stored.claims.push(claims),
                 }
             }
+            self.forget_bytes(connection, bytes);
             self.recount(&id);
         }
     }
@@ -439,10 +294,25 @@ impl Sessions {
 }
 
 impl SessionStore for MemoryStore {
-    fn acquire(&self, id: &SessionId, caller: &Caller) -> Option<Arc<Session>> {
-        let session = self.write().acquire(id, caller)?;
+    fn acquire(
+        &self,
+        id: &SessionId,
+        caller: &Caller,
+        limits: SessionLimits,
+    ) -> Result<Option<usize>, SessionLimitError> {
+        // Dropped after the lock is released, because dropping a session may close its handler.
+        let mut ended = Vec::new();
+        let mut sessions = self.write();
+        let Some(stored) = sessions.by_id.get(id) else { return Ok(None) };
+        if stored.made_by(caller.connection, caller.peer.as_deref()).is_none() {
+            let added = Added { sessions: 0, bytes: stored.bytes_of_next_claim() };
+            ended = sessions.make_room(added, caller.connection, limits)?;
+        }
+        let acquired = sessions.acquire(id, caller);
+        drop(sessions);
+        let Some(session) = acquired else { return Ok(None) };
         session.touch(self.clock.load(Relaxed));
-        Some(session)
+        Ok(Some(ended.len()))
     }
 
     fn create(
@@ -457,8 +327,8 @@ impl SessionStore for MemoryStore {
         let mut ended = Vec::new();
         let mut sessions = self.write();
         if !sessions.by_id.contains_key(&id) {
-            let ending = sessions.sessions_to_end(&session, caller.connection, limits)?;
-            ended.extend(ending.iter().filter_map(|id| sessions.remove(id)));
+            let added = Added { sessions: 1, bytes };
+            ended = sessions.make_room(added, caller.connection, limits)?;
             sessions.bytes = sessions.bytes.saturating_add(bytes);
             sessions.by_id.insert(id, StoredSession::new(Arc::new(session)));
         }
@@ -469,9 +339,10 @@ impl SessionStore for MemoryStore {
 
     fn admits(&self, caller: &Caller, limits: SessionLimits) -> bool {
         let sessions = self.read();
-        let fair = sessions.held(Owner::Connection(caller.connection), SessionLimitError::Sessions) + 1;
+        let limit = SessionLimitError::Sessions;
+        let fair = sessions.holdings.amount(Owner::Connection(caller.connection), limit) + 1;
         sessions.by_id.len() < limits.sessions
-            || sessions.owners(SessionLimitError::Sessions).any(|(held, _)| held > fair)
+            || sessions.holdings.owners(limit).next().is_some_and(|(held, _)| held > fair)
     }
 
     fn release(&self, id: &SessionId, caller: &Caller) -> Release {
