@@ -170,20 +170,29 @@ fn check_length(path: &Path, private: &Path) -> io::Result<()> {
     Err(io::Error::new(ErrorKind::InvalidInput, text))
 }
 
-/// Locks a directory until the result is dropped.
-async fn lock(directory: &Path) -> io::Result<File> {
-    let file = File::open(directory)?;
+/// Locks a directory until the result is dropped. A directory that cannot be read, or whose file system has no locks, is not
+/// locked: then two processes that start at the same moment may both get the path.
+async fn lock(directory: &Path) -> io::Result<Option<File>> {
     let locked = async {
+        let file = File::open(directory)?;
         loop {
             match file.try_lock() {
-                Ok(()) => return Ok(()),
+                Ok(()) => return Ok(file),
                 Err(TryLockError::Error(error)) => return Err(error),
                 Err(TryLockError::WouldBlock) => tokio::time::sleep(LOCK_POLL).await,
             }
         }
     };
     match tokio::time::timeout(LOCK_TIMEOUT, locked).await {
-        Ok(locked) => locked.map(|()| file),
+        Ok(Ok(file)) => Ok(Some(file)),
+        Ok(Err(error)) => {
+            tracing::warn!(
+                directory = %directory.display(),
+                %error,
+                "the directory of the socket cannot be locked; start one process at a time there"
+            );
+            Ok(None)
+        }
         Err(_) => Err(io::Error::new(ErrorKind::TimedOut, "another process has locked its directory")),
     }
 }
@@ -274,6 +283,18 @@ mod tests {
             UnixStream::connect(&path).await.unwrap();
             listening[0].accept().await.unwrap();
         }
+    }
+
+    #[tokio::test]
+    async fn a_directory_that_cannot_be_locked_may_have_a_socket() {
+        let directory = tempfile::tempdir().unwrap();
+        let below = directory.path().join("below");
+        // Its user may create files in it and not list them.
+        fs::DirBuilder::new().mode(0o300).create(&below).unwrap();
+        let socket = Socket::bind(&unix(below.join("a.sock"))).await.unwrap();
+        UnixStream::connect(below.join("a.sock")).await.unwrap();
+        drop(socket);
+        assert!(lock(&directory.path().join("none")).await.unwrap().is_none());
     }
 
     #[tokio::test]

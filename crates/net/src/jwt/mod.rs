@@ -184,14 +184,21 @@ impl JwtVerifier {
         if keys.refused.get(&digest).is_some() {
             return Err(JwtError::Signature);
         }
-        // Calls that show a token at the same time wait for one verification.
-        let verified = keys.accepted.try_get_with(digest, || self.verify_unknown(&keys, token, now, refused));
-        let known = verified.map_err(|error| {
-            if *error == JwtError::Signature {
-                keys.refused.insert(digest, ());
-            }
-            *error
-        })?;
+        let known = match keys.accepted.get(&digest) {
+            Some(known) => known,
+            // Before the verification, whose outcome other connections share.
+            None if !refused.admits_another() => return Err(JwtError::TooManyRefused),
+            // Calls that show a token at the same time wait for one verification.
+            None => keys
+                .accepted
+                .try_get_with(digest, || self.verify_unknown(&keys, token, now, refused))
+                .map_err(|error| {
+                    if *error == JwtError::Signature {
+                        keys.refused.insert(digest, ());
+                    }
+                    *error
+                })?,
+        };
         if now < known.expires { Ok(known.subject) } else { Err(JwtError::Expired) }
     }
 
@@ -215,9 +222,6 @@ impl JwtVerifier {
         let key = keys.set.find(&header)?;
         let signature = URL_SAFE_NO_PAD.decode(signature).map_err(|_| JwtError::Malformed)?;
         valid?;
-        if !refused.admits_another() {
-            return Err(JwtError::TooManyRefused);
-        }
         key.verify(signed.as_bytes(), &signature).inspect_err(|_| refused.count())?;
         Ok(VerifiedToken { subject: claims.sub.into(), expires: claims.exp + LEEWAY })
     }

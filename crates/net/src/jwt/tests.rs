@@ -289,6 +289,31 @@ fn a_connection_shows_a_limited_number_of_forged_tokens_and_each_is_verified_onc
     assert!(fixture.verify(&proxy).is_ok(), "on another connection");
 }
 
+#[test]
+fn a_connection_that_showed_too_many_forged_tokens_refuses_none_of_another_connection() {
+    let issuer = Issuer::new("1");
+    let fixture = Fixture::of(&issuer);
+    let exhausted = RefusedTokens::default();
+    while exhausted.admits_another() {
+        exhausted.count();
+    }
+    for round in 0..50 {
+        let token = issuer.issue(&with("sub", json!(format!("client {round}"))));
+        // All show it at the same time, so that most of them wait for one verification.
+        std::thread::scope(|scope| {
+            let refused = (0..4).map(|_| scope.spawn(|| fixture.verify_of(&exhausted, &token)));
+            let accepted = (0..4).map(|_| scope.spawn(|| fixture.verify(&token)));
+            let (refused, accepted): (Vec<_>, Vec<_>) = refused.zip(accepted).collect();
+            for verified in refused {
+                assert!(matches!(verified.join().unwrap(), Ok(_) | Err(JwtError::TooManyRefused)));
+            }
+            for verified in accepted {
+                assert!(verified.join().unwrap().is_ok());
+            }
+        });
+    }
+}
+
 #[tokio::test(start_paused = true)]
 async fn a_connection_may_show_another_forged_token_every_second() {
     let connection = RefusedTokens::default();
