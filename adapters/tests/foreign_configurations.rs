@@ -48,11 +48,20 @@ async fn granted(host: &Host, config: Any) -> i64 {
     answer.quotas[INSTANCE].granted_amount
 }
 
-#[tokio::test]
-async fn an_exhausted_quota_stays_exhausted_after_12_000_foreign_configurations() {
+fn host(limits: TableLimits) -> Host {
     let runtime = Handle::current();
     let adapters = Adapters::builder(runtime.clone()).add::<MemQuota>().build().unwrap();
-    let host = Host::new(adapters, TableLimits::default(), Closing::on(runtime));
+    Host::new(adapters, limits, Closing::on(runtime))
+}
+
+/// Limits with which every call opens a handler, which is closed after it.
+fn uncached() -> TableLimits {
+    TableLimits::default().cached_handlers(0)
+}
+
+#[tokio::test]
+async fn an_exhausted_quota_stays_exhausted_after_12_000_foreign_configurations() {
+    let host = host(TableLimits::default());
     assert_eq!(granted(&host, config(0)).await, 10);
     assert_eq!(granted(&host, config(0)).await, 0);
     for number in 1..=12_000 {
@@ -61,4 +70,39 @@ async fn an_exhausted_quota_stays_exhausted_after_12_000_foreign_configurations(
     let evicted: u64 = host.handlers().evicted_counts().map(|(_, count)| count).sum();
     assert!(evicted >= 2_001, "{evicted} handlers of {} were evicted", MemQuota::NAME);
     assert_eq!(granted(&host, config(0)).await, 0);
+}
+
+#[tokio::test]
+async fn an_exhausted_quota_outlives_its_handler_and_12_000_others() {
+    let host = host(uncached());
+    for number in 0..=12_000 {
+        assert_eq!(granted(&host, config(number)).await, 10);
+    }
+    assert_eq!(granted(&host, config(0)).await, 0);
+    assert_eq!(host.handlers().states().evicted(), 0);
+}
+
+#[tokio::test]
+async fn a_changed_configuration_starts_anew() {
+    let host = host(uncached());
+    for (number, expected) in [(0, 10), (0, 0), (1, 10), (1, 0), (0, 0)] {
+        assert_eq!(granted(&host, config(number)).await, expected, "{number}");
+    }
+}
+
+#[tokio::test]
+async fn the_state_of_closed_handlers_is_limited_in_time_and_bytes() {
+    for (limits, evicted) in
+        [(uncached().state_retention(Duration::ZERO), 0), (uncached().state_bytes(1_000), 2)]
+    {
+        let host = host(limits);
+        for _ in 0..2 {
+            assert_eq!(granted(&host, config(0)).await, 10);
+            // Handlers are closed in the background.
+            while !host.handlers().states().entries().is_empty() {
+                tokio::task::yield_now().await;
+            }
+        }
+        assert_eq!(host.handlers().states().evicted(), evicted);
+    }
 }

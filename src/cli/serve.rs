@@ -123,6 +123,10 @@ pub(super) struct Serve {
     #[arg(long, help_heading = "Handlers and sessions", value_name = "N", default_value_t = SessionLimits::default().sessions, env = "MIXER_ADAPTER_MAX_SESSIONS")]
     max_sessions: usize,
 
+    /// Time for which the state of a closed handler is retained, such as counters of quotas; 0 retains none
+    #[arg(long, help_heading = "Handlers and sessions", value_name = "DURATION", default_value = "1h", env = "MIXER_ADAPTER_STATE_RETENTION", value_parser = value_parsers::duration)]
+    state_retention: Duration,
+
     /// Maximum size in bytes of the configuration in a call or a session
     #[arg(long, help_heading = "Handlers and sessions", value_name = "BYTES", default_value_t = TableLimits::default().max_config_size, env = "MIXER_ADAPTER_MAX_CONFIG_SIZE")]
     max_config_size: usize,
@@ -166,7 +170,7 @@ pub(super) struct Serve {
     #[arg(long, help_heading = "Limits", value_name = "BYTES", default_value_t = 4 << 20, env = "MIXER_ADAPTER_MAX_MESSAGE_SIZE")]
     max_message_size: usize,
 
-    /// Maximum memory for requests and answers in flight, cached handlers, sessions and cached answers
+    /// Maximum memory for requests and answers in flight, handlers and their state, sessions and cached answers
     ///
     /// 256Mi is 256 MiB [default: 384Mi, or half of the memory of the machine or container if that is less]
     #[arg(long, help_heading = "Limits", value_name = "BYTES", env = "MIXER_ADAPTER_MEMORY_LIMIT", value_parser = value_parsers::bytes)]
@@ -292,6 +296,8 @@ impl Serve {
         let limits = TableLimits::default()
             .cached_handlers(self.handler_cache)
             .cached_bytes(shares.handlers)
+            .state_bytes(shares.states)
+            .state_retention(self.state_retention)
             .idle(value_parsers::unless_zero(self.session_idle))
             .max_config_size(self.max_config_size);
         let host = Host::new(adapters, limits, Closing::on(background.handle().clone()));
@@ -407,7 +413,7 @@ impl Serve {
         Ok(options.key(key))
     }
 
-    /// Divides the memory limit: a half for calls, a sixth each for cached handlers and for sessions, a twelfth for cached
+    /// Divides the memory limit: a half for calls, an eighth for cached handlers, a sixth for sessions, a twenty-fourth for the state of closed handlers, a twelfth for cached
     /// answers, and the rest for the server itself.
     fn memory(&self) -> MemoryShares {
         let half = || {
@@ -418,7 +424,8 @@ impl Serve {
         let small = self.max_calls.saturating_mul(FREE_BYTES);
         MemoryShares {
             calls: (limit / 2).saturating_sub(small).max(limit / 8),
-            handlers: limit / 6,
+            handlers: limit / 8,
+            states: limit / 24,
             sessions: limit / 6,
             answers: limit / 12,
         }
@@ -463,6 +470,7 @@ const DEFAULT_MEMORY: usize = 384 << 20;
 struct MemoryShares {
     calls: usize,
     handlers: usize,
+    states: usize,
     sessions: usize,
     answers: usize,
 }

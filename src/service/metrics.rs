@@ -101,6 +101,28 @@ impl Collector for HostMetrics {
         for (adapter, count) in handlers.evicted_counts() {
             ConstCounter::new(count).encode(evicted.encode_family(&[("adapter", adapter)])?)?;
         }
+        let states = handlers.states();
+        let retained = encoder.encode_descriptor(
+            "mixer_adapter_retained_states",
+            "States of closed handlers, such as counters of quotas, that are retained",
+            None,
+            MetricType::Gauge,
+        )?;
+        ConstGauge::new(states.retained_count() as i64).encode(retained)?;
+        let bytes = encoder.encode_descriptor(
+            "mixer_adapter_retained_state_bytes",
+            "Estimated memory of the states of closed handlers",
+            None,
+            MetricType::Gauge,
+        )?;
+        ConstGauge::new(states.retained_bytes() as i64).encode(bytes)?;
+        let evicted = encoder.encode_descriptor(
+            "mixer_adapter_retained_states_evicted",
+            "States of closed handlers that were evicted before their time, because they took too much memory",
+            None,
+            MetricType::Counter,
+        )?;
+        ConstCounter::new(states.evicted()).encode(evicted)?;
         let open = encoder.encode_descriptor(
             "mixer_adapter_open_handlers",
             "Open handlers",

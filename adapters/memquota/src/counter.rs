@@ -47,6 +47,9 @@ pub(super) struct Counter {
     slots: VecDeque<Slot>,
 }
 
+/// The memory of a slot.
+pub(super) const SLOT_BYTES: usize = size_of::<Slot>();
+
 #[derive(Debug)]
 struct Slot {
     tick: u64,
@@ -111,6 +114,11 @@ impl Counter {
             }
         }
         released
+    }
+
+    /// Frees the memory of former slots.
+    pub(super) fn shrink(&mut self) {
+        self.slots.shrink_to_fit();
     }
 
     /// Returns the memory used, in slots.

@@ -12,7 +12,7 @@ use std::{
 use mixer_adapter_core::{Grant, LimitState, QuotaRequest, metrics::events};
 
 use super::{
-    counter::{Counter, Span},
+    counter::{self, Counter, Span},
     limits::Limit,
 };
 
@@ -133,6 +133,18 @@ impl Counters {
     /// Returns the number of calls that were denied because the capacity was exhausted.
     pub(super) fn refused(&self) -> u64 {
         self.refused.load(Relaxed)
+    }
+
+    /// Removes unused counters, and returns an estimate of the memory of the others in bytes.
+    pub(super) fn compact(&self, now: Duration) -> usize {
+        let bytes = |shard: &Mutex<Shard>| {
+            let mut shard = shard.lock().unwrap_or_else(PoisonError::into_inner);
+            shard.sweep(now, Duration::ZERO);
+            shard.counters.shrink_to_fit();
+            shard.counters.values_mut().for_each(Counter::shrink);
+            shard.counters.len() * size_of::<(u128, Counter)>() + shard.slots * counter::SLOT_BYTES
+        };
+        self.shards.iter().map(bytes).sum()
     }
 
     /// Returns the number of counters.

@@ -95,6 +95,15 @@ impl Dedup {
         Ok(grant)
     }
 
+    /// Returns an estimate of the memory of the answers in bytes.
+    pub(super) fn bytes(&self) -> usize {
+        let answers = |shard: &Mutex<Shard>| {
+            let shard = shard.lock().unwrap_or_else(PoisonError::into_inner);
+            shard.recent.len() + shard.old.len()
+        };
+        self.shards.iter().map(answers).sum::<usize>() * size_of::<(u128, Answer)>()
+    }
+
     /// Returns the number of answers that were dropped early because there were too many.
     pub(super) fn forgotten(&self) -> u64 {
         self.forgotten.load(Relaxed)

@@ -21,6 +21,7 @@ use std::time::{Duration, Instant};
 use mixer_adapter_core::{
     Adapter, AdapterError, Code, Grant, Handle, QuotaRequest,
     adapter::{ConfigErrors, InferredTypes},
+    retention::{Retain, Retained, retained},
     template::{Quota, quota},
 };
 
@@ -38,38 +39,60 @@ mod config {
 
 pub use config::{Params, params};
 
-/// The handler: limits, counters, and the answers of recent calls.
+/// The handler: limits, and what it counted.
 #[derive(Debug)]
 pub struct MemQuota {
     limits: Limits,
+    state: Retained<State>,
+}
+
+/// The counters and the answers of recent calls, which outlive a handler.
+#[derive(Debug)]
+struct State {
     fingerprinter: Fingerprinter,
     counters: Counters,
     dedup: Dedup,
-    opened: Instant,
+    created: Instant,
+}
+
+impl State {
+    fn new(deduplication: Duration) -> Self {
+        Self {
+            fingerprinter: Fingerprinter::default(),
+            counters: Counters::new(Capacity::default()),
+            dedup: Dedup::new(deduplication),
+            created: Instant::now(),
+        }
+    }
+}
+
+impl Retain for State {
+    /// Without an amount in use there is nothing to lose.
+    fn bytes(&self) -> usize {
+        match self.counters.compact(self.created.elapsed()) {
+            0 => 0,
+            counters => size_of::<Self>() + counters + self.dedup.bytes(),
+        }
+    }
 }
 
 impl MemQuota {
     fn new(limits: Limits) -> Self {
-        Self {
-            dedup: Dedup::new(limits.deduplication),
-            limits,
-            fingerprinter: Fingerprinter::default(),
-            counters: Counters::new(Capacity::default()),
-            opened: Instant::now(),
-        }
+        let state = retained(|| State::new(limits.deduplication));
+        Self { limits, state }
     }
 
     /// Returns the number of calls that were denied because the maximum number of counters was reached.
     pub fn refused(&self) -> u64 {
-        self.counters.refused()
+        self.state.counters.refused()
     }
 
     /// Returns the number of answers that were dropped before `min_deduplication_duration`, because there were too many.
     pub fn forgotten(&self) -> u64 {
-        self.dedup.forgotten()
+        self.state.dedup.forgotten()
     }
 
-    /// Answers a call; `now` is the time since the handler was opened.
+    /// Answers a call; `now` is the time since the state was created.
     fn answer(
         &self,
         instance: &quota::InstanceMsg,
@@ -85,7 +108,7 @@ impl MemQuota {
         let given = request.limit.and_then(Limit::given);
         let limit = given.unwrap_or_else(|| quota.limit(&instance.dimensions));
         let window = given.and_then(|limit| limit.valid);
-        let counter = self.fingerprinter.counter(&instance.name, &instance.dimensions, window);
+        let counter = self.state.fingerprinter.counter(&instance.name, &instance.dimensions, window);
         let grant = match request.amount {
             0 => Grant::nothing(),
             _ => self.count(instance, request, limit, counter, now)?,
@@ -93,7 +116,7 @@ impl MemQuota {
         if !request.report_limit {
             return Ok(grant);
         }
-        Ok(grant.with_limit(self.counters.state(counter, limit, request.amount, grant.granted(), now)))
+        Ok(grant.with_limit(self.state.counters.state(counter, limit, request.amount, grant.granted(), now)))
     }
 
     fn count(
@@ -104,14 +127,15 @@ impl MemQuota {
         counter: u128,
         now: Duration,
     ) -> Result<Grant, AdapterError> {
-        self.dedup
-            .once(&instance.name, request, now, || self.counters.apply(counter, limit, request, now))
-            .map_err(|FullError| {
+        let State { counters, dedup, .. } = &*self.state;
+        dedup.once(&instance.name, request, now, || counters.apply(counter, limit, request, now)).map_err(
+            |FullError| {
                 AdapterError::new(
                     Code::ResourceExhausted,
                     format!("nothing is granted for `{}`: {FullError}", instance.name),
                 )
-            })
+            },
+        )
     }
 }
 
@@ -144,6 +168,6 @@ impl Handle<Quota> for MemQuota {
         &self,
         (instance, request): (quota::InstanceMsg, QuotaRequest),
     ) -> Result<Grant, AdapterError> {
-        self.answer(&instance, &request, self.opened.elapsed())
+        self.answer(&instance, &request, self.state.created.elapsed())
     }
 }

@@ -1,6 +1,11 @@
 //! The configured metrics, each from one instance.
 
-use std::{collections::HashMap, time::Duration};
+use std::{
+    collections::HashMap,
+    hash::{Hash, Hasher},
+    mem,
+    time::Duration,
+};
 
 use mixer_adapter_core::{
     adapter::{ConfigErrors, InferredTypes},
@@ -52,7 +57,7 @@ pub(super) struct Metric {
 }
 
 /// The definition of a metric. Handlers with equal definitions share the metric.
-#[derive(Clone, Debug, PartialEq)]
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub(super) struct Definition {
     pub(super) name: String,
     pub(super) kind: Kind,
@@ -67,6 +72,19 @@ pub(super) enum Kind {
     Counter,
     /// With the upper bounds of its buckets, without the last one, which is infinite.
     Distribution(Vec<f64>),
+}
+
+// Bounds are numbers.
+impl Eq for Kind {}
+
+impl Hash for Kind {
+    fn hash<H: Hasher>(&self, state: &mut H) {
+        mem::discriminant(self).hash(state);
+        if let Self::Distribution(bounds) = self {
+            // A negative zero equals zero.
+            bounds.iter().for_each(|bound| (bound + 0.0).to_bits().hash(state));
+        }
+    }
 }
 
 impl Settings {

@@ -7,6 +7,7 @@ use std::{
     time::{Duration, Instant},
 };
 
+use mixer_adapter_core::retention::{self, Entry, Retention, RetentionLimits};
 use tokio::runtime::Handle;
 
 use super::{
@@ -34,23 +35,14 @@ struct Serving {
     server: Option<Server>,
 }
 
-/// Metrics by name; among those with the same name, the most recently requested is last.
-#[derive(Debug, Default)]
-struct Families(Mutex<BTreeMap<String, Vec<Known>>>);
+/// Metrics by their definition.
+type Families = Retention<Definition, Family>;
 
-#[derive(Debug)]
-struct Known {
-    family: Arc<Family>,
-    help: String,
-    /// When it was first seen without a handler.
-    unused_since: Option<Instant>,
-}
+/// A use of a metric by a handler.
+pub(super) type FamilyLease = retention::Lease<Definition, Family>;
 
-/// How long series outlive the last handler that defines their metric.
-const RETENTION: Duration = Duration::from_secs(10 * 60);
-
-/// The maximum number of metrics without a handler.
-const RETAINED: usize = 1_000;
+/// The time for which series outlive the last handler that defines their metric, and the memory of all such series.
+const RETENTION: RetentionLimits = RetentionLimits::new(16 << 20, Duration::from_secs(10 * 60));
 
 /// A claim on an exporter. The page is served while there is a claim.
 #[derive(Debug)]
@@ -62,7 +54,7 @@ pub(super) struct Lease {
 impl Exporter {
     /// Creates an exporter for an address, IP:PORT. It serves while there is a lease.
     pub(super) fn new(address: String) -> Self {
-        Self { address, families: Arc::default(), serving: Mutex::default() }
+        Self { address, families: Arc::new(Families::new(RETENTION)), serving: Mutex::default() }
     }
 
     pub(super) fn address(&self) -> &str {
@@ -82,7 +74,7 @@ impl Exporter {
             Some(server) => server,
             stopped => {
                 let families = self.families.clone();
-                let page = move || page::render(&families.contents(Instant::now()), Instant::now());
+                let page = move || page::render(&contents(&families, Instant::now()), Instant::now());
                 stopped.insert(Server::start(&self.address, page)?)
             }
         };
@@ -98,8 +90,8 @@ impl Exporter {
 
 impl Lease {
     /// The metric of that definition, which may have series already. The help text is the one given last.
-    pub(super) fn family(&self, definition: Definition, help: String) -> Arc<Family> {
-        self.exporter.families.get(definition, help, Instant::now())
+    pub(super) fn family(&self, definition: Definition, help: String) -> FamilyLease {
+        family(&self.exporter.families, definition, help, Instant::now())
     }
 
     /// Runs what the handler has to do beside its calls, off the threads that serve them.
@@ -119,65 +111,33 @@ impl Drop for Lease {
     }
 }
 
-impl Known {
-    /// Returns whether a handler updates the metric, or a page shows it at the moment.
-    fn in_use(&self) -> bool {
-        Arc::strong_count(&self.family) > 1
-    }
-}
-
-impl Families {
-    fn get(&self, definition: Definition, help: String, now: Instant) -> Arc<Family> {
-        let mut families = self.lock();
-        retain(&mut families, now);
-        let known = families.entry(definition.name.clone()).or_default();
-        let index = known.iter().position(|known| *known.family.definition() == definition);
-        let family = index.map(|index| known.remove(index).family);
-        if known.iter().any(Known::in_use) {
-            tracing::warn!(metric = definition.name, "the metric changed; its old series are shown no more");
-        }
-        let family = family.unwrap_or_else(|| Arc::new(Family::new(definition)));
-        known.push(Known { family: family.clone(), help, unused_since: None });
-        family
-    }
-
-    fn contents(&self, now: Instant) -> Contents {
-        let mut contents = Contents::default();
-        let mut families = self.lock();
-        retain(&mut families, now);
-        for known in families.values() {
-            contents.hidden += known.iter().filter(|known| known.in_use()).count().saturating_sub(1);
-            let shown = known.iter().rfind(|known| known.in_use()).or(known.last());
-            contents.families.extend(shown.map(|shown| (shown.family.clone(), shown.help.clone())));
-        }
-        contents
-    }
-
-    fn lock(&self) -> MutexGuard<'_, BTreeMap<String, Vec<Known>>> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-}
-
-/// Removes metrics that no handler has defined for [`RETENTION`], and beyond [`RETAINED`] those that are unused for the longest
-/// time.
-fn retain(families: &mut BTreeMap<String, Vec<Known>>, now: Instant) {
-    let mut unused = Vec::new();
-    for known in families.values_mut().flatten() {
-        if known.in_use() {
-            known.unused_since = None;
-        } else {
-            unused.push(*known.unused_since.get_or_insert(now));
-        }
-    }
-    unused.sort_unstable();
-    let beyond = unused.len().checked_sub(RETAINED + 1).map(|index| unused[index]);
-    let expired = |since: Instant| {
-        now.saturating_duration_since(since) > RETENTION || beyond.is_some_and(|beyond| since <= beyond)
+fn family(families: &Arc<Families>, definition: Definition, help: String, now: Instant) -> FamilyLease {
+    let others = families.entries();
+    let changes = |(other, entry): &(Definition, Entry<Family>)| {
+        entry.is_used && other.name == definition.name && *other != definition
     };
-    families.retain(|_, known| {
-        known.retain(|known| known.in_use() || !known.unused_since.is_some_and(expired));
-        !known.is_empty()
-    });
+    if others.iter().any(changes) {
+        tracing::warn!(metric = definition.name, "the metric changed; its old series are shown no more");
+    }
+    let family = families.acquire(definition.clone(), now, || Arc::new(Family::new(definition)));
+    family.set_help(help);
+    family
+}
+
+/// Returns the metrics of the page: of those with one name the one that was requested last, if possible by an open handler.
+fn contents(families: &Families, now: Instant) -> Contents {
+    families.sweep(now);
+    let mut by_name: BTreeMap<String, Vec<Entry<Family>>> = BTreeMap::new();
+    for (definition, entry) in families.entries() {
+        by_name.entry(definition.name).or_default().push(entry);
+    }
+    let mut contents = Contents { evicted: families.evicted(), ..Contents::default() };
+    for entries in by_name.into_values() {
+        contents.hidden += entries.iter().filter(|entry| entry.is_used).count().saturating_sub(1);
+        let shown = entries.into_iter().max_by_key(|entry| (entry.is_used, entry.acquired));
+        contents.families.extend(shown.map(|shown| shown.state));
+    }
+    contents
 }
 
 #[cfg(test)]
@@ -189,34 +149,40 @@ mod tests {
     }
 
     fn shown(families: &Families, now: Instant) -> Vec<String> {
-        let families = families.contents(now).families.into_iter();
-        families.map(|(family, _)| family.definition().name.clone()).collect()
+        let families = contents(families, now).families.into_iter();
+        families.map(|family| family.definition().name.clone()).collect()
+    }
+
+    fn open(families: &Arc<Families>, name: &str, now: Instant) -> FamilyLease {
+        family(families, counter(name), String::new(), now)
     }
 
     #[test]
     fn series_outlive_their_handlers_for_a_while() {
-        let (families, start) = (Families::default(), Instant::now());
-        let first = families.get(counter("c"), String::new(), start);
+        let (families, start) = (Arc::new(Families::new(RETENTION)), Instant::now());
+        let first = open(&families, "c", start);
         assert!(first.record("", 20.0, None).is_ok());
         drop(first);
         assert_eq!(shown(&families, start), ["c"]);
-        let again = families.get(counter("c"), String::new(), start + RETENTION);
+        let again = open(&families, "c", start);
         assert_eq!(again.samples(start).len(), 1, "it goes on counting");
         drop(again);
-        assert_eq!(shown(&families, start + RETENTION), ["c"]);
-        assert_eq!(shown(&families, start + 3 * RETENTION), [""; 0]);
+        assert_eq!(shown(&families, start), ["c"]);
+        assert_eq!(shown(&families, Instant::now() + RETENTION.time), [""; 0]);
     }
 
     #[test]
-    fn the_number_of_metrics_without_a_handler_is_limited() {
-        let (families, start) = (Families::default(), Instant::now());
-        let used = families.get(counter("used"), String::new(), start);
-        for number in 0..2 * RETAINED as u64 {
-            let now = start + Duration::from_millis(number);
-            drop(families.get(counter(&format!("c{number}")), String::new(), now));
+    fn the_memory_of_metrics_without_a_handler_is_limited() {
+        let limits = RetentionLimits::new(4 << 10, RETENTION.time);
+        let (families, now) = (Arc::new(Families::new(limits)), Instant::now());
+        let used = open(&families, "used", now);
+        for number in 0..100 {
+            assert!(open(&families, &format!("c{number}"), now).record("", 1.0, None).is_ok());
         }
-        let left = shown(&families, start + Duration::from_secs(60)).len();
-        assert!(left <= RETAINED + 2, "{left}");
+        let page = contents(&families, now);
+        assert!(families.retained_bytes() <= limits.bytes);
+        assert_eq!(page.families.len() as u64, 101 - page.evicted);
+        assert!(page.evicted > 0);
         drop(used);
     }
 }

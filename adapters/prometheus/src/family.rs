@@ -11,7 +11,7 @@ use std::{
     time::Instant,
 };
 
-use mixer_adapter_core::value::Value;
+use mixer_adapter_core::{retention::Retain, value::Value};
 
 use super::definition::{Definition, Kind};
 
@@ -30,6 +30,24 @@ pub(super) struct Family {
     /// By the labels in the format of the page.
     series: Mutex<HashMap<Arc<str>, Series>>,
     dropped: [AtomicU64; Dropped::ALL.len()],
+    help: Mutex<String>,
+}
+
+impl Retain for Family {
+    fn bytes(&self) -> usize {
+        let buckets = match &self.definition.kind {
+            Kind::Distribution(bounds) => (bounds.len() + 1) * size_of::<u64>(),
+            Kind::Counter | Kind::Gauge => 0,
+        };
+        let series = self.series();
+        match series.is_empty() {
+            true => 0,
+            false => {
+                let entries = series.len() * (size_of::<(Arc<str>, Series)>() + buckets);
+                size_of::<Self>() + entries + series.keys().map(|labels| labels.len()).sum::<usize>()
+            }
+        }
+    }
 }
 
 #[derive(Debug)]
@@ -89,11 +107,26 @@ impl Family {
     }
 
     fn bounded(definition: Definition, most: usize) -> Self {
-        Self { definition, most, series: Mutex::default(), dropped: Default::default() }
+        Self {
+            definition,
+            most,
+            series: Mutex::default(),
+            dropped: Default::default(),
+            help: Mutex::default(),
+        }
     }
 
     pub(super) fn definition(&self) -> &Definition {
         &self.definition
+    }
+
+    /// Sets the help text, which is that of the handler that was opened last.
+    pub(super) fn set_help(&self, help: String) {
+        *self.help.lock().unwrap_or_else(PoisonError::into_inner) = help;
+    }
+
+    pub(super) fn help(&self) -> String {
+        self.help.lock().unwrap_or_else(PoisonError::into_inner).clone()
     }
 
     /// Adds an amount to the series with labels in the format of [`write_labels`]. If there are too many series, the amount is

@@ -26,7 +26,7 @@ use tokio::{task::JoinSet, time::MissedTickBehavior};
 use self::{
     amount::{AmountError, amount},
     definition::Settings,
-    exporter::{Exporter, Lease},
+    exporter::{Exporter, FamilyLease, Lease},
     family::{Family, RecordError, write_labels},
 };
 
@@ -63,7 +63,7 @@ pub struct Prometheus {
 /// The metric of one instance.
 #[derive(Debug)]
 struct Recorder {
-    family: Arc<Family>,
+    family: FamilyLease,
     /// The dimension of each label, in the order of the labels.
     dimensions: Vec<String>,
 }
@@ -118,7 +118,7 @@ impl Prometheus {
             .collect();
         let mut sweeping = JoinSet::new();
         if let Some(expiry) = &settings.expiry {
-            let families = metrics.values().map(|recorder| recorder.family.clone()).collect();
+            let families = metrics.values().map(|recorder| recorder.family.state().clone()).collect();
             sweeping.spawn_on(sweep(families, expiry.check_interval), lease.runtime());
         }
         let expiry = settings.expiry.map(|expiry| expiry.after);

@@ -15,16 +15,18 @@ pub(super) const CONTENT_TYPE: &str = "text/plain; version=0.0.4; charset=utf-8"
 /// The contents of the page.
 #[derive(Debug, Default)]
 pub(super) struct Contents {
-    /// Each metric with its help text, by name.
-    pub(super) families: Vec<(Arc<Family>, String)>,
+    /// The metrics by name.
+    pub(super) families: Vec<Arc<Family>>,
     /// The number of metrics hidden by another one with the same name.
     pub(super) hidden: usize,
+    /// The number of metrics without a handler that were evicted before their time.
+    pub(super) evicted: u64,
 }
 
 /// Writes the page.
 pub(super) fn render(contents: &Contents, now: Instant) -> String {
     let mut page = String::new();
-    for (family, help) in &contents.families {
+    for family in &contents.families {
         let samples = family.samples(now);
         if samples.is_empty() {
             continue;
@@ -35,7 +37,7 @@ pub(super) fn render(contents: &Contents, now: Instant) -> String {
             Kind::Counter => "counter",
             Kind::Distribution(_) => "histogram",
         };
-        head(&mut page, &definition.name, help, kind);
+        head(&mut page, &definition.name, &family.help(), kind);
         for (labels, sample) in &samples {
             match (sample, &definition.kind) {
                 (Sample::Distribution { counts, sum }, Kind::Distribution(bounds)) => {
@@ -57,7 +59,7 @@ pub(super) fn render(contents: &Contents, now: Instant) -> String {
 fn own(page: &mut String, contents: &Contents) {
     let dropped = format!("{OWN_PREFIX}dropped_total");
     head(page, &dropped, "Updates that were not recorded, by metric and reason", "counter");
-    for (family, _) in &contents.families {
+    for family in &contents.families {
         for (reason, text) in Dropped::ALL {
             let count = family.dropped(reason);
             if count > 0 {
@@ -74,6 +76,14 @@ fn own(page: &mut String, contents: &Contents) {
         "gauge",
     );
     line(page, &hidden, "", "", contents.hidden as f64);
+    let evicted = format!("{OWN_PREFIX}evicted_metrics_total");
+    head(
+        page,
+        &evicted,
+        "Metrics without a handler that were removed early, because they took too much memory",
+        "counter",
+    );
+    line(page, &evicted, "", "", contents.evicted as f64);
 }
 
 fn head(page: &mut String, name: &str, help: &str, kind: &str) {
@@ -125,8 +135,9 @@ mod tests {
 
     use super::{super::definition::Definition, *};
 
-    fn family(name: &str, kind: Kind, values: &[(&str, f64)]) -> Arc<Family> {
+    fn family(name: &str, kind: Kind, help: &str, values: &[(&str, f64)]) -> Arc<Family> {
         let family = Family::new(Definition { name: name.to_owned(), kind, labels: Vec::new() });
+        family.set_help(help.to_owned());
         for (labels, value) in values {
             // A refusal is part of what is shown.
             let _ = family.record(labels, *value, None);
@@ -138,22 +149,22 @@ mod tests {
     #[test]
     fn the_page_is_in_the_text_format() {
         let families = vec![
-            (
-                family("c_total", Kind::Counter, &[("a=\"2\"", 1e21), ("a=\"1\"", 3.0), ("a=\"1\"", -1.0)]),
-                "back\\slash\nline".to_owned(),
+            family(
+                "c_total",
+                Kind::Counter,
+                "back\\slash\nline",
+                &[("a=\"2\"", 1e21), ("a=\"1\"", 3.0), ("a=\"1\"", -1.0)],
             ),
-            (family("d", Kind::Distribution(vec![0.5, 1e-7]), &[]), "none".to_owned()),
-            (family("g", Kind::Gauge, &[("", f64::NAN)]), "g".to_owned()),
-            (
-                family(
-                    "h",
-                    Kind::Distribution(vec![0.5, 5.0]),
-                    &[("x=\"y\"", 0.5), ("x=\"y\"", 7.25), ("", 1.0)],
-                ),
-                "h".to_owned(),
+            family("d", Kind::Distribution(vec![0.5, 1e-7]), "none", &[]),
+            family("g", Kind::Gauge, "g", &[("", f64::NAN)]),
+            family(
+                "h",
+                Kind::Distribution(vec![0.5, 5.0]),
+                "h",
+                &[("x=\"y\"", 0.5), ("x=\"y\"", 7.25), ("", 1.0)],
             ),
         ];
-        let page = render(&Contents { families, hidden: 1 }, Instant::now());
+        let page = render(&Contents { families, hidden: 1, evicted: 2 }, Instant::now());
         let expected = r#"# HELP c_total back\\slash\nline
 # TYPE c_total counter
 c_total{a="1"} 3
@@ -179,6 +190,9 @@ mixer_adapter_prometheus_dropped_total{metric="c_total",reason="negative_increme
 # HELP mixer_adapter_prometheus_hidden_metrics Metrics not shown because a newer one has the same name and another definition
 # TYPE mixer_adapter_prometheus_hidden_metrics gauge
 mixer_adapter_prometheus_hidden_metrics 1
+# HELP mixer_adapter_prometheus_evicted_metrics_total Metrics without a handler that were removed early, because they took too much memory
+# TYPE mixer_adapter_prometheus_evicted_metrics_total counter
+mixer_adapter_prometheus_evicted_metrics_total 2
 "#;
         assert_eq!(page, expected);
     }

@@ -8,6 +8,7 @@
 //! - [`adapter`]: validation of configurations ([`adapter::ConfigErrors`]) and types announced by sessions;
 //! - [`value`]: attribute values inside instances;
 //! - [`metrics`]: counters of an adapter on the metrics page;
+//! - [`retention`]: state that outlives a handler, such as counters;
 //! - [`proto`]: messages shared with Mixer.
 //!
 //! A library with an adapter depends on this crate alone. Programs and tests use the crate `mixer-adapter`, which
@@ -21,6 +22,8 @@ pub mod adapter;
 pub mod framework;
 pub mod metrics;
 pub mod proto;
+pub mod retention;
+mod scoped;
 pub mod template;
 pub mod value;
 

@@ -1,4 +1,6 @@
-use std::{cell::RefCell, future::poll_fn, pin::pin, sync::Arc};
+use std::{cell::RefCell, sync::Arc};
+
+use crate::scoped::scoped;
 
 thread_local! {
     /// The client whose call this thread runs.
@@ -33,19 +35,5 @@ pub fn peer() -> Option<Arc<str>> {
 /// Runs a call of a client with this name.
 #[doc(hidden)]
 pub async fn with_peer<F: Future>(name: Option<Arc<str>>, call: F) -> F::Output {
-    let mut call = pin!(call);
-    poll_fn(|context| {
-        let _outer = Outer(PEER.replace(name.clone()));
-        call.as_mut().poll(context)
-    })
-    .await
-}
-
-/// The client of the thread before; it is restored at the end of a poll, and if the call panics.
-struct Outer(Option<Arc<str>>);
-
-impl Drop for Outer {
-    fn drop(&mut self) {
-        PEER.set(self.0.take());
-    }
+    scoped(&PEER, name, call).await
 }

@@ -18,4 +18,8 @@ pub mod version;
 pub use quota_context::QuotaContext;
 pub use setters::setters;
 
-pub use crate::{adapter::TemplateVisitor, metrics::event_counts};
+pub use crate::{
+    adapter::TemplateVisitor,
+    metrics::event_counts,
+    retention::{RetainedStates, with_retained_states},
+};

@@ -11,7 +11,10 @@ use super::{
     blocking::{BlockingThreads, OpeningThreads},
     panics::{AdapterPanic, contain, contain_future},
 };
-use mixer_adapter_core::adapter::{Access, Adapter, AdapterError, Code, InferredTypes};
+use mixer_adapter_core::{
+    adapter::{Access, Adapter, AdapterError, Code, InferredTypes},
+    framework::{RetainedStates, digest::Digest, with_retained_states},
+};
 
 /// A boxed future that can move between threads.
 pub type BoxFuture<'a, T> = Pin<Box<dyn Future<Output = T> + Send + 'a>>;
@@ -93,8 +96,16 @@ pub(crate) trait AnyAdapter: Send + Sync {
         &self,
         config: Bytes,
         access: Access,
+        state: OpeningState,
         closing: Closing,
     ) -> BoxFuture<'_, Result<Handler, AdapterError>>;
+}
+
+/// Where a handler takes its retained state from.
+#[derive(Clone)]
+pub(crate) struct OpeningState {
+    pub(crate) states: Arc<RetainedStates>,
+    pub(crate) digest: Digest,
 }
 
 /// An estimate of the memory of a handler with an empty configuration, in bytes.
@@ -164,6 +175,7 @@ impl<A: Adapter> AnyAdapter for Typed<A> {
         &self,
         config: Bytes,
         access: Access,
+        state: OpeningState,
         closing: Closing,
     ) -> BoxFuture<'_, Result<Handler, AdapterError>> {
         Box::pin(async move {
@@ -174,6 +186,7 @@ impl<A: Adapter> AnyAdapter for Typed<A> {
                 let opening = contain_future(async { A::open_within(config, access).await });
                 opening.await.unwrap_or_else(|panic| Err(panicked(&info, &panic, "open")))
             };
+            let opening = with_retained_states(state.states, state.digest, opening);
             let span = tracing::info_span!("open", adapter = self.info.name);
             let object = self.opening.run(opening.instrument(span)).await??;
             Ok(Handler {

@@ -3,7 +3,7 @@
 use std::{
     fmt,
     sync::{Arc, Mutex, MutexGuard, PoisonError},
-    time::Duration,
+    time::{Duration, Instant},
 };
 
 use moka::sync::Cache;
@@ -14,14 +14,15 @@ use super::{
     AdapterInfo, Adapters, CallError, Closing, Handler,
     blocking::SHUTTING_DOWN,
     cache::{Capacity, HandlerCache},
-    erased::AnyAdapter,
+    erased::{AnyAdapter, OpeningState},
     open_handlers::{Entry, OpenHandlers},
 };
 use crate::origin::{AccessPolicy, Origin};
 use mixer_adapter_core::framework::setters;
 use mixer_adapter_core::{
     adapter::{Access, AdapterError, InferredTypes},
-    framework::{digest::Digest, json::JsonError},
+    framework::{RetainedStates, digest::Digest, json::JsonError},
+    retention::RetentionLimits,
 };
 
 /// Limits of the handler table.
@@ -37,6 +38,10 @@ pub struct TableLimits {
     pub max_config_size: usize,
     /// Evicts a cached handler after this time without a call; `None` disables eviction by time.
     pub idle: Option<Duration>,
+    /// How long the [state](mixer_adapter_core::retention) of closed handlers is retained.
+    pub state_retention: Duration,
+    /// The maximum memory of this state in bytes.
+    pub state_bytes: usize,
     /// How long a refusal is returned before the configuration is tried again.
     pub remember_refusals: Duration,
     /// How long an adapter may take to open a handler; then it is refused as UNAVAILABLE.
@@ -48,6 +53,8 @@ setters!(TableLimits {
     cached_bytes: usize,
     max_config_size: usize,
     idle: Option<Duration>,
+    state_retention: Duration,
+    state_bytes: usize,
     remember_refusals: Duration,
     open_timeout: Duration,
 });
@@ -59,6 +66,8 @@ impl Default for TableLimits {
             cached_bytes: 64 << 20,
             max_config_size: 2 << 20,
             idle: Some(Duration::from_secs(24 * 60 * 60)),
+            state_retention: Duration::from_secs(60 * 60),
+            state_bytes: 64 << 20,
             remember_refusals: Duration::from_secs(5),
             open_timeout: Duration::from_secs(60),
         }
@@ -74,6 +83,7 @@ pub struct HandlerTable {
     cache: Arc<HandlerCache>,
     open: Mutex<OpenHandlers>,
     refusals: Refusals,
+    states: Arc<RetainedStates>,
     open_timeout: Duration,
     max_config_size: usize,
     access: AccessPolicy,
@@ -98,12 +108,14 @@ impl HandlerTable {
         let capacity = Capacity { handlers: limits.cached_handlers, bytes: limits.cached_bytes };
         let cache = Arc::new(HandlerCache::new(adapters.iter().count(), capacity, limits.idle));
         let refusals = Cache::builder().max_capacity(REFUSALS).time_to_live(limits.remember_refusals).build();
+        let states = RetainedStates::new(RetentionLimits::new(limits.state_bytes, limits.state_retention));
         let open_timeout = limits.open_timeout;
         Self {
             adapters,
             cache,
             open: Mutex::default(),
             refusals,
+            states: Arc::new(states),
             open_timeout,
             max_config_size: limits.max_config_size,
             access: AccessPolicy::default(),
@@ -154,6 +166,11 @@ impl HandlerTable {
         self.adapters.iter().map(|adapter| (adapter.name, self.cache.evicted(adapter.index)))
     }
 
+    /// Returns the state of closed handlers.
+    pub fn states(&self) -> &RetainedStates {
+        &self.states
+    }
+
     /// Returns the number of open handlers.
     pub fn live_count(&self) -> usize {
         self.open_handlers().count()
@@ -163,6 +180,7 @@ impl HandlerTable {
     pub fn sweep(&self) {
         self.cache.sweep();
         self.open_handlers().sweep();
+        self.states.sweep(Instant::now());
     }
 
     /// Empties the cache. Handlers that nothing else holds are closed.
@@ -245,7 +263,7 @@ impl HandlerTable {
             adapter: self.adapters.entry(adapter).clone(),
             config: config.clone(),
             access,
-            digest,
+            state: OpeningState { states: self.states.clone(), digest },
             refusals: self.refusals.clone(),
             closing: self.closing.clone(),
             timeout: self.open_timeout,
@@ -270,7 +288,7 @@ struct Opening {
     adapter: Arc<dyn AnyAdapter>,
     config: Bytes,
     access: Access,
-    digest: Digest,
+    state: OpeningState,
     refusals: Refusals,
     closing: Closing,
     timeout: Duration,
@@ -279,14 +297,15 @@ struct Opening {
 impl Opening {
     /// Opens the handler, unless another caller did while this one waited for the entry.
     async fn run(self, entry: Arc<Entry>) -> Result<Arc<Handler>, CallError> {
+        let digest = self.state.digest;
         let mut handler = entry.lock().await;
         if let Some(handler) = handler.upgrade() {
             return Ok(handler);
         }
-        if let Some(refusal) = self.refusals.get(&self.digest) {
+        if let Some(refusal) = self.refusals.get(&digest) {
             return Err(refusal);
         }
-        let opening = self.adapter.open(self.config, self.access, self.closing);
+        let opening = self.adapter.open(self.config, self.access, self.state, self.closing);
         let not_open =
             |_| Err(AdapterError::unavailable(format!("it was not open after {:?}", self.timeout)));
         match tokio::time::timeout(self.timeout, opening).await.unwrap_or_else(not_open) {
@@ -297,7 +316,7 @@ impl Opening {
             }
             Err(error) => {
                 let refusal = refused(self.adapter.info(), error);
-                self.refusals.insert(self.digest, refusal.clone());
+                self.refusals.insert(digest, refusal.clone());
                 Err(refusal)
             }
         }
