@@ -6,13 +6,23 @@ use bytes::Bytes;
 use tonic::{Code, Status, service::Routes};
 
 use super::{ServerOptions, backend, limits::count_fields, rpc::Rpc};
-use mixer_adapter_core::framework::trace_parent::TraceParent;
+use mixer_adapter_core::framework::{CallMemory, trace_parent::TraceParent};
 use mixer_adapter_engine::{Limit, RequestLimits};
 use mixer_adapter_host::{
     Host,
     handler::{Caller, Method},
 };
-use mixer_adapter_net::grpc::{Call, CallLimits, Methods, Reply, UnaryService};
+use mixer_adapter_net::grpc::{self, Call, CallLimits, Methods, Reply, UnaryService};
+
+/// The memory that a call of the engine takes.
+#[derive(Debug)]
+struct MemoryOfCall(grpc::CallMemory);
+
+impl CallMemory for MemoryOfCall {
+    fn take(&self, bytes: usize) -> bool {
+        self.0.take(bytes)
+    }
+}
 
 /// All gRPC services of a server as one tower service, which layers can be put around.
 pub type GrpcService = UnaryService<HostMethods, Routes>;
@@ -82,6 +92,7 @@ impl HostMethods {
             deadline: call.deadline,
             trace,
             request_id: call.request_id.clone(),
+            memory: None,
         };
         if let Some(method) = self.host.adapters().method(path) {
             self.admit(&**method, &message)?;
@@ -89,7 +100,11 @@ impl HostMethods {
             return Ok(answer.into());
         }
         match self.rpcs.get(path) {
-            Some(rpc) => call.within_deadline(rpc(message, caller)).await,
+            Some(rpc) => {
+                let memory: Arc<dyn CallMemory> = Arc::new(MemoryOfCall(call.memory.clone()));
+                let caller = Caller { memory: Some(memory), ..caller };
+                call.within_deadline(rpc(message, caller)).await
+            }
             None => Err(Status::unimplemented("no such method")),
         }
     }

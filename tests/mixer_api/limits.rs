@@ -1,12 +1,19 @@
 //! The limits on a single call, and the pace of a long one.
 
-use std::{collections::BTreeMap, sync::atomic::Ordering::Relaxed};
+use std::{
+    collections::BTreeMap,
+    sync::{
+        Arc,
+        atomic::{AtomicUsize, Ordering::Relaxed},
+    },
+};
 
 use futures_util::poll;
 use mixer_adapter::{
     service::mixer::{check, report},
     tonic::{Code, Status},
 };
+use mixer_adapter_core::framework::CallMemory;
 use mixer_adapter_engine::{
     Limit, Mixer, RequestLimits,
     proto::istio::mixer::v1::{
@@ -98,6 +105,49 @@ fn instances_are_counted_over_all_requests_of_a_report() {
     assert!(send(&ten, report_of(10, "/")).is_ok());
     let answer = send(&ten, report_of(11, "/"));
     assert_over(&ten, answer, Limit::Instances, "--max-instances");
+}
+
+/// Memory of a size, and what calls took of it.
+#[derive(Debug)]
+struct Memory {
+    bytes: usize,
+    taken: AtomicUsize,
+}
+
+impl CallMemory for Memory {
+    fn take(&self, bytes: usize) -> bool {
+        self.taken.fetch_add(bytes, Relaxed) + bytes <= self.bytes
+    }
+}
+
+/// Reports paths of 10,000 bytes with this memory; returns what was taken.
+fn taken(mixer: &Mixer, requests: usize, bytes: usize) -> (Result<(), Status>, usize) {
+    let memory = Arc::new(Memory { bytes, taken: AtomicUsize::new(0) });
+    let caller = Caller { memory: Some(memory.clone()), ..Caller::default() };
+    let request = report_of(requests, &"x".repeat(10_000));
+    let answer = RUNTIME.block_on(report(mixer, request, caller)).map(drop);
+    (answer, memory.taken.load(Relaxed))
+}
+
+#[test]
+fn the_memory_of_a_report_is_that_of_one_request_and_all_instances() {
+    let mixer = limited(RequestLimits::default());
+    let taken = |requests| {
+        let (answer, taken) = taken(&mixer, requests, usize::MAX);
+        answer.unwrap();
+        taken
+    };
+    let (one, thousand) = (taken(1), taken(1_000));
+    assert!((10_000..12_000).contains(&one), "its path, and the instance without it: {one}");
+    assert!((50_000..500_000).contains(&(thousand - one)), "instances, but no further path: {thousand}");
+}
+
+#[test]
+fn a_call_without_memory_is_refused() {
+    let mixer = limited(RequestLimits::default());
+    let (answer, taken) = taken(&mixer, 1_000, 100_000);
+    assert_over(&mixer, answer, Limit::Memory, "--memory-limit");
+    assert!(taken < 120_000, "it ends at once: {taken}");
 }
 
 #[test]

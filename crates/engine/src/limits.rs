@@ -1,6 +1,9 @@
 //! Limits on single calls of the Mixer API.
 
-use mixer_adapter_core::framework::setters;
+use std::sync::Arc;
+
+use mixer_adapter_core::framework::{CallMemory, setters};
+use mixer_adapter_host::handler::Caller;
 
 /// Limits on a single call. Beyond them it is RESOURCE_EXHAUSTED.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -58,11 +61,13 @@ pub enum Limit {
     Instances,
     /// Bytes of decompressed attributes, or of instances.
     Size,
+    /// The memory of the server for all calls.
+    Memory,
 }
 
 impl Limit {
     /// The names of the limits by discriminant.
-    pub const NAMES: [&str; 6] = ["requests", "attributes", "words", "quotas", "instances", "size"];
+    pub const NAMES: [&str; 7] = ["requests", "attributes", "words", "quotas", "instances", "size", "memory"];
 
     /// Returns an error if `count` exceeds `max`, the value of this limit.
     ///
@@ -81,6 +86,11 @@ impl Limit {
             Self::Quotas => ("the check", "quotas", "--max-quotas-per-check"),
             Self::Instances => ("the call", "instances", "--max-instances"),
             Self::Size => ("the call", "bytes of attributes or instances", "--max-expanded-size"),
+            Self::Memory => (
+                "the call",
+                "bytes of attributes and instances, for which no memory is left",
+                "--memory-limit",
+            ),
         }
     }
 }
@@ -100,20 +110,65 @@ pub struct LimitError {
 ///
 /// Values of attributes count each time they are used: a report can refer to one word in every request, and a delta
 /// inherits all attributes of the request before it.
-#[derive(Clone, Copy, Debug)]
+///
+/// The memory of all instances, and of the attributes of one request at a time, is taken from that of the server before they are
+/// built, and until the call ends.
+#[derive(Clone, Debug)]
 pub struct Budget {
     max_instances: usize,
     max_size: usize,
     instances: usize,
     instance_bytes: usize,
     attribute_bytes: usize,
+    /// The attributes of former requests.
+    former_attribute_bytes: usize,
+    memory: Option<Arc<dyn CallMemory>>,
+    /// The memory taken, in bytes.
+    taken: usize,
 }
+
+/// The least memory that is taken at a time.
+const MEMORY_STEP: usize = 1024;
 
 impl Budget {
     /// Creates the budget of one call.
-    pub fn new(limits: &RequestLimits) -> Self {
+    pub fn new(limits: &RequestLimits, caller: &Caller) -> Self {
+        Self { memory: caller.memory.clone(), ..Self::without_memory(limits) }
+    }
+
+    fn without_memory(limits: &RequestLimits) -> Self {
         let RequestLimits { instances: max_instances, expanded_size: max_size, .. } = *limits;
-        Self { max_instances, max_size, instances: 0, instance_bytes: 0, attribute_bytes: 0 }
+        Self {
+            max_instances,
+            max_size,
+            instances: 0,
+            instance_bytes: 0,
+            attribute_bytes: 0,
+            former_attribute_bytes: 0,
+            memory: None,
+            taken: 0,
+        }
+    }
+
+    /// Begins another request of the call, after the attributes of the former one were dropped.
+    pub(crate) fn next_request(mut self) -> Self {
+        self.former_attribute_bytes = self.attribute_bytes;
+        self
+    }
+
+    /// Takes memory for what is counted.
+    fn take_memory(&mut self) -> Result<(), LimitError> {
+        let used = (self.attribute_bytes - self.former_attribute_bytes).saturating_add(self.instance_bytes);
+        if used <= self.taken {
+            return Ok(());
+        }
+        let Some(memory) = &self.memory else { return Ok(()) };
+        let step = (used - self.taken).max(MEMORY_STEP);
+        if !memory.take(step) {
+            return Err(LimitError { limit: Limit::Memory, max: self.taken });
+        }
+        self.taken += step;
+        Ok(())
     }
 
     /// Counts bytes of decompressed attributes.
@@ -122,7 +177,8 @@ impl Budget {
     /// They exceed the limit.
     pub fn add_attributes(&mut self, bytes: usize) -> Result<(), LimitError> {
         self.attribute_bytes = self.attribute_bytes.saturating_add(bytes);
-        Limit::Size.check(self.attribute_bytes, self.max_size)
+        Limit::Size.check(self.attribute_bytes, self.max_size)?;
+        self.take_memory()
     }
 
     /// Counts an instance.
@@ -130,7 +186,8 @@ impl Budget {
         self.instances += 1;
         self.instance_bytes = self.instance_bytes.saturating_add(bytes);
         Limit::Instances.check(self.instances, self.max_instances)?;
-        Limit::Size.check(self.instance_bytes, self.max_size)
+        Limit::Size.check(self.instance_bytes, self.max_size)?;
+        self.take_memory()
     }
 
     /// The bytes of attributes so far.
@@ -146,6 +203,6 @@ impl Budget {
 
 impl Default for Budget {
     fn default() -> Self {
-        Self::new(&RequestLimits::default())
+        Self::without_memory(&RequestLimits::default())
     }
 }

@@ -89,7 +89,7 @@ impl Services {
             Ok(bag) => bag,
             Err(error) => return Decision::Fail(error.to_string()),
         };
-        let budget = Budget::new(self.mixer.limits());
+        let budget = Budget::new(self.mixer.limits(), caller);
         let mut request = Request::new(&snapshot, bag, caller.clone(), false).with_budget(budget).strict();
         origin.tenant.push_str(request.tenant());
         let answer = request.answer().await;

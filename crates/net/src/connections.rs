@@ -256,6 +256,11 @@ impl ConnectionState {
         self.port.hit(limit);
     }
 
+    #[cfg(test)]
+    pub(crate) fn hits(&self, limit: Limit) -> u64 {
+        self.port.hits.get(limit)
+    }
+
     pub(crate) fn set_greeted(&self) {
         self.greeted.store(true, Relaxed);
     }

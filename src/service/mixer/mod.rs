@@ -256,7 +256,7 @@ async fn traced_check(
     let attributes = asked.attributes.as_ref();
     let decoder = Decoder::new(&snapshot, attributes.map_or(&[][..], |attributes| &attributes.words));
     let mut bag = Bag::new(snapshot.vocabulary().clone());
-    let mut budget = Budget::new(mixer.limits());
+    let mut budget = Budget::new(mixer.limits(), caller);
     if let Some(attributes) = attributes {
         decoder.read(attributes, &mut bag, &mut budget).map_err(|error| over_limit(mixer, error))?;
     }
@@ -389,7 +389,7 @@ async fn traced_report(
     let delta = asked.repeated_attributes_semantics() == RepeatedAttributesSemantics::DeltaEncoding;
     let shared = Decoder::new(&snapshot, &asked.default_words);
     let mut report = Report::default();
-    let mut budget = Budget::new(mixer.limits());
+    let mut budget = Budget::new(mixer.limits(), caller);
     let mut pace = Pace::new(caller.deadline);
     let mut state: Option<Bag> = None;
     for (index, attributes) in asked.attributes.iter().enumerate() {

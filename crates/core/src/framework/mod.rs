@@ -1,5 +1,6 @@
 //! Parts that the other crates of the framework and generated code use. They are not for authors, and change without notice.
 
+mod call_memory;
 pub mod digest;
 pub mod dynamic;
 pub mod frame;
@@ -15,6 +16,7 @@ pub mod suggest;
 pub mod trace_parent;
 pub mod version;
 
+pub use call_memory::CallMemory;
 pub use quota_context::QuotaContext;
 pub use setters::setters;
 

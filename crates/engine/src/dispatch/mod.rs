@@ -178,7 +178,7 @@ impl<'s> Request<'s> {
 
     /// The budget, for further requests of the same call.
     pub fn budget(&self) -> Budget {
-        self.budget
+        self.budget.clone().next_request()
     }
 
     /// The references of the answers so far.

@@ -130,10 +130,10 @@ async fn report(
         // Those of one namespace take their space together.
         let mut reports: BTreeMap<Arc<str>, (Arc<TenantCounts>, Report<'_>)> = BTreeMap::new();
         let mut failures = FailureTexts::default();
-        let mut budget = Budget::new(mixer.limits());
         let mut undecoded = 0;
         // Other messages wait.
         let caller = delivery();
+        let mut budget = Budget::new(mixer.limits(), &caller);
         for entry in queued.entries {
             let bag = match queued.kind {
                 LogKind::Http => {

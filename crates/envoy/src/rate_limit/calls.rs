@@ -44,7 +44,7 @@ impl<'c> QuotaCalls<'c> {
         caller: &'c Caller,
         tenant: &'c mut String,
     ) -> Self {
-        Self { mixer, snapshot, domain, caller, budget: Budget::new(mixer.limits()), tenant }
+        Self { mixer, snapshot, domain, caller, budget: Budget::new(mixer.limits(), caller), tenant }
     }
 
     /// Requests an amount for a descriptor; a negative one is given back. `taken` is called with the tenant and each amount that has to be
@@ -75,7 +75,7 @@ impl<'c> QuotaCalls<'c> {
         let request = Request::new(self.snapshot, bag, self.caller.clone(), false);
         self.tenant.clear();
         self.tenant.push_str(request.tenant());
-        Ok(request.with_budget(self.budget).strict())
+        Ok(request.with_budget(self.budget.clone()).strict())
     }
 
     fn quota<'d>(

@@ -14,7 +14,9 @@ use super::{
 use crate::metrics::CallMetrics;
 use mixer_adapter_core::{
     adapter::{AdapterError, Handle, with_peer},
-    framework::{frame::frame, log_text::log_text, status::status_name, trace_parent::TraceParent},
+    framework::{
+        CallMemory, frame::frame, log_text::log_text, status::status_name, trace_parent::TraceParent,
+    },
     proto::Any as AnyMessage,
     template::{Template, Variety},
 };
@@ -60,6 +62,8 @@ pub struct Caller {
     pub trace: Option<TraceParent>,
     /// The header `x-request-id`, which the caller chooses.
     pub request_id: Option<Arc<str>>,
+    /// The memory of the call; `None` for calls from within the process.
+    pub memory: Option<Arc<dyn CallMemory>>,
 }
 
 impl Caller {

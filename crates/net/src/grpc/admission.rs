@@ -69,13 +69,21 @@ pub(super) struct Admitted {
     pools: Arc<Pools>,
     connection: Arc<ConnectionState>,
     works: AtomicBool,
-    /// Bytes of its request and its answer.
+    /// Bytes of its request, what is made of it, and its answer.
     bytes: AtomicUsize,
+    /// Bytes of what is made of its request.
+    expanded: AtomicUsize,
 }
 
 impl Admitted {
     pub(super) fn new(pools: Arc<Pools>, connection: Arc<ConnectionState>) -> Self {
-        Self { pools, connection, works: AtomicBool::new(false), bytes: AtomicUsize::new(0) }
+        Self {
+            pools,
+            connection,
+            works: AtomicBool::new(false),
+            bytes: AtomicUsize::new(0),
+            expanded: AtomicUsize::new(0),
+        }
     }
 
     /// Returns the worker of the connection.
@@ -94,16 +102,30 @@ impl Admitted {
     /// Counts bytes that the call holds.
     pub(super) fn add_bytes(&self, bytes: usize) -> Result<(), Status> {
         let before = self.bytes.fetch_add(bytes, Relaxed);
-        let large = (before + bytes).saturating_sub(FREE_BYTES.max(before));
-        if large > 0 {
-            self.connection.add_bytes(large);
-            if let Err(refusal) = self.pools.memory.take(large, &self.connection) {
-                self.connection.remove_bytes(large);
+        let added = large(before + bytes) - large(before);
+        if added > 0 {
+            self.connection.add_bytes(added);
+            if let Err(refusal) = self.pools.memory.take(added, &self.connection) {
+                self.connection.remove_bytes(added);
                 self.bytes.fetch_sub(bytes, Relaxed);
                 return Err(refusal);
             }
         }
         Ok(())
+    }
+
+    /// Releases what was made of the request.
+    pub(super) fn release_expanded(&self) {
+        let expanded = self.expanded.swap(0, Relaxed);
+        let before = self.bytes.fetch_sub(expanded, Relaxed);
+        self.release_large(large(before) - large(before - expanded));
+    }
+
+    fn release_large(&self, bytes: usize) {
+        if bytes > 0 {
+            self.pools.memory.release(bytes);
+            self.connection.remove_bytes(bytes);
+        }
     }
 
     /// Takes a place for a call that the client has not sent completely.
@@ -139,7 +161,7 @@ impl Admitted {
     }
 
     /// Makes the call count until its answer is written.
-    pub(super) fn until_written(self, answer: Bytes) -> Bytes {
+    pub(super) fn until_written(self: Arc<Self>, answer: Bytes) -> Bytes {
         let period = self.connection.add_unwritten();
         Bytes::from_owner(Unwritten { answer, admitted: self, period })
     }
@@ -150,11 +172,33 @@ impl Drop for Admitted {
         if *self.works.get_mut() {
             self.pools.working.release(1);
         }
-        let large = self.bytes.get_mut().saturating_sub(FREE_BYTES);
-        if large > 0 {
-            self.pools.memory.release(large);
-            self.connection.remove_bytes(large);
+        let bytes = *self.bytes.get_mut();
+        self.release_large(large(bytes));
+    }
+}
+
+/// The part of a call's bytes that is weighed.
+fn large(bytes: usize) -> usize {
+    bytes.saturating_sub(FREE_BYTES)
+}
+
+/// The memory that one call takes of what the server has for all calls.
+#[derive(Clone, Debug)]
+pub struct CallMemory(Arc<Admitted>);
+
+impl CallMemory {
+    pub(super) fn new(call: Arc<Admitted>) -> Self {
+        Self(call)
+    }
+
+    /// Takes memory for what the call makes of its request, until the call is answered. Returns false if there is none left, which
+    /// counts as a hit of the limit.
+    pub fn take(&self, bytes: usize) -> bool {
+        let taken = self.0.add_bytes(bytes).is_ok();
+        if taken {
+            self.0.expanded.fetch_add(bytes, Relaxed);
         }
+        taken
     }
 }
 
@@ -173,7 +217,7 @@ impl Drop for WaitingPlace {
 /// An answer that is not written yet.
 struct Unwritten {
     answer: Bytes,
-    admitted: Admitted,
+    admitted: Arc<Admitted>,
     period: usize,
 }
 
@@ -186,5 +230,35 @@ impl AsRef<[u8]> for Unwritten {
 impl Drop for Unwritten {
     fn drop(&mut self) {
         self.admitted.connection.set_written(self.period);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn call(pools: &Arc<Pools>) -> Arc<Admitted> {
+        Arc::new(Admitted::new(pools.clone(), ConnectionState::detached()))
+    }
+
+    #[test]
+    fn memory_of_what_is_made_of_a_request_is_shared_by_all_calls_until_the_answer() {
+        let pools = Arc::new(Pools::new(9, 9, 10_000));
+        let used = || pools.memory.used.load(Relaxed);
+        let (first, second) = (call(&pools), call(&pools));
+        let memory = CallMemory::new(first.clone());
+        assert!(first.add_bytes(1_000).is_ok());
+        assert!(memory.take(3_000), "within the slot");
+        assert_eq!(used(), 0);
+        assert!(memory.take(9_000));
+        assert_eq!(used(), 13_000 - FREE_BYTES);
+        assert!(!CallMemory::new(second.clone()).take(9_000), "none is left");
+        assert_eq!(second.connection.hits(Limit::Memory), 1);
+        assert_eq!(used(), 13_000 - FREE_BYTES);
+        first.release_expanded();
+        assert_eq!(used(), 0);
+        assert!(CallMemory::new(second.clone()).take(9_000));
+        drop(second);
+        assert_eq!(used(), 0, "a call that ends without an answer releases it, too");
     }
 }

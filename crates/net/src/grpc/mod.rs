@@ -8,7 +8,7 @@ mod service;
 mod stream;
 mod timeout;
 
-pub use admission::FREE_BYTES;
+pub use admission::{CallMemory, FREE_BYTES};
 pub use body::UnaryBody;
 pub use service::{Call, CallLimits, Methods, Reply, UnaryService};
 pub use stream::StreamBody;

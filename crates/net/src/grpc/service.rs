@@ -20,7 +20,7 @@ use tonic::Status;
 use tower_service::Service;
 
 use super::{
-    admission::{Admitted, Pools},
+    admission::{Admitted, CallMemory, Pools},
     body::{self, UnaryBody},
     frame::read_message,
     stream::StreamBody,
@@ -91,6 +91,8 @@ pub struct Call {
     pub traceparent: Option<HeaderValue>,
     /// The header `x-request-id`.
     pub request_id: Option<Arc<str>>,
+    /// The memory of the call.
+    pub memory: CallMemory,
 }
 
 /// Limits on single calls.
@@ -228,7 +230,7 @@ where
                 }
             }
         };
-        let call = Admitted::new(self.methods.pools.clone(), self.connection.clone());
+        let call = Arc::new(Admitted::new(self.methods.pools.clone(), self.connection.clone()));
         if !self.methods.methods.contains(request.uri().path()) {
             let place = match call.wait() {
                 Ok(place) => place,
@@ -253,6 +255,7 @@ where
             deadline: None,
             traceparent: None,
             request_id: None,
+            memory: CallMemory::new(call.clone()),
         };
         Box::pin(async move {
             let _guard = guard;
@@ -266,7 +269,7 @@ impl<M: Methods> Shared<M> {
     async fn answer<B>(
         self: Arc<Self>,
         request: Request<B>,
-        admitted: Admitted,
+        admitted: Arc<Admitted>,
         caller: Call,
     ) -> Result<Response<UnaryBody>, Response<UnaryBody>>
     where
@@ -306,6 +309,7 @@ impl<M: Methods> Shared<M> {
             Poll::Ready(answer) => answer,
             Poll::Pending => admitted.unless_evicted(Stage::Working, work).await,
         }?;
+        admitted.release_expanded();
         admitted.add_bytes(answer.message.len())?;
         if keeps_connection {
             admitted.keep_connection();
