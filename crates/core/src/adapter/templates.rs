@@ -54,9 +54,10 @@ mod tests {
     };
 
     /// The name of each template.
-    const NAMES: [&str; 20] = [
+    const NAMES: [&str; 32] = [
         "t0", "t1", "t2", "t3", "t4", "t5", "t6", "t7", "t8", "t9", "t10", "t11", "t12", "t13", "t14", "t15",
-        "t16", "t17", "t18", "t19",
+        "t16", "t17", "t18", "t19", "t20", "t21", "t22", "t23", "t24", "t25", "t26", "t27", "t28", "t29",
+        "t30", "t31",
     ];
 
     /// A template with the messages of `listentry`.
@@ -132,6 +133,18 @@ mod tests {
             T<17>,
             T<18>,
             T<19>,
+            T<20>,
+            T<21>,
+            T<22>,
+            T<23>,
+            T<24>,
+            T<25>,
+            T<26>,
+            T<27>,
+            T<28>,
+            T<29>,
+            T<30>,
+            T<31>,
         );
 
         async fn open(_: Params) -> Result<Self, AdapterError> {
@@ -146,7 +159,7 @@ mod tests {
     }
 
     #[test]
-    fn an_adapter_may_serve_twenty_templates() {
+    fn an_adapter_may_serve_32_templates() {
         struct Names(Vec<&'static str>);
 
         impl TemplateVisitor<Many> for Names {
