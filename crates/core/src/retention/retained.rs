@@ -21,10 +21,9 @@ thread_local! {
     static OPENING: RefCell<Option<(Arc<RetainedStates>, Digest)>> = const { RefCell::new(None) };
 }
 
-/// Returns the state of the configuration that [`Adapter::open`](crate::Adapter::open) is opening a handler for: that of the last
-/// handler with an equal configuration, if it is retained, or else what `create` makes.
+/// Returns the retained state of the last handler with the configuration that is being opened, or what `create` makes.
 ///
-/// The server retains the state of a closed handler for `--state-retention`, within a share of `--memory-limit`. A handler with
+/// Called in [`Adapter::open`](crate::Adapter::open). The server retains the state of a closed handler for `--state-retention`, within a share of `--memory-limit`. A handler with
 /// another configuration has another state. Without a server, and in tasks that `open` spawned, the state is always new.
 ///
 /// ```
