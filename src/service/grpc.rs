@@ -14,16 +14,6 @@ use mixer_adapter_host::{
 };
 use mixer_adapter_net::grpc::{self, Call, CallLimits, Methods, Reply, UnaryService};
 
-/// The memory that a call of the engine takes.
-#[derive(Debug)]
-struct MemoryOfCall(grpc::CallMemory);
-
-impl CallMemory for MemoryOfCall {
-    fn take(&self, bytes: usize) -> bool {
-        self.0.take(bytes)
-    }
-}
-
 /// All gRPC services of a server as one tower service, which layers can be put around.
 pub type GrpcService = UnaryService<HostMethods, Routes>;
 
@@ -59,18 +49,53 @@ impl fmt::Debug for HostMethods {
     }
 }
 
+/// A method of a host.
+pub enum HostMethod {
+    /// That of a template.
+    Template {
+        /// Its path.
+        path: &'static str,
+        /// Calls it.
+        method: Arc<dyn Method>,
+    },
+    /// That of another service.
+    Rpc {
+        /// Its path.
+        path: &'static str,
+        /// Calls it.
+        rpc: Rpc,
+        /// Whether it creates sessions.
+        creates_session: bool,
+    },
+}
+
+impl fmt::Debug for HostMethod {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let (Self::Template { path, .. } | Self::Rpc { path, .. }) = self;
+        f.write_str(path)
+    }
+}
+
 impl Methods for HostMethods {
-    fn contains(&self, path: &str) -> bool {
-        self.host.adapters().method(path).is_some() || self.rpcs.contains_key(path)
+    type Method = HostMethod;
+
+    fn find(&self, path: &str) -> Option<HostMethod> {
+        if let Some((path, method)) = self.host.adapters().method_at(path) {
+            return Some(HostMethod::Template { path, method: method.clone() });
+        }
+        let (path, rpc) = self.rpcs.get_key_value(path)?;
+        Some(HostMethod::Rpc { path, rpc: rpc.clone(), creates_session: *path == backend::CREATE_SESSION })
     }
 
-    fn keeps_connection(&self, path: &str) -> bool {
-        path == backend::CREATE_SESSION
+    fn keeps_connection(&self, method: &HostMethod) -> bool {
+        matches!(method, HostMethod::Rpc { creates_session: true, .. })
     }
 
-    async fn call(&self, path: &str, message: Bytes, call: Call) -> Result<Reply, Status> {
+    async fn call(&self, method: HostMethod, message: Bytes, call: Call) -> Result<Reply, Status> {
         let trace = call.traceparent.as_ref().and_then(|header| TraceParent::parse(header.as_bytes()));
-        let answer = self.answer(path, message, call, trace);
+        #[cfg(feature = "otlp")]
+        let (HostMethod::Template { path, .. } | HostMethod::Rpc { path, .. }) = method;
+        let answer = self.answer(method, message, call, trace);
         #[cfg(feature = "otlp")]
         let answer = crate::otlp::in_span(path, trace, answer);
         answer.await
@@ -80,33 +105,41 @@ impl Methods for HostMethods {
 impl HostMethods {
     async fn answer(
         &self,
-        path: &str,
+        method: HostMethod,
         message: Bytes,
         call: Call,
         trace: Option<TraceParent>,
     ) -> Result<Reply, Status> {
         let caller = Caller {
             connection: call.connection,
-            peer: call.peer.clone(),
+            peer: call.peer,
             remote: call.remote,
             deadline: call.deadline,
             trace,
-            request_id: call.request_id.clone(),
+            request_id: call.request_id,
             memory: None,
         };
-        if let Some(method) = self.host.adapters().method(path) {
-            self.admit(&**method, &message)?;
-            let answer = method.call(message, &*self.host, caller).await?;
-            return Ok(answer.into());
-        }
-        match self.rpcs.get(path) {
-            Some(rpc) => {
-                let memory: Arc<dyn CallMemory> = Arc::new(MemoryOfCall(call.memory.clone()));
-                let caller = Caller { memory: Some(memory), ..caller };
-                call.within_deadline(rpc(message, caller)).await
+        match method {
+            HostMethod::Template { method, .. } => {
+                self.admit(&*method, &message)?;
+                Ok(method.call(message, &*self.host, caller).await?.into())
             }
-            None => Err(Status::unimplemented("no such method")),
+            HostMethod::Rpc { rpc, .. } => {
+                let memory: Arc<dyn CallMemory> = Arc::new(MemoryOfCall(call.memory));
+                let caller = Caller { memory: Some(memory), ..caller };
+                grpc::within(call.deadline, rpc(message, caller)).await
+            }
         }
+    }
+}
+
+/// The memory that a call of the engine takes.
+#[derive(Debug)]
+struct MemoryOfCall(grpc::CallMemory);
+
+impl CallMemory for MemoryOfCall {
+    fn take(&self, bytes: usize) -> bool {
+        self.0.take(bytes)
     }
 }
 

@@ -20,14 +20,17 @@ mod process_metrics;
 mod readiness;
 mod rpc;
 mod server;
+mod server_options;
+mod service_list;
 
 pub(crate) use admin::{serve as serve_admin, vitals};
 pub(crate) use grpc::adapter_services;
-pub use grpc::{GrpcService, HostMethods};
+pub use grpc::{GrpcService, HostMethod, HostMethods};
 pub use mixer_adapter_net::{Authorization, ListenAddress, Tokens, TokensError, Workers};
 #[cfg(feature = "tls")]
 pub use mixer_adapter_net::{JwksError, JwtOptions, JwtVerifier};
 pub(crate) use process_metrics::ProcessMetrics;
 pub use readiness::{Pending, Readiness};
-pub use server::{Bound, Server, ServerError, ServerOptions};
-pub(crate) use server::{MAX_NAME_REQUEST, SERVICE_GROUPS, service_group};
+pub use server::{Bound, Server, ServerError};
+pub use server_options::ServerOptions;
+pub(crate) use service_list::{MAX_NAME_REQUEST, SERVICE_GROUPS, service_group};

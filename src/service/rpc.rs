@@ -1,5 +1,7 @@
 //! Unary methods of services that are known when this is compiled.
 
+use std::sync::Arc;
+
 use bytes::Bytes;
 use http::{HeaderName, HeaderValue};
 use prost::Message;
@@ -10,7 +12,7 @@ use mixer_adapter_host::handler::{BoxFuture, Caller};
 use mixer_adapter_net::grpc::Reply;
 
 /// A unary method that is not a template's.
-pub(super) type Rpc = Box<dyn Fn(Bytes, Caller) -> BoxFuture<'static, Result<Reply, Status>> + Send + Sync>;
+pub(super) type Rpc = Arc<dyn Fn(Bytes, Caller) -> BoxFuture<'static, Result<Reply, Status>> + Send + Sync>;
 
 /// An answer that can be sent.
 pub(super) trait IntoReply {
@@ -61,7 +63,7 @@ where
     Response: IntoReply,
     Answer: Future<Output = Result<Response, Status>> + Send + 'static,
 {
-    Box::new(move |request, caller| {
+    Arc::new(move |request, caller| {
         let (admitted, method) = (admit(&request), method.clone());
         Box::pin(async move {
             admitted?;

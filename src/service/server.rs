@@ -1,3 +1,5 @@
+//! The server: binds its ports, runs, and ends in order.
+
 use std::{
     collections::HashMap,
     fmt, io,
@@ -8,11 +10,10 @@ use std::{
 use axum::{Router, routing::any};
 use tokio::{runtime::Handle, time::Instant};
 use tokio_util::{sync::CancellationToken, task::TaskTracker};
-use tonic::service::Routes;
 use tower_layer::{Identity, Layer};
 
 use super::{
-    Readiness,
+    Readiness, ServerOptions,
     additional::AdditionalServices,
     admin::{self, Admin},
     backend, decisions,
@@ -21,123 +22,14 @@ use super::{
     grpc::{GrpcService, HostMethods},
     metrics,
     process_metrics::ProcessMetrics,
+    service_list::{MAX_NAME_REQUEST, reflection, service_group, service_names},
 };
 use mixer_adapter_config::stream::metrics::McpMetrics;
-use mixer_adapter_core::framework::setters;
 use mixer_adapter_engine::{ConfigStatus, Mixer, RequestLimits};
 use mixer_adapter_host::{Host, session::STEPS_TO_EXPIRE};
 use mixer_adapter_net::{
-    Authorization, Connection, ConnectionLimits, HttpService, LimitHits, ListenAddress, Listener, OwnThread,
-    Protocol, Workers, tls,
+    Authorization, Connection, HttpService, LimitHits, ListenAddress, Listener, OwnThread, Workers, tls,
 };
-
-/// Limits of a server on connections and calls.
-#[derive(Clone, Debug)]
-#[non_exhaustive]
-pub struct ServerOptions {
-    /// Maximum size of a request message in bytes; a longer one is RESOURCE_EXHAUSTED.
-    pub max_message_size: usize,
-    /// Maximum number of concurrent calls of all connections, from the arrival of the request until the answer is written.
-    /// Connections share it fairly: a call over the limit is RESOURCE_EXHAUSTED, or in its place the newest one of the connection
-    /// with the most.
-    pub max_concurrent_calls: usize,
-    /// Maximum number of calls whose requests have not arrived completely, and of open streams; shared in the same way.
-    pub max_waiting_calls: usize,
-    /// Maximum number of bytes of requests in flight and of answers that are not written yet, beyond 4 KiB of each call; shared in
-    /// the same way.
-    pub max_call_bytes: usize,
-    /// Maximum number of concurrent calls on one connection; further ones wait in the client.
-    pub max_calls_per_connection: u32,
-    /// Maximum number of connections. Silent ones give way to further ones, which wait if there is none.
-    pub max_connections: usize,
-    /// Maximum number of connections from one IP address; `None` sets no limit.
-    pub max_connections_per_peer: Option<usize>,
-    /// How long the TLS handshake and then the HTTP/2 preface of a connection may take.
-    pub handshake_timeout: Duration,
-    /// How long the request of a unary call may take to arrive.
-    pub body_timeout: Duration,
-    /// How long a client may take to read an answer before its connection is cut off.
-    pub write_timeout: Duration,
-    /// Age at which a connection is drained, so that the one connection of a real Mixer moves on to other replicas; `None` keeps
-    /// connections.
-    pub max_connection_age: Option<Duration>,
-    /// How long calls in flight may take to finish when their connection ends, and how long the whole shutdown of the server may
-    /// take, of which calls have three quarters and the closing of handlers the rest.
-    pub grace: Duration,
-    /// Interval of pings on an idle connection; `None` sends none.
-    pub keepalive: Option<Duration>,
-    /// How long the answer to a ping may take.
-    pub keepalive_timeout: Duration,
-    /// The longest time for a call, also if its deadline is later; `None` leaves it to the caller.
-    pub call_timeout: Option<Duration>,
-    /// How long a session may be unused before it is closed: Mixers that die never close theirs. `None` keeps sessions.
-    pub session_idle: Option<Duration>,
-    /// Serves explanations of answers on ports that other machines can connect to, too: they show conditions of rules and the
-    /// instances that adapters receive. Loopback ports always serve them.
-    pub explain: bool,
-}
-
-setters!(ServerOptions {
-    max_message_size: usize,
-    max_concurrent_calls: usize,
-    max_waiting_calls: usize,
-    max_call_bytes: usize,
-    max_calls_per_connection: u32,
-    max_connections: usize,
-    max_connections_per_peer: Option<usize>,
-    handshake_timeout: Duration,
-    body_timeout: Duration,
-    write_timeout: Duration,
-    max_connection_age: Option<Duration>,
-    grace: Duration,
-    keepalive: Option<Duration>,
-    keepalive_timeout: Duration,
-    call_timeout: Option<Duration>,
-    session_idle: Option<Duration>,
-    explain: bool,
-});
-
-impl Default for ServerOptions {
-    fn default() -> Self {
-        Self {
-            max_message_size: 4 << 20,
-            max_concurrent_calls: 16_384,
-            max_waiting_calls: 16_384,
-            max_call_bytes: 128 << 20,
-            max_calls_per_connection: 1_024,
-            max_connections: 10_000,
-            max_connections_per_peer: None,
-            handshake_timeout: Duration::from_secs(10),
-            body_timeout: Duration::from_secs(10),
-            write_timeout: Duration::from_secs(20),
-            max_connection_age: None,
-            grace: Duration::from_secs(10),
-            keepalive: Some(Duration::from_secs(30)),
-            keepalive_timeout: Duration::from_secs(20),
-            call_timeout: None,
-            session_idle: Some(Duration::from_secs(24 * 60 * 60)),
-            explain: false,
-        }
-    }
-}
-
-impl ServerOptions {
-    fn connection_limits(&self) -> ConnectionLimits {
-        ConnectionLimits {
-            protocol: Protocol::Http2 {
-                max_streams: self.max_calls_per_connection,
-                keepalive: self.keepalive,
-                keepalive_timeout: self.keepalive_timeout,
-            },
-            max_connections: self.max_connections,
-            max_connections_per_peer: self.max_connections_per_peer,
-            handshake_timeout: self.handshake_timeout,
-            write_timeout: self.write_timeout,
-            max_age: self.max_connection_age,
-            grace: self.grace * 3 / 4,
-        }
-    }
-}
 
 /// A server that could not start.
 #[derive(Debug, thiserror::Error)]
@@ -169,26 +61,6 @@ pub struct Server {
     additional: Vec<AdditionalServices>,
     tls: Option<Arc<tls::Server>>,
     authorization: Arc<Authorization>,
-}
-
-/// The groups of services that policies name.
-pub(crate) const SERVICE_GROUPS: [&str; 6] =
-    [TEMPLATES, "sessions", "mixer", "explain", "reflection", "envoy"];
-
-const TEMPLATES: &str = "templates";
-
-/// The group of the service that a path belongs to; `None` for health, which everybody may ask.
-pub(crate) fn service_group(path: &str) -> Option<&'static str> {
-    let service = path.trim_start_matches('/').split('/').next().unwrap_or_default();
-    match service {
-        backend::SERVICE => Some("sessions"),
-        super::mixer::SERVICE => Some("mixer"),
-        explain::SERVICE => Some("explain"),
-        "grpc.health.v1.Health" => None,
-        _ if service.starts_with("grpc.reflection.") => Some("reflection"),
-        _ if service.starts_with("envoy.") => Some("envoy"),
-        _ => Some(TEMPLATES),
-    }
 }
 
 impl fmt::Debug for Server {
@@ -462,37 +334,6 @@ impl Drop for OpenConnection {
         self.host.sessions().end_connection(self.id);
     }
 }
-
-/// The services of the health check by name; the empty one is the server.
-fn service_names(host: &Host, mixer: bool) -> Vec<String> {
-    let mut names = vec![String::new(), backend::SERVICE.to_owned()];
-    if mixer {
-        names.extend([super::mixer::SERVICE, explain::SERVICE].map(str::to_owned));
-    }
-    let methods = host.adapters().templates().filter_map(|template| template.method.split('/').nth(1));
-    names.extend(methods.map(str::to_owned));
-    names
-}
-
-fn reflection(host: &Host, additional: &[AdditionalServices]) -> Result<Routes, ServerError> {
-    let builder = || {
-        let builder = tonic_reflection::server::Builder::configure()
-            .register_encoded_file_descriptor_set(mixer_adapter_core::proto::DESCRIPTORS)
-            .register_encoded_file_descriptor_set(mixer_adapter_engine::proto::DESCRIPTORS)
-            .register_encoded_file_descriptor_set(tonic_health::pb::FILE_DESCRIPTOR_SET);
-        let own = host.adapters().iter().map(|adapter| adapter.config_descriptor);
-        let own = own.chain(host.adapters().templates().map(|template| template.descriptor));
-        let own = own.chain(additional.iter().map(|services| services.descriptors));
-        own.fold(builder, |builder, set| builder.register_encoded_file_descriptor_set(set))
-    };
-    let current = builder().build_v1()?.max_decoding_message_size(MAX_NAME_REQUEST);
-    // For older clients.
-    let former = builder().build_v1alpha()?.max_decoding_message_size(MAX_NAME_REQUEST);
-    Ok(Routes::new(current).add_service(former))
-}
-
-/// The longest request to health and reflection, in bytes: tonic reserves the announced length. They hold a name.
-pub(crate) const MAX_NAME_REQUEST: usize = 16 << 10;
 
 /// Whether only this machine can connect.
 fn is_local(listener: &Listener) -> bool {

@@ -140,10 +140,10 @@ impl Authorization {
         connection: &ConnectionState,
     ) -> Result<Option<Arc<str>>, Status> {
         let name = certificate.cloned().or_else(|| self.token_name(headers, connection));
-        let Some(group) = (self.group_of)(path) else { return Ok(name) };
         if !self.authenticates() {
             return Ok(name);
         }
+        let Some(group) = (self.group_of)(path) else { return Ok(name) };
         let Some(name) = name else {
             let expected = match (self.certificates, self.knows_tokens()) {
                 (true, true) => "an allowed certificate or a valid token",

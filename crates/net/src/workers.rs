@@ -116,11 +116,10 @@ impl WorkerRef {
     ///
     /// # Errors
     /// A call on another thread that panics, or whose thread ends.
-    pub(crate) async fn run<F>(&self, call: F) -> Result<F::Output, JoinError>
+    pub(crate) async fn run<F>(&self, mut call: Pin<Box<F>>) -> Result<F::Output, JoinError>
     where
         F: Future<Output: Send> + Send + 'static,
     {
-        let mut call = Box::pin(call);
         if self.workers.len() == 1 {
             return Ok(call.await);
         }

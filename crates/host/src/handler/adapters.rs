@@ -205,6 +205,11 @@ impl Adapters {
         self.methods.get(path)
     }
 
+    /// Returns the method of a template with its path.
+    pub fn method_at(&self, path: &str) -> Option<(&'static str, &Arc<dyn Method>)> {
+        self.methods.get_key_value(path).map(|(path, method)| (*path, method))
+    }
+
     /// Returns all methods, in no particular order.
     pub fn methods(&self) -> impl Iterator<Item = &Arc<dyn Method>> {
         self.methods.values()

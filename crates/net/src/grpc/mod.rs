@@ -4,11 +4,12 @@
 mod admission;
 mod body;
 mod frame;
+mod headers;
 mod service;
 mod stream;
 mod timeout;
 
 pub use admission::{CallMemory, FREE_BYTES};
 pub use body::UnaryBody;
-pub use service::{Call, CallLimits, Methods, Reply, UnaryService};
+pub use service::{Call, CallLimits, Methods, Reply, UnaryService, within};
 pub use stream::StreamBody;

@@ -9,7 +9,7 @@ use std::{
 };
 
 use bytes::Bytes;
-use http::{HeaderMap, HeaderName, HeaderValue, Method, Request, Response, StatusCode, header::CONTENT_TYPE};
+use http::{HeaderName, HeaderValue, Method, Request, Response, StatusCode};
 use http_body::Body;
 use http_body_util::Either;
 use tokio::{
@@ -23,6 +23,7 @@ use super::{
     admission::{Admitted, CallMemory, Pools},
     body::{self, UnaryBody},
     frame::read_message,
+    headers::CallHeaders,
     stream::StreamBody,
     timeout::grpc_timeout,
 };
@@ -34,18 +35,20 @@ use crate::{
 
 /// The unary methods of a server, by path.
 pub trait Methods: Send + Sync + 'static {
-    /// Whether the path names one of the methods.
-    fn contains(&self, path: &str) -> bool;
+    /// One of the methods.
+    type Method: Send;
+
+    /// Returns the method with a path.
+    fn find(&self, path: &str) -> Option<Self::Method>;
 
     /// Whether a client that called this method may be silent from then on, because it has a session: its connection does not give
     /// way to new ones.
-    fn keeps_connection(&self, path: &str) -> bool;
+    fn keeps_connection(&self, method: &Self::Method) -> bool;
 
-    /// Answers a message with a framed message. Called with paths that [`contains`](Self::contains) accepts; keeps the deadline of
-    /// the call itself.
+    /// Answers a message with a framed message. Keeps the deadline of the call itself.
     fn call(
         &self,
-        path: &str,
+        method: Self::Method,
         message: Bytes,
         call: Call,
     ) -> impl Future<Output = Result<Reply, Status>> + Send;
@@ -231,7 +234,7 @@ where
             }
         };
         let call = Arc::new(Admitted::new(self.methods.pools.clone(), self.connection.clone()));
-        if !self.methods.methods.contains(request.uri().path()) {
+        let Some(method) = self.methods.methods.find(request.uri().path()) else {
             let place = match call.wait() {
                 Ok(place) => place,
                 Err(refusal) => return Box::pin(async move { Ok(refusal.into_http().map(Either::Left)) }),
@@ -246,7 +249,7 @@ where
                 };
                 Ok(answer.map(|body| Either::Right(StreamBody::new(body, place, registered))))
             });
-        }
+        };
         let (shared, guard) = (self.methods.clone(), self.guard.clone());
         let caller = Call {
             connection: self.connection.id(),
@@ -259,7 +262,7 @@ where
         };
         Box::pin(async move {
             let _guard = guard;
-            let answer = shared.answer(request, call, caller).await;
+            let answer = shared.answer(method, request, call, caller).await;
             Ok(answer.unwrap_or_else(|refusal| refusal).map(Either::Left))
         })
     }
@@ -268,6 +271,7 @@ where
 impl<M: Methods> Shared<M> {
     async fn answer<B>(
         self: Arc<Self>,
+        method: M::Method,
         request: Request<B>,
         admitted: Arc<Admitted>,
         caller: Call,
@@ -275,30 +279,40 @@ impl<M: Methods> Shared<M> {
     where
         B: Body<Data = Bytes, Error: fmt::Display> + Unpin,
     {
-        check_protocol(&request)?;
-        let answer = self.unary(request, &admitted, caller).await;
+        let headers = CallHeaders::read(request.headers());
+        check_protocol(request.method(), &headers)?;
+        let call = self.call_of(&headers, caller);
+        let answer = match call {
+            Ok(call) => self.unary(method, request.into_body(), &admitted, call).await,
+            Err(refusal) => Err(refusal),
+        };
         Ok(answer.map_or_else(Status::into_http, |Reply { message, metadata }| {
             body::ok(admitted.until_written(message), metadata)
         }))
     }
 
+    /// Adds what the headers say to the context of a call.
+    fn call_of(&self, headers: &CallHeaders<'_>, caller: Call) -> Result<Call, Status> {
+        let request_id = headers.request_id.and_then(|id| id.to_str().ok()).map(Arc::from);
+        let traceparent = headers.traceparent.cloned();
+        Ok(Call { deadline: self.deadline(headers)?, traceparent, request_id, ..caller })
+    }
+
     async fn unary<B>(
         self: Arc<Self>,
-        request: Request<B>,
+        method: M::Method,
+        body: B,
         admitted: &Admitted,
-        caller: Call,
+        call: Call,
     ) -> Result<Reply, Status>
     where
         B: Body<Data = Bytes, Error: fmt::Display> + Unpin,
     {
-        let deadline = self.deadline(request.headers())?;
-        let (parts, body) = request.into_parts();
-        let message = self.request_message(body, admitted, deadline).await?;
+        let message = self.request_message(body, admitted, call.deadline).await?;
         admitted.begin_work()?;
-        let request_id = parts.headers.get("x-request-id").and_then(|id| id.to_str().ok()).map(Arc::from);
-        let call = Call { deadline, traceparent: traceparent(&parts.headers), request_id, ..caller };
-        let keeps_connection = self.methods.keeps_connection(parts.uri.path());
-        let work = async move { self.methods.call(parts.uri.path(), message, call).await };
+        let keeps_connection = self.methods.keeps_connection(&method);
+        // In a box of its own, which another thread can take over, and so that the future around it is small: it is moved.
+        let work = Box::pin(async move { self.methods.call(method, message, call).await });
         let mut work = pin!(async {
             match admitted.worker() {
                 Some(worker) => worker.run(work).await.unwrap_or_else(|error| Err(aborted(&error))),
@@ -330,6 +344,17 @@ impl<M: Methods> Shared<M> {
         if let Poll::Ready(message) = poll_once(message.as_mut()).await {
             return message;
         }
+        // In a box, because most messages have arrived, and its timers would make the future of every call large.
+        Box::pin(self.rest_of_message(message, admitted, deadline)).await
+    }
+
+    /// Waits for a message that has not arrived completely.
+    async fn rest_of_message(
+        &self,
+        message: impl Future<Output = Result<Bytes, Status>>,
+        admitted: &Admitted,
+        deadline: Option<Instant>,
+    ) -> Result<Bytes, Status> {
         let _place = admitted.wait()?;
         let arrived = async {
             let limit = self.limits.body_timeout;
@@ -341,8 +366,8 @@ impl<M: Methods> Shared<M> {
         admitted.unless_evicted(Stage::Waiting, within(deadline, arrived)).await
     }
 
-    fn deadline(&self, headers: &HeaderMap) -> Result<Option<Instant>, Status> {
-        let timeout = match (grpc_timeout(headers)?, self.limits.timeout) {
+    fn deadline(&self, headers: &CallHeaders<'_>) -> Result<Option<Instant>, Status> {
+        let timeout = match (grpc_timeout(headers.timeout)?, self.limits.timeout) {
             (Some(asked), Some(limit)) => Some(asked.min(limit)),
             (asked, limit) => asked.or(limit),
         };
@@ -351,20 +376,11 @@ impl<M: Methods> Shared<M> {
     }
 }
 
-impl Call {
-    /// Awaits `work` until the deadline of the call.
-    ///
-    /// # Errors
-    /// Those of `work`, and DEADLINE_EXCEEDED.
-    pub async fn within_deadline<T>(
-        &self,
-        work: impl Future<Output = Result<T, Status>>,
-    ) -> Result<T, Status> {
-        within(self.deadline, work).await
-    }
-}
-
-async fn within<T>(
+/// Awaits `work` until a deadline.
+///
+/// # Errors
+/// Those of `work`, and DEADLINE_EXCEEDED.
+pub async fn within<T>(
     deadline: Option<Instant>,
     work: impl Future<Output = Result<T, Status>>,
 ) -> Result<T, Status> {
@@ -376,31 +392,22 @@ async fn within<T>(
     }
 }
 
-/// Returns the header `traceparent`, which is invalid if there are several.
-fn traceparent(headers: &HeaderMap) -> Option<HeaderValue> {
-    let mut values = headers.get_all("traceparent").iter();
-    match (values.next(), values.next()) {
-        (Some(value), None) => Some(value.clone()),
-        _ => None,
-    }
-}
-
 /// Refuses what is not gRPC (POST with its own content type), and compressed messages.
 #[allow(clippy::result_large_err)] // the refusal is the response itself, made once a call
-fn check_protocol<B>(request: &Request<B>) -> Result<(), Response<UnaryBody>> {
+fn check_protocol(method: &Method, headers: &CallHeaders<'_>) -> Result<(), Response<UnaryBody>> {
     let plain = |code: StatusCode| {
         let mut response = Response::new(UnaryBody::default());
         *response.status_mut() = code;
         response
     };
-    if request.method() != Method::POST {
+    if *method != Method::POST {
         return Err(plain(StatusCode::METHOD_NOT_ALLOWED));
     }
-    let content_type = request.headers().get(CONTENT_TYPE).map_or(&b""[..], |value| value.as_bytes());
+    let content_type = headers.content_type.map_or(&b""[..], |value| value.as_bytes());
     if !content_type.starts_with(b"application/grpc") {
         return Err(plain(StatusCode::UNSUPPORTED_MEDIA_TYPE));
     }
-    match request.headers().get("grpc-encoding").map(|value| value.as_bytes()) {
+    match headers.encoding.map(|value| value.as_bytes()) {
         None | Some(b"identity") => Ok(()),
         Some(other) => {
             let encoding = String::from_utf8_lossy(other);

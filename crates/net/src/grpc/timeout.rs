@@ -1,11 +1,11 @@
 use std::time::Duration;
 
-use http::HeaderMap;
+use http::HeaderValue;
 use tonic::Status;
 
 /// Reads the header `grpc-timeout`: up to eight digits and a unit.
-pub(super) fn grpc_timeout(headers: &HeaderMap) -> Result<Option<Duration>, Status> {
-    let Some(header) = headers.get("grpc-timeout") else { return Ok(None) };
+pub(super) fn grpc_timeout(header: Option<&HeaderValue>) -> Result<Option<Duration>, Status> {
+    let Some(header) = header else { return Ok(None) };
     let timeout = header.to_str().ok().and_then(parse);
     timeout.map(Some).ok_or_else(|| {
         Status::invalid_argument(format!(

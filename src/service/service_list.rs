@@ -1,0 +1,57 @@
+//! The services of a server: their names for health, their groups for policies, and reflection.
+
+use tonic::service::Routes;
+
+use super::{additional::AdditionalServices, backend, explain, server::ServerError};
+use mixer_adapter_host::Host;
+
+/// The groups of services that policies name.
+pub(crate) const SERVICE_GROUPS: [&str; 6] =
+    [TEMPLATES, "sessions", "mixer", "explain", "reflection", "envoy"];
+
+const TEMPLATES: &str = "templates";
+
+/// The group of the service that a path belongs to; `None` for health, which everybody may ask.
+pub(crate) fn service_group(path: &str) -> Option<&'static str> {
+    let service = path.trim_start_matches('/').split('/').next().unwrap_or_default();
+    match service {
+        backend::SERVICE => Some("sessions"),
+        super::mixer::SERVICE => Some("mixer"),
+        explain::SERVICE => Some("explain"),
+        "grpc.health.v1.Health" => None,
+        _ if service.starts_with("grpc.reflection.") => Some("reflection"),
+        _ if service.starts_with("envoy.") => Some("envoy"),
+        _ => Some(TEMPLATES),
+    }
+}
+
+/// The services of the health check by name; the empty one is the server.
+pub(super) fn service_names(host: &Host, mixer: bool) -> Vec<String> {
+    let mut names = vec![String::new(), backend::SERVICE.to_owned()];
+    if mixer {
+        names.extend([super::mixer::SERVICE, explain::SERVICE].map(str::to_owned));
+    }
+    let methods = host.adapters().templates().filter_map(|template| template.method.split('/').nth(1));
+    names.extend(methods.map(str::to_owned));
+    names
+}
+
+pub(super) fn reflection(host: &Host, additional: &[AdditionalServices]) -> Result<Routes, ServerError> {
+    let builder = || {
+        let builder = tonic_reflection::server::Builder::configure()
+            .register_encoded_file_descriptor_set(mixer_adapter_core::proto::DESCRIPTORS)
+            .register_encoded_file_descriptor_set(mixer_adapter_engine::proto::DESCRIPTORS)
+            .register_encoded_file_descriptor_set(tonic_health::pb::FILE_DESCRIPTOR_SET);
+        let own = host.adapters().iter().map(|adapter| adapter.config_descriptor);
+        let own = own.chain(host.adapters().templates().map(|template| template.descriptor));
+        let own = own.chain(additional.iter().map(|services| services.descriptors));
+        own.fold(builder, |builder, set| builder.register_encoded_file_descriptor_set(set))
+    };
+    let current = builder().build_v1()?.max_decoding_message_size(MAX_NAME_REQUEST);
+    // For older clients.
+    let former = builder().build_v1alpha()?.max_decoding_message_size(MAX_NAME_REQUEST);
+    Ok(Routes::new(current).add_service(former))
+}
+
+/// The longest request to health and reflection, in bytes: tonic reserves the announced length. They hold a name.
+pub(crate) const MAX_NAME_REQUEST: usize = 16 << 10;
