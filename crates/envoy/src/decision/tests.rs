@@ -31,7 +31,8 @@ fn details_of_a_denial_reach_envoy_and_grpc_clients() {
     assert_eq!(response.status.as_ref().unwrap().details, [detail]);
     let Some(HttpResponse::DeniedResponse(sent)) = response.http_response else { panic!() };
     let sent = sent.headers.into_iter().map(|option| option.header.unwrap());
-    let header = sent.filter(|header| header.key == "grpc-status-details-bin").last().unwrap();
+    let mut details = sent.filter(|header| header.key == "grpc-status-details-bin");
+    let header = details.next().unwrap();
     let status = RpcStatus::decode(&*STANDARD_NO_PAD.decode(header.value).unwrap()).unwrap();
     assert_eq!(status, denied.status);
 
