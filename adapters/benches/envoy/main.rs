@@ -2,12 +2,14 @@
 //! with a constant, and the latency that a check adds to a request through the real Envoy.
 //!
 //! `cargo bench -p mixer-adapters --bench envoy`, or with a filter: `-- checks`, `limits`, `logs`, `paced`, `through`.
+//! The arguments `in-process KIND COUNT` only make calls, for a counter of instructions.
 //! docs/performance.md says how to read it.
 #![allow(clippy::print_stdout)]
 
 mod bare;
 #[path = "../load/client.rs"]
 mod client;
+mod in_process;
 mod logs;
 #[path = "../load/measure.rs"]
 mod measure;
@@ -29,7 +31,13 @@ const CHECK: &str = "/envoy.service.auth.v3.Authorization/Check";
 const SHOULD_RATE_LIMIT: &str = "/envoy.service.ratelimit.v3.RateLimitService/ShouldRateLimit";
 
 fn main() {
-    let filter = std::env::args().skip(1).find(|argument| !argument.starts_with('-')).unwrap_or_default();
+    let arguments: Vec<String> = std::env::args().skip(1).collect();
+    if let [mode, kind, calls] = &arguments[..]
+        && mode == "in-process"
+    {
+        return in_process::run(kind, calls.parse().expect("a number of calls"));
+    }
+    let filter = arguments.into_iter().find(|argument| !argument.starts_with('-')).unwrap_or_default();
     let wanted = |name: &str| name.contains(&filter);
     let evaluating = Subject::start("evaluating", |address| ours::serve(Cache::Off, address));
     let caching = Subject::start("caching", |address| ours::serve(Cache::On, address));

@@ -71,14 +71,19 @@ metadata: {name: logs}
 spec: {actions: [{handler: logs, instances: [access]}]}
 "#;
 
-pub(super) async fn serve(cache: Cache, address: tokio::sync::oneshot::Sender<SocketAddr>) {
+/// Creates the services and the host of their adapters.
+pub(super) async fn services(cache: Cache) -> (Arc<Services>, Arc<Host>) {
     let runtime = tokio::runtime::Handle::current();
     let adapters = Adapters::builder(runtime.clone()).add::<Noop>().add::<List>().add::<MemQuota>();
     let adapters = adapters.build().expect("the adapters fit together");
     let host = Arc::new(Host::new(adapters, TableLimits::default(), Closing::on(runtime.clone())));
     let mixer = Arc::new(mixer(&host, cache).await);
-    let services = Arc::new(Services::new(mixer.clone(), Options::default(), &runtime));
-    let server = Server::new(host, ServerOptions::default()).mixer(mixer).envoy(services);
+    (Arc::new(Services::new(mixer, Options::default(), &runtime)), host)
+}
+
+pub(super) async fn serve(cache: Cache, address: tokio::sync::oneshot::Sender<SocketAddr>) {
+    let (services, host) = services(cache).await;
+    let server = Server::new(host, ServerOptions::default()).envoy(services);
     let bound = server.bind(SocketAddr::from(([127, 0, 0, 1], 0)), None).await.expect("a free port");
     address
         .send(bound.grpc_address().ok().and_then(|bound| bound.tcp()).expect("bound"))
