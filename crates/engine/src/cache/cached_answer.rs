@@ -18,7 +18,7 @@ const STALE_VALIDITY: Duration = Duration::from_secs(1);
 #[derive(Clone, Debug)]
 pub(super) struct CachedAnswer {
     answer: CheckAnswer,
-    references: References,
+    references: Arc<References>,
     names: Arc<[Box<str>]>,
     /// When it was evaluated.
     pub(super) created: Instant,
@@ -54,7 +54,7 @@ pub(crate) struct Cost {
 #[derive(Debug)]
 pub(crate) struct Found {
     pub(crate) answer: CheckAnswer,
-    pub(crate) references: References,
+    pub(crate) references: Arc<References>,
     pub(crate) key: AnswerKey,
     pub(crate) is_stale: bool,
 }
@@ -86,7 +86,7 @@ impl CachedAnswer {
         };
         Some(Self {
             answer: answer.clone(),
-            references: references.clone(),
+            references: Arc::new(references.clone()),
             names,
             created: now,
             expires,
@@ -125,8 +125,9 @@ impl CachedAnswer {
         AnswerKey { valid_for: self.expires.saturating_duration_since(now), names: self.names.clone() }
     }
 
-    /// The approximate size in bytes.
+    /// The approximate size in bytes, with the names of the key, of which others may have the same copy.
     pub(super) fn size(&self) -> usize {
-        size_of::<Self>() + self.answer.size() + self.references.size()
+        let names: usize = self.names.iter().map(|name| size_of::<Box<str>>() + name.len()).sum();
+        size_of::<Self>() + size_of::<References>() + self.answer.size() + self.references.size() + names
     }
 }

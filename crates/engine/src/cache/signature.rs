@@ -59,6 +59,12 @@ impl Signature {
         &self.names
     }
 
+    /// The approximate size in bytes.
+    fn size(&self) -> usize {
+        let names: usize = self.names.iter().map(|name| size_of::<Box<str>>() + name.len()).sum();
+        size_of::<Self>() + self.parts.size() + names
+    }
+
     pub(super) fn count_hit(&self) {
         self.hits.fetch_add(1, Relaxed);
     }
@@ -81,6 +87,9 @@ pub(super) struct Signatures {
 /// Maximum number of signatures of a namespace, which bounds the work of a lookup.
 const MAX_SIGNATURES: usize = 16;
 
+/// Maximum size of the signatures of a namespace in bytes.
+const MAX_SIGNATURE_BYTES: usize = 64 << 10;
+
 impl Signatures {
     pub(super) fn iter(&self) -> impl Iterator<Item = &Arc<Signature>> {
         self.list.iter()
@@ -92,8 +101,8 @@ impl Signatures {
         self.list.iter().find(|known| known.parts == parts).cloned()
     }
 
-    /// Adds the signature of references, in place of the one with the fewest hits if there are too many. Returns these
-    /// signatures and the new one; `None` if it has too many or too long parts.
+    /// Adds the signature of references, in place of those with the fewest hits if there are too many. Returns these signatures and
+    /// the new one; `None` if it has too many or too long parts.
     pub(super) fn with(
         &self,
         references: &References,
@@ -104,17 +113,17 @@ impl Signatures {
         if parts.0.len() > MAX_PARTS || names > MAX_NAMES {
             return None;
         }
+        let added = Arc::new(Signature::new(parts, vocabulary));
         let mut list = self.list.clone();
-        if list.len() == MAX_SIGNATURES {
+        let mut room = MAX_SIGNATURE_BYTES.saturating_sub(list.iter().map(|known| known.size()).sum());
+        while list.len() == MAX_SIGNATURES || room < added.size() {
             let fewest = list.iter().enumerate().min_by_key(|(_, known)| known.hits.load(Relaxed));
-            if let Some((index, _)) = fewest {
-                list.swap_remove(index);
-            }
+            let index = fewest.map(|(index, _)| index)?;
+            room += list.swap_remove(index).size();
             for known in &list {
                 known.hits.store(known.hits.load(Relaxed) / 2, Relaxed);
             }
         }
-        let added = Arc::new(Signature::new(parts, vocabulary));
         list.push(added.clone());
         let mut union = Parts(list.iter().flat_map(|known| known.parts.0.iter().cloned()).collect());
         union.normalize();
@@ -146,6 +155,14 @@ impl Parts {
         let mut parts = Self(parts);
         parts.normalize();
         parts
+    }
+
+    /// The size in bytes of what it refers to.
+    fn size(&self) -> usize {
+        let size = |key: &Option<Box<str>>| {
+            size_of::<(u32, Option<Box<str>>)>() + key.as_deref().map_or(0, str::len)
+        };
+        self.0.iter().map(|(_, key)| size(key)).sum()
     }
 
     fn normalize(&mut self) {
@@ -187,7 +204,9 @@ impl Parts {
 
 fn write_option(bytes: Option<&[u8]>, content: &mut Vec<u8>) {
     content.push(u8::from(bytes.is_some()));
-    write(bytes.unwrap_or_default(), content);
+    if let Some(bytes) = bytes {
+        write(bytes, content);
+    }
 }
 
 fn write(bytes: &[u8], content: &mut Vec<u8>) {
@@ -197,7 +216,16 @@ fn write(bytes: &[u8], content: &mut Vec<u8>) {
 
 /// Encodes a value; encodings of different kinds are distinct.
 fn write_value(value: &AttributeValue, content: &mut Vec<u8>) {
-    write(value.kind().as_bytes(), content);
+    content.push(match value {
+        AttributeValue::String(_) => 0,
+        AttributeValue::Int64(_) => 1,
+        AttributeValue::Double(_) => 2,
+        AttributeValue::Bool(_) => 3,
+        AttributeValue::Timestamp(_) => 4,
+        AttributeValue::Duration(_) => 5,
+        AttributeValue::Bytes(_) => 6,
+        AttributeValue::StringMap(_) => 7,
+    });
     match value {
         AttributeValue::String(text) => write(text.as_bytes(), content),
         AttributeValue::Int64(number) | AttributeValue::Duration(number) => {

@@ -111,7 +111,7 @@ impl<'s> Request<'s> {
             (false, false) => CacheOutcome::Hit,
         };
         cache.counts().request(outcome);
-        self.references = found.references;
+        self.reused_references = Some(found.references);
         self.cache_use = Some(CacheUse { outcome, key: Some(found.key) });
         found.answer
     }

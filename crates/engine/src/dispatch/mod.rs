@@ -26,6 +26,8 @@ pub use mixer_adapter_host::handler::Caller;
 pub use report::{Lost, PreparedReport, Report, ReportBatch};
 pub use taken::{ReturnedAmount, TakenAmount};
 
+use std::sync::Arc;
+
 use evaluation::Evaluation;
 use mixer_adapter_core::proto::Any;
 
@@ -45,6 +47,8 @@ pub struct Request<'s> {
     /// The attributes of the request and generated ones.
     pub(crate) bag: Bag,
     pub(crate) references: References,
+    /// The references of an answer from the cache, in place of those.
+    reused_references: Option<Arc<References>>,
     pub(crate) namespace: String,
     pub(crate) caller: Caller,
     /// Whether attribute generators have run.
@@ -138,6 +142,7 @@ impl<'s> Request<'s> {
             snapshot,
             bag,
             references,
+            reused_references: None,
             namespace,
             caller,
             generated,
@@ -183,7 +188,7 @@ impl<'s> Request<'s> {
 
     /// The references of the answers so far.
     pub fn references(&self) -> &References {
-        &self.references
+        self.reused_references.as_deref().unwrap_or(&self.references)
     }
 
     /// The declared attributes.

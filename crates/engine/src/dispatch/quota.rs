@@ -1,6 +1,6 @@
 //! Quota allocation after an allowed check (docs/behaviour/dispatch.md#quota).
 
-use std::collections::BTreeSet;
+use std::{collections::BTreeSet, sync::Arc};
 
 use bytes::Bytes;
 use prost::Message as _;
@@ -157,6 +157,9 @@ impl<'s> Request<'s> {
 
     /// Plans the calls for a quota, after the attribute generators unless they have run.
     async fn plan_quota(&mut self, name: &str) -> Result<QuotaPlan<'s>, DispatchError> {
+        if let Some(reused) = self.reused_references.take() {
+            self.references = Arc::unwrap_or_clone(reused);
+        }
         self.references.clear_after();
         // A cached check answer did not run them.
         if !self.generated {
