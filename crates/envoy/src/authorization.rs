@@ -14,11 +14,11 @@ use mixer_adapter_engine::{
 use tonic::Status;
 
 use crate::{
-    Services,
+    CheckAnswer, Services,
     attributes::check_attributes,
     decision::{Client, Decision},
     metadata::decision_metadata,
-    proto::envoy::service::auth::v3::{CheckRequest, CheckResponse},
+    proto::envoy::service::auth::v3::CheckRequest,
 };
 
 /// The origin of a decision.
@@ -38,7 +38,7 @@ impl Services {
     ///
     /// # Errors
     /// UNAVAILABLE if it could not be checked, unless [`FailureAnswer`](crate::FailureAnswer) is another one.
-    pub async fn check(&self, request: CheckRequest, caller: Caller) -> Result<CheckResponse, Status> {
+    pub async fn check(&self, request: CheckRequest, caller: Caller) -> Result<CheckAnswer, Status> {
         let (start, decision_id) = (Instant::now(), self.ids.next());
         let mut origin = Origin::default();
         let logged = self.mixer.decision_log().begin(Api::Envoy, Some(&decision_id));

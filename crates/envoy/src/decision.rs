@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use base64::{Engine as _, engine::general_purpose::STANDARD_NO_PAD};
 use mixer_adapter_core::{framework::status::status_name, proto::Status as RpcStatus};
 use mixer_adapter_engine::{
-    dispatch::CheckAnswer,
+    dispatch,
     proto::istio::mixer::v1::{HeaderOperation, RouteDirective, header_operation::Operation},
 };
 use percent_encoding::{AsciiSet, CONTROLS, NON_ALPHANUMERIC, utf8_percent_encode};
@@ -13,14 +13,13 @@ use prost::Message as _;
 use tonic::{Code, Status};
 
 use crate::{
-    FailureAnswer,
+    CheckAnswer, FailureAnswer,
     attributes::is_grpc,
     headers::{HeaderError, append, removed_header, replace, request_header, response_header},
     proto::envoy::{
         config::core::v3::HeaderValueOption,
         service::auth::v3::{
-            CheckResponse, DeniedHttpResponse, OkHttpResponse, attribute_context::HttpRequest,
-            check_response::HttpResponse,
+            DeniedHttpResponse, OkHttpResponse, attribute_context::HttpRequest, check_response::HttpResponse,
         },
         r#type::v3::HttpStatus,
     },
@@ -62,7 +61,7 @@ impl<'r> Client<'r> {
 impl Decision {
     /// Decides by the engine's answer. An allowed request whose header operations cannot be applied has failed: without them it
     /// is not the request that the rules allowed.
-    pub(crate) fn new(answer: CheckAnswer, client: Client<'_>) -> Self {
+    pub(crate) fn new(answer: dispatch::CheckAnswer, client: Client<'_>) -> Self {
         let directive = answer.directive.unwrap_or_default();
         match answer.status.code {
             0 => match changes(&directive, client) {
@@ -93,9 +92,9 @@ impl Decision {
     pub(crate) fn into_response(
         self,
         failure_answer: FailureAnswer,
-        metadata: prost_types::Struct,
+        metadata: Vec<u8>,
         header: Option<(&str, &str)>,
-    ) -> Result<CheckResponse, Status> {
+    ) -> Result<CheckAnswer, Status> {
         let header = || header.map(|(name, value)| replace(name.to_owned(), value));
         let (status, response) = match self {
             Self::Allow(mut changes) => {
@@ -122,11 +121,7 @@ impl Decision {
                 }
             },
         };
-        Ok(CheckResponse {
-            status: Some(status),
-            http_response: Some(response),
-            dynamic_metadata: Some(metadata),
-        })
+        Ok(CheckAnswer { status: Some(status), http_response: Some(response), dynamic_metadata: metadata })
     }
 }
 

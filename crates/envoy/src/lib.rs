@@ -2,6 +2,7 @@
 //! (docs/envoy.md).
 
 mod access_log;
+mod answer;
 mod attributes;
 mod authorization;
 mod configuration;
@@ -15,6 +16,7 @@ mod outcome;
 pub mod proto;
 mod rate_limit;
 mod status;
+mod struct_writer;
 mod tenants;
 
 use std::sync::Arc;
@@ -24,6 +26,7 @@ use tokio::runtime::Handle;
 use tokio_util::sync::CancellationToken;
 
 pub use access_log::AccessLogServer;
+pub use answer::{CheckAnswer, RateLimitAnswer};
 pub use attributes::{HostPattern, HostPatternError};
 pub use counters::Counters;
 pub use headers::{AddedHeader, AddedHeaderError};

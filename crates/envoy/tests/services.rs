@@ -5,12 +5,12 @@ use std::{sync::Arc, time::Duration};
 
 use mixer_adapter_engine::{Mixer, Snapshot, dispatch::Caller};
 use mixer_adapter_envoy::{
-    Options, Services,
+    CheckAnswer, Options, Services,
     proto::envoy::{
         extensions::common::ratelimit::v3::{RateLimitDescriptor, rate_limit_descriptor::Entry},
         service::{
             auth::v3::{
-                AttributeContext, CheckRequest, CheckResponse,
+                AttributeContext, CheckRequest,
                 attribute_context::{HttpRequest, Request},
                 check_response::HttpResponse,
             },
@@ -35,7 +35,7 @@ fn check_of(path: &str) -> CheckRequest {
     CheckRequest { attributes: Some(AttributeContext { request, ..AttributeContext::default() }) }
 }
 
-fn is_allowed(response: &CheckResponse) -> bool {
+fn is_allowed(response: &CheckAnswer) -> bool {
     response.status.as_ref().unwrap().code == 0
         && matches!(response.http_response, Some(HttpResponse::OkResponse(_)))
 }
@@ -88,8 +88,7 @@ async fn each_decision_has_an_id_of_its_own() {
     let services = services(Some(Snapshot::empty()));
     let mut ids = Vec::new();
     for _ in 0..3 {
-        let metadata =
-            services.check(check_of("/"), Caller::default()).await.unwrap().dynamic_metadata.unwrap();
+        let metadata = services.check(check_of("/"), Caller::default()).await.unwrap().dynamic_metadata;
         ids.push(format!("{metadata:?}"));
     }
     ids.dedup();

@@ -9,8 +9,8 @@ use super::{
     *,
 };
 
-fn answer(code: i32, message: &str, directive: Option<RouteDirective>) -> CheckAnswer {
-    CheckAnswer {
+fn answer(code: i32, message: &str, directive: Option<RouteDirective>) -> dispatch::CheckAnswer {
+    dispatch::CheckAnswer {
         status: RpcStatus { code, message: message.to_owned(), details: Vec::new() },
         valid_duration: prost_types::Duration::default(),
         valid_use_count: 0,
@@ -55,7 +55,7 @@ fn request(headers: &[(&str, &str)]) -> HttpRequest {
     HttpRequest { headers: headers.collect(), ..HttpRequest::default() }
 }
 
-fn decide(answer: CheckAnswer, headers: &[(&str, &str)]) -> Decision {
+fn decide(answer: dispatch::CheckAnswer, headers: &[(&str, &str)]) -> Decision {
     Decision::new(answer, Client::new(Some(&request(headers))))
 }
 
@@ -103,8 +103,7 @@ fn direct(code: u32, body: &str, headers: &[(&str, Operation, &str)]) -> Option<
 
 #[test]
 fn every_answer_has_a_status_and_a_response_that_agree() {
-    let respond =
-        |decision: Decision, answer| decision.into_response(answer, prost_types::Struct::default(), None);
+    let respond = |decision: Decision, answer| decision.into_response(answer, Vec::new(), None);
     let allowed = respond(decide(answer(0, "", None), &[]), FailureAnswer::Unavailable).unwrap();
     assert_eq!(allowed.status, Some(RpcStatus::default()));
     assert_eq!(allowed.http_response, Some(HttpResponse::OkResponse(OkHttpResponse::default())));
@@ -217,8 +216,7 @@ fn a_header_that_must_not_be_sent_is_named_with_the_rules() {
 #[test]
 fn the_id_of_the_decision_is_a_header_of_every_answer_on_request() {
     let respond = |decision: Decision| {
-        let metadata = prost_types::Struct::default();
-        decision.into_response(FailureAnswer::ErrorResponse, metadata, Some(("x-decision-id", "1-a")))
+        decision.into_response(FailureAnswer::ErrorResponse, Vec::new(), Some(("x-decision-id", "1-a")))
     };
     let expected = [("x-decision-id", "1-a", false, 2)];
     let Some(HttpResponse::OkResponse(allowed)) =

@@ -25,13 +25,13 @@ use self::{
     taken::{Hit, TakenHits},
 };
 use crate::{
-    Services,
+    RateLimitAnswer, Services,
     headers::header_value,
     metadata::quota_metadata,
     outcome::RateLimitOutcome,
     proto::envoy::{
         config::core::v3::HeaderValue,
-        service::ratelimit::v3::{RateLimitRequest, RateLimitResponse, rate_limit_response::Code},
+        service::ratelimit::v3::{RateLimitRequest, rate_limit_response::Code},
     },
 };
 
@@ -44,7 +44,7 @@ impl Services {
         &self,
         request: RateLimitRequest,
         caller: Caller,
-    ) -> Result<RateLimitResponse, Status> {
+    ) -> Result<RateLimitAnswer, Status> {
         let known_id = decision_id(&request).map(str::to_owned);
         self.missing.note_rate_limit(known_id.is_some());
         // A check with this id has set the header already.
@@ -91,13 +91,12 @@ impl Services {
         };
         let headers: Vec<HeaderValue> =
             header.map(|name| header_value(name.as_str().to_owned(), &id)).into_iter().collect();
-        Ok(RateLimitResponse {
+        Ok(RateLimitAnswer {
             overall_code: overall.into(),
             response_headers_to_add: headers.clone(),
             request_headers_to_add: headers,
-            dynamic_metadata: Some(quota_metadata(&id, outcome, &results)),
+            dynamic_metadata: quota_metadata(&id, outcome, &results),
             statuses: results.into_iter().map(|result| result.status).collect(),
-            ..RateLimitResponse::default()
         })
     }
 

@@ -1,0 +1,103 @@
+//! Answers to Envoy: its messages, with metadata that is encoded already.
+
+use mixer_adapter_core::proto::Status;
+
+use crate::proto::envoy::{
+    config::core::v3::HeaderValue,
+    service::{
+        auth::v3::check_response::HttpResponse,
+        ratelimit::v3::rate_limit_response::{Code, DescriptorStatus},
+    },
+};
+
+/// The encoding of `envoy.service.auth.v3.CheckResponse`.
+#[derive(Clone, PartialEq, prost::Message)]
+pub struct CheckAnswer {
+    /// OK if the request is allowed.
+    #[prost(message, optional, tag = "1")]
+    pub status: Option<Status>,
+    /// Changes of the request, or the response to the client.
+    #[prost(oneof = "HttpResponse", tags = "2, 3, 5")]
+    pub http_response: Option<HttpResponse>,
+    /// An encoded `google.protobuf.Struct`.
+    #[prost(bytes = "vec", tag = "4")]
+    pub dynamic_metadata: Vec<u8>,
+}
+
+/// The encoding of `envoy.service.ratelimit.v3.RateLimitResponse`.
+#[derive(Clone, PartialEq, prost::Message)]
+pub struct RateLimitAnswer {
+    /// The decision.
+    #[prost(enumeration = "Code", tag = "1")]
+    pub overall_code: i32,
+    /// The states of the descriptors, in their order.
+    #[prost(message, repeated, tag = "2")]
+    pub statuses: Vec<DescriptorStatus>,
+    /// Headers of the response.
+    #[prost(message, repeated, tag = "3")]
+    pub response_headers_to_add: Vec<HeaderValue>,
+    /// Headers of the request.
+    #[prost(message, repeated, tag = "4")]
+    pub request_headers_to_add: Vec<HeaderValue>,
+    /// An encoded `google.protobuf.Struct`.
+    #[prost(bytes = "vec", tag = "6")]
+    pub dynamic_metadata: Vec<u8>,
+}
+
+#[cfg(test)]
+#[allow(clippy::unwrap_used)]
+mod tests {
+    use prost::Message as _;
+    use prost_types::{Struct, Value, value::Kind};
+
+    use super::*;
+    use crate::proto::envoy::service::{
+        auth::v3::{CheckResponse, DeniedHttpResponse, OkHttpResponse},
+        ratelimit::v3::RateLimitResponse,
+    };
+
+    fn metadata() -> Struct {
+        let value = Value { kind: Some(Kind::StringValue("v".to_owned())) };
+        Struct { fields: [("k".to_owned(), value)].into() }
+    }
+
+    #[test]
+    fn answers_have_the_fields_of_envoys_messages() {
+        let denied = DeniedHttpResponse { body: "no".to_owned(), ..DeniedHttpResponse::default() };
+        for http_response in [
+            HttpResponse::OkResponse(OkHttpResponse::default()),
+            HttpResponse::DeniedResponse(denied.clone()),
+            HttpResponse::ErrorResponse(denied),
+        ] {
+            let answer = CheckAnswer {
+                status: Some(Status { code: 7, ..Status::default() }),
+                http_response: Some(http_response),
+                dynamic_metadata: metadata().encode_to_vec(),
+            };
+            let response = CheckResponse::decode(&*answer.encode_to_vec()).unwrap();
+            let CheckAnswer { status, http_response, .. } = answer;
+            assert_eq!(response, CheckResponse { status, http_response, dynamic_metadata: Some(metadata()) });
+        }
+        let header = |name: &str| HeaderValue { key: name.to_owned(), ..HeaderValue::default() };
+        let answer = RateLimitAnswer {
+            overall_code: Code::OverLimit.into(),
+            statuses: vec![DescriptorStatus { limit_remaining: 3, ..DescriptorStatus::default() }],
+            response_headers_to_add: vec![header("a")],
+            request_headers_to_add: vec![header("b")],
+            dynamic_metadata: metadata().encode_to_vec(),
+        };
+        let response = RateLimitResponse::decode(&*answer.encode_to_vec()).unwrap();
+        let RateLimitAnswer {
+            overall_code, statuses, response_headers_to_add, request_headers_to_add, ..
+        } = answer;
+        let expected = RateLimitResponse {
+            overall_code,
+            statuses,
+            response_headers_to_add,
+            request_headers_to_add,
+            dynamic_metadata: Some(metadata()),
+            ..RateLimitResponse::default()
+        };
+        assert_eq!(response, expected);
+    }
+}
