@@ -121,6 +121,11 @@ pub(crate) struct HeaderTemplate {
 }
 
 impl Table {
+    /// Iterates over the slots of all attributes that the rules read or set.
+    pub(crate) fn slots(&self) -> impl Iterator<Item = u32> {
+        std::iter::once(&self.default).chain(self.by_namespace.values()).flat_map(Rules::slots)
+    }
+
     /// Iterates over the rules that apply to a namespace: those of the default namespace first, then its own.
     pub(crate) fn of(&self, namespace: &str) -> impl Iterator<Item = &Rules> + Clone {
         std::iter::once(&self.default).chain(self.by_namespace.get(namespace))
@@ -133,5 +138,25 @@ impl Table {
             Some(own) => (1, own),
             None => (0, &self.default),
         }
+    }
+}
+
+impl Rules {
+    fn slots(&self) -> impl Iterator<Item = u32> {
+        let conditions = self.conditions.iter().filter_map(|condition| condition.expression.as_deref());
+        let operations = self.operations.iter().flat_map(|rule| rule.request.iter().chain(&rule.response));
+        let headers = operations.flat_map(|template| &template.values);
+        let groups = self.destinations.iter().flat_map(|destination| &destination.groups);
+        let entries = groups.flat_map(|group| &group.entries);
+        conditions.chain(headers).flat_map(Expression::slots).chain(entries.flat_map(Entry::slots))
+    }
+}
+
+impl Entry {
+    fn slots(&self) -> impl Iterator<Item = u32> {
+        let fields = self.instance.expressions().flat_map(|(_, _, expression)| expression.slots());
+        let bindings = self.bindings.iter().flat_map(|bindings| &bindings.attributes);
+        let bound = bindings.flat_map(|(slot, _, expression)| expression.slots().chain([*slot]));
+        fields.chain(bound)
     }
 }

@@ -7,7 +7,7 @@ use std::{
 };
 
 use super::{
-    attribute::{AttributeValue, Attributes, Bag, Reads, Vocabulary},
+    attribute::{AttributeValue, Attributes, Bag, Reads, UsedSlots, Vocabulary},
     cache::{CacheCounts, CheckCache},
     dictionary::WORDS,
     handler::RuntimeHandler,
@@ -23,6 +23,8 @@ pub struct Snapshot {
     /// The slots of the words of the global dictionary; `None` for words that are not attributes.
     pub global_slots: Box<[Option<u32>]>,
     pub(crate) namespace_slots: NamespaceSlots,
+    /// The attributes that requests are answered by.
+    pub(crate) used: Arc<UsedSlots>,
     pub(crate) checks: Table,
     pub(crate) reports: Table,
     pub(crate) quotas: Table,
@@ -53,6 +55,17 @@ impl Snapshot {
     /// The declared attributes.
     pub fn vocabulary(&self) -> &Arc<Vocabulary> {
         &self.vocabulary
+    }
+
+    /// Creates an empty bag that holds only the attributes that this configuration uses, which suffice to answer a request.
+    pub fn bag(&self) -> Bag {
+        Bag::of_used(self.vocabulary.clone(), self.used.clone())
+    }
+
+    /// Collects the attributes that the rules use.
+    pub(crate) fn collect_used(&mut self) {
+        let tables = [&self.checks, &self.reports, &self.quotas, &self.generators];
+        self.used = Arc::new(UsedSlots::new(&self.vocabulary, tables.into_iter().flat_map(Table::slots)));
     }
 
     /// Returns the size and age.
@@ -103,6 +116,7 @@ impl Snapshot {
         let vocabulary = Arc::new(Vocabulary::new());
         Self {
             namespace_slots: NamespaceSlots::of(&vocabulary),
+            used: Arc::default(),
             global_slots: global_slots(&vocabulary),
             vocabulary,
             checks: Table::default(),

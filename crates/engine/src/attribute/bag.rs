@@ -7,30 +7,99 @@ use super::{AttributeValue, Reads, Vocabulary};
 #[derive(Clone, Debug)]
 pub struct Bag {
     vocabulary: Arc<Vocabulary>,
-    /// The slot of the first element of `values`.
+    /// The first slot of this vocabulary, after those of its base.
     first: u32,
+    /// The attributes that the bag holds; `None` for all.
+    used: Option<Arc<UsedSlots>>,
     values: Vec<Option<AttributeValue>>,
+}
+
+/// The attributes of a vocabulary that a configuration reads or sets.
+#[derive(Debug, Default)]
+pub struct UsedSlots {
+    /// The index in a bag by slot; [`UNUSED`] for attributes that it does not hold.
+    indices: Box<[u32]>,
+    len: usize,
+}
+
+/// An index that is in no bag.
+const UNUSED: u32 = u32::MAX;
+
+/// Attributes from which the namespace of a request and other attributes are derived.
+const SOURCES: [&str; 5] = [
+    "context.reporter.kind",
+    "destination.namespace",
+    "destination.service.host",
+    "source.namespace",
+    "source.principal",
+];
+
+impl UsedSlots {
+    /// Collects slots of a vocabulary that extends no other one, and those of attributes that others are derived from.
+    pub fn new(vocabulary: &Vocabulary, slots: impl IntoIterator<Item = u32>) -> Self {
+        let (mut indices, mut len) = (vec![UNUSED; vocabulary.len()], 0);
+        let sources = SOURCES.iter().filter_map(|name| vocabulary.own_slot(name));
+        for slot in slots.into_iter().chain(sources) {
+            if let Some(index) = indices.get_mut(slot as usize).filter(|index| **index == UNUSED) {
+                *index = len;
+                len += 1;
+            }
+        }
+        Self { indices: indices.into(), len: len as usize }
+    }
 }
 
 impl Bag {
     /// Creates an empty bag.
     pub fn new(vocabulary: Arc<Vocabulary>) -> Self {
         let (first, values) = (vocabulary.first_slot(), vec![None; vocabulary.own_len()]);
-        Self { vocabulary, first, values }
+        Self { vocabulary, first, used: None, values }
+    }
+
+    /// Creates an empty bag that holds only these attributes, and ignores others as if they were not declared.
+    pub fn of_used(vocabulary: Arc<Vocabulary>, used: Arc<UsedSlots>) -> Self {
+        let values = vec![None; used.len];
+        Self { vocabulary, first: 0, used: Some(used), values }
+    }
+
+    /// Returns the index of a slot in `values`, which an attribute that the bag does not hold exceeds.
+    #[inline]
+    fn index(&self, slot: u32) -> Option<usize> {
+        let own = slot.checked_sub(self.first)? as usize;
+        match &self.used {
+            None => Some(own),
+            Some(used) => used.indices.get(own).map(|index| *index as usize),
+        }
+    }
+
+    /// Returns whether the bag can hold an attribute: it is declared and used.
+    pub fn holds(&self, name: &str) -> bool {
+        self.vocabulary.own_slot(name).is_some_and(|slot| self.holds_slot(slot))
+    }
+
+    fn holds_slot(&self, slot: u32) -> bool {
+        self.index(slot).is_some_and(|index| index < self.values.len())
     }
 
     /// Sets an attribute, also to a value that is not of its declared type. One that is not declared is ignored: no expression
     /// can read it.
     pub fn insert(&mut self, name: impl AsRef<str>, value: impl Into<AttributeValue>) {
-        if let Some(slot) = self.vocabulary.own_slot(name.as_ref()) {
-            self.set(slot, value);
+        self.insert_with(name.as_ref(), || Some(value));
+    }
+
+    /// Sets an attribute as [`insert`](Self::insert) does, to a value that is computed only if the bag holds the attribute.
+    pub fn insert_with<V: Into<AttributeValue>>(&mut self, name: &str, value: impl FnOnce() -> Option<V>) {
+        let index = self.vocabulary.own_slot(name).and_then(|slot| self.index(slot));
+        if let Some(entry) = index.and_then(|index| self.values.get_mut(index))
+            && let Some(value) = value()
+        {
+            *entry = Some(value.into());
         }
     }
 
     /// Sets the attribute at a slot. A slot outside of this bag is ignored.
     pub fn set(&mut self, slot: u32, value: impl Into<AttributeValue>) {
-        let own = slot.checked_sub(self.first);
-        if let Some(entry) = own.and_then(|own| self.values.get_mut(own as usize)) {
+        if let Some(entry) = self.index(slot).and_then(|index| self.values.get_mut(index)) {
             *entry = Some(value.into());
         }
     }
@@ -38,8 +107,7 @@ impl Bag {
     /// Returns the value at a slot.
     #[inline]
     pub fn at(&self, slot: u32) -> Option<&AttributeValue> {
-        let own = slot.checked_sub(self.first)?;
-        self.values.get(own as usize)?.as_ref()
+        self.values.get(self.index(slot)?)?.as_ref()
     }
 
     /// The size of all values in bytes; see [`AttributeValue::size`].
@@ -69,6 +137,11 @@ impl<'a> Attributes<'a> {
     /// Returns the value at a slot and records the read, even if there is no value.
     #[inline]
     pub fn read(self, slot: u32, reads: &mut Reads) -> Option<&'a AttributeValue> {
+        debug_assert!(
+            slot < self.bag.first || slot as usize >= self.bag.vocabulary.len() || self.bag.holds_slot(slot),
+            "an attribute is read that the configuration does not use: {:?}",
+            self.bag.vocabulary.at(slot)
+        );
         let value = match (self.bag.at(slot), self.extra) {
             (None, Some(extra)) => extra.at(slot),
             (value, _) => value,
@@ -98,6 +171,22 @@ mod tests {
         bag.insert("b", 1);
         bag.insert("a", "x");
         assert_eq!((bag.at(0), bag.at(1)), (Some(&AttributeValue::from("x")), None));
+    }
+
+    #[test]
+    fn a_bag_of_used_attributes_ignores_others() {
+        let mut vocabulary = Vocabulary::new();
+        for name in ["a", "b", "c"] {
+            vocabulary.declare(name, ValueType::String).unwrap();
+        }
+        let used = UsedSlots::new(&vocabulary, [2, 0, 2, 7]);
+        let mut bag = Bag::of_used(Arc::new(vocabulary), Arc::new(used));
+        for name in ["a", "b", "c", "d"] {
+            bag.insert(name, name);
+        }
+        assert_eq!([0, 2].map(|slot| bag.at(slot).cloned()), ["a", "c"].map(|name| Some(name.into())));
+        assert_eq!((bag.at(1), bag.at(3), bag.size()), (None, None, 2));
+        assert_eq!(["a", "b", "d"].map(|name| bag.holds(name)), [true, false, false]);
     }
 
     #[test]

@@ -10,7 +10,7 @@ mod standard;
 mod value;
 mod vocabulary;
 
-pub use bag::{Attributes, Bag};
+pub use bag::{Attributes, Bag, UsedSlots};
 pub use parse::{
     ParseAttributesError, ParsedAttributes, parse_declared, parse_json, parse_pairs, parse_text,
 };

@@ -225,6 +225,7 @@ impl SnapshotBuilder {
             ..Snapshot::empty()
         };
         assemble::tables(self.rules, &opened, &options.default_namespace, &mut snapshot);
+        snapshot.collect_used();
         Ok((snapshot, faults))
     }
 }

@@ -89,6 +89,8 @@ pub struct Expression {
     program: Program,
     nullability: Nullability,
     invalid_constants: Box<[EvalError]>,
+    /// The slots of the attributes that it mentions.
+    slots: Box<[u32]>,
 }
 
 #[derive(Debug)]
@@ -108,10 +110,12 @@ impl Expression {
     pub fn compile(text: &str, vocabulary: &Vocabulary) -> Result<Self, CompileError> {
         let ast = syntax::parse(text)?;
         let program = compile::compile(&ast, vocabulary).map_err(|errors| first(errors, text))?;
+        let slots = ast.attributes().into_iter().filter_map(|name| Some(vocabulary.find(name)?.slot));
         Ok(Self {
             program: Program::Cexl(program),
             nullability: Nullability::of(&ast, text),
             invalid_constants: constants::invalid(&ast),
+            slots: slots.collect(),
         })
     }
 
@@ -133,6 +137,11 @@ impl Expression {
                     .help("build it with the feature `cel`"))
             }
         }
+    }
+
+    /// The slots of all attributes that an evaluation may read.
+    pub(crate) fn slots(&self) -> impl Iterator<Item = u32> {
+        self.slots.iter().copied()
     }
 
     /// The attributes without which evaluation may fail, sorted by name. None in CEL, where missing attributes read as
@@ -232,8 +241,8 @@ impl Expression {
 #[cfg(feature = "cel")]
 impl From<cel::Program> for Expression {
     fn from(program: cel::Program) -> Self {
-        let invalid_constants = program.invalid_constants().into();
-        Self { program: Program::Cel(program), nullability: Nullability::default(), invalid_constants }
+        let (invalid_constants, slots) = (program.invalid_constants().into(), program.slots().collect());
+        Self { program: Program::Cel(program), nullability: Nullability::default(), invalid_constants, slots }
     }
 }
 

@@ -126,7 +126,7 @@ async fn report(
             handlers.counters.lose(&Arc::from(""), count);
             continue;
         };
-        let (vocabulary, sender) = (snapshot.vocabulary(), &*queued.sender);
+        let sender = &*queued.sender;
         // Those of one namespace take their space together.
         let mut reports: BTreeMap<Arc<str>, (Arc<TenantCounts>, Report<'_>)> = BTreeMap::new();
         let mut failures = FailureTexts::default();
@@ -140,12 +140,12 @@ async fn report(
                     HttpAccessLogEntry::decode(&*entry).map_err(EntryError::from).and_then(|entry| {
                         let common = entry.common_properties.as_ref();
                         missing.note_log(common.and_then(|common| common.metadata.as_ref()));
-                        Ok(http_attributes(&entry, sender, vocabulary, &mapping)?)
+                        Ok(http_attributes(&entry, sender, snapshot.bag(), &mapping)?)
                     })
                 }
                 LogKind::Tcp => TcpAccessLogEntry::decode(&*entry)
                     .map_err(EntryError::from)
-                    .and_then(|entry| Ok(tcp_attributes(&entry, sender, vocabulary, &mapping)?)),
+                    .and_then(|entry| Ok(tcp_attributes(&entry, sender, snapshot.bag(), &mapping)?)),
             };
             match bag {
                 Ok(bag) => {

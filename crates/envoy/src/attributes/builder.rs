@@ -1,7 +1,7 @@
-use std::{net::IpAddr, sync::Arc};
+use std::net::IpAddr;
 
 use mixer_adapter_core::value::ValueType;
-use mixer_adapter_engine::attribute::{AttributeValue, Bag, Vocabulary, parse_declared};
+use mixer_adapter_engine::attribute::{AttributeValue, Bag, parse_declared};
 
 use crate::proto::envoy::config::core::v3::{Address, address, socket_address};
 
@@ -22,8 +22,8 @@ pub(crate) struct AttributeError {
 }
 
 impl AttributeBuilder {
-    pub(super) fn new(vocabulary: &Arc<Vocabulary>) -> Self {
-        Self { bag: Bag::new(vocabulary.clone()) }
+    pub(super) fn new(bag: Bag) -> Self {
+        Self { bag }
     }
 
     pub(super) fn finish(self) -> Bag {
@@ -42,6 +42,15 @@ impl AttributeBuilder {
         }
     }
 
+    /// Sets an attribute to a value that is computed only if the bag holds the attribute.
+    pub(super) fn set_with<V: Into<AttributeValue>>(
+        &mut self,
+        name: &str,
+        value: impl FnOnce() -> Option<V>,
+    ) {
+        self.bag.insert_with(name, value);
+    }
+
     /// Sets a string attribute unless the text is empty, which in proto3 means absent.
     pub(super) fn set_text(&mut self, name: &str, text: &str) {
         if !text.is_empty() {
@@ -51,9 +60,8 @@ impl AttributeBuilder {
 
     /// Sets the attributes of an IP address and its port; other kinds of addresses have neither.
     pub(super) fn set_address(&mut self, ip: &str, port: &str, address: Option<&Address>) {
-        let Some((address, number)) = socket(address) else { return };
-        self.set(ip, address);
-        self.set_some(port, number);
+        self.set_with(ip, || socket(address).map(|(ip, _)| ip));
+        self.set_with(port, || socket(address)?.1);
     }
 
     /// Sets attributes by configured names; names that are not declared are ignored.
@@ -90,14 +98,14 @@ impl AttributeBuilder {
         }
     }
 
+    /// Returns whether an attribute is declared and used.
+    pub(super) fn holds(&self, name: &str) -> bool {
+        self.bag.holds(name)
+    }
+
     /// Returns whether the attribute has a value.
     pub(super) fn has(&self, name: &str) -> bool {
         self.get(name).is_some()
-    }
-
-    /// Returns whether the attribute is declared.
-    pub(super) fn declares(&self, name: &str) -> bool {
-        self.slot(name).is_some()
     }
 
     fn get(&self, name: &str) -> Option<&AttributeValue> {

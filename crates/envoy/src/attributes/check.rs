@@ -1,8 +1,8 @@
 //! Attributes of a check of external authorization.
 
-use std::{collections::BTreeMap, net::IpAddr, sync::Arc, time::SystemTime};
+use std::{collections::BTreeMap, net::IpAddr, time::SystemTime};
 
-use mixer_adapter_engine::attribute::{Bag, StringMap, Vocabulary};
+use mixer_adapter_engine::attribute::{Bag, StringMap};
 
 use super::{
     builder::{AttributeBuilder, AttributeError, socket},
@@ -25,18 +25,18 @@ use crate::{
 /// The header that Envoy adds to a request with a body: whether the body is longer.
 const PARTIAL_BODY: &str = "x-envoy-auth-partial-body";
 
-/// Returns the attributes of a request or a connection.
+/// Adds the attributes of a request or a connection to a bag.
 ///
 /// # Errors
 /// A configured value is not of the type of its attribute.
 pub(crate) fn check_attributes(
     context: &AttributeContext,
-    vocabulary: &Arc<Vocabulary>,
+    bag: Bag,
     options: &MappingOptions,
 ) -> Result<Bag, AttributeError> {
-    let mut attributes = AttributeBuilder::new(vocabulary);
+    let mut attributes = AttributeBuilder::new(bag);
     attributes.set("context.reporter.kind", "inbound");
-    attributes.set("context.time", SystemTime::now());
+    attributes.set_with("context.time", || Some(SystemTime::now()));
     set_source(&mut attributes, context.source.as_ref());
     set_destination(&mut attributes, context.destination.as_ref());
     let server_name = context.tls_session.as_ref().map_or("", |session| session.sni.as_str());
@@ -52,8 +52,7 @@ pub(crate) fn check_attributes(
         None => {
             attributes.set("context.protocol", "tcp");
             attributes.set("connection.event", "open");
-            let peer = socket(context.source.as_ref().and_then(|peer| peer.address.as_ref()));
-            attributes.set_some("origin.ip", peer.map(|(ip, _)| ip));
+            attributes.set_with("origin.ip", || Some(socket(context.source.as_ref()?.address.as_ref())?.0));
             context
                 .destination
                 .as_ref()
@@ -94,10 +93,7 @@ fn set_destination(attributes: &mut AttributeBuilder, peer: Option<&Peer>) {
 }
 
 fn set_labels(attributes: &mut AttributeBuilder, name: &str, labels: &BTreeMap<String, String>) {
-    if !labels.is_empty() {
-        let labels = labels.iter().map(|(name, value)| (name.as_str(), value.as_str()));
-        attributes.set(name, labels.collect::<StringMap>());
-    }
+    attributes.set_with(name, || (!labels.is_empty()).then(|| string_map(labels)));
 }
 
 fn set_request(
@@ -106,37 +102,38 @@ fn set_request(
     source: Option<&Peer>,
     options: &MappingOptions,
 ) {
-    let headers = headers(http);
-    let header = |name: &str| headers.get(name).map(|value| &**value).filter(|value| !value.is_empty());
-    attributes.set_text("request.id", header("x-request-id").unwrap_or(&http.id));
+    let headers = Headers::of(http);
+    let header = |name: &str| headers.get(name).filter(|value| !value.is_empty());
+    attributes
+        .set_with("request.id", || header("x-request-id").or(Some(&*http.id)).filter(|id| !id.is_empty()));
     set_http(
         attributes,
         HttpParts { method: &http.method, host: &http.host, scheme: &http.scheme, path: &http.path },
-        &headers,
+        |name| headers.get(name),
     );
-    attributes.set_some("request.size", body_size(http, &headers));
-    let body = match http.body.as_str() {
+    attributes.set_with("request.size", || body_size(http, &headers));
+    attributes.set_with("request.body", || match http.body.as_str() {
         "" => std::str::from_utf8(&http.raw_body).ok().filter(|body| !body.is_empty()),
         body => Some(body),
-    };
-    attributes.set_some("request.body", body);
+    });
     if !http.body.is_empty() || !http.raw_body.is_empty() {
-        let is_partial = header(PARTIAL_BODY).and_then(|value| value.parse::<bool>().ok());
-        attributes.set_some("request.body_truncated", is_partial);
+        let is_partial = || header(PARTIAL_BODY).and_then(|value| value.parse::<bool>().ok());
+        attributes.set_with("request.body_truncated", is_partial);
     }
-    let forwarded = header("x-forwarded-for").and_then(|list| client(list, options.trusted_hops));
-    let peer = socket(source.and_then(|peer| peer.address.as_ref())).map(|(ip, _)| ip);
-    attributes.set_some("origin.ip", forwarded.or(peer));
+    attributes.set_with("origin.ip", || {
+        let forwarded = header("x-forwarded-for").and_then(|list| client(list, options.trusted_hops));
+        forwarded.or_else(|| Some(socket(source?.address.as_ref())?.0))
+    });
     if options.trust_forwarded_client_cert {
         set_forwarded_source(attributes, header("x-forwarded-client-cert"));
     }
-    attributes.set("request.headers", headers);
+    attributes.set_with("request.headers", || Some(headers.to_map()));
 }
 
 /// Returns the size of the body, unless it is unknown. Envoy says 0 for a body that it does not send
 /// (docs/behaviour/envoy.md#requests-of-a-check), so that the headers decide then; without a length, a request of HTTP/2 or HTTP/3
 /// may have a body of any size.
-fn body_size(http: &HttpRequest, headers: &StringMap) -> Option<i64> {
+fn body_size(http: &HttpRequest, headers: &Headers<'_>) -> Option<i64> {
     if http.size != 0 {
         return Some(http.size).filter(|size| *size > 0);
     }
@@ -148,28 +145,54 @@ fn body_size(http: &HttpRequest, headers: &StringMap) -> Option<i64> {
     (has_end && headers.get("transfer-encoding").is_none()).then_some(0)
 }
 
-/// Returns the headers. Those that are sent without changes are joined like the others: by commas.
-fn headers(http: &HttpRequest) -> StringMap {
-    match &http.header_map {
-        Some(HeaderMap { headers }) if !headers.is_empty() => {
-            let mut joined: BTreeMap<&str, String> = BTreeMap::new();
-            for header in headers {
-                let value = match header.value.is_empty() {
-                    true => String::from_utf8_lossy(&header.raw_value),
-                    false => header.value.as_str().into(),
-                };
-                match joined.get_mut(header.key.as_str()) {
-                    Some(values) => {
-                        values.push(',');
-                        values.push_str(&value);
-                    }
-                    None => drop(joined.insert(&header.key, value.into_owned())),
+/// The headers of a request.
+enum Headers<'r> {
+    Joined(&'r BTreeMap<String, String>),
+    /// Headers that are sent without changes, joined like the others: by commas.
+    Raw(BTreeMap<&'r str, String>),
+}
+
+impl<'r> Headers<'r> {
+    fn of(http: &'r HttpRequest) -> Self {
+        let Some(HeaderMap { headers }) = http.header_map.as_ref().filter(|map| !map.headers.is_empty())
+        else {
+            return Self::Joined(&http.headers);
+        };
+        let mut joined: BTreeMap<&str, String> = BTreeMap::new();
+        for header in headers {
+            let value = match header.value.is_empty() {
+                true => String::from_utf8_lossy(&header.raw_value),
+                false => header.value.as_str().into(),
+            };
+            match joined.get_mut(header.key.as_str()) {
+                Some(values) => {
+                    values.push(',');
+                    values.push_str(&value);
                 }
+                None => drop(joined.insert(&header.key, value.into_owned())),
             }
-            joined.into_iter().collect()
         }
-        _ => http.headers.iter().map(|(name, value)| (name.as_str(), value.as_str())).collect(),
+        Self::Raw(joined)
     }
+
+    fn get(&self, name: &str) -> Option<&str> {
+        match self {
+            Self::Joined(headers) => headers.get(name),
+            Self::Raw(headers) => headers.get(name),
+        }
+        .map(String::as_str)
+    }
+
+    fn to_map(&self) -> StringMap {
+        match self {
+            Self::Joined(headers) => string_map(headers),
+            Self::Raw(headers) => headers.iter().map(|(name, value)| (*name, value.as_str())).collect(),
+        }
+    }
+}
+
+fn string_map(entries: &BTreeMap<String, String>) -> StringMap {
+    entries.iter().map(|(name, value)| (name.as_str(), value.as_str())).collect()
 }
 
 /// Returns the address of the client in `x-forwarded-for`: the last one, before those that trusted proxies in front of this one

@@ -1,8 +1,6 @@
 //! Attributes of entries of access logs.
 
-use std::{collections::BTreeMap, sync::Arc};
-
-use mixer_adapter_engine::attribute::{AttributeValue, Bag, StringMap, Vocabulary};
+use mixer_adapter_engine::attribute::{AttributeValue, Bag, StringMap};
 use prost_types::{Struct, Timestamp, value::Kind};
 
 use super::{
@@ -35,17 +33,17 @@ const DECISIONS: [&str; 3] =
 /// The beginning of the details of a response that is Envoy's, because of external authorization.
 const CHECK_FAILED: &str = "ext_authz_";
 
-/// Returns the attributes of a request and its response.
+/// Adds the attributes of a request and its response to a bag.
 ///
 /// # Errors
 /// A configured value is not of the type of its attribute.
 pub(crate) fn http_attributes(
     entry: &HttpAccessLogEntry,
     sender: &LogSender,
-    vocabulary: &Arc<Vocabulary>,
+    bag: Bag,
     options: &MappingOptions,
 ) -> Result<Bag, AttributeError> {
-    let mut attributes = AttributeBuilder::new(vocabulary);
+    let mut attributes = AttributeBuilder::new(bag);
     let (common, request) = (entry.common_properties.as_ref(), entry.request.as_ref());
     if let Some(request) = request {
         set_request(&mut attributes, request);
@@ -55,10 +53,13 @@ pub(crate) fn http_attributes(
         set_common(&mut attributes, common, authority, sender, options);
         attributes.set_some("request.time", common.start_time);
         attributes.set_some("context.time", common.start_time);
-        let duration = common.duration.or(common.time_to_last_downstream_tx_byte);
-        attributes.set_some("response.duration", duration.and_then(length));
-        let first_byte = common.time_to_first_upstream_rx_byte.or(common.time_to_first_downstream_tx_byte);
-        attributes.set_some("response.time", later(common.start_time, first_byte));
+        attributes.set_with("response.duration", || {
+            common.duration.or(common.time_to_last_downstream_tx_byte).and_then(length)
+        });
+        attributes.set_with("response.time", || {
+            let first = common.time_to_first_upstream_rx_byte.or(common.time_to_first_downstream_tx_byte);
+            later(common.start_time, first)
+        });
         if request.is_none_or(|request| request.request_id.is_empty()) {
             attributes.set_text("request.id", &common.stream_id);
         }
@@ -75,17 +76,17 @@ pub(crate) fn http_attributes(
     finish(attributes, common)
 }
 
-/// Returns the attributes of a connection.
+/// Adds the attributes of a connection to a bag.
 ///
 /// # Errors
 /// As [`http_attributes`].
 pub(crate) fn tcp_attributes(
     entry: &TcpAccessLogEntry,
     sender: &LogSender,
-    vocabulary: &Arc<Vocabulary>,
+    bag: Bag,
     options: &MappingOptions,
 ) -> Result<Bag, AttributeError> {
-    let mut attributes = AttributeBuilder::new(vocabulary);
+    let mut attributes = AttributeBuilder::new(bag);
     attributes.set("context.protocol", "tcp");
     let common = entry.common_properties.as_ref();
     if let Some(common) = common {
@@ -140,16 +141,18 @@ fn set_common(
     attributes.set_some("context.reporter.uid", sender.uid.as_deref());
     attributes.set_some("context.timestamp", common.start_time);
     attributes.set_address("source.ip", "source.port", common.downstream_direct_remote_address.as_ref());
-    let origin =
-        common.downstream_remote_address.as_ref().or(common.downstream_direct_remote_address.as_ref());
-    attributes.set_some("origin.ip", socket(origin).map(|(ip, _)| ip));
+    attributes.set_with("origin.ip", || {
+        let direct = common.downstream_direct_remote_address.as_ref();
+        Some(socket(common.downstream_remote_address.as_ref().or(direct))?.0)
+    });
     let destination = match is_outbound {
         true => common.upstream_remote_address.as_ref(),
         false => common.downstream_local_address.as_ref(),
     };
     attributes.set_address("destination.ip", "destination.port", destination);
-    let flags = common.response_flags.unwrap_or_default();
-    attributes.set("context.proxy_error_code", short_names(&flags));
+    attributes.set_with("context.proxy_error_code", || {
+        Some(short_names(&common.response_flags.unwrap_or_default()))
+    });
     if let Some(tls) = &common.tls_properties {
         set_tls(attributes, tls);
     }
@@ -161,27 +164,43 @@ fn set_common(
         None => service_host(authority),
     };
     attributes.set_text("destination.service.host", &host);
-    set_sender(attributes, sender, if is_outbound { "source" } else { "destination" });
+    set_sender(attributes, sender, if is_outbound { SOURCE } else { DESTINATION });
     set_peers(attributes, &common.filter_state_objects);
     if let Some(namespace) = options.namespaces.find(&host) {
         attributes.set("destination.namespace", namespace);
     }
 }
 
+/// The attributes of a workload, on each side.
+const SOURCE: [&str; 7] = [
+    "source.name",
+    "source.uid",
+    "source.namespace",
+    "source.workload.name",
+    "source.workload.namespace",
+    "source.owner",
+    "source.labels",
+];
+const DESTINATION: [&str; 7] = [
+    "destination.name",
+    "destination.uid",
+    "destination.namespace",
+    "destination.workload.name",
+    "destination.workload.namespace",
+    "destination.owner",
+    "destination.labels",
+];
+
 /// Sets the workload on the sender's side.
-fn set_sender(attributes: &mut AttributeBuilder, sender: &LogSender, side: &str) {
-    let values: [(&str, Option<AttributeValue>); 7] = [
-        ("name", sender.pod.as_deref().map(Into::into)),
-        ("uid", sender.uid.as_deref().map(Into::into)),
-        ("namespace", sender.namespace.clone().map(Into::into)),
-        ("workload.name", sender.workload.as_deref().map(Into::into)),
-        ("workload.namespace", sender.workload.as_ref().and(sender.namespace.clone()).map(Into::into)),
-        ("owner", sender.owner.as_deref().map(Into::into)),
-        ("labels", sender.labels.clone().map(Into::into)),
-    ];
-    for (name, value) in values {
-        attributes.set_some(&format!("{side}.{name}"), value);
-    }
+fn set_sender(attributes: &mut AttributeBuilder, sender: &LogSender, side: [&str; 7]) {
+    let [name, uid, namespace, workload, workload_namespace, owner, labels] = side;
+    attributes.set_with(name, || sender.pod.as_deref());
+    attributes.set_with(uid, || sender.uid.as_deref());
+    attributes.set_with(namespace, || sender.namespace.clone());
+    attributes.set_with(workload, || sender.workload.as_deref());
+    attributes.set_with(workload_namespace, || sender.workload.as_ref().and(sender.namespace.clone()));
+    attributes.set_with(owner, || sender.owner.as_deref());
+    attributes.set_with(labels, || sender.labels.clone());
 }
 
 fn set_tls(attributes: &mut AttributeBuilder, tls: &TlsProperties) {
@@ -247,9 +266,8 @@ fn set_request(attributes: &mut AttributeBuilder, request: &HttpRequestPropertie
         RequestMethod::MethodUnspecified => "",
         method => method.as_str_name(),
     };
-    let mut headers: BTreeMap<&str, &str> =
-        request.request_headers.iter().map(|(name, value)| (name.as_str(), value.as_str())).collect();
-    for (name, value) in [
+    // The headers that are fields of their own.
+    let fields = [
         (":authority", request.authority.as_str()),
         (":method", method),
         (":path", path),
@@ -257,18 +275,20 @@ fn set_request(attributes: &mut AttributeBuilder, request: &HttpRequestPropertie
         ("user-agent", &request.user_agent),
         ("x-forwarded-for", &request.forwarded_for),
         ("x-request-id", &request.request_id),
-    ] {
-        if !value.is_empty() {
-            headers.entry(name).or_insert(value);
-        }
-    }
-    let headers: StringMap = headers.into_iter().collect();
+    ];
     let parts = HttpParts { method, host: &request.authority, scheme: &request.scheme, path };
-    set_http(attributes, parts, &headers);
+    set_http(attributes, parts, |name| match request.request_headers.get(name) {
+        Some(value) => Some(value),
+        None => fields.iter().find(|(field, _)| *field == name).map(|(_, value)| *value),
+    });
     attributes.set_text("request.id", &request.request_id);
     attributes.set("request.size", number(request.request_body_bytes));
     attributes.set("request.total_size", number(request.request_headers_bytes + request.request_body_bytes));
-    attributes.set("request.headers", headers);
+    attributes.set_with("request.headers", || {
+        let fields = fields.into_iter().filter(|(_, value)| !value.is_empty());
+        let sent = request.request_headers.iter().map(|(name, value)| (name.as_str(), value.as_str()));
+        Some(fields.chain(sent).collect::<StringMap>())
+    });
 }
 
 fn set_response(attributes: &mut AttributeBuilder, response: &HttpResponseProperties) {
@@ -280,17 +300,17 @@ fn set_response(attributes: &mut AttributeBuilder, response: &HttpResponseProper
         let value = response.response_trailers.get(name).or_else(|| response.response_headers.get(name));
         value.map(String::as_str)
     };
-    attributes.set_some("response.grpc_status", header("grpc-status"));
-    attributes.set_some("response.grpc_message", header("grpc-message"));
+    attributes.set_with("response.grpc_status", || header("grpc-status"));
+    attributes.set_with("response.grpc_message", || header("grpc-message"));
     // The entry is the only trace of a request whose check failed.
     if response.response_code_details.starts_with(CHECK_FAILED) && !attributes.has("check.error_message") {
         attributes.set_text("check.error_message", &response.response_code_details);
     }
-    let headers = response.response_headers.iter().chain(&response.response_trailers);
-    let headers: StringMap = headers.map(|(name, value)| (name.as_str(), value.as_str())).collect();
-    if !headers.is_empty() {
-        attributes.set("response.headers", headers);
-    }
+    attributes.set_with("response.headers", || {
+        let headers = response.response_headers.iter().chain(&response.response_trailers);
+        let headers: StringMap = headers.map(|(name, value)| (name.as_str(), value.as_str())).collect();
+        (!headers.is_empty()).then_some(headers)
+    });
 }
 
 fn number(bytes: u64) -> i64 {

@@ -37,11 +37,11 @@ fn request(entry: &HttpAccessLogEntry) -> Attributes {
 }
 
 fn request_of(entry: &HttpAccessLogEntry, sender: &LogSender) -> Attributes {
-    all(&http_attributes(entry, sender, &vocabulary(), &MappingOptions::default()).unwrap())
+    all(&http_attributes(entry, sender, Bag::new(vocabulary()), &MappingOptions::default()).unwrap())
 }
 
 fn connection(entry: &TcpAccessLogEntry, sender: &LogSender) -> Attributes {
-    all(&tcp_attributes(entry, sender, &vocabulary(), &MappingOptions::default()).unwrap())
+    all(&tcp_attributes(entry, sender, Bag::new(vocabulary()), &MappingOptions::default()).unwrap())
 }
 
 fn with(common: AccessLogCommon) -> HttpAccessLogEntry {
@@ -299,7 +299,7 @@ fn a_forwarded_certificate_is_the_clients_only_if_it_is_trusted_and_the_connecti
     };
     let mut options = MappingOptions::default();
     let attributes = |entry: &HttpAccessLogEntry, options: &MappingOptions| {
-        all(&http_attributes(entry, &LogSender::default(), &vocabulary(), options).unwrap())
+        all(&http_attributes(entry, &LogSender::default(), Bag::new(vocabulary()), options).unwrap())
     };
     let (plain, with_certificate) = (entry(None), entry(Some(tls)));
     assert_has(&attributes(&plain, &options), &[], &["source.principal"]);
@@ -503,7 +503,8 @@ fn custom_tags_and_metadata_set_declared_attributes() {
     assert_has(&request(&with(common)), &expected, &["unknown"]);
     let wrong = AccessLogCommon { custom_tags: texts(&[("my.count", "x")]), ..AccessLogCommon::default() };
     let options = MappingOptions::default();
-    let error = http_attributes(&with(wrong), &LogSender::default(), &vocabulary(), &options).unwrap_err();
+    let error =
+        http_attributes(&with(wrong), &LogSender::default(), Bag::new(vocabulary()), &options).unwrap_err();
     assert_eq!(error.to_string(), r#"custom tag my.count: "x" is not a valid INT64"#);
 }
 

@@ -22,9 +22,7 @@ pub(super) fn set_metadata(
     let Some(metadata) = metadata else { return Ok(()) };
     let filters = &metadata.filter_metadata;
     for (filter, values) in filters {
-        if attributes.declares(filter) {
-            attributes.set(filter, flatten(values));
-        }
+        attributes.set_with(filter, || Some(flatten(values)));
     }
     if let Some(values) = filters.get(ISTIO) {
         set_authentication(attributes, values);
@@ -60,9 +58,10 @@ fn set_authentication(attributes: &mut AttributeBuilder, values: &Struct) {
     ] {
         attributes.set_some(name, text(values, name));
     }
-    if let Some(Kind::StructValue(claims)) = kind(values, "request.auth.claims") {
-        attributes.set("request.auth.claims", flatten(claims));
-    }
+    attributes.set_with("request.auth.claims", || match kind(values, "request.auth.claims") {
+        Some(Kind::StructValue(claims)) => Some(flatten(claims)),
+        _ => None,
+    });
 }
 
 /// Returns the payload of the first token, which is below a key of the filter's configuration.
@@ -77,13 +76,10 @@ fn set_claims(attributes: &mut AttributeBuilder, claims: &Struct) {
     if let (Some(issuer), Some(subject)) = (text(claims, "iss"), text(claims, "sub")) {
         attributes.set("request.auth.principal", format!("{issuer}/{subject}"));
     }
-    let audiences = claims.fields.get("aud").and_then(joined);
-    attributes.set_some("request.auth.audiences", audiences);
-    attributes.set_some("request.auth.presenter", text(claims, "azp"));
-    attributes.set("request.auth.claims", flatten(claims));
-    if attributes.declares("request.auth.raw_claims") {
-        attributes.set("request.auth.raw_claims", json(claims).to_string());
-    }
+    attributes.set_with("request.auth.audiences", || claims.fields.get("aud").and_then(joined));
+    attributes.set_with("request.auth.presenter", || text(claims, "azp"));
+    attributes.set_with("request.auth.claims", || Some(flatten(claims)));
+    attributes.set_with("request.auth.raw_claims", || Some(json(claims).to_string()));
 }
 
 /// Returns the values that have a text: scalars, and lists of them joined by commas.

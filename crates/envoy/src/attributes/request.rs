@@ -18,30 +18,35 @@ pub(super) struct HttpParts<'r> {
     pub(super) path: &'r str,
 }
 
-/// Sets the attributes of a request's first line, and those that are copies of headers.
-pub(super) fn set_http(attributes: &mut AttributeBuilder, parts: HttpParts<'_>, headers: &StringMap) {
-    let header = |name: &str| headers.get(name).map(|value| &**value).filter(|value| !value.is_empty());
-    let protocol = if is_grpc(header("content-type")) { "grpc" } else { "http" };
-    attributes.set("context.protocol", protocol);
+/// Sets the attributes of a request's first line, and those that are copies of headers, of which `header` returns the value.
+pub(super) fn set_http<'r>(
+    attributes: &mut AttributeBuilder,
+    parts: HttpParts<'r>,
+    header: impl Fn(&str) -> Option<&'r str>,
+) {
+    let header = |name: &str| header(name).filter(|value| !value.is_empty());
+    attributes
+        .set_with("context.protocol", || Some(if is_grpc(header("content-type")) { "grpc" } else { "http" }));
     attributes.set_text("request.method", parts.method);
     attributes.set_text("request.host", parts.host);
     attributes.set_text("request.scheme", parts.scheme);
     attributes.set_text("request.path", parts.path);
     let (path, query) = split(parts.path);
     attributes.set_text("request.url_path", path);
-    if let Some(query) = query {
+    attributes.set_with("request.query_params", || {
         // The first of several values of a parameter applies; a map takes the last.
-        let parameters: Vec<(&str, &str)> = parameters(query).collect();
-        attributes.set("request.query_params", parameters.into_iter().rev().collect::<StringMap>());
-    }
-    attributes.set_some("request.referer", header("referer"));
-    attributes.set_some("request.useragent", header("user-agent"));
+        let parameters: Vec<(&str, &str)> = parameters(query?).collect();
+        Some(parameters.into_iter().rev().collect::<StringMap>())
+    });
+    attributes.set_with("request.referer", || header("referer"));
+    attributes.set_with("request.useragent", || header("user-agent"));
     let parameter = |name: &str| {
         let value = query.and_then(|query| parameters(query).find(|(known, _)| *known == name));
         value.map(|(_, value)| value).filter(|value| !value.is_empty())
     };
-    let key = header("x-api-key").or_else(|| parameter("key")).or_else(|| parameter("api_key"));
-    attributes.set_some("request.api_key", key);
+    attributes.set_with("request.api_key", || {
+        header("x-api-key").or_else(|| parameter("key")).or_else(|| parameter("api_key"))
+    });
 }
 
 /// Returns whether a content type is gRPC, grpc-web included.
@@ -51,6 +56,9 @@ pub(crate) fn is_grpc(content_type: Option<&str>) -> bool {
 
 /// Sets the name and the namespace of the service by its host.
 pub(super) fn set_service(attributes: &mut AttributeBuilder) {
+    if !attributes.holds("destination.service.name") && !attributes.holds("destination.service.namespace") {
+        return;
+    }
     let Some(host) = attributes.text("destination.service.host").map(str::to_owned) else { return };
     let (name, namespace) = service_name(&host, attributes.text("destination.namespace"));
     if !attributes.has("destination.service.name") {

@@ -4,7 +4,7 @@
 use std::{collections::BTreeMap, net::IpAddr, sync::Arc};
 
 use mixer_adapter_core::value::ValueType;
-use mixer_adapter_engine::attribute::{AttributeValue, Vocabulary};
+use mixer_adapter_engine::attribute::{AttributeValue, Bag, UsedSlots, Vocabulary};
 use prost_types::{ListValue, Struct, Timestamp, Value, value::Kind};
 
 use super::{AttributeError, check::check_attributes};
@@ -43,7 +43,7 @@ pub(super) fn vocabulary() -> Arc<Vocabulary> {
 type Attributes = BTreeMap<String, AttributeValue>;
 
 fn mapped(context: &AttributeContext, options: &MappingOptions) -> Result<Attributes, AttributeError> {
-    let bag = check_attributes(context, &vocabulary(), options)?;
+    let bag = check_attributes(context, Bag::new(vocabulary()), options)?;
     let values = bag.vocabulary().iter().map(|declared| (declared.name.to_string(), bag.at(declared.slot)));
     let mut all: Attributes = values.filter_map(|(name, value)| Some((name, value?.clone()))).collect();
     // The time of the test.
@@ -509,6 +509,30 @@ fn configuration_of_envoy_sets_any_declared_attribute_by_precedence() {
         ("source.ip", ip("10.1.1.1")),
     ];
     assert_has(&context, &expected, &["unknown"]);
+}
+
+#[test]
+fn an_attribute_does_not_depend_on_which_others_are_used() {
+    let headers = texts(&[("x-forwarded-for", "10.1.2.3"), ("x-request-id", "7"), ("x-api-key", "k")]);
+    let request = HttpRequest {
+        host: "web.shop.svc.cluster.local:80".to_owned(),
+        path: "/a?b=c".to_owned(),
+        ..HttpRequest { headers, ..HttpRequest::default() }
+    };
+    let context = AttributeContext {
+        source: Some(named("spiffe://td/ns/shop/sa/web")),
+        destination: Some(peer("10.0.0.18", 8443)),
+        ..http(request)
+    };
+    let options = MappingOptions::default();
+    let vocabulary = vocabulary();
+    let all = check_attributes(&context, Bag::new(vocabulary.clone()), &options).unwrap();
+    for declared in vocabulary.iter().filter(|declared| &**declared.name != "context.time") {
+        let used = Arc::new(UsedSlots::new(&vocabulary, [declared.slot]));
+        let bag = Bag::of_used(vocabulary.clone(), used);
+        let bag = check_attributes(&context, bag, &options).unwrap();
+        assert_eq!(bag.at(declared.slot), all.at(declared.slot), "{}", declared.name);
+    }
 }
 
 #[test]

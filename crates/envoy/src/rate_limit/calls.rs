@@ -71,7 +71,7 @@ impl<'c> QuotaCalls<'c> {
     /// Creates a request with the attributes of a descriptor.
     fn request(&mut self, descriptor: &RateLimitDescriptor) -> Result<Request<'c>, RateLimitError> {
         let namespace = self.domain.split_once('/').map(|(namespace, _)| namespace);
-        let bag = descriptor_attributes(self.domain, namespace, descriptor, self.snapshot.vocabulary())?;
+        let bag = descriptor_attributes(self.domain, namespace, descriptor, self.snapshot.bag())?;
         let request = Request::new(self.snapshot, bag, self.caller.clone(), false);
         self.tenant.clear();
         self.tenant.push_str(request.tenant());

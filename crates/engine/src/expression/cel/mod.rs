@@ -185,6 +185,11 @@ impl Program {
         self.used.iter().map(Attribute::name)
     }
 
+    /// The slots of these attributes.
+    pub(crate) fn slots(&self) -> impl Iterator<Item = u32> {
+        self.used.iter().map(Attribute::slot)
+    }
+
     pub(crate) fn invalid_constants(&self) -> &[EvalError] {
         &self.invalid_constants
     }

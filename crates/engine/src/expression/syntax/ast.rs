@@ -87,6 +87,22 @@ impl Ast {
     }
 }
 
+impl Ast {
+    /// Returns the names of all attributes, some more than once.
+    pub(crate) fn attributes(&self) -> Vec<&str> {
+        let (mut names, mut open) = (Vec::new(), vec![self]);
+        while let Some(ast) = open.pop() {
+            match &ast.node {
+                Node::Literal(_) => {}
+                Node::Attribute(name) => names.push(name.as_str()),
+                Node::Chain(_, operands) => open.extend(operands),
+                Node::Call(call) => open.extend(call.receiver.as_deref().into_iter().chain(&call.arguments)),
+            }
+        }
+        names
+    }
+}
+
 pub(crate) fn too_deep(span: Span) -> CompileError {
     let message = format!("this expression is nested more than {MAX_NESTING} levels deep");
     CompileError::new(CompileErrorKind::TooLarge, span, message)
