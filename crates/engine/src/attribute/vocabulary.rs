@@ -1,5 +1,7 @@
 use std::{collections::HashMap, sync::Arc};
 
+use foldhash::fast::RandomState;
+
 use super::standard::{ENVOY, standard_attributes};
 use mixer_adapter_core::value::ValueType;
 
@@ -13,7 +15,7 @@ use mixer_adapter_core::value::ValueType;
 #[derive(Clone, Debug, Default)]
 pub struct Vocabulary {
     base: Option<Arc<Vocabulary>>,
-    slots: HashMap<Arc<str>, u32>,
+    slots: HashMap<Arc<str>, u32, RandomState>,
     declared: Vec<(Arc<str>, ValueType)>,
 }
 

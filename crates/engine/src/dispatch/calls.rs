@@ -29,7 +29,7 @@ pub(super) async fn for_each_call<'s>(
     caller: &Caller,
     mut completed: impl FnMut(CompletedCall<'s>),
 ) {
-    if planned.len() == 1 {
+    if planned.len() <= 1 {
         for planned in planned {
             completed(call(planned, quota, caller).await);
         }

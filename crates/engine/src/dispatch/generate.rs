@@ -32,6 +32,10 @@ impl<'s> Request<'s> {
     /// respond wins.
     pub async fn generate(&mut self) -> Result<(), DispatchError> {
         let snapshot = self.snapshot;
+        if snapshot.generators.of(&self.namespace).all(|rules| rules.destinations.is_empty()) {
+            self.generated = true;
+            return Ok(());
+        }
         let mut planned: Vec<PlannedCall<'s>> = Vec::new();
         let mut conditions = Conditions::of(snapshot.generators.of(&self.namespace));
         let mut planner = self.planner(true);
