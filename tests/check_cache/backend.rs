@@ -24,7 +24,7 @@ use mixer_adapter_core::{
 };
 use mixer_adapter_engine::{
     CacheLimits, HandlerBackend, Mixer, Snapshot,
-    attribute::{Bag, StringMap},
+    attribute::StringMap,
     build::{BoxBackend, BuildOptions, Connect, HandlerSpec, SnapshotBuilder},
     dispatch::{CacheUse, Caller, CheckAnswer, DispatchError, Request},
 };
@@ -301,7 +301,7 @@ impl Subject {
         attributes: &Attributes,
         deadline: Option<Instant>,
     ) -> (Result<CheckAnswer, DispatchError>, Option<CacheUse>) {
-        let mut bag = Bag::new(snapshot.vocabulary().clone());
+        let mut bag = snapshot.bag();
         bag.insert("request.path", attributes.path);
         let texts = [
             ("destination.namespace", attributes.namespace),

@@ -12,10 +12,7 @@ mod config;
 mod referenced;
 
 use case::Case;
-use mixer_adapter_engine::{
-    attribute::Bag,
-    dispatch::{Caller, Request},
-};
+use mixer_adapter_engine::dispatch::{Caller, Request};
 
 /// Cases in which a real Mixer is wrong, and the engine differs on purpose; docs/compatibility.md says how.
 const DIFFERENT_ON_PURPOSE: &[&str] = &[];
@@ -42,7 +39,7 @@ async fn the_answer_to_a_strict_request_has_its_rules_and_the_outputs_of_named_a
     let case = Case::all().into_iter().find(|case| case.id == "header-ops-two-actions").unwrap();
     let engine = case.engine().await;
     let snapshot = engine.snapshot().unwrap();
-    let bag = || Bag::new(snapshot.vocabulary().clone());
+    let bag = || snapshot.bag();
     let answer = Request::new(&snapshot, bag(), Caller::default(), false).strict().answer().await.unwrap();
     assert_eq!(answer.details.rules, ["r1.rule.istio-system".into()]);
     let outputs: Vec<_> =

@@ -62,6 +62,14 @@ impl Snapshot {
         Bag::of_used(self.vocabulary.clone(), self.used.clone())
     }
 
+    /// Creates an empty bag for a call; one that is logged has all attributes.
+    pub fn bag_of(&self, is_logged: bool) -> Bag {
+        match is_logged {
+            true => Bag::new(self.vocabulary.clone()),
+            false => self.bag(),
+        }
+    }
+
     /// Collects the attributes that the rules use.
     pub(crate) fn collect_used(&mut self) {
         let tables = [&self.checks, &self.reports, &self.quotas, &self.generators];

@@ -8,7 +8,6 @@ use std::{
 use mixer_adapter_core::framework::{log_limit::LogLimit, log_text::log_text};
 use mixer_adapter_engine::{
     Budget, CheckOutcome,
-    attribute::Bag,
     decision_log::{Api, LoggedAttributes, LoggedCall, LoggedDecision},
     dispatch::{AnswerDetails, CacheUse, Caller, DispatchError, Request},
 };
@@ -86,11 +85,7 @@ impl Services {
         let Some(snapshot) = self.configuration.snapshot(caller.deadline).await else {
             return Decision::Fail("there is no configuration yet".to_owned());
         };
-        // A line of the log has all attributes.
-        let bag = match logged.is_some_and(LoggedCall::is_logged) {
-            true => Bag::new(snapshot.vocabulary().clone()),
-            false => snapshot.bag(),
-        };
+        let bag = snapshot.bag_of(logged.is_some_and(LoggedCall::is_logged));
         let bag = match check_attributes(context, bag, &self.options.mapping) {
             Ok(bag) => bag,
             Err(error) => return Decision::Fail(error.to_string()),

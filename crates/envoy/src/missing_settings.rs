@@ -82,16 +82,16 @@ impl MissingSettings {
         }
         if let Some(http) = context.request.as_ref().and_then(|request| request.http.as_ref()) {
             let body = !http.body.is_empty() || !http.raw_body.is_empty();
-            self.note(Setting::Body, body, || declares_body(http) && reads("request.body"));
+            self.note(Setting::Body, body, || reads("request.body") && declares_body(http));
             let token = metadata_of(context.metadata_context.as_ref(), JWT_AUTHN);
-            self.note(Setting::Token, token, || has_bearer(http) && reads("request.auth.principal"));
+            self.note(Setting::Token, token, || reads("request.auth.principal") && has_bearer(http));
         }
         let is_tls = || {
             let peers = [&context.source, &context.destination];
             peers.into_iter().flatten().any(|peer| !peer.principal.is_empty())
         };
         let name = context.tls_session.is_some();
-        self.note(Setting::ServerName, name, || is_tls() && reads("connection.requested_server_name"));
+        self.note(Setting::ServerName, name, || reads("connection.requested_server_name") && is_tls());
     }
 
     /// Notes whether an entry of an access log has the metadata of a check.

@@ -255,7 +255,7 @@ async fn traced_check(
     let snapshot = mixer.snapshot().ok_or_else(not_configured)?;
     let attributes = asked.attributes.as_ref();
     let decoder = Decoder::new(&snapshot, attributes.map_or(&[][..], |attributes| &attributes.words));
-    let mut bag = Bag::new(snapshot.vocabulary().clone());
+    let mut bag = snapshot.bag_of(logged.is_some_and(LoggedCall::is_logged));
     let mut budget = Budget::new(mixer.limits(), caller);
     if let Some(attributes) = attributes {
         decoder.read(attributes, &mut bag, &mut budget).map_err(|error| over_limit(mixer, error))?;

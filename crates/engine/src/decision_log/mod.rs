@@ -105,6 +105,11 @@ impl DecisionLog {
         Some(self.call(api, id, output, is_recorded))
     }
 
+    /// Returns whether entries of access logs may be logged.
+    pub fn is_watched(&self) -> bool {
+        self.recent.is_watched()
+    }
+
     /// Begins an entry of an access log for the decision `id`; `None` unless somebody watches.
     pub fn begin_entry(&self, api: Api, id: &str) -> Option<LoggedCall<'_>> {
         self.recent.admit(Some(id)).then(|| self.call(api, Some(id), None, true))

@@ -90,10 +90,15 @@ impl RecentDecisions {
         json
     }
 
+    /// Returns whether somebody watches, or did lately.
+    pub(super) fn is_watched(&self) -> bool {
+        self.watched_until.load(Relaxed) != 0
+    }
+
     /// Returns whether a call is recorded. One that continues a recorded decision is.
     pub(super) fn admit(&self, id: Option<&str>) -> bool {
         // Nobody watches, mostly.
-        self.watched_until.load(Relaxed) != 0 && self.admit_at(id, self.created.elapsed())
+        self.is_watched() && self.admit_at(id, self.created.elapsed())
     }
 
     fn admit_at(&self, id: Option<&str>, now: Duration) -> bool {

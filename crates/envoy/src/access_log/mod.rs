@@ -127,6 +127,7 @@ async fn report(
             continue;
         };
         let sender = &*queued.sender;
+        let is_logged = mixer.decision_log().is_watched();
         // Those of one namespace take their space together.
         let mut reports: BTreeMap<Arc<str>, (Arc<TenantCounts>, Report<'_>)> = BTreeMap::new();
         let mut failures = FailureTexts::default();
@@ -140,12 +141,14 @@ async fn report(
                     HttpAccessLogEntry::decode(&*entry).map_err(EntryError::from).and_then(|entry| {
                         let common = entry.common_properties.as_ref();
                         missing.note_log(common.and_then(|common| common.metadata.as_ref()));
-                        Ok(http_attributes(&entry, sender, snapshot.bag(), &mapping)?)
+                        Ok(http_attributes(&entry, sender, snapshot.bag_of(is_logged), &mapping)?)
                     })
                 }
-                LogKind::Tcp => TcpAccessLogEntry::decode(&*entry)
-                    .map_err(EntryError::from)
-                    .and_then(|entry| Ok(tcp_attributes(&entry, sender, snapshot.bag(), &mapping)?)),
+                LogKind::Tcp => {
+                    TcpAccessLogEntry::decode(&*entry).map_err(EntryError::from).and_then(|entry| {
+                        Ok(tcp_attributes(&entry, sender, snapshot.bag_of(is_logged), &mapping)?)
+                    })
+                }
             };
             match bag {
                 Ok(bag) => {
