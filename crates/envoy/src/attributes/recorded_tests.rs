@@ -39,7 +39,7 @@ fn all(bag: &Bag) -> Attributes {
 fn of_check(name: &str) -> Attributes {
     let check: CheckRequest = message(name);
     let options = MappingOptions::default();
-    all(&check_attributes(&check.attributes.unwrap(), &vocabulary(), &options).unwrap())
+    all(&check_attributes(&check.attributes.unwrap(), Bag::new(vocabulary()), &options).unwrap())
 }
 
 /// The attributes of the only entry of a message, whose stream began with the message `first`.
@@ -50,10 +50,10 @@ fn of_log(first: &str, name: &str) -> Attributes {
     let options = MappingOptions::default();
     let bag = match message::<StreamAccessLogsMessage>(name).log_entries.unwrap() {
         LogEntries::HttpLogs(entries) => {
-            http_attributes(&entries.log_entry[0], &sender, &vocabulary(), &options)
+            http_attributes(&entries.log_entry[0], &sender, Bag::new(vocabulary()), &options)
         }
         LogEntries::TcpLogs(entries) => {
-            tcp_attributes(&entries.log_entry[0], &sender, &vocabulary(), &options)
+            tcp_attributes(&entries.log_entry[0], &sender, Bag::new(vocabulary()), &options)
         }
     };
     all(&bag.unwrap())
@@ -201,7 +201,7 @@ fn a_descriptor() {
     let request: RateLimitRequest = message("rate limit");
     assert_eq!(request.domain, "shop/per-user");
     let [descriptor] = &request.descriptors[..] else { panic!("{request:?}") };
-    let bag = descriptor_attributes(&request.domain, None, descriptor, &vocabulary()).unwrap();
+    let bag = descriptor_attributes(&request.domain, None, descriptor, Bag::new(vocabulary())).unwrap();
     let path = "/token/a;b/c?key=k-1&x=1&x=2";
     assert_has(
         &all(&bag),
