@@ -19,7 +19,10 @@ usage: cargo xtask TASK [ARGUMENTS]
   generate  write the files that are generated and committed: the descriptors of Envoy and Istio, the baselines of the protos, and docs/reference
   features  check every crate with every pair of its features (cargo hack); ARGUMENTS go to cargo hack
   fuzz      run fuzz targets, of which ARGUMENTS are the names (default: all), for a minute each or `--seconds N`
+  package   make the packages of all crates, without building them: a registry does not have their dependencies yet
   deny      check licences, bans and sources of all dependencies (deny.toml); ARGUMENTS replace these three checks";
+
+const PACKAGE: [&str; 4] = ["package", "--workspace", "--no-verify", "--allow-dirty"];
 
 const FEATURES: &[&str] = &[
     "hack",
@@ -54,6 +57,7 @@ fn run(arguments: Vec<String>) -> Result<()> {
             fuzz::fuzz(targets, seconds.parse().context("--seconds")?)
         }
         ["fuzz", targets @ ..] => fuzz::fuzz(targets, fuzz::SECONDS),
+        ["package"] => process::run(process::cargo().args(PACKAGE)),
         ["deny"] => CARGO_DENY.run(DENY, &["bans", "licenses", "sources"]),
         ["deny", checks @ ..] => CARGO_DENY.run(DENY, checks),
         _ => bail!(USAGE),

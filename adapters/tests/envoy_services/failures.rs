@@ -9,6 +9,13 @@ use std::{
     time::{Duration, Instant},
 };
 
+use tokio::{
+    io::copy_bidirectional,
+    net::{TcpListener, TcpStream},
+    runtime::{Builder, Runtime},
+};
+use tokio_util::sync::CancellationToken;
+
 use crate::{
     mesh::{Mesh, PATHS, bootstrap, configured, metric},
     support::{
@@ -174,40 +181,109 @@ fn no_request_fails_while_two_servers_restart_in_turn() {
     load.finish();
 }
 
-/// How long a server is away that is started again by an orchestrator.
-const GAP: Duration = Duration::from_millis(1500);
-
-/// A request is decided as `PATHS` says, or fails.
-fn is_decided_or_fails(path: &str, response: &HttpResponse) -> Result<(), String> {
-    if response.status == 503 { Ok(()) } else { is_decided(path, response) }
+/// A port before a server that can be away, independently of how long the server takes to start.
+struct Port {
+    address: String,
+    server: String,
+    open: Option<CancellationToken>,
+    runtime: Runtime,
 }
 
+impl Port {
+    fn open(server: &str) -> Self {
+        let runtime = Builder::new_multi_thread().worker_threads(1).enable_all().build().unwrap();
+        let mut port =
+            Self { address: "127.0.0.1:0".to_owned(), server: server.to_owned(), open: None, runtime };
+        port.reopen();
+        port
+    }
+
+    /// Listens on the address of the first time, and connects what comes to the server.
+    fn reopen(&mut self) {
+        let listener = self.runtime.block_on(TcpListener::bind(&self.address)).unwrap();
+        self.address = listener.local_addr().unwrap().to_string();
+        let (open, server) = (CancellationToken::new(), self.server.clone());
+        self.open = Some(open.clone());
+        self.runtime.spawn(async move {
+            while let Some(Ok((mut client, _))) = open.run_until_cancelled(listener.accept()).await {
+                let (open, server) = (open.clone(), server.clone());
+                tokio::spawn(async move {
+                    let mut server = TcpStream::connect(server).await.unwrap();
+                    open.run_until_cancelled(copy_bidirectional(&mut client, &mut server)).await;
+                });
+            }
+        });
+    }
+
+    /// Refuses connections and ends those that there are.
+    fn close(&mut self) {
+        self.open.take().unwrap().cancel();
+        eventually("the port is closed", || {
+            std::net::TcpStream::connect(&self.address).is_err().then_some(())
+        });
+    }
+}
+
+/// How long a server may be away by what `envoy-config` prints.
+const GAP: Duration = Duration::from_millis(1500);
+
 #[test]
-fn no_request_is_allowed_by_mistake_while_the_only_server_is_away_for_a_while() {
+fn no_request_fails_while_the_only_server_is_away_for_as_long_as_the_retries_allow() {
     if !is_there() {
         return;
     }
     let folder = configured(PATHS);
     let directory = folder.path().to_str().unwrap();
-    let mut server = serve("127.0.0.1:0", directory);
+    let server = serve("127.0.0.1:0", directory);
     server.until("/readyz", "\r\n\r\nready");
-    let envoy = Envoy::start(&bootstrap(&server.grpc, &["--config", directory, "--upstream", &echo()]));
-    let front = envoy.listener("front");
-    let load = Load::start(&front, is_decided_or_fails);
+    let mut port = Port::open(&server.grpc);
+    let envoy = Envoy::start(&bootstrap(&port.address, &["--config", directory, "--upstream", &echo()]));
+    let load = Load::start(&envoy.listener("front"), is_decided);
     load.until_sent(100);
-    let address = server.grpc.clone();
-    server.signal("TERM");
-    eventually("the server has ended", || server.child.try_wait().unwrap());
     let gone = Instant::now();
+    port.close();
     eventually("the server was away for a while", || (gone.elapsed() >= GAP).then_some(()));
-    let server = serve(&address, directory);
-    eventually("requests are decided again", || {
-        let statuses = ["/shop", "/admin"].map(|path| request(&front, "GET", path, &[]).status);
-        (statuses == [200, 403]).then_some(())
-    });
+    port.reopen();
     load.until_sent(100);
     load.finish();
-    drop(server);
+}
+
+/// Denies paths that an adapter elsewhere does not list; `$ADDRESS` is that of the adapter.
+const REMOTE: &str = r#"
+kind: adapter
+metadata: {name: remote, namespace: istio-system}
+spec: {templates: [listentry]}
+---
+kind: handler
+metadata: {name: remote, namespace: istio-system}
+spec: {adapter: remote, connection: {address: "$ADDRESS"}}
+---
+kind: instance
+metadata: {name: path, namespace: istio-system}
+spec: {compiledTemplate: listentry, params: {value: request.url_path}}
+---
+kind: rule
+metadata: {name: paths, namespace: istio-system}
+spec: {actions: [{handler: remote, instances: [path]}]}
+"#;
+
+#[test]
+fn while_an_adapter_is_away_the_failure_mode_or_the_policy_of_the_server_decides() {
+    if !is_there() {
+        return;
+    }
+    // A port that was free a moment ago.
+    let nobody = std::net::TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().to_string();
+    let config = REMOTE.replace("$ADDRESS", &nobody);
+    for (serve, envoy, status) in [
+        (&[][..], &[][..], 503),
+        (&[], &["--failure-mode-allow"], 200),
+        (&["--on-adapter-error", "open"], &[], 200),
+        (&["--on-adapter-error", "closed"], &["--failure-mode-allow"], 503),
+    ] {
+        let mesh = Mesh::start(&config, serve, envoy);
+        assert_eq!(mesh.get("/", &[]).status, status, "{serve:?} {envoy:?}");
+    }
 }
 
 #[test]

@@ -143,7 +143,8 @@ const GRPC_SERVICE: &str = r#"envoy_grpc: {cluster_name: mixer_adapter}
 # For all tries: requests wait for a server that is away for up to 1.5 s.
 timeout: 2.5s
 retry_policy:
-  num_retries: 20
+  # Enough for all of this time: the waits between tries are random, 0.1 s on average.
+  num_retries: 40
   retry_on: connect-failure,refused-stream,reset
   retry_back_off: {base_interval: 0.05s, max_interval: 0.2s}
   # Another server first, where there are several.

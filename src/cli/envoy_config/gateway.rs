@@ -63,7 +63,7 @@ spec:
       backendSettings:
         # Requests wait for a server that is away for up to 1.5 s.
         retry:
-          numRetries: 20
+          numRetries: 40
           retryOn: {triggers: [connect-failure, refused-stream, reset]}
           perRetry: {backOff: {baseInterval: 50ms, maxInterval: 200ms}}
         circuitBreaker: {maxParallelRetries: 1000}
