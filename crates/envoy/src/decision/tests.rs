@@ -25,7 +25,7 @@ fn details_of_a_denial_reach_envoy_and_grpc_clients() {
     let detail = mixer_adapter_core::proto::Any { type_url: "t/a.B".to_owned(), value: vec![1].into() };
     let mut denied = answer(16, "who?", None);
     denied.status.details.push(detail.clone());
-    let metadata = prost_types::Struct::default();
+    let metadata = Vec::new();
     let decision = decide(denied.clone(), &[("content-type", "application/grpc")]);
     let response = decision.into_response(FailureAnswer::Unavailable, metadata.clone(), None).unwrap();
     assert_eq!(response.status.as_ref().unwrap().details, [detail]);
