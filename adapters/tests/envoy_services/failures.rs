@@ -23,6 +23,7 @@ use crate::{
         envoy::{Envoy, is_there},
         eventually, eventually_within,
         http::{HttpConnection, HttpResponse, echo, request},
+        run,
     },
 };
 
@@ -248,19 +249,16 @@ fn no_request_fails_while_the_only_server_is_away_for_as_long_as_the_retries_all
     load.finish();
 }
 
-/// Denies paths that an adapter elsewhere does not list; `$ADDRESS` is that of the adapter.
+/// Asks an adapter elsewhere about each request; `$ADDRESS` is that of the adapter.
 const REMOTE: &str = r#"
-kind: adapter
-metadata: {name: remote, namespace: istio-system}
-spec: {templates: [listentry]}
 ---
 kind: handler
 metadata: {name: remote, namespace: istio-system}
-spec: {adapter: remote, connection: {address: "$ADDRESS"}}
+spec: {adapter: denier, connection: {address: "$ADDRESS"}}
 ---
 kind: instance
 metadata: {name: path, namespace: istio-system}
-spec: {compiledTemplate: listentry, params: {value: request.url_path}}
+spec: {template: listentry, params: {value: request.url_path}}
 ---
 kind: rule
 metadata: {name: paths, namespace: istio-system}
@@ -274,7 +272,7 @@ fn while_an_adapter_is_away_the_failure_mode_or_the_policy_of_the_server_decides
     }
     // A port that was free a moment ago.
     let nobody = std::net::TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().to_string();
-    let config = REMOTE.replace("$ADDRESS", &nobody);
+    let config = run(&["manifest", "denier"]).stdout + &REMOTE.replace("$ADDRESS", &nobody);
     for (serve, envoy, status) in [
         (&[][..], &[][..], 503),
         (&[], &["--failure-mode-allow"], 200),
