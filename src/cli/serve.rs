@@ -292,15 +292,7 @@ impl Serve {
         #[cfg(feature = "otlp")]
         let traces = self.otlp.start(&background, &self.logging)?;
         let adapters = super::adapters(&background, add)?;
-        let shares = self.memory();
-        let limits = TableLimits::default()
-            .cached_handlers(self.handler_cache)
-            .cached_bytes(shares.handlers)
-            .state_bytes(shares.states)
-            .state_retention(self.state_retention)
-            .idle(value_parsers::unless_zero(self.session_idle))
-            .max_config_size(self.max_config_size);
-        let host = Host::new(adapters, limits, Closing::on(background.handle().clone()));
+        let host = Host::new(adapters, self.table_limits(), Closing::on(background.handle().clone()));
         let access = self.access_policy(host.adapters())?;
         let host = Arc::new(host.with_session_options(self.session_options()?).with_access(access));
         let threads =
@@ -395,6 +387,17 @@ impl Serve {
             policy = policy.with_adapters_in_calls(self.adapters_in_calls.iter().cloned());
         }
         Ok(policy)
+    }
+
+    fn table_limits(&self) -> TableLimits {
+        let shares = self.memory();
+        TableLimits::default()
+            .cached_handlers(self.handler_cache)
+            .cached_bytes(shares.handlers)
+            .state_bytes(shares.states)
+            .state_retention(self.state_retention)
+            .idle(value_parsers::unless_zero(self.session_idle))
+            .max_config_size(self.max_config_size)
     }
 
     fn session_options(&self) -> anyhow::Result<SessionOptions> {
@@ -534,3 +537,6 @@ fn greeting(host: &Host, bound: &Bound, mcp: Option<SocketAddr>) -> anyhow::Resu
 }
 
 const DEFAULT_PORT: u16 = 9091;
+
+#[cfg(test)]
+mod tests;

@@ -90,6 +90,25 @@ pub(super) struct OpenedSources {
 }
 
 impl SourceArgs {
+    /// Options of every source.
+    pub(super) fn settings(
+        &self,
+        configuration: &ConfigArgs,
+        extensions: Vec<Extension>,
+    ) -> anyhow::Result<SourceSettings> {
+        let secured = configuration.config.iter().any(|part| part.url.is_tls());
+        Ok(SourceSettings::new(&configuration.default_config_namespace)
+            .tls(secured.then(|| self.security.client()).transpose()?)
+            .skip_bad_resources(self.skip_bad_resources)
+            .cache(self.cache()?)
+            .sink_id(self.sink_id.clone())
+            .sink_annotations(self.sink_annotations.iter().cloned().collect())
+            .node_id(self.node_id.clone())
+            .node_metadata(self.node_metadata.iter().cloned().collect())
+            .longest_wait(self.max_redial_wait)
+            .extensions(extensions))
+    }
+
     /// Opens the sources of the command line; `None` if there are none. `extensions` are sent to xDS servers.
     pub(super) async fn open(
         &self,
@@ -102,17 +121,7 @@ impl SourceArgs {
         let listened =
             listens.map(|listen| (format!("--mcp-listen {}", listen.url), listen.collections.as_ref()));
         let filters = collection_filters(dialed.chain(listened)).map_err(usage)?;
-        let secured = parts.iter().any(|part| part.url.is_tls());
-        let settings = SourceSettings::new(&configuration.default_config_namespace)
-            .tls(secured.then(|| self.security.client()).transpose()?)
-            .skip_bad_resources(self.skip_bad_resources)
-            .cache(self.cache()?)
-            .sink_id(self.sink_id.clone())
-            .sink_annotations(self.sink_annotations.iter().cloned().collect())
-            .node_id(self.node_id.clone())
-            .node_metadata(self.node_metadata.iter().cloned().collect())
-            .longest_wait(self.max_redial_wait)
-            .extensions(extensions);
+        let settings = self.settings(configuration, extensions)?;
         let mut sources = Vec::new();
         let mut listening = None;
         for (place, filter) in filters.into_iter().enumerate() {

@@ -189,7 +189,7 @@ impl Bound {
         L: Layer<GrpcService, Service: HttpService> + Clone + Send + 'static,
     {
         let Server { host, mixer, config, options, readiness, additional, tls, authorization } = self.server;
-        if !authorization.authenticates() && !is_local(&self.grpc) {
+        if is_unprotected(&authorization, self.grpc.address().ok().as_ref()) {
             tracing::warn!(
                 "clients of the gRPC port are not authenticated, and it is open to other machines: see --tls-client-ca-file, --token-file and --jwks"
             );
@@ -340,6 +340,11 @@ fn is_local(listener: &Listener) -> bool {
     listener.address().is_ok_and(|address| address.is_local())
 }
 
+/// Whether other machines can connect, and nothing authenticates their clients. An unknown address counts as open.
+fn is_unprotected(authorization: &Authorization, address: Option<&ListenAddress>) -> bool {
+    !authorization.authenticates() && !address.is_some_and(ListenAddress::is_local)
+}
+
 /// How often idle handlers are closed if sessions never expire.
 const SWEEP: Duration = Duration::from_secs(60);
 
@@ -357,5 +362,35 @@ async fn keep_time(host: Arc<Host>, session_idle: Option<Duration>, stop: Cancel
             Some(_) => host.expire_idle(),
             None => host.handlers().sweep(),
         }
+    }
+}
+
+#[cfg(test)]
+#[allow(clippy::unwrap_used)]
+mod tests {
+    use super::*;
+    use mixer_adapter_net::Tokens;
+
+    #[test]
+    fn only_an_open_port_without_authentication_is_unprotected() {
+        let directory = tempfile::tempdir().unwrap();
+        let file = directory.path().join("tokens");
+        std::fs::write(&file, "mixer s3cr3t\n").unwrap();
+        let open = Authorization::open(service_group);
+        let authenticating =
+            Authorization::open(service_group).with_tokens(Tokens::load(file, None).unwrap());
+        let tcp = |address: &str| ListenAddress::Tcp(address.parse().unwrap());
+        for (address, expected) in [
+            (tcp("0.0.0.0:9091"), true),
+            (tcp("[::]:9091"), true),
+            (tcp("192.0.2.1:9091"), true),
+            (tcp("127.0.0.1:9091"), false),
+            (tcp("[::1]:9091"), false),
+            (ListenAddress::Unix("/run/mixer-adapter.sock".into()), false),
+        ] {
+            assert_eq!(is_unprotected(&open, Some(&address)), expected, "{address}");
+            assert!(!is_unprotected(&authenticating, Some(&address)), "{address}");
+        }
+        assert!(is_unprotected(&open, None));
     }
 }

@@ -55,3 +55,47 @@ pub(super) fn reflection(host: &Host, additional: &[AdditionalServices]) -> Resu
 
 /// The longest request to health and reflection, in bytes: tonic reserves the announced length. They hold a name.
 pub(crate) const MAX_NAME_REQUEST: usize = 16 << 10;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_service_belongs_to_the_group_that_policies_name() {
+        for (path, group) in [
+            ("/listentry.HandleListEntryService/HandleListEntry", Some("templates")),
+            ("/istio.mixer.adapter.model.v1beta1.InfrastructureBackend/CreateSession", Some("sessions")),
+            ("/istio.mixer.adapter.model.v1beta1.InfrastructureBackend/Validate", Some("sessions")),
+            ("/istio.mixer.v1.Mixer/Check", Some("mixer")),
+            ("/istio.mixer.v1.Mixer/Report", Some("mixer")),
+            ("/mixer_adapter.v1.Explain/Check", Some("explain")),
+            ("/grpc.reflection.v1.ServerReflection/ServerReflectionInfo", Some("reflection")),
+            ("/grpc.reflection.v1alpha.ServerReflection/ServerReflectionInfo", Some("reflection")),
+            ("/grpc.health.v1.Health/Check", None),
+            ("/grpc.health.v1.Health/Watch", None),
+            ("/envoy.service.auth.v3.Authorization/Check", Some("envoy")),
+            ("/envoy.service.auth.v2.Authorization/Check", Some("envoy")),
+            ("/envoy.service.auth.v2alpha.Authorization/Check", Some("envoy")),
+            ("/envoy.service.ratelimit.v3.RateLimitService/ShouldRateLimit", Some("envoy")),
+            ("/envoy.service.ratelimit.v2.RateLimitService/ShouldRateLimit", Some("envoy")),
+            ("/envoy.service.accesslog.v3.AccessLogService/StreamAccessLogs", Some("envoy")),
+            ("/envoy.service.accesslog.v2.AccessLogService/StreamAccessLogs", Some("envoy")),
+        ] {
+            assert_eq!(service_group(path), group, "{path}");
+            assert!(group.is_none_or(|group| SERVICE_GROUPS.contains(&group)), "{path}");
+        }
+    }
+
+    #[test]
+    fn names_that_resemble_health_belong_to_a_group() {
+        for path in [
+            "",
+            "/",
+            "/grpc.health.v1.Health2/Check",
+            "/grpc.health.v1/Health/Check",
+            "/x/grpc.health.v1.Health",
+        ] {
+            assert_eq!(service_group(path), Some(TEMPLATES), "{path}");
+        }
+    }
+}

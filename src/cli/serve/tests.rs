@@ -1,0 +1,112 @@
+#![allow(clippy::unwrap_used)]
+
+use clap::{Command, FromArgMatches as _};
+
+use super::*;
+use mixer_adapter_engine::RequestLimits;
+
+/// The limits and times, and for each a value that no other one has and that is not its default.
+const LIMITS: [(&str, &str); 21] = [
+    ("--max-calls", "101"),
+    ("--max-calls-per-connection", "102"),
+    ("--max-waiting-calls", "103"),
+    ("--max-connections", "104"),
+    ("--max-connections-per-peer", "105"),
+    ("--max-sessions", "106"),
+    ("--max-config-size", "107"),
+    ("--max-message-size", "108"),
+    ("--max-words", "109"),
+    ("--max-attributes-per-request", "110"),
+    ("--max-requests-per-report", "111"),
+    ("--handler-cache", "112"),
+    ("--session-idle", "201s"),
+    ("--session-lookup", "any"),
+    ("--body-timeout", "202s"),
+    ("--write-timeout", "203s"),
+    ("--handshake-timeout", "204s"),
+    ("--call-timeout", "205s"),
+    ("--keepalive", "206s"),
+    ("--max-redial-wait", "207s"),
+    ("--max-connection-age", "208s"),
+];
+
+fn command() -> Command {
+    Serve::augment_args(Command::new("serve"))
+}
+
+fn parse<'a>(flags: impl IntoIterator<Item = (&'a str, &'a str)>) -> Serve {
+    let flags = flags.into_iter().flat_map(|(flag, value)| [flag, value]);
+    let matches = command().try_get_matches_from(["serve"].into_iter().chain(flags)).unwrap();
+    Serve::from_arg_matches(&matches).unwrap()
+}
+
+#[test]
+fn each_limit_is_the_option_of_its_flag() {
+    let further = [
+        ("--memory-limit", "1Gi"),
+        ("--grace", "209s"),
+        ("--state-retention", "210s"),
+        ("--max-quotas-per-check", "113"),
+    ];
+    let further = further.into_iter().chain([("--max-instances", "114"), ("--max-expanded-size", "115")]);
+    let serve = parse(LIMITS.into_iter().chain(further));
+    let seconds = Duration::from_secs;
+    let server = ServerOptions {
+        max_message_size: 108,
+        max_concurrent_calls: 101,
+        max_waiting_calls: 103,
+        // A half of the memory, of which the first 4 KiB of each call are reserved.
+        max_call_bytes: (512 << 20) - 101 * 4096,
+        max_calls_per_connection: 102,
+        max_connections: 104,
+        max_connections_per_peer: Some(105),
+        handshake_timeout: seconds(204),
+        body_timeout: seconds(202),
+        write_timeout: seconds(203),
+        max_connection_age: Some(seconds(208)),
+        grace: seconds(209),
+        keepalive: Some(seconds(206)),
+        keepalive_timeout: seconds(20),
+        call_timeout: Some(seconds(205)),
+        session_idle: Some(seconds(201)),
+        explain: false,
+    };
+    assert_eq!(format!("{:#?}", serve.options()), format!("{server:#?}"));
+    let handlers = TableLimits::default()
+        .cached_handlers(112)
+        .cached_bytes((1 << 30) / 8)
+        .state_bytes((1 << 30) / 24)
+        .state_retention(seconds(210))
+        .idle(Some(seconds(201)))
+        .max_config_size(107);
+    assert_eq!(serve.table_limits(), handlers);
+    let sessions = serve.session_options().unwrap();
+    assert_eq!(sessions.limits, SessionLimits::default().sessions(106).bytes((1 << 30) / 6));
+    assert_eq!(sessions.lookup, SessionLookup::Any);
+    let requests = RequestLimits::default()
+        .requests_per_report(111)
+        .attributes_per_request(110)
+        .words(109)
+        .quotas_per_check(113)
+        .instances(114)
+        .expanded_size(115);
+    assert_eq!(serve.request_limits.limits(), requests);
+    let sources = serve.sources.settings(&serve.configuration, Vec::new()).unwrap();
+    assert_eq!(sources.longest_wait, seconds(207));
+}
+
+#[test]
+fn defaults_are_those_of_the_documentation() {
+    let page = concat!(env!("CARGO_MANIFEST_DIR"), "/docs/operating.md");
+    let page = std::fs::read_to_string(page).unwrap();
+    let command = command();
+    for (flag, _) in LIMITS {
+        let row = page.lines().find_map(|line| line.strip_prefix(&format!("| `{flag}` | ")));
+        let row = row.unwrap_or_else(|| panic!("{flag} is not in the table"));
+        let documented = row.split([',', '|']).next().unwrap().trim().trim_matches('`');
+        let argument =
+            command.get_arguments().find(|argument| argument.get_long() == flag.strip_prefix("--"));
+        let default = argument.unwrap().get_default_values().first();
+        assert_eq!(default.map_or("no limit", |value| value.to_str().unwrap()), documented, "{flag}");
+    }
+}
