@@ -2,7 +2,6 @@
 
 use std::time::{Duration, Instant};
 
-use mixer_adapter::prost_types;
 use mixer_adapter_config::{
     StreamSource,
     proto::envoy::{config::core::v3::Node, service::discovery::v3::DeltaDiscoveryRequest},
