@@ -4,6 +4,7 @@
 //!
 //! * `https` (default): lists from https:// providers.
 //! * `proto`: the command `proto`, which holds protos to a versioning policy; it brings a compiler of protos.
+//! * `otlp`: traces for OpenTelemetry collectors (`serve --otlp-endpoint`); it brings their exporter, which is in released binaries.
 
 pub use mixer_adapter_denier as denier;
 pub use mixer_adapter_list as list;
