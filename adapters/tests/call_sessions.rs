@@ -62,7 +62,7 @@ fn a_session_that_is_refused_fails_at_the_step_that_refused_it() {
         ["checknothing", "--adapter", "denier", "--config", r#"{"valid_duration": "-1s"}"#, "--session"];
     let ran = server.call(&arguments);
     assert_eq!(ran.code, 1);
-    let error = ran.stderr.lines().last().unwrap();
+    let error = ran.stderr.lines().find(|line| line.starts_with("error: ")).unwrap();
     assert!(
         error.starts_with("error: Validate: INVALID_ARGUMENT: ") && error.contains("valid_duration"),
         "{error}"

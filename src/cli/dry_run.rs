@@ -1,6 +1,6 @@
 //! An engine without a server, whose calls have no effects outside of the process.
 
-use std::sync::Arc;
+use std::{sync::Arc, time::Duration};
 
 use anyhow::Context as _;
 use bytes::Bytes;
@@ -61,7 +61,9 @@ impl DryRun {
         let runtime = runtime.context("cannot start the runtime")?;
         let closing = Closing::on(runtime.handle().clone());
         let adapters = super::adapters(&runtime, add)?;
-        let host = Arc::new(Host::new(adapters, TableLimits::default(), closing.clone()));
+        // Each engine begins with the state that its configuration says.
+        let limits = TableLimits::default().state_retention(Duration::ZERO);
+        let host = Arc::new(Host::new(adapters, limits, closing.clone()));
         let connector = Connector { host: host.clone(), remote: remote::Options::default(), closing };
         Ok(Self { runtime, host, connect: Connections { connector, call } })
     }

@@ -84,6 +84,7 @@ pub struct HandlerTable {
     open: Mutex<OpenHandlers>,
     refusals: Refusals,
     states: Arc<RetainedStates>,
+    state_limits: RetentionLimits,
     open_timeout: Duration,
     max_config_size: usize,
     access: AccessPolicy,
@@ -108,7 +109,8 @@ impl HandlerTable {
         let capacity = Capacity { handlers: limits.cached_handlers, bytes: limits.cached_bytes };
         let cache = Arc::new(HandlerCache::new(adapters.iter().count(), capacity, limits.idle));
         let refusals = Cache::builder().max_capacity(REFUSALS).time_to_live(limits.remember_refusals).build();
-        let states = RetainedStates::new(RetentionLimits::new(limits.state_bytes, limits.state_retention));
+        let state_limits = RetentionLimits::new(limits.state_bytes, limits.state_retention);
+        let states = RetainedStates::new(state_limits);
         let open_timeout = limits.open_timeout;
         Self {
             adapters,
@@ -116,6 +118,7 @@ impl HandlerTable {
             open: Mutex::default(),
             refusals,
             states: Arc::new(states),
+            state_limits,
             open_timeout,
             max_config_size: limits.max_config_size,
             access: AccessPolicy::default(),
@@ -259,11 +262,16 @@ impl HandlerTable {
         let rights: &[u8] = if access.is_limited() { b"limited" } else { b"" };
         let digest = Digest::of([adapter.name.as_bytes(), &config, rights]);
         let entry = self.open_handlers().entry(digest);
+        // Without retention, a handler does not even continue with the state of one that is being closed.
+        let states = match self.state_limits.time.is_zero() {
+            true => Arc::new(RetainedStates::new(self.state_limits)),
+            false => self.states.clone(),
+        };
         let opening = Opening {
             adapter: self.adapters.entry(adapter).clone(),
             config: config.clone(),
             access,
-            state: OpeningState { states: self.states.clone(), digest },
+            state: OpeningState { states, digest },
             refusals: self.refusals.clone(),
             closing: self.closing.clone(),
             timeout: self.open_timeout,
