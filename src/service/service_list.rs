@@ -2,7 +2,7 @@
 
 use tonic::service::Routes;
 
-use super::{additional::AdditionalServices, backend, explain, server::ServerError};
+use super::{additional::AdditionalServices, backend, explain};
 use mixer_adapter_host::Host;
 
 /// The groups of services that policies name.
@@ -36,7 +36,10 @@ pub(super) fn service_names(host: &Host, mixer: bool) -> Vec<String> {
     names
 }
 
-pub(super) fn reflection(host: &Host, additional: &[AdditionalServices]) -> Result<Routes, ServerError> {
+pub(super) fn reflection(
+    host: &Host,
+    additional: &[AdditionalServices],
+) -> Result<Routes, tonic_reflection::server::Error> {
     let builder = || {
         let builder = tonic_reflection::server::Builder::configure()
             .register_encoded_file_descriptor_set(mixer_adapter_core::proto::DESCRIPTORS)

@@ -389,7 +389,7 @@ load_balancing_policy: {policies: [{typed_extension_config: {name: x}}]}
     assert_eq!(response.resources.len(), 1);
     let catalogue = server.source.catalogue();
     let missing = catalogue.snapshot(clusters).unwrap().not_in_v2();
-    let [("newer", reason)] = missing[..] else { panic!("{missing:?}") };
+    let [("newer", reason)] = &missing[..] else { panic!("{missing:?}") };
     assert!(
         reason.contains("load_balancing_policy.policies[0].typed_extension_config (no such field)"),
         "{reason}"

@@ -26,9 +26,9 @@ use crate::{
 pub(crate) struct Origin {
     /// The namespace whose rules apply.
     tenant: String,
-    pub(crate) details: Arc<AnswerDetails>,
+    details: Arc<AnswerDetails>,
     /// How the cache was used.
-    pub(crate) cache: Option<CacheUse>,
+    cache: Option<CacheUse>,
     /// The attributes for the decision log.
     attributes: Option<LoggedAttributes>,
 }
@@ -66,7 +66,14 @@ impl Services {
         let source = request.attributes.as_ref().and_then(|context| context.source.as_ref());
         let principal = source.map_or("", |source| &source.principal);
         let principal = principal.strip_prefix("spiffe://").unwrap_or(principal);
-        let metadata = decision_metadata(&decision_id, outcome, decision.denial(), principal, &origin);
+        let metadata = decision_metadata(
+            &decision_id,
+            outcome,
+            decision.denial(),
+            principal,
+            &origin.details,
+            origin.cache.as_ref(),
+        );
         let header = self.options.decision_header.as_ref().map(|name| (name.as_str(), &*decision_id));
         decision.into_response(self.options.failure_answer, metadata, header)
     }

@@ -2,13 +2,12 @@
 
 use mixer_adapter_engine::{
     AnswerKey, CheckOutcome, QuotaMode,
-    dispatch::{CacheUse, QuotaDimensions},
+    dispatch::{AnswerDetails, CacheUse, QuotaDimensions},
 };
 
 use crate::{
-    authorization::Origin,
     outcome::RateLimitOutcome,
-    rate_limit::{DescriptorResult, Verdict},
+    rate_limit::descriptor::{DescriptorResult, Verdict},
     struct_writer::StructWriter,
 };
 
@@ -25,9 +24,9 @@ pub(crate) fn decision_metadata(
     outcome: CheckOutcome,
     denial: Option<(i32, &str)>,
     principal: &str,
-    origin: &Origin,
+    details: &AnswerDetails,
+    cache: Option<&CacheUse>,
 ) -> Vec<u8> {
-    let Origin { details, cache, .. } = origin;
     under_own_key(|metadata| {
         metadata.text("decision_id", id);
         metadata.text("outcome", CheckOutcome::NAMES[outcome as usize]);

@@ -67,7 +67,7 @@ fn status(name: String, source: &ConfigServer) -> Status {
     let not_served = catalogue.collections().filter_map(|(name, snapshot)| {
         let reasons = snapshot?.not_in_v2().into_iter();
         let reasons: BTreeMap<_, _> =
-            reasons.map(|(resource, reason)| (resource.to_owned(), reason.to_owned())).collect();
+            reasons.map(|(resource, reason)| (resource.to_owned(), reason)).collect();
         (!reasons.is_empty()).then(|| (name.to_string(), reasons))
     });
     Status {

@@ -9,7 +9,7 @@ mod translate;
 
 use std::{collections::HashMap, sync::LazyLock};
 
-pub(crate) use translate::{to_v2, to_v3};
+pub(crate) use translate::{TranslateError, to_v2, to_v3};
 
 /// Messages of v2 and what they became, a line for each (`proto/README.md`).
 const MESSAGES: &str = include_str!("../../proto/envoy_v2.tsv");

@@ -6,43 +6,14 @@ use super::{
     annotations::cache_policy,
     faults::{of_compilation, of_expression},
     handlers::Handlers,
-    headers::{HeaderSpec, operations},
+    headers::operations,
     index::{language, of_kind, resolve},
     instances::{InstanceSpec, Instances},
+    rule_spec::{ActionSpec, RuleSpec},
 };
-use crate::{
-    attribute::Vocabulary,
-    cache::CachePolicy,
-    expression::{Expression, Language},
-};
-use mixer_adapter_config::{
-    ConfigSet, Fault, Kind, Origin, Resource, ResourceName, Spec, proto::istio::policy::v1beta1,
-};
+use crate::{attribute::Vocabulary, expression::Expression};
+use mixer_adapter_config::{ConfigSet, Fault, Kind, Resource, Spec, proto::istio::policy::v1beta1};
 use mixer_adapter_core::value::ValueType;
-
-/// A parsed and resolved rule.
-#[derive(Debug)]
-pub(super) struct RuleSpec {
-    pub(super) name: ResourceName,
-    /// Where it is written.
-    pub(super) origin: Origin,
-    pub(super) language: Language,
-    pub(super) caching: CachePolicy,
-    /// The source of the condition without surrounding white space.
-    pub(super) condition: String,
-    /// `None` if it always matches.
-    pub(super) expression: Option<Expression>,
-    pub(super) actions: Vec<ActionSpec>,
-    pub(super) headers: Option<HeaderSpec>,
-}
-
-#[derive(Debug)]
-pub(super) struct ActionSpec {
-    /// The name by which header operations of the rule refer to the action's outputs.
-    pub(super) name: String,
-    pub(super) handler: ResourceName,
-    pub(super) instances: Vec<InstanceSpec>,
-}
 
 pub(super) fn read(
     set: &ConfigSet,

@@ -3,7 +3,7 @@
 
 use std::{collections::BTreeMap, sync::Arc};
 
-use super::{actions::RuleSpec, headers::HeaderSpec};
+use super::rule_spec::{HeaderSpec, RuleSpec};
 use crate::{
     expression::{Expression, Language},
     handler::RuntimeHandler,

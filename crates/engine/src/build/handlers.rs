@@ -11,8 +11,8 @@ use prost_reflect::MessageDescriptor;
 use serde_json::{Map, Value as Json};
 
 use super::{
-    actions::RuleSpec,
     index::{of_kind, resolve},
+    rule_spec::RuleSpec,
     schemas::Adapters,
 };
 use mixer_adapter_config::{

@@ -3,9 +3,9 @@
 use std::sync::Arc;
 
 use super::{
-    actions::ActionSpec,
     faults::{of_compilation, of_expression},
     index::language,
+    rule_spec::{ActionSpec, HeaderSpec},
 };
 use crate::{
     attribute::Vocabulary, expression::Expression, output::Outputs,
@@ -19,15 +19,6 @@ use mixer_adapter_config::{
     },
 };
 use mixer_adapter_core::{template::Variety, value::ValueType};
-
-#[derive(Debug)]
-pub(super) struct HeaderSpec {
-    pub(super) vocabulary: Arc<Vocabulary>,
-    /// The action and instance whose output is read, and its index in the vocabulary.
-    pub(super) outputs: Vec<(usize, usize, Outputs)>,
-    pub(super) request: Vec<HeaderTemplate>,
-    pub(super) response: Vec<HeaderTemplate>,
-}
 
 /// Compiles the operations of a rule. As in Mixer, one that does not compile drops them all, but not the rule's
 /// actions.

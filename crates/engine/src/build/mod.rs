@@ -12,6 +12,7 @@ mod headers;
 mod index;
 mod instances;
 mod open;
+mod rule_spec;
 mod schemas;
 mod usage;
 
@@ -28,11 +29,11 @@ use super::{
     dispatch::FailurePolicy,
     snapshot::{NamespaceSlots, Snapshot, global_slots},
 };
-use actions::RuleSpec;
 use mixer_adapter_config::{ConfigSet, Fault, ResourceName, Severity, Topic, lint};
 use mixer_adapter_core::framework::setters;
 use mixer_adapter_core::framework::version::Stage;
 use mixer_adapter_host::Host;
+use rule_spec::RuleSpec;
 
 /// Options for building a snapshot.
 #[derive(Clone, Debug)]

@@ -1,7 +1,7 @@
 //! `envoy.service.ratelimit.v3.RateLimitService`: requests quotas for descriptors (docs/envoy.md#rate-limits).
 
 mod calls;
-mod descriptor;
+pub(crate) mod descriptor;
 mod limits;
 mod taken;
 
@@ -14,14 +14,11 @@ use mixer_adapter_engine::{
 use prost::Message as _;
 use tonic::Status;
 
-pub(crate) use self::{
-    descriptor::{DescriptorResult, Verdict},
-    taken::GiveBacks,
-};
+pub(crate) use self::taken::GiveBacks;
 
 use self::{
     calls::{QuotaCalls, RateLimitError},
-    descriptor::{amount, decision_id, is_done},
+    descriptor::{DescriptorResult, Verdict, amount, decision_id, is_done},
     taken::{Hit, TakenHits},
 };
 use crate::{

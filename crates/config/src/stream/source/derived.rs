@@ -1,6 +1,6 @@
 use std::sync::{Mutex, OnceLock, PoisonError};
 
-use super::snapshot::Entries;
+use super::entry::Entries;
 
 /// A value that is made of the entries of a state when it is needed: from that of an earlier state, by what changed since.
 #[derive(Debug)]

@@ -1,7 +1,6 @@
 use std::{
     collections::{BTreeMap, BTreeSet},
-    sync::{Arc, LazyLock, OnceLock},
-    time::Duration,
+    sync::{Arc, LazyLock},
 };
 
 use bytes::Bytes;
@@ -9,16 +8,12 @@ use imbl::{OrdMap, OrdSet, ordmap::DiffItem};
 use serde_json::Value as Json;
 
 use super::{
-    Encoding, Encodings, SELECTOR, Selector, aliases, derived::Derived, references::references, ttl,
+    Encoding, Encodings, Selector,
+    derived::Derived,
+    entry::{Entries, Entry},
     views::Views,
 };
-use crate::{
-    envoy_v2,
-    stream::{Change, ContentVersion, Resource, name},
-};
-
-/// Resources by name. Copies share what is equal in them, and are compared in time that grows with what is not.
-pub(crate) type Entries = OrdMap<Arc<str>, Arc<Entry>>;
+use crate::stream::{Change, ContentVersion, Resource, name};
 
 /// Selectors by their texts, with the numbers of resources that have them.
 type Selectors = OrdMap<Arc<str>, (Arc<Selector>, usize)>;
@@ -41,23 +36,6 @@ pub struct Snapshot {
     v2: Arc<Derived<Arc<Self>>>,
     referrers: Arc<Derived<Referrers>>,
     views: Arc<Views>,
-}
-
-/// A resource that is served. Entries are equal when their resources are.
-#[derive(Debug)]
-pub(crate) struct Entry {
-    resource: Resource,
-    digest: u128,
-    /// The resource in version 2 of Envoy's API, or why there is none.
-    v2: OnceLock<Result<Arc<Self>, String>>,
-    /// The nodes that it is for; `None` for all.
-    selector: Option<Arc<Selector>>,
-    /// How long clients may use it without a heartbeat.
-    ttl: Option<Duration>,
-    /// Its other names.
-    aliases: Vec<String>,
-    /// The names that it refers to.
-    references: OnceLock<Vec<Arc<str>>>,
 }
 
 /// What a sink is known to have of a collection.
@@ -194,9 +172,9 @@ impl Snapshot {
     }
 
     /// The resources that version 2 of Envoy's API cannot hold, and why, if it was asked for them.
-    pub fn not_in_v2(&self) -> Vec<(&str, &str)> {
+    pub fn not_in_v2(&self) -> Vec<(&str, String)> {
         let asked = self.v2.known().map(|_| self.entries.values()).into_iter().flatten();
-        asked.filter_map(|entry| Some((entry.name(), entry.v2().as_ref().err()?.as_str()))).collect()
+        asked.filter_map(|entry| Some((entry.name(), entry.v2().err()?.to_string()))).collect()
     }
 
     /// The resource of that name, or else the one with that alias.
@@ -225,15 +203,15 @@ impl Snapshot {
             return;
         }
         self.remove(entry.name());
-        self.version.add(entry.digest);
-        if let (Some(text), Some(selector)) = (entry.selector(), &entry.selector) {
+        self.version.add(entry.digest());
+        if let (Some(text), Some(selector)) = (entry.selector_text(), &entry.selector) {
             self.selectors.entry(text.into()).or_insert_with(|| (selector.clone(), 0)).1 += 1;
         }
         let name: Arc<str> = entry.name().into();
-        if entry.ttl.is_some() {
+        if entry.ttl().is_some() {
             self.expiring.insert(name.clone());
         }
-        for alias in &entry.aliases {
+        for alias in entry.aliases() {
             self.aliases.insert(alias.as_str().into(), name.clone());
         }
         self.entries.insert(name, entry);
@@ -245,17 +223,17 @@ impl Snapshot {
             return;
         }
         if let Some(gone) = self.entries.remove(name) {
-            self.version.remove(gone.digest);
-            if gone.ttl.is_some() {
+            self.version.remove(gone.digest());
+            if gone.ttl().is_some() {
                 self.expiring.remove(name);
             }
-            for alias in &gone.aliases {
+            for alias in gone.aliases() {
                 // Another resource may have it by now.
                 if self.aliases.get(alias.as_str()).is_some_and(|of| **of == *name) {
                     self.aliases.remove(alias.as_str());
                 }
             }
-            if let Some(text) = gone.selector()
+            if let Some(text) = gone.selector_text()
                 && let Some((_, resources)) = self.selectors.get_mut(text)
             {
                 *resources -= 1;
@@ -324,90 +302,6 @@ impl Delta {
             }
         }
         delta
-    }
-}
-
-impl Entry {
-    fn new(resource: &Resource, name: &str) -> Self {
-        let mut resource = Resource { name: name.to_owned(), ..resource.clone() };
-        if resource.version.is_empty() {
-            resource.version = version(resource.digest());
-        }
-        // One that cannot be read is a fault where resources are read. What it was for is unknown.
-        let selector = Selector::of(&resource.annotations).unwrap_or_else(|_| Some(Selector::none()));
-        Self {
-            digest: resource.digest(),
-            // Those that cannot be read are faults, too.
-            ttl: ttl(&resource.annotations).unwrap_or_default(),
-            aliases: aliases(&resource.annotations).unwrap_or_default(),
-            resource,
-            v2: OnceLock::new(),
-            selector: selector.map(Arc::new),
-            references: OnceLock::new(),
-        }
-    }
-
-    /// The names that it refers to.
-    pub(super) fn references(&self) -> &[Arc<str>] {
-        self.references.get_or_init(|| references(&self.resource.body))
-    }
-
-    /// The resource in version 2 of Envoy's API. Why it has none is logged once.
-    fn v2(&self) -> &Result<Arc<Self>, String> {
-        self.v2.get_or_init(|| {
-            let resource = &self.resource;
-            match envoy_v2::to_v2(&resource.body) {
-                Ok(body) => Ok(Arc::new(Self::new(&Resource { body, ..resource.clone() }, &resource.name))),
-                Err(error) => {
-                    let (name, message) = (&resource.name, resource.body.message_name());
-                    tracing::warn!(resource = name, message, %error, "not served in v2 of Envoy's API");
-                    Err(error.to_string())
-                }
-            }
-        })
-    }
-
-    /// The text of its selector.
-    pub(super) fn selector(&self) -> Option<&str> {
-        self.resource.annotations.get(SELECTOR).map(String::as_str)
-    }
-
-    /// How long clients may use it without a heartbeat.
-    pub(crate) fn ttl(&self) -> Option<Duration> {
-        self.ttl
-    }
-
-    /// Its other names.
-    pub(crate) fn aliases(&self) -> &[String] {
-        &self.aliases
-    }
-
-    pub(crate) fn resource(&self) -> &Resource {
-        &self.resource
-    }
-
-    pub(crate) fn name(&self) -> &str {
-        &self.resource.name
-    }
-
-    /// A digest of all of it.
-    pub(crate) fn digest(&self) -> u128 {
-        self.digest
-    }
-
-    /// A version of its own, that moves with all of it.
-    pub(crate) fn version(&self) -> String {
-        version(self.digest)
-    }
-}
-
-fn version(digest: u128) -> String {
-    format!("{:016x}", digest >> 64)
-}
-
-impl PartialEq for Entry {
-    fn eq(&self, other: &Self) -> bool {
-        self.digest == other.digest
     }
 }
 

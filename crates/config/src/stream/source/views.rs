@@ -9,8 +9,8 @@ use imbl::ordmap::DiffItem;
 
 use super::{
     NodeView, Snapshot,
+    entry::{Entries, Entry},
     pushed::{Budget, Encodings},
-    snapshot::{Entries, Entry},
 };
 
 /// The encoded resources of all views of a state that are stored for other streams, in bytes. What is more is encoded for each push.
@@ -149,7 +149,7 @@ impl View {
     }
 
     fn shows(&self, entry: &Entry, selected: &HashMap<&str, bool>) -> bool {
-        if let Some(text) = entry.selector() {
+        if let Some(text) = entry.selector_text() {
             return selected.get(text) == Some(&true);
         }
         let mut is_referred_to = false;

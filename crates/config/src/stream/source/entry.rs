@@ -1,0 +1,119 @@
+//! A resource as it is served.
+
+use std::{
+    sync::{Arc, OnceLock},
+    time::Duration,
+};
+
+use imbl::OrdMap;
+
+use super::{SELECTOR, Selector, aliases, references::references, ttl};
+use crate::{
+    envoy_v2::{self, TranslateError},
+    stream::Resource,
+};
+
+/// Resources by name. Copies share what is equal in them, and are compared in time that grows with what is not.
+pub(crate) type Entries = OrdMap<Arc<str>, Arc<Entry>>;
+
+/// A resource that is served. Entries are equal when their resources are.
+#[derive(Debug)]
+pub(crate) struct Entry {
+    pub(super) resource: Resource,
+    digest: u128,
+    /// The resource in version 2 of Envoy's API, or why there is none.
+    v2: OnceLock<Result<Arc<Self>, TranslateError>>,
+    /// The nodes that it is for; `None` for all.
+    pub(super) selector: Option<Arc<Selector>>,
+    /// How long clients may use it without a heartbeat.
+    ttl: Option<Duration>,
+    /// Its other names.
+    aliases: Vec<String>,
+    /// The names that it refers to.
+    references: OnceLock<Vec<Arc<str>>>,
+}
+
+impl Entry {
+    pub(super) fn new(resource: &Resource, name: &str) -> Self {
+        let mut resource = Resource { name: name.to_owned(), ..resource.clone() };
+        if resource.version.is_empty() {
+            resource.version = version(resource.digest());
+        }
+        // One that cannot be read is a fault where resources are read. What it was for is unknown.
+        let selector = Selector::of(&resource.annotations).unwrap_or_else(|_| Some(Selector::none()));
+        Self {
+            digest: resource.digest(),
+            // Those that cannot be read are faults, too.
+            ttl: ttl(&resource.annotations).unwrap_or_default(),
+            aliases: aliases(&resource.annotations).unwrap_or_default(),
+            resource,
+            v2: OnceLock::new(),
+            selector: selector.map(Arc::new),
+            references: OnceLock::new(),
+        }
+    }
+
+    /// The names that it refers to.
+    pub(super) fn references(&self) -> &[Arc<str>] {
+        self.references.get_or_init(|| references(&self.resource.body))
+    }
+
+    /// The resource in version 2 of Envoy's API. Why it has none is logged once.
+    pub(super) fn v2(&self) -> Result<&Arc<Self>, &TranslateError> {
+        let v2 = self.v2.get_or_init(|| {
+            let resource = &self.resource;
+            match envoy_v2::to_v2(&resource.body) {
+                Ok(body) => Ok(Arc::new(Self::new(&Resource { body, ..resource.clone() }, &resource.name))),
+                Err(error) => {
+                    let (name, message) = (&resource.name, resource.body.message_name());
+                    tracing::warn!(resource = name, message, %error, "not served in v2 of Envoy's API");
+                    Err(error)
+                }
+            }
+        });
+        v2.as_ref()
+    }
+
+    /// The text of its selector.
+    pub(super) fn selector_text(&self) -> Option<&str> {
+        self.resource.annotations.get(SELECTOR).map(String::as_str)
+    }
+
+    /// How long clients may use it without a heartbeat.
+    pub(crate) fn ttl(&self) -> Option<Duration> {
+        self.ttl
+    }
+
+    /// Its other names.
+    pub(crate) fn aliases(&self) -> &[String] {
+        &self.aliases
+    }
+
+    pub(crate) fn resource(&self) -> &Resource {
+        &self.resource
+    }
+
+    pub(crate) fn name(&self) -> &str {
+        &self.resource.name
+    }
+
+    /// A digest of all of it.
+    pub(crate) fn digest(&self) -> u128 {
+        self.digest
+    }
+
+    /// A version of its own, that moves with all of it.
+    pub(crate) fn version(&self) -> String {
+        version(self.digest)
+    }
+}
+
+fn version(digest: u128) -> String {
+    format!("{:016x}", digest >> 64)
+}
+
+impl PartialEq for Entry {
+    fn eq(&self, other: &Self) -> bool {
+        self.digest == other.digest
+    }
+}

@@ -1,0 +1,46 @@
+//! Rules whose references are resolved and whose expressions are compiled.
+
+use std::sync::Arc;
+
+use super::instances::InstanceSpec;
+use crate::{
+    attribute::Vocabulary,
+    cache::CachePolicy,
+    expression::{Expression, Language},
+    output::Outputs,
+    rules::HeaderTemplate,
+};
+use mixer_adapter_config::{Origin, ResourceName};
+
+/// A parsed and resolved rule.
+#[derive(Debug)]
+pub(super) struct RuleSpec {
+    pub(super) name: ResourceName,
+    /// Where it is written.
+    pub(super) origin: Origin,
+    pub(super) language: Language,
+    pub(super) caching: CachePolicy,
+    /// The source of the condition without surrounding white space.
+    pub(super) condition: String,
+    /// `None` if it always matches.
+    pub(super) expression: Option<Expression>,
+    pub(super) actions: Vec<ActionSpec>,
+    pub(super) headers: Option<HeaderSpec>,
+}
+
+#[derive(Debug)]
+pub(super) struct ActionSpec {
+    /// The name by which header operations of the rule refer to the action's outputs.
+    pub(super) name: String,
+    pub(super) handler: ResourceName,
+    pub(super) instances: Vec<InstanceSpec>,
+}
+
+#[derive(Debug)]
+pub(super) struct HeaderSpec {
+    pub(super) vocabulary: Arc<Vocabulary>,
+    /// The action and instance whose output is read, and its index in the vocabulary.
+    pub(super) outputs: Vec<(usize, usize, Outputs)>,
+    pub(super) request: Vec<HeaderTemplate>,
+    pub(super) response: Vec<HeaderTemplate>,
+}
