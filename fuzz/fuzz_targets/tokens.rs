@@ -34,15 +34,17 @@ static FILES: LazyLock<PathBuf> = LazyLock::new(|| {
 struct Answers;
 
 impl Methods for Answers {
-    fn contains(&self, _: &str) -> bool {
-        true
+    type Method = ();
+
+    fn find(&self, _: &str) -> Option<()> {
+        Some(())
     }
 
-    fn keeps_connection(&self, _: &str) -> bool {
+    fn keeps_connection(&self, (): &()) -> bool {
         false
     }
 
-    async fn call(&self, _: &str, _: Bytes, _: Call) -> Result<Reply, Status> {
+    async fn call(&self, (): (), _: Bytes, _: Call) -> Result<Reply, Status> {
         Ok(Reply::default())
     }
 }
