@@ -1,7 +1,7 @@
 //! The metrics of a process, and the page with them.
 
 use std::{
-    collections::BTreeMap,
+    collections::{BTreeMap, HashMap},
     io,
     sync::{Arc, Mutex, MutexGuard, PoisonError},
     time::{Duration, Instant},
@@ -89,6 +89,11 @@ impl Exporter {
 }
 
 impl Lease {
+    /// Logs which of these definitions replace others of their names that are in use.
+    pub(super) fn warn_of_changes<'d>(&self, definitions: impl Iterator<Item = &'d Definition>) {
+        warn_of_changes(&self.exporter.families, definitions);
+    }
+
     /// The metric of that definition, which may have series already. The help text is the one given last.
     pub(super) fn family(&self, definition: Definition, help: String) -> FamilyLease {
         family(&self.exporter.families, definition, help, Instant::now())
@@ -112,17 +117,24 @@ impl Drop for Lease {
 }
 
 fn family(families: &Arc<Families>, definition: Definition, help: String, now: Instant) -> FamilyLease {
-    let others = families.entries();
-    let changes = |(other, entry): &(Definition, Entry<Family>)| {
-        entry.is_used && other.name == definition.name && *other != definition
-    };
-    if others.iter().any(changes) {
-        tracing::warn!(metric = definition.name, "the metric changed; its old series are shown no more");
-    }
     let family = families.acquire(definition.clone(), now, || Arc::new(Family::new(definition)));
     family.set_help(help);
     family
 }
+
+/// Logs which of these definitions replace others of their names that are in use.
+fn warn_of_changes<'d>(families: &Families, definitions: impl Iterator<Item = &'d Definition>) {
+    let entries = families.entries().into_iter().filter(|(_, entry)| entry.is_used);
+    let used: HashMap<String, Definition> =
+        entries.map(|(definition, _)| (definition.name.clone(), definition)).collect();
+    let changed = definitions.filter(|new| used.get(&new.name).is_some_and(|used| used != *new));
+    for definition in changed.take(MAX_WARNINGS) {
+        tracing::warn!(metric = definition.name, "the metric changed; its old series are shown no more");
+    }
+}
+
+/// The number of changed metrics of a handler that are logged.
+const MAX_WARNINGS: usize = 10;
 
 /// Returns the metrics of the page: of those with one name the one that was requested last, if possible by an open handler.
 fn contents(families: &Families, now: Instant) -> Contents {

@@ -108,6 +108,7 @@ impl Prometheus {
                 exporter.address()
             ))
         })?;
+        lease.warn_of_changes(settings.metrics.iter().map(|metric| &metric.definition));
         let metrics: HashMap<String, Recorder> = settings
             .metrics
             .into_iter()

@@ -162,17 +162,29 @@ impl<K: Eq + Hash + Clone, T: Retain + ?Sized> Retention<K, T> {
     /// Ends one use of a state.
     fn release(&self, key: &K, state: &Arc<T>) {
         let now = Instant::now();
-        let held = state.bytes();
+        let mut measured = None;
+        // The last user measures the state without the lock, and again if there was another user in the meantime.
+        let (mut states, held) = loop {
+            let mut states = self.lock();
+            let Some(stored) = states.entries.get_mut(key) else { return };
+            if let Usage::Used(leases) = &mut stored.usage
+                && *leases > 1
+            {
+                *leases -= 1;
+                return;
+            }
+            let acquired = stored.acquired;
+            match measured {
+                Some((of, held)) if of == acquired => break (states, held),
+                _ => {
+                    drop(states);
+                    measured = Some((acquired, state.bytes()));
+                }
+            }
+        };
         let bytes = held.saturating_add(ENTRY_BYTES);
-        let mut states = self.lock();
         let sequence = states.next();
         let Some(stored) = states.entries.get_mut(key) else { return };
-        if let Usage::Used(leases) = &mut stored.usage
-            && *leases > 1
-        {
-            *leases -= 1;
-            return;
-        }
         let mut removed = Vec::new();
         if held == 0 || bytes > self.limits.bytes || self.limits.time.is_zero() {
             removed.extend(states.entries.remove(key));

@@ -67,9 +67,8 @@ impl Masks {
 
     fn covers_key(&self, attribute: &str, key: &str) -> bool {
         self.0.iter().any(|mask| match mask {
-            Mask::Attribute(_) => false,
             Mask::Key(of, masked) => of == attribute && masked.eq_ignore_ascii_case(key),
-            Mask::Parameter(masked) => attribute == QUERY_PARAMS && masked.eq_ignore_ascii_case(key),
+            Mask::Attribute(_) | Mask::Parameter(_) => false,
         })
     }
 
@@ -92,7 +91,15 @@ impl Masks {
             AttributeValue::Bool(value) => (*value).into(),
             AttributeValue::StringMap(map) => {
                 let entries = map.iter().map(|(key, value)| {
-                    let value = if self.covers_key(name, key) { MASK.into() } else { self.text(value) };
+                    let value = match name == QUERY_PARAMS {
+                        _ if self.covers_key(name, key) => MASK.to_owned(),
+                        // As in a query, where a value may hold further parameters.
+                        true => {
+                            let parameter = self.text(format_args!("?{key}={value}"));
+                            parameter.split_once('=').map_or(MASK, |(_, value)| value).to_owned()
+                        }
+                        false => self.text(value),
+                    };
                     (log_text(key), value.into())
                 });
                 Json::Object(entries.collect())
@@ -147,8 +154,11 @@ mod tests {
     #[test]
     fn a_masked_parameter_is_one_of_the_map_of_parameters_too() {
         let masks = Masks::new(["?session"]);
-        let params = AttributeValue::from([("Session", "1"), ("page", "2")]);
-        let logged = serde_json::json!({"Session": "***", "page": "2"});
+        let params =
+            AttributeValue::from([("Session", "1"), ("page", "2"), ("s%65ssion", "3"), ("x", "1;session=4")]);
+        let logged = serde_json::json!({
+            "Session": "***", "page": "2", "s%65ssion": "***", "x": "1;session=***",
+        });
         assert_eq!(masks.value("request.query_params", &params), logged);
         assert_eq!(masks.value("request.headers", &params)["Session"], "1");
     }

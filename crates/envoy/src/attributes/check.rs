@@ -130,15 +130,16 @@ fn set_request(
     attributes.set_with("request.headers", || Some(headers.to_map()));
 }
 
-/// Returns the size of the body, unless it is unknown. Envoy says 0 for a body that it does not send
-/// (docs/behaviour/envoy.md#requests-of-a-check), so that the headers decide then; without a length, a request of HTTP/2 or HTTP/3
-/// may have a body of any size.
+/// Returns the size of the body, unless it is unknown. What Envoy says is the number of bytes that it has received so far, and 0 for a
+/// body that it does not wait for (docs/behaviour/envoy.md#requests-of-a-check), so that the length comes first; without one, a body of
+/// which a part is missing, or one of HTTP/2 or HTTP/3 that is not sent, may have any size.
 fn body_size(http: &HttpRequest, headers: &Headers<'_>) -> Option<i64> {
-    if http.size != 0 {
-        return Some(http.size).filter(|size| *size > 0);
-    }
     if let Some(length) = headers.get("content-length") {
         return length.parse().ok().filter(|length| *length >= 0);
+    }
+    if http.size != 0 {
+        let is_whole = headers.get(PARTIAL_BODY).is_some_and(|partial| partial == "false");
+        return Some(http.size).filter(|size| *size > 0 && is_whole);
     }
     let has_end = !matches!(http.protocol.as_str(), "HTTP/2" | "HTTP/3")
         || matches!(http.method.as_str(), "GET" | "HEAD");

@@ -224,7 +224,6 @@ fn the_request_is_as_it_was_sent() {
         scheme: "https".to_owned(),
         host: "Shop.example.com:8443".to_owned(),
         path: "//a/%2f/..;x?key=k&user=1&user=2&q".to_owned(),
-        size: 7,
         ..with_headers(&[
             ("x-request-id", "id-1"),
             ("referer", "http://there/"),
@@ -253,7 +252,7 @@ fn the_request_is_as_it_was_sent() {
         ("request.useragent", "curl".into()),
         ("request.headers", headers.into()),
         ("request.api_key", "k".into()),
-        ("request.size", 7.into()),
+        ("request.size", 0.into()),
         ("context.protocol", "http".into()),
         ("context.reporter.kind", "inbound".into()),
     ];
@@ -284,9 +283,14 @@ fn the_size_of_a_body_that_is_not_sent_is_that_of_the_headers() {
     ] {
         assert_eq!(of(protocol, "POST", headers), None, "{protocol} {headers:?}");
     }
-    // Of a body that is sent, Envoy knows the size.
-    let sent = HttpRequest { size: 9_000, body: "part".to_owned(), ..HttpRequest::default() };
-    assert_eq!(size(sent), Some(9_000.into()));
+    // Of a body that is sent, Envoy says how much of it has arrived.
+    let sent = |partial: &str, length: &[(&str, &str)]| {
+        let headers = [&[("x-envoy-auth-partial-body", partial)], length].concat();
+        size(HttpRequest { size: 8_192, body: "part".to_owned(), ..with_headers(&headers) })
+    };
+    assert_eq!(sent("false", &[]), Some(8_192.into()));
+    assert_eq!(sent("true", &[]), None);
+    assert_eq!(sent("true", &[("content-length", "50000000")]), Some(50_000_000.into()));
     assert_eq!(size(HttpRequest { size: -1, ..HttpRequest::default() }), None);
 }
 

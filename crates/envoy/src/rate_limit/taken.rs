@@ -112,6 +112,8 @@ impl<'c> TakenHits<'c> {
             caller: Caller {
                 deadline: Some(Instant::now() + TIMEOUT),
                 request_id: None,
+                // The call ends before this, with its share of the memory.
+                memory: None,
                 ..self.caller.clone()
             },
             hits: hits.into_iter().map(|hit| (hit, ids.next())).collect(),
