@@ -82,7 +82,7 @@ where
         if let Some(push) = heard.push {
             let collection = push.collection.clone();
             self.machine.received(self.stream, push, self.now);
-            self.machine.renewed(&collection, heard.lifetimes, self.now);
+            self.machine.renewed(&collection, heard.lifetimes);
         }
         self.run();
     }

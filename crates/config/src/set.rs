@@ -117,7 +117,11 @@ impl ConfigSet {
         for layer in layers {
             match runtime::allowed_deprecated(layer) {
                 Ok(allowed) => drop(self.layers.insert(layer.name.clone(), allowed)),
-                Err(fault) => faults.push(fault),
+                Err(fault) => {
+                    // What its former version allowed is not allowed any more, even if faults are passed over.
+                    self.layers.remove(&layer.name);
+                    faults.push(fault);
+                }
             }
         }
     }

@@ -1,30 +1,44 @@
 use std::{
     collections::{BTreeMap, BTreeSet},
     sync::Arc,
-    time::Instant,
+    time::{Duration, Instant},
 };
 
 /// When resources of a collection expire (docs/behaviour/xds.md#ttl).
+///
+/// Their time begins when the server is gone, and ends when it says something again. A server that is there removes resources by itself:
+/// one that is slow, or whose new version of a resource was refused, must not make this side lose the version in use.
 #[derive(Debug, Default)]
 pub(super) struct Deadlines {
-    by_name: BTreeMap<Arc<str>, Instant>,
+    lifetimes: BTreeMap<Arc<str>, Duration>,
     by_time: BTreeSet<(Instant, Arc<str>)>,
 }
 
 impl Deadlines {
-    /// Sets the deadline of a resource, in place of the one before.
-    pub(super) fn set(&mut self, name: &str, at: Instant) {
-        self.remove(name);
-        let name: Arc<str> = name.into();
-        self.by_name.insert(name.clone(), at);
-        self.by_time.insert((at, name));
+    /// Sets how long a resource may be used without the server.
+    pub(super) fn set(&mut self, name: &str, lifetime: Duration) {
+        self.lifetimes.insert(name.into(), lifetime);
     }
 
     /// The resource does not expire.
     pub(super) fn remove(&mut self, name: &str) {
-        if let Some((name, at)) = self.by_name.remove_entry(name) {
-            self.by_time.remove(&(at, name));
+        self.lifetimes.remove(name);
+    }
+
+    /// The server is gone. If it was before, the time goes on.
+    pub(super) fn start(&mut self, now: Instant) {
+        if self.by_time.is_empty() {
+            let ends = self
+                .lifetimes
+                .iter()
+                .filter_map(|(name, lifetime)| Some((now.checked_add(*lifetime)?, name.clone())));
+            self.by_time = ends.collect();
         }
+    }
+
+    /// The server said something of the collection.
+    pub(super) fn stop(&mut self) {
+        self.by_time.clear();
     }
 
     /// The next one.
@@ -36,7 +50,7 @@ impl Deadlines {
     pub(super) fn pop(&mut self, now: Instant) -> Option<Arc<str>> {
         self.next().filter(|at| *at <= now)?;
         let (_, name) = self.by_time.pop_first()?;
-        self.by_name.remove(&name);
+        self.lifetimes.remove(&name);
         Some(name)
     }
 }

@@ -188,7 +188,7 @@ impl Driver {
                 self.observed.received(id, &push);
                 self.machine.received(id, push, now());
             }
-            Command::Renewed(collection, lifetimes) => self.machine.renewed(&collection, lifetimes, now()),
+            Command::Renewed(collection, lifetimes) => self.machine.renewed(&collection, lifetimes),
             Command::Closed(id, status, told) => {
                 self.observed.closed(id, status.as_ref());
                 self.streams.remove(&id);

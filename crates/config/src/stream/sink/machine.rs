@@ -171,6 +171,7 @@ impl Machine {
         };
         // The source does serve it.
         collection.unsupported = None;
+        collection.deadlines.stop();
         for metadata in push.resources.iter().filter_map(|resource| resource.metadata.as_ref()) {
             collection.deadlines.remove(name::normal(&push.collection, &metadata.name));
         }
@@ -184,19 +185,19 @@ impl Machine {
         self.process(&name, now);
     }
 
-    /// Resources of a collection are removed unless they are renewed within these times.
-    pub fn renewed(&mut self, collection: &str, lifetimes: Vec<(String, Duration)>, now: Instant) {
+    /// Resources of a collection are removed these times after the server is gone.
+    pub fn renewed(&mut self, collection: &str, lifetimes: Vec<(String, Duration)>) {
         let Some(collection) = self.collections.get_mut(collection) else { return };
-        for (name, lifetime) in lifetimes {
-            if let Some(at) = now.checked_add(lifetime) {
-                collection.deadlines.set(&name, at);
-            }
-        }
+        collection.deadlines.stop();
+        lifetimes.iter().for_each(|(name, lifetime)| collection.deadlines.set(name, *lifetime));
     }
 
     /// A stream ended, with that status, or because of this side.
     pub fn closed(&mut self, id: StreamId, status: Option<&Status>, now: Instant) -> Closed {
         let Some(stream) = self.streams.remove(&id) else { return Closed::default() };
+        if self.streams.is_empty() {
+            self.collections.values_mut().for_each(|collection| collection.deadlines.start(now));
+        }
         let unsupported = status.and_then(unsupported_collection);
         let unsupported = unsupported.and_then(|name| self.collections.get_mut(name)).map(|collection| {
             if collection.unsupported.is_none() {
@@ -285,7 +286,7 @@ impl Machine {
             tracing::warn!(
                 collection = &*collection.name,
                 resources = join_texts(&removed),
-                "resources removed: their time to live ended, and the server did not renew them"
+                "resources removed: the server has been away for longer than their time to live"
             );
             let version = collection.offered.version().to_owned();
             let difference = Difference { changed: Vec::new(), removed };
