@@ -113,7 +113,7 @@ impl Services {
             Ok(answer) => {
                 let http = context.request.as_ref().and_then(|request| request.http.as_ref());
                 origin.details = answer.details.clone();
-                Decision::new(answer, Client::new(http))
+                Decision::new(answer, &Client::new(http))
             }
             Err(error) => {
                 if let DispatchError::Limit(error) = &error {

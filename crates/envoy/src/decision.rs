@@ -1,7 +1,5 @@
 //! Decisions on requests, and the answers to Envoy.
 
-use std::collections::BTreeMap;
-
 use base64::{Engine as _, engine::general_purpose::STANDARD_NO_PAD};
 use mixer_adapter_core::{framework::status::status_name, proto::Status as RpcStatus};
 use mixer_adapter_engine::{
@@ -23,6 +21,7 @@ use crate::{
         },
         r#type::v3::HttpStatus,
     },
+    request_headers::RequestHeaders,
     status::{final_status, grpc_code, http_status},
 };
 
@@ -38,30 +37,30 @@ pub(crate) enum Decision {
 }
 
 /// The parts of a request that determine the form of its answer.
-#[derive(Clone, Copy, Debug)]
+#[derive(Debug)]
 pub(crate) struct Client<'r> {
     /// The headers of an HTTP request; `None` for a connection.
-    headers: Option<&'r BTreeMap<String, String>>,
+    headers: Option<RequestHeaders<'r>>,
     path: &'r str,
     is_grpc: bool,
 }
 
 impl<'r> Client<'r> {
     pub(crate) fn new(http: Option<&'r HttpRequest>) -> Self {
-        let headers = http.map(|http| &http.headers);
-        let content_type = headers.and_then(|headers| headers.get("content-type")).map(String::as_str);
-        Self { headers, path: http.map_or("", |http| &http.path), is_grpc: is_grpc(content_type) }
+        let headers = http.map(RequestHeaders::of);
+        let is_grpc = is_grpc(headers.as_ref().and_then(|headers| headers.get("content-type")));
+        Self { headers, path: http.map_or("", |http| &http.path), is_grpc }
     }
 
     fn has_header(&self, name: &str) -> bool {
-        self.headers.is_some_and(|headers| headers.contains_key(name))
+        self.headers.as_ref().is_some_and(|headers| headers.get(name).is_some())
     }
 }
 
 impl Decision {
     /// Decides by the engine's answer. An allowed request whose header operations cannot be applied has failed: without them it
     /// is not the request that the rules allowed.
-    pub(crate) fn new(answer: dispatch::CheckAnswer, client: Client<'_>) -> Self {
+    pub(crate) fn new(answer: dispatch::CheckAnswer, client: &Client<'_>) -> Self {
         let directive = answer.directive.unwrap_or_default();
         match answer.status.code {
             0 => match changes(&directive, client) {
@@ -131,7 +130,7 @@ const PARAMETER: char = '?';
 const PATH: &str = ":path";
 
 /// Returns the changes of an allowed request.
-fn changes(directive: &RouteDirective, client: Client<'_>) -> Result<OkHttpResponse, HeaderError> {
+fn changes(directive: &RouteDirective, client: &Client<'_>) -> Result<OkHttpResponse, HeaderError> {
     let mut changes = OkHttpResponse::default();
     let mut path: Option<String> = None;
     for operation in &directive.request_header_operations {
@@ -214,7 +213,7 @@ fn has_name(header: &HeaderValueOption, name: &str) -> bool {
 }
 
 /// Returns the response to a denied request. A header that must not be sent is omitted: the request remains denied.
-fn denied_response(status: &RpcStatus, directive: RouteDirective, client: Client<'_>) -> DeniedHttpResponse {
+fn denied_response(status: &RpcStatus, directive: RouteDirective, client: &Client<'_>) -> DeniedHttpResponse {
     let code = match directive.direct_response_code {
         0 => http_status(status.code),
         code => final_status(code),

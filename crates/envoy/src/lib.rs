@@ -15,6 +15,7 @@ mod options;
 mod outcome;
 pub mod proto;
 mod rate_limit;
+mod request_headers;
 mod status;
 mod struct_writer;
 mod tenants;

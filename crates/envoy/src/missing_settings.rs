@@ -8,6 +8,7 @@ use crate::{
         config::core::v3::Metadata,
         service::auth::v3::{AttributeContext, attribute_context::HttpRequest},
     },
+    request_headers::RequestHeaders,
 };
 
 /// Something that arrives if Envoy is configured for it.
@@ -138,12 +139,13 @@ fn metadata_of(metadata: Option<&Metadata>, filter: &str) -> bool {
 
 /// Whether a request has a body by its headers: without `with_request_body` its size is 0.
 fn declares_body(http: &HttpRequest) -> bool {
-    let length = http.headers.get("content-length");
-    length.is_some_and(|length| length != "0") || http.headers.contains_key("transfer-encoding")
+    let headers = RequestHeaders::of(http);
+    headers.get("content-length").is_some_and(|length| length != "0")
+        || headers.get("transfer-encoding").is_some()
 }
 
 fn has_bearer(http: &HttpRequest) -> bool {
-    http.headers
+    RequestHeaders::of(http)
         .get("authorization")
         .is_some_and(|value| value.get(..7).is_some_and(|scheme| scheme.eq_ignore_ascii_case("bearer ")))
 }

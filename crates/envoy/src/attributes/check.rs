@@ -13,13 +13,11 @@ use super::{
 };
 use crate::{
     options::MappingOptions,
-    proto::envoy::{
-        config::core::v3::HeaderMap,
-        service::auth::v3::{
-            AttributeContext,
-            attribute_context::{HttpRequest, Peer},
-        },
+    proto::envoy::service::auth::v3::{
+        AttributeContext,
+        attribute_context::{HttpRequest, Peer},
     },
+    request_headers::RequestHeaders,
 };
 
 /// The header that Envoy adds to a request with a body: whether the body is longer.
@@ -102,7 +100,7 @@ fn set_request(
     source: Option<&Peer>,
     options: &MappingOptions,
 ) {
-    let headers = Headers::of(http);
+    let headers = RequestHeaders::of(http);
     let header = |name: &str| headers.get(name).filter(|value| !value.is_empty());
     attributes
         .set_with("request.id", || header("x-request-id").or(Some(&*http.id)).filter(|id| !id.is_empty()));
@@ -127,13 +125,13 @@ fn set_request(
     if options.trust_forwarded_client_cert {
         set_forwarded_source(attributes, header("x-forwarded-client-cert"));
     }
-    attributes.set_with("request.headers", || Some(headers.to_map()));
+    attributes.set_with("request.headers", || Some(headers.iter().collect::<StringMap>()));
 }
 
 /// Returns the size of the body, unless it is unknown. What Envoy says is the number of bytes that it has received so far, and 0 for a
 /// body that it does not wait for (docs/behaviour/envoy.md#requests-of-a-check), so that the length comes first; without one, a body of
 /// which a part is missing, or one of HTTP/2 or HTTP/3 that is not sent, may have any size.
-fn body_size(http: &HttpRequest, headers: &Headers<'_>) -> Option<i64> {
+fn body_size(http: &HttpRequest, headers: &RequestHeaders<'_>) -> Option<i64> {
     if let Some(length) = headers.get("content-length") {
         return length.parse().ok().filter(|length| *length >= 0);
     }
@@ -144,52 +142,6 @@ fn body_size(http: &HttpRequest, headers: &Headers<'_>) -> Option<i64> {
     let has_end = !matches!(http.protocol.as_str(), "HTTP/2" | "HTTP/3")
         || matches!(http.method.as_str(), "GET" | "HEAD");
     (has_end && headers.get("transfer-encoding").is_none()).then_some(0)
-}
-
-/// The headers of a request.
-enum Headers<'r> {
-    Joined(&'r BTreeMap<String, String>),
-    /// Headers that are sent without changes, joined like the others: by commas.
-    Raw(BTreeMap<&'r str, String>),
-}
-
-impl<'r> Headers<'r> {
-    fn of(http: &'r HttpRequest) -> Self {
-        let Some(HeaderMap { headers }) = http.header_map.as_ref().filter(|map| !map.headers.is_empty())
-        else {
-            return Self::Joined(&http.headers);
-        };
-        let mut joined: BTreeMap<&str, String> = BTreeMap::new();
-        for header in headers {
-            let value = match header.value.is_empty() {
-                true => String::from_utf8_lossy(&header.raw_value),
-                false => header.value.as_str().into(),
-            };
-            match joined.get_mut(header.key.as_str()) {
-                Some(values) => {
-                    values.push(',');
-                    values.push_str(&value);
-                }
-                None => drop(joined.insert(&header.key, value.into_owned())),
-            }
-        }
-        Self::Raw(joined)
-    }
-
-    fn get(&self, name: &str) -> Option<&str> {
-        match self {
-            Self::Joined(headers) => headers.get(name),
-            Self::Raw(headers) => headers.get(name),
-        }
-        .map(String::as_str)
-    }
-
-    fn to_map(&self) -> StringMap {
-        match self {
-            Self::Joined(headers) => string_map(headers),
-            Self::Raw(headers) => headers.iter().map(|(name, value)| (*name, value.as_str())).collect(),
-        }
-    }
 }
 
 fn string_map(entries: &BTreeMap<String, String>) -> StringMap {

@@ -4,6 +4,8 @@ use std::sync::Arc;
 
 use mixer_adapter_engine::dispatch::AnswerDetails;
 
+use crate::proto::envoy::config::core::v3::{HeaderMap, HeaderValue};
+
 use super::{
     Operation::{Append, Remove, Replace},
     *,
@@ -41,6 +43,26 @@ fn details_of_a_denial_reach_envoy_and_grpc_clients() {
     assert!(sent.headers.is_empty(), "not a client of gRPC");
 }
 
+/// As with `encode_raw_headers` of ext_authz.
+#[test]
+fn a_client_of_grpc_is_known_by_raw_headers_too() {
+    let header = |value: &str| HeaderValue {
+        key: "content-type".to_owned(),
+        raw_value: value.as_bytes().to_vec(),
+        ..HeaderValue::default()
+    };
+    let has_status = |content_type: &str| {
+        let headers = vec![header(content_type)];
+        let request = HttpRequest { header_map: Some(HeaderMap { headers }), ..HttpRequest::default() };
+        let decision = Decision::new(answer(7, "no", None), &Client::new(Some(&request)));
+        let response = decision.into_response(FailureAnswer::Unavailable, Vec::new(), None).unwrap();
+        let Some(HttpResponse::DeniedResponse(sent)) = response.http_response else { panic!() };
+        sent.headers.iter().any(|option| option.header.as_ref().unwrap().key == "grpc-status")
+    };
+    assert!(has_status("application/grpc+proto"));
+    assert!(!has_status("application/json"));
+}
+
 fn operations_of(operations: &[(&str, Operation, &str)]) -> Vec<HeaderOperation> {
     let operation = |(name, operation, value): &(&str, Operation, &str)| HeaderOperation {
         name: (*name).to_owned(),
@@ -56,7 +78,7 @@ fn request(headers: &[(&str, &str)]) -> HttpRequest {
 }
 
 fn decide(answer: dispatch::CheckAnswer, headers: &[(&str, &str)]) -> Decision {
-    Decision::new(answer, Client::new(Some(&request(headers))))
+    Decision::new(answer, &Client::new(Some(&request(headers))))
 }
 
 fn allow(request: &[(&str, Operation, &str)], response: &[(&str, Operation, &str)]) -> Decision {
@@ -171,7 +193,7 @@ fn a_parameter_of_the_query_is_changed_in_the_path_and_cannot_become_two() {
             ..RouteDirective::default()
         };
         let request = HttpRequest { path: path.to_owned(), ..HttpRequest::default() };
-        let decision = Decision::new(answer(0, "", Some(directive)), Client::new(Some(&request)));
+        let decision = Decision::new(answer(0, "", Some(directive)), &Client::new(Some(&request)));
         assert_eq!(written(&changes_of(decision).headers), [(":path", changed, false, 2)], "{path}");
     }
 }
