@@ -170,7 +170,7 @@ pub enum Release {
 /// has ended, a claim of a peer without authentication is abandoned: everybody who knows the id may remove it.
 pub trait SessionStore: Send + Sync {
     /// Adds a claim of the caller to an existing session, and returns how many sessions ended in favour of it, as those that
-    /// [`create`](Self::create) ends; `None` if there is no such session.
+    /// [`create`](Self::create) ends. Returns `None` if the session does not exist.
     ///
     /// # Errors
     /// The limit that the claim exceeds.

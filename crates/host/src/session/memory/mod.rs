@@ -305,7 +305,7 @@ impl SessionStore for MemoryStore {
         let mut sessions = self.write();
         let Some(stored) = sessions.by_id.get(id) else { return Ok(None) };
         if stored.made_by(caller.connection, caller.peer.as_deref()).is_none() {
-            let added = Added { sessions: 0, bytes: stored.bytes_of_next_claim() };
+            let added = Added { to: *id, sessions: 0, bytes: stored.bytes_of_next_claim() };
             ended = sessions.make_room(added, caller.connection, limits)?;
         }
         let acquired = sessions.acquire(id, caller);
@@ -327,7 +327,7 @@ impl SessionStore for MemoryStore {
         let mut ended = Vec::new();
         let mut sessions = self.write();
         if !sessions.by_id.contains_key(&id) {
-            let added = Added { sessions: 1, bytes };
+            let added = Added { to: id, sessions: 1, bytes };
             ended = sessions.make_room(added, caller.connection, limits)?;
             sessions.bytes = sessions.bytes.saturating_add(bytes);
             sessions.by_id.insert(id, StoredSession::new(Arc::new(session)));

@@ -21,6 +21,8 @@ const MAX_ENDINGS: usize = 4_096;
 /// What is added to the sessions.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Added {
+    /// The session that is added, or that a claim is added to: it does not end.
+    pub(super) to: SessionId,
     pub(super) sessions: usize,
     pub(super) bytes: usize,
 }
@@ -98,10 +100,11 @@ impl Sessions {
         limits: SessionLimits,
     ) -> Result<Vec<Ending>, SessionLimitError> {
         let bytes = self.bytes.saturating_add(added.bytes);
+        let excess_sessions = (self.by_id.len() + added.sessions).saturating_sub(limits.sessions);
         let (limit, excess) = if bytes > limits.bytes {
             (SessionLimitError::Bytes, bytes - limits.bytes)
-        } else if self.by_id.len() + added.sessions > limits.sessions {
-            (SessionLimitError::Sessions, added.sessions)
+        } else if excess_sessions > 0 {
+            (SessionLimitError::Sessions, excess_sessions)
         } else {
             return Ok(Vec::new());
         };
@@ -109,8 +112,8 @@ impl Sessions {
         let fair = held.saturating_add(added.amount(limit));
         let owners = self.holdings.owners(limit).take_while(|(held, _)| *held > fair).take(MAX_OWNERS);
         let mut owners: BinaryHeap<Candidate> = owners.map(Candidate::new).collect();
-        let (mut ending, mut freed, mut moves) = (Vec::new(), 0_usize, 0);
-        while freed < excess && moves < MAX_MOVES && ending.len() < MAX_ENDINGS {
+        let (mut ending, mut freed, mut ended, mut moves) = (Vec::new(), 0_usize, 0, 0);
+        while (freed < excess || ended < excess_sessions) && moves < MAX_MOVES && ending.len() < MAX_ENDINGS {
             let Some(mut candidate) = owners.pop() else { break };
             let taken = match self.holdings.newest(candidate.owner, candidate.sessions) {
                 Some((order, id)) => {
@@ -118,6 +121,7 @@ impl Sessions {
                     let Some(stored) = self.by_id.get(&id) else { continue };
                     let amount = amount(&stored.session, limit);
                     match self.modest_owner(stored, fair, limit) {
+                        _ if id == added.to => moves += 1,
                         // It is not theirs to lose.
                         Some((modest, order)) => {
                             moves += 1;
@@ -129,6 +133,7 @@ impl Sessions {
                         }
                         None => {
                             ending.push(Ending::Session(id));
+                            ended += 1;
                             freed = freed.saturating_add(amount);
                         }
                     }
@@ -141,7 +146,9 @@ impl Sessions {
                     };
                     candidate.claims = order;
                     moves += 1;
-                    if let Some(claims) = claims {
+                    let is_added =
+                        |claims: &Ending| matches!(claims, Ending::Claims { id, .. } if *id == added.to);
+                    if let Some(claims) = claims.filter(|claims| !is_added(claims)) {
                         ending.push(claims);
                         freed = freed.saturating_add(amount);
                     }
@@ -154,7 +161,7 @@ impl Sessions {
                 owners.push(candidate);
             }
         }
-        if freed >= excess { Ok(ending) } else { Err(limit) }
+        if freed >= excess && ended >= excess_sessions { Ok(ending) } else { Err(limit) }
     }
 
     /// Returns the newest claims of a connection before those of an order, with their order and memory; no claims if they are on a
