@@ -107,9 +107,6 @@ impl Request<'_> {
             _ => self.policy.adapter_error,
         };
         self.evaluation.call_failed(status.code());
-        if policy != OnFailure::Open {
-            self.add_failure_details(status);
-        }
         policy.of_call(|| failure_text(handler, status))
     }
 

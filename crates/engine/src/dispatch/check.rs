@@ -116,7 +116,13 @@ impl<'s> Request<'s> {
         });
         let outcome = decoded.as_ref().map(|(result, _)| || describe(result));
         answered.trace(self.trace.as_deref_mut(), outcome);
-        decoded.map_err(|status| self.failure(answered.handler(), &status))
+        decoded.map_err(|status| {
+            let failure = self.failure(answered.handler(), &status);
+            if !matches!(failure, FailureEffect::Ignore) {
+                self.add_failure_details(&status);
+            }
+            failure
+        })
     }
 
     /// Applies the failure policy.
