@@ -48,7 +48,7 @@ struct Ring {
 #[derive(Debug)]
 struct Decision {
     id: Arc<str>,
-    line: Box<[u8]>,
+    line: Arc<[u8]>,
 }
 
 impl Decision {
@@ -72,19 +72,22 @@ impl RecentDecisions {
     fn read_at(&self, after: u64, now: Duration) -> String {
         self.watched_until.store(millis(now + WATCHED), Relaxed);
         let ring = self.ring.lock().unwrap_or_else(PoisonError::into_inner);
-        let Ring { decisions, added, skipped, bytes, .. } = &*ring;
+        let Ring { decisions, added, skipped, .. } = &*ring;
+        let (added, skipped) = (*added, *skipped);
         let first = added - decisions.len() as u64;
         // A number of another process is too large.
-        let after = if after > *added { 0 } else { after };
+        let after = if after > added { 0 } else { after };
         let missed = if after == 0 { 0 } else { first.saturating_sub(after) };
         let known = usize::try_from(after.saturating_sub(first)).unwrap_or(usize::MAX);
-        let mut json = String::with_capacity(bytes + 100);
-        json += &format!(r#"{{"last":{added},"missed":{missed},"skipped":{skipped},"decisions":["#);
-        for (index, decision) in decisions.iter().skip(known).enumerate() {
+        let lines: Vec<_> = decisions.iter().skip(known).map(|decision| decision.line.clone()).collect();
+        // Calls do not wait for the text.
+        drop(ring);
+        let mut json = format!(r#"{{"last":{added},"missed":{missed},"skipped":{skipped},"decisions":["#);
+        for (index, line) in lines.iter().enumerate() {
             if index > 0 {
                 json.push(',');
             }
-            json += &String::from_utf8_lossy(&decision.line);
+            json += &String::from_utf8_lossy(line);
         }
         json += "]}\n";
         json
