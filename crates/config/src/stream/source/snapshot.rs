@@ -30,8 +30,8 @@ pub struct Snapshot {
     selectors: Selectors,
     /// The names of resources with a time to live.
     expiring: OrdSet<Arc<str>>,
-    /// Other names of resources, and their names.
-    aliases: OrdMap<Arc<str>, Arc<str>>,
+    /// Other names, and the names of the resources that have them: those of several nodes may have one in common.
+    aliases: OrdMap<Arc<str>, OrdSet<Arc<str>>>,
     /// The state in version 2 of Envoy's API.
     v2: Arc<Derived<Arc<Self>>>,
     referrers: Arc<Derived<Referrers>>,
@@ -177,9 +177,9 @@ impl Snapshot {
         asked.filter_map(|entry| Some((entry.name(), entry.v2().err()?.to_string()))).collect()
     }
 
-    /// The resource of that name, or else the one with that alias.
+    /// The resource of that name, or else the first one with that alias.
     pub(crate) fn find(&self, name: &str) -> Option<&Arc<Entry>> {
-        self.entries.get(name).or_else(|| self.entries.get(self.aliases.get(name)?))
+        self.entries.get(name).or_else(|| self.entries.get(self.aliases.get(name)?.get_min()?))
     }
 
     /// The resources with a time to live.
@@ -212,7 +212,7 @@ impl Snapshot {
             self.expiring.insert(name.clone());
         }
         for alias in entry.aliases() {
-            self.aliases.insert(alias.as_str().into(), name.clone());
+            self.aliases.entry(alias.as_str().into()).or_default().insert(name.clone());
         }
         self.entries.insert(name, entry);
     }
@@ -228,9 +228,11 @@ impl Snapshot {
                 self.expiring.remove(name);
             }
             for alias in gone.aliases() {
-                // Another resource may have it by now.
-                if self.aliases.get(alias.as_str()).is_some_and(|of| **of == *name) {
-                    self.aliases.remove(alias.as_str());
+                if let Some(names) = self.aliases.get_mut(alias.as_str()) {
+                    names.remove(name);
+                    if names.is_empty() {
+                        self.aliases.remove(alias.as_str());
+                    }
                 }
             }
             if let Some(text) = gone.selector_text()
@@ -307,7 +309,7 @@ impl Delta {
 
 #[cfg(test)]
 mod tests {
-    use super::*;
+    use super::{super::ALIASES, *};
 
     fn resource(name: &str, version: &str) -> Arc<Resource> {
         Arc::new(Resource { name: name.to_owned(), version: version.to_owned(), ..Resource::default() })
@@ -402,5 +404,22 @@ mod tests {
         assert_eq!(version(b"x"), version(b"x"));
         assert_ne!(version(b"x"), version(b"y"));
         assert_eq!(version(b"x").len(), 16);
+    }
+
+    /// As the virtual hosts of two nodes.
+    #[test]
+    fn an_alias_of_two_resources_is_that_of_either_while_the_other_is_gone() {
+        let with_alias = |name: &str| {
+            let annotations = [(ALIASES.to_owned(), r#"["shop"]"#.to_owned())].into();
+            Arc::new(Resource { name: name.to_owned(), annotations, ..Resource::default() })
+        };
+        let change = Change { resources: vec![with_alias("a"), with_alias("b")], ..change(true, &[], &[]) };
+        let mut state = Snapshot::default().after(&change);
+        let found = |state: &Snapshot| state.find("shop").map(|entry| entry.name().to_owned());
+        assert_eq!(found(&state).as_deref(), Some("a"));
+        state.remove("a");
+        assert_eq!(found(&state).as_deref(), Some("b"));
+        state.remove("b");
+        assert_eq!(found(&state), None);
     }
 }
