@@ -80,9 +80,10 @@ where
         let heard = self.dialect.on_response(response);
         self.sent.extend(heard.replies);
         if let Some(push) = heard.push {
-            let collection = push.collection.clone();
             self.machine.received(self.stream, push, self.now);
-            self.machine.renewed(&collection, heard.lifetimes);
+        }
+        if let Some((collection, lifetimes)) = heard.lifetimes {
+            self.machine.renewed(&collection, lifetimes);
         }
         self.run();
     }

@@ -196,6 +196,21 @@ fn a_resource_is_removed_when_its_ttl_ends_without_the_server() {
     assert_eq!(client.holds(RULES), ["ns/b@1"]);
 }
 
+/// The next heartbeat may wait for the answer to the one before.
+#[test]
+fn heartbeats_are_answered_at_once_however_many_they_are() {
+    let mut client = client(&[RULES]);
+    let resources = vec![with_ttl("ns/a@1", 1)];
+    client.hear(DeltaDiscoveryResponse { resources, ..changes(RULE, "n0", &[], &[]) });
+    client.accept();
+    client.sent();
+    for number in 1..200 {
+        client.hear(heartbeat(&format!("n{number}"), "ns/a", 1));
+        assert_eq!(client.sent(), [format!("ack {RULE} n{number}")]);
+    }
+    assert_eq!(client.accept(), [""; 0]);
+}
+
 /// As when the server is away: time goes on without a stream.
 #[test]
 fn a_ttl_outlives_the_stream_and_ends_with_a_version_that_has_none() {

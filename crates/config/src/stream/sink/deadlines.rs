@@ -12,12 +12,25 @@ use std::{
 pub(super) struct Deadlines {
     lifetimes: BTreeMap<Arc<str>, Duration>,
     by_time: BTreeSet<(Instant, Arc<str>)>,
+    /// The number of lifetimes beyond which those of resources that are not held are forgotten.
+    bound: usize,
 }
+
+/// The least number of lifetimes beyond which those of resources that are not held are forgotten.
+const LEAST_BOUND: usize = 100_000;
 
 impl Deadlines {
     /// Sets how long a resource may be used without the server.
     pub(super) fn set(&mut self, name: &str, lifetime: Duration) {
         self.lifetimes.insert(name.into(), lifetime);
+    }
+
+    /// Forgets the names of resources that are not held, if there are many: a server can renew any.
+    pub(super) fn bound(&mut self, is_held: impl Fn(&str) -> bool) {
+        if self.lifetimes.len() > self.bound.max(LEAST_BOUND) {
+            self.lifetimes.retain(|name, _| is_held(name));
+            self.bound = 2 * self.lifetimes.len();
+        }
     }
 
     /// The resource does not expire.

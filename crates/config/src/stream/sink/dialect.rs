@@ -29,19 +29,19 @@ pub struct Received<Request> {
     pub push: Option<Resources>,
     /// Requests to send at once, without asking the sink.
     pub replies: Vec<Request>,
-    /// How long resources of the push, or those that it says nothing else of, may be used from now on.
-    pub lifetimes: Vec<(String, Duration)>,
+    /// How long resources of a collection may be used without the server. They come after the push, or alone as heartbeats.
+    pub lifetimes: Option<(String, Vec<(String, Duration)>)>,
 }
 
 impl<Request> Received<Request> {
     /// Only a push.
     pub fn push(push: Resources) -> Self {
-        Self { push: Some(push), replies: Vec::new(), lifetimes: Vec::new() }
+        Self { push: Some(push), replies: Vec::new(), lifetimes: None }
     }
 
     /// Only replies.
     pub fn replies(replies: Vec<Request>) -> Self {
-        Self { push: None, replies, lifetimes: Vec::new() }
+        Self { push: None, replies, lifetimes: None }
     }
 }
 

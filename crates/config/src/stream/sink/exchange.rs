@@ -72,11 +72,10 @@ pub(crate) async fn exchange<D: Dialect>(
                     stream.trace().received(&response);
                     let received = dialect.on_response(response);
                     if let Some(push) = received.push {
-                        let collection = push.collection.clone();
                         stream.received(push).await;
-                        if !received.lifetimes.is_empty() {
-                            stream.renewed(collection, received.lifetimes).await;
-                        }
+                    }
+                    if let Some((collection, lifetimes)) = received.lifetimes {
+                        stream.renewed(collection, lifetimes).await;
                     }
                     received.replies
                 }

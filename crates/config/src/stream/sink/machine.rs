@@ -190,6 +190,7 @@ impl Machine {
         let Some(collection) = self.collections.get_mut(collection) else { return };
         collection.deadlines.stop();
         lifetimes.iter().for_each(|(name, lifetime)| collection.deadlines.set(name, *lifetime));
+        collection.deadlines.bound(|name| collection.offered.contains(name));
     }
 
     /// A stream ended, with that status, or because of this side.

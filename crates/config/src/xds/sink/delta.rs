@@ -114,8 +114,13 @@ impl Dialect for Delta {
         let answer = Answer { type_url, nonce, version: system_version_info.clone() };
         match arrived {
             Arrived::Of(collection) => {
-                let nonce = self.types.remember(&collection, answer);
                 let first = self.based.insert(collection.clone());
+                let are_heartbeats = !first
+                    && removed_resources.is_empty()
+                    && !resources.is_empty()
+                    && resources
+                        .iter()
+                        .all(|discovered| discovered.resource.is_none() && discovered.ttl.is_some());
                 let incremental = !first && resources.iter().all(unwrap::is_named);
                 let mut changed = Vec::new();
                 let mut lifetimes = Vec::new();
@@ -133,6 +138,12 @@ impl Dialect for Delta {
                     Some(resource)
                 });
                 let resources = resources.collect();
+                let lifetimes = (!lifetimes.is_empty()).then(|| (collection.clone(), lifetimes));
+                // There is nothing to decide, and the next heartbeat may wait for the answer.
+                if are_heartbeats {
+                    return Received { lifetimes, ..Received::replies(vec![self.answer(answer, None)]) };
+                }
+                let nonce = self.types.remember(&collection, answer);
                 let push = Push { collection: collection.clone(), whole: !incremental, changed };
                 self.unanswered.push(nonce.clone(), push);
                 let push = Resources {
