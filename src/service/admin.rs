@@ -256,7 +256,7 @@ struct LimitStatus {
 }
 
 impl QuotaStatus {
-    /// `None` if it is no quota, or was not requested.
+    /// Returns `None` for an instance that is not a quota, or that was not requested.
     fn of(name: &str, counts: &QuotaCounts) -> Option<Self> {
         let [requests, refused, requested, granted, returned] =
             [&counts.requests, &counts.refused, &counts.requested, &counts.granted, &counts.returned]

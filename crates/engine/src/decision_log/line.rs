@@ -58,7 +58,7 @@ pub enum LoggedDecision<'d> {
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct LoggedAttributes {
     values: Map<String, Json>,
-    /// Number of attributes for which there is no room.
+    /// Number of attributes that do not fit.
     omitted: usize,
 }
 

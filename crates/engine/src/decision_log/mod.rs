@@ -95,7 +95,7 @@ impl DecisionLog {
         &self.recent
     }
 
-    /// Begins a call, with an id of its own unless there is one; `None` if there is no output and nobody watches.
+    /// Begins a call; without an id it gets a new one. Returns `None` if the call is neither logged nor watched.
     pub fn begin(&self, api: Api, id: Option<&str>) -> Option<LoggedCall<'_>> {
         let is_recorded = self.recent.admit(id);
         if self.output.is_none() && !is_recorded {

@@ -63,7 +63,7 @@ impl Writer {
         &self.counts
     }
 
-    /// Adds a line, unless there is no room.
+    /// Queues a line. If the queue is full, the line is dropped and counted.
     pub(super) fn add(&self, mut line: Vec<u8>) {
         line.push(b'\n');
         let size = line.len();

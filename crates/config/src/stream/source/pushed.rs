@@ -69,7 +69,7 @@ impl Budget {
         Self(Arc::new(AtomicUsize::new(bytes)))
     }
 
-    /// Takes so many bytes, if they are left.
+    /// Takes a number of bytes; returns whether they were available.
     fn take(&self, bytes: usize) -> bool {
         let left = |left: usize| left.checked_sub(bytes);
         self.0.fetch_update(Ordering::Relaxed, Ordering::Relaxed, left).is_ok()

@@ -241,7 +241,7 @@ impl Rest {
         }
     }
 
-    /// Takes so many bytes of what requests may hold until the permit is dropped.
+    /// Reserves memory of requests, in bytes, until the permit is dropped.
     fn hold(&self, bytes: usize) -> Result<OwnedSemaphorePermit, RestError> {
         let bytes = u32::try_from(bytes).map_err(|_| RestError::Memory)?;
         self.memory.clone().try_acquire_many_owned(bytes).map_err(|_| RestError::Memory)
