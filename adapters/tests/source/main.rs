@@ -1,10 +1,12 @@
 //! The command `source`.
 #![allow(clippy::unwrap_used)]
 
+mod istio_kinds;
+mod secured;
+#[path = "../support/mod.rs"]
 mod support;
 
 use std::{
-    collections::BTreeMap,
     fs,
     io::{BufRead as _, BufReader},
     path::Path,
@@ -12,7 +14,6 @@ use std::{
     time::Duration,
 };
 
-use base64::{Engine as _, engine::general_purpose::STANDARD};
 use futures_util::stream;
 use http::uri::PathAndQuery;
 use mixer_adapter::{
@@ -35,7 +36,6 @@ use mixer_adapter_config::{
         sink::{Sink, SinkOptions},
     },
 };
-use rcgen::{BasicConstraints, CertificateParams, CertifiedIssuer, IsCa, KeyPair, SanType};
 use serde_json::Value as Json;
 use support::{Server, binary, eventually, run};
 use tokio::{net::TcpListener, sync::mpsc, time::timeout};
@@ -90,8 +90,7 @@ impl Stream {
     }
 
     async fn say(&self, collection: &str, nonce: &str, refusal: Option<&str>) {
-        let sink_node =
-            Some(SinkNode { id: "by-hand".to_owned(), annotations: BTreeMap::new().into_iter().collect() });
+        let sink_node = Some(SinkNode { id: "by-hand".to_owned(), annotations: Default::default() });
         let error_detail =
             refusal.map(|message| Status { code: 3, message: message.to_owned(), details: Vec::new() });
         let (collection, response_nonce) = (collection.to_owned(), nonce.to_owned());
@@ -194,229 +193,6 @@ async fn resources_of_envoy_are_served_and_their_faults_have_a_line_and_a_field(
     );
 }
 
-/// API version, kind, collection, message, a spec, and the spec on the wire by the field numbers of Istio's protos.
-type KindExample = (&'static str, &'static str, &'static str, &'static str, &'static str, &'static [u8]);
-
-/// The kinds of Istio 1.1 to 1.7 that are not Mixer's.
-const ISTIO_KINDS: [KindExample; 21] = [
-    (
-        "networking.istio.io/v1alpha3",
-        "VirtualService",
-        "networking/v1alpha3/virtualservices",
-        "networking.v1alpha3.VirtualService",
-        r#"{"hosts":["a"],"http":[{"timeout":"1s"}]}"#,
-        b"\x0a\x01a\x1a\x04\x32\x02\x08\x01",
-    ),
-    (
-        "networking.istio.io/v1beta1",
-        "DestinationRule",
-        "networking/v1alpha3/destinationrules",
-        "networking.v1alpha3.DestinationRule",
-        r#"{"host":"a","trafficPolicy":{"tls":{"mode":"ISTIO_MUTUAL"}}}"#,
-        b"\x0a\x01a\x12\x04\x22\x02\x08\x03",
-    ),
-    (
-        "networking.istio.io/v1alpha3",
-        "Gateway",
-        "networking/v1alpha3/gateways",
-        "networking.v1alpha3.Gateway",
-        r#"{"selector":{"app":"a"}}"#,
-        b"\x12\x08\x0a\x03app\x12\x01a",
-    ),
-    (
-        "networking.istio.io/v1alpha3",
-        "ServiceEntry",
-        "networking/v1alpha3/serviceentries",
-        "networking.v1alpha3.ServiceEntry",
-        r#"{"hosts":["a"],"resolution":"DNS"}"#,
-        b"\x0a\x01a\x28\x02",
-    ),
-    (
-        "networking.istio.io/v1alpha3",
-        "Sidecar",
-        "networking/v1alpha3/sidecars",
-        "networking.v1alpha3.Sidecar",
-        r#"{"egress":[{"hosts":["*/*"]}]}"#,
-        b"\x1a\x05\x22\x03*/*",
-    ),
-    (
-        "networking.istio.io/v1alpha3",
-        "EnvoyFilter",
-        "networking/v1alpha3/envoyfilters",
-        "networking.v1alpha3.EnvoyFilter",
-        r#"{"configPatches":[{"applyTo":"CLUSTER","patch":{"operation":"MERGE"}}]}"#,
-        b"\x22\x06\x08\x08\x1a\x02\x08\x01",
-    ),
-    (
-        "networking.istio.io/v1alpha3",
-        "WorkloadEntry",
-        "networking/v1alpha3/workloadentries",
-        "networking.v1alpha3.WorkloadEntry",
-        r#"{"address":"a","weight":5}"#,
-        b"\x0a\x01a\x30\x05",
-    ),
-    (
-        "networking.istio.io/v1alpha3",
-        "WorkloadGroup",
-        "networking/v1alpha3/workloadgroups",
-        "networking.v1alpha3.WorkloadGroup",
-        r#"{"template":{"serviceAccount":"a"}}"#,
-        b"\x12\x03\x3a\x01a",
-    ),
-    (
-        "security.istio.io/v1beta1",
-        "AuthorizationPolicy",
-        "security/v1beta1/authorizationpolicies",
-        "security.v1beta1.AuthorizationPolicy",
-        r#"{"action":"DENY"}"#,
-        b"\x18\x01",
-    ),
-    (
-        "security.istio.io/v1beta1",
-        "PeerAuthentication",
-        "security/v1beta1/peerauthentications",
-        "security.v1beta1.PeerAuthentication",
-        r#"{"mtls":{"mode":"STRICT"}}"#,
-        b"\x12\x02\x08\x03",
-    ),
-    (
-        "security.istio.io/v1beta1",
-        "RequestAuthentication",
-        "security/v1beta1/requestauthentications",
-        "security.v1beta1.RequestAuthentication",
-        r#"{"jwtRules":[{"issuer":"a"}]}"#,
-        b"\x12\x03\x0a\x01a",
-    ),
-    (
-        "authentication.istio.io/v1alpha1",
-        "Policy",
-        "authentication/v1alpha1/policies",
-        "authentication.v1alpha1.Policy",
-        r#"{"peers":[{"mtls":{"mode":"PERMISSIVE"}}]}"#,
-        b"\x12\x04\x0a\x02\x10\x01",
-    ),
-    (
-        "authentication.istio.io/v1alpha1",
-        "MeshPolicy",
-        "authentication/v1alpha1/meshpolicies",
-        "authentication.v1alpha1.Policy",
-        r#"{"peers":[{"mtls":{}}]}"#,
-        b"\x12\x02\x0a\x00",
-    ),
-    (
-        "rbac.istio.io/v1alpha1",
-        "RbacConfig",
-        "rbac/v1alpha1/rbacconfigs",
-        "rbac.v1alpha1.RbacConfig",
-        r#"{"mode":"ON_WITH_INCLUSION"}"#,
-        b"\x08\x02",
-    ),
-    (
-        "rbac.istio.io/v1alpha1",
-        "ClusterRbacConfig",
-        "rbac/v1alpha1/clusterrbacconfigs",
-        "rbac.v1alpha1.RbacConfig",
-        r#"{"mode":"ON"}"#,
-        b"\x08\x01",
-    ),
-    (
-        "rbac.istio.io/v1alpha1",
-        "ServiceRole",
-        "rbac/v1alpha1/serviceroles",
-        "rbac.v1alpha1.ServiceRole",
-        r#"{"rules":[{"services":["a"]}]}"#,
-        b"\x0a\x03\x0a\x01a",
-    ),
-    (
-        "rbac.istio.io/v1alpha1",
-        "ServiceRoleBinding",
-        "rbac/v1alpha1/servicerolebindings",
-        "rbac.v1alpha1.ServiceRoleBinding",
-        r#"{"roleRef":{"name":"a"}}"#,
-        b"\x12\x03\x12\x01a",
-    ),
-    (
-        "config.istio.io/v1alpha2",
-        "HTTPAPISpec",
-        "config/v1alpha2/httpapispecs",
-        "mixer.v1.config.client.HTTPAPISpec",
-        r#"{"patterns":[{"httpMethod":"GET","uriTemplate":"/a"}]}"#,
-        b"\x12\x09\x12\x03GET\x1a\x02/a",
-    ),
-    (
-        "config.istio.io/v1alpha2",
-        "HTTPAPISpecBinding",
-        "config/v1alpha2/httpapispecbindings",
-        "mixer.v1.config.client.HTTPAPISpecBinding",
-        r#"{"services":[{"name":"a"}]}"#,
-        b"\x0a\x03\x0a\x01a",
-    ),
-    (
-        "config.istio.io/v1alpha2",
-        "QuotaSpec",
-        "mixer/v1/config/client/quotaspecs",
-        "mixer.v1.config.client.QuotaSpec",
-        r#"{"rules":[{"quotas":[{"quota":"a","charge":"1"}]}]}"#,
-        b"\x0a\x07\x12\x05\x0a\x01a\x10\x01",
-    ),
-    (
-        "config.istio.io/v1alpha2",
-        "QuotaSpecBinding",
-        "mixer/v1/config/client/quotaspecbindings",
-        "mixer.v1.config.client.QuotaSpecBinding",
-        r#"{"quotaSpecs":[{"name":"a"}]}"#,
-        b"\x12\x03\x0a\x01a",
-    ),
-];
-
-#[tokio::test(flavor = "multi_thread")]
-async fn every_kind_of_istio_is_served_as_the_type_of_its_collection_without_descriptors() {
-    let directory = tempfile::tempdir().unwrap();
-    for (version, kind, _, _, spec, _) in ISTIO_KINDS {
-        let document = format!("apiVersion: {version}\nkind: {kind}\nmetadata: {{name: a}}\nspec: {spec}\n");
-        fs::write(directory.path().join(format!("{kind}.yaml")), document).unwrap();
-    }
-    let server = start(directory.path(), &[]);
-    let mut sink = Stream::open(&server).await;
-    for (_, _, collection, message, _, bytes) in ISTIO_KINDS {
-        sink.say(&format!("istio/{collection}"), "", None).await;
-        let body = sink.resources().await.resources.remove(0).body.unwrap();
-        assert_eq!(body.type_url, format!("type.googleapis.com/istio.{message}"));
-        assert_eq!(&*body.value, bytes, "{message}");
-    }
-    assert_eq!(config(&server, |_| true)["faults"], serde_json::json!([]));
-
-    let url = format!("mcp://{}", server.grpc);
-    let collections = ISTIO_KINDS.map(|(_, _, collection, ..)| format!("istio/{collection}"));
-    let watched = run(&["watch", &url, "--collection", &collections.join(","), "--once", "--json", "--full"]);
-    let printed = watched.stdout.lines().map(|line| serde_json::from_str::<Json>(line).unwrap());
-    let mut printed: BTreeMap<String, Json> = printed
-        .map(|event| (event["collection"].as_str().unwrap().to_owned(), event["body"].clone()))
-        .collect();
-    for (_, _, collection, message, spec, _) in ISTIO_KINDS {
-        let mut expected: Json = serde_json::from_str(spec).unwrap();
-        expected["@type"] = format!("type.googleapis.com/istio.{message}").into();
-        assert_eq!(printed.remove(&format!("istio/{collection}")), Some(expected));
-    }
-}
-
-#[tokio::test(flavor = "multi_thread")]
-async fn an_unknown_field_of_an_istio_resource_is_a_fault_with_its_line_and_a_kind_without_type_a_warning() {
-    let directory = tempfile::tempdir().unwrap();
-    let gateway = "apiVersion: networking.istio.io/v1alpha3\nkind: Gateway\nmetadata: {name: g, namespace: ns}\nspec:\n  selectr: {app: a}\n";
-    let telemetry = "apiVersion: telemetry.istio.io/v1alpha1\nkind: Telemetry\nmetadata: {name: t, namespace: ns}\nspec: {}\n";
-    fs::write(directory.path().join("gateway.yaml"), gateway).unwrap();
-    fs::write(directory.path().join("telemetry.yaml"), telemetry).unwrap();
-    let server = start(directory.path(), &[]);
-    let faults = config(&server, |json| json["faults"].as_array().is_some_and(|faults| faults.len() == 2));
-    let faults = faults["faults"].to_string();
-    assert!(
-        faults.contains("gateway.yaml:5: g.Gateway.ns: spec.selectr: no such field; did you mean selector?"),
-        "{faults}"
-    );
-    assert!(faults.contains("istio.telemetry.v1alpha1.Telemetry, whose descriptors"), "{faults}");
-}
-
 /// The policy for versions asks what extensions are there, in which version.
 #[test]
 fn a_node_says_the_versions_of_its_adapters() {
@@ -514,7 +290,7 @@ async fn call<Q: Message + 'static, P: Message + Default + 'static>(
 
 #[test]
 fn the_resources_of_envoy_that_the_documentation_shows_are_served() {
-    let page = include_str!("../../docs/configuration.md");
+    let page = include_str!("../../../docs/configuration.md");
     let shown = page.split("### Resources of Envoy").nth(1).unwrap().split("```yaml\n").nth(1).unwrap();
     let directory = tempfile::tempdir().unwrap();
     fs::write(directory.path().join("shown.yaml"), shown.split("```").next().unwrap()).unwrap();
@@ -527,7 +303,7 @@ fn the_resources_of_envoy_that_the_documentation_shows_are_served() {
 #[test]
 fn resources_of_envoy_are_nothing_to_serve() {
     let directory = tempfile::tempdir().unwrap();
-    fs::write(directory.path().join("mixer.yaml"), include_str!("../config/sample.yaml")).unwrap();
+    fs::write(directory.path().join("mixer.yaml"), include_str!("../../config/sample.yaml")).unwrap();
     let cluster =
         "{'@type': type.googleapis.com/envoy.config.cluster.v3.Cluster, name: a, connect_timeout: soon}";
     fs::write(directory.path().join("envoy.yaml"), format!("resources:\n- {cluster}\n- {{name: b}}\n"))
@@ -601,107 +377,6 @@ async fn sinks_are_dialed_and_served() {
     offer.accept();
     let status = config(&server, |json| json["sinks"][0]["collections"][RULES]["accepted"].is_string());
     assert_eq!(status["sinks"][0]["peer"], address.as_str());
-}
-
-fn pem(kind: &str, der: &[u8]) -> String {
-    format!("-----BEGIN {kind}-----\n{}\n-----END {kind}-----\n", STANDARD.encode(der))
-}
-
-/// The flags with certificate, key and authority of a peer.
-fn identity(directory: &Path, authority: &CertifiedIssuer<'static, KeyPair>, name: &str) -> Vec<String> {
-    let mut params = CertificateParams::new([]).unwrap();
-    params.subject_alt_names = vec![SanType::URI(format!("spiffe://mesh/{name}").try_into().unwrap())];
-    let key = KeyPair::generate().unwrap();
-    let certificate = params.signed_by(&key, authority).unwrap();
-    let write = |file: &str, text: String| {
-        let path = directory.join(format!("{name}.{file}"));
-        fs::write(&path, text).unwrap();
-        path.display().to_string()
-    };
-    let files = [
-        ("--cert-file", write("cert", pem("CERTIFICATE", certificate.der()))),
-        ("--key-file", write("key", pem("PRIVATE KEY", &key.serialize_der()))),
-        ("--ca-cert-file", write("ca", pem("CERTIFICATE", authority.der()))),
-    ];
-    files.into_iter().flat_map(|(flag, path)| [flag.to_owned(), path]).collect()
-}
-
-/// A source of the sample over TLS that only serves `spiffe://mesh/mixer`, with the certificates of several peers.
-struct Secured {
-    source: Server,
-    authority: CertifiedIssuer<'static, KeyPair>,
-    certificates: tempfile::TempDir,
-    _configuration: tempfile::TempDir,
-}
-
-impl Secured {
-    fn start() -> Self {
-        let configuration = tempfile::tempdir().unwrap();
-        fs::write(configuration.path().join("a.yaml"), include_str!("../config/sample.yaml")).unwrap();
-        let certificates = tempfile::tempdir().unwrap();
-        let mut params = CertificateParams::new([]).unwrap();
-        params.is_ca = IsCa::Ca(BasicConstraints::Unconstrained);
-        let authority = CertifiedIssuer::self_signed(params, KeyPair::generate().unwrap()).unwrap();
-        let source = Server::spawn(
-            binary()
-                .args([
-                    "source",
-                    "--listen",
-                    "mcps://127.0.0.1:0",
-                    "--admin",
-                    "127.0.0.1:0",
-                    "--log",
-                    "error",
-                ])
-                .args(["--mcp-allow", "spiffe://mesh/mixer", "--config"])
-                .arg(configuration.path())
-                .args(identity(certificates.path(), &authority, "source")),
-        )
-        .0;
-        Self { source, authority, certificates, _configuration: configuration }
-    }
-
-    /// The flags of a client of it.
-    fn flags(&self, name: &str) -> Vec<String> {
-        let mut flags = identity(self.certificates.path(), &self.authority, name);
-        flags.extend(["--mcp-server-san", "spiffe://mesh/source"].map(str::to_owned));
-        flags
-    }
-
-    fn sink(&self, scheme: &str, name: &str) -> Server {
-        let mut arguments = self.flags(name);
-        arguments.extend(["--config".to_owned(), format!("{scheme}://{}", self.source.grpc)]);
-        Server::start(&arguments.iter().map(String::as_str).collect::<Vec<_>>())
-    }
-}
-
-#[test]
-fn over_tls_only_those_on_the_list_are_served() {
-    let secured = Secured::start();
-    let (listed, stranger) = (secured.sink("mcps", "mixer"), secured.sink("mcps", "stranger"));
-    let status =
-        config(&secured.source, |json| json["sinks"][0]["collections"][RULES]["accepted"].is_string());
-    assert_eq!(status["sinks"].as_array().unwrap().len(), 1, "{status:#}");
-    until_ready(&listed);
-    assert!(stranger.get("/readyz").starts_with("HTTP/1.1 503"));
-}
-
-#[test]
-fn every_form_is_served_over_tls_to_the_same_list() {
-    let secured = Secured::start();
-    let sinks = ["xdss", "xdss+delta", "mcps+aggregated"];
-    sinks.map(|scheme| secured.sink(scheme, "mixer")).iter().for_each(until_ready);
-    let watch = |scheme: &str, name: &str| {
-        let url = format!("{scheme}://{}", secured.source.grpc);
-        let mut arguments = vec!["watch", &url, "--once", "--timeout", "5s"];
-        let flags = secured.flags(name);
-        arguments.extend(flags.iter().map(String::as_str));
-        run(&arguments)
-    };
-    let seen = watch("xdss", "mixer");
-    assert!(seen.code == 0 && seen.stdout.contains("istio-system/closed-paths"), "{seen:?}");
-    let refused = watch("xdss+delta", "stranger");
-    assert!(refused.code == 1 && refused.stdout.is_empty(), "{refused:?}");
 }
 
 #[tokio::test(flavor = "multi_thread")]
