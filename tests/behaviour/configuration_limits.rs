@@ -233,14 +233,45 @@ async fn claims_on_one_session_count_in_bytes() {
     assert_eq!(create(&serving.connect().await, &config).await.0, 0);
 }
 
+/// A session whose claims take much memory.
+fn large(seq: i64) -> CreateSessionRequest {
+    let config = Params { seq, ..probe("large sessions") };
+    let names = (0..100).map(|number| format!("{number}.instance.ns"));
+    let inferred_types = names.map(|name| inferred(&name, "listentry")).collect();
+    CreateSessionRequest { adapter_config: any(&config), inferred_types }
+}
+
+/// Whatever part of the memory is left when the number is reached.
+#[tokio::test]
+async fn claims_that_give_way_to_memory_let_no_session_exceed_the_number() {
+    for bytes in (85_000..100_000).step_by(500) {
+        let limits = SessionLimits::default().sessions(6).bytes(bytes);
+        let options = SessionOptions::default().limits(limits);
+        let serving = Serving::with_sessions(|adapters| adapters.add::<Probe>(), options).await;
+        // One connection with two small sessions, four with a large one each, which another connection claims, too.
+        let (first, greedy, newcomer) =
+            (serving.connect().await, serving.connect().await, serving.connect().await);
+        let small = async |client: &Client, seq| create(client, &Params { seq, ..probe("small") }).await;
+        for seq in 0..2 {
+            small(&first, seq).await;
+        }
+        let mut owners = Vec::new();
+        for seq in 0..4 {
+            let owner = serving.connect().await;
+            for client in [&owner, &greedy] {
+                client.create_session(large(seq)).await;
+            }
+            owners.push(owner);
+        }
+        for seq in 10..14 {
+            small(&newcomer, seq).await;
+            assert!(serving.host.sessions().list(20).len() <= 6, "{bytes} bytes, session {seq}");
+        }
+    }
+}
+
 #[tokio::test]
 async fn the_claims_of_the_connection_with_the_most_give_way() {
-    let instances: Vec<String> = (0..100).map(|number| format!("{number}.instance.ns")).collect();
-    let large = |seq| {
-        let config = Params { seq, ..probe("large sessions") };
-        let inferred_types = instances.iter().map(|name| inferred(name, "listentry")).collect();
-        CreateSessionRequest { adapter_config: any(&config), inferred_types }
-    };
     // Five such sessions with two claims each, and little more.
     let limits = SessionLimits::default().bytes(115_000);
     let serving =
