@@ -240,3 +240,62 @@ fn envoy_asks_for_virtual_hosts_on_demand() {
     }
     assert!(get_from(&front, "none.example", "/").is_none());
 }
+
+/// Clusters and listeners by collections of `xdstp` names, with the identity of the node as their context; endpoints and routes by name.
+#[test]
+fn envoy_is_configured_by_xdstp_names_and_glob_collections() {
+    if !is_there() {
+        return;
+    }
+    for api_type in ["DELTA_GRPC", "GRPC"] {
+        let form = Form { api_type, ads: true };
+        let directory = tempfile::tempdir().unwrap();
+        let write = |name: &str, text: &str| {
+            let new = directory.path().join(".new");
+            fs::write(&new, text).unwrap();
+            fs::rename(new, directory.path().join(name)).unwrap();
+        };
+        let named = |message: &str, id: &str| format!("xdstp://shop/{message}/{id}");
+        let cluster =
+            named("envoy.config.cluster.v3.Cluster", "eu/upstream?xds.node.cluster=test&xds.node.id=real");
+        let endpoints = named("envoy.config.endpoint.v3.ClusterLoadAssignment", "eu/upstream");
+        let listener =
+            named("envoy.config.listener.v3.Listener", "eu/front?xds.node.cluster=test&xds.node.id=real");
+        let route = named("envoy.config.route.v3.RouteConfiguration", "eu/routes");
+        let clusters = form
+            .clusters(&upstream())
+            .replace("  name: upstream", &format!("  name: {cluster}"))
+            .replace("cluster_name: upstream", &format!("cluster_name: {endpoints}"))
+            .replace(
+                "eds_cluster_config: {",
+                &format!("eds_cluster_config: {{service_name: '{endpoints}', "),
+            );
+        write("clusters.yaml", &clusters);
+        let front = form.listener().replace("name: front\n", &format!("name: {listener}\n"));
+        write(
+            "listener.yaml",
+            &front.replace("route_config_name: routes", &format!("route_config_name: '{route}'")),
+        );
+        let routes = |answer: &str| {
+            routes(&[answer])
+                .replace("name: routes", &format!("name: {route}"))
+                .replace("cluster: upstream", &format!("cluster: '{cluster}'"))
+        };
+        write("routes.yaml", &routes("one"));
+        let served = source(directory.path(), "127.0.0.1:0");
+        let locators = "  lds_resources_locator: xdstp://shop/envoy.config.listener.v3.Listener/eu/*\n  \
+                        cds_resources_locator: xdstp://shop/envoy.config.cluster.v3.Cluster/eu/*\n";
+        let bootstrap = form
+            .bootstrap(&served.grpc)
+            .replace("static_resources:", &format!("{locators}static_resources:"));
+        let envoy = Envoy::start(&format!("node_context_params: [id, cluster]\n{bootstrap}"));
+        let front = envoy.listener(&listener);
+        let answers = |text: &str| eventually(text, || get(&front, "/").filter(|answer| answer == text));
+        answers("one");
+        eventually("the cluster has its endpoint", || {
+            get(&front, "/up").filter(|answer| answer == "upstream")
+        });
+        write("routes.yaml", &routes("two"));
+        answers("two");
+    }
+}

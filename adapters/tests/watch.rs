@@ -130,3 +130,29 @@ fn every_form_prints_the_same_and_resources_of_envoy_are_printed_too() {
     assert_eq!((&event["event"], &event["name"]), (&json!("added"), &json!("outbound|80")));
     assert_eq!(event["body"], json!({ "@type": clusters, "name": "outbound|80" }));
 }
+
+#[test]
+fn an_xdstp_name_or_glob_collection_is_asked_for_alone() {
+    let directory = tempfile::tempdir().unwrap();
+    let names =
+        ["eu/a", "eu/b", "us/c"].map(|id| format!("xdstp://shop/envoy.config.cluster.v3.Cluster/{id}"));
+    let clusters = names
+        .each_ref()
+        .map(|name| format!("'@type': type.googleapis.com/envoy.config.cluster.v3.Cluster\nname: {name}\n"));
+    fs::write(directory.path().join("envoy.yaml"), clusters.join("---\n")).unwrap();
+    let source = serve(directory.path());
+    let printed = |scheme: &str, name: &str| {
+        let url = format!("{scheme}://{}", source.grpc);
+        let ran = run(&["watch", &url, "--collection", name, "--once", "--json", "--timeout", "20s"]);
+        assert_eq!((ran.code, &*ran.stderr), (0, ""));
+        let events = ran.stdout.lines().map(|line| serde_json::from_str::<Json>(line).unwrap());
+        events.map(|event| event["name"].as_str().unwrap().to_owned()).collect::<Vec<_>>()
+    };
+    for scheme in ["xds", "xds+delta", "xds+http"] {
+        assert_eq!(printed(scheme, "xdstp://shop/envoy.config.cluster.v3.Cluster/eu/*"), names[..2]);
+        assert_eq!(printed(scheme, &names[2]), names[2..]);
+    }
+    let ran = run(&["watch", &format!("mcp://{}", source.grpc), "--collection", &names[0]]);
+    assert_eq!(ran.code, 2);
+    assert!(ran.stderr.contains("xdstp names are for xds:// and xds+http:// servers"), "{}", ran.stderr);
+}

@@ -36,6 +36,8 @@ Examples:
       --key-file key.pem --ca-cert-file ca.pem
   mixer-adapter watch xds+delta://127.0.0.1:9901 \\
       --collection type.googleapis.com/envoy.config.cluster.v3.Cluster
+  mixer-adapter watch xds+delta://127.0.0.1:9901 \
+      --collection 'xdstp://shop/envoy.config.cluster.v3.Cluster/eu/*'
   mixer-adapter watch mcp://127.0.0.1:9901 --once --timeout 5s --json \\
       | jq -r .name
   # shows requests, responses, ACK and NACK
@@ -58,10 +60,10 @@ pub(super) struct Watch {
 
     /// Collections to request
     ///
-    /// Short names such as `rules` for Mixer's own, the full name of any other collection, or an xDS type URL; can be
-    /// repeated [default: Mixer's six]
-    #[arg(long = "collection", value_name = "NAME", env = "MIXER_ADAPTER_COLLECTION", value_delimiter = ',', value_parser = wanted)]
-    collections: Vec<Collection>,
+    /// Short names such as `rules` for Mixer's own, the full name of any other collection, an xDS type URL, or of xDS servers an xdstp
+    /// name or collection; can be repeated [default: Mixer's six]
+    #[arg(long = "collection", value_name = "NAME", env = "MIXER_ADAPTER_COLLECTION", value_delimiter = ',', value_parser = requested)]
+    collections: Vec<Requested>,
 
     /// Print the metadata and the bodies of resources, too
     #[arg(long, env = "MIXER_ADAPTER_FULL", value_parser = value_parsers::switch())]
@@ -106,6 +108,29 @@ pub(super) struct Watch {
     log: String,
 }
 
+/// What is asked for.
+#[derive(Clone, Debug)]
+struct Requested {
+    collection: Collection,
+    /// The name of a resource or of a collection of them, if not all are asked for.
+    name: Option<String>,
+}
+
+/// Parses a short name, a full name or a type URL of a collection, or an xdstp name.
+fn requested(text: &str) -> Result<Requested, ConfigUrlError> {
+    let (collection, name) = match xdstp_type(text) {
+        Some(message) => (collection_of(&format!("type.googleapis.com/{message}")), Some(text.to_owned())),
+        None => (wanted(text)?, None),
+    };
+    Ok(Requested { collection, name })
+}
+
+/// The type of the resources that an xdstp name is for.
+fn xdstp_type(name: &str) -> Option<&str> {
+    let (_, path) = name.strip_prefix("xdstp://")?.split_once('/')?;
+    path.split_once('/').map(|(message, _)| message)
+}
+
 /// Parses a short name, a full name or a type URL of a collection.
 fn wanted(name: &str) -> Result<Collection, ConfigUrlError> {
     let is_type_url = name.split_once('/').is_some_and(|(group, _)| group.contains('.') || group == "core");
@@ -148,13 +173,15 @@ impl Watch {
     pub(super) fn run(self) -> anyhow::Result<ExitCode> {
         let mut settings = SourceSettings::new("istio-system");
         if !self.collections.is_empty() {
-            let collections: BTreeSet<_> = self.collections.iter().collect();
+            let collections: BTreeSet<_> =
+                self.collections.iter().map(|requested| &requested.collection).collect();
             let wanted = |collection: &&Collection| Wanted {
                 collection: collection.as_str().to_owned(),
                 required: true,
             };
             settings.collections = collections.iter().map(wanted).collect();
         }
+        self.name_resources(&mut settings)?;
         if self.server.is_tls() {
             settings.tls = Some(self.identity.client()?);
         }
@@ -167,7 +194,7 @@ impl Watch {
             .into());
         };
         log_args::start(&self.log, false)?;
-        for collection in &self.collections {
+        for Requested { collection, .. } in &self.collections {
             if let Some(similar) = collection.similar() {
                 tracing::warn!(%collection, "no collection of Istio has this name; did you mean {similar}?");
             }
@@ -205,6 +232,22 @@ impl Watch {
                 }
             }
         })
+    }
+
+    /// Asks for the resources that are named instead of all of their type.
+    fn name_resources(&self, settings: &mut SourceSettings) -> Result<(), UsageError> {
+        for Requested { collection, name } in &self.collections {
+            let Some(name) = name else { continue };
+            if !matches!(self.server, ConfigUrl::Xds { .. } | ConfigUrl::Rest { .. }) {
+                return Err(UsageError(format!(
+                    "{name}: xdstp names are for xds:// and xds+http:// servers"
+                )));
+            }
+            for type_url in type_urls_of(collection) {
+                settings.resource_names.entry(type_url).or_default().push(name.clone());
+            }
+        }
+        Ok(())
     }
 
     /// Checks the server, and prints the results.

@@ -4,7 +4,10 @@ use std::time::{Duration, Instant};
 
 use mixer_adapter_config::{
     StreamSource,
-    proto::envoy::{config::core::v3::Node, service::discovery::v3::DeltaDiscoveryRequest},
+    proto::envoy::{
+        config::core::v3::Node,
+        service::discovery::v3::{DeltaDiscoveryRequest, DiscoveryRequest, DiscoveryResponse, Resource},
+    },
     source::{SourceSettings, Wanted},
     stream::{
         Peer,
@@ -16,6 +19,7 @@ use mixer_adapter_config::{
         source::{DeltaStream, SotwStream},
     },
 };
+use prost::Message as _;
 use tokio::time::timeout;
 
 use crate::{messages::*, sockets::Server};
@@ -88,20 +92,102 @@ fn a_client_that_does_not_support_ttls_gets_resources_without() {
     stream.elapsed(Instant::now());
     assert_eq!(stream.wakeup(), None);
     let mut stream = SotwStream::new(None);
-    stream.requested(ask(CLUSTER, "")).unwrap();
-    assert_eq!(stream.next(&server.catalogue()).unwrap().resources[0].type_url, CLUSTER, "bare");
+    let DeltaDiscoveryRequest { node, .. } = supporting();
+    stream.requested(DiscoveryRequest { node, ..ask(CLUSTER, "") }).unwrap();
+    let first = stream.next(&server.catalogue()).unwrap();
+    assert_eq!(
+        first.resources[0].type_url, CLUSTER,
+        "bare: it does not read the wrapper that whole sets need"
+    );
+    stream.elapsed(Instant::now());
+    assert_eq!(stream.wakeup(), None);
 }
 
-/// Without heartbeats.
+/// A client that reads the wrapper of resources in whole sets asks for a type.
+fn reading(feature: &str, type_url: &str, names: &str) -> DiscoveryRequest {
+    let client_features = ["xds.config.supports-resource-ttl", feature].map(str::to_owned).to_vec();
+    let node = Node { id: "edge".to_owned(), client_features, ..Node::default() };
+    DiscoveryRequest { node: Some(node), ..ask(type_url, names) }
+}
+
+/// The resources of a whole set with a time to live: name, version, time to live, and whether there is a body.
+fn lives(push: &DiscoveryResponse) -> Vec<(String, String, Option<prost_types::Duration>, bool)> {
+    let wrapped = push.resources.iter().filter(|any| any.type_url.ends_with("discovery.v3.Resource"));
+    let wrapped = wrapped.map(|any| Resource::decode(&*any.value).unwrap());
+    wrapped.map(|one| (one.name, one.version, one.ttl, one.resource.is_some())).collect()
+}
+
+/// A missing listener or cluster is deleted, so that all of them are sent again.
+#[test]
+fn whole_sets_are_renewed_by_themselves() {
+    for feature in ["xds.config.resource-in-sotw", "xds.config.supports-resource-in-sotw"] {
+        let server = server(&clusters("ttl: 30s"));
+        let mut stream = SotwStream::new(None);
+        stream.requested(reading(feature, CLUSTER, "")).unwrap();
+        let first = stream.next(&server.catalogue()).unwrap();
+        assert_eq!(first.resources.len(), 2);
+        let expected = [("a".to_owned(), first.version_info.clone(), seconds(30), true)];
+        assert_eq!(lives(&first), expected);
+        let start = Instant::now();
+        stream.elapsed(start);
+        stream.elapsed(start + Duration::from_secs(10));
+        assert_eq!(stream.next(&server.catalogue()), None, "while the first response is not answered");
+        stream.requested(ack(&first, "")).unwrap();
+        let renewed = stream.next(&server.catalogue()).unwrap();
+        assert_eq!((&renewed.version_info, &renewed.resources), (&first.version_info, &first.resources));
+        assert_ne!(renewed.nonce, first.nonce);
+        stream.requested(ack(&renewed, "")).unwrap();
+        assert_eq!(stream.next(&server.catalogue()), None);
+        assert_eq!(stream.wakeup(), Some(start + Duration::from_secs(20)));
+    }
+}
+
+/// Responses with routes or endpoints hold what is new; heartbeats have no bodies, and the version that the client accepted.
+#[test]
+fn heartbeats_over_the_state_of_the_world_have_no_bodies_and_the_accepted_version() {
+    let routes = |line: &str, hosts: &str| {
+        format!(
+            "'@type': type.googleapis.com/envoy.service.discovery.v3.Resource\nname: a\n{line}\n\
+             resource: {{'@type': {ROUTE}, name: a, virtual_hosts: [{hosts}]}}\n---\n'@type': {ROUTE}\nname: b\n"
+        )
+    };
+    let server = server(&routes("ttl: 30s", ""));
+    let mut stream = SotwStream::new(None);
+    stream.requested(reading("xds.config.resource-in-sotw", ROUTE, "a b")).unwrap();
+    let first = stream.next(&server.catalogue()).unwrap();
+    assert_eq!((first.resources.len(), lives(&first).len()), (2, 1));
+    stream.requested(ack(&first, "a b")).unwrap();
+    let start = Instant::now();
+    stream.elapsed(start);
+    stream.elapsed(start + Duration::from_secs(10));
+    let heartbeat = stream.next(&server.catalogue()).unwrap();
+    assert_eq!((&heartbeat.version_info, heartbeat.resources.len()), (&first.version_info, 1));
+    assert_eq!(lives(&heartbeat), [("a".to_owned(), first.version_info.clone(), seconds(30), false)]);
+    stream.requested(ack(&heartbeat, "a b")).unwrap();
+    // What is refused has another version than the one that a heartbeat is for.
+    server.serve_text(&routes("ttl: 30s", "{name: h, domains: ['*']}")).unwrap();
+    let refused = stream.next(&server.catalogue()).unwrap();
+    stream.requested(nack(&refused, &first.version_info, "a b")).unwrap();
+    stream.elapsed(start + Duration::from_secs(20));
+    assert_eq!(stream.next(&server.catalogue()), None);
+}
+
+/// Without heartbeats, in both variants.
 #[tokio::test]
 async fn a_resource_of_a_source_that_is_gone_is_removed_when_its_ttl_ends() {
+    for variant in [Variant::Delta, Variant::Sotw] {
+        ends_with_its_source(variant).await;
+    }
+}
+
+async fn ends_with_its_source(variant: Variant) {
     let server = Server::start().await;
     server.source.serve_text(&clusters("ttl: 1s")).unwrap();
     let collection = "envoy.config.cluster.v3.Cluster".to_owned();
     let settings = SourceSettings::new("ns").collections(vec![Wanted { collection, required: true }]);
     let peer = Peer::new(server.address.to_string());
     let node = node("follower", "ns", Vec::new());
-    let mut follower = StreamSource::xds(peer, Variant::Delta, node, &settings).connect();
+    let mut follower = StreamSource::xds(peer, variant, node, &settings).connect();
     let offer = timeout(SOON, follower.changes.recv()).await.unwrap().unwrap();
     assert_eq!(offer.content().resources.len(), 2);
     offer.accept();

@@ -16,3 +16,4 @@ mod transcripts;
 mod v2;
 mod views;
 mod world;
+mod xdstp;

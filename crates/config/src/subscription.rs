@@ -56,8 +56,8 @@ fn dial_options(settings: &SourceSettings) -> DialOptions {
 enum Transport {
     Mcp(Peer, DialOptions),
     Aggregated(Variant, Peer, DialOptions),
-    Xds((xds::ApiVersion, Variant), Box<Node>, Peer, DialOptions),
-    Rest(Box<Node>, Peer, xds::PollOptions),
+    Xds((xds::ApiVersion, Variant), Box<xds::XdsClient>, Peer, DialOptions),
+    Rest(Box<xds::XdsClient>, Peer, xds::PollOptions),
     Files(PathBuf),
     Listen(Listener),
 }
@@ -79,8 +79,9 @@ impl StreamSource {
     /// Subscribes to the `AggregatedDiscoveryService` of a peer.
     pub fn xds(server: Peer, variant: Variant, node: Node, settings: &SourceSettings) -> Self {
         let (name, id) = (server.to_string(), node.id.clone());
+        let client = Box::new(xds::XdsClient::new(node, settings.resource_names.clone()));
         let transport =
-            Transport::Xds((xds::ApiVersion::V3, variant), Box::new(node), server, dial_options(settings));
+            Transport::Xds((xds::ApiVersion::V3, variant), client, server, dial_options(settings));
         let mut source = Self::new(name, transport, settings);
         source.options =
             SinkOptions { id, mode: variant.mode(), resync: Some(xds::RESYNC), ..source.options };
@@ -90,7 +91,8 @@ impl StreamSource {
     /// Polls an xDS server over HTTP.
     pub fn rest(server: Peer, node: Node, polling: xds::PollOptions, settings: &SourceSettings) -> Self {
         let (name, id) = (server.to_string(), node.id.clone());
-        let mut source = Self::new(name, Transport::Rest(Box::new(node), server, polling), settings);
+        let client = Box::new(xds::XdsClient::new(node, settings.resource_names.clone()));
+        let mut source = Self::new(name, Transport::Rest(client, server, polling), settings);
         source.options = SinkOptions { id, mode: Mode::Full, ..source.options };
         source
     }
@@ -166,11 +168,11 @@ impl StreamSource {
             Transport::Aggregated(variant, source, dial) => {
                 tokio::spawn(mcp::dial_aggregated(sink, source, variant, dial, stop))
             }
-            Transport::Xds(variant, node, server, dial) => {
-                tokio::spawn(xds::dial(sink, server, variant, *node, dial, stop))
+            Transport::Xds(variant, client, server, dial) => {
+                tokio::spawn(xds::dial(sink, server, variant, *client, dial, stop))
             }
-            Transport::Rest(node, server, polling) => {
-                tokio::spawn(xds::poll(sink, server, *node, polling, stop))
+            Transport::Rest(client, server, polling) => {
+                tokio::spawn(xds::poll(sink, server, *client, polling, stop))
             }
             Transport::Files(path) => tokio::spawn(async move {
                 tokio::select! {

@@ -38,6 +38,8 @@ pub struct SourceSettings {
     pub longest_wait: Duration,
     /// The extensions to announce to xDS servers: adapters and their templates.
     pub extensions: Vec<Extension>,
+    /// The names to ask xDS servers for, by type URL. All resources of other types are asked for.
+    pub resource_names: BTreeMap<String, Vec<String>>,
 }
 
 setters!(SourceSettings {
@@ -52,6 +54,7 @@ setters!(SourceSettings {
     node_metadata: BTreeMap<String, String>,
     longest_wait: Duration,
     extensions: Vec<Extension>,
+    resource_names: BTreeMap<String, Vec<String>>,
 });
 
 /// A collection that is asked for.
@@ -80,6 +83,7 @@ impl SourceSettings {
             node_metadata: BTreeMap::new(),
             longest_wait: DialOptions::default().longest_wait,
             extensions: Vec::new(),
+            resource_names: BTreeMap::new(),
         }
     }
 

@@ -16,6 +16,7 @@ mod resource;
 mod shorthand;
 mod type_url;
 mod version;
+pub(crate) mod xdstp;
 
 pub mod sink;
 pub mod source;

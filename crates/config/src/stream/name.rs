@@ -1,6 +1,8 @@
 //! Names of resources: `namespace/name`, or `name` alone.
 
-use std::collections::BTreeMap;
+use std::{borrow::Cow, collections::BTreeMap};
+
+use super::xdstp::{self, XdstpError};
 
 /// The longest label of DNS, and the longest name of Kubernetes.
 const LABEL: usize = 63;
@@ -19,12 +21,18 @@ pub(super) enum NameError {
     LongSegment(String),
     #[error("the name {name:?} is not made of DNS labels: {label:?} is not one")]
     NotLabels { name: String, label: String },
+    #[error("the name {0}")]
+    Xdstp(#[from] XdstpError),
 }
 
 /// A name of a resource of that collection as sinks and sources use it: the one slash in front that old documents show is dropped
-/// (docs/behaviour/mcp.md#resource-names). Names of Envoy's resources are any text, and stay as they are.
-pub(crate) fn normal<'a>(collection: &str, name: &'a str) -> &'a str {
-    name.strip_prefix('/').filter(|_| collection.contains('/')).unwrap_or(name)
+/// (docs/behaviour/mcp.md#resource-names). Names of Envoy's resources are any text, and stay as they are, but for the order of the context
+/// parameters of `xdstp://`.
+pub(crate) fn normal<'a>(collection: &str, name: &'a str) -> Cow<'a, str> {
+    match collection.contains('/') {
+        true => name.strip_prefix('/').unwrap_or(name).into(),
+        false => xdstp::canonical(name),
+    }
 }
 
 /// Names with their versions, in the same form.
@@ -32,7 +40,7 @@ pub(crate) fn normal_versions(
     collection: &str,
     versions: BTreeMap<String, String>,
 ) -> BTreeMap<String, String> {
-    versions.into_iter().map(|(name, version)| (normal(collection, &name).to_owned(), version)).collect()
+    versions.into_iter().map(|(name, version)| (normal(collection, &name).into_owned(), version)).collect()
 }
 
 /// Checks the name of a resource of that collection.
@@ -45,7 +53,10 @@ pub(super) fn check(collection: &str, name: &str) -> Result<(), NameError> {
     }
     if !collection.contains('/') {
         let control = name.chars().any(char::is_control);
-        return if control { Err(NameError::ControlCharacter(name.to_owned())) } else { Ok(()) };
+        if control {
+            return Err(NameError::ControlCharacter(name.to_owned()));
+        }
+        return Ok(xdstp::check(collection, name)?);
     }
     for segment in name.split('/') {
         if segment.is_empty() {

@@ -32,7 +32,7 @@ impl Resource {
     /// Reads a resource as it arrived. The fault names it, by its place in the push if it has no name.
     pub(super) fn read(collection: &str, message: ResourceMessage, place: usize) -> Result<Self, NackReason> {
         let metadata = message.metadata.unwrap_or_default();
-        let name = name::normal(collection, &metadata.name);
+        let name = &*name::normal(collection, &metadata.name);
         let called = || if name.is_empty() { format!("resource {}", place + 1) } else { name.to_owned() };
         let fault = |text: String| NackReason { resource: called(), text };
         name::check(collection, name).map_err(|error| fault(error.to_string()))?;

@@ -7,3 +7,5 @@ pub mod source;
 
 /// The feature of clients that remove resources whose time to live ends (docs/behaviour/xds.md#ttl).
 const SUPPORTS_TTL: &str = "xds.config.supports-resource-ttl";
+/// The features of clients that read the wrapper of resources in whole sets, which has the time to live. Envoy's documentation has both.
+const READS_WRAPPER: [&str; 2] = ["xds.config.resource-in-sotw", "xds.config.supports-resource-in-sotw"];

@@ -173,7 +173,7 @@ impl Machine {
         collection.unsupported = None;
         collection.deadlines.stop();
         for metadata in push.resources.iter().filter_map(|resource| resource.metadata.as_ref()) {
-            collection.deadlines.remove(name::normal(&push.collection, &metadata.name));
+            collection.deadlines.remove(&name::normal(&push.collection, &metadata.name));
         }
         if !collection.enqueue(id, push) {
             stream.end(Status::resource_exhausted(format!(

@@ -29,7 +29,7 @@ impl Push {
             incremental: message.incremental,
             ..Self::default()
         };
-        let normal = |name: &str| name::normal(&message.collection, name).to_owned();
+        let normal = |name: &str| name::normal(&message.collection, name).into_owned();
         let mut named = BTreeMap::new();
         for (place, resource) in message.resources.into_iter().enumerate() {
             if let Some(metadata) = &resource.metadata {

@@ -52,8 +52,8 @@ impl<M: Message> Pushed<M> {
 pub(crate) enum Encoding {
     /// As in pushes of MCP.
     Mcp,
-    /// As in responses of the state of the world, bare or wrapped with their metadata.
-    Sotw { bare: bool },
+    /// As in responses of the state of the world, bare or wrapped with their metadata, with times to live for clients that support them.
+    Sotw { bare: bool, ttl: bool },
     /// As in responses of changes, with times to live for clients that support them.
     Delta { bare: bool, ttl: bool },
     /// As in responses in JSON, separated by commas.
@@ -83,7 +83,7 @@ pub(crate) struct Encodings(Arc<Encoded>);
 #[derive(Debug, Default)]
 struct Encoded {
     /// `None` is more than the budget allows.
-    encodings: [OnceLock<Option<Bytes>>; 9],
+    encodings: [OnceLock<Option<Bytes>>; 11],
     budget: Option<Budget>,
 }
 
@@ -121,7 +121,7 @@ impl Encodings {
     pub(crate) fn get_or_encode(&self, encoding: Encoding, encode: impl FnOnce() -> Bytes) -> Bytes {
         let place = match encoding {
             Encoding::Mcp => 0,
-            Encoding::Sotw { bare } => 1 + usize::from(bare),
+            Encoding::Sotw { bare, ttl } => 1 + usize::from(bare) + 8 * usize::from(ttl),
             Encoding::Delta { bare, ttl } => 3 + usize::from(bare) + 2 * usize::from(ttl),
             Encoding::Json { bare } => 7 + usize::from(bare),
         };

@@ -4,7 +4,10 @@ use std::sync::Arc;
 
 use serde_json::Value as Json;
 
-use crate::{envoy_v2, stream::body};
+use crate::{
+    envoy_v2,
+    stream::{body, name},
+};
 use mixer_adapter_core::proto::Any;
 
 const CLUSTER: &str = "envoy.config.cluster.v3.Cluster";
@@ -31,7 +34,7 @@ pub(super) fn references(resource: &Any) -> Vec<Arc<str>> {
             if json["type"] == "EDS" {
                 let service =
                     json["edsClusterConfig"]["serviceName"].as_str().filter(|name| !name.is_empty());
-                names.extend(service.or_else(|| json["name"].as_str()).map(Arc::from));
+                names.extend(service.or_else(|| json["name"].as_str()).map(|name| normal(ENDPOINT, name)));
             }
         }
         LISTENER | SCOPED_ROUTE => routes(&body::to_json(resource), &mut names),
@@ -45,10 +48,14 @@ fn routes(json: &Json, names: &mut Vec<Arc<str>>) {
     match json {
         Json::Object(fields) => {
             let named = ["routeConfigName", "routeConfigurationName"].map(|field| fields.get(field));
-            names.extend(named.into_iter().filter_map(|name| name?.as_str()).map(Arc::from));
+            names.extend(named.into_iter().filter_map(|name| name?.as_str()).map(|name| normal(ROUTE, name)));
             fields.values().for_each(|value| routes(value, names));
         }
         Json::Array(items) => items.iter().for_each(|item| routes(item, names)),
         _ => {}
     }
+}
+
+fn normal(collection: &str, name: &str) -> Arc<str> {
+    name::normal(collection, name).into()
 }

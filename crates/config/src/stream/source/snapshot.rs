@@ -13,7 +13,7 @@ use super::{
     entry::{Entries, Entry},
     views::Views,
 };
-use crate::stream::{Change, ContentVersion, Resource, name};
+use crate::stream::{Change, ContentVersion, Resource, name, xdstp};
 
 /// Selectors by their texts, with the numbers of resources that have them.
 type Selectors = OrdMap<Arc<str>, (Arc<Selector>, usize)>;
@@ -32,6 +32,8 @@ pub struct Snapshot {
     expiring: OrdSet<Arc<str>>,
     /// Other names, and the names of the resources that have them: those of several nodes may have one in common.
     aliases: OrdMap<Arc<str>, OrdSet<Arc<str>>>,
+    /// Collections that `xdstp` names belong to, and the names in them.
+    collections: OrdMap<Arc<str>, OrdSet<Arc<str>>>,
     /// The state in version 2 of Envoy's API.
     v2: Arc<Derived<Arc<Self>>>,
     referrers: Arc<Derived<Referrers>>,
@@ -98,14 +100,13 @@ impl Snapshot {
         };
         let normal = |name| name::normal(&change.collection, name);
         if change.full {
-            let kept: BTreeSet<&str> =
-                change.resources.iter().map(|resource| normal(&resource.name)).collect();
+            let kept: BTreeSet<_> = change.resources.iter().map(|resource| normal(&resource.name)).collect();
             self.entries.keys().filter(|name| !kept.contains(&***name)).for_each(|name| next.remove(name));
         } else {
-            change.removed.iter().for_each(|name| next.remove(normal(name)));
+            change.removed.iter().for_each(|name| next.remove(&normal(name)));
         }
         for resource in &change.resources {
-            next.put(Arc::new(Entry::new(resource, normal(&resource.name))));
+            next.put(Arc::new(Entry::new(resource, &normal(&resource.name))));
         }
         next
     }
@@ -118,6 +119,7 @@ impl Snapshot {
             selectors: self.selectors.clone(),
             expiring: self.expiring.clone(),
             aliases: self.aliases.clone(),
+            collections: self.collections.clone(),
             ..Self::default()
         }
     }
@@ -182,6 +184,12 @@ impl Snapshot {
         self.entries.get(name).or_else(|| self.entries.get(self.aliases.get(name)?.get_min()?))
     }
 
+    /// The resource of that name, or those of the collection that it names.
+    pub(crate) fn find_all(&self, name: &str) -> impl Iterator<Item = &Arc<Entry>> {
+        let names = self.collections.get(name).into_iter().flatten();
+        self.find(name).into_iter().chain(names.filter_map(|name| self.entries.get(name)))
+    }
+
     /// The resources with a time to live.
     pub(crate) fn expiring(&self) -> impl Iterator<Item = &Arc<Entry>> {
         self.expiring.iter().filter_map(|name| self.entries.get(name))
@@ -214,6 +222,9 @@ impl Snapshot {
         for alias in entry.aliases() {
             self.aliases.entry(alias.as_str().into()).or_default().insert(name.clone());
         }
+        if let Some(collection) = xdstp::collection(&name) {
+            self.collections.entry(collection.into()).or_default().insert(name.clone());
+        }
         self.entries.insert(name, entry);
     }
 
@@ -228,12 +239,10 @@ impl Snapshot {
                 self.expiring.remove(name);
             }
             for alias in gone.aliases() {
-                if let Some(names) = self.aliases.get_mut(alias.as_str()) {
-                    names.remove(name);
-                    if names.is_empty() {
-                        self.aliases.remove(alias.as_str());
-                    }
-                }
+                forget(&mut self.aliases, alias, name);
+            }
+            if let Some(collection) = xdstp::collection(name) {
+                forget(&mut self.collections, &collection, name);
             }
             if let Some(text) = gone.selector_text()
                 && let Some((_, resources)) = self.selectors.get_mut(text)
@@ -272,6 +281,16 @@ impl Snapshot {
                 let held = self.held(versions, |entry| entry.resource.version.clone());
                 Some(Delta::between(&held, &self.entries))
             }
+        }
+    }
+}
+
+/// Removes a name from the set of a key, and the key with the last of them.
+fn forget(index: &mut OrdMap<Arc<str>, OrdSet<Arc<str>>>, key: &str, name: &str) {
+    if let Some(names) = index.get_mut(key) {
+        names.remove(name);
+        if names.is_empty() {
+            index.remove(key);
         }
     }
 }

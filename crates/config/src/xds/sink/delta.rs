@@ -1,32 +1,20 @@
-use std::{
-    collections::{BTreeMap, BTreeSet},
-    time::Duration,
-};
+use std::collections::{BTreeMap, BTreeSet};
 
 use super::{
-    unwrap,
+    XdsClient, unwrap,
     versions::{Push, Unanswered, Versions},
 };
 use crate::{
     proto::{
-        envoy::{
-            config::core::v3::Node,
-            service::discovery::v3::{DeltaDiscoveryRequest, DeltaDiscoveryResponse},
-        },
+        envoy::service::discovery::v3::{DeltaDiscoveryRequest, DeltaDiscoveryResponse},
         istio::mcp::v1alpha1::{RequestResources, Resources},
     },
     stream::{
         collection_of, name,
         sink::{Answer, Arrived, Dialect, Received, TypeUrls},
     },
-    xds::SUPPORTS_TTL,
 };
 use mixer_adapter_core::proto::Status;
-
-/// A duration that is longer than none.
-fn positive(ttl: prost_types::Duration) -> Option<Duration> {
-    Duration::try_from(ttl).ok().filter(|ttl| !ttl.is_zero())
-}
 
 /// All resources of a type, to a server that knows of names.
 const WILDCARD: &str = "*";
@@ -37,7 +25,7 @@ const WILDCARD: &str = "*";
 /// could lack. So is one with a resource that has no name, as of Nacos: without a name it could never be removed.
 #[derive(Debug)]
 pub struct Delta {
-    node: Node,
+    client: XdsClient,
     types: TypeUrls,
     /// Type URLs.
     asked: BTreeSet<String>,
@@ -48,11 +36,10 @@ pub struct Delta {
 }
 
 impl Delta {
-    /// A stream that has just opened, of a client that says so of itself. The versions are those of the stream before.
-    pub fn new(mut node: Node, versions: Versions) -> Self {
-        node.client_features.push(SUPPORTS_TTL.to_owned());
+    /// A stream of that client that has just opened. The versions are those of the stream before.
+    pub fn new(client: impl Into<XdsClient>, versions: Versions) -> Self {
         Self {
-            node,
+            client: client.into(),
             types: TypeUrls::default(),
             asked: BTreeSet::new(),
             based: BTreeSet::new(),
@@ -61,13 +48,18 @@ impl Delta {
         }
     }
 
-    /// Subscribes to all resources of a type. Sends versions only if the collection has no other type URL.
+    /// Subscribes to the resources of a type. Sends versions only if the collection has no other type URL.
     fn question(&mut self, type_url: String, versions: BTreeMap<String, String>) -> DeltaDiscoveryRequest {
-        let request =
-            DeltaDiscoveryRequest { node: Some(self.node.clone()), ..DeltaDiscoveryRequest::default() };
+        let mut request = DeltaDiscoveryRequest {
+            node: Some(self.client.node.clone()),
+            resource_names_subscribe: self.client.names(&type_url),
+            ..DeltaDiscoveryRequest::default()
+        };
         if !self.asked.insert(type_url.clone()) {
-            let resource_names_subscribe = vec![WILDCARD.to_owned()];
-            return DeltaDiscoveryRequest { type_url, resource_names_subscribe, ..request };
+            if request.resource_names_subscribe.is_empty() {
+                request.resource_names_subscribe.push(WILDCARD.to_owned());
+            }
+            return DeltaDiscoveryRequest { type_url, ..request };
         }
         let initial_resource_versions =
             if self.types.is_only(&type_url) { versions } else { BTreeMap::new() };
@@ -79,7 +71,7 @@ impl Delta {
 
     fn answer(&self, answer: Answer, error_detail: Option<Status>) -> DeltaDiscoveryRequest {
         DeltaDiscoveryRequest {
-            node: Some(self.node.clone()),
+            node: Some(self.client.node.clone()),
             type_url: answer.type_url,
             response_nonce: answer.nonce,
             error_detail,
@@ -126,13 +118,13 @@ impl Dialect for Delta {
                 let mut lifetimes = Vec::new();
                 let resources = resources.into_iter().filter_map(|discovered| {
                     let version = discovered.version.clone();
-                    if let Some(ttl) = discovered.ttl.and_then(positive) {
-                        lifetimes.push((name::normal(&collection, &discovered.name).to_owned(), ttl));
+                    if let Some(ttl) = discovered.ttl.and_then(unwrap::lifetime) {
+                        lifetimes.push((name::normal(&collection, &discovered.name).into_owned(), ttl));
                     }
                     let resource = unwrap::resource(discovered)?;
                     let metadata = resource.metadata.clone().unwrap_or_default();
                     if !version.is_empty() {
-                        let name = name::normal(&collection, &metadata.name).to_owned();
+                        let name = name::normal(&collection, &metadata.name).into_owned();
                         changed.push((name, metadata.version, version));
                     }
                     Some(resource)

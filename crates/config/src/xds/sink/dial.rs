@@ -3,9 +3,8 @@ use http::uri::PathAndQuery;
 use tokio_util::sync::CancellationToken;
 use tonic::{client::Grpc, transport::Channel};
 
-use super::{Delta, Sotw, Versions};
+use super::{Delta, Sotw, Versions, XdsClient};
 use crate::{
-    proto::envoy::config::core::v3::Node,
     stream::{
         DialOptions, Peer, open,
         redial::redial,
@@ -16,6 +15,7 @@ use crate::{
             exchange::exchange,
         },
     },
+    xds::{READS_WRAPPER, SUPPORTS_TTL},
 };
 
 /// The version of Envoy's API that a server is asked in.
@@ -53,10 +53,15 @@ pub async fn dial(
     sink: Sink,
     server: Peer,
     (version, variant): (ApiVersion, Variant),
-    node: Node,
+    client: impl Into<XdsClient>,
     options: DialOptions,
     stop: CancellationToken,
 ) {
+    let mut client = client.into();
+    client.node.client_features.push(SUPPORTS_TTL.to_owned());
+    if variant == Variant::Sotw {
+        client.node.client_features.push(READS_WRAPPER[0].to_owned());
+    }
     let versions = Versions::default();
     let longest = options.max_message_size;
     let path = version.path(variant);
@@ -66,11 +71,11 @@ pub async fn dial(
         match variant {
             Variant::Sotw => {
                 let call = |requests| open(grpc, path, requests).boxed();
-                exchange(stream, requests, Sotw::new(node.clone()), call).boxed()
+                exchange(stream, requests, Sotw::new(client.clone()), call).boxed()
             }
             Variant::Delta => {
                 let call = |requests| open(grpc, path, requests).boxed();
-                exchange(stream, requests, Delta::new(node.clone(), versions.clone()), call).boxed()
+                exchange(stream, requests, Delta::new(client.clone(), versions.clone()), call).boxed()
             }
         }
     };

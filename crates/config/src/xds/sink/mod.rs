@@ -17,7 +17,7 @@ use std::time::Duration;
 
 pub use delta::Delta;
 pub use dial::{ApiVersion, dial};
-pub use node::{node, own_node};
+pub use node::{XdsClient, node, own_node};
 pub use rest::{PollOptions, poll};
 pub use sotw::Sotw;
 pub use versions::Versions;

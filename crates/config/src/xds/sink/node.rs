@@ -11,6 +11,33 @@ use crate::{
 /// The features of this client that a server may want to know of: it takes resources in the wrapper of MCP, and without.
 const FEATURES: [&str; 2] = ["io.istio.mcp.wrapped-resources", "io.istio.mcp.bare-resources"];
 
+/// What a client says on each stream: who it is, and which resources it asks for.
+#[derive(Clone, Debug, Default)]
+pub struct XdsClient {
+    pub(super) node: Node,
+    /// By type URL. All resources of other types are asked for.
+    names: BTreeMap<String, Vec<String>>,
+}
+
+impl XdsClient {
+    /// A client that asks for these names, by type URL, and for all resources of other types.
+    pub fn new(node: Node, names: BTreeMap<String, Vec<String>>) -> Self {
+        Self { node, names }
+    }
+
+    /// The names of the resources of a type that it asks for; none for all.
+    pub(super) fn names(&self, type_url: &str) -> Vec<String> {
+        self.names.get(type_url).cloned().unwrap_or_default()
+    }
+}
+
+impl From<Node> for XdsClient {
+    /// A client that asks for all resources.
+    fn from(node: Node) -> Self {
+        Self::new(node, BTreeMap::new())
+    }
+}
+
 /// What the sink of this program says of itself. Where it runs in a pod, it says which: `HOSTNAME` and `POD_NAMESPACE`.
 pub fn own_node(settings: &SourceSettings) -> Node {
     let name = environment("HOSTNAME").unwrap_or_else(|| "mixer-adapter".to_owned());

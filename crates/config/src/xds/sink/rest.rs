@@ -11,13 +11,10 @@ use tokio::time::{Instant, sleep, sleep_until};
 use tokio_util::sync::CancellationToken;
 use tonic::Status;
 
-use super::{Sotw, response};
+use super::{Sotw, XdsClient, response};
 use crate::{
     Types,
-    proto::envoy::{
-        config::core::v3::Node,
-        service::discovery::v3::{DiscoveryRequest, DiscoveryResponse},
-    },
+    proto::envoy::service::discovery::v3::{DiscoveryRequest, DiscoveryResponse},
     stream::{
         Peer,
         redial::Ended,
@@ -56,11 +53,18 @@ const MAX_ANSWER: usize = 64 << 20;
 const GATHER: Duration = Duration::from_millis(10);
 
 /// Polls a server for everything that a sink subscribes to, each type by itself, until `stop` is cancelled.
-pub async fn poll(sink: Sink, server: Peer, node: Node, options: PollOptions, stop: CancellationToken) {
+pub async fn poll(
+    sink: Sink,
+    server: Peer,
+    client: impl Into<XdsClient>,
+    options: PollOptions,
+    stop: CancellationToken,
+) {
+    let client = client.into();
     let polling = async {
         while !stop.is_cancelled() {
-            let (own, node) = (server.clone(), node.clone());
-            let exchange = |stream, requests| exchange(own, node, options, stream, requests);
+            let (own, client) = (server.clone(), client.clone());
+            let exchange = |stream, requests| exchange(own, client, options, stream, requests);
             let Ended { status, .. } =
                 with_stream(sink.clone(), server.to_string(), stop.clone(), exchange).await;
             tracing::warn!(%server, %status, "stream ended; requesting everything again");
@@ -83,12 +87,12 @@ struct Polled {
 
 async fn exchange(
     server: Peer,
-    node: Node,
+    client: XdsClient,
     options: PollOptions,
     stream: Stream,
     mut requests: Requests,
 ) -> Status {
-    let mut dialect = Sotw::new(node);
+    let mut dialect = Sotw::new(client);
     let mut types: BTreeMap<String, Polled> = BTreeMap::new();
     let mut answers = FuturesUnordered::new();
     let mut last_logged = String::new();

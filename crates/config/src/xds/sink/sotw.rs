@@ -1,15 +1,21 @@
-use std::collections::{BTreeMap, BTreeSet};
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    time::Duration,
+};
 
-use super::unwrap;
+use super::{
+    XdsClient,
+    unwrap::{self, Unwrapped},
+};
 use crate::{
     proto::{
-        envoy::{
-            config::core::v3::Node,
-            service::discovery::v3::{DiscoveryRequest, DiscoveryResponse},
-        },
+        envoy::service::discovery::v3::{DiscoveryRequest, DiscoveryResponse},
         istio::mcp::v1alpha1::{RequestResources, Resources},
     },
-    stream::sink::{Answer, Arrived, Dialect, Received, TypeUrls},
+    stream::{
+        name,
+        sink::{Answer, Arrived, Dialect, Received, TypeUrls},
+    },
     xds::source::order::traits,
 };
 use mixer_adapter_core::proto::Status;
@@ -21,7 +27,7 @@ use mixer_adapter_core::proto::Status;
 /// Questions name no version: a server that restarted may call another state by the version that the sink has, and would not send it.
 #[derive(Debug)]
 pub struct Sotw {
-    node: Node,
+    client: XdsClient,
     types: TypeUrls,
     /// Type URL to the version accepted last.
     accepted: BTreeMap<String, String>,
@@ -30,13 +36,23 @@ pub struct Sotw {
 }
 
 impl Sotw {
-    /// A stream that has just opened, of a client that says so of itself.
-    pub fn new(node: Node) -> Self {
-        Self { node, types: TypeUrls::default(), accepted: BTreeMap::new(), pushed: BTreeSet::new() }
+    /// A stream of that client that has just opened.
+    pub fn new(client: impl Into<XdsClient>) -> Self {
+        Self {
+            client: client.into(),
+            types: TypeUrls::default(),
+            accepted: BTreeMap::new(),
+            pushed: BTreeSet::new(),
+        }
     }
 
     fn question(&self, type_url: String) -> DiscoveryRequest {
-        DiscoveryRequest { node: Some(self.node.clone()), type_url, ..DiscoveryRequest::default() }
+        DiscoveryRequest {
+            node: Some(self.client.node.clone()),
+            resource_names: self.client.names(&type_url),
+            type_url,
+            ..DiscoveryRequest::default()
+        }
     }
 
     fn answer(
@@ -76,9 +92,31 @@ impl Dialect for Sotw {
         let answer = Answer { type_url, nonce, version };
         match arrived {
             Arrived::Of(collection) => {
+                let mut lifetimes: Vec<(String, Duration)> = Vec::new();
+                let all = resources.len();
+                let resources = resources.into_iter().filter_map(|any| {
+                    let (resource, ttl) = unwrap::any(any);
+                    let (name, resource) = match resource {
+                        Unwrapped::Heartbeat(name) => (name, None),
+                        Unwrapped::Resource(resource) => {
+                            let name = resource.metadata.as_ref().map(|metadata| metadata.name.clone());
+                            (name.unwrap_or_default(), Some(resource))
+                        }
+                    };
+                    if let Some(ttl) = ttl {
+                        lifetimes.push((name::normal(&collection, &name).into_owned(), ttl));
+                    }
+                    resource
+                });
+                let resources: Vec<_> = resources.collect();
+                let lifetimes = (!lifetimes.is_empty()).then(|| (collection.clone(), lifetimes));
+                // What is only renewed is not deleted.
+                let incremental = incremental || resources.len() < all;
+                if resources.is_empty() && all > 0 {
+                    return Received { lifetimes, ..Received::replies(vec![self.answer(answer, None)]) };
+                }
                 let system_version_info = answer.version.clone();
                 let nonce = self.types.remember(&collection, answer);
-                let resources = resources.into_iter().map(unwrap::any).collect();
                 let push = Resources {
                     system_version_info,
                     collection,
@@ -87,7 +125,7 @@ impl Dialect for Sotw {
                     incremental,
                     ..Resources::default()
                 };
-                Received::push(push)
+                Received { lifetimes, ..Received::push(push) }
             }
             Arrived::Nothing => Received::replies(vec![self.answer(answer, None)]),
             Arrived::Empty { next } => {

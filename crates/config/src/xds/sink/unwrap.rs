@@ -1,5 +1,7 @@
 //! Resources as servers of xDS send them: wrapped as those of MCP, or bare.
 
+use std::time::Duration;
+
 use prost::Message;
 use sha2::{Digest as _, Sha256};
 
@@ -17,13 +19,30 @@ const WRAPPER: &str = "istio.mcp.v1alpha1.Resource";
 /// What gives a resource its name where there is no other place for it.
 const DISCOVERED: &str = "envoy.service.discovery.v3.Resource";
 
-/// A resource of a response that is whole.
-pub(super) fn any(any: Any) -> Resource {
+/// What a resource of a whole set is in its wrapper.
+pub(super) enum Unwrapped {
+    Resource(Resource),
+    /// The resource of that name lives on.
+    Heartbeat(String),
+}
+
+/// A resource of a response that is whole, and its time to live.
+pub(super) fn any(any: Any) -> (Unwrapped, Option<Duration>) {
     let discovered = if is(&any, DISCOVERED) { Discovered::decode(any.value.clone()).ok() } else { None };
     match discovered {
-        Some(Discovered { name, version, resource: Some(any), .. }) => read(any, &name, &version),
-        _ => read(any, "", ""),
+        Some(Discovered { name, version, resource: Some(any), ttl, .. }) => {
+            (Unwrapped::Resource(read(any, &name, &version)), ttl.and_then(lifetime))
+        }
+        Some(Discovered { name, resource: None, ttl: Some(ttl), .. }) => {
+            (Unwrapped::Heartbeat(name), lifetime(ttl))
+        }
+        _ => (Unwrapped::Resource(read(any, "", "")), None),
     }
+}
+
+/// A time to live; none is no limit.
+pub(super) fn lifetime(ttl: prost_types::Duration) -> Option<Duration> {
+    Duration::try_from(ttl).ok().filter(|ttl| !ttl.is_zero())
 }
 
 /// A resource of a response of changes. One that says only that it lives on is nothing new.

@@ -6,10 +6,9 @@ use super::{
     message,
     stream::{Names, Request, XdsStream},
     types::Push,
-    watch::Representation,
 };
 use crate::{
-    proto::envoy::service::discovery::v3::{DeltaDiscoveryRequest, DeltaDiscoveryResponse, Resource},
+    proto::envoy::service::discovery::v3::{DeltaDiscoveryRequest, DeltaDiscoveryResponse},
     stream::source::{Catalogue, Dialogue, Encoding, Event, Meaning, Pushed},
 };
 
@@ -20,7 +19,7 @@ pub struct DeltaStream(XdsStream);
 impl DeltaStream {
     /// A stream that has just opened: of all types, or of one.
     pub fn new(only: Option<&'static str>) -> Self {
-        Self(XdsStream::new(only, |_| Representation::Changes))
+        Self(XdsStream::delta(only))
     }
 
     /// A request arrived. An error ends the stream.
@@ -47,12 +46,9 @@ impl DeltaStream {
         let Push { url, nonce, content } = self.0.next(catalogue)?;
         let ttl = self.0.supports_ttl();
         let encoding = Encoding::Delta { bare: message::is_bare(&url), ttl };
-        let (resources, shared) = content.entries.encode(encoding, |entry| {
-            let resource = message::resource(entry, &url, ttl);
-            match content.heartbeat {
-                true => Resource { resource: None, aliases: Vec::new(), ..resource },
-                false => resource,
-            }
+        let (resources, shared) = content.entries.encode(encoding, |entry| match content.heartbeat {
+            true => message::heartbeat(entry),
+            false => message::resource(entry, &url, ttl),
         });
         let message = DeltaDiscoveryResponse {
             system_version_info: content.version,

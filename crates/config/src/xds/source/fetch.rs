@@ -69,7 +69,7 @@ pub(super) struct Fetched {
 impl Query {
     pub(super) fn of(request: &DiscoveryRequest) -> Result<Self, Status> {
         let collection = collection_of(&request.type_url).as_str().to_owned();
-        let normal = |resource: &String| name::normal(&collection, resource).to_owned();
+        let normal = |resource: &String| name::normal(&collection, resource).into_owned();
         let names: Vec<String> = request.resource_names.iter().map(normal).collect();
         let mut subscription = Subscription::new(false);
         subscription.replace(&names)?;
@@ -108,7 +108,7 @@ impl Query {
             return None;
         }
         let named = (!self.subscription.is_wildcard()).then(|| {
-            let named = self.subscription.names().filter_map(|resource| state.find(resource));
+            let named = self.subscription.names().flat_map(|resource| state.find_all(resource));
             let named: BTreeMap<_, _> = named.map(|entry| (entry.name(), entry)).collect();
             named.into_values().cloned().collect::<Vec<_>>()
         });
@@ -140,7 +140,9 @@ impl Fetched {
                 response.resources = entries.iter().map(|entry| any(entry)).collect();
                 Bytes::new()
             }
-            None => state.encoded(Encoding::Sotw { bare: message::is_bare(&url) }, RESOURCES, any),
+            None => {
+                state.encoded(Encoding::Sotw { bare: message::is_bare(&url), ttl: false }, RESOURCES, any)
+            }
         };
         Pushed { message: response, shared }
     }

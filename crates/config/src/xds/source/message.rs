@@ -2,6 +2,7 @@
 
 use prost::Message as _;
 
+use super::watch::Content;
 use crate::{
     proto::envoy::{config::core::v3::ControlPlane, service::discovery::v3::Resource},
     stream::source::Entry,
@@ -10,6 +11,9 @@ use mixer_adapter_core::proto::Any;
 
 /// What resources are wrapped in that are not asked for by the type of their bodies.
 const WRAPPER: &str = "type.googleapis.com/istio.mcp.v1alpha1.Resource";
+
+/// What has the time to live of a resource in a whole set.
+const ENVELOPE: &str = "type.googleapis.com/envoy.service.discovery.v3.Resource";
 
 /// A resource as the type it is asked for by has it: `type.googleapis.com/MESSAGE` is the bare body, `group/version/Kind` is wrapped
 /// with its metadata (docs/behaviour/xds.md#istio-resources-over-xds).
@@ -36,6 +40,26 @@ pub(super) fn resource(entry: &Entry, type_url: &str, ttl: bool) -> Resource {
         aliases: entry.aliases().to_vec(),
         ttl: ttl.and_then(|ttl| ttl.try_into().ok()),
     }
+}
+
+/// Renews the time to live of what a client has.
+pub(super) fn heartbeat(entry: &Entry) -> Resource {
+    Resource {
+        version: entry.version(),
+        name: entry.name().to_owned(),
+        ttl: entry.ttl().and_then(|ttl| ttl.try_into().ok()),
+        ..Resource::default()
+    }
+}
+
+/// The same in the wrapper that a whole set needs for it. Clients recognise a heartbeat by the version of the response.
+pub(super) fn wrapped(entry: &Entry, type_url: &str, content: &Content) -> Any {
+    let resource = match content.heartbeat {
+        true => heartbeat(entry),
+        false => resource(entry, type_url, true),
+    };
+    let resource = Resource { version: content.version.clone(), ..resource };
+    Any { type_url: ENVELOPE.to_owned(), value: resource.encode_to_vec().into() }
 }
 
 /// Who answers.

@@ -1,10 +1,11 @@
+use std::time::Instant;
+
 use tonic::Status;
 
 use super::{
     message,
     stream::{Names, Request, XdsStream},
     types::Push,
-    watch::Representation,
 };
 use crate::{
     proto::envoy::service::discovery::v3::{DiscoveryRequest, DiscoveryResponse},
@@ -18,15 +19,22 @@ pub struct SotwStream(XdsStream);
 impl SotwStream {
     /// A stream that has just opened: of all types, or of one.
     pub fn new(only: Option<&'static str>) -> Self {
-        Self(XdsStream::new(only, |traits| match traits.whole {
-            true => Representation::Whole,
-            false => Representation::Parts,
-        }))
+        Self(XdsStream::sotw(only))
     }
 
     /// A request arrived. An error ends the stream.
     pub fn requested(&mut self, request: DiscoveryRequest) -> Result<Meaning, Status> {
         self.0.requested(request.into()).map(|event| event.meaning)
+    }
+
+    /// When [`elapsed`](Self::elapsed) is to be called next: resources with a time to live are renewed by heartbeats.
+    pub fn wakeup(&self) -> Option<Instant> {
+        self.0.wakeup()
+    }
+
+    /// It is now that time.
+    pub fn elapsed(&mut self, now: Instant) {
+        self.0.elapsed(now);
     }
 
     /// The next push, if one is due.
@@ -36,8 +44,13 @@ impl SotwStream {
 
     fn next_push(&mut self, catalogue: &Catalogue) -> Option<Pushed<DiscoveryResponse>> {
         let Push { url, nonce, content } = self.0.next(catalogue)?;
-        let encoding = Encoding::Sotw { bare: message::is_bare(&url) };
-        let (resources, shared) = content.entries.encode(encoding, |entry| message::any(entry, &url));
+        let ttl = self.0.supports_ttl();
+        let encoding = Encoding::Sotw { bare: message::is_bare(&url), ttl };
+        let (resources, shared) =
+            content.entries.encode(encoding, |entry| match entry.ttl().filter(|_| ttl) {
+                None => message::any(entry, &url),
+                Some(_) => message::wrapped(entry, &url, &content),
+            });
         let message = DiscoveryResponse {
             version_info: content.version,
             resources,
@@ -64,6 +77,14 @@ impl Dialogue for SotwStream {
 
     fn on_request(&mut self, request: DiscoveryRequest, _: &Catalogue) -> Result<Event, Status> {
         self.0.requested(request.into())
+    }
+
+    fn wakeup(&self) -> Option<Instant> {
+        self.0.wakeup()
+    }
+
+    fn elapsed(&mut self, now: Instant) {
+        self.0.elapsed(now);
     }
 
     fn is_due(&mut self, catalogue: &Catalogue) -> bool {

@@ -15,7 +15,7 @@ use crate::{
         collection_of, name,
         source::{Catalogue, Event, Meaning, NodeView},
     },
-    xds::SUPPORTS_TTL,
+    xds::{READS_WRAPPER, SUPPORTS_TTL},
 };
 use mixer_adapter_core::proto;
 
@@ -24,6 +24,8 @@ use mixer_adapter_core::proto;
 pub(super) struct XdsStream {
     context: RequestContext,
     types: Types,
+    /// Whether resources have a wrapper on it that only some clients read.
+    wraps: bool,
 }
 
 /// A request on it.
@@ -55,7 +57,7 @@ impl Names {
     fn normal(self, type_url: &str) -> Self {
         let collection = collection_of(type_url);
         let normal = |names: Vec<String>| {
-            names.into_iter().map(|name| name::normal(collection.as_str(), &name).to_owned()).collect()
+            names.into_iter().map(|name| name::normal(collection.as_str(), &name).into_owned()).collect()
         };
         match self {
             Self::Replace(names) => Self::Replace(normal(names)),
@@ -69,9 +71,22 @@ impl Names {
 }
 
 impl XdsStream {
-    /// A stream that has just opened: of all types, or of one.
-    pub(super) fn new(only: Option<&'static str>, form: fn(Traits) -> Representation) -> Self {
-        Self { context: RequestContext::new(only), types: Types::new(form) }
+    /// A stream of whole sets that has just opened: of all types, or of one.
+    pub(super) fn sotw(only: Option<&'static str>) -> Self {
+        let form = |traits: Traits| match traits.whole {
+            true => Representation::Whole,
+            false => Representation::Parts,
+        };
+        Self { context: RequestContext::new(only), types: Types::new(form), wraps: true }
+    }
+
+    /// A stream of changes that has just opened: of all types, or of one.
+    pub(super) fn delta(only: Option<&'static str>) -> Self {
+        Self {
+            context: RequestContext::new(only),
+            types: Types::new(|_| Representation::Changes),
+            wraps: false,
+        }
     }
 
     /// A request arrived. An error ends the stream.
@@ -79,7 +94,10 @@ impl XdsStream {
         let url = self.context.type_url(&request.type_url, request.node.as_ref())?;
         let sink = request.node.as_ref().map(sink_id);
         if let Some(node) = &request.node {
-            let ttl = node.client_features.iter().any(|feature| feature == SUPPORTS_TTL);
+            let has = |features: &[&str]| {
+                node.client_features.iter().any(|feature| features.contains(&feature.as_str()))
+            };
+            let ttl = has(&[SUPPORTS_TTL]) && (!self.wraps || has(&READS_WRAPPER));
             self.types.set_node(NodeView::of(node), ttl);
         }
         let names = request.names.normal(&url);

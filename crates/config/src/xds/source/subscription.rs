@@ -1,8 +1,11 @@
-use std::{collections::BTreeSet, sync::Arc};
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    sync::Arc,
+};
 
 use tonic::Status;
 
-use crate::stream::source::Entry;
+use crate::stream::{source::Entry, xdstp};
 
 /// Asks for all there are.
 const WILDCARD: &str = "*";
@@ -42,7 +45,7 @@ impl Subscription {
     }
 
     pub(super) fn contains(&self, name: &str) -> bool {
-        self.all || self.names.contains(name)
+        self.all || names(&self.names, name)
     }
 
     /// Whether a resource is wanted by its name or an alias.
@@ -87,13 +90,13 @@ impl Subscription {
     }
 
     /// Unsubscribes from these names. With a wildcard subscription they stay subscribed, and are returned because their current
-    /// state must be sent (rule 7).
+    /// state must be sent (rule 7). So do names whose collection is subscribed to.
     pub(super) fn remove(&mut self, names: &[String]) -> BTreeSet<Arc<str>> {
         for name in names {
             self.names.remove(name.as_str());
             self.all &= name != WILDCARD;
         }
-        let subscribed = names.iter().filter(|_| self.all);
+        let subscribed = names.iter().filter(|name| self.contains(name));
         subscribed.map(|name| name.as_str().into()).collect()
     }
 }
@@ -109,13 +112,25 @@ impl Owed {
     }
 
     pub(super) fn contains(&self, name: &str) -> bool {
-        self.all || self.names.contains(name)
+        self.all || names(&self.names, name)
+    }
+
+    /// Removes what the client has by these names. A collection of which it has something is one that it has.
+    pub(super) fn remove(&mut self, held: &BTreeMap<String, String>) {
+        self.all &= held.is_empty();
+        let collections: BTreeSet<String> = held.keys().filter_map(|name| xdstp::collection(name)).collect();
+        self.names.retain(|name| !held.contains_key(&**name) && !collections.contains(&**name));
     }
 
     pub(super) fn extend(&mut self, other: Self) {
         self.all |= other.all;
         self.names.extend(other.names);
     }
+}
+
+/// Whether names have this one, or its collection.
+fn names(names: &BTreeSet<Arc<str>>, name: &str) -> bool {
+    names.contains(name) || xdstp::collection(name).is_some_and(|collection| names.contains(&*collection))
 }
 
 fn bounded(names: usize) -> Result<(), Status> {

@@ -165,7 +165,7 @@ impl Types {
             let state = due.view.as_ref()?.state();
             let nonce = (self.nonces + 1).to_string();
             let content = match beats {
-                true => due.watch.heartbeat(state, &nonce),
+                true => due.watch.heartbeat(state, (self.form)(due.traits), &nonce),
                 false => due.watch.next(state, (self.form)(due.traits), withhold, &nonce),
             };
             if let Some(content) = content {

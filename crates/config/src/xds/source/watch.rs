@@ -108,8 +108,7 @@ impl Watch {
     pub(super) fn new(subscription: Subscription, mut owed: Owed, claims: BTreeMap<String, String>) -> Self {
         let asked = !owed.is_empty();
         // Of what it has it gets what differs.
-        owed.all &= claims.is_empty();
-        owed.names.retain(|name| !claims.contains_key(&**name));
+        owed.remove(&claims);
         Self { subscription, owed, asked, claims, ..Self::default() }
     }
 
@@ -236,8 +235,14 @@ impl Watch {
         Some(content)
     }
 
-    /// The resources with a time to live that the client has as they are in this state.
-    pub(super) fn heartbeat(&mut self, state: &Snapshot, nonce: &str) -> Option<Content> {
+    /// The resources with a time to live that the client has as they are in this state. Of a type whose responses are whole everything
+    /// is sent again: what is missing would be deleted.
+    pub(super) fn heartbeat(
+        &mut self,
+        state: &Snapshot,
+        form: Representation,
+        nonce: &str,
+    ) -> Option<Content> {
         let base = self.base.as_ref()?;
         let lacked = |name: &str| self.owed.contains(name) || self.doubt.contains(name);
         let has = |entry: &&Arc<Entry>| {
@@ -247,13 +252,22 @@ impl Watch {
                 && base.get(name).is_some_and(|had| had == *entry)
         };
         let entries: Vec<_> = state.expiring().filter(has).cloned().collect();
-        if entries.is_empty() {
+        // A client recognises the heartbeats of a whole set by the version that it accepted last.
+        if entries.is_empty() || (form != Representation::Changes && self.refused) {
             return None;
         }
-        let version = state.version().to_string();
-        self.sent = Some((nonce.to_owned(), version.clone()));
-        self.pending = Some(Owed::default());
-        Some(Content { version, entries: Selection::Some(entries), removed: Vec::new(), heartbeat: true })
+        let heartbeat = |version| {
+            let entries = Selection::Some(entries);
+            (Content { version, entries, removed: Vec::new(), heartbeat: true }, Owed::default())
+        };
+        let (content, told) = match form {
+            Representation::Whole => (self.whole(state), self.everything()),
+            Representation::Parts => heartbeat(self.version()?.clone()),
+            Representation::Changes => heartbeat(state.version().to_string()),
+        };
+        self.sent = Some((nonce.to_owned(), content.version.clone()));
+        self.pending = Some(told);
+        Some(content)
     }
 
     /// What a state has otherwise than the one last looked at, of what is wanted. From then on it is that one.
@@ -295,14 +309,15 @@ impl Watch {
         names.extend(owed.names.into_iter().filter(|name| self.subscription.contains(name)));
         names.extend(delta.changed.iter().map(|entry| Arc::from(entry.name())));
         // A resource may be asked for by several of its names.
-        let there = names.iter().filter_map(|name| state.find(name));
+        let there = names.iter().flat_map(|name| state.find_all(name));
         let there: BTreeMap<_, _> = there.map(|entry| (entry.name(), entry)).collect();
         let entries = match (owed.all, self.subscription.is_wildcard()) {
             (true, true) => Selection::All(state.clone()),
             (true, false) => Selection::Some(self.wanted(state)),
             (false, _) => Selection::Some(there.into_values().cloned().collect()),
         };
-        let gone = |name: &&Arc<str>| state.find(name).is_none() && !self.withheld.contains_key(&***name);
+        let gone =
+            |name: &&Arc<str>| state.find_all(name).next().is_none() && !self.withheld.contains_key(&***name);
         let removed = names.iter().filter(gone).cloned().collect();
         let version = state.version().to_string();
         let content = Content { version, entries, removed, heartbeat: false };
@@ -322,7 +337,7 @@ impl Watch {
         if self.subscription.is_wildcard() {
             return state.entries().values().cloned().collect();
         }
-        let named = self.subscription.names().filter_map(|name| state.find(name));
+        let named = self.subscription.names().flat_map(|name| state.find_all(name));
         let named: BTreeMap<_, _> = named.map(|entry| (entry.name(), entry)).collect();
         named.into_values().cloned().collect()
     }
