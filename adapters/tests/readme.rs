@@ -22,7 +22,7 @@ fn read(path: &str) -> String {
 
 /// All pages of prose, with their paths from the root.
 fn pages() -> Vec<(PathBuf, String)> {
-    let mut pages = vec!["README.md".into(), "CONTRIBUTING.md".into(), "CHANGELOG.md".into()];
+    let mut pages = vec!["README.md".into(), "CONTRIBUTING.md".into(), "CHANGELOG.md".into(), "adapters/README.md".into()];
     for folder in ["docs", "deploy", "adapters/*", "examples/*"] {
         let (folder, below) = (folder.trim_end_matches("/*"), folder.ends_with("/*"));
         for entry in fs::read_dir(root().join(folder)).unwrap() {
@@ -107,9 +107,8 @@ fn commands() -> BTreeSet<String> {
 }
 
 #[test]
-fn the_readme_lists_the_commands_there_are() {
-    let readme = read("README.md");
-    let table = readme.split("\n## Commands\n").nth(1).unwrap().split("\n## ").next().unwrap();
+fn the_page_of_commands_lists_those_there_are() {
+    let table = read("docs/commands.md");
     let cells = table.lines().filter_map(|line| line.strip_prefix("| `")?.split(" | ").next());
     let listed = cells.flat_map(|cell| cell.trim_end_matches('`').split("`, `"));
     let mut there: BTreeSet<String> = commands();
@@ -209,7 +208,7 @@ fn every_command_line_of_the_documentation_runs() {
             ran += 1;
         }
     }
-    assert!(ran > 15, "only {ran} command lines found");
+    assert!(ran > 10, "only {ran} command lines found");
 }
 
 /// The pages below a folder of docs/, by their paths from docs/.
