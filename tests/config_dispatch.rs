@@ -3,7 +3,7 @@
 
 use std::{fs, path::Path};
 
-use mixer_adapter_config::{ConfigSet, Fault, Parsed, ResourceName, lint, parse};
+use mixer_adapter_config::{ConfigSet, Parsed, ResourceName, ValidationError, lint, parse};
 use serde_json::Value as Json;
 
 const DATA: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/data/dispatch");
@@ -50,7 +50,9 @@ fn the_lints_find_what_the_cases_were_made_to_show() {
     for (id, parsed) in cases() {
         let (set, _) = ConfigSet::of(parsed.resources);
         let is_quota = |instance: &ResourceName| instance.name().starts_with('q');
-        let place = |fault: Fault| (id.clone(), fault.resource.unwrap().to_string(), fault.field.to_string());
+        let place = |fault: ValidationError| {
+            (id.clone(), fault.resource.unwrap().to_string(), fault.field.to_string())
+        };
         found.extend(lint(&set, is_quota).into_iter().map(place));
     }
     let expected = [

@@ -3,7 +3,7 @@
 
 use std::{fs, os::unix::fs::symlink, path::Path, time::Duration};
 
-use mixer_adapter_config::{Acceptance, ConfigSet, Fault, Offer, read, source::FileSource};
+use mixer_adapter_config::{Acceptance, ConfigSet, Offer, ValidationError, read, source::FileSource};
 use tokio::{sync::mpsc, time::timeout};
 
 fn rule(name: &str) -> String {
@@ -79,7 +79,7 @@ impl Running {
     }
 
     /// Takes the next update: the names after it, and what is wrong with it.
-    async fn next(&mut self) -> (Vec<String>, Vec<Fault>) {
+    async fn next(&mut self) -> (Vec<String>, Vec<ValidationError>) {
         let offer = timeout(Duration::from_secs(30), self.offers.recv()).await.unwrap().unwrap();
         let (set, mut faults) = self.set.apply(offer.content().changes.clone());
         faults.extend(offer.content().faults.clone());
@@ -156,7 +156,7 @@ async fn a_file_that_is_half_written_is_not_sent_before_it_is_whole() {
 }
 
 #[tokio::test]
-async fn a_file_that_stays_broken_is_reported_and_what_was_there_is_kept() {
+async fn a_file_that_stays_broken_is_reported_and_the_last_good_state_stays() {
     let directory = tempfile::tempdir().unwrap();
     let file = directory.path().join("a.yaml");
     fs::write(&file, rule("a")).unwrap();

@@ -72,7 +72,7 @@ fn read_leniently(json: Json) -> Json {
 }
 
 #[test]
-fn fields_before_a_fault_and_beside_an_unknown_one_are_kept() {
+fn fields_before_a_fault_and_beside_an_unknown_one_are_read() {
     let operation = json!({"name": "x", "values": ["a"]});
     let cases = [
         (json!({"match": "m", "nosuch": 1}), json!({"match": "m"})),

@@ -146,7 +146,7 @@ fn faulty_params_of_a_compiled_handler_are_refused_and_leniently_used_as_far_as_
 }
 
 #[test]
-fn leniently_a_handler_that_its_adapter_refuses_is_left_out_and_what_it_would_deny_is_allowed() {
+fn leniently_a_handler_that_its_adapter_refuses_is_skipped_and_what_it_would_deny_is_allowed() {
     let list = check_path("h")
         + "kind: handler\nmetadata: {name: h, namespace: shop}\n\
            spec: {compiledAdapter: listchecker, params: {entryType: REGEX, overrides: ['(']}}\n";

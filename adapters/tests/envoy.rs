@@ -127,8 +127,8 @@ fn streams(source: &Server) -> Vec<Json> {
 
 /// What the source says of the routes in Envoy, over the one stream or that of their own.
 fn routes_in_envoy(source: &Server, what: &str) -> Option<Json> {
-    let said = streams(source).into_iter().map(|sink| sink["collections"][ROUTES][what].clone());
-    said.into_iter().find(|said| !said.is_null())
+    let values = streams(source).into_iter().map(|sink| sink["collections"][ROUTES][what].clone());
+    values.into_iter().find(|value| !value.is_null())
 }
 
 fn is_configured_throughout(form: Form) {

@@ -40,7 +40,7 @@ fn an_unknown_field_is_reported_with_its_version_and_path_and_refused_on_request
     newer(directory.path());
     let source = source(directory.path());
     let url = format!("mcp://{}", source.grpc);
-    let unknown = "newer.rule.istio-system: field 99 is not one that istio.policy.v1beta1.Rule has here";
+    let unknown = "newer.rule.istio-system: field 99 is unknown in this version of istio.policy.v1beta1.Rule";
 
     let warns = Server::start(&["--config", &url]);
     warns.until("/config", unknown);
@@ -52,8 +52,10 @@ fn an_unknown_field_is_reported_with_its_version_and_path_and_refused_on_request
 
     let _refuses = Server::start(&["--config", &url, "--unknown-fields", "refuse"]);
     // The source hears which resource, and why.
-    source
-        .until("/config", "istio-system/newer: field 99 is not one that istio.policy.v1beta1.Rule has here");
+    source.until(
+        "/config",
+        "istio-system/newer: field 99 is unknown in this version of istio.policy.v1beta1.Rule",
+    );
 }
 
 /// A handler whose params use a deprecated field of its adapter's configuration.

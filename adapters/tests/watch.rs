@@ -84,9 +84,9 @@ fn once_ends_after_the_first_state_and_bodies_are_printed_where_wanted() {
     assert_eq!((ran.code, ran.stderr.as_str()), (0, ""));
     let mut events: Vec<Json> = ran.stdout.lines().map(|line| serde_json::from_str(line).unwrap()).collect();
     events.sort_by_key(|event| event["collection"].to_string());
-    let told = |event: &Json| (event["event"].clone(), event["collection"].clone(), event["name"].clone());
-    assert_eq!(told(&events[0]), (json!("empty"), json!("istio/policy/v1beta1/handlers"), Json::Null));
-    assert_eq!(told(&events[1]), (json!("added"), json!(RULES), json!("ns/a")));
+    let fields = |event: &Json| (event["event"].clone(), event["collection"].clone(), event["name"].clone());
+    assert_eq!(fields(&events[0]), (json!("empty"), json!("istio/policy/v1beta1/handlers"), Json::Null));
+    assert_eq!(fields(&events[1]), (json!("added"), json!(RULES), json!("ns/a")));
     assert_eq!(events[1]["body"], json!({ "match": "true" }));
 
     let ran = run(&["watch", &url, "--count", "1", "--collection", "rules", "--full"]);

@@ -36,17 +36,17 @@ impl Client {
         match protocol {
             Protocol::McpFull | Protocol::McpIncremental => {
                 let incremental = protocol == Protocol::McpIncremental;
-                let (up, said) = outgoing(asks(incremental, String::new()));
+                let (up, requests) = outgoing(asks(incremental, String::new()));
                 let client = ResourceSourceClient::new(channel).max_decoding_message_size(usize::MAX);
-                let down = { client }.establish_resource_stream(said).await.unwrap().into_inner();
+                let down = { client }.establish_resource_stream(requests).await.unwrap().into_inner();
                 Self::Mcp { incremental, up, down }
             }
             Protocol::XdsDelta => {
                 let first = DeltaDiscoveryRequest { type_url: TYPE_URL.to_owned(), ..Default::default() };
-                let (up, said) = outgoing(first);
+                let (up, requests) = outgoing(first);
                 let client =
                     AggregatedDiscoveryServiceClient::new(channel).max_decoding_message_size(usize::MAX);
-                let down = { client }.delta_aggregated_resources(said).await.unwrap().into_inner();
+                let down = { client }.delta_aggregated_resources(requests).await.unwrap().into_inner();
                 Self::Xds { up, down }
             }
         }
@@ -79,7 +79,7 @@ fn asks(incremental: bool, response_nonce: String) -> RequestResources {
 }
 
 fn outgoing<T: Send + 'static>(first: T) -> (mpsc::Sender<T>, impl stream::Stream<Item = T> + Send) {
-    let (up, mut said) = mpsc::channel(4);
+    let (up, mut requests) = mpsc::channel(4);
     up.try_send(first).ok().unwrap();
-    (up, stream::poll_fn(move |context| said.poll_recv(context)).boxed())
+    (up, stream::poll_fn(move |context| requests.poll_recv(context)).boxed())
 }

@@ -6,7 +6,7 @@ use clap::{Args, builder::TypedValueParser};
 
 use super::{UsageError, input, value_parsers};
 use mixer_adapter_config::{
-    self as config, CollectionFilter, ConfigSet, ConfigUrl, Fault, Parsed, Scoped, ScopedUrl,
+    self as config, CollectionFilter, ConfigSet, ConfigUrl, Parsed, Scoped, ScopedUrl, ValidationError,
     collection_filters,
 };
 use mixer_adapter_engine::{
@@ -124,7 +124,10 @@ impl ConfigArgs {
     }
 
     /// Reads the resources and the faults found so far.
-    pub(super) fn read(&self, sample: Option<&'static str>) -> Result<(ConfigSet, Vec<Fault>), UsageError> {
+    pub(super) fn read(
+        &self,
+        sample: Option<&'static str>,
+    ) -> Result<(ConfigSet, Vec<ValidationError>), UsageError> {
         match (&self.config[..], sample) {
             ([], Some(sample)) => Ok(set(config::parse(sample, SAMPLE, &self.default_config_namespace))),
             ([], None) => Err(UsageError(
@@ -161,7 +164,7 @@ fn files(parts: &[Scoped<ConfigUrl>]) -> Result<Vec<(&Path, CollectionFilter)>, 
     files.collect()
 }
 
-fn set(parsed: config::Parsed) -> (ConfigSet, Vec<Fault>) {
+fn set(parsed: config::Parsed) -> (ConfigSet, Vec<ValidationError>) {
     let mut faults = parsed.faults;
     let (set, found) = ConfigSet::of(parsed.resources);
     faults.extend(found);

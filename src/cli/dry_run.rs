@@ -10,7 +10,7 @@ use super::{
     config_args::{ConfigArgs, SAMPLE},
     faults::Texts,
 };
-use mixer_adapter_config::{ConfigSet, Fault, Topic};
+use mixer_adapter_config::{ConfigSet, Topic, ValidationError};
 use mixer_adapter_core::{framework::dynamic::DynamicTemplate, template::Variety};
 use mixer_adapter_engine::{
     HandlerBackend, Mixer,
@@ -33,7 +33,7 @@ pub(super) struct DryRun {
 pub(super) struct Loaded<'a> {
     arguments: &'a ConfigArgs,
     set: ConfigSet,
-    faults: Vec<Fault>,
+    faults: Vec<ValidationError>,
     texts: Texts,
     /// Whether the faults were printed.
     is_printed: bool,
@@ -107,7 +107,7 @@ impl DryRun {
 }
 
 /// Whether a fault may be the reason of an answer. `validate` shows all.
-fn is_shown(fault: &Fault) -> bool {
+fn is_shown(fault: &ValidationError) -> bool {
     fault.is_error() || fault.topic == Topic::InvalidConstant
 }
 
@@ -118,7 +118,10 @@ struct Connections {
 }
 
 impl Connect for Connections {
-    fn connect<'a>(&'a self, spec: &'a HandlerSpec) -> BoxFuture<'a, Result<BoxBackend, Vec<Fault>>> {
+    fn connect<'a>(
+        &'a self,
+        spec: &'a HandlerSpec,
+    ) -> BoxFuture<'a, Result<BoxBackend, Vec<ValidationError>>> {
         Box::pin(async move {
             match self.call || is_local(spec) {
                 true if self.call => self.connector.connect(spec).await,

@@ -142,7 +142,7 @@ impl EnvoyConfig {
             super::print_error(&fault.to_string());
         }
         anyhow::ensure!(
-            !faults.iter().any(mixer_adapter_config::Fault::is_error),
+            !faults.iter().any(mixer_adapter_config::ValidationError::is_error),
             "the configuration has errors; `validate` lists all faults"
         );
         let document = self.document(&Requirements::of(&set))?;

@@ -12,7 +12,7 @@ use serde::Serialize;
 use serde_json::{Value as Json, json};
 
 use super::style;
-use mixer_adapter_config::{Excerpt, Fault, Severity, Topic};
+use mixer_adapter_config::{Excerpt, Severity, Topic, ValidationError};
 
 /// The number of lines after a field's name in which the part at fault is looked for.
 const MAX_LINES: usize = 200;
@@ -60,7 +60,7 @@ impl Texts {
     /// Returns the faults with their places.
     pub(super) fn locate<'a>(
         &'a mut self,
-        faults: impl IntoIterator<Item = &'a Fault> + Clone,
+        faults: impl IntoIterator<Item = &'a ValidationError> + Clone,
     ) -> Vec<LocatedFault<'a>> {
         let origins = faults.clone().into_iter().filter_map(|fault| fault.origin.as_ref());
         for origin in origins.filter(|origin| origin.line > 0) {
@@ -74,7 +74,7 @@ impl Texts {
     }
 }
 
-fn located<'a>(fault: &'a Fault, texts: &'a HashMap<Arc<str>, Vec<String>>) -> LocatedFault<'a> {
+fn located<'a>(fault: &'a ValidationError, texts: &'a HashMap<Arc<str>, Vec<String>>) -> LocatedFault<'a> {
     let origin = fault.origin.as_ref();
     let lines = origin.and_then(|origin| texts.get(&origin.source)).map(Vec::as_slice).unwrap_or_default();
     let excerpt = fault.excerpt.as_deref();
@@ -312,7 +312,7 @@ mod tests {
     use super::*;
     use mixer_adapter_config::parse;
 
-    fn rendered(text: &str, faults: &[Fault]) -> String {
+    fn rendered(text: &str, faults: &[ValidationError]) -> String {
         let mut texts = Texts::default();
         texts.add("x.yaml", text);
         texts.locate(faults).iter().map(ToString::to_string).collect()
@@ -344,14 +344,14 @@ mod tests {
         let expected = "x.yaml:4:3: error: r.rule.b: spec.actoins: no such field\n  |\n4 |   actoins: []\n  |   ^^^^^^^\n";
         assert_eq!(rendered(yaml, &[fault]), expected);
         let excerpt = Excerpt { text: "a ==\n  b".into(), start: 7, end: 8 };
-        let received = Fault::error("wrong").in_excerpt(excerpt);
+        let received = ValidationError::error("wrong").in_excerpt(excerpt);
         assert_eq!(rendered("", &[received]), "error: wrong\n |\n |   b\n |   ^\n");
     }
 
     #[test]
     fn an_annotation_is_one_line() {
         let mut texts = Texts::default();
-        let fault = Fault::warning("50% of\nit").in_field("spec.a").with_help("no");
+        let fault = ValidationError::warning("50% of\nit").in_field("spec.a").with_help("no");
         let annotation = texts.locate([&fault]).iter().map(LocatedFault::to_annotation).collect::<String>();
         assert_eq!(annotation, "::warning ::spec.a: 50%25 of%0Ait%0Ano\n");
     }

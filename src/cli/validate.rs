@@ -20,7 +20,7 @@ use super::{
     progress::Progress,
     style, value_parsers,
 };
-use mixer_adapter_config::{self as config, ConfigSet, ConfigUrl, Fault, Parsed, stream};
+use mixer_adapter_config::{self as config, ConfigSet, ConfigUrl, Parsed, ValidationError, stream};
 use mixer_adapter_engine::build::{SnapshotBuilder, unused};
 use mixer_adapter_host::{
     Host,
@@ -164,7 +164,7 @@ impl Validate {
                 _ => {
                     let found = expand(path)?;
                     if found.is_empty() {
-                        all.faults.push(Fault::error("no file matches").in_file(path));
+                        all.faults.push(ValidationError::error("no file matches").in_file(path));
                     }
                     // Patterns may overlap.
                     let files: Vec<_> = found.into_iter().filter(|file| seen.insert(file.clone())).collect();
@@ -180,7 +180,7 @@ impl Validate {
             for (file, parsed) in files.iter().zip(parsed) {
                 if parsed.resources.is_empty() && parsed.faults.is_empty() {
                     let reason = "there are no resources here, so there is nothing to validate";
-                    all.faults.push(Fault::error(reason).in_file(file));
+                    all.faults.push(ValidationError::error(reason).in_file(file));
                 }
                 all.resources.extend(parsed.resources);
                 all.faults.extend(parsed.faults);
@@ -198,7 +198,12 @@ impl Validate {
         Ok(config::parse(&text, STDIN, &self.default_config_namespace))
     }
 
-    fn print(&self, set: &ConfigSet, faults: &[Fault], mut texts: Texts) -> anyhow::Result<ExitCode> {
+    fn print(
+        &self,
+        set: &ConfigSet,
+        faults: &[ValidationError],
+        mut texts: Texts,
+    ) -> anyhow::Result<ExitCode> {
         let format = if self.json { Format::Json } else { self.output };
         let errors = faults.iter().filter(|fault| fault.is_error()).count();
         let warnings = faults.len() - errors;
@@ -207,7 +212,7 @@ impl Validate {
             (Some(max), _) => max,
             (None, Format::Text) => MAX_IN_TEXT,
         };
-        let mut shown: Vec<&Fault> = faults.iter().collect();
+        let mut shown: Vec<&ValidationError> = faults.iter().collect();
         if shown.len() > max {
             shown.sort_by_key(|fault| !fault.is_error());
             shown.truncate(max);

@@ -8,8 +8,8 @@ use tonic_health::pb::{HealthCheckRequest, HealthCheckResponse};
 use tonic_reflection::pb::{v1, v1alpha};
 
 use crate::{
-    requests::{ENTRY, probe, session, telling, told},
-    support::{Client, Failure, Serving, any, until},
+    requests::{ENTRY, probe, run_command, session, telling},
+    support::{Client, ClientError, Serving, any, until},
 };
 
 async fn serving() -> Serving {
@@ -18,7 +18,7 @@ async fn serving() -> Serving {
 
 async fn health(client: &Client, service: &str) -> Result<i32, Code> {
     let request = HealthCheckRequest { service: service.to_owned() };
-    let answer: Result<HealthCheckResponse, Failure> =
+    let answer: Result<HealthCheckResponse, ClientError> =
         client.call("/grpc.health.v1.Health/Check", &request).await;
     answer.map(|answer| answer.status).map_err(|failure| failure.code)
 }
@@ -159,8 +159,8 @@ async fn the_metrics_page_counts_calls_sessions_and_handlers() {
         assert!(!page.contains(name), "{page}");
     }
 
-    told(&client, "counted", "allow").await.unwrap();
-    told(&client, "counted", "fail").await.unwrap_err();
+    run_command(&client, "counted", "allow").await.unwrap();
+    run_command(&client, "counted", "fail").await.unwrap_err();
     client
         .call::<HealthCheckResponse>("/listentry.HandleListEntryService/HandleListEntry", &Empty {})
         .await

@@ -18,8 +18,8 @@ use test_adapters::{Blocker, Bystander, Probe, Recorded, ledger, recorded};
 
 use crate::{
     recorded::requests,
-    requests::{self, entry, inferred, nothing, probe, session, session_id, told},
-    support::{Client, Failure, Serving, any, post},
+    requests::{self, entry, inferred, nothing, probe, run_command, session, session_id},
+    support::{Client, ClientError, Serving, any, post},
 };
 
 const BACKEND: &str = "/istio.mixer.adapter.model.v1beta1.InfrastructureBackend";
@@ -71,7 +71,7 @@ async fn truncated_requests_are_refused_or_read_up_to_their_end() {
         for end in ends {
             match client.send(&request.path(), &request.bytes[..end]).await {
                 Ok(_) => {}
-                Err(Failure { code: Code::InvalidArgument, message }) => {
+                Err(ClientError { code: Code::InvalidArgument, message }) => {
                     undecodable += usize::from(message.contains("decode") || message.contains("is not a"));
                 }
                 Err(failure) => assert!(is_refusal(failure.code), "{}: {failure:?}", request.number),
@@ -227,7 +227,7 @@ async fn a_configuration_that_does_not_validate_is_refused_with_its_field() {
 
     let failure =
         client.call::<CheckResult>(ListEntry::METHOD, &entry(any(&config), "allow")).await.unwrap_err();
-    assert_eq!(failure, Failure { code: Code::InvalidArgument, message: expected.to_owned() });
+    assert_eq!(failure, ClientError { code: Code::InvalidArgument, message: expected.to_owned() });
 
     let created = client.create_session(session(any(&config))).await;
     let request = session(any(&config));
@@ -361,7 +361,7 @@ async fn an_unknown_session_is_not_found() {
         );
         let failure =
             client.call::<CheckResult>(ListEntry::METHOD, &entry(session_id(id), "allow")).await.unwrap_err();
-        assert_eq!(failure, Failure { code: Code::NotFound, message: expected.clone() });
+        assert_eq!(failure, ClientError { code: Code::NotFound, message: expected.clone() });
         let status = client.close_session(id).await.status.unwrap();
         assert_eq!((status.code, status.message), (Code::NotFound as i32, expected));
     }
@@ -428,7 +428,7 @@ async fn a_message_of_64_megabytes_is_refused_and_its_connection_lives() {
         let failure = client.send(&method, &message).await.unwrap_err();
         assert_eq!(failure.code, Code::ResourceExhausted, "{method}: {}", failure.message);
         assert_eq!(failure.message, "the message has 67108864 bytes; the limit is 4194304");
-        assert!(told(&client, "64 MB", "allow").await.is_ok(), "{method}");
+        assert!(run_command(&client, "64 MB", "allow").await.is_ok(), "{method}");
     }
     assert_unharmed(serving).await;
 }
@@ -481,6 +481,6 @@ async fn requests_that_are_not_grpc_get_an_http_error() {
     let mut zipped = post(ListEntry::METHOD);
     zipped.headers_mut().insert("grpc-encoding", "gzip".parse().unwrap());
     assert_eq!(client.exchange(zipped, Bytes::new()).await.unwrap_err().code, Code::Unimplemented);
-    assert!(told(&client, "not grpc", "allow").await.is_ok());
+    assert!(run_command(&client, "not grpc", "allow").await.is_ok());
     assert_unharmed(serving).await;
 }

@@ -17,10 +17,10 @@ use test_adapters::{Probe, ledger, params::probe::Params};
 
 use crate::{
     requests::{entry, inferred, probe, session},
-    support::{Client, Failure, Serving, any, until},
+    support::{Client, ClientError, Serving, any, until},
 };
 
-async fn call(client: &Client, config: &Params) -> Result<CheckResult, Failure> {
+async fn call(client: &Client, config: &Params) -> Result<CheckResult, ClientError> {
     client.call(ListEntry::METHOD, &entry(any(config), "allow")).await
 }
 

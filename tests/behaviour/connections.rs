@@ -16,7 +16,7 @@ use tokio::{
 };
 
 use crate::{
-    requests::{entry, probe, session, telling, told},
+    requests::{entry, probe, run_command, session, telling},
     support::{Client, Serving, any, until},
 };
 
@@ -30,14 +30,14 @@ async fn a_call_over_the_limit_of_the_server_is_refused() {
     let (one, other, ledger) = (serving.connect().await, serving.connect().await, ledger("max calls"));
     let calls = [telling(&one, "max calls", "wait"), telling(&other, "max calls", "wait")];
     until("two calls are served", || ledger.entered() == 2).await;
-    let failure = told(&one, "max calls", "allow").await.unwrap_err();
+    let failure = run_command(&one, "max calls", "allow").await.unwrap_err();
     assert_eq!(failure.code, Code::ResourceExhausted);
     assert_eq!(failure.message, "too many calls are being served (max-calls); try again");
     ledger.open_gate();
     for call in calls {
         assert!(call.await.unwrap().is_ok());
     }
-    assert!(told(&one, "max calls", "allow").await.is_ok());
+    assert!(run_command(&one, "max calls", "allow").await.is_ok());
 }
 
 #[tokio::test]
@@ -45,11 +45,14 @@ async fn a_call_over_the_limit_of_its_connection_waits() {
     let serving = with_options(ServerOptions::default().max_calls_per_connection(1)).await;
     let (client, other, ledger) = (serving.connect().await, serving.connect().await, ledger("max streams"));
     // The client learns the limit with the server's settings.
-    assert!(told(&client, "max streams", "allow").await.is_ok());
+    assert!(run_command(&client, "max streams", "allow").await.is_ok());
     let first = telling(&client, "max streams", "wait");
     until("the first call is served", || ledger.entered() == 2).await;
     let second = telling(&client, "max streams", "allow");
-    assert!(told(&other, "max streams", "allow").await.is_ok(), "other connections have their own limit");
+    assert!(
+        run_command(&other, "max streams", "allow").await.is_ok(),
+        "other connections have their own limit"
+    );
     assert_eq!(ledger.entered(), 3, "the second call is not served yet");
     ledger.open_gate();
     assert!(first.await.unwrap().is_ok());
@@ -65,7 +68,7 @@ async fn a_connection_over_the_limit_waits_while_all_others_are_in_use() {
     let address = serving.grpc;
     let second = tokio::spawn(async move {
         let client = Client::connect(address).await;
-        told(&client, "max connections", "allow").await
+        run_command(&client, "max connections", "allow").await
     });
     // Accepted in the order of connecting: only after a while can it be seen that the second one waits.
     tokio::time::sleep(Duration::from_millis(50)).await;
@@ -84,14 +87,14 @@ async fn an_aged_connection_is_drained() {
     until("the call is served", || ledger.entered() == 1).await;
     // GOAWAY: the connection takes no more calls.
     let start = Instant::now();
-    while told(&client, "age", "allow").await.is_ok() {
+    while run_command(&client, "age", "allow").await.is_ok() {
         assert!(start.elapsed() < Duration::from_secs(5), "the connection is never ended");
     }
     assert!(!call.is_finished());
     ledger.open_gate();
     assert!(call.await.unwrap().is_ok(), "the call in flight finishes");
     client.ended().await;
-    assert!(told(&serving.connect().await, "age", "allow").await.is_ok());
+    assert!(run_command(&serving.connect().await, "age", "allow").await.is_ok());
 }
 
 #[tokio::test]
@@ -103,7 +106,7 @@ async fn a_call_that_outlasts_the_grace_of_its_aged_connection_is_cut_off() {
     )
     .await;
     let (client, ledger) = (serving.connect().await, ledger("age cut"));
-    let failure = told(&client, "age cut", "hang").await.unwrap_err();
+    let failure = run_command(&client, "age cut", "hang").await.unwrap_err();
     assert_eq!(failure.code, Code::Unavailable);
     assert_eq!(ledger.abandoned(), 1);
 }
@@ -112,7 +115,7 @@ async fn a_call_that_outlasts_the_grace_of_its_aged_connection_is_cut_off() {
 async fn a_stopping_server_finishes_calls_in_flight_and_closes_every_handler() {
     let serving = Serving::start(|adapters| adapters.add::<Probe>()).await;
     let (client, idle, ledger) = (serving.connect().await, serving.connect().await, ledger("stops"));
-    assert!(told(&idle, "stops", "allow").await.is_ok());
+    assert!(run_command(&idle, "stops", "allow").await.is_ok());
     let mut config = probe("stops");
     config.seq = 1;
     assert_eq!(idle.create_session(session(any(&config))).await.status.unwrap().code, 0);
@@ -161,7 +164,7 @@ async fn a_connection_whose_peer_answers_no_ping_is_ended() {
     // A peer that answers stays connected.
     let client = serving.connect().await;
     tokio::time::sleep(Duration::from_millis(200)).await;
-    assert!(told(&client, "keepalive", "allow").await.is_ok());
+    assert!(run_command(&client, "keepalive", "allow").await.is_ok());
 }
 
 /// HEADERS and CONTINUATION of a POST (RFC 9113, sections 6.2 and 6.10) without END_HEADERS.
@@ -190,7 +193,7 @@ async fn a_connection_without_http2_is_ended() {
     let mut received = Vec::new();
     let ended = tokio::time::timeout(Duration::from_secs(5), stranger.read_to_end(&mut received)).await;
     assert!(ended.is_ok());
-    assert!(told(&serving.connect().await, "no http2", "allow").await.is_ok());
+    assert!(run_command(&serving.connect().await, "no http2", "allow").await.is_ok());
 }
 
 #[tokio::test]

@@ -15,15 +15,15 @@ use mixer_adapter_host::handler::TableLimits;
 use test_adapters::{Bystander, Probe, ledger, params::probe::Params};
 
 use crate::{
-    requests::{bystander, entry, nothing, probe, session, telling, told},
-    support::{Client, Failure, Serving, any, until},
+    requests::{bystander, entry, nothing, probe, run_command, session, telling},
+    support::{Client, ClientError, Serving, any, until},
 };
 
 async fn with_limits(limits: TableLimits) -> Serving {
     Serving::with(|adapters| adapters.add::<Probe>(), ServerOptions::default(), limits).await
 }
 
-async fn call(client: &Client, config: &Params) -> Result<CheckResult, Failure> {
+async fn call(client: &Client, config: &Params) -> Result<CheckResult, ClientError> {
     client.call(ListEntry::METHOD, &entry(any(config), "allow")).await
 }
 
@@ -127,7 +127,7 @@ async fn a_failed_opening_is_remembered_briefly_and_reported_each_time() {
     let serving = with_limits(limits).await;
     let (client, ledger) = (serving.connect().await, ledger("fails to open"));
     let config = Params { open: "fail".to_owned(), ..probe("fails to open") };
-    let expected = Failure {
+    let expected = ClientError {
         code: Code::Unavailable,
         message: "adapter `probe` refuses its configuration: the back end is not available".to_owned(),
     };
@@ -167,7 +167,7 @@ async fn a_panic_while_validating_is_a_refusal() {
     let config = Params { fault: "panic".to_owned(), ..probe("panics in validate") };
     let expected = "adapter `probe` refuses its configuration: it panicked: panic in validate on request";
     let failure = call(&client, &config).await.unwrap_err();
-    assert_eq!(failure, Failure { code: Code::Internal, message: expected.to_owned() });
+    assert_eq!(failure, ClientError { code: Code::Internal, message: expected.to_owned() });
     let status = client.create_session(session(any(&config))).await.status.unwrap();
     assert_eq!((status.code, &*status.message), (Code::Internal as i32, expected));
     assert_eq!(serving.metric("mixer_adapter_panics_total{adapter=\"probe\"}").await, 2.0);
@@ -214,15 +214,15 @@ async fn a_handler_that_is_not_cached_closes_after_its_last_call() {
     ledger.open_gate();
     assert!(first.await.unwrap().is_ok() && second.await.unwrap().is_ok());
     until("it is closed", || ledger.closed() == 1).await;
-    assert!(told(&client, "not kept", "allow").await.is_ok());
+    assert!(run_command(&client, "not kept", "allow").await.is_ok());
     until("the next one is closed too", || (ledger.opened(), ledger.closed()) == (2, 2)).await;
 }
 
 #[tokio::test]
-async fn handlers_nobody_calls_are_let_go() {
+async fn idle_handlers_are_evicted() {
     let serving = with_limits(TableLimits::default().idle(Some(Duration::from_millis(100)))).await;
     let (client, ledger) = (serving.connect().await, ledger("idle handler"));
-    assert!(told(&client, "idle handler", "allow").await.is_ok());
+    assert!(run_command(&client, "idle handler", "allow").await.is_ok());
     assert_eq!(ledger.closed(), 0);
     let host = serving.host.clone();
     until("the idle handler is closed", || {

@@ -25,7 +25,7 @@ use tokio_util::sync::CancellationToken;
 use tower_layer::Layer;
 use tower_service::Service;
 
-use crate::{requests::told, support::Client};
+use crate::{requests::run_command, support::Client};
 
 const HEALTH: &str = "/grpc.health.v1.Health/Check";
 
@@ -89,7 +89,7 @@ async fn a_layer_receives_every_grpc_request_first_and_may_answer_it() {
     let server = tokio::spawn(async move { bound.run_with_layer(&Workers::here(), layer, stopped).await });
 
     let client = Client::connect(address).await;
-    told(&client, "layer", "allow").await.unwrap();
+    run_command(&client, "layer", "allow").await.unwrap();
     let unknown = client.send("/nobody.Nothing/Call", b"").await.unwrap_err();
     assert_eq!(unknown.code, Code::Unimplemented);
     let refused = client.send(HEALTH, b"").await.unwrap_err();

@@ -18,8 +18,8 @@ use tokio::{
 };
 
 use crate::{
-    requests::{entry, probe, session, telling, told},
-    support::{Client, Failure, Serving, any, post, until},
+    requests::{entry, probe, run_command, session, telling},
+    support::{Client, ClientError, Serving, any, post, until},
 };
 
 async fn with_options(options: ServerOptions) -> Serving {
@@ -27,7 +27,7 @@ async fn with_options(options: ServerOptions) -> Serving {
 }
 
 /// A call of which only the headers are sent, and part of the message.
-fn half_sent(client: &Client, part: &'static [u8]) -> JoinHandle<Result<(), Failure>> {
+fn half_sent(client: &Client, part: &'static [u8]) -> JoinHandle<Result<(), ClientError>> {
     let client = client.clone();
     tokio::spawn(async move { client.exchange_unfinished(post(ListEntry::METHOD), part).await })
 }
@@ -45,7 +45,7 @@ async fn silent(serving: &Serving) -> JoinHandle<()> {
     })
 }
 
-fn assert_exhausted<T: std::fmt::Debug>(result: Result<T, Failure>, limit: &str) {
+fn assert_exhausted<T: std::fmt::Debug>(result: Result<T, ClientError>, limit: &str) {
     let failure = result.unwrap_err();
     assert_eq!(failure.code, Code::ResourceExhausted, "{}", failure.message);
     assert!(failure.message.contains(limit), "{}", failure.message);
@@ -56,8 +56,8 @@ async fn calls_without_their_request_take_no_slot() {
     let serving = with_options(ServerOptions::default().max_concurrent_calls(1)).await;
     let client = serving.connect().await;
     let calls: Vec<_> = (0..50).map(|_| half_sent(&client, b"\0\0")).collect();
-    assert!(told(&client, "no slot", "allow").await.is_ok());
-    assert!(told(&serving.connect().await, "no slot", "allow").await.is_ok());
+    assert!(run_command(&client, "no slot", "allow").await.is_ok());
+    assert!(run_command(&serving.connect().await, "no slot", "allow").await.is_ok());
     assert!(calls.iter().all(|call| !call.is_finished()));
 }
 
@@ -72,7 +72,7 @@ async fn calls_without_their_request_are_bounded_and_shared() {
     assert_eq!(first.iter().filter(|call| call.is_finished()).count(), 1);
     assert!(!other.is_finished());
     assert_eq!(hits(&serving, "max-waiting-calls").await, 2.0);
-    assert!(told(&many, "waiting", "allow").await.is_ok(), "whole calls do not wait");
+    assert!(run_command(&many, "waiting", "allow").await.is_ok(), "whole calls do not wait");
 }
 
 #[tokio::test]
@@ -84,7 +84,7 @@ async fn a_request_that_does_not_arrive_is_given_up() {
     assert_eq!(failure.code, Code::DeadlineExceeded);
     assert_eq!(failure.message, "the request did not arrive within 50ms");
     assert_eq!(hits(&serving, "body-timeout").await, 1.0);
-    assert!(told(&client, "body timeout", "allow").await.is_ok(), "the connection stays");
+    assert!(run_command(&client, "body timeout", "allow").await.is_ok(), "the connection stays");
 }
 
 #[tokio::test]
@@ -96,8 +96,8 @@ async fn the_connection_with_the_most_calls_gives_way() {
         calls.push(telling(&many, "gives way", "hang"));
         until("the call is served", || ledger.entered() == number).await;
     }
-    assert_exhausted(told(&many, "gives way", "allow").await, "max-calls");
-    assert!(told(&few, "gives way", "allow").await.is_ok());
+    assert_exhausted(run_command(&many, "gives way", "allow").await, "max-calls");
+    assert!(run_command(&few, "gives way", "allow").await.is_ok());
     assert_exhausted(calls.pop().unwrap().await.unwrap(), "max-calls");
     assert_eq!(ledger.abandoned(), 1, "the newest one, and no other");
     assert!(calls.iter().all(|call| !call.is_finished()));
@@ -110,7 +110,7 @@ async fn memory_is_taken_for_bytes_that_have_arrived() {
     let client = serving.connect().await;
     // Each announces 4 MB.
     let announced: Vec<_> = (0..100).map(|_| half_sent(&client, b"\0\0\x3d\x09\0")).collect();
-    assert!(told(&client, "announced", "allow").await.is_ok());
+    assert!(run_command(&client, "announced", "allow").await.is_ok());
     assert!(announced.iter().all(|call| !call.is_finished()));
     assert_eq!(hits(&serving, "memory-limit").await, 0.0);
 }
@@ -135,7 +135,7 @@ async fn the_connection_with_the_most_bytes_gives_way() {
     assert!(hits(&serving, "memory-limit").await >= 1.0);
     let whole = entry(any(&probe("bytes")), &"x".repeat(80_000)).encode_to_vec();
     assert_exhausted(small.send(ListEntry::METHOD, &whole).await, "memory-limit");
-    assert!(told(&large, "bytes", "allow").await.is_ok(), "small calls need none of it");
+    assert!(run_command(&large, "bytes", "allow").await.is_ok(), "small calls need none of it");
 }
 
 #[tokio::test]
@@ -147,14 +147,14 @@ async fn silent_connections_give_way_to_new_ones() {
     let mut clients = Vec::new();
     for _ in 0..5 {
         clients.push(serving.connect().await);
-        assert!(told(&clients[clients.len() - 1], "silent", "allow").await.is_ok());
+        assert!(run_command(&clients[clients.len() - 1], "silent", "allow").await.is_ok());
     }
     one.await.unwrap();
     other.await.unwrap();
     for client in &clients[..3] {
         client.ended().await;
     }
-    assert!(told(&kept, "silent", "allow").await.is_ok(), "a connection with a session is not silent");
+    assert!(run_command(&kept, "silent", "allow").await.is_ok(), "a connection with a session is not silent");
     assert!(hits(&serving, "max-connections").await >= 2.0);
 }
 
@@ -164,14 +164,14 @@ async fn the_connection_that_was_silent_for_the_longest_gives_way_by_goaway() {
     let (busy, first, second) = (serving.connect().await, serving.connect().await, serving.connect().await);
     let ledger = ledger("longest");
     for client in [&first, &second] {
-        assert!(told(client, "longest", "allow").await.is_ok());
+        assert!(run_command(client, "longest", "allow").await.is_ok());
         tokio::time::sleep(Duration::from_millis(5)).await;
     }
     let call = telling(&busy, "longest", "wait");
     until("the call is served", || ledger.entered() == 3).await;
-    assert!(told(&serving.connect().await, "longest", "allow").await.is_ok());
+    assert!(run_command(&serving.connect().await, "longest", "allow").await.is_ok());
     first.ended().await;
-    assert!(told(&second, "longest", "allow").await.is_ok());
+    assert!(run_command(&second, "longest", "allow").await.is_ok());
     ledger.open_gate();
     assert!(call.await.unwrap().is_ok());
 }
@@ -187,7 +187,7 @@ async fn a_connection_without_its_preface_is_ended() {
     let mut received = Vec::new();
     let _ = slow.read_to_end(&mut received).await;
     assert_eq!(hits(&serving, "handshake-timeout").await, 2.0);
-    assert!(told(&client, "preface", "allow").await.is_ok(), "who has sent it may be silent");
+    assert!(run_command(&client, "preface", "allow").await.is_ok(), "who has sent it may be silent");
 }
 
 #[tokio::test]
@@ -195,10 +195,10 @@ async fn connections_from_one_address_can_be_limited() {
     let options = ServerOptions::default().max_connections_per_peer(Some(1));
     let serving = with_options(options).await;
     let first = serving.connect().await;
-    assert!(told(&first, "per peer", "allow").await.is_ok());
+    assert!(run_command(&first, "per peer", "allow").await.is_ok());
     silent(&serving).await.await.unwrap();
     assert_eq!(hits(&serving, "max-connections-per-peer").await, 1.0);
-    assert!(told(&first, "per peer", "allow").await.is_ok());
+    assert!(run_command(&first, "per peer", "allow").await.is_ok());
 }
 
 /// A call whose client never lets the server send its answer.
@@ -226,7 +226,7 @@ async fn a_call_counts_until_its_answer_is_written() {
     let serving = with_options(ServerOptions::default().max_concurrent_calls(1)).await;
     let unread = unread(&serving, "unread").await;
     // Nobody has more than one.
-    assert_exhausted(told(&serving.connect().await, "unread", "allow").await, "max-calls");
+    assert_exhausted(run_command(&serving.connect().await, "unread", "allow").await, "max-calls");
     unread.abort();
 }
 
@@ -239,7 +239,7 @@ async fn a_client_that_does_not_read_its_answer_is_cut_off() {
     // Ends with the connection.
     let _ = unread.await.unwrap();
     assert_eq!(hits(&serving, "write-timeout").await, 1.0);
-    assert!(told(&reads, "write timeout", "allow").await.is_ok());
+    assert!(run_command(&reads, "write timeout", "allow").await.is_ok());
 }
 
 #[tokio::test]

@@ -13,8 +13,8 @@ use mixer_adapter_host::handler::{TableLimits, details_of};
 use test_adapters::{Blocker, Probe, ledger};
 
 use crate::{
-    requests::{blocker, entry, metrics, probe, quota, session, telling, told},
-    support::{Failure, Serving, any, framed, post, until},
+    requests::{blocker, entry, metrics, probe, quota, run_command, session, telling},
+    support::{ClientError, Serving, any, framed, post, until},
 };
 
 /// The series of calls to the probe that ended with that code.
@@ -29,13 +29,13 @@ async fn a_panic_is_an_internal_error_of_its_call_only() {
     let waiting = telling(&client, "panics", "wait");
     until("the call waits", || ledger.entered() == 1).await;
 
-    let failure = told(&client, "panics", "panic").await.unwrap_err();
+    let failure = run_command(&client, "panics", "panic").await.unwrap_err();
     assert_eq!(failure.code, Code::Internal);
     assert_eq!(failure.message, "adapter `probe` panicked: panic on request");
     // The call beside it and later ones of the same handler are none the worse.
     ledger.open_gate();
     assert!(waiting.await.unwrap().is_ok());
-    assert!(told(&client, "panics", "allow").await.is_ok());
+    assert!(run_command(&client, "panics", "allow").await.is_ok());
     assert_eq!(ledger.opened(), 1);
     assert_eq!(serving.metric("mixer_adapter_panics_total{adapter=\"probe\"}").await, 1.0);
     assert_eq!(serving.metric(&calls("listentry", "INTERNAL")).await, 1.0);
@@ -48,11 +48,11 @@ async fn a_panic_is_an_internal_error_of_its_call_only() {
 async fn a_panic_before_the_future_is_one_of_its_call_only() {
     let serving = Serving::start(|adapters| adapters.add::<Probe>()).await;
     let client = serving.connect().await;
-    let failure = told(&client, "early panics", "panic early").await.unwrap_err();
+    let failure = run_command(&client, "early panics", "panic early").await.unwrap_err();
     assert_eq!(failure.code, Code::Internal);
     assert!(failure.message.starts_with("adapter `probe` panicked: "), "{failure:?}");
     assert!(failure.message.contains("panic before the future"), "{failure:?}");
-    assert!(told(&client, "early panics", "allow").await.is_ok());
+    assert!(run_command(&client, "early panics", "allow").await.is_ok());
     assert_eq!(serving.metric("mixer_adapter_panics_total{adapter=\"probe\"}").await, 1.0);
 }
 
@@ -60,7 +60,7 @@ async fn a_panic_before_the_future_is_one_of_its_call_only() {
 async fn an_error_keeps_its_code_and_reason() {
     let serving = Serving::start(|adapters| adapters.add::<Probe>()).await;
     let client = serving.connect().await;
-    let failure = told(&client, "fails", "fail").await.unwrap_err();
+    let failure = run_command(&client, "fails", "fail").await.unwrap_err();
     assert_eq!(failure.code, Code::Unavailable);
     assert_eq!(failure.message, "adapter `probe`: failed on request");
     // One bad instance fails the report it is in.
@@ -90,7 +90,7 @@ async fn details_of_an_error_are_sent_and_large_ones_counted() {
 async fn a_denial_is_no_error() {
     let serving = Serving::start(|adapters| adapters.add::<Probe>()).await;
     let client = serving.connect().await;
-    let status = told(&client, "denies", "deny").await.unwrap().status.unwrap();
+    let status = run_command(&client, "denies", "deny").await.unwrap().status.unwrap();
     assert_eq!((status.code, &*status.message), (Code::PermissionDenied as i32, "denied on request"));
     assert_eq!(serving.metric(&calls("listentry", "OK")).await, 1.0);
 }
@@ -106,7 +106,7 @@ async fn a_call_that_never_returns_ends_at_its_deadline() {
     assert_eq!(failure.message, "the deadline passed before `listentry` answered");
     assert_eq!((ledger.entered(), ledger.abandoned()), (1, 1), "the handler's future is dropped");
     assert_eq!(serving.metric(&calls("listentry", "DEADLINE_EXCEEDED")).await, 1.0);
-    assert!(told(&client, "deadline", "allow").await.is_ok());
+    assert!(run_command(&client, "deadline", "allow").await.is_ok());
     serving.stop().await;
     assert_eq!((ledger.opened(), ledger.closed()), (1, 1));
 }
@@ -116,7 +116,7 @@ async fn the_server_ends_calls_whose_callers_would_wait_for_ever() {
     let options = ServerOptions::default().call_timeout(Some(Duration::from_millis(50)));
     let serving = Serving::with(|adapters| adapters.add::<Probe>(), options, TableLimits::default()).await;
     let client = serving.connect().await;
-    assert_eq!(told(&client, "no deadline", "hang").await.unwrap_err().code, Code::DeadlineExceeded);
+    assert_eq!(run_command(&client, "no deadline", "hang").await.unwrap_err().code, Code::DeadlineExceeded);
     let request = entry(any(&probe("no deadline")), "hang").encode_to_vec();
     let patient = client.send_within(ListEntry::METHOD, &request, Duration::from_secs(60)).await;
     assert_eq!(patient.unwrap_err().code, Code::DeadlineExceeded);
@@ -148,7 +148,7 @@ async fn a_call_whose_client_goes_away_is_dropped() {
     until("the call of a broken connection is dropped", || ledger.abandoned() == 2).await;
     assert_eq!(call.await.unwrap().unwrap_err().code, Code::Unavailable);
 
-    assert!(told(&client, "client gone", "allow").await.is_ok());
+    assert!(run_command(&client, "client gone", "allow").await.is_ok());
     assert_eq!(serving.metric(&calls("listentry", "CANCELLED")).await, 2.0);
     serving.stop().await;
     assert_eq!((ledger.opened(), ledger.closed()), (1, 1));
@@ -164,7 +164,7 @@ async fn a_grant_that_breaks_the_contract_is_an_internal_error() {
         any(&config)
     };
     let granted = async |grant, best_effort| {
-        let answer: Result<QuotaResult, Failure> =
+        let answer: Result<QuotaResult, ClientError> =
             client.call(Quota::METHOD, &quota(granting(grant), 3, best_effort)).await;
         answer.map(|answer| answer.quotas["quota.instance.istio-system"].granted_amount)
     };
@@ -203,7 +203,7 @@ async fn a_handler_that_blocks_its_thread_stalls_nobody_else() {
 
     assert_eq!(serving.get("/healthz").await, (200, "ok\n".to_owned()));
     // On the same connection, so on the same thread.
-    assert!(told(&client, "blocks beside", "allow").await.is_ok());
+    assert!(run_command(&client, "blocks beside", "allow").await.is_ok());
     let bytes = request.encode_to_vec();
     let late = client.send_within(ListEntry::METHOD, &bytes, Duration::from_millis(20)).await;
     assert_eq!(late.unwrap_err().code, Code::DeadlineExceeded);

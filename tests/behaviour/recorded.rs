@@ -21,7 +21,7 @@ use test_adapters::{
     tagcheck::TagCheck,
 };
 
-use crate::support::{Client, Failure, Serving, any};
+use crate::support::{Client, ClientError, Serving, any};
 
 /// A request with what the recorder made of it.
 pub struct Request {
@@ -37,7 +37,7 @@ impl Request {
     }
 
     /// The answer as proto JSON.
-    async fn send(&self, client: &Client) -> Result<Json, Failure> {
+    async fn send(&self, client: &Client) -> Result<Json, ClientError> {
         let answer = client.send(&self.path(), &self.bytes).await?;
         Ok(to_json(&self.method.output(), &answer))
     }
@@ -169,15 +169,15 @@ fn expected() -> [Expected; 26] {
     ]
 }
 
-fn assert_unconfigured(answer: Result<Json, Failure>, number: usize) {
+fn assert_unconfigured(answer: Result<Json, ClientError>, number: usize) {
     let failure = answer.unwrap_err();
     assert_eq!(failure.code, Code::FailedPrecondition, "request {number}");
-    for said in [
+    for part in [
         "the request has no adapter_config",
         "no session created on this connection names",
         "limit: must be positive",
     ] {
-        assert!(failure.message.contains(said), "request {number}: {}", failure.message);
+        assert!(failure.message.contains(part), "request {number}: {}", failure.message);
     }
 }
 
@@ -250,7 +250,7 @@ fn assert_seen_quota(seen: &recorded::Seen, request: &Request) {
 }
 
 /// What a check of the session with that limit and ttl is answered.
-fn checked(limit: i64, ttl: &str) -> Result<Json, Failure> {
+fn checked(limit: i64, ttl: &str) -> Result<Json, ClientError> {
     Ok(json!({"status": {}, "valid_duration": ttl, "valid_use_count": limit}))
 }
 

@@ -17,7 +17,7 @@ use mixer_adapter_engine::proto::istio::mixer::adapter::model::v1beta1::CreateSe
 use test_adapters::params;
 use tokio::task::JoinHandle;
 
-use crate::support::{Client, Failure, any};
+use crate::support::{Client, ClientError, any};
 
 /// The configuration of a probe that writes to that ledger.
 pub fn probe(ledger: &str) -> params::probe::Params {
@@ -87,12 +87,12 @@ pub fn session_id(id: &str) -> Option<Any> {
 }
 
 /// The answer of a probe to a command.
-pub async fn told(client: &Client, ledger: &str, command: &str) -> Result<CheckResult, Failure> {
+pub async fn run_command(client: &Client, ledger: &str, command: &str) -> Result<CheckResult, ClientError> {
     client.call(ListEntry::METHOD, &entry(any(&probe(ledger)), command)).await
 }
 
 /// The same, in the background.
-pub fn telling(client: &Client, ledger: &str, command: &str) -> JoinHandle<Result<CheckResult, Failure>> {
+pub fn telling(client: &Client, ledger: &str, command: &str) -> JoinHandle<Result<CheckResult, ClientError>> {
     let (client, ledger, command) = (client.clone(), ledger.to_owned(), command.to_owned());
-    tokio::spawn(async move { told(&client, &ledger, &command).await })
+    tokio::spawn(async move { run_command(&client, &ledger, &command).await })
 }

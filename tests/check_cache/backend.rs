@@ -17,7 +17,7 @@ use mixer_adapter::{
     template::STANDARD,
     tonic::{Code, Status},
 };
-use mixer_adapter_config::{ConfigSet, Fault, parse};
+use mixer_adapter_config::{ConfigSet, ValidationError, parse};
 use mixer_adapter_core::{
     framework::dynamic::DynamicTemplate,
     proto::{CheckResult, Status as RpcStatus},
@@ -143,7 +143,7 @@ impl Connect for Connector {
     fn connect<'a>(
         &'a self,
         spec: &'a HandlerSpec,
-    ) -> Pin<Box<dyn Future<Output = Result<BoxBackend, Vec<Fault>>> + Send + 'a>> {
+    ) -> Pin<Box<dyn Future<Output = Result<BoxBackend, Vec<ValidationError>>> + Send + 'a>> {
         let handler = spec.name.name().to_owned();
         let backend = Backend { handler, script: self.0.clone() };
         Box::pin(std::future::ready(Ok(Box::new(backend) as BoxBackend)))

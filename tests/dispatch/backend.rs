@@ -12,7 +12,7 @@ use mixer_adapter::{
     prost::Message as _,
     tonic::{Code, Status},
 };
-use mixer_adapter_config::Fault;
+use mixer_adapter_config::ValidationError;
 use mixer_adapter_core::framework::dynamic::DynamicTemplate;
 use mixer_adapter_engine::dispatch::Caller;
 use mixer_adapter_engine::{
@@ -68,7 +68,10 @@ pub(crate) struct Backends {
 }
 
 impl Connect for Backends {
-    fn connect<'a>(&'a self, spec: &'a HandlerSpec) -> BoxFuture<'a, Result<BoxBackend, Vec<Fault>>> {
+    fn connect<'a>(
+        &'a self,
+        spec: &'a HandlerSpec,
+    ) -> BoxFuture<'a, Result<BoxBackend, Vec<ValidationError>>> {
         let BackendSpec::Remote { connection, adapter_config, session_based } = &spec.backend else {
             panic!("the cases have no adapters in the process");
         };

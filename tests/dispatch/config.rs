@@ -4,7 +4,7 @@ use std::{collections::BTreeMap, path::PathBuf, sync::LazyLock};
 
 use base64::{Engine as _, engine::general_purpose::STANDARD};
 use mixer_adapter::template::STANDARD as TEMPLATES;
-use mixer_adapter_config::{ConfigSet, Fault, parse};
+use mixer_adapter_config::{ConfigSet, ValidationError, parse};
 use prost_reflect::DescriptorPool;
 
 pub(crate) fn data() -> PathBuf {
@@ -40,7 +40,7 @@ pub(crate) fn resources(
     files: &[String],
     standard: &[String],
     backends: &[String],
-) -> (ConfigSet, Vec<Fault>) {
+) -> (ConfigSet, Vec<ValidationError>) {
     let mut resources = Vec::new();
     let mut faults = Vec::new();
     let mut texts: Vec<String> =

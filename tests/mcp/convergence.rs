@@ -12,7 +12,7 @@ use std::{
 use mixer_adapter_config::{
     stream::{
         Change, ContentVersion, Resource,
-        sink::{Machine, Mode, Nack, NackReason, Output, ProposalId, SinkDecision, SinkOptions},
+        sink::{Machine, Mode, NackError, Output, ProposalId, ResourceError, SinkDecision, SinkOptions},
         source::Catalogue,
     },
     xds::sink::Versions,
@@ -113,7 +113,7 @@ impl World {
         self.wire.push(&self.catalogue);
         while let Some(output) = self.sink.poll(self.now) {
             match output {
-                Output::Send(stream, request) if stream == self.stream => self.wire.say(request),
+                Output::Send(stream, request) if stream == self.stream => self.wire.send(request),
                 Output::Send(..) | Output::Accepted { .. } => {}
                 Output::Decide(id, change) => {
                     let collection =
@@ -171,8 +171,8 @@ impl World {
     fn decide(&mut self, collection: usize) -> bool {
         let Some((id, change)) = self.asked.remove(&collection) else { return false };
         self.decisions += 1;
-        let nack = |text: &str| Nack {
-            reasons: vec![NackReason { resource: String::new(), text: text.to_owned() }],
+        let nack = |text: &str| NackError {
+            reasons: vec![ResourceError { resource: String::new(), text: text.to_owned() }],
         };
         if change.resources.iter().any(|resource| resource.version == "2") {
             let decision = SinkDecision::Unreadable(nack("unreadable"));

@@ -122,16 +122,16 @@ async fn a_source_that_closes_says_that_it_is_unavailable() {
 async fn whatever_a_stream_ended_with_the_next_goes_on() {
     let source = Scripted::start(async |before, mut conversation: Conversation| {
         let stream = before + 1;
-        conversation.hear().await;
+        conversation.receive().await;
         let (nonce, resource) = (format!("of {stream}"), format!("ns/a@{stream}"));
-        conversation.say(push(RULES, &nonce, &[&resource])).await;
-        let answer = conversation.hear().await.unwrap();
+        conversation.send(push(RULES, &nonce, &[&resource])).await;
+        let answer = conversation.receive().await.unwrap();
         assert_eq!(answer.response_nonce, nonce, "nonces die with their stream");
         match stream {
             1 => Status::ok(""),
             2 => Status::internal("broken"),
             _ => {
-                conversation.hear().await;
+                conversation.receive().await;
                 Status::ok("")
             }
         }

@@ -3,8 +3,8 @@
 use std::{fs, time::Duration};
 
 use mixer_adapter_config::{
-    Acceptance, CollectionFilter, Content, Fault, Kind, MergedSource, Offer, ResourceName, StreamSource,
-    Types,
+    Acceptance, CollectionFilter, Content, Kind, MergedSource, Offer, ResourceName, StreamSource, Types,
+    ValidationError,
     source::{FileSource, SourceSettings, Wanted},
     stream::{Peer, source, source::feed},
 };
@@ -82,9 +82,9 @@ fn set_rules(source: &source::ConfigServer, rules: &[&str]) {
     });
 }
 
-async fn until_told(source: &source::ConfigServer, mut told: impl FnMut(&source::PeerStatus) -> bool) {
+async fn until_status(source: &source::ConfigServer, mut predicate: impl FnMut(&source::PeerStatus) -> bool) {
     timeout(Duration::from_secs(10), async {
-        while !source.sinks().first().is_some_and(&mut told) {
+        while !source.sinks().first().is_some_and(&mut predicate) {
             sleep(Duration::from_millis(5)).await;
         }
     })
@@ -107,7 +107,7 @@ async fn the_first_update_waits_for_every_required_collection_and_later_ones_bri
     let Content::Full(rules) = &update.content().changes[1].content else { panic!() };
     assert_eq!(rules[0].spec, json!({ "match": "version == \"1\"" }));
     update.accept();
-    until_told(&source, |sink| sink.collections.len() == 2).await;
+    until_status(&source, |sink| sink.collections.len() == 2).await;
 
     set_rules(&source, &["ns/a@2"]);
     let update = next(&mut updates).await;
@@ -123,7 +123,10 @@ async fn of_an_update_that_is_refused_what_is_good_by_itself_is_taken() {
     let mut updates = follow(listening.address, &[RULES, HANDLERS]);
     let fault = || {
         let rule = ResourceName::new("a", Kind::Rule, "ns");
-        vec![Fault::error("no such attribute").of(rule).in_field("spec.match"), Fault::warning("odd")]
+        vec![
+            ValidationError::error("no such attribute").of(rule).in_field("spec.match"),
+            ValidationError::warning("odd"),
+        ]
     };
     let both = next(&mut updates).await;
     assert_eq!(both.content().changes.len(), 2);
@@ -134,7 +137,7 @@ async fn of_an_update_that_is_refused_what_is_good_by_itself_is_taken() {
     let rules = next(&mut updates).await;
     assert_eq!(shape(&rules), [of(RULES, &["a.rule.ns"], &[])]);
     rules.refuse(fault());
-    until_told(&source, |sink| {
+    until_status(&source, |sink| {
         let refused = sink.collections.get(RULES).and_then(|watch| watch.refused.clone());
         let accepted = sink.collections.get(HANDLERS).is_some_and(|watch| watch.accepted.is_some());
         accepted
@@ -149,7 +152,7 @@ async fn a_body_that_cannot_be_read_is_refused_by_name() {
     set(&source, RULES, &["ns/a@1"]);
     let listening = serve(source_routes(&source)).await;
     let mut updates = follow(listening.address, &[RULES]);
-    until_told(&source, |sink| {
+    until_status(&source, |sink| {
         let refused = sink.collections.get(RULES).and_then(|watch| watch.refused.clone());
         refused.is_some_and(|(_, why)| {
             why.starts_with(&format!("{RULES}: ns/a: its body is not a valid istio.policy.v1beta1.Rule: "))
@@ -175,7 +178,7 @@ async fn a_body_of_an_unknown_type_is_refused_by_name() {
     });
     let listening = serve(source_routes(&source)).await;
     let mut updates = follow(listening.address, &[RULES]);
-    until_told(&source, |sink| {
+    until_status(&source, |sink| {
         let refused = sink.collections.get(RULES).and_then(|watch| watch.refused.clone());
         refused.is_some_and(|(_, why)| {
             why == format!("{RULES}: ns/a: its body is of the unknown type no.such.Type")

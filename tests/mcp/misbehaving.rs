@@ -46,10 +46,10 @@ async fn client(source: SocketAddr) -> ResourceSourceClient<Channel> {
 
 /// Answers every request with that push and a new nonce, however often.
 async fn loop_over(mut conversation: Conversation, heard: Arc<AtomicUsize>, bad: bool) -> Status {
-    while let Some(request) = conversation.hear().await {
+    while let Some(request) = conversation.receive().await {
         let nonce = heard.fetch_add(1, SeqCst).to_string();
         let name = if bad { "ns/not_a_name@1" } else { "ns/a@1" };
-        conversation.say(push(&request.collection, &nonce, &[name])).await;
+        conversation.send(push(&request.collection, &nonce, &[name])).await;
     }
     Status::ok("")
 }
@@ -57,14 +57,14 @@ async fn loop_over(mut conversation: Conversation, heard: Arc<AtomicUsize>, bad:
 #[tokio::test]
 async fn pushes_that_are_sent_again_are_acknowledged_again_and_no_event() {
     let source = Scripted::start(async |_, mut conversation: Conversation| {
-        conversation.hear().await;
+        conversation.receive().await;
         let mut acknowledged = Vec::new();
         for _ in 0..3 {
-            conversation.say(push(RULES, "1", &["ns/a@1"])).await;
-            acknowledged.push(conversation.hear().await.map(|request| request.response_nonce));
+            conversation.send(push(RULES, "1", &["ns/a@1"])).await;
+            acknowledged.push(conversation.receive().await.map(|request| request.response_nonce));
         }
         assert_eq!(acknowledged, vec![Some("1".to_owned()); 3]);
-        conversation.say(push(RULES, "1", &["ns/a@2"])).await;
+        conversation.send(push(RULES, "1", &["ns/a@2"])).await;
         conversation.wait().await
     })
     .await;
@@ -77,9 +77,9 @@ async fn pushes_that_are_sent_again_are_acknowledged_again_and_no_event() {
 #[tokio::test]
 async fn pushes_without_a_nonce_are_taken() {
     let source = Scripted::start(async |_, mut conversation: Conversation| {
-        conversation.hear().await;
-        conversation.say(push(RULES, "", &["ns/a@1"])).await;
-        assert_eq!(conversation.hear().await.map(|request| request.response_nonce), Some(String::new()));
+        conversation.receive().await;
+        conversation.send(push(RULES, "", &["ns/a@1"])).await;
+        assert_eq!(conversation.receive().await.map(|request| request.response_nonce), Some(String::new()));
         conversation.wait().await
     })
     .await;
@@ -137,14 +137,14 @@ async fn a_source_that_wants_to_know_who_it_is_is_dialed_seldom() {
 }
 
 #[tokio::test]
-async fn a_source_that_ends_its_half_is_dialed_again_and_what_it_said_stays() {
+async fn a_source_that_ends_its_half_is_dialed_again_and_its_state_stays() {
     let source = Scripted::start(async |before, mut conversation: Conversation| {
-        conversation.hear().await;
+        conversation.receive().await;
         if before < 3 {
-            conversation.say(push(RULES, "1", &["ns/a@1"])).await;
+            conversation.send(push(RULES, "1", &["ns/a@1"])).await;
             return Status::ok("");
         }
-        conversation.say(push(RULES, "1", &["ns/b@1"])).await;
+        conversation.send(push(RULES, "1", &["ns/b@1"])).await;
         conversation.wait().await
     })
     .await;
@@ -158,15 +158,15 @@ async fn a_source_that_ends_its_half_is_dialed_again_and_what_it_said_stays() {
 #[tokio::test]
 async fn an_increment_without_a_base_begins_the_stream_anew() {
     let source = Scripted::start(async |before, mut conversation: Conversation| {
-        conversation.hear().await;
+        conversation.receive().await;
         match before {
             0 => {
-                conversation.say(push(RULES, "1", &["ns/a@1"])).await;
-                conversation.hear().await;
+                conversation.send(push(RULES, "1", &["ns/a@1"])).await;
+                conversation.receive().await;
                 return Status::ok("");
             }
-            1 => conversation.say(increment(RULES, "1", &["ns/b@1"], &[])).await,
-            _ => conversation.say(push(RULES, "1", &["ns/b@1"])).await,
+            1 => conversation.send(increment(RULES, "1", &["ns/b@1"], &[])).await,
+            _ => conversation.send(push(RULES, "1", &["ns/b@1"])).await,
         }
         conversation.wait().await
     })
@@ -181,11 +181,11 @@ async fn an_increment_without_a_base_begins_the_stream_anew() {
 #[tokio::test]
 async fn a_push_longer_than_the_limit_leaves_the_rest_as_it_is() {
     let source = Scripted::start(async |_, mut conversation: Conversation| {
-        conversation.hear().await;
-        conversation.say(push(HANDLERS, "1", &["ns/h@1"])).await;
+        conversation.receive().await;
+        conversation.send(push(HANDLERS, "1", &["ns/h@1"])).await;
         let mut large = push(RULES, "2", &["ns/a@1"]);
         large.resources[0].body.as_mut().unwrap().value = vec![7; 200_000].into();
-        conversation.say(large).await;
+        conversation.send(large).await;
         conversation.wait().await
     })
     .await;
@@ -205,9 +205,9 @@ async fn a_push_longer_than_the_limit_leaves_the_rest_as_it_is() {
 #[tokio::test]
 async fn collections_that_are_never_answered_do_not_hold_up_others() {
     let source = Scripted::start(async |_, mut conversation: Conversation| {
-        while let Some(request) = conversation.hear().await {
+        while let Some(request) = conversation.receive().await {
             if request.collection == RULES && request.response_nonce.is_empty() {
-                conversation.say(push(RULES, "1", &["ns/a@1"])).await;
+                conversation.send(push(RULES, "1", &["ns/a@1"])).await;
             }
         }
         Status::ok("")
@@ -281,12 +281,12 @@ async fn relay(source: SocketAddr, cut: usize) -> Scripted {
         let mut messages = 0;
         while before > 0 || messages < cut {
             tokio::select! {
-                request = conversation.hear() => match request {
+                request = conversation.receive() => match request {
                     Some(request) => requests.send(request).await.unwrap(),
                     None => break,
                 },
                 push = pushes.message() => match push.unwrap() {
-                    Some(push) => conversation.say(push).await,
+                    Some(push) => conversation.send(push).await,
                     None => break,
                 },
             }

@@ -16,7 +16,7 @@ use mixer_adapter_config::{
     proto::istio::mcp::v1alpha1::{RequestResources, Resources},
     stream::{
         Change, Resource, Summarize as _,
-        sink::{Machine, Mode, Nack, Output, SinkDecision, SinkOptions},
+        sink::{Machine, Mode, NackError, Output, SinkDecision, SinkOptions},
         source::Catalogue,
     },
 };
@@ -281,7 +281,7 @@ fn our_sink_takes_what_galley_pushed() {
                         let recorded = recorded_answer(&events[at..], *stream, push);
                         let refusal = recorded.and_then(|request| request.error_detail.as_ref());
                         let decision = match refusal {
-                            Some(error) => SinkDecision::Unreadable(Nack::whole(&*error.message)),
+                            Some(error) => SinkDecision::Unreadable(NackError::whole(&*error.message)),
                             None => SinkDecision::Live,
                         };
                         sink.received(*stream, push.clone(), now);

@@ -25,17 +25,17 @@ pub(crate) struct Conversation {
 
 impl Conversation {
     /// The next request; `None` when the sink is gone.
-    pub(crate) async fn hear(&mut self) -> Option<RequestResources> {
+    pub(crate) async fn receive(&mut self) -> Option<RequestResources> {
         self.requests.message().await.ok().flatten()
     }
 
-    pub(crate) async fn say(&self, push: Resources) {
+    pub(crate) async fn send(&self, push: Resources) {
         let _ = self.pushes.send(Ok(push)).await;
     }
 
     /// Hears the sink out.
     pub(crate) async fn wait(mut self) -> Status {
-        while self.hear().await.is_some() {}
+        while self.receive().await.is_some() {}
         Status::ok("")
     }
 }

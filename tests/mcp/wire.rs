@@ -23,7 +23,7 @@ use mixer_adapter_config::{
 /// A connection, of any variant.
 pub(crate) trait Wire {
     /// The sink says that.
-    fn say(&mut self, request: RequestResources);
+    fn send(&mut self, request: RequestResources);
     /// The source says what it has to.
     fn push(&mut self, catalogue: &Catalogue);
     /// One message arrives at the source, if any is on its way.
@@ -122,7 +122,7 @@ struct Stream<S: Server, D> {
 }
 
 impl<S: Server, D: Dialect<Request = S::Request, Response = S::Push>> Wire for Stream<S, D> {
-    fn say(&mut self, request: RequestResources) {
+    fn send(&mut self, request: RequestResources) {
         self.up.extend(self.dialect.on_request(request));
     }
 

@@ -6,7 +6,7 @@ use std::{pin::Pin, sync::LazyLock};
 use base64::Engine as _;
 use bytes::Bytes;
 use mixer_adapter::{template::STANDARD, tonic::Status};
-use mixer_adapter_config::{ConfigSet, Fault, parse};
+use mixer_adapter_config::{ConfigSet, ValidationError, parse};
 use mixer_adapter_core::framework::dynamic::DynamicTemplate;
 use mixer_adapter_engine::{
     HandlerBackend, Mixer,
@@ -99,7 +99,7 @@ impl Connect for Nowhere {
     fn connect<'a>(
         &'a self,
         _: &'a HandlerSpec,
-    ) -> Pin<Box<dyn Future<Output = Result<BoxBackend, Vec<Fault>>> + Send + 'a>> {
+    ) -> Pin<Box<dyn Future<Output = Result<BoxBackend, Vec<ValidationError>>> + Send + 'a>> {
         Box::pin(std::future::ready(Ok(Box::new(Empty) as BoxBackend)))
     }
 }

@@ -15,7 +15,7 @@ use mixer_adapter::{
     service::mixer::check,
     tonic::{Code, Status},
 };
-use mixer_adapter_config::Fault;
+use mixer_adapter_config::ValidationError;
 use mixer_adapter_core::framework::dynamic::DynamicTemplate;
 use mixer_adapter_engine::{
     CacheLimits, HandlerBackend, Mixer,
@@ -52,7 +52,7 @@ impl Connect for Flaky {
     fn connect<'a>(
         &'a self,
         _: &'a HandlerSpec,
-    ) -> Pin<Box<dyn Future<Output = Result<BoxBackend, Vec<Fault>>> + Send + 'a>> {
+    ) -> Pin<Box<dyn Future<Output = Result<BoxBackend, Vec<ValidationError>>> + Send + 'a>> {
         Box::pin(std::future::ready(Ok(Box::new(self.clone()) as BoxBackend)))
     }
 }
@@ -84,7 +84,7 @@ impl Connect for Verbose {
     fn connect<'a>(
         &'a self,
         _: &'a HandlerSpec,
-    ) -> Pin<Box<dyn Future<Output = Result<BoxBackend, Vec<Fault>>> + Send + 'a>> {
+    ) -> Pin<Box<dyn Future<Output = Result<BoxBackend, Vec<ValidationError>>> + Send + 'a>> {
         Box::pin(std::future::ready(Ok(Box::new(Self) as BoxBackend)))
     }
 }

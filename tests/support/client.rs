@@ -27,7 +27,7 @@ pub struct Client {
 
 /// What a call got instead of an answer.
 #[derive(Clone, Debug, PartialEq)]
-pub struct Failure {
+pub struct ClientError {
     /// UNAVAILABLE where the connection or the stream broke.
     pub code: Code,
     pub message: String,
@@ -53,17 +53,22 @@ impl Client {
         &self,
         path: &str,
         request: &impl Message,
-    ) -> Result<Answer, Failure> {
+    ) -> Result<Answer, ClientError> {
         self.send(path, &request.encode_to_vec()).await.map(|answer| Answer::decode(answer).unwrap())
     }
 
     /// A unary call with the bytes of a message.
-    pub async fn send(&self, path: &str, message: &[u8]) -> Result<Bytes, Failure> {
+    pub async fn send(&self, path: &str, message: &[u8]) -> Result<Bytes, ClientError> {
         self.exchange(post(path), framed(message)).await
     }
 
     /// A unary call whose caller waits so long.
-    pub async fn send_within(&self, path: &str, message: &[u8], timeout: Duration) -> Result<Bytes, Failure> {
+    pub async fn send_within(
+        &self,
+        path: &str,
+        message: &[u8],
+        timeout: Duration,
+    ) -> Result<Bytes, ClientError> {
         let mut request = post(path);
         let timeout = format!("{}m", timeout.as_millis());
         request.headers_mut().insert("grpc-timeout", timeout.parse().unwrap());
@@ -71,13 +76,13 @@ impl Client {
     }
 
     /// A request with a body as it is given; the message of the answer.
-    pub async fn exchange(&self, request: Request<()>, body: Bytes) -> Result<Bytes, Failure> {
+    pub async fn exchange(&self, request: Request<()>, body: Bytes) -> Result<Bytes, ClientError> {
         let (head, body, trailers) = self.raw(request, body).await.map_err(broken)?;
         let mut status = [Some(head.headers()), trailers.as_ref()].into_iter().flatten();
         match status.find_map(Status::from_header_map) {
-            None => Err(Failure { code: Code::Unknown, message: format!("HTTP {}", head.status()) }),
+            None => Err(ClientError { code: Code::Unknown, message: format!("HTTP {}", head.status()) }),
             Some(status) if status.code() == Code::Ok => Ok(body.slice(5..)),
-            Some(status) => Err(Failure { code: status.code(), message: status.message().to_owned() }),
+            Some(status) => Err(ClientError { code: status.code(), message: status.message().to_owned() }),
         }
     }
 
@@ -86,14 +91,14 @@ impl Client {
         &self,
         request: Request<()>,
         body: &'static [u8],
-    ) -> Result<(), Failure> {
+    ) -> Result<(), ClientError> {
         let mut requests = self.requests.clone().ready().await.map_err(broken)?;
         let (response, mut stream) = requests.send_request(request, false).map_err(broken)?;
         stream.send_data(Bytes::from_static(body), false).map_err(broken)?;
         let head = response.await.map_err(broken)?;
         match Status::from_header_map(head.headers()) {
             None => Ok(()),
-            Some(status) => Err(Failure { code: status.code(), message: status.message().to_owned() }),
+            Some(status) => Err(ClientError { code: status.code(), message: status.message().to_owned() }),
         }
     }
 
@@ -165,6 +170,6 @@ pub fn any<M: Message + Name>(message: &M) -> Option<Any> {
     Some(Any { type_url: M::type_url(), value: message.encode_to_vec().into() })
 }
 
-fn broken(error: h2::Error) -> Failure {
-    Failure { code: Code::Unavailable, message: error.to_string() }
+fn broken(error: h2::Error) -> ClientError {
+    ClientError { code: Code::Unavailable, message: error.to_string() }
 }

@@ -4,5 +4,5 @@ pub mod client;
 mod http;
 mod serving;
 
-pub use client::{Client, Failure, any, framed, post};
+pub use client::{Client, ClientError, any, framed, post};
 pub use serving::{Serving, until};

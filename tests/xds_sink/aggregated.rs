@@ -49,13 +49,13 @@ fn whole(nonce: &str, texts: &[&str]) -> MeshConfigResponse {
 fn whole_collections_are_asked_for_by_name_and_answered_by_the_version_accepted_last() {
     let mut client = Client::open(|_, _| Aggregated::default(), options(Mode::Full, &[RULES]));
     assert_eq!(client.sent(), [format!("{RULES} \"\" \"\"")]);
-    client.hear(whole("1", &["ns/a@1", "ns/b@1"]));
+    client.receive(whole("1", &["ns/a@1", "ns/b@1"]));
     assert_eq!(client.accept(), [format!("{RULES} = ns/a@1 ns/b@1")]);
     assert_eq!(client.sent(), [format!("{RULES} \"v1\" \"1\"")]);
-    client.hear(whole("2", &["ns/a@2"]));
+    client.receive(whole("2", &["ns/a@2"]));
     client.refuse("ns/a", "bad");
     assert_eq!(client.sent(), [format!("{RULES} \"v1\" \"2\" {RULES}: ns/a: bad")]);
-    client.hear(whole("3", &["ns/a@3"]));
+    client.receive(whole("3", &["ns/a@3"]));
     assert_eq!(client.accept(), [format!("{RULES} + ns/a@3")]);
     assert_eq!(client.holds(RULES), ["ns/a@3"]);
     assert_eq!(client.sent(), [format!("{RULES} \"v3\" \"3\"")]);
@@ -73,18 +73,18 @@ fn changes(nonce: &str, texts: &[&str], removed: &[&str]) -> IncrementalMeshConf
 }
 
 #[test]
-fn changes_of_a_collection_are_applied_and_a_new_stream_tells_what_is_held() {
+fn changes_of_a_collection_are_applied_and_a_new_stream_states_what_is_held() {
     let mut client = Client::open(|_, _| AggregatedDelta::new(RULES), options(Mode::Delta, &[RULES]));
     assert_eq!(client.sent(), [format!("{RULES} {{}} \"\"")]);
-    client.hear(changes("1", &["ns/a@1", "ns/b@1"], &[]));
+    client.receive(changes("1", &["ns/a@1", "ns/b@1"], &[]));
     assert_eq!(client.accept(), [format!("{RULES} = ns/a@1 ns/b@1")]);
-    client.hear(changes("2", &["ns/c@1"], &["ns/b"]));
+    client.receive(changes("2", &["ns/c@1"], &["ns/b"]));
     assert_eq!(client.accept(), [format!("{RULES} + ns/c@1 -ns/b")]);
     let acks = [format!("{RULES} {{}} \"1\""), format!("{RULES} {{}} \"2\"")];
     assert_eq!(client.sent(), acks);
     client.reopen();
     assert_eq!(client.sent(), [format!("{RULES} {{\"ns/a\": \"1\", \"ns/c\": \"1\"}} \"\"")]);
-    client.hear(changes("1", &[], &["ns/a"]));
+    client.receive(changes("1", &[], &["ns/a"]));
     client.accept();
     assert_eq!(client.holds(RULES), ["ns/c@1"]);
 }

@@ -6,7 +6,9 @@ use mixer_adapter_config::proto::envoy::config::core::v3::Node;
 use mixer_adapter_config::{
     stream::{
         Change,
-        sink::{Dialect, Machine, Mode, Nack, NackReason, Output, ProposalId, SinkDecision, SinkOptions},
+        sink::{
+            Dialect, Machine, Mode, NackError, Output, ProposalId, ResourceError, SinkDecision, SinkOptions,
+        },
     },
     xds::sink::{Versions, node},
 };
@@ -76,7 +78,7 @@ where
         }
     }
 
-    pub(crate) fn hear(&mut self, response: D::Response) {
+    pub(crate) fn receive(&mut self, response: D::Response) {
         let heard = self.dialect.on_response(response);
         self.sent.extend(heard.replies);
         if let Some(push) = heard.push {
@@ -99,8 +101,8 @@ where
     }
 
     pub(crate) fn refuse(&mut self, resource: &str, reason: &str) -> Vec<String> {
-        let reason = NackReason { resource: resource.to_owned(), text: reason.to_owned() };
-        self.decide(SinkDecision::Refused(Nack { reasons: vec![reason] }))
+        let reason = ResourceError { resource: resource.to_owned(), text: reason.to_owned() };
+        self.decide(SinkDecision::Refused(NackError { reasons: vec![reason] }))
     }
 
     fn decide(&mut self, decision: SinkDecision) -> Vec<String> {

@@ -25,7 +25,7 @@ fn client(collections: &[&str]) -> Client<Delta> {
 /// One that holds these rules.
 fn holding(resources: &[&str]) -> Client<Delta> {
     let mut client = client(&[RULES]);
-    client.hear(changes(RULE, "n0", resources, &[]));
+    client.receive(changes(RULE, "n0", resources, &[]));
     client.accept();
     client.sent();
     client
@@ -35,21 +35,21 @@ fn holding(resources: &[&str]) -> Client<Delta> {
 fn changes_are_applied_to_what_is_held_and_acknowledged_by_nonce() {
     let mut client = client(&[RULES]);
     assert_eq!(client.sent(), [format!("ask {RULE} [] {{}}")], "a subscription to everything");
-    client.hear(changes(RULE, "n1", &["ns/a@1", "ns/b@1"], &[]));
+    client.receive(changes(RULE, "n1", &["ns/a@1", "ns/b@1"], &[]));
     assert_eq!(client.accept(), [format!("{RULES} = ns/a@1 ns/b@1")]);
     assert_eq!(client.sent(), [format!("ack {RULE} n1")]);
-    client.hear(changes(RULE, "n2", &["ns/c@1", "ns/a@2"], &["ns/b", "ns/never-there"]));
+    client.receive(changes(RULE, "n2", &["ns/c@1", "ns/a@2"], &["ns/b", "ns/never-there"]));
     assert_eq!(client.accept(), [format!("{RULES} + ns/a@2 ns/c@1 -ns/b")]);
     assert_eq!(client.sent(), [format!("ack {RULE} n2")]);
     assert_eq!(client.holds(RULES), ["ns/a@2", "ns/c@1"]);
 }
 
 #[test]
-fn a_new_stream_tells_what_is_held_and_takes_what_changed_meanwhile() {
+fn a_new_stream_states_what_is_held_and_takes_what_changed_meanwhile() {
     let mut client = holding(&["ns/a@1", "ns/b@2"]);
     client.reopen();
     assert_eq!(client.sent(), [format!("ask {RULE} [] {{\"ns/a\": \"1\", \"ns/b\": \"2\"}}")]);
-    client.hear(changes(RULE, "1", &["ns/c@1"], &["ns/a"]));
+    client.receive(changes(RULE, "1", &["ns/c@1"], &["ns/a"]));
     assert_eq!(client.accept(), [format!("{RULES} + ns/c@1 -ns/a")]);
     assert_eq!(client.holds(RULES), ["ns/b@2", "ns/c@1"]);
 }
@@ -57,19 +57,19 @@ fn a_new_stream_tells_what_is_held_and_takes_what_changed_meanwhile() {
 #[test]
 fn after_a_refusal_the_next_change_comes_on_a_stream_that_begins_with_what_was_pushed() {
     let mut client = holding(&["ns/a@1"]);
-    client.hear(changes(RULE, "n1", &["ns/a@2", "ns/b@1"], &[]));
+    client.receive(changes(RULE, "n1", &["ns/a@2", "ns/b@1"], &[]));
     client.refuse("ns/a", "bad");
     assert_eq!(client.sent(), [format!("nack {RULE} n1: {RULES}: ns/a: bad")]);
     assert!(client.ended.is_empty(), "the server may have nothing better");
     // The server may take ns/b for known: that it refused is not the sink's state.
-    client.hear(changes(RULE, "n2", &["ns/a@3"], &[]));
+    client.receive(changes(RULE, "n2", &["ns/a@3"], &[]));
     assert_eq!(client.accept(), [""; 0]);
     assert_eq!(client.ended.pop().map(|status| status.code()), Some(Code::FailedPrecondition));
     let refused = client.machine.collection(RULES).unwrap().refused().map(|(_, reason)| reason.to_string());
     assert_eq!(refused.as_deref(), Some("ns/a: bad"), "the reason people can do something about");
     client.reopen();
     assert_eq!(client.sent(), [format!("ask {RULE} [] {{\"ns/a\": \"2\", \"ns/b\": \"1\"}}")]);
-    client.hear(changes(RULE, "1", &["ns/a@3", "ns/b@1"], &[]));
+    client.receive(changes(RULE, "1", &["ns/a@3", "ns/b@1"], &[]));
     assert_eq!(client.accept(), [format!("{RULES} + ns/a@3")], "the application keeps what it refused");
 }
 
@@ -78,12 +78,12 @@ fn asking_again_subscribes_to_everything_and_the_answer_is_taken_as_changes() {
     let resync = Some(Duration::from_secs(300));
     let options = options(Mode::Delta, &[RULES]).resync(resync);
     let mut client = Client::open(Delta::new, options);
-    client.hear(changes(RULE, "n1", &["ns/a@1", "ns/b@1"], &[]));
+    client.receive(changes(RULE, "n1", &["ns/a@1", "ns/b@1"], &[]));
     client.accept();
     client.sent();
     client.wait(Duration::from_secs(300));
     assert_eq!(client.sent(), [format!("ask {RULE} [\"*\"] {{}}")]);
-    client.hear(changes(RULE, "n2", &["ns/a@2"], &[]));
+    client.receive(changes(RULE, "n2", &["ns/a@2"], &[]));
     assert_eq!(client.accept(), [format!("{RULES} + ns/a@2")]);
     assert_eq!(client.holds(RULES), ["ns/a@2", "ns/b@1"]);
 }
@@ -94,11 +94,11 @@ fn with_too_much_to_tell_the_first_response_is_the_whole_set() {
     let mut client = client(&[RULES]);
     let names: Vec<_> = (0..30_000).map(|n| format!("ns/a-rule-with-a-name-of-some-length-{n}@1")).collect();
     let names: Vec<_> = names.iter().map(String::as_str).collect();
-    client.hear(changes(RULE, "n1", &names, &[]));
+    client.receive(changes(RULE, "n1", &names, &[]));
     client.accept();
     client.reopen();
     assert_eq!(client.sent(), [format!("ask {RULE} [] {{}}")]);
-    client.hear(changes(RULE, "1", &["ns/b@1"], &[]));
+    client.receive(changes(RULE, "1", &["ns/b@1"], &[]));
     client.accept();
     assert_eq!(client.holds(RULES), ["ns/b@1"]);
     assert!(client.ended.is_empty());
@@ -110,9 +110,9 @@ fn a_kind_of_istio_is_looked_for_by_both_versions_anew_on_each_stream() {
     let mut client = client(&[GATEWAYS]);
     for stream in ["first", "second"] {
         assert_eq!(client.sent(), [format!("ask {NEW} [] {{}}")], "{stream}");
-        client.hear(changes(NEW, "1", &[], &[]));
+        client.receive(changes(NEW, "1", &[], &[]));
         assert_eq!(client.sent(), [format!("ack {NEW} 1"), format!("ask {OLD} [] {{}}")]);
-        client.hear(changes(OLD, "2", &["ns/a@1"], &[]));
+        client.receive(changes(OLD, "2", &["ns/a@1"], &[]));
         client.accept();
         assert_eq!(client.holds(GATEWAYS), ["ns/a@1"], "{stream}");
         client.reopen();
@@ -122,12 +122,12 @@ fn a_kind_of_istio_is_looked_for_by_both_versions_anew_on_each_stream() {
 #[test]
 fn what_comes_of_the_newer_version_while_the_older_is_asked_for_is_the_whole_set() {
     let mut client = client(&[GATEWAYS]);
-    client.hear(changes(NEW, "1", &["ns/old@1"], &[]));
+    client.receive(changes(NEW, "1", &["ns/old@1"], &[]));
     client.accept();
     client.reopen();
     // Deleted while the sink was away, and another made since.
-    client.hear(changes(NEW, "1", &[], &[]));
-    client.hear(changes(NEW, "2", &["ns/new@1"], &[]));
+    client.receive(changes(NEW, "1", &[], &[]));
+    client.receive(changes(NEW, "2", &["ns/new@1"], &[]));
     client.accept();
     assert_eq!(client.holds(GATEWAYS), ["ns/new@1"]);
 }
@@ -143,10 +143,10 @@ fn a_response_with_a_nameless_resource_is_the_whole_set() {
         ..changes(RULE, nonce, &[], &[])
     };
     let mut client = client(&[RULES]);
-    client.hear(response("n1", &["a", "b"]));
+    client.receive(response("n1", &["a", "b"]));
     client.accept();
     assert_eq!(client.holds(RULES).len(), 2);
-    client.hear(response("n2", &["b"]));
+    client.receive(response("n2", &["b"]));
     client.accept();
     assert_eq!(client.holds(RULES).len(), 1);
 }
@@ -157,7 +157,7 @@ fn a_resource_that_only_lives_on_is_nothing_new() {
     let mut client = holding(&["ns/a@1"]);
     let heartbeat =
         Resource { name: "ns/a".to_owned(), ttl: Some(Duration::default()), ..Resource::default() };
-    client.hear(DeltaDiscoveryResponse { resources: vec![heartbeat], ..changes(RULE, "n1", &[], &[]) });
+    client.receive(DeltaDiscoveryResponse { resources: vec![heartbeat], ..changes(RULE, "n1", &[], &[]) });
     assert_eq!(client.accept(), [""; 0]);
     assert_eq!(client.sent(), [format!("ack {RULE} n1")]);
     assert_eq!(client.holds(RULES), ["ns/a@1"]);
@@ -178,13 +178,13 @@ fn heartbeat(nonce: &str, name: &str, seconds: i64) -> DeltaDiscoveryResponse {
 fn a_resource_is_removed_when_its_ttl_ends_without_the_server() {
     let mut client = client(&[RULES]);
     let resources = vec![with_ttl("ns/a@1", 30), named("ns/b@1")];
-    client.hear(DeltaDiscoveryResponse { resources, ..changes(RULE, "n0", &[], &[]) });
+    client.receive(DeltaDiscoveryResponse { resources, ..changes(RULE, "n0", &[], &[]) });
     client.accept();
     client.wait(Duration::from_secs(60));
     assert_eq!(client.accept(), [""; 0], "a server that is slow");
     client.reopen();
     client.wait(Duration::from_secs(20));
-    client.hear(heartbeat("n1", "ns/a", 30));
+    client.receive(heartbeat("n1", "ns/a", 30));
     client.wait(Duration::from_secs(60));
     assert_eq!(client.accept(), [""; 0], "renewed");
     client.sent();
@@ -201,11 +201,11 @@ fn a_resource_is_removed_when_its_ttl_ends_without_the_server() {
 fn heartbeats_are_answered_at_once_however_many_they_are() {
     let mut client = client(&[RULES]);
     let resources = vec![with_ttl("ns/a@1", 1)];
-    client.hear(DeltaDiscoveryResponse { resources, ..changes(RULE, "n0", &[], &[]) });
+    client.receive(DeltaDiscoveryResponse { resources, ..changes(RULE, "n0", &[], &[]) });
     client.accept();
     client.sent();
     for number in 1..200 {
-        client.hear(heartbeat(&format!("n{number}"), "ns/a", 1));
+        client.receive(heartbeat(&format!("n{number}"), "ns/a", 1));
         assert_eq!(client.sent(), [format!("ack {RULE} n{number}")]);
     }
     assert_eq!(client.accept(), [""; 0]);
@@ -216,9 +216,9 @@ fn heartbeats_are_answered_at_once_however_many_they_are() {
 fn a_ttl_outlives_the_stream_and_ends_with_a_version_that_has_none() {
     let mut client = client(&[RULES]);
     let resources = vec![with_ttl("ns/a@1", 30), with_ttl("ns/b@1", 30)];
-    client.hear(DeltaDiscoveryResponse { resources, ..changes(RULE, "n0", &[], &[]) });
+    client.receive(DeltaDiscoveryResponse { resources, ..changes(RULE, "n0", &[], &[]) });
     client.accept();
-    client.hear(changes(RULE, "n1", &["ns/b@1"], &[]));
+    client.receive(changes(RULE, "n1", &["ns/b@1"], &[]));
     client.accept();
     client.machine.closed(1, None, client.now);
     client.wait(Duration::from_secs(30));
@@ -227,18 +227,19 @@ fn a_ttl_outlives_the_stream_and_ends_with_a_version_that_has_none() {
 }
 
 #[test]
-fn a_resource_is_told_by_the_version_around_it_and_else_by_that_of_its_metadata() {
+fn a_resource_has_the_version_of_its_envelope_or_else_of_its_metadata() {
     let mut client = client(&[RULES]);
     let around = Resource { version: "digest".to_owned(), ..named("ns/a@1") };
     let within = Resource { version: String::new(), ..named("ns/b@77") };
-    client.hear(DeltaDiscoveryResponse { resources: vec![around, within], ..changes(RULE, "n1", &[], &[]) });
+    client
+        .receive(DeltaDiscoveryResponse { resources: vec![around, within], ..changes(RULE, "n1", &[], &[]) });
     client.accept();
     assert_eq!(client.holds(RULES), ["ns/a@1", "ns/b@77"]);
     client.reopen();
     assert_eq!(client.sent(), [format!("ask {RULE} [] {{\"ns/a\": \"digest\", \"ns/b\": \"77\"}}")]);
     // The server's version of refused content is not sent.
     let refused = Resource { version: "other".to_owned(), ..named("ns/a@2") };
-    client.hear(DeltaDiscoveryResponse { resources: vec![refused], ..changes(RULE, "1", &[], &[]) });
+    client.receive(DeltaDiscoveryResponse { resources: vec![refused], ..changes(RULE, "1", &[], &[]) });
     client.refuse("ns/a", "bad");
     client.reopen();
     assert_eq!(client.sent(), [format!("ask {RULE} [] {{\"ns/a\": \"2\", \"ns/b\": \"77\"}}")]);

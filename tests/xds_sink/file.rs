@@ -9,7 +9,7 @@ use std::{
 
 use mixer_adapter::prost::Message as _;
 use mixer_adapter_config::{
-    Fault, Kind, ResourceName, StreamSource, Subscription,
+    Kind, ResourceName, StreamSource, Subscription, ValidationError,
     source::{SourceSettings, Wanted},
 };
 use tempfile::TempDir;
@@ -114,7 +114,7 @@ async fn what_is_refused_is_offered_again_only_when_another_file_comes() {
     let path = moved(&directory, "rules.json", rules(&["ns/a@1"]));
     let mut following = follow(&path, &[RULES]);
     let offer = timeout(SOON, following.changes.recv()).await.unwrap().unwrap();
-    offer.refuse(vec![Fault::error("bad").of(ResourceName::new("a", Kind::Rule, "ns"))]);
+    offer.refuse(vec![ValidationError::error("bad").of(ResourceName::new("a", Kind::Rule, "ns"))]);
     assert!(is_silent(&mut following).await);
     moved(&directory, "rules.json", rules(&["ns/a@2"]));
     assert_eq!(accept(&mut following).await, format!("{RULES} ns/a@2"));

@@ -49,11 +49,11 @@ struct Conversation<Asked, Said> {
 }
 
 impl<Asked, Said> Conversation<Asked, Said> {
-    async fn hear(&mut self) -> Option<Asked> {
+    async fn receive(&mut self) -> Option<Asked> {
         timeout(SOON, self.requests.message()).await.unwrap().ok().flatten()
     }
 
-    async fn say(&self, response: Said) {
+    async fn send(&self, response: Said) {
         let _ = self.responses.send(Ok(response)).await;
     }
 }
@@ -195,7 +195,7 @@ async fn istiod_is_followed() {
         };
         let mut asked = Vec::new();
         while asked.len() < 3 {
-            let request = client.hear().await.unwrap();
+            let request = client.receive().await.unwrap();
             let id = request.node.unwrap_or_default().id;
             let parts: Vec<_> = id.split('~').collect();
             if parts.len() != 4 || parts[0] != "sidecar" || parts[1].parse::<std::net::IpAddr>().is_err() {
@@ -204,20 +204,20 @@ async fn istiod_is_followed() {
             if request.response_nonce.is_empty() {
                 // Before 1.24 it stored v1alpha3.
                 let names: &[&str] = if request.type_url == OLD { &["ns/a"] } else { &[] };
-                client.say(push(&request.type_url, &format!("1-{}", request.type_url), names)).await;
+                client.send(push(&request.type_url, &format!("1-{}", request.type_url), names)).await;
                 asked.push(request.type_url);
             }
         }
         for round in ["2", "3"] {
             for url in &asked {
                 let names: &[&str] = if url == OLD { &["ns/a", "ns/b"] } else { &[] };
-                client.say(push(url, &format!("{round}-{url}"), names)).await;
+                client.send(push(url, &format!("{round}-{url}"), names)).await;
             }
         }
-        while let Some(request) = client.hear().await {
+        while let Some(request) = client.receive().await {
             assert!(request.error_detail.is_none(), "{request:?}");
             if request.type_url == OLD && request.response_nonce.starts_with('3') {
-                client.say(push(OLD, "4", &["ns/b"])).await;
+                client.send(push(OLD, "4", &["ns/b"])).await;
             }
         }
         Status::ok("")
@@ -237,14 +237,14 @@ async fn istiod_is_followed() {
 #[tokio::test]
 async fn nacos_is_followed() {
     let nacos = |_, mut client: Whole| async move {
-        while let Some(request) = client.hear().await {
+        while let Some(request) = client.receive().await {
             let url = request.type_url.as_str();
             match url {
                 OLD if request.response_nonce.is_empty() => {
-                    client.say(whole(url, "6f1c", &["nacos/svc.default-group.public@1"])).await;
-                    client.say(whole(url, "09ab", &["nacos/svc.default-group.public@1", "nacos/b@1"])).await;
+                    client.send(whole(url, "6f1c", &["nacos/svc.default-group.public@1"])).await;
+                    client.send(whole(url, "09ab", &["nacos/svc.default-group.public@1", "nacos/b@1"])).await;
                 }
-                NEW if request.response_nonce.is_empty() => client.say(whole(url, "77d0", &[])).await,
+                NEW if request.response_nonce.is_empty() => client.send(whole(url, "77d0", &[])).await,
                 _ => {}
             }
         }
@@ -267,11 +267,11 @@ async fn the_changes_of_nacos_are_whole_sets() {
             resources: entries.iter().map(|text| entry(text)).collect(),
             ..changes(OLD, nonce, &[], &[])
         };
-        while let Some(request) = client.hear().await {
+        while let Some(request) = client.receive().await {
             match (request.type_url.as_str(), request.response_nonce.as_str()) {
-                (NEW, "") => client.say(changes(NEW, "x", &[], &[])).await,
-                (OLD, "") => client.say(push("y", &["a", "b"])).await,
-                (OLD, "y") => client.say(push("z", &["b", "c"])).await,
+                (NEW, "") => client.send(changes(NEW, "x", &[], &[])).await,
+                (OLD, "") => client.send(push("y", &["a", "b"])).await,
+                (OLD, "y") => client.send(push("z", &["b", "c"])).await,
                 _ => {}
             }
         }
@@ -289,11 +289,11 @@ async fn the_changes_of_nacos_are_whole_sets() {
 async fn what_is_deleted_while_the_stream_is_down_is_deleted_in_the_sink() {
     let server = |before, mut client: Whole| async move {
         let resources: &[&str] = if before == 0 { &["ns/a@1", "ns/b@1"] } else { &["ns/b@1"] };
-        client.hear().await;
-        client.say(whole(RULE, "1", resources)).await;
-        client.hear().await;
+        client.receive().await;
+        client.send(whole(RULE, "1", resources)).await;
+        client.receive().await;
         if before > 0 {
-            client.hear().await;
+            client.receive().await;
         }
         Status::unavailable("going away")
     };
@@ -302,15 +302,15 @@ async fn what_is_deleted_while_the_stream_is_down_is_deleted_in_the_sink() {
     assert_eq!(following.accept().await, (false, vec![], list(&["ns/a"])));
 
     let server = |before, mut client: Changes| async move {
-        let told: Vec<_> = client.hear().await.unwrap().initial_resource_versions.into_keys().collect();
+        let told: Vec<_> = client.receive().await.unwrap().initial_resource_versions.into_keys().collect();
         if before == 0 {
-            client.say(changes(RULE, "1", &["ns/a@1", "ns/b@1"], &[])).await;
-            client.hear().await;
+            client.send(changes(RULE, "1", &["ns/a@1", "ns/b@1"], &[])).await;
+            client.receive().await;
         } else {
             assert_eq!(told, ["ns/a", "ns/b"]);
-            client.say(changes(RULE, "1", &[], &["ns/a"])).await;
-            client.hear().await;
-            client.hear().await;
+            client.send(changes(RULE, "1", &[], &["ns/a"])).await;
+            client.receive().await;
+            client.receive().await;
         }
         Status::unavailable("going away")
     };
@@ -321,7 +321,7 @@ async fn what_is_deleted_while_the_stream_is_down_is_deleted_in_the_sink() {
 
 /// istiod of 2026 without a control plane's identity.
 #[tokio::test]
-async fn who_is_not_let_in_tries_again_slowly() {
+async fn a_rejected_client_retries_slowly() {
     let server = |_, _: Whole| async { Status::permission_denied("not a control plane") };
     let following = Subscription::whole(&[RULES], server).await;
     // The longest wait is 50 ms here, and counts from the first refusal.
@@ -331,11 +331,11 @@ async fn who_is_not_let_in_tries_again_slowly() {
 }
 
 #[tokio::test]
-async fn the_sink_says_which_peer_it_follows_and_what_was_said() {
+async fn the_sink_reports_its_peer_and_what_was_exchanged() {
     let server = |_, mut client: Whole| async move {
-        client.hear().await;
-        client.say(whole(RULE, "n1", &["ns/a@1"])).await;
-        while client.hear().await.is_some() {}
+        client.receive().await;
+        client.send(whole(RULE, "n1", &["ns/a@1"])).await;
+        while client.receive().await.is_some() {}
         Status::ok("")
     };
     let mut following = Subscription::whole(&[RULES], server).await;

@@ -11,7 +11,7 @@ use std::{
 
 use axum::{Router, extract::State, http::StatusCode, http::Uri};
 use mixer_adapter_config::{
-    Fault, Kind, Offer, ResourceName,
+    Kind, Offer, ResourceName, ValidationError,
     stream::{
         Change, Peer,
         sink::{Mode, Sink},
@@ -130,7 +130,7 @@ async fn a_refusal_goes_with_the_next_question_and_the_version_accepted_before()
     let (server, mut changes, _polling) = follow(&[RULES], answers).await;
     next(&mut changes).await.0.accept();
     let (offer, _) = next(&mut changes).await;
-    offer.refuse(vec![Fault::error("bad").of(ResourceName::new("a", Kind::Rule, "ns"))]);
+    offer.refuse(vec![ValidationError::error("bad").of(ResourceName::new("a", Kind::Rule, "ns"))]);
     let count = server.asked.lock().unwrap().len();
     let asked = server.asked(count + 3).await;
     let last = &asked.last().unwrap().1;

@@ -1,4 +1,4 @@
-//! Whatever a client says, the server answers within its bounds.
+//! The server stays within its bounds for arbitrary requests.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -14,7 +14,7 @@ use proptest::{collection::vec, prelude::*};
 use crate::{messages::*, world};
 
 #[derive(Clone, Debug)]
-struct Said {
+struct Request {
     type_url: String,
     names: Vec<String>,
     less: Vec<String>,
@@ -28,7 +28,7 @@ struct Said {
 
 const TYPES: [&str; 4] = [CLUSTER, ENDPOINT, LISTENER, ENTRY];
 
-fn said() -> impl Strategy<Value = Said> {
+fn request() -> impl Strategy<Value = Request> {
     let type_url = prop_oneof![
         8 => prop::sample::select(&TYPES[..]).prop_map(str::to_owned),
         1 => "[a-z./]{0,20}",
@@ -39,7 +39,7 @@ fn said() -> impl Strategy<Value = Said> {
     let there = prop::option::of((0..4_usize, "([abc]@[0-3] ){0,3}"));
     let node = prop::option::of(prop_oneof![Just("gRPC Go".to_owned()), any::<String>()]);
     (type_url, vec(name(), 0..4), vec(name(), 0..3), versions, nonce, any::<bool>(), node, there).prop_map(
-        |(type_url, names, less, versions, nonce, refuses, node, there)| Said {
+        |(type_url, names, less, versions, nonce, refuses, node, there)| Request {
             type_url,
             names,
             less,
@@ -52,8 +52,8 @@ fn said() -> impl Strategy<Value = Said> {
     )
 }
 
-fn node(said: &Said) -> Option<Node> {
-    let user_agent_name = said.node.clone()?;
+fn node(request: &Request) -> Option<Node> {
+    let user_agent_name = request.node.clone()?;
     Some(Node { user_agent_name, ..Node::default() })
 }
 
@@ -61,35 +61,35 @@ proptest! {
     #![proptest_config(ProptestConfig { cases: 256, failure_persistence: None, ..ProptestConfig::default() })]
 
     #[test]
-    fn of_each_type_at_most_one_push_is_under_way_whatever_is_asked(all_said in vec(said(), 0..60)) {
+    fn of_each_type_at_most_one_push_is_under_way_whatever_is_asked(requests in vec(request(), 0..60)) {
         let mut catalogue = world::catalogue();
         let (mut states, mut changes) = (SotwStream::new(None), DeltaStream::new(None));
         let mut types = BTreeSet::new();
-        for said in all_said {
-            if let Some((at, texts)) = &said.there {
+        for request in requests {
+            if let Some((at, texts)) = &request.there {
                 catalogue.apply(&all(TYPES[*at], texts));
             }
-            let error_detail = said.refuses.then(|| error("no"));
-            let request = DiscoveryRequest {
-                version_info: said.nonce.clone(),
-                node: node(&said),
-                resource_names: said.names.clone(),
-                type_url: said.type_url.clone(),
-                response_nonce: said.nonce.clone(),
+            let error_detail = request.refuses.then(|| error("no"));
+            let sotw = DiscoveryRequest {
+                version_info: request.nonce.clone(),
+                node: node(&request),
+                resource_names: request.names.clone(),
+                type_url: request.type_url.clone(),
+                response_nonce: request.nonce.clone(),
                 error_detail: error_detail.clone(),
             };
-            prop_assert_eq!(states.requested(request).is_err(), said.type_url.is_empty());
-            let request = DeltaDiscoveryRequest {
-                node: node(&said),
-                type_url: said.type_url.clone(),
-                resource_names_subscribe: said.names,
-                resource_names_unsubscribe: said.less,
-                initial_resource_versions: said.versions.into_iter().collect(),
-                response_nonce: said.nonce,
+            prop_assert_eq!(states.requested(sotw).is_err(), request.type_url.is_empty());
+            let delta = DeltaDiscoveryRequest {
+                node: node(&request),
+                type_url: request.type_url.clone(),
+                resource_names_subscribe: request.names,
+                resource_names_unsubscribe: request.less,
+                initial_resource_versions: request.versions.into_iter().collect(),
+                response_nonce: request.nonce,
                 error_detail,
             };
-            prop_assert_eq!(changes.requested(request).is_err(), said.type_url.is_empty());
-            types.insert(said.type_url);
+            prop_assert_eq!(changes.requested(delta).is_err(), request.type_url.is_empty());
+            types.insert(request.type_url);
             let mut pushed = BTreeSet::new();
             while let Some(push) = states.next(&catalogue) {
                 prop_assert!(pushed.insert(push.type_url.clone()) && types.contains(&push.type_url));

@@ -164,7 +164,7 @@ fn rule_8_without_listeners_nothing_is_waited_for() {
 }
 
 #[test]
-fn rule_8_a_cluster_that_was_refused_is_not_kept() {
+fn rule_8_a_cluster_that_was_refused_is_not_retained() {
     let mut server = sotw();
     server.set(LISTENER, "l@2");
     let listeners = server.pushes(LISTENER, "l@2");

@@ -12,7 +12,7 @@ use tonic::Code;
 use crate::{messages::*, world::*};
 
 #[test]
-fn rule_1_the_node_is_said_once_and_counts_for_the_stream() {
+fn rule_1_the_node_is_sent_once_and_counts_for_the_stream() {
     // Once explicit, a gRPC client does not subscribe to everything by naming nothing, for any type.
     let mut server = Sotw::new();
     server.set(CLUSTER, "a@1");
@@ -89,7 +89,7 @@ fn rule_2_a_request_without_a_nonce_asks_for_all_again() {
 }
 
 #[test]
-fn rule_3_what_is_refused_is_told_by_the_error_and_not_sent_again() {
+fn rule_3_what_is_refused_has_an_error_and_is_not_sent_again() {
     let mut server = Sotw::new();
     server.set(ROUTE, "a@1");
     server.ask(ROUTE, "a");
@@ -129,7 +129,7 @@ fn rule_3_what_is_refused_is_told_by_the_error_and_not_sent_again() {
 }
 
 #[test]
-fn rule_3_what_was_refused_and_is_taken_back_is_told() {
+fn rule_3_what_was_refused_and_is_removed_is_sent() {
     // A client may have taken some of what it refused.
     let mut server = Delta::new();
     server.set(CLUSTER, "a@1 b@1");

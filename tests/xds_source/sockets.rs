@@ -118,11 +118,11 @@ struct Stream<Asks, Push> {
 }
 
 impl<Asks: Send + 'static, Push> Stream<Asks, Push> {
-    fn say(&self, request: Asks) {
+    fn send(&self, request: Asks) {
         self.asks.try_send(request).unwrap_or_else(|_| panic!("the stream has ended"));
     }
 
-    async fn hear(&mut self) -> Push {
+    async fn receive(&mut self) -> Push {
         timeout(SOON, self.pushes.message()).await.unwrap().unwrap().unwrap()
     }
 
@@ -133,15 +133,15 @@ impl<Asks: Send + 'static, Push> Stream<Asks, Push> {
 
 /// The requests of a client; a server may wait for the first.
 fn outgoing<T: Send + 'static>(first: T) -> (mpsc::Sender<T>, impl stream::Stream<Item = T> + Send) {
-    let (asks, mut said) = mpsc::channel(100);
+    let (asks, mut requests) = mpsc::channel(100);
     asks.try_send(first).unwrap_or_else(|_| unreachable!());
-    (asks, stream::poll_fn(move |context| said.poll_recv(context)).boxed())
+    (asks, stream::poll_fn(move |context| requests.poll_recv(context)).boxed())
 }
 
 async fn ads(server: &Server, first: DiscoveryRequest) -> Stream<DiscoveryRequest, DiscoveryResponse> {
     let mut client = AggregatedDiscoveryServiceClient::new(server.channel().await);
-    let (asks, said) = outgoing(first);
-    let pushes = client.stream_aggregated_resources(said).await.unwrap().into_inner();
+    let (asks, requests) = outgoing(first);
+    let pushes = client.stream_aggregated_resources(requests).await.unwrap().into_inner();
     Stream { asks, pushes }
 }
 
@@ -151,17 +151,17 @@ async fn ads_serves_states_and_knows_what_was_accepted_and_refused() {
     server.set(CLUSTER, "a@1");
     server.set(ENTRY, "ns/e@1");
     let mut client = ads(&server, DiscoveryRequest { node: node("proxy"), ..ask(CLUSTER, "") }).await;
-    let first = client.hear().await;
+    let first = client.receive().await;
     assert_eq!((&*texts(&first), &*first.nonce), ("a@1", "1"));
     assert_eq!(first.resources[0].type_url, CLUSTER);
     assert!(first.control_plane.clone().unwrap().identifier.starts_with("mixer-adapter "));
-    client.say(ack(&first, ""));
-    client.say(ask(ENTRY, ""));
-    let entries = client.hear().await;
+    client.send(ack(&first, ""));
+    client.send(ask(ENTRY, ""));
+    let entries = client.receive().await;
     assert_eq!(texts(&entries), "ns/e@1", "wrapped");
     server.set(CLUSTER, "a@bad");
-    let bad = client.hear().await;
-    client.say(nack(&bad, &first.version_info, ""));
+    let bad = client.receive().await;
+    client.send(nack(&bad, &first.version_info, ""));
     server
         .until(|sinks| {
             let [sink] = sinks else { return false };
@@ -173,7 +173,7 @@ async fn ads_serves_states_and_knows_what_was_accepted_and_refused() {
         })
         .await;
     server.set(CLUSTER, "a@2");
-    assert_eq!(texts(&client.hear().await), "a@2");
+    assert_eq!(texts(&client.receive().await), "a@2");
     drop(client);
     server.until(<[_]>::is_empty).await;
 }
@@ -184,8 +184,8 @@ async fn compressed_requests_are_read_and_other_compressions_refused() {
     server.set(CLUSTER, "a@1");
     let mut client = AggregatedDiscoveryServiceClient::new(server.channel().await)
         .send_compressed(CompressionEncoding::Gzip);
-    let (_asks, said) = outgoing(ask(CLUSTER, ""));
-    let mut pushes = client.stream_aggregated_resources(said).await.unwrap().into_inner();
+    let (_asks, requests) = outgoing(ask(CLUSTER, ""));
+    let mut pushes = client.stream_aggregated_resources(requests).await.unwrap().into_inner();
     assert_eq!(texts(&timeout(SOON, pushes.message()).await.unwrap().unwrap().unwrap()), "a@1");
     let mut request = outgoing(ask(CLUSTER, "")).1.into_streaming_request();
     request.metadata_mut().insert("grpc-encoding", MetadataValue::from_static("br"));
@@ -199,17 +199,17 @@ async fn ads_serves_changes() {
     let server = Server::start().await;
     server.set(ENTRY, "ns/a@1 ns/b@1");
     let mut client = AggregatedDiscoveryServiceClient::new(server.channel().await);
-    let (asks, said) = outgoing(subscribe(ENTRY, "", ""));
-    let pushes = client.delta_aggregated_resources(said).await.unwrap().into_inner();
+    let (asks, requests) = outgoing(subscribe(ENTRY, "", ""));
+    let pushes = client.delta_aggregated_resources(requests).await.unwrap().into_inner();
     let mut client = Stream { asks, pushes };
-    let push = client.hear().await;
+    let push = client.receive().await;
     let names: Vec<_> = push.resources.iter().map(|resource| &*resource.name).collect();
     assert_eq!(names, ["ns/a", "ns/b"]);
     let wrapped = push.resources[0].resource.as_ref().unwrap();
     assert_eq!(wrapped.type_url, "type.googleapis.com/istio.mcp.v1alpha1.Resource");
-    client.say(accepted(&push));
+    client.send(accepted(&push));
     server.set(ENTRY, "ns/b@1 ns/c@1");
-    let push = client.hear().await;
+    let push = client.receive().await;
     let names: Vec<_> = push.resources.iter().map(|resource| &*resource.name).collect();
     assert_eq!((names, &*push.removed_resources), (vec!["ns/c"], &list("ns/a")[..]));
 }
@@ -224,26 +224,26 @@ async fn each_type_has_its_own_service_and_needs_no_type_there() {
         let mut grpc = Grpc::new(channel.clone());
         grpc.ready().await.unwrap();
         let path = format!("/envoy.service.{service}/Delta{resources}").parse().unwrap();
-        let (_asks, said) = outgoing(subscribe("", "a", ""));
+        let (_asks, requests) = outgoing(subscribe("", "a", ""));
         let codec = ProstCodec::default();
-        let pushes = grpc.streaming(said.into_streaming_request(), path, codec).await.unwrap();
+        let pushes = grpc.streaming(requests.into_streaming_request(), path, codec).await.unwrap();
         let mut client = Stream { asks: _asks, pushes: pushes.into_inner() };
         let push: mixer_adapter_config::proto::envoy::service::discovery::v3::DeltaDiscoveryResponse =
-            client.hear().await;
+            client.receive().await;
         assert_eq!((&*push.type_url, &*changes(&push)), (&*url, "a@1"));
 
         grpc.ready().await.unwrap();
         let path = format!("/envoy.service.{service}/Stream{resources}").parse().unwrap();
-        let (asks, said) = outgoing(ask("", "a"));
-        let pushes = grpc.streaming(said.into_streaming_request(), path, ProstCodec::default()).await;
+        let (asks, requests) = outgoing(ask("", "a"));
+        let pushes = grpc.streaming(requests.into_streaming_request(), path, ProstCodec::default()).await;
         if resources == "VirtualHosts" {
             assert_eq!(pushes.err().unwrap().code(), Code::Unimplemented);
             continue;
         }
         let mut client = Stream { asks, pushes: pushes.unwrap().into_inner() };
-        let push: DiscoveryResponse = client.hear().await;
+        let push: DiscoveryResponse = client.receive().await;
         assert_eq!((&*push.type_url, &*texts(&push)), (&*url, "a@1"));
-        client.say(DiscoveryRequest { type_url: "another".to_owned(), ..ack(&push, "a") });
+        client.send(DiscoveryRequest { type_url: "another".to_owned(), ..ack(&push, "a") });
         assert_eq!(client.ends().await.code(), Code::InvalidArgument);
     }
 }
@@ -268,12 +268,12 @@ async fn sinks_of_istio_1_0_and_1_1_are_served_whole_collections() {
             type_url: type_url.to_owned(),
             ..MeshConfigRequest::default()
         };
-        let (asks, said) = outgoing(first.clone());
-        let pushes = client.stream_aggregated_resources(said).await.unwrap().into_inner();
+        let (asks, requests) = outgoing(first.clone());
+        let pushes = client.stream_aggregated_resources(requests).await.unwrap().into_inner();
         let mut client = Stream { asks, pushes };
-        let push = client.hear().await;
+        let push = client.receive().await;
         assert_eq!((&*push.type_url, old_names(&push)), (type_url, list("ns/a ns/b")));
-        client.say(MeshConfigRequest {
+        client.send(MeshConfigRequest {
             version_info: push.version_info.clone(),
             response_nonce: push.nonce.clone(),
             ..first.clone()
@@ -282,7 +282,7 @@ async fn sinks_of_istio_1_0_and_1_1_are_served_whole_collections() {
             .until(|sinks| sinks.iter().any(|sink| sink.id == "old" && sink.collections.contains_key(RULES)))
             .await;
         server.set(RULES, "ns/a@1");
-        let push = client.hear().await;
+        let push = client.receive().await;
         assert_eq!(old_names(&push), list("ns/a"));
         server.set(RULES, "ns/a@1 ns/b@1");
     }
@@ -300,18 +300,18 @@ async fn sinks_of_istio_1_1_are_served_changes() {
         initial_resource_versions: had.into(),
         ..IncrementalMeshConfigRequest::default()
     };
-    let (asks, said) = outgoing(first);
-    let pushes = client.incremental_aggregated_resources(said).await.unwrap().into_inner();
+    let (asks, requests) = outgoing(first);
+    let pushes = client.incremental_aggregated_resources(requests).await.unwrap().into_inner();
     let mut client = Stream { asks, pushes };
-    let push = client.hear().await;
+    let push = client.receive().await;
     assert_eq!((push.resources.len(), push.removed_resources), (2, list("ns/gone")));
-    client.say(IncrementalMeshConfigRequest {
+    client.send(IncrementalMeshConfigRequest {
         type_url: RULES.to_owned(),
         response_nonce: push.nonce,
         ..IncrementalMeshConfigRequest::default()
     });
     server.set(RULES, "ns/a@2");
-    let push = client.hear().await;
+    let push = client.receive().await;
     assert_eq!((push.resources.len(), push.removed_resources), (1, list("ns/b")));
 }
 
@@ -321,16 +321,16 @@ async fn mcp_and_xds_share_a_port_and_a_catalogue() {
     server.set(RULES, "ns/a@1");
     let mut mcp = ResourceSourceClient::new(server.channel().await);
     let ask_mcp = RequestResources { collection: RULES.to_owned(), ..RequestResources::default() };
-    let (asks, said) = outgoing(ask_mcp);
-    let pushes = mcp.establish_resource_stream(said).await.unwrap().into_inner();
+    let (asks, requests) = outgoing(ask_mcp);
+    let pushes = mcp.establish_resource_stream(requests).await.unwrap().into_inner();
     let mut mcp = Stream { asks, pushes };
-    let whole = mcp.hear().await;
+    let whole = mcp.receive().await;
     let mut wrapped = ads(&server, ask("config.istio.io/v1alpha2/rule", "")).await;
-    let push = wrapped.hear().await;
+    let push = wrapped.receive().await;
     assert_eq!(texts(&push), "ns/a@1");
     assert_eq!(push.version_info, whole.system_version_info);
     let mut bare = ads(&server, ask("type.googleapis.com/istio.policy.v1beta1.Rule", "")).await;
-    assert_eq!(texts(&bare.hear().await), "ns/a@1");
+    assert_eq!(texts(&bare.receive().await), "ns/a@1");
     server.until(|sinks| sinks.len() == 3).await;
 }
 
@@ -346,9 +346,9 @@ async fn streams_beyond_the_limit_are_refused() {
     let server = Server { source, address, _stop: stop.drop_guard() };
     server.set(CLUSTER, "a@1");
     let mut first = ads(&server, ask(CLUSTER, "")).await;
-    first.hear().await;
+    first.receive().await;
     let mut client = AggregatedDiscoveryServiceClient::new(server.channel().await);
-    let (_asks, said) = outgoing(ask(CLUSTER, ""));
-    let refused = client.stream_aggregated_resources(said).await.err().unwrap();
+    let (_asks, requests) = outgoing(ask(CLUSTER, ""));
+    let refused = client.stream_aggregated_resources(requests).await.err().unwrap();
     assert_eq!(refused.code(), Code::ResourceExhausted);
 }

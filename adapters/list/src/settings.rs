@@ -220,7 +220,7 @@ mod tests {
     }
 
     #[test]
-    fn absent_fields_take_the_defaults_and_zero_is_kept() {
+    fn absent_fields_take_the_defaults_and_zero_is_preserved() {
         let settings = ListSettings::read(&Params::default()).unwrap();
         assert!(settings.provider.is_none());
         assert_eq!(settings.entry_type, EntryType::Strings);

@@ -246,7 +246,7 @@ async fn refreshing_ends_with_the_handler() {
 }
 
 #[tokio::test]
-async fn answers_may_be_kept_as_configured() {
+async fn answers_are_cached_as_configured() {
     let keep = |params| async {
         let list = List::open(params).await.unwrap();
         let mut kept = Vec::new();

@@ -151,7 +151,7 @@ mod tests {
 
     /// TestReaper and TestReaperTicker: an answer outlives one turn of the periods, not two.
     #[test]
-    fn an_answer_is_kept_for_between_one_and_two_periods() {
+    fn an_answer_is_cached_for_between_one_and_two_periods() {
         for (given, latest) in [(0, 19), (9, 19), (10, 29)] {
             let dedup = Dedup::new(Duration::from_secs(10));
             let ask = args("id", 1);
@@ -187,7 +187,7 @@ mod tests {
     }
 
     #[test]
-    fn a_call_sent_again_is_told_what_is_left_of_the_validity() {
+    fn a_repeated_call_gets_the_remaining_validity() {
         let dedup = Dedup::new(Duration::from_secs(100));
         let grant = Grant::amount(1).valid_for(Duration::from_secs(60));
         assert_eq!(once(&dedup, "q", &args("id", 1), 0, grant), grant);
@@ -196,7 +196,7 @@ mod tests {
     }
 
     #[test]
-    fn an_error_is_not_kept() {
+    fn an_error_is_not_cached() {
         let dedup = Dedup::new(Duration::from_secs(10));
         assert_eq!(dedup.once("q", &args("id", 1), Duration::ZERO, || Err("full")), Err("full"));
         assert_eq!(once(&dedup, "q", &args("id", 1), 0, Grant::amount(1)), Grant::amount(1));

@@ -216,7 +216,7 @@ mod tests {
     }
 
     #[test]
-    fn calls_are_recognized_for_a_second_unless_said() {
+    fn calls_are_deduplicated_for_a_second_by_default() {
         assert_eq!(Limits::read(&Params::default()).unwrap().deduplication, Duration::from_secs(1));
     }
 

@@ -72,7 +72,7 @@ async fn close_leaves_every_line_in_the_file_after_those_that_were_there() {
 }
 
 #[tokio::test]
-async fn lines_below_the_output_level_are_left_out() {
+async fn lines_below_the_output_level_are_skipped() {
     let directory = tempfile::tempdir().unwrap();
     let path = directory.path().join("mixer.log");
     let params = Params {
@@ -165,7 +165,7 @@ async fn a_file_that_takes_nothing_blocks_nobody_and_what_is_lost_is_counted() {
 /// stdio_test.go, TestWriteErrors: here a later call reports the failure to write.
 #[cfg(target_os = "linux")]
 #[tokio::test]
-async fn lines_that_cannot_be_written_are_counted_and_told() {
+async fn lines_that_cannot_be_written_are_counted_and_reported() {
     let handler = Stdio::open(file_params(Stream::File, Path::new("/dev/full"))).await.unwrap();
     log(&handler, vec![entry("a", "INFO"); 3]).await.unwrap();
     while handler.lost() == 0 {
@@ -178,7 +178,7 @@ async fn lines_that_cannot_be_written_are_counted_and_told() {
 }
 
 #[tokio::test]
-async fn a_file_is_let_go_with_its_last_handler_and_opened_anew() {
+async fn a_file_is_closed_with_its_last_handler_and_opened_anew() {
     let directory = tempfile::tempdir().unwrap();
     let path = directory.path().join("mixer.log");
     for round in 1..=3 {

@@ -121,7 +121,7 @@ async fn run_process(case: &Case, folder: &Path) -> Outcome {
             match line.rsplit_once(' ') {
                 _ if line.starts_with('#') => prom_help.push(line.to_owned()),
                 Some((series, value)) => drop(prom.insert(series.to_owned(), value.to_owned())),
-                None => panic!("{line:?} is no sample"),
+                None => panic!("{line:?} is not a sample"),
             }
         }
     }

@@ -75,7 +75,7 @@ fn a_rate_without_a_quota_is_not_limited_and_one_that_cannot_be_determined_is_an
 const TICK: Duration = Duration::from_millis(100);
 
 #[test]
-fn a_limited_client_is_told_the_second_at_which_the_limit_ends() {
+fn a_limited_client_gets_the_second_at_which_the_limit_ends() {
     if !is_there() {
         return;
     }

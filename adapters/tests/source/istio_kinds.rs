@@ -191,7 +191,7 @@ async fn every_kind_of_istio_is_served_as_the_type_of_its_collection_without_des
     let server = start(directory.path(), &[]);
     let mut sink = Stream::open(&server).await;
     for (_, _, collection, message, _, bytes) in ISTIO_KINDS {
-        sink.say(&format!("istio/{collection}"), "", None).await;
+        sink.send(&format!("istio/{collection}"), "", None).await;
         let body = sink.resources().await.resources.remove(0).body.unwrap();
         assert_eq!(body.type_url, format!("type.googleapis.com/istio.{message}"));
         assert_eq!(&*body.value, bytes, "{message}");

@@ -89,7 +89,7 @@ impl Stream {
         Self { requests, pushes }
     }
 
-    async fn say(&self, collection: &str, nonce: &str, refusal: Option<&str>) {
+    async fn send(&self, collection: &str, nonce: &str, refusal: Option<&str>) {
         let sink_node = Some(SinkNode { id: "by-hand".to_owned(), annotations: Default::default() });
         let error_detail =
             refusal.map(|message| Status { code: 3, message: message.to_owned(), details: Vec::new() });
@@ -127,10 +127,10 @@ async fn a_directory_is_served_changes_are_pushed_and_the_status_has_the_version
     fs::write(&path, rule("a")).unwrap();
     let server = start(directory.path(), &[]);
     let mut sink = Stream::open(&server).await;
-    sink.say(RULES, "", None).await;
+    sink.send(RULES, "", None).await;
     let (first, names) = sink.push().await;
     assert_eq!(names, ["ns/a"]);
-    sink.say(RULES, &first, None).await;
+    sink.send(RULES, &first, None).await;
     let status = config(&server, |json| json["sinks"][0]["collections"][RULES]["accepted"].is_string());
     assert_eq!(status["sinks"][0]["id"], "by-hand");
     assert_eq!(status["collections"][RULES]["resources"], 1);
@@ -139,7 +139,7 @@ async fn a_directory_is_served_changes_are_pushed_and_the_status_has_the_version
     fs::write(&path, rule("a") + &rule("b")).unwrap();
     let (second, names) = sink.push().await;
     assert_eq!(names, ["ns/a", "ns/b"]);
-    sink.say(RULES, &second, Some("ns/b is bad")).await;
+    sink.send(RULES, &second, Some("ns/b is bad")).await;
     let status = config(&server, |json| json["sinks"][0]["collections"][RULES]["refused"].is_array());
     let refused = &status["sinks"][0]["collections"][RULES]["refused"];
     assert_eq!(*refused, serde_json::json!([status["collections"][RULES]["version"], "ns/b is bad"]));
@@ -152,19 +152,19 @@ async fn every_collection_is_answered() {
     let server = start(directory.path(), &[]);
     let mut sink = Stream::open(&server).await;
     for collection in [RULES, "istio/networking/v1alpha3/gateways", "no/such"] {
-        sink.say(collection, "", None).await;
+        sink.send(collection, "", None).await;
         assert_eq!(sink.push().await.1, [""; 0], "{collection}");
     }
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_broken_file_is_left_out_and_reported_and_its_neighbours_go_out() {
+async fn a_broken_file_is_skipped_and_reported_and_its_neighbours_are_served() {
     let directory = tempfile::tempdir().unwrap();
     fs::write(directory.path().join("a.yaml"), "kind: rule\nmetadata: {name: [}\n").unwrap();
     fs::write(directory.path().join("b.yaml"), rule("b") + &rule("not_a_label")).unwrap();
     let server = start(directory.path(), &[]);
     let mut sink = Stream::open(&server).await;
-    sink.say(RULES, "", None).await;
+    sink.send(RULES, "", None).await;
     assert_eq!(sink.push().await.1, ["ns/b"]);
     let faults = config(&server, |_| true)["faults"].to_string();
     assert!(faults.contains("a.yaml:2: cannot be read: "), "{faults}");
@@ -182,7 +182,7 @@ async fn resources_of_envoy_are_served_and_their_faults_have_a_line_and_a_field(
     fs::write(directory.path().join("envoy.yaml"), text).unwrap();
     let server = start(directory.path(), &[]);
     let mut sink = Stream::open(&server).await;
-    sink.say("envoy.config.cluster.v3.Cluster", "", None).await;
+    sink.send("envoy.config.cluster.v3.Cluster", "", None).await;
     assert_eq!(sink.push().await.1, ["outbound|80||a.b"]);
     let faults = config(&server, |_| true)["faults"].to_string();
     let bad = "envoy.yaml:7: bad.envoy.config.cluster.v3.Cluster: connect_timeout: \\\"soon\\\" is not a valid duration; ";
@@ -323,8 +323,8 @@ async fn a_directory_that_is_missing_is_waited_for_and_one_that_goes_missing_del
     assert!(faults.contains("later: cannot be read: "), "{faults}");
     assert!(server.get("/readyz").ends_with("waiting for: configuration\n"));
     let mut sink = Stream::open(&server).await;
-    sink.say(RULES, "", None).await;
-    sink.say("no/such", "", None).await;
+    sink.send(RULES, "", None).await;
+    sink.send("no/such", "", None).await;
     assert!(sink.is_silent().await, "nobody knows yet what there is");
 
     let ready = parent.path().join("ready");
@@ -336,7 +336,7 @@ async fn a_directory_that_is_missing_is_waited_for_and_one_that_goes_missing_del
     assert_eq!((&pushed[0].1, &pushed[1].1), (&vec![], &vec!["ns/a".to_owned()]));
     until_ready(&server);
 
-    sink.say(RULES, &pushed[1].0, None).await;
+    sink.send(RULES, &pushed[1].0, None).await;
     fs::rename(&directory, parent.path().join("gone")).unwrap();
     config(&server, |json| json["faults"][0].is_string());
     assert!(sink.is_silent().await);
@@ -349,7 +349,7 @@ async fn a_source_that_is_stopped_says_so_to_its_sinks_and_ends() {
     fs::write(directory.path().join("a.yaml"), rule("a")).unwrap();
     let mut server = start(directory.path(), &[]);
     let mut sink = Stream::open(&server).await;
-    sink.say(RULES, "", None).await;
+    sink.send(RULES, "", None).await;
     sink.push().await;
     server.signal("TERM");
     let ended = timeout(Duration::from_secs(30), sink.pushes.message()).await.unwrap().unwrap_err();
@@ -384,7 +384,7 @@ async fn sinks_beyond_the_limit_are_turned_away() {
     let directory = tempfile::tempdir().unwrap();
     let server = start(directory.path(), &["--max-sinks", "1"]);
     let mut first = Stream::open(&server).await;
-    first.say(RULES, "", None).await;
+    first.send(RULES, "", None).await;
     first.push().await;
     let mut client = client(&server).await;
     let refused = client.establish_resource_stream(futures_util::stream::pending()).await.unwrap_err();
@@ -422,15 +422,11 @@ fn a_command_line_that_is_wrong_says_what_would_be_right() {
             "--config mcp://h:1: only files can be served; write a directory",
         ),
         (&["source", "--config", ".", "--sink", "sinks/"], 2, "write mcp://HOST:PORT, or mcps:// for TLS"),
-        (&["source", "--config", ".", "--listen", "mcps://h"], 2, "\"h\" is no host:port"),
+        (&["source", "--config", ".", "--listen", "mcps://h"], 2, "\"h\" is not a valid address"),
         (&["source", "--config", ".", "--max-requests", "0"], 2, "--max-requests"),
         (&["source", "--config", ".", "--log", "a=b=c"], 1, "--log \"a=b=c\" is not a valid filter"),
         (&["source", "--config", ".", "--descriptors", "no/such"], 1, "--descriptors no/such: No such file"),
-        (
-            &["source", "--config", ".", "--descriptors", "Cargo.toml"],
-            1,
-            "this is no encoded FileDescriptorSet",
-        ),
+        (&["source", "--config", ".", "--descriptors", "Cargo.toml"], 1, "not an encoded FileDescriptorSet"),
         (&["source", "--config", ".", "--listen", &taken], 1, &format!("cannot listen on {taken}")),
     ];
     for (arguments, code, reason) in cases {

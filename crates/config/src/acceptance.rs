@@ -22,7 +22,7 @@ use futures_util::future::join_all;
 use tokio::{sync::mpsc, time::Instant};
 
 use super::{
-    Collection, Decision, Fault, MergedSource, Offer, Offers, Update, Verdict,
+    Collection, Decision, MergedSource, Offer, Offers, Update, ValidationError, Verdict,
     candidate::{Candidate, accept, join},
     holdings::{HeldBack, Holdings, Loss},
 };
@@ -88,7 +88,7 @@ pub struct RefusedUpdate {
     /// The name of its source.
     pub source: Arc<str>,
     /// The faults it was refused for.
-    pub faults: Vec<Fault>,
+    pub faults: Vec<ValidationError>,
 }
 
 /// Passes updates on as offers to whoever receives them.
@@ -446,8 +446,8 @@ impl<A: Apply> Acceptance<A> {
 }
 
 /// The fault of updates of a source that has lost all its resources.
-fn lost(source: &str) -> Fault {
-    Fault::error(format!(
+fn lost(source: &str) -> ValidationError {
+    ValidationError::error(format!(
         "{source} has no resources any more; the last good configuration remains in use (--allow-empty applies such an update)"
     ))
 }

@@ -60,7 +60,7 @@ mod tests {
     }
 
     #[test]
-    fn joined_texts_have_a_limit_and_say_how_many_are_left_out() {
+    fn joined_texts_have_a_limit_and_count_the_rest() {
         assert_eq!(join_texts(["a", "b"]), "a; b");
         assert_eq!(join_texts([""; 0]), "");
         let long = "x".repeat(900);
@@ -70,7 +70,7 @@ mod tests {
     }
 
     #[test]
-    fn a_list_has_a_limit_and_says_how_many_are_left_out() {
+    fn a_list_has_a_limit_and_counts_the_rest() {
         assert_eq!(limit_texts(["a", "b", "c"], 2), ["a", "b", "and 1 more"]);
         assert_eq!(limit_texts(["a", "b"], 2), ["a", "b"]);
     }

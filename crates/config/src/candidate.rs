@@ -2,7 +2,7 @@
 
 use std::collections::HashSet;
 
-use super::{Decision, Fault, ResourceName, Update, offer::Decider};
+use super::{Decision, ResourceName, Update, ValidationError, offer::Decider};
 
 /// The difference between what a source offers and what is in use.
 #[derive(Debug)]
@@ -13,7 +13,7 @@ pub(crate) struct Candidate {
     /// The last decision; `None` before the first.
     pub(crate) decision: Option<Decision>,
     /// The faults of the last refusal.
-    pub(crate) faults: Vec<Fault>,
+    pub(crate) faults: Vec<ValidationError>,
     /// The number of updates that were applied before it was refused alone; `None` before that.
     pub(crate) refused_after: Option<u64>,
     /// Whether it is what was skipped of an update that came into use.
@@ -60,14 +60,14 @@ impl Candidate {
     }
 
     /// Whether faults of a configuration with this candidate are its own.
-    pub(crate) fn is_at_fault(&self, faults: &[Fault]) -> bool {
+    pub(crate) fn is_at_fault(&self, faults: &[ValidationError]) -> bool {
         let named = named(faults);
         faults.iter().any(|fault| fault.is_error() && self.update.faults.contains(fault))
             || self.resources().any(|name| named.contains(name))
     }
 
     /// The resources that all the errors are about; `None` if some are about something else.
-    pub(crate) fn faulty_resources(&self, faults: &[Fault]) -> Option<HashSet<ResourceName>> {
+    pub(crate) fn faulty_resources(&self, faults: &[ValidationError]) -> Option<HashSet<ResourceName>> {
         let own: HashSet<&ResourceName> = self.resources().collect();
         let errors = faults.iter().filter(|fault| fault.is_error());
         errors.map(|fault| fault.resource.clone().filter(|name| own.contains(name))).collect()
@@ -84,6 +84,6 @@ impl Candidate {
 }
 
 /// The resources that errors name.
-fn named(faults: &[Fault]) -> HashSet<&ResourceName> {
+fn named(faults: &[ValidationError]) -> HashSet<&ResourceName> {
     faults.iter().filter(|fault| fault.is_error()).filter_map(|fault| fault.resource.as_ref()).collect()
 }

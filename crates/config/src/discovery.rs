@@ -6,12 +6,12 @@ use std::{collections::BTreeMap, sync::Arc};
 use serde_json::Value as Json;
 
 use super::{
-    Collection, Fault, Kind, Origin, Parsed, Resource, ResourceName,
+    Collection, Kind, Origin, Parsed, Resource, ResourceName, ValidationError,
     document::Document,
     envoy_v2,
-    fault::Position,
     lines::Lines,
     stream::source::{ALIASES, SELECTOR, TTL},
+    validation_error::Position,
 };
 
 const RESOURCES: &str = "resources";
@@ -60,7 +60,7 @@ pub(super) fn read_message(document: Document, source: &Arc<str>) -> Parsed {
     match resource(document.json, document.lines, source) {
         Ok(resource) => parsed.resources.push(resource),
         Err((field, line, reason)) => {
-            parsed.faults.push(Fault::warning(reason).at(source, line).in_field(field))
+            parsed.faults.push(ValidationError::warning(reason).at(source, line).in_field(field))
         }
     }
     parsed
@@ -103,27 +103,25 @@ pub(super) fn read(mut document: Document, source: &Arc<str>) -> Parsed {
         }
         match resource(json, std::mem::take(lines), source) {
             Ok(resource) => parsed.resources.push(resource),
-            Err((field, position, reason)) => {
-                let field = format!("{RESOURCES}[{index}].{field}");
-                parsed.faults.push(Fault::warning(reason).at(source, position).in_field(field));
+            Err(fault) => {
+                let field = format!("{RESOURCES}[{index}].{}", fault.field);
+                parsed.faults.push(fault.in_field(field));
             }
         }
     }
     parsed
 }
 
-fn resource(
-    mut json: Json,
-    mut lines: Lines,
-    source: &Arc<str>,
-) -> Result<Resource, (&'static str, Position, String)> {
+fn resource(mut json: Json, mut lines: Lines, source: &Arc<str>) -> Result<Resource, ValidationError> {
     let message = json.get(TYPE).and_then(Json::as_str).and_then(|url| url.rsplit('/').next());
     if message == Some(ENVELOPE) {
         let own = lines.take(&json, "resource");
         let envelope = std::mem::take(&mut json);
         return enveloped(&envelope, &lines, own, source);
     }
-    let wrong = |field, reason: String| Err((field, lines.of_field(&json, field), reason));
+    let wrong = |field, reason: String| {
+        Err(ValidationError::warning(reason).at(source, lines.of_field(&json, field)).in_field(field))
+    };
     let text = |field: &str| json.get(field).and_then(Json::as_str).filter(|text| !text.is_empty());
     let Some(type_url) = text(TYPE) else {
         return wrong(
@@ -167,8 +165,10 @@ fn enveloped(
     lines: &Lines,
     own: Lines,
     source: &Arc<str>,
-) -> Result<Resource, (&'static str, Position, String)> {
-    let wrong = |field, reason: String| Err((field, lines.of_field(envelope, field), reason));
+) -> Result<Resource, ValidationError> {
+    let wrong = |field, reason: String| {
+        Err(ValidationError::warning(reason).at(source, lines.of_field(envelope, field)).in_field(field))
+    };
     let unknown = envelope
         .as_object()
         .and_then(|fields| fields.keys().find(|field| !ENVELOPED.contains(&field.as_str())));
@@ -225,7 +225,7 @@ mod tests {
     }
 
     #[test]
-    fn one_that_is_broken_is_told_with_its_line_and_costs_its_neighbours_nothing() {
+    fn a_broken_one_is_reported_with_its_line_and_costs_its_neighbours_nothing() {
         let text = "resources:\n- name: a\n- '@type': type.googleapis.com/envoy.config.cluster.v3.Cluster\n\
                     - {'@type': envoy.config.cluster.v3.Cluster, name: b}\n- {'@type': t/a.C, name: c}\n";
         let (resources, faults) = read(text);

@@ -9,7 +9,7 @@ use serde::{
 use serde_json::{Map, Number, Value as Json};
 use serde_saphyr::{DefaultMessageFormatter, MessageFormatter as _, Options, Spanned};
 
-use super::{fault::Position, lines::Lines};
+use super::{lines::Lines, validation_error::Position};
 
 /// A stack for documents nested as deep as they may be: unoptimized, a level takes some 40 KiB.
 pub(super) const STACK: usize = 8 << 20;
@@ -36,7 +36,7 @@ pub(super) struct Boolean {
 
 /// Why a document cannot be read.
 #[derive(Debug)]
-pub(super) struct Unreadable {
+pub(super) struct DocumentError {
     pub position: Position,
     pub reason: String,
 }
@@ -74,7 +74,7 @@ fn has_content(line: &str) -> bool {
 impl Document {
     /// Reads one document that begins at that line of its file. Size and aliases are bounded, and depth is to 64; the reader recurses,
     /// which a stack of [`STACK`] bears.
-    pub(super) fn read(text: &str, first_line: u32) -> Result<Self, Unreadable> {
+    pub(super) fn read(text: &str, first_line: u32) -> Result<Self, DocumentError> {
         let last_line = first_line.saturating_add(u32::try_from(text.lines().count()).unwrap_or(u32::MAX));
         let place = Place { first_line, last_line: last_line.saturating_sub(1).max(first_line) };
         let options: Options = serde_saphyr::options! {
@@ -87,7 +87,7 @@ impl Document {
         let tree = serde_saphyr::from_str_with_options::<Spanned<Tree>>(text, options).map_err(|error| {
             let (line, column) =
                 error.location().map_or((1, 0), |location| (location.line(), location.column()));
-            Unreadable {
+            DocumentError {
                 position: place.position(line, column),
                 reason: DefaultMessageFormatter.format_message(error.without_snippet()).into_owned(),
             }

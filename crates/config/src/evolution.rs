@@ -10,9 +10,9 @@ use prost_reflect::{
 use mixer_adapter_core::framework::version::{SemanticVersion, Stage};
 
 use super::{
-    Fault, Resource,
-    fault::{Deprecation, Topic},
+    Resource, ValidationError,
     types::content,
+    validation_error::{Deprecation, Topic},
 };
 
 /// A field of a message that another version of the API would read otherwise.
@@ -31,9 +31,9 @@ pub struct Finding {
 
 impl Finding {
     /// As what is wrong with a resource: a warning, unless the policy says otherwise.
-    pub fn of(&self, resource: &Resource, below: &str) -> Fault {
+    pub fn of(&self, resource: &Resource, below: &str) -> ValidationError {
         let field = [below, &self.field].iter().filter(|part| !part.is_empty()).copied().collect::<Vec<_>>();
-        Fault {
+        ValidationError {
             topic: self.topic,
             deprecation: self.deprecation.clone().map(Box::new),
             ..resource.warning(&field.join("."), self.reason.as_str())
@@ -50,7 +50,7 @@ const LISTED: usize = 20;
 /// of each field states is.
 pub fn findings(message: &DynamicMessage, release: Option<SemanticVersion>) -> Vec<Finding> {
     let mut found = Findings { found: Vec::new(), release };
-    look(message, "", &mut found);
+    inspect(message, "", &mut found);
     let mut found = found.found;
     found.truncate(LISTED);
     found
@@ -85,9 +85,9 @@ fn stated(options: &DynamicMessage, field: &str) -> Option<SemanticVersion> {
     value.as_message()?.get_field_by_name(field)?.as_str()?.parse().ok()
 }
 
-fn look(message: &DynamicMessage, path: &str, found: &mut Findings) {
+fn inspect(message: &DynamicMessage, path: &str, found: &mut Findings) {
     if let Some(inner) = content(message) {
-        return look(&inner, path, found);
+        return inspect(&inner, path, found);
     }
     let of = message.descriptor();
     for unknown in message.unknown_fields() {
@@ -96,7 +96,7 @@ fn look(message: &DynamicMessage, path: &str, found: &mut Findings) {
             deprecation: None,
             topic: Topic::UnknownField,
             reason: format!(
-                "field {} is not one that {} has here: who sent it has another version of the API; it is left out",
+                "field {} is unknown in this version of {}; it is ignored",
                 unknown.number(),
                 of.full_name(),
             ),
@@ -109,33 +109,33 @@ fn look(message: &DynamicMessage, path: &str, found: &mut Findings) {
             let options = [field.options(), field.parent_file().options()];
             found.deprecated(path.clone(), field.full_name().to_owned(), &options, reason);
         }
-        look_into(&field.kind(), value, &path, found);
+        inspect_value(&field.kind(), value, &path, found);
         if found.found.len() > LISTED {
             return;
         }
     }
 }
 
-fn look_into(kind: &Kind, value: &Value, path: &str, found: &mut Findings) {
+fn inspect_value(kind: &Kind, value: &Value, path: &str, found: &mut Findings) {
     match (value, kind) {
-        (Value::Message(message), _) => look(message, path, found),
-        (Value::EnumNumber(number), Kind::Enum(of)) => look_at_value(of, *number, path, found),
+        (Value::Message(message), _) => inspect(message, path, found),
+        (Value::EnumNumber(number), Kind::Enum(of)) => inspect_enum(of, *number, path, found),
         (Value::List(items), _) => {
             for (index, item) in items.iter().enumerate() {
-                look_into(kind, item, &format!("{path}[{index}]"), found);
+                inspect_value(kind, item, &format!("{path}[{index}]"), found);
             }
         }
         (Value::Map(entries), Kind::Message(entry)) => {
             let kind = entry.map_entry_value_field().kind();
             for (key, value) in in_order(entries) {
-                look_into(&kind, value, &format!("{path}[{key}]"), found);
+                inspect_value(&kind, value, &format!("{path}[{key}]"), found);
             }
         }
         _ => {}
     }
 }
 
-fn look_at_value(of: &EnumDescriptor, number: i32, path: &str, found: &mut Findings) {
+fn inspect_enum(of: &EnumDescriptor, number: i32, path: &str, found: &mut Findings) {
     let Some(value) = of.get_value(number) else { return };
     let options = &value.enum_value_descriptor_proto().options;
     if options.as_ref().is_some_and(|options| options.deprecated()) {
@@ -197,7 +197,7 @@ mod tests {
         DynamicMessage::decode(of, &*bytes).unwrap()
     }
 
-    fn told(message: &DynamicMessage) -> Vec<String> {
+    fn texts(message: &DynamicMessage) -> Vec<String> {
         findings(message, None)
             .iter()
             .map(|finding| format!("{}: {}", finding.field, finding.reason))
@@ -207,13 +207,13 @@ mod tests {
     #[test]
     fn deprecated_fields_and_values_are_found_wherever_they_are() {
         let plain = serde_json::json!({ "name": "x", "lines": [{ "count": 1 }], "way": "POST" });
-        assert_eq!(told(&order(plain, &[])), [""; 0]);
+        assert_eq!(texts(&order(plain, &[])), [""; 0]);
         let old = serde_json::json!({
             "old_name": "x", "lines": [{ "count": 1 }, { "amount": 2 }], "by_name": { "b": { "amount": 1 }, "a": {} }, "way": "FAX",
         });
         let out = "a coming version will not have it";
         assert_eq!(
-            told(&order(old, &[])),
+            texts(&order(old, &[])),
             [
                 format!("old_name: is deprecated in shop.v1beta1.Order: {out}"),
                 format!("lines[1].amount: is deprecated in shop.v1beta1.Line: {out}"),
@@ -233,8 +233,8 @@ mod tests {
         assert_eq!(
             found,
             [
-                ("", "field 77 is not one that shop.v1beta1.Or"),
-                ("lines[0]", "field 9 is not one that shop.v1beta1.Lin")
+                ("", "field 77 is unknown in this version of"),
+                ("lines[0]", "field 9 is unknown in this version of ")
             ]
         );
     }

@@ -4,7 +4,7 @@
 //! text --parse--> resources --source--> changes --acceptance--> set --> (the engine builds a snapshot)
 //! ```
 //!
-//! A [`Resource`] is who it is and a spec as JSON; an [`Entry`] of a [`ConfigSet`] is a resource understood; a [`Fault`] says what is
+//! A [`Resource`] is who it is and a spec as JSON; an [`Entry`] of a [`ConfigSet`] is a resource understood; a [`ValidationError`] says what is
 //! wrong, in which file and line, in which field. Nothing here knows templates, adapters or expressions: that is the
 //! engine's part.
 //!
@@ -23,7 +23,6 @@ mod discovery;
 mod document;
 mod envoy_v2;
 mod evolution;
-mod fault;
 mod holdings;
 mod identity;
 mod istio;
@@ -51,6 +50,7 @@ mod subscription;
 mod text_format;
 mod types;
 mod url;
+mod validation_error;
 pub mod xds;
 
 pub use acceptance::{Acceptance, Apply, AwaitedCollection, LossPolicy, Progress, RefusedUpdate};
@@ -61,7 +61,6 @@ pub use collection::Collection;
 pub use collection_filter::{CollectionFilter, Scoped, ScopedUrl, collection, collection_filters};
 pub use evolution::Finding;
 pub use evolution::findings;
-pub use fault::{Deprecation, Excerpt, Fault, Origin, Severity, Topic};
 pub use identity::sink_id;
 pub use lint::lint;
 pub use listen_url::ListenUrl;
@@ -76,3 +75,4 @@ pub use spec::{Handler, Instance, Spec, Target};
 pub use subscription::{StreamSource, Subscription};
 pub use types::{Types, TypesError};
 pub use url::{ConfigUrl, ConfigUrlError};
+pub use validation_error::{Deprecation, Excerpt, Origin, Severity, Topic, ValidationError};

@@ -4,11 +4,11 @@ use std::collections::BTreeMap;
 
 use serde_json::{Map, Value as Json};
 
-use super::{ConfigSet, Entry, Fault, Kind, ResourceName, Spec, Target};
+use super::{ConfigSet, Entry, Kind, ResourceName, Spec, Target, ValidationError};
 
 /// Looks at a set for the traps that Mixer's users are known to have met. `is_quota` says whether an instance, by its full name, is of
 /// a template for quotas.
-pub fn lint(set: &ConfigSet, is_quota: impl Fn(&ResourceName) -> bool) -> Vec<Fault> {
+pub fn lint(set: &ConfigSet, is_quota: impl Fn(&ResourceName) -> bool) -> Vec<ValidationError> {
     let mut faults = Vec::new();
     for entry in set.iter() {
         faults.extend(entry.foreign.iter().map(|finding| finding.of(&entry.resource, "")));
@@ -31,7 +31,7 @@ pub fn lint(set: &ConfigSet, is_quota: impl Fn(&ResourceName) -> bool) -> Vec<Fa
 
 /// A string that begins and ends with the same quote is a literal to its end, whatever is between
 /// (docs/behaviour/configuration.md#params-of-instances-template).
-fn quotes_within_quotes(entry: &Entry, params: &Map<String, Json>, faults: &mut Vec<Fault>) {
+fn quotes_within_quotes(entry: &Entry, params: &Map<String, Json>, faults: &mut Vec<ValidationError>) {
     let mut open: Vec<(String, &Json)> =
         params.iter().map(|(name, value)| (format!("params{}", step(name)), value)).collect();
     while let Some((path, value)) = open.pop() {
@@ -70,7 +70,7 @@ fn odd_literal(text: &str) -> Option<String> {
     });
     if ends_within {
         return Some(format!(
-            "is no expression but the literal text {inner}, because it begins and ends with {quote}; put it in \
+            "is not an expression but the literal text {inner}, because it begins and ends with {quote}; put it in \
              parentheses if an expression is meant"
         ));
     }
@@ -80,7 +80,11 @@ fn odd_literal(text: &str) -> Option<String> {
 
 /// Such a quota is granted in full whenever one of the rules does not match, whatever the adapter says to the others
 /// (docs/behaviour/dispatch.md#quota).
-fn quotas_of_two_rules(set: &ConfigSet, is_quota: impl Fn(&ResourceName) -> bool, faults: &mut Vec<Fault>) {
+fn quotas_of_two_rules(
+    set: &ConfigSet,
+    is_quota: impl Fn(&ResourceName) -> bool,
+    faults: &mut Vec<ValidationError>,
+) {
     let mut first: BTreeMap<&ResourceName, &ResourceName> = BTreeMap::new();
     for entry in set.of_role(Kind::Rule) {
         let Ok(Spec::Rule(rule)) = entry.spec.as_deref() else { continue };
@@ -142,7 +146,7 @@ spec:
         ]
         .map(|(place, field, text, quote)| {
             format!(
-                "{place}: warning: i.instance.ns: spec.params.{field}: is no expression but the literal text {text}, because \
+                "{place}: warning: i.instance.ns: spec.params.{field}: is not an expression but the literal text {text}, because \
                  it begins and ends with {quote}; put it in parentheses if an expression is meant"
             )
         });

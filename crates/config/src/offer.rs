@@ -4,10 +4,10 @@ use std::{collections::HashSet, sync::Arc};
 
 use tokio::sync::watch;
 
-use super::{Change, Fault, Kind, ResourceName};
+use super::{Change, Kind, ResourceName, ValidationError};
 
 /// The decision on an offer: accepted, or refused for these faults.
-pub type Verdict = Result<(), Vec<Fault>>;
+pub type Verdict = Result<(), Vec<ValidationError>>;
 
 /// Changes that are accepted or refused together.
 #[derive(Clone, Debug)]
@@ -17,7 +17,7 @@ pub struct Update {
     /// The changes, of different collections.
     pub changes: Vec<Change>,
     /// What the source has but cannot read. Errors are a reason to refuse the update, unless broken resources may be skipped.
-    pub faults: Vec<Fault>,
+    pub faults: Vec<ValidationError>,
 }
 
 impl Update {
@@ -80,9 +80,9 @@ pub enum Decision {
     /// It can be read, and comes into use with other configuration that is still awaited.
     Pending,
     /// It is not in use, for these faults, and is tried again with every offer that arrives.
-    Refused(Vec<Fault>),
+    Refused(Vec<ValidationError>),
     /// It cannot be read, and is dropped.
-    Unreadable(Vec<Fault>),
+    Unreadable(Vec<ValidationError>),
 }
 
 impl From<Verdict> for Decision {
@@ -127,7 +127,10 @@ impl<T> Offer<T> {
     }
 
     /// Offers something else in its place; drops content that cannot be read.
-    pub(crate) fn try_map<U>(self, map: impl FnOnce(T) -> Result<U, Vec<Fault>>) -> Option<Offer<U>> {
+    pub(crate) fn try_map<U>(
+        self,
+        map: impl FnOnce(T) -> Result<U, Vec<ValidationError>>,
+    ) -> Option<Offer<U>> {
         let Self { content, decider } = self;
         match map(content) {
             Ok(content) => Some(Offer { content, decider }),
@@ -144,7 +147,7 @@ impl<T> Offer<T> {
     }
 
     /// Refuses it: what was in use before remains.
-    pub fn refuse(self, faults: Vec<Fault>) {
+    pub fn refuse(self, faults: Vec<ValidationError>) {
         self.decider.decide(Decision::Refused(faults));
     }
 }
@@ -164,7 +167,7 @@ impl Decisions {
             return decision;
         }
         self.decided = true;
-        let dropped = || Fault::error("this program does not accept configuration any more");
+        let dropped = || ValidationError::error("this program does not accept configuration any more");
         Some(decision.unwrap_or_else(|| Decision::Unreadable(vec![dropped()])))
     }
 

@@ -5,11 +5,11 @@ use std::{collections::BTreeMap, sync::Arc, thread};
 use serde_json::{Map, Value as Json};
 
 use super::{
-    Collection, Fault, Kind, Origin, Resource, ResourceName, collection, discovery,
+    Collection, Kind, Origin, Resource, ResourceName, ValidationError, collection, discovery,
     document::{self, Boolean, Document},
-    fault::Position,
     lines::Lines,
     scope::is_cluster_scoped,
+    validation_error::Position,
 };
 use mixer_adapter_core::framework::suggest::suggest;
 
@@ -19,7 +19,7 @@ pub struct Parsed {
     /// The resources that could be read, in the order of the text.
     pub resources: Vec<Resource>,
     /// What could not be read, and what reads otherwise than it looks.
-    pub faults: Vec<Fault>,
+    pub faults: Vec<ValidationError>,
 }
 
 /// Reads resources from YAML or JSON.
@@ -42,8 +42,10 @@ pub fn parse(text: &str, source: &str, default_namespace: &str) -> Parsed {
         });
         reading.map(|reading| reading.join())
     });
-    let failed =
-        |reason: &str| Parsed { faults: vec![Fault::error(reason).at(&source.into(), 0)], resources: vec![] };
+    let failed = |reason: &str| Parsed {
+        faults: vec![ValidationError::error(reason).at(&source.into(), 0)],
+        resources: vec![],
+    };
     match parsed {
         Ok(Ok(parsed)) => parsed,
         Ok(Err(_)) => failed("the reader failed; please report this text as a bug"),
@@ -64,7 +66,10 @@ impl Parser {
                 Ok(Document { json: Json::Null, .. }) => {}
                 Ok(document) => self.document(document),
                 Err(error) => {
-                    self.fault(error.position, Fault::error(format!("cannot be read: {}", error.reason)));
+                    self.fault(
+                        error.position,
+                        ValidationError::error(format!("cannot be read: {}", error.reason)),
+                    );
                 }
             }
         }
@@ -103,16 +108,20 @@ impl Parser {
         }
     }
 
-    fn read(&mut self, document: Document) -> Result<Resource, Fault> {
+    fn read(&mut self, document: Document) -> Result<Resource, ValidationError> {
         let Document { json, mut lines, booleans } = document;
-        let refuse =
-            |field: &str, fault: Fault| fault.in_field(field).at(&self.source, lines.of_field(&json, field));
+        let refuse = |field: &str, fault: ValidationError| {
+            fault.in_field(field).at(&self.source, lines.of_field(&json, field))
+        };
         if !json.is_object() {
-            return Err(refuse("", Fault::error("expected a resource: an object with kind and metadata")));
+            return Err(refuse(
+                "",
+                ValidationError::error("expected a resource: an object with kind and metadata"),
+            ));
         }
         let Some(kind) = json.get("kind").and_then(Json::as_str).map(Kind::from) else {
             let hint = discovery::hint(&json).map(|hint| format!("; {hint}")).unwrap_or_default();
-            return Err(refuse("kind", Fault::error(format!("no kind is given{hint}"))));
+            return Err(refuse("kind", ValidationError::error(format!("no kind is given{hint}"))));
         };
         let api_version = json.get("apiVersion").and_then(Json::as_str).unwrap_or_default();
         let is_mixers = collection::is_mixers(api_version);
@@ -126,7 +135,8 @@ impl Parser {
             identity(field, given, default).map_err(|error| {
                 let reason = error.to_string();
                 // What is not for Mixer may be named as it likes.
-                let fault = if is_mixers { Fault::error(reason) } else { Fault::warning(reason) };
+                let fault =
+                    if is_mixers { ValidationError::error(reason) } else { ValidationError::warning(reason) };
                 refuse(&path, fault)
             })
         };
@@ -145,7 +155,7 @@ impl Parser {
             Ok(Some(Ok(time))) => Some(time),
             Ok(Some(Err(_))) | Err(_) => {
                 let reason = "expected a time like 2019-03-19T10:00:00Z; it is not served";
-                let fault = Fault::warning(reason).of(name.clone());
+                let fault = ValidationError::warning(reason).of(name.clone());
                 self.parsed.faults.push(refuse("metadata.creationTimestamp", fault));
                 None
             }
@@ -153,7 +163,7 @@ impl Parser {
         let spec = match json.get("spec") {
             None | Some(Json::Null) => Json::Object(Map::new()),
             Some(spec @ Json::Object(_)) => spec.clone(),
-            Some(_) => return Err(refuse("spec", Fault::error("expected an object").of(name))),
+            Some(_) => return Err(refuse("spec", ValidationError::error("expected an object").of(name))),
         };
         let collection = Collection::of(api_version, name.kind());
         if is_mixers {
@@ -188,14 +198,14 @@ impl Parser {
             let known = Kind::ALL.iter().map(Kind::as_str).chain(collection::legacy_kinds());
             // A resource with a misspelled kind is meant for Mixer: without it, a rule that denies is not there.
             let fault = match suggest(kind, known) {
-                Some(meant) => Fault::error(format!("unknown kind {kind}; did you mean {meant}?")),
-                None => Fault::warning("nothing here reads this kind"),
+                Some(meant) => ValidationError::error(format!("unknown kind {kind}; did you mean {meant}?")),
+                None => ValidationError::warning("nothing here reads this kind"),
             };
             self.fault(lines.of_field(json, "kind"), fault.of(name.clone()).in_field("kind"));
         }
         for field in json.as_object().into_iter().flat_map(Map::keys) {
             if !["apiVersion", "kind", "metadata", "spec", "status"].contains(&field.as_str()) {
-                let fault = Fault::warning("is not read; does it belong under spec?")
+                let fault = ValidationError::warning("is not read; does it belong under spec?")
                     .of(name.clone())
                     .in_field(field.as_str());
                 self.fault(lines.of_field(json, field), fault);
@@ -212,12 +222,12 @@ impl Parser {
             };
             self.fault(
                 boolean.line,
-                Fault::warning(reason).of(name.clone()).in_field(boolean.field.as_str()),
+                ValidationError::warning(reason).of(name.clone()).in_field(boolean.field.as_str()),
             );
         }
     }
 
-    fn fault(&mut self, position: impl Into<Position>, fault: Fault) {
+    fn fault(&mut self, position: impl Into<Position>, fault: ValidationError) {
         self.parsed.faults.push(fault.at(&self.source, position));
     }
 }
@@ -229,20 +239,20 @@ enum IdentityError {
     NotText(Json),
     #[error("no {0} is given")]
     Missing(String),
-    #[error("{0:?} is no name: letters, digits, hyphens, underscores and dots are")]
+    #[error("{0:?} is not a valid name; use letters, digits, hyphens, underscores and dots")]
     Name(Arc<str>),
-    #[error("{0:?} is no namespace: letters, digits, hyphens and underscores are")]
+    #[error("{0:?} is not a valid namespace; use letters, digits, hyphens and underscores")]
     Namespace(Arc<str>),
 }
 
 /// `metadata.name` or `metadata.namespace`.
 fn identity(
     field: &str,
-    given: Result<Option<&str>, &Json>,
+    given: Result<Option<&str>, IdentityError>,
     default: Option<&Arc<str>>,
 ) -> Result<Arc<str>, IdentityError> {
     let name = match (given, default) {
-        (Err(other), _) => return Err(IdentityError::NotText(other.clone())),
+        (Err(error), _) => return Err(error),
         (Ok(Some(name)), _) => name.into(),
         (Ok(None), Some(default)) => default.clone(),
         (Ok(None), None) => return Err(IdentityError::Missing(field.to_owned())),
@@ -263,11 +273,11 @@ fn identity(
     }
 }
 
-fn text(json: Option<&Json>) -> Result<Option<&str>, &Json> {
+fn text(json: Option<&Json>) -> Result<Option<&str>, IdentityError> {
     match json {
         None | Some(Json::Null) => Ok(None),
         Some(Json::String(text)) => Ok(Some(text)),
-        Some(other) => Err(other),
+        Some(other) => Err(IdentityError::NotText(other.clone())),
     }
 }
 
@@ -331,11 +341,11 @@ mod tests {
             ("kind: rule\nmetadata:\n  name: 7\n", "x.yaml:3: metadata.name: expected text, not 7; quote it"),
             (
                 "kind: rule\nmetadata:\n  name: a/b\n",
-                "x.yaml:3: metadata.name: \"a/b\" is no name: letters, digits, hyphens, underscores and dots are",
+                "x.yaml:3: metadata.name: \"a/b\" is not a valid name; use letters, digits, hyphens, underscores and dots",
             ),
             (
                 "kind: rule\nmetadata:\n  name: a\n  namespace: b.c\n",
-                "x.yaml:4: metadata.namespace: \"b.c\" is no namespace: letters, digits, hyphens and underscores are",
+                "x.yaml:4: metadata.namespace: \"b.c\" is not a valid namespace; use letters, digits, hyphens and underscores",
             ),
             (
                 "kind: rule\nmetadata: {name: a}\nspec: [1]\n",

@@ -3,7 +3,7 @@ use std::collections::BTreeMap;
 use prost_types::Timestamp;
 use serde_json::Value as Json;
 
-use super::{Collection, Fault, Finding, Kind, Origin, ResourceName, lines::Lines};
+use super::{Collection, Finding, Kind, Origin, ResourceName, ValidationError, lines::Lines};
 
 /// A resource as it was read: who it is, and its spec as JSON, not yet understood.
 #[derive(Clone, Debug, PartialEq)]
@@ -57,26 +57,26 @@ impl Resource {
     }
 
     /// An error in a field of the spec, `actions[0].handler`; empty for the whole resource.
-    pub fn error(&self, field: &str, reason: impl Into<Box<str>>) -> Fault {
-        self.locate(field, Fault::error(reason))
+    pub fn error(&self, field: &str, reason: impl Into<Box<str>>) -> ValidationError {
+        self.locate(field, ValidationError::error(reason))
     }
 
     /// An error in the value of an annotation.
-    pub fn annotation_error(&self, name: &str, reason: impl Into<Box<str>>) -> Fault {
+    pub fn annotation_error(&self, name: &str, reason: impl Into<Box<str>>) -> ValidationError {
         let line = self.annotation_lines.get(name).copied().unwrap_or(self.origin.line);
-        let fault = Fault::error(reason).of(self.name.clone()).at(&self.origin.source, line);
+        let fault = ValidationError::error(reason).of(self.name.clone()).at(&self.origin.source, line);
         fault.in_field(format!("metadata.annotations[{name:?}]"))
     }
 
     /// A warning about a field of the spec; empty for the whole resource.
-    pub fn warning(&self, field: &str, reason: impl Into<Box<str>>) -> Fault {
-        self.locate(field, Fault::warning(reason))
+    pub fn warning(&self, field: &str, reason: impl Into<Box<str>>) -> ValidationError {
+        self.locate(field, ValidationError::warning(reason))
     }
 
-    fn locate(&self, field: &str, fault: Fault) -> Fault {
+    fn locate(&self, field: &str, fault: ValidationError) -> ValidationError {
         let fault = fault.of(self.name.clone());
         if field.is_empty() {
-            return Fault { origin: Some(self.origin.clone()), ..fault };
+            return ValidationError { origin: Some(self.origin.clone()), ..fault };
         }
         let fault = fault.at(&self.origin.source, self.lines.of_field(&self.spec, field));
         match field.starts_with('[') {

@@ -4,7 +4,7 @@ use std::collections::BTreeSet;
 
 use serde_json::Value as Json;
 
-use super::{Fault, Resource, Types, stream::body};
+use super::{Resource, Types, ValidationError, stream::body};
 
 /// The collection of layers, which is called as their message.
 pub(super) const COLLECTION: &str = "envoy.service.runtime.v3.Runtime";
@@ -16,7 +16,7 @@ const MAX_KEY: usize = 512;
 const MAX_NAMES: usize = 1000;
 
 /// Returns the deprecated fields and values that a layer allows: those whose key has the value `true`.
-pub(super) fn allowed_deprecated(layer: &Resource) -> Result<BTreeSet<String>, Fault> {
+pub(super) fn allowed_deprecated(layer: &Resource) -> Result<BTreeSet<String>, ValidationError> {
     let body = body::of_spec(&Types::default(), &layer.collection, layer.spec.clone());
     let (body, _) = body.map_err(|error| layer.error(&error.field, error.reason))?;
     let json = body::to_json(&body);

@@ -3,7 +3,9 @@ use std::{
     sync::Arc,
 };
 
-use super::{Change, Collection, Content, Fault, Finding, Kind, Resource, ResourceName, Spec, runtime};
+use super::{
+    Change, Collection, Content, Finding, Kind, Resource, ResourceName, Spec, ValidationError, runtime,
+};
 use mixer_adapter_core::framework::suggest::suggest;
 
 /// All resources of Mixer's kinds that are known at one moment, by full name, with the layers of the runtime: what a snapshot is built
@@ -25,7 +27,7 @@ pub struct Entry {
     /// The resource.
     pub resource: Arc<Resource>,
     /// What it says, or all reasons why it cannot be understood.
-    pub spec: Result<Arc<Spec>, Vec<Fault>>,
+    pub spec: Result<Arc<Spec>, Vec<ValidationError>>,
     /// What another version of the API would read otherwise.
     pub foreign: Arc<[Finding]>,
 }
@@ -66,13 +68,13 @@ impl Entry {
 
 impl ConfigSet {
     /// A set of these resources alone, and what is wrong with them.
-    pub fn of(resources: Vec<Resource>) -> (Self, Vec<Fault>) {
+    pub fn of(resources: Vec<Resource>) -> (Self, Vec<ValidationError>) {
         Self::default().apply(Change::full_sets(resources))
     }
 
     /// The set after some changes that belong together, and what is wrong with what they bring: resources that cannot be
     /// understood (they are in the set nevertheless, with the reason) and names given twice (the first stays).
-    pub fn apply(&self, changes: impl IntoIterator<Item = Change>) -> (Self, Vec<Fault>) {
+    pub fn apply(&self, changes: impl IntoIterator<Item = Change>) -> (Self, Vec<ValidationError>) {
         let mut next = self.clone();
         let mut faults = Vec::new();
         for Change { collection, content, .. } in changes {
@@ -113,7 +115,7 @@ impl ConfigSet {
         }
     }
 
-    fn add_layers(&mut self, layers: &[Arc<Resource>], faults: &mut Vec<Fault>) {
+    fn add_layers(&mut self, layers: &[Arc<Resource>], faults: &mut Vec<ValidationError>) {
         for layer in layers {
             match runtime::allowed_deprecated(layer) {
                 Ok(allowed) => drop(self.layers.insert(layer.name.clone(), allowed)),
@@ -135,7 +137,7 @@ impl ConfigSet {
     fn entries_of(
         &self,
         resources: Vec<Arc<Resource>>,
-        faults: &mut Vec<Fault>,
+        faults: &mut Vec<ValidationError>,
     ) -> BTreeMap<ResourceName, Arc<Entry>> {
         let mut entries: BTreeMap<ResourceName, Arc<Entry>> = BTreeMap::new();
         for resource in resources {

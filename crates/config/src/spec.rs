@@ -5,7 +5,7 @@ use std::{collections::BTreeMap, sync::LazyLock};
 use prost_reflect::{DescriptorPool, MessageDescriptor};
 use serde_json::{Map, Value as Json};
 
-use super::{Fault, Finding, Kind, Resource, findings};
+use super::{Finding, Kind, Resource, ValidationError, findings};
 use crate::proto::DESCRIPTORS;
 use crate::proto::istio::{
     mixer::adapter::model::v1beta1::{Info, Template},
@@ -106,7 +106,7 @@ impl Spec {
     /// Understands a resource's spec, or returns all its faults: field names in snake and camel case, durations as `90s` and as Go writes them. An unknown
     /// field or a wrong type is an error, as it is to a real Mixer, and so is a resource that is nothing to Mixer. The findings
     /// are the deprecated fields in it.
-    pub fn read(resource: &Resource) -> Result<(Self, Vec<Finding>), Vec<Fault>> {
+    pub fn read(resource: &Resource) -> Result<(Self, Vec<Finding>), Vec<ValidationError>> {
         let Some(messages) = &*MESSAGES else {
             return Err(vec![resource.error("", "the program's own descriptors cannot be read")]);
         };
@@ -141,7 +141,7 @@ fn legacy(compiled: &str, role: &Kind, resource: &Resource) -> Spec {
     }
 }
 
-type Understood = Result<(Spec, Vec<Finding>), Vec<Fault>>;
+type Understood = Result<(Spec, Vec<Finding>), Vec<ValidationError>>;
 
 fn handler(resource: &Resource, descriptor: &MessageDescriptor) -> Understood {
     let (params, rest) = split_params(resource).map_err(|fault| vec![fault])?;
@@ -160,7 +160,12 @@ fn instance(resource: &Resource, descriptor: &MessageDescriptor) -> Understood {
     Ok((Spec::Instance(Instance { template, params, attribute_bindings }), found))
 }
 
-fn target(resource: &Resource, field: &str, compiled: String, named: String) -> Result<Target, Fault> {
+fn target(
+    resource: &Resource,
+    field: &str,
+    compiled: String,
+    named: String,
+) -> Result<Target, ValidationError> {
     match (compiled.is_empty(), named.is_empty()) {
         (false, true) => Ok(Target::Compiled(compiled)),
         (true, false) => Ok(Target::Resource(named)),
@@ -175,7 +180,7 @@ fn target(resource: &Resource, field: &str, compiled: String, named: String) -> 
 
 /// The params as they were written, and the rest of the spec. Only what has no place in a Struct is held apart here: the
 /// difference between no params and empty ones.
-fn split_params(resource: &Resource) -> Result<(Option<Map<String, Json>>, Json), Fault> {
+fn split_params(resource: &Resource) -> Result<(Option<Map<String, Json>>, Json), ValidationError> {
     let mut rest = resource.spec.clone();
     let params = rest.as_object_mut().and_then(|fields| fields.remove("params"));
     match params {
@@ -190,8 +195,8 @@ fn message<M: prost::Message + Default, S>(
     descriptor: &MessageDescriptor,
     json: Json,
     spec: impl FnOnce(M) -> S,
-) -> Result<(S, Vec<Finding>), Vec<Fault>> {
-    let read = read_json_all(descriptor, json).map_err(|errors| -> Vec<Fault> {
+) -> Result<(S, Vec<Finding>), Vec<ValidationError>> {
+    let read = read_json_all(descriptor, json).map_err(|errors| -> Vec<ValidationError> {
         errors.into_iter().map(|error| resource.error(&error.field, error.reason)).collect()
     })?;
     let found = findings(&read, None);
@@ -217,7 +222,7 @@ mod tests {
     }
 
     #[test]
-    fn params_that_are_absent_are_told_from_empty_ones() {
+    fn absent_params_are_distinct_from_empty_ones() {
         for (text, params) in [("", None), ("  params:\n", None), ("  params: {}\n", Some(Map::new()))] {
             let Spec::Instance(instance) = read("instance", &format!("  template: t\n{text}")).unwrap()
             else {

@@ -124,7 +124,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_wrong_is_said_and_depth_is_bounded() {
+    fn errors_are_reported_and_depth_is_bounded() {
         let error = to_json("resources { nmae: 1 }").unwrap_err().to_string();
         assert!(
             error.starts_with("it is not the text format of envoy.service.discovery.v3.DiscoveryResponse: "),

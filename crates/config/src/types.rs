@@ -39,8 +39,8 @@ pub struct Types {
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum TypesError {
-    /// The bytes are none.
-    #[error("this is no encoded FileDescriptorSet: {0}")]
+    /// The bytes are not a set of descriptors.
+    #[error("not an encoded FileDescriptorSet: {0}")]
     NoSet(#[from] prost::DecodeError),
     /// A file does not fit to the others, or what it imports is missing.
     #[error("{0}; a set has to hold what its files import (protoc --include_imports)")]
@@ -157,7 +157,7 @@ mod tests {
     fn what_is_no_set_or_incomplete_is_refused() {
         let mut types = Types::default();
         let error = types.add(b"syntax = \"proto3\";").unwrap_err().to_string();
-        assert!(error.starts_with("this is no encoded FileDescriptorSet: "), "{error}");
+        assert!(error.starts_with("not an encoded FileDescriptorSet: "), "{error}");
         let error = types.add(&set("a.proto", "a", &["not/there.proto"])).unwrap_err().to_string();
         assert!(
             error.contains("not/there.proto") && error.ends_with("(protoc --include_imports)"),

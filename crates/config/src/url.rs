@@ -64,7 +64,7 @@ pub enum ConfigUrl {
     },
 }
 
-/// Why a text is no [`ConfigUrl`], or why one cannot be used.
+/// Why a text is not a [`ConfigUrl`], or why one cannot be used.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum ConfigUrlError {
@@ -82,7 +82,7 @@ pub enum ConfigUrlError {
     #[error("fs://{0} has a host; write fs:///{0} for a path from the root, or just {0}")]
     RelativePath(String),
     /// Not `host:port`.
-    #[error("{0:?} is no host:port")]
+    #[error("{0:?} is not a valid address; write host:port")]
     Address(String),
     /// A setting that servers of the scheme do not have.
     #[error(
@@ -436,7 +436,10 @@ mod tests {
         for wrong in
             ["mcp://", "mcp://galley", "mcp://:9901", "xds://h:99999", "xds://u@h:1", "mcp://h:1/path"]
         {
-            assert!(read(wrong).is_err_and(|error| error.ends_with("is no host:port")), "{wrong}");
+            assert!(
+                read(wrong).is_err_and(|error| error.ends_with("is not a valid address; write host:port")),
+                "{wrong}"
+            );
         }
     }
 

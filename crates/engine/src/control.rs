@@ -12,8 +12,8 @@ use super::{
     build::{BuildOptions, Connect, SnapshotBuilder},
 };
 use mixer_adapter_config::{
-    Acceptance, Apply, Collection, ConfigSet, Fault, Kind, LossPolicy, MergedSource, Progress, Topic, Update,
-    Verdict, join_texts, limit_texts, source::SourceHandle,
+    Acceptance, Apply, Collection, ConfigSet, Kind, LossPolicy, MergedSource, Progress, Topic, Update,
+    ValidationError, Verdict, join_texts, limit_texts, source::SourceHandle,
 };
 use mixer_adapter_host::Host;
 use tokio::{
@@ -181,10 +181,10 @@ impl Controller {
     }
 
     /// Logs non-fatal faults that the previous configuration did not have. Returns the deprecated fields among them.
-    fn log_new_faults(&mut self, faults: &[Fault]) -> Vec<String> {
+    fn log_new_faults(&mut self, faults: &[ValidationError]) -> Vec<String> {
         let texts: HashSet<String> = faults.iter().map(ToString::to_string).collect();
-        let is_new = |fault: &&Fault| !self.faults.contains(&fault.to_string());
-        let new: Vec<&Fault> = faults.iter().filter(is_new).collect();
+        let is_new = |fault: &&ValidationError| !self.faults.contains(&fault.to_string());
+        let new: Vec<&ValidationError> = faults.iter().filter(is_new).collect();
         for text in limit_texts(new.iter().map(ToString::to_string), MAX_LOGGED) {
             tracing::warn!("{text}");
         }
@@ -210,7 +210,7 @@ impl Apply for Controller {
         faults.extend(found);
         let previous = self.mixer.snapshot();
         // Layers are not a configuration: until there is one, checks remain UNAVAILABLE.
-        if only_runtime && previous.is_none() && !faults.iter().any(Fault::is_error) {
+        if only_runtime && previous.is_none() && !faults.iter().any(ValidationError::is_error) {
             self.set = set;
             return Ok(());
         }
@@ -240,7 +240,7 @@ impl Apply for Controller {
     fn check(&self, update: &Update) -> Verdict {
         let (_, mut faults) = ConfigSet::default().apply(update.changes.iter().cloned());
         faults.extend(update.faults.iter().cloned());
-        match faults.iter().any(Fault::is_error) && !self.options.lenient {
+        match faults.iter().any(ValidationError::is_error) && !self.options.lenient {
             true => Err(faults),
             false => Ok(()),
         }

@@ -6,7 +6,7 @@ use bytes::Bytes;
 use tonic::Status;
 
 use super::call::Call;
-use mixer_adapter_config::Fault;
+use mixer_adapter_config::ValidationError;
 use mixer_adapter_core::{framework::dynamic::DynamicTemplate, proto::Any};
 use mixer_adapter_engine::{
     HandlerBackend,
@@ -29,7 +29,10 @@ pub(super) struct TestConnector {
 }
 
 impl Connect for TestConnector {
-    fn connect<'a>(&'a self, spec: &'a HandlerSpec) -> BoxFuture<'a, Result<BoxBackend, Vec<Fault>>> {
+    fn connect<'a>(
+        &'a self,
+        spec: &'a HandlerSpec,
+    ) -> BoxFuture<'a, Result<BoxBackend, Vec<ValidationError>>> {
         Box::pin(async move {
             let target = match self.under_test(spec) {
                 None => self.remote.connect(spec).await,

@@ -133,7 +133,7 @@ impl FakeMixer {
     pub(super) async fn configure(
         &self,
         mut resources: Vec<Resource>,
-        faults: Vec<config::Fault>,
+        faults: Vec<config::ValidationError>,
     ) -> Result<(), RejectedConfigError> {
         for base in &self.base {
             if !resources.iter().any(|resource| resource.name == base.name) {

@@ -7,7 +7,7 @@ use super::{
     FakeHandler, FakeMixer, IntoParams,
     resources::{self, NAMESPACE, resource},
 };
-use mixer_adapter_config::{self as config, Fault, Kind, Resource};
+use mixer_adapter_config::{self as config, Kind, Resource, ValidationError};
 use mixer_adapter_core::{adapter::Adapter, template::Template, value::ValueType};
 use mixer_adapter_engine::build::BuildOptions;
 use mixer_adapter_host::{
@@ -24,7 +24,7 @@ pub struct Setup<A> {
     templates: BTreeMap<&'static str, &'static [u8]>,
     attributes: BTreeMap<String, ValueType>,
     resources: Vec<Resource>,
-    faults: Vec<Fault>,
+    faults: Vec<ValidationError>,
     rules: usize,
     pub(super) sessions: bool,
     pub(super) address: Option<String>,
@@ -42,7 +42,7 @@ pub enum NoAdapter {}
 #[non_exhaustive]
 pub struct RejectedConfigError {
     /// All faults of the configuration, including warnings.
-    pub faults: Vec<Fault>,
+    pub faults: Vec<ValidationError>,
 }
 
 impl fmt::Display for RejectedConfigError {
@@ -60,7 +60,7 @@ impl fmt::Debug for RejectedConfigError {
 
 impl From<StartError> for RejectedConfigError {
     fn from(error: StartError) -> Self {
-        Self { faults: vec![Fault::error(error.to_string())] }
+        Self { faults: vec![ValidationError::error(error.to_string())] }
     }
 }
 

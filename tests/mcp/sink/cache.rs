@@ -3,7 +3,7 @@
 use super::*;
 
 #[test]
-fn what_a_cache_kept_is_offered_before_any_stream_and_compared_with_what_comes() {
+fn a_cached_state_is_offered_before_any_stream_and_compared_with_what_comes() {
     let resource = |name: &str| {
         let mut first = Sink::of(&[RULES]).open();
         first.accept(push(RULES, "1", &[name]));

@@ -17,7 +17,8 @@ use mixer_adapter_config::{
     stream::{
         Change,
         sink::{
-            Closed, Machine, Mode, Nack, NackReason, Output, ProposalId, SinkDecision, SinkOptions, StreamId,
+            Closed, Machine, Mode, NackError, Output, ProposalId, ResourceError, SinkDecision, SinkOptions,
+            StreamId,
         },
     },
 };
@@ -89,7 +90,7 @@ impl Sink {
         self.run();
     }
 
-    fn decide(&mut self, collection: &str, verdict: Result<(), Nack>) {
+    fn decide(&mut self, collection: &str, verdict: Result<(), NackError>) {
         self.settle(collection, verdict.map_or_else(SinkDecision::Refused, |()| SinkDecision::Live));
     }
 
@@ -147,10 +148,10 @@ fn strings(texts: &[&str]) -> Vec<String> {
     texts.iter().map(|text| (*text).to_owned()).collect()
 }
 
-fn whole(reason: &str) -> Nack {
-    Nack::whole(reason)
+fn whole(reason: &str) -> NackError {
+    NackError::whole(reason)
 }
 
-fn fault(resource: &str, reason: &str) -> Nack {
-    Nack { reasons: vec![NackReason { resource: resource.to_owned(), text: reason.to_owned() }] }
+fn fault(resource: &str, reason: &str) -> NackError {
+    NackError { reasons: vec![ResourceError { resource: resource.to_owned(), text: reason.to_owned() }] }
 }

@@ -55,7 +55,7 @@ fn at_most_100_requests_go_out_at_once() {
 }
 
 #[test]
-fn a_collection_the_source_does_not_serve_is_left_out_and_tried_again_after_a_while() {
+fn a_collection_the_source_does_not_serve_is_skipped_and_retried_later() {
     let mut sink = Sink::of(&[RULES, HANDLERS]).open();
     let refusal = || Status::invalid_argument(format!("unsupported collection \"{HANDLERS}\""));
     let closed = sink.close(refusal());

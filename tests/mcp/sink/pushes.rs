@@ -76,9 +76,9 @@ fn the_text_of_a_refusal_is_bounded() {
     sink.receive(push(RULES, "1", &["ns/a@1"]));
     sink.decide(RULES, Err(fault("ns/a", &"x".repeat(1 << 20))));
     assert!(error(&sink.answer()).1.len() <= 2_000);
-    let reasons = (0..10_000).map(|n| NackReason { resource: format!("ns/{n}"), text: "bad".to_owned() });
+    let reasons = (0..10_000).map(|n| ResourceError { resource: format!("ns/{n}"), text: "bad".to_owned() });
     sink.receive(push(RULES, "2", &["ns/a@2"]));
-    sink.decide(RULES, Err(Nack { reasons: reasons.collect() }));
+    sink.decide(RULES, Err(NackError { reasons: reasons.collect() }));
     let answer = sink.answer();
     let (_, text) = error(&answer);
     assert!(text.len() <= 2_000 && text.ends_with(" more"), "{text}");

@@ -84,8 +84,8 @@ fn content(offer: &Offer) -> (String, Vec<Change>) {
     (offer.content().source.to_string(), offer.content().changes.clone())
 }
 
-fn fault() -> Vec<Fault> {
-    vec![Fault::error("no such handler")]
+fn fault() -> Vec<ValidationError> {
+    vec![ValidationError::error("no such handler")]
 }
 
 async fn decision(decisions: &mut Decisions) -> Option<Decision> {
@@ -175,7 +175,7 @@ async fn offers_that_are_refused_together_are_tried_alone_and_the_rest_again_aft
 #[tokio::test]
 async fn an_offer_that_the_faults_name_does_not_hold_up_the_others() {
     let (mut offers, [mut handlers, mut rules, _instances], _scripts) = three().await;
-    let names_the_rule = || vec![Fault::error("bad").of(ResourceName::new("r", Kind::Rule, "ns"))];
+    let names_the_rule = || vec![ValidationError::error("bad").of(ResourceName::new("r", Kind::Rule, "ns"))];
     let verdicts = [Err(names_the_rule()), Ok(()), Err(names_the_rule())];
     assert_eq!(decide(&mut offers, &verdicts).await, ["h, i, r", "h, i", "r"]);
     assert_eq!(decision(&mut handlers).await, Some(Decision::Live));
@@ -241,7 +241,8 @@ async fn changes_add_to_a_refused_offer_of_their_collection_or_replace_it() {
 async fn bad_resources_that_are_skipped_come_into_use_once_they_fit() {
     let (rules, script) = part("r", only("rules"), &[]);
     let mut offers = start(vec![MergedSource { skip_bad_resources: true, ..rules }]);
-    let named = |name: &str| vec![Fault::error("no handler").of(ResourceName::new(name, Kind::Rule, "ns"))];
+    let named =
+        |name: &str| vec![ValidationError::error("no handler").of(ResourceName::new(name, Kind::Rule, "ns"))];
     let tried = async |offers: &mut mpsc::Receiver<Offer>, verdict: Verdict| {
         let offer = next(offers).await;
         let names = names_in(offer.content(), "rules").unwrap();

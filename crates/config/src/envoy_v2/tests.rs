@@ -170,7 +170,7 @@ fn options_of_http_of_a_cluster_are_fields_of_it_in_v2() {
 
 /// A rule of access with a matcher that v2 does not know would allow more without it.
 #[test]
-fn what_v2_cannot_hold_is_an_error_with_its_path_and_never_left_out() {
+fn what_v2_cannot_hold_is_an_error_with_its_path_and_never_dropped() {
     let error = |json| to_v2(&encoded(json)).unwrap_err().to_string();
     let hosts = json!([{ "name": "h", "domains": ["*"], "routes": [{ "match": { "path_separated_prefix": "/a" }, "route": { "cluster": "c" } }] }]);
     assert_eq!(

@@ -23,13 +23,13 @@ pub(crate) enum TranslateError {
     Decode(String, prost::DecodeError),
     /// The other version cannot hold some values.
     #[error("the other version of Envoy's API cannot hold {}", join_texts(.0.iter().map(ToString::to_string)))]
-    Losses(Vec<Loss>),
+    Losses(Vec<LostValueError>),
 }
 
 /// A value that the other version cannot hold.
 #[derive(Debug, PartialEq, Eq, thiserror::Error)]
 #[error("{path} ({reason})")]
-pub(crate) struct Loss {
+pub(crate) struct LostValueError {
     /// `filter_chains[0].filters[1].config`.
     path: String,
     reason: &'static str,
@@ -79,7 +79,7 @@ fn translate(body: &Any, to: Version) -> Result<Any, TranslateError> {
 
 /// What a message of v2 has that its successor cannot hold.
 #[cfg(test)]
-pub(super) fn losses(message: DynamicMessage, successor: MessageDescriptor) -> Vec<Loss> {
+pub(super) fn losses(message: DynamicMessage, successor: MessageDescriptor) -> Vec<LostValueError> {
     let mut translation = Translation { to: Version::V3, losses: Vec::new() };
     translation.message(message, successor, &Path::Root);
     translation.losses
@@ -123,13 +123,13 @@ impl Path<'_> {
 /// A translation of one message. Fields correspond by their numbers: those of v3 have the ones of v2, whatever their names.
 struct Translation {
     to: Version,
-    losses: Vec<Loss>,
+    losses: Vec<LostValueError>,
 }
 
 impl Translation {
     fn lose(&mut self, path: &Path<'_>, reason: &'static str) {
         if self.losses.len() < MAX_LOSSES {
-            self.losses.push(Loss { path: path.text(), reason });
+            self.losses.push(LostValueError { path: path.text(), reason });
         }
     }
 

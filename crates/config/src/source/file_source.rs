@@ -18,7 +18,7 @@ use super::{
     file_status::{FileStatus, Offered},
     files,
 };
-use crate::{Change, Collection, Content, Decisions, Fault, Offers, Parsed, Resource, Update};
+use crate::{Change, Collection, Content, Decisions, Offers, Parsed, Resource, Update, ValidationError};
 
 /// How long files must have been left alone before they are read.
 const QUIET: Duration = Duration::from_millis(100);
@@ -62,7 +62,7 @@ impl FileSource {
                     now = self.debounce(now).await;
                 }
                 let (mut there, mut read) = self.read().await;
-                if seen.is_some() && read.faults.iter().any(Fault::is_error) {
+                if seen.is_some() && read.faults.iter().any(ValidationError::is_error) {
                     time::sleep(RETRY).await;
                     now = self.debounce(self.list().await).await;
                     (there, read) = self.read().await;
@@ -120,7 +120,7 @@ impl FileSource {
     async fn read(&self) -> (bool, Parsed) {
         let Self { root, default_namespace, .. } = self.clone();
         let failed = |_| {
-            let fault = Fault::error("the reader failed").at(&self.name().into(), 0);
+            let fault = ValidationError::error("the reader failed").at(&self.name().into(), 0);
             (false, Parsed { resources: Vec::new(), faults: vec![fault] })
         };
         let read = move || {
@@ -185,7 +185,7 @@ fn watcher(root: &Path, wake: mpsc::Sender<()>) -> Option<RecommendedWatcher> {
 #[derive(Debug, Default, PartialEq, Eq)]
 struct Listing {
     files: Vec<(PathBuf, Result<Stamp, io::ErrorKind>)>,
-    faults: Vec<Fault>,
+    faults: Vec<ValidationError>,
 }
 
 #[derive(Debug, PartialEq, Eq)]

@@ -8,7 +8,7 @@ use std::{
 use walkdir::{DirEntry, WalkDir};
 
 use crate::{
-    Fault, Parsed, parse,
+    Parsed, ValidationError, parse,
     text_format::{self, TextFormatError, is_text_format},
 };
 
@@ -35,7 +35,7 @@ pub fn read(root: &Path, default_namespace: &str) -> Parsed {
         let text = match read_document(&path) {
             Ok(text) => text,
             Err(error) => {
-                all.faults.push(Fault::error(error.to_string()).at(&source, 0));
+                all.faults.push(ValidationError::error(error.to_string()).at(&source, 0));
                 continue;
             }
         };
@@ -43,7 +43,7 @@ pub fn read(root: &Path, default_namespace: &str) -> Parsed {
         if all.resources.len() + parsed.resources.len() > MAX_RESOURCES {
             let reason =
                 format!("more than {MAX_RESOURCES} resources; this file and what follows is not read");
-            all.faults.push(Fault::error(reason).at(&source, 0));
+            all.faults.push(ValidationError::error(reason).at(&source, 0));
             break;
         }
         all.resources.extend(parsed.resources);
@@ -53,7 +53,7 @@ pub fn read(root: &Path, default_namespace: &str) -> Parsed {
 }
 
 /// The files to read, in order, and what is wrong with the directory.
-pub(super) fn list(root: &Path) -> (Vec<PathBuf>, Vec<Fault>) {
+pub(super) fn list(root: &Path) -> (Vec<PathBuf>, Vec<ValidationError>) {
     let mut files = Vec::new();
     let mut faults = Vec::new();
     let walk = WalkDir::new(root).follow_links(true).sort_by_file_name();
@@ -64,7 +64,7 @@ pub(super) fn list(root: &Path) -> (Vec<PathBuf>, Vec<Fault>) {
             {
                 if files.len() == MAX_FILES {
                     let reason = format!("more than {MAX_FILES} files; the rest is not read");
-                    faults.push(Fault::error(reason).at(&root.display().to_string().into(), 0));
+                    faults.push(ValidationError::error(reason).at(&root.display().to_string().into(), 0));
                     break;
                 }
                 files.push(entry.into_path());
@@ -76,7 +76,7 @@ pub(super) fn list(root: &Path) -> (Vec<PathBuf>, Vec<Fault>) {
                     Some(io) => format!("cannot be read: {io}"),
                     None => format!("cannot be read: {error}"),
                 };
-                faults.push(Fault::error(reason).at(&path.into(), 0));
+                faults.push(ValidationError::error(reason).at(&path.into(), 0));
             }
         }
     }

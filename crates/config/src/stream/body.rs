@@ -300,7 +300,7 @@ mod tests {
 
     /// Both are marked so in Envoy's protos.
     #[test]
-    fn deprecated_fields_are_told_with_their_path_also_deep_inside() {
+    fn deprecated_fields_are_reported_with_their_path_also_deep_inside() {
         let mut spec =
             listener(json!({ "append_x_forwarded_port": true, "access_log_flush_interval": "5s" }));
         spec["filter_chains"][0]["use_proxy_proto"] = true.into();
@@ -354,7 +354,7 @@ mod tests {
     }
 
     #[test]
-    fn a_type_that_is_not_known_or_no_type_is_told() {
+    fn an_unknown_or_missing_type_is_reported() {
         let error =
             |spec| of_spec(&Types::default(), &Collection::new("any/thing"), spec).unwrap_err().to_string();
         assert_eq!(
@@ -391,7 +391,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_not_known_is_carried_and_what_is_broken_is_told() {
+    fn unknown_bodies_are_carried_and_broken_ones_reported() {
         let unknown = Any { type_url: "t/a.b.C".to_owned(), value: vec![1, 2].into() };
         assert_eq!(to_spec(&unknown).unwrap().0, json!({ "@type": "t/a.b.C", "value": "AQI=" }));
         let broken = Any { type_url: "t/istio.policy.v1beta1.Rule".to_owned(), value: vec![0xff].into() };

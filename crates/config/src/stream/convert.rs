@@ -9,7 +9,7 @@ use super::{
 use crate::{Collection, Content, Finding, Kind, ResourceName, Types, envoy_v2};
 
 /// Decodes the resources of a change. Those that cannot be decoded are missing in it, and named by the faults.
-pub(crate) fn decode(change: &Change, source: &str) -> (crate::Change, Vec<crate::Fault>) {
+pub(crate) fn decode(change: &Change, source: &str) -> (crate::Change, Vec<crate::ValidationError>) {
     let collection = Collection::new(&change.collection);
     let mut faults = Vec::new();
     let mut resources = Vec::with_capacity(change.resources.len());
@@ -29,7 +29,7 @@ pub(crate) fn decode(change: &Change, source: &str) -> (crate::Change, Vec<crate
                 read.unknown = unknown;
                 resources.push(Arc::new(read));
             }
-            Err(error) => faults.push(crate::Fault::error(error.to_string()).of(name)),
+            Err(error) => faults.push(crate::ValidationError::error(error.to_string()).of(name)),
         }
     }
     let removed = || change.removed.iter().map(|name| resource_name(name, kind(&collection, None))).collect();
@@ -41,7 +41,10 @@ pub(crate) fn decode(change: &Change, source: &str) -> (crate::Change, Vec<crate
 }
 
 /// Encodes the resources of a change. Those that cannot be encoded are missing in it, and named by the faults.
-pub(in crate::stream) fn encode(types: &Types, change: &crate::Change) -> (Change, Vec<crate::Fault>) {
+pub(in crate::stream) fn encode(
+    types: &Types,
+    change: &crate::Change,
+) -> (Change, Vec<crate::ValidationError>) {
     let (full, removed) = match &change.content {
         Content::Full(_) => (true, &[] as &[ResourceName]),
         Content::Partial { removed, .. } => (false, &removed[..]),
@@ -76,7 +79,7 @@ pub(in crate::stream) fn encode(types: &Types, change: &crate::Change) -> (Chang
 
 /// Returns the faults of resources that are not Mixer's own, for which they cannot be served to other programs: those of Envoy, for
 /// example.
-pub fn check(types: &Types, resources: &[crate::Resource]) -> Vec<crate::Fault> {
+pub fn check(types: &Types, resources: &[crate::Resource]) -> Vec<crate::ValidationError> {
     let mut faults = Vec::new();
     let mut names = BTreeMap::new();
     for resource in resources.iter().filter(|resource| resource.role().is_none()) {
@@ -96,7 +99,7 @@ pub fn check(types: &Types, resources: &[crate::Resource]) -> Vec<crate::Fault> 
 fn encode_resource(
     types: &Types,
     resource: &crate::Resource,
-) -> Result<(Resource, Vec<Finding>), crate::Fault> {
+) -> Result<(Resource, Vec<Finding>), crate::ValidationError> {
     let name = full_name(&resource.name);
     name::check(resource.collection.as_str(), &name)
         .map_err(|reason| resource.error("", format!("cannot be served by MCP: {reason}")))?;

@@ -6,7 +6,7 @@ use prost_types::Timestamp;
 use serde_json::Value as Json;
 use sha2::{Digest, Sha256};
 
-use super::{BodyError, body, name, sink::NackReason};
+use super::{BodyError, body, name, sink::ResourceError};
 use crate::proto::istio::mcp::v1alpha1::{Metadata, Resource as ResourceMessage};
 use mixer_adapter_core::proto::Any;
 
@@ -30,11 +30,15 @@ pub struct Resource {
 
 impl Resource {
     /// Reads a resource as it arrived. The fault names it, by its place in the push if it has no name.
-    pub(super) fn read(collection: &str, message: ResourceMessage, place: usize) -> Result<Self, NackReason> {
+    pub(super) fn read(
+        collection: &str,
+        message: ResourceMessage,
+        place: usize,
+    ) -> Result<Self, ResourceError> {
         let metadata = message.metadata.unwrap_or_default();
         let name = &*name::normal(collection, &metadata.name);
         let called = || if name.is_empty() { format!("resource {}", place + 1) } else { name.to_owned() };
-        let fault = |text: String| NackReason { resource: called(), text };
+        let fault = |text: String| ResourceError { resource: called(), text };
         name::check(collection, name).map_err(|error| fault(error.to_string()))?;
         let body = message.body.ok_or_else(|| fault("it has no body".to_owned()))?;
         if !body.type_url.contains('/') || body.message_name().is_empty() {

@@ -12,7 +12,7 @@ use super::{
     rule_spec::{ActionSpec, RuleSpec},
 };
 use crate::{attribute::Vocabulary, expression::Expression};
-use mixer_adapter_config::{ConfigSet, Fault, Kind, Resource, Spec, proto::istio::policy::v1beta1};
+use mixer_adapter_config::{ConfigSet, Kind, Resource, Spec, ValidationError, proto::istio::policy::v1beta1};
 use mixer_adapter_core::value::ValueType;
 
 pub(super) fn read(
@@ -20,7 +20,7 @@ pub(super) fn read(
     handlers: &Handlers,
     instances: &Instances,
     vocabulary: &Arc<Vocabulary>,
-    faults: &mut Vec<Fault>,
+    faults: &mut Vec<ValidationError>,
 ) -> Vec<RuleSpec> {
     let usable = Usable { set, handlers, instances };
     let mut rules = Vec::new();
@@ -44,7 +44,7 @@ fn rule(
     read: &v1beta1::Rule,
     usable: &Usable<'_>,
     vocabulary: &Arc<Vocabulary>,
-    faults: &mut Vec<Fault>,
+    faults: &mut Vec<ValidationError>,
 ) -> Option<RuleSpec> {
     let condition = read.r#match.trim().to_owned();
     let expression = match condition.as_str() {
@@ -95,7 +95,7 @@ fn warn_of_condition(
     resource: &Resource,
     condition: &Expression,
     actions: &[ActionSpec],
-    faults: &mut Vec<Fault>,
+    faults: &mut Vec<ValidationError>,
 ) {
     let checks = actions.iter().flat_map(|action| &action.instances).any(InstanceSpec::is_check);
     let of_the_caller = |name: &&str| OF_THE_CALLER.iter().any(|prefix| name.starts_with(prefix));
@@ -115,7 +115,7 @@ fn compile_condition(
     resource: &Resource,
     text: &str,
     vocabulary: &Vocabulary,
-    faults: &mut Vec<Fault>,
+    faults: &mut Vec<ValidationError>,
 ) -> Option<Expression> {
     match Expression::compile_in(language(resource), text, vocabulary) {
         Ok(expression) if expression.value_type() == ValueType::Bool => Some(expression),
@@ -138,7 +138,7 @@ fn action(
     index: usize,
     action: &v1beta1::Action,
     usable: &Usable<'_>,
-    faults: &mut Vec<Fault>,
+    faults: &mut Vec<ValidationError>,
 ) -> Option<ActionSpec> {
     let namespace = resource.name.namespace();
     let Usable { set, handlers, instances } = usable;

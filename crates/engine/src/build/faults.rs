@@ -1,7 +1,7 @@
 //! Faults of expressions.
 
 use crate::expression::{CompileError, Expression, Span};
-use mixer_adapter_config::{Excerpt, Fault, Resource, Topic};
+use mixer_adapter_config::{Excerpt, Resource, Topic, ValidationError};
 
 /// Returns the faults of a field whose text does not compile.
 pub(super) fn of_compilation<'a>(
@@ -9,7 +9,7 @@ pub(super) fn of_compilation<'a>(
     field: &'a str,
     text: &'a str,
     error: &'a CompileError,
-) -> impl Iterator<Item = Fault> + 'a {
+) -> impl Iterator<Item = ValidationError> + 'a {
     error.all().map(move |error| {
         let fault = resource.error(field, error.to_string()).in_excerpt(excerpt(text, error.span()));
         match error.hint() {
@@ -25,7 +25,7 @@ pub(super) fn of_expression<'a>(
     field: &'a str,
     text: &'a str,
     expression: &'a Expression,
-) -> impl Iterator<Item = Fault> + 'a {
+) -> impl Iterator<Item = ValidationError> + 'a {
     let constants = expression.invalid_constants().iter().map(move |error| {
         let fault = resource.error(field, error.to_string()).on(Topic::InvalidConstant);
         fault.in_excerpt(excerpt(text, error.span()))

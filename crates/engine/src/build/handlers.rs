@@ -16,7 +16,7 @@ use super::{
     schemas::Adapters,
 };
 use mixer_adapter_config::{
-    self as config, ConfigSet, Fault, Kind, Resource, ResourceName, Spec, Target, findings,
+    self as config, ConfigSet, Kind, Resource, ResourceName, Spec, Target, ValidationError, findings,
     proto::istio::policy::v1beta1::Connection,
 };
 use mixer_adapter_core::{
@@ -94,7 +94,12 @@ impl ResolvedHandler {
     }
 }
 
-pub(super) fn read(set: &ConfigSet, adapters: &Adapters, host: &Host, faults: &mut Vec<Fault>) -> Handlers {
+pub(super) fn read(
+    set: &ConfigSet,
+    adapters: &Adapters,
+    host: &Host,
+    faults: &mut Vec<ValidationError>,
+) -> Handlers {
     let mut handlers = Handlers::new();
     for (resource, spec) in of_kind(set, Kind::Handler, faults) {
         let Spec::Handler(spec) = spec else { continue };
@@ -114,8 +119,8 @@ fn handler(
     spec: &config::Handler,
     adapters: &Adapters,
     host: &Host,
-    faults: &mut Vec<Fault>,
-) -> Result<ResolvedHandler, Vec<Fault>> {
+    faults: &mut Vec<ValidationError>,
+) -> Result<ResolvedHandler, Vec<ValidationError>> {
     let params = spec.params.clone().unwrap_or_default();
     let reference = match &spec.adapter {
         Target::Compiled(adapter) => return in_process(resource, adapter, params, host, faults),
@@ -159,9 +164,9 @@ fn params(
     message: &MessageDescriptor,
     params: Map<String, Json>,
     release: Option<SemanticVersion>,
-    faults: &mut Vec<Fault>,
-) -> Result<Bytes, Vec<Fault>> {
-    let read = read_json_all(message, Json::Object(params)).map_err(|errors| -> Vec<Fault> {
+    faults: &mut Vec<ValidationError>,
+) -> Result<Bytes, Vec<ValidationError>> {
+    let read = read_json_all(message, Json::Object(params)).map_err(|errors| -> Vec<ValidationError> {
         let faults = errors.into_iter();
         faults.map(|error| resource.error(&join("params", &error.field), error.reason)).collect()
     })?;
@@ -176,7 +181,7 @@ fn compiled_params(
     message: &MessageDescriptor,
     params: Map<String, Json>,
     release: Option<SemanticVersion>,
-    faults: &mut Vec<Fault>,
+    faults: &mut Vec<ValidationError>,
 ) -> Bytes {
     self::params(resource, message, params.clone(), release, faults).unwrap_or_else(|mut found| {
         let kept = read_json_leniently(message, Json::Object(params));
@@ -200,8 +205,8 @@ fn in_process(
     adapter: &str,
     params: Map<String, Json>,
     host: &Host,
-    faults: &mut Vec<Fault>,
-) -> Result<ResolvedHandler, Vec<Fault>> {
+    faults: &mut Vec<ValidationError>,
+) -> Result<ResolvedHandler, Vec<ValidationError>> {
     let Some(adapter) = host.adapters().find(adapter) else {
         let known: Vec<&str> = host.adapters().iter().map(|adapter| adapter.name).collect();
         let reason =
@@ -253,7 +258,7 @@ pub(super) fn by_use(
 pub(super) fn validate(
     mut handlers: Vec<Arc<HandlerSpec>>,
     host: &Host,
-    faults: &mut Vec<Fault>,
+    faults: &mut Vec<ValidationError>,
 ) -> Vec<Arc<HandlerSpec>> {
     handlers.retain(|spec| {
         let BackendSpec::InProcess { adapter, config } = &spec.backend else { return true };
@@ -316,12 +321,12 @@ impl HandlerSpec {
     }
 
     /// Creates a fault of this handler's resource.
-    pub fn fault(&self, field: &str, reason: impl Into<Box<str>>) -> Fault {
+    pub fn fault(&self, field: &str, reason: impl Into<Box<str>>) -> ValidationError {
         self.resource.error(field, reason)
     }
 
     /// Converts a rejection by the adapter to faults, one for each field that it names.
-    pub(crate) fn refusal(&self, error: &mixer_adapter_host::handler::CallError) -> Vec<Fault> {
+    pub(crate) fn refusal(&self, error: &mixer_adapter_host::handler::CallError) -> Vec<ValidationError> {
         use mixer_adapter_host::handler::CallError;
         match error {
             CallError::Refused { source, .. } if !source.violations().is_empty() => source

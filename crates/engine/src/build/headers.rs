@@ -12,7 +12,7 @@ use crate::{
     proto::istio::mixer::v1::header_operation::Operation, rules::HeaderTemplate,
 };
 use mixer_adapter_config::{
-    Fault, Resource,
+    Resource, ValidationError,
     proto::istio::policy::v1beta1::{
         Rule,
         rule::{HeaderOperationTemplate, header_operation_template::Operation as Configured},
@@ -27,7 +27,7 @@ pub(super) fn operations(
     rule: &Rule,
     actions: &[ActionSpec],
     vocabulary: &Arc<Vocabulary>,
-    faults: &mut Vec<Fault>,
+    faults: &mut Vec<ValidationError>,
 ) -> Option<HeaderSpec> {
     let mut extended = Vocabulary::extending(vocabulary.clone());
     let mut outputs = Vec::new();
@@ -46,11 +46,11 @@ pub(super) fn operations(
     if !has_operations && outputs.is_empty() {
         return None;
     }
-    let compile = |field: &str, templates: &[HeaderOperationTemplate], faults: &mut Vec<Fault>| {
+    let compile = |field: &str, templates: &[HeaderOperationTemplate], faults: &mut Vec<ValidationError>| {
         let compiled = templates.iter().enumerate().map(|(index, template)| {
             operation(resource, &format!("{field}[{index}]"), template, &extended, faults)
         });
-        compiled.collect::<Result<Vec<_>, Vec<Fault>>>().map_err(|found| faults.extend(found)).ok()
+        compiled.collect::<Result<Vec<_>, Vec<ValidationError>>>().map_err(|found| faults.extend(found)).ok()
     };
     let request = compile("request_header_operations", &rule.request_header_operations, faults);
     let response = compile("response_header_operations", &rule.response_header_operations, faults);
@@ -63,8 +63,8 @@ fn operation(
     field: &str,
     template: &HeaderOperationTemplate,
     vocabulary: &Vocabulary,
-    faults: &mut Vec<Fault>,
-) -> Result<HeaderTemplate, Vec<Fault>> {
+    faults: &mut Vec<ValidationError>,
+) -> Result<HeaderTemplate, Vec<ValidationError>> {
     let operation = match template.operation() {
         Configured::Replace => Operation::Replace,
         Configured::Remove => Operation::Remove,

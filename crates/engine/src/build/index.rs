@@ -1,14 +1,14 @@
 use std::collections::BTreeMap;
 
 use crate::expression::Language;
-use mixer_adapter_config::{ConfigSet, Fault, Kind, ResolveError, Resource, ResourceName, Spec};
+use mixer_adapter_config::{ConfigSet, Kind, ResolveError, Resource, ResourceName, Spec, ValidationError};
 
 /// The valid resources of a kind by namespace and name, which is the order in which rules are evaluated. Invalid ones
 /// are faults.
 pub(super) fn of_kind<'c>(
     set: &'c ConfigSet,
     kind: Kind,
-    faults: &mut Vec<Fault>,
+    faults: &mut Vec<ValidationError>,
 ) -> Vec<(&'c Resource, &'c Spec)> {
     let mut understood = Vec::new();
     for entry in set.of_role(kind) {

@@ -14,11 +14,13 @@ use super::{
 use crate::{
     attribute::Vocabulary,
     expression::Expression,
-    instance::{Instance, InstanceFault, TemplateSource},
+    instance::{Instance, ParamsError, TemplateSource},
     output::Outputs,
     rules::Bindings,
 };
-use mixer_adapter_config::{self as config, ConfigSet, Fault, Kind, Resource, ResourceName, Spec, Target};
+use mixer_adapter_config::{
+    self as config, ConfigSet, Kind, Resource, ResourceName, Spec, Target, ValidationError,
+};
 use mixer_adapter_core::{
     framework::dynamic::{DescriptorSet, DynamicTemplate},
     template::{STANDARD, Variety},
@@ -47,7 +49,7 @@ pub(super) fn read(
     set: &ConfigSet,
     templates: &Templates,
     vocabulary: &Arc<Vocabulary>,
-    faults: &mut Vec<Fault>,
+    faults: &mut Vec<ValidationError>,
 ) -> Instances {
     let mut instances = Instances::new();
     for (resource, spec) in of_kind(set, Kind::Instance, faults) {
@@ -71,7 +73,7 @@ static COMPILED: LazyLock<BTreeMap<&'static str, Arc<DynamicTemplate>>> = LazyLo
     compiled.collect()
 });
 
-fn compiled_template(resource: &Resource, name: &str) -> Result<Arc<DynamicTemplate>, Vec<Fault>> {
+fn compiled_template(resource: &Resource, name: &str) -> Result<Arc<DynamicTemplate>, Vec<ValidationError>> {
     COMPILED.get(name).cloned().ok_or_else(|| {
         let known: Vec<&str> = COMPILED.keys().copied().collect();
         let reason = format!("there is no template {name:?} in this program; there are {}", known.join(", "));
@@ -85,8 +87,8 @@ fn instance(
     spec: &config::Instance,
     templates: &Templates,
     vocabulary: &Arc<Vocabulary>,
-    faults: &mut Vec<Fault>,
-) -> Result<InstanceSpec, Vec<Fault>> {
+    faults: &mut Vec<ValidationError>,
+) -> Result<InstanceSpec, Vec<ValidationError>> {
     let (source, template) = match &spec.template {
         Target::Compiled(name) => (TemplateSource::Compiled, compiled_template(resource, name)?),
         Target::Resource(reference) => {
@@ -113,7 +115,7 @@ fn instance(
     Ok(InstanceSpec { instance: Arc::new(instance), bindings })
 }
 
-fn param_faults(resource: &Resource, fault: &InstanceFault) -> Vec<Fault> {
+fn param_faults(resource: &Resource, fault: &ParamsError) -> Vec<ValidationError> {
     let field = format!("params.{}", fault.field);
     match &fault.expression {
         Some((text, error)) => of_compilation(resource, &field, text, error).collect(),
@@ -127,7 +129,7 @@ fn bindings(
     expressions: &BTreeMap<String, String>,
     output: prost_reflect::MessageDescriptor,
     vocabulary: &Arc<Vocabulary>,
-    faults: &mut Vec<Fault>,
+    faults: &mut Vec<ValidationError>,
 ) -> Bindings {
     let mut extended = Vocabulary::extending(vocabulary.clone());
     let outputs = Outputs::declare(output, "output", &mut extended);

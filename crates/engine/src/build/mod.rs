@@ -29,7 +29,7 @@ use super::{
     dispatch::FailurePolicy,
     snapshot::{NamespaceSlots, Snapshot, global_slots},
 };
-use mixer_adapter_config::{ConfigSet, Fault, ResourceName, Severity, Topic, lint};
+use mixer_adapter_config::{ConfigSet, ResourceName, Severity, Topic, ValidationError, lint};
 use mixer_adapter_core::framework::setters;
 use mixer_adapter_core::framework::version::Stage;
 use mixer_adapter_host::Host;
@@ -117,7 +117,7 @@ pub enum OnDeprecated {
 
 impl FieldPolicy {
     /// Applies the policy to faults; returns whether one of them rejects the configuration.
-    fn judge(&self, faults: &mut Vec<Fault>) -> bool {
+    fn judge(&self, faults: &mut Vec<ValidationError>) -> bool {
         faults.retain(|fault| self.treatment(fault) != Some(OnField::Ignore));
         let mut refused = false;
         for fault in faults.iter_mut().filter(|fault| self.treatment(fault) == Some(OnField::Refuse)) {
@@ -127,7 +127,7 @@ impl FieldPolicy {
         refused
     }
 
-    fn treatment(&self, fault: &Fault) -> Option<OnField> {
+    fn treatment(&self, fault: &ValidationError) -> Option<OnField> {
         let deprecation = match fault.topic {
             Topic::Configuration | Topic::InvalidConstant => return None,
             Topic::UnknownField => return Some(self.unknown),
@@ -155,7 +155,7 @@ pub struct SnapshotBuilder {
     vocabulary: Arc<Vocabulary>,
     handlers: Vec<Arc<HandlerSpec>>,
     rules: Vec<RuleSpec>,
-    faults: Vec<Fault>,
+    faults: Vec<ValidationError>,
     /// The deprecated fields that layers of the runtime allow.
     allowed: BTreeSet<String>,
 }
@@ -163,7 +163,7 @@ pub struct SnapshotBuilder {
 impl SnapshotBuilder {
     /// Compiles a set of resources, whose `faults` so far are given. `host` has the adapters of this process, to
     /// which `compiledAdapter` refers.
-    pub fn new(set: &ConfigSet, mut faults: Vec<Fault>, host: &Host) -> Self {
+    pub fn new(set: &ConfigSet, mut faults: Vec<ValidationError>, host: &Host) -> Self {
         let vocabulary = Arc::new(schemas::vocabulary(set, &mut faults));
         let templates = schemas::templates(set, &mut faults);
         let adapters = schemas::adapters(set, &templates, &mut faults);
@@ -180,7 +180,7 @@ impl SnapshotBuilder {
     }
 
     /// The faults of the configuration.
-    pub fn faults(&self) -> &[Fault] {
+    pub fn faults(&self) -> &[ValidationError] {
         &self.faults
     }
 
@@ -191,7 +191,7 @@ impl SnapshotBuilder {
         former: Option<&Snapshot>,
         connect: &dyn Connect,
         options: &BuildOptions,
-    ) -> Result<(Snapshot, Vec<Fault>), Vec<Fault>> {
+    ) -> Result<(Snapshot, Vec<ValidationError>), Vec<ValidationError>> {
         let mut faults = self.faults;
         let mut fields = options.fields.clone();
         fields.allowed.extend(self.allowed);
@@ -201,12 +201,12 @@ impl SnapshotBuilder {
             let constants = faults.iter_mut().filter(|fault| fault.topic == Topic::InvalidConstant);
             constants.for_each(|fault| fault.severity = Severity::Warning);
         }
-        if refused || (!options.lenient && faults.iter().any(Fault::is_error)) {
+        if refused || (!options.lenient && faults.iter().any(ValidationError::is_error)) {
             return Err(faults);
         }
         let resource_counts = former.map(|former| former.resource_counts.clone()).unwrap_or_default();
         let opened = open::open_all(&self.handlers, former, connect, &resource_counts, &mut faults).await;
-        let has_faults = faults.iter().any(Fault::is_error);
+        let has_faults = faults.iter().any(ValidationError::is_error);
         if has_faults && !options.lenient {
             return Err(faults);
         }

@@ -15,7 +15,7 @@ use crate::{
     resource_counts::ResourceCounts,
     snapshot::Snapshot,
 };
-use mixer_adapter_config::{Fault, ResourceName};
+use mixer_adapter_config::{ResourceName, ValidationError};
 use mixer_adapter_core::{adapter::ConfigErrors, framework::digest::Digest};
 use mixer_adapter_host::{
     Host, NewSession,
@@ -28,7 +28,10 @@ pub type BoxBackend = Box<dyn HandlerBackend>;
 /// Opens the backends of handlers.
 pub trait Connect: Send + Sync {
     /// Opens a backend. An out-of-process adapter that cannot be reached is not a fault; the handler retries.
-    fn connect<'a>(&'a self, spec: &'a HandlerSpec) -> BoxFuture<'a, Result<BoxBackend, Vec<Fault>>>;
+    fn connect<'a>(
+        &'a self,
+        spec: &'a HandlerSpec,
+    ) -> BoxFuture<'a, Result<BoxBackend, Vec<ValidationError>>>;
 }
 
 /// Opens backends in this process and out of process.
@@ -43,7 +46,10 @@ pub struct Connector {
 }
 
 impl Connect for Connector {
-    fn connect<'a>(&'a self, spec: &'a HandlerSpec) -> BoxFuture<'a, Result<BoxBackend, Vec<Fault>>> {
+    fn connect<'a>(
+        &'a self,
+        spec: &'a HandlerSpec,
+    ) -> BoxFuture<'a, Result<BoxBackend, Vec<ValidationError>>> {
         let access = self.host.handlers().access(spec.origin());
         let remote = remote::Options { access, ..self.remote.clone() };
         Box::pin(async move {
@@ -80,7 +86,7 @@ impl Connect for Connector {
 }
 
 /// Converts the faults of a connection, whose fields are relative to the spec.
-fn faults(spec: &HandlerSpec, errors: ConfigErrors) -> Vec<Fault> {
+fn faults(spec: &HandlerSpec, errors: ConfigErrors) -> Vec<ValidationError> {
     let violations = errors.into_violations().into_iter();
     violations.map(|violation| spec.fault(&violation.field, violation.reason)).collect()
 }
@@ -91,7 +97,7 @@ pub(super) async fn open_all(
     former: Option<&Snapshot>,
     connect: &dyn Connect,
     counts: &ResourceCounts,
-    faults: &mut Vec<Fault>,
+    faults: &mut Vec<ValidationError>,
 ) -> BTreeMap<ResourceName, Arc<RuntimeHandler>> {
     let former: HashMap<Digest, &Arc<RuntimeHandler>> =
         former.iter().flat_map(|former| &former.handlers).map(|kept| (kept.signature, kept)).collect();

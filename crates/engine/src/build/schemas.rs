@@ -7,7 +7,8 @@ use prost_reflect::MessageDescriptor;
 use super::index::{of_kind, resolve};
 use crate::attribute::{ENVOY, Vocabulary, standard_attributes};
 use mixer_adapter_config::{
-    ConfigSet, Fault, Kind, Resource, ResourceName, Spec, proto::istio::mixer::adapter::model::v1beta1::Info,
+    ConfigSet, Kind, Resource, ResourceName, Spec, ValidationError,
+    proto::istio::mixer::adapter::model::v1beta1::Info,
 };
 use mixer_adapter_core::{
     framework::{
@@ -40,7 +41,7 @@ pub fn standard() -> Vocabulary {
 }
 
 /// Merges the attributes of all manifests into a vocabulary; without any manifest, returns the standard one.
-pub(super) fn vocabulary(set: &ConfigSet, faults: &mut Vec<Fault>) -> Vocabulary {
+pub(super) fn vocabulary(set: &ConfigSet, faults: &mut Vec<ValidationError>) -> Vocabulary {
     let mut vocabulary = Vocabulary::new();
     let manifests = of_kind(set, Kind::AttributeManifest, faults);
     for (resource, spec) in &manifests {
@@ -75,7 +76,7 @@ pub(super) fn vocabulary(set: &ConfigSet, faults: &mut Vec<Fault>) -> Vocabulary
     vocabulary
 }
 
-pub(super) fn templates(set: &ConfigSet, faults: &mut Vec<Fault>) -> Templates {
+pub(super) fn templates(set: &ConfigSet, faults: &mut Vec<ValidationError>) -> Templates {
     let mut templates = Templates::new();
     for (resource, spec) in of_kind(set, Kind::Template, faults) {
         let Spec::Template(template) = spec else { continue };
@@ -90,7 +91,11 @@ pub(super) fn templates(set: &ConfigSet, faults: &mut Vec<Fault>) -> Templates {
 }
 
 /// Reads the adapters. As in Mixer, one with a name that is not valid is used; it is a fault nevertheless.
-pub(super) fn adapters(set: &ConfigSet, templates: &Templates, faults: &mut Vec<Fault>) -> Adapters {
+pub(super) fn adapters(
+    set: &ConfigSet,
+    templates: &Templates,
+    faults: &mut Vec<ValidationError>,
+) -> Adapters {
     let mut adapters = Adapters::new();
     for (resource, spec) in of_kind(set, Kind::Adapter, faults) {
         let Spec::Adapter(info) = spec else { continue };
@@ -117,7 +122,7 @@ fn adapter(
     resource: &Resource,
     info: &Info,
     templates: &Templates,
-) -> Result<AdapterSpec, Box<Fault>> {
+) -> Result<AdapterSpec, Box<ValidationError>> {
     let namespace = resource.name.namespace();
     let mut served = Vec::new();
     for (index, reference) in info.templates.iter().enumerate() {

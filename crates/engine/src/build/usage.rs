@@ -4,11 +4,11 @@ use std::collections::BTreeSet;
 
 use super::index::language;
 use crate::expression::{Language, Requirements};
-use mixer_adapter_config::{ConfigSet, Fault, Kind, Resource, ResourceName, Spec};
+use mixer_adapter_config::{ConfigSet, Kind, Resource, ResourceName, Spec, ValidationError};
 use mixer_adapter_core::framework::suggest::suggest;
 
 /// Returns warnings about the resources of a set that have no effect, although they are valid.
-pub fn unused(set: &ConfigSet, default_namespace: &str) -> Vec<Fault> {
+pub fn unused(set: &ConfigSet, default_namespace: &str) -> Vec<ValidationError> {
     let mut used: BTreeSet<&ResourceName> = BTreeSet::new();
     let mut faults = Vec::new();
     for entry in set.of_role(Kind::Rule) {
@@ -29,7 +29,7 @@ pub fn unused(set: &ConfigSet, default_namespace: &str) -> Vec<Fault> {
     faults
 }
 
-fn never_applies(rule: &Resource, condition: &str, default_namespace: &str) -> Option<Fault> {
+fn never_applies(rule: &Resource, condition: &str, default_namespace: &str) -> Option<ValidationError> {
     let requirements = match language(rule) {
         Language::Cexl => Requirements::of(condition.trim()),
         Language::Cel | Language::Compat => Requirements::default(),

@@ -150,7 +150,7 @@ fn finish(
     max_age: Duration,
     trace: Option<&mut Trace>,
 ) -> CheckAnswer {
-    if merged.says_nothing_of_validity() {
+    if merged.has_no_validity() {
         merged.valid_duration = DEFAULT_DURATION;
         merged.valid_use_count = DEFAULT_USES;
     }

@@ -36,7 +36,7 @@ impl MergedResult {
     pub(super) fn add(&mut self, handler: &str, result: CheckResult) {
         let status = result.status.unwrap_or_default();
         let duration = result.valid_duration.unwrap_or_default();
-        if self.says_nothing_of_validity() {
+        if self.has_no_validity() {
             self.valid_duration = duration;
             self.valid_use_count = result.valid_use_count;
         } else {
@@ -79,7 +79,7 @@ impl MergedResult {
 
     /// Limits the validity of an answer that allows the request in spite of a failure.
     pub(super) fn limit_validity(&mut self) {
-        let is_unspecified = self.says_nothing_of_validity();
+        let is_unspecified = self.has_no_validity();
         if is_unspecified || nanos(&self.valid_duration) > nanos(&FAILED_DURATION) {
             self.valid_duration = FAILED_DURATION;
         }
@@ -100,7 +100,7 @@ impl MergedResult {
 
     /// Returns whether the request is allowed without a specified validity; header operations alone do not specify
     /// one.
-    pub(super) fn says_nothing_of_validity(&self) -> bool {
+    pub(super) fn has_no_validity(&self) -> bool {
         !self.denied && self.valid_duration == prost_types::Duration::default() && self.valid_use_count == 0
     }
 

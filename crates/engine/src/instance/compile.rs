@@ -17,7 +17,7 @@ use mixer_adapter_core::value::{ValueType, parse_duration};
 /// A fault in an instance's params.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("{field}: {reason}")]
-pub(crate) struct InstanceFault {
+pub(crate) struct ParamsError {
     /// The path of the field, such as `dimensions["code"]`.
     pub field: String,
     /// The fault and how to correct it.
@@ -26,7 +26,7 @@ pub(crate) struct InstanceFault {
     pub expression: Option<(String, CompileError)>,
 }
 
-impl InstanceFault {
+impl ParamsError {
     pub(super) fn new(path: &str, reason: impl Into<String>) -> Self {
         Self { field: path.to_owned(), reason: reason.into(), expression: None }
     }
@@ -40,7 +40,7 @@ pub(super) fn fields(
     message: &MessageDescriptor,
     mut params: Map<String, Json>,
     compiler: &mut Compiler<'_>,
-) -> Result<Vec<Field>, Vec<InstanceFault>> {
+) -> Result<Vec<Field>, Vec<ParamsError>> {
     if compiler.source == TemplateSource::Resource {
         // A value of `name` is overridden by the instance's full name.
         params.remove(NAME);
@@ -67,7 +67,7 @@ fn message_fields(
     params: Map<String, Json>,
     path: &str,
     compiler: &mut Compiler<'_>,
-) -> Result<Vec<Field>, Vec<InstanceFault>> {
+) -> Result<Vec<Field>, Vec<ParamsError>> {
     let mut fields = Vec::new();
     let mut faults = Vec::new();
     for (name, json) in params {
@@ -104,7 +104,7 @@ fn compile_field(
     path: &str,
     compiler: &mut Compiler<'_>,
     fields: &mut Vec<Field>,
-) -> Result<(), Vec<InstanceFault>> {
+) -> Result<(), Vec<ParamsError>> {
     let number = field.number();
     if field.is_map() {
         let Json::Object(entries) = json else {
@@ -204,7 +204,7 @@ fn compile_one(
     json: Json,
     path: &str,
     compiler: &mut Compiler<'_>,
-) -> Result<Option<Field>, Vec<InstanceFault>> {
+) -> Result<Option<Field>, Vec<ParamsError>> {
     let leaf = match kind {
         Kind::Message(message) => match typed(message) {
             Some(typed) => Leaf::Typed(typed),
@@ -245,7 +245,7 @@ fn compile_expression(
     text: String,
     path: &str,
     compiler: &mut Compiler<'_>,
-) -> Result<Field, Vec<InstanceFault>> {
+) -> Result<Field, Vec<ParamsError>> {
     let expression = compiler.expression(&text, path)?;
     let actual = expression.value_type();
     let wanted = match &leaf {
@@ -291,7 +291,7 @@ fn compile_typed(
     json: Json,
     path: &str,
     compiler: &mut Compiler<'_>,
-) -> Result<Field, Vec<InstanceFault>> {
+) -> Result<Field, Vec<ParamsError>> {
     let text = match (typed, json) {
         // Params are a Struct, in which every number is a double.
         (Typed::Value, Json::Number(number_value)) => {
@@ -322,7 +322,7 @@ fn compile_typed(
 
 /// Parses a quoted constant, whose text between the quotes is taken literally. Mixer writes it unchecked into any of
 /// these messages, which corrupts all but those of strings; here it must be a valid constant of the field's type.
-fn typed_constant(number: u32, typed: Typed, literal: &str, path: &str) -> Result<Field, Vec<InstanceFault>> {
+fn typed_constant(number: u32, typed: Typed, literal: &str, path: &str) -> Result<Field, Vec<ParamsError>> {
     const SECOND: i64 = 1_000_000_000;
     let wrong = |example: &str| fault(path, format!("{literal:?} is none; write it like {example}"));
     Ok(match typed {
@@ -364,7 +364,7 @@ fn message_field(number: u32, content: impl FnOnce(&mut Vec<u8>)) -> Vec<u8> {
     field
 }
 
-fn scalar(kind: &Kind, path: &str) -> Result<Scalar, Vec<InstanceFault>> {
+fn scalar(kind: &Kind, path: &str) -> Result<Scalar, Vec<ParamsError>> {
     Ok(match kind {
         Kind::String => Scalar::String,
         Kind::Int64 | Kind::Uint64 => Scalar::Int64,
@@ -390,7 +390,7 @@ fn compile_scalar(
     json: Json,
     path: &str,
     compiler: &mut Compiler<'_>,
-) -> Result<Field, Vec<InstanceFault>> {
+) -> Result<Field, Vec<ParamsError>> {
     let expected = |what: &str| fault(path, format!("expected {what} or an expression"));
     let text = match (&scalar, json) {
         (_, Json::String(text)) => text,
@@ -435,7 +435,7 @@ fn compile_scalar(
                     return Err(fault(
                         path,
                         format!(
-                            "{literal:?} is no value of {}; known are: {}",
+                            "{literal:?} is not a value of {}; write one of {}",
                             descriptor.name(),
                             known.join(", ")
                         ),
@@ -462,11 +462,11 @@ fn whole(number: &serde_json::Number) -> Option<i64> {
 }
 
 impl Compiler<'_> {
-    fn expression(&self, text: &str, path: &str) -> Result<Expression, Vec<InstanceFault>> {
+    fn expression(&self, text: &str, path: &str) -> Result<Expression, Vec<ParamsError>> {
         Expression::compile_in(self.language, text, self.vocabulary).map_err(|error| {
             let reason = error.to_string();
             let expression = Some((text.to_owned(), error));
-            vec![InstanceFault { field: path.to_owned(), reason, expression }]
+            vec![ParamsError { field: path.to_owned(), reason, expression }]
         })
     }
 
@@ -506,7 +506,7 @@ fn number(field: &Field) -> u32 {
     }
 }
 
-fn wrong_type(path: &str, wanted: ValueType, expression: &Expression, text: &str) -> Vec<InstanceFault> {
+fn wrong_type(path: &str, wanted: ValueType, expression: &Expression, text: &str) -> Vec<ParamsError> {
     let actual = expression.value_type();
     let advice = match (wanted, expression.constant()) {
         (ValueType::String, Some(Evaluated::Duration(_))) => concatenation(text).map(|concatenation| {
@@ -546,8 +546,8 @@ fn example(value_type: ValueType) -> &'static str {
     }
 }
 
-fn fault(path: &str, reason: impl Into<String>) -> Vec<InstanceFault> {
-    vec![InstanceFault::new(path, reason)]
+fn fault(path: &str, reason: impl Into<String>) -> Vec<ParamsError> {
+    vec![ParamsError::new(path, reason)]
 }
 
 fn join(path: &str, name: &str) -> String {

@@ -1,4 +1,4 @@
-use super::{Field, InstanceFault, Typed, encode};
+use super::{Field, ParamsError, Typed, encode};
 use mixer_adapter_core::value::Value;
 
 /// A string in params that is the same for every request.
@@ -19,14 +19,14 @@ impl Constant {
 }
 
 /// Evaluates a field whose expression is constant and records the constant; returns other fields unchanged.
-pub(super) fn fold(field: Field, constants: &mut Vec<Constant>) -> Result<Field, Vec<InstanceFault>> {
+pub(super) fn fold(field: Field, constants: &mut Vec<Constant>) -> Result<Field, Vec<ParamsError>> {
     let (Field::Scalar(number, _, source) | Field::Typed(number, _, source)) = &field else {
         return Ok(field);
     };
     let Some(value) = source.expression.constant() else { return Ok(field) };
     let mut bytes = Vec::new();
     encode::value(&field, &value, &mut bytes)
-        .map_err(|error| vec![InstanceFault::new(&source.path, error.to_string())])?;
+        .map_err(|error| vec![ParamsError::new(&source.path, error.to_string())])?;
     let value_type = value.value_type();
     constants.push(Constant {
         path: source.path.clone(),

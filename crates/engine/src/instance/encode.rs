@@ -19,7 +19,7 @@ pub(crate) enum InstanceError {
         source: EvalError,
     },
     /// A string that is not a value of the field's enum.
-    #[error("{field}: {text:?} is no value of {enumeration}")]
+    #[error("{field}: {text:?} is not a value of {enumeration}")]
     NoEnumValue {
         /// The path of the field.
         field: Box<str>,

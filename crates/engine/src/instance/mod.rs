@@ -9,7 +9,7 @@ mod wire;
 use std::sync::Arc;
 
 pub use compile::FieldInput;
-pub(crate) use compile::InstanceFault;
+pub(crate) use compile::ParamsError;
 pub(crate) use encode::InstanceError;
 
 use self::constant::Constant;
@@ -100,7 +100,7 @@ impl Instance {
         params: serde_json::Map<String, serde_json::Value>,
         vocabulary: &Vocabulary,
         language: Language,
-    ) -> Result<Self, Vec<InstanceFault>> {
+    ) -> Result<Self, Vec<ParamsError>> {
         let mut compiler = compile::Compiler { vocabulary, language, source, constants: Vec::new() };
         let fields = compile::fields(&name, template.instance(), params, &mut compiler)?;
         let quota = QuotaSettings::default();

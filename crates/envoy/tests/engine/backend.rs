@@ -9,7 +9,7 @@ use std::{
 
 use base64::{Engine as _, engine::general_purpose::STANDARD as BASE64};
 use bytes::Bytes;
-use mixer_adapter_config::{ConfigSet, Fault, parse};
+use mixer_adapter_config::{ConfigSet, ValidationError, parse};
 use mixer_adapter_core::{
     framework::dynamic::DynamicTemplate,
     proto::{QuotaRequest, QuotaResult, istio::mixer::adapter::model::v1beta1::quota_result},
@@ -105,7 +105,10 @@ struct Backend {
 }
 
 impl Connect for Backend {
-    fn connect<'a>(&'a self, spec: &'a HandlerSpec) -> BoxFuture<'a, Result<BoxBackend, Vec<Fault>>> {
+    fn connect<'a>(
+        &'a self,
+        spec: &'a HandlerSpec,
+    ) -> BoxFuture<'a, Result<BoxBackend, Vec<ValidationError>>> {
         let backend = Self { is_broken: spec.name.name().starts_with("broken"), ..self.clone() };
         Box::pin(std::future::ready(Ok(Box::new(backend) as BoxBackend)))
     }

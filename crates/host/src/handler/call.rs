@@ -9,7 +9,7 @@ use super::{
     CallError, Handler,
     blocking::{BlockingThreads, SHUTTING_DOWN},
     erased::BoxFuture,
-    panics::{AdapterPanic, contain_future},
+    panics::{PanicError, contain_future},
 };
 use crate::metrics::CallMetrics;
 use mixer_adapter_core::{
@@ -118,7 +118,7 @@ trait Serve<T: Template>: Send + Sync {
 
 enum HandlerError {
     Failed(AdapterError),
-    Panicked(AdapterPanic),
+    Panicked(PanicError),
 }
 
 pub(crate) struct HandlerCaller<A> {

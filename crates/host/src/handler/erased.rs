@@ -9,7 +9,7 @@ use tracing::Instrument as _;
 use super::{
     AdapterInfo, Closing,
     blocking::{BlockingThreads, OpeningThreads},
-    panics::{AdapterPanic, contain, contain_future},
+    panics::{PanicError, contain, contain_future},
 };
 use mixer_adapter_core::{
     adapter::{Access, Adapter, AdapterError, Code, InferredTypes},
@@ -136,7 +136,7 @@ impl<A: Adapter> Typed<A> {
     }
 }
 
-fn panicked(info: &AdapterInfo, panic: &AdapterPanic, method: &'static str) -> AdapterError {
+fn panicked(info: &AdapterInfo, panic: &PanicError, method: &'static str) -> AdapterError {
     panic.report(info, method);
     AdapterError::new(Code::Internal, format!("it panicked: {}", panic.message))
 }

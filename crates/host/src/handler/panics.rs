@@ -16,7 +16,7 @@ use super::AdapterInfo;
 
 /// A contained panic of an adapter.
 #[derive(Debug)]
-pub(crate) struct AdapterPanic {
+pub(crate) struct PanicError {
     pub(crate) message: String,
     site: Option<PanicSite>,
 }
@@ -37,7 +37,7 @@ thread_local! {
 }
 
 /// Runs code of an adapter, and returns its panic.
-pub(crate) fn contain<T>(work: impl FnOnce() -> T) -> Result<T, AdapterPanic> {
+pub(crate) fn contain<T>(work: impl FnOnce() -> T) -> Result<T, PanicError> {
     let outer = IS_CONTAINED.replace(true);
     // That of a panic which the adapter caught itself.
     SITE.take();
@@ -47,12 +47,12 @@ pub(crate) fn contain<T>(work: impl FnOnce() -> T) -> Result<T, AdapterPanic> {
         let message = message(&*panic).to_owned();
         // The first site is that of an earlier panic, if the adapter caught it.
         let site = SITE.take().filter(|site| site.message == message);
-        AdapterPanic { message, site }
+        PanicError { message, site }
     })
 }
 
 /// Awaits a future of an adapter, and returns its panic.
-pub(crate) async fn contain_future<F: Future>(future: F) -> Result<F::Output, AdapterPanic> {
+pub(crate) async fn contain_future<F: Future>(future: F) -> Result<F::Output, PanicError> {
     let mut future = pin!(future);
     poll_fn(|context| match contain(|| future.as_mut().poll(context)) {
         Ok(Poll::Pending) => Poll::Pending,
@@ -62,7 +62,7 @@ pub(crate) async fn contain_future<F: Future>(future: F) -> Result<F::Output, Ad
     .await
 }
 
-impl AdapterPanic {
+impl PanicError {
     /// Counts and logs the panic; `method` is that of the adapter.
     pub(crate) fn report(&self, adapter: &AdapterInfo, method: &'static str) {
         adapter.panics.inc();

@@ -40,7 +40,7 @@ async fn stream(source: ConfigServer, sink: Peer, max_message_size: usize) -> En
     };
     let mut client = ResourceSinkClient::new(channel).max_decoding_message_size(max_message_size);
     let (pushes, outgoing) = mpsc::channel(1);
-    let requests = match client.establish_resource_stream(said(outgoing)).await {
+    let requests = match client.establish_resource_stream(triggered(outgoing)).await {
         Ok(response) => response.into_inner(),
         Err(status) => return Ended::in_vain(status),
     };
@@ -49,8 +49,8 @@ async fn stream(source: ConfigServer, sink: Peer, max_message_size: usize) -> En
     Ended { status: served.status, good: served.good, resolved: false }
 }
 
-/// What goes to the sink: first the trigger, as sinks that are dialed may wait for it before they ask.
-fn said(
+/// Returns the messages for the sink. The first is the trigger: sinks that are dialed may wait for it before they request.
+fn triggered(
     pushes: mpsc::Receiver<Result<Pushed<Resources>, Status>>,
 ) -> impl Stream<Item = Resources> + Send + 'static {
     let trigger = Resources { collection: TRIGGER.to_owned(), ..Resources::default() };

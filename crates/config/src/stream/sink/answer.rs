@@ -5,7 +5,7 @@ use std::{sync::Arc, time::Instant};
 use tonic::{Code, Status};
 
 use super::{
-    Machine, Mode, Nack, Output, StreamId,
+    Machine, Mode, NackError, Output, StreamId,
     collection::{Collection, Origin, Outcome, ProposalId, Refused, Waiting},
     held::Difference,
     machine::SinkDecision,
@@ -28,7 +28,7 @@ impl Machine {
         let nonces: Vec<String> = replaced.into_iter().chain([push.nonce.clone()]).collect();
         let version = push.version.clone();
         if !push.faults.is_empty() {
-            let nack = Nack { reasons: std::mem::take(&mut push.faults) };
+            let nack = NackError { reasons: std::mem::take(&mut push.faults) };
             if !self.options.skip_bad_resources {
                 return self.refuse(name, stream, nonces, version, nack, now);
             }
@@ -39,7 +39,7 @@ impl Machine {
             let text = "the push is incremental, but not based on what the sink has";
             // Where there are only increments it is nobody's fault: the one before was refused.
             if self.options.mode != Mode::Delta {
-                self.refuse(name, stream, nonces, version, Nack::whole(text), now);
+                self.refuse(name, stream, nonces, version, NackError::whole(text), now);
             }
             // The next stream begins with the whole state; on this one it would come only when the version moves.
             if let Some(stream) = self.streams.get_mut(&stream) {
@@ -177,7 +177,7 @@ impl Machine {
         stream: StreamId,
         nonces: Vec<String>,
         version: String,
-        nack: Nack,
+        nack: NackError,
         now: Instant,
     ) {
         let Some(collection) = self.collections.get_mut(name) else { return };
@@ -200,7 +200,7 @@ impl Machine {
     }
 
     /// Logs skipped resources once, not with every push that contains them.
-    fn log_skipped(&mut self, name: &Arc<str>, version: &str, nack: &Nack) {
+    fn log_skipped(&mut self, name: &Arc<str>, version: &str, nack: &NackError) {
         let Some(collection) = self.collections.get_mut(name) else { return };
         if collection.skipped.as_ref() != Some(nack) {
             tracing::warn!(collection = &**name, version, %nack, "bad resources skipped");

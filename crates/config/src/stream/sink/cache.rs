@@ -13,7 +13,7 @@ use prost::Message as _;
 use sha2::{Digest as _, Sha256};
 use tokio::{sync::mpsc, task::JoinHandle};
 
-use super::{CollectionView, NackReason};
+use super::{CollectionView, ResourceError};
 use crate::{proto::istio::mcp::v1alpha1::Resources, stream::Resource};
 
 /// How long changes are gathered before they are written.
@@ -106,7 +106,7 @@ enum ReadError {
     #[error("the checksum does not match")]
     Checksum,
     #[error("{0}")]
-    Resource(NackReason),
+    Resource(ResourceError),
 }
 
 /// A digest of a push without its nonce.

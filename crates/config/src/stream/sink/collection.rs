@@ -1,7 +1,7 @@
 use std::{collections::VecDeque, sync::Arc, time::Instant};
 
 use super::{
-    Nack, StreamId,
+    NackError, StreamId,
     deadlines::Deadlines,
     held::{Difference, Held},
 };
@@ -34,7 +34,7 @@ pub(super) struct Collection {
     /// What was refused last, unless something was accepted since.
     pub(super) refused: Option<Refused>,
     /// The resources skipped last, in a push that was accepted otherwise.
-    pub(super) skipped: Option<Nack>,
+    pub(super) skipped: Option<NackError>,
     /// Since when the source is known not to serve it.
     pub(super) unsupported: Option<Instant>,
     /// When resources are to be removed that are not renewed.
@@ -78,14 +78,14 @@ pub(super) enum Origin {
 pub(super) enum Outcome {
     Live,
     Pending,
-    Refused(Nack),
+    Refused(NackError),
 }
 
 /// A push that was refused.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Refused {
     pub(super) version: String,
-    pub(super) nack: Nack,
+    pub(super) nack: NackError,
 }
 
 impl Collection {

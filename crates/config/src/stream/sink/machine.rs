@@ -8,7 +8,7 @@ use prost::Message as _;
 use tonic::{Code, Status};
 
 use super::{
-    CollectionView, Mode, Nack, SinkOptions,
+    CollectionView, Mode, NackError, SinkOptions,
     collection::{Collection, Origin, Outcome, ProposalId},
     held::Difference,
     request::{nack_request, request, unsupported_collection},
@@ -53,9 +53,9 @@ pub enum SinkDecision {
     /// It is stored, and comes into use with other configuration.
     Pending,
     /// It is stored but not in use, for these reasons; the application tries it again by itself.
-    Refused(Nack),
+    Refused(NackError),
     /// It cannot be read, and is dropped.
-    Unreadable(Nack),
+    Unreadable(NackError),
 }
 
 impl SinkDecision {
@@ -64,13 +64,13 @@ impl SinkDecision {
         match decision {
             Decision::Live => Self::Live,
             Decision::Pending => Self::Pending,
-            Decision::Refused(faults) => Self::Refused(Nack::new(collection, &faults)),
-            Decision::Unreadable(faults) => Self::Unreadable(Nack::new(collection, &faults)),
+            Decision::Refused(faults) => Self::Refused(NackError::new(collection, &faults)),
+            Decision::Unreadable(faults) => Self::Unreadable(NackError::new(collection, &faults)),
         }
     }
 
     /// Returns the outcome of a proposal that is stored, or why it is dropped.
-    pub(super) fn into_outcome(self) -> Result<Outcome, Nack> {
+    pub(super) fn into_outcome(self) -> Result<Outcome, NackError> {
         match self {
             Self::Live => Ok(Outcome::Live),
             Self::Pending => Ok(Outcome::Pending),

@@ -25,7 +25,7 @@ pub use collection::ProposalId;
 pub use dialect::{Dialect, Received, Variant};
 pub use driver::Sink;
 pub use machine::{Closed, Machine, Output, SinkDecision, StreamId};
-pub use nack::{Nack, NackReason};
+pub use nack::{NackError, ResourceError};
 pub(crate) use type_urls::{Answer, Arrived, TypeUrls};
 pub use view::CollectionView;
 

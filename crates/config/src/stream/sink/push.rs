@@ -1,6 +1,6 @@
 use std::collections::{BTreeMap, BTreeSet, btree_map::Entry};
 
-use super::NackReason;
+use super::ResourceError;
 use crate::{
     proto::istio::mcp::v1alpha1::Resources,
     stream::{Resource, name},
@@ -16,7 +16,7 @@ pub(super) struct Push {
     pub(super) resources: BTreeMap<String, Resource>,
     pub(super) removed: BTreeSet<String>,
     /// What is wrong with the resources that are not in `resources`.
-    pub(super) faults: Vec<NackReason>,
+    pub(super) faults: Vec<ResourceError>,
     /// The names of these.
     pub(super) bad: BTreeSet<String>,
 }
@@ -54,14 +54,14 @@ impl Push {
         match self.resources.entry(resource.name.clone()) {
             Entry::Vacant(place) => _ = place.insert(resource),
             Entry::Occupied(first) if *first.get() == resource => {}
-            Entry::Occupied(_) => self.fault(NackReason {
+            Entry::Occupied(_) => self.fault(ResourceError {
                 resource: resource.name,
                 text: "it comes twice, with different content".to_owned(),
             }),
         }
     }
 
-    fn fault(&mut self, fault: NackReason) {
+    fn fault(&mut self, fault: ResourceError) {
         self.bad.insert(fault.resource.clone());
         self.faults.push(fault);
     }

@@ -170,7 +170,7 @@ mod tests {
     }
 
     #[test]
-    fn a_push_without_a_nonce_is_told_from_a_question_and_answered_without_one() {
+    fn a_push_without_a_nonce_is_distinct_from_a_question_and_answered_without_one() {
         let mut types = asked();
         let push = Answer { type_url: NEW.to_owned(), nonce: String::new(), version: "7".to_owned() };
         let key = types.remember(GATEWAYS, push.clone());

@@ -1,7 +1,7 @@
 use std::sync::Arc;
 
 use super::{
-    Nack,
+    NackError,
     collection::{Collection, Outcome},
 };
 use crate::stream::Resource;
@@ -47,7 +47,7 @@ impl<'a> CollectionView<'a> {
     }
 
     /// The version that was refused last and why, unless one was accepted since.
-    pub fn refused(&self) -> Option<(&'a str, &'a Nack)> {
+    pub fn refused(&self) -> Option<(&'a str, &'a NackError)> {
         self.0.refused.as_ref().map(|refused| (refused.version.as_str(), &refused.nack))
     }
 }

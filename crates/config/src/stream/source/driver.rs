@@ -14,7 +14,7 @@ use super::{
     Catalogue, Meaning, PeerStatus, Pushed, SinkId, WatchStatus, dialogue::Dialogue, status::Registry,
 };
 use crate::{
-    Fault,
+    ValidationError,
     certify::ClientRules,
     envoy_v2,
     stream::{Change, Rate, Summarize as _, metrics::SOURCE, rate::Bucket},
@@ -57,7 +57,7 @@ pub struct ConfigServer {
     catalogue: Arc<watch::Sender<Arc<Catalogue>>>,
     options: ConfigServerOptions,
     registry: Registry,
-    faults: Arc<Mutex<Arc<[Fault]>>>,
+    faults: Arc<Mutex<Arc<[ValidationError]>>>,
     closed: CancellationToken,
 }
 
@@ -95,11 +95,11 @@ impl ConfigServer {
     }
 
     /// What cannot be served of the configuration that is.
-    pub fn faults(&self) -> Arc<[Fault]> {
+    pub fn faults(&self) -> Arc<[ValidationError]> {
         self.faults.lock().unwrap_or_else(PoisonError::into_inner).clone()
     }
 
-    pub(crate) fn set_faults(&self, faults: Vec<Fault>) {
+    pub(crate) fn set_faults(&self, faults: Vec<ValidationError>) {
         *self.faults.lock().unwrap_or_else(PoisonError::into_inner) = faults.into();
     }
 
@@ -206,7 +206,7 @@ impl ConfigServer {
                     Ok(Some(request)) => {
                         bucket.take(now());
                         let size = request.encoded_len();
-                        let said = rules.is_some().then(|| request.shorthand());
+                        let shorthand = rules.is_some().then(|| request.shorthand());
                         let event = dialogue.on_request(request, &current);
                         let recorded = event.and_then(|event| {
                             SOURCE.received(&event.collection, size);
@@ -214,8 +214,8 @@ impl ConfigServer {
                             let type_url = event.collection.clone();
                             // What a source says first that has dialed is for no type.
                             let answers = event.meaning != Meaning::Triggered;
-                            if let (Some(rules), Some(said), true) = (&mut rules, said, answers) {
-                                registered.breaks(rules.received(&said, &type_url));
+                            if let (Some(rules), Some(shorthand), true) = (&mut rules, shorthand, answers) {
+                                registered.breaks(rules.received(&shorthand, &type_url));
                             }
                             self.check_version(&type_url, &registered.record(event))
                         });

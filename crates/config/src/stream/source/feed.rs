@@ -2,7 +2,7 @@ use tokio::task::spawn_blocking;
 
 use super::ConfigServer;
 use crate::{
-    Acceptance, Apply, Collection, Fault, Types, Update, Verdict,
+    Acceptance, Apply, Collection, Types, Update, ValidationError, Verdict,
     source::Source,
     stream::{Change, convert},
 };
@@ -51,12 +51,12 @@ impl Feed {
 }
 
 /// A warning that resources are served as a `google.protobuf.Struct` where sinks expect the message of the collection.
-fn untyped(types: &Types, change: &Change) -> Option<Fault> {
+fn untyped(types: &Types, change: &Change) -> Option<ValidationError> {
     let expected = Collection::new(&change.collection).message()?;
     let missing = types.find(expected).is_none() && !change.resources.is_empty();
     let reason = format!(
         "{}: served as google.protobuf.Struct; sinks that check types expect {expected}, whose descriptors `source --descriptors` can add",
         change.collection
     );
-    missing.then(|| Fault::warning(reason))
+    missing.then(|| ValidationError::warning(reason))
 }

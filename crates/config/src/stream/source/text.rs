@@ -1,7 +1,7 @@
 //! Resources that a program makes itself.
 
 use super::ConfigServer;
-use crate::{Change, Fault, Topic, Types, parse, stream::convert};
+use crate::{Change, Topic, Types, ValidationError, parse, stream::convert};
 
 impl ConfigServer {
     /// Serves the resources of a text, in place of all others of their collections.
@@ -11,7 +11,7 @@ impl ConfigServer {
     ///
     /// # Errors
     /// Everything that is wrong with the text; nothing of it is served then. Deprecated fields are served, and logged.
-    pub fn serve_text(&self, text: &str) -> Result<(), Vec<Fault>> {
+    pub fn serve_text(&self, text: &str) -> Result<(), Vec<ValidationError>> {
         let parsed = parse(text, "text", "default");
         let mut faults = parsed.faults;
         let types = Types::default();

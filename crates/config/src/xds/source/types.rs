@@ -117,12 +117,12 @@ impl Types {
     }
 
     pub(super) fn is_due(&mut self, catalogue: &Catalogue) -> bool {
-        self.look(catalogue);
+        self.refresh_views(catalogue);
         self.due().is_some()
     }
 
-    /// Looks at what the client may see of each type. What did not change since is looked at by its address.
-    fn look(&mut self, catalogue: &Catalogue) {
+    /// Updates the view of each type. States are compared by their addresses.
+    fn refresh_views(&mut self, catalogue: &Catalogue) {
         for known in &mut self.types {
             let view = catalogue.seen_by(&known.collection, &self.node, known.view.as_ref());
             let is_same = |(new, old): (&Arc<View>, &Arc<View>)| Arc::ptr_eq(new.state(), old.state());
@@ -158,7 +158,7 @@ impl Types {
 
     /// The next push.
     pub(super) fn next(&mut self, catalogue: &Catalogue) -> Option<Push> {
-        self.look(catalogue);
+        self.refresh_views(catalogue);
         while let Some(Due { place, withhold, beats }) = self.due() {
             let due = &mut self.types[place];
             due.beats &= !beats;

@@ -174,7 +174,7 @@ impl Watch {
         self.sent.as_ref().map(|(_, version)| version)
     }
 
-    /// Whether a state might be news: it is not the one last looked at, or something is asked for.
+    /// Whether a state may have to be sent: it is not the last one, or there is an open request.
     pub(super) fn has_news(&self, state: &Snapshot) -> bool {
         self.asked || !self.base.as_ref().is_some_and(|base| base.ptr_eq(state.entries()))
     }
@@ -189,7 +189,7 @@ impl Watch {
         !self.withheld.is_empty() && !self.is_pending() && !self.refused
     }
 
-    /// What a state has that the client lacks, if it is to be sent; removals may be withheld. The state counts as looked at.
+    /// What a state has that the client lacks, if it is to be sent; removals may be withheld. Later changes are relative to this state.
     pub(super) fn next(
         &mut self,
         state: &Snapshot,
@@ -199,7 +199,7 @@ impl Watch {
     ) -> Option<Content> {
         let asked = take(&mut self.asked);
         let mut owed = take(&mut self.owed);
-        let Delta { changed, mut removed } = self.look(state);
+        let Delta { changed, mut removed } = self.take_changes(state);
         changed.iter().for_each(|entry| _ = self.withheld.remove(entry.name()));
         // A client that does not have something need not keep it, and one that refused it would refuse it again.
         let lacked = |name: &str| owed.contains(name) || self.doubt.contains(name);
@@ -270,8 +270,8 @@ impl Watch {
         Some(content)
     }
 
-    /// What a state has otherwise than the one last looked at, of what is wanted. From then on it is that one.
-    fn look(&mut self, state: &Snapshot) -> Delta {
+    /// Returns what is subscribed and differs from the last state, and makes this one the last.
+    fn take_changes(&mut self, state: &Snapshot) -> Delta {
         let now = state.entries();
         let claims = take(&mut self.claims);
         let base = match self.base.replace(now.clone()) {

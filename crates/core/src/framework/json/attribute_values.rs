@@ -7,10 +7,14 @@ use serde_json::{Value as Json, json};
 
 use crate::value::IpAddress;
 
+/// What was expected in place of the JSON.
+#[derive(Debug, PartialEq)]
+pub(super) struct ShortFormError(pub &'static str);
+
 /// Expands a short form to proto3 JSON: `"x"`, `5` or `true` for a `Value`, `"1.2.3.4"` for an `IPAddress`, the text alone
 /// for a `Duration`, `TimeStamp`, `DNSName`, `EmailAddress` or `Uri`. Other JSON, and messages of other packages than
-/// `istio.policy.v1beta1`, are returned unchanged. The error is what was expected.
-pub(super) fn expand(message: &str, json: Json) -> Result<Json, &'static str> {
+/// `istio.policy.v1beta1`, are returned unchanged.
+pub(super) fn expand(message: &str, json: Json) -> Result<Json, ShortFormError> {
     let Some(message) = message.strip_prefix("istio.policy.v1beta1.") else { return Ok(json) };
     match message {
         "Value" => expand_value(json),
@@ -22,20 +26,20 @@ pub(super) fn expand(message: &str, json: Json) -> Result<Json, &'static str> {
     }
 }
 
-fn expand_value(json: Json) -> Result<Json, &'static str> {
+fn expand_value(json: Json) -> Result<Json, ShortFormError> {
     match json {
         Json::String(_) => Ok(json!({ "string_value": json })),
         Json::Bool(_) => Ok(json!({ "bool_value": json })),
         Json::Number(ref number) if number.is_i64() => Ok(json!({ "int64_value": json })),
         Json::Number(_) => Ok(json!({ "double_value": json })),
         Json::Object(_) => Ok(json),
-        Json::Array(_) | Json::Null => {
-            Err("expected a string, a number, true, false, or an object such as {\"string_value\": \"x\"}")
-        }
+        Json::Array(_) | Json::Null => Err(ShortFormError(
+            "expected a string, a number, true, false, or an object such as {\"string_value\": \"x\"}",
+        )),
     }
 }
 
-fn expand_address(json: Json) -> Result<Json, &'static str> {
+fn expand_address(json: Json) -> Result<Json, ShortFormError> {
     let mut fields = match json {
         Json::Object(fields) => fields,
         text => serde_json::Map::from_iter([("value".to_owned(), text)]),
@@ -44,7 +48,9 @@ fn expand_address(json: Json) -> Result<Json, &'static str> {
         if let Ok(address) = text.parse::<IpAddr>() {
             *text = STANDARD.encode(IpAddress::from(address).value);
         } else if STANDARD.decode(text.as_str()).is_err() {
-            return Err("expected an address such as \"10.0.0.1\" or \"::1\", or its bytes in base64");
+            return Err(ShortFormError(
+                "expected an address such as \"10.0.0.1\" or \"::1\", or its bytes in base64",
+            ));
         }
     }
     Ok(Json::Object(fields))

@@ -1,5 +1,7 @@
 //! Configuration that cannot be read as a whole, read as far as Mixer reads it.
 
+use std::ops::ControlFlow::{self, Break, Continue};
+
 use prost_reflect::{DynamicMessage, FieldDescriptor, Kind, MessageDescriptor, ReflectMessage as _, Value};
 use serde_json::{Map, Value as Json};
 
@@ -18,10 +20,7 @@ pub fn read_json_leniently(message: &MessageDescriptor, json: Json) -> DynamicMe
     read
 }
 
-/// Stopped at a fault.
-struct Stopped;
-
-fn read_fields(mut fields: Map<String, Json>, message: &mut DynamicMessage) -> Result<(), Stopped> {
+fn read_fields(mut fields: Map<String, Json>, message: &mut DynamicMessage) -> ControlFlow<()> {
     let descriptor = message.descriptor();
     let mut known: Vec<FieldDescriptor> = descriptor.fields().collect();
     let is_choice =
@@ -34,17 +33,17 @@ fn read_fields(mut fields: Map<String, Json>, message: &mut DynamicMessage) -> R
             Some(json) => read_field(&field, json, message)?,
         }
     }
-    if fields.is_empty() { Ok(()) } else { Err(Stopped) }
+    if fields.is_empty() { Continue(()) } else { Break(()) }
 }
 
-fn read_field(field: &FieldDescriptor, json: Json, message: &mut DynamicMessage) -> Result<(), Stopped> {
+fn read_field(field: &FieldDescriptor, json: Json, message: &mut DynamicMessage) -> ControlFlow<()> {
     match json {
         Json::Object(entries) if field.is_map() => {
             for (key, value) in entries {
                 let entry = Json::Object(Map::from_iter([(key, value)]));
                 merge(field, entry, message)?;
             }
-            Ok(())
+            Continue(())
         }
         Json::Array(items) if field.is_list() => {
             for item in items {
@@ -59,7 +58,7 @@ fn read_field(field: &FieldDescriptor, json: Json, message: &mut DynamicMessage)
                     None => merge(field, Json::Array(vec![item]), message)?,
                 }
             }
-            Ok(())
+            Continue(())
         }
         json => match nested(field).filter(|_| !field.is_list() && !field.is_map()) {
             Some(descriptor) => {
@@ -80,23 +79,23 @@ fn nested(field: &FieldDescriptor) -> Option<MessageDescriptor> {
     }
 }
 
-fn read_nested(descriptor: &MessageDescriptor, json: Json) -> (Value, Result<(), Stopped>) {
+fn read_nested(descriptor: &MessageDescriptor, json: Json) -> (Value, ControlFlow<()>) {
     let mut read = DynamicMessage::new(descriptor.clone());
     let outcome = match json {
         Json::Object(fields) => read_fields(fields, &mut read),
-        _ => Err(Stopped),
+        _ => Break(()),
     };
     (Value::Message(read), outcome)
 }
 
 /// Adds what a field of its own would be read as.
-fn merge(field: &FieldDescriptor, json: Json, message: &mut DynamicMessage) -> Result<(), Stopped> {
+fn merge(field: &FieldDescriptor, json: Json, message: &mut DynamicMessage) -> ControlFlow<()> {
     let alone = Json::Object(Map::from_iter([(field.name().to_owned(), json)]));
-    let read = read_json(&message.descriptor(), alone).map_err(|_| Stopped)?;
+    let Ok(read) = read_json(&message.descriptor(), alone) else { return Break(()) };
     match (message.get_field_mut(field), read.get_field(field).into_owned()) {
         (Value::List(list), Value::List(items)) => list.extend(items),
         (Value::Map(map), Value::Map(entries)) => map.extend(entries),
         (value, read) => *value = read,
     }
-    Ok(())
+    Continue(())
 }

@@ -128,7 +128,7 @@ impl Reader {
         if message.full_name().starts_with("google.protobuf.") {
             return Ok(json);
         }
-        let json = expand(message.full_name(), json).or_else(|expected| error_at(path, expected))?;
+        let json = expand(message.full_name(), json).or_else(|error| error_at(path, error.0))?;
         let Json::Object(fields) = json else {
             return error_at(path, format!("expected an object with the fields of {}", message.full_name()));
         };

@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use super::{Annotations, faults};
 use crate::cache::CachePolicy;
-use mixer_adapter_config::{Fault, Resource};
+use mixer_adapter_config::{Resource, ValidationError};
 use mixer_adapter_core::value::parse_duration;
 
 /// The maximum duration of validity of answers of the rule.
@@ -17,7 +17,7 @@ const STALE_IF_ERROR: &str = "mixer-adapter/cache-stale-if-error";
 const MAX_STALE: Duration = Duration::from_secs(24 * 60 * 60);
 
 /// Returns the policy of a rule. If one of its annotations has no effect, it is that of answers that are not reused.
-pub(in super::super) fn cache_policy(resource: &Resource, found: &mut Vec<Fault>) -> CachePolicy {
+pub(in super::super) fn cache_policy(resource: &Resource, found: &mut Vec<ValidationError>) -> CachePolicy {
     let mut annotations = Annotations::new(&resource.annotations, "rules", &[MAX_AGE, STALE_IF_ERROR]);
     let max_age = annotations.read(MAX_AGE, "a duration like \"300ms\", \"5s\" or \"1m30s\"", duration);
     let stale_if_error =

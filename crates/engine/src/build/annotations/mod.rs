@@ -5,7 +5,7 @@ mod quotas;
 
 use std::collections::BTreeMap;
 
-use mixer_adapter_config::{Fault, Resource};
+use mixer_adapter_config::{Resource, ValidationError};
 
 pub(super) use caching::cache_policy;
 pub(super) use quotas::quota_settings;
@@ -64,6 +64,6 @@ impl<'a> Annotations<'a> {
 }
 
 /// Returns the faults of annotations without effect.
-fn faults(resource: &Resource, errors: Vec<(&str, AnnotationError)>) -> Vec<Fault> {
+fn faults(resource: &Resource, errors: Vec<(&str, AnnotationError)>) -> Vec<ValidationError> {
     errors.into_iter().map(|(name, error)| resource.annotation_error(name, error)).collect()
 }

@@ -4,7 +4,7 @@ use std::{collections::BTreeMap, time::Duration};
 
 use super::{AnnotationError, Annotations, faults};
 use crate::quota_settings::{QuotaMode, QuotaSettings};
-use mixer_adapter_config::{Fault, Resource};
+use mixer_adapter_config::{Resource, ValidationError};
 use mixer_adapter_core::{adapter::LimitOverride, template::Variety, value::parse_duration};
 
 const MODE: &str = "mixer-adapter/rate-limit-mode";
@@ -19,7 +19,7 @@ const DIMENSIONS: &str = "mixer-adapter/dimensions-in-metadata";
 pub(in super::super) fn quota_settings(
     resource: &Resource,
     variety: Variety,
-) -> Result<QuotaSettings, Vec<Fault>> {
+) -> Result<QuotaSettings, Vec<ValidationError>> {
     read(&resource.annotations, variety).map_err(|errors| faults(resource, errors))
 }
 

@@ -84,7 +84,7 @@ impl Excerpt {
 /// Reads as `dir/rules.yaml:12: r1.rule.istio-system: spec.actions[0].handler: there is no handler h1`; warnings say so.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
-pub struct Fault {
+pub struct ValidationError {
     /// How bad it is.
     pub severity: Severity,
     /// What it is about.
@@ -115,7 +115,7 @@ pub struct Deprecation {
     pub stage: Stage,
 }
 
-impl Fault {
+impl ValidationError {
     /// An error about nothing in particular yet.
     pub fn error(reason: impl Into<Box<str>>) -> Self {
         let severity = Severity::Error;
@@ -188,7 +188,7 @@ impl Fault {
     }
 }
 
-impl fmt::Display for Fault {
+impl fmt::Display for ValidationError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         if let Some(origin) = &self.origin {
             write!(f, "{origin}: ")?;
@@ -228,19 +228,24 @@ mod tests {
     fn a_fault_says_where_what_and_why() {
         let source = Arc::from("dir/rules.yaml");
         let rule = ResourceName::new("r1", Kind::Rule, "ns");
-        let fault =
-            Fault::error("no such handler").of(rule).in_field("spec.actions[0].handler").at(&source, 12);
+        let fault = ValidationError::error("no such handler")
+            .of(rule)
+            .in_field("spec.actions[0].handler")
+            .at(&source, 12);
         assert_eq!(
             fault.to_string(),
             "dir/rules.yaml:12: r1.rule.ns: spec.actions[0].handler: no such handler"
         );
         let excerpt = |start, end| Excerpt { text: "a = b".into(), start, end };
-        let fault = Fault::error("no value").with_help("write 5").in_excerpt(excerpt(4, 5));
+        let fault = ValidationError::error("no value").with_help("write 5").in_excerpt(excerpt(4, 5));
         assert_eq!(fault.to_string(), "no value; write 5 (in `b`)");
-        let named = Fault::error("unknown attribute `b`").in_excerpt(excerpt(4, 5));
+        let named = ValidationError::error("unknown attribute `b`").in_excerpt(excerpt(4, 5));
         assert_eq!(named.to_string(), "unknown attribute `b`");
-        let between = Fault::error("incomplete").in_excerpt(excerpt(5, 5));
+        let between = ValidationError::error("incomplete").in_excerpt(excerpt(5, 5));
         assert_eq!(between.to_string(), "incomplete (at character 6 of `a = b`)");
-        assert_eq!(Fault::warning("odd").at(&source, 0).to_string(), "dir/rules.yaml: warning: odd");
+        assert_eq!(
+            ValidationError::warning("odd").at(&source, 0).to_string(),
+            "dir/rules.yaml: warning: odd"
+        );
     }
 }
