@@ -27,12 +27,12 @@ const GRPC_SERVICES: &str = "grpc_services: [{envoy_grpc: {cluster_name: source,
 
 /// How Envoy asks: for each type on a stream of its own, or for all on one.
 #[derive(Clone, Copy)]
-struct Form {
+struct ConfigSource {
     api_type: &'static str,
     ads: bool,
 }
 
-impl Form {
+impl ConfigSource {
     fn api(self) -> String {
         format!("{{api_type: {}, transport_api_version: V3, {GRPC_SERVICES}}}", self.api_type)
     }
@@ -131,7 +131,7 @@ fn routes_in_envoy(source: &Server, what: &str) -> Option<Json> {
     values.into_iter().find(|value| !value.is_null())
 }
 
-fn is_configured_throughout(form: Form) {
+fn is_configured_throughout(form: ConfigSource) {
     if !is_there() {
         return;
     }
@@ -186,22 +186,22 @@ fn is_configured_throughout(form: Form) {
 
 #[test]
 fn envoy_is_configured_by_whole_sets_over_one_stream() {
-    is_configured_throughout(Form { api_type: "GRPC", ads: true });
+    is_configured_throughout(ConfigSource { api_type: "GRPC", ads: true });
 }
 
 #[test]
 fn envoy_is_configured_by_changes_over_one_stream() {
-    is_configured_throughout(Form { api_type: "DELTA_GRPC", ads: true });
+    is_configured_throughout(ConfigSource { api_type: "DELTA_GRPC", ads: true });
 }
 
 #[test]
 fn envoy_is_configured_by_whole_sets_over_a_stream_for_each_type() {
-    is_configured_throughout(Form { api_type: "GRPC", ads: false });
+    is_configured_throughout(ConfigSource { api_type: "GRPC", ads: false });
 }
 
 #[test]
 fn envoy_is_configured_by_changes_over_a_stream_for_each_type() {
-    is_configured_throughout(Form { api_type: "DELTA_GRPC", ads: false });
+    is_configured_throughout(ConfigSource { api_type: "DELTA_GRPC", ads: false });
 }
 
 /// The host of a request is asked for when it comes: by a name that is an alias, and by one of its own.
@@ -210,7 +210,7 @@ fn envoy_asks_for_virtual_hosts_on_demand() {
     if !is_there() {
         return;
     }
-    let form = Form { api_type: "DELTA_GRPC", ads: true };
+    let form = ConfigSource { api_type: "DELTA_GRPC", ads: true };
     let directory = tempfile::tempdir().unwrap();
     let on_demand = "type.googleapis.com/envoy.extensions.filters.http.on_demand.v3.OnDemand";
     let filters = format!("http_filters: [{{name: on_demand, typed_config: {{'@type': {on_demand}}}}}, ");

@@ -6,7 +6,7 @@ use mixer_adapter::proto::Any;
 use mixer_adapter_config::{
     mcp::source as mcp,
     stream::{
-        Change, Rate, Resource, listen,
+        Rate, RawChange, RawResource, listen,
         source::{Catalogue, ConfigServer, ConfigServerOptions},
     },
     xds::source as xds,
@@ -50,14 +50,14 @@ impl Served {
     }
 }
 
-fn change(full: bool, resources: Vec<Arc<Resource>>) -> Change {
-    Change { collection: COLLECTION.into(), version: String::new(), full, resources, removed: Vec::new() }
+fn change(full: bool, resources: Vec<Arc<RawResource>>) -> RawChange {
+    RawChange { collection: COLLECTION.into(), version: String::new(), full, resources, removed: Vec::new() }
 }
 
-fn resource(number: u32, version: u32) -> Arc<Resource> {
+fn resource(number: u32, version: u32) -> Arc<RawResource> {
     let mut value = vec![0x12; BODY];
     value[..4].copy_from_slice(&version.to_be_bytes());
-    Arc::new(Resource {
+    Arc::new(RawResource {
         name: format!("namespace-{}/rule-{number:06}", number % 100),
         body: Any {
             type_url: "type.googleapis.com/istio.policy.v1beta1.Rule".to_owned(),

@@ -5,7 +5,7 @@ use std::time::Instant;
 use libfuzzer_sys::fuzz_target;
 use mixer_adapter::prost::Message as _;
 use mixer_adapter_config::{
-    mcp::source::Machine as SourceMachine,
+    mcp::source::McpStream,
     proto::istio::mcp::v1alpha1::{RequestResources, Resources},
     stream::{
         sink::{self, Output, SinkDecision, SinkOptions},
@@ -16,7 +16,7 @@ use mixer_adapter_config::{
 const COLLECTIONS: [&str; 2] = ["istio/policy/v1beta1/rules", "istio/policy/v1beta1/instances"];
 
 /// Applies everything that is offered, after reading its bodies.
-fn drain(sink: &mut sink::Machine, catalogue: &mut Catalogue, now: Instant) {
+fn drain(sink: &mut sink::SinkMachine, catalogue: &mut Catalogue, now: Instant) {
     while let Some(output) = sink.poll(now) {
         if let Output::Decide(proposal, change) = output {
             for resource in &change.resources {
@@ -33,7 +33,7 @@ fuzz_target!(|bytes: &[u8]| {
     let now = Instant::now();
     let mut catalogue = Catalogue::of(COLLECTIONS);
     if let Ok(push) = Resources::decode(bytes) {
-        let mut sink = sink::Machine::new(SinkOptions::new("fuzz", COLLECTIONS));
+        let mut sink = sink::SinkMachine::new(SinkOptions::new("fuzz", COLLECTIONS));
         sink.opened(1, now);
         for _ in 0..2 {
             sink.received(1, push.clone(), now);
@@ -42,7 +42,7 @@ fuzz_target!(|bytes: &[u8]| {
         sink.closed(1, None, now);
     }
     if let Ok(request) = RequestResources::decode(bytes) {
-        let mut source = SourceMachine::new(true);
+        let mut source = McpStream::new(true);
         for _ in 0..2 {
             if source.requested(request.clone(), &catalogue).is_err() {
                 break;

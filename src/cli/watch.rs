@@ -20,7 +20,7 @@ use mixer_adapter_config::{
     certify::{Certification, Outcome, Protocol, certify},
     collection,
     source::{SourceSettings, Wanted},
-    stream::{Change, Resource, Trace, Traced, collection_of, type_urls_of},
+    stream::{RawChange, RawResource, Trace, Traced, collection_of, type_urls_of},
     xds::sink::own_node,
 };
 
@@ -289,9 +289,9 @@ impl Watch {
 
     /// The next offer. Messages of the streams that come before it are printed.
     async fn next(
-        changes: &mut mpsc::Receiver<Offer<Change>>,
+        changes: &mut mpsc::Receiver<Offer<RawChange>>,
         traced: &mut mpsc::Receiver<Traced>,
-    ) -> anyhow::Result<Option<Offer<Change>>> {
+    ) -> anyhow::Result<Option<Offer<RawChange>>> {
         loop {
             tokio::select! {
                 biased;
@@ -335,7 +335,7 @@ impl Watch {
     }
 
     /// The events of a change. `names` are the known resources of its collection, which it updates.
-    fn events<'a>(&self, change: &'a Change, names: &mut BTreeSet<String>) -> Vec<Event<'a>> {
+    fn events<'a>(&self, change: &'a RawChange, names: &mut BTreeSet<String>) -> Vec<Event<'a>> {
         let event = |event, name| Event {
             event,
             collection: &change.collection,
@@ -408,6 +408,6 @@ const ANSWER: Duration = Duration::from_millis(200);
 const MAX_UNPRINTED: usize = 1 << 14;
 
 /// The spec of a resource, or the reason why it cannot be decoded.
-fn body(resource: &Resource) -> Json {
+fn body(resource: &RawResource) -> Json {
     resource.spec().unwrap_or_else(|error| Json::String(error.to_string()))
 }

@@ -11,8 +11,8 @@ use std::{
 
 use mixer_adapter_config::{
     stream::{
-        Change, ContentVersion, Resource,
-        sink::{Machine, Mode, NackError, Output, ProposalId, ResourceError, SinkDecision, SinkOptions},
+        ContentVersion, RawChange, RawResource,
+        sink::{Mode, NackError, Output, ProposalId, ResourceError, SinkDecision, SinkMachine, SinkOptions},
         source::Catalogue,
     },
     xds::sink::Versions,
@@ -66,10 +66,10 @@ struct World {
     variant: Variant,
     versions: Versions,
     wire: Box<dyn Wire>,
-    sink: Machine,
+    sink: SinkMachine,
     stream: u64,
     now: Instant,
-    asked: BTreeMap<usize, (ProposalId, Change)>,
+    asked: BTreeMap<usize, (ProposalId, RawChange)>,
     decisions: usize,
     /// What the application was offered of each collection, by which proposal, and what it uses.
     offered: [State; 2],
@@ -77,7 +77,7 @@ struct World {
     live: [State; 2],
 }
 
-type State = BTreeMap<String, Arc<Resource>>;
+type State = BTreeMap<String, Arc<RawResource>>;
 
 impl World {
     fn new(variant: Variant, mode: Mode) -> Self {
@@ -88,7 +88,7 @@ impl World {
             variant,
             wire: variant.open(&versions),
             versions,
-            sink: Machine::new(options),
+            sink: SinkMachine::new(options),
             stream: 0,
             now: Instant::now(),
             asked: BTreeMap::new(),
@@ -130,15 +130,15 @@ impl World {
         }
     }
 
-    fn change(&mut self, collection: usize, resources: Vec<Arc<Resource>>, removed: Vec<String>) {
+    fn change(&mut self, collection: usize, resources: Vec<Arc<RawResource>>, removed: Vec<String>) {
         let collection = COLLECTIONS[collection].into();
-        let change = Change { collection, version: String::new(), full: false, resources, removed };
+        let change = RawChange { collection, version: String::new(), full: false, resources, removed };
         self.catalogue.apply(&change);
         self.flow();
     }
 
     fn put(&mut self, collection: usize, name: u8, version: u8) {
-        let resource = Resource {
+        let resource = RawResource {
             name: format!("ns/r{name}"),
             version: version.to_string(),
             body: resource(&format!("ns/r{name}@{version}")).body.unwrap(),

@@ -62,7 +62,7 @@ fn set_rules(source: &source::ConfigServer, rules: &[&str]) {
     use mixer_adapter::{prost::Message as _, proto::Any};
     use mixer_adapter_config::{
         proto::istio::policy::v1beta1::Rule,
-        stream::{Change, Resource},
+        stream::{RawChange, RawResource},
     };
     let resources = rules.iter().map(|text| {
         let (name, version) = text.split_once('@').unwrap();
@@ -70,10 +70,10 @@ fn set_rules(source: &source::ConfigServer, rules: &[&str]) {
         let type_url = "type.googleapis.com/istio.policy.v1beta1.Rule".to_owned();
         let body = Any { type_url, value: rule.encode_to_vec().into() };
         let resource =
-            Resource { name: name.to_owned(), version: version.to_owned(), body, ..Resource::default() };
+            RawResource { name: name.to_owned(), version: version.to_owned(), body, ..Resource::default() };
         std::sync::Arc::new(resource)
     });
-    source.apply(&Change {
+    source.apply(&RawChange {
         collection: RULES.into(),
         version: String::new(),
         full: true,
@@ -168,8 +168,8 @@ async fn a_body_of_an_unknown_type_is_refused_by_name() {
     let mut unknown = resource("ns/a@1");
     unknown.body.as_mut().unwrap().type_url = "type.googleapis.com/no.such.Type".to_owned();
     let (name, body) = ("ns/a".to_owned(), unknown.body.unwrap());
-    let unknown = mixer_adapter_config::stream::Resource { name, body, ..Default::default() };
-    source.apply(&mixer_adapter_config::stream::Change {
+    let unknown = mixer_adapter_config::stream::RawResource { name, body, ..Default::default() };
+    source.apply(&mixer_adapter_config::stream::RawChange {
         collection: RULES.into(),
         version: String::new(),
         full: true,

@@ -3,14 +3,14 @@
 use std::{collections::BTreeMap, sync::Arc, time::Instant};
 
 use mixer_adapter_config::{
-    mcp::source::Machine as SourceMachine,
+    mcp::source::McpStream,
     proto::{
         envoy::service::discovery::v3::{DeltaDiscoveryRequest, DiscoveryRequest},
         istio::mcp::v1alpha1::RequestResources,
     },
     stream::{
-        Change, Resource,
-        sink::{Machine as SinkMachine, Mode, Output, SinkDecision, SinkOptions},
+        RawChange, RawResource,
+        sink::{Mode, Output, SinkDecision, SinkMachine, SinkOptions},
         source::Catalogue,
     },
     xds::source::{DeltaStream, SotwStream},
@@ -21,11 +21,15 @@ use crate::messages::*;
 
 const TYPE_URL: &str = "config.istio.io/v1alpha2/rule";
 
-fn change(full: bool, resources: &[(&str, &str)], removed: &[&str]) -> Change {
+fn change(full: bool, resources: &[(&str, &str)], removed: &[&str]) -> RawChange {
     let resource = |(name, version): &(&str, &str)| {
-        Arc::new(Resource { name: (*name).to_owned(), version: (*version).to_owned(), ..Resource::default() })
+        Arc::new(RawResource {
+            name: (*name).to_owned(),
+            version: (*version).to_owned(),
+            ..Resource::default()
+        })
     };
-    Change {
+    RawChange {
         collection: RULES.into(),
         version: String::new(),
         full,
@@ -46,7 +50,7 @@ fn versions(name: &str, version: &str) -> BTreeMap<String, String> {
 
 /// What a sink of MCP lacks that says it has that, with what it is to remove.
 fn mcp_lacks(catalogue: &Catalogue, name: &str, version: &str) -> (Vec<String>, Vec<String>) {
-    let mut source = SourceMachine::new(true);
+    let mut source = McpStream::new(true);
     let request = RequestResources {
         collection: RULES.to_owned(),
         incremental: true,

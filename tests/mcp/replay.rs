@@ -15,8 +15,8 @@ use mixer_adapter_config::{
     mcp::source::{self, TRIGGER},
     proto::istio::mcp::v1alpha1::{RequestResources, Resources},
     stream::{
-        Change, Resource, Summarize as _,
-        sink::{Machine, Mode, NackError, Output, SinkDecision, SinkOptions},
+        RawChange, RawResource, Summarize as _,
+        sink::{Mode, NackError, Output, SinkDecision, SinkMachine, SinkOptions},
         source::Catalogue,
     },
 };
@@ -83,10 +83,10 @@ fn sorted(mut names: Vec<String>) -> Vec<String> {
 }
 
 /// What a collection held when it was pushed.
-fn content(push: &Resources) -> Change {
+fn content(push: &Resources) -> RawChange {
     let resources = push.resources.iter().map(|resource| {
         let metadata = resource.metadata.clone().unwrap();
-        Arc::new(Resource {
+        Arc::new(RawResource {
             name: metadata.name,
             version: metadata.version,
             created: metadata.create_time,
@@ -95,7 +95,7 @@ fn content(push: &Resources) -> Change {
             body: resource.body.clone().unwrap(),
         })
     });
-    Change {
+    RawChange {
         collection: push.collection.as_str().into(),
         version: String::new(),
         full: true,
@@ -108,7 +108,7 @@ fn content(push: &Resources) -> Change {
 #[derive(Default)]
 struct Replayed {
     catalogue: Catalogue,
-    streams: BTreeMap<u64, (source::Machine, VecDeque<Resources>)>,
+    streams: BTreeMap<u64, (source::McpStream, VecDeque<Resources>)>,
 }
 
 impl Replayed {
@@ -147,7 +147,7 @@ fn our_source_answers_as_galley_did() {
                 let context = format!("{} event {at}", path.display());
                 match event {
                     Event::Opened(stream) => {
-                        replayed.streams.insert(*stream, (source::Machine::new(false), VecDeque::new()));
+                        replayed.streams.insert(*stream, (source::McpStream::new(false), VecDeque::new()));
                     }
                     Event::FromSink(stream, request) => {
                         let (machine, _) = replayed.streams.get_mut(stream).unwrap();
@@ -265,7 +265,7 @@ fn our_sink_takes_what_galley_pushed() {
             asked.sort_unstable();
             asked.dedup();
             let options = SinkOptions::new("example", asked.iter().copied()).mode(Mode::Full);
-            let mut sink = Machine::new(options);
+            let mut sink = SinkMachine::new(options);
             let now = Instant::now();
             for (at, event) in events.iter().enumerate() {
                 let context = format!("{} event {at}", path.display());
@@ -318,7 +318,7 @@ fn our_sink_takes_what_galley_pushed() {
 }
 
 /// What the sink sends, if the application decides so on every offer.
-fn sent(sink: &mut Machine, now: Instant, decision: SinkDecision) -> Vec<RequestResources> {
+fn sent(sink: &mut SinkMachine, now: Instant, decision: SinkDecision) -> Vec<RequestResources> {
     let mut sent = Vec::new();
     while let Some(output) = sink.poll(now) {
         match output {

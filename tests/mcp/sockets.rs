@@ -11,7 +11,7 @@ use mixer_adapter_config::{
     },
     source::SourceStatus,
     stream::{
-        Change, DialOptions, Peer, Resource, listen,
+        DialOptions, Peer, RawChange, RawResource, listen,
         sink::{Cache, Sink, SinkOptions},
         source::{Catalogue, ConfigServer, ConfigServerOptions},
     },
@@ -69,9 +69,14 @@ pub(crate) fn set(source: &ConfigServer, collection: &str, resources: &[&str]) {
     let resources = resources.iter().map(|text| {
         let (name, version) = text.split_once('@').unwrap();
         let body = resource(text).body.unwrap();
-        Arc::new(Resource { name: name.to_owned(), version: version.to_owned(), body, ..Resource::default() })
+        Arc::new(RawResource {
+            name: name.to_owned(),
+            version: version.to_owned(),
+            body,
+            ..Resource::default()
+        })
     });
-    source.apply(&Change {
+    source.apply(&RawChange {
         collection: collection.into(),
         version: String::new(),
         full: true,
@@ -91,12 +96,14 @@ pub(crate) fn dial(sink: &Sink, address: SocketAddr, options: DialOptions) -> Dr
     stop.drop_guard()
 }
 
-pub(crate) fn start(collections: &[&str]) -> (Sink, mpsc::Receiver<Offer<Change>>) {
+pub(crate) fn start(collections: &[&str]) -> (Sink, mpsc::Receiver<Offer<RawChange>>) {
     Sink::start(SinkOptions::new("sink", collections.iter().copied()), None)
 }
 
 /// The next change, accepted: full or not, names changed, names removed.
-pub(crate) async fn accept(changes: &mut mpsc::Receiver<Offer<Change>>) -> (bool, Vec<String>, Vec<String>) {
+pub(crate) async fn accept(
+    changes: &mut mpsc::Receiver<Offer<RawChange>>,
+) -> (bool, Vec<String>, Vec<String>) {
     let offer = timeout(SOON, changes.recv()).await.unwrap().unwrap();
     let change = offer.content();
     let named = change.resources.iter().map(|resource| format!("{}@{}", resource.name, resource.version));
@@ -272,11 +279,11 @@ async fn collections_the_source_does_not_serve_are_found_out_one_by_one() {
 async fn a_push_of_5_mb_arrives() {
     let source = source();
     let body = Any { type_url: "type.googleapis.com/a.B".to_owned(), value: vec![7; 5_000_000].into() };
-    source.apply(&Change {
+    source.apply(&RawChange {
         collection: RULES.into(),
         version: String::new(),
         full: true,
-        resources: vec![Arc::new(Resource { name: "ns/large".to_owned(), body, ..Resource::default() })],
+        resources: vec![Arc::new(RawResource { name: "ns/large".to_owned(), body, ..Resource::default() })],
         removed: Vec::new(),
     });
     let listening = serve(source_routes(&source)).await;

@@ -3,10 +3,10 @@
 use std::sync::Arc;
 
 use mixer_adapter_config::{
-    mcp::source::{Machine, TRIGGER},
+    mcp::source::{McpStream, TRIGGER},
     proto::istio::mcp::v1alpha1::{RequestResources, Resources},
     stream::{
-        Change, ContentVersion, Resource,
+        ContentVersion, RawChange, RawResource,
         source::{Catalogue, Meaning},
     },
 };
@@ -17,27 +17,27 @@ use crate::messages::*;
 /// A source with one stream, without sockets.
 struct Source {
     catalogue: Catalogue,
-    machine: Machine,
+    machine: McpStream,
 }
 
 impl Source {
     fn new(incremental: bool) -> Self {
         let catalogue = Catalogue::of([RULES, HANDLERS, INSTANCES]);
-        Self { catalogue, machine: Machine::new(incremental) }
+        Self { catalogue, machine: McpStream::new(incremental) }
     }
 
     fn set(&mut self, collection: &str, resources: &[&str]) {
         let resources = resources.iter().map(|text| {
             let (name, version) = text.split_once('@').unwrap();
             let body = resource(text).body.unwrap();
-            Arc::new(Resource {
+            Arc::new(RawResource {
                 name: name.to_owned(),
                 version: version.to_owned(),
                 body,
                 ..Resource::default()
             })
         });
-        self.catalogue.apply(&Change {
+        self.catalogue.apply(&RawChange {
             collection: collection.into(),
             version: String::new(),
             full: true,
@@ -91,7 +91,7 @@ fn list(texts: &[&str]) -> Vec<String> {
 fn each_answer_is_followed_by_the_newest_state_as_a_whole() {
     let mut source = Source::new(false);
     source.set(RULES, &["a@1"]);
-    assert_eq!(source.request(request(RULES)), Meaning::Asked);
+    assert_eq!(source.request(request(RULES)), Meaning::Requested);
     assert_eq!(source.full(), (s("1"), list(&["a@1"])));
     source.ack("1");
     assert_eq!(source.next(), None);
@@ -210,7 +210,7 @@ fn an_unknown_collection_ends_the_stream_unless_the_catalogue_is_open() {
     );
 
     source.catalogue = source.catalogue.clone().open();
-    assert_eq!(source.request(request("no/such")), Meaning::Asked);
+    assert_eq!(source.request(request("no/such")), Meaning::Requested);
     assert_eq!(source.next(), None, "nobody knows yet what there is");
     source.set(RULES, &["a@1"]);
     assert_eq!(source.full(), (s("1"), vec![]));
@@ -307,7 +307,7 @@ fn a_request_without_a_nonce_brings_the_state_again_but_answers_a_push_under_way
     source.request(request(RULES));
     source.full();
     source.ack_incremental("1");
-    assert_eq!(source.request(request(RULES)), Meaning::Asked);
+    assert_eq!(source.request(request(RULES)), Meaning::Requested);
     assert_eq!(source.full(), (s("2"), list(&["a@1"])));
     assert_eq!(source.request(request(RULES)), Meaning::Accepted);
     assert_eq!(source.next(), None);

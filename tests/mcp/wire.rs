@@ -40,16 +40,16 @@ trait Server {
     fn next(&mut self, catalogue: &Catalogue) -> Option<Self::Push>;
 }
 
-impl Server for source::Machine {
+impl Server for source::McpStream {
     type Request = RequestResources;
     type Push = Resources;
 
     fn requested(&mut self, request: RequestResources, catalogue: &Catalogue) {
-        source::Machine::requested(self, request, catalogue).unwrap();
+        source::McpStream::requested(self, request, catalogue).unwrap();
     }
 
     fn next(&mut self, catalogue: &Catalogue) -> Option<Resources> {
-        source::Machine::next(self, catalogue)
+        source::McpStream::next(self, catalogue)
     }
 }
 
@@ -160,7 +160,7 @@ impl Variant {
     pub(crate) fn open(self, versions: &Versions) -> Box<dyn Wire> {
         let client = || node("sink", "ns", Vec::new());
         match self {
-            Self::Mcp { incremental } => wire(source::Machine::new(incremental), Plain),
+            Self::Mcp { incremental } => wire(source::McpStream::new(incremental), Plain),
             Self::Rest => wire(Rest::default(), Sotw::new(client())),
             Self::Sotw => wire(SotwStream::new(None), Sotw::new(client())),
             Self::Delta => wire(DeltaStream::new(None), Delta::new(client(), versions.clone())),

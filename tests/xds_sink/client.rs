@@ -5,9 +5,10 @@ use std::time::{Duration, Instant};
 use mixer_adapter_config::proto::envoy::config::core::v3::Node;
 use mixer_adapter_config::{
     stream::{
-        Change,
+        RawChange,
         sink::{
-            Dialect, Machine, Mode, NackError, Output, ProposalId, ResourceError, SinkDecision, SinkOptions,
+            Dialect, Mode, NackError, Output, ProposalId, ResourceError, SinkDecision, SinkMachine,
+            SinkOptions,
         },
     },
     xds::sink::{Versions, node},
@@ -21,7 +22,7 @@ pub(crate) fn somebody() -> Node {
 }
 
 pub(crate) struct Client<D: Dialect> {
-    pub(crate) machine: Machine,
+    pub(crate) machine: SinkMachine,
     pub(crate) now: Instant,
     pub(crate) ended: Vec<Status>,
     new: fn(Node, Versions) -> D,
@@ -29,7 +30,7 @@ pub(crate) struct Client<D: Dialect> {
     dialect: D,
     stream: u64,
     sent: Vec<D::Request>,
-    asked: Vec<(ProposalId, Change)>,
+    asked: Vec<(ProposalId, RawChange)>,
 }
 
 impl<D: Dialect> Client<D>
@@ -40,7 +41,7 @@ where
     pub(crate) fn open(new: fn(Node, Versions) -> D, options: SinkOptions) -> Self {
         let versions = Versions::default();
         let mut client = Self {
-            machine: Machine::new(options),
+            machine: SinkMachine::new(options),
             now: Instant::now(),
             ended: vec![],
             new,
@@ -126,7 +127,7 @@ where
     }
 }
 
-fn shape(change: &Change) -> String {
+fn shape(change: &RawChange) -> String {
     let named = change.resources.iter().map(|resource| format!(" {}@{}", resource.name, resource.version));
     let removed = change.removed.iter().map(|name| format!(" -{name}"));
     let sign = if change.full { "=" } else { "+" };

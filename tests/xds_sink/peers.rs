@@ -22,7 +22,7 @@ use mixer_adapter_config::{
         },
     },
     stream::{
-        Change, DialOptions, Peer, listen,
+        DialOptions, Peer, RawChange, listen,
         sink::{Sink, SinkOptions, Variant},
     },
     xds::sink::{ApiVersion, RESYNC, dial, node},
@@ -43,17 +43,17 @@ const OLD: &str = "networking.istio.io/v1alpha3/ServiceEntry";
 const NEW: &str = "networking.istio.io/v1/ServiceEntry";
 
 /// One stream with a client.
-struct Conversation<Asked, Said> {
-    requests: Streaming<Asked>,
-    responses: mpsc::Sender<Result<Said, Status>>,
+struct Conversation<Req, Resp> {
+    requests: Streaming<Req>,
+    responses: mpsc::Sender<Result<Resp, Status>>,
 }
 
-impl<Asked, Said> Conversation<Asked, Said> {
-    async fn receive(&mut self) -> Option<Asked> {
+impl<Req, Resp> Conversation<Req, Resp> {
+    async fn receive(&mut self) -> Option<Req> {
         timeout(SOON, self.requests.message()).await.unwrap().ok().flatten()
     }
 
-    async fn send(&self, response: Said) {
+    async fn send(&self, response: Resp) {
         let _ = self.responses.send(Ok(response)).await;
     }
 }
@@ -69,11 +69,11 @@ struct Scripted {
     streams: Arc<AtomicUsize>,
 }
 
-fn converse<Asked: 'static, Said: Send + 'static>(
-    script: &Script<Conversation<Asked, Said>>,
+fn converse<Req: 'static, Resp: Send + 'static>(
+    script: &Script<Conversation<Req, Resp>>,
     before: usize,
-    requests: Streaming<Asked>,
-) -> BoxStream<'static, Result<Said, Status>> {
+    requests: Streaming<Req>,
+) -> BoxStream<'static, Result<Resp, Status>> {
     let (responses, mut outgoing) = mpsc::channel(1);
     let script = script(before, Conversation { requests, responses: responses.clone() });
     tokio::spawn(async move {
@@ -109,7 +109,7 @@ impl AggregatedDiscoveryService for Scripted {
 
 /// A sink that follows a server.
 struct Subscription {
-    changes: mpsc::Receiver<Offer<Change>>,
+    changes: mpsc::Receiver<Offer<RawChange>>,
     sink: Sink,
     streams: Arc<AtomicUsize>,
     _stop: [DropGuard; 2],

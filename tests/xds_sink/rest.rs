@@ -13,7 +13,7 @@ use axum::{Router, extract::State, http::StatusCode, http::Uri};
 use mixer_adapter_config::{
     Kind, Offer, ResourceName, ValidationError,
     stream::{
-        Change, Peer,
+        Peer, RawChange,
         sink::{Mode, Sink},
     },
     xds::sink::{PollOptions, poll},
@@ -66,7 +66,7 @@ impl Server {
 async fn follow(
     collections: &[&str],
     answers: Vec<(u16, String)>,
-) -> (Server, mpsc::Receiver<Offer<Change>>, DropGuard) {
+) -> (Server, mpsc::Receiver<Offer<RawChange>>, DropGuard) {
     let server = Server::default();
     server.answers.lock().unwrap().extend(answers);
     let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
@@ -96,7 +96,7 @@ fn rules(version: &str, names: &[&str]) -> (u16, String) {
     )
 }
 
-async fn next(changes: &mut mpsc::Receiver<Offer<Change>>) -> (Offer<Change>, String) {
+async fn next(changes: &mut mpsc::Receiver<Offer<RawChange>>) -> (Offer<RawChange>, String) {
     let offer = timeout(SOON, changes.recv()).await.unwrap().unwrap();
     let change = offer.content();
     let named = change.resources.iter().map(|resource| format!(" {}@{}", resource.name, resource.version));

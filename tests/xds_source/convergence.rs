@@ -10,7 +10,7 @@ use mixer_adapter_config::{
     proto::envoy::service::discovery::v3::{
         DeltaDiscoveryRequest, DeltaDiscoveryResponse, DiscoveryRequest, DiscoveryResponse,
     },
-    stream::{Change, collection_of, source::Catalogue},
+    stream::{RawChange, collection_of, source::Catalogue},
     xds::source::{DeltaStream, SotwStream},
 };
 use proptest::prelude::*;
@@ -237,7 +237,7 @@ impl<C: Client> World<C> {
     }
 
     fn change(&mut self, at: usize, changed: &[String], removed: Vec<String>) {
-        let change = Change {
+        let change = RawChange {
             collection: collection_of(TYPES[at]).as_str().into(),
             version: String::new(),
             full: false,

@@ -13,7 +13,7 @@ use mixer_adapter_config::{
         },
         istio::mcp::v1alpha1 as mcp,
     },
-    stream::{Change, Resource, collection_of},
+    stream::{RawChange, RawResource, collection_of},
 };
 use prost::Message as _;
 
@@ -29,19 +29,19 @@ pub(crate) fn list(text: &str) -> Vec<String> {
 }
 
 /// `name@content`, the content as the body of the message of a type.
-pub(crate) fn resource(type_url: &str, text: &str) -> Arc<Resource> {
+pub(crate) fn resource(type_url: &str, text: &str) -> Arc<RawResource> {
     let (name, _) = text.split_once('@').unwrap();
     let message = match type_url.split('/').count() {
         2 => type_url,
         _ => "type.googleapis.com/google.protobuf.Struct",
     };
     let body = Any { type_url: message.to_owned(), value: text.to_owned().into() };
-    Arc::new(Resource { name: name.to_owned(), body, ..Resource::default() })
+    Arc::new(RawResource { name: name.to_owned(), body, ..Resource::default() })
 }
 
 /// All resources of a type.
-pub(crate) fn all(type_url: &str, texts: &str) -> Change {
-    Change {
+pub(crate) fn all(type_url: &str, texts: &str) -> RawChange {
+    RawChange {
         collection: collection_of(type_url).as_str().into(),
         version: String::new(),
         full: true,
@@ -53,7 +53,7 @@ pub(crate) fn all(type_url: &str, texts: &str) -> Change {
 /// What a resource says: the text it was made of, bare or wrapped.
 pub(crate) fn text(any: &Any) -> String {
     if any.type_url.ends_with("istio.mcp.v1alpha1.Resource") {
-        let wrapped = mcp::Resource::decode(&*any.value).unwrap();
+        let wrapped = mcp::RawResource::decode(&*any.value).unwrap();
         assert!(!wrapped.metadata.unwrap().version.is_empty());
         return text(&wrapped.body.unwrap());
     }

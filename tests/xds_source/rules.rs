@@ -49,7 +49,7 @@ fn rule_2_the_version_of_a_first_request_is_no_acceptance() {
     let before = server.pushes_well(CLUSTER, "a@1", "");
     server.reconnect();
     let again = DiscoveryRequest { version_info: before.version_info, ..ask(CLUSTER, "") };
-    assert_eq!(server.request(again), Meaning::Asked);
+    assert_eq!(server.request(again), Meaning::Requested);
     let push = server.pushes(CLUSTER, "a@1");
     assert_eq!(push.nonce, "1", "nonces are those of the stream");
 }
@@ -64,13 +64,13 @@ fn rule_2_a_type_not_seen_on_the_stream_is_answered_whatever_the_nonce() {
         version_info: "7".to_owned(),
         ..ask(CLUSTER, "")
     };
-    assert_eq!(server.request(first), Meaning::Asked);
+    assert_eq!(server.request(first), Meaning::Requested);
     server.pushes(CLUSTER, "a@1");
 
     let mut server = Delta::new();
     server.set(CLUSTER, "a@1");
     let first = DeltaDiscoveryRequest { response_nonce: "old".to_owned(), ..subscribe(CLUSTER, "", "") };
-    assert_eq!(server.request(first), Meaning::Asked);
+    assert_eq!(server.request(first), Meaning::Requested);
     server.pushes(CLUSTER, "a@1");
 }
 
@@ -153,7 +153,7 @@ fn rule_4_only_changes_and_new_names_are_answered() {
     server.set(ROUTE, "a@1 b@1 c@2");
     server.rests();
     let more = DiscoveryRequest { response_nonce: push.nonce, ..ask(ROUTE, "a b") };
-    assert_eq!(server.request(more), Meaning::Asked);
+    assert_eq!(server.request(more), Meaning::Requested);
     let push = server.pushes_well(ROUTE, "b@1", "a b");
     assert_eq!(server.request(ack(&push, "b")), Meaning::Stale, "fewer names are no question");
     server.rests();
@@ -232,7 +232,7 @@ fn rule_7_subscriptions_change_whatever_the_nonce() {
     server.subscribe(ROUTE, "a b", "");
     server.pushes_well(ROUTE, "a@1 b@1");
     let stale = DeltaDiscoveryRequest { response_nonce: "99".to_owned(), ..subscribe(ROUTE, "c", "a") };
-    assert_eq!(server.request(stale.clone()), Meaning::Asked);
+    assert_eq!(server.request(stale.clone()), Meaning::Requested);
     server.pushes_well(ROUTE, "c@1");
     server.set(ROUTE, "a@2 b@2 c@2");
     server.pushes_well(ROUTE, "b@2 c@2");
@@ -347,7 +347,7 @@ fn rule_9_what_is_subscribed_to_again_while_it_warms_is_answered() {
     server.rests();
     server.set(CLUSTER, "c@2");
     server.pushes_well(CLUSTER, "c@2", "");
-    assert_eq!(server.request(ack(&endpoints, "c")), Meaning::Asked);
+    assert_eq!(server.request(ack(&endpoints, "c")), Meaning::Requested);
     let endpoints = server.pushes_well(ENDPOINT, "c@e", "c");
     assert_eq!(server.request(ack(&endpoints, "c")), Meaning::Stale);
     server.rests();
@@ -376,10 +376,10 @@ fn a_stream_of_all_types_needs_a_type_and_a_stream_of_one_takes_no_other() {
     let code = |result: Result<_, tonic::Status>| result.map_err(|status| status.code());
     assert_eq!(code(SotwStream::new(None).requested(ask("", ""))), Err(Code::InvalidArgument));
     assert_eq!(code(DeltaStream::new(None).requested(subscribe("", "", ""))), Err(Code::InvalidArgument));
-    assert_eq!(code(SotwStream::new(Some(ROUTE)).requested(ask("", "a"))), Ok(Meaning::Asked));
-    assert_eq!(code(SotwStream::new(Some(ROUTE)).requested(ask(ROUTE, "a"))), Ok(Meaning::Asked));
+    assert_eq!(code(SotwStream::new(Some(ROUTE)).requested(ask("", "a"))), Ok(Meaning::Requested));
+    assert_eq!(code(SotwStream::new(Some(ROUTE)).requested(ask(ROUTE, "a"))), Ok(Meaning::Requested));
     assert_eq!(code(SotwStream::new(Some(ROUTE)).requested(ask(CLUSTER, ""))), Err(Code::InvalidArgument));
-    assert_eq!(code(DeltaStream::new(Some(ROUTE)).requested(subscribe("", "a", ""))), Ok(Meaning::Asked));
+    assert_eq!(code(DeltaStream::new(Some(ROUTE)).requested(subscribe("", "a", ""))), Ok(Meaning::Requested));
 }
 
 #[test]

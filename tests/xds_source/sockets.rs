@@ -112,13 +112,13 @@ impl Server {
 }
 
 /// Both directions of a stream.
-struct Stream<Asks, Push> {
-    asks: mpsc::Sender<Asks>,
+struct Stream<Req, Push> {
+    asks: mpsc::Sender<Req>,
     pushes: Streaming<Push>,
 }
 
-impl<Asks: Send + 'static, Push> Stream<Asks, Push> {
-    fn send(&self, request: Asks) {
+impl<Req: Send + 'static, Push> Stream<Req, Push> {
+    fn send(&self, request: Req) {
         self.asks.try_send(request).unwrap_or_else(|_| panic!("the stream has ended"));
     }
 

@@ -38,7 +38,7 @@ impl Sotw {
     }
 
     pub(crate) fn ask(&mut self, type_url: &str, names: &str) {
-        assert_eq!(self.request(ask(type_url, names)), Meaning::Asked);
+        assert_eq!(self.request(ask(type_url, names)), Meaning::Requested);
     }
 
     pub(crate) fn ack(&mut self, push: &DiscoveryResponse, names: &str) {
@@ -92,7 +92,7 @@ impl Delta {
     }
 
     pub(crate) fn subscribe(&mut self, type_url: &str, more: &str, less: &str) {
-        assert_eq!(self.request(subscribe(type_url, more, less)), Meaning::Asked);
+        assert_eq!(self.request(subscribe(type_url, more, less)), Meaning::Requested);
     }
 
     pub(crate) fn next(&mut self) -> Option<DeltaDiscoveryResponse> {

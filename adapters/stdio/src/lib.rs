@@ -30,7 +30,7 @@ use mixer_adapter_core::{
 
 use self::{
     config::params::Level,
-    line::{Form, Line},
+    line::{Encoding, Line},
     settings::{Levels, Settings},
     writer_thread::{LostLinesError, OpenError, TargetWriter},
 };
@@ -51,7 +51,7 @@ static NO_VALUE: Value = Value::Unspecified;
 /// The handler: what lines look like, and the way to where they go.
 #[derive(Debug)]
 pub struct Stdio {
-    form: Form,
+    encoding: Encoding,
     levels: Levels,
     writer: TargetWriter,
 }
@@ -80,7 +80,7 @@ impl Stdio {
         value: Option<&'a Value>,
         fields: &'a BTreeMap<String, Value>,
     ) -> Line<'a> {
-        Line { form: self.form, level, time, instance, value, fields }
+        Line { encoding: self.encoding, level, time, instance, value, fields }
     }
 }
 
@@ -97,9 +97,9 @@ impl Adapter for Stdio {
     }
 
     async fn open_within(params: Params, access: Access) -> Result<Self, AdapterError> {
-        let Settings { target, rotation, form, levels } = Settings::read(&params, &access)?;
+        let Settings { target, rotation, encoding, levels } = Settings::read(&params, &access)?;
         let writer = TargetWriter::open(target, rotation).await?;
-        Ok(Self { form, levels, writer })
+        Ok(Self { encoding, levels, writer })
     }
 
     fn validate(params: &Params, _: &InferredTypes) -> Result<(), ConfigErrors> {

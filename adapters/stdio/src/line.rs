@@ -15,7 +15,7 @@ use super::config::params::Level;
 
 /// The format of a line (docs/behaviour/adapters.md#lines-of-stdio).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Form {
+pub(super) enum Encoding {
     /// `{"level":"info","time":"..","instance":"..","name":value}`
     Json,
     /// `time<tab>info<tab>instance<tab>{"name": value}`
@@ -25,7 +25,7 @@ pub(super) enum Form {
 /// One log entry or metric; displayed with a line feed.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Line<'a> {
-    pub(super) form: Form,
+    pub(super) encoding: Encoding,
     pub(super) level: Level,
     pub(super) time: Timestamp,
     /// The instance's name; omitted if empty.
@@ -39,8 +39,8 @@ pub(super) struct Line<'a> {
 impl fmt::Display for Line<'_> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let (level, time) = (level_name(self.level), format_timestamp(self.time, 6));
-        match self.form {
-            Form::Json => {
+        match self.encoding {
+            Encoding::Json => {
                 write!(f, r#"{{"level":"{level}","time":"{time}""#)?;
                 if !self.instance.is_empty() {
                     f.write_str(r#","instance":"#)?;
@@ -54,7 +54,7 @@ impl fmt::Display for Line<'_> {
                 }
                 f.write_str("}\n")
             }
-            Form::Console => {
+            Encoding::Console => {
                 write!(f, "{time}\t{level}")?;
                 if !self.instance.is_empty() {
                     f.write_char('\t')?;
@@ -171,8 +171,13 @@ mod tests {
         ])
     }
 
-    fn line(form: Form, level: Level, value: Option<&Value>, fields: &BTreeMap<String, Value>) -> String {
-        Line { form, level, time: ZERO, instance: "Foo", value, fields }.to_string()
+    fn line(
+        encoding: Encoding,
+        level: Level,
+        value: Option<&Value>,
+        fields: &BTreeMap<String, Value>,
+    ) -> String {
+        Line { encoding, level, time: ZERO, instance: "Foo", value, fields }.to_string()
     }
 
     /// stdio_test.go, TestLogEntry, the first case.
@@ -186,7 +191,7 @@ mod tests {
             r#""Time":"2017-08-21T10:04:00.000000Z","URL":"http://foo.com"}"#,
             "\n"
         );
-        assert_eq!(line(Form::Json, Level::Warning, None, &variables(&address)), expected);
+        assert_eq!(line(Encoding::Json, Level::Warning, None, &variables(&address)), expected);
     }
 
     /// stdio_test.go, TestLogEntry, the second case.
@@ -199,7 +204,7 @@ mod tests {
             r#""StringMap": "stringmap[A:B C:D]", "Time": "2017-08-21T10:04:00.000000Z", "URL": "http://foo.com"}"#,
             "\n"
         );
-        assert_eq!(line(Form::Console, Level::Warning, None, &variables(&[0, 0, 0, 0])), expected);
+        assert_eq!(line(Encoding::Console, Level::Warning, None, &variables(&[0, 0, 0, 0])), expected);
     }
 
     /// stdio_test.go, TestMetricEntry, all three cases.
@@ -213,7 +218,7 @@ mod tests {
             r#""Time":"2017-08-21T10:04:00.000000Z","URL":"http://foo.com"}"#,
             "\n"
         );
-        assert_eq!(line(Form::Json, Level::Info, Some(&value), &dimensions), json);
+        assert_eq!(line(Encoding::Json, Level::Info, Some(&value), &dimensions), json);
         for (level, name) in [(Level::Info, "info"), (Level::Warning, "warn")] {
             let console = [
                 "0001-01-01T00:00:00.000000Z\t",
@@ -225,7 +230,7 @@ mod tests {
                 r#""URL": "http://foo.com"}"#,
                 "\n",
             ];
-            assert_eq!(line(Form::Console, level, Some(&value), &dimensions), console.concat());
+            assert_eq!(line(Encoding::Console, level, Some(&value), &dimensions), console.concat());
         }
     }
 
@@ -236,7 +241,7 @@ mod tests {
             let expected = format!(
                 "{{\"level\":\"{name}\",\"time\":\"0001-01-01T00:00:00.000000Z\",\"instance\":\"Foo\",\"Double\":1.23}}\n"
             );
-            assert_eq!(line(Form::Json, level, None, &fields([("Double", 1.23.into())])), expected);
+            assert_eq!(line(Encoding::Json, level, None, &fields([("Double", 1.23.into())])), expected);
         }
     }
 
@@ -248,7 +253,7 @@ mod tests {
             (253_402_300_799, "9999-12-31T23:59:59.000000Z"),
         ] {
             let time = TimeStamp { value: Some(Timestamp { seconds, nanos: 0 }) };
-            let line = line(Form::Json, Level::Info, None, &fields([("v", time.into())]));
+            let line = line(Encoding::Json, Level::Info, None, &fields([("v", time.into())]));
             assert!(line.ends_with(&format!("\"v\":\"{text}\"}}\n")), "{line}");
         }
     }
@@ -257,14 +262,14 @@ mod tests {
     #[test]
     fn addresses_in_metrics_are_addresses() {
         let fields = fields([("d", IpAddress { value: vec![10, 0, 0, 1].into() }.into())]);
-        let line = line(Form::Json, Level::Info, Some(&1.into()), &fields);
+        let line = line(Encoding::Json, Level::Info, Some(&1.into()), &fields);
         assert!(line.ends_with("\"value\":1,\"d\":\"10.0.0.1\"}\n"), "{line}");
     }
 
     #[test]
     fn a_value_without_a_kind_is_null() {
         let fields = fields([("a", Value::Unspecified)]);
-        let text = line(Form::Json, Level::Info, Some(&Value::Unspecified), &fields);
+        let text = line(Encoding::Json, Level::Info, Some(&Value::Unspecified), &fields);
         assert!(text.ends_with("\"value\":null,\"a\":null}\n"), "{text}");
     }
 
@@ -278,7 +283,7 @@ mod tests {
             (3.0, "3"),
         ];
         for (number, text) in cases {
-            let line = line(Form::Json, Level::Info, Some(&number.into()), &BTreeMap::new());
+            let line = line(Encoding::Json, Level::Info, Some(&number.into()), &BTreeMap::new());
             assert!(line.ends_with(&format!("\"value\":{text}}}\n")), "{line}");
         }
     }
@@ -286,9 +291,10 @@ mod tests {
     #[test]
     fn nothing_in_an_entry_ends_its_line() {
         let fields = fields([("a\nb", "\"\\\n\r\t\u{8}\u{1f}\u{7f}é".into())]);
-        for form in [Form::Json, Form::Console] {
+        for encoding in [Encoding::Json, Encoding::Console] {
             let instance = "x\ny\t";
-            let line = Line { form, level: Level::Info, time: ZERO, instance, value: None, fields: &fields };
+            let line =
+                Line { encoding, level: Level::Info, time: ZERO, instance, value: None, fields: &fields };
             let text = line.to_string();
             assert_eq!(text.matches('\n').count(), 1, "{text}");
             assert!(text.contains(r#""a\nb""#), "{text}");
@@ -298,12 +304,12 @@ mod tests {
 
     #[test]
     fn an_entry_without_name_and_variables_has_no_place_for_them() {
-        let line = |form| {
+        let line = |encoding| {
             let fields = BTreeMap::new();
-            Line { form, level: Level::Info, time: ZERO, instance: "", value: None, fields: &fields }
+            Line { encoding, level: Level::Info, time: ZERO, instance: "", value: None, fields: &fields }
                 .to_string()
         };
-        assert_eq!(line(Form::Console), "0001-01-01T00:00:00.000000Z\tinfo\n");
-        assert_eq!(line(Form::Json), "{\"level\":\"info\",\"time\":\"0001-01-01T00:00:00.000000Z\"}\n");
+        assert_eq!(line(Encoding::Console), "0001-01-01T00:00:00.000000Z\tinfo\n");
+        assert_eq!(line(Encoding::Json), "{\"level\":\"info\",\"time\":\"0001-01-01T00:00:00.000000Z\"}\n");
     }
 }

@@ -8,7 +8,7 @@ use super::{
     Params,
     config::params::{Level, Stream},
     file::Rotation,
-    line::Form,
+    line::Encoding,
     target::Target,
 };
 
@@ -32,7 +32,7 @@ pub(super) struct Settings {
     pub(super) target: Target,
     /// Only for a rotated file.
     pub(super) rotation: Option<Rotation>,
-    pub(super) form: Form,
+    pub(super) encoding: Encoding,
     pub(super) levels: Levels,
 }
 
@@ -93,7 +93,7 @@ impl Settings {
         Ok(Self {
             target,
             rotation: (stream == Stream::RotatedFile).then_some(rotation),
-            form: if params.output_as_json.unwrap_or(true) { Form::Json } else { Form::Console },
+            encoding: if params.output_as_json.unwrap_or(true) { Encoding::Json } else { Encoding::Console },
             levels,
         })
     }
@@ -172,7 +172,7 @@ mod tests {
     fn absent_fields_have_the_originals_defaults() {
         let settings = read(&Params::default()).unwrap();
         assert_eq!(settings.target, Target::Stdout);
-        assert_eq!(settings.form, Form::Json);
+        assert_eq!(settings.encoding, Encoding::Json);
         assert_eq!((settings.levels.metric, settings.levels.output), (Level::Info, Level::Info));
         let rotated = Params {
             log_stream: Stream::RotatedFile.into(),
@@ -197,7 +197,7 @@ mod tests {
         let settings = read(&params).unwrap();
         let rotation = Rotation { max_bytes: 104_857_600, max_age: None, max_files: None };
         assert_eq!(settings.rotation, Some(rotation));
-        assert_eq!(settings.form, Form::Console);
+        assert_eq!(settings.encoding, Encoding::Console);
     }
 
     #[test]

@@ -207,7 +207,7 @@ impl StreamSource {
             {
                 batch.push(more);
             }
-            let decode = |pushed: stream::Change| {
+            let decode = |pushed: stream::RawChange| {
                 let (change, faults) = convert::decode(&pushed, &source);
                 if !faults.is_empty() && !skip_bad_resources {
                     return Err(faults);
@@ -229,7 +229,7 @@ impl StreamSource {
 #[derive(Debug)]
 pub struct Subscription {
     /// What the server pushes.
-    pub changes: mpsc::Receiver<Offer<stream::Change>>,
+    pub changes: mpsc::Receiver<Offer<stream::RawChange>>,
     _stopped: DropGuard,
 }
 

@@ -94,7 +94,7 @@ pub enum Step {
         place: Option<String>,
         /// The values of the parts of the condition.
         #[serde(default, skip_serializing_if = "Vec::is_empty")]
-        parts: Vec<Part>,
+        parts: Vec<Subexpression>,
     },
     /// A rule does not apply to the request, because it is of another namespace.
     OtherNamespace {
@@ -161,7 +161,7 @@ pub enum Step {
 /// The value of a part of a condition.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[non_exhaustive]
-pub struct Part {
+pub struct Subexpression {
     /// The source.
     pub text: String,
     /// The value with its type, such as `"text" (STRING)`.
@@ -172,7 +172,7 @@ pub struct Part {
     pub error: Option<String>,
 }
 
-impl fmt::Display for Part {
+impl fmt::Display for Subexpression {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match (&self.value, &self.error) {
             (Some(value), _) => write!(f, "{} = {value}", self.text),

@@ -12,7 +12,7 @@ use crate::proto::envoy::{
 
 /// The encoding of `envoy.service.auth.v3.CheckResponse`.
 #[derive(Clone, PartialEq, prost::Message)]
-pub struct CheckAnswer {
+pub struct AuthorizationAnswer {
     /// OK if the request is allowed.
     #[prost(message, optional, tag = "1")]
     pub status: Option<Status>,
@@ -69,13 +69,13 @@ mod tests {
             HttpResponse::DeniedResponse(denied.clone()),
             HttpResponse::ErrorResponse(denied),
         ] {
-            let answer = CheckAnswer {
+            let answer = AuthorizationAnswer {
                 status: Some(Status { code: 7, ..Status::default() }),
                 http_response: Some(http_response),
                 dynamic_metadata: metadata().encode_to_vec(),
             };
             let response = CheckResponse::decode(&*answer.encode_to_vec()).unwrap();
-            let CheckAnswer { status, http_response, .. } = answer;
+            let AuthorizationAnswer { status, http_response, .. } = answer;
             assert_eq!(response, CheckResponse { status, http_response, dynamic_metadata: Some(metadata()) });
         }
         let header = |name: &str| HeaderValue { key: name.to_owned(), ..HeaderValue::default() };

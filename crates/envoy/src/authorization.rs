@@ -14,7 +14,7 @@ use mixer_adapter_engine::{
 use tonic::Status;
 
 use crate::{
-    CheckAnswer, Services,
+    AuthorizationAnswer, Services,
     attributes::check_attributes,
     decision::{Client, Decision},
     metadata::decision_metadata,
@@ -38,7 +38,7 @@ impl Services {
     ///
     /// # Errors
     /// UNAVAILABLE if it could not be checked, unless [`FailureAnswer`](crate::FailureAnswer) is another one.
-    pub async fn check(&self, request: CheckRequest, caller: Caller) -> Result<CheckAnswer, Status> {
+    pub async fn check(&self, request: CheckRequest, caller: Caller) -> Result<AuthorizationAnswer, Status> {
         let (start, decision_id) = (Instant::now(), self.ids.next());
         let mut origin = Origin::default();
         let logged = self.mixer.decision_log().begin(Api::Envoy, Some(&decision_id));

@@ -11,7 +11,7 @@ use prost::Message as _;
 use tonic::{Code, Status};
 
 use crate::{
-    CheckAnswer, FailureAnswer,
+    AuthorizationAnswer, FailureAnswer,
     attributes::is_grpc,
     headers::{HeaderError, append, removed_header, replace, request_header, response_header},
     proto::envoy::{
@@ -93,7 +93,7 @@ impl Decision {
         failure_answer: FailureAnswer,
         metadata: Vec<u8>,
         header: Option<(&str, &str)>,
-    ) -> Result<CheckAnswer, Status> {
+    ) -> Result<AuthorizationAnswer, Status> {
         let header = || header.map(|(name, value)| replace(name.to_owned(), value));
         let (status, response) = match self {
             Self::Allow(mut changes) => {
@@ -120,7 +120,11 @@ impl Decision {
                 }
             },
         };
-        Ok(CheckAnswer { status: Some(status), http_response: Some(response), dynamic_metadata: metadata })
+        Ok(AuthorizationAnswer {
+            status: Some(status),
+            http_response: Some(response),
+            dynamic_metadata: metadata,
+        })
     }
 }
 

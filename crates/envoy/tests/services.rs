@@ -5,7 +5,7 @@ use std::{sync::Arc, time::Duration};
 
 use mixer_adapter_engine::{Mixer, Snapshot, dispatch::Caller};
 use mixer_adapter_envoy::{
-    CheckAnswer, Options, Services,
+    AuthorizationAnswer, Options, Services,
     proto::envoy::{
         extensions::common::ratelimit::v3::{RateLimitDescriptor, rate_limit_descriptor::Entry},
         service::{
@@ -35,7 +35,7 @@ fn check_of(path: &str) -> CheckRequest {
     CheckRequest { attributes: Some(AttributeContext { request, ..AttributeContext::default() }) }
 }
 
-fn is_allowed(response: &CheckAnswer) -> bool {
+fn is_allowed(response: &AuthorizationAnswer) -> bool {
     response.status.as_ref().unwrap().code == 0
         && matches!(response.http_response, Some(HttpResponse::OkResponse(_)))
 }

@@ -15,10 +15,10 @@ use std::{
 use mixer_adapter_config::{
     proto::istio::mcp::v1alpha1::{Metadata, RequestResources, Resources},
     stream::{
-        Change,
+        RawChange,
         sink::{
-            Closed, Machine, Mode, NackError, Output, ProposalId, ResourceError, SinkDecision, SinkOptions,
-            StreamId,
+            Closed, Mode, NackError, Output, ProposalId, ResourceError, SinkDecision, SinkMachine,
+            SinkOptions, StreamId,
         },
     },
 };
@@ -30,10 +30,10 @@ const STREAM: StreamId = 1;
 
 /// A sink without sockets: what it sends and asks piles up here.
 struct Sink {
-    machine: Machine,
+    machine: SinkMachine,
     now: Instant,
     sent: Vec<RequestResources>,
-    changes: Vec<Change>,
+    changes: Vec<RawChange>,
     /// The last proposal of each collection.
     proposals: BTreeMap<String, ProposalId>,
     ended: Vec<(StreamId, Status)>,
@@ -49,7 +49,7 @@ impl Sink {
         let mut all = SinkOptions::new("sink", collections.iter().copied());
         options(&mut all);
         Self {
-            machine: Machine::new(all),
+            machine: SinkMachine::new(all),
             now: Instant::now(),
             sent: vec![],
             changes: vec![],
@@ -139,7 +139,7 @@ fn error(request: &RequestResources) -> (i32, &str) {
     (error.code, &error.message)
 }
 
-fn of_change(change: &Change) -> (bool, Vec<String>, Vec<String>) {
+fn of_change(change: &RawChange) -> (bool, Vec<String>, Vec<String>) {
     let changed = change.resources.iter().map(|r| format!("{}@{}", r.name, r.version)).collect();
     (change.full, changed, change.removed.clone())
 }

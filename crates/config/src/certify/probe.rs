@@ -94,7 +94,7 @@ struct Probe<'a> {
 
 /// A request, as far as the checks differ.
 #[derive(Clone, Debug, Default)]
-struct Ask {
+struct ProbeRequest {
     type_url: String,
     names: Vec<String>,
     version: String,
@@ -105,14 +105,14 @@ struct Ask {
 
 /// A stream of checks.
 struct Session {
-    requests: mpsc::Sender<(Ask, Node)>,
+    requests: mpsc::Sender<(ProbeRequest, Node)>,
     responses: mpsc::Receiver<Result<Reply, Status>>,
     node: Node,
     rules: ServerRules,
 }
 
 impl Session {
-    async fn send(&mut self, ask: Ask) {
+    async fn send(&mut self, ask: ProbeRequest) {
         self.rules.sent(&Shorthand {
             type_url: ask.type_url.clone(),
             names: ask.names.clone(),
@@ -133,16 +133,16 @@ struct Reply {
 
 impl Probe<'_> {
     async fn of_type(&mut self, type_url: &str) {
-        let ask = |names: &[&str]| Ask {
+        let ask = |names: &[&str]| ProbeRequest {
             type_url: type_url.to_owned(),
             names: names.iter().map(|name| (*name).to_owned()).collect(),
-            ..Ask::default()
+            ..ProbeRequest::default()
         };
         let Some((mut session, first)) = self.begin(ask(&[]), ANSWERED).await else {
             return;
         };
         self.pass(ANSWERED);
-        let answer = |reply: &Reply, refused| Ask {
+        let answer = |reply: &Reply, refused| ProbeRequest {
             version: if refused { String::new() } else { reply.shorthand.version.clone() },
             nonce: reply.shorthand.nonce.clone(),
             refused,
@@ -151,7 +151,7 @@ impl Probe<'_> {
         session.send(answer(&first, false)).await;
         self.is_silent(&mut session, SILENT, &first).await;
         if self.of.protocol != Protocol::Delta {
-            session.send(Ask { nonce: NO_NONCE.to_owned(), ..answer(&first, false) }).await;
+            session.send(ProbeRequest { nonce: NO_NONCE.to_owned(), ..answer(&first, false) }).await;
             self.is_silent(&mut session, STALE, &first).await;
         }
         drop(session);
@@ -170,7 +170,7 @@ impl Probe<'_> {
     }
 
     /// Resources by name, and then one more.
-    async fn names(&mut self, ask: &impl Fn(&[&str]) -> Ask, first: &Reply) {
+    async fn names(&mut self, ask: &impl Fn(&[&str]) -> ProbeRequest, first: &Reply) {
         let names: Vec<&str> =
             first.shorthand.names.iter().map(String::as_str).filter(|name| !name.is_empty()).collect();
         let [one, other, ..] = names[..] else {
@@ -181,7 +181,7 @@ impl Probe<'_> {
             return self.fail(NAMED, format!("{one:?} is not in the answer to its name"));
         }
         let both: &[&str] = if self.of.protocol == Protocol::Delta { &[other] } else { &[one, other] };
-        let answer = Ask {
+        let answer = ProbeRequest {
             version: reply.shorthand.version.clone(),
             nonce: reply.shorthand.nonce.clone(),
             ..ask(both)
@@ -196,12 +196,12 @@ impl Probe<'_> {
     }
 
     /// What only streams of changes have.
-    async fn changes(&mut self, ask: &impl Fn(&[&str]) -> Ask, first: &Reply) {
+    async fn changes(&mut self, ask: &impl Fn(&[&str]) -> ProbeRequest, first: &Reply) {
         let known = first.versions.clone();
         if known.is_empty() || known.values().any(String::is_empty) {
             self.skip(RESUMED, "there are no resources with versions");
         } else if let Some(mut session) = self.open(RESUMED).await {
-            session.send(Ask { known, ..ask(&[]) }).await;
+            session.send(ProbeRequest { known, ..ask(&[]) }).await;
             match self.next(&mut session, self.of.silence).await {
                 None => self.pass(RESUMED),
                 Some(Ok(reply)) if reply.shorthand.names.is_empty() => self.pass(RESUMED),
@@ -219,7 +219,7 @@ impl Probe<'_> {
             return self.skip(AGAIN, "there are no resources");
         };
         if let Some((mut session, reply)) = self.begin(ask(&[name]), AGAIN).await {
-            session.send(Ask { nonce: reply.shorthand.nonce.clone(), ..ask(&[]) }).await;
+            session.send(ProbeRequest { nonce: reply.shorthand.nonce.clone(), ..ask(&[]) }).await;
             session.send(ask(&[name])).await;
             match self.next(&mut session, self.of.patience).await {
                 Some(Ok(reply)) if reply.shorthand.names.contains(name) => self.pass(AGAIN),
@@ -232,7 +232,7 @@ impl Probe<'_> {
 
     async fn unknown_collection(&mut self) {
         let Some(mut session) = self.open(UNKNOWN).await else { return };
-        session.send(Ask { type_url: NO_COLLECTION.to_owned(), ..Ask::default() }).await;
+        session.send(ProbeRequest { type_url: NO_COLLECTION.to_owned(), ..ProbeRequest::default() }).await;
         match self.next(&mut session, self.of.patience).await {
             Some(Ok(_)) => self.pass(UNKNOWN),
             Some(Err(status)) if status.code() == Code::InvalidArgument => self.pass(UNKNOWN),
@@ -242,7 +242,7 @@ impl Probe<'_> {
     }
 
     /// Opens a stream with that request, and waits for its answer. Without one, the check fails.
-    async fn begin(&mut self, ask: Ask, check: &'static str) -> Option<(Session, Reply)> {
+    async fn begin(&mut self, ask: ProbeRequest, check: &'static str) -> Option<(Session, Reply)> {
         let mut session = self.open(check).await?;
         session.send(ask).await;
         match self.next(&mut session, self.of.patience).await {
@@ -366,9 +366,9 @@ impl Session {
 fn run<Q, P>(
     grpc: Grpc<Channel>,
     path: PathAndQuery,
-    mut asks: mpsc::Receiver<(Ask, Node)>,
+    mut asks: mpsc::Receiver<(ProbeRequest, Node)>,
     replies: mpsc::Sender<Result<Reply, Status>>,
-    to_request: fn(Ask, Node) -> Q,
+    to_request: fn(ProbeRequest, Node) -> Q,
     of_response: fn(P) -> Reply,
 ) where
     Q: Message + 'static,
@@ -413,7 +413,7 @@ fn refusal(refused: bool) -> Option<proto::Status> {
     refused.then_some(proto::Status { code: Code::InvalidArgument as i32, message, details: Vec::new() })
 }
 
-fn mcp(ask: Ask, node: Node) -> RequestResources {
+fn mcp(ask: ProbeRequest, node: Node) -> RequestResources {
     RequestResources {
         sink_node: Some(SinkNode { id: node.id, ..SinkNode::default() }),
         collection: ask.type_url,
@@ -423,7 +423,7 @@ fn mcp(ask: Ask, node: Node) -> RequestResources {
     }
 }
 
-fn sotw(ask: Ask, node: Node) -> DiscoveryRequest {
+fn sotw(ask: ProbeRequest, node: Node) -> DiscoveryRequest {
     DiscoveryRequest {
         version_info: ask.version,
         node: Some(node),
@@ -434,7 +434,7 @@ fn sotw(ask: Ask, node: Node) -> DiscoveryRequest {
     }
 }
 
-fn delta(ask: Ask, node: Node) -> DeltaDiscoveryRequest {
+fn delta(ask: ProbeRequest, node: Node) -> DeltaDiscoveryRequest {
     DeltaDiscoveryRequest {
         node: Some(node),
         type_url: ask.type_url,

@@ -3,13 +3,13 @@
 use std::{collections::BTreeMap, sync::Arc};
 
 use super::{
-    Change, Resource, body, name,
+    RawChange, RawResource, body, name,
     source::{self, Selector},
 };
 use crate::{Collection, Content, Finding, Kind, ResourceName, Types, envoy_v2};
 
 /// Decodes the resources of a change. Those that cannot be decoded are missing in it, and named by the faults.
-pub(crate) fn decode(change: &Change, source: &str) -> (crate::Change, Vec<crate::ValidationError>) {
+pub(crate) fn decode(change: &RawChange, source: &str) -> (crate::Change, Vec<crate::ValidationError>) {
     let collection = Collection::new(&change.collection);
     let mut faults = Vec::new();
     let mut resources = Vec::with_capacity(change.resources.len());
@@ -44,7 +44,7 @@ pub(crate) fn decode(change: &Change, source: &str) -> (crate::Change, Vec<crate
 pub(in crate::stream) fn encode(
     types: &Types,
     change: &crate::Change,
-) -> (Change, Vec<crate::ValidationError>) {
+) -> (RawChange, Vec<crate::ValidationError>) {
     let (full, removed) = match &change.content {
         Content::Full(_) => (true, &[] as &[ResourceName]),
         Content::Partial { removed, .. } => (false, &removed[..]),
@@ -67,7 +67,7 @@ pub(in crate::stream) fn encode(
             Err(fault) => faults.push(fault),
         }
     }
-    let change = Change {
+    let change = RawChange {
         collection: change.collection.as_str().into(),
         version: change.version.clone(),
         full,
@@ -99,7 +99,7 @@ pub fn check(types: &Types, resources: &[crate::Resource]) -> Vec<crate::Validat
 fn encode_resource(
     types: &Types,
     resource: &crate::Resource,
-) -> Result<(Resource, Vec<Finding>), crate::ValidationError> {
+) -> Result<(RawResource, Vec<Finding>), crate::ValidationError> {
     let name = full_name(&resource.name);
     name::check(resource.collection.as_str(), &name)
         .map_err(|reason| resource.error("", format!("cannot be served by MCP: {reason}")))?;
@@ -111,7 +111,7 @@ fn encode_resource(
     if envoy_v2::is_v2(&body.type_url) && !envoy_v2::is_v2(resource.collection.as_str()) {
         body = envoy_v2::to_v3(&body).map_err(|error| resource.error("", error.to_string()))?;
     }
-    let fit = Resource {
+    let fit = RawResource {
         name,
         created: resource.created,
         labels: resource.labels.clone(),
@@ -123,7 +123,7 @@ fn encode_resource(
 }
 
 /// What resources of a collection are; those of collections nobody knows are called by the type of their bodies.
-fn kind(collection: &Collection, resource: Option<&Resource>) -> Kind {
+fn kind(collection: &Collection, resource: Option<&RawResource>) -> Kind {
     let unknown = || Kind::from(resource.map_or("", |resource| resource.body.message_name()));
     collection.kind().unwrap_or_else(unknown)
 }

@@ -1,18 +1,18 @@
 //! Streams of configuration, whatever their protocol: collections of resources that a source pushes to sinks.
 //!
-//! What MCP and xDS share. The [sink](sink::Machine) is a state machine without sockets, clocks or tasks; so is each
+//! What MCP and xDS share. The [sink](sink::SinkMachine) is a state machine without sockets, clocks or tasks; so is each
 //! [dialogue](source::Catalogue) of a source. Thin drivers run them. Either side may dial the other.
 
 pub(crate) mod body;
-mod change;
 pub(crate) mod convert;
 pub(crate) mod listen;
 pub mod metrics;
 pub(crate) mod name;
 mod peer;
 mod rate;
+mod raw_change;
+mod raw_resource;
 pub(crate) mod redial;
-mod resource;
 mod shorthand;
 mod type_url;
 mod version;
@@ -22,7 +22,6 @@ pub mod sink;
 pub mod source;
 
 pub use body::BodyError;
-pub use change::Change;
 pub use convert::check;
 pub(crate) use listen::Admission;
 pub use listen::{ServiceOptions, listen};
@@ -30,8 +29,9 @@ pub use mixer_adapter_net::Listener;
 pub use peer::Peer;
 pub(crate) use peer::open;
 pub use rate::Rate;
+pub use raw_change::RawChange;
+pub use raw_resource::RawResource;
 pub use redial::DialOptions;
-pub use resource::Resource;
 pub use shorthand::{Shorthand, Summarize, Trace, Traced};
 pub use type_url::{collection_of, type_urls_of};
 pub use version::ContentVersion;

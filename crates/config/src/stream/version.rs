@@ -1,4 +1,4 @@
-use super::Resource;
+use super::RawResource;
 
 /// The version of a collection: a digest of its content that does not depend on the order of resources, and that a change of
 /// one resource moves in constant time.
@@ -10,8 +10,8 @@ pub struct ContentVersion(u128);
 
 impl ContentVersion {
     /// The version of that content.
-    pub fn of<'a>(resources: impl IntoIterator<Item = &'a Resource>) -> Self {
-        Self::of_digests(resources.into_iter().map(Resource::digest))
+    pub fn of<'a>(resources: impl IntoIterator<Item = &'a RawResource>) -> Self {
+        Self::of_digests(resources.into_iter().map(RawResource::digest))
     }
 
     /// The version of content with these digests.
@@ -42,7 +42,7 @@ mod tests {
 
     #[test]
     fn order_does_not_matter_and_taking_out_undoes_putting_in() {
-        let resource = |name: &str| Resource { name: name.to_owned(), ..Resource::default() };
+        let resource = |name: &str| RawResource { name: name.to_owned(), ..Resource::default() };
         let (a, b, c) = (resource("a"), resource("b"), resource("c"));
         let mut version = ContentVersion::of([&a, &b, &c]);
         assert_eq!(version, ContentVersion::of([&c, &a, &b]));

@@ -55,7 +55,7 @@ use self::{
 };
 use crate::{
     attribute::{Attributes, Reads, Vocabulary},
-    trace::Part,
+    trace::Subexpression,
 };
 use mixer_adapter_core::value::ValueType;
 
@@ -171,7 +171,12 @@ impl Expression {
     }
 
     /// Evaluates the parts of the expression, whose source is `text`, for an explanation.
-    pub(crate) fn parts(&self, text: &str, vocabulary: &Vocabulary, attributes: Attributes<'_>) -> Vec<Part> {
+    pub(crate) fn parts(
+        &self,
+        text: &str,
+        vocabulary: &Vocabulary,
+        attributes: Attributes<'_>,
+    ) -> Vec<Subexpression> {
         match &self.program {
             Program::Cexl(_) => parts::of_cexl(text, vocabulary, attributes),
             #[cfg(feature = "cel")]

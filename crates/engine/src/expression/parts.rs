@@ -9,7 +9,7 @@ use super::{
 };
 use crate::{
     attribute::{Attributes, Reads, Vocabulary},
-    trace::{Part, value_text},
+    trace::{Subexpression, value_text},
 };
 
 /// Maximum number of parts of one expression.
@@ -17,7 +17,7 @@ const MAX_PARTS: usize = 50;
 
 /// Evaluates all parts of an expression in Mixer's own language, except literals and the whole: outer ones before those in them. Each
 /// different part is listed once.
-pub(super) fn of_cexl(text: &str, vocabulary: &Vocabulary, attributes: Attributes<'_>) -> Vec<Part> {
+pub(super) fn of_cexl(text: &str, vocabulary: &Vocabulary, attributes: Attributes<'_>) -> Vec<Subexpression> {
     of_syntax(text, |source, ast| cexl_part(source, ast, vocabulary, attributes))
 }
 
@@ -29,7 +29,7 @@ pub(super) fn of_cel(
     text: &str,
     vocabulary: &Vocabulary,
     attributes: Attributes<'_>,
-) -> Vec<Part> {
+) -> Vec<Subexpression> {
     match program.language() {
         Language::Compat => of_syntax(text, |source, ast| {
             cel_part(source, cel::compile_part(text, ast, vocabulary), attributes)
@@ -41,9 +41,9 @@ pub(super) fn of_cel(
     }
 }
 
-fn of_syntax(text: &str, part: impl Fn(&str, &Ast) -> Part) -> Vec<Part> {
+fn of_syntax(text: &str, part: impl Fn(&str, &Ast) -> Subexpression) -> Vec<Subexpression> {
     let Ok(ast) = parse(text) else { return Vec::new() };
-    let mut parts: Vec<Part> = Vec::new();
+    let mut parts: Vec<Subexpression> = Vec::new();
     let mut open: Vec<&Ast> = children(&ast);
     open.reverse();
     while let Some(ast) = open.pop() {
@@ -70,7 +70,7 @@ fn children(ast: &Ast) -> Vec<&Ast> {
     }
 }
 
-fn cexl_part(source: &str, ast: &Ast, vocabulary: &Vocabulary, attributes: Attributes<'_>) -> Part {
+fn cexl_part(source: &str, ast: &Ast, vocabulary: &Vocabulary, attributes: Attributes<'_>) -> Subexpression {
     let mut reads = Reads::default();
     let (value, error) = match compile::compile(ast, vocabulary) {
         Ok(typed) => match evaluate(&typed, &mut Env { attributes, reads: &mut reads }) {
@@ -79,11 +79,15 @@ fn cexl_part(source: &str, ast: &Ast, vocabulary: &Vocabulary, attributes: Attri
         },
         Err(errors) => (None, errors.first().map(ToString::to_string)),
     };
-    Part { text: source.into(), value, error }
+    Subexpression { text: source.into(), value, error }
 }
 
 #[cfg(feature = "cel")]
-fn cel_part(source: &str, compiled: Result<cel::Program, CompileError>, attributes: Attributes<'_>) -> Part {
+fn cel_part(
+    source: &str,
+    compiled: Result<cel::Program, CompileError>,
+    attributes: Attributes<'_>,
+) -> Subexpression {
     let (value, error) = match compiled {
         Ok(program) => match program.eval(attributes, &mut Reads::default()) {
             Ok(value) => (Some(value_text(&value.into())), None),
@@ -91,5 +95,5 @@ fn cel_part(source: &str, compiled: Result<cel::Program, CompileError>, attribut
         },
         Err(error) => (None, Some(error.to_string())),
     };
-    Part { text: source.into(), value, error }
+    Subexpression { text: source.into(), value, error }
 }

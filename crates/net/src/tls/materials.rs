@@ -13,10 +13,10 @@ use crate::read_file;
 
 /// The files of one end of TLS, as they were read together.
 #[derive(PartialEq, Eq)]
-pub(super) struct TlsMaterials(Vec<Material>);
+pub(super) struct TlsMaterials(Vec<TlsMaterial>);
 
 #[derive(PartialEq, Eq)]
-struct Material {
+struct TlsMaterial {
     file: TlsFile,
     path: PathBuf,
     content: Vec<u8>,
@@ -42,12 +42,12 @@ impl TlsMaterials {
                 path: path.clone(),
                 reason: format!("cannot be read: {error}"),
             })?;
-            Ok(Material { file: *file, path: path.clone(), content })
+            Ok(TlsMaterial { file: *file, path: path.clone(), content })
         };
         files.iter().map(read).collect::<Result<_, _>>().map(Self)
     }
 
-    fn get(&self, file: TlsFile) -> Option<&Material> {
+    fn get(&self, file: TlsFile) -> Option<&TlsMaterial> {
         self.0.iter().find(|material| material.file == file)
     }
 
@@ -92,7 +92,7 @@ impl TlsMaterials {
     }
 }
 
-impl Material {
+impl TlsMaterial {
     /// The certificates of the file, at least one.
     fn certificates(&self) -> Result<Vec<CertificateDer<'static>>, TlsError> {
         let found: Result<Vec<_>, _> = CertificateDer::pem_slice_iter(&self.content).collect();

@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use tonic::Status;
 
-use super::Machine;
+use super::McpStream;
 use crate::{
     proto::istio::mcp::v1alpha1::{
         IncrementalMeshConfigRequest, IncrementalMeshConfigResponse, MeshConfigRequest, MeshConfigResponse,
@@ -36,23 +36,23 @@ pub(super) fn mount(
 }
 
 /// A stream of MCP in other messages.
-struct Translated<Asks, Push> {
-    machine: Machine,
-    read: fn(Asks) -> RequestResources,
+struct Translated<Req, Push> {
+    machine: McpStream,
+    read: fn(Req) -> RequestResources,
     write: fn(Resources) -> Push,
 }
 
-impl<Asks, Push> Translated<Asks, Push> {
-    fn new(incremental: bool, read: fn(Asks) -> RequestResources, write: fn(Resources) -> Push) -> Self {
-        Self { machine: Machine::new(incremental), read, write }
+impl<Req, Push> Translated<Req, Push> {
+    fn new(incremental: bool, read: fn(Req) -> RequestResources, write: fn(Resources) -> Push) -> Self {
+        Self { machine: McpStream::new(incremental), read, write }
     }
 }
 
-impl<Asks: prost::Message + Summarize, Push: prost::Message + Summarize> Dialogue for Translated<Asks, Push> {
-    type Request = Asks;
+impl<Req: prost::Message + Summarize, Push: prost::Message + Summarize> Dialogue for Translated<Req, Push> {
+    type Request = Req;
     type Push = Push;
 
-    fn on_request(&mut self, request: Asks, catalogue: &Catalogue) -> Result<Event, Status> {
+    fn on_request(&mut self, request: Req, catalogue: &Catalogue) -> Result<Event, Status> {
         self.machine.on_request((self.read)(request), catalogue)
     }
 

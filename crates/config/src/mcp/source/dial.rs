@@ -5,7 +5,7 @@ use tokio::sync::mpsc;
 use tokio_util::sync::CancellationToken;
 use tonic::Status;
 
-use super::{Machine, TRIGGER};
+use super::{McpStream, TRIGGER};
 use crate::{
     proto::istio::mcp::v1alpha1::{Resources, resource_sink_client::ResourceSinkClient},
     stream::{
@@ -44,7 +44,7 @@ async fn stream(source: ConfigServer, sink: Peer, max_message_size: usize) -> En
         Ok(response) => response.into_inner(),
         Err(status) => return Ended::in_vain(status),
     };
-    let (machine, rate) = (Machine::new(source.incremental()), source.requests());
+    let (machine, rate) = (McpStream::new(source.incremental()), source.requests());
     let served = source.exchange(machine, sink.to_string(), requests, pushes, rate).await;
     Ended { status: served.status, good: served.good, resolved: false }
 }

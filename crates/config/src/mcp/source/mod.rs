@@ -2,9 +2,9 @@
 
 mod aggregated;
 mod dial;
-mod machine;
 mod service;
+mod stream;
 
 pub use dial::dial;
-pub use machine::{Machine, TRIGGER};
 pub use service::{default_options, mount};
+pub use stream::{McpStream, TRIGGER};

@@ -2,7 +2,7 @@ use std::{sync::Arc, time::Duration};
 
 use tonic::service::Routes;
 
-use super::{Machine, aggregated};
+use super::{McpStream, aggregated};
 use crate::stream::{
     Admission, Rate, ServiceOptions,
     source::{ConfigServer, Method},
@@ -22,7 +22,7 @@ pub fn default_options() -> ServiceOptions {
 /// The services that sinks dial, beside others: `ResourceSource`, and `AggregatedMeshConfigService`.
 pub fn mount(mut services: Routes, source: &ConfigServer, options: &ServiceOptions) -> Routes {
     let admission = Arc::new(Admission::new(options));
-    let machine = |source: &ConfigServer| Machine::new(source.incremental());
+    let machine = |source: &ConfigServer| McpStream::new(source.incremental());
     let streams = Method::new(source, &admission, options, source.requests(), machine);
     let router = services.axum_router_mut();
     let grown = aggregated::mount(std::mem::take(router), source, &admission, options);

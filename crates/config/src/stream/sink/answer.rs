@@ -5,7 +5,7 @@ use std::{sync::Arc, time::Instant};
 use tonic::{Code, Status};
 
 use super::{
-    Machine, Mode, NackError, Output, StreamId,
+    Mode, NackError, Output, SinkMachine, StreamId,
     collection::{Collection, Origin, Outcome, ProposalId, Refused, Waiting},
     held::Difference,
     machine::SinkDecision,
@@ -15,7 +15,7 @@ use super::{
 };
 use crate::proto::istio::mcp::v1alpha1::RequestResources;
 
-impl Machine {
+impl SinkMachine {
     /// Processes the pushes that wait, up to the first that the application has to decide on.
     pub(super) fn process(&mut self, name: &Arc<str>, now: Instant) {
         while let Some(waiting) = self.collections.get_mut(name).and_then(Collection::next) {

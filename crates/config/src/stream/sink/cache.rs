@@ -14,7 +14,7 @@ use sha2::{Digest as _, Sha256};
 use tokio::{sync::mpsc, task::JoinHandle};
 
 use super::{CollectionView, ResourceError};
-use crate::{proto::istio::mcp::v1alpha1::Resources, stream::Resource};
+use crate::{proto::istio::mcp::v1alpha1::Resources, stream::RawResource};
 
 /// How long changes are gathered before they are written.
 const GATHER: Duration = Duration::from_secs(1);
@@ -30,7 +30,7 @@ pub struct Cache {
 pub(super) struct CachedCollection {
     pub(super) collection: String,
     pub(super) version: String,
-    pub(super) resources: Vec<Arc<Resource>>,
+    pub(super) resources: Vec<Arc<RawResource>>,
 }
 
 impl Cache {
@@ -125,7 +125,7 @@ impl CachedCollection {
         }
         let resources = push.resources.into_iter().enumerate();
         let resources = resources
-            .map(|(place, resource)| Resource::read(&push.collection, resource, place).map(Arc::new));
+            .map(|(place, resource)| RawResource::read(&push.collection, resource, place).map(Arc::new));
         let resources = resources.collect::<Result<_, _>>().map_err(ReadError::Resource)?;
         Ok(Self { collection: push.collection, version: push.system_version_info, resources })
     }

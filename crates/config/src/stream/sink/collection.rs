@@ -5,7 +5,7 @@ use super::{
     deadlines::Deadlines,
     held::{Difference, Held},
 };
-use crate::{proto::istio::mcp::v1alpha1::Resources, stream::Change};
+use crate::{proto::istio::mcp::v1alpha1::Resources, stream::RawChange};
 
 /// How many pushes of one stream may wait for the application to decide on the one before. Sources that wait for answers, as
 /// they should, have one under way.
@@ -145,8 +145,8 @@ impl Collection {
         origin: Origin,
         version: String,
         difference: Difference,
-    ) -> (ProposalId, Change) {
-        let change = Change {
+    ) -> (ProposalId, RawChange) {
+        let change = RawChange {
             collection: self.name.clone(),
             version: version.clone(),
             full: self.outcome.is_none(),

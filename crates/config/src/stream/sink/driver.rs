@@ -19,14 +19,14 @@ use tokio_util::sync::CancellationToken;
 use tonic::{Code, Status};
 
 use super::{
-    Cache, Closed, Machine, Output, ProposalId, SinkDecision, SinkOptions, StreamId, cache::Writer,
+    Cache, Closed, Output, ProposalId, SinkDecision, SinkMachine, SinkOptions, StreamId, cache::Writer,
     status::Observed,
 };
 use crate::{
     Decision, Decisions, Offer,
     proto::istio::mcp::v1alpha1::{RequestResources, Resources},
     source::SourceStatus,
-    stream::{Change, Trace, metrics::SINK},
+    stream::{RawChange, Trace, metrics::SINK},
 };
 
 /// Requests that wait for the transport of one stream: more than go out in a burst, so that a source that does not read is
@@ -75,12 +75,12 @@ impl Sink {
     ///
     /// What the cache has is offered first. The caller connects it to sources, with [`dial`](crate::mcp::sink::dial) or the
     /// [service](crate::mcp::sink::ResourceSinkService).
-    pub fn start(options: SinkOptions, cache: Option<Cache>) -> (Self, mpsc::Receiver<Offer<Change>>) {
+    pub fn start(options: SinkOptions, cache: Option<Cache>) -> (Self, mpsc::Receiver<Offer<RawChange>>) {
         let (commands, inbox) = mpsc::channel(UNHANDLED);
         // One place for each collection: there the machine asks about one change at a time.
         let (offers, changes) = mpsc::channel(options.collections.len().max(1));
         let trace = options.trace.clone();
-        let mut machine = Machine::new(options);
+        let mut machine = SinkMachine::new(options);
         for cached in cache.iter().flat_map(Cache::load) {
             machine.restore(&cached.collection, cached.version, cached.resources);
         }
@@ -143,10 +143,10 @@ impl Stream {
 type Decided = (Arc<str>, ProposalId, Option<Decision>, Decisions);
 
 struct Driver {
-    machine: Machine,
+    machine: SinkMachine,
     observed: Observed,
     streams: HashMap<StreamId, Handle>,
-    offers: mpsc::Sender<Offer<Change>>,
+    offers: mpsc::Sender<Offer<RawChange>>,
     decisions: FuturesUnordered<BoxFuture<'static, Decided>>,
     writer: Option<Writer>,
 }

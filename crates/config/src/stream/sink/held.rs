@@ -6,12 +6,12 @@ use std::{
 use imbl::OrdMap;
 
 use super::push::Push;
-use crate::stream::Resource;
+use crate::stream::RawResource;
 
 /// A state of a collection. It outlives streams; copies share what is equal in them.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Held {
-    resources: OrdMap<String, Arc<Resource>>,
+    resources: OrdMap<String, Arc<RawResource>>,
     version: String,
     generation: u64,
 }
@@ -19,7 +19,7 @@ pub(super) struct Held {
 /// What a push would change.
 #[derive(Debug, Default)]
 pub(super) struct Difference {
-    pub(super) changed: Vec<Arc<Resource>>,
+    pub(super) changed: Vec<Arc<RawResource>>,
     pub(super) removed: Vec<String>,
 }
 
@@ -30,7 +30,7 @@ impl Difference {
 }
 
 impl Held {
-    pub(super) fn resources(&self) -> impl ExactSizeIterator<Item = &Arc<Resource>> {
+    pub(super) fn resources(&self) -> impl ExactSizeIterator<Item = &Arc<RawResource>> {
         self.resources.values()
     }
 
@@ -68,8 +68,9 @@ impl Held {
             let gone = |name: &&String| !push.resources.contains_key(*name) && !push.bad.contains(*name);
             self.resources.keys().filter(gone).cloned().collect()
         };
-        let differs =
-            |resource: &Resource| self.resources.get(&resource.name).is_none_or(|held| **held != *resource);
+        let differs = |resource: &RawResource| {
+            self.resources.get(&resource.name).is_none_or(|held| **held != *resource)
+        };
         let changed = push.resources.into_values();
         let changed = changed.filter(|resource| differs(resource) && !gone.contains(&resource.name));
         Difference {
@@ -80,7 +81,7 @@ impl Held {
 
     /// Returns the way from this state to another one.
     pub(super) fn difference_to(&self, other: &Self) -> Difference {
-        let differs = |resource: &&Arc<Resource>| self.resources.get(&resource.name) != Some(*resource);
+        let differs = |resource: &&Arc<RawResource>| self.resources.get(&resource.name) != Some(*resource);
         let is_gone = |name: &&String| !other.resources.contains_key(*name);
         Difference {
             changed: other.resources.values().filter(differs).cloned().collect(),

@@ -17,7 +17,7 @@ use super::{
 use crate::{
     Decision, join_texts,
     proto::istio::mcp::v1alpha1::{RequestResources, Resources, SinkNode},
-    stream::{Change, Resource, name},
+    stream::{RawChange, RawResource, name},
 };
 
 /// Identifies a stream; chosen by the caller, never reused.
@@ -26,16 +26,16 @@ pub type StreamId = u64;
 /// The longest request in bytes: sources take up to 1 MiB (docs/behaviour/mcp.md#limits-of-a-source).
 const LONGEST_REQUEST: usize = 1 << 20;
 
-/// What the driver of a [`Machine`] has to do.
+/// What the driver of a [`SinkMachine`] has to do.
 #[derive(Debug)]
 pub enum Output {
     /// Send that on the stream.
     Send(StreamId, RequestResources),
-    /// End the stream with that status, and say so to [`Machine::closed`].
+    /// End the stream with that status, and say so to [`SinkMachine::closed`].
     End(StreamId, Status),
-    /// Offer the change to the application, and pass its decisions to [`Machine::decided`] with the proposal's id. At most one
+    /// Offer the change to the application, and pass its decisions to [`SinkMachine::decided`] with the proposal's id. At most one
     /// change of a collection is undecided at a time.
-    Decide(ProposalId, Change),
+    Decide(ProposalId, RawChange),
     /// For information: what a source has pushed of a collection is in use.
     Accepted {
         /// The collection.
@@ -95,7 +95,7 @@ pub struct Closed {
 ///
 /// What is held outlives streams; nonces die with them.
 #[derive(Debug)]
-pub struct Machine {
+pub struct SinkMachine {
     pub(super) options: SinkOptions,
     pub(super) node: SinkNode,
     pub(super) collections: BTreeMap<Arc<str>, Collection>,
@@ -104,7 +104,7 @@ pub struct Machine {
     probed: Option<Instant>,
 }
 
-impl Machine {
+impl SinkMachine {
     /// A sink that holds nothing and is connected to nothing.
     pub fn new(options: SinkOptions) -> Self {
         let node = SinkNode { id: options.id.clone(), annotations: options.annotations.clone() };
@@ -128,7 +128,7 @@ impl Machine {
     }
 
     /// Offers the application the cached state of a collection. Only before the first stream.
-    pub fn restore(&mut self, collection: &str, version: String, resources: Vec<Arc<Resource>>) {
+    pub fn restore(&mut self, collection: &str, version: String, resources: Vec<Arc<RawResource>>) {
         let Some(collection) = self.collections.get(collection) else { return };
         let name = collection.name.clone();
         self.propose(&name, Origin::Sink, version, Difference { changed: resources, removed: Vec::new() });

@@ -24,7 +24,7 @@ pub use cache::Cache;
 pub use collection::ProposalId;
 pub use dialect::{Dialect, Received, Variant};
 pub use driver::Sink;
-pub use machine::{Closed, Machine, Output, SinkDecision, StreamId};
+pub use machine::{Closed, Output, SinkDecision, SinkMachine, StreamId};
 pub use nack::{NackError, ResourceError};
 pub(crate) use type_urls::{Answer, Arrived, TypeUrls};
 pub use view::CollectionView;

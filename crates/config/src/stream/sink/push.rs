@@ -3,7 +3,7 @@ use std::collections::{BTreeMap, BTreeSet, btree_map::Entry};
 use super::ResourceError;
 use crate::{
     proto::istio::mcp::v1alpha1::Resources,
-    stream::{Resource, name},
+    stream::{RawResource, name},
 };
 
 /// A push of one collection, read as far as it can be.
@@ -13,7 +13,7 @@ pub(super) struct Push {
     pub(super) nonce: String,
     pub(super) incremental: bool,
     /// By name.
-    pub(super) resources: BTreeMap<String, Resource>,
+    pub(super) resources: BTreeMap<String, RawResource>,
     pub(super) removed: BTreeSet<String>,
     /// What is wrong with the resources that are not in `resources`.
     pub(super) faults: Vec<ResourceError>,
@@ -35,7 +35,7 @@ impl Push {
             if let Some(metadata) = &resource.metadata {
                 named.insert(normal(&metadata.name), metadata.name.clone());
             }
-            match Resource::read(&message.collection, resource, place) {
+            match RawResource::read(&message.collection, resource, place) {
                 Ok(resource) => push.add(resource),
                 Err(fault) => push.fault(fault),
             }
@@ -50,7 +50,7 @@ impl Push {
         push
     }
 
-    fn add(&mut self, resource: Resource) {
+    fn add(&mut self, resource: RawResource) {
         match self.resources.entry(resource.name.clone()) {
             Entry::Vacant(place) => _ = place.insert(resource),
             Entry::Occupied(first) if *first.get() == resource => {}

@@ -5,7 +5,7 @@ use std::{collections::BTreeMap, sync::Arc};
 use prost::Message as _;
 use tonic::{Code, Status};
 
-use super::{CollectionView, Machine, StreamId};
+use super::{CollectionView, SinkMachine, StreamId};
 use crate::{
     bounded::MAX_NAME,
     proto::istio::mcp::v1alpha1::{RequestResources, Resources},
@@ -71,7 +71,7 @@ impl Observed {
         self.journal.record(Message { time: unix_time(), stream, kind: "push", collection, nonce, what });
     }
 
-    pub(super) fn describe(&self, machine: &Machine) -> SourceStatus {
+    pub(super) fn describe(&self, machine: &SinkMachine) -> SourceStatus {
         SourceStatus {
             source: String::new(),
             id: machine.node().id.clone(),

@@ -13,7 +13,7 @@ const UNANSWERED: usize = 64;
 /// A collection with several is asked for by one after the other until an answer has resources; that one counts from then on.
 #[derive(Debug, Default)]
 pub(crate) struct TypeUrls {
-    collections: BTreeMap<String, Asked>,
+    collections: BTreeMap<String, TypeUrlChoice>,
     /// Type URL to collection and place among its candidates.
     urls: BTreeMap<String, (String, usize)>,
     unanswered: VecDeque<Unanswered>,
@@ -21,7 +21,7 @@ pub(crate) struct TypeUrls {
 }
 
 #[derive(Debug)]
-struct Asked {
+struct TypeUrlChoice {
     candidates: Vec<String>,
     /// How many were asked for.
     tried: usize,
@@ -69,7 +69,7 @@ impl TypeUrls {
         for (place, url) in candidates.iter().enumerate() {
             self.urls.insert(url.clone(), (collection.to_owned(), place));
         }
-        self.collections.insert(collection.to_owned(), Asked { candidates, tried: 1, chosen: None });
+        self.collections.insert(collection.to_owned(), TypeUrlChoice { candidates, tried: 1, chosen: None });
         first.into_iter().collect()
     }
 

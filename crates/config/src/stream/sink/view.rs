@@ -4,7 +4,7 @@ use super::{
     NackError,
     collection::{Collection, Outcome},
 };
-use crate::stream::Resource;
+use crate::stream::RawResource;
 
 /// What is known of a collection.
 #[derive(Clone, Copy, Debug)]
@@ -22,7 +22,7 @@ impl<'a> CollectionView<'a> {
     }
 
     /// What is in use of it, in the order of names.
-    pub fn resources(&self) -> impl ExactSizeIterator<Item = &'a Arc<Resource>> + use<'a> {
+    pub fn resources(&self) -> impl ExactSizeIterator<Item = &'a Arc<RawResource>> + use<'a> {
         self.0.live.resources()
     }
 

@@ -1,7 +1,7 @@
 use std::{collections::BTreeMap, sync::Arc};
 
 use super::{NodeView, Snapshot, View, references::referrers};
-use crate::{envoy_v2, stream::Change};
+use crate::{envoy_v2, stream::RawChange};
 
 /// What a source serves at one time.
 #[derive(Clone, Debug, Default)]
@@ -29,7 +29,7 @@ impl Catalogue {
     }
 
     /// Takes a change in; its collection need not be known. Returns whether the content is another now.
-    pub fn apply(&mut self, change: &Change) -> bool {
+    pub fn apply(&mut self, change: &RawChange) -> bool {
         let slot = self.collections.entry(change.collection.clone()).or_default();
         let next = slot.as_deref().unwrap_or(&self.empty).after(change);
         if slot.as_ref().is_some_and(|current| current.version() == next.version()) {

@@ -33,8 +33,8 @@ pub(crate) trait Dialogue: Send {
 #[derive(Clone, Debug, PartialEq)]
 #[non_exhaustive]
 pub enum Meaning {
-    /// It asks for the collection.
-    Asked,
+    /// It requests the collection.
+    Requested,
     /// It accepts the push under way.
     Accepted,
     /// It refuses the push under way.

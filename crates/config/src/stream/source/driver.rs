@@ -17,7 +17,7 @@ use crate::{
     ValidationError,
     certify::ClientRules,
     envoy_v2,
-    stream::{Change, Rate, Summarize as _, metrics::SOURCE, rate::Bucket},
+    stream::{Rate, RawChange, Summarize as _, metrics::SOURCE, rate::Bucket},
 };
 use mixer_adapter_core::framework::setters;
 
@@ -75,12 +75,12 @@ impl ConfigServer {
     }
 
     /// Takes a change in, and pushes it where it is news.
-    pub fn apply(&self, change: &Change) {
+    pub fn apply(&self, change: &RawChange) {
         self.apply_all(std::slice::from_ref(change));
     }
 
     /// Takes in changes that belong together: nobody is shown some of them only.
-    pub(crate) fn apply_all(&self, changes: &[Change]) {
+    pub(crate) fn apply_all(&self, changes: &[RawChange]) {
         self.catalogue.send_if_modified(|catalogue| {
             let catalogue = Arc::make_mut(catalogue);
             let news = changes.iter().filter(|change| catalogue.apply(change));

@@ -10,7 +10,7 @@ use imbl::OrdMap;
 use super::{SELECTOR, Selector, aliases, references::references, ttl};
 use crate::{
     envoy_v2::{self, TranslateError},
-    stream::Resource,
+    stream::RawResource,
 };
 
 /// Resources by name. Copies share what is equal in them, and are compared in time that grows with what is not.
@@ -19,7 +19,7 @@ pub(crate) type Entries = OrdMap<Arc<str>, Arc<Entry>>;
 /// A resource that is served. Entries are equal when their resources are.
 #[derive(Debug)]
 pub(crate) struct Entry {
-    pub(super) resource: Resource,
+    pub(super) resource: RawResource,
     digest: u128,
     /// The resource in version 2 of Envoy's API, or why there is none.
     v2: OnceLock<Result<Arc<Self>, TranslateError>>,
@@ -34,8 +34,8 @@ pub(crate) struct Entry {
 }
 
 impl Entry {
-    pub(super) fn new(resource: &Resource, name: &str) -> Self {
-        let mut resource = Resource { name: name.to_owned(), ..resource.clone() };
+    pub(super) fn new(resource: &RawResource, name: &str) -> Self {
+        let mut resource = RawResource { name: name.to_owned(), ..resource.clone() };
         if resource.version.is_empty() {
             resource.version = version(resource.digest());
         }
@@ -63,7 +63,9 @@ impl Entry {
         let v2 = self.v2.get_or_init(|| {
             let resource = &self.resource;
             match envoy_v2::to_v2(&resource.body) {
-                Ok(body) => Ok(Arc::new(Self::new(&Resource { body, ..resource.clone() }, &resource.name))),
+                Ok(body) => {
+                    Ok(Arc::new(Self::new(&RawResource { body, ..resource.clone() }, &resource.name)))
+                }
                 Err(error) => {
                     let (name, message) = (&resource.name, resource.body.message_name());
                     tracing::warn!(resource = name, message, %error, "not served in v2 of Envoy's API");
@@ -89,7 +91,7 @@ impl Entry {
         &self.aliases
     }
 
-    pub(crate) fn resource(&self) -> &Resource {
+    pub(crate) fn resource(&self) -> &RawResource {
         &self.resource
     }
 

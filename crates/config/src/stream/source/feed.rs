@@ -4,7 +4,7 @@ use super::ConfigServer;
 use crate::{
     Acceptance, Apply, Collection, Types, Update, ValidationError, Verdict,
     source::Source,
-    stream::{Change, convert},
+    stream::{RawChange, convert},
 };
 
 /// Serves the configuration of a source, files for example, to sinks, as messages of these types, until the source ends. Resources
@@ -51,7 +51,7 @@ impl Feed {
 }
 
 /// A warning that resources are served as a `google.protobuf.Struct` where sinks expect the message of the collection.
-fn untyped(types: &Types, change: &Change) -> Option<ValidationError> {
+fn untyped(types: &Types, change: &RawChange) -> Option<ValidationError> {
     let expected = Collection::new(&change.collection).message()?;
     let missing = types.find(expected).is_none() && !change.resources.is_empty();
     let reason = format!(

@@ -3,7 +3,7 @@
 use prost::Name;
 
 use super::ConfigServer;
-use crate::stream::{Change, Resource, collection_of};
+use crate::stream::{RawChange, RawResource, collection_of};
 use mixer_adapter_core::proto::Any;
 
 /// What type URLs begin with.
@@ -33,9 +33,9 @@ impl ConfigServer {
         let type_url = format!("{HOST}{}", M::full_name());
         let resources = messages.into_iter().map(|(name, message)| {
             let body = Any { type_url: type_url.clone(), value: message.encode_to_vec().into() };
-            Resource { name: name.into(), body, ..Resource::default() }.into()
+            RawResource { name: name.into(), body, ..Resource::default() }.into()
         });
-        self.apply(&Change {
+        self.apply(&RawChange {
             collection: collection_of(&type_url).as_str().into(),
             version: String::new(),
             full: true,

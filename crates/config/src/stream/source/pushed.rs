@@ -145,13 +145,13 @@ mod tests {
     use super::*;
     use crate::{
         proto::istio::mcp::v1alpha1::Resources,
-        stream::{Change, Resource, source::Snapshot},
+        stream::{RawChange, RawResource, source::Snapshot},
     };
 
     fn snapshot() -> Snapshot {
-        let resource = |name: &str| Resource { name: name.to_owned(), ..Resource::default() };
+        let resource = |name: &str| RawResource { name: name.to_owned(), ..Resource::default() };
         let resources = ["ns/a", "ns/b"].map(|name| resource(name).into()).to_vec();
-        let change = Change {
+        let change = RawChange {
             collection: "c/d".into(),
             version: String::new(),
             full: true,
@@ -167,7 +167,7 @@ mod tests {
         let message = |entry: &Entry| entry.resource().to_message();
         let shared = || snapshot.encoded(Encoding::Mcp, 3, message);
         let head = Resources { nonce: "7".to_owned(), ..Resources::default() };
-        let resources = snapshot.resources().map(Resource::to_message).collect();
+        let resources = snapshot.resources().map(RawResource::to_message).collect();
         let whole = Resources { resources, ..head.clone() };
         let push = || Pushed { message: head.clone(), shared: shared() };
         assert_eq!(push().into_message().unwrap(), whole);
@@ -191,7 +191,7 @@ mod tests {
         let first = encode(&snapshot);
         assert_eq!(encode(&snapshot), first);
         assert_eq!(encoded.get(), 2, "one time for each resource");
-        let change = Change {
+        let change = RawChange {
             collection: "c/d".into(),
             version: String::new(),
             full: false,

@@ -13,7 +13,7 @@ use super::{
     entry::{Entries, Entry},
     views::Views,
 };
-use crate::stream::{Change, ContentVersion, Resource, name, xdstp};
+use crate::stream::{ContentVersion, RawChange, RawResource, name, xdstp};
 
 /// Selectors by their texts, with the numbers of resources that have them.
 type Selectors = OrdMap<Arc<str>, (Arc<Selector>, usize)>;
@@ -66,7 +66,7 @@ impl Snapshot {
     }
 
     /// The resources, in the order of their names.
-    pub fn resources(&self) -> impl ExactSizeIterator<Item = &Resource> {
+    pub fn resources(&self) -> impl ExactSizeIterator<Item = &RawResource> {
         self.entries.values().map(|entry| &entry.resource)
     }
 
@@ -92,7 +92,7 @@ impl Snapshot {
     }
 
     /// The state after a change. A resource without a version gets its digest for one, so that sinks can name what they have.
-    pub(crate) fn after(&self, change: &Change) -> Self {
+    pub(crate) fn after(&self, change: &RawChange) -> Self {
         let mut next = Self {
             v2: Arc::new(self.v2.after(&self.entries)),
             referrers: Arc::new(self.referrers.after(&self.entries)),
@@ -257,7 +257,8 @@ impl Snapshot {
 
     /// What a sink has that has these versions of resources. Those it has otherwise than here are equal to nothing.
     pub(crate) fn held(&self, versions: &BTreeMap<String, String>, version: fn(&Entry) -> String) -> Entries {
-        static OTHER: LazyLock<Arc<Entry>> = LazyLock::new(|| Arc::new(Entry::new(&Resource::default(), "")));
+        static OTHER: LazyLock<Arc<Entry>> =
+            LazyLock::new(|| Arc::new(Entry::new(&RawResource::default(), "")));
         let mut held = self.entries.clone();
         for (name, entry) in &self.entries {
             match versions.get(&**name) {
@@ -330,12 +331,12 @@ impl Delta {
 mod tests {
     use super::{super::ALIASES, *};
 
-    fn resource(name: &str, version: &str) -> Arc<Resource> {
-        Arc::new(Resource { name: name.to_owned(), version: version.to_owned(), ..Resource::default() })
+    fn resource(name: &str, version: &str) -> Arc<RawResource> {
+        Arc::new(RawResource { name: name.to_owned(), version: version.to_owned(), ..RawResource::default() })
     }
 
-    fn change(full: bool, resources: &[(&str, &str)], removed: &[&str]) -> Change {
-        Change {
+    fn change(full: bool, resources: &[(&str, &str)], removed: &[&str]) -> RawChange {
+        RawChange {
             collection: "c".into(),
             version: String::new(),
             full,
@@ -415,9 +416,9 @@ mod tests {
     #[test]
     fn a_resource_without_a_version_gets_one_that_moves_with_it() {
         let version = |body: &'static [u8]| {
-            let mut resource = Resource { name: "a".to_owned(), ..Resource::default() };
+            let mut resource = RawResource { name: "a".to_owned(), ..RawResource::default() };
             resource.body.value = bytes::Bytes::from_static(body);
-            let change = Change { resources: vec![Arc::new(resource)], ..change(true, &[], &[]) };
+            let change = RawChange { resources: vec![Arc::new(resource)], ..change(true, &[], &[]) };
             Snapshot::default().after(&change).resources().map(|r| r.version.clone()).collect::<String>()
         };
         assert_eq!(version(b"x"), version(b"x"));
@@ -430,9 +431,10 @@ mod tests {
     fn an_alias_of_two_resources_is_that_of_either_while_the_other_is_gone() {
         let with_alias = |name: &str| {
             let annotations = [(ALIASES.to_owned(), r#"["shop"]"#.to_owned())].into();
-            Arc::new(Resource { name: name.to_owned(), annotations, ..Resource::default() })
+            Arc::new(RawResource { name: name.to_owned(), annotations, ..RawResource::default() })
         };
-        let change = Change { resources: vec![with_alias("a"), with_alias("b")], ..change(true, &[], &[]) };
+        let change =
+            RawChange { resources: vec![with_alias("a"), with_alias("b")], ..change(true, &[], &[]) };
         let mut state = Snapshot::default().after(&change);
         let found = |state: &Snapshot| state.find("shop").map(|entry| entry.name().to_owned());
         assert_eq!(found(&state).as_deref(), Some("a"));

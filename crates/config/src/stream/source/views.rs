@@ -190,7 +190,7 @@ mod tests {
         Types,
         proto::envoy::config::core::v3::Node,
         stream::{
-            Change, Resource, body,
+            RawChange, RawResource, body,
             source::{Catalogue, SELECTOR},
         },
     };
@@ -203,15 +203,15 @@ mod tests {
     }
 
     /// A resource for the node of that id; an empty one is for all.
-    fn resource(name: &str, json: serde_json::Value, id: &str) -> Arc<Resource> {
+    fn resource(name: &str, json: serde_json::Value, id: &str) -> Arc<RawResource> {
         let annotations = [(SELECTOR.to_owned(), format!("{{id: {id}}}"))];
         let annotations = if id.is_empty() { [].into() } else { annotations.into() };
         let body = body::of_any(&Types::default(), json).unwrap();
-        Arc::new(Resource { name: name.to_owned(), annotations, body, ..Resource::default() })
+        Arc::new(RawResource { name: name.to_owned(), annotations, body, ..Resource::default() })
     }
 
     /// A cluster whose endpoints have another name.
-    fn cluster(name: &str, endpoints: &str, id: &str) -> Arc<Resource> {
+    fn cluster(name: &str, endpoints: &str, id: &str) -> Arc<RawResource> {
         let json = serde_json::json!({
             "@type": format!("type.googleapis.com/{CLUSTERS}"),
             "name": name, "type": "EDS", "edsClusterConfig": { "serviceName": endpoints },
@@ -219,7 +219,7 @@ mod tests {
         resource(name, json, id)
     }
 
-    fn endpoints(name: &str, id: &str) -> Arc<Resource> {
+    fn endpoints(name: &str, id: &str) -> Arc<RawResource> {
         let json =
             serde_json::json!({ "@type": format!("type.googleapis.com/{ENDPOINTS}"), "clusterName": name });
         resource(name, json, id)
@@ -229,10 +229,10 @@ mod tests {
         catalogue: &mut Catalogue,
         collection: &str,
         full: bool,
-        resources: Vec<Arc<Resource>>,
+        resources: Vec<Arc<RawResource>>,
         removed: &[String],
     ) {
-        catalogue.apply(&Change {
+        catalogue.apply(&RawChange {
             collection: collection.into(),
             version: String::new(),
             full,

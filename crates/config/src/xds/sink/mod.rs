@@ -1,6 +1,6 @@
 //! The sink over xDS: MCP's sink, asking in another protocol.
 //!
-//! What a sink decides, keeps and answers is the same in every form (see [`Machine`](crate::stream::sink::Machine)). Here messages
+//! What a sink decides, keeps and answers is the same in every form (see [`SinkMachine`](crate::stream::sink::SinkMachine)). Here messages
 //! are translated where a stream begins and ends: [`Dialect`](crate::stream::sink::Dialect) has one implementation for each variant.
 
 mod delta;

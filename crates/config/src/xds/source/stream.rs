@@ -106,7 +106,7 @@ impl XdsStream {
                 // Whatever its nonce says: istiod sends the time in that of its first.
                 let watch = open(self.context.explicit(), names)?;
                 self.types.open(&url, watch)?;
-                Meaning::Asked
+                Meaning::Requested
             }
             Some(known) => {
                 let (watch, warms) = (&mut known.watch, known.warms);

@@ -142,8 +142,8 @@ impl Watch {
                     None => Meaning::Accepted,
                 }
             }
-            (Nonce::None, _) => Meaning::Asked,
-            _ if asks => Meaning::Asked,
+            (Nonce::None, _) => Meaning::Requested,
+            _ if asks => Meaning::Requested,
             _ => Meaning::Stale,
         };
         self.reconsider();

@@ -32,7 +32,7 @@ use mixer_adapter_config::proto::istio::policy::v1beta1::{
 
 /// A request for a token.
 #[derive(Clone, Debug)]
-struct Asked {
+struct TokenRequest {
     authorization: Option<String>,
     form: BTreeMap<String, String>,
 }
@@ -40,14 +40,14 @@ struct Asked {
 /// An OAuth server.
 struct Issuer {
     address: SocketAddr,
-    asked: Arc<Mutex<Vec<Asked>>>,
+    asked: Arc<Mutex<Vec<TokenRequest>>>,
 }
 
 impl Issuer {
     /// Answers the n-th request, counted from 1, with `answer`, once there is a permit.
     async fn start(
         permits: usize,
-        answer: impl Fn(usize, &Asked) -> (u16, String) + Clone + Send + Sync + 'static,
+        answer: impl Fn(usize, &TokenRequest) -> (u16, String) + Clone + Send + Sync + 'static,
     ) -> (Self, Arc<Semaphore>) {
         let asked = Arc::new(Mutex::new(Vec::new()));
         let (permitted, noted) = (Arc::new(Semaphore::new(permits)), asked.clone());
@@ -59,7 +59,7 @@ impl Issuer {
                 let authorization =
                     headers.get("authorization").map(|value| value.to_str().unwrap().to_owned());
                 let form = form_urlencoded::parse(body.as_bytes()).into_owned().collect();
-                let asked = Asked { authorization, form };
+                let asked = TokenRequest { authorization, form };
                 let count = {
                     let mut noted = noted.lock().unwrap();
                     noted.push(asked.clone());
@@ -77,7 +77,7 @@ impl Issuer {
         (Self { address, asked }, permitted)
     }
 
-    fn asked(&self) -> Vec<Asked> {
+    fn asked(&self) -> Vec<TokenRequest> {
         self.asked.lock().unwrap().clone()
     }
 }

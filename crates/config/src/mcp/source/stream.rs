@@ -23,7 +23,7 @@ const COLLECTIONS: usize = 1000;
 /// At most one push of a collection is under way. Whatever changes meanwhile, the answer to it is followed by the newest
 /// state alone.
 #[derive(Debug, Default)]
-pub struct Machine {
+pub struct McpStream {
     incremental: bool,
     nonces: u64,
     /// What the sink asked for, in the order of dependency.
@@ -51,7 +51,7 @@ struct Pending {
     state: Entries,
 }
 
-impl Machine {
+impl McpStream {
     /// A stream that has just opened. `incremental` lets sinks ask for changes only.
     pub fn new(incremental: bool) -> Self {
         Self { incremental, ..Self::default() }
@@ -99,7 +99,7 @@ impl Machine {
             true => Known::Nothing,
             false => Known::Versions(name::normal_versions(watch.collection.as_str(), versions)),
         };
-        Ok(Meaning::Asked)
+        Ok(Meaning::Requested)
     }
 
     /// Begins to serve a collection on this stream.
@@ -167,7 +167,7 @@ impl Machine {
     }
 }
 
-impl Dialogue for Machine {
+impl Dialogue for McpStream {
     type Request = RequestResources;
     type Push = Resources;
 

@@ -12,7 +12,7 @@ use mixer_adapter_core::proto::Any;
 
 /// A resource of a collection, its body still as it travels.
 #[derive(Clone, Debug, Default, PartialEq)]
-pub struct Resource {
+pub struct RawResource {
     /// `namespace/name`, or `name` alone: DNS labels separated by slashes.
     pub name: String,
     /// The version its source gave it, or nothing. It says that something changed, not what is newer; sources that restart
@@ -28,7 +28,7 @@ pub struct Resource {
     pub body: Any,
 }
 
-impl Resource {
+impl RawResource {
     /// Reads a resource as it arrived. The fault names it, by its place in the push if it has no name.
     pub(super) fn read(
         collection: &str,
@@ -107,7 +107,7 @@ mod tests {
 
     #[test]
     fn a_resource_without_metadata_name_body_or_type_is_a_fault_that_names_it() {
-        let read = |message, place| Resource::read("a/b", message, place).unwrap_err().to_string();
+        let read = |message, place| RawResource::read("a/b", message, place).unwrap_err().to_string();
         assert_eq!(read(ResourceMessage::default(), 0), "resource 1: it has no name");
         assert_eq!(read(message("", "a/b"), 4), "resource 5: it has no name");
         let bodiless = ResourceMessage { body: None, ..message("ns/a", "") };
@@ -124,16 +124,16 @@ mod tests {
         let mut old = message("/ns/a", "type.googleapis.com/istio.policy.v1beta1.Rule");
         let year_1 = Timestamp { seconds: -62_135_596_800, nanos: 0 };
         old.metadata.as_mut().unwrap().create_time = Some(year_1);
-        let read = Resource::read("a/b", old, 0).unwrap();
+        let read = RawResource::read("a/b", old, 0).unwrap();
         assert_eq!((read.name.as_str(), read.created), ("ns/a", Some(year_1)));
         assert_eq!(read.to_message().metadata.unwrap().create_time, Some(year_1));
     }
 
     #[test]
     fn the_digest_moves_with_every_part() {
-        let resource = Resource::read("a/b", message("ns/a", "a/b"), 0).unwrap();
+        let resource = RawResource::read("a/b", message("ns/a", "a/b"), 0).unwrap();
         let mut digests = vec![resource.digest()];
-        let change = |edit: fn(&mut Resource)| {
+        let change = |edit: fn(&mut RawResource)| {
             let mut other = resource.clone();
             edit(&mut other);
             other.digest()

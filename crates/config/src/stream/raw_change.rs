@@ -2,11 +2,11 @@
 
 use std::sync::Arc;
 
-use super::Resource;
+use super::RawResource;
 
 /// A change of one collection, its resources not decoded.
 #[derive(Clone, Debug, PartialEq)]
-pub struct Change {
+pub struct RawChange {
     /// The collection, such as `istio/policy/v1beta1/rules`.
     pub collection: Arc<str>,
     /// The version of the collection that its source sent.
@@ -14,7 +14,7 @@ pub struct Change {
     /// Whether `resources` are the whole collection, so that all others are deleted.
     pub full: bool,
     /// New and changed resources.
-    pub resources: Vec<Arc<Resource>>,
+    pub resources: Vec<Arc<RawResource>>,
     /// The names of deleted resources.
     pub removed: Vec<String>,
 }
