@@ -63,6 +63,6 @@ fn resource(number: u32, version: u32) -> Arc<RawResource> {
             type_url: "type.googleapis.com/istio.policy.v1beta1.Rule".to_owned(),
             value: value.into(),
         },
-        ..Resource::default()
+        ..RawResource::default()
     })
 }

@@ -5,12 +5,8 @@ use std::path::{Path, PathBuf};
 use prost_reflect::{FileDescriptor, Syntax};
 
 use crate::{
-    Error, comments, descriptor_set,
-    output::Output,
-    rust,
-    schema_error::{SchemaError, SchemaErrors},
-    source::Source,
-    source_info::path,
+    Error, comments, descriptor_set, output::Output, rust, schema_error::SchemaError,
+    schema_errors::SchemaErrors, source::Source, source_info::path,
 };
 
 /// Packages with Rust types in prost or in the framework.

@@ -71,6 +71,7 @@ mod framework;
 mod output;
 mod rust;
 mod schema_error;
+mod schema_errors;
 mod source;
 mod source_info;
 mod template;

@@ -1,8 +1,6 @@
 //! Faults of templates and adapter configurations.
 
-use prost_reflect::FileDescriptor;
-
-use crate::{source::Source, source_info, template::Variety};
+use crate::template::Variety;
 
 /// One fault of a proto with its position, displayed as `file:line:column: reason`.
 #[derive(Debug, PartialEq, Eq, thiserror::Error)]
@@ -185,32 +183,4 @@ pub enum SchemaError {
         /// The type.
         found: String,
     },
-}
-
-/// Collects the faults of one file.
-pub(crate) struct SchemaErrors<'a> {
-    path: String,
-    file: &'a FileDescriptor,
-    found: Vec<ProtoError>,
-}
-
-impl<'a> SchemaErrors<'a> {
-    pub(crate) fn of(source: &'a Source) -> Self {
-        Self { path: source.path.display().to_string(), file: &source.file, found: Vec::new() }
-    }
-
-    /// Adds a fault of the element at a path; `&[]` is the file itself.
-    pub(crate) fn add(&mut self, path: &[i32], reason: SchemaError) {
-        let (line, column) = source_info::position(self.file.file_descriptor_proto(), path);
-        self.found.push(ProtoError { file: self.path.clone(), line, column, reason });
-    }
-
-    /// Returns the value if there are no faults, and otherwise the faults in the order of the file.
-    pub(crate) fn or<T>(mut self, value: Option<T>) -> Result<T, crate::Error> {
-        self.found.sort_by_key(|error| (error.line, error.column));
-        match value {
-            Some(value) if self.found.is_empty() => Ok(value),
-            _ => Err(crate::Error::Invalid(self.found)),
-        }
-    }
 }

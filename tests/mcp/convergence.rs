@@ -142,7 +142,7 @@ impl World {
             name: format!("ns/r{name}"),
             version: version.to_string(),
             body: resource(&format!("ns/r{name}@{version}")).body.unwrap(),
-            ..Resource::default()
+            ..RawResource::default()
         };
         self.change(collection, vec![Arc::new(resource)], vec![]);
     }

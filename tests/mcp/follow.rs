@@ -69,8 +69,12 @@ fn set_rules(source: &source::ConfigServer, rules: &[&str]) {
         let rule = Rule { r#match: format!("version == {version:?}"), ..Rule::default() };
         let type_url = "type.googleapis.com/istio.policy.v1beta1.Rule".to_owned();
         let body = Any { type_url, value: rule.encode_to_vec().into() };
-        let resource =
-            RawResource { name: name.to_owned(), version: version.to_owned(), body, ..Resource::default() };
+        let resource = RawResource {
+            name: name.to_owned(),
+            version: version.to_owned(),
+            body,
+            ..RawResource::default()
+        };
         std::sync::Arc::new(resource)
     });
     source.apply(&RawChange {

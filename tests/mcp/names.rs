@@ -26,7 +26,7 @@ fn change(full: bool, resources: &[(&str, &str)], removed: &[&str]) -> RawChange
         Arc::new(RawResource {
             name: (*name).to_owned(),
             version: (*version).to_owned(),
-            ..Resource::default()
+            ..RawResource::default()
         })
     };
     RawChange {

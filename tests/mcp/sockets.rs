@@ -73,7 +73,7 @@ pub(crate) fn set(source: &ConfigServer, collection: &str, resources: &[&str]) {
             name: name.to_owned(),
             version: version.to_owned(),
             body,
-            ..Resource::default()
+            ..RawResource::default()
         })
     });
     source.apply(&RawChange {
@@ -283,7 +283,11 @@ async fn a_push_of_5_mb_arrives() {
         collection: RULES.into(),
         version: String::new(),
         full: true,
-        resources: vec![Arc::new(RawResource { name: "ns/large".to_owned(), body, ..Resource::default() })],
+        resources: vec![Arc::new(RawResource {
+            name: "ns/large".to_owned(),
+            body,
+            ..RawResource::default()
+        })],
         removed: Vec::new(),
     });
     let listening = serve(source_routes(&source)).await;

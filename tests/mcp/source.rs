@@ -34,7 +34,7 @@ impl Source {
                 name: name.to_owned(),
                 version: version.to_owned(),
                 body,
-                ..Resource::default()
+                ..RawResource::default()
             })
         });
         self.catalogue.apply(&RawChange {

@@ -36,7 +36,7 @@ pub(crate) fn resource(type_url: &str, text: &str) -> Arc<RawResource> {
         _ => "type.googleapis.com/google.protobuf.Struct",
     };
     let body = Any { type_url: message.to_owned(), value: text.to_owned().into() };
-    Arc::new(RawResource { name: name.to_owned(), body, ..Resource::default() })
+    Arc::new(RawResource { name: name.to_owned(), body, ..RawResource::default() })
 }
 
 /// All resources of a type.

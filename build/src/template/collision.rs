@@ -5,10 +5,7 @@ use std::collections::HashSet;
 use prost_reflect::FileDescriptor;
 
 use super::{Variety, model::View};
-use crate::{
-    schema_error::{SchemaError, SchemaErrors},
-    source_info::path,
-};
+use crate::{schema_error::SchemaError, schema_errors::SchemaErrors, source_info::path};
 
 /// Refuses messages, and the template itself, if a generated name is already used. Names are compared in Rust's spelling:
 /// without underscores and ignoring case.

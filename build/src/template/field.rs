@@ -6,10 +6,7 @@ use super::{
     Variety,
     model::{Field, Kind, Shape},
 };
-use crate::{
-    schema_error::{SchemaError, SchemaErrors},
-    source_info::comment,
-};
+use crate::{schema_error::SchemaError, schema_errors::SchemaErrors, source_info::comment};
 
 /// The numbers of `name` and `attribute_bindings` in generated messages.
 pub(crate) const NAME: u32 = 72_295_727;

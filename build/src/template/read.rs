@@ -9,7 +9,8 @@ use super::{
 use crate::{
     Error,
     descriptor_set::with_imports,
-    schema_error::{SchemaError, SchemaErrors},
+    schema_error::SchemaError,
+    schema_errors::SchemaErrors,
     source::Source,
     source_info::{comment, path},
 };

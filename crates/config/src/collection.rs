@@ -1,8 +1,10 @@
 use std::{borrow::Cow, fmt};
 
-use super::{Kind, istio::Istio, runtime};
+use super::{Kind, istio::Istio};
 use mixer_adapter_core::framework::suggest::suggest;
 
+/// The collection of the layers of the runtime, which is called as their message.
+pub(super) const RUNTIME: &str = "envoy.service.runtime.v3.Runtime";
 /// The API group of Mixer's configuration.
 const GROUP: &str = "config.istio.io";
 
@@ -122,12 +124,12 @@ impl Collection {
 
     /// The collection of the layers of the runtime.
     pub fn runtime() -> Self {
-        Self(Cow::Borrowed(runtime::COLLECTION))
+        Self(Cow::Borrowed(RUNTIME))
     }
 
     /// Whether it is the collection of the layers of the runtime.
     pub fn is_runtime(&self) -> bool {
-        self.as_str() == runtime::COLLECTION
+        self.as_str() == RUNTIME
     }
 
     /// The six collections of Mixer's own kinds, in the order they are processed in.

@@ -11,7 +11,6 @@ use super::{
     envoy_v2,
     lines::Lines,
     stream::source::{ALIASES, SELECTOR, TTL},
-    validation_error::Position,
 };
 
 const RESOURCES: &str = "resources";
@@ -59,9 +58,7 @@ pub(super) fn read_message(document: Document, source: &Arc<str>) -> Parsed {
     let mut parsed = Parsed::default();
     match resource(document.json, document.lines, source) {
         Ok(resource) => parsed.resources.push(resource),
-        Err((field, line, reason)) => {
-            parsed.faults.push(ValidationError::warning(reason).at(source, line).in_field(field))
-        }
+        Err(fault) => parsed.faults.push(fault),
     }
     parsed
 }

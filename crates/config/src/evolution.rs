@@ -10,7 +10,6 @@ use prost_reflect::{
 use mixer_adapter_core::framework::version::{SemanticVersion, Stage};
 
 use super::{
-    Resource, ValidationError,
     types::content,
     validation_error::{Deprecation, Topic},
 };
@@ -27,18 +26,6 @@ pub struct Finding {
     pub reason: String,
     /// The deprecated field or value.
     pub deprecation: Option<Deprecation>,
-}
-
-impl Finding {
-    /// As what is wrong with a resource: a warning, unless the policy says otherwise.
-    pub fn of(&self, resource: &Resource, below: &str) -> ValidationError {
-        let field = [below, &self.field].iter().filter(|part| !part.is_empty()).copied().collect::<Vec<_>>();
-        ValidationError {
-            topic: self.topic,
-            deprecation: self.deprecation.clone().map(Box::new),
-            ..resource.warning(&field.join("."), self.reason.as_str())
-        }
-    }
 }
 
 /// How many findings are listed of one message; a newer sender has the same everywhere.

@@ -11,7 +11,7 @@ use super::{ConfigSet, Entry, Kind, ResourceName, Spec, Target, ValidationError}
 pub fn lint(set: &ConfigSet, is_quota: impl Fn(&ResourceName) -> bool) -> Vec<ValidationError> {
     let mut faults = Vec::new();
     for entry in set.iter() {
-        faults.extend(entry.foreign.iter().map(|finding| finding.of(&entry.resource, "")));
+        faults.extend(entry.foreign.iter().map(|finding| entry.resource.finding(finding, "")));
         let Ok(Spec::Instance(instance)) = entry.spec.as_deref() else { continue };
         match &instance.params {
             None => {

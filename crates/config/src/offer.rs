@@ -1,10 +1,13 @@
 //! What a source offers, and what becomes of it: accepted or refused.
 
-use std::{collections::HashSet, sync::Arc};
+use std::{
+    collections::{BTreeSet, HashSet},
+    sync::Arc,
+};
 
-use tokio::sync::watch;
+use tokio::sync::{mpsc, watch};
 
-use super::{Change, Kind, ResourceName, ValidationError};
+use super::{Change, Collection, CollectionFilter, Kind, ResourceName, ValidationError};
 
 /// The decision on an offer: accepted, or refused for these faults.
 pub type Verdict = Result<(), Vec<ValidationError>>;
@@ -177,5 +180,64 @@ impl Decisions {
             Some(Decision::Refused(faults) | Decision::Unreadable(faults)) => Err(faults),
             Some(Decision::Live | Decision::Pending) | None => Ok(()),
         }
+    }
+}
+
+/// Where a source sends its offers.
+#[derive(Debug)]
+pub struct Offers {
+    source: usize,
+    filter: CollectionFilter,
+    /// The collections whose resources were ignored, and logged.
+    ignored: BTreeSet<Collection>,
+    batches: mpsc::Sender<(usize, Vec<Offer>)>,
+}
+
+impl Offers {
+    /// Creates the end of the source with this index.
+    pub(crate) fn new(
+        source: usize,
+        filter: CollectionFilter,
+        batches: mpsc::Sender<(usize, Vec<Offer>)>,
+    ) -> Self {
+        Self { source, filter, ignored: BTreeSet::new(), batches }
+    }
+
+    /// Offers an update; returns the decisions on it, or `None` if offers are not accepted any more.
+    pub async fn offer(&mut self, update: Update) -> Option<Decisions> {
+        let (offer, decisions) = Offer::new(update);
+        self.send(vec![offer]).await?;
+        Some(decisions)
+    }
+
+    /// Sends offers that arrived together; each gets its own decisions. Returns `None` if offers are not accepted any more.
+    pub async fn send(&mut self, offers: Vec<Offer>) -> Option<()> {
+        let filtered = offers.into_iter().filter_map(|offer| offer.try_map(|update| Ok(self.filter(update))));
+        let filtered = filtered.collect();
+        self.batches.send((self.source, filtered)).await.ok()
+    }
+
+    /// Waits until offers are not accepted any more.
+    pub async fn closed(&self) {
+        self.batches.closed().await;
+    }
+
+    /// Removes changes of collections that come from other sources.
+    fn filter(&mut self, mut update: Update) -> Update {
+        update.changes.retain(|change| {
+            let included = self.filter.includes(&change.collection);
+            if !included
+                && !change.content.resources().is_empty()
+                && self.ignored.insert(change.collection.clone())
+            {
+                tracing::warn!(
+                    source = %update.source,
+                    collection = %change.collection,
+                    "ignoring resources of this source: the collection comes from another source, or is not asked for"
+                );
+            }
+            included
+        });
+        update
     }
 }

@@ -5,22 +5,13 @@ use std::{collections::BTreeMap, sync::Arc, thread};
 use serde_json::{Map, Value as Json};
 
 use super::{
-    Collection, Kind, Origin, Resource, ResourceName, ValidationError, collection, discovery,
+    Collection, Kind, Origin, Parsed, Resource, ResourceName, ValidationError, collection, discovery,
     document::{self, Boolean, Document},
     lines::Lines,
     scope::is_cluster_scoped,
     validation_error::Position,
 };
 use mixer_adapter_core::framework::suggest::suggest;
-
-/// What was read, and what is wrong with it. A fault never costs its neighbours.
-#[derive(Clone, Debug, Default, PartialEq)]
-pub struct Parsed {
-    /// The resources that could be read, in the order of the text.
-    pub resources: Vec<Resource>,
-    /// What could not be read, and what reads otherwise than it looks.
-    pub faults: Vec<ValidationError>,
-}
 
 /// Reads resources from YAML or JSON.
 ///

@@ -73,6 +73,17 @@ impl Resource {
         self.locate(field, ValidationError::warning(reason))
     }
 
+    /// A warning about a finding in the message of a field; empty for the whole spec.
+    pub fn finding(&self, finding: &Finding, field: &str) -> ValidationError {
+        let field =
+            [field, &finding.field].iter().filter(|part| !part.is_empty()).copied().collect::<Vec<_>>();
+        ValidationError {
+            topic: finding.topic,
+            deprecation: finding.deprecation.clone().map(Box::new),
+            ..self.warning(&field.join("."), finding.reason.as_str())
+        }
+    }
+
     fn locate(&self, field: &str, fault: ValidationError) -> ValidationError {
         let fault = fault.of(self.name.clone());
         if field.is_empty() {

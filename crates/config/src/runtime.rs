@@ -4,10 +4,8 @@ use std::collections::BTreeSet;
 
 use serde_json::Value as Json;
 
-use super::{Resource, Types, ValidationError, stream::body};
+use super::{Resource, Types, ValidationError, collection::RUNTIME, stream::body};
 
-/// The collection of layers, which is called as their message.
-pub(super) const COLLECTION: &str = "envoy.service.runtime.v3.Runtime";
 /// The beginning of the keys; the full name of a field or a value follows.
 const PREFIX: &str = "mixer_adapter.deprecated_features:";
 /// Maximum length of a key in bytes; longer ones are not names.
@@ -22,7 +20,7 @@ pub(super) fn allowed_deprecated(layer: &Resource) -> Result<BTreeSet<String>, V
     let json = body::to_json(&body);
     // The message has no such field: these are bytes that could not be decoded.
     if json.get("value").is_some() {
-        return Err(layer.error("", format!("is not a valid {COLLECTION}")));
+        return Err(layer.error("", format!("is not a valid {RUNTIME}")));
     }
     let mut allowed = BTreeSet::new();
     collect("", &json["layer"], &mut allowed);
@@ -59,9 +57,9 @@ mod tests {
     use crate::{Collection, Kind, ResourceName};
 
     fn allowed(mut spec: Json) -> Result<Vec<String>, String> {
-        spec["@type"] = format!("type.googleapis.com/{COLLECTION}").into();
+        spec["@type"] = format!("type.googleapis.com/{RUNTIME}").into();
         let name = ResourceName::new("layer", Kind::from("Runtime"), "");
-        let layer = Resource::new(name, Collection::new(COLLECTION), spec, "here");
+        let layer = Resource::new(name, Collection::new(RUNTIME), spec, "here");
         let allowed = allowed_deprecated(&layer).map_err(|fault| fault.to_string())?;
         Ok(allowed.into_iter().collect())
     }

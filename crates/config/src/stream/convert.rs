@@ -62,7 +62,7 @@ pub(in crate::stream) fn encode(
         match encode_resource(types, resource) {
             Ok((fit, deprecated)) => {
                 served.push(Arc::new(fit));
-                faults.extend(deprecated.iter().map(|finding| finding.of(resource, "")));
+                faults.extend(deprecated.iter().map(|finding| resource.finding(finding, "")));
             }
             Err(fault) => faults.push(fault),
         }
@@ -72,7 +72,7 @@ pub(in crate::stream) fn encode(
         version: change.version.clone(),
         full,
         resources: served,
-        removed: removed.iter().map(full_name).collect(),
+        removed: removed.iter().map(name::full_name).collect(),
     };
     (change, faults)
 }
@@ -89,7 +89,9 @@ pub fn check(types: &Types, resources: &[crate::Resource]) -> Vec<crate::Validat
             continue;
         }
         match encode_resource(types, resource) {
-            Ok((_, deprecated)) => faults.extend(deprecated.iter().map(|finding| finding.of(resource, ""))),
+            Ok((_, deprecated)) => {
+                faults.extend(deprecated.iter().map(|finding| resource.finding(finding, "")))
+            }
             Err(fault) => faults.push(fault),
         }
     }
@@ -100,7 +102,7 @@ fn encode_resource(
     types: &Types,
     resource: &crate::Resource,
 ) -> Result<(RawResource, Vec<Finding>), crate::ValidationError> {
-    let name = full_name(&resource.name);
+    let name = name::full_name(&resource.name);
     name::check(resource.collection.as_str(), &name)
         .map_err(|reason| resource.error("", format!("cannot be served by MCP: {reason}")))?;
     Selector::of(&resource.annotations).map_err(|error| resource.error("", error.to_string()))?;
@@ -117,7 +119,7 @@ fn encode_resource(
         labels: resource.labels.clone(),
         annotations: resource.annotations.clone(),
         body,
-        ..Resource::default()
+        ..RawResource::default()
     };
     Ok((fit, deprecated))
 }
@@ -132,12 +134,4 @@ fn kind(collection: &Collection, resource: Option<&RawResource>) -> Kind {
 fn resource_name(name: &str, kind: Kind) -> ResourceName {
     let (namespace, name) = name.rsplit_once('/').unwrap_or(("", name));
     ResourceName::new(name, kind, namespace)
-}
-
-/// The name by which a resource is sent: `namespace/name`, or `name` alone.
-pub(super) fn full_name(name: &ResourceName) -> String {
-    match name.namespace() {
-        "" => name.name().to_owned(),
-        namespace => format!("{namespace}/{}", name.name()),
-    }
 }

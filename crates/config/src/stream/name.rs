@@ -4,6 +4,8 @@ use std::{borrow::Cow, collections::BTreeMap};
 
 use super::xdstp::{self, XdstpError};
 
+use crate::ResourceName;
+
 /// The longest label of DNS, and the longest name of Kubernetes.
 const LABEL: usize = 63;
 const SEGMENT: usize = 253;
@@ -79,6 +81,14 @@ fn is_label(text: &str) -> bool {
         && bytes.iter().all(|c| inner(*c))
         && bytes.first().is_some_and(u8::is_ascii_alphanumeric)
         && bytes.last().is_some_and(u8::is_ascii_alphanumeric)
+}
+
+/// The name by which a resource is sent: `namespace/name`, or `name` alone.
+pub(super) fn full_name(name: &ResourceName) -> String {
+    match name.namespace() {
+        "" => name.name().to_owned(),
+        namespace => format!("{namespace}/{}", name.name()),
+    }
 }
 
 #[cfg(test)]

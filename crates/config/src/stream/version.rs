@@ -42,7 +42,7 @@ mod tests {
 
     #[test]
     fn order_does_not_matter_and_taking_out_undoes_putting_in() {
-        let resource = |name: &str| RawResource { name: name.to_owned(), ..Resource::default() };
+        let resource = |name: &str| RawResource { name: name.to_owned(), ..RawResource::default() };
         let (a, b, c) = (resource("a"), resource("b"), resource("c"));
         let mut version = ContentVersion::of([&a, &b, &c]);
         assert_eq!(version, ContentVersion::of([&c, &a, &b]));

@@ -170,7 +170,7 @@ fn params(
         let faults = errors.into_iter();
         faults.map(|error| resource.error(&join("params", &error.field), error.reason)).collect()
     })?;
-    faults.extend(findings(&read, release).iter().map(|finding| finding.of(resource, "params")));
+    faults.extend(findings(&read, release).iter().map(|finding| resource.finding(finding, "params")));
     Ok(read.encode_to_vec().into())
 }
 

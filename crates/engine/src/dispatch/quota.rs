@@ -2,15 +2,13 @@
 
 use std::{collections::BTreeSet, sync::Arc};
 
-use bytes::Bytes;
-use prost::Message as _;
-
 use super::{
     Allocation, AllocationMode, DispatchError, FailureTexts, QuotaAnswer, QuotaGrant, QuotaRequest, Request,
     TakenAmount,
     calls::{CompletedCall, for_each_call},
     merge::{DEFAULT_DURATION, FAILED_DURATION},
     plan::{Conditions, PlannedCall},
+    taken::decode,
 };
 use crate::{
     handler::QuotaParams,
@@ -22,7 +20,7 @@ use crate::{
 };
 use mixer_adapter_core::{
     framework::{log_limit::LogLimit, suggest::suggest},
-    proto::{QuotaResult, istio::mixer::adapter::model::v1beta1::quota_result},
+    proto::istio::mixer::adapter::model::v1beta1::quota_result,
 };
 use tonic::Status;
 
@@ -232,19 +230,6 @@ impl<'s> Request<'s> {
             limit: result.limit,
         })
     }
-}
-
-/// Returns the grant for an instance from an adapter's answer.
-///
-/// # Errors
-/// The answer is invalid, or for another instance.
-pub(super) fn decode(answer: Bytes, instance: &str) -> Result<quota_result::Result, Status> {
-    let mut result = QuotaResult::decode(answer)
-        .map_err(|error| Status::internal(format!("the answer cannot be decoded: {error}")))?;
-    result.quotas.remove(instance).ok_or_else(|| {
-        let answered: Vec<&String> = result.quotas.keys().collect();
-        Status::internal(format!("no grant for `{instance}` in the answer, only for {answered:?}"))
-    })
 }
 
 /// Returns the parameters of the calls for a quota.

@@ -2,14 +2,21 @@
 
 use std::sync::Arc;
 
+use bytes::Bytes;
+use prost::Message as _;
+
 use mixer_adapter_core::{
-    adapter::LimitOverride, framework::dynamic::DynamicTemplate,
-    proto::istio::mixer::adapter::model::v1beta1::quota_result::Limit,
+    adapter::LimitOverride,
+    framework::dynamic::DynamicTemplate,
+    proto::{
+        QuotaResult,
+        istio::mixer::adapter::model::v1beta1::quota_result::{self, Limit},
+    },
 };
 use mixer_adapter_host::handler::Caller;
 use tonic::Status;
 
-use super::{plan::PlannedCall, quota::decode};
+use super::plan::PlannedCall;
 use crate::{
     handler::{QuotaParams, RuntimeHandler},
     resource_counts::InstanceCounts,
@@ -100,4 +107,17 @@ impl TakenAmount {
         self.counts.quota.add(-self.amount, amount, result.limit.as_ref());
         Ok(ReturnedAmount { amount, limit: result.limit })
     }
+}
+
+/// Returns the grant for an instance from an adapter's answer.
+///
+/// # Errors
+/// The answer is invalid, or for another instance.
+pub(super) fn decode(answer: Bytes, instance: &str) -> Result<quota_result::Result, Status> {
+    let mut result = QuotaResult::decode(answer)
+        .map_err(|error| Status::internal(format!("the answer cannot be decoded: {error}")))?;
+    result.quotas.remove(instance).ok_or_else(|| {
+        let answered: Vec<&String> = result.quotas.keys().collect();
+        Status::internal(format!("no grant for `{instance}` in the answer, only for {answered:?}"))
+    })
 }

@@ -7,30 +7,12 @@
 use prost_reflect::{FieldDescriptor, Kind, MessageDescriptor};
 use serde_json::{Map, Value as Json};
 
-use super::{Constant, Field, Scalar, Source, TemplateSource, Typed, constant, wire};
+use super::{Constant, Field, ParamsError, Scalar, Source, TemplateSource, Typed, constant, wire};
 use crate::{
     attribute::Vocabulary,
-    expression::{CompileError, Evaluated, Expression, Language},
+    expression::{Evaluated, Expression, Language},
 };
 use mixer_adapter_core::value::{ValueType, parse_duration};
-
-/// A fault in an instance's params.
-#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-#[error("{field}: {reason}")]
-pub(crate) struct ParamsError {
-    /// The path of the field, such as `dimensions["code"]`.
-    pub field: String,
-    /// The fault and how to correct it.
-    pub reason: String,
-    /// The expression that does not compile, and its error.
-    pub expression: Option<(String, CompileError)>,
-}
-
-impl ParamsError {
-    pub(super) fn new(path: &str, reason: impl Into<String>) -> Self {
-        Self { field: path.to_owned(), reason: reason.into(), expression: None }
-    }
-}
 
 /// The field for the name in every InstanceMsg.
 const NAME: &str = "name";

@@ -4,13 +4,14 @@ mod compile;
 mod constant;
 mod encode;
 mod explain;
+mod params_error;
 mod wire;
 
 use std::sync::Arc;
 
 pub use compile::FieldInput;
-pub(crate) use compile::ParamsError;
 pub(crate) use encode::InstanceError;
+pub(crate) use params_error::ParamsError;
 
 use self::constant::Constant;
 use super::{

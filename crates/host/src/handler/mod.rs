@@ -1,5 +1,6 @@
 //! Handlers, which are adapters with a configuration: opened, shared, cached, called and closed here.
 
+mod adapter_info;
 mod adapters;
 mod blocking;
 mod cache;
@@ -12,7 +13,8 @@ mod panics;
 mod status_details;
 mod table;
 
-pub use adapters::{AdapterInfo, Adapters, AdaptersBuilder, StartError, TemplateInfo, quoted_list};
+pub use adapter_info::{AdapterInfo, TemplateInfo, quoted_list};
+pub use adapters::{Adapters, AdaptersBuilder, StartError};
 pub use call::{CallContext, Caller, Method, Resolver, instance_list};
 pub use call_error::CallError;
 pub use closing::Closing;

@@ -12,16 +12,13 @@ use super::{
     collection::{Collection, Origin, Outcome, ProposalId},
     held::Difference,
     request::{nack_request, request, unsupported_collection},
-    stream::{Base, Stream},
+    stream::{Base, Stream, StreamId},
 };
 use crate::{
     Decision, join_texts,
     proto::istio::mcp::v1alpha1::{RequestResources, Resources, SinkNode},
     stream::{RawChange, RawResource, name},
 };
-
-/// Identifies a stream; chosen by the caller, never reused.
-pub type StreamId = u64;
 
 /// The longest request in bytes: sources take up to 1 MiB (docs/behaviour/mcp.md#limits-of-a-source).
 const LONGEST_REQUEST: usize = 1 << 20;

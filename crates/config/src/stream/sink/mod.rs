@@ -24,8 +24,9 @@ pub use cache::Cache;
 pub use collection::ProposalId;
 pub use dialect::{Dialect, Received, Variant};
 pub use driver::Sink;
-pub use machine::{Closed, Output, SinkDecision, SinkMachine, StreamId};
+pub use machine::{Closed, Output, SinkDecision, SinkMachine};
 pub use nack::{NackError, ResourceError};
+pub use stream::StreamId;
 pub(crate) use type_urls::{Answer, Arrived, TypeUrls};
 pub use view::CollectionView;
 

@@ -2,7 +2,7 @@
 
 use std::fmt;
 
-use crate::{Collection, Kind, ValidationError, join_texts, stream::convert::full_name};
+use crate::{Collection, Kind, ValidationError, join_texts, stream::name::full_name};
 
 /// Why a push is refused. All of it is, unless bad resources are skipped and every reason names one.
 #[derive(Clone, Debug, PartialEq, Eq)]

@@ -12,6 +12,9 @@ use crate::{
     stream::rate::{Bucket, Rate},
 };
 
+/// Identifies a stream; chosen by the caller, never reused.
+pub type StreamId = u64;
+
 /// The number of pushes of one stream that may wait for their answers.
 const UNANSWERED: usize = 128;
 

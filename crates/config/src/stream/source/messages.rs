@@ -33,7 +33,7 @@ impl ConfigServer {
         let type_url = format!("{HOST}{}", M::full_name());
         let resources = messages.into_iter().map(|(name, message)| {
             let body = Any { type_url: type_url.clone(), value: message.encode_to_vec().into() };
-            RawResource { name: name.into(), body, ..Resource::default() }.into()
+            RawResource { name: name.into(), body, ..RawResource::default() }.into()
         });
         self.apply(&RawChange {
             collection: collection_of(&type_url).as_str().into(),

@@ -15,7 +15,6 @@ mod selector;
 mod snapshot;
 mod status;
 mod text;
-mod views;
 
 pub use catalogue::Catalogue;
 pub use dialogue::Meaning;
@@ -28,6 +27,5 @@ pub(crate) use method::Method;
 pub(crate) use pushed::{Encoding, Encodings, Pushed};
 pub(crate) use selector::{NodeView, SELECTOR, Selector};
 pub use snapshot::Snapshot;
-pub(crate) use snapshot::{Delta, Known, json_elements};
+pub(crate) use snapshot::{Delta, Known, View, json_elements};
 pub use status::{PeerStatus, WatchStatus};
-pub(crate) use views::View;

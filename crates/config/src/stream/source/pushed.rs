@@ -149,7 +149,7 @@ mod tests {
     };
 
     fn snapshot() -> Snapshot {
-        let resource = |name: &str| RawResource { name: name.to_owned(), ..Resource::default() };
+        let resource = |name: &str| RawResource { name: name.to_owned(), ..RawResource::default() };
         let resources = ["ns/a", "ns/b"].map(|name| resource(name).into()).to_vec();
         let change = RawChange {
             collection: "c/d".into(),

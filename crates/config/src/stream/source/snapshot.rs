@@ -1,3 +1,5 @@
+mod views;
+
 use std::{
     collections::{BTreeMap, BTreeSet},
     sync::{Arc, LazyLock},
@@ -11,8 +13,10 @@ use super::{
     Encoding, Encodings, Selector,
     derived::Derived,
     entry::{Entries, Entry},
-    views::Views,
 };
+pub(crate) use views::View;
+use views::Views;
+
 use crate::stream::{ContentVersion, RawChange, RawResource, name, xdstp};
 
 /// Selectors by their texts, with the numbers of resources that have them.
@@ -201,7 +205,7 @@ impl Snapshot {
     }
 
     /// What nodes see of it.
-    pub(super) fn views(&self) -> &Views {
+    fn views(&self) -> &Views {
         &self.views
     }
 

@@ -8,9 +8,11 @@ use std::{
 use imbl::ordmap::DiffItem;
 
 use super::{
-    NodeView, Snapshot,
-    entry::{Entries, Entry},
-    pushed::{Budget, Encodings},
+    super::{
+        NodeView,
+        pushed::{Budget, Encodings},
+    },
+    Entries, Entry, Snapshot,
 };
 
 /// The encoded resources of all views of a state that are stored for other streams, in bytes. What is more is encoded for each push.
@@ -65,7 +67,7 @@ impl Views {
 
 impl View {
     /// What a node sees. The `former` view is one of the same node, of an earlier state; what did not change since is shared with it.
-    pub(super) fn of(
+    pub(in super::super) fn of(
         base: &Arc<Snapshot>,
         referring: Vec<Arc<Self>>,
         node: &NodeView,
@@ -101,7 +103,7 @@ impl View {
     }
 
     /// What the node sees of collections whose resources may refer to these.
-    pub(super) fn referring(&self) -> &[Arc<Self>] {
+    pub(in super::super) fn referring(&self) -> &[Arc<Self>] {
         &self.referring
     }
 
@@ -207,7 +209,7 @@ mod tests {
         let annotations = [(SELECTOR.to_owned(), format!("{{id: {id}}}"))];
         let annotations = if id.is_empty() { [].into() } else { annotations.into() };
         let body = body::of_any(&Types::default(), json).unwrap();
-        Arc::new(RawResource { name: name.to_owned(), annotations, body, ..Resource::default() })
+        Arc::new(RawResource { name: name.to_owned(), annotations, body, ..RawResource::default() })
     }
 
     /// A cluster whose endpoints have another name.
