@@ -53,7 +53,7 @@ pub(crate) fn all(type_url: &str, texts: &str) -> RawChange {
 /// What a resource says: the text it was made of, bare or wrapped.
 pub(crate) fn text(any: &Any) -> String {
     if any.type_url.ends_with("istio.mcp.v1alpha1.Resource") {
-        let wrapped = mcp::RawResource::decode(&*any.value).unwrap();
+        let wrapped = mcp::Resource::decode(&*any.value).unwrap();
         assert!(!wrapped.metadata.unwrap().version.is_empty());
         return text(&wrapped.body.unwrap());
     }

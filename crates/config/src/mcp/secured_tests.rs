@@ -16,7 +16,7 @@ use crate::{
     Acceptance, Offer, StreamSource,
     source::{Source as _, SourceSettings, Wanted},
     stream::{
-        Change, DialOptions, Listener, Peer, Resource, listen,
+        DialOptions, Listener, Peer, RawChange, RawResource, listen,
         source::{Catalogue, ConfigServer, ConfigServerOptions},
     },
 };
@@ -43,8 +43,8 @@ fn source() -> ConfigServer {
 fn set(source: &ConfigServer, version: &str) {
     let body = Any { type_url: "t/google.protobuf.Struct".to_owned(), value: Vec::new().into() };
     let resource =
-        Resource { name: "ns/a".to_owned(), version: version.to_owned(), body, ..Resource::default() };
-    source.apply(&Change {
+        RawResource { name: "ns/a".to_owned(), version: version.to_owned(), body, ..RawResource::default() };
+    source.apply(&RawChange {
         collection: COLLECTION.into(),
         version: String::new(),
         full: true,
