@@ -220,8 +220,8 @@ mod tests {
         assert_eq!(
             found,
             [
-                ("", "field 77 is unknown in this version of"),
-                ("lines[0]", "field 9 is unknown in this version of ")
+                ("", "field 77 is unknown in this version of s"),
+                ("lines[0]", "field 9 is unknown in this version of sh")
             ]
         );
     }
