@@ -133,14 +133,14 @@ impl Modules {
             "crate" => Vec::new(),
             "self" => module.to_vec(),
             "super" => module[..module.len().checked_sub(1)?].to_vec(),
-            _ => [module, &[first.clone()]].concat(),
+            _ => [module, std::slice::from_ref(first)].concat(),
         };
         if !self.0.contains_key(&at) {
             let (import, _) = self.0[module].imports.get(first)?;
             return self.declares(module, &[import, rest].concat(), depth - 1);
         }
         while let Some((next, further)) = rest.split_first() {
-            let inner = [&at[..], &[next.clone()]].concat();
+            let inner = [&at[..], std::slice::from_ref(next)].concat();
             if next == "super" {
                 at.pop();
             } else if self.0.contains_key(&inner) {

@@ -248,7 +248,7 @@ fn envoy_is_configured_by_xdstp_names_and_glob_collections() {
         return;
     }
     for api_type in ["DELTA_GRPC", "GRPC"] {
-        let form = Form { api_type, ads: true };
+        let form = ConfigSource { api_type, ads: true };
         let directory = tempfile::tempdir().unwrap();
         let write = |name: &str, text: &str| {
             let new = directory.path().join(".new");

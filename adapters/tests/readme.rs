@@ -22,7 +22,12 @@ fn read(path: &str) -> String {
 
 /// All pages of prose, with their paths from the root.
 fn pages() -> Vec<(PathBuf, String)> {
-    let mut pages = vec!["README.md".into(), "CONTRIBUTING.md".into(), "CHANGELOG.md".into(), "adapters/README.md".into()];
+    let mut pages = vec![
+        "README.md".into(),
+        "CONTRIBUTING.md".into(),
+        "CHANGELOG.md".into(),
+        "adapters/README.md".into(),
+    ];
     for folder in ["docs", "deploy", "adapters/*", "examples/*"] {
         let (folder, below) = (folder.trim_end_matches("/*"), folder.ends_with("/*"));
         for entry in fs::read_dir(root().join(folder)).unwrap() {

@@ -118,7 +118,7 @@ fn a_client_that_comes_back_gets_what_differs_of_its_glob_collection() {
         initial_resource_versions: versions.into_iter().collect(),
         ..subscribe(CLUSTER, &eu("*"), "")
     };
-    assert_eq!(server.request(request), Meaning::Asked);
+    assert_eq!(server.request(request), Meaning::Requested);
     server.pushes_well(CLUSTER, &eu("c@1 -b"));
 }
 
