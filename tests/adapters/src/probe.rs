@@ -14,7 +14,7 @@ use mixer_adapter::{
 use crate::ledger::{Entry, ledger};
 pub use crate::params::probe::Params;
 
-/// Executes the value of a list entry: `allow`, `deny`, `fail`, `deny with details`, `fail with details`, `panic`, `panic early` (in the method, before its future), `abort` (a panic while another one unwinds), `peer` (a denial with the name of the client), `log` (a warning), `spin` (busy for a while), `hang` (forever) or `wait` (for the gate).
+/// Executes the value of a list entry: `allow`, `deny`, `fail`, `deny with details`, `fail with details`, `panic`, `panic early` (in the method, before its future), `abort` (a panic while another one unwinds), `peer` (a denial with the name of the client), `log` (a warning), `spin` (busy for a while), `hang` (forever), `block` (the thread, forever) or `wait` (for the gate).
 #[derive(Debug)]
 pub struct Probe {
     entry: Entry,
@@ -104,6 +104,12 @@ impl Probe {
                 Ok(Check::allow())
             }
             "hang" => std::future::pending().await,
+            "block" => {
+                tracing::warn!(command, "an event of the author");
+                loop {
+                    std::thread::park();
+                }
+            }
             "wait" => {
                 self.entry.ledger.pass_gate().await;
                 Ok(Check::allow())

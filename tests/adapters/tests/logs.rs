@@ -5,11 +5,10 @@
 #[allow(dead_code, unreachable_pub, unused_imports)]
 mod support;
 
-use std::{
-    io::{BufRead as _, BufReader, Lines},
-    net::SocketAddr,
-    process::{Child, ChildStderr, ChildStdout, Command, Stdio},
-};
+#[allow(dead_code)]
+mod program;
+
+use std::process::Command;
 
 use mixer_adapter::{
     prost::Message as _,
@@ -18,55 +17,10 @@ use mixer_adapter::{
     value::Value,
 };
 use mixer_adapter_engine::proto::istio::mixer::adapter::model::v1beta1::CreateSessionRequest;
+use program::{PROGRAM, Server};
 use serde_json::{Value as Json, json};
 use support::{Client, any, client::framed, post};
 use test_adapters::probe::Params;
-
-const PROGRAM: &str = env!("CARGO_BIN_EXE_test-adapters");
-
-/// A server in a process of its own.
-struct Server {
-    process: Child,
-    address: SocketAddr,
-    log: Lines<BufReader<ChildStderr>>,
-    _printed: Lines<BufReader<ChildStdout>>,
-}
-
-impl Server {
-    fn start(arguments: &[&str]) -> Self {
-        let mut process = Command::new(PROGRAM)
-            .args(["serve", "--listen", "127.0.0.1:0", "--admin", "127.0.0.1:0"])
-            .args(arguments)
-            .env_remove("RUST_BACKTRACE")
-            .stdout(Stdio::piped())
-            .stderr(Stdio::piped())
-            .spawn()
-            .unwrap();
-        let mut printed = BufReader::new(process.stdout.take().unwrap()).lines();
-        let address = printed.find_map(|line| Some(line.unwrap().strip_prefix("gRPC on ")?.to_owned()));
-        let log = BufReader::new(process.stderr.take().unwrap()).lines();
-        Self { address: address.unwrap().parse().unwrap(), process, log, _printed: printed }
-    }
-
-    /// Returns the next line of the log with a text.
-    fn line(&mut self, text: &str) -> String {
-        self.log.by_ref().map(Result::unwrap).find(|line| line.contains(text)).expect(text)
-    }
-
-    /// Returns the next event of a JSON log with a message. Every line before it is JSON.
-    fn event(&mut self, message: &str) -> Json {
-        let lines = self.log.by_ref().map(Result::unwrap);
-        let mut events = lines.map(|line| serde_json::from_str::<Json>(&line).expect(&line));
-        events.find(|event| event["fields"]["message"] == message).expect(message)
-    }
-}
-
-impl Drop for Server {
-    fn drop(&mut self) {
-        let _already_ended = self.process.kill();
-        let _status = self.process.wait();
-    }
-}
 
 fn params(ledger: &str) -> Params {
     Params { ledger: ledger.to_owned(), ..Params::default() }
