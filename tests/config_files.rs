@@ -4,7 +4,10 @@
 use std::{fs, os::unix::fs::symlink, path::Path, time::Duration};
 
 use mixer_adapter_config::{Acceptance, ConfigSet, Offer, ValidationError, read, source::FileSource};
-use tokio::{sync::mpsc, time::timeout};
+use tokio::{
+    sync::{mpsc, watch},
+    time::timeout,
+};
 
 fn rule(name: &str) -> String {
     format!(
@@ -73,8 +76,12 @@ struct Running {
 
 impl Running {
     fn start(directory: &Path) -> Self {
+        Self::of(FileSource::new(directory, "ns"))
+    }
+
+    fn of(source: FileSource) -> Self {
         let (target, offers) = mpsc::channel(1);
-        tokio::spawn(Acceptance::new(target).run(vec![FileSource::new(directory, "ns").into()]));
+        tokio::spawn(Acceptance::new(target).run(vec![source.into()]));
         Self { offers, set: ConfigSet::default() }
     }
 
@@ -179,4 +186,23 @@ async fn a_directory_that_appears_later_is_found() {
     fs::create_dir(&directory).unwrap();
     fs::write(directory.join("a.yaml"), rule("a")).unwrap();
     assert_eq!(source.next().await.0, ["a"]);
+}
+
+/// The system reports no writes to the target of a link that leads out of the directory.
+#[tokio::test]
+async fn a_reload_reads_all_files_whether_a_change_was_noticed_or_not() {
+    let (directory, elsewhere) = (tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap());
+    let target = elsewhere.path().join("rules.yaml");
+    fs::write(&target, rule("a")).unwrap();
+    symlink(&target, directory.path().join("rules.yaml")).unwrap();
+    let (reload, requests) = watch::channel(());
+    let mut source = Running::of(FileSource::new(directory.path(), "ns").with_reload(requests.into()));
+    assert_eq!(source.next().await.0, ["a"]);
+    assert!(source.is_silent().await);
+    reload.send(()).unwrap();
+    assert_eq!(source.next().await.0, ["a"], "offered again, although nothing changed");
+    fs::write(&target, rule("b")).unwrap();
+    reload.send(()).unwrap();
+    assert_eq!(source.next().await.0, ["b"]);
+    assert!(source.is_silent().await, "one request, one reload");
 }

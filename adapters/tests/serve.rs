@@ -252,3 +252,13 @@ fn a_unix_socket_is_used_by_commands_survives_a_crash_and_is_removed_at_the_end(
     assert!(server.child.wait().unwrap().success());
     assert!(!path.exists());
 }
+
+#[test]
+fn sighup_reads_the_configuration_again_even_if_no_change_of_it_was_noticed() {
+    let directory = tempfile::tempdir().unwrap();
+    write(directory.path(), &rule("closed"));
+    let server = Server::start(&["--config", directory.path().to_str().unwrap()]);
+    until(&server, "/config", |status| status.contains(r#""applied":1"#));
+    server.signal("HUP");
+    until(&server, "/config", |status| status.contains(r#""applied":2"#));
+}

@@ -9,7 +9,7 @@ use std::{
 
 use anyhow::Context as _;
 use clap::{Args, ValueEnum};
-use tokio::sync::Notify;
+use tokio::sync::watch;
 
 use super::{
     UsageError,
@@ -314,7 +314,8 @@ impl Serve {
             let server = server.envoy(self.envoy.services(&mixer, background.handle()));
             let readiness = server.readiness().clone();
             let bound = server.bind(self.listen.clone(), Some(self.admin.clone())).await?;
-            let opened = self.sources.open(&self.configuration, extensions(&host)).await?;
+            let opened =
+                self.sources.open(&self.configuration, extensions(&host), signals.reload.clone()).await?;
             let mcp = opened.as_ref().and_then(|opened| opened.listening);
             match (opened, sample) {
                 (Some(OpenedSources { sources, .. }), _) => {
@@ -457,11 +458,10 @@ impl Serve {
     }
 }
 
-/// Reads certificates and tokens again at each SIGHUP. Directories of configuration are watched all the time.
-async fn reload(security: Arc<PortSecurity>, requested: Arc<Notify>) {
-    loop {
-        requested.notified().await;
-        tracing::info!("SIGHUP: reloading certificates and tokens");
+/// Reads certificates and tokens again at each SIGHUP, as sources do with the files of the configuration.
+async fn reload(security: Arc<PortSecurity>, mut requests: watch::Receiver<()>) {
+    while requests.changed().await.is_ok() {
+        tracing::info!("SIGHUP: reloading certificates, tokens and files of the configuration");
         security.reload();
     }
 }

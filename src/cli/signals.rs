@@ -1,9 +1,9 @@
-use std::{sync::Arc, time::Duration};
+use std::time::Duration;
 
 use anyhow::Context as _;
 use tokio::{
     signal::unix::{SignalKind, signal},
-    sync::Notify,
+    sync::watch,
 };
 use tokio_util::sync::CancellationToken;
 
@@ -19,8 +19,8 @@ const INTERRUPTED: i32 = 130;
 pub(super) struct Signals {
     /// Is cancelled by the first SIGTERM or Ctrl-C.
     pub(super) stop: CancellationToken,
-    /// Is notified by each SIGHUP.
-    pub(super) reload: Arc<Notify>,
+    /// Changes with each SIGHUP.
+    pub(super) reload: watch::Receiver<()>,
     _thread: OwnThread,
 }
 
@@ -35,11 +35,10 @@ impl Signals {
         let mut interrupt = signal(SignalKind::interrupt()).context("cannot handle SIGINT")?;
         let mut hangup = signal(SignalKind::hangup()).context("cannot handle SIGHUP")?;
         drop(entered);
-        let reload = Arc::new(Notify::new());
-        let requested = reload.clone();
+        let (requested, reload) = watch::channel(());
         thread.runtime().spawn(async move {
             while hangup.recv().await.is_some() {
-                requested.notify_one();
+                requested.send_replace(());
             }
         });
         let first = stop.clone();

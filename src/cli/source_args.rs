@@ -4,7 +4,7 @@ use std::{net::SocketAddr, path::PathBuf, time::Duration};
 
 use anyhow::Context as _;
 use clap::{ArgAction, Args};
-use tokio::net::TcpListener;
+use tokio::{net::TcpListener, sync::watch};
 
 use super::{UsageError, config_args::ConfigArgs, tls_args::TlsArgs, value_parsers};
 use mixer_adapter_config::{
@@ -109,11 +109,13 @@ impl SourceArgs {
             .extensions(extensions))
     }
 
-    /// Opens the sources of the command line; `None` if there are none. `extensions` are sent to xDS servers.
+    /// Opens the sources of the command line; `None` if there are none. `extensions` are sent to xDS servers, and files are read again
+    /// when `reload` changes.
     pub(super) async fn open(
         &self,
         configuration: &ConfigArgs,
         extensions: Vec<Extension>,
+        reload: watch::Receiver<()>,
     ) -> anyhow::Result<Option<OpenedSources>> {
         let parts = &configuration.config;
         let dialed = parts.iter().map(|part| (part.url.to_string(), part.collections.as_ref()));
@@ -121,7 +123,7 @@ impl SourceArgs {
         let listened =
             listens.map(|listen| (format!("--mcp-listen {}", listen.url), listen.collections.as_ref()));
         let filters = collection_filters(dialed.chain(listened)).map_err(usage)?;
-        let settings = self.settings(configuration, extensions)?;
+        let settings = self.settings(configuration, extensions)?.reload(reload.into());
         let mut sources = Vec::new();
         let mut listening = None;
         for (place, filter) in filters.into_iter().enumerate() {

@@ -10,10 +10,10 @@ use std::{
 use mixer_adapter::prost::Message as _;
 use mixer_adapter_config::{
     Kind, ResourceName, StreamSource, Subscription, ValidationError,
-    source::{SourceSettings, Wanted},
+    source::{ReloadRequests, SourceSettings, Wanted},
 };
 use tempfile::TempDir;
-use tokio::time::timeout;
+use tokio::{sync::watch, time::timeout};
 
 use crate::messages::*;
 
@@ -22,9 +22,13 @@ const SOON: Duration = Duration::from_secs(20);
 const LONG: Duration = Duration::from_millis(700);
 
 fn follow(path: &Path, collections: &[&str]) -> Subscription {
+    follow_with(path, collections, ReloadRequests::default())
+}
+
+fn follow_with(path: &Path, collections: &[&str], reload: ReloadRequests) -> Subscription {
     let wanted = |name: &&str| Wanted { collection: (*name).to_owned(), required: true };
     let settings = SourceSettings::new("istio-system").collections(collections.iter().map(wanted).collect());
-    StreamSource::files(path.to_owned(), &settings).connect()
+    StreamSource::files(path.to_owned(), &settings.reload(reload)).connect()
 }
 
 /// The next change, in short, and accepted.
@@ -71,6 +75,19 @@ async fn a_response_in_the_text_format_is_read() {
     fs::write(&file, text).unwrap();
     let mut following = follow(&file, &["envoy.config.cluster.v3.Cluster"]);
     assert!(accept(&mut following).await.starts_with("envoy.config.cluster.v3.Cluster a@"));
+}
+
+#[tokio::test]
+async fn a_reload_reads_what_is_written_in_place() {
+    let directory = tempfile::tempdir().unwrap();
+    let path = moved(&directory, "rules.json", rules(&["ns/a@1"]));
+    let (reload, requests) = watch::channel(());
+    let mut following = follow_with(&path, &[RULES], requests.into());
+    assert_eq!(accept(&mut following).await, format!("{RULES} ns/a@1"));
+    fs::write(&path, rules(&["ns/a@2"])).unwrap();
+    assert!(is_silent(&mut following).await);
+    reload.send(()).unwrap();
+    assert_eq!(accept(&mut following).await, format!("{RULES} ns/a@2"));
 }
 
 #[tokio::test]

@@ -20,7 +20,7 @@ use crate::{
     identity::sink_id,
     mcp::sink::{self as mcp, ResourceSinkService},
     proto::envoy::config::core::v3::Node,
-    source::{Source, SourceHandle, SourceSettings, SourceStatus},
+    source::{ReloadRequests, Source, SourceHandle, SourceSettings, SourceStatus},
     stream::{
         self, DialOptions, Listener, Peer, Trace, convert, listen,
         sink::{Cache, Mode, Sink, SinkOptions, Variant},
@@ -58,7 +58,7 @@ enum Transport {
     Aggregated(Variant, Peer, DialOptions),
     Xds((xds::ApiVersion, Variant), Box<xds::XdsClient>, Peer, DialOptions),
     Rest(Box<xds::XdsClient>, Peer, xds::PollOptions),
-    Files(PathBuf),
+    Files(PathBuf, ReloadRequests),
     Listen(Listener),
 }
 
@@ -100,7 +100,7 @@ impl StreamSource {
     /// Reads files that each hold an xDS response: one file, or all of a directory.
     pub fn files(path: PathBuf, settings: &SourceSettings) -> Self {
         let name = format!("xds://{}", path.display());
-        let mut source = Self::new(name, Transport::Files(path), settings);
+        let mut source = Self::new(name, Transport::Files(path, settings.reload.clone()), settings);
         source.options.mode = Mode::Full;
         source
     }
@@ -174,9 +174,9 @@ impl StreamSource {
             Transport::Rest(client, server, polling) => {
                 tokio::spawn(xds::poll(sink, server, *client, polling, stop))
             }
-            Transport::Files(path) => tokio::spawn(async move {
+            Transport::Files(path, reload) => tokio::spawn(async move {
                 tokio::select! {
-                    () = xds::file::follow(sink, path) => {}
+                    () = xds::file::follow(sink, path, reload) => {}
                     () = stop.cancelled() => {}
                 }
             }),

@@ -238,7 +238,9 @@ impl ConfigUrl {
     /// The source that is there.
     pub fn source(&self, settings: &SourceSettings) -> Result<Box<dyn Source>, ConfigUrlError> {
         match (self, self.server(settings)?) {
-            (Self::Files(path), _) => Ok(Box::new(FileSource::new(path, &settings.default_namespace))),
+            (Self::Files(path), _) => Ok(Box::new(
+                FileSource::new(path, &settings.default_namespace).with_reload(settings.reload.clone()),
+            )),
             (_, Some(server)) => Ok(Box::new(server)),
             (_, None) => Err(ConfigUrlError::NoTls(self.clone())),
         }

@@ -14,7 +14,7 @@ use notify::{EventKind, RecommendedWatcher, RecursiveMode, Watcher as _};
 use tokio::{sync::mpsc, task::spawn_blocking, time};
 
 use super::{
-    Source, SourceHandle,
+    ReloadRequests, Source, SourceHandle,
     file_status::{FileStatus, Offered},
     files,
 };
@@ -37,17 +37,31 @@ const SLOW_POLL: Duration = Duration::from_secs(10);
 pub struct FileSource {
     root: PathBuf,
     default_namespace: String,
+    reload: ReloadRequests,
     status: Arc<FileStatus>,
 }
 
 impl FileSource {
     /// The files at that path; resources without a namespace are of the default one. The path need not exist yet.
     pub fn new(root: impl Into<PathBuf>, default_namespace: impl Into<String>) -> Self {
-        Self { root: root.into(), default_namespace: default_namespace.into(), status: Arc::default() }
+        Self {
+            root: root.into(),
+            default_namespace: default_namespace.into(),
+            reload: ReloadRequests::default(),
+            status: Arc::default(),
+        }
+    }
+
+    /// Reads the files again at each request, and offers what they hold even if it is the same.
+    #[must_use]
+    pub fn with_reload(self, reload: ReloadRequests) -> Self {
+        Self { reload, ..self }
     }
 
     async fn watch(self, mut offers: Offers) {
         let name: Arc<str> = self.name().into();
+        let mut reload = self.reload.clone();
+        let mut is_requested = false;
         let mut seen = None;
         let mut sent = BTreeSet::new();
         // The last update, which may still come into use.
@@ -57,7 +71,7 @@ impl FileSource {
             let (wake, mut woken) = mpsc::channel(1);
             let watcher = watcher(&self.root, wake);
             let mut now = self.list().await;
-            if seen.as_ref() != Some(&now) {
+            if is_requested || seen.as_ref() != Some(&now) {
                 if seen.is_some() {
                     now = self.debounce(now).await;
                 }
@@ -77,9 +91,11 @@ impl FileSource {
                 }
                 open = Some((offered, decisions));
             }
+            is_requested = false;
             let interval = if watcher.is_some() { SLOW_POLL } else { POLL };
             tokio::select! {
                 Some(()) = woken.recv() => {}
+                () = reload.next() => is_requested = true,
                 () = self.follow(&mut open) => {}
                 () = time::sleep(interval) => {}
                 () = offers.closed() => return,

@@ -6,6 +6,7 @@
 mod file_source;
 mod file_status;
 mod files;
+mod reload_requests;
 mod settings;
 mod status;
 
@@ -13,6 +14,7 @@ use std::{pin::Pin, sync::Arc};
 
 pub use file_source::FileSource;
 pub use files::{is_test, read, test_files};
+pub use reload_requests::ReloadRequests;
 pub use settings::{SourceSettings, Wanted};
 pub use status::{CollectionStatus, Message, Refusal, SourceHandle, SourceStatus};
 pub(crate) use status::{Journal, unix_time};

@@ -4,6 +4,7 @@ use std::{
     time::Duration,
 };
 
+use super::ReloadRequests;
 use crate::{
     Collection,
     proto::envoy::config::core::v3::Extension,
@@ -40,6 +41,8 @@ pub struct SourceSettings {
     pub extensions: Vec<Extension>,
     /// The names to ask xDS servers for, by type URL. All resources of other types are asked for.
     pub resource_names: BTreeMap<String, Vec<String>>,
+    /// Requests to read files again, whether they have changed or not.
+    pub reload: ReloadRequests,
 }
 
 setters!(SourceSettings {
@@ -55,6 +58,7 @@ setters!(SourceSettings {
     longest_wait: Duration,
     extensions: Vec<Extension>,
     resource_names: BTreeMap<String, Vec<String>>,
+    reload: ReloadRequests,
 });
 
 /// A collection that is asked for.
@@ -84,6 +88,7 @@ impl SourceSettings {
             longest_wait: DialOptions::default().longest_wait,
             extensions: Vec::new(),
             resource_names: BTreeMap::new(),
+            reload: ReloadRequests::default(),
         }
     }
 

@@ -17,6 +17,7 @@ use tonic::{Code, Status};
 use super::{Sotw, response};
 use crate::{
     proto::envoy::{config::core::v3::Node, service::discovery::v3::DiscoveryResponse},
+    source::ReloadRequests,
     stream::{
         redial::Ended,
         sink::{
@@ -47,20 +48,27 @@ struct Identity {
     made: Option<SystemTime>,
 }
 
-/// Hands the files at that path to a sink, one file or all of a directory, whenever others were moved there. A file that cannot be
+/// Hands the files at that path to a sink, one file or all of a directory, whenever others were moved there, and all of them at each
+/// request. A file that cannot be
 /// read, or is refused, leaves what was there before.
-pub(crate) async fn follow(sink: Sink, path: PathBuf) {
+pub(crate) async fn follow(sink: Sink, path: PathBuf, reload: ReloadRequests) {
     let stop = tokio_util::sync::CancellationToken::new();
     loop {
         let (own, name) = (path.clone(), format!("xds://{}", path.display()));
-        let run = |stream, requests| exchange(own, stream, requests);
+        let reload = reload.clone();
+        let run = |stream, requests| exchange(own, reload, stream, requests);
         let Ended { status, .. } = with_stream(sink.clone(), name, stop.clone(), run).await;
         tracing::warn!(path = %path.display(), %status, "stream ended; reading all files again");
         time::sleep(POLL).await;
     }
 }
 
-async fn exchange(path: PathBuf, stream: Stream, mut requests: Requests) -> Status {
+async fn exchange(
+    path: PathBuf,
+    mut reload: ReloadRequests,
+    stream: Stream,
+    mut requests: Requests,
+) -> Status {
     let mut dialect = Sotw::new(Node::default());
     let mut seen = BTreeMap::new();
     let mut nonces = 0_u64;
@@ -93,6 +101,7 @@ async fn exchange(path: PathBuf, stream: Stream, mut requests: Requests) -> Stat
         tokio::select! {
             Some(()) = woken.recv(), if asked => {}
             () = time::sleep(POLL), if asked => {}
+            () = reload.next(), if asked => seen.clear(),
             request = requests.recv() => match request {
                 // Answers have no receiver; a question is for the current files.
                 Some(Ok(request)) => {
