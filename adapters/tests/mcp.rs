@@ -108,6 +108,49 @@ fn collections_come_from_several_sources_and_readiness_says_which_are_missing() 
     server.until("/config", &format!("\"source\":\"mcp://{address}\""));
 }
 
+/// A server that accepts connections and says nothing.
+fn silent() -> (std::net::TcpListener, SocketAddr) {
+    let listener = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
+    let address = listener.local_addr().unwrap();
+    (listener, address)
+}
+
+#[test]
+fn readiness_names_only_what_is_missing_its_source_and_since_when() {
+    let rest = part(&["handler", "instance"]);
+    let (_listener, address) = silent();
+    for scheme in ["mcp", "xds", "xds+delta"] {
+        let source = format!("{scheme}://{address}");
+        let rules = format!("{source}?collections=rules");
+        let server = Server::start(&["--config", rest.path().to_str().unwrap(), "--config", &rules]);
+        let before = format!("\r\n\r\nwaiting for: istio/policy/v1beta1/rules from {source} (for ");
+        let waited = || -> Option<u64> {
+            let answer = server.get("/readyz");
+            assert!(answer.starts_with("HTTP/1.1 503"), "{answer}");
+            answer.split_once(&before)?.1.strip_suffix(" s)\n")?.parse().ok()
+        };
+        let first = eventually("the rules alone are named", waited);
+        eventually("the time goes on", || waited().filter(|seconds| *seconds > first));
+    }
+}
+
+#[test]
+fn a_collection_that_the_source_does_not_have_counts_as_empty_with_a_warning() {
+    let directory = part(&["handler", "instance", "rule"]);
+    let (address, _source) = serve(directory.path());
+    let log = tempfile::NamedTempFile::new().unwrap();
+    let mut serve = support::binary();
+    let url = format!("mcp://{address}?collections=istio/none,handlers,instances,rules");
+    let arguments =
+        ["serve", "--listen", "127.0.0.1:0", "--admin", "127.0.0.1:0", "--log", "warn", "--config", &url];
+    let (server, _) = Server::spawn(serve.args(arguments).stderr(log.reopen().unwrap()));
+    server.until("/readyz", "200 OK");
+    server.until("/config", "\"unsupported\":true");
+    let log = fs::read_to_string(log.path()).unwrap();
+    let warning = "the source does not serve this collection, which counts as empty";
+    assert!(log.lines().any(|line| line.contains(warning) && line.contains("istio/none")), "{log}");
+}
+
 #[test]
 fn two_sources_for_one_collection_are_a_usage_error() {
     let ran = run(&["serve", "--config", "conf", "--config", "mcp://127.0.0.1:1"]);

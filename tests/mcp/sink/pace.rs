@@ -85,14 +85,43 @@ fn a_collection_the_source_does_not_serve_is_skipped_and_retried_later() {
 }
 
 #[test]
+fn a_source_says_in_several_ways_that_it_does_not_have_a_collection() {
+    // By which xDS subscribes to it.
+    let type_url = "config.istio.io/v1alpha2/handler";
+    for status in [
+        Status::invalid_argument(format!("unsupported collection {HANDLERS}")),
+        Status::not_found(HANDLERS),
+        Status::not_found(format!("no resources of {HANDLERS}.")),
+        Status::unimplemented(format!("collection {HANDLERS:?}: not served")),
+        Status::not_found(format!("type {type_url} not found")),
+        Status::unimplemented(format!("unknown type URL '{type_url}'")),
+    ] {
+        let mut sink = Sink::of(&[RULES, HANDLERS]).open();
+        assert_eq!(sink.close(status.clone()).unsupported, Some(HANDLERS.into()), "{status}");
+        sink.run();
+        assert_eq!(of_change(&sink.changes[0]), (true, vec![], vec![]), "{status}: it counts as empty");
+        sink.decide(HANDLERS, Ok(()));
+        assert_eq!(sink.machine.pending().map(|name| &**name).collect::<Vec<_>>(), [RULES]);
+    }
+}
+
+#[test]
 fn other_endings_leave_no_collection_out() {
-    let mut sink = Sink::of(&[RULES]).open();
+    let mut sink = Sink::of(&[RULES, HANDLERS]).open();
     for status in [
         Status::unavailable(format!("unsupported collection \"{RULES}\"")),
         Status::invalid_argument("unsupported collection \"of another\""),
         Status::invalid_argument("something else"),
+        Status::invalid_argument(format!("a bad request for {RULES}")),
+        // What a server answers that knows nothing of the protocol: nothing may count as empty.
+        Status::not_found(""),
+        Status::unimplemented("unknown service istio.mcp.v1alpha1.ResourceSource"),
+        Status::not_found(format!("{RULES}-of-another and another-{RULES}")),
+        Status::not_found(format!("{HANDLERS} not found; there is {RULES}")),
+        Status::internal(format!("{RULES} not found")),
     ] {
-        assert_eq!(sink.close(status).unsupported, None);
-        assert_eq!(sink.reopen(STREAM).len(), 1);
+        assert_eq!(sink.close(status.clone()).unsupported, None, "{status}");
+        assert_eq!(sink.reopen(STREAM).len(), 2, "{status}");
+        assert!(sink.changes.is_empty(), "{status}");
     }
 }

@@ -11,7 +11,7 @@ use super::{
     CollectionView, Mode, NackError, SinkOptions,
     collection::{Collection, Origin, Outcome, ProposalId},
     held::Difference,
-    request::{nack_request, request, unsupported_collection},
+    request::{is_unsupported, nack_request, request},
     stream::{Base, Stream, StreamId},
 };
 use crate::{
@@ -196,8 +196,7 @@ impl SinkMachine {
         if self.streams.is_empty() {
             self.collections.values_mut().for_each(|collection| collection.deadlines.start(now));
         }
-        let unsupported = status.and_then(unsupported_collection);
-        let unsupported = unsupported.and_then(|name| self.collections.get_mut(name)).map(|collection| {
+        let unsupported = status.and_then(|status| self.unsupported(status)).map(|collection| {
             if collection.unsupported.is_none() {
                 tracing::warn!(
                     collection = &*collection.name,
@@ -213,6 +212,18 @@ impl SinkMachine {
             self.propose_empty(name);
         }
         Closed { good: stream.is_accepted(), unsupported }
+    }
+
+    /// Returns the collection that a source does not have, by the status of a stream that it ended. A status that names several
+    /// collections does not tell which one.
+    fn unsupported(&mut self, status: &Status) -> Option<&mut Collection> {
+        let mut named =
+            self.collections.values_mut().filter(|collection| is_unsupported(status, &collection.name));
+        let first = named.next();
+        match named.next() {
+            None => first,
+            Some(_) => None,
+        }
     }
 
     /// The next thing to do, until there is none.

@@ -3,8 +3,9 @@
 use tonic::{Code, Status};
 
 use crate::{
-    MAX_TEXT,
+    Collection, MAX_TEXT,
     proto::istio::mcp::v1alpha1::{RequestResources, SinkNode},
+    stream::type_urls_of,
     truncate,
 };
 use mixer_adapter_core::proto::{self};
@@ -30,8 +31,21 @@ pub(super) fn nack_request(
     RequestResources { response_nonce: nonce, error_detail: Some(error), ..request }
 }
 
-/// The collection a source ended a stream for (docs/behaviour/mcp.md#unknown-collections).
-pub(super) fn unsupported_collection(status: &Status) -> Option<&str> {
-    let quoted = status.message().strip_prefix("unsupported collection ")?;
-    (status.code() == Code::InvalidArgument).then(|| quoted.trim_matches('"'))
+/// Whether a source ended a stream because it does not have a collection (docs/behaviour/mcp.md#unknown-collections): with
+/// INVALID_ARGUMENT and the text of Galley, or with NOT_FOUND or UNIMPLEMENTED and any text that has the name of the collection, or
+/// the type URL by which xDS subscribes to it.
+///
+/// A text without a name does not count: it may be that of a server, or a proxy, that knows nothing of the protocol.
+pub(super) fn is_unsupported(status: &Status, collection: &str) -> bool {
+    let text = match status.code() {
+        Code::InvalidArgument => status.message().strip_prefix("unsupported collection ").unwrap_or_default(),
+        Code::NotFound | Code::Unimplemented => status.message(),
+        _ => return false,
+    };
+    let type_urls = type_urls_of(&Collection::new(collection));
+    // A collection with several type URLs may have resources of another one.
+    let type_url = type_urls.first().filter(|_| type_urls.len() == 1);
+    let is_part_of_name = |character: char| character.is_ascii_alphanumeric() || "/._-".contains(character);
+    let words = text.split(|character| !is_part_of_name(character)).map(|word| word.trim_end_matches('.'));
+    words.into_iter().any(|word| word == collection || type_url.is_some_and(|url| url == word))
 }
