@@ -16,6 +16,8 @@ mod requests;
 #[cfg(feature = "tls")]
 mod security;
 mod sessions;
+#[cfg(feature = "envoy")]
+mod streams;
 #[path = "../support/mod.rs"]
 mod support;
 mod unix_sockets;

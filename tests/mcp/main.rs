@@ -7,11 +7,14 @@
 mod convergence;
 mod endings;
 mod follow;
+#[path = "../linear/mod.rs"]
+mod linear;
 mod messages;
 mod misbehaving;
 mod names;
 mod replay;
 mod scripted;
+mod silence;
 
 mod sink;
 mod sockets;

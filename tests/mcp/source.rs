@@ -4,15 +4,16 @@ use std::sync::Arc;
 
 use mixer_adapter_config::{
     mcp::source::{McpStream, TRIGGER},
-    proto::istio::mcp::v1alpha1::{RequestResources, Resources},
+    proto::istio::mcp::v1alpha1::{RequestResources, Resources, SinkNode},
     stream::{
         ContentVersion, RawChange, RawResource,
         source::{Catalogue, Meaning},
     },
 };
+use prost::Message as _;
 use tonic::Code;
 
-use crate::messages::*;
+use crate::{linear::assert_linear, messages::*};
 
 /// A source with one stream, without sockets.
 struct Source {
@@ -349,4 +350,32 @@ fn a_sink_may_not_ask_for_collections_without_end() {
     assert!((0..1000).all(|n| ask(n).is_ok()));
     assert_eq!(ask(1000).unwrap_err().code(), Code::ResourceExhausted);
     assert!(ask(1).is_ok());
+}
+
+#[test]
+fn the_work_for_a_request_is_linear_in_its_size() {
+    let requests = |name: &str, requests: &dyn Fn(usize) -> RequestResources| {
+        assert_linear(name, |n| {
+            let mut source = Source::new(true);
+            let held: Vec<String> = (0..n).map(|index| format!("ns/r{index}@2")).collect();
+            source.set(RULES, &held.iter().map(String::as_str).collect::<Vec<_>>());
+            let request = RequestResources::decode(&requests(n).encode_to_vec()[..]).unwrap();
+            source.request(request);
+            source.next().unwrap();
+        });
+    };
+    let texts =
+        |n: usize, text: &str| (0..n).map(|index| (format!("ns/r{index}"), text.to_owned())).collect();
+    requests("nothing held", &|_| request(RULES));
+    for version in ["1", "2"] {
+        requests("versions", &|n| RequestResources {
+            incremental: true,
+            initial_resource_versions: texts(n, version),
+            ..request(RULES)
+        });
+    }
+    requests("annotations", &|n| RequestResources {
+        sink_node: Some(SinkNode { annotations: texts(n, ""), ..SinkNode::default() }),
+        ..request(RULES)
+    });
 }

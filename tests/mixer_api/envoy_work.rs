@@ -11,14 +11,14 @@ use mixer_adapter_envoy::{
         config::core::v3::{HeaderMap, HeaderValue, Metadata},
         data::accesslog::v3::{
             AccessLogCommon, HttpAccessLogEntry, HttpRequestProperties, HttpResponseProperties,
-            TlsProperties,
+            TcpAccessLogEntry, TlsProperties,
             tls_properties::{CertificateProperties, certificate_properties::SubjectAltName},
         },
         extensions::common::ratelimit::v3::{RateLimitDescriptor, rate_limit_descriptor::Entry},
         service::{
             accesslog::v3::{
                 StreamAccessLogsMessage,
-                stream_access_logs_message::{HttpAccessLogEntries, LogEntries},
+                stream_access_logs_message::{HttpAccessLogEntries, LogEntries, TcpAccessLogEntries},
             },
             auth::v3::{
                 AttributeContext, CheckRequest,
@@ -77,6 +77,14 @@ impl Server {
         assert_linear(name, |n| {
             let entries = HttpAccessLogEntries { log_entry: entries(n) };
             let log_entries = Some(LogEntries::HttpLogs(entries));
+            self.runtime.block_on(self.log(&StreamAccessLogsMessage { identifier: None, log_entries }));
+        });
+    }
+
+    fn tcp_logs(&self, name: &str, entries: impl Fn(usize) -> Vec<TcpAccessLogEntry>) {
+        assert_linear(name, |n| {
+            let entries = TcpAccessLogEntries { log_entry: entries(n) };
+            let log_entries = Some(LogEntries::TcpLogs(entries));
             self.runtime.block_on(self.log(&StreamAccessLogsMessage { identifier: None, log_entries }));
         });
     }
@@ -186,9 +194,13 @@ fn descriptors_of_a_rate_limit() {
 fn entries_of_an_access_log() {
     let server = Server::start();
     server.logs("entries", |n| vec![HttpAccessLogEntry::default(); n]);
+    server.tcp_logs("entries of TCP", |n| vec![TcpAccessLogEntry::default(); n]);
     let of = |name: &str, common: fn(usize) -> AccessLogCommon| {
         server.logs(name, |n| {
             vec![HttpAccessLogEntry { common_properties: Some(common(n)), ..HttpAccessLogEntry::default() }]
+        });
+        server.tcp_logs(&format!("{name} of TCP"), |n| {
+            vec![TcpAccessLogEntry { common_properties: Some(common(n)), ..TcpAccessLogEntry::default() }]
         });
     };
     of("custom tags", |n| AccessLogCommon { custom_tags: texts(n), ..AccessLogCommon::default() });

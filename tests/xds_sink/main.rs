@@ -6,7 +6,10 @@ mod aggregated;
 mod client;
 mod delta;
 mod file;
+#[path = "../linear/mod.rs"]
+mod linear;
 mod messages;
 mod peers;
 mod rest;
 mod sotw;
+mod work;

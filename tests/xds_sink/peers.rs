@@ -325,11 +325,11 @@ async fn a_type_that_the_server_does_not_have_counts_as_empty() {
     for code in [tonic::Code::NotFound, tonic::Code::Unimplemented] {
         let missing = move || Status::new(code, format!("no resources of type {HANDLER}"));
         let server = move |_, mut client: Whole| async move {
-            while let Some(request) = client.hear().await {
+            while let Some(request) = client.receive().await {
                 match request.type_url.as_str() {
                     HANDLER => return missing(),
                     url if request.response_nonce.is_empty() => {
-                        client.say(whole(url, "1", &["ns/a@1"])).await
+                        client.send(whole(url, "1", &["ns/a@1"])).await
                     }
                     _ => {}
                 }
@@ -340,11 +340,11 @@ async fn a_type_that_the_server_does_not_have_counts_as_empty() {
         expect_empty_handlers(following).await;
 
         let server = move |_, mut client: Changes| async move {
-            while let Some(request) = client.hear().await {
+            while let Some(request) = client.receive().await {
                 match request.type_url.as_str() {
                     HANDLER => return missing(),
                     url if request.response_nonce.is_empty() => {
-                        client.say(changes(url, "1", &["ns/a@1"], &[])).await;
+                        client.send(changes(url, "1", &["ns/a@1"], &[])).await;
                     }
                     _ => {}
                 }

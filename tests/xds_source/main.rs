@@ -6,6 +6,8 @@ mod arbitrary;
 mod certify;
 mod convergence;
 mod envelopes;
+#[path = "../linear/mod.rs"]
+mod linear;
 mod messages;
 mod order;
 mod rest;
@@ -15,5 +17,6 @@ mod sockets;
 mod transcripts;
 mod v2;
 mod views;
+mod work;
 mod world;
 mod xdstp;

@@ -5,6 +5,7 @@ mod cache;
 mod pace;
 mod pushes;
 mod requests;
+mod work;
 
 use std::{
     collections::BTreeMap,

@@ -18,7 +18,7 @@ use tonic::{Request, Status, body::Body, service::Routes, transport::server::Tcp
 use tower_service::Service;
 
 use super::{
-    peer::{KEEPALIVE, KEEPALIVE_TIMEOUT},
+    Keepalive,
     rate::{Bucket, Rate},
 };
 use mixer_adapter_core::framework::setters;
@@ -69,26 +69,38 @@ impl Admission {
     }
 }
 
-/// Limits of connections to a source or a sink.
-const LIMITS: ConnectionLimits = ConnectionLimits {
-    // gRPC, and REST for those who speak HTTP/1.1 only.
-    protocol: Protocol::Http1OrHttp2 {
-        header_timeout: Duration::from_secs(30),
-        max_streams: 100,
-        keepalive: Some(KEEPALIVE),
-        keepalive_timeout: KEEPALIVE_TIMEOUT,
-    },
-    max_connections: 10_000,
-    max_connections_per_peer: None,
-    handshake_timeout: Duration::from_secs(10),
-    write_timeout: Duration::from_secs(30),
-    max_age: None,
-    grace: Duration::from_millis(500),
-};
+/// Returns the limits of connections to a source or a sink.
+fn connection_limits(keepalive: Keepalive) -> ConnectionLimits {
+    ConnectionLimits {
+        // gRPC, and REST for those who speak HTTP/1.1 only.
+        protocol: Protocol::Http1OrHttp2 {
+            header_timeout: Duration::from_secs(30),
+            max_streams: 100,
+            keepalive: Some(keepalive.interval),
+            keepalive_timeout: keepalive.timeout,
+        },
+        max_connections: 10_000,
+        max_connections_per_peer: None,
+        handshake_timeout: Duration::from_secs(10),
+        write_timeout: Duration::from_secs(30),
+        max_age: None,
+        grace: Duration::from_millis(500),
+    }
+}
 
 /// Serves configuration on a port of its own until `stop` is cancelled. Streams that have ended by then are answered in full, others are cut
 /// off: their clients reconnect, to another replica perhaps.
 pub async fn listen(listener: impl Into<Listener>, services: Routes, stop: CancellationToken) {
+    listen_with(listener, services, Keepalive::default(), stop).await;
+}
+
+/// Like [`listen`], with other pings on connections.
+pub async fn listen_with(
+    listener: impl Into<Listener>,
+    services: Routes,
+    keepalive: Keepalive,
+    stop: CancellationToken,
+) {
     let listener = listener.into();
     let tls = listener.tls().cloned();
     let services = services.prepare();
@@ -98,7 +110,7 @@ pub async fn listen(listener: impl Into<Listener>, services: Routes, stop: Cance
         address: TcpConnectInfo { local_addr: connection.local, remote_addr: connection.remote },
         connection: connection.clone(),
     };
-    listener.serve(LIMITS, &Workers::here(), make_service, stop).await;
+    listener.serve(connection_limits(keepalive), &Workers::here(), make_service, stop).await;
 }
 
 /// The services for one peer: checks that it may open streams, and names it to them.

@@ -5,6 +5,7 @@
 
 pub(crate) mod body;
 pub(crate) mod convert;
+mod keepalive;
 pub(crate) mod listen;
 pub mod metrics;
 pub(crate) mod name;
@@ -23,8 +24,9 @@ pub mod source;
 
 pub use body::BodyError;
 pub use convert::check;
+pub use keepalive::Keepalive;
 pub(crate) use listen::Admission;
-pub use listen::{ServiceOptions, listen};
+pub use listen::{ServiceOptions, listen, listen_with};
 pub use mixer_adapter_net::Listener;
 pub use peer::Peer;
 pub(crate) use peer::open;

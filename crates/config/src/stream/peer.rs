@@ -18,6 +18,7 @@ use tonic::{
 use tonic_prost::ProstCodec;
 use tower_service::Service;
 
+use super::Keepalive;
 use mixer_adapter_net::{
     HttpClient,
     tls::{self, TlsStream},
@@ -26,11 +27,6 @@ use mixer_adapter_net::{
 
 /// The limit on connecting.
 const CONNECT_TIMEOUT: Duration = Duration::from_secs(10);
-/// Interval of pings on idle connections: Galley allows none that are more frequent, and without pings a dead connection would keep old
-/// configuration forever (docs/behaviour/mcp.md#keepalive).
-pub(super) const KEEPALIVE: Duration = Duration::from_secs(30);
-/// How long the answer to a ping may take.
-pub(super) const KEEPALIVE_TIMEOUT: Duration = Duration::from_secs(10);
 
 /// A peer to dial, as in `mcp://host:port`, or with TLS `mcps://host:port`. The scheme is for logs.
 #[derive(Clone, Debug)]
@@ -38,17 +34,24 @@ pub struct Peer {
     scheme: &'static str,
     address: String,
     tls: Option<Arc<tls::Client>>,
+    keepalive: Keepalive,
 }
 
 impl Peer {
     /// The peer at `host:port`, without TLS.
     pub fn new(address: impl Into<String>) -> Self {
-        Self { scheme: "mcp", address: address.into(), tls: None }
+        Self { scheme: "mcp", address: address.into(), tls: None, keepalive: Keepalive::default() }
     }
 
     /// The peer at `host:port`, with TLS.
     pub fn secured(address: impl Into<String>, tls: Arc<tls::Client>) -> Self {
-        Self { scheme: "mcps", address: address.into(), tls: Some(tls) }
+        Self { scheme: "mcps", tls: Some(tls), ..Self::new(address) }
+    }
+
+    /// The same peer with other pings on connections to it.
+    #[must_use]
+    pub fn with_keepalive(self, keepalive: Keepalive) -> Self {
+        Self { keepalive, ..self }
     }
 
     /// The same peer with the scheme of another protocol.
@@ -101,8 +104,8 @@ impl Peer {
             .user_agent(concat!("mixer-adapter/", env!("CARGO_PKG_VERSION")))?
             .connect_timeout(CONNECT_TIMEOUT)
             .tcp_nodelay(true)
-            .http2_keep_alive_interval(KEEPALIVE)
-            .keep_alive_timeout(KEEPALIVE_TIMEOUT)
+            .http2_keep_alive_interval(self.keepalive.interval)
+            .keep_alive_timeout(self.keepalive.timeout)
             .keep_alive_while_idle(true))
     }
 }
