@@ -92,6 +92,7 @@ fn envoy_accepts_every_bootstrap() {
     let authorities = files.write("ca.pem", &authority.pem());
     let (chain, key) =
         (files.write("cert.pem", &certified.certificate), files.write("key.pem", &certified.key));
+    let token = files.write("token", "t0ken");
     let server = ["--server-ca-file", &authorities, "--envoy-cert-file", &chain, "--envoy-key-file", &key];
     let upstream =
         ["--upstream-ca-file", &authorities, "--upstream-cert-file", &chain, "--upstream-key-file", &key];
@@ -111,6 +112,7 @@ fn envoy_accepts_every_bootstrap() {
         &["--count-response-bytes", "bytes", "--namespace", "shop"],
         &["--server-ca-file", &authorities, "--server-san", "spiffe://cluster.local/ns/a/sa/mixer"],
         &tls,
+        &[&server[..], &["--server-token-file", &token]].concat(),
         &["--tcp"],
         &[&["--tcp"], &tls[..]].concat(),
     ] {

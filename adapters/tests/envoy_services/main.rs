@@ -9,9 +9,11 @@ mod connections;
 mod failures;
 mod limits;
 mod logs;
+mod mapping;
 mod mesh;
 mod messages;
 mod resources;
+mod secured;
 mod settings;
 #[path = "../support/mod.rs"]
 mod support;

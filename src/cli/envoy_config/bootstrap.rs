@@ -42,6 +42,7 @@ pub(super) fn bootstrap(options: &EnvoyConfig, requirements: &Requirements, upst
         &[
             ("$FAILURE_MODES", &filters.failure_modes()),
             ("$ADMIN", &admin.unwrap_or_default()),
+            ("$SECRETS", &options.tls.secrets()),
             ("$LISTENER", &socket(&options.envoy_listen.ip().to_string(), options.envoy_listen.port())),
             ("$CHAIN", &chain),
             ("$INSPECTOR", if options.tcp && listener_tls.is_empty() { INSPECTOR } else { "" }),
@@ -58,7 +59,9 @@ pub(super) fn bootstrap(options: &EnvoyConfig, requirements: &Requirements, upst
 pub(super) fn server_cluster(options: &EnvoyConfig) -> String {
     let endpoints: Vec<String> = options.address.iter().map(|address| endpoint(address)).collect();
     let tls = options.address.first().map(|address| options.tls.server(address)).unwrap_or_default();
-    fill(CLUSTER, &[("$ENDPOINTS", &endpoints.join(", ")), ("$TLS", &tls)])
+    let values =
+        [("$ENDPOINTS", &*endpoints.join(", ")), ("$TLS", &tls), ("$FILTERS", options.tls.server_filters())];
+    fill(CLUSTER, &values)
 }
 
 /// An item of a list.
@@ -89,6 +92,7 @@ const BOOTSTRAP: &str = r#"# Envoy in front of a service, with mixer-adapter beh
 $FAILURE_MODES
 $ADMIN
 static_resources:
+  $SECRETS
   listeners:
   - name: front
     address: $LISTENER
@@ -171,6 +175,7 @@ typed_extension_protocol_options:
     "@type": type.googleapis.com/envoy.extensions.upstreams.http.v3.HttpProtocolOptions
     # A server that does not answer pings is left: a call would wait for its timeout.
     explicit_http_config: {http2_protocol_options: {connection_keepalive: {interval: 10s, timeout: 2s}}}
+    $FILTERS
 $TLS
 load_assignment: {cluster_name: mixer_adapter, endpoints: [{lb_endpoints: [$ENDPOINTS]}]}
 "#;

@@ -31,6 +31,18 @@ pub(super) struct EnvoyTlsArgs {
     #[arg(long, value_name = "FILE", env = "MIXER_ADAPTER_ENVOY_KEY_FILE", requires = "envoy_cert_file")]
     envoy_key_file: Option<PathBuf>,
 
+    /// Token that Envoy shows to this server as `authorization: Bearer TOKEN`
+    ///
+    /// A file that Envoy reads when it starts
+    #[arg(
+        long,
+        value_name = "FILE",
+        env = "MIXER_ADAPTER_SERVER_TOKEN_FILE",
+        requires = "server_ca_file",
+        conflicts_with_all = ["istio", "gateway"]
+    )]
+    server_token_file: Option<PathBuf>,
+
     /// Certificate chain of Envoy's listener, which then serves TLS alone
     #[arg(
         long,
@@ -89,6 +101,17 @@ impl EnvoyTlsArgs {
         let certificate = self.envoy_cert_file.as_ref().zip(self.envoy_key_file.as_ref());
         let alpn = "alpn_protocols: [h2]";
         client(self.server_ca_file.as_ref(), certificate, host(address), self.server_san.as_deref(), alpn)
+    }
+
+    /// The secrets of the bootstrap; empty without a token.
+    pub(super) fn secrets(&self) -> String {
+        let token = self.server_token_file.as_ref();
+        token.map_or_else(String::new, |token| fill(SECRETS, &[("$FILE", &file(token))]))
+    }
+
+    /// The filters of calls to this server; empty without a token.
+    pub(super) fn server_filters(&self) -> &'static str {
+        if self.server_token_file.is_some() { SERVER_FILTERS } else { "" }
     }
 
     /// The transport socket of connections to the service; empty without TLS.
@@ -171,6 +194,26 @@ const CLIENT: &str = r#"transport_socket:
       validation_context:
         trusted_ca: $AUTHORITIES
         match_typed_subject_alt_names: [{san_type: $TYPE, matcher: {exact: $SAN}}]
+"#;
+
+const SECRETS: &str = r#"secrets:
+- name: server_token
+  generic_secret: {secret: $FILE}
+"#;
+
+const SERVER_FILTERS: &str = r#"http_filters:
+- name: envoy.filters.http.credential_injector
+  typed_config:
+    "@type": type.googleapis.com/envoy.extensions.filters.http.credential_injector.v3.CredentialInjector
+    overwrite: true
+    credential:
+      name: envoy.http.injected_credentials.generic
+      typed_config:
+        "@type": type.googleapis.com/envoy.extensions.http.injected_credentials.generic.v3.Generic
+        credential: {name: server_token}
+        header_value_prefix: "Bearer "
+- name: envoy.filters.http.upstream_codec
+  typed_config: {"@type": type.googleapis.com/envoy.extensions.filters.http.upstream_codec.v3.UpstreamCodec}
 "#;
 
 const LISTENER: &str = r#"transport_socket:
