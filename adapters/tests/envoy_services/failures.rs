@@ -313,6 +313,10 @@ fn entries_that_envoy_lost_are_those_that_it_wrote_and_no_server_received() {
     requests(5);
     received(&server, 5);
     assert_eq!(envoy.counter("access_logs.grpc_access_log.logs_written") - (10 + 5), 1);
+    // The name by which the recording rule in deploy/prometheus reads it.
+    let page = envoy.admin("/stats/prometheus");
+    let written = page.lines().find(|line| line.starts_with("envoy_access_logs_grpc_access_log_logs_written{"));
+    assert!(written.is_some_and(|line| line.ends_with(" 16")), "{written:?}");
 }
 
 /// The number of requests through reloads of the configuration; all of them with `ENVOY_REQUESTS=100000` (docs/testing.md).
