@@ -315,7 +315,8 @@ fn entries_that_envoy_lost_are_those_that_it_wrote_and_no_server_received() {
     assert_eq!(envoy.counter("access_logs.grpc_access_log.logs_written") - (10 + 5), 1);
     // The name by which the recording rule in deploy/prometheus reads it.
     let page = envoy.admin("/stats/prometheus");
-    let written = page.lines().find(|line| line.starts_with("envoy_access_logs_grpc_access_log_logs_written{"));
+    let written =
+        page.lines().find(|line| line.starts_with("envoy_access_logs_grpc_access_log_logs_written{"));
     assert!(written.is_some_and(|line| line.ends_with(" 16")), "{written:?}");
 }
 
