@@ -10,35 +10,15 @@ use std::{
     process::Command,
 };
 
-use support::{Ran, Server, binary, debian, run};
-
-fn root() -> &'static Path {
-    Path::new(env!("CARGO_MANIFEST_DIR")).parent().unwrap()
-}
+use serde_json::{Value as Json, json};
+use support::{
+    Server, debian,
+    page::{Mark, TUTORIALS, pages, root, run_commands, steps},
+    run,
+};
 
 fn read(path: &str) -> String {
     fs::read_to_string(root().join(path)).unwrap()
-}
-
-/// All pages of prose, with their paths from the root.
-fn pages() -> Vec<(PathBuf, String)> {
-    let mut pages = vec![
-        "README.md".into(),
-        "CONTRIBUTING.md".into(),
-        "CHANGELOG.md".into(),
-        "adapters/README.md".into(),
-    ];
-    for folder in ["docs", "deploy", "adapters/*", "examples/*"] {
-        let (folder, below) = (folder.trim_end_matches("/*"), folder.ends_with("/*"));
-        for entry in fs::read_dir(root().join(folder)).unwrap() {
-            let path = entry.unwrap().path();
-            let path = if below { path.join("README.md") } else { path };
-            if path.extension().is_some_and(|extension| extension == "md") && path.exists() {
-                pages.push(path.strip_prefix(root()).unwrap().to_owned());
-            }
-        }
-    }
-    pages.into_iter().map(|path: PathBuf| (path.clone(), read(path.to_str().unwrap()))).collect()
 }
 
 /// What stands between ```LANGUAGE and ```.
@@ -70,7 +50,7 @@ fn serve_prints_what_the_readme_shows() {
 #[test]
 fn the_line_to_try_prints_what_the_readme_shows() {
     let readme = read("README.md");
-    let line = readme.lines().find(|line| line.starts_with("    cargo run --release -- call ")).unwrap();
+    let line = readme.lines().find(|line| line.starts_with("cargo run --release -- call ")).unwrap();
     let server = Server::start(&[]);
     let mut arguments = words(line.split_once(" -- ").unwrap().1);
     arguments.extend(["--address".to_owned(), server.grpc.clone()]);
@@ -157,63 +137,114 @@ fn commands_and_flags_in_the_documentation_exist() {
     assert!(seen > 15, "only {seen} command lines found");
 }
 
-/// Commands that end by themselves, without another server. The command lines of others are only parsed; the tutorials run them.
-const ENDING: [&str; 11] = [
-    "adapters",
-    "completions",
-    "envoy-config",
-    "eval",
-    "explain",
-    "man",
-    "manifest",
-    "reference",
-    "test",
-    "validate",
-    "version",
-];
-
-/// The command lines of a page that stand in lines of their own, without what follows a pipe, a redirection or two blanks.
-fn command_lines(page: &str) -> Vec<String> {
-    // A command of several lines is one.
-    let page = page.replace(" \\\n      ", " ");
-    let lines = page.lines().filter_map(|line| {
-        let line = line.strip_prefix("    ")?;
-        line.strip_prefix("mixer-adapter ").or_else(|| line.strip_prefix("cargo run --release -- "))
-    });
-    let ends = ["  ", " | ", " > ", " && "];
-    let command = |line: &str| {
-        let end = ends.iter().filter_map(|end| line.trim_end().find(end)).min();
-        line[..end.unwrap_or(line.len())].to_owned()
-    };
-    lines.map(command).collect()
+/// The lines of a page that are code by their indentation, not by a fence with the name of a language.
+fn indented_code(page: &str) -> Vec<&str> {
+    let mut found = Vec::new();
+    let (mut is_fenced, mut is_comment, mut is_list, mut after_blank) = (false, false, false, true);
+    for line in page.lines() {
+        is_fenced ^= line.starts_with("```");
+        is_comment = (is_comment || line.starts_with("<!--")) && !line.contains("-->");
+        if is_fenced || is_comment || line.is_empty() {
+            after_blank = line.is_empty();
+            continue;
+        }
+        if line.starts_with("    ") && after_blank && !is_list {
+            found.push(line);
+        }
+        let item = line.trim_start_matches(|c: char| c.is_ascii_digit());
+        is_list = line.starts_with(' ') && is_list
+            || line.starts_with("* ")
+            || line.starts_with("- ")
+            || item.starts_with(". ");
+        after_blank = false;
+    }
+    found
 }
 
 #[test]
-fn every_command_line_of_the_documentation_runs() {
-    let mut ran = 0;
+fn code_in_pages_has_a_language() {
+    assert_eq!(indented_code("a\n\n    b\n\n* c\n\n    d\n\n```sh\n\n    e\n```\n"), ["    b"]);
     for (path, page) in pages() {
-        for line in command_lines(&page) {
-            let words = words(&line);
-            if words[0] == OPTIONAL || line.contains(OPTIONAL_FLAG) {
-                continue;
+        assert_eq!(indented_code(&page), Vec::<&str>::new(), "{}", path.display());
+        let fences: Vec<&str> = page.lines().filter_map(|line| line.strip_prefix("```")).collect();
+        let bare = fences.iter().step_by(2).filter(|language| language.is_empty()).count();
+        // What rustdoc reads as Rust in the documentation of the library has no name.
+        assert!(
+            bare == 0 || path.ends_with("docs/overview.md"),
+            "{}: a block without a language",
+            path.display()
+        );
+    }
+}
+
+/// How many blocks of commands another test runs, and how many none.
+const MARKED: (usize, usize) = (10, 11);
+
+#[test]
+fn every_block_of_commands_runs_or_says_why_not() {
+    let (mut elsewhere, mut not_run) = (0, 0);
+    for (path, page) in pages() {
+        let steps = steps(&page);
+        for step in &steps {
+            match step.mark {
+                Some(Mark::RunBy(test)) => {
+                    assert!(root().join(test).is_file(), "{}: there is no {test}", path.display());
+                    elsewhere += 1;
+                }
+                Some(Mark::NotRun(reason)) => {
+                    assert!(reason.len() > 10, "{}: {reason}", path.display());
+                    not_run += 1;
+                }
+                None => {}
             }
-            let ends = ENDING.contains(&words[0].as_str());
-            let mut command = binary();
-            command.args(&words).current_dir(root());
-            if !ends {
-                // A command line that is valid up to here.
-                command.arg("--color=blue");
-            }
-            let output: Ran = command.output().unwrap().into();
-            let valid = match ends {
-                true => output.code == 0,
-                false => output.stderr.starts_with("error: invalid value 'blue' for '--color <WHEN>'"),
-            };
-            assert!(valid, "{}: {line}: {output:?}", path.display());
-            ran += 1;
+        }
+        let is_followed = TUTORIALS.iter().any(|tutorial| path.ends_with(tutorial));
+        if !is_followed && steps.iter().any(|step| step.mark.is_none()) {
+            run_commands(&path, &page);
         }
     }
-    assert!(ran > 10, "only {ran} command lines found");
+    assert_eq!((elsewhere, not_run), MARKED, "blocks that another test runs, and that none runs");
+}
+
+#[test]
+fn commands_of_cargo_name_packages_and_targets_that_exist() {
+    let metadata = Command::new(env!("CARGO"))
+        .args(["metadata", "--no-deps", "--offline", "--format-version", "1"])
+        .current_dir(root())
+        .output()
+        .unwrap();
+    let metadata: Json = serde_json::from_slice(&metadata.stdout).unwrap();
+    let packages = metadata["packages"].as_array().unwrap();
+    let mut seen = 0;
+    for (path, page) in pages() {
+        let steps = steps(&page);
+        let lines = steps.iter().flat_map(|step| step.commands.lines());
+        for line in lines.filter(|line| line.contains("cargo ")) {
+            let words = words(line.split(" # ").next().unwrap());
+            let after = |flag: &str| Some(&words[words.iter().position(|word| word == flag)? + 1]);
+            let Some(name) = after("-p") else { continue };
+            let package = packages.iter().find(|package| package["name"] == name.as_str());
+            let package = package.unwrap_or_else(|| panic!("{}: no package {name}", path.display()));
+            for (flag, kind) in [("--test", "test"), ("--bench", "bench")] {
+                let Some(target) = after(flag) else { continue };
+                let is_there = package["targets"]
+                    .as_array()
+                    .unwrap()
+                    .iter()
+                    .any(|found| found["name"] == target.as_str() && found["kind"] == json!([kind]));
+                assert!(is_there, "{}: {name} has no {kind} {target}", path.display());
+            }
+            if let Some(features) = after("--features") {
+                assert!(
+                    package["features"][features].is_array(),
+                    "{}: {name} has no feature {features}",
+                    path.display()
+                );
+            }
+            seen += 1;
+        }
+    }
+    assert!(seen > 15, "only {seen} commands found");
 }
 
 /// The pages below a folder of docs/, by their paths from docs/.

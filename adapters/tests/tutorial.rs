@@ -5,7 +5,7 @@ mod support;
 
 use support::{
     envoy::{folder, is_there},
-    page::{follow, is_line, is_shown, steps},
+    page::{Mark, follow, is_line, is_shown, steps},
 };
 
 #[test]
@@ -50,4 +50,13 @@ fn commands_are_in_blocks_and_in_comments() {
     let page = "# Page\n\n```sh\none\n```\n```text\n1\n```\n\n<!--sh\ntwo\n-->\n\n```sh\nthree\n```\n\n```text\nnot its output\n```\n";
     let steps: Vec<_> = steps(page).into_iter().map(|step| (step.commands, step.shown)).collect();
     assert_eq!(steps, [("one", Some("1")), ("two", None), ("three", None)]);
+}
+
+#[test]
+fn a_comment_before_a_block_says_who_runs_it_or_why_nobody_does() {
+    let page = "\n<!-- run by tests/a.rs -->\n```sh\none\n```\n\n<!-- not run: no cluster -->\n```sh\ntwo\n```\n\n<!-- other -->\n```sh\nthree\n```\n";
+    let steps = steps(page);
+    assert!(matches!(steps[0].mark, Some(Mark::RunBy("tests/a.rs"))));
+    assert!(matches!(steps[1].mark, Some(Mark::NotRun("no cluster"))));
+    assert!(steps[2].mark.is_none());
 }

@@ -4,7 +4,7 @@ use std::{
     fs,
     io::{BufRead as _, BufReader, Read as _, Write as _},
     net::TcpStream,
-    path::PathBuf,
+    path::{Path, PathBuf},
     process::{Child, Command, Stdio},
     sync::LazyLock,
     time::Duration,
@@ -16,15 +16,20 @@ use super::debian;
 
 static PROGRAM: LazyLock<Result<PathBuf, String>> = LazyLock::new(install);
 
-/// Whether there is an Envoy to test with. Where there is none a line says so, and where one is required, that is a failure.
-pub(crate) fn is_there() -> bool {
+/// The path of an Envoy to test with. Where there is none a line says so, and where one is required, that is a failure.
+pub(crate) fn program() -> Option<&'static Path> {
     match &*PROGRAM {
-        Ok(_) => true,
+        Ok(path) => Some(path),
         Err(reason) => {
             debian::skip("Envoy", reason);
-            false
+            None
         }
     }
+}
+
+/// Whether there is an Envoy to test with.
+pub(crate) fn is_there() -> bool {
+    program().is_some()
 }
 
 /// The directory that Envoy is installed into.

@@ -91,8 +91,8 @@ fn the_files_of_the_guide_are_those_of_the_example() {
 fn the_commands_of_the_guide_print_what_it_shows() {
     let server = Server::start();
     let mut ran = 0;
-    for (at, _) in GUIDE.match_indices("\n    cargo run -- ") {
-        let (line, after) = GUIDE[at + 5..].split_once('\n').unwrap();
+    for (at, _) in GUIDE.match_indices("\ncargo run -- ") {
+        let (line, after) = GUIDE[at + 1..].split_once('\n').unwrap();
         let arguments = line.strip_prefix("cargo run -- ").unwrap();
         if arguments == "serve" {
             continue; // it runs
@@ -105,8 +105,8 @@ fn the_commands_of_the_guide_print_what_it_shows() {
             .unwrap();
         assert!(output.status.success(), "{line}: {output:?}");
         let printed = String::from_utf8(output.stdout).unwrap();
-        if let Some(shown) = after.strip_prefix("\nwhich prints\n\n") {
-            let shown = shown.lines().take_while(|line| !line.is_empty()).map(str::trim_start);
+        if let Some(shown) = after.strip_prefix("```\n\nwhich prints\n\n```text\n") {
+            let shown = shown.lines().take_while(|line| *line != "```");
             let timeless = |line: &&str| !line.starts_with("took ");
             let shown: Vec<&str> = shown.filter(timeless).collect();
             assert_eq!(printed.lines().filter(timeless).collect::<Vec<_>>(), shown, "{line}");
