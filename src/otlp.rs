@@ -1,19 +1,23 @@
 //! Traces for an OpenTelemetry collector, by OTLP over gRPC: a span for each call of a service, and below it those of adapters and of remote calls.
 
-use std::{env, time::Duration};
+use std::{env, fs, path::Path, time::Duration};
 
 use opentelemetry::{
     Context, SpanId, TraceFlags, TraceId,
     trace::{SpanContext, TraceContextExt as _, TraceState, TracerProvider as _},
 };
-use opentelemetry_otlp::{SpanExporter, WithExportConfig as _};
+use opentelemetry_otlp::{
+    SpanExporter, WithExportConfig as _, WithTonicConfig as _,
+    tonic_types::transport::{Certificate, ClientTlsConfig},
+};
 use opentelemetry_sdk::{Resource, trace::SdkTracerProvider};
 use tonic::Status;
-use tracing::{Instrument as _, field::Empty, level_filters::LevelFilter};
+use tracing::{Instrument as _, Span, field::Empty, level_filters::LevelFilter};
 use tracing_opentelemetry::OpenTelemetrySpanExt as _;
 use tracing_subscriber::{Layer, Registry, filter::Targets};
 
 use mixer_adapter_core::framework::trace_parent::TraceParent;
+use mixer_adapter_net::tls::{Client, ClientOptions};
 
 /// The targets of the spans that are exported.
 const TARGETS: [&str; 3] = ["mixer_adapter::rpc", "mixer_adapter::call", "mixer_adapter::remote"];
@@ -24,12 +28,28 @@ pub(crate) struct Exporter {
 }
 
 impl Exporter {
-    /// Creates an exporter to a collector. It has to be created in a tokio runtime, on which its connection then runs.
+    /// Creates an exporter to a collector, whose certificate is verified with the CA certificates of a file, else with those of the
+    /// system. It has to be created in a tokio runtime, on which its connection then runs.
     ///
     /// # Errors
-    /// The endpoint is not a URL.
-    pub(crate) fn new(endpoint: &str) -> anyhow::Result<Self> {
-        let exporter = SpanExporter::builder().with_tonic().with_endpoint(endpoint).build()?;
+    /// The endpoint is not a URL, or the file cannot be used.
+    pub(crate) fn new(endpoint: &str, authorities: Option<&Path>) -> anyhow::Result<Self> {
+        let mut exporter = SpanExporter::builder().with_tonic().with_endpoint(endpoint);
+        if endpoint.starts_with("https:") {
+            let tls = match authorities {
+                Some(path) => {
+                    // The exporter would accept a file without certificates, and trust no collector.
+                    Client::load(ClientOptions {
+                        authorities: Some(path.to_owned()),
+                        ..ClientOptions::default()
+                    })?;
+                    ClientTlsConfig::new().ca_certificate(Certificate::from_pem(fs::read(path)?))
+                }
+                None => ClientTlsConfig::new().with_native_roots(),
+            };
+            exporter = exporter.with_tls_config(tls);
+        }
+        let exporter = exporter.build()?;
         // Without this name, the one of OTEL_SERVICE_NAME.
         let resource = match env::var_os("OTEL_SERVICE_NAME") {
             Some(_) => Resource::builder(),
@@ -55,6 +75,15 @@ impl Exporter {
             tracing::warn!(%error, "the last spans were not exported");
         }
     }
+}
+
+/// Returns the ids of a span if it is exported.
+pub(crate) fn exported_span(span: &Span) -> Option<TraceParent> {
+    let context = span.context();
+    let context = context.span().span_context().clone();
+    let trace_id = u128::from_be_bytes(context.trace_id().to_bytes());
+    let span_id = u64::from_be_bytes(context.span_id().to_bytes());
+    TraceParent::new(trace_id, span_id, context.is_sampled())
 }
 
 /// Runs a call of a service in its span, whose parent is the caller's.

@@ -1,5 +1,8 @@
 //! Traces for an OpenTelemetry collector.
 
+use std::path::PathBuf;
+
+use anyhow::Context as _;
 use clap::Args;
 use tokio::runtime::Runtime;
 
@@ -7,18 +10,23 @@ use super::{
     log_args::LogArgs,
     value_parsers::{self, Endpoint},
 };
-use crate::otlp::Exporter;
+use crate::otlp::{self, Exporter};
+use mixer_adapter_engine::remote::ExportedSpan;
 
 /// Where traces are sent.
 #[derive(Debug, Args)]
 #[command(next_help_heading = "Traces")]
 pub(super) struct OtlpArgs {
-    /// Send a trace of each call to this OpenTelemetry collector, by OTLP over gRPC: http://HOST:PORT [default: none]
+    /// Send a trace of each call to this OpenTelemetry collector, by OTLP over gRPC: http://HOST:PORT, or https:// for TLS [default: none]
     ///
     /// A call that is part of a trace (header traceparent) becomes a part of it if its caller records it. OTEL_SERVICE_NAME,
     /// OTEL_RESOURCE_ATTRIBUTES and OTEL_BSP_... have their standard meaning
     #[arg(long, value_name = "URL", env = "OTEL_EXPORTER_OTLP_ENDPOINT", value_parser = value_parsers::endpoint)]
     otlp_endpoint: Option<Endpoint>,
+
+    /// CA certificates to verify a collector at https:// with [default: those of the system]
+    #[arg(long, value_name = "FILE", env = "OTEL_EXPORTER_OTLP_CERTIFICATE")]
+    otlp_ca_cert_file: Option<PathBuf>,
 }
 
 impl OtlpArgs {
@@ -29,8 +37,14 @@ impl OtlpArgs {
             return Ok(None);
         };
         let _entered = runtime.enter();
-        let exporter = Exporter::new(url)?;
+        let exporter =
+            Exporter::new(url, self.otlp_ca_cert_file.as_deref()).context("cannot use --otlp-endpoint")?;
         logging.start_with(exporter.layer())?;
         Ok(Some(exporter))
+    }
+
+    /// Returns the function with which remote adapters learn the ids of exported spans, if spans are exported.
+    pub(super) fn exported_span(&self) -> Option<ExportedSpan> {
+        self.otlp_endpoint.as_ref().map(|_| otlp::exported_span as ExportedSpan)
     }
 }

@@ -346,11 +346,13 @@ impl Serve {
     }
 
     fn controller(&self, mixer: &Arc<Mixer>, host: &Arc<Host>) -> Result<Controller, UsageError> {
-        let connector = Connector {
-            host: host.clone(),
-            remote: remote::Options::default(),
-            closing: host.closing().clone(),
-        };
+        #[cfg_attr(not(feature = "otlp"), expect(unused_mut, reason = "changed by that feature"))]
+        let mut remote = remote::Options::default();
+        #[cfg(feature = "otlp")]
+        {
+            remote.exported_span = self.otlp.exported_span();
+        }
+        let connector = Connector { host: host.clone(), remote, closing: host.closing().clone() };
         let mut options = self.configuration.options()?;
         let bytes = self.memory().answers;
         options.check_cache = CacheLimits { answers: self.check_cache, bytes };

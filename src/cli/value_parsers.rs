@@ -38,7 +38,7 @@ pub(super) enum ValueError {
     #[error(transparent)]
     Url(#[from] mixer_adapter_config::ConfigUrlError),
     #[cfg(feature = "otlp")]
-    #[error("write http://HOST:PORT of a collector, such as http://127.0.0.1:4317; there is no TLS")]
+    #[error("write http://HOST:PORT of a collector, such as http://127.0.0.1:4317, or https:// for TLS")]
     Endpoint,
     #[error("write NAME=VALUE, such as cluster=east")]
     Pair,
@@ -79,7 +79,7 @@ pub(super) struct Endpoint(pub(super) String);
 pub(super) fn endpoint(text: &str) -> Result<Endpoint, ValueError> {
     let url: http::Uri = text.parse().map_err(|_| ValueError::Endpoint)?;
     match (url.scheme_str(), url.host()) {
-        (Some("http"), Some(_)) => Ok(Endpoint(text.to_owned())),
+        (Some("http" | "https"), Some(_)) => Ok(Endpoint(text.to_owned())),
         _ => Err(ValueError::Endpoint),
     }
 }

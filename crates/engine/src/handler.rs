@@ -293,7 +293,7 @@ impl HandlerBackend for RemoteBackend {
         request: Bytes,
         caller: &'a Caller,
     ) -> BoxFuture<'a, Result<Bytes, Status>> {
-        Box::pin(self.adapter.call(template.path(), request, caller.deadline))
+        Box::pin(self.adapter.call_for(caller, template.path(), request))
     }
 
     fn adapter_config(&self) -> Option<Bytes> {
@@ -310,7 +310,7 @@ impl HandlerBackend for Session {
         caller: &'a Caller,
     ) -> BoxFuture<'a, Result<Bytes, Status>> {
         match template.fields().adapter_config {
-            Some(number) => Box::pin(Session::call(self, template.path(), number, request, caller.deadline)),
+            Some(number) => Box::pin(Session::call(self, template.path(), number, request, caller)),
             None => Box::pin(std::future::ready(Err(Status::internal(format!(
                 "{} has no adapter_config to carry a session",
                 template.method()

@@ -11,6 +11,11 @@ pub struct TraceParent {
 }
 
 impl TraceParent {
+    /// Creates the value for a span; `None` if one of its ids is 0, which is not valid.
+    pub fn new(trace_id: u128, parent_id: u64, is_sampled: bool) -> Option<Self> {
+        (trace_id != 0 && parent_id != 0).then_some(Self { trace_id, parent_id, is_sampled })
+    }
+
     /// Reads the value of a header; `None` if it is malformed, in which case the header is to be ignored.
     pub fn parse(header: &[u8]) -> Option<Self> {
         // Later versions may have more fields.
@@ -26,11 +31,7 @@ impl TraceParent {
         let (trace_id, [b'-', parent_id @ ..]) = (hex(trace_id)?, parent_id) else { return None };
         let (parent_id, flags) = (hex(parent_id)?, hex(&[*flag_1, *flag_2])?);
         let parent_id = u64::try_from(parent_id).ok()?;
-        (is_known && trace_id != 0 && parent_id != 0).then_some(Self {
-            trace_id,
-            parent_id,
-            is_sampled: flags & 1 == 1,
-        })
+        is_known.then(|| Self::new(trace_id, parent_id, flags & 1 == 1))?
     }
 
     /// Returns the ids of the trace and of the caller's span as numbers.
@@ -51,6 +52,13 @@ impl TraceParent {
     /// Returns the id of the caller's span, as 16 lower-case hexadecimal digits.
     pub fn parent_id(&self) -> impl fmt::Display + fmt::Debug + use<> {
         HexId(u128::from(self.parent_id), 16)
+    }
+}
+
+/// The value of the header, in version 00.
+impl fmt::Display for TraceParent {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "00-{}-{}-{:02x}", self.trace_id(), self.parent_id(), u8::from(self.is_sampled))
     }
 }
 
@@ -92,6 +100,17 @@ mod tests {
             let expected = ("0af7651916cd43dd8448eb211c80319c".to_owned(), "b7ad6b7169203331".to_owned());
             assert_eq!(ids, Some(expected), "{header}");
         }
+    }
+
+    #[test]
+    fn a_value_is_written_as_a_header_of_version_00() {
+        for header in [
+            "00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01",
+            "00-00000000000000000000000000000001-0000000000000002-00",
+        ] {
+            assert_eq!(TraceParent::parse(header.as_bytes()).unwrap().to_string(), header);
+        }
+        assert_eq!((TraceParent::new(0, 1, true), TraceParent::new(1, 0, true)), (None, None));
     }
 
     #[test]

@@ -7,7 +7,7 @@ use tonic::Status;
 use tracing::Instrument as _;
 
 use super::{
-    Options,
+    ExportedSpan, Options,
     balancer::Balancer,
     exchange::{self, ExchangeError, Origin},
     link::Dialer,
@@ -15,7 +15,8 @@ use super::{
     settings::Settings,
 };
 use mixer_adapter_config::proto::istio::policy::v1beta1::Connection;
-use mixer_adapter_core::adapter::ConfigErrors;
+use mixer_adapter_core::{adapter::ConfigErrors, framework::trace_parent::TraceParent};
+use mixer_adapter_host::handler::Caller;
 
 /// A handler's client of an out-of-process adapter. It has connections of its own, which are opened by the first call and
 /// reopened when they end (docs/behaviour/connections.md#connecting).
@@ -28,6 +29,7 @@ pub struct RemoteAdapter {
     origin: Origin,
     timeout: Option<Duration>,
     max_response_size: usize,
+    exported_span: Option<ExportedSpan>,
 }
 
 /// Maximum retries of a call that the adapter has not begun to process, because its connection was shutting down.
@@ -76,6 +78,7 @@ impl RemoteAdapter {
             origin: Origin { scheme, authority },
             timeout,
             max_response_size: options.max_response_size,
+            exported_span: options.exported_span,
         })
     }
 
@@ -91,7 +94,17 @@ impl RemoteAdapter {
         request: Bytes,
         deadline: Option<Instant>,
     ) -> Result<Bytes, Status> {
-        self.call_until(path, &[&request], self.effective_deadline(deadline)).await
+        self.call_until(path, &[&request], self.effective_deadline(deadline), None).await
+    }
+
+    /// Calls a method like [`Self::call`] for a caller, with whose trace the adapter continues.
+    pub(crate) async fn call_for(
+        &self,
+        caller: &Caller,
+        path: &PathAndQuery,
+        request: Bytes,
+    ) -> Result<Bytes, Status> {
+        self.call_until(path, &[&request], self.effective_deadline(caller.deadline), caller.trace).await
     }
 
     /// Returns the earlier of `deadline` and the handler's timeout.
@@ -107,6 +120,7 @@ impl RemoteAdapter {
         path: &PathAndQuery,
         request: &[&[u8]],
         deadline: Option<Instant>,
+        trace: Option<TraceParent>,
     ) -> Result<Bytes, Status> {
         let span = tracing::debug_span!(
             target: "mixer_adapter::remote",
@@ -115,7 +129,10 @@ impl RemoteAdapter {
             method = path.path(),
             address = self.address(),
         );
-        within(deadline, self.attempt(path, exchange::frame(request)?, deadline)).instrument(span).await
+        let trace = self.exported_span.and_then(|ids| ids(&span)).or(trace);
+        within(deadline, self.attempt(path, exchange::frame(request)?, deadline, trace))
+            .instrument(span)
+            .await
     }
 
     /// The address as `host:port` or `unix:/path`.
@@ -138,6 +155,7 @@ impl RemoteAdapter {
         path: &PathAndQuery,
         frame: Bytes,
         deadline: Option<Instant>,
+        trace: Option<TraceParent>,
     ) -> Result<Bytes, Status> {
         let mut retries = 0;
         loop {
@@ -150,7 +168,7 @@ impl RemoteAdapter {
             if timeout.is_some_and(|timeout| timeout.is_zero()) {
                 return Err(deadline_exceeded());
             }
-            let request = exchange::request(&self.origin, path, frame.clone(), timeout, token)?;
+            let request = exchange::request(&self.origin, path, frame.clone(), timeout, token, trace)?;
             match sender.send(request).await {
                 Ok(response) => return exchange::answer(response, self.max_response_size).await,
                 Err(ExchangeError::Unprocessed(_)) if retries < MAX_RETRIES => retries += 1,

@@ -27,7 +27,7 @@ use hyper::{
 };
 use tonic::{Code, Status};
 
-use mixer_adapter_core::framework::frame::FRAME_PREFIX;
+use mixer_adapter_core::framework::{frame::FRAME_PREFIX, trace_parent::TraceParent};
 
 /// Sends requests on one connection.
 #[derive(Clone, Debug)]
@@ -88,13 +88,14 @@ pub(super) fn frame(pieces: &[&[u8]]) -> Result<Bytes, Status> {
     Ok(frame.freeze())
 }
 
-/// Makes a request of a framed message. `token` is the header that authenticates the caller.
+/// Makes a request of a framed message. `token` is the header that authenticates the caller, `trace` the trace that the call is part of.
 pub(super) fn request(
     origin: &Origin,
     path: &PathAndQuery,
     frame: Bytes,
     timeout: Option<Duration>,
     token: Option<(HeaderName, HeaderValue)>,
+    trace: Option<TraceParent>,
 ) -> Result<Request<Full<Bytes>>, Status> {
     let uri = Uri::builder()
         .scheme(origin.scheme.clone())
@@ -112,6 +113,9 @@ pub(super) fn request(
     headers.insert(USER_AGENT, OURS);
     if let Some(timeout) = timeout {
         headers.insert("grpc-timeout", grpc_timeout(timeout));
+    }
+    if let Some(trace) = trace.and_then(|trace| HeaderValue::from_str(&trace.to_string()).ok()) {
+        headers.insert("traceparent", trace);
     }
     headers.extend(token);
     Ok(request)

@@ -3,7 +3,7 @@ use std::{fmt, io, net::SocketAddr, sync::Arc, time::Duration};
 use tokio::io::DuplexStream;
 
 use super::Backoff;
-use mixer_adapter_core::adapter::Access;
+use mixer_adapter_core::{adapter::Access, framework::trace_parent::TraceParent};
 use mixer_adapter_host::handler::BoxFuture;
 
 /// Options of connections to out-of-process adapters.
@@ -41,7 +41,13 @@ pub struct Options {
     pub access: Access,
     /// Replaces TCP connections to any address by connections within the process, without TLS.
     pub transport: Option<InProcessTransport>,
+    /// Returns the ids of the span of a call if it is exported; the adapter then gets them in `traceparent`, in place of the
+    /// caller's.
+    pub exported_span: Option<ExportedSpan>,
 }
+
+/// Returns the ids of a span that is exported.
+pub type ExportedSpan = fn(&tracing::Span) -> Option<TraceParent>;
 
 impl Default for Options {
     fn default() -> Self {
@@ -60,6 +66,7 @@ impl Default for Options {
             token_file_age: Duration::from_secs(1),
             access: Access::unrestricted(),
             transport: None,
+            exported_span: None,
         }
     }
 }

@@ -22,8 +22,14 @@ use self::{
 };
 use super::{Options, RemoteAdapter, adapter::within};
 use mixer_adapter_config::proto::istio::policy::v1beta1::Connection;
-use mixer_adapter_core::{adapter::ConfigErrors, framework::log_text::log_text};
-use mixer_adapter_host::{NewSession, handler::Closing};
+use mixer_adapter_core::{
+    adapter::ConfigErrors,
+    framework::{log_text::log_text, trace_parent::TraceParent},
+};
+use mixer_adapter_host::{
+    NewSession,
+    handler::{Caller, Closing},
+};
 
 /// A session with an out-of-process adapter, which has its configuration before the calls.
 ///
@@ -87,10 +93,10 @@ impl Session {
         path: &PathAndQuery,
         adapter_config: u32,
         request: Bytes,
-        deadline: Option<Instant>,
+        caller: &Caller,
     ) -> Result<Bytes, Status> {
-        let call = Call { path, adapter_config, request };
-        let deadline = self.shared.setup.remote.effective_deadline(deadline);
+        let call = Call { path, adapter_config, request, trace: caller.trace };
+        let deadline = self.shared.setup.remote.effective_deadline(caller.deadline);
         within(deadline, self.shared.call(&call, deadline)).await
     }
 
@@ -121,6 +127,7 @@ struct Call<'a> {
     path: &'a PathAndQuery,
     adapter_config: u32,
     request: Bytes,
+    trace: Option<TraceParent>,
 }
 
 /// State that outlives the session until it is closed.
@@ -162,7 +169,7 @@ impl Shared {
         encode_key(call.adapter_config, WireType::LengthDelimited, &mut head);
         encode_varint(session.adapter_config.len() as u64, &mut head);
         let request = [&call.request[..], &head[..], &session.adapter_config[..]];
-        self.setup.remote.call_until(call.path, &request, deadline).await
+        self.setup.remote.call_until(call.path, &request, deadline, call.trace).await
     }
 
     /// Returns the session that replaces one that the adapter has lost. It is created once for all concurrent calls, even if

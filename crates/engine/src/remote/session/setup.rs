@@ -128,7 +128,7 @@ impl Setup {
         let request = CloseSessionRequest { session_id: id.to_owned() }.encode_to_vec();
         let deadline = Some(Instant::now() + self.close_timeout);
         let path = PathAndQuery::from_static(CLOSE);
-        let answer = self.remote.call_until(&path, &[&request], deadline).await;
+        let answer = self.remote.call_until(&path, &[&request], deadline, None).await;
         let response = CloseSessionResponse::decode(answer.map_err(CloseError::Call)?)?;
         match response.status.filter(|status| status.code != 0) {
             Some(status) => Err(CloseError::Refused(status)),
@@ -146,7 +146,7 @@ impl Setup {
             SetupStep::Validate => VALIDATE,
             SetupStep::CreateSession => CREATE,
         });
-        let answer = self.remote.call_until(&path, &[request], Some(deadline)).await;
+        let answer = self.remote.call_until(&path, &[request], Some(deadline), None).await;
         let answer = answer.map_err(|status| match status.code() {
             // The call may not have reached the adapter, or not in time.
             Code::Unavailable

@@ -18,7 +18,9 @@ use super::{
     scripted::{Act, Scripted},
     soon,
 };
-use crate::remote::RemoteAdapter;
+use crate::remote::{Options, RemoteAdapter};
+use mixer_adapter_core::framework::trace_parent::TraceParent;
+use mixer_adapter_host::handler::Caller;
 
 #[tokio::test]
 async fn a_call_reaches_an_adapter_on_our_own_server_with_its_configuration() {
@@ -66,6 +68,28 @@ async fn a_call_is_grpc_on_the_wire() {
     assert!(seen.header("user-agent").unwrap().starts_with("mixer-adapter/"));
     assert_eq!(seen.header("grpc-encoding"), None);
     assert_eq!(&seen.body[..], b"\0\0\0\0\x07message");
+}
+
+#[tokio::test]
+async fn the_adapter_continues_the_trace_of_the_caller_or_of_the_span_that_is_exported() {
+    const TRACE: &str = "00-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7-01";
+    let mut server = Scripted::start(|_| Act::ok(b"")).await;
+    let caller = Caller { trace: TraceParent::parse(TRACE.as_bytes()), ..Caller::default() };
+    let exporting = Options { exported_span: Some(|_| TraceParent::new(1, 2, true)), ..quick() };
+    let idle = Options { exported_span: Some(|_| None), ..quick() };
+    let exported = "00-00000000000000000000000000000001-0000000000000002-01";
+    for (options, caller, sent) in [
+        (quick(), &Caller::default(), None),
+        (quick(), &caller, Some(TRACE)),
+        (idle, &caller, Some(TRACE)),
+        (exporting.clone(), &caller, Some(exported)),
+        (exporting, &Caller::default(), Some(exported)),
+    ] {
+        let runtime = tokio::runtime::Handle::current();
+        let remote = RemoteAdapter::new(&connection(server.address), &options, &runtime).unwrap();
+        remote.call_for(caller, &check(), request(None)).await.unwrap();
+        assert_eq!(server.next().await.header("traceparent"), sent);
+    }
 }
 
 /// `grpc-timeout` in milliseconds.

@@ -34,7 +34,7 @@ use mixer_adapter_core::{
     proto::{Any, CheckResult, Status},
     template::checknothing::HandleCheckNothingRequest,
 };
-use mixer_adapter_host::handler::Closing;
+use mixer_adapter_host::handler::{Caller, Closing};
 
 const BACKEND: &str = "/istio.mixer.adapter.model.v1beta1.InfrastructureBackend/";
 
@@ -302,8 +302,9 @@ async fn a_lost_session_is_made_again_also_when_its_caller_goes_away() {
     let mut server = Scripted::start(forgetful(renewed)).await;
     let (session, _) = open(server.address, "x").await.unwrap();
     let path = check();
+    let caller = Caller::default();
     tokio::select! {
-        _ = session.call(&path, ADAPTER_CONFIG, request(None), None) => panic!("it waits for a new session"),
+        _ = session.call(&path, ADAPTER_CONFIG, request(None), &caller) => panic!("it waits for a new session"),
         () = validations(&mut server, 2) => {}
     }
     permitted.add_permits(1);
@@ -334,8 +335,9 @@ async fn a_session_dropped_while_it_is_made_again_is_closed_when_it_is_there() {
     let mut server = Scripted::start(forgetful(renewed)).await;
     let (session, _) = open(server.address, "x").await.unwrap();
     let path = check();
+    let caller = Caller::default();
     tokio::select! {
-        _ = session.call(&path, ADAPTER_CONFIG, request(None), None) => panic!("it waits for a new session"),
+        _ = session.call(&path, ADAPTER_CONFIG, request(None), &caller) => panic!("it waits for a new session"),
         () = validations(&mut server, 2) => {}
     }
     drop(session);

@@ -33,7 +33,10 @@ use mixer_adapter_core::{
     proto::Any,
     template::{CheckNothing, Template as _, checknothing},
 };
-use mixer_adapter_host::{NewSession, handler::Closing};
+use mixer_adapter_host::{
+    NewSession,
+    handler::{Caller, Closing},
+};
 
 /// Options with which nothing takes long.
 fn quick() -> Options {
@@ -89,7 +92,7 @@ async fn open(address: SocketAddr, config: &str) -> Result<(Session, Closing), O
 }
 
 async fn ask(session: &Session) -> Result<Bytes, tonic::Status> {
-    soon(session.call(&check(), ADAPTER_CONFIG, request(None), None)).await
+    soon(session.call(&check(), ADAPTER_CONFIG, request(None), &Caller::default())).await
 }
 
 /// Drops a session and waits until that is done.

@@ -12,6 +12,7 @@ use super::{
 };
 use crate::remote::{OpenError, SessionState, SetupStep};
 use mixer_adapter::service::ServerOptions;
+use mixer_adapter_host::handler::Caller;
 
 #[tokio::test]
 async fn a_sessions_calls_run_with_its_configuration_until_it_is_dropped() {
@@ -148,6 +149,7 @@ async fn a_deadline_holds_for_a_sessions_calls() {
     let adapter = Running::start().await;
     let (session, _) = open(adapter.address, "slow").await.unwrap();
     let deadline = Some(Instant::now() + Duration::from_millis(30));
-    let answer = session.call(&super::check(), super::ADAPTER_CONFIG, super::request(None), deadline).await;
+    let caller = Caller { deadline, ..Caller::default() };
+    let answer = session.call(&super::check(), super::ADAPTER_CONFIG, super::request(None), &caller).await;
     assert_eq!(answer.unwrap_err().code(), Code::DeadlineExceeded);
 }
