@@ -139,6 +139,49 @@ fn a_decision_log_that_cannot_be_written_is_an_error_at_the_start() {
     assert!(refused.stderr.contains("write a number from 0 to 1"), "{}", refused.stderr);
 }
 
+/// A rule whose reports go to an adapter that is not there.
+const UNREACHABLE: &str = "\
+kind: handler
+metadata: {name: away}
+spec: {adapter: noop, connection: {address: '127.0.0.1:1'}, params: {}}
+---
+kind: instance
+metadata: {name: all}
+spec: {template: reportnothing, params: {}}
+---
+kind: rule
+metadata: {name: report}
+spec: {actions: [{handler: away, instances: [all]}]}
+";
+
+#[test]
+fn a_failed_report_is_logged_with_the_handler_and_the_reason() {
+    let directory = tempfile::tempdir().unwrap();
+    let config = directory.path().join("config");
+    fs::create_dir(&config).unwrap();
+    fs::write(config.join("adapters.yaml"), run(&["manifest", "noop"]).stdout).unwrap();
+    fs::write(config.join("rules.yaml"), UNREACHABLE).unwrap();
+    let log = directory.path().join("log");
+    let ports = ["serve", "--listen", "127.0.0.1:0", "--admin", "127.0.0.1:0", "--log-json"];
+    let mut serve = binary();
+    serve.args(ports).arg("--config").arg(&config).stderr(fs::File::create(&log).unwrap());
+    let (server, _) = Server::spawn(&mut serve);
+    server.until("/readyz", "\nready\n");
+    let reported = run(&["report", "request.path=/", "--address", &server.grpc]);
+    assert_eq!(reported.code, 1, "{reported:?}");
+    let line: Json = eventually("the report is logged", || {
+        let text = fs::read_to_string(&log).unwrap();
+        let lines = text.lines().filter_map(|line| serde_json::from_str::<Json>(line).ok());
+        lines.into_iter().find(|line| line["fields"]["message"] == "report failed")
+    });
+    assert_eq!(line["level"], "WARN");
+    let fields = &line["fields"];
+    let error = fields["error"].as_str().unwrap();
+    assert!(error.contains("away.handler.istio-system: UNAVAILABLE: "), "{error}");
+    assert!(fields["peer"].as_str().unwrap().starts_with("127.0.0.1:"), "{fields}");
+    assert!(fields["code"].is_string(), "{fields}");
+}
+
 #[test]
 fn the_level_debug_has_no_frames_of_http_2() {
     let directory = tempfile::tempdir().unwrap();

@@ -75,6 +75,7 @@ fn rules_handlers_and_instances_have_series_of_their_own_once_they_are_used() {
         // `quota` checks, too.
         r#"mixer_adapter_rule_matches_total{rule="check-path.rule.istio-system"} 3"#,
         r#"mixer_adapter_rule_denials_total{rule="check-path.rule.istio-system"} 1"#,
+        r#"mixer_adapter_rule_call_duration_seconds_count{rule="check-path.rule.istio-system"} 3"#,
         r#"mixer_adapter_instances_built_total{instance="path.instance.istio-system"} 3"#,
         r#"mixer_adapter_handler_calls_total{handler="closed-paths.handler.istio-system",code="OK"} 3"#,
         r#"mixer_adapter_handler_call_duration_seconds_count{handler="closed-paths.handler.istio-system"} 3"#,

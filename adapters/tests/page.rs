@@ -76,6 +76,11 @@ struct Browser {
 impl Browser {
     /// Opens a page. `None` if there is no Chromium.
     fn open(url: &str) -> Option<Self> {
+        Self::open_with(url, "")
+    }
+
+    /// Opens a page after a script of the test.
+    fn open_with(url: &str, script: &str) -> Option<Self> {
         let program = debian::program("chromium", "chromium")?;
         let profile = tempfile::tempdir().unwrap();
         let mut child = Command::new("sh")
@@ -90,9 +95,12 @@ impl Browser {
             .unwrap();
         let (input, output) = (child.stdin.take().unwrap(), BufReader::new(child.stdout.take().unwrap()));
         let mut browser = Self { child, input, output, calls: 0, session: None, _profile: profile };
-        let target = browser.call("Target.createTarget", json!({"url": url}))["targetId"].clone();
+        let target = browser.call("Target.createTarget", json!({"url": "about:blank"}))["targetId"].clone();
         let attached = browser.call("Target.attachToTarget", json!({"targetId": target, "flatten": true}));
         browser.session = Some(attached["sessionId"].as_str().unwrap().to_owned());
+        browser.call("Page.enable", json!({}));
+        browser.call("Page.addScriptToEvaluateOnNewDocument", json!({"source": script}));
+        browser.call("Page.navigate", json!({"url": url}));
         Some(browser)
     }
 
@@ -120,6 +128,22 @@ impl Browser {
         let result = self.call("Runtime.evaluate", json!({"expression": expression, "returnByValue": true}));
         assert!(result["exceptionDetails"].is_null(), "{result}");
         result["result"]["value"].clone()
+    }
+
+    /// Presses and releases a key.
+    fn press(&mut self, key: &str, text: &str) {
+        let code = if key == "Tab" { 9 } else { 13 };
+        for kind in ["keyDown", "keyUp"] {
+            let text = if kind == "keyDown" { text } else { "" };
+            let event =
+                json!({"type": kind, "key": key, "code": key, "windowsVirtualKeyCode": code, "text": text});
+            self.call("Input.dispatchKeyEvent", event);
+        }
+    }
+
+    /// Waits until an expression is true.
+    fn until_true(&mut self, expression: &str) {
+        eventually(expression, || (self.evaluate(expression) == true).then_some(()));
     }
 
     /// Waits until the text of an element has a part, and returns the text.
@@ -197,6 +221,92 @@ fn the_page_shows_decisions_as_they_come_and_filters_them() {
     browser.until("recent", "None matches.");
     let quotas = browser.until("quotas", "requests.instance.istio-system");
     assert!(quotas.contains("given back"), "{quotas}");
+}
+
+#[test]
+fn the_page_runs_no_script_and_loads_nothing_but_its_own() {
+    let server = Server::start(&[]);
+    let answer = server.get("/");
+    let policy = answer.lines().find_map(|line| line.strip_prefix("content-security-policy: ")).unwrap();
+    let mut directives: Vec<&str> = policy.split("; ").collect();
+    directives.sort_unstable();
+    let [base, connect, default, form, frame, script, style] = directives[..] else { panic!("{policy}") };
+    assert_eq!(
+        [base, connect, default, form, frame],
+        [
+            "base-uri 'none'",
+            "connect-src 'self'",
+            "default-src 'none'",
+            "form-action 'none'",
+            "frame-ancestors 'none'"
+        ]
+    );
+    assert!(script.starts_with("script-src 'sha256-") && style.starts_with("style-src 'sha256-"), "{policy}");
+
+    let recorded = "window.refused = new Set(); \
+                    document.addEventListener('securitypolicyviolation', (event) => refused.add(event.effectiveDirective));";
+    let Some(mut browser) = Browser::open_with(&format!("http://{}/", server.admin), recorded) else {
+        return;
+    };
+    browser.until("use", "3 rules with an effect");
+    // What somebody who could write into the page would try.
+    browser.evaluate(
+        "const script = make('script'); script.textContent = 'window.ran = true'; document.body.append(script);
+         const style = make('style'); style.textContent = 'body { color: red }'; document.body.append(style);
+         const image = make('img'); image.src = 'data:image/gif;base64,R0lGODlhAQABAAAAACw='; document.body.append(image);
+         fetch('http://127.0.0.1:1/').catch(() => {}); undefined",
+    );
+    for directive in ["script-src-elem", "style-src-elem", "img-src", "connect-src"] {
+        browser.until_true(&format!("refused.has({directive:?})"));
+    }
+    assert_eq!(browser.evaluate("window.ran === undefined"), true);
+}
+
+#[test]
+fn the_page_is_used_by_keyboard_alone() {
+    let server = Server::start(&[]);
+    let Some(mut browser) = Browser::open(&format!("http://{}/", server.admin)) else { return };
+    browser.until("decisions", "None since this page is open.");
+    // What is focused is seen.
+    let focused = "(document.activeElement.id || document.activeElement.textContent)
+                   + (getComputedStyle(document.activeElement).outlineStyle === 'none' ? ' (unseen)' : '')";
+    let mut order = Vec::new();
+    while order.last().is_none_or(|last| last != "Explain") {
+        browser.press("Tab", "");
+        order.push(browser.evaluate(focused).as_str().unwrap().to_owned());
+        assert!(order.len() < 30, "{order:?}");
+    }
+    assert_eq!(order, ["rule", "verdict", "attributes", "Explain"]);
+    browser.press("Enter", "\r");
+    browser.until("explanation", "denied: PERMISSION_DENIED");
+    // A long explanation can be scrolled.
+    browser.press("Tab", "");
+    assert_eq!(browser.evaluate(focused), "explanation");
+}
+
+#[test]
+fn the_page_has_no_form_and_no_attributes_where_requests_may_not_be_explained() {
+    let server = Server::start(&[]);
+    // Like a server whose admin port is not on loopback.
+    let elsewhere = "const answered = fetch; window.asked = [];
+        window.fetch = async (path) => {
+            asked.push(path);
+            const response = await answered(path);
+            if (path !== 'status') return response;
+            const status = await response.json();
+            return { ok: true, json: async () => ({ ...status, explain: false }) };
+        };";
+    let Some(mut browser) = Browser::open_with(&format!("http://{}/", server.admin), elsewhere) else {
+        return;
+    };
+    browser.until("use", "3 rules with an effect");
+    // The page was updated as a whole, more than once.
+    browser.until_true("asked.filter((path) => path === 'status').length > 1");
+    for section in ["explain", "decisions"] {
+        let hidden = format!("find({section:?}).hidden && !find({section:?}).checkVisibility()");
+        assert_eq!(browser.evaluate(&hidden), true, "{section}");
+    }
+    assert_eq!(browser.evaluate("asked.some((path) => /explain|decisions/.test(path))"), false);
 }
 
 #[test]

@@ -27,7 +27,11 @@ use tonic::Code;
 use super::{Readiness, exposition::Format, page};
 use mixer_adapter_config::source::SourceStatus;
 use mixer_adapter_engine::{ConfigStatus, InstanceCounts, Mixer, QuotaCounts, RuleCounts, Snapshot};
-use mixer_adapter_host::{Host, metrics::CallMetrics, session::SessionSummary};
+use mixer_adapter_host::{
+    Host,
+    metrics::{CallMetrics, Latency},
+    session::SessionSummary,
+};
 use mixer_adapter_net::{ConnectionLimits, Listener, Protocol, Workers};
 
 /// The number of sessions that `/sessions` lists.
@@ -214,6 +218,8 @@ struct RuleStatus {
     denied: u64,
     /// Evaluations in which the condition could not be evaluated.
     failed: u64,
+    /// The mean duration of the calls of handlers for the rule, without those of reports; `null` if there was none.
+    mean_micros: Option<u64>,
 }
 
 #[derive(serde::Serialize)]
@@ -273,6 +279,11 @@ impl QuotaStatus {
     }
 }
 
+/// Returns the mean of durations in microseconds.
+fn mean_micros(latency: &Latency) -> Option<u64> {
+    latency.mean().map(|mean| u64::try_from(mean.as_micros()).unwrap_or(u64::MAX))
+}
+
 impl InUse {
     fn of(snapshot: &Snapshot) -> Self {
         let size = snapshot.size();
@@ -283,16 +294,16 @@ impl InUse {
             matched: counts.matched.load(Relaxed),
             denied: counts.denied.load(Relaxed),
             failed: counts.failed.load(Relaxed),
+            mean_micros: mean_micros(&counts.latency),
             name: name.to_string(),
         };
         let handler = |(name, calls): (Arc<str>, Arc<CallMetrics>)| {
             let all = calls.codes().map(|(_, count)| count).sum();
-            let mean = calls.latency().mean();
             HandlerStatus {
                 name: name.to_string(),
                 calls: all,
                 failed: all - calls.count(Code::Ok),
-                mean_micros: mean.map(|mean| u64::try_from(mean.as_micros()).unwrap_or(u64::MAX)),
+                mean_micros: mean_micros(calls.latency()),
             }
         };
         let instance = |(name, counts): (Arc<str>, Arc<InstanceCounts>)| InstanceStatus {

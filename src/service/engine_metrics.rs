@@ -17,6 +17,7 @@ use mixer_adapter_engine::{
     CacheOutcome, CheckOutcome, ConfigStatus, InstanceCounts, Limit, Mixer, QUOTA_OUTCOMES, REPORT_OUTCOMES,
     RuleCounts,
 };
+use mixer_adapter_host::metrics::Latency;
 
 /// Metrics of requests, and of the configuration if its status is known.
 pub(super) struct EngineMetrics {
@@ -133,6 +134,9 @@ impl EngineMetrics {
             let counts = rules.iter().map(|(rule, counts)| (&**rule, of(counts).load(Relaxed)));
             resources(encoder, name, help, "rule", counts)?;
         }
+        let help = "Time of calls of handlers for a rule, without those of reports";
+        let durations = rules.iter().map(|(rule, counts)| (&**rule, &counts.latency));
+        latencies(encoder, "mixer_adapter_rule_call_duration", help, "rule", durations)?;
         let instances = counts.instances();
         let of_instances: [(_, _, CounterOf<InstanceCounts>); 2] = [
             ("mixer_adapter_instances_built", "Instances built", |instance| &instance.built),
@@ -159,13 +163,8 @@ impl EngineMetrics {
             }
         }
         let help = "Time of calls of handlers by rules";
-        let name = "mixer_adapter_handler_call_duration";
-        let mut family =
-            encoder.encode_descriptor(name, help, Some(&Unit::Seconds), MetricType::Histogram)?;
-        for (handler, calls) in &handlers {
-            calls.latency().encode(family.encode_family(&[("handler", &**handler)])?)?;
-        }
-        Ok(())
+        let durations = handlers.iter().map(|(handler, calls)| (&**handler, calls.latency()));
+        latencies(encoder, "mixer_adapter_handler_call_duration", help, "handler", durations)
     }
 
     fn check_cache(&self, encoder: &mut DescriptorEncoder<'_>) -> Encoded {
@@ -268,6 +267,25 @@ fn resources<'r>(
     let mut encoder = encoder.encode_descriptor(name, help, None, MetricType::Counter)?;
     for (resource, count) in counts {
         ConstCounter::new(count).encode(encoder.encode_family(&[(label, resource)])?)?;
+    }
+    Ok(())
+}
+
+/// One histogram for each resource that has a duration.
+fn latencies<'r>(
+    encoder: &mut DescriptorEncoder<'_>,
+    name: &str,
+    help: &str,
+    label: &str,
+    latencies: impl Iterator<Item = (&'r str, &'r Latency)>,
+) -> Encoded {
+    let mut latencies = latencies.filter(|(_, latency)| latency.mean().is_some()).peekable();
+    if latencies.peek().is_none() {
+        return Ok(());
+    }
+    let mut family = encoder.encode_descriptor(name, help, Some(&Unit::Seconds), MetricType::Histogram)?;
+    for (resource, latency) in latencies {
+        latency.encode(family.encode_family(&[(label, resource)])?)?;
     }
     Ok(())
 }

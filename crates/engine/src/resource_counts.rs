@@ -10,7 +10,7 @@ use std::{
 };
 
 use mixer_adapter_core::proto::istio::mixer::adapter::model::v1beta1::quota_result::Limit;
-use mixer_adapter_host::metrics::CallMetrics;
+use mixer_adapter_host::metrics::{CallMetrics, Latency};
 
 /// The name of the counters of all resources beyond the first 500 of a kind.
 pub const OTHER: &str = "other";
@@ -36,6 +36,8 @@ pub struct RuleCounts {
     pub denied: AtomicU64,
     /// Evaluations in which the condition could not be evaluated.
     pub failed: AtomicU64,
+    /// The durations of the calls of handlers for the rule, without those of reports, which rules share.
+    pub latency: Latency,
 }
 
 /// The counters of an instance.

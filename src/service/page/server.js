@@ -28,15 +28,20 @@ function use(status, config) {
 /** A number that should be 0. */
 const bad = (count) => (count ? make("span", count.toLocaleString("en"), "bad") : 0);
 
+/** The mean duration of calls. */
+const mean = ({ mean_micros }) => (mean_micros === null ? "" : `${mean_micros.toLocaleString("en")} µs`);
+
 function resources(used) {
   if (!used) return ["rules", "handlers", "instances"].forEach((id) => show(id));
-  const rules = used.rules.map((rule) => [rule.name, rule.place, rule.matched, rule.denied, bad(rule.failed)]);
+  const rules = used.rules.map((rule) => [
+    rule.name, rule.place, rule.matched, rule.denied, bad(rule.failed), mean(rule),
+  ]);
   const handlers = used.handlers.map((handler) => [
-    handler.name, handler.calls, bad(handler.failed), handler.mean_micros === null ? "" : `${handler.mean_micros} µs`,
+    handler.name, handler.calls, bad(handler.failed), mean(handler),
   ]);
   const instances = used.instances.map((instance) => [instance.name, instance.built, bad(instance.failed)]);
   const shown = (columns, rows, caption) => (rows.length ? [table(columns, rows, caption)] : []);
-  show("rules", ...shown(["rule", "place", "matched", "denied", "failed"], rules, "Rules"));
+  show("rules", ...shown(["rule", "place", "matched", "denied", "failed", "mean"], rules, "Rules"));
   show("handlers", ...shown(["handler", "calls", "failed", "mean"], handlers, "Handlers"));
   show("instances", ...shown(["instance", "built", "failed"], instances, "Instances"));
 }

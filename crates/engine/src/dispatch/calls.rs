@@ -68,7 +68,9 @@ async fn call<'s>(
     });
     let instances = std::slice::from_ref(&planned.instance);
     let answer = destination.handler.call(&destination.template, instances, &[name], quota, caller).await;
-    CompletedCall { answer, took: start.elapsed(), planned }
+    let took = start.elapsed();
+    planned.group.counts.latency.record(took);
+    CompletedCall { answer, took, planned }
 }
 
 impl CompletedCall<'_> {
