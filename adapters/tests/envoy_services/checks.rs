@@ -10,6 +10,7 @@ use crate::{
     mesh::{Mesh, PATHS},
     support::{
         envoy::is_there,
+        eventually,
         http::{echo, raw},
         recorder::Recorder,
         run,
@@ -33,6 +34,50 @@ fn a_request_is_allowed_or_denied_by_the_rules() {
     // Spellings of the path, which this Envoy normalizes.
     for path in ["//admin", "/shop/../admin", "/%61dmin"] {
         assert_eq!(mesh.get(path, &[]).status, 403, "{path}");
+    }
+}
+
+#[test]
+fn where_envoy_does_not_normalize_paths_rules_see_what_the_upstream_sees() {
+    if !is_there() {
+        return;
+    }
+    let as_sent = |bootstrap: String| {
+        let normalizing = ["normalize_path:", "merge_slashes:", "path_with_escaped_slashes_action:"];
+        let line = |line: &&str| !normalizing.iter().any(|field| line.trim_start().starts_with(field));
+        let lines: Vec<&str> = bootstrap.lines().filter(line).collect();
+        assert_eq!(bootstrap.lines().count() - lines.len(), normalizing.len(), "{bootstrap}");
+        lines.join("\n")
+    };
+    // A parser of URLs would take `host` for an authority, decode, or resolve each of them to another path.
+    let paths = [
+        "//host/admin",
+        "///admin",
+        "/%2fadmin",
+        "/admin%2F",
+        "/%61dmin",
+        "/admin%3fx",
+        "/admin;a=b",
+        "/;/admin",
+        "/shop/../admin",
+        "/./admin",
+        "/admin/.",
+        "/admin\\",
+        "/http://host/admin",
+    ];
+    let mesh = Mesh::start_before(PATHS, &[], &[], &echo(), as_sent);
+    for path in paths {
+        let allowed = mesh.get(&format!("{path}?x=1"), &[]);
+        let seen = format!("GET {path}?x=1 HTTP/1.1\n");
+        assert!(allowed.status == 200 && allowed.body.starts_with(&seen), "{path}: {allowed:?}");
+    }
+    let quoted: Vec<String> = paths.iter().map(|path| format!("'{path}'")).collect();
+    mesh.configure(&PATHS.replace("[/admin]", &format!("[{}]", quoted.join(", "))));
+    eventually("the configuration is used", || (mesh.get(paths[0], &[]).status == 403).then_some(()));
+    for path in paths {
+        let denied = mesh.get(&format!("{path}?x=1"), &[]);
+        let body = format!("PERMISSION_DENIED:paths.istio-system:{path} is blacklisted");
+        assert_eq!((denied.status, denied.body), (403, body), "{path}");
     }
 }
 

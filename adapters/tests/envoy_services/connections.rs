@@ -15,11 +15,11 @@ use tokio_rustls::rustls::{
 };
 
 use crate::{
-    mesh::Mesh,
+    mesh::{Mesh, bootstrap, nobody},
     support::{
-        envoy::is_there,
+        envoy::{Envoy, is_there},
         eventually,
-        http::{HttpResponse, read_response},
+        http::{HttpResponse, echo, read_response},
     },
 };
 
@@ -146,4 +146,48 @@ fn a_connection_is_allowed_or_denied_by_the_principal_of_its_certificate_and_log
         2,
         "{text}"
     );
+}
+
+/// A rule whose condition cannot be evaluated for connections.
+const CONDITION: &str = r#"
+kind: handler
+metadata: {name: paths, namespace: istio-system}
+spec: {compiledAdapter: listchecker, params: {overrides: [/admin], blacklist: true}}
+---
+kind: instance
+metadata: {name: path, namespace: istio-system}
+spec: {compiledTemplate: listentry, params: {value: request.url_path}}
+---
+kind: rule
+metadata: {name: paths, namespace: istio-system}
+spec: {match: request.url_path == "/admin", actions: [{handler: paths, instances: [path]}]}
+"#;
+
+/// Sends a request without TLS. `None` if the connection is closed without a response.
+fn plain(address: &str) -> Option<HttpResponse> {
+    let mut stream = BufReader::new(TcpStream::connect(address).unwrap());
+    stream.get_mut().write_all(REQUEST.as_bytes()).ok()?;
+    let is_closed = std::io::BufRead::fill_buf(&mut stream).map_or(true, |read| read.is_empty());
+    (!is_closed).then(|| read_response(&mut stream))
+}
+
+#[test]
+fn a_connection_that_cannot_be_checked_is_closed_unless_the_failure_mode_lets_it_pass() {
+    if !is_there() {
+        return;
+    }
+    for (serve, envoy, passes) in [
+        (&[][..], &["--tcp"][..], false),
+        (&["--envoy-failure", "error-response"], &["--tcp"], false),
+        (&[], &["--tcp", "--failure-mode-allow"], true),
+        (&["--on-match-error", "open"], &["--tcp"], true),
+        (&["--on-match-error", "closed"], &["--tcp", "--failure-mode-allow"], false),
+    ] {
+        let mesh = Mesh::start(CONDITION, serve, envoy);
+        assert_eq!(plain(&mesh.front()).is_some(), passes, "{serve:?} {envoy:?}");
+    }
+    for (flags, passes) in [(&["--tcp"][..], false), (&["--tcp", "--failure-mode-allow"], true)] {
+        let envoy = Envoy::start(&bootstrap(&nobody(), &[&["--upstream", &echo()], flags].concat()));
+        assert_eq!(plain(&envoy.listener("front")).is_some(), passes, "{flags:?}");
+    }
 }

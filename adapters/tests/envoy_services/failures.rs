@@ -17,7 +17,7 @@ use tokio::{
 use tokio_util::sync::CancellationToken;
 
 use crate::{
-    mesh::{Mesh, PATHS, bootstrap, configured, metric},
+    mesh::{Mesh, PATHS, bootstrap, configured, metric, nobody},
     support::{
         Server, binary,
         envoy::{Envoy, is_there},
@@ -66,9 +66,7 @@ fn while_the_server_is_away_the_failure_mode_decides() {
         return;
     }
     for (flags, status) in [(&[][..], 503), (&["--failure-mode-allow"], 200)] {
-        // A port that was free a moment ago.
-        let nobody = std::net::TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().to_string();
-        let envoy = Envoy::start(&bootstrap(&nobody, &[&["--upstream", &echo()], flags].concat()));
+        let envoy = Envoy::start(&bootstrap(&nobody(), &[&["--upstream", &echo()], flags].concat()));
         assert_eq!(request(&envoy.listener("front"), "GET", "/", &[]).status, status, "{flags:?}");
     }
 }
@@ -270,9 +268,7 @@ fn while_an_adapter_is_away_the_failure_mode_or_the_policy_of_the_server_decides
     if !is_there() {
         return;
     }
-    // A port that was free a moment ago.
-    let nobody = std::net::TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().to_string();
-    let config = run(&["manifest", "denier"]).stdout + &REMOTE.replace("$ADDRESS", &nobody);
+    let config = run(&["manifest", "denier"]).stdout + &REMOTE.replace("$ADDRESS", &nobody());
     for (serve, envoy, status) in [
         (&[][..], &[][..], 503),
         (&[], &["--failure-mode-allow"], 200),

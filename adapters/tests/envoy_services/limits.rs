@@ -12,7 +12,7 @@ use crate::{
 };
 
 /// Two requests a minute for each user.
-const LIMIT: &str = r#"
+pub(crate) const LIMIT: &str = r#"
 kind: handler
 metadata: {name: limits, namespace: istio-system}
 spec: {compiledAdapter: memquota, params: {quotas: [{name: per-user, maxAmount: 2, validDuration: 60s}]}}

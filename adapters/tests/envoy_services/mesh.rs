@@ -101,3 +101,8 @@ pub(crate) fn envoy_config(flags: &[&str]) -> String {
     assert_eq!(ran.code, 0, "{ran:?}");
     ran.stdout
 }
+
+/// An address at which nobody listens: that of a port which was free a moment ago.
+pub(crate) fn nobody() -> String {
+    std::net::TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().to_string()
+}
