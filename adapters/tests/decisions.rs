@@ -99,14 +99,19 @@ impl Envoy {
     }
 }
 
-/// The text at a path in metadata, below the key of this server.
-fn text(metadata: Option<&Struct>, path: &[&str]) -> Option<String> {
+/// The value at a path in metadata, below the key of this server.
+fn value<'m>(metadata: Option<&'m Struct>, path: &[&str]) -> Option<&'m Kind> {
     let mut value: &Value = metadata?.fields.get("mixer_adapter")?;
     for name in path {
         let Some(Kind::StructValue(fields)) = &value.kind else { return None };
         value = fields.fields.get(*name)?;
     }
-    match &value.kind {
+    value.kind.as_ref()
+}
+
+/// The text at a path in metadata.
+fn text(metadata: Option<&Struct>, path: &[&str]) -> Option<String> {
+    match value(metadata, path) {
         Some(Kind::StringValue(text)) => Some(text.clone()),
         _ => None,
     }
@@ -125,6 +130,27 @@ fn metadata_has_the_rules_and_the_dimensions_of_quotas_for_descriptors() {
     assert_eq!(field(&["outcome"]).as_deref(), Some("denied"));
     assert_eq!(field(&["rules"]).as_deref(), Some("paths.rule.istio-system"));
     assert_eq!(field(&["dimensions", "per-user", "user"]), None, "a denied request is not limited");
+}
+
+#[test]
+fn metadata_has_the_use_of_the_cache_and_the_life_and_the_key_of_the_answer() {
+    let envoy = Envoy::start(&[]);
+    for outcome in ["miss", "hit"] {
+        let metadata = envoy.check("/shop?x=1").dynamic_metadata;
+        let field = |name: &str| value(metadata.as_ref(), &["cache", name]);
+        assert_eq!(field("outcome"), Some(&Kind::StringValue(outcome.to_owned())));
+        // The answers of listchecker are valid for 300 s by default.
+        let Some(Kind::NumberValue(seconds)) = field("valid_for_seconds") else { panic!("{metadata:?}") };
+        assert!((200.0..=300.0).contains(seconds), "{seconds}");
+        let Some(Kind::ListValue(names)) = field("key") else { panic!("{metadata:?}") };
+        let has = |name: &str| {
+            names.values.iter().any(|value| value.kind == Some(Kind::StringValue(name.to_owned())))
+        };
+        assert!(has("request.url_path") && has("request.headers[x-user]"), "{names:?}");
+        assert!(!has("request.path"), "{names:?}");
+    }
+    let without = Envoy::start(&["--envoy-check-cache", "0"]).check("/shop").dynamic_metadata;
+    assert_eq!(value(without.as_ref(), &["cache"]), None);
 }
 
 #[test]

@@ -98,6 +98,16 @@ fn a_limited_client_gets_the_second_at_which_the_limit_ends() {
     assert!((earliest..=latest).contains(&retry_after), "{retry_after} is not in {earliest}..={latest}");
 }
 
+#[test]
+fn a_caller_does_not_avoid_a_limit_with_the_id_of_an_earlier_request() {
+    if !is_there() {
+        return;
+    }
+    let mesh = Mesh::start(LIMIT, &["--trust-request-id"], &["--descriptor", "user=x-user"]);
+    let statuses = [(); 3].map(|()| mesh.get("/", &["x-user: alice", "x-request-id: chosen"]).status);
+    assert_eq!(statuses, [200, 200, 429]);
+}
+
 /// Adds limits for callers with certain headers to the printed one: one looks, one gives back.
 fn with_hits(bootstrap: String) -> String {
     let limit = |header: &str, hits: &str| {
