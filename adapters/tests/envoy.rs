@@ -34,7 +34,11 @@ struct ConfigSource {
 
 impl ConfigSource {
     fn api(self) -> String {
-        format!("{{api_type: {}, transport_api_version: V3, {GRPC_SERVICES}}}", self.api_type)
+        let server = match self.api_type {
+            "REST" => "cluster_names: [source], refresh_delay: 0.1s, request_timeout: 1s",
+            _ => GRPC_SERVICES,
+        };
+        format!("{{api_type: {}, transport_api_version: V3, {server}}}", self.api_type)
     }
 
     /// Where the resources of one type come from.
@@ -114,7 +118,8 @@ fn upstream() -> String {
 }
 
 fn source(directory: &Path, listen: &str) -> Server {
-    let arguments = ["source", "--listen", listen, "--admin", "127.0.0.1:0", "--log", "error", "--config"];
+    let ports = ["source", "--listen", listen, "--admin", "127.0.0.1:0"];
+    let arguments = ports.into_iter().chain(["--certify", "--log", "error", "--config"]);
     Server::spawn(binary().args(arguments).arg(directory)).0
 }
 
@@ -123,6 +128,12 @@ fn streams(source: &Server) -> Vec<Json> {
     let answer = source.get("/config");
     let status: Json = serde_json::from_str(answer.split("\r\n\r\n").nth(1).unwrap()).unwrap();
     status["sinks"].as_array().unwrap().iter().filter(|sink| sink["id"] == "real").cloned().collect()
+}
+
+/// The rules of clients that Envoy broke on its streams, as `--certify` reports them.
+fn violations(source: &Server) -> Vec<Json> {
+    let of = |stream: Json| stream["violations"].as_array().cloned();
+    streams(source).into_iter().flat_map(|stream| of(stream).unwrap_or_default()).collect()
 }
 
 /// What the source says of the routes in Envoy, over the one stream or that of their own.
@@ -169,6 +180,7 @@ fn is_configured_throughout(form: ConfigSource) {
     eventually("the new cluster is there", || envoy.admin("/clusters").contains("another::").then_some(()));
     assert_eq!(envoy.counter("http.front.rds.routes.update_rejected"), 1);
     answers("two");
+    assert_eq!(violations(&served), [Json::Null; 0], "with acknowledgements and a rejection");
 
     let address = served.grpc.clone();
     served.signal("TERM");
@@ -181,6 +193,7 @@ fn is_configured_throughout(form: ConfigSource) {
     answers("two");
     write("routes.yaml", &routes(&["three"]));
     answers("three");
+    assert_eq!(violations(&served), [Json::Null; 0], "after a reconnect");
     assert_eq!(envoy.counter("listener_manager.listener_create_failure"), 0);
 }
 
@@ -202,6 +215,40 @@ fn envoy_is_configured_by_whole_sets_over_a_stream_for_each_type() {
 #[test]
 fn envoy_is_configured_by_changes_over_a_stream_for_each_type() {
     is_configured_throughout(ConfigSource { api_type: "DELTA_GRPC", ads: false });
+}
+
+#[test]
+fn envoy_is_configured_by_rest_polling() {
+    if !is_there() {
+        return;
+    }
+    let form = Form { api_type: "REST", ads: false };
+    let directory = tempfile::tempdir().unwrap();
+    let write = |name: &str, text: &str| {
+        let new = directory.path().join(".new");
+        fs::write(&new, text).unwrap();
+        fs::rename(new, directory.path().join(name)).unwrap();
+    };
+    write("listener.yaml", &form.listener());
+    write("clusters.yaml", &form.clusters(&upstream()));
+    write("routes.yaml", &routes(&["one"]));
+    let mut served = source(directory.path(), "127.0.0.1:0");
+    let envoy = Envoy::start(&form.bootstrap(&served.grpc));
+    let front = envoy.listener("front");
+    let answers = |text: &str| eventually(text, || get(&front, "/").filter(|answer| answer == text));
+    answers("one");
+    eventually("the cluster has its endpoint", || get(&front, "/up").filter(|answer| answer == "upstream"));
+    write("routes.yaml", &routes(&["two"]));
+    answers("two");
+    write("routes.yaml", &routes(&["bad", "worse"]));
+    let rejected = || Some(envoy.counter("http.front.rds.routes.update_rejected")).filter(|count| *count > 0);
+    eventually("the routes are rejected", rejected);
+    answers("two");
+    write("routes.yaml", &routes(&["three"]));
+    answers("three");
+    served.signal("TERM");
+    eventually("the source has ended", || served.child.try_wait().unwrap());
+    answers("three");
 }
 
 /// The host of a request is asked for when it comes: by a name that is an alias, and by one of its own.

@@ -68,8 +68,7 @@ impl<'a, A: Adapter> Subject<'a, A> {
 
     /// Encodes a configuration as the message that calls carry.
     pub(super) fn read(&self, text: &str) -> Result<Any, JsonError> {
-        let whole = |error: String| JsonError { field: String::new(), reason: error };
-        let json: Json = serde_saphyr::from_str(text).map_err(|error| whole(error.to_string()))?;
+        let json: Json = serde_saphyr::from_str(text).map_err(|error| JsonError::whole(error.to_string()))?;
         let value = read_params(&self.info.config, json)?;
         let type_url = format!("type.googleapis.com/{}", self.info.config.full_name());
         Ok(Any { type_url, value })

@@ -228,3 +228,22 @@ async fn an_unknown_field_of_an_istio_resource_is_a_fault_with_its_line_and_a_ki
     );
     assert!(faults.contains("istio.telemetry.v1alpha1.Telemetry, whose descriptors"), "{faults}");
 }
+
+/// `directResponse` came with Istio 1.14.
+#[tokio::test(flavor = "multi_thread")]
+async fn fields_of_a_later_release_of_istio_are_served_as_a_struct_with_a_warning() {
+    let directory = tempfile::tempdir().unwrap();
+    let service = "apiVersion: networking.istio.io/v1\nkind: VirtualService\nmetadata: {name: v, namespace: ns}\nspec:\n  \
+                   hosts: [a]\n  http:\n  - directResponse: {status: 503}\n";
+    fs::write(directory.path().join("service.yaml"), service).unwrap();
+    let server = start(directory.path(), &[]);
+    let mut sink = Stream::open(&server).await;
+    sink.say("istio/networking/v1alpha3/virtualservices", "", None).await;
+    let body = sink.resources().await.resources.remove(0).body.unwrap();
+    assert_eq!(body.type_url, "type.googleapis.com/google.protobuf.Struct");
+    let faults = config(&server, |json| json["faults"].as_array().is_some_and(|faults| !faults.is_empty()));
+    let faults = faults["faults"].to_string();
+    let expected = "service.yaml:7: warning: v.VirtualService.ns: spec.http[0].directResponse: is not a field of \
+                    istio.networking.v1alpha3.VirtualService in Istio 1.1 to 1.7: the resource is served as google.protobuf.Struct";
+    assert!(faults.contains(expected), "{faults}");
+}

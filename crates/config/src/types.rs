@@ -67,6 +67,11 @@ impl Types {
         known.or_else(|| Self::v2(name).filter(|_| envoy_v2::is_v2(name)))
     }
 
+    /// Whether a message is that of Istio 1.1 to 1.7, and not one that was added.
+    pub(super) fn is_istios(message: &MessageDescriptor) -> bool {
+        message.parent_pool() == &*ISTIO
+    }
+
     /// The message of that full name in version 3 of Envoy's API.
     pub(super) fn v3(name: &str) -> Option<MessageDescriptor> {
         ENVOY.get_message_by_name(name)

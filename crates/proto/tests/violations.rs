@@ -244,6 +244,67 @@ fn packages_are_well_formed() {
     }
 }
 
+/// What is stable may not be changed, and what is experimental may: in any of its spellings.
+#[test]
+fn v2_is_stable_and_v2alpha_v2alpha1_and_v1alpha1_are_experimental() {
+    for (version, is_stable) in
+        [("v2", true), ("v2beta1", true), ("v2alpha", false), ("v2alpha1", false), ("v1alpha1", false)]
+    {
+        let message = |field: &str| format!("package shop.{version}; message M {{ {field} }}");
+        let protos = Protos::new(&[("a.proto", &message("int32 n = 1;"))]);
+        let published = protos.published(None);
+        protos.write("a.proto", &message("string n = 1;"));
+        let changed = format!("changed shop.{version}.M.n");
+        assert_eq!(protos.check(&published, None).contains(&changed), is_stable, "{version}");
+    }
+}
+
+#[test]
+fn the_default_of_an_enum_is_unspecified_or_a_value_that_never_changes() {
+    let published = published();
+    for (file, from, to, of) in [
+        (FILE, "SIZE_UNSPECIFIED = 0", "BIG = 0", "shop.orders.v1.Order.Size"),
+        (
+            FILE,
+            "SIZE_UNSPECIFIED = 0; SMALL = 1;",
+            "SMALL = 0; SIZE_UNSPECIFIED = 1;",
+            "shop.orders.v1.Order.Size",
+        ),
+        // An enum of proto2 begins with any value, which is its default.
+        (LEGACY, "BY_FOOT = 1; BY_CAR = 2;", "BY_CAR = 2; BY_FOOT = 1;", "shop.legacy.v1.Way"),
+    ] {
+        let protos = shop();
+        protos.edit(file, from, to);
+        let found = protos.check(&published, None);
+        assert!(found.contains(&format!("changed {of}")), "{to}: {found:?}");
+    }
+    let protos = shop();
+    protos.edit(FILE, "SMALL = 1;", "SMALL = 1; BIG = 2;");
+    protos.edit(FILE, "\"1.3.0\"", "\"1.4.0\"");
+    assert_eq!(protos.check(&published, None), [format!("not-recorded {FILE}")], "others may come");
+}
+
+/// A message that was valid stays valid, and means the same.
+#[test]
+fn defaults_and_validation_rules_are_part_of_the_contract() {
+    let published = published();
+    for (file, from, to, expected) in [
+        (LEGACY, "default = 3", "default = 5", "changed shop.legacy.v1.Old.retries"),
+        (FILE, "lte: 9", "lte: 8", "validation shop.orders.v1.Order.count"),
+        (FILE, "min_len = 1", "min_len = 2", "validation shop.orders.v1.Order.name"),
+        (FILE, "gte: 1, lte: 9", "gte: 2, lte: 9", "validation shop.orders.v1.Order.count"),
+    ] {
+        let protos = shop();
+        protos.edit(file, from, to);
+        let found = protos.check(&published, None);
+        assert!(found.contains(&expected.to_owned()), "{to}: {found:?}");
+    }
+    let wider = shop();
+    wider.edit(FILE, "gte: 1, lte: 9", "gte: 0, lte: 99");
+    wider.edit(FILE, "\"1.3.0\"", "\"1.4.0\"");
+    assert_eq!(wider.check(&published, None), [format!("not-recorded {FILE}")]);
+}
+
 #[test]
 fn the_configuration_of_an_adapter_and_a_template_need_no_version() {
     let protos = Protos::new(&[

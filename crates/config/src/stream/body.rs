@@ -1,12 +1,13 @@
 //! Bodies of resources to specs and back, by descriptors.
 
 use base64::{Engine as _, engine::general_purpose::STANDARD};
+use prost::{DecodeError, Message as _};
 use prost_reflect::{DynamicMessage, MessageDescriptor};
 use serde_json::{Value as Json, json};
 
-use crate::{Collection, Finding, Topic, Types, findings, ordered};
+use crate::{Collection, Finding, Topic, Types, findings, ordered, proto::istio::mcp::v1alpha1::Resource};
 use mixer_adapter_core::{
-    framework::json::{JsonError, read_json},
+    framework::json::{JsonError, read_json, read_json_all},
     proto::Any,
 };
 
@@ -15,6 +16,9 @@ const HOST: &str = "type.googleapis.com/";
 const TYPE: &str = "@type";
 const VALUE: &str = "value";
 const STRUCT: &str = "google.protobuf.Struct";
+/// What a resource is wrapped in with its metadata.
+const WRAPPER: &str = "istio.mcp.v1alpha1.Resource";
+const BODY: &str = "body";
 
 /// Why a body has no JSON.
 #[derive(Debug, thiserror::Error)]
@@ -72,6 +76,11 @@ pub(super) fn readable(body: &Any) -> Result<Json, BodyError> {
 /// A message as the JSON of protobuf has it inside of others; one of an unknown type as its bytes.
 pub(crate) fn to_json(any: &Any) -> Json {
     let name = any.message_name();
+    if let Some((rest, body)) = unwrapped(any) {
+        let mut json = to_json(&rest);
+        json[BODY] = to_json(&body);
+        return json;
+    }
     let known = Types::default().find(name);
     let message = known.and_then(|descriptor| DynamicMessage::decode(descriptor, any.value.clone()).ok());
     // What is of a type that is not known inside of it has no JSON.
@@ -85,6 +94,17 @@ pub(crate) fn to_json(any: &Any) -> Json {
     }
 }
 
+/// A resource in the wrapper of MCP without its body, and the body, whose type may be of other descriptors than the wrapper.
+fn unwrapped(any: &Any) -> Option<(Any, Any)> {
+    let mut wrapper = Some(any).filter(|any| any.message_name() == WRAPPER).map(wrapper)?.ok()?;
+    let body = wrapper.body.take()?;
+    Some((Any { type_url: any.type_url.clone(), value: wrapper.encode_to_vec().into() }, body))
+}
+
+fn wrapper(any: &Any) -> Result<Resource, DecodeError> {
+    Resource::decode(any.value.clone())
+}
+
 /// What a body is called, where its type is known and has a name: the one of the cluster in endpoints of Envoy, its own elsewhere.
 pub(crate) fn named(body: &Any) -> Option<String> {
     let descriptor = Types::default().find(body.message_name())?;
@@ -96,7 +116,10 @@ pub(crate) fn named(body: &Any) -> Option<String> {
 /// The spec of a resource as a body: of the type that it names under `@type`, or that its collection has
 /// (docs/behaviour/mcp.md#collections) if that type is known. All others are a `google.protobuf.Struct`.
 ///
-/// The same spec always becomes the same bytes. The findings are the deprecated fields in it.
+/// So is one with fields that a message of Istio 1.1 to 1.7 does not have, where they cannot be misspelt names of others: they are of a
+/// later release.
+///
+/// The same spec always becomes the same bytes. The findings are the deprecated fields in it, and those of later releases.
 pub(crate) fn of_spec(
     types: &Types,
     collection: &Collection,
@@ -105,15 +128,54 @@ pub(crate) fn of_spec(
     if let Some(type_url) = spec[TYPE].as_str() {
         return of_type(types, type_url.to_owned(), spec);
     }
-    let own = collection.message().and_then(|name| types.find(name)).or_else(|| Types::own(STRUCT));
-    let descriptor = own.ok_or_else(|| at("", format!("{STRUCT} is not known here")))?;
-    encode(format!("{HOST}{}", descriptor.full_name()), &descriptor, spec)
+    let Some(descriptor) = collection.message().and_then(|name| types.find(name)) else {
+        return as_struct(spec);
+    };
+    match Types::is_istios(&descriptor) {
+        true => as_istios(&descriptor, spec),
+        false => encode(format!("{HOST}{}", descriptor.full_name()), &descriptor, spec),
+    }
+}
+
+/// A spec as a message of Istio, or as a Struct if nothing is wrong with it but that the message lacks fields.
+fn as_istios(descriptor: &MessageDescriptor, spec: Json) -> Result<(Any, Vec<Finding>), JsonError> {
+    let of = descriptor.full_name();
+    let errors = match read_json_all(descriptor, spec.clone()) {
+        Ok(message) => return Ok(encoded(format!("{HOST}{of}"), &message)),
+        Err(errors) => errors,
+    };
+    if let Some(error) = errors.iter().find(|error| !error.may_be_newer) {
+        return Err(error.clone());
+    }
+    let finding = |error: JsonError| Finding {
+        field: error.field,
+        topic: Topic::UnknownField,
+        reason: format!(
+            "is not a field of {of} in Istio 1.1 to 1.7: the resource is served as {STRUCT}, which sinks that check types refuse; add the \
+             descriptors of its release (`source --descriptors`)"
+        ),
+        deprecation: None,
+    };
+    as_struct(spec).map(|(body, _)| (body, errors.into_iter().map(finding).collect()))
+}
+
+fn as_struct(spec: Json) -> Result<(Any, Vec<Finding>), JsonError> {
+    let descriptor = Types::own(STRUCT).ok_or_else(|| at("", format!("{STRUCT} is not known here")))?;
+    encode(format!("{HOST}{STRUCT}"), &descriptor, spec)
 }
 
 /// A message in JSON that says its type under `@type`.
-pub(crate) fn of_any(types: &Types, json: Json) -> Result<Any, JsonError> {
+pub(crate) fn of_any(types: &Types, mut json: Json) -> Result<Any, JsonError> {
     let type_url = json[TYPE].as_str().map(str::to_owned);
-    of_type(types, type_url.ok_or_else(|| at(TYPE, "is missing".to_owned()))?, json).map(|(body, _)| body)
+    let type_url = type_url.ok_or_else(|| at(TYPE, "is missing".to_owned()))?;
+    let is_wrapper = type_url.rsplit('/').next() == Some(WRAPPER);
+    let body = json.as_object_mut().filter(|_| is_wrapper).and_then(|fields| fields.remove(BODY));
+    let (any, _) = of_type(types, type_url, json)?;
+    let Some(body) = body else { return Ok(any) };
+    let inside = |error: JsonError| JsonError { field: format!("{BODY}.{}", error.field), ..error };
+    let mut wrapper = wrapper(&any).map_err(|error| at("", error.to_string()))?;
+    wrapper.body = Some(of_any(types, body).map_err(inside)?);
+    Ok(Any { value: wrapper.encode_to_vec().into(), ..any })
 }
 
 /// A spec that says its type: fields beside it, or its bytes in base64 under `value`, which is also how types travel that are not known.
@@ -152,12 +214,15 @@ fn encode(
     descriptor: &MessageDescriptor,
     spec: Json,
 ) -> Result<(Any, Vec<Finding>), JsonError> {
-    let message = read_json(descriptor, spec)?;
-    Ok((Any { type_url, value: ordered::encode(&message).into() }, findings(&message, None)))
+    Ok(encoded(type_url, &read_json(descriptor, spec)?))
+}
+
+fn encoded(type_url: String, message: &DynamicMessage) -> (Any, Vec<Finding>) {
+    (Any { type_url, value: ordered::encode(message).into() }, findings(message, None))
 }
 
 fn at(field: &str, reason: String) -> JsonError {
-    JsonError { field: field.to_owned(), reason }
+    JsonError::at(field, reason)
 }
 
 /// A Struct has no integers: numbers that are whole are taken for them, as they are in YAML.
@@ -343,6 +408,24 @@ mod tests {
         assert_eq!((filters.as_object().unwrap().len(), &filters["f49"]["disabled"]), (50, &json!(true)));
     }
 
+    /// Istio's messages and the wrapper are of different descriptors.
+    #[test]
+    fn a_wrapped_resource_has_json_with_its_body_whatever_its_type() {
+        let entry =
+            json!({ TYPE: format!("{HOST}istio.networking.v1alpha3.ServiceEntry"), "hosts": ["a.b"] });
+        let unknown = json!({ TYPE: format!("{HOST}a.b.C"), VALUE: "AQI=" });
+        let value = json!({ TYPE: format!("{HOST}{STRUCT}"), VALUE: { "a": 1.0 } });
+        for body in [entry, unknown, value] {
+            let wrapped =
+                json!({ TYPE: format!("{HOST}{WRAPPER}"), "metadata": { "name": "ns/e" }, BODY: body });
+            let any = of_any(&Types::default(), wrapped.clone()).unwrap();
+            assert_eq!(to_json(&any), wrapped);
+        }
+        let wrong = json!({ TYPE: format!("{HOST}{WRAPPER}"), BODY: { TYPE: "t/istio.policy.v1beta1.Rule", "macht": "" } });
+        let error = of_any(&Types::default(), wrong).unwrap_err().to_string();
+        assert_eq!(error, "body.macht: no such field; did you mean match?");
+    }
+
     #[test]
     fn a_body_that_was_carried_goes_out_as_it_came() {
         for type_url in ["t/a.b.C", &format!("{HOST}{LISTENERS}")] {
@@ -388,6 +471,28 @@ mod tests {
         assert_eq!(name(&types, &telemetries), "istio.telemetry.v1alpha1.Telemetry");
         let spec = json!({ "tracing": ["a.b"] });
         assert_eq!(of_spec(&types, &telemetries, spec).unwrap().0.value, b"\x0a\x03a.b"[..]);
+    }
+
+    #[test]
+    fn fields_of_later_releases_of_istio_make_a_struct_with_a_warning_and_misspelt_ones_are_faults() {
+        let services = Collection::new("istio/networking/v1alpha3/virtualservices");
+        let of = |spec: Json| of_spec(&Types::default(), &services, spec);
+        // Of Istio 1.14.
+        let newer = json!({ "hosts": ["a"], "http": [{ "directResponse": { "status": 503 } }] });
+        let (body, found) = of(newer.clone()).unwrap();
+        assert_eq!((body.message_name(), to_spec(&body).unwrap().0), (STRUCT, newer));
+        let [finding] = &found[..] else { panic!("{found:?}") };
+        assert_eq!((finding.topic, &*finding.field), (Topic::UnknownField, "http[0].directResponse"));
+        assert!(finding.reason.contains("in Istio 1.1 to 1.7") && finding.reason.contains("--descriptors"));
+        for (spec, reason) in [
+            (json!({ "hsots": ["a"] }), "hsots: no such field; did you mean hosts?"),
+            (json!({ "hosts": "a", "directResponse": {} }), "hosts: expected a list: the field is repeated"),
+        ] {
+            assert_eq!(of(spec).unwrap_err().to_string(), reason);
+        }
+        // Mixer's own kinds ended with it.
+        let rules = Collection::new("istio/policy/v1beta1/rules");
+        assert!(of_spec(&Types::default(), &rules, json!({ "directResponse": {} })).is_err());
     }
 
     #[test]

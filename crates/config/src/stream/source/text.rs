@@ -10,7 +10,8 @@ impl ConfigServer {
     /// resources of Istio and Kubernetes. What is served already and is the same stays as it is, with its version.
     ///
     /// # Errors
-    /// Everything that is wrong with the text; nothing of it is served then. Deprecated fields are served, and logged.
+    /// Everything that is wrong with the text; nothing of it is served then. Deprecated fields, and those of later releases of Istio, are
+    /// served, and logged.
     pub fn serve_text(&self, text: &str) -> Result<(), Vec<ValidationError>> {
         let parsed = parse(text, "text", "default");
         let mut faults = parsed.faults;
@@ -22,12 +23,13 @@ impl ConfigServer {
             change
         });
         let encoded: Vec<_> = encoded.collect();
-        let (deprecated, faults): (Vec<_>, Vec<_>) =
-            faults.into_iter().partition(|fault| fault.topic == Topic::DeprecatedField);
+        let of_other_versions =
+            |fault: &ValidationError| matches!(fault.topic, Topic::DeprecatedField | Topic::UnknownField);
+        let (served, faults): (Vec<_>, Vec<_>) = faults.into_iter().partition(of_other_versions);
         if !faults.is_empty() {
             return Err(faults);
         }
-        deprecated.iter().for_each(|fault| tracing::warn!(%fault, "deprecated field"));
+        served.iter().for_each(|fault| tracing::warn!(%fault, "field of another version"));
         self.apply_all(&encoded);
         Ok(())
     }

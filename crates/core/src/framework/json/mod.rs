@@ -13,7 +13,7 @@ use prost::{Message as _, bytes::Bytes};
 use prost_reflect::{Cardinality, DynamicMessage, EnumDescriptor, FieldDescriptor, Kind, MessageDescriptor};
 use serde_json::{Map, Number, Value as Json};
 
-use super::suggest::suggestion;
+use super::suggest::{suggest, suggestion};
 use crate::value::parse_duration;
 use attribute_values::expand;
 
@@ -30,16 +30,19 @@ pub struct JsonError {
     pub field: String,
     /// What is wrong and what is expected.
     pub reason: String,
+    /// Whether the message has no such field and none of a similar name, so that the field may be one of a later release.
+    pub may_be_newer: bool,
 }
 
 impl JsonError {
     /// Creates an error of the message itself.
     pub fn whole(reason: impl Into<String>) -> Self {
-        Self { field: String::new(), reason: reason.into() }
+        Self::at("", reason)
     }
 
-    fn at(path: &str, reason: impl Into<String>) -> Self {
-        Self { field: path.to_owned(), reason: reason.into() }
+    /// Creates an error of the field at that path.
+    pub fn at(path: &str, reason: impl Into<String>) -> Self {
+        Self { field: path.to_owned(), reason: reason.into(), may_be_newer: false }
     }
 }
 
@@ -140,7 +143,8 @@ impl Reader {
                 let fields: Vec<_> = message.fields().collect();
                 let known: Vec<_> = fields.iter().map(FieldDescriptor::name).collect();
                 let reason = format!("no such field; {}", suggestion(&name, &known));
-                return error_at(&join(path, &name), reason);
+                let may_be_newer = suggest(&name, known.iter().copied()).is_none();
+                return Err(vec![JsonError { may_be_newer, ..JsonError::at(&join(path, &name), reason) }]);
             };
             if value.is_null() {
                 return Ok(None);
@@ -240,7 +244,7 @@ fn deserialize(message: &MessageDescriptor, json: Json) -> Result<DynamicMessage
     let mut path = serde_path_to_error::Track::new();
     let reader = serde_path_to_error::Deserializer::new(json, &mut path);
     DynamicMessage::deserialize(message.clone(), reader)
-        .map_err(|error| JsonError { field: path.path().to_string(), reason: error.to_string() })
+        .map_err(|error| JsonError::at(&path.path().to_string(), error.to_string()))
 }
 
 /// Converts a `google.protobuf.Struct` to JSON. Numbers stay floating-point: a Struct has no integers, and [`read_json`]
