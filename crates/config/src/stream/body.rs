@@ -75,22 +75,28 @@ pub(super) fn readable(body: &Any) -> Result<Json, BodyError> {
 
 /// A message as the JSON of protobuf has it inside of others; one of an unknown type as its bytes.
 pub(crate) fn to_json(any: &Any) -> Json {
-    let name = any.message_name();
+    let bytes = || json!({ TYPE: any.type_url, VALUE: STANDARD.encode(&any.value) });
     if let Some((rest, body)) = unwrapped(any) {
-        let mut json = to_json(&rest);
-        json[BODY] = to_json(&body);
-        return json;
+        let known = Types::default().find(body.message_name()).is_some();
+        let body = decoded_json(&body).or_else(|| (!known).then(|| to_json(&body)));
+        return body.zip(decoded_json(&rest)).map_or_else(bytes, |(body, mut json)| {
+            json[BODY] = body;
+            json
+        });
     }
-    let known = Types::default().find(name);
-    let message = known.and_then(|descriptor| DynamicMessage::decode(descriptor, any.value.clone()).ok());
-    // What is of a type that is not known inside of it has no JSON.
-    match message.and_then(|message| serde_json::to_value(&message).ok()) {
-        Some(Json::Object(mut fields)) if !name.starts_with("google.protobuf.") => {
+    decoded_json(any).unwrap_or_else(bytes)
+}
+
+/// A message of a known type as JSON. What is of a type that is not known inside of it has no JSON.
+fn decoded_json(any: &Any) -> Option<Json> {
+    let name = any.message_name();
+    let message = DynamicMessage::decode(Types::default().find(name)?, any.value.clone()).ok()?;
+    match serde_json::to_value(&message).ok()? {
+        Json::Object(mut fields) if !name.starts_with("google.protobuf.") => {
             fields.insert(TYPE.to_owned(), any.type_url.as_str().into());
-            Json::Object(fields)
+            Some(Json::Object(fields))
         }
-        Some(json) => json!({ TYPE: any.type_url, VALUE: json }),
-        None => json!({ TYPE: any.type_url, VALUE: STANDARD.encode(&any.value) }),
+        json => Some(json!({ TYPE: any.type_url, VALUE: json })),
     }
 }
 
