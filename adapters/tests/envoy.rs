@@ -222,7 +222,7 @@ fn envoy_is_configured_by_rest_polling() {
     if !is_there() {
         return;
     }
-    let form = Form { api_type: "REST", ads: false };
+    let form = ConfigSource { api_type: "REST", ads: false };
     let directory = tempfile::tempdir().unwrap();
     let write = |name: &str, text: &str| {
         let new = directory.path().join(".new");
