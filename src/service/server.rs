@@ -8,8 +8,10 @@ use std::{
 };
 
 use axum::{Router, routing::any};
+use prometheus_client::registry::Registry;
 use tokio::{runtime::Handle, time::Instant};
 use tokio_util::{sync::CancellationToken, task::TaskTracker};
+use tonic::service::Routes;
 use tower_layer::{Identity, Layer};
 
 use super::{
@@ -26,7 +28,7 @@ use super::{
 };
 use mixer_adapter_config::stream::metrics::McpMetrics;
 use mixer_adapter_engine::{ConfigStatus, Mixer, RequestLimits};
-use mixer_adapter_host::{Host, session::STEPS_TO_EXPIRE};
+use mixer_adapter_host::{Host, handler::BoxFuture, session::STEPS_TO_EXPIRE};
 use mixer_adapter_net::{
     Authorization, Connection, HttpService, LimitHits, ListenAddress, Listener, OwnThread, Workers, tls,
 };
@@ -188,88 +190,34 @@ impl Bound {
     where
         L: Layer<GrpcService, Service: HttpService> + Clone + Send + 'static,
     {
-        let Server { host, mixer, config, options, readiness, additional, tls, authorization } = self.server;
-        if is_unprotected(&authorization, self.grpc.address().ok().as_ref()) {
+        let Self { grpc: listener, admin, mut server } = self;
+        if is_unprotected(&server.authorization, listener.address().ok().as_ref()) {
             tracing::warn!(
                 "clients of the gRPC port are not authenticated, and it is open to other machines: see --tls-client-ca-file, --token-file and --jwks"
             );
         }
         let (health_reporter, health) = tonic_health::server::health_reporter();
-        let mut services = service_names(&host, mixer.is_some());
-        services
-            .extend(additional.iter().flat_map(|services| &services.names).map(|name| (*name).to_owned()));
+        let services = server.service_names();
         for service in &services {
             health_reporter.set_service_status(service, tonic_health::ServingStatus::Serving).await;
         }
-        let mut rpcs = HashMap::from(backend::methods(&host));
-        rpcs.extend(mixer.iter().flat_map(super::mixer::methods));
-        let explains = |listener: &Listener| options.explain || is_local(listener);
-        rpcs.extend(mixer.iter().filter(|_| explains(&self.grpc)).flat_map(explain::methods));
-        let max_instances =
-            mixer.as_ref().map_or_else(RequestLimits::default, |mixer| *mixer.limits()).instances;
-        let mut methods = HostMethods { host: host.clone(), rpcs, max_instances };
-        let mut routes =
-            reflection(&host, &additional)?.add_service(health.max_decoding_message_size(MAX_NAME_REQUEST));
-        let mut registry = metrics::registry(&host);
-        let (mut stops, mut finish) = (Vec::new(), Vec::new());
-        for services in additional {
-            methods.rpcs.extend(services.rpcs);
-            routes = (services.routes)(routes);
-            registry.register_collector(services.collector);
-            stops.push(services.stop);
-            finish.push(services.finish);
-        }
-        let routes = routes.prepare();
-        let grpc =
-            GrpcService::with_authorization(methods, authorization.clone(), options.call_limits(), routes);
-        registry.register_collector(Box::new(ProcessMetrics));
-        registry.register_collector(Box::new(McpMetrics));
-        if let Some(mixer) = mixer.clone() {
-            registry.register_collector(Box::new(EngineMetrics { mixer, config: config.clone() }));
-        }
+        let routes = reflection(&server.host, &server.additional)?
+            .add_service(health.max_decoding_message_size(MAX_NAME_REQUEST));
+        let GrpcPort { service, mut registry, stops, finish } = server.grpc_port(routes, &listener);
         let hits = Arc::new(LimitHits::default());
         registry.register_collector(Box::new(metrics::LimitMetrics(hits.clone())));
         let draining = CancellationToken::new();
         let background = TaskTracker::new();
-        if let Some(listener) = self.admin {
-            let explained = mixer.as_ref().filter(|_| explains(&listener));
-            let admin = Admin {
-                started: SystemTime::now()
-                    .duration_since(SystemTime::UNIX_EPOCH)
-                    .map_or(0, |time| time.as_secs()),
-                explain: explained.is_some(),
-                host: host.clone(),
-                readiness: readiness.clone(),
-                config,
-                mixer: mixer.clone(),
-            };
-            let private = match explained {
-                Some(mixer) => {
-                    explain::router(mixer.clone(), Handle::current()).merge(decisions::router(mixer.clone()))
-                }
-                None => Router::new()
-                    .route("/explain", any(explain::refusal))
-                    .route("/decisions", any(explain::refusal)),
-            };
-            let (router, draining) = (admin::router(admin, registry, private), draining.clone());
-            let thread = OwnThread::start("admin").map_err(ServerError::Admin)?;
-            let runtime = thread.runtime().clone();
-            let serve = async move {
-                let _thread = thread;
-                // Sockets belong to the runtime that polls them.
-                match listener.moved() {
-                    Ok(listener) => admin::serve(listener, router, draining).await,
-                    Err(error) => tracing::error!(%error, "the admin port cannot be served"),
-                }
-            };
-            background.spawn_on(serve, &runtime);
+        if let Some(listener) = admin {
+            server.serve_admin(listener, registry, &draining, &background)?;
         }
+        let Server { host, mixer, options, readiness, tls, authorization, .. } = server;
         background.spawn(keep_time(host.clone(), options.session_idle, draining.clone()));
 
         let host_of_sessions = host.clone();
         let make_service = move |connection: &Connection| {
             let guard = OpenConnection { host: host_of_sessions.clone(), id: connection.id };
-            layer.layer(grpc.on_connection(connection).with_guard(guard))
+            layer.layer(service.on_connection(connection).with_guard(guard))
         };
         let stop_following = draining.clone();
         background.spawn(async move {
@@ -279,8 +227,8 @@ impl Bound {
             }
         });
         let listener = match tls {
-            Some(tls) => self.grpc.with_tls(tls),
-            None => self.grpc,
+            Some(tls) => listener.with_tls(tls),
+            None => listener,
         };
         let serve = listener.count_limits(hits).serve(
             options.connection_limits(),
@@ -299,24 +247,126 @@ impl Bound {
             (deadline, shutdown)
         };
         let ((), (deadline, _never_ready_again)) = tokio::join!(serve, withdraw);
-        for finish in finish {
-            if tokio::time::timeout_at(deadline, finish).await.is_err() {
-                tracing::warn!("what was received took too long to report; some of it is lost");
-            }
-        }
-        if let Some(mixer) = mixer {
-            mixer.close();
-        }
-        let unclosed = host.close(deadline.saturating_duration_since(Instant::now())).await;
-        if unclosed > 0 {
-            tracing::warn!(unclosed, "handlers took too long to close; their buffered data may be lost");
-        }
+        close(&host, mixer.as_deref(), finish, deadline).await;
         draining.cancel();
         background.close();
         if tokio::time::timeout(LAST_GRACE, background.wait()).await.is_err() {
             tracing::debug!("the admin port was cut off");
         }
         Ok(())
+    }
+}
+
+/// The gRPC port before it is served.
+struct GrpcPort {
+    service: GrpcService,
+    /// The metrics for the admin port.
+    registry: Registry,
+    stops: Vec<Box<dyn FnOnce() + Send>>,
+    finish: Vec<BoxFuture<'static, ()>>,
+}
+
+impl Server {
+    /// Returns the full names of the services on the gRPC port.
+    fn service_names(&self) -> Vec<String> {
+        let additional = self.additional.iter().flat_map(|services| &services.names);
+        let mut names = service_names(&self.host, self.mixer.is_some());
+        names.extend(additional.map(|name| (*name).to_owned()));
+        names
+    }
+
+    /// Returns whether a port serves explanations.
+    fn explains(&self, listener: &Listener) -> bool {
+        self.options.explain || listener.address().is_ok_and(|address| address.is_local())
+    }
+
+    /// Joins the services of the gRPC port, and their metrics.
+    fn grpc_port(&mut self, mut routes: Routes, listener: &Listener) -> GrpcPort {
+        let mut rpcs = HashMap::from(backend::methods(&self.host));
+        rpcs.extend(self.mixer.iter().flat_map(super::mixer::methods));
+        if self.explains(listener) {
+            rpcs.extend(self.mixer.iter().flat_map(explain::methods));
+        }
+        let limits = self.mixer.as_ref().map_or_else(RequestLimits::default, |mixer| *mixer.limits());
+        let mut methods = HostMethods { host: self.host.clone(), rpcs, max_instances: limits.instances };
+        let mut registry = metrics::registry(&self.host);
+        let (mut stops, mut finish) = (Vec::new(), Vec::new());
+        for services in std::mem::take(&mut self.additional) {
+            methods.rpcs.extend(services.rpcs);
+            routes = (services.routes)(routes);
+            registry.register_collector(services.collector);
+            stops.push(services.stop);
+            finish.push(services.finish);
+        }
+        registry.register_collector(Box::new(ProcessMetrics));
+        registry.register_collector(Box::new(McpMetrics));
+        if let Some(mixer) = self.mixer.clone() {
+            registry.register_collector(Box::new(EngineMetrics { mixer, config: self.config.clone() }));
+        }
+        let service = GrpcService::with_authorization(
+            methods,
+            self.authorization.clone(),
+            self.options.call_limits(),
+            routes.prepare(),
+        );
+        GrpcPort { service, registry, stops, finish }
+    }
+
+    /// Serves the admin port on a thread of its own until `draining` is cancelled.
+    fn serve_admin(
+        &self,
+        listener: Listener,
+        registry: Registry,
+        draining: &CancellationToken,
+        background: &TaskTracker,
+    ) -> Result<(), ServerError> {
+        let explained = self.mixer.as_ref().filter(|_| self.explains(&listener));
+        let started = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH);
+        let admin = Admin {
+            started: started.map_or(0, |time| time.as_secs()),
+            explain: explained.is_some(),
+            host: self.host.clone(),
+            readiness: self.readiness.clone(),
+            config: self.config.clone(),
+            mixer: self.mixer.clone(),
+        };
+        let private = match explained {
+            Some(mixer) => {
+                explain::router(mixer.clone(), Handle::current()).merge(decisions::router(mixer.clone()))
+            }
+            None => Router::new()
+                .route("/explain", any(explain::refusal))
+                .route("/decisions", any(explain::refusal)),
+        };
+        let (router, draining) = (admin::router(admin, registry, private), draining.clone());
+        let thread = OwnThread::start("admin").map_err(ServerError::Admin)?;
+        let runtime = thread.runtime().clone();
+        let serve = async move {
+            let _thread = thread;
+            // Sockets belong to the runtime that polls them.
+            match listener.moved() {
+                Ok(listener) => admin::serve(listener, router, draining).await,
+                Err(error) => tracing::error!(%error, "the admin port cannot be served"),
+            }
+        };
+        background.spawn_on(serve, &runtime);
+        Ok(())
+    }
+}
+
+/// Reports what was received, and closes the handlers, until the deadline.
+async fn close(host: &Host, mixer: Option<&Mixer>, finish: Vec<BoxFuture<'static, ()>>, deadline: Instant) {
+    for finish in finish {
+        if tokio::time::timeout_at(deadline, finish).await.is_err() {
+            tracing::warn!("what was received took too long to report; some of it is lost");
+        }
+    }
+    if let Some(mixer) = mixer {
+        mixer.close();
+    }
+    let unclosed = host.close(deadline.saturating_duration_since(Instant::now())).await;
+    if unclosed > 0 {
+        tracing::warn!(unclosed, "handlers took too long to close; their buffered data may be lost");
     }
 }
 
@@ -333,11 +383,6 @@ impl Drop for OpenConnection {
     fn drop(&mut self) {
         self.host.sessions().end_connection(self.id);
     }
-}
-
-/// Whether only this machine can connect.
-fn is_local(listener: &Listener) -> bool {
-    listener.address().is_ok_and(|address| address.is_local())
 }
 
 /// Whether other machines can connect, and nothing authenticates their clients. An unknown address counts as open.
