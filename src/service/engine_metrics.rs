@@ -12,6 +12,7 @@ use prometheus_client::{
     registry::Unit,
 };
 
+use super::series::{Encoded, counter, counters, gauge, gauges};
 use mixer_adapter_core::framework::status::status_name;
 use mixer_adapter_engine::{
     CacheOutcome, CheckOutcome, ConfigStatus, InstanceCounts, Limit, Mixer, QUOTA_OUTCOMES, REPORT_OUTCOMES,
@@ -33,7 +34,6 @@ impl std::fmt::Debug for EngineMetrics {
 
 /// Selects a counter.
 type CounterOf<T> = fn(&T) -> &AtomicU64;
-type Encoded = Result<(), std::fmt::Error>;
 
 impl Collector for EngineMetrics {
     fn encode(&self, mut encoder: DescriptorEncoder<'_>) -> Encoded {
@@ -49,14 +49,8 @@ impl Collector for EngineMetrics {
 impl EngineMetrics {
     fn requests(&self, encoder: &mut DescriptorEncoder<'_>) -> Encoded {
         let counts = self.mixer.counts();
-        counter(
-            encoder,
-            "mixer_adapter_checks",
-            "Checks, by outcome",
-            "outcome",
-            &CheckOutcome::NAMES,
-            &counts.checks,
-        )?;
+        let checks = loaded(CheckOutcome::NAMES, &counts.checks);
+        counters(encoder, "mixer_adapter_checks", "Checks, by outcome", "outcome", checks)?;
         let latency = encoder.encode_descriptor(
             "mixer_adapter_check_duration",
             "Time from a decoded check to its answer",
@@ -65,18 +59,14 @@ impl EngineMetrics {
         )?;
         (&counts.check_latency).encode(latency)?;
         let help = "Reports, by whether the whole report was delivered";
-        counter(encoder, "mixer_adapter_reports", help, "outcome", &REPORT_OUTCOMES, &counts.reports)?;
+        let reports = loaded(REPORT_OUTCOMES, &counts.reports);
+        counters(encoder, "mixer_adapter_reports", help, "outcome", reports)?;
         let help = "Quota requests, by grant: all of the amount, a part, nothing";
-        counter(encoder, "mixer_adapter_quotas", help, "outcome", &QUOTA_OUTCOMES, &counts.quotas)?;
+        let quotas = loaded(QUOTA_OUTCOMES, &counts.quotas);
+        counters(encoder, "mixer_adapter_quotas", help, "outcome", quotas)?;
         let help = "Calls that exceeded a limit, by limit";
-        counter(
-            encoder,
-            "mixer_adapter_requests_over_limit",
-            help,
-            "limit",
-            &Limit::NAMES,
-            &counts.over_limit,
-        )?;
+        let over_limit = loaded(Limit::NAMES, &counts.over_limit);
+        counters(encoder, "mixer_adapter_requests_over_limit", help, "limit", over_limit)?;
         for (name, help, count) in [
             ("mixer_adapter_reported_requests", "Requests in reports", &counts.reported_requests),
             (
@@ -91,8 +81,7 @@ impl EngineMetrics {
             ),
             ("mixer_adapter_unknown_quotas", "Requests for a quota that no rule has", &counts.unknown_quotas),
         ] {
-            let encoder = encoder.encode_descriptor(name, help, None, MetricType::Counter)?;
-            ConstCounter::new(count.load(Relaxed)).encode(encoder)?;
+            counter(encoder, name, help, count.load(Relaxed))?;
         }
         Ok(())
     }
@@ -173,14 +162,8 @@ impl EngineMetrics {
         };
         let counts = snapshot.cache_counts();
         let help = "Checks that a cached answer could answer, by outcome";
-        counter(
-            encoder,
-            "mixer_adapter_check_cache_requests",
-            help,
-            "outcome",
-            &CacheOutcome::NAMES,
-            &counts.requests,
-        )?;
+        let requests = loaded(CacheOutcome::NAMES, &counts.requests);
+        counters(encoder, "mixer_adapter_check_cache_requests", help, "outcome", requests)?;
         for (name, help, count) in [
             (
                 "mixer_adapter_check_cache_evictions",
@@ -193,8 +176,7 @@ impl EngineMetrics {
                 &counts.saved_calls,
             ),
         ] {
-            let encoder = encoder.encode_descriptor(name, help, None, MetricType::Counter)?;
-            ConstCounter::new(count.load(Relaxed)).encode(encoder)?;
+            counter(encoder, name, help, count.load(Relaxed))?;
         }
         let size = snapshot.cache_size();
         gauge(encoder, "mixer_adapter_check_cache_answers", "Cached answers to checks", size.answers as f64)?;
@@ -209,23 +191,20 @@ impl EngineMetrics {
 
     fn decision_log(&self, encoder: &mut DescriptorEncoder<'_>) -> Encoded {
         let Some(counts) = self.mixer.decision_log().counts() else { return Ok(()) };
-        let results =
-            [&counts.written, &counts.dropped, &counts.failed].map(|count| count.load(Relaxed).into());
+        let lines = [("written", &counts.written), ("dropped", &counts.dropped), ("failed", &counts.failed)];
+        let lines = lines.map(|(result, count)| (result, count.load(Relaxed)));
         let help = "Lines of the decision log, by result";
-        let names = ["written", "dropped", "failed"];
-        counter(encoder, "mixer_adapter_decision_log_lines", help, "result", &names, &results)
+        counters(encoder, "mixer_adapter_decision_log_lines", help, "result", lines)
     }
 
     fn updates(&self, encoder: &mut DescriptorEncoder<'_>) -> Encoded {
         let Some(config) = &self.config else { return Ok(()) };
         let status = config.lock().unwrap_or_else(PoisonError::into_inner).clone();
-        let updates = [AtomicU64::new(status.applied), AtomicU64::new(status.rejected)];
+        let updates = [("applied", status.applied), ("rejected", status.rejected)];
         let help = "Updates of the configuration, by result";
-        counter(encoder, "mixer_adapter_config_updates", help, "result", &["applied", "rejected"], &updates)?;
+        counters(encoder, "mixer_adapter_config_updates", help, "result", updates)?;
         let help = "Times that a source has lost all its resources, which was not applied";
-        let encoded =
-            encoder.encode_descriptor("mixer_adapter_config_losses", help, None, MetricType::Counter)?;
-        ConstCounter::new(status.lost).encode(encoded)?;
+        counter(encoder, "mixer_adapter_config_losses", help, status.lost)?;
         let help = "Uses of deprecated fields that configuration added";
         let fields = status.deprecated_fields.iter().map(|(field, uses)| (field.as_str(), *uses));
         resources(encoder, "mixer_adapter_deprecated_feature_use", help, "field", fields)?;
@@ -238,17 +217,9 @@ impl EngineMetrics {
             help,
             f64::from(u8::from(!status.refusal.is_empty())),
         )?;
-        let mut resources = encoder.encode_descriptor(
-            "mixer_adapter_config_resources",
-            "Resources in use, by collection",
-            None,
-            MetricType::Gauge,
-        )?;
-        for (collection, count) in &status.resources {
-            let labels = [("collection", collection.as_str())];
-            ConstGauge::new(*count as i64).encode(resources.encode_family(&labels)?)?;
-        }
-        Ok(())
+        let resources = status.resources.iter().map(|(collection, count)| (collection.as_str(), *count));
+        let help = "Resources in use, by collection";
+        gauges(encoder, "mixer_adapter_config_resources", help, "collection", resources)
     }
 }
 
@@ -261,14 +232,10 @@ fn resources<'r>(
     counts: impl Iterator<Item = (&'r str, u64)>,
 ) -> Encoded {
     let mut counts = counts.filter(|(_, count)| *count > 0).peekable();
-    if counts.peek().is_none() {
-        return Ok(());
+    match counts.peek() {
+        Some(_) => counters(encoder, name, help, label, counts),
+        None => Ok(()),
     }
-    let mut encoder = encoder.encode_descriptor(name, help, None, MetricType::Counter)?;
-    for (resource, count) in counts {
-        ConstCounter::new(count).encode(encoder.encode_family(&[(label, resource)])?)?;
-    }
-    Ok(())
 }
 
 /// One histogram for each resource that has a duration.
@@ -290,23 +257,10 @@ fn latencies<'r>(
     Ok(())
 }
 
-/// One series for each value of a label.
-fn counter<const N: usize>(
-    encoder: &mut DescriptorEncoder<'_>,
-    name: &str,
-    help: &str,
-    label: &str,
-    values: &[&str; N],
+/// Reads counters with the names of what they count.
+fn loaded<const N: usize>(
+    names: [&'static str; N],
     counts: &[AtomicU64; N],
-) -> Encoded {
-    let mut encoder = encoder.encode_descriptor(name, help, None, MetricType::Counter)?;
-    for (value, count) in values.iter().zip(counts) {
-        ConstCounter::new(count.load(Relaxed)).encode(encoder.encode_family(&[(label, *value)])?)?;
-    }
-    Ok(())
-}
-
-fn gauge(encoder: &mut DescriptorEncoder<'_>, name: &str, help: &str, value: f64) -> Encoded {
-    let encoder = encoder.encode_descriptor(name, help, None, MetricType::Gauge)?;
-    ConstGauge::new(value).encode(encoder)
+) -> impl Iterator<Item = (&'static str, u64)> {
+    names.into_iter().zip(counts.iter().map(|count| count.load(Relaxed)))
 }

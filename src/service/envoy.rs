@@ -15,7 +15,7 @@ use mixer_adapter_envoy::{AccessLogServer, Counters, RateLimitOutcome, Services,
 use prometheus_client::{
     collector::Collector,
     encoding::{DescriptorEncoder, EncodeMetric},
-    metrics::{MetricType, counter::ConstCounter, gauge::ConstGauge},
+    metrics::{MetricType, counter::ConstCounter},
 };
 use tonic::{body::Body, server::NamedService};
 use tower_service::Service;
@@ -23,6 +23,7 @@ use tower_service::Service;
 use super::{
     additional::AdditionalServices,
     rpc::{Rpc, rpc},
+    series::{Encoded, counter, counters, gauge},
     server::Server,
 };
 
@@ -109,54 +110,31 @@ impl Service<Request<Body>> for FormerAccessLog {
 struct EnvoyMetrics(Arc<Counters>);
 
 impl Collector for EnvoyMetrics {
-    fn encode(&self, mut encoder: DescriptorEncoder<'_>) -> Result<(), std::fmt::Error> {
+    fn encode(&self, mut encoder: DescriptorEncoder<'_>) -> Encoded {
+        let encoder = &mut encoder;
         let Counters { rate_limits, hits_lost, log_entries, log_streams, log_unreadable, .. } = &*self.0;
         let help = "Requests for rate limits, by outcome";
-        let mut family =
-            encoder.encode_descriptor("mixer_adapter_envoy_rate_limits", help, None, MetricType::Counter)?;
-        for (outcome, count) in RateLimitOutcome::NAMES.iter().zip(rate_limits) {
-            let labels = [("outcome", *outcome)];
-            ConstCounter::new(count.load(Relaxed)).encode(family.encode_family(&labels)?)?;
-        }
+        let outcomes =
+            RateLimitOutcome::NAMES.iter().zip(rate_limits.iter().map(|count| count.load(Relaxed)));
+        counters(encoder, "mixer_adapter_envoy_rate_limits", help, "outcome", outcomes)?;
         let help = "Hits of rate limits that could not be given back";
-        let lost = encoder.encode_descriptor(
-            "mixer_adapter_envoy_rate_limit_hits_lost",
-            help,
-            None,
-            MetricType::Counter,
-        )?;
-        ConstCounter::new(hits_lost.load(Relaxed)).encode(lost)?;
+        counter(encoder, "mixer_adapter_envoy_rate_limit_hits_lost", help, hits_lost.load(Relaxed))?;
         let help = "Entries of access logs that were received";
-        let entries =
-            encoder.encode_descriptor("mixer_adapter_envoy_log_entries", help, None, MetricType::Counter)?;
-        ConstCounter::new(log_entries.load(Relaxed)).encode(entries)?;
+        counter(encoder, "mixer_adapter_envoy_log_entries", help, log_entries.load(Relaxed))?;
         let help = "Streams of access logs that ended with a message that could not be read";
-        let unreadable = encoder.encode_descriptor(
-            "mixer_adapter_envoy_log_unreadable",
-            help,
-            None,
-            MetricType::Counter,
-        )?;
-        ConstCounter::new(log_unreadable.load(Relaxed)).encode(unreadable)?;
+        counter(encoder, "mixer_adapter_envoy_log_unreadable", help, log_unreadable.load(Relaxed))?;
         let help = "Open streams of access logs";
-        let streams =
-            encoder.encode_descriptor("mixer_adapter_envoy_log_streams", help, None, MetricType::Gauge)?;
-        ConstGauge::new(log_streams.load(Relaxed) as i64).encode(streams)?;
+        gauge(encoder, "mixer_adapter_envoy_log_streams", help, log_streams.load(Relaxed) as i64)?;
         let help =
             "What access logs did not deliver, by handler; without a handler, entries before rules applied";
-        let mut lost =
-            encoder.encode_descriptor("mixer_adapter_envoy_log_lost", help, None, MetricType::Counter)?;
-        for (handler, count) in self.0.lost() {
-            let labels = [("handler", &*handler)];
-            ConstCounter::new(count).encode(lost.encode_family(&labels)?)?;
-        }
-        self.tenants(&mut encoder)
+        counters(encoder, "mixer_adapter_envoy_log_lost", help, "handler", self.0.lost())?;
+        self.tenants(encoder)
     }
 }
 
 impl EnvoyMetrics {
     /// Encodes the counts by namespace.
-    fn tenants(&self, encoder: &mut DescriptorEncoder<'_>) -> Result<(), std::fmt::Error> {
+    fn tenants(&self, encoder: &mut DescriptorEncoder<'_>) -> Encoded {
         let tenants = self.0.tenants();
         if tenants.is_empty() {
             return Ok(());
@@ -187,11 +165,8 @@ impl EnvoyMetrics {
             ),
             ("mixer_adapter_envoy_tenant_log_lost", "What access logs did not deliver, by namespace", lost),
         ] {
-            let mut family = encoder.encode_descriptor(name, help, None, MetricType::Counter)?;
-            for tenant in &tenants {
-                let labels = [("namespace", &*tenant.namespace)];
-                ConstCounter::new(count(tenant).load(Relaxed)).encode(family.encode_family(&labels)?)?;
-            }
+            let counts = tenants.iter().map(|tenant| (&tenant.namespace, count(tenant).load(Relaxed)));
+            counters(encoder, name, help, "namespace", counts)?;
         }
         Ok(())
     }

@@ -1,14 +1,13 @@
 //! Metrics of a host, read from the host at each scrape.
 
-use std::sync::{Arc, atomic::Ordering::Relaxed};
-
-use prometheus_client::{
-    collector::Collector,
-    encoding::{DescriptorEncoder, EncodeMetric},
-    metrics::{MetricType, counter::ConstCounter, gauge::ConstGauge},
-    registry::Registry,
+use std::sync::{
+    Arc,
+    atomic::{AtomicU64, Ordering::Relaxed},
 };
 
+use prometheus_client::{collector::Collector, encoding::DescriptorEncoder, registry::Registry};
+
+use super::series::{Encoded, counter, counters, gauge, gauges};
 use mixer_adapter_host::{Host, metrics::Calls};
 use mixer_adapter_net::{Limit, LimitHits};
 
@@ -37,100 +36,48 @@ impl std::fmt::Debug for HostMetrics {
 }
 
 impl Collector for HostMetrics {
-    fn encode(&self, mut encoder: DescriptorEncoder<'_>) -> Result<(), std::fmt::Error> {
-        let host = &self.host;
-        let mut sessions =
-            encoder.encode_descriptor("mixer_adapter_sessions", "Open sessions", None, MetricType::Gauge)?;
-        for (adapter, count) in host.sessions().counts() {
-            ConstGauge::new(count as i64).encode(sessions.encode_family(&[("adapter", adapter)])?)?;
-        }
-        let mut opens = encoder.encode_descriptor(
-            "mixer_adapter_session_opens",
-            "CreateSession calls, by result",
-            None,
-            MetricType::Counter,
-        )?;
-        let counts = host.counts();
-        for (result, count) in [("ok", &counts.opened), ("refused", &counts.refused)] {
-            ConstCounter::new(count.load(Relaxed)).encode(opens.encode_family(&[("result", result)])?)?;
-        }
-        let mut ends = encoder.encode_descriptor(
-            "mixer_adapter_session_ends",
-            "Sessions that ended: closed by their last CloseSession, expired without use, or evicted for those of other connections",
-            None,
-            MetricType::Counter,
-        )?;
-        for (reason, count) in
-            [("closed", &counts.closed), ("expired", &counts.expired), ("evicted", &counts.evicted)]
-        {
-            ConstCounter::new(count.load(Relaxed)).encode(ends.encode_family(&[("reason", reason)])?)?;
-        }
-        let mut panics = encoder.encode_descriptor(
-            "mixer_adapter_panics",
-            "Panics in handlers",
-            None,
-            MetricType::Counter,
-        )?;
-        for adapter in host.adapters().iter() {
-            let count = ConstCounter::new(adapter.panics());
-            count.encode(panics.encode_family(&[("adapter", adapter.name)])?)?;
-        }
-        let mut refusals = encoder.encode_descriptor(
-            "mixer_adapter_limit_refusals",
-            "Calls and sessions refused with RESOURCE_EXHAUSTED, by limit",
-            None,
-            MetricType::Counter,
-        )?;
-        for (limit, count) in host.refusals().counts() {
-            ConstCounter::new(count).encode(refusals.encode_family(&[("limit", limit)])?)?;
-        }
-        let handlers = host.handlers();
-        let cached = encoder.encode_descriptor(
-            "mixer_adapter_cached_handlers",
-            "Cached handlers of calls that carry their configuration",
-            None,
-            MetricType::Gauge,
-        )?;
-        ConstGauge::new(handlers.cached_count() as i64).encode(cached)?;
-        let mut evicted = encoder.encode_descriptor(
-            "mixer_adapter_handlers_evicted",
-            "Cached handlers that were evicted: for others, or after the idle time",
-            None,
-            MetricType::Counter,
-        )?;
-        for (adapter, count) in handlers.evicted_counts() {
-            ConstCounter::new(count).encode(evicted.encode_family(&[("adapter", adapter)])?)?;
-        }
-        let states = handlers.states();
-        let retained = encoder.encode_descriptor(
-            "mixer_adapter_retained_states",
-            "States of closed handlers, such as counters of quotas, that are retained",
-            None,
-            MetricType::Gauge,
-        )?;
-        ConstGauge::new(states.retained_count() as i64).encode(retained)?;
-        let bytes = encoder.encode_descriptor(
-            "mixer_adapter_retained_state_bytes",
-            "Estimated memory of the states of closed handlers",
-            None,
-            MetricType::Gauge,
-        )?;
-        ConstGauge::new(states.retained_bytes() as i64).encode(bytes)?;
-        let evicted = encoder.encode_descriptor(
-            "mixer_adapter_retained_states_evicted",
-            "States of closed handlers that were evicted before their time, because they took too much memory",
-            None,
-            MetricType::Counter,
-        )?;
-        ConstCounter::new(states.evicted()).encode(evicted)?;
-        let open = encoder.encode_descriptor(
-            "mixer_adapter_open_handlers",
-            "Open handlers",
-            None,
-            MetricType::Gauge,
-        )?;
-        ConstGauge::new(handlers.live_count() as i64).encode(open)
+    fn encode(&self, mut encoder: DescriptorEncoder<'_>) -> Encoded {
+        self.sessions(&mut encoder)?;
+        self.handlers(&mut encoder)
     }
+}
+
+impl HostMetrics {
+    fn sessions(&self, encoder: &mut DescriptorEncoder<'_>) -> Encoded {
+        let (host, counts) = (&self.host, self.host.counts());
+        let sessions = host.sessions().counts();
+        gauges(encoder, "mixer_adapter_sessions", "Open sessions", "adapter", sessions)?;
+        let opens = [("ok", &counts.opened), ("refused", &counts.refused)].map(loaded);
+        let help = "CreateSession calls, by result";
+        counters(encoder, "mixer_adapter_session_opens", help, "result", opens)?;
+        let ends = [("closed", &counts.closed), ("expired", &counts.expired), ("evicted", &counts.evicted)];
+        let help = "Sessions that ended: closed by their last CloseSession, expired without use, or evicted for those of other connections";
+        counters(encoder, "mixer_adapter_session_ends", help, "reason", ends.map(loaded))?;
+        let panics = host.adapters().iter().map(|adapter| (adapter.name, adapter.panics()));
+        counters(encoder, "mixer_adapter_panics", "Panics in handlers", "adapter", panics)?;
+        let help = "Calls and sessions refused with RESOURCE_EXHAUSTED, by limit";
+        counters(encoder, "mixer_adapter_limit_refusals", help, "limit", host.refusals().counts())
+    }
+
+    fn handlers(&self, encoder: &mut DescriptorEncoder<'_>) -> Encoded {
+        let handlers = self.host.handlers();
+        let help = "Cached handlers of calls that carry their configuration";
+        gauge(encoder, "mixer_adapter_cached_handlers", help, handlers.cached_count() as i64)?;
+        let help = "Cached handlers that were evicted: for others, or after the idle time";
+        counters(encoder, "mixer_adapter_handlers_evicted", help, "adapter", handlers.evicted_counts())?;
+        let states = handlers.states();
+        let help = "States of closed handlers, such as counters of quotas, that are retained";
+        gauge(encoder, "mixer_adapter_retained_states", help, states.retained_count() as i64)?;
+        let help = "Estimated memory of the states of closed handlers";
+        gauge(encoder, "mixer_adapter_retained_state_bytes", help, states.retained_bytes() as i64)?;
+        let help = "States of closed handlers that were evicted before their time, because they took too much memory";
+        counter(encoder, "mixer_adapter_retained_states_evicted", help, states.evicted())?;
+        gauge(encoder, "mixer_adapter_open_handlers", "Open handlers", handlers.live_count() as i64)
+    }
+}
+
+fn loaded((name, count): (&'static str, &AtomicU64)) -> (&'static str, u64) {
+    (name, count.load(Relaxed))
 }
 
 /// How often the limits of the server were hit.
@@ -138,17 +85,9 @@ impl Collector for HostMetrics {
 pub(super) struct LimitMetrics(pub(super) Arc<LimitHits>);
 
 impl Collector for LimitMetrics {
-    fn encode(&self, mut encoder: DescriptorEncoder<'_>) -> Result<(), std::fmt::Error> {
-        let mut hits = encoder.encode_descriptor(
-            "mixer_adapter_limits_hit",
-            "Calls and connections that were refused or ended by a limit, by the name of its flag",
-            None,
-            MetricType::Counter,
-        )?;
-        for limit in Limit::ALL {
-            let count = ConstCounter::new(self.0.get(limit));
-            count.encode(hits.encode_family(&[("limit", limit.name())])?)?;
-        }
-        Ok(())
+    fn encode(&self, mut encoder: DescriptorEncoder<'_>) -> Encoded {
+        let hits = Limit::ALL.map(|limit| (limit.name(), self.0.get(limit)));
+        let help = "Calls and connections that were refused or ended by a limit, by the name of its flag";
+        counters(&mut encoder, "mixer_adapter_limits_hit", help, "limit", hits)
     }
 }

@@ -19,6 +19,7 @@ pub(crate) mod page;
 mod process_metrics;
 mod readiness;
 mod rpc;
+mod series;
 mod server;
 mod server_options;
 mod service_list;

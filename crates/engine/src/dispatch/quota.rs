@@ -81,14 +81,8 @@ impl<'s> Request<'s> {
         failures.extend(self.config_denial());
         let denies_unknown = !found && self.policy.unknown_quota == OnUnknownQuota::Deny;
         if !found {
-            self.unknown_quotas += 1;
-            let granted =
-                !denies_unknown && failures.iter().all(|failure| matches!(failure, FailureEffect::Ignore));
-            tracing::debug!(quota = request.name, granted, "no rule has this quota");
-            if let Some(trace) = &mut self.trace {
-                let similar = suggest(request.name, names).map(str::to_owned);
-                trace.steps.push(Step::UnknownQuota { quota: request.name.to_owned(), similar, granted });
-            }
+            let is_ignored = failures.iter().all(|failure| matches!(failure, FailureEffect::Ignore));
+            self.note_unknown_quota(request.name, names, !denies_unknown && is_ignored);
         }
         let has_calls = !calls.is_empty();
         // Whether Mixer grants the amount whatever the adapters answer.
@@ -139,11 +133,7 @@ impl<'s> Request<'s> {
         let is_denied = denies_unknown || denial.is_some();
         let reason = match (denial, grants.first()) {
             (Some(denial), _) => format!(": {denial}"),
-            (None, Some(grant)) => match grant.settings.mode {
-                QuotaMode::Enforce => String::new(),
-                QuotaMode::Soft => "; behind Envoy, requests past the limit pass (soft)".to_owned(),
-                QuotaMode::Shadow => "; behind Envoy, requests past the limit pass (shadow)".to_owned(),
-            },
+            (None, Some(grant)) => past_limit(grant.settings.mode).to_owned(),
             (None, None) if found && !has_calls && failures.is_empty() => {
                 ": no rule of the quota matches".to_owned()
             }
@@ -151,6 +141,16 @@ impl<'s> Request<'s> {
         };
         self.trace_quota(request, answer.granted, &reason);
         Ok(Allocation { answer, grants, matched: has_calls || is_denied, is_denied })
+    }
+
+    /// Counts, logs and traces a quota that no rule has.
+    fn note_unknown_quota(&mut self, quota: &str, names: BTreeSet<&str>, granted: bool) {
+        self.unknown_quotas += 1;
+        tracing::debug!(quota, granted, "no rule has this quota");
+        if let Some(trace) = &mut self.trace {
+            let similar = suggest(quota, names).map(str::to_owned);
+            trace.steps.push(Step::UnknownQuota { quota: quota.to_owned(), similar, granted });
+        }
     }
 
     /// Plans the calls for a quota, after the attribute generators unless they have run.
@@ -229,6 +229,15 @@ impl<'s> Request<'s> {
             answer: QuotaAnswer { granted: result.granted_amount, valid_duration },
             limit: result.limit,
         })
+    }
+}
+
+/// Returns what becomes of requests past a limit, for traces.
+fn past_limit(mode: QuotaMode) -> &'static str {
+    match mode {
+        QuotaMode::Enforce => "",
+        QuotaMode::Soft => "; behind Envoy, requests past the limit pass (soft)",
+        QuotaMode::Shadow => "; behind Envoy, requests past the limit pass (shadow)",
     }
 }
 

@@ -26,9 +26,10 @@ pub struct FunctionReference {
 
 /// Iterates over all functions and operators.
 pub fn functions() -> impl Iterator<Item = FunctionReference> {
-    NAMES.iter().map(|(function, name, _)| {
-        let (meaning, example, value) = documentation(*function);
-        FunctionReference { name, signature: signature(*function, name), meaning, example, value }
+    NAMES.iter().filter_map(|(function, name, _)| {
+        let (_, meaning, example, value) =
+            DOCUMENTATION.iter().find(|(documented, ..)| documented == function)?;
+        Some(FunctionReference { name, signature: signature(*function, name), meaning, example, value })
     })
 }
 
@@ -53,108 +54,144 @@ fn signature(function: Function, name: &str) -> String {
     text
 }
 
-/// Meaning, example and its value.
-fn documentation(function: Function) -> (&'static str, &'static str, &'static str) {
-    match function {
-        Function::Or => (
-            "Whether either operand is true.",
-            r#"request.path == "/x" || request.path == "/admin/x""#,
-            "true",
-        ),
-        Function::And => (
-            "Whether both operands are true.",
-            r#"match(request.path, "/admin*") && request.method == "GET""#,
-            "true",
-        ),
-        Function::FirstOf => (
-            "The first operand that is present, even if it is empty. Binds tighter than ==.",
-            r#"request.headers["x-user"] | "nobody""#,
-            r#""nobody""#,
-        ),
-        Function::Add => (
-            "The sum of numbers, or the concatenation of texts. Integers wrap around.",
-            r#""user-" + request.method"#,
-            r#""user-GET""#,
-        ),
-        Function::Index => (
-            "The entry of a map. A key that is not in the map is absent for |, and \"\" elsewhere.",
-            r#"request.headers["user-agent"]"#,
-            r#""curl/8.5""#,
-        ),
-        Function::Compare(Relation::Equal) => {
-            ("Whether the operands are equal.", r#"request.path == "/admin/x""#, "true")
-        }
-        Function::Compare(Relation::NotEqual) => {
-            ("Whether the operands differ.", r#"request.path != "/admin/x""#, "false")
-        }
-        Function::Compare(Relation::Less) => {
-            ("Whether the first operand is less. Texts compare by their bytes.", "request.size < 100", "true")
-        }
-        Function::Compare(Relation::LessOrEqual) => {
-            ("Whether the first operand is less or equal.", "request.size <= 5", "true")
-        }
-        Function::Compare(Relation::Greater) => {
-            ("Whether the first operand is greater.", "request.size > 100", "false")
-        }
-        Function::Compare(Relation::GreaterOrEqual) => {
-            ("Whether the first operand is greater or equal.", "request.size >= 5", "true")
-        }
-        Function::Size => ("The length of a text in bytes.", "size(request.path)", "8"),
-        Function::Conditional => (
-            "The second operand if the first is true, else the third. Only that one is evaluated.",
-            r#"conditional(request.size > 100, "large", "small")"#,
-            r#""small""#,
-        ),
-        Function::ConditionalString => (
-            "The second operand if the first is true, else the third. All are evaluated.",
-            r#"conditionalString(request.method == "GET", "read", "write")"#,
-            r#""read""#,
-        ),
-        Function::EmptyStringMap => (
-            "A map without entries.",
-            r#"(request.query_params | emptyStringMap())["key"] | "none""#,
-            r#""none""#,
-        ),
-        Function::Ip => ("The IP address that a text denotes.", r#"source.ip == ip("10.0.0.1")"#, "true"),
-        Function::Timestamp => (
-            "The time that a text denotes, as in RFC 3339.",
-            r#"request.time < timestamp("2030-01-01T00:00:00Z")"#,
-            "true",
-        ),
-        Function::DnsName => (
-            "The domain name that a text denotes. Names compare without regard to case and to a final dot.",
-            r#"dnsName(request.host) == dnsName("Example.com")"#,
-            "true",
-        ),
-        Function::Email => (
-            "The email address that a text denotes. The domain compares as a domain name.",
-            r#"email("user@Example.com") == email("user@example.com")"#,
-            "true",
-        ),
-        Function::Uri => (
-            "The URI that a text denotes.",
-            r#"uri("http://example.com/x") == uri("http://example.com/x")"#,
-            "true",
-        ),
-        Function::ToLower => ("A text in lower case.", r#"toLower("GET")"#, r#""get""#),
-        Function::Match => (
-            "Whether a text is equal to a pattern, which may have one * at its end (prefix) or at its start (suffix).",
-            r#"match(request.path, "/admin/*")"#,
-            "true",
-        ),
-        Function::Matches => (
-            "Whether a regular expression (RE2), which is the receiver, matches anywhere in a text.",
-            r#""^/(admin|secret)(/|$)".matches(request.path)"#,
-            "true",
-        ),
-        Function::StartsWith => {
-            ("Whether the receiver begins with a text.", r#"request.path.startsWith("/admin")"#, "true")
-        }
-        Function::EndsWith => {
-            ("Whether the receiver ends with a text.", r#"request.path.endsWith(".php")"#, "false")
-        }
-    }
-}
+/// Each function with its meaning, an example and its value.
+const DOCUMENTATION: [(Function, &str, &str, &str); NAMES.len()] = [
+    (
+        Function::Or,
+        "Whether either operand is true.",
+        r#"request.path == "/x" || request.path == "/admin/x""#,
+        "true",
+    ),
+    (
+        Function::And,
+        "Whether both operands are true.",
+        r#"match(request.path, "/admin*") && request.method == "GET""#,
+        "true",
+    ),
+    (
+        Function::FirstOf,
+        "The first operand that is present, even if it is empty. Binds tighter than ==.",
+        r#"request.headers["x-user"] | "nobody""#,
+        r#""nobody""#,
+    ),
+    (
+        Function::Add,
+        "The sum of numbers, or the concatenation of texts. Integers wrap around.",
+        r#""user-" + request.method"#,
+        r#""user-GET""#,
+    ),
+    (
+        Function::Index,
+        "The entry of a map. A key that is not in the map is absent for |, and \"\" elsewhere.",
+        r#"request.headers["user-agent"]"#,
+        r#""curl/8.5""#,
+    ),
+    (
+        Function::Compare(Relation::Equal),
+        "Whether the operands are equal.",
+        r#"request.path == "/admin/x""#,
+        "true",
+    ),
+    (
+        Function::Compare(Relation::NotEqual),
+        "Whether the operands differ.",
+        r#"request.path != "/admin/x""#,
+        "false",
+    ),
+    (
+        Function::Compare(Relation::Less),
+        "Whether the first operand is less. Texts compare by their bytes.",
+        "request.size < 100",
+        "true",
+    ),
+    (
+        Function::Compare(Relation::LessOrEqual),
+        "Whether the first operand is less or equal.",
+        "request.size <= 5",
+        "true",
+    ),
+    (
+        Function::Compare(Relation::Greater),
+        "Whether the first operand is greater.",
+        "request.size > 100",
+        "false",
+    ),
+    (
+        Function::Compare(Relation::GreaterOrEqual),
+        "Whether the first operand is greater or equal.",
+        "request.size >= 5",
+        "true",
+    ),
+    (Function::Size, "The length of a text in bytes.", "size(request.path)", "8"),
+    (
+        Function::Conditional,
+        "The second operand if the first is true, else the third. Only that one is evaluated.",
+        r#"conditional(request.size > 100, "large", "small")"#,
+        r#""small""#,
+    ),
+    (
+        Function::ConditionalString,
+        "The second operand if the first is true, else the third. All are evaluated.",
+        r#"conditionalString(request.method == "GET", "read", "write")"#,
+        r#""read""#,
+    ),
+    (
+        Function::EmptyStringMap,
+        "A map without entries.",
+        r#"(request.query_params | emptyStringMap())["key"] | "none""#,
+        r#""none""#,
+    ),
+    (Function::Ip, "The IP address that a text denotes.", r#"source.ip == ip("10.0.0.1")"#, "true"),
+    (
+        Function::Timestamp,
+        "The time that a text denotes, as in RFC 3339.",
+        r#"request.time < timestamp("2030-01-01T00:00:00Z")"#,
+        "true",
+    ),
+    (
+        Function::DnsName,
+        "The domain name that a text denotes. Names compare without regard to case and to a final dot.",
+        r#"dnsName(request.host) == dnsName("Example.com")"#,
+        "true",
+    ),
+    (
+        Function::Email,
+        "The email address that a text denotes. The domain compares as a domain name.",
+        r#"email("user@Example.com") == email("user@example.com")"#,
+        "true",
+    ),
+    (
+        Function::Uri,
+        "The URI that a text denotes.",
+        r#"uri("http://example.com/x") == uri("http://example.com/x")"#,
+        "true",
+    ),
+    (Function::ToLower, "A text in lower case.", r#"toLower("GET")"#, r#""get""#),
+    (
+        Function::Match,
+        "Whether a text is equal to a pattern, which may have one * at its end (prefix) or at its start (suffix).",
+        r#"match(request.path, "/admin/*")"#,
+        "true",
+    ),
+    (
+        Function::Matches,
+        "Whether a regular expression (RE2), which is the receiver, matches anywhere in a text.",
+        r#""^/(admin|secret)(/|$)".matches(request.path)"#,
+        "true",
+    ),
+    (
+        Function::StartsWith,
+        "Whether the receiver begins with a text.",
+        r#"request.path.startsWith("/admin")"#,
+        "true",
+    ),
+    (
+        Function::EndsWith,
+        "Whether the receiver ends with a text.",
+        r#"request.path.endsWith(".php")"#,
+        "false",
+    ),
+];
 
 #[cfg(test)]
 #[allow(clippy::unwrap_used)]
@@ -178,6 +215,7 @@ mod tests {
         for (name, value) in attributes {
             bag.insert(&name, value);
         }
+        assert_eq!(functions().count(), NAMES.len(), "every function is documented");
         for FunctionReference { name, example, value, .. } in functions() {
             let expression = Expression::compile(example, bag.vocabulary()).unwrap();
             let found = match expression.eval(&bag, &mut Reads::default()).unwrap() {

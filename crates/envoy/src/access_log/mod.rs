@@ -14,7 +14,7 @@ use std::{
 
 use mixer_adapter_core::framework::{log_limit::LogLimit, log_text::log_text};
 use mixer_adapter_engine::{
-    Budget,
+    Budget, Mixer, Snapshot,
     attribute::{AttributeValue, Bag},
     decision_log::{Api, LoggedDecision},
     dispatch::{Caller, FailureTexts, PreparedReport, Report, ReportBatch, Request},
@@ -81,7 +81,7 @@ impl LogQueue {
         #[expect(clippy::disallowed_methods, reason = "`space` bounds it in bytes")]
         let (messages, received) = mpsc::unbounded_channel();
         let handlers = HandlerQueues { queues: HashMap::new(), counters, runtime: runtime.clone() };
-        runtime.spawn(report(configuration, mapping, missing, received, handlers));
+        runtime.spawn(Reporter { configuration, mapping, missing, handlers }.run(received));
         Self { messages, space: SharedSpace::new(QUEUE), pending: TaskTracker::new() }
     }
 
@@ -111,22 +111,28 @@ enum EntryError {
     Attributes(#[from] AttributeError),
 }
 
-/// Makes instances of entries until the queue is closed.
-async fn report(
+/// Makes instances of entries.
+struct Reporter {
     configuration: Configuration,
     mapping: MappingOptions,
     missing: Arc<MissingSettings>,
-    mut received: mpsc::UnboundedReceiver<Queued>,
-    mut handlers: HandlerQueues,
-) {
-    let mixer = configuration.mixer();
-    while let Some(queued) = received.recv().await {
-        let count = queued.entries.len();
-        let Some(snapshot) = configuration.snapshot(Some(configuration.end_of_start())).await else {
-            handlers.counters.lose(&Arc::from(""), count);
-            continue;
-        };
-        let sender = &*queued.sender;
+    handlers: HandlerQueues,
+}
+
+impl Reporter {
+    /// Reports messages until the queue is closed.
+    async fn run(mut self, mut received: mpsc::UnboundedReceiver<Queued>) {
+        while let Some(queued) = received.recv().await {
+            match self.configuration.snapshot(Some(self.configuration.end_of_start())).await {
+                Some(snapshot) => self.report(queued, &snapshot).await,
+                None => self.handlers.counters.lose(&Arc::from(""), queued.entries.len()),
+            }
+        }
+    }
+
+    /// Reports the entries of a message.
+    async fn report(&mut self, queued: Queued, snapshot: &Arc<Snapshot>) {
+        let (mixer, count) = (self.configuration.mixer(), queued.entries.len());
         let is_logged = mixer.decision_log().is_watched();
         // Those of one namespace take their space together.
         let mut reports: BTreeMap<Arc<str>, (Arc<TenantCounts>, Report<'_>)> = BTreeMap::new();
@@ -136,75 +142,85 @@ async fn report(
         let caller = delivery();
         let mut budget = Budget::new(mixer.limits(), &caller);
         for entry in queued.entries {
-            let bag = match queued.kind {
-                LogKind::Http => {
-                    HttpAccessLogEntry::decode(&*entry).map_err(EntryError::from).and_then(|entry| {
-                        let common = entry.common_properties.as_ref();
-                        missing.note_log(common.and_then(|common| common.metadata.as_ref()));
-                        Ok(http_attributes(&entry, sender, snapshot.bag_of(is_logged), &mapping)?)
-                    })
-                }
-                LogKind::Tcp => {
-                    TcpAccessLogEntry::decode(&*entry).map_err(EntryError::from).and_then(|entry| {
-                        Ok(tcp_attributes(&entry, sender, snapshot.bag_of(is_logged), &mapping)?)
-                    })
-                }
-            };
-            match bag {
-                Ok(bag) => {
-                    if let Some(id) = logged_id(&bag)
-                        && let Some(logged) = mixer.decision_log().begin_entry(Api::Envoy, id)
-                    {
-                        logged.log(LoggedDecision::LogEntry, None, "", logged.attributes(&bag).as_ref());
-                    }
-                    let mut request = Request::new(&snapshot, bag, caller.clone(), false).with_budget(budget);
-                    let tenant = handlers.counters.tenant(request.tenant());
-                    tenant.log_entries.fetch_add(1, Relaxed);
-                    let (_, report) = reports
-                        .entry(tenant.namespace.clone())
-                        .or_insert_with(|| (tenant, Report::default()));
-                    if let Err(error) = report.add(&mut request).await {
-                        failures.push(error.to_string());
-                    }
-                    budget = request.budget();
-                    mixer.counts().condition_errors(request.condition_errors());
-                }
+            let bag = match self.attributes(queued.kind, &entry, &queued.sender, snapshot.bag_of(is_logged)) {
+                Ok(bag) => bag,
                 Err(error) => {
                     failures.push(error.to_string());
                     undecoded += 1;
+                    continue;
                 }
+            };
+            if let Some(id) = logged_id(&bag)
+                && let Some(logged) = mixer.decision_log().begin_entry(Api::Envoy, id)
+            {
+                logged.log(LoggedDecision::LogEntry, None, "", logged.attributes(&bag).as_ref());
             }
+            let mut request = Request::new(snapshot, bag, caller.clone(), false).with_budget(budget);
+            let tenant = self.handlers.counters.tenant(request.tenant());
+            tenant.log_entries.fetch_add(1, Relaxed);
+            let (_, report) =
+                reports.entry(tenant.namespace.clone()).or_insert_with(|| (tenant, Report::default()));
+            if let Err(error) = report.add(&mut request).await {
+                failures.push(error.to_string());
+            }
+            budget = request.budget();
+            mixer.counts().condition_errors(request.condition_errors());
         }
         for (tenant, report) in reports.into_values() {
             let PreparedReport { batches, failures: further, lost } = report.prepare();
             failures.append(further);
             for (handler, count) in lost {
-                handlers.counters.lose(&handler, count);
+                self.handlers.counters.lose(&handler, count);
                 tenant.lose(count);
             }
             for batch in batches.into_iter().flat_map(|batch| batch.split(MAX_BATCH)) {
-                handlers.add(batch, &tenant, queued.pending.clone());
+                self.handlers.add(batch, &tenant, queued.pending.clone());
             }
         }
         mixer.counts().report(count, failures.is_empty());
         if !failures.is_empty() {
-            if let Some(logged) = mixer.decision_log().begin(Api::Envoy, None) {
-                let report = LoggedDecision::Report { requests: count };
-                let error = log_text(&failures);
-                logged.log(report, Some((tonic::Code::Unknown.into(), &error)), "", None);
-            }
-            static LIMIT: LogLimit = LogLimit::new();
-            if let Some(suppressed) = LIMIT.admit() {
-                tracing::warn!(
-                    error = log_text(failures),
-                    suppressed,
-                    "entries of an access log could not be reported"
-                );
-            }
+            log_failures(mixer, count, &failures);
         }
         if undecoded > 0 {
-            handlers.counters.lose(&Arc::from(""), undecoded);
+            self.handlers.counters.lose(&Arc::from(""), undecoded);
         }
+    }
+
+    /// Returns the attributes of an encoded entry.
+    fn attributes(
+        &self,
+        kind: LogKind,
+        entry: &[u8],
+        sender: &LogSender,
+        bag: Bag,
+    ) -> Result<Bag, EntryError> {
+        match kind {
+            LogKind::Http => {
+                let entry = HttpAccessLogEntry::decode(entry)?;
+                let common = entry.common_properties.as_ref();
+                self.missing.note_log(common.and_then(|common| common.metadata.as_ref()));
+                Ok(http_attributes(&entry, sender, bag, &self.mapping)?)
+            }
+            LogKind::Tcp => {
+                Ok(tcp_attributes(&TcpAccessLogEntry::decode(entry)?, sender, bag, &self.mapping)?)
+            }
+        }
+    }
+}
+
+/// Logs the failures of a message of `count` entries.
+fn log_failures(mixer: &Mixer, count: usize, failures: &FailureTexts) {
+    if let Some(logged) = mixer.decision_log().begin(Api::Envoy, None) {
+        let report = LoggedDecision::Report { requests: count };
+        logged.log(report, Some((tonic::Code::Unknown.into(), &log_text(failures))), "", None);
+    }
+    static LIMIT: LogLimit = LogLimit::new();
+    if let Some(suppressed) = LIMIT.admit() {
+        tracing::warn!(
+            error = log_text(failures),
+            suppressed,
+            "entries of an access log could not be reported"
+        );
     }
 }
 

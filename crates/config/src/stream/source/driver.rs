@@ -11,7 +11,9 @@ use tokio_util::sync::CancellationToken;
 use tonic::{Code, Status, Streaming};
 
 use super::{
-    Catalogue, Meaning, PeerStatus, Pushed, SinkId, WatchStatus, dialogue::Dialogue, status::Registry,
+    Catalogue, Meaning, PeerStatus, Pushed, SinkId, WatchStatus,
+    dialogue::Dialogue,
+    status::{Registered, Registry},
 };
 use crate::{
     ValidationError,
@@ -163,6 +165,29 @@ impl ConfigServer {
         self.registry.peers()
     }
 
+    /// Records a request, and returns whether it accepts a push; an error ends the stream.
+    fn on_request<D: Dialogue>(
+        &self,
+        dialogue: &mut D,
+        request: D::Request,
+        current: &Catalogue,
+        registered: &Registered,
+        rules: Option<&mut ClientRules>,
+    ) -> Result<bool, Status> {
+        let size = request.encoded_len();
+        let shorthand = rules.is_some().then(|| request.shorthand());
+        let event = dialogue.on_request(request, current)?;
+        SOURCE.received(&event.collection, size);
+        let is_accepted = event.meaning == Meaning::Accepted;
+        let type_url = event.collection.clone();
+        // What a source says first that has dialed is for no type.
+        let answers = event.meaning != Meaning::Triggered;
+        if let (Some(rules), Some(shorthand), true) = (rules, shorthand, answers) {
+            registered.breaks(rules.received(&shorthand, &type_url));
+        }
+        self.check_version(&type_url, &registered.record(event)).map(|()| is_accepted)
+    }
+
     /// Serves one stream until it ends. The result says why.
     pub(crate) async fn exchange<D: Dialogue>(
         self,
@@ -205,22 +230,11 @@ impl ConfigServer {
                 request = request => match request {
                     Ok(Some(request)) => {
                         bucket.take(now());
-                        let size = request.encoded_len();
-                        let shorthand = rules.is_some().then(|| request.shorthand());
-                        let event = dialogue.on_request(request, &current);
-                        let recorded = event.and_then(|event| {
-                            SOURCE.received(&event.collection, size);
-                            good |= event.meaning == Meaning::Accepted;
-                            let type_url = event.collection.clone();
-                            // What a source says first that has dialed is for no type.
-                            let answers = event.meaning != Meaning::Triggered;
-                            if let (Some(rules), Some(shorthand), true) = (&mut rules, shorthand, answers) {
-                                registered.breaks(rules.received(&shorthand, &type_url));
+                        match self.on_request(&mut dialogue, request, &current, &registered, rules.as_mut()) {
+                            Ok(is_accepted) => {
+                                good |= is_accepted;
+                                continue;
                             }
-                            self.check_version(&type_url, &registered.record(event))
-                        });
-                        match recorded {
-                            Ok(()) => continue,
                             Err(status) => status,
                         }
                     }

@@ -151,28 +151,44 @@ async fn changed_certificates_are_used_for_the_next_connection() {
     until(async || ask(&remote).await.is_ok_and(|answer| answer == "new")).await;
 }
 
-#[tokio::test]
-async fn faults_of_a_connection_name_its_fields() {
-    let (authority, files) = (Authority::new(), Files::new());
-    let ca = files.write("ca.pem", &authority.pem());
-    let token = files.write("token", "s3cret");
-    let missing = files.path("missing").to_str().unwrap().to_owned();
-    let (_, good) = with_token(([127, 0, 0, 1], 9091).into(), ca, token);
-    let tls = |change: &dyn Fn(&mut Tls)| {
-        let mut tls = good.clone();
+/// Files of a connection over TLS, and the connection's settings with all of them.
+struct GoodConnection {
+    files: Files,
+    tls: Tls,
+}
+
+impl GoodConnection {
+    fn new() -> Self {
+        let (authority, files) = (Authority::new(), Files::new());
+        let ca = files.write("ca.pem", &authority.pem());
+        let token = files.write("token", "s3cret");
+        let (_, tls) = with_token(([127, 0, 0, 1], 9091).into(), ca, token);
+        Self { files, tls }
+    }
+
+    fn with(&self, change: &dyn Fn(&mut Tls)) -> Connection {
+        let mut tls = self.tls.clone();
         change(&mut tls);
         over("adapter:9091", tls)
-    };
-    let oauth = |change: &dyn Fn(&mut OAuth)| {
+    }
+
+    fn with_oauth(&self, change: &dyn Fn(&mut OAuth)) -> Connection {
         let mut oauth = OAuth {
             client_id: "me".to_owned(),
-            client_secret: files.write("secret", "s3cret"),
+            client_secret: self.files.write("secret", "s3cret"),
             token_url: "https://login.example/token".to_owned(),
             ..OAuth::default()
         };
         change(&mut oauth);
-        tls(&|tls| tls.token_source = Some(TokenSource::Oauth(oauth.clone())))
-    };
+        self.with(&|tls| tls.token_source = Some(TokenSource::Oauth(oauth.clone())))
+    }
+}
+
+#[test]
+fn faults_of_a_connection_name_its_fields() {
+    let good = GoodConnection::new();
+    let tls = |change: &dyn Fn(&mut Tls)| good.with(change);
+    let oauth = |change: &dyn Fn(&mut OAuth)| good.with_oauth(change);
     let mutual = |mutual| Connection {
         authentication: Some(Authentication { auth_type: Some(AuthType::Mutual(mutual)) }),
         ..connection("adapter:9091")
@@ -184,7 +200,7 @@ async fn faults_of_a_connection_name_its_fields() {
         ..connection("adapter:9091")
     };
 
-    let shown_without_files = [
+    let cases = [
         (connection(""), "connection.address: is missing"),
         (timeout(0, 0), "connection.timeout: must be longer than 0s"),
         (timeout(-1, 0), "connection.timeout: must be longer than 0s"),
@@ -243,14 +259,21 @@ async fn faults_of_a_connection_name_its_fields() {
              connection.authentication.mutual.client_certificate: is missing",
         ),
     ];
-    for (connection, text) in &shown_without_files {
+    for (connection, text) in &cases {
         let error = Settings::read(connection).unwrap_err().to_string();
         assert!(error.starts_with(text), "{error:?} instead of {text:?}");
         assert!(!error.contains("s3cret"), "{error:?}");
     }
+}
 
+#[tokio::test]
+async fn faults_of_a_connections_files_name_its_fields() {
+    let good = GoodConnection::new();
+    let tls = |change: &dyn Fn(&mut Tls)| good.with(change);
+    let oauth = |change: &dyn Fn(&mut OAuth)| good.with_oauth(change);
+    let (files, missing) = (&good.files, good.files.path("missing").to_str().unwrap().to_owned());
     let no_pem = files.write("text", "hello");
-    let shown_with_files = [
+    let cases = [
         (tls(&|tls| tls.ca_certificates = missing.clone()), "tls.ca_certificates: "),
         (tls(&|tls| tls.ca_certificates = no_pem.clone()), "tls.ca_certificates: holds no certificate (PEM)"),
         (tls(&|tls| tls.token_source = Some(TokenSource::TokenPath(missing.clone()))), "tls.token_path: "),
@@ -260,7 +283,7 @@ async fn faults_of_a_connection_name_its_fields() {
         ),
         (oauth(&|oauth| oauth.client_secret = missing.clone()), "tls.oauth.client_secret: "),
     ];
-    for (connection, text) in &shown_with_files {
+    for (connection, text) in &cases {
         assert!(Settings::read(connection).is_ok());
         let error = RemoteAdapter::new(connection, &quick(), &Handle::current()).unwrap_err().to_string();
         let (field, reason) = text.split_once(": ").unwrap();
