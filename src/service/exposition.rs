@@ -1,4 +1,5 @@
-//! The two text formats of metrics, chosen by the `Accept` header of the scraper.
+//! The two text formats of metrics, chosen by the `Accept` header of the scraper. By hand: `prometheus-client`
+//! writes OpenMetrics alone.
 
 use axum::http::{HeaderMap, header::ACCEPT};
 

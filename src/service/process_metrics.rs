@@ -1,4 +1,5 @@
-//! Metrics of the process, under the names that all client libraries of Prometheus use, and of the build.
+//! Metrics of the process, under the names that all client libraries of Prometheus use, and of the build. By hand:
+//! `prometheus-client` has no collector of processes.
 
 use std::{fs, sync::LazyLock};
 

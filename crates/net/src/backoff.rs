@@ -1,3 +1,5 @@
+//! Delays between attempts. By hand: crates for retries also run the attempts, and the loops here wait for other events meanwhile.
+
 use std::{
     hash::{BuildHasher as _, RandomState},
     time::Duration,

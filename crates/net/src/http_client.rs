@@ -1,3 +1,5 @@
+//! A client of HTTP/1.1 over TLS. By hand on hyper: ready-made clients follow redirects and proxies to hosts that are not allowed.
+
 use std::{
     fmt, io,
     net::{IpAddr, SocketAddr},

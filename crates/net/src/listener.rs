@@ -1,3 +1,5 @@
+//! The accept loop of all ports. By hand: the servers of axum and tonic have no limits per peer, no ages and no eviction.
+
 use std::{fmt, future::pending, io, sync::Arc, time::Duration};
 
 use tokio::net::TcpListener;

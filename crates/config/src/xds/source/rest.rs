@@ -18,7 +18,6 @@ use http::{
 };
 use http_body_util::{BodyExt as _, LengthLimitError, Limited};
 use prost::Message as _;
-use prost_reflect::{DeserializeOptions, DynamicMessage};
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 use tokio::time::{Instant, timeout, timeout_at};
 use tonic::{Code, Status};
@@ -40,6 +39,7 @@ use crate::{
     truncate,
     xds::rest_path,
 };
+use mixer_adapter_core::framework::json::{JsonError, read_json_of_peer};
 
 /// The longest time an answer is held back for news.
 const LONGEST_WAIT: Duration = Duration::from_secs(30);
@@ -103,6 +103,8 @@ enum RestError {
     #[error("the body is not a DiscoveryRequest: {0}")]
     Json(#[from] serde_json::Error),
     #[error("the body is not a DiscoveryRequest: {0}")]
+    Field(#[from] JsonError),
+    #[error("the body is not a DiscoveryRequest: {0}")]
     Protobuf(#[from] prost::DecodeError),
     #[error("requests hold too much memory; try again later")]
     Memory,
@@ -125,6 +127,7 @@ impl RestError {
             | Self::NoType(_)
             | Self::Body(_)
             | Self::Json(_)
+            | Self::Field(_)
             | Self::Protobuf(_)
             | Self::Status(_) => StatusCode::BAD_REQUEST,
         }
@@ -155,10 +158,7 @@ impl Encoding {
         match (self, Types::default().find(message)) {
             (Self::Json, Some(descriptor)) => {
                 // A client may know of more fields.
-                let options = DeserializeOptions::new().deny_unknown_fields(false);
-                let mut json = serde_json::Deserializer::from_slice(&body);
-                let message = DynamicMessage::deserialize_with_options(descriptor, &mut json, &options)?;
-                json.end()?;
+                let message = read_json_of_peer(&descriptor, serde_json::from_slice(&body)?)?;
                 Ok(DiscoveryRequest::decode(&*message.encode_to_vec())?)
             }
             _ => Ok(DiscoveryRequest::decode(body)?),

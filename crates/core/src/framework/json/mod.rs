@@ -87,7 +87,19 @@ pub fn read_params(message: &MessageDescriptor, json: Json) -> Result<Bytes, Jso
 /// # Errors
 /// The first fault, with the path of its field.
 pub fn read_json(message: &MessageDescriptor, json: Json) -> Result<DynamicMessage, JsonError> {
-    Reader { max_errors: 1 }.read(message, json).map_err(|mut errors| errors.swap_remove(0))
+    Reader { max_errors: 1, ignores_unknown: false }.read(message, json).map_err(first)
+}
+
+/// Same as [`read_json`], but ignores unknown fields: those of a peer that has a newer version of the message.
+///
+/// # Errors
+/// The first fault, with the path of its field.
+pub fn read_json_of_peer(message: &MessageDescriptor, json: Json) -> Result<DynamicMessage, JsonError> {
+    Reader { max_errors: 1, ignores_unknown: true }.read(message, json).map_err(first)
+}
+
+fn first(mut errors: Vec<JsonError>) -> JsonError {
+    errors.swap_remove(0)
 }
 
 /// Same as [`read_json`], but returns all faults, 100 at most.
@@ -95,13 +107,14 @@ pub fn read_json(message: &MessageDescriptor, json: Json) -> Result<DynamicMessa
 /// # Errors
 /// At least one fault, in the order of the fields.
 pub fn read_json_all(message: &MessageDescriptor, json: Json) -> Result<DynamicMessage, Vec<JsonError>> {
-    Reader { max_errors: MAX_ERRORS }.read(message, json)
+    Reader { max_errors: MAX_ERRORS, ignores_unknown: false }.read(message, json)
 }
 
 /// Reads messages until it has found a number of faults.
 #[derive(Clone, Copy)]
 struct Reader {
     max_errors: usize,
+    ignores_unknown: bool,
 }
 
 impl Reader {
@@ -140,6 +153,9 @@ impl Reader {
             let Some(field) =
                 message.get_field_by_name(&name).or_else(|| message.get_field_by_json_name(&name))
             else {
+                if self.ignores_unknown {
+                    return Ok(None);
+                }
                 let fields: Vec<_> = message.fields().collect();
                 let known: Vec<_> = fields.iter().map(FieldDescriptor::name).collect();
                 let reason = format!("no such field; {}", suggestion(&name, &known));
