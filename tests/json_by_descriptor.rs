@@ -3,7 +3,7 @@
 
 use mixer_adapter::prost::{Message as _, bytes::Bytes};
 use mixer_adapter_config::proto::{DESCRIPTORS, istio::policy::v1beta1};
-use mixer_adapter_core::framework::json::{read_json_leniently, read_params};
+use mixer_adapter_core::framework::json::{read_json_leniently, read_json_of_peer, read_params};
 use prost_reflect::DescriptorPool;
 use serde_json::{Value as Json, json};
 
@@ -106,4 +106,15 @@ fn what_has_no_fault_is_read_as_a_whole() {
         "sampling": {"rateLimit": {"maxUnsampledEntries": "5", "samplingDuration": "90s"}},
     });
     assert_eq!(read_leniently(rule.clone()), rule);
+}
+
+#[test]
+fn a_peers_unknown_fields_are_ignored_and_its_faults_are_not() {
+    let pool = DescriptorPool::decode(DESCRIPTORS).unwrap();
+    let message = pool.get_message_by_name("istio.policy.v1beta1.Rule").unwrap();
+    let read = |json| read_json_of_peer(&message, json).map_err(|error| error.to_string());
+    let newer = json!({"newer": 1, "match": "m", "actions": [{"handler": "h", "newer": {}}]});
+    let expected = json!({"match": "m", "actions": [{"handler": "h"}]});
+    assert_eq!(serde_json::to_value(read(newer).unwrap()).unwrap(), expected);
+    assert_eq!(read(json!({"newer": 1, "match": 5})).unwrap_err(), "match: expected text in quotes, not 5");
 }

@@ -84,6 +84,7 @@ fn hex(digits: &[u8]) -> Option<u128> {
 }
 
 #[cfg(test)]
+#[allow(clippy::unwrap_used)]
 mod tests {
     use super::*;
 
