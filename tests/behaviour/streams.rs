@@ -1,4 +1,4 @@
-//! Streams may be silent for as long as their clients answer pings.
+//! Streams may be silent for as long as their clients answer pings, and what they hold is limited.
 
 use std::{sync::Arc, time::Duration};
 
@@ -41,8 +41,6 @@ const REFLECTION: &str = "/grpc.reflection.v1.ServerReflection/ServerReflectionI
 const UNARY: Duration = Duration::from_millis(50);
 
 async fn serving(keepalive_timeout: Duration) -> Serving {
-    let adapters = Adapters::builder(Handle::current()).add::<Probe>().build().unwrap();
-    let host = Arc::new(Host::new(adapters, TableLimits::default(), Closing::on(Handle::current())));
     let options = ServerOptions::default()
         .handshake_timeout(UNARY)
         .body_timeout(UNARY)
@@ -50,6 +48,12 @@ async fn serving(keepalive_timeout: Duration) -> Serving {
         .call_timeout(Some(UNARY))
         .keepalive(Some(Duration::from_millis(20)))
         .keepalive_timeout(keepalive_timeout);
+    with_options(options).await
+}
+
+async fn with_options(options: ServerOptions) -> Serving {
+    let adapters = Adapters::builder(Handle::current()).add::<Probe>().build().unwrap();
+    let host = Arc::new(Host::new(adapters, TableLimits::default(), Closing::on(Handle::current())));
     let services = Services::new(Arc::new(Mixer::default()), Options::default(), &Handle::current());
     let server = Server::new(host.clone(), options).envoy(Arc::new(services));
     Serving::server(&Workers::here(), host, server).await
@@ -141,4 +145,38 @@ async fn a_silent_stream_whose_client_answers_no_ping_is_ended() {
     let Stream { reads, .. } = logs;
     drop(reads);
     until_metric(&serving, "mixer_adapter_envoy_log_streams", 0.0).await;
+}
+
+const MEMORY: usize = 1 << 20;
+const STREAMS: usize = 128;
+/// The longest message of reflection and health, and the part of it that arrives on each stream.
+const ANNOUNCED: u32 = 16 << 10;
+const PART: usize = 12_000;
+
+/// A decoder holds it until the rest has arrived, also where a service reads requests in a task of its own, as reflection does.
+#[tokio::test]
+async fn what_has_arrived_of_messages_of_streams_counts_for_the_memory_limit() {
+    for path in [LOGS, REFLECTION, "/grpc.health.v1.Health/Check"] {
+        let serving = with_options(ServerOptions::default().max_call_bytes(MEMORY)).await;
+        let mut honest = Stream::open(&serving, LOGS).await;
+        let mut half_sent = Vec::new();
+        for _ in 0..STREAMS {
+            let mut stream = Stream::open(&serving, path).await;
+            let part = [&[0][..], &ANNOUNCED.to_be_bytes(), &[0; PART]].concat();
+            // The server may have ended the stream.
+            let _ended = stream.requests.send_data(part.into(), false);
+            half_sent.push(stream);
+        }
+        // All but those that fit in the memory give way, or are refused.
+        let least = f64::from(u32::try_from(STREAMS - MEMORY / PART).unwrap());
+        let hits = "mixer_adapter_limits_hit_total{limit=\"memory-limit\"}";
+        let limited = async {
+            while serving.metric(hits).await < least {
+                tokio::time::sleep(Duration::from_millis(5)).await;
+            }
+        };
+        tokio::time::timeout(Duration::from_secs(30), limited).await.expect(path);
+        honest.send(&entries(1));
+        until_metric(&serving, "mixer_adapter_envoy_log_entries_total", 1.0).await;
+    }
 }

@@ -294,9 +294,13 @@ impl ConnectionState {
         }
     }
 
-    /// Returns what it holds and can be made to give up: nothing once it has been cut off.
+    /// Returns what it holds and can be made to give up: nothing once it has been cut off, and no bytes of calls that were ended before
+    /// and are about to release them.
     fn holds(&self, resource: Resource) -> usize {
-        if self.cut.is_cancelled() { 0 } else { self.has(resource) }
+        let is_empty = |resource| self.has(resource) == 0;
+        let is_released =
+            matches!(resource, Resource::Bytes) && is_empty(Resource::Waiting) && is_empty(Resource::Working);
+        if self.cut.is_cancelled() || is_released { 0 } else { self.has(resource) }
     }
 
     fn has(&self, resource: Resource) -> usize {
@@ -315,7 +319,7 @@ impl ConnectionState {
     /// a call, or is cut off if its peer does not read the answers that it holds. Returns false if this connection itself would then
     /// hold the most, unless connections that were cut off are about to release the excess.
     pub(crate) fn make_room(&self, resource: Resource, amount: usize, excess: usize, limit: Limit) -> bool {
-        let mine = self.holds(resource) + amount;
+        let mine = self.has(resource) + amount;
         let mut searched = lock(&self.port.searched[resource as usize]);
         if let Some(last) = *searched
             && last.at.elapsed() < SEARCH_INTERVAL

@@ -40,6 +40,27 @@ fn a_source_that_repeats_itself_is_answered_ever_more_slowly() {
     }
 }
 
+/// A source that waits for the answer sends the push that corrects a mistake at once, however many mistakes were before.
+#[test]
+fn a_source_whose_pushes_are_refused_one_after_the_other_is_answered_at_once() {
+    let mut sink = Sink::of(&[RULES]).open();
+    let refused = |sink: &mut Sink, push: Resources, reason: &str| {
+        sink.receive(push);
+        sink.decide(RULES, Err(whole(reason)));
+        assert_eq!(error(&sink.answer()).0, Code::InvalidArgument as i32);
+    };
+    for round in 0..40 {
+        let named = |what: &str| push(RULES, &format!("{what} {round}"), &[&format!("ns/a@{what}{round}")]);
+        refused(&mut sink, named("first"), "no such handler");
+        refused(&mut sink, named("second"), "no such handler");
+        let mut unreadable = named("third");
+        unreadable.resources[0].body = None;
+        sink.receive(unreadable);
+        assert_eq!(error(&sink.answer()).0, Code::InvalidArgument as i32);
+        sink.accept(named("good"));
+    }
+}
+
 #[test]
 fn at_most_100_requests_go_out_at_once() {
     let collections: Vec<String> = (0..130).map(|n| format!("c/{n:03}")).collect();

@@ -7,7 +7,7 @@ use super::admission::Admitted;
 use crate::Limit;
 
 /// The length of the prefix of a gRPC message: one byte of flags, four of length.
-const PREFIX: usize = 5;
+pub(super) const PREFIX: usize = 5;
 
 /// Reads the one message in the body of a unary request.
 ///

@@ -7,9 +7,11 @@ mod frame;
 mod headers;
 mod service;
 mod stream;
+mod stream_request;
 mod timeout;
 
 pub use admission::{CallMemory, FREE_BYTES};
 pub use body::UnaryBody;
 pub use service::{Call, CallLimits, Methods, Reply, UnaryService, within};
 pub use stream::StreamBody;
+pub use stream_request::StreamRequest;

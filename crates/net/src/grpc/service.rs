@@ -1,5 +1,6 @@
 use std::{
     convert::Infallible,
+    error::Error,
     fmt,
     net::SocketAddr,
     pin::{Pin, pin},
@@ -16,6 +17,7 @@ use tokio::{
     task::JoinError,
     time::{Instant, timeout_at},
 };
+use tokio_util::sync::CancellationToken;
 use tonic::Status;
 use tower_service::Service;
 
@@ -25,6 +27,7 @@ use super::{
     frame::read_message,
     headers::CallHeaders,
     stream::StreamBody,
+    stream_request::StreamRequest,
     timeout::grpc_timeout,
 };
 use crate::{
@@ -208,9 +211,9 @@ impl<M, F> fmt::Debug for UnaryService<M, F> {
 impl<M, F, B, A> Service<Request<B>> for UnaryService<M, F>
 where
     M: Methods,
-    F: Service<Request<B>, Response = Response<A>, Error = Infallible, Future: Send + 'static>,
+    F: Service<Request<StreamRequest<B>>, Response = Response<A>, Error = Infallible, Future: Send + 'static>,
     A: 'static,
-    B: Body<Data = Bytes, Error: fmt::Display> + Send + Unpin + 'static,
+    B: Body<Data = Bytes, Error: Error + Send + Sync> + Send + Unpin + 'static,
 {
     type Response = Response<Either<UnaryBody, StreamBody<A>>>;
     type Error = Infallible;
@@ -235,19 +238,25 @@ where
         };
         let call = Arc::new(Admitted::new(self.methods.pools.clone(), self.connection.clone()));
         let Some(method) = self.methods.methods.find(request.uri().path()) else {
-            let place = match call.wait() {
-                Ok(place) => place,
+            let (head, body) = request.into_parts();
+            let open = CancellationToken::new();
+            let admitted = call
+                .wait()
+                .and_then(|place| Ok((place, StreamRequest::new(body, call.clone(), open.clone())?)));
+            let open = open.drop_guard();
+            let (place, body) = match admitted {
+                Ok(admitted) => admitted,
                 Err(refusal) => return Box::pin(async move { Ok(refusal.into_http().map(Either::Left)) }),
             };
             let mut registered = call.register(Stage::Waiting);
-            let answer = self.fallback.call(request);
+            let answer = self.fallback.call(Request::from_parts(head, body));
             return Box::pin(async move {
                 let answer = tokio::select! {
                     biased;
                     answer = answer => answer?,
                     Ok(limit) = &mut registered.1 => return Ok(limit.exhausted().into_http().map(Either::Left)),
                 };
-                Ok(answer.map(|body| Either::Right(StreamBody::new(body, place, registered))))
+                Ok(answer.map(|body| Either::Right(StreamBody::new(body, place, registered, open))))
             });
         };
         let (shared, guard) = (self.methods.clone(), self.guard.clone());

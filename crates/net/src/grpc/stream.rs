@@ -6,6 +6,7 @@ use std::{
 use bytes::Bytes;
 use http_body::{Body, Frame, SizeHint};
 use tokio::sync::oneshot;
+use tokio_util::sync::DropGuard;
 
 use super::admission::WaitingPlace;
 use crate::{Limit, connections::Registered};
@@ -17,7 +18,8 @@ pub struct StreamBody<B> {
     evicted: oneshot::Receiver<Limit>,
     _place: WaitingPlace,
     _registered: Registered,
-    ended: bool,
+    /// Ends the request; `None` when the response has ended.
+    open: Option<DropGuard>,
 }
 
 impl<B> StreamBody<B> {
@@ -25,8 +27,9 @@ impl<B> StreamBody<B> {
         body: B,
         place: WaitingPlace,
         (registered, evicted): (Registered, oneshot::Receiver<Limit>),
+        open: DropGuard,
     ) -> Self {
-        Self { body, evicted, _place: place, _registered: registered, ended: false }
+        Self { body, evicted, _place: place, _registered: registered, open: Some(open) }
     }
 }
 
@@ -38,7 +41,7 @@ impl<B: Body<Data = Bytes> + Unpin> Body for StreamBody<B> {
         mut self: Pin<&mut Self>,
         context: &mut Context<'_>,
     ) -> Poll<Option<Result<Frame<Bytes>, B::Error>>> {
-        if self.ended {
+        if self.open.is_none() {
             return Poll::Ready(None);
         }
         if let Poll::Ready(frame) = Pin::new(&mut self.body).poll_frame(context) {
@@ -46,7 +49,7 @@ impl<B: Body<Data = Bytes> + Unpin> Body for StreamBody<B> {
         }
         match Pin::new(&mut self.evicted).poll(context) {
             Poll::Ready(Ok(limit)) => {
-                self.ended = true;
+                self.open = None;
                 let trailers = limit.exhausted().into_http::<()>().into_parts().0.headers;
                 Poll::Ready(Some(Ok(Frame::trailers(trailers))))
             }
@@ -55,7 +58,7 @@ impl<B: Body<Data = Bytes> + Unpin> Body for StreamBody<B> {
     }
 
     fn is_end_stream(&self) -> bool {
-        self.ended || self.body.is_end_stream()
+        self.open.is_none() || self.body.is_end_stream()
     }
 
     fn size_hint(&self) -> SizeHint {

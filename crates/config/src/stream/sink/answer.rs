@@ -30,7 +30,7 @@ impl SinkMachine {
         if !push.faults.is_empty() {
             let nack = NackError { reasons: std::mem::take(&mut push.faults) };
             if !self.options.skip_bad_resources {
-                return self.refuse(name, stream, nonces, version, nack, now);
+                return self.refuse(name, stream, nonces, Refused { version, nack }, false, now);
             }
             self.log_skipped(name, &version, &nack);
         }
@@ -39,7 +39,8 @@ impl SinkMachine {
             let text = "the push is incremental, but not based on what the sink has";
             // Where there are only increments it is nobody's fault: the one before was refused.
             if self.options.mode != Mode::Delta {
-                self.refuse(name, stream, nonces, version, NackError::whole(text), now);
+                let refused = Refused { version, nack: NackError::whole(text) };
+                self.refuse(name, stream, nonces, refused, false, now);
             }
             // The next stream begins with the whole state; on this one it would come only when the version moves.
             if let Some(stream) = self.streams.get_mut(&stream) {
@@ -106,7 +107,8 @@ impl SinkMachine {
             }
             Err(nack) => match proposal.origin {
                 Origin::Push { stream, nonces } => {
-                    self.refuse(&name, stream, nonces, proposal.version, nack, now);
+                    let refused = Refused { version: proposal.version, nack };
+                    self.refuse(&name, stream, nonces, refused, false, now);
                 }
                 Origin::Sink => {}
             },
@@ -132,7 +134,9 @@ impl SinkMachine {
         collection.offered.apply(difference, version.clone());
         if let Outcome::Refused(nack) = outcome.clone() {
             match origin {
-                Origin::Push { stream, nonces } => self.refuse(name, stream, nonces, version, nack, now),
+                Origin::Push { stream, nonces } => {
+                    self.refuse(name, stream, nonces, Refused { version, nack }, changed, now);
+                }
                 Origin::Sink => {}
             }
             if let Some(collection) = self.collections.get_mut(name) {
@@ -171,22 +175,24 @@ impl SinkMachine {
         }
     }
 
+    /// Refuses pushes. A source that is refused for another reason than before, or with other content, is answered at once.
     fn refuse(
         &mut self,
         name: &Arc<str>,
         stream: StreamId,
         nonces: Vec<String>,
-        version: String,
-        nack: NackError,
+        refused: Refused,
+        changed: bool,
         now: Instant,
     ) {
         let Some(collection) = self.collections.get_mut(name) else { return };
-        let text = format!("{name}: {nack}");
-        let refused = Some(Refused { version, nack });
+        let text = format!("{name}: {}", refused.nack);
+        let before = collection.refused.as_ref();
+        let changed = changed || before.is_none_or(|before| before.nack != refused.nack);
         // Logged once, not on every retry.
-        if collection.refused != refused {
-            tracing::warn!(version = refused.as_ref().map(|r| &*r.version), "push rejected: {text}");
-            collection.refused = refused;
+        if before != Some(&refused) {
+            tracing::warn!(version = refused.version, "push rejected: {text}");
+            collection.refused = Some(refused);
         }
         let Some(stream) = self.streams.get_mut(&stream) else { return };
         if self.options.mode == Mode::Delta {
@@ -195,7 +201,7 @@ impl SinkMachine {
         for nonce in nonces {
             // Without `incremental`: what comes next is to be whole.
             let refusal = nack_request(request(&self.node, name), nonce, Code::InvalidArgument, &text);
-            stream.answer(name, refusal, false, now);
+            stream.answer(name, refusal, changed, now);
         }
     }
 

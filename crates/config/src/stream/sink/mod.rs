@@ -67,8 +67,8 @@ pub struct SinkOptions {
     pub skip_bad_resources: bool,
     /// Requests on one stream. Galley takes 100 at once and then one a second; the others wait there, and nothing is lost.
     pub requests: Rate,
-    /// Answers that follow from no change, for one collection of a stream: to pushes that are refused, or equal to what the sink
-    /// has. Slows a source down that sends the same again and again.
+    /// Answers that follow from no change, for one collection of a stream: to pushes that are equal to what the sink has, or that are
+    /// refused as the one before. Slows a source down that sends the same again and again.
     pub idle_replies: Rate,
     /// The interval at which one unsupported collection is asked for again.
     pub retry_unsupported: Duration,

@@ -102,7 +102,8 @@ impl Stream {
         });
     }
 
-    /// Answers a push. If the push changed nothing, a source that sends it again and again is slowed down.
+    /// Answers a push. If the push changed nothing, neither what the sink has nor why it is refused, a source that sends it again and
+    /// again is slowed down.
     pub(super) fn answer(
         &mut self,
         collection: &str,
