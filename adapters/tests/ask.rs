@@ -234,7 +234,7 @@ fn a_wrong_command_line_says_what_is_wrong_and_exits_with_2() {
             "--attributes: \"request.path\" is not an attribute",
         ),
         (&["check", "-a", "response.code=x"], "attribute response.code: \"x\" is not a valid INT64"),
-        (&["check", "-a", "@nowhere.yaml"], "--attributes: cannot read \"@nowhere.yaml\": "),
+        (&["check", "-a", "@nowhere.yaml"], "--attributes: cannot read nowhere.yaml: "),
         (&["check", "--address", "nowhere"], "write HOST:PORT"),
         (&["check", "--dictionary-words", "223"], "223 is more than the 222 words of the latest dictionary"),
         (&["report", "--quota", "x"], "--quota"),

@@ -169,7 +169,7 @@ fn flags_that_do_not_fit_say_why() {
             &["listentry", "--instance", "{}", "--instance", "{}"],
             "--instance: a call of `listentry` has one instance",
         ),
-        (&["listentry", "--instance", "@nowhere.json"], "--instance: cannot read \"@nowhere.json\": "),
+        (&["listentry", "--instance", "@nowhere.json"], "--instance: cannot read nowhere.json: "),
         (&["listentry", "--count", "0"], "0 is not in 1..=10000000"),
     ];
     for (arguments, expected) in cases {

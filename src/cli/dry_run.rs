@@ -87,15 +87,22 @@ impl DryRun {
             Ok((snapshot, faults)) => (Some(snapshot), faults),
             Err(faults) => (None, faults),
         };
-        if !std::mem::replace(&mut loaded.is_printed, true) {
+        let is_first = !std::mem::replace(&mut loaded.is_printed, true);
+        if is_first {
             for fault in loaded.texts.locate(faults.iter().filter(|fault| is_shown(fault))) {
                 super::print_error(&fault.to_string());
             }
         }
-        let mixer = Mixer::new();
-        mixer.replace(built.context(
+        let built = built.context(
             "the configuration has errors; `validate` lists all faults, --lenient skips faulty resources",
-        )?);
+        )?;
+        if is_first && built.size().rules == 0 {
+            super::print_error(
+                "warning: the configuration has no rule with an effect: every check is allowed and every quota granted",
+            );
+        }
+        let mixer = Mixer::new();
+        mixer.replace(built);
         Ok(mixer)
     }
 

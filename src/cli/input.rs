@@ -17,7 +17,10 @@ pub(super) fn text(flag: &str, argument: &str) -> Result<(String, String), Usage
         }
         Some(file) => (fs::read_to_string(file), format!(" of {file}")),
     };
-    let text = text.map_err(|error| UsageError(format!("{flag}: cannot read {argument:?}: {error}")))?;
+    let text = text.map_err(|error| {
+        let file = argument.trim_start_matches('@');
+        UsageError(format!("{flag}: cannot read {file}: {error}"))
+    })?;
     Ok((text, place))
 }
 

@@ -57,10 +57,10 @@ impl Parser {
                 Ok(Document { json: Json::Null, .. }) => {}
                 Ok(document) => self.document(document),
                 Err(error) => {
-                    self.fault(
-                        error.position,
-                        ValidationError::error(format!("cannot be read: {}", error.reason)),
-                    );
+                    // The parser says what is not allowed, not what is.
+                    let hint = if error.reason.contains("tab") { "; indent with spaces" } else { "" };
+                    let reason = format!("cannot be read: {}{hint}", error.reason);
+                    self.fault(error.position, ValidationError::error(reason));
                 }
             }
         }
@@ -111,7 +111,10 @@ impl Parser {
             ));
         }
         let Some(kind) = json.get("kind").and_then(Json::as_str).map(Kind::from) else {
-            let hint = discovery::hint(&json).map(|hint| format!("; {hint}")).unwrap_or_default();
+            let hint = match misspelled(&json, "kind") {
+                Some(key) => format!("; write kind in place of {key}"),
+                None => discovery::hint(&json).map(|hint| format!("; {hint}")).unwrap_or_default(),
+            };
             return Err(refuse("kind", ValidationError::error(format!("no kind is given{hint}"))));
         };
         let api_version = json.get("apiVersion").and_then(Json::as_str).unwrap_or_default();
@@ -124,7 +127,11 @@ impl Parser {
                 None => text(json.pointer(&format!("/metadata/{field}"))),
             };
             identity(field, given, default).map_err(|error| {
-                let reason = error.to_string();
+                let metadata = json.get("metadata").unwrap_or(&Json::Null);
+                let key = misspelled(metadata, field).map(|key| (field, key));
+                let key = key.or_else(|| Some(("metadata", misspelled(&json, "metadata")?)));
+                let hint = key.map(|(field, key)| format!("; write {field} in place of {key}"));
+                let reason = format!("{error}{}", hint.unwrap_or_default());
                 // What is not for Mixer may be named as it likes.
                 let fault =
                     if is_mixers { ValidationError::error(reason) } else { ValidationError::warning(reason) };
@@ -172,7 +179,11 @@ impl Parser {
             spec,
             unknown: Vec::new(),
             origin: Origin { source: self.source.clone(), line: lines.line, column: lines.column },
-            lines: lines.take(&json, "spec"),
+            lines: match json.get("spec") {
+                Some(_) => lines.take(&json, "spec"),
+                // What is missing of it is a fault of the resource.
+                None => Lines::leaf(Position { line: lines.line, column: lines.column }),
+            },
         })
     }
 
@@ -195,10 +206,13 @@ impl Parser {
             self.fault(lines.of_field(json, "kind"), fault.of(name.clone()).in_field("kind"));
         }
         for field in json.as_object().into_iter().flat_map(Map::keys) {
-            if !["apiVersion", "kind", "metadata", "spec", "status"].contains(&field.as_str()) {
-                let fault = ValidationError::warning("is not read; does it belong under spec?")
-                    .of(name.clone())
-                    .in_field(field.as_str());
+            const READ: [&str; 5] = ["apiVersion", "kind", "metadata", "spec", "status"];
+            if !READ.contains(&field.as_str()) {
+                let reason = match suggest(field, READ) {
+                    Some(meant) => format!("is not read; did you mean {meant}?"),
+                    None => "is not read; does it belong under spec?".to_owned(),
+                };
+                let fault = ValidationError::warning(reason).of(name.clone()).in_field(field.as_str());
                 self.fault(lines.of_field(json, field), fault);
             }
         }
@@ -284,6 +298,12 @@ fn texts(json: &Json, field: &str) -> BTreeMap<String, String> {
     entries.filter_map(|(key, value)| Some((key.clone(), value.as_str()?.to_owned()))).collect()
 }
 
+/// Returns the field of an object that is meant to have this name, if it has none of the name.
+fn misspelled<'j>(json: &'j Json, name: &str) -> Option<&'j str> {
+    let fields = json.as_object().filter(|fields| !fields.contains_key(name))?;
+    suggest(name, fields.keys().map(String::as_str))
+}
+
 #[cfg(test)]
 #[allow(clippy::unwrap_used)]
 mod tests {
@@ -329,6 +349,18 @@ mod tests {
             ("just text", "x.yaml:1: expected a resource: an object with kind and metadata"),
             ("metadata: {name: a}", "x.yaml:1: kind: no kind is given"),
             ("kind: rule\n", "x.yaml:1: metadata.name: no name is given"),
+            (
+                "Kind: rule\nmetadata: {name: a}",
+                "x.yaml:1: kind: no kind is given; write kind in place of Kind",
+            ),
+            (
+                "kind: rule\nmetdata: {name: a}",
+                "x.yaml:1: metadata.name: no name is given; write metadata in place of metdata",
+            ),
+            (
+                "kind: rule\nmetadata: {nam: a}",
+                "x.yaml:2: metadata.name: no name is given; write name in place of nam",
+            ),
             ("kind: rule\nmetadata:\n  name: 7\n", "x.yaml:3: metadata.name: expected text, not 7; quote it"),
             (
                 "kind: rule\nmetadata:\n  name: a/b\n",

@@ -25,6 +25,7 @@ use mixer_adapter_core::{
         digest::Digest,
         dynamic::DynamicTemplate,
         json::{read_json_all, read_json_leniently},
+        suggest::suggestion,
         version::SemanticVersion,
     },
     proto::Any,
@@ -126,8 +127,16 @@ fn handler(
         Target::Compiled(adapter) => return in_process(resource, adapter, params, host, faults),
         Target::Resource(reference) => reference,
     };
-    let (_, adapter) = resolve(set, &Kind::Adapter, reference, resource.name.namespace(), adapters)
-        .map_err(|why| vec![resource.error("adapter", why)])?;
+    let (_, adapter) =
+        resolve(set, &Kind::Adapter, reference, resource.name.namespace(), adapters).map_err(|why| {
+            let mut why = why.to_string();
+            if host.adapters().find(reference).is_some() {
+                why.push_str(&format!(
+                    "; write compiledAdapter: {reference} for the adapter of this program"
+                ));
+            }
+            vec![resource.error("adapter", why)]
+        })?;
     let connection = spec.connection.clone().unwrap_or_default();
     let mut wrong = Vec::new();
     if connection.address.is_empty() {
@@ -210,7 +219,7 @@ fn in_process(
     let Some(adapter) = host.adapters().find(adapter) else {
         let known: Vec<&str> = host.adapters().iter().map(|adapter| adapter.name).collect();
         let reason =
-            format!("there is no adapter {adapter:?} in this process; there are {}", known.join(", "));
+            format!("there is no adapter {adapter:?} in this process; {}", suggestion(adapter, &known));
         return Err(vec![resource.error("compiled_adapter", reason)]);
     };
     let config = compiled_params(resource, &adapter.config, params, adapter.version, faults);

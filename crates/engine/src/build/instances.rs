@@ -22,7 +22,10 @@ use mixer_adapter_config::{
     self as config, ConfigSet, Kind, Resource, ResourceName, Spec, Target, ValidationError,
 };
 use mixer_adapter_core::{
-    framework::dynamic::{DescriptorSet, DynamicTemplate},
+    framework::{
+        dynamic::{DescriptorSet, DynamicTemplate},
+        suggest::suggestion,
+    },
     template::{STANDARD, Variety},
 };
 
@@ -76,7 +79,7 @@ static COMPILED: LazyLock<BTreeMap<&'static str, Arc<DynamicTemplate>>> = LazyLo
 fn compiled_template(resource: &Resource, name: &str) -> Result<Arc<DynamicTemplate>, Vec<ValidationError>> {
     COMPILED.get(name).cloned().ok_or_else(|| {
         let known: Vec<&str> = COMPILED.keys().copied().collect();
-        let reason = format!("there is no template {name:?} in this program; there are {}", known.join(", "));
+        let reason = format!("there is no template {name:?} in this program; {}", suggestion(name, &known));
         vec![resource.error("compiled_template", reason)]
     })
 }

@@ -12,7 +12,10 @@ use crate::{
     attribute::Vocabulary,
     expression::{Evaluated, Expression, Language},
 };
-use mixer_adapter_core::value::{ValueType, parse_duration};
+use mixer_adapter_core::{
+    framework::suggest::suggestion,
+    value::{ValueType, parse_duration},
+};
 
 /// The field for the name in every InstanceMsg.
 const NAME: &str = "name";
@@ -57,12 +60,11 @@ fn message_fields(
         // The name of an instance is not a parameter.
         let is_param = |field: &FieldDescriptor| !path.is_empty() || field.name() != NAME;
         let Some(field) = field.filter(is_param) else {
-            let known: Vec<String> =
-                message.fields().filter(is_param).map(|field| field.name().to_owned()).collect();
-            let known = if known.is_empty() {
-                "it has no fields".to_owned()
-            } else {
-                format!("known are: {}", known.join(", "))
+            let known: Vec<FieldDescriptor> = message.fields().filter(is_param).collect();
+            let known: Vec<&str> = known.iter().map(FieldDescriptor::name).collect();
+            let known = match known.is_empty() {
+                true => "it has no fields".to_owned(),
+                false => suggestion(&name, &known),
             };
             faults.extend(fault(&join(path, &name), format!("no such field in the template; {known}")));
             continue;
