@@ -49,7 +49,7 @@ fn a_source_whose_pushes_are_refused_one_after_the_other_is_answered_at_once() {
         sink.decide(RULES, Err(whole(reason)));
         assert_eq!(error(&sink.answer()).0, Code::InvalidArgument as i32);
     };
-    for round in 0..40 {
+    for round in 0..20 {
         let named = |what: &str| push(RULES, &format!("{what} {round}"), &[&format!("ns/a@{what}{round}")]);
         refused(&mut sink, named("first"), "no such handler");
         refused(&mut sink, named("second"), "no such handler");
