@@ -18,7 +18,8 @@ const MAX_LENGTH: usize = 16 + 1 + 16;
 /// Makes the ids of decisions, which are unique among all servers: the start of the process and a count.
 #[derive(Debug)]
 pub struct DecisionIds {
-    start: u64,
+    /// In hexadecimal digits.
+    start: Box<str>,
     count: AtomicU64,
 }
 
@@ -26,12 +27,12 @@ impl DecisionIds {
     /// Creates a source of ids.
     pub fn new() -> Self {
         let start = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default();
-        Self { start: start.as_nanos() as u64, count: AtomicU64::new(0) }
+        Self { start: format!("{:016x}", start.as_nanos() as u64).into(), count: AtomicU64::new(0) }
     }
 
     /// Returns a new id.
     pub fn next(&self) -> String {
-        format!("{:016x}-{:x}", self.start, self.count.fetch_add(1, Relaxed))
+        format!("{}-{:x}", self.start, self.count.fetch_add(1, Relaxed))
     }
 }
 

@@ -93,7 +93,7 @@ fn write_cache(metadata: &mut StructWriter, cache: &CacheUse) {
 const MAX_NAMES: usize = 32;
 
 fn under_own_key(write: impl FnOnce(&mut StructWriter)) -> Vec<u8> {
-    let mut metadata = StructWriter::default();
+    let mut metadata = StructWriter::new();
     metadata.nested(METADATA, write);
     metadata.finish()
 }

@@ -7,8 +7,11 @@ use prost::{
 use prost_types::{Value, value::Kind};
 
 /// The encoding of a struct so far.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 pub(crate) struct StructWriter(Vec<u8>);
+
+/// The initial capacity, which the metadata of most decisions fits into: a buffer that grows field by field is copied at each step.
+const CAPACITY: usize = 256;
 
 /// Fields of `Struct` and `ListValue`, of an entry of a map, and of `Value`.
 const ELEMENT: u32 = 1;
@@ -19,6 +22,10 @@ const STRUCT: u32 = 5;
 const LIST: u32 = 6;
 
 impl StructWriter {
+    pub(crate) fn new() -> Self {
+        Self(Vec::with_capacity(CAPACITY))
+    }
+
     /// Returns the encoded message.
     pub(crate) fn finish(self) -> Vec<u8> {
         self.0
@@ -35,7 +42,7 @@ impl StructWriter {
     }
 
     pub(crate) fn texts<'t>(&mut self, name: &str, texts: impl Iterator<Item = &'t str>) {
-        let mut list = Vec::new();
+        let mut list = Vec::with_capacity(CAPACITY);
         for text in texts {
             head(ELEMENT, field_len(text.len()), &mut list);
             field(STRING, text.as_bytes(), &mut list);
@@ -44,7 +51,7 @@ impl StructWriter {
     }
 
     pub(crate) fn nested(&mut self, name: &str, write: impl FnOnce(&mut Self)) {
-        let mut nested = Self::default();
+        let mut nested = Self::new();
         write(&mut nested);
         self.value(name, STRUCT, &nested.0);
     }
@@ -87,7 +94,7 @@ mod tests {
     #[test]
     fn a_struct_is_encoded_as_its_tree_of_values_is() {
         let long = "x".repeat(300);
-        let mut writer = StructWriter::default();
+        let mut writer = StructWriter::new();
         writer.nested("own", |own| {
             own.text("a", "");
             own.text("b", &long);
