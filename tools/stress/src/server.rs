@@ -31,6 +31,8 @@ pub(crate) struct Server {
 pub(crate) struct Addresses {
     pub(crate) grpc: SocketAddr,
     pub(crate) admin: SocketAddr,
+    /// The metrics of the adapter `prometheus`, while it has a handler.
+    pub(crate) prometheus: SocketAddr,
     pub(crate) source: Option<Arc<Source>>,
 }
 
@@ -41,7 +43,9 @@ impl Server {
         grace: Duration,
         source: Option<Source>,
     ) -> anyhow::Result<Self> {
+        let prometheus = free_address()?;
         let mut process = Command::new(binary)
+            .env("MIXER_ADAPTER_PROMETHEUS_LISTEN", prometheus.to_string())
             .args(["serve", "--listen", "127.0.0.1:0", "--admin", "127.0.0.1:0", "--log", "error"])
             .arg("--grace")
             .arg(format!("{}s", grace.as_secs()))
@@ -71,7 +75,8 @@ impl Server {
                     tokio::time::sleep(Duration::from_millis(10)).await;
                 }
                 let source = source.map(Arc::new);
-                return Ok(Self { process, pid, addresses: Addresses { grpc, admin, source } });
+                let addresses = Addresses { grpc, admin, prometheus, source };
+                return Ok(Self { process, pid, addresses });
             }
         }
         anyhow::bail!("the server ended before it listened")
@@ -104,11 +109,22 @@ impl Server {
     }
 }
 
+/// Returns an address that is free now.
+fn free_address() -> std::io::Result<SocketAddr> {
+    std::net::TcpListener::bind(("127.0.0.1", 0))?.local_addr()
+}
+
 /// Returns whether a server is ready.
 async fn is_ready(admin: SocketAddr) -> anyhow::Result<bool> {
-    let mut stream = TcpStream::connect(admin).await?;
-    stream.write_all(b"GET /readyz HTTP/1.1\r\nhost: localhost\r\nconnection: close\r\n\r\n").await?;
+    Ok(get(admin, "/readyz").await?.starts_with("HTTP/1.1 200"))
+}
+
+/// Returns what a port answers to a GET, headers included.
+pub(crate) async fn get(address: SocketAddr, path: &str) -> anyhow::Result<String> {
+    let mut stream = TcpStream::connect(address).await?;
+    let request = format!("GET {path} HTTP/1.1\r\nhost: localhost\r\nconnection: close\r\n\r\n");
+    stream.write_all(request.as_bytes()).await?;
     let mut answer = Vec::new();
     stream.read_to_end(&mut answer).await?;
-    Ok(answer.starts_with(b"HTTP/1.1 200"))
+    Ok(String::from_utf8_lossy(&answer).into_owned())
 }

@@ -1,5 +1,7 @@
 //! Configurations that come with calls.
 
+use std::time::Duration;
+
 use bytes::Bytes;
 use mixer_adapter_core::{
     adapter::Config,
@@ -7,18 +9,22 @@ use mixer_adapter_core::{
         Any, CheckResult, QuotaRequest, QuotaResult, ReportResult,
         istio::mixer::adapter::model::v1beta1::quota_request::QuotaParams,
     },
-    template::{ListEntry, LogEntry, Quota, Template as _, listentry, logentry, quota},
+    template::{ListEntry, LogEntry, Metric, Quota, Template as _, listentry, logentry, metric, quota},
     value::Value,
 };
 use mixer_adapter_list as list;
 use mixer_adapter_memquota as memquota;
+use mixer_adapter_prometheus as prometheus;
 use mixer_adapter_stdio as stdio;
 use prost::Message as _;
 use tokio::task::JoinSet;
 use tonic::{Code, Status};
 
 use super::Expectation;
-use crate::{client::Client, server::Addresses};
+use crate::{
+    client::Client,
+    server::{Addresses, get},
+};
 
 const INSTANCE: &str = "i.instance.istio-system";
 
@@ -122,6 +128,53 @@ async fn take(client: &Client, number: i64, sent: &mut u64) -> anyhow::Result<i6
     *sent += request.encoded_len() as u64;
     let result: QuotaResult = client.call(Quota::METHOD, &request).await??;
     Ok(result.quotas.get(INSTANCE).map_or(0, |result| result.granted_amount))
+}
+
+/// 12,000 configurations that are used once; a counter that was 20 before must remain so.
+pub(super) async fn foreign_metrics(addresses: Addresses, sent: &mut u64) -> anyhow::Result<Expectation> {
+    const COUNT: usize = 20;
+    let client = Client::connect(addresses.grpc).await?;
+    // Over some time, as a Mixer would.
+    for _ in 0..COUNT {
+        count(&client, "counted", sent).await?;
+        tokio::time::sleep(Duration::from_millis(10)).await;
+    }
+    for number in 1..=12_000 {
+        count(&client, &format!("foreign_{number}"), sent).await?;
+        if number % 1_000 == 0 {
+            let page = get(addresses.prometheus, "/metrics").await?;
+            let shown = page.lines().find_map(|line| line.strip_prefix("istio_counted ")).map(str::to_owned);
+            if shown.as_deref() != Some("20") {
+                let reason = format!("a counter of 20 is {shown:?} after {number} foreign configurations");
+                return Ok(Expectation::Missed(reason));
+            }
+        }
+    }
+    Ok(Expectation::Met)
+}
+
+/// Adds 1 to a counter, which its name identifies.
+async fn count(client: &Client, name: &str, sent: &mut u64) -> anyhow::Result<()> {
+    let counter = prometheus::params::MetricInfo {
+        name: name.to_owned(),
+        instance_name: INSTANCE.to_owned(),
+        kind: prometheus::params::metric_info::Kind::Counter.into(),
+        ..prometheus::params::MetricInfo::default()
+    };
+    let params = prometheus::Params { metrics: vec![counter], ..prometheus::Params::default() };
+    let instance = metric::InstanceMsg {
+        name: INSTANCE.to_owned(),
+        value: Some(Value::from(1_i64)),
+        ..metric::InstanceMsg::default()
+    };
+    let request = metric::HandleMetricRequest {
+        instances: vec![instance],
+        adapter_config: Some(any(&params)),
+        ..metric::HandleMetricRequest::default()
+    };
+    *sent += request.encoded_len() as u64;
+    let _reported: ReportResult = client.call(Metric::METHOD, &request).await??;
+    Ok(())
 }
 
 /// A configuration that writes a file, and one that fetches from this machine.

@@ -52,6 +52,7 @@ pub(crate) fn all() -> Vec<Attack> {
         "many-patterns" => configurations::many_patterns,
         "large-configurations" => configurations::large_configurations,
         "foreign-configurations" => configurations::foreign_configurations,
+        "foreign-metrics" => configurations::foreign_metrics,
         "files-and-addresses" => configurations::files_and_addresses,
         "foreign-sessions" => state::foreign_sessions,
         "many-sessions" => state::many_sessions,
