@@ -7,15 +7,17 @@
 use prost_reflect::{FieldDescriptor, Kind, MessageDescriptor};
 use serde_json::{Map, Value as Json};
 
-use super::{Constant, Field, ParamsError, Scalar, Source, TemplateSource, Typed, constant, wire};
+use super::{
+    Constant, Field, ParamsError, Scalar, Source, TemplateSource, Typed, constant,
+    literal::{constant_value, quoted, typed_constant},
+    wire,
+    wrong_type::wrong_type,
+};
 use crate::{
     attribute::Vocabulary,
-    expression::{Evaluated, Expression, Language},
+    expression::{Expression, Language},
 };
-use mixer_adapter_core::{
-    framework::suggest::suggestion,
-    value::{ValueType, parse_duration},
-};
+use mixer_adapter_core::{framework::suggest::suggestion, value::ValueType};
 
 /// The field for the name in every InstanceMsg.
 const NAME: &str = "name";
@@ -66,7 +68,10 @@ fn message_fields(
                 true => "it has no fields".to_owned(),
                 false => suggestion(&name, &known),
             };
-            faults.extend(fault(&join(path, &name), format!("no such field in the template; {known}")));
+            faults.extend(ParamsError::single(
+                &join(path, &name),
+                format!("no such field in the template; {known}"),
+            ));
             continue;
         };
         if !json.is_null() {
@@ -92,7 +97,7 @@ fn compile_field(
     let number = field.number();
     if field.is_map() {
         let Json::Object(entries) = json else {
-            return Err(fault(path, "expected an object: the field is a map"));
+            return Err(ParamsError::single(path, "expected an object: the field is a map"));
         };
         let Kind::Message(entry) = field.kind() else { return Ok(()) };
         let value = entry.map_entry_value_field();
@@ -108,7 +113,7 @@ fn compile_field(
                     content.push(value);
                     fields.push(Field::Message(number, content));
                 }
-                Ok(None) => faults.extend(fault(
+                Ok(None) => faults.extend(ParamsError::single(
                     &path,
                     "an entry cannot be empty; leave it out, or write an empty text as \"\\\"\\\"\"",
                 )),
@@ -119,7 +124,7 @@ fn compile_field(
     }
     if field.is_list() {
         let Json::Array(items) = json else {
-            return Err(fault(path, "expected a list: the field is repeated"));
+            return Err(ParamsError::single(path, "expected a list: the field is repeated"));
         };
         let items = items.into_iter().enumerate().filter_map(|(index, item)| {
             compile_one(number, &field.kind(), item, &format!("{path}[{index}]"), compiler).transpose()
@@ -195,7 +200,7 @@ fn compile_one(
             None => {
                 let Json::Object(params) = json else {
                     let reason = format!("expected an object with the fields of {}", message.name());
-                    return Err(fault(path, reason));
+                    return Err(ParamsError::single(path, reason));
                 };
                 let fields = message_fields(message, params, path, compiler)?;
                 return Ok(Some(Field::Message(number, fields)));
@@ -209,9 +214,9 @@ fn compile_one(
             Json::String(text) => compile_expression(number, leaf, text, path, compiler).map(Some),
             Json::Number(_) | Json::Bool(_) => {
                 let reason = format!("expected an expression, which is a text; write {:?}", json.to_string());
-                Err(fault(path, reason))
+                Err(ParamsError::single(path, reason))
             }
-            _ => Err(fault(path, "expected an expression, which is a text")),
+            _ => Err(ParamsError::single(path, "expected an expression, which is a text")),
         },
         (TemplateSource::Resource, Leaf::Typed(typed)) => {
             compile_typed(number, typed, json, path, compiler).map(Some)
@@ -234,7 +239,7 @@ fn compile_expression(
     let actual = expression.value_type();
     let wanted = match &leaf {
         Leaf::Typed(Typed::Value) if actual == ValueType::StringMap && !compiler.takes_maps() => {
-            return Err(fault(
+            return Err(ParamsError::single(
                 path,
                 "a STRING_MAP cannot be put into a Value; take one of its entries, `headers[\"x\"]`",
             ));
@@ -291,7 +296,7 @@ fn compile_typed(
         }
         (_, Json::String(text)) => text,
         _ => {
-            return Err(fault(
+            return Err(ParamsError::single(
                 path,
                 "expected an expression, or a constant in quotes within the quotes of YAML",
             ));
@@ -302,50 +307,6 @@ fn compile_typed(
         return typed_constant(number, typed, literal, path);
     }
     compile_expression(number, Leaf::Typed(typed), text, path, compiler)
-}
-
-/// Parses a quoted constant, whose text between the quotes is taken literally. Mixer writes it unchecked into any of
-/// these messages, which corrupts all but those of strings; here it must be a valid constant of the field's type.
-fn typed_constant(number: u32, typed: Typed, literal: &str, path: &str) -> Result<Field, Vec<ParamsError>> {
-    const SECOND: i64 = 1_000_000_000;
-    let wrong = |example: &str| fault(path, format!("{literal:?} is none; write it like {example}"));
-    Ok(match typed {
-        Typed::Value => {
-            constant_value(number, ValueType::String, |content| wire::bytes(1, literal.as_bytes(), content))
-        }
-        Typed::Of(ValueType::IpAddress) => {
-            let addr: std::net::IpAddr = literal.parse().map_err(|_| wrong("ip(\"10.0.0.1\")"))?;
-            let addr = mixer_adapter_core::value::IpAddress::from(addr);
-            constant(number, |content| wire::bytes(1, &addr.value, content))
-        }
-        Typed::Of(ValueType::Duration) => {
-            let nanos = parse_duration(literal).ok_or_else(|| wrong("\"1m30s\""))?;
-            let length = prost_types::Duration { seconds: nanos / SECOND, nanos: (nanos % SECOND) as i32 };
-            constant(number, |content| wire::bytes(1, &prost::Message::encode_to_vec(&length), content))
-        }
-        Typed::Of(ValueType::Timestamp) => {
-            let instant: prost_types::Timestamp =
-                literal.parse().map_err(|_| wrong("\"2019-05-06T07:08:09Z\""))?;
-            constant(number, |content| wire::bytes(1, &prost::Message::encode_to_vec(&instant), content))
-        }
-        Typed::Of(ValueType::StringMap) => return Err(wrong("request.headers")),
-        Typed::Of(_) => constant(number, |content| wire::bytes(1, literal.as_bytes(), content)),
-    })
-}
-
-fn constant(number: u32, content: impl FnOnce(&mut Vec<u8>)) -> Field {
-    Field::Constant(message_field(number, content))
-}
-
-fn constant_value(number: u32, value_type: ValueType, content: impl FnOnce(&mut Vec<u8>)) -> Field {
-    Field::ConstantValue(number, value_type, message_field(number, content))
-}
-
-fn message_field(number: u32, content: impl FnOnce(&mut Vec<u8>)) -> Vec<u8> {
-    let (mut field, mut inner) = (Vec::new(), Vec::new());
-    content(&mut inner);
-    wire::bytes(number, &inner, &mut field);
-    field
 }
 
 fn scalar(kind: &Kind, path: &str) -> Result<Scalar, Vec<ParamsError>> {
@@ -363,7 +324,7 @@ fn scalar(kind: &Kind, path: &str) -> Result<Scalar, Vec<ParamsError>> {
         Kind::Bool => Scalar::Bool,
         Kind::Enum(descriptor) => Scalar::Enum(descriptor.clone()),
         Kind::Bytes | Kind::Message(_) => {
-            return Err(fault(path, "fields of bytes cannot be filled from attributes"));
+            return Err(ParamsError::single(path, "fields of bytes cannot be filled from attributes"));
         }
     })
 }
@@ -375,7 +336,7 @@ fn compile_scalar(
     path: &str,
     compiler: &mut Compiler<'_>,
 ) -> Result<Field, Vec<ParamsError>> {
-    let expected = |what: &str| fault(path, format!("expected {what} or an expression"));
+    let expected = |what: &str| ParamsError::single(path, format!("expected {what} or an expression"));
     let text = match (&scalar, json) {
         (_, Json::String(text)) => text,
         (Scalar::Bool, Json::Bool(truth)) => {
@@ -416,7 +377,7 @@ fn compile_scalar(
                 None => {
                     let known: Vec<String> =
                         descriptor.values().map(|value| value.name().to_owned()).collect();
-                    return Err(fault(
+                    return Err(ParamsError::single(
                         path,
                         format!(
                             "{literal:?} is not a value of {}; write one of {}",
@@ -427,7 +388,7 @@ fn compile_scalar(
                 }
             },
             _ => {
-                return Err(fault(
+                return Err(ParamsError::single(
                     path,
                     format!("{literal:?} in quotes is a STRING; write the value itself"),
                 ));
@@ -461,11 +422,6 @@ impl Compiler<'_> {
     }
 }
 
-/// Returns the text of a constant, which begins and ends with the same quote; escapes are not resolved.
-fn quoted(text: &str) -> Option<&str> {
-    ['"', '\'', '`'].iter().find_map(|quote| text.strip_prefix(*quote)?.strip_suffix(*quote))
-}
-
 fn merge_constants(fields: Vec<Field>) -> Vec<Field> {
     let mut merged: Vec<Field> = Vec::with_capacity(fields.len());
     for field in fields {
@@ -488,50 +444,6 @@ fn number(field: &Field) -> u32 {
         | Field::Message(number, _)
         | Field::Packed(number, _) => *number,
     }
-}
-
-fn wrong_type(path: &str, wanted: ValueType, expression: &Expression, text: &str) -> Vec<ParamsError> {
-    let actual = expression.value_type();
-    let advice = match (wanted, expression.constant()) {
-        (ValueType::String, Some(Evaluated::Duration(_))) => concatenation(text).map(|concatenation| {
-            format!("a text that Go reads as a duration is one; write {concatenation} for the text")
-        }),
-        (ValueType::String, Some(_)) => Some(format!("write {:?} for the text", format!("{text:?}"))),
-        (wanted, Some(_)) => Some(format!("write it like {}", example(wanted))),
-        (_, None) => None,
-    };
-    let advice = advice.map_or_else(String::new, |advice| format!("; {advice}"));
-    fault(path, format!("the expression is of type {actual}; the field takes {wanted}{advice}"))
-}
-
-/// Writes a quoted duration as a concatenation of two strings that are not durations.
-fn concatenation(text: &str) -> Option<String> {
-    let content = quoted(text)?;
-    let (at, _) = content.char_indices().next_back()?;
-    let (start, end) = content.split_at(at);
-    let is_text = |part: &str| parse_duration(part).is_none();
-    (is_text(start) && is_text(end)).then(|| format!("{start:?} + {end:?}"))
-}
-
-/// Compiles a constant expression of a type.
-fn example(value_type: ValueType) -> &'static str {
-    match value_type {
-        ValueType::Int64 => "42",
-        ValueType::Double => "4.2",
-        ValueType::Bool => "true",
-        ValueType::Timestamp => "timestamp(\"2019-05-06T07:08:09Z\")",
-        ValueType::IpAddress => "ip(\"10.0.0.1\")",
-        ValueType::EmailAddress => "email(\"user@example.com\")",
-        ValueType::Uri => "uri(\"http://example.com/\")",
-        ValueType::DnsName => "dnsName(\"example.com\")",
-        ValueType::Duration => "\"1m30s\"",
-        ValueType::StringMap => "request.headers",
-        ValueType::String | ValueType::Unspecified => "\"text\"",
-    }
-}
-
-fn fault(path: &str, reason: impl Into<String>) -> Vec<ParamsError> {
-    vec![ParamsError::new(path, reason)]
 }
 
 fn join(path: &str, name: &str) -> String {

@@ -4,8 +4,10 @@ mod compile;
 mod constant;
 mod encode;
 mod explain;
+mod literal;
 mod params_error;
 mod wire;
+mod wrong_type;
 
 use std::sync::Arc;
 

@@ -16,4 +16,8 @@ impl ParamsError {
     pub(super) fn new(path: &str, reason: impl Into<String>) -> Self {
         Self { field: path.to_owned(), reason: reason.into(), expression: None }
     }
+
+    pub(super) fn single(path: &str, reason: impl Into<String>) -> Vec<Self> {
+        vec![Self::new(path, reason)]
+    }
 }
