@@ -15,8 +15,8 @@ use prometheus_client::{
 use super::series::{Encoded, counter, counters, gauge, gauges};
 use mixer_adapter_core::framework::status::status_name;
 use mixer_adapter_engine::{
-    CacheOutcome, CheckOutcome, ConfigStatus, InstanceCounts, Limit, Mixer, QUOTA_OUTCOMES, REPORT_OUTCOMES,
-    RuleCounts,
+    CacheOutcome, CheckOutcome, ConfigStatus, InstanceCounts, Mixer, QUOTA_OUTCOMES, REPORT_OUTCOMES,
+    RequestLimit, RuleCounts,
 };
 use mixer_adapter_host::metrics::Latency;
 
@@ -65,7 +65,7 @@ impl EngineMetrics {
         let quotas = loaded(QUOTA_OUTCOMES, &counts.quotas);
         counters(encoder, "mixer_adapter_quotas", help, "outcome", quotas)?;
         let help = "Calls that exceeded a limit, by limit";
-        let over_limit = loaded(Limit::NAMES, &counts.over_limit);
+        let over_limit = loaded(RequestLimit::NAMES, &counts.over_limit);
         counters(encoder, "mixer_adapter_requests_over_limit", help, "limit", over_limit)?;
         for (name, help, count) in [
             ("mixer_adapter_reported_requests", "Requests in reports", &counts.reported_requests),

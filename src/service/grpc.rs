@@ -7,7 +7,7 @@ use tonic::{Code, Status, service::Routes};
 
 use super::{ServerOptions, backend, limits::count_fields, rpc::Rpc};
 use mixer_adapter_core::framework::{CallMemory, trace_parent::TraceParent};
-use mixer_adapter_engine::{Limit, RequestLimits};
+use mixer_adapter_engine::{RequestLimit, RequestLimits};
 use mixer_adapter_host::{
     Host,
     handler::{Caller, Method},
@@ -32,7 +32,7 @@ impl HostMethods {
     /// Refuses a call of a template with too many instances.
     fn admit(&self, method: &dyn Method, message: &[u8]) -> Result<(), Status> {
         let instances = count_fields(message, INSTANCES, self.max_instances);
-        Limit::Instances.check(instances, self.max_instances).map_err(|error| {
+        RequestLimit::Instances.check(instances, self.max_instances).map_err(|error| {
             for (adapter, metrics) in method.metrics() {
                 if adapter.is_empty() {
                     metrics.record(Code::ResourceExhausted, Duration::ZERO);

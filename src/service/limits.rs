@@ -3,7 +3,7 @@
 
 use prost::encoding::{DecodeContext, WireType, decode_key, decode_varint, skip_field};
 
-use mixer_adapter_engine::{Limit, LimitError, RequestLimits};
+use mixer_adapter_engine::{LimitError, RequestLimit, RequestLimits};
 
 /// Checks an encoded `CheckRequest`.
 ///
@@ -14,7 +14,7 @@ pub(super) fn admit_check(limits: &RequestLimits, request: &[u8]) -> Result<(), 
     for (number, content) in Fields(request) {
         match number {
             1 => count_attributes(limits, content, &mut attributes, &mut words)?,
-            4 => add(&mut quotas, Limit::Quotas, limits.quotas_per_check)?,
+            4 => add(&mut quotas, RequestLimit::Quotas, limits.quotas_per_check)?,
             _ => {}
         }
     }
@@ -30,10 +30,10 @@ pub(super) fn admit_report(limits: &RequestLimits, request: &[u8]) -> Result<(),
     for (number, content) in Fields(request) {
         match number {
             1 => {
-                add(&mut requests, Limit::Requests, limits.requests_per_report)?;
+                add(&mut requests, RequestLimit::Requests, limits.requests_per_report)?;
                 count_attributes(limits, content, &mut 0, &mut words)?;
             }
-            2 => add(&mut words, Limit::Words, limits.words)?,
+            2 => add(&mut words, RequestLimit::Words, limits.words)?,
             _ => {}
         }
     }
@@ -49,15 +49,15 @@ fn count_attributes(
 ) -> Result<(), LimitError> {
     for (number, _) in Fields(message) {
         match number {
-            1 => add(words, Limit::Words, limits.words)?,
-            2..=9 => add(attributes, Limit::Attributes, limits.attributes_per_request)?,
+            1 => add(words, RequestLimit::Words, limits.words)?,
+            2..=9 => add(attributes, RequestLimit::Attributes, limits.attributes_per_request)?,
             _ => {}
         }
     }
     Ok(())
 }
 
-fn add(count: &mut usize, limit: Limit, max: usize) -> Result<(), LimitError> {
+fn add(count: &mut usize, limit: RequestLimit, max: usize) -> Result<(), LimitError> {
     *count += 1;
     limit.check(*count, max)
 }
@@ -119,13 +119,13 @@ mod tests {
         }
     }
 
-    fn check(attributes: CompressedAttributes, quotas: usize) -> Result<(), Limit> {
+    fn check(attributes: CompressedAttributes, quotas: usize) -> Result<(), RequestLimit> {
         let quotas = (0..quotas).map(|name| (name.to_string(), QuotaParams::default())).collect();
         let request = CheckRequest { attributes: Some(attributes), quotas, ..CheckRequest::default() };
         admit_check(&limits(), &request.encode_to_vec()).map_err(|error| error.limit)
     }
 
-    fn report(attributes: Vec<CompressedAttributes>, default_words: usize) -> Result<(), Limit> {
+    fn report(attributes: Vec<CompressedAttributes>, default_words: usize) -> Result<(), RequestLimit> {
         let default_words = vec!["word".to_owned(); default_words];
         let request = ReportRequest { attributes, default_words, ..ReportRequest::default() };
         admit_report(&limits(), &request.encode_to_vec()).map_err(|error| error.limit)
@@ -134,17 +134,17 @@ mod tests {
     #[test]
     fn a_check_has_as_many_attributes_words_and_quotas_as_the_limits() {
         assert_eq!(check(attributes(4, 5), 2), Ok(()));
-        assert_eq!(check(attributes(5, 5), 2), Err(Limit::Attributes));
-        assert_eq!(check(attributes(4, 6), 2), Err(Limit::Words));
-        assert_eq!(check(attributes(4, 5), 3), Err(Limit::Quotas));
+        assert_eq!(check(attributes(5, 5), 2), Err(RequestLimit::Attributes));
+        assert_eq!(check(attributes(4, 6), 2), Err(RequestLimit::Words));
+        assert_eq!(check(attributes(4, 5), 3), Err(RequestLimit::Quotas));
     }
 
     #[test]
     fn attributes_are_counted_for_each_request_of_a_report_and_words_for_all() {
         assert_eq!(report(vec![attributes(4, 1); 3], 2), Ok(()));
-        assert_eq!(report(vec![attributes(5, 1); 3], 2), Err(Limit::Attributes));
-        assert_eq!(report(vec![attributes(4, 1); 3], 3), Err(Limit::Words));
-        assert_eq!(report(vec![attributes(4, 0); 4], 0), Err(Limit::Requests));
+        assert_eq!(report(vec![attributes(5, 1); 3], 2), Err(RequestLimit::Attributes));
+        assert_eq!(report(vec![attributes(4, 1); 3], 3), Err(RequestLimit::Words));
+        assert_eq!(report(vec![attributes(4, 0); 4], 0), Err(RequestLimit::Requests));
     }
 
     #[test]

@@ -15,7 +15,7 @@ use mixer_adapter::{
 };
 use mixer_adapter_core::framework::CallMemory;
 use mixer_adapter_engine::{
-    Limit, Mixer, RequestLimits,
+    Mixer, RequestLimit, RequestLimits,
     proto::istio::mixer::v1::{
         CheckRequest, CompressedAttributes, ReportRequest, StringMap,
         report_request::RepeatedAttributesSemantics,
@@ -50,7 +50,7 @@ fn send(mixer: &Mixer, request: ReportRequest) -> Result<(), Status> {
     RUNTIME.block_on(report(mixer, request, Caller::default())).map(drop)
 }
 
-fn assert_over(mixer: &Mixer, answer: Result<(), Status>, limit: Limit, flag: &str) {
+fn assert_over(mixer: &Mixer, answer: Result<(), Status>, limit: RequestLimit, flag: &str) {
     let status = answer.unwrap_err();
     assert_eq!(status.code(), Code::ResourceExhausted, "{status}");
     assert!(status.message().contains(flag), "{status}");
@@ -64,7 +64,7 @@ fn a_word_that_every_request_of_a_report_refers_to_counts_each_time() {
     let value = "x".repeat(10_000);
     assert!(send(&mixer, report_of(2, &value)).is_ok());
     let answer = send(&mixer, report_of(11, &value));
-    assert_over(&mixer, answer, Limit::Size, "--max-expanded-size");
+    assert_over(&mixer, answer, RequestLimit::Size, "--max-expanded-size");
 }
 
 #[test]
@@ -77,7 +77,7 @@ fn attributes_that_a_delta_inherits_count_each_time() {
         send(&mixer, request)
     };
     assert!(deltas(2).is_ok());
-    assert_over(&mixer, deltas(11), Limit::Size, "--max-expanded-size");
+    assert_over(&mixer, deltas(11), RequestLimit::Size, "--max-expanded-size");
 }
 
 #[test]
@@ -94,7 +94,7 @@ fn entries_of_maps_count_before_a_map_is_made() {
         RUNTIME.block_on(check(&mixer, request, Caller::default())).map(drop)
     };
     assert!(check(90).is_ok());
-    assert_over(&mixer, check(100), Limit::Size, "--max-expanded-size");
+    assert_over(&mixer, check(100), RequestLimit::Size, "--max-expanded-size");
 }
 
 #[test]
@@ -104,7 +104,7 @@ fn instances_are_counted_over_all_requests_of_a_report() {
     assert!(send(&one, report_of(1, "/")).is_ok());
     assert!(send(&ten, report_of(10, "/")).is_ok());
     let answer = send(&ten, report_of(11, "/"));
-    assert_over(&ten, answer, Limit::Instances, "--max-instances");
+    assert_over(&ten, answer, RequestLimit::Instances, "--max-instances");
 }
 
 /// Memory of a size, and what calls took of it.
@@ -146,7 +146,7 @@ fn the_memory_of_a_report_is_that_of_one_request_and_all_instances() {
 fn a_call_without_memory_is_refused() {
     let mixer = limited(RequestLimits::default());
     let (answer, taken) = taken(&mixer, 1_000, 100_000);
-    assert_over(&mixer, answer, Limit::Memory, "--memory-limit");
+    assert_over(&mixer, answer, RequestLimit::Memory, "--memory-limit");
     assert!(taken < 120_000, "it ends at once: {taken}");
 }
 

@@ -5,7 +5,7 @@ use std::{
     time::Duration,
 };
 
-use super::Limit;
+use super::RequestLimit;
 use mixer_adapter_host::metrics::Latency;
 
 /// The counters of an engine.
@@ -28,8 +28,8 @@ pub struct Counts {
     pub unknown_quotas: AtomicU64,
     /// Details of statuses that were omitted because they exceeded the limit.
     pub omitted_details: AtomicU64,
-    /// Calls that exceeded a limit, by [`Limit`].
-    pub over_limit: [AtomicU64; Limit::NAMES.len()],
+    /// Calls that exceeded a limit, by [`RequestLimit`].
+    pub over_limit: [AtomicU64; RequestLimit::NAMES.len()],
 }
 
 /// The outcome of a check.
@@ -83,7 +83,7 @@ impl Counts {
     }
 
     /// Counts a call that exceeded a limit.
-    pub fn over_limit(&self, limit: Limit) {
+    pub fn over_limit(&self, limit: RequestLimit) {
         self.over_limit[limit as usize].fetch_add(1, Relaxed);
     }
 

@@ -39,7 +39,7 @@ pub use decision_id::{DecisionIds, is_decision_id};
 pub use engine::Mixer;
 pub use handler::{HandlerBackend, QuotaParams, RuntimeHandler};
 pub use instance::FieldInput;
-pub use limits::{Budget, Limit, LimitError, RequestLimits};
+pub use limits::{Budget, LimitError, RequestLimit, RequestLimits};
 pub use quota_settings::{QuotaMode, QuotaSettings};
 pub use references::References;
 pub use resource_counts::{InstanceCounts, LastLimit, OTHER, QuotaCounts, ResourceCounts, RuleCounts};

@@ -48,7 +48,7 @@ impl Default for RequestLimits {
 /// A limit of [`RequestLimits`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
-pub enum Limit {
+pub enum RequestLimit {
     /// Requests of a report.
     Requests,
     /// Attributes of a request.
@@ -65,7 +65,7 @@ pub enum Limit {
     Memory,
 }
 
-impl Limit {
+impl RequestLimit {
     /// The names of the limits by discriminant.
     pub const NAMES: [&str; 7] = ["requests", "attributes", "words", "quotas", "instances", "size", "memory"];
 
@@ -101,7 +101,7 @@ impl Limit {
 #[non_exhaustive]
 pub struct LimitError {
     /// The limit.
-    pub limit: Limit,
+    pub limit: RequestLimit,
     /// Its value.
     pub max: usize,
 }
@@ -165,7 +165,7 @@ impl Budget {
         let Some(memory) = &self.memory else { return Ok(()) };
         let step = (used - self.taken).max(MEMORY_STEP);
         if !memory.take(step) {
-            return Err(LimitError { limit: Limit::Memory, max: self.taken });
+            return Err(LimitError { limit: RequestLimit::Memory, max: self.taken });
         }
         self.taken += step;
         Ok(())
@@ -177,7 +177,7 @@ impl Budget {
     /// They exceed the limit.
     pub fn add_attributes(&mut self, bytes: usize) -> Result<(), LimitError> {
         self.attribute_bytes = self.attribute_bytes.saturating_add(bytes);
-        Limit::Size.check(self.attribute_bytes, self.max_size)?;
+        RequestLimit::Size.check(self.attribute_bytes, self.max_size)?;
         self.take_memory()
     }
 
@@ -185,8 +185,8 @@ impl Budget {
     pub(crate) fn add_instance(&mut self, bytes: usize) -> Result<(), LimitError> {
         self.instances += 1;
         self.instance_bytes = self.instance_bytes.saturating_add(bytes);
-        Limit::Instances.check(self.instances, self.max_instances)?;
-        Limit::Size.check(self.instance_bytes, self.max_size)?;
+        RequestLimit::Instances.check(self.instances, self.max_instances)?;
+        RequestLimit::Size.check(self.instance_bytes, self.max_size)?;
         self.take_memory()
     }
 

@@ -49,11 +49,6 @@ impl Baseline {
         baseline
     }
 
-    /// Returns the exceptions that were decided.
-    pub fn exceptions(&self) -> impl Iterator<Item = &Exception> {
-        self.exceptions.iter()
-    }
-
     /// Adds an exception, which [`check`](crate::check) then does not report.
     pub fn add_exception(&mut self, exception: Exception) {
         self.exceptions.insert(exception);

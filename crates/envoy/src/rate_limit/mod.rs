@@ -7,7 +7,7 @@ mod taken;
 
 use mixer_adapter_core::framework::{digest::Digest, log_limit::LogLimit, log_text::log_text};
 use mixer_adapter_engine::{
-    Limit, QuotaMode,
+    QuotaMode, RequestLimit,
     decision_log::{Api, LoggedDecision},
     dispatch::{Caller, DispatchError},
 };
@@ -107,7 +107,7 @@ impl Services {
         let snapshot =
             self.configuration.snapshot(caller.deadline).await.ok_or(RateLimitError::NoConfiguration)?;
         let limits = self.mixer.limits();
-        Limit::Quotas
+        RequestLimit::Quotas
             .check(request.descriptors.len(), limits.quotas_per_check)
             .map_err(DispatchError::from)?;
         let request_id = caller.request_id.as_deref();
