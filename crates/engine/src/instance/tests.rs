@@ -141,3 +141,12 @@ fn a_trace_says_how_each_text_is_read_and_what_became_of_it() {
     let resource = [compiled[0], r#"dimensions["b"]: literal "\x2f" -> "\\x2f" (STRING)"#, compiled[2]];
     assert_eq!(explain(TemplateSource::Resource, params), resource);
 }
+
+#[test]
+fn a_quoted_constant_that_is_not_of_the_fields_type_is_refused_with_an_example() {
+    let refused = built(TemplateSource::Resource, "logentry", json!({"timestamp": "\"noon\""})).unwrap_err();
+    assert_eq!(
+        refused,
+        "timestamp: \"noon\" is not of type TIMESTAMP; write it like \"2019-05-06T07:08:09Z\""
+    );
+}
