@@ -156,3 +156,29 @@ fn an_xdstp_name_or_glob_collection_is_asked_for_alone() {
     assert_eq!(ran.code, 2);
     assert!(ran.stderr.contains("xdstp names are for xds:// and xds+http:// servers"), "{}", ran.stderr);
 }
+
+/// `/org/team/subteam/basename`, `/namespace/name`, and `/name` of what belongs to no namespace; over MCP and xDS.
+#[test]
+fn names_of_any_depth_names_at_the_root_and_times_of_creation_go_over_the_wire() {
+    let directory = tempfile::tempdir().unwrap();
+    let resources = "apiVersion: networking.istio.io/v1alpha3\nkind: VirtualService\n\
+                     metadata: {name: basename, namespace: org/team/subteam, creationTimestamp: '2019-07-01T10:00:00Z', labels: {a: b}}\n\
+                     spec: {hosts: [x]}\n---\n\
+                     apiVersion: rbac.istio.io/v1alpha1\nkind: ClusterRbacConfig\nmetadata: {name: default}\nspec: {mode: 'ON'}\n";
+    fs::write(directory.path().join("resources.yaml"), resources).unwrap();
+    let source = serve(directory.path());
+    // As the documents name the collection.
+    let services = "istio/networking/v1alpha3/VirtualService";
+    for scheme in ["mcp", "xds", "xds+delta"] {
+        let url = format!("{scheme}://{}", source.grpc);
+        let event = |collection: &str| {
+            let arguments = ["--collection", collection, "--once", "--json", "--full", "--timeout", "20s"];
+            run(&[&["watch", &url], &arguments[..]].concat()).json()
+        };
+        let service = event(services);
+        assert_eq!(service["name"], "org/team/subteam/basename", "{scheme}");
+        assert_eq!(service["create_time"], "2019-07-01T10:00:00Z", "{scheme}");
+        assert_eq!(service["labels"], json!({ "a": "b" }), "{scheme}");
+        assert_eq!(event("istio/rbac/v1alpha1/clusterrbacconfigs")["name"], "default", "{scheme}");
+    }
+}

@@ -319,6 +319,34 @@ fn the_configuration_of_an_adapter_and_a_template_need_no_version() {
 }
 
 #[test]
+fn a_stable_package_does_not_refer_to_an_unstable_one() {
+    let of = |package: &str, uses: &str| {
+        Protos::new(&[
+            ("a.proto", &format!("package shop.a.{uses}; message A {{}}")),
+            (
+                "b.proto",
+                &format!(
+                    "package shop.b.{package}; import \"a.proto\"; message B {{ shop.a.{uses}.A a = 1; }}"
+                ),
+            ),
+        ])
+    };
+    for (package, uses, is_allowed) in [
+        ("v2", "v2alpha", false),
+        ("v2", "v1beta1", false),
+        ("v1beta1", "v1alpha1", false),
+        ("v2", "v1", true),
+        ("v2alpha", "v1beta1", true),
+        ("v2alpha", "v2alpha", true),
+    ] {
+        let protos = of(package, uses);
+        let found = protos.check(&mixer_adapter_proto::Baseline::of(&protos.set()), None);
+        let violation = format!("less-stable shop.b.{package}.B.a");
+        assert_eq!(found.contains(&violation), !is_allowed, "{package} uses {uses}: {found:?}");
+    }
+}
+
+#[test]
 fn the_latest_stable_version_uses_the_latest_of_others() {
     let protos = Protos::new(&[
         ("foo/v1.proto", "package foo.v1; message Foo {}"),
