@@ -28,7 +28,7 @@ fn manifest<T: DeserializeOwned>(name: &str) -> T {
 }
 
 /// The part of Kubernetes' API that the manifests use, strictly: an unknown field is an error. The crate k8s-openapi has all of it, but
-/// would take more time to compile than all other tests of this crate.
+/// changes the features of serde_json, so that `cargo run` and `cargo test` would not share what they compile.
 mod api {
     #![allow(dead_code, reason = "read to be checked")]
 
