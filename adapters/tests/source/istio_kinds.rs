@@ -238,7 +238,7 @@ async fn fields_of_a_later_release_of_istio_are_served_as_a_struct_with_a_warnin
     fs::write(directory.path().join("service.yaml"), service).unwrap();
     let server = start(directory.path(), &[]);
     let mut sink = Stream::open(&server).await;
-    sink.say("istio/networking/v1alpha3/virtualservices", "", None).await;
+    sink.send("istio/networking/v1alpha3/virtualservices", "", None).await;
     let body = sink.resources().await.resources.remove(0).body.unwrap();
     assert_eq!(body.type_url, "type.googleapis.com/google.protobuf.Struct");
     let faults = config(&server, |json| json["faults"].as_array().is_some_and(|faults| !faults.is_empty()));

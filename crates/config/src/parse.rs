@@ -111,11 +111,7 @@ impl Parser {
             ));
         }
         let Some(kind) = json.get("kind").and_then(Json::as_str).map(Kind::from) else {
-            let hint = match misspelled(&json, "kind") {
-                Some(key) => format!("; write kind in place of {key}"),
-                None => discovery::hint(&json).map(|hint| format!("; {hint}")).unwrap_or_default(),
-            };
-            return Err(refuse("kind", ValidationError::error(format!("no kind is given{hint}"))));
+            return Err(refuse("kind", ValidationError::error(without_kind(&json))));
         };
         let api_version = json.get("apiVersion").and_then(Json::as_str).unwrap_or_default();
         let is_mixers = collection::is_mixers(api_version);
@@ -127,11 +123,7 @@ impl Parser {
                 None => text(json.pointer(&format!("/metadata/{field}"))),
             };
             identity(field, given, default).map_err(|error| {
-                let metadata = json.get("metadata").unwrap_or(&Json::Null);
-                let key = misspelled(metadata, field).map(|key| (field, key));
-                let key = key.or_else(|| Some(("metadata", misspelled(&json, "metadata")?)));
-                let hint = key.map(|(field, key)| format!("; write {field} in place of {key}"));
-                let reason = format!("{error}{}", hint.unwrap_or_default());
+                let reason = format!("{error}{}", identity_hint(&json, field));
                 // What is not for Mixer may be named as it likes.
                 let fault =
                     if is_mixers { ValidationError::error(reason) } else { ValidationError::warning(reason) };
@@ -235,6 +227,23 @@ impl Parser {
     fn fault(&mut self, position: impl Into<Position>, fault: ValidationError) {
         self.parsed.faults.push(fault.at(&self.source, position));
     }
+}
+
+/// What is wrong with a document without a kind.
+fn without_kind(json: &Json) -> String {
+    let hint = match misspelled(json, "kind") {
+        Some(key) => format!("; write kind in place of {key}"),
+        None => discovery::hint(json).map(|hint| format!("; {hint}")).unwrap_or_default(),
+    };
+    format!("no kind is given{hint}")
+}
+
+/// What to write in place of a misspelled field of the metadata, or of the metadata.
+fn identity_hint(json: &Json, field: &str) -> String {
+    let metadata = json.get("metadata").unwrap_or(&Json::Null);
+    let key = misspelled(metadata, field).map(|key| (field, key));
+    let key = key.or_else(|| Some(("metadata", misspelled(json, "metadata")?)));
+    key.map(|(field, key)| format!("; write {field} in place of {key}")).unwrap_or_default()
 }
 
 /// Why a name or a namespace cannot be used.
