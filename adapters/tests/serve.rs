@@ -3,7 +3,14 @@
 
 mod support;
 
-use std::{fs, io::Read as _, path::Path, process::Stdio, time::Duration};
+use std::{
+    fs,
+    io::{Read as _, Write as _},
+    net::TcpStream,
+    path::Path,
+    process::{Command, Stdio},
+    time::Duration,
+};
 
 use support::{Server, binary, eventually, run};
 
@@ -261,4 +268,42 @@ fn sighup_reads_the_configuration_again_even_if_no_change_of_it_was_noticed() {
     until(&server, "/config", |status| status.contains(r#""applied":1"#));
     server.signal("HUP");
     until(&server, "/config", |status| status.contains(r#""applied":2"#));
+}
+
+/// `serve` of a shell that set limits before.
+fn limited(ulimit: &str) -> Command {
+    let mut shell = Command::new("sh");
+    shell.args(["-c", &format!("{ulimit} && exec \"$0\" \"$@\"")]).arg(binary().get_program());
+    shell.args(["serve", "--listen", "127.0.0.1:0", "--admin", "127.0.0.1:0", "--log", "warn"]);
+    shell.stderr(Stdio::piped());
+    shell
+}
+
+#[test]
+fn the_limit_of_open_files_is_raised_as_far_as_the_system_lets_it_be() {
+    let (server, _) = Server::spawn(&mut limited("ulimit -S -n 128"));
+    let metrics = server.get("/metrics");
+    let limit = metrics.lines().find_map(|line| line.strip_prefix("process_max_fds ")).unwrap();
+    assert!(limit.parse::<f64>().unwrap() > 128.0, "{limit}");
+}
+
+#[test]
+fn few_open_files_leave_room_for_probes_and_new_clients() {
+    let (mut server, _) = Server::spawn(&mut limited("ulimit -n 128"));
+    // The preface of HTTP/2 and settings, and no call.
+    let greeting = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n\0\0\0\x04\0\0\0\0\0";
+    let mut greeted = Vec::new();
+    for _ in 0..160 {
+        let mut stream = TcpStream::connect(&server.grpc).unwrap();
+        stream.write_all(greeting).unwrap();
+        greeted.push(stream);
+    }
+    assert!(is_ready(&server.get("/readyz")));
+    let check = run(&["check", "--address", &server.grpc, "--attributes", "request.path=/"]);
+    assert_eq!(check.code, 0, "{check:?}");
+    server.signal("TERM");
+    let mut log = String::new();
+    server.child.stderr.take().unwrap().read_to_string(&mut log).unwrap();
+    assert!(log.contains("the limit of open files allows fewer connections"), "{log}");
+    assert!(!log.contains("accepting a connection failed"), "{log}");
 }

@@ -40,7 +40,7 @@ use mixer_adapter_host::{
     handler::{Adapters, AdaptersBuilder, Closing, TableLimits, quoted_list},
     session::{SessionKey, SessionLimits, SessionLookup, SessionOptions},
 };
-use mixer_adapter_net::{ListenAddress, available_memory, grpc::FREE_BYTES};
+use mixer_adapter_net::{ListenAddress, available_memory, grpc::FREE_BYTES, raise_open_files};
 
 /// Run the server: adapters for a real Mixer, and the Mixer API
 #[derive(Debug, Args)]
@@ -291,6 +291,7 @@ impl Serve {
             .context("cannot start the runtime")?;
         #[cfg(feature = "otlp")]
         let traces = self.otlp.start(&background, &self.logging)?;
+        self.raise_open_files();
         let adapters = super::adapters(&background, add)?;
         let host = Host::new(adapters, self.table_limits(), Closing::on(background.handle().clone()));
         let access = self.access_policy(host.adapters())?;
@@ -434,6 +435,20 @@ impl Serve {
             states: limit / 24,
             sessions: limit / 6,
             answers: limit / 12,
+        }
+    }
+
+    /// Lets the process have as many connections as the system allows, and warns if these are too few.
+    fn raise_open_files(&self) {
+        let open_files = raise_open_files();
+        let possible = self.options().possible_connections();
+        if possible < self.max_connections {
+            tracing::warn!(
+                open_files,
+                connections = possible,
+                max_connections = self.max_connections,
+                "the limit of open files allows fewer connections than --max-connections: raise it (ulimit -n, LimitNOFILE= of systemd)"
+            );
         }
     }
 

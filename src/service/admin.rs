@@ -32,7 +32,7 @@ use mixer_adapter_host::{
     metrics::{CallMetrics, Latency},
     session::SessionSummary,
 };
-use mixer_adapter_net::{ConnectionLimits, Listener, Protocol, Workers};
+use mixer_adapter_net::{ConnectionLimits, Listener, Protocol, Workers, max_open_files};
 
 /// The number of sessions that `/sessions` lists.
 const SESSIONS_LISTED: usize = 1_000;
@@ -89,7 +89,9 @@ pub(crate) async fn serve(listener: Listener, router: Router, stop: Cancellation
         true => router.layer(middleware::from_fn(check_origin)),
         false => router,
     };
-    listener.serve(LIMITS, &Workers::here(), move |_| router.clone(), stop).await;
+    let max_connections = LIMITS.max_connections.min(max_open_files() / 16);
+    let limits = ConnectionLimits { max_connections, ..LIMITS };
+    listener.serve(limits, &Workers::here(), move |_| router.clone(), stop).await;
 }
 
 /// Refuses requests that a page of another site makes through a browser on this machine: a loopback port trusts its clients.

@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use mixer_adapter_core::framework::setters;
-use mixer_adapter_net::{ConnectionLimits, Protocol};
+use mixer_adapter_net::{ConnectionLimits, Protocol, max_open_files};
 
 /// Limits of a server on connections and calls.
 #[derive(Clone, Debug)]
@@ -22,7 +22,8 @@ pub struct ServerOptions {
     pub max_call_bytes: usize,
     /// Maximum number of concurrent calls on one connection; further ones wait in the client.
     pub max_calls_per_connection: u32,
-    /// Maximum number of connections. Silent ones give way to further ones, which wait if there is none.
+    /// Maximum number of connections, and at most half of the files that the process may open. Silent ones give way to
+    /// further ones, which wait if there is none.
     pub max_connections: usize,
     /// Maximum number of connections from one IP address; `None` sets no limit.
     pub max_connections_per_peer: Option<usize>,
@@ -96,6 +97,11 @@ impl Default for ServerOptions {
 }
 
 impl ServerOptions {
+    /// The maximum number of connections that leaves enough of the process's files for everything else.
+    pub(crate) fn possible_connections(&self) -> usize {
+        self.max_connections.min(max_open_files() / 2)
+    }
+
     pub(super) fn connection_limits(&self) -> ConnectionLimits {
         ConnectionLimits {
             protocol: Protocol::Http2 {
@@ -103,7 +109,7 @@ impl ServerOptions {
                 keepalive: self.keepalive,
                 keepalive_timeout: self.keepalive_timeout,
             },
-            max_connections: self.max_connections,
+            max_connections: self.possible_connections(),
             max_connections_per_peer: self.max_connections_per_peer,
             handshake_timeout: self.handshake_timeout,
             write_timeout: self.write_timeout,

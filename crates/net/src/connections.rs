@@ -26,6 +26,9 @@ use crate::{Limit, LimitHits, workers::WorkerRef};
 /// Periods for which unwritten answers are counted apart.
 const PERIODS: usize = 4;
 
+/// Connections younger than this give way after all others: their client may be about to call.
+const YOUTH: Duration = Duration::from_secs(1);
+
 /// The longest time for which the result of a search for the busiest connection is used again to refuse calls.
 const SEARCH_INTERVAL: Duration = Duration::from_millis(5);
 
@@ -69,6 +72,7 @@ pub(crate) struct ConnectionState {
     id: u64,
     address: Option<IpAddr>,
     port: Arc<Connections>,
+    opened: Instant,
     /// `None` for a connection that belongs to no port.
     worker: Option<WorkerRef>,
     /// Whether the HTTP/2 preface has arrived.
@@ -154,26 +158,32 @@ impl Connections {
     }
 
     /// Ends silent connections to make room for a new one: those that sent no preface, then those that never called, then those
-    /// that have neither a call being answered nor a session, longest silence first. Returns whether there was one.
+    /// that have neither a call being answered nor a session, longest silence first, and those younger than [`YOUTH`] in the same
+    /// order after all others. Returns whether there was one.
     pub(crate) fn end_silent(&self) -> bool {
         let open = lock(&self.open);
-        let silent = open.values().filter_map(|connection| Some((connection.silence()?, connection.id)));
+        let now = Instant::now();
+        let silent = open.values().filter_map(|connection| {
+            let (silence, since) = connection.silence()?;
+            let is_young = now.duration_since(connection.opened) < YOUTH;
+            Some(((is_young, silence), since, connection.id))
+        });
         let mut silent: Vec<_> = silent.collect();
-        let Some(&((least, _), _)) = silent.iter().min() else { return false };
+        let Some(&(least, ..)) = silent.iter().min() else { return false };
         // Many at once while strangers hold connections, so that the search pays.
-        let number = match least {
+        let number = match least.1 {
             Silence::NoPreface | Silence::NeverCalled => (open.len() / 64).max(1),
             Silence::Idle => 1,
         };
-        silent.retain(|((silence, _), _)| *silence == least);
+        silent.retain(|(rank, ..)| *rank == least);
         if silent.len() > number {
             silent.select_nth_unstable(number);
             silent.truncate(number);
         }
-        for (_, id) in &silent {
+        for (.., id) in &silent {
             let Some(connection) = open.get(id) else { continue };
             self.hits.count(Limit::Connections);
-            match least {
+            match least.1 {
                 Silence::NoPreface => connection.cut.cancel(),
                 Silence::NeverCalled | Silence::Idle => connection.drain.cancel(),
             }
@@ -225,6 +235,7 @@ impl ConnectionState {
             id,
             address,
             port,
+            opened: Instant::now(),
             worker,
             greeted: AtomicBool::new(false),
             last_call: AtomicU64::new(0),
@@ -433,6 +444,34 @@ mod tests {
             connection.add_unwritten();
         }
         connection
+    }
+
+    /// A connection that is silent since it was opened, greeted or not, or since its call.
+    fn silent(port: &Arc<Connections>, id: u64, silence: Silence) -> Arc<ConnectionState> {
+        let connection = unread(port, id, 0);
+        if silence > Silence::NoPreface {
+            connection.set_greeted();
+        }
+        if silence == Silence::Idle {
+            connection.set_called();
+        }
+        connection
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn new_connections_give_way_after_all_others() {
+        let port = Connections::new(Arc::default());
+        let idle = silent(&port, 1, Silence::Idle);
+        let never_called = silent(&port, 2, Silence::NeverCalled);
+        tokio::time::advance(YOUTH).await;
+        let new = silent(&port, 3, Silence::NoPreface);
+        let newer = silent(&port, 4, Silence::NoPreface);
+        for gives_way in [&never_called.drain, &idle.drain, &new.cut, &newer.cut] {
+            assert!(!gives_way.is_cancelled());
+            assert!(port.end_silent());
+            assert!(gives_way.is_cancelled());
+        }
+        assert!(!port.end_silent());
     }
 
     #[tokio::test(start_paused = true)]

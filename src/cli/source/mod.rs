@@ -29,7 +29,7 @@ use mixer_adapter_config::{
     },
     xds,
 };
-use mixer_adapter_net::{ListenAddress, Listener};
+use mixer_adapter_net::{ListenAddress, Listener, raise_open_files};
 
 pub(super) const EXAMPLES: &str = "\
 Examples:
@@ -155,6 +155,7 @@ impl Source {
         let types = types(&self.descriptors)?;
         let sinks = self.peers()?;
         self.logging.start()?;
+        raise_open_files();
         let runtime = tokio::runtime::Builder::new_multi_thread()
             .enable_all()
             .build()
