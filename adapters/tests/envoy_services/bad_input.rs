@@ -15,7 +15,7 @@ use mixer_adapter::{
     },
 };
 use mixer_adapter_envoy::proto::envoy::{
-    data::accesslog::v3::HttpAccessLogEntry,
+    data::accesslog::v3::{AccessLogCommon, HttpAccessLogEntry, HttpResponseProperties},
     service::{
         accesslog::v3::{
             StreamAccessLogsMessage, StreamAccessLogsResponse,
@@ -214,6 +214,27 @@ fn entries_beyond_the_limit_and_unreadable_messages_are_counted() {
     serving.until_counted("mixer_adapter_envoy_log_streams", 2);
     drop((large, bad_entry));
     serving.until_counted("mixer_adapter_envoy_log_streams", 0);
+}
+
+#[test]
+fn a_handler_that_got_entries_closes_at_once() {
+    let config = tempfile::tempdir().unwrap();
+    let server = Server::start(&["--grace", "10m"]);
+    let mut serving = Serving { server, runtime: tokio::runtime::Runtime::new().unwrap(), _config: config };
+    let mut message = entries(1);
+    let Some(LogEntries::HttpLogs(logs)) = &mut message.log_entries else { unreachable!() };
+    logs.log_entry[0].common_properties =
+        Some(AccessLogCommon { start_time: Some(Default::default()), ..AccessLogCommon::default() });
+    logs.log_entry[0].response =
+        Some(HttpResponseProperties { response_code: Some(200), ..HttpResponseProperties::default() });
+    let stream = serving.log(serving.connect(), vec![message]);
+    serving.until_counted(
+        r#"mixer_adapter_handler_calls_total{handler="log.handler.istio-system",code="OK"}"#,
+        1,
+    );
+    drop(stream);
+    serving.server.signal("TERM");
+    eventually("the server has ended", || serving.server.child.try_wait().unwrap());
 }
 
 #[test]

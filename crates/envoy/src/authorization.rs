@@ -18,7 +18,7 @@ use crate::{
     attributes::check_attributes,
     decision::{Client, Decision},
     metadata::decision_metadata,
-    proto::envoy::service::auth::v3::CheckRequest,
+    proto::envoy::service::auth::v3::{AttributeContext, CheckRequest},
 };
 
 /// The origin of a decision.
@@ -86,7 +86,10 @@ impl Services {
         logged: Option<&LoggedCall<'_>>,
         origin: &mut Origin,
     ) -> Decision {
-        let Some(context) = &request.attributes else {
+        let describes = |context: &&AttributeContext| {
+            context.request.is_some() || context.source.is_some() || context.destination.is_some()
+        };
+        let Some(context) = request.attributes.as_ref().filter(describes) else {
             return Decision::Fail("the check has no attributes".to_owned());
         };
         let Some(snapshot) = self.configuration.snapshot(caller.deadline).await else {

@@ -78,8 +78,11 @@ async fn a_configuration_that_never_comes_is_not_waited_for_by_every_check() {
 #[tokio::test]
 async fn an_empty_check_is_a_failure_and_not_an_allowed_connection() {
     let services = services(Some(Snapshot::empty()));
-    let error = services.check(CheckRequest::default(), Caller::default()).await.unwrap_err();
-    assert_eq!((error.code(), error.message()), (GrpcCode::Unavailable, "the check has no attributes"));
+    for attributes in [None, Some(AttributeContext::default())] {
+        let check = CheckRequest { attributes };
+        let error = services.check(check, Caller::default()).await.unwrap_err();
+        assert_eq!((error.code(), error.message()), (GrpcCode::Unavailable, "the check has no attributes"));
+    }
     assert!(is_allowed(&services.check(check_of("/"), Caller::default()).await.unwrap()));
 }
 

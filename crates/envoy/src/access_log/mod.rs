@@ -282,8 +282,14 @@ impl HandlerQueues {
 
 /// Sends the batches of a handler. What waits for one call becomes the next one.
 async fn send(mut received: mpsc::UnboundedReceiver<QueuedBatch>, counters: Arc<Counters>) {
-    let mut next = received.recv().await;
-    while let Some(QueuedBatch { mut batch, part }) = next.take() {
+    let mut next = None;
+    loop {
+        // The batch before, which keeps its handler open, is dropped here.
+        let first = match next.take() {
+            Some(first) => Some(first),
+            None => received.recv().await,
+        };
+        let Some(QueuedBatch { mut batch, part }) = first else { return };
         let mut parts = vec![part];
         while batch.len() < MAX_BATCH
             && let Ok(QueuedBatch { batch: later, part }) = received.try_recv()
@@ -311,10 +317,6 @@ async fn send(mut received: mpsc::UnboundedReceiver<QueuedBatch>, counters: Arc<
             for BatchPart { tenant, count, .. } in &parts {
                 tenant.lose(*count);
             }
-        }
-        drop(parts);
-        if next.is_none() {
-            next = received.recv().await;
         }
     }
 }
