@@ -123,7 +123,7 @@ config.yaml:12:63: error: close.rule.istio-system: spec.match: not a valid IP_AD
    |
 12 |   match: '\"^/(admin\".matches(request.path) || source.ip == ip(\"10.0.0\")'
    |                                                               ^^^^^^^^
-config.yaml:12:3: warning: close.rule.istio-system: spec.match: a request without source.ip is not checked: the condition cannot be evaluated, and Mixer skips the rule; give it a value to fall back to, (source.ip | \"\"), or serve with --on-match-error closed
+config.yaml:12:3: warning: close.rule.istio-system: spec.match: a request without source.ip is not checked: the condition cannot be evaluated, and Mixer skips the rule; give it a value to fall back to, (source.ip | ip(\"0.0.0.0\")), or serve with --on-match-error closed
    |
 12 |   match: '\"^/(admin\".matches(request.path) || source.ip == ip(\"10.0.0\")'
    |   ^^^^^

@@ -68,6 +68,100 @@ fn without_a_slip_the_request_is_denied() {
 }
 
 #[test]
+fn the_api_version() {
+    for wrong in ["config.istio.oi/v1alpha2", "config.istio.io/v1alpha3"] {
+        let line = format!("apiVersion: {wrong}");
+        expect(
+            &slip("kind: rule", &format!("{line}\nkind: rule")),
+            &format!(
+                "{UNUSED}\
+c.yaml:9:1: error: apiVersion: unknown API version {wrong}; did you mean config.istio.io/v1alpha2?
+  |
+9 | {line}
+  | ^^^^^^^^^^
+2 resources: 1 error, 2 warnings
+"
+            ),
+        );
+    }
+}
+
+/// The fault of a condition: its message, and what is written there.
+fn of_condition(written: &str, severity: &str, at: &str, message: &str, help: &str) -> String {
+    let line = format!("  match: {written}");
+    let start = line.find(at).unwrap();
+    format!(
+        "c.yaml:12:{}: {severity}: close.rule.istio-system: spec.match: {message}\n   |\n12 | {line}\n   | {}{}\n  = help: {help}\n",
+        start + 1,
+        " ".repeat(start),
+        "^".repeat(at.len()),
+    )
+}
+
+#[test]
+fn the_receiver_and_the_argument_of_matches() {
+    let written = "request.path.matches(\"^/a\")";
+    let message =
+        "the receiver of `matches` is the regular expression, here `request.path`, and \"^/a\" the text";
+    let help = "write `\"^/a\".matches(request.path)`";
+    let ran = run(&["validate", "c.yaml"], &slip("request.path == \"/admin\"", written));
+    let fault = of_condition(written, "warning", written, message, help);
+    assert_eq!((ran.code, ran.stdout), (0, format!("{fault}3 resources: 0 errors, 1 warning\n")));
+}
+
+#[test]
+fn an_asterisk_that_is_no_wildcard() {
+    for pattern in ["\"/a*b*\"", "\"*/x*\""] {
+        let written = format!("match(request.path, {pattern})");
+        let message = "only one `*`, at the end of a pattern or else at its start, is a wildcard; any other stands for itself";
+        let help = "use a regular expression, such as `\"^/a.*b\".matches(request.path)`";
+        let ran = run(&["validate", "c.yaml"], &slip("request.path == \"/admin\"", &written));
+        let fault = of_condition(&written, "warning", pattern, message, help);
+        assert_eq!((ran.code, ran.stdout), (0, format!("{fault}3 resources: 0 errors, 1 warning\n")));
+    }
+}
+
+#[test]
+fn a_function_and_an_entry_of_a_map() {
+    for (written, at, message, help) in [
+        (
+            "request.path.startswith(\"/a\")",
+            "startswith",
+            "unknown function `startswith`",
+            "did you mean `startsWith`?",
+        ),
+        (
+            "request.headers.foo == \"x\"",
+            "request.headers.foo",
+            "unknown attribute `request.headers.foo`",
+            "write `request.headers[\"foo\"]` for an entry of the map",
+        ),
+    ] {
+        let fault = of_condition(written, "error", at, message, help);
+        expect(
+            &slip("request.path == \"/admin\"", written),
+            &format!("{fault}3 resources: 1 error, 0 warnings\n"),
+        );
+    }
+}
+
+#[test]
+fn an_attribute_of_the_caller_without_a_fallback() {
+    for (written, advised) in [
+        ("source.ip == ip(\"10.0.0.1\")", "(source.ip | ip(\"0.0.0.0\"))"),
+        ("source.labels[\"app\"] == \"x\"", "(source.labels[\"app\"] | \"\")"),
+    ] {
+        let advice =
+            |written: &str| run(&["validate", "c.yaml"], &slip("request.path == \"/admin\"", written)).stdout;
+        let found = advice(written);
+        assert!(found.contains(&format!("a value to fall back to, {advised}, or serve")), "{found}");
+        let (operand, rest) = written.split_once(" == ").unwrap();
+        assert!(advised.contains(operand));
+        assert_eq!(advice(&format!("{advised} == {rest}")), "3 resources: 0 errors, 0 warnings\n");
+    }
+}
+
+#[test]
 fn fields_of_a_resource_in_upper_case() {
     expect(
         &slip("kind: rule", "Kind: rule"),

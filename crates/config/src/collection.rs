@@ -7,6 +7,8 @@ use mixer_adapter_core::framework::suggest::suggest;
 pub(super) const RUNTIME: &str = "envoy.service.runtime.v3.Runtime";
 /// The API group of Mixer's configuration.
 const GROUP: &str = "config.istio.io";
+/// The only version of the group.
+const VERSION: &str = "v1alpha2";
 
 /// One kind of resource as sources of configuration name it, `istio/policy/v1beta1/rules` (docs/behaviour/mcp.md#collections).
 /// Any text may be one: sources also carry what is not Mixer's.
@@ -63,6 +65,18 @@ const LEGACY_PREFIX: &str = "istio/config/v1alpha2/legacy/";
 pub(super) fn is_mixers(api_version: &str) -> bool {
     let group = api_version.split_once('/').map_or(api_version, |(group, _)| group);
     group.is_empty() || group == GROUP
+}
+
+/// Returns what an API version is meant to be that is close to Mixer's, or of its group in another version.
+pub(super) fn meant_for_mixer(api_version: &str) -> Option<String> {
+    let (group, version) = api_version.split_once('/').unwrap_or((api_version, ""));
+    let mut labels = group.split('.').zip(GROUP.split('.'));
+    // Each label by itself: config.k8s.io and policy.istio.io are groups of others.
+    let close = group.contains('.')
+        && labels.by_ref().take(2).all(|(label, known)| suggest(label, [known]).is_some());
+    let swapped = group == VERSION || version == GROUP;
+    let right = group.is_empty() || (group == GROUP && version == VERSION);
+    ((close || swapped) && !right).then(|| format!("{GROUP}/{VERSION}"))
 }
 
 /// The legacy kinds.

@@ -114,6 +114,10 @@ impl Parser {
             return Err(refuse("kind", ValidationError::error(without_kind(&json))));
         };
         let api_version = json.get("apiVersion").and_then(Json::as_str).unwrap_or_default();
+        if let Some(meant) = collection::meant_for_mixer(api_version) {
+            let reason = format!("unknown API version {api_version}; did you mean {meant}?");
+            return Err(refuse("apiVersion", ValidationError::error(reason)));
+        }
         let is_mixers = collection::is_mixers(api_version);
         let identity = |field: &str, default: Option<&Arc<str>>| {
             let path = format!("metadata.{field}");
@@ -440,6 +444,40 @@ mod tests {
             assert_eq!(faults(&mixers), [format!("x.yaml:2: {fault}")]);
             assert_eq!(faults(&format!("apiVersion: rules.example.com/v1\n{text}")), [""; 0]);
         }
+    }
+
+    #[test]
+    fn an_api_version_close_to_mixers_is_an_error_and_that_of_another_group_is_not() {
+        let faults_of = |api_version: &str| {
+            faults(&format!("kind: rule\napiVersion: {api_version}\nmetadata: {{name: a}}\n"))
+        };
+        for wrong in [
+            "config.istio.oi/v1alpha2",
+            "confg.istio.io/v1alpha2",
+            "config.isto.io/v1alpha2",
+            "config.istio/v1alpha2",
+            "Config.istio.io/v1alpha2",
+            "config.istio.io/v1alpha3",
+            "config.istio.io/v1",
+            "config.istio.io",
+            "v1alpha2/config.istio.io",
+            "v1alpha2",
+        ] {
+            let reason = format!("unknown API version {wrong}; did you mean config.istio.io/v1alpha2?");
+            assert_eq!(faults_of(wrong), [format!("x.yaml:2: apiVersion: {reason}")]);
+        }
+        for other in [
+            "policy.istio.io/v1",
+            "networking.istio.io/v1alpha3",
+            "kustomize.config.k8s.io/v1beta1",
+            "config.k8s.io/v1alpha2",
+            "config.linkerd.io/v1alpha2",
+            "config.gatekeeper.sh/v1alpha1",
+            "v1",
+        ] {
+            assert_eq!(faults_of(other), [""; 0], "{other}");
+        }
+        assert_eq!(faults("kind: rule\nmetadata: {name: a}\n"), [""; 0]);
     }
 
     #[test]

@@ -11,7 +11,10 @@ use super::{
     instances::{InstanceSpec, Instances},
     rule_spec::{ActionSpec, RuleSpec},
 };
-use crate::{attribute::Vocabulary, expression::Expression};
+use crate::{
+    attribute::Vocabulary,
+    expression::{Expression, Required},
+};
 use mixer_adapter_config::{ConfigSet, Kind, Resource, Spec, ValidationError, proto::istio::policy::v1beta1};
 use mixer_adapter_core::value::ValueType;
 
@@ -70,7 +73,7 @@ fn rule(
     }
     if let Some(expression) = &expression {
         faults.extend(of_expression(resource, "match", &condition, expression));
-        warn_of_condition(resource, expression, &actions, faults);
+        warn_of_condition(resource, expression, vocabulary, &actions, faults);
     }
     let (language, caching) = (language(resource), cache_policy(resource, faults));
     let (name, origin) = (resource.name.clone(), resource.origin.clone());
@@ -94,18 +97,22 @@ const OF_THE_CALLER: [&str; 7] = [
 fn warn_of_condition(
     resource: &Resource,
     condition: &Expression,
+    vocabulary: &Vocabulary,
     actions: &[ActionSpec],
     faults: &mut Vec<ValidationError>,
 ) {
     let checks = actions.iter().flat_map(|action| &action.instances).any(InstanceSpec::is_check);
-    let of_the_caller = |name: &&str| OF_THE_CALLER.iter().any(|prefix| name.starts_with(prefix));
-    let missing: Vec<&str> =
-        condition.required_attributes().iter().map(|name| &**name).filter(of_the_caller).collect();
+    let of_the_caller =
+        |required: &&Required| OF_THE_CALLER.iter().any(|prefix| required.attribute.starts_with(prefix));
+    let missing: Vec<&Required> = condition.required_attributes().iter().filter(of_the_caller).collect();
     if let (true, Some(first)) = (checks, missing.first()) {
+        let value_type = vocabulary.find(&first.attribute).map(|known| known.value_type).unwrap_or_default();
+        let names: Vec<&str> = missing.iter().map(|required| &*required.attribute).collect();
         let reason = format!(
             "a request without {} is not checked: the condition cannot be evaluated, and Mixer skips the rule; give it a \
-             value to fall back to, ({first} | \"\"), or serve with --on-match-error closed",
-            missing.join(" or "),
+             value to fall back to, {}, or serve with --on-match-error closed",
+            names.join(" or "),
+            first.with_fallback(value_type),
         );
         faults.push(resource.warning("match", reason));
     }

@@ -19,7 +19,8 @@ pub(super) fn of_compilation<'a>(
     })
 }
 
-/// Returns the faults of an expression that compiles: constants that cannot be evaluated, and operands that are never used.
+/// Returns the faults of an expression that compiles: constants that cannot be evaluated, and operands that are never used, and calls that are probably
+/// not intended.
 pub(super) fn of_expression<'a>(
     resource: &'a Resource,
     field: &'a str,
@@ -31,7 +32,12 @@ pub(super) fn of_expression<'a>(
         fault.in_excerpt(excerpt(text, error.span()))
     });
     let unused = expression.unused_fallbacks().iter();
-    constants.chain(unused.map(move |unused| resource.warning(field, unused.to_string())))
+    let unused = unused.map(move |unused| resource.warning(field, unused.to_string()));
+    let doubtful = expression.doubtful_calls().iter().map(move |call| {
+        let fault = resource.warning(field, call.reason.as_str()).with_help(call.help.as_str());
+        fault.in_excerpt(excerpt(text, call.span))
+    });
+    constants.chain(unused).chain(doubtful)
 }
 
 fn excerpt(text: &str, span: Span) -> Excerpt {

@@ -28,6 +28,7 @@ mod code;
 mod compile;
 mod constants;
 mod contradiction;
+mod doubtful;
 mod error;
 mod evaluated;
 mod formats;
@@ -42,6 +43,7 @@ mod syntax;
 pub(crate) use contradiction::Requirements;
 pub use error::{CompileError, CompileErrorKind, EvalError, EvalErrorKind};
 pub use evaluated::Evaluated;
+pub(crate) use nullability::Required;
 pub use nullability::UnusedFallback;
 pub use reference::{FunctionReference, functions};
 pub use span::Span;
@@ -51,6 +53,7 @@ use std::borrow::Cow;
 use self::{
     code::{Code, Env},
     compile::Typed,
+    doubtful::DoubtfulCall,
     nullability::Nullability,
 };
 use crate::{
@@ -89,6 +92,7 @@ pub struct Expression {
     program: Program,
     nullability: Nullability,
     invalid_constants: Box<[EvalError]>,
+    doubtful_calls: Box<[DoubtfulCall]>,
     /// The slots of the attributes that it mentions.
     slots: Box<[u32]>,
 }
@@ -115,6 +119,7 @@ impl Expression {
             program: Program::Cexl(program),
             nullability: Nullability::of(&ast, text),
             invalid_constants: constants::invalid(&ast),
+            doubtful_calls: doubtful::calls(&ast, text),
             slots: slots.collect(),
         })
     }
@@ -146,7 +151,7 @@ impl Expression {
 
     /// The attributes without which evaluation may fail, sorted by name. None in CEL, where missing attributes read as
     /// zero values.
-    pub(crate) fn required_attributes(&self) -> &[Box<str>] {
+    pub(crate) fn required_attributes(&self) -> &[Required] {
         &self.nullability.required
     }
 
@@ -158,6 +163,11 @@ impl Expression {
     /// The errors of constants that cannot be evaluated, such as `ip("10.0.0")`. Every evaluation that needs one of them fails.
     pub fn invalid_constants(&self) -> &[EvalError] {
         &self.invalid_constants
+    }
+
+    /// The calls that are valid but probably not intended.
+    pub(crate) fn doubtful_calls(&self) -> &[DoubtfulCall] {
+        &self.doubtful_calls
     }
 
     /// The type of its values. UNSPECIFIED for an expression in CEL whose type attributes do not have or is only known at
@@ -247,7 +257,13 @@ impl Expression {
 impl From<cel::Program> for Expression {
     fn from(program: cel::Program) -> Self {
         let (invalid_constants, slots) = (program.invalid_constants().into(), program.slots().collect());
-        Self { program: Program::Cel(program), nullability: Nullability::default(), invalid_constants, slots }
+        Self {
+            program: Program::Cel(program),
+            nullability: Nullability::default(),
+            invalid_constants,
+            doubtful_calls: Box::default(),
+            slots,
+        }
     }
 }
 

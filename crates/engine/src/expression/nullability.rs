@@ -7,12 +7,42 @@ use super::{
     span::Span,
     syntax::{Ast, Chain, Node},
 };
+use mixer_adapter_core::value::ValueType;
 
 /// The result of the analysis.
 #[derive(Debug, Default)]
 pub(super) struct Nullability {
-    pub(super) required: Box<[Box<str>]>,
+    pub(super) required: Box<[Required]>,
     pub(super) unused_fallbacks: Box<[UnusedFallback]>,
+}
+
+/// An attribute without which evaluation may fail.
+#[derive(Debug)]
+pub(crate) struct Required {
+    pub(crate) attribute: Box<str>,
+    /// The source of the operand that needs a fallback: the attribute, or an entry of it.
+    pub(crate) operand: Box<str>,
+}
+
+impl Required {
+    /// The operand with a fallback of its type, which is the attribute's unless the operand is an entry.
+    pub(crate) fn with_fallback(&self, attribute: ValueType) -> String {
+        let is_entry = self.operand != self.attribute;
+        let fallback = match if is_entry { ValueType::String } else { attribute } {
+            ValueType::Unspecified | ValueType::String => "\"\"",
+            ValueType::Int64 => "0",
+            ValueType::Double => "0.0",
+            ValueType::Bool => "false",
+            ValueType::Timestamp => "timestamp(\"1970-01-01T00:00:00Z\")",
+            ValueType::Duration => "\"0s\"",
+            ValueType::IpAddress => "ip(\"0.0.0.0\")",
+            ValueType::DnsName => "dnsName(\"unknown.invalid\")",
+            ValueType::EmailAddress => "email(\"unknown@unknown.invalid\")",
+            ValueType::Uri => "uri(\"unknown:\")",
+            ValueType::StringMap => "emptyStringMap()",
+        };
+        format!("({} | {fallback})", self.operand)
+    }
 }
 
 /// A `|` whose right operand is never used: only attributes and map entries can be missing, and the left operand is
@@ -38,20 +68,29 @@ impl fmt::Display for UnusedFallback {
 impl Nullability {
     pub(super) fn of(ast: &Ast, text: &str) -> Self {
         let (mut required, mut unused) = (Vec::new(), Vec::new());
-        walk(ast, false, &mut required, &mut unused);
-        required.sort_unstable();
-        required.dedup();
-        let left = |span: &Span| text.get(span.start as usize..span.end as usize).unwrap_or_default().into();
-        let unused = unused.iter().map(|span| UnusedFallback { left: left(span) });
-        Self { required: required.into(), unused_fallbacks: unused.collect() }
+        walk(ast, ast.span, false, &mut required, &mut unused);
+        required.sort_by_key(|(name, _)| *name);
+        required.dedup_by_key(|(name, _)| *name);
+        let source = |span: Span| text.get(span.start as usize..span.end as usize).unwrap_or_default().into();
+        let required = required
+            .into_iter()
+            .map(|(name, span)| Required { attribute: name.into(), operand: source(span) });
+        let unused = unused.into_iter().map(|span| UnusedFallback { left: source(span) });
+        Self { required: required.collect(), unused_fallbacks: unused.collect() }
     }
 }
 
-/// `has_fallback`: another operand is used if this one is missing.
-fn walk(ast: &Ast, has_fallback: bool, required: &mut Vec<Box<str>>, unused: &mut Vec<Span>) {
+/// `operand`: the whole of it, if it is the map of an entry. `has_fallback`: another operand is used if this one is missing.
+fn walk<'a>(
+    ast: &'a Ast,
+    operand: Span,
+    has_fallback: bool,
+    required: &mut Vec<(&'a str, Span)>,
+    unused: &mut Vec<Span>,
+) {
     match &ast.node {
         Node::Literal(_) => {}
-        Node::Attribute(name) if !has_fallback => required.push(name.as_str().into()),
+        Node::Attribute(name) if !has_fallback => required.push((name, operand)),
         Node::Attribute(_) => {}
         Node::Chain(Chain::FirstOf, operands) => {
             for (index, operand) in operands.iter().enumerate() {
@@ -59,16 +98,20 @@ fn walk(ast: &Ast, has_fallback: bool, required: &mut Vec<Box<str>>, unused: &mu
                 if !is_last && !can_be_missing(operand) {
                     unused.push(operand.span);
                 }
-                walk(operand, (has_fallback || !is_last) && can_be_missing(operand), required, unused);
+                let has_fallback = (has_fallback || !is_last) && can_be_missing(operand);
+                walk(operand, operand.span, has_fallback, required, unused);
             }
         }
         Node::Chain(_, operands) => {
-            operands.iter().for_each(|operand| walk(operand, false, required, unused));
+            operands.iter().for_each(|operand| walk(operand, operand.span, false, required, unused));
         }
         Node::Call(call) => {
             let parts = call.receiver.iter().map(|receiver| &**receiver).chain(&call.arguments);
-            let has_fallback = has_fallback && call.name == INDEX;
-            parts.for_each(|part| walk(part, has_fallback, required, unused));
+            let is_entry = call.name == INDEX;
+            for part in parts {
+                let operand = if is_entry { ast.span } else { part.span };
+                walk(part, operand, has_fallback && is_entry, required, unused);
+            }
         }
     }
 }
@@ -88,12 +131,49 @@ fn can_be_missing(ast: &Ast) -> bool {
 #[allow(clippy::unwrap_used)]
 mod tests {
     use super::*;
-    use crate::expression::syntax::parse;
+    use crate::{
+        attribute::Vocabulary,
+        expression::{Expression, syntax::parse},
+    };
 
     fn analyze(text: &str) -> (Vec<String>, Vec<String>) {
         let nullability = Nullability::of(&parse(text).unwrap(), text);
         let unused = nullability.unused_fallbacks.into_iter().map(|unused| unused.left.into_string());
-        (nullability.required.iter().map(ToString::to_string).collect(), unused.collect())
+        (
+            nullability.required.iter().map(|required| required.attribute.to_string()).collect(),
+            unused.collect(),
+        )
+    }
+
+    #[test]
+    fn a_fallback_has_the_type_of_its_operand() {
+        use ValueType::*;
+        for value_type in [
+            String,
+            Int64,
+            Double,
+            Bool,
+            Timestamp,
+            Duration,
+            IpAddress,
+            DnsName,
+            EmailAddress,
+            Uri,
+            StringMap,
+        ] {
+            let mut vocabulary = Vocabulary::new();
+            vocabulary.declare("a.b", value_type).unwrap();
+            let operands: &[&str] = if value_type == StringMap { &["a.b", "a.b[\"k\"]"] } else { &["a.b"] };
+            for operand in operands {
+                let needy = Expression::compile(operand, &vocabulary).unwrap();
+                let [required] = needy.required_attributes() else { panic!("{operand}") };
+                let advised = required.with_fallback(value_type);
+                assert!(advised.starts_with(&format!("({operand} | ")), "{advised}");
+                let advised = Expression::compile(&advised, &vocabulary).unwrap();
+                assert_eq!(advised.value_type(), needy.value_type());
+                assert!(advised.required_attributes().is_empty() && advised.invalid_constants().is_empty());
+            }
+        }
     }
 
     #[test]

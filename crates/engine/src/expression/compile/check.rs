@@ -1,12 +1,12 @@
 //! The type rules of calls (docs/behaviour/expressions.md#type-rules) and their errors.
 
-use super::functions::{Function, Signature};
+use super::functions::{Function, NAMES, Signature};
 use crate::expression::{
     error::{CompileError, CompileErrorKind},
     span::Span,
     syntax::Call,
 };
-use mixer_adapter_core::value::ValueType;
+use mixer_adapter_core::{framework::suggest::suggest, value::ValueType};
 
 /// Resolves the function of a call; an error if a method is called as a function or the reverse.
 pub(crate) fn callee(call: &Call) -> Result<Function, CompileError> {
@@ -36,12 +36,17 @@ pub(crate) fn callee(call: &Call) -> Result<Function, CompileError> {
 
 fn unknown(name: &str, span: Span) -> CompileError {
     let (what, help) = match name {
-        "!" => ("operator", Some("compare with `== false` instead")),
-        "-" => ("operator", Some("subtraction and negative numbers are not supported")),
+        "!" => ("operator", Some("compare with `== false` instead".to_owned())),
+        "-" => ("operator", Some("subtraction and negative numbers are not supported".to_owned())),
         "*" | "/" | "%" | "<<" | ">>" | "&" | "&^" | "^" | "<-" => ("operator", None),
-        "has" => ("function", Some("use `a | default` for an attribute that may be missing")),
-        "pick" => ("function", Some("use `a | b`")),
-        _ => ("function", None),
+        "has" => ("function", Some("use `a | default` for an attribute that may be missing".to_owned())),
+        "pick" => ("function", Some("use `a | b`".to_owned())),
+        _ => {
+            let functions = NAMES.iter().map(|(_, symbol, _)| *symbol);
+            let words =
+                functions.filter(|symbol| symbol.starts_with(|letter: char| letter.is_ascii_alphabetic()));
+            ("function", suggest(name, words).map(|similar| format!("did you mean `{similar}`?")))
+        }
     };
     let error =
         CompileError::new(CompileErrorKind::UnknownFunction, span, format!("unknown {what} `{name}`"));

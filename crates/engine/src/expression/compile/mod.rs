@@ -52,9 +52,10 @@ fn attribute(name: &str, span: Span, vocabulary: &Vocabulary) -> Result<(Code, V
     let error = |message: String| CompileError::new(CompileErrorKind::UnknownAttribute, span, message);
     let Some(declaration) = vocabulary.find(name) else {
         let error = error(format!("unknown attribute `{name}`"));
-        return Err(match vocabulary.similar(name) {
-            Some(similar) => error.help(format!("did you mean `{similar}`?")),
-            None => error.help("declare it in an attribute manifest"),
+        return Err(match (entry(name, vocabulary), vocabulary.similar(name)) {
+            (Some(entry), _) => error.help(format!("write `{entry}` for an entry of the map")),
+            (None, Some(similar)) => error.help(format!("did you mean `{similar}`?")),
+            (None, None) => error.help("declare it in an attribute manifest"),
         });
     };
     let declared = declaration.value_type;
@@ -75,6 +76,13 @@ fn attribute(name: &str, span: Span, vocabulary: &Vocabulary) -> Result<(Code, V
         }
     };
     Ok((code, declared))
+}
+
+/// Returns the entry of a map that a name is meant to be: `request.headers["foo"]` for `request.headers.foo`.
+fn entry(name: &str, vocabulary: &Vocabulary) -> Option<String> {
+    let mut ends = name.rmatch_indices('.').map(|(end, _)| name.split_at(end));
+    let is_map = |map| vocabulary.find(map).is_some_and(|known| known.value_type == ValueType::StringMap);
+    ends.find(|(map, _)| is_map(map)).map(|(map, key)| format!("{map}[\"{}\"]", &key[1..]))
 }
 
 fn compile_chain(
