@@ -39,7 +39,7 @@ tests:
   expect: {quotas: {requests: 3}}
 - name: a request is logged
   attributes: {request.path: /x, response.code: 200, request.time: 2019-05-06T07:08:09Z}
-  expect: {reports: {access: {severity: info}, nothing: null}}
+  expect: {reports: {access: {severity: info}}}
 ";
 
 #[test]
@@ -123,6 +123,53 @@ fn a_configuration_without_tests_and_a_misspelled_test_are_errors() {
     let error = "error: there are no tests; write them into files *.test.yaml beside the configuration\n";
     assert_eq!((ran.code, ran.stderr.as_str()), (1, error));
     assert_eq!(run(&["test"]).code, 2);
+}
+
+#[test]
+fn names_that_the_configuration_does_not_have_fail_a_test() {
+    let tests = "\
+tests:
+- name: slips
+  attributes: {request.paht: /admin}
+  quotas: {request: 1}
+  expect: {reports: {acces: null, access.instance.istio-sytem: null}, quotas: {request: 1}}
+";
+    let ran = run_in(directory(tests).path(), &["test", "before"]);
+    let output = "\
+FAILED before/sample.test.yaml: slips
+  attribute request.paht is not declared, and no rule reads it; did you mean request.path?
+  quota request: no rule has a quota of this name: granted in full, as by Mixer; did you mean requests?
+  report acces: there is no instance of this name; did you mean access?
+  report access.instance.istio-sytem: there is no instance of this name; did you mean access.instance.istio-system?
+1 test: 0 passed, 1 failed
+";
+    assert_eq!((ran.code, ran.stdout.as_str(), ran.stderr.as_str()), (1, output, ""));
+}
+
+#[test]
+fn two_tests_of_a_file_with_one_name_are_an_error() {
+    let ran = run_in(directory("tests: [{name: a}, {name: b}, {name: a}]\n").path(), &["test", "before"]);
+    let error = "error: before/sample.test.yaml: two tests have the name \"a\"\n";
+    assert_eq!((ran.code, ran.stdout.as_str(), ran.stderr.as_str()), (2, "", error));
+}
+
+#[test]
+fn names_that_neither_configuration_has_are_warned_about_once() {
+    let directory = tempfile::tempdir().unwrap();
+    let write = |name: &str, text: &str| fs::write(directory.path().join(name), text).unwrap();
+    write("before.yaml", GRANTS_AND_REPORTS);
+    let manifest = "kind: attributemanifest\nmetadata: {name: own}\nspec: {attributes: {own.name: {value_type: STRING}, request.path: {value_type: STRING}}}\n";
+    write("after.yaml", &format!("{GRANTS_AND_REPORTS}---\n{manifest}"));
+    let request = "{\"request.paht\": \"/a\", \"own.name\": \"x\"}\n";
+    write("requests.jsonl", &request.repeat(2));
+    let arguments =
+        ["diff", "before.yaml", "after.yaml", "--requests", "requests.jsonl", "--quota", "request"];
+    let ran = run_in(directory.path(), &arguments);
+    let warnings = "\
+warning: attribute request.paht is not declared, and no rule reads it; did you mean request.path?
+warning: quota request: no rule has a quota of this name: granted in full, as by Mixer; did you mean requests?
+";
+    assert_eq!((ran.code, ran.stderr.as_str()), (0, warnings), "{ran:?}");
 }
 
 #[test]

@@ -9,7 +9,7 @@ use serde_json::{Value as Json, json};
 use super::{
     UsageError,
     config_args::ConfigArgs,
-    dry_run::{DryRun, Loaded},
+    dry_run::{DryRun, Loaded, unknown_names},
     input,
     mixer::{all_words, check_request, report_request},
     output_args::OutputArgs,
@@ -89,7 +89,13 @@ impl Diff {
                 .push(engines.with_engine(&mut loaded, async |mixer| self.answers(mixer, &requests).await)?);
         }
         engines.close();
-        let [before, after] = &answers[..] else { return Ok(ExitCode::FAILURE) };
+        let [(before, unknown_before), (after, unknown_after)] = &answers[..] else {
+            return Ok(ExitCode::FAILURE);
+        };
+        // What one configuration has may be the difference.
+        for unknown in unknown_before.intersection(unknown_after) {
+            super::print_error(&format!("warning: {unknown}"));
+        }
         let pairs = requests.iter().zip(before.iter().zip(after)).enumerate();
         let changed: Vec<_> = pairs.filter(|(_, (_, (before, after)))| before != after).collect();
         match self.output.data() {
@@ -118,10 +124,15 @@ impl Diff {
         Ok(if changed.is_empty() { ExitCode::SUCCESS } else { ExitCode::FAILURE })
     }
 
-    /// Returns the answer to each request on one line.
-    async fn answers(&self, mixer: &Mixer, requests: &[Json]) -> anyhow::Result<Vec<String>> {
+    /// Returns the answer to each request on one line, and descriptions of the names that the configuration does not have.
+    async fn answers(
+        &self,
+        mixer: &Mixer,
+        requests: &[Json],
+    ) -> anyhow::Result<(Vec<String>, BTreeSet<String>)> {
         let snapshot = mixer.snapshot().context("there is no configuration")?;
         let mut answers = Vec::with_capacity(requests.len());
+        let mut unknown = BTreeSet::new();
         for (index, request) in requests.iter().enumerate() {
             let attributes = parse_json(request, snapshot.vocabulary())
                 .map_err(|error| UsageError(format!("--requests: request {}: {error}", index + 1)))?;
@@ -129,7 +140,8 @@ impl Diff {
             for quota in &self.quotas {
                 request.quotas.insert(quota.clone(), QuotaParams { amount: 1, best_effort: false });
             }
-            let (answer, _) = explain_check(mixer, request.clone(), Caller::default()).await;
+            let (answer, trace) = explain_check(mixer, request.clone(), Caller::default()).await;
+            unknown.extend(unknown_names(&trace));
             let mut text = verdict(&request, &answer);
             if self.report {
                 let report = report_request(&[attributes], all_words());
@@ -139,7 +151,7 @@ impl Diff {
             }
             answers.push(text);
         }
-        Ok(answers)
+        Ok((answers, unknown))
     }
 
     fn read_requests(&self) -> Result<Vec<Json>, UsageError> {

@@ -10,12 +10,13 @@ use super::{
     config_args::{ConfigArgs, SAMPLE},
     faults::Texts,
 };
-use mixer_adapter_config::{ConfigSet, Topic, ValidationError};
+use mixer_adapter_config::{ConfigSet, Kind, Topic, ValidationError};
 use mixer_adapter_core::{framework::dynamic::DynamicTemplate, template::Variety};
 use mixer_adapter_engine::{
     HandlerBackend, Mixer,
     build::{BackendSpec, BoxBackend, Connect, Connector, HandlerSpec, SnapshotBuilder},
     remote,
+    trace::{Step, Trace},
 };
 use mixer_adapter_host::{
     Host,
@@ -48,6 +49,11 @@ impl<'a> Loaded<'a> {
             texts.add(SAMPLE, sample);
         }
         Ok(Self { arguments, set, faults, texts, is_printed: false })
+    }
+
+    /// The full names of the instances.
+    pub(super) fn instances(&self) -> Vec<String> {
+        self.set.of_role(Kind::Instance).map(|entry| entry.name().to_string()).collect()
     }
 }
 
@@ -111,6 +117,13 @@ impl DryRun {
         let timeout = self.connect.connector.remote.close_timeout;
         self.runtime.block_on(self.host.close(timeout));
     }
+}
+
+/// Describes the attributes and the quotas of a request that the configuration does not have, with similar names.
+pub(super) fn unknown_names(trace: &Trace) -> impl Iterator<Item = String> {
+    let is_unknown =
+        |step: &&Step| matches!(step, Step::UndeclaredAttribute { .. } | Step::UnknownQuota { .. });
+    trace.steps.iter().filter(is_unknown).map(|step| step.to_string().trim_end().to_owned())
 }
 
 /// Whether a fault may be the reason of an answer. `validate` shows all.

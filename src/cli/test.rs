@@ -1,7 +1,7 @@
 //! Tests of a configuration: requests, and the answers that it must give.
 
 use std::{
-    collections::BTreeMap,
+    collections::{BTreeMap, BTreeSet},
     fs,
     path::{Path, PathBuf},
     process::ExitCode,
@@ -15,14 +15,14 @@ use serde_json::{Map, Value as Json, json};
 use super::{
     UsageError,
     config_args::ConfigArgs,
-    dry_run::{DryRun, Loaded},
+    dry_run::{DryRun, Loaded, unknown_names},
     mixer::{all_words, check_request, report_request},
     output_args::OutputArgs,
     style,
 };
 use crate::service::mixer::{explain_check, explain_report};
 use mixer_adapter_config::{ConfigUrl, ScopedUrl, test_files};
-use mixer_adapter_core::framework::status::status_name;
+use mixer_adapter_core::framework::{status::status_name, suggest::suggest};
 use mixer_adapter_engine::{
     Mixer,
     attribute::parse_json,
@@ -57,7 +57,7 @@ Tests are in files *.test.yaml beside the configuration, which are not read as c
 `status` is OK unless it is given; `message` is a part of the status's message; `error` is the code of a check that fails
 with a gRPC error; `quotas` are the granted amounts; `headers` has the values that headers of the request and the
 response get, a text or a list, or null for a header that is removed; `reports` has, for each instance, some of the fields with which it is
-reported, or null if it is not. Every test has adapters of its own. Remote adapters are not called, and nothing is
+reported, or null if it is not. An attribute, a quota or an instance that the configuration does not have fails the test. Every test has adapters of its own. Remote adapters are not called, and nothing is
 reported.
 
 Exit codes: 0 all tests passed, 1 a test failed, or there is none, 2 usage error.";
@@ -153,10 +153,12 @@ impl Test {
         );
         let mut loaded = Loaded::read(&self.configuration, None)?;
         let engines = DryRun::new(add, false)?;
+        let instances = loaded.instances();
         let mut outcomes = Vec::with_capacity(cases.len());
         for (file, case) in cases {
             // Quotas and other state of adapters are of one test.
-            let failures = engines.with_engine(&mut loaded, async |mixer| case.failures(mixer).await)?;
+            let failures =
+                engines.with_engine(&mut loaded, async |mixer| case.failures(mixer, &instances).await)?;
             outcomes.push(Outcome { file, name: case.name, failures });
         }
         engines.close();
@@ -186,14 +188,21 @@ impl Test {
 fn read(file: &Path) -> anyhow::Result<TestFile> {
     let name = || format!("{}", file.display());
     let text = fs::read_to_string(file).with_context(name)?;
-    serde_saphyr::from_str(&text)
-        .map_err(|error| UsageError(format!("{}: not a file of tests: {error}", name())).into())
+    let read: TestFile = serde_saphyr::from_str(&text)
+        .map_err(|error| UsageError(format!("{}: not a file of tests: {error}", name())))?;
+    let mut names = BTreeSet::new();
+    match read.tests.iter().find(|case| !names.insert(&case.name)) {
+        Some(case) => Err(UsageError(format!("{}: two tests have the name {:?}", name(), case.name)).into()),
+        None => Ok(read),
+    }
 }
 
 impl Case {
-    /// Runs the test, and returns the differences from what is expected.
-    async fn failures(&self, mixer: &Mixer) -> anyhow::Result<Vec<String>> {
+    /// Runs the test with a configuration with these instances. Returns the differences from what is expected, and the names that the
+    /// configuration does not have.
+    async fn failures(&self, mixer: &Mixer, instances: &[String]) -> anyhow::Result<Vec<String>> {
         let mut failures = Vec::new();
+        let mut unknown = BTreeSet::new();
         let snapshot = mixer.snapshot().context("there is no configuration")?;
         let attributes = parse_json(&Json::Object(self.attributes.clone()), snapshot.vocabulary())
             .map_err(|error| UsageError(format!("test {:?}: {error}", self.name)))?;
@@ -210,7 +219,8 @@ impl Case {
             for (name, amount) in &self.quotas {
                 request.quotas.insert(name.clone(), QuotaParams { amount: *amount, best_effort: false });
             }
-            let (answer, _) = explain_check(mixer, request, Caller::default()).await;
+            let (answer, trace) = explain_check(mixer, request, Caller::default()).await;
+            unknown.extend(unknown_names(&trace));
             match &answer {
                 Ok(answer) => expect.compare(answer, &mut failures),
                 Err(status) => {
@@ -231,8 +241,11 @@ impl Case {
             if let Err(status) = answer {
                 failures.push(format!("the report fails: {}", status.message()));
             }
+            unknown.extend(unknown_names(&trace));
+            unknown.extend(reports.keys().filter_map(|name| unknown_instance(name, instances)));
             compare_reports(reports, &trace.steps, &mut failures);
         }
+        failures.extend(unknown);
         Ok(failures)
     }
 }
@@ -301,6 +314,25 @@ fn compare_headers(
     }
 }
 
+/// Whether an instance has this short or full name.
+fn is_named(instance: &str, name: &str) -> bool {
+    instance == name || short(instance) == name
+}
+
+fn short(instance: &str) -> &str {
+    instance.split('.').next().unwrap_or_default()
+}
+
+/// Describes an instance that the configuration does not have.
+fn unknown_instance(name: &str, instances: &[String]) -> Option<String> {
+    if instances.iter().any(|instance| is_named(instance, name)) {
+        return None;
+    }
+    let known = instances.iter().map(|instance| if name.contains('.') { instance } else { short(instance) });
+    let help = suggest(name, known).map(|similar| format!("; did you mean {similar}?")).unwrap_or_default();
+    Some(format!("report {name}: there is no instance of this name{help}"))
+}
+
 /// Compares the instances of a report with those expected, by short or full name.
 fn compare_reports(expected: &BTreeMap<String, Json>, steps: &[Step], failures: &mut Vec<String>) {
     let reported: Vec<(&str, &Json)> = steps
@@ -311,8 +343,8 @@ fn compare_reports(expected: &BTreeMap<String, Json>, steps: &[Step], failures: 
         })
         .collect();
     for (name, fields) in expected {
-        let is_named = |instance: &str| instance == name || instance.split('.').next() == Some(name);
-        let mut found = reported.iter().filter(|(instance, _)| is_named(instance)).map(|(_, built)| *built);
+        let mut found =
+            reported.iter().filter(|(instance, _)| is_named(instance, name)).map(|(_, built)| *built);
         match (found.next(), fields) {
             (None, Json::Null) => {}
             (None, _) => failures.push(format!("report {name}: expected, but it is not reported")),
