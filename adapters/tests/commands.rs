@@ -156,6 +156,34 @@ fn a_variable_with_its_former_name_has_its_effect_and_a_warning() {
     assert_eq!((&given.stdout, given.stderr.as_str()), (&named.stdout, ""));
 }
 
+#[test]
+fn a_variable_close_to_that_of_a_flag_is_warned_about() {
+    let mut command = binary();
+    command.args(["validate", "config/sample.yaml"]);
+    for (name, value) in [
+        ("MIXER_ADAPTER_LISTN", "127.0.0.1:0"),
+        ("MIXER_ADAPTER_LISTEN", "127.0.0.1:0"),
+        // Of an adapter, of Kubernetes for a service, and of another program.
+        ("MIXER_ADAPTER_PROMETHEUS_LISTEN", "127.0.0.1:0"),
+        ("MIXER_ADAPTER_PORT", "tcp://10.0.0.1:9091"),
+        ("MIXER_ADAPTER_SERVICE_HOST", "10.0.0.1"),
+        ("MIXER_ADAPTER_FAVOURITE_DISH", "soup"),
+    ] {
+        command.env(name, value);
+    }
+    let ran: Ran = command.output().unwrap().into();
+    let warning =
+        "warning: no flag has the variable MIXER_ADAPTER_LISTN; did you mean MIXER_ADAPTER_LISTEN?\n";
+    assert_eq!((ran.code, ran.stderr.as_str()), (0, warning));
+}
+
+#[test]
+fn a_server_without_threads_is_a_usage_error() {
+    let ran = run(&["serve", "--threads", "0"]);
+    assert_eq!((ran.code, ran.stdout.as_str()), (2, ""));
+    assert!(ran.stderr.starts_with("error: invalid value '0' for '--threads <N>': "), "{ran:?}");
+}
+
 /// `validate` with this file of flags, and further arguments.
 fn with_flags(text: &str, arguments: &[&str]) -> Ran {
     let directory = tempfile::tempdir().unwrap();
@@ -182,7 +210,7 @@ fn flags_are_read_from_a_file_and_those_of_the_command_line_replace_them() {
 fn a_fault_of_a_file_of_flags_has_its_line() {
     let config = concat!(env!("CARGO_MANIFEST_DIR"), "/config/sample.yaml");
     for (flags, error) in [
-        ("\n--otput json", "flags:2: validate has no flag --otput; did you mean output?"),
+        ("\n--otput json", "flags:2: validate has no flag --otput; did you mean --output?"),
         ("--max many", "flags:1: invalid value 'many' for '--max <N>': invalid digit found in string"),
         (
             "--warnings-as-errors x",

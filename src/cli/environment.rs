@@ -6,11 +6,38 @@ use std::{
 };
 
 use clap::{Arg, ArgMatches, Command, parser::ValueSource};
+use mixer_adapter_core::framework::suggest::suggest;
 
 const PREFIX: &str = "MIXER_ADAPTER_";
 
 /// Variables that have one meaning in all commands, and one name.
 const SHARED: [&str; 2] = ["OUTPUT", "JSON"];
+
+/// Warns about variables that no flag has and whose names are close to one that a flag has.
+pub(super) fn warn_of_unknown(command: &Command, declared: &Command) {
+    let known = [variables(command), variables(declared)].concat();
+    for name in env::vars_os().filter_map(|(name, _)| name.into_string().ok()) {
+        let Some(flag) = name.strip_prefix(PREFIX) else { continue };
+        // Kubernetes sets some for a service named mixer-adapter: MIXER_ADAPTER_PORT, MIXER_ADAPTER_SERVICE_HOST.
+        let is_service = flag.split('_').any(|word| ["PORT", "SERVICE"].contains(&word));
+        if is_service || known.iter().any(|known| known == flag) {
+            continue;
+        }
+        if let Some(similar) = suggest(flag, known.iter().map(String::as_str)) {
+            super::print_error(&format!(
+                "warning: no flag has the variable {name}; did you mean {PREFIX}{similar}?"
+            ));
+        }
+    }
+}
+
+/// The variables of all flags, without the prefix.
+fn variables(command: &Command) -> Vec<String> {
+    let own = command
+        .get_arguments()
+        .filter_map(|argument| Some(argument.get_env()?.to_str()?.strip_prefix(PREFIX)?.to_owned()));
+    own.chain(command.get_subcommands().flat_map(variables)).collect()
+}
 
 /// Names the variables of all commands but `serve` after the command. Their flags are declared with the variable's former name, which is
 /// that of `serve`.

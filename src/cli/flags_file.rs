@@ -66,9 +66,10 @@ pub(super) fn expand(
         let wrong = |reason: &str| UsageError(format!("{}:{number}: {reason}", file.display()));
         let Some(line) = parse(line).map_err(|error| wrong(&error.to_string()))? else { continue };
         let Some((_, id)) = known.iter().find(|(long, _)| *long == line.name) else {
-            let names: Vec<&str> = known.iter().map(|(long, _)| long.as_str()).collect();
-            let help = suggestion(&line.name, &names);
-            return Err(wrong(&format!("{} has no flag --{}; {help}", path.join(" "), line.name)));
+            let flags: Vec<String> = known.iter().map(|(long, _)| format!("--{long}")).collect();
+            let flag = format!("--{}", line.name);
+            let help = suggestion(&flag, &flags.iter().map(String::as_str).collect::<Vec<_>>());
+            return Err(wrong(&format!("{} has no flag {flag}; {help}", path.join(" "))));
         };
         let flag = line.to_argument();
         let alone = [&arguments[0]].into_iter().cloned().chain(path.iter().map(OsString::from));

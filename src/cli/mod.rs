@@ -257,7 +257,9 @@ fn parse() -> anyhow::Result<Arguments> {
     let given = lenient.clone().try_get_matches_from(&arguments)?;
     let arguments = flags_file::expand(&command, &given, arguments)?;
     let given = lenient.try_get_matches_from(&arguments)?;
-    let command = environment::with_former_names(command, &Arguments::command(), &given);
+    let declared = Arguments::command();
+    environment::warn_of_unknown(&command, &declared);
+    let command = environment::with_former_names(command, &declared, &given);
     Ok(Arguments::from_arg_matches(&command.try_get_matches_from(arguments)?)?)
 }
 

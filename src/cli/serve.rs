@@ -2,6 +2,7 @@ use std::{
     collections::BTreeSet,
     fmt::Write as _,
     net::SocketAddr,
+    num::NonZeroUsize,
     path::PathBuf,
     sync::{Arc, PoisonError},
     time::Duration,
@@ -78,7 +79,7 @@ pub(super) struct Serve {
 
     /// Threads that serve calls, each with its own connections [default: one per core]
     #[arg(long, value_name = "N", env = "MIXER_ADAPTER_THREADS")]
-    threads: Option<usize>,
+    threads: Option<NonZeroUsize>,
 
     /// Maximum number of cached handlers of calls that carry their configuration
     #[arg(
@@ -296,8 +297,9 @@ impl Serve {
         let host = Host::new(adapters, self.table_limits(), Closing::on(background.handle().clone()));
         let access = self.access_policy(host.adapters())?;
         let host = Arc::new(host.with_session_options(self.session_options()?).with_access(access));
-        let threads =
-            self.threads.unwrap_or_else(|| std::thread::available_parallelism().map_or(1, usize::from));
+        let threads = self
+            .threads
+            .map_or_else(|| std::thread::available_parallelism().map_or(1, usize::from), usize::from);
         let workers = Workers::start(threads).context("cannot start the threads that serve calls")?;
         let security = Arc::new(self.port.open()?);
         let signals = Signals::handle(self.grace)?;

@@ -89,12 +89,29 @@ impl Document {
                 error.location().map_or((1, 0), |location| (location.line(), location.column()));
             DocumentError {
                 position: place.position(line, column),
-                reason: DefaultMessageFormatter.format_message(error.without_snippet()).into_owned(),
+                reason: reason(error.without_snippet(), column),
             }
         })?;
         let mut reader = Reader { text, place, path: String::new(), booleans: Vec::new() };
         let (json, lines) = reader.value(tree);
         Ok(Self { json, lines, booleans: reader.booleans })
+    }
+}
+
+/// What is wrong with a text, at that column.
+fn reason(error: &serde_saphyr::Error, column: u64) -> String {
+    match error {
+        serde_saphyr::Error::DuplicateMappingKey { key: Some(key), .. } => {
+            let of_resource = column == 1 && ["apiVersion", "kind", "metadata"].contains(&key.as_str());
+            let hint = if of_resource { "; is a `---` missing between two documents?" } else { "" };
+            format!("the key {key} is given twice{hint}")
+        }
+        other => {
+            let reason = DefaultMessageFormatter.format_message(other);
+            // The parser says what is not allowed, not what is.
+            let hint = if reason.contains("tab") { "; indent with spaces" } else { "" };
+            format!("{reason}{hint}")
+        }
     }
 }
 

@@ -57,9 +57,7 @@ impl Parser {
                 Ok(Document { json: Json::Null, .. }) => {}
                 Ok(document) => self.document(document),
                 Err(error) => {
-                    // The parser says what is not allowed, not what is.
-                    let hint = if error.reason.contains("tab") { "; indent with spaces" } else { "" };
-                    let reason = format!("cannot be read: {}{hint}", error.reason);
+                    let reason = format!("cannot be read: {}", error.reason);
                     self.fault(error.position, ValidationError::error(reason));
                 }
             }
@@ -353,6 +351,26 @@ mod tests {
         assert_eq!(names(text), ["a.rule.default", "c.rule.default"]);
         let faults = faults(text);
         assert!(matches!(&faults[..], [one] if one.starts_with("x.yaml:5: cannot be read: ")), "{faults:?}");
+    }
+
+    #[test]
+    fn a_key_that_is_given_twice_may_be_that_of_another_document() {
+        for (text, fault) in [
+            (
+                "kind: rule\nmetadata: {name: a}\nkind: rule\nmetadata: {name: b}\n",
+                "x.yaml:3: cannot be read: the key kind is given twice; is a `---` missing between two documents?",
+            ),
+            (
+                "kind: rule\nmetadata: {name: a}\nspec:\n  table: a\n  table: b\n",
+                "x.yaml:5: cannot be read: the key table is given twice",
+            ),
+            (
+                "kind: rule\nmetadata: {name: a}\nspec:\n  kind: a\n  kind: b\n",
+                "x.yaml:5: cannot be read: the key kind is given twice",
+            ),
+        ] {
+            assert_eq!(faults(text), [fault]);
+        }
     }
 
     #[test]
