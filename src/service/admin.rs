@@ -9,18 +9,19 @@ use std::{
 
 use axum::{
     Json, Router,
+    body::{Body, HttpBody as _},
     extract::{Request, State},
     http::{
         HeaderMap, StatusCode,
-        header::{CONTENT_TYPE, HOST},
+        header::{CONNECTION, CONTENT_TYPE, HOST},
     },
     middleware::{self, Next},
     response::{IntoResponse, Response},
     routing::get,
 };
-use futures_util::future::join_all;
+use futures_util::{StreamExt as _, future::join_all};
 use prometheus_client::{encoding::text::encode, registry::Registry};
-use tokio::{sync::Mutex as AsyncMutex, task::spawn_blocking};
+use tokio::{sync::Mutex as AsyncMutex, task::spawn_blocking, time::timeout};
 use tokio_util::sync::CancellationToken;
 use tonic::Code;
 
@@ -83,8 +84,15 @@ const LIMITS: ConnectionLimits = ConnectionLimits {
     grace: Duration::from_millis(200),
 };
 
+/// The maximum size of the body of a request in bytes.
+const MAX_BODY: usize = 64 << 10;
+
+/// How long the body of a request may take to arrive.
+const BODY_TIMEOUT: Duration = Duration::from_secs(10);
+
 /// Serves the admin port on the current runtime until `stop` is cancelled.
 pub(crate) async fn serve(listener: Listener, router: Router, stop: CancellationToken) {
+    let router = router.layer(middleware::from_fn(receive_body));
     let router = match listener.address().is_ok_and(|address| address.is_local()) {
         true => router.layer(middleware::from_fn(check_origin)),
         false => router,
@@ -92,6 +100,47 @@ pub(crate) async fn serve(listener: Listener, router: Router, stop: Cancellation
     let max_connections = LIMITS.max_connections.min(max_open_files() / 16);
     let limits = ConnectionLimits { max_connections, ..LIMITS };
     listener.serve(limits, &Workers::here(), move |_| router.clone(), stop).await;
+}
+
+/// Receives the body of a request before the request is answered, within limits.
+async fn receive_body(request: Request, next: Next) -> Response {
+    let (head, body) = request.into_parts();
+    match timeout(BODY_TIMEOUT, received(body)).await {
+        Ok(Ok(body)) => next.run(Request::from_parts(head, body)).await,
+        Ok(Err(ReceiveError::TooLong)) => {
+            let reason = format!("the body of a request has at most {MAX_BODY} bytes\n");
+            (StatusCode::PAYLOAD_TOO_LARGE, reason).into_response()
+        }
+        Ok(Err(ReceiveError::Ended)) => StatusCode::BAD_REQUEST.into_response(),
+        Err(_) => {
+            let reason = format!("the body did not arrive within {} s\n", BODY_TIMEOUT.as_secs());
+            (StatusCode::REQUEST_TIMEOUT, [(CONNECTION, "close")], reason).into_response()
+        }
+    }
+}
+
+/// The reason that a body was not received.
+#[derive(Debug)]
+enum ReceiveError {
+    TooLong,
+    Ended,
+}
+
+/// Receives a body. Its parts are copied: each would hold the memory of what arrived with it.
+async fn received(body: Body) -> Result<Body, ReceiveError> {
+    if body.size_hint().lower() > MAX_BODY as u64 {
+        return Err(ReceiveError::TooLong);
+    }
+    let mut parts = body.into_data_stream();
+    let mut whole = Vec::new();
+    while let Some(part) = parts.next().await {
+        let part = part.map_err(|_| ReceiveError::Ended)?;
+        if part.len() > MAX_BODY - whole.len() {
+            return Err(ReceiveError::TooLong);
+        }
+        whole.extend_from_slice(&part);
+    }
+    Ok(whole.into())
 }
 
 /// Refuses requests that a page of another site makes through a browser on this machine: a loopback port trusts its clients.
@@ -408,4 +457,42 @@ async fn sessions(State(admin): State<Admin>) -> Json<Sessions> {
     let store = admin.host.sessions();
     let total = store.counts().iter().map(|(_, count)| count).sum();
     Json(Sessions { total, sessions: store.list(SESSIONS_LISTED) })
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used)]
+
+    use axum::body::Bytes;
+    use futures_util::stream;
+    use tower_service::Service as _;
+
+    use super::*;
+
+    /// The status of the response to a request with a body, and how much of it was received.
+    async fn posted(body: Body) -> (StatusCode, usize) {
+        let router = Router::new().route("/", axum::routing::post(|body: Bytes| async { body }));
+        let request = Request::post("/").body(body).unwrap();
+        let response = router.layer(middleware::from_fn(receive_body)).call(request).await.unwrap();
+        let status = response.status();
+        (status, axum::body::to_bytes(response.into_body(), usize::MAX).await.unwrap().len())
+    }
+
+    fn parts(length: usize) -> impl stream::Stream<Item = Result<Bytes, std::io::Error>> + Send {
+        stream::iter((0..length).map(|_| Ok(Bytes::from_static(b" "))))
+    }
+
+    #[tokio::test]
+    async fn bodies_are_limited_in_size_with_and_without_a_length() {
+        assert_eq!(posted(Body::from(vec![b' '; MAX_BODY])).await, (StatusCode::OK, MAX_BODY));
+        assert_eq!(posted(Body::from_stream(parts(MAX_BODY))).await, (StatusCode::OK, MAX_BODY));
+        assert_eq!(posted(Body::from(vec![b' '; MAX_BODY + 1])).await.0, StatusCode::PAYLOAD_TOO_LARGE);
+        assert_eq!(posted(Body::from_stream(parts(MAX_BODY + 1))).await.0, StatusCode::PAYLOAD_TOO_LARGE);
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_body_that_does_not_end_is_refused_after_the_timeout() {
+        let unfinished = Body::from_stream(parts(9).chain(stream::pending()));
+        assert_eq!(posted(unfinished).await.0, StatusCode::REQUEST_TIMEOUT);
+    }
 }

@@ -4,15 +4,22 @@ use std::{sync::Arc, time::Duration};
 
 use axum::{
     Json, Router,
+    body::Body,
     extract::{RawQuery, State},
-    http::StatusCode,
+    http::{StatusCode, header::CONTENT_TYPE},
     response::{IntoResponse as _, Response},
     routing::get,
 };
+use bytes::Bytes;
 use percent_encoding::percent_decode_str;
 use prost::Message as _;
 use serde_json::{Value, json};
-use tokio::{runtime::Handle, time::Instant};
+use tokio::{
+    runtime::Handle,
+    sync::{OwnedSemaphorePermit, Semaphore},
+    task::spawn_blocking,
+    time::Instant,
+};
 use tonic::Status;
 
 use super::written;
@@ -36,6 +43,12 @@ use mixer_adapter_host::handler::Caller;
 /// Deadline of the calls of adapters for one explanation.
 const TIMEOUT: Duration = Duration::from_secs(30);
 
+/// The maximum number of explanations at a time, so that they leave the processors and the memory to calls.
+const MAX_EXPLANATIONS: usize = 4;
+
+/// The maximum size of an explanation in bytes: that of a request at the limit for bodies may have a copy of it for each rule.
+const MAX_ANSWER: usize = 4 << 20;
+
 /// Returns the router of `/explain` for an engine.
 ///
 /// `GET /explain?request.path=/x&source.ip=ip:10.0.0.1` checks a request with these attributes. `POST` takes them as a JSON
@@ -43,13 +56,20 @@ const TIMEOUT: Duration = Duration::from_secs(30);
 ///
 /// Explanations are made on `runtime`: they call adapters, which may block.
 pub(in crate::service) fn router(mixer: Arc<Mixer>, runtime: Handle) -> Router {
-    Router::new().route("/explain", get(by_query).post(by_body)).with_state(Explainer { mixer, runtime })
+    let free = Arc::new(Semaphore::new(MAX_EXPLANATIONS));
+    Router::new().route("/explain", get(by_query).post(by_body)).with_state(Explainer {
+        mixer,
+        runtime,
+        free,
+    })
 }
 
 #[derive(Clone)]
 struct Explainer {
     mixer: Arc<Mixer>,
     runtime: Handle,
+    /// The explanations that may begin.
+    free: Arc<Semaphore>,
 }
 
 /// The response of `/explain` and `/decisions` if they are not allowed.
@@ -97,10 +117,54 @@ impl Explainer {
         self,
         read: impl FnOnce(&Vocabulary) -> Result<Requested, ParseAttributesError> + Send + 'static,
     ) -> Response {
+        let Ok(permit) = self.free.try_acquire_owned() else {
+            let reason =
+                format!("{MAX_EXPLANATIONS} explanations are in progress, which is the maximum; try again\n");
+            return (StatusCode::SERVICE_UNAVAILABLE, reason).into_response();
+        };
         let made = self.runtime.spawn(async move { explain(&self.mixer, read).await });
-        made.await.unwrap_or_else(|_| StatusCode::INTERNAL_SERVER_ERROR.into_response())
+        match made.await {
+            Ok(Ok((answer, trace))) => encoded(answer, trace, permit).await,
+            Ok(Err(response)) => response,
+            Err(_) => StatusCode::INTERNAL_SERVER_ERROR.into_response(),
+        }
     }
 }
+
+/// Returns the response with an explanation. It is encoded on a thread of its own, which delays no call.
+async fn encoded(answer: Answer, trace: Trace, permit: OwnedSemaphorePermit) -> Response {
+    let encode = move || {
+        serde_json::to_vec(&explanation(answer, &trace)).map(|text| Explanation { text, _permit: permit })
+    };
+    match spawn_blocking(encode).await {
+        Ok(Ok(explanation)) if explanation.text.len() > MAX_ANSWER => {
+            let reason = format!(
+                "the explanation has {} bytes, more than {MAX_ANSWER}; leave out long attributes, or requests of a report\n",
+                explanation.text.len()
+            );
+            (StatusCode::PAYLOAD_TOO_LARGE, reason).into_response()
+        }
+        Ok(Ok(explanation)) => {
+            ([(CONTENT_TYPE, "application/json")], Body::from(Bytes::from_owner(explanation))).into_response()
+        }
+        Ok(Err(_)) | Err(_) => StatusCode::INTERNAL_SERVER_ERROR.into_response(),
+    }
+}
+
+/// The text of an explanation, which is in progress until the client has read it.
+struct Explanation {
+    text: Vec<u8>,
+    _permit: OwnedSemaphorePermit,
+}
+
+impl AsRef<[u8]> for Explanation {
+    fn as_ref(&self) -> &[u8] {
+        &self.text
+    }
+}
+
+/// The answer as text and as data.
+type Answer = Result<(String, Value), Status>;
 
 /// The request to explain.
 enum Requested {
@@ -121,13 +185,14 @@ impl Requested {
 async fn explain(
     mixer: &Arc<Mixer>,
     read: impl FnOnce(&Vocabulary) -> Result<Requested, ParseAttributesError> + Send,
-) -> Response {
+) -> Result<(Answer, Trace), Response> {
     let Some(snapshot) = mixer.snapshot() else {
-        return (StatusCode::SERVICE_UNAVAILABLE, "there is no configuration yet\n").into_response();
+        let reason = "there is no configuration yet\n";
+        return Err((StatusCode::SERVICE_UNAVAILABLE, reason).into_response());
     };
     let caller = Caller { deadline: Some(Instant::now() + TIMEOUT), ..Caller::default() };
-    let (response, trace) = match read(snapshot.vocabulary()) {
-        Err(error) => return bad_request(&error.to_string()),
+    Ok(match read(snapshot.vocabulary()) {
+        Err(error) => return Err(bad_request(&error.to_string())),
         Ok(Requested::Check(request)) => match admission(mixer, admit_check)(&request.encode_to_vec()) {
             Ok(()) => {
                 let (answer, trace) = explain_check(mixer, (*request).clone(), caller).await;
@@ -142,12 +207,11 @@ async fn explain(
             }
             Err(status) => (Err(status), Trace::default()),
         },
-    };
-    Json(explanation(response, &trace)).into_response()
+    })
 }
 
 /// The answer and its trace, as data and as text.
-fn explanation(answer: Result<(String, Value), Status>, trace: &Trace) -> Value {
+fn explanation(answer: Answer, trace: &Trace) -> Value {
     match answer {
         Ok((text, response)) => {
             json!({ "response": response, "trace": trace, "text": format!("{text}{trace}") })
@@ -172,4 +236,58 @@ fn parameters(query: Option<String>) -> impl Iterator<Item = (String, String)> {
         (decode(name), decode(value))
     });
     parameters.collect::<Vec<_>>().into_iter()
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used)]
+
+    use axum::{body::to_bytes, http::Request};
+    use tower_service::Service as _;
+
+    use super::*;
+
+    async fn text(response: Response) -> String {
+        String::from_utf8(to_bytes(response.into_body(), usize::MAX).await.unwrap().into()).unwrap()
+    }
+
+    #[tokio::test]
+    async fn further_explanations_are_refused_until_one_has_ended() {
+        let free = Arc::new(Semaphore::new(1));
+        let (mixer, runtime) = (Arc::new(Mixer::default()), Handle::current());
+        let explainer = Explainer { mixer, runtime, free: free.clone() };
+        let mut router = Router::new().route("/explain", get(by_query).post(by_body)).with_state(explainer);
+        let in_progress = free.try_acquire_owned().unwrap();
+        let mut explain = async || {
+            let get = Request::get("/explain?request.path=/").body(Body::empty()).unwrap();
+            let response = router.call(get).await.unwrap();
+            assert_eq!(response.status(), StatusCode::SERVICE_UNAVAILABLE);
+            text(response).await
+        };
+        assert_eq!(explain().await, "4 explanations are in progress, which is the maximum; try again\n");
+        drop(in_progress);
+        assert_eq!(explain().await, "there is no configuration yet\n");
+    }
+
+    #[tokio::test]
+    async fn an_explanation_is_in_progress_until_it_is_read() {
+        let free = Arc::new(Semaphore::new(1));
+        let answer = Ok((String::new(), json!({})));
+        let permit = free.clone().try_acquire_owned().unwrap();
+        let response = encoded(answer, Trace::default(), permit).await;
+        let unread = to_bytes(response.into_body(), MAX_ANSWER).await.unwrap();
+        assert_eq!(free.available_permits(), 0);
+        drop(unread);
+        assert_eq!(free.available_permits(), 1);
+    }
+
+    #[tokio::test]
+    async fn an_explanation_beyond_the_limit_is_not_sent() {
+        let free = Arc::new(Semaphore::new(1));
+        let permit = free.clone().try_acquire_owned().unwrap();
+        let answer = Ok(("a".repeat(MAX_ANSWER), json!({})));
+        let response = encoded(answer, Trace::default(), permit).await;
+        assert_eq!((response.status(), free.available_permits()), (StatusCode::PAYLOAD_TOO_LARGE, 1));
+        assert!(text(response).await.contains("more than 4194304;"));
+    }
 }
