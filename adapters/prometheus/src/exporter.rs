@@ -8,11 +8,11 @@ use std::{
 };
 
 use mixer_adapter_core::retention::{self, Entry, Retention, RetentionLimits};
-use tokio::runtime::Handle;
+use tokio::{runtime::Handle, sync::Semaphore};
 
 use super::{
     definition::Definition,
-    family::Family,
+    family::{Family, LABEL_BYTES},
     page::{self, Contents},
     server::Server,
 };
@@ -25,6 +25,8 @@ use super::{
 pub(super) struct Exporter {
     address: String,
     families: Arc<Families>,
+    /// The bytes that the labels of further series may have.
+    free_bytes: Arc<Semaphore>,
     /// Locked while waiting for the server's thread, so pages use another lock.
     serving: Mutex<Serving>,
 }
@@ -54,7 +56,9 @@ pub(super) struct Lease {
 impl Exporter {
     /// Creates an exporter for an address, IP:PORT. It serves while there is a lease.
     pub(super) fn new(address: String) -> Self {
-        Self { address, families: Arc::new(Families::new(RETENTION)), serving: Mutex::default() }
+        let families = Arc::new(Families::new(RETENTION));
+        let free_bytes = Arc::new(Semaphore::new(LABEL_BYTES));
+        Self { address, families, free_bytes, serving: Mutex::default() }
     }
 
     pub(super) fn address(&self) -> &str {
@@ -96,7 +100,8 @@ impl Lease {
 
     /// The metric of that definition, which may have series already. The help text is the one given last.
     pub(super) fn family(&self, definition: Definition, help: String) -> FamilyLease {
-        family(&self.exporter.families, definition, help, Instant::now())
+        let Exporter { families, free_bytes, .. } = &*self.exporter;
+        family(families, free_bytes, definition, help, Instant::now())
     }
 
     /// Runs what the handler has to do beside its calls, off the threads that serve them.
@@ -116,8 +121,15 @@ impl Drop for Lease {
     }
 }
 
-fn family(families: &Arc<Families>, definition: Definition, help: String, now: Instant) -> FamilyLease {
-    let family = families.acquire(definition.clone(), now, || Arc::new(Family::new(definition)));
+fn family(
+    families: &Arc<Families>,
+    free_bytes: &Arc<Semaphore>,
+    definition: Definition,
+    help: String,
+    now: Instant,
+) -> FamilyLease {
+    let create = || Arc::new(Family::new(definition.clone(), free_bytes.clone()));
+    let family = families.acquire(definition.clone(), now, create);
     family.set_help(help);
     family
 }
@@ -166,7 +178,7 @@ mod tests {
     }
 
     fn open(families: &Arc<Families>, name: &str, now: Instant) -> FamilyLease {
-        family(families, counter(name), String::new(), now)
+        family(families, &Arc::new(Semaphore::new(LABEL_BYTES)), counter(name), String::new(), now)
     }
 
     #[test]

@@ -12,12 +12,16 @@ use std::{
 };
 
 use mixer_adapter_core::{retention::Retain, value::Value};
+use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 
 use super::definition::{Definition, Kind};
 
 /// The maximum number of series of a metric. Updates that would create more are dropped and counted, so that a label with an
 /// unbounded number of values does not exhaust the memory.
 const SERIES: usize = 10_000;
+
+/// The maximum size of the labels of the series of all metrics in bytes. A label may have any length.
+pub(super) const LABEL_BYTES: usize = 32 << 20;
 
 /// Whole increments of this size and above are added like fractions.
 const TWO_TO_64: f64 = 18_446_744_073_709_551_616.0;
@@ -27,6 +31,8 @@ const TWO_TO_64: f64 = 18_446_744_073_709_551_616.0;
 pub(super) struct Family {
     definition: Definition,
     most: usize,
+    /// The bytes that further labels may have, of all metrics together.
+    free_bytes: Arc<Semaphore>,
     /// By the labels in the format of the page.
     series: Mutex<HashMap<Arc<str>, Series>>,
     dropped: [AtomicU64; Dropped::ALL.len()],
@@ -55,6 +61,8 @@ struct Series {
     sample: Sample,
     /// When it expires unless it is updated.
     expires: Option<Instant>,
+    /// The bytes of its labels.
+    _bytes: OwnedSemaphorePermit,
 }
 
 /// The current value of a series.
@@ -78,6 +86,8 @@ pub(super) enum Sample {
 pub(super) enum Dropped {
     /// The metric has the maximum number of series.
     SeriesLimit,
+    /// The labels of all metrics have the maximum size.
+    LabelLimit,
     /// A counter would decrease.
     NegativeIncrement,
     /// A counter or a sum would become infinite or not a number.
@@ -94,22 +104,24 @@ pub(super) enum RecordError {
 }
 
 impl Dropped {
-    pub(super) const ALL: [(Self, &str); 3] = [
+    pub(super) const ALL: [(Self, &str); 4] = [
         (Self::SeriesLimit, "series_limit"),
+        (Self::LabelLimit, "label_limit"),
         (Self::NegativeIncrement, "negative_increment"),
         (Self::NotFinite, "not_finite"),
     ];
 }
 
 impl Family {
-    pub(super) fn new(definition: Definition) -> Self {
-        Self::bounded(definition, SERIES)
+    pub(super) fn new(definition: Definition, free_bytes: Arc<Semaphore>) -> Self {
+        Self::bounded(definition, SERIES, free_bytes)
     }
 
-    fn bounded(definition: Definition, most: usize) -> Self {
+    fn bounded(definition: Definition, most: usize, free_bytes: Arc<Semaphore>) -> Self {
         Self {
             definition,
             most,
+            free_bytes,
             series: Mutex::default(),
             dropped: Default::default(),
             help: Mutex::default(),
@@ -129,8 +141,8 @@ impl Family {
         self.help.lock().unwrap_or_else(PoisonError::into_inner).clone()
     }
 
-    /// Adds an amount to the series with labels in the format of [`write_labels`]. If there are too many series, the amount is
-    /// dropped and counted.
+    /// Adds an amount to the series with labels in the format of [`write_labels`]. If there are too many series, or
+    /// their labels are too long, the amount is dropped and counted.
     pub(super) fn record(
         &self,
         labels: &str,
@@ -154,21 +166,35 @@ impl Family {
         if let Some(series) = all.get_mut(labels) {
             series.sample.record(&self.definition.kind, amount);
             series.expires = expires;
-        } else if all.len() < self.most {
+        } else if all.len() >= self.most {
+            drop(all);
+            self.drop_series(
+                Dropped::SeriesLimit,
+                self.most,
+                "too many series in a metric; more are dropped",
+            );
+        } else if let Some(bytes) = self.take_bytes(labels) {
             let mut sample = Sample::zero(&self.definition.kind);
             sample.record(&self.definition.kind, amount);
-            all.insert(labels.into(), Series { sample, expires });
+            all.insert(labels.into(), Series { sample, expires, _bytes: bytes });
         } else {
             drop(all);
-            if self.count(Dropped::SeriesLimit) == 0 {
-                tracing::warn!(
-                    metric = self.definition.name,
-                    limit = self.most,
-                    "too many series in a metric; more are dropped"
-                );
-            }
+            let text = "the labels of all metrics are too long; further series are dropped";
+            self.drop_series(Dropped::LabelLimit, LABEL_BYTES, text);
         }
         Ok(())
+    }
+
+    fn take_bytes(&self, labels: &str) -> Option<OwnedSemaphorePermit> {
+        let bytes = u32::try_from(labels.len()).ok()?;
+        self.free_bytes.clone().try_acquire_many_owned(bytes).ok()
+    }
+
+    /// Counts an update that would create a series, and logs the first one.
+    fn drop_series(&self, reason: Dropped, limit: usize, text: &'static str) {
+        if self.count(reason) == 0 {
+            tracing::warn!(metric = self.definition.name, limit, "{text}");
+        }
     }
 
     /// Removes expired series.
@@ -290,7 +316,8 @@ mod tests {
 
     fn family(kind: Kind, most: usize) -> Family {
         let labels = vec!["a".to_owned()];
-        Family::bounded(Definition { name: "m".to_owned(), kind, labels }, most)
+        let free_bytes = Arc::new(Semaphore::new(LABEL_BYTES));
+        Family::bounded(Definition { name: "m".to_owned(), kind, labels }, most, free_bytes)
     }
 
     fn samples(family: &Family, now: Instant) -> Vec<(String, Sample)> {
@@ -326,6 +353,31 @@ mod tests {
         let series = [("1".to_owned(), count(2)), ("2".to_owned(), count(1))];
         assert_eq!(samples(&family, Instant::now()), series);
         assert_eq!(family.dropped(Dropped::SeriesLimit), 2);
+    }
+
+    #[test]
+    fn labels_beyond_the_size_for_all_metrics_are_dropped_until_series_end() {
+        let free_bytes = Arc::new(Semaphore::new(5));
+        let family = |name: &str| {
+            let definition = Definition { name: name.to_owned(), kind: Kind::Counter, labels: Vec::new() };
+            Family::new(definition, free_bytes.clone())
+        };
+        let (first, second) = (family("first"), family("second"));
+        let now = Instant::now();
+        for labels in ["abc", "abc", "def"] {
+            first.record(labels, 1.0, Some(now)).unwrap();
+        }
+        assert_eq!(first.dropped(Dropped::LabelLimit), 1);
+        for labels in ["ab", "c"] {
+            second.record(labels, 1.0, None).unwrap();
+        }
+        assert_eq!(second.dropped(Dropped::LabelLimit), 1);
+        first.sweep(now);
+        second.record("cde", 1.0, None).unwrap();
+        let labels: Vec<_> = samples(&second, now).into_iter().map(|(labels, _)| labels).collect();
+        assert_eq!(labels, ["ab", "cde"]);
+        drop(second);
+        assert_eq!(free_bytes.available_permits(), 5);
     }
 
     // The original's counter starts at 0 again beyond 2^64.

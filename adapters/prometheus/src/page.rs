@@ -133,10 +133,16 @@ fn number(text: &mut String, number: f64) {
 mod tests {
     #![allow(clippy::unwrap_used)]
 
-    use super::{super::definition::Definition, *};
+    use tokio::sync::Semaphore;
+
+    use super::{
+        super::{definition::Definition, family::LABEL_BYTES},
+        *,
+    };
 
     fn family(name: &str, kind: Kind, help: &str, values: &[(&str, f64)]) -> Arc<Family> {
-        let family = Family::new(Definition { name: name.to_owned(), kind, labels: Vec::new() });
+        let definition = Definition { name: name.to_owned(), kind, labels: Vec::new() };
+        let family = Family::new(definition, Arc::new(Semaphore::new(LABEL_BYTES)));
         family.set_help(help.to_owned());
         for (labels, value) in values {
             // A refusal is part of what is shown.
