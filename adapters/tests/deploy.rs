@@ -10,8 +10,15 @@ use std::{
     process::Command,
 };
 
-use serde::{Deserialize, de::DeserializeOwned};
-use serde_json::Value as Json;
+use k8s_openapi::api::{
+    apps::v1::Deployment,
+    autoscaling::v2::HorizontalPodAutoscaler,
+    core::v1::{Namespace, Service, ServiceAccount},
+    networking::v1::NetworkPolicy,
+    policy::v1::PodDisruptionBudget,
+};
+use serde::{Serialize, de::DeserializeOwned};
+use serde_json::{Value as Json, json};
 use support::{Server, binary, debian, run};
 
 fn root() -> &'static Path {
@@ -22,117 +29,37 @@ fn deploy() -> PathBuf {
     root().join("deploy")
 }
 
-fn manifest<T: DeserializeOwned>(name: &str) -> T {
+/// A manifest, which has only fields of Kubernetes' API: what its types do not know would not be written again.
+fn manifest(name: &str) -> Json {
     let text = fs::read_to_string(deploy().join("kubernetes").join(name)).unwrap();
-    serde_saphyr::from_str(&text).unwrap_or_else(|error| panic!("{name}: {error}"))
+    let manifest: Json = serde_saphyr::from_str(&text).unwrap_or_else(|error| panic!("{name}: {error}"));
+    let written = match manifest["kind"].as_str().unwrap() {
+        "Deployment" => written::<Deployment>(&manifest),
+        "HorizontalPodAutoscaler" => written::<HorizontalPodAutoscaler>(&manifest),
+        "Namespace" => written::<Namespace>(&manifest),
+        "NetworkPolicy" => written::<NetworkPolicy>(&manifest),
+        "PodDisruptionBudget" => written::<PodDisruptionBudget>(&manifest),
+        "Service" => written::<Service>(&manifest),
+        "ServiceAccount" => written::<ServiceAccount>(&manifest),
+        // Kustomize's own, which only its program reads.
+        "Kustomization" => return manifest,
+        kind => panic!("{name}: unknown kind {kind}"),
+    };
+    assert_eq!(written, manifest, "{name}");
+    manifest
 }
 
-/// The part of Kubernetes' API that the manifests use, strictly: an unknown field is an error. The crate k8s-openapi has all of it, but
-/// changes the features of serde_json, so that `cargo run` and `cargo test` would not share what they compile.
-mod api {
-    #![allow(dead_code, reason = "read to be checked")]
+/// Reads a manifest as a type of the API, and writes it again.
+fn written<T: DeserializeOwned + Serialize>(manifest: &Json) -> Json {
+    serde_json::to_value(T::deserialize(manifest).unwrap()).unwrap()
+}
 
-    use super::{BTreeMap, Deserialize, Json};
+fn text(json: &Json) -> &str {
+    json.as_str().unwrap_or_else(|| panic!("{json}"))
+}
 
-    pub(super) type Labels = BTreeMap<String, String>;
-
-    macro_rules! objects {
-        ($($name:ident { $($(#[$attribute:meta])* $field:ident: $type:ty),* $(,)? })*) => {$(
-            #[derive(Deserialize, Debug)]
-            #[serde(rename_all = "camelCase", deny_unknown_fields)]
-            pub(super) struct $name { $($(#[$attribute])* pub(super) $field: $type),* }
-        )*};
-    }
-
-    #[derive(Deserialize, Debug)]
-    #[serde(deny_unknown_fields)]
-    pub(super) struct Object<T> {
-        #[serde(rename = "apiVersion")]
-        pub(super) api_version: String,
-        pub(super) kind: String,
-        pub(super) metadata: Metadata,
-        pub(super) spec: T,
-    }
-
-    #[derive(Deserialize, Debug)]
-    #[serde(deny_unknown_fields)]
-    pub(super) struct Metadata {
-        pub(super) name: Option<String>,
-        #[serde(default)]
-        pub(super) labels: Labels,
-    }
-
-    #[derive(Deserialize, Debug)]
-    #[serde(rename_all = "camelCase", deny_unknown_fields)]
-    pub(super) struct NetworkPolicyPeer {
-        pub(super) namespace_selector: Selector,
-    }
-
-    #[derive(Deserialize, Debug)]
-    #[serde(rename_all = "camelCase", deny_unknown_fields)]
-    pub(super) struct NetworkPolicyRule {
-        #[serde(default)]
-        pub(super) from: Vec<NetworkPolicyPeer>,
-        #[serde(default)]
-        pub(super) to: Vec<NetworkPolicyPeer>,
-        pub(super) ports: Vec<NetworkPolicyPort>,
-    }
-
-    objects! {
-        Selector { match_labels: Labels }
-        Namespace { api_version: String, kind: String, metadata: Metadata }
-        ServiceAccount { api_version: String, kind: String, metadata: Metadata, automount_service_account_token: bool }
-        DeploymentSpec { selector: Selector, strategy: Strategy, template: PodTemplate }
-        Strategy { r#type: String, rolling_update: RollingUpdate }
-        RollingUpdate { max_unavailable: u32, max_surge: u32 }
-        PodTemplate { metadata: Metadata, spec: PodSpec }
-        PodSpec {
-            service_account_name: String, automount_service_account_token: bool, enable_service_links: bool,
-            termination_grace_period_seconds: u64, security_context: PodSecurityContext,
-            topology_spread_constraints: Vec<TopologySpreadConstraint>, containers: Vec<Container>, volumes: Vec<Volume>,
-        }
-        PodSecurityContext { run_as_non_root: bool, run_as_user: u32, run_as_group: u32, seccomp_profile: SeccompProfile }
-        SeccompProfile { r#type: String }
-        TopologySpreadConstraint { max_skew: u32, topology_key: String, when_unsatisfiable: String, label_selector: Selector }
-        Container {
-            name: String, image: String, args: Vec<String>, env: Vec<EnvVar>, ports: Vec<ContainerPort>,
-            startup_probe: Probe, readiness_probe: Probe, liveness_probe: Probe, resources: Resources,
-            security_context: SecurityContext, volume_mounts: Vec<VolumeMount>,
-        }
-        EnvVar { name: String, value: String }
-        ContainerPort { name: String, container_port: u16 }
-        Probe { http_get: HttpGet, period_seconds: Option<u32>, timeout_seconds: Option<u32>, failure_threshold: Option<u32> }
-        HttpGet { path: String, port: String }
-        Resources { requests: Labels, limits: Labels }
-        SecurityContext { allow_privilege_escalation: bool, read_only_root_filesystem: bool, capabilities: Capabilities }
-        Capabilities { drop: Vec<String> }
-        VolumeMount { name: String, mount_path: String, read_only: bool }
-        Volume { name: String, config_map: ConfigMapSource }
-        ConfigMapSource { name: String }
-        ServiceSpec { selector: Labels, #[serde(rename = "clusterIP")] cluster_ip: String, ports: Vec<ServicePort> }
-        ServicePort { name: String, port: u16, target_port: String, app_protocol: Option<String> }
-        PodDisruptionBudgetSpec { max_unavailable: u32, selector: Selector }
-        HorizontalPodAutoscalerSpec {
-            scale_target_ref: ScaleTarget, min_replicas: u32, max_replicas: u32, metrics: Vec<Metric>, behavior: Behavior,
-        }
-        ScaleTarget { api_version: String, kind: String, name: String }
-        Metric { r#type: String, resource: ResourceMetric }
-        ResourceMetric { name: String, target: MetricTarget }
-        MetricTarget { r#type: String, average_utilization: u32 }
-        Behavior { scale_down: ScalingRules }
-        ScalingRules { stabilization_window_seconds: u32 }
-        NetworkPolicySpec {
-            pod_selector: Selector, policy_types: Vec<String>, ingress: Vec<NetworkPolicyRule>, egress: Vec<NetworkPolicyRule>,
-        }
-        NetworkPolicyPort { port: Json, protocol: Option<String> }
-        Kustomization {
-            api_version: String, kind: String, namespace: String, resources: Vec<String>, config_map_generator: Vec<ConfigMap>,
-            generator_options: GeneratorOptions, images: Vec<Image>,
-        }
-        ConfigMap { name: String, files: Vec<String> }
-        GeneratorOptions { disable_name_suffix_hash: bool }
-        Image { name: String, new_name: String, new_tag: String }
-    }
+fn items(json: &Json) -> &[Json] {
+    json.as_array().unwrap_or_else(|| panic!("{json}"))
 }
 
 fn files(folder: &str) -> BTreeSet<String> {
@@ -143,95 +70,93 @@ fn files(folder: &str) -> BTreeSet<String> {
 
 #[test]
 fn kustomize_reads_every_manifest_and_configuration() {
-    let kustomization: api::Kustomization = manifest("kustomization.yaml");
-    let mut listed: BTreeSet<String> = kustomization.resources.into_iter().collect();
+    let kustomization = manifest("kustomization.yaml");
+    let resources = items(&kustomization["resources"]).iter().map(text);
+    let mut listed: BTreeSet<String> = resources.map(str::to_owned).collect();
     listed.insert("kustomization.yaml".to_owned());
     assert_eq!(listed, files("kubernetes"));
-    let [config] = &kustomization.config_map_generator[..] else { panic!("one ConfigMap is expected") };
+    let [config] = items(&kustomization["configMapGenerator"]) else { panic!("one ConfigMap is expected") };
     let named: BTreeSet<String> =
         files("kubernetes/config").iter().map(|name| format!("config/{name}")).collect();
-    assert_eq!(config.files.iter().cloned().collect::<BTreeSet<_>>(), named);
+    assert_eq!(
+        items(&config["files"]).iter().map(|name| text(name).to_owned()).collect::<BTreeSet<_>>(),
+        named
+    );
 
-    let deployment: api::Object<api::DeploymentSpec> = manifest("deployment.yaml");
-    let pod = deployment.spec.template.spec;
-    assert_eq!(pod.volumes[0].config_map.name, config.name);
-    assert_eq!(pod.containers[0].image, kustomization.images[0].name);
-    let namespace: api::Namespace = manifest("namespace.yaml");
-    assert_eq!(namespace.metadata.name, Some(kustomization.namespace));
+    let pod = &manifest("deployment.yaml")["spec"]["template"]["spec"];
+    assert_eq!(pod["volumes"][0]["configMap"]["name"], config["name"]);
+    assert_eq!(pod["containers"][0]["image"], kustomization["images"][0]["name"]);
+    assert_eq!(manifest("namespace.yaml")["metadata"]["name"], kustomization["namespace"]);
 }
 
 #[test]
 fn the_manifests_refer_to_each_other() {
-    let deployment: api::Object<api::DeploymentSpec> = manifest("deployment.yaml");
-    let service: api::Object<api::ServiceSpec> = manifest("service.yaml");
-    let budget: api::Object<api::PodDisruptionBudgetSpec> = manifest("poddisruptionbudget.yaml");
-    let scaler: api::Object<api::HorizontalPodAutoscalerSpec> = manifest("horizontalpodautoscaler.yaml");
-    let policy: api::Object<api::NetworkPolicySpec> = manifest("networkpolicy.yaml");
-    let account: api::ServiceAccount = manifest("serviceaccount.yaml");
-    let kinds = [
-        (&deployment.api_version, &deployment.kind, "apps/v1", "Deployment"),
-        (&service.api_version, &service.kind, "v1", "Service"),
-        (&budget.api_version, &budget.kind, "policy/v1", "PodDisruptionBudget"),
-        (&scaler.api_version, &scaler.kind, "autoscaling/v2", "HorizontalPodAutoscaler"),
-        (&policy.api_version, &policy.kind, "networking.k8s.io/v1", "NetworkPolicy"),
-        (&account.api_version, &account.kind, "v1", "ServiceAccount"),
-    ];
-    for (version, kind, expected_version, expected_kind) in kinds {
-        assert_eq!((version.as_str(), kind.as_str()), (expected_version, expected_kind));
+    let deployment = manifest("deployment.yaml");
+    let service = manifest("service.yaml");
+    let budget = manifest("poddisruptionbudget.yaml");
+    let scaler = manifest("horizontalpodautoscaler.yaml");
+    let policy = manifest("networkpolicy.yaml");
+    let template = &deployment["spec"]["template"];
+    let pod = &template["spec"];
+    let labels = &template["metadata"]["labels"];
+    assert!(labels.as_object().is_some_and(|labels| !labels.is_empty()), "{labels}");
+    for selector in [
+        &deployment["spec"]["selector"]["matchLabels"],
+        &service["spec"]["selector"],
+        &budget["spec"]["selector"]["matchLabels"],
+        &policy["spec"]["podSelector"]["matchLabels"],
+        &pod["topologySpreadConstraints"][0]["labelSelector"]["matchLabels"],
+    ] {
+        assert_eq!(selector, labels);
     }
-
-    let template = deployment.spec.template;
-    let labels = &template.metadata.labels;
-    let selectors = [
-        &deployment.spec.selector.match_labels,
-        &service.spec.selector,
-        &budget.spec.selector.match_labels,
-        &policy.spec.pod_selector.match_labels,
-        &template.spec.topology_spread_constraints[0].label_selector.match_labels,
-    ];
-    assert!(!labels.is_empty() && selectors.iter().all(|selector| *selector == labels), "{selectors:?}");
-    assert_eq!(Some(&scaler.spec.scale_target_ref.name), deployment.metadata.name.as_ref());
-    assert_eq!(scaler.spec.scale_target_ref.api_version, deployment.api_version);
-    assert_eq!(Some(template.spec.service_account_name), account.metadata.name);
+    let target = &scaler["spec"]["scaleTargetRef"];
+    assert_eq!(
+        [&target["name"], &target["kind"], &target["apiVersion"]],
+        [&deployment["metadata"]["name"], &deployment["kind"], &deployment["apiVersion"]]
+    );
+    assert_eq!(pod["serviceAccountName"], manifest("serviceaccount.yaml")["metadata"]["name"]);
     // One pod can always go.
-    assert!(scaler.spec.min_replicas > budget.spec.max_unavailable);
-    assert!(scaler.spec.max_replicas >= scaler.spec.min_replicas);
+    let replicas = |limit: &str| scaler["spec"][limit].as_u64().unwrap();
+    assert!(replicas("minReplicas") > budget["spec"]["maxUnavailable"].as_u64().unwrap());
+    assert!(replicas("maxReplicas") >= replicas("minReplicas"));
 
-    let container = &template.spec.containers[0];
-    let ports: BTreeMap<&str, u16> =
-        container.ports.iter().map(|port| (port.name.as_str(), port.container_port)).collect();
-    for port in &service.spec.ports {
-        assert_eq!(ports[port.target_port.as_str()], port.port);
+    let container = &pod["containers"][0];
+    let ports: BTreeMap<&str, &Json> =
+        items(&container["ports"]).iter().map(|port| (text(&port["name"]), &port["containerPort"])).collect();
+    for port in items(&service["spec"]["ports"]) {
+        assert_eq!(ports[text(&port["targetPort"])], &port["port"]);
     }
-    for rule in &policy.spec.ingress {
-        assert!(!rule.from.is_empty(), "a rule without `from` allows everybody");
-        assert!(rule.ports.iter().all(|port| ports.contains_key(port.port.as_str().unwrap())));
+    for rule in items(&policy["spec"]["ingress"]) {
+        assert!(!items(&rule["from"]).is_empty(), "a rule without `from` allows everybody");
+        assert!(items(&rule["ports"]).iter().all(|port| ports.contains_key(text(&port["port"]))));
     }
-    for probe in [&container.startup_probe, &container.readiness_probe, &container.liveness_probe] {
-        assert_eq!(ports[probe.http_get.port.as_str()], 15014);
+    for probe in ["startupProbe", "readinessProbe", "livenessProbe"] {
+        assert_eq!(ports[text(&container[probe]["httpGet"]["port"])], 15014);
     }
-    assert_eq!(container.volume_mounts[0].name, template.spec.volumes[0].name);
+    assert_eq!(container["volumeMounts"][0]["name"], pod["volumes"][0]["name"]);
 }
 
 #[test]
 fn the_pod_has_no_rights_that_it_does_not_need() {
-    let account: api::ServiceAccount = manifest("serviceaccount.yaml");
-    let deployment: api::Object<api::DeploymentSpec> = manifest("deployment.yaml");
-    let pod = deployment.spec.template.spec;
-    assert!(!account.automount_service_account_token && !pod.automount_service_account_token);
-    assert!(pod.security_context.run_as_non_root && pod.security_context.run_as_user > 0);
-    assert_eq!(pod.security_context.seccomp_profile.r#type, "RuntimeDefault");
-    for container in &pod.containers {
-        let context = &container.security_context;
-        assert!(!context.allow_privilege_escalation && context.read_only_root_filesystem);
-        assert_eq!(context.capabilities.drop, ["ALL"]);
-        assert!(container.resources.limits.contains_key("memory"));
-        assert!(container.volume_mounts.iter().all(|mount| mount.read_only));
+    let deployment = manifest("deployment.yaml");
+    let pod = &deployment["spec"]["template"]["spec"];
+    assert_eq!(manifest("serviceaccount.yaml")["automountServiceAccountToken"], false);
+    assert_eq!(pod["automountServiceAccountToken"], false);
+    let context = &pod["securityContext"];
+    let user = context["runAsUser"].as_u64().unwrap();
+    assert!(context["runAsNonRoot"] == true && user > 0);
+    assert_eq!(context["seccompProfile"]["type"], "RuntimeDefault");
+    for container in items(&pod["containers"]) {
+        let context = &container["securityContext"];
+        assert_eq!(context["allowPrivilegeEscalation"], false);
+        assert_eq!(context["readOnlyRootFilesystem"], true);
+        assert_eq!(context["capabilities"]["drop"], json!(["ALL"]));
+        assert!(container["resources"]["limits"]["memory"].is_string());
+        assert!(items(&container["volumeMounts"]).iter().all(|mount| mount["readOnly"] == true));
     }
     // The image runs as the same user.
     let image = fs::read_to_string(deploy().join("Dockerfile")).unwrap();
-    let user = pod.security_context.run_as_user;
-    assert!(image.contains(&format!("\nUSER {user}:{}\n", pod.security_context.run_as_group)), "{image}");
+    assert!(image.contains(&format!("\nUSER {user}:{}\n", context["runAsGroup"])), "{image}");
 }
 
 /// A duration of flags in whole seconds.
@@ -241,23 +166,23 @@ fn seconds(text: &str) -> u64 {
 
 #[test]
 fn a_server_with_the_arguments_of_the_pod_becomes_ready() {
-    let deployment: api::Object<api::DeploymentSpec> = manifest("deployment.yaml");
-    let pod = deployment.spec.template.spec;
-    let container = &pod.containers[0];
+    let deployment = manifest("deployment.yaml");
+    let pod = &deployment["spec"]["template"]["spec"];
+    let container = &pod["containers"][0];
     let config = deploy().join("kubernetes/config").display().to_string();
-    let arguments = container.args.iter().map(|argument| {
-        let argument = argument.replace(&container.volume_mounts[0].mount_path, &config);
+    let arguments = items(&container["args"]).iter().map(|argument| {
+        let argument = text(argument).replace(text(&container["volumeMounts"][0]["mountPath"]), &config);
         argument.replace("=0.0.0.0:9091", "=127.0.0.1:0").replace("=0.0.0.0:15014", "=127.0.0.1:0")
     });
     let arguments: Vec<String> = arguments.collect();
     let mut serve = binary();
-    serve.args(&arguments).env(&container.env[0].name, "127.0.0.1:0");
+    serve.args(&arguments).env(text(&container["env"][0]["name"]), "127.0.0.1:0");
     let (server, _) = Server::spawn(&mut serve);
-    server.until(&container.readiness_probe.http_get.path, "200 OK");
-    server.until(&container.liveness_probe.http_get.path, "200 OK");
+    server.until(text(&container["readinessProbe"]["httpGet"]["path"]), "200 OK");
+    server.until(text(&container["livenessProbe"]["httpGet"]["path"]), "200 OK");
 
     let grace = arguments.iter().find_map(|argument| argument.strip_prefix("--grace=")).unwrap();
-    assert!(pod.termination_grace_period_seconds >= seconds(grace) + 2);
+    assert!(pod["terminationGracePeriodSeconds"].as_u64().unwrap() >= seconds(grace) + 2);
 }
 
 #[test]
