@@ -27,6 +27,8 @@ pub struct DescriptorSet {
 pub(super) struct File {
     #[prost(string, tag = "1")]
     pub(super) name: String,
+    #[prost(string, optional, tag = "2")]
+    pub(super) package: Option<String>,
     #[prost(string, repeated, tag = "3")]
     pub(super) dependency: Vec<String>,
     #[prost(message, optional, tag = "8")]
@@ -72,6 +74,7 @@ impl DescriptorSet {
         }
         set.file.extend(missing_imports(&files));
         let pool = DescriptorPool::decode(set.encode_to_vec().as_slice())?;
+        check_names(&pool, &files)?;
         Ok(Self { pool, files })
     }
 
@@ -95,6 +98,25 @@ impl DescriptorSet {
     pub(super) fn files(&self) -> impl Iterator<Item = FileDescriptor> {
         self.files.iter().filter_map(|file| self.pool.get_file_by_name(&file.name))
     }
+}
+
+/// Refuses names that protoc would refuse: prost-reflect 0.16.5 panics where it looks some of them up.
+fn check_names(pool: &DescriptorPool, files: &[File]) -> Result<(), DescriptorError> {
+    let packages = files.iter().filter_map(|file| file.package.as_deref()).filter(|name| !name.is_empty());
+    let parts = packages.flat_map(|package| package.split('.')).map(str::to_owned);
+    let messages = pool.all_messages().map(|message| message.name().to_owned());
+    let enums = pool.all_enums().map(|r#enum| r#enum.name().to_owned());
+    let services = pool.services().map(|service| service.name().to_owned());
+    let mut names = parts.chain(messages).chain(enums).chain(services);
+    names
+        .find(|name| !is_identifier(name))
+        .map_or(Ok(()), |name| Err(DescriptorError::InvalidIdentifier(name)))
+}
+
+fn is_identifier(name: &str) -> bool {
+    let is_letter = |byte: u8| byte.is_ascii_alphabetic() || byte == b'_';
+    name.bytes().next().is_some_and(is_letter)
+        && name.bytes().all(|byte| is_letter(byte) || byte.is_ascii_digit())
 }
 
 /// Encodes the files that the given ones import, directly or not, and that are not among them.

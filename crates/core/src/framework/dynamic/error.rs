@@ -22,6 +22,10 @@ pub enum DescriptorError {
         /// The syntax.
         syntax: String,
     },
+    /// A part of a package's name, or the name of a message, an enum or a service, has other characters than letters, digits and
+    /// underscores, or begins with a digit.
+    #[error("the descriptors have the name {0:?}: names consist of letters, digits and underscores")]
+    InvalidIdentifier(String),
     /// The set has no configuration message.
     #[error("the descriptor has no message `Params`, so it is not that of an adapter's configuration")]
     NoParams,

@@ -40,6 +40,28 @@ fn a_syntax_that_is_not_supported_is_an_error() {
 }
 
 #[test]
+fn names_that_are_no_identifiers_are_errors() {
+    for (package, message, refused) in [
+        (".ba", "Params", ""),
+        ("a..b", "Params", ""),
+        ("a", "P!", "P!"),
+        ("a", "1", "1"),
+        ("a", "b.c", "b.c"),
+    ] {
+        let params = prost_types::DescriptorProto { name: Some(message.to_owned()), ..Default::default() };
+        let file = prost_types::FileDescriptorProto {
+            name: Some("a.proto".to_owned()),
+            package: Some(package.to_owned()),
+            message_type: vec![params],
+            ..Default::default()
+        };
+        let set = prost_types::FileDescriptorSet { file: vec![file] }.encode_to_vec();
+        let error = DescriptorSet::decode(set).unwrap_err();
+        assert!(matches!(&error, DescriptorError::InvalidIdentifier(name) if name == refused), "{error}");
+    }
+}
+
+#[test]
 fn every_standard_template_is_found_in_its_descriptor() {
     for (name, descriptor) in TEMPLATES {
         let template = DynamicTemplate::new(&DescriptorSet::decode(*descriptor).unwrap()).unwrap();
