@@ -36,7 +36,7 @@ Examples:
       --key-file key.pem --ca-cert-file ca.pem
   mixer-adapter watch xds+delta://127.0.0.1:9901 \\
       --collection type.googleapis.com/envoy.config.cluster.v3.Cluster
-  mixer-adapter watch xds+delta://127.0.0.1:9901 \
+  mixer-adapter watch xds+delta://127.0.0.1:9901 \\
       --collection 'xdstp://shop/envoy.config.cluster.v3.Cluster/eu/*'
   mixer-adapter watch mcp://127.0.0.1:9901 --once --timeout 5s --json \\
       | jq -r .name

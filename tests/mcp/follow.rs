@@ -242,3 +242,49 @@ async fn files_reach_the_engine_through_a_source_and_a_sink_as_they_were_written
     assert_eq!(resources[1].spec, rule);
     assert_eq!(resources[1].labels["a"], "b");
 }
+
+#[tokio::test]
+async fn a_slip_in_a_file_removes_nothing_until_the_file_is_readable_again() {
+    const RULE: &str = "apiVersion: config.istio.io/v1alpha2\nkind: rule\nmetadata: {name: r, namespace: ns}\nspec:\n  match: request.path == \"/\"\n";
+    let directory = tempfile::tempdir().unwrap();
+    let path = directory.path().join("deny.yaml");
+    fs::write(&path, RULE).unwrap();
+    fs::write(directory.path().join("other.yaml"), RULE.replace("name: r", "name: other")).unwrap();
+    let source = source();
+    tokio::spawn(feed(source.clone(), FileSource::new(directory.path(), "default"), Types::default()));
+    let served = || {
+        let catalogue = source.catalogue();
+        let rules = catalogue.collections().find(|(name, _)| &***name == RULES).and_then(|(_, rules)| rules);
+        rules.map_or(Vec::new(), |rules| rules.resources().map(|rule| rule.name.clone()).collect())
+    };
+    let until = async |faults: usize, rules: &[&str]| {
+        let is_so = async {
+            let errors = || source.faults().iter().filter(|fault| fault.is_error()).count();
+            while errors() != faults || served() != rules {
+                sleep(Duration::from_millis(5)).await;
+            }
+        };
+        timeout(Duration::from_secs(30), is_so).await.unwrap_or_else(|_| {
+            panic!("{faults} faults and {rules:?}, but {:?} and {:?}", source.faults(), served())
+        });
+    };
+    until(0, &["ns/other", "ns/r"]).await;
+    let slips = [("kind: rule", "kind: [rule"), ("kind: rule", "kind: rulee"), ("  match", "  matchh")];
+    for (right, wrong) in slips {
+        fs::write(&path, RULE.replace(right, wrong)).unwrap();
+        until(1, &["ns/other", "ns/r"]).await;
+        fs::write(&path, RULE).unwrap();
+        until(0, &["ns/other", "ns/r"]).await;
+    }
+    // A resource that is taken out of the file with a fault stays until the file has none.
+    fs::write(&path, "kind: [rule").unwrap();
+    until(1, &["ns/other", "ns/r"]).await;
+    fs::remove_file(directory.path().join("other.yaml")).unwrap();
+    until(1, &["ns/r"]).await;
+    fs::write(&path, RULE.replace("name: r", "name: s")).unwrap();
+    until(0, &["ns/s"]).await;
+    fs::write(&path, "kind: [rule").unwrap();
+    until(1, &["ns/s"]).await;
+    fs::remove_file(&path).unwrap();
+    until(0, &[]).await;
+}

@@ -322,38 +322,34 @@ async fn what_is_deleted_while_the_stream_is_down_is_deleted_in_the_sink() {
 /// The server ends the stream for a type that it does not have; the next streams ask for the others.
 #[tokio::test]
 async fn a_type_that_the_server_does_not_have_counts_as_empty() {
-    for code in [tonic::Code::NotFound, tonic::Code::Unimplemented] {
-        let missing = move || Status::new(code, format!("no resources of type {HANDLER}"));
-        let server = move |_, mut client: Whole| async move {
-            while let Some(request) = client.receive().await {
-                match request.type_url.as_str() {
-                    HANDLER => return missing(),
-                    url if request.response_nonce.is_empty() => {
-                        client.send(whole(url, "1", &["ns/a@1"])).await
-                    }
-                    _ => {}
-                }
+    let missing = move || Status::unimplemented(format!("no resources of type {HANDLER}"));
+    let server = move |_, mut client: Whole| async move {
+        while let Some(request) = client.receive().await {
+            match request.type_url.as_str() {
+                HANDLER => return missing(),
+                url if request.response_nonce.is_empty() => client.send(whole(url, "1", &["ns/a@1"])).await,
+                _ => {}
             }
-            Status::ok("")
-        };
-        let following = Subscription::whole(&[HANDLERS, RULES], server).await;
-        expect_empty_handlers(following).await;
+        }
+        Status::ok("")
+    };
+    let following = Subscription::whole(&[HANDLERS, RULES], server).await;
+    expect_empty_handlers(following).await;
 
-        let server = move |_, mut client: Changes| async move {
-            while let Some(request) = client.receive().await {
-                match request.type_url.as_str() {
-                    HANDLER => return missing(),
-                    url if request.response_nonce.is_empty() => {
-                        client.send(changes(url, "1", &["ns/a@1"], &[])).await;
-                    }
-                    _ => {}
+    let server = move |_, mut client: Changes| async move {
+        while let Some(request) = client.receive().await {
+            match request.type_url.as_str() {
+                HANDLER => return missing(),
+                url if request.response_nonce.is_empty() => {
+                    client.send(changes(url, "1", &["ns/a@1"], &[])).await;
                 }
+                _ => {}
             }
-            Status::ok("")
-        };
-        let following = Subscription::delta(&[HANDLERS, RULES], server).await;
-        expect_empty_handlers(following).await;
-    }
+        }
+        Status::ok("")
+    };
+    let following = Subscription::delta(&[HANDLERS, RULES], server).await;
+    expect_empty_handlers(following).await;
 }
 
 async fn expect_empty_handlers(mut following: Subscription) {

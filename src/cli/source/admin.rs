@@ -1,7 +1,12 @@
 use std::collections::BTreeMap;
 
 use axum::{Json, extract::State, routing::get};
-use prometheus_client::registry::Registry;
+use prometheus_client::{
+    collector::Collector,
+    encoding::{DescriptorEncoder, EncodeMetric as _},
+    metrics::{MetricType, gauge::ConstGauge},
+    registry::Registry,
+};
 use serde::Serialize;
 use tokio_util::sync::CancellationToken;
 
@@ -23,6 +28,7 @@ pub(super) async fn serve(
     let mut registry = Registry::default();
     registry.register_collector(Box::new(ProcessMetrics));
     registry.register_collector(Box::new(McpMetrics));
+    registry.register_collector(Box::new(Faults(source.clone())));
     let config =
         get(
             |State((name, source)): State<(String, ConfigServer)>| async move { Json(status(name, &source)) },
@@ -33,11 +39,32 @@ pub(super) async fn serve(
     service::serve_admin(listener, router, stop).await;
 }
 
+/// The faults of the configuration, as a metric.
+#[derive(Debug)]
+struct Faults(ConfigServer);
+
+impl Collector for Faults {
+    fn encode(&self, mut encoder: DescriptorEncoder<'_>) -> Result<(), std::fmt::Error> {
+        let help = "Faults of the files that are served; what files with faults held before stays";
+        let faults =
+            encoder.encode_descriptor("mixer_adapter_source_faults", help, None, MetricType::Gauge)?;
+        let count = errors(&self.0).count();
+        ConstGauge::new(i64::try_from(count).unwrap_or(i64::MAX)).encode(faults)
+    }
+}
+
+/// The faults of the configuration, without warnings.
+pub(super) fn errors(source: &ConfigServer) -> impl Iterator<Item = String> {
+    let faults = source.faults();
+    let errors: Vec<_> = faults.iter().filter(|fault| fault.is_error()).map(ToString::to_string).collect();
+    errors.into_iter()
+}
+
 #[derive(Serialize)]
 struct Status {
     source: String,
     collections: BTreeMap<String, Collection>,
-    /// Faults of the configuration; faulty resources are not served.
+    /// Faults of the configuration; what files with faults held before is served.
     faults: Vec<String>,
     sinks: Vec<PeerStatus>,
     /// Version 2 of Envoy's API.

@@ -138,6 +138,9 @@ const SERVICES: [&str; 4] = [
     "envoy.service.discovery.v3.AggregatedDiscoveryService",
 ];
 
+/// The number of faults that `/readyz` shows.
+const MAX_FAULTS: usize = 10;
+
 /// Time for streams to receive the status that ends them.
 const GRACE: Duration = Duration::from_secs(5);
 
@@ -203,6 +206,8 @@ impl Source {
         tokio::spawn(feed(source.clone(), files, types));
         let readiness = Readiness::default();
         let configured = readiness.register("configuration");
+        let faulty = source.clone();
+        readiness.warn(move || admin::errors(&faulty).take(MAX_FAULTS).collect());
         let first = source.clone();
         let (reporter, health) = tonic_health::server::health_reporter();
         for service in SERVICES {

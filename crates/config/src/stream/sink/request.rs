@@ -32,14 +32,14 @@ pub(super) fn nack_request(
 }
 
 /// Whether a source ended a stream because it does not have a collection (docs/behaviour/mcp.md#unknown-collections): with
-/// INVALID_ARGUMENT and the text of Galley, or with NOT_FOUND or UNIMPLEMENTED and any text that has the name of the collection, or
-/// the type URL by which xDS subscribes to it.
+/// INVALID_ARGUMENT and the text of Galley, or with UNIMPLEMENTED and any text that has the name of the collection, or the type URL by
+/// which xDS subscribes to it. NOT_FOUND is tried again: a server says it of what it does not have yet, too.
 ///
 /// A text without a name does not count: it may be that of a server, or a proxy, that knows nothing of the protocol.
 pub(super) fn is_unsupported(status: &Status, collection: &str) -> bool {
     let text = match status.code() {
         Code::InvalidArgument => status.message().strip_prefix("unsupported collection ").unwrap_or_default(),
-        Code::NotFound | Code::Unimplemented => status.message(),
+        Code::Unimplemented => status.message(),
         _ => return false,
     };
     let type_urls = type_urls_of(&Collection::new(collection));

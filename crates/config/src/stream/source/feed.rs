@@ -1,6 +1,8 @@
+use std::sync::{Arc, Mutex, PoisonError};
+
 use tokio::task::spawn_blocking;
 
-use super::ConfigServer;
+use super::{ConfigServer, last_good::LastGood};
 use crate::{
     Acceptance, Apply, Collection, Types, Update, ValidationError, Verdict,
     source::Source,
@@ -8,15 +10,17 @@ use crate::{
 };
 
 /// Serves the configuration of a source, files for example, to sinks, as messages of these types, until the source ends. Resources
-/// that are broken or cannot be encoded are logged and not served.
+/// that are broken or cannot be encoded are logged; what their file held before stays until the file has no fault.
 pub async fn feed(server: ConfigServer, source: impl Source + 'static, types: Types) {
-    Acceptance::new(Feed { server, types }).run(vec![source.into()]).await;
+    let last_good = Arc::default();
+    Acceptance::new(Feed { server, types, last_good }).run(vec![source.into()]).await;
 }
 
 #[derive(Clone)]
 struct Feed {
     server: ConfigServer,
     types: Types,
+    last_good: Arc<Mutex<LastGood>>,
 }
 
 impl Apply for Feed {
@@ -44,6 +48,18 @@ impl Feed {
         let known = self.server.faults();
         for fault in faults.iter().filter(|fault| !known.contains(fault)) {
             tracing::warn!(source = %update.source, "{fault}");
+        }
+        let mut last_good = self.last_good.lock().unwrap_or_else(PoisonError::into_inner);
+        let was_stale = last_good.stale();
+        for kept in last_good.keep(&update.changes, &changes, &faults) {
+            // What was encoded before can be encoded.
+            let (kept, _) = convert::encode(&self.types, &kept);
+            changes.retain(|change| change.collection != kept.collection);
+            changes.push(kept);
+        }
+        let stale = last_good.stale();
+        if stale != was_stale {
+            tracing::warn!(source = %update.source, resources = stale, "resources of files with faults are served as they were");
         }
         self.server.set_faults(faults);
         self.server.apply_all(&changes);

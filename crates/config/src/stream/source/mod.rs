@@ -6,6 +6,7 @@ mod dialogue;
 mod driver;
 mod entry;
 mod feed;
+mod last_good;
 mod lifetime;
 mod messages;
 mod method;

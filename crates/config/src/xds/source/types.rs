@@ -164,9 +164,14 @@ impl Types {
             due.beats &= !beats;
             let state = due.view.as_ref()?.state();
             let nonce = (self.nonces + 1).to_string();
-            let content = match beats {
-                true => due.watch.heartbeat(state, (self.form)(due.traits), &nonce),
-                false => due.watch.next(state, (self.form)(due.traits), withhold, &nonce),
+            let form = (self.form)(due.traits);
+            let content = match (beats, form) {
+                (false, form) => due.watch.next(state, form, withhold, &nonce),
+                // Only of Envoy's listeners and clusters does a response without the others delete them.
+                (true, Representation::Whole) if due.traits.rank == Rank::Other => {
+                    due.watch.heartbeat(state, Representation::Parts, &nonce)
+                }
+                (true, form) => due.watch.heartbeat(state, form, &nonce),
             };
             if let Some(content) = content {
                 self.nonces += 1;

@@ -244,6 +244,10 @@ impl Watch {
         nonce: &str,
     ) -> Option<Content> {
         let base = self.base.as_ref()?;
+        // News that wait for other types go out in their order, and renew everything.
+        if form == Representation::Whole && self.has_news(state) {
+            return None;
+        }
         let lacked = |name: &str| self.owed.contains(name) || self.doubt.contains(name);
         let has = |entry: &&Arc<Entry>| {
             let name = entry.name();
