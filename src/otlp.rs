@@ -35,7 +35,8 @@ impl Exporter {
     /// The endpoint is not a URL, or the file cannot be used.
     pub(crate) fn new(endpoint: &str, authorities: Option<&Path>) -> anyhow::Result<Self> {
         let mut exporter = SpanExporter::builder().with_tonic().with_endpoint(endpoint);
-        if endpoint.starts_with("https:") {
+        let scheme = endpoint.split_once(':').map_or("", |(scheme, _)| scheme);
+        if scheme.eq_ignore_ascii_case("https") {
             let tls = match authorities {
                 Some(path) => {
                     // The exporter would accept a file without certificates, and trust no collector.

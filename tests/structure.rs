@@ -224,7 +224,11 @@ fn error_types_end_in_error() {
             faults.extend(others.map(|name| format!("{}: {name} is an error type", file.display())));
             for result in text.split("Result<").skip(1) {
                 if ["String", "&'static str"].contains(&error_of(result)) {
-                    faults.push(format!("{}: an error is a text: Result<{}", file.display(), &result[..40]));
+                    faults.push(format!(
+                        "{}: an error is a text: Result<{}",
+                        file.display(),
+                        result.chars().take(40).collect::<String>()
+                    ));
                 }
             }
         }

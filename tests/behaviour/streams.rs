@@ -141,7 +141,7 @@ async fn a_silent_stream_whose_client_answers_no_ping_is_ended() {
     let serving = serving(Duration::from_millis(20)).await;
     let mut logs = Stream::open(&serving, LOGS).await;
     logs.send(&entries(1));
-    until_metric(&serving, "mixer_adapter_envoy_log_streams", 1.0).await;
+    until_metric(&serving, "mixer_adapter_envoy_log_entries_total", 1.0).await;
     let Stream { reads, .. } = logs;
     drop(reads);
     until_metric(&serving, "mixer_adapter_envoy_log_streams", 0.0).await;

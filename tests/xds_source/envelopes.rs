@@ -234,6 +234,22 @@ fn an_alias_is_answered_with_its_resource_once_it_is_known() {
     assert_eq!((gone.resources.len(), &gone.removed_resources[..]), (0, &list("routes/shop")[..]));
 }
 
+#[test]
+fn a_resource_belongs_to_the_glob_collections_of_its_aliases() {
+    let server = server(&host("aliases: ['xdstp://a/envoy.config.route.v3.VirtualHost/eu/shop']"));
+    let mut stream = DeltaStream::new(None);
+    stream
+        .requested(subscribe(VIRTUAL_HOST, "xdstp://a/envoy.config.route.v3.VirtualHost/eu/*", ""))
+        .unwrap();
+    let found = stream.next(&server.catalogue()).unwrap();
+    assert_eq!((found.resources.len(), found.removed_resources.len()), (1, 0));
+    assert_eq!(found.resources[0].name, "routes/shop");
+    stream.requested(accepted(&found)).unwrap();
+    server.serve_text(&host("")).unwrap();
+    let gone = stream.next(&server.catalogue()).unwrap();
+    assert_eq!((gone.resources.len(), &gone.removed_resources[..]), (0, &list("routes/shop")[..]));
+}
+
 /// Names that are subscribed to and no longer, while everything is.
 #[test]
 fn a_wildcard_and_names_on_demand_are_one_subscription() {

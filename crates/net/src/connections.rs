@@ -158,15 +158,17 @@ impl Connections {
     }
 
     /// Ends silent connections to make room for a new one: those that sent no preface, then those that never called, then those
-    /// that have neither a call being answered nor a session, longest silence first, and those younger than [`YOUTH`] in the same
-    /// order after all others. Returns whether there was one.
+    /// that have neither a call being answered nor a session, longest silence first. Those younger than [`YOUTH`] give way in the same
+    /// order after all others, unless most are. Returns whether there was one.
     pub(crate) fn end_silent(&self) -> bool {
         let open = lock(&self.open);
         let now = Instant::now();
+        let is_young = |connection: &ConnectionState| now.duration_since(connection.opened) < YOUTH;
+        // A flood of them would displace everybody else.
+        let spares_young = 2 * open.values().filter(|connection| is_young(connection)).count() <= open.len();
         let silent = open.values().filter_map(|connection| {
             let (silence, since) = connection.silence()?;
-            let is_young = now.duration_since(connection.opened) < YOUTH;
-            Some(((is_young, silence), since, connection.id))
+            Some(((spares_young && is_young(connection), silence), since, connection.id))
         });
         let mut silent: Vec<_> = silent.collect();
         let Some(&(least, ..)) = silent.iter().min() else { return false };
@@ -299,8 +301,8 @@ impl ConnectionState {
         match last_call {
             // Connections are numbered in the order of their ages.
             _ if !self.is_greeted() => Some((Silence::NoPreface, self.id)),
-            0 => Some((Silence::NeverCalled, self.id)),
             _ if self.kept.load(Relaxed) || self.holds(Resource::Working) > 0 => None,
+            0 => Some((Silence::NeverCalled, self.id)),
             _ => Some((Silence::Idle, last_call)),
         }
     }
@@ -471,6 +473,24 @@ mod tests {
             assert!(port.end_silent());
             assert!(gives_way.is_cancelled());
         }
+        assert!(!port.end_silent());
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_flood_of_new_connections_displaces_itself() {
+        let port = Connections::new(Arc::default());
+        let idle = silent(&port, 1, Silence::Idle);
+        tokio::time::advance(YOUTH).await;
+        let new = [2, 3].map(|id| silent(&port, id, Silence::NoPreface));
+        assert!(port.end_silent());
+        assert!(new[0].cut.is_cancelled() && !idle.drain.is_cancelled());
+    }
+
+    #[test]
+    fn a_connection_that_is_kept_is_not_silent_even_without_a_call() {
+        let port = Connections::new(Arc::default());
+        let kept = silent(&port, 1, Silence::NeverCalled);
+        kept.keep();
         assert!(!port.end_silent());
     }
 

@@ -22,7 +22,7 @@ use super::{
     rate::{Bucket, Rate},
 };
 use mixer_adapter_core::framework::setters;
-use mixer_adapter_net::{Connection, ConnectionLimits, Listener, Protocol, Workers, tls};
+use mixer_adapter_net::{Connection, ConnectionLimits, Listener, Protocol, Workers, max_open_files, tls};
 
 /// Limits of a service on its clients.
 #[derive(Clone, Debug)]
@@ -79,7 +79,7 @@ fn connection_limits(keepalive: Keepalive) -> ConnectionLimits {
             keepalive: Some(keepalive.interval),
             keepalive_timeout: keepalive.timeout,
         },
-        max_connections: 10_000,
+        max_connections: 10_000.min(max_open_files() / 2),
         max_connections_per_peer: None,
         handshake_timeout: Duration::from_secs(10),
         write_timeout: Duration::from_secs(30),

@@ -104,12 +104,11 @@ impl Admitted {
         let before = self.bytes.fetch_add(bytes, Relaxed);
         let added = large(before + bytes) - large(before);
         if added > 0 {
-            self.connection.add_bytes(added);
             if let Err(refusal) = self.pools.memory.take(added, &self.connection) {
-                self.connection.remove_bytes(added);
                 self.bytes.fetch_sub(bytes, Relaxed);
                 return Err(refusal);
             }
+            self.connection.add_bytes(added);
         }
         Ok(())
     }

@@ -40,7 +40,7 @@ async fn exchange(
         Ok(response) => response,
         Err(status) => return status,
     };
-    tracing::info!(metadata = ?response.metadata(), "connected to configuration source");
+    tracing::info!("connected to configuration source");
     let mut pushes = response.into_inner();
     loop {
         match pushes.message().await {

@@ -9,8 +9,9 @@ use crate::{
     stream::{RawChange, convert},
 };
 
-/// Serves the configuration of a source, files for example, to sinks, as messages of these types, until the source ends. Resources
-/// that are broken or cannot be encoded are logged; what their file held before stays until the file has no fault.
+/// Serves the configuration of a source, files for example, to sinks, as messages of these types, until the source ends.
+///
+/// Resources that are broken or cannot be encoded are logged; what their file held before stays until the file has no fault.
 pub async fn feed(server: ConfigServer, source: impl Source + 'static, types: Types) {
     let last_good = Arc::default();
     Acceptance::new(Feed { server, types, last_good }).run(vec![source.into()]).await;

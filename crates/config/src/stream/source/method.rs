@@ -89,7 +89,8 @@ impl<F> Method<F> {
         let (dialogue, source) = ((self.dialogue)(&self.source), self.source);
         tokio::spawn(async move {
             let served = source.exchange(dialogue, peer.clone(), requests, pushes, self.requests).await;
-            tracing::info!(peer, status = %served.status, "stream of sink closed");
+            let status = &served.status;
+            tracing::info!(peer, code = ?status.code(), message = status.message(), "stream of sink closed");
             drop(admitted);
         });
         let mut response = http::Response::new(Body::new(StreamBody::new(frames(outgoing))));

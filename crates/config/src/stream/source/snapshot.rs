@@ -2,6 +2,7 @@ mod views;
 
 use std::{
     collections::{BTreeMap, BTreeSet},
+    iter::once,
     sync::{Arc, LazyLock},
 };
 
@@ -226,8 +227,10 @@ impl Snapshot {
         for alias in entry.aliases() {
             self.aliases.entry(alias.as_str().into()).or_default().insert(name.clone());
         }
-        if let Some(collection) = xdstp::collection(&name) {
-            self.collections.entry(collection.into()).or_default().insert(name.clone());
+        for known in once(&*name).chain(entry.aliases().iter().map(String::as_str)) {
+            if let Some(collection) = xdstp::collection(known) {
+                self.collections.entry(collection.into()).or_default().insert(name.clone());
+            }
         }
         self.entries.insert(name, entry);
     }
@@ -245,8 +248,10 @@ impl Snapshot {
             for alias in gone.aliases() {
                 forget(&mut self.aliases, alias, name);
             }
-            if let Some(collection) = xdstp::collection(name) {
-                forget(&mut self.collections, &collection, name);
+            for known in once(name).chain(gone.aliases().iter().map(String::as_str)) {
+                if let Some(collection) = xdstp::collection(known) {
+                    forget(&mut self.collections, &collection, name);
+                }
             }
             if let Some(text) = gone.selector_text()
                 && let Some((_, resources)) = self.selectors.get_mut(text)
