@@ -245,7 +245,7 @@ fn a_resource_belongs_to_the_glob_collections_of_its_aliases() {
     assert_eq!((found.resources.len(), found.removed_resources.len()), (1, 0));
     assert_eq!(found.resources[0].name, "routes/shop");
     stream.requested(accepted(&found)).unwrap();
-    server.serve_text(&host("")).unwrap();
+    server.serve_text(&host("").replace("routes/shop", "routes/other")).unwrap();
     let gone = stream.next(&server.catalogue()).unwrap();
     assert_eq!((gone.resources.len(), &gone.removed_resources[..]), (0, &list("routes/shop")[..]));
 }
