@@ -13,19 +13,19 @@ use mixer_adapter_core::{
 pub struct AdapterInfo {
     /// Its position among the adapters of the process.
     pub(crate) index: usize,
-    /// [`Adapter::NAME`].
+    /// `Adapter::NAME`.
     pub name: &'static str,
-    /// [`Adapter::DESCRIPTION`].
+    /// `Adapter::DESCRIPTION`.
     pub description: &'static str,
-    /// [`Adapter::VERSION`], if it is a version.
+    /// `Adapter::VERSION`, if it is a version.
     pub version: Option<SemanticVersion>,
     /// The configuration message, in which every scalar field has presence.
     pub config: MessageDescriptor,
-    /// [`Config::DESCRIPTOR`].
+    /// `Config::DESCRIPTOR`.
     pub config_descriptor: &'static [u8],
-    /// [`Config::COMMENTS`].
+    /// `Config::COMMENTS`.
     pub config_comments: &'static str,
-    /// [`Adapter::EXAMPLE`].
+    /// `Adapter::EXAMPLE`.
     pub example: &'static str,
     /// The templates it serves.
     pub templates: Vec<TemplateInfo>,
