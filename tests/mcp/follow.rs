@@ -281,6 +281,13 @@ async fn a_slip_in_a_file_removes_nothing_until_the_file_is_readable_again() {
     until(1, &["ns/other", "ns/r"]).await;
     fs::remove_file(directory.path().join("other.yaml")).unwrap();
     until(1, &["ns/r"]).await;
+    // What comes while it has a fault goes with it.
+    for added in ["t", "u"] {
+        let faulty = RULE.replace("kind: rule", "kind: rulee");
+        fs::write(&path, format!("{faulty}---\n{}", RULE.replace("name: r", &format!("name: {added}"))))
+            .unwrap();
+        until(1, &["ns/r", &format!("ns/{added}")]).await;
+    }
     fs::write(&path, RULE.replace("name: r", "name: s")).unwrap();
     until(0, &["ns/s"]).await;
     fs::write(&path, "kind: [rule").unwrap();

@@ -59,6 +59,7 @@ impl LastGood {
         let mut kept = Vec::new();
         for (collection, mut resources) in read {
             let before = self.served.remove(&collection).unwrap_or_default();
+            let known: HashSet<_> = before.resources.iter().map(|resource| resource.name.clone()).collect();
             let names: HashSet<_> = resources.iter().map(|resource| resource.name.clone()).collect();
             let gone = before.resources.into_iter().filter(|resource| !names.contains(&resource.name));
             let stale: Vec<_> = gone.filter(|resource| is_faulty(resource)).collect();
@@ -67,6 +68,8 @@ impl LastGood {
             if count > 0 || before.stale > 0 {
                 kept.push(Change::new(collection.clone(), Content::Full(resources.clone())));
             }
+            // What a file brings while it has an error does not stay when it goes.
+            resources.retain(|resource| !is_faulty(resource) || known.contains(&resource.name));
             self.served.insert(collection, Served { resources, stale: count });
         }
         kept
