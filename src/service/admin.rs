@@ -2,6 +2,7 @@
 //! requests, which may hold secrets.
 
 use std::{
+    future,
     net::IpAddr,
     sync::{Arc, Mutex, PoisonError, atomic::Ordering::Relaxed},
     time::Duration,
@@ -33,7 +34,7 @@ use mixer_adapter_host::{
     metrics::{CallMetrics, Latency},
     session::SessionSummary,
 };
-use mixer_adapter_net::{ConnectionLimits, Listener, Protocol, Workers, max_open_files};
+use mixer_adapter_net::{Connection, ConnectionLimits, Listener, Protocol, Workers, max_open_files};
 
 /// The number of sessions that `/sessions` lists.
 const SESSIONS_LISTED: usize = 1_000;
@@ -98,8 +99,18 @@ pub(crate) async fn serve(listener: Listener, router: Router, stop: Cancellation
         false => router,
     };
     let max_connections = LIMITS.max_connections.min(max_open_files() / 16);
-    let limits = ConnectionLimits { max_connections, ..LIMITS };
-    listener.serve(limits, &Workers::here(), move |_| router.clone(), stop).await;
+    serve_within(ConnectionLimits { max_connections, ..LIMITS }, listener, router, stop).await;
+}
+
+async fn serve_within(limits: ConnectionLimits, listener: Listener, router: Router, stop: CancellationToken) {
+    let on_connection = move |connection: &Connection| {
+        let connection = connection.clone();
+        let counted = move |response: Response| {
+            future::ready(response.map(|body| Body::new(connection.until_written(body))))
+        };
+        router.clone().layer(middleware::map_response(counted))
+    };
+    listener.serve(limits, &Workers::here(), on_connection, stop).await;
 }
 
 /// Receives the body of a request before the request is answered, within limits.
@@ -465,6 +476,11 @@ mod tests {
 
     use axum::body::Bytes;
     use futures_util::stream;
+    use tokio::{
+        io::AsyncWriteExt as _,
+        net::{TcpListener, TcpStream},
+    };
+    use tokio_util::sync::DropGuard;
     use tower_service::Service as _;
 
     use super::*;
@@ -488,6 +504,34 @@ mod tests {
         assert_eq!(posted(Body::from_stream(parts(MAX_BODY))).await, (StatusCode::OK, MAX_BODY));
         assert_eq!(posted(Body::from(vec![b' '; MAX_BODY + 1])).await.0, StatusCode::PAYLOAD_TOO_LARGE);
         assert_eq!(posted(Body::from_stream(parts(MAX_BODY + 1))).await.0, StatusCode::PAYLOAD_TOO_LARGE);
+    }
+
+    #[tokio::test]
+    async fn a_client_that_does_not_read_is_cut_off() {
+        let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+        let address = listener.local_addr().unwrap();
+        let dropped = CancellationToken::new();
+        let guard = dropped.clone();
+        let router = Router::new().route(
+            "/",
+            get(move || async move {
+                // More than sockets hold.
+                struct Answer(Vec<u8>, #[expect(dead_code, reason = "dropped with it")] DropGuard);
+                impl AsRef<[u8]> for Answer {
+                    fn as_ref(&self) -> &[u8] {
+                        &self.0
+                    }
+                }
+                Bytes::from_owner(Answer(vec![b'a'; 32 << 20], guard.drop_guard()))
+            }),
+        );
+        let limits = ConnectionLimits { write_timeout: Duration::from_millis(50), ..LIMITS };
+        let stop = CancellationToken::new();
+        tokio::spawn(serve_within(limits, listener.into(), router, stop));
+        let mut unread = TcpStream::connect(address).await.unwrap();
+        unread.write_all(b"GET / HTTP/1.1\r\nhost: localhost\r\n\r\n").await.unwrap();
+        timeout(Duration::from_secs(30), dropped.cancelled()).await.unwrap();
+        drop(unread);
     }
 
     #[tokio::test(start_paused = true)]

@@ -13,7 +13,7 @@ use tokio::io::{AsyncRead, AsyncWrite};
 use tokio_util::sync::CancellationToken;
 use tower_service::Service;
 
-use crate::{Limit, connections::ConnectionState, preface::PrefaceStream, random, tls};
+use crate::{AnswerBody, Limit, connections::ConnectionState, preface::PrefaceStream, random, tls};
 
 /// The HTTP version of a port, with the limits that belong to it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -85,6 +85,12 @@ impl Connection {
     /// Keeps the connection from giving way to new ones while nothing is called on it: it has a session, or a stream.
     pub fn keep(&self) {
         self.state.keep();
+    }
+
+    /// Returns the body of an answer whose parts count as unwritten until they are: [`ConnectionLimits::write_timeout`] limits that
+    /// time. The unary calls of [`UnaryService`](crate::grpc::UnaryService) count by themselves.
+    pub fn until_written<B>(&self, body: B) -> AnswerBody<B> {
+        AnswerBody::new(body, self.state.clone())
     }
 
     /// Returns the first name in the peer's certificate.

@@ -11,6 +11,7 @@
 //!
 //! * `tls` (default): TLS for servers and clients. Without it their settings are errors.
 
+mod answer_body;
 mod authorization;
 mod backoff;
 mod connection;
@@ -31,6 +32,7 @@ pub mod tls;
 mod tokens;
 mod workers;
 
+pub use answer_body::AnswerBody;
 pub use authorization::Authorization;
 pub use backoff::{Backoff, Delays, random};
 pub use connection::{Connection, ConnectionLimits, HttpService, Protocol};

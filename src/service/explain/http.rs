@@ -122,10 +122,11 @@ impl Explainer {
                 format!("{MAX_EXPLANATIONS} explanations are in progress, which is the maximum; try again\n");
             return (StatusCode::SERVICE_UNAVAILABLE, reason).into_response();
         };
-        let made = self.runtime.spawn(async move { explain(&self.mixer, read).await });
+        // It counts until it has ended, also if the client does not wait for that.
+        let made = self.runtime.spawn(async move { (explain(&self.mixer, read).await, permit) });
         match made.await {
-            Ok(Ok((answer, trace))) => encoded(answer, trace, permit).await,
-            Ok(Err(response)) => response,
+            Ok((Ok((answer, trace)), permit)) => encoded(answer, trace, permit).await,
+            Ok((Err(response), _)) => response,
             Err(_) => StatusCode::INTERNAL_SERVER_ERROR.into_response(),
         }
     }
