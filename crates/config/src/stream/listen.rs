@@ -147,12 +147,15 @@ impl Service<http::Request<Incoming>> for PeerService {
                     request.extensions_mut().insert(identity);
                 }
             }
-            let content_type = request.headers().get(CONTENT_TYPE);
-            if content_type.is_some_and(|value| value.as_bytes().starts_with(b"application/grpc")) {
+            let response = services.call(request).await?;
+            let content_type = response.headers().get(CONTENT_TYPE);
+            let is_grpc = content_type.is_some_and(|value| value.as_bytes().starts_with(b"application/grpc"));
+            // A refusal has its status in the headers.
+            if is_grpc && !response.headers().contains_key(Status::GRPC_STATUS) {
                 // Its stream may be silent for as long as nothing changes.
                 connection.keep();
             }
-            services.call(request).await
+            Ok(response)
         };
         answer.boxed()
     }

@@ -95,8 +95,13 @@ impl Admitted {
     pub(super) fn begin_work(&self) -> Result<(), Status> {
         self.pools.working.take(1, &self.connection)?;
         self.works.store(true, Relaxed);
-        self.connection.set_called();
+        self.set_called();
         Ok(())
+    }
+
+    /// Notes that the connection is in use.
+    pub(super) fn set_called(&self) {
+        self.connection.set_called();
     }
 
     /// Counts bytes that the call holds.

@@ -249,7 +249,7 @@ where
                 Err(refusal) => return Box::pin(async move { Ok(refusal.into_http().map(Either::Left)) }),
             };
             let mut registered = call.register(Stage::Waiting);
-            self.connection.set_called();
+            call.set_called();
             let answer = self.fallback.call(Request::from_parts(head, body));
             return Box::pin(async move {
                 let answer = tokio::select! {

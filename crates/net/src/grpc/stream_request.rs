@@ -53,6 +53,9 @@ impl<B> StreamRequest<B> {
             self.call.add_bytes(2 * (longest - self.taken))?;
             self.taken = longest;
         }
+        if complete > 0 {
+            self.call.set_called();
+        }
         let mut messages = data.split_to(complete);
         if !self.held.is_empty() && complete > 0 {
             self.held.extend_from_slice(&messages);
