@@ -18,7 +18,7 @@ use crate::{
     attributes::check_attributes,
     decision::{Client, Decision},
     metadata::decision_metadata,
-    proto::envoy::service::auth::v3::{AttributeContext, CheckRequest},
+    proto::envoy::service::auth::v3::{AttributeContext, CheckRequest, attribute_context::Peer},
 };
 
 /// The origin of a decision.
@@ -86,10 +86,7 @@ impl Services {
         logged: Option<&LoggedCall<'_>>,
         origin: &mut Origin,
     ) -> Decision {
-        let describes = |context: &&AttributeContext| {
-            context.request.is_some() || context.source.is_some() || context.destination.is_some()
-        };
-        let Some(context) = request.attributes.as_ref().filter(describes) else {
+        let Some(context) = request.attributes.as_ref().filter(|context| is_described(context)) else {
             return Decision::Fail("the check has no attributes".to_owned());
         };
         let Some(snapshot) = self.configuration.snapshot(caller.deadline).await else {
@@ -126,4 +123,12 @@ impl Services {
             }
         }
     }
+}
+
+/// Whether a check is that of a request, or of a connection with an end.
+fn is_described(context: &AttributeContext) -> bool {
+    let is_peer = |peer: &Peer| peer.address.is_some() || !peer.principal.is_empty();
+    context.request.as_ref().is_some_and(|request| request.http.is_some())
+        || context.source.as_ref().is_some_and(is_peer)
+        || context.destination.as_ref().is_some_and(is_peer)
 }

@@ -78,7 +78,13 @@ async fn a_configuration_that_never_comes_is_not_waited_for_by_every_check() {
 #[tokio::test]
 async fn an_empty_check_is_a_failure_and_not_an_allowed_connection() {
     let services = services(Some(Snapshot::empty()));
-    for attributes in [None, Some(AttributeContext::default())] {
+    let empty = AttributeContext::default;
+    let contexts = [
+        empty(),
+        AttributeContext { request: Some(Default::default()), ..empty() },
+        AttributeContext { source: Some(Default::default()), ..empty() },
+    ];
+    for attributes in contexts.map(Some).into_iter().chain([None]) {
         let check = CheckRequest { attributes };
         let error = services.check(check, Caller::default()).await.unwrap_err();
         assert_eq!((error.code(), error.message()), (GrpcCode::Unavailable, "the check has no attributes"));
