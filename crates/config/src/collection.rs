@@ -72,7 +72,7 @@ pub(super) fn meant_for_mixer(api_version: &str) -> Option<String> {
     let (group, version) = api_version.split_once('/').unwrap_or((api_version, ""));
     let mut labels = group.split('.').zip(GROUP.split('.'));
     // Each label by itself: config.k8s.io and policy.istio.io are groups of others.
-    let close = group.contains('.')
+    let close = (2..=3).contains(&group.split('.').count())
         && labels.by_ref().take(2).all(|(label, known)| suggest(label, [known]).is_some());
     let swapped = group == VERSION || version == GROUP;
     let right = group.is_empty() || (group == GROUP && version == VERSION);

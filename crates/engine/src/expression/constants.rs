@@ -15,19 +15,11 @@ use mixer_adapter_core::value::{ValueType, parse_duration};
 /// Returns the errors of all constants in an expression in Mixer's syntax.
 pub(super) fn invalid(ast: &Ast) -> Box<[EvalError]> {
     let mut found = Vec::new();
-    let mut open = vec![ast];
-    while let Some(ast) = open.pop() {
-        match &ast.node {
-            Node::Literal(_) | Node::Attribute(_) => {}
-            Node::Chain(_, operands) => open.extend(operands),
-            Node::Call(call) => {
-                // The receiver of `matches` is the pattern; the other functions have one argument.
-                let argument = call.receiver.as_deref().or(call.arguments.first());
-                if let Some(Ast { node: Node::Literal(Literal::Str(text)), span, .. }) = argument {
-                    found.extend(check(&call.name, text, *span).err());
-                }
-                open.extend(call.receiver.as_deref().into_iter().chain(&call.arguments));
-            }
+    for (call, _) in ast.calls() {
+        // The receiver of `matches` is the pattern; the other functions have one argument.
+        let argument = call.receiver.as_deref().or(call.arguments.first());
+        if let Some(Ast { node: Node::Literal(Literal::Str(text)), span, .. }) = argument {
+            found.extend(check(&call.name, text, *span).err());
         }
     }
     found.sort_by_key(|error| error.span().start);

@@ -15,18 +15,8 @@ pub(crate) struct DoubtfulCall {
 
 /// Returns the doubtful calls of an expression in Mixer's own language, whose source is `text`.
 pub(super) fn calls(ast: &Ast, text: &str) -> Box<[DoubtfulCall]> {
-    let mut found = Vec::new();
-    let mut open = vec![ast];
-    while let Some(ast) = open.pop() {
-        match &ast.node {
-            Node::Literal(_) | Node::Attribute(_) => {}
-            Node::Chain(_, operands) => open.extend(operands),
-            Node::Call(call) => {
-                found.extend(exchanged(call, ast.span, text).or_else(|| wildcards(call)));
-                open.extend(call.receiver.as_deref().into_iter().chain(&call.arguments));
-            }
-        }
-    }
+    let doubtful = |(call, span)| exchanged(call, span, text).or_else(|| wildcards(call));
+    let mut found: Vec<_> = ast.calls().filter_map(doubtful).collect();
     found.sort_by_key(|call| call.span.start);
     found.into()
 }

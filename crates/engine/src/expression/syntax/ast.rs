@@ -1,5 +1,7 @@
 //! The syntax tree of an expression.
 
+use std::iter;
+
 use super::literal::Literal;
 use crate::expression::{
     error::{CompileError, CompileErrorKind},
@@ -14,6 +16,26 @@ pub(crate) struct Ast {
     pub(crate) node: Node,
     pub(crate) span: Span,
     depth: usize,
+}
+
+impl Ast {
+    /// All calls in the expression, with where they are, in no particular order.
+    pub(in crate::expression) fn calls(&self) -> impl Iterator<Item = (&Call, Span)> {
+        let mut open = vec![self];
+        iter::from_fn(move || {
+            while let Some(ast) = open.pop() {
+                match &ast.node {
+                    Node::Literal(_) | Node::Attribute(_) => {}
+                    Node::Chain(_, operands) => open.extend(operands),
+                    Node::Call(call) => {
+                        open.extend(call.receiver.as_deref().into_iter().chain(&call.arguments));
+                        return Some((call, ast.span));
+                    }
+                }
+            }
+            None
+        })
+    }
 }
 
 #[derive(Clone, Debug)]
