@@ -100,7 +100,7 @@ fn the_commands_of_curl_in_the_documentation_answer_what_they_say() {
     assert_eq!(names.collect::<Vec<_>>(), ["local_route", "stock", "ns/r", "ns/e", "ns/e"]);
 }
 
-/// A client waits for news, and is told when there are none.
+/// A client waits for news, and gets an answer also when there are none.
 #[test]
 fn curl_polls_for_news() {
     let Some(curl) = debian::program("curl", "curl") else { return };

@@ -2,7 +2,7 @@ use std::time::Duration;
 
 use mixer_adapter_core::framework::setters;
 
-/// Pings on connections, by which a peer that is gone is told from one that is silent.
+/// Pings on connections, which distinguish a peer that is gone from one that is silent.
 ///
 /// By default every 30 s: Galley allows none that are more frequent, and without pings a dead connection would keep old configuration
 /// forever (docs/behaviour/mcp.md#keepalive).

@@ -40,7 +40,7 @@ pub(super) fn any(any: Any) -> (Unwrapped, Option<Duration>) {
     }
 }
 
-/// A time to live; none is no limit.
+/// A time to live; without one there is no limit.
 pub(super) fn lifetime(ttl: prost_types::Duration) -> Option<Duration> {
     Duration::try_from(ttl).ok().filter(|ttl| !ttl.is_zero())
 }
