@@ -1,4 +1,4 @@
-//! The structure of the sources: no circles of files, names of errors, words of comments, what an adapter depends on.
+//! The structure of the sources and packages: no circles of files, names of errors, words of comments, what an adapter depends on.
 #![allow(clippy::unwrap_used)]
 
 use std::{
@@ -301,4 +301,22 @@ fn an_adapter_depends_on_few_packages() {
         "{}: {packages:?}",
         packages.len()
     );
+}
+
+/// Without a package, `cargo run` needs one program to choose.
+#[test]
+fn one_package_has_the_program_that_cargo_run_means() {
+    let metadata = Command::new(env!("CARGO"))
+        .args(["metadata", "--offline", "--no-deps", "--format-version", "1"])
+        .current_dir(ROOT)
+        .output()
+        .unwrap();
+    assert!(metadata.status.success(), "{}", String::from_utf8_lossy(&metadata.stderr));
+    let metadata: serde_json::Value = serde_json::from_slice(&metadata.stdout).unwrap();
+    let members = metadata["workspace_default_members"].as_array().unwrap();
+    let packages = metadata["packages"].as_array().unwrap().iter();
+    let programs =
+        packages.filter(|package| members.contains(&package["id"])).map(|package| &package["default_run"]);
+    let programs: Vec<_> = programs.filter_map(serde_json::Value::as_str).collect();
+    assert_eq!(programs, ["mixer-adapter"]);
 }

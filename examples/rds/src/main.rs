@@ -1,4 +1,4 @@
-//! A route discovery service: `cargo run -p rds -- 127.0.0.1:18000`. Each line of standard input is a cluster, to which the routes lead
+//! A route discovery service: `cargo run -p rds --bin rds -- 127.0.0.1:18000`. Each line of standard input is a cluster, to which the routes lead
 //! from then on.
 #![allow(clippy::print_stderr, reason = "the address is for whoever starts the program")]
 
