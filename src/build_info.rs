@@ -1,4 +1,4 @@
-//! What is known of the build.
+//! Information about the build.
 
 /// The version of this package.
 pub(crate) const VERSION: &str = env!("CARGO_PKG_VERSION");

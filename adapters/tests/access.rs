@@ -1,4 +1,4 @@
-//! What configurations in calls and sessions may reach and configure.
+//! The files, hosts and adapters that configurations in calls and sessions may use.
 #![allow(clippy::unwrap_used)]
 
 mod support;

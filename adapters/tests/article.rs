@@ -1,4 +1,4 @@
-//! The article on writing a route discovery service, as somebody follows it who pastes what is printed there.
+//! The article on writing a route discovery service, followed by pasting its listings.
 #![allow(clippy::unwrap_used)]
 
 mod support;

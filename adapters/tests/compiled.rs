@@ -8,7 +8,7 @@ use std::fs;
 
 use support::{Ran, run};
 
-/// What a request is answered by that configuration, and why.
+/// The answer to a request with that configuration, with its explanation.
 fn explain(config: &str, arguments: &[&str]) -> Ran {
     let directory = tempfile::tempdir().unwrap();
     fs::write(directory.path().join("config.yaml"), config).unwrap();

@@ -35,7 +35,7 @@ fn source(directory: &Path) -> Server {
     Server::spawn(binary().args(ports).arg(directory)).0
 }
 
-/// What a command of curl prints.
+/// The output of a command of curl.
 fn printed(curl: &mut Command) -> String {
     let ran = curl.output().unwrap();
     assert!(ran.status.success(), "{curl:?}: {}", String::from_utf8_lossy(&ran.stderr));
@@ -72,7 +72,7 @@ fn curl_alone_reads_a_directory_of_resources() {
     assert_eq!(read, ["local_route", "ns/e", "ns/r", "shop", "stock"]);
 }
 
-/// Each command is run as it is printed, but for the ports.
+/// Each command is run as it is printed, except for the ports.
 #[test]
 fn the_commands_of_curl_in_the_documentation_answer_what_they_say() {
     if debian::program("curl", "curl").is_none() {

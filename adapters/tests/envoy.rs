@@ -25,7 +25,7 @@ const MANAGER: &str =
 const ROUTER: &str = "type.googleapis.com/envoy.extensions.filters.http.router.v3.Router";
 const GRPC_SERVICES: &str = "grpc_services: [{envoy_grpc: {cluster_name: source, retry_policy: {retry_back_off: {base_interval: 0.1s, max_interval: 0.5s}}}}]";
 
-/// How Envoy asks: for each type on a stream of its own, or for all on one.
+/// The streams of Envoy: one for each type, or one for all.
 #[derive(Clone, Copy)]
 struct ConfigSource {
     api_type: &'static str,

@@ -1,4 +1,4 @@
-//! Each adapter as a Mixer uses it: rule, instance and handler configuration, and what comes of them. `prometheus` has its
+//! Each adapter as a Mixer uses it: rule, instance and handler configuration, and the outcomes. `prometheus` has its
 //! test beside the adapter, where its page takes a free port.
 #![allow(clippy::unwrap_used)]
 

@@ -32,7 +32,7 @@ fn scrape(server: &Server, headers: &[&str]) -> http::HttpResponse {
     http::request(&format!("127.0.0.1:{port}"), "GET", "/metrics", &headers)
 }
 
-/// What `promtool check metrics` has to say of a page.
+/// The output of `promtool check metrics` for a page.
 fn lint(promtool: &Path, page: &str) -> String {
     let mut child = Command::new(promtool)
         .args(["check", "metrics"])

@@ -1,4 +1,4 @@
-//! Who may call what on the gRPC port, by the flags of `serve`.
+//! The clients that may call the services of the gRPC port, by the flags of `serve`.
 #![allow(clippy::unwrap_used)]
 
 mod support;

@@ -36,7 +36,7 @@ impl Verdict {
         self.valid_use_count
     }
 
-    /// The header operations and the direct response that a Mixer asks the proxy for.
+    /// The header operations and the direct response that a Mixer requests from the proxy.
     pub fn directive(&self) -> Option<&RouteDirective> {
         self.directive.as_ref()
     }

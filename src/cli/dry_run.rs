@@ -67,7 +67,7 @@ impl DryRun {
         let runtime = runtime.context("cannot start the runtime")?;
         let closing = Closing::on(runtime.handle().clone());
         let adapters = super::adapters(&runtime, add)?;
-        // Each engine begins with the state that its configuration says.
+        // Each engine begins with the state of its configuration.
         let limits = TableLimits::default().state_retention(Duration::ZERO);
         let host = Arc::new(Host::new(adapters, limits, closing.clone()));
         let connector = Connector { host: host.clone(), remote: remote::Options::default(), closing };

@@ -37,7 +37,7 @@ enum LineError {
     AfterQuote(String),
 }
 
-/// Inserts the flags of the file after the command. Those that are on the command line, too, are left out.
+/// Inserts the flags of the file after the command, except those that are on the command line, too.
 ///
 /// # Errors
 /// The file cannot be read, or has a line that is not a flag of the command with a valid value; the error begins with `FILE:LINE`.
@@ -129,7 +129,7 @@ fn unreadable(file: &Path, error: io::Error) -> UsageError {
     UsageError(format!("--flags-file: cannot read {}: {error}", file.display()))
 }
 
-/// What is wrong, without the usage of the command.
+/// Returns the reason without the usage of the command.
 fn reason(error: &clap::Error) -> String {
     let text = error.render().to_string();
     let text = text.split("\n\nUsage:").next().unwrap_or_default();

@@ -28,7 +28,7 @@ impl Progress {
         self.next.is_some()
     }
 
-    /// Shows what is done if a line is due.
+    /// Shows the progress if a line is due.
     pub(super) fn at(&mut self, done: usize) {
         let now = Instant::now();
         if self.next.is_none_or(|next| now < next) {

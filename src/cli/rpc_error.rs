@@ -18,7 +18,7 @@ pub(super) struct RpcError {
     code: Cow<'static, str>,
     message: String,
     details: Vec<Any>,
-    /// What the user can do.
+    /// A hint for the user.
     hint: Option<String>,
 }
 

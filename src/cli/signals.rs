@@ -26,7 +26,7 @@ pub(super) struct Signals {
 
 impl Signals {
     /// Starts the thread. After the first SIGTERM or Ctrl-C the process exits when it is done, but at the latest a moment after
-    /// `grace`, whatever hangs; the second signal exits it at once.
+    /// `grace`, even if something hangs; the second signal exits it immediately.
     pub(super) fn handle(grace: Duration) -> anyhow::Result<Self> {
         let thread = OwnThread::start("signals").context("cannot start the thread of signals")?;
         let stop = CancellationToken::new();

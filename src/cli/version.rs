@@ -1,4 +1,4 @@
-//! `version`: what the program was built from.
+//! `version`: the source and the features of the build.
 
 use std::{collections::BTreeMap, fmt::Write as _, process::ExitCode};
 

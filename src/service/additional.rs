@@ -18,6 +18,6 @@ pub(super) struct AdditionalServices {
     pub(super) collector: Box<dyn Collector>,
     /// Ends open streams when the server stops, which otherwise waits for them.
     pub(super) stop: Box<dyn FnOnce() + Send>,
-    /// Finishes what is left when the last call has ended, before handlers close.
+    /// Finishes pending work after the last call, before handlers close.
     pub(super) finish: BoxFuture<'static, ()>,
 }

@@ -257,7 +257,7 @@ fn latencies<'r>(
     Ok(())
 }
 
-/// Reads counters with the names of what they count.
+/// Reads counters by the names of their resources.
 fn loaded<const N: usize>(
     names: [&'static str; N],
     counts: &[AtomicU64; N],

@@ -12,7 +12,7 @@ pub struct Readiness {
     warnings: Arc<Mutex<Vec<Condition>>>,
 }
 
-/// Returns what is still awaited, or warnings.
+/// Returns conditions that do not hold yet, or warnings.
 type Condition = Box<dyn Fn() -> Vec<String> + Send>;
 
 impl fmt::Debug for Readiness {
@@ -53,7 +53,7 @@ impl Readiness {
         warnings.iter().flat_map(|warnings| warnings()).collect()
     }
 
-    /// Returns what is still awaited; nothing when the server is ready.
+    /// Returns the conditions that do not hold yet; none when the server is ready.
     pub fn pending(&self) -> Vec<String> {
         let mut pending: Vec<String> = self.lock().iter().cloned().collect();
         let conditions = self.conditions.lock().unwrap_or_else(PoisonError::into_inner);

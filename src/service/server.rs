@@ -89,7 +89,7 @@ impl Server {
         }
     }
 
-    /// Serves TLS on the gRPC port, or plain text without; the clients that `authorization` knows may call what it allows.
+    /// Serves TLS on the gRPC port, or plain text without; `authorization` decides which clients may call which services.
     #[must_use]
     pub fn secured(mut self, tls: Option<Arc<tls::Server>>, authorization: Arc<Authorization>) -> Self {
         (self.tls, self.authorization) = (tls, authorization);
@@ -177,7 +177,48 @@ impl Bound {
         self.run_with_layer(workers, Identity::new(), stop).await
     }
 
-    /// Like [`run`](Self::run), with a layer around the gRPC services of each connection.
+    /// Like [`run`](Self::run), with a layer around the gRPC services of each connection, unary methods included.
+    ///
+    /// ```
+    /// use http::Request;
+    /// use mixer_adapter::service::{Server, ServerOptions, Workers};
+    /// use mixer_adapter_host::{Host, handler::{Adapters, Closing, TableLimits}};
+    /// use std::{net::SocketAddr, sync::Arc, task::{Context, Poll}};
+    /// use tower_service::Service;
+    ///
+    /// /// Logs the path of each request.
+    /// #[derive(Clone)]
+    /// struct Logged<S>(S);
+    ///
+    /// impl<S: Service<Request<B>>, B> Service<Request<B>> for Logged<S> {
+    ///     type Response = S::Response;
+    ///     type Error = S::Error;
+    ///     type Future = S::Future;
+    ///
+    ///     fn poll_ready(&mut self, context: &mut Context<'_>) -> Poll<Result<(), S::Error>> {
+    ///         self.0.poll_ready(context)
+    ///     }
+    ///
+    ///     fn call(&mut self, request: Request<B>) -> S::Future {
+    ///         tracing::info!(path = request.uri().path(), "request");
+    ///         self.0.call(request)
+    ///     }
+    /// }
+    ///
+    /// # #[tokio::main]
+    /// # async fn main() -> Result<(), Box<dyn std::error::Error>> {
+    /// let runtime = tokio::runtime::Handle::current();
+    /// let adapters = Adapters::builder(runtime.clone()).build()?; // .add::<MyAdapter>()
+    /// let host = Arc::new(Host::new(adapters, TableLimits::default(), Closing::on(runtime)));
+    /// let address = SocketAddr::from(([127, 0, 0, 1], 0));
+    /// let bound = Server::new(host, ServerOptions::default()).bind(address, None).await?;
+    ///
+    /// let stop = tokio_util::sync::CancellationToken::new();
+    /// # stop.cancel();
+    /// bound.run_with_layer(&Workers::start(2)?, tower_layer::layer_fn(Logged), stop).await?;
+    /// # Ok(())
+    /// # }
+    /// ```
     ///
     /// # Errors
     /// As [`run`](Self::run).
@@ -354,7 +395,7 @@ impl Server {
     }
 }
 
-/// Reports what was received, and closes the handlers, until the deadline.
+/// Reports the received entries, and closes the handlers, until the deadline.
 async fn close(host: &Host, mixer: Option<&Mixer>, finish: Vec<BoxFuture<'static, ()>>, deadline: Instant) {
     for finish in finish {
         if tokio::time::timeout_at(deadline, finish).await.is_err() {

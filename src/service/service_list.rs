@@ -11,7 +11,7 @@ pub(crate) const SERVICE_GROUPS: [&str; 6] =
 
 const TEMPLATES: &str = "templates";
 
-/// The group of the service that a path belongs to; `None` for health, which everybody may ask.
+/// The group of the service that a path belongs to; `None` for health, which needs no authentication.
 pub(crate) fn service_group(path: &str) -> Option<&'static str> {
     let service = path.trim_start_matches('/').split('/').next().unwrap_or_default();
     match service {

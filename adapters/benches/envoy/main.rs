@@ -3,7 +3,7 @@
 //!
 //! `cargo bench -p mixer-adapters --bench envoy`, or with a filter: `-- checks`, `limits`, `logs`, `paced`, `through`.
 //! The arguments `in-process KIND COUNT` only make calls, for a counter of instructions.
-//! docs/performance.md says how to read it.
+//! docs/performance.md explains the figures.
 #![allow(clippy::print_stdout)]
 
 mod bare;

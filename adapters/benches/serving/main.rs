@@ -1,6 +1,6 @@
 //! What serving costs: the adapters of this project against a bare tonic server, in one run on one machine.
 //!
-//! `cargo bench -p mixer-adapters --bench serving`, or with a filter: `-- list`. docs/performance.md says how to read it.
+//! `cargo bench -p mixer-adapters --bench serving`, or with a filter: `-- list`. docs/performance.md explains the figures.
 #![allow(clippy::print_stdout)]
 
 mod bare;

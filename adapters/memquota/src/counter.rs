@@ -89,7 +89,7 @@ impl Counter {
         }
     }
 
-    /// Returns how long until `amount` of what is in use is free; `None` without a span.
+    /// Returns the time until `amount` of the used amount is free; `None` without a span.
     pub(super) fn free_after(&self, amount: i64, now: Duration) -> Option<Duration> {
         let span = self.span?;
         if amount <= 0 {

@@ -113,7 +113,7 @@ impl Counters {
                 let before = counter.slots();
                 let in_use = counter.in_use(now);
                 *slots -= before - counter.slots();
-                // What has to be freed for the amount that was refused, or else everything.
+                // The amount that has to be freed for the refused one, or else everything.
                 let missing =
                     match amount.max(1) > granted && limit.max < in_use.saturating_add(amount.max(1)) {
                         true => in_use.saturating_add(amount.max(1)) - limit.max,

@@ -9,7 +9,7 @@ use std::{
 use mixer_adapter_core::value::Value;
 use siphasher::sip128::{Hasher128, SipHasher13};
 
-/// Makes fingerprints of 128 bits with a secret key, so that nobody can choose values that collide. They take the same
+/// Makes fingerprints of 128 bits with a secret key, so that no client can choose values that collide. They take the same
 /// memory whatever the length of the values.
 #[derive(Debug)]
 pub(super) struct Fingerprinter {

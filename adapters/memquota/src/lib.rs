@@ -39,7 +39,7 @@ mod config {
 
 pub use config::{Params, params};
 
-/// The handler: limits, and what it counted.
+/// The handler: its limits and counters.
 #[derive(Debug)]
 pub struct MemQuota {
     limits: Limits,

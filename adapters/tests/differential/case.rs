@@ -12,7 +12,7 @@ use serde_json::Value as Json;
 
 use crate::request::Request;
 
-/// One configuration, the requests sent to it in order, and what came of them.
+/// One configuration, the requests sent to it in order, and the outcomes.
 #[derive(Debug, Deserialize)]
 pub(crate) struct Case {
     pub(crate) name: String,
@@ -21,7 +21,7 @@ pub(crate) struct Case {
     pub(crate) expect: Outcome,
 }
 
-/// What came of a case's requests: answers, lines of stdio, and the page of prometheus.
+/// The outcomes of a case's requests: answers, lines of stdio, and the page of prometheus.
 #[derive(Debug, Default, Deserialize)]
 pub(crate) struct Outcome {
     pub(crate) answers: Vec<Answer>,

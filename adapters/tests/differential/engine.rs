@@ -233,7 +233,7 @@ impl<'f> Server<'f> {
         address.map(|address| get(address, "/metrics").unwrap()).unwrap_or_default()
     }
 
-    /// What it wrote to its standard output and error, but for its greeting and its log.
+    /// Its standard output and error, without its greeting and its log.
     async fn stop(mut self) -> (Vec<String>, Vec<String>) {
         signal(self.child.id(), "TERM");
         let end = Instant::now() + WITHIN;

@@ -158,7 +158,7 @@ fn places(case: &str) -> impl Iterator<Item = &'static str> {
     cases.filter(move |(name, _)| *name == case).flat_map(|(_, places)| *places).copied()
 }
 
-/// Leaves out the differences that are known. One that is not there any more is an error.
+/// Leaves out the differences that are known. One that no longer occurs is an error.
 pub(crate) fn unknown(case: &str, differences: Vec<Difference>) -> Result<Vec<Difference>, String> {
     let found: Vec<String> = differences.iter().map(Difference::pattern).collect();
     if let Some(gone) = places(case).find(|place| !found.iter().any(|found| found == place)) {

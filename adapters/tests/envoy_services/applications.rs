@@ -1,4 +1,4 @@
-//! gRPC applications that ask for authorization themselves, as gRFC A92 describes: the same Check without an Envoy.
+//! gRPC applications that request authorization themselves, as gRFC A92 describes: the same Check without an Envoy.
 
 use futures_util::stream;
 use mixer_adapter_envoy::proto::envoy::{

@@ -95,7 +95,7 @@ pub(crate) fn bootstrap(servers: &str, flags: &[&str]) -> String {
     envoy_config(&[&["--envoy-listen", "127.0.0.1:0", "--address", servers], flags].concat())
 }
 
-/// What `envoy-config` prints.
+/// The output of `envoy-config`.
 pub(crate) fn envoy_config(flags: &[&str]) -> String {
     let ran = run(&[&["envoy-config"], flags].concat());
     assert_eq!(ran.code, 0, "{ran:?}");

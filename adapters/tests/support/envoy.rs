@@ -102,7 +102,7 @@ impl Envoy {
         page.trim().rsplit(' ').next().and_then(|count| count.parse().ok()).unwrap_or_default()
     }
 
-    /// What the admin port answers.
+    /// The answer of the admin port.
     pub(crate) fn admin(&self, path: &str) -> String {
         get(&self.admin, path).unwrap()
     }

@@ -120,7 +120,7 @@ impl Server {
         call(&self.grpc, arguments)
     }
 
-    /// What the admin port answers, headers included.
+    /// The answer of the admin port, with its headers.
     pub(crate) fn get(&self, path: &str) -> String {
         self.send(&format!("GET {path} HTTP/1.1\r\nhost: localhost\r\nconnection: close\r\n\r\n"))
     }
@@ -130,7 +130,7 @@ impl Server {
         eventually(&format!("{path} has {text}"), || self.get(path).contains(text).then_some(()));
     }
 
-    /// What the admin port answers to JSON, headers included.
+    /// The answer of the admin port to JSON, with its headers.
     pub(crate) fn post(&self, path: &str, json: &str) -> String {
         let length = json.len();
         self.send(&format!(
@@ -139,7 +139,7 @@ impl Server {
         ))
     }
 
-    /// What the admin port answers to a request as it is.
+    /// The answer of the admin port to a raw request.
     pub(crate) fn send(&self, request: &str) -> String {
         let port = self.admin.rsplit_once(':').unwrap().1;
         let mut stream = TcpStream::connect(format!("127.0.0.1:{port}")).unwrap();

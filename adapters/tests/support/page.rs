@@ -1,4 +1,4 @@
-//! Pages whose commands are run as they stand there.
+//! Pages whose commands are run as printed.
 
 use std::{
     fs,
@@ -113,7 +113,7 @@ const PORTS: [(u16, &str); 6] = [
     (9901, "MIXER_ADAPTER_SOURCE_LISTEN"),
 ];
 
-/// What a shell printed for each step of a page, as far as it came.
+/// The output of a shell for each step of a page, up to the first failure.
 struct Printed {
     steps: Vec<String>,
     success: bool,

@@ -2,7 +2,7 @@
 
 use std::fmt;
 
-/// The kind of a template, which says when Mixer calls adapters: `TemplateVariety` of extensions.proto.
+/// The kind of a template, which determines when Mixer calls adapters: `TemplateVariety` of extensions.proto.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Variety {
     /// CHECK

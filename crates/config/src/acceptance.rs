@@ -27,12 +27,12 @@ use super::{
     holdings::{HeldBack, Holdings, Loss},
 };
 
-/// Puts configuration to use.
+/// Applies configuration.
 pub trait Apply: Send {
-    /// Puts an update to use as a whole, or refuses it and keeps the configuration it has.
+    /// Applies an update as a whole, or refuses it and leaves the current configuration in use.
     fn apply(&mut self, update: Update) -> impl Future<Output = Verdict> + Send;
 
-    /// Checks what an update shows by itself, without other configuration.
+    /// Validates an update without applying it and without regard to other configuration.
     fn check(&self, _update: &Update) -> Verdict {
         Ok(())
     }
@@ -41,7 +41,8 @@ pub trait Apply: Send {
     fn report(&mut self, _progress: Progress) {}
 }
 
-/// What becomes of updates that remove rules, or all resources, of a source. By default they are applied like all others.
+/// The policy for updates that remove the rules, or all resources, of a source. By default they are applied like any
+/// other.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum LossPolicy {
@@ -55,7 +56,7 @@ pub enum LossPolicy {
     },
 }
 
-/// What is not in use, and why.
+/// The updates and collections that are not in use, with the reasons.
 #[derive(Clone, Debug, Default)]
 #[non_exhaustive]
 pub struct Progress {
@@ -77,7 +78,7 @@ pub struct AwaitedCollection {
     pub collection: Collection,
     /// The name of its source.
     pub source: Arc<str>,
-    /// The time since when it is awaited.
+    /// The time since which the server waits for it.
     pub since: SystemTime,
 }
 
@@ -91,11 +92,11 @@ pub struct RefusedUpdate {
     pub faults: Vec<ValidationError>,
 }
 
-/// Passes updates on as offers to whoever receives them.
+/// Forwards updates as offers to a receiver.
 impl Apply for mpsc::Sender<Offer> {
     async fn apply(&mut self, update: Update) -> Verdict {
         let (offer, mut decisions) = Offer::new(update);
-        // If nobody receives it, the offer is dropped, which is a decision.
+        // Without a receiver the offer is dropped, which refuses it.
         let _ = self.send(offer).await;
         decisions.verdict().await
     }
@@ -109,9 +110,9 @@ pub struct Acceptance<A> {
     /// The collections, by the index of their source, that the first configuration still waits for.
     awaited: BTreeSet<(usize, Collection)>,
     started: SystemTime,
-    /// What was offered and is not in use.
+    /// Offers that are not in use.
     candidates: Vec<Candidate>,
-    /// The number of updates that were applied.
+    /// The number of applied updates.
     applied: u64,
     losses: LossPolicy,
     newly_refused: u64,
@@ -126,7 +127,7 @@ struct SourceState {
 }
 
 impl<A: Apply> Acceptance<A> {
-    /// Applies what is accepted to `target`.
+    /// Creates an acceptance that applies accepted updates to `target`.
     pub fn new(target: A) -> Self {
         Self {
             target,
@@ -141,7 +142,7 @@ impl<A: Apply> Acceptance<A> {
         }
     }
 
-    /// Changes what becomes of updates that remove rules, or all resources, of a source.
+    /// Sets the policy for updates that remove rules, or all resources, of a source.
     #[must_use]
     pub fn with_losses(self, losses: LossPolicy) -> Self {
         Self { losses, ..self }
@@ -149,7 +150,7 @@ impl<A: Apply> Acceptance<A> {
 
     /// Runs these sources until all of them have ended. No two filters should include the same collection.
     pub async fn run(mut self, sources: Vec<MergedSource>) {
-        // One place for each source: what they offer at the same time is decided on together.
+        // One place for each source: offers that arrive at the same time are decided on together.
         let (sender, mut batches) = mpsc::channel(sources.len().max(1));
         let mut running = Vec::new();
         for (index, MergedSource { source, filter, required, skip_bad_resources }) in
@@ -203,7 +204,7 @@ impl<A: Apply> Acceptance<A> {
                 Update { source: update.source.clone(), changes: Vec::new(), faults: Vec::new() };
             for earlier in earlier {
                 combined.then(earlier.update);
-                // Only the newest offer of a source learns what becomes of it later.
+                // Only the newest offer of a source receives later decisions.
                 if earlier.decision.is_none() {
                     deciders.extend(earlier.deciders);
                 }
@@ -241,7 +242,7 @@ impl<A: Apply> Acceptance<A> {
         }
     }
 
-    /// Tracks what a source has, and holds its updates back if it lost its rules or everything.
+    /// Tracks the resources of a source, and holds its updates back if it lost its rules or everything.
     fn track_losses(&mut self, source: usize, update: &Update) {
         let SourceState { name, holdings, .. } = &mut self.sources[source];
         let loss = holdings.update(update);
@@ -266,7 +267,7 @@ impl<A: Apply> Acceptance<A> {
         }
     }
 
-    /// The time at which the next source is not held back any more.
+    /// Returns the time at which the next source is released.
     fn next_release(&self) -> Option<Instant> {
         let held_back = self.sources.iter().filter_map(|source| source.holdings.held_back);
         let until = held_back.filter_map(|held_back| match held_back {
@@ -276,7 +277,7 @@ impl<A: Apply> Acceptance<A> {
         until.min()
     }
 
-    /// Ends the time for which sources are held back, where it is over.
+    /// Releases the sources whose time is over.
     fn release(&mut self) {
         let now = Instant::now();
         for SourceState { name, holdings, .. } in &mut self.sources {

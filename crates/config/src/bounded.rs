@@ -36,7 +36,7 @@ pub fn join_texts(texts: impl IntoIterator<Item = impl AsRef<str>>) -> String {
     joined
 }
 
-/// Returns at most `max` texts of at most 2,000 bytes each; in the place of others their number.
+/// Returns at most `max` texts of at most 2,000 bytes each; a last text has the number of the others.
 pub fn limit_texts(texts: impl IntoIterator<Item = impl AsRef<str>>, max: usize) -> Vec<String> {
     let mut texts = texts.into_iter();
     let mut limited: Vec<String> =

@@ -1,4 +1,4 @@
-//! What was offered and is not in use.
+//! Offers that are not in use.
 
 use std::collections::HashSet;
 
@@ -14,9 +14,9 @@ pub(crate) struct Candidate {
     pub(crate) decision: Option<Decision>,
     /// The faults of the last refusal.
     pub(crate) faults: Vec<ValidationError>,
-    /// The number of updates that were applied before it was refused alone; `None` before that.
+    /// The number of applied updates at the time when it was refused alone; `None` before that.
     pub(crate) refused_after: Option<u64>,
-    /// Whether it is what was skipped of an update that came into use.
+    /// Whether it is the skipped part of an update that is in use.
     pub(crate) skipped: bool,
 }
 
@@ -24,7 +24,7 @@ pub(crate) fn join(candidates: &[Candidate], indices: &[usize]) -> Update {
     Update::join(indices.iter().map(|index| &candidates[*index].update))
 }
 
-/// Removes candidates that came into use.
+/// Removes candidates that are in use now.
 pub(crate) fn accept(candidates: &mut Vec<Candidate>, indices: &[usize]) {
     let mut index = 0;
     candidates.retain_mut(|candidate| {
@@ -48,7 +48,7 @@ impl Candidate {
         }
     }
 
-    /// Refuses it for the faults that it has alone.
+    /// Refuses it for its own faults.
     pub(crate) fn refuse(&mut self) {
         if !self.skipped {
             self.decide(Decision::Refused(self.faults.clone()));
@@ -66,7 +66,7 @@ impl Candidate {
             || self.resources().any(|name| named.contains(name))
     }
 
-    /// The resources that all the errors are about; `None` if some are about something else.
+    /// Returns the resources of all errors; `None` if some errors are not about a resource.
     pub(crate) fn faulty_resources(&self, faults: &[ValidationError]) -> Option<HashSet<ResourceName>> {
         let own: HashSet<&ResourceName> = self.resources().collect();
         let errors = faults.iter().filter(|fault| fault.is_error());

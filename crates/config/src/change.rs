@@ -60,7 +60,8 @@ impl Change {
 }
 
 impl Change {
-    /// Adds a later change of the same collection, so that this is the way from the state before both to the state after them.
+    /// Adds a later change of the same collection, so that this becomes the difference from the state before both to
+    /// the state after them.
     pub(crate) fn then(&mut self, later: Self) {
         self.version = later.version;
         let Content::Partial { added: changed, removed: gone } = later.content else {

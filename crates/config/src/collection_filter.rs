@@ -8,7 +8,7 @@ use super::Collection;
 pub enum CollectionFilter {
     /// These.
     Only(BTreeSet<Collection>),
-    /// All but these, which come from elsewhere.
+    /// All but these, which come from other sources.
     AllBut(BTreeSet<Collection>),
 }
 
@@ -20,7 +20,7 @@ impl Default for CollectionFilter {
 }
 
 impl CollectionFilter {
-    /// Whether that collection is taken.
+    /// Returns whether that collection is taken.
     pub fn includes(&self, collection: &Collection) -> bool {
         match self {
             Self::Only(own) => own.contains(collection),
@@ -28,7 +28,7 @@ impl CollectionFilter {
         }
     }
 
-    /// What a server is asked for: the collections named, or those of Mixer that come from nowhere else.
+    /// Returns the collections to request from a server: the named ones, or those of Mixer that no other source serves.
     pub fn collections(&self) -> Vec<Collection> {
         match self {
             Self::Only(own) => own.iter().cloned().collect(),

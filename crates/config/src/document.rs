@@ -26,23 +26,24 @@ pub(super) struct Boolean {
     /// The path of the field.
     pub field: String,
     pub line: u32,
-    /// The word as it stands there.
+    /// The word as it is written.
     pub word: String,
-    /// What it is read as.
+    /// The boolean that it is read as.
     pub truth: bool,
     /// Whether it is the field's name and not its value.
     pub is_key: bool,
 }
 
-/// Why a document cannot be read.
+/// The reason why a document cannot be read.
 #[derive(Debug)]
 pub(super) struct DocumentError {
     pub position: Position,
     pub reason: String,
 }
 
-/// Splits a file into its documents: at lines that begin with `---`, which YAML keeps from standing anywhere inside of one. Each
-/// comes with the number of its first line; documents without content are skipped. A broken document costs only itself.
+/// Splits a file into its documents, at lines that begin with `---`, which YAML does not allow within a document. Each
+/// has the number of its first line; documents without content are skipped. A fault of one document does not affect the
+/// others.
 pub(super) fn split(text: &str) -> impl Iterator<Item = (u32, &str)> {
     let text = text.strip_prefix('\u{feff}').unwrap_or(text);
     let starts = text.split_inclusive('\n').scan((0, 0), |(line, offset), content| {
@@ -72,8 +73,8 @@ fn has_content(line: &str) -> bool {
 }
 
 impl Document {
-    /// Reads one document that begins at that line of its file. Size and aliases are bounded, and depth is to 64; the reader recurses,
-    /// which a stack of [`STACK`] bears.
+    /// Reads one document that begins at that line of its file. Size and aliases are bounded, and depth is limited to
+    /// 64; the reader recurses, for which [`STACK`] is large enough.
     pub(super) fn read(text: &str, first_line: u32) -> Result<Self, DocumentError> {
         let last_line = first_line.saturating_add(u32::try_from(text.lines().count()).unwrap_or(u32::MAX));
         let place = Place { first_line, last_line: last_line.saturating_sub(1).max(first_line) };
@@ -98,7 +99,7 @@ impl Document {
     }
 }
 
-/// What is wrong with a text, at that column.
+/// Describes the fault of a text at that column.
 fn reason(error: &serde_saphyr::Error, column: u64) -> String {
     match error {
         serde_saphyr::Error::DuplicateMappingKey { key: Some(key), .. } => {
@@ -108,14 +109,14 @@ fn reason(error: &serde_saphyr::Error, column: u64) -> String {
         }
         other => {
             let reason = DefaultMessageFormatter.format_message(other);
-            // The parser says what is not allowed, not what is.
+            // The parser names what is not allowed, but not the correction.
             let hint = if reason.contains("tab") { "; indent with spaces" } else { "" };
             format!("{reason}{hint}")
         }
     }
 }
 
-/// The lines of the file that a document stands in.
+/// The lines of a document in its file.
 #[derive(Clone, Copy)]
 struct Place {
     first_line: u32,
@@ -166,7 +167,7 @@ impl Reader<'_> {
             Tree::Map(entries) => {
                 let mut fields: Vec<_> =
                     entries.into_iter().map(|(key, item)| self.field(key, item)).collect();
-                // The order in which the object iterates, whichever map is behind it.
+                // The iteration order of the object, whatever its map is.
                 fields.sort_by(|(a, ..), (b, ..)| a.cmp(b));
                 let mut map = Map::with_capacity(fields.len());
                 let mut children = Vec::with_capacity(fields.len());
@@ -203,7 +204,7 @@ impl Reader<'_> {
         read
     }
 
-    /// The scalar as it stands in the text, quotes included.
+    /// Returns the scalar as it is written, with its quotes.
     fn written(&self, at: serde_saphyr::Location) -> Option<&str> {
         let start = usize::try_from(at.span().byte_offset()?).ok()?;
         let length = usize::try_from(at.span().byte_len()?).ok()?;
@@ -211,7 +212,7 @@ impl Reader<'_> {
     }
 }
 
-/// What YAML 1.1 reads in a word that YAML 1.2 takes as text.
+/// Returns the boolean that YAML 1.1 reads in a word that is text in YAML 1.2.
 fn yaml11_boolean(word: &str) -> Option<bool> {
     match word {
         "y" | "Y" | "yes" | "Yes" | "YES" | "on" | "On" | "ON" => Some(true),

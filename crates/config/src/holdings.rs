@@ -1,4 +1,4 @@
-//! What each source has, to recognise that it lost its rules or everything.
+//! The resources of each source, to detect that it lost its rules or everything.
 
 use std::collections::{BTreeMap, HashSet};
 
@@ -14,16 +14,16 @@ pub(crate) struct Holdings {
     pub(crate) held_back: Option<HeldBack>,
 }
 
-/// Why updates of a source are not applied.
+/// The reason why updates of a source are not applied.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum HeldBack {
-    /// It has lost its rules; until then the rest may follow.
+    /// It has lost its rules, and until then may lose the rest.
     Until(Instant),
     /// It has lost everything.
     Lost,
 }
 
-/// What a source has no more after an update.
+/// The resources that a source has lost with an update.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Loss {
     /// All its resources.
@@ -36,7 +36,7 @@ pub(crate) enum Loss {
 }
 
 impl Holdings {
-    /// Records an update, and returns what it removes. Ends holding the source back if what was lost is there again.
+    /// Records an update, and returns its loss. Releases the source if the lost resources are there again.
     pub(crate) fn update(&mut self, update: &Update) -> Option<Loss> {
         let (had_rules, had_some) = (self.has_rules(), !self.names.is_empty());
         for change in &update.changes {

@@ -1,5 +1,5 @@
-//! The kinds of Istio that are nothing to Mixer, and what sources and messages call them: what Galley and Pilot have in their tables
-//! (docs/behaviour/mcp.md#collections and the collections that the recorded Galley serves).
+//! The kinds of Istio that Mixer does not use, with the names of their collections and messages: the tables of Galley
+//! and Pilot (docs/behaviour/mcp.md#collections and the collections that the recorded Galley serves).
 
 /// One of the kinds.
 #[derive(Debug, PartialEq, Eq)]

@@ -30,8 +30,8 @@ impl Lines {
         at.and_then(|at| self.children.get_mut(at)).map(std::mem::take).unwrap_or_default()
     }
 
-    /// The position of a field in that value, or of the nearest thing around it that is there. Fields are found in snake and in
-    /// camel case. A path reads like `actions[0].handler` or `attributes["source.ip"].value_type`.
+    /// Returns the position of a field in that value, or of the innermost enclosing value that exists. Fields are found
+    /// in snake and in camel case. A path has the form `actions[0].handler` or `attributes["source.ip"].value_type`.
     pub(super) fn of_field(&self, json: &Json, path: &str) -> Position {
         let (mut lines, mut json) = (self, json);
         for step in Steps(path) {

@@ -1,4 +1,4 @@
-//! What is not wrong but probably not meant.
+//! Configuration that is valid but probably has another effect than intended.
 
 use std::collections::BTreeMap;
 
@@ -6,8 +6,8 @@ use serde_json::{Map, Value as Json};
 
 use super::{ConfigSet, Entry, Kind, ResourceName, Spec, Target, ValidationError};
 
-/// Looks at a set for the traps that Mixer's users are known to have met. `is_quota` says whether an instance, by its full name, is of
-/// a template for quotas.
+/// Finds the known traps of Mixer's configuration in a set. `is_quota` returns whether an instance, by its full name,
+/// is of a template for quotas.
 pub fn lint(set: &ConfigSet, is_quota: impl Fn(&ResourceName) -> bool) -> Vec<ValidationError> {
     let mut faults = Vec::new();
     for entry in set.iter() {
@@ -58,7 +58,7 @@ fn step(name: &str) -> String {
     if name.contains(['.', '[', '"']) { format!("[{name:?}]") } else { format!(".{name}") }
 }
 
-/// What is odd about a text if it is a literal.
+/// Describes a text that is suspicious as a literal.
 fn odd_literal(text: &str) -> Option<String> {
     let quote = text.chars().next().filter(|quote| matches!(quote, '"' | '\'' | '`'))?;
     let inner = text.strip_prefix(quote)?.strip_suffix(quote)?;
@@ -78,8 +78,8 @@ fn odd_literal(text: &str) -> Option<String> {
     is_odd.then(|| format!("is the text {inner}, backslashes included: nothing is escaped here"))
 }
 
-/// Such a quota is granted in full whenever one of the rules does not match, whatever the adapter says to the others
-/// (docs/behaviour/dispatch.md#quota).
+/// Such a quota is granted in full whenever one of the rules does not match, whatever the adapter answers for the
+/// others (docs/behaviour/dispatch.md#quota).
 fn quotas_of_two_rules(
     set: &ConfigSet,
     is_quota: impl Fn(&ResourceName) -> bool,

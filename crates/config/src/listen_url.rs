@@ -6,14 +6,14 @@ use std::{
 
 use super::ConfigUrlError;
 
-/// Where sources of configuration may dial, as `--mcp-listen` names it: `HOST:PORT`, `mcp://HOST:PORT`, `mcps://HOST:PORT` for TLS, or
-/// a port alone, which is one of this machine only.
+/// The address for connections from sources of configuration, as in `--mcp-listen`: `HOST:PORT`, `mcp://HOST:PORT`,
+/// `mcps://HOST:PORT` for TLS, or a port alone, which listens on loopback only.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct ListenUrl {
-    /// Where to listen; port 0 takes a free one.
+    /// The address to listen on; port 0 takes a free one.
     pub address: SocketAddr,
-    /// Whether connections are TLS.
+    /// Whether connections use TLS.
     pub tls: bool,
 }
 

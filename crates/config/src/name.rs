@@ -6,19 +6,20 @@ use std::{fmt, sync::Arc};
 #[derive(Clone, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 #[non_exhaustive]
 pub enum Kind {
-    /// The attributes a part of the mesh produces.
+    /// The attributes that a part of the mesh produces.
     AttributeManifest,
-    /// The schema of what adapters are handed.
+    /// The schema of the input of adapters.
     Template,
     /// A plugin.
     Adapter,
     /// An adapter with a configuration.
     Handler,
-    /// How to make a template's instance out of attributes.
+    /// The expressions that build a template's instance from attributes.
     Instance,
-    /// When to do what.
+    /// A condition with actions.
     Rule,
-    /// Anything else: the legacy kinds that are named after a compiled-in template or adapter, and what is not Mixer's.
+    /// Any other kind: the legacy kinds that are named after a compiled-in template or adapter, and kinds that are not
+    /// Mixer's.
     Other(Arc<str>),
 }
 
@@ -27,7 +28,7 @@ impl Kind {
     pub const ALL: [Self; 6] =
         [Self::AttributeManifest, Self::Template, Self::Adapter, Self::Handler, Self::Instance, Self::Rule];
 
-    /// The kind as a resource writes it, `attributemanifest`.
+    /// Returns the kind as it is written in a resource, `attributemanifest`.
     pub fn as_str(&self) -> &str {
         match self {
             Self::AttributeManifest => "attributemanifest",
@@ -63,29 +64,29 @@ pub struct ResourceName {
 }
 
 impl ResourceName {
-    /// A name of these three parts.
+    /// Creates a name of these three parts.
     pub fn new(name: impl Into<Arc<str>>, kind: Kind, namespace: impl Into<Arc<str>>) -> Self {
         Self { kind, namespace: namespace.into(), name: name.into() }
     }
 
-    /// The short name, `metadata.name`.
+    /// Returns the short name, `metadata.name`.
     pub fn name(&self) -> &str {
         &self.name
     }
 
-    /// The kind.
+    /// Returns the kind.
     pub fn kind(&self) -> &Kind {
         &self.kind
     }
 
-    /// The namespace.
+    /// Returns the namespace.
     pub fn namespace(&self) -> &str {
         &self.namespace
     }
 
-    /// What a reference may mean, best first (docs/behaviour/configuration.md#references). `x` is of the own namespace. `x.y` is
-    /// first `x` of the kind `y` in the own namespace, then `x` of the expected kind in the namespace `y`. Three parts and more are
-    /// a full name. There is no falling back to a default namespace.
+    /// Returns the possible meanings of a reference, best first (docs/behaviour/configuration.md#references). `x` is in
+    /// the own namespace. `x.y` is first `x` of the kind `y` in the own namespace, then `x` of the expected kind in the
+    /// namespace `y`. Three parts and more are a full name. A default namespace does not apply.
     pub fn candidates(reference: &str, kind: &Kind, own_namespace: &str) -> Vec<Self> {
         let parts: Vec<&str> = reference.rsplitn(3, '.').collect();
         match parts[..] {
@@ -98,7 +99,7 @@ impl ResourceName {
         }
     }
 
-    /// The shortest reference to this resource that works from a namespace.
+    /// Returns the shortest reference to this resource from a namespace.
     pub(crate) fn reference_from(&self, namespace: &str) -> String {
         match self.namespace() == namespace {
             true => self.name().to_owned(),

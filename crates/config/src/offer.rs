@@ -1,4 +1,4 @@
-//! What a source offers, and what becomes of it: accepted or refused.
+//! The offers of a source, and the decisions on them.
 
 use std::{
     collections::{BTreeSet, HashSet},
@@ -19,7 +19,8 @@ pub struct Update {
     pub source: Arc<str>,
     /// The changes, of different collections.
     pub changes: Vec<Change>,
-    /// What the source has but cannot read. Errors are a reason to refuse the update, unless broken resources may be skipped.
+    /// The faults of resources that the source cannot read. Errors are a reason to refuse the update, unless invalid
+    /// resources may be skipped.
     pub faults: Vec<ValidationError>,
 }
 
@@ -37,7 +38,7 @@ impl Update {
         Self { source: names.join(", ").into(), changes, faults }
     }
 
-    /// Adds a later update of the same source. Its faults replace the earlier ones.
+    /// Adds a later update of the same source, whose faults replace the earlier ones.
     pub(crate) fn then(&mut self, later: Self) {
         for change in later.changes {
             match self.changes.iter_mut().find(|earlier| earlier.collection == change.collection) {
@@ -55,32 +56,33 @@ impl Update {
         (Self { faults: self.faults.clone(), ..part(others) }, part(separated))
     }
 
-    /// Whether it changes nothing.
+    /// Returns whether it changes nothing.
     pub(crate) fn is_empty(&self) -> bool {
         self.changes.iter().all(Change::is_empty)
     }
 
-    /// Whether a later update of the same source replaces this one, or adds to it: it has changes of the same collections, or this
-    /// one only reports that nothing can be read.
+    /// Returns whether a later update of the same source replaces this one, or adds to it: it has changes of the same
+    /// collections, or this one only reports that nothing can be read.
     pub(crate) fn is_replaced_by(&self, later: &Self) -> bool {
         let is_in = |own: &Change| later.changes.iter().any(|change| change.collection == own.collection);
         self.changes.is_empty() || self.changes.iter().any(is_in)
     }
 
-    /// The place among other updates: that of its first kind in Mixer's processing order, and after all of these what is not Mixer's.
+    /// Returns the order among updates: that of its first kind in Mixer's processing order, and the last for kinds that
+    /// are not Mixer's.
     pub(crate) fn order(&self) -> (bool, Option<Kind>) {
         let role = self.changes.iter().filter_map(|change| change.collection.role()).min();
         (role.is_none(), role)
     }
 }
 
-/// What becomes of an offer. After the first decision others may follow, until the source replaces the offer.
+/// The decision on an offer. Others may follow the first, until the source replaces the offer.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Decision {
     /// It is in use.
     Live,
-    /// It can be read, and comes into use with other configuration that is still awaited.
+    /// It can be read, and comes into use with other configuration that has not arrived yet.
     Pending,
     /// It is not in use, for these faults, and is tried again with every offer that arrives.
     Refused(Vec<ValidationError>),
@@ -94,7 +96,7 @@ impl From<Verdict> for Decision {
     }
 }
 
-/// Content that is offered, until it is decided on. Dropping it refuses it.
+/// Content that is offered, until it is decided on. Dropping an offer refuses it.
 #[derive(Debug)]
 pub struct Offer<T = Update> {
     content: T,
@@ -124,12 +126,12 @@ impl<T> Offer<T> {
         &self.content
     }
 
-    /// Separates the content from what decides on it.
+    /// Separates the content from the sender of decisions.
     pub(crate) fn into_parts(self) -> (T, Decider) {
         (self.content, self.decider)
     }
 
-    /// Offers something else in its place; drops content that cannot be read.
+    /// Replaces the offered content by another; refuses the offer if it cannot be read.
     pub(crate) fn try_map<U>(
         self,
         map: impl FnOnce(T) -> Result<U, Vec<ValidationError>>,
@@ -144,12 +146,12 @@ impl<T> Offer<T> {
         }
     }
 
-    /// Accepts it: it is in use, or will be without fail.
+    /// Accepts it: it is in use, or will certainly be.
     pub fn accept(self) {
         self.decider.decide(Decision::Live);
     }
 
-    /// Refuses it: what was in use before remains.
+    /// Refuses it: the configuration before remains in use.
     pub fn refuse(self, faults: Vec<ValidationError>) {
         self.decider.decide(Decision::Refused(faults));
     }
@@ -162,7 +164,7 @@ impl Decider {
 }
 
 impl Decisions {
-    /// Waits for the next decision. Returns `None` if none can follow any more.
+    /// Waits for the next decision. Returns `None` if no other can follow.
     pub async fn next(&mut self) -> Option<Decision> {
         let changed = self.receiver.changed().await;
         let decision = changed.ok().and_then(|()| self.receiver.borrow_and_update().clone());
@@ -183,12 +185,12 @@ impl Decisions {
     }
 }
 
-/// Where a source sends its offers.
+/// The receiver of the offers of a source.
 #[derive(Debug)]
 pub struct Offers {
     source: usize,
     filter: CollectionFilter,
-    /// The collections whose resources were ignored, and logged.
+    /// The collections whose resources were ignored and logged.
     ignored: BTreeSet<Collection>,
     batches: mpsc::Sender<(usize, Vec<Offer>)>,
 }
@@ -203,21 +205,21 @@ impl Offers {
         Self { source, filter, ignored: BTreeSet::new(), batches }
     }
 
-    /// Offers an update; returns the decisions on it, or `None` if offers are not accepted any more.
+    /// Offers an update; returns the decisions on it, or `None` if offers are no longer accepted.
     pub async fn offer(&mut self, update: Update) -> Option<Decisions> {
         let (offer, decisions) = Offer::new(update);
         self.send(vec![offer]).await?;
         Some(decisions)
     }
 
-    /// Sends offers that arrived together; each gets its own decisions. Returns `None` if offers are not accepted any more.
+    /// Sends offers that arrived together; each has its own decisions. Returns `None` if offers are no longer accepted.
     pub async fn send(&mut self, offers: Vec<Offer>) -> Option<()> {
         let filtered = offers.into_iter().filter_map(|offer| offer.try_map(|update| Ok(self.filter(update))));
         let filtered = filtered.collect();
         self.batches.send((self.source, filtered)).await.ok()
     }
 
-    /// Waits until offers are not accepted any more.
+    /// Waits until offers are no longer accepted.
     pub async fn closed(&self) {
         self.batches.closed().await;
     }

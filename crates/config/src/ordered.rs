@@ -1,4 +1,4 @@
-//! Messages as bytes that are always the same, so that what is equal has an equal version.
+//! A deterministic encoding of messages, so that equal messages have equal versions.
 
 use prost::{
     Message as _,
@@ -8,8 +8,8 @@ use prost_reflect::{DynamicMessage, FieldDescriptor, Kind, ReflectMessage as _, 
 
 use super::types::content;
 
-/// Encodes a message with its maps, which have no order of their own, in that of their keys; also inside of an `Any`, where the type is
-/// known to the message's pool.
+/// Encodes a message with its maps, which are unordered, in the order of their keys; also within an `Any` whose type is
+/// in the pool of the message.
 pub(super) fn encode(message: &DynamicMessage) -> Vec<u8> {
     let descriptor = message.descriptor();
     let reordered = content(message).map(|content| {

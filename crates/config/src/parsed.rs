@@ -1,10 +1,10 @@
 use super::{Resource, ValidationError};
 
-/// What was read, and what is wrong with it. A fault never costs its neighbours.
+/// Parsed resources, with the faults of the text. A fault does not affect other resources.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Parsed {
-    /// The resources that could be read, in the order of the text.
+    /// The valid resources, in the order of the text.
     pub resources: Vec<Resource>,
-    /// What could not be read, and what reads otherwise than it looks.
+    /// The faults, and values that a real Mixer reads in another way than they look.
     pub faults: Vec<ValidationError>,
 }

@@ -5,12 +5,12 @@ use serde_json::Value as Json;
 
 use super::{Collection, Finding, Kind, Origin, ResourceName, ValidationError, lines::Lines};
 
-/// A resource as it was read: who it is, and its spec as JSON, not yet understood.
+/// A resource as it was read: its name and metadata, with the spec as JSON that is not interpreted yet.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Resource {
     /// The full name.
     pub name: ResourceName,
-    /// The collection it belongs to.
+    /// The collection of the resource.
     pub collection: Collection,
     /// `metadata.creationTimestamp`.
     pub created: Option<Timestamp>,
@@ -18,11 +18,11 @@ pub struct Resource {
     pub labels: BTreeMap<String, String>,
     /// `metadata.annotations`.
     pub annotations: BTreeMap<String, String>,
-    /// The spec, an object; the whole of a resource that is not written with one, as those of Envoy are.
+    /// The spec, an object; for a resource without a spec, such as Envoy's, the whole resource.
     pub spec: Json,
-    /// What its sender's version of the API has and ours has not.
+    /// Fields of its sender's version of the API that this version does not have.
     pub unknown: Vec<Finding>,
-    /// Where it begins.
+    /// The position of its beginning.
     pub origin: Origin,
     pub(super) lines: Lines,
     /// The lines of annotations.
@@ -30,7 +30,7 @@ pub struct Resource {
 }
 
 impl Resource {
-    /// A resource that was not written in lines: made by a program, or received.
+    /// Creates a resource without lines: made by a program, or received.
     pub fn new(name: ResourceName, collection: Collection, spec: Json, source: &str) -> Self {
         Self {
             name,
@@ -51,29 +51,29 @@ impl Resource {
         self.origin.line == 0
     }
 
-    /// What it is to Mixer: one of its six kinds, also if it is of a legacy kind; `None` if it is nothing to it.
+    /// Returns its kind for Mixer, one of six, also if it is of a legacy kind; `None` if Mixer does not use it.
     pub fn role(&self) -> Option<Kind> {
         self.collection.role()
     }
 
-    /// An error in a field of the spec, `actions[0].handler`; empty for the whole resource.
+    /// Creates an error in a field of the spec, `actions[0].handler`; empty for the whole resource.
     pub fn error(&self, field: &str, reason: impl Into<Box<str>>) -> ValidationError {
         self.locate(field, ValidationError::error(reason))
     }
 
-    /// An error in the value of an annotation.
+    /// Creates an error in the value of an annotation.
     pub fn annotation_error(&self, name: &str, reason: impl Into<Box<str>>) -> ValidationError {
         let line = self.annotation_lines.get(name).copied().unwrap_or(self.origin.line);
         let fault = ValidationError::error(reason).of(self.name.clone()).at(&self.origin.source, line);
         fault.in_field(format!("metadata.annotations[{name:?}]"))
     }
 
-    /// A warning about a field of the spec; empty for the whole resource.
+    /// Creates a warning about a field of the spec; empty for the whole resource.
     pub fn warning(&self, field: &str, reason: impl Into<Box<str>>) -> ValidationError {
         self.locate(field, ValidationError::warning(reason))
     }
 
-    /// A warning about a finding in the message of a field; empty for the whole spec.
+    /// Creates a warning about a finding in the message of a field; empty for the whole spec.
     pub fn finding(&self, finding: &Finding, field: &str) -> ValidationError {
         let field =
             [field, &finding.field].iter().filter(|part| !part.is_empty()).copied().collect::<Vec<_>>();

@@ -1,4 +1,4 @@
-//! Layers of the runtime, `envoy.service.runtime.v3.Runtime`: of their keys those that allow deprecated fields by name.
+//! Layers of the runtime, `envoy.service.runtime.v3.Runtime`: the keys that allow deprecated fields by name.
 
 use std::collections::BTreeSet;
 
@@ -30,7 +30,8 @@ pub(super) fn allowed_deprecated(layer: &Resource) -> Result<BTreeSet<String>, V
     }
 }
 
-/// Adds the names that the value of a key allows, until there are too many. As in Envoy, the keys of nested structures are joined with dots.
+/// Adds the names that the value of a key allows, up to the maximum. As in Envoy, the keys of nested structures are
+/// joined with dots.
 fn collect(key: &str, value: &Json, allowed: &mut BTreeSet<String>) {
     match value {
         Json::Bool(true) => allowed.extend(key.strip_prefix(PREFIX).map(str::to_owned)),

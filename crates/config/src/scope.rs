@@ -1,4 +1,4 @@
-//! Which kinds have no namespace.
+//! The kinds without a namespace.
 
 /// The API groups, and the kinds in them whose resources belong to a cluster and not to a namespace of it.
 const CLUSTER_SCOPED: [(&str, &[&str]); 16] = [
@@ -30,7 +30,8 @@ const CLUSTER_SCOPED: [(&str, &[&str]); 16] = [
     ("storage.k8s.io", &["CSIDriver", "CSINode", "StorageClass", "VolumeAttachment"]),
 ];
 
-/// Whether resources of that API version and kind stand at the root, whatever namespace they name, as in Kubernetes.
+/// Returns whether resources of that API version and kind are at the root, whatever namespace they name, as in
+/// Kubernetes.
 pub(crate) fn is_cluster_scoped(api_version: &str, kind: &str) -> bool {
     let group = api_version.split_once('/').map_or("", |(group, _)| group);
     !api_version.is_empty()

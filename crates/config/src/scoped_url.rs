@@ -1,16 +1,16 @@
-//! Sources with the collections that they are for.
+//! Sources with the collections that they serve.
 
 use std::{collections::BTreeSet, fmt, str::FromStr};
 
 use super::{Collection, CollectionFilter, ConfigUrl, ConfigUrlError};
 
-/// A source with the collections it is for, as `--config` names them: `mcp://h:1?collections=rules,handlers`.
+/// A source with its collections, as in `--config`: `mcp://h:1?collections=rules,handlers`.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Scoped<T> {
     /// Where the configuration comes from.
     pub url: T,
-    /// The collections; none are those that no other source is for.
+    /// The collections; `None` for those that no other source serves.
     pub collections: Option<BTreeSet<Collection>>,
 }
 
@@ -37,7 +37,8 @@ where
     }
 }
 
-/// A collection by its full name, one of Mixer's own by what stands behind the last slash, or `runtime`, the layers of the runtime.
+/// Returns a collection by its full name, one of Mixer's own by its last segment, or `runtime`, the layers of the
+/// runtime.
 pub fn collection(name: &str) -> Result<Collection, ConfigUrlError> {
     let short = |collection: &Collection| collection.as_str().rsplit('/').next() == Some(name);
     match Collection::mixer().find(short) {
@@ -58,7 +59,8 @@ impl<T: fmt::Display> fmt::Display for Scoped<T> {
     }
 }
 
-/// What each of several sources is for. One of them may name no collections: it is for all that the others do not name.
+/// Returns the filter of each of several sources. One of them may name no collections: it serves all that the others do
+/// not name.
 pub fn collection_filters<'a>(
     sources: impl IntoIterator<Item = (String, Option<&'a BTreeSet<Collection>>)>,
 ) -> Result<Vec<CollectionFilter>, ConfigUrlError> {
@@ -93,7 +95,7 @@ pub fn collection_filters<'a>(
     Ok(sources.iter().map(|(_, collections)| filter(*collections)).collect())
 }
 
-/// What `--config` takes.
+/// A value of `--config`.
 pub type ScopedUrl = Scoped<ConfigUrl>;
 
 #[cfg(test)]

@@ -1,4 +1,4 @@
-//! Specs understood: the messages of docs/behaviour/configuration.md#specs, read by their descriptors.
+//! Interpreted specs: the messages of docs/behaviour/configuration.md#specs, read by their descriptors.
 
 use std::{collections::BTreeMap, sync::LazyLock};
 
@@ -13,21 +13,21 @@ use crate::proto::istio::{
 };
 use mixer_adapter_core::framework::json::read_json_all;
 
-/// What a resource says, by what it is to Mixer.
+/// The spec of a resource, by its kind for Mixer.
 #[derive(Clone, Debug, PartialEq)]
 #[non_exhaustive]
 pub enum Spec {
-    /// The attributes a part of the mesh produces.
+    /// The attributes that a part of the mesh produces.
     AttributeManifest(AttributeManifest),
-    /// The schema of what adapters are handed.
+    /// The schema of the input of adapters.
     Template(Template),
     /// A plugin.
     Adapter(Info),
     /// An adapter with a configuration.
     Handler(Handler),
-    /// How to make a template's instance out of attributes.
+    /// The expressions that build a template's instance from attributes.
     Instance(Instance),
-    /// When to do what.
+    /// A condition with actions.
     Rule(Rule),
 }
 
@@ -39,20 +39,21 @@ pub struct Handler {
     pub adapter: Target,
     /// The adapter's configuration as it was written; `None` if there is none, which is not the same as `{}`.
     pub params: Option<Map<String, Json>>,
-    /// Where the adapter is, if it is not in this process.
+    /// The address of the adapter, if it is not in this process.
     pub connection: Option<Connection>,
 }
 
-/// How to make a template's instance: the spec of an `instance`, or of a legacy kind that is named after a template.
+/// The expressions that build a template's instance: the spec of an `instance`, or of a legacy kind that is named after
+/// a template.
 #[derive(Clone, Debug, PartialEq)]
 #[non_exhaustive]
 pub struct Instance {
     /// The template.
     pub template: Target,
-    /// An expression or a literal for each of the template's fields, as it was written; `None` if there is none, which
-    /// kills a real Mixer where `{}` does not (docs/behaviour/configuration.md#what-ends-the-process).
+    /// An expression or a literal for each of the template's fields, as it is written; `None` without params, which
+    /// crash a real Mixer where `{}` does not (docs/behaviour/configuration.md#what-ends-the-process).
     pub params: Option<Map<String, Json>>,
-    /// For attribute generators: attribute names, and expressions over the output.
+    /// For attribute generators: names of attributes, and expressions over the output.
     pub attribute_bindings: BTreeMap<String, String>,
 }
 
@@ -61,7 +62,7 @@ pub struct Instance {
 pub enum Target {
     /// Compiled in, by its own name: `compiledAdapter`, `compiledTemplate`.
     Compiled(String),
-    /// A resource, by a reference that is resolved from the namespace of who names it.
+    /// A resource, by a reference that is resolved from the namespace of the referring resource.
     Resource(String),
 }
 
@@ -89,7 +90,7 @@ static MESSAGES: LazyLock<Option<Messages>> = LazyLock::new(|| {
 });
 
 impl Spec {
-    /// The message that the spec of a kind is; `None` for kinds that are not Mixer's own.
+    /// Returns the message of the spec of a kind; `None` for kinds that are not Mixer's own.
     pub fn message(kind: &Kind) -> Option<MessageDescriptor> {
         let messages = MESSAGES.as_ref()?;
         Some(match kind {
@@ -103,9 +104,9 @@ impl Spec {
         })
     }
 
-    /// Understands a resource's spec, or returns all its faults: field names in snake and camel case, durations as `90s` and as Go writes them. An unknown
-    /// field or a wrong type is an error, as it is to a real Mixer, and so is a resource that is nothing to Mixer. The findings
-    /// are the deprecated fields in it.
+    /// Interprets the spec of a resource, or returns all its faults: field names are in snake or camel case, durations
+    /// `90s` or in Go's form. An unknown field or a wrong type is an error, as in a real Mixer, and so is a resource
+    /// that Mixer does not use. The findings are the deprecated fields in it.
     pub fn read(resource: &Resource) -> Result<(Self, Vec<Finding>), Vec<ValidationError>> {
         let Some(messages) = &*MESSAGES else {
             return Err(vec![resource.error("", "the program's own descriptors cannot be read")]);
@@ -129,7 +130,7 @@ impl Spec {
     }
 }
 
-/// A legacy resource's whole spec is the params of what its kind names.
+/// Makes the whole spec of a legacy resource the params of the adapter or template that its kind names.
 fn legacy(compiled: &str, role: &Kind, resource: &Resource) -> Spec {
     let target = Target::Compiled(compiled.to_owned());
     let params = resource.spec.as_object().cloned();
@@ -178,8 +179,8 @@ fn target(
     }
 }
 
-/// The params as they were written, and the rest of the spec. Only what has no place in a Struct is held apart here: the
-/// difference between no params and empty ones.
+/// Separates the params as they are written from the rest of the spec: a Struct cannot distinguish absent params from
+/// empty ones.
 fn split_params(resource: &Resource) -> Result<(Option<Map<String, Json>>, Json), ValidationError> {
     let mut rest = resource.spec.clone();
     let params = rest.as_object_mut().and_then(|fields| fields.remove("params"));

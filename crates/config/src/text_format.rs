@@ -1,4 +1,4 @@
-//! Files in protobuf's text format, in which Envoy's documents are written, too (docs/behaviour/xds.md#files).
+//! Files in protobuf's text format, as in Envoy's documents (docs/behaviour/xds.md#files).
 
 use std::path::Path;
 
@@ -9,15 +9,15 @@ use crate::Types;
 
 /// The endings of the names of such files.
 const EXTENSIONS: [&str; 5] = ["pb_text", "textproto", "txtpb", "pbtxt", "prototxt"];
-/// What a file holds that does not say it, in both versions of Envoy's API.
+/// The content of a file that does not state it, in both versions of Envoy's API.
 const RESPONSES: [&str; 2] =
     ["envoy.service.discovery.v3.DiscoveryResponse", "envoy.api.v2.DiscoveryResponse"];
-/// The comment in which a file says what it holds.
+/// The comment in which a file states its message.
 const HEADER: &str = "# proto-message:";
-/// How deep messages may be nested: the reader recurses.
+/// The maximum depth of messages: the reader recurses.
 const MAX_DEPTH: usize = 64;
 
-/// Why a file cannot be read.
+/// The reason why a file cannot be read.
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum TextFormatError {
     #[error("its first comment names the unknown type {0}")]
@@ -30,14 +30,14 @@ pub(crate) enum TextFormatError {
     Json(#[from] serde_json::Error),
 }
 
-/// Whether a file is in the text format, by its name.
+/// Returns whether a file is in the text format, by its name.
 pub(crate) fn is_text_format(path: &Path) -> bool {
     let extension = path.extension().and_then(|extension| extension.to_str());
     extension.is_some_and(|extension| EXTENSIONS.contains(&extension))
 }
 
-/// Reads the text format of a `DiscoveryResponse`, or of the message that a comment names (`# proto-message: envoy.config.cluster.v3.Cluster`),
-/// as the JSON that such a file could have in its place.
+/// Converts the text format of a `DiscoveryResponse`, or of the message that a comment names (`# proto-message:
+/// envoy.config.cluster.v3.Cluster`), to the equivalent JSON.
 pub(crate) fn to_json(text: &str) -> Result<Json, TextFormatError> {
     if depth(text) > MAX_DEPTH {
         return Err(TextFormatError::TooDeep);
@@ -54,7 +54,7 @@ pub(crate) fn to_json(text: &str) -> Result<Json, TextFormatError> {
     for descriptor in RESPONSES.iter().filter_map(|name| Types::default().find(name)) {
         match parse(descriptor, text) {
             Ok(message) => return Ok(serde_json::to_value(message)?),
-            // What is wrong in the current version is what people want to know.
+            // The error of the current version is the useful one.
             Err(error) => _ = first.get_or_insert(error),
         }
     }
@@ -67,7 +67,7 @@ fn parse(descriptor: MessageDescriptor, text: &str) -> Result<DynamicMessage, Te
         .map_err(|error| TextFormatError::Parse(name, Box::new(error)))
 }
 
-/// How deep brackets are nested outside of quotes and comments.
+/// Returns the depth of brackets outside of quotes and comments.
 fn depth(text: &str) -> usize {
     let (mut depth, mut deepest, mut quote, mut escaped, mut comment) = (0_usize, 0, None, false, false);
     for byte in text.bytes() {

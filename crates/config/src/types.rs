@@ -1,4 +1,4 @@
-//! The messages that bodies of resources may be.
+//! The messages of bodies of resources.
 
 use std::sync::LazyLock;
 
@@ -25,30 +25,30 @@ static ISTIO: LazyLock<DescriptorPool> =
 static ENVOY_V2: LazyLock<DescriptorPool> =
     LazyLock::new(|| DescriptorPool::decode(ENVOY_V2_DESCRIPTORS).unwrap_or_default());
 
-/// The messages that are known by their descriptors: those of this program, Envoy's and Istio's (read when one is needed for the first
-/// time), and what was [added](Self::add).
+/// The known messages by their descriptors: those of this program, Envoy's and Istio's (read on first use), and
+/// [added](Self::add) ones.
 ///
 /// An added message replaces Istio's of the same name: a later release may have more fields.
 #[derive(Clone, Debug, Default)]
 pub struct Types {
-    /// Envoy's with others, so that either may be inside of the other.
+    /// Envoy's with others, so that each may contain the other.
     extended: Option<DescriptorPool>,
 }
 
-/// Why descriptors cannot be added.
+/// The reason why descriptors cannot be added.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum TypesError {
     /// The bytes are not a set of descriptors.
     #[error("not an encoded FileDescriptorSet: {0}")]
     NoSet(#[from] prost::DecodeError),
-    /// A file does not fit to the others, or what it imports is missing.
+    /// A file does not fit to the others, or an import is missing.
     #[error("{0}; a set has to hold what its files import (protoc --include_imports)")]
     Unfit(#[from] DescriptorError),
 }
 
 impl Types {
-    /// Adds the messages of an encoded `FileDescriptorSet`. Files that are known already are passed over.
+    /// Adds the messages of an encoded `FileDescriptorSet`. Files that are known already are ignored.
     pub fn add(&mut self, set: &[u8]) -> Result<(), TypesError> {
         let set: FileDescriptorSet = prost::Message::decode(set)?;
         let mut pool = self.extended.as_ref().unwrap_or(&ENVOY).clone();
@@ -59,7 +59,7 @@ impl Types {
         Ok(())
     }
 
-    /// The message of that full name.
+    /// Returns the message of that full name.
     pub(super) fn find(&self, name: &str) -> Option<MessageDescriptor> {
         let known = Self::own(name);
         let known = known.or_else(|| self.extended.as_ref().unwrap_or(&ENVOY).get_message_by_name(name));
@@ -67,34 +67,34 @@ impl Types {
         known.or_else(|| Self::v2(name).filter(|_| envoy_v2::is_v2(name)))
     }
 
-    /// Whether a message is that of Istio 1.1 to 1.7, and not one that was added.
+    /// Returns whether a message is that of Istio 1.1 to 1.7, and not an added one.
     pub(super) fn is_istios(message: &MessageDescriptor) -> bool {
         message.parent_pool() == &*ISTIO
     }
 
-    /// The message of that full name in version 3 of Envoy's API.
+    /// Returns the message of that full name in version 3 of Envoy's API.
     pub(super) fn v3(name: &str) -> Option<MessageDescriptor> {
         ENVOY.get_message_by_name(name)
     }
 
-    /// The message of that full name in version 2 of Envoy's API.
+    /// Returns the message of that full name in version 2 of Envoy's API.
     pub(super) fn v2(name: &str) -> Option<MessageDescriptor> {
         ENVOY_V2.get_message_by_name(name)
     }
 
-    /// The message of that full name, of those that this program speaks with others.
+    /// Returns the message of that full name, of those in the protocols of this program.
     pub(super) fn spoken(name: &str) -> Option<MessageDescriptor> {
         OWN.get_message_by_name(name)
     }
 
-    /// The message of that full name, if it is one of this program's own.
+    /// Returns the message of that full name, if it is one of this program's own.
     pub(super) fn own(name: &str) -> Option<MessageDescriptor> {
-        // Of Envoy's messages the program has the few that it speaks, and of those not all fields.
+        // Of Envoy's messages the program has only those of its protocols, and of these not all fields.
         OWN.get_message_by_name(name).filter(|_| !name.starts_with("envoy."))
     }
 }
 
-/// The message in a `google.protobuf.Any`, where its type is known in the same pool.
+/// Returns the message in a `google.protobuf.Any`, if its type is known in the same pool.
 pub(super) fn content(any: &DynamicMessage) -> Option<DynamicMessage> {
     let descriptor = any.descriptor();
     if descriptor.full_name() != "google.protobuf.Any" {

@@ -4,19 +4,19 @@ use mixer_adapter_core::framework::version::Stage;
 
 use super::ResourceName;
 
-/// Where something was read.
+/// The position where something was read.
 #[derive(Clone, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 #[non_exhaustive]
 pub struct Origin {
-    /// A file's path, or the address of what served it.
+    /// The path of a file, or the address of a server.
     pub source: Arc<str>,
-    /// The line, from 1; 0 where there are no lines.
+    /// The line, from 1; 0 if there are no lines.
     pub line: u32,
-    /// The column in characters, from 1; 0 where it is not known.
+    /// The column in characters, from 1; 0 if it is unknown.
     pub column: u32,
 }
 
-/// A line and a column of a text, from 1; 0 where they are not known.
+/// A line and a column of a text, from 1; 0 if they are unknown.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) struct Position {
     pub line: u32,
@@ -38,22 +38,22 @@ impl fmt::Display for Origin {
     }
 }
 
-/// Whether what is at fault can be used.
+/// Whether the faulty part can be used.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub enum Severity {
-    /// It works, but not as its author may think, or not with a real Mixer.
+    /// It works, but with another effect than its author may expect, or differently in a real Mixer.
     Warning,
     /// It cannot be used: the whole configuration is refused or, in lenient mode, this piece is skipped.
     Error,
 }
 
-/// What a fault is about, where it is decided apart from the others what becomes of it.
+/// The subject of a fault, if it is treated in another way than other faults.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub enum Topic {
     /// The configuration itself.
     #[default]
     Configuration,
-    /// A field that is not known here.
+    /// An unknown field.
     UnknownField,
     /// A field that is deprecated.
     DeprecatedField,
@@ -79,25 +79,26 @@ impl Excerpt {
     }
 }
 
-/// One thing that is wrong with a configuration: what, where, and what to do.
+/// A fault of a configuration: what is wrong, where, and how to correct it.
 ///
-/// Reads as `dir/rules.yaml:12: r1.rule.istio-system: spec.actions[0].handler: there is no handler h1`; warnings say so.
+/// Its text is `dir/rules.yaml:12: r1.rule.istio-system: spec.actions[0].handler: there is no handler h1`; that of a
+/// warning says so.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub struct ValidationError {
-    /// How bad it is.
+    /// The severity.
     pub severity: Severity,
-    /// What it is about.
+    /// The subject.
     pub topic: Topic,
-    /// The resource, where it is known.
+    /// The resource, if it is known.
     pub resource: Option<ResourceName>,
-    /// The file and the line, where they are known.
+    /// The file and the line, if they are known.
     pub origin: Option<Origin>,
     /// The path of the field in the resource, `spec.actions[0].handler`; empty for the whole.
     pub field: Box<str>,
-    /// What is wrong and what would be right.
+    /// The fault, and what would be correct.
     pub reason: Box<str>,
-    /// How to correct it, where the reason does not say so: `did you mean x?`.
+    /// The correction, if the reason does not have it: `did you mean x?`.
     pub help: Option<Box<str>>,
     /// The part of the field's text that is wrong.
     pub excerpt: Option<Box<Excerpt>>,
@@ -111,12 +112,12 @@ pub struct ValidationError {
 pub struct Deprecation {
     /// Its full name, by which it can be allowed: `shop.v1.Params.old`.
     pub element: String,
-    /// How far its deprecation is.
+    /// The stage of its deprecation.
     pub stage: Stage,
 }
 
 impl ValidationError {
-    /// An error about nothing in particular yet.
+    /// Creates an error without a position.
     pub fn error(reason: impl Into<Box<str>>) -> Self {
         let severity = Severity::Error;
         let (topic, field) = (Topic::default(), Box::default());
@@ -134,55 +135,55 @@ impl ValidationError {
         }
     }
 
-    /// A warning about nothing in particular yet.
+    /// Creates a warning without a position.
     pub fn warning(reason: impl Into<Box<str>>) -> Self {
         Self { severity: Severity::Warning, ..Self::error(reason) }
     }
 
-    /// The same, found there.
+    /// Sets the position.
     #[must_use]
     pub(super) fn at(self, source: &Arc<str>, position: impl Into<Position>) -> Self {
         let Position { line, column } = position.into();
         Self { origin: Some(Origin { source: source.clone(), line, column }), ..self }
     }
 
-    /// The same, found in that file.
+    /// Sets the file.
     #[must_use]
     pub fn in_file(self, path: &Path) -> Self {
         self.at(&path.display().to_string().into(), 0)
     }
 
-    /// The same, about that field.
+    /// Sets the field.
     #[must_use]
     pub fn in_field(self, field: impl Into<Box<str>>) -> Self {
         Self { field: field.into(), ..self }
     }
 
-    /// The same, about that part of the field's text.
+    /// Sets the faulty part of the field's text.
     #[must_use]
     pub fn in_excerpt(self, excerpt: Excerpt) -> Self {
         Self { excerpt: Some(excerpt.into()), ..self }
     }
 
-    /// The same, with that way to correct it.
+    /// Sets the correction.
     #[must_use]
     pub fn with_help(self, help: impl Into<Box<str>>) -> Self {
         Self { help: Some(help.into()), ..self }
     }
 
-    /// The same, of that topic.
+    /// Sets the topic.
     #[must_use]
     pub fn on(self, topic: Topic) -> Self {
         Self { topic, ..self }
     }
 
-    /// The same, about that resource.
+    /// Sets the resource.
     #[must_use]
     pub fn of(self, resource: ResourceName) -> Self {
         Self { resource: Some(resource), ..self }
     }
 
-    /// Whether it is an error.
+    /// Returns whether it is an error.
     pub fn is_error(&self) -> bool {
         self.severity == Severity::Error
     }

@@ -57,7 +57,7 @@ pub struct QuotaDimensions {
 }
 
 impl CheckAnswer {
-    /// The approximate size in bytes of what it refers to.
+    /// The approximate size of its references in bytes.
     pub(crate) fn size(&self) -> usize {
         let directive = self.directive.as_ref();
         let operations = directive.map_or(0, |directive| {

@@ -89,7 +89,7 @@ pub struct Awaited {
 }
 
 impl ConfigStatus {
-    /// Returns warnings about what is in use: nothing at all, or no rules.
+    /// Returns warnings about a configuration in use that is empty, or has no rules.
     pub fn warnings(&self) -> Vec<String> {
         let count = |role: Option<Kind>| -> usize {
             let of_role = |name: &str| match Collection::new(name).role() {
@@ -118,7 +118,7 @@ impl ConfigStatus {
         }
     }
 
-    /// Returns what the first configuration waits for; nothing once there was one.
+    /// Returns the collections that the first configuration waits for; none once there was one.
     pub fn pending(&self) -> Vec<String> {
         if self.applied > 0 {
             return Vec::new();
@@ -246,7 +246,7 @@ impl Apply for Controller {
         }
     }
 
-    /// Records what is not in use, and logs it if it changed.
+    /// Records the updates that are not in use, and logs changes of them.
     fn report(&mut self, progress: Progress) {
         let faults = progress.refused.iter().flat_map(|update| &update.faults);
         let refusal = faults.filter(|fault| fault.is_error()).map(ToString::to_string);

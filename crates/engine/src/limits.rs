@@ -156,7 +156,7 @@ impl Budget {
         self
     }
 
-    /// Takes memory for what is counted.
+    /// Takes memory for the counted data.
     fn take_memory(&mut self) -> Result<(), LimitError> {
         let used = (self.attribute_bytes - self.former_attribute_bytes).saturating_add(self.instance_bytes);
         if used <= self.taken {

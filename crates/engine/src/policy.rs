@@ -46,7 +46,7 @@ pub enum OnUnknownQuota {
     /// As in Mixer: the amount is granted in full.
     #[default]
     Grant,
-    /// Nothing is granted.
+    /// Grants nothing.
     Deny,
 }
 

@@ -47,7 +47,7 @@ impl References {
         self.before.whole_maps().chain(after)
     }
 
-    /// The approximate size in bytes of what it refers to.
+    /// The approximate size of its references in bytes.
     pub(crate) fn size(&self) -> usize {
         let names: usize = self.absent_outputs.iter().map(|name| size_of::<Arc<str>>() + name.len()).sum();
         self.before.size() + self.after.size() + self.generated.len() * size_of::<u32>() + names

@@ -48,7 +48,7 @@ pub struct InstanceCounts {
     pub built: AtomicU64,
     /// Times that it could not be built.
     pub failed: AtomicU64,
-    /// What was requested of it, if it is a quota.
+    /// The requested amounts, if it is a quota.
     pub quota: QuotaCounts,
 }
 
@@ -58,7 +58,7 @@ pub struct InstanceCounts {
 pub struct QuotaCounts {
     /// Requests for an amount.
     pub requests: AtomicU64,
-    /// Of the requests, those that were granted less.
+    /// The number of requests that were granted less.
     pub refused: AtomicU64,
     /// The sum of the amounts requested.
     pub requested: AtomicU64,

@@ -1,4 +1,4 @@
-//! Counts of what the services did, for metrics.
+//! Counters of the services, for metrics.
 
 use std::{
     collections::BTreeMap,

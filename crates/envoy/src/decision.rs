@@ -155,7 +155,7 @@ fn changes(directive: &RouteDirective, client: &Client<'_>) -> Result<OkHttpResp
             }
             Operation::Append => {
                 let name = request_header(name, value)?;
-                // Envoy drops what is to be appended to a header that does not exist.
+                // Envoy drops values to append to a header that does not exist.
                 let exists =
                     client.has_header(&name) || changes.headers.iter().any(|header| has_name(header, &name));
                 let header = if exists { append(name, value) } else { replace(name, value) };
@@ -189,7 +189,7 @@ fn changes(directive: &RouteDirective, client: &Client<'_>) -> Result<OkHttpResp
 }
 
 /// Returns a path with another value of a parameter of its query, or without the parameter. Envoy's own changes of the query
-/// write values as they are, or reject those with characters that are to be encoded.
+/// write values as they are, or reject those with characters that need encoding.
 fn change_query(path: &str, parameter: &str, operation: &HeaderOperation) -> String {
     let encode = |text: &str| utf8_percent_encode(text, PARAMETER_TEXT).to_string();
     let (path, query) = path.split_once('?').unwrap_or((path, ""));
@@ -226,7 +226,7 @@ fn denied_response(status: &RpcStatus, directive: RouteDirective, client: &Clien
     for HeaderOperation { name, value, .. } in &directive.response_header_operations {
         match response_header(name, value) {
             Ok(name) if client.is_grpc && GRPC_HEADERS.contains(&name.as_str()) => {}
-            // One entry per line: Envoy drops entries that are to be appended.
+            // One entry per line: Envoy drops entries to append.
             Ok(name) => headers.push(replace(name, value)),
             Err(error) => {
                 tracing::warn!(denial = status.message, %error, "a header of a denied response was left out");
@@ -254,7 +254,7 @@ fn denied_response(status: &RpcStatus, directive: RouteDirective, client: &Clien
 
 const GRPC_HEADERS: [&str; 3] = ["grpc-message", "grpc-status", "grpc-status-details-bin"];
 
-/// What gRPC encodes in the text of a status: everything but printable ASCII, and the percent sign.
+/// The bytes that gRPC encodes in the text of a status: everything but printable ASCII, and the percent sign.
 const GRPC_MESSAGE: &AsciiSet = &CONTROLS.add(b'%');
 
 #[cfg(test)]

@@ -1,4 +1,4 @@
-//! The services by which Envoy asks for decisions and sends access logs, answered by the rules and adapters of a Mixer
+//! The services by which Envoy requests decisions and sends access logs, answered by the rules and adapters of a Mixer
 //! (docs/envoy.md).
 
 mod access_log;
@@ -95,13 +95,13 @@ impl Services {
         self.missing.texts()
     }
 
-    /// Waits until all entries of access logs that were received have been reported, and all hits of rate limits that are to be given
+    /// Waits until all entries of access logs that were received have been reported, and all hits of rate limits that have to be given
     /// back have been.
     pub async fn flush(&self) {
         tokio::join!(self.log_queue.flush(), self.give_backs.flush());
     }
 
-    /// The counts of what the services did.
+    /// The counters of the services.
     pub fn counters(&self) -> &Arc<Counters> {
         &self.counters
     }

@@ -29,7 +29,7 @@ const SETTINGS: [Setting; 5] =
 const PATIENCE: u32 = 20;
 
 impl Setting {
-    /// What is missing, and the setting.
+    /// The missing data, and the setting.
     fn text(self) -> &'static str {
         match self {
             Self::Body => {
@@ -54,7 +54,7 @@ impl Setting {
     }
 }
 
-/// What is known of each setting.
+/// The observations for each setting.
 #[derive(Debug, Default)]
 pub(crate) struct MissingSettings {
     settings: [State; SETTINGS.len()],
@@ -76,7 +76,7 @@ impl State {
 }
 
 impl MissingSettings {
-    /// Notes what a check has; `reads` says whether rules have read an attribute.
+    /// Records the data of a check; `reads` returns whether rules have read an attribute.
     pub(crate) fn note_check(&self, context: &AttributeContext, reads: impl Fn(&str) -> bool) {
         if !self.has_checked.load(Relaxed) {
             self.has_checked.store(true, Relaxed);
@@ -123,7 +123,7 @@ impl MissingSettings {
         }
     }
 
-    /// Returns what is missing now.
+    /// Returns the settings that are missing now.
     pub(crate) fn texts(&self) -> Vec<String> {
         let missing = SETTINGS.iter().zip(&self.settings).filter(|(_, state)| state.is_missing());
         missing.map(|(setting, _)| setting.text().to_owned()).collect()

@@ -16,14 +16,14 @@ pub enum Origin {
     Call,
 }
 
-/// What configurations may reach and configure, by their origin. By default those of servers, calls and sessions may configure
+/// The files, hosts and adapters that configurations may use, by their origin. By default those of servers, calls and sessions may configure
 /// every adapter, and reach no file and no host.
 #[derive(Clone, Debug)]
 #[non_exhaustive]
 pub struct AccessPolicy {
-    /// What configurations of calls and sessions may reach.
+    /// The limits of configurations of calls and sessions.
     pub calls: Access,
-    /// What configurations of servers may reach.
+    /// The limits of configurations of servers.
     pub servers: Access,
     /// The adapters that calls and sessions may configure; `None` for all.
     pub adapters_in_calls: Option<BTreeSet<String>>,
@@ -42,7 +42,7 @@ impl AccessPolicy {
         Self { calls: everything.clone(), servers: everything, adapters_in_calls: None }
     }
 
-    /// Lets configurations of calls, sessions and servers reach what is within limits.
+    /// Limits the configurations of calls, sessions and servers.
     pub fn limited(limits: AccessLimits) -> Self {
         let limited = Access::limited(limits);
         Self { calls: limited.clone(), servers: limited, adapters_in_calls: None }

@@ -12,7 +12,7 @@ use crate::{
     violation::{Exception, Rule},
 };
 
-/// What was published of protos: their facts, the version and hash of each file, and the exceptions that were decided.
+/// The published state of protos: their facts, the version and hash of each file, and the exceptions that were decided.
 ///
 /// Its text is sorted, so that a review shows a change of the protos as lines.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]

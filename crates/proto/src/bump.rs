@@ -1,4 +1,4 @@
-//! The next version of a package: a copy under another name, without what is deprecated.
+//! The next version of a package: a copy under another name, without deprecated elements.
 
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -122,7 +122,7 @@ pub fn bump(folder: &Path, package: &str) -> Result<NextVersion, BumpError> {
     Ok(next)
 }
 
-/// What is called otherwise in the next version.
+/// The names that differ in the next version.
 struct Renames {
     package: String,
     next: String,
@@ -186,7 +186,7 @@ impl Renames {
     }
 }
 
-/// Replaces a text where what is to its left and right fits.
+/// Replaces a text where its left and right context fit.
 fn replace(text: &str, from: &str, to: &str, fits: impl Fn(&str, char) -> bool) -> String {
     let mut replaced = String::with_capacity(text.len());
     let mut rest = 0;
@@ -206,7 +206,7 @@ fn is_word(letter: char) -> bool {
     letter.is_ascii_alphanumeric() || letter == '_'
 }
 
-/// What is removed from a file, and what is inserted, by places in its text.
+/// The removals from a file and the insertions, by offsets in its text.
 struct Edits<'a> {
     text: &'a str,
     /// The byte at which each line begins.

@@ -12,7 +12,7 @@ use crate::{
     violation::{Rule, Violation},
 };
 
-/// Checks protos against the policy and what was published of them, and returns what breaks it, sorted by place.
+/// Checks protos against the policy and their published state, and returns the violations, sorted by place.
 ///
 /// `release` is the version of the program or adapter that is released next, by which deprecations proceed; without it the versions
 /// of the files are.
@@ -40,7 +40,7 @@ pub fn compare(set: &ProtoSet, before: &ProtoSet) -> Vec<Violation> {
 /// Takes the protos over into a baseline.
 ///
 /// # Errors
-/// What breaks the policy otherwise than by not being recorded; the baseline is unchanged then.
+/// Violations other than missing records; the baseline is unchanged then.
 pub fn record(
     set: &ProtoSet,
     baseline: &mut Baseline,
@@ -100,7 +100,7 @@ fn not_recorded(facts: &Facts, baseline: &Baseline) -> Vec<Violation> {
         }
     }
     for (key, value) in baseline.facts.iter().filter(|(key, _)| facts.published(key).is_none()) {
-        // What is gone without a violation: rules of validation, and what a schedule ended.
+        // Removed without a violation: rules of validation, and elements whose schedule has ended.
         let (_, element, _) = parts(key);
         if let Some(fact) = facts.facts.get(&format!("field {element}")) {
             lines.entry(&fact.file).or_default().push(format!("no more: {}", line(key, value)));

@@ -1,4 +1,4 @@
-//! What users of protos depend on, one fact a line: a line that is gone, or reads otherwise, breaks them.
+//! The facts that users of protos depend on, one a line: a removed or changed line breaks them.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -33,7 +33,7 @@ pub(crate) fn parts(key: &str) -> (&str, &str, &str) {
     (kind, element, rest)
 }
 
-/// A file, with all that is in it.
+/// A file with its contents.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct FileFacts {
     pub(crate) package: String,
@@ -66,7 +66,7 @@ pub(crate) struct Facts {
     pub(crate) facts: BTreeMap<String, Fact>,
     pub(crate) files: BTreeMap<String, FileFacts>,
     pub(crate) references: Vec<Reference>,
-    /// The packages of all files, also of imports, but for Google's.
+    /// The packages of all files, also of imports, except Google's.
     pub(crate) packages: BTreeSet<String>,
 }
 
@@ -156,7 +156,7 @@ impl Reader<'_> {
         self.facts.facts.insert(key, fact);
     }
 
-    /// Adds what the options of an element set, and returns whether the element is a draft.
+    /// Adds the facts of the options of an element, and returns whether the element is a draft.
     fn options(&mut self, element: &str, options: &DynamicMessage, path: &[i32], free: bool) -> bool {
         let history = History::of(options);
         let free = free || history.draft || self.locations.is_draft(path);
@@ -340,7 +340,7 @@ fn lower_camel(name: &str) -> String {
     camel
 }
 
-/// Whether a file is a template of Mixer or the configuration of an adapter, by the rules that Mixer knows them by.
+/// Whether a file is a template of Mixer or the configuration of an adapter, by Mixer's rules.
 fn is_mixers(file: &FileDescriptor, options: &DynamicMessage) -> bool {
     let template = |name: &str| name.starts_with("istio.mixer.adapter.model.v1beta1.template_");
     options.extensions().any(|(extension, _)| template(extension.full_name()))

@@ -4,7 +4,7 @@ use prost_reflect::{DynamicMessage, Kind, Value};
 
 use crate::version::SemanticVersion;
 
-/// Options that are rules of validation: what they reject is part of the contract.
+/// Options that are rules of validation: the values that they reject are part of the contract.
 const RULES: [&str; 2] = ["validate.", "buf.validate."];
 
 /// Options that are part of the contract otherwise: REST paths.
@@ -33,7 +33,7 @@ pub(crate) struct Setting {
     pub(crate) role: Role,
 }
 
-/// What an option is to users of the element.
+/// The meaning of an option for users of the element.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Role {
     /// A rule of validation.
@@ -44,7 +44,7 @@ pub(crate) enum Role {
     Note,
 }
 
-/// Returns what the extensions of an element's options set, and the bytes of those whose definition is not known.
+/// Returns the values of the extensions of an element's options, and the bytes of those with an unknown definition.
 pub(crate) fn settings(options: &DynamicMessage) -> Vec<Setting> {
     let mut settings = Vec::new();
     for (extension, value) in options.extensions() {
@@ -116,7 +116,7 @@ pub(crate) fn scalar_text(value: &Value, kind: &Kind) -> String {
     }
 }
 
-/// What the options of an element state about its place in the history of the API.
+/// The statements of an element's options about its history in the API.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct History {
     pub(crate) deprecated: bool,

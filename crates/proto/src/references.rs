@@ -8,7 +8,7 @@ use crate::{
     violation::{Rule, Violation},
 };
 
-/// Returns what breaks the rules, whatever was published before.
+/// Returns the violations of the rules, without regard to the published state.
 pub(crate) fn violations(facts: &Facts) -> Vec<Violation> {
     let mut violations = package_names(facts);
     let checked = |reference: &&Reference| !reference.free && facts.files.contains_key(&reference.file);

@@ -1,4 +1,4 @@
-//! The schedule of deprecations: what the use of a deprecated element leads to, by the releases since its mark.
+//! The schedule of deprecations: the effect of using a deprecated element, by the releases since its mark.
 
 use std::fmt::Write as _;
 
@@ -8,7 +8,7 @@ use crate::{
     version::{SemanticVersion, Stage},
 };
 
-/// Returns what the use of an element does in a stage.
+/// Returns the effect of using an element in a stage.
 pub(crate) const fn verb(stage: Stage) -> &'static str {
     match stage {
         Stage::Warns => "warns",

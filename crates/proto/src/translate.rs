@@ -36,7 +36,7 @@ pub struct Row {
     pub from: String,
     /// The element of the newer version; empty if there is none.
     pub to: String,
-    /// What becomes of it.
+    /// Its translation.
     pub note: &'static str,
 }
 
@@ -236,7 +236,7 @@ impl Translator {
         self.message(message, to.clone(), path, losses)
     }
 
-    /// Translates what is in an Any, if it is a message of either version.
+    /// Translates the content of an Any, if it is a message of either version.
     fn any(&self, any: &DynamicMessage, path: &str, losses: &mut Vec<Loss>) -> Option<DynamicMessage> {
         let url = any.get_field_by_name("type_url")?.as_str()?.to_owned();
         let (prefix, name) = url.rsplit_once('/')?;
@@ -358,7 +358,7 @@ impl Builder {
                 if old == new || known.is_some_and(|known| known == new.full_name()) {
                     return true;
                 }
-                // Of other packages, which have versions of their own.
+                // It is of another package, which has its own versions.
                 let pair = old.name() == new.name() && self.pair(old, new);
                 if pair {
                     further.push((old.clone(), new.clone()));

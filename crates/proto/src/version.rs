@@ -71,7 +71,7 @@ pub(crate) const fn raised(version: SemanticVersion, by: Raise) -> SemanticVersi
     }
 }
 
-/// What a compatible change raises.
+/// The part of a version that a compatible change raises.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) enum Raise {
     Patch,

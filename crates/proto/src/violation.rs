@@ -1,4 +1,4 @@
-//! What breaks the policy.
+//! Violations of the policy.
 
 use std::{fmt, str::FromStr};
 
@@ -17,7 +17,7 @@ pub enum Rule {
     Changed,
     /// A number or name of a removed element can be used again.
     Reserved,
-    /// What was valid before is rejected: a rule of validation is new or another.
+    /// Values that were valid are rejected: a rule of validation is new or different.
     Validation,
     /// A mark of deprecation is gone, or has another version.
     Mark,
@@ -27,11 +27,11 @@ pub enum Rule {
     LessStable,
     /// The latest stable version of an API refers to one of another API that is not its latest.
     NotLatest,
-    /// More than one version of an API is among what a package depends on.
+    /// A package depends on more than one version of an API.
     OneDefinition,
     /// The version of a file is not raised by its change, or is not a version.
     Version,
-    /// The next major version lacks an addition, or still has what is deprecated.
+    /// The next major version lacks an addition, or still has deprecated elements.
     NextVersion,
     /// A compatible change is not in the baseline yet.
     NotRecorded,
@@ -132,7 +132,7 @@ pub struct Violation {
     /// The line, from 1; 0 if it is not known.
     #[serde(skip_serializing_if = "is_zero")]
     pub line: u32,
-    /// What is wrong, and how to correct it.
+    /// A description, with the correction.
     pub reason: String,
 }
 

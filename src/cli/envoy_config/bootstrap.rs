@@ -112,7 +112,7 @@ static_resources:
     load_assignment: {cluster_name: upstream, endpoints: [{lb_endpoints: [$ENDPOINT]}]}
 "#;
 
-/// What finds the server name of connections that are passed on encrypted.
+/// The listener filter for the server name of connections that are passed on encrypted.
 const INSPECTOR: &str = r#"listener_filters:
 - name: envoy.filters.listener.tls_inspector
   typed_config: {"@type": type.googleapis.com/envoy.extensions.filters.listener.tls_inspector.v3.TlsInspector}

@@ -1,4 +1,4 @@
-//! What a configuration needs of Envoy, by the attributes that its expressions read.
+//! The requirements of a configuration on Envoy, by the attributes that its expressions read.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -12,7 +12,7 @@ use mixer_adapter_core::{
     template::{STANDARD, Variety},
 };
 
-/// What a configuration needs of Envoy.
+/// The requirements of a configuration on Envoy.
 #[derive(Debug, Default)]
 pub(super) struct Requirements {
     /// The quotas of rules, by the namespace of the rule.
@@ -88,14 +88,14 @@ impl Requirements {
         }
     }
 
-    /// Notes what a check reads.
+    /// Records the attributes that a check reads.
     fn note(&mut self, inputs: &BTreeSet<Read>) {
         let reads = |prefix: &str| inputs.iter().any(|read| read.attribute.starts_with(prefix));
         self.body |= reads("request.body");
         self.token |= reads("request.auth.");
     }
 
-    /// Notes what a report reads.
+    /// Records the attributes that a report reads.
     fn note_logged(&mut self, inputs: &BTreeSet<Read>) {
         let keys = |attribute: &str| -> Vec<String> {
             let of_map = inputs.iter().filter(|read| read.attribute == attribute);

@@ -1,4 +1,4 @@
-//! What the reference says of one thing.
+//! The reference of one item.
 
 use std::collections::HashMap;
 

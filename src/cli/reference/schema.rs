@@ -182,7 +182,7 @@ impl Writer<'_> {
         let mut schema = match (field.is_map(), field.is_list()) {
             (true, _) => json!({ "type": "object", "additionalProperties": value }),
             (_, true) => array(value),
-            // Draft 7 ignores what stands beside a reference.
+            // Draft 7 ignores keywords beside a reference.
             _ if value.get("$ref").is_some() => json!({ "allOf": [value] }),
             _ => value,
         };

@@ -1,4 +1,4 @@
-//! The data of each topic: what the program checks a configuration with.
+//! The data of each topic, by which the program checks a configuration.
 
 use std::{collections::BTreeMap, fmt::Write as _};
 
@@ -46,12 +46,12 @@ impl Topic {
         }
     }
 
-    /// What one of its items is called.
+    /// The name of one of its items.
     pub(super) fn singular(self) -> &'static str {
         self.name().trim_end_matches('s')
     }
 
-    /// What it is about.
+    /// A description of the topic.
     pub(super) fn about(self) -> String {
         self.to_possible_value()
             .and_then(|value| value.get_help().map(ToString::to_string))
@@ -59,7 +59,7 @@ impl Topic {
     }
 }
 
-/// What the program knows of its adapters and templates.
+/// The adapters and templates of the program.
 #[derive(Debug)]
 pub(super) struct Catalogue<'a> {
     pub(super) adapters: &'a Adapters,

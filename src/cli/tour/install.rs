@@ -106,7 +106,7 @@ fn python(arguments: &[&OsStr]) -> Result<(), InstallError> {
     Err(InstallError::Failed { command: format!("{PYTHON} {}", arguments.join(" ")), output })
 }
 
-/// A directory that is removed with all that is in it.
+/// A directory that is removed with its contents.
 pub(super) struct TemporaryDirectory(pub(super) PathBuf);
 
 impl TemporaryDirectory {
@@ -127,7 +127,7 @@ impl TemporaryDirectory {
 
 impl Drop for TemporaryDirectory {
     fn drop(&mut self) {
-        // What cannot be removed stays.
+        // Files that cannot be removed stay.
         let _ = fs::remove_dir_all(&self.0);
     }
 }

@@ -144,7 +144,7 @@ pub(super) async fn start_upstream() -> anyhow::Result<SocketAddr> {
     Ok(address)
 }
 
-/// Waits until something is so, which is asked for repeatedly.
+/// Waits until a condition holds, which is polled.
 pub(super) async fn until(what: &str, mut is_so: impl AsyncFnMut() -> bool) -> anyhow::Result<()> {
     let poll = async {
         while !is_so().await {

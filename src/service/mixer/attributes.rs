@@ -25,7 +25,7 @@ pub(super) struct Decoder<'r> {
     shadowed: BTreeSet<usize>,
 }
 
-/// A word of the list, and what was found out about it.
+/// A word of the list, with its decoded forms.
 struct Word<'r> {
     text: &'r str,
     /// The slot of the attribute of this name.

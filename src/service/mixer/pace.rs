@@ -3,7 +3,7 @@
 use tokio::time::Instant;
 use tonic::Status;
 
-/// Lets other calls of the thread go on during a long one, and ends it at its deadline. A call whose caller has gone ends here,
+/// Lets other calls of the thread proceed during a long one, and ends it at its deadline. A call whose caller has gone ends here,
 /// too: its future is dropped while it yields.
 pub(super) struct Pace {
     deadline: Option<Instant>,

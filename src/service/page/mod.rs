@@ -1,4 +1,4 @@
-//! The pages of the admin ports: each is one document that connects to its own port only, and shows what the JSON there says.
+//! The pages of the admin ports: each is one document that connects to its own port only, and shows its JSON.
 
 use std::sync::LazyLock;
 
@@ -19,10 +19,10 @@ pub(crate) static SOURCE: LazyLock<Page> = LazyLock::new(|| {
 });
 
 const STYLE: &str = include_str!("page.css");
-/// What the scripts of all pages use.
+/// The code that the scripts of all pages share.
 const SCRIPT: &str = include_str!("page.js");
 
-/// A document, and what a browser may do with it.
+/// A document, with its content security policy.
 pub(crate) struct Page {
     document: String,
     policy: String,

@@ -10,7 +10,7 @@ use crate::{
     Change, CollectionFilter, Content, Decisions, Kind, Resource, ResourceName, collection, source::Source,
 };
 
-/// A source that offers what the test sends it.
+/// A source that offers the updates of the test.
 struct Scripted {
     name: &'static str,
     changes: mpsc::Receiver<(Vec<Change>, oneshot::Sender<Decisions>)>,
@@ -32,7 +32,7 @@ impl Source for Scripted {
     }
 }
 
-/// The test's end of a source.
+/// The test's handle to a source.
 struct Script {
     changes: mpsc::Sender<(Vec<Change>, oneshot::Sender<Decisions>)>,
 }
@@ -395,7 +395,8 @@ impl Apply for Checked {
 proptest::proptest! {
     #![proptest_config(proptest::prelude::ProptestConfig::with_cases(128))]
 
-    /// Sources change in any order, together or with time in between: once all of them are valid together, what they hold is live.
+    /// Sources change in any order, at once or one after the other: once all of them are valid together, their
+    /// resources are live.
     #[test]
     fn what_sources_hold_comes_into_use_when_it_is_valid(
         steps in proptest::collection::vec((0..3_usize, 0u8..8, 0u64..3), 0..12),

@@ -16,7 +16,7 @@ const MAX_NONCES: usize = 1_000;
 /// The number of types that are observed.
 const MAX_TYPES: usize = 200;
 
-/// What a client has to do on a stream.
+/// The obligations of a client on a stream.
 #[derive(Debug, Default)]
 pub struct ClientRules {
     began: bool,
@@ -28,12 +28,12 @@ pub struct ClientRules {
 struct Type {
     /// Nonces and versions, the newest last.
     sent: VecDeque<(String, String)>,
-    /// How many of them are answered: an answer to one is one to all before it.
+    /// The number of answered ones: an answer to one is an answer to all before it.
     answered: usize,
 }
 
 impl ClientRules {
-    /// The server sends a response.
+    /// Records a response of the server.
     pub fn sent(&mut self, response: &Shorthand) {
         // Responses of the first incremental protocol of MCP have no type.
         let of = |(type_url, _): &(&String, &mut Type)| {
@@ -48,7 +48,8 @@ impl ClientRules {
         }
     }
 
-    /// The client sent a request, for this type: on a stream of one type it may leave it out. Returns what is wrong with it.
+    /// Records a request of the client for this type, which a request on a stream of one type may omit. Returns the
+    /// violated rules.
     pub fn received(&mut self, request: &Shorthand, type_url: &str) -> Vec<Violation> {
         let mut violations = Vec::new();
         if !self.began && request.node.as_deref().unwrap_or_default().is_empty() {
@@ -73,7 +74,7 @@ impl ClientRules {
         violations
     }
 
-    /// Returns what is not answered, for a stream that ends in good order.
+    /// Returns the responses that are not answered, for a stream that ends normally.
     pub fn unanswered(&self) -> Vec<Violation> {
         let open = self.types.iter().filter(|(_, of)| of.answered < of.sent.len());
         let open = open.take(MAX_VIOLATIONS.saturating_sub(self.reported));

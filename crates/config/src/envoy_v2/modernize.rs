@@ -1,4 +1,4 @@
-//! Fields of v2 that v3 does not have, in the newer form that v2 had, too.
+//! Fields of version 2 that version 3 does not have, in their newer form, which version 2 had as well.
 
 use std::collections::HashMap;
 
@@ -18,7 +18,7 @@ const HTTP2: i32 = 1;
 /// The options of HTTP of a cluster of v3, and where they are.
 const HTTP_OPTIONS: &str = "envoy.extensions.upstreams.http.v3.HttpProtocolOptions";
 
-/// Rewrites what the other version does not have where there is another form for it. The rest stays.
+/// Rewrites fields that the other version does not have to their other form. Fields without one stay.
 pub(super) fn modernize(message: &mut DynamicMessage) {
     let name = message.descriptor().full_name().to_owned();
     match name.as_str() {
@@ -59,7 +59,7 @@ fn text(message: &DynamicMessage, field: &str) -> String {
     set_value(message, field).and_then(|value| value.as_str().map(str::to_owned)).unwrap_or_default()
 }
 
-/// Replaces a field by another, with a value in JSON, unless both are set. What cannot be replaced stays.
+/// Replaces a field by another, with a value in JSON, unless both are set. A field that cannot be replaced stays.
 fn replace(message: &mut DynamicMessage, old: &str, new: &str, json: impl FnOnce(&Value) -> Json) {
     if message.has_field_by_name(new) {
         return;
@@ -94,7 +94,7 @@ fn any(content: &DynamicMessage, pool_of: &MessageDescriptor) -> Option<DynamicM
     Some(any)
 }
 
-/// A `Struct` as the message it stands for.
+/// Returns a `Struct` as the message that it represents.
 fn of_struct(fields: &DynamicMessage, message: &str) -> Option<DynamicMessage> {
     let descriptor = Types::v2(message)?;
     read_json(&descriptor, serde_json::to_value(fields).ok()?).ok()
@@ -147,7 +147,7 @@ fn typed(message: &mut DynamicMessage) {
     }
 }
 
-/// The same of the configuration of filters for a route.
+/// Does the same for the configuration of filters for a route.
 fn typed_per_route(message: &mut DynamicMessage) {
     let Some(Value::Map(configs)) = set_value(message, "per_filter_config") else { return };
     let mut typed = match set_value(message, "typed_per_filter_config") {
@@ -169,7 +169,7 @@ fn typed_per_route(message: &mut DynamicMessage) {
 
 fn mirror(action: &mut DynamicMessage) {
     let Some(Value::Message(policy)) = set_value(action, "request_mirror_policy") else { return };
-    // One that depends on the runtime by its older key stays.
+    // A policy that depends on the runtime by its older key stays.
     if !policy.has_field_by_name("runtime_key") && !action.has_field_by_name("request_mirror_policies") {
         action.clear_field_by_name("request_mirror_policy");
         action.set_field_by_name("request_mirror_policies", Value::List(vec![Value::Message(policy)]));

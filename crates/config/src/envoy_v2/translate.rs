@@ -12,7 +12,7 @@ const MAX_DEPTH: usize = 100;
 /// The number of values that are listed as lost.
 const MAX_LOSSES: usize = 100;
 
-/// Why a message cannot be translated to another version of Envoy's API.
+/// The reason why a message cannot be translated to another version of Envoy's API.
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum TranslateError {
     /// The other version has no such message.
@@ -50,12 +50,12 @@ enum Version {
     V3,
 }
 
-/// Translates a message of v3 to v2. A message without versions stays as it is.
+/// Translates a message of v3 to v2. A message without versions is unchanged.
 pub(crate) fn to_v2(body: &Any) -> Result<Any, TranslateError> {
     translate(body, Version::V2)
 }
 
-/// Translates a message of v2 to v3. A message without versions stays as it is.
+/// Translates a message of v2 to v3. A message without versions is unchanged.
 pub(crate) fn to_v3(body: &Any) -> Result<Any, TranslateError> {
     translate(body, Version::V3)
 }
@@ -77,7 +77,7 @@ fn translate(body: &Any, to: Version) -> Result<Any, TranslateError> {
     }
 }
 
-/// What a message of v2 has that its successor cannot hold.
+/// Returns the parts of a message of v2 that its successor does not have.
 #[cfg(test)]
 pub(super) fn losses(message: DynamicMessage, successor: MessageDescriptor) -> Vec<LostValueError> {
     let mut translation = Translation { to: Version::V3, losses: Vec::new() };
@@ -86,7 +86,7 @@ pub(super) fn losses(message: DynamicMessage, successor: MessageDescriptor) -> V
 }
 
 impl Version {
-    /// A message and what it is in this version.
+    /// Returns a message and its counterpart in this version.
     fn pair(self, name: &str) -> Option<(MessageDescriptor, MessageDescriptor)> {
         match self {
             Self::V2 => Some((Types::v3(name)?, Types::v2(predecessor(name)?)?)),
@@ -95,7 +95,7 @@ impl Version {
     }
 }
 
-/// Where a value is in the message.
+/// The path of a value in the message.
 enum Path<'a> {
     Root,
     Field(&'a Path<'a>, &'a str),
@@ -212,7 +212,7 @@ impl Translation {
                 if from.full_name() == ANY && into.full_name() == ANY {
                     return self.any(&message, into, path).map(Value::Message);
                 }
-                // What has no versions is the same message, in another pool.
+                // A message without versions is the same in another pool.
                 let versioned = from.full_name().starts_with(ENVOY) && into.full_name().starts_with(ENVOY);
                 if !versioned && from.full_name() != into.full_name() {
                     self.lose(path, OTHER_TYPE);
@@ -236,7 +236,8 @@ impl Translation {
         }
     }
 
-    /// Translates what is in an Any, and its type URL. What is not of Envoy has no versions and stays.
+    /// Translates the content of an Any, and its type URL. Messages of others than Envoy have no versions and are
+    /// unchanged.
     fn any(
         &mut self,
         any: &DynamicMessage,

@@ -121,7 +121,7 @@ async fn a_sink_on_the_list_is_served_and_one_that_is_not_hears_why_new_streams_
     next(&mut offers).await.accept();
     let peer = source.sinks()[0].peer.clone();
     assert!(peer.starts_with("127.0.0.1:") && peer.ends_with(&format!(" ({SINK})")), "{peer}");
-    // The stream that is open goes on when its sink is taken off the list.
+    // An open stream continues when its sink is removed from the list.
     files.write("list", "allowed: []");
     sleep(Duration::from_millis(600)).await;
     set(&source, "2");

@@ -20,19 +20,19 @@ use super::{
 };
 use crate::{Change, Collection, Content, Decisions, Offers, Parsed, Resource, Update, ValidationError};
 
-/// How long files must have been left alone before they are read.
+/// The time without changes after which files are read.
 const QUIET: Duration = Duration::from_millis(100);
-/// How often that is tried; files that never come to rest are read then.
+/// The number of attempts to wait for it; files that never stop changing are read then.
 const PATIENCE: usize = 20;
-/// How long what cannot be read is given to be written to its end.
+/// The delay before a file that cannot be read, and may be incomplete, is read again.
 const RETRY: Duration = Duration::from_millis(500);
-/// How often the files are looked at where the system cannot say what changes.
+/// The polling interval where the system cannot report changes.
 const POLL: Duration = Duration::from_secs(1);
-/// How often they are looked at where it can: it cannot for links that lead elsewhere, nor on network file systems.
+/// The polling interval where it can: links that lead elsewhere and network file systems are not reported.
 const SLOW_POLL: Duration = Duration::from_secs(10);
 
-/// A directory (or one file) of configuration. Sends everything there is whenever something changed. While the path is missing, that
-/// is a fault and no change.
+/// A directory, or one file, of configuration. Offers its whole state after each change. A missing path is a fault and
+/// no change.
 #[derive(Clone, Debug)]
 pub struct FileSource {
     root: PathBuf,
@@ -42,7 +42,8 @@ pub struct FileSource {
 }
 
 impl FileSource {
-    /// The files at that path; resources without a namespace are of the default one. The path need not exist yet.
+    /// Creates a source of the files at that path; resources without a namespace are of the default one. The path need
+    /// not exist yet.
     pub fn new(root: impl Into<PathBuf>, default_namespace: impl Into<String>) -> Self {
         Self {
             root: root.into(),
@@ -52,7 +53,7 @@ impl FileSource {
         }
     }
 
-    /// Reads the files again at each request, and offers what they hold even if it is the same.
+    /// Reads the files again at each request, and offers their resources even if they did not change.
     #[must_use]
     pub fn with_reload(self, reload: ReloadRequests) -> Self {
         Self { reload, ..self }
@@ -67,7 +68,8 @@ impl FileSource {
         // The last update, which may still come into use.
         let mut open = None;
         loop {
-            // Watched first and anew each time: nothing is missed in between, and a directory that was replaced is found again.
+            // Watched before reading, and again each time: no change is missed in between, and a replaced directory is
+            // found.
             let (wake, mut woken) = mpsc::channel(1);
             let watcher = watcher(&self.root, wake);
             let mut now = self.list().await;
@@ -114,7 +116,7 @@ impl FileSource {
         pending::<()>().await;
     }
 
-    /// What the files look like once they have stopped changing.
+    /// Returns the listing of the files once they have stopped changing.
     async fn debounce(&self, mut before: Listing) -> Listing {
         for _ in 0..PATIENCE {
             time::sleep(QUIET).await;
@@ -132,7 +134,8 @@ impl FileSource {
         spawn_blocking(move || Listing::at(&root)).await.unwrap_or_default()
     }
 
-    /// Reads the files; the first value is false if the path itself is missing, which is not the same as an empty directory.
+    /// Reads the files; the first value is false if the path itself is missing, which is not the same as an empty
+    /// directory.
     async fn read(&self) -> (bool, Parsed) {
         let Self { root, default_namespace, .. } = self.clone();
         let failed = |_| {
@@ -162,7 +165,8 @@ impl Source for FileSource {
     }
 }
 
-/// Full changes of these resources' collections, and empty ones of collections that were sent before and are empty now.
+/// Returns full changes of the collections of these resources, and empty ones of collections that were sent before and
+/// are empty now.
 fn changes(resources: Vec<Resource>, sent: &mut BTreeSet<Collection>) -> Vec<Change> {
     let mut changes = Change::full_sets(resources);
     let now: BTreeSet<_> = changes.iter().map(|change| change.collection.clone()).collect();
@@ -172,15 +176,15 @@ fn changes(resources: Vec<Resource>, sent: &mut BTreeSet<Collection>) -> Vec<Cha
     changes
 }
 
-/// Wakes when something below that path changes; `None` where that cannot be watched, so that it must be polled.
+/// Wakes on changes below that path; `None` if it cannot be watched and has to be polled.
 fn watcher(root: &Path, wake: mpsc::Sender<()>) -> Option<RecommendedWatcher> {
     let on_event = move |event: notify::Result<notify::Event>| {
         if !event.is_ok_and(|event| matches!(event.kind, EventKind::Access(_))) {
-            // One waiting wake-up stands for any number of events.
+            // One pending wake-up represents any number of events.
             let _ = wake.try_send(());
         }
     };
-    // A file may be replaced by another one: its directory knows.
+    // A file may be replaced by another one: its directory is watched.
     let parent = root.parent().filter(|parent| !parent.as_os_str().is_empty()).unwrap_or(Path::new("."));
     let (path, mode) = match root.is_file() {
         true => (parent, RecursiveMode::NonRecursive),
@@ -197,7 +201,7 @@ fn watcher(root: &Path, wake: mpsc::Sender<()>) -> Option<RecommendedWatcher> {
         .ok()
 }
 
-/// What changes when a file does: any write or replacement, and any file that comes or goes.
+/// The files with their metadata, which any write or replacement changes, and faults of directories.
 #[derive(Debug, Default, PartialEq, Eq)]
 struct Listing {
     files: Vec<(PathBuf, Result<Stamp, io::ErrorKind>)>,

@@ -7,20 +7,20 @@ use tokio::sync::watch;
 pub struct ReloadRequests(Option<watch::Receiver<()>>);
 
 impl From<watch::Receiver<()>> for ReloadRequests {
-    /// Each change of the value is a request.
+    /// Makes each change of the value a request.
     fn from(requests: watch::Receiver<()>) -> Self {
         Self(Some(requests))
     }
 }
 
 impl ReloadRequests {
-    /// Waits for a request. Those that arrive before the last one was taken are one.
+    /// Waits for a request. Requests that arrive before the last one was handled are one.
     pub(crate) async fn next(&mut self) {
         let requested = match &mut self.0 {
             Some(requests) => requests.changed().await.is_ok(),
             None => false,
         };
-        // There will be none any more.
+        // No other can follow.
         if !requested {
             pending().await
         }

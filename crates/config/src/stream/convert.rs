@@ -1,4 +1,4 @@
-//! Decodes resources that were pushed, and encodes those that are served.
+//! Decodes pushed resources, and encodes served ones.
 
 use std::{collections::BTreeMap, sync::Arc};
 
@@ -8,14 +8,14 @@ use super::{
 };
 use crate::{Collection, Content, Finding, Kind, ResourceName, Types, envoy_v2};
 
-/// Decodes the resources of a change. Those that cannot be decoded are missing in it, and named by the faults.
+/// Decodes the resources of a change. It omits those that cannot be decoded, which the faults name.
 pub(crate) fn decode(change: &RawChange, source: &str) -> (crate::Change, Vec<crate::ValidationError>) {
     let collection = Collection::new(&change.collection);
     let mut faults = Vec::new();
     let mut resources = Vec::with_capacity(change.resources.len());
     for resource in &change.resources {
         let name = resource_name(&resource.name, kind(&collection, Some(resource)));
-        // Mixer refuses what it cannot decode, whatever else it skips.
+        // Mixer refuses bodies that it cannot decode, whatever else it skips.
         let decoded = match collection.role() {
             Some(_) => body::to_known_spec(&resource.body),
             None => body::to_spec(&resource.body),
@@ -40,7 +40,7 @@ pub(crate) fn decode(change: &RawChange, source: &str) -> (crate::Change, Vec<cr
     (crate::Change { collection, version: change.version.clone(), content }, faults)
 }
 
-/// Encodes the resources of a change. Those that cannot be encoded are missing in it, and named by the faults.
+/// Encodes the resources of a change. It omits those that cannot be encoded, which the faults name.
 pub(in crate::stream) fn encode(
     types: &Types,
     change: &crate::Change,
@@ -77,8 +77,8 @@ pub(in crate::stream) fn encode(
     (change, faults)
 }
 
-/// Returns the faults of resources that are not Mixer's own, for which they cannot be served to other programs: those of Envoy, for
-/// example.
+/// Returns the faults for which resources that are not Mixer's own, such as Envoy's, cannot be served to other
+/// programs.
 pub fn check(types: &Types, resources: &[crate::Resource]) -> Vec<crate::ValidationError> {
     let mut faults = Vec::new();
     let mut names = BTreeMap::new();
@@ -124,13 +124,13 @@ fn encode_resource(
     Ok((fit, deprecated))
 }
 
-/// What resources of a collection are; those of collections nobody knows are called by the type of their bodies.
+/// Returns the kind of the resources of a collection; unknown collections have that of the type of their bodies.
 fn kind(collection: &Collection, resource: Option<&RawResource>) -> Kind {
     let unknown = || Kind::from(resource.map_or("", |resource| resource.body.message_name()));
     collection.kind().unwrap_or_else(unknown)
 }
 
-/// The last segment is the name, all before it the namespace (docs/behaviour/mcp.md#resource-names).
+/// Splits a name: the last segment is the name, all before it the namespace (docs/behaviour/mcp.md#resource-names).
 fn resource_name(name: &str, kind: Kind) -> ResourceName {
     let (namespace, name) = name.rsplit_once('/').unwrap_or(("", name));
     ResourceName::new(name, kind, namespace)

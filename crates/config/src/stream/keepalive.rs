@@ -2,16 +2,16 @@ use std::time::Duration;
 
 use mixer_adapter_core::framework::setters;
 
-/// Pings on connections, which distinguish a peer that is gone from one that is silent.
+/// Pings on connections, which distinguish a dead peer from a silent one.
 ///
-/// By default every 30 s: Galley allows none that are more frequent, and without pings a dead connection would keep old configuration
-/// forever (docs/behaviour/mcp.md#keepalive).
+/// By default every 30 s: Galley allows no shorter interval, and without pings a dead connection would leave old
+/// configuration in use (docs/behaviour/mcp.md#keepalive).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Keepalive {
     /// The interval of pings.
     pub interval: Duration,
-    /// How long the answer to a ping may take.
+    /// The time for the answer to a ping.
     pub timeout: Duration,
 }
 

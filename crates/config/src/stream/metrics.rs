@@ -1,4 +1,4 @@
-//! What streams of configuration count, under the names that Istio's own have (docs/behaviour/mcp.md#metrics).
+//! Metrics of configuration streams, under the names of Istio's own (docs/behaviour/mcp.md#metrics).
 
 use std::{
     collections::BTreeMap,
@@ -19,10 +19,10 @@ use tonic::Code;
 
 use mixer_adapter_core::framework::status::status_name;
 
-/// What one side of MCP, or of xDS, counts: all of its streams in this process together.
+/// The counters of one side of MCP and xDS: of all its streams in this process.
 #[derive(Debug)]
 pub struct StreamMetrics {
-    /// What Istio calls the component.
+    /// Istio's name of the component.
     component: &'static str,
     clients: AtomicI64,
     streams: AtomicU64,
@@ -52,11 +52,11 @@ struct Sizes {
     sum: u64,
 }
 
-/// The number of collections, and of codes, with series of their own. A peer may make up any number.
+/// The maximum number of collections, and of codes, with series of their own: peers can invent any number.
 const MAX_SERIES: usize = 200;
-/// The longest name of a collection that has a series of its own.
+/// The maximum length of the name of a collection with a series of its own.
 const LONGEST: usize = 200;
-/// What stands for all others.
+/// The name that represents all others.
 const OTHERS: &str = "other";
 
 /// The sinks of this process.
@@ -75,7 +75,7 @@ pub struct V2Requests {
     pub requests: u64,
 }
 
-/// A stream that is open, until this is dropped.
+/// An open stream, until this is dropped.
 #[derive(Debug)]
 pub(crate) struct Client(&'static StreamMetrics);
 
@@ -92,7 +92,7 @@ impl StreamMetrics {
         Self { component, clients: AtomicI64::new(0), streams: AtomicU64::new(0), series: Mutex::new(series) }
     }
 
-    /// A stream opened.
+    /// Counts an opened stream.
     #[must_use]
     pub(crate) fn opened(&'static self) -> Client {
         self.streams.fetch_add(1, Relaxed);
@@ -111,14 +111,14 @@ impl StreamMetrics {
         sizes.sum += bytes;
     }
 
-    /// A push was accepted.
+    /// Counts an accepted push.
     pub(crate) fn acked(&self, collection: &str) {
         let mut series = self.lock();
         let collection = series_of(&series.acks, collection);
         *series.acks.entry(collection).or_default() += 1;
     }
 
-    /// A push was refused. Codes that are none of gRPC's count as UNKNOWN.
+    /// Counts a refused push. Codes that gRPC does not define count as UNKNOWN.
     pub(crate) fn nacked(&self, collection: &str, code: i32) {
         let code = Code::from_i32(code) as i32;
         let mut series = self.lock();
@@ -148,12 +148,12 @@ impl StreamMetrics {
         self.lock().v2.iter().map(requests).collect()
     }
 
-    /// A message could not be sent.
+    /// Counts a message that could not be sent.
     pub(crate) fn not_sent(&self, code: Code) {
         *self.lock().unsent.entry(code as i32).or_default() += 1;
     }
 
-    /// A stream broke: there was nothing more to be received.
+    /// Counts a stream that ended with an error.
     pub(crate) fn not_received(&self, code: Code) {
         *self.lock().unreceived.entry(code as i32).or_default() += 1;
     }
@@ -200,7 +200,7 @@ impl EncodeMetric for Sizes {
     }
 }
 
-/// What both sides count, for the metrics page.
+/// The counters of both sides, for the metrics page.
 #[derive(Debug)]
 pub struct McpMetrics;
 
@@ -220,7 +220,7 @@ impl Collector for McpMetrics {
             let labels = [("component", side.component)];
             ConstGauge::new(side.clients.load(Relaxed)).encode(clients.encode_family(&labels)?)?;
         }
-        // A counter's name would end in _total, which is not how Istio calls it.
+        // The name of a counter would end in _total, which Istio's does not.
         let help = "Streams of configuration that were opened";
         let mut streams =
             encoder.encode_descriptor("istio_mcp_reconnections", help, None, MetricType::Unknown)?;
@@ -275,7 +275,7 @@ impl Collector for McpMetrics {
 /// Labels of a series in addition to the component, and its count.
 type Counted = (Vec<(&'static str, String)>, u64);
 
-/// Istio's label `error` holds the error's text, of which there is no end; here it is the code by name.
+/// Istio's label `error` has the text of the error, which is unbounded; here it is the name of the code.
 fn by_code(counts: &BTreeMap<i32, u64>) -> Vec<Counted> {
     let labels = |code: &i32| {
         let name = status_name(Code::from_i32(*code) as i32).into_owned();

@@ -6,11 +6,11 @@ use super::xdstp::{self, XdstpError};
 
 use crate::ResourceName;
 
-/// The longest label of DNS, and the longest name of Kubernetes.
+/// The maximum length of a DNS label, and of a Kubernetes name.
 const LABEL: usize = 63;
 const SEGMENT: usize = 253;
 
-/// Why a name is refused.
+/// The reason why a name is refused.
 #[derive(Debug, PartialEq, Eq, thiserror::Error)]
 pub(super) enum NameError {
     #[error("it has no name")]
@@ -27,9 +27,9 @@ pub(super) enum NameError {
     Xdstp(#[from] XdstpError),
 }
 
-/// A name of a resource of that collection as sinks and sources use it: the one slash in front that old documents show is dropped
-/// (docs/behaviour/mcp.md#resource-names). Names of Envoy's resources are any text, and stay as they are, but for the order of the context
-/// parameters of `xdstp://`.
+/// Returns the normal form of a name of a resource of that collection: one leading slash, as in old documents, is
+/// dropped (docs/behaviour/mcp.md#resource-names). Names of Envoy's resources are any text and unchanged, except for
+/// the order of the context parameters of `xdstp://`.
 pub(crate) fn normal<'a>(collection: &str, name: &'a str) -> Cow<'a, str> {
     match collection.contains('/') {
         true => name.strip_prefix('/').unwrap_or(name).into(),
@@ -37,7 +37,7 @@ pub(crate) fn normal<'a>(collection: &str, name: &'a str) -> Cow<'a, str> {
     }
 }
 
-/// Names with their versions, in the same form.
+/// Returns names with their versions, in normal form.
 pub(crate) fn normal_versions(
     collection: &str,
     versions: BTreeMap<String, String>,
@@ -47,8 +47,9 @@ pub(crate) fn normal_versions(
 
 /// Checks the name of a resource of that collection.
 ///
-/// Where collections are called by the message of their resources these are Envoy's, and so are the names: any text. Elsewhere the segments are DNS labels, or several joined by dots: Kubernetes names and the service names of Nacos are such. Case
-/// does not matter to DNS, and Nacos sends upper case.
+/// Collections that are named by the message of their resources are Envoy's, whose names are any text. Elsewhere the
+/// segments are DNS labels, or several joined by dots, as Kubernetes names and the service names of Nacos. Case does
+/// not matter to DNS, and Nacos sends upper case.
 pub(super) fn check(collection: &str, name: &str) -> Result<(), NameError> {
     if name.is_empty() {
         return Err(NameError::Missing);
@@ -83,7 +84,7 @@ fn is_label(text: &str) -> bool {
         && bytes.last().is_some_and(u8::is_ascii_alphanumeric)
 }
 
-/// The name by which a resource is sent: `namespace/name`, or `name` alone.
+/// Returns the name in messages: `namespace/name`, or `name` alone.
 pub(super) fn full_name(name: &ResourceName) -> String {
     match name.namespace() {
         "" => name.name().to_owned(),

@@ -1,19 +1,19 @@
 use std::time::{Duration, Instant};
 
-/// A limit of a rate: a burst, and the interval after which another event is earned.
+/// A rate limit: a burst, and the interval after which another event is permitted.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Rate {
-    /// How many times at once, after a rest.
+    /// The number of events at once, after a pause.
     pub burst: u32,
-    /// How long until the next time is earned.
+    /// The interval between events after that.
     pub every: Duration,
 }
 
-/// Counts against a [`Rate`].
+/// The state of a [`Rate`].
 #[derive(Clone, Debug)]
 pub(super) struct Bucket {
     rate: Rate,
-    /// When the bucket would be full again; how far that lies ahead says how much was taken.
+    /// The time when the bucket would be full again, from which the number of taken events follows.
     full: Option<Instant>,
 }
 
@@ -22,13 +22,13 @@ impl Bucket {
         Self { rate, full: None }
     }
 
-    /// When the next one may happen, if not now.
+    /// Returns the time of the next permitted event, if it is not permitted now.
     pub(super) fn wait(&self, now: Instant) -> Option<Instant> {
         let spare = self.rate.every * self.rate.burst.saturating_sub(1);
         self.full.and_then(|full| full.checked_sub(spare)).filter(|earliest| *earliest > now)
     }
 
-    /// Takes one, now or in advance; the result says when it may happen.
+    /// Takes an event, now or in advance; returns the time when it is permitted.
     pub(super) fn take(&mut self, now: Instant) -> Instant {
         let at = self.wait(now).unwrap_or(now);
         self.full = Some(self.full.map_or(now, |full| full.max(now)) + self.rate.every);

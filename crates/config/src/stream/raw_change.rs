@@ -1,10 +1,10 @@
-//! A change of a collection as it travels.
+//! A change of a collection with encoded resources.
 
 use std::sync::Arc;
 
 use super::RawResource;
 
-/// A change of one collection, its resources not decoded.
+/// A change of one collection whose resources are not decoded.
 #[derive(Clone, Debug, PartialEq)]
 pub struct RawChange {
     /// The collection, such as `istio/policy/v1beta1/rules`.

@@ -10,26 +10,26 @@ use super::{BodyError, body, name, sink::ResourceError};
 use crate::proto::istio::mcp::v1alpha1::{Metadata, Resource as ResourceMessage};
 use mixer_adapter_core::proto::Any;
 
-/// A resource of a collection, its body still as it travels.
+/// A resource of a collection with an encoded body.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct RawResource {
     /// `namespace/name`, or `name` alone: DNS labels separated by slashes.
     pub name: String,
-    /// The version its source gave it, or nothing. It says that something changed, not what is newer; sources that restart
-    /// count from the beginning, so that the same version may come with another body.
+    /// The version from its source, or nothing. A different version means a change, but versions have no order: sources
+    /// that restart count from the beginning, so that the same version may have another body.
     pub version: String,
     /// The creation time that its source sent: year 1 for Galley's resources from files.
     pub created: Option<Timestamp>,
-    /// For selecting and grouping.
+    /// Labels, for selecting and grouping.
     pub labels: BTreeMap<String, String>,
-    /// For people and tools.
+    /// Annotations, for people and tools.
     pub annotations: BTreeMap<String, String>,
-    /// What it says.
+    /// The content.
     pub body: Any,
 }
 
 impl RawResource {
-    /// Reads a resource as it arrived. The fault names it, by its place in the push if it has no name.
+    /// Reads a resource of a message. A fault names it, by its index in the push if it has no name.
     pub(super) fn read(
         collection: &str,
         message: ResourceMessage,
@@ -57,7 +57,7 @@ impl RawResource {
         })
     }
 
-    /// The resource as it travels; the body's bytes are shared.
+    /// Returns the resource as a message, which shares the bytes of the body.
     pub(crate) fn to_message(&self) -> ResourceMessage {
         ResourceMessage {
             metadata: Some(Metadata {
@@ -76,13 +76,13 @@ impl RawResource {
         body::readable(&self.body)
     }
 
-    /// The same with bytes of its own, so that keeping one resource does not keep the whole push it came in.
+    /// Returns the resource with bytes of its own, so that one resource does not hold the memory of its whole push.
     pub(super) fn detached(mut self) -> Self {
         self.body.value = Bytes::copy_from_slice(&self.body.value);
         self
     }
 
-    /// A digest of all of it.
+    /// Returns a digest of the whole resource.
     pub(super) fn digest(&self) -> u128 {
         let digest = Sha256::digest(self.to_message().encode_to_vec());
         digest[..16].iter().fold(0, |number, byte| number << 8 | u128::from(*byte))

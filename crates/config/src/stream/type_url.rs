@@ -2,18 +2,18 @@
 
 use crate::{Collection, Kind};
 
-/// What the type URLs of messages begin with.
+/// The prefix of type URLs of messages.
 const HOST: &str = "type.googleapis.com/";
-/// How Istio writes the group without a name.
+/// Istio's name of the group without a name.
 const CORE: &str = "core";
-/// The collections of what is in no table.
+/// The prefix of collections that are in no table.
 const KUBERNETES: &str = "k8s/";
 
-/// The collection of the resources of a type.
+/// Returns the collection of the resources of a type.
 ///
-/// `group/version/Kind` is what a Kubernetes resource of that API version and kind belongs to; the group without a name is written
-/// `core`. `type.googleapis.com/MESSAGE` is Istio's collection of these messages, or else one that has the message's name. Anything
-/// else is itself the name of a collection, as in `AggregatedMeshConfigService`.
+/// `group/version/Kind` is the collection of a Kubernetes resource of that API version and kind; the group without a
+/// name is written `core`. `type.googleapis.com/MESSAGE` is Istio's collection of these messages, or else one with the
+/// name of the message. Anything else is itself the name of a collection, as in `AggregatedMeshConfigService`.
 pub fn collection_of(type_url: &str) -> Collection {
     let parts: Vec<&str> = type_url.split('/').collect();
     match parts[..] {
@@ -24,8 +24,10 @@ pub fn collection_of(type_url: &str) -> Collection {
     }
 }
 
-/// The type URLs to ask for a collection by, the likeliest first: a source that has the resources in another version answers with
-/// nothing, not with an error, and then the next may have another answer.
+/// Returns the type URLs to request a collection by, the most likely first.
+///
+/// A source that has the resources in another version answers with an empty response and no error, and the next may have
+/// another answer.
 pub fn type_urls_of(collection: &Collection) -> Vec<String> {
     let name = collection.as_str();
     if let Some(resource) = name.strip_prefix(KUBERNETES) {

@@ -1,20 +1,20 @@
 use super::RawResource;
 
-/// The version of a collection: a digest of its content that does not depend on the order of resources, and that a change of
-/// one resource moves in constant time.
+/// The version of a collection: a digest of its content that does not depend on the order of resources, and that a
+/// change of one resource updates in constant time.
 ///
-/// It is the sum of the resources' digests. That is enough for telling versions apart, and no protection from somebody who
-/// makes up resources in order to have two contents share one.
+/// It is the sum of the resources' digests. This distinguishes versions, but does not protect against constructed
+/// resources whose contents share one.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct ContentVersion(u128);
 
 impl ContentVersion {
-    /// The version of that content.
+    /// Returns the version of that content.
     pub fn of<'a>(resources: impl IntoIterator<Item = &'a RawResource>) -> Self {
         Self::of_digests(resources.into_iter().map(RawResource::digest))
     }
 
-    /// The version of content with these digests.
+    /// Returns the version of content with these digests.
     pub(crate) fn of_digests(digests: impl IntoIterator<Item = u128>) -> Self {
         let mut version = Self::default();
         digests.into_iter().for_each(|digest| version.add(digest));

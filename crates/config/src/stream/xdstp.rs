@@ -6,7 +6,7 @@ const SCHEME: &str = "xdstp:";
 /// The last segment of the id of a collection.
 const ALL: &str = "*";
 
-/// Why a name with the scheme is not that of a resource.
+/// The reason why a name with the scheme is not that of a resource.
 #[derive(Debug, PartialEq, Eq, thiserror::Error)]
 pub(crate) enum XdstpError {
     #[error("{0:?} is not an xdstp name; write it like xdstp://AUTHORITY/TYPE/ID")]
@@ -21,7 +21,7 @@ pub(crate) enum XdstpError {
     Type { name: String, given: String, message: String },
 }
 
-/// The parts of a name. Escapes in them are left as they are.
+/// The parts of a name, with their escapes.
 struct Parts<'a> {
     /// `xdstp://AUTHORITY/TYPE`
     head: &'a str,
@@ -43,7 +43,7 @@ impl<'a> Parts<'a> {
         is_complete.then_some(Self { head, resource_type, id, context })
     }
 
-    /// The name with another id. Parameters are in one order: they are a set.
+    /// Returns the name with another id. Parameters are sorted: they are a set.
     fn with_id(mut self, id: &str) -> String {
         self.context.sort_unstable();
         let query = if self.context.is_empty() { "" } else { "?" };
@@ -55,7 +55,7 @@ fn has_scheme(name: &str) -> bool {
     name.starts_with(SCHEME)
 }
 
-/// The name as it is compared with others: with its context parameters in order. Other names stay as they are.
+/// Returns the form of a name for comparisons: its context parameters are sorted. Other names are unchanged.
 pub(super) fn canonical(name: &str) -> Cow<'_, str> {
     match Parts::of(name) {
         Some(parts) if parts.context.len() > 1 => {
@@ -66,8 +66,8 @@ pub(super) fn canonical(name: &str) -> Cow<'_, str> {
     }
 }
 
-/// The collection that a name belongs to, by its canonical name: `xdstp://AUTHORITY/TYPE/ID/*` of all resources whose ids have one
-/// segment more, and the same context.
+/// Returns the collection of a name, by its canonical name: `xdstp://AUTHORITY/TYPE/ID/*` of all resources whose ids
+/// have one segment more, and the same context.
 pub(crate) fn collection(name: &str) -> Option<String> {
     if !has_scheme(name) {
         return None;
@@ -80,7 +80,7 @@ pub(crate) fn collection(name: &str) -> Option<String> {
     Some(parts.with_id(&id))
 }
 
-/// Checks the name of a resource that is a message of this type. Only names with the scheme can be wrong.
+/// Checks the name of a resource that is a message of this type. Only names with the scheme can be invalid.
 pub(super) fn check(message: &str, name: &str) -> Result<(), XdstpError> {
     if !has_scheme(name) {
         return Ok(());

@@ -1,11 +1,11 @@
-//! xDS, the protocol of Envoy, as it carries the configuration of a mesh: whole sets of resources of a type, or their changes
+//! xDS, the protocol of Envoy, for the configuration of a mesh: whole sets of resources of a type, or their changes
 //! (docs/behaviour/xds.md).
 
 mod rest_path;
 pub mod sink;
 pub mod source;
 
-/// The feature of clients that remove resources whose time to live ends (docs/behaviour/xds.md#ttl).
+/// The feature of clients that remove resources at the end of their time to live (docs/behaviour/xds.md#ttl).
 const SUPPORTS_TTL: &str = "xds.config.supports-resource-ttl";
 /// The features of clients that read the wrapper of resources in whole sets, which has the time to live. Envoy's documentation has both.
 const READS_WRAPPER: [&str; 2] = ["xds.config.resource-in-sotw", "xds.config.supports-resource-in-sotw"];

@@ -1,7 +1,7 @@
 use std::fmt;
 
-/// The memory that one call takes of what a server has for its clients.
+/// The share of one call in the memory of a server.
 pub trait CallMemory: fmt::Debug + Send + Sync {
-    /// Takes memory for what the call makes of its request, until the call ends. Returns false if the server has none left for it.
+    /// Takes memory for the data that the call derives from its request, until it ends. Returns false if none is available.
     fn take(&self, bytes: usize) -> bool;
 }

@@ -6,7 +6,7 @@ use std::fmt::{self, Write as _};
 const MAX_BYTES: usize = 1 << 10;
 
 /// Formats a value for a field of the log: its first KiB. As the log quotes and escapes strings, unlike values recorded with `%`,
-/// nobody can add a line or a field to it.
+/// no peer can add a line or a field to it.
 pub fn log_text(value: impl fmt::Display) -> String {
     let mut text = BoundedText(String::new());
     if write!(text, "{value}").is_err() {

@@ -57,14 +57,14 @@ pub fn version_number(text: &str) -> Option<u32> {
     plain.then(|| text.parse().ok()).flatten()
 }
 
-/// What the use of a deprecated element leads to in a release.
+/// The effect of using a deprecated element in a release.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Stage {
     /// The first release with the mark: a warning, and a count.
     Warns,
     /// The second: a failure, unless the element is allowed by name.
     Fails,
-    /// The third and later ones: the element does not exist any more.
+    /// The third and later ones: the element no longer exists.
     Gone,
 }
 

@@ -15,7 +15,7 @@ use super::Retain;
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct RetentionLimits {
-    /// The maximum memory of the states that nobody uses, in bytes.
+    /// The maximum memory of unused states, in bytes.
     pub bytes: usize,
     /// How long a state is retained after its last use.
     pub time: Duration,
@@ -28,7 +28,7 @@ impl RetentionLimits {
     }
 }
 
-/// States by key. One that nobody uses is retained for some time.
+/// States by key. An unused one is retained for some time.
 ///
 /// If retained states exceed the limit in bytes, those are evicted first whose time between the first and the last use is
 /// shortest (by powers of two), then those that were used least recently. So states that come in a flood replace each other, and
@@ -144,12 +144,12 @@ impl<K: Eq + Hash + Clone, T: Retain + ?Sized> Retention<K, T> {
         self.lock().entries.iter().map(|(key, stored)| (key.clone(), entry(stored))).collect()
     }
 
-    /// Returns the number of states that nobody uses.
+    /// Returns the number of unused states.
     pub fn retained_count(&self) -> usize {
         self.lock().retained.len()
     }
 
-    /// Returns the memory of the states that nobody uses, in bytes.
+    /// Returns the memory of unused states, in bytes.
     pub fn retained_bytes(&self) -> usize {
         self.lock().bytes
     }

@@ -11,11 +11,11 @@ pub struct StandardAttribute {
     /// `istioproxy` or `kubernetes`, the manifests of Istio that declare it; `envoy` for attributes of requests of Envoy that Istio's
     /// manifests do not have (docs/envoy.md#attributes), which are always declared.
     pub produced_by: &'static str,
-    /// What it is, as a noun phrase.
+    /// A description, as a noun phrase.
     pub meaning: &'static str,
 }
 
-/// What [`StandardAttribute::produced_by`] is for attributes that are declared even if a configuration has attribute manifests.
+/// The value of [`StandardAttribute::produced_by`] for attributes that are declared even if a configuration has attribute manifests.
 pub(crate) const ENVOY: &str = "envoy";
 
 /// Iterates over the attributes of Istio's own manifests and those of requests of Envoy, by name.

@@ -121,7 +121,7 @@ impl Vocabulary {
         let ends = |candidate: &&str| {
             candidate.strip_suffix(name).is_some_and(|prefix| prefix.ends_with('.')) && !name.is_empty()
         };
-        // Attributes of the request are what is meant most often.
+        // Attributes of the request are the most frequent ones.
         let rank = |candidate: &&str| (!candidate.starts_with("request."), candidate.len());
         typo.min().map(|(_, found)| found).or_else(|| names().filter(ends).min_by_key(rank))
     }

@@ -280,7 +280,7 @@ pub(super) fn validate(
 }
 
 impl HandlerSpec {
-    /// Identifies what the handler does. Handlers with equal signatures are interchangeable.
+    /// Identifies the behaviour of a handler: handlers with equal signatures are interchangeable.
     pub(crate) fn signature(&self) -> Digest {
         // A handler of another origin may reach other files and hosts.
         let origin = format!("{:?}", self.origin());

@@ -42,7 +42,7 @@ pub(crate) struct Evaluated<'a> {
     pub(crate) cost: Cost,
 }
 
-/// What the evaluation of an answer has cost.
+/// The cost of the evaluation of an answer.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Cost {
     /// Number of calls of adapters.

@@ -78,7 +78,7 @@ impl Leader {
 
     /// Wakes those that wait: there is an answer, or a failure.
     pub(crate) fn complete(self) {
-        // Those that come from now on look for the answer before they wait.
+        // Later ones look up the answer before they wait.
         self.flights.lock().remove(&self.key);
         self.completed.send_replace(true);
     }

@@ -157,7 +157,7 @@ impl Parts {
         parts
     }
 
-    /// The size in bytes of what it refers to.
+    /// The size of its references in bytes.
     fn size(&self) -> usize {
         let size = |key: &Option<Box<str>>| {
             size_of::<(u32, Option<Box<str>>)>() + key.as_deref().map_or(0, str::len)

@@ -10,7 +10,7 @@ use mixer_adapter_core::framework::digest::Digest;
 
 /// Values by key, in shards with locks of their own.
 ///
-/// A full shard evicts from the tenant with most bytes in it: nobody can evict the entries of tenants that have less. Within a
+/// A full shard evicts from the tenant with most bytes in it: no tenant can evict the entries of those that have less. Within a
 /// tenant the oldest entry goes first, unless it was used since it was last considered.
 pub(super) struct Store<V> {
     shards: Box<[Mutex<Shard<V>>]>,
@@ -42,7 +42,7 @@ struct Tenant {
     queue: VecDeque<Digest>,
 }
 
-/// What an entry takes in addition to its value: the key in the map and in the queue, and the allocation of the value.
+/// The size of an entry in addition to its value: the key in the map and in the queue, and the allocation of the value.
 const ENTRY_OVERHEAD: usize = 2 * (size_of::<Digest>() + size_of::<Entry<()>>()) + 64;
 
 /// Maximum number of entries that one eviction passes over because they were used.

@@ -44,7 +44,7 @@ enum Mask {
     Parameter(String),
 }
 
-/// What is replaced.
+/// The values to replace.
 #[derive(Debug)]
 pub(super) struct Masks(Vec<Mask>);
 

@@ -1,5 +1,5 @@
 //! The decision log: one line of JSON for each check, quota request and failed report. Lines go to an output, and to the last decisions
-//! in memory while somebody watches them.
+//! in memory while a client reads them.
 
 mod line;
 mod mask;
@@ -53,7 +53,7 @@ impl Output {
     }
 }
 
-/// A call whose decisions have an id, and are logged if it is in the sample or somebody watches.
+/// A call whose decisions have an id, and are logged if it is in the sample or a client reads them.
 #[derive(Debug)]
 pub struct LoggedCall<'l> {
     log: &'l DecisionLog,
@@ -85,7 +85,7 @@ impl DecisionLog {
         Ok(Self { output: Some(output), ..self })
     }
 
-    /// What became of lines; `None` without an output.
+    /// The outcomes of lines; `None` without an output.
     pub fn counts(&self) -> Option<&DecisionLogCounts> {
         self.output.as_ref().map(|output| output.writer.counts())
     }
@@ -110,7 +110,7 @@ impl DecisionLog {
         self.recent.is_watched()
     }
 
-    /// Begins an entry of an access log for the decision `id`; `None` unless somebody watches.
+    /// Begins an entry of an access log for the decision `id`; `None` unless a client reads them.
     pub fn begin_entry(&self, api: Api, id: &str) -> Option<LoggedCall<'_>> {
         self.recent.admit(Some(id)).then(|| self.call(api, Some(id), None, true))
     }

@@ -1,4 +1,4 @@
-//! The last decisions, in memory, while somebody watches them.
+//! The last decisions, in memory while a client reads them.
 
 use std::{
     collections::{HashMap, VecDeque},
@@ -26,7 +26,7 @@ const WATCHED: Duration = Duration::from_secs(30);
 #[derive(Debug)]
 pub struct RecentDecisions {
     created: Instant,
-    /// When recording ends, in milliseconds since `created`; 0 if nobody watches.
+    /// When recording ends, in milliseconds since `created`; 0 if no client reads them.
     watched_until: AtomicU64,
     ring: Mutex<Ring>,
 }
@@ -93,14 +93,14 @@ impl RecentDecisions {
         json
     }
 
-    /// Returns whether somebody watches, or did lately.
+    /// Returns whether a client reads them, or did recently.
     pub(super) fn is_watched(&self) -> bool {
         self.watched_until.load(Relaxed) != 0
     }
 
     /// Returns whether a call is recorded. One that continues a recorded decision is.
     pub(super) fn admit(&self, id: Option<&str>) -> bool {
-        // Nobody watches, mostly.
+        // Mostly, no client reads them.
         self.is_watched() && self.admit_at(id, self.created.elapsed())
     }
 

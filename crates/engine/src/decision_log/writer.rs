@@ -19,7 +19,7 @@ pub(super) const MAX_QUEUED: usize = 16 << 20;
 /// Size in bytes at which lines are written, even if more are waiting.
 const BATCH: usize = 64 << 10;
 
-/// What became of lines.
+/// The outcomes of lines.
 #[derive(Debug, Default)]
 #[non_exhaustive]
 pub struct DecisionLogCounts {

@@ -2,7 +2,7 @@ use tonic::Code;
 
 use crate::cache::CachePolicy;
 
-/// What is known of the evaluation of an answer, by which it is cached or not.
+/// The properties of an evaluation that decide whether its answer is cached.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct Evaluation {
     /// The policy of the rules that matched.

@@ -37,7 +37,7 @@ pub struct TakenAmount {
     counts: Arc<InstanceCounts>,
 }
 
-/// What a handler has taken back.
+/// The amount that a handler has taken back.
 #[derive(Clone, Debug, PartialEq)]
 pub struct ReturnedAmount {
     /// The amount, at most the one that it had granted.

@@ -2,7 +2,7 @@
 
 use super::syntax::{Ast, Call, Chain, Literal, Node, parse};
 
-/// What a condition in Mixer's own language requires of each request that it matches.
+/// The requirements of a condition in Mixer's own language on each request that it matches.
 #[derive(Debug, Default)]
 pub(crate) struct Requirements<'t> {
     /// The source of a term that is never true.
@@ -36,7 +36,7 @@ enum Relation {
 }
 
 impl<'t> Requirements<'t> {
-    /// Returns what a condition requires; nothing of one that is not valid.
+    /// Returns the requirements of a condition; none for an invalid one.
     pub(crate) fn of(text: &'t str) -> Self {
         let mut found = Self::default();
         if let Ok(ast) = parse(text) {

@@ -16,7 +16,7 @@ pub struct FunctionReference {
     pub name: &'static str,
     /// The types of operands and result, `match(STRING, STRING) -> BOOL`; `T` is one type, any, for all operands.
     pub signature: String,
-    /// What it returns, in a sentence.
+    /// The returned value, in a sentence.
     pub meaning: &'static str,
     /// An expression with it, for a request with the path `/admin/x` and the header `user-agent: curl/8.5`.
     pub example: &'static str,

@@ -160,7 +160,7 @@ impl Leaf {
     }
 }
 
-/// What the field of an instance takes.
+/// The values that the field of an instance accepts.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum FieldInput {
@@ -173,7 +173,7 @@ pub enum FieldInput {
 }
 
 impl FieldInput {
-    /// What a field of this kind takes; of a map or a list, what its values take. `None` for bytes, which no expression can make.
+    /// Returns the values that a field of this kind accepts; for a map or a list, those of its values. `None` for bytes, which no expression has.
     pub fn of(kind: &Kind) -> Option<Self> {
         let leaf = match kind {
             Kind::Message(message) => match typed(message) {

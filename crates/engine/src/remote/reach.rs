@@ -1,4 +1,4 @@
-//! What the connection of a handler may reach, by where its configuration comes from: it reads files and sends them as tokens, and
+//! The hosts and files that the connection of a handler may use, by the origin of its configuration: it reads files and sends them as tokens, and
 //! connects to hosts.
 
 use std::{fs, path::Path};

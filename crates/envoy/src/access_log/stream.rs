@@ -122,7 +122,7 @@ impl Services {
         let mut sender = None;
         loop {
             let message = tokio::select! {
-                // What has arrived is read before the end.
+                // Messages that have arrived are read before the end.
                 biased;
                 message = stream.message() => message?,
                 () = self.stopping.cancelled() => None,

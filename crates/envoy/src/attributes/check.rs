@@ -128,7 +128,7 @@ fn set_request(
     attributes.set_with("request.headers", || Some(headers.iter().collect::<StringMap>()));
 }
 
-/// Returns the size of the body, unless it is unknown. What Envoy says is the number of bytes that it has received so far, and 0 for a
+/// Returns the size of the body, unless it is unknown. Envoy states the number of bytes that it has received so far, and 0 for a
 /// body that it does not wait for (docs/behaviour/envoy.md#requests-of-a-check), so that the length comes first; without one, a body of
 /// which a part is missing, or one of HTTP/2 or HTTP/3 that is not sent, may have any size.
 fn body_size(http: &HttpRequest, headers: &RequestHeaders<'_>) -> Option<i64> {

@@ -227,7 +227,7 @@ fn certificate_name(certificate: &CertificateProperties) -> Option<&str> {
     uri.or(Some(certificate.subject.as_str())).filter(|name| !name.is_empty())
 }
 
-/// Returns what a check of this server put into the metadata of the request.
+/// Returns the metadata that a check of this server added to the request.
 fn decision(metadata: Option<&Metadata>) -> Option<&Struct> {
     let filters = &metadata?.filter_metadata;
     let own = DECISIONS.iter().find_map(|filter| filters.get(*filter)?.fields.get(METADATA));

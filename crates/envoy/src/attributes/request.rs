@@ -1,4 +1,4 @@
-//! What requests of checks and of access logs have in common.
+//! The common part of requests in checks and in access logs.
 
 use mixer_adapter_engine::attribute::{AttributeValue, StringMap};
 

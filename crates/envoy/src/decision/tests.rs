@@ -21,7 +21,7 @@ fn answer(code: i32, message: &str, directive: Option<RouteDirective>) -> dispat
     }
 }
 
-/// What gRPC clients read from `grpc-status-details-bin`: the status.
+/// Decodes `grpc-status-details-bin` as gRPC clients do: to a status.
 #[test]
 fn details_of_a_denial_reach_envoy_and_grpc_clients() {
     let detail = mixer_adapter_core::proto::Any { type_url: "t/a.B".to_owned(), value: vec![1].into() };

@@ -63,7 +63,7 @@ pub enum CallError {
         adapter: &'static str,
         /// The template called.
         template: String,
-        /// What it serves.
+        /// The templates that it serves.
         served: String,
     },
     /// The configuration does not decode.
@@ -110,7 +110,7 @@ pub enum CallError {
     LimitExceeded {
         /// The limit.
         limit: Limit,
-        /// What exceeds it.
+        /// The data that exceeds it.
         reason: String,
     },
     /// The adapter refused its configuration, or could not open a handler with it.

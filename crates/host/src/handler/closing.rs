@@ -36,7 +36,7 @@ impl Closing {
     /// Waits up to `timeout` for all handlers, including those in use by calls, and returns how many are still open.
     pub async fn finish(&self, timeout: Duration) -> usize {
         self.tasks.close();
-        // A timeout is not an error: the count says how many are left.
+        // A timeout is not an error: the result is the number of open ones.
         let _ = tokio::time::timeout(timeout, self.tasks.wait()).await;
         self.tasks.len()
     }

@@ -39,7 +39,7 @@ thread_local! {
 /// Runs code of an adapter, and returns its panic.
 pub(crate) fn contain<T>(work: impl FnOnce() -> T) -> Result<T, PanicError> {
     let outer = IS_CONTAINED.replace(true);
-    // That of a panic which the adapter caught itself.
+    // It is of a panic which the adapter caught itself.
     SITE.take();
     let outcome = catch_unwind(AssertUnwindSafe(work));
     IS_CONTAINED.set(outer);

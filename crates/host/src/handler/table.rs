@@ -179,7 +179,7 @@ impl HandlerTable {
         self.open_handlers().count()
     }
 
-    /// Evicts idle handlers. Called periodically, because an idle cache does nothing by itself.
+    /// Evicts idle handlers. Called periodically, because an idle cache does not evict by itself.
     pub fn sweep(&self) {
         self.cache.sweep();
         self.open_handlers().sweep();

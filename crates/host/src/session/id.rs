@@ -6,7 +6,7 @@ use hmac::{Hmac, Mac as _};
 use sha2::Sha256;
 
 /// The id of a session: the first 128 bits of an HMAC-SHA256 of adapter, canonical configuration and inferred types. Mixers
-/// with the same configuration have the same id; only those can know it.
+/// with the same configuration have the same id; only these can know it.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct SessionId([u8; 16]);
 
@@ -30,7 +30,7 @@ impl fmt::Display for SessionId {
 }
 
 impl fmt::Debug for SessionId {
-    /// Writes the first eight digits: whoever knows the whole id can call the session.
+    /// Writes the first eight digits: the whole id gives access to the session.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "{}..", self.abbreviated())
     }

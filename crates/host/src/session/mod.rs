@@ -70,10 +70,10 @@ setters!(SessionOptions { key: SessionKey, lookup: SessionLookup, limits: Sessio
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum SessionLookup {
-    /// Those created on the connection of the call, by the same peer.
+    /// Sessions created on the connection of the call, by the same peer.
     #[default]
     Own,
-    /// Those, and if there is none the newest of any connection.
+    /// These, and if there is none the newest of any connection.
     Any,
 }
 
@@ -167,7 +167,7 @@ pub enum Release {
 /// A store of sessions: [`MemoryStore`] for one process; replicas can share another one.
 ///
 /// A claim belongs to the authenticated peer that made it or, without authentication, to its connection. When the connection
-/// has ended, a claim of a peer without authentication is abandoned: everybody who knows the id may remove it.
+/// has ended, a claim of a peer without authentication is abandoned: any client that knows the id may remove it.
 pub trait SessionStore: Send + Sync {
     /// Adds a claim of the caller to an existing session, and returns how many sessions ended in favour of it, as those that
     /// [`create`](Self::create) ends. Returns `None` if the session does not exist.

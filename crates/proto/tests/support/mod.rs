@@ -43,7 +43,7 @@ impl Protos {
         ProtoSet::open(&[self.path()], &[]).unwrap()
     }
 
-    /// The baseline of what is there now.
+    /// The baseline of the current protos.
     pub(crate) fn published(&self, release: Option<&str>) -> Baseline {
         let mut baseline = Baseline::default();
         self.publish(&mut baseline, release);

@@ -15,7 +15,8 @@ use crate::{
     },
 };
 
-/// The service that sources dial: `ResourceSink`. Several may be connected; the newest push of a collection counts.
+/// The service that sources connect to: `ResourceSink`. Several may be connected; the newest push of a collection
+/// counts.
 #[derive(Debug)]
 pub struct ResourceSinkService {
     sink: Sink,
@@ -23,7 +24,7 @@ pub struct ResourceSinkService {
 }
 
 impl ResourceSinkService {
-    /// What sinks should use: few sources, large pushes.
+    /// Returns the options for sinks: few sources, large pushes.
     pub fn default_options() -> ServiceOptions {
         ServiceOptions {
             max_streams: 16,
@@ -32,7 +33,7 @@ impl ResourceSinkService {
         }
     }
 
-    /// The service, for [`listen`](crate::stream::listen()) or a server with others.
+    /// Returns the service, for [`listen`](crate::stream::listen()) or a server with others.
     pub fn serve(sink: Sink, options: &ServiceOptions) -> ResourceSinkServer<Self> {
         let service = Self { sink, admission: Admission::new(options) };
         ResourceSinkServer::new(service).max_decoding_message_size(options.max_message_size)
@@ -59,7 +60,7 @@ impl ResourceSink for ResourceSinkService {
     }
 }
 
-/// Takes pushes until the stream is over on either side.
+/// Receives pushes until either side ends the stream.
 async fn receive(stream: driver::Stream, mut pushes: Streaming<Resources>) {
     let status = loop {
         tokio::select! {

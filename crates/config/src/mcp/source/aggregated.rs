@@ -1,4 +1,4 @@
-//! `AggregatedMeshConfigService`, the protocol of Istio 1.0 and 1.1: that of MCP in other messages
+//! `AggregatedMeshConfigService`, the protocol of Istio 1.0 and 1.1: the semantics of MCP with other messages
 //! (docs/behaviour/mcp.md#the-aggregated-service).
 
 use std::sync::Arc;
@@ -19,7 +19,7 @@ use crate::{
 
 const SERVICE: &str = "/istio.mcp.v1alpha1.AggregatedMeshConfigService";
 
-/// The service beside others.
+/// Adds the service to others.
 pub(super) fn mount(
     router: axum::Router,
     source: &ConfigServer,
@@ -35,7 +35,7 @@ pub(super) fn mount(
         .route_service(&format!("{SERVICE}/IncrementalAggregatedResources"), changes)
 }
 
-/// A stream of MCP in other messages.
+/// A stream of MCP with other messages.
 struct Translated<Req, Push> {
     machine: McpStream,
     read: fn(Req) -> RequestResources,

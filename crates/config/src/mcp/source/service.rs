@@ -10,7 +10,7 @@ use crate::stream::{
 
 const METHOD: &str = "/istio.mcp.v1alpha1.ResourceSource/EstablishResourceStream";
 
-/// The limits of a source: many sinks, small requests.
+/// Returns the limits of a source: many sinks, small requests.
 pub fn default_options() -> ServiceOptions {
     ServiceOptions {
         max_streams: 10_000,
@@ -19,7 +19,7 @@ pub fn default_options() -> ServiceOptions {
     }
 }
 
-/// The services that sinks dial, beside others: `ResourceSource`, and `AggregatedMeshConfigService`.
+/// Adds the services that sinks connect to: `ResourceSource`, and `AggregatedMeshConfigService`.
 pub fn mount(mut services: Routes, source: &ConfigServer, options: &ServiceOptions) -> Routes {
     let admission = Arc::new(Admission::new(options));
     let machine = |source: &ConfigServer| McpStream::new(source.incremental());

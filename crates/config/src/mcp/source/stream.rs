@@ -9,38 +9,39 @@ use crate::{
     },
 };
 
-/// What a source that dials sends first, for the sink to refuse it and then ask (docs/behaviour/mcp.md#sources-that-dial).
+/// The collection of the first message of a source that dials, which the sink refuses before it requests
+/// (docs/behaviour/mcp.md#sources-that-dial).
 pub const TRIGGER: &str = "$triggerCollection";
 
 /// The number of the field of a push that holds its resources.
 const RESOURCES: u32 = 3;
 
-/// How many collections a sink may ask for on one stream.
+/// The maximum number of collections that a sink may request on one stream.
 const COLLECTIONS: usize = 1000;
 
-/// One stream to a sink, as a source speaks it: requests go in, pushes come out.
+/// One stream to a sink, without I/O: requests go in, pushes come out.
 ///
-/// At most one push of a collection is under way. Whatever changes meanwhile, the answer to it is followed by the newest
-/// state alone.
+/// At most one push of a collection is unanswered. Changes in the meantime are sent together, as the newest state,
+/// after its answer.
 #[derive(Debug, Default)]
 pub struct McpStream {
     incremental: bool,
     nonces: u64,
-    /// What the sink asked for, in the order of dependency.
+    /// The requested collections, in the order of dependency.
     watches: Vec<Watch>,
 }
 
 #[derive(Debug)]
 struct Watch {
-    /// What the sink calls the collection.
+    /// The name of the collection in requests.
     name: String,
     collection: Collection,
-    /// The push that is under way.
+    /// The unanswered push.
     pending: Option<Pending>,
     known: Known,
-    /// The version pushed last, also if it was refused: it is not sent again.
+    /// The version that was pushed last, also if it was refused: it is not sent again.
     sent: Option<ContentVersion>,
-    /// Whether the sink asked for changes only.
+    /// Whether the sink requested changes only.
     incremental: bool,
 }
 
@@ -52,12 +53,12 @@ struct Pending {
 }
 
 impl McpStream {
-    /// A stream that has just opened. `incremental` lets sinks ask for changes only.
+    /// Creates a stream that has just opened. `incremental` permits sinks to request changes only.
     pub fn new(incremental: bool) -> Self {
         Self { incremental, ..Self::default() }
     }
 
-    /// A request arrived. An error ends the stream.
+    /// Handles a request. An error ends the stream.
     pub fn requested(&mut self, request: RequestResources, catalogue: &Catalogue) -> Result<Meaning, Status> {
         let RequestResources { collection: name, initial_resource_versions: versions, error_detail, .. } =
             request;
@@ -84,7 +85,7 @@ impl McpStream {
             None => self.open(name, collection),
         };
         watch.incremental = request.incremental;
-        // A request without a nonce counts as the answer to a push under way; sinks send one of both, not two.
+        // A request without a nonce counts as the answer to an unanswered push; sinks send one of both, not two.
         if let Some(Pending { state, .. }) = watch.pending.take() {
             return Ok(match error_detail {
                 Some(error) => Meaning::Refused(error),
@@ -112,12 +113,13 @@ impl McpStream {
         &mut self.watches[place]
     }
 
-    /// The version of a collection that was pushed last.
+    /// Returns the version of a collection that was pushed last.
     fn sent(&self, name: &str) -> Option<ContentVersion> {
         self.watches.iter().find(|watch| watch.name == name)?.sent
     }
 
-    /// The place of the collection that is pushed next. News of Mixer's collections wait for news of those that they refer to.
+    /// Returns the index of the collection that is pushed next. Changes of Mixer's collections wait for changes of
+    /// those that they refer to.
     fn due(&self, catalogue: &Catalogue) -> Option<usize> {
         let mut waits = false;
         self.watches.iter().position(|watch| {
@@ -134,7 +136,7 @@ impl McpStream {
         })
     }
 
-    /// The next push, if one is due.
+    /// Returns the next push, if one is due.
     pub fn next(&mut self, catalogue: &Catalogue) -> Option<Resources> {
         self.next_push(catalogue)?.into_message().ok()
     }
@@ -190,14 +192,15 @@ impl Dialogue for McpStream {
 }
 
 impl Watch {
-    /// What is referred to comes before what refers to it; collections that are nothing to Mixer come last.
+    /// Returns the order of the collection: collections come before those that refer to them, and those that are not
+    /// Mixer's come last.
     fn rank(&self) -> (bool, Option<Kind>) {
         let role = self.collection.role();
         (role.is_none(), role)
     }
 }
 
-/// The collection of that name. Sinks of Istio 1.0 call collections by the type URL of their resources.
+/// Returns the collection of that name. Sinks of Istio 1.0 name collections by the type URL of their resources.
 fn collection(name: &str) -> Collection {
     match name.split_once('/') {
         Some((host, message)) if host.contains('.') && !message.contains('/') => collection_of(name),

@@ -1,4 +1,4 @@
-//! The last good configuration on disk, so that a restart without its source still serves.
+//! A cache of the last accepted configuration on disk, for restarts without the source.
 
 use std::{
     collections::BTreeMap,
@@ -16,7 +16,7 @@ use tokio::{sync::mpsc, task::JoinHandle};
 use super::{CollectionView, ResourceError};
 use crate::{proto::istio::mcp::v1alpha1::Resources, stream::RawResource};
 
-/// How long changes are gathered before they are written.
+/// The time for which changes are gathered before they are written.
 const GATHER: Duration = Duration::from_secs(1);
 
 /// A directory that holds one file for each collection: a full push of it, as MCP encodes it, with a checksum as its nonce.
@@ -25,7 +25,7 @@ pub struct Cache {
     directory: PathBuf,
 }
 
-/// What a cache has of a collection.
+/// The cached state of a collection.
 #[derive(Clone, Debug, PartialEq)]
 pub(super) struct CachedCollection {
     pub(super) collection: String,
@@ -34,7 +34,7 @@ pub(super) struct CachedCollection {
 }
 
 impl Cache {
-    /// The cache in that directory, which is made if need be.
+    /// Opens the cache in that directory, which is created if it does not exist.
     pub fn open(directory: impl Into<PathBuf>) -> io::Result<Self> {
         let directory = directory.into();
         fs::create_dir_all(&directory)?;
@@ -63,7 +63,7 @@ impl Cache {
         paths.iter().filter_map(read).collect()
     }
 
-    /// Replaces what it has of a collection. The old is there until the new is whole.
+    /// Replaces the cached state of a collection. The previous file remains until the new one is complete.
     fn write(&self, cached: &CachedCollection) -> io::Result<()> {
         let path = self.directory.join(file_name(&cached.collection));
         let unfinished = path.with_extension("unfinished");
@@ -81,10 +81,10 @@ impl Cache {
     }
 }
 
-/// How the files of a cache end.
+/// The extension of the files of a cache.
 const END: &str = "mcp";
 
-/// One name for each collection: what is not plain is written in hexadecimal.
+/// Returns a unique file name for each collection: other than plain characters are written in hexadecimal.
 fn file_name(collection: &str) -> String {
     let mut name = String::new();
     for byte in collection.bytes() {
@@ -96,7 +96,7 @@ fn file_name(collection: &str) -> String {
     format!("{name}.{END}")
 }
 
-/// Why a file of the cache is not read.
+/// The reason why a file of the cache is not read.
 #[derive(Debug, thiserror::Error)]
 enum ReadError {
     #[error(transparent)]
@@ -131,7 +131,7 @@ impl CachedCollection {
     }
 }
 
-/// Writes to a cache, on a thread for what blocks, and less often than things change.
+/// Writes to a cache on a blocking thread, and combines frequent changes.
 #[derive(Debug)]
 pub(super) struct Writer {
     unwritten: Arc<Mutex<BTreeMap<Arc<str>, CachedCollection>>>,
@@ -149,7 +149,7 @@ impl Writer {
                 loop {
                     let more = woken.recv().await.is_some();
                     if more {
-                        // Ends early when nothing more will come.
+                        // Ends early when no change can follow.
                         let _ = tokio::time::timeout(GATHER, closed(&mut woken)).await;
                     }
                     let batch =
@@ -182,18 +182,18 @@ impl Writer {
             .lock()
             .unwrap_or_else(PoisonError::into_inner)
             .insert(collection.name().clone(), cached);
-        // Full means that it is woken already.
+        // A full channel means that a wake-up is pending.
         let _ = self.wake.try_send(());
     }
 
-    /// Writes what is left.
+    /// Writes pending changes.
     pub(super) async fn finish(self) {
         drop(self.wake);
         let _ = self.task.await;
     }
 }
 
-/// Waits until nothing can come any more, and drops what comes meanwhile: one waking stands for all.
+/// Waits until no change can follow, and drops wake-ups meanwhile: one represents all.
 async fn closed(woken: &mut mpsc::Receiver<()>) {
     while woken.recv().await.is_some() {}
 }

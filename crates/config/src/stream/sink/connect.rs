@@ -1,4 +1,4 @@
-//! The life of a sink's stream, whatever is spoken on it.
+//! The life cycle of a sink's stream, for any protocol.
 
 use tokio_util::sync::CancellationToken;
 use tonic::{Status, transport::Channel};
@@ -6,7 +6,7 @@ use tonic::{Status, transport::Channel};
 use super::{Sink, driver};
 use crate::stream::{Peer, redial::Ended};
 
-/// One stream, from connecting to its end. `run` speaks on it, and says why it ended.
+/// Runs one stream, from connecting to its end. `run` exchanges its messages, and returns the reason of its end.
 pub(crate) async fn connected<F: Future<Output = Status>>(
     sink: Sink,
     source: Peer,
@@ -24,7 +24,7 @@ pub(crate) async fn connected<F: Future<Output = Status>>(
     with_stream(sink, peer, stop, |stream, requests| run(stream, channel, requests)).await
 }
 
-/// One stream with a peer of that name, however it is reached, to its end.
+/// Runs one stream with a peer of that name, over any transport, to its end.
 pub(crate) async fn with_stream<F: Future<Output = Status>>(
     sink: Sink,
     peer: String,
@@ -38,7 +38,7 @@ pub(crate) async fn with_stream<F: Future<Output = Status>>(
         () = stop.cancelled() => Status::cancelled("the sink is not to dial any more"),
     };
     stream.trace().ended(&status);
-    // Lets go of the requests too, which ends the stream for its source.
+    // Drops the requests as well, which ends the stream for its source.
     let closed = stream.closed(Some(status.clone())).await;
     Ended { status, good: closed.good, resolved: closed.unsupported.is_some() }
 }

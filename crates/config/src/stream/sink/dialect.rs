@@ -6,57 +6,57 @@ use crate::{
     stream::Summarize,
 };
 
-/// One stream in another protocol than MCP: what the sink says is translated into its requests, and its responses into pushes. It
-/// dies with the stream.
+/// One stream in another protocol than MCP: translates the requests of the sink into its requests, and its responses
+/// into pushes. It ends with the stream.
 pub trait Dialect: Send {
-    /// What goes to the server.
+    /// The type of requests to the server.
     type Request: Summarize + Send + 'static;
-    /// What comes from it.
+    /// The type of its responses.
     type Response: Summarize;
 
-    /// What the sink says, a question or an answer to a push.
+    /// Translates a request of the sink, a subscription or an answer to a push.
     fn on_request(&mut self, request: RequestResources) -> Vec<Self::Request>;
 
-    /// What the server says.
+    /// Translates a response of the server.
     fn on_response(&mut self, response: Self::Response) -> Received<Self::Request>;
 }
 
-/// What a response means.
+/// The translation of a response.
 #[derive(Clone, Debug, PartialEq)]
 #[non_exhaustive]
 pub struct Received<Request> {
-    /// What the sink is to decide on.
+    /// The push for the sink to decide on.
     pub push: Option<Resources>,
-    /// Requests to send at once, without asking the sink.
+    /// Requests to send at once, without a decision of the sink.
     pub replies: Vec<Request>,
-    /// How long resources of a collection may be used without the server. They come after the push, or alone as heartbeats.
+    /// The times to live of resources of a collection. They follow the push, or are sent alone as heartbeats.
     pub lifetimes: Option<(String, Vec<(String, Duration)>)>,
 }
 
 impl<Request> Received<Request> {
-    /// Only a push.
+    /// Creates a translation with a push only.
     pub fn push(push: Resources) -> Self {
         Self { push: Some(push), replies: Vec::new(), lifetimes: None }
     }
 
-    /// Only replies.
+    /// Creates a translation with replies only.
     pub fn replies(replies: Vec<Request>) -> Self {
         Self { push: None, replies, lifetimes: None }
     }
 }
 
-/// Whether pushes hold whole sets or changes. The sink needs the same [mode](Self::mode).
+/// Whether pushes contain whole sets or changes. The sink needs the same [mode](Self::mode).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Variant {
-    /// State of the world: every push holds all resources.
+    /// State of the world: every push contains all resources.
     Sotw,
-    /// Incremental: pushes hold changes.
+    /// Incremental: pushes contain changes.
     Delta,
 }
 
 impl Variant {
-    /// The subscription mode that this variant uses.
+    /// Returns the subscription mode of this variant.
     pub fn mode(self) -> Mode {
         match self {
             Self::Sotw => Mode::Full,

@@ -30,7 +30,7 @@ impl<T> futures_util::Stream for Outgoing<T> {
 /// A call that opens a stream.
 pub(crate) type Call<Response> = BoxFuture<'static, Result<tonic::Response<Streaming<Response>>, Status>>;
 
-/// One stream of a sink in another dialect, until it ends. `call` opens it with the requests it is to send.
+/// Runs one stream of a sink in another dialect, until it ends. `call` opens it with its requests.
 pub(crate) async fn exchange<D: Dialect>(
     stream: Stream,
     mut requests: Requests,
@@ -42,7 +42,7 @@ pub(crate) async fn exchange<D: Dialect>(
     let mut responses: Option<Streaming<D::Response>> = None;
     loop {
         let request = async {
-            // What does not fit is left to the sink, which ends the stream of a server that does not read.
+            // Requests beyond it wait in the sink, which ends the stream of a server that does not read.
             let _room = requests_out.reserve().await;
             requests.recv().await
         };
@@ -90,7 +90,7 @@ pub(crate) async fn exchange<D: Dialect>(
                 Err(TrySendError::Full(_)) => {
                     return Status::resource_exhausted("the server does not read what the sink says");
                 }
-                // The call has ended, and will say why.
+                // The call has ended, and will return the reason.
                 Err(TrySendError::Closed(_)) => {}
             }
         }

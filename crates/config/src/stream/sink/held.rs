@@ -8,7 +8,7 @@ use imbl::OrdMap;
 use super::push::Push;
 use crate::stream::RawResource;
 
-/// A state of a collection. It outlives streams; copies share what is equal in them.
+/// A state of a collection. It outlives streams; copies share their equal parts.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Held {
     resources: OrdMap<String, Arc<RawResource>>,
@@ -16,7 +16,7 @@ pub(super) struct Held {
     generation: u64,
 }
 
-/// What a push would change.
+/// The changes that a push would make.
 #[derive(Debug, Default)]
 pub(super) struct Difference {
     pub(super) changed: Vec<Arc<RawResource>>,
@@ -34,12 +34,12 @@ impl Held {
         self.resources.values()
     }
 
-    /// The version of the collection, as its source called it.
+    /// Returns the source's version of the collection.
     pub(super) fn version(&self) -> &str {
         &self.version
     }
 
-    /// Moves with every change; a stream may send increments while it knows the newest.
+    /// Returns a number that changes with the state; a stream may send increments while it knows the newest.
     pub(super) fn generation(&self) -> u64 {
         self.generation
     }
@@ -52,15 +52,15 @@ impl Held {
         self.resources.is_empty()
     }
 
-    /// Name to version.
+    /// Returns the versions by name.
     pub(super) fn versions(&self) -> BTreeMap<String, String> {
         self.resources.values().map(|resource| (resource.name.clone(), resource.version.clone())).collect()
     }
 
-    /// Compares a push with what is held. A resource changed if anything about it did: an equal version says nothing when the
-    /// source has restarted and counts from the beginning, as Galley does.
+    /// Compares a push with the held state. A resource has changed if any part of it has: an equal version is no
+    /// evidence if the source has restarted and counts from the beginning, as Galley does.
     ///
-    /// A bad resource stays as it is held, and is not taken for gone.
+    /// An invalid resource keeps its held version, and does not count as removed.
     pub(super) fn compare(&self, push: Push) -> Difference {
         let gone: BTreeSet<String> = if push.incremental {
             push.removed
@@ -79,7 +79,7 @@ impl Held {
         }
     }
 
-    /// Returns the way from this state to another one.
+    /// Returns the changes from this state to another one.
     pub(super) fn difference_to(&self, other: &Self) -> Difference {
         let differs = |resource: &&Arc<RawResource>| self.resources.get(&resource.name) != Some(*resource);
         let is_gone = |name: &&String| !other.resources.contains_key(*name);
@@ -89,7 +89,7 @@ impl Held {
         }
     }
 
-    /// Takes a change over.
+    /// Applies a change.
     pub(super) fn apply(&mut self, difference: Difference, version: String) {
         self.version = version;
         if difference.is_empty() {

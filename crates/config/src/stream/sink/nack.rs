@@ -4,35 +4,35 @@ use std::fmt;
 
 use crate::{Collection, Kind, ValidationError, join_texts, stream::name::full_name};
 
-/// Why a push is refused. All of it is, unless bad resources are skipped and every reason names one.
+/// The reasons why a push is refused. All of it is, unless invalid resources are skipped and every reason names one.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct NackError {
-    /// At least one.
+    /// The reasons, at least one.
     pub reasons: Vec<ResourceError>,
 }
 
-/// What is wrong with a resource of a push, or with the push.
+/// A fault of a resource of a push, or of the push.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ResourceError {
     /// The name of the resource; empty if the reason concerns more than one.
     pub resource: String,
-    /// What is wrong, for the author of the resource.
+    /// The fault, for the author of the resource.
     pub text: String,
 }
 
 impl NackError {
-    /// Refuses a push for a reason that concerns no single resource.
+    /// Refuses a push for a reason that is not about a single resource.
     pub fn whole(text: impl Into<String>) -> Self {
         Self { reasons: vec![ResourceError { resource: String::new(), text: text.into() }] }
     }
 
-    /// Refuses a push of a collection for the errors among these faults. Resources of the collection are named, so that they can be
-    /// skipped; faults of others are described in full.
+    /// Refuses a push of a collection for the errors among these faults. Resources of the collection are named, so that
+    /// they can be skipped; faults of others are described in full.
     pub fn new(collection: &str, faults: &[ValidationError]) -> Self {
         let kind = Collection::new(collection).kind();
         let is_own = |resource: &Kind| match &kind {
             Some(kind) => kind == resource,
-            // The resources of other collections are of the kind that their bodies are.
+            // The resources of other collections are of the kind of their bodies.
             None => matches!(resource, Kind::Other(_)),
         };
         let reason = |fault: &ValidationError| match &fault.resource {
@@ -48,7 +48,7 @@ impl NackError {
 }
 
 impl fmt::Display for NackError {
-    /// Writes the first reasons, and how many more there are.
+    /// Writes the first reasons, and the number of the others.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(&join_texts(self.reasons.iter().map(ToString::to_string)))
     }

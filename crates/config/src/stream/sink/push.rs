@@ -6,18 +6,18 @@ use crate::{
     stream::{RawResource, name},
 };
 
-/// A push of one collection, read as far as it can be.
+/// A push of one collection, with its valid resources.
 #[derive(Debug, Default)]
 pub(super) struct Push {
     pub(super) version: String,
     pub(super) nonce: String,
     pub(super) incremental: bool,
-    /// By name.
+    /// The valid resources by name.
     pub(super) resources: BTreeMap<String, RawResource>,
     pub(super) removed: BTreeSet<String>,
-    /// What is wrong with the resources that are not in `resources`.
+    /// The faults of the others.
     pub(super) faults: Vec<ResourceError>,
-    /// The names of these.
+    /// The names of the others.
     pub(super) bad: BTreeSet<String>,
 }
 
@@ -40,9 +40,10 @@ impl Push {
                 Err(fault) => push.fault(fault),
             }
         }
-        // In a full push these mean nothing.
+        // A full push has no removals.
         if push.incremental {
-            // A source that knows a resource by another spelling of its name removes the one and adds the other: it stays.
+            // A source that knows a resource by another spelling of its name removes the one and adds the other: it
+            // stays.
             let is_respelled = |name: &&String| named.get(&normal(name)).is_some_and(|given| given != *name);
             let removed = message.removed_resources.iter().filter(|name| !is_respelled(name));
             push.removed = removed.map(|name| normal(name)).collect();

@@ -1,4 +1,4 @@
-//! What a sink says to a source.
+//! The requests of a sink to a source.
 
 use tonic::{Code, Status};
 
@@ -10,7 +10,7 @@ use crate::{
 };
 use mixer_adapter_core::proto::{self};
 
-/// Asks for a collection.
+/// Requests a collection.
 pub(super) fn request(node: &SinkNode, collection: &str) -> RequestResources {
     RequestResources {
         sink_node: Some(node.clone()),
@@ -19,7 +19,7 @@ pub(super) fn request(node: &SinkNode, collection: &str) -> RequestResources {
     }
 }
 
-/// Refuses a push of the collection that is asked for. Long texts are cut: a peer may close the stream because of one.
+/// Refuses a push of the requested collection. Long texts are cut: a peer may close the stream because of one.
 pub(super) fn nack_request(
     request: RequestResources,
     nonce: String,
@@ -31,11 +31,12 @@ pub(super) fn nack_request(
     RequestResources { response_nonce: nonce, error_detail: Some(error), ..request }
 }
 
-/// Whether a source ended a stream because it does not have a collection (docs/behaviour/mcp.md#unknown-collections): with
-/// INVALID_ARGUMENT and the text of Galley, or with UNIMPLEMENTED and any text that has the name of the collection, or the type URL by
-/// which xDS subscribes to it. NOT_FOUND is tried again: a server says it of what it does not have yet, too.
+/// Returns whether a source ended a stream because it does not have a collection
+/// (docs/behaviour/mcp.md#unknown-collections): with INVALID_ARGUMENT and the text of Galley, or with UNIMPLEMENTED and
+/// any text that has the name of the collection, or the type URL by which xDS subscribes to it. NOT_FOUND is tried
+/// again: servers use it for resources that do not exist yet, too.
 ///
-/// A text without a name does not count: it may be that of a server, or a proxy, that knows nothing of the protocol.
+/// A text without a name does not count: it may be that of a server, or a proxy, that does not implement the protocol.
 pub(super) fn is_unsupported(status: &Status, collection: &str) -> bool {
     let text = match status.code() {
         Code::InvalidArgument => status.message().strip_prefix("unsupported collection ").unwrap_or_default(),

@@ -3,7 +3,7 @@ use std::{collections::BTreeMap, sync::Arc};
 use super::{NodeView, Snapshot, View, references::referrers};
 use crate::{envoy_v2, stream::RawChange};
 
-/// What a source serves at one time.
+/// The served collections at one time.
 #[derive(Clone, Debug, Default)]
 pub struct Catalogue {
     collections: BTreeMap<Arc<str>, Option<Arc<Snapshot>>>,
@@ -12,7 +12,7 @@ pub struct Catalogue {
 }
 
 impl Catalogue {
-    /// Serves these collections. Requests for them wait until the first change of each.
+    /// Creates a catalogue of these collections. Requests for them wait until the first change of each.
     pub fn of<C: Into<Arc<str>>>(collections: impl IntoIterator<Item = C>) -> Self {
         Self {
             collections: collections.into_iter().map(|name| (name.into(), None)).collect(),
@@ -21,14 +21,14 @@ impl Catalogue {
     }
 
     /// Answers requests for unknown collections with an empty state instead of ending the stream as Galley does: the
-    /// sinks of Istio are not ready before every collection was answered (docs/behaviour/mcp.md#unknown-collections). Until
-    /// something was taken in they wait: to answer nothing would delete what sinks have.
+    /// sinks of Istio are not ready before every collection was answered (docs/behaviour/mcp.md#unknown-collections).
+    /// Until the first change they wait, because an empty answer would delete the resources of sinks.
     #[must_use]
     pub fn open(self) -> Self {
         Self { open: true, ..self }
     }
 
-    /// Takes a change in; its collection need not be known. Returns whether the content is another now.
+    /// Applies a change; its collection need not be known. Returns whether the content has changed.
     pub fn apply(&mut self, change: &RawChange) -> bool {
         let slot = self.collections.entry(change.collection.clone()).or_default();
         let next = slot.as_deref().unwrap_or(&self.empty).after(change);
@@ -39,19 +39,20 @@ impl Catalogue {
         true
     }
 
-    /// Forgets what a collection holds, as at the start.
+    /// Removes the state of a collection, as before its first change.
     pub fn clear(&mut self, collection: &str) {
         if let Some(slot) = self.collections.get_mut(collection) {
             *slot = None;
         }
     }
 
-    /// Whether requests for a collection are answered.
+    /// Returns whether requests for a collection are answered.
     pub(crate) fn serves(&self, collection: &str) -> bool {
         self.open || self.collections.contains_key(collection)
     }
 
-    /// What a collection holds, if that is known yet. A type of version 2 of Envoy's API has the resources of its successor.
+    /// Returns the state of a collection, if it is known. A type of version 2 of Envoy's API has the resources of its
+    /// successor.
     pub fn snapshot(&self, collection: &str) -> Option<&Arc<Snapshot>> {
         match (self.collections.get(collection), envoy_v2::successor(collection)) {
             (Some(slot), _) => slot.as_ref(),
@@ -60,8 +61,9 @@ impl Catalogue {
         }
     }
 
-    /// What a collection holds for a node. Endpoints and routes that have no selector are those of the clusters, listeners and scoped
-    /// routes that the node sees, and those that nothing refers to. The `former` view is an earlier one of the same node.
+    /// Returns the view of a node on a collection. Endpoints and routes without a selector are visible if clusters,
+    /// listeners or scoped routes that the node sees refer to them, or if nothing refers to them. The `former` view is
+    /// an earlier one of the same node.
     pub(crate) fn seen_by(
         &self,
         collection: &str,
@@ -76,12 +78,12 @@ impl Catalogue {
         Some(View::of(state, referring, node, former))
     }
 
-    /// Whether anything was taken in yet.
+    /// Returns whether a change was applied.
     pub(crate) fn is_filled(&self) -> bool {
         self.collections.values().any(Option::is_some)
     }
 
-    /// The collections, in the order of their names.
+    /// Returns the collections, in the order of their names.
     pub fn collections(&self) -> impl Iterator<Item = (&Arc<str>, Option<&Arc<Snapshot>>)> {
         self.collections.iter().map(|(name, slot)| (name, slot.as_ref()))
     }

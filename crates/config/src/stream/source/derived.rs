@@ -2,11 +2,12 @@ use std::sync::{Mutex, OnceLock, PoisonError};
 
 use super::entry::Entries;
 
-/// A value that is made of the entries of a state when it is needed: from that of an earlier state, by what changed since.
+/// A value that is derived from the entries of a state on first use: from the value of an earlier state and the changes
+/// since.
 #[derive(Debug)]
 pub(super) struct Derived<T> {
     value: OnceLock<T>,
-    /// The entries of an earlier state, and the value that was made of them.
+    /// The entries of an earlier state, and the value that was derived from them.
     former: Mutex<Option<(Entries, T)>>,
 }
 
@@ -17,7 +18,7 @@ impl<T> Default for Derived<T> {
 }
 
 impl<T: Clone + Default> Derived<T> {
-    /// The value of a state that comes after the one with these entries, which is the state of this one.
+    /// Returns the value of the state that follows the one with these entries, which is the state of this one.
     pub(super) fn after(&self, entries: &Entries) -> Self {
         let former = match self.value.get() {
             Some(value) => Some((entries.clone(), value.clone())),
@@ -26,7 +27,7 @@ impl<T: Clone + Default> Derived<T> {
         Self { value: OnceLock::new(), former: Mutex::new(former) }
     }
 
-    /// The value. The first time, `update` makes it of that of the entries it is given, of which there may be none.
+    /// Returns the value. On first use, `update` derives it from that of the given entries, of which there may be none.
     pub(super) fn get(&self, update: impl FnOnce(T, &Entries) -> T) -> &T {
         self.value.get_or_init(|| {
             let former = self.former.lock().unwrap_or_else(PoisonError::into_inner).take();
@@ -35,7 +36,7 @@ impl<T: Clone + Default> Derived<T> {
         })
     }
 
-    /// The value, if it was needed before.
+    /// Returns the value if it was used before.
     pub(super) fn known(&self) -> Option<&T> {
         self.value.get()
     }

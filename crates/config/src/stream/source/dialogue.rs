@@ -6,57 +6,57 @@ use super::{Catalogue, Pushed};
 use crate::stream::Summarize;
 use mixer_adapter_core::proto;
 
-/// A protocol as a source speaks it on one stream, without IO: requests go in, pushes come out.
+/// The protocol of a source on one stream, without I/O: requests go in, pushes come out.
 pub(crate) trait Dialogue: Send {
     type Request: prost::Message + Summarize;
     type Push: prost::Message + Summarize;
 
-    /// A request arrived. An error ends the stream.
+    /// Handles a request. An error ends the stream.
     fn on_request(&mut self, request: Self::Request, catalogue: &Catalogue) -> Result<Event, Status>;
 
-    /// When to call [`elapsed`](Self::elapsed) next if nothing happens before.
+    /// Returns the time of the next call of [`elapsed`](Self::elapsed) if nothing happens before.
     fn wakeup(&self) -> Option<Instant> {
         None
     }
 
-    /// It is now that time.
+    /// Handles the passing of that time.
     fn elapsed(&mut self, _now: Instant) {}
 
-    /// Whether [`next`](Self::next) has something to do.
+    /// Returns whether [`next`](Self::next) would do something.
     fn is_due(&mut self, catalogue: &Catalogue) -> bool;
 
-    /// The next push. Without one, nothing is due until a request arrives or the catalogue changes.
+    /// Returns the next push. Without one, nothing is due until a request arrives or the catalogue changes.
     fn next(&mut self, catalogue: &Catalogue) -> Option<Pushed<Self::Push>>;
 }
 
-/// What a request meant.
+/// The meaning of a request.
 #[derive(Clone, Debug, PartialEq)]
 #[non_exhaustive]
 pub enum Meaning {
     /// It requests the collection.
     Requested,
-    /// It accepts the push under way.
+    /// It accepts the unanswered push.
     Accepted,
-    /// It refuses the push under way.
+    /// It refuses the unanswered push.
     Refused(proto::Status),
-    /// It answers a push that is none, or is not under way any more, and changes nothing.
+    /// It answers another push, which is unknown or was answered before, and changes nothing.
     Stale,
-    /// It refuses what a source says first, as it should.
+    /// It refuses the trigger, as it should.
     Triggered,
 }
 
-/// What a request says, for those who look at the source.
+/// A request, for observers of the source.
 #[derive(Debug)]
 pub(crate) struct Event {
     pub(crate) sink: Option<SinkId>,
-    /// The collection, as the sink calls it.
+    /// The collection as the sink names it.
     pub(crate) collection: String,
     pub(crate) meaning: Meaning,
     /// The version of the collection that was pushed last.
     pub(crate) sent: Option<String>,
 }
 
-/// Who a sink says it is.
+/// The identity that a sink states.
 #[derive(Debug, Default)]
 pub(crate) struct SinkId {
     pub(crate) id: String,

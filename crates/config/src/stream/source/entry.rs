@@ -1,4 +1,4 @@
-//! A resource as it is served.
+//! A served resource.
 
 use std::{
     sync::{Arc, OnceLock},
@@ -13,19 +13,19 @@ use crate::{
     stream::RawResource,
 };
 
-/// Resources by name. Copies share what is equal in them, and are compared in time that grows with what is not.
+/// Resources by name. Copies share their equal parts, and are compared in time proportional to their differences.
 pub(crate) type Entries = OrdMap<Arc<str>, Arc<Entry>>;
 
-/// A resource that is served. Entries are equal when their resources are.
+/// A served resource. Entries are equal when their resources are.
 #[derive(Debug)]
 pub(crate) struct Entry {
     pub(super) resource: RawResource,
     digest: u128,
-    /// The resource in version 2 of Envoy's API, or why there is none.
+    /// The resource in version 2 of Envoy's API, or the reason why it has none.
     v2: OnceLock<Result<Arc<Self>, TranslateError>>,
-    /// The nodes that it is for; `None` for all.
+    /// The nodes that can see it; `None` for all.
     pub(super) selector: Option<Arc<Selector>>,
-    /// How long clients may use it without a heartbeat.
+    /// The time to live at clients without a heartbeat.
     ttl: Option<Duration>,
     /// Its other names.
     aliases: Vec<String>,
@@ -39,11 +39,11 @@ impl Entry {
         if resource.version.is_empty() {
             resource.version = version(resource.digest());
         }
-        // One that cannot be read is a fault where resources are read. What it was for is unknown.
+        // An invalid one is a fault of the resource, whose intended nodes are unknown.
         let selector = Selector::of(&resource.annotations).unwrap_or_else(|_| Some(Selector::none()));
         Self {
             digest: resource.digest(),
-            // Those that cannot be read are faults, too.
+            // Invalid ones are faults, too.
             ttl: ttl(&resource.annotations).unwrap_or_default(),
             aliases: aliases(&resource.annotations).unwrap_or_default(),
             resource,
@@ -53,12 +53,12 @@ impl Entry {
         }
     }
 
-    /// The names that it refers to.
+    /// Returns the names that it refers to.
     pub(super) fn references(&self) -> &[Arc<str>] {
         self.references.get_or_init(|| references(&self.resource.body))
     }
 
-    /// The resource in version 2 of Envoy's API. Why it has none is logged once.
+    /// Returns the resource in version 2 of Envoy's API. The reason why it has none is logged once.
     pub(super) fn v2(&self) -> Result<&Arc<Self>, &TranslateError> {
         let v2 = self.v2.get_or_init(|| {
             let resource = &self.resource;
@@ -76,17 +76,17 @@ impl Entry {
         v2.as_ref()
     }
 
-    /// The text of its selector.
+    /// Returns the text of its selector.
     pub(super) fn selector_text(&self) -> Option<&str> {
         self.resource.annotations.get(SELECTOR).map(String::as_str)
     }
 
-    /// How long clients may use it without a heartbeat.
+    /// Returns the time to live at clients without a heartbeat.
     pub(crate) fn ttl(&self) -> Option<Duration> {
         self.ttl
     }
 
-    /// Its other names.
+    /// Returns its other names.
     pub(crate) fn aliases(&self) -> &[String] {
         &self.aliases
     }
@@ -99,12 +99,12 @@ impl Entry {
         &self.resource.name
     }
 
-    /// A digest of all of it.
+    /// Returns a digest of the whole resource.
     pub(crate) fn digest(&self) -> u128 {
         self.digest
     }
 
-    /// A version of its own, that moves with all of it.
+    /// Returns its version, which changes with any part of it.
     pub(crate) fn version(&self) -> String {
         version(self.digest)
     }

@@ -1,4 +1,4 @@
-//! What the envelope of a resource of xDS says of it, beside its body.
+//! The fields of the envelope of an xDS resource, beside its body.
 
 use std::{collections::BTreeMap, time::Duration};
 
@@ -9,12 +9,12 @@ pub(crate) const TTL: &str = "mixer-adapter/ttl";
 /// The annotation with other names of a resource, a list in JSON or YAML.
 pub(crate) const ALIASES: &str = "mixer-adapter/aliases";
 
-/// The shortest time to live: clients are sent heartbeats several times in it.
+/// The shortest time to live: clients receive several heartbeats in it.
 const SHORTEST: Duration = Duration::from_secs(1);
-/// The number of aliases of a resource.
+/// The maximum number of aliases of a resource.
 const MAX_ALIASES: usize = 100;
 
-/// Why an annotation of the envelope cannot be read.
+/// The reason why an annotation of the envelope is invalid.
 #[derive(Debug, PartialEq, Eq, thiserror::Error)]
 pub(crate) enum EnvelopeError {
     #[error("ttl: {0:?} is not a valid duration of 1s or more; write it like \"5s\" or \"1m30s\"")]
@@ -23,7 +23,7 @@ pub(crate) enum EnvelopeError {
     Aliases(String),
 }
 
-/// The time to live of a resource with these annotations, if it has one.
+/// Returns the time to live of a resource with these annotations, if it has one.
 pub(crate) fn ttl(annotations: &BTreeMap<String, String>) -> Result<Option<Duration>, EnvelopeError> {
     let Some(text) = annotations.get(TTL) else { return Ok(None) };
     let ttl = parse_duration(text).and_then(|nanos| u64::try_from(nanos).ok()).map(Duration::from_nanos);
@@ -31,7 +31,7 @@ pub(crate) fn ttl(annotations: &BTreeMap<String, String>) -> Result<Option<Durat
     Ok(Some(ttl))
 }
 
-/// The other names of a resource with these annotations.
+/// Returns the other names of a resource with these annotations.
 pub(crate) fn aliases(annotations: &BTreeMap<String, String>) -> Result<Vec<String>, EnvelopeError> {
     let Some(text) = annotations.get(ALIASES) else { return Ok(Vec::new()) };
     let names: Option<Vec<String>> = serde_saphyr::from_str(text).ok();

@@ -6,7 +6,7 @@ use super::ConfigServer;
 use crate::stream::{RawChange, RawResource, collection_of};
 use mixer_adapter_core::proto::Any;
 
-/// What type URLs begin with.
+/// The prefix of type URLs.
 const HOST: &str = "type.googleapis.com/";
 
 impl ConfigServer {

@@ -1,4 +1,4 @@
-//! What a source serves, and the streams on which it does.
+//! Sources: the served state, and the streams that serve it.
 
 mod catalogue;
 mod derived;

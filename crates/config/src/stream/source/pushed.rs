@@ -25,14 +25,14 @@ impl<M> From<M> for Pushed<M> {
 }
 
 impl<M: Message> Pushed<M> {
-    /// The whole push as one message.
+    /// Returns the whole push as one message.
     pub(crate) fn into_message(self) -> Result<M, DecodeError> {
         let Self { mut message, shared } = self;
         message.merge(shared)?;
         Ok(message)
     }
 
-    /// The push as gRPC frames it, in two parts. The second is shared.
+    /// Returns the push as a gRPC frame in two parts, of which the second is shared.
     pub(crate) fn into_frame(self) -> [Bytes; 2] {
         let Self { message, shared } = self;
         let own = frame(&message);
@@ -47,7 +47,7 @@ impl<M: Message> Pushed<M> {
     }
 }
 
-/// The ways in which the resources of a snapshot are encoded.
+/// The encodings of the resources of a snapshot.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Encoding {
     /// As in pushes of MCP.
@@ -76,13 +76,13 @@ impl Budget {
     }
 }
 
-/// All resources of a snapshot as fields of a push, encoded when they are needed for the first time.
+/// All resources of a snapshot as fields of a push, encoded on first use.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Encodings(Arc<Encoded>);
 
 #[derive(Debug, Default)]
 struct Encoded {
-    /// `None` is more than the budget allows.
+    /// `None` exceeds the budget.
     encodings: [OnceLock<Option<Bytes>>; 11],
     budget: Option<Budget>,
 }
@@ -97,12 +97,12 @@ impl Drop for Encoded {
 }
 
 impl Encodings {
-    /// Stores what is encoded as far as a budget allows.
+    /// Limits the stored encodings by a budget.
     pub(super) fn within(budget: Budget) -> Self {
         Self(Arc::new(Encoded { encodings: Default::default(), budget: Some(budget) }))
     }
 
-    /// The resources as the repeated field of that number, each made a message by `message`.
+    /// Returns the resources as the repeated field of that number, each converted by `message`.
     pub(crate) fn get<'a, M: Message>(
         &self,
         encoding: Encoding,
@@ -117,7 +117,7 @@ impl Encodings {
         })
     }
 
-    /// The resources as they are encoded by `encode`, which is not called if they are stored.
+    /// Returns the resources as `encode` encodes them, which is not called if they are stored.
     pub(crate) fn get_or_encode(&self, encoding: Encoding, encode: impl FnOnce() -> Bytes) -> Bytes {
         let place = match encoding {
             Encoding::Mcp => 0,

@@ -1,4 +1,4 @@
-//! What resources of Envoy refer to by name: clusters to endpoints, listeners and scoped routes to routes.
+//! The references of Envoy's resources by name: from clusters to endpoints, from listeners and scoped routes to routes.
 
 use std::sync::Arc;
 
@@ -15,10 +15,10 @@ const SCOPED_ROUTE: &str = "envoy.config.route.v3.ScopedRouteConfiguration";
 
 /// The value of `Cluster.DiscoveryType`.
 const EDS: i32 = 3;
-/// How deep messages within an `Any` are looked into.
+/// The maximum depth of messages within an `Any`.
 const NESTED: usize = 32;
 
-/// The types that refer to resources of this one.
+/// Returns the types that refer to resources of this one.
 pub(super) fn referrers(collection: &str) -> &'static [&'static str] {
     match envoy_v2::successor(collection).unwrap_or(collection) {
         ENDPOINT => &[CLUSTER],
@@ -27,7 +27,7 @@ pub(super) fn referrers(collection: &str) -> &'static [&'static str] {
     }
 }
 
-/// The names that a cluster, a listener or a scoped route refers to.
+/// Returns the names that a cluster, a listener or a scoped route refers to.
 pub(super) fn references(resource: &Any) -> Vec<Arc<str>> {
     let message = resource.message_name();
     let mut names = Vec::new();
@@ -43,7 +43,7 @@ pub(super) fn references(resource: &Any) -> Vec<Arc<str>> {
     names
 }
 
-/// The name of the endpoints of a cluster that has them by EDS.
+/// Returns the name of the endpoints of a cluster that has them by EDS.
 fn endpoints(cluster: &DynamicMessage) -> Option<Arc<str>> {
     cluster.get_field_by_name("type").filter(|kind| kind.as_enum_number() == Some(EDS))?;
     let config = cluster.get_field_by_name("eds_cluster_config")?;
@@ -55,8 +55,8 @@ fn text(message: &DynamicMessage, field: &str) -> Option<String> {
     message.get_field_by_name(field)?.as_str().filter(|text| !text.is_empty()).map(str::to_owned)
 }
 
-/// The names of routes anywhere in a listener or a scoped route, also of those that the scoped routes within a listener refer to. What is
-/// of a type that is not known refers to none.
+/// Finds the names of routes anywhere in a listener or a scoped route, including those of scoped routes within a
+/// listener. A message of an unknown type has no references.
 fn routes(message: &DynamicMessage, nested: usize, names: &mut Vec<Arc<str>>) {
     if let Some(inner) = content(message) {
         if nested > 0 {

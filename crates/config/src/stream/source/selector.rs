@@ -1,4 +1,4 @@
-//! Which resources a client is served: those for every node, and those whose selector it matches.
+//! Selectors, by which resources are visible to some clients only.
 
 use std::collections::BTreeMap;
 
@@ -12,10 +12,10 @@ use mixer_adapter_core::framework::suggest::suggest;
 /// The annotation with the selector of a resource.
 pub(crate) const SELECTOR: &str = "mixer-adapter/node";
 
-/// The longest metadata of a node that selectors see, in bytes. Of longer ones they see none.
+/// The maximum length of a node's metadata for selectors, in bytes. Longer metadata is ignored.
 const MAX_METADATA: usize = 64 << 10;
 
-/// What a client says of itself, as far as it decides what it is served.
+/// The part of a client's node that decides what it can see.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub(crate) struct NodeView {
     id: String,
@@ -41,7 +41,7 @@ impl NodeView {
         }
     }
 
-    /// The bytes that it holds, about.
+    /// Returns its approximate size in bytes.
     pub(crate) fn size(&self) -> usize {
         let texts = [&self.id, &self.cluster, &self.region, &self.zone, &self.sub_zone];
         texts.iter().map(|text| text.len()).sum::<usize>()
@@ -76,7 +76,7 @@ fn json(value: &prost_types::Value) -> Json {
     }
 }
 
-/// The nodes that a resource is for. All conditions have to hold.
+/// The nodes that can see a resource. All conditions have to hold.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub(crate) struct Selector {
     id: Patterns,
@@ -87,11 +87,12 @@ pub(crate) struct Selector {
     metadata: Map<String, Json>,
 }
 
-/// Texts, of which one has to match; without any, everything does. A `*` at the beginning or the end stands for anything.
+/// Texts, of which one has to match; without any, everything matches. A `*` at the beginning or the end matches
+/// anything.
 #[derive(Clone, Debug, Default, PartialEq)]
 struct Patterns(Option<Vec<String>>);
 
-/// Why a selector cannot be read.
+/// The reason why a selector is invalid.
 #[derive(Debug, PartialEq, Eq, thiserror::Error)]
 pub(crate) enum SelectorError {
     #[error("{0:?} is not a selector of nodes; write it like {{id: \"edge-*\", locality: {{zone: a}}}}")]
@@ -106,7 +107,7 @@ const FIELDS: [&str; 4] = ["id", "cluster", "locality", "metadata"];
 const LOCALITY: [&str; 3] = ["region", "zone", "sub_zone"];
 
 impl Selector {
-    /// The selector of a resource with these annotations, if it has one.
+    /// Returns the selector of a resource with these annotations, if it has one.
     pub(crate) fn of(annotations: &BTreeMap<String, String>) -> Result<Option<Self>, SelectorError> {
         let Some(text) = annotations.get(SELECTOR) else { return Ok(None) };
         let wrong = || SelectorError::NotAnObject(text.clone());
@@ -125,7 +126,7 @@ impl Selector {
         Ok(Some(selector))
     }
 
-    /// Selects no node.
+    /// Creates a selector that selects no node.
     pub(crate) fn none() -> Self {
         Self { id: Patterns(Some(Vec::new())), ..Self::default() }
     }
@@ -143,7 +144,7 @@ impl Selector {
         Ok(())
     }
 
-    /// Whether the resource is for that node.
+    /// Returns whether that node can see the resource.
     pub(crate) fn selects(&self, node: &NodeView) -> bool {
         let texts = [
             (&self.id, &node.id),
@@ -161,7 +162,7 @@ fn unknown(field: &str, known: &[&str]) -> SelectorError {
     SelectorError::UnknownField { field: field.to_owned(), similar }
 }
 
-/// Whether each of these fields is in the metadata with its value; fields of objects likewise.
+/// Returns whether each of these fields is in the metadata with its value; fields of objects likewise.
 fn within(expected: &Map<String, Json>, metadata: &Map<String, Json>) -> bool {
     expected.iter().all(|(key, value)| match (value, metadata.get(key)) {
         (Json::Object(expected), Some(Json::Object(actual))) => within(expected, actual),

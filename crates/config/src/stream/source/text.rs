@@ -1,4 +1,4 @@
-//! Resources that a program makes itself.
+//! Resources that a program creates itself.
 
 use super::ConfigServer;
 use crate::{Change, Topic, Types, ValidationError, parse, stream::convert};

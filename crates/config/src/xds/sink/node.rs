@@ -8,37 +8,38 @@ use crate::{
     source::SourceSettings,
 };
 
-/// The features of this client that a server may want to know of: it takes resources in the wrapper of MCP, and without.
+/// The features of this client that a server may use: it accepts resources in the wrapper of MCP, and without.
 const FEATURES: [&str; 2] = ["io.istio.mcp.wrapped-resources", "io.istio.mcp.bare-resources"];
 
-/// What a client says on each stream: who it is, and which resources it asks for.
+/// The identity of a client, and the resources that it requests.
 #[derive(Clone, Debug, Default)]
 pub struct XdsClient {
     pub(super) node: Node,
-    /// By type URL. All resources of other types are asked for.
+    /// The names by type URL. All resources of other types are requested.
     names: BTreeMap<String, Vec<String>>,
 }
 
 impl XdsClient {
-    /// A client that asks for these names, by type URL, and for all resources of other types.
+    /// Creates a client that requests these names, by type URL, and all resources of other types.
     pub fn new(node: Node, names: BTreeMap<String, Vec<String>>) -> Self {
         Self { node, names }
     }
 
-    /// The names of the resources of a type that it asks for; none for all.
+    /// Returns the names of the requested resources of a type; none for all.
     pub(super) fn names(&self, type_url: &str) -> Vec<String> {
         self.names.get(type_url).cloned().unwrap_or_default()
     }
 }
 
 impl From<Node> for XdsClient {
-    /// A client that asks for all resources.
+    /// Creates a client that requests all resources.
     fn from(node: Node) -> Self {
         Self::new(node, BTreeMap::new())
     }
 }
 
-/// What the sink of this program says of itself. Where it runs in a pod, it says which: `HOSTNAME` and `POD_NAMESPACE`.
+/// Returns the node of this program's sink. In a pod it has the pod's name and namespace: `HOSTNAME` and
+/// `POD_NAMESPACE`.
 pub fn own_node(settings: &SourceSettings) -> Node {
     let name = environment("HOSTNAME").unwrap_or_else(|| "mixer-adapter".to_owned());
     let namespace = environment("POD_NAMESPACE").unwrap_or_else(|| settings.default_namespace.clone());
@@ -51,7 +52,7 @@ pub fn own_node(settings: &SourceSettings) -> Node {
     node
 }
 
-/// A text as the value of a metadata field.
+/// Returns a text as the value of a metadata field.
 fn text(text: &str) -> Value {
     Value { kind: Some(Kind::StringValue(text.to_owned())) }
 }

@@ -1,4 +1,4 @@
-//! Responses as text: what a file holds, and what a server of REST answers.
+//! Responses as text, of files and of REST servers.
 
 use serde::Deserialize;
 use serde_json::Value as Json;
@@ -7,7 +7,7 @@ use mixer_adapter_core::framework::json::JsonError;
 
 use crate::{Types, proto::envoy::service::discovery::v3::DiscoveryResponse, stream::body};
 
-/// Why JSON is not a response.
+/// The reason why JSON is not a response.
 #[derive(Debug, thiserror::Error)]
 pub(super) enum ResponseError {
     #[error("it is not a DiscoveryResponse: {0}")]
@@ -28,7 +28,8 @@ struct Response {
     nonce: String,
 }
 
-/// Reads a `DiscoveryResponse` in the JSON of protobuf, in lower camel or snake case. The error names the resource by its place.
+/// Reads a `DiscoveryResponse` in the JSON of protobuf, in lower camel or snake case. The error names the resource by
+/// its index.
 pub(super) fn of_json(json: Json) -> Result<DiscoveryResponse, ResponseError> {
     let Response { version_info, resources, type_url, nonce } =
         serde_json::from_value(json).map_err(ResponseError::Response)?;

@@ -1,4 +1,4 @@
-//! Resources as servers of xDS send them: wrapped as those of MCP, or bare.
+//! Resources in messages of xDS servers: wrapped as those of MCP, or bare.
 
 use std::time::Duration;
 
@@ -14,19 +14,19 @@ use crate::{
 };
 use mixer_adapter_core::proto::Any;
 
-/// What carries metadata and a body, as istiod sends it.
+/// The message with metadata and body, as istiod sends it.
 const WRAPPER: &str = "istio.mcp.v1alpha1.Resource";
-/// What gives a resource its name where there is no other place for it.
+/// The message with the name of a resource that has no other place for it.
 const DISCOVERED: &str = "envoy.service.discovery.v3.Resource";
 
-/// What a resource of a whole set is in its wrapper.
+/// A resource of a whole set, without its wrapper.
 pub(super) enum Unwrapped {
     Resource(Resource),
-    /// The resource of that name lives on.
+    /// A heartbeat of the resource of that name.
     Heartbeat(String),
 }
 
-/// A resource of a response that is whole, and its time to live.
+/// Unwraps a resource of a complete response, with its time to live.
 pub(super) fn any(any: Any) -> (Unwrapped, Option<Duration>) {
     let discovered = if is(&any, DISCOVERED) { Discovered::decode(any.value.clone()).ok() } else { None };
     match discovered {
@@ -40,12 +40,12 @@ pub(super) fn any(any: Any) -> (Unwrapped, Option<Duration>) {
     }
 }
 
-/// A time to live; without one there is no limit.
+/// Converts a time to live; `None` is without limit.
 pub(super) fn lifetime(ttl: prost_types::Duration) -> Option<Duration> {
     Duration::try_from(ttl).ok().filter(|ttl| !ttl.is_zero())
 }
 
-/// A resource of a response of changes. One that says only that it lives on is nothing new.
+/// Unwraps a resource of a response of changes. `None` for a heartbeat, which changes nothing.
 pub(super) fn resource(discovered: Discovered) -> Option<Resource> {
     let Discovered { name, version, resource, ttl, .. } = discovered;
     match resource {
@@ -57,7 +57,7 @@ pub(super) fn resource(discovered: Discovered) -> Option<Resource> {
     }
 }
 
-/// Whether a resource of a response of changes has a name that another response can call it by.
+/// Returns whether a resource of a response of changes has a name by which another response can refer to it.
 pub(super) fn is_named(discovered: &Discovered) -> bool {
     let unnamed = |any: &Any| !is(any, WRAPPER) && name_in(any).is_none();
     !discovered.name.is_empty() || !discovered.resource.as_ref().is_some_and(unnamed)
@@ -67,10 +67,10 @@ fn is(any: &Any, message: &str) -> bool {
     any.message_name() == message
 }
 
-/// The name around a resource counts first, then the one in its metadata, then that in its body; what has none is called by its content.
-/// Of versions, that in the metadata counts first.
+/// Reads a resource. Its name is the one around it, else that in its metadata, else that in its body, else a digest of
+/// its content. Its version is that in the metadata, else the one around it.
 ///
-/// A wrapper that cannot be read is left as it is, for who reads the body to say why.
+/// A wrapper that cannot be read is unchanged: the reader of the body reports it.
 fn read(any: Any, name: &str, version: &str) -> Resource {
     let wrapped = if is(&any, WRAPPER) { Resource::decode(any.value.clone()).ok() } else { None };
     let mut resource = wrapped.unwrap_or_else(|| Resource { metadata: None, body: Some(any) });

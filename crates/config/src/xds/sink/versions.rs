@@ -3,26 +3,26 @@ use std::{
     sync::{Arc, Mutex, MutexGuard, PoisonError},
 };
 
-/// The versions by which a server knows what a sink holds, where the resources themselves say others. Streams pass it on.
+/// The server's versions of held resources, if those in the resources differ. They are passed from stream to stream.
 #[derive(Clone, Debug, Default)]
 pub struct Versions(Arc<Mutex<BTreeMap<String, Known>>>);
 
-/// Name to the version that the resource says, and the one that the server does.
+/// The versions of the resource and of the server, by name.
 type Known = BTreeMap<String, (String, String)>;
 
-/// How many pushes that wait for an answer are remembered.
+/// The number of remembered pushes without an answer.
 const UNANSWERED: usize = 64;
 
-/// What pushes say of versions, until the sink accepts them.
+/// The versions of pushes that the sink has not accepted yet.
 #[derive(Debug, Default)]
 pub(super) struct Unanswered(VecDeque<(String, Push)>);
 
-/// What one push says of versions.
+/// The versions of one push.
 #[derive(Debug, Default)]
 pub(super) struct Push {
     pub(super) collection: String,
     pub(super) whole: bool,
-    /// Names, with the version the resource says and the one the server does.
+    /// Names, with the versions of the resource and of the server.
     pub(super) changed: Vec<(String, String, String)>,
 }
 
@@ -42,7 +42,7 @@ impl Unanswered {
 }
 
 impl Versions {
-    /// The sink accepted a push.
+    /// Records the versions of an accepted push.
     pub(super) fn accepted(&self, push: Push) {
         let mut collections = self.lock();
         let known = collections.entry(push.collection).or_default();
@@ -57,7 +57,8 @@ impl Versions {
         }
     }
 
-    /// The versions to send for a collection of which the sink holds these. Forgets resources that are not held any more.
+    /// Returns the versions to send for a collection of which the sink holds these. Drops resources that are no longer
+    /// held.
     pub(super) fn to_send(
         &self,
         collection: &str,

@@ -36,7 +36,7 @@ use crate::{
 /// The number of the field of a response that holds its resources.
 const RESOURCES: u32 = 2;
 
-/// What a request asks for, unless it was delivered to the client before.
+/// Returns the requested resources, unless the client has received them before.
 ///
 /// The nonce of a response is its version: without a stream, nothing else records what was sent before.
 pub fn fetch(catalogue: &Catalogue, request: &DiscoveryRequest) -> Result<Option<DiscoveryResponse>, Status> {
@@ -45,7 +45,7 @@ pub fn fetch(catalogue: &Catalogue, request: &DiscoveryRequest) -> Result<Option
     message.map(Some).map_err(|error| Status::internal(error.to_string()))
 }
 
-/// What a client without a stream asks for.
+/// The request of a client without a stream.
 pub(super) struct Query {
     url: String,
     collection: String,
@@ -53,7 +53,7 @@ pub(super) struct Query {
     subscription: Subscription,
     /// The version that was delivered last, even if it was refused.
     last: String,
-    /// What the client may see, as it was when the query was answered last.
+    /// The view of the client at the last answer.
     view: Option<Arc<View>>,
 }
 
@@ -62,7 +62,7 @@ pub(super) struct Fetched {
     /// The response without its resources.
     response: DiscoveryResponse,
     state: Arc<Snapshot>,
-    /// The resources that were asked for by name; `None` for all.
+    /// The resources that were requested by name; `None` for all.
     named: Option<Vec<Arc<Entry>>>,
 }
 
@@ -88,7 +88,7 @@ impl Query {
         })
     }
 
-    /// The bytes that it holds, about.
+    /// Returns its approximate size in bytes.
     pub(super) fn size(&self) -> usize {
         let names: usize = self.subscription.names().map(|name| name.len() + size_of::<[usize; 8]>()).sum();
         size_of::<Self>()
@@ -99,7 +99,7 @@ impl Query {
             + names
     }
 
-    /// Returns `None` if the client has what it asks for, or what it may see has not changed since the last call.
+    /// Returns `None` if the client has the requested resources, or its view has not changed since the last call.
     pub(super) fn answer(&mut self, catalogue: &Catalogue) -> Option<Fetched> {
         let view = catalogue.seen_by(&self.collection, &self.node, self.view.as_ref())?;
         let state = view.state().clone();
@@ -130,7 +130,7 @@ impl Query {
 }
 
 impl Fetched {
-    /// The response. The resources of a whole collection are encoded once for all clients.
+    /// Returns the response. The resources of a whole collection are encoded once for all clients.
     pub(super) fn into_pushed(self) -> Pushed<DiscoveryResponse> {
         let Self { mut response, state, named } = self;
         let url = response.type_url.clone();
@@ -147,7 +147,7 @@ impl Fetched {
         Pushed { message: response, shared }
     }
 
-    /// The response in JSON, in parts. The resources of a whole collection are encoded once for all clients.
+    /// Returns the response in JSON, in parts. The resources of a whole collection are encoded once for all clients.
     pub(super) fn into_json(self) -> [Bytes; 3] {
         let Self { response, state, named } = self;
         let url = &response.type_url;
@@ -186,7 +186,7 @@ impl FetchMethod {
         Self { source, admission, max_message_size: options.max_message_size, type_url }
     }
 
-    /// Answers with all that is asked for, whatever the client has.
+    /// Answers with all requested resources, whatever the client has.
     fn answer(&self, request: DiscoveryRequest) -> Result<Response<DiscoveryResponse>, Status> {
         if !request.type_url.is_empty() && request.type_url != self.type_url {
             return Err(Status::invalid_argument(format!(

@@ -9,10 +9,11 @@ use crate::{
     truncate,
 };
 
-/// How clients of gRPC call themselves, `gRPC Go` for example.
+/// The part of the name by which clients of gRPC identify themselves, such as `gRPC Go`.
 const GRPC: &str = "gRPC";
 
-/// What a stream is asked for, and by whom. Only the first request has to say who asks (docs/behaviour/xds.md#rule-1-node).
+/// The type and the client of the requests on a stream. Only the first request has to name the client
+/// (docs/behaviour/xds.md#rule-1-node).
 #[derive(Debug)]
 pub(super) struct RequestContext {
     only: Option<&'static str>,
@@ -20,12 +21,12 @@ pub(super) struct RequestContext {
 }
 
 impl RequestContext {
-    /// A stream of all types, or of one.
+    /// Creates the context of a stream of all types, or of one.
     pub(super) fn new(only: Option<&'static str>) -> Self {
         Self { only, explicit: false }
     }
 
-    /// The type a request is about.
+    /// Returns the type of a request.
     pub(super) fn type_url(&mut self, type_url: &str, node: Option<&Node>) -> Result<String, Status> {
         if let Some(node) = node {
             self.explicit = node.user_agent_name.starts_with(GRPC);
@@ -42,13 +43,14 @@ impl RequestContext {
         }
     }
 
-    /// Whether the client says so when it wants everything.
+    /// Returns whether the client requests all resources explicitly.
     pub(super) fn explicit(&self) -> bool {
         self.explicit
     }
 }
 
-/// Who a client is, for those who look at the source: where it runs, which program it is, and its extensions with their versions.
+/// Returns the identity of a client, for observers of the source: its location, its program, and its extensions with
+/// their versions.
 pub(super) fn sink_id(node: &Node) -> SinkId {
     let locality = node.locality.clone().unwrap_or_default();
     let locality = [locality.region, locality.zone, locality.sub_zone];

@@ -1,9 +1,9 @@
-//! Envoy's types: in which order they go out, and what leaving a resource out means
+//! The order of Envoy's types in pushes, and the meaning of a missing resource
 //! (docs/behaviour/xds.md#rule-5-what-a-missing-resource-means and docs/behaviour/xds.md#rule-8-order).
 
 use crate::envoy_v2;
 
-/// The place of a type in make-before-break order: what is referred to comes before what refers to it.
+/// The rank of a type in make-before-break order: referenced types come before those that refer to them.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) enum Rank {
     Cluster,
@@ -15,16 +15,16 @@ pub(super) enum Rank {
     Secret,
     Runtime,
     ExtensionConfig,
-    /// Refers to nothing, and nothing to it.
+    /// It refers to nothing, and nothing refers to it.
     Other,
 }
 
-/// What is known of a type.
+/// The properties of a type.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(in crate::xds) struct Traits {
     pub(super) rank: Rank,
-    /// Whether an answer of the state of the world holds all that is wanted, and deletes the rest. Of other types it holds what is
-    /// new; they go when what refers to them does.
+    /// Whether a response of the state of the world contains all subscribed resources, and deletes the rest. For other
+    /// types it contains new resources only; they are removed with the resources that refer to them.
     pub(in crate::xds) whole: bool,
 }
 
@@ -40,8 +40,8 @@ const TYPES: [(&str, Rank, bool); 9] = [
     ("envoy.config.core.v3.TypedExtensionConfig", Rank::ExtensionConfig, false),
 ];
 
-/// What is known of the type of that URL. Types that are not Envoy's are whole: istiod and its clients take them so
-/// (docs/behaviour/xds.md#istiod-as-a-source).
+/// Returns the properties of the type of that URL. Types that are not Envoy's are complete: istiod and its clients
+/// treat them so (docs/behaviour/xds.md#istiod-as-a-source).
 pub(in crate::xds) fn traits(type_url: &str) -> Traits {
     let message = type_url.rsplit('/').next().unwrap_or_default();
     let message = envoy_v2::successor(message).unwrap_or(message);
@@ -50,17 +50,17 @@ pub(in crate::xds) fn traits(type_url: &str) -> Traits {
 }
 
 impl Rank {
-    /// Whether news of this wait for news of what comes before.
+    /// Returns whether its changes wait for changes of types before it.
     pub(super) fn is_ordered(self) -> bool {
         self != Self::Other
     }
 
-    /// Whether it must not go before what refers to it was replaced.
+    /// Returns whether it must not be removed before the resources that refer to it are replaced.
     pub(super) fn is_referred_to(self) -> bool {
         self <= Self::Endpoint
     }
 
-    /// Whether it refers to clusters.
+    /// Returns whether it refers to clusters.
     pub(super) fn refers(self) -> bool {
         (Self::Listener..=Self::VirtualHost).contains(&self)
     }

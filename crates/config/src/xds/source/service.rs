@@ -8,7 +8,7 @@ use crate::stream::{
     source::{ConfigServer, Method},
 };
 
-/// The methods, without `Stream` or `Delta` and what follows it, and what that is; and the type where it is one
+/// The services, the names of their methods without `Stream` or `Delta`, and the type of services of one type
 /// (docs/behaviour/xds.md#services-and-methods).
 const METHODS: [(&str, &str, Option<&str>); 10] = [
     ("discovery.v3.AggregatedDiscoveryService", "AggregatedResources", None),
@@ -58,7 +58,7 @@ const METHODS: [(&str, &str, Option<&str>); 10] = [
         Some("type.googleapis.com/envoy.config.core.v3.TypedExtensionConfig"),
     ),
 ];
-/// The same of version 2 of Envoy's API (docs/behaviour/xds-v2.md#services).
+/// The methods of version 2 of Envoy's API (docs/behaviour/xds-v2.md#services).
 const METHODS_V2: [(&str, &str, Option<&str>); 9] = [
     ("service.discovery.v2.AggregatedDiscoveryService", "AggregatedResources", None),
     ("api.v2.ListenerDiscoveryService", "Listeners", Some("type.googleapis.com/envoy.api.v2.Listener")),
@@ -90,15 +90,15 @@ const METHODS_V2: [(&str, &str, Option<&str>); 9] = [
         Some("type.googleapis.com/envoy.service.discovery.v2.Runtime"),
     ),
 ];
-/// What methods for changes began with at first: in version 2, and where a service has them.
+/// The first prefix of methods for changes: in version 2, and in services that have them.
 const FIRST_DELTA: &str = "Incremental";
 /// The type that is served as changes only.
 const CHANGES_ONLY: &str = "VirtualHosts";
 
-/// How often a client may ask on one stream. It answers each push of each type.
+/// The rate of requests on one stream. A client answers each push of each type.
 const REQUESTS: Rate = Rate { burst: 1000, every: Duration::from_millis(10) };
 
-/// What servers of xDS should use: when they come back, clients say at length what they have.
+/// Returns the options for servers of xDS: clients that reconnect send long lists of versions.
 pub fn default_options() -> ServiceOptions {
     ServiceOptions {
         max_streams: 10_000,
@@ -107,7 +107,7 @@ pub fn default_options() -> ServiceOptions {
     }
 }
 
-/// The services of xDS, beside others: ADS, those of one type each, and REST.
+/// Adds the services of xDS to others: ADS, those of one type each, and REST.
 pub fn mount(mut services: Routes, source: &ConfigServer, options: &ServiceOptions) -> Routes {
     let admission = Arc::new(Admission::new(options));
     let router = services.axum_router_mut();

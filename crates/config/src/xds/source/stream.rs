@@ -28,7 +28,7 @@ pub(super) struct XdsStream {
     wraps: bool,
 }
 
-/// A request on it.
+/// A request on the stream.
 #[derive(Debug)]
 pub(super) struct Request {
     pub(super) type_url: String,
@@ -38,22 +38,22 @@ pub(super) struct Request {
     pub(super) names: Names,
 }
 
-/// What a request subscribes to.
+/// The names that a request subscribes to.
 #[derive(Debug)]
 pub(super) enum Names {
-    /// State of the world: to these from now on.
+    /// State of the world: replaces the names.
     Replace(Vec<String>),
-    /// Incremental: to some more, and to others no longer.
+    /// Incremental: adds some names, and removes others.
     Change {
         subscribe: Vec<String>,
         unsubscribe: Vec<String>,
-        /// What the client had before the stream.
+        /// The client's versions from before the stream.
         versions: BTreeMap<String, String>,
     },
 }
 
 impl Names {
-    /// The names of resources of that type as they are stored.
+    /// Returns the names in the normal form of stored resources of that type.
     fn normal(self, type_url: &str) -> Self {
         let collection = collection_of(type_url);
         let normal = |names: Vec<String>| {
@@ -71,7 +71,7 @@ impl Names {
 }
 
 impl XdsStream {
-    /// A stream of whole sets that has just opened: of all types, or of one.
+    /// Creates a stream of whole sets that has just opened: of all types, or of one.
     pub(super) fn sotw(only: Option<&'static str>) -> Self {
         let form = |traits: Traits| match traits.whole {
             true => Representation::Whole,
@@ -80,7 +80,7 @@ impl XdsStream {
         Self { context: RequestContext::new(only), types: Types::new(form), wraps: true }
     }
 
-    /// A stream of changes that has just opened: of all types, or of one.
+    /// Creates a stream of changes that has just opened: of all types, or of one.
     pub(super) fn delta(only: Option<&'static str>) -> Self {
         Self {
             context: RequestContext::new(only),
@@ -89,7 +89,7 @@ impl XdsStream {
         }
     }
 
-    /// A request arrived. An error ends the stream.
+    /// Handles a request. An error ends the stream.
     pub(super) fn requested(&mut self, request: Request) -> Result<Event, Status> {
         let url = self.context.type_url(&request.type_url, request.node.as_ref())?;
         let sink = request.node.as_ref().map(sink_id);
@@ -103,7 +103,7 @@ impl XdsStream {
         let names = request.names.normal(&url);
         let meaning = match self.types.get(&url) {
             None => {
-                // Whatever its nonce says: istiod sends the time in that of its first.
+                // Whatever its nonce is: istiod sends the time in that of its first request.
                 let watch = open(self.context.explicit(), names)?;
                 self.types.open(&url, watch)?;
                 Meaning::Requested
@@ -115,13 +115,13 @@ impl XdsStream {
                     Names::Replace(_) if nonce == Nonce::Stale => Meaning::Stale,
                     Names::Replace(names) => {
                         let mut owed = watch.subscription().replace(&names)?;
-                        // A request of its own is for all there is, unless that is on its way.
+                        // A request that answers no push is for all resources, unless these are being sent.
                         if (nonce == Nonce::None && !watch.is_pending()) || (nonce != Nonce::None && warms) {
                             owed = Owed::all();
                         }
                         watch.answered(nonce, owed, request.error)
                     }
-                    // What is wanted changes whatever push this answers (rule 7).
+                    // The subscription changes whichever push this answers (rule 7).
                     Names::Change { subscribe, unsubscribe, .. } => {
                         let mut owed = watch.subscription().add(&subscribe, false)?;
                         owed.names.extend(watch.subscription().remove(&unsubscribe));
@@ -133,7 +133,7 @@ impl XdsStream {
         Ok(Event { sink, meaning, sent: self.types.version(&url), collection: url })
     }
 
-    /// Whether resources have a time to live on it.
+    /// Returns whether resources have a time to live on it.
     pub(super) fn supports_ttl(&self) -> bool {
         self.types.supports_ttl()
     }
@@ -150,7 +150,7 @@ impl XdsStream {
         self.types.is_due(catalogue)
     }
 
-    /// The next push, if one is due.
+    /// Returns the next push, if one is due.
     pub(super) fn next(&mut self, catalogue: &Catalogue) -> Option<Push> {
         self.types.next(catalogue)
     }

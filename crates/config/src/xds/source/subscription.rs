@@ -7,26 +7,26 @@ use tonic::Status;
 
 use crate::stream::{source::Entry, xdstp};
 
-/// Asks for all there are.
+/// Subscribes to all resources.
 const WILDCARD: &str = "*";
-/// How many names a client may ask for by one subscription.
+/// The maximum number of names in one subscription.
 const NAMES: usize = 100_000;
 
-/// What a client wants of a type (docs/behaviour/xds.md#rule-6-wildcards).
+/// The subscription of a client to a type (docs/behaviour/xds.md#rule-6-wildcards).
 ///
-/// To name nothing means everything until a name was given; that is how clients asked before there was `*`. Afterwards it means
-/// nothing.
+/// No names mean all resources until a name was given, as clients requested them before there was `*`. Afterwards they
+/// mean none.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub(super) struct Subscription {
     all: bool,
     names: BTreeSet<Arc<str>>,
     /// Whether names were given on this stream.
     named: bool,
-    /// Whether the client never means everything by naming nothing, as those of gRPC.
+    /// Whether no names always mean none, as for clients of gRPC.
     explicit: bool,
 }
 
-/// What a client is owed, whether it changed or not.
+/// The resources that a client has to receive, whether they changed or not.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub(super) struct Owed {
     pub(super) all: bool,
@@ -34,12 +34,12 @@ pub(super) struct Owed {
 }
 
 impl Subscription {
-    /// Of a client that wants nothing yet.
+    /// Creates an empty subscription of a client.
     pub(super) fn new(explicit: bool) -> Self {
         Self { explicit, ..Self::default() }
     }
 
-    /// Whether everything is wanted.
+    /// Returns whether all resources are subscribed.
     pub(super) fn is_wildcard(&self) -> bool {
         self.all
     }
@@ -48,7 +48,7 @@ impl Subscription {
         self.all || names(&self.names, name)
     }
 
-    /// Whether a resource is wanted by its name or an alias.
+    /// Returns whether a resource is subscribed by its name or an alias.
     pub(super) fn selects(&self, entry: &Entry) -> bool {
         self.contains(entry.name()) || entry.aliases().iter().any(|alias| self.contains(alias))
     }
@@ -57,7 +57,7 @@ impl Subscription {
         self.names.iter()
     }
 
-    /// Wants exactly this from now on, as a request of the state of the world says. Returns what was not wanted before.
+    /// Replaces the subscription, as a request of the state of the world does. Returns the newly subscribed names.
     pub(super) fn replace(&mut self, names: &[String]) -> Result<Owed, Status> {
         bounded(names.len())?;
         let before = std::mem::take(self);
@@ -72,8 +72,9 @@ impl Subscription {
         })
     }
 
-    /// Wants this too, as a request for changes says; the `first` of a type may ask for everything by naming nothing. Returns
-    /// what is to be sent, be it again: a client that subscribes to what it had has forgotten it (rule 7).
+    /// Adds names, as a request for changes does; in the `first` one of a type, no names may mean all resources.
+    /// Returns what has to be sent, also if it was sent before: a client that subscribes again has dropped the resource
+    /// (rule 7).
     pub(super) fn add(&mut self, names: &[String], first: bool) -> Result<Owed, Status> {
         let mut owed = Owed::default();
         let legacy = first && names.is_empty() && !self.explicit;
@@ -89,8 +90,8 @@ impl Subscription {
         Ok(owed)
     }
 
-    /// Unsubscribes from these names. With a wildcard subscription they stay subscribed, and are returned because their current
-    /// state must be sent (rule 7). So do names whose collection is subscribed to.
+    /// Unsubscribes from these names. With a wildcard subscription they stay subscribed, and are returned because their
+    /// current state must be sent (rule 7). So do names of a subscribed collection.
     pub(super) fn remove(&mut self, names: &[String]) -> BTreeSet<Arc<str>> {
         for name in names {
             self.names.remove(name.as_str());
@@ -102,7 +103,7 @@ impl Subscription {
 }
 
 impl Owed {
-    /// Everything that is wanted.
+    /// Returns all subscribed resources.
     pub(super) fn all() -> Self {
         Self { all: true, ..Self::default() }
     }
@@ -115,7 +116,7 @@ impl Owed {
         self.all || names(&self.names, name)
     }
 
-    /// Removes what the client has by these names. A collection of which it has something is one that it has.
+    /// Removes the names that the client has. It has a collection if it has a resource of it.
     pub(super) fn remove(&mut self, held: &BTreeMap<String, String>) {
         self.all &= held.is_empty();
         let collections: BTreeSet<String> = held.keys().filter_map(|name| xdstp::collection(name)).collect();
@@ -128,7 +129,7 @@ impl Owed {
     }
 }
 
-/// Whether names have this one, or its collection.
+/// Returns whether names contain this one, or its collection.
 fn names(names: &BTreeSet<Arc<str>>, name: &str) -> bool {
     names.contains(name) || xdstp::collection(name).is_some_and(|collection| names.contains(&*collection))
 }

@@ -14,7 +14,7 @@ use super::read_json;
 pub fn read_json_leniently(message: &MessageDescriptor, json: Json) -> DynamicMessage {
     let mut read = DynamicMessage::new(message.clone());
     if let Json::Object(fields) = json {
-        // What is wrong is found by reading it as a whole.
+        // Reading the whole finds the faults.
         let _ = read_fields(fields, &mut read);
     }
     read
@@ -88,7 +88,7 @@ fn read_nested(descriptor: &MessageDescriptor, json: Json) -> (Value, ControlFlo
     (Value::Message(read), outcome)
 }
 
-/// Adds what a field of its own would be read as.
+/// Adds the value that a separate field would have.
 fn merge(field: &FieldDescriptor, json: Json, message: &mut DynamicMessage) -> ControlFlow<()> {
     let alone = Json::Object(Map::from_iter([(field.name().to_owned(), json)]));
     let Ok(read) = read_json(&message.descriptor(), alone) else { return Break(()) };

@@ -108,7 +108,7 @@ pub(crate) use each_kind;
 
 /// A kind that is a variant of [`Code`].
 pub(crate) trait FromCode: Kind {
-    /// The type of the values; STRING for all that are strings.
+    /// The type of the values; STRING for all types with string values.
     const TYPE: ValueType;
 
     /// Returns the expression if it is of this kind.

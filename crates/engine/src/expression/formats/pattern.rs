@@ -32,7 +32,7 @@ fn reason(error: &regex::Error) -> String {
     last.strip_prefix("error: ").unwrap_or(last).to_owned()
 }
 
-/// Translates what the two syntaxes disagree on: `\d`, `\s`, `\w` and `\b` are ASCII in Go, `\Q..\E` quotes, and a
+/// Translates the differences between the two syntaxes: `\d`, `\s`, `\w` and `\b` are ASCII in Go, `\Q..\E` quotes, and a
 /// bracket or a doubled `&`, `-` or `~` in a class is literal.
 fn translate(pattern: &str) -> String {
     let mut out = String::with_capacity(pattern.len());

@@ -1,4 +1,4 @@
-//! What a session says to an adapter, held against the text of `InfrastructureBackend` and a scripted one.
+//! The messages of a session to an adapter, compared with the text of `InfrastructureBackend` and a scripted one.
 
 use std::{
     sync::{
@@ -91,7 +91,7 @@ async fn a_session_is_validated_created_named_in_calls_and_closed_on_one_connect
     assert_eq!(server.connections(), 1);
 }
 
-/// A session is known to the replica that made it; another one is asked for its own when that has gone.
+/// A session is known to the replica that created it; another replica gets its own when the first has ended.
 #[tokio::test]
 async fn a_session_keeps_to_one_replica_of_a_name() {
     let other = |seen: &Seen| match seen.path().rsplit('/').next() {
@@ -227,7 +227,7 @@ async fn a_pending_session_that_is_refused_stays_pending_until_it_is_accepted() 
     ask(&session).await.unwrap();
 }
 
-/// An adapter that gives every session a new id, and does not know the first one any more.
+/// An adapter that gives every session a new id, and no longer knows the first one.
 fn forgetful(renewed: Act) -> impl Fn(&Seen) -> Act + Send + Sync + 'static {
     let rest = faultless();
     let renewing = AtomicUsize::new(0);

@@ -16,7 +16,7 @@ fn http(status: u16, content_type: &str) -> Act {
     Act::Answer(head, vec!["<html>".into()], None)
 }
 
-/// What each broken answer becomes: gRPC's own rules for HTTP answers and resets, INTERNAL for a broken message, UNKNOWN
+/// The outcome of each broken answer: gRPC's own rules for HTTP answers and resets, INTERNAL for a broken message, UNKNOWN
 /// where no status came.
 #[tokio::test]
 async fn broken_answers_are_errors_that_say_how_they_are_broken() {

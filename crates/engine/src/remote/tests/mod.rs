@@ -76,7 +76,7 @@ fn request(adapter_config: Option<Any>) -> Bytes {
 /// The number of `adapter_config` in requests of the standard templates.
 const ADAPTER_CONFIG: u32 = 2;
 
-/// What a session with that configuration is opened with.
+/// The request that opens a session with that configuration.
 fn new(adapter_config: Any) -> NewSession {
     let instance = Any { type_url: "checknothing.Type".to_owned(), value: Bytes::new() };
     NewSession {
@@ -116,12 +116,12 @@ fn port() -> Port {
     Port { address: bound.local_addr().unwrap(), _bound: bound }
 }
 
-/// Waits for what comes soon.
+/// Waits for a future with a generous timeout.
 async fn soon<T>(work: impl Future<Output = T>) -> T {
     tokio::time::timeout(Duration::from_secs(10), work).await.unwrap()
 }
 
-/// Tries again and again what comes true soon.
+/// Polls a condition until it holds, with a generous timeout.
 async fn until(mut holds: impl AsyncFnMut() -> bool) {
     soon(async {
         while !holds().await {

@@ -43,7 +43,7 @@ fn server_config(certified: &Certified, clients: Option<&Authority>) -> ServerCo
     config
 }
 
-/// What a client showed while it connected: the name it asked for, and its certificate.
+/// The handshake of a client: the requested server name, and its certificate.
 pub(super) type Shown = Arc<Mutex<Vec<(Option<String>, Option<Vec<u8>>)>>>;
 
 pub(super) struct Secured {

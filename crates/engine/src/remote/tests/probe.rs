@@ -72,7 +72,7 @@ impl Handle<CheckNothing> for Probe {
     }
 }
 
-/// What a check was answered: the reason of its denial.
+/// The answer to a check: the reason of its denial.
 pub(super) fn reason(answer: impl AsRef<[u8]>) -> String {
     CheckResult::decode(answer.as_ref()).unwrap().status.unwrap().message
 }

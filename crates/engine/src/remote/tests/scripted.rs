@@ -1,4 +1,4 @@
-//! A server that does with each call what a test says, down to the frames.
+//! A server whose treatment of each call a test scripts, down to the frames.
 
 use std::{
     net::SocketAddr,
@@ -46,7 +46,7 @@ impl Seen {
     }
 }
 
-/// What is done with a call.
+/// The treatment of a call.
 #[allow(clippy::large_enum_variant)] // made once a call
 #[derive(Clone, Debug)]
 pub(super) enum Act {
@@ -240,7 +240,7 @@ async fn serve<S>(
                     Response::builder().header("content-type", "application/grpc").body(()).unwrap();
                 let mut stream = respond.send_response(response, false).unwrap();
                 stream.send_data(Bytes::from_static(b"\0\0\0\0\x09half"), false).unwrap();
-                // Until what was written has gone out.
+                // Until the written data has been sent.
                 let flushed = tokio::time::sleep(Duration::from_millis(20));
                 tokio::select! {
                     _ = std::future::poll_fn(|cx| http.poll_closed(cx)) => {}

@@ -1,4 +1,4 @@
-//! Claims on a session, and who may release them.
+//! Claims on a session, with their owners.
 
 use std::sync::Arc;
 

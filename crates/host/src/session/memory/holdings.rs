@@ -1,4 +1,4 @@
-//! What sessions count for whom.
+//! The shares of owners in the limits of sessions.
 
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 
@@ -11,7 +11,7 @@ pub(super) enum Owner {
     Unclaimed,
 }
 
-/// What each owner holds, and who holds the most.
+/// The holdings of each owner, ordered by size.
 #[derive(Debug, Default)]
 pub(super) struct Holdings {
     by_owner: HashMap<Owner, Held>,
@@ -19,7 +19,7 @@ pub(super) struct Holdings {
     by_bytes: BTreeSet<(usize, Owner)>,
 }
 
-/// What counts for one owner: its sessions, by the order of its newest claim on each, and the memory of these and of its claims.
+/// The holdings of one owner: its sessions, by the order of its newest claim on each, and the memory of these and of its claims.
 /// Every session counts for one owner.
 #[derive(Debug, Default)]
 struct Held {
@@ -52,7 +52,7 @@ impl Holdings {
         self.change(Owner::Connection(connection), |held| held.bytes = held.bytes.saturating_sub(bytes));
     }
 
-    /// Returns how much an owner holds of what a limit counts.
+    /// Returns the share of an owner in a limit.
     pub(super) fn amount(&self, owner: Owner, limit: SessionLimitError) -> usize {
         self.by_owner.get(&owner).map_or(0, |held| match limit {
             SessionLimitError::Sessions => held.ids.len(),
@@ -60,7 +60,7 @@ impl Holdings {
         })
     }
 
-    /// Returns the owners by what they hold of what a limit counts, the one with the most first.
+    /// Returns the owners by their share in a limit, the one with the largest first.
     pub(super) fn owners(&self, limit: SessionLimitError) -> impl Iterator<Item = (usize, Owner)> {
         let owners = match limit {
             SessionLimitError::Sessions => &self.by_sessions,

@@ -18,7 +18,7 @@ const MAX_CLAIMS: usize = 16;
 /// The maximum number of sessions that end in favour of one addition.
 const MAX_ENDINGS: usize = 4_096;
 
-/// What is added to the sessions.
+/// The addition to the sessions.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Added {
     /// The session that is added, or that a claim is added to: it does not end.
@@ -36,7 +36,7 @@ impl Added {
     }
 }
 
-/// What ends in favour of an addition.
+/// The sessions and claims that end in favour of an addition.
 #[derive(Clone, Copy, Debug)]
 enum Ending {
     Session(SessionId),
@@ -64,7 +64,7 @@ impl Candidate {
     }
 }
 
-/// How much of what a limit counts a session takes.
+/// Returns the share of a session in a limit.
 fn amount(session: &Session, limit: SessionLimitError) -> usize {
     match limit {
         SessionLimitError::Sessions => 1,
@@ -92,7 +92,7 @@ impl Sessions {
     }
 
     /// Returns what ends in favour of an addition of a connection: the newest sessions, and then claims, of the owners that hold the
-    /// most of what a limit counts, as long as they hold more than that connection will.
+    /// largest share in a limit, as long as it exceeds that of this connection.
     fn endings(
         &mut self,
         added: Added,
@@ -176,7 +176,7 @@ impl Sessions {
         Some((*order, claims, claim_bytes(&stored.session)))
     }
 
-    /// Returns a connection that claims a session and holds at most `fair` of what a limit counts.
+    /// Returns a connection that claims a session and has a share of at most `fair` in a limit.
     fn modest_owner(
         &self,
         stored: &StoredSession,

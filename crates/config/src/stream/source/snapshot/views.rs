@@ -1,4 +1,4 @@
-//! What nodes see of a snapshot: shared by those that see the same, and stored for as long as one of them is served it.
+//! Views of nodes on a snapshot: shared by nodes with the same view, and stored while one of them is served.
 
 use std::{
     collections::{BTreeSet, HashMap},
@@ -15,24 +15,25 @@ use super::{
     Entries, Entry, Snapshot,
 };
 
-/// The encoded resources of all views of a state that are stored for other streams, in bytes. What is more is encoded for each push.
+/// The maximum size of the encoded resources of all views of a state that are stored for other streams, in bytes.
+/// Further ones are encoded for each push.
 const MAX_ENCODED: usize = 64 << 20;
 
-/// A snapshot as a node sees it: resources without a selector, or with one that selects the node, but none of those that only resources refer to
-/// that the node does not see. A selector counts more than that.
+/// A snapshot as visible to a node: resources without a selector, or with one that selects the node, without those that
+/// are referred to only by invisible resources. A selector takes precedence over references.
 #[derive(Debug)]
 pub(crate) struct View {
     base: Arc<Snapshot>,
-    /// What the node sees of the collections whose resources may refer to these.
+    /// The views of the collections whose resources may refer to these.
     referring: Vec<Arc<View>>,
     state: OnceLock<Arc<Snapshot>>,
 }
 
-/// Nodes see the same that the same selectors select, and that see the same of what refers to the resources.
+/// The key of a view: nodes share it if the same selectors select them and they see the same referring resources.
 #[derive(Debug, PartialEq, Eq, Hash)]
 struct Key {
     selected: Vec<bool>,
-    /// The addresses of snapshots that the view owns: they are no other's while it exists.
+    /// The addresses of snapshots that the view owns, which are unique while it exists.
     referring: Vec<[usize; 2]>,
 }
 
@@ -50,7 +51,7 @@ impl Default for Views {
 }
 
 impl Views {
-    /// The view of that key, or a new one that is built by its first user.
+    /// Returns the view of that key, or a new one that its first user builds.
     fn get(&self, key: Key, new: impl FnOnce() -> View) -> Arc<View> {
         let mut views = self.views.lock().unwrap_or_else(PoisonError::into_inner);
         if let Some(view) = views.get(&key).and_then(Weak::upgrade) {
@@ -66,7 +67,8 @@ impl Views {
 }
 
 impl View {
-    /// What a node sees. The `former` view is one of the same node, of an earlier state; what did not change since is shared with it.
+    /// Returns the view of a node. The `former` view is one of the same node, of an earlier state, whose unchanged
+    /// parts are shared.
     pub(in super::super) fn of(
         base: &Arc<Snapshot>,
         referring: Vec<Arc<Self>>,
@@ -96,13 +98,13 @@ impl View {
         view
     }
 
-    /// The resources that the node sees.
+    /// Returns the visible resources.
     pub(crate) fn state(&self) -> &Arc<Snapshot> {
-        // Built by then, or nothing is seen.
+        // It is built by then; otherwise nothing is visible.
         self.state.get_or_init(Arc::default)
     }
 
-    /// What the node sees of collections whose resources may refer to these.
+    /// Returns the views of the collections whose resources may refer to these.
     pub(in super::super) fn referring(&self) -> &[Arc<Self>] {
         &self.referring
     }
@@ -132,7 +134,7 @@ impl View {
         }
     }
 
-    /// The names of resources that changed since, or that resources refer to that changed or are seen since, or are not.
+    /// Returns the names of changed resources, and those whose references changed or became visible or invisible.
     fn changed_since(&self, former: &Self) -> BTreeSet<Arc<str>> {
         let mut names = BTreeSet::new();
         for difference in former.base.entries().diff(self.base.entries()) {
@@ -167,7 +169,7 @@ impl View {
     }
 }
 
-/// Adds the names that resources refer to that differ.
+/// Adds the names of changed references.
 fn references_changed(old: &Entries, new: &Entries, names: &mut BTreeSet<Arc<str>>) {
     for difference in old.diff(new) {
         let (first, second) = match difference {
