@@ -57,6 +57,14 @@ impl Entries {
         }
     }
 
+    /// Returns about how much memory is taken by what is compiled of the entries, in bytes.
+    pub(super) fn compiled_bytes(&self) -> usize {
+        match self {
+            Self::Patterns(patterns) => patterns.compiled_bytes(),
+            Self::Strings(_) | Self::CaseInsensitive(_) | Self::Addresses(_) => 0,
+        }
+    }
+
     pub(super) fn contains(&self, subject: &Subject<'_>) -> Result<bool, ValueError> {
         Ok(match self {
             Self::Strings(strings) => strings.contains(&*subject.text()),

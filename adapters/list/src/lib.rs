@@ -87,6 +87,14 @@ impl Adapter for List {
         })
     }
 
+    fn additional_bytes(&self) -> usize {
+        match &self.source {
+            Source::Fixed(entries) => entries.compiled_bytes(),
+            // Only what an operator allows can be fetched.
+            Source::Remote(_) => 0,
+        }
+    }
+
     fn validate(params: &Params, _: &InferredTypes) -> Result<(), ConfigErrors> {
         ListSettings::read(params).map(drop)
     }

@@ -5,13 +5,16 @@
 
 use std::collections::HashSet;
 
-use aho_corasick::AhoCorasick;
+use aho_corasick::{AhoCorasick, AhoCorasickKind};
 use regex::{RegexSet, RegexSetBuilder};
 
 use super::{error::ListError, go_syntax, limits::LIMITS};
 
 /// Maximum size of the compiled regular expressions of one list, in bytes.
-const SIZE_LIMIT: usize = 32 << 20;
+const SIZE_LIMIT: usize = 16 << 20;
+
+/// The size of compiled regular expressions that is tried first, in bytes.
+const SMALL: usize = 256 << 10;
 
 /// Patterns of which any may match.
 #[derive(Debug)]
@@ -25,6 +28,8 @@ pub(super) struct PatternSet {
     /// `text`
     parts: Option<AhoCorasick>,
     expressions: RegexSet,
+    /// The memory of what is compiled in bytes, about.
+    compiled_bytes: usize,
 }
 
 impl PatternSet {
@@ -50,17 +55,29 @@ impl PatternSet {
         }
         let parts = match parts.is_empty() {
             true => None,
-            // A text that begins with another one is found with it, and makes the search slow to prepare.
-            false => Some(AhoCorasick::builder().prefilter(false).build(Prefixes::new(parts).0)?),
+            false => {
+                // A text that begins with another one is found with it, and makes the search slow to prepare. The kind for few texts
+                // takes a thousand times their length.
+                let mut builder = AhoCorasick::builder();
+                builder.prefilter(false).kind(Some(AhoCorasickKind::ContiguousNFA));
+                Some(builder.build(Prefixes::new(parts).0)?)
+            }
         };
-        let expressions = RegexSetBuilder::new(expressions).size_limit(SIZE_LIMIT).build()?;
+        let (expressions, size) = compile_expressions(expressions)?;
+        let compiled_bytes = size + parts.as_ref().map_or(0, AhoCorasick::memory_usage);
         Ok(Self {
             whole,
             prefixes: Prefixes::new(prefixes),
             suffixes: Prefixes::new(suffixes),
             parts,
             expressions,
+            compiled_bytes,
         })
+    }
+
+    /// Returns about how much memory the compiled patterns take, in bytes.
+    pub(super) fn compiled_bytes(&self) -> usize {
+        self.compiled_bytes
     }
 
     /// Returns whether one of the patterns matches a text.
@@ -70,6 +87,22 @@ impl PatternSet {
             || self.suffixes.contain_one_of(text.bytes().rev())
             || self.parts.as_ref().is_some_and(|parts| parts.is_match(text))
             || self.expressions.is_match(text)
+    }
+}
+
+/// Compiles regular expressions. Also returns about how much memory they take, in bytes: twice the size that they fit into, with what a
+/// search caches.
+fn compile_expressions(expressions: Vec<String>) -> Result<(RegexSet, usize), regex::Error> {
+    if expressions.is_empty() {
+        return Ok((RegexSet::empty(), 0));
+    }
+    let mut builder = RegexSetBuilder::new(expressions);
+    let mut size = SMALL;
+    loop {
+        match builder.size_limit(size).build() {
+            Err(regex::Error::CompiledTooBig(_)) if size < SIZE_LIMIT => size *= 2,
+            built => return built.map(|set| (set, 2 * size)),
+        }
     }
 }
 
@@ -249,6 +282,23 @@ mod tests {
     fn expressions_too_large_together_are_refused() {
         let error = PatternSet::compile(std::iter::repeat_n(r"\pL{1000}", 40)).unwrap_err().to_string();
         assert!(error.contains("size limit"), "{error}");
+    }
+
+    #[test]
+    fn the_memory_of_compiled_patterns_is_known() {
+        let parts = (100..199).map(|n| n.to_string().repeat(33)).collect::<Vec<_>>();
+        let many = (0..500).map(|n| format!("^/u{n}/\\d+$")).collect();
+        for patterns in [vec![r"(?:\pL{50}|zN)".to_owned()], vec![r"\pL{99}".to_owned()], parts, many] {
+            let mut set = None;
+            let allocated = allocation_counter::measure(|| {
+                let compiled = compile(&patterns).unwrap();
+                assert!(!compiled.is_match("something/else"));
+                set = Some(compiled);
+            });
+            let (known, allocated) = (set.unwrap().compiled_bytes(), allocated.bytes_current as usize);
+            assert!(known * 2 + 16_384 >= allocated, "{}: {known} of {allocated} bytes", patterns[0]);
+            assert!(known <= 2_000_000.max(allocated * 20), "{}: {known} for {allocated}", patterns[0]);
+        }
     }
 
     /// A set of regular expressions for as many texts takes quadratic time and gigabytes.

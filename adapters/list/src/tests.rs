@@ -113,6 +113,16 @@ async fn strings_fetched_and_overridden_are_blacklisted() {
     assert_eq!(status(&list, "ABC").await, (PERMISSION_DENIED, "ABC is blacklisted".to_owned()));
 }
 
+#[tokio::test]
+// docs/behaviour/adapters.md#lists-of-listchecker.
+async fn an_empty_list_denies_where_it_is_white_and_allows_where_it_is_black() {
+    for (blacklist, code) in [(false, PERMISSION_DENIED), (true, OK)] {
+        let (_, url) = provider("").await;
+        let list = List::open(Params { blacklist, ..params(Kind::Strings, &url, &[]) }).await.unwrap();
+        expect(&list, &[("ABC", code)]).await;
+    }
+}
+
 // TestCaseInsensitiveStringList.
 #[tokio::test]
 async fn case_may_be_ignored() {

@@ -106,6 +106,12 @@ pub trait Adapter: Sized + Send + Sync + 'static {
         Self::open(config)
     }
 
+    /// The memory that this handler takes beyond what [`BYTES_PER_CONFIG_BYTE`](Self::BYTES_PER_CONFIG_BYTE) estimates, in bytes, about. For
+    /// adapters whose handlers can be many times as large as their configurations, such as compiled patterns.
+    fn additional_bytes(&self) -> usize {
+        0
+    }
+
     /// Validates a configuration without opening anything. Called before [`open`](Self::open).
     ///
     /// `types` holds the types of the session's instances; it is empty when a call carries its own configuration.

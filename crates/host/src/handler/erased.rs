@@ -179,7 +179,7 @@ impl<A: Adapter> AnyAdapter for Typed<A> {
         closing: Closing,
     ) -> BoxFuture<'_, Result<Handler, AdapterError>> {
         Box::pin(async move {
-            let bytes = HANDLER_BYTES + A::BYTES_PER_CONFIG_BYTE.saturating_mul(config.len());
+            let estimated = HANDLER_BYTES + A::BYTES_PER_CONFIG_BYTE.saturating_mul(config.len());
             let info = self.info.clone();
             let opening = async move {
                 let config = Self::decode(config)?;
@@ -189,6 +189,7 @@ impl<A: Adapter> AnyAdapter for Typed<A> {
             let opening = with_retained_states(state.states, state.digest, opening);
             let span = tracing::info_span!("open", adapter = self.info.name);
             let object = self.opening.run(opening.instrument(span)).await??;
+            let bytes = estimated.saturating_add(object.additional_bytes());
             Ok(Handler {
                 adapter: self.info.clone(),
                 object: Some(Box::new(object)),
