@@ -91,13 +91,14 @@ impl Settings {
     /// Validates a configuration and reports all faults.
     pub(super) fn read(params: &Params) -> Result<Self, ConfigErrors> {
         let mut errors = ConfigErrors::default();
-        let mut metrics: Vec<Metric> = Vec::with_capacity(params.metrics.len());
+        let mut metrics = Metrics::default();
         for (index, info) in params.metrics.iter().enumerate() {
             let field = format!("metrics[{index}]");
             if let Some(metric) = Metric::read(&mut errors, &field, info) {
-                add(&mut errors, &mut metrics, metric);
+                metrics.add(&mut errors, metric);
             }
         }
+        let metrics = metrics.all;
         let expiry =
             params.metrics_expiration_policy.as_ref().and_then(|policy| Expiry::read(&mut errors, policy));
         errors.into_result().map(|()| Self { metrics, expiry })
@@ -128,26 +129,40 @@ impl Settings {
     }
 }
 
-/// Adds a metric, unless an equal one was added. A metric that contradicts another is refused, as in Prometheus.
-fn add(errors: &mut ConfigErrors, metrics: &mut Vec<Metric>, metric: Metric) {
-    for other in metrics.iter() {
-        let same = other.definition == metric.definition && other.help == metric.help;
-        if other.definition.name == metric.definition.name && !same {
+/// The metrics of a configuration, with indexes of them.
+#[derive(Default)]
+struct Metrics {
+    all: Vec<Metric>,
+    /// The first of each name.
+    by_name: HashMap<String, usize>,
+    by_instance: HashMap<String, usize>,
+}
+
+impl Metrics {
+    /// Adds a metric, unless an equal one was added. A metric that contradicts another is refused, as in Prometheus.
+    fn add(&mut self, errors: &mut ConfigErrors, metric: Metric) {
+        let known = |index: Option<&usize>| index.and_then(|index| self.all.get(*index));
+        let is_same = |other: &Metric| other.definition == metric.definition && other.help == metric.help;
+        if let Some(other) = known(self.by_name.get(&metric.definition.name)).filter(|other| !is_same(other))
+        {
             let reason = format!(
                 "{} differs from the metric of {}: kind, labels, buckets and description must be equal",
                 metric.definition.name, other.field
             );
             return errors.push(format!("{}.name", metric.field), reason);
         }
-        if other.instance == metric.instance {
-            if !same || other.dimensions != metric.dimensions {
+        if let Some(other) = known(self.by_instance.get(&metric.instance)) {
+            if !is_same(other) || other.dimensions != metric.dimensions {
                 let reason = format!("{:?} is already used by {}", metric.instance, other.field);
                 errors.push(format!("{}.instance_name", metric.field), reason);
             }
             return;
         }
+        let index = self.all.len();
+        self.by_name.entry(metric.definition.name.clone()).or_insert(index);
+        self.by_instance.insert(metric.instance.clone(), index);
+        self.all.push(metric);
     }
-    metrics.push(metric);
 }
 
 impl Metric {
@@ -218,6 +233,14 @@ impl KindError {
 }
 
 impl Kind {
+    /// Returns the memory of the buckets of a series in bytes.
+    pub(super) fn bucket_bytes(&self) -> usize {
+        match self {
+            Self::Distribution(bounds) => (bounds.len() + 1) * size_of::<u64>(),
+            Self::Counter | Self::Gauge => 0,
+        }
+    }
+
     fn read(info: &MetricInfo) -> Result<Self, KindError> {
         match metric_info::Kind::try_from(info.kind) {
             Ok(metric_info::Kind::Gauge) => Ok(Self::Gauge),

@@ -71,14 +71,14 @@ impl Exporter {
         self.serving().server.as_ref().map(|server| server.address)
     }
 
-    /// Starts serving unless that goes on already; an error if the address cannot be had.
+    /// Starts serving unless it is running; an error if the address is not available.
     pub(super) fn lease(self: &Arc<Self>) -> io::Result<Lease> {
         let mut serving = self.serving();
         let server = match &mut serving.server {
             Some(server) => server,
             stopped => {
                 let families = self.families.clone();
-                let page = move || page::render(&contents(&families, Instant::now()), Instant::now());
+                let page = move || page::lines(contents(&families, Instant::now()), Instant::now());
                 stopped.insert(Server::start(&self.address, page)?)
             }
         };
@@ -104,7 +104,7 @@ impl Lease {
         family(families, free_bytes, definition, help, Instant::now())
     }
 
-    /// Runs what the handler has to do beside its calls, off the threads that serve them.
+    /// Runs background work of the handler, off the threads that serve calls.
     pub(super) fn runtime(&self) -> &Handle {
         &self.runtime
     }

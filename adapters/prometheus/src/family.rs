@@ -20,7 +20,8 @@ use super::definition::{Definition, Kind};
 /// unbounded number of values does not exhaust the memory.
 const SERIES: usize = 10_000;
 
-/// The maximum size of the labels of the series of all metrics in bytes. A label may have any length.
+/// The maximum size of the labels and buckets of the series of all metrics in bytes. A label may have any length, and a distribution many
+/// buckets.
 pub(super) const LABEL_BYTES: usize = 32 << 20;
 
 /// Whole increments of this size and above are added like fractions.
@@ -31,7 +32,7 @@ const TWO_TO_64: f64 = 18_446_744_073_709_551_616.0;
 pub(super) struct Family {
     definition: Definition,
     most: usize,
-    /// The bytes that further labels may have, of all metrics together.
+    /// The bytes that further labels and buckets may have, of all metrics together.
     free_bytes: Arc<Semaphore>,
     /// By the labels in the format of the page.
     series: Mutex<HashMap<Arc<str>, Series>>,
@@ -41,10 +42,7 @@ pub(super) struct Family {
 
 impl Retain for Family {
     fn bytes(&self) -> usize {
-        let buckets = match &self.definition.kind {
-            Kind::Distribution(bounds) => (bounds.len() + 1) * size_of::<u64>(),
-            Kind::Counter | Kind::Gauge => 0,
-        };
+        let buckets = self.definition.kind.bucket_bytes();
         let series = self.series();
         match series.is_empty() {
             true => 0,
@@ -61,7 +59,7 @@ struct Series {
     sample: Sample,
     /// When it expires unless it is updated.
     expires: Option<Instant>,
-    /// The bytes of its labels.
+    /// The bytes of its labels and buckets.
     _bytes: OwnedSemaphorePermit,
 }
 
@@ -86,7 +84,7 @@ pub(super) enum Sample {
 pub(super) enum Dropped {
     /// The metric has the maximum number of series.
     SeriesLimit,
-    /// The labels of all metrics have the maximum size.
+    /// The labels and buckets of all metrics have the maximum size.
     LabelLimit,
     /// A counter would decrease.
     NegativeIncrement,
@@ -179,14 +177,14 @@ impl Family {
             all.insert(labels.into(), Series { sample, expires, _bytes: bytes });
         } else {
             drop(all);
-            let text = "the labels of all metrics are too long; further series are dropped";
+            let text = "the labels and buckets of all metrics are too large; further series are dropped";
             self.drop_series(Dropped::LabelLimit, LABEL_BYTES, text);
         }
         Ok(())
     }
 
     fn take_bytes(&self, labels: &str) -> Option<OwnedSemaphorePermit> {
-        let bytes = u32::try_from(labels.len()).ok()?;
+        let bytes = u32::try_from(labels.len() + self.definition.kind.bucket_bytes()).ok()?;
         self.free_bytes.clone().try_acquire_many_owned(bytes).ok()
     }
 
@@ -378,6 +376,18 @@ mod tests {
         assert_eq!(labels, ["ab", "cde"]);
         drop(second);
         assert_eq!(free_bytes.available_permits(), 5);
+    }
+
+    #[test]
+    fn buckets_count_with_the_labels() {
+        let free_bytes = Arc::new(Semaphore::new(40));
+        let kind = Kind::Distribution(vec![1.0, 2.0]);
+        let family =
+            Family::new(Definition { name: "m".to_owned(), kind, labels: Vec::new() }, free_bytes.clone());
+        for labels in ["a", "b"] {
+            family.record(labels, 1.0, None).unwrap();
+        }
+        assert_eq!((family.dropped(Dropped::LabelLimit), free_bytes.available_permits()), (1, 15));
     }
 
     // The original's counter starts at 0 again beyond 2^64.

@@ -1,12 +1,12 @@
 //! The page in Prometheus' text format, version 0.0.4. OpenMetrics would append `_total` to the names of counters. Not from a
 //! crate, because none formats numbers as the Go client does.
 
-use std::{fmt::Write as _, sync::Arc, time::Instant};
+use std::{sync::Arc, time::Instant};
 
 use mixer_adapter_core::value::format_float;
 
 use super::{
-    definition::{Kind, OWN_PREFIX},
+    definition::{Definition, Kind, OWN_PREFIX},
     family::{Dropped, Family, Sample},
 };
 
@@ -23,104 +23,115 @@ pub(super) struct Contents {
     pub(super) evicted: u64,
 }
 
-/// Writes the page.
-pub(super) fn render(contents: &Contents, now: Instant) -> String {
-    let mut page = String::new();
-    for family in &contents.families {
-        let samples = family.samples(now);
-        if samples.is_empty() {
-            continue;
-        }
-        let definition = family.definition();
-        let kind = match definition.kind {
-            Kind::Gauge => "gauge",
-            Kind::Counter => "counter",
-            Kind::Distribution(_) => "histogram",
+/// Returns the lines of the page, each with its end. They are made when they are taken: the labels of a series are in each line of
+/// its buckets, so that a page may be many times as long as all labels.
+pub(super) fn lines(contents: Contents, now: Instant) -> impl Iterator<Item = String> + Send {
+    let own = own_lines(&contents);
+    contents.families.into_iter().flat_map(move |family| family_lines(family, now)).chain(own)
+}
+
+fn family_lines(family: Arc<Family>, now: Instant) -> impl Iterator<Item = String> + Send {
+    let samples = family.samples(now);
+    let kind = match family.definition().kind {
+        Kind::Gauge => "gauge",
+        Kind::Counter => "counter",
+        Kind::Distribution(_) => "histogram",
+    };
+    let head = (!samples.is_empty()).then(|| head(&family.definition().name, &family.help(), kind));
+    let values = samples.into_iter().flat_map(move |(labels, sample)| {
+        let name = &family.definition().name;
+        let one = match sample {
+            Sample::Gauge(value) => Some(line(name, "", &labels, None, value)),
+            Sample::Counter { whole, rest } => Some(line(name, "", &labels, None, rest + whole as f64)),
+            Sample::Distribution { .. } => None,
         };
-        head(&mut page, &definition.name, &family.help(), kind);
-        for (labels, sample) in &samples {
-            match (sample, &definition.kind) {
-                (Sample::Distribution { counts, sum }, Kind::Distribution(bounds)) => {
-                    distribution(&mut page, &definition.name, labels, bounds, counts, *sum);
-                }
-                (Sample::Gauge(value), _) => line(&mut page, &definition.name, "", labels, *value),
-                (Sample::Counter { whole, rest }, _) => {
-                    line(&mut page, &definition.name, "", labels, rest + *whole as f64);
-                }
-                (Sample::Distribution { .. }, Kind::Gauge | Kind::Counter) => {}
-            }
-        }
-    }
-    own(&mut page, contents);
-    page
+        let buckets = match sample {
+            Sample::Distribution { counts, sum } => Some(distribution(family.clone(), labels, counts, sum)),
+            Sample::Gauge(_) | Sample::Counter { .. } => None,
+        };
+        one.into_iter().chain(buckets.into_iter().flatten())
+    });
+    head.into_iter().chain(values)
 }
 
 /// The metrics about the page itself.
-fn own(page: &mut String, contents: &Contents) {
+fn own_lines(contents: &Contents) -> Vec<String> {
     let dropped = format!("{OWN_PREFIX}dropped_total");
-    head(page, &dropped, "Updates that were not recorded, by metric and reason", "counter");
+    let mut lines = vec![head(&dropped, "Updates that were not recorded, by metric and reason", "counter")];
     for family in &contents.families {
         for (reason, text) in Dropped::ALL {
             let count = family.dropped(reason);
             if count > 0 {
                 let labels = format!("metric=\"{}\",reason=\"{text}\"", family.definition().name);
-                line(page, &dropped, "", &labels, count as f64);
+                lines.push(line(&dropped, "", &labels, None, count as f64));
             }
         }
     }
-    let hidden = format!("{OWN_PREFIX}hidden_metrics");
-    head(
-        page,
-        &hidden,
+    let mut add = |name: &str, help: &str, kind: &str, value: f64| {
+        let name = format!("{OWN_PREFIX}{name}");
+        lines.extend([head(&name, help, kind), line(&name, "", "", None, value)]);
+    };
+    add(
+        "hidden_metrics",
         "Metrics not shown because a newer one has the same name and another definition",
         "gauge",
+        contents.hidden as f64,
     );
-    line(page, &hidden, "", "", contents.hidden as f64);
-    let evicted = format!("{OWN_PREFIX}evicted_metrics_total");
-    head(
-        page,
-        &evicted,
+    add(
+        "evicted_metrics_total",
         "Metrics without a handler that were removed early, because they took too much memory",
         "counter",
+        contents.evicted as f64,
     );
-    line(page, &evicted, "", "", contents.evicted as f64);
+    lines
 }
 
-fn head(page: &mut String, name: &str, help: &str, kind: &str) {
+fn head(name: &str, help: &str, kind: &str) -> String {
     let help = help.replace('\\', r"\\").replace('\n', r"\n");
-    // Writing to a String does not fail.
-    let _ = writeln!(page, "# HELP {name} {help}\n# TYPE {name} {kind}");
+    format!("# HELP {name} {help}\n# TYPE {name} {kind}\n")
 }
 
-fn distribution(page: &mut String, name: &str, labels: &str, bounds: &[f64], counts: &[u64], sum: f64) {
-    let comma = if labels.is_empty() { "" } else { "," };
+/// Returns the lines of a series of a histogram.
+fn distribution(
+    family: Arc<Family>,
+    labels: Arc<str>,
+    counts: Box<[u64]>,
+    sum: f64,
+) -> impl Iterator<Item = String> + Send {
     let mut total = 0;
-    let mut bucket = String::new();
-    for (bound, count) in bounds.iter().chain([&f64::INFINITY]).zip(counts) {
-        total += count;
-        bucket.clear();
-        bucket.push_str(labels);
-        bucket.push_str(comma);
-        bucket.push_str("le=\"");
-        number(&mut bucket, *bound);
-        bucket.push('"');
-        line(page, name, "_bucket", &bucket, total as f64);
-    }
-    line(page, name, "_sum", labels, sum);
-    line(page, name, "_count", labels, total as f64);
+    (0..counts.len() + 2).map(move |index| {
+        let Definition { name, kind, .. } = family.definition();
+        match (counts.get(index), kind) {
+            (Some(count), Kind::Distribution(bounds)) => {
+                total += count;
+                let bound = bounds.get(index).copied().unwrap_or(f64::INFINITY);
+                line(name, "_bucket", &labels, Some(bound), total as f64)
+            }
+            _ if index == counts.len() => line(name, "_sum", &labels, None, sum),
+            _ => line(name, "_count", &labels, None, total as f64),
+        }
+    })
 }
 
-fn line(page: &mut String, name: &str, suffix: &str, labels: &str, value: f64) {
-    page.push_str(name);
-    page.push_str(suffix);
-    if !labels.is_empty() {
-        page.push('{');
-        page.push_str(labels);
-        page.push('}');
+/// Returns a line; `bound` is the value of the label `le`.
+fn line(name: &str, suffix: &str, labels: &str, bound: Option<f64>, value: f64) -> String {
+    let mut line = String::with_capacity(name.len() + suffix.len() + labels.len() + 64);
+    line.push_str(name);
+    line.push_str(suffix);
+    if !labels.is_empty() || bound.is_some() {
+        line.push('{');
+        line.push_str(labels);
+        if let Some(bound) = bound {
+            line.push_str(if labels.is_empty() { "le=\"" } else { ",le=\"" });
+            number(&mut line, bound);
+            line.push('"');
+        }
+        line.push('}');
     }
-    page.push(' ');
-    number(page, value);
-    page.push('\n');
+    line.push(' ');
+    number(&mut line, value);
+    line.push('\n');
+    line
 }
 
 fn number(text: &mut String, number: f64) {
@@ -135,17 +146,14 @@ mod tests {
 
     use tokio::sync::Semaphore;
 
-    use super::{
-        super::{definition::Definition, family::LABEL_BYTES},
-        *,
-    };
+    use super::{super::family::LABEL_BYTES, *};
 
     fn family(name: &str, kind: Kind, help: &str, values: &[(&str, f64)]) -> Arc<Family> {
         let definition = Definition { name: name.to_owned(), kind, labels: Vec::new() };
-        let family = Family::new(definition, Arc::new(Semaphore::new(LABEL_BYTES)));
+        let family = Family::new(definition, Arc::new(Semaphore::new(2 * LABEL_BYTES)));
         family.set_help(help.to_owned());
         for (labels, value) in values {
-            // A refusal is part of what is shown.
+            // The page shows refused updates.
             let _ = family.record(labels, *value, None);
         }
         Arc::new(family)
@@ -170,7 +178,7 @@ mod tests {
                 &[("x=\"y\"", 0.5), ("x=\"y\"", 7.25), ("", 1.0)],
             ),
         ];
-        let page = render(&Contents { families, hidden: 1, evicted: 2 }, Instant::now());
+        let page: String = lines(Contents { families, hidden: 1, evicted: 2 }, Instant::now()).collect();
         let expected = r#"# HELP c_total back\\slash\nline
 # TYPE c_total counter
 c_total{a="1"} 3
@@ -201,6 +209,16 @@ mixer_adapter_prometheus_hidden_metrics 1
 mixer_adapter_prometheus_evicted_metrics_total 2
 "#;
         assert_eq!(page, expected);
+    }
+
+    #[test]
+    fn a_line_is_made_when_it_is_taken() {
+        let bounds = (1..=100).map(f64::from).collect();
+        let label = format!("a=\"{}\"", "x".repeat(LABEL_BYTES - 4));
+        let families = vec![family("h", Kind::Distribution(bounds), "h", &[(&label, 1.0)])];
+        let page = lines(Contents { families, ..Contents::default() }, Instant::now());
+        let lengths: Vec<_> = page.map(|line| line.len()).collect();
+        assert_eq!(lengths.iter().filter(|length| **length > LABEL_BYTES).count(), 103);
     }
 
     // Recorded.

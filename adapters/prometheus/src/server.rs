@@ -4,8 +4,9 @@ use std::{
     convert::Infallible,
     fmt,
     future::{Ready, ready},
-    io,
+    io, iter,
     net::{SocketAddr, TcpListener},
+    pin::Pin,
     sync::Arc,
     task::{Context, Poll},
     thread::{self, JoinHandle},
@@ -14,9 +15,12 @@ use std::{
 
 use bytes::Bytes;
 use http::{Method, Request, Response, StatusCode, header::CONTENT_TYPE};
-use http_body_util::Full;
-use mixer_adapter_net::{ConnectionLimits, Listener, Protocol, Workers};
-use tokio::runtime::{Builder, Handle};
+use http_body::{Body, Frame};
+use mixer_adapter_net::{AnswerBody, Connection, ConnectionLimits, Listener, Protocol, Workers};
+use tokio::{
+    runtime::{Builder, Handle},
+    sync::{OwnedSemaphorePermit, Semaphore},
+};
 use tokio_util::sync::{CancellationToken, DropGuard};
 use tower_service::Service;
 
@@ -45,11 +49,11 @@ pub(super) struct Server {
 }
 
 impl Server {
-    /// Serves at IP:PORT; port 0 takes a free port.
-    pub(super) fn start(
-        address: &str,
-        page: impl Fn() -> String + Send + Sync + 'static,
-    ) -> io::Result<Self> {
+    /// Serves at IP:PORT the lines that `page` returns; port 0 takes a free port.
+    pub(super) fn start<L>(address: &str, page: impl Fn() -> L + Send + Sync + 'static) -> io::Result<Self>
+    where
+        L: Iterator<Item = String> + Send + 'static,
+    {
         let listener = TcpListener::bind(address)?;
         listener.set_nonblocking(true)?;
         let address = listener.local_addr()?;
@@ -59,12 +63,17 @@ impl Server {
             let _entered = runtime.enter();
             Listener::from(tokio::net::TcpListener::from_std(listener)?)
         };
-        let service = PageService(Arc::new(page));
+        let page = move || -> Lines { Box::new(page()) };
+        let service = PageService { page: Arc::new(page), free: Arc::new(Semaphore::new(MAX_SCRAPES)) };
         let stop = CancellationToken::new();
         let stopped = stop.clone();
         let thread = thread::Builder::new().name("prometheus".to_owned()).spawn(move || {
             runtime.block_on(async {
-                listener.serve(LIMITS, &Workers::here(), move |_| service.clone(), stopped).await;
+                let on_connection = move |connection: &Connection| OnConnection {
+                    service: service.clone(),
+                    connection: connection.clone(),
+                };
+                listener.serve(LIMITS, &Workers::here(), on_connection, stopped).await;
             });
         })?;
         tracing::info!("Prometheus endpoint on http://{address}{PATH}");
@@ -77,7 +86,7 @@ impl Server {
 }
 
 impl Drop for Server {
-    /// Waits for the thread, so that the address is free afterwards: at most as long as one page takes to write.
+    /// Waits for the thread, so that the address is free afterwards: at most as long as a part of a page takes to write.
     fn drop(&mut self) {
         drop(self.stop.take());
         if let Some(thread) = self.thread.take()
@@ -94,12 +103,47 @@ impl fmt::Debug for Server {
     }
 }
 
+/// The maximum number of scrapes at a time: each holds the values of a metric.
+const MAX_SCRAPES: usize = 4;
+
+/// The least size of a part of a page in bytes, but for the last one.
+const PART: usize = 64 << 10;
+
+type Lines = Box<dyn Iterator<Item = String> + Send>;
+
 /// Answers scrapes with the page.
 #[derive(Clone)]
-struct PageService(Arc<dyn Fn() -> String + Send + Sync>);
+struct PageService {
+    page: Arc<dyn Fn() -> Lines + Send + Sync>,
+    /// The scrapes that may begin.
+    free: Arc<Semaphore>,
+}
 
-impl<B> Service<Request<B>> for PageService {
-    type Response = Response<Full<Bytes>>;
+impl PageService {
+    fn answer(&self, path: &str, method: &Method) -> (StatusCode, Page) {
+        match (path, method) {
+            (PATH, &Method::GET | &Method::HEAD) => match self.free.clone().try_acquire_owned() {
+                Ok(permit) => (StatusCode::OK, Page { lines: Some(((self.page)(), Some(permit))) }),
+                Err(_) => {
+                    let reason = format!("{MAX_SCRAPES} scrapes are in progress, which is the maximum\n");
+                    (StatusCode::SERVICE_UNAVAILABLE, Page::text(reason))
+                }
+            },
+            (PATH, _) => (StatusCode::METHOD_NOT_ALLOWED, Page::text("GET only\n".to_owned())),
+            _ => (StatusCode::NOT_FOUND, Page::text(format!("metrics are on {PATH}\n"))),
+        }
+    }
+}
+
+/// The service on one connection.
+#[derive(Clone)]
+struct OnConnection {
+    service: PageService,
+    connection: Connection,
+}
+
+impl<B> Service<Request<B>> for OnConnection {
+    type Response = Response<AnswerBody<Page>>;
     type Error = Infallible;
     type Future = Ready<Result<Self::Response, Infallible>>;
 
@@ -108,14 +152,83 @@ impl<B> Service<Request<B>> for PageService {
     }
 
     fn call(&mut self, request: Request<B>) -> Self::Future {
-        let (status, text) = match (request.uri().path(), request.method()) {
-            (PATH, &Method::GET | &Method::HEAD) => (StatusCode::OK, (self.0)()),
-            (PATH, _) => (StatusCode::METHOD_NOT_ALLOWED, "GET only\n".to_owned()),
-            _ => (StatusCode::NOT_FOUND, format!("metrics are on {PATH}\n")),
-        };
-        let mut response = Response::new(Full::from(text));
+        let (status, page) = self.service.answer(request.uri().path(), request.method());
+        let mut response = Response::new(self.connection.until_written(page));
         *response.status_mut() = status;
         response.headers_mut().insert(CONTENT_TYPE, http::HeaderValue::from_static(page::CONTENT_TYPE));
         ready(Ok(response))
+    }
+}
+
+/// The body of a response. Its parts are made when the former ones have been written.
+struct Page {
+    /// With the permit of the scrape; `None` at the end.
+    lines: Option<(Lines, Option<OwnedSemaphorePermit>)>,
+}
+
+impl Page {
+    fn text(text: String) -> Self {
+        Self { lines: Some((Box::new(iter::once(text)), None)) }
+    }
+}
+
+impl Body for Page {
+    type Data = Bytes;
+    type Error = Infallible;
+
+    fn poll_frame(
+        mut self: Pin<&mut Self>,
+        _: &mut Context<'_>,
+    ) -> Poll<Option<Result<Frame<Bytes>, Infallible>>> {
+        let Some((lines, _)) = &mut self.lines else { return Poll::Ready(None) };
+        let mut part = String::new();
+        while part.len() < PART {
+            match lines.next() {
+                Some(line) => part.push_str(&line),
+                None => {
+                    self.lines = None;
+                    break;
+                }
+            }
+        }
+        Poll::Ready((!part.is_empty()).then(|| Ok(Frame::data(part.into()))))
+    }
+
+    fn is_end_stream(&self) -> bool {
+        self.lines.is_none()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use http_body_util::BodyExt as _;
+
+    use super::*;
+
+    fn service() -> PageService {
+        let page = || -> Lines { Box::new(iter::repeat_n("line\n".to_owned(), 2 * PART / 5)) };
+        PageService { page: Arc::new(page), free: Arc::new(Semaphore::new(MAX_SCRAPES)) }
+    }
+
+    #[tokio::test]
+    async fn a_page_is_written_in_parts() {
+        let (_, mut page) = service().answer(PATH, &Method::GET);
+        let mut sizes = Vec::new();
+        while let Some(Ok(part)) = page.frame().await {
+            sizes.extend(part.into_data().map(|part| part.len()));
+        }
+        assert!(sizes.iter().all(|size| *size < PART + 5), "{sizes:?}");
+        assert_eq!(sizes.iter().sum::<usize>(), 2 * PART / 5 * 5);
+    }
+
+    #[tokio::test]
+    async fn scrapes_at_the_same_time_are_limited_until_they_are_read() {
+        let service = service();
+        let status = || service.answer(PATH, &Method::GET).0;
+        let mut pages: Vec<_> = (0..MAX_SCRAPES).map(|_| service.answer(PATH, &Method::GET).1).collect();
+        assert_eq!(status(), StatusCode::SERVICE_UNAVAILABLE);
+        let page = &mut pages[0];
+        while page.frame().await.is_some() {}
+        assert_eq!(status(), StatusCode::OK);
     }
 }

@@ -42,9 +42,10 @@ fn instance(name: &str, value: impl Into<Value>, dimensions: &[(&str, Value)]) -
     }
 }
 
+/// Asks by HTTP/1.0, whose answers have no chunks.
 async fn ask(address: SocketAddr, request: &str) -> String {
     let mut stream = TcpStream::connect(address).await.unwrap();
-    let request = format!("{request} HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n");
+    let request = format!("{request} HTTP/1.0\r\nHost: x\r\n\r\n");
     stream.write_all(request.as_bytes()).await.unwrap();
     let mut answer = String::new();
     stream.read_to_string(&mut answer).await.unwrap();
@@ -225,7 +226,7 @@ async fn the_page_is_served_from_the_first_handler_to_the_last() {
     let second = Prometheus::open_on(&exporter, &params(&[])).unwrap();
     assert_eq!(exporter.bound(), Some(address));
     first.close().await;
-    assert!(ask(address, "GET /metrics").await.starts_with("HTTP/1.1 200 OK\r\n"));
+    assert!(ask(address, "GET /metrics").await.starts_with("HTTP/1.0 200 OK\r\n"));
     second.close().await;
     assert!(exporter.bound().is_none());
     assert!(TcpStream::connect(address).await.is_err());
@@ -243,8 +244,8 @@ async fn only_the_page_is_served() {
     let address = exporter.bound().unwrap();
     let page = ask(address, "GET /metrics").await;
     assert!(page.contains("content-type: text/plain; version=0.0.4; charset=utf-8\r\n"), "{page}");
-    assert!(ask(address, "GET /").await.starts_with("HTTP/1.1 404"));
-    assert!(ask(address, "POST /metrics").await.starts_with("HTTP/1.1 405"));
+    assert!(ask(address, "GET /").await.starts_with("HTTP/1.0 404"));
+    assert!(ask(address, "POST /metrics").await.starts_with("HTTP/1.0 405"));
 }
 
 // TestBuild_ServerFail and server_test.go: the port is in use.
