@@ -32,8 +32,12 @@ impl Folder {
         if below.as_os_str().is_empty() {
             return Ok(Self::Confined(root));
         }
-        root.create_dir_all(below)?;
-        root.open_dir(below).map(Self::Confined)
+        let created = root.create_dir_all(below);
+        match root.open_dir(below) {
+            Ok(directory) => Ok(Self::Confined(directory)),
+            Err(error) if leads_out(&error) => Err(link_error()),
+            Err(error) => Err(created.err().unwrap_or(error)),
+        }
     }
 
     /// Opens a file to append to, which is created if necessary.
@@ -42,7 +46,10 @@ impl Folder {
             Self::Anywhere(path) => File::options().append(true).create(true).open(path.join(name)),
             Self::Confined(directory) => {
                 let options = confined::OpenOptions::new().append(true).create(true).to_owned();
-                Ok(directory.open_with(name, &options)?.into_std())
+                match directory.open_with(name, &options) {
+                    Err(error) if leads_out(&error) => Err(link_error()),
+                    opened => Ok(opened?.into_std()),
+                }
             }
         }
     }
@@ -80,4 +87,13 @@ impl Folder {
                 .unwrap_or_default(),
         }
     }
+}
+
+/// Whether an error is that of `cap_std` for a link out of the root, which does not come from the system.
+fn leads_out(error: &io::Error) -> bool {
+    error.kind() == io::ErrorKind::PermissionDenied && error.raw_os_error().is_none()
+}
+
+fn link_error() -> io::Error {
+    io::Error::new(io::ErrorKind::PermissionDenied, "a link leads out of --file-root")
 }
