@@ -9,14 +9,10 @@ mod descriptor;
 mod flags;
 mod host;
 mod log;
-#[cfg(test)]
-mod log_tests;
 mod metadata;
 mod node;
 mod peer;
 mod principal;
-#[cfg(test)]
-mod recorded_tests;
 mod request;
 mod target;
 #[cfg(test)]

@@ -1,6 +1,5 @@
 //! The tables of attributes in docs/envoy.md for messages of a real Envoy 1.40, which
 //! `adapters/tests/envoy_services/messages.rs` recorded: the requests and the configuration are described there.
-#![allow(clippy::unwrap_used)]
 
 use std::collections::BTreeMap;
 
@@ -9,8 +8,9 @@ use mixer_adapter_engine::attribute::Bag;
 use prost::Message;
 use serde_json::Value as Json;
 
-use super::{
-    LogSender, check_attributes, descriptor_attributes, http_attributes, tcp_attributes, tests::vocabulary,
+use super::vocabulary;
+use crate::attributes::{
+    LogSender, check_attributes, descriptor_attributes, http_attributes, tcp_attributes,
 };
 use crate::{
     options::MappingOptions,
@@ -68,7 +68,7 @@ fn assert_has(attributes: &Attributes, expected: &[(&str, &str)]) {
         assert_eq!(attributes.get(*name).map(String::as_str), Some(*value), "{name}");
     }
 }
-/// What every message over the recorded connections has: both ends with their certificates, and Envoy's node.
+/// The attributes of every message over the recorded connections: both ends with their certificates, and Envoy's node.
 const CONNECTION: &[(&str, &str)] = &[
     ("connection.mtls", "true"),
     ("context.reporter.kind", "inbound"),
@@ -114,7 +114,7 @@ const REQUEST: &[(&str, &str)] = &[
     ("request.useragent", "tests/1"),
 ];
 
-/// What the node of the bootstrap says of the workload behind Envoy.
+/// The attributes of the workload behind Envoy, from the node of the bootstrap.
 const NODE: &[(&str, &str)] = &[
     ("context.reporter.uid", "kubernetes://shop-1.shop"),
     ("destination.name", "shop-1"),
