@@ -1,4 +1,4 @@
-//! Comparison of protos with what was published of them.
+//! Comparison of protos with their published state.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -10,7 +10,7 @@ use crate::{
     violation::{Rule, Violation},
 };
 
-/// Kinds of facts that are elements: what is gone with them is not reported again.
+/// Kinds of facts that are elements: facts that were removed with one are not reported again.
 const ELEMENTS: [&str; 7] = ["message", "field", "enum", "value", "service", "method", "extension"];
 
 /// Returns the incompatible changes. `release` is the clock of deprecations; without it a file's version is.
@@ -34,7 +34,7 @@ pub(crate) fn violations(
     for (key, before) in &baseline.facts {
         let (_, element, _) = parts(key);
         match facts.published(key) {
-            // A container that is gone says it for all that is in it.
+            // A removed container stands for its contents.
             None if ancestors(element).any(|ancestor| gone.contains(ancestor)) => {}
             None => violations.extend(comparison.gone(key, before, gone.contains(element))),
             Some(now) if now.value != *before => violations.extend(comparison.changed(key, before, now)),
@@ -106,8 +106,7 @@ impl Comparison<'_> {
             return Some(self.violation(Rule::Changed, key, reason.to_owned()));
         }
         match kind {
-            "field" => self.field_gone(element, before),
-            "value" => self.value_gone(element, before),
+            "field" | "value" => self.numbered_gone(kind, key, element, before),
             _ if ELEMENTS.contains(&kind) => self.removed(kind, element),
             _ if element_is_gone => None,
             "rule" if LOOSENING.iter().any(|end| rest.ends_with(end)) => Some(self.violation(
@@ -115,7 +114,7 @@ impl Comparison<'_> {
                 key,
                 format!("{rest} = {before} is gone, and what it accepted is rejected"),
             )),
-            // What was rejected is valid now.
+            // Rejected values are valid now.
             "rule" => None,
             "deprecated" => Some(self.violation(
                 Rule::Mark,
@@ -134,16 +133,21 @@ impl Comparison<'_> {
         }
     }
 
-    fn field_gone(&self, element: &str, before: &str) -> Option<Violation> {
-        let key = format!("field {element}");
+    /// Returns the violation of a removed field or value, if it is one.
+    fn numbered_gone(&self, kind: &str, key: &str, element: &str, before: &str) -> Option<Violation> {
         let number = before.split(':').next().unwrap_or_default();
-        if let Some((other, now)) = self.same_number("field", element, number) {
-            let reason = match now.value == *before {
-                true => format!("is called {other} now; JSON and generated code have the name, so keep it"),
-                false => format!("is gone, and {other} has its number {number}; reserve the number for ever"),
+        if let Some((other, now)) = self.same_number(kind, element, number) {
+            let (rule, reason) = match now.value == *before {
+                true => (
+                    Rule::Renamed,
+                    format!("is called {other} now; JSON and generated code have the name, so keep it"),
+                ),
+                false => (
+                    Rule::Reserved,
+                    format!("is gone, and {other} has its number {number}; reserve the number for ever"),
+                ),
             };
-            let rule = if now.value == *before { Rule::Renamed } else { Rule::Reserved };
-            return Some(self.violation(rule, &key, reason));
+            return Some(self.violation(rule, key, reason));
         }
         let (parent, name) = element.rsplit_once('.')?;
         let reserved = self.is_reserved(parent, number) && self.is_reserved(parent, &format!("{name:?}"));
@@ -151,29 +155,10 @@ impl Comparison<'_> {
             Some(Stage::Gone) if reserved => None,
             Some(Stage::Gone) => Some(self.violation(
                 Rule::Reserved,
-                &key,
+                key,
                 format!("is gone after its deprecation; write `reserved {number}; reserved \"{name}\";` in its place"),
             )),
-            _ => self.removed("field", element),
-        }
-    }
-
-    fn value_gone(&self, element: &str, before: &str) -> Option<Violation> {
-        let key = format!("value {element}");
-        if let Some((other, _)) = self.same_number("value", element, before) {
-            let reason = format!("is called {other} now; JSON and generated code have the name, so keep it");
-            return Some(self.violation(Rule::Renamed, &key, reason));
-        }
-        let (parent, name) = element.rsplit_once('.')?;
-        let reserved = self.is_reserved(parent, before) && self.is_reserved(parent, &format!("{name:?}"));
-        match self.stage(element) {
-            Some(Stage::Gone) if reserved => None,
-            Some(Stage::Gone) => Some(self.violation(
-                Rule::Reserved,
-                &key,
-                format!("is gone after its deprecation; write `reserved {before}; reserved \"{name}\";` in its place"),
-            )),
-            _ => self.removed("value", element),
+            _ => self.removed(kind, element),
         }
     }
 
@@ -335,7 +320,7 @@ impl Comparison<'_> {
     fn violation(&self, rule: Rule, key: &str, reason: String) -> Violation {
         let (_, element, _) = parts(key);
         let place = self.facts.facts.get(key).or_else(|| {
-            // What is gone is looked for where the message around it is.
+            // A removed element is reported at the enclosing message.
             ancestors(element).find_map(|name| self.facts.facts.get(&format!("message {name}")))
         });
         Violation {

@@ -124,6 +124,29 @@ fn what_the_other_version_cannot_hold_is_named() {
     }
 }
 
+/// A field may be deprecated where what replaces it can be had from it: a tool without state translates the one to the other.
+#[test]
+fn litmus_test_of_a_deprecation_a_stateless_translation_loses_nothing() {
+    let old = "package shop.v1; message Http2 { uint32 window = 1 [deprecated = true]; string name = 2; }";
+    let removed = "package shop.v2alpha; message Http2 { reserved 1; string name = 2; }";
+    let replaced = "package shop.v2alpha; import \"mixer_adapter/versioning/v1/versioning.proto\"; \
+                    message Http2 { reserved 1; string name = 2; \
+                    uint32 stream_window = 3 [(mixer_adapter.versioning.v1.field).previous = \"window\"]; }";
+    for (new, losses, translated) in [
+        (removed, vec!["window"], serde_json::json!({ "name": "x" })),
+        (replaced, vec![], serde_json::json!({ "name": "x", "streamWindow": 9 })),
+    ] {
+        let protos = Protos::new(&[("shop/v1.proto", old), ("shop/v2.proto", new)]);
+        let translator = Translator::between(&protos.set(), "shop.v1", "shop.v2alpha").unwrap();
+        let message = read(&translator, "shop.v1.Http2", serde_json::json!({ "name": "x", "window": 9 }));
+        let now = translator.translate(&message).unwrap();
+        assert_eq!(now.losses.iter().map(|loss| &*loss.path).collect::<Vec<_>>(), losses);
+        assert_eq!(serde_json::to_value(&now.message).unwrap(), translated);
+        let back = translator.translate(&now.message).unwrap();
+        assert_eq!(back.message == message, losses.is_empty());
+    }
+}
+
 #[test]
 fn unknown_packages_and_messages_without_a_counterpart_are_errors() {
     let protos = Protos::new(&[("shop/v1.proto", OLD), ("shop/v2.proto", NEW)]);
