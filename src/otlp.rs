@@ -35,8 +35,7 @@ impl Exporter {
     /// The endpoint is not a URL, or the file cannot be used.
     pub(crate) fn new(endpoint: &str, authorities: Option<&Path>) -> anyhow::Result<Self> {
         let mut exporter = SpanExporter::builder().with_tonic().with_endpoint(endpoint);
-        let scheme = endpoint.split_once(':').map_or("", |(scheme, _)| scheme);
-        if scheme.eq_ignore_ascii_case("https") {
+        if has_tls(endpoint) {
             let tls = match authorities {
                 Some(path) => {
                     // The exporter would accept a file without certificates, and trust no collector.
@@ -76,6 +75,11 @@ impl Exporter {
             tracing::warn!(%error, "the last spans were not exported");
         }
     }
+}
+
+/// Returns whether an endpoint is one with TLS.
+pub(crate) fn has_tls(endpoint: &str) -> bool {
+    endpoint.split_once(':').is_some_and(|(scheme, _)| scheme.eq_ignore_ascii_case("https"))
 }
 
 /// Returns the ids of a span if it is exported.

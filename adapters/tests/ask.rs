@@ -1,4 +1,4 @@
-//! `check`, `report` and `quota`: what a Mixer is asked, and how its answers are printed.
+//! `check`, `report` and `quota`: the requests to a Mixer, and its printed answers.
 #![allow(clippy::unwrap_used)]
 
 mod support;
@@ -248,7 +248,8 @@ fn a_wrong_command_line_says_what_is_wrong_and_exits_with_2() {
     let file = tempfile::NamedTempFile::new().unwrap();
     let argument = format!("@{}", file.path().display());
     for (content, reason) in [
-        ("a.b: [", "not valid YAML: "),
+        ("a.b: [", ": not valid YAML\n"),
+        ("a.b: [", ":1:6: error: unclosed bracket '['\n  |\n1 | a.b: [\n  |      ^\n"),
         ("a.b: [1]", ": attribute a.b: a list is not a valid value"),
         ("- a.b: 1\n- a.b: 2\n", "is a list of requests; only reports have several"),
     ] {

@@ -159,7 +159,10 @@ fn flags_that_do_not_fit_say_why() {
     let cases: [(&[&str], &str); 11] = [
         (&[], "TEMPLATE"),
         (&["listenty"], "unknown template `listenty`; known are `apikey`, "),
-        (&["listentry", "--adapter", "denyer"], "unknown adapter `denyer`; this program has "),
+        (
+            &["listentry", "--adapter", "denyer"],
+            "unknown adapter `denyer`; did you mean `denier`? this program has ",
+        ),
         (&["listentry", "--address", "9091"], "write HOST:PORT"),
         (&["listentry", "--address", "::1:9091"], "write HOST:PORT"),
         (&["listentry", "--timeout", "5"], "write it like 300ms, 5s"),

@@ -177,6 +177,16 @@ fn a_variable_close_to_that_of_a_flag_is_warned_about() {
     assert_eq!((ran.code, ran.stderr.as_str()), (0, warning));
 }
 
+#[cfg(not(feature = "proto"))]
+#[test]
+fn a_command_of_a_feature_that_this_build_lacks_names_the_feature() {
+    for arguments in [&["proto"][..], &["proto", "check", "--help"]] {
+        let output = run(arguments);
+        assert_eq!(output.code, 2, "{}", output.stderr);
+        assert!(output.stderr.contains("build it with --features proto"), "{}", output.stderr);
+    }
+}
+
 #[test]
 fn a_server_without_threads_is_a_usage_error() {
     let ran = run(&["serve", "--threads", "0"]);

@@ -11,7 +11,7 @@ use std::{
 use support::{binary, debian, run};
 
 /// Words and the completion of the last one.
-const COMPLETED: [(&str, &str); 11] = [
+const COMPLETED: [(&str, &str); 12] = [
     ("val", "validate"),
     ("validate --warn", "--warnings-as-errors"),
     ("validate --output sa", "sarif"),
@@ -21,6 +21,7 @@ const COMPLETED: [(&str, &str); 11] = [
     ("check request.pa", "request.path="),
     ("watch --collection ru", "rules"),
     ("reference kinds attributem", "attributemanifest"),
+    ("man valid", "validate"),
     ("validate hand", "handlers.yaml"),
     ("call quota --config @hand", "@handlers.yaml"),
 ];

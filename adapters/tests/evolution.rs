@@ -111,26 +111,45 @@ fn marked(directory: &Path, version: &str) {
 
 #[test]
 fn a_deprecated_field_warns_then_fails_unless_it_is_allowed_by_name_and_then_is_gone() {
-    let (applied, rejected) = ("result=\"applied\"} 1", "result=\"rejected\"} 1");
     let directory = tempfile::tempdir().unwrap();
     let names = directory.path().join("allowed.txt");
     fs::write(&names, "shop.v1.Params.old\n").unwrap();
     let file = format!("@{}", names.display());
     let path = directory.path().to_str().unwrap();
-    for (version, allow, expected) in [
-        ("1.4.2", None, applied),
-        ("1.5.0", None, rejected),
-        ("1.5.0", Some("shop.v1.Params.other"), rejected),
-        ("1.5.0", Some("shop.v1.Params.old"), applied),
-        ("1.5.0", Some(&*file), applied),
-        ("1.6.0", Some("shop.v1.Params.old"), rejected),
+    let (warned, fatal, gone) = (
+        "is deprecated in shop.v1.Params: a coming version will not have it",
+        "is deprecated in shop.v1.Params: the next version will not have it; until then shop.v1.Params.old can be allowed by this name",
+        "is deprecated in shop.v1.Params: it was to be gone by this version",
+    );
+    for (version, allow, is_loaded, reason) in [
+        ("1.4.2", None, true, warned),
+        ("1.5.0", None, false, fatal),
+        ("1.5.0", Some("shop.v1.Params.other"), false, fatal),
+        ("1.5.0", Some("shop.v1.Params.old"), true, fatal),
+        ("1.5.0", Some(&*file), true, fatal),
+        ("1.6.0", Some("shop.v1.Params.old"), false, gone),
     ] {
         marked(directory.path(), version);
-        let mut arguments = vec!["--config", path, "--deprecated-fields", "schedule"];
+        let mut arguments = vec!["--config", path];
         arguments.extend(allow.iter().flat_map(|name| ["--allow-deprecated", name]));
         let server = Server::start(&arguments);
-        server.until("/metrics", &format!("mixer_adapter_config_updates_total{{{expected}"));
+        let result = if is_loaded { "applied" } else { "rejected" };
+        server.until("/metrics", &format!("mixer_adapter_config_updates_total{{result=\"{result}\"}} 1"));
+        server.until("/config", &format!("h.handler.istio-system: spec.params.old: {reason}"));
+        assert_eq!(server.get("/metrics").contains(USED), is_loaded, "{version}, allowed: {allow:?}");
+        assert_eq!(server.get("/readyz").starts_with("HTTP/1.1 200"), is_loaded, "{version}");
     }
+}
+
+#[test]
+fn deprecated_fields_are_fatal_by_default_and_the_flag_opts_out() {
+    let directory = tempfile::tempdir().unwrap();
+    marked(directory.path(), "1.5.0");
+    let path = directory.path().to_str().unwrap();
+    let fatal = Server::start(&["--config", path]);
+    fatal.until("/metrics", "mixer_adapter_config_updates_total{result=\"rejected\"} 1");
+    let warned = Server::start(&["--config", path, "--deprecated-fields", "warn"]);
+    warned.until("/metrics", "mixer_adapter_config_updates_total{result=\"applied\"} 1");
 }
 
 /// A layer of the runtime that allows the field, or not.
@@ -154,7 +173,7 @@ fn a_runtime_layer_pushed_as_rtds_allows_a_deprecated_field_by_name() {
         layer(layers.path(), false);
         let source = source(layers.path());
         let runtime = format!("{scheme}://{}?collections=runtime", source.grpc);
-        let arguments = ["--config", path, "--config", &runtime, "--deprecated-fields", "schedule"];
+        let arguments = ["--config", path, "--config", &runtime];
         let server = Server::start(&arguments);
         server.until("/config", is_refused);
         assert!(server.get("/readyz").starts_with("HTTP/1.1 503"), "a layer is not a configuration");

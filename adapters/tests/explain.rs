@@ -204,7 +204,7 @@ fn a_wrong_command_line_exits_with_2() {
         (&["--on-match-error", "maybe"][..], "[possible values: mixer, open, closed]"),
         (&["--report", "--quota", "x"], "cannot be used with"),
         (&["--config", "mcp://127.0.0.1:1"], "is not a file or a directory"),
-        (&["--config", "ftp://x"], "ftp:// is not known"),
+        (&["--config", "ftp://x"], "ftp:// is not a known scheme"),
         (&["-a", "x"], "is not an attribute"),
     ] {
         let ran = run(&[&["explain"], arguments].concat());
@@ -212,7 +212,7 @@ fn a_wrong_command_line_exits_with_2() {
     }
 }
 
-/// What the admin port answers, as JSON.
+/// The answer of the admin port, as JSON.
 fn body(answer: &str) -> Json {
     serde_json::from_str(answer.split("\r\n\r\n").nth(1).unwrap()).unwrap()
 }

@@ -146,7 +146,10 @@ fn the_example_cannot_crash_a_mixer() {
 #[test]
 fn invalid_arguments_are_refused() {
     for (arguments, expected) in [
-        (["manifest", "denyer", "--handler-example"], "unknown adapter `denyer`; this program has "),
+        (
+            ["manifest", "denyer", "--handler-example"],
+            "unknown adapter `denyer`; did you mean `denier`? this program has ",
+        ),
         (["manifest", "--namespace", "Istio"], "a namespace has at most 63 lower-case letters"),
         (["manifest", "--address", "9091"], "write HOST:PORT"),
     ] {

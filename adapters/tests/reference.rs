@@ -108,6 +108,19 @@ fn a_name_that_is_not_known_is_a_usage_error_with_a_suggestion() {
 }
 
 #[test]
+fn a_name_alone_is_looked_up_in_all_topics() {
+    for (name, topic) in
+        [("rule.match", "kinds"), ("request.path", "attributes"), ("denier.status.code", "adapters")]
+    {
+        assert_eq!(reference(&[name]), reference(&[topic, name]));
+    }
+    let ran = run(&["reference", "kind"]);
+    let error = "error: no topic has `kind`, which is not a topic either; did you mean kinds?\n";
+    assert_eq!((ran.code, ran.stderr.as_str()), (2, error));
+    assert_eq!(run(&["reference", "kind", "rule"]).code, 2);
+}
+
+#[test]
 fn the_topics_are_listed_in_every_format() {
     let text = reference(&[]);
     let all: Json = serde_json::from_str(&reference(&["-o", "json"])).unwrap();

@@ -102,6 +102,15 @@ fn what_does_not_come_in_time_is_a_failure_and_files_are_no_server() {
     let ran = run(&["watch", &format!("mcp://{nobody}"), "--once", "--timeout", "200ms"]);
     assert_eq!((ran.code, ran.stdout.as_str()), (1, ""));
     assert!(ran.stderr.contains("not all events arrived within 200ms"), "{}", ran.stderr);
+    let ran = run(&["watch", "xds:///nonexistent", "--once", "--timeout", "200ms"]);
+    assert_eq!(ran.code, 1);
+    assert!(ran.stderr.contains("nothing can be read there yet"), "{}", ran.stderr);
+    for scheme in ["mcp", "xds", "xds+http", "mcp+aggregated"] {
+        let ran = run(&["watch", &format!("{scheme}://{nobody}"), "--certify"]);
+        assert_eq!((ran.code, ran.stdout.as_str()), (1, ""));
+        let expected = format!("{scheme}://{nobody}: cannot connect: Connection refused");
+        assert!(ran.stderr.contains(&expected), "{}", ran.stderr);
+    }
     let ran = run(&["watch", "config/"]);
     assert_eq!(ran.code, 2);
     assert!(ran.stderr.contains("not the URL of a server"), "{}", ran.stderr);
@@ -129,6 +138,23 @@ fn every_form_prints_the_same_and_resources_of_envoy_are_printed_too() {
     let event = ran.json();
     assert_eq!((&event["event"], &event["name"]), (&json!("added"), &json!("outbound|80")));
     assert_eq!(event["body"], json!({ "@type": clusters, "name": "outbound|80" }));
+}
+
+/// The name of such a resource is in the envelope around it, in whole sets, too.
+#[test]
+fn resources_whose_message_has_no_name_keep_theirs_over_xds() {
+    let directory = tempfile::tempdir().unwrap();
+    let address = "resources:\n- '@type': type.googleapis.com/envoy.service.discovery.v3.Resource\n  name: shop/stock\n  resource:\n    \
+                   '@type': type.googleapis.com/envoy.config.core.v3.SocketAddress\n    address: 10.0.0.1\n    port_value: 80\n";
+    fs::write(directory.path().join("address.yaml"), address).unwrap();
+    let source = serve(directory.path());
+    let addresses = "type.googleapis.com/envoy.config.core.v3.SocketAddress";
+    for scheme in ["xds", "xds+delta"] {
+        let url = format!("{scheme}://{}", source.grpc);
+        let ran = run(&["watch", &url, "--collection", addresses, "--once", "--timeout", "20s"]);
+        let expected = "added   envoy.config.core.v3.SocketAddress shop/stock";
+        assert_eq!((ran.code, versionless(&ran.stdout)), (0, expected), "{scheme}");
+    }
 }
 
 #[test]

@@ -44,6 +44,10 @@ impl Methods for Answers {
         false
     }
 
+    fn has_one_message(&self, _: &str) -> bool {
+        false
+    }
+
     async fn call(&self, (): (), _: Bytes, _: Call) -> Result<Reply, Status> {
         Ok(Reply::default())
     }

@@ -5,7 +5,7 @@ use std::collections::BTreeSet;
 use clap::Args;
 use serde_json::Value as Json;
 
-use super::{UsageError, input};
+use super::{UsageError, faults, input};
 use mixer_adapter_engine::attribute::{ParsedAttributes, Vocabulary, parse_json, parse_text};
 
 /// Help on the syntax of attributes.
@@ -33,7 +33,7 @@ pub(super) struct AttributeArgs {
     positional: Vec<String>,
 
     /// The same; can be repeated, and in a report each is a request of its own
-    #[arg(short, long = "attributes", value_name = "NAME=VALUE,..|@FILE")]
+    #[arg(short, long = "attributes", value_name = "NAME=VALUE,..|@FILE", hide_env = true)]
     arguments: Vec<String>,
 }
 
@@ -94,8 +94,9 @@ fn read(argument: &str, types: &Vocabulary) -> Result<Vec<ParsedAttributes>, Usa
         return Ok(vec![read]);
     }
     let invalid = |reason: String| UsageError(format!("--attributes {argument}: {reason}"));
-    let read: Json =
-        serde_saphyr::from_str(&text).map_err(|error| invalid(format!("not valid YAML: {error}")))?;
+    let source = argument.strip_prefix('@').filter(|file| *file != "-").unwrap_or("stdin");
+    let read: Json = serde_saphyr::from_str(&text)
+        .map_err(|error| invalid(format!("not valid YAML\n{}", faults::of_yaml(source, &text, &error))))?;
     let requests = match read {
         Json::Array(requests) => requests,
         request => vec![request],

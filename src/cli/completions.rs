@@ -1,4 +1,4 @@
-//! Completions of the command line. The script of a shell asks the program itself for the candidates, so that it knows the adapters.
+//! Completions of the command line. The script of a shell gets the candidates from the program itself, so that they include the adapters.
 
 use std::{ffi::OsStr, process::ExitCode};
 
@@ -22,7 +22,7 @@ Examples:
 
 The script runs the program, which has to be in PATH, for each completion.";
 
-/// The environment variable by which a script asks for candidates.
+/// The environment variable by which a script requests candidates.
 const REQUEST: &str = "MIXER_ADAPTER_COMPLETE";
 
 /// Print shell completions of commands, flags, adapters, templates, attributes, kinds and files
@@ -55,7 +55,7 @@ impl Completions {
     }
 }
 
-/// Whether a script asks for candidates.
+/// Returns whether a script requests candidates.
 pub(super) fn is_requested() -> bool {
     std::env::var_os(REQUEST).is_some()
 }
@@ -77,6 +77,9 @@ fn with_values(command: Command, adapters: &Adapters) -> Command {
     let Names { adapters, templates, attributes, all } = reference::names(adapters);
     let kinds = Kind::ALL.iter().map(|kind| (format!("{kind}s"), String::new())).collect();
     let (adapters, templates, kinds, all) = (one_of(adapters), one_of(templates), one_of(kinds), one_of(all));
+    let commands = command.get_subcommands().filter(|command| !command.is_hide_set());
+    let about = |command: &Command| command.get_about().map(ToString::to_string).unwrap_or_default();
+    let commands = one_of(commands.map(|command| (command.get_name().to_owned(), about(command))).collect());
     let attributes = ArgValueCompleter::new(move |current: &OsStr| complete_attributes(&attributes, current));
     let json = ArgValueCompleter::new(complete_file_argument);
     let path = |argument: Arg| argument.value_hint(ValueHint::AnyPath);
@@ -90,6 +93,7 @@ fn with_values(command: Command, adapters: &Adapters) -> Command {
                 .mut_arg("config", |config| config.add(json.clone()))
                 .mut_arg("instances", |instances| instances.add(json.clone()))
         })
+        .mut_subcommand("man", |command| command.mut_arg("command", |name| name.add(commands)))
         .mut_subcommand("reference", |command| command.mut_arg("name", |name| name.add(all.clone())))
         .mut_subcommand("watch", |command| command.mut_arg("collections", |names| names.add(kinds.clone())))
         .mut_subcommand("serve", |command| {

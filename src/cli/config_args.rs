@@ -4,7 +4,7 @@ use std::{collections::BTreeSet, path::Path};
 
 use clap::{Args, builder::TypedValueParser};
 
-use super::{UsageError, input, value_parsers};
+use super::{UsageError, input};
 use mixer_adapter_config::{
     self as config, CollectionFilter, ConfigSet, ConfigUrl, Parsed, Scoped, ScopedUrl, ValidationError,
     collection_filters,
@@ -23,67 +23,62 @@ pub(super) struct ConfigArgs {
     /// A directory of YAML or JSON files, one such file, mcp://HOST:PORT, xds://HOST:PORT (state of the world) or
     /// xds+delta://HOST:PORT (incremental). Can be repeated, with collections for each:
     /// mcp://HOST:PORT?collections=rules,handlers
-    #[arg(long, value_name = "DIR|URL", env = "MIXER_ADAPTER_CONFIG", value_delimiter = ';')]
+    #[arg(long, value_name = "DIR|URL", value_delimiter = ';')]
     pub(super) config: Vec<ScopedUrl>,
 
     /// The namespace whose rules apply to all requests, and of resources without a namespace
-    #[arg(
-        long,
-        value_name = "NAMESPACE",
-        default_value = "istio-system",
-        env = "MIXER_ADAPTER_DEFAULT_CONFIG_NAMESPACE"
-    )]
+    #[arg(long, value_name = "NAMESPACE", default_value = "istio-system")]
     pub(super) default_config_namespace: String,
 
     /// Skip the faulty resources of a configuration, as Mixer does, instead of rejecting all of it
-    #[arg(long, env = "MIXER_ADAPTER_LENIENT", value_parser = value_parsers::switch(), action = clap::ArgAction::SetTrue)]
+    #[arg(long)]
     lenient: bool,
 
     /// If a rule's condition cannot be evaluated
     ///
     /// `mixer` and `open` skip the rule, `closed` denies the check
-    #[arg(long, value_name = "POLICY", default_value = "mixer", env = "MIXER_ADAPTER_ON_MATCH_ERROR", value_parser = on_failure())]
+    #[arg(long, value_name = "POLICY", default_value = "mixer", value_parser = on_failure())]
     on_match_error: OnFailure,
 
     /// If an instance cannot be built, or an adapter fails
     ///
     /// `mixer` fails the check with a gRPC error, `open` continues without it, `closed` denies the check
-    #[arg(long, value_name = "POLICY", default_value = "mixer", env = "MIXER_ADAPTER_ON_ADAPTER_ERROR", value_parser = on_failure())]
+    #[arg(long, value_name = "POLICY", default_value = "mixer", value_parser = on_failure())]
     on_adapter_error: OnFailure,
 
     /// If an adapter does not answer in time: as --on-adapter-error
-    #[arg(long, value_name = "POLICY", default_value = "mixer", env = "MIXER_ADAPTER_ON_TIMEOUT", value_parser = on_failure())]
+    #[arg(long, value_name = "POLICY", default_value = "mixer", value_parser = on_failure())]
     on_timeout: OnFailure,
 
     /// If --lenient uses a configuration with faults
     ///
     /// `closed` denies every check and rate limit until they are corrected
-    #[arg(long, value_name = "POLICY", default_value = "mixer", env = "MIXER_ADAPTER_ON_CONFIG_ERROR", value_parser = on_failure())]
+    #[arg(long, value_name = "POLICY", default_value = "mixer", value_parser = on_failure())]
     on_config_error: OnFailure,
 
     /// If a request asks for a quota that no rule has
     ///
     /// `grant` all of it, as Mixer does, or `deny` it
-    #[arg(long, value_name = "POLICY", default_value = "grant", env = "MIXER_ADAPTER_ON_UNKNOWN_QUOTA", value_parser = on_unknown_quota())]
+    #[arg(long, value_name = "POLICY", default_value = "grant", value_parser = on_unknown_quota())]
     on_unknown_quota: OnUnknownQuota,
 
     /// If a received resource has an unknown field, because its sender has a newer API
     ///
     /// `warn`, `ignore` or `refuse`
-    #[arg(long, value_name = "POLICY", default_value = "warn", env = "MIXER_ADAPTER_UNKNOWN_FIELDS", value_parser = on_field())]
+    #[arg(long, value_name = "POLICY", default_value = "warn", value_parser = on_field())]
     unknown_fields: OnField,
 
     /// If the configuration has a deprecated field
     ///
     /// `warn`, `ignore`, `refuse`, or `schedule`: warn in the release of the mark, refuse in the next unless it is
     /// allowed, and refuse in later ones
-    #[arg(long, value_name = "POLICY", default_value = "warn", env = "MIXER_ADAPTER_DEPRECATED_FIELDS", value_parser = on_deprecated())]
+    #[arg(long, value_name = "POLICY", default_value = "schedule", value_parser = on_deprecated())]
     deprecated_fields: OnDeprecated,
 
     /// A deprecated field that the configuration may have although --deprecated-fields refuses it
     ///
     /// By its full name such as shop.v1.Params.old, or @FILE with one name a line. Can be repeated
-    #[arg(long, value_name = "FIELD", env = "MIXER_ADAPTER_ALLOW_DEPRECATED", value_delimiter = ',')]
+    #[arg(long, value_name = "FIELD", value_delimiter = ',')]
     allow_deprecated: Vec<String>,
 }
 
@@ -193,8 +188,8 @@ fn on_deprecated() -> impl TypedValueParser<Value = OnDeprecated> {
         match policy.as_str() {
             "ignore" => OnDeprecated::Ignore,
             "refuse" => OnDeprecated::Refuse,
-            "schedule" => OnDeprecated::Schedule,
-            _ => OnDeprecated::Warn,
+            "warn" => OnDeprecated::Warn,
+            _ => OnDeprecated::Schedule,
         }
     })
 }

@@ -18,17 +18,17 @@ pub(super) struct DecisionLogArgs {
     /// Append one JSON line for each check, quota request and failed report to this file
     ///
     /// - is stdout [default: none]
-    #[arg(long, value_name = "FILE", env = "MIXER_ADAPTER_DECISION_LOG")]
+    #[arg(long, value_name = "FILE")]
     decision_log: Option<PathBuf>,
 
     /// Share of calls whose decisions are logged, from 0 to 1
-    #[arg(long, value_name = "SHARE", default_value_t = 1.0, env = "MIXER_ADAPTER_DECISION_LOG_SAMPLE", value_parser = value_parsers::share)]
+    #[arg(long, value_name = "SHARE", default_value_t = 1.0, value_parser = value_parsers::share)]
     decision_log_sample: f64,
 
     /// Values that are replaced by *** in the decision log, besides those of credentials, separated by commas
     ///
     /// ATTRIBUTE, ATTRIBUTE[KEY] for a key of a map, or ?PARAMETER for a parameter of queries in all texts
-    #[arg(long, value_name = "ATTRIBUTE", env = "MIXER_ADAPTER_DECISION_LOG_MASK", value_delimiter = ',')]
+    #[arg(long, value_name = "ATTRIBUTE", value_delimiter = ',')]
     decision_log_mask: Vec<String>,
 }
 

@@ -13,7 +13,6 @@ use super::{
     input,
     mixer::{all_words, check_request, report_request},
     output_args::OutputArgs,
-    value_parsers,
 };
 use crate::{
     answer::check_text,
@@ -54,17 +53,17 @@ pub(super) struct Diff {
     after: ScopedUrl,
 
     /// The requests: a file with one JSON object of attributes on each line, or - for standard input
-    #[arg(long, value_name = "FILE", env = "MIXER_ADAPTER_REQUESTS")]
+    #[arg(long, value_name = "FILE")]
     requests: String,
 
     /// Compare what each request is granted of this quota, too
     ///
     /// Repeat the flag for others
-    #[arg(long = "quota", value_name = "NAME", env = "MIXER_ADAPTER_QUOTA", value_delimiter = ',')]
+    #[arg(long = "quota", value_name = "NAME", value_delimiter = ',')]
     quotas: Vec<String>,
 
     /// Compare what is reported of each request, too
-    #[arg(long, env = "MIXER_ADAPTER_REPORT", value_parser = value_parsers::switch())]
+    #[arg(long)]
     report: bool,
 
     #[command(flatten)]
@@ -92,7 +91,7 @@ impl Diff {
         let [(before, unknown_before), (after, unknown_after)] = &answers[..] else {
             return Ok(ExitCode::FAILURE);
         };
-        // What one configuration has may be the difference.
+        // A name in one configuration alone may be the difference.
         for unknown in unknown_before.intersection(unknown_after) {
             super::print_error(&format!("warning: {unknown}"));
         }

@@ -1,11 +1,8 @@
 //! Environment variables of flags: `MIXER_ADAPTER_FLAG` for `serve`, `MIXER_ADAPTER_COMMAND_FLAG` for other commands.
 
-use std::{
-    env,
-    ffi::{OsStr, OsString},
-};
+use std::env;
 
-use clap::{Arg, ArgMatches, Command, parser::ValueSource};
+use clap::{Arg, ArgAction, ArgMatches, Command, builder::BoolishValueParser, parser::ValueSource};
 use mixer_adapter_core::framework::suggest::suggest;
 
 const PREFIX: &str = "MIXER_ADAPTER_";
@@ -14,8 +11,8 @@ const PREFIX: &str = "MIXER_ADAPTER_";
 const SHARED: [&str; 2] = ["OUTPUT", "JSON"];
 
 /// Warns about variables that no flag has and whose names are close to one that a flag has.
-pub(super) fn warn_of_unknown(command: &Command, declared: &Command) {
-    let known = [variables(command), variables(declared)].concat();
+pub(super) fn warn_of_unknown(command: &Command) {
+    let known = variables(command);
     for name in env::vars_os().filter_map(|(name, _)| name.into_string().ok()) {
         let Some(flag) = name.strip_prefix(PREFIX) else { continue };
         // Kubernetes sets some for a service named mixer-adapter: MIXER_ADAPTER_PORT, MIXER_ADAPTER_SERVICE_HOST.
@@ -31,56 +28,64 @@ pub(super) fn warn_of_unknown(command: &Command, declared: &Command) {
     }
 }
 
-/// The variables of all flags, without the prefix.
+/// The variables of all flags and their former names, without the prefix.
 fn variables(command: &Command) -> Vec<String> {
-    let own = command
-        .get_arguments()
-        .filter_map(|argument| Some(argument.get_env()?.to_str()?.strip_prefix(PREFIX)?.to_owned()));
-    own.chain(command.get_subcommands().flat_map(variables)).collect()
+    let own = command.get_arguments().filter_map(|argument| {
+        let name = argument.get_env()?.to_str()?.strip_prefix(PREFIX)?;
+        Some([name.to_owned(), upper(argument.get_long()?)])
+    });
+    own.flatten().chain(command.get_subcommands().flat_map(variables)).collect()
 }
 
-/// Names the variables of all commands but `serve` after the command. Their flags are declared with the variable's former name, which is
-/// that of `serve`.
+/// Gives each flag of each command its variable, except those that hide it, which are the data of one request, and those that name one of
+/// others, such as OpenTelemetry's. Switches are set by `1`, `yes`, `on` or `false`, too.
 pub(super) fn by_command(declared: Command) -> Command {
     declared.mut_subcommands(|subcommand| match subcommand.get_name() {
-        "serve" => subcommand,
+        "serve" => subcommand.mut_args(|argument| with_variable(argument, "")),
         _ => named(subcommand, ""),
     })
 }
 
 fn named(command: Command, path: &str) -> Command {
-    let path = format!("{path}{}_", command.get_name().to_uppercase().replace('-', "_"));
-    let rename = |argument: Arg| {
-        let variable = argument.get_env().and_then(OsStr::to_str).and_then(|name| name.strip_prefix(PREFIX));
-        match variable.filter(|flag| !SHARED.contains(flag)).map(|flag| format!("{path}{flag}")) {
-            // That of `serve --call-timeout`.
-            Some(taken) if taken == "CALL_TIMEOUT" => argument.env(format!("{PREFIX}CALL_COMMAND_TIMEOUT")),
-            Some(variable) => argument.env(format!("{PREFIX}{variable}")),
-            None => argument,
-        }
-    };
-    command.mut_args(rename).mut_subcommands(|subcommand| named(subcommand, &path))
+    let path = format!("{path}{}_", upper(command.get_name()));
+    let command = command.mut_args(|argument| with_variable(argument, &path));
+    command.mut_subcommands(|subcommand| named(subcommand, &path))
 }
 
-/// Reads the flags of the given command that have no value from variables with their former names, which are declared, and warns about each
-/// of them.
-pub(super) fn with_former_names(command: Command, declared: &Command, given: &ArgMatches) -> Command {
+fn with_variable(argument: Arg, path: &str) -> Arg {
+    let flag = argument.get_long().filter(|_| argument.get_env().is_none() && !argument.is_hide_env_set());
+    let Some(flag) = flag.map(upper) else { return argument };
+    let argument = match argument.get_action() {
+        ArgAction::SetTrue => argument.value_parser(BoolishValueParser::new()),
+        _ => argument,
+    };
+    let path = if SHARED.contains(&flag.as_str()) { "" } else { path };
+    match path {
+        // CALL_TIMEOUT is that of `serve --call-timeout`.
+        "CALL_" if flag == "TIMEOUT" => argument.env(format!("{PREFIX}CALL_COMMAND_TIMEOUT")),
+        _ => argument.env(format!("{PREFIX}{path}{flag}")),
+    }
+}
+
+fn upper(name: &str) -> String {
+    name.to_uppercase().replace('-', "_")
+}
+
+/// Reads the flags of the given command that have no value from variables with their former names, which were those of `serve` in all
+/// commands, and warns about each of them.
+pub(super) fn with_former_names(command: Command, given: &ArgMatches) -> Command {
     let Some((name, given)) = given.subcommand() else { return command };
-    let Some(declared) = declared.find_subcommand(name) else { return command };
-    let former = |argument: Arg| {
-        let id = argument.get_id();
-        let declared = declared.get_arguments().find(|declared| declared.get_id() == id);
-        let former = declared.and_then(Arg::get_env).map(OsString::from);
-        match (former, argument.get_env()) {
+    let read_former = |argument: Arg| {
+        let former = argument.get_long().map(|flag| format!("{PREFIX}{}", upper(flag)));
+        match (former, argument.get_env().filter(|name| name.to_string_lossy().starts_with(PREFIX))) {
             (Some(former), Some(name))
-                if former != name
+                if former.as_str() != name
                     && env::var_os(&former).is_some()
                     && env::var_os(name).is_none()
-                    && given.value_source(id.as_str()) != Some(ValueSource::CommandLine) =>
+                    && given.value_source(argument.get_id().as_str()) != Some(ValueSource::CommandLine) =>
             {
                 super::print_error(&format!(
-                    "warning: {} is deprecated for this command, and will have no effect in the next release; set {}",
-                    former.display(),
+                    "warning: {former} is deprecated for this command, and will have no effect in the next release; set {}",
                     name.display()
                 ));
                 argument.env(former)
@@ -88,5 +93,5 @@ pub(super) fn with_former_names(command: Command, declared: &Command, given: &Ar
             _ => argument,
         }
     };
-    command.mut_subcommand(name, |subcommand| with_former_names(subcommand.mut_args(former), declared, given))
+    command.mut_subcommand(name, |subcommand| with_former_names(subcommand.mut_args(read_former), given))
 }

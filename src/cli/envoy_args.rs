@@ -16,42 +16,42 @@ pub(super) struct EnvoyArgs {
     /// Behind Envoy, the namespace of a host whose route does not set destination.namespace
     ///
     /// HOST=NAMESPACE, where HOST can be *.DOMAIN or *. Can be repeated
-    #[arg(long, value_name = "HOST=NAMESPACE", env = "MIXER_ADAPTER_ENVOY_NAMESPACE", value_delimiter = ',', value_parser = value_parsers::host_namespace)]
+    #[arg(long, value_name = "HOST=NAMESPACE", value_delimiter = ',', value_parser = value_parsers::host_namespace)]
     envoy_namespace: Vec<(HostPattern, String)>,
 
     /// Trusted proxies in front of Envoy, which determine origin.ip
     ///
     /// The number of addresses at the end of x-forwarded-for that they added
-    #[arg(long, value_name = "N", default_value_t = 0, env = "MIXER_ADAPTER_ENVOY_TRUSTED_HOPS")]
+    #[arg(long, value_name = "N", default_value_t = 0)]
     envoy_trusted_hops: usize,
 
     /// Take source.principal from x-forwarded-client-cert if the connection to Envoy has no client certificate
     ///
     /// Only where Envoy removes or overwrites this header of its clients
-    #[arg(long, env = "MIXER_ADAPTER_ENVOY_TRUST_XFCC", value_parser = value_parsers::switch(), action = clap::ArgAction::SetTrue)]
+    #[arg(long)]
     envoy_trust_xfcc: bool,
 
     /// The answer to Envoy if a request could not be checked
     ///
     /// `unavailable` is that gRPC error, `error-response` an error response with status 503. Envoy applies its failure
     /// mode to both
-    #[arg(long, value_name = "ANSWER", default_value = "unavailable", env = "MIXER_ADAPTER_ENVOY_FAILURE", value_parser = failure_answer())]
+    #[arg(long, value_name = "ANSWER", default_value = "unavailable", value_parser = failure_answer())]
     envoy_failure: FailureAnswer,
 
     /// Maximum size of the cache of answers to checks of Envoy, each valid as long as its adapters allow
     ///
     /// 32Mi is 32 MiB, 0 disables it [default: a twelfth of --memory-limit]
-    #[arg(long, value_name = "BYTES", env = "MIXER_ADAPTER_ENVOY_CHECK_CACHE", value_parser = value_parsers::bytes)]
+    #[arg(long, value_name = "BYTES", value_parser = value_parsers::bytes)]
     pub(super) envoy_check_cache: Option<usize>,
 
     /// Add the id of each decision to the request and to the response, as this header
-    #[arg(long, value_name = "HEADER", env = "MIXER_ADAPTER_ENVOY_DECISION_HEADER")]
+    #[arg(long, value_name = "HEADER")]
     envoy_decision_header: Option<AddedHeader>,
 
     /// Recognize calls for rate limits that Envoy repeats by their header x-request-id, and count them once
     ///
     /// Only where Envoy overwrites this header of its clients
-    #[arg(long, env = "MIXER_ADAPTER_TRUST_REQUEST_ID", value_parser = value_parsers::switch(), action = clap::ArgAction::SetTrue)]
+    #[arg(long)]
     trust_request_id: bool,
 }
 

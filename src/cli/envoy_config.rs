@@ -47,7 +47,6 @@ pub(super) struct EnvoyConfig {
     #[arg(
         long,
         value_name = "HOST:PORT",
-        env = "MIXER_ADAPTER_UPSTREAM",
         value_parser = value_parsers::target,
         required_unless_present_any = ["istio", "gateway"]
     )]
@@ -56,23 +55,20 @@ pub(super) struct EnvoyConfig {
     /// Address of this server's gRPC port, as Envoy reaches it
     ///
     /// Several, separated by commas, are tried in turn
-    #[arg(long, value_name = "HOST:PORT", default_value = "127.0.0.1:9091", env = "MIXER_ADAPTER_ADDRESS", value_delimiter = ',', value_parser = value_parsers::target)]
+    #[arg(long, value_name = "HOST:PORT", default_value = "127.0.0.1:9091", value_delimiter = ',', value_parser = value_parsers::target)]
     address: Vec<String>,
 
     /// Address that Envoy listens on; port 0 takes a free port
-    #[arg(long, value_name = "HOST:PORT", default_value = "127.0.0.1:10000", env = "MIXER_ADAPTER_ENVOY_LISTEN", value_parser = value_parsers::address)]
+    #[arg(long, value_name = "HOST:PORT", default_value = "127.0.0.1:10000", value_parser = value_parsers::address)]
     envoy_listen: SocketAddr,
 
     /// Address of Envoy's admin port [default: none]
-    #[arg(long, value_name = "HOST:PORT", env = "MIXER_ADAPTER_ENVOY_ADMIN", value_parser = value_parsers::address)]
+    #[arg(long, value_name = "HOST:PORT", value_parser = value_parsers::address)]
     envoy_admin: Option<SocketAddr>,
 
     /// Check and log connections of any protocol instead of HTTP requests
     #[arg(
         long,
-        env = "MIXER_ADAPTER_TCP",
-        value_parser = value_parsers::switch(),
-        action = clap::ArgAction::SetTrue,
         conflicts_with_all = ["istio", "gateway", "namespace", "rate_limit", "descriptor", "count_response_bytes"]
     )]
     tcp: bool,
@@ -80,7 +76,7 @@ pub(super) struct EnvoyConfig {
     /// Print resources for Istio
     ///
     /// Extension providers of MeshConfig, AuthorizationPolicy, Telemetry and EnvoyFilter
-    #[arg(long, env = "MIXER_ADAPTER_ISTIO", value_parser = value_parsers::switch(), action = clap::ArgAction::SetTrue, conflicts_with = "gateway")]
+    #[arg(long, conflicts_with = "gateway")]
     istio: bool,
 
     /// Print resources for this Gateway of Envoy Gateway
@@ -89,7 +85,6 @@ pub(super) struct EnvoyConfig {
     #[arg(
         long,
         value_name = "NAMESPACE/NAME",
-        env = "MIXER_ADAPTER_GATEWAY",
         num_args = 0..=1,
         default_missing_value = "default/eg",
         value_parser = value_parsers::quota
@@ -99,30 +94,30 @@ pub(super) struct EnvoyConfig {
     /// Namespace whose rules apply to all requests of this Envoy
     ///
     /// Of Istio, the namespace of the policies
-    #[arg(long, value_name = "NAMESPACE", env = "MIXER_ADAPTER_NAMESPACE", value_parser = value_parsers::namespace)]
+    #[arg(long, value_name = "NAMESPACE", value_parser = value_parsers::namespace)]
     namespace: Option<String>,
 
     /// Limit rates by this quota
     ///
     /// The name of an instance, or NAMESPACE/NAME. Can be repeated, or separated by commas [default: the quotas of the
     /// rules]
-    #[arg(long, value_name = "QUOTA", env = "MIXER_ADAPTER_RATE_LIMIT", value_delimiter = ',', value_parser = value_parsers::quota)]
+    #[arg(long, value_name = "QUOTA", value_delimiter = ',', value_parser = value_parsers::quota)]
     rate_limit: Vec<String>,
 
     /// An entry of the rate limit's descriptors with the value of a request header
     ///
     /// Can be repeated; requests without one of the headers are not limited [default: the entries that the quota reads]
-    #[arg(long, value_name = "KEY=HEADER", env = "MIXER_ADAPTER_DESCRIPTOR", value_delimiter = ',', value_parser = value_parsers::descriptor_entry)]
+    #[arg(long, value_name = "KEY=HEADER", value_delimiter = ',', value_parser = value_parsers::descriptor_entry)]
     descriptor: Vec<DescriptorEntry>,
 
     /// Count the bytes of responses by this quota, at the end of requests
     ///
     /// Requests are limited once it is exhausted. Can be repeated, or separated by commas
-    #[arg(long, value_name = "QUOTA", env = "MIXER_ADAPTER_COUNT_RESPONSE_BYTES", value_delimiter = ',', value_parser = value_parsers::quota)]
+    #[arg(long, value_name = "QUOTA", value_delimiter = ',', value_parser = value_parsers::quota)]
     count_response_bytes: Vec<String>,
 
     /// Let requests pass that could not be checked or limited, also while this server is away
-    #[arg(long, env = "MIXER_ADAPTER_FAILURE_MODE_ALLOW", value_parser = value_parsers::switch(), action = clap::ArgAction::SetTrue)]
+    #[arg(long)]
     failure_mode_allow: bool,
 
     #[command(flatten)]

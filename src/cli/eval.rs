@@ -50,17 +50,17 @@ pub(super) struct Eval {
     attributes: AttributeArgs,
 
     /// Declare an attribute: my.size=INT64; can be repeated
-    #[arg(long = "type", value_name = "NAME=TYPE", value_parser = declaration)]
+    #[arg(long = "type", value_name = "NAME=TYPE", hide_env = true, value_parser = declaration)]
     types: Vec<(String, ValueType)>,
 
     /// The language, as in the annotation policy.istio.io/lang
     ///
     /// CEL or COMPAT [default: Mixer's own]
-    #[arg(long = "lang", value_name = "LANG", env = "MIXER_ADAPTER_LANG", ignore_case = true, value_parser = language())]
+    #[arg(long = "lang", value_name = "LANG", ignore_case = true, value_parser = language())]
     language: Option<Language>,
 
     /// Run a file of cases: print the failed ones and the number of passed ones
-    #[arg(long, value_name = "FILE", env = "MIXER_ADAPTER_CASES", conflicts_with_all = ["expression", "positional", "arguments", "types"])]
+    #[arg(long, value_name = "FILE", conflicts_with_all = ["expression", "positional", "arguments", "types"])]
     cases: Option<PathBuf>,
 
     #[command(flatten)]

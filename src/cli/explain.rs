@@ -15,7 +15,6 @@ use super::{
     },
     output_args::OutputArgs,
     rpc_error::RpcError,
-    value_parsers,
 };
 use crate::service::mixer::{explain_check, explain_report};
 use mixer_adapter_config::ScopedUrl;
@@ -54,22 +53,22 @@ pub(super) struct Explain {
     attributes: AttributeArgs,
 
     /// Request this quota, too
-    #[arg(long, value_name = "NAME", env = "MIXER_ADAPTER_QUOTA")]
+    #[arg(long, value_name = "NAME")]
     quota: Option<String>,
 
     #[command(flatten)]
     amount: AmountArgs,
 
     /// Send a report of the requests instead of a check
-    #[arg(long, env = "MIXER_ADAPTER_REPORT", value_parser = value_parsers::switch(), conflicts_with = "quota")]
+    #[arg(long, conflicts_with = "quota")]
     report: bool,
 
     /// Call remote adapters, and deliver reports
-    #[arg(long, env = "MIXER_ADAPTER_CALL", value_parser = value_parsers::switch())]
+    #[arg(long)]
     call: bool,
 
     /// Show the answer of another configuration, too
-    #[arg(long, value_name = "DIR", env = "MIXER_ADAPTER_DIFF", conflicts_with = "report")]
+    #[arg(long, value_name = "DIR", conflicts_with = "report")]
     diff: Option<ScopedUrl>,
 
     #[command(flatten)]

@@ -10,6 +10,7 @@ use std::{
 use anstyle::Style;
 use serde::Serialize;
 use serde_json::{Value as Json, json};
+use serde_saphyr::{DefaultMessageFormatter, MessageFormatter as _};
 
 use super::style;
 use mixer_adapter_config::{Excerpt, Severity, Topic, ValidationError};
@@ -72,6 +73,30 @@ impl Texts {
         let known = &self.known;
         faults.into_iter().map(|fault| located(fault, known)).collect()
     }
+}
+
+/// Renders the reason that a text cannot be read as YAML, like a fault of a configuration.
+pub(super) fn of_yaml(source: &str, text: &str, error: &serde_saphyr::Error) -> String {
+    let place = error.location().and_then(|location| {
+        let (line, column) = (location.line().try_into().ok()?, location.column().try_into().ok()?);
+        Some((usize::max(line, 1), usize::max(column, 1)))
+    });
+    let lines: Vec<_> = text.lines().map(str::to_owned).collect();
+    let line = place.and_then(|(line, _)| lines.get(line - 1));
+    let fault = LocatedFault {
+        severity: "error",
+        file: Some(source),
+        line: place.map(|(line, _)| line),
+        column: place.map(|(_, column)| column),
+        resource: None,
+        field: "",
+        message: &DefaultMessageFormatter.format_message(error.without_snippet()),
+        help: None,
+        topic: Topic::Configuration,
+        marked: line.zip(place).map(|(line, place)| (line.as_str(), word(&lines, place))),
+        excerpt: None,
+    };
+    fault.to_string()
 }
 
 fn located<'a>(fault: &'a ValidationError, texts: &'a HashMap<Arc<str>, Vec<String>>) -> LocatedFault<'a> {

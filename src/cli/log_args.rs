@@ -8,7 +8,7 @@ use tracing_subscriber::{
     Layer, Registry, layer::SubscriberExt as _, registry, util::SubscriberInitExt as _,
 };
 
-use super::{style, value_parsers};
+use super::style;
 
 /// Filter and format of the log.
 #[derive(Debug, Args)]
@@ -17,11 +17,11 @@ pub(super) struct LogArgs {
     /// Log filter: error, warn, info, debug, trace, or the syntax of RUST_LOG
     ///
     /// Logs go to stderr. debug and trace do not include libraries, such as HTTP/2 frames; debug,h2=debug does
-    #[arg(long, value_name = "FILTER", default_value = "info", env = "MIXER_ADAPTER_LOG")]
+    #[arg(long, value_name = "FILTER", default_value = "info")]
     log: String,
 
     /// Log one JSON object per line
-    #[arg(long, env = "MIXER_ADAPTER_LOG_JSON", value_parser = value_parsers::switch(), action = clap::ArgAction::SetTrue)]
+    #[arg(long)]
     log_json: bool,
 }
 
@@ -31,7 +31,7 @@ impl LogArgs {
         start(&self.log, self.log_json)
     }
 
-    /// Installs the logger, and a layer that gets spans whatever the filter is.
+    /// Installs the logger, and a layer that receives spans regardless of the filter.
     #[cfg(feature = "otlp")]
     pub(super) fn start_with(&self, spans: Box<dyn Layer<Registry> + Send + Sync>) -> anyhow::Result<()> {
         let lines =

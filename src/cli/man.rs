@@ -25,7 +25,7 @@ pub(super) struct Man {
     command: Vec<String>,
 
     /// Write the pages of all commands into this directory
-    #[arg(long, value_name = "DIR", conflicts_with = "command")]
+    #[arg(long, value_name = "DIR", hide_env = true, conflicts_with = "command")]
     directory: Option<PathBuf>,
 }
 
@@ -51,7 +51,7 @@ impl Man {
 }
 
 fn all(command: &Command) -> Vec<&Command> {
-    let below = command.get_subcommands().flat_map(all);
+    let below = command.get_subcommands().filter(|command| !command.is_hide_set()).flat_map(all);
     [command].into_iter().chain(below).collect()
 }
 

@@ -27,26 +27,26 @@ pub(super) struct Manifest {
     names: Vec<String>,
 
     /// The namespace of the resources
-    #[arg(long, value_name = "NAMESPACE", default_value = "istio-system", env = "MIXER_ADAPTER_NAMESPACE", value_parser = super::value_parsers::namespace)]
+    #[arg(long, value_name = "NAMESPACE", default_value = "istio-system", value_parser = super::value_parsers::namespace)]
     namespace: String,
 
     /// Add an example for each adapter
     ///
     /// A handler, an instance per template, and a rule
-    #[arg(long, env = "MIXER_ADAPTER_HANDLER_EXAMPLE", value_parser = super::value_parsers::switch())]
+    #[arg(long)]
     handler_example: bool,
 
     /// Address of the adapters in the handlers of the example
     ///
     /// HOST:PORT, or unix:/PATH
-    #[arg(long, value_name = "ADDRESS", default_value = "127.0.0.1:9091", env = "MIXER_ADAPTER_ADDRESS", value_parser = super::value_parsers::server)]
+    #[arg(long, value_name = "ADDRESS", default_value = "127.0.0.1:9091", value_parser = super::value_parsers::server)]
     address: String,
 
     /// Write `session_based: true`. Not for released Mixers (1.0 to 1.7): none of them sends a session id
     ///
     /// With session_based, a released Mixer sends neither the configuration nor a session id with its calls, so that the
     /// adapter cannot know the handler of a call. This is for other clients that do open sessions.
-    #[arg(long, env = "MIXER_ADAPTER_SESSION_BASED", value_parser = super::value_parsers::switch())]
+    #[arg(long)]
     session_based: bool,
 
     #[command(flatten)]

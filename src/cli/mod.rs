@@ -1,5 +1,6 @@
 //! The command line of an adapter's program, which `mixer_adapter::main!(MyAdapter)` makes.
 
+mod access_args;
 mod adapters;
 mod attribute_args;
 mod call;
@@ -58,6 +59,7 @@ use std::{
 
 use clap::{CommandFactory as _, FromArgMatches as _, Parser, Subcommand};
 
+use mixer_adapter_core::framework::suggest::suggest;
 use mixer_adapter_host::handler::{AdapterInfo, Adapters, AdaptersBuilder, quoted_list};
 
 /// Defines `main` of a program that serves the given adapters.
@@ -193,6 +195,12 @@ enum Command {
     #[cfg(feature = "proto")]
     #[command(after_long_help = proto::EXAMPLES)]
     Proto(proto::Proto),
+    #[cfg(not(feature = "proto"))]
+    #[command(hide = true, disable_help_flag = true)]
+    Proto {
+        #[arg(trailing_var_arg = true, allow_hyphen_values = true)]
+        _arguments: Vec<OsString>,
+    },
     #[command(after_long_help = completions::EXAMPLES)]
     Completions(completions::Completions),
     #[command(after_long_help = version::EXAMPLES)]
@@ -237,6 +245,11 @@ pub fn run(add: impl FnOnce(AdaptersBuilder) -> AdaptersBuilder, samples: Sample
         Command::Tour(tour) => tour.run(samples.tour),
         #[cfg(feature = "proto")]
         Command::Proto(proto) => proto.run(),
+        #[cfg(not(feature = "proto"))]
+        Command::Proto { .. } => Err(UsageError(
+            "this program was built without `proto`: build it with --features proto".to_owned(),
+        )
+        .into()),
         Command::Completions(completions) => completions.run(),
         Command::Version(version) => with_adapters(add, |adapters| version.run(adapters)),
     })
@@ -252,14 +265,13 @@ fn parse() -> anyhow::Result<Arguments> {
     let arguments: Vec<OsString> = std::env::args_os().collect();
     style::choose(&arguments);
     let command = command(&arguments);
-    // What is given, whether or not it is complete and valid.
+    // The given flags, whether or not they are complete and valid.
     let lenient = command.clone().ignore_errors(true);
     let given = lenient.clone().try_get_matches_from(&arguments)?;
     let arguments = flags_file::expand(&command, &given, arguments)?;
     let given = lenient.try_get_matches_from(&arguments)?;
-    let declared = Arguments::command();
-    environment::warn_of_unknown(&command, &declared);
-    let command = environment::with_former_names(command, &declared, &given);
+    environment::warn_of_unknown(&command);
+    let command = environment::with_former_names(command, &given);
     Ok(Arguments::from_arg_matches(&command.try_get_matches_from(arguments)?)?)
 }
 
@@ -315,7 +327,9 @@ fn selected<'a>(adapters: &'a Adapters, names: &[String]) -> Result<Vec<&'a Adap
 fn find<'a>(adapters: &'a Adapters, name: &str) -> Result<&'a AdapterInfo, UsageError> {
     adapters.find(name).map(|adapter| &**adapter).ok_or_else(|| {
         let known = quoted_list(adapters.iter().map(|adapter| adapter.name));
-        UsageError(format!("unknown adapter `{name}`; this program has {known}"))
+        let hint = suggest(name, adapters.iter().map(|adapter| adapter.name))
+            .map_or_else(String::new, |similar| format!("did you mean `{similar}`? "));
+        UsageError(format!("unknown adapter `{name}`; {hint}this program has {known}"))
     })
 }
 

@@ -40,6 +40,9 @@ impl OtlpArgs {
         let exporter =
             Exporter::new(url, self.otlp_ca_cert_file.as_deref()).context("cannot use --otlp-endpoint")?;
         logging.start_with(exporter.layer())?;
+        if self.otlp_ca_cert_file.is_some() && !otlp::has_tls(url) {
+            tracing::warn!("--otlp-ca-cert-file has no effect: http:// is without TLS, https:// with it");
+        }
         Ok(Some(exporter))
     }
 

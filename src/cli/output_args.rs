@@ -1,20 +1,18 @@
-//! `--output`: the format of what a command prints.
+//! `--output`: the format of a command's output.
 
 use clap::{Args, ValueEnum};
 use serde::Serialize;
 use serde_json::Value as Json;
 
-use super::value_parsers;
-
 /// The format of the output of a command.
 #[derive(Clone, Copy, Debug, Args)]
 pub(super) struct OutputArgs {
     /// Format of the output
-    #[arg(short, long, value_name = "FORMAT", default_value = "text", env = "MIXER_ADAPTER_OUTPUT")]
+    #[arg(short, long, value_name = "FORMAT", default_value = "text")]
     output: Format,
 
     /// The same as --output json
-    #[arg(long, env = "MIXER_ADAPTER_JSON", value_parser = value_parsers::switch(), action = clap::ArgAction::SetTrue)]
+    #[arg(long)]
     json: bool,
 }
 
@@ -58,7 +56,7 @@ impl DataFormat {
         })
     }
 
-    /// Prints documents of YAML as data: one as it is, several each by itself.
+    /// Prints documents of YAML as data: several of them one by one.
     pub(super) fn print_documents(self, documents: &str) -> anyhow::Result<()> {
         let values: Vec<Json> = serde_saphyr::from_multiple(documents)?;
         match &values[..] {

@@ -7,27 +7,27 @@ use mixer_adapter_engine::RequestLimits;
 #[command(next_help_heading = "Limits")]
 pub(super) struct RequestLimitArgs {
     /// Maximum number of requests in a report
-    #[arg(long, value_name = "N", default_value_t = RequestLimits::default().requests_per_report, env = "MIXER_ADAPTER_MAX_REQUESTS_PER_REPORT")]
+    #[arg(long, value_name = "N", default_value_t = RequestLimits::default().requests_per_report)]
     max_requests_per_report: usize,
 
     /// Maximum number of attributes of one request
-    #[arg(long, value_name = "N", default_value_t = RequestLimits::default().attributes_per_request, env = "MIXER_ADAPTER_MAX_ATTRIBUTES_PER_REQUEST")]
+    #[arg(long, value_name = "N", default_value_t = RequestLimits::default().attributes_per_request)]
     max_attributes_per_request: usize,
 
     /// Maximum number of words in the dictionaries of a check or report
-    #[arg(long, value_name = "N", default_value_t = RequestLimits::default().words, env = "MIXER_ADAPTER_MAX_WORDS")]
+    #[arg(long, value_name = "N", default_value_t = RequestLimits::default().words)]
     max_words: usize,
 
     /// Maximum number of quotas in a check
-    #[arg(long, value_name = "N", default_value_t = RequestLimits::default().quotas_per_check, env = "MIXER_ADAPTER_MAX_QUOTAS_PER_CHECK")]
+    #[arg(long, value_name = "N", default_value_t = RequestLimits::default().quotas_per_check)]
     max_quotas_per_check: usize,
 
     /// Maximum number of instances in a call of a template, or built for a check or report
-    #[arg(long, value_name = "N", default_value_t = RequestLimits::default().instances, env = "MIXER_ADAPTER_MAX_INSTANCES")]
+    #[arg(long, value_name = "N", default_value_t = RequestLimits::default().instances)]
     max_instances: usize,
 
     /// Maximum size in bytes of the decompressed attributes of a check or report, and of the instances built from them
-    #[arg(long, value_name = "BYTES", default_value_t = RequestLimits::default().expanded_size, env = "MIXER_ADAPTER_MAX_EXPANDED_SIZE")]
+    #[arg(long, value_name = "BYTES", default_value_t = RequestLimits::default().expanded_size)]
     max_expanded_size: usize,
 }
 

@@ -14,6 +14,7 @@ use tokio::sync::watch;
 
 use super::{
     UsageError,
+    access_args::AccessArgs,
     config_args::{ConfigArgs, SAMPLE},
     decision_log_args::{self, DecisionLogArgs},
     log_args::LogArgs,
@@ -30,15 +31,13 @@ use mixer_adapter_config::{
         self,
         envoy::config::core::v3::{BuildVersion, Extension},
     },
+    stream::StreamMemory,
 };
-use mixer_adapter_core::{
-    adapter::{AccessLimits, HostList},
-    framework::version::SemanticVersion,
-};
+use mixer_adapter_core::framework::version::SemanticVersion;
 use mixer_adapter_engine::{CacheLimits, Controller, Mixer, build::Connector, remote};
 use mixer_adapter_host::{
-    AccessPolicy, Host,
-    handler::{Adapters, AdaptersBuilder, Closing, TableLimits, quoted_list},
+    Host,
+    handler::{AdaptersBuilder, Closing, TableLimits},
     session::{SessionKey, SessionLimits, SessionLookup, SessionOptions},
 };
 use mixer_adapter_net::{ListenAddress, available_memory, grpc::FREE_BYTES, raise_open_files};
@@ -50,13 +49,14 @@ pub(super) struct Serve {
     ///
     /// HOST:PORT, where port 0 uses a free port, which is printed; or a Unix socket, unix:/PATH, which only this user
     /// can use
-    #[arg(long, value_name = "ADDRESS", default_value = "127.0.0.1:9091", env = "MIXER_ADAPTER_LISTEN", value_parser = value_parsers::listen_address)]
+    #[arg(long, value_name = "ADDRESS", default_value = "127.0.0.1:9091", value_parser = value_parsers::listen_address)]
     listen: ListenAddress,
 
     /// Address of the admin port, plain HTTP
     ///
-    /// /healthz /readyz /metrics /config /sessions /explain /decisions. HOST:PORT, or unix:/PATH
-    #[arg(long, value_name = "ADDRESS", default_value = "127.0.0.1:15014", env = "MIXER_ADAPTER_ADMIN", value_parser = value_parsers::listen_address)]
+    /// / is a page for browsers; /status /healthz /readyz /metrics /config /sessions /explain /decisions are for programs.
+    /// HOST:PORT, or unix:/PATH
+    #[arg(long, value_name = "ADDRESS", default_value = "127.0.0.1:15014", value_parser = value_parsers::listen_address)]
     admin: ListenAddress,
 
     #[command(flatten)]
@@ -68,186 +68,117 @@ pub(super) struct Serve {
     /// Maximum number of cached check answers of the Mixer API, each valid as long as its adapters allow
     ///
     /// 0 disables the cache, as in Mixer since 1.1
-    #[arg(long, value_name = "N", default_value_t = 0, env = "MIXER_ADAPTER_CHECK_CACHE")]
+    #[arg(long, value_name = "N", default_value_t = 0)]
     check_cache: usize,
 
     /// Serve explanations (`check --explain`, and /explain and /decisions on the admin port) on non-loopback ports, too
     ///
     /// Loopback ports always serve them
-    #[arg(long, env = "MIXER_ADAPTER_EXPLAIN", value_parser = value_parsers::switch())]
+    #[arg(long)]
     explain: bool,
 
     /// Threads that serve calls, each with its own connections [default: one per core]
-    #[arg(long, value_name = "N", env = "MIXER_ADAPTER_THREADS")]
+    #[arg(long, value_name = "N")]
     threads: Option<NonZeroUsize>,
 
     /// Maximum number of cached handlers of calls that carry their configuration
-    #[arg(
-        long,
-        help_heading = "Handlers and sessions",
-        value_name = "N",
-        default_value_t = 10_000,
-        env = "MIXER_ADAPTER_HANDLER_CACHE"
-    )]
+    #[arg(long, help_heading = "Handlers and sessions", value_name = "N", default_value_t = 10_000)]
     handler_cache: usize,
 
     /// Close sessions and cached handlers that were not used for this time
     ///
     /// 0 never does
-    #[arg(long, help_heading = "Handlers and sessions", value_name = "DURATION", default_value = "24h", env = "MIXER_ADAPTER_SESSION_IDLE", value_parser = value_parsers::duration)]
+    #[arg(long, help_heading = "Handlers and sessions", value_name = "DURATION", default_value = "24h", value_parser = value_parsers::duration)]
     session_idle: Duration,
 
     /// File with the key of session ids, at least 32 bytes
     ///
     /// Replicas with the same key give equal sessions equal ids [default: a random key]
-    #[arg(
-        long,
-        help_heading = "Handlers and sessions",
-        value_name = "FILE",
-        env = "MIXER_ADAPTER_SESSION_KEY_FILE"
-    )]
+    #[arg(long, help_heading = "Handlers and sessions", value_name = "FILE")]
     session_key_file: Option<PathBuf>,
 
     /// Sessions that calls without session id and configuration can find by their instances
     ///
     /// Those created on the same connection, or any
-    #[arg(
-        long,
-        help_heading = "Handlers and sessions",
-        value_name = "SESSIONS",
-        default_value = "own",
-        env = "MIXER_ADAPTER_SESSION_LOOKUP"
-    )]
+    #[arg(long, help_heading = "Handlers and sessions", value_name = "SESSIONS", default_value = "own")]
     session_lookup: SessionLookupArg,
 
     /// Maximum number of sessions
-    #[arg(long, help_heading = "Handlers and sessions", value_name = "N", default_value_t = SessionLimits::default().sessions, env = "MIXER_ADAPTER_MAX_SESSIONS")]
+    #[arg(long, help_heading = "Handlers and sessions", value_name = "N", default_value_t = SessionLimits::default().sessions)]
     max_sessions: usize,
 
     /// Time for which the state of a closed handler is retained, such as counters of quotas; 0 retains none
-    #[arg(long, help_heading = "Handlers and sessions", value_name = "DURATION", default_value = "1h", env = "MIXER_ADAPTER_STATE_RETENTION", value_parser = value_parsers::duration)]
+    #[arg(long, help_heading = "Handlers and sessions", value_name = "DURATION", default_value = "1h", value_parser = value_parsers::duration)]
     state_retention: Duration,
 
     /// Maximum size in bytes of the configuration in a call or a session
-    #[arg(long, help_heading = "Handlers and sessions", value_name = "BYTES", default_value_t = TableLimits::default().max_config_size, env = "MIXER_ADAPTER_MAX_CONFIG_SIZE")]
+    #[arg(long, help_heading = "Handlers and sessions", value_name = "BYTES", default_value_t = TableLimits::default().max_config_size)]
     max_config_size: usize,
 
-    /// Adapters that calls and sessions may configure, separated by commas [default: all]
-    #[arg(
-        long,
-        help_heading = "Access of adapters",
-        value_name = "NAME",
-        env = "MIXER_ADAPTER_ADAPTERS_IN_CALLS",
-        value_delimiter = ','
-    )]
-    adapters_in_calls: Vec<String>,
-
-    /// Directory below which configurations of calls, sessions and servers may name files [default: none]
-    #[arg(long, help_heading = "Access of adapters", value_name = "DIR", env = "MIXER_ADAPTER_FILE_ROOT")]
-    file_root: Option<PathBuf>,
-
-    /// Hosts that configurations of calls, sessions and servers may name, separated by commas
-    ///
-    /// Such as lists.example.com, *.example.com, or IP addresses [default: none]
-    #[arg(
-        long,
-        help_heading = "Access of adapters",
-        value_name = "HOST",
-        env = "MIXER_ADAPTER_ALLOW_HOSTS",
-        default_value = "",
-        hide_default_value = true
-    )]
-    allow_hosts: HostList,
-
-    /// Let configurations of servers (MCP and xDS) name any file and host, as those of files may
-    #[arg(long, help_heading = "Access of adapters", env = "MIXER_ADAPTER_TRUST_SOURCES", value_parser = value_parsers::switch())]
-    trust_sources: bool,
+    #[command(flatten)]
+    access: AccessArgs,
 
     /// Close connections at this age, so that Mixers find new replicas; 0 never does
-    #[arg(long, help_heading = "Times", value_name = "DURATION", default_value = "0", env = "MIXER_ADAPTER_MAX_CONNECTION_AGE", value_parser = value_parsers::duration)]
+    #[arg(long, help_heading = "Times", value_name = "DURATION", default_value = "0", value_parser = value_parsers::duration)]
     max_connection_age: Duration,
 
     /// Maximum size of a request message in bytes
-    #[arg(long, help_heading = "Limits", value_name = "BYTES", default_value_t = 4 << 20, env = "MIXER_ADAPTER_MAX_MESSAGE_SIZE")]
+    #[arg(long, help_heading = "Limits", value_name = "BYTES", default_value_t = 4 << 20)]
     max_message_size: usize,
 
     /// Maximum memory for requests and answers in flight, handlers and their state, sessions and cached answers
     ///
     /// 256Mi is 256 MiB [default: 384Mi, or half of the memory of the machine or container if that is less]
-    #[arg(long, help_heading = "Limits", value_name = "BYTES", env = "MIXER_ADAPTER_MEMORY_LIMIT", value_parser = value_parsers::bytes)]
+    #[arg(long, help_heading = "Limits", value_name = "BYTES", value_parser = value_parsers::bytes)]
     memory_limit: Option<usize>,
 
     #[command(flatten)]
     request_limits: RequestLimitArgs,
 
     /// Maximum number of concurrent calls, which connections share fairly
-    #[arg(
-        long,
-        help_heading = "Limits",
-        value_name = "N",
-        default_value_t = 16_384,
-        env = "MIXER_ADAPTER_MAX_CALLS"
-    )]
+    #[arg(long, help_heading = "Limits", value_name = "N", default_value_t = 16_384)]
     max_calls: usize,
 
     /// Maximum number of calls whose requests have not arrived yet, and of open streams, which connections share fairly
-    #[arg(
-        long,
-        help_heading = "Limits",
-        value_name = "N",
-        default_value_t = 16_384,
-        env = "MIXER_ADAPTER_MAX_WAITING_CALLS"
-    )]
+    #[arg(long, help_heading = "Limits", value_name = "N", default_value_t = 16_384)]
     max_waiting_calls: usize,
 
     /// Maximum number of concurrent calls on one connection
-    #[arg(
-        long,
-        help_heading = "Limits",
-        value_name = "N",
-        default_value_t = 1_024,
-        env = "MIXER_ADAPTER_MAX_CALLS_PER_CONNECTION"
-    )]
+    #[arg(long, help_heading = "Limits", value_name = "N", default_value_t = 1_024)]
     max_calls_per_connection: u32,
 
     /// Maximum number of connections; silent ones give way to new ones
-    #[arg(
-        long,
-        help_heading = "Limits",
-        value_name = "N",
-        default_value_t = 10_000,
-        env = "MIXER_ADAPTER_MAX_CONNECTIONS"
-    )]
+    #[arg(long, help_heading = "Limits", value_name = "N", default_value_t = 10_000)]
     max_connections: usize,
 
     /// Maximum number of connections from one IP address [default: no limit]
-    #[arg(long, help_heading = "Limits", value_name = "N", env = "MIXER_ADAPTER_MAX_CONNECTIONS_PER_PEER")]
+    #[arg(long, help_heading = "Limits", value_name = "N")]
     max_connections_per_peer: Option<usize>,
 
     /// Time for the handshake of a new connection: TLS, and the HTTP/2 preface
-    #[arg(long, help_heading = "Times", value_name = "DURATION", default_value = "10s", env = "MIXER_ADAPTER_HANDSHAKE_TIMEOUT", value_parser = value_parsers::timeout)]
+    #[arg(long, help_heading = "Times", value_name = "DURATION", default_value = "10s", value_parser = value_parsers::timeout)]
     handshake_timeout: Duration,
 
     /// Time for the request of a unary call to arrive
-    #[arg(long, help_heading = "Times", value_name = "DURATION", default_value = "10s", env = "MIXER_ADAPTER_BODY_TIMEOUT", value_parser = value_parsers::timeout)]
+    #[arg(long, help_heading = "Times", value_name = "DURATION", default_value = "10s", value_parser = value_parsers::timeout)]
     body_timeout: Duration,
 
     /// Time for a client to read an answer, before its connection is cut off
-    #[arg(long, help_heading = "Times", value_name = "DURATION", default_value = "20s", env = "MIXER_ADAPTER_WRITE_TIMEOUT", value_parser = value_parsers::timeout)]
+    #[arg(long, help_heading = "Times", value_name = "DURATION", default_value = "20s", value_parser = value_parsers::timeout)]
     write_timeout: Duration,
 
     /// Maximum duration of a call; 0 means the caller's deadline
-    #[arg(long, help_heading = "Times", value_name = "DURATION", default_value = "0", env = "MIXER_ADAPTER_CALL_TIMEOUT", value_parser = value_parsers::duration)]
+    #[arg(long, help_heading = "Times", value_name = "DURATION", default_value = "0", value_parser = value_parsers::duration)]
     call_timeout: Duration,
 
     /// Interval of HTTP/2 pings to idle clients; 0 sends none
-    #[arg(long, help_heading = "Times", value_name = "DURATION", default_value = "30s", env = "MIXER_ADAPTER_KEEPALIVE", value_parser = value_parsers::duration)]
+    #[arg(long, help_heading = "Times", value_name = "DURATION", default_value = "30s", value_parser = value_parsers::duration)]
     keepalive: Duration,
 
     /// Time for the whole shutdown
     ///
     /// Calls in flight have three quarters of it, and closing handlers the rest
-    #[arg(long, help_heading = "Times", value_name = "DURATION", default_value = "10s", env = "MIXER_ADAPTER_GRACE", value_parser = value_parsers::duration)]
+    #[arg(long, help_heading = "Times", value_name = "DURATION", default_value = "10s", value_parser = value_parsers::duration)]
     grace: Duration,
 
     #[cfg(feature = "envoy")]
@@ -295,7 +226,7 @@ impl Serve {
         self.raise_open_files();
         let adapters = super::adapters(&background, add)?;
         let host = Host::new(adapters, self.table_limits(), Closing::on(background.handle().clone()));
-        let access = self.access_policy(host.adapters())?;
+        let access = self.access.policy(host.adapters())?;
         let host = Arc::new(host.with_session_options(self.session_options()?).with_access(access));
         let threads = self
             .threads
@@ -317,8 +248,9 @@ impl Serve {
             let server = server.envoy(self.envoy.services(&mixer, background.handle()));
             let readiness = server.readiness().clone();
             let bound = server.bind(self.listen.clone(), Some(self.admin.clone())).await?;
-            let opened =
-                self.sources.open(&self.configuration, extensions(&host), signals.reload.clone()).await?;
+            let pushes = StreamMemory::new(self.memory().pushes);
+            let reload = signals.reload.clone();
+            let opened = self.sources.open(&self.configuration, extensions(&host), reload, pushes).await?;
             let mcp = opened.as_ref().and_then(|opened| opened.listening);
             match (opened, sample) {
                 (Some(OpenedSources { sources, .. }), _) => {
@@ -343,7 +275,7 @@ impl Serve {
         if let Some(traces) = traces {
             traces.shut_down();
         }
-        // What still runs was given up.
+        // Tasks that still run were given up.
         background.shutdown_background();
         served
     }
@@ -358,41 +290,14 @@ impl Serve {
         let connector = Connector { host: host.clone(), remote, closing: host.closing().clone() };
         let mut options = self.configuration.options()?;
         let bytes = self.memory().answers;
-        options.check_cache = CacheLimits { answers: self.check_cache, bytes };
+        options.check_cache = CacheLimits::new(self.check_cache, bytes);
         #[cfg(feature = "envoy")]
         {
             let bytes = self.envoy.envoy_check_cache.unwrap_or(bytes);
-            options.strict_check_cache = CacheLimits { answers: usize::MAX, bytes };
+            options.strict_check_cache = CacheLimits::new(usize::MAX, bytes);
         }
         let controller = Controller::new(mixer.clone(), host.clone(), Arc::new(connector), options);
         Ok(controller.with_losses(self.sources.losses()))
-    }
-
-    fn access_policy(&self, adapters: &Adapters) -> anyhow::Result<AccessPolicy> {
-        let root = |directory: &PathBuf| {
-            let root = std::path::absolute(directory).context("it is not a path")?;
-            anyhow::ensure!(root.is_dir(), "it is not a directory");
-            Ok(root)
-        };
-        let file_root = self.file_root.as_ref().map(|directory| {
-            root(directory).with_context(|| format!("cannot use --file-root {}", directory.display()))
-        });
-        let limits = AccessLimits { file_root: file_root.transpose()?, hosts: self.allow_hosts.clone() };
-        let mut policy = AccessPolicy::limited(limits);
-        if self.trust_sources {
-            policy = policy.with_trusted_servers();
-        }
-        if !self.adapters_in_calls.is_empty() {
-            for name in &self.adapters_in_calls {
-                anyhow::ensure!(
-                    adapters.find(name).is_some(),
-                    "--adapters-in-calls: there is no adapter `{name}`; adapters are {}",
-                    quoted_list(adapters.iter().map(|adapter| adapter.name))
-                );
-            }
-            policy = policy.with_adapters_in_calls(self.adapters_in_calls.iter().cloned());
-        }
-        Ok(policy)
     }
 
     fn table_limits(&self) -> TableLimits {
@@ -423,7 +328,7 @@ impl Serve {
     }
 
     /// Divides the memory limit: a half for calls, an eighth for cached handlers, a sixth for sessions, a twenty-fourth for the state of closed handlers, a twelfth for cached
-    /// answers, and the rest for the server itself.
+    /// answers, and the rest for the server itself. Pushes of configuration have a sixth of it in addition.
     fn memory(&self) -> MemoryShares {
         let half = || {
             available_memory().map_or(usize::MAX, |bytes| usize::try_from(bytes / 2).unwrap_or(usize::MAX))
@@ -437,6 +342,7 @@ impl Serve {
             states: limit / 24,
             sessions: limit / 6,
             answers: limit / 12,
+            pushes: limit / 6,
         }
     }
 
@@ -495,6 +401,7 @@ struct MemoryShares {
     states: usize,
     sessions: usize,
     answers: usize,
+    pushes: usize,
 }
 
 /// The adapters and their templates, as the extensions of an xDS node.

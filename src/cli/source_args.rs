@@ -3,7 +3,7 @@
 use std::{net::SocketAddr, path::PathBuf, time::Duration};
 
 use anyhow::Context as _;
-use clap::{ArgAction, Args};
+use clap::Args;
 use tokio::{net::TcpListener, sync::watch};
 
 use super::{UsageError, config_args::ConfigArgs, tls_args::TlsArgs, value_parsers};
@@ -12,7 +12,7 @@ use mixer_adapter_config::{
     collection, collection_filters,
     proto::envoy::config::core::v3::Extension,
     source::{Source, SourceSettings, Wanted},
-    stream::{Listener, sink::Cache},
+    stream::{Listener, StreamMemory, sink::Cache},
 };
 
 /// Options of sources that are not files.
@@ -23,59 +23,59 @@ pub(super) struct SourceArgs {
     ///
     /// The MCP service ResourceSink on a port of its own. A bare port listens on loopback; mcps://HOST:PORT uses TLS;
     /// ?collections=... as for --config
-    #[arg(long, value_name = "[HOST:]PORT", env = "MIXER_ADAPTER_MCP_LISTEN")]
+    #[arg(long, value_name = "[HOST:]PORT")]
     mcp_listen: Option<Scoped<ListenUrl>>,
 
     /// Collections that readiness does not wait for, such as `rules` or a full name
     ///
     /// Separated by commas [default: readiness waits for all requested collections]
-    #[arg(long, value_name = "COLLECTION", env = "MIXER_ADAPTER_CONFIG_OPTIONAL", value_delimiter = ',', value_parser = collection)]
+    #[arg(long, value_name = "COLLECTION", value_delimiter = ',', value_parser = collection)]
     config_optional: Vec<Collection>,
 
     /// Directory for the last accepted configuration of servers, to start with while they are unavailable
-    #[arg(long, value_name = "DIR", env = "MIXER_ADAPTER_CONFIG_CACHE")]
+    #[arg(long, value_name = "DIR")]
     config_cache: Option<PathBuf>,
 
     /// Accept the valid resources of a push that also has invalid ones, instead of rejecting all of it
-    #[arg(long, env = "MIXER_ADAPTER_SKIP_BAD_RESOURCES", value_parser = value_parsers::switch(), action = ArgAction::SetTrue)]
+    #[arg(long)]
     skip_bad_resources: bool,
 
     /// Request the collections of Istio 1.0, too, whose kinds are named after a template or an adapter
     ///
     /// Readiness does not wait for them
-    #[arg(long, env = "MIXER_ADAPTER_LEGACY_COLLECTIONS", value_parser = value_parsers::switch(), action = ArgAction::SetTrue)]
+    #[arg(long)]
     legacy_collections: bool,
 
     /// The id that MCP servers see [default: mixer-adapter~ and the host's name]
-    #[arg(long, value_name = "ID", env = "MIXER_ADAPTER_SINK_ID")]
+    #[arg(long, value_name = "ID")]
     sink_id: Option<String>,
 
     /// An annotation that MCP servers see with the id; can be repeated
-    #[arg(long = "sink-annotation", value_name = "NAME=VALUE", env = "MIXER_ADAPTER_SINK_ANNOTATION", value_delimiter = ';', value_parser = value_parsers::pair)]
+    #[arg(long = "sink-annotation", value_name = "NAME=VALUE", value_delimiter = ';', value_parser = value_parsers::pair)]
     sink_annotations: Vec<(String, String)>,
 
     /// The id of the node that xDS servers see [default: as istiod requires it, with the host's name and the namespace]
-    #[arg(long, value_name = "ID", env = "MIXER_ADAPTER_NODE_ID")]
+    #[arg(long, value_name = "ID")]
     node_id: Option<String>,
 
     /// Metadata of the node that xDS servers see; can be repeated
-    #[arg(long, value_name = "NAME=VALUE", env = "MIXER_ADAPTER_NODE_METADATA", value_delimiter = ';', value_parser = value_parsers::pair)]
+    #[arg(long, value_name = "NAME=VALUE", value_delimiter = ';', value_parser = value_parsers::pair)]
     node_metadata: Vec<(String, String)>,
 
     /// The longest delay before an unavailable configuration server is dialed again
-    #[arg(long, value_name = "DURATION", default_value = "60s", env = "MIXER_ADAPTER_MAX_REDIAL_WAIT", value_parser = value_parsers::timeout)]
+    #[arg(long, value_name = "DURATION", default_value = "60s", value_parser = value_parsers::timeout)]
     max_redial_wait: Duration,
 
     /// Apply updates after which a source has no resources, although it had some
     ///
     /// Without it the last good configuration remains in use
-    #[arg(long, env = "MIXER_ADAPTER_ALLOW_EMPTY", value_parser = value_parsers::switch(), action = ArgAction::SetTrue)]
+    #[arg(long)]
     allow_empty: bool,
 
     /// Time to wait, after a server has removed all its rules, whether its other collections become empty, too
     ///
     /// Then nothing of it is applied
-    #[arg(long, value_name = "DURATION", default_value = "10s", env = "MIXER_ADAPTER_EMPTY_DELAY", value_parser = value_parsers::duration)]
+    #[arg(long, value_name = "DURATION", default_value = "10s", value_parser = value_parsers::duration)]
     empty_delay: Duration,
 
     #[command(flatten)]
@@ -109,13 +109,14 @@ impl SourceArgs {
             .extensions(extensions))
     }
 
-    /// Opens the sources of the command line; `None` if there are none. `extensions` are sent to xDS servers, and files are read again
-    /// when `reload` changes.
+    /// Opens the sources of the command line; `None` if there are none. `extensions` are sent to xDS servers, files are read again
+    /// when `reload` changes, and `memory` limits the pushes of servers.
     pub(super) async fn open(
         &self,
         configuration: &ConfigArgs,
         extensions: Vec<Extension>,
         reload: watch::Receiver<()>,
+        memory: StreamMemory,
     ) -> anyhow::Result<Option<OpenedSources>> {
         let parts = &configuration.config;
         let dialed = parts.iter().map(|part| (part.url.to_string(), part.collections.as_ref()));
@@ -123,7 +124,7 @@ impl SourceArgs {
         let listened =
             listens.map(|listen| (format!("--mcp-listen {}", listen.url), listen.collections.as_ref()));
         let filters = collection_filters(dialed.chain(listened)).map_err(usage)?;
-        let settings = self.settings(configuration, extensions)?.reload(reload.into());
+        let settings = self.settings(configuration, extensions)?.reload(reload.into()).memory(Some(memory));
         let mut sources = Vec::new();
         let mut listening = None;
         for (place, filter) in filters.into_iter().enumerate() {

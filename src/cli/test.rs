@@ -16,6 +16,7 @@ use super::{
     UsageError,
     config_args::ConfigArgs,
     dry_run::{DryRun, Loaded, unknown_names},
+    faults,
     mixer::{all_words, check_request, report_request},
     output_args::OutputArgs,
     style,
@@ -73,7 +74,7 @@ pub(super) struct Test {
     configuration: ConfigArgs,
 
     /// Run only tests whose name contains this text
-    #[arg(long, value_name = "TEXT", env = "MIXER_ADAPTER_RUN")]
+    #[arg(long, value_name = "TEXT")]
     run: Option<String>,
 
     #[command(flatten)]
@@ -112,7 +113,7 @@ struct Expected {
     reports: Option<BTreeMap<String, Json>>,
 }
 
-/// What becomes of headers, by name.
+/// The resulting headers, by name.
 #[derive(Default, Deserialize)]
 #[serde(deny_unknown_fields)]
 struct ExpectedHeaders {
@@ -134,7 +135,7 @@ enum ExpectedHeader {
 struct Outcome {
     file: PathBuf,
     name: String,
-    /// Differences from what is expected.
+    /// Differences from the expectation.
     failures: Vec<String>,
 }
 
@@ -188,8 +189,9 @@ impl Test {
 fn read(file: &Path) -> anyhow::Result<TestFile> {
     let name = || format!("{}", file.display());
     let text = fs::read_to_string(file).with_context(name)?;
-    let read: TestFile = serde_saphyr::from_str(&text)
-        .map_err(|error| UsageError(format!("{}: not a file of tests: {error}", name())))?;
+    let read: TestFile = serde_saphyr::from_str(&text).map_err(|error| {
+        UsageError(format!("not a file of tests\n{}", faults::of_yaml(&name(), &text, &error)))
+    })?;
     let mut names = BTreeSet::new();
     match read.tests.iter().find(|case| !names.insert(&case.name)) {
         Some(case) => Err(UsageError(format!("{}: two tests have the name {:?}", name(), case.name)).into()),

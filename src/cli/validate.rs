@@ -18,7 +18,7 @@ use super::{
     faults::{LocatedFault, Texts, sarif},
     output_args::DataFormat,
     progress::Progress,
-    style, value_parsers,
+    style,
 };
 use mixer_adapter_config::{self as config, ConfigSet, ConfigUrl, Parsed, ValidationError, stream};
 use mixer_adapter_engine::build::{SnapshotBuilder, unused};
@@ -58,40 +58,35 @@ pub(super) struct Validate {
     paths: Vec<ConfigUrl>,
 
     /// The same as PATH
-    #[arg(long, value_name = "DIR", env = "MIXER_ADAPTER_CONFIG", value_delimiter = ';')]
+    #[arg(long, value_name = "DIR", value_delimiter = ';')]
     config: Vec<ConfigUrl>,
 
     /// The namespace of resources without one
-    #[arg(
-        long,
-        value_name = "NAMESPACE",
-        default_value = "istio-system",
-        env = "MIXER_ADAPTER_DEFAULT_CONFIG_NAMESPACE"
-    )]
+    #[arg(long, value_name = "NAMESPACE", default_value = "istio-system")]
     default_config_namespace: String,
 
     /// Types of resources besides Envoy's
     ///
     /// An encoded FileDescriptorSet with all its imports; can be repeated
-    #[arg(long, value_name = "FILE", env = "MIXER_ADAPTER_DESCRIPTORS", value_delimiter = ',')]
+    #[arg(long, value_name = "FILE", value_delimiter = ',')]
     descriptors: Vec<PathBuf>,
 
     /// Fail on warnings, too
-    #[arg(long, env = "MIXER_ADAPTER_WARNINGS_AS_ERRORS", value_parser = value_parsers::switch())]
+    #[arg(long)]
     warnings_as_errors: bool,
 
     /// Print at most this number of faults, errors first
     ///
     /// 0 prints all [default: 100 as text, otherwise all]
-    #[arg(long, value_name = "N", env = "MIXER_ADAPTER_MAX")]
+    #[arg(long, value_name = "N")]
     max: Option<usize>,
 
     /// The format of the faults
-    #[arg(short, long, value_name = "FORMAT", default_value = "text", env = "MIXER_ADAPTER_OUTPUT")]
+    #[arg(short, long, value_name = "FORMAT", default_value = "text")]
     output: Format,
 
     /// The same as --output json
-    #[arg(long, env = "MIXER_ADAPTER_JSON", value_parser = value_parsers::switch(), conflicts_with = "output")]
+    #[arg(long, conflicts_with = "output")]
     json: bool,
 }
 
@@ -242,7 +237,7 @@ fn expand(path: &Path) -> Result<Vec<PathBuf>, UsageError> {
     let options = MatchOptions { require_literal_leading_dot: true, ..MatchOptions::new() };
     let found = glob::glob_with(pattern, options)
         .map_err(|error| UsageError(format!("{pattern}: not a pattern: {error}")))?;
-    // What cannot be listed cannot be read either, which is a fault.
+    // A path that cannot be listed cannot be read either, which is a fault.
     let found = found.map(|file| file.unwrap_or_else(|error| error.path().to_owned()));
     Ok(found.filter(|file| !config::is_test(file)).collect())
 }

@@ -163,7 +163,7 @@ pub(super) fn server(text: &str) -> Result<String, ValueError> {
     }
 }
 
-/// What the address of a Unix socket begins with.
+/// The prefix of the address of a Unix socket.
 const UNIX: &str = "unix:";
 
 fn unix_path(path: &str) -> Result<PathBuf, ValueError> {
@@ -182,17 +182,12 @@ pub(super) fn reachable(address: &ListenAddress) -> ListenAddress {
     }
 }
 
-/// The URL of a server that speaks HTTP; a Unix socket has none.
+/// The URL of an HTTP server; a Unix socket has none.
 pub(super) fn http_url(address: &ListenAddress) -> String {
     match address {
         ListenAddress::Tcp(tcp) => format!("http://{tcp}"),
         ListenAddress::Unix(_) => address.to_string(),
     }
-}
-
-/// Parses a flag, which an environment variable may set to `1`, `yes`, `on` or `false`.
-pub(super) fn switch() -> clap::builder::BoolishValueParser {
-    clap::builder::BoolishValueParser::new()
 }
 
 /// Parses a namespace, which is a DNS label.

@@ -54,7 +54,8 @@ Exit codes: 0 all events arrived, or the reader closed the output, 1 --timeout e
 pub(super) struct Watch {
     /// The server: mcp://HOST:PORT, xds://HOST:PORT (state of the world) or xds+delta://HOST:PORT (incremental)
     ///
-    /// mcps://, xdss:// and xdss+delta:// for TLS; mcp+aggregated:// for Istio 1.0
+    /// xds+http://HOST:PORT polls; mcp+aggregated:// and mcp+aggregated-delta:// are for Istio 1.0; mcps://, xdss:// and
+    /// xds+https:// use TLS
     #[arg(value_name = "URL")]
     server: ConfigUrl,
 
@@ -62,11 +63,11 @@ pub(super) struct Watch {
     ///
     /// Short names such as `rules` for Mixer's own, the full name of any other collection, an xDS type URL, or of xDS servers an xdstp
     /// name or collection; can be repeated [default: Mixer's six]
-    #[arg(long = "collection", value_name = "NAME", env = "MIXER_ADAPTER_COLLECTION", value_delimiter = ',', value_parser = requested)]
+    #[arg(long = "collection", value_name = "NAME", value_delimiter = ',', value_parser = requested)]
     collections: Vec<Requested>,
 
     /// Print the metadata and the bodies of resources, too
-    #[arg(long, env = "MIXER_ADAPTER_FULL", value_parser = value_parsers::switch())]
+    #[arg(long)]
     full: bool,
 
     #[command(flatten)]
@@ -75,27 +76,27 @@ pub(super) struct Watch {
     /// Print the messages of the streams instead, as a sequence diagram
     ///
     /// V= version, R= resources, N= nonce, T= type
-    #[arg(long, env = "MIXER_ADAPTER_TRACE", value_parser = value_parsers::switch())]
+    #[arg(long)]
     trace: bool,
 
     /// Check that the server keeps the rules of MCP or xDS, print the result of each check, and exit
     ///
     /// An answer may take --timeout, 5s by default
-    #[arg(long, env = "MIXER_ADAPTER_CERTIFY", value_parser = value_parsers::switch(), conflicts_with_all = ["trace", "once", "count", "full"])]
+    #[arg(long, conflicts_with_all = ["trace", "once", "count", "full"])]
     certify: bool,
 
     /// Exit when every requested collection has arrived once
-    #[arg(long, env = "MIXER_ADAPTER_ONCE", value_parser = value_parsers::switch())]
+    #[arg(long)]
     once: bool,
 
     /// Exit after this number of events
-    #[arg(long, value_name = "N", env = "MIXER_ADAPTER_COUNT", conflicts_with = "once", value_parser = clap::value_parser!(u64).range(1..))]
+    #[arg(long, value_name = "N", conflicts_with = "once", value_parser = clap::value_parser!(u64).range(1..))]
     count: Option<u64>,
 
     /// Fail if the events of --once or --count do not arrive in this time
     ///
     /// 0 waits without limit
-    #[arg(long, value_name = "DURATION", default_value = "0", env = "MIXER_ADAPTER_TIMEOUT", value_parser = value_parsers::duration)]
+    #[arg(long, value_name = "DURATION", default_value = "0", value_parser = value_parsers::duration)]
     timeout: Duration,
 
     #[command(flatten)]
@@ -104,7 +105,7 @@ pub(super) struct Watch {
     /// Log filter: error, warn, info, debug, trace, or the syntax of RUST_LOG
     ///
     /// Logs go to stderr
-    #[arg(long, value_name = "FILTER", default_value = "warn", env = "MIXER_ADAPTER_LOG")]
+    #[arg(long, value_name = "FILTER", default_value = "warn")]
     log: String,
 }
 
@@ -196,7 +197,7 @@ impl Watch {
         log_args::start(&self.log, false)?;
         for Requested { collection, .. } in &self.collections {
             if let Some(similar) = collection.similar() {
-                tracing::warn!(%collection, "no collection of Istio has this name; did you mean {similar}?");
+                tracing::warn!(%collection, "no known collection or type has this name; did you mean {similar}?");
             }
         }
         let runtime = tokio::runtime::Builder::new_current_thread()
@@ -255,13 +256,14 @@ impl Watch {
         let certifiable = self.server.certifiable(settings).map_err(|error| UsageError(error.to_string()))?;
         let Some((peer, protocol)) = certifiable else {
             return Err(UsageError(format!(
-                "--certify: there are no checks for {}; write mcp://, xds:// or xds+delta://",
+                "--certify: {} is not a server; write mcp://HOST:PORT, xds://HOST:PORT, xds+delta://HOST:PORT or \
+                 xds+http://HOST:PORT",
                 self.server
             ))
             .into());
         };
         let type_url = |wanted: &Wanted| match protocol {
-            Protocol::Mcp => Some(wanted.collection.clone()),
+            Protocol::Mcp | Protocol::Aggregated(_) => Some(wanted.collection.clone()),
             _ => type_urls_of(&Collection::new(&wanted.collection)).into_iter().next(),
         };
         let type_urls = settings.collections.iter().filter_map(type_url).collect();
@@ -269,7 +271,7 @@ impl Watch {
         if let Some(patience) = value_parsers::unless_zero(self.timeout) {
             certification = certification.patience(patience);
         }
-        let checks = certify(&peer, &certification).await;
+        let checks = certify(&peer, &certification).await?;
         for check in &checks {
             if let Some(data) = self.output.data() {
                 super::print(&data.encode_one_of_many(check)?)?;

@@ -1,10 +1,12 @@
 //! The admin port: plain HTTP for people and machines. No page but `/explain` and `/decisions` shows values of a configuration or of
 //! requests, which may hold secrets.
 
+mod status;
+
 use std::{
     future,
     net::IpAddr,
-    sync::{Arc, Mutex, PoisonError, atomic::Ordering::Relaxed},
+    sync::{Arc, Mutex, PoisonError},
     time::Duration,
 };
 
@@ -22,18 +24,18 @@ use axum::{
 };
 use futures_util::{StreamExt as _, future::join_all};
 use prometheus_client::{encoding::text::encode, registry::Registry};
-use tokio::{sync::Mutex as AsyncMutex, task::spawn_blocking, time::timeout};
+use tokio::{
+    sync::{Mutex as AsyncMutex, Semaphore, SemaphorePermit},
+    task::spawn_blocking,
+    time::timeout,
+};
 use tokio_util::sync::CancellationToken;
-use tonic::Code;
 
+use self::status::Status;
 use super::{Readiness, exposition::Format, page};
 use mixer_adapter_config::source::SourceStatus;
-use mixer_adapter_engine::{ConfigStatus, InstanceCounts, Mixer, QuotaCounts, RuleCounts, Snapshot};
-use mixer_adapter_host::{
-    Host,
-    metrics::{CallMetrics, Latency},
-    session::SessionSummary,
-};
+use mixer_adapter_engine::{ConfigStatus, Mixer};
+use mixer_adapter_host::{Host, session::SessionSummary};
 use mixer_adapter_net::{Connection, ConnectionLimits, Listener, Protocol, Workers, max_open_files};
 
 /// The number of sessions that `/sessions` lists.
@@ -88,12 +90,15 @@ const LIMITS: ConnectionLimits = ConnectionLimits {
 /// The maximum size of the body of a request in bytes.
 const MAX_BODY: usize = 64 << 10;
 
+/// The maximum size of the bodies of all requests in progress in bytes.
+const MAX_BODIES: usize = 4 << 20;
+
 /// How long the body of a request may take to arrive.
 const BODY_TIMEOUT: Duration = Duration::from_secs(10);
 
 /// Serves the admin port on the current runtime until `stop` is cancelled.
 pub(crate) async fn serve(listener: Listener, router: Router, stop: CancellationToken) {
-    let router = router.layer(middleware::from_fn(receive_body));
+    let router = router.fallback(not_found).layer(middleware::from_fn_with_state(bodies(), receive_body));
     let router = match listener.address().is_ok_and(|address| address.is_local()) {
         true => router.layer(middleware::from_fn(check_origin)),
         false => router,
@@ -113,11 +118,25 @@ async fn serve_within(limits: ConnectionLimits, listener: Listener, router: Rout
     listener.serve(limits, &Workers::here(), on_connection, stop).await;
 }
 
+/// Returns the memory for the bodies of requests, a permit for each byte.
+fn bodies() -> Arc<Semaphore> {
+    Arc::new(Semaphore::new(MAX_BODIES))
+}
+
+async fn not_found() -> Response {
+    (StatusCode::NOT_FOUND, "there is nothing at this path; / is a page that shows the rest\n")
+        .into_response()
+}
+
 /// Receives the body of a request before the request is answered, within limits.
-async fn receive_body(request: Request, next: Next) -> Response {
+async fn receive_body(State(memory): State<Arc<Semaphore>>, request: Request, next: Next) -> Response {
     let (head, body) = request.into_parts();
-    match timeout(BODY_TIMEOUT, received(body)).await {
-        Ok(Ok(body)) => next.run(Request::from_parts(head, body)).await,
+    match timeout(BODY_TIMEOUT, received(body, &memory)).await {
+        Ok(Ok((body, _memory))) => next.run(Request::from_parts(head, body)).await,
+        Ok(Err(ReceiveError::NoMemory)) => {
+            let reason = format!("the bodies of all requests have at most {MAX_BODIES} bytes; try again\n");
+            (StatusCode::SERVICE_UNAVAILABLE, reason).into_response()
+        }
         Ok(Err(ReceiveError::TooLong)) => {
             let reason = format!("the body of a request has at most {MAX_BODY} bytes\n");
             (StatusCode::PAYLOAD_TOO_LARGE, reason).into_response()
@@ -134,11 +153,18 @@ async fn receive_body(request: Request, next: Next) -> Response {
 #[derive(Debug)]
 enum ReceiveError {
     TooLong,
+    NoMemory,
     Ended,
 }
 
-/// Receives a body. Its parts are copied: each would hold the memory of what arrived with it.
-async fn received(body: Body) -> Result<Body, ReceiveError> {
+/// Receives a body, and takes memory for what has arrived of it. Its parts are copied: each would hold the memory of what arrived
+/// with it.
+async fn received(body: Body, memory: &Semaphore) -> Result<(Body, SemaphorePermit<'_>), ReceiveError> {
+    let take = |bytes| {
+        let bytes = u32::try_from(bytes).map_err(|_| ReceiveError::TooLong)?;
+        memory.try_acquire_many(bytes).map_err(|_| ReceiveError::NoMemory)
+    };
+    let mut taken = take(0)?;
     if body.size_hint().lower() > MAX_BODY as u64 {
         return Err(ReceiveError::TooLong);
     }
@@ -149,9 +175,10 @@ async fn received(body: Body) -> Result<Body, ReceiveError> {
         if part.len() > MAX_BODY - whole.len() {
             return Err(ReceiveError::TooLong);
         }
+        taken.merge(take(part.len())?);
         whole.extend_from_slice(&part);
     }
-    Ok(whole.into())
+    Ok((whole.into(), taken))
 }
 
 /// Refuses requests that a page of another site makes through a browser on this machine: a loopback port trusts its clients.
@@ -222,231 +249,9 @@ struct Config {
     sources: Vec<SourceStatus>,
 }
 
-/// What the program does, for its page and for other programs.
-#[derive(serde::Serialize)]
-struct Status {
-    version: &'static str,
-    /// When the server started, in seconds since the Unix epoch.
-    started: u64,
-    /// What the server waits for before it is ready.
-    pending: Vec<String>,
-    warnings: Vec<String>,
-    /// Whether `/explain` and `/decisions` answer.
-    explain: bool,
-    adapters: Vec<AdapterStatus>,
-    handlers: Handlers,
-    /// The configuration in use; `null` before the first one, and without an engine.
-    in_use: Option<InUse>,
-    /// The check cache; `null` if it was not used.
-    cache: Option<CacheStatus>,
-}
-
-#[derive(serde::Serialize)]
-struct AdapterStatus {
-    name: &'static str,
-    description: &'static str,
-    templates: Vec<&'static str>,
-    sessions: usize,
-}
-
-#[derive(serde::Serialize)]
-struct Handlers {
-    open: usize,
-    /// Of the open ones, those that are cached for calls that carry their configuration.
-    cached: usize,
-}
-
-/// The resources of the configuration in use and their counters since they were first in use. Resources beyond those with
-/// counters of their own are together one, `other`.
-#[derive(serde::Serialize)]
-struct InUse {
-    /// Number of rules with an effect.
-    rule_count: usize,
-    /// Number of handlers that these rules use.
-    handler_count: usize,
-    rules: Vec<RuleStatus>,
-    handlers: Vec<HandlerStatus>,
-    instances: Vec<InstanceStatus>,
-    /// The quotas among the instances that were requested.
-    quotas: Vec<QuotaStatus>,
-}
-
-#[derive(serde::Serialize)]
-struct RuleStatus {
-    name: String,
-    /// A file and a line, or the address of a server.
-    place: Option<String>,
-    matched: u64,
-    denied: u64,
-    /// Evaluations in which the condition could not be evaluated.
-    failed: u64,
-    /// The mean duration of the calls of handlers for the rule, without those of reports; `null` if there was none.
-    mean_micros: Option<u64>,
-}
-
-#[derive(serde::Serialize)]
-struct HandlerStatus {
-    name: String,
-    calls: u64,
-    /// Of the calls, those that failed.
-    failed: u64,
-    /// The mean duration of a call; `null` if there was none.
-    mean_micros: Option<u64>,
-}
-
-#[derive(serde::Serialize)]
-struct InstanceStatus {
-    name: String,
-    built: u64,
-    /// Times that it could not be built.
-    failed: u64,
-}
-
-#[derive(serde::Serialize)]
-struct QuotaStatus {
-    name: String,
-    requests: u64,
-    /// Of the requests, those that were granted less than the amount.
-    refused: u64,
-    requested: u64,
-    granted: u64,
-    returned: u64,
-    /// The state of the limit in the last answer that has one, for one combination of dimensions.
-    last_limit: Option<LimitStatus>,
-}
-
-#[derive(serde::Serialize)]
-struct LimitStatus {
-    max_amount: i64,
-    remaining: i64,
-    window_seconds: Option<i64>,
-    seconds_ago: u64,
-}
-
-impl QuotaStatus {
-    /// Returns `None` for an instance that is not a quota, or that was not requested.
-    fn of(name: &str, counts: &QuotaCounts) -> Option<Self> {
-        let [requests, refused, requested, granted, returned] =
-            [&counts.requests, &counts.refused, &counts.requested, &counts.granted, &counts.returned]
-                .map(|count| count.load(Relaxed));
-        let last_limit = counts.last_limit().map(|last| LimitStatus {
-            max_amount: last.limit.max_amount,
-            remaining: last.limit.remaining,
-            window_seconds: last.limit.window.map(|window| window.seconds),
-            seconds_ago: last.at.elapsed().as_secs(),
-        });
-        let is_used = requests + returned > 0 || last_limit.is_some();
-        let name = name.to_owned();
-        is_used.then_some(Self { name, requests, refused, requested, granted, returned, last_limit })
-    }
-}
-
-/// Returns the mean of durations in microseconds.
-fn mean_micros(latency: &Latency) -> Option<u64> {
-    latency.mean().map(|mean| u64::try_from(mean.as_micros()).unwrap_or(u64::MAX))
-}
-
-impl InUse {
-    fn of(snapshot: &Snapshot) -> Self {
-        let size = snapshot.size();
-        let counts = snapshot.resource_counts();
-        let instances = counts.instances();
-        let rule = |(name, counts): (Arc<str>, Arc<RuleCounts>)| RuleStatus {
-            place: snapshot.place(&name).map(str::to_owned),
-            matched: counts.matched.load(Relaxed),
-            denied: counts.denied.load(Relaxed),
-            failed: counts.failed.load(Relaxed),
-            mean_micros: mean_micros(&counts.latency),
-            name: name.to_string(),
-        };
-        let handler = |(name, calls): (Arc<str>, Arc<CallMetrics>)| {
-            let all = calls.codes().map(|(_, count)| count).sum();
-            HandlerStatus {
-                name: name.to_string(),
-                calls: all,
-                failed: all - calls.count(Code::Ok),
-                mean_micros: mean_micros(calls.latency()),
-            }
-        };
-        let instance = |(name, counts): (Arc<str>, Arc<InstanceCounts>)| InstanceStatus {
-            name: name.to_string(),
-            built: counts.built.load(Relaxed),
-            failed: counts.failed.load(Relaxed),
-        };
-        Self {
-            rule_count: size.rules,
-            handler_count: size.handlers,
-            rules: counts.rules().into_iter().map(rule).collect(),
-            handlers: counts.handlers().into_iter().map(handler).collect(),
-            quotas: instances
-                .iter()
-                .filter_map(|(name, counts)| QuotaStatus::of(name, &counts.quota))
-                .collect(),
-            instances: instances.into_iter().map(instance).collect(),
-        }
-    }
-}
-
-#[derive(serde::Serialize)]
-struct CacheStatus {
-    hits: u64,
-    misses: u64,
-    coalesced: u64,
-    stale: u64,
-    saved_calls: u64,
-    saved_seconds: f64,
-    answers: usize,
-    bytes: usize,
-    evictions: u64,
-}
-
-impl CacheStatus {
-    /// `None` if the cache was not used.
-    fn of(snapshot: &Snapshot) -> Option<Self> {
-        let counts = snapshot.cache_counts();
-        // In the order of CacheOutcome.
-        let [hits, misses, coalesced, stale] = counts.requests.each_ref().map(|count| count.load(Relaxed));
-        if hits + misses + coalesced + stale == 0 {
-            return None;
-        }
-        let size = snapshot.cache_size();
-        Some(Self {
-            hits,
-            misses,
-            coalesced,
-            stale,
-            saved_calls: counts.saved_calls.load(Relaxed),
-            saved_seconds: counts.saved_time().as_secs_f64(),
-            answers: size.answers,
-            bytes: size.bytes,
-            evictions: counts.evictions.load(Relaxed),
-        })
-    }
-}
-
 async fn status(State(admin): State<Admin>) -> Json<Status> {
     let Admin { host, readiness, mixer, started, explain, .. } = admin;
-    let counts = host.sessions().counts();
-    let sessions =
-        |name: &str| counts.iter().find(|(adapter, _)| *adapter == name).map_or(0, |(_, count)| *count);
-    let adapters = host.adapters().iter().map(|adapter| AdapterStatus {
-        name: adapter.name,
-        description: adapter.description,
-        templates: adapter.templates.iter().map(|template| template.name).collect(),
-        sessions: sessions(adapter.name),
-    });
-    let snapshot = mixer.and_then(|mixer| mixer.snapshot());
-    Json(Status {
-        version: env!("CARGO_PKG_VERSION"),
-        started,
-        pending: readiness.pending(),
-        warnings: readiness.warnings(),
-        explain,
-        adapters: adapters.collect(),
-        handlers: Handlers { open: host.handlers().live_count(), cached: host.handlers().cached_count() },
-        in_use: snapshot.as_deref().map(InUse::of),
-        cache: snapshot.as_deref().and_then(CacheStatus::of),
-    })
+    Json(Status::new(&host, &readiness, mixer.as_deref(), started, explain))
 }
 
 /// The current status of the configuration sources.
@@ -487,9 +292,14 @@ mod tests {
 
     /// The status of the response to a request with a body, and how much of it was received.
     async fn posted(body: Body) -> (StatusCode, usize) {
+        posted_within(bodies(), body).await
+    }
+
+    async fn posted_within(memory: Arc<Semaphore>, body: Body) -> (StatusCode, usize) {
         let router = Router::new().route("/", axum::routing::post(|body: Bytes| async { body }));
         let request = Request::post("/").body(body).unwrap();
-        let response = router.layer(middleware::from_fn(receive_body)).call(request).await.unwrap();
+        let response =
+            router.layer(middleware::from_fn_with_state(memory, receive_body)).call(request).await.unwrap();
         let status = response.status();
         (status, axum::body::to_bytes(response.into_body(), usize::MAX).await.unwrap().len())
     }
@@ -504,6 +314,21 @@ mod tests {
         assert_eq!(posted(Body::from_stream(parts(MAX_BODY))).await, (StatusCode::OK, MAX_BODY));
         assert_eq!(posted(Body::from(vec![b' '; MAX_BODY + 1])).await.0, StatusCode::PAYLOAD_TOO_LARGE);
         assert_eq!(posted(Body::from_stream(parts(MAX_BODY + 1))).await.0, StatusCode::PAYLOAD_TOO_LARGE);
+    }
+
+    #[tokio::test]
+    async fn the_bodies_of_all_requests_are_limited_together_until_they_are_answered() {
+        let memory = Arc::new(Semaphore::new(10));
+        let unfinished = Body::from_stream(parts(8).chain(stream::pending()));
+        let posting = tokio::spawn(posted_within(memory.clone(), unfinished));
+        while memory.available_permits() > 2 {
+            tokio::task::yield_now().await;
+        }
+        assert_eq!(posted_within(memory.clone(), Body::from("aaa")).await.0, StatusCode::SERVICE_UNAVAILABLE);
+        assert_eq!(posted_within(memory.clone(), Body::from("aa")).await, (StatusCode::OK, 2));
+        posting.abort();
+        assert!(posting.await.is_err());
+        assert_eq!(memory.available_permits(), 10);
     }
 
     #[tokio::test]

@@ -51,14 +51,14 @@ impl fmt::Debug for HostMethods {
 
 /// A method of a host.
 pub enum HostMethod {
-    /// That of a template.
+    /// A method of a template service.
     Template {
         /// Its path.
         path: &'static str,
         /// Calls it.
         method: Arc<dyn Method>,
     },
-    /// That of another service.
+    /// A method of another service.
     Rpc {
         /// Its path.
         path: &'static str,
@@ -89,6 +89,10 @@ impl Methods for HostMethods {
 
     fn keeps_connection(&self, method: &HostMethod) -> bool {
         matches!(method, HostMethod::Rpc { creates_session: true, .. })
+    }
+
+    fn has_one_message(&self, path: &str) -> bool {
+        path.starts_with("/grpc.health.v1.Health/")
     }
 
     async fn call(&self, method: HostMethod, message: Bytes, call: Call) -> Result<Reply, Status> {

@@ -82,7 +82,7 @@ fn loaded((name, count): (&'static str, &AtomicU64)) -> (&'static str, u64) {
 
 /// How often the limits of the server were hit.
 #[derive(Debug)]
-pub(super) struct LimitMetrics(pub(super) Arc<LimitHits>);
+pub(crate) struct LimitMetrics(pub(crate) Arc<LimitHits>);
 
 impl Collector for LimitMetrics {
     fn encode(&self, mut encoder: DescriptorEncoder<'_>) -> Encoded {

@@ -1,6 +1,7 @@
 //! The server: the gRPC port with all services, and the admin port.
 //!
-//! The services are thin: decode, call the [`Host`](mixer_adapter_host::Host), encode.
+//! The services are thin: decode, call the [`Host`](mixer_adapter_host::Host), encode. [`Bound::run_with_layer`] has an example of a
+//! server within another program.
 
 mod additional;
 mod admin;
@@ -27,6 +28,7 @@ mod service_list;
 pub(crate) use admin::{serve as serve_admin, vitals};
 pub(crate) use grpc::adapter_services;
 pub use grpc::{GrpcService, HostMethod, HostMethods};
+pub(crate) use metrics::LimitMetrics;
 pub use mixer_adapter_net::{Authorization, ListenAddress, Tokens, TokensError, Workers};
 #[cfg(feature = "tls")]
 pub use mixer_adapter_net::{JwksError, JwtOptions, JwtVerifier};

@@ -116,7 +116,8 @@ async fn a_server_that_listens_is_healthy_and_ready() {
     for text in [r#""name":"probe""#, "Misbehaves on request.", templates, r#""name":"bystander""#] {
         assert!(json.contains(text), "{text}: {json}");
     }
-    assert_eq!(serving.get("/nothing").await.0, 404);
+    let (status, text) = serving.get("/nothing").await;
+    assert!(status == 404 && text.contains("/ is a page"), "{text}");
 }
 
 #[tokio::test]

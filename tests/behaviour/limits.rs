@@ -83,7 +83,12 @@ async fn a_request_that_does_not_arrive_is_given_up() {
     let failure = half_sent(&client, b"\0\0").await.unwrap().unwrap_err();
     assert_eq!(failure.code, Code::DeadlineExceeded);
     assert_eq!(failure.message, "the request did not arrive within 50ms");
-    assert_eq!(hits(&serving, "body-timeout").await, 1.0);
+    for method in ["Check", "Watch"] {
+        let health = post(&format!("/grpc.health.v1.Health/{method}"));
+        let failure = client.exchange_unfinished(health, b"").await.unwrap_err();
+        assert_eq!(failure.message, "the request did not arrive within 50ms", "{method}");
+    }
+    assert_eq!(hits(&serving, "body-timeout").await, 3.0);
     assert!(run_command(&client, "body timeout", "allow").await.is_ok(), "the connection stays");
 }
 
@@ -240,6 +245,18 @@ async fn a_client_that_does_not_read_its_answer_is_cut_off() {
     let _ = unread.await.unwrap();
     assert_eq!(hits(&serving, "write-timeout").await, 1.0);
     assert!(run_command(&reads, "write timeout", "allow").await.is_ok());
+}
+
+#[tokio::test]
+async fn the_head_of_a_request_of_the_admin_port_is_limited_in_size() {
+    const MAX: usize = 64 << 10;
+    let serving = with_options(ServerOptions::default()).await;
+    let mut admin = TcpStream::connect(serving.admin).await.unwrap();
+    let head = format!("GET /healthz HTTP/1.1\r\nhost: localhost\r\nx: {}", "a".repeat(MAX));
+    admin.write_all(&head.as_bytes()[..MAX]).await.unwrap();
+    let mut response = String::new();
+    admin.read_to_string(&mut response).await.unwrap();
+    assert!(response.starts_with("HTTP/1.1 431 "), "{response}");
 }
 
 #[tokio::test]

@@ -196,7 +196,7 @@ impl HandlerBackend for Backend {
     }
 }
 
-pub(crate) const CACHE: CacheLimits = CacheLimits { answers: usize::MAX, bytes: 1 << 20 };
+pub(crate) const CACHE: CacheLimits = CacheLimits::new(usize::MAX, 1 << 20);
 
 /// The attributes, handlers and templates of the rules of the tests.
 const COMMON: &str = r#"
@@ -320,7 +320,7 @@ impl Subject {
             }
         }
         let caller = Caller { deadline, ..Caller::default() };
-        let mut request = Request::new(&snapshot, bag, caller, false).strict();
+        let mut request = Request::new(&snapshot, bag, caller).strict();
         let answer = request.answer().await;
         (answer, request.cache_use().cloned())
     }

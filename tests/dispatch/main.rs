@@ -35,17 +35,30 @@ async fn the_recorded_cases_of_a_real_mixer_have_the_recorded_outcome() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn a_header_value_that_cannot_be_evaluated_is_skipped_and_fails_a_strict_request() {
+    let case = Case::all().into_iter().find(|case| case.id == "header-ops-empty-and-missing").unwrap();
+    let engine = case.engine().await;
+    let snapshot = engine.snapshot().unwrap();
+    let request = || Request::new(&snapshot, snapshot.bag(), Caller::default());
+    let directive = request().answer().await.unwrap().directive.unwrap();
+    let operations: Vec<_> = directive.request_header_operations.iter().map(|header| &*header.name).collect();
+    assert_eq!(operations, ["x-set"]);
+    let failure = request().strict().answer().await.unwrap_err().to_string();
+    assert!(failure.contains("header x-"), "{failure}");
+}
+
+#[tokio::test(start_paused = true)]
 async fn the_answer_to_a_strict_request_has_its_rules_and_the_outputs_of_named_actions() {
     let case = Case::all().into_iter().find(|case| case.id == "header-ops-two-actions").unwrap();
     let engine = case.engine().await;
     let snapshot = engine.snapshot().unwrap();
     let bag = || snapshot.bag();
-    let answer = Request::new(&snapshot, bag(), Caller::default(), false).strict().answer().await.unwrap();
+    let answer = Request::new(&snapshot, bag(), Caller::default()).strict().answer().await.unwrap();
     assert_eq!(answer.details.rules, ["r1.rule.istio-system".into()]);
     let outputs: Vec<_> =
         answer.details.outputs.iter().map(|(name, value)| (name.as_str(), value.as_str())).collect();
     assert!(outputs.contains(&("a1.output.user", "u1")), "{outputs:?}");
     assert!(outputs.contains(&("a2.output.user", "u2")), "{outputs:?}");
-    let plain = Request::new(&snapshot, bag(), Caller::default(), false).answer().await.unwrap();
+    let plain = Request::new(&snapshot, bag(), Caller::default()).answer().await.unwrap();
     assert_eq!(*plain.details, Default::default());
 }

@@ -11,9 +11,9 @@ use std::{
 
 use futures_util::StreamExt as _;
 use mixer_adapter_config::{
-    proto::istio::mcp::v1alpha1::resource_source_client::ResourceSourceClient,
+    proto::istio::mcp::v1alpha1::{Resource, resource_source_client::ResourceSourceClient},
     stream::{
-        DialOptions,
+        DialOptions, StreamMemory,
         sink::{Sink, SinkOptions},
         source::ConfigServer,
     },
@@ -200,6 +200,31 @@ async fn a_push_longer_than_the_limit_leaves_the_rest_as_it_is() {
         (2..=7).contains(&streams),
         "a good push in front does not make it a hot loop: {streams} streams"
     );
+}
+
+/// Resources without content are two bytes each when they arrive, and some hundred when they are decoded.
+#[tokio::test]
+async fn pushes_beyond_the_memory_for_them_leave_the_rest_as_it_is() {
+    let source = Scripted::start(async |_, mut conversation: Conversation| {
+        conversation.receive().await;
+        conversation.send(push(HANDLERS, "1", &["ns/h@1"])).await;
+        let mut many = push(RULES, "2", &[]);
+        many.resources = vec![Resource::default(); 100_000];
+        conversation.send(many).await;
+        conversation.wait().await
+    })
+    .await;
+    let (sink, mut changes) = start(&[RULES, HANDLERS]);
+    let options = DialOptions::default().first_wait(Duration::from_millis(5));
+    let _dial = dial(&sink, source.listening.address, options.memory(Some(StreamMemory::new(1 << 20))));
+    accept(&mut changes).await;
+    let dialed_again = async {
+        while source.streams() < 2 {
+            sleep(Duration::from_millis(5)).await;
+        }
+    };
+    timeout(Duration::from_secs(10), dialed_again).await.unwrap();
+    assert_eq!((held(&sink, RULES).await, held(&sink, HANDLERS).await), (0, 1));
 }
 
 #[tokio::test]

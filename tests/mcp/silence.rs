@@ -13,7 +13,7 @@ use futures_util::future::join_all;
 use mixer_adapter_config::{
     mcp,
     stream::{
-        Keepalive, Peer, listen_with,
+        Keepalive, ListenOptions, Peer, listen_with,
         sink::{Sink, Variant},
         source::ConfigServer,
     },
@@ -96,7 +96,12 @@ async fn serve(source: &ConfigServer, keepalive: Keepalive) -> (Relay, DropGuard
     let address = listener.local_addr().unwrap();
     let services = xds::source::mount(source_routes(source), source, &xds::source::default_options());
     let stop = CancellationToken::new();
-    tokio::spawn(listen_with(listener, services, keepalive, stop.clone()));
+    tokio::spawn(listen_with(
+        listener,
+        services,
+        ListenOptions::default().keepalive(keepalive),
+        stop.clone(),
+    ));
     (Relay::start(address).await, stop.drop_guard())
 }
 

@@ -264,26 +264,36 @@ fn collections_share_a_stream_and_its_nonces_but_do_not_wait_for_each_other() {
 #[test]
 fn collections_are_sent_in_the_order_of_dependency() {
     const GATEWAYS: &str = "istio/networking/v1alpha3/gateways";
+    const IN_ORDER: [&str; 7] = [
+        "istio/policy/v1beta1/attributemanifests",
+        "istio/config/v1alpha2/templates",
+        "istio/config/v1alpha2/adapters",
+        HANDLERS,
+        INSTANCES,
+        RULES,
+        GATEWAYS,
+    ];
     let mut source = Source::new(false);
-    let all = [GATEWAYS, RULES, INSTANCES, HANDLERS];
-    source.catalogue = Catalogue::of(all);
-    for collection in all {
+    source.catalogue = Catalogue::of(IN_ORDER);
+    for collection in IN_ORDER.iter().rev() {
         source.set(collection, &["a@1"]);
         source.request(request(collection));
     }
     let order = |source: &mut Source| -> Vec<_> {
         std::iter::from_fn(|| source.next()).map(|push| push.collection).collect()
     };
-    assert_eq!(order(&mut source), [HANDLERS, INSTANCES, RULES, GATEWAYS]);
-    for (collection, nonce) in [(RULES, "3"), (GATEWAYS, "4")] {
-        source.request(ack(collection, nonce));
+    assert_eq!(order(&mut source), IN_ORDER);
+    for (collection, nonce) in IN_ORDER.iter().zip(1..) {
+        if ![HANDLERS, INSTANCES].contains(collection) {
+            source.request(ack(collection, &nonce.to_string()));
+        }
     }
-    for collection in all {
+    for collection in [GATEWAYS, RULES, INSTANCES, HANDLERS] {
         source.set(collection, &["a@2"]);
     }
     assert_eq!(order(&mut source), [GATEWAYS], "rules wait for the handlers that they may refer to");
-    source.request(ack(HANDLERS, "1"));
-    source.request(ack(INSTANCES, "2"));
+    source.request(ack(HANDLERS, "4"));
+    source.request(ack(INSTANCES, "5"));
     assert_eq!(order(&mut source), [HANDLERS, INSTANCES, RULES]);
 }
 

@@ -124,7 +124,7 @@ async fn checked(mixer: &Mixer) -> PreconditionResult {
 #[test]
 fn an_answer_that_a_failure_let_through_is_not_cached() {
     let mut options = BuildOptions::default();
-    options.check_cache = CacheLimits { answers: 100, bytes: 1 << 20 };
+    options.check_cache = CacheLimits::new(100, 1 << 20);
     options.policy.adapter_error = OnFailure::Open;
     RUNTIME.block_on(async {
         let mixer = built(RULES, &Flaky::default(), &options).await;

@@ -24,7 +24,7 @@ use mixer_adapter_config::{
     },
     source::{SourceSettings, Wanted},
     stream::{Peer, Summarize as _, Trace, Traced, listen, sink::Variant, source::ConfigServerOptions},
-    xds::sink::node,
+    xds::sink::{ApiVersion, node},
 };
 use tokio::{
     io::AsyncReadExt as _,
@@ -38,6 +38,10 @@ use tonic::{Request, Response, Status, Streaming, service::Routes};
 use crate::{messages::*, sockets::Server};
 
 const SOON: Duration = Duration::from_secs(10);
+const RULES: &str = "istio/policy/v1beta1/rules";
+const CLUSTER_V2: &str = "type.googleapis.com/envoy.api.v2.Cluster";
+const SOTW: Protocol = Protocol::Xds(ApiVersion::V3, Variant::Sotw);
+const DELTA: Protocol = Protocol::Xds(ApiVersion::V3, Variant::Delta);
 
 fn certification(protocol: Protocol, type_url: &str) -> Certification {
     let node = node("certify", "ns", Vec::new());
@@ -54,15 +58,24 @@ fn failures(checks: &[Check]) -> Vec<&'static str> {
 #[tokio::test]
 async fn the_own_server_keeps_the_rules_of_every_protocol() {
     let server = Server::start().await;
-    server.set(ROUTE, "a@1 b@1");
-    server.set("istio/policy/v1beta1/rules", "ns/a@1 ns/b@1");
+    let cluster = |name: &str| format!("'@type': {CLUSTER}\nname: {name}\n");
+    let rule = |name: &str| format!("kind: rule\nmetadata: {{name: {name}}}\nspec: {{match: 'true'}}\n");
+    let resources = [cluster("a"), cluster("b"), rule("a"), rule("b")].join("---\n");
+    server.source.serve_text(&resources).unwrap();
     let peer = Peer::new(server.address.to_string());
-    for (protocol, type_url) in
-        [(Protocol::Mcp, "istio/policy/v1beta1/rules"), (Protocol::Sotw, ENTRY), (Protocol::Delta, ENTRY)]
-    {
+    for (protocol, type_url, count) in [
+        (Protocol::Mcp, RULES, 10),
+        (Protocol::Aggregated(Variant::Sotw), RULES, 9),
+        (Protocol::Aggregated(Variant::Delta), RULES, 7),
+        (SOTW, ENTRY, 10),
+        (DELTA, ENTRY, 10),
+        (Protocol::Xds(ApiVersion::V2, Variant::Sotw), CLUSTER_V2, 10),
+        (Protocol::Xds(ApiVersion::V2, Variant::Delta), CLUSTER_V2, 10),
+        (Protocol::Rest, CLUSTER, 8),
+    ] {
         server.set(ENTRY, "ns/a@1 ns/b@1");
-        let checks = certify(&peer, &certification(protocol, type_url)).await;
-        assert!(checks.len() >= 8, "{checks:#?}");
+        let checks = certify(&peer, &certification(protocol, type_url)).await.unwrap();
+        assert_eq!(checks.len(), count, "{protocol:?}: {checks:#?}");
         let broken: Vec<_> = checks.iter().filter(|check| check.outcome != Outcome::Passed).collect();
         assert!(broken.is_empty(), "{protocol:?}: {broken:#?}");
     }
@@ -187,17 +200,17 @@ async fn each_broken_server_fails_the_check_of_its_rule() {
         (Flaw::AnswersStale, "a request with a stale nonce is not answered"),
     ] {
         let (peer, _stop) = flawed(flaw).await;
-        let checks = certify(&peer, &certification(Protocol::Sotw, CLUSTER)).await;
+        let checks = certify(&peer, &certification(SOTW, CLUSTER)).await.unwrap();
         assert!(failures(&checks).contains(&rule), "{flaw:?}: {checks:#?}");
     }
     let (peer, _stop) = flawed(Flaw::IgnoresNames).await;
-    let patient = certification(Protocol::Sotw, CLUSTER).patience(Duration::from_millis(500));
-    let checks = certify(&peer, &patient).await;
+    let patient = certification(SOTW, CLUSTER).patience(Duration::from_millis(500));
+    let checks = certify(&peer, &patient).await.unwrap();
     assert_eq!(failures(&checks), ["names are answered with their resources, and new names, too"]);
     let (peer, _stop) = flawed(Flaw::NoAnswer).await;
-    let checks = certify(&peer, &patient).await;
+    let checks = certify(&peer, &patient).await.unwrap();
     assert_eq!(failures(&checks), ["the first request for a type is answered"]);
-    let delta = certify(&peer, &certification(Protocol::Delta, CLUSTER)).await;
+    let delta = certify(&peer, &certification(DELTA, CLUSTER)).await.unwrap();
     let unimplemented = Outcome::Failed("the stream ended with Unimplemented: whole sets only".to_owned());
     assert_eq!(delta[0].outcome, unimplemented);
 }
@@ -268,8 +281,19 @@ async fn each_broken_server_of_mcp_fails_the_check_of_its_rule() {
         tokio::spawn(listen(listener, Routes::new(ResourceSourceServer::new(FlawedMcp(flaw))), stop));
         let patience = if flaw == Flaw::NoAnswer { Duration::from_millis(500) } else { SOON };
         let asked = certification(Protocol::Mcp, "istio/policy/v1beta1/rules").patience(patience);
-        let checks = certify(&peer, &asked).await;
+        let checks = certify(&peer, &asked).await.unwrap();
         assert!(failures(&checks).contains(&rule), "{flaw:?}: {checks:#?}");
+    }
+}
+
+#[tokio::test]
+async fn a_server_that_is_not_there_is_an_error_and_no_result() {
+    let free = TcpListener::bind("127.0.0.1:0").await.unwrap().local_addr().unwrap();
+    for protocol in [Protocol::Mcp, SOTW, Protocol::Rest] {
+        let peer = Peer::new(free.to_string()).called("xds");
+        let error = certify(&peer, &certification(protocol, CLUSTER)).await.unwrap_err();
+        let text = error.to_string();
+        assert!(text.starts_with(&format!("xds://{free}: cannot connect: Connection refused")), "{text}");
     }
 }
 
@@ -278,16 +302,20 @@ async fn each_broken_server_of_mcp_fails_the_check_of_its_rule() {
 async fn a_server_that_does_not_answer_or_does_not_end_holds_nothing() {
     let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
     let peer = Peer::new(listener.local_addr().unwrap().to_string());
-    let hurried = certification(Protocol::Sotw, CLUSTER).patience(Duration::from_millis(300));
-    let (checks, mut silent) =
-        tokio::join!(certify(&peer, &hurried), async { listener.accept().await.unwrap().0 });
-    assert_eq!(failures(&checks), ["the first request for a type is answered"]);
+    let hurried = certification(SOTW, CLUSTER).patience(Duration::from_millis(300));
+    let accepted = async {
+        // The first connection is to see whether somebody listens.
+        listener.accept().await.unwrap();
+        listener.accept().await.unwrap().0
+    };
+    let (checks, mut silent) = tokio::join!(certify(&peer, &hurried), accepted);
+    assert_eq!(failures(&checks.unwrap()), ["the first request for a type is answered"]);
     let mut rest = Vec::new();
     timeout(SOON, silent.read_to_end(&mut rest)).await.unwrap().unwrap();
 
     let ended = Arc::new(Notify::new());
     let (peer, _stop) = serve(Flawed(Flaw::DoesNotEnd, ended.clone())).await;
-    certify(&peer, &hurried).await;
+    certify(&peer, &hurried).await.unwrap();
     timeout(SOON, ended.notified()).await.unwrap();
 }
 
@@ -301,7 +329,7 @@ fn the_recorded_envoy_breaks_no_rule() {
         ..DiscoveryResponse::default()
     };
     let mut client = ClientRules::default();
-    let mut server = ServerRules::new(Protocol::Sotw);
+    let mut server = ServerRules::new(SOTW);
     let names = "front_routes";
     let request = |client: &mut ClientRules, server: &mut ServerRules, request: DiscoveryRequest| {
         server.sent(&request.shorthand());

@@ -125,6 +125,21 @@ async fn a_compressed_request_is_answered_and_one_that_is_too_long_or_broken_is_
     assert_eq!(other.status(), StatusCode::UNSUPPORTED_MEDIA_TYPE);
 }
 
+/// A value of JSON takes some hundred bytes although it has two.
+#[tokio::test]
+async fn what_a_request_expands_to_counts() {
+    const LONGEST: usize = 64 << 10;
+    let server = Server::start_bounded(LONGEST).await;
+    let path = "/v3/discovery:clusters";
+    let (status, _) = ask_now(&server, path, json!({ "resource_names": vec![""; 10_000] })).await;
+    assert_eq!(status, StatusCode::TOO_MANY_REQUESTS);
+    let request =
+        DiscoveryRequest { resource_names: vec![String::new(); 10_000], ..DiscoveryRequest::default() };
+    let answer =
+        post(&server, path, &[("content-type", "application/x-protobuf")], request.encode_to_vec()).await;
+    assert_eq!(answer.status(), StatusCode::TOO_MANY_REQUESTS);
+}
+
 /// Four times the longest message for all; a client that waits holds what it asks for alone.
 #[tokio::test]
 async fn what_requests_hold_is_bounded_in_sum_and_waiting_ones_hold_what_they_ask_for() {
@@ -231,7 +246,7 @@ async fn requests_that_are_none_are_refused_with_the_reason() {
             &[JSON],
             "{}",
             400,
-            "\"discovery:gadgets\" needs a type_url in the request",
+            "\"discovery:gadgets\" names no known type; other types need a type_url in the request",
         ),
         (clusters, &[], "{}", 415, "the content type is not application/json or application/x-protobuf"),
         (clusters, &[JSON], "{", 400, "the body is not a DiscoveryRequest"),
@@ -267,6 +282,56 @@ async fn requests_that_are_none_are_refused_with_the_reason() {
             answer.status()
         );
     }
+}
+
+#[tokio::test]
+async fn the_type_url_of_a_request_is_that_of_its_path() {
+    let server = Server::start().await;
+    server.set(ROUTE, "a@1");
+    for (path, type_url, is_its_own) in [
+        ("/v3/discovery:routes", ROUTE, true),
+        ("/v3/discovery:rules", "config.istio.io/v1alpha2/rule", true),
+        ("/v3/discovery:ServiceEntry", ENTRY, true),
+        ("/v3/discovery:clusters", ROUTE, false),
+        ("/v3/discovery:routes", "type.googleapis.com/envoy.api.v2.RouteConfiguration", false),
+        ("/v2/discovery:routes", ROUTE, false),
+    ] {
+        let request = json!({ "typeUrl": type_url }).to_string();
+        let answer = post(&server, path, &[JSON, ("prefer", "wait=0")], request).await;
+        assert_eq!(answer.status() == StatusCode::BAD_REQUEST, !is_its_own, "{path} for {type_url}");
+        let text = String::from_utf8(answer.body().to_vec()).unwrap();
+        let expected = format!("not for the type_url {type_url:?} of the request");
+        assert_eq!(text.contains(&expected), !is_its_own, "{text}");
+    }
+}
+
+#[tokio::test]
+async fn an_unknown_type_in_a_path_gets_a_hint() {
+    let server = Server::start().await;
+    for (path, hint) in [("rout", "did you mean routes? "), ("zzz", "")] {
+        let answer = post(&server, &format!("/v3/discovery:{path}"), &[JSON], "{}").await;
+        let expected = format!(
+            "\"discovery:{path}\" names no known type; {hint}other types need a type_url in the request\n"
+        );
+        assert_eq!((answer.status(), &**answer.body()), (StatusCode::BAD_REQUEST, expected.as_bytes()));
+    }
+}
+
+#[tokio::test]
+async fn a_path_where_nothing_is_served_is_404_over_http_and_unimplemented_over_grpc() {
+    let server = Server::start().await;
+    for path in ["/", "/v3", "/v4/discovery:clusters", "/metrics"] {
+        let answer = post(&server, path, &[JSON], "{}").await;
+        assert_eq!(answer.status(), StatusCode::NOT_FOUND, "{path}");
+        let text = String::from_utf8(answer.body().to_vec()).unwrap();
+        assert!(text.starts_with("nothing is served on this path"), "{text}");
+    }
+    let mut grpc = Grpc::new(server.channel().await);
+    grpc.ready().await.unwrap();
+    let path = http::uri::PathAndQuery::from_static("/envoy.service.load_stats.v3.LoadReportingService/X");
+    let codec = ProstCodec::<DiscoveryRequest, DiscoveryResponse>::default();
+    let answer = grpc.unary(tonic::Request::new(ask("", "")), path, codec).await;
+    assert_eq!(answer.unwrap_err().code(), Code::Unimplemented);
 }
 
 #[tokio::test]

@@ -1,6 +1,6 @@
 //! One source over real sockets: all services beside each other.
 
-use std::{net::SocketAddr, time::Duration};
+use std::{net::SocketAddr, sync::Arc, time::Duration};
 
 use futures_util::{StreamExt as _, stream};
 use mixer_adapter_config::{
@@ -17,11 +17,12 @@ use mixer_adapter_config::{
         },
     },
     stream::{
-        ServiceOptions, listen,
+        ListenOptions, Listener, ServiceOptions, StreamMemory, listen_with,
         source::{Catalogue, ConfigServer, ConfigServerOptions},
     },
     xds::source as xds,
 };
+use mixer_adapter_net::{Limit, LimitHits};
 use tokio::{net::TcpListener, sync::mpsc, time::timeout};
 use tokio_util::sync::{CancellationToken, DropGuard};
 use tonic::{
@@ -60,6 +61,7 @@ pub(crate) const SERVICES: [(&str, &str, &str); 9] = [
 pub(crate) struct Server {
     pub(crate) source: ConfigServer,
     pub(crate) address: SocketAddr,
+    hits: Arc<LimitHits>,
     _stop: DropGuard,
 }
 
@@ -78,15 +80,31 @@ impl Server {
         Self::start_limited(ConfigServerOptions::default(), limits).await
     }
 
+    /// Takes that memory in bytes at most for the messages of all clients.
+    async fn start_with_memory(bytes: usize) -> Self {
+        let listening = ListenOptions::default().memory(StreamMemory::new(bytes));
+        Self::start_listening(ConfigServerOptions::default(), xds::default_options(), listening).await
+    }
+
     async fn start_limited(options: ConfigServerOptions, limits: ServiceOptions) -> Self {
+        Self::start_listening(options, limits, ListenOptions::default()).await
+    }
+
+    async fn start_listening(
+        options: ConfigServerOptions,
+        limits: ServiceOptions,
+        listening: ListenOptions,
+    ) -> Self {
         let source = ConfigServer::new(Catalogue::default().open(), options);
         let services = mcp::mount(Routes::default(), &source, &mcp::default_options());
         let services = xds::mount(services, &source, &limits);
         let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
         let address = listener.local_addr().unwrap();
         let stop = CancellationToken::new();
-        tokio::spawn(listen(listener, services, stop.clone()));
-        Self { source, address, _stop: stop.drop_guard() }
+        let hits = Arc::new(LimitHits::default());
+        let listener = Listener::from(listener).count_limits(hits.clone());
+        tokio::spawn(listen_with(listener, services, listening, stop.clone()));
+        Self { source, address, hits, _stop: stop.drop_guard() }
     }
 
     pub(crate) fn set(&self, type_url: &str, texts: &str) {
@@ -336,14 +354,8 @@ async fn mcp_and_xds_share_a_port_and_a_catalogue() {
 
 #[tokio::test]
 async fn streams_beyond_the_limit_are_refused() {
-    let source = ConfigServer::new(Catalogue::default().open(), ConfigServerOptions::default());
-    let mut options = xds::default_options();
-    options.max_streams = 1;
-    let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
-    let address = listener.local_addr().unwrap();
-    let stop = CancellationToken::new();
-    tokio::spawn(listen(listener, xds::mount(Routes::default(), &source, &options), stop.clone()));
-    let server = Server { source, address, _stop: stop.drop_guard() };
+    let options = xds::default_options().max_streams(1);
+    let server = Server::start_limited(ConfigServerOptions::default(), options).await;
     server.set(CLUSTER, "a@1");
     let mut first = ads(&server, ask(CLUSTER, "")).await;
     first.receive().await;
@@ -351,4 +363,81 @@ async fn streams_beyond_the_limit_are_refused() {
     let (_asks, requests) = outgoing(ask(CLUSTER, ""));
     let refused = client.stream_aggregated_resources(requests).await.err().unwrap();
     assert_eq!(refused.code(), Code::ResourceExhausted);
+}
+
+/// The names of a request are two bytes each when they arrive, and a string each when they are decoded.
+#[tokio::test]
+async fn memory_for_the_messages_of_all_clients_is_limited_however_they_arrive() {
+    let server = Server::start_with_memory(1 << 20).await;
+    server.set(CLUSTER, "a@1");
+    let mut honest = ads(&server, ask(CLUSTER, "")).await;
+    let first = honest.receive().await;
+    honest.send(ack(&first, ""));
+    let large = DiscoveryRequest { resource_names: vec![String::new(); 100_000], ..ask(CLUSTER, "") };
+    let limited = |status: Status| {
+        assert_eq!(status.code(), Code::ResourceExhausted);
+        assert!(status.message().contains("memory-limit"), "{status}");
+    };
+    limited(ads(&server, large.clone()).await.ends().await);
+    let mut client = AggregatedDiscoveryServiceClient::new(server.channel().await)
+        .send_compressed(CompressionEncoding::Gzip);
+    let (_asks, requests) = outgoing(large.clone());
+    let mut compressed = client.stream_aggregated_resources(requests).await.unwrap().into_inner();
+    limited(compressed.message().await.unwrap_err());
+    let mut clusters = Grpc::new(server.channel().await);
+    clusters.ready().await.unwrap();
+    let path = "/envoy.service.cluster.v3.ClusterDiscoveryService/FetchClusters".parse().unwrap();
+    let codec = ProstCodec::<DiscoveryRequest, DiscoveryResponse>::default();
+    limited(clusters.unary(tonic::Request::new(large), path, codec).await.unwrap_err());
+    let mut mcp = ResourceSourceClient::new(server.channel().await);
+    let versions = (0..10_000).map(|number| (number.to_string(), String::new())).collect();
+    let request = RequestResources {
+        collection: RULES.to_owned(),
+        initial_resource_versions: versions,
+        ..RequestResources::default()
+    };
+    let (_asks, requests) = outgoing(request);
+    let mut pushes = mcp.establish_resource_stream(requests).await.unwrap().into_inner();
+    limited(pushes.message().await.unwrap_err());
+
+    server.set(CLUSTER, "a@2");
+    assert_eq!(texts(&honest.receive().await), "a@2", "others are served");
+}
+
+/// The memory for messages in bytes.
+const MEMORY: u64 = 1 << 20;
+/// What arrives of a message, twice of which is taken.
+const PART: u64 = 60_000;
+
+/// Each stream holds what has arrived of its message.
+#[tokio::test]
+async fn streams_with_half_sent_messages_give_way_to_others() {
+    let server = Server::start_with_memory(MEMORY as usize).await;
+    server.set(CLUSTER, "a@1");
+    let half_sent = async |path: &str| {
+        let socket = tokio::net::TcpStream::connect(server.address).await.unwrap();
+        let (client, connection) = h2::client::handshake(socket).await.unwrap();
+        tokio::spawn(connection);
+        let mut client = client.ready().await.unwrap();
+        // The content type of gRPC makes no difference.
+        let request = http::Request::post(format!("http://localhost{path}")).body(()).unwrap();
+        let (response, mut body) = client.send_request(request, false).unwrap();
+        let announced = (16_u32 << 20).to_be_bytes();
+        body.send_data([&[0][..], &announced, &[0; PART as usize]].concat().into(), false).unwrap();
+        (client, response, body)
+    };
+    let path = "/envoy.service.discovery.v3.AggregatedDiscoveryService/StreamAggregatedResources";
+    let mut streams = Vec::new();
+    for _ in 0..32 {
+        streams.push(half_sent(path).await);
+    }
+    let limited = async {
+        // All but those that fit.
+        while server.hits.get(Limit::Memory) < 32 - MEMORY / PART {
+            tokio::time::sleep(Duration::from_millis(5)).await;
+        }
+    };
+    timeout(SOON, limited).await.unwrap();
+    let mut honest = ads(&server, ask(CLUSTER, "")).await;
+    assert_eq!(texts(&honest.receive().await), "a@1");
 }

@@ -55,6 +55,7 @@ fn the_state_of_the_world_over_ads() {
     server.pushes_well(LISTENER, "front_http@1", "");
     server.pushes_well(ROUTE, "front_routes@3", "front_routes");
     server.rests();
+    assert_eq!(server.broken(), [], "Envoy keeps the rules of clients");
 }
 
 #[test]
@@ -97,4 +98,5 @@ fn changes_over_ads() {
     }
     server.set(ROUTE, "front_routes@4");
     server.pushes_well(ROUTE, "front_routes@4");
+    assert_eq!(server.broken(), [], "Envoy keeps the rules of clients");
 }

@@ -1,11 +1,20 @@
-//! A server with one stream, without sockets.
+//! A server with one stream, without sockets. The rules of `watch --certify` hold for all that it sends, and those of `source --certify`
+//! record what its client breaks.
 
 use mixer_adapter_config::{
+    certify::{ClientRules, Protocol, ServerRules, Violation},
     proto::envoy::service::discovery::v3::{
         DeltaDiscoveryRequest, DeltaDiscoveryResponse, DiscoveryRequest, DiscoveryResponse,
     },
-    stream::source::{Catalogue, Meaning},
-    xds::source::{DeltaStream, SotwStream},
+    stream::{
+        Shorthand, Summarize as _,
+        sink::Variant,
+        source::{Catalogue, Meaning},
+    },
+    xds::{
+        sink::ApiVersion,
+        source::{DeltaStream, SotwStream},
+    },
 };
 
 use crate::messages::*;
@@ -14,19 +23,60 @@ pub(crate) fn catalogue() -> Catalogue {
     Catalogue::default().open()
 }
 
+/// The rules of both ends of a stream.
+struct Rules {
+    server: ServerRules,
+    client: ClientRules,
+    /// What the client has broken, on all streams.
+    broken: Vec<Violation>,
+}
+
+impl Rules {
+    fn new(variant: Variant) -> Self {
+        let server = ServerRules::new(Protocol::Xds(ApiVersion::V3, variant));
+        Self { server, client: ClientRules::default(), broken: Vec::new() }
+    }
+
+    fn reconnect(&mut self, variant: Variant) {
+        let broken = std::mem::take(&mut self.broken);
+        *self = Self { broken, ..Self::new(variant) };
+    }
+
+    fn requested(&mut self, request: &Shorthand) {
+        self.server.sent(request);
+        self.broken.extend(self.client.received(request, &request.type_url));
+    }
+
+    /// The bodies of the test have no names, their texts do.
+    fn pushed(&mut self, mut response: Shorthand, texts: &str) {
+        let changed = texts.split(" - ").next().unwrap_or_default().split_whitespace();
+        response.names = changed.map(|text| text.split('@').next().unwrap_or_default().to_owned()).collect();
+        assert_eq!(self.server.received(&response), []);
+        self.client.sent(&response);
+    }
+}
+
 pub(crate) struct Sotw {
     pub(crate) catalogue: Catalogue,
-    pub(crate) stream: SotwStream,
+    stream: SotwStream,
+    rules: Rules,
 }
 
 impl Sotw {
     pub(crate) fn new() -> Self {
-        Self { catalogue: catalogue(), stream: SotwStream::new(None) }
+        let rules = Rules::new(Variant::Sotw);
+        Self { catalogue: catalogue(), stream: SotwStream::new(None), rules }
+    }
+
+    /// What its client has broken.
+    pub(crate) fn broken(&self) -> &[Violation] {
+        &self.rules.broken
     }
 
     /// The same server with another stream.
     pub(crate) fn reconnect(&mut self) {
         self.stream = SotwStream::new(None);
+        self.rules.reconnect(Variant::Sotw);
     }
 
     pub(crate) fn set(&mut self, type_url: &str, texts: &str) {
@@ -34,6 +84,7 @@ impl Sotw {
     }
 
     pub(crate) fn request(&mut self, request: DiscoveryRequest) -> Meaning {
+        self.rules.requested(&request.shorthand());
         self.stream.requested(request).unwrap()
     }
 
@@ -46,7 +97,9 @@ impl Sotw {
     }
 
     pub(crate) fn next(&mut self) -> Option<DiscoveryResponse> {
-        self.stream.next(&self.catalogue)
+        let push = self.stream.next(&self.catalogue)?;
+        self.rules.pushed(push.shorthand(), &texts(&push));
+        Some(push)
     }
 
     /// The next push, which is of that type and has these resources.
@@ -70,17 +123,25 @@ impl Sotw {
 
 pub(crate) struct Delta {
     pub(crate) catalogue: Catalogue,
-    pub(crate) stream: DeltaStream,
+    stream: DeltaStream,
+    rules: Rules,
 }
 
 impl Delta {
     pub(crate) fn new() -> Self {
-        Self { catalogue: catalogue(), stream: DeltaStream::new(None) }
+        let rules = Rules::new(Variant::Delta);
+        Self { catalogue: catalogue(), stream: DeltaStream::new(None), rules }
+    }
+
+    /// What its client has broken.
+    pub(crate) fn broken(&self) -> &[Violation] {
+        &self.rules.broken
     }
 
     /// The same server with another stream.
     pub(crate) fn reconnect(&mut self) {
         self.stream = DeltaStream::new(None);
+        self.rules.reconnect(Variant::Delta);
     }
 
     pub(crate) fn set(&mut self, type_url: &str, texts: &str) {
@@ -88,6 +149,7 @@ impl Delta {
     }
 
     pub(crate) fn request(&mut self, request: DeltaDiscoveryRequest) -> Meaning {
+        self.rules.requested(&request.shorthand());
         self.stream.requested(request).unwrap()
     }
 
@@ -96,7 +158,9 @@ impl Delta {
     }
 
     pub(crate) fn next(&mut self) -> Option<DeltaDiscoveryResponse> {
-        self.stream.next(&self.catalogue)
+        let push = self.stream.next(&self.catalogue)?;
+        self.rules.pushed(push.shorthand(), &changes(&push));
+        Some(push)
     }
 
     /// The next push, which is of that type and has these resources, and after a `-` these removals.

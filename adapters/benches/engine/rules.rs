@@ -1,6 +1,9 @@
 //! The engine in the process: what a check costs as rules grow in number, and what a report of a hundred requests costs.
 
-use std::{sync::Arc, time::Instant};
+use std::{
+    sync::Arc,
+    time::{Duration, Instant},
+};
 
 use mixer_adapter::service::mixer::{check, report};
 use mixer_adapter_config::{ConfigSet, parse};
@@ -41,9 +44,19 @@ pub(super) fn grow() {
 }
 
 fn measure(count: usize, others: Others) -> f64 {
+    let calls = if count >= 1_000 { CALLS / 20 } else { CALLS };
+    let elapsed = time_checks(count, others, calls);
+    elapsed.as_nanos() as f64 / f64::from(calls)
+}
+
+/// Makes a number of checks with ten rules.
+pub(super) fn check_in_process(calls: u32) {
+    time_checks(10, Others::OtherNamespace, calls);
+}
+
+fn time_checks(count: usize, others: Others, calls: u32) -> Duration {
     let runtime = runtime();
     let mixer = runtime.block_on(mixer(&configuration(count, others), runtime.handle()));
-    let calls = if count >= 1_000 { CALLS / 20 } else { CALLS };
     let start = Instant::now();
     runtime.block_on(async {
         for _ in 0..calls {
@@ -51,7 +64,7 @@ fn measure(count: usize, others: Others) -> f64 {
             assert!(answer.precondition.is_some());
         }
     });
-    start.elapsed().as_nanos() as f64 / f64::from(calls)
+    start.elapsed()
 }
 
 pub(super) fn report_hundred() {

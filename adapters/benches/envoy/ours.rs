@@ -100,7 +100,7 @@ async fn mixer(host: &Arc<Host>, cache: Cache) -> Mixer {
     };
     let mut options = BuildOptions::default();
     if cache == Cache::On {
-        options.strict_check_cache = CacheLimits { answers: usize::MAX, bytes: 32 << 20 };
+        options.strict_check_cache = CacheLimits::new(usize::MAX, 32 << 20);
     }
     let built = SnapshotBuilder::new(&set, faults, host).build(None, &connector, &options).await;
     let mixer = Mixer::new();

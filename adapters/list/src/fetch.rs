@@ -202,9 +202,7 @@ mod tests {
     #[tokio::test]
     async fn redirects_and_addresses_stay_within_what_is_allowed() {
         let url = serve(provider()).await;
-        let access = |hosts: &str| {
-            Access::limited(AccessLimits { hosts: hosts.parse().unwrap(), ..AccessLimits::default() })
-        };
+        let access = |hosts: &str| Access::limited(AccessLimits::default().hosts(hosts.parse().unwrap()));
         assert!(fetch_within(&format!("{url}/list"), access("127.0.0.1")).await.is_ok());
         let named = url.replace("127.0.0.1", "localhost");
         let away = Router::new().route(

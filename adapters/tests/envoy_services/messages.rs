@@ -111,7 +111,7 @@ const LIMIT: &str = "/envoy.service.ratelimit.v3.RateLimitService/ShouldRateLimi
 const LOG: &str = "/envoy.service.accesslog.v3.AccessLogService/StreamAccessLogs";
 
 fn file() -> PathBuf {
-    PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("../crates/envoy/src/attributes/recorded.jsonl")
+    PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("../crates/envoy/src/attributes/tests/recorded.jsonl")
 }
 
 /// An Envoy whose calls are recorded, and a client with a certificate.

@@ -1,17 +1,18 @@
 use std::{borrow::Cow, fmt};
 
-use super::{Kind, istio::Istio};
+use super::{Kind, envoy_types::ENVOY_TYPES, istio::Istio};
 use mixer_adapter_core::framework::suggest::suggest;
+use serde_json::Value as Json;
 
-/// The collection of the layers of the runtime, which is called as their message.
+/// The collection of the layers of the runtime, which is named by their message.
 pub(super) const RUNTIME: &str = "envoy.service.runtime.v3.Runtime";
 /// The API group of Mixer's configuration.
 const GROUP: &str = "config.istio.io";
 /// The only version of the group.
 const VERSION: &str = "v1alpha2";
 
-/// One kind of resource as sources of configuration name it, `istio/policy/v1beta1/rules` (docs/behaviour/mcp.md#collections).
-/// Any text may be one: sources also carry what is not Mixer's.
+/// A collection of resources, `istio/policy/v1beta1/rules` (docs/behaviour/mcp.md#collections). Any text is valid:
+/// sources also serve collections that are not Mixer's.
 #[derive(Clone, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct Collection(Cow<'static, str>);
 
@@ -61,17 +62,17 @@ const LEGACY: [(&str, &str, Kind); 31] = [
 ];
 const LEGACY_PREFIX: &str = "istio/config/v1alpha2/legacy/";
 
-/// Whether resources of this API version are for Mixer; those without one are taken to be.
+/// Returns whether resources of this API version are for Mixer, as those without one are.
 pub(super) fn is_mixers(api_version: &str) -> bool {
     let group = api_version.split_once('/').map_or(api_version, |(group, _)| group);
     group.is_empty() || group == GROUP
 }
 
-/// Returns what an API version is meant to be that is close to Mixer's, or of its group in another version.
+/// Returns the correction of an API version that is close to Mixer's, or is another version of its group.
 pub(super) fn meant_for_mixer(api_version: &str) -> Option<String> {
     let (group, version) = api_version.split_once('/').unwrap_or((api_version, ""));
     let mut labels = group.split('.').zip(GROUP.split('.'));
-    // Each label by itself: config.k8s.io and policy.istio.io are groups of others.
+    // Labels are compared one by one: config.k8s.io and policy.istio.io are other groups.
     let close = (2..=3).contains(&group.split('.').count())
         && labels.by_ref().take(2).all(|(label, known)| suggest(label, [known]).is_some());
     let swapped = group == VERSION || version == GROUP;
@@ -79,25 +80,49 @@ pub(super) fn meant_for_mixer(api_version: &str) -> Option<String> {
     ((close || swapped) && !right).then(|| format!("{GROUP}/{VERSION}"))
 }
 
-/// The legacy kinds.
+/// Returns whether a resource of another group is meant for Mixer by its kind and the fields of its spec. Mixer's kinds are in lower case and
+/// those of other groups usually not, so that case does not count in Istio's groups only.
+pub(super) fn resembles_mixers(api_version: &str, kind: &str, spec: &Json) -> bool {
+    let group = api_version.split_once('/').map_or(api_version, |(group, _)| group);
+    let of_istio = group.split('.').any(|label| label == "istio");
+    let is = |known: Kind| match of_istio {
+        true => kind.eq_ignore_ascii_case(known.as_str()),
+        false => kind == known.as_str(),
+    };
+    let has = |field: &str| !spec[field].is_null();
+    let compiled = |camel: &str, snake: &str| has(camel) || has(snake);
+    let actions = || spec["actions"].as_array().into_iter().flatten();
+    (is(Kind::Rule) && actions().any(|action| !action["handler"].is_null()))
+        || (is(Kind::Handler)
+            && (compiled("compiledAdapter", "compiled_adapter")
+                || (has("adapter") && (has("params") || has("connection")))))
+        || (is(Kind::Instance)
+            && (compiled("compiledTemplate", "compiled_template") || (has("template") && has("params"))))
+}
+
+/// Returns the legacy kinds.
 pub(super) fn legacy_kinds() -> impl Iterator<Item = &'static str> {
     LEGACY.iter().map(|(kind, ..)| *kind)
 }
 
 impl Collection {
-    /// A collection of that name; slashes around it do not count.
+    /// Creates the collection of that name, or of the resources that are the message of that name; enclosing slashes
+    /// are ignored.
     pub fn new(name: &str) -> Self {
         let name = name.trim_matches('/');
         match COLLECTIONS.iter().find(|(known, _)| *known == name) {
             Some((known, _)) => Self(Cow::Borrowed(known)),
             None => match Istio::in_collection(name) {
                 Some(known) => Self(Cow::Borrowed(known.collection)),
-                None => Self::of_kind(name).unwrap_or_else(|| Self(Cow::Owned(name.to_owned()))),
+                None => Self::of_kind(name)
+                    .or_else(|| Self::of_message(name))
+                    .unwrap_or_else(|| Self(Cow::Owned(name.to_owned()))),
             },
         }
     }
 
-    /// The collection that older documents call by the kind of its resources: `istio/networking/v1alpha3/VirtualService`.
+    /// Returns the collection that older documents name by the kind of its resources:
+    /// `istio/networking/v1alpha3/VirtualService`.
     fn of_kind(name: &str) -> Option<Self> {
         let (directory, kind) = name.rsplit_once('/')?;
         let is_it = |collection: &Self| {
@@ -107,15 +132,16 @@ impl Collection {
         Self::known().find(is_it)
     }
 
-    /// All collections of Mixer and of Istio.
+    /// Returns all collections of Mixer and of Istio.
     fn known() -> impl Iterator<Item = Self> {
         let istios = Istio::collections().map(|name| Self(Cow::Borrowed(name)));
         Self::mixer().chain(istios).chain(Self::legacy_mixer())
     }
 
-    /// The name of a collection that is like this one, if this one is neither Mixer's nor Istio's.
+    /// Returns the name of a similar collection, if this one is not Mixer's, Istio's or Envoy's.
     pub fn similar(&self) -> Option<String> {
-        if self.kind().is_some() {
+        let envoys = || ENVOY_TYPES.iter().map(|known| known.message);
+        if self.kind().is_some() || envoys().any(|known| known == self.as_str()) {
             return None;
         }
         let names = Self::known().filter_map(|known| match self.is_of_messages() {
@@ -123,41 +149,42 @@ impl Collection {
             false => Some(known.as_str().to_owned()),
         });
         let names: Vec<String> = names.collect();
-        suggest(self.as_str(), names.iter().map(String::as_str)).map(str::to_owned)
+        suggest(self.as_str(), names.iter().map(String::as_str).chain(envoys())).map(str::to_owned)
     }
 
-    /// Logs that somebody asks for a collection whose name looks like a mistake.
+    /// Logs a request for a collection whose name is probably misspelled.
     pub(crate) fn log_if_unknown(&self) {
         if let Some(similar) = self.similar() {
             tracing::warn!(
                 collection = self.as_str(),
-                "no collection of Istio has this name; did you mean {similar}?"
+                "no known collection or type has this name; did you mean {similar}?"
             );
         }
     }
 
-    /// The collection of the layers of the runtime.
+    /// Returns the collection of the layers of the runtime.
     pub fn runtime() -> Self {
         Self(Cow::Borrowed(RUNTIME))
     }
 
-    /// Whether it is the collection of the layers of the runtime.
+    /// Returns whether it is the collection of the layers of the runtime.
     pub fn is_runtime(&self) -> bool {
         self.as_str() == RUNTIME
     }
 
-    /// The six collections of Mixer's own kinds, in the order they are processed in.
+    /// Returns the six collections of Mixer's own kinds, in processing order.
     pub fn mixer() -> impl Iterator<Item = Self> {
         COLLECTIONS.iter().map(|(name, _)| Self(Cow::Borrowed(name)))
     }
 
-    /// The collections of the kinds that are named after a template or an adapter, as in Istio 1.0.
+    /// Returns the collections of the kinds that are named after a template or an adapter, as in Istio 1.0.
     pub fn legacy_mixer() -> impl Iterator<Item = Self> {
         LEGACY.iter().map(|(_, plural, _)| Self(Cow::Owned(format!("{LEGACY_PREFIX}{plural}"))))
     }
 
-    /// Where resources of this API version and kind belong. An empty API version is Mixer's own. Each other kind of Istio has one
-    /// collection, whatever the version. What is not Istio's goes to `k8s/<apiVersion>/<kind>`.
+    /// Returns the collection of resources of this API version and kind. An empty API version is Mixer's own. Each
+    /// other kind of Istio has one collection, whatever the version. Resources that are not Istio's are in
+    /// `k8s/<apiVersion>/<kind>`.
     pub fn of(api_version: &str, kind: &Kind) -> Self {
         if is_mixers(api_version) {
             if let Some((name, _)) = COLLECTIONS.iter().find(|(_, known)| known == kind) {
@@ -173,16 +200,16 @@ impl Collection {
         Self(Cow::Owned(format!("k8s/{api_version}/{kind}")))
     }
 
-    /// Where resources belong whose specs are that message, if one of Istio's kinds has it.
+    /// Returns the collection of resources whose specs are that message, if one of Istio's kinds has it.
     pub(crate) fn of_message(message: &str) -> Option<Self> {
-        // Older documents write the package like this.
+        // Older documents write the package in this form.
         let alias = message.strip_prefix("istio.io.").map(|rest| format!("istio.{rest}"));
         let message = alias.as_deref().unwrap_or(message);
         let istios = || Istio::of_message(message).map(|known| Self(Cow::Borrowed(known.collection)));
         Self::mixer().find(|collection| collection.message() == Some(message)).or_else(istios)
     }
 
-    /// The kind of the resources in this collection, where they are Istio's.
+    /// Returns the kind of the resources in this collection, if they are Istio's.
     pub fn kind(&self) -> Option<Kind> {
         match (self.legacy(), Istio::in_collection(&self.0)) {
             (Some((kind, ..)), _) => Some(Kind::from(*kind)),
@@ -191,7 +218,8 @@ impl Collection {
         }
     }
 
-    /// The API versions under which the resources in this collection are stored, the newest first; none where they are not Istio's.
+    /// Returns the API versions of the stored resources of this collection, the newest first; none if they are not
+    /// Istio's.
     pub(crate) fn api_versions(&self) -> Vec<String> {
         match Istio::in_collection(&self.0) {
             Some(known) => {
@@ -201,7 +229,7 @@ impl Collection {
         }
     }
 
-    /// The message that specs in this collection are, where it has one.
+    /// Returns the message of specs in this collection, if it has one.
     pub fn message(&self) -> Option<&'static str> {
         if let Some(known) = Istio::in_collection(&self.0) {
             return Some(known.message);
@@ -215,8 +243,8 @@ impl Collection {
         }
     }
 
-    /// What the resources are to Mixer: one of its six kinds, also where they are of a legacy kind; `None` where they are
-    /// nothing to it.
+    /// Returns the kind of the resources for Mixer, one of six, also if they are of a legacy kind; `None` if Mixer does
+    /// not use them.
     pub fn role(&self) -> Option<Kind> {
         let known = COLLECTIONS.iter().find(|(name, _)| *name == self.0).map(|(_, kind)| kind);
         known.or_else(|| self.legacy().map(|(_, _, role)| role)).cloned()
@@ -227,13 +255,13 @@ impl Collection {
         LEGACY.iter().find(|(_, known, _)| *known == plural)
     }
 
-    /// Whether it is called by the message that its resources are, as Envoy's are: `envoy.config.cluster.v3.Cluster`. Such resources have
-    /// names of any text, and no namespace.
+    /// Returns whether it is named by the message of its resources, as Envoy's are: `envoy.config.cluster.v3.Cluster`.
+    /// Names of such resources are any text without a namespace.
     pub(crate) fn is_of_messages(&self) -> bool {
         !self.0.contains('/')
     }
 
-    /// The name, `istio/policy/v1beta1/rules`.
+    /// Returns the name, `istio/policy/v1beta1/rules`.
     pub fn as_str(&self) -> &str {
         &self.0
     }
@@ -256,11 +284,12 @@ mod tests {
             ("istio/policy/v1beta1/Rule", "istio/policy/v1beta1/rules"),
             ("istio/config/v1alpha2/legacy/denier", "istio/config/v1alpha2/legacy/deniers"),
             ("k8s/v1/Service", "k8s/v1/Service"),
+            ("istio.networking.v1alpha3.VirtualService", "istio/networking/v1alpha3/virtualservices"),
+            ("istio.io.networking.v1alpha3.VirtualService", "istio/networking/v1alpha3/virtualservices"),
         ] {
-            assert_eq!(Collection::new(written).as_str(), meant);
+            let collection = Collection::new(written);
+            assert_eq!((collection.as_str(), collection.similar()), (meant, None));
         }
-        let message = Collection::of_message("istio.io.networking.v1alpha3.VirtualService");
-        assert_eq!(message, Some(Collection::new("istio/networking/v1alpha3/virtualservices")));
     }
 
     #[test]
@@ -271,7 +300,9 @@ mod tests {
         assert_eq!(similar("istio.policy.v1beta1.Rul"), Some("istio.policy.v1beta1.Rule".to_owned()));
         assert_eq!(similar("istio/networking/v1alpha3/gateways"), None);
         assert_eq!(similar("k8s/example.com/v1/Widget"), None);
-        assert_eq!(similar("envoy.config.cluster.v3.Cluster"), None);
+        let clusters = "envoy.config.cluster.v3.Cluster";
+        assert_eq!(similar(clusters), None);
+        assert_eq!(similar("envoy.config.cluster.v3.Clusters"), Some(clusters.to_owned()));
     }
 
     #[test]

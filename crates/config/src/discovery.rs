@@ -1,5 +1,5 @@
-//! Resources of Envoy, as it reads them from files of its own: a `DiscoveryResponse`, whose resources say what they are under `@type`
-//! (docs/behaviour/xds.md#files).
+//! Resources of Envoy in the form of its own files: a `DiscoveryResponse`, whose resources have their type under
+//! `@type` (docs/behaviour/xds.md#files).
 
 use std::{collections::BTreeMap, sync::Arc};
 
@@ -15,9 +15,9 @@ use super::{
 
 const RESOURCES: &str = "resources";
 const TYPE: &str = "@type";
-/// Beside the fields of the message: the nodes that the resources are for.
+/// A field beside those of the message: the nodes that can see the resources.
 const NODE: &str = "node";
-/// What Envoy and its servers wrap a resource in to say more of it (docs/behaviour/xds.md#ttl).
+/// The wrapper of a resource for its names and time to live (docs/behaviour/xds.md#ttl).
 const ENVELOPE: &str = "envoy.service.discovery.v3.Resource";
 
 /// The fields of an envelope. The version of a resource is made from its content.
@@ -40,7 +40,7 @@ const FIELDS: [&str; 13] = [
     NODE,
 ];
 
-/// Whether a document is one of these. Kustomize has `resources` in its files, too, but those are paths.
+/// Returns whether a document is a response. Kustomize has `resources` in its files, too, but those are paths.
 pub(super) fn is_response(json: &Json) -> bool {
     let Some(fields) = json.as_object() else { return false };
     let resources = fields.get(RESOURCES).and_then(Json::as_array);
@@ -48,12 +48,12 @@ pub(super) fn is_response(json: &Json) -> bool {
         && fields.keys().all(|field| FIELDS.contains(&field.as_str()))
 }
 
-/// Whether a document is a message on its own, with its type.
+/// Returns whether a document is a single message, with its type.
 pub(super) fn is_message(json: &Json) -> bool {
     json.get(TYPE).is_some_and(Json::is_string) && json.get("kind").is_none()
 }
 
-/// The resource that a document is. What is wrong with it is nothing to Mixer.
+/// Reads the resource that a document is. Its faults are warnings, because Mixer does not use it.
 pub(super) fn read_message(document: Document, source: &Arc<str>) -> Parsed {
     let mut parsed = Parsed::default();
     match resource(document.json, document.lines, source) {
@@ -73,22 +73,35 @@ const FIELDS_OF: [(&str, &str); 6] = [
     ("cluster_name", "envoy.config.endpoint.v3.ClusterLoadAssignment"),
 ];
 
-/// Says what to write in place of a document without a kind, if it looks like a part of Envoy's configuration.
+/// Fields of other messages of Envoy that are one resource, and its message.
+const FIELDS_WITH: [(&str, &str); 4] = [
+    ("route_config", "envoy.config.route.v3.RouteConfiguration"),
+    ("routeConfig", "envoy.config.route.v3.RouteConfiguration"),
+    ("load_assignment", "envoy.config.endpoint.v3.ClusterLoadAssignment"),
+    ("loadAssignment", "envoy.config.endpoint.v3.ClusterLoadAssignment"),
+];
+
+/// Returns the correction of a document without a kind, if it looks like a part of Envoy's configuration.
 pub(super) fn hint(json: &Json) -> Option<String> {
     let by_fields = |json: &Json| {
         FIELDS_OF.iter().find(|(field, _)| json.get(field).is_some()).map(|(_, message)| *message)
     };
-    if let Some(message) = by_fields(json) {
-        return Some(format!("if it is a {message}, add '@type': type.googleapis.com/{message}"));
+    let fields = json.as_object()?;
+    let only = fields.iter().next().filter(|_| fields.len() == 1);
+    let inner = only.and_then(|(name, inner)| {
+        let by_name = FIELDS_WITH.iter().find(|(field, _)| field == name).map(|(_, message)| *message);
+        Some((name, by_name.filter(|_| inner.is_object()).or_else(|| by_fields(inner))?))
+    });
+    if let Some((name, message)) = inner {
+        return Some(format!(
+            "write the content of {name} at the top of the document, with '@type': type.googleapis.com/{message}"
+        ));
     }
-    let fields = json.as_object().filter(|fields| fields.len() == 1)?;
-    let (name, message) = fields.iter().find_map(|(name, inner)| Some((name, by_fields(inner)?)))?;
-    Some(format!(
-        "write the content of {name} at the top of the document, with '@type': type.googleapis.com/{message}"
-    ))
+    by_fields(json).map(|message| format!("if it is a {message}, add '@type': type.googleapis.com/{message}"))
 }
 
-/// The resources of a document. What is wrong with them is nothing to Mixer: it is warned about, and costs nothing else.
+/// Reads the resources of a document. Their faults are warnings that do not affect others, because Mixer does not use
+/// them.
 pub(super) fn read(mut document: Document, source: &Arc<str>) -> Parsed {
     let mut lines = document.lines.take(&document.json, RESOURCES);
     let Json::Array(items) = document.json[RESOURCES].take() else { return Parsed::default() };
@@ -116,6 +129,16 @@ fn resource(mut json: Json, mut lines: Lines, source: &Arc<str>) -> Result<Resou
         let envelope = std::mem::take(&mut json);
         return enveloped(&envelope, &lines, own, source);
     }
+    bare(json, lines, source, None)
+}
+
+/// Reads the resource that a message is, with its own name unless another one is given.
+fn bare(
+    json: Json,
+    lines: Lines,
+    source: &Arc<str>,
+    given: Option<&str>,
+) -> Result<Resource, ValidationError> {
     let wrong = |field, reason: String| {
         Err(ValidationError::warning(reason).at(source, lines.of_field(&json, field)).in_field(field))
     };
@@ -133,7 +156,7 @@ fn resource(mut json: Json, mut lines: Lines, source: &Arc<str>) -> Result<Resou
         Some("ClusterLoadAssignment") => ("cluster_name", "clusterName"),
         _ => ("name", "name"),
     };
-    let Some(name) = text(field).or_else(|| text(camel)) else {
+    let Some(name) = given.or_else(|| text(field)).or_else(|| text(camel)) else {
         return wrong(field, format!("a {message} is called by its {field}, and it has none"));
     };
     let name = ResourceName::new(name, Kind::Other(message.into()), "");
@@ -156,7 +179,8 @@ fn resource(mut json: Json, mut lines: Lines, source: &Arc<str>) -> Result<Resou
     })
 }
 
-/// The resource in an envelope, called by the name that the envelope has. Its time to live and its aliases become annotations.
+/// Reads the resource in an envelope, with the name of the envelope. Its time to live and its aliases become
+/// annotations.
 fn enveloped(
     envelope: &Json,
     lines: &Lines,
@@ -180,14 +204,12 @@ fn enveloped(
     else {
         return wrong("resource", "no resource is given".to_owned());
     };
-    let mut resource = resource(inner.clone(), own, source)?;
-    match &envelope["name"] {
-        Json::Null => {}
-        Json::String(name) if !name.is_empty() => {
-            resource.name = ResourceName::new(name.as_str(), resource.name.kind().clone(), "");
-        }
+    let name = match &envelope["name"] {
+        Json::Null => None,
+        Json::String(name) if !name.is_empty() => Some(name.as_str()),
         name => return wrong("name", format!("expected a name, not {name}")),
-    }
+    };
+    let mut resource = bare(inner.clone(), own, source, name)?;
     for (field, annotation) in [(NODE, SELECTOR), ("ttl", TTL), ("aliases", ALIASES)] {
         let text = match &envelope[field] {
             Json::Null => continue,
@@ -259,6 +281,10 @@ mod tests {
         for (text, hint) in [
             (
                 "route_config:\n  name: local_route\n  virtual_hosts: []\n",
+                format!("write the content of route_config at the top of the document, with {of}"),
+            ),
+            (
+                "route_config:\n  name: local_route\n",
                 format!("write the content of route_config at the top of the document, with {of}"),
             ),
             (

@@ -1,4 +1,4 @@
-//! Configuration of another version of the API: fields that are not known here, and fields that are on their way out
+//! Configuration of another version of the API: unknown and deprecated fields
 //! (docs/behaviour/xds.md#versions-of-the-api).
 
 use std::collections::HashMap;
@@ -14,27 +14,28 @@ use super::{
     validation_error::{Deprecation, Topic},
 };
 
-/// A field of a message that another version of the API would read otherwise.
+/// A field of a message that has another meaning in another version of the API.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Finding {
-    /// The path of the field, `actions[0].handler`; of the message around it where the field has no name here.
+    /// The path of the field, `actions[0].handler`; that of the enclosing message if the field has no name here.
     pub field: String,
-    /// Whether it is not known, or deprecated.
+    /// Whether it is unknown or deprecated.
     pub topic: Topic,
-    /// What it is, and of which version.
+    /// A description, with the version.
     pub reason: String,
     /// The deprecated field or value.
     pub deprecation: Option<Deprecation>,
 }
 
-/// How many findings are listed of one message; a newer sender has the same everywhere.
+/// The maximum number of findings in one message: a newer sender has the same ones everywhere.
 const LISTED: usize = 20;
 
-/// What another version would read otherwise in a message, and in those within it.
+/// Returns the fields and values of a message, and of those within it, that have another meaning in another version of
+/// the API.
 ///
-/// `release` is the version of the program that the message is for, by which deprecations proceed; without it the version that the file
-/// of each field states is.
+/// `release` is the version of the program that receives the message, which decides about deprecations. Without it the
+/// version that the file of each field states applies.
 pub fn findings(message: &DynamicMessage, release: Option<SemanticVersion>) -> Vec<Finding> {
     let mut found = Findings { found: Vec::new(), release };
     inspect(message, "", &mut found);
@@ -43,7 +44,7 @@ pub fn findings(message: &DynamicMessage, release: Option<SemanticVersion>) -> V
     found
 }
 
-/// What was found so far, for a program of some version.
+/// The findings so far, for a program of some version.
 struct Findings {
     found: Vec<Finding>,
     release: Option<SemanticVersion>,
@@ -58,7 +59,14 @@ impl Findings {
             (Some(mark), Some(release)) => Stage::of(release.releases_since(mark)),
             _ => Stage::Warns,
         };
-        let reason = format!("{reason}: a coming version will not have it");
+        let outlook = match stage {
+            Stage::Warns => "a coming version will not have it".to_owned(),
+            Stage::Fails => {
+                format!("the next version will not have it; until then {element} can be allowed by this name")
+            }
+            Stage::Gone => "it was to be gone by this version".to_owned(),
+        };
+        let reason = format!("{reason}: {outlook}");
         let deprecation = Some(Deprecation { element, stage });
         self.found.push(Finding { field, topic: Topic::DeprecatedField, reason, deprecation });
     }

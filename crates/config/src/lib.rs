@@ -8,6 +8,33 @@
 //! wrong, in which file and line, in which field. Nothing here knows templates, adapters or expressions: that is the
 //! engine's part.
 //!
+//! # Protocols without I/O
+//!
+//! The protocols are state machines that a program can run over any transport, and that tests drive message by message: the sink
+//! [`SinkMachine`](stream::sink::SinkMachine) with its [dialects](stream::sink::Dialect) [`Sotw`](xds::sink::Sotw) and
+//! [`Delta`](xds::sink::Delta), and the dialogues of a source, [`McpStream`](mcp::source::McpStream),
+//! [`SotwStream`](xds::source::SotwStream) and [`DeltaStream`](xds::source::DeltaStream). This answers a request of xDS without a
+//! connection:
+//!
+//! ```
+//! use mixer_adapter_config::{
+//!     proto::envoy::service::discovery::v3::DiscoveryRequest,
+//!     stream::source::{Catalogue, ConfigServer, ConfigServerOptions},
+//!     xds::source::SotwStream,
+//! };
+//!
+//! let server = ConfigServer::new(Catalogue::default().open(), ConfigServerOptions::default());
+//! let cluster = "{'@type': type.googleapis.com/envoy.config.cluster.v3.Cluster, name: shop}";
+//! server.serve_text(cluster).expect("a valid text");
+//!
+//! let mut stream = SotwStream::new(None);
+//! let type_url = "type.googleapis.com/envoy.config.cluster.v3.Cluster".to_owned();
+//! stream.requested(DiscoveryRequest { type_url, ..DiscoveryRequest::default() })?;
+//! let response = stream.next(&server.catalogue()).expect("a response is due");
+//! assert_eq!(response.resources.len(), 1);
+//! # Ok::<(), tonic::Status>(())
+//! ```
+//!
 //! # Features
 //!
 //! * `tls` (default): sources and sinks over TLS.
@@ -21,6 +48,7 @@ mod collection;
 mod collection_filter;
 mod discovery;
 mod document;
+mod envoy_types;
 mod envoy_v2;
 mod evolution;
 mod holdings;

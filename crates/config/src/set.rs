@@ -8,10 +8,9 @@ use super::{
 };
 use mixer_adapter_core::framework::suggest::suggest;
 
-/// All resources of Mixer's kinds that are known at one moment, by full name, with the layers of the runtime: what a snapshot is built
-/// from.
+/// All known resources of Mixer's kinds by full name, with the layers of the runtime: the input of a snapshot.
 ///
-/// Never changed: [`apply`](Self::apply) makes the next one, and what did not change is shared between the two.
+/// A set is immutable: [`apply`](Self::apply) returns the next one, which shares the unchanged entries.
 #[derive(Clone, Debug, Default)]
 pub struct ConfigSet {
     entries: BTreeMap<ResourceName, Arc<Entry>>,
@@ -20,20 +19,20 @@ pub struct ConfigSet {
     layers: BTreeMap<ResourceName, BTreeSet<String>>,
 }
 
-/// A resource and what it says.
+/// A resource with its interpreted spec.
 #[derive(Clone, Debug)]
 #[non_exhaustive]
 pub struct Entry {
     /// The resource.
     pub resource: Arc<Resource>,
-    /// What it says, or all reasons why it cannot be understood.
+    /// The spec, or all reasons why it is invalid.
     pub spec: Result<Arc<Spec>, Vec<ValidationError>>,
-    /// What another version of the API would read otherwise.
+    /// Fields and values that have another meaning in another version of the API.
     pub foreign: Arc<[Finding]>,
 }
 
 impl Entry {
-    /// Reads the spec of a resource. If the spec did not change, the entry shares that of `before`.
+    /// Interprets the spec of a resource. If the spec did not change, the entry shares that of `before`.
     fn new(resource: Arc<Resource>, before: Option<&Self>) -> Self {
         let same = |before: &&Self| {
             before.resource.spec == resource.spec && before.resource.unknown == resource.unknown
@@ -53,27 +52,16 @@ impl Entry {
     pub fn name(&self) -> &ResourceName {
         &self.resource.name
     }
-
-    /// Whether both mean the same to Mixer; where they were read does not count.
-    pub fn is_unchanged(&self, other: &Self) -> bool {
-        let same_spec = match (&self.spec, &other.spec) {
-            (Ok(one), Ok(other)) => Arc::ptr_eq(one, other) || one == other,
-            _ => self.resource.spec == other.resource.spec,
-        };
-        same_spec
-            && self.resource.annotations == other.resource.annotations
-            && self.resource.name == other.resource.name
-    }
 }
 
 impl ConfigSet {
-    /// A set of these resources alone, and what is wrong with them.
+    /// Creates a set of these resources alone, and returns their faults.
     pub fn of(resources: Vec<Resource>) -> (Self, Vec<ValidationError>) {
         Self::default().apply(Change::full_sets(resources))
     }
 
-    /// The set after some changes that belong together, and what is wrong with what they bring: resources that cannot be
-    /// understood (they are in the set nevertheless, with the reason) and names given twice (the first stays).
+    /// Returns the set after changes that belong together, and the faults of their resources: invalid resources, which
+    /// are in the set with the reason, and duplicate names, of which the first stays.
     pub fn apply(&self, changes: impl IntoIterator<Item = Change>) -> (Self, Vec<ValidationError>) {
         let mut next = self.clone();
         let mut faults = Vec::new();
@@ -120,7 +108,7 @@ impl ConfigSet {
             match runtime::allowed_deprecated(layer) {
                 Ok(allowed) => drop(self.layers.insert(layer.name.clone(), allowed)),
                 Err(fault) => {
-                    // What its former version allowed is not allowed any more, even if faults are passed over.
+                    // Fields that the previous version allowed are no longer allowed, even if faults are ignored.
                     self.layers.remove(&layer.name);
                     faults.push(fault);
                 }
@@ -128,12 +116,12 @@ impl ConfigSet {
         }
     }
 
-    /// The full names of the deprecated fields and values that layers of the runtime allow.
+    /// Returns the full names of the deprecated fields and values that layers of the runtime allow.
     pub fn allowed_deprecated(&self) -> BTreeSet<String> {
         self.layers.values().flatten().cloned().collect()
     }
 
-    /// Entries of resources that come or change; what is here already is shared.
+    /// Returns entries for new and changed resources; unchanged entries are shared.
     fn entries_of(
         &self,
         resources: Vec<Arc<Resource>>,
@@ -157,22 +145,22 @@ impl ConfigSet {
         entries
     }
 
-    /// All entries, by kind in the order Mixer processes them, then namespace, then name.
+    /// Returns all entries, by kind in Mixer's processing order, then namespace, then name.
     pub fn iter(&self) -> impl Iterator<Item = &Arc<Entry>> {
         self.entries.values()
     }
 
-    /// The entries that are of that kind to Mixer, legacy kinds among them, by namespace and name within a kind.
+    /// Returns the entries that have that kind for Mixer, including legacy kinds, by namespace and name within a kind.
     pub fn of_role(&self, role: Kind) -> impl Iterator<Item = &Arc<Entry>> {
         self.iter().filter(move |entry| entry.resource.role() == Some(role.clone()))
     }
 
-    /// The entry of that full name.
+    /// Returns the entry of that full name.
     pub fn get(&self, name: &ResourceName) -> Option<&Arc<Entry>> {
         self.entries.get(name)
     }
 
-    /// What a reference to a resource of that kind means from a namespace (docs/behaviour/configuration.md#references).
+    /// Resolves a reference to a resource of that kind from a namespace (docs/behaviour/configuration.md#references).
     pub fn resolve(
         &self,
         kind: &Kind,
@@ -211,7 +199,7 @@ impl ConfigSet {
         ResolveError(reason)
     }
 
-    /// How many resources there are of each collection, those that are nothing to Mixer included.
+    /// Returns the number of resources of each collection, including those that Mixer does not use.
     pub fn counts(&self) -> BTreeMap<Collection, usize> {
         let others = self.others.iter().map(|(collection, names)| (collection.clone(), names.len()));
         let mut counts: BTreeMap<_, _> = others.collect();
@@ -222,7 +210,7 @@ impl ConfigSet {
     }
 }
 
-/// A reference that means no resource there is: says what was looked for, and what was probably meant.
+/// A reference without a resource: its text has the names that were tried, and a suggestion.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("{0}")]
 pub struct ResolveError(String);
@@ -305,16 +293,17 @@ mod tests {
         assert!(Arc::ptr_eq(pairs[0].0, pairs[0].1));
         assert_ne!(pairs[1].0.resource.origin, pairs[1].1.resource.origin);
         assert!(Arc::ptr_eq(pairs[1].0.spec.as_ref().unwrap(), pairs[1].1.spec.as_ref().unwrap()));
-        let unchanged: Vec<_> = pairs.iter().map(|(before, after)| after.is_unchanged(before)).collect();
-        assert_eq!(unchanged, [true, true, false]);
+        assert_ne!(pairs[2].0.spec, pairs[2].1.spec);
     }
 
     #[test]
     fn an_annotation_is_a_change() {
         let [plain, annotated] = ["{name: r}", "{name: r, annotations: {policy.istio.io/lang: CEL}}"]
-            .map(|metadata| of(&format!("kind: rule\nmetadata: {metadata}\nspec: {{match: x}}")));
-        let (one, other) = (plain.iter().next().unwrap(), annotated.iter().next().unwrap());
-        assert!(!one.is_unchanged(other));
+            .map(|metadata| format!("kind: rule\nmetadata: {metadata}\nspec: {{match: x}}"));
+        let before = of(&plain);
+        let (after, _) = before.apply(Change::full_sets(resources(&annotated)));
+        let annotations = &after.iter().next().unwrap().resource.annotations;
+        assert_eq!(annotations.get("policy.istio.io/lang").map(String::as_str), Some("CEL"));
     }
 
     #[test]

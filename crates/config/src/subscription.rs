@@ -22,7 +22,7 @@ use crate::{
     proto::envoy::config::core::v3::Node,
     source::{ReloadRequests, Source, SourceHandle, SourceSettings, SourceStatus},
     stream::{
-        self, DialOptions, Listener, Peer, Trace, convert, listen,
+        self, DialOptions, ListenOptions, Listener, Peer, Trace, convert, listen_with,
         sink::{Cache, Mode, Sink, SinkOptions, Variant},
     },
     xds::sink as xds,
@@ -33,9 +33,11 @@ const QUIET: Duration = Duration::from_millis(200);
 /// The longest time for which pushes are gathered.
 const LONGEST: Duration = Duration::from_secs(2);
 
-/// Configuration that is pushed on streams of MCP or xDS, or read like it from an xDS server over REST or from files.
+/// Configuration that is pushed on streams of MCP or xDS, or read in the same way from an xDS server over REST or from
+/// files.
 ///
-/// The push of each collection is an offer of its own, so that one bad rule does not hold up the handlers that came with it.
+/// The push of each collection is an offer of its own, so that one invalid rule does not delay the handlers that
+/// arrived with it.
 #[derive(Debug)]
 pub struct StreamSource {
     name: String,
@@ -48,10 +50,11 @@ pub struct StreamSource {
 fn dial_options(settings: &SourceSettings) -> DialOptions {
     let options = DialOptions::default();
     let longest_wait = settings.longest_wait;
-    DialOptions { first_wait: options.first_wait.min(longest_wait), longest_wait, ..options }
+    let (first_wait, memory) = (options.first_wait.min(longest_wait), settings.memory.clone());
+    DialOptions { first_wait, longest_wait, memory, ..options }
 }
 
-/// Where a sink's streams come from.
+/// The transport of a sink's streams.
 #[derive(Debug)]
 enum Transport {
     Mcp(Peer, DialOptions),
@@ -59,7 +62,7 @@ enum Transport {
     Xds((xds::ApiVersion, Variant), Box<xds::XdsClient>, Peer, DialOptions),
     Rest(Box<xds::XdsClient>, Peer, xds::PollOptions),
     Files(PathBuf, ReloadRequests),
-    Listen(Listener),
+    Listen(Listener, ListenOptions),
 }
 
 impl StreamSource {
@@ -105,11 +108,16 @@ impl StreamSource {
         source
     }
 
-    /// Serves `ResourceSink` to sources that dial this program.
+    /// Serves `ResourceSink` to sources that connect to this program.
     pub fn listen(listener: impl Into<Listener>, settings: &SourceSettings) -> Self {
         let listener = listener.into();
         let scheme = if listener.tls().is_some() { "mcps" } else { "mcp" };
-        Self::new(format!("sources that dial {scheme}://{listener}"), Transport::Listen(listener), settings)
+        let name = format!("sources that dial {scheme}://{listener}");
+        let mut options = ListenOptions::default();
+        if let Some(memory) = &settings.memory {
+            options.memory = memory.clone();
+        }
+        Self::new(name, Transport::Listen(listener, options), settings)
     }
 
     fn new(name: String, transport: Transport, settings: &SourceSettings) -> Self {
@@ -122,22 +130,22 @@ impl StreamSource {
         Self { name, transport, options, cache: settings.cache.clone(), running: Arc::default() }
     }
 
-    /// Begins streams with the versions of the resources that are held, so that only what changed is sent. Only for sources that honour
-    /// them: those of Istio do not, and what is deleted while the sink is away would stay forever.
+    /// Begins streams with the versions of the held resources, so that only changes are sent. Only for sources that
+    /// honour them: those of Istio do not, and resources that are deleted while the sink is disconnected would remain.
     #[must_use]
     pub(crate) fn resuming(mut self) -> Self {
         self.options.mode = Mode::Resume;
         self
     }
 
-    /// Shows the messages of its streams to somebody.
+    /// Passes the messages of its streams to an observer.
     #[must_use]
     pub fn tracing(mut self, trace: Trace) -> Self {
         self.options.trace = trace;
         self
     }
 
-    /// Asks a server of xDS in another version of Envoy's API.
+    /// Uses another version of Envoy's API with a server of xDS.
     #[must_use]
     pub fn in_version(mut self, of: xds::ApiVersion) -> Self {
         if let Transport::Xds((version, _), ..) = &mut self.transport {
@@ -146,7 +154,7 @@ impl StreamSource {
         self
     }
 
-    /// Changes how the server is dialed.
+    /// Changes the limits of its connections.
     #[must_use]
     pub fn with_dial_options(mut self, options: DialOptions) -> Self {
         if let Transport::Mcp(_, dial) | Transport::Aggregated(_, _, dial) | Transport::Xds(_, _, _, dial) =
@@ -157,7 +165,7 @@ impl StreamSource {
         self
     }
 
-    /// Subscribes, for a caller that decides on each push itself.
+    /// Subscribes for a caller that decides on each push itself.
     pub fn connect(self) -> Subscription {
         let (sink, changes) = Sink::start(self.options, self.cache);
         let _ = self.running.sink.set((self.name.clone(), sink.clone()));
@@ -180,9 +188,9 @@ impl StreamSource {
                     () = stop.cancelled() => {}
                 }
             }),
-            Transport::Listen(listener) => {
+            Transport::Listen(listener, options) => {
                 let service = ResourceSinkService::serve(sink, &ResourceSinkService::default_options());
-                tokio::spawn(listen(listener, Routes::new(service), stop))
+                tokio::spawn(listen_with(listener, Routes::new(service), options, stop))
             }
         };
         Subscription { changes, _stopped: stopped }
@@ -228,7 +236,7 @@ impl StreamSource {
 /// A subscription to a server of configuration, until it is dropped.
 #[derive(Debug)]
 pub struct Subscription {
-    /// What the server pushes.
+    /// The pushes of the server.
     pub changes: mpsc::Receiver<Offer<stream::RawChange>>,
     _stopped: DropGuard,
 }

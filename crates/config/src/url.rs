@@ -14,7 +14,7 @@ use super::{
 };
 use mixer_adapter_core::value::{format_duration, parse_duration};
 
-/// Where configuration comes from, as `--config` names it.
+/// The URL of a source of configuration, as in `--config`.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum ConfigUrl {
@@ -29,7 +29,7 @@ pub enum ConfigUrl {
         /// `?refresh_delay=10s&request_timeout=60s`.
         polling: PollOptions,
     },
-    /// A file that holds a response of xDS, or a directory of such: `xds:///path`.
+    /// A file with an xDS response, or a directory of such files: `xds:///path`.
     Responses(PathBuf),
     /// A server of the Mesh Configuration Protocol: `mcp://host:port`, or `mcps://` for TLS.
     Mcp {
@@ -37,7 +37,7 @@ pub enum ConfigUrl {
         address: Authority,
         /// Whether the connection is TLS.
         tls: bool,
-        /// `?mode=resume`: whether streams begin with the versions that are held, for sources that honour them.
+        /// `?mode=resume`: whether streams begin with the versions of held resources, for sources that honour them.
         resume: bool,
     },
     /// An xDS server that carries MCP resources: `xds://host:port`, or `xds+delta://host:port` for changes rather than whole sets;
@@ -45,7 +45,7 @@ pub enum ConfigUrl {
     Xds {
         /// The server, `host:port`.
         address: Authority,
-        /// How it is spoken to.
+        /// The variant of the protocol.
         variant: Variant,
         /// Whether the connection is TLS.
         tls: bool,
@@ -57,26 +57,27 @@ pub enum ConfigUrl {
     Aggregated {
         /// The server, `host:port`.
         address: Authority,
-        /// How it is spoken to.
+        /// The variant of the protocol.
         variant: Variant,
         /// Whether the connection is TLS.
         tls: bool,
     },
 }
 
-/// Why a text is not a [`ConfigUrl`], or why one cannot be used.
+/// All forms of a [`ConfigUrl`], for errors.
+const FORMS: &str = "a directory, fs:///DIR, mcp://HOST:PORT, mcp+aggregated://HOST:PORT, mcp+aggregated-delta://HOST:PORT, \
+                     xds://HOST:PORT, xds+delta://HOST:PORT, xds+http://HOST:PORT or xds:///FILE; over TLS the first word is mcps or xdss, \
+                     and xds+https";
+
+/// The reason why a text is not a [`ConfigUrl`], or cannot be used.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum ConfigUrlError {
     /// Nothing is given.
-    #[error(
-        "no configuration is named; write a directory, fs:///dir, mcp://host:port, mcps://host:port or xds://host:port"
-    )]
+    #[error("no configuration is named; write {FORMS}")]
     Empty,
     /// Another scheme.
-    #[error(
-        "{0}:// is not known; write a directory, fs:///dir, mcp://host:port, mcps://host:port or xds://host:port"
-    )]
+    #[error("{0}:// is not a known scheme; write {FORMS}")]
     Scheme(String),
     /// `fs://dir` means a host.
     #[error("fs://{0} has a host; write fs:///{0} for a path from the root, or just {0}")]
@@ -85,10 +86,8 @@ pub enum ConfigUrlError {
     #[error("{0:?} is not a valid address; write host:port")]
     Address(String),
     /// A setting that servers of the scheme do not have.
-    #[error(
-        "{0}:// has no setting {1:?}; xds+http:// has refresh_delay and request_timeout, xds:// has api, mcp:// has mode"
-    )]
-    Setting(String, String),
+    #[error("{0}:// has no setting {1:?}; {2}")]
+    Setting(String, String, &'static str),
     /// Not a duration.
     #[error("{0}: {1:?} is not a valid duration; write it like \"300ms\", \"5s\" or \"1m30s\"")]
     Duration(String, String),
@@ -153,7 +152,7 @@ impl FromStr for ConfigUrl {
 }
 
 impl ConfigUrl {
-    /// The server at that address, with the default settings.
+    /// Creates the URL of the server at that address, with the default settings.
     fn server_of(scheme: &str, rest: &str) -> Result<Self, ConfigUrlError> {
         match scheme {
             "xds+http" | "xds+https" => {
@@ -196,9 +195,24 @@ impl ConfigUrl {
             },
             (Self::Rest { polling, .. }, "refresh_delay") => polling.refresh_delay = duration()?,
             (Self::Rest { polling, .. }, "request_timeout") => polling.request_timeout = duration()?,
-            (url, _) => return Err(ConfigUrlError::Setting(url.scheme().to_owned(), setting.to_owned())),
+            (url, _) => {
+                let (scheme, setting) = (url.scheme().to_owned(), setting.to_owned());
+                return Err(ConfigUrlError::Setting(scheme, setting, url.settings()));
+            }
         }
         Ok(())
+    }
+}
+
+impl ConfigUrl {
+    /// Returns the settings of servers of the scheme, for an error.
+    fn settings(&self) -> &'static str {
+        match self {
+            Self::Mcp { .. } => "it has mode: ?mode=full-first or ?mode=resume",
+            Self::Xds { .. } => "it has api: ?api=v2 or ?api=v3",
+            Self::Rest { .. } => "it has refresh_delay and request_timeout: ?refresh_delay=10s",
+            Self::Files(_) | Self::Responses(_) | Self::Aggregated { .. } => "it has none",
+        }
     }
 }
 
@@ -235,7 +249,7 @@ const SCHEMES: [Scheme; 8] = [
 ];
 
 impl ConfigUrl {
-    /// The source that is there.
+    /// Returns the source at the URL.
     pub fn source(&self, settings: &SourceSettings) -> Result<Box<dyn Source>, ConfigUrlError> {
         match (self, self.server(settings)?) {
             (Self::Files(path), _) => Ok(Box::new(
@@ -246,7 +260,7 @@ impl ConfigUrl {
         }
     }
 
-    /// The server that is there, or what is read like one; `None` where there are files of resources.
+    /// Returns the server at the URL, or a source that is read like one; `None` for files of resources.
     pub fn server(&self, settings: &SourceSettings) -> Result<Option<StreamSource>, ConfigUrlError> {
         match self {
             Self::Files(_) => Ok(None),
@@ -269,19 +283,19 @@ impl ConfigUrl {
         }
     }
 
-    /// The server that is there and its protocol, if there are checks for it.
+    /// Returns the server at the URL and its protocol; `None` for files.
     pub fn certifiable(&self, settings: &SourceSettings) -> Result<Option<(Peer, Protocol)>, ConfigUrlError> {
-        let protocol = match self {
-            Self::Mcp { .. } => Protocol::Mcp,
-            Self::Xds { address: _, variant: Variant::Sotw, api: ApiVersion::V3, .. } => Protocol::Sotw,
-            Self::Xds { address: _, variant: Variant::Delta, api: ApiVersion::V3, .. } => Protocol::Delta,
-            _ => return Ok(None),
+        let (address, protocol) = match self {
+            Self::Files(_) | Self::Responses(_) => return Ok(None),
+            Self::Mcp { address, .. } => (address, Protocol::Mcp),
+            Self::Aggregated { address, variant, .. } => (address, Protocol::Aggregated(*variant)),
+            Self::Xds { address, variant, api, .. } => (address, Protocol::Xds(*api, *variant)),
+            Self::Rest { address, .. } => (address, Protocol::Rest),
         };
-        let (Self::Mcp { address, .. } | Self::Xds { address, .. }) = self else { return Ok(None) };
         Ok(Some((self.peer(address, settings)?, protocol)))
     }
 
-    /// Whether it is dialed over TLS.
+    /// Returns whether connections use TLS.
     pub fn is_tls(&self) -> bool {
         match self {
             Self::Files(_) | Self::Responses(_) => false,
@@ -414,7 +428,11 @@ mod tests {
         );
         assert_eq!(
             read("mcp://h:1?refresh_delay=1s").unwrap_err(),
-            "mcp:// has no setting \"refresh_delay=1s\"; xds+http:// has refresh_delay and request_timeout, xds:// has api, mcp:// has mode"
+            "mcp:// has no setting \"refresh_delay=1s\"; it has mode: ?mode=full-first or ?mode=resume"
+        );
+        assert_eq!(
+            read("mcp+aggregated://h:1?mode=resume").unwrap_err(),
+            "mcp+aggregated:// has no setting \"mode=resume\"; it has none"
         );
     }
 
@@ -454,6 +472,13 @@ mod tests {
         };
         assert_eq!(error("mcps://h:1").to_string(), "mcps://h:1: no certificates are given for TLS");
         assert_eq!(error("k8s://"), ConfigUrlError::Scheme("k8s".to_owned()));
+        let every_scheme = error("k8s://").to_string();
+        for Scheme { name, tls, .. } in SCHEMES {
+            assert!(
+                tls || every_scheme.contains(&format!(" {name}://HOST:PORT")),
+                "{name} in {every_scheme}"
+            );
+        }
         assert_eq!(error(""), ConfigUrlError::Empty);
     }
 }

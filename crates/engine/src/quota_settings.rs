@@ -1,11 +1,12 @@
 //! Settings of a quota instance behind Envoy, by annotations (docs/envoy.md#settings-of-a-quota).
 
-use mixer_adapter_core::adapter::LimitOverride;
+use mixer_adapter_core::{adapter::LimitOverride, framework::setters};
 
 /// The settings of a quota, which apply to rate limits of Envoy.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[non_exhaustive]
 pub struct QuotaSettings {
-    /// What happens past the limit.
+    /// The mode past the limit.
     pub mode: QuotaMode,
     /// Whether a request takes nothing from this quota if it is over the limit of another one.
     pub all_or_nothing: bool,
@@ -15,7 +16,9 @@ pub struct QuotaSettings {
     pub dimensions_in_metadata: bool,
 }
 
-/// What happens past the limit of a quota. Of several quotas past their limits, the lowest mode decides.
+setters!(QuotaSettings { mode: QuotaMode, all_or_nothing: bool });
+
+/// The treatment of requests past the limit of a quota. Of several quotas past their limits, the lowest mode decides.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
 pub enum QuotaMode {
     /// The request is refused.

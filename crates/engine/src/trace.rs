@@ -1,6 +1,6 @@
 //! Traces of requests, which explain their answers.
 
-use std::{fmt, time::Duration};
+use std::{borrow::Cow, fmt, io, time::Duration};
 
 use serde::{Deserialize, Serialize};
 use tonic::Status;
@@ -15,6 +15,17 @@ pub struct Trace {
     pub namespace: String,
     /// The steps of all phases.
     pub steps: Vec<Step>,
+    /// Number of further steps, for which the trace had no room.
+    #[serde(default, skip_serializing_if = "is_zero")]
+    pub omitted: usize,
+    /// The bytes that further steps may take; `None` without limit.
+    #[serde(skip)]
+    room: Option<usize>,
+}
+
+#[allow(clippy::trivially_copy_pass_by_ref)] // what serde calls
+fn is_zero(number: &usize) -> bool {
+    *number == 0
 }
 
 /// A phase of a request.
@@ -66,7 +77,7 @@ pub enum Step {
         #[serde(skip_serializing_if = "Option::is_none")]
         similar: Option<String>,
     },
-    /// The request asks for a quota that no rule has.
+    /// The request has a quota that no rule has.
     UnknownQuota {
         /// The quota.
         quota: String,
@@ -212,15 +223,36 @@ impl fmt::Display for Param {
 }
 
 impl Trace {
-    /// Appends the steps of one request of a batch.
-    pub fn add_request(&mut self, number: usize, request: Trace) {
-        self.steps.push(Step::Request { number, namespace: request.namespace });
-        self.steps.extend(request.steps);
+    /// Creates a trace whose steps take at most `max_bytes` as JSON. Further steps are not made, but counted.
+    pub fn with_limit(max_bytes: usize) -> Self {
+        Self { room: Some(max_bytes), ..Self::default() }
+    }
+
+    /// Adds a step, unless there was no room for a former one.
+    pub fn add(&mut self, step: impl FnOnce() -> Step) {
+        let Some(room) = self.room else { return self.steps.push(step()) };
+        let rest = match room {
+            0 => None,
+            room => {
+                let step = step();
+                room.checked_sub(json_size(&step)).map(|rest| (step, rest))
+            }
+        };
+        match rest {
+            Some((step, rest)) => {
+                self.steps.push(step);
+                self.room = Some(rest);
+            }
+            None => {
+                self.omitted += 1;
+                self.room = Some(0);
+            }
+        }
     }
 
     /// Records a call that is skipped.
     pub(crate) fn uncalled(&mut self, handler: &str, template: &str, instance: &str) {
-        self.steps.push(Step::Call {
+        self.add(|| Step::Call {
             handler: handler.to_owned(),
             template: template.to_owned(),
             instances: vec![instance.to_owned()],
@@ -234,30 +266,62 @@ impl Trace {
         &mut self,
         handler: &str,
         template: &str,
-        instances: Vec<String>,
-        outcome: Result<serde_json::Value, &Status>,
+        instances: impl Iterator<Item = impl Into<String>>,
+        outcome: Result<impl FnOnce() -> serde_json::Value, &Status>,
         took: Duration,
     ) {
-        let (answer, error) = match outcome {
-            Ok(answer) => (Some(answer), None),
-            Err(status) => (None, Some(status_text(status))),
-        };
-        self.steps.push(Step::Call {
-            handler: handler.to_owned(),
-            template: template.to_owned(),
-            instances,
-            answer,
-            error,
-            micros: u64::try_from(took.as_micros()).unwrap_or(u64::MAX),
+        self.add(|| {
+            let (answer, error) = match outcome {
+                Ok(describe) => (Some(describe()), None),
+                Err(status) => (None, Some(status_text(status))),
+            };
+            Step::Call {
+                handler: handler.to_owned(),
+                template: template.to_owned(),
+                instances: instances.map(Into::into).collect(),
+                answer,
+                error,
+                micros: u64::try_from(took.as_micros()).unwrap_or(u64::MAX),
+            }
         });
     }
+}
+
+/// Returns the length of a step as JSON.
+fn json_size(step: &Step) -> usize {
+    struct Counter(usize);
+    impl io::Write for Counter {
+        fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+            self.0 += bytes.len();
+            Ok(bytes.len())
+        }
+
+        fn flush(&mut self) -> io::Result<()> {
+            Ok(())
+        }
+    }
+    let mut counter = Counter(0);
+    // A step that cannot be encoded has no room anywhere.
+    serde_json::to_writer(&mut counter, step).map_or(usize::MAX, |()| counter.0)
+}
+
+/// The maximum length of a value in a trace in bytes: a request may have one of megabytes that every rule reads.
+const MAX_VALUE: usize = 4 << 10;
+
+/// Cuts off what exceeds the maximum length.
+pub(crate) fn cut(text: &str) -> Cow<'_, str> {
+    if text.len() <= MAX_VALUE {
+        return Cow::Borrowed(text);
+    }
+    let start = &text[..text.floor_char_boundary(MAX_VALUE)];
+    Cow::Owned(format!("{start}... ({} bytes)", text.len()))
 }
 
 /// Formats a value with its type; strings are quoted.
 pub(crate) fn value_text(value: &Value) -> String {
     match value {
-        Value::String(text) => format!("{text:?} (STRING)"),
-        other => format!("{other} ({})", other.value_type()),
+        Value::String(text) => format!("{:?} (STRING)", cut(text)),
+        other => format!("{} ({})", cut(&other.to_string()), other.value_type()),
     }
 }
 
@@ -278,7 +342,11 @@ impl fmt::Display for Trace {
         if !matches!(self.steps.first(), Some(Step::Request { .. })) {
             writeln!(f, "namespace {:?}", self.namespace)?;
         }
-        self.steps.iter().try_for_each(|step| step.fmt(f))
+        self.steps.iter().try_for_each(|step| step.fmt(f))?;
+        match self.omitted {
+            0 => Ok(()),
+            omitted => writeln!(f, "{omitted} more steps are omitted: the explanation would be too large"),
+        }
     }
 }
 
@@ -344,5 +412,46 @@ impl fmt::Display for Step {
             Step::Header { rule, header, outcome } => writeln!(f, "  header {header} by {rule}: {outcome}"),
             Step::Merged { outcome } => writeln!(f, "merged: {outcome}"),
         }
+    }
+}
+
+#[cfg(test)]
+#[allow(clippy::unwrap_used)]
+mod tests {
+    use super::*;
+
+    fn merged(outcome: &str) -> Step {
+        Step::Merged { outcome: outcome.to_owned() }
+    }
+
+    #[test]
+    fn a_trace_that_has_no_room_for_a_step_makes_no_further_ones() {
+        let size = json_size(&merged("one"));
+        let mut trace = Trace::with_limit(2 * size + 1);
+        trace.add(|| merged("one"));
+        trace.add(|| merged("two or more"));
+        trace.add(|| unreachable!("the trace is full"));
+        assert_eq!((trace.steps.clone(), trace.omitted), (vec![merged("one")], 2));
+        assert!(
+            trace.to_string().ends_with("2 more steps are omitted: the explanation would be too large\n")
+        );
+        let json = serde_json::to_value(&trace).unwrap();
+        assert_eq!(json["omitted"], 2);
+    }
+
+    #[test]
+    fn a_trace_without_limit_has_all_steps() {
+        let mut trace = Trace::default();
+        (0..1000).for_each(|_| trace.add(|| merged(&"x".repeat(1000))));
+        assert_eq!((trace.steps.len(), trace.omitted), (1000, 0));
+        assert!(serde_json::to_value(&trace).unwrap().get("omitted").is_none());
+    }
+
+    #[test]
+    fn long_values_are_cut_between_characters() {
+        assert_eq!(cut(&"x".repeat(MAX_VALUE)), "x".repeat(MAX_VALUE));
+        let long = "é".repeat(MAX_VALUE);
+        let value = value_text(&Value::String(format!("x{long}")));
+        assert_eq!(value, format!("\"x{}... (8193 bytes)\" (STRING)", "é".repeat(MAX_VALUE / 2 - 1)));
     }
 }

@@ -98,7 +98,7 @@ impl Services {
             Err(error) => return Decision::Fail(error.to_string()),
         };
         let budget = Budget::new(self.mixer.limits(), caller);
-        let mut request = Request::new(&snapshot, bag, caller.clone(), false).with_budget(budget).strict();
+        let mut request = Request::new(&snapshot, bag, caller.clone()).with_budget(budget).strict();
         origin.tenant.push_str(request.tenant());
         let answer = request.answer().await;
         self.mixer.counts().condition_errors(request.condition_errors());

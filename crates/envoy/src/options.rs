@@ -5,6 +5,7 @@ use crate::{
 
 /// Options of the services.
 #[derive(Clone, Debug, Default)]
+#[non_exhaustive]
 pub struct Options {
     /// How requests become attributes.
     pub mapping: MappingOptions,

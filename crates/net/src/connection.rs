@@ -46,7 +46,7 @@ pub enum Protocol {
     },
 }
 
-/// Limits on the connections of one port.
+/// Limits on the connections of one port, which decides all of them (docs/decisions/0016-open-and-closed-types.md).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct ConnectionLimits {
     /// The HTTP version and its limits.
@@ -133,6 +133,9 @@ where
     type Answer = S::Future;
 }
 
+/// The longest head of an HTTP/1.1 request in bytes, which is buffered until it is complete.
+const MAX_HTTP1_HEAD: usize = 64 << 10;
+
 /// How long a silent connection that gives way to a new one may take to end.
 const GIVE_WAY: Duration = Duration::from_secs(1);
 
@@ -203,7 +206,11 @@ impl Protocol {
     fn builder(self) -> Builder<TokioExecutor> {
         let mut builder = Builder::new(TokioExecutor::new());
         if let Self::Http1 { header_timeout } | Self::Http1OrHttp2 { header_timeout, .. } = self {
-            builder.http1().timer(TokioTimer::new()).header_read_timeout(header_timeout);
+            builder
+                .http1()
+                .timer(TokioTimer::new())
+                .header_read_timeout(header_timeout)
+                .max_buf_size(MAX_HTTP1_HEAD);
         }
         if let Self::Http2 { max_streams, keepalive, keepalive_timeout }
         | Self::Http1OrHttp2 { max_streams, keepalive, keepalive_timeout, .. } = self

@@ -2,6 +2,7 @@
 
 use std::{
     collections::{BTreeMap, HashMap},
+    fmt,
     net::IpAddr,
     sync::{
         Arc, Mutex, MutexGuard, PoisonError, Weak,
@@ -54,6 +55,8 @@ pub(crate) struct Connections {
     searched: [Mutex<Option<Search>>; 3],
     /// Connections that were cut off to make room, until the last of their calls is dropped.
     cut_off: Mutex<Vec<Weak<ConnectionState>>>,
+    /// Bytes of calls that were ended in favour of others, until they are released.
+    evicted_bytes: AtomicUsize,
 }
 
 /// The result of a search.
@@ -62,7 +65,7 @@ struct Search {
     at: Instant,
     /// What the busiest connection held.
     most: usize,
-    /// What connections that were cut off still held.
+    /// What connections that were cut off, and calls that were ended, still held.
     releasing: usize,
 }
 
@@ -98,12 +101,25 @@ pub(crate) struct ConnectionState {
 #[derive(Debug, Default)]
 struct PendingCalls {
     next: u64,
-    waiting: BTreeMap<u64, oneshot::Sender<Limit>>,
-    working: BTreeMap<u64, oneshot::Sender<Limit>>,
+    waiting: BTreeMap<u64, PendingCall>,
+    working: BTreeMap<u64, PendingCall>,
+}
+
+/// A call that can be ended.
+#[derive(Debug)]
+struct PendingCall {
+    evict: oneshot::Sender<Limit>,
+    holder: Arc<dyn GiveWay>,
+}
+
+/// What gives up what it holds when it is ended in favour of others, even if nobody polls it.
+pub(crate) trait GiveWay: fmt::Debug + Send + Sync {
+    /// Is called once.
+    fn give_way(&self);
 }
 
 impl PendingCalls {
-    fn of(&mut self, stage: Stage) -> &mut BTreeMap<u64, oneshot::Sender<Limit>> {
+    fn of(&mut self, stage: Stage) -> &mut BTreeMap<u64, PendingCall> {
         match stage {
             Stage::Waiting => &mut self.waiting,
             Stage::Working => &mut self.working,
@@ -129,6 +145,7 @@ impl Connections {
             period: AtomicUsize::new(0),
             searched: Default::default(),
             cut_off: Mutex::default(),
+            evicted_bytes: AtomicUsize::new(0),
         })
     }
 
@@ -142,6 +159,14 @@ impl Connections {
         let state = Arc::new(ConnectionState::new(id, address, self.clone(), Some(worker)));
         lock(&self.open).insert(id, state.clone());
         OpenConnection(state)
+    }
+
+    /// Adds a connection without a worker.
+    #[cfg(test)]
+    pub(crate) fn add(self: &Arc<Self>, id: u64) -> Arc<ConnectionState> {
+        let connection = Arc::new(ConnectionState::new(id, None, self.clone(), None));
+        lock(&self.open).insert(id, connection.clone());
+        connection
     }
 
     pub(crate) fn count(&self) -> usize {
@@ -211,9 +236,12 @@ impl Connections {
         held.max_by_key(|(held, _)| *held).map(|(held, connection)| (held, connection.clone()))
     }
 
-    /// Returns how much connections that were cut off still hold.
+    /// Returns how much connections that were cut off, and calls that were ended, still hold.
     fn releasing(&self, resource: Resource) -> usize {
-        let mut releasing = 0;
+        let mut releasing = match resource {
+            Resource::Bytes => self.evicted_bytes.load(Relaxed),
+            Resource::Waiting | Resource::Working => 0,
+        };
         lock(&self.cut_off).retain(|connection| {
             let Some(connection) = connection.upgrade() else { return false };
             releasing += connection.has(resource);
@@ -307,13 +335,12 @@ impl ConnectionState {
         }
     }
 
-    /// Returns what it holds and can be made to give up: nothing once it has been cut off, and no bytes of calls that were ended before
-    /// and are about to release them.
+    /// Returns what it holds and can be made to give up: nothing once it has been cut off, and no bytes of calls that never had to wait.
     fn holds(&self, resource: Resource) -> usize {
         let is_empty = |resource| self.has(resource) == 0;
-        let is_released =
+        let is_busy =
             matches!(resource, Resource::Bytes) && is_empty(Resource::Waiting) && is_empty(Resource::Working);
-        if self.cut.is_cancelled() || is_released { 0 } else { self.has(resource) }
+        if self.cut.is_cancelled() || is_busy { 0 } else { self.has(resource) }
     }
 
     fn has(&self, resource: Resource) -> usize {
@@ -330,7 +357,7 @@ impl ConnectionState {
 
     /// Makes room for `amount` of a resource, of which `excess` more is used than there is: the connection that holds the most loses
     /// a call, or is cut off if its peer does not read the answers that it holds. Returns false if this connection itself would then
-    /// hold the most, unless connections that were cut off are about to release the excess.
+    /// hold the most. Nobody loses a call while the excess is about to be released anyway.
     pub(crate) fn make_room(&self, resource: Resource, amount: usize, excess: usize, limit: Limit) -> bool {
         let mine = self.has(resource) + amount;
         let mut searched = lock(&self.port.searched[resource as usize]);
@@ -344,8 +371,11 @@ impl ConnectionState {
         let Some((most, busiest)) = self.port.busiest(resource) else { return false };
         *searched = Some(Search { at: Instant::now(), most, releasing });
         drop(searched);
+        if excess <= releasing {
+            return true;
+        }
         if mine >= most {
-            return excess <= releasing;
+            return false;
         }
         let evicted = match resource {
             Resource::Waiting => busiest.evict(Stage::Waiting, limit),
@@ -366,20 +396,25 @@ impl ConnectionState {
             let newest = lock(&self.calls).of(stage).pop_last();
             let Some((_, call)) = newest else { return false };
             // Fails for a call that ends just now.
-            if call.send(limit).is_ok() {
+            if call.evict.send(limit).is_ok() {
+                call.holder.give_way();
                 self.hit(limit);
                 return true;
             }
         }
     }
 
-    /// Registers a call that has to wait, so that it can be ended in favour of calls on other connections.
-    pub(crate) fn register(self: &Arc<Self>, stage: Stage) -> (Registered, oneshot::Receiver<Limit>) {
+    /// Registers a call that has to wait, so that it can be ended in favour of calls on other connections: `holder` gives way then.
+    pub(crate) fn register(
+        self: &Arc<Self>,
+        stage: Stage,
+        holder: Arc<dyn GiveWay>,
+    ) -> (Registered, oneshot::Receiver<Limit>) {
         let (evict, evicted) = oneshot::channel();
         let mut calls = lock(&self.calls);
         let id = calls.next;
         calls.next += 1;
-        calls.of(stage).insert(id, evict);
+        calls.of(stage).insert(id, PendingCall { evict, holder });
         drop(calls);
         (Registered { connection: self.clone(), stage, id }, evicted)
     }
@@ -390,6 +425,15 @@ impl ConnectionState {
 
     pub(crate) fn remove_bytes(&self, bytes: usize) {
         self.bytes.fetch_sub(bytes, Relaxed);
+    }
+
+    /// Counts bytes of a call that was ended.
+    pub(crate) fn add_evicted_bytes(&self, bytes: usize) {
+        self.port.evicted_bytes.fetch_add(bytes, Relaxed);
+    }
+
+    pub(crate) fn remove_evicted_bytes(&self, bytes: usize) {
+        self.port.evicted_bytes.fetch_sub(bytes, Relaxed);
     }
 
     /// Counts an answer until the result is passed to [`set_written`](Self::set_written).
@@ -414,7 +458,9 @@ pub(crate) struct Registered {
 
 impl Drop for Registered {
     fn drop(&mut self) {
-        lock(&self.connection.calls).of(self.stage).remove(&self.id);
+        // What is removed is dropped without the lock.
+        let removed = lock(&self.connection.calls).of(self.stage).remove(&self.id);
+        drop(removed);
     }
 }
 
@@ -438,10 +484,41 @@ fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
 mod tests {
     use super::*;
 
+    /// A call that gives way with the bytes that it holds.
+    #[derive(Debug)]
+    struct Holder(Arc<ConnectionState>, usize);
+
+    impl GiveWay for Holder {
+        fn give_way(&self) {
+            self.0.remove_bytes(self.1);
+            self.0.add_evicted_bytes(self.1);
+        }
+    }
+
+    fn holding(connection: &Arc<ConnectionState>, bytes: usize) -> (Registered, oneshot::Receiver<Limit>) {
+        connection.add_bytes(bytes);
+        connection.register(Stage::Waiting, Arc::new(Holder(connection.clone(), bytes)))
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn no_call_is_ended_while_those_that_were_are_about_to_release_enough() {
+        let port = Connections::new(Arc::default());
+        let (busy, honest) = (unread(&port, 1, 0), unread(&port, 2, 0));
+        let mut calls = [10, 10, 10].map(|bytes| holding(&busy, bytes));
+        let gets_in = |excess| honest.make_room(Resource::Bytes, 5, excess, Limit::Memory);
+        let mut ended =
+            || calls.iter_mut().map(|(_, call)| usize::from(call.try_recv().is_ok())).sum::<usize>();
+        assert!(gets_in(5) && ended() == 1);
+        assert!(gets_in(10) && ended() == 0);
+        assert!(gets_in(11) && ended() == 1);
+        honest.remove_evicted_bytes(20);
+        assert!(gets_in(1) && ended() == 1);
+        assert_eq!(port.hits.get(Limit::Memory), 3);
+    }
+
     /// A connection with this number of unread answers.
     fn unread(port: &Arc<Connections>, id: u64, answers: usize) -> Arc<ConnectionState> {
-        let connection = Arc::new(ConnectionState::new(id, None, port.clone(), None));
-        lock(&port.open).insert(id, connection.clone());
+        let connection = port.add(id);
         for _ in 0..answers {
             connection.add_unwritten();
         }

@@ -48,75 +48,75 @@ pub(super) struct Call {
     /// Instead of TEMPLATE, the descriptor set of another template
     ///
     /// A file, or base64 as in its resource
-    #[arg(long, value_name = "FILE|BASE64", conflicts_with = "template")]
+    #[arg(long, value_name = "FILE|BASE64", hide_env = true, conflicts_with = "template")]
     descriptor: Option<String>,
 
     /// The server of the adapter; HOST:PORT, or unix:/PATH
-    #[arg(long, value_name = "ADDRESS", default_value = "127.0.0.1:9091", env = "MIXER_ADAPTER_ADDRESS", value_parser = value_parsers::server)]
+    #[arg(long, value_name = "ADDRESS", default_value = "127.0.0.1:9091", value_parser = value_parsers::server)]
     address: String,
 
     /// The adapter of this program that --config configures
     ///
     /// Without --config, with an empty configuration [default: the only adapter that serves the template]
-    #[arg(long, value_name = "NAME", env = "MIXER_ADAPTER_ADAPTER")]
+    #[arg(long, value_name = "NAME")]
     adapter: Option<String>,
 
     /// Configuration of the handler
     ///
     /// JSON, @FILE or @- for stdin. Sent as a google.protobuf.Struct if its message is not known
-    #[arg(long, value_name = "JSON", env = "MIXER_ADAPTER_CONFIG", hide_env_values = true)]
+    #[arg(long, value_name = "JSON", hide_env_values = true)]
     config: Option<String>,
 
     /// The descriptor set of the configuration
     ///
     /// A file, or base64 as in the adapter resource
-    #[arg(long, value_name = "FILE|BASE64", env = "MIXER_ADAPTER_CONFIG_DESCRIPTOR")]
+    #[arg(long, value_name = "FILE|BASE64")]
     config_descriptor: Option<String>,
 
     /// The instance: JSON, @FILE or @- for stdin [default: {}]
     ///
     /// Can be repeated for report templates
-    #[arg(long = "instance", value_name = "JSON")]
+    #[arg(long = "instance", value_name = "JSON", hide_env = true)]
     instances: Vec<String>,
 
     /// The full name of instances without a "name" of their own [default: TEMPLATE.instance.istio-system]
-    #[arg(long, value_name = "NAME", env = "MIXER_ADAPTER_INSTANCE_NAME")]
+    #[arg(long, value_name = "NAME")]
     instance_name: Option<String>,
 
     /// Open a session for the calls (Validate, CreateSession) and close it after them
     ///
     /// Each step is printed on stderr
-    #[arg(long, env = "MIXER_ADAPTER_SESSION", value_parser = value_parsers::switch())]
+    #[arg(long)]
     session: bool,
 
     /// Amount of quota to request [default: 1]
-    #[arg(long, value_name = "N", allow_negative_numbers = true, env = "MIXER_ADAPTER_QUOTA_AMOUNT")]
+    #[arg(long, value_name = "N", allow_negative_numbers = true)]
     quota_amount: Option<i64>,
 
     /// Accept a part of the quota if not all of it is available
-    #[arg(long, env = "MIXER_ADAPTER_BEST_EFFORT", value_parser = value_parsers::switch())]
+    #[arg(long)]
     best_effort: bool,
 
     /// Deduplication id, the same for repeated calls [default: a new id for each call]
-    #[arg(long, value_name = "ID", env = "MIXER_ADAPTER_DEDUP_ID")]
+    #[arg(long, value_name = "ID")]
     dedup_id: Option<String>,
 
     /// Deadline of each call, which is also sent to the adapter
     ///
     /// 0 for none, as in Mixer
-    #[arg(long, value_name = "DURATION", default_value = "0", env = "MIXER_ADAPTER_TIMEOUT", value_parser = value_parsers::duration)]
+    #[arg(long, value_name = "DURATION", default_value = "0", value_parser = value_parsers::duration)]
     timeout: Duration,
 
     /// Number of calls; with more than one, print their rate and latency
-    #[arg(long, value_name = "N", default_value_t = 1, env = "MIXER_ADAPTER_COUNT", value_parser = clap::value_parser!(u32).range(1..=10_000_000))]
+    #[arg(long, value_name = "N", default_value_t = 1, value_parser = clap::value_parser!(u32).range(1..=10_000_000))]
     count: u32,
 
     /// With --count, number of concurrent calls
-    #[arg(long, value_name = "N", default_value_t = 1, env = "MIXER_ADAPTER_CONCURRENCY", value_parser = clap::value_parser!(u32).range(1..=10_000))]
+    #[arg(long, value_name = "N", default_value_t = 1, value_parser = clap::value_parser!(u32).range(1..=10_000))]
     concurrency: u32,
 
     /// With --count, number of connections; a real Mixer has one per handler
-    #[arg(long, value_name = "N", default_value_t = 1, env = "MIXER_ADAPTER_CONNECTIONS", value_parser = clap::value_parser!(u32).range(1..=1_000))]
+    #[arg(long, value_name = "N", default_value_t = 1, value_parser = clap::value_parser!(u32).range(1..=1_000))]
     connections: u32,
 
     #[command(flatten)]

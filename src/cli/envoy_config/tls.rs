@@ -11,87 +11,51 @@ use super::template::{fill, quoted};
 #[command(next_help_heading = "TLS")]
 pub(super) struct EnvoyTlsArgs {
     /// CA certificates of this server's gRPC port, which Envoy then connects to by TLS
-    #[arg(long, value_name = "FILE", env = "MIXER_ADAPTER_SERVER_CA_FILE")]
+    #[arg(long, value_name = "FILE")]
     server_ca_file: Option<PathBuf>,
 
     /// SAN that the certificate of this server's port has, such as spiffe://... [default: the host of --address]
-    #[arg(long, value_name = "SAN", env = "MIXER_ADAPTER_SERVER_SAN", requires = "server_ca_file")]
+    #[arg(long, value_name = "SAN", requires = "server_ca_file")]
     server_san: Option<String>,
 
     /// Certificate chain that Envoy shows to this server
-    #[arg(
-        long,
-        value_name = "FILE",
-        env = "MIXER_ADAPTER_ENVOY_CERT_FILE",
-        requires_all = ["server_ca_file", "envoy_key_file"]
-    )]
+    #[arg(long, value_name = "FILE", requires_all = ["server_ca_file", "envoy_key_file"])]
     envoy_cert_file: Option<PathBuf>,
 
     /// Private key of that certificate
-    #[arg(long, value_name = "FILE", env = "MIXER_ADAPTER_ENVOY_KEY_FILE", requires = "envoy_cert_file")]
+    #[arg(long, value_name = "FILE", requires = "envoy_cert_file")]
     envoy_key_file: Option<PathBuf>,
 
     /// Token that Envoy shows to this server as `authorization: Bearer TOKEN`
     ///
     /// A file that Envoy reads when it starts
-    #[arg(
-        long,
-        value_name = "FILE",
-        env = "MIXER_ADAPTER_SERVER_TOKEN_FILE",
-        requires = "server_ca_file",
-        conflicts_with_all = ["istio", "gateway"]
-    )]
+    #[arg(long, value_name = "FILE", requires = "server_ca_file", conflicts_with_all = ["istio", "gateway"])]
     server_token_file: Option<PathBuf>,
 
     /// Certificate chain of Envoy's listener, which then serves TLS alone
-    #[arg(
-        long,
-        value_name = "FILE",
-        env = "MIXER_ADAPTER_LISTENER_CERT_FILE",
-        requires = "listener_key_file"
-    )]
+    #[arg(long, value_name = "FILE", requires = "listener_key_file")]
     listener_cert_file: Option<PathBuf>,
 
     /// Private key of that certificate
-    #[arg(
-        long,
-        value_name = "FILE",
-        env = "MIXER_ADAPTER_LISTENER_KEY_FILE",
-        requires = "listener_cert_file"
-    )]
+    #[arg(long, value_name = "FILE", requires = "listener_cert_file")]
     listener_key_file: Option<PathBuf>,
 
     /// CA certificates of clients, which then have to show a certificate
     ///
     /// Its name is source.principal
-    #[arg(
-        long,
-        value_name = "FILE",
-        env = "MIXER_ADAPTER_LISTENER_CLIENT_CA_FILE",
-        requires = "listener_cert_file"
-    )]
+    #[arg(long, value_name = "FILE", requires = "listener_cert_file")]
     listener_client_ca_file: Option<PathBuf>,
 
     /// CA certificates of the service behind Envoy, which Envoy then connects to by TLS
-    #[arg(long, value_name = "FILE", env = "MIXER_ADAPTER_UPSTREAM_CA_FILE")]
+    #[arg(long, value_name = "FILE")]
     upstream_ca_file: Option<PathBuf>,
 
     /// Certificate chain that Envoy shows to the service
-    #[arg(
-        long,
-        value_name = "FILE",
-        env = "MIXER_ADAPTER_UPSTREAM_CERT_FILE",
-        requires_all = ["upstream_ca_file", "upstream_key_file"]
-    )]
+    #[arg(long, value_name = "FILE", requires_all = ["upstream_ca_file", "upstream_key_file"])]
     upstream_cert_file: Option<PathBuf>,
 
     /// Private key of that certificate
-    #[arg(
-        long,
-        value_name = "FILE",
-        env = "MIXER_ADAPTER_UPSTREAM_KEY_FILE",
-        requires = "upstream_cert_file"
-    )]
+    #[arg(long, value_name = "FILE", requires = "upstream_cert_file")]
     upstream_key_file: Option<PathBuf>,
 }
 

@@ -31,24 +31,24 @@ use mixer_adapter_host::handler::grpc_error;
 #[derive(Debug, Args)]
 pub(super) struct MixerArgs {
     /// The Mixer: this program's `serve`, or a real one; HOST:PORT, or unix:/PATH
-    #[arg(long, value_name = "ADDRESS", default_value = "127.0.0.1:9091", env = "MIXER_ADAPTER_ADDRESS", value_parser = value_parsers::server)]
+    #[arg(long, value_name = "ADDRESS", default_value = "127.0.0.1:9091", value_parser = value_parsers::server)]
     address: String,
 
     /// Deadline of the request, which is also sent to the server; 0 for none
-    #[arg(long, value_name = "DURATION", default_value = "0", env = "MIXER_ADAPTER_TIMEOUT", value_parser = value_parsers::duration)]
+    #[arg(long, value_name = "DURATION", default_value = "0", value_parser = value_parsers::duration)]
     timeout: Duration,
 
     /// Print the explanation, too
     ///
     /// Rules, instances, calls of adapters. Only this program's server has it; on non-loopback addresses it needs
     /// `serve --explain`
-    #[arg(long, env = "MIXER_ADAPTER_EXPLAIN", value_parser = value_parsers::switch())]
+    #[arg(long)]
     explain: bool,
 
     /// Words of the global dictionary to use
     ///
     /// Mixers before 1.3 reject more than 221, those before 1.1 more than 202
-    #[arg(long, value_name = "N", default_value_t = WORDS.len(), env = "MIXER_ADAPTER_DICTIONARY_WORDS")]
+    #[arg(long, value_name = "N", default_value_t = WORDS.len())]
     dictionary_words: usize,
 
     #[command(flatten)]

@@ -3,10 +3,7 @@ use std::process::ExitCode;
 use clap::Args;
 
 use super::{args::MixerArgs, check_request, print::print_check};
-use crate::cli::{
-    attribute_args::{AttributeArgs, how_to_write},
-    value_parsers,
-};
+use crate::cli::attribute_args::{AttributeArgs, how_to_write};
 use mixer_adapter_engine::proto::istio::mixer::v1::{CheckRequest, check_request::QuotaParams};
 
 pub(crate) const EXAMPLES: &str = concat!(
@@ -49,23 +46,17 @@ pub(crate) struct Quota {
 #[derive(Debug, Args)]
 pub(crate) struct AmountArgs {
     /// Amount to request
-    #[arg(
-        long,
-        value_name = "N",
-        default_value_t = 1,
-        allow_negative_numbers = true,
-        env = "MIXER_ADAPTER_AMOUNT"
-    )]
+    #[arg(long, value_name = "N", default_value_t = 1, allow_negative_numbers = true)]
     amount: i64,
 
     /// Accept a part of the amount if not all of it is available
-    #[arg(long, env = "MIXER_ADAPTER_BEST_EFFORT", value_parser = value_parsers::switch())]
+    #[arg(long)]
     best_effort: bool,
 
     /// Deduplication id
     ///
     /// Repeated requests with the same id count once [default: a new id]
-    #[arg(long, value_name = "ID", env = "MIXER_ADAPTER_DEDUP_ID")]
+    #[arg(long, value_name = "ID")]
     dedup_id: Option<String>,
 }
 

@@ -16,21 +16,21 @@ pub(super) struct Record {
     /// The file to write
     ///
     /// Its violations are reported first, and nothing is written while there are any
-    #[arg(long, value_name = "FILE", env = "MIXER_ADAPTER_BASELINE")]
+    #[arg(long, value_name = "FILE")]
     baseline: PathBuf,
 
     /// Decide that an element may break a rule, such as 'removed shop.v1.Order.name'
     ///
     /// The baseline has the decision from then on
-    #[arg(long, value_name = "RULE ELEMENT", env = "MIXER_ADAPTER_ALLOW")]
+    #[arg(long, value_name = "RULE ELEMENT")]
     allow: Vec<Exception>,
 
     /// Hold an alpha package to the baseline like a stable one, from then on
-    #[arg(long, value_name = "PACKAGE", env = "MIXER_ADAPTER_HOLD")]
+    #[arg(long, value_name = "PACKAGE")]
     hold: Vec<String>,
 
     /// Write the table of what is deprecated, with the releases in which its use warns, fails and ends
-    #[arg(long, value_name = "FILE", env = "MIXER_ADAPTER_DEPRECATED")]
+    #[arg(long, value_name = "FILE")]
     deprecated: Option<PathBuf>,
 
     #[command(flatten)]

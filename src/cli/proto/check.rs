@@ -14,13 +14,13 @@ pub(super) struct Check {
     protos: Protos,
 
     /// The file of what is published, as `proto baseline` writes it
-    #[arg(long, value_name = "FILE", env = "MIXER_ADAPTER_BASELINE")]
+    #[arg(long, value_name = "FILE")]
     baseline: Option<PathBuf>,
 
     /// Protos or descriptors of an earlier release to compare with, in place of a baseline
     ///
     /// Only incompatible changes are reported
-    #[arg(long, value_name = "PROTOS", conflicts_with = "baseline")]
+    #[arg(long, value_name = "PROTOS", hide_env = true, conflicts_with = "baseline")]
     against: Option<PathBuf>,
 
     #[command(flatten)]

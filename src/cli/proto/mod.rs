@@ -63,7 +63,7 @@ struct Protos {
     protos: Vec<PathBuf>,
 
     /// A folder in which imports are looked up, too
-    #[arg(long, value_name = "DIR", env = "MIXER_ADAPTER_INCLUDE")]
+    #[arg(long, value_name = "DIR")]
     include: Vec<PathBuf>,
 }
 
@@ -77,7 +77,7 @@ impl Protos {
 #[derive(Debug, Args)]
 struct Release {
     /// The version of the program that is released next, by which deprecations proceed [default: the version of each file]
-    #[arg(long, value_name = "VERSION", env = "MIXER_ADAPTER_RELEASE")]
+    #[arg(long, value_name = "VERSION")]
     release: Option<SemanticVersion>,
 }
 

@@ -18,21 +18,21 @@ pub(super) struct Translate {
     protos: Protos,
 
     /// The older package
-    #[arg(long, value_name = "PACKAGE")]
+    #[arg(long, value_name = "PACKAGE", hide_env = true)]
     from: String,
 
     /// The newer package
-    #[arg(long, value_name = "PACKAGE")]
+    #[arg(long, value_name = "PACKAGE", hide_env = true)]
     to: String,
 
     /// The message to translate, of either package
     ///
     /// Without it, the table of what differs
-    #[arg(long, value_name = "NAME", requires = "json_text")]
+    #[arg(long, value_name = "NAME", hide_env = true, requires = "json_text")]
     message: Option<String>,
 
     /// The message as JSON: inline, @FILE, or @- for stdin
-    #[arg(long = "data", id = "json_text", value_name = "JSON", requires = "message")]
+    #[arg(long = "data", id = "json_text", value_name = "JSON", hide_env = true, requires = "message")]
     data: Option<String>,
 
     #[command(flatten)]

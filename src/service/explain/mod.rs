@@ -17,7 +17,7 @@ use mixer_adapter_engine::{
     proto::mixer_adapter::v1::{CheckExplanation, ReportExplanation},
     trace::Trace,
 };
-use mixer_adapter_host::handler::details_of;
+use mixer_adapter_host::handler::{Caller, details_of};
 
 pub(super) use http::{refusal, router};
 
@@ -32,7 +32,8 @@ pub(super) fn methods(mixer: &Arc<Mixer>) -> [(&'static str, Rpc); 2] {
             limited_rpc(mixer::admission(mixer, admit_check), move |request, caller| {
                 let mixer = checks.clone();
                 async move {
-                    let (answer, trace) = mixer::explain_check(&mixer, request, caller).await;
+                    let trace = new_trace(&caller)?;
+                    let (answer, trace) = mixer::trace_check(&mixer, request, caller, trace).await;
                     let (response, error) = match answer {
                         Ok(response) => (Some(response), None),
                         Err(status) => (None, Some(written(&status))),
@@ -46,13 +47,30 @@ pub(super) fn methods(mixer: &Arc<Mixer>) -> [(&'static str, Rpc); 2] {
             limited_rpc(mixer::admission(mixer, admit_report), move |request, caller| {
                 let mixer = reports.clone();
                 async move {
-                    let (answer, trace) = mixer::explain_report(&mixer, request, caller).await;
+                    let trace = new_trace(&caller)?;
+                    let (answer, trace) = mixer::trace_report(&mixer, request, caller, trace).await;
                     let error = answer.err().map(|status| written(&status));
                     Ok(ReportExplanation { error, trace: json(&trace)? })
                 }
             }),
         ),
     ]
+}
+
+/// The maximum size of the steps of an explanation as JSON in bytes: values of the request may occur in the steps of every rule.
+const MAX_TRACE: usize = 1 << 20;
+
+/// The memory of an explanation in bytes, about: its steps, and their JSON twice.
+const TRACE_MEMORY: usize = 6 * MAX_TRACE;
+
+/// Returns an empty trace, and takes its memory for the call.
+fn new_trace(caller: &Caller) -> Result<Trace, Status> {
+    match &caller.memory {
+        Some(memory) if !memory.take(TRACE_MEMORY) => Err(Status::resource_exhausted(
+            "no memory is left for an explanation (--memory-limit); try again",
+        )),
+        _ => Ok(Trace::with_limit(MAX_TRACE)),
+    }
 }
 
 fn json(trace: &Trace) -> Result<String, Status> {
@@ -66,5 +84,30 @@ fn written(status: &Status) -> proto::Status {
         code: status.code() as i32,
         message: status.message().to_owned(),
         details: details_of(status),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use mixer_adapter_core::framework::CallMemory;
+
+    use super::*;
+
+    /// The memory that is left.
+    #[derive(Debug)]
+    struct Memory(usize);
+
+    impl CallMemory for Memory {
+        fn take(&self, bytes: usize) -> bool {
+            bytes <= self.0
+        }
+    }
+
+    #[test]
+    fn an_explanation_takes_its_memory_from_that_of_the_server() {
+        let within = |bytes| Caller { memory: Some(Arc::new(Memory(bytes))), ..Caller::default() };
+        assert!(new_trace(&within(TRACE_MEMORY)).is_ok());
+        let refused = new_trace(&within(TRACE_MEMORY - 1)).map_err(|status| status.code());
+        assert_eq!(refused, Err(tonic::Code::ResourceExhausted));
     }
 }

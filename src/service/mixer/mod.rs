@@ -9,7 +9,7 @@ mod requests;
 
 pub(crate) use requests::{check_request, report_request};
 
-use std::{sync::Arc, time::Instant};
+use std::{mem, sync::Arc, time::Instant};
 
 use http::{HeaderName, HeaderValue};
 use tonic::{Code, Status, metadata::MetadataMap};
@@ -173,7 +173,16 @@ pub(crate) async fn explain_check(
     asked: CheckRequest,
     caller: Caller,
 ) -> (Result<CheckResponse, Status>, Trace) {
-    let mut trace = Trace::default();
+    trace_check(mixer, asked, caller, Trace::default()).await
+}
+
+/// Answers a Check, and adds the steps to the answer to a trace.
+pub(super) async fn trace_check(
+    mixer: &Mixer,
+    asked: CheckRequest,
+    caller: Caller,
+    mut trace: Trace,
+) -> (Result<CheckResponse, Status>, Trace) {
     let answer = counted_check(mixer, asked, caller, None, Some(&mut trace)).await;
     (answer, trace)
 }
@@ -206,7 +215,7 @@ async fn counted_check(
     answer.inspect_err(|status| log_failure(&caller, status, "check failed"))
 }
 
-/// What a decision is based on, for the log of decisions.
+/// The basis of a decision, for the decision log.
 #[derive(Default)]
 struct Basis {
     details: Arc<AnswerDetails>,
@@ -249,7 +258,7 @@ async fn traced_check(
     caller: &Caller,
     logged: Option<&LoggedCall<'_>>,
     basis: &mut Basis,
-    trace: Option<&mut Trace>,
+    mut trace: Option<&mut Trace>,
 ) -> Result<CheckResponse, Status> {
     let known_words = known_words(asked.global_word_count)?;
     let snapshot = mixer.snapshot().ok_or_else(not_configured)?;
@@ -260,12 +269,16 @@ async fn traced_check(
     if let Some(attributes) = attributes {
         decoder.read(attributes, &mut bag, &mut budget).map_err(|error| over_limit(mixer, error))?;
     }
-    let unread = match attributes.filter(|_| trace.is_some()) {
-        Some(attributes) => undeclared(&decoder, attributes, &snapshot),
-        None => Vec::new(),
-    };
-    let request = Request::new(&snapshot, bag, caller.clone(), trace.is_some()).with_budget(budget);
+    let request = Request::new(&snapshot, bag, caller.clone()).with_budget(budget);
     let mut request = request.with_rules(logged.is_some_and(LoggedCall::is_logged));
+    if let Some(trace) = trace.as_deref_mut() {
+        let mut trace = mem::take(trace);
+        request.namespace().clone_into(&mut trace.namespace);
+        if let Some(attributes) = attributes {
+            add_undeclared(&mut trace, &decoder, attributes, &snapshot);
+        }
+        request = request.with_trace(trace);
+    }
     let answer = answer(mixer, &mut request, asked, known_words, Pace::new(caller.deadline), basis).await;
     basis.attributes = logged.and_then(|logged| logged.attributes(request.attributes()));
     mixer.counts().condition_errors(request.condition_errors());
@@ -273,21 +286,25 @@ async fn traced_check(
     mixer.counts().unknown_quotas(request.unknown_quotas());
     if let Some(trace) = trace {
         *trace = request.into_trace().unwrap_or_default();
-        trace.steps.splice(..0, unread);
     }
     answer
 }
 
-/// Maximum number of attributes of one request of which an explanation says that they are not declared.
+/// Maximum number of undeclared attributes of one request in an explanation.
 const MAX_UNDECLARED: usize = 20;
 
-fn undeclared(decoder: &Decoder<'_>, attributes: &CompressedAttributes, snapshot: &Snapshot) -> Vec<Step> {
-    let names = decoder.undeclared(attributes).into_iter().take(MAX_UNDECLARED);
-    let steps = names.map(|name| Step::UndeclaredAttribute {
-        attribute: name.to_owned(),
-        similar: snapshot.vocabulary().similar(name).map(str::to_owned),
-    });
-    steps.collect()
+fn add_undeclared(
+    trace: &mut Trace,
+    decoder: &Decoder<'_>,
+    attributes: &CompressedAttributes,
+    snapshot: &Snapshot,
+) {
+    for name in decoder.undeclared(attributes).into_iter().take(MAX_UNDECLARED) {
+        trace.add(|| Step::UndeclaredAttribute {
+            attribute: name.to_owned(),
+            similar: snapshot.vocabulary().similar(name).map(str::to_owned),
+        });
+    }
 }
 
 async fn answer(
@@ -351,7 +368,16 @@ pub(crate) async fn explain_report(
     asked: ReportRequest,
     caller: Caller,
 ) -> (Result<ReportResponse, Status>, Trace) {
-    let mut trace = Trace::default();
+    trace_report(mixer, asked, caller, Trace::default()).await
+}
+
+/// Answers a Report, and adds the steps to the answer to a trace.
+pub(super) async fn trace_report(
+    mixer: &Mixer,
+    asked: ReportRequest,
+    caller: Caller,
+    mut trace: Trace,
+) -> (Result<ReportResponse, Status>, Trace) {
     let answer = counted_report(mixer, asked, caller, None, Some(&mut trace)).await;
     (answer, trace)
 }
@@ -418,19 +444,20 @@ async fn traced_report(
             }
         }
         let Some(bag) = (if delta { state.clone() } else { state.take() }) else { continue };
-        let is_traced = trace.is_some() && index < TRACED_REQUESTS;
-        let unread = match is_traced {
-            true => undeclared(decoder, attributes, &snapshot),
-            false => Vec::new(),
-        };
-        let mut request = Request::new(&snapshot, bag, caller.clone(), is_traced).with_budget(budget);
-        report.add(&mut request).await.map_err(|error| over_limit(mixer, error))?;
+        let mut request = Request::new(&snapshot, bag, caller.clone()).with_budget(budget);
+        if let Some(trace) = trace.as_deref_mut().filter(|_| index < TRACED_REQUESTS) {
+            let (number, mut trace) = (index + 1, mem::take(trace));
+            trace.add(|| Step::Request { number, namespace: request.namespace().to_owned() });
+            add_undeclared(&mut trace, decoder, attributes, &snapshot);
+            request = request.with_trace(trace);
+        }
+        let added = report.add(&mut request).await;
         budget = request.budget();
         mixer.counts().condition_errors(request.condition_errors());
-        if let (Some(trace), Some(mut request)) = (trace.as_deref_mut(), request.into_trace()) {
-            request.steps.splice(..0, unread);
-            trace.add_request(index + 1, request);
+        if let (Some(trace), Some(of_request)) = (trace.as_deref_mut(), request.into_trace()) {
+            *trace = of_request;
         }
+        added.map_err(|error| over_limit(mixer, error))?;
         pace.step(budget.bytes() - before).await?;
     }
     report.flush(caller, trace).await.map_err(|error| status(mixer, Code::Unknown, error))?;

@@ -45,10 +45,14 @@ fn request(command: &str) -> Bytes {
 /// Starts a server with two threads for calls, both of which a handler blocks for ever.
 async fn with_blocked_threads(grace: &str) -> Server {
     let mut server = Server::start(&["--grace", grace, "--threads", "2"]);
+    // Connections are spread over the threads, but a busy thread passes calls on: those of two connections may block the same one.
+    for _ in 0..8 {
+        let address = server.address;
+        tokio::spawn(async move {
+            Client::connect(address).await.raw(post(ListEntry::METHOD), request("block")).await
+        });
+    }
     for _ in 0..2 {
-        // Connections are spread over the threads.
-        let client = Client::connect(server.address).await;
-        tokio::spawn(async move { client.raw(post(ListEntry::METHOD), request("block")).await });
         server.line(BLOCKING);
     }
     server

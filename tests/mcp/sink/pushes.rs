@@ -103,6 +103,21 @@ fn a_new_stream_asks_again_and_an_equal_push_on_it_is_no_event() {
     assert_eq!(of_change(&sink.changes[0]), (false, vec![], strings(&["ns/h"])), "gone while it was away");
 }
 
+#[test]
+fn a_push_whose_nonce_or_version_is_too_long_ends_its_stream() {
+    let long = "n".repeat(4097);
+    for push in [
+        Resources { nonce: long.clone(), ..push(RULES, "1", &["a/b@1"]) },
+        Resources { system_version_info: long, ..push(RULES, "1", &["a/b@1"]) },
+    ] {
+        let mut sink = Sink::of(&[RULES]).open();
+        sink.receive(push);
+        assert_eq!(sink.ended.len(), 1);
+        assert_eq!(sink.ended[0].1.code(), Code::InvalidArgument);
+        assert!(sink.changes.is_empty());
+    }
+}
+
 /// TestSinkSendError
 #[test]
 fn a_change_that_is_accepted_when_its_stream_is_gone_is_held_all_the_same() {

@@ -33,6 +33,8 @@ pub(crate) struct Addresses {
     pub(crate) admin: SocketAddr,
     /// The metrics of the adapter `prometheus`, while it has a handler.
     pub(crate) prometheus: SocketAddr,
+    /// The port for sources of configuration, if the server has one.
+    pub(crate) mcp: SocketAddr,
     pub(crate) source: Option<Arc<Source>>,
 }
 
@@ -43,13 +45,13 @@ impl Server {
         grace: Duration,
         source: Option<Source>,
     ) -> anyhow::Result<Self> {
-        let prometheus = free_address()?;
+        let (prometheus, mcp) = (free_address()?, free_address()?);
         let mut process = Command::new(binary)
             .env("MIXER_ADAPTER_PROMETHEUS_LISTEN", prometheus.to_string())
             .args(["serve", "--listen", "127.0.0.1:0", "--admin", "127.0.0.1:0", "--log", "error"])
             .arg("--grace")
             .arg(format!("{}s", grace.as_secs()))
-            .args(source.as_ref().map(Source::arguments).unwrap_or_default())
+            .args(source.as_ref().map(|source| source.arguments(mcp)).unwrap_or_default())
             .stdin(Stdio::null())
             .stdout(Stdio::piped())
             .stderr(Stdio::null())
@@ -75,7 +77,7 @@ impl Server {
                     tokio::time::sleep(Duration::from_millis(10)).await;
                 }
                 let source = source.map(Arc::new);
-                let addresses = Addresses { grpc, admin, prometheus, source };
+                let addresses = Addresses { grpc, admin, prometheus, mcp, source };
                 return Ok(Self { process, pid, addresses });
             }
         }

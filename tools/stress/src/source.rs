@@ -29,6 +29,9 @@ pub(crate) enum Protocol {
     Xds,
 }
 
+/// The collection that the attacked server takes from anybody who connects.
+pub(crate) const OPTIONAL_COLLECTION: &str = "istio/config/v1alpha2/templates";
+
 /// The configuration of honest checks: that of a server without a source.
 const HONEST: &str = include_str!("../../../adapters/config/sample.yaml");
 
@@ -46,15 +49,15 @@ impl Source {
         Ok(source)
     }
 
-    /// Returns the arguments with which a server follows it.
-    pub(crate) fn arguments(&self) -> Vec<String> {
+    /// Returns the arguments with which a server follows it, and takes [`OPTIONAL_COLLECTION`] at an address.
+    pub(crate) fn arguments(&self, mcp: SocketAddr) -> Vec<String> {
         let url = match self.protocol {
             Protocol::Mcp => format!("mcp://{}", self.address),
             Protocol::Xds => format!("xds+delta://{}", self.address),
         };
-        ["--config", &url, "--config-optional", "attributemanifests,templates,adapters"]
-            .map(str::to_owned)
-            .into()
+        let listen = format!("{mcp}?collections={OPTIONAL_COLLECTION}");
+        let optional = "attributemanifests,templates,adapters";
+        ["--config", &url, "--mcp-listen", &listen, "--config-optional", optional].map(str::to_owned).into()
     }
 
     /// Pushes resources beside those of honest checks.

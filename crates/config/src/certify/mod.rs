@@ -1,15 +1,22 @@
 //! Checks of the other end of a stream against the rules of MCP and xDS (docs/behaviour/xds.md#rules-for-servers).
 //!
-//! [`ServerRules`] and [`ClientRules`] observe the messages of a stream and return what breaks a rule; they have no sockets. [`certify`]
-//! asks a server what an ordinary client would not, and reports on each check.
+//! [`ServerRules`] and [`ClientRules`] observe the messages of a stream and return violations; they have no sockets.
+//! [`certify`] sends a server requests that an ordinary client would not send, and reports each check.
 
 mod client_rules;
 mod probe;
 mod server_rules;
 
+use std::{io, time::Duration};
+
 use serde::Serialize;
 
-use crate::{MAX_TEXT, truncate};
+use crate::{
+    MAX_TEXT,
+    stream::{Peer, sink::Variant},
+    truncate,
+    xds::sink::ApiVersion,
+};
 
 pub use client_rules::ClientRules;
 pub use probe::{Certification, certify};
@@ -18,13 +25,13 @@ pub use server_rules::ServerRules;
 /// The number of violations of one stream that are reported.
 const MAX_VIOLATIONS: usize = 100;
 
-/// A rule that a message breaks.
+/// A violation of a rule by a message.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 #[non_exhaustive]
 pub struct Violation {
     /// The rule.
     pub rule: &'static str,
-    /// What happened instead.
+    /// The observation.
     pub observed: String,
 }
 
@@ -39,9 +46,9 @@ impl Violation {
 #[serde(rename_all = "snake_case")]
 #[non_exhaustive]
 pub enum Outcome {
-    /// The peer follows the rule.
+    /// The peer complies with the rule.
     Passed,
-    /// The rule is broken: what was observed.
+    /// The peer violates the rule, with the observation.
     Failed(String),
     /// The check was not possible, for this reason.
     Skipped(String),
@@ -53,17 +60,39 @@ pub enum Outcome {
 pub struct Check {
     /// The rule.
     pub rule: &'static str,
-    /// Whether the server follows it.
+    /// The result for the rule.
     pub outcome: Outcome,
 }
 
-/// What goes over a stream, as far as rules differ.
+/// A protocol with rules.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
 pub enum Protocol {
     /// The Mesh Configuration Protocol.
     Mcp,
-    /// Whole sets of xDS.
-    Sotw,
-    /// Changes of xDS.
-    Delta,
+    /// The predecessor of MCP, `AggregatedMeshConfigService`.
+    Aggregated(Variant),
+    /// Streams of xDS, in a version of Envoy's API.
+    Xds(ApiVersion, Variant),
+    /// xDS over HTTP.
+    Rest,
+}
+
+impl Protocol {
+    /// Returns whether responses contain changes rather than whole sets.
+    fn is_delta(self) -> bool {
+        matches!(self, Self::Aggregated(Variant::Delta) | Self::Xds(_, Variant::Delta))
+    }
+}
+
+/// The reason why a server cannot be checked.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum CertifyError {
+    /// The connection failed.
+    #[error("{0}: cannot connect: {1}")]
+    Connect(Peer, io::Error),
+    /// The connection timed out.
+    #[error("{0}: no connection within {1:?}")]
+    Timeout(Peer, Duration),
 }

@@ -1,13 +1,13 @@
-use std::{collections::BTreeMap, time::Duration};
+use std::{collections::BTreeMap, future::pending, time::Duration};
 
-use futures_util::{StreamExt as _, stream};
+use futures_util::{FutureExt as _, StreamExt as _, stream};
 use http::uri::PathAndQuery;
 use prost::Message;
 use tokio::{sync::mpsc, time::timeout};
 use tonic::{Code, Status, Streaming, client::Grpc, transport::Channel};
 
 use super::{
-    Check, Outcome, Protocol, ServerRules, Violation,
+    CertifyError, Check, Outcome, Protocol, ServerRules, Violation,
     server_rules::{NAMES, NONCE, REPEATED, TYPE, VERSION},
 };
 use crate::{
@@ -18,33 +18,37 @@ use crate::{
                 DeltaDiscoveryRequest, DeltaDiscoveryResponse, DiscoveryRequest, DiscoveryResponse,
             },
         },
-        istio::mcp::v1alpha1::{RequestResources, Resources, SinkNode},
+        istio::mcp::v1alpha1::{
+            IncrementalMeshConfigRequest, IncrementalMeshConfigResponse, MeshConfigRequest,
+            MeshConfigResponse, RequestResources, Resources, SinkNode,
+        },
     },
     stream::{Peer, Shorthand, Summarize, open, sink::Variant},
-    xds::sink::ApiVersion,
+    xds::sink::request_over_http,
 };
 use mixer_adapter_core::{framework::setters, proto};
 
-/// What a server is asked for, and how.
+/// The parameters of the checks of a server.
 #[derive(Clone, Debug)]
 #[non_exhaustive]
 pub struct Certification {
     /// The protocol.
     pub protocol: Protocol,
-    /// The types or collections to ask for, as they go over the wire.
+    /// The types or collections to request, as on the wire.
     pub type_urls: Vec<String>,
-    /// What the client says of itself.
+    /// The node of the client.
     pub node: Node,
-    /// How long an answer may take.
+    /// The timeout of an answer.
     pub patience: Duration,
-    /// How long a server has to be silent that has nothing to say.
+    /// The time for which a server without news has to be silent.
     pub silence: Duration,
 }
 
 setters!(Certification { patience: Duration, silence: Duration });
 
 impl Certification {
-    /// Checks of these types or collections by a client that says so of itself. An answer may take 5 s, and a silence lasts 0.5 s.
+    /// Creates checks of these types or collections by a client with that node. The timeout of an answer is 5 s, and a
+    /// silence lasts 0.5 s.
     pub fn new(protocol: Protocol, type_urls: Vec<String>, node: Node) -> Self {
         Self {
             protocol,
@@ -66,7 +70,7 @@ const MISSING: &str = "a name that does not exist is answered with its removal";
 const AGAIN: &str = "a name that is subscribed to again is sent again";
 const UNKNOWN: &str = "an unknown collection is answered, or refused with INVALID_ARGUMENT";
 
-/// A nonce that no server makes.
+/// A nonce that no server uses.
 const NO_NONCE: &str = "certify-stale";
 /// A name that no resource has.
 const NO_NAME: &str = "certify/missing";
@@ -74,7 +78,13 @@ const NO_NAME: &str = "certify/missing";
 const NO_COLLECTION: &str = "certify/v1/missing";
 
 /// Runs the checks of a server against it, and reports on each. Checks that a server does not allow are skipped.
-pub async fn certify(server: &Peer, of: &Certification) -> Vec<Check> {
+///
+/// # Errors
+/// The server cannot be reached.
+pub async fn certify(server: &Peer, of: &Certification) -> Result<Vec<Check>, CertifyError> {
+    let late = |_| CertifyError::Timeout(server.clone(), of.patience);
+    let reached = timeout(of.patience, server.reach()).await.map_err(late)?;
+    reached.map_err(|error| CertifyError::Connect(server.clone(), error))?;
     let mut probe = Probe { server, of, violations: Vec::new(), checks: Vec::new() };
     for type_url in &of.type_urls {
         probe.of_type(type_url).await;
@@ -82,7 +92,7 @@ pub async fn certify(server: &Peer, of: &Certification) -> Vec<Check> {
     if of.protocol == Protocol::Mcp {
         probe.unknown_collection().await;
     }
-    probe.finish()
+    Ok(probe.finish())
 }
 
 struct Probe<'a> {
@@ -92,7 +102,7 @@ struct Probe<'a> {
     checks: Vec<Check>,
 }
 
-/// A request, as far as the checks differ.
+/// A request, with the fields in which checks differ.
 #[derive(Clone, Debug, Default)]
 struct ProbeRequest {
     type_url: String,
@@ -105,21 +115,25 @@ struct ProbeRequest {
 
 /// A stream of checks.
 struct Session {
+    protocol: Protocol,
     requests: mpsc::Sender<(ProbeRequest, Node)>,
     responses: mpsc::Receiver<Result<Reply, Status>>,
     node: Node,
+    /// The type of the last request.
+    asked: String,
     rules: ServerRules,
 }
 
 impl Session {
     async fn send(&mut self, ask: ProbeRequest) {
+        self.asked.clone_from(&ask.type_url);
         self.rules.sent(&Shorthand {
             type_url: ask.type_url.clone(),
             names: ask.names.clone(),
             nonce: ask.nonce.clone(),
             ..Shorthand::default()
         });
-        // A stream that has ended says so where its answer is awaited.
+        // The end of a stream is reported where its answer is awaited.
         let _ = self.requests.send((ask, self.node.clone())).await;
     }
 }
@@ -150,7 +164,7 @@ impl Probe<'_> {
         };
         session.send(answer(&first, false)).await;
         self.is_silent(&mut session, SILENT, &first).await;
-        if self.of.protocol != Protocol::Delta {
+        if !self.of.protocol.is_delta() && self.of.protocol != Protocol::Rest {
             session.send(ProbeRequest { nonce: NO_NONCE.to_owned(), ..answer(&first, false) }).await;
             self.is_silent(&mut session, STALE, &first).await;
         }
@@ -159,17 +173,18 @@ impl Probe<'_> {
             session.send(answer(&first, true)).await;
             self.is_silent(&mut session, REFUSED, &first).await;
         }
-        match self.of.protocol {
-            Protocol::Mcp => {}
-            Protocol::Sotw => self.names(&ask, &first).await,
-            Protocol::Delta => {
-                self.names(&ask, &first).await;
-                self.changes(&ask, &first).await;
-            }
+        if matches!(self.of.protocol, Protocol::Xds(..) | Protocol::Rest) {
+            self.names(&ask, &first).await;
+        }
+        if self.of.protocol.is_delta() {
+            self.resumed(&ask, &first).await;
+        }
+        if matches!(self.of.protocol, Protocol::Xds(_, Variant::Delta)) {
+            self.subscriptions(&ask, &first).await;
         }
     }
 
-    /// Resources by name, and then one more.
+    /// Checks subscriptions to resources by name, and then to one more.
     async fn names(&mut self, ask: &impl Fn(&[&str]) -> ProbeRequest, first: &Reply) {
         let names: Vec<&str> =
             first.shorthand.names.iter().map(String::as_str).filter(|name| !name.is_empty()).collect();
@@ -180,7 +195,7 @@ impl Probe<'_> {
         if !reply.shorthand.names.iter().any(|name| name == one) {
             return self.fail(NAMED, format!("{one:?} is not in the answer to its name"));
         }
-        let both: &[&str] = if self.of.protocol == Protocol::Delta { &[other] } else { &[one, other] };
+        let both: &[&str] = if self.of.protocol.is_delta() { &[other] } else { &[one, other] };
         let answer = ProbeRequest {
             version: reply.shorthand.version.clone(),
             nonce: reply.shorthand.nonce.clone(),
@@ -195,8 +210,8 @@ impl Probe<'_> {
         }
     }
 
-    /// What only streams of changes have.
-    async fn changes(&mut self, ask: &impl Fn(&[&str]) -> ProbeRequest, first: &Reply) {
+    /// Checks a first request with the versions of all resources.
+    async fn resumed(&mut self, ask: &impl Fn(&[&str]) -> ProbeRequest, first: &Reply) {
         let known = first.versions.clone();
         if known.is_empty() || known.values().any(String::is_empty) {
             self.skip(RESUMED, "there are no resources with versions");
@@ -209,6 +224,10 @@ impl Probe<'_> {
                 Some(Err(status)) => self.fail(RESUMED, ended(&status)),
             }
         }
+    }
+
+    /// Checks names on streams of changes: one that does not exist, and one that is subscribed to again.
+    async fn subscriptions(&mut self, ask: &impl Fn(&[&str]) -> ProbeRequest, first: &Reply) {
         if let Some((_, reply)) = self.begin(ask(&[NO_NAME]), MISSING).await {
             match reply.shorthand.removed.iter().any(|name| name == NO_NAME) {
                 true => self.pass(MISSING),
@@ -271,13 +290,14 @@ impl Probe<'_> {
     async fn next(&mut self, session: &mut Session, patience: Duration) -> Option<Result<Reply, Status>> {
         let reply = timeout(patience, session.responses.recv()).await.ok()?;
         let reply = reply.unwrap_or_else(|| Err(Status::ok("the server ended it")));
+        let reply = reply.map(|reply| session.typed(reply));
         if let Ok(reply) = &reply {
             self.violations.extend(session.rules.received(&reply.shorthand));
         }
         Some(reply)
     }
 
-    /// Fails a check if the server repeats a response. Something that changed may be sent.
+    /// Fails a check if the server repeats a response. Changed resources may be sent.
     async fn is_silent(&mut self, session: &mut Session, check: &'static str, last: &Reply) {
         match self.next(session, self.of.silence).await {
             None => self.pass(check),
@@ -309,8 +329,9 @@ impl Probe<'_> {
     /// A result for each rule, the first failure of each.
     fn finish(mut self) -> Vec<Check> {
         let rules: &[&str] = match self.of.protocol {
-            Protocol::Delta => &[NONCE, TYPE, NAMES],
-            Protocol::Mcp | Protocol::Sotw => &[NONCE, TYPE, VERSION, NAMES, REPEATED],
+            Protocol::Rest => &[TYPE, VERSION, NAMES, REPEATED],
+            delta if delta.is_delta() => &[NONCE, TYPE, NAMES],
+            _ => &[NONCE, TYPE, VERSION, NAMES, REPEATED],
         };
         let answered = self.checks.iter().any(|check| check.outcome == Outcome::Passed);
         for &rule in rules {
@@ -332,7 +353,7 @@ impl Probe<'_> {
     }
 }
 
-/// A failure with one type counts more than a success with another, and that more than a check that was not possible.
+/// Returns the order of outcomes of several types: a failure, then a success, then a check that was not possible.
 fn severity(outcome: &Outcome) -> u8 {
     match outcome {
         Outcome::Skipped(_) => 0,
@@ -347,22 +368,88 @@ fn ended(status: &Status) -> String {
 
 impl Session {
     async fn open(server: &Peer, of: &Certification) -> Result<Self, Status> {
+        let (requests, asks) = mpsc::channel(8);
+        let (replies, responses) = mpsc::channel(8);
+        let session = Self {
+            protocol: of.protocol,
+            requests,
+            responses,
+            node: of.node.clone(),
+            asked: String::new(),
+            rules: ServerRules::new(of.protocol),
+        };
+        if of.protocol == Protocol::Rest {
+            poll(server.clone(), of.patience, asks, replies);
+            return Ok(session);
+        }
         let late = |_| Status::deadline_exceeded(format!("no connection within {:?}", of.patience));
         let channel = timeout(of.patience, server.connect()).await.map_err(late)??;
         let grpc = Grpc::new(channel).max_decoding_message_size(MAX_RESPONSE);
-        let (requests, asks) = mpsc::channel(8);
-        let (replies, responses) = mpsc::channel(8);
-        let ads = |variant| ApiVersion::V3.path(variant);
+        let path = PathAndQuery::from_static;
         match of.protocol {
-            Protocol::Mcp => run(grpc, PathAndQuery::from_static(MCP), asks, replies, mcp, of_mcp),
-            Protocol::Sotw => run(grpc, ads(Variant::Sotw), asks, replies, sotw, of_sotw),
-            Protocol::Delta => run(grpc, ads(Variant::Delta), asks, replies, delta, of_delta),
+            Protocol::Rest => {}
+            Protocol::Mcp => run(grpc, path(MCP), asks, replies, mcp, of_mcp),
+            Protocol::Aggregated(Variant::Sotw) => {
+                run(grpc, path(AGGREGATED), asks, replies, aggregated, of_aggregated);
+            }
+            Protocol::Aggregated(Variant::Delta) => {
+                let (request, reply) = (aggregated_delta, of_aggregated_delta);
+                run(grpc, path(AGGREGATED_DELTA), asks, replies, request, reply);
+            }
+            Protocol::Xds(api, Variant::Sotw) => {
+                run(grpc, api.path(Variant::Sotw), asks, replies, sotw, of_sotw);
+            }
+            Protocol::Xds(api, Variant::Delta) => {
+                run(grpc, api.path(Variant::Delta), asks, replies, delta, of_delta);
+            }
         }
-        Ok(Self { requests, responses, node: of.node.clone(), rules: ServerRules::new(of.protocol) })
+        Ok(session)
+    }
+
+    /// Returns a response with its type: those of `IncrementalAggregatedResources` have none, and their stream has one
+    /// only.
+    fn typed(&self, mut reply: Reply) -> Reply {
+        if self.protocol == Protocol::Aggregated(Variant::Delta) {
+            reply.shorthand.type_url.clone_from(&self.asked);
+        }
+        reply
     }
 }
 
-/// Carries requests and responses of one protocol until the server ends the stream or the session is dropped.
+/// Sends requests over HTTP, each in place of the unanswered one. An answer without news is silence.
+fn poll(
+    server: Peer,
+    patience: Duration,
+    mut asks: mpsc::Receiver<(ProbeRequest, Node)>,
+    replies: mpsc::Sender<Result<Reply, Status>>,
+) {
+    tokio::spawn(async move {
+        let mut answer = pending().boxed();
+        loop {
+            let answered = tokio::select! {
+                () = replies.closed() => return,
+                ask = asks.recv() => {
+                    let Some((ask, node)) = ask else { return };
+                    let (server, request) = (server.clone(), sotw(ask, node));
+                    answer = async move { request_over_http(&server, &request, patience).await }.boxed();
+                    continue;
+                }
+                answered = &mut answer => answered,
+            };
+            answer = pending().boxed();
+            let reply = match answered {
+                Ok(None) => continue,
+                Ok(Some(response)) => Ok(of_sotw(response)),
+                Err(error) => Err(Status::unknown(error.to_string())),
+            };
+            if replies.send(reply).await.is_err() {
+                return;
+            }
+        }
+    });
+}
+
+/// Transports requests and responses of one protocol until the server ends the stream or the session is dropped.
 fn run<Q, P>(
     grpc: Grpc<Channel>,
     path: PathAndQuery,
@@ -405,6 +492,9 @@ fn run<Q, P>(
 }
 
 const MCP: &str = "/istio.mcp.v1alpha1.ResourceSource/EstablishResourceStream";
+const AGGREGATED: &str = "/istio.mcp.v1alpha1.AggregatedMeshConfigService/StreamAggregatedResources";
+const AGGREGATED_DELTA: &str =
+    "/istio.mcp.v1alpha1.AggregatedMeshConfigService/IncrementalAggregatedResources";
 /// The longest response in bytes.
 const MAX_RESPONSE: usize = 64 << 20;
 
@@ -413,13 +503,37 @@ fn refusal(refused: bool) -> Option<proto::Status> {
     refused.then_some(proto::Status { code: Code::InvalidArgument as i32, message, details: Vec::new() })
 }
 
+fn sink_node(node: Node) -> Option<SinkNode> {
+    Some(SinkNode { id: node.id, ..SinkNode::default() })
+}
+
 fn mcp(ask: ProbeRequest, node: Node) -> RequestResources {
     RequestResources {
-        sink_node: Some(SinkNode { id: node.id, ..SinkNode::default() }),
+        sink_node: sink_node(node),
         collection: ask.type_url,
         response_nonce: ask.nonce,
         error_detail: refusal(ask.refused),
         ..RequestResources::default()
+    }
+}
+
+fn aggregated(ask: ProbeRequest, node: Node) -> MeshConfigRequest {
+    MeshConfigRequest {
+        version_info: ask.version,
+        sink_node: sink_node(node),
+        type_url: ask.type_url,
+        response_nonce: ask.nonce,
+        error_detail: refusal(ask.refused),
+    }
+}
+
+fn aggregated_delta(ask: ProbeRequest, node: Node) -> IncrementalMeshConfigRequest {
+    IncrementalMeshConfigRequest {
+        sink_node: sink_node(node),
+        type_url: ask.type_url,
+        initial_resource_versions: ask.known.into_iter().collect(),
+        response_nonce: ask.nonce,
+        error_detail: refusal(ask.refused),
     }
 }
 
@@ -448,6 +562,16 @@ fn delta(ask: ProbeRequest, node: Node) -> DeltaDiscoveryRequest {
 
 fn of_mcp(response: Resources) -> Reply {
     Reply { shorthand: response.shorthand(), versions: BTreeMap::new() }
+}
+
+fn of_aggregated(response: MeshConfigResponse) -> Reply {
+    Reply { shorthand: response.shorthand(), versions: BTreeMap::new() }
+}
+
+fn of_aggregated_delta(response: IncrementalMeshConfigResponse) -> Reply {
+    let metadata = response.resources.iter().filter_map(|resource| resource.metadata.as_ref());
+    let versions = metadata.map(|metadata| (metadata.name.clone(), metadata.version.clone()));
+    Reply { versions: versions.collect(), shorthand: response.shorthand() }
 }
 
 fn of_sotw(response: DiscoveryResponse) -> Reply {

@@ -9,6 +9,10 @@ pub(super) const VERSION: &str = "a response has a version";
 pub(super) const NAMES: &str = "a response names each of its resources, and each once";
 pub(super) const REPEATED: &str = "an answered version is not sent again";
 
+/// The endings of the types of clusters and of their endpoints, in each version of Envoy's API.
+const CLUSTER: &str = ".Cluster";
+const ENDPOINTS: &str = ".ClusterLoadAssignment";
+
 /// What a server has to do on a stream, whatever its client does.
 #[derive(Debug)]
 pub struct ServerRules {
@@ -48,7 +52,9 @@ impl ServerRules {
     /// The server sent a response; returns what is wrong with it.
     pub fn received(&mut self, response: &Shorthand) -> Vec<Violation> {
         let mut violations = Vec::new();
-        if response.nonce.is_empty() {
+        if self.protocol == Protocol::Rest {
+            // Each response belongs to its request.
+        } else if response.nonce.is_empty() {
             violations.push(Violation::new(NONCE, "a response without a nonce"));
         } else if !self.nonces.insert(response.nonce.clone()) {
             violations.push(Violation::new(NONCE, format!("the nonce {:?} a second time", response.nonce)));
@@ -57,19 +63,24 @@ impl ServerRules {
             violations.push(Violation::new(TYPE, format!("a response of the type {:?}", response.type_url)));
         }
         // The version of a response of changes is for debugging.
-        if response.version.is_empty() && self.protocol != Protocol::Delta {
+        if response.version.is_empty() && !self.protocol.is_delta() {
             violations.push(Violation::new(VERSION, "a response without a version"));
         }
         violations.extend(names(response));
         let last = self.last.entry(response.type_url.clone()).or_default();
         let same =
             last.version == response.version && last.names == response.names && !response.version.is_empty();
-        if same && !last.asked_since && response.removed.is_empty() && self.protocol != Protocol::Delta {
+        if same && !last.asked_since && response.removed.is_empty() && !self.protocol.is_delta() {
             violations
                 .push(Violation::new(REPEATED, format!("version {:?} a second time", response.version)));
         }
         (last.version, last.names) = (response.version.clone(), response.names.clone());
         last.asked_since = false;
+        if response.type_url.ends_with(CLUSTER) {
+            // Clusters that warm need their endpoints again (docs/behaviour/xds.md#rule-9-warming).
+            let endpoints = self.last.iter_mut().filter(|(type_url, _)| type_url.ends_with(ENDPOINTS));
+            endpoints.for_each(|(_, last)| last.asked_since = true);
+        }
         violations.truncate(MAX_VIOLATIONS.saturating_sub(self.reported));
         self.reported += violations.len();
         violations
@@ -92,6 +103,9 @@ fn names(response: &Shorthand) -> Option<Violation> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::{stream::sink::Variant, xds::sink::ApiVersion};
+
+    const SOTW: Protocol = Protocol::Xds(ApiVersion::V3, Variant::Sotw);
 
     fn request(nonce: &str) -> Shorthand {
         Shorthand { type_url: "t".to_owned(), nonce: nonce.to_owned(), ..Shorthand::default() }
@@ -111,7 +125,7 @@ mod tests {
 
     #[test]
     fn a_good_server_breaks_no_rule() {
-        let mut rules = ServerRules::new(Protocol::Sotw);
+        let mut rules = ServerRules::new(SOTW);
         rules.sent(&request(""));
         assert!(broken(&mut rules, &response("1", "a", &["x", "y"])).is_empty());
         rules.sent(&request("a"));
@@ -121,8 +135,21 @@ mod tests {
     }
 
     #[test]
+    fn endpoints_may_be_sent_again_while_their_cluster_warms() {
+        let of = |type_url: &str, message: Shorthand| Shorthand { type_url: type_url.to_owned(), ..message };
+        let mut rules = ServerRules::new(SOTW);
+        for (type_url, nonce) in [("a.Cluster", "1"), ("a.ClusterLoadAssignment", "2"), ("a.Cluster", "3")] {
+            rules.sent(&of(type_url, request("")));
+            assert!(broken(&mut rules, &of(type_url, response(nonce, nonce, &["x"]))).is_empty());
+        }
+        let endpoints = |nonce| of("a.ClusterLoadAssignment", response("2", nonce, &["x"]));
+        assert!(broken(&mut rules, &endpoints("4")).is_empty());
+        assert_eq!(broken(&mut rules, &endpoints("5")), [REPEATED]);
+    }
+
+    #[test]
     fn each_rule_is_found_broken() {
-        let mut rules = ServerRules::new(Protocol::Sotw);
+        let mut rules = ServerRules::new(SOTW);
         assert_eq!(broken(&mut rules, &response("1", "a", &[])), [TYPE]);
         rules.sent(&request(""));
         assert_eq!(broken(&mut rules, &response("2", "", &[])), [NONCE]);

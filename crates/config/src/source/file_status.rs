@@ -7,7 +7,7 @@ use std::{
 use futures_util::{FutureExt as _, future::BoxFuture};
 use tokio::time::Instant;
 
-use super::{CollectionStatus, Journal, Message, Refusal, SourceHandle, SourceStatus, unix_time};
+use super::{CollectionStatus, Journal, Message, RefusedVersion, SourceHandle, SourceStatus, unix_time};
 use crate::{Change, Decision, join_texts};
 
 /// The status of a source that offers its whole state in one update.
@@ -24,11 +24,11 @@ struct State {
     accepted: Option<Instant>,
 }
 
-/// An update in short: collection, version, number of resources.
+/// A summary of an update: collection, version, number of resources.
 pub(super) type Offered = Vec<(String, String, usize)>;
 
 impl FileStatus {
-    /// An update goes out.
+    /// Records an update that is offered.
     pub(super) fn offered(&self, source: &str, changes: &[Change]) -> Offered {
         let mut state = self.lock();
         state.source = Some(source.to_owned());
@@ -64,7 +64,7 @@ impl FileStatus {
             if *decision == Decision::Live {
                 (known.version, known.resources, known.synced) = (version.clone(), resources, true);
             }
-            known.refused = refusal.clone().map(|reason| Refusal { version, reason });
+            known.refused = refusal.clone().map(|reason| RefusedVersion { version, reason });
         }
     }
 

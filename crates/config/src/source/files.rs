@@ -12,20 +12,20 @@ use crate::{
     text_format::{self, TextFormatError, is_text_format},
 };
 
-/// The longest file that is read, in bytes.
+/// The maximum size of a file in bytes.
 const MAX_FILE: u64 = 64 << 20;
-/// How many files are read at most.
+/// The maximum number of files.
 const MAX_FILES: usize = 100_000;
-/// How many resources are read at most.
+/// The maximum number of resources.
 const MAX_RESOURCES: usize = 1_000_000;
 
-/// Reads the files of a directory and those below it by name, or one file of any name.
+/// Reads the files of a directory and its subdirectories in the order of their names, or one file of any name.
 ///
-/// The files are `*.yaml`, `*.yml`, `*.json`, and those in the text format of protobuf. What cannot be read is a fault and costs
-/// nothing else.
+/// The files are `*.yaml`, `*.yml`, `*.json`, and those in the text format of protobuf. A file that cannot be read is a
+/// fault, and does not affect others.
 ///
-/// Names that begin with a dot are passed over, and so are tests, `*.test.yaml`. That is also how a mounted ConfigMap, whose files are links into `..data`, is
-/// read once.
+/// Names that begin with a dot are ignored, and so are tests, `*.test.yaml`. Therefore a mounted ConfigMap, whose files
+/// are links into `..data`, is read once.
 pub fn read(root: &Path, default_namespace: &str) -> Parsed {
     let mut all = Parsed::default();
     let (files, faults) = list(root);
@@ -42,8 +42,8 @@ pub fn read(root: &Path, default_namespace: &str) -> Parsed {
         let parsed = parse(&text, &source, default_namespace);
         if all.resources.len() + parsed.resources.len() > MAX_RESOURCES {
             let reason =
-                format!("more than {MAX_RESOURCES} resources; this file and what follows is not read");
-            all.faults.push(ValidationError::error(reason).at(&source, 0));
+                format!("more than {MAX_RESOURCES} resources; {source} and later files are not read");
+            all.faults.push(ValidationError::error(reason).at(&root.display().to_string().into(), 0));
             break;
         }
         all.resources.extend(parsed.resources);
@@ -52,7 +52,7 @@ pub fn read(root: &Path, default_namespace: &str) -> Parsed {
     all
 }
 
-/// The files to read, in order, and what is wrong with the directory.
+/// Returns the files to read, in order, and the faults of the directory.
 pub(super) fn list(root: &Path) -> (Vec<PathBuf>, Vec<ValidationError>) {
     let mut files = Vec::new();
     let mut faults = Vec::new();
@@ -87,8 +87,8 @@ fn is_hidden(entry: &DirEntry) -> bool {
     entry.file_name().as_encoded_bytes().starts_with(b".")
 }
 
-/// Returns the files with tests of a directory and those below it, by name: `*.test.yaml`, `*.test.yml` and `*.test.json`. They are not
-/// configuration.
+/// Returns the test files of a directory and its subdirectories in the order of their names: `*.test.yaml`,
+/// `*.test.yml` and `*.test.json`. They are not configuration.
 pub fn test_files(root: &Path) -> Vec<PathBuf> {
     let walk = WalkDir::new(root).follow_links(true).sort_by_file_name().into_iter();
     let visible = walk.filter_entry(|entry| entry.depth() == 0 || !is_hidden(entry)).filter_map(Result::ok);
@@ -96,7 +96,7 @@ pub fn test_files(root: &Path) -> Vec<PathBuf> {
     files.filter(|path| is_text(path) && is_test(path)).take(MAX_FILES).collect()
 }
 
-/// Whether a file has tests of a configuration, by its name.
+/// Returns whether a file has tests of a configuration, by its name.
 pub fn is_test(path: &Path) -> bool {
     path.file_stem().is_some_and(|stem| stem.as_encoded_bytes().ends_with(b".test"))
 }
@@ -109,7 +109,7 @@ fn is_text(path: &Path) -> bool {
     path.extension().is_some_and(|extension| extension == "yaml" || extension == "yml" || extension == "json")
 }
 
-/// Why a file is not read.
+/// The reason why a file is not read.
 #[derive(Debug, thiserror::Error)]
 enum ReadError {
     #[error("cannot be opened: {0}")]

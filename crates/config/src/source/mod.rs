@@ -1,7 +1,8 @@
-//! Where configuration comes from: files, MCP and xDS.
+//! Sources of configuration: files, MCP and xDS.
 //!
-//! A [`Source`] offers [`Update`](crate::Update)s. Each is accepted or refused as a whole (see [`Acceptance`](crate::Acceptance)). A
-//! source sends the next state of a collection after the verdict on the last one, so that intermediate states are skipped.
+//! A [`Source`] offers [`Update`](crate::Update)s. Each is accepted or refused as a whole (see
+//! [`Acceptance`](crate::Acceptance)). A source sends the next state of a collection after the verdict on the last one,
+//! so that intermediate states are skipped.
 
 mod file_source;
 mod file_status;
@@ -16,22 +17,22 @@ pub use file_source::FileSource;
 pub use files::{is_test, read, test_files};
 pub use reload_requests::ReloadRequests;
 pub use settings::{SourceSettings, Wanted};
-pub use status::{CollectionStatus, Message, Refusal, SourceHandle, SourceStatus};
+pub use status::{CollectionStatus, Message, RefusedVersion, SourceHandle, SourceStatus};
 pub(crate) use status::{Journal, unix_time};
 
 use super::Offers;
 
 /// Configuration that changes.
 pub trait Source: Send {
-    /// The source as people write it: `fs:///etc/mixer`.
+    /// Returns the name of the source as it is configured: `fs:///etc/mixer`.
     fn name(&self) -> String;
 
-    /// A handle to the source once it runs; `None` if it has no state to show.
+    /// Returns a handle to the running source; `None` if it has no state to show.
     fn handle(&self) -> Option<Arc<dyn SourceHandle>> {
         None
     }
 
-    /// Sends offers, the whole state first, until they are not taken any more. Faults do not end a source: if it can read nothing, it
-    /// reports that in an update without changes, and tries again.
+    /// Sends offers, the whole state first, until they are no longer accepted. Faults do not end a source: if it can
+    /// read nothing, it reports that in an update without changes, and tries again.
     fn run(self: Box<Self>, offers: Offers) -> Pin<Box<dyn Future<Output = ()> + Send>>;
 }

@@ -8,26 +8,26 @@ use super::ReloadRequests;
 use crate::{
     Collection,
     proto::envoy::config::core::v3::Extension,
-    stream::{DialOptions, sink::Cache},
+    stream::{DialOptions, StreamMemory, sink::Cache},
 };
 use mixer_adapter_core::framework::setters;
 use mixer_adapter_net::tls;
 
-/// What a source is asked for, and how what arrives is treated: the same for every kind of source.
+/// The subscriptions of a source and the treatment of its resources, for every kind of source.
 #[derive(Clone, Debug)]
 #[non_exhaustive]
 pub struct SourceSettings {
-    /// The namespace of resources that name none.
+    /// The namespace of resources without one.
     pub default_namespace: String,
-    /// The collections to ask for. Files are read as a whole, whatever is listed here.
+    /// The collections to request. Files are read as a whole, whatever is listed here.
     pub collections: Vec<Wanted>,
-    /// Takes the good resources of a push that has bad ones, and keeps what it had of the bad ones.
+    /// Accepts the valid resources of a push that also has invalid ones, with the previous versions of these.
     pub skip_bad_resources: bool,
     /// The cache of the last accepted configuration, for a restart without its source.
     pub cache: Option<Cache>,
-    /// What servers that are TLS are dialed with; none are without it.
+    /// TLS of connections to servers that use it; without it such servers cannot be used.
     pub tls: Option<Arc<tls::Client>>,
-    /// The id of the sink for MCP servers; by default it follows from the host's name.
+    /// The id of the sink for MCP servers; by default it is derived from the name of the host.
     pub sink_id: Option<String>,
     /// The annotations of the sink.
     pub sink_annotations: BTreeMap<String, String>,
@@ -35,14 +35,16 @@ pub struct SourceSettings {
     pub node_id: Option<String>,
     /// Further metadata of the node for xDS servers.
     pub node_metadata: BTreeMap<String, String>,
-    /// The longest delay before a server is dialed again.
+    /// The longest delay between connection attempts.
     pub longest_wait: Duration,
     /// The extensions to announce to xDS servers: adapters and their templates.
     pub extensions: Vec<Extension>,
-    /// The names to ask xDS servers for, by type URL. All resources of other types are asked for.
+    /// The names to request from xDS servers, by type URL. All resources of other types are requested.
     pub resource_names: BTreeMap<String, Vec<String>>,
     /// Requests to read files again, whether they have changed or not.
     pub reload: ReloadRequests,
+    /// The memory of pushes that arrive or are decoded, of all sources; `None` leaves it to each.
+    pub memory: Option<StreamMemory>,
 }
 
 setters!(SourceSettings {
@@ -59,19 +61,20 @@ setters!(SourceSettings {
     extensions: Vec<Extension>,
     resource_names: BTreeMap<String, Vec<String>>,
     reload: ReloadRequests,
+    memory: Option<StreamMemory>,
 });
 
-/// A collection that is asked for.
+/// A requested collection.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Wanted {
-    /// Such as `istio/policy/v1beta1/rules`.
+    /// The name, such as `istio/policy/v1beta1/rules`.
     pub collection: String,
-    /// Whether the program is ready only with it. One that is not is asked for all the same.
+    /// Whether readiness waits for it. A collection that is not required is requested, too.
     pub required: bool,
 }
 
 impl SourceSettings {
-    /// Mixer's own collections, all of them required.
+    /// Creates settings for Mixer's own collections, all of them required.
     pub fn new(default_namespace: impl Into<String>) -> Self {
         let wanted =
             |collection: Collection| Wanted { collection: collection.as_str().to_owned(), required: true };
@@ -89,10 +92,11 @@ impl SourceSettings {
             extensions: Vec::new(),
             resource_names: BTreeMap::new(),
             reload: ReloadRequests::default(),
+            memory: None,
         }
     }
 
-    /// The required collections.
+    /// Returns the required collections.
     pub fn required(&self) -> BTreeSet<Collection> {
         let required = self.collections.iter().filter(|wanted| wanted.required);
         required.map(|wanted| Collection::new(&wanted.collection)).collect()

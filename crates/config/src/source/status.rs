@@ -1,4 +1,4 @@
-//! What a source of configuration shows of itself, whatever kind it is.
+//! The status of a source of configuration, whatever its kind.
 
 use std::{
     collections::{BTreeMap, VecDeque},
@@ -17,7 +17,7 @@ pub trait SourceHandle: Debug + Send + Sync {
     fn status(&self) -> BoxFuture<'_, Option<SourceStatus>>;
 }
 
-/// What a source of configuration does, for people.
+/// The status of a source, for people.
 #[derive(Clone, Debug, Default, Serialize)]
 #[non_exhaustive]
 pub struct SourceStatus {
@@ -29,19 +29,19 @@ pub struct SourceStatus {
     pub annotations: BTreeMap<String, String>,
     /// The connected peers.
     pub peers: Vec<String>,
-    /// What is known of each collection.
+    /// The status of each collection.
     pub collections: Vec<CollectionStatus>,
     /// The last messages, the newest last.
     pub messages: Vec<Message>,
 }
 
-/// What is known of one collection.
+/// The status of one collection.
 #[derive(Clone, Debug, Default, Serialize)]
 #[non_exhaustive]
 pub struct CollectionStatus {
     /// The collection.
     pub collection: String,
-    /// Whether the program is ready only with it.
+    /// Whether readiness waits for it.
     pub required: bool,
     /// The version in use.
     pub version: String,
@@ -50,45 +50,45 @@ pub struct CollectionStatus {
     /// The version that was acknowledged and waits for other configuration.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub pending: Option<String>,
-    /// Whether it is of this run, rather than from the cache.
+    /// Whether it was pushed in this run, rather than read from the cache.
     pub synced: bool,
     /// Whether the source does not serve it.
     pub unsupported: bool,
-    /// How long ago something was accepted last, in seconds.
+    /// The time since something was accepted, in seconds.
     pub accepted_seconds_ago: Option<u64>,
-    /// The version that was refused last and why, unless one was accepted since.
-    pub refused: Option<Refusal>,
+    /// The version that was refused last and the reason, unless one was accepted since.
+    pub refused: Option<RefusedVersion>,
 }
 
 /// A version that was refused.
 #[derive(Clone, Debug, Serialize)]
 #[non_exhaustive]
-pub struct Refusal {
+pub struct RefusedVersion {
     /// The version.
     pub version: String,
-    /// Why.
+    /// The reason.
     pub reason: String,
 }
 
-/// A message in short.
+/// A summary of a message.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 #[non_exhaustive]
 pub struct Message {
-    /// When, in seconds since 1970.
+    /// The time, in seconds since 1970.
     pub time: u64,
-    /// The stream, counted since the start.
+    /// The number of the stream since the start.
     pub stream: u64,
-    /// `ask`, `ack` and `nack` went to the source, `push` came from it.
+    /// The kind: `ask`, `ack` and `nack` are requests to the source, `push` is a message from it.
     pub kind: &'static str,
     /// The collection.
     pub collection: String,
-    /// What names the push that it is, or answers.
+    /// The nonce of the push, or of the answered push.
     pub nonce: String,
     /// The number of resources in a push, or the reason of a refusal.
     pub what: String,
 }
 
-/// How many messages are remembered: as many as in Istio's sinks.
+/// The number of remembered messages, as in Istio's sinks.
 const REMEMBERED: usize = 32;
 
 /// The last messages.
@@ -96,7 +96,7 @@ const REMEMBERED: usize = 32;
 pub(crate) struct Journal(VecDeque<Message>);
 
 impl Journal {
-    /// Records a message, which may push out the oldest. Long texts are cut.
+    /// Records a message, and drops the oldest of too many. Long texts are cut.
     pub(crate) fn record(&mut self, message: Message) {
         let message = Message {
             collection: truncate(&message.collection, MAX_NAME),
@@ -110,13 +110,13 @@ impl Journal {
         self.0.push_back(message);
     }
 
-    /// What is remembered, the newest last.
+    /// Returns the remembered messages, the newest last.
     pub(crate) fn snapshot(&self) -> Vec<Message> {
         self.0.iter().cloned().collect()
     }
 }
 
-/// The time, in seconds since 1970.
+/// Returns the time in seconds since 1970.
 pub(crate) fn unix_time() -> u64 {
     SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).unwrap_or(Duration::ZERO).as_secs()
 }

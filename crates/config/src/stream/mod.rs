@@ -1,7 +1,7 @@
-//! Streams of configuration, whatever their protocol: collections of resources that a source pushes to sinks.
+//! Streams of configuration of any protocol: collections of resources that a source pushes to sinks.
 //!
-//! What MCP and xDS share. The [sink](sink::SinkMachine) is a state machine without sockets, clocks or tasks; so is each
-//! [dialogue](source::Catalogue) of a source. Thin drivers run them. Either side may dial the other.
+//! This is what MCP and xDS share. The [sink](sink::SinkMachine) is a state machine without sockets, clocks or tasks;
+//! so is each [dialogue](source::Catalogue) of a source. Thin drivers run them. Either side may open the connection.
 
 pub(crate) mod body;
 pub(crate) mod convert;
@@ -26,8 +26,8 @@ pub use body::BodyError;
 pub use convert::check;
 pub use keepalive::Keepalive;
 pub(crate) use listen::Admission;
-pub use listen::{ServiceOptions, listen, listen_with};
-pub use mixer_adapter_net::Listener;
+pub use listen::{ListenOptions, ServiceOptions, listen, listen_with};
+pub use mixer_adapter_net::{Listener, grpc::StreamMemory};
 pub use peer::Peer;
 pub(crate) use peer::open;
 pub use rate::Rate;

@@ -1,10 +1,12 @@
 use std::{
+    error::Error,
     fmt, io,
     sync::Arc,
     task::{Context, Poll},
     time::Duration,
 };
 
+use bytes::Bytes;
 use futures_util::future::{BoxFuture, FutureExt as _};
 use http::{Uri, uri::PathAndQuery};
 use hyper_util::rt::TokioIo;
@@ -12,7 +14,8 @@ use prost::Message;
 use tokio::net::TcpStream;
 use tonic::{
     Response, Status, Streaming,
-    client::Grpc,
+    body::Body,
+    client::{Grpc, GrpcService},
     transport::{Channel, Endpoint},
 };
 use tonic_prost::ProstCodec;
@@ -74,6 +77,11 @@ impl Peer {
         connected.map_err(|error| Status::unavailable(format!("cannot connect: {}", with_causes(&error))))
     }
 
+    /// Checks that somebody listens at the address.
+    pub(crate) async fn reach(&self) -> io::Result<()> {
+        TcpStream::connect(&self.address).await.map(drop)
+    }
+
     /// Returns a client for requests to the peer, and the URL of a path on it.
     pub(crate) fn http(
         &self,
@@ -116,18 +124,21 @@ impl fmt::Display for Peer {
     }
 }
 
+type BoxError = Box<dyn Error + Send + Sync>;
+
 /// Opens a stream of a method; versions of a protocol may have the same messages.
-pub(crate) async fn open<Q, P>(
-    mut grpc: Grpc<Channel>,
+pub(crate) async fn open<T, Q, P>(
+    mut grpc: Grpc<T>,
     path: PathAndQuery,
     requests: impl futures_util::Stream<Item = Q> + Send + 'static,
 ) -> Result<Response<Streaming<P>>, Status>
 where
+    T: GrpcService<Body, ResponseBody: http_body::Body<Data = Bytes, Error: Into<BoxError>> + Send + 'static>,
     Q: Message + 'static,
     P: Message + Default + 'static,
 {
-    let ready = grpc.ready().await;
-    ready.map_err(|error| Status::unavailable(format!("the connection is not ready: {error}")))?;
+    let not_ready = |error: T::Error| format!("the connection is not ready: {}", error.into());
+    grpc.ready().await.map_err(|error| Status::unavailable(not_ready(error)))?;
     grpc.streaming(tonic::Request::new(requests), path, ProstCodec::default()).await
 }
 

@@ -2,10 +2,15 @@ use std::{fmt::Display, time::Duration};
 
 use futures_util::future::BoxFuture;
 use mixer_adapter_core::framework::setters;
-use mixer_adapter_net::{Backoff, Delays};
+use mixer_adapter_net::{
+    Backoff, Delays,
+    grpc::{StreamClient, StreamLimits, StreamMemory},
+};
 use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
-use tonic::{Code, Status};
+use tonic::{Code, Status, transport::Channel};
+
+use super::listen::MESSAGE_TIMEOUT;
 
 /// Limits of outbound streams.
 #[derive(Clone, Debug)]
@@ -13,13 +18,20 @@ use tonic::{Code, Status};
 pub struct DialOptions {
     /// The delay before the second attempt.
     pub first_wait: Duration,
-    /// The longest delay between attempts; the delay after a peer that refused this program's identity.
+    /// The longest delay between attempts, also used after a peer refused this program's identity.
     pub longest_wait: Duration,
     /// The longest message in bytes; a longer one ends the stream.
     pub max_message_size: usize,
+    /// The memory of messages that arrive or are decoded; `None` sets no limit. A message beyond it ends its stream.
+    pub memory: Option<StreamMemory>,
 }
 
-setters!(DialOptions { first_wait: Duration, longest_wait: Duration, max_message_size: usize });
+setters!(DialOptions {
+    first_wait: Duration,
+    longest_wait: Duration,
+    max_message_size: usize,
+    memory: Option<StreamMemory>,
+});
 
 impl Default for DialOptions {
     fn default() -> Self {
@@ -27,31 +39,44 @@ impl Default for DialOptions {
             first_wait: Duration::from_secs(1),
             longest_wait: Duration::from_secs(60),
             max_message_size: 64 << 20,
+            memory: None,
         }
+    }
+}
+
+impl DialOptions {
+    /// Limits the messages of a peer.
+    pub(crate) fn limited(&self, channel: Channel) -> StreamClient<Channel> {
+        let memory = self.memory.clone().unwrap_or_else(|| StreamMemory::new(usize::MAX));
+        let max_message_size = self.max_message_size;
+        StreamClient::new(
+            StreamLimits { max_message_size, memory, message_timeout: MESSAGE_TIMEOUT },
+            channel,
+        )
     }
 }
 
 /// Outcome of a closed stream.
 pub(crate) struct Ended {
     pub(crate) status: Status,
-    /// A push was accepted on it.
+    /// Whether a push on it was accepted.
     pub(crate) good: bool,
-    /// The next stream asks for something else, so there is no reason to wait.
+    /// Whether the next stream has other requests: it is opened at once.
     pub(crate) resolved: bool,
 }
 
 impl Ended {
-    /// A stream without any accepted push.
+    /// Creates the outcome of a stream without any accepted push.
     pub(crate) fn in_vain(status: Status) -> Self {
         Self { status, good: false, resolved: false }
     }
 
-    /// The delay before the next stream.
+    /// Returns the delay before the next stream.
     ///
-    /// Delays start over only after a stream that brought an accepted push and lasted longer than the delay before it. Opening
-    /// a stream is not enough, or a peer that opens streams and refuses is dialed in a hot loop
-    /// (docs/behaviour/mcp.md#reconnecting), and neither is a push, or a peer with one collection that is too large sends all others
-    /// in that loop.
+    /// Delays start over only after a stream with an accepted push that lasted longer than the delay before it. Opening
+    /// a stream is not enough, because a peer that opens streams and refuses would be reconnected to in a hot loop
+    /// (docs/behaviour/mcp.md#reconnecting). Neither is an accepted push, because a peer with one collection that is
+    /// too large would send all others in that loop.
     fn next_delay(&self, delays: &mut Delays, lasted: Duration) -> Duration {
         if self.good && lasted > delays.last() {
             delays.reset();
@@ -62,16 +87,16 @@ impl Ended {
         delays.next_delay()
     }
 
-    /// Whether the peer refused this program's identity.
+    /// Returns whether the peer refused this program's identity.
     fn unauthorized(&self) -> bool {
         matches!(self.status.code(), Code::Unauthenticated | Code::PermissionDenied)
     }
 }
 
-/// The delay where the reason of the last end is gone.
+/// The delay if the reason of the last end no longer exists.
 const RESOLVED: Duration = Duration::from_millis(100);
 
-/// Keeps a stream to a peer open until `stop` is cancelled, which the stream sees, too.
+/// Maintains a stream to a peer until `stop` is cancelled, which the stream observes as well.
 pub(crate) async fn redial(
     peer: &impl Display,
     options: &DialOptions,
@@ -92,7 +117,7 @@ pub(crate) async fn redial(
         }
         let error = format!("{:?}: {}", ended.status.code(), ended.status.message());
         if ended.unauthorized() {
-            // Logged each time: it does not go away by itself.
+            // Logged each time: it needs an operator.
             tracing::error!(%peer, ?retry_in, error, "the peer refused this program's identity; use another certificate or another peer");
         } else if error != last_logged || ended.good {
             tracing::warn!(%peer, ?retry_in, error, "configuration stream ended");

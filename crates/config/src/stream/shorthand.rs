@@ -7,6 +7,7 @@ use tonic::Status;
 use super::{body, collection_of};
 use crate::{
     bounded::MAX_NAME,
+    envoy_types::ENVOY_TYPES,
     proto::{
         envoy::service::discovery::v3::{
             DeltaDiscoveryRequest, DeltaDiscoveryResponse, DiscoveryRequest, DiscoveryResponse,
@@ -20,23 +21,10 @@ use crate::{
 };
 use mixer_adapter_core::proto;
 
-/// The number of names that are shown.
+/// The maximum number of names in the shorthand.
 const MAX_NAMES: usize = 20;
 
-/// Types by the short names of their services.
-const SERVICES: [(&str, &str); 9] = [
-    ("envoy.config.cluster.v3.Cluster", "CDS"),
-    ("envoy.config.endpoint.v3.ClusterLoadAssignment", "EDS"),
-    ("envoy.config.listener.v3.Listener", "LDS"),
-    ("envoy.config.route.v3.RouteConfiguration", "RDS"),
-    ("envoy.config.route.v3.ScopedRouteConfiguration", "SRDS"),
-    ("envoy.config.route.v3.VirtualHost", "VHDS"),
-    ("envoy.extensions.transport_sockets.tls.v3.Secret", "SDS"),
-    ("envoy.service.runtime.v3.Runtime", "RTDS"),
-    ("envoy.config.core.v3.TypedExtensionConfig", "ECDS"),
-];
-
-/// What a message of MCP or xDS says, without the content of resources.
+/// A summary of a message of MCP or xDS, without the content of resources.
 #[derive(Clone, Debug, Default, PartialEq)]
 #[non_exhaustive]
 pub struct Shorthand {
@@ -56,13 +44,13 @@ pub struct Shorthand {
     pub error: Option<proto::Status>,
     /// The id of the node or of the sink, if the message has one.
     pub node: Option<String>,
-    /// Whether versions of resources come with a request.
+    /// Whether a request has versions of resources.
     pub resumes: bool,
 }
 
 /// Messages that have a [`Shorthand`].
 pub trait Summarize {
-    /// Returns what the message says in short.
+    /// Returns the summary of the message.
     fn shorthand(&self) -> Shorthand;
 }
 
@@ -79,7 +67,7 @@ impl fmt::Display for Shorthand {
         let collection = collection_of(&self.type_url);
         let message = crate::envoy_v2::successor(collection.as_str()).unwrap_or(collection.as_str());
         let service =
-            SERVICES.iter().find(|(known, _)| *known == message).map(|(_, service)| (*service).to_owned());
+            ENVOY_TYPES.iter().find(|known| known.message == message).map(|known| known.service.to_owned());
         let of = service.unwrap_or_else(|| short(&self.type_url));
         let (version, nonce) = (short(&self.version), short(&self.nonce));
         write!(f, "{} (V={version},R={},N={nonce},T={of})", self.message, names.join(","))?;
@@ -241,11 +229,11 @@ fn resource_name(resource: &Resource) -> String {
     resource.metadata.as_ref().map(|metadata| metadata.name.clone()).unwrap_or_default()
 }
 
-/// What happens on the streams of a client.
+/// An event on the streams of a client.
 #[derive(Clone, Debug)]
 #[non_exhaustive]
 pub enum Traced {
-    /// A request went out.
+    /// A request was sent.
     Sent(Shorthand),
     /// A response arrived.
     Received(Shorthand),
@@ -253,7 +241,7 @@ pub enum Traced {
     Ended(Status),
 }
 
-/// Shows what happens on the streams of a client to somebody, or to nobody.
+/// An optional observer of the events on the streams of a client.
 #[derive(Clone, Default)]
 pub struct Trace(Option<Arc<dyn Fn(Traced) + Send + Sync>>);
 
@@ -292,7 +280,7 @@ impl fmt::Debug for Trace {
 mod tests {
     use super::*;
 
-    /// The request and the response that the document begins with.
+    /// The first request and response of the document.
     #[test]
     fn messages_are_written_as_in_the_document() {
         let request = DiscoveryRequest {

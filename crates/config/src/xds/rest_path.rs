@@ -1,38 +1,28 @@
 //! Types in the paths of REST: `/v3/discovery:clusters` (docs/behaviour/xds.md#rest).
 
-use crate::{Collection, envoy_v2, stream::collection_of};
+use crate::{Collection, envoy_types::ENVOY_TYPES, envoy_v2, stream::collection_of};
+use mixer_adapter_core::framework::suggest::suggest;
 
-/// What stands before the name of a type.
+/// The prefix of the name of a type.
 pub(super) const PREFIX: &str = "discovery:";
 
-/// Envoy's types, and what paths call them.
-const NAMES: [(&str, &str); 8] = [
-    ("envoy.config.cluster.v3.Cluster", "clusters"),
-    ("envoy.config.endpoint.v3.ClusterLoadAssignment", "endpoints"),
-    ("envoy.config.listener.v3.Listener", "listeners"),
-    ("envoy.config.route.v3.RouteConfiguration", "routes"),
-    ("envoy.config.route.v3.ScopedRouteConfiguration", "scoped-routes"),
-    ("envoy.service.runtime.v3.Runtime", "runtime"),
-    ("envoy.extensions.transport_sockets.tls.v3.Secret", "secrets"),
-    ("envoy.config.core.v3.TypedExtensionConfig", "extension_configs"),
-];
-
-/// The path for a type. That of a type that is not Envoy's ends in the last segment of the collection: `/v3/discovery:rules`.
+/// Returns the path for a type. That of a type that is not Envoy's ends in the last segment of the collection:
+/// `/v3/discovery:rules`.
 pub(super) fn path(type_url: &str) -> String {
     let collection = collection_of(type_url);
     let successor = envoy_v2::successor(collection.as_str());
     let current = successor.unwrap_or(collection.as_str());
-    let known = NAMES.iter().find(|(message, _)| *message == current).map(|(_, name)| *name);
+    let known = ENVOY_TYPES.iter().find(|known| known.message == current).and_then(|known| known.path);
     let name = known.or_else(|| collection.as_str().rsplit('/').next()).unwrap_or_default();
     let version = if successor.is_some() { "v2" } else { "v3" };
     format!("/{version}/{PREFIX}{name}")
 }
 
-/// The type URL of what a path calls by this name: one of Envoy's types, or the name of one of Mixer's collections. Those have no
-/// version 2.
+/// Returns the type URL of a name in a path: one of Envoy's types, or the name of one of Mixer's collections, which
+/// have no version 2.
 pub(super) fn type_url(name: &str, v2: bool) -> Option<String> {
-    if let Some((message, _)) = NAMES.iter().find(|(_, known)| *known == name) {
-        let message = if v2 { envoy_v2::predecessor(message)? } else { message };
+    if let Some(known) = ENVOY_TYPES.iter().find(|known| known.path == Some(name)) {
+        let message = if v2 { envoy_v2::predecessor(known.message)? } else { known.message };
         return Some(format!("type.googleapis.com/{message}"));
     }
     if v2 {
@@ -40,6 +30,11 @@ pub(super) fn type_url(name: &str, v2: bool) -> Option<String> {
     }
     let collection = Collection::mixer().find(|known| known.as_str().rsplit('/').next() == Some(name))?;
     Some(collection.as_str().to_owned())
+}
+
+/// Returns the name of a type of Envoy that is like this one.
+pub(super) fn similar(name: &str) -> Option<&'static str> {
+    suggest(name, ENVOY_TYPES.iter().filter_map(|known| known.path))
 }
 
 #[cfg(test)]
@@ -55,7 +50,8 @@ mod tests {
 
     #[test]
     fn every_path_of_envoy_names_its_type() {
-        for (message, name) in NAMES {
+        for known in ENVOY_TYPES {
+            let (message, Some(name)) = (known.message, known.path) else { continue };
             assert_eq!(type_url(name, false), Some(format!("type.googleapis.com/{message}")));
             if let Some(older) = type_url(name, true) {
                 assert_eq!(path(&older), format!("/v2/discovery:{name}"));

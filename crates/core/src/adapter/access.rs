@@ -9,6 +9,7 @@ use std::{
 };
 
 use super::ConfigErrors;
+use crate::framework::setters;
 
 /// Decides which of the files and hosts that a configuration names may be reached.
 ///
@@ -22,12 +23,15 @@ pub struct Access(Option<Arc<AccessLimits>>);
 
 /// Limits on what a configuration may reach. By default it may reach nothing.
 #[derive(Clone, Debug, Default)]
+#[non_exhaustive]
 pub struct AccessLimits {
     /// The directory that files must be under (`--file-root`).
     pub file_root: Option<PathBuf>,
     /// The hosts that may be connected to (`--allow-hosts`).
     pub hosts: HostList,
 }
+
+setters!(AccessLimits { file_root: Option<PathBuf>, hosts: HostList });
 
 /// The location of a file that may be opened.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]

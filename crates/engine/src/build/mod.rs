@@ -107,11 +107,11 @@ pub enum OnDeprecated {
     /// Accept it.
     Ignore,
     /// Accept it with a warning.
-    #[default]
     Warn,
     /// Reject it, unless it is allowed.
     Refuse,
     /// Accept it with a warning in the release of the mark, reject it in the next unless it is allowed, and always in later ones.
+    #[default]
     Schedule,
 }
 

@@ -34,11 +34,19 @@ pub(crate) use policy::CachePolicy;
 
 /// The limits of a cache of check answers. The default disables the cache.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[non_exhaustive]
 pub struct CacheLimits {
     /// Maximum number of answers.
     pub answers: usize,
     /// Maximum size of the answers and their keys in bytes.
     pub bytes: usize,
+}
+
+impl CacheLimits {
+    /// Creates limits of this number of answers, and of this size in bytes.
+    pub const fn new(answers: usize, bytes: usize) -> Self {
+        Self { answers, bytes }
+    }
 }
 
 /// The cached answers of a snapshot.
@@ -62,7 +70,7 @@ const MAX_NAMESPACES: usize = 256;
 /// The time during which equal requests whose answers are not cached do not wait for one another.
 const UNCACHED_VALIDITY: Duration = Duration::from_secs(10);
 
-/// What is known of the requests with a key.
+/// The record of the requests with a key.
 #[derive(Clone, Debug)]
 enum Entry {
     Answer(Arc<CachedAnswer>),
@@ -255,7 +263,7 @@ impl Namespace {
 }
 
 impl Entry {
-    /// The approximate size in bytes of what it refers to.
+    /// The approximate size of its references in bytes.
     fn size(&self) -> usize {
         match self {
             Self::Answer(answer) => answer.size(),

@@ -22,7 +22,7 @@ pub(super) struct CompletedCall<'s> {
     took: Duration,
 }
 
-/// Calls handlers concurrently, and passes on each call as it completes: what has completed is known even if this is dropped.
+/// Calls handlers concurrently, and passes on each call as it completes: completed calls are known even if this is dropped.
 pub(super) async fn for_each_call<'s>(
     planned: Vec<PlannedCall<'s>>,
     quota: Option<QuotaParams<'_>>,
@@ -89,12 +89,12 @@ impl CompletedCall<'_> {
         outcome: Result<impl FnOnce() -> serde_json::Value, &Status>,
     ) {
         if let Some(trace) = trace {
-            let instances = vec![self.planned.entry.instance.name.to_string()];
+            let instances = std::iter::once(&*self.planned.entry.instance.name);
             trace.call(
                 self.handler(),
                 self.planned.destination.template.name(),
                 instances,
-                outcome.map(|describe| describe()),
+                outcome,
                 self.took,
             );
         }

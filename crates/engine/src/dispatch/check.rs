@@ -156,7 +156,7 @@ fn finish(
     }
     merged.limit_duration(max_age);
     if let Some(trace) = trace {
-        trace.steps.push(Step::Merged { outcome: merged.describe() });
+        trace.add(|| Step::Merged { outcome: merged.describe() });
     }
     CheckAnswer {
         valid_duration: merged.valid_duration,

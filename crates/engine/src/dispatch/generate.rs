@@ -12,7 +12,7 @@ use crate::{
     expression::EvalError,
     policy::{FailureEffect, fatal},
     rules::Bindings,
-    trace::{Phase, Step},
+    trace::{Phase, Step, cut},
 };
 use mixer_adapter_core::value::ValueType;
 
@@ -71,8 +71,10 @@ impl<'s> Request<'s> {
         for (slot, attribute, value) in generated {
             let fresh = self.bag.at(slot).is_none();
             if let Some(trace) = &mut self.trace {
-                let value = fresh.then(|| value.to_string());
-                trace.steps.push(Step::Generated { attribute: attribute.to_string(), value });
+                trace.add(|| Step::Generated {
+                    attribute: attribute.to_string(),
+                    value: fresh.then(|| cut(&value.to_string()).into_owned()),
+                });
             }
             if fresh {
                 self.bag.set(slot, value);

@@ -10,7 +10,7 @@ use crate::{
     policy::FailureEffect,
     proto::istio::mixer::v1::{HeaderOperation, RouteDirective, header_operation::Operation},
     rules::{HeaderRule, HeaderTemplate, Rules},
-    trace::{Phase, Step},
+    trace::{Phase, Step, cut},
 };
 
 impl<'s> Request<'s> {
@@ -90,7 +90,7 @@ impl<'s> Request<'s> {
                     self.trace_header(rule, template, || "left out: the value is empty".to_owned());
                 }
                 Ok(value) => {
-                    self.trace_header(rule, template, || format!("{kind:?} {value:?}"));
+                    self.trace_header(rule, template, || format!("{kind:?} {:?}", cut(&value)));
                     operations.push(operation(value));
                 }
                 Err(error) => {
@@ -110,8 +110,10 @@ impl<'s> Request<'s> {
         outcome: impl FnOnce() -> String,
     ) {
         if let Some(trace) = &mut self.trace {
-            let (rule, header) = (rule.rule.to_string(), template.name.clone());
-            trace.steps.push(Step::Header { rule, header, outcome: outcome() });
+            trace.add(|| {
+                let (rule, header) = (rule.rule.to_string(), template.name.clone());
+                Step::Header { rule, header, outcome: outcome() }
+            });
         }
     }
 }

@@ -23,7 +23,7 @@ pub use allocation::{Allocation, AllocationMode, QuotaAnswer, QuotaGrant, QuotaR
 pub use cached::CacheUse;
 pub use failure_texts::FailureTexts;
 pub use mixer_adapter_host::handler::Caller;
-pub use report::{Lost, PreparedReport, Report, ReportBatch};
+pub use report::{LostInstances, PreparedReport, Report, ReportBatch};
 pub use taken::{ReturnedAmount, TakenAmount};
 
 use std::sync::Arc;
@@ -116,27 +116,22 @@ impl From<FailureTexts> for DispatchError {
 /// Maximum number of rules of other namespaces in a trace.
 const MAX_OTHERS: usize = 20;
 
-/// Returns the rules that do not apply to requests of a namespace.
-fn other_namespaces(snapshot: &Snapshot, namespace: &str) -> Vec<Step> {
+/// Adds the rules that do not apply to requests of a namespace.
+fn add_other_namespaces(trace: &mut Trace, snapshot: &Snapshot, namespace: &str) {
     let others = snapshot
         .places
         .iter()
         .filter(|(_, place)| place.namespace.as_deref().is_some_and(|of_rule| of_rule != namespace));
-    let steps = others
-        .take(MAX_OTHERS)
-        .map(|(rule, place)| Step::OtherNamespace { rule: rule.to_string(), place: place.place.to_string() });
-    steps.collect()
+    for (rule, place) in others.take(MAX_OTHERS) {
+        trace.add(|| Step::OtherNamespace { rule: rule.to_string(), place: place.place.to_string() });
+    }
 }
 
 impl<'s> Request<'s> {
     /// Creates a request with attributes of the snapshot's vocabulary. Its calls have the deadline of `caller`, and its name in logs.
-    pub fn new(snapshot: &'s Snapshot, bag: Bag, caller: Caller, traced: bool) -> Self {
+    pub fn new(snapshot: &'s Snapshot, bag: Bag, caller: Caller) -> Self {
         let mut references = References::default();
         let namespace = snapshot.namespace_slots.namespace(&bag, &mut references.before).to_owned();
-        let trace = traced.then(|| {
-            let steps = other_namespaces(snapshot, &namespace);
-            Box::new(Trace { namespace: namespace.clone(), steps })
-        });
         let (generated, policy) = (false, snapshot.policy);
         Self {
             snapshot,
@@ -146,7 +141,7 @@ impl<'s> Request<'s> {
             namespace,
             caller,
             generated,
-            trace,
+            trace: None,
             policy,
             is_strict: false,
             names_rules: false,
@@ -159,6 +154,13 @@ impl<'s> Request<'s> {
             evaluation: Evaluation::default(),
             cache_use: None,
         }
+    }
+
+    /// Adds the steps of the request to a trace.
+    #[must_use]
+    pub fn with_trace(self, mut trace: Trace) -> Self {
+        add_other_namespaces(&mut trace, self.snapshot, &self.namespace);
+        Self { trace: Some(Box::new(trace)), ..self }
     }
 
     /// Makes failures that Mixer ignores fail the request; see [`FailurePolicy::strict`].
@@ -208,6 +210,11 @@ impl<'s> Request<'s> {
         if [checks, reports, quotas, generators].into_iter().any(has_rules) { &self.namespace } else { "" }
     }
 
+    /// The namespace whose rules apply in addition to those of the default one.
+    pub fn namespace(&self) -> &str {
+        &self.namespace
+    }
+
     /// Number of conditions that could not be evaluated.
     pub fn condition_errors(&self) -> u64 {
         self.condition_errors
@@ -228,7 +235,7 @@ impl<'s> Request<'s> {
         self.unknown_quotas
     }
 
-    /// Takes the trace, if the request is traced.
+    /// Takes the trace, if there is one.
     pub fn into_trace(self) -> Option<Trace> {
         self.trace.map(|trace| *trace)
     }

@@ -196,21 +196,20 @@ impl Planner<'_> {
     fn build(&mut self, entry: &Entry) -> Result<Option<Vec<u8>>, LimitError> {
         let mut encoded = Vec::with_capacity(128);
         let built = entry.instance.encode(Attributes::from(self.bag), self.reads, &mut encoded);
+        entry.counts.add(built.is_ok());
+        if built.is_ok() {
+            self.budget.add_instance(encoded.len())?;
+        }
         if let Some(trace) = &mut self.trace {
-            let json = || crate::trace_json(entry.instance.template.instance(), &encoded);
-            trace.steps.push(Step::Instance {
+            trace.add(|| Step::Instance {
                 instance: entry.instance.name.to_string(),
                 params: entry.instance.explain(Attributes::from(self.bag)),
-                built: built.is_ok().then(json),
+                built: built.is_ok().then(|| crate::trace_json(entry.instance.template.instance(), &encoded)),
                 error: built.as_ref().err().map(ToString::to_string),
             });
         }
-        entry.counts.add(built.is_ok());
         match built {
-            Ok(()) => {
-                self.budget.add_instance(encoded.len())?;
-                Ok(Some(encoded))
-            }
+            Ok(()) => Ok(Some(encoded)),
             Err(error) => {
                 let text = || format!("instance {} cannot be built: {error}", entry.instance.name);
                 self.failures.push(self.adapter_error.of_call(text));
@@ -228,13 +227,15 @@ impl Planner<'_> {
         error: Option<String>,
     ) {
         if let Some(trace) = &mut self.trace {
-            let place = self.places.get(rule).map(|place| place.place.to_string());
-            let parts = condition.expression.as_ref().map(|expression| {
-                expression.parts(&condition.text, self.bag.vocabulary(), Attributes::from(self.bag))
+            trace.add(|| {
+                let place = self.places.get(rule).map(|place| place.place.to_string());
+                let parts = condition.expression.as_ref().map(|expression| {
+                    expression.parts(&condition.text, self.bag.vocabulary(), Attributes::from(self.bag))
+                });
+                let (rule, condition) = (rule.to_owned(), condition.text.clone());
+                let parts = parts.unwrap_or_default();
+                Step::Rule { phase, rule, condition, matched, error, place, parts }
             });
-            let (rule, condition) = (rule.to_owned(), condition.text.clone());
-            let parts = parts.unwrap_or_default();
-            trace.steps.push(Step::Rule { phase, rule, condition, matched, error, place, parts });
         }
     }
 }

@@ -65,7 +65,7 @@ impl<'s> Request<'s> {
     /// quota that is [enforced](QuotaMode::Enforce).
     ///
     /// `taken` is called with each amount of a quota that is [all or nothing](crate::QuotaSettings::all_or_nothing) as soon as a handler
-    /// has granted it, whatever becomes of the request. The caller has to give it back if the request is refused or fails.
+    /// has granted it, whatever the outcome of the request. The caller has to give it back if the request is refused or fails.
     ///
     /// # Errors
     /// Failures, unless the failure policy ignores or denies them. A failure that it denies is a grant of nothing.
@@ -148,8 +148,10 @@ impl<'s> Request<'s> {
         self.unknown_quotas += 1;
         tracing::debug!(quota, granted, "no rule has this quota");
         if let Some(trace) = &mut self.trace {
-            let similar = suggest(quota, names).map(str::to_owned);
-            trace.steps.push(Step::UnknownQuota { quota: quota.to_owned(), similar, granted });
+            trace.add(|| {
+                let similar = suggest(quota, names).map(str::to_owned);
+                Step::UnknownQuota { quota: quota.to_owned(), similar, granted }
+            });
         }
     }
 
@@ -188,8 +190,8 @@ impl<'s> Request<'s> {
         reason: &str,
     ) {
         if let Some(trace) = &mut self.trace {
-            let outcome = format!("quota {name}: granted {granted} of {amount}{reason}");
-            trace.steps.push(Step::Merged { outcome });
+            let outcome = || format!("quota {name}: granted {granted} of {amount}{reason}");
+            trace.add(|| Step::Merged { outcome: outcome() });
         }
     }
 

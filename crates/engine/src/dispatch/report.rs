@@ -25,13 +25,13 @@ use mixer_adapter_host::handler::Caller;
 pub struct Report<'s> {
     batches: Vec<Batch<'s>>,
     failures: FailureTexts,
-    lost: Lost,
+    lost: LostInstances,
 }
 
 /// The number of instances that could not be built, by the full names of their handlers.
 ///
 /// Under the empty name, requests without instances, because their attributes could not be generated or exceeded a limit.
-pub type Lost = BTreeMap<Arc<str>, usize>;
+pub type LostInstances = BTreeMap<Arc<str>, usize>;
 
 /// A report whose calls are made later.
 #[derive(Debug)]
@@ -41,7 +41,7 @@ pub struct PreparedReport {
     /// Why parts of the report are not in `batches`.
     pub failures: FailureTexts,
     /// The number of those parts.
-    pub lost: Lost,
+    pub lost: LostInstances,
 }
 
 /// Instances for one handler by one template.
@@ -206,8 +206,8 @@ impl<'s> Report<'s> {
         for (batch, answer, took) in answers {
             let Destination { handler, template, .. } = batch.destination;
             if let Some(trace) = trace.as_deref_mut() {
-                let names = batch.names.iter().map(|name| (*name).to_owned()).collect();
-                let outcome = answer.as_ref().map(|_| serde_json::Value::Object(Default::default()));
+                let names = batch.names.iter().copied();
+                let outcome = answer.as_ref().map(|_| || serde_json::Value::Object(Default::default()));
                 trace.call(&handler.name, template.name(), names, outcome, took);
             }
             if let Err(status) = answer {

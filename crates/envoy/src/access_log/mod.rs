@@ -55,7 +55,7 @@ pub(crate) struct LogQueue {
     messages: mpsc::UnboundedSender<Queued>,
     /// The space of messages, shared by the namespaces of senders.
     space: Arc<SharedSpace>,
-    /// What is in this queue and those of the handlers.
+    /// The space used by this queue and those of the handlers.
     pending: TaskTracker,
 }
 
@@ -134,7 +134,7 @@ impl Reporter {
     async fn report(&mut self, queued: Queued, snapshot: &Arc<Snapshot>) {
         let (mixer, count) = (self.configuration.mixer(), queued.entries.len());
         let is_logged = mixer.decision_log().is_watched();
-        // Those of one namespace take their space together.
+        // Entries of one namespace take their space together.
         let mut reports: BTreeMap<Arc<str>, (Arc<TenantCounts>, Report<'_>)> = BTreeMap::new();
         let mut failures = FailureTexts::default();
         let mut undecoded = 0;
@@ -155,7 +155,7 @@ impl Reporter {
             {
                 logged.log(LoggedDecision::LogEntry, None, "", logged.attributes(&bag).as_ref());
             }
-            let mut request = Request::new(snapshot, bag, caller.clone(), false).with_budget(budget);
+            let mut request = Request::new(snapshot, bag, caller.clone()).with_budget(budget);
             let tenant = self.handlers.counters.tenant(request.tenant());
             tenant.log_entries.fetch_add(1, Relaxed);
             let (_, report) =
@@ -260,7 +260,7 @@ struct HandlerQueue {
 impl HandlerQueues {
     fn add(&mut self, batch: ReportBatch, tenant: &Arc<TenantCounts>, pending: TaskTrackerToken) {
         let (name, count) = (batch.handler().clone(), batch.len());
-        // Queues of handlers that are not configured any more end as soon as they are empty.
+        // Queues of handlers that are no longer configured end as soon as they are empty.
         self.queues.retain(|known, queue| *known == name || !queue.space.is_free());
         let queue = self.queues.entry(name.clone()).or_insert_with(|| {
             #[expect(clippy::disallowed_methods, reason = "`space` bounds it in bytes")]

@@ -72,7 +72,7 @@ impl<'c> QuotaCalls<'c> {
     fn request(&mut self, descriptor: &RateLimitDescriptor) -> Result<Request<'c>, RateLimitError> {
         let namespace = self.domain.split_once('/').map(|(namespace, _)| namespace);
         let bag = descriptor_attributes(self.domain, namespace, descriptor, self.snapshot.bag())?;
-        let request = Request::new(self.snapshot, bag, self.caller.clone(), false);
+        let request = Request::new(self.snapshot, bag, self.caller.clone());
         self.tenant.clear();
         self.tenant.push_str(request.tenant());
         Ok(request.with_budget(self.budget.clone()).strict())

@@ -50,7 +50,7 @@ pub(super) fn amount(descriptor: &RateLimitDescriptor, hits: u32) -> i64 {
     if descriptor.is_negative_hits { -amount } else { amount }
 }
 
-/// What was decided on a descriptor.
+/// The decision on a descriptor.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Verdict {
     /// No quota matches.
@@ -72,7 +72,7 @@ pub(crate) struct DescriptorResult {
 }
 
 impl DescriptorResult {
-    /// Evaluates the answer to a request of `amount`. Hits that have happened are no decision, and neither is what is given back.
+    /// Evaluates the answer to a request of `amount`. Hits that have happened are no decision, and neither are those given back.
     pub(super) fn new(allocation: Allocation, amount: i64, is_done: bool) -> Self {
         let is_decision = !is_done && amount >= 0;
         let decided_by = allocation.decided_by();
@@ -126,7 +126,7 @@ mod tests {
     use super::*;
 
     fn granted(granted: i64, remaining: i64, mode: QuotaMode) -> Allocation {
-        let settings = QuotaSettings { mode, all_or_nothing: true, ..QuotaSettings::default() };
+        let settings = QuotaSettings::default().mode(mode).all_or_nothing(true);
         let minute = Some(prost_types::Duration { seconds: 60, nanos: 0 });
         let answer = QuotaAnswer { granted, ..QuotaAnswer::default() };
         let grant = QuotaGrant {

@@ -113,7 +113,7 @@ impl Services {
         let request_id = caller.request_id.as_deref();
         let request_id = request_id.filter(|id| self.options.trust_request_id && !id.is_empty());
         let mut calls = QuotaCalls::new(&self.mixer, &snapshot, &request.domain, caller, tenant);
-        // What was taken is given back when this is dropped; an error does not wait for it.
+        // Taken hits are given back when this is dropped; an error does not wait for it.
         let mut taken = TakenHits::new(self, &request.domain, caller);
         let mut results = Vec::with_capacity(request.descriptors.len());
         for (index, descriptor) in request.descriptors.iter().enumerate() {
@@ -121,7 +121,7 @@ impl Services {
             let is_done = is_done(descriptor);
             let dedup_id = request_id.map_or_else(|| self.ids.next(), |id| repeated_id(id, request, index));
             let add = |tenant: &str, amount| {
-                // Those of a trusted request id stay counted: a repeated call is not counted again, and would be free.
+                // Hits with a trusted request id stay counted: a repeated call is not counted again, and would be free.
                 if request_id.is_none() {
                     taken.add(index, tenant, amount);
                 }
@@ -136,7 +136,7 @@ impl Services {
                     results[index].set_limit(&amount, limit);
                 }
             }
-            false => taken.keep(),
+            false => taken.commit(),
         }
         Ok(results)
     }

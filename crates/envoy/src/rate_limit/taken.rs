@@ -24,7 +24,7 @@ use crate::{
     tenants::{SharedSpace, Space},
 };
 
-/// The size in bytes of what is being given back. Tenants share it.
+/// The size in bytes of the pending calls that give hits back. Tenants share it.
 const SPACE: usize = 16 << 20;
 
 /// The size in bytes of a task without its hits.
@@ -86,8 +86,8 @@ impl<'c> TakenHits<'c> {
         self.hits.push(Hit { index, amount });
     }
 
-    /// Keeps the hits.
-    pub(super) fn keep(mut self) {
+    /// Commits the hits: they are not given back.
+    pub(super) fn commit(mut self) {
         self.hits.clear();
     }
 

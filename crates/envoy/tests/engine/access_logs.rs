@@ -23,7 +23,7 @@ use prost::Message as _;
 use tokio::{runtime::Handle, time::Instant};
 use tonic::{body::Body, codegen::Service as _};
 
-use crate::backend::engine;
+use crate::backend::{Script, engine, snapshot};
 
 const REPORT: &str = r#"
 kind: instance
@@ -123,6 +123,28 @@ async fn a_call_has_at_most_a_thousand_instances_of_one_message_or_of_several() 
     assert!(calls.iter().all(|instances| *instances <= 1_000), "{calls:?}");
     assert_eq!(calls.iter().sum::<i64>(), 3_200);
     assert_eq!(lost(&services), (BTreeMap::new(), 0));
+}
+
+#[tokio::test]
+async fn a_handler_that_a_reload_replaces_is_closed_and_the_next_one_gets_the_entries() {
+    let (mixer, former) = engine(REPORT).await;
+    let services = services(mixer.clone());
+    send(&services, [message(3)]).await;
+    services.flush().await;
+    assert_eq!((former.calls("logentry"), former.open_handlers()), (vec![3], 1));
+    let next = Arc::<Script>::default();
+    mixer.replace(snapshot(REPORT, &next).await);
+    let closed = async {
+        while former.open_handlers() > 0 {
+            tokio::task::yield_now().await;
+        }
+    };
+    // No entry has to come for it.
+    tokio::time::timeout(Duration::from_secs(30), closed).await.unwrap();
+    send(&services, [message(4)]).await;
+    services.flush().await;
+    assert_eq!((former.calls("logentry"), next.calls("logentry")), (vec![3], vec![4]));
+    assert_eq!(next.open_handlers(), 1);
 }
 
 #[tokio::test(start_paused = true)]

@@ -16,7 +16,7 @@ use mixer_adapter_core::{
     template::STANDARD,
 };
 use mixer_adapter_engine::{
-    HandlerBackend, Mixer,
+    HandlerBackend, Mixer, Snapshot,
     build::{BoxBackend, BuildOptions, Connect, HandlerSpec, SnapshotBuilder},
     dispatch::Caller,
 };
@@ -43,9 +43,16 @@ pub(crate) struct Script {
     kept: Mutex<Vec<String>>,
     /// The completed calls: the name, and the amount or the number of instances.
     calls: Mutex<Vec<(String, i64)>>,
+    /// Each open handler has a clone.
+    open: Arc<()>,
 }
 
 impl Script {
+    /// Returns the number of open handlers.
+    pub(crate) fn open_handlers(&self) -> usize {
+        Arc::strong_count(&self.open) - 1
+    }
+
     pub(crate) fn delay(&self, name: &str, delay: Duration) {
         self.delays.lock().unwrap().insert(name.to_owned(), delay);
     }
@@ -102,6 +109,8 @@ struct ReportCall {
 struct Backend {
     script: Arc<Script>,
     is_broken: bool,
+    /// `None` for what connects handlers.
+    _open: Option<Arc<()>>,
 }
 
 impl Connect for Backend {
@@ -109,7 +118,9 @@ impl Connect for Backend {
         &'a self,
         spec: &'a HandlerSpec,
     ) -> BoxFuture<'a, Result<BoxBackend, Vec<ValidationError>>> {
-        let backend = Self { is_broken: spec.name.name().starts_with("broken"), ..self.clone() };
+        let script = self.script.clone();
+        let _open = Some(script.open.clone());
+        let backend = Self { is_broken: spec.name.name().starts_with("broken"), script, _open };
         Box::pin(std::future::ready(Ok(Box::new(backend) as BoxBackend)))
     }
 }
@@ -168,6 +179,13 @@ spec: {adapter: scripted, connection: {address: "scripted:2"}}
 
 /// Returns an engine with rules for the handlers `h` and `broken`, and the script of its adapter.
 pub(crate) async fn engine(rules: &str) -> (Arc<Mixer>, Arc<Script>) {
+    let (mixer, script) = (Arc::new(Mixer::new()), Arc::<Script>::default());
+    mixer.replace(snapshot(rules, &script).await);
+    (mixer, script)
+}
+
+/// Returns a configuration with rules, which shares no handler with another one.
+pub(crate) async fn snapshot(rules: &str, script: &Arc<Script>) -> Snapshot {
     let runtime = Handle::current();
     let adapters = Adapters::builder(runtime.clone()).build().unwrap();
     let host = Host::new(adapters, TableLimits::default(), Closing::on(runtime));
@@ -179,12 +197,8 @@ pub(crate) async fn engine(rules: &str) -> (Arc<Mixer>, Arc<Script>) {
     let mut resources = parse(rules, "rules.yaml", "istio-system").resources;
     resources.extend(parse(&common, "common.yaml", "istio-system").resources);
     let (set, faults) = ConfigSet::of(resources);
-    let script = Arc::<Script>::default();
     let builder = SnapshotBuilder::new(&set, faults, &host);
-    let built = builder
-        .build(None, &Backend { script: script.clone(), is_broken: false }, &BuildOptions::default())
-        .await;
-    let mixer = Arc::new(Mixer::new());
-    mixer.replace(built.unwrap_or_else(|faults| panic!("{faults:?}")).0);
-    (mixer, script)
+    let connect = Backend { script: script.clone(), is_broken: false, _open: None };
+    let built = builder.build(None, &connect, &BuildOptions::default()).await;
+    built.unwrap_or_else(|faults| panic!("{faults:?}")).0
 }

@@ -1,5 +1,5 @@
 use std::sync::{
-    Arc,
+    Arc, Mutex, MutexGuard, PoisonError,
     atomic::{AtomicBool, AtomicUsize, Ordering::Relaxed},
 };
 
@@ -8,7 +8,7 @@ use tonic::Status;
 
 use crate::{
     Limit,
-    connections::{ConnectionState, Registered, Resource, Stage},
+    connections::{ConnectionState, GiveWay, Resource, Stage},
     workers::WorkerRef,
 };
 
@@ -61,6 +61,11 @@ impl Pools {
             memory: Pool::new(Limit::Memory, Resource::Bytes, memory),
         }
     }
+
+    #[cfg(test)]
+    pub(super) fn memory_in_use(&self) -> usize {
+        self.memory.used.load(Relaxed)
+    }
 }
 
 /// What one call holds until it is dropped, which is when its answer is written.
@@ -73,6 +78,15 @@ pub(super) struct Admitted {
     bytes: AtomicUsize,
     /// Bytes of what is made of its request.
     expanded: AtomicUsize,
+    large: Mutex<LargeBytes>,
+}
+
+/// The weighed part of a call's bytes.
+#[derive(Debug, Default)]
+struct LargeBytes {
+    bytes: usize,
+    /// Whether the call was ended in favour of others, and is about to release them.
+    evicted: bool,
 }
 
 impl Admitted {
@@ -83,6 +97,7 @@ impl Admitted {
             works: AtomicBool::new(false),
             bytes: AtomicUsize::new(0),
             expanded: AtomicUsize::new(0),
+            large: Mutex::default(),
         }
     }
 
@@ -113,23 +128,41 @@ impl Admitted {
                 self.bytes.fetch_sub(bytes, Relaxed);
                 return Err(refusal);
             }
-            self.connection.add_bytes(added);
+            let mut large = self.large();
+            large.bytes += added;
+            match large.evicted {
+                true => self.connection.add_evicted_bytes(added),
+                false => self.connection.add_bytes(added),
+            }
         }
         Ok(())
     }
 
     /// Releases what was made of the request.
     pub(super) fn release_expanded(&self) {
-        let expanded = self.expanded.swap(0, Relaxed);
-        let before = self.bytes.fetch_sub(expanded, Relaxed);
-        self.release_large(large(before) - large(before - expanded));
+        self.remove_bytes(self.expanded.swap(0, Relaxed));
+    }
+
+    /// Releases bytes that were counted.
+    pub(super) fn remove_bytes(&self, bytes: usize) {
+        let before = self.bytes.fetch_sub(bytes, Relaxed);
+        self.release_large(large(before) - large(before - bytes));
     }
 
     fn release_large(&self, bytes: usize) {
         if bytes > 0 {
             self.pools.memory.release(bytes);
-            self.connection.remove_bytes(bytes);
+            let mut large = self.large();
+            large.bytes -= bytes;
+            match large.evicted {
+                true => self.connection.remove_evicted_bytes(bytes),
+                false => self.connection.remove_bytes(bytes),
+            }
         }
+    }
+
+    fn large(&self) -> MutexGuard<'_, LargeBytes> {
+        self.large.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// Takes a place for a call that the client has not sent completely.
@@ -140,20 +173,20 @@ impl Admitted {
 
     /// Awaits a stage of the call. If the call has to give way to those of others meanwhile, it fails with the limit's refusal.
     pub(super) async fn unless_evicted<T>(
-        &self,
+        self: &Arc<Self>,
         stage: Stage,
         work: impl Future<Output = Result<T, Status>>,
     ) -> Result<T, Status> {
-        let (_registered, evicted) = self.register(stage);
+        let (_registered, mut evicted) = self.connection.register(stage, self.clone());
         tokio::select! {
             biased;
-            done = work => done,
-            Ok(limit) = evicted => Err(limit.exhausted()),
+            done = work => {
+                // A call that was ended meanwhile counts as one that releases what it holds.
+                evicted.close();
+                evicted.try_recv().map_or(done, |limit| Err(limit.exhausted()))
+            }
+            Ok(limit) = &mut evicted => Err(limit.exhausted()),
         }
-    }
-
-    pub(super) fn register(&self, stage: Stage) -> (Registered, tokio::sync::oneshot::Receiver<Limit>) {
-        self.connection.register(stage)
     }
 
     pub(super) fn keep_connection(&self) {
@@ -168,6 +201,17 @@ impl Admitted {
     pub(super) fn until_written(self: Arc<Self>, answer: Bytes) -> Bytes {
         let period = self.connection.add_unwritten();
         Bytes::from_owner(Unwritten { answer, admitted: self, period })
+    }
+}
+
+impl GiveWay for Admitted {
+    /// Makes its bytes count as about to be released, and no longer as those of its connection.
+    fn give_way(&self) {
+        let mut large = self.large();
+        if !std::mem::replace(&mut large.evicted, true) {
+            self.connection.remove_bytes(large.bytes);
+            self.connection.add_evicted_bytes(large.bytes);
+        }
     }
 }
 
@@ -248,7 +292,7 @@ mod tests {
     #[test]
     fn memory_of_what_is_made_of_a_request_is_shared_by_all_calls_until_the_answer() {
         let pools = Arc::new(Pools::new(9, 9, 10_000));
-        let used = || pools.memory.used.load(Relaxed);
+        let used = || pools.memory_in_use();
         let (first, second) = (call(&pools), call(&pools));
         let memory = CallMemory::new(first.clone());
         assert!(first.add_bytes(1_000).is_ok());

@@ -1,5 +1,7 @@
 //! The unary path of a gRPC server: one message in, one message out, without tonic's codecs and router, which cost more than
 //! decoding a check does (docs/behaviour/libraries.md#runtimes).
+//!
+//! [`StreamService`] and [`StreamClient`] limit the memory of messages that tonic decodes.
 
 mod admission;
 mod body;
@@ -7,11 +9,17 @@ mod frame;
 mod headers;
 mod service;
 mod stream;
-mod stream_request;
+mod stream_client;
+mod stream_messages;
+mod stream_service;
 mod timeout;
+mod weight;
 
 pub use admission::{CallMemory, FREE_BYTES};
 pub use body::UnaryBody;
 pub use service::{Call, CallLimits, Methods, Reply, UnaryService, within};
 pub use stream::StreamBody;
-pub use stream_request::StreamRequest;
+pub use stream_client::StreamClient;
+pub use stream_messages::StreamMessages;
+pub use stream_service::{StreamLimits, StreamMemory, StreamService};
+pub use weight::expansion;

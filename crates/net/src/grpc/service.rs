@@ -17,7 +17,6 @@ use tokio::{
     task::JoinError,
     time::{Instant, timeout_at},
 };
-use tokio_util::sync::CancellationToken;
 use tonic::Status;
 use tower_service::Service;
 
@@ -27,7 +26,8 @@ use super::{
     frame::read_message,
     headers::CallHeaders,
     stream::StreamBody,
-    stream_request::StreamRequest,
+    stream_messages::{MessageRules, StreamMessages},
+    stream_service::StreamService,
     timeout::grpc_timeout,
 };
 use crate::{
@@ -47,6 +47,10 @@ pub trait Methods: Send + Sync + 'static {
     /// Whether a client that called this method may be silent from then on, because it has a session: its connection does not give
     /// way to new ones.
     fn keeps_connection(&self, method: &Self::Method) -> bool;
+
+    /// Whether the fallback answers requests with this path as soon as their only message has arrived, so that
+    /// [`CallLimits::body_timeout`] holds for them, too.
+    fn has_one_message(&self, path: &str) -> bool;
 
     /// Answers a message with a framed message. Keeps the deadline of the call itself.
     fn call(
@@ -101,7 +105,7 @@ pub struct Call {
     pub memory: CallMemory,
 }
 
-/// Limits on single calls.
+/// Limits on single calls; a port decides all of them (docs/decisions/0016-open-and-closed-types.md).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct CallLimits {
     /// The longest request message in bytes.
@@ -119,10 +123,13 @@ pub struct CallLimits {
     pub timeout: Option<Duration>,
 }
 
+/// The longest message for the fallback in bytes: that of tonic's decoders.
+const MAX_STREAMED_MESSAGE: usize = 4 << 20;
+
 /// A tower service that answers [`Methods`] itself and passes every other request to a fallback, such as tonic's router.
 pub struct UnaryService<M, F> {
     methods: Arc<Shared<M>>,
-    fallback: F,
+    fallback: StreamService<F>,
     connection: Arc<ConnectionState>,
     remote: Option<SocketAddr>,
     peer: Option<Arc<str>>,
@@ -159,9 +166,14 @@ impl<M: Methods, F> UnaryService<M, F> {
         fallback: F,
     ) -> Self {
         let pools = Arc::new(Pools::new(limits.max_concurrent, limits.max_waiting, limits.max_bytes));
+        let streamed = MessageRules {
+            max_size: MAX_STREAMED_MESSAGE,
+            timeout: limits.body_timeout,
+            decoded_whole: false,
+        };
         Self {
-            methods: Arc::new(Shared { methods, authorization, limits, pools }),
-            fallback,
+            methods: Arc::new(Shared { methods, authorization, limits, pools: pools.clone() }),
+            fallback: StreamService::with_pools(pools, streamed, fallback),
             connection: ConnectionState::detached(),
             remote: None,
             peer: None,
@@ -179,7 +191,14 @@ impl<M: Methods, F> UnaryService<M, F> {
             Some(authorization) => authorization.certificate_name(connection),
             None => connection.peer(),
         };
-        Self { connection: connection.state.clone(), remote: connection.remote, peer, ..self.clone() }
+        Self {
+            methods: self.methods.clone(),
+            fallback: self.fallback.on_connection(connection),
+            connection: connection.state.clone(),
+            remote: connection.remote,
+            peer,
+            guard: self.guard.clone(),
+        }
     }
 
     /// Drops `guard` when the connection and the last of its calls have ended.
@@ -211,7 +230,12 @@ impl<M, F> fmt::Debug for UnaryService<M, F> {
 impl<M, F, B, A> Service<Request<B>> for UnaryService<M, F>
 where
     M: Methods,
-    F: Service<Request<StreamRequest<B>>, Response = Response<A>, Error = Infallible, Future: Send + 'static>,
+    F: Service<
+            Request<StreamMessages<B>>,
+            Response = Response<A>,
+            Error = Infallible,
+            Future: Send + 'static,
+        >,
     A: 'static,
     B: Body<Data = Bytes, Error: Error + Send + Sync> + Send + Unpin + 'static,
 {
@@ -236,30 +260,21 @@ where
                 }
             }
         };
-        let call = Arc::new(Admitted::new(self.methods.pools.clone(), self.connection.clone()));
         let Some(method) = self.methods.methods.find(request.uri().path()) else {
-            let (head, body) = request.into_parts();
-            let open = CancellationToken::new();
-            let admitted = call
-                .wait()
-                .and_then(|place| Ok((place, StreamRequest::new(body, call.clone(), open.clone())?)));
-            let open = open.drop_guard();
-            let (place, body) = match admitted {
-                Ok(admitted) => admitted,
-                Err(refusal) => return Box::pin(async move { Ok(refusal.into_http().map(Either::Left)) }),
-            };
-            let mut registered = call.register(Stage::Waiting);
-            call.set_called();
-            let answer = self.fallback.call(Request::from_parts(head, body));
+            let has_one_message = self.methods.methods.has_one_message(request.uri().path());
+            let answer = self.fallback.call(request);
+            if !has_one_message {
+                return answer;
+            }
+            let (limit, connection) = (self.methods.limits.body_timeout, self.connection.clone());
             return Box::pin(async move {
-                let answer = tokio::select! {
-                    biased;
-                    answer = answer => answer?,
-                    Ok(limit) = &mut registered.1 => return Ok(limit.exhausted().into_http().map(Either::Left)),
-                };
-                Ok(answer.map(|body| Either::Right(StreamBody::new(body, place, registered, open))))
+                tokio::time::timeout(limit, answer).await.unwrap_or_else(|_| {
+                    connection.hit(Limit::BodyTimeout);
+                    Ok(too_late(limit).into_http().map(Either::Left))
+                })
             });
         };
+        let call = Arc::new(Admitted::new(self.methods.pools.clone(), self.connection.clone()));
         let (shared, guard) = (self.methods.clone(), self.guard.clone());
         let caller = Call {
             connection: self.connection.id(),
@@ -312,7 +327,7 @@ impl<M: Methods> Shared<M> {
         self: Arc<Self>,
         method: M::Method,
         body: B,
-        admitted: &Admitted,
+        admitted: &Arc<Admitted>,
         call: Call,
     ) -> Result<Reply, Status>
     where
@@ -344,7 +359,7 @@ impl<M: Methods> Shared<M> {
     async fn request_message<B>(
         &self,
         body: B,
-        admitted: &Admitted,
+        admitted: &Arc<Admitted>,
         deadline: Option<Instant>,
     ) -> Result<Bytes, Status>
     where
@@ -362,7 +377,7 @@ impl<M: Methods> Shared<M> {
     async fn rest_of_message(
         &self,
         message: impl Future<Output = Result<Bytes, Status>>,
-        admitted: &Admitted,
+        admitted: &Arc<Admitted>,
         deadline: Option<Instant>,
     ) -> Result<Bytes, Status> {
         let _place = admitted.wait()?;
@@ -370,7 +385,7 @@ impl<M: Methods> Shared<M> {
             let limit = self.limits.body_timeout;
             tokio::time::timeout(limit, message).await.unwrap_or_else(|_| {
                 admitted.hit(Limit::BodyTimeout);
-                Err(Status::deadline_exceeded(format!("the request did not arrive within {limit:?}")))
+                Err(too_late(limit))
             })
         };
         admitted.unless_evicted(Stage::Waiting, within(deadline, arrived)).await
@@ -384,6 +399,10 @@ impl<M: Methods> Shared<M> {
         // A deadline beyond the range of the clock is none.
         Ok(timeout.and_then(|timeout| Instant::now().checked_add(timeout)))
     }
+}
+
+fn too_late(limit: Duration) -> Status {
+    Status::deadline_exceeded(format!("the request did not arrive within {limit:?}"))
 }
 
 /// Awaits `work` until a deadline.

@@ -1,35 +1,98 @@
 use std::{
     pin::Pin,
+    sync::{Arc, Mutex, MutexGuard, PoisonError},
     task::{Context, Poll},
 };
 
 use bytes::Bytes;
 use http_body::{Body, Frame, SizeHint};
 use tokio::sync::oneshot;
-use tokio_util::sync::DropGuard;
+use tokio_util::sync::CancellationToken;
 
-use super::admission::WaitingPlace;
-use crate::{Limit, connections::Registered};
+use super::admission::{Admitted, WaitingPlace};
+use crate::{
+    Limit,
+    connections::{ConnectionState, GiveWay, Registered, Stage},
+};
+
+/// The open request of a stream, until its response has ended or it gives way to others.
+///
+/// It gives way at once: a peer that does not read keeps the body of its response from being polled.
+#[derive(Debug)]
+pub(super) struct OpenStream {
+    open: CancellationToken,
+    call: Arc<Admitted>,
+    connection: Arc<ConnectionState>,
+    state: Mutex<State>,
+}
+
+#[derive(Debug)]
+enum State {
+    Open {
+        _place: WaitingPlace,
+    },
+    /// Its status is not written, since this period.
+    Evicted(usize),
+}
+
+impl OpenStream {
+    pub(super) fn new(
+        place: WaitingPlace,
+        call: Arc<Admitted>,
+        connection: Arc<ConnectionState>,
+    ) -> Arc<Self> {
+        let state = Mutex::new(State::Open { _place: place });
+        Arc::new(Self { open: CancellationToken::new(), call, connection, state })
+    }
+
+    /// Returns what ends the request.
+    pub(super) fn token(&self) -> CancellationToken {
+        self.open.clone()
+    }
+
+    /// Registers the stream, so that it can be ended in favour of calls on other connections.
+    pub(super) fn register(self: &Arc<Self>) -> (Registered, oneshot::Receiver<Limit>) {
+        self.connection.register(Stage::Waiting, self.clone())
+    }
+
+    fn state(&self) -> MutexGuard<'_, State> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl GiveWay for OpenStream {
+    fn give_way(&self) {
+        self.call.give_way();
+        *self.state() = State::Evicted(self.connection.add_unwritten());
+        self.open.cancel();
+    }
+}
+
+impl Drop for OpenStream {
+    fn drop(&mut self) {
+        self.open.cancel();
+        if let State::Evicted(period) = *self.state() {
+            self.connection.set_written(period);
+        }
+    }
+}
 
 /// The body of an answer that is not a unary method's. It ends with RESOURCE_EXHAUSTED if its call has to give way to others.
 #[derive(Debug)]
 pub struct StreamBody<B> {
     body: B,
     evicted: oneshot::Receiver<Limit>,
-    _place: WaitingPlace,
-    _registered: Registered,
-    /// Ends the request; `None` when the response has ended.
-    open: Option<DropGuard>,
+    /// Keeps the stream open; `None` when the response has ended.
+    open: Option<(Arc<OpenStream>, Registered)>,
 }
 
 impl<B> StreamBody<B> {
     pub(super) fn new(
         body: B,
-        place: WaitingPlace,
-        (registered, evicted): (Registered, oneshot::Receiver<Limit>),
-        open: DropGuard,
+        open: (Arc<OpenStream>, Registered),
+        evicted: oneshot::Receiver<Limit>,
     ) -> Self {
-        Self { body, evicted, _place: place, _registered: registered, open: Some(open) }
+        Self { body, evicted, open: Some(open) }
     }
 }
 
@@ -44,17 +107,12 @@ impl<B: Body<Data = Bytes> + Unpin> Body for StreamBody<B> {
         if self.open.is_none() {
             return Poll::Ready(None);
         }
-        if let Poll::Ready(frame) = Pin::new(&mut self.body).poll_frame(context) {
-            return Poll::Ready(frame);
+        if let Poll::Ready(Ok(limit)) = Pin::new(&mut self.evicted).poll(context) {
+            self.open = None;
+            let trailers = limit.exhausted().into_http::<()>().into_parts().0.headers;
+            return Poll::Ready(Some(Ok(Frame::trailers(trailers))));
         }
-        match Pin::new(&mut self.evicted).poll(context) {
-            Poll::Ready(Ok(limit)) => {
-                self.open = None;
-                let trailers = limit.exhausted().into_http::<()>().into_parts().0.headers;
-                Poll::Ready(Some(Ok(Frame::trailers(trailers))))
-            }
-            _ => Poll::Pending,
-        }
+        Pin::new(&mut self.body).poll_frame(context)
     }
 
     fn is_end_stream(&self) -> bool {

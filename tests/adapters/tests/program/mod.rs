@@ -1,9 +1,11 @@
 //! The program of the test adapters in a process of its own.
 
 use std::{
-    io::{BufRead as _, BufReader, Lines},
+    io::{BufRead as _, BufReader, Read},
     net::SocketAddr,
-    process::{Child, ChildStderr, ChildStdout, Command, Stdio},
+    process::{Child, Command, Stdio},
+    sync::mpsc::{self, Receiver},
+    thread,
     time::{Duration, Instant},
 };
 
@@ -16,8 +18,36 @@ pub(crate) struct Server {
     process: Child,
     pub(crate) address: SocketAddr,
     pub(crate) admin: SocketAddr,
-    log: Lines<BufReader<ChildStderr>>,
-    _printed: Lines<BufReader<ChildStdout>>,
+    log: Output,
+    _printed: Output,
+}
+
+/// The time within which a line is written that a test waits for.
+const LINE_LIMIT: Duration = Duration::from_secs(60);
+
+/// The lines of an output, which a thread reads.
+struct Output(Receiver<String>);
+
+impl Output {
+    fn of(output: impl Read + Send + 'static) -> Self {
+        let (sender, lines) = mpsc::sync_channel(1024);
+        thread::spawn(move || {
+            // Ends with the test, too.
+            BufReader::new(output).lines().try_for_each(|line| sender.send(line.unwrap()))
+        });
+        Self(lines)
+    }
+
+    /// Returns the first result of `find` for a line; panics with `what` at the end, and after the limit.
+    fn find<T>(&self, what: &str, mut find: impl FnMut(String) -> Option<T>) -> T {
+        let end = Instant::now() + LINE_LIMIT;
+        loop {
+            let line = self.0.recv_timeout(end.saturating_duration_since(Instant::now())).expect(what);
+            if let Some(found) = find(line) {
+                return found;
+            }
+        }
+    }
 }
 
 impl Server {
@@ -30,26 +60,26 @@ impl Server {
             .stderr(Stdio::piped())
             .spawn()
             .unwrap();
-        let mut printed = BufReader::new(process.stdout.take().unwrap()).lines();
-        let mut printed_address = |prefix: &str| -> SocketAddr {
-            let address = printed.find_map(|line| Some(line.unwrap().strip_prefix(prefix)?.to_owned()));
-            address.unwrap().parse().unwrap()
+        let printed = Output::of(process.stdout.take().unwrap());
+        let printed_address = |prefix: &str| -> SocketAddr {
+            printed.find(prefix, |line| Some(line.strip_prefix(prefix)?.parse().unwrap()))
         };
         let (address, admin) = (printed_address("gRPC on "), printed_address("Admin on http://"));
-        let log = BufReader::new(process.stderr.take().unwrap()).lines();
+        let log = Output::of(process.stderr.take().unwrap());
         Self { process, address, admin, log, _printed: printed }
     }
 
     /// Returns the next line of the log with a text.
     pub(crate) fn line(&mut self, text: &str) -> String {
-        self.log.by_ref().map(Result::unwrap).find(|line| line.contains(text)).expect(text)
+        self.log.find(text, |line| line.contains(text).then_some(line))
     }
 
     /// Returns the next event of a JSON log with a message. Every line before it is JSON.
     pub(crate) fn event(&mut self, message: &str) -> Json {
-        let lines = self.log.by_ref().map(Result::unwrap);
-        let mut events = lines.map(|line| serde_json::from_str::<Json>(&line).expect(&line));
-        events.find(|event| event["fields"]["message"] == message).expect(message)
+        self.log.find(message, |line| {
+            let event: Json = serde_json::from_str(&line).expect(&line);
+            (event["fields"]["message"] == message).then_some(event)
+        })
     }
 
     pub(crate) fn signal(&self, name: &str) {

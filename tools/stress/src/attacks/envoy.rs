@@ -46,6 +46,47 @@ pub(super) async fn log_streams(addresses: Addresses, sent: &mut u64) -> anyhow:
     hold(held).await
 }
 
+/// 2,000 streams of access logs on 10 connections, of which each announces a message of 4 MB and sends 256 kB of it.
+pub(super) async fn half_sent_logs(addresses: Addresses, sent: &mut u64) -> anyhow::Result<Expectation> {
+    const ANNOUNCED: u32 = 4_000_000;
+    const PART: usize = 256_000;
+    let half_sent = Bytes::from([&[0][..], &ANNOUNCED.to_be_bytes(), &vec![0; PART]].concat());
+    let mut held = Vec::new();
+    for _ in 0..10 {
+        let client = Client::connect(addresses.grpc).await?;
+        for _ in 0..200 {
+            match client.start(LOGS, half_sent.clone(), false).await {
+                Ok(stream) => {
+                    *sent += half_sent.len() as u64;
+                    held.push(stream);
+                }
+                // The server may have ended the connection.
+                Err(_) => break,
+            }
+        }
+    }
+    hold(held).await
+}
+
+/// 18,000 streams on 18 connections, each with 12 kB of a longer message, whose answers no window lets the server send.
+pub(super) async fn half_sent_streams(addresses: Addresses, sent: &mut u64) -> anyhow::Result<Expectation> {
+    const REFLECTION: &str = "/grpc.reflection.v1.ServerReflection/ServerReflectionInfo";
+    const WATCH: &str = "/grpc.health.v1.Health/Watch";
+    let part = [&[0, 0, 0, 0x40, 0][..], &[0; 12_000]].concat();
+    let mut held = Vec::new();
+    for path in [LOGS, REFLECTION, WATCH].repeat(6) {
+        let client = Client::with_window(addresses.grpc, 0).await?;
+        for _ in 0..1_000 {
+            *sent += part.len() as u64;
+            match client.start(path, part.clone().into(), false).await {
+                Ok(stream) => held.push(stream),
+                Err(_) => break,
+            }
+        }
+    }
+    hold(held).await
+}
+
 /// Checks with headers of almost 4 MB, four at a time, and of 8 MB, which exceed the limit.
 pub(super) async fn large_headers(addresses: Addresses, sent: &mut u64) -> anyhow::Result<Expectation> {
     let fitting = check_with_headers(3_900);

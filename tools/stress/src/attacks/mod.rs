@@ -57,9 +57,12 @@ pub(crate) fn all() -> Vec<Attack> {
         "foreign-sessions" => state::foreign_sessions,
         "many-sessions" => state::many_sessions,
         "log-streams" => envoy::log_streams,
+        "half-sent-logs" => envoy::half_sent_logs,
+        "half-sent-streams" => envoy::half_sent_streams,
         "large-headers" => envoy::large_headers,
         "huge-descriptors" => envoy::huge_descriptors,
         "changing-rules" by Protocol::Mcp => pushes::changing_rules,
+        "empty-resources" by Protocol::Mcp => pushes::empty_resources,
         "large-instances" by Protocol::Xds => pushes::large_instances,
     ]
 }

@@ -3,9 +3,16 @@
 use std::{fmt::Write as _, time::Duration};
 
 use anyhow::Context as _;
+use mixer_adapter_config::proto::istio::mcp::v1alpha1::{RequestResources, Resource, Resources};
+use prost::Message as _;
+use tokio::task::JoinSet;
 
 use super::Expectation;
-use crate::server::Addresses;
+use crate::{
+    client::{Client, framed},
+    server::Addresses,
+    source::OPTIONAL_COLLECTION,
+};
 
 /// Pushes one text after the other.
 async fn push_all(
@@ -55,6 +62,29 @@ spec: {{match: source.name == \"{name}\", actions: [{{handler: {name}, instances
         Ok(text)
     })
     .await
+}
+
+/// Pushes of resources without content, which have two bytes each: few enough for the memory for pushes, and too many.
+pub(super) async fn empty_resources(addresses: Addresses, sent: &mut u64) -> anyhow::Result<Expectation> {
+    const PUSH: &str = "/istio.mcp.v1alpha1.ResourceSink/EstablishResourceStream";
+    let push = Resources { collection: OPTIONAL_COLLECTION.to_owned(), ..Resources::default() };
+    let resources =
+        Resources { resources: vec![Resource::default()], ..Resources::default() }.encode_to_vec();
+    let frames =
+        [300_000, 4_000_000].map(|count| framed(&[push.encode_to_vec(), resources.repeat(count)].concat()));
+    let mut calls = JoinSet::new();
+    loop {
+        while calls.len() < 16 {
+            let client = Client::connect(addresses.mcp).await?;
+            for frame in frames.iter().cycle().take(4) {
+                *sent += frame.len() as u64;
+                let (client, frame) = (client.clone(), frame.clone());
+                calls.spawn(async move { client.send::<RequestResources>(PUSH, frame).await });
+            }
+        }
+        // Whether it is refused or ended, the next one follows.
+        let _ = calls.join_next().await;
+    }
 }
 
 /// 2,000 instances of 5 kB, which are all others with each push.

@@ -1,7 +1,7 @@
-//! The protocols before MCP was what it became: `AggregatedMeshConfigService`, of Istio 1.0 and 1.1
+//! The predecessor of MCP, `AggregatedMeshConfigService` of Istio 1.0 and 1.1
 //! (docs/behaviour/mcp.md#the-aggregated-service).
 //!
-//! Collections go by their names in place of type URLs, and resources are those of MCP.
+//! Names of collections take the place of type URLs, and resources are those of MCP.
 
 use std::collections::BTreeMap;
 
@@ -30,20 +30,21 @@ use crate::{
         },
     },
 };
+use mixer_adapter_net::grpc::StreamClient;
 
-type Client = AggregatedMeshConfigServiceClient<Channel>;
+type Client = AggregatedMeshConfigServiceClient<StreamClient<Channel>>;
 
 /// Keeps a sink connected to the `AggregatedMeshConfigService` of a peer, until `stop` is cancelled.
 pub async fn dial(sink: Sink, source: Peer, variant: Variant, options: DialOptions, stop: CancellationToken) {
-    let longest = options.max_message_size;
+    let dial = options.clone();
     let run = move |stream: Stream, channel: Channel, requests: Requests| {
-        let client = Client::new(channel).max_decoding_message_size(longest);
+        let client = Client::new(dial.limited(channel)).max_decoding_message_size(dial.max_message_size);
         match variant {
             Variant::Sotw => exchange_whole(client, stream, requests).boxed(),
             Variant::Delta => exchange_deltas(client, stream, requests).boxed(),
         }
     };
-    let stream = |stop| connected(sink.clone(), source.clone(), stop, run).boxed();
+    let stream = |stop| connected(sink.clone(), source.clone(), stop, run.clone()).boxed();
     source.watching(redial(&source, &options, stop, stream)).await;
 }
 
@@ -51,7 +52,7 @@ pub async fn dial(sink: Sink, source: Peer, variant: Variant, options: DialOptio
 #[derive(Debug, Default)]
 pub struct Aggregated {
     types: TypeUrls,
-    /// Collection to the version accepted last.
+    /// The version that was accepted last, by collection.
     accepted: BTreeMap<String, String>,
 }
 

@@ -16,9 +16,9 @@ use crate::{
 
 /// Keeps a sink connected to the `ResourceSource` of a peer, until `stop` is cancelled.
 pub async fn dial(sink: Sink, source: Peer, options: DialOptions, stop: CancellationToken) {
-    let max_message_size = options.max_message_size;
-    let run = move |stream, channel, requests| exchange(stream, channel, requests, max_message_size);
-    let stream = |stop| connected(sink.clone(), source.clone(), stop, run).boxed();
+    let dial = options.clone();
+    let run = move |stream, channel, requests| exchange(stream, channel, requests, dial);
+    let stream = |stop| connected(sink.clone(), source.clone(), stop, run.clone()).boxed();
     source.watching(redial(&source, &options, stop, stream)).await;
 }
 
@@ -26,10 +26,11 @@ async fn exchange(
     stream: driver::Stream,
     channel: Channel,
     requests: driver::Requests,
-    max_message_size: usize,
+    options: DialOptions,
 ) -> Status {
-    let mut client = ResourceSourceClient::new(channel).max_decoding_message_size(max_message_size);
-    // Sources may send nothing, not even headers, before they are asked.
+    let client = ResourceSourceClient::new(options.limited(channel));
+    let mut client = client.max_decoding_message_size(options.max_message_size);
+    // Sources may send nothing, not even headers, before the first request.
     let trace = stream.trace().clone();
     let requests = outbox(requests).filter_map(move |request| {
         let request = request.ok();

@@ -18,9 +18,8 @@ use crate::{
 
 /// Keeps a source connected to the `ResourceSink` of a peer, until `stop` is cancelled.
 pub async fn dial(source: ConfigServer, sink: Peer, options: DialOptions, stop: CancellationToken) {
-    let max_message_size = options.max_message_size;
     let stream = |stop: CancellationToken| {
-        let stream = stream(source.clone(), sink.clone(), max_message_size);
+        let stream = stream(source.clone(), sink.clone(), options.clone());
         async move {
             tokio::select! {
                 ended = stream => ended,
@@ -32,13 +31,14 @@ pub async fn dial(source: ConfigServer, sink: Peer, options: DialOptions, stop: 
     sink.watching(redial(&sink, &options, stop, stream)).await;
 }
 
-/// One stream, from connecting to its end.
-async fn stream(source: ConfigServer, sink: Peer, max_message_size: usize) -> Ended {
+/// Runs one stream, from connecting to its end.
+async fn stream(source: ConfigServer, sink: Peer, options: DialOptions) -> Ended {
     let channel = match sink.connect().await {
         Ok(channel) => channel,
         Err(status) => return Ended::in_vain(status),
     };
-    let mut client = ResourceSinkClient::new(channel).max_decoding_message_size(max_message_size);
+    let client = ResourceSinkClient::new(options.limited(channel));
+    let mut client = client.max_decoding_message_size(options.max_message_size);
     let (pushes, outgoing) = mpsc::channel(1);
     let requests = match client.establish_resource_stream(triggered(outgoing)).await {
         Ok(response) => response.into_inner(),
@@ -49,7 +49,8 @@ async fn stream(source: ConfigServer, sink: Peer, max_message_size: usize) -> En
     Ended { status: served.status, good: served.good, resolved: false }
 }
 
-/// Returns the messages for the sink. The first is the trigger: sinks that are dialed may wait for it before they request.
+/// Returns the messages for the sink. The first is the trigger: a sink that accepts connections may wait for it before
+/// it requests.
 fn triggered(
     pushes: mpsc::Receiver<Result<Pushed<Resources>, Status>>,
 ) -> impl Stream<Item = Resources> + Send + 'static {

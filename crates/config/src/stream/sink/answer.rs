@@ -1,4 +1,4 @@
-//! What a sink makes of a push: what it offers to the application, and what it answers.
+//! Processes a push: its proposal to the application, and its answer.
 
 use std::{sync::Arc, time::Instant};
 
@@ -6,7 +6,7 @@ use tonic::{Code, Status};
 
 use super::{
     Mode, NackError, Output, SinkMachine, StreamId,
-    collection::{Collection, Origin, Outcome, ProposalId, Refused, Waiting},
+    collection::{Collection, Origin, Outcome, ProposalId, RefusedPush, Waiting},
     held::Difference,
     machine::SinkDecision,
     push::Push,
@@ -16,7 +16,7 @@ use super::{
 use crate::proto::istio::mcp::v1alpha1::RequestResources;
 
 impl SinkMachine {
-    /// Processes the pushes that wait, up to the first that the application has to decide on.
+    /// Processes the queued pushes, up to the first that the application has to decide on.
     pub(super) fn process(&mut self, name: &Arc<str>, now: Instant) {
         while let Some(waiting) = self.collections.get_mut(name).and_then(Collection::next) {
             self.process_push(name, waiting, now);
@@ -30,19 +30,19 @@ impl SinkMachine {
         if !push.faults.is_empty() {
             let nack = NackError { reasons: std::mem::take(&mut push.faults) };
             if !self.options.skip_bad_resources {
-                return self.refuse(name, stream, nonces, Refused { version, nack }, false, now);
+                return self.refuse(name, stream, nonces, RefusedPush { version, nack }, false, now);
             }
             self.log_skipped(name, &version, &nack);
         }
         let Some(collection) = self.collections.get(name) else { return };
         let Some(difference) = self.difference(collection, stream, push) else {
             let text = "the push is incremental, but not based on what the sink has";
-            // Where there are only increments it is nobody's fault: the one before was refused.
+            // With increments only, this is not a fault of the peer: the previous one was refused.
             if self.options.mode != Mode::Delta {
-                let refused = Refused { version, nack: NackError::whole(text) };
+                let refused = RefusedPush { version, nack: NackError::whole(text) };
                 self.refuse(name, stream, nonces, refused, false, now);
             }
-            // The next stream begins with the whole state; on this one it would come only when the version moves.
+            // The next stream begins with the whole state; on this one it would be sent only with a new version.
             if let Some(stream) = self.streams.get_mut(&stream) {
                 stream.end(Status::failed_precondition(format!("{name}: {text}")));
             }
@@ -55,7 +55,7 @@ impl SinkMachine {
         }
     }
 
-    /// Compares a push with what was offered; `None` if the push is based on something unknown.
+    /// Compares a push with the offered state; `None` if the push is based on an unknown state.
     fn difference(&self, collection: &Collection, stream: StreamId, push: Push) -> Option<Difference> {
         let offered = &collection.offered;
         if !push.incremental {
@@ -87,7 +87,7 @@ impl SinkMachine {
         }
     }
 
-    /// The application has decided on a proposal, for the first time or anew.
+    /// Handles a decision of the application on a proposal, the first or a later one.
     pub fn decided(&mut self, collection: &str, id: ProposalId, decision: SinkDecision, now: Instant) {
         let Some(collection) = self.collections.get_mut(collection) else { return };
         let name = collection.name.clone();
@@ -107,7 +107,7 @@ impl SinkMachine {
             }
             Err(nack) => match proposal.origin {
                 Origin::Push { stream, nonces } => {
-                    let refused = Refused { version: proposal.version, nack };
+                    let refused = RefusedPush { version: proposal.version, nack };
                     self.refuse(&name, stream, nonces, refused, false, now);
                 }
                 Origin::Sink => {}
@@ -116,7 +116,7 @@ impl SinkMachine {
         self.process(&name, now);
     }
 
-    /// Records what became of the state after a change, and answers its pushes.
+    /// Records the outcome of a change, and answers its pushes.
     fn settle(
         &mut self,
         name: &Arc<str>,
@@ -129,13 +129,13 @@ impl SinkMachine {
         let Some(collection) = self.collections.get_mut(name) else { return };
         let changed = !difference.is_empty();
         let before = collection.offered.generation();
-        // That a collection is empty is news, too: a cache has to know.
+        // An empty collection is news, too: a cache has to store it.
         let news = changed || collection.outcome.is_none();
         collection.offered.apply(difference, version.clone());
         if let Outcome::Refused(nack) = outcome.clone() {
             match origin {
                 Origin::Push { stream, nonces } => {
-                    self.refuse(name, stream, nonces, Refused { version, nack }, changed, now);
+                    self.refuse(name, stream, nonces, RefusedPush { version, nack }, changed, now);
                 }
                 Origin::Sink => {}
             }
@@ -149,7 +149,7 @@ impl SinkMachine {
         let base = Base::State(collection.offered.clone());
         self.output_accepted(name, news);
         let Origin::Push { stream, nonces } = origin else {
-            // What expired does not come back with the next change.
+            // Expired resources do not return with the next change.
             for stream in self.streams.values_mut() {
                 if matches!(stream.base(name), Base::State(held) if held.generation() == before) {
                     stream.set_base(name, base.clone());
@@ -157,7 +157,7 @@ impl SinkMachine {
             }
             return;
         };
-        // With several sources, increments of one are not based on what another pushed.
+        // With several sources, increments of one are not based on the pushes of another.
         let incremental = self.options.mode != Mode::Full && self.streams.len() == 1;
         let Some(stream) = self.streams.get_mut(&stream) else { return };
         stream.mark_accepted();
@@ -175,13 +175,13 @@ impl SinkMachine {
         }
     }
 
-    /// Refuses pushes. A source that is refused for another reason than before, or with other content, is answered at once.
+    /// Refuses pushes. A refusal with a new reason or of other content is answered at once.
     fn refuse(
         &mut self,
         name: &Arc<str>,
         stream: StreamId,
         nonces: Vec<String>,
-        refused: Refused,
+        refused: RefusedPush,
         changed: bool,
         now: Instant,
     ) {
@@ -199,13 +199,13 @@ impl SinkMachine {
             stream.set_base(name, Base::Unsure);
         }
         for nonce in nonces {
-            // Without `incremental`: what comes next is to be whole.
+            // Without `incremental`: the next push has to be complete.
             let refusal = nack_request(request(&self.node, name), nonce, Code::InvalidArgument, &text);
             stream.answer(name, refusal, changed, now);
         }
     }
 
-    /// Logs skipped resources once, not with every push that contains them.
+    /// Logs skipped resources once, not for every push that contains them.
     fn log_skipped(&mut self, name: &Arc<str>, version: &str, nack: &NackError) {
         let Some(collection) = self.collections.get_mut(name) else { return };
         if collection.skipped.as_ref() != Some(nack) {

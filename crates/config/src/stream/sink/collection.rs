@@ -2,46 +2,47 @@ use std::{collections::VecDeque, sync::Arc, time::Instant};
 
 use super::{
     NackError, StreamId,
-    deadlines::Deadlines,
+    expiry::Expiry,
     held::{Difference, Held},
 };
 use crate::{proto::istio::mcp::v1alpha1::Resources, stream::RawChange};
 
-/// How many pushes of one stream may wait for the application to decide on the one before. Sources that wait for answers, as
-/// they should, have one under way.
+/// The number of pushes of one stream that may wait for the application's decision on an earlier one. Correct sources
+/// wait for answers, and have one unanswered push.
 const WAITING: usize = 8;
 
-/// What a sink knows of one collection. It outlives streams.
+/// The state of one collection. It outlives streams.
 #[derive(Debug)]
 pub(super) struct Collection {
     pub(super) name: Arc<str>,
     pub(super) required: bool,
-    /// What was offered to the application: what the source has, as far as it could be read. Pushes are compared with it.
+    /// The state that was offered to the application: the valid part of the source's state. Pushes are compared with
+    /// it.
     pub(super) offered: Held,
-    /// What became of that; `None` before the first decision.
+    /// The decision on it; `None` before the first.
     pub(super) outcome: Option<Outcome>,
-    /// What is in use.
+    /// The state in use.
     pub(super) live: Held,
     /// Whether a source has pushed it, rather than only the cache.
     pub(super) synced: bool,
-    /// What the application decides on.
+    /// The proposal that the application decides on.
     pub(super) deciding: Option<Proposal>,
     /// The last proposal.
     proposed: ProposalId,
-    /// The last proposal that the application keeps, whatever it decided.
+    /// The last proposal that the application stores, whatever it decided.
     pub(super) kept: ProposalId,
     waiting: VecDeque<Waiting>,
-    /// What was refused last, unless something was accepted since.
-    pub(super) refused: Option<Refused>,
+    /// The last refused push, unless one was accepted since.
+    pub(super) refused: Option<RefusedPush>,
     /// The resources skipped last, in a push that was accepted otherwise.
     pub(super) skipped: Option<NackError>,
-    /// Since when the source is known not to serve it.
+    /// The time since which the source is known not to serve it.
     pub(super) unsupported: Option<Instant>,
-    /// When resources are to be removed that are not renewed.
-    pub(super) deadlines: Deadlines,
+    /// The expiry of resources that are not renewed.
+    pub(super) expiry: Expiry,
 }
 
-/// A push that waits for the application to decide on the one before.
+/// A push that waits for the application's decision on an earlier one.
 #[derive(Debug)]
 pub(super) struct Waiting {
     pub(super) stream: StreamId,
@@ -50,7 +51,7 @@ pub(super) struct Waiting {
     pub(super) replaced: Vec<String>,
 }
 
-/// A change that is offered to the application.
+/// A change that the application decides on.
 #[derive(Debug)]
 pub(super) struct Proposal {
     pub(super) id: ProposalId,
@@ -62,7 +63,7 @@ pub(super) struct Proposal {
 /// Identifies a proposal among those of its collection.
 pub type ProposalId = u64;
 
-/// Where a change comes from, and so which pushes are answered.
+/// The origin of a change, by which pushes are answered.
 #[derive(Debug)]
 pub(super) enum Origin {
     /// The cache, or the fact that the source does not serve the collection.
@@ -73,7 +74,7 @@ pub(super) enum Origin {
     },
 }
 
-/// What became of the state that was offered last.
+/// The outcome of the state that was offered last.
 #[derive(Clone, Debug)]
 pub(super) enum Outcome {
     Live,
@@ -83,7 +84,7 @@ pub(super) enum Outcome {
 
 /// A push that was refused.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) struct Refused {
+pub(super) struct RefusedPush {
     pub(super) version: String,
     pub(super) nack: NackError,
 }
@@ -104,7 +105,7 @@ impl Collection {
             refused: None,
             skipped: None,
             unsupported: None,
-            deadlines: Deadlines::default(),
+            expiry: Expiry::default(),
         }
     }
 
@@ -129,12 +130,12 @@ impl Collection {
         waiting < WAITING
     }
 
-    /// Whether the application decides on it, or will.
+    /// Returns whether the application is deciding on it, or has to.
     pub(super) fn is_busy(&self) -> bool {
         self.deciding.is_some() || !self.waiting.is_empty()
     }
 
-    /// The next push to process, if nothing is being decided.
+    /// Returns the next push to process, if no decision is pending.
     pub(super) fn next(&mut self) -> Option<Waiting> {
         if self.deciding.is_some() { None } else { self.waiting.pop_front() }
     }
@@ -159,7 +160,7 @@ impl Collection {
         (id, change)
     }
 
-    /// Records what became of the state that was offered.
+    /// Records the outcome of the offered state.
     pub(super) fn settle(&mut self, outcome: Outcome) {
         match &outcome {
             Outcome::Live => {
@@ -169,7 +170,7 @@ impl Collection {
             Outcome::Pending => self.refused = None,
             Outcome::Refused(nack) => {
                 let version = self.offered.version().to_owned();
-                self.refused = Some(Refused { version, nack: nack.clone() });
+                self.refused = Some(RefusedPush { version, nack: nack.clone() });
             }
         }
         self.outcome = Some(outcome);

@@ -1,4 +1,4 @@
-//! The task that runs a sink: streams and the application on one side of it, the state machine on the other.
+//! The task of a sink, between its streams and the application on one side and the state machine on the other.
 
 use std::{
     collections::HashMap,
@@ -29,16 +29,16 @@ use crate::{
     stream::{RawChange, Trace, metrics::SINK},
 };
 
-/// Requests that wait for the transport of one stream: more than go out in a burst, so that a source that does not read is
-/// recognised by it.
+/// The number of requests that wait for the transport of one stream: more than in any burst, so that it detects a
+/// source that does not read.
 const UNREAD: usize = 128;
 /// Messages of all streams that wait for the sink.
 const UNHANDLED: usize = 4;
 
-/// What a sink says on one stream, and in the end why it ends it.
+/// The requests of a sink on one stream, and at last the reason of its end.
 pub(crate) type Requests = mpsc::Receiver<Result<RequestResources, Status>>;
 
-/// A sink that runs, until the last clone of this is dropped.
+/// A running sink, until its last clone is dropped.
 #[derive(Clone, Debug)]
 pub struct Sink {
     commands: mpsc::Sender<Command>,
@@ -48,7 +48,7 @@ pub struct Sink {
 
 enum Command {
     Opened { id: StreamId, peer: String, handle: Handle },
-    Received(StreamId, Resources),
+    Received(StreamId, Resources, oneshot::Sender<()>),
     Renewed(String, Vec<(String, Duration)>),
     Closed(StreamId, Option<Status>, oneshot::Sender<Closed>),
     Describe(oneshot::Sender<SourceStatus>),
@@ -60,24 +60,24 @@ struct Handle {
     ended: CancellationToken,
 }
 
-/// A stream as its transport sees it.
+/// A stream, for its transport.
 #[derive(Clone, Debug)]
 pub(crate) struct Stream {
     id: StreamId,
     sink: Sink,
-    /// The sink wants it to end.
+    /// Cancelled when the sink ends the stream.
     pub(crate) ended: CancellationToken,
 }
 
 impl Sink {
-    /// Starts a sink on the runtime of the caller. What sources push arrives at the receiver, one change of a collection at a
-    /// time; if the receiver is dropped everything is refused.
+    /// Starts a sink on the runtime of the caller. Pushes arrive at the receiver, one change of a collection at a time;
+    /// if the receiver is dropped, everything is refused.
     ///
-    /// What the cache has is offered first. The caller connects it to sources, with [`dial`](crate::mcp::sink::dial) or the
-    /// [service](crate::mcp::sink::ResourceSinkService).
+    /// The content of the cache is offered first. The caller connects the sink to sources, with
+    /// [`dial`](crate::mcp::sink::dial) or the [service](crate::mcp::sink::ResourceSinkService).
     pub fn start(options: SinkOptions, cache: Option<Cache>) -> (Self, mpsc::Receiver<Offer<RawChange>>) {
         let (commands, inbox) = mpsc::channel(UNHANDLED);
-        // One place for each collection: there the machine asks about one change at a time.
+        // One place for each collection: the machine has one undecided change of each.
         let (offers, changes) = mpsc::channel(options.collections.len().max(1));
         let trace = options.trace.clone();
         let mut machine = SinkMachine::new(options);
@@ -96,42 +96,44 @@ impl Sink {
         (Self { commands, next: Arc::default(), trace }, changes)
     }
 
-    /// What the sink does, for people.
+    /// Returns the status of the sink, for people.
     pub async fn status(&self) -> Option<SourceStatus> {
         let (status, described) = oneshot::channel();
         self.commands.send(Command::Describe(status)).await.ok()?;
         described.await.ok()
     }
 
-    /// Takes part in a stream that opens. Requests for the source arrive at the receiver.
+    /// Registers a stream that opens. Requests for the source arrive at the receiver.
     pub(crate) async fn open(&self, peer: String) -> (Stream, Requests) {
         let id = self.next.fetch_add(1, Relaxed) + 1;
         let (requests, outbox) = mpsc::channel(UNREAD);
         let ended = CancellationToken::new();
         let handle = Handle { requests, ended: ended.clone() };
-        // A driver that is gone drops the handle, and so ends the stream.
+        // If the driver has ended it drops the handle, which ends the stream.
         let _ = self.commands.send(Command::Opened { id, peer, handle }).await;
         (Stream { id, sink: self.clone(), ended }, outbox)
     }
 }
 
 impl Stream {
-    /// Who is shown its messages.
+    /// Returns the observer of its messages.
     pub(crate) fn trace(&self) -> &Trace {
         &self.sink.trace
     }
 
-    /// Hands a push over. Waits while the sink is busy, and so slows the source down.
+    /// Passes a push to the sink. Waits until the sink has read it, which slows the source down: what arrives meanwhile is not decoded.
     pub(crate) async fn received(&self, push: Resources) {
-        let _ = self.sink.commands.send(Command::Received(self.id, push)).await;
+        let (read, done) = oneshot::channel();
+        let _ = self.sink.commands.send(Command::Received(self.id, push, read)).await;
+        let _ = done.await;
     }
 
-    /// Resources of a collection may be used for these times from now on.
+    /// Sets the times to live of resources of a collection.
     pub(crate) async fn renewed(&self, collection: String, lifetimes: Vec<(String, Duration)>) {
         let _ = self.sink.commands.send(Command::Renewed(collection, lifetimes)).await;
     }
 
-    /// The stream is over.
+    /// Ends the stream.
     pub(crate) async fn closed(self, status: Option<Status>) -> Closed {
         let (closed, told) = oneshot::channel();
         let _ = self.sink.commands.send(Command::Closed(self.id, status, closed)).await;
@@ -139,7 +141,7 @@ impl Stream {
     }
 }
 
-/// A decision on a proposal of a collection, and what waits for the next one.
+/// A decision on a proposal of a collection, and the receiver of the next one.
 type Decided = (Arc<str>, ProposalId, Option<Decision>, Decisions);
 
 struct Driver {
@@ -184,9 +186,10 @@ impl Driver {
                 self.streams.insert(id, handle);
                 self.machine.opened(id, now());
             }
-            Command::Received(id, push) => {
+            Command::Received(id, push, read) => {
                 self.observed.received(id, &push);
                 self.machine.received(id, push, now());
+                let _ = read.send(());
             }
             Command::Renewed(collection, lifetimes) => self.machine.renewed(&collection, lifetimes),
             Command::Closed(id, status, told) => {
@@ -200,7 +203,7 @@ impl Driver {
         }
     }
 
-    /// Does what the machine says.
+    /// Executes the outputs of the machine.
     fn drain_outputs(&mut self) {
         while let Some(output) = self.machine.poll(now()) {
             match output {
@@ -212,7 +215,7 @@ impl Driver {
                 Output::Decide(id, change) => {
                     let collection = change.collection.clone();
                     let (offer, decisions) = Offer::new(change);
-                    // If the receiver is gone, the offer is dropped, which is a decision.
+                    // Without a receiver the offer is dropped, which refuses it.
                     let _ = self.offers.try_send(offer);
                     self.await_decision(collection, id, decisions);
                 }

@@ -23,21 +23,24 @@ use crate::{
 /// The longest request in bytes: sources take up to 1 MiB (docs/behaviour/mcp.md#limits-of-a-source).
 const LONGEST_REQUEST: usize = 1 << 20;
 
-/// What the driver of a [`SinkMachine`] has to do.
+/// The longest nonce and the longest version of a push in bytes: both are held until it is answered.
+const MAX_NONCE: usize = 4 << 10;
+
+/// An action for the driver of a [`SinkMachine`].
 #[derive(Debug)]
 pub enum Output {
-    /// Send that on the stream.
+    /// Send the request on the stream.
     Send(StreamId, RequestResources),
-    /// End the stream with that status, and say so to [`SinkMachine::closed`].
+    /// End the stream with that status, and pass it to [`SinkMachine::closed`].
     End(StreamId, Status),
     /// Offer the change to the application, and pass its decisions to [`SinkMachine::decided`] with the proposal's id. At most one
     /// change of a collection is undecided at a time.
     Decide(ProposalId, RawChange),
-    /// For information: what a source has pushed of a collection is in use.
+    /// For information: the pushed state of a collection is in use.
     Accepted {
         /// The collection.
         collection: Arc<str>,
-        /// Whether that was not known before; that there is nothing is news once.
+        /// Whether the state is new; an empty state is new once.
         news: bool,
     },
 }
@@ -49,7 +52,7 @@ pub enum SinkDecision {
     Live,
     /// It is stored, and comes into use with other configuration.
     Pending,
-    /// It is stored but not in use, for these reasons; the application tries it again by itself.
+    /// It is stored but not in use, for these reasons; the application retries it.
     Refused(NackError),
     /// It cannot be read, and is dropped.
     Unreadable(NackError),
@@ -66,7 +69,7 @@ impl SinkDecision {
         }
     }
 
-    /// Returns the outcome of a proposal that is stored, or why it is dropped.
+    /// Returns the outcome of a stored proposal, or the reason why it is dropped.
     pub(super) fn into_outcome(self) -> Result<Outcome, NackError> {
         match self {
             Self::Live => Ok(Outcome::Live),
@@ -77,20 +80,22 @@ impl SinkDecision {
     }
 }
 
-/// What a stream was good for.
+/// Outcome of a closed stream.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Closed {
-    /// A push on it was accepted.
+    /// Whether a push on it was accepted.
     pub good: bool,
-    /// The collection that the source does not serve and ended the stream for. The next streams do not ask for it.
+    /// The collection that the source does not serve, for which it ended the stream. The next streams do not request
+    /// it.
     pub unsupported: Option<Arc<str>>,
 }
 
-/// The protocol of a sink, for all of its streams and collections.
+/// The protocol of a sink, for all its streams and collections, without I/O.
 ///
-/// Messages, verdicts and the time go in; messages and changes come out. Either side may have dialed; several sources may be connected, as with the sinks of Istio.
+/// Messages, decisions and the time go in; requests and changes come out. Either side may have opened a connection;
+/// several sources may be connected, as with the sinks of Istio.
 ///
-/// What is held outlives streams; nonces die with them.
+/// The held state outlives streams; nonces end with them.
 #[derive(Debug)]
 pub struct SinkMachine {
     pub(super) options: SinkOptions,
@@ -102,7 +107,7 @@ pub struct SinkMachine {
 }
 
 impl SinkMachine {
-    /// A sink that holds nothing and is connected to nothing.
+    /// Creates a sink without state and streams.
     pub fn new(options: SinkOptions) -> Self {
         let node = SinkNode { id: options.id.clone(), annotations: options.annotations.clone() };
         let collections = options.collections.iter().map(|wanted| {
@@ -119,7 +124,7 @@ impl SinkMachine {
         }
     }
 
-    /// The node that the sink sends to sources.
+    /// Returns the node that the sink sends to sources.
     pub fn node(&self) -> &SinkNode {
         &self.node
     }
@@ -131,7 +136,7 @@ impl SinkMachine {
         self.propose(&name, Origin::Sink, version, Difference { changed: resources, removed: Vec::new() });
     }
 
-    /// A stream opened: everything is asked for, in the order of the collections' names.
+    /// Handles a stream that opened: requests all collections, in the order of their names.
     pub fn opened(&mut self, id: StreamId, now: Instant) {
         let mut stream = Stream::new(&self.options, now);
         for (name, collection) in self.collections.iter().filter(|(_, c)| c.unsupported.is_none()) {
@@ -143,34 +148,40 @@ impl SinkMachine {
                     initial_resource_versions: versions,
                     ..request.clone()
                 };
-                // Galley reads no longer requests; the whole collection is the way out.
+                // Galley reads no longer requests; requesting the whole collection avoids them.
                 if resume.encoded_len() <= LONGEST_REQUEST {
                     request = resume;
                     stream.set_base(name, Base::State(collection.offered.clone()));
                 }
             }
-            stream.ask(name, request, now);
+            stream.request(name, request, now);
         }
         self.streams.insert(id, stream);
     }
 
-    /// A push arrived.
+    /// Handles a push.
     pub fn received(&mut self, id: StreamId, push: Resources, now: Instant) {
         let Some(stream) = self.streams.get_mut(&id).filter(|stream| !stream.is_ending()) else { return };
+        if push.nonce.len().max(push.system_version_info.len()) > MAX_NONCE {
+            return stream.end(Status::invalid_argument(format!(
+                "the nonce or the version of a push has more than {MAX_NONCE} bytes"
+            )));
+        }
         stream.received(&push.collection, &push.nonce);
         let Some(collection) = self.collections.get_mut(push.collection.as_str()) else {
-            // Also what a source says first that has dialed: it asks to be asked (docs/behaviour/mcp.md#sources-that-dial).
+            // This includes the first message of a source that dials, which triggers the requests
+            // (docs/behaviour/mcp.md#sources-that-dial).
             let text = format!("unsupported collection {}", push.collection);
             let refusal =
                 nack_request(request(&self.node, &push.collection), push.nonce, Code::Unimplemented, &text);
             stream.answer(&push.collection, refusal, false, now);
             return;
         };
-        // The source does serve it.
+        // The source serves it now.
         collection.unsupported = None;
-        collection.deadlines.stop();
+        collection.expiry.stop();
         for metadata in push.resources.iter().filter_map(|resource| resource.metadata.as_ref()) {
-            collection.deadlines.remove(&name::normal(&push.collection, &metadata.name));
+            collection.expiry.remove(&name::normal(&push.collection, &metadata.name));
         }
         if !collection.enqueue(id, push) {
             stream.end(Status::resource_exhausted(format!(
@@ -182,26 +193,26 @@ impl SinkMachine {
         self.process(&name, now);
     }
 
-    /// Resources of a collection are removed these times after the server is gone.
+    /// Sets the times after which resources of a collection are removed once the server is unavailable.
     pub fn renewed(&mut self, collection: &str, lifetimes: Vec<(String, Duration)>) {
         let Some(collection) = self.collections.get_mut(collection) else { return };
-        collection.deadlines.stop();
-        lifetimes.iter().for_each(|(name, lifetime)| collection.deadlines.set(name, *lifetime));
-        collection.deadlines.bound(|name| collection.offered.contains(name));
+        collection.expiry.stop();
+        lifetimes.iter().for_each(|(name, lifetime)| collection.expiry.set(name, *lifetime));
+        collection.expiry.bound(|name| collection.offered.contains(name));
     }
 
-    /// A stream ended, with that status, or because of this side.
+    /// Handles the end of a stream, with that status or by this side.
     pub fn closed(&mut self, id: StreamId, status: Option<&Status>, now: Instant) -> Closed {
         let Some(stream) = self.streams.remove(&id) else { return Closed::default() };
         if self.streams.is_empty() {
-            self.collections.values_mut().for_each(|collection| collection.deadlines.start(now));
+            self.collections.values_mut().for_each(|collection| collection.expiry.start(now));
         }
         let unsupported = status.and_then(|status| self.unsupported(status)).map(|collection| {
             if collection.unsupported.is_none() {
                 tracing::warn!(
                     collection = &*collection.name,
                     required = collection.required,
-                    "the source does not serve this collection, which counts as empty; it will be asked for again later"
+                    "the source does not serve this collection, which counts as empty; it will be requested again later"
                 );
             }
             collection.unsupported = Some(now);
@@ -215,7 +226,7 @@ impl SinkMachine {
     }
 
     /// Returns the collection that a source does not have, by the status of a stream that it ended. A status that names several
-    /// collections does not tell which one.
+    /// collections does not say which one.
     fn unsupported(&mut self, status: &Status) -> Option<&mut Collection> {
         let mut named =
             self.collections.values_mut().filter(|collection| is_unsupported(status, &collection.name));
@@ -226,7 +237,7 @@ impl SinkMachine {
         }
     }
 
-    /// The next thing to do, until there is none.
+    /// Returns the next action, until there is none.
     pub fn poll(&mut self, now: Instant) -> Option<Output> {
         if let Some(output) = self.outputs.pop_front() {
             return Some(output);
@@ -249,32 +260,32 @@ impl SinkMachine {
         None
     }
 
-    /// When to [poll](Self::poll) again if nothing happens before.
+    /// Returns the time of the next [poll](Self::poll) if nothing happens before.
     pub fn wakeup(&self, now: Instant) -> Option<Instant> {
         let due = self.streams.values().filter_map(|stream| stream.due(now)).min();
         let probe = self.next_probe().filter(|_| !self.streams.is_empty());
         let resync = self.streams.values().filter_map(Stream::resync).min();
         let idle = self.collections.values().filter(|collection| !collection.is_busy());
-        let expiry = idle.filter_map(|collection| collection.deadlines.next()).min();
+        let expiry = idle.filter_map(|collection| collection.expiry.next()).min();
         due.into_iter().chain(probe).chain(resync).chain(expiry).min()
     }
 
-    /// The required collections of which nothing has come yet, neither from a source nor from a cache.
+    /// Returns the required collections without any state, from a source or a cache.
     pub fn pending(&self) -> impl Iterator<Item = &Arc<str>> {
         self.collections.values().filter(|c| c.required && c.outcome.is_none()).map(|c| &c.name)
     }
 
-    /// What is known of each collection, in the order of their names.
+    /// Returns the state of each collection, in the order of their names.
     pub fn collections(&self) -> impl Iterator<Item = CollectionView<'_>> {
         self.collections.values().map(CollectionView)
     }
 
-    /// What is known of a collection.
+    /// Returns the state of a collection.
     pub fn collection(&self, name: &str) -> Option<CollectionView<'_>> {
         self.collections.get(name).map(CollectionView)
     }
 
-    /// Offers a collection as empty that the source does not serve, unless something of it was pushed before.
+    /// Offers an unsupported collection as empty, unless a part of it was pushed before.
     fn propose_empty(&mut self, name: &Arc<str>) {
         let is_unknown =
             |collection: &Collection| collection.outcome.is_none() && collection.deciding.is_none();
@@ -283,10 +294,10 @@ impl SinkMachine {
         }
     }
 
-    /// Removes what has expired.
+    /// Removes expired resources.
     fn expire(&mut self, now: Instant) {
         for collection in self.collections.values_mut().filter(|collection| !collection.is_busy()) {
-            let expired = std::iter::from_fn(|| collection.deadlines.pop(now));
+            let expired = std::iter::from_fn(|| collection.expiry.pop(now));
             let held = expired.filter(|name| collection.offered.contains(name));
             let removed: Vec<_> = held.map(|name| name.to_string()).collect();
             if removed.is_empty() {
@@ -304,25 +315,26 @@ impl SinkMachine {
         }
     }
 
-    /// When the next unsupported collection is asked for again.
+    /// Returns the time when the next unsupported collection is requested again.
     fn next_probe(&self) -> Option<Instant> {
         let skipped = self.collections.values().any(|collection| collection.unsupported.is_some());
         self.probed.filter(|_| skipped).map(|probed| probed + self.options.retry_unsupported)
     }
 
-    /// Asks for everything again where it is time to. What the sink has stays what increments start from.
+    /// Requests everything again when it is due. Increments are still based on the held state.
     fn resync(&mut self, now: Instant) {
-        let asked = self.collections.values().filter(|collection| collection.unsupported.is_none());
-        let asked: Vec<_> = asked.map(|collection| collection.name.clone()).collect();
+        let requested = self.collections.values().filter(|collection| collection.unsupported.is_none());
+        let requested: Vec<_> = requested.map(|collection| collection.name.clone()).collect();
         for stream in self.streams.values_mut().filter(|stream| stream.resync().is_some_and(|at| at <= now)) {
             stream.resynced(now);
-            for collection in &asked {
-                stream.ask(collection, request(&self.node, collection), now);
+            for collection in &requested {
+                stream.request(collection, request(&self.node, collection), now);
             }
         }
     }
 
-    /// Asks for the collection that has been unsupported longest: if it still is, the source ends the stream.
+    /// Requests the collection that has been unsupported for the longest time: if it still is, the source ends the
+    /// stream.
     fn probe(&mut self, now: Instant) {
         if self.streams.is_empty() || self.next_probe().is_none_or(|next| next > now) {
             return;
@@ -332,7 +344,7 @@ impl SinkMachine {
         let Some(collection) = skipped.min_by_key(|collection| collection.unsupported) else { return };
         collection.unsupported = Some(now);
         for stream in self.streams.values_mut() {
-            stream.ask(&collection.name, request(&self.node, &collection.name), now);
+            stream.request(&collection.name, request(&self.node, &collection.name), now);
         }
     }
 }

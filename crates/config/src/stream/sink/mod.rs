@@ -1,13 +1,13 @@
-//! The sink: asks for collections, and takes what sources push.
+//! The sink: subscribes to collections, and receives their pushes.
 
 mod answer;
 mod cache;
 mod collection;
 pub(crate) mod connect;
-mod deadlines;
 mod dialect;
 pub(crate) mod driver;
 pub(crate) mod exchange;
+mod expiry;
 mod held;
 mod machine;
 mod nack;
@@ -34,7 +34,7 @@ use super::{Rate, Trace};
 use crate::source::Wanted;
 use mixer_adapter_core::framework::setters;
 
-/// Whether a sink asks for changes alone.
+/// Whether a sink requests changes only.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Mode {
     /// Never: every push is the whole collection.
@@ -42,11 +42,11 @@ pub enum Mode {
     /// After the first push of a stream, which is whole. Correct with every source known
     /// (docs/behaviour/mcp.md#incremental-pushes).
     FullFirst,
-    /// From the start, telling the source what the sink has. Only for sources that heed it: those of Istio do not, and what is
-    /// deleted while the sink is away stays for ever.
+    /// From the start, with the versions that the sink has. Only for sources that honour them: those of Istio do not,
+    /// and resources that are deleted while the sink is disconnected would remain.
     Resume,
-    /// There is nothing else: whatever comes after the first push of a stream is changes alone. Who refuses some lacks them from
-    /// then on, and has to open another stream on which it sends its versions. The delta variant of xDS.
+    /// Always: every push after the first of a stream contains changes only. A sink that refuses one lacks these
+    /// changes until it opens another stream, on which it sends its versions. The delta variant of xDS.
     Delta,
 }
 
@@ -54,28 +54,29 @@ pub enum Mode {
 #[derive(Clone, Debug)]
 #[non_exhaustive]
 pub struct SinkOptions {
-    /// The id of the sink; it should be its own, and the same after a restart.
+    /// The id of the sink, which should be unique, and the same after a restart.
     pub id: String,
-    /// The annotations that are sent to sources with the id.
+    /// The annotations that are sent with the id.
     pub annotations: BTreeMap<String, String>,
-    /// What to ask for.
+    /// The collections to request.
     pub collections: Vec<Wanted>,
-    /// Whether to ask for changes alone.
+    /// Whether to request changes only.
     pub mode: Mode,
-    /// Takes the good resources of a push that has bad ones, and keeps what it had of the bad ones. Otherwise the push is
-    /// refused.
+    /// Accepts the valid resources of a push that also has invalid ones, with the previous versions of these. Otherwise
+    /// the push is refused.
     pub skip_bad_resources: bool,
-    /// Requests on one stream. Galley takes 100 at once and then one a second; the others wait there, and nothing is lost.
+    /// The rate of requests on one stream. Galley reads 100 at once and then one a second; further ones wait there, and
+    /// none is lost.
     pub requests: Rate,
-    /// Answers that follow from no change, for one collection of a stream: to pushes that are equal to what the sink has, or that are
-    /// refused as the one before. Slows a source down that sends the same again and again.
+    /// The rate of answers without a change, for one collection of a stream: to pushes that are equal to the held
+    /// state, or refused like the previous one. It slows down a source that repeats a push.
     pub idle_replies: Rate,
-    /// The interval at which one unsupported collection is asked for again.
+    /// The interval at which one unsupported collection is requested again.
     pub retry_unsupported: Duration,
-    /// The interval at which everything is asked for again. Only for sources that do not push every change by
-    /// themselves: those of MCP take a question for the answer to the push that is under way.
+    /// The interval at which everything is requested again. Only for sources that do not push every change: those of
+    /// MCP take a request for the answer to an unanswered push.
     pub resync: Option<Duration>,
-    /// Who is shown the messages of its streams.
+    /// The observer of the messages of its streams.
     pub trace: Trace,
 }
 
@@ -92,7 +93,7 @@ setters!(SinkOptions {
 });
 
 impl SinkOptions {
-    /// A sink of that id, for these collections, all of them required.
+    /// Creates a sink with that id, for these collections, all of them required.
     pub fn new<C: Into<String>>(id: impl Into<String>, collections: impl IntoIterator<Item = C>) -> Self {
         let wanted = |collection: C| Wanted { collection: collection.into(), required: true };
         Self {

@@ -1,4 +1,4 @@
-//! What a sink shows of itself.
+//! The status of a sink.
 
 use std::{collections::BTreeMap, sync::Arc};
 
@@ -9,12 +9,12 @@ use super::{CollectionView, SinkMachine, StreamId};
 use crate::{
     bounded::MAX_NAME,
     proto::istio::mcp::v1alpha1::{RequestResources, Resources},
-    source::{CollectionStatus, Journal, Message, Refusal, SourceStatus, unix_time},
+    source::{CollectionStatus, Journal, Message, RefusedVersion, SourceStatus, unix_time},
     stream::metrics::{Client, SINK},
     truncate,
 };
 
-/// What can be seen of a sink from outside.
+/// The observable state of a sink.
 #[derive(Debug, Default)]
 pub(super) struct Observed {
     journal: Journal,
@@ -29,7 +29,7 @@ impl Observed {
 
     pub(super) fn closed(&mut self, id: StreamId, status: Option<&Status>) {
         self.peers.remove(&id);
-        // What this side ended did not break.
+        // A stream that this side ended did not break.
         let broke = |status: &&Status| !matches!(status.code(), Code::Ok | Code::Cancelled | Code::Aborted);
         if let Some(status) = status.filter(broke) {
             SINK.not_received(status.code());
@@ -93,7 +93,7 @@ impl Observed {
             synced: collection.synced(),
             unsupported: collection.unsupported(),
             accepted_seconds_ago: accepted.map(|at| at.elapsed().as_secs()),
-            refused: collection.refused().map(|(version, nack)| Refusal {
+            refused: collection.refused().map(|(version, nack)| RefusedVersion {
                 version: truncate(version, MAX_NAME),
                 reason: nack.to_string(),
             }),

@@ -18,15 +18,16 @@ pub type StreamId = u64;
 /// The number of pushes of one stream that may wait for their answers.
 const UNANSWERED: usize = 128;
 
-/// What the sink knows of one stream, and what it still has to send on it. It dies with the stream, nonces included.
+/// The state of one stream, and the requests that are still to be sent on it. It ends with the stream, and its nonces
+/// with it.
 #[derive(Debug)]
 pub(super) struct Stream {
     requests: Bucket,
     idle_rate: Rate,
     idle: BTreeMap<String, Bucket>,
-    /// The pushes without a sent answer, in the order in which they arrived.
+    /// The pushes whose answers were not sent, in the order of arrival.
     answers: VecDeque<Answer>,
-    questions: Vec<Question>,
+    unsent: Vec<QueuedRequest>,
     bases: BTreeMap<Arc<str>, Base>,
     resync: Option<(Duration, Instant)>,
     good: bool,
@@ -34,7 +35,7 @@ pub(super) struct Stream {
     ending: Option<Option<Status>>,
 }
 
-/// What a source thinks the sink has of a collection: what it computes increments from.
+/// The state from which a source computes increments of a collection.
 #[derive(Clone, Debug)]
 pub(super) enum Base {
     /// The sink has sent no versions.
@@ -55,7 +56,7 @@ struct Answer {
 }
 
 #[derive(Debug)]
-struct Question {
+struct QueuedRequest {
     collection: Arc<str>,
     at: Instant,
     request: RequestResources,
@@ -68,7 +69,7 @@ impl Stream {
             idle_rate: options.idle_replies,
             idle: BTreeMap::new(),
             answers: VecDeque::new(),
-            questions: Vec::new(),
+            unsent: Vec::new(),
             bases: BTreeMap::new(),
             resync: options.resync.map(|every| (every, now + every)),
             good: false,
@@ -76,16 +77,17 @@ impl Stream {
         }
     }
 
-    /// Asks for a collection, in the place of a question that was not sent yet.
-    pub(super) fn ask(&mut self, collection: &Arc<str>, request: RequestResources, at: Instant) {
-        let question = Question { collection: collection.clone(), at, request };
-        match self.questions.iter_mut().find(|other| other.collection == *collection) {
-            Some(place) => *place = question,
-            None => self.questions.push(question),
+    /// Requests a collection, in place of a request that was not sent yet.
+    pub(super) fn request(&mut self, collection: &Arc<str>, request: RequestResources, at: Instant) {
+        let queued = QueuedRequest { collection: collection.clone(), at, request };
+        match self.unsent.iter_mut().find(|other| other.collection == *collection) {
+            Some(place) => *place = queued,
+            None => self.unsent.push(queued),
         }
     }
 
-    /// Takes note of a push, so that answers keep the order of pushes. A push that is repeated before it is answered has one answer.
+    /// Records a push, so that answers keep the order of pushes. A push that is repeated before its answer has one
+    /// answer.
     pub(super) fn received(&mut self, collection: &str, nonce: &str) {
         if self.answers.iter().any(|other| other.answers(collection, nonce)) {
             return;
@@ -102,8 +104,8 @@ impl Stream {
         });
     }
 
-    /// Answers a push. If the push changed nothing, neither what the sink has nor why it is refused, a source that sends it again and
-    /// again is slowed down.
+    /// Answers a push. If the push changed neither the held state nor the reason of its refusal, the answer is delayed,
+    /// which slows down a source that repeats it.
     pub(super) fn answer(
         &mut self,
         collection: &str,
@@ -115,7 +117,7 @@ impl Stream {
         let Some(answer) = self.answers.iter_mut().find(|other| other.answers(collection, nonce)) else {
             return;
         };
-        // What replaces an answer that is not sent yet is counted once.
+        // An answer that replaces an unsent one is counted once.
         let delayed = answer.ready.as_ref().map(|(at, _)| *at).filter(|at| *at > now);
         let bucket = || {
             let rate = self.idle_rate;
@@ -125,7 +127,7 @@ impl Stream {
         answer.ready = Some((at, request));
     }
 
-    /// What the source thinks the sink has of a collection.
+    /// Returns the state that the source assumes for a collection.
     pub(super) fn base(&self, collection: &Arc<str>) -> &Base {
         self.bases.get(collection).unwrap_or(&Base::Nothing)
     }
@@ -134,17 +136,17 @@ impl Stream {
         self.bases.insert(collection.clone(), base);
     }
 
-    /// When everything is to be asked for again.
+    /// Returns the time when everything is requested again.
     pub(super) fn resync(&self) -> Option<Instant> {
         self.resync.map(|(_, at)| at)
     }
 
-    /// Everything is asked for again.
+    /// Records that everything is requested again.
     pub(super) fn resynced(&mut self, now: Instant) {
         self.resync = self.resync.map(|(every, _)| (every, now + every));
     }
 
-    /// A push on it was accepted.
+    /// Records that a push on it was accepted.
     pub(super) fn mark_accepted(&mut self) {
         self.good = true;
     }
@@ -158,7 +160,7 @@ impl Stream {
         self.ending.get_or_insert(Some(status));
     }
 
-    /// Whether it is to end, or has.
+    /// Returns whether it will end, or has ended.
     pub(super) fn is_ending(&self) -> bool {
         self.ending.is_some()
     }
@@ -167,11 +169,11 @@ impl Stream {
     pub(super) fn over(&mut self) -> Option<Status> {
         let status = self.ending.as_mut()?.take();
         self.answers.clear();
-        self.questions.clear();
+        self.unsent.clear();
         status
     }
 
-    /// What to send now.
+    /// Returns the next request to send now.
     pub(super) fn next(&mut self, now: Instant) -> Option<RequestResources> {
         if self.requests.wait(now).is_some() {
             return None;
@@ -181,26 +183,27 @@ impl Stream {
         let request = match answer {
             Some((_, request)) => request,
             None => {
-                let may_ask = |question: &Question| question.at <= now && self.may_ask(question);
-                let index = self.questions.iter().position(may_ask)?;
-                self.questions.remove(index).request
+                let may_send = |queued: &QueuedRequest| queued.at <= now && self.may_send(queued);
+                let index = self.unsent.iter().position(may_send)?;
+                self.unsent.remove(index).request
             }
         };
         self.requests.take(now);
         Some(request)
     }
 
-    /// When there is something to send, if there is.
+    /// Returns the time when a request is due, if there is one.
     pub(super) fn due(&self, now: Instant) -> Option<Instant> {
         let answer = self.answers.front().and_then(Answer::at);
-        let questions = self.questions.iter().filter(|question| self.may_ask(question));
-        let first = questions.map(|question| question.at).chain(answer).min()?;
+        let unsent = self.unsent.iter().filter(|queued| self.may_send(queued));
+        let first = unsent.map(|queued| queued.at).chain(answer).min()?;
         Some(self.requests.wait(now).map_or(first, |earliest| first.max(earliest)))
     }
 
-    /// A question follows the answers: a source takes it for the answer to a push that is under way.
-    fn may_ask(&self, question: &Question) -> bool {
-        self.answers.iter().all(|answer| answer.collection != *question.collection)
+    /// Returns whether a request can be sent: it follows the answers, because a source takes it for the answer to an
+    /// unanswered push.
+    fn may_send(&self, queued: &QueuedRequest) -> bool {
+        self.answers.iter().all(|answer| answer.collection != *queued.collection)
     }
 }
 
@@ -209,7 +212,7 @@ impl Answer {
         self.collection == collection && self.nonce == nonce
     }
 
-    /// When it is sent; `None` while it is not known.
+    /// Returns the time when it is sent; `None` while it is unknown.
     fn at(&self) -> Option<Instant> {
         self.ready.as_ref().map(|(at, _)| *at)
     }

@@ -1,4 +1,4 @@
-//! The task that runs a source: one for each stream, with a state machine of its own.
+//! The tasks of a source: one for each stream, with a state machine of its own.
 
 use std::{
     sync::{Arc, Mutex, PoisonError},
@@ -23,20 +23,20 @@ use crate::{
 };
 use mixer_adapter_core::framework::setters;
 
-/// How long a sink that does not read is waited for to hear why its stream ends.
+/// The time for a sink that does not read to receive the reason of the end of its stream.
 const LAST_WORD: Duration = Duration::from_secs(5);
 
-/// How a source behaves.
+/// The options of a source.
 #[derive(Clone, Copy, Debug)]
 #[non_exhaustive]
 pub struct ConfigServerOptions {
-    /// Sends changes only to sinks that ask for changes only.
+    /// Sends changes only to sinks that request changes only.
     pub incremental: bool,
-    /// Requests on one stream; others wait to be read.
+    /// The rate of requests that are read from one stream.
     pub requests: Rate,
     /// Serves version 2 of Envoy's API, too.
     pub v2: bool,
-    /// Checks what clients do on their streams. What breaks a rule is logged, and in their status.
+    /// Checks clients against the rules of the protocols. Violations are logged, and listed in their status.
     pub certify: bool,
 }
 
@@ -53,7 +53,7 @@ impl Default for ConfigServerOptions {
     }
 }
 
-/// A source that serves what it was given last to any number of sinks.
+/// A source that serves its newest state to any number of sinks.
 #[derive(Clone, Debug)]
 pub struct ConfigServer {
     catalogue: Arc<watch::Sender<Arc<Catalogue>>>,
@@ -64,7 +64,7 @@ pub struct ConfigServer {
 }
 
 impl ConfigServer {
-    /// Serves that.
+    /// Creates a source that serves the catalogue.
     pub fn new(catalogue: Catalogue, options: ConfigServerOptions) -> Self {
         let (catalogue, _) = watch::channel(Arc::new(catalogue));
         Self {
@@ -76,12 +76,12 @@ impl ConfigServer {
         }
     }
 
-    /// Takes a change in, and pushes it where it is news.
+    /// Applies a change, and pushes it to the sinks that it affects.
     pub fn apply(&self, change: &RawChange) {
         self.apply_all(std::slice::from_ref(change));
     }
 
-    /// Takes in changes that belong together: nobody is shown some of them only.
+    /// Applies changes that belong together: no sink receives only some of them.
     pub(crate) fn apply_all(&self, changes: &[RawChange]) {
         self.catalogue.send_if_modified(|catalogue| {
             let catalogue = Arc::make_mut(catalogue);
@@ -90,13 +90,13 @@ impl ConfigServer {
         });
     }
 
-    /// Waits until something was taken in.
+    /// Waits until a change was applied.
     pub async fn filled(&self) {
         // The sender lives as long as this does.
         let _ = self.catalogue.subscribe().wait_for(|catalogue| catalogue.is_filled()).await;
     }
 
-    /// What cannot be served of the configuration that is.
+    /// Returns the faults of resources that cannot be served.
     pub fn faults(&self) -> Arc<[ValidationError]> {
         self.faults.lock().unwrap_or_else(PoisonError::into_inner).clone()
     }
@@ -105,12 +105,12 @@ impl ConfigServer {
         *self.faults.lock().unwrap_or_else(PoisonError::into_inner) = faults.into();
     }
 
-    /// Whether sinks may ask for changes only.
+    /// Returns whether sinks may request changes only.
     pub(crate) fn incremental(&self) -> bool {
         self.options.incremental
     }
 
-    /// How often a sink may ask.
+    /// Returns the rate of requests.
     pub(crate) fn requests(&self) -> Rate {
         self.options.requests
     }
@@ -129,12 +129,12 @@ impl ConfigServer {
         }
     }
 
-    /// What it serves now.
+    /// Returns the served state.
     pub fn catalogue(&self) -> Arc<Catalogue> {
         self.catalogue.borrow().clone()
     }
 
-    /// What it serves, whenever that changes.
+    /// Returns the served state, and each later one.
     pub(crate) fn changes(&self) -> watch::Receiver<Arc<Catalogue>> {
         self.catalogue.subscribe()
     }
@@ -144,7 +144,7 @@ impl ConfigServer {
         self.closed.cancelled().await;
     }
 
-    /// Lists a client without a stream while it waits for news.
+    /// Lists a client without a stream while it waits for changes.
     pub(crate) fn list(
         &self,
         peer: String,
@@ -155,12 +155,12 @@ impl ConfigServer {
         self.registry.list(peer, sink, collection, watch)
     }
 
-    /// Ends all streams, so that sinks look for another source.
+    /// Ends all streams, so that sinks connect to another source.
     pub fn close(&self) {
         self.closed.cancel();
     }
 
-    /// The sinks that are connected.
+    /// Returns the connected sinks.
     pub fn sinks(&self) -> Vec<PeerStatus> {
         self.registry.peers()
     }
@@ -180,15 +180,15 @@ impl ConfigServer {
         SOURCE.received(&event.collection, size);
         let is_accepted = event.meaning == Meaning::Accepted;
         let type_url = event.collection.clone();
-        // What a source says first that has dialed is for no type.
+        // The first message of a source that dials is for no type.
         let answers = event.meaning != Meaning::Triggered;
         if let (Some(rules), Some(shorthand), true) = (rules, shorthand, answers) {
-            registered.breaks(rules.received(&shorthand, &type_url));
+            registered.record_violations(rules.received(&shorthand, &type_url));
         }
         self.check_version(&type_url, &registered.record(event)).map(|()| is_accepted)
     }
 
-    /// Serves one stream until it ends. The result says why.
+    /// Serves one stream until it ends. Returns the reason.
     pub(crate) async fn exchange<D: Dialogue>(
         self,
         mut dialogue: D,
@@ -214,7 +214,7 @@ impl ConfigServer {
                 requests.message().await
             };
             let status = tokio::select! {
-                // Made only when there is room for it, from what is newest then.
+                // Created only when there is room for it, from the newest state.
                 room = pushes.reserve(), if due => match (room, dialogue.next(&current)) {
                     (Ok(room), Some(push)) => {
                         rules.iter_mut().for_each(|rules| rules.sent(&push.message.shorthand()));
@@ -250,11 +250,11 @@ impl ConfigServer {
             };
             if let Some(rules) = rules {
                 let unanswered = if status.code() == Code::Ok { rules.unanswered() } else { Vec::new() };
-                registered.breaks(unanswered);
+                registered.record_violations(unanswered);
                 registered.log_certified();
             }
             if status.code() != Code::Ok {
-                // A sink that is gone, or does not read, does not hear it.
+                // A sink that has ended, or does not read, does not receive it.
                 let _ = pushes.send_timeout(Err(status.clone()), LAST_WORD).await;
             }
             return Served { status, good };
@@ -273,9 +273,9 @@ async fn sleep_until(at: Option<Instant>) {
     }
 }
 
-/// How a stream ended.
+/// The outcome of a stream.
 pub(crate) struct Served {
     pub(crate) status: Status,
-    /// The sink accepted something.
+    /// Whether the sink accepted a push.
     pub(crate) good: bool,
 }

@@ -9,9 +9,10 @@ use crate::{
     stream::{RawChange, convert},
 };
 
-/// Serves the configuration of a source, files for example, to sinks, as messages of these types, until the source ends.
+/// Serves the configuration of a source, such as files, to sinks, as messages of these types, until the source ends.
 ///
-/// Resources that are broken or cannot be encoded are logged; what their file held before stays until the file has no fault.
+/// Resources that are invalid or cannot be encoded are logged; the previous resources of their file stay until it has
+/// no fault.
 pub async fn feed(server: ConfigServer, source: impl Source + 'static, types: Types) {
     let last_good = Arc::default();
     Acceptance::new(Feed { server, types, last_good }).run(vec![source.into()]).await;
@@ -25,7 +26,7 @@ struct Feed {
 }
 
 impl Apply for Feed {
-    /// Accepts every update: what it has of good resources is served.
+    /// Accepts every update: its valid resources are served.
     async fn apply(&mut self, update: Update) -> Verdict {
         let feed = self.clone();
         // A directory may be large.
@@ -52,8 +53,8 @@ impl Feed {
         }
         let mut last_good = self.last_good.lock().unwrap_or_else(PoisonError::into_inner);
         let was_stale = last_good.stale();
-        for kept in last_good.keep(&update.changes, &changes, &faults) {
-            // What was encoded before can be encoded.
+        for kept in last_good.apply(&update.changes, &changes, &faults) {
+            // Resources that were encoded before can be encoded.
             let (kept, _) = convert::encode(&self.types, &kept);
             changes.retain(|change| change.collection != kept.collection);
             changes.push(kept);
@@ -67,7 +68,8 @@ impl Feed {
     }
 }
 
-/// A warning that resources are served as a `google.protobuf.Struct` where sinks expect the message of the collection.
+/// Returns a warning that resources are served as a `google.protobuf.Struct` where sinks expect the message of the
+/// collection.
 fn untyped(types: &Types, change: &RawChange) -> Option<ValidationError> {
     let expected = Collection::new(&change.collection).message()?;
     let missing = types.find(expected).is_none() && !change.resources.is_empty();

@@ -1,4 +1,4 @@
-//! What files held before they became faulty.
+//! The last valid resources of files.
 
 use std::{
     collections::{BTreeMap, HashSet},
@@ -11,7 +11,7 @@ use crate::{
     stream::{RawChange, name::full_name},
 };
 
-/// The resources that are served. Those of a file stay while it has faults, so that a slip removes nothing at the sinks.
+/// The served resources. Those of a file stay while it has faults, so that a mistake removes nothing at the sinks.
 #[derive(Debug, Default)]
 pub(super) struct LastGood {
     served: BTreeMap<Collection, Served>,
@@ -20,14 +20,14 @@ pub(super) struct LastGood {
 #[derive(Debug, Default)]
 struct Served {
     resources: Vec<Arc<Resource>>,
-    /// How many of them, the last ones, are there no more.
+    /// The number of resources, at the end, that are no longer in the configuration.
     stale: usize,
 }
 
 impl LastGood {
-    /// Takes in full changes, of which `encoded` has what can be served, and returns those that take their place: with the resources
-    /// that are there no more and were read from a file that now has errors.
-    pub(super) fn keep(
+    /// Applies full changes, whose valid resources are `encoded`, and returns their replacements: with the resources
+    /// that are no longer in the configuration and were read from a file that now has errors.
+    pub(super) fn apply(
         &mut self,
         changes: &[Change],
         encoded: &[RawChange],
@@ -50,7 +50,7 @@ impl LastGood {
             }
         }
         if !read.is_empty() {
-            // A source names an empty collection once.
+            // A source reports an empty collection once.
             let stale = self.served.iter().filter(|(_, served)| served.stale > 0);
             for collection in stale.map(|(collection, _)| collection.clone()).collect::<Vec<_>>() {
                 read.entry(collection).or_default();
@@ -68,14 +68,14 @@ impl LastGood {
             if count > 0 || before.stale > 0 {
                 kept.push(Change::new(collection.clone(), Content::Full(resources.clone())));
             }
-            // What a file brings while it has an error does not stay when it goes.
+            // New resources of a file with an error do not stay when they leave it.
             resources.retain(|resource| !is_faulty(resource) || known.contains(&resource.name));
             self.served.insert(collection, Served { resources, stale: count });
         }
         kept
     }
 
-    /// The number of resources that are served although they are there no more.
+    /// Returns the number of served resources that are no longer in the configuration.
     pub(super) fn stale(&self) -> usize {
         self.served.values().map(|served| served.stale).sum()
     }

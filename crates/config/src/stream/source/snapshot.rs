@@ -35,9 +35,9 @@ pub struct Snapshot {
     selectors: Selectors,
     /// The names of resources with a time to live.
     expiring: OrdSet<Arc<str>>,
-    /// Other names, and the names of the resources that have them: those of several nodes may have one in common.
+    /// Other names, and the names of the resources that have them: those of several nodes may share one.
     aliases: OrdMap<Arc<str>, OrdSet<Arc<str>>>,
-    /// Collections that `xdstp` names belong to, and the names in them.
+    /// Collections of `xdstp` names, and the names in them.
     collections: OrdMap<Arc<str>, OrdSet<Arc<str>>>,
     /// The state in version 2 of Envoy's API.
     v2: Arc<Derived<Arc<Self>>>,
@@ -45,19 +45,19 @@ pub struct Snapshot {
     views: Arc<Views>,
 }
 
-/// What a sink is known to have of a collection.
+/// The known state of a collection at a sink.
 #[derive(Clone, Debug, Default)]
 pub(crate) enum Known {
     /// Its state is unknown.
     #[default]
     Nothing,
-    /// A state it accepted on this stream.
+    /// A state that it accepted on this stream.
     State(Entries),
-    /// What it says it had when the stream began: name to version.
+    /// The versions that it stated when the stream began, by name.
     Versions(BTreeMap<String, String>),
 }
 
-/// The way from what a sink has to a snapshot.
+/// The difference from the state of a sink to a snapshot.
 #[derive(Debug, Default)]
 pub(crate) struct Delta {
     pub(crate) changed: Vec<Arc<Entry>>,
@@ -65,17 +65,17 @@ pub(crate) struct Delta {
 }
 
 impl Snapshot {
-    /// A digest of the content.
+    /// Returns a digest of the content.
     pub fn version(&self) -> ContentVersion {
         self.version
     }
 
-    /// The resources, in the order of their names.
+    /// Returns the resources, in the order of their names.
     pub fn resources(&self) -> impl ExactSizeIterator<Item = &RawResource> {
         self.entries.values().map(|entry| &entry.resource)
     }
 
-    /// All resources as fields of a push.
+    /// Returns all resources as fields of a push.
     pub(crate) fn encoded<M: prost::Message>(
         &self,
         encoding: Encoding,
@@ -85,18 +85,19 @@ impl Snapshot {
         self.encodings.get(encoding, field, self.entries.values().map(|entry| &**entry), message)
     }
 
-    /// All resources as elements of an array of JSON.
+    /// Returns all resources as elements of a JSON array.
     pub(crate) fn encoded_json(&self, bare: bool, json: impl Fn(&Entry) -> Json) -> Bytes {
         let elements = || json_elements(self.entries.values().map(|entry| &**entry), json);
         self.encodings.get_or_encode(Encoding::Json { bare }, elements)
     }
 
-    /// The same by their names.
+    /// Returns the resources by their names.
     pub(crate) fn entries(&self) -> &Entries {
         &self.entries
     }
 
-    /// The state after a change. A resource without a version gets its digest for one, so that sinks can name what they have.
+    /// Returns the state after a change. A resource without a version has its digest as version, so that sinks can name
+    /// it.
     pub(crate) fn after(&self, change: &RawChange) -> Self {
         let mut next = Self {
             v2: Arc::new(self.v2.after(&self.entries)),
@@ -116,7 +117,7 @@ impl Snapshot {
         next
     }
 
-    /// The same resources, which are going to change.
+    /// Returns a copy of the resources to be changed.
     pub(super) fn successor(&self) -> Self {
         Self {
             version: self.version,
@@ -129,12 +130,12 @@ impl Snapshot {
         }
     }
 
-    /// The same, encoded so.
+    /// Returns the snapshot with these encodings.
     pub(super) fn with_encodings(self, encodings: Encodings) -> Self {
         Self { encodings, ..self }
     }
 
-    /// The resources in version 2 of Envoy's API, without those that it cannot hold.
+    /// Returns the resources in version 2 of Envoy's API, without those that it cannot represent.
     pub(crate) fn v2(&self) -> &Arc<Self> {
         self.v2.get(|translated, former| {
             let mut next = translated.successor();
@@ -150,7 +151,7 @@ impl Snapshot {
         })
     }
 
-    /// The names of the resources that refer to one.
+    /// Returns the names of the resources that refer to one.
     pub(super) fn referrers(&self, name: &str) -> impl Iterator<Item = &Arc<str>> {
         let referrers = self.referrers.get(|mut referrers, former| {
             for difference in former.diff(&self.entries) {
@@ -178,39 +179,39 @@ impl Snapshot {
         referrers.get(name).into_iter().flatten()
     }
 
-    /// The resources that version 2 of Envoy's API cannot hold, and why, if it was asked for them.
+    /// Returns the resources that version 2 of Envoy's API cannot represent, with the reasons, if it was requested.
     pub fn not_in_v2(&self) -> Vec<(&str, String)> {
-        let asked = self.v2.known().map(|_| self.entries.values()).into_iter().flatten();
-        asked.filter_map(|entry| Some((entry.name(), entry.v2().err()?.to_string()))).collect()
+        let converted = self.v2.known().map(|_| self.entries.values()).into_iter().flatten();
+        converted.filter_map(|entry| Some((entry.name(), entry.v2().err()?.to_string()))).collect()
     }
 
-    /// The resource of that name, or else the first one with that alias.
+    /// Returns the resource of that name, or else the first one with that alias.
     pub(crate) fn find(&self, name: &str) -> Option<&Arc<Entry>> {
         self.entries.get(name).or_else(|| self.entries.get(self.aliases.get(name)?.get_min()?))
     }
 
-    /// The resource of that name, or those of the collection that it names.
+    /// Returns the resource of that name, or those of the collection that it names.
     pub(crate) fn find_all(&self, name: &str) -> impl Iterator<Item = &Arc<Entry>> {
         let names = self.collections.get(name).into_iter().flatten();
         self.find(name).into_iter().chain(names.filter_map(|name| self.entries.get(name)))
     }
 
-    /// The resources with a time to live.
+    /// Returns the resources with a time to live.
     pub(crate) fn expiring(&self) -> impl Iterator<Item = &Arc<Entry>> {
         self.expiring.iter().filter_map(|name| self.entries.get(name))
     }
 
-    /// The selectors of the resources.
+    /// Returns the selectors of the resources.
     pub(super) fn selectors(&self) -> &Selectors {
         &self.selectors
     }
 
-    /// What nodes see of it.
+    /// Returns the views of nodes.
     fn views(&self) -> &Views {
         &self.views
     }
 
-    /// Adds or replaces a resource. An equal one stays in place, so that states go on sharing it.
+    /// Adds or replaces a resource. An equal one stays in place, so that states continue to share it.
     pub(super) fn put(&mut self, entry: Arc<Entry>) {
         if self.entries.get(entry.name()).is_some_and(|old| *old == entry) {
             return;
@@ -236,7 +237,7 @@ impl Snapshot {
     }
 
     pub(super) fn remove(&mut self, name: &str) {
-        // To remove nothing would copy a part of the map.
+        // A removal without effect would copy a part of the map.
         if !self.entries.contains_key(name) {
             return;
         }
@@ -246,11 +247,11 @@ impl Snapshot {
                 self.expiring.remove(name);
             }
             for alias in gone.aliases() {
-                forget(&mut self.aliases, alias, name);
+                unindex(&mut self.aliases, alias, name);
             }
             for known in once(name).chain(gone.aliases().iter().map(String::as_str)) {
                 if let Some(collection) = xdstp::collection(known) {
-                    forget(&mut self.collections, &collection, name);
+                    unindex(&mut self.collections, &collection, name);
                 }
             }
             if let Some(text) = gone.selector_text()
@@ -264,7 +265,8 @@ impl Snapshot {
         }
     }
 
-    /// What a sink has that has these versions of resources. Those it has otherwise than here are equal to nothing.
+    /// Returns the state of a sink that has these versions of resources. Resources with other versions than here are
+    /// equal to nothing.
     pub(crate) fn held(&self, versions: &BTreeMap<String, String>, version: fn(&Entry) -> String) -> Entries {
         static OTHER: LazyLock<Arc<Entry>> =
             LazyLock::new(|| Arc::new(Entry::new(&RawResource::default(), "")));
@@ -282,7 +284,7 @@ impl Snapshot {
         held
     }
 
-    /// What a sink lacks, or `None` if nothing is known of it and it needs everything.
+    /// Returns the changes for a sink, or `None` if its state is unknown and it needs everything.
     pub(crate) fn since(&self, known: &Known) -> Option<Delta> {
         match known {
             Known::Nothing => None,
@@ -295,8 +297,8 @@ impl Snapshot {
     }
 }
 
-/// Removes a name from the set of a key, and the key with the last of them.
-fn forget(index: &mut OrdMap<Arc<str>, OrdSet<Arc<str>>>, key: &str, name: &str) {
+/// Removes a name from the set of a key, and the key with its last name.
+fn unindex(index: &mut OrdMap<Arc<str>, OrdSet<Arc<str>>>, key: &str, name: &str) {
     if let Some(names) = index.get_mut(key) {
         names.remove(name);
         if names.is_empty() {
@@ -305,7 +307,7 @@ fn forget(index: &mut OrdMap<Arc<str>, OrdSet<Arc<str>>>, key: &str, name: &str)
     }
 }
 
-/// Resources as elements of an array of JSON, without its brackets.
+/// Returns resources as elements of a JSON array, without its brackets.
 pub(crate) fn json_elements<'a>(
     entries: impl Iterator<Item = &'a Entry>,
     json: impl Fn(&Entry) -> Json,
@@ -321,7 +323,7 @@ pub(crate) fn json_elements<'a>(
 }
 
 impl Delta {
-    /// The way from one state to another.
+    /// Returns the difference between two states.
     pub(crate) fn between(old: &Entries, new: &Entries) -> Self {
         let mut delta = Self::default();
         for difference in old.diff(new) {

@@ -1,4 +1,4 @@
-//! What a source shows of its sinks.
+//! The status of the sinks of a source.
 
 use std::{
     collections::BTreeMap,
@@ -18,46 +18,46 @@ use crate::{
     truncate,
 };
 
-/// A sink, as its source sees it.
+/// A connected sink.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
 #[non_exhaustive]
 pub struct PeerStatus {
-    /// Where it is.
+    /// The address.
     pub peer: String,
-    /// Who it says it is.
+    /// The stated id.
     pub id: String,
-    /// What it says of itself.
+    /// The stated annotations.
     pub annotations: BTreeMap<String, String>,
-    /// What it has, by collection.
+    /// The state of each collection.
     pub collections: BTreeMap<String, WatchStatus>,
-    /// The rules that it has broken, if the source checks them.
+    /// The violated rules, if the source checks them.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub violations: Vec<Violation>,
 }
 
-/// What a sink has of a collection.
+/// The state of a collection at a sink.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
 #[non_exhaustive]
 pub struct WatchStatus {
-    /// The version it accepted last.
+    /// The version that it accepted last.
     pub accepted: Option<String>,
-    /// The version it refused last and why, unless it accepted one since.
+    /// The version that it refused last and the reason, unless it accepted one since.
     pub refused: Option<(String, String)>,
 }
 
-/// The sinks that are connected.
+/// The connected sinks.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Registry {
     peers: Arc<Mutex<BTreeMap<u64, PeerStatus>>>,
     next: Arc<AtomicU64>,
 }
 
-/// One of them, until this is dropped.
+/// A registered sink, until this is dropped.
 #[derive(Debug)]
 pub(super) struct Registered {
     id: u64,
     registry: Registry,
-    /// Of a stream.
+    /// The counter of its stream.
     _client: Option<Client>,
 }
 
@@ -94,7 +94,7 @@ impl Registry {
 }
 
 impl WatchStatus {
-    /// Notes why a version was refused. Whether that is news: the version before was not refused for it.
+    /// Records the reason of a refusal. Returns whether it is new: the previous version was not refused for it.
     fn refuse(&mut self, version: String, reason: &str) -> bool {
         let reason = truncate(reason, MAX_TEXT);
         let known = self.refused.replace((version, reason.clone()));
@@ -103,8 +103,8 @@ impl WatchStatus {
 }
 
 impl Registered {
-    /// Records and logs the rules that the sink has broken.
-    pub(super) fn breaks(&self, violations: Vec<Violation>) {
+    /// Records and logs violated rules.
+    pub(super) fn record_violations(&self, violations: Vec<Violation>) {
         let mut peers = self.registry.lock();
         let Some(peer) = peers.get_mut(&self.id) else { return };
         for Violation { rule, observed, .. } in &violations {
@@ -114,7 +114,7 @@ impl Registered {
         peer.violations.extend(violations);
     }
 
-    /// Logs whether the sink has broken rules.
+    /// Logs whether the sink has violated rules.
     pub(super) fn log_certified(&self) {
         let peers = self.registry.lock();
         let Some(peer) = peers.get(&self.id) else { return };

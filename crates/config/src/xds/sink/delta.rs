@@ -21,14 +21,14 @@ const WILDCARD: &str = "*";
 
 /// Changes: `DeltaAggregatedResources` (docs/behaviour/xds.md#changes).
 ///
-/// The first response for a collection is the whole set, unless the sink sent its versions: there is nothing else that a sink
-/// could lack. So is one with a resource that has no name, as of Nacos: without a name it could never be removed.
+/// The first response for a collection is the whole set, unless the sink sent its versions. So is one with a resource
+/// that has no name, as those of Nacos: without a name it could never be removed.
 #[derive(Debug)]
 pub struct Delta {
     client: XdsClient,
     types: TypeUrls,
     /// Type URLs.
-    asked: BTreeSet<String>,
+    requested: BTreeSet<String>,
     /// The collections whose whole set was pushed, or whose versions the sink sent.
     based: BTreeSet<String>,
     versions: Versions,
@@ -36,12 +36,12 @@ pub struct Delta {
 }
 
 impl Delta {
-    /// A stream of that client that has just opened. The versions are those of the stream before.
+    /// Creates a stream of that client that has just opened, with the versions of the previous stream.
     pub fn new(client: impl Into<XdsClient>, versions: Versions) -> Self {
         Self {
             client: client.into(),
             types: TypeUrls::default(),
-            asked: BTreeSet::new(),
+            requested: BTreeSet::new(),
             based: BTreeSet::new(),
             versions,
             unanswered: Unanswered::default(),
@@ -49,13 +49,17 @@ impl Delta {
     }
 
     /// Subscribes to the resources of a type. Sends versions only if the collection has no other type URL.
-    fn question(&mut self, type_url: String, versions: BTreeMap<String, String>) -> DeltaDiscoveryRequest {
+    fn subscription(
+        &mut self,
+        type_url: String,
+        versions: BTreeMap<String, String>,
+    ) -> DeltaDiscoveryRequest {
         let mut request = DeltaDiscoveryRequest {
             node: Some(self.client.node.clone()),
             resource_names_subscribe: self.client.names(&type_url),
             ..DeltaDiscoveryRequest::default()
         };
-        if !self.asked.insert(type_url.clone()) {
+        if !self.requested.insert(type_url.clone()) {
             if request.resource_names_subscribe.is_empty() {
                 request.resource_names_subscribe.push(WILDCARD.to_owned());
             }
@@ -86,9 +90,9 @@ impl Dialect for Delta {
 
     fn on_request(&mut self, request: RequestResources) -> Vec<DeltaDiscoveryRequest> {
         if request.response_nonce.is_empty() {
-            let urls = self.types.ask(&request.collection);
+            let urls = self.types.request(&request.collection);
             let versions = self.versions.to_send(&request.collection, request.initial_resource_versions);
-            return urls.into_iter().map(|url| self.question(url, versions.clone())).collect();
+            return urls.into_iter().map(|url| self.subscription(url, versions.clone())).collect();
         }
         let push = self.unanswered.take(&request.collection, &request.response_nonce);
         if let (Some(push), None) = (push, &request.error_detail) {
@@ -150,7 +154,7 @@ impl Dialect for Delta {
             }
             Arrived::Nothing => Received::replies(vec![self.answer(answer, None)]),
             Arrived::Empty { next } => {
-                let replies = vec![self.answer(answer, None), self.question(next, BTreeMap::new())];
+                let replies = vec![self.answer(answer, None), self.subscription(next, BTreeMap::new())];
                 Received::replies(replies)
             }
         }

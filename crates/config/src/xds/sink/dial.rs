@@ -18,7 +18,7 @@ use crate::{
     xds::{READS_WRAPPER, SUPPORTS_TTL},
 };
 
-/// The version of Envoy's API that a server is asked in.
+/// The version of Envoy's API in requests to a server.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum ApiVersion {
     /// `envoy.service.discovery.v2`.
@@ -29,7 +29,7 @@ pub enum ApiVersion {
 }
 
 impl ApiVersion {
-    /// The path of a method of the `AggregatedDiscoveryService`.
+    /// Returns the path of a method of the `AggregatedDiscoveryService`.
     pub(crate) fn path(self, variant: Variant) -> PathAndQuery {
         PathAndQuery::from_static(match (self, variant) {
             (Self::V2, Variant::Sotw) => {
@@ -63,10 +63,10 @@ pub async fn dial(
         client.node.client_features.push(READS_WRAPPER[0].to_owned());
     }
     let versions = Versions::default();
-    let longest = options.max_message_size;
     let path = version.path(variant);
+    let dial = options.clone();
     let run = move |stream: Stream, channel: Channel, requests: Requests| {
-        let grpc = Grpc::new(channel).max_decoding_message_size(longest);
+        let grpc = Grpc::new(dial.limited(channel)).max_decoding_message_size(dial.max_message_size);
         let path = path.clone();
         match variant {
             Variant::Sotw => {

@@ -1,4 +1,4 @@
-//! Files that hold responses, one of a type each: how Envoy is configured without a server (docs/behaviour/xds.md#files).
+//! Files with responses, one for each type, as Envoy reads them without a server (docs/behaviour/xds.md#files).
 
 use std::{
     collections::BTreeMap,
@@ -29,18 +29,18 @@ use crate::{
     text_format,
 };
 
-/// The longest file that is read, in bytes.
+/// The maximum size of a file in bytes.
 const MAX_FILE: u64 = 64 << 20;
-/// How many files of a directory are read.
+/// The maximum number of files of a directory.
 const MAX_FILES: usize = 1000;
-/// How often files are looked at where the system does not say that something moved.
+/// The polling interval where the system does not report moves.
 const POLL: Duration = Duration::from_secs(5);
 
-/// The code of the refusal of a collection that was not asked for.
+/// The code of the refusal of a collection that was not requested.
 const UNIMPLEMENTED: i32 = Code::Unimplemented as i32;
 
-/// What a path is now. To write in place does not change it, to move another file there does, and so does swapping a link on the way
-/// to it, as Kubernetes does.
+/// The identity of a path. Writing in place does not change it; moving another file there does, and so does swapping a
+/// link on its path, as Kubernetes does.
 #[derive(Clone, Debug, PartialEq)]
 struct Identity {
     device: u64,
@@ -48,9 +48,8 @@ struct Identity {
     made: Option<SystemTime>,
 }
 
-/// Hands the files at that path to a sink, one file or all of a directory, whenever others were moved there, and all of them at each
-/// request. A file that cannot be
-/// read, or is refused, leaves what was there before.
+/// Passes the files at that path to a sink, one file or all of a directory, whenever others were moved there, and all
+/// of them at each request. A file that cannot be read, or is refused, leaves the previous resources in use.
 pub(crate) async fn follow(sink: Sink, path: PathBuf, reload: ReloadRequests) {
     let stop = tokio_util::sync::CancellationToken::new();
     loop {
@@ -72,14 +71,21 @@ async fn exchange(
     let mut dialect = Sotw::new(Node::default());
     let mut seen = BTreeMap::new();
     let mut nonces = 0_u64;
-    let mut asked = false;
+    let mut requested = false;
+    let mut last_logged: Option<String> = None;
     loop {
-        // Watched before it is looked at, so that nothing is missed in between.
+        // Watched before the first reading, so that no change is missed in between.
         let (wake, mut woken) = mpsc::channel(1);
         let _watcher = watcher(&path, wake);
-        if asked {
+        if requested {
             let root = path.clone();
-            let now = spawn_blocking(move || list(&root)).await.unwrap_or_default();
+            let listed = spawn_blocking(move || list(&root)).await.map_err(io::Error::other).flatten();
+            let error = listed.as_ref().err().map(ToString::to_string);
+            if let Some(error) = error.as_ref().filter(|error| last_logged.as_ref() != Some(*error)) {
+                tracing::warn!(path = %path.display(), error, "nothing can be read there yet");
+            }
+            last_logged = error;
+            let now = listed.unwrap_or_default();
             let moved = now.iter().filter(|(file, identity)| seen.get(*file) != Some(*identity));
             for file in moved.map(|(file, _)| file.clone()) {
                 let name = file.display().to_string();
@@ -99,11 +105,11 @@ async fn exchange(
             seen = now;
         }
         tokio::select! {
-            Some(()) = woken.recv(), if asked => {}
-            () = time::sleep(POLL), if asked => {}
-            () = reload.next(), if asked => seen.clear(),
+            Some(()) = woken.recv(), if requested => {}
+            () = time::sleep(POLL), if requested => {}
+            () = reload.next(), if requested => seen.clear(),
             request = requests.recv() => match request {
-                // Answers have no receiver; a question is for the current files.
+                // Answers have no receiver; a request is for the current files.
                 Some(Ok(request)) => {
                     let mut next = Some(request);
                     while let Some(request) = next {
@@ -117,7 +123,7 @@ async fn exchange(
                         dialect.on_request(request);
                         next = requests.try_recv().ok().and_then(Result::ok);
                     }
-                    asked = true;
+                    requested = true;
                 }
                 Some(Err(status)) => return status,
                 None => return Status::aborted("the sink is gone"),
@@ -126,19 +132,17 @@ async fn exchange(
     }
 }
 
-/// The files at a path, and what they are now.
-fn list(root: &Path) -> BTreeMap<PathBuf, Identity> {
-    let files = match fs::read_dir(root) {
-        Ok(entries) => {
-            let paths = entries.filter_map(|entry| Some(entry.ok()?.path()));
-            let visible = paths.filter(|path| {
-                path.file_name().is_some_and(|name| !name.as_encoded_bytes().starts_with(b"."))
-            });
-            visible.take(MAX_FILES).collect()
-        }
-        Err(_) => vec![root.to_owned()],
+/// Returns the files at a path, with their identities.
+fn list(root: &Path) -> io::Result<BTreeMap<PathBuf, Identity>> {
+    let files = if fs::metadata(root)?.is_dir() {
+        let paths = fs::read_dir(root)?.filter_map(|entry| Some(entry.ok()?.path()));
+        let visible = paths
+            .filter(|path| path.file_name().is_some_and(|name| !name.as_encoded_bytes().starts_with(b".")));
+        visible.take(MAX_FILES).collect()
+    } else {
+        vec![root.to_owned()]
     };
-    files.into_iter().filter_map(|path| Some((path.clone(), identity(&path)?))).collect()
+    Ok(files.into_iter().filter_map(|path| Some((path.clone(), identity(&path)?))).collect())
 }
 
 fn identity(path: &Path) -> Option<Identity> {
@@ -146,7 +150,7 @@ fn identity(path: &Path) -> Option<Identity> {
     Some(Identity { device: metadata.dev(), inode: metadata.ino(), made: metadata.created().ok() })
 }
 
-/// Why a file is not read.
+/// The reason why a file is not read.
 #[derive(Debug, thiserror::Error)]
 enum FileError {
     #[error("it cannot be read: {0}")]
@@ -169,7 +173,7 @@ enum FileError {
     NoType,
 }
 
-/// Reads a response: JSON, YAML or the text format where the name says so, and else as it travels.
+/// Reads a response: JSON, YAML or the text format by the name of the file, and otherwise binary.
 fn read(path: &Path) -> Result<DiscoveryResponse, FileError> {
     let length = fs::metadata(path)?.len();
     if length > MAX_FILE {
@@ -188,19 +192,19 @@ fn read(path: &Path) -> Result<DiscoveryResponse, FileError> {
         _ => DiscoveryResponse::decode(&*bytes)?,
     };
     if response.type_url.is_empty() {
-        // As in files for Envoy, whose resources say their type themselves.
+        // As in files for Envoy, whose resources have their type.
         let first = response.resources.first();
         response.type_url = first.map(|any| any.type_url.clone()).ok_or(FileError::NoType)?;
     }
     Ok(response)
 }
 
-/// Wakes when something in the directory of the path changes, or in the path itself.
+/// Wakes on changes in the directory of the path, or in the path itself.
 fn watcher(path: &Path, wake: mpsc::Sender<()>) -> Option<RecommendedWatcher> {
     let on_event = move |event: notify::Result<notify::Event>| {
-        // That somebody looks is no change: this program does.
+        // This program reads it: that changes nothing.
         if !event.is_ok_and(|event| matches!(event.kind, EventKind::Access(_))) {
-            // One waiting wake-up stands for any number of events.
+            // One pending wake-up represents any number of events.
             let _ = wake.try_send(());
         }
     };

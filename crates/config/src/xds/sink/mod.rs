@@ -1,7 +1,8 @@
-//! The sink over xDS: MCP's sink, asking in another protocol.
+//! The sink over xDS: the sink of MCP with the messages of another protocol.
 //!
-//! What a sink decides, keeps and answers is the same in every form (see [`SinkMachine`](crate::stream::sink::SinkMachine)). Here messages
-//! are translated where a stream begins and ends: [`Dialect`](crate::stream::sink::Dialect) has one implementation for each variant.
+//! The decisions, state and answers of a sink are the same for every variant (see
+//! [`SinkMachine`](crate::stream::sink::SinkMachine)). Here messages are translated at the ends of a stream:
+//! [`Dialect`](crate::stream::sink::Dialect) has one implementation for each variant.
 
 mod delta;
 mod dial;
@@ -18,10 +19,11 @@ use std::time::Duration;
 pub use delta::Delta;
 pub use dial::{ApiVersion, dial};
 pub use node::{XdsClient, node, own_node};
+pub(crate) use rest::send as request_over_http;
 pub use rest::{PollOptions, poll};
 pub use sotw::Sotw;
 pub use versions::Versions;
 
-/// How often everything is asked for again: istiod pushes only what concerns the proxy that it takes a client for
-/// (docs/behaviour/xds.md#istiod-as-a-source).
+/// The interval at which everything is requested again: istiod pushes only changes that affect the kind of proxy that
+/// it takes a client for (docs/behaviour/xds.md#istiod-as-a-source).
 pub const RESYNC: Duration = Duration::from_secs(300);

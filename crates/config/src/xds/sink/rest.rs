@@ -29,13 +29,13 @@ use crate::{
 use mixer_adapter_core::framework::setters;
 use mixer_adapter_net::random;
 
-/// How a server is polled, in the terms of Envoy's `ApiConfigSource`.
+/// The options of polling a server, in the terms of Envoy's `ApiConfigSource`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct PollOptions {
-    /// The delay between the end of one round of requests and the next; up to a quarter more at random.
+    /// The delay between the end of one round of requests and the next, with a jitter of up to a quarter.
     pub refresh_delay: Duration,
-    /// The time an answer may take. A server may hold it back until it has news.
+    /// The timeout of an answer. A server may delay it until it has news.
     pub request_timeout: Duration,
 }
 
@@ -49,10 +49,10 @@ impl Default for PollOptions {
 
 /// The longest answer in bytes.
 const MAX_ANSWER: usize = 64 << 20;
-/// How long the first requests of a sink are collected.
+/// The time for which the first requests of a sink are collected.
 const GATHER: Duration = Duration::from_millis(10);
 
-/// Polls a server for everything that a sink subscribes to, each type by itself, until `stop` is cancelled.
+/// Polls a server for everything that a sink subscribes to, each type separately, until `stop` is cancelled.
 pub async fn poll(
     sink: Sink,
     server: Peer,
@@ -77,11 +77,11 @@ pub async fn poll(
     }
 }
 
-/// A type that is polled.
+/// A polled type.
 struct Polled {
     /// The next request.
     request: DiscoveryRequest,
-    /// When it is sent; `None` while one is under way.
+    /// The time when it is sent; `None` while one is unanswered.
     due: Option<Instant>,
 }
 
@@ -153,7 +153,7 @@ async fn exchange(
     }
 }
 
-/// Sets the next request of a type, for that time or when the type is due anyway. A new type is due at once.
+/// Sets the next request of a type, for that time or when the type is due before. A new type is due immediately.
 fn enqueue(types: &mut BTreeMap<String, Polled>, request: DiscoveryRequest, at: Option<Instant>) {
     let new = || Polled { request: request.clone(), due: Some(Instant::now()) };
     let polled = types.entry(request.type_url.clone()).or_insert_with(new);
@@ -164,7 +164,7 @@ fn enqueue(types: &mut BTreeMap<String, Polled>, request: DiscoveryRequest, at: 
 }
 
 /// Sends one request. `None` is an answer without news.
-async fn send(
+pub(crate) async fn send(
     server: &Peer,
     request: &DiscoveryRequest,
     timeout: Duration,
@@ -174,7 +174,7 @@ async fn send(
     let message = DynamicMessage::decode(descriptor, &*request.encode_to_vec())?;
     let body = Bytes::from(serde_json::to_vec(&message)?);
     let (client, url) = server.http(timeout, MAX_ANSWER, &rest_path::path(&request.type_url));
-    // Until then the server may wait for news; the margin is for the way back.
+    // Until then the server may wait for news; the margin is for the response.
     let patience = format!("wait={}", timeout.mul_f64(0.8).as_secs());
     let post =
         Request::post(url?).header(CONTENT_TYPE, "application/json").header("prefer", patience).body(body)?;

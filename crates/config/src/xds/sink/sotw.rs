@@ -22,21 +22,22 @@ use mixer_adapter_core::proto::Status;
 
 /// Whole sets: `StreamAggregatedResources` (docs/behaviour/xds.md#whole-sets).
 ///
-/// Of some of Envoy's types a response holds only what is new; the first of a stream holds everything there, too.
+/// A response of some of Envoy's types contains new resources only; the first of a stream contains all of them, too.
 ///
-/// Questions name no version: a server that restarted may call another state by the version that the sink has, and would not send it.
+/// Initial requests have no version: a restarted server may use the sink's version for another state, and would not
+/// send it.
 #[derive(Debug)]
 pub struct Sotw {
     client: XdsClient,
     types: TypeUrls,
-    /// Type URL to the version accepted last.
+    /// The version that was accepted last, by type URL.
     accepted: BTreeMap<String, String>,
-    /// The type URLs of which something was pushed.
+    /// The type URLs with a push.
     pushed: BTreeSet<String>,
 }
 
 impl Sotw {
-    /// A stream of that client that has just opened.
+    /// Creates a stream of that client that has just opened.
     pub fn new(client: impl Into<XdsClient>) -> Self {
         Self {
             client: client.into(),
@@ -46,7 +47,7 @@ impl Sotw {
         }
     }
 
-    fn question(&self, type_url: String) -> DiscoveryRequest {
+    fn subscription(&self, type_url: String) -> DiscoveryRequest {
         DiscoveryRequest {
             node: Some(self.client.node.clone()),
             resource_names: self.client.names(&type_url),
@@ -67,7 +68,7 @@ impl Sotw {
             version_info: self.accepted.get(&type_url).cloned().unwrap_or_default(),
             response_nonce: nonce,
             error_detail: error,
-            ..self.question(type_url)
+            ..self.subscription(type_url)
         }
     }
 }
@@ -78,8 +79,8 @@ impl Dialect for Sotw {
 
     fn on_request(&mut self, request: RequestResources) -> Vec<DiscoveryRequest> {
         if request.response_nonce.is_empty() {
-            let urls = self.types.ask(&request.collection);
-            return urls.into_iter().map(|url| self.question(url)).collect();
+            let urls = self.types.request(&request.collection);
+            return urls.into_iter().map(|url| self.subscription(url)).collect();
         }
         let answer = self.types.answer(&request.collection, &request.response_nonce);
         answer.map(|answer| self.answer(answer, request.error_detail)).into_iter().collect()
@@ -110,7 +111,7 @@ impl Dialect for Sotw {
                 });
                 let resources: Vec<_> = resources.collect();
                 let lifetimes = (!lifetimes.is_empty()).then(|| (collection.clone(), lifetimes));
-                // What is only renewed is not deleted.
+                // Renewed resources are not deleted.
                 let incremental = incremental || resources.len() < all;
                 if resources.is_empty() && all > 0 {
                     return Received { lifetimes, ..Received::replies(vec![self.answer(answer, None)]) };
@@ -129,7 +130,7 @@ impl Dialect for Sotw {
             }
             Arrived::Nothing => Received::replies(vec![self.answer(answer, None)]),
             Arrived::Empty { next } => {
-                Received::replies(vec![self.answer(answer, None), self.question(next)])
+                Received::replies(vec![self.answer(answer, None), self.subscription(next)])
             }
         }
     }

@@ -1,4 +1,4 @@
-//! The server of xDS: what a source of MCP serves, to those who ask by xDS (docs/behaviour/xds.md).
+//! The server of xDS, which serves the state of an MCP source to clients of xDS (docs/behaviour/xds.md).
 //!
 //! ```text
 //! request --> SotwStream / DeltaStream --> XdsStream --> Types (make before break) --> Watch (what the client has) --> push
@@ -11,6 +11,7 @@
 use std::time::Duration;
 
 mod delta;
+mod dialogue;
 mod fetch;
 mod message;
 mod node;
@@ -24,9 +25,10 @@ mod types;
 mod watch;
 
 pub use delta::DeltaStream;
+pub use dialogue::DiscoveryStream;
 pub use fetch::fetch;
 pub use service::{default_options, mount};
 pub use sotw::SotwStream;
 
-/// The time the body of a request without a stream may take to arrive.
+/// The timeout for the body of a request without a stream.
 const BODY_TIMEOUT: Duration = Duration::from_secs(10);

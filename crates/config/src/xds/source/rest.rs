@@ -40,6 +40,7 @@ use crate::{
     xds::rest_path,
 };
 use mixer_adapter_core::framework::json::{JsonError, read_json_of_peer};
+use mixer_adapter_net::grpc::expansion;
 
 /// The longest time an answer is held back for news.
 const LONGEST_WAIT: Duration = Duration::from_secs(30);
@@ -59,6 +60,8 @@ struct Rest {
 
 /// The bytes of all requests, as a multiple of the longest message.
 const MEMORY: usize = 4;
+/// The bytes of a value of JSON, about, with what it is decoded to and the room to grow of its list or object.
+const VALUE: usize = 128;
 /// The bytes that are decompressed at a time.
 const CHUNK: usize = 64 << 10;
 
@@ -86,8 +89,12 @@ enum RestError {
     WebPage,
     #[error("there is no {0}; write the path like /v3/discovery:clusters")]
     Path(String),
-    #[error("{0:?} needs a type_url in the request")]
-    NoType(String),
+    #[error("{0:?} names no known type; {1}other types need a type_url in the request")]
+    NoType(String, String),
+    #[error(
+        "{path:?} is for {expected}, not for the type_url {type_url:?} of the request; leave it out, or write its own path"
+    )]
+    OtherType { path: String, expected: String, type_url: String },
     #[error("the content type is not {JSON} or {PROTOBUF}")]
     ContentType,
     #[error("the content encoding is not gzip")]
@@ -124,7 +131,8 @@ impl RestError {
             Self::Status(status) if status.code() == Code::ResourceExhausted => StatusCode::TOO_MANY_REQUESTS,
             Self::Status(status) if status.code() == Code::Unimplemented => StatusCode::GONE,
             Self::Gzip(_)
-            | Self::NoType(_)
+            | Self::NoType(..)
+            | Self::OtherType { .. }
             | Self::Body(_)
             | Self::Json(_)
             | Self::Field(_)
@@ -148,6 +156,14 @@ impl Encoding {
             JSON => Ok(Self::Json),
             PROTOBUF | "application/protobuf" => Ok(Self::Protobuf),
             _ => Err(RestError::ContentType),
+        }
+    }
+
+    /// Returns about how many bytes the decoded form of a request takes beyond those of its body.
+    fn expansion(self, body: &[u8]) -> usize {
+        match self {
+            Self::Json => VALUE * body.iter().filter(|byte| matches!(byte, b',' | b'[' | b'{')).count(),
+            Self::Protobuf => expansion(body),
         }
     }
 
@@ -211,11 +227,9 @@ impl Rest {
         let body = timeout(BODY_TIMEOUT, received).await.map_err(|_| RestError::Timeout)??;
         let body = self.decompress(body, &parts.headers, &mut held)?;
         let size = body.len();
+        held.merge(self.hold(encoding.expansion(&body))?);
         let mut request = encoding.read(body, self.v2)?;
-        if request.type_url.is_empty() {
-            let type_url = rest_path::type_url(name, self.v2);
-            request.type_url = type_url.ok_or_else(|| RestError::NoType(path.to_owned()))?;
-        }
+        request.type_url = self.type_url(name, request.type_url)?;
         let collection = collection_of(&request.type_url).as_str().to_owned();
         SOURCE.received(&collection, size);
         let client = request.node.as_ref().map(sink_id).unwrap_or_default();
@@ -238,6 +252,22 @@ impl Rest {
                 },
                 () = self.source.closing() => return Ok(StatusCode::SERVICE_UNAVAILABLE.into_response()),
             }
+        }
+    }
+
+    /// Returns the type that a request is for: that of its path or, where the path names none that is known, its own.
+    fn type_url(&self, name: &str, own: String) -> Result<String, RestError> {
+        let path = || format!("{}{name}", rest_path::PREFIX);
+        match rest_path::type_url(name, self.v2) {
+            None if own.is_empty() => {
+                let hint = rest_path::similar(name).map(|known| format!("did you mean {known}? "));
+                Err(RestError::NoType(path(), hint.unwrap_or_default()))
+            }
+            Some(of_path) if own.is_empty() => Ok(of_path),
+            Some(expected) if collection_of(&expected) != collection_of(&own) => {
+                Err(RestError::OtherType { path: path(), expected, type_url: own })
+            }
+            _ => Ok(own),
         }
     }
 

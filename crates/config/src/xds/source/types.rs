@@ -14,20 +14,21 @@ use crate::stream::{
     source::{Catalogue, NodeView, Snapshot, View},
 };
 
-/// How often resources are renewed in the shortest time to live.
+/// The number of heartbeats in the shortest time to live.
 const HEARTBEATS: u32 = 3;
-/// How many types a client may ask for on one stream.
+/// The maximum number of types that a client may request on one stream.
 const TYPES: usize = 100;
 
-/// The types a client asked for on one stream, in the order they go out: make before break (docs/behaviour/xds.md#rule-8-order).
+/// The types that a client has requested on one stream, in the order in which they are pushed: make before break
+/// (docs/behaviour/xds.md#rule-8-order).
 #[derive(Debug)]
 pub(super) struct Types {
     form: fn(Traits) -> Representation,
     nonces: u64,
     types: Vec<Type>,
-    /// What the client says of itself.
+    /// The node of the client.
     node: NodeView,
-    /// Whether it removes resources whose time to live ends.
+    /// Whether it removes resources at the end of their time to live.
     ttl: bool,
 }
 
@@ -36,16 +37,16 @@ pub(super) struct Type {
     pub(super) url: Arc<str>,
     collection: String,
     traits: Traits,
-    /// What the client may see of it now.
+    /// The current view of the client.
     view: Option<Arc<View>>,
-    /// How often resources are renewed, if one of them has a time to live.
+    /// The interval of heartbeats, if a resource has a time to live.
     interval: Option<Duration>,
-    /// When they are renewed next.
+    /// The time of the next heartbeat.
     heartbeat: Option<Instant>,
-    /// Whether that is due.
+    /// Whether it is due.
     beats: bool,
     pub(super) watch: Watch,
-    /// Whether what refers to it was pushed since it was, so that the client may wait to hear of it again (rule 9).
+    /// Whether a referring type was pushed after it, so that the client may wait for another response of it (rule 9).
     pub(super) warms: bool,
 }
 
@@ -57,12 +58,12 @@ pub(super) struct Push {
     pub(super) content: Content,
 }
 
-/// What can be tried next: the type at that place, with or without removals.
+/// A candidate for the next push: the type at that index, with or without removals.
 #[derive(Clone, Copy)]
 struct Due {
     place: usize,
     withhold: bool,
-    /// It is a heartbeat.
+    /// Whether it is a heartbeat.
     beats: bool,
 }
 
@@ -71,7 +72,7 @@ impl Types {
         Self { form, nonces: 0, types: Vec::new(), node: NodeView::default(), ttl: false }
     }
 
-    /// The client says this of itself from now on.
+    /// Sets the node of the client.
     pub(super) fn set_node(&mut self, node: NodeView, ttl: bool) {
         self.ttl = ttl;
         if self.node != node {
@@ -84,7 +85,7 @@ impl Types {
         self.types.iter_mut().find(|known| &*known.url == url)
     }
 
-    /// A type that was not asked for before on this stream.
+    /// Adds a type that was not requested before on this stream.
     pub(super) fn open(&mut self, url: &str, watch: Watch) -> Result<(), Status> {
         if self.types.len() == TYPES {
             return Err(Status::resource_exhausted(format!("at most {TYPES} types are served on a stream")));
@@ -111,7 +112,7 @@ impl Types {
         Ok(())
     }
 
-    /// The version of a type that was pushed last.
+    /// Returns the version of a type that was pushed last.
     pub(super) fn version(&mut self, url: &str) -> Option<String> {
         self.get(url)?.watch.version().cloned()
     }
@@ -134,17 +135,17 @@ impl Types {
         }
     }
 
-    /// Whether resources have a time to live on it.
+    /// Returns whether resources have a time to live on it.
     pub(super) fn supports_ttl(&self) -> bool {
         self.ttl
     }
 
-    /// When heartbeats are due next.
+    /// Returns the time of the next heartbeat.
     pub(super) fn wakeup(&self) -> Option<Instant> {
         self.types.iter().filter(|known| !known.beats).filter_map(|known| known.heartbeat).min()
     }
 
-    /// It is now that time.
+    /// Handles the passing of that time.
     pub(super) fn elapsed(&mut self, now: Instant) {
         for known in &mut self.types {
             known.beats |= known.heartbeat.is_some_and(|at| at <= now);
@@ -156,7 +157,7 @@ impl Types {
         }
     }
 
-    /// The next push.
+    /// Returns the next push.
     pub(super) fn next(&mut self, catalogue: &Catalogue) -> Option<Push> {
         self.refresh_views(catalogue);
         while let Some(Due { place, withhold, beats }) = self.due() {
@@ -167,7 +168,7 @@ impl Types {
             let form = (self.form)(due.traits);
             let content = match (beats, form) {
                 (false, form) => due.watch.next(state, form, withhold, &nonce),
-                // Only of Envoy's listeners and clusters does a response without the others delete them.
+                // Only for Envoy's listeners and clusters does a response without the others delete them.
                 (true, Representation::Whole) if due.traits.rank == Rank::Other => {
                     due.watch.heartbeat(state, Representation::Parts, &nonce)
                 }
@@ -195,8 +196,8 @@ impl Types {
             if !known.state().is_some_and(|state| watch.has_news(state)) {
                 continue;
             }
-            // What is asked for may be what others wait for, and does not wait itself.
-            if watch.is_pending() || (waits && traits.rank.is_ordered() && !watch.is_asked()) {
+            // Other types may wait for a requested one, which does not wait itself.
+            if watch.is_pending() || (waits && traits.rank.is_ordered() && !watch.is_requested()) {
                 waits |= traits.rank.is_ordered();
                 continue;
             }
@@ -209,7 +210,7 @@ impl Types {
         removal.or_else(|| beats().map(|place| Due { place, withhold: false, beats: true }))
     }
 
-    /// Whether the client accepted all that refers to clusters.
+    /// Returns whether the client accepted all types that refer to clusters.
     fn is_settled(&self) -> bool {
         let mut referring = self.types.iter().filter(|known| known.traits.rank.refers());
         referring.all(|known| known.watch.is_settled(known.state()))

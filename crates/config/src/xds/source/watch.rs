@@ -10,56 +10,56 @@ use super::subscription::{Owed, Subscription};
 use crate::stream::source::{Delta, Encoding, Entries, Entry, Meaning, Snapshot};
 use mixer_adapter_core::proto;
 
-/// What a client has of a type, and what it lacks: the same for both forms of the protocol.
+/// The state of a type at a client, and its missing resources: the same for both variants of the protocol.
 ///
-/// The client has what `base` holds of what it subscribes to, except for the resources that it is `owed` or that are in `doubt`. So
-/// one state, shared with the other streams, and a few names say all of it.
+/// The client has the subscribed resources of `base`, except for those that it is `owed` or that are in `doubt`. One
+/// state, which is shared with the other streams, and a few names represent all of it.
 #[derive(Debug, Default)]
 pub(super) struct Watch {
     subscription: Subscription,
     base: Option<Entries>,
-    /// What the client says it had before this stream: name to version.
+    /// The client's versions from before this stream, by name.
     claims: BTreeMap<String, String>,
-    /// What it asked for, whether it changed or not.
+    /// The requested resources, whether they changed or not.
     owed: Owed,
-    asked: bool,
-    /// What it refused, some of which it may have taken all the same. It is sent with the next change.
+    requested: bool,
+    /// The refused resources, some of which the client may still have applied. They are sent with the next change.
     doubt: Owed,
-    /// What is gone, and goes on being served until nothing refers to it.
+    /// Removed resources, which are served until nothing refers to them.
     withheld: Entries,
-    /// The resources in the push under way.
+    /// The resources of the unanswered push.
     pending: Option<Owed>,
     /// The nonce and version of the last push.
     sent: Option<(String, String)>,
-    /// Whether the last push was refused, and what is in doubt since is still there.
+    /// Whether the last push was refused, and its resources are still in doubt.
     refused: bool,
 }
 
-/// How pushes represent resources.
+/// The representation of resources in pushes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Representation {
-    /// All there are; others are deleted.
+    /// All resources; others are deleted.
     Whole,
-    /// What changed; deletions are not sent.
+    /// Changed resources; removals are not sent.
     Parts,
-    /// What changed, and what is gone.
+    /// Changed resources, and names of removed ones.
     Changes,
 }
 
-/// What is sent.
+/// The content of a push.
 #[derive(Debug)]
 pub(super) struct Content {
     pub(super) version: String,
     pub(super) entries: Selection,
     pub(super) removed: Vec<Arc<str>>,
-    /// Whether the client has the resources, and may use them for their time to live again.
+    /// Whether it is a heartbeat: the client has the resources, and their time to live starts again.
     pub(super) heartbeat: bool,
 }
 
 /// The resources of a push.
 #[derive(Debug)]
 pub(super) enum Selection {
-    /// All there are.
+    /// All resources.
     All(Snapshot),
     /// Some of them.
     Some(Vec<Arc<Entry>>),
@@ -73,8 +73,8 @@ impl Selection {
         }
     }
 
-    /// The resources as a field of a push, each made a message by `message`: those that are in the message, and the encoded ones that
-    /// are shared with other pushes.
+    /// Returns the resources as a field of a push, each converted by `message`: those in the message, and the encoded
+    /// ones that are shared with other pushes.
     pub(super) fn encode<M: prost::Message>(
         &self,
         encoding: Encoding,
@@ -90,12 +90,12 @@ impl Selection {
 /// The number of the field of a response that holds its resources, in both variants.
 const RESOURCES: u32 = 2;
 
-/// What a nonce says of a request.
+/// The meaning of the nonce of a request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Nonce {
-    /// It is none, or nothing was pushed yet: a request of its own.
+    /// No nonce, or nothing was pushed yet: a request that answers no push.
     None,
-    /// That of the push under way, which the request answers.
+    /// That of the unanswered push, which the request answers.
     Pending,
     /// That of the last push, which was answered before.
     Last,
@@ -104,12 +104,12 @@ pub(super) enum Nonce {
 }
 
 impl Watch {
-    /// Of a client that subscribes to what it is owed.
+    /// Creates the state of a client that subscribes to the resources that it is owed.
     pub(super) fn new(subscription: Subscription, mut owed: Owed, claims: BTreeMap<String, String>) -> Self {
-        let asked = !owed.is_empty();
-        // Of what it has it gets what differs.
+        let requested = !owed.is_empty();
+        // Of the resources that it has it receives the differences.
         owed.remove(&claims);
-        Self { subscription, owed, asked, claims, ..Self::default() }
+        Self { subscription, owed, requested, claims, ..Self::default() }
     }
 
     pub(super) fn nonce(&self, nonce: &str) -> Nonce {
@@ -125,10 +125,10 @@ impl Watch {
         &mut self.subscription
     }
 
-    /// A request that is not stale arrived, which asks for something and may answer the push under way.
+    /// Handles a request that is not stale, which subscribes and may answer the unanswered push.
     pub(super) fn answered(&mut self, nonce: Nonce, owed: Owed, error: Option<proto::Status>) -> Meaning {
         let asks = !owed.is_empty();
-        self.asked |= asks;
+        self.requested |= asks;
         self.owed.extend(owed);
         let meaning = match (nonce, error) {
             (Nonce::Pending, error) => {
@@ -150,14 +150,14 @@ impl Watch {
         meaning
     }
 
-    /// Without what it does not want any more, the client may accept what it refused with that.
+    /// Clears the refusal if the client unsubscribed from refused resources, without which it may accept the push.
     fn reconsider(&mut self) {
         let doubts = self.doubt.names.len();
         self.doubt.names.retain(|name| self.subscription.contains(name));
         if self.doubt.names.len() < doubts || (self.doubt.all && !self.subscription.is_wildcard()) {
             self.owed.extend(take(&mut self.doubt));
-            self.asked |= !self.owed.is_empty();
-            self.refused &= self.asked;
+            self.requested |= !self.owed.is_empty();
+            self.refused &= self.requested;
         }
     }
 
@@ -165,31 +165,32 @@ impl Watch {
         self.pending.is_some()
     }
 
-    pub(super) fn is_asked(&self) -> bool {
-        self.asked
+    pub(super) fn is_requested(&self) -> bool {
+        self.requested
     }
 
-    /// The version of the last push.
+    /// Returns the version of the last push.
     pub(super) fn version(&self) -> Option<&String> {
         self.sent.as_ref().map(|(_, version)| version)
     }
 
-    /// Whether a state may have to be sent: it is not the last one, or there is an open request.
+    /// Returns whether a state may have to be sent: it is not the last one, or a request is open.
     pub(super) fn has_news(&self, state: &Snapshot) -> bool {
-        self.asked || !self.base.as_ref().is_some_and(|base| base.ptr_eq(state.entries()))
+        self.requested || !self.base.as_ref().is_some_and(|base| base.ptr_eq(state.entries()))
     }
 
-    /// Whether the client accepted all there is.
+    /// Returns whether the client accepted the whole state.
     pub(super) fn is_settled(&self, state: Option<&Snapshot>) -> bool {
         !self.is_pending() && !self.refused && !state.is_some_and(|state| self.has_news(state))
     }
 
-    /// Whether a resource was deleted that the client could still have.
+    /// Returns whether a resource was removed that the client may still have.
     pub(super) fn withholds(&self) -> bool {
         !self.withheld.is_empty() && !self.is_pending() && !self.refused
     }
 
-    /// What a state has that the client lacks, if it is to be sent; removals may be withheld. Later changes are relative to this state.
+    /// Returns the changes of a state for the client, if they have to be sent; removals may be withheld. Later changes
+    /// are relative to this state.
     pub(super) fn next(
         &mut self,
         state: &Snapshot,
@@ -197,11 +198,11 @@ impl Watch {
         withhold: bool,
         nonce: &str,
     ) -> Option<Content> {
-        let asked = take(&mut self.asked);
+        let requested = take(&mut self.requested);
         let mut owed = take(&mut self.owed);
         let Delta { changed, mut removed } = self.take_changes(state);
         changed.iter().for_each(|entry| _ = self.withheld.remove(entry.name()));
-        // A client that does not have something need not keep it, and one that refused it would refuse it again.
+        // A client that lacks a removed resource need not keep it, and one that refused it would refuse it again.
         let lacked = |name: &str| owed.contains(name) || self.doubt.contains(name);
         let tells = form != Representation::Parts || removed.iter().any(|(name, _)| lacked(name));
         if withhold {
@@ -216,13 +217,13 @@ impl Watch {
             owed.extend(take(&mut self.doubt));
         }
         let (content, told) = match form {
-            Representation::Whole if moved || asked => (self.whole(state), self.everything()),
+            Representation::Whole if moved || requested => (self.whole(state), self.everything()),
             Representation::Whole => return None,
             Representation::Parts | Representation::Changes => {
                 let (content, told) = self.news(state, Delta { changed, removed }, owed);
                 let removes = form == Representation::Changes && !content.removed.is_empty();
-                // That there is nothing is an answer to a client that wants everything.
-                let answers = form == Representation::Changes && asked && self.subscription.is_wildcard();
+                // An empty response is an answer to a client with a wildcard subscription.
+                let answers = form == Representation::Changes && requested && self.subscription.is_wildcard();
                 if content.entries.is_empty() && !removes && !answers {
                     self.refused &= !self.doubt.is_empty();
                     return None;
@@ -235,8 +236,8 @@ impl Watch {
         Some(content)
     }
 
-    /// The resources with a time to live that the client has as they are in this state. Of a type whose responses are whole everything
-    /// is sent again: what is missing would be deleted.
+    /// Returns the resources with a time to live that the client has in this state. For a type with complete responses
+    /// all resources are sent again: missing ones would be deleted.
     pub(super) fn heartbeat(
         &mut self,
         state: &Snapshot,
@@ -244,7 +245,7 @@ impl Watch {
         nonce: &str,
     ) -> Option<Content> {
         let base = self.base.as_ref()?;
-        // News that wait for other types go out in their order, and renew everything.
+        // Changes that wait for other types are sent in their order, and renew everything.
         if form == Representation::Whole && self.has_news(state) {
             return None;
         }
@@ -274,7 +275,7 @@ impl Watch {
         Some(content)
     }
 
-    /// Returns what is subscribed and differs from the last state, and makes this one the last.
+    /// Returns the subscribed differences from the last state, and makes this one the last.
     fn take_changes(&mut self, state: &Snapshot) -> Delta {
         let now = state.entries();
         let claims = take(&mut self.claims);
@@ -291,33 +292,33 @@ impl Watch {
         delta
     }
 
-    /// Everything subscribed, and what is withheld from deletion.
+    /// Returns all subscribed resources, and those withheld from removal.
     fn whole(&self, state: &Snapshot) -> Content {
         let kept = self.withheld.values().filter(|entry| self.subscription.selects(entry));
         let mut version = state.version().to_string();
         if !self.withheld.is_empty() {
-            // What is sent when they go has another version.
+            // The response without them has another version.
             version = format!("{version}-{}", self.withheld.len());
         }
         let kept: Vec<_> = kept.cloned().collect();
         let entries = match self.subscription.is_wildcard() && kept.is_empty() {
             true => Selection::All(state.clone()),
-            false => Selection::Some(self.wanted(state).into_iter().chain(kept).collect()),
+            false => Selection::Some(self.subscribed(state).into_iter().chain(kept).collect()),
         };
         Content { version, entries, removed: Vec::new(), heartbeat: false }
     }
 
-    /// What changed and what is owed, and the names of it.
+    /// Returns the changed and the owed resources, and their names.
     fn news(&self, state: &Snapshot, delta: Delta, owed: Owed) -> (Content, Owed) {
         let mut names: BTreeSet<Arc<str>> = delta.removed.into_iter().map(|(name, _)| name).collect();
         names.extend(owed.names.into_iter().filter(|name| self.subscription.contains(name)));
         names.extend(delta.changed.iter().map(|entry| Arc::from(entry.name())));
-        // A resource may be asked for by several of its names.
+        // A resource may be requested by several of its names.
         let there = names.iter().flat_map(|name| state.find_all(name));
         let there: BTreeMap<_, _> = there.map(|entry| (entry.name(), entry)).collect();
         let entries = match (owed.all, self.subscription.is_wildcard()) {
             (true, true) => Selection::All(state.clone()),
-            (true, false) => Selection::Some(self.wanted(state)),
+            (true, false) => Selection::Some(self.subscribed(state)),
             (false, _) => Selection::Some(there.into_values().cloned().collect()),
         };
         let gone =
@@ -330,14 +331,14 @@ impl Watch {
         (content, told)
     }
 
-    /// All that is wanted, by name unless it is everything.
+    /// Returns the whole subscription, by name unless it is a wildcard.
     fn everything(&self) -> Owed {
         let names = self.subscription.names().filter(|_| !self.subscription.is_wildcard());
         Owed { all: self.subscription.is_wildcard(), names: names.cloned().collect() }
     }
 
-    /// All that is wanted of a state.
-    fn wanted(&self, state: &Snapshot) -> Vec<Arc<Entry>> {
+    /// Returns all subscribed resources of a state.
+    fn subscribed(&self, state: &Snapshot) -> Vec<Arc<Entry>> {
         if self.subscription.is_wildcard() {
             return state.entries().values().cloned().collect();
         }

@@ -117,10 +117,10 @@ impl OAuth {
 
     async fn request_token(&self, secret: &str) -> Result<(HeaderValue, Duration), OAuthError> {
         let as_params = self.as_params.load(Relaxed);
-        let mut answer = self.ask(secret, as_params).await?;
+        let mut answer = self.send(secret, as_params).await?;
         // As other clients do: servers that refuse one form often take the other.
         if answer.status().is_client_error() && !as_params {
-            let other = self.ask(secret, true).await?;
+            let other = self.send(secret, true).await?;
             if other.status().is_success() {
                 self.as_params.store(true, Relaxed);
                 answer = other;
@@ -132,7 +132,7 @@ impl OAuth {
     }
 
     /// Posts the form. Redirects are not followed: the form holds a secret.
-    async fn ask(&self, secret: &str, as_params: bool) -> Result<Response<Bytes>, HttpError> {
+    async fn send(&self, secret: &str, as_params: bool) -> Result<Response<Bytes>, HttpError> {
         let form = self.form(as_params.then_some(secret));
         let mut request = Request::new(Bytes::from(form));
         *request.method_mut() = Method::POST;

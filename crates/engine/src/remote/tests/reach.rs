@@ -1,4 +1,4 @@
-//! What connections may reach whose configuration is not the operator's.
+//! Limits on connections whose configuration is not the operator's.
 
 use tokio::runtime::Handle;
 use tonic::Code;
@@ -13,7 +13,9 @@ use mixer_adapter_config::proto::istio::policy::v1beta1::Connection;
 use mixer_adapter_core::adapter::{Access, AccessLimits};
 
 fn access(file_root: Option<&std::path::Path>, hosts: &str) -> Access {
-    Access::limited(AccessLimits { file_root: file_root.map(Into::into), hosts: hosts.parse().unwrap() })
+    Access::limited(
+        AccessLimits::default().file_root(file_root.map(Into::into)).hosts(hosts.parse().unwrap()),
+    )
 }
 
 /// The fields that are refused.

@@ -4,12 +4,13 @@ use std::{
     time::{Duration, Instant},
 };
 
-/// When resources of a collection expire (docs/behaviour/xds.md#ttl).
+/// The expiry of resources of a collection (docs/behaviour/xds.md#ttl).
 ///
-/// Their time begins when the server is gone, and ends when it says something again. A server that is there removes resources by itself:
-/// one that is slow, or whose new version of a resource was refused, must not make this side lose the version in use.
+/// It begins when the server becomes unavailable, and ends with the next message from it. A connected server removes
+/// resources itself: one that is slow, or whose new version of a resource was refused, must not make this side lose the
+/// version in use.
 #[derive(Debug, Default)]
-pub(super) struct Deadlines {
+pub(super) struct Expiry {
     lifetimes: BTreeMap<Arc<str>, Duration>,
     by_time: BTreeSet<(Instant, Arc<str>)>,
     /// The number of lifetimes beyond which those of resources that are not held are forgotten.
@@ -19,13 +20,13 @@ pub(super) struct Deadlines {
 /// The least number of lifetimes beyond which those of resources that are not held are forgotten.
 const LEAST_BOUND: usize = 100_000;
 
-impl Deadlines {
-    /// Sets how long a resource may be used without the server.
+impl Expiry {
+    /// Sets the time to live of a resource after the server became unavailable.
     pub(super) fn set(&mut self, name: &str, lifetime: Duration) {
         self.lifetimes.insert(name.into(), lifetime);
     }
 
-    /// Forgets the names of resources that are not held, if there are many: a server can renew any.
+    /// Drops the names of resources that are not held, if there are many: a server can renew any name.
     pub(super) fn bound(&mut self, is_held: impl Fn(&str) -> bool) {
         if self.lifetimes.len() > self.bound.max(LEAST_BOUND) {
             self.lifetimes.retain(|name, _| is_held(name));
@@ -33,12 +34,12 @@ impl Deadlines {
         }
     }
 
-    /// The resource does not expire.
+    /// Removes the expiry of a resource.
     pub(super) fn remove(&mut self, name: &str) {
         self.lifetimes.remove(name);
     }
 
-    /// The server is gone. If it was before, the time goes on.
+    /// Starts the expiry: the server is unavailable. A running one continues.
     pub(super) fn start(&mut self, now: Instant) {
         if self.by_time.is_empty() {
             let ends = self
@@ -49,17 +50,17 @@ impl Deadlines {
         }
     }
 
-    /// The server said something of the collection.
+    /// Stops the expiry: the source has sent a message about the collection.
     pub(super) fn stop(&mut self) {
         self.by_time.clear();
     }
 
-    /// The next one.
+    /// Returns the time of the next expiry.
     pub(super) fn next(&self) -> Option<Instant> {
         self.by_time.first().map(|(at, _)| *at)
     }
 
-    /// Takes a resource that has expired.
+    /// Removes and returns a resource that has expired.
     pub(super) fn pop(&mut self, now: Instant) -> Option<Arc<str>> {
         self.next().filter(|at| *at <= now)?;
         let (_, name) = self.by_time.pop_first()?;

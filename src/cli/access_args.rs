@@ -1,0 +1,68 @@
+//! Limits on the adapters, files and hosts that the configurations of calls, sessions and servers may name.
+
+use std::path::PathBuf;
+
+use anyhow::Context as _;
+use clap::Args;
+use mixer_adapter_core::adapter::{AccessLimits, HostList};
+use mixer_adapter_host::{
+    AccessPolicy,
+    handler::{Adapters, quoted_list},
+};
+
+/// Adapters, files and hosts that configurations may name.
+#[derive(Debug, Args)]
+#[command(next_help_heading = "Access of adapters")]
+pub(super) struct AccessArgs {
+    /// Adapters that calls and sessions may configure, separated by commas [default: all]
+    #[arg(long, value_name = "NAME", value_delimiter = ',')]
+    adapters_in_calls: Vec<String>,
+
+    /// Directory below which configurations of calls, sessions and servers may name files [default: none]
+    #[arg(long, value_name = "DIR")]
+    file_root: Option<PathBuf>,
+
+    /// Hosts that configurations of calls, sessions and servers may name, separated by commas
+    ///
+    /// Such as lists.example.com, *.example.com, or IP addresses [default: none]
+    #[arg(long, value_name = "HOST", default_value = "", hide_default_value = true)]
+    allow_hosts: HostList,
+
+    /// Let configurations of servers (MCP and xDS) name any file and host, as those of files may
+    #[arg(long)]
+    trust_sources: bool,
+}
+
+impl AccessArgs {
+    /// The policy of these flags.
+    ///
+    /// # Errors
+    /// A directory that is not there, or an adapter that the program does not have.
+    pub(super) fn policy(&self, adapters: &Adapters) -> anyhow::Result<AccessPolicy> {
+        let root = |directory: &PathBuf| {
+            let root = std::path::absolute(directory).context("it is not a path")?;
+            anyhow::ensure!(root.is_dir(), "it is not a directory");
+            Ok(root)
+        };
+        let file_root = self.file_root.as_ref().map(|directory| {
+            root(directory).with_context(|| format!("cannot use --file-root {}", directory.display()))
+        });
+        let limits =
+            AccessLimits::default().file_root(file_root.transpose()?).hosts(self.allow_hosts.clone());
+        let mut policy = AccessPolicy::limited(limits);
+        if self.trust_sources {
+            policy = policy.with_trusted_servers();
+        }
+        if !self.adapters_in_calls.is_empty() {
+            for name in &self.adapters_in_calls {
+                anyhow::ensure!(
+                    adapters.find(name).is_some(),
+                    "--adapters-in-calls: there is no adapter `{name}`; adapters are {}",
+                    quoted_list(adapters.iter().map(|adapter| adapter.name))
+                );
+            }
+            policy = policy.with_adapters_in_calls(self.adapters_in_calls.iter().cloned());
+        }
+        Ok(policy)
+    }
+}
