@@ -23,19 +23,22 @@ impl Host {
     ///
     /// A message belongs to the adapter that is configured by it. A Struct (all that Mixer's session client can send for an
     /// adapter it does not know), or no configuration, belongs to the adapter named by `_adapter`, or else to the only
-    /// adapter that serves all of `templates` and accepts it.
+    /// adapter that serves all of `templates` and accepts it. Configurations are validated for the connection.
     pub(crate) async fn select_adapter(
         &self,
         config: Option<Any>,
         templates: &[&str],
         types: &InferredTypes,
+        connection: u64,
     ) -> Result<(Arc<AdapterInfo>, Bytes), CallError> {
-        let Some(any) = config else { return self.select_by_fields(Map::new(), templates, types).await };
+        let Some(any) = config else {
+            return self.select_by_fields(Map::new(), templates, types, connection).await;
+        };
         match any.message_name() {
             "google.protobuf.Struct" => {
                 let fields = prost_types::Struct::decode(any.value)
                     .map_err(|source| CallError::Undecodable { message: "google.protobuf.Struct", source })?;
-                self.select_by_fields(struct_to_json(fields), templates, types).await
+                self.select_by_fields(struct_to_json(fields), templates, types, connection).await
             }
             message => {
                 let Some(adapter) = self.adapters.configured_by(message) else {
@@ -55,6 +58,7 @@ impl Host {
         mut fields: Map<String, Json>,
         templates: &[&str],
         types: &InferredTypes,
+        connection: u64,
     ) -> Result<(Arc<AdapterInfo>, Bytes), CallError> {
         if let Some(name) = fields.remove(ADAPTER_FIELD) {
             return self.select_by_name(&name, fields, templates);
@@ -68,7 +72,9 @@ impl Host {
         let mut refusing = Vec::new();
         for adapter in candidates {
             let accepted = match self.read_fields(adapter, fields.clone()) {
-                Ok(config) => self.handlers.validate(adapter, &config, types).await.map(|()| config),
+                Ok(config) => {
+                    self.handlers.validate(adapter, &config, types, connection).await.map(|()| config)
+                }
                 Err(error) => Err(error),
             };
             match accepted {

@@ -7,7 +7,6 @@ use crate::{
     Host,
     handler::{AdapterInfo, BoxFuture, CallContext, CallError, Caller, Handler, Resolver, quoted_list},
     limits::Limit,
-    origin::Origin,
     session::{SessionId, SessionLookup},
 };
 use mixer_adapter_core::{adapter::InferredTypes, proto::Any};
@@ -41,8 +40,8 @@ impl Resolver for Host {
                 Some(config) if config.message_name() == SESSION_ID => Err(CallError::UnknownSession {
                     id: String::from_utf8_lossy(session_text(&config)).into_owned(),
                 }),
-                Some(config) => self.open_configured(config, call.template).await,
-                None => self.open_unconfigured(call.template, &call.instances).await,
+                Some(config) => self.open_configured(config, call.template, call.caller.connection).await,
+                None => self.open_unconfigured(call.template, &call.instances, call.caller.connection).await,
             }
         })
     }
@@ -67,14 +66,20 @@ impl Host {
         CallError::LimitExceeded { limit, reason }
     }
 
-    async fn open_configured(&self, config: Any, template: &'static str) -> Result<Arc<Handler>, CallError> {
+    async fn open_configured(
+        &self,
+        config: Any,
+        template: &'static str,
+        connection: u64,
+    ) -> Result<Arc<Handler>, CallError> {
         let sent = config.clone();
         let no_types = InferredTypes::default();
         self.check_config_size(&config)?;
-        let (adapter, canonical) = self.select_adapter(Some(config), &[template], &no_types).await?;
+        let (adapter, canonical) =
+            self.select_adapter(Some(config), &[template], &no_types, connection).await?;
         self.handlers.check_configurable(&adapter)?;
-        self.handlers.validate(&adapter, &canonical, &no_types).await?;
-        let handler = self.handlers.open(&adapter, canonical.clone(), Origin::Call).await?;
+        self.handlers.validate(&adapter, &canonical, &no_types, connection).await?;
+        let handler = self.handlers.open_in_call(&adapter, canonical.clone(), connection).await?;
         // The cache is looked up by the bytes of a message as received. A Struct is not looked up; caching its handler under
         // the canonical bytes keeps the handler open.
         let is_own = sent.message_name() == adapter.config.full_name();
@@ -87,6 +92,7 @@ impl Host {
         &self,
         template: &'static str,
         instances: &[&str],
+        connection: u64,
     ) -> Result<Arc<Handler>, CallError> {
         let serving: Vec<&Arc<AdapterInfo>> =
             self.adapters.iter().filter(|adapter| adapter.serves(template)).collect();
@@ -108,13 +114,14 @@ impl Host {
             return Ok(handler);
         }
         self.handlers.check_configurable(adapter)?;
-        self.handlers.validate(adapter, &empty, &InferredTypes::default()).await.map_err(|error| {
+        let no_types = InferredTypes::default();
+        self.handlers.validate(adapter, &empty, &no_types, connection).await.map_err(|error| {
             not_configured(format!(
                 "the only adapter that serves the template, `{}`, needs one ({error})",
                 adapter.name
             ))
         })?;
-        let handler = self.handlers.open(adapter, empty.clone(), Origin::Call).await?;
+        let handler = self.handlers.open_in_call(adapter, empty.clone(), connection).await?;
         self.handlers.cache(&handler, &empty);
         Ok(handler)
     }

@@ -1,11 +1,13 @@
 //! Threads for adapters that block, and for opening handlers of any adapter.
 
-use std::sync::Arc;
+use std::{
+    collections::HashMap,
+    sync::{Arc, Mutex, PoisonError, Weak},
+};
 
-use mixer_adapter_core::adapter::AdapterError;
 use tokio::{
     runtime::Handle,
-    sync::{Semaphore, oneshot},
+    sync::{OwnedSemaphorePermit, Semaphore, oneshot},
 };
 
 /// The maximum number of threads of one blocking adapter.
@@ -35,12 +37,38 @@ impl BlockingThreads {
     where
         F: Future<Output: Send> + Send + 'static,
     {
+        self.wait().await?.run(work).await
+    }
+
+    /// Waits for a free thread.
+    async fn wait(&self) -> Option<FreeThread> {
         // The semaphore is never closed, so acquiring a permit does not fail.
-        let permit = self.free.clone().acquire_owned().await.ok();
-        let runtime = self.runtime.clone();
+        let permit = self.free.clone().acquire_owned().await.ok()?;
+        Some(FreeThread { runtime: self.runtime.clone(), permit, connection: None })
+    }
+}
+
+/// A thread that nobody else takes.
+pub(crate) struct FreeThread {
+    runtime: Handle,
+    permit: OwnedSemaphorePermit,
+    /// That of the connection which the thread works for.
+    connection: Option<OwnedSemaphorePermit>,
+}
+
+impl FreeThread {
+    /// Runs a future on the thread. Returns `None` if the server shuts down first.
+    ///
+    /// When the caller is dropped, the future ends at its next `.await`; a blocked thread cannot be stopped.
+    pub(crate) async fn run<F>(self, work: F) -> Option<F::Output>
+    where
+        F: Future<Output: Send> + Send + 'static,
+    {
+        let Self { runtime, permit, connection } = self;
         let (mut done, output) = oneshot::channel();
-        self.runtime.spawn_blocking(move || {
-            runtime.block_on(async {
+        let here = runtime.clone();
+        runtime.spawn_blocking(move || {
+            here.block_on(async {
                 tokio::select! {
                     biased;
                     () = done.closed() => {}
@@ -49,47 +77,81 @@ impl BlockingThreads {
                     }
                 }
             });
-            drop(permit);
+            // A blocked thread counts longer than its caller waits.
+            drop((permit, connection));
         });
         output.await.ok()
     }
 }
 
-/// The maximum number of handlers of one adapter that are opened or validated at a time.
+/// The maximum number of handlers of one adapter that are opened or validated at a time for the configuration of the server.
 const OPENING: usize = 16;
 
-/// The maximum number of configurations of one adapter that wait to be opened or validated.
-const WAITING: usize = 1_024;
+/// The same for calls and sessions. Some adapters compute while they open, and calls of handlers that are open need the processor.
+const OPENING_IN_CALLS: usize = 4;
+
+/// For whom a handler is opened, or a configuration validated.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Opener {
+    /// The configuration of the server.
+    Configuration,
+    /// A call or a session on this connection.
+    Connection(u64),
+}
 
 /// The threads on which handlers of one adapter are opened and configurations validated: never those that serve calls, the
 /// admin port or signals, because an adapter may block there, or compute for long.
+///
+/// The configuration of the server has threads of its own, and connections take turns: each has one opening at most in the queue
+/// for those of calls.
 #[derive(Clone)]
 pub(crate) struct OpeningThreads {
-    threads: BlockingThreads,
-    places: Arc<Semaphore>,
+    configuration: BlockingThreads,
+    calls: BlockingThreads,
+    connections: Arc<Mutex<ConnectionQueues>>,
+}
+
+/// The queues of connections in which openings wait.
+#[derive(Default)]
+struct ConnectionQueues {
+    queues: HashMap<u64, Weak<Semaphore>>,
+    /// The number of queues after the last sweep.
+    swept: usize,
+}
+
+impl ConnectionQueues {
+    fn of(&mut self, connection: u64) -> Arc<Semaphore> {
+        if let Some(queue) = self.queues.get(&connection).and_then(Weak::upgrade) {
+            return queue;
+        }
+        if self.queues.len() > 2 * self.swept {
+            self.queues.retain(|_, queue| queue.strong_count() > 0);
+            self.swept = self.queues.len();
+        }
+        let queue = Arc::new(Semaphore::new(1));
+        self.queues.insert(connection, Arc::downgrade(&queue));
+        queue
+    }
 }
 
 impl OpeningThreads {
     pub(crate) fn new(runtime: Handle) -> Self {
-        let places = Arc::new(Semaphore::new(OPENING + WAITING));
-        Self { threads: BlockingThreads::limited(runtime, OPENING), places }
+        Self {
+            configuration: BlockingThreads::limited(runtime.clone(), OPENING),
+            calls: BlockingThreads::limited(runtime, OPENING_IN_CALLS),
+            connections: Arc::default(),
+        }
     }
 
-    /// Runs a future on a thread of its own. Those that wait for a thread are served in the order of their arrival.
-    ///
-    /// # Errors
-    /// UNAVAILABLE if too many wait, or the server shuts down.
-    pub(crate) async fn run<F>(&self, work: F) -> Result<F::Output, AdapterError>
-    where
-        F: Future<Output: Send> + Send + 'static,
-    {
-        let Ok(_place) = self.places.try_acquire() else {
-            return Err(AdapterError::unavailable(format!(
-                "{} of its configurations are being opened or wait for it; try again",
-                OPENING + WAITING
-            )));
+    /// Waits for a free thread. Who stops waiting has taken nothing.
+    pub(crate) async fn wait(&self, opener: Opener) -> Option<FreeThread> {
+        let Opener::Connection(connection) = opener else {
+            return self.configuration.wait().await;
         };
-        self.threads.run(work).await.ok_or_else(|| AdapterError::unavailable(SHUTTING_DOWN))
+        let queue = self.connections.lock().unwrap_or_else(PoisonError::into_inner).of(connection);
+        let first = queue.acquire_owned().await.ok()?;
+        let thread = self.calls.wait().await?;
+        Some(FreeThread { connection: Some(first), ..thread })
     }
 }
 
@@ -98,27 +160,68 @@ pub(crate) const SHUTTING_DOWN: &str = "the server is shutting down";
 #[cfg(test)]
 #[allow(clippy::unwrap_used)]
 mod tests {
-    use mixer_adapter_core::adapter::Code;
-
     use super::*;
 
+    /// Begins an opening that ends with `release`, and reports that it runs.
+    fn open(opening: &OpeningThreads, opener: Opener, running: &Arc<Semaphore>, release: &Arc<Semaphore>) {
+        let (opening, running, release) = (opening.clone(), running.clone(), release.clone());
+        tokio::spawn(async move {
+            let thread = opening.wait(opener).await.unwrap();
+            let work = async move {
+                running.add_permits(1);
+                drop(release.acquire().await);
+            };
+            thread.run(work).await
+        });
+    }
+
     #[tokio::test]
-    async fn openings_beyond_those_that_may_wait_are_unavailable() {
+    async fn calls_that_open_handlers_do_not_delay_the_configuration_or_each_other() {
         let opening = OpeningThreads::new(Handle::current());
-        let release = Arc::new(Semaphore::new(0));
-        let open = || {
-            let (opening, release) = (opening.clone(), release.clone());
-            tokio::spawn(async move { opening.run(async move { drop(release.acquire().await) }).await })
-        };
-        let waiting: Vec<_> = (0..OPENING + WAITING).map(|_| open()).collect();
-        while opening.places.available_permits() > 0 {
-            tokio::task::yield_now().await;
+        let (running, release) = (Arc::new(Semaphore::new(0)), Arc::new(Semaphore::new(0)));
+        for _ in 0..100 {
+            open(&opening, Opener::Connection(1), &running, &release);
         }
-        assert_eq!(opening.run(async {}).await.unwrap_err().code(), Code::Unavailable);
-        release.add_permits(OPENING + WAITING);
-        for opened in waiting {
-            assert!(opened.await.unwrap().is_ok());
+        running.acquire().await.unwrap().forget();
+        // The first connection has one of the threads.
+        for connection in 2..=OPENING_IN_CALLS as u64 {
+            open(&opening, Opener::Connection(connection), &running, &release);
+            running.acquire().await.unwrap().forget();
         }
-        assert!(opening.run(async {}).await.is_ok());
+        assert_eq!(opening.calls.free.available_permits(), 0);
+        for _ in 0..OPENING {
+            open(&opening, Opener::Configuration, &running, &release);
+            running.acquire().await.unwrap().forget();
+        }
+        assert_eq!(running.available_permits(), 0, "99 openings of the first connection wait");
+        release.add_permits(1);
+        running.acquire().await.unwrap().forget();
+        release.add_permits(1_000);
+    }
+
+    #[tokio::test]
+    async fn an_opening_that_nobody_waits_for_takes_no_thread() {
+        let opening = OpeningThreads::new(Handle::current());
+        let first = opening.wait(Opener::Connection(1)).await.unwrap();
+        let second = tokio::spawn({
+            let opening = opening.clone();
+            async move { opening.wait(Opener::Connection(1)).await.is_some() }
+        });
+        tokio::task::yield_now().await;
+        second.abort();
+        drop(first);
+        assert!(opening.wait(Opener::Connection(1)).await.is_some());
+        assert_eq!(opening.calls.free.available_permits(), OPENING_IN_CALLS);
+    }
+
+    #[test]
+    fn queues_of_connections_without_openings_are_removed() {
+        let mut queues = ConnectionQueues::default();
+        let waiting = queues.of(0);
+        for connection in 1..10_000 {
+            queues.of(connection);
+        }
+        assert!(queues.queues.len() < 10, "{}", queues.queues.len());
+        assert!(Arc::ptr_eq(&waiting, &queues.of(0)));
     }
 }

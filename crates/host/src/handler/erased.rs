@@ -8,7 +8,7 @@ use tracing::Instrument as _;
 
 use super::{
     AdapterInfo, Closing,
-    blocking::{BlockingThreads, OpeningThreads},
+    blocking::{BlockingThreads, FreeThread, OpeningThreads, SHUTTING_DOWN},
     panics::{PanicError, contain, contain_future},
 };
 use mixer_adapter_core::{
@@ -84,9 +84,12 @@ pub(crate) trait AnyAdapter: Send + Sync {
         types: &InferredTypes,
         access: &Access,
     ) -> Result<(), AdapterError>;
+    /// The threads on which its handlers are opened and configurations validated.
+    fn opening(&self) -> &OpeningThreads;
     /// Validates on a thread that may block.
     fn validate(
         &self,
+        thread: FreeThread,
         config: Bytes,
         types: InferredTypes,
         access: Access,
@@ -94,6 +97,7 @@ pub(crate) trait AnyAdapter: Send + Sync {
     /// Opens a handler on a thread that may block.
     fn open(
         &self,
+        thread: FreeThread,
         config: Bytes,
         access: Access,
         state: OpeningState,
@@ -136,6 +140,10 @@ impl<A: Adapter> Typed<A> {
     }
 }
 
+fn shutting_down() -> AdapterError {
+    AdapterError::unavailable(SHUTTING_DOWN)
+}
+
 fn panicked(info: &AdapterInfo, panic: &PanicError, method: &'static str) -> AdapterError {
     panic.report(info, method);
     AdapterError::new(Code::Internal, format!("it panicked: {}", panic.message))
@@ -159,20 +167,25 @@ impl<A: Adapter> AnyAdapter for Typed<A> {
         Self::validate_config(&self.info, config.clone(), types, access)
     }
 
+    fn opening(&self) -> &OpeningThreads {
+        &self.opening
+    }
+
     fn validate(
         &self,
+        thread: FreeThread,
         config: Bytes,
         types: InferredTypes,
         access: Access,
     ) -> BoxFuture<'_, Result<(), AdapterError>> {
         let info = self.info.clone();
-        Box::pin(async move {
-            self.opening.run(async move { Self::validate_config(&info, config, &types, &access) }).await?
-        })
+        let validated = thread.run(async move { Self::validate_config(&info, config, &types, &access) });
+        Box::pin(async { validated.await.ok_or_else(shutting_down)? })
     }
 
     fn open(
         &self,
+        thread: FreeThread,
         config: Bytes,
         access: Access,
         state: OpeningState,
@@ -188,7 +201,7 @@ impl<A: Adapter> AnyAdapter for Typed<A> {
             };
             let opening = with_retained_states(state.states, state.digest, opening);
             let span = tracing::info_span!("open", adapter = self.info.name);
-            let object = self.opening.run(opening.instrument(span)).await??;
+            let object = thread.run(opening.instrument(span)).await.ok_or_else(shutting_down)??;
             let bytes = estimated.saturating_add(object.additional_bytes());
             Ok(Handler {
                 adapter: self.info.clone(),

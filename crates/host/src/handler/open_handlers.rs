@@ -11,6 +11,9 @@ use mixer_adapter_core::framework::digest::Digest;
 /// The handler of one configuration. The lock is held while the handler is opened, so that it is opened once.
 pub(super) type Entry = tokio::sync::Mutex<Weak<Handler>>;
 
+/// An entry while its handler is opened.
+pub(super) type LockedEntry<'e> = tokio::sync::MutexGuard<'e, Weak<Handler>>;
+
 /// Handlers that are open or being opened, by the digest of adapter and canonical configuration.
 #[derive(Debug, Default)]
 pub(super) struct OpenHandlers {

@@ -12,10 +12,10 @@ use tokio::sync::oneshot;
 
 use super::{
     AdapterInfo, Adapters, CallError, Closing, Handler,
-    blocking::SHUTTING_DOWN,
+    blocking::{FreeThread, Opener, SHUTTING_DOWN},
     cache::{Capacity, HandlerCache},
     erased::{AnyAdapter, OpeningState},
-    open_handlers::{Entry, OpenHandlers},
+    open_handlers::{Entry, LockedEntry, OpenHandlers},
 };
 use crate::origin::{AccessPolicy, Origin};
 use mixer_adapter_core::framework::setters;
@@ -224,7 +224,7 @@ impl HandlerTable {
             .map_err(|error| refused(adapter, error))
     }
 
-    /// Validates the canonical configuration of a call or a session with the adapter, on a thread that may block.
+    /// Validates the canonical configuration of a call or a session on a connection with the adapter, on a thread that may block.
     ///
     /// # Errors
     /// [`CallError::Refused`] with the faults that the adapter finds.
@@ -233,9 +233,15 @@ impl HandlerTable {
         adapter: &AdapterInfo,
         config: &Bytes,
         types: &InferredTypes,
+        connection: u64,
     ) -> Result<(), CallError> {
         let access = self.access(Origin::Call);
-        let validating = self.adapters.entry(adapter).validate(config.clone(), types.clone(), access);
+        let entry = self.adapters.entry(adapter);
+        let validating = async {
+            let thread = entry.opening().wait(Opener::Connection(connection)).await;
+            let thread = thread.ok_or_else(|| AdapterError::unavailable(SHUTTING_DOWN))?;
+            entry.validate(thread, config.clone(), types.clone(), access).await
+        };
         let late = |_| {
             let text = format!("its configuration was not validated after {:?}", self.open_timeout);
             Err(AdapterError::unavailable(text))
@@ -244,15 +250,38 @@ impl HandlerTable {
         validated.map_err(|error| refused(adapter, error))
     }
 
-    /// Returns the open handler of a canonical configuration, or opens one. Concurrent callers share one opening.
-    ///
-    /// A handler is opened on threads that may block and outlive calls. If the deadline of a call passes first, the handler is
-    /// cached for the next call.
+    /// Returns the open handler of a canonical configuration of the server, or opens one. Concurrent callers share one opening.
     ///
     /// # Errors
     /// [`CallError::Refused`] if the adapter refuses the configuration, or did so in the last seconds.
     pub async fn open(
         &self,
+        adapter: &AdapterInfo,
+        config: Bytes,
+        origin: Origin,
+    ) -> Result<Arc<Handler>, CallError> {
+        self.open_for(Opener::Configuration, adapter, config, origin).await
+    }
+
+    /// Like [`open`](Self::open), for a call or a session on a connection.
+    ///
+    /// A handler is opened on threads that may block and outlive calls. If the deadline of a call passes while it is opened, the
+    /// handler is cached for the next call.
+    ///
+    /// # Errors
+    /// As of [`open`](Self::open).
+    pub(crate) async fn open_in_call(
+        &self,
+        adapter: &AdapterInfo,
+        config: Bytes,
+        connection: u64,
+    ) -> Result<Arc<Handler>, CallError> {
+        self.open_for(Opener::Connection(connection), adapter, config, Origin::Call).await
+    }
+
+    async fn open_for(
+        &self,
+        opener: Opener,
         adapter: &AdapterInfo,
         config: Bytes,
         origin: Origin,
@@ -268,6 +297,7 @@ impl HandlerTable {
             false => self.states.clone(),
         };
         let opening = Opening {
+            opener,
             adapter: self.adapters.entry(adapter).clone(),
             config: config.clone(),
             access,
@@ -276,10 +306,20 @@ impl HandlerTable {
             closing: self.closing.clone(),
             timeout: self.open_timeout,
         };
-        let (answer, opened) = oneshot::channel();
+        let (mut answer, opened) = oneshot::channel();
         let (cache, index) = (self.cache.clone(), adapter.index);
         self.closing.runtime().spawn(async move {
-            let outcome = opening.run(entry).await;
+            let begun = tokio::select! {
+                biased;
+                // Nobody waits for it any more.
+                () = answer.closed() => return,
+                begun = opening.begin(&entry) => begun,
+            };
+            let outcome = match begun {
+                Ok(Begun::Opened(handler)) => Ok(handler),
+                Ok(Begun::Opening(entry, thread)) => opening.finish(entry, thread).await,
+                Err(refusal) => Err(refusal),
+            };
             // Calls find cached handlers, so those with the rights of others are not cached.
             if let Err(Ok(unclaimed)) = answer.send(outcome)
                 && origin == Origin::Call
@@ -293,6 +333,7 @@ impl HandlerTable {
 
 /// The opening of one configuration.
 struct Opening {
+    opener: Opener,
     adapter: Arc<dyn AnyAdapter>,
     config: Bytes,
     access: Access,
@@ -302,18 +343,40 @@ struct Opening {
     timeout: Duration,
 }
 
+/// What the beginning of an opening finds.
+enum Begun<'e> {
+    /// Another caller has opened the handler.
+    Opened(Arc<Handler>),
+    /// The handler can be opened on this thread.
+    Opening(LockedEntry<'e>, FreeThread),
+}
+
 impl Opening {
-    /// Opens the handler, unless another caller did while this one waited for the entry.
-    async fn run(self, entry: Arc<Entry>) -> Result<Arc<Handler>, CallError> {
-        let digest = self.state.digest;
-        let mut handler = entry.lock().await;
+    /// Waits until nobody else opens the handler, and for a thread.
+    async fn begin<'e>(&self, entry: &'e Entry) -> Result<Begun<'e>, CallError> {
+        let handler = entry.lock().await;
         if let Some(handler) = handler.upgrade() {
-            return Ok(handler);
+            return Ok(Begun::Opened(handler));
         }
-        if let Some(refusal) = self.refusals.get(&digest) {
+        if let Some(refusal) = self.refusals.get(&self.state.digest) {
             return Err(refusal);
         }
-        let opening = self.adapter.open(self.config, self.access, self.state, self.closing);
+        let thread = tokio::time::timeout(self.timeout, self.adapter.opening().wait(self.opener)).await;
+        let late =
+            |_| AdapterError::unavailable(format!("no thread was free to open it after {:?}", self.timeout));
+        let stopped = || AdapterError::unavailable(SHUTTING_DOWN);
+        let thread = thread.map_err(late).and_then(|thread| thread.ok_or_else(stopped));
+        Ok(Begun::Opening(handler, thread.map_err(|error| refused(self.adapter.info(), error))?))
+    }
+
+    /// Opens the handler.
+    async fn finish(
+        self,
+        mut handler: LockedEntry<'_>,
+        thread: FreeThread,
+    ) -> Result<Arc<Handler>, CallError> {
+        let digest = self.state.digest;
+        let opening = self.adapter.open(thread, self.config, self.access, self.state, self.closing);
         let not_open =
             |_| Err(AdapterError::unavailable(format!("it was not open after {:?}", self.timeout)));
         match tokio::time::timeout(self.timeout, opening).await.unwrap_or_else(not_open) {

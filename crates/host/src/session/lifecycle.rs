@@ -13,7 +13,6 @@ use crate::{
     Host,
     handler::{AdapterInfo, CallError, Caller},
     limits::Limit,
-    origin::Origin,
 };
 use mixer_adapter_core::{
     adapter::{InferredType, InferredTypes},
@@ -36,7 +35,7 @@ impl Host {
     /// # Errors
     /// The configuration or an inferred type is refused.
     pub async fn validate(&self, new: NewSession, caller: &Caller) -> Result<(), CallError> {
-        let checked = self.check(new).await;
+        let checked = self.check(new, caller.connection).await;
         checked.map(drop).inspect_err(|error| self.log_refusal(error, caller))
     }
 
@@ -100,7 +99,7 @@ impl Host {
     }
 
     async fn try_create_session(&self, new: NewSession, caller: &Caller) -> Result<SessionId, CallError> {
-        let (adapter, config, types) = self.check(new).await?;
+        let (adapter, config, types) = self.check(new, caller.connection).await?;
         let id = self.session_id(&adapter, &config, &types);
         let limits = self.session_options.limits;
         let acquired = self.sessions.acquire(&id, caller, limits);
@@ -111,7 +110,7 @@ impl Host {
         if !self.sessions.admits(caller, limits) {
             return Err(self.too_many_sessions(SessionLimitError::Sessions));
         }
-        let handler = self.handlers.open(&adapter, config, Origin::Call).await?;
+        let handler = self.handlers.open_in_call(&adapter, config, caller.connection).await?;
         let instances = types.iter().map(|inferred| AnnouncedInstance {
             name: inferred.instance.as_str().into(),
             template: inferred.template,
@@ -151,7 +150,11 @@ impl Host {
         }
     }
 
-    async fn check(&self, new: NewSession) -> Result<(Arc<AdapterInfo>, Bytes, InferredTypes), CallError> {
+    async fn check(
+        &self,
+        new: NewSession,
+        connection: u64,
+    ) -> Result<(Arc<AdapterInfo>, Bytes, InferredTypes), CallError> {
         let types = self.inferred_types(new.inferred_types)?;
         let mut templates: Vec<&str> = types.iter().map(|inferred| inferred.template).collect();
         templates.sort_unstable();
@@ -159,9 +162,10 @@ impl Host {
         if let Some(config) = &new.adapter_config {
             self.check_config_size(config)?;
         }
-        let (adapter, config) = self.select_adapter(new.adapter_config, &templates, &types).await?;
+        let (adapter, config) =
+            self.select_adapter(new.adapter_config, &templates, &types, connection).await?;
         self.handlers.check_configurable(&adapter)?;
-        self.handlers.validate(&adapter, &config, &types).await?;
+        self.handlers.validate(&adapter, &config, &types, connection).await?;
         Ok((adapter, config, types))
     }
 
