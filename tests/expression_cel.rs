@@ -130,6 +130,19 @@ fn a_value_of_a_type_that_attributes_do_not_have_is_an_error() {
 }
 
 #[test]
+fn the_steps_of_macros_are_bounded() {
+    let list = format!("[{}]", vec!["0"; 100].join(","));
+    let nested = |levels: usize| format!("{list}.all(x, ").repeat(levels) + "size == 3" + &")".repeat(levels);
+    assert_eq!(cel(&nested(2)).eval_bool(&bag(), &mut Reads::default()), Ok(true));
+    for text in
+        [nested(3), nested(5), format!("{list}.map(x, {list}).map(x, x.map(y, {list})).exists(x, false)")]
+    {
+        let error = cel(&text).eval_bool(&bag(), &mut Reads::default()).unwrap_err();
+        assert_eq!(error.to_string(), "macros: the macros of this expression take more than 100000 steps");
+    }
+}
+
+#[test]
 fn nesting_and_expansion_are_bounded() {
     let texts = [
         "(".repeat(100_000),

@@ -299,8 +299,10 @@ impl<'c> Checker<'c> {
         if let Some(second) = &comprehension.iter_var2 {
             self.scope.push((second.clone(), Type::Dyn));
         }
+        let before = self.nodes;
         self.check(&mut comprehension.loop_cond)?;
         let step = self.check(&mut comprehension.loop_step)?;
+        macros::count_steps(&mut comprehension.iter_range, self.nodes - before);
         self.scope.truncate(inner);
         self.scope[outer].1 = step;
         let result = self.check(&mut comprehension.result)?;

@@ -10,14 +10,17 @@ use cel::{
     DeclarationError, Env, ExecutionError,
     common::{
         functions::Function,
-        types::{CelBool, CelDuration, CelString, CelTimestamp, DYN_TYPE, STRING_TYPE},
+        types::{
+            CelBool, CelDuration, CelInt, CelList, CelMap, CelString, CelTimestamp, DYN_TYPE, INT_TYPE,
+            STRING_TYPE,
+        },
         value::{CowVal, Val},
     },
 };
 
 use super::{
     resolver::date_time,
-    values::{FormattedStr, IpValue, MapValue, PatternValue},
+    values::{FormattedStr, IpValue, MapValue, PatternValue, StepCounter},
 };
 use crate::{
     attribute::StringMap,
@@ -36,7 +39,7 @@ pub(crate) static ENV: LazyLock<Result<Arc<Env>, DeclarationError>> =
 fn environment() -> Result<Env, DeclarationError> {
     let mut env = Env::default().with_optional_support(false).with_stdlib();
     let text = || vec![STRING_TYPE];
-    let functions: [(&str, Vec<_>, Function); 11] = [
+    let functions: [(&str, Vec<_>, Function); 12] = [
         ("match", vec![STRING_TYPE, STRING_TYPE], matches_glob),
         ("reverse", text(), reverse),
         ("toLower", text(), lower),
@@ -46,6 +49,7 @@ fn environment() -> Result<Env, DeclarationError> {
         ("ip", text(), ip),
         ("emptyStringMap", vec![], empty_string_map),
         ("@matches", vec![STRING_TYPE, DYN_TYPE], matches),
+        ("@range", vec![DYN_TYPE, DYN_TYPE, INT_TYPE], range),
         ("@timestamp", text(), timestamp),
         ("@duration", text(), duration),
     ];
@@ -134,6 +138,22 @@ fn duration<'b, 'v>(operands: Vec<CowVal<'b, 'v>>) -> CallResult<'b, 'v> {
             Err(ExecutionError::function_error("duration", message))
         }
     }
+}
+
+/// Returns its first operand, the range of a macro, and counts the nodes that the macro evaluates for its elements.
+fn range<'b, 'v>(mut operands: Vec<CowVal<'b, 'v>>) -> CallResult<'b, 'v> {
+    let [range, counter, nodes] = operands.as_slice() else {
+        return Err(ExecutionError::MissingArgumentOrTarget);
+    };
+    let list = range.downcast_ref::<CelList<'_>>().map(|list| list.inner().len());
+    let elements = list.or_else(|| range.downcast_ref::<CelMap<'_>>().map(|map| map.inner().len()));
+    let nodes = nodes.downcast_ref::<CelInt>().and_then(|nodes| usize::try_from(*nodes.inner()).ok());
+    if let (Some(counter), Some(elements), Some(nodes)) =
+        (counter.downcast_ref::<StepCounter>(), elements, nodes)
+    {
+        counter.add(elements.saturating_mul(nodes))?;
+    }
+    Ok(operands.swap_remove(0))
 }
 
 /// `text.matches(pattern)`; a constant pattern is compiled with the expression, others here.

@@ -3,7 +3,12 @@
 
 use std::mem;
 
-use cel::common::ast::{CallExpr, Expr, IdedExpr, SelectExpr};
+use cel::common::{
+    ast::{CallExpr, Expr, IdedExpr, LiteralValue, SelectExpr},
+    types::CelInt,
+};
+
+use super::resolver::STEP_COUNTER;
 
 /// Expands a macro call; its arguments are not expanded.
 pub(crate) fn expand(node: &mut IdedExpr) {
@@ -66,6 +71,15 @@ fn is_present(choice: &IdedExpr) -> Option<IdedExpr> {
         }
         _ => None,
     }
+}
+
+/// Counts the nodes that a macro evaluates for the elements of a range, of which each takes `nodes`.
+pub(super) fn count_steps(range: &mut IdedExpr, nodes: usize) {
+    let id = range.id;
+    let expr = mem::take(&mut range.expr);
+    let counter = Expr::Ident(STEP_COUNTER.to_owned());
+    let nodes = Expr::Literal(LiteralValue::Int(CelInt::from(i64::try_from(nodes).unwrap_or(i64::MAX))));
+    *range = call(id, "@range", [expr, counter, nodes].map(|expr| IdedExpr { id, expr }).into());
 }
 
 fn call(id: u64, name: &str, args: Vec<IdedExpr>) -> IdedExpr {

@@ -36,7 +36,7 @@ use self::{
     resolver::Resolver,
     spans::Spans,
     translate::Translator,
-    values::{FormattedStr, IpValue, MapValue},
+    values::{FormattedStr, IpValue, MapValue, StepCounter},
 };
 use super::{
     Evaluated, Language,
@@ -215,6 +215,7 @@ impl Program {
             patterns: &self.patterns,
             attributes,
             reads: Arc::clone(&shared),
+            steps: StepCounter::default(),
             error: Mutex::new(None),
         };
         let value = {

@@ -4,7 +4,7 @@ use std::{
     any::Any,
     sync::{
         Arc, Mutex, PoisonError,
-        atomic::{AtomicBool, Ordering::Relaxed},
+        atomic::{AtomicBool, AtomicUsize, Ordering::Relaxed},
     },
 };
 
@@ -72,6 +72,31 @@ impl MapRecorder {
 #[derive(Clone, Debug)]
 pub(crate) struct PatternValue(pub(crate) Regex);
 
+/// Maximum number of nodes that the macros of an expression evaluate together, which takes some 10 ms.
+const MAX_STEPS: usize = 100_000;
+
+/// The number of nodes that the macros of an expression have evaluated, or are about to evaluate.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct StepCounter(Arc<AtomicUsize>);
+
+impl StepCounter {
+    /// Counts nodes.
+    ///
+    /// # Errors
+    /// They are too many.
+    pub(crate) fn add(&self, nodes: usize) -> Result<(), ExecutionError> {
+        let counted = self.0.load(Relaxed).saturating_add(nodes);
+        self.0.store(counted, Relaxed);
+        match counted > MAX_STEPS {
+            true => {
+                let message = format!("the macros of this expression take more than {MAX_STEPS} steps");
+                Err(ExecutionError::function_error("macros", message))
+            }
+            false => Ok(()),
+        }
+    }
+}
+
 impl MapValue {
     /// Returns all entries, and records that they were read.
     pub(crate) fn read(&self) -> StringMap {
@@ -125,6 +150,7 @@ static IP: Type = Type::new_unspecified_type("istio.policy.v1beta1.IPAddress");
 static FORMATTED: Type = Type::new_unspecified_type("istio.policy.v1beta1.text");
 static MAP: Type = MAP_TYPE;
 static PATTERN: Type = Type::new_unspecified_type("pattern");
+static STEPS: Type = Type::new_unspecified_type("steps");
 
 macro_rules! val {
     ($name:ident, $type:ident { $($extra:tt)* }) => {
@@ -183,3 +209,5 @@ val!(MapValue, MAP {
 });
 
 val!(PatternValue, PATTERN {});
+
+val!(StepCounter, STEPS {});
