@@ -3,6 +3,7 @@
 mod answer;
 mod build_info;
 pub mod cli;
+mod log_output;
 #[cfg(feature = "otlp")]
 mod otlp;
 pub mod service;

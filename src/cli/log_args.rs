@@ -9,6 +9,7 @@ use tracing_subscriber::{
 };
 
 use super::style;
+use crate::log_output::{self, LogLine};
 
 /// Filter and format of the log.
 #[derive(Debug, Args)]
@@ -34,14 +35,14 @@ impl LogArgs {
     /// Installs the logger, and a layer that receives spans regardless of the filter.
     #[cfg(feature = "otlp")]
     pub(super) fn start_with(&self, spans: Box<dyn Layer<Registry> + Send + Sync>) -> anyhow::Result<()> {
-        let lines =
-            tracing_subscriber::fmt::layer().with_writer(std::io::stderr).with_ansi(style::on_stderr());
+        log_output::start()?;
+        let lines = tracing_subscriber::fmt::layer().with_writer(|| LogLine).with_ansi(style::on_stderr());
         let lines = match self.log_json {
             true => lines.json().boxed(),
             false => lines.boxed(),
         };
         registry().with(spans).with(lines.with_filter(filter(&self.log)?)).init();
-        mixer_adapter_host::handler::log_panics();
+        mixer_adapter_host::handler::log_panics(log_output::flush);
         Ok(())
     }
 }
@@ -69,14 +70,15 @@ fn filter(log: &str) -> anyhow::Result<EnvFilter> {
 
 /// Installs a logger with a filter. Panics are logged, too.
 pub(super) fn start(log: &str, json: bool) -> anyhow::Result<()> {
+    log_output::start()?;
     let logging = tracing_subscriber::fmt()
         .with_env_filter(filter(log)?)
-        .with_writer(std::io::stderr)
+        .with_writer(|| LogLine)
         .with_ansi(style::on_stderr());
     match json {
         true => logging.json().init(),
         false => logging.init(),
     }
-    mixer_adapter_host::handler::log_panics();
+    mixer_adapter_host::handler::log_panics(log_output::flush);
     Ok(())
 }

@@ -59,6 +59,7 @@ use std::{
 
 use clap::{CommandFactory as _, FromArgMatches as _, Parser, Subcommand};
 
+use crate::log_output;
 use mixer_adapter_core::framework::suggest::suggest;
 use mixer_adapter_host::handler::{AdapterInfo, Adapters, AdaptersBuilder, quoted_list};
 
@@ -222,7 +223,7 @@ pub fn run(add: impl FnOnce(AdaptersBuilder) -> AdaptersBuilder, samples: Sample
         Ok(arguments) => arguments.command,
         Err(error) => return exit_code(Err(error)),
     };
-    exit_code(match command {
+    let outcome = match command {
         Command::Serve(serve) => serve.run(add, sample).map(|()| ExitCode::SUCCESS),
         Command::Source(source) => source.run(),
         Command::Watch(watch) => watch.run(),
@@ -252,7 +253,9 @@ pub fn run(add: impl FnOnce(AdaptersBuilder) -> AdaptersBuilder, samples: Sample
         .into()),
         Command::Completions(completions) => completions.run(),
         Command::Version(version) => with_adapters(add, |adapters| version.run(adapters)),
-    })
+    };
+    log_output::flush();
+    exit_code(outcome)
 }
 
 /// The command line as it is declared, with the layout of help for these arguments.

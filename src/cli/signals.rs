@@ -7,6 +7,7 @@ use tokio::{
 };
 use tokio_util::sync::CancellationToken;
 
+use crate::log_output;
 use mixer_adapter_net::OwnThread;
 
 /// How much longer than its grace a shutdown may take before the process exits in the middle of it.
@@ -48,15 +49,13 @@ impl Signals {
                 _ = interrupt.recv() => {}
             }
             first.cancel();
-            // Writing to stderr may block, and this thread must not.
-            log(|| tracing::info!("stopping; a second signal exits immediately"));
+            tracing::info!("stopping; a second signal exits immediately");
             tokio::select! {
                 _ = terminate.recv() => exit(INTERRUPTED),
                 _ = interrupt.recv() => exit(INTERRUPTED),
                 () = tokio::time::sleep(grace.saturating_add(MARGIN)) => {}
             }
-            log(|| tracing::error!("the shutdown takes longer than --grace; exiting without it"));
-            tokio::time::sleep(MARGIN / 6).await;
+            tracing::error!("the shutdown takes longer than --grace; exiting without it");
             exit(1);
         });
         Ok(Self { stop, reload, _thread: thread })
@@ -65,9 +64,6 @@ impl Signals {
 
 #[expect(clippy::exit, clippy::disallowed_methods, reason = "what would return from main may be stuck")]
 fn exit(code: i32) {
+    log_output::flush();
     std::process::exit(code);
-}
-
-fn log(event: impl FnOnce() + Send + 'static) {
-    tokio::task::spawn_blocking(event);
 }

@@ -1,7 +1,10 @@
 //! Metrics of the process, under the names that all client libraries of Prometheus use, and of the build. By hand:
 //! `prometheus-client` has no collector of processes.
 
-use std::{fs, sync::LazyLock};
+use std::{
+    fs,
+    sync::{LazyLock, atomic::Ordering::Relaxed},
+};
 
 use prometheus_client::{
     collector::Collector,
@@ -10,7 +13,8 @@ use prometheus_client::{
     registry::Unit,
 };
 
-use crate::build_info;
+use super::series::counters;
+use crate::{build_info, log_output};
 
 /// The build, and the process as the system reports it.
 #[derive(Debug)]
@@ -25,6 +29,17 @@ impl Collector for ProcessMetrics {
             encoder.encode_descriptor("mixer_adapter_build_info", help, None, MetricType::Gauge)?;
         let labels = [("version", build_info::VERSION), ("features", &*build_info::features().join(","))];
         ConstGauge::new(1_i64).encode(build.encode_family(&labels)?)?;
+        if let Some(lines) = log_output::counts() {
+            let lines = [("written", &lines.written), ("dropped", &lines.dropped), ("failed", &lines.failed)];
+            let lines = lines.map(|(result, count)| (result, count.load(Relaxed)));
+            counters(
+                &mut encoder,
+                "mixer_adapter_log_lines",
+                "Lines of the log, by result",
+                "result",
+                lines,
+            )?;
+        }
         match ProcessUse::read() {
             Some(process) => process.encode(&mut encoder),
             None => Ok(()),

@@ -1,7 +1,7 @@
 //! A server on free ports, and clients that send arbitrary messages.
 
 pub mod client;
-mod http;
+pub mod http;
 mod serving;
 
 pub use client::{Client, ClientError, any, framed, post};

@@ -151,3 +151,26 @@ async fn an_answer_that_is_not_read_delays_the_end_by_the_grace_period_only() {
     server.signal("TERM");
     assert_eq!(server.exit_code_within(SOON), Some(0));
 }
+
+/// The log has no reader once its pipe and the channel of `Server` are full.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_log_that_nobody_reads_delays_neither_calls_nor_the_end() {
+    let mut server = Server::start(&["--grace", GRACE, "--log", "trace,h2=trace"]);
+    let client = Client::connect(server.address).await;
+    let dropped = "mixer_adapter_log_lines_total{result=\"dropped\"} ";
+    let calls = async {
+        loop {
+            for _ in 0..50 {
+                client.raw(post(ListEntry::METHOD), request("allow")).await.unwrap();
+            }
+            let (_, metrics) = support::http::get(server.admin, "/metrics").await;
+            let count = metrics.lines().find_map(|line| line.strip_prefix(dropped)).expect(dropped);
+            if count != "0" {
+                break;
+            }
+        }
+    };
+    tokio::time::timeout(SOON, calls).await.expect("calls are answered");
+    server.signal("TERM");
+    assert_eq!(server.exit_code_within(SOON), Some(0));
+}

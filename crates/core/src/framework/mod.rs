@@ -5,6 +5,7 @@ pub mod digest;
 pub mod dynamic;
 pub mod frame;
 pub mod json;
+pub mod line_queue;
 pub mod log_limit;
 pub mod log_text;
 pub mod name;

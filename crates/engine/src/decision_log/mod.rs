@@ -6,7 +6,6 @@ mod mask;
 mod recent;
 #[cfg(test)]
 mod tests;
-mod writer;
 
 use std::{
     fmt, io,
@@ -14,17 +13,23 @@ use std::{
     time::{Duration, Instant},
 };
 
-use mixer_adapter_core::framework::log_text::log_text;
+use mixer_adapter_core::framework::{
+    line_queue::{LineCounts, LineQueue},
+    log_limit::LogLimit,
+    log_text::log_text,
+};
 
-use self::{line::Line, mask::Masks, writer::Writer};
+use self::{line::Line, mask::Masks};
 use crate::{attribute::Bag, decision_id::DecisionIds};
 
 pub use self::{
     line::{Api, LoggedAttributes, LoggedDecision},
     mask::DEFAULT_MASKS,
     recent::RecentDecisions,
-    writer::DecisionLogCounts,
 };
+
+/// Maximum size of lines that wait to be written, in bytes.
+const MAX_QUEUED: usize = 16 << 20;
 
 /// A log of decisions.
 #[derive(Debug)]
@@ -40,7 +45,7 @@ pub struct DecisionLog {
 struct Output {
     sample: f64,
     calls: AtomicU64,
-    writer: Writer,
+    lines: LineQueue,
 }
 
 impl Output {
@@ -60,7 +65,7 @@ pub struct LoggedCall<'l> {
     api: Api,
     id: String,
     start: Instant,
-    output: Option<&'l Writer>,
+    output: Option<&'l LineQueue>,
     is_recorded: bool,
 }
 
@@ -81,13 +86,19 @@ impl DecisionLog {
     /// # Errors
     /// The system has no thread.
     pub fn with_output(self, output: impl io::Write + Send + 'static, sample: f64) -> io::Result<Self> {
-        let output = Output { sample, calls: AtomicU64::new(0), writer: Writer::start(output)? };
+        let lines = LineQueue::start("decision-log", output, MAX_QUEUED, |error| {
+            static LIMIT: LogLimit = LogLimit::new();
+            if let Some(suppressed) = LIMIT.admit() {
+                tracing::warn!(%error, suppressed, "decision log could not be written");
+            }
+        })?;
+        let output = Output { sample, calls: AtomicU64::new(0), lines };
         Ok(Self { output: Some(output), ..self })
     }
 
     /// The outcomes of lines; `None` without an output.
-    pub fn counts(&self) -> Option<&DecisionLogCounts> {
-        self.output.as_ref().map(|output| output.writer.counts())
+    pub fn counts(&self) -> Option<&LineCounts> {
+        self.output.as_ref().map(|output| output.lines.counts())
     }
 
     /// The last decisions.
@@ -101,7 +112,7 @@ impl DecisionLog {
         if self.output.is_none() && !is_recorded {
             return None;
         }
-        let output = self.output.as_ref().filter(|output| output.samples()).map(|output| &output.writer);
+        let output = self.output.as_ref().filter(|output| output.samples()).map(|output| &output.lines);
         Some(self.call(api, id, output, is_recorded))
     }
 
@@ -119,7 +130,7 @@ impl DecisionLog {
         &'l self,
         api: Api,
         id: Option<&str>,
-        output: Option<&'l Writer>,
+        output: Option<&'l LineQueue>,
         is_recorded: bool,
     ) -> LoggedCall<'l> {
         let id = id.map_or_else(|| self.ids.next(), str::to_owned);
@@ -128,7 +139,7 @@ impl DecisionLog {
 
     /// Waits until all lines so far are written; returns whether they were within the time.
     pub fn flush(&self, within: Duration) -> bool {
-        self.output.as_ref().is_none_or(|output| output.writer.flush(within))
+        self.output.as_ref().is_none_or(|output| output.lines.flush(within))
     }
 }
 
@@ -173,11 +184,12 @@ impl LoggedCall<'_> {
             _ => line.with_latency(self.start.elapsed()),
         };
         // Texts, numbers and maps by texts cannot fail to be JSON.
-        let Ok(line) = serde_json::to_vec(&line) else { return };
+        let Ok(mut line) = serde_json::to_vec(&line) else { return };
         if self.is_recorded {
             self.log.recent.add(&self.id, &line);
         }
         if let Some(output) = self.output {
+            line.push(b'\n');
             output.add(line);
         }
     }

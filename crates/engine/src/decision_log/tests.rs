@@ -8,7 +8,7 @@ use std::sync::{
 use mixer_adapter_core::value::ValueType;
 use serde_json::Value as Json;
 
-use super::{writer::MAX_QUEUED, *};
+use super::*;
 use crate::attribute::Vocabulary;
 
 /// An output that a test reads.

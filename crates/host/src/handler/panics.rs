@@ -113,11 +113,14 @@ impl PanicSite {
 
 /// Logs the panics of this process by `tracing`, in place of printing them: those of adapters with the adapter, and all others
 /// where they begin. Call this once, when a program starts.
-pub fn log_panics() {
-    std::panic::set_hook(Box::new(|panic| {
+///
+/// `flush` writes the log after a panic that may end the process.
+pub fn log_panics(flush: fn()) {
+    std::panic::set_hook(Box::new(move |panic| {
         let site = PanicSite::of(panic);
         if !IS_CONTAINED.get() {
-            return site.log();
+            site.log();
+            return flush();
         }
         SITE.with_borrow_mut(|first| match first {
             None => *first = Some(site),
@@ -125,6 +128,7 @@ pub fn log_panics() {
             Some(first) => {
                 first.log();
                 site.log();
+                flush();
             }
         });
     }));

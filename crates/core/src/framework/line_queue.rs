@@ -1,4 +1,4 @@
-//! The thread that writes lines. They wait in a queue that is bounded in bytes. Lines that find no room are dropped and counted, so
+//! A thread that writes lines, such as those of a log. They wait in a queue that is bounded in bytes. Lines that find no room are dropped and counted, so
 //! that a slow disk delays no call.
 
 use std::{
@@ -12,17 +12,13 @@ use std::{
     time::Duration,
 };
 
-use mixer_adapter_core::framework::log_limit::LogLimit;
-
-/// Maximum size of waiting lines in bytes.
-pub(super) const MAX_QUEUED: usize = 16 << 20;
 /// Size in bytes at which lines are written, even if more are waiting.
 const BATCH: usize = 64 << 10;
 
 /// The outcomes of lines.
 #[derive(Debug, Default)]
 #[non_exhaustive]
-pub struct DecisionLogCounts {
+pub struct LineCounts {
     /// Lines that were written.
     pub written: AtomicU64,
     /// Lines that found no room in the queue.
@@ -41,49 +37,63 @@ enum Message {
 
 /// The queue of lines to write.
 #[derive(Debug)]
-pub(super) struct Writer {
+pub struct LineQueue {
     messages: Sender<Message>,
-    counts: Arc<DecisionLogCounts>,
+    counts: Arc<LineCounts>,
+    max_queued: usize,
 }
 
-impl Writer {
-    /// Starts the thread, which ends when this is dropped.
-    pub(super) fn start(output: impl io::Write + Send + 'static) -> io::Result<Self> {
-        let counts = Arc::<DecisionLogCounts>::default();
+impl LineQueue {
+    /// Starts the thread, which ends when this is dropped. Up to `max_queued` bytes of lines wait; `report` receives the errors of the
+    /// output.
+    ///
+    /// # Errors
+    /// The system has no thread.
+    pub fn start(
+        thread: &str,
+        output: impl io::Write + Send + 'static,
+        max_queued: usize,
+        report: impl FnMut(io::Error) + Send + 'static,
+    ) -> io::Result<Self> {
+        let counts = Arc::<LineCounts>::default();
         #[expect(clippy::disallowed_methods, reason = "`queued` bounds it in bytes")]
         let (messages, received) = channel();
         let counted = counts.clone();
         thread::Builder::new()
-            .name("decision-log".to_owned())
-            .spawn(move || write(output, &received, &counted))?;
-        Ok(Self { messages, counts })
+            .name(thread.to_owned())
+            .spawn(move || write(output, &received, &counted, report))?;
+        Ok(Self { messages, counts, max_queued })
     }
 
-    pub(super) fn counts(&self) -> &DecisionLogCounts {
+    /// The outcomes of lines so far.
+    pub fn counts(&self) -> &LineCounts {
         &self.counts
     }
 
-    /// Queues a line. If the queue is full, the line is dropped and counted.
-    pub(super) fn add(&self, mut line: Vec<u8>) {
-        line.push(b'\n');
+    /// Queues a line with its end. If the queue is full, the line is dropped and counted.
+    pub fn add(&self, line: Vec<u8>) {
         let size = line.len();
         let queued = self.counts.queued.fetch_add(size, Relaxed);
-        if queued + size > MAX_QUEUED || self.messages.send(Message::Line(line)).is_err() {
+        if queued + size > self.max_queued || self.messages.send(Message::Line(line)).is_err() {
             self.counts.queued.fetch_sub(size, Relaxed);
             self.counts.dropped.fetch_add(1, Relaxed);
         }
     }
 
     /// Waits until all lines so far are written; returns whether they were within the time.
-    pub(super) fn flush(&self, within: Duration) -> bool {
+    pub fn flush(&self, within: Duration) -> bool {
         let (done, written) = sync_channel(1);
         self.messages.send(Message::Flush(done)).is_ok() && written.recv_timeout(within).is_ok()
     }
 }
 
-/// Writes lines until the log is dropped.
-fn write(output: impl io::Write, received: &Receiver<Message>, counts: &DecisionLogCounts) {
-    static LIMIT: LogLimit = LogLimit::new();
+/// Writes lines until the queue is dropped.
+fn write(
+    output: impl io::Write,
+    received: &Receiver<Message>,
+    counts: &LineCounts,
+    mut report: impl FnMut(io::Error),
+) {
     let mut output = LineOutput { output, is_torn: false };
     let mut batch = Vec::new();
     let mut next = received.recv().ok();
@@ -110,10 +120,8 @@ fn write(output: impl io::Write, received: &Receiver<Message>, counts: &Decision
         counts.written.fetch_add(lines(&batch[..written]), Relaxed);
         counts.failed.fetch_add(lines(&batch[written..]), Relaxed);
         batch.clear();
-        if let Some(error) = error
-            && let Some(suppressed) = LIMIT.admit()
-        {
-            tracing::warn!(%error, suppressed, "decision log could not be written");
+        if let Some(error) = error {
+            report(error);
         }
         for done in flushed {
             // The waiter may have given up.
