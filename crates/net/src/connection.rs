@@ -82,7 +82,8 @@ pub struct Connection {
 }
 
 impl Connection {
-    /// Keeps the connection from giving way to new ones while nothing is called on it: it has a session, or a stream.
+    /// Keeps the connection from giving way to new ones while nothing is called on it: it has a session, or a stream. At most half of
+    /// the connections are, those with the latest calls and messages.
     pub fn keep(&self) {
         self.state.keep();
     }

@@ -82,7 +82,7 @@ pub(crate) struct ConnectionState {
     greeted: AtomicBool,
     /// Milliseconds from the start of the port to the last call, counted from 1; 0 before the first call.
     last_call: AtomicU64,
-    /// Whether the client may be silent: it has a session or a stream.
+    /// Whether the client may be silent, as far as not more than half of all are: it has a session or a stream.
     kept: AtomicBool,
     /// Bytes of large requests and answers.
     bytes: AtomicUsize,
@@ -183,19 +183,27 @@ impl Connections {
     }
 
     /// Ends silent connections to make room for a new one: those that sent no preface, then those that never called, then those
-    /// that have neither a call being answered nor a session, longest silence first. Those younger than [`YOUTH`] give way in the same
-    /// order after all others, unless most are. Returns whether there was one.
+    /// without a call being answered, longest silence first. Those younger than [`YOUTH`] give way in the same order after all others,
+    /// unless most are. Those whose clients may be silent are spared, but no more than half of all connections. Returns whether there
+    /// was one.
     pub(crate) fn end_silent(&self) -> bool {
         let open = lock(&self.open);
         let now = Instant::now();
         let is_young = |connection: &ConnectionState| now.duration_since(connection.opened) < YOUTH;
         // A flood of them would displace everybody else.
         let spares_young = 2 * open.values().filter(|connection| is_young(connection)).count() <= open.len();
-        let silent = open.values().filter_map(|connection| {
-            let (silence, since) = connection.silence()?;
-            Some(((spares_young && is_young(connection), silence), since, connection.id))
-        });
-        let mut silent: Vec<_> = silent.collect();
+        let (mut silent, mut kept) = (Vec::new(), Vec::new());
+        for connection in open.values() {
+            let Some((silence, since)) = connection.silence() else { continue };
+            let group = if connection.kept.load(Relaxed) { &mut kept } else { &mut silent };
+            group.push(((spares_young && is_young(connection), silence), since, connection.id));
+        }
+        // Sessions on all connections would keep everybody else out.
+        let excess = kept.len().saturating_sub(open.len() / 2);
+        if excess > 0 {
+            kept.select_nth_unstable(excess - 1);
+            silent.extend_from_slice(&kept[..excess]);
+        }
         let Some(&(least, ..)) = silent.iter().min() else { return false };
         // Many at once while strangers hold connections, so that the search pays.
         let number = match least.1 {
@@ -329,7 +337,7 @@ impl ConnectionState {
         match last_call {
             // Connections are numbered in the order of their ages.
             _ if !self.is_greeted() => Some((Silence::NoPreface, self.id)),
-            _ if self.kept.load(Relaxed) || self.holds(Resource::Working) > 0 => None,
+            _ if self.holds(Resource::Working) > 0 => None,
             0 => Some((Silence::NeverCalled, self.id)),
             _ => Some((Silence::Idle, last_call)),
         }
@@ -563,11 +571,36 @@ mod tests {
         assert!(new[0].cut.is_cancelled() && !idle.drain.is_cancelled());
     }
 
+    /// Like [`silent`], for a client that may be silent.
+    fn kept(port: &Arc<Connections>, id: u64, silence: Silence) -> Arc<ConnectionState> {
+        let connection = silent(port, id, silence);
+        connection.keep();
+        connection
+    }
+
     #[test]
     fn a_connection_that_is_kept_is_not_silent_even_without_a_call() {
         let port = Connections::new(Arc::default());
-        let kept = silent(&port, 1, Silence::NeverCalled);
-        kept.keep();
+        silent(&port, 1, Silence::Idle).add_unwritten();
+        kept(&port, 2, Silence::NeverCalled);
+        assert!(!port.end_silent());
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn at_most_half_of_the_connections_are_kept_those_that_called_last() {
+        let port = Connections::new(Arc::default());
+        let mut connections = Vec::new();
+        for id in 0..6 {
+            let open = if id == 3 { silent } else { kept };
+            connections.push(open(&port, id, Silence::Idle));
+            tokio::time::advance(YOUTH).await;
+        }
+        connections[0].set_called();
+        for gives_way in [1, 2, 3] {
+            assert!(!connections[gives_way].drain.is_cancelled());
+            assert!(port.end_silent());
+            assert!(connections[gives_way].drain.is_cancelled(), "{gives_way}");
+        }
         assert!(!port.end_silent());
     }
 
