@@ -186,6 +186,16 @@ async fn request_headers_in_many_pieces_end_their_connection() {
 }
 
 #[tokio::test]
+async fn a_flood_of_settings_ends_its_connection() {
+    let serving = Serving::start(|adapters| adapters.add::<Probe>()).await;
+    let client = serving.connect().await;
+    // SETTINGS (RFC 9113, section 6.5) with SETTINGS_INITIAL_WINDOW_SIZE.
+    assert!(is_ended(&serving, &b"\0\0\x06\x04\0\0\0\0\0\0\x04\0\0\0\x01".repeat(1_000)).await);
+    assert_eq!(serving.metric("mixer_adapter_limits_hit_total{limit=\"http2-settings\"}").await, 1.0);
+    assert!(run_command(&client, "settings", "allow").await.is_ok());
+}
+
+#[tokio::test]
 async fn a_connection_without_http2_is_ended() {
     let serving = Serving::start(|adapters| adapters.add::<Probe>()).await;
     let mut stranger = TcpStream::connect(serving.grpc).await.unwrap();

@@ -13,7 +13,7 @@ use tokio::io::{AsyncRead, AsyncWrite};
 use tokio_util::sync::CancellationToken;
 use tower_service::Service;
 
-use crate::{AnswerBody, Limit, connections::ConnectionState, preface::PrefaceStream, random, tls};
+use crate::{AnswerBody, Limit, connections::ConnectionState, frame_limit::FrameLimitStream, random, tls};
 
 /// The HTTP version of a port, with the limits that belong to it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -153,7 +153,7 @@ pub(crate) async fn serve_stream(
         state.set_greeted();
     }
     let http = limits.protocol.builder();
-    let stream = TokioIo::new(PrefaceStream::new(stream, state.clone()));
+    let stream = TokioIo::new(FrameLimitStream::new(stream, state.clone()));
     let mut connection = pin!(http.serve_connection(stream, TowerToHyperService::new(service)));
     let aged = async {
         match limits.max_age {

@@ -4,6 +4,7 @@
 //! - [`Workers`]: the threads that connections are served on.
 //! - [`grpc::UnaryService`]: the unary path of a gRPC server, as a tower service.
 //! - [`Backoff`]: delays between attempts, with jitter.
+//! - [`Bucket`]: the state of a rate limit.
 //! - [`HttpClient`]: HTTP/1.1 and TLS for requests that are rare.
 //! - [`tls`]: mutual TLS for both ends of a connection, with certificates that reload.
 //!
@@ -18,6 +19,7 @@ mod connection;
 mod connections;
 mod file;
 mod followed_file;
+mod frame_limit;
 pub mod grpc;
 mod http_client;
 #[cfg(feature = "tls")]
@@ -26,7 +28,7 @@ mod limits;
 mod listener;
 mod memory;
 mod open_files;
-mod preface;
+mod rate;
 mod socket;
 pub mod tls;
 mod tokens;
@@ -44,6 +46,7 @@ pub use limits::{Limit, LimitHits};
 pub use listener::Listener;
 pub use memory::available_memory;
 pub use open_files::{max_open_files, raise_open_files};
+pub use rate::{Bucket, Rate};
 pub use socket::{ListenAddress, Stream};
 pub use tokens::{Tokens, TokensError};
 pub use workers::{OwnThread, Workers};

@@ -24,11 +24,13 @@ pub enum Limit {
     BodyTimeout,
     /// The time for the peer to read an answer.
     WriteTimeout,
+    /// The rate of SETTINGS frames of an HTTP/2 connection, which has no flag.
+    Settings,
 }
 
 impl Limit {
     /// All limits.
-    pub const ALL: [Self; 9] = [
+    pub const ALL: [Self; 10] = [
         Self::Calls,
         Self::WaitingCalls,
         Self::Memory,
@@ -38,9 +40,10 @@ impl Limit {
         Self::HandshakeTimeout,
         Self::BodyTimeout,
         Self::WriteTimeout,
+        Self::Settings,
     ];
 
-    /// Returns the name, which is that of the flag of `serve`.
+    /// Returns the name, which is that of the flag of `serve` if it has one.
     pub fn name(self) -> &'static str {
         match self {
             Self::Calls => "max-calls",
@@ -52,6 +55,7 @@ impl Limit {
             Self::HandshakeTimeout => "handshake-timeout",
             Self::BodyTimeout => "body-timeout",
             Self::WriteTimeout => "write-timeout",
+            Self::Settings => "http2-settings",
         }
     }
 

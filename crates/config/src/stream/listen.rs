@@ -18,13 +18,10 @@ use tokio_util::sync::CancellationToken;
 use tonic::{Request, Status, body::Body, service::Routes, transport::server::TcpConnectInfo};
 use tower_service::Service;
 
-use super::{
-    Keepalive,
-    rate::{Bucket, Rate},
-};
+use super::Keepalive;
 use mixer_adapter_core::framework::setters;
 use mixer_adapter_net::{
-    Connection, ConnectionLimits, Listener, Protocol, Workers,
+    Bucket, Connection, ConnectionLimits, Listener, Protocol, Rate, Workers,
     grpc::{StreamLimits, StreamMemory, StreamService},
     max_open_files, tls,
 };

@@ -7,10 +7,8 @@ use std::{
 use tonic::Status;
 
 use super::{SinkOptions, held::Held};
-use crate::{
-    proto::istio::mcp::v1alpha1::RequestResources,
-    stream::rate::{Bucket, Rate},
-};
+use crate::proto::istio::mcp::v1alpha1::RequestResources;
+use mixer_adapter_net::{Bucket, Rate};
 
 /// Identifies a stream; chosen by the caller, never reused.
 pub type StreamId = u64;

@@ -19,9 +19,10 @@ use crate::{
     ValidationError,
     certify::ClientRules,
     envoy_v2,
-    stream::{Rate, RawChange, Summarize as _, metrics::SOURCE, rate::Bucket},
+    stream::{RawChange, Summarize as _, metrics::SOURCE},
 };
 use mixer_adapter_core::framework::setters;
+use mixer_adapter_net::{Bucket, Rate};
 
 /// The time for a sink that does not read to receive the reason of the end of its stream.
 const LAST_WORD: Duration = Duration::from_secs(5);

@@ -11,25 +11,26 @@ pub struct Rate {
 
 /// The state of a [`Rate`].
 #[derive(Clone, Debug)]
-pub(super) struct Bucket {
+pub struct Bucket {
     rate: Rate,
     /// The time when the bucket would be full again, from which the number of taken events follows.
     full: Option<Instant>,
 }
 
 impl Bucket {
-    pub(super) fn new(rate: Rate) -> Self {
+    /// Creates a bucket that is full.
+    pub fn new(rate: Rate) -> Self {
         Self { rate, full: None }
     }
 
     /// Returns the time of the next permitted event, if it is not permitted now.
-    pub(super) fn wait(&self, now: Instant) -> Option<Instant> {
+    pub fn wait(&self, now: Instant) -> Option<Instant> {
         let spare = self.rate.every * self.rate.burst.saturating_sub(1);
         self.full.and_then(|full| full.checked_sub(spare)).filter(|earliest| *earliest > now)
     }
 
     /// Takes an event, now or in advance; returns the time when it is permitted.
-    pub(super) fn take(&mut self, now: Instant) -> Instant {
+    pub fn take(&mut self, now: Instant) -> Instant {
         let at = self.wait(now).unwrap_or(now);
         self.full = Some(self.full.map_or(now, |full| full.max(now)) + self.rate.every);
         at
