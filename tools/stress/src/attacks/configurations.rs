@@ -68,6 +68,42 @@ pub(super) async fn many_patterns(addresses: Addresses, sent: &mut u64) -> anyho
     Ok(Expectation::Met)
 }
 
+/// Calls of one connection, each with an expression that takes long to compile. Calls of others with configurations of their own must be
+/// answered meanwhile.
+pub(super) async fn costly_openings(addresses: Addresses, sent: &mut u64) -> anyhow::Result<Expectation> {
+    const PATIENCE: Duration = Duration::from_secs(5);
+    let configured = |overrides: String, entry_type: list::params::ListEntryType| {
+        let overrides = vec![overrides];
+        let params = list::Params { overrides, entry_type: entry_type.into(), ..list::Params::default() };
+        entry(Some(any(&params)), "a")
+    };
+    let client = Client::connect(addresses.grpc).await?;
+    let mut calls = JoinSet::new();
+    for number in 0.. {
+        while calls.len() < 200 {
+            let pattern = format!(r"(?:\pL{{900}}|{number}z{})", *sent);
+            let request = configured(pattern, list::params::ListEntryType::Regex);
+            *sent += request.encoded_len() as u64;
+            let client = client.clone();
+            calls.spawn(async move { client.call::<CheckResult>(ListEntry::METHOD, &request).await });
+        }
+        let request = configured(format!("honest{number}"), list::params::ListEntryType::Strings);
+        let other = Client::connect(addresses.grpc).await?;
+        let call = other.call::<CheckResult>(ListEntry::METHOD, &request);
+        match tokio::time::timeout(PATIENCE, call).await {
+            Ok(answer) => drop(answer??),
+            Err(_) => {
+                return Ok(Expectation::Missed(format!("another handler was not open after {PATIENCE:?}")));
+            }
+        }
+        while let Some(outcome) = calls.try_join_next() {
+            let _refused_or_served: CheckOutcome = outcome??;
+        }
+        tokio::time::sleep(Duration::from_millis(100)).await;
+    }
+    Ok(Expectation::Met)
+}
+
 /// 250 configurations of almost 4 MB.
 pub(super) async fn large_configurations(
     addresses: Addresses,

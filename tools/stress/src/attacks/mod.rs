@@ -50,6 +50,7 @@ pub(crate) fn all() -> Vec<Attack> {
         "half-sent-admin-request" => connections::half_sent_admin_request,
         "unread-answers" => connections::unread_answers,
         "many-patterns" => configurations::many_patterns,
+        "costly-openings" => configurations::costly_openings,
         "large-configurations" => configurations::large_configurations,
         "foreign-configurations" => configurations::foreign_configurations,
         "foreign-metrics" => configurations::foreign_metrics,
