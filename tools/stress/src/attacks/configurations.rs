@@ -44,6 +44,13 @@ pub(super) fn entry(config: Option<Any>, value: &str) -> listentry::HandleListEn
     }
 }
 
+/// A request with a list of one entry.
+fn overriding(listed: String, entry_type: list::params::ListEntryType) -> listentry::HandleListEntryRequest {
+    let params =
+        list::Params { overrides: vec![listed], entry_type: entry_type.into(), ..list::Params::default() };
+    entry(Some(any(&params)), "a")
+}
+
 type CheckOutcome = Result<CheckResult, Status>;
 
 /// Three lists of 100,000 short patterns each, again and again.
@@ -72,22 +79,17 @@ pub(super) async fn many_patterns(addresses: Addresses, sent: &mut u64) -> anyho
 /// answered meanwhile.
 pub(super) async fn costly_openings(addresses: Addresses, sent: &mut u64) -> anyhow::Result<Expectation> {
     const PATIENCE: Duration = Duration::from_secs(5);
-    let configured = |overrides: String, entry_type: list::params::ListEntryType| {
-        let overrides = vec![overrides];
-        let params = list::Params { overrides, entry_type: entry_type.into(), ..list::Params::default() };
-        entry(Some(any(&params)), "a")
-    };
     let client = Client::connect(addresses.grpc).await?;
     let mut calls = JoinSet::new();
     for number in 0.. {
         while calls.len() < 200 {
             let pattern = format!(r"(?:\pL{{900}}|{number}z{})", *sent);
-            let request = configured(pattern, list::params::ListEntryType::Regex);
+            let request = overriding(pattern, list::params::ListEntryType::Regex);
             *sent += request.encoded_len() as u64;
             let client = client.clone();
             calls.spawn(async move { client.call::<CheckResult>(ListEntry::METHOD, &request).await });
         }
-        let request = configured(format!("honest{number}"), list::params::ListEntryType::Strings);
+        let request = overriding(format!("honest{number}"), list::params::ListEntryType::Strings);
         let other = Client::connect(addresses.grpc).await?;
         let call = other.call::<CheckResult>(ListEntry::METHOD, &request);
         match tokio::time::timeout(PATIENCE, call).await {
@@ -100,6 +102,30 @@ pub(super) async fn costly_openings(addresses: Addresses, sent: &mut u64) -> any
             let _refused_or_served: CheckOutcome = outcome??;
         }
         tokio::time::sleep(Duration::from_millis(100)).await;
+    }
+    Ok(Expectation::Met)
+}
+
+/// 3,000 short expressions that take a megabyte each when they are compiled.
+pub(super) async fn large_expressions(addresses: Addresses, sent: &mut u64) -> anyhow::Result<Expectation> {
+    let mut clients = Vec::new();
+    for _ in 0..8 {
+        clients.push(Client::connect(addresses.grpc).await?);
+    }
+    let mut calls = JoinSet::new();
+    for number in 0..3_000 {
+        let request = overriding(format!(r"(?:\pL{{50}}|z{number})"), list::params::ListEntryType::Regex);
+        *sent += request.encoded_len() as u64;
+        let client = clients[number % clients.len()].clone();
+        calls.spawn(async move { client.call::<CheckResult>(ListEntry::METHOD, &request).await });
+        if calls.len() >= 64
+            && let Some(outcome) = calls.join_next().await
+        {
+            let _refused_or_served: CheckOutcome = outcome??;
+        }
+    }
+    while let Some(outcome) = calls.join_next().await {
+        let _refused_or_served: CheckOutcome = outcome??;
     }
     Ok(Expectation::Met)
 }

@@ -51,6 +51,7 @@ pub(crate) fn all() -> Vec<Attack> {
         "unread-answers" => connections::unread_answers,
         "many-patterns" => configurations::many_patterns,
         "costly-openings" => configurations::costly_openings,
+        "large-expressions" => configurations::large_expressions,
         "large-configurations" => configurations::large_configurations,
         "foreign-configurations" => configurations::foreign_configurations,
         "foreign-metrics" => configurations::foreign_metrics,
